@@ -1,0 +1,41 @@
+/*
+ * mem: the allocation seam. All heap memory of stile comes from here, so that
+ * a test can make any allocation fail (mem_fail_at()).
+ *
+ * Room: base. Threads: any; the failure plan is for single-threaded tests.
+ * Failure: NULL; nothing is logged.
+ */
+#pragma once
+
+#include <stddef.h>
+
+#include "base/check.h"
+
+void *mem_alloc(size_t size) must_check;
+void *mem_zalloc(size_t count, size_t size) must_check; /* zeroed, overflow-checked */
+void *mem_realloc(void *ptr, size_t size) must_check;   /* on failure ptr stays valid */
+void *mem_aligned(size_t alignment, size_t size) must_check; /* free with mem_free() */
+char *mem_strdup(const char *text) must_check;
+void *mem_free(void *ptr); /* accepts NULL, returns NULL */
+
+/* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
+ * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how
+ * many allocations there were since the plan began. */
+void mem_fail_at(unsigned long n, bool forever);
+unsigned long mem_fail_count(void);
+
+static inline void mem_free_at(void *pointer_to_pointer)
+{
+	mem_free(*(void **)pointer_to_pointer);
+}
+
+/* cleanup_free char *x = …; is freed when the scope ends. */
+#define cleanup_free __attribute__((cleanup(mem_free_at)))
+
+/* Hands an owned pointer on and forgets it here. */
+#define TAKE(pointer)                          \
+	({                                     \
+		__typeof__(pointer) taken_ = (pointer); \
+		(pointer) = NULL;              \
+		taken_;                        \
+	})

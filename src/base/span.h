@@ -1,0 +1,68 @@
+/*
+ * span: borrowed bytes. A pointer and a length, never owned, never
+ * NUL-terminated by promise.
+ *
+ * Room:      base. Threads: values, no state.
+ * Ownership: whoever made the bytes; the function that takes a span says how
+ *            long they must live.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct span {
+	const char *ptr;
+	size_t len;
+};
+
+#define SPAN_EMPTY ((struct span){ NULL, 0 })
+
+/* For string literals only: the length is known to the compiler. */
+#define SPAN(literal) ((struct span){ "" literal, sizeof(literal) - 1 })
+
+static inline struct span span_of(const void *ptr, size_t len)
+{
+	return (struct span){ ptr, len };
+}
+
+static inline struct span span_str(const char *text)
+{
+	return (struct span){ text, text ? strlen(text) : 0 };
+}
+
+static inline bool span_eq(struct span a, struct span b)
+{
+	return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+static inline char span_lower(char c)
+{
+	return c >= 'A' && c <= 'Z' ? (char)(c + ('a' - 'A')) : c;
+}
+
+/* ASCII case only, as header names and schemes need it. */
+static inline bool span_eq_nocase(struct span a, struct span b)
+{
+	if (a.len != b.len)
+		return false;
+	for (size_t i = 0; i < a.len; i++)
+		if (span_lower(a.ptr[i]) != span_lower(b.ptr[i]))
+			return false;
+	return true;
+}
+
+static inline bool span_starts(struct span text, struct span prefix)
+{
+	return text.len >= prefix.len &&
+	       (prefix.len == 0 || memcmp(text.ptr, prefix.ptr, prefix.len) == 0);
+}
+
+static inline struct span span_skip(struct span text, size_t n)
+{
+	if (n > text.len)
+		n = text.len;
+	return (struct span){ text.ptr ? text.ptr + n : NULL, text.len - n };
+}

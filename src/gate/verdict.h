@@ -1,0 +1,28 @@
+/*
+ * verdict: what the gate says of an event.
+ *
+ * Room: gate. The numbers stand in the journal and never change.
+ */
+#pragma once
+
+enum verdict {
+	VERDICT_NONE = 0,
+	VERDICT_NEW = 1,
+	VERDICT_DUPLICATE = 2,
+	VERDICT_STALE = 3,
+	VERDICT_CONFLICT = 4,
+	VERDICT_BUSY = 5,
+};
+#define VERDICT_COUNT 6
+
+enum outcome {
+	OUTCOME_NONE = 0,
+	OUTCOME_DONE = 1,
+	OUTCOME_DEAD = 2,
+	OUTCOME_UNKNOWN = 3,
+	OUTCOME_RELEASED = 4,
+};
+#define OUTCOME_COUNT 5
+
+const char *verdict_name(enum verdict verdict); /* "new", "duplicate", … */
+const char *outcome_name(enum outcome outcome);

@@ -1,0 +1,110 @@
+/*
+ * http_server: HTTP/1.1 over TCP and TLS on one loop. Knows nothing of events.
+ *
+ * A request is given to the handler when it has wholly arrived. The handler
+ * answers at once or later, in any order; answers leave in the order of the
+ * requests, and all that a connection has to say in a round leaves in one
+ * write, from the server's round hook. So a store that commits in a hook added
+ * before the server's makes decisions durable first and answers after.
+ *
+ * Room:      net. Threads: one server per io thread, with a listener of its own
+ *            (SO_REUSEPORT); everything here runs on that thread. The limits on
+ *            connections are shared by all (struct http_gauge, atomics).
+ * Ownership: the server owns requests. A request's spans live until it is
+ *            answered. If the peer goes away first, the request lives on until
+ *            http_respond(), which then only frees it.
+ * Failure:   bad requests are answered by the server itself with
+ *            application/problem+json and never reach the handler.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/span.h"
+#include "codec/http1.h"
+#include "sys/loop.h"
+
+struct http_server;
+struct histogram;
+
+struct http_request {
+	struct http1_head head;  /* method, target, headers: codec/http1.h */
+	struct span body;
+	uint64_t arrived_ns;     /* loop time when it was whole */
+	void *user;              /* the server's user pointer, from the options */
+	void *scratch;           /* options.scratch_size bytes, 16-aligned, for the handler; not zeroed */
+};
+
+struct http_response {
+	uint16_t status;
+	struct span content_type; /* empty: none */
+	struct span headers;      /* extra header lines, each ended by CRLF; may be empty */
+	struct span body;
+	bool close;               /* end the connection after this answer */
+};
+
+struct http_limits {
+	uint32_t head_bytes;          /* 16 KiB; beyond is 431 */
+	uint32_t headers;             /* 100; beyond is 431 */
+	uint32_t body_bytes;          /* 1 MiB; beyond is 413 */
+	uint32_t head_ms;             /* 10 s to send the head; then 408 */
+	uint32_t body_rate;           /* least bytes/s of a body, judged after body_grace_ms; then 408 */
+	uint32_t body_grace_ms;       /* 10 s */
+	uint32_t idle_ms;             /* keep-alive, 75 s */
+	uint32_t send_ms;             /* a peer that does not read is dropped */
+	uint32_t pipeline;            /* unanswered requests per connection; then reading pauses */
+	uint32_t connections;         /* in all; beyond is 503 with Retry-After and close */
+	uint32_t connections_per_address; /* beyond is 429 and close */
+};
+
+extern const struct http_limits http_limits_default;
+
+/* Shared by all servers of the process. */
+struct http_gauge;
+int http_gauge_new(struct http_gauge **ret_gauge) must_check;
+struct http_gauge *http_gauge_free(struct http_gauge *gauge);
+
+/* Counters of one server, written by its thread, read by any (relaxed). */
+struct http_counters {
+	atomic_uint_fast64_t accepted, open, requests, bytes_in, bytes_out;
+	atomic_uint_fast64_t refused;      /* over a limit on connections */
+	atomic_uint_fast64_t bad;          /* answered 4xx by the server itself */
+	atomic_uint_fast64_t timeouts;
+	atomic_uint_fast64_t tls_handshakes, tls_resumed, tls_failed;
+};
+
+struct http_server_options {
+	struct loop *loop;
+	const char *address; /* "127.0.0.1:8080", "[::1]:8443", "0.0.0.0:0" */
+	struct http_limits limits;
+	struct http_gauge *gauge;
+	struct tls *tls; /* net/tls.h, shared; NULL is plain */
+	size_t scratch_size;
+	void (*handle)(struct http_request *request);
+	void *user;
+};
+
+int http_server_new(const struct http_server_options *options, struct http_server **ret_server,
+                    struct error_text *ret_text) must_check;
+struct http_server *http_server_free(struct http_server *server); /* after the loop has ended */
+
+/* Answers a request (any time after the handler got it; from the loop's thread).
+ * Bytes are copied. */
+void http_respond(struct http_request *request, const struct http_response *response);
+
+/* problem+json with status, title and detail; extra header lines may be empty. */
+void http_respond_problem(struct http_request *request, uint16_t status, const char *detail,
+                          struct span headers);
+
+/* Stops accepting, closes idle connections, lets the others finish with
+ * Connection: close. http_server_drained() tells when none is left. */
+void http_server_drain(struct http_server *server);
+bool http_server_drained(const struct http_server *server);
+
+const struct http_counters *http_server_counters(const struct http_server *server);
+uint16_t http_server_port(const struct http_server *server); /* the real one when asked for 0 */

@@ -1,0 +1,54 @@
+/*
+ * file: the I/O seam. All file access of stile goes through a struct file_system,
+ * so that a test can fail, tear, drop or delay any call (tests/support/simfs.h).
+ *
+ * Room:    sys. Threads: the real one is safe from any thread.
+ * Failure: 0 (or a count) or -errno. Reads and writes are whole: short ones
+ *          are continued inside, a read past the end returns fewer bytes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+enum file_flags {
+	FILE_READ = 1,
+	FILE_WRITE = 2,
+	FILE_CREATE = 4,      /* with FILE_WRITE: may exist */
+	FILE_EXCLUSIVE = 8,   /* with FILE_CREATE: must not exist */
+	FILE_DIRECT = 16,     /* O_DIRECT where the file system has it, else ignored */
+	FILE_SYNC_DATA = 32,  /* O_DSYNC: a write that returned is durable */
+};
+
+/* Buffers, offsets and lengths of FILE_DIRECT access are multiples of this. */
+#define FILE_BLOCK 4096u
+
+struct file_system {
+	const struct file_methods *methods;
+};
+
+struct file_methods {
+	int (*open)(struct file_system *fs, const char *path, int flags, int *ret_fd);
+	int (*close)(struct file_system *fs, int fd);
+	int64_t (*read)(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset);
+	int (*write)(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset);
+	int (*sync_data)(struct file_system *fs, int fd);
+	int (*truncate)(struct file_system *fs, int fd, uint64_t size);
+	int (*size)(struct file_system *fs, int fd, uint64_t *ret_size);
+	int (*rename)(struct file_system *fs, const char *from, const char *to);
+	int (*remove)(struct file_system *fs, const char *path);
+	int (*make_dir)(struct file_system *fs, const char *path); /* 0 if it is there */
+	int (*sync_dir)(struct file_system *fs, const char *path);
+	/* Calls each(user, name) for every entry but . and ..; stops when it
+	 * returns non-zero and returns that. */
+	int (*list)(struct file_system *fs, const char *path,
+	            int (*each)(void *user, const char *name), void *user);
+	/* Exclusive lock for the life of the descriptor; ERR_BUSY if held. */
+	int (*lock)(struct file_system *fs, int fd);
+};
+
+/* The machine's files. */
+struct file_system *file_system_real(void);

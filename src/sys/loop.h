@@ -1,0 +1,59 @@
+/*
+ * loop: one epoll loop. Readiness in, callbacks out, then one hook per round.
+ *
+ * A round is: wait; run every ready handler; run due timers; run the round
+ * hooks in the order they were added. The hooks are where work that the round
+ * gathered is done together (one commit, then the answers).
+ *
+ * Room:    sys. Threads: one owner; loop_wake() and loop_stop() from any thread.
+ * Memory:  handlers and timers are embedded in the caller's structs; the loop
+ *          never frees them. A handler may remove itself or another in the
+ *          same round: a removed handler is not called any more.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+struct loop;
+
+enum loop_events { LOOP_READ = 1, LOOP_WRITE = 2, LOOP_EDGE = 4 };
+
+struct loop_handler {
+	void (*ready)(struct loop_handler *handler, uint32_t events); /* LOOP_READ is set on hang-up too */
+	int fd;
+};
+
+/* One timer; set again from its own callback to repeat. 0 ms runs next round. */
+struct loop_timer {
+	void (*due)(struct loop_timer *timer);
+	uint64_t at_ms; /* the loop's */
+	uint32_t slot;  /* the loop's: 1 + place in its heap, 0 is not set */
+};
+
+struct loop_hook {
+	void (*round)(struct loop_hook *hook);
+	struct loop_hook *next; /* the loop's */
+};
+
+int loop_new(struct loop **ret_loop) must_check;
+struct loop *loop_free(struct loop *loop);
+
+int loop_add(struct loop *loop, struct loop_handler *handler, uint32_t events) must_check;
+int loop_change(struct loop *loop, struct loop_handler *handler, uint32_t events) must_check;
+void loop_remove(struct loop *loop, struct loop_handler *handler);
+
+int loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t after_ms) must_check;
+void loop_timer_clear(struct loop *loop, struct loop_timer *timer);
+
+void loop_hook_add(struct loop *loop, struct loop_hook *hook);
+
+/* BOOTTIME/MONOTONIC of the current round, read once after the wait. */
+uint64_t loop_now_ns(const struct loop *loop);
+uint64_t loop_now_ms(const struct loop *loop);
+
+void loop_run(struct loop *loop);  /* until loop_stop() */
+void loop_stop(struct loop *loop); /* any thread; the round is finished */
+void loop_wake(struct loop *loop); /* any thread: the next round starts at once */
