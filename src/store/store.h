@@ -47,6 +47,9 @@ struct store_op {
 	void *user; /* the caller's */
 };
 
+/* Flags of an event; the store keeps them and does not look at them. */
+enum store_event_flags { STORE_EVENT_JSON = 1 /* the payload is valid JSON */ };
+
 /*
  * Take all claims of an event, or none. New: the event gets a ticket and is
  * kept until that is settled. Otherwise the verdict tells of the first claim,
@@ -58,6 +61,7 @@ struct store_admit {
 	struct claim claims[CLAIMS_MAX];
 	uint32_t claim_count; /* 1 … CLAIMS_MAX */
 	bool no_ticket;       /* claims only: nothing is kept for delivery */
+	uint16_t flags;       /* the caller's (STORE_EVENT_…): kept, and given back by take */
 	struct span source;   /* at most STORE_SOURCE_MAX bytes */
 	struct span payload;  /* at most STORE_PAYLOAD_MAX bytes */
 	/* out */
@@ -101,7 +105,7 @@ struct store_item {
 	uint32_t attempt; /* 1 is the first */
 	uint32_t source_len;
 	uint32_t payload_len;
-	uint32_t reserved;
+	uint32_t flags; /* as admitted */
 };
 
 /* Reads the item at *offset of `items` and steps on; false at the end. */
