@@ -33,9 +33,9 @@ static inline void mem_free_at(void *pointer_to_pointer)
 #define cleanup_free __attribute__((cleanup(mem_free_at)))
 
 /* Hands an owned pointer on and forgets it here. */
-#define TAKE(pointer)                          \
-	({                                     \
+#define TAKE(pointer)                                   \
+	__extension__({                                 \
 		__typeof__(pointer) taken_ = (pointer); \
-		(pointer) = NULL;              \
-		taken_;                        \
+		(pointer) = NULL;                       \
+		taken_;                                 \
 	})
