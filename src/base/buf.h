@@ -3,9 +3,12 @@
  *
  * Room:      base. Threads: one owner.
  * Ownership: buf_free() takes the bytes; a zeroed struct is an empty buf
- *            without a cap.
+ *            without a cap. A buf may also stand on memory of the caller
+ *            (buf_on()): it never grows then and must not be freed.
  * Failure:   a failed append changes nothing but sets `failed`, which sticks
  *            until buf_clear(); so a run of appends needs one check at its end.
+ *            Appends after a failed one do nothing: the bytes are a prefix of
+ *            what was wanted, never a text with a hole.
  */
 #pragma once
 
@@ -20,16 +23,44 @@ struct buf {
 	bool failed;
 };
 
-int buf_reserve(struct buf *buf, size_t more); /* 0, -ENOMEM or ERR_TOO_LARGE */
-void buf_append(struct buf *buf, const void *ptr, size_t len);
-void buf_append_span(struct buf *buf, struct span span);
-void buf_append_char(struct buf *buf, char c);
+/* Room for `more` bytes behind the present ones; 0, -ENOMEM or ERR_TOO_LARGE.
+ * Does not set `failed`. */
+int buf_reserve(struct buf *buf, size_t more);
+
+void buf_append_slow(struct buf *buf, const void *ptr, size_t len);
 void buf_append_u64(struct buf *buf, uint64_t value); /* decimal */
 void buf_printf(struct buf *buf, const char *format, ...) printf_like(2, 3);
-void buf_append_json(struct buf *buf, struct span text); /* quoted and escaped; bad UTF-8 becomes U+FFFD */
-void buf_consume(struct buf *buf, size_t n);  /* drops n bytes from the front */
-void buf_clear(struct buf *buf);              /* keeps the memory */
-void buf_free(struct buf *buf);               /* leaves an empty buf with the same cap */
+/* Quoted and escaped; bad UTF-8 becomes U+FFFD. Control characters, also the
+ * ones beyond ASCII, are written as \u escapes: safe on a terminal. */
+void buf_append_json(struct buf *buf, struct span text);
+void buf_consume(struct buf *buf, size_t n); /* drops n bytes from the front */
+void buf_clear(struct buf *buf);             /* keeps the memory */
+void buf_free(struct buf *buf);              /* leaves an empty buf with the same cap */
+
+static inline struct buf buf_on(char *memory, size_t size)
+{
+	return (struct buf){ .ptr = memory, .room = size, .cap = size };
+}
+
+static inline void buf_append(struct buf *buf, const void *ptr, size_t len)
+{
+	if (likely(len <= buf->room - buf->len && !buf->failed && len > 0)) {
+		memcpy(buf->ptr + buf->len, ptr, len);
+		buf->len += len;
+	} else {
+		buf_append_slow(buf, ptr, len);
+	}
+}
+
+static inline void buf_append_span(struct buf *buf, struct span span)
+{
+	buf_append(buf, span.ptr, span.len);
+}
+
+static inline void buf_append_char(struct buf *buf, char c)
+{
+	buf_append(buf, &c, 1);
+}
 
 static inline struct span buf_span(const struct buf *buf)
 {

@@ -1,0 +1,28 @@
+/*
+ * hash: keyed digests, checksums and random bytes.
+ *
+ * hash_keyed128() is SipHash-2-4 with 128 bits out. It is our own, inlined code
+ * and not libsodium's crypto_shorthash_siphashx24(); the test holds the two
+ * equal. See hash.c for the figures.
+ *
+ * hash_checksum64() is XXH3: finds damage, keeps no enemy out.
+ *
+ * Room: base, the only includer of xxhash and libsodium. Threads: pure, any.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+#define HASH_KEY_LEN 16
+
+/* Words are little-endian readings of the 16 output bytes. */
+void hash_keyed128(const unsigned char key[static HASH_KEY_LEN], const void *ptr, size_t len,
+		   uint64_t ret_words[static 2]);
+
+uint64_t hash_checksum64(const void *ptr, size_t len, uint64_t seed);
+
+/* From the kernel's generator; 0 or -errno. */
+int hash_random(void *ptr, size_t len) must_check;

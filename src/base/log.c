@@ -1,0 +1,181 @@
+/* log: see log.h. */
+#include "base/log.h"
+
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/text.h"
+
+/* Kept free at the end of every line for the closing fields. */
+#define TAIL_ROOM 96
+
+static struct log_options options = {
+	.format = LOG_TEXT,
+	.level = LOG_LEVEL_INFO,
+	.fd = STDERR_FILENO,
+};
+
+void log_setup(const struct log_options *given)
+{
+	CHECK(given->fd >= 0);
+	options = *given;
+}
+
+bool log_wants(enum log_level level)
+{
+	return level >= options.level;
+}
+
+struct log_field log_code(int error)
+{
+	return log_str("error", error_name(error));
+}
+
+static const char *level_name(enum log_level level)
+{
+	switch (level) {
+	case LOG_LEVEL_DEBUG: return "debug";
+	case LOG_LEVEL_INFO: return "info";
+	case LOG_LEVEL_WARN: return "warn";
+	case LOG_LEVEL_ERROR: return "error";
+	}
+	return "unknown";
+}
+
+/* May this site write now? If so, ret_left_out says how many lines it had to
+ * leave out before. Racing threads may let a line too many through. */
+static bool site_may_write(struct log_site *site, uint64_t now_ms, uint32_t *ret_left_out)
+{
+	uint64_t began = atomic_load_explicit(&site->window_ms, memory_order_relaxed);
+	if (now_ms - began >= LOG_WINDOW_MS) {
+		atomic_store_explicit(&site->window_ms, now_ms, memory_order_relaxed);
+		atomic_store_explicit(&site->written, 0, memory_order_relaxed);
+	}
+	if (atomic_fetch_add_explicit(&site->written, 1, memory_order_relaxed) >= LOG_BURST) {
+		atomic_fetch_add_explicit(&site->suppressed, 1, memory_order_relaxed);
+		return false;
+	}
+	*ret_left_out = (uint32_t)atomic_exchange_explicit(&site->suppressed, 0,
+							   memory_order_relaxed);
+	return true;
+}
+
+static bool is_bare(struct span text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.ptr[i];
+		bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+			    (c >= '0' && c <= '9');
+		if (!word && !memchr("-_./:+@,[]", c, 10))
+			return false;
+	}
+	return text.len > 0;
+}
+
+/* Text leaves out the quotes where a value is one harmless word. */
+static void append_text(struct buf *line, struct span text)
+{
+	if (options.format == LOG_TEXT && is_bare(text))
+		buf_append_span(line, text);
+	else
+		buf_append_json(line, text);
+}
+
+static void append_key(struct buf *line, const char *key)
+{
+	if (options.format == LOG_TEXT) {
+		if (line->len > 0)
+			buf_append_char(line, ' ');
+		buf_append_span(line, span_str(key));
+		buf_append_char(line, '=');
+		return;
+	}
+	buf_append_char(line, line->len > 0 ? ',' : '{');
+	buf_append_json(line, span_str(key));
+	buf_append_char(line, ':');
+}
+
+static void append_value(struct buf *line, const struct log_field *field)
+{
+	struct span text = field->text;
+	switch (field->kind) {
+	case LOG_KIND_SPAN:
+		if (text.len > LOG_VALUE_MAX)
+			text.len = LOG_VALUE_MAX;
+		append_text(line, text);
+		break;
+	case LOG_KIND_U64:
+		buf_append_u64(line, field->number);
+		break;
+	case LOG_KIND_I64:
+		if ((int64_t)field->number < 0)
+			buf_append_char(line, '-');
+		buf_append_u64(line, (int64_t)field->number < 0 ? 0 - field->number :
+								  field->number);
+		break;
+	case LOG_KIND_BOOL:
+		buf_append_span(line, field->number ? SPAN("true") : SPAN("false"));
+		break;
+	case LOG_KIND_END:
+		break;
+	}
+}
+
+/* A field is in the line wholly or not at all. */
+static bool append_field(struct buf *line, const struct log_field *field)
+{
+	size_t before = line->len;
+	append_key(line, field->key);
+	append_value(line, field);
+	if (!line->failed)
+		return field->text.len <= LOG_VALUE_MAX;
+	line->len = before;
+	line->failed = false;
+	return false;
+}
+
+static void append_head(struct buf *line, uint64_t now_ms, enum log_level level,
+			const char *message)
+{
+	if (options.now_ms) {
+		char time[TEXT_TIME_LEN];
+		text_time(time, now_ms);
+		append_field(line, &(struct log_field){ .key = "time",
+							.kind = LOG_KIND_SPAN,
+							.text = span_of(time, sizeof(time)) });
+	}
+	struct log_field field = log_str("level", level_name(level));
+	append_field(line, &field);
+	field = log_str("msg", message);
+	append_field(line, &field);
+}
+
+void log_write(struct log_site *site, enum log_level level, const char *message,
+	       const struct log_field *fields)
+{
+	uint64_t now_ms = 0;
+	uint32_t left_out = 0;
+	if (options.now_ms) {
+		now_ms = options.now_ms();
+		if (!site_may_write(site, now_ms, &left_out))
+			return;
+	}
+	char memory[LOG_LINE_MAX];
+	struct buf line = buf_on(memory, sizeof(memory) - TAIL_ROOM);
+	append_head(&line, now_ms, level, message);
+	bool whole = true;
+	for (; fields->kind != LOG_KIND_END; fields++)
+		whole &= append_field(&line, fields);
+	line.room = line.cap = sizeof(memory);
+	struct log_field field = log_u64("suppressed", left_out);
+	if (left_out > 0)
+		append_field(&line, &field);
+	field = log_bool("truncated", true);
+	if (!whole)
+		append_field(&line, &field);
+	buf_append_span(&line, options.format == LOG_JSON ? SPAN("}\n") : SPAN("\n"));
+	/* There is nobody to tell when standard error does not take it. */
+	if (write(options.fd, line.ptr, line.len) < 0)
+		return;
+}

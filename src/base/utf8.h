@@ -1,0 +1,40 @@
+/*
+ * utf8: is this a well-formed sequence? Unicode's table 3-7: no overlong
+ * forms, no surrogates, nothing beyond U+10FFFF.
+ *
+ * Room: base. Threads: pure.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+static inline bool utf8_is_tail(unsigned char c)
+{
+	return (c & 0xc0) == 0x80;
+}
+
+/* Length of the well-formed sequence at ptr (1 … 4), 0 when there is none.
+ * len is at least 1. */
+static inline size_t utf8_sequence(const char *ptr, size_t len)
+{
+	const unsigned char *p = (const unsigned char *)ptr;
+	if (p[0] < 0x80)
+		return 1;
+	if (p[0] < 0xc2 || p[0] > 0xf4)
+		return 0;
+	if (p[0] < 0xe0)
+		return len >= 2 && utf8_is_tail(p[1]) ? 2 : 0;
+	if (len < 3 || !utf8_is_tail(p[1]) || !utf8_is_tail(p[2]))
+		return 0;
+	if (p[0] < 0xf0) {
+		bool overlong = p[0] == 0xe0 && p[1] < 0xa0;
+		bool surrogate = p[0] == 0xed && p[1] > 0x9f;
+		return overlong || surrogate ? 0 : 3;
+	}
+	if (len < 4 || !utf8_is_tail(p[3]))
+		return 0;
+	bool overlong = p[0] == 0xf0 && p[1] < 0x90;
+	bool beyond = p[0] == 0xf4 && p[1] > 0x8f;
+	return overlong || beyond ? 0 : 4;
+}
