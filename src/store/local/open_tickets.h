@@ -1,0 +1,112 @@
+/*
+ * open_tickets: the tickets that are not settled, in the order of their numbers.
+ *
+ * Sorted blocks of up to 512 tickets in a directory. A new ticket goes to the
+ * end; one that recovery meets late (its record was carried forward) goes to
+ * its place in the order. A block whose tickets are all gone is freed, blocks
+ * that have become sparse are joined, so memory follows what is open even when
+ * a few old tickets stay for ever.
+ *
+ * A ticket's life:
+ *
+ *   insert ──► due ──take──► leased ──settle──► closing ──drop──► gone
+ *               ▲              │  ▲                │
+ *               └───release────┘  └───unsettle─────┘
+ *
+ * `closing` is for the time until the outcome is on disk: the ticket can be
+ * neither taken nor settled again, and still holds its segment.
+ *
+ * Room:      store/local. Threads: one owner.
+ * Ownership: open_tickets_new() gives it, open_tickets_free() takes it.
+ * Failure:   only insert, reserve and relocate can fail with -ENOMEM, and then
+ *            change nothing; after open_tickets_reserve(n) the next n inserts
+ *            at the end, of one segment, cannot.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+struct open_tickets;
+
+enum open_ticket_state {
+	OPEN_TICKET_GONE = 0, /* inside only */
+	OPEN_TICKET_DUE = 1,
+	OPEN_TICKET_LEASED = 2,
+	OPEN_TICKET_CLOSING = 3,
+};
+
+struct open_ticket {
+	uint64_t ticket;
+	uint32_t segment; /* where its record is: segment, */
+	uint32_t offset;  /* byte (or any unit of the caller's) in it, */
+	uint32_t length;  /* and length; opaque here but for the segment */
+	uint16_t attempt; /* leases so far; the current one's number while leased */
+	uint8_t state;    /* enum open_ticket_state */
+	uint8_t user;     /* the caller's */
+};
+
+/* max_open 0 is no limit. */
+int open_tickets_new(uint64_t max_open, struct open_tickets **ret_tickets) must_check;
+struct open_tickets *open_tickets_free(struct open_tickets *tickets); /* accepts NULL */
+
+/* ERR_FULL: max_open tickets are open, or would be with `count` more. */
+int open_tickets_reserve(struct open_tickets *tickets, uint32_t count) must_check;
+
+/*
+ * Adds a ticket as due (state is ignored; attempt and the rest are taken). If
+ * the number is open already, it only moves: segment, offset and length are
+ * taken, state and attempt stay. The limit is not applied here: recovery must
+ * be able to bring back what was promised; reserve before admitting.
+ */
+int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *ticket) must_check;
+
+/* The ticket's record has a new place; -ENOENT if it is not open. */
+int open_tickets_relocate(struct open_tickets *tickets, const struct open_ticket *ticket) must_check;
+
+bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
+                       struct open_ticket *ret_ticket) must_check;
+
+/* The oldest due ticket, without taking it. */
+bool open_tickets_peek(struct open_tickets *tickets, struct open_ticket *ret_ticket) must_check;
+
+/* Leases the oldest due ticket: its attempt is one higher (stays at 65535). */
+bool open_tickets_take(struct open_tickets *tickets, struct open_ticket *ret_ticket) must_check;
+
+/* A lease ended without outcome: due again. ERR_FENCED unless leased with this
+ * very attempt. */
+int open_tickets_release(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
+
+/* As above, for a lease whose take never reached the taker: the attempt number
+ * is given back too. */
+int open_tickets_untake(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
+
+/* Leased → closing. ERR_FENCED unless leased with this very attempt. */
+int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
+
+/* Closing → leased: the outcome was not written. False if it is not closing. */
+bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket);
+
+/* Gone, whatever its state (settled on disk, or its admit was not written).
+ * False if it was not open. */
+bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket);
+
+/* The lowest segment that holds an open ticket; false if none is open. */
+bool open_tickets_oldest_segment(const struct open_tickets *tickets, uint32_t *ret_segment) must_check;
+uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment);
+
+/* The next open ticket in order after `after` (0: the first). */
+bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
+                       struct open_ticket *ret_ticket) must_check;
+
+/* The same, only of tickets whose segment is at most `segment`; skips blocks
+ * that have none, so carrying a segment forward does not look at all tickets. */
+bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
+                              struct open_ticket *ret_ticket) must_check;
+
+uint64_t open_tickets_count(const struct open_tickets *tickets); /* all that are not gone */
+uint64_t open_tickets_due(const struct open_tickets *tickets);
+uint64_t open_tickets_bytes(const struct open_tickets *tickets);
+void open_tickets_check(const struct open_tickets *tickets); /* every invariant; for tests */

@@ -1,0 +1,126 @@
+/*
+ * table: the index of claims. Digest in; ticket, window and flags out.
+ *
+ * 1024 shards by the top bits of the digest, each one flat array of 24-byte
+ * entries in the order of their digests (linear probing that keeps order, so a
+ * miss ends early and a shard is rebuilt by one streaming pass). A shard grows
+ * by about an eighth, in whole pages, so growth is paid in small steps and the
+ * memory per claim stays below 29 bytes at any size from a million up.
+ *
+ * A claim is live until its ticket's time plus its window. Windows up to 511 s
+ * are kept exactly; longer ones are rounded up by less than 1/256: late expiry
+ * costs memory, early expiry would double an effect. The expired are not found
+ * any more, and are removed by table_sweep() or when their shard is full.
+ *
+ * Room:      store/local. Threads: one owner; but two threads may call
+ *            table_put_batch() and table_reserve_shards() on disjoint ranges
+ *            of shards at the same time.
+ * Ownership: table_new() gives it, table_free() takes it.
+ * Failure:   -ENOMEM leaves the table as it was. Nothing but putting (and
+ *            reserving) can fail.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "gate/claim.h"
+
+#define TABLE_SHARDS 1024u
+#define TABLE_FLAG_TALLY 1u /* the ticket has had duplicates: see tally.h */
+#define TABLE_FLAGS_ALL 63u /* six bits in all */
+
+struct table;
+
+/* What the table knows of a claim. */
+struct table_hit {
+	uint64_t ticket;
+	uint64_t expiry_ms; /* unix; live while now is less */
+	uint32_t window_s;  /* as kept: rounded up */
+	uint32_t flags;
+};
+
+struct table_record {
+	struct digest digest;
+	uint64_t ticket;
+	uint32_t window_s;
+	uint32_t flags;
+};
+
+struct table_stats {
+	uint64_t claims;  /* with the expired that still wait for the sweep */
+	uint64_t expired; /* ever removed for age */
+	uint64_t slots;
+	uint64_t bytes; /* mapped, all slack and the directory included */
+	uint64_t rebuilds;
+};
+
+int table_new(struct table **ret_table) must_check;
+struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
+
+/* Starts to fetch what a find or put of this digest will touch. Worth it when
+ * eight or more digests are known before the first is needed. */
+void table_prefetch(const struct table *table, const struct digest *digest);
+
+/* True if the claim is taken and live. */
+bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
+                struct table_hit *ret_hit) must_check;
+
+/*
+ * Takes the claim for a ticket. If the digest is there already, the higher
+ * ticket stays, with its window and flags (the normal caller has asked before,
+ * so what is replaced has expired; recovery reads claims in any order).
+ */
+int table_put(struct table *table, const struct table_record *record, uint64_t now_ms) must_check;
+
+/*
+ * Puts those records whose shard is in [first, last); prefetches ahead. On
+ * -ENOMEM some are put; putting all again is harmless. Records that have
+ * expired at now_ms are skipped.
+ */
+struct table_range {
+	uint32_t first;
+	uint32_t last;
+};
+#define TABLE_ALL ((struct table_range){ 0, TABLE_SHARDS })
+int table_put_batch(struct table *table, const struct table_record *records, size_t count,
+                    struct table_range range, uint64_t now_ms) must_check;
+uint32_t table_shard_of(const struct digest *digest);
+
+/* Forgets the claim, live or expired; false if it was not there. Never fails,
+ * so it can undo the puts of a batch that was not written. */
+bool table_remove(struct table *table, const struct digest *digest);
+
+/* Set and clear flag bits; false if the claim is not there. */
+bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear);
+
+/*
+ * Looks at about `budget` slots from where the last call ended, removes the
+ * expired and gives memory back. Returns how many were removed. Reading a slot
+ * costs about a nanosecond; to go once around within T, spend slots/T.
+ * A shard that shrinks is rebuilt whole, at most one a call.
+ */
+uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget);
+
+/* Room for `expected` claims in all, so that a bulk load never rebuilds. */
+int table_reserve(struct table *table, uint64_t expected) must_check;
+int table_reserve_shards(struct table *table, uint64_t expected, struct table_range range) must_check;
+
+/* Adds up the shards: about a microsecond. */
+void table_get_stats(const struct table *table, struct table_stats *ret_stats);
+
+/*
+ * Walks the live claims: start with a zeroed cursor. Puts and removes between
+ * two calls may hide or repeat claims of the shard being walked, no others.
+ */
+struct table_cursor {
+	uint32_t shard;
+	uint32_t slot;
+};
+bool table_next(const struct table *table, struct table_cursor *cursor, uint64_t now_ms,
+                struct table_record *ret_record) must_check;
+
+/* Checks every invariant of every shard (slow; for tests). */
+void table_check(const struct table *table);
