@@ -1,0 +1,237 @@
+/* file: see file.h. */
+#include "sys/file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+static int open_flags(int flags)
+{
+	bool reads = flags & FILE_READ;
+	int result = O_CLOEXEC;
+	if (flags & FILE_WRITE)
+		result |= reads ? O_RDWR : O_WRONLY;
+	if (flags & FILE_CREATE)
+		result |= O_CREAT;
+	if (flags & FILE_EXCLUSIVE)
+		result |= O_EXCL;
+	if (flags & FILE_DIRECT)
+		result |= O_DIRECT;
+	if (flags & FILE_SYNC_DATA)
+		result |= O_DSYNC;
+	return result;
+}
+
+static int open_retry(const char *path, int flags)
+{
+	int fd;
+	do
+		fd = open(path, flags, 0600);
+	while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+/* A file system without O_DIRECT says EINVAL, some after having created the
+ * file: so the second try must not insist on creating it. */
+static int real_open(struct file_system *fs, const char *path, int flags, int *ret_fd)
+{
+	(void)fs;
+	CHECK(flags & (FILE_READ | FILE_WRITE));
+	CHECK(!(flags & FILE_EXCLUSIVE) || (flags & FILE_CREATE));
+	int mode = open_flags(flags);
+	bool existed = !(flags & FILE_EXCLUSIVE) || access(path, F_OK) == 0;
+	int fd = open_retry(path, mode);
+	if (fd < 0 && errno == EINVAL && (mode & O_DIRECT)) {
+		mode &= ~O_DIRECT;
+		fd = open_retry(path, existed ? mode : mode & ~O_EXCL);
+	}
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
+static int real_close(struct file_system *fs, int fd)
+{
+	(void)fs;
+	/* After EINTR the descriptor is closed on Linux: never try again. */
+	return close(fd) < 0 && errno != EINTR ? -errno : 0;
+}
+
+static int64_t real_read(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset)
+{
+	(void)fs;
+	size_t done = 0;
+	while (done < len) {
+		ssize_t n = pread(fd, (char *)ptr + done, len - done, (off_t)(offset + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+		/* A short O_DIRECT read has met the end of the file; the next one
+		 * would not be aligned. */
+		if (done % FILE_BLOCK != 0 && done < len && (fcntl(fd, F_GETFL) & O_DIRECT))
+			break;
+	}
+	return (int64_t)done;
+}
+
+static int real_write(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset)
+{
+	(void)fs;
+	size_t done = 0;
+	while (done < len) {
+		ssize_t n = pwrite(fd, (const char *)ptr + done, len - done,
+				   (off_t)(offset + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EIO;
+		done += (size_t)n;
+		/* Go on from a block, or O_DIRECT would say EINVAL where the truth
+		 * (ENOSPC, EIO) is what the caller needs. */
+		if (done < len && done % FILE_BLOCK != 0 && (fcntl(fd, F_GETFL) & O_DIRECT))
+			done -= done % FILE_BLOCK;
+	}
+	return 0;
+}
+
+static int real_sync_data(struct file_system *fs, int fd)
+{
+	(void)fs;
+	int result;
+	do
+		result = fdatasync(fd);
+	while (result < 0 && errno == EINTR);
+	return result < 0 ? -errno : 0;
+}
+
+static int real_truncate(struct file_system *fs, int fd, uint64_t size)
+{
+	(void)fs;
+	int result;
+	do
+		result = ftruncate(fd, (off_t)size);
+	while (result < 0 && errno == EINTR);
+	return result < 0 ? -errno : 0;
+}
+
+static int real_size(struct file_system *fs, int fd, uint64_t *ret_size)
+{
+	(void)fs;
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	*ret_size = (uint64_t)st.st_size;
+	return 0;
+}
+
+static int real_rename(struct file_system *fs, const char *from, const char *to)
+{
+	(void)fs;
+	return rename(from, to) < 0 ? -errno : 0;
+}
+
+static int real_remove(struct file_system *fs, const char *path)
+{
+	(void)fs;
+	return unlink(path) < 0 ? -errno : 0;
+}
+
+static int real_make_dir(struct file_system *fs, const char *path)
+{
+	(void)fs;
+	if (mkdir(path, 0700) == 0)
+		return 0;
+	int error = -errno;
+	struct stat st;
+	if (error == -EEXIST && stat(path, &st) == 0)
+		return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
+	return error;
+}
+
+static int real_sync_dir(struct file_system *fs, const char *path)
+{
+	(void)fs;
+	int fd = open_retry(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	int result;
+	do
+		result = fsync(fd);
+	while (result < 0 && errno == EINTR);
+	int error = result < 0 ? -errno : 0;
+	close(fd);
+	return error;
+}
+
+static bool is_dots(const char *name)
+{
+	return name[0] == '.' && (name[1] == 0 || (name[1] == '.' && name[2] == 0));
+}
+
+static int real_list(struct file_system *fs, const char *path,
+		     int (*each)(void *user, const char *name), void *user)
+{
+	(void)fs;
+	DIR *dir = opendir(path);
+	if (!dir)
+		return -errno;
+	int result = 0;
+	while (result == 0) {
+		errno = 0;
+		struct dirent *entry = readdir(dir);
+		if (!entry) {
+			result = -errno;
+			break;
+		}
+		if (!is_dots(entry->d_name))
+			result = each(user, entry->d_name);
+	}
+	closedir(dir);
+	return result;
+}
+
+static int real_lock(struct file_system *fs, int fd)
+{
+	(void)fs;
+	int result;
+	do
+		result = flock(fd, LOCK_EX | LOCK_NB);
+	while (result < 0 && errno == EINTR);
+	if (result == 0)
+		return 0;
+	return errno == EWOULDBLOCK ? ERR_BUSY : -errno;
+}
+
+static const struct file_methods real_methods = {
+	.open = real_open,
+	.close = real_close,
+	.read = real_read,
+	.write = real_write,
+	.sync_data = real_sync_data,
+	.truncate = real_truncate,
+	.size = real_size,
+	.rename = real_rename,
+	.remove = real_remove,
+	.make_dir = real_make_dir,
+	.sync_dir = real_sync_dir,
+	.list = real_list,
+	.lock = real_lock,
+};
+
+struct file_system *file_system_real(void)
+{
+	static struct file_system real = { &real_methods };
+	return &real;
+}

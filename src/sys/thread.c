@@ -1,0 +1,85 @@
+/* thread: see thread.h. */
+#include "sys/thread.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+
+static void *enter(void *argument)
+{
+	struct thread *thread = argument;
+	pthread_setname_np(pthread_self(), thread->name);
+	thread->run(thread->user);
+	return NULL;
+}
+
+static void most_signals(sigset_t *ret_set)
+{
+	sigfillset(ret_set);
+	/* Blocked, these would kill without the handler that a sanitizer or a
+	 * crash report has installed. */
+	sigdelset(ret_set, SIGSEGV);
+	sigdelset(ret_set, SIGBUS);
+	sigdelset(ret_set, SIGFPE);
+	sigdelset(ret_set, SIGILL);
+	sigdelset(ret_set, SIGABRT);
+	sigdelset(ret_set, SIGTRAP);
+}
+
+static int init_attributes(pthread_attr_t *attributes, int cpu)
+{
+	int error = pthread_attr_init(attributes);
+	if (error || cpu == THREAD_ANY_CPU)
+		return -error;
+	if (cpu < 0 || cpu >= CPU_SETSIZE) {
+		pthread_attr_destroy(attributes);
+		return -EINVAL;
+	}
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	error = pthread_attr_setaffinity_np(attributes, sizeof(set), &set);
+	if (error)
+		pthread_attr_destroy(attributes);
+	return -error;
+}
+
+int thread_start(struct thread *thread, const struct thread_options *options)
+{
+	CHECK(options->run);
+	*thread = (struct thread){ .run = options->run, .user = options->user };
+	snprintf(thread->name, sizeof(thread->name), "%s", options->name);
+
+	pthread_attr_t attributes;
+	int error = init_attributes(&attributes, options->cpu);
+	if (error)
+		return error;
+	sigset_t blocked, before;
+	most_signals(&blocked);
+	pthread_sigmask(SIG_BLOCK, &blocked, &before);
+	error = pthread_create(&thread->id, &attributes, enter, thread);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attributes);
+	thread->running = error == 0;
+	return -error;
+}
+
+void thread_join(struct thread *thread)
+{
+	if (!thread->running)
+		return;
+	int error = pthread_join(thread->id, NULL);
+	CHECK(error == 0);
+	thread->running = false;
+}
+
+int thread_pin(int cpu)
+{
+	if (cpu < 0 || cpu >= CPU_SETSIZE)
+		return -EINVAL;
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	return -pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+}
