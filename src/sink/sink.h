@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/span.h"
@@ -15,7 +16,9 @@
 struct sink_event {
 	uint64_t ticket;
 	uint32_t attempt;
+	bool json;            /* the payload is valid JSON */
 	enum outcome outcome; /* out */
+	size_t end;           /* the sink's own, for the batch at hand */
 	struct span source;
 	struct span payload;
 };

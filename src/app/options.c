@@ -1,0 +1,243 @@
+/* options: see options.h. */
+#include "app/options.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/span.h"
+#include "base/text.h"
+
+static void *field_of(const struct option *option, void *values)
+{
+	return (char *)values + option->offset;
+}
+
+/* Edit distance of two short words, for "did you mean"; long words are never
+ * near. */
+static unsigned distance(struct span a, struct span b)
+{
+	enum { WORD_MAX = 32 };
+	unsigned row[WORD_MAX + 1];
+	if (a.len > WORD_MAX || b.len > WORD_MAX)
+		return WORD_MAX;
+	for (size_t j = 0; j <= b.len; j++)
+		row[j] = (unsigned)j;
+	for (size_t i = 1; i <= a.len; i++) {
+		unsigned diagonal = row[0];
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= b.len; j++) {
+			unsigned best = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
+			if (row[j] + 1 < best)
+				best = row[j] + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			diagonal = row[j];
+			row[j] = best;
+		}
+	}
+	return row[b.len];
+}
+
+static int unknown_option(struct option_table table, struct span name, struct error_text *ret_text)
+{
+	const char *near = NULL;
+	unsigned best = 3; /* further away is no misspelling */
+	for (size_t i = 0; i < table.count; i++) {
+		unsigned d = distance(name, span_str(table.options[i].name));
+		if (d < best) {
+			best = d;
+			near = table.options[i].name;
+		}
+	}
+	if (near)
+		return error_fill(ret_text, -EINVAL, "unknown option --%.*s; did you mean --%s?",
+		                  (int)name.len, name.ptr, near);
+	return error_fill(ret_text, -EINVAL, "unknown option --%.*s", (int)name.len, name.ptr);
+}
+
+static int parse_choice(const struct option *option, const char *text, uint64_t *ret_value,
+                        struct error_text *ret_text)
+{
+	struct span wanted = span_str(text);
+	uint64_t index = 0;
+	for (const char *word = option->choices; *word; index++) {
+		size_t len = strcspn(word, "|");
+		if (span_eq(wanted, span_of(word, len))) {
+			*ret_value = index;
+			return 0;
+		}
+		word += len + (word[len] == '|');
+	}
+	return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected one of %s", option->name,
+	                  text, option->choices);
+}
+
+/* Only the shape; whether the machine has the address, binding tells. */
+static int check_address(const struct option *option, const char *text, struct error_text *ret_text)
+{
+	const char *colon = strrchr(text, ':');
+	uint64_t port = 0;
+	bool good = colon != NULL && colon != text &&
+	            text_parse_u64(span_str(colon + 1), &port) == 0 && port <= 65535;
+	if (good && memchr(text, ':', (size_t)(colon - text)))
+		good = text[0] == '[' && colon[-1] == ']';
+	if (!good)
+		return error_fill(ret_text, -EINVAL,
+		                  "--%s: found \"%s\", expected ADDR:PORT, such as 127.0.0.1:8080 or "
+		                  "[::1]:8080, with a port from 0 to 65535",
+		                  option->name, text);
+	return 0;
+}
+
+/* A bound of the table, as one would write it. */
+static void write_bound(const struct option *option, uint64_t value, char ret_text[static TEXT_DURATION_MAX])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	size_t unit = 0;
+	switch (option->kind) {
+	case OPTION_DURATION: text_duration(ret_text, value); return;
+	case OPTION_SIZE:
+		while (unit + 1 < ARRAY_LEN(units) && value >= 1024 && value % 1024 == 0) {
+			value /= 1024;
+			unit++;
+		}
+		snprintf(ret_text, TEXT_DURATION_MAX, "%" PRIu64 "%s", value, units[unit]);
+		return;
+	default: snprintf(ret_text, TEXT_DURATION_MAX, "%" PRIu64, value); return;
+	}
+}
+
+static int read_number(const struct option *option, const char *text, uint64_t *ret_value,
+                       const char **ret_expected)
+{
+	switch (option->kind) {
+	case OPTION_SIZE:
+		*ret_expected = "a size, such as 64KiB, 1MiB or 8GiB";
+		return text_parse_size(span_str(text), ret_value, NULL);
+	case OPTION_DURATION:
+		*ret_expected = "a duration, such as 500ms, 10s, 5m, 24h or 4d";
+		return text_parse_duration(span_str(text), ret_value, NULL);
+	default:
+		*ret_expected = "a whole number";
+		return text_parse_u64(span_str(text), ret_value);
+	}
+}
+
+static int parse_number(const struct option *option, const char *text, uint64_t *ret_value,
+                        struct error_text *ret_text)
+{
+	uint64_t value = 0;
+	const char *expected;
+	if (read_number(option, text, &value, &expected) != 0)
+		return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s", option->name, text,
+		                  expected);
+	if (option->max != 0 && (value < option->min || value > option->max)) {
+		char low[TEXT_DURATION_MAX];
+		char high[TEXT_DURATION_MAX];
+		write_bound(option, option->min, low);
+		write_bound(option, option->max, high);
+		return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s to %s",
+		                  option->name, text, low, high);
+	}
+	*ret_value = value;
+	return 0;
+}
+
+static int set_value(const struct option *option, const char *text, void *values,
+                     struct error_text *ret_text)
+{
+	void *field = field_of(option, values);
+	int error = 0;
+	switch (option->kind) {
+	case OPTION_ADDRESS:
+		error = check_address(option, text, ret_text);
+		if (error != 0)
+			return error;
+		*(const char **)field = text;
+		return 0;
+	case OPTION_TEXT:
+		if (text[0] == '\0')
+			return error_fill(ret_text, -EINVAL, "--%s: found nothing, expected %s",
+			                  option->name, option->value);
+		*(const char **)field = text;
+		return 0;
+	case OPTION_FLAG:
+		*(bool *)field = true;
+		return 0;
+	case OPTION_CHOICE: return parse_choice(option, text, field, ret_text);
+	default: return parse_number(option, text, field, ret_text);
+	}
+}
+
+static const struct option *find(struct option_table table, struct span name)
+{
+	for (size_t i = 0; i < table.count; i++)
+		if (span_eq(name, span_str(table.options[i].name)))
+			return &table.options[i];
+	return NULL;
+}
+
+static void set_defaults(struct option_table table, void *values)
+{
+	for (size_t i = 0; i < table.count; i++) {
+		const struct option *option = &table.options[i];
+		if (option->standard && option->kind != OPTION_FLAG) {
+			int error = set_value(option, option->standard, values, NULL);
+			CHECK(error == 0); /* the table holds good defaults */
+		}
+	}
+}
+
+/* One argument that starts with "--"; *at steps over a value of its own. */
+static int parse_option(struct option_table table, int argc, char **argv, int *at, void *ret_values,
+                        struct error_text *ret_text)
+{
+	const char *text = argv[*at] + 2;
+	size_t len = strcspn(text, "=");
+	const struct option *option = find(table, span_of(text, len));
+	if (!option)
+		return unknown_option(table, span_of(text, len), ret_text);
+	const char *value = text[len] == '=' ? text + len + 1 : NULL;
+	if (option->kind == OPTION_FLAG && value)
+		return error_fill(ret_text, -EINVAL, "--%s takes no value", option->name);
+	if (option->kind != OPTION_FLAG && !value) {
+		if (*at + 1 >= argc)
+			return error_fill(ret_text, -EINVAL, "--%s: expected %s after it", option->name,
+			                  option->value);
+		value = argv[++*at];
+	}
+	return set_value(option, value, ret_values, ret_text);
+}
+
+int options_parse(struct option_table table, int argc, char **argv, void *ret_values,
+                  int *ret_rest_count, struct error_text *ret_text)
+{
+	set_defaults(table, ret_values);
+	int rest = 0;
+	for (int i = 0; i < argc; i++) {
+		if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == '\0') {
+			if (argv[i][0] == '-' && argv[i][1] != '\0')
+				return error_fill(ret_text, -EINVAL, "unknown option %s", argv[i]);
+			argv[rest++] = argv[i];
+			continue;
+		}
+		int error = parse_option(table, argc, argv, &i, ret_values, ret_text);
+		if (error != 0)
+			return error;
+	}
+	*ret_rest_count = rest;
+	return 0;
+}
+
+void options_print(struct option_table table, FILE *out)
+{
+	for (size_t i = 0; i < table.count; i++) {
+		const struct option *option = &table.options[i];
+		char left[64];
+		snprintf(left, sizeof(left), "--%s %s", option->name, option->value ? option->value : "");
+		fprintf(out, "  %-28s %s", left, option->help);
+		if (option->standard)
+			fprintf(out, " (default %s)", option->standard);
+		fputc('\n', out);
+	}
+}

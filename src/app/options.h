@@ -1,0 +1,51 @@
+/*
+ * options: one table per command drives parsing, ranges, defaults and help.
+ *
+ * Room:      app. Threads: start-up only.
+ * Ownership: text values point into argv or the table; nothing to free.
+ * Failure:   -EINVAL with a text that names the option, what was found and
+ *            what was expected.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/error.h"
+
+enum option_kind {
+	OPTION_TEXT,     /* const char * */
+	OPTION_FLAG,     /* bool */
+	OPTION_COUNT,    /* uint64_t */
+	OPTION_SIZE,     /* uint64_t, bytes: 64KiB, 1MiB */
+	OPTION_DURATION, /* uint64_t, milliseconds: 10s, 4d */
+	OPTION_CHOICE,   /* uint64_t: which of the words in `choices` */
+	OPTION_ADDRESS,  /* const char *, ADDR:PORT */
+};
+
+struct option {
+	const char *name;     /* without the dashes */
+	enum option_kind kind;
+	size_t offset;        /* of its field in the command's struct */
+	const char *value;    /* what help calls its value */
+	const char *standard; /* the default, as one would write it; NULL: none */
+	uint64_t min, max;    /* of numbers; both 0: no range */
+	const char *choices;  /* "text|json" */
+	const char *help;
+};
+
+struct option_table {
+	const struct option *options;
+	size_t count;
+};
+
+/* Sets the defaults, then what the arguments say. Arguments that are not
+ * options are left in argv[0 … *ret_rest_count). */
+int options_parse(struct option_table table, int argc, char **argv, void *ret_values,
+                  int *ret_rest_count, struct error_text *ret_text) must_check;
+
+/* The table as people read it. */
+void options_print(struct option_table table, FILE *out);

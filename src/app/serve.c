@@ -1,0 +1,547 @@
+/*
+ * serve: see serve.h.
+ *
+ * Threads: the main thread is io thread 0; others are started for --threads.
+ * With one io thread and a quick disk the store lives in that thread's loop
+ * (embedded host): each round commits once, then answers. Otherwise the store
+ * has a thread of its own and every io thread a port. The deliver thread always
+ * has a port.
+ *
+ * Shutdown, driven by a timer of io thread 0, each step bounded in time:
+ *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
+ *                 what it has.
+ *   2. DRAIN    until all servers are empty (DRAIN_MS): then the other io
+ *                 threads end.
+ *   3. DELIVER  until no ticket is open or the sink makes no headway
+ *                 (DELIVER_MS): then the deliver thread is asked to end.
+ *   4. SETTLE   until it has ended: then this loop stops, and the store is
+ *                 closed cleanly.
+ */
+#include "app/serve.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "app/exit_code.h"
+#include "app/flush_probe.h"
+#include "app/version.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "console/console.h"
+#include "deliver/deliver.h"
+#include "door/webhook.h"
+#include "gate/recipe.h"
+#include "net/http_server.h"
+#include "net/tls.h"
+#include "sink/stdout_sink.h"
+#include "store/local/local_store.h"
+#include "store/port.h"
+#include "sys/clock.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
+
+#define SOURCE_NAME "events"
+#define SOURCE_PATH "/in/events"
+
+#define STEP_MS 20
+#define DRAIN_MS 5000
+#define DELIVER_MS 5000
+
+/* Slower than this, waiting for the disk costs more than handing over. */
+#define INLINE_FLUSH_US 1000
+
+struct serve;
+
+struct io {
+	struct serve *serve;
+	struct loop *loop;
+	struct http_server *server;
+	struct webhook webhook;
+	struct port *port; /* NULL with an embedded store */
+	struct thread thread;
+	struct loop_hook round;
+	struct loop_timer tick;
+	bool draining;
+	atomic_bool drained;
+	atomic_bool end;
+	struct error_text problem;
+};
+
+enum phase { PHASE_SERVE, PHASE_DRAIN, PHASE_DELIVER, PHASE_SETTLE };
+
+struct serve {
+	const struct serve_options *options;
+	bool embedded;
+	struct store_host *host;
+	struct recipe recipe;
+	struct tls *tls;
+	struct http_gauge *gauge;
+	struct sink *sink;
+	struct port *deliver_port;
+	struct deliver *deliver;
+	struct console console;
+	struct io ios[CONSOLE_THREADS_MAX];
+	uint32_t io_count;
+	enum phase phase;
+	uint64_t phase_began_ms;
+	struct loop_handler signals;
+	struct loop_timer step;
+};
+
+/* ---- one io thread ---- */
+
+static void handle(struct http_request *request)
+{
+	struct io *io = request->user;
+	if (span_eq(request->head.path, SPAN(SOURCE_PATH))) {
+		if (request->head.method == HTTP1_POST)
+			webhook_handle(&io->webhook, request);
+		else
+			http_respond_problem(request, 405, "events are sent with POST",
+			                     SPAN("Allow: POST\r\n"));
+	} else if (!console_handle(&io->serve->console, request)) {
+		http_respond_problem(request, 404, "there is nothing here; events go to " SOURCE_PATH,
+		                     SPAN_EMPTY);
+	}
+}
+
+/* Runs before the server's own hook, so decisions are durable before the
+ * answers leave. */
+static void io_round(struct loop_hook *hook)
+{
+	struct io *io = container_of(hook, struct io, round);
+	if (io->port) {
+		store_flush(port_store(io->port));
+		port_collect(io->port);
+	} else {
+		store_host_run(io->serve->host);
+	}
+	if (io->webhook.decided)
+		webhook_answer(&io->webhook, clock_monotonic_ns());
+}
+
+static void io_tick(struct loop_timer *timer)
+{
+	struct io *io = container_of(timer, struct io, tick);
+	if (!io->port)
+		store_host_tick(io->serve->host);
+	if (atomic_load(&io->serve->console.draining) && !io->draining) {
+		io->draining = true;
+		http_server_drain(io->server);
+	}
+	if (io->draining && http_server_drained(io->server))
+		atomic_store(&io->drained, true);
+	if (atomic_load(&io->end))
+		loop_stop(io->loop);
+	else if (loop_timer_set(io->loop, &io->tick, STORE_HOST_TICK_MS) != 0)
+		log_error("the tick timer cannot be set"); /* its slot was just freed */
+}
+
+static void wake_loop(void *user)
+{
+	loop_wake(user);
+}
+
+static int open_port(struct io *io)
+{
+	struct port_options options = { .wake = wake_loop, .user = io->loop };
+	return port_new(io->serve->host, &options, &io->port);
+}
+
+static int open_server(struct io *io)
+{
+	struct serve *serve = io->serve;
+	struct http_server_options options = {
+		.loop = io->loop,
+		.address = serve->options->listen,
+		.limits = http_limits_default,
+		.gauge = serve->gauge,
+		.tls = serve->tls,
+		.scratch_size = webhook_scratch_size,
+		.handle = handle,
+		.user = io,
+	};
+	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
+	options.limits.connections = (uint32_t)serve->options->connections;
+	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
+	return http_server_new(&options, &io->server, &io->problem);
+}
+
+/* The loop is there already (the embedded host needs it first). */
+static int io_open(struct io *io)
+{
+	struct serve *serve = io->serve;
+	int error = serve->embedded ? 0 : open_port(io);
+	if (error == 0)
+		error = webhook_init(&io->webhook, &serve->recipe,
+		                     io->port ? port_store(io->port) : store_host_store(serve->host));
+	if (error == 0) {
+		io->round.round = io_round;
+		loop_hook_add(io->loop, &io->round);
+		io->tick.due = io_tick;
+		error = loop_timer_set(io->loop, &io->tick, STORE_HOST_TICK_MS);
+	}
+	if (error != 0) {
+		error_fill(&io->problem, error, "an io thread cannot start: %s", error_name(error));
+		return error;
+	}
+	error = open_server(io);
+	if (error != 0)
+		return error;
+	struct console *console = &serve->console;
+	console->threads[console->thread_count++] = (struct console_thread){
+		.meters = &io->webhook.meters,
+		.http = http_server_counters(io->server),
+	};
+	return 0;
+}
+
+static void io_run(void *user)
+{
+	struct io *io = user;
+	loop_run(io->loop);
+	if (io->port && port_drain(io->port, DRAIN_MS) != 0)
+		log_warn("some decisions were not made in time; their senders got no answer");
+}
+
+static void io_close(struct io *io)
+{
+	io->server = http_server_free(io->server);
+	if (io->port)
+		store_free(port_store(io->port));
+	webhook_release(&io->webhook);
+	io->loop = loop_free(io->loop);
+}
+
+/* ---- shutdown ---- */
+
+static void enter(struct serve *serve, enum phase phase)
+{
+	serve->phase = phase;
+	serve->phase_began_ms = loop_now_ms(serve->ios[0].loop);
+}
+
+static bool all_drained(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		if (!atomic_load(&serve->ios[i].drained))
+			return false;
+	return true;
+}
+
+static uint64_t open_tickets(struct serve *serve)
+{
+	struct store_stats stats;
+	store_stats(serve->console.store, &stats);
+	return stats.open_tickets;
+}
+
+static void end_drain(struct serve *serve)
+{
+	if (!all_drained(serve))
+		log_warn("some connections did not finish in time and are cut");
+	for (uint32_t i = 1; i < serve->io_count; i++)
+		atomic_store(&serve->ios[i].end, true);
+	enter(serve, PHASE_DELIVER);
+}
+
+static void end_deliver(struct serve *serve)
+{
+	uint64_t open = open_tickets(serve);
+	if (open > 0)
+		log_warn("events are left for the next start", log_u64("open_tickets", open));
+	store_host_end_takes(serve->host);
+	deliver_end(serve->deliver);
+	enter(serve, PHASE_SETTLE);
+}
+
+static void shutdown_step(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, step);
+	struct loop *loop = serve->ios[0].loop;
+	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
+		end_drain(serve);
+	else if (serve->phase == PHASE_DELIVER && (open_tickets(serve) == 0 || spent_ms > DELIVER_MS))
+		end_deliver(serve);
+	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
+		loop_stop(loop);
+	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)
+		loop_stop(loop);
+}
+
+static void on_signal(struct loop_handler *handler, uint32_t events)
+{
+	(void)events;
+	struct serve *serve = container_of(handler, struct serve, signals);
+	struct signalfd_siginfo info;
+	if (read(handler->fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	if (serve->phase != PHASE_SERVE) {
+		log_warn("stopped at once by a second signal");
+		_exit(EXIT_CODE_FAILED); /* as safe as a crash: nothing acknowledged is lost */
+	}
+	log_info("stopping", log_str("signal", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT"));
+	atomic_store(&serve->console.draining, true);
+	enter(serve, PHASE_DRAIN);
+	shutdown_step(&serve->step);
+}
+
+static int open_signals(struct serve *serve)
+{
+	sigset_t set;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	signal(SIGPIPE, SIG_IGN);
+	if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
+		return -EINVAL;
+	serve->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (serve->signals.fd < 0)
+		return -errno;
+	serve->signals.ready = on_signal;
+	serve->step.due = shutdown_step;
+	return loop_add(serve->ios[0].loop, &serve->signals, LOOP_READ);
+}
+
+/* ---- start ---- */
+
+static void store_says(void *user, enum local_store_level level, const char *text)
+{
+	(void)user;
+	switch (level) {
+	case LOCAL_STORE_INFO: log_info("store", log_str("text", text)); break;
+	case LOCAL_STORE_WARNING: log_warn("store", log_str("text", text)); break;
+	case LOCAL_STORE_ERROR: log_error("store", log_str("text", text)); break;
+	}
+}
+
+static int fail(const char *what, int error, const struct error_text *text)
+{
+	log_error(what, log_str("error", text && text->text[0] ? text->text : error_name(error)));
+	return error;
+}
+
+static void choose_commit(struct serve *serve)
+{
+	const struct serve_options *options = serve->options;
+	serve->embedded = options->threads == 1 && options->commit != SERVE_COMMIT_THREAD;
+	if (!serve->embedded || options->commit == SERVE_COMMIT_INLINE)
+		return;
+	uint64_t us = 0;
+	/* A folder that cannot be written is the store's to report. */
+	if (flush_probe_us(file_system_real(), options->data, &us) == 0 && us > INLINE_FLUSH_US)
+		serve->embedded = false;
+}
+
+static int open_store(struct serve *serve)
+{
+	const struct serve_options *options = serve->options;
+	struct local_store_options store_options = {
+		.path = options->data,
+		.retain_ms = options->retain_ms,
+		.retain_bytes = options->retain_bytes,
+		.max_open_tickets = (uint32_t)options->open_tickets,
+		.accept_clock = options->accept_clock,
+		.log = store_says,
+	};
+	struct error_text text = { "" };
+	struct store *store = NULL;
+	int error = local_store_open(&store_options, &store, &text);
+	if (error != 0)
+		return fail("the data folder cannot be opened", error, &text);
+
+	struct recipe_options recipe_options = {
+		.source = SPAN(SOURCE_NAME),
+		.window_s = (uint32_t)((options->window_ms + 999) / 1000),
+	};
+	memcpy(recipe_options.key, local_store_key(store), sizeof(recipe_options.key));
+	error = recipe_init_auto(&serve->recipe, &recipe_options, &text);
+
+	struct store_host_options host_options = {
+		.store = store,
+		.mode = serve->embedded ? STORE_HOST_EMBEDDED : STORE_HOST_THREAD,
+		.wake = wake_loop,
+		.user = serve->ios[0].loop,
+	};
+	if (error == 0)
+		error = store_host_new(&host_options, &serve->host);
+	if (error != 0) {
+		store_free(store);
+		return fail("the store cannot start", error, &text);
+	}
+	serve->console.store = store;
+	return 0;
+}
+
+static int open_delivery(struct serve *serve)
+{
+	struct stdout_sink_options sink_options = {
+		.fd = STDOUT_FILENO,
+		.envelope = serve->options->print_envelope != 0,
+	};
+	int error = stdout_sink_new(&sink_options, &serve->sink);
+	if (error == 0)
+		error = port_new(serve->host, &(struct port_options){ 0 }, &serve->deliver_port);
+	if (error == 0)
+		error = deliver_start(serve->deliver_port, serve->sink, &serve->deliver);
+	if (error != 0)
+		return fail("the delivery cannot start", error, NULL);
+	serve->console.deliver = deliver_counters(serve->deliver);
+	return 0;
+}
+
+static int open_net(struct serve *serve)
+{
+	const struct serve_options *options = serve->options;
+	int error = http_gauge_new(&serve->gauge);
+	if (error != 0)
+		return fail("the servers cannot start", error, NULL);
+	if (options->tls_cert) {
+		struct error_text text = { "" };
+		struct tls_options tls_options = {
+			.certificate_file = options->tls_cert,
+			.key_file = options->tls_key,
+		};
+		error = tls_new(&tls_options, &serve->tls, &text);
+		if (error != 0)
+			return fail("TLS cannot be set up", error, &text);
+	}
+	return 0;
+}
+
+static int open_ios(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->options->threads; i++) {
+		struct io *io = &serve->ios[i];
+		io->serve = serve;
+		int error = io->loop ? 0 : loop_new(&io->loop);
+		if (error == 0) {
+			serve->io_count = i + 1;
+			error = io_open(io);
+		}
+		if (error != 0)
+			return fail("stile cannot listen", error, &io->problem);
+	}
+	return 0;
+}
+
+static int start_ios(struct serve *serve)
+{
+	for (uint32_t i = 1; i < serve->io_count; i++) {
+		int error = thread_start(&serve->ios[i].thread, &(struct thread_options){
+		                                                        .name = "stile-io",
+		                                                        .cpu = THREAD_ANY_CPU,
+		                                                        .run = io_run,
+		                                                        .user = &serve->ios[i],
+		                                                });
+		if (error != 0)
+			return fail("an io thread cannot start", error, NULL);
+	}
+	return 0;
+}
+
+static int open_all(struct serve *serve)
+{
+	int error = loop_new(&serve->ios[0].loop);
+	if (error == 0)
+		error = open_signals(serve);
+	if (error != 0)
+		return fail("the event loop cannot start", error, NULL);
+	error = open_net(serve);
+	if (error != 0)
+		return error;
+	choose_commit(serve);
+	error = open_store(serve);
+	if (error == 0)
+		error = open_ios(serve);
+	if (error == 0)
+		error = open_delivery(serve);
+	if (error == 0)
+		error = start_ios(serve);
+	return error;
+}
+
+static void greet(struct serve *serve)
+{
+	const struct serve_options *options = serve->options;
+	char folder[PATH_MAX];
+	if (!realpath(options->data, folder))
+		snprintf(folder, sizeof(folder), "%s", options->data);
+	const char *scheme = serve->tls ? "https" : "http";
+	const char *colon = strrchr(options->listen, ':');
+	char url[512];
+	snprintf(url, sizeof(url), "%s://%.*s:%u", scheme, (int)(colon - options->listen),
+	         options->listen, http_server_port(serve->ios[0].server));
+	struct store_stats stats;
+	store_stats(serve->console.store, &stats);
+	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
+	         log_str("data", folder), log_u64("claims", stats.live_claims),
+	         log_u64("open_tickets", stats.open_tickets), log_u64("threads", options->threads),
+	         log_str("commit", serve->embedded ? "inline" : "thread"));
+	if (options->log_json)
+		return;
+	fprintf(stderr,
+	        "\n  listening on  %s\n  data in       %s\n  try           curl -d '{\"id\":\"1\"}' "
+	        "%s%s%s\n\n",
+	        url, folder, serve->tls ? "-k " : "", url, SOURCE_PATH);
+}
+
+static void close_all(struct serve *serve)
+{
+	for (uint32_t i = 1; i < serve->io_count; i++) {
+		atomic_store(&serve->ios[i].end, true);
+		thread_join(&serve->ios[i].thread);
+	}
+	if (serve->host)
+		store_host_end_takes(serve->host);
+	serve->deliver = deliver_free(serve->deliver);
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		io_close(&serve->ios[i]);
+	if (serve->deliver_port)
+		store_free(port_store(serve->deliver_port));
+	if (serve->sink)
+		serve->sink->methods->free(serve->sink);
+	serve->host = store_host_free(serve->host);
+	serve->tls = tls_free(serve->tls);
+	serve->gauge = http_gauge_free(serve->gauge);
+	if (serve->signals.fd > 0)
+		close(serve->signals.fd);
+}
+
+static uint64_t wall_ms(void)
+{
+	return clock_read(clock_system()).wall_ms;
+}
+
+int serve_run(const struct serve_options *options)
+{
+	log_setup(&(struct log_options){
+	        .format = options->log_json ? LOG_JSON : LOG_TEXT,
+	        .level = LOG_LEVEL_INFO,
+	        .fd = STDERR_FILENO,
+	        .now_ms = wall_ms,
+	});
+	struct serve *serve = mem_zalloc(1, sizeof(*serve));
+	if (!serve)
+		return EXIT_CODE_FAILED;
+	serve->options = options;
+	serve->console.version = STILE_VERSION;
+	serve->console.source = SOURCE_NAME;
+	serve->console.started_ms = wall_ms();
+	int error = open_all(serve);
+	if (error == 0) {
+		greet(serve);
+		io_run(&serve->ios[0]);
+		log_info("stopped");
+	}
+	close_all(serve);
+	mem_free(serve);
+	if (error == ERR_DAMAGED)
+		return EXIT_CODE_DAMAGED;
+	return error == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+}

@@ -1,0 +1,267 @@
+/* console: see console.h. The metrics are described in docs/metrics.md. */
+#include "console/console.h"
+
+#include <inttypes.h>
+
+#include "base/histogram.h"
+#include "base/mem.h"
+
+#define METRICS_BYTES_MAX (256u << 10)
+
+/* Prometheus wants seconds; a microsecond is the unit inside. */
+static const uint64_t time_bounds_us[] = { 50,    100,   250,    500,    1000,   2500,    5000,
+	                                   10000, 25000, 100000, 250000, 500000, 1000000, 5000000 };
+static const uint64_t count_bounds[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096 };
+
+static void head(struct buf *out, const char *name, const char *type, const char *help)
+{
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void single(struct buf *out, const char *name, const char *type, const char *help,
+                   uint64_t value)
+{
+	head(out, name, type, help);
+	buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void microseconds(struct buf *out, uint64_t us)
+{
+	buf_printf(out, "%" PRIu64 ".%06" PRIu64, us / 1000000, us % 1000000);
+}
+
+struct histogram_text {
+	const char *name;
+	const char *help;
+	const uint64_t *bounds;
+	size_t bound_count;
+	bool seconds; /* the histogram counts microseconds */
+};
+
+static void write_histogram(struct buf *out, struct histogram_text text,
+                            const struct histogram *histogram)
+{
+	uint64_t counts[ARRAY_LEN(time_bounds_us) + 1];
+	CHECK(text.bound_count < ARRAY_LEN(counts));
+	uint64_t all = histogram_cumulate(histogram, text.bounds, text.bound_count, counts);
+	head(out, text.name, "histogram", text.help);
+	for (size_t i = 0; i < text.bound_count; i++) {
+		buf_printf(out, "%s_bucket{le=\"", text.name);
+		if (text.seconds)
+			microseconds(out, text.bounds[i]);
+		else
+			buf_append_u64(out, text.bounds[i]);
+		buf_printf(out, "\"} %" PRIu64 "\n", counts[i]);
+	}
+	buf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum ", text.name, all, text.name);
+	if (text.seconds)
+		microseconds(out, histogram_sum(histogram));
+	else
+		buf_append_u64(out, histogram_sum(histogram));
+	buf_printf(out, "\n%s_count %" PRIu64 "\n", text.name, all);
+}
+
+static void write_verdicts(const struct console *console, struct buf *out)
+{
+	head(out, "stile_verdicts_total", "counter", "Events decided, by verdict.");
+	for (int verdict = VERDICT_NEW; verdict < VERDICT_COUNT; verdict++) {
+		uint64_t sum = 0;
+		for (uint32_t i = 0; i < console->thread_count; i++)
+			sum += meter_read(&console->threads[i].meters->verdicts[verdict]);
+		buf_printf(out, "stile_verdicts_total{source=\"%s\",verdict=\"%s\"} %" PRIu64 "\n",
+		           console->source, verdict_name((enum verdict)verdict), sum);
+	}
+	uint64_t refused = 0;
+	uint64_t overload = 0;
+	for (uint32_t i = 0; i < console->thread_count; i++) {
+		refused += meter_read(&console->threads[i].meters->refused);
+		overload += meter_read(&console->threads[i].meters->overload);
+	}
+	single(out, "stile_refused_total", "counter",
+	       "Events from which no claim could be computed, or which were too large.", refused);
+	single(out, "stile_overload_total", "counter",
+	       "Events answered 503 because the store had no room or a write failed.", overload);
+}
+
+static void write_latency(const struct console *console, struct buf *out)
+{
+	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
+	if (!merged) {
+		out->failed = true;
+		return;
+	}
+	for (uint32_t i = 0; i < console->thread_count; i++)
+		histogram_merge(merged, console->threads[i].meters->answer_us);
+	write_histogram(out,
+	                (struct histogram_text){ "stile_answer_seconds",
+	                                         "From a whole request to its durable answer.",
+	                                         time_bounds_us, ARRAY_LEN(time_bounds_us), true },
+	                merged);
+	mem_free(merged);
+}
+
+static void write_store(const struct console *console, struct buf *out)
+{
+	struct store_stats stats;
+	store_stats(console->store, &stats);
+	single(out, "stile_commits_total", "counter", "Durable writes of the journal.", stats.commits);
+	single(out, "stile_commit_operations_total", "counter", "Operations in those writes.",
+	       stats.commit_ops);
+	write_histogram(out,
+	                (struct histogram_text){ "stile_commit_seconds", "Time of a durable write.",
+	                                         time_bounds_us, ARRAY_LEN(time_bounds_us), true },
+	                console->store->commit_us);
+	write_histogram(out,
+	                (struct histogram_text){ "stile_commit_batch",
+	                                         "Operations that shared a durable write.",
+	                                         count_bounds, ARRAY_LEN(count_bounds), false },
+	                console->store->commit_batch);
+	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
+	single(out, "stile_expired_claims_total", "counter", "Claims forgotten because their window ended.",
+	       stats.expired_claims);
+	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.", stats.index_bytes);
+	single(out, "stile_open_tickets", "gauge", "Events kept until their outcome is known.",
+	       stats.open_tickets);
+	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
+	       stats.due_tickets);
+	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
+	       stats.journal_bytes);
+	single(out, "stile_journal_segments", "gauge", "Segments of the journal.", stats.segments);
+	single(out, "stile_written_bytes_total", "counter", "Bytes written to the journal.",
+	       stats.written_bytes);
+	single(out, "stile_io_errors_total", "counter", "Failed reads and writes of the data folder.",
+	       stats.io_errors);
+	single(out, "stile_store_writable", "gauge", "1 when events are accepted.", stats.writable);
+	head(out, "stile_clock_held_seconds", "gauge",
+	     "How far the wall clock is ahead of what can be explained; above 0 needs a look.");
+	buf_printf(out, "stile_clock_held_seconds %" PRIu64 ".%03" PRIu64 "\n", stats.clock_held_ms / 1000,
+	           stats.clock_held_ms % 1000);
+}
+
+static void write_deliver(const struct console *console, struct buf *out)
+{
+	head(out, "stile_deliveries_total", "counter", "Attempts to deliver, by outcome.");
+	for (int outcome = OUTCOME_DONE; outcome < OUTCOME_COUNT; outcome++)
+		buf_printf(out, "stile_deliveries_total{outcome=\"%s\"} %" PRIu64 "\n",
+		           outcome_name((enum outcome)outcome),
+		           meter_read(&console->deliver->outcomes[outcome]));
+}
+
+struct http_metric {
+	const char *name;
+	const char *type;
+	const char *help;
+	size_t offset;
+};
+
+#define HTTP_METRIC(name, type, field, help) \
+	{ name, type, help, offsetof(struct http_counters, field) }
+
+static const struct http_metric http_metrics[] = {
+	HTTP_METRIC("stile_http_connections", "gauge", open, "Open connections."),
+	HTTP_METRIC("stile_http_accepted_total", "counter", accepted, "Connections accepted."),
+	HTTP_METRIC("stile_http_refused_total", "counter", refused,
+	            "Connections refused because there were too many."),
+	HTTP_METRIC("stile_http_requests_total", "counter", requests, "Whole requests."),
+	HTTP_METRIC("stile_http_bad_requests_total", "counter", bad,
+	            "Requests that were refused as malformed, too large or too slow."),
+	HTTP_METRIC("stile_http_timeouts_total", "counter", timeouts,
+	            "Connections ended because the peer was too slow."),
+	HTTP_METRIC("stile_http_received_bytes_total", "counter", bytes_in, "Bytes received."),
+	HTTP_METRIC("stile_http_sent_bytes_total", "counter", bytes_out, "Bytes sent."),
+	HTTP_METRIC("stile_tls_handshakes_total", "counter", tls_handshakes, "TLS handshakes."),
+	HTTP_METRIC("stile_tls_resumed_total", "counter", tls_resumed,
+	            "TLS handshakes that resumed a session."),
+	HTTP_METRIC("stile_tls_failed_total", "counter", tls_failed, "TLS handshakes that failed."),
+};
+
+static void write_http(const struct console *console, struct buf *out)
+{
+	for (size_t m = 0; m < ARRAY_LEN(http_metrics); m++) {
+		uint64_t sum = 0;
+		for (uint32_t i = 0; i < console->thread_count; i++) {
+			const char *counters = (const char *)console->threads[i].http;
+			sum += meter_read((const atomic_uint_fast64_t *)(const void *)(counters +
+			                                                              http_metrics[m].offset));
+		}
+		single(out, http_metrics[m].name, http_metrics[m].type, http_metrics[m].help, sum);
+	}
+}
+
+static void answer_metrics(struct console *console, struct http_request *request)
+{
+	struct buf out = { .cap = METRICS_BYTES_MAX };
+	head(&out, "stile_build_info", "gauge", "Always 1; the version is in the label.");
+	buf_printf(&out, "stile_build_info{version=\"%s\"} 1\n", console->version);
+	head(&out, "stile_start_time_seconds", "gauge", "When the process began to serve, unix time.");
+	buf_printf(&out, "stile_start_time_seconds %" PRIu64 ".%03" PRIu64 "\n",
+	           console->started_ms / 1000, console->started_ms % 1000);
+	write_verdicts(console, &out);
+	write_latency(console, &out);
+	write_store(console, &out);
+	write_deliver(console, &out);
+	write_http(console, &out);
+	if (out.failed)
+		http_respond_problem(request, 503, "no memory for the metrics now",
+		                     SPAN("Retry-After: 1\r\n"));
+	else
+		http_respond(request,
+		             &(struct http_response){
+		                     .status = 200,
+		                     .content_type = SPAN("text/plain; version=0.0.4; charset=utf-8"),
+		                     .body = buf_span(&out),
+		             });
+	buf_free(&out);
+}
+
+static void answer_text(struct http_request *request, uint16_t status, struct span text)
+{
+	http_respond(request, &(struct http_response){
+	                              .status = status,
+	                              .content_type = SPAN("text/plain; charset=utf-8"),
+	                              .headers = status == 503 ? SPAN("Retry-After: 1\r\n") : SPAN_EMPTY,
+	                              .body = text,
+	                      });
+}
+
+static void answer_health(struct console *console, struct http_request *request)
+{
+	(void)console;
+	answer_text(request, 200, SPAN("alive\n"));
+}
+
+static void answer_ready(struct console *console, struct http_request *request)
+{
+	struct store_stats stats;
+	store_stats(console->store, &stats);
+	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
+		answer_text(request, 503, SPAN("not ready: shutting down\n"));
+	else if (!stats.writable)
+		answer_text(request, 503, SPAN("not ready: the store cannot write\n"));
+	else
+		answer_text(request, 200, SPAN("ready\n"));
+}
+
+static const struct {
+	struct span path;
+	void (*answer)(struct console *console, struct http_request *request);
+} pages[] = {
+	{ { "/healthz", 8 }, answer_health },
+	{ { "/readyz", 7 }, answer_ready },
+	{ { "/metrics", 8 }, answer_metrics },
+};
+
+bool console_handle(struct console *console, struct http_request *request)
+{
+	for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
+		if (!span_eq(request->head.path, pages[i].path))
+			continue;
+		if (request->head.method == HTTP1_GET || request->head.method == HTTP1_HEAD)
+			pages[i].answer(console, request);
+		else
+			http_respond_problem(request, 405, "this page is read with GET",
+			                     SPAN("Allow: GET, HEAD\r\n"));
+		return true;
+	}
+	return false;
+}

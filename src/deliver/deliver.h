@@ -1,0 +1,43 @@
+/*
+ * deliver: takes due tickets from the store, hands their events to a sink and
+ * settles them by what the sink says.
+ *
+ * A thread of its own, so that a sink that blocks delays nobody. It keeps two
+ * batches in turn: while one is with the sink, the store fills the next from
+ * what it commits. A sink that fails makes the thread back off (100 ms,
+ * doubling to 5 s); the tickets stay open meanwhile.
+ *
+ * Room:      deliver.
+ * Threads:   deliver_start() makes the thread; counters are for any thread.
+ * Ownership: borrows port and sink until deliver_free() has returned.
+ * Failure:   of a delivery: the ticket is due again. Nothing is lost.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "gate/verdict.h"
+#include "sink/sink.h"
+
+struct deliver;
+struct port;
+
+struct deliver_counters {
+	atomic_uint_fast64_t outcomes[OUTCOME_COUNT]; /* attempts by what came of them */
+};
+
+int deliver_start(struct port *port, struct sink *sink, struct deliver **ret_deliver) must_check;
+
+/* Asks it to leave: a blocked sink is interrupted, what the sink did is settled,
+ * the rest stays open. Does not wait; the store must still run, to take the
+ * settles, until deliver_ended(). */
+void deliver_end(struct deliver *deliver);
+bool deliver_ended(const struct deliver *deliver);
+
+/* Ends it if need be and waits for its thread. Accepts NULL, returns NULL. */
+struct deliver *deliver_free(struct deliver *deliver);
+
+const struct deliver_counters *deliver_counters(const struct deliver *deliver);

@@ -1,0 +1,189 @@
+/* stdout_sink: see stdout_sink.h. */
+#include "sink/stdout_sink.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gate/ticket.h"
+
+/*
+ * A pipe that poll() calls writable takes at least this many bytes without
+ * blocking (PIPE_BUF), so an interrupt never waits behind a stuck reader. The
+ * descriptor is shared with whoever started us: it must not become
+ * non-blocking.
+ */
+#define PIPE_CHUNK 4096u
+#define FILE_CHUNK (1u << 20)
+
+struct stdout_sink {
+	struct sink sink;
+	int fd;
+	int interrupt_fd;
+	size_t chunk;
+	bool envelope;
+	struct buf lines; /* the batch being written */
+};
+
+/* Copies JSON with its line breaks made blanks; they can only stand between
+ * tokens. */
+static void append_one_line(struct buf *lines, struct span json)
+{
+	if (buf_reserve(lines, json.len) != 0) {
+		lines->failed = true;
+		return;
+	}
+	char *start = lines->ptr + lines->len;
+	memcpy(start, json.ptr, json.len);
+	lines->len += json.len;
+	char *end = start + json.len;
+	for (char *p = start; (p = memchr(p, '\n', (size_t)(end - p))) != NULL; p++)
+		*p = ' ';
+	for (char *p = start; (p = memchr(p, '\r', (size_t)(end - p))) != NULL; p++)
+		*p = ' ';
+}
+
+static void append_event(struct stdout_sink *sink, const struct sink_event *event)
+{
+	struct buf *lines = &sink->lines;
+	if (sink->envelope) {
+		char ticket[TICKET_TEXT_LEN];
+		ticket_text(event->ticket, ticket);
+		buf_append_span(lines, SPAN("{\"ticket\":\""));
+		buf_append(lines, ticket, sizeof(ticket));
+		buf_append_span(lines, SPAN("\",\"source\":"));
+		buf_append_json(lines, event->source);
+		buf_append_span(lines, SPAN(",\"attempt\":"));
+		buf_append_u64(lines, event->attempt);
+		buf_append_span(lines, event->json ? SPAN(",\"event\":") : SPAN(",\"text\":"));
+	}
+	if (event->json)
+		append_one_line(lines, event->payload);
+	else
+		buf_append_json(lines, event->payload);
+	if (sink->envelope)
+		buf_append_char(lines, '}');
+	buf_append_char(lines, '\n');
+}
+
+/* 0 when the descriptor takes bytes, or why it does not. */
+static int wait_writable(struct stdout_sink *sink)
+{
+	struct pollfd polls[2] = {
+		{ .fd = sink->fd, .events = POLLOUT },
+		{ .fd = sink->interrupt_fd, .events = POLLIN },
+	};
+	if (poll(polls, 2, -1) < 0)
+		return errno == EINTR ? 0 : -errno;
+	if (polls[1].revents != 0)
+		return ERR_CLOSING;
+	return 0;
+}
+
+/* Writes as much as it can; returns how many bytes left. */
+static size_t write_lines(struct stdout_sink *sink, const char *ptr, size_t len, int *ret_error)
+{
+	size_t at = 0;
+	while (at < len) {
+		int error = wait_writable(sink);
+		if (error != 0) {
+			*ret_error = error;
+			return at;
+		}
+		size_t part = len - at < sink->chunk ? len - at : sink->chunk;
+		ssize_t n = write(sink->fd, ptr + at, part);
+		if (n < 0 && errno != EINTR && errno != EAGAIN) {
+			*ret_error = -errno;
+			return at;
+		}
+		if (n > 0)
+			at += (size_t)n;
+	}
+	*ret_error = 0;
+	return at;
+}
+
+static void deliver(struct sink *base, struct sink_event *events, uint32_t count)
+{
+	struct stdout_sink *sink = container_of(base, struct stdout_sink, sink);
+	uint32_t done = 0;
+	while (done < count) {
+		/* One event at a time joins the batch, so that memory that runs
+		 * out costs only what was not yet joined. */
+		buf_clear(&sink->lines);
+		uint32_t first = done;
+		uint32_t last = done;
+		while (last < count && sink->lines.len < FILE_CHUNK) {
+			size_t before = sink->lines.len;
+			append_event(sink, &events[last]);
+			if (sink->lines.failed) {
+				sink->lines.len = before;
+				break;
+			}
+			events[last].end = sink->lines.len;
+			last++;
+		}
+		int error = last == first ? -ENOMEM : 0;
+		size_t written = 0;
+		if (error == 0)
+			written = write_lines(sink, sink->lines.ptr, sink->lines.len, &error);
+		while (done < last && events[done].end <= written)
+			events[done++].outcome = OUTCOME_DONE;
+		if (error != 0) {
+			if (error != ERR_CLOSING)
+				log_warn("events cannot be written to standard output",
+				         log_code(error));
+			break;
+		}
+	}
+	for (; done < count; done++)
+		events[done].outcome = OUTCOME_RELEASED;
+}
+
+static void interrupt(struct sink *base)
+{
+	struct stdout_sink *sink = container_of(base, struct stdout_sink, sink);
+	uint64_t one = 1;
+	ssize_t n = write(sink->interrupt_fd, &one, sizeof(one));
+	(void)n; /* the counter is full: it is readable already */
+}
+
+static void free_sink(struct sink *base)
+{
+	struct stdout_sink *sink = container_of(base, struct stdout_sink, sink);
+	close(sink->interrupt_fd);
+	buf_free(&sink->lines);
+	mem_free(sink);
+}
+
+static const struct sink_methods methods = {
+	.deliver = deliver,
+	.interrupt = interrupt,
+	.free = free_sink,
+};
+
+int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret_sink)
+{
+	struct stdout_sink *sink = mem_zalloc(1, sizeof(*sink));
+	if (!sink)
+		return -ENOMEM;
+	sink->sink.methods = &methods;
+	sink->fd = options->fd;
+	sink->envelope = options->envelope;
+	sink->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (sink->interrupt_fd < 0) {
+		int error = -errno;
+		mem_free(sink);
+		return error;
+	}
+	struct stat status;
+	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
+	sink->chunk = regular ? FILE_CHUNK : PIPE_CHUNK;
+	*ret_sink = &sink->sink;
+	return 0;
+}

@@ -1,0 +1,27 @@
+/*
+ * stdout_sink: each event as one line of JSON on a descriptor.
+ *
+ * A line is the event's own bytes; line breaks between its tokens become
+ * blanks, which JSON does not tell apart (inside strings they are escaped
+ * anyway). With `envelope` the line is {"ticket","source","attempt","event"};
+ * a body that is not JSON (CloudEvents in binary mode) is then a string under
+ * "text", and without an envelope it is written as a JSON string.
+ *
+ * Room:    sink. Threads: the deliver thread; interrupt() from any.
+ * Failure: events that were not wholly written are RELEASED. After a crash an
+ *          event whose line was written but whose outcome was not yet recorded
+ *          is written again: a pipe cannot be asked what it has.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "sink/sink.h"
+
+struct stdout_sink_options {
+	int fd;
+	bool envelope;
+};
+
+int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret_sink) must_check;
