@@ -27,6 +27,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -44,11 +45,13 @@
 /* Slots are those of recipe->wanted; masks have one bit a slot. */
 struct recipe_shape {
 	enum event_kind kind;
+	bool headers;     /* its members are ce- headers, not members of the body */
 	uint32_t strings; /* must be strings, not empty */
 	uint32_t objects; /* must be objects */
-	int8_t type;      /* slot of the event's type, or -1 */
-	int8_t origin;    /* slot of the source that it names, or -1 */
-	uint8_t rules;    /* mask of the rules that hold, at most CLAIMS_MAX */
+	int8_t id;        /* slots of what the event carries, or -1 */
+	int8_t type;
+	int8_t origin;
+	uint8_t rules; /* mask of the rules that hold: 1 … CLAIMS_MAX of them */
 };
 
 struct recipe_rule {

@@ -1,0 +1,95 @@
+/* event: see event.h. */
+#include "gate/event.h"
+
+#include "base/error.h"
+#include "base/utf8.h"
+#include "codec/json.h"
+#include "codec/url.h"
+
+/* The longest header text that can matter: every byte of the longest value as
+ * %XX, each of those escaped by a backslash, in quotes. */
+#define HEADER_TEXT_MAX 6146
+
+static bool valid_utf8(struct span text)
+{
+	for (size_t at = 0; at < text.len;) {
+		size_t len = utf8_sequence(text.ptr + at, text.len - at);
+		if (len == 0)
+			return false;
+		at += len;
+	}
+	return true;
+}
+
+/* The inside of a quoted-string (RFC 9110 section 5.6.4) without its backslashes. */
+static int unquote(struct span text, char *bytes, size_t room, struct span *ret_inside)
+{
+	size_t len = 0;
+	if (text.len < 2 || text.ptr[text.len - 1] != '"')
+		return ERR_INVALID;
+	for (size_t at = 1; at < text.len - 1; at++) {
+		if (text.ptr[at] == '"')
+			return ERR_INVALID;
+		if (text.ptr[at] == '\\' && ++at == text.len - 1)
+			return ERR_INVALID; /* the last quote is escaped: nothing closes */
+		if (len == room)
+			return ERR_TOO_LARGE;
+		bytes[len++] = text.ptr[at];
+	}
+	*ret_inside = span_of(bytes, len);
+	return 0;
+}
+
+/* CloudEvents HTTP binding, section 3.1.3.2: quotes first, then percents, once. */
+static int decode_header(struct span raw, char *bytes, size_t room, struct span *ret_value)
+{
+	char inside[HEADER_TEXT_MAX];
+	size_t len;
+	int error = 0;
+	if (raw.len > 0 && raw.ptr[0] == '"')
+		error = unquote(raw, inside, sizeof(inside), &raw);
+	if (error == 0)
+		error = url_percent_decode(raw, bytes, room, &len);
+	if (error < 0)
+		return error;
+	struct span value = span_of(bytes, len);
+	if (!valid_utf8(value))
+		return ERR_INVALID;
+	*ret_value = value;
+	return 0;
+}
+
+int event_text_value(struct event_text text, char *bytes, size_t room, struct span *ret_value)
+{
+	size_t len;
+	int error;
+	CHECK((unsigned)text.coding <= EVENT_TEXT_HEADER);
+	switch (text.coding) {
+	case EVENT_TEXT_NONE:
+	case EVENT_TEXT_PLAIN:
+		if (text.raw.len > room)
+			return ERR_TOO_LARGE;
+		*ret_value = text.raw;
+		return 0;
+	case EVENT_TEXT_JSON:
+		error = json_decode(text.raw, bytes, room, &len);
+		if (error == 0)
+			*ret_value = span_of(bytes, len);
+		return error;
+	case EVENT_TEXT_HEADER:
+		return decode_header(text.raw, bytes, room, ret_value);
+	}
+	return ERR_INVALID;
+}
+
+const char *event_kind_name(enum event_kind kind)
+{
+	static const char *const names[EVENT_KIND_COUNT] = {
+		[EVENT_PLAIN] = "plain",
+		[EVENT_EVENTBRIDGE] = "eventbridge",
+		[EVENT_CLOUDEVENTS] = "cloudevents",
+		[EVENT_CLOUDEVENTS_BINARY] = "cloudevents-binary",
+	};
+	CHECK((unsigned)kind < EVENT_KIND_COUNT);
+	return names[kind];
+}
