@@ -1,0 +1,652 @@
+/*
+ * memory_store: see memory_store.h.
+ *
+ * Claims hang in a chained hash; each points to the event that took it. An
+ * event lives while a claim of it or its open ticket does. Open tickets stand
+ * in one array in the order of their numbers, which only go up.
+ */
+#include "store/memory/memory_store.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/histogram.h"
+#include "base/mem.h"
+#include "gate/ticket.h"
+
+#define MAX_OPEN_DEFAULT (16u << 20)
+#define BUCKETS_FIRST 1024u
+#define SWEEP_BUCKETS 4096u
+
+struct event {
+	uint64_t ticket;
+	uint64_t seen;
+	uint32_t refs;
+};
+
+struct held {
+	struct held *next;
+	struct event *event;
+	struct digest digest;
+	uint64_t expires_ms;
+};
+
+struct body {
+	struct event *event;
+	uint32_t attempt;
+	bool leased;
+	uint16_t flags;
+	uint32_t source_len;
+	uint32_t payload_len;
+	char bytes[]; /* source, then payload */
+};
+
+struct slot {
+	uint64_t ticket;
+	struct body *body; /* NULL: settled */
+};
+
+struct op_list {
+	struct store_op *head;
+	struct store_op **tail;
+};
+
+struct memory_store {
+	struct store store;
+	struct clock clock;
+	uint64_t now_ms;
+	uint64_t last_ticket;
+	struct op_list queue;
+	struct op_list takes;
+
+	struct held **buckets;
+	size_t bucket_count; /* a power of two */
+	size_t sweep_at;
+
+	struct slot *slots; /* slots[first … first + count) are in use */
+	size_t first, count, room;
+	size_t due_from; /* no due ticket stands before this one */
+	uint32_t max_open;
+
+	_Atomic uint64_t live_claims, expired_claims, open_tickets, due_tickets;
+	_Atomic uint64_t commits, commit_ops, bytes;
+	struct histogram commit_us, commit_batch;
+};
+
+static struct memory_store *memory_of(struct store *store)
+{
+	return container_of(store, struct memory_store, store);
+}
+
+/* The owner alone writes; others may read at any time. */
+static void count_add(_Atomic uint64_t *counter, uint64_t n)
+{
+	uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
+	atomic_store_explicit(counter, value + n, memory_order_relaxed);
+}
+
+static uint64_t count_get(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void op_list_init(struct op_list *list)
+{
+	list->head = NULL;
+	list->tail = &list->head;
+}
+
+static void op_list_add(struct op_list *list, struct store_op *op)
+{
+	op->next = NULL;
+	*list->tail = op;
+	list->tail = &op->next;
+}
+
+/* done() may submit again, so the list is left before it is walked. */
+static void op_list_finish(struct op_list *list)
+{
+	struct store_op *op = list->head;
+
+	op_list_init(list);
+	while (op) {
+		struct store_op *next = op->next;
+		op->done(op);
+		op = next;
+	}
+}
+
+static void read_clock(struct memory_store *memory)
+{
+	uint64_t wall_ms = clock_read(&memory->clock).wall_ms;
+
+	if (wall_ms > memory->now_ms)
+		memory->now_ms = wall_ms;
+}
+
+/* ---- claims ---- */
+
+static void event_drop(struct memory_store *memory, struct event *event)
+{
+	CHECK(event->refs > 0);
+	if (--event->refs == 0) {
+		mem_free(event);
+		count_add(&memory->bytes, -(uint64_t)sizeof(*event));
+	}
+}
+
+static struct held **bucket_of(struct memory_store *memory, const struct digest *digest)
+{
+	return &memory->buckets[digest->word[0] & (memory->bucket_count - 1)];
+}
+
+static void held_drop(struct memory_store *memory, struct held **at)
+{
+	struct held *held = *at;
+
+	*at = held->next;
+	event_drop(memory, held->event);
+	mem_free(held);
+	count_add(&memory->bytes, -(uint64_t)sizeof(*held));
+	count_add(&memory->live_claims, -UINT64_C(1));
+	count_add(&memory->expired_claims, 1);
+}
+
+static void bucket_expire(struct memory_store *memory, struct held **at)
+{
+	while (*at) {
+		if ((*at)->expires_ms <= memory->now_ms)
+			held_drop(memory, at);
+		else
+			at = &(*at)->next;
+	}
+}
+
+static struct held *claim_find(struct memory_store *memory, const struct digest *digest)
+{
+	struct held **at = bucket_of(memory, digest);
+
+	bucket_expire(memory, at);
+	for (struct held *held = *at; held; held = held->next)
+		if (held->digest.word[0] == digest->word[0] &&
+		    held->digest.word[1] == digest->word[1])
+			return held;
+	return NULL;
+}
+
+/* A failed growth only makes the chains longer. */
+static void buckets_grow(struct memory_store *memory)
+{
+	size_t old_count = memory->bucket_count;
+	struct held **old = memory->buckets;
+	struct held **grown = mem_zalloc(old_count * 2, sizeof(struct held *));
+
+	if (!grown)
+		return;
+	memory->buckets = grown;
+	memory->bucket_count = old_count * 2;
+	for (size_t i = 0; i < old_count; i++) {
+		while (old[i]) {
+			struct held *held = old[i];
+			struct held **at = bucket_of(memory, &held->digest);
+			old[i] = held->next;
+			held->next = *at;
+			*at = held;
+		}
+	}
+	mem_free(old);
+	count_add(&memory->bytes, old_count * sizeof(struct held *));
+}
+
+/* Nine significant bits, rounded up, as the index of the local store keeps it
+ * (local/table.h): all stores give the same verdicts. */
+static uint64_t window_kept_s(uint32_t window_s)
+{
+	unsigned bits = 32u - (unsigned)__builtin_clz(window_s | 1);
+	unsigned shift = bits > 9 ? bits - 9 : 0;
+	uint64_t below = (UINT64_C(1) << shift) - 1;
+
+	return (window_s + below) & ~below;
+}
+
+static void claim_put(struct memory_store *memory, struct held *held, struct event *event,
+                      const struct claim *claim)
+{
+	struct held **at = bucket_of(memory, &claim->digest);
+
+	held->digest = claim->digest;
+	held->event = event;
+	held->expires_ms = ticket_time_ms(event->ticket) + window_kept_s(claim->window_s) * 1000;
+	held->next = *at;
+	*at = held;
+	event->refs++;
+	count_add(&memory->bytes, sizeof(*held));
+	count_add(&memory->live_claims, 1);
+}
+
+/* ---- open tickets ---- */
+
+static int slots_reserve(struct memory_store *memory)
+{
+	if (memory->first + memory->count < memory->room)
+		return 0;
+	if (memory->first > memory->room / 2) {
+		memmove(memory->slots, memory->slots + memory->first,
+		        memory->count * sizeof(struct slot));
+		memory->due_from -= memory->first;
+		memory->first = 0;
+		return 0;
+	}
+	size_t room = memory->room ? memory->room * 2 : 64;
+	struct slot *grown = mem_realloc(memory->slots, room * sizeof(struct slot));
+	if (!grown)
+		return ERR_FULL;
+	count_add(&memory->bytes, (room - memory->room) * sizeof(struct slot));
+	memory->slots = grown;
+	memory->room = room;
+	return 0;
+}
+
+static struct slot *slot_find(struct memory_store *memory, uint64_t ticket)
+{
+	size_t low = memory->first, high = memory->first + memory->count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (memory->slots[middle].ticket < ticket)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == memory->first + memory->count || memory->slots[low].ticket != ticket)
+		return NULL;
+	return memory->slots[low].body ? &memory->slots[low] : NULL;
+}
+
+static size_t body_size(const struct body *body)
+{
+	return sizeof(*body) + body->source_len + body->payload_len;
+}
+
+static void slot_close(struct memory_store *memory, struct slot *slot)
+{
+	count_add(&memory->bytes, -(uint64_t)body_size(slot->body));
+	event_drop(memory, slot->body->event);
+	slot->body = mem_free(slot->body);
+	while (memory->count && !memory->slots[memory->first].body) {
+		memory->first++;
+		memory->count--;
+	}
+	if (memory->due_from < memory->first)
+		memory->due_from = memory->first;
+	count_add(&memory->open_tickets, -UINT64_C(1));
+}
+
+static void slot_set_due(struct memory_store *memory, struct slot *slot)
+{
+	size_t at = (size_t)(slot - memory->slots);
+
+	slot->body->leased = false;
+	if (at < memory->due_from)
+		memory->due_from = at;
+	count_add(&memory->due_tickets, 1);
+}
+
+/* The oldest due ticket, or NULL. */
+static struct slot *slot_next_due(struct memory_store *memory)
+{
+	size_t end = memory->first + memory->count;
+
+	for (; memory->due_from < end; memory->due_from++) {
+		struct slot *slot = &memory->slots[memory->due_from];
+		if (slot->body && !slot->body->leased)
+			return slot;
+	}
+	return NULL;
+}
+
+/* ---- operations ---- */
+
+static int admit_check(const struct store_admit *admit)
+{
+	if (admit->claim_count < 1 || admit->claim_count > CLAIMS_MAX)
+		return ERR_INVALID;
+	for (uint32_t i = 0; i < admit->claim_count; i++)
+		if (admit->claims[i].window_s < 1)
+			return ERR_INVALID;
+	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX)
+		return ERR_TOO_LARGE;
+	return 0;
+}
+
+/* All that a new event needs, allocated before anything is changed. */
+struct parts {
+	struct event *event;
+	struct held *held[CLAIMS_MAX];
+	struct body *body;
+};
+
+static void parts_free(struct parts *parts)
+{
+	mem_free(parts->event);
+	mem_free(parts->body);
+	for (size_t i = 0; i < CLAIMS_MAX; i++)
+		mem_free(parts->held[i]);
+}
+
+static int parts_alloc(struct memory_store *memory, const struct store_admit *admit,
+                       struct parts *ret_parts)
+{
+	struct parts parts = { .event = mem_zalloc(1, sizeof(struct event)) };
+	bool whole = parts.event != NULL;
+
+	for (uint32_t i = 0; i < admit->claim_count && whole; i++) {
+		parts.held[i] = mem_zalloc(1, sizeof(struct held));
+		whole = parts.held[i] != NULL;
+	}
+	if (whole && !admit->no_ticket) {
+		parts.body = mem_zalloc(1, sizeof(struct body) + admit->source.len +
+		                                   admit->payload.len);
+		whole = parts.body && slots_reserve(memory) == 0 &&
+		        count_get(&memory->open_tickets) < memory->max_open;
+	}
+	if (!whole) {
+		parts_free(&parts);
+		return ERR_FULL;
+	}
+	*ret_parts = parts;
+	return 0;
+}
+
+static void ticket_open(struct memory_store *memory, const struct store_admit *admit,
+                        struct event *event, struct body *body)
+{
+	body->event = event;
+	body->leased = true; /* until slot_set_due() */
+	body->flags = admit->flags;
+	body->source_len = (uint32_t)admit->source.len;
+	body->payload_len = (uint32_t)admit->payload.len;
+	if (admit->source.len)
+		memcpy(body->bytes, admit->source.ptr, admit->source.len);
+	if (admit->payload.len)
+		memcpy(body->bytes + admit->source.len, admit->payload.ptr, admit->payload.len);
+	event->refs++;
+
+	struct slot *slot = &memory->slots[memory->first + memory->count++];
+	*slot = (struct slot){ .ticket = event->ticket, .body = body };
+	count_add(&memory->bytes, body_size(body));
+	count_add(&memory->open_tickets, 1);
+	slot_set_due(memory, slot);
+}
+
+static int admit_new(struct memory_store *memory, struct store_admit *admit)
+{
+	struct parts parts;
+	int error = parts_alloc(memory, admit, &parts);
+	if (error < 0)
+		return error;
+
+	parts.event->ticket = ticket_next(memory->last_ticket, memory->now_ms);
+	CHECK(parts.event->ticket > memory->last_ticket);
+	memory->last_ticket = parts.event->ticket;
+	count_add(&memory->bytes, sizeof(struct event));
+	for (uint32_t i = 0; i < admit->claim_count; i++)
+		claim_put(memory, parts.held[i], parts.event, &admit->claims[i]);
+	if (count_get(&memory->live_claims) > memory->bucket_count)
+		buckets_grow(memory);
+	if (!admit->no_ticket)
+		ticket_open(memory, admit, parts.event, parts.body);
+
+	admit->verdict = VERDICT_NEW;
+	admit->matched = 0;
+	admit->ticket = parts.event->ticket;
+	admit->first_seen_ms = ticket_time_ms(parts.event->ticket);
+	admit->seen = 0;
+	return 0;
+}
+
+static int admit_decide(struct memory_store *memory, struct store_admit *admit)
+{
+	int error = admit_check(admit);
+	if (error < 0)
+		return error;
+	for (uint32_t i = 0; i < admit->claim_count; i++) {
+		struct held *held = claim_find(memory, &admit->claims[i].digest);
+		if (!held)
+			continue;
+		admit->verdict = VERDICT_DUPLICATE;
+		admit->matched = i;
+		admit->ticket = held->event->ticket;
+		admit->first_seen_ms = ticket_time_ms(held->event->ticket);
+		admit->seen = ++held->event->seen;
+		return 0;
+	}
+	return admit_new(memory, admit);
+}
+
+static int settle_decide(struct memory_store *memory, const struct store_settle *settle)
+{
+	struct slot *slot = slot_find(memory, settle->ticket);
+
+	if (settle->outcome != OUTCOME_DONE && settle->outcome != OUTCOME_DEAD &&
+	    settle->outcome != OUTCOME_RELEASED)
+		return ERR_INVALID;
+	if (!slot || !slot->body->leased || slot->body->attempt != settle->attempt)
+		return ERR_FENCED;
+	if (settle->outcome == OUTCOME_RELEASED)
+		slot_set_due(memory, slot);
+	else
+		slot_close(memory, slot);
+	return 0;
+}
+
+static int lookup_decide(struct memory_store *memory, struct store_lookup *lookup)
+{
+	struct held *held = claim_find(memory, &lookup->digest);
+
+	lookup->taken = held != NULL;
+	if (!held)
+		return 0;
+	lookup->ticket = held->event->ticket;
+	lookup->first_seen_ms = ticket_time_ms(held->event->ticket);
+	lookup->seen = held->event->seen;
+	lookup->open = slot_find(memory, held->event->ticket) != NULL;
+	return 0;
+}
+
+/* 0 and at least one item, or ERR_FULL: the take waits on. */
+static int take_fill(struct memory_store *memory, struct store_take *take)
+{
+	struct slot *slot;
+
+	buf_clear(&take->items);
+	take->count = 0;
+	while (take->count < take->max_items && (slot = slot_next_due(memory)) != NULL) {
+		struct body *body = slot->body;
+		size_t size = sizeof(struct store_item) + body->source_len + body->payload_len;
+		if (take->count && take->items.len + size > take->max_bytes)
+			break;
+		if (buf_reserve(&take->items, size) < 0)
+			break;
+		struct store_item item = { .ticket = slot->ticket,
+			                   .attempt = body->attempt + 1,
+			                   .source_len = body->source_len,
+			                   .payload_len = body->payload_len,
+			                   .flags = body->flags };
+		buf_append(&take->items, &item, sizeof(item));
+		buf_append(&take->items, body->bytes, body->source_len + body->payload_len);
+		body->attempt++;
+		body->leased = true;
+		count_add(&memory->due_tickets, -UINT64_C(1));
+		take->count++;
+	}
+	return take->count ? 0 : ERR_FULL;
+}
+
+static void takes_serve(struct memory_store *memory, struct op_list *finished)
+{
+	while (memory->takes.head && count_get(&memory->due_tickets)) {
+		struct store_op *op = memory->takes.head;
+		if (take_fill(memory, container_of(op, struct store_take, op)) < 0)
+			return;
+		memory->takes.head = op->next;
+		if (!op->next)
+			op_list_init(&memory->takes);
+		op->error = 0;
+		op_list_add(finished, op);
+	}
+}
+
+static int op_decide(struct memory_store *memory, struct store_op *op)
+{
+	switch (op->kind) {
+	case STORE_ADMIT: return admit_decide(memory, container_of(op, struct store_admit, op));
+	case STORE_SETTLE: return settle_decide(memory, container_of(op, struct store_settle, op));
+	case STORE_LOOKUP: return lookup_decide(memory, container_of(op, struct store_lookup, op));
+	case STORE_TAKE: break;
+	}
+	return ERR_INVALID;
+}
+
+static void submit(struct store *store, struct store_op *op)
+{
+	CHECK(op->done);
+	op_list_add(&memory_of(store)->queue, op);
+}
+
+static void flush(struct store *store)
+{
+	struct memory_store *memory = memory_of(store);
+	struct op_list finished;
+	uint64_t count = 0;
+
+	read_clock(memory);
+	op_list_init(&finished);
+	struct store_op *op = memory->queue.head;
+	op_list_init(&memory->queue);
+	while (op) {
+		struct store_op *next = op->next;
+		if (op->kind == STORE_TAKE) {
+			op_list_add(&memory->takes, op);
+		} else {
+			op->error = op_decide(memory, op);
+			op_list_add(&finished, op);
+			count++;
+		}
+		op = next;
+	}
+	if (count) {
+		count_add(&memory->commits, 1);
+		count_add(&memory->commit_ops, count);
+		histogram_record(store->commit_batch, count);
+	}
+	takes_serve(memory, &finished);
+	op_list_finish(&finished);
+}
+
+static void tick(struct store *store)
+{
+	struct memory_store *memory = memory_of(store);
+
+	read_clock(memory);
+	for (size_t i = 0; i < SWEEP_BUCKETS && i < memory->bucket_count; i++) {
+		memory->sweep_at = (memory->sweep_at + 1) & (memory->bucket_count - 1);
+		bucket_expire(memory, &memory->buckets[memory->sweep_at]);
+	}
+}
+
+static void stats(struct store *store, struct store_stats *ret_stats)
+{
+	struct memory_store *memory = memory_of(store);
+
+	*ret_stats = (struct store_stats){
+		.live_claims = count_get(&memory->live_claims),
+		.expired_claims = count_get(&memory->expired_claims),
+		.index_bytes = count_get(&memory->bytes),
+		.open_tickets = count_get(&memory->open_tickets),
+		.due_tickets = count_get(&memory->due_tickets),
+		.commits = count_get(&memory->commits),
+		.commit_ops = count_get(&memory->commit_ops),
+		.writable = count_get(&memory->open_tickets) < memory->max_open,
+	};
+}
+
+static void claims_free(struct memory_store *memory)
+{
+	for (size_t i = 0; i < memory->bucket_count; i++)
+		while (memory->buckets[i])
+			held_drop(memory, &memory->buckets[i]);
+	mem_free(memory->buckets);
+}
+
+static void free_store(struct store *store)
+{
+	struct memory_store *memory = memory_of(store);
+
+	if (memory->queue.head)
+		flush(store);
+	for (struct store_op *op = memory->takes.head; op; op = op->next)
+		op->error = ERR_CLOSING;
+	op_list_finish(&memory->takes);
+	CHECK(!memory->queue.head); /* nobody may submit to a closing store */
+
+	for (size_t i = memory->first; i < memory->first + memory->count; i++) {
+		if (memory->slots[i].body) {
+			event_drop(memory, memory->slots[i].body->event);
+			mem_free(memory->slots[i].body);
+		}
+	}
+	mem_free(memory->slots);
+	claims_free(memory);
+	mem_free(memory);
+}
+
+static const struct store_methods memory_methods = {
+	.submit = submit,
+	.flush = flush,
+	.tick = tick,
+	.stats = stats,
+	.free = free_store,
+};
+
+int memory_store_open(const struct memory_store_options *options, struct store **ret_store)
+{
+	struct memory_store *memory = mem_zalloc(1, sizeof(*memory));
+
+	if (!memory)
+		return -ENOMEM;
+	memory->store.methods = &memory_methods;
+	memory->clock = options->clock ? *options->clock : *clock_system();
+	memory->max_open = options->max_open_tickets ? options->max_open_tickets : MAX_OPEN_DEFAULT;
+	op_list_init(&memory->queue);
+	op_list_init(&memory->takes);
+	memory->bucket_count = BUCKETS_FIRST;
+	memory->buckets = mem_zalloc(memory->bucket_count, sizeof(struct held *));
+	memory->store.commit_us = &memory->commit_us;
+	memory->store.commit_batch = &memory->commit_batch;
+	if (!memory->buckets) {
+		mem_free(memory);
+		return -ENOMEM;
+	}
+	read_clock(memory);
+	*ret_store = &memory->store;
+	return 0;
+}
+
+void memory_store_restart(struct store *store)
+{
+	struct memory_store *memory = memory_of(store);
+
+	CHECK(store->methods == &memory_methods);
+	CHECK(!memory->queue.head && !memory->takes.head);
+	for (size_t i = memory->first; i < memory->first + memory->count; i++) {
+		struct slot *slot = &memory->slots[i];
+		if (!slot->body)
+			continue;
+		slot->body->attempt = 0;
+		if (slot->body->leased)
+			slot_set_due(memory, slot);
+	}
+}

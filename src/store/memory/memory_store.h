@@ -1,0 +1,32 @@
+/*
+ * memory_store: the store without a disk. It is the model that the tests hold
+ * the others against, so it is written to be obviously right, and it serves
+ * where nothing has to outlive the process (stile filter).
+ *
+ * Room:      store. Only app/ and tests name this header.
+ * Threads:   store.h's rule: one owner thread; stats from any.
+ * Ownership: memory_store_open() gives a struct store, store_free() takes it.
+ * Failure:   ERR_FULL when memory or max_open_tickets is used up; nothing was
+ *            decided then. Nothing is durable, and nothing else can fail.
+ * Time:      the wall clock of `clock`, never backwards. A caller that wants
+ *            jumps of the wall judged gives a clock that judges them.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/check.h"
+#include "store/store.h"
+#include "sys/clock.h"
+
+struct memory_store_options {
+	const struct clock *clock;    /* NULL: the machine's */
+	uint32_t max_open_tickets;    /* 0: 16 Mi */
+};
+
+int memory_store_open(const struct memory_store_options *options,
+                      struct store **ret_store) must_check;
+
+/* What a restart does to a store that remembers: leases are gone, so every
+ * open ticket is due again and its attempts count from 1. For the model tests. */
+void memory_store_restart(struct store *store);

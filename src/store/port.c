@@ -1,0 +1,571 @@
+/*
+ * port: see port.h.
+ *
+ * Each operation travels in a letter: out of the port's pool at submit, to the
+ * host with the port's next flush, back with the completion. The letter keeps
+ * the caller's done() and user while the operation wears the host's.
+ *
+ * A take may wait for hours, so it does not go to the store itself: a stand-in
+ * of the port does. So the host can end the caller's take when deliveries stop
+ * while the stand-in stays with the store until that closes.
+ *
+ * Who must be woken is told by flags here and not by the mailboxes, since an
+ * embedded host cannot say when it is about to sleep: whoever posts does so first and then sets the flag; whoever
+ * receives clears the flag first and then takes. So a flag that was already
+ * set belongs to a receiver that has not taken yet.
+ */
+#include "store/port.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "sys/clock.h"
+#include "sys/mailbox.h"
+#include "sys/sleeper.h"
+#include "sys/thread.h"
+
+struct letter {
+	struct mailbox_node node; /* in a mailbox, a chain, or the pool */
+	struct port *port;
+	struct store_op *op;
+	void (*done)(struct store_op *op); /* the caller's */
+	void *user;                        /* the caller's */
+	bool lazy;
+};
+
+struct stand_in {
+	struct store_take take;
+	struct letter *letter; /* NULL: free, or its take was ended */
+	bool busy;             /* at the store */
+};
+
+struct port {
+	struct store store;
+	struct store_host *host;
+	struct port *next_port; /* all of the host's; freed with it */
+
+	/* The port's thread. */
+	struct letter *letters;
+	struct mailbox_node *pool;
+	struct mailbox_chain queued;
+	uint32_t in_flight, max_in_flight, takes;
+
+	/* The host's thread. */
+	struct stand_in stand_ins[PORT_TAKES_MAX];
+	struct mailbox_chain finished;
+	bool finished_urgent;
+	struct port *next_touched;
+
+	/* Both. */
+	struct mailbox inbox;
+	struct sleeper sleeper;
+	pthread_mutex_t posting; /* held by the host while it posts and wakes */
+	atomic_bool woken;
+	atomic_bool all_urgent; /* port_drain() waits for lazy ones too */
+	void (*wake)(void *user);
+	void *wake_user;
+};
+
+struct store_host {
+	struct store *store;
+	enum store_host_mode mode;
+	uint32_t tick_ms;
+	void (*wake)(void *user);
+	void *wake_user;
+
+	struct port *touched; /* ports with completions to post */
+	bool takes_ended;     /* what the host's thread did about end_takes */
+
+	struct mailbox inbox;
+	atomic_bool woken;
+	atomic_bool stop;
+	atomic_bool end_takes;
+	_Atomic(struct port *) ports;
+	atomic_uint open_ports;
+	struct sleeper sleeper;
+	struct thread thread;
+};
+
+static struct letter *letter_of(struct mailbox_node *node)
+{
+	return container_of(node, struct letter, node);
+}
+
+static struct port *port_of(struct store *store)
+{
+	return container_of(store, struct port, store);
+}
+
+/* ---- the host's side ---- */
+
+static void letter_finish(struct letter *letter)
+{
+	struct port *port = letter->port;
+	struct store_host *host = port->host;
+
+	if (!port->finished.newest) {
+		port->next_touched = host->touched;
+		host->touched = port;
+		port->finished_urgent = false;
+	}
+	if (!letter->lazy)
+		port->finished_urgent = true;
+	mailbox_chain_add(&port->finished, &letter->node);
+}
+
+static void op_done(struct store_op *op)
+{
+	letter_finish(op->user);
+}
+
+static void take_done(struct store_op *op)
+{
+	struct stand_in *stand_in = op->user;
+	struct letter *letter = stand_in->letter;
+
+	stand_in->busy = false;
+	if (!letter)
+		return;
+	struct store_take *take = container_of(letter->op, struct store_take, op);
+	take->items = stand_in->take.items;
+	take->count = stand_in->take.count;
+	take->op.error = op->error;
+	stand_in->letter = NULL;
+	stand_in->take.items = (struct buf){ 0 };
+	letter_finish(letter);
+}
+
+static void take_submit(struct store_host *host, struct letter *letter)
+{
+	struct store_take *take = container_of(letter->op, struct store_take, op);
+	struct stand_in *stand_in = letter->port->stand_ins;
+
+	if (host->takes_ended) {
+		take->op.error = ERR_CLOSING;
+		letter_finish(letter);
+		return;
+	}
+	while (stand_in->busy)
+		CHECK(++stand_in < letter->port->stand_ins + PORT_TAKES_MAX);
+	stand_in->letter = letter;
+	stand_in->busy = true;
+	stand_in->take = *take;
+	stand_in->take.op.done = take_done;
+	stand_in->take.op.user = stand_in;
+	take->items = (struct buf){ .cap = take->items.cap };
+	store_submit(host->store, &stand_in->take.op);
+}
+
+static bool mail_deliver(struct store_host *host)
+{
+	atomic_exchange(&host->woken, false);
+	struct mailbox_node *node = mailbox_take(&host->inbox);
+	bool any = node != NULL;
+
+	while (node) {
+		struct letter *letter = letter_of(node);
+		node = node->next;
+		if (letter->op->kind == STORE_TAKE)
+			take_submit(host, letter);
+		else
+			store_submit(host->store, letter->op);
+	}
+	return any;
+}
+
+static void takes_end(struct store_host *host)
+{
+	host->takes_ended = true;
+	for (struct port *port = atomic_load(&host->ports); port; port = port->next_port) {
+		for (size_t i = 0; i < PORT_TAKES_MAX; i++) {
+			struct letter *letter = port->stand_ins[i].letter;
+			if (!letter)
+				continue;
+			port->stand_ins[i].letter = NULL;
+			letter->op->error = ERR_CLOSING;
+			letter_finish(letter);
+		}
+	}
+}
+
+/* Under the lock: when store_free(port) has it, no wake can be under way. */
+static void port_post(struct port *port)
+{
+	bool urgent = port->finished_urgent;
+
+	pthread_mutex_lock(&port->posting);
+	mailbox_post_quietly(&port->inbox, &port->finished);
+	urgent |= atomic_load(&port->all_urgent);
+	if (urgent && !atomic_exchange(&port->woken, true)) {
+		sleeper_wake(&port->sleeper);
+		if (port->wake)
+			port->wake(port->wake_user);
+	}
+	pthread_mutex_unlock(&port->posting);
+}
+
+static void completions_post(struct store_host *host)
+{
+	struct port *port = host->touched;
+
+	host->touched = NULL;
+	while (port) {
+		struct port *next = port->next_touched; /* port_post() lets it go */
+		port_post(port);
+		port = next;
+	}
+}
+
+static bool round_run(struct store_host *host, bool flush_always)
+{
+	bool any = mail_deliver(host);
+
+	if (unlikely(atomic_load(&host->end_takes)) && !host->takes_ended)
+		takes_end(host);
+	if (any || flush_always)
+		store_flush(host->store);
+	completions_post(host);
+	return any;
+}
+
+void store_host_run(struct store_host *host)
+{
+	CHECK(host->mode == STORE_HOST_EMBEDDED);
+	round_run(host, true);
+}
+
+void store_host_tick(struct store_host *host)
+{
+	CHECK(host->mode == STORE_HOST_EMBEDDED);
+	round_run(host, true);
+	store_tick(host->store);
+	completions_post(host);
+}
+
+static void host_main(void *user)
+{
+	struct store_host *host = user;
+	uint64_t tick_ns = (uint64_t)host->tick_ms * 1000000;
+	uint64_t next_ns = clock_monotonic_ns() + tick_ns;
+
+	for (;;) {
+		bool stop = atomic_load(&host->stop);
+		bool any = round_run(host, false);
+		uint64_t now_ns = clock_monotonic_ns();
+		if (now_ns >= next_ns) {
+			store_tick(host->store);
+			completions_post(host);
+			next_ns = now_ns + tick_ns;
+		} else if (!any && !stop) {
+			sleeper_sleep(&host->sleeper, (int)((next_ns - now_ns) / 1000000 + 1));
+		}
+		if (stop && !any)
+			return;
+	}
+}
+
+void store_host_wake(struct store_host *host)
+{
+	if (atomic_exchange(&host->woken, true))
+		return;
+	if (host->mode == STORE_HOST_THREAD)
+		sleeper_wake(&host->sleeper);
+	else
+		host->wake(host->wake_user);
+}
+
+void store_host_end_takes(struct store_host *host)
+{
+	atomic_store(&host->end_takes, true);
+	store_host_wake(host);
+}
+
+struct store *store_host_store(struct store_host *host)
+{
+	return host->store;
+}
+
+static struct port *port_free(struct port *port);
+
+static void host_destroy(struct store_host *host)
+{
+	struct port *port = atomic_load(&host->ports);
+
+	while (port) {
+		struct port *next = port->next_port;
+		port_free(port);
+		port = next;
+	}
+	sleeper_destroy(&host->sleeper);
+	mem_free(host);
+}
+
+struct store_host *store_host_free(struct store_host *host)
+{
+	if (!host)
+		return NULL;
+	CHECK(atomic_load(&host->open_ports) == 0);
+	if (host->mode == STORE_HOST_THREAD) {
+		atomic_store(&host->stop, true);
+		sleeper_wake(&host->sleeper);
+		thread_join(&host->thread);
+	}
+	round_run(host, true);
+	store_free(host->store); /* ends the stand-ins that still wait */
+	CHECK(!host->touched);
+	host_destroy(host);
+	return NULL;
+}
+
+int store_host_new(const struct store_host_options *options, struct store_host **ret_host)
+{
+	struct store_host *host = mem_zalloc(1, sizeof(*host));
+	int error;
+
+	if (!host)
+		return -ENOMEM;
+	CHECK(options->store);
+	CHECK(options->mode == STORE_HOST_THREAD || options->wake);
+	host->store = options->store;
+	host->mode = options->mode;
+	host->tick_ms = options->tick_ms ? options->tick_ms : STORE_HOST_TICK_MS;
+	host->wake = options->wake;
+	host->wake_user = options->user;
+	mailbox_init(&host->inbox, NULL, NULL);
+	error = sleeper_init(&host->sleeper);
+	if (error < 0) {
+		mem_free(host);
+		return error;
+	}
+	if (host->mode == STORE_HOST_THREAD)
+		error = thread_start(&host->thread,
+		                     &(struct thread_options){ .name = "store",
+		                                               .cpu = THREAD_ANY_CPU,
+		                                               .run = host_main,
+		                                               .user = host });
+	if (error < 0) {
+		host_destroy(host);
+		return error;
+	}
+	*ret_host = host;
+	return 0;
+}
+
+/* ---- the port's side ---- */
+
+/* The ERR_FULL of a port: nobody else has seen the operation. */
+static void refuse(struct store_op *op)
+{
+	op->error = ERR_FULL;
+	op->done(op);
+}
+
+static void port_submit(struct store *store, struct store_op *op)
+{
+	struct port *port = port_of(store);
+	bool is_take = op->kind == STORE_TAKE;
+
+	CHECK(op->done);
+	if (!port->pool || (is_take && port->takes == PORT_TAKES_MAX)) {
+		refuse(op);
+		return;
+	}
+	struct letter *letter = letter_of(port->pool);
+	port->pool = letter->node.next;
+	port->in_flight++;
+	port->takes += is_take;
+	letter->op = op;
+	letter->done = op->done;
+	letter->user = op->user;
+	letter->lazy = false;
+	op->done = op_done;
+	op->user = letter;
+	mailbox_chain_add(&port->queued, &letter->node);
+}
+
+static void port_flush(struct store *store)
+{
+	struct port *port = port_of(store);
+
+	if (!port->queued.newest)
+		return;
+	mailbox_post_quietly(&port->host->inbox, &port->queued);
+	store_host_wake(port->host);
+}
+
+void port_flush_lazy(struct port *port)
+{
+	if (!port->queued.newest)
+		return;
+	for (struct mailbox_node *node = port->queued.newest; node; node = node->next)
+		letter_of(node)->lazy = true;
+	mailbox_post_quietly(&port->host->inbox, &port->queued);
+}
+
+/* The host ticks the store; a port has no housekeeping. */
+static void port_tick(struct store *store)
+{
+	(void)store;
+}
+
+static void port_stats(struct store *store, struct store_stats *ret_stats)
+{
+	store_stats(port_of(store)->host->store, ret_stats);
+}
+
+static struct store_op *letter_open(struct port *port, struct letter *letter)
+{
+	struct store_op *op = letter->op;
+
+	CHECK(letter->port == port && port->in_flight > 0);
+	op->done = letter->done;
+	op->user = letter->user;
+	port->takes -= op->kind == STORE_TAKE;
+	port->in_flight--;
+	letter->op = NULL;
+	letter->node.next = port->pool;
+	port->pool = &letter->node;
+	return op;
+}
+
+size_t port_collect(struct port *port)
+{
+	size_t count = 0;
+
+	atomic_exchange(&port->woken, false);
+	struct mailbox_node *node = mailbox_take(&port->inbox);
+	while (node) {
+		struct mailbox_node *next = node->next;
+		struct store_op *op = letter_open(port, letter_of(node));
+		op->done(op); /* may submit: the letter is back in the pool */
+		count++;
+		node = next;
+	}
+	return count;
+}
+
+size_t port_wait(struct port *port, int timeout_ms)
+{
+	size_t count = port_collect(port);
+
+	if (count || timeout_ms == 0)
+		return count;
+	sleeper_sleep(&port->sleeper, timeout_ms);
+	return port_collect(port);
+}
+
+void port_wake(struct port *port)
+{
+	sleeper_wake(&port->sleeper);
+}
+
+size_t port_drain(struct port *port, int timeout_ms)
+{
+	uint64_t end_ns = clock_monotonic_ns() + (uint64_t)timeout_ms * 1000000;
+
+	atomic_store(&port->all_urgent, true);
+	while (port->in_flight) {
+		uint64_t now_ns = clock_monotonic_ns();
+		if (now_ns >= end_ns)
+			break;
+		port_flush(&port->store);
+		store_host_wake(port->host); /* for what was posted lazily before */
+		port_wait(port, (int)((end_ns - now_ns) / 1000000 + 1));
+	}
+	atomic_store(&port->all_urgent, false);
+	return port->in_flight;
+}
+
+size_t port_in_flight(const struct port *port)
+{
+	return port->in_flight;
+}
+
+struct store *port_store(struct port *port)
+{
+	return &port->store;
+}
+
+/* The port itself stays until the host goes: its stand-ins may be at the store. */
+static void port_close(struct store *store)
+{
+	struct port *port = port_of(store);
+
+	CHECK(port->in_flight == 0);
+	pthread_mutex_lock(&port->posting);
+	port->wake = NULL;
+	pthread_mutex_unlock(&port->posting);
+	port->letters = mem_free(port->letters);
+	atomic_fetch_sub(&port->host->open_ports, 1);
+}
+
+static struct port *port_free(struct port *port)
+{
+	for (size_t i = 0; i < PORT_TAKES_MAX; i++)
+		buf_free(&port->stand_ins[i].take.items);
+	pthread_mutex_destroy(&port->posting);
+	sleeper_destroy(&port->sleeper);
+	mem_free(port->letters);
+	return mem_free(port);
+}
+
+static const struct store_methods port_methods = {
+	.submit = port_submit,
+	.flush = port_flush,
+	.tick = port_tick,
+	.stats = port_stats,
+	.free = port_close,
+};
+
+static void letters_init(struct port *port)
+{
+	for (uint32_t i = port->max_in_flight; i-- > 0;) {
+		struct letter *letter = &port->letters[i];
+		letter->port = port;
+		letter->node.next = port->pool;
+		port->pool = &letter->node;
+	}
+}
+
+static void port_enlist(struct store_host *host, struct port *port)
+{
+	struct port *head = atomic_load(&host->ports);
+
+	atomic_fetch_add(&host->open_ports, 1);
+	do
+		port->next_port = head;
+	while (!atomic_compare_exchange_weak(&host->ports, &head, port));
+}
+
+int port_new(struct store_host *host, const struct port_options *options, struct port **ret_port)
+{
+	struct port *port = mem_zalloc(1, sizeof(*port));
+	int error;
+
+	if (!port)
+		return -ENOMEM;
+	port->max_in_flight = options->max_in_flight ? options->max_in_flight :
+	                                               PORT_IN_FLIGHT_DEFAULT;
+	port->letters = mem_zalloc(port->max_in_flight, sizeof(struct letter));
+	error = port->letters ? sleeper_init(&port->sleeper) : -ENOMEM;
+	if (error < 0) {
+		mem_free(port->letters);
+		mem_free(port);
+		return error;
+	}
+	pthread_mutex_init(&port->posting, NULL); /* never fails for a plain one */
+	mailbox_init(&port->inbox, NULL, NULL);
+	port->host = host;
+	port->wake = options->wake;
+	port->wake_user = options->user;
+	port->store.methods = &port_methods;
+	port->store.commit_us = host->store->commit_us;
+	port->store.commit_batch = host->store->commit_batch;
+	letters_init(port);
+	port_enlist(host, port);
+	*ret_port = port;
+	return 0;
+}
