@@ -1,9 +1,8 @@
 /*
  * hash: keyed digests, checksums and random bytes.
  *
- * hash_keyed128() is SipHash-2-4 with 128 bits out. It is our own, inlined code
- * and not libsodium's crypto_shorthash_siphashx24(); the test holds the two
- * equal. See hash.c for the figures.
+ * hash_keyed128() is SipHash-2-4 with 128 bits out: with a secret key nobody can
+ * choose inputs that collide. See hash.c for the figures.
  *
  * hash_checksum64() is XXH3: finds damage, keeps no enemy out.
  *
