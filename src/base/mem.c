@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* fail_at is 0 in production: one relaxed load and a predicted branch. */
 static atomic_ulong fail_at;
@@ -67,5 +68,32 @@ char *mem_strdup(const char *text)
 void *mem_free(void *ptr)
 {
 	free(ptr);
+	return NULL;
+}
+
+void *mem_map(size_t size)
+{
+	CHECK(size > 0 && size % MEM_PAGE == 0);
+	if (must_fail())
+		return NULL;
+	void *ptr = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return ptr == MAP_FAILED ? NULL : ptr;
+}
+
+void *mem_remap(void *ptr, size_t old_size, size_t new_size)
+{
+	CHECK(new_size > 0 && new_size % MEM_PAGE == 0);
+	if (must_fail())
+		return NULL;
+	void *moved = mremap(ptr, old_size, new_size, MREMAP_MAYMOVE);
+	return moved == MAP_FAILED ? NULL : moved;
+}
+
+void *mem_unmap(void *ptr, size_t size)
+{
+	/* Cutting a hole can fail only for want of kernel memory; then the pages
+	 * at least are given back. */
+	if (ptr && munmap(ptr, size) != 0)
+		(void)madvise(ptr, size, MADV_DONTNEED);
 	return NULL;
 }

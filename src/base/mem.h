@@ -18,6 +18,14 @@ void *mem_aligned(size_t alignment, size_t size) must_check; /* free with mem_fr
 char *mem_strdup(const char *text) must_check;
 void *mem_free(void *ptr); /* accepts NULL, returns NULL */
 
+/* Whole zeroed pages, given back to the kernel by mem_unmap(); sizes are
+ * multiples of MEM_PAGE. mem_remap() may move them, shrinks or grows; on
+ * failure ptr stays valid with its old size. */
+#define MEM_PAGE 4096u
+void *mem_map(size_t size) must_check;
+void *mem_remap(void *ptr, size_t old_size, size_t new_size) must_check;
+void *mem_unmap(void *ptr, size_t size); /* accepts NULL, returns NULL */
+
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
  * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how
  * many allocations there were since the plan began. */
