@@ -1,0 +1,257 @@
+/* table: see table.h; the arrays are table_shard's. */
+#include "store/local/table.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "base/mem.h"
+#include "store/local/table_shard.h"
+
+/* Records between a prefetch and its use: enough to cover a miss in memory. */
+#define BATCH_AHEAD 16
+
+struct table {
+	struct table_shard shards[TABLE_SHARDS];
+	uint32_t sweep_shard;
+};
+
+static_assert(TABLE_SHARDS == 1u << TABLE_SHARD_BITS, "shard numbers are left out of entries");
+static_assert(TABLE_FLAGS_ALL == (1u << TABLE_FLAG_BITS) - 1, "flags fill their bits");
+static_assert(TICKET_BITS + TABLE_META_BITS == 64, "ticket, window and flags fill a word");
+
+int table_new(struct table **ret_table)
+{
+	struct table *table = mem_zalloc(1, sizeof(*table));
+	if (!table)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < TABLE_SHARDS; i++)
+		table_shard_init(&table->shards[i], i);
+	*ret_table = table;
+	return 0;
+}
+
+struct table *table_free(struct table *table)
+{
+	if (!table)
+		return NULL;
+	for (uint32_t i = 0; i < TABLE_SHARDS; i++)
+		table_shard_free(&table->shards[i]);
+	return mem_free(table);
+}
+
+uint32_t table_shard_of(const struct digest *digest)
+{
+	return (uint32_t)(digest->word[0] >> (64 - TABLE_SHARD_BITS));
+}
+
+static struct table_entry probe_of(const struct digest *digest)
+{
+	return (struct table_entry){ .key = ~digest->word[1],
+		                     .rest = digest->word[0] << TABLE_SHARD_BITS };
+}
+
+static struct table_entry entry_of(const struct table_record *record)
+{
+	struct table_entry entry = probe_of(&record->digest);
+	uint64_t window = table_window_encode(record->window_s);
+	entry.rest |= window & TABLE_WINDOW_LOW_MASK;
+	entry.meta = record->ticket << TABLE_META_BITS |
+	             (window >> TABLE_SHARD_BITS) << TABLE_FLAG_BITS | record->flags;
+	return entry;
+}
+
+static uint32_t window_clamp_s(const struct table_entry *entry)
+{
+	uint64_t window_s = table_entry_window_s(entry);
+	return window_s < UINT32_MAX ? (uint32_t)window_s : UINT32_MAX;
+}
+
+static struct table_record record_of(uint32_t shard, const struct table_entry *entry)
+{
+	return (struct table_record){
+		.digest.word = { (uint64_t)shard << (64 - TABLE_SHARD_BITS) |
+		                         entry->rest >> TABLE_SHARD_BITS,
+		                 ~entry->key },
+		.ticket = table_entry_ticket(entry),
+		.window_s = window_clamp_s(entry),
+		.flags = (uint32_t)entry->meta & TABLE_FLAGS_ALL,
+	};
+}
+
+void table_prefetch(const struct table *table, const struct digest *digest)
+{
+	const struct table_shard *shard = &table->shards[table_shard_of(digest)];
+	const char *at = (const char *)&shard->entries[table_shard_ideal(shard, ~digest->word[1])];
+	__builtin_prefetch(at);
+	__builtin_prefetch(at + 64);
+	__builtin_prefetch(at + 128);
+}
+
+bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
+                struct table_hit *ret_hit)
+{
+	const struct table_shard *shard = &table->shards[table_shard_of(digest)];
+	struct table_entry probe = probe_of(digest);
+	uint32_t slot;
+	if (!table_shard_seek(shard, &probe, &slot))
+		return false;
+	const struct table_entry *entry = &shard->entries[slot];
+	uint64_t expiry_ms = table_entry_expiry_ms(entry);
+	if (expiry_ms <= now_ms)
+		return false;
+	ret_hit->ticket = table_entry_ticket(entry);
+	ret_hit->expiry_ms = expiry_ms;
+	ret_hit->window_s = window_clamp_s(entry);
+	ret_hit->flags = (uint32_t)entry->meta & TABLE_FLAGS_ALL;
+	return true;
+}
+
+int table_put(struct table *table, const struct table_record *record, uint64_t now_ms)
+{
+	CHECK(record->ticket != 0 && record->ticket >> TICKET_BITS == 0);
+	CHECK((record->flags & ~TABLE_FLAGS_ALL) == 0);
+	struct table_entry entry = entry_of(record);
+	return table_shard_put(&table->shards[table_shard_of(&record->digest)], &entry, now_ms);
+}
+
+static bool in_range(const struct table_record *record, struct table_range range)
+{
+	uint32_t shard = table_shard_of(&record->digest);
+	return shard >= range.first && shard < range.last;
+}
+
+int table_put_batch(struct table *table, const struct table_record *records, size_t count,
+                    struct table_range range, uint64_t now_ms)
+{
+	for (size_t i = 0; i < count + BATCH_AHEAD; i++) {
+		if (i < count && in_range(&records[i], range))
+			table_prefetch(table, &records[i].digest);
+		if (i < BATCH_AHEAD || !in_range(&records[i - BATCH_AHEAD], range))
+			continue;
+		const struct table_record *record = &records[i - BATCH_AHEAD];
+		if (ticket_time_ms(record->ticket) + record->window_s * UINT64_C(1000) <= now_ms)
+			continue;
+		int error = table_put(table, record, now_ms);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+bool table_remove(struct table *table, const struct digest *digest)
+{
+	struct table_shard *shard = &table->shards[table_shard_of(digest)];
+	struct table_entry probe = probe_of(digest);
+	uint32_t slot;
+	if (!table_shard_seek(shard, &probe, &slot))
+		return false;
+	table_shard_remove(shard, slot);
+	return true;
+}
+
+bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear)
+{
+	CHECK(((set | clear) & ~TABLE_FLAGS_ALL) == 0);
+	struct table_shard *shard = &table->shards[table_shard_of(digest)];
+	struct table_entry probe = probe_of(digest);
+	uint32_t slot;
+	if (!table_shard_seek(shard, &probe, &slot))
+		return false;
+	uint64_t *meta = &shard->entries[slot].meta;
+	*meta = (*meta & ~(uint64_t)clear) | set;
+	return true;
+}
+
+/* One step of the sweep inside the current shard; false when the call has done
+ * enough because a shard was rebuilt. */
+static bool sweep_step(struct table *table, uint64_t now_ms, uint64_t *budget)
+{
+	struct table_shard *shard = &table->shards[table->sweep_shard];
+	uint64_t looked = 1; /* an idle shard is not free either */
+	bool ended = true;
+	if (shard->sweep_slot || table_shard_may_expire(shard, now_ms))
+		ended = table_shard_sweep(shard, now_ms, *budget, &looked);
+	*budget -= looked < *budget ? looked : *budget;
+	if (!ended)
+		return true;
+	table->sweep_shard = (table->sweep_shard + 1) % TABLE_SHARDS;
+	return !table_shard_shrink(shard);
+}
+
+static uint64_t expired_sum(const struct table *table)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < TABLE_SHARDS; i++)
+		sum += table->shards[i].expired;
+	return sum;
+}
+
+uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget)
+{
+	uint64_t before = expired_sum(table);
+	uint32_t start = table->sweep_shard;
+	uint32_t steps = 0;
+	while (budget > 0 && sweep_step(table, now_ms, &budget)) {
+		if (++steps >= TABLE_SHARDS && table->sweep_shard == start)
+			break;
+	}
+	return expired_sum(table) - before;
+}
+
+int table_reserve_shards(struct table *table, uint64_t expected, struct table_range range)
+{
+	CHECK(range.first <= range.last && range.last <= TABLE_SHARDS);
+	/* A shard's share of uniform digests is off by its square root; four of
+	 * those cover all but one shard in thirty thousand. */
+	uint64_t mean = expected / TABLE_SHARDS + 1;
+	uint64_t root = 1;
+	while (root * root < mean)
+		root = root < 16 ? root + 1 : root + root / 16;
+	for (uint32_t i = range.first; i < range.last; i++) {
+		int error = table_shard_reserve(&table->shards[i], mean + 2 * root);
+		if (error)
+			return error;
+	}
+	return 0;
+}
+
+int table_reserve(struct table *table, uint64_t expected)
+{
+	return table_reserve_shards(table, expected, TABLE_ALL);
+}
+
+void table_get_stats(const struct table *table, struct table_stats *ret_stats)
+{
+	struct table_stats stats = { .bytes = sizeof(*table) };
+	for (uint32_t i = 0; i < TABLE_SHARDS; i++) {
+		const struct table_shard *shard = &table->shards[i];
+		stats.claims += shard->count;
+		stats.expired += shard->expired;
+		stats.slots += shard->slots;
+		stats.bytes += table_shard_bytes(shard);
+		stats.rebuilds += shard->rebuilds;
+	}
+	*ret_stats = stats;
+}
+
+bool table_next(const struct table *table, struct table_cursor *cursor, uint64_t now_ms,
+                struct table_record *ret_record)
+{
+	for (; cursor->shard < TABLE_SHARDS; cursor->shard++, cursor->slot = 0) {
+		const struct table_shard *shard = &table->shards[cursor->shard];
+		while (cursor->slot < shard->slots) {
+			const struct table_entry *entry = &shard->entries[cursor->slot++];
+			if (!entry->meta || table_entry_expiry_ms(entry) <= now_ms)
+				continue;
+			*ret_record = record_of(cursor->shard, entry);
+			return true;
+		}
+	}
+	return false;
+}
+
+void table_check(const struct table *table)
+{
+	for (uint32_t i = 0; i < TABLE_SHARDS; i++)
+		table_shard_check(&table->shards[i]);
+}
