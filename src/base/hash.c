@@ -15,7 +15,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include <sodium/crypto_shorthash_siphash24.h>
@@ -33,9 +32,9 @@ _Static_assert(crypto_shorthash_siphashx24_BYTES == 16, "digest length");
 void hash_keyed128(const unsigned char key[static HASH_KEY_LEN], const void *ptr, size_t len,
 		   uint64_t ret_words[static 2])
 {
-	unsigned char out[crypto_shorthash_siphashx24_BYTES];
-	crypto_shorthash_siphashx24(out, ptr, len, key);
-	memcpy(ret_words, out, sizeof(out));
+	/* Straight into place: a copy would load 16 bytes that were just stored as
+	 * twice 8, which the processor cannot forward (8 ns). */
+	crypto_shorthash_siphashx24((unsigned char *)ret_words, ptr, len, key);
 	ret_words[0] = le64toh(ret_words[0]);
 	ret_words[1] = le64toh(ret_words[1]);
 }
