@@ -24,13 +24,23 @@ static_assert(JSON_DEPTH_MAX == 64, "the stack of open containers is one 64-bit 
 struct scan {
 	const char *start;
 	const char *end;
+	const char *blocks_end; /* a whole block may be read from every place before it */
+	const char *escape_at;  /* the last backslash met in a string, or start */
 	const struct json_wanted *wanted;
 	struct json_doc *doc;
 };
 
-/* Where the scan stands among containers. Apart from struct scan, since only
- * inlined code sees it: so it lives in registers. */
+/*
+ * Where the scan stands among containers. Apart from struct scan, since only
+ * inlined code sees it: so it lives in registers.
+ *
+ * A scan that is not careful leaves out the checks for the end of the text. It
+ * may: the text then ends with a bracket, and while a container is open, none
+ * but close_container() steps over a bracket outside of a string; that and the
+ * strings do check. So the byte at p can always be read.
+ */
 struct nest {
+	const bool careful;
 	uint64_t objects;    /* bit 0 is the innermost: 1 object, 0 array */
 	uint32_t depth;      /* open containers */
 	int slot;            /* wanted place of the value that comes next, or -1 */
@@ -58,8 +68,11 @@ static inline bool is_blank(char c)
 
 #if JSON_SSE2
 
-/* A signed compare finds two kinds at once: bytes below 0x20 are less, and so
- * are those from 0x80 on, which are negative. */
+#define BLOCK 16
+
+/* Has a bit for each byte that is a quote, a backslash, a control character or
+ * not ASCII. A signed compare finds the last two at once: bytes below 0x20 are
+ * less than it, and so are those from 0x80 on, which are negative. */
 static inline uint32_t special_mask(const char *p)
 {
 	__m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
@@ -69,26 +82,26 @@ static inline uint32_t special_mask(const char *p)
 	return (uint32_t)_mm_movemask_epi8(_mm_or_si128(odd, _mm_or_si128(quote, slash)));
 }
 
-/* Skips whole blocks; *found tells that p stands on a special byte. */
-hot_inline const char *skip_blocks(const char *p, const char *end, bool *found)
+/* Over blocks of plain bytes; true when p stands on a special one. */
+hot_inline bool skip_blocks(const struct scan *s, const char **p)
 {
-	*found = false;
-	while (end - p >= 16) {
-		uint32_t mask = special_mask(p);
+	for (; likely(*p < s->blocks_end); *p += BLOCK) {
+		uint32_t mask = special_mask(*p);
 		if (mask) {
-			*found = true;
-			return p + __builtin_ctz(mask);
+			*p += __builtin_ctz(mask);
+			return true;
 		}
-		p += 16;
 	}
-	return p;
+	return false;
 }
 
 #else
 
-/* Eight bytes at a time, in either byte order: tells only that one of them is
- * special (or, after a borrow, may be), and the byte loop finds which. */
-static inline uint64_t special_word(const char *p)
+#define BLOCK 8
+
+/* Not 0 when a byte is special (or, after a borrow from its neighbour, may be);
+ * which one, the byte loop finds. The same in either byte order. */
+static inline uint64_t special_mask(const char *p)
 {
 	const uint64_t ones = UINT64_C(0x0101010101010101);
 	const uint64_t highs = UINT64_C(0x8080808080808080);
@@ -100,34 +113,43 @@ static inline uint64_t special_word(const char *p)
 	return (low | word) & highs;
 }
 
-hot_inline const char *skip_blocks(const char *p, const char *end, bool *found)
+hot_inline bool skip_blocks(const struct scan *s, const char **p)
 {
-	*found = false;
-	while (end - p >= 8 && special_word(p) == 0)
-		p += 8;
-	return p;
+	while (*p < s->blocks_end && special_mask(*p) == 0)
+		*p += BLOCK;
+	return false;
 }
 
 #endif
 
 /* The first byte from p on that is a quote, a backslash, a control character or
  * not ASCII; or the end. */
-hot_inline const char *skip_plain(const char *p, const char *end)
+hot_inline const char *skip_plain(const struct scan *s, const char *p)
 {
-	bool found;
-	p = skip_blocks(p, end, &found);
-	if (found)
+	if (likely(skip_blocks(s, &p)))
 		return p;
-	while (p < end && (signed char)*p >= 0x20 && *p != '"' && *p != '\\')
+	while (p < s->end && (signed char)*p >= 0x20 && *p != '"' && *p != '\\')
 		p++;
 	return p;
 }
 
-hot_inline const char *skip_blank(const char *p, const char *end)
+__attribute__((noinline)) static const char *skip_blank_run(const char *p, const char *end)
 {
-	while (p < end && *p <= ' ' && is_blank(*p))
+	while (p < end && is_blank(*p))
 		p++;
 	return p;
+}
+
+hot_inline bool at_end(const struct scan *s, const struct nest *nest, const char *p)
+{
+	return nest->careful && p == s->end;
+}
+
+hot_inline const char *skip_blank(const struct scan *s, const struct nest *nest, const char *p)
+{
+	if (at_end(s, nest, p) || likely(*p > ' '))
+		return p;
+	return skip_blank_run(p, s->end);
 }
 
 /* The UTF-16 unit of the \uXXXX at p, or -1. */
@@ -170,8 +192,9 @@ static const char *skip_unicode_escape(const struct scan *s, const char *p)
 	return p + ESCAPE_MAX;
 }
 
-static const char *skip_escape(const struct scan *s, const char *p)
+static const char *skip_escape(struct scan *s, const char *p)
 {
+	s->escape_at = p;
 	if (s->end - p < 2)
 		return fail(s, s->end, "the rest of an escape");
 	switch (p[1]) {
@@ -191,10 +214,9 @@ static const char *skip_escape(const struct scan *s, const char *p)
 	}
 }
 
-/* From a byte that is not plain to the closing quote. Out of line: most strings
- * have only their end for that. */
-__attribute__((noinline)) static const char *finish_string(const struct scan *s, const char *p,
-                                                           bool *escaped)
+/* From a byte that is not plain to the closing quote. Out of line: in most
+ * strings the first such byte is that quote. */
+__attribute__((noinline)) static const char *finish_string(struct scan *s, const char *p)
 {
 	for (;;) {
 		if (p == s->end)
@@ -203,7 +225,6 @@ __attribute__((noinline)) static const char *finish_string(const struct scan *s,
 		if (c == '"')
 			return p;
 		if (c == '\\') {
-			*escaped = true;
 			p = skip_escape(s, p);
 			if (!p)
 				return NULL;
@@ -217,18 +238,17 @@ __attribute__((noinline)) static const char *finish_string(const struct scan *s,
 			if (p < s->end && (signed char)*p < 0)
 				continue; /* text beyond ASCII comes in runs */
 		}
-		p = skip_plain(p, s->end);
+		p = skip_plain(s, p);
 	}
 }
 
 /* p is after the opening quote; returns the place of the closing one. */
-hot_inline const char *scan_string(const struct scan *s, const char *p, bool *escaped)
+hot_inline const char *scan_string(struct scan *s, const char *p)
 {
-	*escaped = false;
-	p = skip_plain(p, s->end);
-	if (likely(p < s->end && *p == '"'))
+	p = skip_plain(s, p);
+	if (likely(p != s->end && *p == '"'))
 		return p;
-	return finish_string(s, p, escaped);
+	return finish_string(s, p);
 }
 
 static inline const char *skip_digits(const char *p, const char *end)
@@ -287,29 +307,33 @@ static const char *scan_literal(const struct scan *s, const char *p, enum json_t
 	return fail(s, p, "a value: object, array, string, number, true, false or null");
 }
 
-hot_inline void keep(const struct scan *s, int slot, struct json_value value)
+hot_inline void keep(const struct scan *s, int slot, enum json_type type, const char *begin,
+                     const char *end)
 {
 	if (slot >= 0)
-		s->doc->values[slot] = value;
+		s->doc->values[slot] = (struct json_value){
+			.type = type,
+			.escaped = type == JSON_STRING && s->escape_at >= begin,
+			.text = { begin, (size_t)(end - begin) },
+		};
 }
 
-hot_inline const char *scan_scalar(const struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_scalar(struct scan *s, struct nest *nest, const char *p)
 {
-	struct json_value value = { .type = JSON_STRING };
+	enum json_type type = JSON_STRING;
 	bool quoted = *p == '"';
 	const char *begin = p + quoted;
 	if (quoted) {
-		p = scan_string(s, begin, &value.escaped);
+		p = scan_string(s, begin);
 	} else if (*p == '-' || is_digit(p, s->end)) {
-		value.type = JSON_NUMBER;
+		type = JSON_NUMBER;
 		p = scan_number(s, p);
 	} else {
-		p = scan_literal(s, p, &value.type);
+		p = scan_literal(s, p, &type);
 	}
 	if (unlikely(!p))
 		return NULL;
-	value.text = (struct span){ begin, (size_t)(p - begin) };
-	keep(s, nest->slot, value);
+	keep(s, nest->slot, type, begin, p);
 	nest->slot = -1;
 	return p + quoted;
 }
@@ -319,7 +343,7 @@ static int find_name(const struct json_wanted *wanted, struct span name)
 	if (name.len > JSON_NAME_MAX)
 		return -1;
 	for (unsigned i = wanted->first[name.len]; i; i = wanted->next[i - 1])
-		if (memcmp(wanted->names[i - 1].ptr, name.ptr, name.len) == 0)
+		if (span_eq(wanted->names[i - 1], name))
 			return (int)i - 1;
 	return -1;
 }
@@ -334,32 +358,31 @@ cold_path static int find_escaped_name(const struct json_wanted *wanted, struct 
 }
 
 /* The wanted place of a top-level name, or -1; -2 when it was there before. */
-static int claim_slot(const struct scan *s, struct span name, bool escaped)
+static int claim_slot(const struct scan *s, struct span name)
 {
-	int slot = unlikely(escaped) ? find_escaped_name(s->wanted, name)
-	                             : find_name(s->wanted, name);
+	int slot = unlikely(s->escape_at >= name.ptr) ? find_escaped_name(s->wanted, name)
+	                                              : find_name(s->wanted, name);
 	if (slot >= 0 && s->doc->values[slot].type != JSON_NONE)
 		return -2;
 	return slot;
 }
 
 /* A name and its colon; p is where the name should begin. */
-hot_inline const char *scan_name(const struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_name(struct scan *s, struct nest *nest, const char *p)
 {
-	bool escaped;
-	if (p == s->end || *p != '"')
+	if (unlikely(at_end(s, nest, p) || *p != '"'))
 		return fail(s, p, "a name in quotes");
 	const char *begin = p + 1;
-	p = scan_string(s, begin, &escaped);
+	p = scan_string(s, begin);
 	if (unlikely(!p))
 		return NULL;
 	if (nest->depth == 1 && s->wanted) {
-		nest->slot = claim_slot(s, span_of(begin, (size_t)(p - begin)), escaped);
+		nest->slot = claim_slot(s, span_of(begin, (size_t)(p - begin)));
 		if (unlikely(nest->slot < -1))
 			return fail(s, begin - 1, "this name only once");
 	}
-	p = skip_blank(p + 1, s->end);
-	if (p == s->end || *p != ':')
+	p = skip_blank(s, nest, p + 1);
+	if (unlikely(at_end(s, nest, p) || *p != ':'))
 		return fail(s, p, "a colon after a name");
 	return p + 1;
 }
@@ -376,71 +399,85 @@ hot_inline const char *open_container(const struct scan *s, struct nest *nest, c
 	}
 	nest->objects = nest->objects << 1 | (*p == '{');
 	nest->depth++;
-	return skip_blank(p + 1, s->end);
+	return skip_blank(s, nest, p + 1);
+}
+
+hot_inline bool in_object(const struct nest *nest)
+{
+	return nest->objects & 1;
+}
+
+hot_inline bool closes(const struct nest *nest, char c)
+{
+	return c == (in_object(nest) ? '}' : ']');
+}
+
+cold_path static const char *fail_close(const struct scan *s, const char *p, bool object)
+{
+	return fail(s, p, object ? "a comma or }" : "a comma or ]");
 }
 
 /* Leaves the container whose closing bracket is at p. */
 hot_inline const char *close_container(const struct scan *s, struct nest *nest, const char *p)
 {
-	enum json_type type = nest->objects & 1 ? JSON_OBJECT : JSON_ARRAY;
+	enum json_type type = in_object(nest) ? JSON_OBJECT : JSON_ARRAY;
 	nest->objects >>= 1;
 	nest->depth--;
 	p++;
 	if (nest->depth == 1)
-		keep(s, nest->open_slot,
-		     (struct json_value){ .type = type,
-		                          .text = { nest->open_at, (size_t)(p - nest->open_at) } });
+		keep(s, nest->open_slot, type, nest->open_at, p);
+	if (unlikely(p == s->end && nest->depth > 0))
+		return fail_close(s, p, in_object(nest));
 	return p;
-}
-
-hot_inline bool closes(const struct nest *nest, char c)
-{
-	return c == (nest->objects & 1 ? '}' : ']');
 }
 
 /* After a value: over closing brackets, and over a comma with the name that
  * must follow it in an object. Depth 0 means that the text's value has ended. */
-hot_inline const char *scan_after(const struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_after(struct scan *s, struct nest *nest, const char *p)
 {
-	while (nest->depth > 0) {
-		p = skip_blank(p, s->end);
-		if (likely(p < s->end && *p == ',')) {
-			if (!(nest->objects & 1))
-				return p + 1;
-			return scan_name(s, nest, skip_blank(p + 1, s->end));
+	while (p && nest->depth > 0) {
+		p = skip_blank(s, nest, p);
+		if (likely(!at_end(s, nest, p) && *p == ',')) {
+			p = in_object(nest) ? skip_blank(s, nest, p + 1) : p + 1;
+			return in_object(nest) ? scan_name(s, nest, p) : p;
 		}
-		if (unlikely(p == s->end || !closes(nest, *p)))
-			return fail(s, p, nest->objects & 1 ? "a comma or }" : "a comma or ]");
+		if (unlikely(at_end(s, nest, p) || !closes(nest, *p)))
+			return fail_close(s, p, in_object(nest));
 		p = close_container(s, nest, p);
 	}
 	return p;
 }
 
 /* The whole value, from its first byte; returns where it ends. */
-static const char *scan_value(const struct scan *s, const char *p)
+hot_inline const char *scan_value(struct scan *s, const char *p, bool careful)
 {
-	struct nest nest = { .slot = -1, .open_slot = -1 };
+	struct nest nest = { .careful = careful, .slot = -1, .open_slot = -1 };
 	do {
-		p = skip_blank(p, s->end);
-		if (unlikely(p == s->end))
+		p = skip_blank(s, &nest, p);
+		if (unlikely(at_end(s, &nest, p)))
 			return fail(s, p, "a value");
 		if (*p == '{' || *p == '[') {
 			p = open_container(s, &nest, p);
 			if (unlikely(!p))
 				return NULL;
-			bool empty = p < s->end && closes(&nest, *p);
+			bool empty = !at_end(s, &nest, p) && closes(&nest, *p);
 			if (!empty) {
-				if (nest.objects & 1)
-					p = scan_name(s, &nest, p);
+				p = in_object(&nest) ? scan_name(s, &nest, p) : p;
 				continue;
 			}
 		} else {
 			p = scan_scalar(s, &nest, p);
 		}
-		if (likely(p))
-			p = scan_after(s, &nest, p);
+		p = scan_after(s, &nest, p);
 	} while (p && nest.depth > 0);
 	return p;
+}
+
+/* For texts that are not a container or do not end as one, which are rare or
+ * wrong. */
+cold_path static const char *scan_careful(struct scan *s, const char *p)
+{
+	return scan_value(s, p, true);
 }
 
 static enum json_type type_at(const char *p)
@@ -456,22 +493,35 @@ static enum json_type type_at(const char *p)
 	}
 }
 
+static inline bool is_container(char first, char last)
+{
+	return (first == '{' || first == '[') && (last == '}' || last == ']');
+}
+
 int json_scan(struct span text, const struct json_wanted *wanted, struct json_doc *doc)
 {
 	static const char nothing[1];
 	const char *start = text.len ? text.ptr : nothing;
-	struct scan s = { start, start + text.len, wanted, doc };
+	const char *end = start + text.len;
+	while (end > start && is_blank(end[-1]))
+		end--;
+	struct scan s = {
+		.start = start,
+		.end = end,
+		.blocks_end = end - start >= BLOCK ? end - (BLOCK - 1) : start,
+		.escape_at = start,
+		.wanted = wanted,
+		.doc = doc,
+	};
 	for (uint32_t i = 0; wanted && i < wanted->count; i++)
-		doc->values[i] = (struct json_value){ .type = JSON_NONE };
-	const char *begin = skip_blank(start, s.end);
-	const char *p = scan_value(&s, begin);
+		doc->values[i].type = JSON_NONE;
+	const char *begin = skip_blank_run(start, end);
+	bool sure = end - begin >= 2 && is_container(*begin, end[-1]);
+	const char *p = likely(sure) ? scan_value(&s, begin, false) : scan_careful(&s, begin);
+	if (p && p != end)
+		p = fail(&s, p, "nothing after the value");
 	if (!p)
 		return ERR_INVALID;
-	p = skip_blank(p, s.end);
-	if (p != s.end) {
-		fail(&s, p, "nothing after the value");
-		return ERR_INVALID;
-	}
 	doc->root = type_at(begin);
 	return 0;
 }
