@@ -1,0 +1,199 @@
+/* file: the real file system behind the seam. */
+#include "support/test.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "sys/file.h"
+
+static struct file_system *fs;
+static char dir[256];
+
+static int make(void **state)
+{
+	(void)state;
+	fs = file_system_real();
+	test_dir_make(dir);
+	return 0;
+}
+
+static int destroy(void **state)
+{
+	(void)state;
+	test_dir_remove(dir);
+	return 0;
+}
+
+static const char *in_dir(const char *name)
+{
+	static char path[512];
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return path;
+}
+
+static int open_file(const char *name, int flags)
+{
+	int fd = -1;
+	assert_int_equal(fs->methods->open(fs, in_dir(name), flags, &fd), 0);
+	return fd;
+}
+
+static void bytes_come_back_as_written(void **state)
+{
+	(void)state;
+	int fd = open_file("a", FILE_READ | FILE_WRITE | FILE_CREATE);
+	assert_int_equal(fs->methods->write(fs, fd, "hello", 5, 10), 0);
+	assert_int_equal(fs->methods->sync_data(fs, fd), 0);
+	uint64_t size = 0;
+	assert_int_equal(fs->methods->size(fs, fd, &size), 0);
+	assert_int_equal(size, 15);
+	char bytes[32];
+	memset(bytes, 'x', sizeof(bytes));
+	assert_int_equal(fs->methods->read(fs, fd, bytes, sizeof(bytes), 8), 7);
+	assert_memory_equal(bytes, "\0\0hello", 7);
+	assert_int_equal(fs->methods->read(fs, fd, bytes, sizeof(bytes), 100), 0);
+	assert_int_equal(fs->methods->truncate(fs, fd, 12), 0);
+	assert_int_equal(fs->methods->read(fs, fd, bytes, sizeof(bytes), 10), 2);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
+static void direct_synced_writes_work_or_fall_back(void **state)
+{
+	(void)state;
+	int fd = open_file("d", FILE_READ | FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE |
+					FILE_DIRECT | FILE_SYNC_DATA);
+	cleanup_free char *block = mem_aligned(FILE_BLOCK, 4 * FILE_BLOCK);
+	assert_non_null(block);
+	memset(block, 'b', 2 * FILE_BLOCK);
+	assert_int_equal(fs->methods->write(fs, fd, block, 2 * FILE_BLOCK, FILE_BLOCK), 0);
+	memset(block, 0xff, 4 * FILE_BLOCK);
+	assert_int_equal(fs->methods->read(fs, fd, block, 4 * FILE_BLOCK, 0), 3 * FILE_BLOCK);
+	assert_int_equal(block[0], 0);
+	assert_int_equal(block[FILE_BLOCK], 'b');
+	assert_int_equal(block[3 * FILE_BLOCK - 1], 'b');
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
+static void direct_read_stops_at_an_odd_end(void **state)
+{
+	(void)state;
+	int fd = open_file("odd", FILE_WRITE | FILE_CREATE);
+	assert_int_equal(fs->methods->write(fs, fd, "tail", 4, FILE_BLOCK), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+	fd = open_file("odd", FILE_READ | FILE_DIRECT);
+	cleanup_free char *block = mem_aligned(FILE_BLOCK, 3 * FILE_BLOCK);
+	assert_non_null(block);
+	assert_int_equal(fs->methods->read(fs, fd, block, 3 * FILE_BLOCK, 0), FILE_BLOCK + 4);
+	assert_memory_equal(block + FILE_BLOCK, "tail", 4);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
+static void exclusive_create_refuses_what_exists(void **state)
+{
+	(void)state;
+	int fd = open_file("x", FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+	fd = 77;
+	assert_int_equal(fs->methods->open(fs, in_dir("x"),
+					   FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &fd),
+			 -EEXIST);
+	assert_int_equal(fs->methods->open(fs, in_dir("none"), FILE_READ, &fd), -ENOENT);
+	assert_int_equal(fd, 77);
+}
+
+static void files_are_private_and_do_not_leak_to_children(void **state)
+{
+	(void)state;
+	int fd = open_file("p", FILE_WRITE | FILE_CREATE);
+	struct stat st;
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_mode & 0077, 0);
+	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
+static void second_lock_is_busy_until_the_first_closes(void **state)
+{
+	(void)state;
+	int first = open_file("lock", FILE_WRITE | FILE_CREATE);
+	int second = open_file("lock", FILE_WRITE | FILE_CREATE);
+	assert_int_equal(fs->methods->lock(fs, first), 0);
+	assert_int_equal(fs->methods->lock(fs, second), ERR_BUSY);
+	assert_int_equal(fs->methods->close(fs, first), 0);
+	assert_int_equal(fs->methods->lock(fs, second), 0);
+	assert_int_equal(fs->methods->close(fs, second), 0);
+}
+
+static int count_name(void *user, const char *name)
+{
+	unsigned *seen = user;
+	assert_true(strcmp(name, "one") == 0 || strcmp(name, "two") == 0);
+	(*seen)++;
+	return 0;
+}
+
+static int stop_at_first(void *user, const char *name)
+{
+	(void)name;
+	(*(unsigned *)user)++;
+	return 5;
+}
+
+static void directories_list_rename_remove(void **state)
+{
+	(void)state;
+	char from[512];
+	assert_int_equal(fs->methods->make_dir(fs, dir), 0);
+	fs->methods->close(fs, open_file("one", FILE_WRITE | FILE_CREATE));
+	fs->methods->close(fs, open_file("three", FILE_WRITE | FILE_CREATE));
+	snprintf(from, sizeof(from), "%s", in_dir("three"));
+	assert_int_equal(fs->methods->rename(fs, from, in_dir("two")), 0);
+	assert_int_equal(fs->methods->sync_dir(fs, dir), 0);
+	unsigned seen = 0;
+	assert_int_equal(fs->methods->list(fs, dir, count_name, &seen), 0);
+	assert_int_equal(seen, 2);
+	seen = 0;
+	assert_int_equal(fs->methods->list(fs, dir, stop_at_first, &seen), 5);
+	assert_int_equal(seen, 1);
+	assert_int_equal(fs->methods->remove(fs, in_dir("one")), 0);
+	assert_int_equal(fs->methods->remove(fs, in_dir("one")), -ENOENT);
+	assert_int_equal(fs->methods->make_dir(fs, in_dir("two")), -ENOTDIR);
+	assert_int_equal(fs->methods->make_dir(fs, in_dir("a/b")), -ENOENT);
+	assert_int_equal(fs->methods->list(fs, in_dir("none"), count_name, &seen), -ENOENT);
+	assert_int_equal(fs->methods->sync_dir(fs, in_dir("none")), -ENOENT);
+}
+
+/* /dev/full: a device that has never any room. */
+static void full_device_is_said_so(void **state)
+{
+	(void)state;
+	int fd = -1;
+	if (fs->methods->open(fs, "/dev/full", FILE_WRITE, &fd) < 0)
+		skip();
+	assert_int_equal(fs->methods->write(fs, fd, "x", 1, 0), -ENOSPC);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+	assert_int_equal(fs->methods->close(fs, fd), -EBADF);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(bytes_come_back_as_written, make, destroy),
+		cmocka_unit_test_setup_teardown(direct_synced_writes_work_or_fall_back, make,
+						destroy),
+		cmocka_unit_test_setup_teardown(direct_read_stops_at_an_odd_end, make, destroy),
+		cmocka_unit_test_setup_teardown(exclusive_create_refuses_what_exists, make, destroy),
+		cmocka_unit_test_setup_teardown(files_are_private_and_do_not_leak_to_children, make,
+						destroy),
+		cmocka_unit_test_setup_teardown(second_lock_is_busy_until_the_first_closes, make,
+						destroy),
+		cmocka_unit_test_setup_teardown(directories_list_rename_remove, make, destroy),
+		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
