@@ -519,7 +519,7 @@ int json_scan(struct span text, const struct json_wanted *wanted, struct json_do
 	bool sure = end - begin >= 2 && is_container(*begin, end[-1]);
 	const char *p = likely(sure) ? scan_value(&s, begin, false) : scan_careful(&s, begin);
 	if (p && p != end)
-		p = fail(&s, p, "nothing after the value");
+		p = fail(&s, skip_blank_run(p, end), "nothing after the value");
 	if (!p)
 		return ERR_INVALID;
 	doc->root = type_at(begin);
