@@ -9,6 +9,7 @@
  * Memory:  handlers and timers are embedded in the caller's structs; the loop
  *          never frees them. A handler may remove itself or another in the
  *          same round: a removed handler is not called any more.
+ * Failure: only what allocates or makes a descriptor can fail (-errno).
  */
 #pragma once
 
@@ -19,7 +20,12 @@
 
 struct loop;
 
-enum loop_events { LOOP_READ = 1, LOOP_WRITE = 2, LOOP_EDGE = 4 };
+enum loop_events {
+	LOOP_READ = 1,
+	LOOP_WRITE = 2,
+	LOOP_EDGE = 4,   /* asked for: report changes only */
+	LOOP_HANGUP = 8, /* reported: the peer has ended its side, or an error waits */
+};
 
 struct loop_handler {
 	void (*ready)(struct loop_handler *handler, uint32_t events); /* LOOP_READ is set on hang-up too */
@@ -30,6 +36,7 @@ struct loop_handler {
 struct loop_timer {
 	void (*due)(struct loop_timer *timer);
 	uint64_t at_ms; /* the loop's */
+	uint64_t order; /* the loop's: among equals, the one set first runs first */
 	uint32_t slot;  /* the loop's: 1 + place in its heap, 0 is not set */
 };
 
@@ -45,14 +52,25 @@ int loop_add(struct loop *loop, struct loop_handler *handler, uint32_t events) m
 int loop_change(struct loop *loop, struct loop_handler *handler, uint32_t events) must_check;
 void loop_remove(struct loop *loop, struct loop_handler *handler);
 
+/* As loop_remove(), without the system call: for a caller that closes the
+ * descriptor next, which takes it out of the kernel's set by itself. */
+void loop_forget(struct loop *loop, struct loop_handler *handler);
+
 int loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t after_ms) must_check;
 void loop_timer_clear(struct loop *loop, struct loop_timer *timer);
 
 void loop_hook_add(struct loop *loop, struct loop_hook *hook);
+void loop_hook_remove(struct loop *loop, struct loop_hook *hook); /* not from inside a hook */
 
-/* BOOTTIME/MONOTONIC of the current round, read once after the wait. */
+/* BOOTTIME of the current round, read once after the wait. */
 uint64_t loop_now_ns(const struct loop *loop);
 uint64_t loop_now_ms(const struct loop *loop);
+
+/* How many rounds there were, with the current one. */
+uint64_t loop_round(const struct loop *loop);
+
+/* Owner: the next round does not wait; there is work that no descriptor tells of. */
+void loop_again(struct loop *loop);
 
 void loop_run(struct loop *loop);  /* until loop_stop() */
 void loop_stop(struct loop *loop); /* any thread; the round is finished */

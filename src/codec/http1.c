@@ -1,0 +1,453 @@
+/* Finding and reading the head of a request. See http1.h. */
+#include "codec/http1.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define TOKEN 1 /* tchar */
+#define HOST 2  /* what we let into a Host value */
+
+#define T TOKEN
+#define H HOST
+#define B (TOKEN | HOST)
+/* clang-format off */
+static const uint8_t classes[256] = {
+	['!'] = B, ['#'] = T, ['$'] = B, ['%'] = B, ['&'] = B, ['\''] = B, ['*'] = B, ['+'] = B,
+	['-'] = B, ['.'] = B, ['^'] = T, ['_'] = B, ['`'] = T, ['|'] = T, ['~'] = B,
+	[':'] = H, ['['] = H, [']'] = H, ['('] = H, [')'] = H, [';'] = H, ['='] = H,
+	['0'] = B, B, B, B, B, B, B, B, B, B,
+	['A'] = B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B,
+	['a'] = B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B, B,
+};
+/* clang-format on */
+#undef T
+#undef H
+#undef B
+
+static inline bool is_class(char c, uint8_t class)
+{
+	return classes[(unsigned char)c] & class;
+}
+
+bool http1_is_token_char(char c)
+{
+	return is_class(c, TOKEN);
+}
+
+bool http1_is_value_char(char c)
+{
+	unsigned char u = (unsigned char)c;
+	return u == '\t' || (u >= 0x20 && u != 0x7f);
+}
+
+static enum http1_status refuse(struct http1_refusal *ret_refusal, uint16_t status,
+                                const char *reason)
+{
+	*ret_refusal = (struct http1_refusal){ status, reason };
+	return HTTP1_BAD;
+}
+
+/* A line feed stands at `at`: DONE when it ends the head, MORE when only a line. */
+static inline enum http1_status end_line(struct http1_scan *scan, const char *ptr, uint32_t at,
+                                         struct http1_refusal *ret_refusal)
+{
+	if (unlikely(at == scan->line || ptr[at - 1] != '\r'))
+		return refuse(ret_refusal, 400, "a line must end with CR LF");
+	if (at - scan->line == 1) {
+		if (scan->line > scan->start)
+			return HTTP1_DONE;
+		if (scan->start > 0)
+			return refuse(ret_refusal, 400, "more than one empty line before the request");
+		scan->start = at + 1;
+	}
+	scan->line = at + 1;
+	return HTTP1_MORE;
+}
+
+/* Looks at the bytes from scan->at to `end`; DONE leaves scan->at behind the head. */
+static enum http1_status scan_lines(struct http1_scan *scan, const char *ptr, uint32_t end,
+                                    struct http1_refusal *ret_refusal)
+{
+	uint32_t at = scan->at;
+#ifdef __SSE2__
+	const __m128i feeds = _mm_set1_epi8('\n');
+	for (; end - at >= 16; at += 16) {
+		__m128i block = _mm_loadu_si128((const __m128i *)(const void *)(ptr + at));
+		unsigned mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(block, feeds));
+		for (; mask; mask &= mask - 1) {
+			uint32_t found = at + (uint32_t)__builtin_ctz(mask);
+			enum http1_status status = end_line(scan, ptr, found, ret_refusal);
+			if (status != HTTP1_MORE) {
+				scan->at = found + 1;
+				return status;
+			}
+		}
+	}
+#endif
+	for (; at < end; at++) {
+		if (ptr[at] != '\n')
+			continue;
+		enum http1_status status = end_line(scan, ptr, at, ret_refusal);
+		if (status != HTTP1_MORE) {
+			scan->at = at + 1;
+			return status;
+		}
+	}
+	scan->at = at;
+	return HTTP1_MORE;
+}
+
+enum http1_status http1_scan_head(struct http1_scan *scan, struct span input,
+                                  const struct http1_limits *limits, size_t *ret_len,
+                                  struct http1_refusal *ret_refusal)
+{
+	bool over = input.len >= limits->head_bytes;
+	uint32_t end = over ? limits->head_bytes : (uint32_t)input.len;
+	CHECK(scan->at <= end);
+	/* So that a TLS hello or other noise is not waited on. */
+	if (scan->at == 0 && end > 0 && input.ptr[0] != '\r' && !is_class(input.ptr[0], TOKEN))
+		return refuse(ret_refusal, 400, "this is not an HTTP request");
+	enum http1_status status = scan_lines(scan, input.ptr, end, ret_refusal);
+	if (status == HTTP1_DONE)
+		*ret_len = scan->at;
+	if (status != HTTP1_MORE || !over)
+		return status;
+	if (scan->line == scan->start)
+		return refuse(ret_refusal, 414, "the request line is too long");
+	return refuse(ret_refusal, 431, "the header section is too large");
+}
+
+/* The first byte from `at` on that may not stand in a value; the CR that ends
+ * the line is one, so the search ends before `end`. */
+static inline const char *value_end(const char *at, const char *end)
+{
+#ifdef __SSE2__
+	const __m128i tab = _mm_set1_epi8('\t');
+	const __m128i top = _mm_set1_epi8(0x1f);
+	const __m128i del = _mm_set1_epi8(0x7f);
+	for (; end - at >= 16; at += 16) {
+		__m128i block = _mm_loadu_si128((const __m128i *)(const void *)at);
+		__m128i low = _mm_cmpeq_epi8(_mm_min_epu8(block, top), block);
+		__m128i bad = _mm_or_si128(_mm_andnot_si128(_mm_cmpeq_epi8(block, tab), low),
+		                           _mm_cmpeq_epi8(block, del));
+		unsigned mask = (unsigned)_mm_movemask_epi8(bad);
+		if (mask)
+			return at + __builtin_ctz(mask);
+	}
+#endif
+	while (at < end && http1_is_value_char(*at))
+		at++;
+	return at;
+}
+
+/* `lower` has only letters and '-'. For token bytes, setting bit 5 makes no
+ * other byte look like one of those. */
+static inline bool name_is(struct span name, const char *lower)
+{
+	for (size_t i = 0; i < name.len; i++)
+		if ((name.ptr[i] | 0x20) != lower[i])
+			return false;
+	return true;
+}
+
+static enum http1_method method_of(struct span text)
+{
+	static const struct {
+		struct span text;
+		enum http1_method method;
+	} known[] = {
+		{ { "POST", 4 }, HTTP1_POST },     { { "GET", 3 }, HTTP1_GET },
+		{ { "HEAD", 4 }, HTTP1_HEAD },     { { "PUT", 3 }, HTTP1_PUT },
+		{ { "DELETE", 6 }, HTTP1_DELETE }, { { "OPTIONS", 7 }, HTTP1_OPTIONS },
+		{ { "PATCH", 5 }, HTTP1_PATCH },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(known); i++)
+		if (span_eq(text, known[i].text))
+			return known[i].method;
+	return HTTP1_OTHER;
+}
+
+/* What is left of the request line, without CR LF. */
+static enum http1_status parse_version(struct span text, struct http1_head *ret_head,
+                                       struct http1_refusal *ret_refusal)
+{
+	if (text.len != 8 || memcmp(text.ptr, "HTTP/", 5) != 0 || text.ptr[6] != '.' ||
+	    text.ptr[5] < '0' || text.ptr[5] > '9' || text.ptr[7] < '0' || text.ptr[7] > '9')
+		return refuse(ret_refusal, 400, "the request line does not end with an HTTP version");
+	if (text.ptr[5] != '1' || text.ptr[7] > '1')
+		return refuse(ret_refusal, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+	ret_head->minor = (uint8_t)(text.ptr[7] - '0');
+	ret_head->keep_alive = ret_head->minor == 1;
+	return HTTP1_DONE;
+}
+
+static enum http1_status check_target(struct http1_head *head, struct http1_refusal *ret_refusal)
+{
+	struct span target = head->target;
+	if (target.len > HTTP1_TARGET_MAX)
+		return refuse(ret_refusal, 414, "the request target is too long");
+	bool star = target.len == 1 && target.ptr[0] == '*' && head->method == HTTP1_OPTIONS;
+	if (target.len == 0 || (target.ptr[0] != '/' && !star))
+		return refuse(ret_refusal, 400, "the request target must start with a slash");
+	if (memchr(target.ptr, '#', target.len))
+		return refuse(ret_refusal, 400, "the request target has a fragment");
+	const char *mark = memchr(target.ptr, '?', target.len);
+	size_t path_len = mark ? (size_t)(mark - target.ptr) : target.len;
+	head->path = span_of(target.ptr, path_len);
+	head->query = mark ? span_of(mark + 1, target.len - path_len - 1) : SPAN_EMPTY;
+	return HTTP1_DONE;
+}
+
+static enum http1_status parse_request_line(const char **at, struct http1_head *ret_head,
+                                            struct http1_refusal *ret_refusal)
+{
+	const char *p = *at, *start = p;
+	while (is_class(*p, TOKEN))
+		p++;
+	if (p == start || *p != ' ')
+		return refuse(ret_refusal, 400, "the method is not a token followed by one space");
+	ret_head->method_text = span_of(start, (size_t)(p - start));
+	ret_head->method = method_of(ret_head->method_text);
+	start = ++p;
+	while (*p > 0x20 && *p < 0x7f)
+		p++;
+	if (*p != ' ')
+		return refuse(ret_refusal, 400, "the request target has a forbidden byte");
+	ret_head->target = span_of(start, (size_t)(p - start));
+	start = ++p;
+	while (*p > 0x20 && *p < 0x7f)
+		p++;
+	if (p[0] != '\r' || p[1] != '\n')
+		return refuse(ret_refusal, 400, "the request line has a forbidden byte");
+	*at = p + 2;
+	if (parse_version(span_of(start, (size_t)(p - start)), ret_head, ret_refusal))
+		return HTTP1_BAD;
+	return check_target(ret_head, ret_refusal);
+}
+
+static enum http1_status read_length(struct span value, struct http1_head *head,
+                                     struct http1_refusal *ret_refusal)
+{
+	uint64_t length = 0;
+	if (head->has_length)
+		return refuse(ret_refusal, 400, "more than one Content-Length");
+	if (value.len == 0)
+		return refuse(ret_refusal, 400, "Content-Length is empty");
+	for (size_t i = 0; i < value.len; i++) {
+		unsigned digit = (unsigned)(unsigned char)value.ptr[i] - '0';
+		if (digit > 9)
+			return refuse(ret_refusal, 400, "Content-Length has more than digits");
+		if (length > ((uint64_t)INT64_MAX - digit) / 10)
+			return refuse(ret_refusal, 400, "Content-Length is beyond all measure");
+		length = length * 10 + digit;
+	}
+	head->has_length = true;
+	head->content_length = length;
+	return HTTP1_DONE;
+}
+
+static bool contains_nocase(struct span text, struct span part)
+{
+	for (size_t i = 0; i + part.len <= text.len; i++)
+		if (span_eq_nocase(span_of(text.ptr + i, part.len), part))
+			return true;
+	return false;
+}
+
+static enum http1_status read_coding(struct span value, struct http1_head *head,
+                                     struct http1_refusal *ret_refusal)
+{
+	if (head->chunked)
+		return refuse(ret_refusal, 400, "more than one Transfer-Encoding");
+	if (head->minor == 0)
+		return refuse(ret_refusal, 400, "Transfer-Encoding in HTTP/1.0");
+	/* Near misses are how smuggling is tried; what is plainly something
+	 * else is only unknown to us. */
+	if (!span_eq(value, SPAN("chunked")))
+		return value.len == 0 || contains_nocase(value, SPAN("chunked"))
+		               ? refuse(ret_refusal, 400, "Transfer-Encoding is not exactly chunked")
+		               : refuse(ret_refusal, 501, "this Transfer-Encoding is not spoken here");
+	head->chunked = true;
+	return HTTP1_DONE;
+}
+
+/* The words of a Connection header; `closing` remembers that close wins. */
+static enum http1_status read_connection(struct span value, struct http1_head *head, bool *closing,
+                                         struct http1_refusal *ret_refusal)
+{
+	const char *p = value.ptr, *end = value.ptr + value.len;
+	while (p < end) {
+		const char *start = p;
+		while (p < end && is_class(*p, TOKEN))
+			p++;
+		struct span word = span_of(start, (size_t)(p - start));
+		if (span_eq_nocase(word, SPAN("close")))
+			*closing = true;
+		else if (span_eq_nocase(word, SPAN("keep-alive")))
+			head->keep_alive = true;
+		if (p < end && *p != ',' && *p != ' ' && *p != '\t')
+			return refuse(ret_refusal, 400, "Connection is not a list of tokens");
+		while (p < end && (*p == ',' || *p == ' ' || *p == '\t'))
+			p++;
+	}
+	return HTTP1_DONE;
+}
+
+static enum http1_status read_host(struct span value, bool *have_host,
+                                   struct http1_refusal *ret_refusal)
+{
+	if (*have_host)
+		return refuse(ret_refusal, 400, "more than one Host");
+	if (value.len == 0)
+		return refuse(ret_refusal, 400, "Host is empty");
+	for (size_t i = 0; i < value.len; i++)
+		if (!is_class(value.ptr[i], HOST))
+			return refuse(ret_refusal, 400, "Host has a forbidden byte");
+	*have_host = true;
+	return HTTP1_DONE;
+}
+
+static enum http1_status read_expect(struct span value, struct http1_head *head,
+                                     struct http1_refusal *ret_refusal)
+{
+	if (head->minor == 0)
+		return HTTP1_DONE; /* RFC 9110 10.1.1: ignored */
+	if (!span_eq_nocase(value, SPAN("100-continue")))
+		return refuse(ret_refusal, 417, "only 100-continue can be expected");
+	head->expect_continue = true;
+	return HTTP1_DONE;
+}
+
+struct seen {
+	bool host;
+	bool closing;
+};
+
+/* Most headers leave at the switch: their length is nobody's. */
+static inline enum http1_status note_header(const struct http1_header *header,
+                                            struct http1_head *head, struct seen *seen,
+                                            struct http1_refusal *ret_refusal)
+{
+	switch (header->name.len) {
+	case 4:
+		if (name_is(header->name, "host"))
+			return read_host(header->value, &seen->host, ret_refusal);
+		break;
+	case 6:
+		if (name_is(header->name, "expect"))
+			return read_expect(header->value, head, ret_refusal);
+		break;
+	case 10:
+		if (name_is(header->name, "connection"))
+			return read_connection(header->value, head, &seen->closing, ret_refusal);
+		break;
+	case 14:
+		if (name_is(header->name, "content-length"))
+			return read_length(header->value, head, ret_refusal);
+		break;
+	case 16:
+		if (name_is(header->name, "content-encoding") &&
+		    !span_eq_nocase(header->value, SPAN("identity")))
+			head->encoded = true;
+		break;
+	case 17:
+		if (name_is(header->name, "transfer-encoding"))
+			return read_coding(header->value, head, ret_refusal);
+		break;
+	default:
+		break;
+	}
+	return HTTP1_DONE;
+}
+
+/* One line from *at, which is moved behind it. `end` is the end of the head. */
+static inline enum http1_status parse_header(const char **at, const char *end,
+                                             struct http1_header *ret_header,
+                                             struct http1_refusal *ret_refusal)
+{
+	const char *p = *at, *start = p;
+	while (is_class(*p, TOKEN))
+		p++;
+	if (unlikely(p == start && (*p == ' ' || *p == '\t')))
+		return refuse(ret_refusal, 400, "a header line is folded");
+	if (unlikely(p == start || *p != ':'))
+		return refuse(ret_refusal, 400, "a header name is not a token followed by a colon");
+	ret_header->name = span_of(start, (size_t)(p - start));
+	p++;
+	while (*p == ' ' || *p == '\t')
+		p++;
+	start = p;
+	p = value_end(p, end);
+	if (unlikely(p[0] != '\r' || p[1] != '\n'))
+		return refuse(ret_refusal, 400, "a header value has a forbidden byte");
+	*at = p + 2;
+	while (p > start && (p[-1] == ' ' || p[-1] == '\t'))
+		p--;
+	ret_header->value = span_of(start, (size_t)(p - start));
+	return HTTP1_DONE;
+}
+
+static enum http1_status check_framing(struct http1_head *head, const struct seen *seen,
+                                       struct http1_refusal *ret_refusal)
+{
+	if (head->chunked && head->has_length)
+		return refuse(ret_refusal, 400, "both Content-Length and Transfer-Encoding");
+	if (head->minor == 1 && !seen->host)
+		return refuse(ret_refusal, 400, "Host is missing");
+	if (seen->closing)
+		head->keep_alive = false;
+	return HTTP1_DONE;
+}
+
+/* No loop below needs to look at `end`: the scan has shown that every line ends
+ * with CR LF and that an empty one comes last, and CR ends every run. */
+enum http1_status http1_parse_head(struct span head, const struct http1_limits *limits,
+                                   struct http1_head *ret_head, struct http1_refusal *ret_refusal)
+{
+	const char *at = head.ptr, *end = head.ptr + head.len;
+	struct seen seen = { 0 };
+	CHECK(head.len >= 4 && memcmp(end - 4, "\r\n\r\n", 4) == 0);
+
+	memset(ret_head, 0, offsetof(struct http1_head, headers));
+	if (parse_request_line(&at, ret_head, ret_refusal))
+		return HTTP1_BAD;
+	uint32_t most = limits->headers < HTTP1_HEADERS_MAX ? limits->headers : HTTP1_HEADERS_MAX;
+	while (at < end - 2) {
+		struct http1_header *header = &ret_head->headers[ret_head->header_count];
+		if (unlikely(ret_head->header_count == most))
+			return refuse(ret_refusal, 431, "too many headers");
+		if (unlikely(parse_header(&at, end, header, ret_refusal)))
+			return HTTP1_BAD;
+		if (unlikely(note_header(header, ret_head, &seen, ret_refusal)))
+			return HTTP1_BAD;
+		ret_head->header_count++;
+	}
+	return check_framing(ret_head, &seen, ret_refusal);
+}
+
+const struct span *http1_header_find(const struct http1_head *head, struct span name)
+{
+	for (uint32_t i = 0; i < head->header_count; i++)
+		if (span_eq_nocase(head->headers[i].name, name))
+			return &head->headers[i].value;
+	return NULL;
+}
+
+static void rebase(struct span *span, const char *from, const char *to)
+{
+	if (span->ptr)
+		span->ptr = to + (span->ptr - from);
+}
+
+void http1_head_rebase(struct http1_head *head, const char *from, const char *to)
+{
+	rebase(&head->method_text, from, to);
+	rebase(&head->target, from, to);
+	rebase(&head->path, from, to);
+	rebase(&head->query, from, to);
+	for (uint32_t i = 0; i < head->header_count; i++) {
+		rebase(&head->headers[i].name, from, to);
+		rebase(&head->headers[i].value, from, to);
+	}
+}

@@ -1,0 +1,305 @@
+/* From bytes to requests. See connection.h. */
+#include <errno.h>
+
+#include "base/mem.h"
+#include "net/connection.h"
+
+#define ROOM_MIN 512u          /* for a head: less is not worth a recv */
+#define ROOM_STEP (64u * 1024u) /* a body's buffer grows to this at once, then doubles */
+
+static struct request *take_request(struct connection *connection)
+{
+	struct http_server *server = connection->server;
+	struct request *request = server->spare_requests;
+	if (likely(request)) {
+		server->spare_requests = request->next;
+	} else {
+		size_t size = (sizeof(*request) + 15) / 16 * 16;
+		request = mem_aligned(64, (size + server->scratch_size + 63) / 64 * 64);
+		if (!request)
+			return NULL;
+		request->http.scratch = (char *)request + size;
+		request->http.user = server->user;
+	}
+	request->connection = connection;
+	request->next = NULL;
+	request->input = NULL;
+	request->aside = (struct outgoing){ 0 };
+	request->answered = false;
+	request->close = false;
+	return request;
+}
+
+void request_free(struct request *request)
+{
+	struct http_server *server = request->connection->server;
+	pool_drop_input(&server->pool, request->input);
+	outgoing_clear(&server->pool, &request->aside);
+	request->next = server->spare_requests;
+	server->spare_requests = request;
+}
+
+void connection_drop_requests(struct connection *connection)
+{
+	while (connection->first) {
+		struct request *request = connection->first;
+		connection->first = request->next;
+		request_free(request);
+	}
+	connection->waiting = 0;
+}
+
+static void enqueue(struct connection *connection, struct request *request)
+{
+	if (connection->first)
+		connection->tail->next = request;
+	else
+		connection->first = request;
+	connection->tail = request;
+	connection->waiting++;
+}
+
+void connection_refuse(struct connection *connection, uint16_t status, const char *reason)
+{
+	struct request *request = connection->current;
+	connection->last = true;
+	connection->refused = true;
+	connection->current = NULL;
+	if (!request)
+		request = take_request(connection);
+	if (!request) {
+		connection->broken = true;
+		server_mark_dirty(connection->server, connection);
+		return;
+	}
+	/* What was read of the head is not to be relied on. */
+	request->http.head.method = HTTP1_OTHER;
+	request->http.head.keep_alive = false;
+	request->http.head.minor = 1;
+	enqueue(connection, request);
+	counter_add(&connection->server->counters.bad, 1);
+	http_respond_problem(&request->http, status, reason, SPAN_EMPTY);
+}
+
+/* What http1 has no opinion on. */
+static bool check_head(struct connection *connection, const struct http1_head *head)
+{
+	if (head->encoded) {
+		connection_refuse(connection, 415, "the body must not have a Content-Encoding");
+		return false;
+	}
+	if (head->content_length > connection->server->limits.body_bytes) {
+		connection_refuse(connection, 413, "the body is too large");
+		return false;
+	}
+	return true;
+}
+
+/* True when `current` has its head. */
+static bool begin_request(struct connection *connection)
+{
+	struct http_server *server = connection->server;
+	struct http1_refusal refusal;
+	size_t len;
+	if (connection->in_at == connection->in_len)
+		return false;
+	struct span input = span_of(connection->input->bytes + connection->in_at,
+	                            connection->in_len - connection->in_at);
+	enum http1_status status = http1_scan_head(&connection->scan, input, &server->head_limits,
+	                                           &len, &refusal);
+	if (status == HTTP1_MORE)
+		return false;
+	if (status == HTTP1_DONE) {
+		struct request *request = connection->current = take_request(connection);
+		if (!request) {
+			connection->broken = connection->last = true;
+			server_mark_dirty(server, connection);
+			return false;
+		}
+		uint32_t start = connection->scan.start;
+		status = http1_parse_head(span_of(input.ptr + start, len - start), &server->head_limits,
+		                          &request->http.head, &refusal);
+		connection->head_len = (uint32_t)len;
+	}
+	if (status == HTTP1_BAD) {
+		connection_refuse(connection, refusal.status, refusal.reason);
+		return false;
+	}
+	connection->continued = false;
+	connection->chunked = (struct http1_chunked){ .limit = server->limits.body_bytes };
+	return check_head(connection, &connection->current->http.head);
+}
+
+/* Decodes in place: the decoded bytes close up behind the head, so that what
+ * comes next is received right behind them. */
+static bool decode_chunked(struct connection *connection, uint32_t *ret_end)
+{
+	struct http1_chunked *chunked = &connection->chunked;
+	struct http1_refusal refusal;
+	size_t taken, given;
+	uint32_t at = connection->in_at + connection->head_len + (uint32_t)chunked->decoded;
+	char *bytes = connection->input->bytes;
+	enum http1_status status = http1_chunked_decode(
+	        chunked, span_of(bytes + at, connection->in_len - at), bytes + at, &taken, &given,
+	        &refusal);
+	if (status == HTTP1_DONE) {
+		*ret_end = at + (uint32_t)taken;
+		return true;
+	}
+	connection->in_len = at + (uint32_t)given;
+	if (status == HTTP1_BAD)
+		connection_refuse(connection, refusal.status, refusal.reason);
+	return false;
+}
+
+/* True when the body of `current` is whole; *ret_end is then where the next
+ * request starts. */
+static bool finish_body(struct connection *connection, uint32_t *ret_end)
+{
+	struct request *request = connection->current;
+	uint32_t start = connection->in_at + connection->head_len;
+	if (request->http.head.chunked) {
+		if (!decode_chunked(connection, ret_end))
+			return false;
+		request->http.body = span_of(connection->input->bytes + start,
+		                             (size_t)connection->chunked.decoded);
+		return true;
+	}
+	size_t length = (size_t)request->http.head.content_length;
+	if (connection->in_len - start < length)
+		return false;
+	request->http.body = span_of(connection->input->bytes + start, length);
+	*ret_end = start + (uint32_t)length;
+	return true;
+}
+
+static void hand_over(struct connection *connection, uint32_t end)
+{
+	struct http_server *server = connection->server;
+	struct request *request = connection->current;
+	connection->current = NULL;
+	connection->scan = (struct http1_scan){ 0 };
+	connection->in_at = end;
+	connection->phase = PHASE_NONE;
+	request->input = connection->input;
+	request->input->refs++;
+	request->http.arrived_ns = loop_now_ns(server->loop);
+	if (!request->http.head.keep_alive)
+		connection->last = true;
+	enqueue(connection, request);
+	counter_add(&server->counters.requests, 1);
+	server->handle(&request->http);
+}
+
+/* The peer waits for a sign before it sends the body. It must come behind the
+ * answers to earlier requests (C1), and is pointless when the body comes anyway. */
+void connection_offer_continue(struct connection *connection)
+{
+	static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	struct request *request = connection->current;
+	if (!request || !request->http.head.expect_continue || connection->continued)
+		return;
+	if (connection->in_len > connection->in_at + connection->head_len) {
+		connection->continued = true;
+		return;
+	}
+	if (connection->first)
+		return;
+	connection->continued = true;
+	if (outgoing_append(&connection->server->pool, &connection->out, interim,
+	                    sizeof(interim) - 1))
+		connection->broken = true;
+	server_mark_dirty(connection->server, connection);
+}
+
+bool connection_must_pause(const struct connection *connection)
+{
+	return connection->stalled ||
+	       connection->waiting >= connection->server->limits.pipeline ||
+	       outgoing_pending(&connection->out) >= CONNECTION_OUTPUT_MAX;
+}
+
+/* An input without unread bytes belongs to the requests in it. */
+static void trim_input(struct connection *connection)
+{
+	if (!connection->input || connection->in_at < connection->in_len)
+		return;
+	pool_drop_input(&connection->server->pool, connection->input);
+	connection->input = NULL;
+	connection->in_at = connection->in_len = 0;
+}
+
+void connection_process(struct connection *connection)
+{
+	uint32_t end;
+	while (!connection->last) {
+		if (unlikely(connection_must_pause(connection))) {
+			connection->paused = true;
+			break;
+		}
+		if (!connection->current && !begin_request(connection))
+			break;
+		if (!finish_body(connection, &end)) {
+			connection_offer_continue(connection);
+			break;
+		}
+		hand_over(connection, end);
+	}
+	if (connection->last && connection->input) {
+		if (connection->in_at < connection->in_len)
+			connection->refused = true;
+		connection->in_at = connection->in_len;
+	}
+	trim_input(connection);
+}
+
+/* Bytes that the request on its way still needs, as far as is known. */
+static size_t missing_bytes(const struct connection *connection)
+{
+	if (!connection->current || connection->current->http.head.chunked)
+		return ROOM_MIN;
+	size_t whole = connection->head_len + (size_t)connection->current->http.head.content_length;
+	size_t have = connection->in_len - connection->in_at;
+	return whole > have ? whole - have : ROOM_MIN;
+}
+
+/* C3: the unfinished request goes to a larger input; grows with what has
+ * arrived, not with what the peer has announced. */
+static int move_input(struct connection *connection, size_t missing)
+{
+	struct pool *pool = &connection->server->pool;
+	struct input *old = connection->input;
+	size_t have = connection->in_len - connection->in_at;
+	size_t step = have * 2 > ROOM_STEP ? have * 2 : ROOM_STEP;
+	size_t room = have + missing;
+	if (room > step)
+		room = step;
+	if (!connection->current && have + missing <= POOL_INPUT_ROOM)
+		room = POOL_INPUT_ROOM;
+	struct input *larger = pool_take_input(pool, room);
+	if (!larger)
+		return -ENOMEM;
+	const char *from = old->bytes + connection->in_at;
+	memcpy(larger->bytes, from, have);
+	if (connection->current)
+		http1_head_rebase(&connection->current->http.head, from, larger->bytes);
+	pool_drop_input(pool, old);
+	connection->input = larger;
+	connection->in_at = 0;
+	connection->in_len = (uint32_t)have;
+	return 0;
+}
+
+int connection_make_room(struct connection *connection)
+{
+	if (likely(!connection->input)) {
+		connection->input = pool_take_input(&connection->server->pool, POOL_INPUT_ROOM);
+		connection->in_at = connection->in_len = 0;
+		return connection->input ? 0 : -ENOMEM;
+	}
+	size_t room = connection->input->room - connection->in_len;
+	size_t missing = missing_bytes(connection);
+	if (room >= missing || room >= ROOM_STEP)
+		return 0;
+	return move_input(connection, missing);
+}

@@ -1,0 +1,105 @@
+/* A listening socket. See listener.h. */
+#include "net/listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
+#define DEFER_ACCEPT_S 1
+
+union address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static bool parse_port(const char *text, in_port_t *ret_port)
+{
+	unsigned long port = 0;
+	size_t len = strlen(text);
+	if (len == 0 || len > 5)
+		return false;
+	for (size_t i = 0; i < len; i++) {
+		if (text[i] < '0' || text[i] > '9')
+			return false;
+		port = port * 10 + (unsigned long)(text[i] - '0');
+	}
+	if (port > 65535)
+		return false;
+	*ret_port = htons((uint16_t)port);
+	return true;
+}
+
+/* The part before the last colon, without the brackets of IPv6. */
+static bool parse_address(const char *text, union address *ret_address)
+{
+	char host[INET6_ADDRSTRLEN + 1];
+	const char *colon = strrchr(text, ':');
+	if (!colon)
+		return false;
+	bool v6 = text[0] == '[' && colon > text + 1 && colon[-1] == ']';
+	const char *start = v6 ? text + 1 : text;
+	size_t len = (size_t)(colon - start) - (v6 ? 1 : 0);
+	if (len >= sizeof(host))
+		return false;
+	memcpy(host, start, len);
+	host[len] = '\0';
+	*ret_address = (union address){ 0 };
+	if (v6) {
+		ret_address->v6.sin6_family = AF_INET6;
+		return inet_pton(AF_INET6, host, &ret_address->v6.sin6_addr) == 1 &&
+		       parse_port(colon + 1, &ret_address->v6.sin6_port);
+	}
+	ret_address->v4.sin_family = AF_INET;
+	return inet_pton(AF_INET, host, &ret_address->v4.sin_addr) == 1 &&
+	       parse_port(colon + 1, &ret_address->v4.sin_port);
+}
+
+/* Accepted sockets inherit TCP_NODELAY, which saves a call for each. */
+static int set_options(int fd)
+{
+	int on = 1, defer = DEFER_ACCEPT_S;
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer, sizeof(defer)))
+		return -errno;
+	return 0;
+}
+
+static int bind_and_listen(int fd, union address *address, uint16_t *ret_port)
+{
+	socklen_t len = address->any.sa_family == AF_INET6 ? sizeof(address->v6)
+	                                                   : sizeof(address->v4);
+	int error = set_options(fd);
+	if (error)
+		return error;
+	if (bind(fd, &address->any, len) || listen(fd, BACKLOG) ||
+	    getsockname(fd, &address->any, &len))
+		return -errno;
+	*ret_port = ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port
+	                                                     : address->v4.sin_port);
+	return 0;
+}
+
+int listener_open(const char *text, int *ret_fd, uint16_t *ret_port, struct error_text *ret_text)
+{
+	union address address;
+	if (!parse_address(text, &address))
+		return error_fill(ret_text, ERR_CONFIG,
+		                  "cannot read the address \"%s\": expected IPV4:PORT or [IPV6]:PORT",
+		                  text);
+	int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int error = fd < 0 ? -errno : bind_and_listen(fd, &address, ret_port);
+	if (error) {
+		if (fd >= 0)
+			close(fd);
+		return error_fill(ret_text, error, "cannot listen on %s: %s", text, error_name(error));
+	}
+	*ret_fd = fd;
+	return 0;
+}

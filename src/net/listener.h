@@ -1,0 +1,18 @@
+/*
+ * listener: a listening TCP socket from "127.0.0.1:8080", "[::1]:8443" or
+ * "0.0.0.0:0". Names are not resolved: what is listened on is written down.
+ *
+ * Room: net. Ownership: the caller closes the descriptor.
+ * Failure: ERR_CONFIG for an address that cannot be read, else -errno; the text
+ *          names the address and the cause.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Non-blocking, SO_REUSEPORT, answers without delay; a connection is not
+ * reported before its first bytes are there (TCP_DEFER_ACCEPT). */
+int listener_open(const char *address, int *ret_fd, uint16_t *ret_port,
+                  struct error_text *ret_text) must_check;

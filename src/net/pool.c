@@ -1,0 +1,126 @@
+/* Buffers of requests and answers. See pool.h. */
+#include "net/pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+void pool_free(struct pool *pool)
+{
+	while (pool->inputs) {
+		struct input *input = pool->inputs;
+		pool->inputs = input->next;
+		mem_free(input);
+	}
+	while (pool->outputs) {
+		struct output *output = pool->outputs;
+		pool->outputs = output->next;
+		mem_free(output);
+	}
+}
+
+struct input *pool_take_input(struct pool *pool, size_t room)
+{
+	struct input *input = pool->inputs;
+	if (room <= POOL_INPUT_ROOM && input) {
+		pool->inputs = input->next;
+		pool->input_count--;
+	} else {
+		if (room < POOL_INPUT_ROOM)
+			room = POOL_INPUT_ROOM;
+		CHECK(room < UINT32_MAX);
+		input = mem_alloc(sizeof(*input) + room);
+		if (!input)
+			return NULL;
+		input->room = (uint32_t)room;
+	}
+	input->refs = 1;
+	return input;
+}
+
+void pool_drop_input(struct pool *pool, struct input *input)
+{
+	if (!input)
+		return;
+	CHECK(input->refs > 0);
+	if (--input->refs > 0)
+		return;
+	if (input->room != POOL_INPUT_ROOM || pool->input_count >= POOL_SPARE_MAX) {
+		mem_free(input);
+		return;
+	}
+	input->next = pool->inputs;
+	pool->inputs = input;
+	pool->input_count++;
+}
+
+static struct output *take_output(struct pool *pool, size_t room)
+{
+	struct output *output = pool->outputs;
+	if (room <= POOL_OUTPUT_ROOM && output) {
+		pool->outputs = output->next;
+		pool->output_count--;
+		return output;
+	}
+	if (room < POOL_OUTPUT_ROOM)
+		room = POOL_OUTPUT_ROOM;
+	output = mem_alloc(sizeof(*output) + room);
+	if (output)
+		output->room = room;
+	return output;
+}
+
+static void drop_output(struct pool *pool, struct output *output)
+{
+	if (output->room != POOL_OUTPUT_ROOM || pool->output_count >= POOL_SPARE_MAX) {
+		mem_free(output);
+		return;
+	}
+	output->next = pool->outputs;
+	pool->outputs = output;
+	pool->output_count++;
+}
+
+void outgoing_clear(struct pool *pool, struct outgoing *outgoing)
+{
+	if (outgoing->buffer)
+		drop_output(pool, outgoing->buffer);
+	*outgoing = (struct outgoing){ 0 };
+}
+
+static char *move_to_larger(struct pool *pool, struct outgoing *outgoing, size_t room)
+{
+	size_t pending = outgoing_pending(outgoing);
+	size_t twice = outgoing->buffer ? outgoing->buffer->room * 2 : 0;
+	struct output *larger = take_output(pool, pending + room > twice ? pending + room : twice);
+	if (!larger)
+		return NULL;
+	if (outgoing->buffer) {
+		memcpy(larger->bytes, outgoing->buffer->bytes + outgoing->at, pending);
+		drop_output(pool, outgoing->buffer);
+	}
+	*outgoing = (struct outgoing){ .buffer = larger, .len = pending };
+	return larger->bytes + pending;
+}
+
+char *outgoing_reserve(struct pool *pool, struct outgoing *outgoing, size_t room)
+{
+	if (likely(outgoing->buffer && outgoing->buffer->room - outgoing->len >= room))
+		return outgoing->buffer->bytes + outgoing->len;
+	if (!outgoing->buffer && room <= POOL_OUTPUT_ROOM) {
+		outgoing->buffer = take_output(pool, room);
+		return outgoing->buffer ? outgoing->buffer->bytes : NULL;
+	}
+	return move_to_larger(pool, outgoing, room);
+}
+
+int outgoing_append(struct pool *pool, struct outgoing *outgoing, const void *ptr, size_t len)
+{
+	char *out = outgoing_reserve(pool, outgoing, len);
+	if (!out)
+		return -ENOMEM;
+	memcpy(out, ptr, len);
+	outgoing->len += len;
+	return 0;
+}

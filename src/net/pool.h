@@ -1,0 +1,63 @@
+/*
+ * pool: the memory that requests pass through, kept for the next one.
+ *
+ * Inputs hold what was received. A whole request is never moved: its spans
+ * point into its input, which therefore counts who needs it (the connection
+ * that still reads into it, and each unanswered request). Outputs hold what is
+ * to be sent. Lists are last in, first out, so that a busy server works in
+ * memory that is still in the cache, and an idle connection holds none.
+ *
+ * Room: net. Threads: one owner. Failure: NULL when there is no memory.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+
+#define POOL_INPUT_ROOM (8192u - 16u)
+#define POOL_OUTPUT_ROOM (4096u - 16u)
+#define POOL_SPARE_MAX 1024 /* of each kind; beyond goes back to the heap */
+
+struct input {
+	struct input *next; /* while spare */
+	uint32_t refs;
+	uint32_t room;
+	char bytes[];
+};
+
+struct output {
+	struct output *next; /* while spare */
+	size_t room;
+	char bytes[];
+};
+
+/* Bytes on their way out: [at, len) of buffer. Zeroed is empty. */
+struct outgoing {
+	struct output *buffer;
+	size_t at, len;
+};
+
+struct pool {
+	struct input *inputs;
+	struct output *outputs;
+	uint32_t input_count, output_count;
+};
+
+void pool_free(struct pool *pool);
+
+struct input *pool_take_input(struct pool *pool, size_t room) must_check; /* one reference */
+void pool_drop_input(struct pool *pool, struct input *input); /* accepts NULL */
+
+static inline size_t outgoing_pending(const struct outgoing *outgoing)
+{
+	return outgoing->len - outgoing->at;
+}
+
+/* Where `room` more bytes can be written; outgoing->len is then moved by the
+ * caller. NULL when there is no memory. */
+char *outgoing_reserve(struct pool *pool, struct outgoing *outgoing, size_t room) must_check;
+int outgoing_append(struct pool *pool, struct outgoing *outgoing, const void *ptr,
+                    size_t len) must_check;
+void outgoing_clear(struct pool *pool, struct outgoing *outgoing);
