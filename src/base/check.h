@@ -23,10 +23,10 @@
 /* The struct that holds this member. */
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-#define CHECK(condition)                                                       \
-	do {                                                                   \
-		if (unlikely(!(condition)))                                    \
-			check_failed(__FILE__, __LINE__, #condition);          \
+#define CHECK(condition)                                              \
+	do {                                                          \
+		if (unlikely(!(condition)))                           \
+			check_failed(__FILE__, __LINE__, #condition); \
 	} while (0)
 
 no_return void check_failed(const char *file, int line, const char *condition);

@@ -30,7 +30,7 @@ _Static_assert(crypto_shorthash_siphashx24_BYTES == 16, "digest length");
 #define SCALAR_LEN_MAX 240
 
 void hash_keyed128(const unsigned char key[static HASH_KEY_LEN], const void *ptr, size_t len,
-		   uint64_t ret_words[static 2])
+                   uint64_t ret_words[static 2])
 {
 	/* Straight into place: a copy would load 16 bytes that were just stored as
 	 * twice 8, which the processor cannot forward (8 ns). */

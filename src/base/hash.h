@@ -19,7 +19,7 @@
 
 /* Words are little-endian readings of the 16 output bytes. */
 void hash_keyed128(const unsigned char key[static HASH_KEY_LEN], const void *ptr, size_t len,
-		   uint64_t ret_words[static 2]);
+                   uint64_t ret_words[static 2]);
 
 uint64_t hash_checksum64(const void *ptr, size_t len, uint64_t seed);
 

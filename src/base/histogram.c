@@ -20,8 +20,8 @@ uint64_t histogram_bucket_low(size_t bucket)
 uint64_t histogram_bucket_high(size_t bucket)
 {
 	CHECK(bucket < HISTOGRAM_BUCKETS);
-	return bucket + 1 == HISTOGRAM_BUCKETS ? HISTOGRAM_VALUE_MAX :
-						 histogram_bucket_low(bucket + 1) - 1;
+	return bucket + 1 == HISTOGRAM_BUCKETS ? HISTOGRAM_VALUE_MAX
+	                                       : histogram_bucket_low(bucket + 1) - 1;
 }
 
 void histogram_clear(struct histogram *histogram)
@@ -69,7 +69,7 @@ static uint64_t rank_of(uint64_t count, uint32_t per_million)
 {
 	const uint64_t million = 1000000;
 	uint64_t rank = count / million * per_million +
-			(count % million * per_million + million - 1) / million;
+	                (count % million * per_million + million - 1) / million;
 	return rank == 0 ? 1 : rank;
 }
 
@@ -93,7 +93,7 @@ uint64_t histogram_quantile(const struct histogram *histogram, uint32_t per_mill
 }
 
 uint64_t histogram_cumulate(const struct histogram *histogram, const uint64_t *bounds,
-			    size_t bound_count, uint64_t *ret_counts)
+                            size_t bound_count, uint64_t *ret_counts)
 {
 	uint64_t count = 0;
 	size_t bound = 0;

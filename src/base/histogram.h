@@ -75,7 +75,7 @@ uint64_t histogram_quantile(const struct histogram *histogram, uint32_t per_mill
  * at most 3 % above the bound it is counted under. Returns the count of all,
  * for le="+Inf", from the same reading. */
 uint64_t histogram_cumulate(const struct histogram *histogram, const uint64_t *bounds,
-			    size_t bound_count, uint64_t *ret_counts);
+                            size_t bound_count, uint64_t *ret_counts);
 
 /* The least and greatest value of a bucket. */
 uint64_t histogram_bucket_low(size_t bucket);

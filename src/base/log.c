@@ -57,7 +57,7 @@ static bool site_may_write(struct log_site *site, uint64_t now_ms, uint32_t *ret
 		return false;
 	}
 	*ret_left_out = (uint32_t)atomic_exchange_explicit(&site->suppressed, 0,
-							   memory_order_relaxed);
+	                                                   memory_order_relaxed);
 	return true;
 }
 
@@ -66,7 +66,7 @@ static bool is_bare(struct span text)
 	for (size_t i = 0; i < text.len; i++) {
 		char c = text.ptr[i];
 		bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-			    (c >= '0' && c <= '9');
+		            (c >= '0' && c <= '9');
 		if (!word && !memchr("-_./:+@,[]", c, 10))
 			return false;
 	}
@@ -105,20 +105,17 @@ static void append_value(struct buf *line, const struct log_field *field)
 			text.len = LOG_VALUE_MAX;
 		append_text(line, text);
 		break;
-	case LOG_KIND_U64:
-		buf_append_u64(line, field->number);
-		break;
+	case LOG_KIND_U64: buf_append_u64(line, field->number); break;
 	case LOG_KIND_I64:
 		if ((int64_t)field->number < 0)
 			buf_append_char(line, '-');
-		buf_append_u64(line, (int64_t)field->number < 0 ? 0 - field->number :
-								  field->number);
+		buf_append_u64(line,
+		               (int64_t)field->number < 0 ? 0 - field->number : field->number);
 		break;
 	case LOG_KIND_BOOL:
 		buf_append_span(line, field->number ? SPAN("true") : SPAN("false"));
 		break;
-	case LOG_KIND_END:
-		break;
+	case LOG_KIND_END: break;
 	}
 }
 
@@ -136,14 +133,14 @@ static bool append_field(struct buf *line, const struct log_field *field)
 }
 
 static void append_head(struct buf *line, uint64_t now_ms, enum log_level level,
-			const char *message)
+                        const char *message)
 {
 	if (options.now_ms) {
 		char time[TEXT_TIME_LEN];
 		text_time(time, now_ms);
 		append_field(line, &(struct log_field){ .key = "time",
-							.kind = LOG_KIND_SPAN,
-							.text = span_of(time, sizeof(time)) });
+		                                        .kind = LOG_KIND_SPAN,
+		                                        .text = span_of(time, sizeof(time)) });
 	}
 	struct log_field field = log_str("level", level_name(level));
 	append_field(line, &field);
@@ -152,7 +149,7 @@ static void append_head(struct buf *line, uint64_t now_ms, enum log_level level,
 }
 
 void log_write(struct log_site *site, enum log_level level, const char *message,
-	       const struct log_field *fields)
+               const struct log_field *fields)
 {
 	uint64_t now_ms = 0;
 	uint32_t left_out = 0;

@@ -90,7 +90,7 @@ struct log_site {
 
 bool log_wants(enum log_level level);
 void log_write(struct log_site *site, enum log_level level, const char *message,
-	       const struct log_field *fields);
+               const struct log_field *fields);
 
 #define log_debug(...) LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define log_info(...) LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)
@@ -103,10 +103,10 @@ void log_write(struct log_site *site, enum log_level level, const char *message,
 
 /* The message is the first argument, the rest are fields; the added ends keep
  * both macros from ever being called with nothing to leave out. */
-#define LOG_AT(level_, ...)                                                                     \
-	do {                                                                                    \
-		static struct log_site log_site_;                                               \
-		if (log_wants(level_))                                                          \
-			log_write(&log_site_, level_, LOG_FIRST_(__VA_ARGS__, LOG_END),         \
-				  (const struct log_field[]){ LOG_REST_(__VA_ARGS__, LOG_END) }); \
+#define LOG_AT(level_, ...)                                                                       \
+	do {                                                                                      \
+		static struct log_site log_site_;                                                 \
+		if (log_wants(level_))                                                            \
+			log_write(&log_site_, level_, LOG_FIRST_(__VA_ARGS__, LOG_END),           \
+			          (const struct log_field[]){ LOG_REST_(__VA_ARGS__, LOG_END) }); \
 	} while (0)

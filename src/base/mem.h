@@ -12,8 +12,8 @@
 #include "base/check.h"
 
 void *mem_alloc(size_t size) must_check;
-void *mem_zalloc(size_t count, size_t size) must_check; /* zeroed, overflow-checked */
-void *mem_realloc(void *ptr, size_t size) must_check;   /* on failure ptr stays valid */
+void *mem_zalloc(size_t count, size_t size) must_check;      /* zeroed, overflow-checked */
+void *mem_realloc(void *ptr, size_t size) must_check;        /* on failure ptr stays valid */
 void *mem_aligned(size_t alignment, size_t size) must_check; /* free with mem_free() */
 char *mem_strdup(const char *text) must_check;
 void *mem_free(void *ptr); /* accepts NULL, returns NULL */

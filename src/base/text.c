@@ -52,10 +52,10 @@ static struct date date_of_days(uint64_t days)
 	uint64_t shifted = days + 719468;
 	uint64_t era = shifted / 146097;
 	uint64_t day_of_era = shifted % 146097;
-	uint64_t year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 -
-				day_of_era / 146096) / 365;
+	uint64_t year_of_era =
+		(day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
 	uint64_t day_of_year = day_of_era -
-			       (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+	                       (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
 	uint64_t month_from_march = (5 * day_of_year + 2) / 153;
 	struct date date = {
 		.day = day_of_year - (153 * month_from_march + 2) / 5 + 1,
@@ -88,7 +88,10 @@ struct unit {
 	uint64_t factor;
 };
 
-#define UNIT(name, factor) { { name, sizeof(name) - 1 }, UINT64_C(factor) }
+#define UNIT(name, factor)                                   \
+	{                                                    \
+		{ name, sizeof(name) - 1 }, UINT64_C(factor) \
+	}
 
 /* Greatest first: text_duration() takes the first that divides. */
 static const struct unit duration_units[] = {
@@ -97,10 +100,16 @@ static const struct unit duration_units[] = {
 };
 
 static const struct unit size_units[] = {
-	UNIT("B", 1),         UNIT("KiB", 1024),       UNIT("MiB", 1048576),
-	UNIT("GiB", 1073741824), UNIT("TiB", 1099511627776),
-	UNIT("kB", 1000),     UNIT("KB", 1000),        UNIT("MB", 1000000),
-	UNIT("GB", 1000000000), UNIT("TB", 1000000000000),
+	UNIT("B", 1),
+	UNIT("KiB", 1024),
+	UNIT("MiB", 1048576),
+	UNIT("GiB", 1073741824),
+	UNIT("TiB", 1099511627776),
+	UNIT("kB", 1000),
+	UNIT("KB", 1000),
+	UNIT("MB", 1000000),
+	UNIT("GB", 1000000000),
+	UNIT("TB", 1000000000000),
 };
 
 void text_duration(char ret_text[static TEXT_DURATION_MAX], uint64_t ms)
@@ -114,7 +123,7 @@ void text_duration(char ret_text[static TEXT_DURATION_MAX], uint64_t ms)
 		}
 	}
 	snprintf(ret_text, TEXT_DURATION_MAX, "%llu%s", (unsigned long long)(ms / unit->factor),
-		 unit->name.ptr);
+	         unit->name.ptr);
 }
 
 /* Reads leading digits; how many, or 0 when there are none, or ERR_TOO_LARGE. */
@@ -151,7 +160,7 @@ struct unit_grammar {
 };
 
 static int parse_with_unit(struct span text, const struct unit_grammar *grammar,
-			   uint64_t *ret_value, struct error_text *ret_text)
+                           uint64_t *ret_value, struct error_text *ret_text)
 {
 	int shown = text.len > 40 ? 40 : (int)text.len;
 	const char *start = text.len ? text.ptr : "";
@@ -164,13 +173,13 @@ static int parse_with_unit(struct span text, const struct unit_grammar *grammar,
 		if (!span_eq(name, grammar->units[i].name))
 			continue;
 		if (__builtin_mul_overflow(value, grammar->units[i].factor, &value))
-			return error_fill(ret_text, ERR_TOO_LARGE, "\"%.*s\" is too large",
-					  shown, start);
+			return error_fill(ret_text, ERR_TOO_LARGE, "\"%.*s\" is too large", shown,
+			                  start);
 		*ret_value = value;
 		return 0;
 	}
 	return error_fill(ret_text, ERR_INVALID, "\"%.*s\" is not %s", shown, start,
-			  grammar->expected);
+	                  grammar->expected);
 }
 
 int text_parse_duration(struct span text, uint64_t *ret_ms, struct error_text *ret_text)

@@ -28,10 +28,8 @@ void text_duration(char ret_text[static TEXT_DURATION_MAX], uint64_t ms);
 int text_parse_u64(struct span text, uint64_t *ret_value) must_check;
 
 /* "500ms", "10s", "5m", "24h", "4d", "2w": a whole number and a unit. */
-int text_parse_duration(struct span text, uint64_t *ret_ms,
-                        struct error_text *ret_text) must_check;
+int text_parse_duration(struct span text, uint64_t *ret_ms, struct error_text *ret_text) must_check;
 
 /* "512B", "64KiB", "1MiB", "8GiB", "2TiB" (1024) and "1kB", "1MB", "1GB", "1TB"
  * (1000): a whole number and a unit. */
-int text_parse_size(struct span text, uint64_t *ret_bytes,
-                    struct error_text *ret_text) must_check;
+int text_parse_size(struct span text, uint64_t *ret_bytes, struct error_text *ret_text) must_check;

@@ -90,7 +90,7 @@ static int real_write(struct file_system *fs, int fd, const void *ptr, size_t le
 	size_t done = 0;
 	while (done < len) {
 		ssize_t n = pwrite(fd, (const char *)ptr + done, len - done,
-				   (off_t)(offset + done));
+		                   (off_t)(offset + done));
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -181,7 +181,7 @@ static bool is_dots(const char *name)
 }
 
 static int real_list(struct file_system *fs, const char *path,
-		     int (*each)(void *user, const char *name), void *user)
+                     int (*each)(void *user, const char *name), void *user)
 {
 	(void)fs;
 	DIR *dir = opendir(path);

@@ -17,10 +17,10 @@
 enum file_flags {
 	FILE_READ = 1,
 	FILE_WRITE = 2,
-	FILE_CREATE = 4,      /* with FILE_WRITE: may exist */
-	FILE_EXCLUSIVE = 8,   /* with FILE_CREATE: must not exist */
-	FILE_DIRECT = 16,     /* O_DIRECT where the file system has it, else ignored */
-	FILE_SYNC_DATA = 32,  /* O_DSYNC: a write that returned is durable */
+	FILE_CREATE = 4,     /* with FILE_WRITE: may exist */
+	FILE_EXCLUSIVE = 8,  /* with FILE_CREATE: must not exist */
+	FILE_DIRECT = 16,    /* O_DIRECT where the file system has it, else ignored */
+	FILE_SYNC_DATA = 32, /* O_DSYNC: a write that returned is durable */
 };
 
 /* Buffers, offsets and lengths of FILE_DIRECT access are multiples of this. */

@@ -33,9 +33,8 @@ static uintptr_t push(struct mailbox *mailbox, struct mailbox_chain *chain, uint
 	uintptr_t head = atomic_load_explicit(&mailbox->head, memory_order_relaxed);
 	do
 		oldest->next = node_of(head);
-	while (!atomic_compare_exchange_weak_explicit(&mailbox->head, &head,
-						      newest | (head & keep),
-						      memory_order_release, memory_order_relaxed));
+	while (!atomic_compare_exchange_weak_explicit(&mailbox->head, &head, newest | (head & keep),
+	                                              memory_order_release, memory_order_relaxed));
 	return head;
 }
 
@@ -61,8 +60,8 @@ struct mailbox_node *mailbox_take(struct mailbox *mailbox)
 	/* Most rounds find nothing: a load is cheaper than an exchange. */
 	if (atomic_load_explicit(&mailbox->head, memory_order_relaxed) == 0)
 		return NULL;
-	struct mailbox_node *node =
-		node_of(atomic_exchange_explicit(&mailbox->head, 0, memory_order_acquire));
+	struct mailbox_node *node = node_of(
+		atomic_exchange_explicit(&mailbox->head, 0, memory_order_acquire));
 	struct mailbox_node *oldest_first = NULL;
 	while (node) {
 		struct mailbox_node *next = node->next;
@@ -77,7 +76,7 @@ bool mailbox_sleep(struct mailbox *mailbox)
 {
 	uintptr_t head = 0;
 	if (atomic_compare_exchange_strong_explicit(&mailbox->head, &head, SLEEPS,
-						    memory_order_relaxed, memory_order_relaxed))
+	                                            memory_order_relaxed, memory_order_relaxed))
 		return true;
 	return head == SLEEPS;
 }

@@ -140,13 +140,13 @@ static void json_escapes_what_could_break_a_line_or_a_terminal(void **state)
 		{ { "plain", 5 }, "\"plain\"" },
 		{ { "a\"b\\c", 5 }, "\"a\\\"b\\\\c\"" },
 		{ { "\n\r\t\0\x1b\x7f", 6 }, "\"\\n\\r\\t\\u0000\\u001b\\u007f\"" },
-		{ { "\xc2\x9b", 2 }, "\"\\u009b\"" },            /* C1 CSI */
+		{ { "\xc2\x9b", 2 }, "\"\\u009b\"" }, /* C1 CSI */
 		{ { "gr\xc3\xbc\xc3\x9f", 6 }, "\"gr\xc3\xbc\xc3\x9f\"" },
 		{ { "\xf0\x9f\x90\x91", 4 }, "\"\xf0\x9f\x90\x91\"" },
 		{ { "\xff", 1 }, "\"\xef\xbf\xbd\"" },
-		{ { "\xc0\xaf", 2 }, "\"\xef\xbf\xbd\xef\xbf\xbd\"" },   /* overlong */
+		{ { "\xc0\xaf", 2 }, "\"\xef\xbf\xbd\xef\xbf\xbd\"" }, /* overlong */
 		{ { "\xed\xa0\x80", 3 }, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
-		{ { "\xe2\x82", 2 }, "\"\xef\xbf\xbd\xef\xbf\xbd\"" },   /* cut */
+		{ { "\xe2\x82", 2 }, "\"\xef\xbf\xbd\xef\xbf\xbd\"" }, /* cut */
 		{ { "\xf4\x90\x80\x80", 4 },
 		  "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"" },
 	};

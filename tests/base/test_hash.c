@@ -10,9 +10,9 @@ static void siphash_is_the_published_one(void **state)
 {
 	(void)state;
 	static const unsigned char empty[16] = { 0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
-						 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 };
+		                                 0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93 };
 	static const unsigned char one[16] = { 0xda, 0x87, 0xc1, 0xd8, 0x6b, 0x99, 0xaf, 0x44,
-					       0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 };
+		                               0x34, 0x76, 0x59, 0x11, 0x9b, 0x22, 0xfc, 0x45 };
 	unsigned char key[HASH_KEY_LEN];
 	for (unsigned i = 0; i < sizeof(key); i++)
 		key[i] = (unsigned char)i;
@@ -57,8 +57,9 @@ static void checksum_of_kept_bytes_never_changes(void **state)
 		size_t len;
 		uint64_t checksum;
 	} rows[] = {
-		{ 1, UINT64_C(0x5cf10f10bf2dd245) },     { 16, UINT64_C(0x93b3fa7dc2d7c0df) },   { 100, UINT64_C(0x618671bc27428ac8) },
-		{ 240, UINT64_C(0x1a71cf2c4bb35242) }, { 241, UINT64_C(0x30aa8f89cc1dfbfc) }, { 1024, UINT64_C(0xcc74b39577454978) },
+		{ 1, UINT64_C(0x5cf10f10bf2dd245) },    { 16, UINT64_C(0x93b3fa7dc2d7c0df) },
+		{ 100, UINT64_C(0x618671bc27428ac8) },  { 240, UINT64_C(0x1a71cf2c4bb35242) },
+		{ 241, UINT64_C(0x30aa8f89cc1dfbfc) },  { 1024, UINT64_C(0xcc74b39577454978) },
 		{ 5000, UINT64_C(0x55cdb888cfde72a1) },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)

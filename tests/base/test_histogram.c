@@ -80,7 +80,7 @@ static void quantiles_are_within_a_bucket_of_sorted_values(void **state)
 		uint64_t got = histogram_quantile(&histogram, q);
 		if (got < exact || got > exact + exact / HISTOGRAM_SUB)
 			fail_msg("quantile %u: %llu for %llu (%s)", q, (unsigned long long)got,
-				 (unsigned long long)exact, test_note_seed(first_seed));
+			         (unsigned long long)exact, test_note_seed(first_seed));
 	}
 }
 

@@ -65,12 +65,12 @@ static void text_lines_are_logfmt(void **state)
 	log_info("ready");
 	assert_string_equal(logged(), "time=2024-01-01T00:00:00.123Z level=info msg=ready\n");
 	log_warn("two words", log_str("path", "/tmp/x"), log_u64("n", UINT64_MAX),
-		 log_i64("delta", INT64_MIN), log_bool("yes", true), log_code(ERR_DAMAGED),
-		 log_str("empty", ""));
+	         log_i64("delta", INT64_MIN), log_bool("yes", true), log_code(ERR_DAMAGED),
+	         log_str("empty", ""));
 	assert_string_equal(logged(),
-			    "time=2024-01-01T00:00:00.123Z level=warn msg=\"two words\" "
-			    "path=/tmp/x n=18446744073709551615 delta=-9223372036854775808 "
-			    "yes=true error=\"damaged data\" empty=\"\"\n");
+	                    "time=2024-01-01T00:00:00.123Z level=warn msg=\"two words\" "
+	                    "path=/tmp/x n=18446744073709551615 delta=-9223372036854775808 "
+	                    "yes=true error=\"damaged data\" empty=\"\"\n");
 }
 
 static void json_lines_are_objects(void **state)
@@ -79,8 +79,8 @@ static void json_lines_are_objects(void **state)
 	setup(LOG_JSON, LOG_LEVEL_INFO, true);
 	log_error("bad", log_str("what", "a\"b\nc"), log_i64("n", -5), log_bool("no", false));
 	assert_string_equal(logged(), "{\"time\":\"2024-01-01T00:00:00.123Z\",\"level\":\"error\","
-				      "\"msg\":\"bad\",\"what\":\"a\\\"b\\nc\",\"n\":-5,"
-				      "\"no\":false}\n");
+	                              "\"msg\":\"bad\",\"what\":\"a\\\"b\\nc\",\"n\":-5,"
+	                              "\"no\":false}\n");
 }
 
 static void peers_bytes_cannot_forge_a_line(void **state)
@@ -88,9 +88,9 @@ static void peers_bytes_cannot_forge_a_line(void **state)
 	(void)state;
 	setup(LOG_TEXT, LOG_LEVEL_INFO, false);
 	log_info("seen", log_str("id", "x\nlevel=error msg=forged"), log_str("b", "a=b"),
-		 log_span("esc", span_of("\x1b[2J\0\xff", 6)));
+	         log_span("esc", span_of("\x1b[2J\0\xff", 6)));
 	assert_string_equal(logged(), "level=info msg=seen id=\"x\\nlevel=error msg=forged\" "
-				      "b=\"a=b\" esc=\"\\u001b[2J\\u0000\xef\xbf\xbd\"\n");
+	                              "b=\"a=b\" esc=\"\\u001b[2J\\u0000\xef\xbf\xbd\"\n");
 }
 
 static void levels_below_the_chosen_one_are_silent(void **state)
@@ -109,13 +109,13 @@ static void long_values_are_cut_and_lines_stay_whole(void **state)
 	static char big[LOG_VALUE_MAX * 2];
 	memset(big, 'a', sizeof(big) - 1);
 	setup(LOG_JSON, LOG_LEVEL_INFO, false);
-	log_info("big", log_str("a", big), log_str("b", big), log_str("c", big),
-		 log_str("d", big), log_str("e", big), log_u64("last", 5));
+	log_info("big", log_str("a", big), log_str("b", big), log_str("c", big), log_str("d", big),
+	         log_str("e", big), log_u64("last", 5));
 	const char *line = logged();
 	size_t len = strlen(line);
 	assert_true(len < LOG_LINE_MAX);
 	assert_string_equal(line + len - strlen(",\"last\":5,\"truncated\":true}\n"),
-			    ",\"last\":5,\"truncated\":true}\n");
+	                    ",\"last\":5,\"truncated\":true}\n");
 }
 
 static void line_of_only_escapes_stays_in_its_buffer(void **state)
@@ -125,8 +125,8 @@ static void line_of_only_escapes_stays_in_its_buffer(void **state)
 	memset(controls, 1, sizeof(controls) - 1);
 	setup(LOG_JSON, LOG_LEVEL_INFO, false);
 	log_info("controls", log_str("a", controls), log_u64("n", 1));
-	assert_string_equal(logged(),
-			    "{\"level\":\"info\",\"msg\":\"controls\",\"n\":1,\"truncated\":true}\n");
+	assert_string_equal(
+		logged(), "{\"level\":\"info\",\"msg\":\"controls\",\"n\":1,\"truncated\":true}\n");
 }
 
 static void log_again(void)
@@ -178,17 +178,17 @@ int main(void)
 		cmocka_unit_test_setup_teardown(text_lines_are_logfmt, open_pipe, close_pipe),
 		cmocka_unit_test_setup_teardown(json_lines_are_objects, open_pipe, close_pipe),
 		cmocka_unit_test_setup_teardown(peers_bytes_cannot_forge_a_line, open_pipe,
-						close_pipe),
+		                                close_pipe),
 		cmocka_unit_test_setup_teardown(levels_below_the_chosen_one_are_silent, open_pipe,
-						close_pipe),
+		                                close_pipe),
 		cmocka_unit_test_setup_teardown(long_values_are_cut_and_lines_stay_whole, open_pipe,
-						close_pipe),
+		                                close_pipe),
 		cmocka_unit_test_setup_teardown(line_of_only_escapes_stays_in_its_buffer, open_pipe,
-						close_pipe),
+		                                close_pipe),
 		cmocka_unit_test_setup_teardown(flood_from_one_site_is_limited_and_counted,
-						open_pipe, close_pipe),
+		                                open_pipe, close_pipe),
 		cmocka_unit_test_setup_teardown(clock_that_goes_back_does_not_silence, open_pipe,
-						close_pipe),
+		                                close_pipe),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -85,17 +85,16 @@ static void durations_need_a_number_and_a_unit(void **state)
 		const char *text;
 		uint64_t ms;
 	} good[] = {
-		{ "500ms", 500 },     { "10s", 10000 },      { "5m", 300000 },
-		{ "24h", 86400000 },  { "4d", 345600000 },   { "2w", 1209600000 },
-		{ "0s", 0 },          { "007s", 7000 },
+		{ "500ms", 500 },    { "10s", 10000 },     { "5m", 300000 }, { "24h", 86400000 },
+		{ "4d", 345600000 }, { "2w", 1209600000 }, { "0s", 0 },      { "007s", 7000 },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(good); i++) {
 		uint64_t ms = 1;
 		assert_int_equal(text_parse_duration(span_str(good[i].text), &ms, NULL), 0);
 		assert_true(ms == good[i].ms);
 	}
-	static const char *const bad[] = { "", "10", "s", "1.5h", "-1s", "1 s", "1S", "1sec",
-					   "1d12h", " 1s", "1s ", "1\xc2\xb5s" };
+	static const char *const bad[] = { "",   "10",   "s",     "1.5h", "-1s", "1 s",
+		                           "1S", "1sec", "1d12h", " 1s",  "1s ", "1\xc2\xb5s" };
 	for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
 		uint64_t ms = 42;
 		struct error_text text;
@@ -105,7 +104,7 @@ static void durations_need_a_number_and_a_unit(void **state)
 	}
 	uint64_t ms = 42;
 	assert_int_equal(text_parse_duration(SPAN("18446744073709551615w"), &ms, NULL),
-			 ERR_TOO_LARGE);
+	                 ERR_TOO_LARGE);
 	assert_int_equal(ms, 42);
 }
 
@@ -116,8 +115,8 @@ static void sizes_know_both_families_of_units(void **state)
 		const char *text;
 		uint64_t bytes;
 	} good[] = {
-		{ "512B", 512 },         { "64KiB", 65536 }, { "1MiB", 1048576 },
-		{ "8GiB", 8589934592 },  { "1kB", 1000 },    { "1MB", 1000000 },
+		{ "512B", 512 },          { "64KiB", 65536 }, { "1MiB", 1048576 },
+		{ "8GiB", 8589934592 },   { "1kB", 1000 },    { "1MB", 1000000 },
 		{ "2TB", 2000000000000 },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(good); i++) {

@@ -66,7 +66,7 @@ static void direct_synced_writes_work_or_fall_back(void **state)
 {
 	(void)state;
 	int fd = open_file("d", FILE_READ | FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE |
-					FILE_DIRECT | FILE_SYNC_DATA);
+	                                FILE_DIRECT | FILE_SYNC_DATA);
 	cleanup_free char *block = mem_aligned(FILE_BLOCK, 4 * FILE_BLOCK);
 	assert_non_null(block);
 	memset(block, 'b', 2 * FILE_BLOCK);
@@ -100,8 +100,8 @@ static void exclusive_create_refuses_what_exists(void **state)
 	assert_int_equal(fs->methods->close(fs, fd), 0);
 	fd = 77;
 	assert_int_equal(fs->methods->open(fs, in_dir("x"),
-					   FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &fd),
-			 -EEXIST);
+	                                   FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &fd),
+	                 -EEXIST);
 	assert_int_equal(fs->methods->open(fs, in_dir("none"), FILE_READ, &fd), -ENOENT);
 	assert_int_equal(fd, 77);
 }
@@ -185,13 +185,14 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(bytes_come_back_as_written, make, destroy),
 		cmocka_unit_test_setup_teardown(direct_synced_writes_work_or_fall_back, make,
-						destroy),
+		                                destroy),
 		cmocka_unit_test_setup_teardown(direct_read_stops_at_an_odd_end, make, destroy),
-		cmocka_unit_test_setup_teardown(exclusive_create_refuses_what_exists, make, destroy),
+		cmocka_unit_test_setup_teardown(exclusive_create_refuses_what_exists, make,
+		                                destroy),
 		cmocka_unit_test_setup_teardown(files_are_private_and_do_not_leak_to_children, make,
-						destroy),
+		                                destroy),
 		cmocka_unit_test_setup_teardown(second_lock_is_busy_until_the_first_closes, make,
-						destroy),
+		                                destroy),
 		cmocka_unit_test_setup_teardown(directories_list_rename_remove, make, destroy),
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
 	};

@@ -182,9 +182,9 @@ static void racing_senders_lose_nothing_and_keep_their_order(void **state)
 		senders[i].letters = mem_zalloc(count, sizeof(struct letter));
 		assert_non_null(senders[i].letters);
 		struct thread_options options = { .name = "sender",
-						  .cpu = THREAD_ANY_CPU,
-						  .run = send_all,
-						  .user = &senders[i] };
+			                          .cpu = THREAD_ANY_CPU,
+			                          .run = send_all,
+			                          .user = &senders[i] };
 		assert_int_equal(thread_start(&senders[i].thread, &options), 0);
 	}
 	assert_int_equal(receive_all(&box, &woken, SENDERS * count), SENDERS * count);

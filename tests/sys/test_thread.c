@@ -29,10 +29,9 @@ static void thread_has_its_name_and_no_signals(void **state)
 	(void)state;
 	struct seen seen = { 0 };
 	struct thread thread;
-	struct thread_options options = { .name = "a-name-that-is-too-long",
-					  .cpu = THREAD_ANY_CPU,
-					  .run = look,
-					  .user = &seen };
+	struct thread_options options = {
+		.name = "a-name-that-is-too-long", .cpu = THREAD_ANY_CPU, .run = look, .user = &seen
+	};
 	assert_int_equal(thread_start(&thread, &options), 0);
 	thread_join(&thread);
 	assert_string_equal(seen.name, "a-name-that-is-");
@@ -55,7 +54,9 @@ static void pinned_thread_has_one_processor(void **state)
 		cpu++;
 	struct seen seen = { 0 };
 	struct thread thread;
-	struct thread_options options = { .name = "pinned", .cpu = cpu, .run = look, .user = &seen };
+	struct thread_options options = {
+		.name = "pinned", .cpu = cpu, .run = look, .user = &seen
+	};
 	assert_int_equal(thread_start(&thread, &options), 0);
 	thread_join(&thread);
 	assert_int_equal(seen.cpus, 1);
