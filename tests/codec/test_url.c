@@ -1,0 +1,66 @@
+/* url: percent-decoding. */
+#include "support/test.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "codec/url.h"
+
+static void encoded_bytes_are_decoded_once(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *value;
+	} cases[] = {
+		{ "", "" },
+		{ "plain", "plain" },
+		{ "a%20b", "a b" },
+		{ "%41%6a%4A", "AjJ" },
+		{ "%2541", "%41" },
+		{ "%E2%82%AC", "\xe2\x82\xac" },
+		{ "a+b", "a+b" },
+		{ "%FF", "\xff" },
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		char bytes[16];
+		size_t len;
+		assert_int_equal(
+			url_percent_decode(span_str(cases[i].text), bytes, sizeof(bytes), &len), 0);
+		assert_int_equal(len, strlen(cases[i].value));
+		assert_memory_equal(bytes, cases[i].value, len);
+	}
+}
+
+static void broken_encoding_is_refused(void **state)
+{
+	static const char *const texts[] = { "%", "%4", "a%", "%zz", "%4g", "%%41", "ab%4" };
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		char bytes[16];
+		size_t len;
+		assert_int_equal(url_percent_decode(span_str(texts[i]), bytes, sizeof(bytes), &len),
+		                 ERR_INVALID);
+	}
+}
+
+static void a_value_longer_than_the_room_is_refused(void **state)
+{
+	char bytes[4];
+	size_t len = 77;
+	(void)state;
+	assert_int_equal(url_percent_decode(SPAN("%61%62%63%64"), bytes, 4, &len), 0);
+	assert_int_equal(len, 4);
+	assert_int_equal(url_percent_decode(SPAN("abcde"), bytes, 4, &len), ERR_TOO_LARGE);
+	assert_int_equal(len, 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(encoded_bytes_are_decoded_once),
+		cmocka_unit_test(broken_encoding_is_refused),
+		cmocka_unit_test(a_value_longer_than_the_room_is_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
