@@ -31,10 +31,17 @@ struct connection *connection_new(struct http_server *server, int fd, struct gau
 		connection = mem_alloc(sizeof(*connection));
 	if (!connection)
 		return NULL;
+	struct tls_session *tls = NULL;
+	if (server->tls && tls_session_new(server->tls, &server->pool, &tls)) {
+		connection->next = server->spare_connections;
+		server->spare_connections = connection;
+		return NULL;
+	}
 	*connection = (struct connection){
 		.handler = { .ready = ready, .fd = fd },
 		.server = server,
 		.slot = slot,
+		.tls = tls,
 		.next = server->connections,
 		.prev = &server->connections,
 		.phase = PHASE_HEAD,
@@ -71,6 +78,7 @@ void connection_close(struct connection *connection)
 	wheel_remove(&connection->timeout);
 	gauge_release(server->gauge, connection->slot);
 	outgoing_clear(&server->pool, &connection->out);
+	connection->tls = tls_session_free(connection->tls);
 	pool_drop_input(&server->pool, connection->input);
 	connection->input = NULL;
 	if (connection->current)
@@ -95,7 +103,7 @@ void connection_release(struct connection *connection)
 bool connection_is_idle(const struct connection *connection)
 {
 	return !connection->first && !connection->current && !connection->input &&
-	       outgoing_pending(&connection->out) == 0;
+	       !connection_has_output(connection);
 }
 
 /* The deadline that fits to what the connection is doing. A head and a body
@@ -157,34 +165,6 @@ static void begin_linger(struct connection *connection)
 	linger(connection);
 }
 
-/* One recv. True when there may be more to read at once. */
-static bool fill_input(struct connection *connection)
-{
-	if (connection_make_room(connection)) {
-		connection->broken = connection->last = true;
-		server_mark_dirty(connection->server, connection);
-		return false;
-	}
-	size_t room = connection->input->room - connection->in_len;
-	ssize_t n;
-	do
-		n = recv(connection->handler.fd, connection->input->bytes + connection->in_len, room,
-		         0);
-	while (n < 0 && errno == EINTR);
-	if (n > 0) {
-		connection->in_len += (uint32_t)n;
-		counter_add(&connection->server->counters.bytes_in, (uint64_t)n);
-		return (size_t)n == room || connection->hangup;
-	}
-	if (n == 0)
-		connection->eof = true;
-	else if (errno != EAGAIN)
-		connection->broken = true;
-	if (n == 0 || connection->broken)
-		server_mark_dirty(connection->server, connection);
-	return false;
-}
-
 void connection_read(struct connection *connection)
 {
 	bool more = true;
@@ -192,47 +172,21 @@ void connection_read(struct connection *connection)
 		linger(connection);
 		return;
 	}
+	if (connection->last)
+		connection->refused = true; /* something comes that nobody will read */
 	connection->read_due = false;
-	for (int i = 0; more && !connection->last && !connection->broken; i++) {
+	for (int i = 0; more && !connection->last && !connection->eof; i++) {
 		if (connection->paused || i == READS_PER_ROUND) {
 			connection->read_due = true;
 			break;
 		}
-		more = fill_input(connection);
+		more = connection_fill(connection);
 		connection_process(connection);
 	}
 	if (connection->read_due && !connection->paused)
 		server_mark_dirty(connection->server, connection);
 	if (!connection->stalled)
 		set_deadline(connection);
-}
-
-/* All of `out`, if the kernel takes it. */
-static void send_output(struct connection *connection)
-{
-	struct http_server *server = connection->server;
-	struct outgoing *out = &connection->out;
-	while (outgoing_pending(out) > 0) {
-		ssize_t n = send(connection->handler.fd, out->buffer->bytes + out->at,
-		                 outgoing_pending(out), MSG_NOSIGNAL);
-		if (n >= 0) {
-			out->at += (size_t)n;
-			counter_add(&server->counters.bytes_out, (uint64_t)n);
-			continue;
-		}
-		if (errno == EINTR)
-			continue;
-		if (errno != EAGAIN || connection_register(connection)) {
-			connection->broken = true;
-			return;
-		}
-		connection->stalled = true;
-		connection->phase = PHASE_SEND;
-		wheel_set(&server->wheel, &connection->timeout,
-		          loop_now_ms(server->loop) + server->limits.send_ms);
-		return;
-	}
-	outgoing_clear(&server->pool, out);
 }
 
 /* Goes on where reading was paused. Requests that come of it missed this
@@ -275,7 +229,7 @@ void connection_flush(struct connection *connection)
 	if (connection->handler.fd < 0 || connection->phase == PHASE_LINGER)
 		return;
 	if (!connection->broken && !connection->stalled)
-		send_output(connection);
+		connection_send(connection);
 	if (connection->broken)
 		connection_close(connection);
 	else if (!connection->stalled)

@@ -4,7 +4,8 @@
  *
  * The private side of http_server.h, shared by the files of this room:
  *   http_server.c        accepting, the round hook, limits, drain
- *   connection.c         life and death, time-outs, reading and sending
+ *   connection.c         life and death, time-outs, the order of things
+ *   connection_io.c      receiving and sending, plain or TLS
  *   connection_request.c bytes to requests
  *   connection_answer.c  answers to bytes
  *
@@ -26,12 +27,14 @@
 #include "net/gauge.h"
 #include "net/http_server.h"
 #include "net/pool.h"
+#include "net/tls_session.h"
 #include "net/wheel.h"
 #include "sys/loop.h"
 
 #define CONNECTION_OUTPUT_MAX (64u * 1024u) /* unsent bytes beyond which reading pauses */
 #define CONNECTION_LINGER_BYTES (1024u * 1024u)
 #define CONNECTION_LINGER_MS 2000u
+#define CONNECTION_CIPHER_ROOM (16u * 1024u + 512u) /* a largest record of TLS */
 
 struct connection;
 
@@ -74,7 +77,8 @@ struct connection {
 
 	struct request *first, *tail;
 	uint32_t waiting;
-	struct outgoing out;
+	struct outgoing out; /* answers, in clear */
+	struct tls_session *tls; /* NULL: plain */
 	uint32_t lingered; /* bytes thrown away while lingering */
 
 	uint8_t phase;
@@ -89,6 +93,7 @@ struct connection {
 	bool refused;    /* input was left unread: linger */
 	bool continued;  /* 100 Continue was sent or is not needed */
 	bool closing;    /* the last answer is written */
+	bool greeted;    /* the TLS handshake is done and counted */
 	bool broken;     /* no memory, or a peer's error: close at the next chance */
 };
 
@@ -104,6 +109,7 @@ struct http_server {
 	struct http1_limits head_limits;
 	struct http_gauge *gauge;
 	struct tls *tls;
+	char *cipher; /* CONNECTION_CIPHER_ROOM bytes to receive ciphertext in; only with tls */
 	void (*handle)(struct http_request *request);
 	void *user;
 	size_t scratch_size;
@@ -143,6 +149,11 @@ void connection_flush(struct connection *connection);
 void connection_expire(struct connection *connection);
 int connection_register(struct connection *connection) must_check;
 bool connection_is_idle(const struct connection *connection);
+
+/* connection_io.c */
+bool connection_fill(struct connection *connection); /* one recv; true: there may be more */
+void connection_send(struct connection *connection); /* all that is to be sent, if the kernel takes it */
+bool connection_has_output(const struct connection *connection);
 
 /* connection_request.c */
 int connection_make_room(struct connection *connection) must_check;

@@ -250,7 +250,11 @@ int http_server_new(const struct http_server_options *options, struct http_serve
 		return error_fill(ret_text, -ENOMEM, "no memory for the HTTP server");
 	init_server(server, options);
 	loop_hook_add(server->loop, &server->hook);
-	int error = start_listening(server, options->address, ret_text);
+	int error = 0;
+	if (server->tls && !(server->cipher = mem_alloc(CONNECTION_CIPHER_ROOM)))
+		error = error_fill(ret_text, -ENOMEM, "no memory for the HTTP server");
+	if (!error)
+		error = start_listening(server, options->address, ret_text);
 	if (error) {
 		http_server_free(server);
 		return error;
@@ -299,6 +303,7 @@ struct http_server *http_server_free(struct http_server *server)
 		connection_release(connection);
 	}
 	free_spares(server);
+	mem_free(server->cipher);
 	return mem_free(server);
 }
 

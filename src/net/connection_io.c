@@ -1,0 +1,173 @@
+/* Receiving and sending, plain or TLS. See connection.h. */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "net/connection.h"
+
+static void break_off(struct connection *connection)
+{
+	connection->broken = connection->last = true;
+	server_mark_dirty(connection->server, connection);
+}
+
+/* Bytes received, or 0 after noting why there are none. */
+static size_t receive(struct connection *connection, char *out, size_t room)
+{
+	ssize_t n;
+	do
+		n = recv(connection->handler.fd, out, room, 0);
+	while (n < 0 && errno == EINTR);
+	if (n > 0) {
+		counter_add(&connection->server->counters.bytes_in, (uint64_t)n);
+		return (size_t)n;
+	}
+	if (n == 0) {
+		connection->eof = true;
+		server_mark_dirty(connection->server, connection);
+	} else if (errno != EAGAIN) {
+		break_off(connection);
+	}
+	return 0;
+}
+
+static bool fill_plain(struct connection *connection)
+{
+	if (connection_make_room(connection)) {
+		break_off(connection);
+		return false;
+	}
+	size_t room = connection->input->room - connection->in_len;
+	size_t n = receive(connection, connection->input->bytes + connection->in_len, room);
+	connection->in_len += (uint32_t)n;
+	return n > 0 && (n == room || connection->hangup);
+}
+
+static void note_handshake(struct connection *connection)
+{
+	struct http_counters *counters = &connection->server->counters;
+	enum tls_progress progress = tls_session_progress(connection->tls);
+	if (progress == TLS_HANDSHAKE)
+		return;
+	connection->greeted = true;
+	counter_add(&counters->tls_handshakes, 1);
+	if (progress == TLS_RESUMED)
+		counter_add(&counters->tls_resumed, 1);
+}
+
+/* The alert that says why is still to be sent, and read by the peer. */
+static void end_tls(struct connection *connection, int error)
+{
+	if (error == 0) {
+		connection->eof = true;
+	} else if (error == -EPROTO) {
+		if (!connection->greeted)
+			counter_add(&connection->server->counters.tls_failed, 1);
+		connection->last = connection->closing = connection->refused = true;
+	} else {
+		connection->broken = connection->last = true;
+	}
+	server_mark_dirty(connection->server, connection);
+}
+
+/* All that the session can decrypt goes behind what is in the input. */
+static void decrypt(struct connection *connection)
+{
+	for (;;) {
+		if (connection_make_room(connection)) {
+			break_off(connection);
+			return;
+		}
+		int n = tls_session_read(connection->tls, connection->input->bytes + connection->in_len,
+		                         connection->input->room - connection->in_len);
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0) {
+			end_tls(connection, n);
+			return;
+		}
+		connection->in_len += (uint32_t)n;
+	}
+}
+
+static bool fill_tls(struct connection *connection)
+{
+	char *cipher = connection->server->cipher;
+	size_t n = receive(connection, cipher, CONNECTION_CIPHER_ROOM);
+	if (n == 0)
+		return false;
+	tls_session_feed(connection->tls, span_of(cipher, n));
+	decrypt(connection);
+	if (!connection->greeted)
+		note_handshake(connection);
+	if (outgoing_pending(tls_session_output(connection->tls)) > 0)
+		server_mark_dirty(connection->server, connection);
+	return n == CONNECTION_CIPHER_ROOM || connection->hangup;
+}
+
+bool connection_fill(struct connection *connection)
+{
+	return connection->tls ? fill_tls(connection) : fill_plain(connection);
+}
+
+/* The answers of a round become as few records as they fit in, and the goodbye
+ * leaves with them. */
+static void encrypt(struct connection *connection)
+{
+	struct outgoing *out = &connection->out;
+	if (outgoing_pending(out) > 0 &&
+	    tls_session_write(connection->tls, out->buffer->bytes + out->at, outgoing_pending(out)))
+		connection->broken = true;
+	outgoing_clear(&connection->server->pool, out);
+	if (connection->closing && !connection->broken)
+		tls_session_end(connection->tls);
+}
+
+/* The kernel takes no more: an edge will tell when it does. */
+static void stall(struct connection *connection)
+{
+	struct http_server *server = connection->server;
+	if (connection_register(connection)) {
+		connection->broken = true;
+		return;
+	}
+	connection->stalled = true;
+	connection->phase = PHASE_SEND;
+	wheel_set(&server->wheel, &connection->timeout,
+	          loop_now_ms(server->loop) + server->limits.send_ms);
+}
+
+static void send_bytes(struct connection *connection, struct outgoing *out)
+{
+	while (outgoing_pending(out) > 0) {
+		ssize_t n = send(connection->handler.fd, out->buffer->bytes + out->at,
+		                 outgoing_pending(out), MSG_NOSIGNAL);
+		if (n >= 0) {
+			out->at += (size_t)n;
+			counter_add(&connection->server->counters.bytes_out, (uint64_t)n);
+		} else if (errno == EAGAIN) {
+			stall(connection);
+			return;
+		} else if (errno != EINTR) {
+			connection->broken = true;
+			return;
+		}
+	}
+	outgoing_clear(&connection->server->pool, out);
+}
+
+void connection_send(struct connection *connection)
+{
+	if (connection->tls) {
+		encrypt(connection);
+		if (!connection->broken)
+			send_bytes(connection, tls_session_output(connection->tls));
+	} else {
+		send_bytes(connection, &connection->out);
+	}
+}
+
+bool connection_has_output(const struct connection *connection)
+{
+	return outgoing_pending(&connection->out) > 0 ||
+	       (connection->tls && outgoing_pending(tls_session_output(connection->tls)) > 0);
+}

@@ -1,0 +1,24 @@
+/*
+ * tls: what a TLS listener needs: certificate, key, rules. TLS 1.2 and later,
+ * ALPN http/1.1 (a client that offers ALPN without it gets the alert
+ * no_application_protocol), resumption by stateless tickets.
+ *
+ * Room:      net, the only includer of OpenSSL. Threads: tls_new() and
+ *            tls_free() from one; servers of all threads may share it.
+ * Ownership: outlives the servers that use it.
+ * Failure:   the text names the file and the reason, never a byte of the key.
+ */
+#pragma once
+
+#include "base/error.h"
+
+struct tls;
+
+struct tls_options {
+	const char *cert_file; /* PEM: the certificate, then its chain */
+	const char *key_file;  /* PEM, without a passphrase; ECDSA or RSA */
+};
+
+int tls_new(const struct tls_options *options, struct tls **ret_tls,
+            struct error_text *ret_text) must_check;
+struct tls *tls_free(struct tls *tls);

@@ -1,0 +1,15 @@
+/*
+ * tls_private: what tls.c and tls_session.c share, and nobody else.
+ *
+ * Room: net.
+ */
+#pragma once
+
+#include <openssl/ssl.h>
+
+struct tls {
+	SSL_CTX *context;
+	BIO_METHOD *bio;
+};
+
+BIO_METHOD *tls_bio_new(void); /* a BIO over the memory of a tls_session */

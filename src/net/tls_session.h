@@ -1,0 +1,34 @@
+/*
+ * tls_session: one TLS connection, without a socket. Ciphertext is given and
+ * taken in memory, so that a flight of the handshake, the ticket and the first
+ * answer can leave in one send.
+ *
+ * Room: net. Threads: one owner.
+ * Failure: -EAGAIN wants more ciphertext; -EPROTO is final, and what is in the
+ *          output then (an alert) should still be sent; -ENOMEM is final too.
+ */
+#pragma once
+
+#include "base/span.h"
+#include "net/pool.h"
+#include "net/tls.h"
+
+struct tls_session;
+
+int tls_session_new(struct tls *tls, struct pool *pool, struct tls_session **ret_session) must_check;
+struct tls_session *tls_session_free(struct tls_session *session);
+
+/* Lends received bytes to the session: read until it says -EAGAIN, by then it
+ * has taken all. */
+void tls_session_feed(struct tls_session *session, struct span ciphertext);
+
+/* Bytes read (> 0), 0 when the peer has said that no more come, or negative. */
+int tls_session_read(struct tls_session *session, char *out, size_t room) must_check;
+int tls_session_write(struct tls_session *session, const char *ptr, size_t len) must_check;
+void tls_session_end(struct tls_session *session); /* says that no more come */
+
+/* What is to be sent. The caller moves `at` and clears it. */
+struct outgoing *tls_session_output(struct tls_session *session);
+
+enum tls_progress { TLS_HANDSHAKE = 0, TLS_FULL, TLS_RESUMED };
+enum tls_progress tls_session_progress(const struct tls_session *session);
