@@ -2,7 +2,6 @@
 #include "app/flush_probe.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -11,27 +10,20 @@
 
 #define PROBES 15u
 
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a;
-	uint64_t y = *(const uint64_t *)b;
-	return (x > y) - (x < y);
-}
-
 static int measure(struct file_system *fs, int fd, void *block, uint64_t *ret_us)
 {
-	uint64_t times[PROBES];
+	uint64_t best_us = UINT64_MAX;
 	int error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
 	for (unsigned i = 0; error == 0 && i < PROBES; i++) {
 		uint64_t begin = clock_monotonic_ns();
 		error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
-		times[i] = (clock_monotonic_ns() - begin) / 1000;
+		uint64_t us = (clock_monotonic_ns() - begin) / 1000;
+		if (us < best_us)
+			best_us = us;
 	}
-	if (error != 0)
-		return error;
-	qsort(times, PROBES, sizeof(times[0]), compare);
-	*ret_us = times[PROBES / 2];
-	return 0;
+	if (error == 0)
+		*ret_us = best_us;
+	return error;
 }
 
 int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "sys/file.h"
 
-/* Median microseconds of a few small durable writes to a file of its own in the
- * folder, which is removed again. */
+/* Microseconds of the quickest of a few small durable writes to a file of its
+ * own in the folder, which is removed again: what the disk can do, whatever else
+ * it is doing just now. */
 int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us) must_check;

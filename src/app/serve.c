@@ -404,7 +404,7 @@ static int open_net(struct serve *serve)
 	if (options->tls_cert) {
 		struct error_text text = { "" };
 		struct tls_options tls_options = {
-			.certificate_file = options->tls_cert,
+			.cert_file = options->tls_cert,
 			.key_file = options->tls_key,
 		};
 		error = tls_new(&tls_options, &serve->tls, &text);
