@@ -35,8 +35,13 @@
 #define STEADY_CLOCK_TOLERANCE_MS 1000
 #define STEADY_CLOCK_DOWNTIME_MAX_MS (24 * 60 * 60 * 1000)
 
-/* What is written down, with every commit or at least every few seconds: the
- * latest time given out, and where the machine's clocks were then. */
+/*
+ * What is written down: the latest time given out, and where the machine's
+ * clocks were then. Within a boot any such state will do, however old; but the
+ * first after steady_clock_start() and after steady_clock_accept_wall() must
+ * be durable before that time is used, and one of every few seconds should be:
+ * after a reboot time goes on from the last that was saved.
+ */
 struct steady_clock_state {
 	uint64_t steady_ms; /* high-water mark; 0 is nothing saved */
 	uint64_t boot_ms;

@@ -1,0 +1,718 @@
+/* open_tickets: see open_tickets.h. */
+#include "store/local/open_tickets.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#define BLOCK_TICKETS 512u
+
+/*
+ * Tickets in ascending order, the gone among them until the block is packed.
+ *
+ * Invariants (open_tickets_check()):
+ * 1. first of a place <= all tickets of its block < first of the next place.
+ * 2. open and due of a block count its tickets in those states; only the last
+ *    block may have none open.
+ * 3. No due ticket stands before due_from, none in a block before due_at.
+ * 4. No ticket of a block that is open has a segment below segment_min.
+ * 5. The segments' counts are those of the open tickets in them, none is zero.
+ */
+struct block {
+	struct block *next; /* of the spare ones */
+	uint32_t used;
+	uint32_t open;
+	uint32_t due;
+	uint32_t due_from;
+	uint32_t segment_min;
+	struct open_ticket tickets[BLOCK_TICKETS];
+};
+
+struct place {
+	uint64_t first;
+	struct block *block;
+};
+
+struct segment_use {
+	uint32_t segment;
+	uint32_t count;
+};
+
+struct open_tickets {
+	uint64_t max_open;
+	uint64_t open;
+	uint64_t due;
+	/* The directory: places[head … head + count) of room. */
+	struct place *places;
+	uint32_t head;
+	uint32_t count;
+	uint32_t room;
+	uint32_t due_at;
+	struct block *spare;
+	uint32_t spare_count;
+	struct segment_use *segments; /* ascending */
+	uint32_t segment_count;
+	uint32_t segment_room;
+};
+
+static struct place *place_at(const struct open_tickets *tickets, uint32_t index)
+{
+	return &tickets->places[tickets->head + index];
+}
+
+static struct block *block_at(const struct open_tickets *tickets, uint32_t index)
+{
+	return place_at(tickets, index)->block;
+}
+
+int open_tickets_new(uint64_t max_open, struct open_tickets **ret_tickets)
+{
+	struct open_tickets *tickets = mem_zalloc(1, sizeof(*tickets));
+	if (!tickets)
+		return -ENOMEM;
+	tickets->max_open = max_open;
+	*ret_tickets = tickets;
+	return 0;
+}
+
+struct open_tickets *open_tickets_free(struct open_tickets *tickets)
+{
+	if (!tickets)
+		return NULL;
+	for (uint32_t i = 0; i < tickets->count; i++)
+		mem_free(block_at(tickets, i));
+	while (tickets->spare) {
+		struct block *next = tickets->spare->next;
+		mem_free(tickets->spare);
+		tickets->spare = next;
+	}
+	mem_free(tickets->places);
+	mem_free(tickets->segments);
+	return mem_free(tickets);
+}
+
+/* --- segments ----------------------------------------------------------- */
+
+/* The first with a number of at least `segment`. */
+static uint32_t segment_seek(const struct open_tickets *tickets, uint32_t segment)
+{
+	uint32_t low = 0;
+	uint32_t high = tickets->segment_count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (tickets->segments[middle].segment < segment)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int segment_reserve(struct open_tickets *tickets)
+{
+	if (tickets->segment_count < tickets->segment_room)
+		return 0;
+	uint32_t room = tickets->segment_room ? tickets->segment_room * 2 : 16;
+	struct segment_use *segments = mem_realloc(tickets->segments, room * sizeof(*segments));
+	if (!segments)
+		return -ENOMEM;
+	tickets->segments = segments;
+	tickets->segment_room = room;
+	return 0;
+}
+
+static void segment_add(struct open_tickets *tickets, uint32_t segment)
+{
+	uint32_t at = segment_seek(tickets, segment);
+	struct segment_use *use = &tickets->segments[at];
+	if (at == tickets->segment_count || use->segment != segment) {
+		CHECK(tickets->segment_count < tickets->segment_room);
+		memmove(use + 1, use, (tickets->segment_count - at) * sizeof(*use));
+		*use = (struct segment_use){ .segment = segment };
+		tickets->segment_count++;
+	}
+	use->count++;
+}
+
+static void segment_subtract(struct open_tickets *tickets, uint32_t segment)
+{
+	uint32_t at = segment_seek(tickets, segment);
+	CHECK(at < tickets->segment_count && tickets->segments[at].segment == segment);
+	struct segment_use *use = &tickets->segments[at];
+	if (--use->count > 0)
+		return;
+	tickets->segment_count--;
+	memmove(use, use + 1, (tickets->segment_count - at) * sizeof(*use));
+}
+
+bool open_tickets_oldest_segment(const struct open_tickets *tickets, uint32_t *ret_segment)
+{
+	if (tickets->segment_count == 0)
+		return false;
+	*ret_segment = tickets->segments[0].segment;
+	return true;
+}
+
+uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment)
+{
+	uint32_t at = segment_seek(tickets, segment);
+	if (at == tickets->segment_count || tickets->segments[at].segment != segment)
+		return 0;
+	return tickets->segments[at].count;
+}
+
+/* --- blocks and their directory ------------------------------------------ */
+
+static int spare_reserve(struct open_tickets *tickets, uint32_t count)
+{
+	while (tickets->spare_count < count) {
+		struct block *block = mem_alloc(sizeof(*block));
+		if (!block)
+			return -ENOMEM;
+		block->next = tickets->spare;
+		tickets->spare = block;
+		tickets->spare_count++;
+	}
+	return 0;
+}
+
+static struct block *spare_take(struct open_tickets *tickets)
+{
+	CHECK(tickets->spare_count > 0);
+	struct block *block = tickets->spare;
+	tickets->spare = block->next;
+	tickets->spare_count--;
+	block->used = block->open = block->due = block->due_from = 0;
+	block->segment_min = UINT32_MAX;
+	return block;
+}
+
+/* Room in the directory for `count` more places at its end. */
+static int places_reserve(struct open_tickets *tickets, uint32_t count)
+{
+	if (tickets->head + tickets->count + count <= tickets->room)
+		return 0;
+	if (tickets->head < tickets->room / 2 || tickets->count + count > tickets->room) {
+		uint32_t room = (tickets->count + count) * 2 + 16;
+		struct place *places =
+		        mem_realloc(tickets->places, (tickets->head + room) * sizeof(*places));
+		if (!places)
+			return -ENOMEM;
+		tickets->places = places;
+		tickets->room = tickets->head + room;
+	}
+	if (tickets->head > 0)
+		memmove(tickets->places, place_at(tickets, 0), tickets->count * sizeof(struct place));
+	tickets->head = 0;
+	return 0;
+}
+
+/* A place at `index`; a spare block and room were reserved. */
+static struct block *place_insert(struct open_tickets *tickets, uint32_t index, uint64_t first)
+{
+	CHECK(index <= tickets->count);
+	CHECK(tickets->head + tickets->count < tickets->room);
+	struct place *place = place_at(tickets, index);
+	memmove(place + 1, place, (tickets->count - index) * sizeof(*place));
+	*place = (struct place){ first, spare_take(tickets) };
+	tickets->count++;
+	if (index < tickets->due_at)
+		tickets->due_at++;
+	return place->block;
+}
+
+static void place_remove(struct open_tickets *tickets, uint32_t index)
+{
+	CHECK(index < tickets->count);
+	struct place *place = place_at(tickets, index);
+	mem_free(place->block);
+	if (index == 0)
+		tickets->head++;
+	else
+		memmove(place, place + 1, (tickets->count - index - 1) * sizeof(*place));
+	tickets->count--;
+	if (index < tickets->due_at)
+		tickets->due_at--;
+}
+
+/* The last place whose first is not above the ticket; 0 if there is none. */
+static uint32_t place_seek(const struct open_tickets *tickets, uint64_t ticket)
+{
+	uint32_t low = 0;
+	uint32_t high = tickets->count;
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+		if (place_at(tickets, middle)->first <= ticket)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* The first in the block that is not below the ticket. */
+static uint32_t block_seek(const struct block *block, uint64_t ticket)
+{
+	uint32_t low = 0;
+	uint32_t high = block->used;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (block->tickets[middle].ticket < ticket)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static void block_pack(struct block *block)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < block->used; i++) {
+		if (block->tickets[i].state != OPEN_TICKET_GONE)
+			block->tickets[kept++] = block->tickets[i];
+	}
+	CHECK(kept == block->open);
+	block->used = kept;
+	block->due_from = 0;
+}
+
+static struct open_ticket *seek(const struct open_tickets *tickets, uint64_t ticket,
+                                uint32_t *ret_index)
+{
+	if (tickets->count == 0)
+		return NULL;
+	uint32_t index = place_seek(tickets, ticket);
+	struct block *block = block_at(tickets, index);
+	uint32_t at = block_seek(block, ticket);
+	if (at == block->used || block->tickets[at].ticket != ticket)
+		return NULL;
+	if (block->tickets[at].state == OPEN_TICKET_GONE)
+		return NULL;
+	*ret_index = index;
+	return &block->tickets[at];
+}
+
+bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
+                       struct open_ticket *ret_ticket)
+{
+	uint32_t index;
+	const struct open_ticket *found = seek(tickets, ticket, &index);
+	if (found)
+		*ret_ticket = *found;
+	return found != NULL;
+}
+
+/* --- states --------------------------------------------------------------- */
+
+/* Every change of state goes through here, so that the counts follow. */
+static void set_state(struct open_tickets *tickets, uint32_t index, struct open_ticket *ticket,
+                      enum open_ticket_state state)
+{
+	struct block *block = block_at(tickets, index);
+	if (ticket->state == OPEN_TICKET_DUE) {
+		block->due--;
+		tickets->due--;
+	}
+	ticket->state = (uint8_t)state;
+	if (state != OPEN_TICKET_DUE)
+		return;
+	uint32_t at = (uint32_t)(ticket - block->tickets);
+	block->due++;
+	tickets->due++;
+	if (at < block->due_from)
+		block->due_from = at;
+	if (index < tickets->due_at)
+		tickets->due_at = index;
+}
+
+static void count_open(struct open_tickets *tickets, struct block *block,
+                       const struct open_ticket *ticket)
+{
+	block->open++;
+	tickets->open++;
+	if (ticket->segment < block->segment_min)
+		block->segment_min = ticket->segment;
+	segment_add(tickets, ticket->segment);
+}
+
+/* --- insert ---------------------------------------------------------------- */
+
+int open_tickets_reserve(struct open_tickets *tickets, uint32_t count)
+{
+	if (tickets->max_open && tickets->open + count > tickets->max_open)
+		return ERR_FULL;
+	uint32_t room = 0;
+	if (tickets->count > 0)
+		room = BLOCK_TICKETS - block_at(tickets, tickets->count - 1)->used;
+	uint32_t blocks = count > room ? (count - room + BLOCK_TICKETS - 1) / BLOCK_TICKETS : 0;
+	int error = places_reserve(tickets, blocks + 1);
+	if (!error)
+		error = spare_reserve(tickets, blocks);
+	if (!error)
+		error = segment_reserve(tickets);
+	return error;
+}
+
+static void relocate(struct open_tickets *tickets, uint32_t index, struct open_ticket *at,
+                     const struct open_ticket *to)
+{
+	struct block *block = block_at(tickets, index);
+	segment_add(tickets, to->segment);
+	segment_subtract(tickets, at->segment);
+	at->segment = to->segment;
+	at->offset = to->offset;
+	at->length = to->length;
+	if (at->segment < block->segment_min)
+		block->segment_min = at->segment;
+}
+
+int open_tickets_relocate(struct open_tickets *tickets, const struct open_ticket *ticket)
+{
+	uint32_t index;
+	struct open_ticket *at = seek(tickets, ticket->ticket, &index);
+	if (!at)
+		return -ENOENT;
+	if (segment_reserve(tickets) != 0)
+		return -ENOMEM;
+	relocate(tickets, index, at, ticket);
+	return 0;
+}
+
+/* Where the block is full: its upper part from `at` on goes to a block of its
+ * own, so that a run of late tickets then finds room at the end of the lower. */
+static void split(struct open_tickets *tickets, uint32_t index, uint32_t at)
+{
+	struct block *lower = block_at(tickets, index);
+	struct block *upper = place_insert(tickets, index + 1, lower->tickets[at].ticket);
+	upper->used = lower->used - at;
+	memcpy(upper->tickets, lower->tickets + at, upper->used * sizeof(upper->tickets[0]));
+	lower->used = at;
+	upper->segment_min = lower->segment_min;
+	for (uint32_t i = 0; i < upper->used; i++) {
+		upper->open += upper->tickets[i].state != OPEN_TICKET_GONE;
+		upper->due += upper->tickets[i].state == OPEN_TICKET_DUE;
+	}
+	lower->open -= upper->open;
+	lower->due -= upper->due;
+	if (lower->due_from > at)
+		lower->due_from = at;
+}
+
+/* A free entry for this ticket, which is not open; sets *ret_index. */
+static struct open_ticket *make_entry(struct open_tickets *tickets, uint64_t ticket,
+                                      uint32_t *ret_index)
+{
+	if (tickets->count == 0)
+		place_insert(tickets, 0, ticket);
+	uint32_t index = place_seek(tickets, ticket);
+	struct block *block = block_at(tickets, index);
+	uint32_t at = block_seek(block, ticket);
+	if (at < block->used && block->tickets[at].ticket == ticket) {
+		*ret_index = index; /* was here and is gone */
+		return &block->tickets[at];
+	}
+	if (block->used == BLOCK_TICKETS) {
+		if (at == BLOCK_TICKETS)
+			block = place_insert(tickets, ++index, ticket);
+		else if (at == 0)
+			block = place_insert(tickets, index, ticket);
+		else
+			split(tickets, index, at);
+		at = block->used;
+	}
+	struct open_ticket *entry = &block->tickets[at];
+	memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
+	*entry = (struct open_ticket){ .ticket = ticket };
+	block->used++;
+	if (at < block->due_from)
+		block->due_from++;
+	if (ticket < place_at(tickets, index)->first)
+		place_at(tickets, index)->first = ticket;
+	*ret_index = index;
+	return entry;
+}
+
+int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *ticket)
+{
+	CHECK(ticket->ticket != 0);
+	uint32_t index;
+	if (places_reserve(tickets, 1) != 0 || segment_reserve(tickets) != 0)
+		return -ENOMEM;
+	struct open_ticket *entry = seek(tickets, ticket->ticket, &index);
+	if (entry) {
+		relocate(tickets, index, entry, ticket);
+		return 0;
+	}
+	bool may_need_block = tickets->count == 0 ||
+	                      block_at(tickets, place_seek(tickets, ticket->ticket))->used ==
+	                              BLOCK_TICKETS;
+	if (may_need_block && spare_reserve(tickets, 1) != 0)
+		return -ENOMEM;
+	entry = make_entry(tickets, ticket->ticket, &index);
+	*entry = *ticket;
+	entry->state = OPEN_TICKET_GONE;
+	count_open(tickets, block_at(tickets, index), entry);
+	set_state(tickets, index, entry, OPEN_TICKET_DUE);
+	/* split() may leave an upper part of which all are gone: invariant 2. */
+	if (index + 2 < tickets->count && block_at(tickets, index + 1)->open == 0)
+		place_remove(tickets, index + 1);
+	return 0;
+}
+
+/* --- take, settle, drop ------------------------------------------------------ */
+
+static struct open_ticket *first_due(struct open_tickets *tickets)
+{
+	if (tickets->due == 0)
+		return NULL;
+	while (block_at(tickets, tickets->due_at)->due == 0)
+		tickets->due_at++;
+	struct block *block = block_at(tickets, tickets->due_at);
+	while (block->tickets[block->due_from].state != OPEN_TICKET_DUE)
+		block->due_from++;
+	CHECK(block->due_from < block->used);
+	return &block->tickets[block->due_from];
+}
+
+bool open_tickets_peek(struct open_tickets *tickets, struct open_ticket *ret_ticket)
+{
+	const struct open_ticket *ticket = first_due(tickets);
+	if (ticket)
+		*ret_ticket = *ticket;
+	return ticket != NULL;
+}
+
+bool open_tickets_take(struct open_tickets *tickets, struct open_ticket *ret_ticket)
+{
+	struct open_ticket *ticket = first_due(tickets);
+	if (!ticket)
+		return false;
+	set_state(tickets, tickets->due_at, ticket, OPEN_TICKET_LEASED);
+	if (ticket->attempt < UINT16_MAX)
+		ticket->attempt++;
+	*ret_ticket = *ticket;
+	return true;
+}
+
+static struct open_ticket *seek_leased(struct open_tickets *tickets, uint64_t ticket,
+                                       uint32_t attempt, uint32_t *ret_index)
+{
+	struct open_ticket *found = seek(tickets, ticket, ret_index);
+	if (!found || found->state != OPEN_TICKET_LEASED || found->attempt != attempt)
+		return NULL;
+	return found;
+}
+
+int open_tickets_release(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
+{
+	uint32_t index;
+	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
+	if (!found)
+		return ERR_FENCED;
+	set_state(tickets, index, found, OPEN_TICKET_DUE);
+	return 0;
+}
+
+int open_tickets_untake(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
+{
+	uint32_t index;
+	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
+	if (!found)
+		return ERR_FENCED;
+	found->attempt--;
+	set_state(tickets, index, found, OPEN_TICKET_DUE);
+	return 0;
+}
+
+int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
+{
+	uint32_t index;
+	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
+	if (!found)
+		return ERR_FENCED;
+	set_state(tickets, index, found, OPEN_TICKET_CLOSING);
+	return 0;
+}
+
+bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket)
+{
+	uint32_t index;
+	struct open_ticket *found = seek(tickets, ticket, &index);
+	if (!found || found->state != OPEN_TICKET_CLOSING)
+		return false;
+	set_state(tickets, index, found, OPEN_TICKET_LEASED);
+	return true;
+}
+
+/* Puts the block at index + 1 behind the tickets of the one at index. */
+static void join(struct open_tickets *tickets, uint32_t index)
+{
+	struct block *lower = block_at(tickets, index);
+	struct block *upper = block_at(tickets, index + 1);
+	block_pack(lower);
+	block_pack(upper);
+	memcpy(lower->tickets + lower->used, upper->tickets, upper->used * sizeof(upper->tickets[0]));
+	lower->used += upper->used;
+	lower->open += upper->open;
+	lower->due += upper->due;
+	if (upper->segment_min < lower->segment_min)
+		lower->segment_min = upper->segment_min;
+	if (tickets->due_at == index + 1)
+		tickets->due_at = index;
+	place_remove(tickets, index + 1);
+}
+
+/*
+ * After a drop. The last block stays as it is, since open_tickets_reserve()
+ * counts on its room; others go when empty and are joined when sparse.
+ */
+static void tidy(struct open_tickets *tickets, uint32_t index)
+{
+	struct block *block = block_at(tickets, index);
+	if (index + 1 == tickets->count) {
+		if (block->open == 0)
+			block->used = block->due_from = 0;
+		return;
+	}
+	if (block->open == 0) {
+		place_remove(tickets, index);
+		return;
+	}
+	if (block->open > BLOCK_TICKETS / 4)
+		return;
+	if (index > 0 && block_at(tickets, index - 1)->open + block->open <= BLOCK_TICKETS / 2)
+		join(tickets, index - 1);
+	else if (index + 2 < tickets->count &&
+	         block_at(tickets, index + 1)->open + block->open <= BLOCK_TICKETS / 2)
+		join(tickets, index);
+}
+
+bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket)
+{
+	uint32_t index;
+	struct open_ticket *found = seek(tickets, ticket, &index);
+	if (!found)
+		return false;
+	set_state(tickets, index, found, OPEN_TICKET_GONE);
+	segment_subtract(tickets, found->segment);
+	block_at(tickets, index)->open--;
+	tickets->open--;
+	tidy(tickets, index);
+	return true;
+}
+
+/* --- walks -------------------------------------------------------------------- */
+
+bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
+                       struct open_ticket *ret_ticket)
+{
+	if (tickets->count == 0)
+		return false;
+	for (uint32_t i = place_seek(tickets, after + 1); i < tickets->count; i++) {
+		const struct block *block = block_at(tickets, i);
+		for (uint32_t at = block_seek(block, after + 1); at < block->used; at++) {
+			if (block->tickets[at].state == OPEN_TICKET_GONE)
+				continue;
+			*ret_ticket = block->tickets[at];
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The first open ticket from `at` on whose segment is low enough. A block that
+ * has none at all learns its true segment_min, and is skipped next time. */
+static const struct open_ticket *block_next_before(struct block *block, uint32_t at,
+                                                   uint32_t segment)
+{
+	uint32_t lowest = UINT32_MAX;
+	for (uint32_t i = at; i < block->used; i++) {
+		const struct open_ticket *ticket = &block->tickets[i];
+		if (ticket->state == OPEN_TICKET_GONE)
+			continue;
+		if (ticket->segment <= segment)
+			return ticket;
+		lowest = ticket->segment < lowest ? ticket->segment : lowest;
+	}
+	if (at == 0)
+		block->segment_min = lowest;
+	return NULL;
+}
+
+bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
+                              struct open_ticket *ret_ticket)
+{
+	if (tickets->count == 0)
+		return false;
+	for (uint32_t i = place_seek(tickets, after + 1); i < tickets->count; i++) {
+		struct block *block = block_at(tickets, i);
+		if (block->segment_min > segment)
+			continue;
+		const struct open_ticket *found =
+		        block_next_before(block, block_seek(block, after + 1), segment);
+		if (found) {
+			*ret_ticket = *found;
+			return true;
+		}
+	}
+	return false;
+}
+
+uint64_t open_tickets_count(const struct open_tickets *tickets)
+{
+	return tickets->open;
+}
+
+uint64_t open_tickets_due(const struct open_tickets *tickets)
+{
+	return tickets->due;
+}
+
+uint64_t open_tickets_bytes(const struct open_tickets *tickets)
+{
+	return sizeof(*tickets) + tickets->room * sizeof(struct place) +
+	       tickets->segment_room * sizeof(struct segment_use) +
+	       ((uint64_t)tickets->count + tickets->spare_count) * sizeof(struct block);
+}
+
+static void check_block(const struct open_tickets *tickets, uint32_t index)
+{
+	const struct block *block = block_at(tickets, index);
+	uint32_t open = 0;
+	uint32_t due = 0;
+	uint64_t before = place_at(tickets, index)->first - 1;
+	for (uint32_t i = 0; i < block->used; i++) {
+		const struct open_ticket *ticket = &block->tickets[i];
+		CHECK(ticket->ticket > before); /* 1 */
+		before = ticket->ticket;
+		open += ticket->state != OPEN_TICKET_GONE;
+		due += ticket->state == OPEN_TICKET_DUE;
+		CHECK(ticket->state != OPEN_TICKET_DUE || i >= block->due_from); /* 3 */
+		CHECK(ticket->state == OPEN_TICKET_GONE || ticket->segment >= block->segment_min);
+	}
+	CHECK(open == block->open && due == block->due); /* 2 */
+	CHECK(open > 0 || index + 1 == tickets->count);  /* 2 */
+	CHECK(due == 0 || index >= tickets->due_at);     /* 3 */
+	CHECK(index + 1 == tickets->count || before < place_at(tickets, index + 1)->first);
+}
+
+void open_tickets_check(const struct open_tickets *tickets)
+{
+	uint64_t open = 0;
+	uint64_t due = 0;
+	for (uint32_t i = 0; i < tickets->count; i++) {
+		check_block(tickets, i);
+		open += block_at(tickets, i)->open;
+		due += block_at(tickets, i)->due;
+	}
+	CHECK(open == tickets->open && due == tickets->due);
+	for (uint32_t i = 0; i < tickets->segment_count; i++) {
+		CHECK(tickets->segments[i].count > 0); /* 5 */
+		CHECK(i == 0 || tickets->segments[i - 1].segment < tickets->segments[i].segment);
+		open -= tickets->segments[i].count;
+	}
+	CHECK(open == 0);
+}

@@ -1,0 +1,303 @@
+/* open_tickets against an array that holds a state for every number. */
+#include <stdio.h>
+#include <string.h>
+
+#include "support/test.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/local/open_tickets.h"
+
+#define NUMBERS 6000
+
+struct model {
+	struct open_ticket tickets[NUMBERS + 1]; /* state 0: not open */
+	uint64_t open;
+	uint64_t due;
+};
+
+static struct open_ticket sample(uint64_t number, uint32_t segment)
+{
+	return (struct open_ticket){ .ticket = number,
+		                     .segment = segment,
+		                     .offset = (uint32_t)number * 7,
+		                     .length = 100 };
+}
+
+static void model_count(struct model *model)
+{
+	model->open = model->due = 0;
+	for (int i = 1; i <= NUMBERS; i++) {
+		model->open += model->tickets[i].state != OPEN_TICKET_GONE;
+		model->due += model->tickets[i].state == OPEN_TICKET_DUE;
+	}
+}
+
+static void step_insert(struct open_tickets *tickets, struct model *model, uint64_t number,
+                        uint32_t segment)
+{
+	struct open_ticket ticket = sample(number, segment);
+	struct open_ticket *at = &model->tickets[number];
+	assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	if (at->state) {
+		at->segment = segment;
+		return;
+	}
+	*at = ticket;
+	at->state = OPEN_TICKET_DUE;
+}
+
+static void step_take(struct open_tickets *tickets, struct model *model)
+{
+	struct open_ticket ticket;
+	struct open_ticket peeked;
+	uint64_t first = 1;
+	while (first <= NUMBERS && model->tickets[first].state != OPEN_TICKET_DUE)
+		first++;
+	assert_int_equal(open_tickets_peek(tickets, &peeked), first <= NUMBERS);
+	if (!open_tickets_take(tickets, &ticket)) {
+		assert_true(first > NUMBERS);
+		return;
+	}
+	assert_int_equal(ticket.ticket, first);
+	assert_int_equal(peeked.ticket, first);
+	assert_int_equal(ticket.attempt, ++model->tickets[first].attempt);
+	model->tickets[first].state = OPEN_TICKET_LEASED;
+}
+
+/* One call of each that needs a lease, with the right attempt or another. */
+static void step_lease(struct open_tickets *tickets, struct model *model, uint64_t number,
+                       uint64_t dice)
+{
+	struct open_ticket *at = &model->tickets[number];
+	uint32_t attempt = at->attempt + (dice % 8 == 0 ? 1u : 0u);
+	bool ok = at->state == OPEN_TICKET_LEASED && attempt == at->attempt;
+	int wanted = ok ? 0 : ERR_FENCED;
+	switch (dice / 8 % 3) {
+	case 0:
+		assert_int_equal(open_tickets_release(tickets, number, attempt), wanted);
+		at->state = ok ? OPEN_TICKET_DUE : at->state;
+		break;
+	case 1:
+		assert_int_equal(open_tickets_untake(tickets, number, attempt), wanted);
+		at->state = ok ? OPEN_TICKET_DUE : at->state;
+		at->attempt = (uint16_t)(at->attempt - ok);
+		break;
+	default:
+		assert_int_equal(open_tickets_settle(tickets, number, attempt), wanted);
+		at->state = ok ? OPEN_TICKET_CLOSING : at->state;
+		break;
+	}
+}
+
+static void step_drop(struct open_tickets *tickets, struct model *model, uint64_t number)
+{
+	assert_int_equal(open_tickets_drop(tickets, number), model->tickets[number].state != 0);
+	model->tickets[number] = (struct open_ticket){ 0 };
+}
+
+static void step_unsettle(struct open_tickets *tickets, struct model *model, uint64_t number)
+{
+	bool closing = model->tickets[number].state == OPEN_TICKET_CLOSING;
+	assert_int_equal(open_tickets_unsettle(tickets, number), closing);
+	if (closing)
+		model->tickets[number].state = OPEN_TICKET_LEASED;
+}
+
+static void compare(struct open_tickets *tickets, struct model *model)
+{
+	open_tickets_check(tickets);
+	model_count(model);
+	assert_int_equal(open_tickets_count(tickets), model->open);
+	assert_int_equal(open_tickets_due(tickets), model->due);
+	uint32_t oldest = UINT32_MAX;
+	uint64_t after = 0;
+	for (uint64_t i = 1; i <= NUMBERS; i++) {
+		const struct open_ticket *at = &model->tickets[i];
+		struct open_ticket found;
+		if (!at->state)
+			continue;
+		assert_true(open_tickets_next(tickets, after, &found));
+		assert_int_equal(found.ticket, i);
+		assert_int_equal(found.state, at->state);
+		assert_int_equal(found.attempt, at->attempt);
+		assert_int_equal(found.segment, at->segment);
+		after = i;
+		oldest = at->segment < oldest ? at->segment : oldest;
+	}
+	uint32_t segment = UINT32_MAX;
+	assert_int_equal(open_tickets_oldest_segment(tickets, &segment), model->open > 0);
+	assert_int_equal(segment, oldest);
+	/* What carrying the oldest segment forward would see. */
+	struct open_ticket found;
+	uint64_t seen = 0;
+	for (after = 0; open_tickets_next_before(tickets, after, oldest, &found); seen++) {
+		assert_int_equal(found.segment, oldest);
+		after = found.ticket;
+	}
+	assert_int_equal(seen, open_tickets_in_segment(tickets, oldest));
+}
+
+static void history(uint64_t seed)
+{
+	static struct model model;
+	memset(&model, 0, sizeof(model));
+	struct open_tickets *tickets = NULL;
+	assert_int_equal(open_tickets_new(0, &tickets), 0);
+	uint64_t random = seed;
+	uint64_t tail = 0;
+	uint32_t drops = (uint32_t)test_random_below(&random, 60);
+	for (int i = 0; i < 20000; i++) {
+		uint64_t dice = test_random(&random);
+		uint64_t number = 1 + test_random_below(&random, tail + 1 < NUMBERS ? tail + 1 : NUMBERS);
+		uint32_t segment = (uint32_t)(i / 1000 + (int)(dice >> 60));
+		uint64_t what = dice % 100;
+		if (what < 25 && tail < NUMBERS)
+			step_insert(tickets, &model, ++tail, segment);
+		else if (what < 30)
+			step_insert(tickets, &model, number, segment);
+		else if (what < 30 + drops)
+			step_drop(tickets, &model, number);
+		else if (what < 92)
+			dice >> 40 & 1 ? step_take(tickets, &model)
+			               : step_lease(tickets, &model, number, dice >> 8);
+		else
+			step_unsettle(tickets, &model, number);
+		if (i % 1000 == 999)
+			compare(tickets, &model);
+	}
+	open_tickets_free(tickets);
+}
+
+static void test_any_history_agrees_with_the_model(void **state)
+{
+	(void)state;
+	uint64_t rounds = test_scale(12);
+	for (uint64_t i = 0; i < rounds; i++) {
+		print_message("%s\n", test_note_seed(test_seed() + i));
+		history(test_seed() + i);
+	}
+}
+
+static void test_memory_follows_what_is_open_though_a_few_old_ones_stay(void **state)
+{
+	(void)state;
+	struct open_tickets *tickets = NULL;
+	assert_int_equal(open_tickets_new(0, &tickets), 0);
+	for (uint64_t i = 1; i <= 200000; i++) {
+		struct open_ticket ticket = sample(i, 1);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	uint64_t full = open_tickets_bytes(tickets);
+	for (uint64_t i = 1; i <= 200000; i++) {
+		if (i % 500 != 0)
+			assert_true(open_tickets_drop(tickets, i));
+	}
+	open_tickets_check(tickets);
+	assert_int_equal(open_tickets_count(tickets), 400);
+	assert_true(open_tickets_bytes(tickets) < full / 40);
+	open_tickets_free(tickets);
+}
+
+static void test_carried_tickets_come_back_below_the_newer_ones(void **state)
+{
+	(void)state;
+	struct open_tickets *tickets = NULL;
+	assert_int_equal(open_tickets_new(0, &tickets), 0);
+	for (uint64_t i = 50001; i <= 60000; i++) {
+		struct open_ticket ticket = sample(i, 7);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	for (uint64_t i = 1; i <= 50000; i++) {
+		struct open_ticket ticket = sample(i, 8);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	open_tickets_check(tickets);
+	struct open_ticket ticket;
+	for (uint64_t i = 1; i <= 60000; i++) {
+		assert_true(open_tickets_take(tickets, &ticket));
+		assert_int_equal(ticket.ticket, i);
+	}
+	assert_false(open_tickets_take(tickets, &ticket));
+	open_tickets_free(tickets);
+}
+
+static void test_more_than_the_limit_is_refused_before_it_is_admitted(void **state)
+{
+	(void)state;
+	struct open_tickets *tickets = NULL;
+	assert_int_equal(open_tickets_new(10, &tickets), 0);
+	assert_int_equal(open_tickets_reserve(tickets, 11), ERR_FULL);
+	assert_int_equal(open_tickets_reserve(tickets, 10), 0);
+	for (uint64_t i = 1; i <= 10; i++) {
+		struct open_ticket ticket = sample(i, 1);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	assert_int_equal(open_tickets_reserve(tickets, 1), ERR_FULL);
+	assert_true(open_tickets_drop(tickets, 5));
+	assert_int_equal(open_tickets_reserve(tickets, 1), 0);
+	open_tickets_free(tickets);
+}
+
+static void test_inserts_after_a_reserve_need_no_memory(void **state)
+{
+	(void)state;
+	struct open_tickets *tickets = NULL;
+	assert_int_equal(open_tickets_new(0, &tickets), 0);
+	for (uint64_t i = 1; i <= 300; i++) {
+		struct open_ticket ticket = sample(i, 1);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	assert_int_equal(open_tickets_reserve(tickets, 5000), 0);
+	mem_fail_at(1, true);
+	for (uint64_t i = 301; i <= 5300; i++) {
+		struct open_ticket ticket = sample(i, 2);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	mem_fail_at(0, false);
+	open_tickets_check(tickets);
+	open_tickets_free(tickets);
+}
+
+/* Inserts 3,000 in a scattered order; true if no allocation failed. */
+static bool torture_run(void)
+{
+	struct open_tickets *tickets = NULL;
+	if (open_tickets_new(0, &tickets) != 0)
+		return false;
+	uint64_t count = 0;
+	bool failed = false;
+	for (uint64_t i = 0; i < 3000 && !failed; i++) {
+		struct open_ticket ticket = sample(1 + i * 1009 % 3001, (uint32_t)(i / 40));
+		failed = open_tickets_insert(tickets, &ticket) != 0;
+		count += !failed;
+	}
+	assert_int_equal(open_tickets_count(tickets), count);
+	open_tickets_check(tickets);
+	open_tickets_free(tickets);
+	return !failed;
+}
+
+static void test_a_failed_allocation_changes_nothing(void **state)
+{
+	(void)state;
+	bool done = false;
+	for (unsigned long n = 1; !done; n++) {
+		mem_fail_at(n, false);
+		done = torture_run();
+		mem_fail_at(0, false);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_any_history_agrees_with_the_model),
+		cmocka_unit_test(test_memory_follows_what_is_open_though_a_few_old_ones_stay),
+		cmocka_unit_test(test_carried_tickets_come_back_below_the_newer_ones),
+		cmocka_unit_test(test_more_than_the_limit_is_refused_before_it_is_admitted),
+		cmocka_unit_test(test_inserts_after_a_reserve_need_no_memory),
+		cmocka_unit_test(test_a_failed_allocation_changes_nothing),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
