@@ -4,8 +4,9 @@
  * A batch of new keys is looked up in one batched multi-get and written in one
  * WriteBatch with the WAL synced: the cheapest way that RocksDB offers to do
  * what a store of claims does. Keys are 16 random bytes, values 16 bytes (a
- * ticket and the end of its window). Keys that exist already are filled in
- * first, without WAL, and compacted.
+ * ticket and the end of its window). A database that does not exist yet is
+ * filled first, without WAL, and compacted; one that exists is used as it is,
+ * so that rounds can alternate with those of another store.
  *
  * Tuned in RocksDB's favour: Bloom filters of 10 bits, a block cache that
  * holds everything, no compression, large write buffers.
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 
@@ -40,7 +42,8 @@ struct bench {
 	double seconds;
 	const char *path;
 	int cpu;
-	uint64_t next; /* number of the next new key */
+	uint64_t next;  /* number of the next new key */
+	uint64_t first; /* number of the first key of the measured part */
 	uint64_t admitted;
 	uint64_t found;
 };
@@ -96,7 +99,6 @@ static rocksdb_options_t *make_options(void)
 	rocksdb_options_t *options = rocksdb_options_create();
 	rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
 	rocksdb_options_set_create_if_missing(options, 1);
-	rocksdb_options_set_error_if_exists(options, 1);
 	rocksdb_options_set_compression(options, rocksdb_no_compression);
 	rocksdb_options_set_write_buffer_size(options, (size_t)128 << 20);
 	rocksdb_options_set_max_write_buffer_number(options, 4);
@@ -204,7 +206,8 @@ static int read_options(struct bench *bench, int argc, char **argv)
 	static const struct option table[] = {
 		{ "claims", required_argument, NULL, 'n' }, { "batch", required_argument, NULL, 'b' },
 		{ "seconds", required_argument, NULL, 's' }, { "path", required_argument, NULL, 'p' },
-		{ "cpu", required_argument, NULL, 'c' },	 { NULL, 0, NULL, 0 },
+		{ "cpu", required_argument, NULL, 'c' }, { "first", required_argument, NULL, 'f' },
+		{ NULL, 0, NULL, 0 },
 	};
 	int id = 0;
 	while ((id = getopt_long(argc, argv, "", table, NULL)) != -1) {
@@ -221,6 +224,9 @@ static int read_options(struct bench *bench, int argc, char **argv)
 		case 'p':
 			bench->path = optarg;
 			break;
+		case 'f':
+			bench->first = strtoull(optarg, NULL, 10);
+			break;
 		case 'c':
 			bench->cpu = (int)strtol(optarg, NULL, 10);
 			break;
@@ -236,8 +242,9 @@ int main(int argc, char **argv)
 	struct bench bench = { .claims = 10000000, .batch = 1024, .seconds = 3, .cpu = -1 };
 	if (read_options(&bench, argc, argv) != 0) {
 		(void)fputs("usage: bench_rocksdb --path DIR [--claims N] [--batch N] [--seconds S] "
-			    "[--cpu N]\n"
-			    "DIR must not exist yet. Filling is not measured.\n",
+			    "[--cpu N] [--first N]\n"
+			    "DIR is filled with N claims if it does not exist; then, for S seconds, "
+			    "new claims\nare admitted, counted from --first (the number of claims).\n",
 			    stderr);
 		return 2;
 	}
@@ -246,9 +253,14 @@ int main(int argc, char **argv)
 		key_sizes[i] = KEY_BYTES;
 	}
 	pin(bench.cpu); /* before the database is opened: its threads inherit it */
+	bool exists = access(bench.path, F_OK) == 0;
 	open_db(&bench);
-	fill(&bench);
-	measure(&bench);
+	if (!exists)
+		fill(&bench);
+	bench.next = bench.first ? bench.first : bench.claims;
+	if (bench.seconds > 0)
+		measure(&bench);
+	rocksdb_column_family_handle_destroy(bench.family);
 	rocksdb_close(bench.db);
 	return 0;
 }

@@ -194,6 +194,15 @@ static double us_each(uint64_t ns, uint64_t count)
 	return count ? (double)ns / 1e3 / (double)count : 0;
 }
 
+/* Cores' worth of work by anyone but the server and us: a run with much of it
+ * was disturbed. Interrupts and kernel threads that serve this run are in it. */
+static double others_busy(const struct load_result *result)
+{
+	double others_ns =
+		(double)result->machine_ns - (double)result->server_ns - (double)result->own_ns;
+	return others_ns > 0 ? others_ns / 1e9 / result->seconds : 0;
+}
+
 static void report(const struct load_result *result)
 {
 	const struct load_counts *counts = &result->counts;
@@ -216,6 +225,7 @@ static void report(const struct load_result *result)
 	uint64_t busy_ns = result->own_ns > result->idle_ns ? result->own_ns - result->idle_ns : 0;
 	printf("load_cpu_us %.3f\n", us_each(busy_ns, counts->requests));
 	printf("load_idle %.3f\n", (double)result->idle_ns / 1e9 / result->seconds);
+	printf("others_busy %.3f\n", others_busy(result));
 }
 
 int main(int argc, char **argv)

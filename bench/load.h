@@ -69,6 +69,7 @@ struct load_result {
 	double seconds;
 	uint64_t server_ns; /* CPU of the given pids in the window */
 	uint64_t own_ns;    /* CPU of this process */
+	uint64_t machine_ns; /* CPU of the whole machine */
 	uint64_t idle_ns;   /* of it, spent asking in vain for answers */
 	struct load_latency latency;
 };
@@ -112,6 +113,7 @@ uint64_t load_now_ns(void);
 /* load_cpu.c: nanoseconds on a CPU of all threads of these processes. */
 uint64_t load_cpu_ns(const int *pids, uint32_t count);
 uint64_t load_cpu_own_ns(void);
+uint64_t load_cpu_machine_ns(void); /* of everything that runs, in steps of 10 ms */
 int load_cpu_pin(int cpu);
 
 /* load_tls.c: client connections which trust any certificate. One exchange is

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "load.h"
 
@@ -44,6 +45,22 @@ uint64_t load_cpu_ns(const int *pids, uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		sum += process_ns(pids[i]);
 	return sum;
+}
+
+uint64_t load_cpu_machine_ns(void)
+{
+	uint64_t ticks[8] = { 0 }; /* user nice system idle iowait irq softirq steal */
+	FILE *file = fopen("/proc/stat", "re");
+	if (!file)
+		return 0;
+	if (fscanf(file, "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+			 " %" SCNu64 " %" SCNu64,
+		   &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6],
+		   &ticks[7]) != 8)
+		ticks[0] = 0;
+	(void)fclose(file);
+	uint64_t busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7];
+	return busy * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 uint64_t load_cpu_own_ns(void)

@@ -61,7 +61,7 @@ struct run {
 	int epoll;
 	uint64_t sent; /* requests so far, hence the next id */
 	uint64_t now_ns;  /* at the end of the last round */
-	uint64_t idle_ns; /* in rounds without events */
+	uint64_t idle_ns; /* in rounds that had nothing to do */
 	uint64_t quiet_ns; /* since the last answer, up to STALL_NS */
 	double due_ns; /* LOAD_OPEN: when the next request is to leave */
 	uint32_t failures_in_a_row;
@@ -354,15 +354,15 @@ static int send_due(struct run *run, uint64_t now_ns)
 	return 0;
 }
 
-static int judge_round(struct run *run, uint64_t round_ns, int events)
+static int judge_round(struct run *run, uint64_t round_ns, bool useful)
 {
-	if (events > 0) {
+	if (useful) {
 		run->quiet_ns = 0;
 		return 0;
 	}
 	run->idle_ns += round_ns;
 	run->quiet_ns += round_ns;
-	if (run->quiet_ns < STALL_NS)
+	if (run->quiet_ns < STALL_NS || run->options->mode == LOAD_OPEN)
 		return 0;
 	(void)fputs("load: the server gives no answer any more\n", stderr);
 	return -1;
@@ -381,9 +381,10 @@ static int run_round(struct run *run)
 	uint64_t now_ns = load_now_ns();
 	uint64_t round_ns = now_ns - run->now_ns;
 	run->now_ns = now_ns;
-	if (run->options->mode == LOAD_OPEN)
-		return send_due(run, now_ns);
-	return judge_round(run, round_ns, count);
+	uint64_t sent = run->sent;
+	if (run->options->mode == LOAD_OPEN && send_due(run, now_ns) != 0)
+		return -1;
+	return judge_round(run, round_ns, count > 0 || run->sent != sent);
 }
 
 /* Runs for the time given and, when ids repeat, until each has been sent once. */
@@ -419,6 +420,7 @@ static int measure(struct run *run, struct load_result *result)
 	const struct load_options *options = run->options;
 	struct load_counts before = run->counts;
 	uint64_t server_ns = load_cpu_ns(options->pids, options->pid_count);
+	uint64_t machine_ns = load_cpu_machine_ns();
 	uint64_t own_ns = load_cpu_own_ns();
 	uint64_t from_ns = load_now_ns();
 	run->idle_ns = 0;
@@ -428,6 +430,7 @@ static int measure(struct run *run, struct load_result *result)
 	result->seconds = (double)(load_now_ns() - from_ns) / 1e9;
 	result->own_ns = load_cpu_own_ns() - own_ns;
 	result->idle_ns = run->idle_ns;
+	result->machine_ns = load_cpu_machine_ns() - machine_ns;
 	result->server_ns = load_cpu_ns(options->pids, options->pid_count) - server_ns;
 	result->counts = counts_between(&before, &run->counts);
 	return 0;

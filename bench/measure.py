@@ -1,0 +1,210 @@
+"""What all rows share: running a program, alternating rounds, medians, targets."""
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+DISTURBED_CORES = 0.15  # work of others during a round, in cores, that spoils it
+REPEATS_MAX = 3
+LIMITED_IDLE = 0.03  # a generator with less idle time than this was the limit
+
+
+class Missing(Exception):
+    """What a row needs is not there; the row is left out and says so."""
+
+
+def parse(text):
+    """Lines of "key value" to a dict of numbers."""
+    values = {}
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 2:
+            try:
+                values[words[0]] = float(words[1])
+            except ValueError:
+                pass
+    return values
+
+
+def median(rounds, key):
+    values = [one[key] for one in rounds if key in one]
+    return statistics.median(values) if values else None
+
+
+class Bench:
+    def __init__(self, args):
+        self.args = args
+        self.results = {}
+        self.figures = []  # what the table shows
+        self.targets = []  # (row, text, value, limit, reached)
+        self.row = None
+        self.run_id = random.SystemRandom().randrange(1 << 16)
+        self.loads = 0
+
+    # -- programs
+
+    def tool(self, name):
+        path = os.path.join(self.args.build, "bench", name)
+        if not os.path.exists(path):
+            raise Missing("%s is not built" % name)
+        return path
+
+    def stile(self):
+        path = os.path.join(self.args.build, "stile")
+        if self.args.peers_only or not os.path.exists(path):
+            return None
+        return path
+
+    def folder(self, name):
+        return os.path.join(self.args.work, name)
+
+    def program(self, name, *options, cpu=None):
+        """Runs one of our programs and returns its figures."""
+        command = [self.tool(name)] + [str(option) for option in options]
+        if cpu is not None:
+            command = ["taskset", "-c", str(cpu)] + command
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError("%s failed: %s" % (" ".join(command), done.stderr.strip()))
+        return parse(done.stdout)
+
+    def load(self, server, **options):
+        """One round of load on a server. Ids never repeat between rounds."""
+        settings = {"port": server.port, "cpu": self.args.load_cpu, "seconds": self.args.seconds,
+                    "pids": ",".join(str(pid) for pid in server.pids())}
+        settings.update(options)
+        for attempt in range(REPEATS_MAX):
+            self.loads += 1
+            settings["prefix"] = (self.run_id << 16) + self.loads
+            words = []
+            for key, value in settings.items():
+                words += ["--" + key.replace("_", "-"), value]
+            figures = self.program("load", *words)
+            figures["disturbed"] = float(figures["others_busy"] > DISTURBED_CORES)
+            if not figures["disturbed"]:
+                break
+        if figures["errors"] > 0:
+            self.say("    %s: %d errors" % (server.name, figures["errors"]))
+        return figures
+
+    # -- rounds
+
+    def alternate(self, sides):
+        """sides: {name: function that runs one round}. Returns {name: [figures]}."""
+        rounds = {name: [] for name in sides}
+        for _ in range(self.args.rounds):
+            for name, one_round in sides.items():
+                rounds[name].append(one_round())
+        return rounds
+
+    def compare(self, what, servers, **options):
+        """Alternating load on several servers; medians are shown and kept."""
+        rounds = self.alternate({server.name: (lambda s=server: self.load(s, **options))
+                                 for server in servers})
+        medians = {}
+        for name, figures in rounds.items():
+            medians[name] = {key: median(figures, key) for key in figures[0]}
+            self.show_load(what, name, medians[name])
+        self.keep(what, rounds)
+        return medians
+
+    # -- what comes out
+
+    def say(self, text):
+        print(text, flush=True)
+
+    def show_load(self, what, name, figures):
+        notes = []
+        if figures["load_idle"] < LIMITED_IDLE:
+            notes.append("generator is the limit")
+        if figures["disturbed"]:
+            notes.append("disturbed")
+        self.say("  %-26s %-14s %9.0f/s  %7.2f µs CPU  p50 %7.0f  p99 %7.0f  p99.9 %7.0f µs"
+                 "  generator %5.2f µs, %2.0f %% idle%s" % (
+                     what, name, figures["rps"], figures["server_cpu_us"], figures["p50_us"],
+                     figures["p99_us"], figures["p999_us"], figures["load_cpu_us"],
+                     100 * figures["load_idle"], "  (" + ", ".join(notes) + ")" if notes else ""))
+
+    def show(self, what, name, text):
+        self.say("  %-26s %-14s %s" % (what, name, text))
+
+    def keep(self, what, rounds):
+        self.results.setdefault(self.row, {})[what] = rounds
+
+    def target(self, text, value, least=None, most=None):
+        """Notes a figure with its limit: at least `least` or at most `most`."""
+        if value is None:
+            return
+        reached = value >= least if least is not None else value <= most
+        limit = "at least %g" % least if least is not None else "at most %g" % most
+        self.targets.append({"row": self.row, "what": text, "value": value, "limit": limit,
+                             "reached": reached})
+        self.say("    %s: %.2f (%s): %s" % (text, value, limit, "reached" if reached else "short"))
+
+    def report(self, text, value):
+        """A figure without a limit."""
+        if value is not None:
+            self.targets.append({"row": self.row, "what": text, "value": value, "limit": None,
+                                 "reached": None})
+            self.say("    %s: %.2f" % (text, value))
+
+    def run_row(self, name, row):
+        self.row = name
+        self.say("\n%s: %s" % (name, row.__doc__.splitlines()[0]))
+        began = time.monotonic()
+        try:
+            row(self)
+        except Missing as why:
+            self.say("  left out: %s" % why)
+            self.results.setdefault(name, {})["left_out"] = str(why)
+        self.say("  (%d s)" % (time.monotonic() - began))
+
+    def save(self, machine):
+        with open(self.args.json, "w") as file:
+            json.dump({"machine": machine, "rounds": self.args.rounds,
+                       "seconds": self.args.seconds, "quick": self.args.quick,
+                       "targets": self.targets, "rows": self.results}, file, indent=1)
+            file.write("\n")
+
+    def summary(self):
+        lines = ["%-16s %-52s %10s  %-15s %s" % ("row", "figure", "value", "target", "")]
+        for one in self.targets:
+            state = {True: "reached", False: "SHORT", None: ""}[one["reached"]]
+            lines.append("%-16s %-52s %10.2f  %-15s %s" % (
+                one["row"], one["what"], one["value"], one["limit"] or "", state))
+        return "\n".join(lines)
+
+
+def ratio(medians, ours, peer, key):
+    """ours / peer; for CPU use it the other way round. None when a side is missing."""
+    if ours not in medians or peer not in medians or not medians[peer][key]:
+        return None
+    return medians[ours][key] / medians[peer][key]
+
+
+def drop_caches():
+    """Whether the page cache could be emptied (root only)."""
+    os.sync()
+    try:
+        with open("/proc/sys/vm/drop_caches", "w") as file:
+            file.write("3\n")
+        return True
+    except OSError:
+        print("bench/run: the page cache cannot be dropped, so restarts are warm", file=sys.stderr)
+        return False
+
+
+def forget_files(folder):
+    """Without root: at least these files leave the page cache."""
+    for base, _, names in os.walk(folder):
+        for name in names:
+            fd = os.open(os.path.join(base, name), os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
