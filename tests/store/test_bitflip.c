@@ -1,0 +1,184 @@
+/*
+ * Damage: every bit of a small folder flipped, every length cut.
+ *
+ * The store must open with everything that was promised, or refuse with a text
+ * that names the file and the offset. Nothing may be lost silently. Two folders:
+ * one that was closed cleanly, one whose process was killed a while after its
+ * last commit (so that the superblock knows of all frames).
+ *
+ * In the fast tier long runs of zeros are sampled: one bit in each of their
+ * sectors; STILE_TEST_SCALE of 10 and more flips them all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "store/local/local_store.h"
+#include "support/clock_fake.h"
+#include "support/oracle.h"
+#include "support/simfs.h"
+#include "support/test.h"
+
+#define STEPS 34u
+
+static struct clock_fake wall;
+static struct oracle record;
+static struct local_store_options options;
+static uint64_t opened, refused;
+
+static struct simfs *folder_make(bool clean)
+{
+	struct simfs *simfs = simfs_new(test_seed());
+	struct store *store = NULL;
+
+	clock_fake_init(&wall);
+	oracle_init(&record, test_seed(), &wall);
+	record.payload_max = 3000;
+	options = (struct local_store_options){
+		.path = "data",
+		.clock = &wall.clock,
+		.fs = simfs_fs(simfs),
+		.segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		.retain_ms = 500,
+		.retain_bytes = 64u << 10,
+		.keeper_inline = true,
+	};
+	assert_int_equal(local_store_open(&options, &store, NULL), 0);
+	for (uint64_t i = 0; i < STEPS; i++)
+		oracle_step(&record, store);
+	for (int i = 0; i < 40; i++) {
+		clock_fake_advance(&wall, 200);
+		store_tick(store);
+		store_flush(store);
+	}
+	if (clean) {
+		store_free(store);
+		oracle_restarted(&record);
+		return simfs;
+	}
+	struct simfs *killed = simfs_copy(simfs);
+	store_free(store);
+	simfs_free(simfs);
+	oracle_restarted(&record);
+	return killed;
+}
+
+static bool names_file(const char *text, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strstr(text, slash ? slash + 1 : path) != NULL;
+}
+
+static void damaged_check(struct simfs *simfs, const char *path, const char *what, uint64_t where)
+{
+	static struct oracle oracle;
+	char about[256];
+	struct error_text text = { "" };
+	struct store *store = NULL;
+
+	snprintf(about, sizeof(about), "%s, %s %llu", path, what, (unsigned long long)where);
+	options.fs = simfs_fs(simfs);
+	int error = local_store_open(&options, &store, &text);
+	if (error < 0) {
+		refused++;
+		if (error != ERR_DAMAGED && error != ERR_VERSION && error != -ENOENT)
+			fail_msg("%s: refused with %s: %s", about, error_name(error), text.text);
+		/* A file that has become too short to be itself may be missed as
+		 * another's neighbour; any file and a number must be there. */
+		if (!names_file(text.text, path) && !strstr(text.text, ".seg") &&
+		    !strstr(text.text, ".clm") && !strstr(text.text, "superblock"))
+			fail_msg("%s: the refusal names no file: %s", about, text.text);
+		return;
+	}
+	opened++;
+	oracle_copy(&oracle, &record);
+	oracle.about = about;
+	oracle_check(&oracle, store);
+	store_free(store);
+}
+
+static bool sector_is_zero(const struct simfs *simfs, const char *path, uint64_t byte)
+{
+	uint64_t start = byte / SIMFS_SECTOR * SIMFS_SECTOR;
+
+	for (uint64_t i = start; i < start + SIMFS_SECTOR; i++)
+		if (simfs_file_byte(simfs, path, i))
+			return false;
+	return true;
+}
+
+static void flips_of_file(const struct simfs *simfs, const char *path)
+{
+	uint64_t size = simfs_file_size(simfs, path);
+	bool all = test_scale(10) >= 100;
+
+	for (uint64_t byte = 0; byte < size;) {
+		bool sample = !all && sector_is_zero(simfs, path, byte);
+		for (uint64_t bit = 0; bit < (sample ? 1 : 8); bit++) {
+			uint64_t at = sample ? byte * 8 + byte / SIMFS_SECTOR * 37 % 4096 :
+			                       byte * 8 + bit;
+			struct simfs *damaged = simfs_copy(simfs);
+			simfs_flip_bit(damaged, path, at);
+			damaged_check(damaged, path, "bit", at);
+			simfs_free(damaged);
+		}
+		byte += sample ? SIMFS_SECTOR : 1;
+	}
+}
+
+static void cuts_of_file(const struct simfs *simfs, const char *path)
+{
+	uint64_t size = simfs_file_size(simfs, path);
+	bool all = test_scale(10) >= 100;
+
+	for (uint64_t length = 0; length < size;) {
+		struct simfs *damaged = simfs_copy(simfs);
+		simfs_cut_file(damaged, path, length);
+		damaged_check(damaged, path, "cut to", length);
+		simfs_free(damaged);
+		length += all || !sector_is_zero(simfs, path, length) ? 1 : SIMFS_SECTOR;
+	}
+}
+
+static void folder_damage(bool clean)
+{
+	struct simfs *simfs = folder_make(clean);
+	const char *path;
+
+	opened = refused = 0;
+	for (size_t i = 0; (path = simfs_file_name(simfs, i)) != NULL; i++) {
+		uint64_t opened_before = opened, refused_before = refused;
+		flips_of_file(simfs, path);
+		cuts_of_file(simfs, path);
+		printf("%s, %llu bytes: %llu opened whole, %llu refused\n", path,
+		       (unsigned long long)simfs_file_size(simfs, path),
+		       (unsigned long long)(opened - opened_before),
+		       (unsigned long long)(refused - refused_before));
+	}
+	simfs_free(simfs);
+	oracle_free(&record);
+}
+
+static void test_damage_to_a_closed_folder_is_never_silent(void **state)
+{
+	(void)state;
+	folder_damage(true);
+}
+
+static void test_damage_to_a_killed_folder_is_never_silent(void **state)
+{
+	(void)state;
+	folder_damage(false);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_damage_to_a_closed_folder_is_never_silent),
+		cmocka_unit_test(test_damage_to_a_killed_folder_is_never_silent),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
