@@ -1,0 +1,212 @@
+/* frame: see frame.h. */
+#include "store/local/frame.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max)
+{
+	CHECK(ring_bytes % FORMAT_BLOCK == 0 && ring_bytes > 0);
+	CHECK(frame_max % FORMAT_BLOCK == 0 && frame_max > 0);
+	*frame = (struct frame){ .ring_bytes = ring_bytes, .frame_max = frame_max };
+	frame->memory = mem_aligned(FORMAT_BLOCK, (size_t)ring_bytes + frame_max);
+	return frame->memory ? 0 : -ENOMEM;
+}
+
+void frame_free(struct frame *frame)
+{
+	frame->memory = mem_free(frame->memory);
+}
+
+static unsigned char *start(const struct frame *frame)
+{
+	return frame->memory + frame->offset % frame->ring_bytes;
+}
+
+void frame_begin(struct frame *frame, const struct frame_place *place)
+{
+	CHECK(place->offset % FORMAT_BLOCK == 0);
+	CHECK(frame->entry_count == 0);
+	if (place->segment != frame->segment) {
+		frame->cached_from = frame->cached_end = place->offset;
+		frame->spill_from = frame->spill_end = 0;
+	}
+	frame->segment = place->segment;
+	frame->epoch = place->epoch;
+	frame->offset = place->offset;
+	frame_set_limit(frame, place->limit);
+	frame->len = sizeof(struct frame_header);
+}
+
+void frame_set_limit(struct frame *frame, uint32_t limit)
+{
+	frame->limit = limit < frame->frame_max ? limit : frame->frame_max;
+}
+
+/* Room for one entry at the end, padded with zeros to 8. */
+static unsigned char *add(struct frame *frame, uint32_t size, uint32_t *ret_offset)
+{
+	uint32_t padded = (size + 7) & ~UINT32_C(7);
+	unsigned char *at = start(frame) + frame->len;
+
+	CHECK(frame->len >= sizeof(struct frame_header));
+	CHECK(frame->len + padded <= frame->limit);
+	if (padded != size)
+		memset(at + padded - 8, 0, 8);
+	*ret_offset = frame->offset + frame->len;
+	frame->len += padded;
+	frame->entry_count++;
+	return at;
+}
+
+static unsigned char *put_span(unsigned char *at, struct span span)
+{
+	if (span.len)
+		memcpy(at, span.ptr, span.len);
+	return at + span.len;
+}
+
+static void seal_event(const struct frame *frame, unsigned char *entry, uint32_t size)
+{
+	uint32_t check = entry_event_check(entry, size, frame->epoch);
+
+	memcpy(entry + offsetof(struct entry_event, check), &check, sizeof(check));
+}
+
+uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, uint64_t ticket)
+{
+	uint32_t size = frame_event_size(admit), offset;
+	unsigned char *entry = add(frame, size, &offset);
+	struct entry_event event = {
+		.size = size,
+		.kind = ENTRY_EVENT,
+		.claim_count = (uint8_t)admit->claim_count,
+		.flags = admit->no_ticket ? EVENT_NO_TICKET : 0,
+		.source_len = (uint8_t)admit->source.len,
+		.ticket = ticket,
+		.user_flags = admit->flags,
+	};
+	unsigned char *at = entry + sizeof(event);
+
+	memcpy(entry, &event, sizeof(event));
+	for (uint32_t i = 0; i < admit->claim_count; i++) {
+		struct entry_claim claim = { .digest = admit->claims[i].digest,
+			                     .window_s = admit->claims[i].window_s };
+		memcpy(at, &claim, sizeof(claim));
+		at += sizeof(claim);
+	}
+	at = put_span(at, admit->source);
+	put_span(at, admit->payload);
+	/* Nobody will ask for the payload of a ticket that is not open. */
+	if (!admit->no_ticket)
+		seal_event(frame, entry, size);
+	return offset;
+}
+
+uint32_t frame_add_carried(struct frame *frame, const struct entry *carried)
+{
+	uint32_t size = (uint32_t)(sizeof(struct entry_event) + carried->source.len +
+	                           carried->payload.len);
+	uint32_t offset;
+	unsigned char *entry = add(frame, size, &offset);
+	struct entry_event event = carried->event;
+
+	event.size = size;
+	event.claim_count = 0;
+	event.flags = EVENT_CARRIED;
+	event.check = 0;
+	memcpy(entry, &event, sizeof(event));
+	put_span(put_span(entry + sizeof(event), carried->source), carried->payload);
+	seal_event(frame, entry, size);
+	return offset;
+}
+
+uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle)
+{
+	struct entry_settle entry = {
+		.size = sizeof(entry),
+		.kind = ENTRY_SETTLE,
+		.outcome = (uint8_t)settle->outcome,
+		.ticket = settle->ticket,
+		.attempt = settle->attempt,
+	};
+	uint32_t offset;
+
+	memcpy(add(frame, sizeof(entry), &offset), &entry, sizeof(entry));
+	return offset;
+}
+
+uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen)
+{
+	uint32_t offset;
+
+	CHECK(seen->size == sizeof(*seen) && seen->kind == ENTRY_SEEN);
+	memcpy(add(frame, sizeof(*seen), &offset), seen, sizeof(*seen));
+	return offset;
+}
+
+const unsigned char *frame_finish(struct frame *frame, const struct frame_stamp *stamp,
+                                  uint32_t *ret_span)
+{
+	uint32_t span = (uint32_t)format_align(frame->len, FORMAT_BLOCK);
+	struct frame_header header = {
+		.entry_count = frame->entry_count,
+		.epoch = frame->epoch,
+		.sequence = stamp->sequence,
+		.body_len = frame->len - (uint32_t)sizeof(header),
+		.span = span,
+		.steady_ms = stamp->steady_ms,
+		.wall_ms = stamp->wall_ms,
+	};
+
+	CHECK(frame->entry_count > 0);
+	memset(start(frame) + frame->len, 0, span - frame->len);
+	frame_seal(start(frame), &header);
+	*ret_span = span;
+	return start(frame);
+}
+
+void frame_keep(struct frame *frame, uint32_t span)
+{
+	uint32_t end = frame->offset + span;
+
+	CHECK(frame->entry_count > 0);
+	if (frame->offset % frame->ring_bytes + span > frame->ring_bytes) {
+		/* An older frame in the slack is overwritten now. */
+		if (frame->cached_from < frame->spill_end)
+			frame->cached_from = frame->spill_end;
+		frame->spill_from = frame->offset;
+		frame->spill_end = end;
+	}
+	frame->cached_end = end;
+	frame->len = 0;
+	frame->entry_count = 0;
+}
+
+void frame_drop(struct frame *frame)
+{
+	/* The half-built frame overwrote older ones in the ring. */
+	frame->cached_from = frame->cached_end = frame->offset;
+	frame->spill_from = frame->spill_end = 0;
+	frame->len = 0;
+	frame->entry_count = 0;
+}
+
+const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
+                                  uint32_t len)
+{
+	uint64_t end = (uint64_t)offset + len;
+
+	/* While a frame is being built it overwrites the oldest bytes. */
+	if (segment != frame->segment || frame->entry_count > 0)
+		return NULL;
+	if (offset < frame->cached_from || end > frame->cached_end ||
+	    frame->cached_end - offset > frame->ring_bytes)
+		return NULL;
+	if (offset >= frame->spill_from && offset < frame->spill_end)
+		return frame->memory + frame->spill_from % frame->ring_bytes +
+		       (offset - frame->spill_from);
+	return frame->memory + offset % frame->ring_bytes;
+}

@@ -1,0 +1,91 @@
+/*
+ * frame: where a group commit is put together, and where it can be read again
+ * while it is young.
+ *
+ * Frames are built in a ring: the one for offset `o` of its segment stands at
+ * `o` modulo the ring's size (running on into a slack behind the ring rather
+ * than wrapping). So what was written last stays readable without a copy, and
+ * a sink that keeps up never reads the disk.
+ *
+ * Format:  format.h
+ * Threads: the owner's.
+ * Failure: frame_init() -ENOMEM; frame_room() NULL when the frame is full.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/check.h"
+#include "gate/verdict.h"
+#include "store/local/format.h"
+#include "store/store.h"
+
+struct frame {
+	unsigned char *memory;
+	uint32_t ring_bytes;
+	uint32_t frame_max; /* most bytes of one frame; the slack has as many */
+	/* the frame being built */
+	uint64_t segment;
+	uint64_t epoch;
+	uint32_t offset; /* in its segment */
+	uint32_t limit;  /* most bytes it may get */
+	uint32_t len;    /* so far, with the header; 0: none is being built */
+	uint32_t entry_count;
+	/* what can still be read of that segment: [cached_from, cached_end) */
+	uint32_t cached_from;
+	uint32_t cached_end;
+	uint32_t spill_from; /* the latest frame that ran into the slack */
+	uint32_t spill_end;
+};
+
+int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max) must_check;
+void frame_free(struct frame *frame);
+
+struct frame_place {
+	uint64_t segment;
+	uint64_t epoch;
+	uint32_t offset;
+	uint32_t limit; /* at most frame_max is used */
+};
+void frame_begin(struct frame *frame, const struct frame_place *place);
+void frame_set_limit(struct frame *frame, uint32_t limit);
+
+static inline bool frame_fits(const struct frame *frame, uint32_t size)
+{
+	return frame->len + ((size + 7) & ~UINT32_C(7)) <= frame->limit;
+}
+
+static inline bool frame_empty(const struct frame *frame)
+{
+	return frame->entry_count == 0;
+}
+
+/* Bytes of the EVENT entry of an admit. */
+static inline uint32_t frame_event_size(const struct store_admit *admit)
+{
+	return (uint32_t)(sizeof(struct entry_event) +
+	                  admit->claim_count * sizeof(struct entry_claim) + admit->source.len +
+	                  admit->payload.len);
+}
+
+/* Each appends one entry, which must fit; returns its offset in the segment. */
+uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, uint64_t ticket);
+uint32_t frame_add_carried(struct frame *frame, const struct entry *event);
+uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle);
+uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen);
+
+struct frame_stamp {
+	uint64_t sequence;
+	uint64_t steady_ms;
+	uint64_t wall_ms;
+};
+/* Seals it and tells what to write at its offset: ret_span bytes, whole blocks. */
+const unsigned char *frame_finish(struct frame *frame, const struct frame_stamp *stamp,
+                                  uint32_t *ret_span);
+/* It is on disk, and can be read until the ring comes around. */
+void frame_keep(struct frame *frame, uint32_t span);
+void frame_drop(struct frame *frame); /* it is not */
+
+/* Bytes of a segment that are still here, or NULL. */
+const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
+                                  uint32_t len);

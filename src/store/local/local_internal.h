@@ -1,0 +1,152 @@
+/*
+ * local_internal: the parts of a local store, for the files that make it up.
+ *
+ *   local_store.c  open, free, submit, tick, stats
+ *   commit.c       flush: decide in order, one durable write, complete
+ *   take.c         leases: payloads from memory or read back
+ *   retention.c    which files may leave, carrying open tickets forward
+ *   recovery.c     from the files to the index
+ *
+ * Threads: the owner's, but for the atomics.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/histogram.h"
+#include "store/local/journal.h"
+#include "store/local/keeper.h"
+#include "store/local/local_store.h"
+#include "store/local/open_tickets.h"
+#include "store/local/segment.h"
+#include "store/local/shelf.h"
+#include "store/local/steady_clock.h"
+#include "store/local/superblock.h"
+#include "store/local/table.h"
+#include "store/local/tally.h"
+
+struct op_queue {
+	struct store_op *first;
+	struct store_op **last;
+	uint32_t count;
+};
+
+/* A window of one segment, for payloads that are no longer in memory. */
+struct reader {
+	int fd;
+	uint64_t segment;
+	unsigned char *window;
+	size_t room;
+	uint64_t base;
+	size_t filled;
+};
+
+struct local_counters {
+	atomic_uint_fast64_t live_claims, expired_claims, index_bytes, open_tickets, due_tickets;
+	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
+	atomic_uint_fast64_t clock_held_ms, io_errors;
+	atomic_bool writable;
+};
+
+#define SEEN_PER_FRAME 256u
+#define DEFERRED_SETTLES_MAX 65536u
+
+struct local_store {
+	struct store store;
+	struct local_store_options options;
+	char *path;
+	struct folder folder;
+	int lock_fd;
+	struct superblock superblock;
+	struct steady_clock clock;
+	struct table *table;
+	struct tally *tally;
+	struct open_tickets *tickets;
+	struct shelf shelf;
+	struct keeper *keeper;
+	struct journal journal;
+	struct reader reader;
+
+	struct op_queue queue;    /* submitted, not decided */
+	struct op_queue batch;    /* decided, waiting for the frame */
+	struct op_queue takes;    /* waiting for due tickets */
+	struct op_queue deferred; /* settles that found no room */
+	uint64_t last_ticket;     /* ever given */
+	uint64_t durable_ticket;  /* the last whose frame is on disk */
+	uint64_t oldest;          /* the lowest number that is still needed */
+	uint64_t live_claims;     /* about; made exact by tick */
+	bool full;                /* the last admit found no room on disk */
+	bool flushing;
+	bool superblock_dirty;
+	uint64_t superblock_boot_ms; /* when it was written last */
+	uint64_t seen_boot_ms;       /* when duplicates were written down last */
+	uint64_t retry_boot_ms;      /* when a next segment was asked for last */
+	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame being built */
+	uint32_t seen_count;
+
+	struct local_counters counters;
+	struct histogram commit_us;
+	struct histogram commit_batch;
+};
+
+static inline struct local_store *local_of(const struct store *store)
+{
+	return container_of(store, struct local_store, store);
+}
+
+static inline void op_queue_init(struct op_queue *queue)
+{
+	queue->first = NULL;
+	queue->last = &queue->first;
+	queue->count = 0;
+}
+
+static inline void op_queue_put(struct op_queue *queue, struct store_op *op)
+{
+	op->next = NULL;
+	*queue->last = op;
+	queue->last = &op->next;
+	queue->count++;
+}
+
+static inline struct store_op *op_queue_take(struct op_queue *queue)
+{
+	struct store_op *op = queue->first;
+
+	if (op) {
+		queue->first = op->next;
+		queue->count--;
+		if (!queue->first)
+			queue->last = &queue->first;
+	}
+	return op;
+}
+
+void local_log(const struct local_store *local, enum local_store_level level, const char *format,
+               ...) printf_like(3, 4);
+/* Makes the present state durable in the superblock. */
+int local_mark(struct local_store *local, const struct journal_position *position,
+               uint32_t flags) must_check;
+void local_publish(struct local_store *local); /* counters that are cheap to read */
+
+/* commit.c */
+void local_flush(struct store *store);
+void local_commit(struct local_store *local); /* writes and completes the batch */
+void local_write_seen(struct local_store *local); /* all that wait */
+void local_retry_settles(struct local_store *local);
+
+/* take.c */
+void local_serve_takes(struct local_store *local);
+void local_fail_takes(struct local_store *local, int error);
+/* The event of an open ticket; the entry's spans stay until the next call or
+ * frame. ERR_DAMAGED or -errno. */
+int local_read_event(struct local_store *local, const struct open_ticket *ticket,
+                     struct entry *ret_entry) must_check;
+void reader_close(struct local_store *local);
+
+/* retention.c */
+void local_retain(struct local_store *local);
+uint64_t local_scan_from(const struct local_store *local, uint64_t current);
+
+/* recovery.c */
+int local_recover(struct local_store *local, struct error_text *text) must_check;

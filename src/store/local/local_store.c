@@ -1,0 +1,430 @@
+/* local_store: see local_store.h. */
+#include "store/local/local_store.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/local/local_internal.h"
+
+#define SEGMENT_BYTES_DEFAULT (64u << 20)
+#define FRAME_BYTES_DEFAULT (8u << 20)
+#define FRAME_BYTES_MIN (16u << 10)
+#define OPEN_TICKETS_DEFAULT (16u << 20)
+#define RETAIN_MS_DEFAULT (UINT64_C(7) * 24 * 60 * 60 * 1000)
+#define RETAIN_BYTES_DEFAULT (UINT64_C(16) << 30)
+
+/* How long what is not urgent may wait. */
+#define LAZY_MS 1000
+/* The clock's high-water mark is renewed even when nothing happens. */
+#define IDLE_MARK_MS (10 * 60 * 1000)
+#define RETRY_MS 500
+/* Once around the index in about a minute at ten ticks a second, and never more
+ * than a fraction of a millisecond in one tick. */
+#define SWEEP_PARTS 600
+#define SWEEP_MIN 4096
+#define SWEEP_MAX 262144
+
+void local_log(const struct local_store *local, enum local_store_level level, const char *format,
+               ...)
+{
+	char text[ERROR_TEXT_MAX];
+	va_list args;
+
+	if (!local->options.log)
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	local->options.log(local->options.log_user, level, text);
+}
+
+static void store_counter(atomic_uint_fast64_t *counter, uint64_t value)
+{
+	atomic_store_explicit(counter, value, memory_order_relaxed);
+}
+
+void local_publish(struct local_store *local)
+{
+	struct local_counters *counters = &local->counters;
+
+	store_counter(&counters->live_claims, local->live_claims);
+	store_counter(&counters->open_tickets, open_tickets_count(local->tickets));
+	store_counter(&counters->due_tickets, open_tickets_due(local->tickets));
+	atomic_store_explicit(&counters->writable, local->journal.open && !local->full,
+	                      memory_order_relaxed);
+}
+
+static void publish_all(struct local_store *local)
+{
+	struct local_counters *counters = &local->counters;
+	struct table_stats table;
+	uint64_t bytes = 0, segments = 0;
+
+	table_get_stats(local->table, &table);
+	local->live_claims = table.claims;
+	for (size_t i = 0; i < local->shelf.count; i++) {
+		const struct shelf_item *item = &local->shelf.items[i];
+		bytes += item->segment_bytes + item->claims_bytes;
+		segments += item->segment_bytes > 0;
+	}
+	store_counter(&counters->expired_claims, table.expired);
+	store_counter(&counters->index_bytes, table.bytes + tally_bytes(local->tally) +
+	                                              open_tickets_bytes(local->tickets));
+	store_counter(&counters->journal_bytes, bytes);
+	store_counter(&counters->segments, segments);
+	store_counter(&counters->clock_held_ms, steady_clock_held_ms(&local->clock));
+	local_publish(local);
+}
+
+int local_mark(struct local_store *local, const struct journal_position *position, uint32_t flags)
+{
+	struct steady_clock_state clock = steady_clock_save(&local->clock);
+	struct superblock_slot slot = {
+		.flags = flags,
+		.durable_segment = position->segment,
+		.durable_end = position->end,
+		.durable_sequence = position->sequence,
+		.steady_ms = clock.steady_ms,
+		.boot_ms = clock.boot_ms,
+		.wall_ms = clock.wall_ms,
+		.live_claims = local->live_claims,
+		.last_ticket = local->last_ticket,
+		.scan_from = local_scan_from(local, position->segment),
+		.oldest = local->oldest,
+	};
+
+	memcpy(slot.boot_id, clock.boot_id, sizeof(slot.boot_id));
+	int r = superblock_write(&local->superblock, &local->folder, &slot);
+	if (r < 0) {
+		atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
+		local_log(local, LOCAL_STORE_ERROR, "superblock: %s", error_name(r));
+		return r;
+	}
+	local->superblock_dirty = false;
+	local->superblock_boot_ms = clock.boot_ms;
+	return 0;
+}
+
+static int mark_position(void *user, const struct journal_position *position)
+{
+	return local_mark(user, position, 0);
+}
+
+static uint64_t scan_from(void *user, uint64_t current)
+{
+	return local_scan_from(user, current);
+}
+
+/* --- tick -------------------------------------------------------------- */
+
+static void tick_clock(struct local_store *local)
+{
+	struct error_text text;
+
+	steady_clock_now(&local->clock);
+	if (steady_clock_alarm(&local->clock, &text))
+		local_log(local, LOCAL_STORE_WARNING, "%s", text.text);
+}
+
+/* After the disk was full, or a segment could not be begun. */
+static void tick_room(struct local_store *local, uint64_t boot_ms)
+{
+	if (local->journal.open && !local->full)
+		return;
+	if (!local->options.keeper_inline && boot_ms - local->retry_boot_ms < RETRY_MS)
+		return;
+	local->retry_boot_ms = boot_ms;
+	journal_retry(&local->journal);
+	int r = journal_reserve(&local->journal, FORMAT_BLOCK / 2, JOURNAL_NORMAL,
+	                        steady_clock_last(&local->clock));
+	bool was_full = local->full;
+	local->full = r < 0;
+	if (was_full && !local->full)
+		local_log(local, LOCAL_STORE_INFO, "there is room again");
+}
+
+static void tick_sweep(struct local_store *local)
+{
+	uint64_t now_ms = steady_clock_last(&local->clock);
+	struct table_stats stats;
+
+	table_get_stats(local->table, &stats);
+	uint64_t budget = stats.slots / SWEEP_PARTS;
+	budget = budget < SWEEP_MIN ? SWEEP_MIN : budget > SWEEP_MAX ? SWEEP_MAX : budget;
+	table_sweep(local->table, now_ms, budget);
+	tally_sweep(local->tally, now_ms, SWEEP_MIN);
+}
+
+static void tick_lazy(struct local_store *local, uint64_t boot_ms)
+{
+	if (tally_dirty(local->tally) > 0 && boot_ms - local->seen_boot_ms >= LAZY_MS) {
+		local->seen_boot_ms = boot_ms;
+		local_write_seen(local);
+	}
+	uint64_t age_ms = boot_ms - local->superblock_boot_ms;
+	if (local->journal.durable.segment != 0 &&
+	    ((local->superblock_dirty && age_ms >= LAZY_MS) || age_ms >= IDLE_MARK_MS)) {
+		/* Also after a failure: not again before its time. */
+		local->superblock_boot_ms = boot_ms;
+		if (local_mark(local, &local->journal.durable, 0) < 0)
+			local->superblock_dirty = true;
+	}
+}
+
+static void tick(struct store *store)
+{
+	struct local_store *local = local_of(store);
+
+	CHECK(!local->flushing);
+	local->flushing = true;
+	tick_clock(local);
+	uint64_t boot_ms = local->clock.now.boot_ms;
+	tick_room(local, boot_ms);
+	local_retry_settles(local);
+	local_retain(local);
+	tick_sweep(local);
+	tick_lazy(local, boot_ms);
+	local_serve_takes(local);
+	publish_all(local);
+	local->flushing = false;
+}
+
+/* --- the rest of the contract ----------------------------------------- */
+
+static void submit(struct store *store, struct store_op *op)
+{
+	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_LOOKUP);
+	CHECK(op->done);
+	op_queue_put(&local_of(store)->queue, op);
+}
+
+static uint64_t load_counter(const atomic_uint_fast64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+static void stats(struct store *store, struct store_stats *ret_stats)
+{
+	const struct local_counters *counters = &local_of(store)->counters;
+
+	*ret_stats = (struct store_stats){
+		.live_claims = load_counter(&counters->live_claims),
+		.expired_claims = load_counter(&counters->expired_claims),
+		.index_bytes = load_counter(&counters->index_bytes),
+		.open_tickets = load_counter(&counters->open_tickets),
+		.due_tickets = load_counter(&counters->due_tickets),
+		.commits = load_counter(&counters->commits),
+		.commit_ops = load_counter(&counters->commit_ops),
+		.journal_bytes = load_counter(&counters->journal_bytes),
+		.written_bytes = load_counter(&counters->written_bytes),
+		.segments = load_counter(&counters->segments),
+		.clock_held_ms = load_counter(&counters->clock_held_ms),
+		.io_errors = load_counter(&counters->io_errors),
+		.writable = atomic_load_explicit(&counters->writable, memory_order_relaxed),
+	};
+}
+
+/* Also for a store that is half open. */
+static void destroy(struct local_store *local)
+{
+	struct file_system *fs = local->folder.fs;
+
+	local->keeper = keeper_free(local->keeper);
+	journal_close(&local->journal);
+	reader_close(local);
+	superblock_close(&local->superblock, &local->folder);
+	shelf_free(&local->shelf);
+	local->table = table_free(local->table);
+	local->tally = tally_free(local->tally);
+	local->tickets = open_tickets_free(local->tickets);
+	if (local->lock_fd >= 0)
+		fs->methods->close(fs, local->lock_fd);
+	mem_free(local->path);
+	mem_free(local);
+}
+
+static void fail_deferred(struct local_store *local)
+{
+	struct store_op *op;
+
+	while ((op = op_queue_take(&local->deferred))) {
+		op->error = ERR_CLOSING;
+		op->done(op);
+	}
+}
+
+static void close_store(struct store *store)
+{
+	struct local_store *local = local_of(store);
+
+	local_flush(store);
+	local->flushing = true;
+	steady_clock_now(&local->clock);
+	local_retry_settles(local);
+	local_write_seen(local);
+	local_fail_takes(local, ERR_CLOSING);
+	fail_deferred(local);
+	if (local->journal.durable.segment != 0 &&
+	    local_mark(local, &local->journal.durable, SUPERBLOCK_CLEAN) < 0)
+		local_log(local, LOCAL_STORE_WARNING, "closed, but the superblock could not tell so");
+	destroy(local);
+}
+
+static const struct store_methods methods = {
+	.submit = submit,
+	.flush = local_flush,
+	.tick = tick,
+	.stats = stats,
+	.free = close_store,
+};
+
+/* --- open -------------------------------------------------------------- */
+
+static void set_defaults(struct local_store_options *options)
+{
+	if (!options->fs)
+		options->fs = file_system_real();
+	if (!options->clock)
+		options->clock = clock_system();
+	if (!options->segment_bytes)
+		options->segment_bytes = SEGMENT_BYTES_DEFAULT;
+	if (!options->frame_bytes_max)
+		options->frame_bytes_max = FRAME_BYTES_DEFAULT;
+	if (options->frame_bytes_max > options->segment_bytes / 4)
+		options->frame_bytes_max = options->segment_bytes / 4;
+	options->frame_bytes_max = options->frame_bytes_max / FORMAT_BLOCK * FORMAT_BLOCK;
+	if (!options->max_open_tickets)
+		options->max_open_tickets = OPEN_TICKETS_DEFAULT;
+	if (!options->retain_ms)
+		options->retain_ms = RETAIN_MS_DEFAULT;
+	if (!options->retain_bytes)
+		options->retain_bytes = RETAIN_BYTES_DEFAULT;
+}
+
+static int check_options(const struct local_store_options *options, struct error_text *text)
+{
+	if (!options->path || !options->path[0])
+		return error_fill(text, ERR_CONFIG, "no data folder given");
+	if (options->segment_bytes % FORMAT_BLOCK ||
+	    options->segment_bytes < LOCAL_STORE_SEGMENT_MIN ||
+	    options->segment_bytes > LOCAL_STORE_SEGMENT_MAX)
+		return error_fill(text, ERR_CONFIG,
+		                  "a segment of %u bytes: expected a multiple of 4096 from 64 KiB to "
+		                  "1 GiB",
+		                  options->segment_bytes);
+	if (options->frame_bytes_max < FRAME_BYTES_MIN)
+		return error_fill(text, ERR_CONFIG, "frames of at most %u bytes: expected 16 KiB or more",
+		                  options->frame_bytes_max);
+	return 0;
+}
+
+static int take_folder(struct local_store *local, struct error_text *text)
+{
+	struct file_system *fs = local->folder.fs;
+
+	int r = fs->methods->make_dir(fs, local->path);
+	if (r < 0)
+		return error_fill(text, r, "%s: %s", local->path, error_name(r));
+	r = folder_open(&local->folder, "lock", FILE_READ | FILE_WRITE | FILE_CREATE,
+	                &local->lock_fd);
+	if (r < 0)
+		return error_fill(text, r, "%s/lock: %s", local->path, error_name(r));
+	r = fs->methods->lock(fs, local->lock_fd);
+	if (r == ERR_BUSY)
+		return error_fill(text, r, "%s is in use by another process", local->path);
+	return r < 0 ? error_fill(text, r, "%s/lock: %s", local->path, error_name(r)) : 0;
+}
+
+static int make_parts(struct local_store *local)
+{
+	int r = table_new(&local->table);
+	if (r == 0)
+		r = tally_new(&local->tally);
+	if (r == 0)
+		r = open_tickets_new(local->options.max_open_tickets, &local->tickets);
+	if (r == 0)
+		r = keeper_new(&local->folder, local->options.keeper_inline, &local->keeper);
+	if (r == 0)
+		r = journal_init(&local->journal,
+		                 &(struct journal_options){ .folder = &local->folder,
+		                                            .keeper = local->keeper,
+		                                            .shelf = &local->shelf,
+		                                            .frame_max = local->options.frame_bytes_max,
+		                                            .mark = mark_position,
+		                                            .scan_from = scan_from,
+		                                            .user = local });
+	return r;
+}
+
+/* A full disk does not keep the store closed: what is there can be delivered. */
+static int begin(struct local_store *local, struct error_text *text)
+{
+	if (local->options.accept_clock)
+		steady_clock_accept_wall(&local->clock);
+	publish_all(local); /* the superblock's hint */
+	int r = journal_ready(&local->journal, steady_clock_last(&local->clock));
+	if (r == -ENOSPC || r == -EDQUOT) {
+		local->full = true;
+		local_log(local, LOCAL_STORE_ERROR, "no room for a new segment: %s", error_name(r));
+		r = 0;
+	}
+	if (r < 0)
+		return error_fill(text, r, "a new segment: %s", error_name(r));
+	publish_all(local);
+	return 0;
+}
+
+static int build(struct local_store *local, struct error_text *text)
+{
+	int r = take_folder(local, text);
+	if (r < 0)
+		return r;
+	r = make_parts(local);
+	if (r < 0)
+		return error_fill(text, r, "%s: %s", local->path, error_name(r));
+	r = local_recover(local, text);
+	return r < 0 ? r : begin(local, text);
+}
+
+int local_store_open(const struct local_store_options *options, struct store **ret_store,
+                     struct error_text *ret_text)
+{
+	struct local_store *local = mem_zalloc(1, sizeof(*local));
+
+	if (!local)
+		return error_fill(ret_text, -ENOMEM, "%s", error_name(-ENOMEM));
+	local->options = *options;
+	set_defaults(&local->options);
+	local->store.methods = &methods;
+	local->store.commit_us = &local->commit_us;
+	local->store.commit_batch = &local->commit_batch;
+	local->lock_fd = local->reader.fd = local->superblock.fd = -1;
+	local->journal.fd = local->journal.next_fd = -1;
+	op_queue_init(&local->queue);
+	op_queue_init(&local->batch);
+	op_queue_init(&local->takes);
+	op_queue_init(&local->deferred);
+	int r = check_options(&local->options, ret_text);
+	if (r == 0) {
+		local->path = mem_strdup(options->path);
+		r = local->path ? 0 : error_fill(ret_text, -ENOMEM, "%s", error_name(-ENOMEM));
+	}
+	local->folder = (struct folder){ .fs = local->options.fs,
+		                         .path = local->path,
+		                         .segment_bytes = local->options.segment_bytes };
+	if (r == 0)
+		r = build(local, ret_text);
+	if (r < 0) {
+		destroy(local);
+		return r;
+	}
+	*ret_store = &local->store;
+	return 0;
+}
+
+const unsigned char *local_store_key(const struct store *store)
+{
+	return local_of(store)->superblock.slot.key;
+}

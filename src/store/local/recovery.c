@@ -1,0 +1,645 @@
+/*
+ * recovery: from the files of a folder to the index in memory.
+ *
+ *   1. The superblock tells where to begin and how far the journal was durable.
+ *   2. The files are listed; what is left of work that a crash cut short goes.
+ *   3. Numbers below `scan from` give their claims: from the claims file, or
+ *      from the segment itself. Segments from there on are read in full, in
+ *      order: claims, open tickets, settles, counts of duplicates.
+ *   4. The last segment's tail is torn (said, and left behind) or damaged
+ *      (refused); see scan.h. So is everything that should be there and is not.
+ *
+ * Nothing is written but removals, so a crash in recovery changes nothing.
+ *
+ * Threads: the owner's; see loader.h for the second one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "gate/ticket.h"
+#include "store/local/loader.h"
+#include "store/local/local_internal.h"
+#include "store/local/scan.h"
+
+struct numbers {
+	uint64_t *items;
+	size_t count;
+	size_t room;
+};
+
+struct recovery {
+	struct local_store *local;
+	struct error_text *text;
+	struct numbers segments;
+	struct numbers claims;
+	struct loader *loader;
+	uint64_t oldest;
+	uint64_t scan_from;
+	uint64_t last;           /* the last segment; 0: none */
+	uint64_t now_ms;
+	uint64_t steady_ms;      /* the latest that was written */
+	uint64_t max_ticket;
+	/* of the number being read */
+	struct shelf_item item;
+	uint64_t record_count;
+	uint64_t number;
+	bool with_tickets;
+};
+
+/* --- listing ---------------------------------------------------------- */
+
+static int numbers_add(struct numbers *numbers, uint64_t number)
+{
+	if (numbers->count == numbers->room) {
+		size_t room = numbers->room ? numbers->room * 2 : 64;
+		uint64_t *items = mem_realloc(numbers->items, room * sizeof(*items));
+		if (!items)
+			return -ENOMEM;
+		numbers->items = items;
+		numbers->room = room;
+	}
+	numbers->items[numbers->count++] = number;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x, y;
+
+	memcpy(&x, a, sizeof(x));
+	memcpy(&y, b, sizeof(y));
+	return x < y ? -1 : x > y;
+}
+
+static bool numbers_have(const struct numbers *numbers, uint64_t number)
+{
+	return numbers->count > 0 && bsearch(&number, numbers->items, numbers->count,
+	                                     sizeof(number), compare) != NULL;
+}
+
+static int list_each(void *user, const char *name)
+{
+	struct recovery *recovery = user;
+	uint64_t number;
+
+	switch (format_name_parse(name, &number)) {
+	case FILE_KIND_SEGMENT:
+		return numbers_add(&recovery->segments, number);
+	case FILE_KIND_CLAIMS:
+		return numbers_add(&recovery->claims, number);
+	case FILE_KIND_LEFTOVER:
+	case FILE_KIND_OTHER:
+		break;
+	}
+	return 0;
+}
+
+static int list_files(struct recovery *recovery)
+{
+	struct local_store *local = recovery->local;
+	struct file_system *fs = local->folder.fs;
+
+	int r = fs->methods->list(fs, local->path, list_each, recovery);
+	if (r < 0)
+		return error_fill(recovery->text, r, "%s: %s", local->path, error_name(r));
+	if (recovery->segments.count)
+		qsort(recovery->segments.items, recovery->segments.count, sizeof(uint64_t), compare);
+	if (recovery->claims.count)
+		qsort(recovery->claims.items, recovery->claims.count, sizeof(uint64_t), compare);
+	return 0;
+}
+
+/* --- the superblock and the last segment ------------------------------ */
+
+static int open_superblock(struct recovery *recovery)
+{
+	struct local_store *local = recovery->local;
+
+	int r = superblock_open(&local->superblock, &local->folder, recovery->text);
+	if (r == -ENOENT) {
+		if (recovery->segments.count || recovery->claims.count)
+			return error_fill(recovery->text, ERR_DAMAGED,
+			                  "superblock is missing, but there are segments");
+		r = superblock_create(&local->superblock, &local->folder);
+		if (r < 0)
+			return error_fill(recovery->text, r, "superblock: %s", error_name(r));
+	} else if (r < 0) {
+		return r;
+	}
+	if (local->superblock.one_slot_bad)
+		local_log(local, LOCAL_STORE_WARNING,
+		          "one slot of the superblock is not valid; the other is used");
+	return 0;
+}
+
+static int missing(const struct recovery *recovery, uint64_t number, enum file_kind kind)
+{
+	char name[FORMAT_NAME_MAX];
+
+	format_name(name, number, kind);
+	return error_fill(recovery->text, ERR_DAMAGED, "%s is missing (offset 0)", name);
+}
+
+static int read_header(struct recovery *recovery, uint64_t number, struct segment_header *ret)
+{
+	struct file_system *fs = recovery->local->folder.fs;
+	int fd;
+
+	int r = segment_open_read(&recovery->local->folder, number, &fd);
+	if (r < 0)
+		return r;
+	r = segment_read_header(&recovery->local->folder, fd, number, ret);
+	fs->methods->close(fs, fd);
+	return r;
+}
+
+/* A segment that was prepared and never begun has no valid header. */
+static int find_last(struct recovery *recovery)
+{
+	const struct superblock_slot *slot = &recovery->local->superblock.slot;
+	struct numbers *segments = &recovery->segments;
+	struct segment_header header;
+
+	while (segments->count > 0) {
+		uint64_t number = segments->items[segments->count - 1];
+		int r = read_header(recovery, number, &header);
+		if (r == 0 || number <= slot->durable_segment)
+			break;
+		if (r != ERR_DAMAGED)
+			return error_fill(recovery->text, r, "segment %llu: %s",
+			                  (unsigned long long)number, error_name(r));
+		r = segment_remove(&recovery->local->folder, number, FILE_KIND_SEGMENT);
+		if (r < 0)
+			return error_fill(recovery->text, r, "segment %llu: %s",
+			                  (unsigned long long)number, error_name(r));
+		segments->count--;
+	}
+	recovery->last = segments->count ? segments->items[segments->count - 1] : 0;
+	if (recovery->last < slot->durable_segment)
+		return missing(recovery, slot->durable_segment, FILE_KIND_SEGMENT);
+	return 0;
+}
+
+static int find_range(struct recovery *recovery)
+{
+	const struct superblock_slot *slot = &recovery->local->superblock.slot;
+	struct segment_header header;
+
+	recovery->oldest = slot->oldest;
+	recovery->scan_from = slot->scan_from;
+	if (recovery->last == 0)
+		return 0;
+	int r = read_header(recovery, recovery->last, &header);
+	if (r == 0 && header.scan_from > recovery->scan_from)
+		recovery->scan_from = header.scan_from;
+	/* A bad header is reported, with its place, when the segment is read. */
+	if (recovery->scan_from > recovery->last)
+		recovery->scan_from = recovery->last;
+	for (uint64_t n = recovery->oldest; n <= recovery->last; n++) { /* F6 */
+		bool segment = numbers_have(&recovery->segments, n);
+		if (!segment && (n >= recovery->scan_from || !numbers_have(&recovery->claims, n)))
+			return missing(recovery, n, FILE_KIND_SEGMENT);
+	}
+	return 0;
+}
+
+/* Files whose removal a crash cut short. */
+static int remove_retired(struct recovery *recovery)
+{
+	const struct folder *folder = &recovery->local->folder;
+	int r = folder_remove(folder, "spare.seg");
+
+	for (size_t i = 0; i < recovery->segments.count && r == 0; i++)
+		if (recovery->segments.items[i] < recovery->oldest)
+			r = segment_remove(folder, recovery->segments.items[i], FILE_KIND_SEGMENT);
+	for (size_t i = 0; i < recovery->claims.count && r == 0; i++)
+		if (recovery->claims.items[i] < recovery->oldest)
+			r = segment_remove(folder, recovery->claims.items[i], FILE_KIND_CLAIMS);
+	/* What is seen must stay seen, also after the next loss of power. */
+	if (r == 0)
+		r = folder_sync(folder);
+	return r < 0 ? error_fill(recovery->text, r, "%s: %s", folder->path, error_name(r)) : 0;
+}
+
+/* --- entries ---------------------------------------------------------- */
+
+static int take_claim(struct recovery *recovery, const struct table_record *record)
+{
+	uint64_t window_ms = (uint64_t)record->window_s * 1000;
+	uint64_t expiry_ms = ticket_time_ms(record->ticket) + window_ms + window_ms / 256 + 1;
+
+	if (expiry_ms > recovery->item.max_expiry_ms)
+		recovery->item.max_expiry_ms = expiry_ms;
+	recovery->record_count++;
+	return loader_add(recovery->loader, record);
+}
+
+static int take_seen(struct recovery *recovery, const struct tally_entry *entry)
+{
+	recovery->record_count++;
+	if ((uint64_t)entry->expiry_s * 1000 <= recovery->now_ms)
+		return 0;
+	return tally_restore(recovery->local->tally, entry);
+}
+
+static uint32_t seconds(uint64_t ms)
+{
+	return ms / 1000 < UINT32_MAX ? (uint32_t)(ms / 1000) : UINT32_MAX;
+}
+
+static uint32_t cut_count(uint64_t count)
+{
+	return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+}
+
+static int take_event(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
+{
+	const struct entry_event *event = &entry->event;
+
+	for (uint32_t i = 0; i < event->claim_count; i++) {
+		struct entry_claim claim = entry_claim_at(entry, i);
+		int r = take_claim(recovery, &(struct table_record){ .digest = claim.digest,
+		                                                     .ticket = event->ticket,
+		                                                     .window_s = claim.window_s });
+		if (r < 0)
+			return r;
+	}
+	if (event->ticket > recovery->item.max_ticket)
+		recovery->item.max_ticket = event->ticket;
+	if (event->flags & EVENT_NO_TICKET)
+		return 0;
+	recovery->item.events++;
+	if (!recovery->with_tickets)
+		return 0;
+	return open_tickets_insert(recovery->local->tickets,
+	                           &(struct open_ticket){
+	                                   .ticket = event->ticket,
+	                                   .segment = (uint32_t)recovery->number,
+	                                   .offset = (uint32_t)body_offset + entry->offset,
+	                                   .length = entry->size });
+}
+
+static int take_settle(struct recovery *recovery, const struct entry_settle *settle)
+{
+	struct open_tickets *tickets = recovery->local->tickets;
+	struct open_ticket ticket;
+
+	/* Not known: its event lies below `scan from`, settled long ago. */
+	if (!recovery->with_tickets || !open_tickets_find(tickets, settle->ticket, &ticket))
+		return 0;
+	open_tickets_drop(tickets, settle->ticket);
+	if (settle->outcome != OUTCOME_RELEASED)
+		return 0;
+	ticket.attempt = settle->attempt < UINT16_MAX ? (uint16_t)settle->attempt : UINT16_MAX;
+	return open_tickets_insert(tickets, &ticket);
+}
+
+static int take_entry(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
+{
+	switch (entry->kind) {
+	case ENTRY_EVENT:
+		return take_event(recovery, entry, body_offset);
+	case ENTRY_SETTLE:
+		return take_settle(recovery, &entry->settle);
+	case ENTRY_SEEN:
+		return take_seen(recovery,
+		                 &(struct tally_entry){ .ticket = entry->seen.ticket,
+		                                        .count = cut_count(entry->seen.count),
+		                                        .last_s = seconds(entry->seen.last_ms),
+		                                        .expiry_s = seconds(entry->seen.expiry_ms) });
+	}
+	return ERR_DAMAGED;
+}
+
+/* --- segments --------------------------------------------------------- */
+
+static int read_frames(struct recovery *recovery, struct scan *scan)
+{
+	struct frame_header header;
+	const unsigned char *body;
+	uint64_t offset;
+	int r;
+
+	while ((r = scan_next(scan, &header, &body, &offset)) > 0) {
+		struct entry entry;
+		uint32_t at = 0;
+		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
+			r = take_entry(recovery, &entry, offset + sizeof(header));
+			if (r < 0)
+				break;
+		}
+		if (r == ERR_DAMAGED)
+			return scan_damaged(scan, offset, "an entry is not valid");
+		if (r < 0)
+			return error_fill(recovery->text, r, "recovery: %s", error_name(r));
+	}
+	return r;
+}
+
+/* What the number after this one says of it. */
+struct successor {
+	uint64_t end; /* 0: there is none */
+	uint64_t sequence;
+	uint64_t expiry_ms;
+	uint64_t sealed_ms;
+};
+
+static int read_successor(struct recovery *recovery, uint64_t number, struct successor *ret)
+{
+	struct claims_summary summary;
+	struct segment_header header;
+
+	*ret = (struct successor){ 0 };
+	if (number == recovery->last)
+		return 0;
+	if (!numbers_have(&recovery->segments, number + 1)) {
+		int r = claims_file_summary(&recovery->local->folder, number + 1, &summary,
+		                            recovery->text);
+		if (r == 0)
+			*ret = (struct successor){ summary.previous_end, summary.previous_sequence,
+				                   summary.previous_expiry_ms, 0 };
+		return r;
+	}
+	int r = read_header(recovery, number + 1, &header);
+	if (r < 0) {
+		struct scan scan = { .number = number + 1, .text = recovery->text };
+		if (r == ERR_DAMAGED)
+			return scan_damaged(&scan, 0, "the header does not check");
+		return error_fill(recovery->text, r, "segment %llu: %s",
+		                  (unsigned long long)number + 1, error_name(r));
+	}
+	if (header.previous != number || header.previous_end < FORMAT_BLOCK) {
+		struct scan scan = { .number = number + 1, .text = recovery->text };
+		return scan_damaged(&scan, 0, "the header does not follow the segment before");
+	}
+	*ret = (struct successor){ header.previous_end, header.previous_sequence,
+		                   header.previous_expiry_ms, header.steady_ms };
+	return 0;
+}
+
+static void begin_number(struct recovery *recovery, uint64_t number)
+{
+	recovery->item = (struct shelf_item){ .sealed = true };
+	recovery->record_count = 0;
+	recovery->number = number;
+	recovery->with_tickets = number >= recovery->scan_from;
+}
+
+static int end_number(struct recovery *recovery)
+{
+	struct local_store *local = recovery->local;
+
+	if (recovery->item.max_ticket > recovery->max_ticket)
+		recovery->max_ticket = recovery->item.max_ticket;
+	int r = shelf_add(&local->shelf, recovery->number, &recovery->item);
+	return r < 0 ? error_fill(recovery->text, r, "recovery: %s", error_name(r)) : 0;
+}
+
+/* The superblock said that this much was durable. */
+static int check_durable(const struct recovery *recovery, const struct scan *scan)
+{
+	const struct superblock_slot *slot = &recovery->local->superblock.slot;
+
+	if (slot->durable_segment != scan->number)
+		return 0;
+	if (scan->at < slot->durable_end || scan->sequence < slot->durable_sequence)
+		return scan_damaged(scan, scan->at, "frames that were durable are not valid");
+	return 0;
+}
+
+static void tell_torn(const struct recovery *recovery, const struct scan *scan)
+{
+	char name[FORMAT_NAME_MAX];
+
+	if (!scan->torn)
+		return;
+	format_name(name, scan->number, FILE_KIND_SEGMENT);
+	local_log(recovery->local, LOCAL_STORE_WARNING,
+	          "%s ends at offset %llu: a write that was cut short is left out", name,
+	          (unsigned long long)scan->at);
+}
+
+static void note_segment(struct recovery *recovery, const struct scan *scan,
+                         const struct successor *successor)
+{
+	struct shelf_item *item = &recovery->item;
+
+	item->epoch = scan->header.epoch;
+	item->end = scan->at;
+	item->segment_bytes = (uint32_t)scan->header.size;
+	item->sealed_ms = successor->sealed_ms ? successor->sealed_ms : scan->steady_ms;
+	item->dense = recovery->record_count * sizeof(struct claims_record) > item->end / 4;
+	item->has_claims_file = numbers_have(&recovery->claims, recovery->number);
+	if (item->has_claims_file)
+		item->claims_bytes = claims_file_bytes(recovery->record_count);
+	if (scan->steady_ms > recovery->steady_ms)
+		recovery->steady_ms = scan->steady_ms;
+}
+
+static int scan_segment(struct recovery *recovery, const struct successor *successor,
+                        struct scan *scan)
+{
+	int r = read_frames(recovery, scan);
+	if (r < 0)
+		return r;
+	if (successor->end && scan->sequence != successor->sequence)
+		return scan_damaged(scan, scan->at, "a frame is missing at the end");
+	r = check_durable(recovery, scan);
+	if (r < 0)
+		return r;
+	tell_torn(recovery, scan);
+	note_segment(recovery, scan, successor);
+	if (recovery->number == recovery->last)
+		recovery->local->journal.durable = (struct journal_position){
+			.segment = scan->number, .end = scan->at, .sequence = scan->sequence
+		};
+	return 0;
+}
+
+static int read_segment(struct recovery *recovery, const struct successor *successor)
+{
+	struct scan scan;
+
+	int r = scan_open(&scan, &recovery->local->folder, recovery->number, successor->end,
+	                  recovery->text);
+	/* A process that was killed may have left its last write in the cache of
+	 * the disk: what is read here must be durable before it counts. */
+	if (r == 0 && recovery->number == recovery->last)
+		r = scan.folder->fs->methods->sync_data(scan.folder->fs, scan.fd);
+	if (r == 0)
+		r = scan_segment(recovery, successor, &scan);
+	scan_close(&scan);
+	return r;
+}
+
+static int each_record(void *user, const struct claims_record *records, size_t count)
+{
+	struct recovery *recovery = user;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct claims_record *record = &records[i];
+		int r;
+		if (record->kind == CLAIMS_RECORD_SEEN)
+			r = take_seen(recovery,
+			              &(struct tally_entry){
+			                      .ticket = record->ticket,
+			                      .count = cut_count(record->digest.word[0]),
+			                      .last_s = seconds(record->digest.word[1]),
+			                      .expiry_s = seconds(ticket_time_ms(record->ticket) +
+			                                          (uint64_t)record->window_s * 1000) });
+		else
+			r = take_claim(recovery, &(struct table_record){ .digest = record->digest,
+			                                                 .ticket = record->ticket,
+			                                                 .window_s = record->window_s });
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int read_claims(struct recovery *recovery)
+{
+	const struct claims_visitor visitor = { .each = each_record, .user = recovery };
+	struct shelf_item *item = &recovery->item;
+	struct claims_summary summary;
+
+	int r = claims_file_read(&recovery->local->folder, recovery->number, &visitor, &summary,
+	                         recovery->text);
+	if (r < 0)
+		return r;
+	item->has_claims_file = true;
+	item->claims_bytes = claims_file_bytes(summary.record_count);
+	item->sealed_ms = summary.sealed_ms;
+	item->max_expiry_ms = summary.max_expiry_ms;
+	item->max_ticket = summary.max_ticket;
+	if (numbers_have(&recovery->segments, recovery->number))
+		item->segment_bytes = recovery->local->folder.segment_bytes;
+	return 0;
+}
+
+static int read_number(struct recovery *recovery, uint64_t number)
+{
+	bool has_segment = numbers_have(&recovery->segments, number);
+	struct successor successor;
+	int r = ERR_DAMAGED;
+
+	begin_number(recovery, number);
+	if (number < recovery->scan_from && numbers_have(&recovery->claims, number)) {
+		r = read_claims(recovery);
+		if (r != ERR_DAMAGED || !has_segment)
+			return r < 0 ? r : end_number(recovery);
+		/* The segment has the same claims, and is read in its place. */
+		begin_number(recovery, number);
+	}
+	r = read_successor(recovery, number, &successor);
+	if (r < 0)
+		return r;
+	if (number < recovery->scan_from && successor.expiry_ms &&
+	    successor.expiry_ms <= recovery->now_ms) {
+		recovery->item.dense = true;
+		recovery->item.max_expiry_ms = successor.expiry_ms;
+		recovery->item.segment_bytes = recovery->local->folder.segment_bytes;
+		recovery->item.end = successor.end;
+		recovery->item.sealed_ms = successor.sealed_ms;
+		return end_number(recovery);
+	}
+	r = read_segment(recovery, &successor);
+	return r < 0 ? r : end_number(recovery);
+}
+
+/* --- the clock -------------------------------------------------------- */
+
+static struct steady_clock_state saved_state(const struct superblock_slot *slot)
+{
+	struct steady_clock_state state = { .steady_ms = slot->steady_ms,
+		                            .boot_ms = slot->boot_ms,
+		                            .wall_ms = slot->wall_ms };
+
+	memcpy(state.boot_id, slot->boot_id, sizeof(state.boot_id));
+	return state;
+}
+
+/* Time as the superblock has it, and never before the last frame's. */
+static void start_clock(struct recovery *recovery)
+{
+	struct local_store *local = recovery->local;
+	struct steady_clock_state state = saved_state(&local->superblock.slot);
+	bool same_boot = memcmp(state.boot_id, local->options.clock->boot_id,
+	                        sizeof(state.boot_id)) == 0;
+
+	if (!same_boot && recovery->steady_ms > state.steady_ms)
+		state.steady_ms = recovery->steady_ms;
+	steady_clock_start(&local->clock, local->options.clock, &state);
+	if (steady_clock_now(&local->clock) < recovery->steady_ms)
+		local->clock.now.steady_ms = recovery->steady_ms;
+	recovery->now_ms = steady_clock_last(&local->clock);
+}
+
+/* --- all together ----------------------------------------------------- */
+
+static int load(struct recovery *recovery)
+{
+	struct local_store *local = recovery->local;
+
+	int r = loader_new(local->table, recovery->now_ms, !local->options.keeper_inline,
+	                   &recovery->loader);
+	if (r == 0)
+		r = loader_reserve(recovery->loader, local->superblock.slot.live_claims);
+	if (r < 0)
+		return error_fill(recovery->text, r, "recovery: %s", error_name(r));
+	for (uint64_t n = recovery->oldest; n <= recovery->last; n++) {
+		r = read_number(recovery, n);
+		if (r < 0)
+			return r;
+	}
+	r = loader_finish(recovery->loader);
+	return r < 0 ? error_fill(recovery->text, r, "recovery: %s", error_name(r)) : 0;
+}
+
+static void resume(struct recovery *recovery)
+{
+	struct local_store *local = recovery->local;
+	const struct superblock_slot *slot = &local->superblock.slot;
+	struct journal_position end = local->journal.durable;
+
+	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
+	                                                              : slot->last_ticket;
+	local->durable_ticket = local->last_ticket;
+	local->oldest = recovery->oldest;
+	journal_resume(&local->journal, &end, recovery->item.max_expiry_ms);
+}
+
+static int recover(struct recovery *recovery)
+{
+	int r = list_files(recovery);
+	if (r == 0)
+		r = open_superblock(recovery);
+	if (r == 0)
+		r = find_last(recovery);
+	if (r == 0)
+		r = find_range(recovery);
+	if (r == 0)
+		r = remove_retired(recovery);
+	if (r < 0)
+		return r;
+	start_clock(recovery);
+	r = load(recovery);
+	if (r < 0)
+		return r;
+	start_clock(recovery);
+	resume(recovery);
+	return 0;
+}
+
+int local_recover(struct local_store *local, struct error_text *text)
+{
+	struct recovery recovery = { .local = local, .text = text };
+
+	int r = recover(&recovery);
+	loader_free(recovery.loader);
+	mem_free(recovery.segments.items);
+	mem_free(recovery.claims.items);
+	return r;
+}

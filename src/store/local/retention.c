@@ -1,0 +1,301 @@
+/*
+ * retention: which files may leave the folder, and what must happen before.
+ *
+ * A segment leaves when it is older than retain_ms, or when the segments kept
+ * for settled payloads alone pass retain_bytes; and when
+ *   - it holds no open ticket and lies below the durable `scan from` (the few
+ *     that are left are carried forward: their events are appended again), and
+ *   - its claims have expired, or a claims file has them (F8).
+ * A number leaves as a whole, the lowest first (F6), when its claims have
+ * expired too. The superblock that no longer needs a file is durable before the
+ * keeper takes the file away.
+ *
+ * Threads: the owner's. Work per call is bounded: one slice of carrying, one
+ * superblock.
+ */
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/local/local_internal.h"
+
+#define CARRY_EVENTS 64u
+#define CARRY_BYTES (1u << 20)
+
+uint64_t local_scan_from(const struct local_store *local, uint64_t current)
+{
+	uint32_t oldest;
+
+	if (!open_tickets_oldest_segment(local->tickets, &oldest) || oldest > current)
+		return current;
+	return oldest;
+}
+
+static void collect_finished(struct local_store *local)
+{
+	struct keeper_job *job;
+
+	while ((job = keeper_collect(local->keeper))) {
+		struct shelf_item *item = shelf_find(&local->shelf, job->number);
+		if (job->error < 0) {
+			atomic_fetch_add_explicit(&local->counters.io_errors, 1,
+			                          memory_order_relaxed);
+			local_log(local, LOCAL_STORE_WARNING, "%s for segment %llu failed: %s",
+			          job->kind == KEEPER_CLAIMS ? "the claims file" : "removal",
+			          (unsigned long long)job->number, error_name(job->error));
+		}
+		if (item && job->kind == KEEPER_CLAIMS) {
+			item->busy = false;
+			item->dense |= job->dense;
+			if (job->error == 0 && !job->dense) {
+				item->has_claims_file = true;
+				item->claims_bytes = claims_file_bytes(job->list.count);
+			}
+		}
+		keeper_job_free(job);
+	}
+}
+
+/* A claims file that is missing (no memory, no room, a crash) is made again. */
+static void post_claims(struct local_store *local)
+{
+	for (size_t i = 0; i < local->shelf.count; i++) {
+		struct shelf_item *item = &local->shelf.items[i];
+		if (!item->sealed || item->dense || item->has_claims_file || item->segment_bytes == 0)
+			continue;
+		if (item->busy)
+			return;
+		struct keeper_job *job = keeper_job_new(KEEPER_CLAIMS, local->shelf.first + i);
+		if (!job)
+			return;
+		job->list.dropped = true;
+		job->summary = (struct claims_summary){ .number = job->number,
+			                                .max_expiry_ms = item->max_expiry_ms,
+			                                .max_ticket = item->max_ticket,
+			                                .sealed_ms = item->sealed_ms };
+		job->segment_end = item->end;
+		job->records_max = local->journal.claims_max;
+		item->busy = true;
+		keeper_post(local->keeper, job);
+		return;
+	}
+}
+
+static bool claims_kept(const struct shelf_item *item, uint64_t now_ms)
+{
+	return item->has_claims_file || item->max_expiry_ms <= now_ms;
+}
+
+/* Bytes of segments that stay for nothing but settled payloads. */
+static uint64_t payload_bytes(const struct local_store *local, uint64_t now_ms)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < local->shelf.count; i++) {
+		const struct shelf_item *item = &local->shelf.items[i];
+		if (item->sealed && claims_kept(item, now_ms))
+			sum += item->segment_bytes;
+	}
+	return sum;
+}
+
+static int carry_one(struct local_store *local, struct open_ticket *ticket)
+{
+	struct entry entry;
+
+	int r = local_read_event(local, ticket, &entry);
+	if (r < 0)
+		return r;
+	uint32_t size = (uint32_t)(sizeof(struct entry_event) + entry.source.len +
+	                           entry.payload.len);
+	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL, steady_clock_last(&local->clock));
+	if (r != 0)
+		return r;
+	ticket->offset = frame_add_carried(&local->journal.frame, &entry);
+	ticket->segment = (uint32_t)local->journal.durable.segment;
+	ticket->length = size;
+	return 0;
+}
+
+/*
+ * Appends the events of open tickets in `segment` again. Their new places count
+ * only once the frame is on disk; a failed frame changes nothing.
+ */
+static void carry_slice(struct local_store *local, uint64_t segment)
+{
+	struct open_ticket moved[CARRY_EVENTS], ticket;
+	uint32_t count = 0, bytes = 0;
+	uint64_t after = 0;
+
+	while (count < CARRY_EVENTS && bytes < CARRY_BYTES &&
+	       open_tickets_next_before(local->tickets, after, (uint32_t)segment, &ticket)) {
+		after = ticket.ticket;
+		if (ticket.segment != segment)
+			continue;
+		if (carry_one(local, &ticket) != 0)
+			break;
+		moved[count++] = ticket;
+		bytes += ticket.length;
+	}
+	uint64_t before = local->journal.durable.sequence;
+	local_commit(local);
+	if (local->journal.durable.sequence == before)
+		return;
+	for (uint32_t i = 0; i < count; i++)
+		if (open_tickets_relocate(local->tickets, &moved[i]) < 0)
+			return; /* both places hold the event; the old one stays needed */
+	local->journal.item.events += count;
+}
+
+/* Carrying pays when few are left; a segment that is mostly open is live data. */
+static bool worth_carrying(const struct local_store *local, uint64_t number)
+{
+	const struct shelf_item *item = shelf_find(&local->shelf, number);
+	uint64_t open = open_tickets_in_segment(local->tickets, (uint32_t)number);
+
+	return open > 0 && (open <= 4 || open * 4 <= item->events);
+}
+
+struct leaving {
+	uint64_t scan_from; /* what will be durable */
+	uint64_t now_ms;
+	uint64_t kept;      /* bytes kept for settled payloads */
+};
+
+static bool too_old(const struct local_store *local, const struct shelf_item *item,
+                    const struct leaving *leaving)
+{
+	return leaving->kept > local->options.retain_bytes ||
+	       item->sealed_ms + local->options.retain_ms <= leaving->now_ms;
+}
+
+static bool segment_leaves(const struct local_store *local, uint64_t number,
+                           const struct leaving *leaving)
+{
+	const struct shelf_item *item = shelf_find(&local->shelf, number);
+
+	return item->sealed && !item->busy && item->segment_bytes > 0 &&
+	       number < leaving->scan_from && claims_kept(item, leaving->now_ms) &&
+	       too_old(local, item, leaving);
+}
+
+static bool number_leaves(const struct local_store *local, const struct leaving *leaving)
+{
+	const struct shelf_item *item = shelf_find(&local->shelf, local->shelf.first);
+
+	return item && item->sealed && !item->busy && item->max_expiry_ms <= leaving->now_ms &&
+	       local->shelf.first < leaving->scan_from &&
+	       (item->segment_bytes == 0 || too_old(local, item, leaving));
+}
+
+static void post_retire(struct local_store *local, uint64_t number, const struct shelf_item *item,
+                        bool claims)
+{
+	struct keeper_job *job = keeper_job_new(KEEPER_RETIRE, number);
+
+	/* Without memory the file stays until the next start clears it away. */
+	if (!job)
+		return;
+	job->retire_segment = item->segment_bytes > 0;
+	job->reuse = item->epoch != 0 && item->segment_bytes == local->folder.segment_bytes;
+	job->retire_claims = claims;
+	keeper_post(local->keeper, job);
+}
+
+/* What would leave, given this scan_from? Only looks. */
+static bool anything_leaves(const struct local_store *local, const struct leaving *leaving)
+{
+	if (number_leaves(local, leaving))
+		return true;
+	for (size_t i = 0; i < local->shelf.count; i++)
+		if (segment_leaves(local, local->shelf.first + i, leaving))
+			return true;
+	return false;
+}
+
+static void drop_numbers(struct local_store *local, uint64_t oldest, struct leaving *leaving)
+{
+	while (local->shelf.count > 0 && local->shelf.first < oldest) {
+		struct shelf_item item = local->shelf.items[0];
+		post_retire(local, local->shelf.first, &item, item.has_claims_file);
+		leaving->kept -= item.segment_bytes < leaving->kept ? item.segment_bytes
+		                                                    : leaving->kept;
+		shelf_drop_first(&local->shelf);
+	}
+}
+
+static void drop_segments(struct local_store *local, struct leaving *leaving)
+{
+	for (size_t i = 0; i < local->shelf.count; i++) {
+		uint64_t number = local->shelf.first + i;
+		struct shelf_item *item = &local->shelf.items[i];
+		if (!segment_leaves(local, number, leaving) || !item->has_claims_file)
+			continue;
+		post_retire(local, number, item, false);
+		leaving->kept -= item->segment_bytes;
+		item->segment_bytes = 0;
+	}
+}
+
+/* The lowest number that is still needed after the numbers at the front left. */
+static uint64_t oldest_needed(struct local_store *local, struct leaving leaving)
+{
+	uint64_t first = local->shelf.first;
+	uint64_t oldest = first;
+
+	for (size_t i = 0; i < local->shelf.count; i++) {
+		const struct shelf_item *item = &local->shelf.items[i];
+		if (!item->sealed || item->busy || item->max_expiry_ms > leaving.now_ms ||
+		    first + i >= leaving.scan_from ||
+		    (item->segment_bytes > 0 && !too_old(local, item, &leaving)))
+			break;
+		leaving.kept -= item->segment_bytes < leaving.kept ? item->segment_bytes
+		                                                   : leaving.kept;
+		oldest = first + i + 1;
+	}
+	return oldest;
+}
+
+static void retire(struct local_store *local, struct leaving *leaving)
+{
+	uint64_t oldest = oldest_needed(local, *leaving);
+
+	/* F8: durable before anything goes. */
+	local->oldest = oldest;
+	if (leaving->scan_from > local->superblock.slot.scan_from ||
+	    oldest > local->superblock.slot.oldest) {
+		int r = local_mark(local, &local->journal.durable, 0);
+		if (r < 0)
+			return;
+	}
+	drop_numbers(local, oldest, leaving);
+	drop_segments(local, leaving);
+}
+
+static void carry(struct local_store *local, const struct leaving *leaving)
+{
+	uint32_t oldest;
+
+	if (!open_tickets_oldest_segment(local->tickets, &oldest))
+		return;
+	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
+	if (!item || !item->sealed || item->busy || !too_old(local, item, leaving) ||
+	    !claims_kept(item, leaving->now_ms))
+		return;
+	if (worth_carrying(local, oldest))
+		carry_slice(local, oldest);
+}
+
+void local_retain(struct local_store *local)
+{
+	uint64_t now_ms = steady_clock_last(&local->clock);
+	struct leaving leaving = { .now_ms = now_ms, .kept = payload_bytes(local, now_ms) };
+
+	collect_finished(local);
+	post_claims(local);
+	collect_finished(local);
+	if (local->shelf.count == 0)
+		return;
+	carry(local, &leaving);
+	leaving.scan_from = local_scan_from(local, local->journal.durable.segment);
+	if (anything_leaves(local, &leaving))
+		retire(local, &leaving);
+}
