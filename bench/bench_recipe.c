@@ -79,15 +79,15 @@ static size_t write_event(char *bytes, const char *nl, const char *in)
 		"\"interactingDurationMs\":%u,%s%s%s%s\"addressTo\":null,%s%s%s%s\"active\":true},%s%s%s"
 		"\"metadata\":{\"CorrelationId\":\"%s\"},%s%s%s"
 		"\"timestamp\":\"2026-01-02T03:04:05.%03uZ\"}%s}",
-		nl, in, nl, in, u[0], nl, in, s, nl, in, u[1], nl, in, nl, in, nl, in, nl, in, nl, in,
-		nl, in, in, u[2], s, nl, in, in, nl, in, in, nl, in, in, in,
-		(unsigned long long)(1649237504949 + next_random() % 100000), nl, in, in, in, u[2], nl,
-		in, in, in, u[3], nl, in, in, in, u[4], nl, in, in, in,
+		nl, in, nl, in, u[0], nl, in, s, nl, in, u[1], nl, in, nl, in, nl, in, nl, in, nl,
+		in, nl, in, in, u[2], s, nl, in, in, nl, in, in, nl, in, in, in,
+		(unsigned long long)(1649237504949 + next_random() % 100000), nl, in, in, in, u[2],
+		nl, in, in, in, u[3], nl, in, in, in, u[4], nl, in, in, in,
 		media[next_random() % ARRAY_LEN(media)], nl, in, in, in,
-		name[next_random() % ARRAY_LEN(name)], nl, in, in, in, nl, in, in, in, u[5], nl, in, in,
-		in, u[7], nl, in, in, in, u[5], nl, in, in, in, (unsigned)(next_random() % 1000000), nl,
-		in, in, in, nl, in, in, in, nl, in, in, u[6], nl, in, in,
-		(unsigned)(next_random() % 1000), nl);
+		name[next_random() % ARRAY_LEN(name)], nl, in, in, in, nl, in, in, in, u[5], nl, in,
+		in, in, u[7], nl, in, in, in, u[5], nl, in, in, in,
+		(unsigned)(next_random() % 1000000), nl, in, in, in, nl, in, in, in, nl, in, in,
+		u[6], nl, in, in, (unsigned)(next_random() % 1000), nl);
 	CHECK(len > 0 && len < EVENT_ROOM);
 	return (size_t)len;
 }

@@ -205,12 +205,9 @@ static const char *skip_escape(struct scan *s, const char *p)
 	case 'f':
 	case 'n':
 	case 'r':
-	case 't':
-		return p + 2;
-	case 'u':
-		return skip_unicode_escape(s, p);
-	default:
-		return fail(s, p + 1, "one of \" \\ / b f n r t u after a backslash");
+	case 't': return p + 2;
+	case 'u': return skip_unicode_escape(s, p);
+	default: return fail(s, p + 1, "one of \" \\ / b f n r t u after a backslash");
 	}
 }
 
@@ -589,7 +586,7 @@ static size_t decode_escape(const char **p, const char *end, char bytes[static 4
 
 int json_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
 {
-	const char *p = text.ptr;
+	const char *p = text.len ? text.ptr : "";
 	const char *end = p + text.len;
 	size_t len = 0;
 	while (p < end) {

@@ -50,7 +50,7 @@ static int decode_header(struct span raw, char *bytes, size_t room, struct span 
 		error = unquote(raw, inside, sizeof(inside), &raw);
 	if (error == 0)
 		error = url_percent_decode(raw, bytes, room, &len);
-	if (error < 0)
+	if (error != 0)
 		return error;
 	struct span value = span_of(bytes, len);
 	if (!valid_utf8(value))
@@ -76,8 +76,7 @@ int event_text_value(struct event_text text, char *bytes, size_t room, struct sp
 		if (error == 0)
 			*ret_value = span_of(bytes, len);
 		return error;
-	case EVENT_TEXT_HEADER:
-		return decode_header(text.raw, bytes, room, ret_value);
+	case EVENT_TEXT_HEADER: return decode_header(text.raw, bytes, room, ret_value);
 	}
 	return ERR_INVALID;
 }

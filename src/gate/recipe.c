@@ -132,6 +132,13 @@ static int header_slot(const struct recipe *recipe, struct span name)
 	return -1;
 }
 
+static inline void keep_text(struct fields *fields, int slot, struct span raw,
+                             enum event_coding coding)
+{
+	fields->strings |= BIT(slot);
+	fields->texts[slot] = (struct event_text){ raw, coding };
+}
+
 /* Reads ce- headers and returns the slot of one that came twice, or -1;
  * fields->headers tells whether the event is in them. */
 static int read_headers(const struct recipe *recipe, const struct recipe_input *input,
@@ -150,8 +157,7 @@ static int read_headers(const struct recipe *recipe, const struct recipe_input *
 		} else if (fields->strings & BIT(slot)) {
 			repeated = slot;
 		} else if (header->value.len > 0) {
-			fields->strings |= BIT(slot);
-			fields->texts[slot] = (struct event_text){ header->value, EVENT_TEXT_HEADER };
+			keep_text(fields, slot, header->value, EVENT_TEXT_HEADER);
 		}
 	}
 	fields->headers = !structured && (fields->strings & BIT(SLOT_SPECVERSION));
@@ -168,10 +174,8 @@ static void take_body_fields(const struct recipe *recipe, const struct json_doc 
 			fields->objects |= BIT(i);
 		if (value->type != JSON_STRING || value->text.len == 0)
 			continue;
-		fields->strings |= BIT(i);
-		fields->texts[i] = (struct event_text){
-			value->text, value->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN
-		};
+		enum event_coding coding = value->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN;
+		keep_text(fields, (int)i, value->text, coding);
 	}
 }
 
@@ -180,8 +184,7 @@ static const struct recipe_shape *recognise(const struct recipe *recipe,
 {
 	for (uint32_t i = 0; i < recipe->shape_count; i++) {
 		const struct recipe_shape *shape = &recipe->shapes[i];
-		if (shape->headers == fields->headers &&
-		    (shape->strings & ~fields->strings) == 0 &&
+		if (shape->headers == fields->headers && (shape->strings & ~fields->strings) == 0 &&
 		    (shape->objects & ~fields->objects) == 0)
 			return shape;
 	}
@@ -197,10 +200,10 @@ static int refuse_repeated(const struct recipe *recipe, int slot, struct error_t
 
 static int refuse_headers(const struct fields *fields, struct error_text *ret_problem)
 {
-	const char *name = fields->strings & BIT(SLOT_ID) ? "source" : "id";
-	return error_fill(ret_problem, ERR_INVALID,
-	                  "expected a header ce-%s that is not empty, since there is ce-specversion",
-	                  name);
+	static const char format[] =
+		"expected a header ce-%s that is not empty, since there is ce-specversion";
+	return error_fill(ret_problem, ERR_INVALID, format,
+	                  fields->strings & BIT(SLOT_ID) ? "source" : "id");
 }
 
 static int refuse_body(const struct json_doc *doc, struct error_text *ret_problem)
@@ -323,8 +326,9 @@ int recipe_run(const struct recipe *recipe, const struct recipe_input *input,
 	fields.strings = 0;
 	fields.objects = 0;
 	int error = find_shape(recipe, input, &fields, &shape, ret_problem);
-	if (error < 0)
+	if (error != 0)
 		return error;
+	CHECK(shape && shape->rules);
 	for (uint32_t i = 0; i < recipe->rule_count; i++) {
 		if (!(shape->rules & BIT(i)))
 			continue;

@@ -5,7 +5,7 @@
 
 #define BITS_PER_CHARACTER 5
 
-_Static_assert(TICKET_TEXT_LEN * BITS_PER_CHARACTER == TICKET_BITS, "a text is exactly a number");
+_Static_assert(TICKET_BITS == TICKET_TEXT_LEN * BITS_PER_CHARACTER, "a text is exactly a number");
 
 /* Crockford's: no i, l, o, u. In ASCII order, so texts sort as numbers do. */
 static const char alphabet[32] = "0123456789abcdefghjkmnpqrstvwxyz";

@@ -11,7 +11,10 @@
 #include "support/vectors.h"
 
 static const struct span wanted_names[] = {
-	{ "id", 2 }, { "source", 6 }, { "detail", 6 }, { "type", 4 },
+	{ "id", 2 },
+	{ "source", 6 },
+	{ "detail", 6 },
+	{ "type", 4 },
 };
 enum { ID, SOURCE, DETAIL, TYPE };
 
@@ -58,8 +61,8 @@ static void assert_as_model(struct span text, uint64_t seed)
 			       doc.values[i].escaped == model.values[i].escaped;
 	}
 	if (!same)
-		fail_msg("model says %s of: %.*s (%s)", valid ? "valid" : "invalid",
-		         (int)text.len, text.ptr, test_note_seed(seed));
+		fail_msg("model says %s of: %.*s (%s)", valid ? "valid" : "invalid", (int)text.len,
+		         text.ptr, test_note_seed(seed));
 }
 
 static void valid_texts_are_accepted(void **state)
@@ -226,7 +229,8 @@ static void wanted_members_are_found_with_type_and_text(void **state)
 	assert_value(&doc.values[DETAIL], JSON_OBJECT, "{ \"id\": [ {} ] }");
 	assert_value(&doc.values[TYPE], JSON_ARRAY, "[ 1 ]");
 
-	assert_int_equal(scan_text("{\"type\":null,\"detail\":{},\"id\":true,\"source\":\"\"}", &doc),
+	assert_int_equal(scan_text("{\"type\":null,\"detail\":{},\"id\":true,\"source\":\"\"}",
+	                           &doc),
 	                 0);
 	assert_value(&doc.values[TYPE], JSON_NULL, "null");
 	assert_value(&doc.values[DETAIL], JSON_OBJECT, "{}");
@@ -238,7 +242,9 @@ static void only_members_of_the_top_level_object_count(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"a\":{\"id\":1,\"id\":2},\"b\":[{\"id\":3}],\"c\":\"id\"}", &doc), 0);
+	assert_int_equal(scan_text("{\"a\":{\"id\":1,\"id\":2},\"b\":[{\"id\":3}],\"c\":\"id\"}",
+	                           &doc),
+	                 0);
 	assert_int_equal(doc.values[ID].type, JSON_NONE);
 	assert_int_equal(scan_text("[{\"id\":1},{\"id\":2}]", &doc), 0);
 	assert_int_equal(doc.values[ID].type, JSON_NONE);
@@ -254,7 +260,8 @@ static void an_escaped_name_is_the_same_name(void **state)
 	assert_int_equal(scan_text("{\"\\u0069d\":\"x\"}", &doc), 0);
 	assert_value(&doc.values[ID], JSON_STRING, "x");
 	assert_false(doc.values[ID].escaped);
-	assert_int_equal(scan_text("{\"\\u0073\\u006F\\u0075\\u0072\\u0063\\u0065\":\"x\"}", &doc), 0);
+	assert_int_equal(scan_text("{\"\\u0073\\u006F\\u0075\\u0072\\u0063\\u0065\":\"x\"}", &doc),
+	                 0);
 	assert_value(&doc.values[SOURCE], JSON_STRING, "x");
 	assert_int_equal(scan_text("{\"i\\u0064\\u0000\":\"x\",\"\\u0049d\":1}", &doc), 0);
 	assert_int_equal(doc.values[ID].type, JSON_NONE);
@@ -263,10 +270,8 @@ static void an_escaped_name_is_the_same_name(void **state)
 static void a_repeated_wanted_name_is_refused_in_any_spelling(void **state)
 {
 	static const char *const texts[] = {
-		"{\"id\":\"a\",\"id\":\"a\"}",
-		"{\"id\":\"a\",\"x\":{},\"\\u0069d\":\"b\"}",
-		"{\"i\\u0064\":\"a\",\"id\":\"b\"}",
-		"{\"detail\":{},\"detail\":{}}",
+		"{\"id\":\"a\",\"id\":\"a\"}",       "{\"id\":\"a\",\"x\":{},\"\\u0069d\":\"b\"}",
+		"{\"i\\u0064\":\"a\",\"id\":\"b\"}", "{\"detail\":{},\"detail\":{}}",
 		"{\"type\":null,\"type\":1}",
 	};
 	struct json_doc doc;
@@ -281,8 +286,10 @@ static void escapes_are_told_of_the_string_that_has_them(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"a\\n\":\"\\t\",\"id\":\"x\",\"source\":\"y\\/\",\"type\":\"z\"}", &doc),
-	                 0);
+	assert_int_equal(
+		scan_text("{\"a\\n\":\"\\t\",\"id\":\"x\",\"source\":\"y\\/\",\"type\":\"z\"}",
+	                  &doc),
+		0);
 	assert_false(doc.values[ID].escaped);
 	assert_true(doc.values[SOURCE].escaped);
 	assert_false(doc.values[TYPE].escaped);
@@ -336,15 +343,17 @@ static void mixed_nesting_is_closed_in_order(void **state)
  * length around the block sizes, with every count of bytes after them. */
 static void special_bytes_are_seen_at_every_place_of_a_block(void **state)
 {
-	static const char *const specials[] = { "\"", "\\n", "\x01", "\x1f", "\xc3\xa9", "\x80", "\\" };
+	static const char *const specials[] = { "\"",       "\\n",  "\x01", "\x1f",
+		                                "\xc3\xa9", "\x80", "\\" };
 	(void)state;
 	for (size_t len = 0; len < 40; len++)
 		for (size_t at = 0; at <= len; at++)
 			for (size_t i = 0; i < ARRAY_LEN(specials); i++) {
 				char text[64];
-				int n = snprintf(text, sizeof(text), "{\"id\":\"%.*s%s%.*s\"}", (int)at,
-				                 "abcdefghijklmnopqrstuvwxyz !#[]{}~0123456789", specials[i],
-				                 (int)(len - at),
+				int n = snprintf(text, sizeof(text), "{\"id\":\"%.*s%s%.*s\"}",
+				                 (int)at,
+				                 "abcdefghijklmnopqrstuvwxyz !#[]{}~0123456789",
+				                 specials[i], (int)(len - at),
 				                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ !#[]{}~0123456789");
 				assert_in_range(n, 1, sizeof(text) - 1);
 				assert_as_model(span_of(text, (size_t)n), 0);
@@ -357,8 +366,8 @@ static void all_sequences_of_three_bytes_are_judged_as_utf8(void **state)
 	for (unsigned lead = 0x80; lead < 0x100; lead++)
 		for (unsigned second = 0x70; second < 0x100; second += lead < 0xF8 ? 1 : 16)
 			for (unsigned third = 0x7F; third < 0xC2; third += 13) {
-				char text[] = { '"', (char)lead, (char)second, (char)third, (char)0xBF,
-					        '"' };
+				char text[] = { '"',         (char)lead, (char)second,
+					        (char)third, (char)0xBF, '"' };
 				assert_as_model(span_of(text, sizeof(text)), 0);
 				text[4] = '"';
 				assert_as_model(span_of(text, 5), 0);
@@ -382,13 +391,12 @@ static void every_beginning_of_a_text_is_refused_without_reading_on(void **state
 
 static void mutate(char *text, size_t *len, size_t room, uint64_t *random)
 {
-	static const char bytes[] = "{}[]\",:\\/u0019.-+eEtrufalsn \t\n\x00\x1f\x7f\x80\xbf\xc3\xe2\xed\xf0\xf4\xff";
+	static const char bytes[] =
+		"{}[]\",:\\/u0019.-+eEtrufalsn \t\n\x00\x1f\x7f\x80\xbf\xc3\xe2\xed\xf0\xf4\xff";
 	size_t at = test_random_below(random, *len);
 	char byte = bytes[test_random_below(random, sizeof(bytes) - 1)];
 	switch (test_random_below(random, 4)) {
-	case 0:
-		text[at] = byte;
-		break;
+	case 0: text[at] = byte; break;
 	case 1:
 		memmove(text + at, text + at + 1, *len - at - 1);
 		*len -= *len > 1;
@@ -431,7 +439,8 @@ static void strings_decode_to_their_value(void **state)
 	char bytes[64];
 	size_t len;
 	(void)state;
-	struct span text = SPAN("a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\uD83D\\ude00\\u0000z");
+	struct span text = SPAN(
+		"a\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e9\\u20AC\\uD83D\\ude00\\u0000z");
 	static const char value[] = "a\"\\/\b\f\n\r\tA\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\0z";
 	assert_int_equal(json_decode(text, bytes, sizeof(bytes), &len), 0);
 	assert_int_equal(len, sizeof(value) - 1);
@@ -444,8 +453,9 @@ static void strings_decode_to_their_value(void **state)
 
 static void decoding_what_was_not_scanned_is_an_error(void **state)
 {
-	static const char *const texts[] = { "\\", "\\x", "\\u", "\\u12", "\\uD800", "\\uDC00",
-		                             "\\uD800\\u0041", "\\uD800\\" };
+	static const char *const texts[] = {
+		"\\", "\\x", "\\u", "\\u12", "\\uD800", "\\uDC00", "\\uD800\\u0041", "\\uD800\\"
+	};
 	char bytes[64];
 	size_t len;
 	(void)state;

@@ -12,21 +12,18 @@ static void encoded_bytes_are_decoded_once(void **state)
 		const char *text;
 		const char *value;
 	} cases[] = {
-		{ "", "" },
-		{ "plain", "plain" },
-		{ "a%20b", "a b" },
-		{ "%41%6a%4A", "AjJ" },
-		{ "%2541", "%41" },
-		{ "%E2%82%AC", "\xe2\x82\xac" },
-		{ "a+b", "a+b" },
-		{ "%FF", "\xff" },
+		{ "", "" },         { "plain", "plain" },
+		{ "a%20b", "a b" }, { "%41%6a%4A", "AjJ" },
+		{ "%2541", "%41" }, { "%E2%82%AC", "\xe2\x82\xac" },
+		{ "a+b", "a+b" },   { "%FF", "\xff" },
 	};
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		char bytes[16];
 		size_t len;
-		assert_int_equal(
-			url_percent_decode(span_str(cases[i].text), bytes, sizeof(bytes), &len), 0);
+		assert_int_equal(url_percent_decode(span_str(cases[i].text), bytes, sizeof(bytes),
+		                                    &len),
+		                 0);
 		assert_int_equal(len, strlen(cases[i].value));
 		assert_memory_equal(bytes, cases[i].value, len);
 	}

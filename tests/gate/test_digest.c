@@ -83,9 +83,9 @@ static void the_number_of_parts_counts(void **state)
 /* Stores remember digests: a change here lets every remembered event through. */
 static void the_format_stays_as_it_is(void **state)
 {
-	static const unsigned char bytes[] = { 1,   2, 'e', 'v', 9,   't', 'r', 'a', 'n', 's', 'p',
-		                               'o', 'r', 't', 's', 3,   0,   0,   0,   'a', 'b', 'c',
-		                               'n', 2,   0,   0,   0,   '4', '2' };
+	static const unsigned char bytes[] = { 1,   2,   'e', 'v', 9,   't', 'r', 'a', 'n', 's',
+		                               'p', 'o', 'r', 't', 's', 3,   0,   0,   0,   'a',
+		                               'b', 'c', 'n', 2,   0,   0,   0,   '4', '2' };
 	struct digest_scope scope;
 	struct digest_input input;
 	(void)state;

@@ -40,8 +40,8 @@ static void each_coding_gives_its_value(void **state)
 
 static void broken_headers_are_refused(void **state)
 {
-	static const char *const texts[] = { "%", "%4", "%zz", "%FF", "\xff", "%ED%A0%80",
-		                             "\"", "\"a", "\"a\"b\"", "\"a\\\"" };
+	static const char *const texts[] = { "%",         "%4", "%zz", "%FF",      "\xff",
+		                             "%ED%A0%80", "\"", "\"a", "\"a\"b\"", "\"a\\\"" };
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
 		assert_text_refused(EVENT_TEXT_HEADER, texts[i], ERR_INVALID);

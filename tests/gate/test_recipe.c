@@ -128,7 +128,8 @@ static void the_shapes_are_recognised(void **state)
 	assert_event(&run, EVENT_EVENTBRIDGE, "v2.detail.events.conversation.{id}.acd.start",
 	             "0f6c1b1e-77aa-4c0b-9f38-1d2c3b4a5968");
 	assert_true(run.event.json);
-	run = run_body("{\"specversion\":\"1.0\",\"id\":\"7\",\"source\":\"/s\",\"type\":\"t\",\"data\":{}}");
+	run = run_body(
+		"{\"specversion\":\"1.0\",\"id\":\"7\",\"source\":\"/s\",\"type\":\"t\",\"data\":{}}");
 	assert_event(&run, EVENT_CLOUDEVENTS, "t", "7");
 	run = run_body("{\"id\":\"7\"}");
 	assert_event(&run, EVENT_PLAIN, "", "7");
@@ -178,7 +179,8 @@ static void source_and_id_are_not_run_together(void **state)
 	                 "{\"specversion\":\"1.0\",\"source\":\"b\",\"id\":\"1\"}");
 	assert_same("{\"specversion\":\"1.0\",\"source\":\"a\",\"id\":\"1\",\"type\":\"x\"}",
 	            "{\"id\":\"1\",\"type\":\"y\",\"source\":\"a\",\"specversion\":\"1.1\"}");
-	assert_different("{\"specversion\":\"1.0\",\"source\":\"a\",\"id\":\"1\"}", "{\"id\":\"1\"}");
+	assert_different("{\"specversion\":\"1.0\",\"source\":\"a\",\"id\":\"1\"}",
+	                 "{\"id\":\"1\"}");
 }
 
 static void another_source_name_or_key_gives_another_claim(void **state)
@@ -204,7 +206,8 @@ static void a_claim_stays_the_same_over_releases(void **state)
 	(void)state;
 	struct outcome_of_run run = run_body("{\"id\":\"42\"}");
 	struct digest_input input = { .len = 0 };
-	static const char bytes[] = "\1\6events\11transports\2\0\0\0" "42";
+	static const char bytes[] = "\1\6events\11transports\2\0\0\0"
+				    "42";
 	memcpy(input.bytes, bytes, sizeof(bytes) - 1);
 	input.len = sizeof(bytes) - 1;
 	struct digest digest = digest_end(&input, recipe.key);
@@ -213,8 +216,13 @@ static void a_claim_stays_the_same_over_releases(void **state)
 
 static void binary_mode_is_read_from_headers(void **state)
 {
-	const char *lines[] = { "Host: x", "CE-SpecVersion: 1.0", "ce-id: a%20b", "ce-source: /s",
-		                "ce-type: t", "Content-Type: text/plain", NULL };
+	const char *lines[] = { "Host: x",
+		                "CE-SpecVersion: 1.0",
+		                "ce-id: a%20b",
+		                "ce-source: /s",
+		                "ce-type: t",
+		                "Content-Type: text/plain",
+		                NULL };
 	(void)state;
 	struct outcome_of_run run = run_headers(lines);
 	assert_event(&run, EVENT_CLOUDEVENTS_BINARY, "t", "a b");
@@ -229,8 +237,8 @@ static void binary_mode_is_read_from_headers(void **state)
 
 static void both_modes_of_cloudevents_give_the_same_claim(void **state)
 {
-	const char *lines[] = { "ce-id: %22\xe2\x82\xac", "ce-source: \"/a\\\\b\"", "ce-specversion: 1.0",
-		                NULL };
+	const char *lines[] = { "ce-id: %22\xe2\x82\xac", "ce-source: \"/a\\\\b\"",
+		                "ce-specversion: 1.0", NULL };
 	(void)state;
 	struct outcome_of_run binary = run_headers(lines);
 	struct outcome_of_run structured = run_body(
@@ -240,11 +248,16 @@ static void both_modes_of_cloudevents_give_the_same_claim(void **state)
 
 static void a_structured_content_type_wins_over_headers(void **state)
 {
-	const char *lines[] = { "ce-id: h", "ce-source: /h", "ce-specversion: 1.0", "ce-id: h",
-		                "content-type: Application/CloudEvents+json; charset=utf-8", NULL };
+	const char *lines[] = { "ce-id: h",
+		                "ce-source: /h",
+		                "ce-specversion: 1.0",
+		                "ce-id: h",
+		                "content-type: Application/CloudEvents+json; charset=utf-8",
+		                NULL };
 	(void)state;
-	struct outcome_of_run run = run_with(
-		&recipe, SPAN("{\"specversion\":\"1.0\",\"id\":\"b\",\"source\":\"/b\"}"), lines);
+	struct outcome_of_run run =
+		run_with(&recipe, SPAN("{\"specversion\":\"1.0\",\"id\":\"b\",\"source\":\"/b\"}"),
+	                 lines);
 	assert_event(&run, EVENT_CLOUDEVENTS, "", "b");
 }
 
@@ -291,18 +304,21 @@ static void bodies_without_an_id_are_refused_with_what_was_expected(void **state
 		const char *text;
 	} cases[] = {
 		{ "", "expected a JSON object; at byte 0 of the body: expected a value" },
-		{ "{\"id\":\"1\"", "expected a JSON object; at byte 9 of the body: expected a comma or }" },
+		{ "{\"id\":\"1\"",
+		  "expected a JSON object; at byte 9 of the body: expected a comma or }" },
 		{ "{\"id\":\"1\",\"id\":\"1\"}",
 		  "expected a JSON object; at byte 10 of the body: expected this name only once" },
-		{ "{\"id\":\"\\uD800\"}", "expected a JSON object; at byte 13 of the body: expected a low "
-		                          "surrogate after the high one" },
+		{ "{\"id\":\"\\uD800\"}",
+		  "expected a JSON object; at byte 13 of the body: expected a low "
+		  "surrogate after the high one" },
 		{ "[]", "expected a JSON object, found an array" },
 		{ "\"id\"", "expected a JSON object, found a string" },
 		{ "null", "expected a JSON object, found null" },
 		{ "{}", "expected a string \"id\" in the JSON object, found nothing" },
 		{ "{\"id\":7}", "expected a string \"id\" in the JSON object, found a number" },
 		{ "{\"id\":null}", "expected a string \"id\" in the JSON object, found null" },
-		{ "{\"id\":\"\"}", "expected a string \"id\" in the JSON object, found an empty one" },
+		{ "{\"id\":\"\"}",
+		  "expected a string \"id\" in the JSON object, found an empty one" },
 		{ "{\"id\":{\"id\":\"1\"}}",
 		  "expected a string \"id\" in the JSON object, found an object" },
 		{ "{\"detail\":{\"id\":\"1\"}}",
@@ -325,7 +341,8 @@ static void an_id_has_at_most_1024_bytes(void **state)
 		for (size_t len = DIGEST_PART_MAX; len <= DIGEST_PART_MAX + 1; len++) {
 			size_t at = (size_t)snprintf(body, sizeof(body), "{\"id\":\"");
 			for (size_t n = 0; n < len; n++)
-				at += (size_t)snprintf(body + at, sizeof(body) - at, "%s", spellings[i]);
+				at += (size_t)snprintf(body + at, sizeof(body) - at, "%s",
+				                       spellings[i]);
 			snprintf(body + at, sizeof(body) - at, "\"}");
 			struct outcome_of_run run = run_body(body);
 			if (len > DIGEST_PART_MAX)

@@ -61,13 +61,15 @@ static void texts_come_back_as_the_number_and_sort_like_it(void **state)
 	(void)state;
 	for (int i = 0; i < 10000; i++) {
 		uint64_t a = test_random(&random) >> (64 - TICKET_BITS);
-		uint64_t b = test_random(&random) >> (64 - TICKET_BITS + test_random_below(&random, 50));
+		uint64_t b = test_random(&random) >>
+		             (64 - TICKET_BITS + test_random_below(&random, 50));
 		uint64_t back = 0;
 		char text_a[TICKET_TEXT_LEN];
 		char text_b[TICKET_TEXT_LEN];
 		ticket_text(a, text_a);
 		ticket_text(b, text_b);
-		bool same = a == 0 || (ticket_parse(span_of(text_a, sizeof(text_a)), &back) && back == a);
+		bool same = a == 0 ||
+		            (ticket_parse(span_of(text_a, sizeof(text_a)), &back) && back == a);
 		int order = memcmp(text_a, text_b, TICKET_TEXT_LEN);
 		if (!same || (order < 0) != (a < b) || (order == 0) != (a == b))
 			fail_msg("%s", test_note_seed(seed));
@@ -92,8 +94,16 @@ static void known_texts_stay_as_they_are(void **state)
 static void what_is_no_ticket_is_not_parsed(void **state)
 {
 	static const char *const texts[] = {
-		"",            "0000000000",  "000000000011", "0000000000u", "0000000000i",
-		"0000000000l", "0000000000o", "0000000000-",  " 0000000001", "00000000000",
+		"",
+		"0000000000",
+		"000000000011",
+		"0000000000u",
+		"0000000000i",
+		"0000000000l",
+		"0000000000o",
+		"0000000000-",
+		" 0000000001",
+		"00000000000",
 	};
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
