@@ -11,7 +11,7 @@
 
 static struct mailbox_node *node_of(uintptr_t head)
 {
-	return (struct mailbox_node *)(head & ~SLEEPS); // NOLINT(performance-no-int-to-ptr)
+	return (struct mailbox_node *)(head & ~SLEEPS);
 }
 
 void mailbox_init(struct mailbox *mailbox, void (*wake)(void *user), void *user)
