@@ -36,6 +36,7 @@ struct held {
 struct body {
 	struct event *event;
 	uint32_t attempt;
+	uint32_t released; /* the last attempt that was given back */
 	bool leased;
 	uint16_t flags;
 	uint32_t source_len;
@@ -435,10 +436,12 @@ static int settle_decide(struct memory_store *memory, const struct store_settle 
 		return ERR_INVALID;
 	if (!slot || !slot->body->leased || slot->body->attempt != settle->attempt)
 		return ERR_FENCED;
-	if (settle->outcome == OUTCOME_RELEASED)
+	if (settle->outcome == OUTCOME_RELEASED) {
+		slot->body->released = settle->attempt;
 		slot_set_due(memory, slot);
-	else
+	} else {
 		slot_close(memory, slot);
+	}
 	return 0;
 }
 
@@ -645,7 +648,7 @@ void memory_store_restart(struct store *store)
 		struct slot *slot = &memory->slots[i];
 		if (!slot->body)
 			continue;
-		slot->body->attempt = 0;
+		slot->body->attempt = slot->body->released;
 		if (slot->body->leased)
 			slot_set_due(memory, slot);
 	}

@@ -28,5 +28,6 @@ int memory_store_open(const struct memory_store_options *options,
                       struct store **ret_store) must_check;
 
 /* What a restart does to a store that remembers: leases are gone, so every
- * open ticket is due again and its attempts count from 1. For the model tests. */
+ * open ticket is due again; its attempts go on from the last that was settled
+ * as released. For the model tests. */
 void memory_store_restart(struct store *store);
