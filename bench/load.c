@@ -87,7 +87,7 @@ static int read_tls(struct load_options *options, const char *value)
 	static const char *const names[] = { "none", "full", "resume" };
 	int tls = choose(value, names, ARRAY_LEN(names));
 	if (tls >= 0)
-		options->tls = (enum load_tls)tls;
+		options->tls = (enum load_tls_kind)tls;
 	return tls < 0 ? -1 : 0;
 }
 
@@ -222,9 +222,9 @@ static void report(const struct load_result *result)
 	printf("max_us %.1f\n", (double)load_latency_quantile(latency, 1.0) / 1e3);
 	printf("server_cpu_us %.3f\n", us_each(result->server_ns, counts->requests));
 	printf("server_busy %.3f\n", (double)result->server_ns / 1e9 / result->seconds);
-	uint64_t busy_ns = result->own_ns > result->idle_ns ? result->own_ns - result->idle_ns : 0;
-	printf("load_cpu_us %.3f\n", us_each(busy_ns, counts->requests));
-	printf("load_idle %.3f\n", (double)result->idle_ns / 1e9 / result->seconds);
+	double idle = (double)result->idle_ns / 1e9 / result->seconds;
+	printf("load_cpu_us %.3f\n", us_each(result->own_ns, counts->requests) * (1 - idle));
+	printf("load_idle %.3f\n", idle);
 	printf("others_busy %.3f\n", others_busy(result));
 }
 

@@ -7,14 +7,13 @@
  * its own CPU per request, so a run can prove that it was not the limit.
  *
  * Parts: load.c (options, report), load_run.c (the loop), load_request.c (what
- *        is sent and how an answer is read), load_tls.c, load_cpu.c (CPU of
- *        the server), load_latency.h.
+ *        is sent and how an answer is read), load_tls.c and load_tls_keys.c (a lean TLS
+ *        client), load_cpu.c (CPU of the server), load_latency.h.
  * Threads: one.
  * Failure: a message on stderr and exit code 1; a failed request is counted.
  */
 #pragma once
 
-#include <openssl/types.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -32,14 +31,14 @@ enum load_mode {
 	LOAD_OPEN,      /* fixed rate on keep-alive connections, timed from the intended moment */
 };
 
-enum load_tls { LOAD_PLAIN, LOAD_TLS_FULL, LOAD_TLS_RESUME };
+enum load_tls_kind { LOAD_PLAIN, LOAD_TLS_FULL, LOAD_TLS_RESUME };
 
 struct load_options {
 	const char *host; /* an IPv4 address */
 	uint16_t port;
 	const char *path;
 	enum load_mode mode;
-	enum load_tls tls;
+	enum load_tls_kind tls;
 	uint32_t connections;
 	double seconds;
 	double warmup_seconds;
@@ -116,16 +115,18 @@ uint64_t load_cpu_own_ns(void);
 uint64_t load_cpu_machine_ns(void); /* of everything that runs, in steps of 10 ms */
 int load_cpu_pin(int cpu);
 
-/* load_tls.c: client connections which trust any certificate. One exchange is
- * begin, then advance until it is done, then end. */
+/* load_tls.c: a client that trusts any certificate. A connection begins, hands
+ * shakes until it is ready, sends, receives, and ends. */
 struct load_tls_context;
+struct load_tls;
 
 enum load_tls_step { LOAD_TLS_AGAIN, LOAD_TLS_READY, LOAD_TLS_FAILED };
 
 struct load_tls_context *load_tls_new(bool resume);
-SSL *load_tls_begin(struct load_tls_context *context, int fd);
-enum load_tls_step load_tls_handshake(struct load_tls_context *context, SSL *ssl, bool *ret_resumed);
-int load_tls_send(SSL *ssl, const char *bytes, size_t size);
+/* NULL with errno; EAGAIN when the socket is not connected yet. */
+struct load_tls *load_tls_begin(struct load_tls_context *context, int fd);
+enum load_tls_step load_tls_handshake(struct load_tls *tls, bool *ret_resumed);
+int load_tls_send(struct load_tls *tls, const char *bytes, size_t size);
 /* As recv(): bytes, 0 at the end, -1 when there is nothing now, -2 on failure. */
-long load_tls_recv(SSL *ssl, char *bytes, size_t size);
-void load_tls_end(SSL *ssl);
+long load_tls_recv(struct load_tls *tls, char *bytes, size_t size);
+void load_tls_end(struct load_tls *tls);

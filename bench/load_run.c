@@ -45,7 +45,7 @@ struct conn {
 	int fd;
 	enum conn_state state;
 	uint64_t began_ns; /* LOAD_OPEN: when it should have been sent */
-	SSL *ssl;
+	struct load_tls *tls;
 	uint32_t have; /* bytes of a half answer in `part` */
 	char *part;
 };
@@ -96,8 +96,8 @@ static void number_request(struct run *run)
 static int send_request(struct run *run, struct conn *conn)
 {
 	number_request(run);
-	if (conn->ssl)
-		return load_tls_send(conn->ssl, run->request.bytes, run->request.size);
+	if (conn->tls)
+		return load_tls_send(conn->tls, run->request.bytes, run->request.size);
 	ssize_t sent = send(conn->fd, run->request.bytes, run->request.size,
 			    MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent == (ssize_t)run->request.size) {
@@ -111,9 +111,9 @@ static int send_request(struct run *run, struct conn *conn)
 
 static void close_conn(struct conn *conn)
 {
-	if (conn->ssl)
-		load_tls_end(conn->ssl);
-	conn->ssl = NULL;
+	if (conn->tls)
+		load_tls_end(conn->tls);
+	conn->tls = NULL;
 	if (conn->fd >= 0)
 		(void)close(conn->fd);
 	conn->fd = -1;
@@ -124,7 +124,7 @@ static void close_conn(struct conn *conn)
 static int continue_handshake(struct run *run, struct conn *conn)
 {
 	bool resumed = false;
-	switch (load_tls_handshake(run->tls, conn->ssl, &resumed)) {
+	switch (load_tls_handshake(conn->tls, &resumed)) {
 	case LOAD_TLS_AGAIN:
 		conn->state = CONN_HANDSHAKE;
 		return 0;
@@ -148,8 +148,9 @@ static int continue_handshake(struct run *run, struct conn *conn)
 static int begin_exchange(struct run *run, struct conn *conn)
 {
 	if (run->tls) {
-		conn->ssl = load_tls_begin(run->tls, conn->fd);
-		return conn->ssl ? continue_handshake(run, conn) : -1;
+		conn->tls = load_tls_begin(run->tls, conn->fd);
+		conn->state = CONN_HANDSHAKE;
+		return conn->tls ? 0 : -1;
 	}
 	if (run->options->mode == LOAD_OPEN) {
 		run->idle[run->idle_count++] = conn;
@@ -160,16 +161,12 @@ static int begin_exchange(struct run *run, struct conn *conn)
 
 static int open_socket(struct run *run, struct conn *conn)
 {
-	static const int on = 1;
 	conn->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (conn->fd < 0)
 		return -1;
 	/* The cheapest kind; a machine's default may pace by timers. The server keeps its own. */
 	if (run->options->mode != LOAD_CLOSE)
 		(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
-	/* Only a TLS client writes twice in a row and would wait for an ACK. */
-	if (run->tls)
-		(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (connect(conn->fd, (const struct sockaddr *)&run->address, sizeof(run->address)) == 0)
 		return 0;
 	return errno == EINPROGRESS ? 0 : -1;
@@ -182,7 +179,7 @@ static int open_conn(struct run *run, struct conn *conn)
 	if (open_socket(run, conn) != 0)
 		return -1;
 	if (begin_exchange(run, conn) != 0) {
-		if (errno != EAGAIN || conn->ssl)
+		if (errno != EAGAIN || conn->tls)
 			return -1;
 		conn->state = CONN_CONNECTING;
 		return watch(run, conn, EPOLL_CTL_ADD, EPOLLIN | EPOLLOUT);
@@ -249,8 +246,8 @@ static int after_answer(struct run *run, struct conn *conn, const struct load_an
 static long receive(struct run *run, struct conn *conn, char *into, size_t room)
 {
 	(void)run;
-	if (conn->ssl)
-		return load_tls_recv(conn->ssl, into, room);
+	if (conn->tls)
+		return load_tls_recv(conn->tls, into, room);
 	ssize_t got = recv(conn->fd, into, room, MSG_DONTWAIT);
 	if (got < 0)
 		return errno == EAGAIN ? -1 : -2;
@@ -286,7 +283,7 @@ static int read_answer(struct run *run, struct conn *conn)
 		if (taken < 0)
 			return -1;
 		/* TLS keeps bytes to itself, which epoll does not see. */
-		if (taken > 0 || !conn->ssl)
+		if (taken > 0 || !conn->tls)
 			return 0;
 	}
 }
@@ -297,7 +294,7 @@ static bool drained(struct conn *conn, uint32_t events)
 		return false;
 	char rest[64];
 	return (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0 ||
-	       (conn->ssl && load_tls_recv(conn->ssl, rest, sizeof(rest)) != -1);
+	       (conn->tls && load_tls_recv(conn->tls, rest, sizeof(rest)) != -1);
 }
 
 static int handle_state(struct run *run, struct conn *conn, uint32_t events)

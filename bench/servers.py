@@ -115,6 +115,7 @@ class Server:
     """A process on the server core. Use as a context manager."""
 
     name = "server"
+    favour = []  # words before every command: nice, where the machine has other work
 
     def __init__(self, folder, cpu):
         self.folder = folder
@@ -125,7 +126,7 @@ class Server:
         os.makedirs(folder)
 
     def spawn(self, command, **more):
-        self.process = subprocess.Popen(["taskset", "-c", str(self.cpu)] + command,
+        self.process = subprocess.Popen(self.favour + ["taskset", "-c", str(self.cpu)] + command,
                                         stdin=subprocess.DEVNULL, **more)
 
     def pids(self):
