@@ -286,20 +286,18 @@ static const char *scan_number(const struct scan *s, const char *p)
 
 static const char *scan_literal(const struct scan *s, const char *p, enum json_type *ret_type)
 {
-	static const struct {
-		enum json_type type;
-		struct span word;
-	} literals[] = {
-		{ JSON_TRUE, { "true", 4 } },
-		{ JSON_FALSE, { "false", 5 } },
-		{ JSON_NULL, { "null", 4 } },
-	};
-	struct span rest = { p, (size_t)(s->end - p) };
-	for (size_t i = 0; i < ARRAY_LEN(literals); i++) {
-		if (!span_starts(rest, literals[i].word))
-			continue;
-		*ret_type = literals[i].type;
-		return p + literals[i].word.len;
+	size_t left = (size_t)(s->end - p);
+	if (left >= 4 && memcmp(p, "true", 4) == 0) {
+		*ret_type = JSON_TRUE;
+		return p + 4;
+	}
+	if (left >= 4 && memcmp(p, "null", 4) == 0) {
+		*ret_type = JSON_NULL;
+		return p + 4;
+	}
+	if (left >= 5 && memcmp(p, "false", 5) == 0) {
+		*ret_type = JSON_FALSE;
+		return p + 5;
 	}
 	return fail(s, p, "a value: object, array, string, number, true, false or null");
 }
@@ -335,13 +333,17 @@ hot_inline const char *scan_scalar(struct scan *s, struct nest *nest, const char
 	return p + quoted;
 }
 
-static int find_name(const struct json_wanted *wanted, struct span name)
+/* Few names are as long as a wanted one, and fewer begin like it. */
+static inline int find_name(const struct json_wanted *wanted, struct span name)
 {
 	if (name.len > JSON_NAME_MAX)
 		return -1;
-	for (unsigned i = wanted->first[name.len]; i; i = wanted->next[i - 1])
-		if (span_eq(wanted->names[i - 1], name))
+	for (unsigned i = wanted->first[name.len]; i; i = wanted->next[i - 1]) {
+		const char *ptr = wanted->names[i - 1].ptr;
+		if (name.len == 0 ||
+		    (ptr[0] == name.ptr[0] && memcmp(ptr, name.ptr, name.len) == 0))
 			return (int)i - 1;
+	}
 	return -1;
 }
 
