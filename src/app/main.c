@@ -1,0 +1,136 @@
+/*
+ * main: the command line. Each command has a table of options; help is made
+ * from it.
+ *
+ * Room: app.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "app/exit_code.h"
+#include "app/options.h"
+#include "app/serve.h"
+#include "app/version.h"
+
+static int run_serve(int argc, char **argv);
+static int run_version(int argc, char **argv);
+static int run_help(int argc, char **argv);
+
+struct command {
+	const char *name;
+	const char *usage;
+	const char *summary;
+	const char *more; /* under the options; may be NULL */
+	const struct option_table *options;
+	int (*run)(int argc, char **argv);
+};
+
+static const struct command commands[] = {
+	{ "serve", "stile serve [OPTION…]", "run the gateway", NULL, &serve_option_table, run_serve },
+	{ "version", "stile version", "print the version", NULL, NULL, run_version },
+	{ "help", "stile help [COMMAND]", "explain stile or one command", NULL, NULL, run_help },
+};
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+static void print_overview(FILE *out)
+{
+	fprintf(out, "stile makes at-least-once systems act once.\n\nusage: stile COMMAND [OPTION…]\n\n");
+	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
+	fprintf(out, "\nstile help COMMAND tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 damaged "
+	             "data.\n");
+}
+
+static void print_command(const struct command *command, FILE *out)
+{
+	fprintf(out, "usage: %s\n\n%s\n", command->usage, command->summary);
+	if (command->options) {
+		fputc('\n', out);
+		options_print(*command->options, out);
+	}
+	if (command->more)
+		fprintf(out, "\n%s", command->more);
+}
+
+static int usage_error(const char *command, const char *text)
+{
+	fprintf(stderr, "stile%s%s: %s\ntry: stile help%s%s\n", command ? " " : "",
+	        command ? command : "", text, command ? " " : "", command ? command : "");
+	return EXIT_CODE_USAGE;
+}
+
+static int run_serve(int argc, char **argv)
+{
+	struct serve_options options = { 0 };
+	struct error_text text;
+	int rest = 0;
+	if (options_parse(serve_option_table, argc, argv, &options, &rest, &text) != 0)
+		return usage_error("serve", text.text);
+	if (rest > 0) {
+		error_fill(&text, 0, "unexpected argument \"%s\"", argv[0]);
+		return usage_error("serve", text.text);
+	}
+	if ((options.tls_cert == NULL) != (options.tls_key == NULL))
+		return usage_error("serve", "--tls-cert and --tls-key go together");
+	return serve_run(&options);
+}
+
+static int run_version(int argc, char **argv)
+{
+	if (argc > 0) {
+		struct error_text text;
+		error_fill(&text, 0, "unexpected argument \"%s\"", argv[0]);
+		return usage_error("version", text.text);
+	}
+	printf("stile %s\n", STILE_VERSION);
+	return EXIT_CODE_OK;
+}
+
+static int unknown_command(const char *name)
+{
+	struct error_text text;
+	error_fill(&text, 0, "unknown command \"%s\"", name);
+	return usage_error(NULL, text.text);
+}
+
+static int run_help(int argc, char **argv)
+{
+	if (argc == 0) {
+		print_overview(stdout);
+		return EXIT_CODE_OK;
+	}
+	const struct command *command = find_command(argv[0]);
+	if (!command)
+		return unknown_command(argv[0]);
+	print_command(command, stdout);
+	return EXIT_CODE_OK;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		print_overview(stderr);
+		return EXIT_CODE_USAGE;
+	}
+	const char *name = argv[1];
+	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+		name = "help";
+	if (strcmp(name, "--version") == 0)
+		name = "version";
+	const struct command *command = find_command(name);
+	if (!command)
+		return unknown_command(name);
+	for (int i = 2; i < argc; i++)
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			print_command(command, stdout);
+			return EXIT_CODE_OK;
+		}
+	return command->run(argc - 2, argv + 2);
+}
