@@ -333,17 +333,13 @@ hot_inline const char *scan_scalar(struct scan *s, struct nest *nest, const char
 	return p + quoted;
 }
 
-/* Few names are as long as a wanted one, and fewer begin like it. */
 static inline int find_name(const struct json_wanted *wanted, struct span name)
 {
 	if (name.len > JSON_NAME_MAX)
 		return -1;
-	for (unsigned i = wanted->first[name.len]; i; i = wanted->next[i - 1]) {
-		const char *ptr = wanted->names[i - 1].ptr;
-		if (name.len == 0 ||
-		    (ptr[0] == name.ptr[0] && memcmp(ptr, name.ptr, name.len) == 0))
+	for (unsigned i = wanted->first[name.len]; i; i = wanted->next[i - 1])
+		if (span_eq(wanted->names[i - 1], name))
 			return (int)i - 1;
-	}
 	return -1;
 }
 
