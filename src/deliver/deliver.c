@@ -130,6 +130,14 @@ static uint32_t read_items(struct batch *batch)
 	return count;
 }
 
+static bool all_settling(const struct deliver *deliver)
+{
+	for (uint32_t i = 0; i < BATCHES; i++)
+		if (deliver->batches[i].state != BATCH_SETTLING)
+			return false;
+	return true;
+}
+
 static void settle(struct batch *batch, uint32_t count)
 {
 	struct deliver *deliver = batch->deliver;
@@ -147,7 +155,12 @@ static void settle(struct batch *batch, uint32_t count)
 		};
 		store_submit(port_store(deliver->port), &batch->settles[i].op);
 	}
-	port_flush_lazy(deliver->port);
+	/* Lazy completions wake nobody: they come with the next take. When all
+	 * batches settle, no take is left to come. */
+	if (all_settling(deliver))
+		store_flush(port_store(deliver->port));
+	else
+		port_flush_lazy(deliver->port);
 	for (int i = 0; i < OUTCOME_COUNT; i++)
 		if (outcomes[i] > 0)
 			atomic_fetch_add_explicit(&deliver->counters.outcomes[i], outcomes[i],

@@ -2,7 +2,9 @@
 #include "sink/stdout_sink.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -27,6 +29,7 @@ struct stdout_sink {
 	int interrupt_fd;
 	size_t chunk;
 	bool envelope;
+	bool torn;        /* what was written last ends inside a line */
 	struct buf lines; /* the batch being written */
 };
 
@@ -108,30 +111,41 @@ static size_t write_lines(struct stdout_sink *sink, const char *ptr, size_t len,
 	return at;
 }
 
+/* Fills the batch from events[first] on and returns the first that is not in
+ * it. One event at a time joins, so that memory that runs out costs only what
+ * was not yet joined. */
+static uint32_t fill_batch(struct stdout_sink *sink, struct sink_event *events, uint32_t first,
+                           uint32_t count)
+{
+	buf_clear(&sink->lines);
+	if (sink->torn)
+		buf_append_char(&sink->lines, '\n'); /* a reader must not join two lines */
+	uint32_t last = first;
+	while (last < count && sink->lines.len < FILE_CHUNK) {
+		size_t before = sink->lines.len;
+		append_event(sink, &events[last]);
+		if (sink->lines.failed) {
+			sink->lines.len = before;
+			break;
+		}
+		events[last].end = sink->lines.len;
+		last++;
+	}
+	return last;
+}
+
 static void deliver(struct sink *base, struct sink_event *events, uint32_t count)
 {
 	struct stdout_sink *sink = container_of(base, struct stdout_sink, sink);
 	uint32_t done = 0;
 	while (done < count) {
-		/* One event at a time joins the batch, so that memory that runs
-		 * out costs only what was not yet joined. */
-		buf_clear(&sink->lines);
-		uint32_t first = done;
-		uint32_t last = done;
-		while (last < count && sink->lines.len < FILE_CHUNK) {
-			size_t before = sink->lines.len;
-			append_event(sink, &events[last]);
-			if (sink->lines.failed) {
-				sink->lines.len = before;
-				break;
-			}
-			events[last].end = sink->lines.len;
-			last++;
-		}
-		int error = last == first ? -ENOMEM : 0;
+		uint32_t last = fill_batch(sink, events, done, count);
+		int error = last == done ? -ENOMEM : 0;
 		size_t written = 0;
 		if (error == 0)
 			written = write_lines(sink, sink->lines.ptr, sink->lines.len, &error);
+		if (written > 0)
+			sink->torn = sink->lines.ptr[written - 1] != '\n';
 		while (done < last && events[done].end <= written)
 			events[done++].outcome = OUTCOME_DONE;
 		if (error != 0) {
@@ -167,6 +181,29 @@ static const struct sink_methods methods = {
 	.free = free_sink,
 };
 
+/*
+ * Does the file that we are about to write to end inside a line? A kill may
+ * have cut the last line of an earlier process that wrote to the same file. The
+ * descriptor is often write-only, so the file is opened once more; if that
+ * cannot be, a blank line too many is the lesser evil.
+ */
+static bool ends_torn(int fd, const struct stat *status)
+{
+	int flags = fcntl(fd, F_GETFL);
+	off_t end = flags >= 0 && (flags & O_APPEND) ? status->st_size : lseek(fd, 0, SEEK_CUR);
+	if (end <= 0)
+		return false;
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int again = open(path, O_RDONLY | O_CLOEXEC);
+	if (again < 0)
+		return true;
+	char byte = 0;
+	bool whole = pread(again, &byte, 1, end - 1) == 1 && byte == '\n';
+	close(again);
+	return !whole;
+}
+
 int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret_sink)
 {
 	struct stdout_sink *sink = mem_zalloc(1, sizeof(*sink));
@@ -184,6 +221,7 @@ int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret
 	struct stat status;
 	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
 	sink->chunk = regular ? FILE_CHUNK : PIPE_CHUNK;
+	sink->torn = regular && ends_torn(options->fd, &status);
 	*ret_sink = &sink->sink;
 	return 0;
 }
