@@ -1,0 +1,104 @@
+"""Fixtures. STILE_BINARY names the binary (default build/stile), STILE_TEST_SEED
+repeats a random test, STILE_TEST_SCALE multiplies the counts of the long ones,
+STILE_TEST_KEEP=1 leaves the data folders for a look."""
+
+import os
+import pathlib
+import random
+import shutil
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+import harness  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def root():
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def binary():
+    path = os.path.abspath(os.environ.get("STILE_BINARY", ROOT / "build" / "stile"))
+    if not os.access(path, os.X_OK):
+        pytest.exit(f"there is no binary at {path}; build it or set STILE_BINARY", returncode=1)
+    return path
+
+
+@pytest.fixture(scope="session")
+def scale():
+    return max(1, int(os.environ.get("STILE_TEST_SCALE", "1")))
+
+
+@pytest.fixture
+def seed():
+    """Printed, and shown by pytest when the test fails."""
+    value = int(os.environ.get("STILE_TEST_SEED") or random.SystemRandom().randrange(1 << 32))
+    print(f"STILE_TEST_SEED={value}")
+    return value
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """A folder of the test; a segment is large, so nothing is left behind."""
+    yield str(tmp_path)
+    if os.environ.get("STILE_TEST_KEEP") != "1":
+        shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture
+def data(scratch):
+    return os.path.join(scratch, "data")
+
+
+@pytest.fixture
+def stile(binary, data, scratch):
+    """Starts processes on the test's data folder: stile("--threads", "2"). Each
+    life has its own files for standard output and log, unless a name is given."""
+    lives = []
+
+    def start(*options, folder=data, name=None, **more):
+        name = name or f"life-{len(lives)}"
+        life = harness.Stile.__new__(harness.Stile)
+        lives.append(life)
+        life.__init__(binary, folder, *options, scratch=scratch, name=name, **more)
+        return life
+
+    yield start
+    for life in lives:
+        process = getattr(life, "process", None)
+        if process and process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def blockage():
+    made = harness.Blockage()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def run(binary):
+    def call(*arguments, **more):
+        return harness.run(binary, *arguments, **more)
+    return call
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """A failing test shows the logs of its processes."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when != "call" or not report.failed or "scratch" not in item.fixturenames:
+        return
+    folder = pathlib.Path(item.funcargs["scratch"])
+    for log in sorted(folder.glob("*.log"))[-4:]:
+        text = log.read_text(errors="replace")
+        report.sections.append((f"log {log.name}", text[-4000:]))

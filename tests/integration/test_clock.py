@@ -1,0 +1,96 @@
+"""Windows end by a clock that never goes back and never jumps ahead."""
+
+import glob
+
+import pytest
+
+from harness import eventually, take_verdict
+
+
+def faked(offset):
+    """The environment of a process whose wall clock is off by this much."""
+    found = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1") or \
+        glob.glob("/usr/lib/*/faketime/libfaketime.so.1")
+    if not found:
+        pytest.skip("needs libfaketime (tools/packages.txt, group test)")
+    return {"LD_PRELOAD": found[0], "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1", "FAKETIME_DONT_RESET": "1",
+            "ASAN_OPTIONS": "verify_asan_link_order=0"}
+
+
+def held_s(gateway):
+    return gateway.metrics()["stile_clock_held_seconds"].value()
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("offset", ["+3600", "-3600", "+400d", "-400d"])
+def test_jump_of_the_wall_clock_over_a_restart_expires_nothing(stile, offset, end):
+    gateway = stile("--window", "2s" if offset[0] == "-" else "30m")
+    ticket = take_verdict(gateway.post({"id": "jump"}), "new")
+    stay = take_verdict(gateway.post({"id": "stay"}), "new")
+    gateway.stop() if end == "stop" else gateway.kill()
+
+    gateway = stile("--window", "30m", env=faked(offset))
+    if offset[0] == "+":
+        assert take_verdict(gateway.post({"id": "jump"}), "duplicate") == ticket
+        assert take_verdict(gateway.post({"id": "stay"}), "duplicate") == stay
+        assert held_s(gateway) > 3500
+    later = take_verdict(gateway.post({"id": "later"}), "new")
+    assert later > ticket, "tickets go up whatever the wall says"
+    gateway.kill()
+
+    gateway = stile("--window", "30m")  # and back to the truth
+    assert take_verdict(gateway.post({"id": "later"}), "duplicate") == later
+    assert take_verdict(gateway.post({"id": "newest"}), "new") > later
+
+
+def test_clock_that_went_back_does_not_end_a_window_early_nor_never(stile):
+    """Two seconds are two seconds, wherever the wall clock is."""
+    gateway = stile("--window", "2s")
+    ticket = take_verdict(gateway.post({"id": "short"}), "new")
+    gateway.kill()
+    gateway = stile("--window", "2s", env=faked("-400d"))
+
+    def expired():
+        body = gateway.post({"id": "short"}).json()
+        return body["verdict"] == "new" and body["ticket"] > ticket
+    eventually(expired, "the window ends although the wall is 400 days behind", pause_s=0.1)
+
+
+def test_held_clock_is_told_and_accept_clock_ends_the_hold(stile):
+    gateway = stile("--window", "30m")
+    ticket = take_verdict(gateway.post({"id": "held"}), "new")
+    assert held_s(gateway) == 0
+    assert gateway.stop() == 0
+    ahead = faked("+3600")
+    gateway = stile("--window", "30m", env=ahead)
+    assert held_s(gateway) > 3500
+    assert "clock" in gateway.log()
+    assert take_verdict(gateway.post({"id": "held"}), "duplicate") == ticket
+    assert gateway.stop() == 0
+    gateway = stile("--window", "30m", "--accept-clock", env=ahead)
+    eventually(lambda: held_s(gateway) == 0, "the hold has ended")
+    assert take_verdict(gateway.post({"id": "held"}), "new") > ticket, "now the window is over"
+    assert gateway.stop() == 0
+    gateway = stile("--window", "30m", env=ahead)
+    assert held_s(gateway) == 0, "accepted once, accepted for good"
+
+
+@pytest.mark.parametrize("end", [None, "kill", "stop"], ids=["alive", "kill", "stop"])
+def test_short_window_ends_and_the_id_is_new_again(stile, end):
+    gateway = stile("--window", "1s")
+    ticket = take_verdict(gateway.post({"id": "short"}), "new")
+    if end:
+        gateway.stop() if end == "stop" else gateway.kill()
+        gateway = stile("--window", "1s")
+    answers = []
+
+    def expired():
+        answers.append(gateway.post({"id": "short"}).json())
+        return answers[-1]["verdict"] == "new"
+    eventually(expired, "a window of one second ends", pause_s=0.1)
+    assert answers[-1]["ticket"] > ticket
+    assert all(each["ticket"] == ticket for each in answers[:-1])
+    eventually(lambda: gateway.metrics()["stile_live_claims"].value() == 0,
+               "expired claims are freed", pause_s=0.1)
+    assert gateway.metrics()["stile_expired_claims_total"].value() >= 1

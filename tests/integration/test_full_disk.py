@@ -1,0 +1,102 @@
+"""A full disk: 503 while there is no room, delivery goes on, nothing is lost."""
+
+import os
+import subprocess
+
+import pytest
+
+from harness import eventually, take_verdict
+
+SMALL, LARGE = "150m", "800m"
+
+
+@pytest.fixture
+def disk(scratch):
+    """A small disk of its own; resize(size) gives it more or less room."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to mount a small tmpfs")
+    folder = os.path.join(scratch, "disk")
+    os.mkdir(folder)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", folder],
+                             capture_output=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"cannot mount a tmpfs here: {mounted.stderr.decode()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def resize(folder, size):
+    subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True)
+
+
+def fill(gateway, prefix, limit=600):
+    """Posts large events until one is refused: (tickets by id, the refusal)."""
+    tickets = {}
+    pad = "f" * 900000
+    with gateway.connect() as connection:
+        for i in range(limit):
+            answer = connection.post({"id": f"{prefix}-{i}", "pad": pad})
+            if answer.status != 200:
+                return tickets, answer
+            tickets[f"{prefix}-{i}"] = take_verdict(answer, "new")
+    raise AssertionError(f"{limit} events of 900 kB fitted on a disk of {SMALL}")
+
+
+def accepted_again(gateway, event):
+    def attempt():
+        answer = gateway.post(event)
+        assert answer.status in (200, 503), answer
+        return answer if answer.status == 200 else None
+    return eventually(attempt, "events are accepted again", pause_s=0.1)
+
+
+def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
+        stile, disk, blockage):
+    folder = os.path.join(disk, "data")
+    gateway = stile(folder=folder, stdout=blockage.write_fd)
+    kept, refusal = fill(gateway, "full")
+    assert refusal.status == 503, refusal
+    assert int(refusal.header("retry-after")) >= 1
+    assert len(kept) >= 40, "a whole segment should have fitted"
+    eventually(lambda: gateway.get("/readyz").status == 503, "/readyz says that it cannot write")
+    assert gateway.get("/healthz").status == 200
+
+    # What it knows it still answers, and what it has it still delivers.
+    first = next(iter(kept))
+    assert take_verdict(gateway.post({"id": first}), "duplicate") == kept[first]
+    blockage.release()
+    eventually(lambda: len(blockage.events()) >= len(kept), "delivery goes on")
+    assert sorted(event["id"] for event in blockage.events()) == sorted(kept)
+    assert gateway.post({"id": "still full", "pad": "f" * 900000}).status == 503
+
+    resize(disk, LARGE)
+    take_verdict(accepted_again(gateway, {"id": "room"}), "new")
+    eventually(lambda: gateway.get("/readyz").status == 200, "/readyz")
+    for event_id, ticket in kept.items():
+        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+    gateway.wait_settled()
+    gateway.kill()
+
+    gateway = stile(folder=folder)
+    for event_id, ticket in kept.items():
+        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+    take_verdict(gateway.post({"id": "room"}), "duplicate")
+    gateway.wait_settled()
+    assert gateway.stop() == 0
+    assert gateway.events() == [], "outcomes of the full time were recorded when room returned"
+
+
+def test_kill_on_a_full_disk_loses_nothing(stile, disk, blockage, run):
+    folder = os.path.join(disk, "data")
+    gateway = stile(folder=folder, stdout=blockage.write_fd)
+    kept, refusal = fill(gateway, "kill")
+    assert refusal.status == 503
+    gateway.kill()
+    resize(disk, LARGE)
+    code, out, err = run("journal", "verify", folder)
+    assert code == 0, (out, err)
+    gateway = stile(folder=folder)
+    for event_id, ticket in kept.items():
+        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+    printed = {event["id"] for event in gateway.wait_events(len(kept))}
+    assert kept.keys() <= printed

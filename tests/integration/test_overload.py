@@ -1,0 +1,167 @@
+"""Limits: what is too much is refused with its proper status, the rest goes on."""
+
+import json
+
+import pytest
+
+from harness import Connection, eventually, take_problem, take_verdict
+
+
+def hold(gateway, count):
+    """Connections that were served and stay open."""
+    held = [gateway.connect() for _ in range(count)]
+    for connection in held:
+        assert connection.request("GET", "/healthz").status == 200
+    return held
+
+
+def refused(gateway, status):
+    """The connection that is too many gets an answer and is closed."""
+    with gateway.connect() as connection:
+        connection.send(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = connection.answer()
+        take_problem(answer, status)
+        assert answer.header("connection") == "close"
+        assert connection.ended()
+        return answer
+
+
+def all_gone(gateway):
+    def alone():
+        try:
+            return gateway.get("/healthz").status == 200
+        except OSError:
+            return False
+    eventually(alone, "there is room again")
+
+
+@pytest.mark.parametrize("option, status", [("--max-connections", 503), ("--max-per-address", 429)])
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_connection_beyond_the_limit_is_refused_and_room_returns(stile, option, status, threads):
+    gateway = stile(option, "8", "--threads", threads)
+    eventually(lambda: gateway.metrics()["stile_http_connections"].value() == 1,
+               "the connections of the start are gone")
+    eventually(lambda: gateway.get("/healthz").status == 200, "room")
+    held = hold_when_free(gateway, 8)
+    answer = refused(gateway, status)
+    if status == 503:
+        assert int(answer.header("retry-after")) >= 1
+    assert held[3].post({"id": "inside"}).status == 200, "those inside are served"
+    for connection in held:
+        connection.close()
+    all_gone(gateway)
+    assert gateway.metrics()["stile_http_refused_total"].value() >= 1
+
+
+def hold_when_free(gateway, count):
+    """As hold(), but a connection that closed a moment ago may still count."""
+    held = []
+
+    def one_more():
+        connection = gateway.connect()
+        try:
+            if connection.request("GET", "/healthz").status == 200:
+                held.append(connection)
+                return len(held) == count
+        except ConnectionError:
+            pass
+        connection.close()
+        return False
+    eventually(one_more, f"{count} connections are held", pause_s=0)
+    return held
+
+
+def test_slow_connections_do_not_stop_others(stile):
+    gateway = stile()
+    slow = []
+    for i in range(200):
+        connection = gateway.connect()
+        text = b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n{\"id\":"
+        connection.send(text[:5 + i % (len(text) - 5)])
+        slow.append(connection)
+    with gateway.connect() as connection:
+        for i in range(500):
+            take_verdict(connection.post({"id": f"quick-{i}"}), "new")
+            if i % 10 == 0:
+                slow[i % 200].send(b"x")
+    assert gateway.metrics()["stile_http_connections"].value() >= 200
+    for connection in slow:
+        connection.close()
+    eventually(lambda: gateway.metrics()["stile_http_connections"].value() == 1, "they are gone")
+    assert len(gateway.wait_events(500)) == 500
+
+
+def test_peer_that_does_not_read_its_answers_is_not_buffered_without_end(stile):
+    gateway = stile()
+    before = gateway.resident_bytes()
+    request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 1000
+    with Connection(gateway.address, limit_s=1.0) as greedy:
+        sent = 0
+        try:
+            for _ in range(400):
+                greedy.send(request)
+                sent += len(request)
+        except (TimeoutError, ConnectionError):
+            pass
+        take_verdict(gateway.post({"id": "others"}), "new")
+        assert gateway.resident_bytes() - before < 64 << 20, f"{sent} bytes were sent"
+    assert gateway.running()
+
+
+def test_slow_sink_does_not_stop_accepting_and_memory_stays_bounded(stile, blockage):
+    gateway = stile(stdout=blockage.write_fd)
+    pad = "p" * 60000
+    ids = [f"slow-{i}" for i in range(1600)]
+    with gateway.connect() as connection:
+        for event_id in ids[:100]:
+            take_verdict(connection.post({"id": event_id, "pad": pad}), "new")
+        before = gateway.resident_bytes()
+        for event_id in ids[100:]:
+            take_verdict(connection.post({"id": event_id, "pad": pad}), "new")
+    grown = gateway.resident_bytes() - before
+    assert gateway.metrics()["stile_open_tickets"].value() == len(ids)
+    assert grown < 32 << 20, f"{grown} bytes more for 90 MB of events that wait"
+    blockage.release()
+    eventually(lambda: len(blockage.events()) >= len(ids), "all are printed")
+    assert [event["id"] for event in blockage.events()] == ids
+    gateway.wait_settled()
+
+
+@pytest.mark.parametrize("commit", ["inline", "thread"])
+def test_limit_on_open_tickets_is_503_until_the_sink_goes_on(stile, blockage, commit):
+    gateway = stile("--max-open-tickets", "20", "--commit", commit, stdout=blockage.write_fd)
+    with gateway.connect() as connection:
+        for i in range(20):
+            take_verdict(connection.post({"id": f"open-{i}"}), "new")
+        answer = connection.post({"id": "too many"})
+        take_problem(answer, 503)
+        assert int(answer.header("retry-after")) >= 1
+        take_verdict(connection.post({"id": "open-7"}), "duplicate")
+        blockage.release()
+        eventually(lambda: connection.post({"id": "too many"}).status == 200, "room again")
+        take_verdict(connection.post({"id": "too many"}), "duplicate")
+    gateway.wait_settled()
+    ids = [event["id"] for event in blockage.events()]
+    assert ids == [f"open-{i}" for i in range(20)] + ["too many"], "refused is not decided"
+    assert gateway.metrics()["stile_overload_total"].value() >= 1
+
+
+def test_body_limit_follows_its_option(stile):
+    gateway = stile("--max-body", "2KiB")
+    event = {"id": "fits", "pad": ""}
+    event["pad"] = "x" * (2048 - len(json.dumps(event)))
+    take_verdict(gateway.post(event), "new")
+    event["pad"] += "x"
+    take_problem(gateway.post(event), 413)
+
+
+def test_largest_allowed_body_is_kept_and_printed(stile):
+    gateway = stile("--max-body", "4MiB")
+    event = {"id": "huge", "pad": ""}
+    event["pad"] = "x" * ((4 << 20) - len(json.dumps(event)))
+    for life in range(2):
+        take_verdict(gateway.post(event), "duplicate" if life else "new")
+        if life == 0:
+            assert gateway.wait_events(1) == [event]
+            gateway.kill()
+            gateway = stile("--max-body", "4MiB")

@@ -1,0 +1,115 @@
+"""SIGTERM finishes what was accepted and leaves within a bounded time."""
+
+import signal
+import time
+
+import pytest
+
+from harness import eventually, take_verdict
+from load import Oracle, post_all, recent_ids, start_senders
+
+
+@pytest.mark.parametrize("options", [(), ("--threads", "2"), ("--commit", "thread")],
+                         ids=lambda options: "-".join(options).strip("-") or "plain")
+def test_stop_under_load_keeps_every_answer_and_prints_each_event_once(stile, seed, options):
+    oracle, recent = Oracle(), recent_ids()
+    gateway = stile(*options)
+    senders = start_senders(gateway.address, oracle, recent, "t", seed)
+    eventually(lambda: len(oracle.tickets) > 500, "some load")
+    assert gateway.stop() == 0
+    for sender in senders:
+        sender.finish()
+    oracle.check()
+    printed = gateway.events()
+    oracle.check_printed(printed)
+    assert len({event["id"] for event in printed}) == len(printed), "printed twice"
+    gateway = stile(*options)
+    verdicts = post_all(gateway.address, list(oracle.tickets), oracle)
+    assert set(verdicts.values()) == {"duplicate"}
+    oracle.check()
+    gateway.wait_settled()
+    again = {event["id"] for event in gateway.events()} & {event["id"] for event in printed}
+    assert not again, "printed again after a clean stop"
+
+
+def test_idle_keep_alive_connections_are_closed_by_the_stop(stile):
+    gateway = stile()
+    connections = [gateway.connect() for _ in range(20)]
+    for i, connection in enumerate(connections):
+        take_verdict(connection.post({"id": f"idle-{i}"}), "new")
+    gateway.process.send_signal(signal.SIGTERM)
+    for connection in connections:
+        assert connection.ended()
+        connection.close()
+    assert gateway.wait() == 0
+
+
+def test_request_that_never_ends_does_not_hold_the_stop(stile):
+    gateway = stile()
+    with gateway.connect() as connection:
+        connection.send(b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert gateway.get("/healthz").status == 200
+        assert gateway.stop() == 0
+
+
+def test_readyz_and_healthz_while_it_lives(stile):
+    gateway = stile()
+    assert gateway.get("/healthz").status == 200
+    assert gateway.get("/readyz").status == 200
+
+
+def test_stop_with_a_stuck_reader_ends_and_leaves_the_events_for_the_next_start(stile, blockage):
+    gateway = stile(stdout=blockage.write_fd)
+    for i in range(3):
+        take_verdict(gateway.post({"id": f"stuck-{i}"}), "new")
+    assert gateway.stop() == 0
+    assert "left for the next start" in gateway.log()
+    gateway = stile()
+    assert gateway.wait_events(3) == [{"id": f"stuck-{i}"} for i in range(3)]
+
+
+def test_reader_that_went_away_does_not_lose_events(stile, blockage, scratch):
+    """EPIPE is not a delivery."""
+    import os
+    read_fd, write_fd = os.pipe()
+    gateway = stile(stdout=write_fd)
+    os.close(write_fd)
+    os.close(read_fd)
+    take_verdict(gateway.post({"id": "nobody"}), "new")
+    assert gateway.running()
+    assert gateway.stop() == 0
+    gateway = stile()
+    assert gateway.wait_events(1) == [{"id": "nobody"}]
+
+
+def test_second_signal_ends_it_at_once_and_loses_nothing(stile, blockage):
+    gateway = stile(stdout=blockage.write_fd)
+    ticket = take_verdict(gateway.post({"id": "twice"}), "new")
+    gateway.process.send_signal(signal.SIGINT)
+    eventually(lambda: "stopping" in gateway.log(), "it begins to stop")
+    gateway.process.send_signal(signal.SIGTERM)
+    gateway.wait()
+    gateway = stile()
+    assert take_verdict(gateway.post({"id": "twice"}), "duplicate") == ticket
+    assert gateway.wait_events(1) == [{"id": "twice"}]
+
+
+def test_second_process_on_the_same_folder_is_refused_and_the_first_goes_on(stile, data):
+    gateway = stile()
+    ticket = take_verdict(gateway.post({"id": "mine"}), "new")
+    second = stile(wait=False)
+    assert second.wait() == 1
+    assert data in second.log()
+    assert take_verdict(gateway.post({"id": "mine"}), "duplicate") == ticket
+    gateway.kill()
+    third = stile()
+    assert take_verdict(third.post({"id": "mine"}), "duplicate") == ticket
+
+
+def test_stop_right_after_the_start_is_clean(stile, run, data):
+    began = time.monotonic()
+    gateway = stile()
+    assert gateway.stop() == 0
+    assert time.monotonic() - began < 60
+    code, out, err = run("journal", "verify", data)
+    assert code == 0, (out, err)
