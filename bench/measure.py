@@ -44,7 +44,7 @@ class Bench:
         self.row = None
         self.run_id = random.SystemRandom().randrange(1 << 16)
         self.loads = 0
-        self.favour = ["nice", "-n", "-19"] if args.favour else []
+        self.favour = ["chrt", "--rr", "1"] if args.favour else []
 
     # -- programs
 

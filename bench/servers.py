@@ -115,7 +115,7 @@ class Server:
     """A process on the server core. Use as a context manager."""
 
     name = "server"
-    favour = []  # words before every command: nice, where the machine has other work
+    favour = []  # words before every command, where the machine has other work
 
     def __init__(self, folder, cpu):
         self.folder = folder
