@@ -104,9 +104,9 @@ static rocksdb_options_t *make_options(void)
 	rocksdb_options_set_max_write_buffer_number(options, 4);
 	rocksdb_options_set_max_background_jobs(options, 2);
 	rocksdb_block_based_options_set_filter_policy(table,
-						      rocksdb_filterpolicy_create_bloom_full(10));
+	                                              rocksdb_filterpolicy_create_bloom_full(10));
 	rocksdb_block_based_options_set_block_cache(table,
-						    rocksdb_cache_create_lru((size_t)2 << 30));
+	                                            rocksdb_cache_create_lru((size_t)2 << 30));
 	rocksdb_options_set_block_based_table_factory(options, table);
 	return options;
 }
@@ -118,7 +118,7 @@ static void open_db(struct bench *bench)
 	const rocksdb_options_t *family_options[] = { options };
 	char *error = NULL;
 	bench->db = rocksdb_open_column_families(options, bench->path, 1, names, family_options,
-						 &bench->family, &error);
+	                                         &bench->family, &error);
 	die_on(error);
 	bench->read = rocksdb_readoptions_create();
 	bench->synced = rocksdb_writeoptions_create();
@@ -162,7 +162,7 @@ static void admit_batch(struct bench *bench, rocksdb_writebatch_t *batch)
 	char *error = NULL;
 	make_keys(bench, bench->batch);
 	rocksdb_batched_multi_get_cf(bench->db, bench->read, bench->family, bench->batch, key_list,
-				     key_sizes, values, errors, false);
+	                             key_sizes, values, errors, false);
 	bench->found += count_found(bench->batch);
 	put_keys(batch, bench->batch);
 	rocksdb_write(bench->db, bench->synced, batch, &error);
@@ -204,34 +204,24 @@ static void pin(int cpu)
 static int read_options(struct bench *bench, int argc, char **argv)
 {
 	static const struct option table[] = {
-		{ "claims", required_argument, NULL, 'n' }, { "batch", required_argument, NULL, 'b' },
-		{ "seconds", required_argument, NULL, 's' }, { "path", required_argument, NULL, 'p' },
-		{ "cpu", required_argument, NULL, 'c' }, { "first", required_argument, NULL, 'f' },
+		{ "claims", required_argument, NULL, 'n' },
+		{ "batch", required_argument, NULL, 'b' },
+		{ "seconds", required_argument, NULL, 's' },
+		{ "path", required_argument, NULL, 'p' },
+		{ "cpu", required_argument, NULL, 'c' },
+		{ "first", required_argument, NULL, 'f' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int id = 0;
 	while ((id = getopt_long(argc, argv, "", table, NULL)) != -1) {
 		switch (id) {
-		case 'n':
-			bench->claims = strtoull(optarg, NULL, 10);
-			break;
-		case 'b':
-			bench->batch = (uint32_t)strtoul(optarg, NULL, 10);
-			break;
-		case 's':
-			bench->seconds = strtod(optarg, NULL);
-			break;
-		case 'p':
-			bench->path = optarg;
-			break;
-		case 'f':
-			bench->first = strtoull(optarg, NULL, 10);
-			break;
-		case 'c':
-			bench->cpu = (int)strtol(optarg, NULL, 10);
-			break;
-		default:
-			return -1;
+		case 'n': bench->claims = strtoull(optarg, NULL, 10); break;
+		case 'b': bench->batch = (uint32_t)strtoul(optarg, NULL, 10); break;
+		case 's': bench->seconds = strtod(optarg, NULL); break;
+		case 'p': bench->path = optarg; break;
+		case 'f': bench->first = strtoull(optarg, NULL, 10); break;
+		case 'c': bench->cpu = (int)strtol(optarg, NULL, 10); break;
+		default: return -1;
 		}
 	}
 	return bench->path && bench->batch > 0 && bench->batch <= BATCH_MAX ? 0 : -1;
@@ -241,11 +231,12 @@ int main(int argc, char **argv)
 {
 	struct bench bench = { .claims = 10000000, .batch = 1024, .seconds = 3, .cpu = -1 };
 	if (read_options(&bench, argc, argv) != 0) {
-		(void)fputs("usage: bench_rocksdb --path DIR [--claims N] [--batch N] [--seconds S] "
-			    "[--cpu N] [--first N]\n"
-			    "DIR is filled with N claims if it does not exist; then, for S seconds, "
-			    "new claims\nare admitted, counted from --first (the number of claims).\n",
-			    stderr);
+		(void)fputs(
+			"usage: bench_rocksdb --path DIR [--claims N] [--batch N] [--seconds S] "
+			"[--cpu N] [--first N]\n"
+			"DIR is filled with N claims if it does not exist; then, for S seconds, "
+			"new claims\nare admitted, counted from --first (the number of claims).\n",
+			stderr);
 		return 2;
 	}
 	for (uint32_t i = 0; i < BATCH_MAX; i++) {

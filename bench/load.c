@@ -132,44 +132,26 @@ static int read_small(const char *value, uint32_t most)
 static int read_option(struct load_options *options, int id, const char *value)
 {
 	switch (id) {
-	case OPT_HOST:
-		options->host = value;
-		return 0;
+	case OPT_HOST: options->host = value; return 0;
 	case OPT_PORT: {
 		int port = read_small(value, UINT16_MAX);
 		options->port = (uint16_t)port;
 		return port;
 	}
-	case OPT_PATH:
-		options->path = value;
-		return 0;
-	case OPT_MODE:
-		return read_mode(options, value);
-	case OPT_RATE:
-		return read_double(&options->rate, value);
-	case OPT_TLS:
-		return read_tls(options, value);
-	case OPT_CONNECTIONS:
-		return read_u32(&options->connections, value);
-	case OPT_SECONDS:
-		return read_double(&options->seconds, value);
-	case OPT_WARMUP:
-		return read_double(&options->warmup_seconds, value);
-	case OPT_DUPLICATES:
-		return read_u32(&options->duplicates, value);
-	case OPT_PREFIX:
-		return read_u32(&options->prefix, value);
-	case OPT_BODY_BYTES:
-		return read_u32(&options->body_bytes, value);
-	case OPT_CPU:
-		return options->cpu = read_small(value, 1023);
-	case OPT_PIDS:
-		return read_pids(options, value);
-	case OPT_SHOW:
-		options->show = true;
-		return 0;
-	default:
-		return -1;
+	case OPT_PATH: options->path = value; return 0;
+	case OPT_MODE: return read_mode(options, value);
+	case OPT_RATE: return read_double(&options->rate, value);
+	case OPT_TLS: return read_tls(options, value);
+	case OPT_CONNECTIONS: return read_u32(&options->connections, value);
+	case OPT_SECONDS: return read_double(&options->seconds, value);
+	case OPT_WARMUP: return read_double(&options->warmup_seconds, value);
+	case OPT_DUPLICATES: return read_u32(&options->duplicates, value);
+	case OPT_PREFIX: return read_u32(&options->prefix, value);
+	case OPT_BODY_BYTES: return read_u32(&options->body_bytes, value);
+	case OPT_CPU: return options->cpu = read_small(value, 1023);
+	case OPT_PIDS: return read_pids(options, value);
+	case OPT_SHOW: options->show = true; return 0;
+	default: return -1;
 	}
 }
 
@@ -198,8 +180,8 @@ static double us_each(uint64_t ns, uint64_t count)
  * was disturbed. Interrupts and kernel threads that serve this run are in it. */
 static double others_busy(const struct load_result *result)
 {
-	double others_ns =
-		(double)result->machine_ns - (double)result->server_ns - (double)result->own_ns;
+	double others_ns = (double)result->machine_ns - (double)result->server_ns -
+	                   (double)result->own_ns;
 	return others_ns > 0 ? others_ns / 1e9 / result->seconds : 0;
 }
 

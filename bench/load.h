@@ -42,14 +42,14 @@ struct load_options {
 	uint32_t connections;
 	double seconds;
 	double warmup_seconds;
-	double rate;        /* requests/s of LOAD_OPEN */
+	double rate;         /* requests/s of LOAD_OPEN */
 	uint32_t duplicates; /* ids in the set that is sent again and again; 0: every id is new */
-	uint32_t prefix;    /* first digits of every id: another one for every run */
+	uint32_t prefix;     /* first digits of every id: another one for every run */
 	uint32_t body_bytes;
-	int cpu;            /* core to pin to, -1: none */
+	int cpu; /* core to pin to, -1: none */
 	int pids[LOAD_PIDS_MAX];
 	uint32_t pid_count;
-	bool show;          /* print one request and one answer, then leave */
+	bool show; /* print one request and one answer, then leave */
 };
 
 /* What a run has counted so far; a window is the difference of two. */
@@ -66,10 +66,10 @@ struct load_counts {
 struct load_result {
 	struct load_counts counts;
 	double seconds;
-	uint64_t server_ns; /* CPU of the given pids in the window */
-	uint64_t own_ns;    /* CPU of this process */
+	uint64_t server_ns;  /* CPU of the given pids in the window */
+	uint64_t own_ns;     /* CPU of this process */
 	uint64_t machine_ns; /* CPU of the whole machine */
-	uint64_t idle_ns;   /* of it, spent asking in vain for answers */
+	uint64_t idle_ns;    /* of it, spent asking in vain for answers */
 	struct load_latency latency;
 };
 
@@ -102,7 +102,7 @@ struct load_shape {
 /* Reads one answer. Its size in bytes, 0 when more bytes are needed, -1 when
  * it is no answer that this generator understands. */
 long load_answer_read(struct load_shape *shape, const char *bytes, size_t size,
-		      struct load_answer *ret_answer);
+                      struct load_answer *ret_answer);
 
 /* load_run.c */
 int load_run(const struct load_options *options, struct load_result *result);

@@ -53,10 +53,11 @@ uint64_t load_cpu_machine_ns(void)
 	FILE *file = fopen("/proc/stat", "re");
 	if (!file)
 		return 0;
-	if (fscanf(file, "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
-			 " %" SCNu64 " %" SCNu64,
-		   &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6],
-		   &ticks[7]) != 8)
+	if (fscanf(file,
+	           "cpu %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64
+	           " %" SCNu64 " %" SCNu64,
+	           &ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6],
+	           &ticks[7]) != 8)
 		ticks[0] = 0;
 	(void)fclose(file);
 	uint64_t busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7];

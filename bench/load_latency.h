@@ -10,7 +10,8 @@
 
 #define LOAD_LATENCY_STEP_BITS 6
 #define LOAD_LATENCY_STEPS (1u << LOAD_LATENCY_STEP_BITS)
-#define LOAD_LATENCY_SLOTS ((40u - LOAD_LATENCY_STEP_BITS + 1) * LOAD_LATENCY_STEPS) /* to 2^40 ns */
+#define LOAD_LATENCY_SLOTS \
+	((40u - LOAD_LATENCY_STEP_BITS + 1) * LOAD_LATENCY_STEPS) /* to 2^40 ns */
 
 struct load_latency {
 	uint64_t count;

@@ -56,7 +56,7 @@ static int print_head(char *out, size_t room, const struct load_options *options
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 	return snprintf(out, room, head_format, options->path, options->host, options->port,
-			connection, body_bytes);
+	                connection, body_bytes);
 #pragma GCC diagnostic pop
 }
 
@@ -81,8 +81,8 @@ int load_request_build(struct load_request *request, const struct load_options *
 	request->size = (size_t)(head_bytes + body_bytes);
 	request->id_digits[0] = memmem(request->bytes, request->size, COUNTED, 12);
 	char *after = request->id_digits[0] + 12;
-	request->id_digits[1] =
-		memmem(after, request->size - (size_t)(after - request->bytes), COUNTED, 12);
+	request->id_digits[1] = memmem(after, request->size - (size_t)(after - request->bytes),
+	                               COUNTED, 12);
 	return 0;
 }
 
@@ -109,12 +109,9 @@ static const char *find_value(const char *head, size_t size, const char *name_en
 static enum load_verdict read_verdict(const char *value)
 {
 	switch (*value) {
-	case 'n':
-		return LOAD_NEW;
-	case 'd':
-		return LOAD_DUPLICATE;
-	default:
-		return LOAD_OTHER;
+	case 'n': return LOAD_NEW;
+	case 'd': return LOAD_DUPLICATE;
+	default: return LOAD_OTHER;
 	}
 }
 
@@ -145,14 +142,15 @@ static void note_shape(struct load_shape *shape, const char *bytes, size_t size,
 	shape->verdict = verdict ? (size_t)(verdict - bytes) : 0;
 }
 
-static void fill_answer(struct load_answer *answer, const struct load_shape *shape, const char *bytes)
+static void fill_answer(struct load_answer *answer, const struct load_shape *shape,
+                        const char *bytes)
 {
 	answer->ok = memcmp(bytes, "HTTP/1.1 200", 12) == 0;
 	answer->verdict = shape->verdict ? read_verdict(bytes + shape->verdict) : LOAD_NONE;
 }
 
 long load_answer_read(struct load_shape *shape, const char *bytes, size_t size,
-		      struct load_answer *ret_answer)
+                      struct load_answer *ret_answer)
 {
 	if (has_shape(shape, bytes, size)) {
 		fill_answer(ret_answer, shape, bytes);

@@ -59,11 +59,11 @@ struct run {
 	struct load_tls_context *tls;
 	struct sockaddr_in address;
 	int epoll;
-	uint64_t sent; /* requests so far, hence the next id */
-	uint64_t now_ns;  /* at the end of the last round */
-	uint64_t idle_ns; /* in rounds that had nothing to do */
+	uint64_t sent;     /* requests so far, hence the next id */
+	uint64_t now_ns;   /* at the end of the last round */
+	uint64_t idle_ns;  /* in rounds that had nothing to do */
 	uint64_t quiet_ns; /* since the last answer, up to STALL_NS */
-	double due_ns; /* LOAD_OPEN: when the next request is to leave */
+	double due_ns;     /* LOAD_OPEN: when the next request is to leave */
 	uint32_t failures_in_a_row;
 	uint32_t idle_count;
 	struct conn **idle;
@@ -99,7 +99,7 @@ static int send_request(struct run *run, struct conn *conn)
 	if (conn->tls)
 		return load_tls_send(conn->tls, run->request.bytes, run->request.size);
 	ssize_t sent = send(conn->fd, run->request.bytes, run->request.size,
-			    MSG_NOSIGNAL | MSG_DONTWAIT);
+	                    MSG_NOSIGNAL | MSG_DONTWAIT);
 	if (sent == (ssize_t)run->request.size) {
 		conn->state = CONN_WAITING;
 		return 0;
@@ -125,9 +125,7 @@ static int continue_handshake(struct run *run, struct conn *conn)
 {
 	bool resumed = false;
 	switch (load_tls_handshake(conn->tls, &resumed)) {
-	case LOAD_TLS_AGAIN:
-		conn->state = CONN_HANDSHAKE;
-		return 0;
+	case LOAD_TLS_AGAIN: conn->state = CONN_HANDSHAKE; return 0;
 	case LOAD_TLS_READY:
 		run->counts.handshakes++;
 		run->counts.resumed += resumed;
@@ -140,8 +138,7 @@ static int continue_handshake(struct run *run, struct conn *conn)
 		conn->state = CONN_WAITING;
 		return send_request(run, conn);
 	case LOAD_TLS_FAILED:
-	default:
-		return -1;
+	default: return -1;
 	}
 }
 
@@ -229,17 +226,13 @@ static int after_answer(struct run *run, struct conn *conn, const struct load_an
 		load_latency_add(run->latency, now_ns - conn->began_ns);
 	conn->have = 0;
 	switch (run->options->mode) {
-	case LOAD_CLOSE:
-		conn->state = CONN_DRAINING;
-		return 0;
+	case LOAD_CLOSE: conn->state = CONN_DRAINING; return 0;
 	case LOAD_OPEN:
 		conn->state = CONN_IDLE;
 		run->idle[run->idle_count++] = conn;
 		return 0;
 	case LOAD_KEEPALIVE:
-	default:
-		conn->began_ns = now_ns;
-		return send_request(run, conn);
+	default: conn->began_ns = now_ns; return send_request(run, conn);
 	}
 }
 
@@ -303,16 +296,13 @@ static int handle_state(struct run *run, struct conn *conn, uint32_t events)
 	case CONN_CONNECTING:
 		if (events & (EPOLLERR | EPOLLHUP))
 			return -1;
-		return begin_exchange(run, conn) == 0 ? watch(run, conn, EPOLL_CTL_MOD, EPOLLIN) : -1;
-	case CONN_HANDSHAKE:
-		return continue_handshake(run, conn);
-	case CONN_WAITING:
-		return read_answer(run, conn);
-	case CONN_IDLE:
-		return (events & EPOLLRDHUP) ? -1 : 0;
+		return begin_exchange(run, conn) == 0 ? watch(run, conn, EPOLL_CTL_MOD, EPOLLIN)
+		                                      : -1;
+	case CONN_HANDSHAKE: return continue_handshake(run, conn);
+	case CONN_WAITING: return read_answer(run, conn);
+	case CONN_IDLE: return (events & EPOLLRDHUP) ? -1 : 0;
 	case CONN_DRAINING:
-	default:
-		return 0;
+	default: return 0;
 	}
 }
 
@@ -392,14 +382,15 @@ static int run_phase(struct run *run, double seconds, uint64_t sent_least)
 	while (run->now_ns < end_ns || run->sent < sent_least) {
 		if (run_round(run) != 0) {
 			(void)fprintf(stderr, "load: gave up, %u failures in a row: %s\n",
-				      run->failures_in_a_row, strerror(errno));
+			              run->failures_in_a_row, strerror(errno));
 			return -1;
 		}
 	}
 	return 0;
 }
 
-static struct load_counts counts_between(const struct load_counts *from, const struct load_counts *to)
+static struct load_counts counts_between(const struct load_counts *from,
+                                         const struct load_counts *to)
 {
 	return (struct load_counts){
 		.requests = to->requests - from->requests,
@@ -499,7 +490,8 @@ int load_run(const struct load_options *options, struct load_result *result)
 	uint64_t primed = options->duplicates ? options->duplicates + options->connections : 0;
 	int done = open_conns(run);
 	if (done != 0)
-		(void)fprintf(stderr, "load: cannot connect to %s:%u\n", options->host, options->port);
+		(void)fprintf(stderr, "load: cannot connect to %s:%u\n", options->host,
+		              options->port);
 	run->due_ns = (double)load_now_ns();
 	if (done == 0)
 		done = run_phase(run, options->warmup_seconds, primed);

@@ -148,12 +148,12 @@ static struct load_tls *take_conn(struct load_tls_context *context)
 static uint8_t *put_extensions(const struct load_tls_context *context, uint8_t *at)
 {
 	static const uint8_t fixed[] = {
-		0, 43, 0, 3, 2, 3, 4,                     /* supported_versions: 1.3 */
-		0, 10, 0, 4, 0, 2, 0, 29,                 /* supported_groups: x25519 */
-		0, 13, 0, 4, 0, 2, 4, 3,                  /* signatures: ecdsa_secp256r1_sha256 */
-		0, 45, 0, 2, 1, 1,                        /* psk_key_exchange_modes: psk_dhe_ke */
-		0, 16, 0, 11, 0, 9, 8, 'h', 't', 't', 'p', '/', '1', '.', '1', /* ALPN */
-		0, 51, 0, 38, 0, 36, 0, 29, 0, 32,        /* key_share: x25519 */
+		0, 43, 0, 3,  2, 3,  4,     /* supported_versions: 1.3 */
+		0, 10, 0, 4,  0, 2,  0, 29, /* supported_groups: x25519 */
+		0, 13, 0, 4,  0, 2,  4, 3,  /* signatures: ecdsa_secp256r1_sha256 */
+		0, 45, 0, 2,  1, 1,         /* psk_key_exchange_modes: psk_dhe_ke */
+		0, 16, 0, 11, 0, 9,  8, 'h', 't', 't', 'p', '/', '1', '.', '1', /* ALPN */
+		0, 51, 0, 38, 0, 36, 0, 29,  0,   32, /* key_share: x25519 */
 	};
 	memcpy(at, fixed, sizeof(fixed));
 	memcpy(at + sizeof(fixed), context->share, sizeof(context->share));
@@ -176,7 +176,9 @@ static uint8_t *put_ticket(const struct ticket *ticket, uint8_t *at)
 
 static size_t make_hello(struct load_tls *tls, uint8_t *record)
 {
-	static const uint8_t suites[] = { 0, 0, 2, 0x13, 0x01, 1, 0 }; /* no session id, AES-128-GCM */
+	static const uint8_t suites[] = {
+		0, 0, 2, 0x13, 0x01, 1, 0
+	}; /* no session id, AES-128-GCM */
 	struct load_tls_context *context = tls->context;
 	uint8_t *message = record + TLS_RECORD_HEAD;
 	uint8_t *at = put16(message + 4, 0x0303);
@@ -200,7 +202,7 @@ static size_t make_hello(struct load_tls *tls, uint8_t *record)
 		uint8_t hash[TLS_HASH_BYTES];
 		tls_hash(&context->suite, message, size - TLS_HASH_BYTES - 3, hash);
 		tls_hmac(&context->suite, context->ticket.binder, hash, sizeof(hash),
-			 at - TLS_HASH_BYTES);
+		         at - TLS_HASH_BYTES);
 	}
 	return TLS_RECORD_HEAD + size;
 }
@@ -240,7 +242,7 @@ static void transcript_now(struct load_tls *tls, uint8_t *hash)
 
 /* The server's share, and whether it took the ticket. */
 static int read_hello(struct load_tls *tls, const uint8_t *message, size_t size,
-		      const uint8_t **ret_share)
+                      const uint8_t **ret_share)
 {
 	const uint8_t *end = message + size;
 	const uint8_t *at = message + 4 + 2 + 32;
@@ -273,7 +275,7 @@ static int take_hello(struct load_tls *tls, const uint8_t *message, size_t size)
 		return -1;
 	transcript_now(tls, hash);
 	tls_hmac(suite, tls->resumed ? context->ticket.derived : context->derived, agreed,
-		 sizeof(agreed), tls->handshake);
+	         sizeof(agreed), tls->handshake);
 	tls_derive(suite, tls->handshake, "c hs traffic", hash, tls->client);
 	tls_derive(suite, tls->handshake, "s hs traffic", hash, tls->server);
 	tls_traffic_key(&tls->in, suite, tls->server);
@@ -330,7 +332,7 @@ static int take_ticket(struct load_tls *tls, const uint8_t *message, size_t size
 	context->ticket.size = length;
 	context->ticket.age_add = get32(message + 8);
 	tls_expand(&context->suite, tls->resumption, "resumption", message + 13, nonce, psk,
-		   sizeof(psk));
+	           sizeof(psk));
 	prepare_ticket(context, psk);
 	return 0;
 }
@@ -379,18 +381,14 @@ static long take_record(struct load_tls *tls, uint8_t *record, size_t size, char
 	if (text < 0)
 		return -1;
 	switch (type) {
-	case RECORD_HANDSHAKE:
-		return take_messages(tls, record + TLS_RECORD_HEAD, (size_t)text);
-	case RECORD_ALERT:
-		tls->state = TLS_CLOSED;
-		return 0;
+	case RECORD_HANDSHAKE: return take_messages(tls, record + TLS_RECORD_HEAD, (size_t)text);
+	case RECORD_ALERT: tls->state = TLS_CLOSED; return 0;
 	case RECORD_DATA:
 		if ((size_t)text > room)
 			return -1;
 		memcpy(out, record + TLS_RECORD_HEAD, (size_t)text);
 		return text;
-	default:
-		return -1;
+	default: return -1;
 	}
 }
 

@@ -25,7 +25,7 @@ void tls_hash(struct tls_suite *suite, const uint8_t *text, size_t size, uint8_t
 }
 
 static void hash_padded(struct tls_suite *suite, const uint8_t *key, uint8_t pad,
-			const uint8_t *text, size_t size, uint8_t *out)
+                        const uint8_t *text, size_t size, uint8_t *out)
 {
 	uint8_t block[BLOCK_BYTES];
 	memset(block, pad, sizeof(block));
@@ -38,7 +38,7 @@ static void hash_padded(struct tls_suite *suite, const uint8_t *key, uint8_t pad
 }
 
 void tls_hmac(struct tls_suite *suite, const uint8_t *key, const uint8_t *text, size_t size,
-	      uint8_t *mac)
+              uint8_t *mac)
 {
 	uint8_t inner[TLS_HASH_BYTES];
 	hash_padded(suite, key, 0x36, text, size, inner);
@@ -46,7 +46,7 @@ void tls_hmac(struct tls_suite *suite, const uint8_t *key, const uint8_t *text, 
 }
 
 void tls_expand(struct tls_suite *suite, const uint8_t *secret, const char *label,
-		const uint8_t *context, size_t context_size, uint8_t *out, size_t out_size)
+                const uint8_t *context, size_t context_size, uint8_t *out, size_t out_size)
 {
 	uint8_t info[128] = { 0, (uint8_t)out_size };
 	uint8_t block[TLS_HASH_BYTES];
@@ -67,7 +67,7 @@ void tls_expand(struct tls_suite *suite, const uint8_t *secret, const char *labe
 }
 
 void tls_derive(struct tls_suite *suite, const uint8_t *secret, const char *label,
-		const uint8_t *hash, uint8_t *out)
+                const uint8_t *hash, uint8_t *out)
 {
 	tls_expand(suite, secret, label, hash, TLS_HASH_BYTES, out, TLS_HASH_BYTES);
 }
@@ -114,7 +114,7 @@ size_t tls_seal(struct tls_traffic *traffic, uint8_t *record, size_t size, uint8
 	CHECK(EVP_CipherUpdate(traffic->cipher, text, &done, text, (int)size + 1) == 1);
 	CHECK(EVP_CipherFinal_ex(traffic->cipher, text + done, &done) == 1);
 	CHECK(EVP_CIPHER_CTX_ctrl(traffic->cipher, EVP_CTRL_AEAD_GET_TAG, TLS_TAG_BYTES,
-				  text + size + 1) == 1);
+	                          text + size + 1) == 1);
 	return TLS_RECORD_HEAD + sealed;
 }
 
@@ -128,7 +128,7 @@ long tls_open(struct tls_traffic *traffic, uint8_t *record, size_t record_size, 
 	begin_record(traffic, record);
 	CHECK(EVP_CipherUpdate(traffic->cipher, text, &done, text, (int)size) == 1);
 	CHECK(EVP_CIPHER_CTX_ctrl(traffic->cipher, EVP_CTRL_AEAD_SET_TAG, TLS_TAG_BYTES,
-				  text + size) == 1);
+	                          text + size) == 1);
 	if (EVP_CipherFinal_ex(traffic->cipher, text + done, &done) != 1)
 		return -1;
 	while (size > 0 && text[size - 1] == 0)

@@ -44,11 +44,11 @@ size_t tls_seal(struct tls_traffic *traffic, uint8_t *record, size_t size, uint8
 long tls_open(struct tls_traffic *traffic, uint8_t *record, size_t record_size, uint8_t *ret_type);
 
 void tls_hmac(struct tls_suite *suite, const uint8_t *key, const uint8_t *text, size_t size,
-	      uint8_t *mac);
+              uint8_t *mac);
 /* HKDF-Expand-Label; `context` has context_size bytes, the result at most 32. */
 void tls_expand(struct tls_suite *suite, const uint8_t *secret, const char *label,
-		const uint8_t *context, size_t context_size, uint8_t *out, size_t out_size);
+                const uint8_t *context, size_t context_size, uint8_t *out, size_t out_size);
 /* Derive-Secret with a hash that is there already. */
 void tls_derive(struct tls_suite *suite, const uint8_t *secret, const char *label,
-		const uint8_t *hash, uint8_t *out);
+                const uint8_t *hash, uint8_t *out);
 void tls_hash(struct tls_suite *suite, const uint8_t *text, size_t size, uint8_t *out);
