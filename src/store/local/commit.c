@@ -237,7 +237,7 @@ static void answer_duplicate(struct local_store *local, struct store_admit *admi
 	uint32_t count = 1;
 
 	/* A count that could not be kept changes no verdict. */
-	if (tally_add(local->tally, hit->ticket, now_of(local), hit->expiry_ms, &count) < 0)
+	if (tally_add(local->tally, hit->ticket, now_of(local), tally_expiry_ms(hit), &count) < 0)
 		count = 1;
 	admit->verdict = VERDICT_DUPLICATE;
 	admit->matched = matched;
@@ -259,12 +259,26 @@ static int insert_ticket(struct local_store *local, struct store_admit *admit, u
 	return r < 0 ? r : open_tickets_insert(local->tickets, &open);
 }
 
+static uint32_t longest_window_s(const struct store_admit *admit)
+{
+	uint32_t longest = 0;
+
+	for (uint32_t i = 0; i < admit->claim_count; i++)
+		if (admit->claims[i].window_s > longest)
+			longest = admit->claims[i].window_s;
+	return longest;
+}
+
 static int put_claims(struct local_store *local, struct store_admit *admit)
 {
+	uint32_t longest_s = longest_window_s(admit);
+
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
+		uint32_t window_s = admit->claims[i].window_s;
 		struct table_record record = { .digest = admit->claims[i].digest,
 			                       .ticket = admit->ticket,
-			                       .window_s = admit->claims[i].window_s };
+			                       .window_s = window_s,
+			                       .flags = window_flags(longest_s, window_s) };
 		int r = table_put(local->table, &record, now_of(local));
 		if (r < 0) {
 			/* Claims of this event that were put have this ticket; what
@@ -281,13 +295,16 @@ static int put_claims(struct local_store *local, struct store_admit *admit)
 static void note_claims(struct local_store *local, const struct store_admit *admit)
 {
 	uint64_t from_ms = ticket_time_ms(admit->ticket);
+	uint32_t longest_s = longest_window_s(admit);
 
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
 		uint32_t window_s = admit->claims[i].window_s;
 		struct claims_record record = { .digest = admit->claims[i].digest,
 			                        .ticket = admit->ticket,
 			                        .window_s = window_s,
-			                        .kind = CLAIMS_RECORD_CLAIM };
+			                        .kind = CLAIMS_RECORD_CLAIM,
+			                        .flags = (uint16_t)window_flags(longest_s,
+			                                                        window_s) };
 		/* The index rounds windows up by less than 1/256. */
 		uint64_t most_ms = (uint64_t)window_s * 1000 + (uint64_t)window_s * 1000 / 256 + 1;
 		journal_note_claim(&local->journal, &record, from_ms + most_ms);

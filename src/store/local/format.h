@@ -53,7 +53,7 @@
  * the kind's own, then
  *
  *   EVENT   claim count, flags, length of source | ticket 8, check 4, caller's
- *           flags 2, zero 2, claims (digest 16, window s 4, zero 4) …, source,
+ *           flags 2, attempts 2, claims (digest 16, window s 4, zero 4) …, source,
  *           payload (the rest). check: XXH3 of the entry with check zero, seeded
  *           with the epoch, cut to 32 bits; so one event can be served alone.
  *   SETTLE  outcome, zero 2 | ticket 8, attempt 4, zero 4
@@ -186,7 +186,7 @@ struct entry_event {
 	uint64_t ticket;
 	uint32_t check;
 	uint16_t user_flags;
-	uint16_t zero;
+	uint16_t attempt; /* of a carried event: the last that was released */
 };
 
 struct entry_claim {
@@ -242,13 +242,15 @@ struct claims_block {
 
 enum claims_record_kind { CLAIMS_RECORD_CLAIM = 1, CLAIMS_RECORD_SEEN = 2 };
 
-/* CLAIM: digest, ticket, window. SEEN: count, last seen ms, ticket, and what is
- * left until its expiry, from the ticket's time, as the window. */
+/* CLAIM: digest, ticket, window, and the longest window of its event's claims.
+ * SEEN: count, last seen ms, ticket, and the time from the ticket's to its
+ * expiry as the window. */
 struct claims_record {
 	struct digest digest;
 	uint64_t ticket;
 	uint32_t window_s;
-	uint32_t kind;
+	uint16_t kind;
+	uint16_t flags; /* of the index */
 };
 
 #define CLAIMS_BLOCK_RECORDS 127u
@@ -317,6 +319,34 @@ static inline struct entry_claim entry_claim_at(const struct entry *entry, uint3
 	struct entry_claim claim;
 	memcpy(&claim, entry->claims + i * sizeof(claim), sizeof(claim));
 	return claim;
+}
+
+/*
+ * The claims of one event may have different windows, and its count of
+ * duplicates lives as long as the longest. So each claim's flags in the index
+ * tell, roughly, what that is: 0 is its own, n is at most 4^(n+1) seconds.
+ */
+static inline uint32_t window_flags(uint64_t longest_s, uint64_t own_s)
+{
+	uint32_t n = 1;
+
+	if (longest_s <= own_s)
+		return 0;
+	while (n < 15 && (UINT64_C(4) << 2 * n) < longest_s + longest_s / 256 + 1)
+		n++;
+	return n << 1; /* bit 0 is another flag of the index */
+}
+
+static inline uint32_t entry_longest_window_s(const struct entry *entry)
+{
+	uint32_t longest = 0;
+
+	for (uint32_t i = 0; i < entry->event.claim_count; i++) {
+		struct entry_claim claim = entry_claim_at(entry, i);
+		if (claim.window_s > longest)
+			longest = claim.window_s;
+	}
+	return longest;
 }
 
 static inline struct claims_record claims_record_of_seen(const struct entry_seen *seen)

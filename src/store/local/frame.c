@@ -105,7 +105,7 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, u
 	return offset;
 }
 
-uint32_t frame_add_carried(struct frame *frame, const struct entry *carried)
+uint32_t frame_add_carried(struct frame *frame, const struct entry *carried, uint16_t attempt)
 {
 	uint32_t size = (uint32_t)(sizeof(struct entry_event) + carried->source.len +
 	                           carried->payload.len);
@@ -116,6 +116,7 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *carried)
 	event.size = size;
 	event.claim_count = 0;
 	event.flags = EVENT_CARRIED;
+	event.attempt = attempt;
 	event.check = 0;
 	memcpy(entry, &event, sizeof(event));
 	put_span(put_span(entry + sizeof(event), carried->source), carried->payload);

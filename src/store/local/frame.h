@@ -70,7 +70,7 @@ static inline uint32_t frame_event_size(const struct store_admit *admit)
 
 /* Each appends one entry, which must fit; returns its offset in the segment. */
 uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, uint64_t ticket);
-uint32_t frame_add_carried(struct frame *frame, const struct entry *event);
+uint32_t frame_add_carried(struct frame *frame, const struct entry *event, uint16_t attempt);
 uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle);
 uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen);
 

@@ -36,10 +36,10 @@ void journal_resume(struct journal *journal, const struct journal_position *end,
 
 static void close_fd(struct journal *journal, int *fd)
 {
-	struct file_system *fs = journal->options.folder->fs;
-
-	if (*fd >= 0)
+	if (*fd >= 0) {
+		struct file_system *fs = journal->options.folder->fs;
 		fs->methods->close(fs, *fd);
+	}
 	*fd = -1;
 }
 

@@ -93,12 +93,17 @@ static int prepare_segment(struct keeper *keeper, uint64_t number, int *ret_fd)
 
 static void add_event(struct keeper_job *job, const struct entry *entry)
 {
+	uint32_t longest_s = entry_longest_window_s(entry);
+
 	for (uint32_t i = 0; i < entry->event.claim_count; i++) {
 		struct entry_claim claim = entry_claim_at(entry, i);
-		struct claims_record record = { .digest = claim.digest,
-			                        .ticket = entry->event.ticket,
-			                        .window_s = claim.window_s,
-			                        .kind = CLAIMS_RECORD_CLAIM };
+		struct claims_record record = {
+			.digest = claim.digest,
+			.ticket = entry->event.ticket,
+			.window_s = claim.window_s,
+			.kind = CLAIMS_RECORD_CLAIM,
+			.flags = (uint16_t)window_flags(longest_s, claim.window_s),
+		};
 		claims_list_add(&job->list, &record, job->records_max);
 	}
 }

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "base/histogram.h"
+#include "gate/ticket.h"
 #include "store/local/journal.h"
 #include "store/local/keeper.h"
 #include "store/local/local_store.h"
@@ -120,6 +121,15 @@ static inline struct store_op *op_queue_take(struct op_queue *queue)
 			queue->last = &queue->first;
 	}
 	return op;
+}
+
+/* See window_flags(). */
+static inline uint64_t tally_expiry_ms(const struct table_hit *hit)
+{
+	uint32_t n = hit->flags >> 1;
+	uint64_t longest_ms = ticket_time_ms(hit->ticket) + (UINT64_C(4000) << 2 * n);
+
+	return n && longest_ms > hit->expiry_ms ? longest_ms : hit->expiry_ms;
 }
 
 void local_log(const struct local_store *local, enum local_store_level level, const char *format,

@@ -320,11 +320,32 @@ static int check_options(const struct local_store_options *options, struct error
 	return 0;
 }
 
+/* The folder's own name must outlive a loss of power too. */
+static int sync_parent(struct local_store *local)
+{
+	struct file_system *fs = local->folder.fs;
+	cleanup_free char *parent = mem_strdup(local->path);
+
+	if (!parent)
+		return -ENOMEM;
+	size_t len = strlen(parent);
+	while (len > 1 && parent[len - 1] == '/')
+		len--;
+	while (len > 0 && parent[len - 1] != '/')
+		len--;
+	while (len > 1 && parent[len - 1] == '/')
+		len--;
+	parent[len] = '\0';
+	return fs->methods->sync_dir(fs, len ? parent : ".");
+}
+
 static int take_folder(struct local_store *local, struct error_text *text)
 {
 	struct file_system *fs = local->folder.fs;
 
 	int r = fs->methods->make_dir(fs, local->path);
+	if (r == 0)
+		r = sync_parent(local);
 	if (r < 0)
 		return error_fill(text, r, "%s: %s", local->path, error_name(r));
 	r = folder_open(&local->folder, "lock", FILE_READ | FILE_WRITE | FILE_CREATE,
@@ -358,6 +379,24 @@ static int make_parts(struct local_store *local)
 	return r;
 }
 
+/* The segment that the last process left is mostly empty; its end is written in
+ * the new one's header, so the rest can go. If it does not, nothing is lost. */
+static void cut_previous(struct local_store *local)
+{
+	struct file_system *fs = local->folder.fs;
+	uint64_t number = local->journal.durable.segment - 1;
+	struct shelf_item *item = shelf_find(&local->shelf, number);
+	int fd;
+
+	if (!local->journal.open || !item || !item->sealed || item->end >= item->segment_bytes)
+		return;
+	if (segment_open_write(&local->folder, number, &fd) < 0)
+		return;
+	if (fs->methods->truncate(fs, fd, item->end) == 0)
+		item->segment_bytes = (uint32_t)item->end;
+	fs->methods->close(fs, fd);
+}
+
 /* A full disk does not keep the store closed: what is there can be delivered. */
 static int begin(struct local_store *local, struct error_text *text)
 {
@@ -372,6 +411,7 @@ static int begin(struct local_store *local, struct error_text *text)
 	}
 	if (r < 0)
 		return error_fill(text, r, "a new segment: %s", error_name(r));
+	cut_previous(local);
 	publish_all(local);
 	return 0;
 }
@@ -414,8 +454,13 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->folder = (struct folder){ .fs = local->options.fs,
 		                         .path = local->path,
 		                         .segment_bytes = local->options.segment_bytes };
-	if (r == 0)
-		r = build(local, ret_text);
+	struct error_text text = { "" };
+	if (r == 0) {
+		r = build(local, &text);
+		if (r < 0)
+			error_fill(ret_text, r, "%s%s%s", local->path, text.text[0] ? ": " : "",
+			           text.text[0] ? text.text : error_name(r));
+	}
 	if (r < 0) {
 		destroy(local);
 		return r;

@@ -258,11 +258,16 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 {
 	const struct entry_event *event = &entry->event;
 
+	uint32_t longest_s = entry_longest_window_s(entry);
+
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		struct entry_claim claim = entry_claim_at(entry, i);
-		int r = take_claim(recovery, &(struct table_record){ .digest = claim.digest,
-		                                                     .ticket = event->ticket,
-		                                                     .window_s = claim.window_s });
+		int r = take_claim(recovery,
+		                   &(struct table_record){
+		                           .digest = claim.digest,
+		                           .ticket = event->ticket,
+		                           .window_s = claim.window_s,
+		                           .flags = window_flags(longest_s, claim.window_s) });
 		if (r < 0)
 			return r;
 	}
@@ -278,7 +283,8 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 	                                   .ticket = event->ticket,
 	                                   .segment = (uint32_t)recovery->number,
 	                                   .offset = (uint32_t)body_offset + entry->offset,
-	                                   .length = entry->size });
+	                                   .length = entry->size,
+	                                   .attempt = event->attempt });
 }
 
 static int take_settle(struct recovery *recovery, const struct entry_settle *settle)
@@ -492,7 +498,8 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 		else
 			r = take_claim(recovery, &(struct table_record){ .digest = record->digest,
 			                                                 .ticket = record->ticket,
-			                                                 .window_s = record->window_s });
+			                                                 .window_s = record->window_s,
+			                                                 .flags = record->flags });
 		if (r < 0)
 			return r;
 	}

@@ -109,7 +109,10 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL, steady_clock_last(&local->clock));
 	if (r != 0)
 		return r;
-	ticket->offset = frame_add_carried(&local->journal.frame, &entry);
+	/* A lease ends with the process; the attempts before it are remembered. */
+	bool leased = ticket->state == OPEN_TICKET_LEASED;
+	ticket->offset = frame_add_carried(&local->journal.frame, &entry,
+	                                   (uint16_t)(ticket->attempt - leased));
 	ticket->segment = (uint32_t)local->journal.durable.segment;
 	ticket->length = size;
 	return 0;
@@ -163,7 +166,7 @@ struct leaving {
 static bool too_old(const struct local_store *local, const struct shelf_item *item,
                     const struct leaving *leaving)
 {
-	return leaving->kept > local->options.retain_bytes ||
+	return leaving->kept > local->options.retain_bytes || item->end == FORMAT_BLOCK ||
 	       item->sealed_ms + local->options.retain_ms <= leaving->now_ms;
 }
 

@@ -41,7 +41,8 @@ static int check_header(struct scan *scan, uint64_t end)
 		return scan_damaged(scan, 0, "the header does not check");
 	if (r < 0)
 		return failed(scan, r);
-	if (scan->header.size > scan->size || end > scan->size)
+	/* Once its end is known, a segment may have been cut to it. */
+	if (end > scan->size || (end == 0 && scan->header.size > scan->size))
 		return scan_damaged(scan, scan->size, "the file is too short");
 	return 0;
 }
