@@ -110,8 +110,11 @@ struct loader *loader_free(struct loader *loader)
 	return mem_free(loader);
 }
 
+/* A few claims touch a few shards; mapping all of them would cost more. */
 int loader_reserve(struct loader *loader, uint64_t expected)
 {
+	if (expected < TABLE_SHARDS * UINT64_C(16))
+		return 0;
 	return table_reserve(loader->table, expected);
 }
 
