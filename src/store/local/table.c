@@ -17,7 +17,11 @@ struct table {
 
 static_assert(TABLE_SHARDS == 1u << TABLE_SHARD_BITS, "shard numbers are left out of entries");
 static_assert(TABLE_FLAGS_ALL == (1u << TABLE_FLAG_BITS) - 1, "flags fill their bits");
-static_assert(TICKET_BITS + TABLE_META_BITS == 64, "ticket, window and flags fill a word");
+
+/* Of digest.word[0], between the shard's number and the tag. */
+#define REST_DIGEST_BITS (64 - TABLE_SHARD_BITS - TABLE_TAG_BITS)
+static_assert(REST_DIGEST_BITS + TABLE_WINDOW_BITS + TABLE_FLAG_BITS == 64, "rest is one word");
+static_assert(TICKET_BITS + 1 == 7 * 8, "ticket and a bit are seven bytes");
 
 int table_new(struct table **ret_table)
 {
@@ -46,18 +50,29 @@ uint32_t table_shard_of(const struct digest *digest)
 
 static struct table_entry probe_of(const struct digest *digest)
 {
-	return (struct table_entry){ .key = ~digest->word[1],
-		                     .rest = digest->word[0] << TABLE_SHARD_BITS };
+	uint8_t tag = (uint8_t)digest->word[0];
+	return (struct table_entry){
+		.word = digest->word[1],
+		.rest = digest->word[0] >> TABLE_TAG_BITS << (64 - REST_DIGEST_BITS),
+		.last = tag == 0,
+		.tag = tag ? tag : 1,
+	};
 }
 
 static struct table_entry entry_of(const struct table_record *record)
 {
 	struct table_entry entry = probe_of(&record->digest);
-	uint64_t window = table_window_encode(record->window_s);
-	entry.rest |= window & TABLE_WINDOW_LOW_MASK;
-	entry.meta = record->ticket << TABLE_META_BITS |
-	             (window >> TABLE_SHARD_BITS) << TABLE_FLAG_BITS | record->flags;
+	entry.rest |= (uint64_t)table_window_encode(record->window_s) << TABLE_FLAG_BITS | record->flags;
+	entry.last |= record->ticket << 1;
 	return entry;
+}
+
+static struct digest digest_of(uint32_t shard, const struct table_entry *entry)
+{
+	uint64_t tag = entry->last & 1 ? 0 : entry->tag;
+	return (struct digest){ { (uint64_t)shard << (64 - TABLE_SHARD_BITS) |
+		                          entry->rest >> (64 - REST_DIGEST_BITS) << TABLE_TAG_BITS | tag,
+		                  entry->word } };
 }
 
 static uint32_t window_clamp_s(const struct table_entry *entry)
@@ -69,22 +84,20 @@ static uint32_t window_clamp_s(const struct table_entry *entry)
 static struct table_record record_of(uint32_t shard, const struct table_entry *entry)
 {
 	return (struct table_record){
-		.digest.word = { (uint64_t)shard << (64 - TABLE_SHARD_BITS) |
-		                         entry->rest >> TABLE_SHARD_BITS,
-		                 ~entry->key },
+		.digest = digest_of(shard, entry),
 		.ticket = table_entry_ticket(entry),
 		.window_s = window_clamp_s(entry),
-		.flags = (uint32_t)entry->meta & TABLE_FLAGS_ALL,
+		.flags = (uint32_t)entry->rest & TABLE_FLAGS_ALL,
 	};
 }
 
 void table_prefetch(const struct table *table, const struct digest *digest)
 {
 	const struct table_shard *shard = &table->shards[table_shard_of(digest)];
-	const char *at = (const char *)&shard->entries[table_shard_ideal(shard, ~digest->word[1])];
-	__builtin_prefetch(at);
-	__builtin_prefetch(at + 64);
-	__builtin_prefetch(at + 128);
+	struct table_entry probe = probe_of(digest);
+	const struct table_bucket *home = &shard->buckets[table_shard_home(shard, &probe)];
+	__builtin_prefetch(home);
+	__builtin_prefetch(home + 1); /* where the overflow of one home in five is */
 }
 
 bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
@@ -92,17 +105,17 @@ bool table_find(const struct table *table, const struct digest *digest, uint64_t
 {
 	const struct table_shard *shard = &table->shards[table_shard_of(digest)];
 	struct table_entry probe = probe_of(digest);
-	uint32_t slot;
-	if (!table_shard_seek(shard, &probe, &slot))
+	struct table_spot spot;
+	if (!table_shard_seek(shard, &probe, &spot))
 		return false;
-	const struct table_entry *entry = &shard->entries[slot];
-	uint64_t expiry_ms = table_entry_expiry_ms(entry);
+	struct table_entry entry = table_bucket_get(&shard->buckets[spot.bucket], spot.slot);
+	uint64_t expiry_ms = table_entry_expiry_ms(&entry);
 	if (expiry_ms <= now_ms)
 		return false;
-	ret_hit->ticket = table_entry_ticket(entry);
+	ret_hit->ticket = table_entry_ticket(&entry);
 	ret_hit->expiry_ms = expiry_ms;
-	ret_hit->window_s = window_clamp_s(entry);
-	ret_hit->flags = (uint32_t)entry->meta & TABLE_FLAGS_ALL;
+	ret_hit->window_s = window_clamp_s(&entry);
+	ret_hit->flags = (uint32_t)entry.rest & TABLE_FLAGS_ALL;
 	return true;
 }
 
@@ -142,10 +155,10 @@ bool table_remove(struct table *table, const struct digest *digest)
 {
 	struct table_shard *shard = &table->shards[table_shard_of(digest)];
 	struct table_entry probe = probe_of(digest);
-	uint32_t slot;
-	if (!table_shard_seek(shard, &probe, &slot))
+	struct table_spot spot;
+	if (!table_shard_seek(shard, &probe, &spot))
 		return false;
-	table_shard_remove(shard, slot);
+	table_shard_remove(shard, spot);
 	return true;
 }
 
@@ -154,11 +167,13 @@ bool table_flag(struct table *table, const struct digest *digest, uint32_t set, 
 	CHECK(((set | clear) & ~TABLE_FLAGS_ALL) == 0);
 	struct table_shard *shard = &table->shards[table_shard_of(digest)];
 	struct table_entry probe = probe_of(digest);
-	uint32_t slot;
-	if (!table_shard_seek(shard, &probe, &slot))
+	struct table_spot spot;
+	if (!table_shard_seek(shard, &probe, &spot))
 		return false;
-	uint64_t *meta = &shard->entries[slot].meta;
-	*meta = (*meta & ~(uint64_t)clear) | set;
+	struct table_bucket *bucket = &shard->buckets[spot.bucket];
+	struct table_entry entry = table_bucket_get(bucket, spot.slot);
+	entry.rest = (entry.rest & ~(uint64_t)clear) | set;
+	table_bucket_set(bucket, spot.slot, &entry);
 	return true;
 }
 
@@ -169,7 +184,7 @@ static bool sweep_step(struct table *table, uint64_t now_ms, uint64_t *budget)
 	struct table_shard *shard = &table->shards[table->sweep_shard];
 	uint64_t looked = 1; /* an idle shard is not free either */
 	bool ended = true;
-	if (shard->sweep_slot || table_shard_may_expire(shard, now_ms))
+	if (shard->sweep_bucket || table_shard_may_expire(shard, now_ms))
 		ended = table_shard_sweep(shard, now_ms, *budget, &looked);
 	*budget -= looked < *budget ? looked : *budget;
 	if (!ended)
@@ -227,7 +242,7 @@ void table_get_stats(const struct table *table, struct table_stats *ret_stats)
 		const struct table_shard *shard = &table->shards[i];
 		stats.claims += shard->count;
 		stats.expired += shard->expired;
-		stats.slots += shard->slots;
+		stats.slots += (uint64_t)shard->bucket_count * TABLE_BUCKET_ENTRIES;
 		stats.bytes += table_shard_bytes(shard);
 		stats.rebuilds += shard->rebuilds;
 	}
@@ -239,11 +254,16 @@ bool table_next(const struct table *table, struct table_cursor *cursor, uint64_t
 {
 	for (; cursor->shard < TABLE_SHARDS; cursor->shard++, cursor->slot = 0) {
 		const struct table_shard *shard = &table->shards[cursor->shard];
-		while (cursor->slot < shard->slots) {
-			const struct table_entry *entry = &shard->entries[cursor->slot++];
-			if (!entry->meta || table_entry_expiry_ms(entry) <= now_ms)
+		while (cursor->slot < shard->bucket_count * TABLE_BUCKET_ENTRIES) {
+			const struct table_bucket *bucket =
+			        &shard->buckets[cursor->slot / TABLE_BUCKET_ENTRIES];
+			uint32_t slot = cursor->slot++ % TABLE_BUCKET_ENTRIES + 1;
+			if (bucket->line[slot] == 0)
 				continue;
-			*ret_record = record_of(cursor->shard, entry);
+			struct table_entry entry = table_bucket_get(bucket, slot);
+			if (table_entry_expiry_ms(&entry) <= now_ms)
+				continue;
+			*ret_record = record_of(cursor->shard, &entry);
 			return true;
 		}
 	}

@@ -1,11 +1,11 @@
 /*
  * table: the index of claims. Digest in; ticket, window and flags out.
  *
- * 1024 shards by the top bits of the digest, each one flat array of 24-byte
- * entries in the order of their digests (linear probing that keeps order, so a
- * miss ends early and a shard is rebuilt by one streaming pass). A shard grows
- * by about an eighth, in whole pages, so growth is paid in small steps and the
- * memory per claim stays below 29 bytes at any size from a million up.
+ * 1024 shards by the top bits of the digest, each one flat array of buckets
+ * (table_shard.h): a new claim touches two or three cache lines, a duplicate
+ * two. A shard grows by about a sixth, in place and in whole pages, so growth
+ * is paid in small steps and a claim costs about 28 bytes at any size from a
+ * million up.
  *
  * A claim is live until its ticket's time plus its window. Windows up to 511 s
  * are kept exactly; longer ones are rounded up by less than 1/256: late expiry
@@ -30,7 +30,7 @@
 
 #define TABLE_SHARDS 1024u
 #define TABLE_FLAG_TALLY 1u /* the ticket has had duplicates: see tally.h */
-#define TABLE_FLAGS_ALL 63u /* six bits in all */
+#define TABLE_FLAGS_ALL 31u /* five bits in all */
 
 struct table;
 

@@ -1,29 +1,34 @@
 /*
- * table_shard: one flat array of claims, inside of table.
+ * table_shard: the claims of one shard, in buckets, inside of table.
  *
- * An entry, 24 bytes:
+ * A claim is to cost few cache lines though the table is nearly full. So a
+ * bucket holds 63 entries and opens with one line that tells which of them are
+ * worth a look:
  *
- *   key   64  the complement of digest.word[1]
- *   rest  54  digest.word[0] without its top 10 bits (the shard's number)
- *         10  window, low bits
- *   meta  55  ticket
- *          3  window, high bits
- *          6  flags
+ *   offset 0     1  how many entries at home here live in a later bucket (low
+ *                   five bits, 31 is "31 or more, for ever"), and how far away
+ *                   the farthest is (high three bits, 7 is "7 or more")
+ *   offset 1    63  tags: 8 bits of the digest, 0 is an empty slot
+ *   offset 64   63  bodies of 23 bytes:
+ *                   8  digest.word[1]
+ *                   8  46 bits of digest.word[0] (its top 10 are the shard's
+ *                      number, its low 8 the tag), 13 of window, 5 of flags
+ *                   7  55 bits of ticket, 1: the tag was 0 and is written as 1
+ *   offset 1513 23  unused
  *
- * So the whole digest is compared. An empty slot is all zero: a ticket never
- * is. A window is a small float of seconds: 8 bits of mantissa, 5 of exponent,
- * rounded up.
+ * So the whole digest is compared. A window is a small float of seconds: 8 bits
+ * of mantissa, 5 of exponent, rounded up.
  *
- * Invariants (table_check() cites the numbers):
+ * An entry's home is its hash times the number of buckets; when that is full it
+ * goes to the next bucket with room. Homes keep the order of the hashes, so
+ * growing moves entries only upwards and is done in place.
  *
- * 1. Entries stand in descending order of key. Since keys are complements that
- *    is the order of digest.word[1], and an empty slot, whose key reads as 0,
- *    ends a search by the same comparison that finds the place.
- * 2. An entry with ideal slot i stands at i or after, and all slots between
- *    are taken.
- * 3. The last slot is always empty: no search needs to ask for the end.
- * 4. count is the number of entries, and below slots.
- * 5. No entry expires before expiry_min_s.
+ * Invariants (table_shard_check() cites the numbers):
+ *
+ * 1. An entry's bucket is at most as far from its home as the home tells.
+ * 2. A home tells of at least as many entries away as there are.
+ * 3. count is the number of entries, and below the number of slots.
+ * 4. No entry expires before expiry_min_s.
  *
  * Room: store/local, only for table.c. Threads: one at a time per shard.
  */
@@ -31,34 +36,54 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "base/check.h"
 #include "gate/claim.h"
 #include "gate/ticket.h"
 
 #define TABLE_SHARD_BITS 10
-#define TABLE_META_BITS 9
-#define TABLE_FLAG_BITS 6
-#define TABLE_WINDOW_LOW_MASK ((UINT64_C(1) << TABLE_SHARD_BITS) - 1)
+#define TABLE_TAG_BITS 8
+#define TABLE_WINDOW_BITS 13
+#define TABLE_FLAG_BITS 5
+#define TABLE_BUCKET_ENTRIES 63u
+#define TABLE_BODY 23u
+#define TABLE_BUCKET_BYTES 1536u
 
+struct table_bucket {
+	_Alignas(64) uint8_t line[64]; /* away, then the tags */
+	uint8_t bodies[TABLE_BUCKET_ENTRIES][TABLE_BODY];
+	uint8_t unused[23];
+};
+
+/* An entry as it is worked with. */
 struct table_entry {
-	uint64_t key;
-	uint64_t rest;
-	uint64_t meta;
+	uint64_t word; /* digest.word[1] */
+	uint64_t rest; /* 46 bits of digest.word[0], window, flags */
+	uint64_t last; /* ticket, and the bit for tag 0 */
+	uint8_t tag;
 };
 
 struct table_shard {
-	struct table_entry *entries;
-	uint32_t slots;
-	uint32_t range; /* ideal slots are below this; the rest takes the overflow */
+	struct table_bucket *buckets;
+	uint32_t bucket_count;
 	uint32_t count;
 	uint32_t limit;        /* count at which the shard is rebuilt */
 	uint32_t expiry_min_s; /* since TICKET_EPOCH_MS */
 	uint32_t sweep_min_s;  /* the same, of what the running sweep has seen */
-	uint32_t sweep_slot;   /* where the running sweep stands; 0 is none */
+	uint32_t sweep_bucket; /* where the running sweep stands; 0 is none */
 	uint32_t rebuilds;
 	uint32_t number;
 	uint64_t expired; /* ever removed for age */
+};
+
+/* Where an entry is. */
+struct table_spot {
+	uint32_t bucket;
+	uint32_t slot; /* 1 … 63: its byte in the line */
 };
 
 static inline uint32_t table_window_encode(uint32_t window_s)
@@ -81,14 +106,13 @@ static inline uint64_t table_window_decode(uint32_t code)
 
 static inline uint64_t table_entry_ticket(const struct table_entry *entry)
 {
-	return entry->meta >> TABLE_META_BITS;
+	return entry->last >> 1;
 }
 
 static inline uint64_t table_entry_window_s(const struct table_entry *entry)
 {
-	uint64_t high = (entry->meta >> TABLE_FLAG_BITS) & 7;
-	return table_window_decode(
-	        (uint32_t)(high << TABLE_SHARD_BITS | (entry->rest & TABLE_WINDOW_LOW_MASK)));
+	uint32_t code = (uint32_t)(entry->rest >> TABLE_FLAG_BITS);
+	return table_window_decode(code & ((1u << TABLE_WINDOW_BITS) - 1));
 }
 
 static inline uint64_t table_entry_expiry_ms(const struct table_entry *entry)
@@ -98,35 +122,99 @@ static inline uint64_t table_entry_expiry_ms(const struct table_entry *entry)
 
 static inline bool table_entry_same(const struct table_entry *a, const struct table_entry *b)
 {
-	return a->key == b->key && ((a->rest ^ b->rest) & ~TABLE_WINDOW_LOW_MASK) == 0;
+	return a->word == b->word &&
+	       (a->rest ^ b->rest) >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS) == 0 &&
+	       ((a->last ^ b->last) & 1) == 0;
 }
 
-static inline uint32_t table_shard_ideal(const struct table_shard *shard, uint64_t key)
+static inline struct table_entry table_bucket_get(const struct table_bucket *bucket, uint32_t slot)
+{
+	const uint8_t *body = bucket->bodies[slot - 1];
+	struct table_entry entry;
+	memcpy(&entry.word, body, 8);
+	memcpy(&entry.rest, body + 8, 8);
+	memcpy(&entry.last, body + 15, 8); /* the first byte is the end of rest */
+	entry.last >>= 8;
+	entry.tag = bucket->line[slot];
+	return entry;
+}
+
+static inline void table_bucket_set(struct table_bucket *bucket, uint32_t slot,
+                                    const struct table_entry *entry)
+{
+	uint8_t *body = bucket->bodies[slot - 1];
+	uint64_t last = entry->last << 8 | entry->rest >> 56;
+	memcpy(body, &entry->word, 8);
+	memcpy(body + 8, &entry->rest, 8);
+	memcpy(body + 15, &last, 8);
+	bucket->line[slot] = entry->tag;
+}
+
+/* Bit n: slot n has this tag (0: is empty). Bit 0 is never set. */
+static inline uint64_t table_bucket_match(const struct table_bucket *bucket, uint8_t tag)
+{
+	uint64_t mask = 0;
+#ifdef __SSE2__
+	__m128i wanted = _mm_set1_epi8((char)tag);
+	for (int i = 0; i < 4; i++) {
+		__m128i tags = _mm_load_si128((const __m128i *)(const void *)(bucket->line + i * 16));
+		uint32_t bits = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted));
+		mask |= (uint64_t)bits << (i * 16);
+	}
+#else
+	for (int i = 0; i < 64; i++)
+		mask |= (uint64_t)(bucket->line[i] == tag) << i;
+#endif
+	return mask & ~UINT64_C(1);
+}
+
+/* Digests are uniform; the product is for callers who count instead. */
+static inline uint32_t table_shard_home(const struct table_shard *shard, const struct table_entry *entry)
 {
 	__extension__ typedef unsigned __int128 wide;
-	return (uint32_t)(((wide)~key * shard->range) >> 64);
+	uint64_t rest = entry->rest >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS);
+	uint64_t hash = (entry->word ^ rest << TABLE_TAG_BITS ^ entry->tag) *
+	                UINT64_C(0x9e3779b97f4a7c15);
+	return (uint32_t)(((wide)hash * shard->bucket_count) >> 64);
 }
 
-/*
- * Where the entry is (true), or where it would have to be put. The common miss
- * and hit leave the first loop once.
- */
-static inline bool table_shard_seek(const struct table_shard *shard, const struct table_entry *probe,
-                                    uint32_t *ret_slot)
+static inline uint32_t table_home_distance(const struct table_bucket *home)
 {
-	uint32_t slot = table_shard_ideal(shard, probe->key);
-	const struct table_entry *entries = shard->entries;
-	while (entries[slot].key > probe->key)
-		slot++;
-	while (entries[slot].key == probe->key && entries[slot].meta) {
-		if (table_entry_same(&entries[slot], probe)) {
+	return home->line[0] >> 5;
+}
+
+#define TABLE_DISTANCE_ANY 7u
+
+bool table_shard_seek_away(const struct table_shard *shard, const struct table_entry *probe,
+                           uint32_t home, struct table_spot *ret_spot);
+
+static inline bool table_bucket_seek(const struct table_bucket *bucket, const struct table_entry *probe,
+                                     uint32_t *ret_slot)
+{
+	uint64_t mask = table_bucket_match(bucket, probe->tag);
+	for (; mask; mask &= mask - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(mask);
+		struct table_entry entry = table_bucket_get(bucket, slot);
+		if (likely(table_entry_same(&entry, probe))) {
 			*ret_slot = slot;
 			return true;
 		}
-		slot++;
 	}
-	*ret_slot = slot;
 	return false;
+}
+
+static inline bool table_shard_seek(const struct table_shard *shard, const struct table_entry *probe,
+                                    struct table_spot *ret_spot)
+{
+	uint32_t home = table_shard_home(shard, probe);
+	const struct table_bucket *bucket = &shard->buckets[home];
+	if (table_bucket_seek(bucket, probe, &ret_spot->slot)) {
+		ret_spot->bucket = home;
+		return true;
+	}
+	if (likely(bucket->line[0] == 0))
+		return false;
+	return table_shard_seek_away(shard, probe, home, ret_spot);
 }
 
 /* An empty shard without memory; also what free leaves. */
@@ -137,7 +225,7 @@ uint64_t table_shard_bytes(const struct table_shard *shard);
 /* Puts the entry, or replaces one with a lower ticket. 0 or -ENOMEM. */
 int table_shard_put(struct table_shard *shard, const struct table_entry *entry,
                     uint64_t now_ms) must_check;
-void table_shard_remove(struct table_shard *shard, uint32_t slot);
+void table_shard_remove(struct table_shard *shard, struct table_spot spot);
 
 /* Room for `count` entries without a rebuild. */
 int table_shard_reserve(struct table_shard *shard, uint64_t count) must_check;
