@@ -13,8 +13,8 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "store/local/table.h"
 #include "gate/ticket.h"
+#include "store/local/table.h"
 
 #define BATCH 64
 #define NOW_MS (TICKET_EPOCH_MS + UINT64_C(86400000))

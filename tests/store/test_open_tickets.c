@@ -18,10 +18,9 @@ struct model {
 
 static struct open_ticket sample(uint64_t number, uint32_t segment)
 {
-	return (struct open_ticket){ .ticket = number,
-		                     .segment = segment,
-		                     .offset = (uint32_t)number * 7,
-		                     .length = 100 };
+	return (struct open_ticket){
+		.ticket = number, .segment = segment, .offset = (uint32_t)number * 7, .length = 100
+	};
 }
 
 static void model_count(struct model *model)
@@ -149,7 +148,8 @@ static void history(uint64_t seed)
 	uint32_t drops = (uint32_t)test_random_below(&random, 60);
 	for (int i = 0; i < 20000; i++) {
 		uint64_t dice = test_random(&random);
-		uint64_t number = 1 + test_random_below(&random, tail + 1 < NUMBERS ? tail + 1 : NUMBERS);
+		uint64_t number = 1 + test_random_below(&random,
+		                                        tail + 1 < NUMBERS ? tail + 1 : NUMBERS);
 		uint32_t segment = (uint32_t)(i / 1000 + (int)(dice >> 60));
 		uint64_t what = dice % 100;
 		if (what < 25 && tail < NUMBERS)
@@ -160,7 +160,7 @@ static void history(uint64_t seed)
 			step_drop(tickets, &model, number);
 		else if (what < 92)
 			dice >> 40 & 1 ? step_take(tickets, &model)
-			               : step_lease(tickets, &model, number, dice >> 8);
+				       : step_lease(tickets, &model, number, dice >> 8);
 		else
 			step_unsettle(tickets, &model, number);
 		if (i % 1000 == 999)

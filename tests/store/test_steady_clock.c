@@ -70,7 +70,8 @@ static void test_a_jump_of_the_wall_changes_nothing_and_is_told_once(void **stat
 		assert_int_equal(steady_clock_held_ms(&steady), jumps_ms[i] > 0 ? jumps_ms[i] : 0);
 		assert_true(steady_clock_alarm(&steady, &text));
 		assert_non_null(strstr(text.text, jumps_ms[i] > 0 ? "ahead" : "behind"));
-		assert_int_equal(steady_clock_to_wall_ms(&steady, START_MS), START_MS + jumps_ms[i]);
+		assert_int_equal(steady_clock_to_wall_ms(&steady, START_MS),
+		                 START_MS + jumps_ms[i]);
 		machine.true_ms += 5000;
 		steady_clock_now(&steady);
 		assert_false(steady_clock_alarm(&steady, &text));
@@ -175,8 +176,8 @@ static void history(uint64_t seed)
 	uint64_t last = boot_steady;
 	int64_t last_true = boot_true;
 	for (int i = 0; i < 400; i++) {
-		static const int64_t errors_ms[] = { 0, 300, -300, HOUR_MS, -HOUR_MS, 400 * DAY_MS,
-			                             -400 * DAY_MS };
+		static const int64_t errors_ms[] = { 0,        300,          -300,         HOUR_MS,
+			                             -HOUR_MS, 400 * DAY_MS, -400 * DAY_MS };
 		uint64_t dice = test_random_below(&random, 100);
 		machine.true_ms += (int64_t)test_random_below(&random, dice % 10 ? 5000 : 40000000);
 		if (dice < 10)

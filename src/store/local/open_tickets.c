@@ -196,15 +196,16 @@ static int places_reserve(struct open_tickets *tickets, uint32_t count)
 		return 0;
 	if (tickets->head < tickets->room / 2 || tickets->count + count > tickets->room) {
 		uint32_t room = (tickets->count + count) * 2 + 16;
-		struct place *places =
-		        mem_realloc(tickets->places, (tickets->head + room) * sizeof(*places));
+		struct place *places = mem_realloc(tickets->places,
+		                                   (tickets->head + room) * sizeof(*places));
 		if (!places)
 			return -ENOMEM;
 		tickets->places = places;
 		tickets->room = tickets->head + room;
 	}
 	if (tickets->head > 0)
-		memmove(tickets->places, place_at(tickets, 0), tickets->count * sizeof(struct place));
+		memmove(tickets->places, place_at(tickets, 0),
+		        tickets->count * sizeof(struct place));
 	tickets->head = 0;
 	return 0;
 }
@@ -554,7 +555,8 @@ static void join(struct open_tickets *tickets, uint32_t index)
 	struct block *upper = block_at(tickets, index + 1);
 	block_pack(lower);
 	block_pack(upper);
-	memcpy(lower->tickets + lower->used, upper->tickets, upper->used * sizeof(upper->tickets[0]));
+	memcpy(lower->tickets + lower->used, upper->tickets,
+	       upper->used * sizeof(upper->tickets[0]));
 	lower->used += upper->used;
 	lower->open += upper->open;
 	lower->due += upper->due;
@@ -652,7 +654,7 @@ bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint
 		if (block->segment_min > segment)
 			continue;
 		const struct open_ticket *found =
-		        block_next_before(block, block_seek(block, after + 1), segment);
+			block_next_before(block, block_seek(block, after + 1), segment);
 		if (found) {
 			*ret_ticket = *found;
 			return true;

@@ -64,7 +64,8 @@ int open_tickets_reserve(struct open_tickets *tickets, uint32_t count) must_chec
 int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *ticket) must_check;
 
 /* The ticket's record has a new place; -ENOENT if it is not open. */
-int open_tickets_relocate(struct open_tickets *tickets, const struct open_ticket *ticket) must_check;
+int open_tickets_relocate(struct open_tickets *tickets,
+                          const struct open_ticket *ticket) must_check;
 
 bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
                        struct open_ticket *ret_ticket) must_check;
@@ -77,7 +78,8 @@ bool open_tickets_take(struct open_tickets *tickets, struct open_ticket *ret_tic
 
 /* A lease ended without outcome: due again. ERR_FENCED unless leased with this
  * very attempt. */
-int open_tickets_release(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
+int open_tickets_release(struct open_tickets *tickets, uint64_t ticket,
+                         uint32_t attempt) must_check;
 
 /* As above, for a lease whose take never reached the taker: the attempt number
  * is given back too. */
@@ -94,7 +96,8 @@ bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket);
 bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket);
 
 /* The lowest segment that holds an open ticket; false if none is open. */
-bool open_tickets_oldest_segment(const struct open_tickets *tickets, uint32_t *ret_segment) must_check;
+bool open_tickets_oldest_segment(const struct open_tickets *tickets,
+                                 uint32_t *ret_segment) must_check;
 uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment);
 
 /* The next open ticket in order after `after` (0: the first). */

@@ -62,7 +62,8 @@ static struct table_entry probe_of(const struct digest *digest)
 static struct table_entry entry_of(const struct table_record *record)
 {
 	struct table_entry entry = probe_of(&record->digest);
-	entry.rest |= (uint64_t)table_window_encode(record->window_s) << TABLE_FLAG_BITS | record->flags;
+	entry.rest |= (uint64_t)table_window_encode(record->window_s) << TABLE_FLAG_BITS |
+	              record->flags;
 	entry.last |= record->ticket << 1;
 	return entry;
 }
@@ -71,7 +72,8 @@ static struct digest digest_of(uint32_t shard, const struct table_entry *entry)
 {
 	uint64_t tag = entry->last & 1 ? 0 : entry->tag;
 	return (struct digest){ { (uint64_t)shard << (64 - TABLE_SHARD_BITS) |
-		                          entry->rest >> (64 - REST_DIGEST_BITS) << TABLE_TAG_BITS | tag,
+		                          entry->rest >> (64 - REST_DIGEST_BITS) << TABLE_TAG_BITS |
+		                          tag,
 		                  entry->word } };
 }
 
@@ -256,7 +258,7 @@ bool table_next(const struct table *table, struct table_cursor *cursor, uint64_t
 		const struct table_shard *shard = &table->shards[cursor->shard];
 		while (cursor->slot < shard->bucket_count * TABLE_BUCKET_ENTRIES) {
 			const struct table_bucket *bucket =
-			        &shard->buckets[cursor->slot / TABLE_BUCKET_ENTRIES];
+				&shard->buckets[cursor->slot / TABLE_BUCKET_ENTRIES];
 			uint32_t slot = cursor->slot++ % TABLE_BUCKET_ENTRIES + 1;
 			if (bucket->line[slot] == 0)
 				continue;

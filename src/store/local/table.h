@@ -106,7 +106,8 @@ uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget);
 
 /* Room for `expected` claims in all, so that a bulk load never rebuilds. */
 int table_reserve(struct table *table, uint64_t expected) must_check;
-int table_reserve_shards(struct table *table, uint64_t expected, struct table_range range) must_check;
+int table_reserve_shards(struct table *table, uint64_t expected,
+                         struct table_range range) must_check;
 
 /* Adds up the shards: about a microsecond. */
 void table_get_stats(const struct table *table, struct table_stats *ret_stats);

@@ -208,7 +208,8 @@ static bool place_quickly(struct table_shard *shard, const struct table_entry *e
 static bool place_away(struct table_shard *shard, const struct table_entry *entry, uint32_t home,
                        uint32_t from, struct pending *pending)
 {
-	for (uint32_t bucket = home < from ? from : home + 1; bucket < shard->bucket_count; bucket++) {
+	for (uint32_t bucket = home < from ? from : home + 1; bucket < shard->bucket_count;
+	     bucket++) {
 		if (!place_quickly(shard, entry, bucket, pending))
 			continue;
 		home_add_away(&shard->buckets[home], bucket - home);
@@ -259,7 +260,8 @@ static void move_all_up(struct table_shard *shard, uint32_t before)
 		move_up(shard, from, &pending);
 	for (uint32_t i = 0; i < pending.count; i++) {
 		const struct table_entry *entry = &pending.entries[i];
-		bool placed = place(shard, entry, table_shard_home(shard, entry), shard->bucket_count);
+		bool placed = place(shard, entry, table_shard_home(shard, entry),
+		                    shard->bucket_count);
 		CHECK(placed);
 	}
 }
@@ -308,9 +310,9 @@ static bool shrink_to(struct table_shard *shard, uint32_t buckets)
 		uint64_t taken = ~table_bucket_match(&old[i], 0) & ~UINT64_C(1);
 		for (; taken; taken &= taken - 1) {
 			struct table_entry entry =
-			        table_bucket_get(&old[i], (uint32_t)__builtin_ctzll(taken));
-			bool placed =
-			        place(shard, &entry, table_shard_home(shard, &entry), buckets);
+				table_bucket_get(&old[i], (uint32_t)__builtin_ctzll(taken));
+			bool placed = place(shard, &entry, table_shard_home(shard, &entry),
+			                    buckets);
 			CHECK(placed);
 		}
 	}
@@ -353,7 +355,8 @@ static int make_room(struct table_shard *shard, uint64_t now_ms)
 
 /* --- changing ------------------------------------------------------------------ */
 
-static void replace(struct table_shard *shard, struct table_spot spot, const struct table_entry *entry)
+static void replace(struct table_shard *shard, struct table_spot spot,
+                    const struct table_entry *entry)
 {
 	struct table_bucket *bucket = &shard->buckets[spot.bucket];
 	struct table_entry old = table_bucket_get(bucket, spot.slot);
@@ -382,7 +385,8 @@ int table_shard_put(struct table_shard *shard, const struct table_entry *entry, 
 	return 0;
 }
 
-static void vacate(struct table_shard *shard, struct table_spot spot, const struct table_entry *entry)
+static void vacate(struct table_shard *shard, struct table_spot spot,
+                   const struct table_entry *entry)
 {
 	uint32_t home = table_shard_home(shard, entry);
 	shard->buckets[spot.bucket].line[spot.slot] = 0;
@@ -470,6 +474,6 @@ void table_shard_check(const struct table_shard *shard)
 			away += entry.tag != 0 && table_shard_home(shard, &entry) != i;
 		}
 	}
-	CHECK(told >= away); /* 2 */
+	CHECK(told >= away);                                                                /* 2 */
 	CHECK(count == shard->count && count < shard->bucket_count * TABLE_BUCKET_ENTRIES); /* 3 */
 }

@@ -157,7 +157,8 @@ static inline uint64_t table_bucket_match(const struct table_bucket *bucket, uin
 #ifdef __SSE2__
 	__m128i wanted = _mm_set1_epi8((char)tag);
 	for (int i = 0; i < 4; i++) {
-		__m128i tags = _mm_load_si128((const __m128i *)(const void *)(bucket->line + i * 16));
+		__m128i tags = _mm_load_si128(
+			(const __m128i *)(const void *)(bucket->line + i * 16));
 		uint32_t bits = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted));
 		mask |= (uint64_t)bits << (i * 16);
 	}
@@ -169,7 +170,8 @@ static inline uint64_t table_bucket_match(const struct table_bucket *bucket, uin
 }
 
 /* Digests are uniform; the product is for callers who count instead. */
-static inline uint32_t table_shard_home(const struct table_shard *shard, const struct table_entry *entry)
+static inline uint32_t table_shard_home(const struct table_shard *shard,
+                                        const struct table_entry *entry)
 {
 	__extension__ typedef unsigned __int128 wide;
 	uint64_t rest = entry->rest >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS);
@@ -188,8 +190,8 @@ static inline uint32_t table_home_distance(const struct table_bucket *home)
 bool table_shard_seek_away(const struct table_shard *shard, const struct table_entry *probe,
                            uint32_t home, struct table_spot *ret_spot);
 
-static inline bool table_bucket_seek(const struct table_bucket *bucket, const struct table_entry *probe,
-                                     uint32_t *ret_slot)
+static inline bool table_bucket_seek(const struct table_bucket *bucket,
+                                     const struct table_entry *probe, uint32_t *ret_slot)
 {
 	uint64_t mask = table_bucket_match(bucket, probe->tag);
 	for (; mask; mask &= mask - 1) {
@@ -203,8 +205,8 @@ static inline bool table_bucket_seek(const struct table_bucket *bucket, const st
 	return false;
 }
 
-static inline bool table_shard_seek(const struct table_shard *shard, const struct table_entry *probe,
-                                    struct table_spot *ret_spot)
+static inline bool table_shard_seek(const struct table_shard *shard,
+                                    const struct table_entry *probe, struct table_spot *ret_spot)
 {
 	uint32_t home = table_shard_home(shard, probe);
 	const struct table_bucket *bucket = &shard->buckets[home];

@@ -126,7 +126,8 @@ static struct tally_entry *find_or_make(struct tally *tally, uint64_t ticket)
 static void vacate(struct tally *tally, struct shard *shard, uint32_t slot)
 {
 	uint32_t mask = shard->slots - 1;
-	for (uint32_t next = (slot + 1) & mask; shard->entries[next].ticket; next = (next + 1) & mask) {
+	for (uint32_t next = (slot + 1) & mask; shard->entries[next].ticket;
+	     next = (next + 1) & mask) {
 		uint32_t home = home_of(shard, shard->entries[next].ticket);
 		if (((next - home) & mask) >= ((next - slot) & mask)) {
 			shard->entries[slot] = shard->entries[next];

@@ -24,10 +24,10 @@ struct tally;
 
 struct tally_entry {
 	uint64_t ticket;
-	uint32_t count;     /* duplicates so far; stays at UINT32_MAX */
-	uint32_t last_s;    /* unix seconds of the latest */
-	uint32_t expiry_s;  /* unix seconds; forgotten after that */
-	uint32_t dirty;     /* 1: in the queue of tally_take_dirty() */
+	uint32_t count;    /* duplicates so far; stays at UINT32_MAX */
+	uint32_t last_s;   /* unix seconds of the latest */
+	uint32_t expiry_s; /* unix seconds; forgotten after that */
+	uint32_t dirty;    /* 1: in the queue of tally_take_dirty() */
 };
 
 int tally_new(struct tally **ret_tally) must_check;
@@ -44,7 +44,8 @@ void tally_undo(struct tally *tally, uint64_t ticket);
 int tally_restore(struct tally *tally, const struct tally_entry *entry) must_check;
 
 /* The entry, or false: no duplicate has come. */
-bool tally_get(const struct tally *tally, uint64_t ticket, struct tally_entry *ret_entry) must_check;
+bool tally_get(const struct tally *tally, uint64_t ticket,
+               struct tally_entry *ret_entry) must_check;
 bool tally_remove(struct tally *tally, uint64_t ticket);
 
 /*
