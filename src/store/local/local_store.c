@@ -347,15 +347,15 @@ static int take_folder(struct local_store *local, struct error_text *text)
 	if (r == 0)
 		r = sync_parent(local);
 	if (r < 0)
-		return error_fill(text, r, "%s: %s", local->path, error_name(r));
+		return r;
 	r = folder_open(&local->folder, "lock", FILE_READ | FILE_WRITE | FILE_CREATE,
 	                &local->lock_fd);
 	if (r < 0)
-		return error_fill(text, r, "%s/lock: %s", local->path, error_name(r));
+		return error_fill(text, r, "lock: %s", error_name(r));
 	r = fs->methods->lock(fs, local->lock_fd);
 	if (r == ERR_BUSY)
-		return error_fill(text, r, "%s is in use by another process", local->path);
-	return r < 0 ? error_fill(text, r, "%s/lock: %s", local->path, error_name(r)) : 0;
+		return error_fill(text, r, "in use by another process");
+	return r < 0 ? error_fill(text, r, "lock: %s", error_name(r)) : 0;
 }
 
 static int make_parts(struct local_store *local)
@@ -423,7 +423,7 @@ static int build(struct local_store *local, struct error_text *text)
 		return r;
 	r = make_parts(local);
 	if (r < 0)
-		return error_fill(text, r, "%s: %s", local->path, error_name(r));
+		return r;
 	r = local_recover(local, text);
 	return r < 0 ? r : begin(local, text);
 }

@@ -103,7 +103,7 @@ static int list_files(struct recovery *recovery)
 
 	int r = fs->methods->list(fs, local->path, list_each, recovery);
 	if (r < 0)
-		return error_fill(recovery->text, r, "%s: %s", local->path, error_name(r));
+		return r;
 	if (recovery->segments.count)
 		qsort(recovery->segments.items, recovery->segments.count, sizeof(uint64_t), compare);
 	if (recovery->claims.count)
@@ -220,7 +220,7 @@ static int remove_retired(struct recovery *recovery)
 	/* What is seen must stay seen, also after the next loss of power. */
 	if (r == 0)
 		r = folder_sync(folder);
-	return r < 0 ? error_fill(recovery->text, r, "%s: %s", folder->path, error_name(r)) : 0;
+	return r;
 }
 
 /* --- entries ---------------------------------------------------------- */
@@ -434,7 +434,7 @@ static void note_segment(struct recovery *recovery, const struct scan *scan,
 
 	item->epoch = scan->header.epoch;
 	item->end = scan->at;
-	item->segment_bytes = (uint32_t)scan->header.size;
+	item->segment_bytes = (uint32_t)scan->size;
 	item->sealed_ms = successor->sealed_ms ? successor->sealed_ms : scan->steady_ms;
 	item->dense = recovery->record_count * sizeof(struct claims_record) > item->end / 4;
 	item->has_claims_file = numbers_have(&recovery->claims, recovery->number);

@@ -144,7 +144,9 @@ int table_put_batch(struct table *table, const struct table_record *records, siz
 		if (i < BATCH_AHEAD || !in_range(&records[i - BATCH_AHEAD], range))
 			continue;
 		const struct table_record *record = &records[i - BATCH_AHEAD];
-		if (ticket_time_ms(record->ticket) + record->window_s * UINT64_C(1000) <= now_ms)
+		/* As find judges it: by the window that is kept. */
+		uint64_t window_s = table_window_decode(table_window_encode(record->window_s));
+		if (ticket_time_ms(record->ticket) + window_s * 1000 <= now_ms)
 			continue;
 		int error = table_put(table, record, now_ms);
 		if (error)
