@@ -158,6 +158,7 @@ static int open_server(struct io *io)
 	struct http_server_options options = {
 		.loop = io->loop,
 		.address = serve->options->listen,
+		.joins = io == serve->ios ? NULL : serve->ios[0].server,
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,

@@ -226,10 +226,12 @@ static void init_server(struct http_server *server, const struct http_server_opt
 	wheel_init(&server->wheel, tick_for(&options->limits), loop_now_ms(options->loop));
 }
 
-static int start_listening(struct http_server *server, const char *address,
+static int start_listening(struct http_server *server, const struct http_server_options *options,
                            struct error_text *ret_text)
 {
-	int error = listener_open(address, &server->listener.fd, &server->port, ret_text);
+	const char *address = options->address;
+	uint16_t joined = options->joins ? options->joins->port : 0;
+	int error = listener_open(address, joined, &server->listener.fd, &server->port, ret_text);
 	if (error)
 		return error;
 	error = loop_timer_set(server->loop, &server->wheel_timer, server->wheel.tick_ms);
@@ -254,7 +256,7 @@ int http_server_new(const struct http_server_options *options, struct http_serve
 	if (server->tls && !(server->cipher = mem_alloc(CONNECTION_CIPHER_ROOM)))
 		error = error_fill(ret_text, -ENOMEM, "no memory for the HTTP server");
 	if (!error)
-		error = start_listening(server, options->address, ret_text);
+		error = start_listening(server, options, ret_text);
 	if (error) {
 		http_server_free(server);
 		return error;

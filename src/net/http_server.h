@@ -81,6 +81,9 @@ struct http_counters {
 struct http_server_options {
 	struct loop *loop;
 	const char *address; /* "127.0.0.1:8080", "[::1]:8443", "0.0.0.0:0" */
+	/* Another server of this process, on another loop, whose port this one
+	 * shares. NULL: the address must be free. */
+	const struct http_server *joins;
 	struct http_limits limits;
 	struct http_gauge *gauge;
 	struct tls *tls; /* net/tls.h, shared; NULL is plain */

@@ -59,6 +59,37 @@ static bool parse_address(const char *text, union address *ret_address)
 	       parse_port(colon + 1, &ret_address->v4.sin_port);
 }
 
+static socklen_t address_len(const union address *address)
+{
+	return address->any.sa_family == AF_INET6 ? sizeof(address->v6) : sizeof(address->v4);
+}
+
+static in_port_t *address_port(union address *address)
+{
+	return address->any.sa_family == AF_INET6 ? &address->v6.sin6_port
+	                                          : &address->v4.sin_port;
+}
+
+static int open_socket(const union address *address)
+{
+	int fd = socket(address->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Binds without SO_REUSEPORT, which fails when anybody listens there. */
+static int check_free(const union address *address)
+{
+	int on = 1, error = 0;
+	int fd = open_socket(address);
+	if (fd < 0)
+		return fd;
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+	    bind(fd, &address->any, address_len(address)))
+		error = -errno;
+	close(fd);
+	return error;
+}
+
 /* Accepted sockets inherit TCP_NODELAY, which saves a call for each. */
 static int set_options(int fd)
 {
@@ -73,28 +104,31 @@ static int set_options(int fd)
 
 static int bind_and_listen(int fd, union address *address, uint16_t *ret_port)
 {
-	socklen_t len = address->any.sa_family == AF_INET6 ? sizeof(address->v6)
-	                                                   : sizeof(address->v4);
+	socklen_t len = address_len(address);
 	int error = set_options(fd);
 	if (error)
 		return error;
 	if (bind(fd, &address->any, len) || listen(fd, BACKLOG) ||
 	    getsockname(fd, &address->any, &len))
 		return -errno;
-	*ret_port = ntohs(address->any.sa_family == AF_INET6 ? address->v6.sin6_port
-	                                                     : address->v4.sin_port);
+	*ret_port = ntohs(*address_port(address));
 	return 0;
 }
 
-int listener_open(const char *text, int *ret_fd, uint16_t *ret_port, struct error_text *ret_text)
+int listener_open(const char *text, uint16_t joined, int *ret_fd, uint16_t *ret_port,
+                  struct error_text *ret_text)
 {
 	union address address;
 	if (!parse_address(text, &address))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "cannot read the address \"%s\": expected IPV4:PORT or [IPV6]:PORT",
 		                  text);
-	int fd = socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	int error = fd < 0 ? -errno : bind_and_listen(fd, &address, ret_port);
+	if (joined)
+		*address_port(&address) = htons(joined);
+	int error = joined ? 0 : check_free(&address);
+	int fd = error ? -1 : open_socket(&address);
+	if (!error)
+		error = fd < 0 ? fd : bind_and_listen(fd, &address, ret_port);
 	if (error) {
 		if (fd >= 0)
 			close(fd);

@@ -12,7 +12,13 @@
 
 #include "base/error.h"
 
-/* Non-blocking, SO_REUSEPORT, answers without delay; a connection is not
- * reported before its first bytes are there (TCP_DEFER_ACCEPT). */
-int listener_open(const char *address, int *ret_fd, uint16_t *ret_port,
+/*
+ * Non-blocking, SO_REUSEPORT, answers without delay; a connection is not
+ * reported before its first bytes are there (TCP_DEFER_ACCEPT).
+ *
+ * `joined` is the port of another listener of this process that the new one
+ * shares, whatever port the address names. With 0 nobody may listen there yet:
+ * SO_REUSEPORT alone would let a second process have a part of the connections.
+ */
+int listener_open(const char *address, uint16_t joined, int *ret_fd, uint16_t *ret_port,
                   struct error_text *ret_text) must_check;
