@@ -39,8 +39,9 @@ int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)
 	int fd = -1;
 	int error = fs->methods->make_dir(fs, folder);
 	if (error == 0)
-		error = fs->methods->open(
-		        fs, path, FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA, &fd);
+		error = fs->methods->open(fs, path,
+		                          FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA,
+		                          &fd);
 	if (error != 0)
 		return error;
 	error = measure(fs, fd, block, ret_us);

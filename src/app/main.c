@@ -26,7 +26,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-	{ "serve", "stile serve [OPTION…]", "run the gateway", NULL, &serve_option_table, run_serve },
+	{ "serve", "stile serve [OPTION…]", "run the gateway", NULL, &serve_option_table,
+	  run_serve },
 	{ "version", "stile version", "print the version", NULL, NULL, run_version },
 	{ "help", "stile help [COMMAND]", "explain stile or one command", NULL, NULL, run_help },
 };
@@ -41,11 +42,13 @@ static const struct command *find_command(const char *name)
 
 static void print_overview(FILE *out)
 {
-	fprintf(out, "stile makes at-least-once systems act once.\n\nusage: stile COMMAND [OPTION…]\n\n");
+	fprintf(out,
+	        "stile makes at-least-once systems act once.\n\nusage: stile COMMAND [OPTION…]\n\n");
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fprintf(out, "\nstile help COMMAND tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 damaged "
-	             "data.\n");
+	fprintf(out,
+	        "\nstile help COMMAND tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 damaged "
+	        "data.\n");
 }
 
 static void print_command(const struct command *command, FILE *out)

@@ -82,15 +82,17 @@ static int check_address(const struct option *option, const char *text, struct e
 	if (good && memchr(text, ':', (size_t)(colon - text)))
 		good = text[0] == '[' && colon[-1] == ']';
 	if (!good)
-		return error_fill(ret_text, -EINVAL,
-		                  "--%s: found \"%s\", expected ADDR:PORT, such as 127.0.0.1:8080 or "
-		                  "[::1]:8080, with a port from 0 to 65535",
-		                  option->name, text);
+		return error_fill(
+			ret_text, -EINVAL,
+			"--%s: found \"%s\", expected ADDR:PORT, such as 127.0.0.1:8080 or "
+			"[::1]:8080, with a port from 0 to 65535",
+			option->name, text);
 	return 0;
 }
 
 /* A bound of the table, as one would write it. */
-static void write_bound(const struct option *option, uint64_t value, char ret_text[static TEXT_DURATION_MAX])
+static void write_bound(const struct option *option, uint64_t value,
+                        char ret_text[static TEXT_DURATION_MAX])
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	size_t unit = 0;
@@ -117,9 +119,7 @@ static int read_number(const struct option *option, const char *text, uint64_t *
 	case OPTION_DURATION:
 		*ret_expected = "a duration, such as 500ms, 10s, 5m, 24h or 4d";
 		return text_parse_duration(span_str(text), ret_value, NULL);
-	default:
-		*ret_expected = "a whole number";
-		return text_parse_u64(span_str(text), ret_value);
+	default: *ret_expected = "a whole number"; return text_parse_u64(span_str(text), ret_value);
 	}
 }
 
@@ -129,8 +129,8 @@ static int parse_number(const struct option *option, const char *text, uint64_t 
 	uint64_t value = 0;
 	const char *expected;
 	if (read_number(option, text, &value, &expected) != 0)
-		return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s", option->name, text,
-		                  expected);
+		return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s",
+		                  option->name, text, expected);
 	if (option->max != 0 && (value < option->min || value > option->max)) {
 		char low[TEXT_DURATION_MAX];
 		char high[TEXT_DURATION_MAX];
@@ -161,9 +161,7 @@ static int set_value(const struct option *option, const char *text, void *values
 			                  option->name, option->value);
 		*(const char **)field = text;
 		return 0;
-	case OPTION_FLAG:
-		*(bool *)field = true;
-		return 0;
+	case OPTION_FLAG: *(bool *)field = true; return 0;
 	case OPTION_CHOICE: return parse_choice(option, text, field, ret_text);
 	default: return parse_number(option, text, field, ret_text);
 	}
@@ -202,8 +200,8 @@ static int parse_option(struct option_table table, int argc, char **argv, int *a
 		return error_fill(ret_text, -EINVAL, "--%s takes no value", option->name);
 	if (option->kind != OPTION_FLAG && !value) {
 		if (*at + 1 >= argc)
-			return error_fill(ret_text, -EINVAL, "--%s: expected %s after it", option->name,
-			                  option->value);
+			return error_fill(ret_text, -EINVAL, "--%s: expected %s after it",
+			                  option->name, option->value);
 		value = argv[++*at];
 	}
 	return set_value(option, value, ret_values, ret_text);
@@ -234,7 +232,8 @@ void options_print(struct option_table table, FILE *out)
 	for (size_t i = 0; i < table.count; i++) {
 		const struct option *option = &table.options[i];
 		char left[64];
-		snprintf(left, sizeof(left), "--%s %s", option->name, option->value ? option->value : "");
+		snprintf(left, sizeof(left), "--%s %s", option->name,
+		         option->value ? option->value : "");
 		fprintf(out, "  %-28s %s", left, option->help);
 		if (option->standard)
 			fprintf(out, " (default %s)", option->standard);

@@ -27,7 +27,7 @@ enum option_kind {
 };
 
 struct option {
-	const char *name;     /* without the dashes */
+	const char *name; /* without the dashes */
 	enum option_kind kind;
 	size_t offset;        /* of its field in the command's struct */
 	const char *value;    /* what help calls its value */

@@ -58,7 +58,8 @@ static inline enum http1_status end_line(struct http1_scan *scan, const char *pt
 		if (scan->line > scan->start)
 			return HTTP1_DONE;
 		if (scan->start > 0)
-			return refuse(ret_refusal, 400, "more than one empty line before the request");
+			return refuse(ret_refusal, 400,
+			              "more than one empty line before the request");
 		scan->start = at + 1;
 	}
 	scan->line = at + 1;
@@ -174,7 +175,8 @@ static enum http1_status parse_version(struct span text, struct http1_head *ret_
 {
 	if (text.len != 8 || memcmp(text.ptr, "HTTP/", 5) != 0 || text.ptr[6] != '.' ||
 	    text.ptr[5] < '0' || text.ptr[5] > '9' || text.ptr[7] < '0' || text.ptr[7] > '9')
-		return refuse(ret_refusal, 400, "the request line does not end with an HTTP version");
+		return refuse(ret_refusal, 400,
+		              "the request line does not end with an HTTP version");
 	if (text.ptr[5] != '1' || text.ptr[7] > '1')
 		return refuse(ret_refusal, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
 	ret_head->minor = (uint8_t)(text.ptr[7] - '0');
@@ -266,8 +268,10 @@ static enum http1_status read_coding(struct span value, struct http1_head *head,
 	 * else is only unknown to us. */
 	if (!span_eq(value, SPAN("chunked")))
 		return value.len == 0 || contains_nocase(value, SPAN("chunked"))
-		               ? refuse(ret_refusal, 400, "Transfer-Encoding is not exactly chunked")
-		               : refuse(ret_refusal, 501, "this Transfer-Encoding is not spoken here");
+		               ? refuse(ret_refusal, 400,
+		                        "Transfer-Encoding is not exactly chunked")
+		               : refuse(ret_refusal, 501,
+		                        "this Transfer-Encoding is not spoken here");
 	head->chunked = true;
 	return HTTP1_DONE;
 }
@@ -355,8 +359,7 @@ static inline enum http1_status note_header(const struct http1_header *header,
 		if (name_is(header->name, "transfer-encoding"))
 			return read_coding(header->value, head, ret_refusal);
 		break;
-	default:
-		break;
+	default: break;
 	}
 	return HTTP1_DONE;
 }

@@ -24,11 +24,11 @@
 #include "base/span.h"
 
 #define HTTP1_HEADERS_MAX 100
-#define HTTP1_TARGET_MAX 8192         /* beyond is 414 */
-#define HTTP1_CHUNK_EXTENSION_MAX 256 /* bytes in one chunk's line; beyond is 400 */
+#define HTTP1_TARGET_MAX 8192           /* beyond is 414 */
+#define HTTP1_CHUNK_EXTENSION_MAX 256   /* bytes in one chunk's line; beyond is 400 */
 #define HTTP1_CHUNK_EXTENSIONS_MAX 4096 /* bytes in all lines of a body; beyond is 400 */
-#define HTTP1_TRAILERS_MAX 4096       /* bytes of all trailers; beyond is 431 */
-#define HTTP1_DATE_LEN 29             /* "Sun, 06 Nov 1994 08:49:37 GMT" */
+#define HTTP1_TRAILERS_MAX 4096         /* bytes of all trailers; beyond is 431 */
+#define HTTP1_DATE_LEN 29               /* "Sun, 06 Nov 1994 08:49:37 GMT" */
 
 enum http1_method {
 	HTTP1_OTHER = 0, /* a valid token that we do not know: see method_text */
@@ -42,7 +42,7 @@ enum http1_method {
 };
 
 struct http1_header {
-	struct span name; /* as sent; compare with span_eq_nocase() */
+	struct span name;  /* as sent; compare with span_eq_nocase() */
 	struct span value; /* outer blanks removed */
 };
 
@@ -60,7 +60,8 @@ struct http1_head {
 	bool encoded; /* a Content-Encoding other than identity */
 	uint64_t content_length;
 	uint32_t header_count;
-	struct http1_header headers[HTTP1_HEADERS_MAX]; /* only the first header_count are written */
+	struct http1_header
+		headers[HTTP1_HEADERS_MAX]; /* only the first header_count are written */
 };
 
 enum http1_status {
@@ -126,11 +127,11 @@ enum http1_status http1_chunked_decode(struct http1_chunked *chunked, struct spa
 /* An answer to write. */
 struct http1_answer {
 	uint16_t status;
-	bool close;              /* Connection: close */
-	bool say_keep_alive;     /* Connection: keep-alive, for HTTP/1.0 */
-	const char *date;        /* HTTP1_DATE_LEN bytes */
+	bool close;               /* Connection: close */
+	bool say_keep_alive;      /* Connection: keep-alive, for HTTP/1.0 */
+	const char *date;         /* HTTP1_DATE_LEN bytes */
 	struct span content_type; /* empty: none */
-	struct span headers;     /* whole lines, each ended by CRLF */
+	struct span headers;      /* whole lines, each ended by CRLF */
 	size_t content_length;
 };
 

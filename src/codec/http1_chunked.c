@@ -2,17 +2,17 @@
 #include "codec/http1.h"
 
 enum state {
-	SIZE = 0,       /* hex digits */
-	EXTENSION,      /* after ';' */
-	SIZE_LF,        /* after the CR of a size line */
-	DATA,           /* `left` bytes to come */
-	DATA_CR,        /* after the data */
+	SIZE = 0,  /* hex digits */
+	EXTENSION, /* after ';' */
+	SIZE_LF,   /* after the CR of a size line */
+	DATA,      /* `left` bytes to come */
+	DATA_CR,   /* after the data */
 	DATA_LF,
-	TRAILER,        /* at the start of a line behind the last chunk */
+	TRAILER, /* at the start of a line behind the last chunk */
 	TRAILER_NAME,
 	TRAILER_VALUE,
-	TRAILER_LF,     /* after the CR of a trailer */
-	END_LF,         /* after the CR of the empty line */
+	TRAILER_LF, /* after the CR of a trailer */
+	END_LF,     /* after the CR of the empty line */
 	END,
 };
 
@@ -83,7 +83,8 @@ static enum http1_status take_trailer(struct http1_chunked *chunked, char c,
 	} else if (http1_is_token_char(c)) {
 		chunked->state = TRAILER_NAME;
 	} else {
-		return refuse(ret_refusal, 400, "a trailer name is not a token followed by a colon");
+		return refuse(ret_refusal, 400,
+		              "a trailer name is not a token followed by a colon");
 	}
 	return HTTP1_MORE;
 }
@@ -95,21 +96,11 @@ static enum http1_status take_line_end(struct http1_chunked *chunked, char c,
 	if (c != (chunked->state == DATA_CR ? '\r' : '\n'))
 		return refuse(ret_refusal, 400, "a chunk does not end with CR LF");
 	switch (chunked->state) {
-	case SIZE_LF:
-		chunked->state = chunked->left > 0 ? DATA : TRAILER;
-		break;
-	case DATA_CR:
-		chunked->state = DATA_LF;
-		break;
-	case DATA_LF:
-		chunked->state = SIZE;
-		break;
-	case TRAILER_LF:
-		chunked->state = TRAILER;
-		break;
-	default:
-		chunked->state = END;
-		return HTTP1_DONE;
+	case SIZE_LF: chunked->state = chunked->left > 0 ? DATA : TRAILER; break;
+	case DATA_CR: chunked->state = DATA_LF; break;
+	case DATA_LF: chunked->state = SIZE; break;
+	case TRAILER_LF: chunked->state = TRAILER; break;
+	default: chunked->state = END; return HTTP1_DONE;
 	}
 	return HTTP1_MORE;
 }
@@ -118,16 +109,12 @@ static enum http1_status take_framing(struct http1_chunked *chunked, char c,
                                       struct http1_refusal *ret_refusal)
 {
 	switch (chunked->state) {
-	case SIZE:
-		return take_size(chunked, c, ret_refusal);
-	case EXTENSION:
-		return take_extension(chunked, c, ret_refusal);
+	case SIZE: return take_size(chunked, c, ret_refusal);
+	case EXTENSION: return take_extension(chunked, c, ret_refusal);
 	case TRAILER:
 	case TRAILER_NAME:
-	case TRAILER_VALUE:
-		return take_trailer(chunked, c, ret_refusal);
-	default:
-		return take_line_end(chunked, c, ret_refusal);
+	case TRAILER_VALUE: return take_trailer(chunked, c, ret_refusal);
+	default: return take_line_end(chunked, c, ret_refusal);
 	}
 }
 

@@ -104,7 +104,8 @@ static void write_store(const struct console *console, struct buf *out)
 {
 	struct store_stats stats;
 	store_stats(console->store, &stats);
-	single(out, "stile_commits_total", "counter", "Durable writes of the journal.", stats.commits);
+	single(out, "stile_commits_total", "counter", "Durable writes of the journal.",
+	       stats.commits);
 	single(out, "stile_commit_operations_total", "counter", "Operations in those writes.",
 	       stats.commit_ops);
 	write_histogram(out,
@@ -117,9 +118,10 @@ static void write_store(const struct console *console, struct buf *out)
 	                                         count_bounds, ARRAY_LEN(count_bounds), false },
 	                console->store->commit_batch);
 	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
-	single(out, "stile_expired_claims_total", "counter", "Claims forgotten because their window ended.",
-	       stats.expired_claims);
-	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.", stats.index_bytes);
+	single(out, "stile_expired_claims_total", "counter",
+	       "Claims forgotten because their window ended.", stats.expired_claims);
+	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
+	       stats.index_bytes);
 	single(out, "stile_open_tickets", "gauge", "Events kept until their outcome is known.",
 	       stats.open_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
@@ -129,13 +131,13 @@ static void write_store(const struct console *console, struct buf *out)
 	single(out, "stile_journal_segments", "gauge", "Segments of the journal.", stats.segments);
 	single(out, "stile_written_bytes_total", "counter", "Bytes written to the journal.",
 	       stats.written_bytes);
-	single(out, "stile_io_errors_total", "counter", "Failed reads and writes of the data folder.",
-	       stats.io_errors);
+	single(out, "stile_io_errors_total", "counter",
+	       "Failed reads and writes of the data folder.", stats.io_errors);
 	single(out, "stile_store_writable", "gauge", "1 when events are accepted.", stats.writable);
 	head(out, "stile_clock_held_seconds", "gauge",
 	     "How far the wall clock is ahead of what can be explained; above 0 needs a look.");
-	buf_printf(out, "stile_clock_held_seconds %" PRIu64 ".%03" PRIu64 "\n", stats.clock_held_ms / 1000,
-	           stats.clock_held_ms % 1000);
+	buf_printf(out, "stile_clock_held_seconds %" PRIu64 ".%03" PRIu64 "\n",
+	           stats.clock_held_ms / 1000, stats.clock_held_ms % 1000);
 }
 
 static void write_deliver(const struct console *console, struct buf *out)
@@ -154,8 +156,10 @@ struct http_metric {
 	size_t offset;
 };
 
-#define HTTP_METRIC(name, type, field, help) \
-	{ name, type, help, offsetof(struct http_counters, field) }
+#define HTTP_METRIC(name, type, field, help)                            \
+	{                                                               \
+		name, type, help, offsetof(struct http_counters, field) \
+	}
 
 static const struct http_metric http_metrics[] = {
 	HTTP_METRIC("stile_http_connections", "gauge", open, "Open connections."),
@@ -181,8 +185,9 @@ static void write_http(const struct console *console, struct buf *out)
 		uint64_t sum = 0;
 		for (uint32_t i = 0; i < console->thread_count; i++) {
 			const char *counters = (const char *)console->threads[i].http;
-			sum += meter_read((const atomic_uint_fast64_t *)(const void *)(counters +
-			                                                              http_metrics[m].offset));
+			sum += meter_read(
+				(const atomic_uint_fast64_t
+			                 *)(const void *)(counters + http_metrics[m].offset));
 		}
 		single(out, http_metrics[m].name, http_metrics[m].type, http_metrics[m].help, sum);
 	}
@@ -193,7 +198,8 @@ static void answer_metrics(struct console *console, struct http_request *request
 	struct buf out = { .cap = METRICS_BYTES_MAX };
 	head(&out, "stile_build_info", "gauge", "Always 1; the version is in the label.");
 	buf_printf(&out, "stile_build_info{version=\"%s\"} 1\n", console->version);
-	head(&out, "stile_start_time_seconds", "gauge", "When the process began to serve, unix time.");
+	head(&out, "stile_start_time_seconds", "gauge",
+	     "When the process began to serve, unix time.");
 	buf_printf(&out, "stile_start_time_seconds %" PRIu64 ".%03" PRIu64 "\n",
 	           console->started_ms / 1000, console->started_ms % 1000);
 	write_verdicts(console, &out);
@@ -205,23 +211,24 @@ static void answer_metrics(struct console *console, struct http_request *request
 		http_respond_problem(request, 503, "no memory for the metrics now",
 		                     SPAN("Retry-After: 1\r\n"));
 	else
-		http_respond(request,
-		             &(struct http_response){
-		                     .status = 200,
-		                     .content_type = SPAN("text/plain; version=0.0.4; charset=utf-8"),
-		                     .body = buf_span(&out),
-		             });
+		http_respond(request, &(struct http_response){
+					      .status = 200,
+					      .content_type = SPAN(
+						      "text/plain; version=0.0.4; charset=utf-8"),
+					      .body = buf_span(&out),
+				      });
 	buf_free(&out);
 }
 
 static void answer_text(struct http_request *request, uint16_t status, struct span text)
 {
-	http_respond(request, &(struct http_response){
-	                              .status = status,
-	                              .content_type = SPAN("text/plain; charset=utf-8"),
-	                              .headers = status == 503 ? SPAN("Retry-After: 1\r\n") : SPAN_EMPTY,
-	                              .body = text,
-	                      });
+	http_respond(request,
+	             &(struct http_response){
+			     .status = status,
+			     .content_type = SPAN("text/plain; charset=utf-8"),
+			     .headers = status == 503 ? SPAN("Retry-After: 1\r\n") : SPAN_EMPTY,
+			     .body = text,
+		     });
 }
 
 static void answer_health(struct console *console, struct http_request *request)

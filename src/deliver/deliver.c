@@ -60,8 +60,7 @@ static void take_done(struct store_op *op)
 	if (op->error == ERR_CLOSING)
 		deliver->closing = true;
 	else if (op->error != 0)
-		log_error("tickets cannot be taken for delivery",
-		          log_code(op->error));
+		log_error("tickets cannot be taken for delivery", log_code(op->error));
 	batch->state = op->error == 0 ? BATCH_TAKEN : BATCH_IDLE;
 	batch->order = ++deliver->taken;
 }
@@ -216,7 +215,8 @@ static void run(void *user)
 	for (struct batch *batch; (batch = next_taken(deliver)) != NULL;)
 		run_batch(deliver, batch);
 	if (port_drain(deliver->port, SETTLE_LIMIT_MS) != 0)
-		log_warn("some outcomes were not recorded in time; those events will be delivered again");
+		log_warn(
+			"some outcomes were not recorded in time; those events will be delivered again");
 	atomic_store(&deliver->ended, true);
 }
 
@@ -230,11 +230,11 @@ int deliver_start(struct port *port, struct sink *sink, struct deliver **ret_del
 	for (uint32_t i = 0; i < BATCHES; i++)
 		deliver->batches[i].deliver = deliver;
 	int error = thread_start(&deliver->thread, &(struct thread_options){
-	                                                   .name = "stile-deliver",
-	                                                   .cpu = THREAD_ANY_CPU,
-	                                                   .run = run,
-	                                                   .user = deliver,
-	                                           });
+							   .name = "stile-deliver",
+							   .cpu = THREAD_ANY_CPU,
+							   .run = run,
+							   .user = deliver,
+						   });
 	if (error != 0) {
 		mem_free(deliver);
 		return error;

@@ -134,11 +134,11 @@ static void answer_verdict(struct webhook *webhook, struct webhook_ticket *ticke
 
 	meter_add(&webhook->meters.verdicts[admit->verdict], 1);
 	http_respond(ticket->request, &(struct http_response){
-	                                      .status = 200,
-	                                      .content_type = SPAN("application/json"),
-	                                      .headers = span_of(headers.bytes, headers.len),
-	                                      .body = span_of(body.bytes, body.len),
-	                              });
+					      .status = 200,
+					      .content_type = SPAN("application/json"),
+					      .headers = span_of(headers.bytes, headers.len),
+					      .body = span_of(body.bytes, body.len),
+				      });
 }
 
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)

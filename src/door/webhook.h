@@ -33,7 +33,8 @@ struct webhook {
 /* What the webhook needs of a request's scratch space. */
 extern const size_t webhook_scratch_size;
 
-int webhook_init(struct webhook *webhook, const struct recipe *recipe, struct store *store) must_check;
+int webhook_init(struct webhook *webhook, const struct recipe *recipe,
+                 struct store *store) must_check;
 void webhook_release(struct webhook *webhook);
 
 /* Takes the request over; it is answered later, from webhook_answer() (or at

@@ -254,7 +254,8 @@ void connection_expire(struct connection *connection)
 	if (connection->phase != PHASE_IDLE && connection->phase != PHASE_LINGER)
 		counter_add(&server->counters.timeouts, 1);
 	/* Who has sent nothing has asked nothing, and gets no answer. */
-	if (connection->phase == PHASE_BODY || (connection->phase == PHASE_HEAD && connection->input))
+	if (connection->phase == PHASE_BODY ||
+	    (connection->phase == PHASE_HEAD && connection->input))
 		connection_refuse(connection, 408, "the request took too long to arrive");
 	else
 		connection_close(connection);

@@ -41,8 +41,8 @@ struct connection;
 struct request {
 	struct http_request http;
 	struct connection *connection;
-	struct request *next; /* in the queue, or while spare */
-	struct input *input;  /* what the spans point into; counted */
+	struct request *next;  /* in the queue, or while spare */
+	struct input *input;   /* what the spans point into; counted */
 	struct outgoing aside; /* the answer, while earlier ones are missing */
 	bool answered;
 	bool close; /* the connection ends behind this answer */
@@ -77,9 +77,9 @@ struct connection {
 
 	struct request *first, *tail;
 	uint32_t waiting;
-	struct outgoing out; /* answers, in clear */
+	struct outgoing out;     /* answers, in clear */
 	struct tls_session *tls; /* NULL: plain */
-	uint32_t lingered; /* bytes thrown away while lingering */
+	uint32_t lingered;       /* bytes thrown away while lingering */
 
 	uint8_t phase;
 	bool dirty;      /* in the server's list */
@@ -142,7 +142,7 @@ const char *server_date(struct http_server *server);
 /* connection.c */
 struct connection *connection_new(struct http_server *server, int fd,
                                   struct gauge_slot *slot) must_check;
-void connection_close(struct connection *connection); /* at once, whatever is unsent */
+void connection_close(struct connection *connection);   /* at once, whatever is unsent */
 void connection_release(struct connection *connection); /* closed, no requests: to the spares */
 void connection_read(struct connection *connection);
 void connection_flush(struct connection *connection);
@@ -152,7 +152,8 @@ bool connection_is_idle(const struct connection *connection);
 
 /* connection_io.c */
 bool connection_fill(struct connection *connection); /* one recv; true: there may be more */
-void connection_send(struct connection *connection); /* all that is to be sent, if the kernel takes it */
+void connection_send(
+	struct connection *connection); /* all that is to be sent, if the kernel takes it */
 bool connection_has_output(const struct connection *connection);
 
 /* connection_request.c */

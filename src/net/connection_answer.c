@@ -111,9 +111,9 @@ void http_respond_problem(struct http_request *request, uint16_t status, const c
 	buf_append_json(&body, span_str(detail));
 	buf_append_span(&body, SPAN("}\n"));
 	http_respond(request, &(struct http_response){
-	                              .status = status,
-	                              .content_type = SPAN("application/problem+json"),
-	                              .headers = headers,
-	                              .body = body.failed ? SPAN("{}") : buf_span(&body),
-	                      });
+				      .status = status,
+				      .content_type = SPAN("application/problem+json"),
+				      .headers = headers,
+				      .body = body.failed ? SPAN("{}") : buf_span(&body),
+			      });
 }

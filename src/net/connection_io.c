@@ -77,7 +77,8 @@ static void decrypt(struct connection *connection)
 			break_off(connection);
 			return;
 		}
-		int n = tls_session_read(connection->tls, connection->input->bytes + connection->in_len,
+		int n = tls_session_read(connection->tls,
+		                         connection->input->bytes + connection->in_len,
 		                         connection->input->room - connection->in_len);
 		if (n == -EAGAIN)
 			return;

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "net/connection.h"
 
-#define ROOM_MIN 512u          /* for a head: less is not worth a recv */
+#define ROOM_MIN 512u           /* for a head: less is not worth a recv */
 #define ROOM_STEP (64u * 1024u) /* a body's buffer grows to this at once, then doubles */
 
 static struct request *take_request(struct connection *connection)
@@ -117,8 +117,8 @@ static bool begin_request(struct connection *connection)
 			return false;
 		}
 		uint32_t start = connection->scan.start;
-		status = http1_parse_head(span_of(input.ptr + start, len - start), &server->head_limits,
-		                          &request->http.head, &refusal);
+		status = http1_parse_head(span_of(input.ptr + start, len - start),
+		                          &server->head_limits, &request->http.head, &refusal);
 		connection->head_len = (uint32_t)len;
 	}
 	if (status == HTTP1_BAD) {
@@ -139,9 +139,9 @@ static bool decode_chunked(struct connection *connection, uint32_t *ret_end)
 	size_t taken, given;
 	uint32_t at = connection->in_at + connection->head_len + (uint32_t)chunked->decoded;
 	char *bytes = connection->input->bytes;
-	enum http1_status status = http1_chunked_decode(
-	        chunked, span_of(bytes + at, connection->in_len - at), bytes + at, &taken, &given,
-	        &refusal);
+	enum http1_status status =
+		http1_chunked_decode(chunked, span_of(bytes + at, connection->in_len - at),
+	                             bytes + at, &taken, &given, &refusal);
 	if (status == HTTP1_DONE) {
 		*ret_end = at + (uint32_t)taken;
 		return true;
@@ -214,8 +214,7 @@ void connection_offer_continue(struct connection *connection)
 
 bool connection_must_pause(const struct connection *connection)
 {
-	return connection->stalled ||
-	       connection->waiting >= connection->server->limits.pipeline ||
+	return connection->stalled || connection->waiting >= connection->server->limits.pipeline ||
 	       outgoing_pending(&connection->out) >= CONNECTION_OUTPUT_MAX;
 }
 

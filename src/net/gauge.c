@@ -68,7 +68,7 @@ static struct gauge_key key_of(const struct sockaddr *address)
 		key.low = (uint64_t)v4 + 1;
 	} else if (address->sa_family == AF_INET6) {
 		const struct in6_addr *v6 =
-		        &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+			&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
 		if (IN6_IS_ADDR_V4MAPPED(v6)) {
 			memcpy(&v4, v6->s6_addr + 12, 4);
 			key.low = (uint64_t)v4 + 1;

@@ -48,7 +48,7 @@ struct pool {
 void pool_free(struct pool *pool);
 
 struct input *pool_take_input(struct pool *pool, size_t room) must_check; /* one reference */
-void pool_drop_input(struct pool *pool, struct input *input); /* accepts NULL */
+void pool_drop_input(struct pool *pool, struct input *input);             /* accepts NULL */
 
 static inline size_t outgoing_pending(const struct outgoing *outgoing)
 {

@@ -99,10 +99,8 @@ void tls_session_feed(struct tls_session *session, struct span ciphertext)
 static int error_of(struct tls_session *session, int result)
 {
 	switch (SSL_get_error(session->ssl, result)) {
-	case SSL_ERROR_WANT_READ:
-		return -EAGAIN;
-	case SSL_ERROR_ZERO_RETURN:
-		return 0;
+	case SSL_ERROR_WANT_READ: return -EAGAIN;
+	case SSL_ERROR_ZERO_RETURN: return 0;
 	default:
 		session->input = SPAN_EMPTY;
 		session->failed = true;

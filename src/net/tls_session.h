@@ -15,7 +15,8 @@
 
 struct tls_session;
 
-int tls_session_new(struct tls *tls, struct pool *pool, struct tls_session **ret_session) must_check;
+int tls_session_new(struct tls *tls, struct pool *pool,
+                    struct tls_session **ret_session) must_check;
 struct tls_session *tls_session_free(struct tls_session *session);
 
 /* Lends received bytes to the session: read until it says -EAGAIN, by then it

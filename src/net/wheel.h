@@ -17,7 +17,7 @@
 
 struct wheel_entry {
 	uint64_t deadline_ms;
-	uint64_t tick; /* where it stands; only meaningful when linked */
+	uint64_t tick;                    /* where it stands; only meaningful when linked */
 	struct wheel_entry *next, **prev; /* prev NULL: not linked */
 };
 

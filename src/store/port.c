@@ -341,11 +341,10 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 		return error;
 	}
 	if (host->mode == STORE_HOST_THREAD)
-		error = thread_start(&host->thread,
-		                     &(struct thread_options){ .name = "store",
-		                                               .cpu = THREAD_ANY_CPU,
-		                                               .run = host_main,
-		                                               .user = host });
+		error = thread_start(&host->thread, &(struct thread_options){ .name = "store",
+		                                                              .cpu = THREAD_ANY_CPU,
+		                                                              .run = host_main,
+		                                                              .user = host });
 	if (error < 0) {
 		host_destroy(host);
 		return error;
@@ -547,8 +546,8 @@ int port_new(struct store_host *host, const struct port_options *options, struct
 
 	if (!port)
 		return -ENOMEM;
-	port->max_in_flight = options->max_in_flight ? options->max_in_flight :
-	                                               PORT_IN_FLIGHT_DEFAULT;
+	port->max_in_flight = options->max_in_flight ? options->max_in_flight
+	                                             : PORT_IN_FLIGHT_DEFAULT;
 	port->letters = mem_zalloc(port->max_in_flight, sizeof(struct letter));
 	error = port->letters ? sleeper_init(&port->sleeper) : -ENOMEM;
 	if (error < 0) {

@@ -29,7 +29,7 @@
 #include "gate/claim.h"
 #include "gate/verdict.h"
 
-#define STORE_SOURCE_MAX 64      /* bytes of a source's name */
+#define STORE_SOURCE_MAX 64 /* bytes of a source's name */
 #define STORE_PAYLOAD_MAX (16u << 20)
 
 enum store_op_kind {
@@ -126,18 +126,18 @@ struct store_lookup {
 /* Counters and sizes, readable from any thread (relaxed atomics inside). */
 struct store_stats {
 	uint64_t live_claims;
-	uint64_t expired_claims;   /* ever removed for age */
+	uint64_t expired_claims; /* ever removed for age */
 	uint64_t index_bytes;
 	uint64_t open_tickets;
-	uint64_t due_tickets;      /* open and not leased */
-	uint64_t commits;          /* durable writes */
-	uint64_t commit_ops;       /* operations in them */
-	uint64_t journal_bytes;    /* on disk now */
-	uint64_t written_bytes;    /* ever */
+	uint64_t due_tickets;   /* open and not leased */
+	uint64_t commits;       /* durable writes */
+	uint64_t commit_ops;    /* operations in them */
+	uint64_t journal_bytes; /* on disk now */
+	uint64_t written_bytes; /* ever */
 	uint64_t segments;
-	uint64_t clock_held_ms;    /* how far the wall clock is ahead of what can be explained */
+	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
-	bool writable;             /* admits would be accepted now */
+	bool writable; /* admits would be accepted now */
 };
 
 struct histogram;

@@ -112,7 +112,8 @@ static int control(struct loop *loop, int operation, struct loop_handler *handle
 	if (events & LOOP_EDGE)
 		event.events |= EPOLLET;
 	if (!(events & LOOP_READ))
-		event.events &= ~(uint32_t)EPOLLRDHUP; /* level-triggered, it would never be silent */
+		event.events &= ~(
+			uint32_t)EPOLLRDHUP; /* level-triggered, it would never be silent */
 	return epoll_ctl(loop->epoll_fd, operation, handler->fd, &event) ? -errno : 0;
 }
 

@@ -28,7 +28,8 @@ enum loop_events {
 };
 
 struct loop_handler {
-	void (*ready)(struct loop_handler *handler, uint32_t events); /* LOOP_READ is set on hang-up too */
+	void (*ready)(struct loop_handler *handler,
+	              uint32_t events); /* LOOP_READ is set on hang-up too */
 	int fd;
 };
 

@@ -57,9 +57,9 @@ static void wait_until_woken(struct sleeper *sleeper, int timeout_ms)
 		at = deadline_after(timeout_ms);
 	pthread_mutex_lock(&sleeper->mutex);
 	while (atomic_load(&sleeper->state) == ASLEEP && error == 0)
-		error = timeout_ms < 0 ?
-		                pthread_cond_wait(&sleeper->cond, &sleeper->mutex) :
-		                pthread_cond_timedwait(&sleeper->cond, &sleeper->mutex, &at);
+		error = timeout_ms < 0
+		                ? pthread_cond_wait(&sleeper->cond, &sleeper->mutex)
+		                : pthread_cond_timedwait(&sleeper->cond, &sleeper->mutex, &at);
 	pthread_mutex_unlock(&sleeper->mutex);
 }
 

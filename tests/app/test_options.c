@@ -14,15 +14,16 @@ struct values {
 };
 
 static const struct option table_options[] = {
-	{ "listen", OPTION_ADDRESS, offsetof(struct values, listen), "ADDR:PORT", "127.0.0.1:1", 0, 0,
-	  NULL, "" },
+	{ "listen", OPTION_ADDRESS, offsetof(struct values, listen), "ADDR:PORT", "127.0.0.1:1", 0,
+	  0, NULL, "" },
 	{ "file", OPTION_TEXT, offsetof(struct values, file), "FILE", NULL, 0, 0, NULL, "" },
 	{ "count", OPTION_COUNT, offsetof(struct values, count), "N", "3", 1, 10, NULL, "" },
-	{ "size", OPTION_SIZE, offsetof(struct values, size), "SIZE", "1KiB", 1024, 1 << 20, NULL, "" },
+	{ "size", OPTION_SIZE, offsetof(struct values, size), "SIZE", "1KiB", 1024, 1 << 20, NULL,
+	  "" },
 	{ "time", OPTION_DURATION, offsetof(struct values, time), "TIME", "4d", 1000,
 	  UINT64_C(864000000), NULL, "" },
-	{ "choice", OPTION_CHOICE, offsetof(struct values, choice), "WORD", "one", 0, 0, "one|two|three",
-	  "" },
+	{ "choice", OPTION_CHOICE, offsetof(struct values, choice), "WORD", "one", 0, 0,
+	  "one|two|three", "" },
 	{ "flag", OPTION_FLAG, offsetof(struct values, flag), NULL, NULL, 0, 0, NULL, "" },
 };
 
@@ -41,7 +42,7 @@ static int parse(struct values *values, struct error_text *text, int argc, const
 	return error != 0 ? error : rest;
 }
 
-#define PARSE(values, text, ...)                                         \
+#define PARSE(values, text, ...)                                               \
 	parse(values, text, (int)ARRAY_LEN(((const char *[]){ __VA_ARGS__ })), \
 	      (const char *const[]){ __VA_ARGS__ })
 
@@ -65,7 +66,8 @@ static void both_spellings_of_a_value_are_read(void **state)
 	(void)state;
 	struct values values;
 	struct error_text text;
-	assert_int_equal(PARSE(&values, &text, "--count", "7", "--time=90s", "--choice=three", "--flag"),
+	assert_int_equal(PARSE(&values, &text, "--count", "7", "--time=90s", "--choice=three",
+	                       "--flag"),
 	                 0);
 	assert_int_equal(values.count, 7);
 	assert_int_equal(values.time, 90000);

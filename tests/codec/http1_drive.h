@@ -36,8 +36,9 @@ static inline int drive_step(struct drive *drive, const char *bytes, size_t len)
 {
 	static const struct http1_limits limits = { .head_bytes = 16384, .headers = 100 };
 	if (!drive->have_head) {
-		enum http1_status status = http1_scan_head(&drive->scan, span_of(bytes, len), &limits,
-		                                           &drive->head_len, &drive->refusal);
+		enum http1_status status = http1_scan_head(&drive->scan, span_of(bytes, len),
+		                                           &limits, &drive->head_len,
+		                                           &drive->refusal);
 		if (status != HTTP1_DONE)
 			return status == HTTP1_MORE ? 0 : drive_refused(drive);
 		struct span head = span_of(bytes + drive->scan.start,
@@ -60,9 +61,10 @@ static inline int drive_step(struct drive *drive, const char *bytes, size_t len)
 		return 200;
 	}
 	size_t taken, given, at = drive->head_len + drive->raw;
-	enum http1_status status = http1_chunked_decode(&drive->chunked, span_of(bytes + at, len - at),
-	                                                drive->body + drive->body_len, &taken, &given,
-	                                                &drive->refusal);
+	enum http1_status status = http1_chunked_decode(&drive->chunked,
+	                                                span_of(bytes + at, len - at),
+	                                                drive->body + drive->body_len, &taken,
+	                                                &given, &drive->refusal);
 	drive->raw += taken;
 	drive->body_len += given;
 	drive->used = drive->head_len + drive->raw;

@@ -2,8 +2,14 @@
 #include "codec/http_corpus.h"
 
 /* Bytes may hold NUL: the length is the literal's. */
-#define ROW(what, status, bytes) { what, bytes, sizeof(bytes) - 1, status, NULL }
-#define WHOLE(what, bytes, body) { what, bytes, sizeof(bytes) - 1, 200, body }
+#define ROW(what, status, bytes)                             \
+	{                                                    \
+		what, bytes, sizeof(bytes) - 1, status, NULL \
+	}
+#define WHOLE(what, bytes, body)                          \
+	{                                                 \
+		what, bytes, sizeof(bytes) - 1, 200, body \
+	}
 
 /* clang-format off */
 const struct http_corpus_row http_corpus[] = {

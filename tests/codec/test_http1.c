@@ -116,9 +116,9 @@ static void every_known_method_is_known(void **state)
 		const char *text;
 		enum http1_method method;
 	} rows[] = {
-		{ "GET", HTTP1_GET },         { "HEAD", HTTP1_HEAD },       { "POST", HTTP1_POST },
-		{ "PUT", HTTP1_PUT },         { "DELETE", HTTP1_DELETE },   { "OPTIONS", HTTP1_OPTIONS },
-		{ "PATCH", HTTP1_PATCH },     { "PATCHY", HTTP1_OTHER },    { "POS", HTTP1_OTHER },
+		{ "GET", HTTP1_GET },     { "HEAD", HTTP1_HEAD },     { "POST", HTTP1_POST },
+		{ "PUT", HTTP1_PUT },     { "DELETE", HTTP1_DELETE }, { "OPTIONS", HTTP1_OPTIONS },
+		{ "PATCH", HTTP1_PATCH }, { "PATCHY", HTTP1_OTHER },  { "POS", HTTP1_OTHER },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		char text[64];
@@ -201,8 +201,8 @@ static int chunked_outcome(const char *before, char filler, size_t count, const 
 	static char bytes[128 * 1024];
 	struct drive drive;
 	size_t len = (size_t)snprintf(
-	        bytes, sizeof(bytes),
-	        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%s", before);
+		bytes, sizeof(bytes),
+		"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n%s", before);
 	memset(bytes + len, filler, count);
 	len += count;
 	len += (size_t)snprintf(bytes + len, sizeof(bytes) - len, "%s", after);
@@ -233,8 +233,8 @@ static void many_small_extensions_are_bounded_together(void **state)
 	int count = 0;
 	for (; status == HTTP1_MORE; count++) {
 		size_t taken, given;
-		status = http1_chunked_decode(&chunked, span_of(chunk, sizeof(chunk) - 1), out, &taken,
-		                              &given, &refusal);
+		status = http1_chunked_decode(&chunked, span_of(chunk, sizeof(chunk) - 1), out,
+		                              &taken, &given, &refusal);
 	}
 	assert_int_equal(status, HTTP1_BAD);
 	assert_int_equal(refusal.status, 400);
@@ -309,11 +309,11 @@ static void answers_are_written_in_full(void **state)
 	answer = (struct http1_answer){ .status = 204, .date = answer.date, .close = true };
 	assert_written(&answer, "HTTP/1.1 204 No Content\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
 	                        "Connection: close\r\n\r\n");
-	answer = (struct http1_answer){ .status = 431, .date = answer.date, .say_keep_alive = true };
-	assert_written(&answer,
-	               "HTTP/1.1 431 Request Header Fields Too Large\r\n"
-	               "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\n"
-	               "Connection: keep-alive\r\n\r\n");
+	answer =
+		(struct http1_answer){ .status = 431, .date = answer.date, .say_keep_alive = true };
+	assert_written(&answer, "HTTP/1.1 431 Request Header Fields Too Large\r\n"
+	                        "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\n"
+	                        "Connection: keep-alive\r\n\r\n");
 	assert_string_equal(http1_reason(999), "Unknown");
 }
 
@@ -340,7 +340,7 @@ static void cuts_never_change_the_outcome_of_damaged_requests(void **state)
 	uint64_t seed = test_seed(), random = seed;
 	for (uint64_t n = test_scale(20000); n > 0; n--) {
 		const struct http_corpus_row *row =
-		        &http_corpus[test_random_below(&random, http_corpus_count)];
+			&http_corpus[test_random_below(&random, http_corpus_count)];
 		if (row->len == 0)
 			continue;
 		char *bytes = exact_copy(row->bytes, row->len);

@@ -67,7 +67,9 @@ static void setting_open(struct setting *setting, struct sink *sink)
 	struct store_host_options options = { .store = store, .mode = STORE_HOST_THREAD };
 	assert_int_equal(store_host_new(&options, &setting->host), 0);
 	assert_int_equal(port_new(setting->host, &(struct port_options){ 0 }, &setting->door), 0);
-	assert_int_equal(port_new(setting->host, &(struct port_options){ 0 }, &setting->deliver_port), 0);
+	assert_int_equal(port_new(setting->host, &(struct port_options){ 0 },
+	                          &setting->deliver_port),
+	                 0);
 	assert_int_equal(deliver_start(setting->deliver_port, sink, &setting->deliver), 0);
 }
 
@@ -132,7 +134,8 @@ static void every_event_reaches_the_sink_once(void **state)
 	admit_all(&setting);
 	wait_until_settled(&setting);
 	assert_each_once(&sink);
-	assert_int_equal(atomic_load(&deliver_counters(setting.deliver)->outcomes[OUTCOME_DONE]), EVENTS);
+	assert_int_equal(atomic_load(&deliver_counters(setting.deliver)->outcomes[OUTCOME_DONE]),
+	                 EVENTS);
 	setting_close(&setting);
 }
 
@@ -145,7 +148,8 @@ static void what_a_sink_gives_back_is_tried_again_and_the_rest_is_not(void **sta
 	admit_all(&setting);
 	wait_until_settled(&setting);
 	assert_each_once(&sink);
-	assert_true(atomic_load(&deliver_counters(setting.deliver)->outcomes[OUTCOME_RELEASED]) > 0);
+	assert_true(atomic_load(&deliver_counters(setting.deliver)->outcomes[OUTCOME_RELEASED]) >
+	            0);
 	setting_close(&setting);
 }
 

@@ -23,7 +23,8 @@ static struct outcome decode(const uint8_t *data, size_t size, size_t step)
 	memcpy(outcome.body, data, size);
 	while (outcome.status == HTTP1_MORE && outcome.taken < size) {
 		size_t taken, given, left = size - outcome.taken;
-		struct span piece = span_of(outcome.body + outcome.taken, left < step ? left : step);
+		struct span piece = span_of(outcome.body + outcome.taken,
+		                            left < step ? left : step);
 		outcome.status = http1_chunked_decode(&chunked, piece, outcome.body + outcome.given,
 		                                      &taken, &given, &refusal);
 		CHECK(taken <= piece.len && given <= taken);

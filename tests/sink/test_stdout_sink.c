@@ -50,7 +50,10 @@ static void an_event_is_one_line_whatever_its_spacing(void **state)
 	(void)state;
 	struct pipe_sink pair = pipe_sink_new(false);
 	struct sink_event events[] = {
-		{ .ticket = 1, .attempt = 1, .json = true, .payload = SPAN("{\n\t\"id\":\r\n \"a\"\n}") },
+		{ .ticket = 1,
+		  .attempt = 1,
+		  .json = true,
+		  .payload = SPAN("{\n\t\"id\":\r\n \"a\"\n}") },
 		{ .ticket = 2, .attempt = 1, .json = true, .payload = SPAN("{\"id\":\"b\"}") },
 		{ .ticket = 3, .attempt = 1, .json = false, .payload = SPAN("not \"json\"\n") },
 	};
@@ -58,7 +61,8 @@ static void an_event_is_one_line_whatever_its_spacing(void **state)
 	char text[256];
 	size_t len = read_all(&pair, text, sizeof(text) - 1);
 	text[len] = '\0';
-	assert_string_equal(text, "{ \t\"id\":   \"a\" }\n{\"id\":\"b\"}\n\"not \\\"json\\\"\\n\"\n");
+	assert_string_equal(text,
+	                    "{ \t\"id\":   \"a\" }\n{\"id\":\"b\"}\n\"not \\\"json\\\"\\n\"\n");
 	for (size_t i = 0; i < ARRAY_LEN(events); i++)
 		assert_int_equal(events[i].outcome, OUTCOME_DONE);
 	pipe_sink_free(&pair);
@@ -69,19 +73,25 @@ static void an_envelope_names_ticket_and_source(void **state)
 	(void)state;
 	struct pipe_sink pair = pipe_sink_new(true);
 	struct sink_event events[] = {
-		{ .ticket = 1, .attempt = 2, .json = true, .source = SPAN("events"),
+		{ .ticket = 1,
+		  .attempt = 2,
+		  .json = true,
+		  .source = SPAN("events"),
 		  .payload = SPAN("{\"id\":1}") },
-		{ .ticket = 2, .attempt = 1, .json = false, .source = SPAN("events"), .payload = SPAN("x") },
+		{ .ticket = 2,
+		  .attempt = 1,
+		  .json = false,
+		  .source = SPAN("events"),
+		  .payload = SPAN("x") },
 	};
 	pair.sink->methods->deliver(pair.sink, events, ARRAY_LEN(events));
 	char text[512];
 	size_t len = read_all(&pair, text, sizeof(text) - 1);
 	text[len] = '\0';
-	assert_string_equal(text,
-	                    "{\"ticket\":\"00000000001\",\"source\":\"events\",\"attempt\":2,"
-	                    "\"event\":{\"id\":1}}\n"
-	                    "{\"ticket\":\"00000000002\",\"source\":\"events\",\"attempt\":1,"
-	                    "\"text\":\"x\"}\n");
+	assert_string_equal(text, "{\"ticket\":\"00000000001\",\"source\":\"events\",\"attempt\":2,"
+	                          "\"event\":{\"id\":1}}\n"
+	                          "{\"ticket\":\"00000000002\",\"source\":\"events\",\"attempt\":1,"
+	                          "\"text\":\"x\"}\n");
 	pipe_sink_free(&pair);
 }
 
@@ -125,14 +135,13 @@ static void an_interrupt_frees_a_stuck_sink(void **state)
 	payload[sizeof(payload) - 1] = '}';
 	struct blocked blocked = { .pair = pipe_sink_new(false) };
 	for (uint32_t i = 0; i < BIG_EVENTS; i++)
-		blocked.events[i] = (struct sink_event){ .ticket = i + 1,
-			                                 .json = true,
-			                                 .payload = span_of(payload, sizeof(payload)) };
+		blocked.events[i] = (struct sink_event){
+			.ticket = i + 1, .json = true, .payload = span_of(payload, sizeof(payload))
+		};
 	struct thread thread;
-	struct thread_options options = { .name = "blocked",
-		                          .cpu = THREAD_ANY_CPU,
-		                          .run = deliver_blocked,
-		                          .user = &blocked };
+	struct thread_options options = {
+		.name = "blocked", .cpu = THREAD_ANY_CPU, .run = deliver_blocked, .user = &blocked
+	};
 	assert_int_equal(thread_start(&thread, &options), 0);
 	blocked.pair.sink->methods->interrupt(blocked.pair.sink);
 	thread_join(&thread);

@@ -117,8 +117,8 @@ static void flips_of_file(const struct simfs *simfs, const char *path)
 	for (uint64_t byte = 0; byte < size;) {
 		bool sample = !all && sector_is_zero(simfs, path, byte);
 		for (uint64_t bit = 0; bit < (sample ? 1 : 8); bit++) {
-			uint64_t at = sample ? byte * 8 + byte / SIMFS_SECTOR * 37 % 4096 :
-			                       byte * 8 + bit;
+			uint64_t at = sample ? byte * 8 + byte / SIMFS_SECTOR * 37 % 4096
+			                     : byte * 8 + bit;
 			struct simfs *damaged = simfs_copy(simfs);
 			simfs_flip_bit(damaged, path, at);
 			damaged_check(damaged, path, "bit", at);

@@ -53,8 +53,8 @@ static struct store *must_open(struct history *history, struct simfs *simfs)
 	return store;
 }
 
-static void state_check(struct history *history, const struct oracle *record,
-                        struct simfs *simfs, const char *about)
+static void state_check(struct history *history, const struct oracle *record, struct simfs *simfs,
+                        const char *about)
 {
 	static struct oracle oracle;
 

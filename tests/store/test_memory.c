@@ -169,8 +169,7 @@ static void test_expired_claims_give_their_memory_back(void **state)
 
 	store_stats(store, &before);
 	for (uint64_t i = 1; i <= 3000; i++) {
-		struct store_admit one = { .claims = { { .digest = { { i, i } },
-			                                 .window_s = 1 } },
+		struct store_admit one = { .claims = { { .digest = { { i, i } }, .window_s = 1 } },
 			                   .claim_count = 1,
 			                   .no_ticket = true };
 		assert_int_equal(store_call(store, &one.op, STORE_ADMIT), 0);

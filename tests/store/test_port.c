@@ -21,9 +21,9 @@ static struct store *store_make(void)
 {
 	struct store *store = NULL;
 
-	assert_int_equal(
-		memory_store_open(&(struct memory_store_options){ .clock = &fake.clock }, &store),
-		0);
+	assert_int_equal(memory_store_open(&(struct memory_store_options){ .clock = &fake.clock },
+	                                   &store),
+	                 0);
 	return store;
 }
 
@@ -40,8 +40,9 @@ static struct port *port_make(struct store_host *host, uint32_t max_in_flight)
 {
 	struct port *port = NULL;
 
-	assert_int_equal(
-		port_new(host, &(struct port_options){ .max_in_flight = max_in_flight }, &port), 0);
+	assert_int_equal(port_new(host, &(struct port_options){ .max_in_flight = max_in_flight },
+	                          &port),
+	                 0);
 	return port;
 }
 
@@ -133,9 +134,8 @@ static void test_takes_beyond_the_limit_are_refused(void **state)
 	unsigned count = 0;
 
 	for (size_t i = 0; i <= PORT_TAKES_MAX; i++) {
-		takes[i].op = (struct store_op){ .kind = STORE_TAKE,
-			                         .done = count_done,
-			                         .user = &count };
+		takes[i].op =
+			(struct store_op){ .kind = STORE_TAKE, .done = count_done, .user = &count };
 		takes[i].max_items = takes[i].max_bytes = 1000;
 		store_submit(port_store(port), &takes[i].op);
 	}
@@ -325,8 +325,8 @@ struct racer {
 	uint64_t keys;
 	unsigned left;
 	uint64_t news;
-	uint64_t *tickets;   /* by key: what this thread was told */
-	uint8_t *new_count;  /* by key */
+	uint64_t *tickets;  /* by key: what this thread was told */
+	uint8_t *new_count; /* by key */
 	struct client clients[RACE_CLIENTS];
 	bool differs;
 };
@@ -389,10 +389,9 @@ static void racer_start(struct racer *racer, struct store_host *host, uint64_t k
 		/* Close together, so that most keys are raced for. */
 		racer->clients[i].start = test_random_below(random, 8);
 	}
-	struct thread_options options = { .name = "racer",
-		                          .cpu = THREAD_ANY_CPU,
-		                          .run = racer_run,
-		                          .user = racer };
+	struct thread_options options = {
+		.name = "racer", .cpu = THREAD_ANY_CPU, .run = racer_run, .user = racer
+	};
 	assert_int_equal(thread_start(&racer->thread, &options), 0);
 }
 

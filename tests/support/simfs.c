@@ -268,8 +268,7 @@ static void names_set(struct names *names, const char *path, struct inode *inode
 		names->room = names->room ? names->room * 2 : 16;
 		names->list = need(realloc(names->list, names->room * sizeof(struct name)));
 	}
-	memmove(names->list + at + 1, names->list + at,
-	        (names->count - at) * sizeof(struct name));
+	memmove(names->list + at + 1, names->list + at, (names->count - at) * sizeof(struct name));
 	names->count++;
 	snprintf(names->list[at].path, PATH_LEN, "%s", path);
 	names->list[at].inode = inode;
@@ -284,8 +283,7 @@ static void names_unset(struct names *names, const char *path)
 		return;
 	inode_drop(names->list[at].inode);
 	names->count--;
-	memmove(names->list + at, names->list + at + 1,
-	        (names->count - at) * sizeof(struct name));
+	memmove(names->list + at, names->list + at + 1, (names->count - at) * sizeof(struct name));
 }
 
 static void names_free(struct names *names)
@@ -304,8 +302,7 @@ static void change_apply(struct names *names, const struct change *change)
 		names_set(names, change->to, change->inode);
 }
 
-static void change_add(struct simfs *simfs, const char *from, const char *to,
-                       struct inode *inode)
+static void change_add(struct simfs *simfs, const char *from, const char *to, struct inode *inode)
 {
 	if (simfs->change_count == simfs->change_room) {
 		simfs->change_room = simfs->change_room ? simfs->change_room * 2 : 16;
@@ -365,8 +362,9 @@ static uint64_t size_crash(const struct inode *inode, uint64_t *random)
 	switch (test_random_below(random, 3)) {
 	case 0: return a;
 	case 1: return b;
-	default: return low + test_random_below(random, (high - low) / SIMFS_SECTOR + 1) *
-	                              SIMFS_SECTOR;
+	default:
+		return low +
+		       test_random_below(random, (high - low) / SIMFS_SECTOR + 1) * SIMFS_SECTOR;
 	}
 }
 
@@ -374,8 +372,8 @@ static uint64_t size_crash(const struct inode *inode, uint64_t *random)
 static void inode_crash(const struct inode *inode, struct image *ret_found, uint64_t *random)
 {
 	struct image found;
-	size_t count = inode->cache.count > inode->disk.count ? inode->cache.count :
-	                                                        inode->disk.count;
+	size_t count = inode->cache.count > inode->disk.count ? inode->cache.count
+	                                                      : inode->disk.count;
 
 	image_copy(&found, &inode->disk);
 	for (size_t i = 0; i < count; i++) {
@@ -398,8 +396,8 @@ static void inode_crash(const struct inode *inode, struct image *ret_found, uint
 static void changes_survive(const struct simfs *simfs, struct names *names, uint64_t *random)
 {
 	bool prefix = test_random_below(random, 2) == 0;
-	size_t end = prefix ? test_random_below(random, simfs->change_count + 1) :
-	                      simfs->change_count;
+	size_t end = prefix ? test_random_below(random, simfs->change_count + 1)
+	                    : simfs->change_count;
 
 	for (size_t i = 0; i < end; i++)
 		if (prefix || test_random_below(random, 2) == 0)
@@ -446,8 +444,7 @@ static struct inode *inode_twin(struct inode *inode, bool crash, uint64_t *rando
 static void names_twin(struct names *to, const struct names *from, bool crash, uint64_t *random)
 {
 	for (size_t i = 0; i < from->count; i++)
-		names_set(to, from->list[i].path,
-		          inode_twin(from->list[i].inode, crash, random));
+		names_set(to, from->list[i].path, inode_twin(from->list[i].inode, crash, random));
 }
 
 static void twins_forget(const struct simfs *simfs)
@@ -492,8 +489,8 @@ struct simfs *simfs_copy(const struct simfs *simfs)
 		struct inode *inode = change->inode ? inode_twin(change->inode, false, NULL) : NULL;
 		if (copy->change_count == copy->change_room) {
 			copy->change_room = simfs->change_count;
-			copy->changes = need(realloc(copy->changes, copy->change_room *
-			                                                    sizeof(struct change)));
+			copy->changes = need(
+				realloc(copy->changes, copy->change_room * sizeof(struct change)));
 		}
 		copy->changes[copy->change_count] = *change;
 		copy->changes[copy->change_count++].inode = inode_ref(inode);
@@ -663,8 +660,7 @@ uint64_t simfs_used(const struct simfs *simfs)
 }
 
 /* How many bytes of this write find room. */
-static size_t room_for(struct simfs *simfs, const struct inode *inode, size_t len,
-                       uint64_t offset)
+static size_t room_for(struct simfs *simfs, const struct inode *inode, size_t len, uint64_t offset)
 {
 	uint64_t end = offset + len;
 
@@ -688,8 +684,7 @@ static void range_sync(struct inode *inode, size_t len, uint64_t offset)
 }
 
 /* Any sectors of the range: what a failed write or sync may have kept. */
-static void range_sync_some(struct simfs *simfs, struct inode *inode, size_t len,
-                            uint64_t offset)
+static void range_sync_some(struct simfs *simfs, struct inode *inode, size_t len, uint64_t offset)
 {
 	unsigned char sector[SIMFS_SECTOR];
 
@@ -719,8 +714,7 @@ static int write_some(struct simfs *simfs, struct inode *inode, const void *ptr,
 	return error;
 }
 
-static int sim_write(struct file_system *fs, int fd, const void *ptr, size_t len,
-                     uint64_t offset)
+static int sim_write(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset)
 {
 	struct simfs *simfs = simfs_of(fs);
 	struct descriptor *descriptor = descriptor_of(simfs, fd);
@@ -731,9 +725,9 @@ static int sim_write(struct file_system *fs, int fd, const void *ptr, size_t len
 	CHECK(descriptor->flags & FILE_WRITE);
 	check_direct(descriptor, ptr, len, offset);
 	if (fault == SIMFS_EIO || fault == SIMFS_SHORT)
-		return leave(simfs, write_some(simfs, inode, ptr,
-		                               fault == SIMFS_SHORT ? room / 2 : room, offset,
-		                               -EIO));
+		return leave(simfs,
+		             write_some(simfs, inode, ptr, fault == SIMFS_SHORT ? room / 2 : room,
+		                        offset, -EIO));
 	if (fault == SIMFS_ENOSPC || room < len)
 		return leave(simfs, write_some(simfs, inode, ptr, room, offset, -ENOSPC));
 

@@ -17,9 +17,10 @@ void claims_list_add(struct claims_list *list, const struct claims_record *recor
 		size_t room = list->room ? list->room * 2 : 1024;
 		if (room > max)
 			room = max;
-		struct claims_record *records =
-		        room > list->count ? mem_realloc(list->records, room * sizeof(*records))
-		                           : NULL;
+		struct claims_record *records = room > list->count
+		                                        ? mem_realloc(list->records,
+		                                                      room * sizeof(*records))
+		                                        : NULL;
 		if (!records) {
 			claims_list_drop(list);
 			return;
@@ -171,8 +172,9 @@ static int read_head(const struct reading *reading, struct claims_header *ret_he
 	memcpy(ret_header, reading->run, sizeof(*ret_header));
 	r = claims_header_check(ret_header);
 	if (r == ERR_VERSION)
-		return error_fill(reading->text, r, "%s has format version %u; this binary knows %u",
-		                  reading->name, ret_header->version, FORMAT_VERSION);
+		return error_fill(reading->text, r,
+		                  "%s has format version %u; this binary knows %u", reading->name,
+		                  ret_header->version, FORMAT_VERSION);
 	if (r < 0)
 		return damaged(reading, 0, "the header does not check");
 	if (ret_header->number != reading->number ||

@@ -365,11 +365,9 @@ static int outcome_check(enum outcome outcome)
 	switch (outcome) {
 	case OUTCOME_DONE:
 	case OUTCOME_DEAD:
-	case OUTCOME_RELEASED:
-		return 0;
+	case OUTCOME_RELEASED: return 0;
 	case OUTCOME_NONE:
-	case OUTCOME_UNKNOWN:
-		break;
+	case OUTCOME_UNKNOWN: break;
 	}
 	return ERR_INVALID;
 }
@@ -414,15 +412,9 @@ static void decide(struct local_store *local, struct store_op *op)
 
 	op->error = 0;
 	switch (op->kind) {
-	case STORE_ADMIT:
-		decide_admit(local, admit_of(op));
-		break;
-	case STORE_SETTLE:
-		joins = decide_settle(local, settle_of(op));
-		break;
-	case STORE_LOOKUP:
-		decide_lookup(local, lookup_of(op));
-		break;
+	case STORE_ADMIT: decide_admit(local, admit_of(op)); break;
+	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
+	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_TAKE:
 		op_queue_put(&local->takes, op);
 		joins = false;

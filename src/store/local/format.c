@@ -167,8 +167,7 @@ int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
 	ret_entry->offset = 0;
 	ret_entry->size = head.size;
 	switch (ret_entry->kind) {
-	case ENTRY_EVENT:
-		return parse_event(ptr, ret_entry);
+	case ENTRY_EVENT: return parse_event(ptr, ret_entry);
 	case ENTRY_SETTLE:
 		if (head.size != sizeof(ret_entry->settle))
 			return ERR_DAMAGED;

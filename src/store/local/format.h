@@ -99,10 +99,10 @@
 #define FORMAT_ID_LEN 16
 #define FORMAT_KEY_LEN 16
 
-#define SUPERBLOCK_MAGIC UINT64_C(0x314253454c495453)     /* "STILESB1" */
-#define SEGMENT_MAGIC UINT64_C(0x314753454c495453)        /* "STILESG1" */
-#define CLAIMS_MAGIC UINT64_C(0x314c43454c495453)         /* "STILECL1" */
-#define FRAME_MAGIC UINT32_C(0x4d524653)                  /* "SFRM" */
+#define SUPERBLOCK_MAGIC UINT64_C(0x314253454c495453) /* "STILESB1" */
+#define SEGMENT_MAGIC UINT64_C(0x314753454c495453)    /* "STILESG1" */
+#define CLAIMS_MAGIC UINT64_C(0x314c43454c495453)     /* "STILECL1" */
+#define FRAME_MAGIC UINT32_C(0x4d524653)              /* "SFRM" */
 
 struct superblock_slot {
 	uint64_t magic;
@@ -220,12 +220,12 @@ struct claims_header {
 	uint32_t version;
 	uint32_t zero;
 	unsigned char folder_id[FORMAT_ID_LEN];
-	uint64_t number;        /* of the segment */
+	uint64_t number; /* of the segment */
 	uint64_t record_count;
 	uint64_t max_expiry_ms; /* of its claims */
 	uint64_t max_ticket;
-	uint64_t sealed_ms;     /* steady time when the segment ended */
-	uint64_t previous_end;  /* as in the segment's header: the segment may be gone */
+	uint64_t sealed_ms;    /* steady time when the segment ended */
+	uint64_t previous_end; /* as in the segment's header: the segment may be gone */
 	uint64_t previous_sequence;
 	uint64_t previous_expiry_ms;
 	unsigned char zero2[24];

@@ -205,11 +205,11 @@ static uint32_t room_left(const struct journal *journal, enum journal_room room)
 
 static void begin_frame(struct journal *journal, enum journal_room room)
 {
-	frame_begin(&journal->frame, &(struct frame_place){
-	                                     .segment = journal->durable.segment,
-	                                     .epoch = journal->epoch,
-	                                     .offset = (uint32_t)journal->durable.end,
-	                                     .limit = room_left(journal, room) });
+	frame_begin(&journal->frame,
+	            &(struct frame_place){ .segment = journal->durable.segment,
+	                                   .epoch = journal->epoch,
+	                                   .offset = (uint32_t)journal->durable.end,
+	                                   .limit = room_left(journal, room) });
 }
 
 int journal_reserve(struct journal *journal, uint32_t size, enum journal_room room, uint64_t now_ms)

@@ -52,8 +52,8 @@ struct journal {
 	struct journal_options options;
 	struct frame frame;
 	struct journal_position durable;
-	bool open;           /* the current segment takes frames */
-	int fd;              /* of the current segment, or -1 */
+	bool open; /* the current segment takes frames */
+	int fd;    /* of the current segment, or -1 */
 	uint64_t epoch;
 	uint32_t limit;      /* where the reserve begins */
 	int next_fd;         /* the next segment's, prepared, or -1 */
@@ -63,7 +63,7 @@ struct journal {
 	struct claims_list claims;
 	size_t claims_max;
 	uint64_t claim_count;
-	bool was_dense;      /* the one before: then gathering is not worth it */
+	bool was_dense; /* the one before: then gathering is not worth it */
 	struct shelf_item item;
 };
 

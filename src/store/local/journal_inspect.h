@@ -30,21 +30,21 @@ struct journal_inspect_options {
 
 struct journal_report {
 	uint32_t version;
-	char folder_id[33]; /* hex */
-	bool clean;         /* it was closed, not killed */
+	char folder_id[33];               /* hex */
+	bool clean;                       /* it was closed, not killed */
 	uint64_t oldest, last, scan_from; /* numbers of segments */
 	uint64_t segments, claims_files;
-	uint64_t bytes;     /* of all files */
+	uint64_t bytes; /* of all files */
 	uint64_t frames, events, settles, seen_records;
 	uint64_t payload_bytes;
-	uint64_t claims;    /* distinct records read: live and expired */
+	uint64_t claims; /* distinct records read: live and expired */
 	uint64_t live_claims;
 	uint64_t expired_claims;
 	uint64_t open_tickets;
 	uint64_t first_event_ms, last_event_ms; /* unix; 0: none */
-	bool torn_tail;     /* sound: a write that was cut short and never answered */
+	bool torn_tail; /* sound: a write that was cut short and never answered */
 	uint64_t torn_segment, torn_offset;
-	uint64_t damages;   /* found; each was told to `damage` */
+	uint64_t damages; /* found; each was told to `damage` */
 };
 
 /*

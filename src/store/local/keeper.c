@@ -255,11 +255,11 @@ int keeper_new(const struct folder *folder, bool run_inline, struct keeper **ret
 	pthread_cond_init(&keeper->work, NULL);
 	pthread_cond_init(&keeper->ready, NULL);
 	if (!run_inline) {
-		int r = thread_start(&keeper->thread, &(struct thread_options){
-		                                              .name = "stile-keeper",
-		                                              .cpu = THREAD_ANY_CPU,
-		                                              .run = run,
-		                                              .user = keeper });
+		int r = thread_start(&keeper->thread,
+		                     &(struct thread_options){ .name = "stile-keeper",
+		                                               .cpu = THREAD_ANY_CPU,
+		                                               .run = run,
+		                                               .user = keeper });
 		if (r < 0) {
 			keeper_free(keeper);
 			return r;

@@ -33,7 +33,7 @@ struct keeper_job {
 	bool dense; /* out: more records than that, no file was written */
 	/* RETIRE */
 	bool retire_segment;
-	bool reuse;          /* it has the size of a new one: may become the spare */
+	bool reuse; /* it has the size of a new one: may become the spare */
 	bool retire_claims;
 };
 

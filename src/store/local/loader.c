@@ -76,11 +76,10 @@ int loader_new(struct table *table, uint64_t now_ms, bool threaded, struct loade
 		r = loader->batches[i].records ? 0 : -ENOMEM;
 	}
 	if (r == 0 && threaded)
-		r = thread_start(&loader->thread,
-		                 &(struct thread_options){ .name = "stile-loader",
-		                                           .cpu = THREAD_ANY_CPU,
-		                                           .run = run,
-		                                           .user = loader });
+		r = thread_start(&loader->thread, &(struct thread_options){ .name = "stile-loader",
+		                                                            .cpu = THREAD_ANY_CPU,
+		                                                            .run = run,
+		                                                            .user = loader });
 	if (r < 0) {
 		loader_free(loader);
 		return r;

@@ -79,9 +79,9 @@ struct local_store {
 	bool full;                /* the last admit found no room on disk */
 	bool flushing;
 	bool superblock_dirty;
-	uint64_t superblock_boot_ms; /* when it was written last */
-	uint64_t seen_boot_ms;       /* when duplicates were written down last */
-	uint64_t retry_boot_ms;      /* when a next segment was asked for last */
+	uint64_t superblock_boot_ms;             /* when it was written last */
+	uint64_t seen_boot_ms;                   /* when duplicates were written down last */
+	uint64_t retry_boot_ms;                  /* when a next segment was asked for last */
 	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame being built */
 	uint32_t seen_count;
 
@@ -141,7 +141,7 @@ void local_publish(struct local_store *local); /* counters that are cheap to rea
 
 /* commit.c */
 void local_flush(struct store *store);
-void local_commit(struct local_store *local); /* writes and completes the batch */
+void local_commit(struct local_store *local);     /* writes and completes the batch */
 void local_write_seen(struct local_store *local); /* all that wait */
 void local_retry_settles(struct local_store *local);
 

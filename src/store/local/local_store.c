@@ -70,8 +70,8 @@ static void publish_all(struct local_store *local)
 		segments += item->segment_bytes > 0;
 	}
 	store_counter(&counters->expired_claims, table.expired);
-	store_counter(&counters->index_bytes, table.bytes + tally_bytes(local->tally) +
-	                                              open_tickets_bytes(local->tickets));
+	store_counter(&counters->index_bytes,
+	              table.bytes + tally_bytes(local->tally) + open_tickets_bytes(local->tickets));
 	store_counter(&counters->journal_bytes, bytes);
 	store_counter(&counters->segments, segments);
 	store_counter(&counters->clock_held_ms, steady_clock_held_ms(&local->clock));
@@ -268,7 +268,8 @@ static void close_store(struct store *store)
 	fail_deferred(local);
 	if (local->journal.durable.segment != 0 &&
 	    local_mark(local, &local->journal.durable, SUPERBLOCK_CLEAN) < 0)
-		local_log(local, LOCAL_STORE_WARNING, "closed, but the superblock could not tell so");
+		local_log(local, LOCAL_STORE_WARNING,
+		          "closed, but the superblock could not tell so");
 	destroy(local);
 }
 
@@ -310,12 +311,14 @@ static int check_options(const struct local_store_options *options, struct error
 	if (options->segment_bytes % FORMAT_BLOCK ||
 	    options->segment_bytes < LOCAL_STORE_SEGMENT_MIN ||
 	    options->segment_bytes > LOCAL_STORE_SEGMENT_MAX)
-		return error_fill(text, ERR_CONFIG,
-		                  "a segment of %u bytes: expected a multiple of 4096 from 64 KiB to "
-		                  "1 GiB",
-		                  options->segment_bytes);
+		return error_fill(
+			text, ERR_CONFIG,
+			"a segment of %u bytes: expected a multiple of 4096 from 64 KiB to "
+			"1 GiB",
+			options->segment_bytes);
 	if (options->frame_bytes_max < FRAME_BYTES_MIN)
-		return error_fill(text, ERR_CONFIG, "frames of at most %u bytes: expected 16 KiB or more",
+		return error_fill(text, ERR_CONFIG,
+		                  "frames of at most %u bytes: expected 16 KiB or more",
 		                  options->frame_bytes_max);
 	return 0;
 }
@@ -369,13 +372,14 @@ static int make_parts(struct local_store *local)
 		r = keeper_new(&local->folder, local->options.keeper_inline, &local->keeper);
 	if (r == 0)
 		r = journal_init(&local->journal,
-		                 &(struct journal_options){ .folder = &local->folder,
-		                                            .keeper = local->keeper,
-		                                            .shelf = &local->shelf,
-		                                            .frame_max = local->options.frame_bytes_max,
-		                                            .mark = mark_position,
-		                                            .scan_from = scan_from,
-		                                            .user = local });
+		                 &(struct journal_options){
+					 .folder = &local->folder,
+					 .keeper = local->keeper,
+					 .shelf = &local->shelf,
+					 .frame_max = local->options.frame_bytes_max,
+					 .mark = mark_position,
+					 .scan_from = scan_from,
+					 .user = local });
 	return r;
 }
 

@@ -41,17 +41,17 @@ enum local_store_level {
 
 /* A zero (or NULL) in any field takes its default. */
 struct local_store_options {
-	const char *path;             /* the data folder; made if it is not there */
-	struct file_system *fs;       /* default: the machine's */
-	const struct clock *clock;    /* default: the machine's */
-	uint32_t segment_bytes;       /* default 64 MiB; a multiple of 4096, 64 KiB … 1 GiB */
-	uint32_t frame_bytes_max;     /* default 8 MiB, at most a quarter of a segment; an
+	const char *path;          /* the data folder; made if it is not there */
+	struct file_system *fs;    /* default: the machine's */
+	const struct clock *clock; /* default: the machine's */
+	uint32_t segment_bytes;    /* default 64 MiB; a multiple of 4096, 64 KiB … 1 GiB */
+	uint32_t frame_bytes_max;  /* default 8 MiB, at most a quarter of a segment; an
 	                               * event that does not fit is ERR_TOO_LARGE */
-	uint32_t max_open_tickets;    /* default 16 Mi; beyond it admits get ERR_FULL */
-	uint64_t retain_ms;           /* default 7 d: settled payloads are kept so long, */
-	uint64_t retain_bytes;        /* default 16 GiB: and no more than this */
-	bool keeper_inline;           /* no thread: its work runs inside flush and tick */
-	bool accept_clock;            /* trust the wall clock once, as an operator says */
+	uint32_t max_open_tickets; /* default 16 Mi; beyond it admits get ERR_FULL */
+	uint64_t retain_ms;        /* default 7 d: settled payloads are kept so long, */
+	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
+	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
+	bool accept_clock;         /* trust the wall clock once, as an operator says */
 	/* What an operator should read (a torn tail, a held clock, a full disk).
 	 * Called on the owner thread, during open too. */
 	void (*log)(void *user, enum local_store_level level, const char *text);

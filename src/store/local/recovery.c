@@ -37,9 +37,9 @@ struct recovery {
 	struct loader *loader;
 	uint64_t oldest;
 	uint64_t scan_from;
-	uint64_t last;           /* the last segment; 0: none */
+	uint64_t last; /* the last segment; 0: none */
 	uint64_t now_ms;
-	uint64_t steady_ms;      /* the latest that was written */
+	uint64_t steady_ms; /* the latest that was written */
 	uint64_t max_ticket;
 	/* of the number being read */
 	struct shelf_item item;
@@ -75,8 +75,8 @@ static int compare(const void *a, const void *b)
 
 static bool numbers_have(const struct numbers *numbers, uint64_t number)
 {
-	return numbers->count > 0 && bsearch(&number, numbers->items, numbers->count,
-	                                     sizeof(number), compare) != NULL;
+	return numbers->count > 0 &&
+	       bsearch(&number, numbers->items, numbers->count, sizeof(number), compare) != NULL;
 }
 
 static int list_each(void *user, const char *name)
@@ -85,13 +85,10 @@ static int list_each(void *user, const char *name)
 	uint64_t number;
 
 	switch (format_name_parse(name, &number)) {
-	case FILE_KIND_SEGMENT:
-		return numbers_add(&recovery->segments, number);
-	case FILE_KIND_CLAIMS:
-		return numbers_add(&recovery->claims, number);
+	case FILE_KIND_SEGMENT: return numbers_add(&recovery->segments, number);
+	case FILE_KIND_CLAIMS: return numbers_add(&recovery->claims, number);
 	case FILE_KIND_LEFTOVER:
-	case FILE_KIND_OTHER:
-		break;
+	case FILE_KIND_OTHER: break;
 	}
 	return 0;
 }
@@ -105,7 +102,8 @@ static int list_files(struct recovery *recovery)
 	if (r < 0)
 		return r;
 	if (recovery->segments.count)
-		qsort(recovery->segments.items, recovery->segments.count, sizeof(uint64_t), compare);
+		qsort(recovery->segments.items, recovery->segments.count, sizeof(uint64_t),
+		      compare);
 	if (recovery->claims.count)
 		qsort(recovery->claims.items, recovery->claims.count, sizeof(uint64_t), compare);
 	return 0;
@@ -264,10 +262,10 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 		struct entry_claim claim = entry_claim_at(entry, i);
 		int r = take_claim(recovery,
 		                   &(struct table_record){
-		                           .digest = claim.digest,
-		                           .ticket = event->ticket,
-		                           .window_s = claim.window_s,
-		                           .flags = window_flags(longest_s, claim.window_s) });
+					   .digest = claim.digest,
+					   .ticket = event->ticket,
+					   .window_s = claim.window_s,
+					   .flags = window_flags(longest_s, claim.window_s) });
 		if (r < 0)
 			return r;
 	}
@@ -279,12 +277,12 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 	if (!recovery->with_tickets)
 		return 0;
 	return open_tickets_insert(recovery->local->tickets,
-	                           &(struct open_ticket){
-	                                   .ticket = event->ticket,
-	                                   .segment = (uint32_t)recovery->number,
-	                                   .offset = (uint32_t)body_offset + entry->offset,
-	                                   .length = entry->size,
-	                                   .attempt = event->attempt });
+	                           &(struct open_ticket){ .ticket = event->ticket,
+	                                                  .segment = (uint32_t)recovery->number,
+	                                                  .offset = (uint32_t)body_offset +
+	                                                            entry->offset,
+	                                                  .length = entry->size,
+	                                                  .attempt = event->attempt });
 }
 
 static int take_settle(struct recovery *recovery, const struct entry_settle *settle)
@@ -305,16 +303,14 @@ static int take_settle(struct recovery *recovery, const struct entry_settle *set
 static int take_entry(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
 {
 	switch (entry->kind) {
-	case ENTRY_EVENT:
-		return take_event(recovery, entry, body_offset);
-	case ENTRY_SETTLE:
-		return take_settle(recovery, &entry->settle);
+	case ENTRY_EVENT: return take_event(recovery, entry, body_offset);
+	case ENTRY_SETTLE: return take_settle(recovery, &entry->settle);
 	case ENTRY_SEEN:
-		return take_seen(recovery,
-		                 &(struct tally_entry){ .ticket = entry->seen.ticket,
-		                                        .count = cut_count(entry->seen.count),
-		                                        .last_s = seconds(entry->seen.last_ms),
-		                                        .expiry_s = seconds(entry->seen.expiry_ms) });
+		return take_seen(recovery, &(struct tally_entry){
+						   .ticket = entry->seen.ticket,
+						   .count = cut_count(entry->seen.count),
+						   .last_s = seconds(entry->seen.last_ms),
+						   .expiry_s = seconds(entry->seen.expiry_ms) });
 	}
 	return ERR_DAMAGED;
 }
@@ -490,16 +486,18 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 		if (record->kind == CLAIMS_RECORD_SEEN)
 			r = take_seen(recovery,
 			              &(struct tally_entry){
-			                      .ticket = record->ticket,
-			                      .count = cut_count(record->digest.word[0]),
-			                      .last_s = seconds(record->digest.word[1]),
-			                      .expiry_s = seconds(ticket_time_ms(record->ticket) +
-			                                          (uint64_t)record->window_s * 1000) });
+					      .ticket = record->ticket,
+					      .count = cut_count(record->digest.word[0]),
+					      .last_s = seconds(record->digest.word[1]),
+					      .expiry_s = seconds(ticket_time_ms(record->ticket) +
+			                                          (uint64_t)record->window_s *
+			                                                  1000) });
 		else
-			r = take_claim(recovery, &(struct table_record){ .digest = record->digest,
-			                                                 .ticket = record->ticket,
-			                                                 .window_s = record->window_s,
-			                                                 .flags = record->flags });
+			r = take_claim(recovery,
+			               &(struct table_record){ .digest = record->digest,
+			                                       .ticket = record->ticket,
+			                                       .window_s = record->window_s,
+			                                       .flags = record->flags });
 		if (r < 0)
 			return r;
 	}

@@ -59,7 +59,8 @@ static void post_claims(struct local_store *local)
 {
 	for (size_t i = 0; i < local->shelf.count; i++) {
 		struct shelf_item *item = &local->shelf.items[i];
-		if (!item->sealed || item->dense || item->has_claims_file || item->segment_bytes == 0)
+		if (!item->sealed || item->dense || item->has_claims_file ||
+		    item->segment_bytes == 0)
 			continue;
 		if (item->busy)
 			return;
@@ -106,7 +107,8 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 		return r;
 	uint32_t size = (uint32_t)(sizeof(struct entry_event) + entry.source.len +
 	                           entry.payload.len);
-	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL, steady_clock_last(&local->clock));
+	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL,
+	                    steady_clock_last(&local->clock));
 	if (r != 0)
 		return r;
 	/* A lease ends with the process; the attempts before it are remembered. */
@@ -160,7 +162,7 @@ static bool worth_carrying(const struct local_store *local, uint64_t number)
 struct leaving {
 	uint64_t scan_from; /* what will be durable */
 	uint64_t now_ms;
-	uint64_t kept;      /* bytes kept for settled payloads */
+	uint64_t kept; /* bytes kept for settled payloads */
 };
 
 static bool too_old(const struct local_store *local, const struct shelf_item *item,

@@ -171,8 +171,9 @@ int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned
 	struct frame_header header;
 
 	if (scan->at >= scan->end)
-		return scan->at == scan->end ? 0
-		                             : scan_damaged(scan, scan->end, "a frame passes the end");
+		return scan->at == scan->end
+		               ? 0
+		               : scan_damaged(scan, scan->end, "a frame passes the end");
 	int r = peek_header(scan, scan->at, &header);
 	if (r < 0)
 		return r;

@@ -26,7 +26,7 @@ struct scan {
 	struct error_text *text;
 	int fd;
 	uint64_t size;
-	uint64_t end;      /* the valid end; of the file if it is not known */
+	uint64_t end; /* the valid end; of the file if it is not known */
 	bool end_known;
 	bool torn;         /* bytes behind the end that are no frame */
 	uint64_t at;       /* of the next frame; the valid end, once all is read */

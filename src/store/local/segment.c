@@ -10,7 +10,8 @@
 #define SPARE_NAME "spare.seg"
 #define FILL_BYTES (256u << 10)
 
-int folder_file(const struct folder *folder, const char *name, char ret_path[static FOLDER_PATH_MAX])
+int folder_file(const struct folder *folder, const char *name,
+                char ret_path[static FOLDER_PATH_MAX])
 {
 	int n = snprintf(ret_path, FOLDER_PATH_MAX, "%s/%s", folder->path, name);
 
@@ -77,7 +78,8 @@ int segment_fill(const struct folder *folder)
 	int r = folder_remove(folder, SPARE_NAME);
 	if (r < 0)
 		return r;
-	r = folder_open(folder, SPARE_NAME, FILE_READ | FILE_WRITE | FILE_CREATE | FILE_DIRECT, &fd);
+	r = folder_open(folder, SPARE_NAME, FILE_READ | FILE_WRITE | FILE_CREATE | FILE_DIRECT,
+	                &fd);
 	if (r < 0)
 		return r;
 	r = fill_zeros(folder, fd);

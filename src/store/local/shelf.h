@@ -26,8 +26,8 @@ struct shelf_item {
 	uint32_t events;        /* that had a ticket */
 	bool sealed;
 	bool has_claims_file;
-	bool dense;             /* a claims file would not save enough */
-	bool busy;              /* the keeper works on it */
+	bool dense; /* a claims file would not save enough */
+	bool busy;  /* the keeper works on it */
 };
 
 struct shelf {

@@ -131,8 +131,7 @@ static int read_slots(struct superblock *sb, struct folder *folder, int flags,
 		return r == -ENOENT ? r : error_fill(text, r, NAME ": %s", error_name(r));
 	}
 	int64_t n = folder->fs->methods->read(folder->fs, sb->fd, sb->block, 2 * FORMAT_BLOCK, 0);
-	r = n < 0 ? error_fill(text, (int)n, NAME ": %s", error_name((int)n))
-	          : choose(sb, n, text);
+	r = n < 0 ? error_fill(text, (int)n, NAME ": %s", error_name((int)n)) : choose(sb, n, text);
 	if (r < 0) {
 		superblock_close(sb, folder);
 		return r;

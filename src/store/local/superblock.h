@@ -21,8 +21,8 @@ struct superblock {
 	struct superblock_slot slot; /* as last made durable */
 	int fd;                      /* -1: none */
 	unsigned char *block;
-	bool poisoned;               /* a write failed: the next one makes a new file */
-	bool one_slot_bad;           /* when it was read; for the log */
+	bool poisoned;     /* a write failed: the next one makes a new file */
+	bool one_slot_bad; /* when it was read; for the log */
 };
 
 /* A new folder: draws id and key, writes the file. folder->id is filled in. */

@@ -147,8 +147,9 @@ static void park(struct local_store *local, const struct open_ticket *ticket, in
 	CHECK(taken && parked.ticket == ticket->ticket);
 	format_name(name, ticket->segment, FILE_KIND_SEGMENT);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-	local_log(local, LOCAL_STORE_ERROR, "an event in %s at offset %u is not readable (%s); parked",
-	          name, ticket->offset, error_name(error));
+	local_log(local, LOCAL_STORE_ERROR,
+	          "an event in %s at offset %u is not readable (%s); parked", name, ticket->offset,
+	          error_name(error));
 }
 
 static bool append_item(struct store_take *take, const struct open_ticket *ticket,

@@ -20,8 +20,8 @@
 #include "sys/clock.h"
 
 struct memory_store_options {
-	const struct clock *clock;    /* NULL: the machine's */
-	uint32_t max_open_tickets;    /* 0: 16 Mi */
+	const struct clock *clock; /* NULL: the machine's */
+	uint32_t max_open_tickets; /* 0: 16 Mi */
 };
 
 int memory_store_open(const struct memory_store_options *options,
