@@ -9,6 +9,7 @@ import sys
 import time
 
 DISTURBED_CORES = 0.15  # work of others during a round, in cores, that spoils it
+DISTURBED_MB_S = 30  # the same for what others write to the disks, if the server writes
 REPEATS_MAX = 3
 LIMITED_IDLE = 0.03  # a generator with less idle time than this was the limit
 
@@ -35,15 +36,37 @@ def median(rounds, key):
     return statistics.median(values) if values else None
 
 
+def disk_mb():
+    """Written to all disks since the start of the machine."""
+    disks = set(os.listdir("/sys/block"))
+    with open("/proc/diskstats") as file:
+        lines = [line.split() for line in file]
+    return sum(int(words[9]) for words in lines
+               if words[2] in disks and not words[2].startswith(("loop", "ram", "dm-"))) / 2048
+
+
+def process_mb(pids):
+    """Written by these processes, as far as we may know."""
+    written = 0
+    for pid in pids:
+        try:
+            with open("/proc/%d/io" % pid) as file:
+                written += int(dict(line.split(": ") for line in file)["write_bytes"])
+        except OSError:
+            pass
+    return written / (1 << 20)
+
+
 class Bench:
     def __init__(self, args):
         self.args = args
         self.results = {}
-        self.figures = []  # what the table shows
-        self.targets = []  # (row, text, value, limit, reached)
+        self.targets = []  # what the table shows
         self.row = None
         self.run_id = random.SystemRandom().randrange(1 << 16)
         self.loads = 0
+        self.spoiled = False  # the figures at hand are from disturbed rounds
+        self.wrong = []  # rounds with wrong answers
         self.favour = ["chrt", "--rr", "1"] if args.favour else []
 
     # -- programs
@@ -84,13 +107,35 @@ class Bench:
             words = []
             for key, value in settings.items():
                 words += ["--" + key.replace("_", "-"), value]
-            figures = self.program("load", *words)
-            figures["disturbed"] = float(figures["others_busy"] > DISTURBED_CORES)
+            figures = self.load_once(server, words)
             if not figures["disturbed"]:
                 break
         if figures["errors"] > 0:
             self.say("    %s: %d errors" % (server.name, figures["errors"]))
+        self.check_answers(server, figures, settings.get("duplicates", 0))
         return figures
+
+    def load_once(self, server, words):
+        disk, own, began = disk_mb(), process_mb(server.pids()), time.monotonic()
+        figures = self.program("load", *words)
+        took = time.monotonic() - began
+        own = (process_mb(server.pids()) - own) / took
+        others = max(0.0, (disk_mb() - disk) / took - own)
+        figures["written_mb_s"] = own
+        figures["others_mb_s"] = others
+        figures["disturbed"] = float(figures["others_busy"] > DISTURBED_CORES or
+                                     (own > 1 and others > DISTURBED_MB_S))
+        return figures
+
+    def check_answers(self, server, figures, duplicates):
+        """A fast wrong answer is worth nothing: the verdicts must be the right ones."""
+        if server.name == "nginx" or server.name == "nginx-4k":
+            return
+        right = figures["duplicate"] if duplicates else figures["new"]
+        if right != figures["requests"]:
+            self.wrong.append("%s, %s: %d of %d answers have the wrong verdict" % (
+                self.row, server.name, figures["requests"] - right, figures["requests"]))
+            self.say("    " + self.wrong[-1])
 
     # -- rounds
 
@@ -111,6 +156,7 @@ class Bench:
             medians[name] = {key: median(figures, key) for key in figures[0]}
             self.show_load(what, name, medians[name])
         self.keep(what, rounds)
+        self.spoiled = any(figures["disturbed"] for figures in medians.values())
         return medians
 
     # -- what comes out
@@ -142,19 +188,22 @@ class Bench:
             return
         reached = value >= least if least is not None else value <= most
         limit = "at least %g" % least if least is not None else "at most %g" % most
-        self.targets.append({"row": self.row, "what": text, "value": value, "limit": limit,
-                             "reached": reached})
-        self.say("    %s: %.2f (%s): %s" % (text, value, limit, "reached" if reached else "short"))
+        self.note(text, value, limit, reached)
 
     def report(self, text, value):
         """A figure without a limit."""
         if value is not None:
-            self.targets.append({"row": self.row, "what": text, "value": value, "limit": None,
-                                 "reached": None})
-            self.say("    %s: %.2f" % (text, value))
+            self.note(text, value, None, None)
+
+    def note(self, text, value, limit, reached):
+        self.targets.append({"row": self.row, "what": text, "value": value, "limit": limit,
+                             "reached": reached, "disturbed": self.spoiled})
+        self.say("    %s: %.2f%s" % (text, value, " (%s): %s" % (
+            limit, "reached" if reached else "short") if limit else ""))
 
     def run_row(self, name, row):
         self.row = name
+        self.spoiled = False
         self.say("\n%s: %s" % (name, row.__doc__.splitlines()[0]))
         began = time.monotonic()
         try:
@@ -168,15 +217,18 @@ class Bench:
         with open(self.args.json, "w") as file:
             json.dump({"machine": machine, "rounds": self.args.rounds,
                        "seconds": self.args.seconds, "quick": self.args.quick,
-                       "targets": self.targets, "rows": self.results}, file, indent=1)
+                       "wrong": self.wrong, "targets": self.targets, "rows": self.results}, file, indent=1)
             file.write("\n")
 
     def summary(self):
         lines = ["%-16s %-52s %10s  %-15s %s" % ("row", "figure", "value", "target", "")]
         for one in self.targets:
             state = {True: "reached", False: "SHORT", None: ""}[one["reached"]]
+            if one["disturbed"]:
+                state += " (disturbed)"
             lines.append("%-16s %-52s %10.2f  %-15s %s" % (
                 one["row"], one["what"], one["value"], one["limit"] or "", state))
+        lines += ["WRONG: " + text for text in self.wrong]
         return "\n".join(lines)
 
 
