@@ -11,7 +11,7 @@
 
 /* AES-128 first: as safe for what passes here, and cheaper. */
 #define SUITES_13 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
-#define CIPHERS_12 "ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL:!kRSA"
+#define CIPHERS_12 "ECDHE+AES128+AESGCM:ECDHE+AESGCM:ECDHE+CHACHA20:!aNULL"
 
 /* Why OpenSSL said no, in its own words; the queue is emptied. */
 static const char *last_reason(void)
