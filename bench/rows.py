@@ -2,6 +2,7 @@
 of a row's text is its title."""
 
 import contextlib
+import shutil
 import time
 
 import servers
@@ -124,10 +125,8 @@ def store(bench):
     claims = MANY // 10 if bench.args.quick else MANY
     sides = {"rocksdb": rocksdb_side(bench, claims)}
     if not bench.args.peers_only:
-        sides["stile"] = lambda: bench.program(
-            "bench_store", "--path", bench.folder("store"), "--claims", claims, "--batch", 1024,
-            "--seconds", bench.args.seconds, cpu=bench.args.server_cpu)
-        bench.tool("bench_store")
+        sides["stile"] = lambda: fresh_store(bench, claims, "--seconds", bench.args.seconds,
+                                             cpu=bench.args.server_cpu)
     rounds = bench.alternate(sides)
     bench.keep("%d claims" % claims, rounds)
     found = {name: {key: median(one, key) for key in ("admits_per_s", "cpu_ns_per_admit")}
@@ -140,6 +139,14 @@ def store(bench):
     if "stile" in found:
         bench.target("durable admits, M/s", found["stile"]["admits_per_s"] / 1e6, least=4)
         bench.report("CPU ns per admit", found["stile"]["cpu_ns_per_admit"])
+
+
+def fresh_store(bench, claims, *options, cpu=None):
+    """bench_store on an empty folder, which it first fills with that many claims."""
+    path = bench.folder("store")
+    shutil.rmtree(path, ignore_errors=True)
+    return bench.program("bench_store", "--path", path, "--claims", claims, "--batch", 1024,
+                         *options, cpu=cpu)
 
 
 def rocksdb_side(bench, claims):
@@ -194,8 +201,7 @@ def memory(bench):
     for count in [claims] if bench.args.quick else [MANY, MOST]:
         if bench.args.peers_only:
             return
-        figures = bench.program("bench_store", "--path", bench.folder("store"), "--claims", count,
-                                "--batch", 1024, "--memory")
+        figures = fresh_store(bench, count, "--memory")
         bench.keep("stile %d" % count, {"stile": [figures]})
         bench.target("bytes per claim at %d M" % (count // 1_000_000),
                      figures["bytes_per_claim"], most=32)
@@ -204,11 +210,13 @@ def memory(bench):
 def scale(bench):
     """cost per admit at 100 M live claims against 1 M"""
     few, many = MANY // 10, MANY if bench.args.quick else MOST
-    rounds = {}
-    for count in (few, many):
-        rounds[count] = [bench.program("bench_store", "--path", bench.folder("store"), "--claims",
-                                       count, "--batch", 1024, "--seconds", bench.args.seconds,
-                                       "--rounds", bench.args.rounds, cpu=bench.args.server_cpu)]
+    if bench.args.peers_only:
+        return
+    rounds = {few: [], many: []}
+    for _ in range(bench.args.rounds):
+        for count, figures in rounds.items():
+            figures.append(fresh_store(bench, count, "--seconds", bench.args.seconds,
+                                       cpu=bench.args.server_cpu))
     bench.keep("cost", {str(count): one for count, one in rounds.items()})
     cost = {count: median(one, "cpu_ns_per_admit") for count, one in rounds.items()}
     for count, value in cost.items():
@@ -261,9 +269,8 @@ def restart(bench):
 
 
 def stile_restart(bench, count):
-    path = bench.folder("restart")
-    bench.program("bench_store", "--path", path, "--claims", count, "--batch", 1024, "--seconds", 0,
-                  "--keep")
+    path = bench.folder("store")
+    fresh_store(bench, count, "--seconds", 0)
     seconds = []
     for _ in range(bench.args.rounds if count <= MANY else 3):
         if not drop_caches():
