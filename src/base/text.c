@@ -168,7 +168,7 @@ static int parse_with_unit(struct span text, const struct unit_grammar *grammar,
 	int n = parse_digits(text, &value);
 	if (n < 0)
 		return error_fill(ret_text, n, "\"%.*s\" is too large", shown, start);
-	struct span name = span_skip(text, (size_t)n);
+	struct span name = span_of(start + n, text.len - (size_t)n);
 	for (size_t i = 0; n > 0 && i < grammar->unit_count; i++) {
 		if (!span_eq(name, grammar->units[i].name))
 			continue;

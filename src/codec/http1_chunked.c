@@ -121,7 +121,7 @@ static enum http1_status take_framing(struct http1_chunked *chunked, char c,
 static size_t take_data(struct http1_chunked *chunked, struct span input, char *out)
 {
 	size_t n = input.len < chunked->left ? input.len : (size_t)chunked->left;
-	if (out != input.ptr)
+	if (n > 0 && out != input.ptr)
 		memmove(out, input.ptr, n);
 	chunked->left -= n;
 	chunked->decoded += n;
@@ -140,7 +140,8 @@ enum http1_status http1_chunked_decode(struct http1_chunked *chunked, struct spa
 	CHECK(chunked->decoded <= chunked->limit);
 	while (taken < input.len && status == HTTP1_MORE) {
 		if (chunked->state == DATA) {
-			size_t n = take_data(chunked, span_skip(input, taken), out + given);
+			struct span rest = span_of(input.ptr + taken, input.len - taken);
+			size_t n = take_data(chunked, rest, out + given);
 			taken += n;
 			given += n;
 		} else {

@@ -109,7 +109,7 @@ int claims_file_write(const struct folder *folder, const struct claims_summary *
 {
 	const struct file_methods *m = folder->fs->methods;
 	char name[FORMAT_NAME_MAX], from[FOLDER_PATH_MAX], to[FOLDER_PATH_MAX];
-	int fd;
+	int fd = -1;
 
 	CHECK(!list->dropped);
 	name_new(name, summary->number);

@@ -168,7 +168,7 @@ static bool all_zero(const unsigned char *ptr, size_t len)
 int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned char **ret_body,
               uint64_t *ret_offset)
 {
-	struct frame_header header;
+	struct frame_header header = { 0 };
 
 	if (scan->at >= scan->end)
 		return scan->at == scan->end

@@ -96,7 +96,7 @@ static int choose(struct superblock *sb, int64_t len, struct error_text *text)
 
 	for (int i = 0; i < 2; i++) {
 		struct superblock_slot slot;
-		if (len < (int64_t)((i + 1) * (int)FORMAT_BLOCK))
+		if (len < (int64_t)(i + 1) * (int64_t)FORMAT_BLOCK)
 			continue;
 		memcpy(&slot, sb->block + (size_t)i * FORMAT_BLOCK, sizeof(slot));
 		int r = superblock_slot_check(&slot);

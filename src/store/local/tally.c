@@ -95,7 +95,7 @@ static int resize(struct shard *shard, uint32_t slots)
 		if (!next.entries)
 			return -ENOMEM;
 	}
-	for (uint32_t i = 0; i < shard->slots; i++) {
+	for (uint32_t i = 0; slots > 0 && i < shard->slots; i++) {
 		if (shard->entries[i].ticket)
 			next.entries[seek(&next, shard->entries[i].ticket)] = shard->entries[i];
 	}
