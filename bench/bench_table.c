@@ -67,6 +67,8 @@ static uint64_t admit_batch(struct table *table, const struct table_record *reco
 	uint64_t hits = 0;
 	for (int i = 0; i < BATCH; i++)
 		table_prefetch(table, &records[i].digest);
+	for (int i = 0; i < BATCH; i++)
+		table_prefetch_entry(table, &records[i].digest);
 	for (int i = 0; i < BATCH; i++) {
 		bool found = table_find(table, &records[i].digest, NOW_MS, &hit);
 		hits += found;

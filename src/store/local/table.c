@@ -8,7 +8,7 @@
 #include "store/local/table_shard.h"
 
 /* Records between a prefetch and its use: enough to cover a miss in memory. */
-#define BATCH_AHEAD 16
+#define BATCH_AHEAD 12
 
 struct table {
 	struct table_shard shards[TABLE_SHARDS];
@@ -93,13 +93,36 @@ static struct table_record record_of(uint32_t shard, const struct table_entry *e
 	};
 }
 
+/* gcc takes a function that only prefetches for one without effect and drops
+ * calls to it; the empty statement keeps them. */
+static inline void fetch(const void *ptr)
+{
+	__builtin_prefetch(ptr);
+	__asm__ volatile("");
+}
+
 void table_prefetch(const struct table *table, const struct digest *digest)
 {
 	const struct table_shard *shard = &table->shards[table_shard_of(digest)];
 	struct table_entry probe = probe_of(digest);
 	const struct table_bucket *home = &shard->buckets[table_shard_home(shard, &probe)];
-	__builtin_prefetch(home);
-	__builtin_prefetch(home + 1); /* where the overflow of one home in five is */
+	fetch(home);
+	fetch(home + 1); /* where the overflow of one home in five is */
+}
+
+void table_prefetch_entry(const struct table *table, const struct digest *digest)
+{
+	const struct table_shard *shard = &table->shards[table_shard_of(digest)];
+	struct table_entry probe = probe_of(digest);
+	const struct table_bucket *home = &shard->buckets[table_shard_home(shard, &probe)];
+	uint64_t mask = table_bucket_match(home, probe.tag);
+	if (!mask)
+		mask = table_bucket_match(home, 0);
+	if (!mask)
+		return;
+	const uint8_t *body = home->bodies[__builtin_ctzll(mask) - 1];
+	fetch(body);
+	fetch(body + TABLE_BODY - 1);
 }
 
 bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
@@ -138,15 +161,17 @@ static bool in_range(const struct table_record *record, struct table_range range
 int table_put_batch(struct table *table, const struct table_record *records, size_t count,
                     struct table_range range, uint64_t now_ms)
 {
-	for (size_t i = 0; i < count + BATCH_AHEAD; i++) {
+	for (size_t i = 0; i < count + 2 * BATCH_AHEAD; i++) {
 		if (i < count && in_range(&records[i], range))
 			table_prefetch(table, &records[i].digest);
-		if (i < BATCH_AHEAD || !in_range(&records[i - BATCH_AHEAD], range))
+		size_t entry = i - BATCH_AHEAD; /* wraps to more than count */
+		if (entry < count && in_range(&records[entry], range))
+			table_prefetch_entry(table, &records[entry].digest);
+		size_t put = i - 2 * BATCH_AHEAD;
+		if (put >= count || !in_range(&records[put], range))
 			continue;
-		const struct table_record *record = &records[i - BATCH_AHEAD];
-		/* As find judges it: by the window that is kept. */
-		uint64_t window_s = table_window_decode(table_window_encode(record->window_s));
-		if (ticket_time_ms(record->ticket) + window_s * 1000 <= now_ms)
+		const struct table_record *record = &records[put];
+		if (ticket_time_ms(record->ticket) + record->window_s * UINT64_C(1000) <= now_ms)
 			continue;
 		int error = table_put(table, record, now_ms);
 		if (error)
@@ -220,14 +245,14 @@ uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget)
 int table_reserve_shards(struct table *table, uint64_t expected, struct table_range range)
 {
 	CHECK(range.first <= range.last && range.last <= TABLE_SHARDS);
-	/* A shard's share of uniform digests is off by its square root; four of
-	 * those cover all but one shard in thirty thousand. */
+	/* A shard's share of uniform digests is off by its square root; most
+	 * have that in reserve, the others are rebuilt once. */
 	uint64_t mean = expected / TABLE_SHARDS + 1;
 	uint64_t root = 1;
 	while (root * root < mean)
 		root = root < 16 ? root + 1 : root + root / 16;
 	for (uint32_t i = range.first; i < range.last; i++) {
-		int error = table_shard_reserve(&table->shards[i], mean + 2 * root);
+		int error = table_shard_reserve(&table->shards[i], mean + root);
 		if (error)
 			return error;
 	}

@@ -60,9 +60,14 @@ struct table_stats {
 int table_new(struct table **ret_table) must_check;
 struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
 
-/* Starts to fetch what a find or put of this digest will touch. Worth it when
- * eight or more digests are known before the first is needed. */
+/*
+ * Two steps that start to fetch what a find and a put of this digest will
+ * touch: the first for all digests of a batch, then the second for all, then
+ * the work. The second reads what the first fetched, so it stalls without it.
+ * Worth it when eight or more digests are known before the first is needed.
+ */
 void table_prefetch(const struct table *table, const struct digest *digest);
+void table_prefetch_entry(const struct table *table, const struct digest *digest);
 
 /* True if the claim is taken and live. */
 bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
