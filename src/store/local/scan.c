@@ -168,8 +168,9 @@ static bool all_zero(const unsigned char *ptr, size_t len)
 int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned char **ret_body,
               uint64_t *ret_offset)
 {
-	struct frame_header header = { 0 };
+	struct frame_header header;
 
+	memset(&header, 0, sizeof(header)); /* looked at below even when none was read */
 	if (scan->at >= scan->end)
 		return scan->at == scan->end
 		               ? 0
