@@ -77,9 +77,9 @@ static void flush_dirty(struct loop_hook *hook)
 static size_t write_turn_away(struct http_server *server, bool address, char *out, size_t room)
 {
 	struct span body =
-	        address ? SPAN("{\"type\":\"about:blank\",\"title\":\"Too Many Requests\","
+		address ? SPAN("{\"type\":\"about:blank\",\"title\":\"Too Many Requests\","
 	                       "\"status\":429,\"detail\":\"too many connections from this address\"}\n")
-	                : SPAN("{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
+			: SPAN("{\"type\":\"about:blank\",\"title\":\"Service Unavailable\","
 	                       "\"status\":503,\"detail\":\"too many connections\"}\n");
 	struct http1_answer answer = {
 		.status = address ? 429 : 503,
@@ -102,7 +102,8 @@ static void turn_away(struct http_server *server, int fd, enum gauge_result resu
 	char out[768];
 	counter_add(&server->counters.refused, 1);
 	if (!server->tls) {
-		size_t len = write_turn_away(server, result == GAUGE_ADDRESS_FULL, out, sizeof(out));
+		size_t len = write_turn_away(server, result == GAUGE_ADDRESS_FULL, out,
+		                             sizeof(out));
 		/* Unread bytes would turn the close into a reset. */
 		recv(fd, NULL, CONNECTION_LINGER_BYTES, MSG_TRUNC | MSG_DONTWAIT);
 		send(fd, out, len, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -33,11 +33,11 @@ struct http_server;
 struct histogram;
 
 struct http_request {
-	struct http1_head head;  /* method, target, headers: codec/http1.h */
+	struct http1_head head; /* method, target, headers: codec/http1.h */
 	struct span body;
-	uint64_t arrived_ns;     /* loop time when it was whole */
-	void *user;              /* the server's user pointer, from the options */
-	void *scratch;           /* options.scratch_size bytes, 16-aligned, for the handler; not zeroed */
+	uint64_t arrived_ns; /* loop time when it was whole */
+	void *user;          /* the server's user pointer, from the options */
+	void *scratch; /* options.scratch_size bytes, 16-aligned, for the handler; not zeroed */
 };
 
 struct http_response {
@@ -45,20 +45,20 @@ struct http_response {
 	struct span content_type; /* empty: none */
 	struct span headers;      /* extra header lines, each ended by CRLF; may be empty */
 	struct span body;
-	bool close;               /* end the connection after this answer */
+	bool close; /* end the connection after this answer */
 };
 
 struct http_limits {
-	uint32_t head_bytes;          /* 16 KiB; beyond is 431 */
-	uint32_t headers;             /* 100; beyond is 431 */
-	uint32_t body_bytes;          /* 1 MiB; beyond is 413 */
-	uint32_t head_ms;             /* 10 s to send the head; then 408 */
-	uint32_t body_rate;           /* least bytes/s of a body, judged after body_grace_ms; then 408 */
-	uint32_t body_grace_ms;       /* 10 s */
-	uint32_t idle_ms;             /* keep-alive, 75 s */
-	uint32_t send_ms;             /* a peer that does not read is dropped */
-	uint32_t pipeline;            /* unanswered requests per connection; then reading pauses */
-	uint32_t connections;         /* in all; beyond is 503 with Retry-After and close */
+	uint32_t head_bytes;    /* 16 KiB; beyond is 431 */
+	uint32_t headers;       /* 100; beyond is 431 */
+	uint32_t body_bytes;    /* 1 MiB; beyond is 413 */
+	uint32_t head_ms;       /* 10 s to send the head; then 408 */
+	uint32_t body_rate;     /* least bytes/s of a body, judged after body_grace_ms; then 408 */
+	uint32_t body_grace_ms; /* 10 s */
+	uint32_t idle_ms;       /* keep-alive, 75 s */
+	uint32_t send_ms;       /* a peer that does not read is dropped */
+	uint32_t pipeline;      /* unanswered requests per connection; then reading pauses */
+	uint32_t connections;   /* in all; beyond is 503 with Retry-After and close */
 	uint32_t connections_per_address; /* beyond is 429 and close */
 };
 
@@ -72,8 +72,8 @@ struct http_gauge *http_gauge_free(struct http_gauge *gauge);
 /* Counters of one server, written by its thread, read by any (relaxed). */
 struct http_counters {
 	atomic_uint_fast64_t accepted, open, requests, bytes_in, bytes_out;
-	atomic_uint_fast64_t refused;      /* over a limit on connections */
-	atomic_uint_fast64_t bad;          /* answered 4xx by the server itself */
+	atomic_uint_fast64_t refused; /* over a limit on connections */
+	atomic_uint_fast64_t bad;     /* answered 4xx by the server itself */
 	atomic_uint_fast64_t timeouts;
 	atomic_uint_fast64_t tls_handshakes, tls_resumed, tls_failed;
 };

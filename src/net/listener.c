@@ -66,8 +66,7 @@ static socklen_t address_len(const union address *address)
 
 static in_port_t *address_port(union address *address)
 {
-	return address->any.sa_family == AF_INET6 ? &address->v6.sin6_port
-	                                          : &address->v4.sin_port;
+	return address->any.sa_family == AF_INET6 ? &address->v6.sin6_port : &address->v4.sin_port;
 }
 
 static int open_socket(const union address *address)
@@ -120,9 +119,9 @@ int listener_open(const char *text, uint16_t joined, int *ret_fd, uint16_t *ret_
 {
 	union address address;
 	if (!parse_address(text, &address))
-		return error_fill(ret_text, ERR_CONFIG,
-		                  "cannot read the address \"%s\": expected IPV4:PORT or [IPV6]:PORT",
-		                  text);
+		return error_fill(
+			ret_text, ERR_CONFIG,
+			"cannot read the address \"%s\": expected IPV4:PORT or [IPV6]:PORT", text);
 	if (joined)
 		*address_port(&address) = htons(joined);
 	int error = joined ? 0 : check_free(&address);
@@ -132,7 +131,8 @@ int listener_open(const char *text, uint16_t joined, int *ret_fd, uint16_t *ret_
 	if (error) {
 		if (fd >= 0)
 			close(fd);
-		return error_fill(ret_text, error, "cannot listen on %s: %s", text, error_name(error));
+		return error_fill(ret_text, error, "cannot listen on %s: %s", text,
+		                  error_name(error));
 	}
 	*ret_fd = fd;
 	return 0;

@@ -97,8 +97,9 @@ static void every_row_of_the_corpus_gets_its_status(void **state)
 static void a_request_that_comes_byte_by_byte_is_answered(void **state)
 {
 	(void)state;
-	static const char bytes[] = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-	                            "3;x\r\nabc\r\n2\r\nde\r\n0\r\nT: u\r\n\r\n" POST("/", "4") "wxyz";
+	static const char bytes[] =
+		"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+		"3;x\r\nabc\r\n2\r\nde\r\n0\r\nT: u\r\n\r\n" POST("/", "4") "wxyz";
 	struct web_peer peer;
 	peer_open(&web, &peer, NULL);
 	for (size_t i = 0; i < sizeof(bytes) - 1; i++) {
@@ -191,8 +192,9 @@ static void no_more_than_the_pipeline_limit_is_handed_over(void **state)
 static void continue_is_said_when_the_body_is_awaited_and_only_then(void **state)
 {
 	(void)state;
-#define EXPECT(path) "POST " path " HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" \
-	             "Content-Length: 2\r\n\r\n"
+#define EXPECT(path)                                                    \
+	"POST " path " HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" \
+	"Content-Length: 2\r\n\r\n"
 	struct web_peer peer;
 	peer_open(&web, &peer, NULL);
 	peer_say(&peer, EXPECT("/"));
@@ -259,11 +261,14 @@ static void large_bodies_arrive_undamaged_fixed_and_chunked(void **state)
 		if (held)
 			peer_say(&peer, POST("/hold", "5") "first");
 		if (chunked)
-			snprintf(head, sizeof(head), "PUT / HTTP/1.1\r\nHost: a\r\nX-Some: thing\r\n"
-			                             "Transfer-Encoding: chunked\r\n\r\n");
+			snprintf(head, sizeof(head),
+			         "PUT / HTTP/1.1\r\nHost: a\r\nX-Some: thing\r\n"
+			         "Transfer-Encoding: chunked\r\n\r\n");
 		else
-			snprintf(head, sizeof(head), "PUT / HTTP/1.1\r\nHost: a\r\nX-Some: thing\r\n"
-			                             "Content-Length: %zu\r\n\r\n", len);
+			snprintf(head, sizeof(head),
+			         "PUT / HTTP/1.1\r\nHost: a\r\nX-Some: thing\r\n"
+			         "Content-Length: %zu\r\n\r\n",
+			         len);
 		peer_say(&peer, head);
 		if (chunked)
 			send_chunked(&peer, &random, bytes, len);
@@ -367,7 +372,8 @@ static void a_refusal_waits_for_the_answers_before_it(void **state)
 	(void)state;
 	struct web_peer peer;
 	peer_open(&web, &peer, NULL);
-	peer_say(&peer, POST("/hold", "1") "a" "BAD\r\n\r\n");
+	peer_say(&peer, POST("/hold", "1") "a"
+	                                   "BAD\r\n\r\n");
 	hold_until(1);
 	web_until(&web, once, NULL);
 	assert_int_equal(peer.len, 0);
@@ -390,10 +396,14 @@ static void slow_heads_and_bodies_get_408(void **state)
 	(void)state;
 	struct http_limits limits = short_limits();
 	reopen(&limits);
-	static const char *const starts[] = { "P", "POST / HTTP/1.1\r\nHost: a\r\n", POST("/", "9000"),
-		                              POST("/", "9000") "abc",
-		                              "POST / HTTP/1.1\r\nHost: a\r\n"
-		                              "Transfer-Encoding: chunked\r\n\r\n5\r\na" };
+#define CHUNKED "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na"
+	static const char *const starts[] = {
+		"P",
+		"POST / HTTP/1.1\r\nHost: a\r\n",
+		POST("/", "9000"),
+		(POST("/", "9000") "abc"),
+		CHUNKED,
+	};
 	struct web_peer peers[ARRAY_LEN(starts)];
 	for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
 		peer_open(&web, &peers[i], NULL);
@@ -547,7 +557,8 @@ static void a_half_closed_peer_gets_its_answers(void **state)
 	(void)state;
 	struct web_peer peer;
 	peer_open(&web, &peer, NULL);
-	peer_say(&peer, POST("/hold", "1") "a" POST("/hold", "1") "b" "POST /cut");
+	peer_say(&peer, POST("/hold", "1") "a" POST("/hold", "1") "b"
+	                                                          "POST /cut");
 	peer_shut(&peer);
 	hold_until(2);
 	for (int i = 0; i < 5; i++)
@@ -672,10 +683,10 @@ static void accepting_goes_on_when_descriptors_are_free_again(void **state)
 static void addresses_are_read_or_refused_with_a_reason(void **state)
 {
 	(void)state;
-	static const char *const bad[] = { "",          "8080",         "localhost:80", "1.2.3:80",
-		                           "1.2.3.4",   "1.2.3.4:",     "1.2.3.4:x",    "1.2.3.4:65536",
-		                           "[::1]",     "[::1]:",       "::1:80",       "[1.2.3.4]:80",
-		                           "[::1:80",   "1.2.3.4:-1",   "1.2.3.4:1 ",   "[]:80" };
+	static const char *const bad[] = { "",        "8080",       "localhost:80", "1.2.3:80",
+		                           "1.2.3.4", "1.2.3.4:",   "1.2.3.4:x",    "1.2.3.4:65536",
+		                           "[::1]",   "[::1]:",     "::1:80",       "[1.2.3.4]:80",
+		                           "[::1:80", "1.2.3.4:-1", "1.2.3.4:1 ",   "[]:80" };
 	struct http_server *server;
 	struct error_text text;
 	struct http_server_options options = web.options;

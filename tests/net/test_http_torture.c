@@ -31,12 +31,14 @@ static void talk(SSL_CTX *tls)
 	static char body[30000];
 	for (size_t i = 0; i < PEERS; i++)
 		peer_open(&web, &peers[i], tls);
-	peer_say(&peers[0], POST("/hold", "1") "a" POST("/hold", "1") "b" POST("/", "1") "c"
-	                    POST("/release", "1") "d");
+	peer_say(&peers[0],
+	         POST("/hold", "1") "a" POST("/hold", "1") "b" POST("/", "1") "c" POST("/release",
+	                                                                               "1") "d");
 	peer_say(&peers[1], POST("/", "30000"));
 	peer_send(&peers[1], span_of(body, sizeof(body)));
-	peer_say(&peers[2], POST("/hold", "1") "a" "PUT / HTTP/1.1\r\nHost: a\r\n"
-	                    "Transfer-Encoding: chunked\r\n\r\n7000\r\n");
+	peer_say(&peers[2], POST("/hold", "1") "a"
+	                                       "PUT / HTTP/1.1\r\nHost: a\r\n"
+	                                       "Transfer-Encoding: chunked\r\n\r\n7000\r\n");
 	peer_send(&peers[2], span_of(body, 0x7000));
 	peer_say(&peers[2], "\r\n0\r\n\r\n" POST("/release", "0"));
 	peer_say(&peers[3], "BAD\r\n\r\n");

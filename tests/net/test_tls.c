@@ -7,7 +7,8 @@
 #include "net/web.h"
 
 #define REQUEST "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
-#define LAST "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
+#define LAST \
+	"POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello"
 
 static struct web web;
 static struct web_tls web_tls;
@@ -165,8 +166,8 @@ static void large_bodies_pass_both_ways(void **state)
 		assert_non_null(bytes);
 		for (size_t i = 0; i < len; i++)
 			bytes[i] = (char)test_random(&random);
-		snprintf(head, sizeof(head), "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n",
-		         len);
+		snprintf(head, sizeof(head),
+		         "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: %zu\r\n\r\n", len);
 		peer_open(&web, &peer, web_tls.client);
 		peer_say(&peer, head);
 		peer_send(&peer, span_of(bytes, len));

@@ -15,12 +15,12 @@
 static void answer(struct http_request *request, struct span body, bool close)
 {
 	http_respond(request, &(struct http_response){
-	                              .status = 200,
-	                              .content_type = SPAN("text/plain"),
-	                              .headers = SPAN("X-Web: yes\r\n"),
-	                              .body = body,
-	                              .close = close,
-	                      });
+				      .status = 200,
+				      .content_type = SPAN("text/plain"),
+				      .headers = SPAN("X-Web: yes\r\n"),
+				      .body = body,
+				      .close = close,
+			      });
 }
 
 void web_release(struct web *web)
@@ -174,7 +174,8 @@ static ssize_t peer_write(struct web_peer *peer, const char *ptr, size_t len)
 static void pump_out(struct web_peer *peer)
 {
 	while (peer->out_at < peer->out_len && !peer->error) {
-		ssize_t n = peer_write(peer, peer->out + peer->out_at, peer->out_len - peer->out_at);
+		ssize_t n = peer_write(peer, peer->out + peer->out_at,
+		                       peer->out_len - peer->out_at);
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n < 0)
@@ -239,7 +240,8 @@ void peer_open(struct web *web, struct web_peer *peer, SSL_CTX *tls)
 		SSL_set_fd(peer->ssl, fd);
 		SSL_set_connect_state(peer->ssl);
 	}
-	assert_int_equal(loop_add(web->loop, &peer->handler, LOOP_READ | LOOP_WRITE | LOOP_EDGE), 0);
+	assert_int_equal(loop_add(web->loop, &peer->handler, LOOP_READ | LOOP_WRITE | LOOP_EDGE),
+	                 0);
 }
 
 void peer_close(struct web_peer *peer)

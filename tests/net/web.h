@@ -64,7 +64,7 @@ void peer_open(struct web *web, struct web_peer *peer, SSL_CTX *tls);
 void peer_close(struct web_peer *peer);
 void peer_send(struct web_peer *peer, struct span bytes); /* what the kernel does not take waits */
 void peer_say(struct web_peer *peer, const char *text);
-void peer_shut(struct web_peer *peer); /* ends our side, when all is sent */
+void peer_shut(struct web_peer *peer);   /* ends our side, when all is sent */
 void peer_listen(struct web_peer *peer); /* no longer deaf */
 
 /* The n-th answer (0 is the first, interim ones count), if it is whole. HEAD
