@@ -75,27 +75,45 @@ static void seal_event(const struct frame *frame, unsigned char *entry, uint32_t
 	memcpy(entry + offsetof(struct entry_event, check), &check, sizeof(check));
 }
 
+/*
+ * The head of an event goes out in whole words. A struct filled field by field
+ * and then copied cost 100 ns here: the wide load waits until the narrow stores,
+ * and all stores to the cold ring before them, have left the core.
+ */
+static unsigned char *put_word(unsigned char *at, uint64_t word)
+{
+	memcpy(at, &word, sizeof(word));
+	return at + sizeof(word);
+}
+
+static unsigned char *put_event_head(unsigned char *at, const struct entry_event *event)
+{
+	at = put_word(at, event->size | (uint64_t)event->kind << 32 |
+	                          (uint64_t)event->claim_count << 40 |
+	                          (uint64_t)event->flags << 48 | (uint64_t)event->source_len << 56);
+	at = put_word(at, event->ticket);
+	return put_word(at, event->check | (uint64_t)event->user_flags << 32 |
+	                            (uint64_t)event->attempt << 48);
+}
+
 uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, uint64_t ticket)
 {
 	uint32_t size = frame_event_size(admit), offset;
 	unsigned char *entry = add(frame, size, &offset);
-	struct entry_event event = {
-		.size = size,
-		.kind = ENTRY_EVENT,
-		.claim_count = (uint8_t)admit->claim_count,
-		.flags = admit->no_ticket ? EVENT_NO_TICKET : 0,
-		.source_len = (uint8_t)admit->source.len,
-		.ticket = ticket,
-		.user_flags = admit->flags,
-	};
-	unsigned char *at = entry + sizeof(event);
+	unsigned char *at = put_event_head(entry, &(struct entry_event){
+	                                                  .size = size,
+	                                                  .kind = ENTRY_EVENT,
+	                                                  .claim_count = (uint8_t)admit->claim_count,
+	                                                  .flags = admit->no_ticket ? EVENT_NO_TICKET
+	                                                                            : 0,
+	                                                  .source_len = (uint8_t)admit->source.len,
+	                                                  .ticket = ticket,
+	                                                  .user_flags = admit->flags });
 
-	memcpy(entry, &event, sizeof(event));
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		struct entry_claim claim = { .digest = admit->claims[i].digest,
-			                     .window_s = admit->claims[i].window_s };
-		memcpy(at, &claim, sizeof(claim));
-		at += sizeof(claim);
+		at = put_word(at, admit->claims[i].digest.word[0]);
+		at = put_word(at, admit->claims[i].digest.word[1]);
+		at = put_word(at, admit->claims[i].window_s);
 	}
 	at = put_span(at, admit->source);
 	put_span(at, admit->payload);

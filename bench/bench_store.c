@@ -1,0 +1,268 @@
+/*
+ * bench_store: durable admits in process, one claim each, no payload, on top of
+ * many live claims. The peer is bench_rocksdb.
+ *
+ *   --path DIR       data folder (made if needed; emptied at the end without --keep)
+ *   --claims N       live claims before the measured part
+ *   --batch N        admits per flush (one durable write each)
+ *   --seconds S      length of a measured round; 0: only fill
+ *   --rounds N       rounds; the median is printed
+ *   --memory         print resident bytes per claim after filling
+ *   --keep           leave the folder
+ *   --recover        only open what is there and tell how long that took
+ *
+ * Prints lines of "key value". CPU is of the whole process: the keeper's thread
+ * and the making of digests (a few ns) are counted.
+ */
+#include <dirent.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "store/local/local_store.h"
+
+#define BATCH_MAX 65536
+#define ROUNDS_MAX 64
+#define WINDOW_S (4u * 24 * 60 * 60)
+#define TICK_NS 50000000u
+
+struct bench {
+	struct store *store;
+	const char *path;
+	uint64_t claims;
+	uint32_t batch;
+	double seconds;
+	uint32_t rounds;
+	bool memory, keep, recover;
+	uint64_t next; /* number of the next digest */
+	uint64_t failed, duplicates;
+	uint64_t ticked_ns;
+};
+
+static struct store_admit admits[BATCH_MAX];
+
+static uint64_t clock_ns(clockid_t id)
+{
+	struct timespec now;
+
+	clock_gettime(id, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return x ^ x >> 31;
+}
+
+static uint64_t resident_bytes(void)
+{
+	unsigned long long size = 0, resident = 0;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	if (!file || fscanf(file, "%llu %llu", &size, &resident) != 2)
+		resident = 0;
+	if (file)
+		(void)fclose(file);
+	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void done(struct store_op *op)
+{
+	struct bench *bench = op->user;
+	const struct store_admit *admit = container_of(op, struct store_admit, op);
+
+	bench->failed += op->error < 0;
+	bench->duplicates += op->error == 0 && admit->verdict != VERDICT_NEW;
+}
+
+static void run_batch(struct bench *bench, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		struct store_admit *admit = &admits[i];
+		uint64_t n = bench->next++;
+		admit->op.kind = STORE_ADMIT;
+		admit->op.done = done;
+		admit->op.user = bench;
+		admit->claims[0].digest.word[0] = mix(n * 2 + UINT64_C(0x9e3779b97f4a7c15));
+		admit->claims[0].digest.word[1] = mix(n * 2 + 1);
+		admit->claims[0].window_s = WINDOW_S;
+		admit->claim_count = 1;
+		admit->no_ticket = true;
+		store_submit(bench->store, &admit->op);
+	}
+	store_flush(bench->store);
+	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	if (now_ns - bench->ticked_ns >= TICK_NS) {
+		bench->ticked_ns = now_ns;
+		store_tick(bench->store);
+	}
+}
+
+static void fill(struct bench *bench)
+{
+	uint64_t end = bench->next + bench->claims;
+
+	while (bench->next < end && !bench->failed)
+		run_batch(bench, end - bench->next < bench->batch ? (uint32_t)(end - bench->next)
+		                                                  : bench->batch);
+}
+
+struct round {
+	double admits_per_s;
+	double cpu_ns;
+	uint64_t admits;
+};
+
+static struct round run_round(struct bench *bench)
+{
+	uint64_t first = bench->next;
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+	uint64_t cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID), now_ns;
+
+	do {
+		run_batch(bench, bench->batch);
+		now_ns = clock_ns(CLOCK_MONOTONIC);
+	} while ((double)(now_ns - began_ns) < bench->seconds * 1e9 && !bench->failed);
+	cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
+	double admitted = (double)(bench->next - first);
+	return (struct round){ admitted * 1e9 / (double)(now_ns - began_ns),
+		               (double)cpu_ns / admitted, bench->next - first };
+}
+
+static int by_rate(const void *a, const void *b)
+{
+	double x = ((const struct round *)a)->admits_per_s;
+	double y = ((const struct round *)b)->admits_per_s;
+
+	return x < y ? -1 : x > y;
+}
+
+static void measure(struct bench *bench)
+{
+	struct round rounds[ROUNDS_MAX];
+
+	for (uint32_t i = 0; i < bench->rounds; i++)
+		rounds[i] = run_round(bench);
+	qsort(rounds, bench->rounds, sizeof(rounds[0]), by_rate);
+	const struct round *median = &rounds[bench->rounds / 2];
+	printf("admits %" PRIu64 "\n", median->admits);
+	printf("admits_per_s %.0f\n", median->admits_per_s);
+	printf("cpu_ns_per_admit %.1f\n", median->cpu_ns);
+}
+
+static int open_store(struct bench *bench)
+{
+	struct local_store_options options = { .path = bench->path };
+	struct error_text text = { "" };
+
+	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
+	int r = local_store_open(&options, &bench->store, &text);
+	if (r < 0) {
+		(void)fprintf(stderr, "bench_store: %s\n", text.text);
+		return r;
+	}
+	struct store_stats stats;
+	store_stats(bench->store, &stats);
+	printf("recover_s %.3f\n", (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / 1e9);
+	printf("recovered_claims %" PRIu64 "\n", stats.live_claims);
+	return 0;
+}
+
+static void report_memory(const struct bench *bench, uint64_t before)
+{
+	struct store_stats stats;
+
+	store_tick(bench->store);
+	store_stats(bench->store, &stats);
+	printf("live_claims %" PRIu64 "\n", stats.live_claims);
+	printf("rss_bytes %" PRIu64 "\n", resident_bytes());
+	printf("index_bytes %" PRIu64 "\n", stats.index_bytes);
+	printf("bytes_per_claim %.2f\n",
+	       (double)(resident_bytes() - before) / (double)(stats.live_claims + !stats.live_claims));
+}
+
+static void empty_folder(const char *path)
+{
+	DIR *folder = opendir(path);
+	const struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)))
+		if (entry->d_name[0] != '.')
+			(void)unlinkat(dirfd(folder), entry->d_name, 0);
+	if (folder)
+		(void)closedir(folder);
+}
+
+static int run(struct bench *bench)
+{
+	uint64_t before = resident_bytes();
+	int r = open_store(bench);
+
+	if (r < 0)
+		return 1;
+	bench->ticked_ns = clock_ns(CLOCK_MONOTONIC);
+	bench->next = bench->ticked_ns << 20; /* other digests than any run before */
+	if (!bench->recover) {
+		uint64_t began_ns = bench->ticked_ns;
+		fill(bench);
+		printf("fill_s %.3f\n", (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / 1e9);
+	}
+	if (bench->memory)
+		report_memory(bench, before);
+	if (!bench->recover && bench->seconds > 0)
+		measure(bench);
+	printf("failed %" PRIu64 "\nfound %" PRIu64 "\n", bench->failed, bench->duplicates);
+	store_free(bench->store);
+	if (!bench->keep && !bench->recover)
+		empty_folder(bench->path);
+	return bench->failed || bench->duplicates ? 1 : 0;
+}
+
+static const struct option options[] = {
+	{ "path", required_argument, NULL, 'p' },   { "claims", required_argument, NULL, 'c' },
+	{ "batch", required_argument, NULL, 'b' },  { "seconds", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' }, { "memory", no_argument, NULL, 'm' },
+	{ "keep", no_argument, NULL, 'k' },         { "recover", no_argument, NULL, 'R' },
+	{ NULL, 0, NULL, 0 },
+};
+
+static bool parse(struct bench *bench, int argc, char **argv)
+{
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+		switch (option) {
+		case 'p': bench->path = optarg; break;
+		case 'c': bench->claims = strtoull(optarg, NULL, 10); break;
+		case 'b': bench->batch = (uint32_t)strtoul(optarg, NULL, 10); break;
+		case 's': bench->seconds = strtod(optarg, NULL); break;
+		case 'r': bench->rounds = (uint32_t)strtoul(optarg, NULL, 10); break;
+		case 'm': bench->memory = true; break;
+		case 'k': bench->keep = true; break;
+		case 'R': bench->recover = true; break;
+		default: return false;
+		}
+	}
+	return bench->path && bench->batch >= 1 && bench->batch <= BATCH_MAX &&
+	       bench->rounds >= 1 && bench->rounds <= ROUNDS_MAX;
+}
+
+int main(int argc, char **argv)
+{
+	struct bench bench = { .batch = 1024, .seconds = 5, .rounds = 1, .claims = 1000000 };
+
+	if (!parse(&bench, argc, argv)) {
+		(void)fputs("usage: bench_store --path DIR [--claims N] [--batch N] [--seconds S] "
+		            "[--rounds N] [--memory] [--keep] [--recover]\n",
+		            stderr);
+		return 2;
+	}
+	return run(&bench);
+}
