@@ -115,7 +115,7 @@ static void set_deadline(struct connection *connection)
 	uint8_t phase = PHASE_WAIT;
 	if (connection->current)
 		phase = PHASE_BODY;
-	else if (connection->in_at < connection->in_len && !connection->paused)
+	else if (connection->in_at < connection->in_len && !connection->paused && !connection->last)
 		phase = PHASE_HEAD;
 	else if (!connection->first)
 		phase = connection->phase == PHASE_HEAD ? PHASE_HEAD : PHASE_IDLE;

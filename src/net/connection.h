@@ -121,6 +121,7 @@ struct http_server {
 	struct connection *flushing;
 	struct connection *spare_connections;
 	struct request *spare_requests;
+	uint32_t spare_request_count;
 	struct pool pool;
 
 	char date[HTTP1_DATE_LEN];

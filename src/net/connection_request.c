@@ -13,6 +13,7 @@ static struct request *take_request(struct connection *connection)
 	struct request *request = server->spare_requests;
 	if (likely(request)) {
 		server->spare_requests = request->next;
+		server->spare_request_count--;
 	} else {
 		size_t size = (sizeof(*request) + 15) / 16 * 16;
 		request = mem_aligned(64, (size + server->scratch_size + 63) / 64 * 64);
@@ -35,8 +36,13 @@ void request_free(struct request *request)
 	struct http_server *server = request->connection->server;
 	pool_drop_input(&server->pool, request->input);
 	outgoing_clear(&server->pool, &request->aside);
+	if (unlikely(server->spare_request_count == POOL_SPARE_MAX)) {
+		mem_free(request);
+		return;
+	}
 	request->next = server->spare_requests;
 	server->spare_requests = request;
+	server->spare_request_count++;
 }
 
 void connection_drop_requests(struct connection *connection)

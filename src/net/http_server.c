@@ -23,7 +23,7 @@ const struct http_limits http_limits_default = {
 	.body_grace_ms = 10 * 1000,
 	.idle_ms = 75 * 1000,
 	.send_ms = 30 * 1000,
-	.pipeline = 64,
+	.pipeline = 16,
 	.connections = 16384,
 	.connections_per_address = 4096,
 };

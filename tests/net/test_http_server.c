@@ -417,6 +417,32 @@ static void slow_heads_and_bodies_get_408(void **state)
 	assert_int_equal(counters()->timeouts, ARRAY_LEN(starts));
 }
 
+/* Told once, behind the answer that the peer still waits for. */
+static void a_slow_request_behind_another_gets_its_408_in_turn(void **state)
+{
+	(void)state;
+	struct http_limits limits = short_limits();
+	reopen(&limits);
+	static const char *const starts[] = { "POST / HT", POST("/", "9000") };
+	for (size_t i = 0; i < ARRAY_LEN(starts); i++) {
+		struct web_peer peer;
+		peer_open(&web, &peer, NULL);
+		peer_say(&peer, POST("/hold", "1") "a");
+		hold_until(1);
+		peer_say(&peer, starts[i]);
+		uint64_t start = loop_now_ms(web.loop);
+		while (loop_now_ms(web.loop) < start + 4u * limits.head_ms)
+			web_until(&web, once, NULL);
+		assert_int_equal(counters()->timeouts, i + 1);
+		assert_int_equal(peer.len, 0);
+		web_release(&web);
+		peer_until_status(&peer, 0, 200);
+		peer_until_status(&peer, 1, 408);
+		peer_until_eof(&peer);
+		peer_close(&peer);
+	}
+}
+
 static void a_body_at_the_least_rate_is_let_through(void **state)
 {
 	(void)state;
@@ -725,6 +751,7 @@ int main(void)
 		TEST(a_refusal_reaches_a_peer_that_is_still_sending),
 		TEST(a_refusal_waits_for_the_answers_before_it),
 		TEST(slow_heads_and_bodies_get_408),
+		TEST(a_slow_request_behind_another_gets_its_408_in_turn),
 		TEST(a_body_at_the_least_rate_is_let_through),
 		TEST(idle_connections_are_closed_without_a_word),
 		TEST(waiting_for_our_own_answer_has_no_limit),
