@@ -171,7 +171,9 @@ int table_put_batch(struct table *table, const struct table_record *records, siz
 		if (put >= count || !in_range(&records[put], range))
 			continue;
 		const struct table_record *record = &records[put];
-		if (ticket_time_ms(record->ticket) + record->window_s * UINT64_C(1000) <= now_ms)
+		/* As table_find() judges it: by the window as it is kept, rounded up. */
+		uint64_t window_s = table_window_decode(table_window_encode(record->window_s));
+		if (ticket_time_ms(record->ticket) + window_s * 1000 <= now_ms)
 			continue;
 		int error = table_put(table, record, now_ms);
 		if (error)
