@@ -14,6 +14,13 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 import harness  # noqa: E402
 
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "release: for the binary that users run, not for one with "
+                            "sanitizers (memory use, preloaded libraries, long loops)")
+
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

@@ -143,13 +143,15 @@ class Blockage:
     def __init__(self):
         self.read_fd, self.write_fd = os.pipe()
         os.set_blocking(self.write_fd, False)
+        self.filling = 0
         try:
             while True:
-                os.write(self.write_fd, b"\n" * 4096)
+                self.filling += os.write(self.write_fd, b"\n" * 4096)
         except BlockingIOError:
             pass
         os.set_blocking(self.write_fd, True)  # stile shares this description
         self.data = bytearray()
+        self.newlines = 0
         self.thread = None
 
     def release(self):
@@ -170,6 +172,11 @@ class Blockage:
                 os.close(self.read_fd)
                 return
             self.data += data
+            self.newlines += data.count(b"\n")
+
+    def wait_events(self, count):
+        eventually(lambda: self.newlines >= self.filling + count, f"{count} events are printed")
+        return self.events()
 
     def events(self):
         lines = bytes(self.data).split(b"\n")[:-1]

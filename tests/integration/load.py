@@ -161,7 +161,7 @@ class Sender(threading.Thread):
         assert self.problem is None, repr(self.problem)
 
 
-def start_senders(address, oracle, recent, prefix, seed, count=4):
+def start_senders(address, oracle, recent, prefix, seed, count=3):
     senders = [Sender(address, oracle, recent, f"{prefix}-{i}", seed) for i in range(count)]
     for sender in senders:
         sender.start()

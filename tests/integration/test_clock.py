@@ -1,6 +1,8 @@
 """Windows end by a clock that never goes back and never jumps ahead."""
 
+import datetime
 import glob
+import os
 
 import pytest
 
@@ -14,36 +16,71 @@ def faked(offset):
     if not found:
         pytest.skip("needs libfaketime (tools/packages.txt, group test)")
     return {"LD_PRELOAD": found[0], "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1", "FAKETIME_DONT_RESET": "1",
-            "ASAN_OPTIONS": "verify_asan_link_order=0"}
+            "NO_FAKE_STAT": "1"}
 
 
 def held_s(gateway):
     return gateway.metrics()["stile_clock_held_seconds"].value()
 
 
+@pytest.mark.release
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("offset", ["+3600", "-3600", "+400d", "-400d"])
 def test_jump_of_the_wall_clock_over_a_restart_expires_nothing(stile, offset, end):
-    gateway = stile("--window", "2s" if offset[0] == "-" else "30m")
+    gateway = stile("--window", "30m")
     ticket = take_verdict(gateway.post({"id": "jump"}), "new")
-    stay = take_verdict(gateway.post({"id": "stay"}), "new")
     gateway.stop() if end == "stop" else gateway.kill()
 
     gateway = stile("--window", "30m", env=faked(offset))
-    if offset[0] == "+":
-        assert take_verdict(gateway.post({"id": "jump"}), "duplicate") == ticket
-        assert take_verdict(gateway.post({"id": "stay"}), "duplicate") == stay
-        assert held_s(gateway) > 3500
+    assert take_verdict(gateway.post({"id": "jump"}), "duplicate") == ticket
+    assert (held_s(gateway) > 3500) == (offset[0] == "+")
     later = take_verdict(gateway.post({"id": "later"}), "new")
     assert later > ticket, "tickets go up whatever the wall says"
     gateway.kill()
 
     gateway = stile("--window", "30m")  # and back to the truth
+    assert take_verdict(gateway.post({"id": "jump"}), "duplicate") == ticket
     assert take_verdict(gateway.post({"id": "later"}), "duplicate") == later
     assert take_verdict(gateway.post({"id": "newest"}), "new") > later
 
 
+@pytest.mark.release
+@pytest.mark.parametrize("offset", ["+400d", "-400d"])
+def test_jump_while_it_runs_expires_nothing(stile, scratch, offset):
+    path = os.path.join(scratch, "offset")
+
+    def turn(text):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+
+    turn("+0")
+    environment = {**faked(""), "FAKETIME_TIMESTAMP_FILE": path, "FAKETIME_NO_CACHE": "1"}
+    del environment["FAKETIME"]
+    gateway = stile("--window", "30m", env=environment)
+    ticket = take_verdict(gateway.post({"id": "before"}), "new")
+    turn(offset)
+    eventually(lambda: wall_of(gateway) != wall_now(), "the process sees the other time")
+    assert take_verdict(gateway.post({"id": "before"}), "duplicate") == ticket
+    after = take_verdict(gateway.post({"id": "after"}), "new")
+    assert after > ticket
+    if offset[0] == "+":
+        eventually(lambda: held_s(gateway) > 399 * 86400, "the jump is held")
+    gateway.kill()
+    gateway = stile("--window", "30m")
+    assert take_verdict(gateway.post({"id": "before"}), "duplicate") == ticket
+    assert take_verdict(gateway.post({"id": "after"}), "duplicate") == after
+
+
+def wall_now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y")
+
+
+def wall_of(gateway):
+    """The year of the Date header: by the process's wall clock."""
+    return gateway.get("/healthz").header("date").split()[3]
+
+
+@pytest.mark.release
 def test_clock_that_went_back_does_not_end_a_window_early_nor_never(stile):
     """Two seconds are two seconds, wherever the wall clock is."""
     gateway = stile("--window", "2s")
@@ -57,6 +94,7 @@ def test_clock_that_went_back_does_not_end_a_window_early_nor_never(stile):
     eventually(expired, "the window ends although the wall is 400 days behind", pause_s=0.1)
 
 
+@pytest.mark.release
 def test_held_clock_is_told_and_accept_clock_ends_the_hold(stile):
     gateway = stile("--window", "30m")
     ticket = take_verdict(gateway.post({"id": "held"}), "new")
@@ -91,6 +129,14 @@ def test_short_window_ends_and_the_id_is_new_again(stile, end):
     eventually(expired, "a window of one second ends", pause_s=0.1)
     assert answers[-1]["ticket"] > ticket
     assert all(each["ticket"] == ticket for each in answers[:-1])
+
+
+def test_expired_claims_are_freed(stile, scale):
+    if scale == 1:
+        pytest.skip("the sweep goes around once in half a minute: for the long tier")
+    gateway = stile("--window", "1s")
+    for i in range(100):
+        take_verdict(gateway.post({"id": f"e-{i}"}), "new")
     eventually(lambda: gateway.metrics()["stile_live_claims"].value() == 0,
-               "expired claims are freed", pause_s=0.1)
-    assert gateway.metrics()["stile_expired_claims_total"].value() >= 1
+               "expired claims are freed", limit_s=200, pause_s=0.5)
+    assert gateway.metrics()["stile_expired_claims_total"].value() == 100

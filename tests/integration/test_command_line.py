@@ -41,7 +41,7 @@ import pytest
     (["serve", "--tls-cert", "x.pem"], ["--tls-cert", "--tls-key"]),
     (["serve", "--tls-key", "x.pem"], ["--tls-cert", "--tls-key"]),
     (["journal"], ["journal"]),
-    (["journal", "frob", "x"], ["frob"]),
+    (["journal", "frob", "x"], ["verify DIR", "dump DIR"]),
     (["journal", "verify"], ["DIR"]),
     (["journal", "dump", "a", "b"], []),
     (["version", "now"], ["now"]),

@@ -65,8 +65,8 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     first = next(iter(kept))
     assert take_verdict(gateway.post({"id": first}), "duplicate") == kept[first]
     blockage.release()
-    eventually(lambda: len(blockage.events()) >= len(kept), "delivery goes on")
-    assert sorted(event["id"] for event in blockage.events()) == sorted(kept)
+    printed = blockage.wait_events(len(kept))
+    assert sorted(event["id"] for event in printed) == sorted(kept), "delivery goes on"
     assert gateway.post({"id": "still full", "pad": "f" * 900000}).status == 503
 
     resize(disk, LARGE)

@@ -75,6 +75,7 @@ def test_client_that_only_speaks_another_protocol_is_refused(gateway, certificat
             connection.request("GET", "/healthz")
 
 
+@pytest.mark.filterwarnings("ignore:.*TLSv1_1 is deprecated")
 def test_tls_1_1_is_refused(gateway, certificate):
     context = client(certificate)
     context.set_ciphers("ALL:@SECLEVEL=0")
