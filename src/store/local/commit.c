@@ -13,7 +13,7 @@
 #include "gate/ticket.h"
 #include "store/local/local_internal.h"
 
-#define PREFETCH_AHEAD 24
+#define PREFETCH_AHEAD 16
 
 static struct store_admit *admit_of(struct store_op *op)
 {
@@ -424,26 +424,34 @@ static void decide(struct local_store *local, struct store_op *op)
 		op_queue_put(&local->batch, op);
 }
 
-static void prefetch(struct local_store *local, struct store_op *op)
+static void prefetch(struct local_store *local, struct store_op *op,
+                     void (*step)(const struct table *table, const struct digest *digest))
 {
 	if (op->kind != STORE_ADMIT)
 		return;
 	struct store_admit *admit = admit_of(op);
 	for (uint32_t i = 0; i < admit->claim_count; i++)
-		table_prefetch(local->table, &admit->claims[i].digest);
+		step(local->table, &admit->claims[i].digest);
 }
 
+/* Two runners go ahead of the deciding, one for each step of fetching. */
 static void decide_all(struct local_store *local, struct store_op *op)
 {
-	struct store_op *ahead = op, *next;
+	struct store_op *far = op, *near = op, *next;
 
-	for (int i = 0; i < PREFETCH_AHEAD && ahead; i++, ahead = ahead->next)
-		prefetch(local, ahead);
+	for (int i = 0; i < 2 * PREFETCH_AHEAD && far; i++, far = far->next)
+		prefetch(local, far, table_prefetch);
+	for (int i = 0; i < PREFETCH_AHEAD && near; i++, near = near->next)
+		prefetch(local, near, table_prefetch_entry);
 	for (; op; op = next) {
 		next = op->next;
-		if (ahead) {
-			prefetch(local, ahead);
-			ahead = ahead->next;
+		if (far) {
+			prefetch(local, far, table_prefetch);
+			far = far->next;
+		}
+		if (near) {
+			prefetch(local, near, table_prefetch_entry);
+			near = near->next;
 		}
 		decide(local, op);
 	}

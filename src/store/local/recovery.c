@@ -13,31 +13,20 @@
  *
  * Threads: the owner's; see loader.h for the second one.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/mem.h"
 #include "gate/ticket.h"
+#include "store/local/catalog.h"
 #include "store/local/loader.h"
 #include "store/local/local_internal.h"
 #include "store/local/scan.h"
 
-struct numbers {
-	uint64_t *items;
-	size_t count;
-	size_t room;
-};
-
 struct recovery {
 	struct local_store *local;
 	struct error_text *text;
-	struct numbers segments;
-	struct numbers claims;
+	struct catalog catalog;
 	struct loader *loader;
-	uint64_t oldest;
-	uint64_t scan_from;
-	uint64_t last; /* the last segment; 0: none */
 	uint64_t now_ms;
 	uint64_t steady_ms; /* the latest that was written */
 	uint64_t max_ticket;
@@ -48,68 +37,7 @@ struct recovery {
 	bool with_tickets;
 };
 
-/* --- listing ---------------------------------------------------------- */
-
-static int numbers_add(struct numbers *numbers, uint64_t number)
-{
-	if (numbers->count == numbers->room) {
-		size_t room = numbers->room ? numbers->room * 2 : 64;
-		uint64_t *items = mem_realloc(numbers->items, room * sizeof(*items));
-		if (!items)
-			return -ENOMEM;
-		numbers->items = items;
-		numbers->room = room;
-	}
-	numbers->items[numbers->count++] = number;
-	return 0;
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint64_t x, y;
-
-	memcpy(&x, a, sizeof(x));
-	memcpy(&y, b, sizeof(y));
-	return x < y ? -1 : x > y;
-}
-
-static bool numbers_have(const struct numbers *numbers, uint64_t number)
-{
-	return numbers->count > 0 &&
-	       bsearch(&number, numbers->items, numbers->count, sizeof(number), compare) != NULL;
-}
-
-static int list_each(void *user, const char *name)
-{
-	struct recovery *recovery = user;
-	uint64_t number;
-
-	switch (format_name_parse(name, &number)) {
-	case FILE_KIND_SEGMENT: return numbers_add(&recovery->segments, number);
-	case FILE_KIND_CLAIMS: return numbers_add(&recovery->claims, number);
-	case FILE_KIND_LEFTOVER:
-	case FILE_KIND_OTHER: break;
-	}
-	return 0;
-}
-
-static int list_files(struct recovery *recovery)
-{
-	struct local_store *local = recovery->local;
-	struct file_system *fs = local->folder.fs;
-
-	int r = fs->methods->list(fs, local->path, list_each, recovery);
-	if (r < 0)
-		return r;
-	if (recovery->segments.count)
-		qsort(recovery->segments.items, recovery->segments.count, sizeof(uint64_t),
-		      compare);
-	if (recovery->claims.count)
-		qsort(recovery->claims.items, recovery->claims.count, sizeof(uint64_t), compare);
-	return 0;
-}
-
-/* --- the superblock and the last segment ------------------------------ */
+/* --- the superblock and the files -------------------------------------- */
 
 static int open_superblock(struct recovery *recovery)
 {
@@ -117,7 +45,7 @@ static int open_superblock(struct recovery *recovery)
 
 	int r = superblock_open(&local->superblock, &local->folder, recovery->text);
 	if (r == -ENOENT) {
-		if (recovery->segments.count || recovery->claims.count)
+		if (recovery->catalog.segments.count || recovery->catalog.claims.count)
 			return error_fill(recovery->text, ERR_DAMAGED,
 			                  "superblock is missing, but there are segments");
 		r = superblock_create(&local->superblock, &local->folder);
@@ -132,92 +60,42 @@ static int open_superblock(struct recovery *recovery)
 	return 0;
 }
 
-static int missing(const struct recovery *recovery, uint64_t number, enum file_kind kind)
+static int remove_all(const struct recovery *recovery, const struct catalog_numbers *numbers,
+                      enum file_kind kind, uint64_t below)
 {
-	char name[FORMAT_NAME_MAX];
+	int r = 0;
 
-	format_name(name, number, kind);
-	return error_fill(recovery->text, ERR_DAMAGED, "%s is missing (offset 0)", name);
-}
-
-static int read_header(struct recovery *recovery, uint64_t number, struct segment_header *ret)
-{
-	struct file_system *fs = recovery->local->folder.fs;
-	int fd;
-
-	int r = segment_open_read(&recovery->local->folder, number, &fd);
-	if (r < 0)
-		return r;
-	r = segment_read_header(&recovery->local->folder, fd, number, ret);
-	fs->methods->close(fs, fd);
+	for (size_t i = 0; i < numbers->count && r == 0; i++)
+		if (numbers->items[i] < below)
+			r = segment_remove(&recovery->local->folder, numbers->items[i], kind);
 	return r;
 }
 
-/* A segment that was prepared and never begun has no valid header. */
-static int find_last(struct recovery *recovery)
+/* Files of work that a crash cut short. */
+static int remove_leftovers(struct recovery *recovery)
 {
-	const struct superblock_slot *slot = &recovery->local->superblock.slot;
-	struct numbers *segments = &recovery->segments;
-	struct segment_header header;
-
-	while (segments->count > 0) {
-		uint64_t number = segments->items[segments->count - 1];
-		int r = read_header(recovery, number, &header);
-		if (r == 0 || number <= slot->durable_segment)
-			break;
-		if (r != ERR_DAMAGED)
-			return error_fill(recovery->text, r, "segment %llu: %s",
-			                  (unsigned long long)number, error_name(r));
-		r = segment_remove(&recovery->local->folder, number, FILE_KIND_SEGMENT);
-		if (r < 0)
-			return error_fill(recovery->text, r, "segment %llu: %s",
-			                  (unsigned long long)number, error_name(r));
-		segments->count--;
-	}
-	recovery->last = segments->count ? segments->items[segments->count - 1] : 0;
-	if (recovery->last < slot->durable_segment)
-		return missing(recovery, slot->durable_segment, FILE_KIND_SEGMENT);
-	return 0;
-}
-
-static int find_range(struct recovery *recovery)
-{
-	const struct superblock_slot *slot = &recovery->local->superblock.slot;
-	struct segment_header header;
-
-	recovery->oldest = slot->oldest;
-	recovery->scan_from = slot->scan_from;
-	if (recovery->last == 0)
-		return 0;
-	int r = read_header(recovery, recovery->last, &header);
-	if (r == 0 && header.scan_from > recovery->scan_from)
-		recovery->scan_from = header.scan_from;
-	/* A bad header is reported, with its place, when the segment is read. */
-	if (recovery->scan_from > recovery->last)
-		recovery->scan_from = recovery->last;
-	for (uint64_t n = recovery->oldest; n <= recovery->last; n++) { /* F6 */
-		bool segment = numbers_have(&recovery->segments, n);
-		if (!segment && (n >= recovery->scan_from || !numbers_have(&recovery->claims, n)))
-			return missing(recovery, n, FILE_KIND_SEGMENT);
-	}
-	return 0;
-}
-
-/* Files whose removal a crash cut short. */
-static int remove_retired(struct recovery *recovery)
-{
+	const struct catalog *catalog = &recovery->catalog;
 	const struct folder *folder = &recovery->local->folder;
-	int r = folder_remove(folder, "spare.seg");
 
-	for (size_t i = 0; i < recovery->segments.count && r == 0; i++)
-		if (recovery->segments.items[i] < recovery->oldest)
-			r = segment_remove(folder, recovery->segments.items[i], FILE_KIND_SEGMENT);
-	for (size_t i = 0; i < recovery->claims.count && r == 0; i++)
-		if (recovery->claims.items[i] < recovery->oldest)
-			r = segment_remove(folder, recovery->claims.items[i], FILE_KIND_CLAIMS);
-	/* What is seen must stay seen, also after the next loss of power. */
+	int r = folder_remove(folder, "spare.seg");
 	if (r == 0)
-		r = folder_sync(folder);
+		r = remove_all(recovery, &catalog->unused, FILE_KIND_SEGMENT, UINT64_MAX);
+	if (r == 0)
+		r = remove_all(recovery, &catalog->segments, FILE_KIND_SEGMENT, catalog->oldest);
+	if (r == 0)
+		r = remove_all(recovery, &catalog->claims, FILE_KIND_CLAIMS, catalog->oldest);
+	/* What is seen must stay seen, also after the next loss of power. */
+	return r < 0 ? r : folder_sync(folder);
+}
+
+static int check_files(struct recovery *recovery)
+{
+	struct catalog *catalog = &recovery->catalog;
+
+	int r = catalog_range(catalog, &recovery->local->folder, &recovery->local->superblock.slot,
+	                      recovery->text);
+	for (uint64_t n = catalog->oldest; n <= catalog->last && r == 0; n++) /* F6 */
+		r = catalog_check(catalog, n, recovery->text);
 	return r;
 }
 
@@ -340,53 +218,12 @@ static int read_frames(struct recovery *recovery, struct scan *scan)
 	return r;
 }
 
-/* What the number after this one says of it. */
-struct successor {
-	uint64_t end; /* 0: there is none */
-	uint64_t sequence;
-	uint64_t expiry_ms;
-	uint64_t sealed_ms;
-};
-
-static int read_successor(struct recovery *recovery, uint64_t number, struct successor *ret)
-{
-	struct claims_summary summary;
-	struct segment_header header;
-
-	*ret = (struct successor){ 0 };
-	if (number == recovery->last)
-		return 0;
-	if (!numbers_have(&recovery->segments, number + 1)) {
-		int r = claims_file_summary(&recovery->local->folder, number + 1, &summary,
-		                            recovery->text);
-		if (r == 0)
-			*ret = (struct successor){ summary.previous_end, summary.previous_sequence,
-				                   summary.previous_expiry_ms, 0 };
-		return r;
-	}
-	int r = read_header(recovery, number + 1, &header);
-	if (r < 0) {
-		struct scan scan = { .number = number + 1, .text = recovery->text };
-		if (r == ERR_DAMAGED)
-			return scan_damaged(&scan, 0, "the header does not check");
-		return error_fill(recovery->text, r, "segment %llu: %s",
-		                  (unsigned long long)number + 1, error_name(r));
-	}
-	if (header.previous != number || header.previous_end < FORMAT_BLOCK) {
-		struct scan scan = { .number = number + 1, .text = recovery->text };
-		return scan_damaged(&scan, 0, "the header does not follow the segment before");
-	}
-	*ret = (struct successor){ header.previous_end, header.previous_sequence,
-		                   header.previous_expiry_ms, header.steady_ms };
-	return 0;
-}
-
 static void begin_number(struct recovery *recovery, uint64_t number)
 {
 	recovery->item = (struct shelf_item){ .sealed = true };
 	recovery->record_count = 0;
 	recovery->number = number;
-	recovery->with_tickets = number >= recovery->scan_from;
+	recovery->with_tickets = number >= recovery->catalog.scan_from;
 }
 
 static int end_number(struct recovery *recovery)
@@ -424,7 +261,7 @@ static void tell_torn(const struct recovery *recovery, const struct scan *scan)
 }
 
 static void note_segment(struct recovery *recovery, const struct scan *scan,
-                         const struct successor *successor)
+                         const struct catalog_successor *successor)
 {
 	struct shelf_item *item = &recovery->item;
 
@@ -433,14 +270,14 @@ static void note_segment(struct recovery *recovery, const struct scan *scan,
 	item->segment_bytes = (uint32_t)scan->size;
 	item->sealed_ms = successor->sealed_ms ? successor->sealed_ms : scan->steady_ms;
 	item->dense = recovery->record_count * sizeof(struct claims_record) > item->end / 4;
-	item->has_claims_file = numbers_have(&recovery->claims, recovery->number);
+	item->has_claims_file = catalog_has_claims(&recovery->catalog, recovery->number);
 	if (item->has_claims_file)
 		item->claims_bytes = claims_file_bytes(recovery->record_count);
 	if (scan->steady_ms > recovery->steady_ms)
 		recovery->steady_ms = scan->steady_ms;
 }
 
-static int scan_segment(struct recovery *recovery, const struct successor *successor,
+static int scan_segment(struct recovery *recovery, const struct catalog_successor *successor,
                         struct scan *scan)
 {
 	int r = read_frames(recovery, scan);
@@ -453,14 +290,14 @@ static int scan_segment(struct recovery *recovery, const struct successor *succe
 		return r;
 	tell_torn(recovery, scan);
 	note_segment(recovery, scan, successor);
-	if (recovery->number == recovery->last)
+	if (recovery->number == recovery->catalog.last)
 		recovery->local->journal.durable = (struct journal_position){
 			.segment = scan->number, .end = scan->at, .sequence = scan->sequence
 		};
 	return 0;
 }
 
-static int read_segment(struct recovery *recovery, const struct successor *successor)
+static int read_segment(struct recovery *recovery, const struct catalog_successor *successor)
 {
 	struct scan scan;
 
@@ -468,7 +305,7 @@ static int read_segment(struct recovery *recovery, const struct successor *succe
 	                  recovery->text);
 	/* A process that was killed may have left its last write in the cache of
 	 * the disk: what is read here must be durable before it counts. */
-	if (r == 0 && recovery->number == recovery->last)
+	if (r == 0 && recovery->number == recovery->catalog.last)
 		r = scan.folder->fs->methods->sync_data(scan.folder->fs, scan.fd);
 	if (r == 0)
 		r = scan_segment(recovery, successor, &scan);
@@ -519,29 +356,30 @@ static int read_claims(struct recovery *recovery)
 	item->sealed_ms = summary.sealed_ms;
 	item->max_expiry_ms = summary.max_expiry_ms;
 	item->max_ticket = summary.max_ticket;
-	if (numbers_have(&recovery->segments, recovery->number))
+	if (catalog_has_segment(&recovery->catalog, recovery->number))
 		item->segment_bytes = recovery->local->folder.segment_bytes;
 	return 0;
 }
 
 static int read_number(struct recovery *recovery, uint64_t number)
 {
-	bool has_segment = numbers_have(&recovery->segments, number);
-	struct successor successor;
+	bool has_segment = catalog_has_segment(&recovery->catalog, number);
+	struct catalog_successor successor;
 	int r = ERR_DAMAGED;
 
 	begin_number(recovery, number);
-	if (number < recovery->scan_from && numbers_have(&recovery->claims, number)) {
+	if (number < recovery->catalog.scan_from && catalog_has_claims(&recovery->catalog, number)) {
 		r = read_claims(recovery);
 		if (r != ERR_DAMAGED || !has_segment)
 			return r < 0 ? r : end_number(recovery);
 		/* The segment has the same claims, and is read in its place. */
 		begin_number(recovery, number);
 	}
-	r = read_successor(recovery, number, &successor);
+	r = catalog_successor(&recovery->catalog, &recovery->local->folder, number, &successor,
+	                      recovery->text);
 	if (r < 0)
 		return r;
-	if (number < recovery->scan_from && successor.expiry_ms &&
+	if (number < recovery->catalog.scan_from && successor.expiry_ms &&
 	    successor.expiry_ms <= recovery->now_ms) {
 		recovery->item.dense = true;
 		recovery->item.max_expiry_ms = successor.expiry_ms;
@@ -594,7 +432,7 @@ static int load(struct recovery *recovery)
 		r = loader_reserve(recovery->loader, local->superblock.slot.live_claims);
 	if (r < 0)
 		return error_fill(recovery->text, r, "recovery: %s", error_name(r));
-	for (uint64_t n = recovery->oldest; n <= recovery->last; n++) {
+	for (uint64_t n = recovery->catalog.oldest; n <= recovery->catalog.last; n++) {
 		r = read_number(recovery, n);
 		if (r < 0)
 			return r;
@@ -612,21 +450,19 @@ static void resume(struct recovery *recovery)
 	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
 	                                                              : slot->last_ticket;
 	local->durable_ticket = local->last_ticket;
-	local->oldest = recovery->oldest;
+	local->oldest = recovery->catalog.oldest;
 	journal_resume(&local->journal, &end, recovery->item.max_expiry_ms);
 }
 
 static int recover(struct recovery *recovery)
 {
-	int r = list_files(recovery);
+	int r = catalog_list(&recovery->catalog, &recovery->local->folder);
 	if (r == 0)
 		r = open_superblock(recovery);
 	if (r == 0)
-		r = find_last(recovery);
+		r = check_files(recovery);
 	if (r == 0)
-		r = find_range(recovery);
-	if (r == 0)
-		r = remove_retired(recovery);
+		r = remove_leftovers(recovery);
 	if (r < 0)
 		return r;
 	start_clock(recovery);
@@ -644,7 +480,6 @@ int local_recover(struct local_store *local, struct error_text *text)
 
 	int r = recover(&recovery);
 	loader_free(recovery.loader);
-	mem_free(recovery.segments.items);
-	mem_free(recovery.claims.items);
+	catalog_free(&recovery.catalog);
 	return r;
 }
