@@ -184,8 +184,8 @@ static void report_memory(const struct bench *bench, uint64_t before)
 	printf("live_claims %" PRIu64 "\n", stats.live_claims);
 	printf("rss_bytes %" PRIu64 "\n", resident_bytes());
 	printf("index_bytes %" PRIu64 "\n", stats.index_bytes);
-	printf("bytes_per_claim %.2f\n",
-	       (double)(resident_bytes() - before) / (double)(stats.live_claims + !stats.live_claims));
+	printf("bytes_per_claim %.2f\n", (double)(resident_bytes() - before) /
+	                                         (double)(stats.live_claims + !stats.live_claims));
 }
 
 static void empty_folder(const char *path)
@@ -226,10 +226,14 @@ static int run(struct bench *bench)
 }
 
 static const struct option options[] = {
-	{ "path", required_argument, NULL, 'p' },   { "claims", required_argument, NULL, 'c' },
-	{ "batch", required_argument, NULL, 'b' },  { "seconds", required_argument, NULL, 's' },
-	{ "rounds", required_argument, NULL, 'r' }, { "memory", no_argument, NULL, 'm' },
-	{ "keep", no_argument, NULL, 'k' },         { "recover", no_argument, NULL, 'R' },
+	{ "path", required_argument, NULL, 'p' },
+	{ "claims", required_argument, NULL, 'c' },
+	{ "batch", required_argument, NULL, 'b' },
+	{ "seconds", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' },
+	{ "memory", no_argument, NULL, 'm' },
+	{ "keep", no_argument, NULL, 'k' },
+	{ "recover", no_argument, NULL, 'R' },
 	{ NULL, 0, NULL, 0 },
 };
 

@@ -104,7 +104,8 @@ static void handle(struct http_request *request)
 			http_respond_problem(request, 405, "events are sent with POST",
 			                     SPAN("Allow: POST\r\n"));
 	} else if (!console_handle(&io->serve->console, request)) {
-		http_respond_problem(request, 404, "there is nothing here; events go to " SOURCE_PATH,
+		http_respond_problem(request, 404,
+		                     "there is nothing here; events go to " SOURCE_PATH,
 		                     SPAN_EMPTY);
 	}
 }
@@ -179,7 +180,8 @@ static int io_open(struct io *io)
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
 		error = webhook_init(&io->webhook, &serve->recipe,
-		                     io->port ? port_store(io->port) : store_host_store(serve->host));
+		                     io->port ? port_store(io->port)
+		                              : store_host_store(serve->host));
 	if (error == 0) {
 		io->round.round = io_round;
 		loop_hook_add(io->loop, &io->round);
@@ -267,7 +269,8 @@ static void shutdown_step(struct loop_timer *timer)
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
-	else if (serve->phase == PHASE_DELIVER && (open_tickets(serve) == 0 || spent_ms > DELIVER_MS))
+	else if (serve->phase == PHASE_DELIVER &&
+	         (open_tickets(serve) == 0 || spent_ms > DELIVER_MS))
 		end_deliver(serve);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);
@@ -435,11 +438,11 @@ static int start_ios(struct serve *serve)
 {
 	for (uint32_t i = 1; i < serve->io_count; i++) {
 		int error = thread_start(&serve->ios[i].thread, &(struct thread_options){
-		                                                        .name = "stile-io",
-		                                                        .cpu = THREAD_ANY_CPU,
-		                                                        .run = io_run,
-		                                                        .user = &serve->ios[i],
-		                                                });
+									.name = "stile-io",
+									.cpu = THREAD_ANY_CPU,
+									.run = io_run,
+									.user = &serve->ios[i],
+								});
 		if (error != 0)
 			return fail("an io thread cannot start", error, NULL);
 	}
@@ -522,10 +525,10 @@ static uint64_t wall_ms(void)
 int serve_run(const struct serve_options *options)
 {
 	log_setup(&(struct log_options){
-	        .format = options->log_json ? LOG_JSON : LOG_TEXT,
-	        .level = LOG_LEVEL_INFO,
-	        .fd = STDERR_FILENO,
-	        .now_ms = wall_ms,
+		.format = options->log_json ? LOG_JSON : LOG_TEXT,
+		.level = LOG_LEVEL_INFO,
+		.fd = STDERR_FILENO,
+		.now_ms = wall_ms,
 	});
 	struct serve *serve = mem_zalloc(1, sizeof(*serve));
 	if (!serve)

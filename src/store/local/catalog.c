@@ -32,8 +32,8 @@ static int compare(const void *a, const void *b)
 
 static bool numbers_have(const struct catalog_numbers *numbers, uint64_t number)
 {
-	return numbers->count > 0 && bsearch(&number, numbers->items, numbers->count,
-	                                     sizeof(number), compare) != NULL;
+	return numbers->count > 0 &&
+	       bsearch(&number, numbers->items, numbers->count, sizeof(number), compare) != NULL;
 }
 
 static void numbers_sort(struct catalog_numbers *numbers)
@@ -48,13 +48,10 @@ static int list_each(void *user, const char *name)
 	uint64_t number;
 
 	switch (format_name_parse(name, &number)) {
-	case FILE_KIND_SEGMENT:
-		return numbers_add(&catalog->segments, number);
-	case FILE_KIND_CLAIMS:
-		return numbers_add(&catalog->claims, number);
+	case FILE_KIND_SEGMENT: return numbers_add(&catalog->segments, number);
+	case FILE_KIND_CLAIMS: return numbers_add(&catalog->claims, number);
 	case FILE_KIND_LEFTOVER:
-	case FILE_KIND_OTHER:
-		break;
+	case FILE_KIND_OTHER: break;
 	}
 	return 0;
 }
@@ -183,9 +180,10 @@ int catalog_successor(const struct catalog *catalog, const struct folder *folder
 		int r = claims_file_summary(folder, number + 1, &summary, text);
 		if (r < 0)
 			return r;
-		*ret_successor = (struct catalog_successor){ .end = summary.previous_end,
-			                                     .sequence = summary.previous_sequence,
-			                                     .expiry_ms = summary.previous_expiry_ms };
+		*ret_successor =
+			(struct catalog_successor){ .end = summary.previous_end,
+			                            .sequence = summary.previous_sequence,
+			                            .expiry_ms = summary.previous_expiry_ms };
 		return 0;
 	}
 	int r = read_header(folder, number + 1, &header);

@@ -26,10 +26,10 @@ struct catalog_numbers {
 struct catalog {
 	struct catalog_numbers segments; /* without the unused, after catalog_range() */
 	struct catalog_numbers claims;
-	struct catalog_numbers unused;   /* prepared, never begun */
+	struct catalog_numbers unused; /* prepared, never begun */
 	uint64_t oldest;
 	uint64_t scan_from;
-	uint64_t last;                   /* the last segment; 0: none */
+	uint64_t last; /* the last segment; 0: none */
 };
 
 int catalog_list(struct catalog *catalog, const struct folder *folder) must_check;
@@ -42,7 +42,8 @@ int catalog_range(struct catalog *catalog, const struct folder *folder,
                   const struct superblock_slot *slot, struct error_text *text) must_check;
 
 /* Is there what must be there for this number (F6)? */
-int catalog_check(const struct catalog *catalog, uint64_t number, struct error_text *text) must_check;
+int catalog_check(const struct catalog *catalog, uint64_t number,
+                  struct error_text *text) must_check;
 
 /* What the number after this one says of it. */
 struct catalog_successor {

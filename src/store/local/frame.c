@@ -100,15 +100,15 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, u
 {
 	uint32_t size = frame_event_size(admit), offset;
 	unsigned char *entry = add(frame, size, &offset);
-	unsigned char *at = put_event_head(entry, &(struct entry_event){
-	                                                  .size = size,
-	                                                  .kind = ENTRY_EVENT,
-	                                                  .claim_count = (uint8_t)admit->claim_count,
-	                                                  .flags = admit->no_ticket ? EVENT_NO_TICKET
-	                                                                            : 0,
-	                                                  .source_len = (uint8_t)admit->source.len,
-	                                                  .ticket = ticket,
-	                                                  .user_flags = admit->flags });
+	unsigned char *at = put_event_head(entry,
+	                                   &(struct entry_event){
+						   .size = size,
+						   .kind = ENTRY_EVENT,
+						   .claim_count = (uint8_t)admit->claim_count,
+						   .flags = admit->no_ticket ? EVENT_NO_TICKET : 0,
+						   .source_len = (uint8_t)admit->source.len,
+						   .ticket = ticket,
+						   .user_flags = admit->flags });
 
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
 		at = put_word(at, admit->claims[i].digest.word[0]);

@@ -368,7 +368,8 @@ static int read_number(struct recovery *recovery, uint64_t number)
 	int r = ERR_DAMAGED;
 
 	begin_number(recovery, number);
-	if (number < recovery->catalog.scan_from && catalog_has_claims(&recovery->catalog, number)) {
+	if (number < recovery->catalog.scan_from &&
+	    catalog_has_claims(&recovery->catalog, number)) {
 		r = read_claims(recovery);
 		if (r != ERR_DAMAGED || !has_segment)
 			return r < 0 ? r : end_number(recovery);
