@@ -1,0 +1,419 @@
+/* journal_inspect: see journal_inspect.h. */
+#include "store/local/journal_inspect.h"
+
+#include <string.h>
+
+#include "base/utf8.h"
+#include "gate/ticket.h"
+#include "gate/verdict.h"
+#include "store/local/journal_walk.h"
+#include "store/local/open_tickets.h"
+
+static uint64_t now_of(const struct journal_inspect_options *options)
+{
+	const struct clock *clock = options->clock ? options->clock : clock_system();
+
+	return clock_read(clock).wall_ms;
+}
+
+/* --- verify ------------------------------------------------------------ */
+
+struct verify {
+	const struct journal_verify_sink *sink;
+	struct journal_report report;
+	struct open_tickets *tickets;
+	uint64_t scan_from;
+	uint64_t now_ms;
+};
+
+static void count_claim(struct verify *verify, uint64_t ticket, uint32_t window_s)
+{
+	bool live = ticket_time_ms(ticket) + (uint64_t)window_s * 1000 > verify->now_ms;
+
+	verify->report.claims++;
+	verify->report.live_claims += live;
+	verify->report.expired_claims += !live;
+}
+
+static int verify_segment(void *user, const struct segment_header *header, uint64_t frames,
+                          uint64_t end)
+{
+	struct verify *verify = user;
+
+	(void)header;
+	(void)end;
+	verify->report.segments++;
+	verify->report.frames += frames;
+	return 0;
+}
+
+static int verify_event(struct verify *verify, uint64_t number, const struct entry *entry)
+{
+	struct journal_report *report = &verify->report;
+	uint64_t at_ms = ticket_time_ms(entry->event.ticket);
+
+	if (!(entry->event.flags & EVENT_CARRIED)) {
+		report->events++;
+		if (report->first_event_ms == 0 || at_ms < report->first_event_ms)
+			report->first_event_ms = at_ms;
+		if (at_ms > report->last_event_ms)
+			report->last_event_ms = at_ms;
+	}
+	report->payload_bytes += entry->payload.len;
+	for (uint32_t i = 0; i < entry->event.claim_count; i++)
+		count_claim(verify, entry->event.ticket, entry_claim_at(entry, i).window_s);
+	if (entry->event.flags & EVENT_NO_TICKET || number < verify->scan_from)
+		return 0;
+	return open_tickets_insert(verify->tickets,
+	                           &(struct open_ticket){ .ticket = entry->event.ticket,
+	                                                  .segment = (uint32_t)number,
+	                                                  .offset = entry->offset,
+	                                                  .length = entry->size });
+}
+
+static int verify_entry(void *user, const struct segment_header *segment,
+                        const struct frame_header *frame, const struct entry *entry)
+{
+	struct verify *verify = user;
+
+	(void)frame;
+	switch (entry->kind) {
+	case ENTRY_EVENT:
+		return verify_event(verify, segment->number, entry);
+	case ENTRY_SETTLE:
+		verify->report.settles++;
+		if (entry->settle.outcome != OUTCOME_RELEASED)
+			open_tickets_drop(verify->tickets, entry->settle.ticket);
+		break;
+	case ENTRY_SEEN:
+		verify->report.seen_records++;
+		break;
+	}
+	return 0;
+}
+
+static int verify_records(void *user, uint64_t number, bool alone,
+                          const struct claims_record *records, size_t count)
+{
+	struct verify *verify = user;
+
+	(void)number;
+	for (size_t i = 0; i < count && alone; i++) {
+		if (records[i].kind == CLAIMS_RECORD_CLAIM)
+			count_claim(verify, records[i].ticket, records[i].window_s);
+		else
+			verify->report.seen_records++;
+	}
+	return 0;
+}
+
+static int verify_torn(void *user, uint64_t number, uint64_t offset)
+{
+	struct verify *verify = user;
+
+	verify->report.torn_tail = true;
+	verify->report.torn_segment = number;
+	verify->report.torn_offset = offset;
+	return 0;
+}
+
+static int verify_damage(void *user, const char *text)
+{
+	struct verify *verify = user;
+
+	verify->report.damages++;
+	if (verify->sink && verify->sink->damage)
+		verify->sink->damage(verify->sink->user, text);
+	return 0;
+}
+
+static void append_hex(char *text, const unsigned char *bytes, size_t len)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < len; i++) {
+		text[2 * i] = digits[bytes[i] >> 4];
+		text[2 * i + 1] = digits[bytes[i] & 15];
+	}
+	text[2 * len] = '\0';
+}
+
+static void report_folder(struct verify *verify, const struct journal_walk *walk)
+{
+	const struct superblock_slot *slot = &walk->superblock.slot;
+	struct journal_report *report = &verify->report;
+
+	report->version = slot->version;
+	append_hex(report->folder_id, slot->folder_id, sizeof(slot->folder_id));
+	report->clean = slot->flags & SUPERBLOCK_CLEAN;
+	report->oldest = walk->catalog.oldest;
+	report->last = walk->catalog.last;
+	report->scan_from = walk->catalog.scan_from;
+	report->claims_files = walk->catalog.claims.count;
+	report->bytes = walk->bytes + 2ull * FORMAT_BLOCK;
+	report->open_tickets = open_tickets_count(verify->tickets);
+}
+
+static int verify_walk(struct journal_walk *walk, struct verify *verify)
+{
+	const struct journal_visitor visitor = { .segment = verify_segment,
+		                                 .entry = verify_entry,
+		                                 .records = verify_records,
+		                                 .torn = verify_torn,
+		                                 .damage = verify_damage,
+		                                 .user = verify };
+
+	int r = open_tickets_new(0, &verify->tickets);
+	if (r < 0)
+		return r;
+	/* The superblock's alone: the last header's may be higher, which only
+	 * saves work. */
+	verify->scan_from = walk->superblock.slot.scan_from;
+	if (walk->superblock.one_slot_bad)
+		verify_damage(verify, "superblock: one of its two slots is not valid");
+	r = journal_walk_run(walk, &visitor);
+	if (r == 0)
+		report_folder(verify, walk);
+	verify->tickets = open_tickets_free(verify->tickets);
+	return r;
+}
+
+int journal_verify(const struct journal_inspect_options *options,
+                   const struct journal_verify_sink *sink, struct journal_report *ret_report,
+                   struct error_text *ret_text)
+{
+	struct verify verify = { .sink = sink, .now_ms = now_of(options) };
+	struct journal_walk walk;
+
+	int r = journal_walk_open(&walk, options, ret_text);
+	if (r == 0) {
+		r = verify_walk(&walk, &verify);
+		if (r < 0)
+			error_fill(ret_text, r, "%s: %s", options->path, error_name(r));
+	}
+	journal_walk_close(&walk);
+	if (r < 0)
+		return r;
+	*ret_report = verify.report;
+	if (verify.report.damages == 0)
+		return 0;
+	return error_fill(ret_text, ERR_DAMAGED, "%s is damaged in %llu place%s", options->path,
+	                  (unsigned long long)verify.report.damages,
+	                  verify.report.damages == 1 ? "" : "s");
+}
+
+/* --- dump -------------------------------------------------------------- */
+
+struct dump {
+	const struct journal_dump_sink *sink;
+	struct buf line;
+	struct error_text damage;
+};
+
+static int put_line(struct dump *dump)
+{
+	int r = dump->line.failed ? -ENOMEM : dump->sink->line(dump->sink->user, buf_span(&dump->line));
+
+	buf_clear(&dump->line);
+	return r;
+}
+
+static void put_ticket(struct buf *line, uint64_t ticket)
+{
+	char text[TICKET_TEXT_LEN];
+
+	ticket_text(ticket, text);
+	buf_printf(line, "\"ticket\":\"%.*s\",\"at_ms\":%llu", TICKET_TEXT_LEN, text,
+	           (unsigned long long)ticket_time_ms(ticket));
+}
+
+static void put_digest(struct buf *line, const struct digest *digest, uint32_t window_s)
+{
+	unsigned char bytes[sizeof(*digest)];
+	char hex[2 * sizeof(bytes) + 1];
+
+	memcpy(bytes, digest, sizeof(bytes));
+	append_hex(hex, bytes, sizeof(bytes));
+	buf_printf(line, "\"digest\":\"%s\",\"window_s\":%u", hex, window_s);
+}
+
+static bool is_text(struct span bytes)
+{
+	for (size_t at = 0; at < bytes.len;) {
+		size_t n = utf8_sequence(bytes.ptr + at, bytes.len - at);
+		if (n == 0)
+			return false;
+		at += n;
+	}
+	return true;
+}
+
+static void put_base64(struct buf *line, struct span bytes)
+{
+	static const char digits[] =
+	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *p = (const unsigned char *)bytes.ptr;
+
+	for (size_t i = 0; i < bytes.len; i += 3) {
+		size_t left = bytes.len - i;
+		uint32_t group = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
+		                 (left > 2 ? p[i + 2] : 0u);
+		buf_append_char(line, digits[group >> 18]);
+		buf_append_char(line, digits[group >> 12 & 63]);
+		buf_append_char(line, left > 1 ? digits[group >> 6 & 63] : '=');
+		buf_append_char(line, left > 2 ? digits[group & 63] : '=');
+	}
+}
+
+static void put_payload(struct buf *line, struct span payload)
+{
+	buf_append_span(line, SPAN(",\"payload\":"));
+	if (is_text(payload)) {
+		buf_append_json(line, payload);
+		return;
+	}
+	buf_append_char(line, '"');
+	put_base64(line, payload);
+	buf_append_span(line, SPAN("\",\"payload_encoding\":\"base64\""));
+}
+
+static void put_event(struct buf *line, const struct entry *entry)
+{
+	const struct entry_event *event = &entry->event;
+
+	buf_append_span(line, SPAN("{\"kind\":\"event\","));
+	put_ticket(line, event->ticket);
+	buf_append_span(line, SPAN(",\"source\":"));
+	buf_append_json(line, entry->source);
+	buf_printf(line, ",\"flags\":%u,\"no_ticket\":%s,\"carried\":%s,\"claims\":[",
+	           event->user_flags, event->flags & EVENT_NO_TICKET ? "true" : "false",
+	           event->flags & EVENT_CARRIED ? "true" : "false");
+	for (uint32_t i = 0; i < event->claim_count; i++) {
+		struct entry_claim claim = entry_claim_at(entry, i);
+		buf_append_span(line, i ? SPAN(",{") : SPAN("{"));
+		put_digest(line, &claim.digest, claim.window_s);
+		buf_append_char(line, '}');
+	}
+	buf_append_char(line, ']');
+	put_payload(line, entry->payload);
+}
+
+static void put_settle(struct buf *line, const struct entry_settle *settle)
+{
+	buf_append_span(line, SPAN("{\"kind\":\"settle\","));
+	put_ticket(line, settle->ticket);
+	buf_printf(line, ",\"outcome\":\"%s\",\"attempt\":%u",
+	           settle->outcome < OUTCOME_COUNT ? outcome_name(settle->outcome) : "?",
+	           settle->attempt);
+}
+
+static void put_seen(struct buf *line, uint64_t ticket, uint64_t count, uint64_t last_ms)
+{
+	buf_append_span(line, SPAN("{\"kind\":\"seen\","));
+	put_ticket(line, ticket);
+	buf_printf(line, ",\"count\":%llu,\"last_ms\":%llu", (unsigned long long)count,
+	           (unsigned long long)last_ms);
+}
+
+static int dump_entry(void *user, const struct segment_header *segment,
+                      const struct frame_header *frame, const struct entry *entry)
+{
+	struct dump *dump = user;
+	struct buf *line = &dump->line;
+
+	switch (entry->kind) {
+	case ENTRY_EVENT:
+		put_event(line, entry);
+		break;
+	case ENTRY_SETTLE:
+		put_settle(line, &entry->settle);
+		break;
+	case ENTRY_SEEN:
+		put_seen(line, entry->seen.ticket, entry->seen.count, entry->seen.last_ms);
+		break;
+	}
+	buf_printf(line, ",\"segment\":%llu,\"sequence\":%llu}",
+	           (unsigned long long)segment->number, (unsigned long long)frame->sequence);
+	return put_line(dump);
+}
+
+static int dump_segment(void *user, const struct segment_header *header, uint64_t frames,
+                        uint64_t end)
+{
+	struct dump *dump = user;
+
+	buf_printf(&dump->line,
+	           "{\"kind\":\"segment\",\"segment\":%llu,\"frames\":%llu,\"end\":%llu,"
+	           "\"first_sequence\":%llu,\"scan_from\":%llu,\"began_ms\":%llu}",
+	           (unsigned long long)header->number, (unsigned long long)frames,
+	           (unsigned long long)end, (unsigned long long)header->first_sequence,
+	           (unsigned long long)header->scan_from, (unsigned long long)header->steady_ms);
+	return put_line(dump);
+}
+
+static int dump_records(void *user, uint64_t number, bool alone,
+                        const struct claims_record *records, size_t count)
+{
+	struct dump *dump = user;
+	int r = 0;
+
+	for (size_t i = 0; i < count && alone && r == 0; i++) {
+		const struct claims_record *record = &records[i];
+		if (record->kind == CLAIMS_RECORD_SEEN) {
+			put_seen(&dump->line, record->ticket, record->digest.word[0],
+			         record->digest.word[1]);
+		} else {
+			buf_append_span(&dump->line, SPAN("{\"kind\":\"claim\","));
+			put_ticket(&dump->line, record->ticket);
+			buf_append_char(&dump->line, ',');
+			put_digest(&dump->line, &record->digest, record->window_s);
+		}
+		buf_printf(&dump->line, ",\"segment\":%llu}", (unsigned long long)number);
+		r = put_line(dump);
+	}
+	return r;
+}
+
+static int dump_torn(void *user, uint64_t number, uint64_t offset)
+{
+	struct dump *dump = user;
+
+	buf_printf(&dump->line, "{\"kind\":\"torn\",\"segment\":%llu,\"offset\":%llu}",
+	           (unsigned long long)number, (unsigned long long)offset);
+	return put_line(dump);
+}
+
+/* What is sound is dumped all the same; the end tells of the first damage. */
+static int dump_damage(void *user, const char *text)
+{
+	struct dump *dump = user;
+
+	if (!dump->damage.text[0])
+		error_fill(&dump->damage, ERR_DAMAGED, "%s", text);
+	return 0;
+}
+
+int journal_dump(const struct journal_inspect_options *options,
+                 const struct journal_dump_sink *sink, struct error_text *ret_text)
+{
+	struct dump dump = { .sink = sink };
+	const struct journal_visitor visitor = { .segment = dump_segment,
+		                                 .entry = dump_entry,
+		                                 .records = dump_records,
+		                                 .torn = dump_torn,
+		                                 .damage = dump_damage,
+		                                 .user = &dump };
+	struct journal_walk walk;
+
+	int r = journal_walk_open(&walk, options, ret_text);
+	if (r == 0) {
+		r = journal_walk_run(&walk, &visitor);
+		if (r < 0)
+			error_fill(ret_text, r, "%s: %s", options->path, error_name(r));
+	}
+	journal_walk_close(&walk);
+	buf_free(&dump.line);
+	if (r == 0 && dump.damage.text[0])
+		return error_fill(ret_text, ERR_DAMAGED, "%s: %s", options->path, dump.damage.text);
+	return r;
+}
