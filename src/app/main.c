@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "app/exit_code.h"
+#include "app/journal_command.h"
 #include "app/options.h"
 #include "app/serve.h"
 #include "app/version.h"
@@ -28,6 +29,10 @@ struct command {
 static const struct command commands[] = {
 	{ "serve", "stile serve [OPTION…]", "run the gateway", NULL, &serve_option_table,
 	  run_serve },
+	{ "journal", "stile journal verify|dump DIR", "read a data folder that no gateway has open",
+	  "  verify DIR                   say what is in it and whether it is sound\n"
+	  "  dump DIR                     print its records as JSON lines\n",
+	  NULL, journal_command },
 	{ "version", "stile version", "print the version", NULL, NULL, run_version },
 	{ "help", "stile help [COMMAND]", "explain stile or one command", NULL, NULL, run_help },
 };
