@@ -39,13 +39,13 @@
 struct connection;
 
 struct request {
-	struct http_request http;
 	struct connection *connection;
 	struct request *next;  /* in the queue, or while spare */
 	struct input *input;   /* what the spans point into; counted */
 	struct outgoing aside; /* the answer, while earlier ones are missing */
 	bool answered;
 	bool close; /* the connection ends behind this answer */
+	struct http_request http;
 };
 
 /* What the deadline of a connection is for. */

@@ -14,9 +14,10 @@ static struct request *take_request(struct connection *connection)
 	if (likely(request)) {
 		server->spare_requests = request->next;
 		server->spare_request_count--;
+		__builtin_prefetch(request->next, 1);
 	} else {
 		size_t size = (sizeof(*request) + 15) / 16 * 16;
-		request = mem_aligned(64, (size + server->scratch_size + 63) / 64 * 64);
+		request = mem_aligned(64, (size + server->scratch_size + 127) / 128 * 128);
 		if (!request)
 			return NULL;
 		request->http.scratch = (char *)request + size;

@@ -26,6 +26,7 @@ struct input *pool_take_input(struct pool *pool, size_t room)
 	if (room <= POOL_INPUT_ROOM && input) {
 		pool->inputs = input->next;
 		pool->input_count--;
+		__builtin_prefetch(input->next, 1); /* the one after this is needed soon */
 	} else {
 		if (room < POOL_INPUT_ROOM)
 			room = POOL_INPUT_ROOM;
@@ -61,6 +62,7 @@ static struct output *take_output(struct pool *pool, size_t room)
 	if (room <= POOL_OUTPUT_ROOM && output) {
 		pool->outputs = output->next;
 		pool->output_count--;
+		__builtin_prefetch(output->next, 1);
 		return output;
 	}
 	if (room < POOL_OUTPUT_ROOM)
