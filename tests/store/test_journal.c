@@ -1,0 +1,448 @@
+/*
+ * journal: the parts of the local store together: the ring of frames, rolling,
+ * retention, takes that read back, the keeper's thread, and the tools.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "gate/ticket.h"
+#include "store/local/frame.h"
+#include "store/local/journal_inspect.h"
+#include "store/local/local_store.h"
+#include "support/clock_fake.h"
+#include "support/simfs.h"
+#include "support/store_calls.h"
+#include "support/test.h"
+
+struct world {
+	struct simfs *simfs;
+	struct clock_fake clock;
+	struct local_store_options options;
+	struct store *store;
+	char log[512];
+	int logs;
+};
+
+static void keep_log(void *user, enum local_store_level level, const char *text)
+{
+	struct world *world = user;
+
+	(void)level;
+	world->logs++;
+	(void)snprintf(world->log, sizeof(world->log), "%s", text);
+}
+
+static void open_store(struct world *world)
+{
+	struct error_text text = { "" };
+	int r = local_store_open(&world->options, &world->store, &text);
+
+	if (r < 0)
+		fail_msg("open: %s: %s", error_name(r), text.text);
+}
+
+static void begin(struct world *world)
+{
+	memset(world, 0, sizeof(*world));
+	world->simfs = simfs_new(1);
+	clock_fake_init(&world->clock);
+	world->options = (struct local_store_options){ .path = "data",
+		                                       .fs = simfs_fs(world->simfs),
+		                                       .clock = &world->clock.clock,
+		                                       .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		                                       .keeper_inline = true,
+		                                       .log = keep_log,
+		                                       .log_user = world };
+	open_store(world);
+}
+
+static void end(struct world *world)
+{
+	store_free(world->store);
+	simfs_free(world->simfs);
+}
+
+static struct store_admit admit_number(uint64_t number, struct span payload)
+{
+	return (struct store_admit){ .claim_count = 1,
+		                     .claims = { { .digest = { { number, ~number } },
+		                                   .window_s = 3600 } },
+		                     .source = SPAN("test"),
+		                     .payload = payload };
+}
+
+static enum verdict admit(struct world *world, uint64_t number, struct span payload)
+{
+	struct store_admit op = admit_number(number, payload);
+
+	assert_int_equal(store_call(world->store, &op.op, STORE_ADMIT), 0);
+	return op.verdict;
+}
+
+static uint32_t settle_all(struct world *world, uint32_t max_items, enum outcome outcome)
+{
+	struct take_call call = { 0 };
+	struct store_item item;
+	struct span source, payload;
+	size_t at = 0;
+	uint32_t count = 0;
+
+	take_call_begin(world->store, &call, max_items, 1u << 20);
+	store_flush(world->store);
+	if (!take_call_poll(&call))
+		fail_msg("nothing was due");
+	while (store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload)) {
+		struct store_settle settle = { .ticket = item.ticket,
+			                       .attempt = item.attempt,
+			                       .outcome = outcome };
+		assert_int_equal(store_call(world->store, &settle.op, STORE_SETTLE), 0);
+		count++;
+	}
+	buf_free(&call.take.items);
+	return count;
+}
+
+static uint32_t count_files(const struct world *world, const char *ending)
+{
+	uint32_t count = 0;
+	const char *name;
+
+	for (size_t i = 0; (name = simfs_file_name(world->simfs, i)); i++) {
+		size_t len = strlen(name);
+		count += len > 4 && strcmp(name + len - 4, ending) == 0;
+	}
+	return count;
+}
+
+/* ---- the ring ---- */
+
+static void test_young_frames_are_read_from_memory_and_only_those(void **state)
+{
+	(void)state;
+	const uint32_t ring = 8 * FORMAT_BLOCK;
+	uint64_t random = test_seed();
+	static unsigned char disk[64 * FORMAT_BLOCK];
+	struct frame frame;
+	uint32_t offset = FORMAT_BLOCK, span;
+
+	assert_int_equal(frame_init(&frame, ring, 4 * FORMAT_BLOCK), 0);
+	while (offset + 4 * FORMAT_BLOCK <= sizeof(disk)) {
+		frame_begin(&frame, &(struct frame_place){ 1, 77, offset, 4 * FORMAT_BLOCK });
+		uint64_t count = 1 + test_random_below(&random, 300);
+		for (uint64_t i = 0; i < count; i++) {
+			struct store_settle settle = { .ticket = test_random(&random) };
+			if (frame_fits(&frame, sizeof(struct entry_settle)))
+				frame_add_settle(&frame, &settle);
+		}
+		const unsigned char *bytes = frame_finish(&frame, &(struct frame_stamp){ 1, 2, 3 },
+		                                          &span);
+		memcpy(disk + offset, bytes, span);
+		assert_null(frame_cached(&frame, 1, offset, 8)); /* not on disk yet */
+		frame_keep(&frame, span);
+		offset += span;
+		assert_non_null(frame_cached(&frame, 1, offset - span, span));
+		for (uint32_t at = FORMAT_BLOCK; at < offset; at += 512) {
+			const unsigned char *cached = frame_cached(&frame, 1, at, 512);
+			if (cached)
+				assert_memory_equal(cached, disk + at, 512);
+			else
+				assert_true(offset - at > ring - 4 * FORMAT_BLOCK);
+		}
+	}
+	frame_free(&frame);
+}
+
+/* ---- retention ---- */
+
+static void test_old_segments_leave_and_their_claims_stay(void **state)
+{
+	(void)state;
+	static char payload[2000];
+	struct world world;
+
+	begin(&world);
+	world.options.retain_bytes = 0;
+	for (uint64_t i = 1; i <= 400; i++) {
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+		if (i % 20 == 0)
+			assert_int_equal(settle_all(&world, 20, OUTCOME_DONE), 20);
+	}
+	uint32_t before = count_files(&world, ".seg");
+	assert_true(before > 10);
+	clock_fake_advance(&world.clock, UINT64_C(3599) * 1000); /* claims live on */
+	store_free(world.store);
+	world.options.retain_ms = 1000;
+	open_store(&world);
+	store_tick(world.store);
+	store_tick(world.store);
+	assert_true(count_files(&world, ".seg") < 6);
+	assert_true(count_files(&world, ".clm") > 10);
+	for (uint64_t i = 1; i <= 400; i++)
+		assert_int_equal(admit(&world, i, SPAN_EMPTY), VERDICT_DUPLICATE);
+	store_free(world.store);
+	open_store(&world); /* from claims files alone */
+	for (uint64_t i = 1; i <= 400; i++)
+		assert_int_equal(admit(&world, i, SPAN_EMPTY), VERDICT_DUPLICATE);
+	clock_fake_advance(&world.clock, UINT64_C(40) * 1000); /* now they have expired */
+	for (int i = 0; i < 4; i++)
+		store_tick(world.store);
+	assert_true(count_files(&world, ".clm") <= 1);
+	assert_int_equal(admit(&world, 1, SPAN_EMPTY), VERDICT_NEW);
+	end(&world);
+}
+
+static void test_an_open_ticket_is_carried_out_of_an_old_segment(void **state)
+{
+	(void)state;
+	static char payload[2000] = "the one that stays";
+	struct world world;
+	struct take_call call = { 0 };
+	struct store_item item;
+	struct span source, body;
+	size_t at = 0;
+
+	begin(&world);
+	world.options.retain_ms = 1000;
+	store_free(world.store);
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	take_call_begin(world.store, &call, 1, 1u << 20); /* leased, never settled */
+	store_flush(world.store);
+	assert_true(take_call_poll(&call));
+	for (uint64_t i = 2; i <= 100; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, 1000)), VERDICT_NEW);
+	settle_all(&world, 99, OUTCOME_DONE);
+	for (int i = 0; i < 8; i++) {
+		clock_fake_advance(&world.clock, 2000);
+		store_tick(world.store);
+	}
+	assert_true(count_files(&world, ".seg") <= 3);
+	store_free(world.store);
+	open_store(&world);
+	take_call_begin(world.store, &call, 10, 1u << 20);
+	store_flush(world.store);
+	assert_true(take_call_poll(&call));
+	assert_int_equal(call.take.count, 1);
+	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &source, &body));
+	assert_true(span_eq(source, SPAN("test")));
+	assert_true(span_eq(body, span_of(payload, sizeof(payload))));
+	buf_free(&call.take.items);
+	end(&world);
+}
+
+/* ---- restarts ---- */
+
+static void test_restarts_do_not_leave_whole_segments_behind(void **state)
+{
+	(void)state;
+	struct world world;
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 20; i++) {
+		assert_int_equal(admit(&world, i, SPAN("x")), VERDICT_NEW);
+		store_free(world.store);
+		open_store(&world);
+	}
+	assert_true(simfs_used(world.simfs) < 4 * LOCAL_STORE_SEGMENT_MIN + 20 * 4 * FORMAT_BLOCK);
+	assert_int_equal(settle_all(&world, 100, OUTCOME_DONE), 20);
+	end(&world);
+}
+
+static void test_a_second_store_on_the_folder_is_refused(void **state)
+{
+	(void)state;
+	struct world world;
+	struct error_text text = { "" };
+	struct store *other = NULL;
+
+	begin(&world);
+	assert_int_equal(local_store_open(&world.options, &other, &text), ERR_BUSY);
+	assert_null(other);
+	assert_non_null(strstr(text.text, "in use"));
+	end(&world);
+}
+
+static void test_an_event_too_large_for_a_frame_is_refused_alone(void **state)
+{
+	(void)state;
+	static char payload[LOCAL_STORE_SEGMENT_MIN];
+	struct world world;
+	struct store_admit op = admit_number(1, span_of(payload, sizeof(payload)));
+
+	begin(&world);
+	assert_int_equal(store_call(world.store, &op.op, STORE_ADMIT), ERR_TOO_LARGE);
+	assert_int_equal(admit(&world, 1, SPAN("small")), VERDICT_NEW);
+	end(&world);
+}
+
+/* ---- a damaged payload ---- */
+
+static void test_a_damaged_payload_is_parked_and_the_others_are_served(void **state)
+{
+	(void)state;
+	static char payload[4000];
+	struct world world;
+
+	begin(&world);
+	memset(payload, 'p', sizeof(payload));
+	/* Enough to leave the ring, so that takes read the disk. */
+	for (uint64_t i = 1; i <= 30; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	simfs_flip_bit(world.simfs, "data/0000000000000001.seg", 8 * (4096 + 1000));
+	assert_int_equal(settle_all(&world, 100, OUTCOME_DONE), 29);
+	assert_non_null(strstr(world.log, "0000000000000001.seg"));
+	end(&world);
+}
+
+/* ---- the keeper's thread, on real files ---- */
+
+static void test_the_keepers_thread_keeps_up_with_rolling(void **state)
+{
+	(void)state;
+	static char payload[3000];
+	char path[256];
+	struct world world = { 0 };
+
+	test_dir_make(path);
+	world.options = (struct local_store_options){ .path = path,
+		                                      .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		                                      .retain_bytes = 256u << 10,
+		                                      .log = keep_log,
+		                                      .log_user = &world };
+	open_store(&world);
+	for (uint64_t i = 1; i <= 500; i++) {
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+		if (i % 10 == 0) {
+			assert_int_equal(settle_all(&world, 10, OUTCOME_DONE), 10);
+			store_tick(world.store);
+		}
+	}
+	store_free(world.store);
+	open_store(&world);
+	for (uint64_t i = 1; i <= 500; i++)
+		assert_int_equal(admit(&world, i, SPAN_EMPTY), VERDICT_DUPLICATE);
+	struct store_stats stats;
+	store_tick(world.store);
+	store_stats(world.store, &stats);
+	assert_int_equal(stats.live_claims, 500);
+	assert_int_equal(stats.open_tickets, 0);
+	assert_true(stats.writable);
+	store_free(world.store);
+	test_dir_remove(path);
+}
+
+/* ---- tools ---- */
+
+static void count_damage(void *user, const char *text)
+{
+	struct world *world = user;
+
+	world->logs++;
+	(void)snprintf(world->log, sizeof(world->log), "%s", text);
+}
+
+static int count_line(void *user, struct span json)
+{
+	struct world *world = user;
+
+	world->logs++;
+	assert_int_equal(json.ptr[0], '{');
+	assert_int_equal(json.ptr[json.len - 1], '}');
+	return 0;
+}
+
+static void fill_for_tools(struct world *world)
+{
+	static const char bytes[] = { 'a', (char)0xff, 'b' };
+
+	begin(world);
+	for (uint64_t i = 1; i <= 50; i++)
+		assert_int_equal(admit(world, i, i % 2 ? SPAN("{\"a\":\"\xc3\xbc\"}")
+		                                       : span_of(bytes, sizeof(bytes))),
+		                 VERDICT_NEW);
+	assert_int_equal(admit(world, 1, SPAN_EMPTY), VERDICT_DUPLICATE);
+	assert_int_equal(settle_all(world, 30, OUTCOME_DONE), 30);
+}
+
+static void test_verify_counts_what_is_there_and_finds_it_sound(void **state)
+{
+	(void)state;
+	struct world world;
+	struct error_text text = { "" };
+	struct journal_report report;
+
+	fill_for_tools(&world);
+	struct journal_inspect_options options = { .path = "data",
+		                                   .fs = world.options.fs,
+		                                   .clock = world.options.clock };
+	assert_int_equal(journal_verify(&options, NULL, &report, &text), ERR_BUSY);
+	store_free(world.store);
+	assert_int_equal(journal_verify(&options, NULL, &report, &text), 0);
+	assert_true(report.clean);
+	assert_int_equal(report.events, 50);
+	assert_int_equal(report.claims, 50);
+	assert_int_equal(report.live_claims, 50);
+	assert_int_equal(report.open_tickets, 20);
+	assert_int_equal(report.settles, 30);
+	assert_int_equal(report.seen_records, 1);
+	assert_false(report.torn_tail);
+	clock_fake_advance(&world.clock, UINT64_C(2) * 3600 * 1000);
+	assert_int_equal(journal_verify(&options, NULL, &report, &text), 0);
+	assert_int_equal(report.expired_claims, 50);
+	simfs_free(world.simfs);
+}
+
+static void test_verify_names_the_place_of_damage(void **state)
+{
+	(void)state;
+	struct world world;
+	struct error_text text = { "" };
+	struct journal_report report;
+
+	fill_for_tools(&world);
+	store_free(world.store);
+	struct journal_inspect_options options = { .path = "data", .fs = world.options.fs };
+	struct journal_verify_sink sink = { count_damage, &world };
+	simfs_flip_bit(world.simfs, "data/0000000000000001.seg", 8 * (2 * 4096 + 70));
+	world.logs = 0;
+	assert_int_equal(journal_verify(&options, &sink, &report, &text), ERR_DAMAGED);
+	assert_int_equal(world.logs, 1);
+	assert_non_null(strstr(world.log, "0000000000000001.seg is damaged at offset 8192"));
+	simfs_free(world.simfs);
+}
+
+static void test_dump_gives_a_line_for_each_record(void **state)
+{
+	(void)state;
+	struct world world;
+	struct error_text text = { "" };
+
+	fill_for_tools(&world);
+	store_free(world.store);
+	struct journal_inspect_options options = { .path = "data", .fs = world.options.fs };
+	struct journal_dump_sink sink = { count_line, &world };
+	world.logs = 0;
+	assert_int_equal(journal_dump(&options, &sink, &text), 0);
+	assert_true(world.logs >= 50 + 30 + 1 + 1);
+	simfs_free(world.simfs);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
+		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
+		cmocka_unit_test(test_an_open_ticket_is_carried_out_of_an_old_segment),
+		cmocka_unit_test(test_restarts_do_not_leave_whole_segments_behind),
+		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
+		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
+		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
+		cmocka_unit_test(test_the_keepers_thread_keeps_up_with_rolling),
+		cmocka_unit_test(test_verify_counts_what_is_there_and_finds_it_sound),
+		cmocka_unit_test(test_verify_names_the_place_of_damage),
+		cmocka_unit_test(test_dump_gives_a_line_for_each_record),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
