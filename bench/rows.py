@@ -145,8 +145,12 @@ def fresh_store(bench, claims, *options, cpu=None):
     """bench_store on an empty folder, which it first fills with that many claims."""
     path = bench.folder("store")
     shutil.rmtree(path, ignore_errors=True)
-    return bench.program("bench_store", "--path", path, "--claims", claims, "--batch", 1024,
-                         *options, cpu=cpu)
+    figures = bench.program("bench_store", "--path", path, "--claims", claims, "--batch", 1024,
+                            *options, cpu=cpu)
+    if figures["failed"] or figures["found"]:
+        bench.wrong.append("bench_store: %d failed, %d new claims were found taken" % (
+            figures["failed"], figures["found"]))
+    return figures
 
 
 def rocksdb_side(bench, claims):
@@ -201,7 +205,7 @@ def memory(bench):
     for count in [claims] if bench.args.quick else [MANY, MOST]:
         if bench.args.peers_only:
             return
-        figures = fresh_store(bench, count, "--memory")
+        figures = fresh_store(bench, count, "--seconds", 0, "--memory")
         bench.keep("stile %d" % count, {"stile": [figures]})
         bench.target("bytes per claim at %d M" % (count // 1_000_000),
                      figures["bytes_per_claim"], most=32)
@@ -259,8 +263,8 @@ def restart(bench):
         return
     for count in [claims] if bench.args.quick else [MANY, MOST]:
         seconds = stile_restart(bench, count)
-        bench.keep("stile %d" % count, {"stile": [{"seconds": one} for one in seconds]})
-        best = sorted(seconds)[len(seconds) // 2]
+        bench.keep("stile %d" % count, {"stile": seconds})
+        best = median(seconds, "recover_s")
         bench.target("restart with %d M, s" % (count // 1_000_000), best,
                      most=1 if count <= MANY else 10)
         if count == claims:
@@ -270,12 +274,16 @@ def restart(bench):
 
 def stile_restart(bench, count):
     path = bench.folder("store")
-    fresh_store(bench, count, "--seconds", 0)
+    fresh_store(bench, count, "--seconds", 0, "--keep")
     seconds = []
     for _ in range(bench.args.rounds if count <= MANY else 3):
         if not drop_caches():
             forget_files(path)
-        seconds.append(bench.program("bench_store", "--path", path, "--recover")["recover_s"])
+        figures = bench.program("bench_store", "--path", path, "--recover", "--keep")
+        if figures["recovered_claims"] != count:
+            bench.wrong.append("restart: %d of %d claims came back" % (
+                figures["recovered_claims"], count))
+        seconds.append(figures)
     return seconds
 
 
