@@ -700,6 +700,36 @@ const struct http_corpus_row http_corpus[] = {
 	ROW("Connection with a quote", 400,
 	    "POST / HTTP/1.1\r\nHost: a\r\nConnection: \"close\"\r\n"
 	    "\r\n"),
+	ROW("chunk: no digits as the last chunk", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "\r\n\r\n"),
+	ROW("chunk: an extension without a size", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    ";x\r\n\r\n"),
+	ROW("chunk: LF LF behind data", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "5\r\nhello\n\n0\r\n\r\n"),
+	ROW("chunk: CR CR behind data", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "5\r\nhello\r\r0\r\n\r\n"),
+	ROW("chunk: CR CR behind the size", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "5\r\rhello\r\n0\r\n\r\n"),
+	ROW("chunk: CR CR behind the last chunk", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "0\r\r\r\n"),
+	ROW("chunk: CR CR behind a trailer", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "0\r\nX: a\r\r\r\n"),
+	ROW("chunk: CR CR at the end", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+	    "0\r\n\r\r"),
+	ROW("DEL far from the end of a value", 400,
+	    "POST / HTTP/1.1\r\nHost: a\r\nX: 0123\1770123456789012345678901234567890123456789\r\n"
+	    "\r\n"),
+	ROW("obs-text far from the end of a value", 200,
+	    "POST / HTTP/1.1\r\nHost: a\r\nX: 0123\2000123456789012345678901234567890123456789\r\n"
+	    "\r\n"),
 };
 /* clang-format on */
 
