@@ -193,7 +193,7 @@ class Stile:
     leaves behind."""
 
     def __init__(self, binary, data, *options, scratch, name="life", stdout=None, env=None,
-                 preexec=None, wait=True):
+                 wrap=(), wait=True):
         self.data = data
         self.out_path = os.path.join(scratch, f"{name}.out")
         self.log_path = os.path.join(scratch, f"{name}.log")
@@ -203,8 +203,8 @@ class Stile:
         out = stdout if stdout is not None else open(self.out_path, "ab")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [binary, "serve", "--data", data, *options], stdin=subprocess.DEVNULL, stdout=out,
-                stderr=log, env={**os.environ, **(env or {})}, preexec_fn=preexec)
+                [*wrap, binary, "serve", "--data", data, *options], stdin=subprocess.DEVNULL,
+                stdout=out, stderr=log, env={**os.environ, **(env or {})})
         if stdout is None:
             out.close()
         self.address = None
@@ -239,6 +239,16 @@ class Stile:
         """kill -9; what it had not made durable is gone."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait(LIMIT_S)
+
+    def kill_children(self):
+        """kill -9 for what runs below a wrapper such as strace."""
+        pid = self.process.pid
+        try:
+            with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as children:
+                for child in children.read().split():
+                    os.kill(int(child), signal.SIGKILL)
+        except (FileNotFoundError, ProcessLookupError):
+            pass
 
     def stop(self):
         """SIGTERM; its exit code."""
