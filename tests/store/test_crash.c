@@ -137,6 +137,8 @@ static void history_run(uint64_t seed)
 	};
 	struct simfs *simfs = simfs_new(seed);
 	uint64_t warm = test_random_below(&history.random, WARM_STEPS_MAX);
+	/* Often most is settled on the way, so that segments leave. */
+	uint64_t settle_at = test_random_below(&history.random, 2 * STEPS);
 	/* Some histories lose power while the folder is made. */
 	history.armed = warm < 10;
 	simfs_on_point(simfs, first_point, &history);
@@ -144,8 +146,11 @@ static void history_run(uint64_t seed)
 	for (uint64_t i = 0; i < warm; i++)
 		oracle_step(&history.oracle, store);
 	history.armed = true;
-	for (uint64_t i = 0; i < STEPS; i++)
+	for (uint64_t i = 0; i < STEPS; i++) {
 		oracle_step(&history.oracle, store);
+		if (i == settle_at)
+			oracle_settle_most(&history.oracle, store);
+	}
 	store_free(store);
 	oracle_restarted(&history.oracle);
 	simfs_free(simfs);

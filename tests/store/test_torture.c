@@ -18,7 +18,7 @@
 #include "support/test.h"
 
 #define IO_CALLS 500u
-#define STEPS 60u
+#define STEPS 220u
 
 struct scene {
 	struct clock_fake clock;

@@ -92,6 +92,9 @@ bool oracle_full(const struct oracle *oracle);
  * or a passing of time. */
 void oracle_step(struct oracle *oracle, struct store *store);
 
+/* Takes what is due and settles most of it, so that segments can leave. */
+void oracle_settle_most(struct oracle *oracle, struct store *store);
+
 /* One new event; its error. */
 int oracle_admit_one(struct oracle *oracle, struct store *store);
 
