@@ -597,6 +597,21 @@ static void a_half_closed_peer_gets_its_answers(void **state)
 	peer_close(&peer);
 }
 
+/* The last bytes and the end may be told of by one edge. */
+static void an_end_that_comes_with_bytes_is_seen(void **state)
+{
+	(void)state;
+	struct web_peer peer;
+	peer_open(&web, &peer, NULL);
+	peer_say(&peer, POST("/", "1") "a");
+	peer_until_status(&peer, 0, 200);
+	peer_say(&peer, "POST / HT");
+	peer_shut(&peer);
+	peer_until_eof(&peer);
+	assert_int_equal(counters()->timeouts, 0);
+	peer_close(&peer);
+}
+
 static void requests_outlive_their_peer(void **state)
 {
 	(void)state;
@@ -759,6 +774,7 @@ int main(void)
 		TEST(a_slow_reader_gets_all_and_holds_up_nobody),
 		TEST(too_many_connections_are_turned_away_with_their_status),
 		TEST(a_half_closed_peer_gets_its_answers),
+		TEST(an_end_that_comes_with_bytes_is_seen),
 		TEST(requests_outlive_their_peer),
 		TEST(unanswered_requests_are_freed_with_the_server),
 		TEST(drain_finishes_what_was_begun_and_closes_the_rest),

@@ -31,12 +31,24 @@ void web_release(struct web *web)
 	}
 }
 
+/* Head and body must be in one place, however often the input was moved. */
+static void check_spans(const struct http_request *request)
+{
+	const struct span *some = http1_header_find(&request->head, SPAN("X-Some"));
+	assert_true(!some || span_eq(*some, SPAN("thing")));
+	if (request->body.len > 0) {
+		assert_true(request->body.ptr > request->head.target.ptr);
+		assert_true(request->body.ptr - request->head.target.ptr <= 16384);
+	}
+}
+
 static void handle(struct http_request *request)
 {
 	static char large[WEB_LARGE];
 	struct web *web = request->user;
 	struct span path = request->head.path;
 	web->handled++;
+	check_spans(request);
 	memset(request->scratch, 0x55, web->options.scratch_size);
 	assert_true((uintptr_t)request->scratch % 16 == 0);
 	if (span_eq(path, SPAN("/hold"))) {
