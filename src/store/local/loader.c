@@ -7,51 +7,75 @@
 #include "base/mem.h"
 #include "sys/thread.h"
 
-#define BATCHES 4u
-#define BATCH_RECORDS 16384u
+#define CHUNK_RECORDS 2048u
+/* From so many claims on the index no longer fits the caches. */
+#define GATHER_FROM 500000u
+/* Below this, reserving maps a thousand shards for nothing. */
+#define RESERVE_FROM (16u * TABLE_SHARDS)
+#define CHUNKS_MORE 16u
 
-struct batch {
-	struct table_record *records;
+struct chunk {
+	struct chunk *next;
 	uint32_t count;
+	struct table_record records[CHUNK_RECORDS];
 };
 
 struct loader {
-	struct table *table;
-	uint64_t now_ms;
-	bool threaded;
+	struct loader_options options;
 	struct thread thread;
-	struct batch batches[BATCHES];
-	uint32_t filling; /* the owner's */
-	pthread_mutex_t mutex;
+	uint32_t parts;             /* TABLE_SHARDS, or 1: not gathered */
+	struct chunk **filling;     /* one for each part; the owner's */
+	struct chunk *memory;       /* all chunks */
+	pthread_mutex_t mutex;      /* guards what follows */
 	pthread_cond_t changed;
-	uint32_t full; /* batches that wait for the thread */
+	struct chunk *free;
+	struct chunk *full;
 	bool stop;
 	int error;
 };
 
-static int put(struct loader *loader, const struct batch *batch)
+static struct chunk *pop(struct chunk **list)
 {
-	return table_put_batch(loader->table, batch->records, batch->count, TABLE_ALL,
-	                       loader->now_ms);
+	struct chunk *chunk = *list;
+
+	if (chunk)
+		*list = chunk->next;
+	return chunk;
 }
 
+static void push(struct chunk **list, struct chunk *chunk)
+{
+	chunk->next = *list;
+	*list = chunk;
+}
+
+static int put(const struct loader *loader, struct chunk *chunk)
+{
+	int r = table_put_batch(loader->options.table, chunk->records, chunk->count, TABLE_ALL,
+	                        loader->options.now_ms);
+
+	chunk->count = 0;
+	return r;
+}
+
+/* The order of chunks does not matter: the higher ticket stays. */
 static void run(void *user)
 {
 	struct loader *loader = user;
-	uint32_t at = 0;
 
 	pthread_mutex_lock(&loader->mutex);
 	for (;;) {
-		while (loader->full == 0 && !loader->stop)
-			pthread_cond_wait(&loader->changed, &loader->mutex);
-		if (loader->full == 0)
+		struct chunk *chunk = pop(&loader->full);
+		if (!chunk && loader->stop)
 			break;
+		if (!chunk) {
+			pthread_cond_wait(&loader->changed, &loader->mutex);
+			continue;
+		}
 		pthread_mutex_unlock(&loader->mutex);
-		int r = put(loader, &loader->batches[at]);
+		int r = put(loader, chunk);
 		pthread_mutex_lock(&loader->mutex);
-		loader->batches[at].count = 0;
-		at = (at + 1) % BATCHES;
-		loader->full--;
+		push(&loader->free, chunk);
 		if (r < 0 && loader->error == 0)
 			loader->error = r;
 		pthread_cond_signal(&loader->changed);
@@ -59,23 +83,38 @@ static void run(void *user)
 	pthread_mutex_unlock(&loader->mutex);
 }
 
-int loader_new(struct table *table, uint64_t now_ms, bool threaded, struct loader **ret_loader)
+static int make_chunks(struct loader *loader)
+{
+	uint32_t count = loader->parts + (loader->options.threaded ? CHUNKS_MORE : 0);
+
+	loader->filling = mem_zalloc(loader->parts, sizeof(struct chunk *));
+	loader->memory = mem_alloc(count * sizeof(struct chunk));
+	if (!loader->filling || !loader->memory)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		loader->memory[i].count = 0;
+		push(&loader->free, &loader->memory[i]);
+	}
+	for (uint32_t i = 0; i < loader->parts; i++)
+		loader->filling[i] = pop(&loader->free);
+	return 0;
+}
+
+int loader_new(const struct loader_options *options, struct loader **ret_loader)
 {
 	struct loader *loader = mem_zalloc(1, sizeof(*loader));
+	bool gather = options->threaded && options->expected >= GATHER_FROM;
 
 	if (!loader)
 		return -ENOMEM;
-	loader->table = table;
-	loader->now_ms = now_ms;
-	loader->threaded = threaded;
+	loader->options = *options;
+	loader->parts = gather ? TABLE_SHARDS : 1;
 	pthread_mutex_init(&loader->mutex, NULL);
 	pthread_cond_init(&loader->changed, NULL);
-	int r = 0;
-	for (uint32_t i = 0; i < (threaded ? BATCHES : 1u) && r == 0; i++) {
-		loader->batches[i].records = mem_zalloc(BATCH_RECORDS, sizeof(struct table_record));
-		r = loader->batches[i].records ? 0 : -ENOMEM;
-	}
-	if (r == 0 && threaded)
+	int r = make_chunks(loader);
+	if (r == 0 && options->expected >= RESERVE_FROM)
+		r = table_reserve(options->table, options->expected);
+	if (r == 0 && options->threaded)
 		r = thread_start(&loader->thread, &(struct thread_options){ .name = "stile-loader",
 		                                                            .cpu = THREAD_ANY_CPU,
 		                                                            .run = run,
@@ -102,60 +141,46 @@ struct loader *loader_free(struct loader *loader)
 	if (!loader)
 		return NULL;
 	stop(loader);
-	for (uint32_t i = 0; i < BATCHES; i++)
-		mem_free(loader->batches[i].records);
+	mem_free(loader->filling);
+	mem_free(loader->memory);
 	pthread_cond_destroy(&loader->changed);
 	pthread_mutex_destroy(&loader->mutex);
 	return mem_free(loader);
 }
 
-/* A few claims touch a few shards; mapping all of them would cost more. */
-int loader_reserve(struct loader *loader, uint64_t expected)
+/* A part's chunk goes to the thread, an empty one takes its place. */
+static int hand_over(struct loader *loader, uint32_t part)
 {
-	if (expected < TABLE_SHARDS * UINT64_C(16))
-		return 0;
-	return table_reserve(loader->table, expected);
-}
-
-/* The batch being filled goes to the thread; the next one is empty. */
-static int hand_over(struct loader *loader)
-{
+	if (!loader->options.threaded)
+		return put(loader, loader->filling[part]);
 	pthread_mutex_lock(&loader->mutex);
-	loader->full++;
+	push(&loader->full, loader->filling[part]);
 	pthread_cond_signal(&loader->changed);
-	while (loader->full == BATCHES)
+	while (!(loader->filling[part] = pop(&loader->free)))
 		pthread_cond_wait(&loader->changed, &loader->mutex);
 	int r = loader->error;
 	pthread_mutex_unlock(&loader->mutex);
-	loader->filling = (loader->filling + 1) % BATCHES;
-	CHECK(loader->batches[loader->filling].count == 0);
-	return r;
-}
-
-static int flush(struct loader *loader)
-{
-	struct batch *batch = &loader->batches[loader->filling];
-
-	if (loader->threaded)
-		return hand_over(loader);
-	int r = put(loader, batch);
-	batch->count = 0;
+	CHECK(loader->filling[part]->count == 0);
 	return r;
 }
 
 int loader_add(struct loader *loader, const struct table_record *record)
 {
-	struct batch *batch = &loader->batches[loader->filling];
+	uint32_t part = loader->parts > 1 ? table_shard_of(&record->digest) : 0;
+	struct chunk *chunk = loader->filling[part];
 
-	batch->records[batch->count++] = *record;
-	return batch->count == BATCH_RECORDS ? flush(loader) : 0;
+	chunk->records[chunk->count++] = *record;
+	return chunk->count == CHUNK_RECORDS ? hand_over(loader, part) : 0;
 }
 
 int loader_finish(struct loader *loader)
 {
-	int r = flush(loader);
+	int r = 0;
 
-	if (loader->threaded) {
+	for (uint32_t i = 0; i < loader->parts && r == 0; i++)
+		if (loader->filling[i]->count > 0)
+			r = hand_over(loader, i);
+	if (loader->options.threaded) {
 		stop(loader);
 		r = loader->error;
 	}

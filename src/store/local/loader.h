@@ -1,6 +1,10 @@
 /*
- * loader: puts the claims that recovery reads into the index, on a second
- * thread, so that reading and checking go on meanwhile.
+ * loader: puts the claims that recovery reads into the index.
+ *
+ * Claims come in the order of the journal, which is random to the index: put
+ * one by one, each costs a walk of cold page tables and a cache miss. So when
+ * there are many they are first gathered by shard, and each shard gets a chunk
+ * at a time, on a second thread, while reading and checking go on.
  *
  * Threads:   the owner calls everything here; the thread, if there is one,
  *            alone touches the table between new and finish.
@@ -18,10 +22,13 @@
 
 struct loader;
 
-int loader_new(struct table *table, uint64_t now_ms, bool threaded,
-               struct loader **ret_loader) must_check;
+struct loader_options {
+	struct table *table;
+	uint64_t now_ms;   /* what has expired by then is left out */
+	uint64_t expected; /* claims, about */
+	bool threaded;
+};
+int loader_new(const struct loader_options *options, struct loader **ret_loader) must_check;
 struct loader *loader_free(struct loader *loader); /* accepts NULL; waits for the thread */
-int loader_reserve(struct loader *loader, uint64_t expected) must_check;
-int loader_finish(struct loader *loader) must_check;
-
 int loader_add(struct loader *loader, const struct table_record *record) must_check;
+int loader_finish(struct loader *loader) must_check;

@@ -427,10 +427,11 @@ static int load(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
 
-	int r = loader_new(local->table, recovery->now_ms, !local->options.keeper_inline,
+	int r = loader_new(&(struct loader_options){ .table = local->table,
+	                                             .now_ms = recovery->now_ms,
+	                                             .expected = local->superblock.slot.live_claims,
+	                                             .threaded = !local->options.keeper_inline },
 	                   &recovery->loader);
-	if (r == 0)
-		r = loader_reserve(recovery->loader, local->superblock.slot.live_claims);
 	if (r < 0)
 		return error_fill(recovery->text, r, "recovery: %s", error_name(r));
 	for (uint64_t n = recovery->catalog.oldest; n <= recovery->catalog.last; n++) {
