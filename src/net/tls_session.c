@@ -61,6 +61,8 @@ BIO_METHOD *tls_bio_new(void)
 	return method;
 }
 
+/* A new SSL each time: SSL_new() and SSL_free() took 1.2 µs when measured, of
+ * about 250 for a handshake; keeping one with SSL_clear() is not worth its traps. */
 int tls_session_new(struct tls *tls, struct pool *pool, struct tls_session **ret_session)
 {
 	struct tls_session *session = mem_zalloc(1, sizeof(*session));
