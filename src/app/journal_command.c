@@ -89,7 +89,8 @@ int journal_command(int argc, char **argv)
 	bool verifies = argc == 2 && strcmp(argv[0], "verify") == 0;
 	bool dumps = argc == 2 && strcmp(argv[0], "dump") == 0;
 	if (!verifies && !dumps) {
-		fprintf(stderr, "stile journal: expected verify DIR or dump DIR\ntry: stile help journal\n");
+		fprintf(stderr,
+		        "stile journal: expected verify DIR or dump DIR\ntry: stile help journal\n");
 		return EXIT_CODE_USAGE;
 	}
 	struct journal_inspect_options options = { .path = argv[1] };
@@ -98,6 +99,7 @@ int journal_command(int argc, char **argv)
 	if (fflush(stdout) != 0 && error == 0)
 		error = -errno;
 	if (error != 0)
-		fprintf(stderr, "stile journal: %s\n", text.text[0] ? text.text : error_name(error));
+		fprintf(stderr, "stile journal: %s\n",
+		        text.text[0] ? text.text : error_name(error));
 	return exit_code_of(error);
 }
