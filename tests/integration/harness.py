@@ -202,6 +202,7 @@ class Stile:
             options += ["--listen", "127.0.0.1:0"]
         out = stdout if stdout is not None else open(self.out_path, "ab")
         with open(self.log_path, "ab") as log:
+            self.log_start = log.tell()  # a name may serve for several lives
             self.process = subprocess.Popen(
                 [*wrap, binary, "serve", "--data", data, *options], stdin=subprocess.DEVNULL,
                 stdout=out, stderr=log, env={**os.environ, **(env or {})})
@@ -216,6 +217,7 @@ class Stile:
 
     def log(self):
         with open(self.log_path, "rb") as log:
+            log.seek(self.log_start)
             return log.read().decode(errors="replace")
 
     def _listening(self):

@@ -115,13 +115,13 @@ class Sender(threading.Thread):
     """Posts batches until its connection ends or it is told to stop. Every third
     event is one that some sender has sent before, answered or not."""
 
-    def __init__(self, address, oracle, recent, name, seed, batch=16):
+    def __init__(self, address, oracle, recent, name, seed):
         super().__init__(name=name, daemon=True)
         self.address = address
         self.oracle = oracle
         self.recent = recent  # a deque of ids, shared by all senders
         self.random = random.Random(f"{seed}-{name}")
-        self.batch = batch
+        self.batch = self.random.choice((1, 4, 16))
         self.stopping = threading.Event()
         self.count = 0
         self.problem = None

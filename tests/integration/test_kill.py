@@ -117,7 +117,6 @@ def kill_loop(stile, seed, kills, options, folder):
             sender.finish()
         oracle.check()
         prints.take(gateway.out_path, life)
-        open(gateway.log_path, "wb").close()
     gateway = start()
     acknowledged = list(oracle.tickets)
     asked = acknowledged if kills > KILLS else chance.sample(acknowledged, min(50000, len(acknowledged)))
