@@ -7,7 +7,10 @@
 #include "base/mem.h"
 #include "sys/thread.h"
 
-#define CHUNK_RECORDS 2048u
+/* Few enough that the ends of all of them stay in the TLB while gathering, and
+ * enough that the shards of one fit the cache while putting. */
+#define PARTS 256u
+#define CHUNK_RECORDS 4096u
 /* From so many claims on the index no longer fits the caches. */
 #define GATHER_FROM 500000u
 /* Below this, reserving maps a thousand shards for nothing. */
@@ -20,11 +23,18 @@ struct chunk {
 	struct table_record records[CHUNK_RECORDS];
 };
 
+/* Side by side and apart from the chunks: looking up an end touches no page of
+ * its own. */
+struct part {
+	struct chunk *chunk;
+	uint32_t count;
+};
+
 struct loader {
 	struct loader_options options;
 	struct thread thread;
-	uint32_t parts;             /* TABLE_SHARDS, or 1: not gathered */
-	struct chunk **filling;     /* one for each part; the owner's */
+	uint32_t parts;       /* PARTS, or 1: not gathered */
+	struct part *filling; /* one for each part; the owner's */
 	struct chunk *memory;       /* all chunks */
 	pthread_mutex_t mutex;      /* guards what follows */
 	pthread_cond_t changed;
@@ -49,13 +59,10 @@ static void push(struct chunk **list, struct chunk *chunk)
 	*list = chunk;
 }
 
-static int put(const struct loader *loader, struct chunk *chunk)
+static int put(const struct loader *loader, const struct chunk *chunk)
 {
-	int r = table_put_batch(loader->options.table, chunk->records, chunk->count, TABLE_ALL,
-	                        loader->options.now_ms);
-
-	chunk->count = 0;
-	return r;
+	return table_put_batch(loader->options.table, chunk->records, chunk->count, TABLE_ALL,
+	                       loader->options.now_ms);
 }
 
 /* The order of chunks does not matter: the higher ticket stays. */
@@ -87,16 +94,14 @@ static int make_chunks(struct loader *loader)
 {
 	uint32_t count = loader->parts + (loader->options.threaded ? CHUNKS_MORE : 0);
 
-	loader->filling = mem_zalloc(loader->parts, sizeof(struct chunk *));
+	loader->filling = mem_zalloc(loader->parts, sizeof(struct part));
 	loader->memory = mem_alloc(count * sizeof(struct chunk));
 	if (!loader->filling || !loader->memory)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < count; i++) {
-		loader->memory[i].count = 0;
+	for (uint32_t i = 0; i < count; i++)
 		push(&loader->free, &loader->memory[i]);
-	}
 	for (uint32_t i = 0; i < loader->parts; i++)
-		loader->filling[i] = pop(&loader->free);
+		loader->filling[i].chunk = pop(&loader->free);
 	return 0;
 }
 
@@ -108,7 +113,7 @@ int loader_new(const struct loader_options *options, struct loader **ret_loader)
 	if (!loader)
 		return -ENOMEM;
 	loader->options = *options;
-	loader->parts = gather ? TABLE_SHARDS : 1;
+	loader->parts = gather ? PARTS : 1;
 	pthread_mutex_init(&loader->mutex, NULL);
 	pthread_cond_init(&loader->changed, NULL);
 	int r = make_chunks(loader);
@@ -149,28 +154,35 @@ struct loader *loader_free(struct loader *loader)
 }
 
 /* A part's chunk goes to the thread, an empty one takes its place. */
-static int hand_over(struct loader *loader, uint32_t part)
+static int hand_over(struct loader *loader, struct part *part)
 {
+	part->chunk->count = part->count;
+	part->count = 0;
 	if (!loader->options.threaded)
-		return put(loader, loader->filling[part]);
+		return put(loader, part->chunk);
 	pthread_mutex_lock(&loader->mutex);
-	push(&loader->full, loader->filling[part]);
+	push(&loader->full, part->chunk);
 	pthread_cond_signal(&loader->changed);
-	while (!(loader->filling[part] = pop(&loader->free)))
+	while (!(part->chunk = pop(&loader->free)))
 		pthread_cond_wait(&loader->changed, &loader->mutex);
 	int r = loader->error;
 	pthread_mutex_unlock(&loader->mutex);
-	CHECK(loader->filling[part]->count == 0);
 	return r;
 }
 
-int loader_add(struct loader *loader, const struct table_record *record)
+int loader_add(struct loader *loader, struct digest digest, uint64_t ticket, uint32_t window_s,
+               uint32_t flags)
 {
-	uint32_t part = loader->parts > 1 ? table_shard_of(&record->digest) : 0;
-	struct chunk *chunk = loader->filling[part];
+	uint32_t at = loader->parts > 1 ? table_shard_of(&digest) / (TABLE_SHARDS / PARTS) : 0;
+	struct part *part = &loader->filling[at];
+	struct table_record *record = &part->chunk->records[part->count++];
 
-	chunk->records[chunk->count++] = *record;
-	return chunk->count == CHUNK_RECORDS ? hand_over(loader, part) : 0;
+	record->digest.word[0] = digest.word[0];
+	record->digest.word[1] = digest.word[1];
+	record->ticket = ticket;
+	record->window_s = window_s;
+	record->flags = flags;
+	return part->count == CHUNK_RECORDS ? hand_over(loader, part) : 0;
 }
 
 int loader_finish(struct loader *loader)
@@ -178,8 +190,8 @@ int loader_finish(struct loader *loader)
 	int r = 0;
 
 	for (uint32_t i = 0; i < loader->parts && r == 0; i++)
-		if (loader->filling[i]->count > 0)
-			r = hand_over(loader, i);
+		if (loader->filling[i].count > 0)
+			r = hand_over(loader, &loader->filling[i]);
 	if (loader->options.threaded) {
 		stop(loader);
 		r = loader->error;

@@ -30,5 +30,8 @@ struct loader_options {
 };
 int loader_new(const struct loader_options *options, struct loader **ret_loader) must_check;
 struct loader *loader_free(struct loader *loader); /* accepts NULL; waits for the thread */
-int loader_add(struct loader *loader, const struct table_record *record) must_check;
+/* By value, in registers: a struct filled by the caller and copied here cost as
+ * much as all the rest (the copy's wide loads wait for the narrow stores). */
+int loader_add(struct loader *loader, struct digest digest, uint64_t ticket, uint32_t window_s,
+               uint32_t flags) must_check;
 int loader_finish(struct loader *loader) must_check;

@@ -101,15 +101,16 @@ static int check_files(struct recovery *recovery)
 
 /* --- entries ---------------------------------------------------------- */
 
-static int take_claim(struct recovery *recovery, const struct table_record *record)
+static int take_claim(struct recovery *recovery, struct digest digest, uint64_t ticket,
+                      uint32_t window_s, uint32_t flags)
 {
-	uint64_t window_ms = (uint64_t)record->window_s * 1000;
-	uint64_t expiry_ms = ticket_time_ms(record->ticket) + window_ms + window_ms / 256 + 1;
+	uint64_t window_ms = (uint64_t)window_s * 1000;
+	uint64_t expiry_ms = ticket_time_ms(ticket) + window_ms + window_ms / 256 + 1;
 
 	if (expiry_ms > recovery->item.max_expiry_ms)
 		recovery->item.max_expiry_ms = expiry_ms;
 	recovery->record_count++;
-	return loader_add(recovery->loader, record);
+	return loader_add(recovery->loader, digest, ticket, window_s, flags);
 }
 
 static int take_seen(struct recovery *recovery, const struct tally_entry *entry)
@@ -138,12 +139,8 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		struct entry_claim claim = entry_claim_at(entry, i);
-		int r = take_claim(recovery,
-		                   &(struct table_record){
-					   .digest = claim.digest,
-					   .ticket = event->ticket,
-					   .window_s = claim.window_s,
-					   .flags = window_flags(longest_s, claim.window_s) });
+		int r = take_claim(recovery, claim.digest, event->ticket, claim.window_s,
+		                   window_flags(longest_s, claim.window_s));
 		if (r < 0)
 			return r;
 	}
@@ -330,11 +327,8 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 			                                          (uint64_t)record->window_s *
 			                                                  1000) });
 		else
-			r = take_claim(recovery,
-			               &(struct table_record){ .digest = record->digest,
-			                                       .ticket = record->ticket,
-			                                       .window_s = record->window_s,
-			                                       .flags = record->flags });
+			r = take_claim(recovery, record->digest, record->ticket, record->window_s,
+			               record->flags);
 		if (r < 0)
 			return r;
 	}
