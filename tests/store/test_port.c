@@ -1,4 +1,4 @@
-/* Ports: several threads, one store. Runs on the memory store; under TSan too. */
+/* Ports: several threads, one store. Under TSan too. */
 #include "store/port.h"
 
 #include <stdatomic.h>
@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
 #include "support/clock_fake.h"
+#include "support/simfs.h"
 #include "support/test.h"
 #include "sys/sleeper.h"
 #include "sys/thread.h"
@@ -27,13 +29,18 @@ static struct store *store_make(void)
 	return store;
 }
 
-static struct store_host *host_make(void)
+static struct store_host *host_of(struct store *store)
 {
 	struct store_host *host = NULL;
-	struct store_host_options options = { .store = store_make(), .mode = STORE_HOST_THREAD };
+	struct store_host_options options = { .store = store, .mode = STORE_HOST_THREAD };
 
 	assert_int_equal(store_host_new(&options, &host), 0);
 	return host;
+}
+
+static struct store_host *host_make(void)
+{
+	return host_of(store_make());
 }
 
 static struct port *port_make(struct store_host *host, uint32_t max_in_flight)
@@ -395,13 +402,13 @@ static void racer_start(struct racer *racer, struct store_host *host, uint64_t k
 	assert_int_equal(thread_start(&racer->thread, &options), 0);
 }
 
-static void test_one_new_for_each_key_of_64_clients(void **state)
+static void race(struct store *store)
 {
-	(void)state;
 	uint64_t keys = test_scale(10000), random = test_seed();
-	struct store_host *host = host_make();
+	struct store_host *host = host_of(store);
 	static struct racer racers[RACE_THREADS];
 
+	memset(racers, 0, sizeof(racers));
 	for (size_t i = 0; i < RACE_THREADS; i++)
 		racer_start(&racers[i], host, keys, &random);
 	for (size_t i = 0; i < RACE_THREADS; i++)
@@ -421,6 +428,28 @@ static void test_one_new_for_each_key_of_64_clients(void **state)
 		mem_free(racers[i].tickets);
 		mem_free(racers[i].new_count);
 	}
+}
+
+static void test_one_new_for_each_key_of_64_clients(void **state)
+{
+	(void)state;
+	race(store_make());
+}
+
+/* The same on the local store, with its keeper thread at work beside it. */
+static void test_one_new_for_each_key_on_the_local_store(void **state)
+{
+	(void)state;
+	struct simfs *simfs = simfs_new(test_seed());
+	struct store *store = NULL;
+	struct local_store_options options = { .path = "data",
+		                               .fs = simfs_fs(simfs),
+		                               .clock = &fake.clock,
+		                               .segment_bytes = 256u << 10 };
+
+	assert_int_equal(local_store_open(&options, &store, NULL), 0);
+	race(store);
+	simfs_free(simfs);
 }
 
 static void test_no_allocation_failure_breaks_the_ports(void **state)
@@ -460,6 +489,7 @@ int main(void)
 		cmocka_unit_test(test_lazy_posts_wake_nobody),
 		cmocka_unit_test(test_the_owner_uses_the_store_beside_its_ports),
 		cmocka_unit_test(test_one_new_for_each_key_of_64_clients),
+		cmocka_unit_test(test_one_new_for_each_key_on_the_local_store),
 		cmocka_unit_test(test_no_allocation_failure_breaks_the_ports),
 	};
 
