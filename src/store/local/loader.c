@@ -15,7 +15,7 @@
 #define GATHER_FROM 500000u
 /* Below this, reserving maps a thousand shards for nothing. */
 #define RESERVE_FROM (16u * TABLE_SHARDS)
-#define CHUNKS_MORE 16u
+#define CHUNKS_MORE 32u
 
 struct chunk {
 	struct chunk *next;
@@ -28,6 +28,7 @@ struct chunk {
 struct part {
 	struct chunk *chunk;
 	uint32_t count;
+	uint32_t limit; /* when it is handed over */
 };
 
 struct loader {
@@ -100,8 +101,12 @@ static int make_chunks(struct loader *loader)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
 		push(&loader->free, &loader->memory[i]);
-	for (uint32_t i = 0; i < loader->parts; i++)
+	for (uint32_t i = 0; i < loader->parts; i++) {
 		loader->filling[i].chunk = pop(&loader->free);
+		/* Digests are even, so all parts would be full at once, and the two
+		 * threads would wait for each other in turn. */
+		loader->filling[i].limit = CHUNK_RECORDS / loader->parts * (i + 1);
+	}
 	return 0;
 }
 
@@ -158,6 +163,7 @@ static int hand_over(struct loader *loader, struct part *part)
 {
 	part->chunk->count = part->count;
 	part->count = 0;
+	part->limit = CHUNK_RECORDS;
 	if (!loader->options.threaded)
 		return put(loader, part->chunk);
 	pthread_mutex_lock(&loader->mutex);
@@ -182,7 +188,7 @@ int loader_add(struct loader *loader, struct digest digest, uint64_t ticket, uin
 	record->ticket = ticket;
 	record->window_s = window_s;
 	record->flags = flags;
-	return part->count == CHUNK_RECORDS ? hand_over(loader, part) : 0;
+	return part->count == part->limit ? hand_over(loader, part) : 0;
 }
 
 int loader_finish(struct loader *loader)
