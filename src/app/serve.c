@@ -452,6 +452,7 @@ static int start_ios(struct serve *serve)
 static int open_all(struct serve *serve)
 {
 	int error = loop_new(&serve->ios[0].loop);
+	serve->io_count = error == 0; /* closed with it, however far the start comes */
 	if (error == 0)
 		error = open_signals(serve);
 	if (error != 0)
