@@ -358,8 +358,9 @@ static void fill_for_tools(struct world *world)
 
 	begin(world);
 	for (uint64_t i = 1; i <= 50; i++)
-		assert_int_equal(admit(world, i, i % 2 ? SPAN("{\"a\":\"\xc3\xbc\"}")
-		                                       : span_of(bytes, sizeof(bytes))),
+		assert_int_equal(admit(world, i,
+		                       i % 2 ? SPAN("{\"a\":\"\xc3\xbc\"}")
+		                             : span_of(bytes, sizeof(bytes))),
 		                 VERDICT_NEW);
 	assert_int_equal(admit(world, 1, SPAN_EMPTY), VERDICT_DUPLICATE);
 	assert_int_equal(settle_all(world, 30, OUTCOME_DONE), 30);

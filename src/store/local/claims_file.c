@@ -203,6 +203,8 @@ static int read_blocks(const struct reading *reading, const struct claims_header
 			r = visitor->each(visitor->user, (const void *)(block + sizeof(head)),
 			                  head.count);
 		}
+		if (r == ERR_DAMAGED) /* i has stepped beyond the block */
+			return damaged(reading, i * FORMAT_BLOCK, "a record is not valid");
 		if (r != 0)
 			return r;
 	}

@@ -199,9 +199,9 @@ void local_commit(struct local_store *local)
 	complete_batch(local);
 }
 
-void local_write_seen(struct local_store *local)
+void local_write_seen(struct local_store *local, uint32_t max_frames)
 {
-	while (tally_dirty(local->tally) > 0) {
+	for (uint32_t i = 0; i < max_frames && tally_dirty(local->tally) > 0; i++) {
 		int r = journal_reserve(&local->journal, sizeof(struct entry_seen), JOURNAL_NORMAL,
 		                        now_of(local));
 		if (r < 0)

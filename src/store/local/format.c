@@ -142,7 +142,7 @@ static int parse_event(const unsigned char *ptr, struct entry *entry)
 	if (entry->size < sizeof(*event))
 		return ERR_DAMAGED;
 	memcpy(&entry->event, ptr, sizeof(entry->event));
-	if (event->claim_count > CLAIMS_MAX || event->ticket == 0)
+	if (event->claim_count > CLAIMS_MAX || !format_ticket_valid(event->ticket))
 		return ERR_DAMAGED;
 	fixed += event->claim_count * sizeof(struct entry_claim);
 	if (entry->size < fixed + event->source_len)
@@ -172,12 +172,12 @@ int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
 		if (head.size != sizeof(ret_entry->settle))
 			return ERR_DAMAGED;
 		memcpy(&ret_entry->settle, ptr, sizeof(ret_entry->settle));
-		return 0;
+		return format_ticket_valid(ret_entry->settle.ticket) ? 0 : ERR_DAMAGED;
 	case ENTRY_SEEN:
 		if (head.size != sizeof(ret_entry->seen))
 			return ERR_DAMAGED;
 		memcpy(&ret_entry->seen, ptr, sizeof(ret_entry->seen));
-		return 0;
+		return format_ticket_valid(ret_entry->seen.ticket) ? 0 : ERR_DAMAGED;
 	}
 	return ERR_DAMAGED;
 }

@@ -273,6 +273,12 @@ static inline uint64_t format_align(uint64_t n, uint64_t unit)
 	return (n + unit - 1) / unit * unit;
 }
 
+/* Whoever reads a number from disk asks this before the index sees it. */
+static inline bool format_ticket_valid(uint64_t ticket)
+{
+	return ticket != 0 && ticket >> TICKET_BITS == 0;
+}
+
 /* Seal: fill in magic, version and checksum. Check: 0, ERR_DAMAGED or ERR_VERSION. */
 void superblock_slot_seal(struct superblock_slot *slot);
 int superblock_slot_check(const struct superblock_slot *slot) must_check;

@@ -179,20 +179,10 @@ static int roll(struct journal *journal, uint64_t now_ms, bool wait)
 	return switch_over(journal);
 }
 
-int journal_ready(struct journal *journal, uint64_t now_ms)
-{
-	return journal->open ? 0 : roll(journal, now_ms, true);
-}
-
 void journal_retry(struct journal *journal)
 {
 	if (journal->next_fd < 0)
 		keeper_want(journal->options.keeper, journal->durable.segment + 1);
-}
-
-bool journal_writable(const struct journal *journal)
-{
-	return journal->open && journal->durable.end < journal->limit;
 }
 
 static uint32_t room_left(const struct journal *journal, enum journal_room room)
@@ -201,6 +191,13 @@ static uint32_t room_left(const struct journal *journal, enum journal_room room)
 	                                        : journal->limit;
 
 	return journal->durable.end < limit ? (uint32_t)(limit - journal->durable.end) : 0;
+}
+
+int journal_ready(struct journal *journal, uint64_t now_ms, bool wait)
+{
+	if (journal->open && room_left(journal, JOURNAL_NORMAL) >= FORMAT_BLOCK)
+		return 0;
+	return roll(journal, now_ms, wait);
 }
 
 static void begin_frame(struct journal *journal, enum journal_room room)

@@ -73,11 +73,11 @@ void journal_resume(struct journal *journal, const struct journal_position *end,
                     uint64_t max_expiry_ms);
 void journal_close(struct journal *journal);
 
-/* Begins the next segment if none is open: 0, ERR_FULL or -errno. */
-int journal_ready(struct journal *journal, uint64_t now_ms) must_check;
+/* Begins the next segment if none is open or this one is full: 0 or -errno;
+ * -EAGAIN: it is being prepared (never with `wait`). */
+int journal_ready(struct journal *journal, uint64_t now_ms, bool wait) must_check;
 /* Asks again for a next segment after one could not be had. */
 void journal_retry(struct journal *journal);
-bool journal_writable(const struct journal *journal);
 
 enum journal_room { JOURNAL_NORMAL, JOURNAL_URGENT };
 #define JOURNAL_COMMIT_FIRST 1

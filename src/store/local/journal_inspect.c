@@ -78,16 +78,13 @@ static int verify_entry(void *user, const struct segment_header *segment,
 
 	(void)frame;
 	switch (entry->kind) {
-	case ENTRY_EVENT:
-		return verify_event(verify, segment->number, entry);
+	case ENTRY_EVENT: return verify_event(verify, segment->number, entry);
 	case ENTRY_SETTLE:
 		verify->report.settles++;
 		if (entry->settle.outcome != OUTCOME_RELEASED)
 			open_tickets_drop(verify->tickets, entry->settle.ticket);
 		break;
-	case ENTRY_SEEN:
-		verify->report.seen_records++;
-		break;
+	case ENTRY_SEEN: verify->report.seen_records++; break;
 	}
 	return 0;
 }
@@ -212,7 +209,8 @@ struct dump {
 
 static int put_line(struct dump *dump)
 {
-	int r = dump->line.failed ? -ENOMEM : dump->sink->line(dump->sink->user, buf_span(&dump->line));
+	int r = dump->line.failed ? -ENOMEM
+	                          : dump->sink->line(dump->sink->user, buf_span(&dump->line));
 
 	buf_clear(&dump->line);
 	return r;
@@ -251,7 +249,7 @@ static bool is_text(struct span bytes)
 static void put_base64(struct buf *line, struct span bytes)
 {
 	static const char digits[] =
-	        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *p = (const unsigned char *)bytes.ptr;
 
 	for (size_t i = 0; i < bytes.len; i += 3) {
@@ -322,12 +320,8 @@ static int dump_entry(void *user, const struct segment_header *segment,
 	struct buf *line = &dump->line;
 
 	switch (entry->kind) {
-	case ENTRY_EVENT:
-		put_event(line, entry);
-		break;
-	case ENTRY_SETTLE:
-		put_settle(line, &entry->settle);
-		break;
+	case ENTRY_EVENT: put_event(line, entry); break;
+	case ENTRY_SETTLE: put_settle(line, &entry->settle); break;
 	case ENTRY_SEEN:
 		put_seen(line, entry->seen.ticket, entry->seen.count, entry->seen.last_ms);
 		break;

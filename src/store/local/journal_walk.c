@@ -31,7 +31,8 @@ int journal_walk_open(struct journal_walk *walk, const struct journal_inspect_op
 		return error_fill(text, r, "%s: %s", options->path, error_name(r));
 	r = superblock_read(&walk->superblock, &walk->folder, text);
 	if (r == -ENOENT && (walk->catalog.segments.count || walk->catalog.claims.count))
-		return error_fill(text, ERR_DAMAGED, "superblock is missing, but there are segments");
+		return error_fill(text, ERR_DAMAGED,
+		                  "superblock is missing, but there are segments");
 	if (r == -ENOENT)
 		return error_fill(text, r, "%s: there is no data in it", options->path);
 	return r;

@@ -29,8 +29,8 @@ struct journal_visitor {
 	int (*entry)(void *user, const struct segment_header *segment,
 	             const struct frame_header *frame, const struct entry *entry);
 	/* `alone`: the segment is gone, these are the only records of its claims. */
-	int (*records)(void *user, uint64_t number, bool alone,
-	               const struct claims_record *records, size_t count);
+	int (*records)(void *user, uint64_t number, bool alone, const struct claims_record *records,
+	               size_t count);
 	int (*torn)(void *user, uint64_t number, uint64_t offset);
 	int (*damage)(void *user, const char *text);
 	void *user;

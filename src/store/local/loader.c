@@ -34,10 +34,10 @@ struct part {
 struct loader {
 	struct loader_options options;
 	struct thread thread;
-	uint32_t parts;       /* PARTS, or 1: not gathered */
-	struct part *filling; /* one for each part; the owner's */
-	struct chunk *memory;       /* all chunks */
-	pthread_mutex_t mutex;      /* guards what follows */
+	uint32_t parts;        /* PARTS, or 1: not gathered */
+	struct part *filling;  /* one for each part; the owner's */
+	struct chunk *memory;  /* all chunks */
+	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
 	struct chunk *free;
 	struct chunk *full;

@@ -49,7 +49,7 @@ struct local_counters {
 	atomic_bool writable;
 };
 
-#define SEEN_PER_FRAME 256u
+#define SEEN_PER_FRAME 1024u
 #define DEFERRED_SETTLES_MAX 65536u
 
 struct local_store {
@@ -141,8 +141,8 @@ void local_publish(struct local_store *local); /* counters that are cheap to rea
 
 /* commit.c */
 void local_flush(struct store *store);
-void local_commit(struct local_store *local);     /* writes and completes the batch */
-void local_write_seen(struct local_store *local); /* all that wait */
+void local_commit(struct local_store *local); /* writes and completes the batch */
+void local_write_seen(struct local_store *local, uint32_t max_frames);
 void local_retry_settles(struct local_store *local);
 
 /* take.c */

@@ -20,6 +20,7 @@
 /* The clock's high-water mark is renewed even when nothing happens. */
 #define IDLE_MARK_MS (10 * 60 * 1000)
 #define RETRY_MS 500
+#define SEEN_FRAMES 4u /* in one tick */
 /* Once around the index in about a minute at ten ticks a second, and never more
  * than a fraction of a millisecond in one tick. */
 #define SWEEP_PARTS 600
@@ -137,8 +138,7 @@ static void tick_room(struct local_store *local, uint64_t boot_ms)
 		return;
 	local->retry_boot_ms = boot_ms;
 	journal_retry(&local->journal);
-	int r = journal_reserve(&local->journal, FORMAT_BLOCK / 2, JOURNAL_NORMAL,
-	                        steady_clock_last(&local->clock));
+	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), false);
 	bool was_full = local->full;
 	local->full = r < 0;
 	if (was_full && !local->full)
@@ -160,8 +160,9 @@ static void tick_sweep(struct local_store *local)
 static void tick_lazy(struct local_store *local, uint64_t boot_ms)
 {
 	if (tally_dirty(local->tally) > 0 && boot_ms - local->seen_boot_ms >= LAZY_MS) {
-		local->seen_boot_ms = boot_ms;
-		local_write_seen(local);
+		local_write_seen(local, SEEN_FRAMES);
+		if (tally_dirty(local->tally) == 0)
+			local->seen_boot_ms = boot_ms;
 	}
 	uint64_t age_ms = boot_ms - local->superblock_boot_ms;
 	if (local->journal.durable.segment != 0 &&
@@ -263,7 +264,7 @@ static void close_store(struct store *store)
 	local->flushing = true;
 	steady_clock_now(&local->clock);
 	local_retry_settles(local);
-	local_write_seen(local);
+	local_write_seen(local, UINT32_MAX);
 	local_fail_takes(local, ERR_CLOSING);
 	fail_deferred(local);
 	if (local->journal.durable.segment != 0 &&
@@ -407,7 +408,7 @@ static int begin(struct local_store *local, struct error_text *text)
 	if (local->options.accept_clock)
 		steady_clock_accept_wall(&local->clock);
 	publish_all(local); /* the superblock's hint */
-	int r = journal_ready(&local->journal, steady_clock_last(&local->clock));
+	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
 	if (r == -ENOSPC || r == -EDQUOT) {
 		local->full = true;
 		local_log(local, LOCAL_STORE_ERROR, "no room for a new segment: %s", error_name(r));

@@ -317,6 +317,8 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 	for (size_t i = 0; i < count; i++) {
 		const struct claims_record *record = &records[i];
 		int r;
+		if (!format_ticket_valid(record->ticket) || (record->flags & ~TABLE_FLAGS_ALL))
+			return ERR_DAMAGED;
 		if (record->kind == CLAIMS_RECORD_SEEN)
 			r = take_seen(recovery,
 			              &(struct tally_entry){
