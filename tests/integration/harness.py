@@ -300,7 +300,7 @@ class Stile:
         return [json.loads(line) for line in self.lines()]
 
     def wait_events(self, count):
-        eventually(lambda: self.output().count(b"\n") >= count, f"{count} events on standard output")
+        eventually(lambda: self.output().count(b"\n") >= count, f"{count} events are printed")
         return self.events()
 
     def wait_settled(self):

@@ -24,7 +24,8 @@ def event_of(event_id):
 
 def post_bytes(event_id):
     body = json.dumps(event_of(event_id)).encode()
-    return b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    return b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
+        len(body), body)
 
 
 class Oracle:

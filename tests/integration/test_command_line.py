@@ -50,7 +50,7 @@ import pytest
     ([""], ["unknown command"]),
     ([], ["usage"]),
 ], ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else None)
-def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(run, scratch, arguments, words):
+def test_wrong_usage_is_exit_code_2_and_says_what_was_expected(run, arguments, words):
     code, out, err = run(*arguments)
     assert code == 2, (code, out, err)
     assert out == "", "messages are for standard error"
@@ -94,7 +94,7 @@ def test_port_in_use_is_exit_code_1_with_the_address(run, data):
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
-def test_port_of_another_gateway_is_in_use_too(stile, run, scratch, threads):
+def test_port_of_another_gateway_is_in_use_too(stile, scratch, threads):
     """Two gateways with two memories behind one port would call everything new
     twice."""
     gateway = stile("--threads", threads)

@@ -107,8 +107,8 @@ def test_envelope_line_carries_ticket_source_and_the_event_as_it_came(stile):
 
 def test_event_over_many_lines_is_printed_on_one_with_its_bytes_kept(stile):
     gateway = stile()
-    event = {"id": "pretty", "text": "line\nbreak\r\n\u2028 tab\t", "unicode": "żółw 🐢 \u0000",
-             "number": 1}
+    event = {"id": "pretty", "text": "line\nbreak\r\n\u2028 tab\t",
+             "unicode": "żółw 🐢 \u0000", "number": 1}
     body = json.dumps(event, indent=4, ensure_ascii=False).replace("\n", "\r\n")
     body = body.replace('"number": 1', '"number": 1.0E+2')
     take_verdict(gateway.post(body.encode()), "new")
@@ -122,7 +122,8 @@ def test_event_over_many_lines_is_printed_on_one_with_its_bytes_kept(stile):
 def test_id_counts_by_its_value_and_not_by_its_spelling(stile):
     gateway = stile()
     ticket = take_verdict(gateway.post(b'{"id":"a/\xc3\xa9"}'), "new")
-    for spelling in (rb'{"id":"a\/\u00e9"}', rb'{"\u0069d":"\u0061/\u00E9"}', b'{ "x":{"id":"b"},\n"id" :"a/\xc3\xa9"}'):
+    for spelling in (rb'{"id":"a\/\u00e9"}', rb'{"\u0069d":"\u0061/\u00E9"}',
+                     b'{ "x":{"id":"b"},\n"id" :"a/\xc3\xa9"}'):
         assert take_verdict(gateway.post(spelling), "duplicate") == ticket
     take_verdict(gateway.post({"id": "A/\u00e9"}), "new")
 

@@ -111,7 +111,7 @@ def kill_loop(stile, seed, kills, options, folder):
         gateway = start()
         check_survivors(gateway, oracle, chance)
         senders = start_senders(gateway.address, oracle, recent, f"k{life}", seed)
-        time.sleep(chance.uniform(0.1, 0.3))  # the moment of the kill is random, no check rests on it
+        time.sleep(chance.uniform(0.1, 0.3))  # when the kill comes; no check rests on it
         gateway.kill()
         for sender in senders:
             sender.finish()
@@ -119,7 +119,9 @@ def kill_loop(stile, seed, kills, options, folder):
         prints.take(gateway.out_path, life)
     gateway = start()
     acknowledged = list(oracle.tickets)
-    asked = acknowledged if kills > KILLS else chance.sample(acknowledged, min(50000, len(acknowledged)))
+    asked = acknowledged
+    if kills <= KILLS:
+        asked = chance.sample(acknowledged, min(50000, len(acknowledged)))
     verdicts = post_all(gateway.address, asked, oracle)
     assert set(verdicts.values()) == {"duplicate"}
     gateway.wait_settled()

@@ -8,7 +8,9 @@ import pytest
 from load import DECISION, Oracle, Pipeline, post_all
 
 CLIENTS = 64
-MODES = [(), ("--threads", "2"), ("--commit", "thread"), ("--commit", "inline")]
+MODES = pytest.mark.parametrize(
+    "options", [(), ("--threads", "2"), ("--commit", "thread"), ("--commit", "inline")],
+    ids=lambda options: "-".join(options).strip("-") or "plain")
 
 
 class Racer(threading.Thread):
@@ -62,7 +64,7 @@ def join(racers):
         assert not racer.is_alive(), "a client waits for an answer that does not come"
 
 
-@pytest.mark.parametrize("options", MODES, ids=lambda options: "-".join(options).strip("-") or "plain")
+@MODES
 def test_exactly_one_of_64_clients_is_new_for_each_key(stile, seed, scale, options):
     gateway = stile(*options)
     oracle, chance = Oracle(), random.Random(seed)
@@ -82,14 +84,15 @@ def test_exactly_one_of_64_clients_is_new_for_each_key(stile, seed, scale, optio
     assert sorted(printed) == sorted(ids), "each key is printed exactly once"
 
 
-@pytest.mark.parametrize("options", MODES, ids=lambda options: "-".join(options).strip("-") or "plain")
+@MODES
 def test_kill_during_the_race_leaves_one_ticket_for_each_key(stile, seed, scale, options):
     oracle, chance = Oracle(), random.Random(seed)
     ids = [f"race-{i}" for i in range(min(10000, 1000 * scale))]
     gateway = stile("--print", "envelope", *options)
     racers = start_race(gateway, ids, oracle, chance)
     wanted = chance.randrange(CLIENTS * 8, CLIENTS * 64)
-    while sum(racer.answered for racer in racers) < wanted and any(map(threading.Thread.is_alive, racers)):
+    while sum(racer.answered for racer in racers) < wanted and \
+            any(racer.is_alive() for racer in racers):
         racers[0].join(0.001)
     gateway.kill()
     join(racers)

@@ -127,7 +127,8 @@ def test_encoded_body_is_415(gateway):
 
 @pytest.mark.parametrize("head, status", [
     (b"POST /in/events HTTP/1.1\r\nContent-Length: 10\r\n\r\n", 400),  # no Host
-    (b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nContent-Length: 10\r\n\r\n", 400),
+    (b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
+     b"Content-Length: 10\r\n\r\n", 400),
     (b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n"
      b"Transfer-Encoding: chunked\r\n\r\n", 400),
     (b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: +10\r\n\r\n", 400),

@@ -14,8 +14,8 @@ def certificate(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     cert, key = str(folder / "cert.pem"), str(folder / "key.pem")
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-         "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+         "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=localhost",
          "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
     return cert, key
 
@@ -146,8 +146,8 @@ def test_connection_that_breaks_off_in_the_handshake_is_forgotten(gateway, certi
 
 def test_key_that_does_not_match_is_refused(run, data, certificate, scratch):
     other = os.path.join(scratch, "other.pem")
-    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", other],
-                   check=True, capture_output=True)
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout",
+                    "-out", other], check=True, capture_output=True)
     code, _, err = run("serve", "--data", data, "--listen", "127.0.0.1:0",
                        "--tls-cert", certificate[0], "--tls-key", other)
     assert code == 1 and other in err, err
