@@ -64,8 +64,7 @@ static void folder_make(void)
 	simfs_free(simfs);
 }
 
-static void file_read(struct simfs *simfs, const char *path, void *ptr, size_t len,
-                      uint64_t offset)
+static void file_read(struct simfs *simfs, const char *path, void *ptr, size_t len, uint64_t offset)
 {
 	for (size_t i = 0; i < len; i++)
 		((unsigned char *)ptr)[i] = simfs_file_byte(simfs, path, offset + i);
@@ -195,7 +194,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	switch (data[0] % 4) {
 	case 0: edits_apply(simfs, data + 1, size - 1); break;
 	case 1: frame_append(simfs, data + 1, size - 1); break;
-	case 2: simfs_cut_file(simfs, "data/superblock", 0);
+	case 2:
+		simfs_cut_file(simfs, "data/superblock", 0);
 		file_write(simfs, "data/superblock", data + 1, size - 1, 0);
 		break;
 	case 3: claims_replace(simfs, data + 1, size - 1); break;

@@ -7,7 +7,8 @@
  * last commit (so that the superblock knows of all frames).
  *
  * In the fast tier long runs of zeros are sampled: one bit in each of their
- * sectors; STILE_TEST_SCALE of 10 and more flips them all.
+ * sectors; STILE_TEST_SCALE of 10 and more flips them all, and one below 1 flips
+ * one bit of each byte.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,8 +36,7 @@ static bool segment_retired(const struct simfs *simfs)
 	for (size_t i = 0; (path = simfs_file_name(simfs, i)) != NULL; i++) {
 		const char *next = simfs_file_name(simfs, i + 1);
 		size_t stem = strlen(path) - 3;
-		if (strcmp(path + stem, "clm") == 0 &&
-		    (!next || strncmp(path, next, stem) != 0))
+		if (strcmp(path + stem, "clm") == 0 && (!next || strncmp(path, next, stem) != 0))
 			return true;
 	}
 	return false;
@@ -134,13 +134,14 @@ static void flips_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
+	uint64_t bits = test_scale(8) < 8 ? 1 : 8;     /* sanitizers run at a fraction */
 	bool is_spare = strstr(path, "spare") != NULL; /* of no meaning after a start */
 
 	for (uint64_t byte = 0; byte < size;) {
 		bool sample = !all && (is_spare || sector_is_zero(simfs, path, byte));
-		for (uint64_t bit = 0; bit < (sample ? 1 : 8); bit++) {
+		for (uint64_t bit = 0; bit < (sample ? 1 : bits); bit++) {
 			uint64_t at = sample ? byte * 8 + byte / SIMFS_SECTOR * 37 % 4096
-			                     : byte * 8 + bit;
+			                     : byte * 8 + (bits == 8 ? bit : byte % 8);
 			struct simfs *damaged = simfs_copy(simfs);
 			simfs_flip_bit(damaged, path, at);
 			damaged_check(damaged, path, "bit", at);
@@ -154,13 +155,15 @@ static void cuts_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
+	bool is_spare = strstr(path, "spare") != NULL;
 
 	for (uint64_t length = 0; length < size;) {
 		struct simfs *damaged = simfs_copy(simfs);
 		simfs_cut_file(damaged, path, length);
 		damaged_check(damaged, path, "cut to", length);
 		simfs_free(damaged);
-		length += all || !sector_is_zero(simfs, path, length) ? 1 : SIMFS_SECTOR;
+		bool sample = !all && (is_spare || sector_is_zero(simfs, path, length));
+		length += sample ? SIMFS_SECTOR : 1;
 	}
 }
 

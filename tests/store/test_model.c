@@ -62,13 +62,12 @@ struct world {
 	char log[ERROR_TEXT_MAX];
 };
 
-#define EXPECT(world, condition)                                                          \
-	do {                                                                              \
-		if (!(condition))                                                         \
-			fail_msg("%s, step %llu (%s): %s does not hold; last log: %s",    \
-			         test_note_seed((world)->seed),                           \
-			         (unsigned long long)(world)->step, (world)->doing,       \
-			         #condition, (world)->log);                               \
+#define EXPECT(world, condition)                                                                   \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			fail_msg("%s, step %llu (%s): %s does not hold; last log: %s",             \
+			         test_note_seed((world)->seed), (unsigned long long)(world)->step, \
+			         (world)->doing, #condition, (world)->log);                        \
 	} while (0)
 
 static uint64_t below(struct world *world, uint64_t n)
@@ -180,7 +179,7 @@ static void settle_make(struct world *world, struct store_settle *settle)
 	settle->attempt = world->leases[at].attempt;
 	if (below(world, 12) == 0)
 		settle->attempt += (uint32_t)below(world, 3) - 1; /* a late or a wild one */
-	else if (below(world, 8)) /* else it is tried again later */
+	else if (below(world, 8))                                 /* else it is tried again later */
 		world->leases[at] = world->leases[--world->lease_count];
 }
 
@@ -197,8 +196,8 @@ static void pair_make(struct world *world, struct pair *pair)
 		settle_make(world, &pair->on[0].settle);
 	} else {
 		pair->kind = STORE_LOOKUP;
-		pair->on[0].lookup =
-			(struct store_lookup){ .digest = digest_of(below(world, DIGESTS)) };
+		pair->on[0].lookup = (struct store_lookup){ .digest = digest_of(
+								    below(world, DIGESTS)) };
 	}
 	pair->on[1] = pair->on[0];
 }
@@ -249,8 +248,8 @@ static void pair_compare(struct world *world, struct pair *pair)
 		if (!memory->taken)
 			return;
 		EXPECT(world, memory->ticket == local->ticket);
-		EXPECT(world, memory->open == local->open ||
-		                      settled_in_batch(world, memory->ticket));
+		EXPECT(world,
+		       memory->open == local->open || settled_in_batch(world, memory->ticket));
 		EXPECT(world, memory->first_seen_ms == local->first_seen_ms);
 		seen_compare(world, memory->ticket, memory->seen, local->seen);
 	}
@@ -285,8 +284,8 @@ static void take_compare(struct world *world)
 		EXPECT(world, item[0].flags == item[1].flags);
 		EXPECT(world, span_eq(source[0], source[1]) && span_eq(payload[0], payload[1]));
 		if (world->lease_count < LEASES_MAX)
-			world->leases[world->lease_count++] =
-				(struct lease){ item[1].ticket, item[1].attempt };
+			world->leases[world->lease_count++] = (struct lease){ item[1].ticket,
+				                                              item[1].attempt };
 	}
 	EXPECT(world, at[1] == world->waiting.take.items.len);
 	world->memory_items = call.take.items;
@@ -384,8 +383,8 @@ static void step_kill(struct world *world)
 	world->simfs = left;
 	struct store_admit last = { .claim_count = 1,
 		                    .no_ticket = true,
-		                    .claims = { { .digest = { { world->step, 1 } },
-		                                  .window_s = 1 } } };
+		                    .claims = {
+					    { .digest = { { world->step, 1 } }, .window_s = 1 } } };
 	struct store_admit twin = last;
 	after_restart(world);
 	EXPECT(world, store_call(world->memory, &last.op, STORE_ADMIT) == 0);

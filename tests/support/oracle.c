@@ -17,13 +17,13 @@
 /* Payloads are slices of this. */
 static unsigned char bytes[BYTES];
 
-#define EXPECT(oracle, condition)                                                         \
-	do {                                                                              \
-		if (!(condition))                                                         \
-			fail_msg("%s, %s, step %llu: %s does not hold (%s:%d)",           \
-			         test_note_seed((oracle)->seed), (oracle)->about,         \
-			         (unsigned long long)(oracle)->step, #condition,          \
-			         __FILE__, __LINE__);                                     \
+#define EXPECT(oracle, condition)                                                          \
+	do {                                                                               \
+		if (!(condition))                                                          \
+			fail_msg("%s, %s, step %llu: %s does not hold (%s:%d)",            \
+			         test_note_seed((oracle)->seed), (oracle)->about,          \
+			         (unsigned long long)(oracle)->step, #condition, __FILE__, \
+			         __LINE__);                                                \
 	} while (0)
 
 /* As above, of one event. */
@@ -97,8 +97,7 @@ static void answered(struct oracle *oracle, int error)
 	}
 }
 
-static void kept(struct oracle *oracle, struct oracle_event *event,
-                 const struct store_admit *admit)
+static void kept(struct oracle *oracle, struct oracle_event *event, const struct store_admit *admit)
 {
 	if (event->fate == ORACLE_KEPT) {
 		EXPECT_OF(oracle, event, admit->verdict == VERDICT_DUPLICATE);
@@ -318,9 +317,9 @@ static void settle_submit(struct oracle *oracle, struct store *store, uint32_t i
 	own->op.done = settle_done;
 	own->settle.ticket = event->ticket;
 	own->settle.attempt = event->attempt;
-	own->settle.outcome = below(oracle, 6) == 0 && event->outcome == ORACLE_OPEN ?
-	                              OUTCOME_RELEASED :
-	                              OUTCOME_DONE;
+	own->settle.outcome = below(oracle, 6) == 0 && event->outcome == ORACLE_OPEN
+	                              ? OUTCOME_RELEASED
+	                              : OUTCOME_DONE;
 	if (own->settle.outcome != OUTCOME_RELEASED)
 		event->outcome = ORACLE_SETTLING;
 	store_submit(store, &own->op);
@@ -373,9 +372,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		case 1: refused_submit(oracle, store); break;
 		case 2:
 		case 3:
-		case 4:
-			settle_submit(oracle, store, (uint32_t)below(oracle, oracle->count));
-			break;
+		case 4: settle_submit(oracle, store, (uint32_t)below(oracle, oracle->count)); break;
 		default: {
 			uint32_t index = event_make(oracle);
 			admit_submit(oracle, store, index);
@@ -437,8 +434,7 @@ static bool expired(const struct oracle *oracle, const struct oracle_event *even
 }
 
 /* Nobody was told of it: it may be there, but then all of it. */
-static void unknown_resolve(struct oracle *oracle, struct store *store,
-                            struct oracle_event *event)
+static void unknown_resolve(struct oracle *oracle, struct store *store, struct oracle_event *event)
 {
 	uint32_t shared = 0; /* a refused one of unknown fate does not own its second claim */
 	uint32_t taken = 0;
@@ -446,8 +442,8 @@ static void unknown_resolve(struct oracle *oracle, struct store *store,
 
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		struct store_lookup found = lookup(oracle, store, &event->claims[i].digest);
-		struct oracle_event *owner = found.taken ? event_by_ticket(oracle, found.ticket) :
-		                                           NULL;
+		struct oracle_event *owner = found.taken ? event_by_ticket(oracle, found.ticket)
+		                                         : NULL;
 		if (owner) {
 			shared++;
 			continue;
@@ -465,8 +461,7 @@ static void unknown_resolve(struct oracle *oracle, struct store *store,
 	}
 }
 
-static void kept_check(struct oracle *oracle, struct store *store,
-                       const struct oracle_event *event)
+static void kept_check(struct oracle *oracle, struct store *store, const struct oracle_event *event)
 {
 	if (expired(oracle, event))
 		return;
