@@ -39,7 +39,7 @@ def binary():
 
 @pytest.fixture(scope="session")
 def scale():
-    return max(1, int(os.environ.get("STILE_TEST_SCALE", "1")))
+    return max(1, int(float(os.environ.get("STILE_TEST_SCALE") or 1)))
 
 
 @pytest.fixture

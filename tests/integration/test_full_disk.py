@@ -1,5 +1,6 @@
 """A full disk: 503 while there is no room, delivery goes on, nothing is lost."""
 
+import json
 import os
 import subprocess
 
@@ -100,3 +101,41 @@ def test_kill_on_a_full_disk_loses_nothing(stile, disk, blockage, run):
         assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
     printed = {event["id"] for event in gateway.wait_events(len(kept))}
     assert kept.keys() <= printed
+
+
+def test_output_that_is_full_is_no_delivery(stile):
+    with open("/dev/full", "wb") as full:
+        gateway = stile(stdout=full.fileno())
+    ticket = take_verdict(gateway.post({"id": "kept"}), "new")
+    eventually(lambda: gateway.metrics()["stile_deliveries_total"].value(outcome="released") > 0,
+               "a first attempt has failed")
+    assert take_verdict(gateway.post({"id": "kept"}), "duplicate") == ticket
+    assert gateway.stop() == 0
+    assert stile().wait_events(1) == [{"id": "kept"}]
+
+
+def test_line_that_a_full_output_cut_is_printed_whole_on_a_line_of_its_own(stile, disk):
+    """The output is a file on the small disk; the journal is elsewhere."""
+    resize(disk, "1m")
+    path = os.path.join(disk, "out")
+    with open(path, "ab") as out:
+        gateway = stile(stdout=out.fileno())
+    events = [{"id": f"cut-{i}", "pad": "c" * 70001} for i in range(30)]
+    for event in events:
+        take_verdict(gateway.post(event), "new")
+    eventually(lambda: gateway.metrics()["stile_deliveries_total"].value(outcome="released") > 0,
+               "the output is full")
+    resize(disk, SMALL)
+    gateway.wait_settled()
+    assert gateway.stop() == 0
+    whole, cut = [], []
+    with open(path, "rb") as out:
+        for line in out.read().split(b"\n")[:-1]:
+            try:
+                whole.append(json.loads(line))
+            except ValueError:
+                cut.append(line)
+    assert [event["id"] for event in whole] == [event["id"] for event in events]
+    assert whole == events
+    assert all(json.dumps(events[i]).encode().startswith(line) for line in cut
+               for i in [int(line.split(b'"')[3][4:])]), cut

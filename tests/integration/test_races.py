@@ -68,7 +68,7 @@ def join(racers):
 def test_exactly_one_of_64_clients_is_new_for_each_key(stile, seed, scale, options):
     gateway = stile(*options)
     oracle, chance = Oracle(), random.Random(seed)
-    ids = [f"race-{i}" for i in range(min(10000, 200 * scale))]
+    ids = [f"race-{i}" for i in range(min(10000, 1000 * scale))]
     racers = start_race(gateway, ids, oracle, chance)
     join(racers)
     assert all(racer.problem is None for racer in racers), [racer.problem for racer in racers]
