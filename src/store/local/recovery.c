@@ -409,7 +409,9 @@ static void start_clock(struct recovery *recovery)
 	bool same_boot = memcmp(state.boot_id, local->options.clock->boot_id,
 	                        sizeof(state.boot_id)) == 0;
 
-	if (!same_boot && recovery->steady_ms > state.steady_ms)
+	/* A superblock without a time is that of a folder just made (nothing was
+	 * answered yet): that is no reboot, and the time since boot did not pass. */
+	if (!same_boot && state.steady_ms && recovery->steady_ms > state.steady_ms)
 		state.steady_ms = recovery->steady_ms;
 	steady_clock_start(&local->clock, local->options.clock, &state);
 	if (steady_clock_now(&local->clock) < recovery->steady_ms)
