@@ -82,6 +82,9 @@ def stile(binary, data, scratch):
         if process and process.poll() is None:
             process.kill()
             process.wait()
+        if process:  # libfaketime cleans up only after processes that exit
+            for name in (f"faketime_shm_{process.pid}", f"sem.faketime_sem_{process.pid}"):
+                pathlib.Path("/dev/shm", name).unlink(missing_ok=True)
 
 
 @pytest.fixture
