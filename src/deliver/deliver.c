@@ -47,20 +47,30 @@ struct deliver {
 	atomic_bool ended;
 	bool closing; /* the store has ended our takes */
 	uint64_t taken;
-	int back_off_ms; /* 0: the sink works */
+	int back_off_ms; /* 0: store and sink work */
 	struct deliver_counters counters;
 	struct batch batches[BATCHES];
 };
+
+static void raise_back_off(struct deliver *deliver)
+{
+	if (deliver->back_off_ms == 0)
+		deliver->back_off_ms = BACK_OFF_FIRST_MS;
+	else if (deliver->back_off_ms < BACK_OFF_MAX_MS)
+		deliver->back_off_ms *= 2;
+}
 
 static void take_done(struct store_op *op)
 {
 	struct batch *batch = op->user;
 	struct deliver *deliver = batch->deliver;
 	CHECK(batch->state == BATCH_TAKING);
-	if (op->error == ERR_CLOSING)
+	if (op->error == ERR_CLOSING) {
 		deliver->closing = true;
-	else if (op->error != 0)
+	} else if (op->error != 0) {
 		log_error("tickets cannot be taken for delivery", log_code(op->error));
+		raise_back_off(deliver);
+	}
 	batch->state = op->error == 0 ? BATCH_TAKEN : BATCH_IDLE;
 	batch->order = ++deliver->taken;
 }
@@ -171,12 +181,10 @@ static void run_batch(struct deliver *deliver, struct batch *batch)
 	uint32_t count = read_items(batch);
 	deliver->sink->methods->deliver(deliver->sink, batch->events, count);
 	bool failed = count > 0 && batch->events[count - 1].outcome != OUTCOME_DONE;
-	if (!failed)
+	if (failed)
+		raise_back_off(deliver);
+	else
 		deliver->back_off_ms = 0;
-	else if (deliver->back_off_ms == 0)
-		deliver->back_off_ms = BACK_OFF_FIRST_MS;
-	else if (deliver->back_off_ms < BACK_OFF_MAX_MS)
-		deliver->back_off_ms *= 2;
 	settle(batch, count);
 }
 
@@ -185,8 +193,8 @@ static bool stopping(struct deliver *deliver)
 	return deliver->closing || atomic_load(&deliver->stopping);
 }
 
-/* A failing sink waits here, its tickets due at the store; completions that
- * come meanwhile do not shorten the wait. */
+/* A failing sink or store is left alone for a while, the tickets due at the
+ * store; completions that come meanwhile do not shorten the wait. */
 static void back_off(struct deliver *deliver)
 {
 	if (deliver->back_off_ms == 0)
