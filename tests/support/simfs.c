@@ -1,8 +1,8 @@
 /*
  * simfs: see simfs.h.
  *
- * An inode has two images, cache and disk. Pages are shared and counted, NULL
- * is a page of zeros; so the images of a synced file are the same pages, and a
+ * An inode has two images, cache and disk. Pages are shared
+ * (simfs_image.h); so the images of a synced file are the same pages, and a
  * crash only looks at those that differ. The names have two states as well:
  * the live list, and the durable list plus the changes not yet synced.
  */
@@ -15,22 +15,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "support/simfs_image.h"
 #include "support/test.h"
 
-#define PAGE 4096u
 #define FDS_MAX 256
 #define PATH_LEN 160
-
-struct page {
-	uint32_t refs;
-	unsigned char bytes[PAGE];
-};
-
-struct image {
-	struct page **pages;
-	size_t count;
-	uint64_t size;
-};
 
 struct inode {
 	uint32_t refs;
@@ -78,138 +67,12 @@ struct simfs {
 	void *point_user;
 };
 
-static void *need(void *ptr)
-{
-	if (!ptr) {
-		fprintf(stderr, "simfs: out of memory\n");
-		abort();
-	}
-	return ptr;
-}
-
 static void fill_random(uint64_t *random, void *ptr, size_t len)
 {
 	for (size_t i = 0; i < len; i += 8) {
 		uint64_t word = test_random(random);
 		memcpy((char *)ptr + i, &word, len - i < 8 ? len - i : 8);
 	}
-}
-
-/* ---- pages and images ---- */
-
-static void page_drop(struct page *page)
-{
-	if (page && --page->refs == 0)
-		free(page);
-}
-
-static void image_set_count(struct image *image, size_t count)
-{
-	for (size_t i = count; i < image->count; i++)
-		page_drop(image->pages[i]);
-	if (count > image->count) {
-		image->pages = need(realloc(image->pages, count * sizeof(struct page *)));
-		memset(image->pages + image->count, 0,
-		       (count - image->count) * sizeof(struct page *));
-	}
-	image->count = count;
-}
-
-static struct page *image_page(const struct image *image, size_t index)
-{
-	return index < image->count ? image->pages[index] : NULL;
-}
-
-static void image_put_page(struct image *image, size_t index, struct page *page)
-{
-	if (index >= image->count)
-		image_set_count(image, index + 1);
-	if (page)
-		page->refs++;
-	page_drop(image->pages[index]);
-	image->pages[index] = page;
-}
-
-/* A page of this image alone, to write to. */
-static unsigned char *image_own(struct image *image, size_t index)
-{
-	struct page *page = image_page(image, index);
-
-	if (!page || page->refs > 1) {
-		struct page *fresh = need(calloc(1, sizeof(*fresh)));
-		if (page)
-			memcpy(fresh->bytes, page->bytes, PAGE);
-		image_put_page(image, index, fresh);
-		page = fresh;
-	}
-	return page->bytes;
-}
-
-static void image_read(const struct image *image, void *ptr, size_t len, uint64_t offset)
-{
-	for (size_t done = 0; done < len;) {
-		size_t in = (size_t)((offset + done) % PAGE);
-		size_t n = PAGE - in < len - done ? PAGE - in : len - done;
-		struct page *page = image_page(image, (size_t)((offset + done) / PAGE));
-		if (page)
-			memcpy((char *)ptr + done, page->bytes + in, n);
-		else
-			memset((char *)ptr + done, 0, n);
-		done += n;
-	}
-}
-
-static bool all_zero(const unsigned char *bytes, size_t len)
-{
-	return len == 0 || (bytes[0] == 0 && memcmp(bytes, bytes + 1, len - 1) == 0);
-}
-
-static void image_write(struct image *image, const void *ptr, size_t len, uint64_t offset)
-{
-	for (size_t done = 0; done < len;) {
-		size_t index = (size_t)((offset + done) / PAGE);
-		size_t in = (size_t)((offset + done) % PAGE);
-		size_t n = PAGE - in < len - done ? PAGE - in : len - done;
-		const unsigned char *from = (const unsigned char *)ptr + done;
-		if (n == PAGE && all_zero(from, n))
-			image_put_page(image, index, NULL);
-		else
-			memcpy(image_own(image, index) + in, from, n);
-		done += n;
-	}
-	if (offset + len > image->size)
-		image->size = offset + len;
-}
-
-static void image_resize(struct image *image, uint64_t size)
-{
-	size_t count = (size_t)((size + PAGE - 1) / PAGE);
-
-	if (size < image->size) {
-		if (image->count > count)
-			image_set_count(image, count);
-		size_t in = (size_t)(size % PAGE);
-		if (in && image_page(image, count - 1))
-			memset(image_own(image, count - 1) + in, 0, PAGE - in);
-	}
-	image->size = size;
-}
-
-static void image_copy(struct image *to, const struct image *from)
-{
-	*to = (struct image){ .size = from->size };
-	if (from->count)
-		image_set_count(to, from->count);
-	for (size_t i = 0; i < from->count; i++)
-		image_put_page(to, i, from->pages[i]);
-}
-
-static void image_free(struct image *image)
-{
-	image_set_count(image, 0);
-	free(image->pages);
-	image->pages = NULL;
-	image->size = 0;
 }
 
 /* ---- inodes and names ---- */
@@ -266,7 +129,7 @@ static void names_set(struct names *names, const char *path, struct inode *inode
 	}
 	if (names->count == names->room) {
 		names->room = names->room ? names->room * 2 : 16;
-		names->list = need(realloc(names->list, names->room * sizeof(struct name)));
+		names->list = simfs_need(realloc(names->list, names->room * sizeof(struct name)));
 	}
 	memmove(names->list + at + 1, names->list + at, (names->count - at) * sizeof(struct name));
 	names->count++;
@@ -306,7 +169,7 @@ static void change_add(struct simfs *simfs, const char *from, const char *to, st
 {
 	if (simfs->change_count == simfs->change_room) {
 		simfs->change_room = simfs->change_room ? simfs->change_room * 2 : 16;
-		simfs->changes = need(
+		simfs->changes = simfs_need(
 			realloc(simfs->changes, simfs->change_room * sizeof(struct change)));
 	}
 	struct change *change = &simfs->changes[simfs->change_count++];
@@ -428,7 +291,7 @@ static struct inode *inode_twin(struct inode *inode, bool crash, uint64_t *rando
 {
 	if (inode->twin)
 		return inode->twin;
-	struct inode *twin = need(calloc(1, sizeof(*twin)));
+	struct inode *twin = simfs_need(calloc(1, sizeof(*twin)));
 	twin->is_dir = inode->is_dir;
 	if (crash) {
 		inode_crash(inode, &twin->disk, random);
@@ -489,7 +352,7 @@ struct simfs *simfs_copy(const struct simfs *simfs)
 		struct inode *inode = change->inode ? inode_twin(change->inode, false, NULL) : NULL;
 		if (copy->change_count == copy->change_room) {
 			copy->change_room = simfs->change_count;
-			copy->changes = need(
+			copy->changes = simfs_need(
 				realloc(copy->changes, copy->change_room * sizeof(struct change)));
 		}
 		copy->changes[copy->change_count] = *change;
@@ -588,7 +451,7 @@ static int open_find(struct simfs *simfs, const char *path, int flags, struct in
 			return -ENOENT;
 		if (!dirs_exist(&simfs->live, path))
 			return -ENOENT;
-		inode = need(calloc(1, sizeof(*inode)));
+		inode = simfs_need(calloc(1, sizeof(*inode)));
 		change_add(simfs, "", path, inode);
 		at_point(simfs, SIMFS_DURING);
 	}
@@ -834,7 +697,7 @@ static int sim_make_dir(struct file_system *fs, const char *path)
 		return leave(simfs, error);
 	if (!dirs_exist(&simfs->live, path))
 		return leave(simfs, -ENOENT);
-	struct inode *inode = need(calloc(1, sizeof(*inode)));
+	struct inode *inode = simfs_need(calloc(1, sizeof(*inode)));
 	inode->is_dir = true;
 	change_add(simfs, "", path, inode);
 	at_point(simfs, SIMFS_DURING);
@@ -917,7 +780,7 @@ static const struct file_methods simfs_methods = {
 
 struct simfs *simfs_new(uint64_t seed)
 {
-	struct simfs *simfs = need(calloc(1, sizeof(*simfs)));
+	struct simfs *simfs = simfs_need(calloc(1, sizeof(*simfs)));
 
 	simfs->fs.methods = &simfs_methods;
 	simfs->random = seed;
