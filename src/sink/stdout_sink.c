@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -15,19 +16,26 @@
 #include "gate/ticket.h"
 
 /*
- * A pipe that poll() calls writable takes at least this many bytes without
- * blocking (PIPE_BUF), so an interrupt never waits behind a stuck reader. The
- * descriptor is shared with whoever started us: it must not become
- * non-blocking.
+ * An interrupt must never wait behind a stuck reader, and the descriptor is
+ * shared with whoever started us: it must not become non-blocking. So each
+ * write asks for itself not to block. Where the kernel cannot do that for a
+ * pipe, small pieces are written: a pipe that poll() calls writable takes
+ * PIPE_BUF bytes without blocking.
  */
-#define PIPE_CHUNK 4096u
-#define FILE_CHUNK (1u << 20)
+enum write_way {
+	WRITE_WHOLE,  /* a file: never blocks on a reader */
+	WRITE_NOWAIT, /* RWF_NOWAIT */
+	WRITE_PIECES,
+};
+
+#define PIECE_BYTES 4096u
+#define BATCH_BYTES (1u << 20)
 
 struct stdout_sink {
 	struct sink sink;
 	int fd;
 	int interrupt_fd;
-	size_t chunk;
+	enum write_way way;
 	bool envelope;
 	bool torn;        /* what was written last ends inside a line */
 	struct buf lines; /* the batch being written */
@@ -88,22 +96,37 @@ static int wait_writable(struct stdout_sink *sink)
 	return 0;
 }
 
+static ssize_t write_some(struct stdout_sink *sink, const char *ptr, size_t len)
+{
+	if (sink->way == WRITE_NOWAIT) {
+		struct iovec part = { .iov_base = (void *)(uintptr_t)ptr, .iov_len = len };
+		ssize_t n = pwritev2(sink->fd, &part, 1, -1, RWF_NOWAIT);
+		if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS))
+			return n;
+		sink->way = WRITE_PIECES;
+		errno = EAGAIN; /* wait first: a piece must not block */
+		return -1;
+	}
+	if (sink->way == WRITE_PIECES && len > PIECE_BYTES)
+		len = PIECE_BYTES;
+	return write(sink->fd, ptr, len);
+}
+
 /* Writes as much as it can; returns how many bytes left. */
 static size_t write_lines(struct stdout_sink *sink, const char *ptr, size_t len, int *ret_error)
 {
 	size_t at = 0;
+	bool wait = sink->way == WRITE_PIECES;
 	while (at < len) {
-		int error = wait_writable(sink);
+		int error = wait ? wait_writable(sink) : 0;
+		ssize_t n = error == 0 ? write_some(sink, ptr + at, len - at) : 0;
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			error = -errno;
 		if (error != 0) {
 			*ret_error = error;
 			return at;
 		}
-		size_t part = len - at < sink->chunk ? len - at : sink->chunk;
-		ssize_t n = write(sink->fd, ptr + at, part);
-		if (n < 0 && errno != EINTR && errno != EAGAIN) {
-			*ret_error = -errno;
-			return at;
-		}
+		wait = n < 0 || sink->way == WRITE_PIECES;
 		if (n > 0)
 			at += (size_t)n;
 	}
@@ -121,7 +144,7 @@ static uint32_t fill_batch(struct stdout_sink *sink, struct sink_event *events, 
 	if (sink->torn)
 		buf_append_char(&sink->lines, '\n'); /* a reader must not join two lines */
 	uint32_t last = first;
-	while (last < count && sink->lines.len < FILE_CHUNK) {
+	while (last < count && sink->lines.len < BATCH_BYTES) {
 		size_t before = sink->lines.len;
 		append_event(sink, &events[last]);
 		if (sink->lines.failed) {
@@ -220,7 +243,7 @@ int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret
 	}
 	struct stat status;
 	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
-	sink->chunk = regular ? FILE_CHUNK : PIPE_CHUNK;
+	sink->way = regular ? WRITE_WHOLE : WRITE_NOWAIT;
 	sink->torn = regular && ends_torn(options->fd, &status);
 	*ret_sink = &sink->sink;
 	return 0;
