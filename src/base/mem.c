@@ -97,3 +97,45 @@ void *mem_unmap(void *ptr, size_t size)
 		(void)madvise(ptr, size, MADV_DONTNEED);
 	return NULL;
 }
+
+/* Both ends of what was mapped too much are cut off again. */
+static void trim(char *mapped, size_t mapped_size, char *ptr, size_t size)
+{
+	size_t before = (size_t)(ptr - mapped);
+	if (before > 0)
+		(void)munmap(mapped, before);
+	if (mapped_size - before > size)
+		(void)munmap(ptr + size, mapped_size - before - size);
+}
+
+void *mem_reserve(size_t size)
+{
+	CHECK(size > 0 && size % MEM_PAGE == 0);
+	if (must_fail())
+		return NULL;
+	size_t mapped_size = size + MEM_HUGE;
+	char *mapped = mmap(NULL, mapped_size, PROT_NONE,
+	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mapped == MAP_FAILED)
+		return NULL;
+	char *ptr = mapped + (MEM_HUGE - (uintptr_t)mapped % MEM_HUGE) % MEM_HUGE;
+	trim(mapped, mapped_size, ptr, size);
+	return ptr;
+}
+
+bool mem_commit(void *ptr, size_t size)
+{
+	CHECK(size > 0 && size % MEM_PAGE == 0);
+	return !must_fail() && mprotect(ptr, size, PROT_READ | PROT_WRITE) == 0;
+}
+
+void mem_decommit(void *ptr, size_t size)
+{
+	if (size > 0)
+		(void)madvise(ptr, size, MADV_DONTNEED);
+}
+
+void mem_prefer_huge(void *ptr, size_t size)
+{
+	(void)madvise(ptr, size, MADV_HUGEPAGE);
+}

@@ -26,6 +26,19 @@ void *mem_map(size_t size) must_check;
 void *mem_remap(void *ptr, size_t old_size, size_t new_size) must_check;
 void *mem_unmap(void *ptr, size_t size); /* accepts NULL, returns NULL */
 
+/* Addresses first, memory later: mem_reserve() gives addresses that start at a
+ * multiple of MEM_HUGE and cost nothing, mem_commit() makes a part of them zeroed
+ * memory (false: it is not there), mem_decommit() gives the pages of a part back,
+ * which is zeroed memory still. mem_unmap() ends them all. */
+#define MEM_HUGE (2u << 20)
+void *mem_reserve(size_t size) must_check;
+bool mem_commit(void *ptr, size_t size) must_check;
+void mem_decommit(void *ptr, size_t size);
+
+/* Huge pages, where the system has them: at once for what will be touched, and
+ * in the kernel's own time for what is touched already. */
+void mem_prefer_huge(void *ptr, size_t size);
+
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
  * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how
  * many allocations there were since the plan began. */

@@ -60,6 +60,8 @@ static void step_find(struct history *history, uint64_t key)
 	struct digest digest = digest_at(history->seed, key, history->shards);
 	struct table_hit hit;
 	table_prefetch(history->table, &digest);
+	table_prefetch_home(history->table, &digest);
+	table_prefetch_entry(history->table, &digest);
 	bool found = table_find(history->table, &digest, history->now_ms, &hit);
 	if (found != is_live(history, claim))
 		fail_msg("key %llu, %s", (unsigned long long)key, test_note_seed(history->seed));
@@ -224,10 +226,14 @@ static void test_counted_digests_in_place_of_hashed_ones_still_work(void **state
 		struct table_record record = record_at(i);
 		record.digest = (struct digest){ { i, i % 3 } };
 		assert_int_equal(table_put(table, &record, START_MS), 0);
+		record.digest = (struct digest){ { i, i + 3 } };
+		assert_int_equal(table_put(table, &record, START_MS), 0);
 	}
 	table_check(table);
 	for (uint64_t i = 0; i < 50000; i++) {
 		struct digest digest = { { i, i % 3 } };
+		assert_true(table_find(table, &digest, START_MS, &hit));
+		digest = (struct digest){ { i, i + 3 } };
 		assert_true(table_find(table, &digest, START_MS, &hit));
 	}
 	table_free(table);
@@ -295,7 +301,7 @@ static void test_a_claim_costs_at_most_30_bytes(void **state)
 		assert_int_equal(table_put(table, &record, START_MS), 0);
 		if (i % 100000 == 0 && i >= 1000000) {
 			table_get_stats(table, &stats);
-			assert_true(stats.bytes <= stats.claims * 30);
+			assert_true(stats.bytes <= stats.claims * 30); /* 29, and a huge page */
 		}
 	}
 	table_free(table);
@@ -362,7 +368,8 @@ static void test_two_threads_load_two_ranges_of_shards(void **state)
 	table_check(table);
 	table_get_stats(table, &stats);
 	assert_int_equal(stats.claims, 200000);
-	assert_true(stats.rebuilds < TABLE_SHARDS + TABLE_SHARDS / 16);
+	/* What was reserved was about enough. */
+	assert_true(stats.slots < 200000 + 200000 / 3);
 	table_free(table);
 	mem_free(records);
 }

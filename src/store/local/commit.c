@@ -434,25 +434,34 @@ static void prefetch(struct local_store *local, struct store_op *op,
 		step(local->table, &admit->claims[i].digest);
 }
 
-/* Two runners go ahead of the deciding, one for each step of fetching. */
+/* A runner is so many steps of PREFETCH_AHEAD in front of the deciding. */
+struct runner {
+	struct store_op *at;
+	void (*step)(const struct table *table, const struct digest *digest);
+};
+
+static void run(struct local_store *local, struct runner *runner, int count)
+{
+	for (int i = 0; i < count && runner->at; i++, runner->at = runner->at->next)
+		prefetch(local, runner->at, runner->step);
+}
+
+/* One runner for each step of fetching. */
 static void decide_all(struct local_store *local, struct store_op *op)
 {
-	struct store_op *far = op, *near = op, *next;
+	struct runner far = { op, table_prefetch };
+	struct runner middle = { op, table_prefetch_home };
+	struct runner near = { op, table_prefetch_entry };
+	struct store_op *next;
 
-	for (int i = 0; i < 2 * PREFETCH_AHEAD && far; i++, far = far->next)
-		prefetch(local, far, table_prefetch);
-	for (int i = 0; i < PREFETCH_AHEAD && near; i++, near = near->next)
-		prefetch(local, near, table_prefetch_entry);
+	run(local, &far, 3 * PREFETCH_AHEAD);
+	run(local, &middle, 2 * PREFETCH_AHEAD);
+	run(local, &near, PREFETCH_AHEAD);
 	for (; op; op = next) {
 		next = op->next;
-		if (far) {
-			prefetch(local, far, table_prefetch);
-			far = far->next;
-		}
-		if (near) {
-			prefetch(local, near, table_prefetch_entry);
-			near = near->next;
-		}
+		run(local, &far, 1);
+		run(local, &middle, 1);
+		run(local, &near, 1);
 		decide(local, op);
 	}
 }

@@ -1,11 +1,11 @@
 /*
  * table: the index of claims. Digest in; ticket, window and flags out.
  *
- * 1024 shards by the top bits of the digest, each one flat array of buckets
- * (table_shard.h): a new claim touches two or three cache lines, a duplicate
- * two. A shard grows by about a sixth, in place and in whole pages, so growth
- * is paid in small steps and a claim costs about 28 bytes at any size from a
- * million up.
+ * 1024 shards by the top bits of the digest, each a list of buckets in the order
+ * of hashes (table_shard.h), all buckets in one array (table_arena.h): a new
+ * claim touches two or three cache lines, a duplicate two, and the directory. A
+ * change of size touches four buckets at most, so there are no pauses, and a
+ * claim costs less than 29 bytes at any size from a million up.
  *
  * A claim is live until its ticket's time plus its window. Windows up to 511 s
  * are kept exactly; longer ones are rounded up by less than 1/256: late expiry
@@ -53,20 +53,21 @@ struct table_stats {
 	uint64_t claims;  /* with the expired that still wait for the sweep */
 	uint64_t expired; /* ever removed for age */
 	uint64_t slots;
-	uint64_t bytes; /* mapped, all slack and the directory included */
-	uint64_t rebuilds;
+	uint64_t bytes;    /* mapped, all slack and the directory included */
+	uint64_t rebuilds; /* of a few buckets each */
 };
 
 int table_new(struct table **ret_table) must_check;
 struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
 
 /*
- * Two steps that start to fetch what a find and a put of this digest will
- * touch: the first for all digests of a batch, then the second for all, then
- * the work. The second reads what the first fetched, so it stalls without it.
- * Worth it when eight or more digests are known before the first is needed.
+ * Three steps that start to fetch what a find and a put of this digest will
+ * touch: each reads what the one before has fetched, so some other work, about
+ * that of ten digests, should be between them. Worth it when eight or more
+ * digests are known before the first is needed.
  */
 void table_prefetch(const struct table *table, const struct digest *digest);
+void table_prefetch_home(const struct table *table, const struct digest *digest);
 void table_prefetch_entry(const struct table *table, const struct digest *digest);
 
 /* True if the claim is taken and live. */
@@ -105,11 +106,11 @@ bool table_flag(struct table *table, const struct digest *digest, uint32_t set, 
  * Looks at about `budget` slots from where the last call ended, removes the
  * expired and gives memory back. Returns how many were removed. Reading a slot
  * costs about a nanosecond; to go once around within T, spend slots/T.
- * A shard that shrinks is rebuilt whole, at most one a call.
  */
 uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget);
 
-/* Room for `expected` claims in all, so that a bulk load never rebuilds. */
+/* Buckets for `expected` claims in all, in those shards that are empty, so that a
+ * bulk load seldom rebuilds. */
 int table_reserve(struct table *table, uint64_t expected) must_check;
 int table_reserve_shards(struct table *table, uint64_t expected,
                          struct table_range range) must_check;

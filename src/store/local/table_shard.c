@@ -3,102 +3,87 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 
 /*
- * Load and step. A shard is rebuilt when LIMIT_PERCENT of its slots are taken,
- * and then grows by 1/16 to 3/16: not all by the same, so that the shards do
- * not grow together. The mean load is about 0.86, which makes less than 29
- * bytes a claim. Buckets of 63 bear that; with 95 % a miss took twice as long.
+ * When what happens. A full bucket and its emptier neighbour share what they
+ * have if that leaves SHARE_FREE slots; else three become four. By simulation
+ * that makes a mean load of 0.85, at most 28.7 bytes a claim with the directory,
+ * and moves an entry 3.5 times while the table grows without end. Three become
+ * two when that leaves two with MERGE_FREE slots: far from becoming three again.
  */
-#define LIMIT_PERCENT 92u
-#define BUCKETS_MAX (UINT32_C(1) << 26)
+#define SHARE_FREE 7u
+#define SPLIT_FROM 3u
+#define MERGE_FREE 26u
+#define RESERVE_PERCENT 86u
 
-/* A shard with more entries than this shrinks only when three quarters of it
- * are free: moving them all at once would be a pause. */
-#define SHRINK_FREELY 100000u
+#define SPREAD_MAX (SPLIT_FROM + 1)
+#define SPREAD_ENTRIES (SPLIT_FROM * TABLE_BUCKET_ENTRIES)
+#define BINS 256u
 
-#define PENDING_MAX 512u
-#define FILLS 8u
+static_assert(sizeof(struct table_shard) == 64, "one cache line");
+static_assert(TABLE_BUCKET_ENTRIES == 64, "a mask has a bit for each");
 
-static_assert(sizeof(struct table_bucket) == TABLE_BUCKET_BYTES, "24 cache lines");
-
-/* Read as a shard of one empty bucket, never written: limit 0 forces a rebuild. */
+/* Read as a shard of one empty bucket, never written: capacity 0 tells. */
 static struct table_bucket no_buckets[1];
+static _Alignas(64) int32_t no_floors[TABLE_FLOORS_LINE] = {
+	0,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+	TABLE_FLOOR_NONE,
+};
 
-void table_shard_init(struct table_shard *shard, uint32_t number)
+static void forget_memory(struct table_shard *shard)
 {
-	*shard = (struct table_shard){ .buckets = no_buckets, .bucket_count = 1, .number = number };
+	shard->floors = no_floors; /* its first is the number of the bucket too */
+	shard->buckets = no_buckets;
+	shard->bucket_count = 1;
+	shard->capacity = 0;
+	shard->version++;
+}
+
+void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number)
+{
+	*shard = (struct table_shard){ .arena = arena, .number = number };
+	forget_memory(shard);
 	shard->expiry_min_s = UINT32_MAX;
 	shard->sweep_min_s = UINT32_MAX;
 }
 
 static bool has_memory(const struct table_shard *shard)
 {
-	return shard->buckets != no_buckets;
+	return shard->capacity > 0;
 }
 
-static size_t page_bytes(uint64_t buckets)
+static size_t directory_bytes(uint32_t capacity)
 {
-	return (buckets * TABLE_BUCKET_BYTES + MEM_PAGE - 1) / MEM_PAGE * MEM_PAGE;
-}
-
-/*
- * What is mapped for these: the next power of two, since moving a mapping costs
- * more than moving the entries of a small shard. Pages beyond the last bucket
- * are never touched, so they are addresses and not memory.
- */
-static size_t map_bytes(uint64_t buckets)
-{
-	size_t bytes = MEM_PAGE;
-	while (bytes < page_bytes(buckets))
-		bytes *= 2;
-	return bytes;
+	return (size_t)capacity * (sizeof(int32_t) + sizeof(uint32_t));
 }
 
 uint64_t table_shard_bytes(const struct table_shard *shard)
 {
-	return has_memory(shard) ? page_bytes(shard->bucket_count) : 0;
+	return directory_bytes(shard->capacity);
 }
 
 void table_shard_free(struct table_shard *shard)
 {
 	if (has_memory(shard))
-		mem_unmap(shard->buckets, map_bytes(shard->bucket_count));
-	table_shard_init(shard, shard->number);
-}
-
-/* Another fraction of 256 for every rebuild of every shard. */
-static uint32_t jitter(const struct table_shard *shard)
-{
-	uint64_t x = shard->number + shard->rebuilds * UINT64_C(613);
-	return (uint32_t)((x * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
-}
-
-static uint64_t buckets_least(uint64_t count)
-{
-	uint64_t per_hundred = TABLE_BUCKET_ENTRIES * LIMIT_PERCENT;
-	return (count * 100 + per_hundred - 1) / per_hundred;
-}
-
-/* For `count` entries and from `sixteenths` to two more sixteenths in reserve,
- * as many as fit whole pages; small shards round the reserve down. */
-static uint64_t buckets_for(const struct table_shard *shard, uint64_t count, uint32_t sixteenths)
-{
-	uint64_t reserve = count * (sixteenths * 128 + jitter(shard)) / 2048;
-	size_t least = page_bytes(buckets_least(count));
-	size_t bytes = buckets_least(count + reserve) * TABLE_BUCKET_BYTES / MEM_PAGE * MEM_PAGE;
-	return (bytes > least ? bytes : least) / TABLE_BUCKET_BYTES;
-}
-
-static void set_buckets(struct table_shard *shard, struct table_bucket *buckets, uint32_t count)
-{
-	shard->buckets = buckets;
-	shard->bucket_count = count;
-	shard->limit = (uint32_t)((uint64_t)count * TABLE_BUCKET_ENTRIES * LIMIT_PERCENT / 100);
-	shard->rebuilds++;
-	shard->sweep_bucket = 0;
+		mem_free(shard->floors);
+	forget_memory(shard);
 }
 
 static uint32_t expiry_floor_s(const struct table_entry *entry)
@@ -116,361 +101,550 @@ static void note_expiry(struct table_shard *shard, const struct table_entry *ent
 		shard->sweep_min_s = seconds;
 }
 
-bool table_shard_may_expire(const struct table_shard *shard, uint64_t now_ms)
+static bool may_expire(const struct table_shard *shard, uint64_t now_ms)
 {
 	return TICKET_EPOCH_MS + shard->expiry_min_s * UINT64_C(1000) <= now_ms;
 }
 
-/* --- finding ----------------------------------------------------------------- */
-
-static uint32_t bucket_after(const struct table_shard *shard, uint32_t bucket)
+bool table_shard_may_sweep(const struct table_shard *shard, uint64_t now_ms)
 {
-	return bucket + 1 < shard->bucket_count ? bucket + 1 : 0;
-}
-
-bool table_shard_seek_away(const struct table_shard *shard, const struct table_entry *probe,
-                           uint32_t home, struct table_spot *ret_spot)
-{
-	uint32_t left = table_home_distance(&shard->buckets[home]);
-	if (left == TABLE_DISTANCE_ANY)
-		left = shard->bucket_count - 1;
-	for (uint32_t bucket = home; left > 0; left--) {
-		bucket = bucket_after(shard, bucket);
-		if (table_bucket_seek(&shard->buckets[bucket], probe, &ret_spot->slot)) {
-			ret_spot->bucket = bucket;
-			return true;
-		}
-	}
-	return false;
-}
-
-/* --- placing ----------------------------------------------------------------- */
-
-static void home_add_away(struct table_bucket *home, uint32_t distance)
-{
-	uint32_t away = home->line[0] & 31u;
-	uint32_t farthest = table_home_distance(home);
-	if (distance > TABLE_DISTANCE_ANY)
-		distance = TABLE_DISTANCE_ANY;
-	if (away < 31)
-		away++;
-	if (distance > farthest)
-		farthest = distance;
-	home->line[0] = (uint8_t)(farthest << 5 | away);
-}
-
-static void home_subtract_away(struct table_bucket *home)
-{
-	uint32_t away = home->line[0] & 31u;
-	CHECK(away > 0);
-	if (away == 31)
-		return; /* the true number is not known any more */
-	home->line[0] = away == 1 ? 0 : (uint8_t)(home->line[0] - 1);
-}
-
-/* Into the first bucket with room of `tries` from home on; false if none has. */
-static bool place(struct table_shard *shard, const struct table_entry *entry, uint32_t home,
-                  uint32_t tries)
-{
-	uint32_t bucket = home;
-	for (uint32_t distance = 0; distance < tries; distance++) {
-		uint64_t empty = table_bucket_match(&shard->buckets[bucket], 0);
-		if (likely(empty)) {
-			uint32_t slot = (uint32_t)__builtin_ctzll(empty);
-			table_bucket_set(&shard->buckets[bucket], slot, entry);
-			if (unlikely(distance > 0))
-				home_add_away(&shard->buckets[home], distance);
-			return true;
-		}
-		bucket = bucket_after(shard, bucket);
-	}
-	return false;
-}
-
-/* --- growing and shrinking ---------------------------------------------------- */
-
-/*
- * Entries that must wait while others are moved, and how far the buckets that
- * are being filled are full: asking their tags again right after writing one
- * would stall the processor for each entry.
- */
-struct pending {
-	uint32_t count;
-	uint32_t filling[FILLS];
-	uint32_t filled[FILLS]; /* slots 1 … filled are taken, the others empty */
-	struct table_entry entries[PENDING_MAX];
-};
-
-/* In this bucket, if there is room. What is laid out anew has no gaps. */
-static bool place_quickly(struct table_shard *shard, const struct table_entry *entry, uint32_t home,
-                          struct pending *pending)
-{
-	uint32_t at = home % FILLS;
-	if (unlikely(pending->filling[at] != home)) {
-		uint64_t taken = ~table_bucket_match(&shard->buckets[home], 0) & ~UINT64_C(1);
-		pending->filling[at] = home;
-		pending->filled[at] = (uint32_t)__builtin_popcountll(taken);
-	}
-	if (unlikely(pending->filled[at] == TABLE_BUCKET_ENTRIES))
+	if (!has_memory(shard))
 		return false;
-	table_bucket_set(&shard->buckets[home], ++pending->filled[at], entry);
-	return true;
-}
-
-/* Behind its home, which is full or not yet laid out, but not around the end. */
-static bool place_away(struct table_shard *shard, const struct table_entry *entry, uint32_t home,
-                       uint32_t from, struct pending *pending)
-{
-	for (uint32_t bucket = home < from ? from : home + 1; bucket < shard->bucket_count;
-	     bucket++) {
-		if (!place_quickly(shard, entry, bucket, pending))
-			continue;
-		home_add_away(&shard->buckets[home], bucket - home);
+	if (shard->sweep_hash || may_expire(shard, now_ms) || shard->count == 0)
 		return true;
-	}
-	return false;
+	return shard->bucket_count > 1 && shard->count < shard->bucket_count * 24;
 }
 
-/*
- * The entries of one bucket go to their new homes; all buckets from here up are
- * laid out anew already, and what homes tell has been cleared before. A home is
- * below only for an entry that was away from home near the bottom: it stays
- * away. An entry that would have to go around the end, to buckets that are yet
- * to be moved, waits. There are a few dozen of those; if they ever were too
- * many, going around is right too: they are moved again, and counted twice.
- */
-static void move_up(struct table_shard *shard, uint32_t from, struct pending *pending)
+static uint32_t used(const struct table_bucket *bucket)
 {
-	struct table_bucket old = shard->buckets[from];
-	uint64_t taken = ~table_bucket_match(&old, 0) & ~UINT64_C(1);
-	memset(shard->buckets[from].line + 1, 0, TABLE_BUCKET_ENTRIES);
-	pending->filling[from % FILLS] = UINT32_MAX;
-	for (; taken; taken &= taken - 1) {
-		struct table_entry entry = table_bucket_get(&old, (uint32_t)__builtin_ctzll(taken));
-		uint32_t home = table_shard_home(shard, &entry);
-		if (home >= from && place_quickly(shard, &entry, home, pending))
-			continue;
-		if (place_away(shard, &entry, home, from, pending))
-			continue;
-		if (pending->count < PENDING_MAX) {
-			pending->entries[pending->count++] = entry;
-			continue;
-		}
-		bool placed = place(shard, &entry, home, shard->bucket_count);
-		CHECK(placed);
-		memset(pending->filling, 0xff, sizeof(pending->filling));
-	}
+	return TABLE_BUCKET_ENTRIES - (uint32_t)__builtin_popcountll(table_bucket_match(bucket, 0));
 }
 
-static void move_all_up(struct table_shard *shard, uint32_t before)
+static void prefetch_bucket(const struct table_bucket *bucket)
 {
-	struct pending pending;
-	pending.count = 0;
-	memset(pending.filling, 0xff, sizeof(pending.filling));
-	for (uint32_t i = 0; i < before; i++)
-		shard->buckets[i].line[0] = 0;
-	for (uint32_t from = before; from-- > 0;)
-		move_up(shard, from, &pending);
-	for (uint32_t i = 0; i < pending.count; i++) {
-		const struct table_entry *entry = &pending.entries[i];
-		bool placed = place(shard, entry, table_shard_home(shard, entry),
-		                    shard->bucket_count);
-		CHECK(placed);
-	}
+	for (uint32_t i = 0; i < TABLE_BUCKET_BYTES; i += 64)
+		__builtin_prefetch((const char *)bucket + i);
 }
 
-static int grow(struct table_shard *shard, uint64_t buckets)
+void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash)
 {
-	if (buckets > BUCKETS_MAX)
+	uint32_t place = table_shard_place(shard, hash);
+	prefetch_bucket(table_shard_bucket(shard, place));
+	if (place > 0)
+		prefetch_bucket(table_shard_bucket(shard, place - 1));
+	if (place + 1 < shard->bucket_count)
+		prefetch_bucket(table_shard_bucket(shard, place + 1));
+}
+
+/* --- the directory --------------------------------------------------------- */
+
+/* Another block, so that a failure leaves the old one. */
+static int directory_resize(struct table_shard *shard, uint32_t capacity)
+{
+	CHECK(capacity % TABLE_FLOORS_LINE == 0);
+	int32_t *floors = mem_aligned(64, directory_bytes(capacity));
+	if (!floors)
 		return -ENOMEM;
-	CHECK(buckets > shard->bucket_count || !has_memory(shard));
-	uint32_t before = has_memory(shard) ? shard->bucket_count : 0;
-	size_t bytes = map_bytes(buckets);
-	void *ptr = shard->buckets;
-	if (!before)
-		ptr = mem_map(bytes);
-	else if (bytes > map_bytes(before))
-		ptr = mem_remap(shard->buckets, map_bytes(before), bytes);
-	if (!ptr)
-		return -ENOMEM;
-	set_buckets(shard, ptr, (uint32_t)buckets);
-	move_all_up(shard, before);
+	uint32_t kept = has_memory(shard) ? shard->bucket_count : 0;
+	memcpy(floors, shard->floors, kept * sizeof(*floors));
+	for (uint32_t i = kept; i < capacity; i++)
+		floors[i] = TABLE_FLOOR_NONE;
+	memcpy(floors + capacity, table_shard_numbers(shard), kept * sizeof(uint32_t));
+	if (has_memory(shard))
+		mem_free(shard->floors);
+	shard->floors = floors;
+	shard->capacity = capacity;
+	return 0;
+}
+
+/* Room for one bucket more. */
+static int directory_reserve(struct table_shard *shard, uint32_t count)
+{
+	if (count <= shard->capacity)
+		return 0;
+	uint32_t wanted = count + count / 8;
+	return directory_resize(shard, (wanted + TABLE_FLOORS_LINE - 1) / TABLE_FLOORS_LINE *
+	                                       TABLE_FLOORS_LINE);
+}
+
+static void directory_insert(struct table_shard *shard, uint32_t place, uint32_t number)
+{
+	uint32_t *numbers = table_shard_numbers(shard);
+	uint32_t behind = shard->bucket_count - place;
+	CHECK(shard->bucket_count < shard->capacity);
+	memmove(shard->floors + place + 1, shard->floors + place, behind * sizeof(int32_t));
+	memmove(numbers + place + 1, numbers + place, behind * sizeof(uint32_t));
+	numbers[place] = number;
+	shard->bucket_count++;
+}
+
+static void directory_remove(struct table_shard *shard, uint32_t place)
+{
+	uint32_t *numbers = table_shard_numbers(shard);
+	uint32_t behind = shard->bucket_count - place - 1;
+	memmove(shard->floors + place, shard->floors + place + 1, behind * sizeof(int32_t));
+	memmove(numbers + place, numbers + place + 1, behind * sizeof(uint32_t));
+	shard->bucket_count--;
+	shard->floors[shard->bucket_count] = TABLE_FLOOR_NONE;
+}
+
+static int32_t floor_after(const struct table_shard *shard, uint32_t place)
+{
+	return place + 1 < shard->bucket_count ? shard->floors[place + 1] : TABLE_HASH_END;
+}
+
+/* `count` empty buckets at even distances. */
+static int lay_out(struct table_shard *shard, uint32_t count)
+{
+	CHECK(!has_memory(shard) && count > 0);
+	uint32_t first = 0;
+	int error = directory_reserve(shard, count);
+	if (!error)
+		error = table_arena_take(shard->arena, shard->number, count, &first);
+	if (error) {
+		table_shard_free(shard);
+		return error;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		shard->floors[i] = (int32_t)((uint64_t)TABLE_HASH_END * i / count);
+		table_shard_numbers(shard)[i] = first + i;
+	}
+	shard->buckets = shard->arena->buckets;
+	shard->bucket_count = count;
+	shard->version++;
 	return 0;
 }
 
 int table_shard_reserve(struct table_shard *shard, uint64_t count)
 {
-	uint64_t buckets = buckets_for(shard, count, 0);
-	return buckets > shard->bucket_count ? grow(shard, buckets) : 0;
+	uint64_t per_hundred = TABLE_BUCKET_ENTRIES * RESERVE_PERCENT;
+	uint64_t buckets = (count * 100 + per_hundred - 1) / per_hundred;
+	if (has_memory(shard) || buckets == 0)
+		return 0;
+	return buckets < UINT32_MAX / 2 ? lay_out(shard, (uint32_t)buckets) : -ENOMEM;
 }
 
-static void give_back_all(struct table_shard *shard)
-{
-	uint32_t rebuilds = shard->rebuilds;
-	uint64_t expired = shard->expired;
-	table_shard_free(shard);
-	shard->rebuilds = rebuilds;
-	shard->expired = expired;
-}
+/* --- spreading entries over buckets ------------------------------------------ */
 
-/* Copies to pages of its own: in place, down is not as simple as up. Without
- * memory for that the shard stays as it is. */
-static bool shrink_to(struct table_shard *shard, uint32_t buckets)
+/* The entries of some neighbours, and where the new ones are to begin. */
+struct spread {
+	uint32_t count;
+	uint32_t parts;
+	int32_t low; /* all hashes are in [low, high) */
+	int32_t high;
+	int32_t floors[SPREAD_MAX];
+	int32_t hashes[SPREAD_ENTRIES];
+	uint8_t part[SPREAD_ENTRIES];
+	struct table_entry entries[SPREAD_ENTRIES];
+};
+
+static void gather(const struct table_shard *shard, uint32_t first, uint32_t buckets,
+                   struct spread *spread)
 {
-	struct table_bucket *old = shard->buckets;
-	uint32_t old_count = shard->bucket_count;
-	void *ptr = mem_map(map_bytes(buckets));
-	if (!ptr)
-		return false;
-	set_buckets(shard, ptr, buckets);
-	for (uint32_t i = 0; i < old_count; i++) {
-		uint64_t taken = ~table_bucket_match(&old[i], 0) & ~UINT64_C(1);
+	for (uint32_t i = 0; i < buckets; i++)
+		prefetch_bucket(table_shard_bucket(shard, first + i));
+	spread->count = 0;
+	spread->low = shard->floors[first];
+	spread->high = floor_after(shard, first + buckets - 1);
+	for (uint32_t i = 0; i < buckets; i++) {
+		const struct table_bucket *bucket = table_shard_bucket(shard, first + i);
+		uint64_t taken = ~table_bucket_match(bucket, 0);
 		for (; taken; taken &= taken - 1) {
-			struct table_entry entry =
-				table_bucket_get(&old[i], (uint32_t)__builtin_ctzll(taken));
-			bool placed = place(shard, &entry, table_shard_home(shard, &entry),
-			                    buckets);
-			CHECK(placed);
+			uint32_t slot = (uint32_t)__builtin_ctzll(taken);
+			struct table_entry entry = table_bucket_get(bucket, slot);
+			spread->hashes[spread->count] = table_entry_hash(&entry);
+			spread->entries[spread->count++] = entry;
 		}
 	}
-	mem_unmap(old, map_bytes(old_count));
+}
+
+static uint8_t part_of(const struct spread *spread, int32_t hash)
+{
+	static_assert(SPREAD_MAX == 4, "one term for each floor but the first");
+	return (uint8_t)((hash >= spread->floors[1]) + (hash >= spread->floors[2]) +
+	                 (hash >= spread->floors[3]));
+}
+
+/* Equal parts but for what falls into one bin; hashes are nearly even. */
+static void floors_by_bins(struct spread *spread)
+{
+	uint8_t bins[BINS] = { 0 };
+	uint32_t width = (uint32_t)(spread->high - spread->low);
+	uint32_t shift = 0;
+	while ((width - 1) >> shift >= BINS)
+		shift++;
+	for (uint32_t i = 0; i < spread->count; i++)
+		bins[(uint32_t)(spread->hashes[i] - spread->low) >> shift]++;
+	uint32_t below = 0;
+	uint32_t part = 1;
+	for (uint32_t bin = 0; bin < BINS && part < spread->parts; bin++) {
+		if (below * spread->parts >= spread->count * part)
+			spread->floors[part++] = spread->low + (int32_t)(bin << shift);
+		below += bins[bin];
+	}
+}
+
+/* Few entries fit however they are parted. */
+static void floors_evenly(struct spread *spread)
+{
+	uint64_t width = (uint64_t)(spread->high - spread->low);
+	for (uint32_t part = 1; part < spread->parts; part++)
+		spread->floors[part] = spread->low + (int32_t)(width * part / spread->parts);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	int32_t x = *(const int32_t *)a;
+	int32_t y = *(const int32_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* The same to the entry, for hashes that are not even. */
+static void floors_by_order(struct spread *spread)
+{
+	int32_t sorted[SPREAD_ENTRIES];
+	memcpy(sorted, spread->hashes, spread->count * sizeof(*sorted));
+	qsort(sorted, spread->count, sizeof(*sorted), by_value);
+	for (uint32_t part = 1; part < spread->parts; part++)
+		spread->floors[part] = sorted[spread->count * part / spread->parts];
+}
+
+/* Gives each entry its part. True if the floors ascend, and every part has less
+ * than a bucket's worth. */
+static bool part_all(struct spread *spread)
+{
+	uint32_t counts[SPREAD_MAX + 1] = { 0 };
+	for (uint32_t i = 0; i < spread->count; i++) {
+		spread->part[i] = part_of(spread, spread->hashes[i]);
+		counts[spread->part[i]]++;
+	}
+	for (uint32_t i = 0; i < spread->parts; i++) {
+		if (counts[i] >= TABLE_BUCKET_ENTRIES)
+			return false;
+		if (i > 0 && spread->floors[i] <= spread->floors[i - 1])
+			return false;
+	}
 	return true;
 }
 
-bool table_shard_shrink(struct table_shard *shard)
+static bool choose_floors(struct spread *spread, uint32_t parts)
 {
-	if (!has_memory(shard))
-		return false;
-	if (shard->count == 0) {
-		give_back_all(shard);
+	CHECK(parts >= 1 && parts <= SPREAD_MAX);
+	spread->parts = parts;
+	for (uint32_t i = 0; i < SPREAD_MAX; i++)
+		spread->floors[i] = TABLE_FLOOR_NONE;
+	spread->floors[0] = spread->low;
+	if (spread->count < TABLE_BUCKET_ENTRIES)
+		floors_evenly(spread);
+	else
+		floors_by_bins(spread);
+	if (likely(part_all(spread)))
 		return true;
-	}
-	if (shard->count > SHRINK_FREELY && shard->count > shard->limit / 4)
-		return false;
-	uint64_t buckets = buckets_for(shard, shard->count, 1);
-	if (buckets + buckets / 8 >= shard->bucket_count)
-		return false;
-	return shrink_to(shard, (uint32_t)buckets);
+	if (spread->count < TABLE_BUCKET_ENTRIES)
+		return false; /* no wider than a few hashes */
+	floors_by_order(spread);
+	return part_all(spread);
 }
 
-/* Makes room for one more where there is none, first from the expired. */
-static int make_room(struct table_shard *shard, uint64_t now_ms)
+/* Into `parts` buckets, whose old entries all were gathered. */
+static void lay_down(struct table_shard *shard, uint32_t first, const struct spread *spread)
 {
-	if (table_shard_may_expire(shard, now_ms)) {
-		uint64_t looked = 0;
-		shard->sweep_bucket = 0;
-		bool ended = table_shard_sweep(shard, now_ms, UINT64_MAX, &looked);
-		CHECK(ended);
-		if (shard->count < shard->limit - shard->limit / 16)
-			return 0;
+	struct table_bucket *buckets[SPREAD_MAX];
+	uint32_t filled[SPREAD_MAX] = { 0 };
+	for (uint32_t part = 0; part < spread->parts; part++) {
+		buckets[part] = table_shard_bucket(shard, first + part);
+		memset(buckets[part]->tags, 0, sizeof(buckets[part]->tags));
+		shard->floors[first + part] = spread->floors[part];
 	}
-	uint64_t buckets = buckets_for(shard, (uint64_t)shard->count + 1, 1);
-	if (has_memory(shard) && buckets <= shard->bucket_count)
-		buckets = page_bytes((uint64_t)shard->bucket_count + 1) / TABLE_BUCKET_BYTES;
-	return grow(shard, buckets);
+	for (uint32_t i = 0; i < spread->count; i++) {
+		uint32_t part = spread->part[i];
+		table_bucket_set(buckets[part], filled[part]++, &spread->entries[i]);
+	}
+	shard->version++;
+}
+
+/* --- making room -------------------------------------------------------------- */
+
+static void vacate(struct table_shard *shard, struct table_spot spot)
+{
+	spot.bucket->tags[spot.slot] = 0;
+	shard->count--;
+}
+
+/* Removes what has expired; how many, and what is the first to expire of the rest. */
+static uint32_t purge(struct table_shard *shard, struct table_bucket *bucket, uint64_t now_ms,
+                      uint32_t *ret_min_s)
+{
+	uint64_t taken = ~table_bucket_match(bucket, 0);
+	uint32_t min_s = UINT32_MAX;
+	uint32_t purged = 0;
+	for (; taken; taken &= taken - 1) {
+		struct table_spot spot = { bucket, (uint32_t)__builtin_ctzll(taken) };
+		struct table_entry entry = table_bucket_get(bucket, spot.slot);
+		if (table_entry_expiry_ms(&entry) <= now_ms) {
+			vacate(shard, spot);
+			purged++;
+			continue;
+		}
+		uint32_t seconds = expiry_floor_s(&entry);
+		min_s = seconds < min_s ? seconds : min_s;
+	}
+	shard->expired += purged;
+	*ret_min_s = min_s;
+	return purged;
+}
+
+static void move_entry(struct table_bucket *from, uint32_t slot, struct table_bucket *to)
+{
+	struct table_entry entry = table_bucket_get(from, slot);
+	uint64_t empty = table_bucket_match(to, 0);
+	CHECK(empty != 0);
+	table_bucket_set(to, (uint32_t)__builtin_ctzll(empty), &entry);
+	from->tags[slot] = 0;
+}
+
+/* Bit n: the hash of slot n is at least this. All slots are taken. */
+static uint64_t slots_from(const struct table_bucket *bucket, int32_t floor)
+{
+	uint64_t mask = 0;
+	for (uint32_t slot = 0; slot < TABLE_BUCKET_ENTRIES; slot++) {
+		struct table_entry entry = table_bucket_get(bucket, slot);
+		mask |= (uint64_t)(table_entry_hash(&entry) >= floor) << slot;
+	}
+	return mask;
+}
+
+/*
+ * A full bucket gives half of what its neighbour, before or behind, has free.
+ * Which entries these are is a guess, as hashes are nearly even; false if it was
+ * bad, with nothing changed.
+ */
+static bool give_some(struct table_shard *shard, uint32_t place, bool before, uint32_t free)
+{
+	struct table_bucket *from = table_shard_bucket(shard, place);
+	struct table_bucket *to = table_shard_bucket(shard, before ? place - 1 : place + 1);
+	int32_t low = shard->floors[place];
+	int32_t high = floor_after(shard, place);
+	uint64_t width = (uint64_t)(high - low);
+	int32_t share = (int32_t)(width * free / 2 / TABLE_BUCKET_ENTRIES);
+	int32_t floor = before ? low + share : high - share;
+	uint64_t moving = slots_from(from, floor);
+	moving = before ? ~moving : moving;
+	uint32_t count = (uint32_t)__builtin_popcountll(moving);
+	if (count == 0 || count >= free || floor <= low || floor >= high)
+		return false;
+	for (; moving; moving &= moving - 1)
+		move_entry(from, (uint32_t)__builtin_ctzll(moving), to);
+	shard->floors[before ? place : place + 1] = floor;
+	shard->version++;
+	return true;
+}
+
+/* With the emptier neighbour; false if both are too full. */
+static bool share(struct table_shard *shard, uint32_t place)
+{
+	uint32_t left = 0;
+	uint32_t right = 0; /* free slots */
+	prefetch_bucket(table_shard_bucket(shard, place));
+	if (place > 0)
+		left = TABLE_BUCKET_ENTRIES - used(table_shard_bucket(shard, place - 1));
+	if (place + 1 < shard->bucket_count)
+		right = TABLE_BUCKET_ENTRIES - used(table_shard_bucket(shard, place + 1));
+	uint32_t free = left > right ? left : right;
+	return free >= SHARE_FREE && give_some(shard, place, left > right, free);
+}
+
+/* Three become four, or as many as there are one more. */
+static int split(struct table_shard *shard, uint32_t place)
+{
+	struct spread spread;
+	uint32_t buckets = shard->bucket_count < SPLIT_FROM ? shard->bucket_count : SPLIT_FROM;
+	uint32_t first = place > 0 ? place - 1 : 0;
+	if (first + buckets > shard->bucket_count)
+		first = shard->bucket_count - buckets;
+	gather(shard, first, buckets, &spread);
+	if (!choose_floors(&spread, buckets + 1))
+		return -ENOMEM; /* 64 digests that agree in 40 mixed bits: not by chance */
+	uint32_t number = 0;
+	int error = directory_reserve(shard, shard->bucket_count + 1);
+	if (!error)
+		error = table_arena_take(shard->arena, shard->number, 1, &number);
+	if (error)
+		return error;
+	directory_insert(shard, first + buckets, number);
+	lay_down(shard, first, &spread);
+	return 0;
+}
+
+/* This bucket is full. */
+static int make_room(struct table_shard *shard, uint32_t place, uint64_t now_ms)
+{
+	uint32_t min_s = 0;
+	if (may_expire(shard, now_ms) &&
+	    purge(shard, table_shard_bucket(shard, place), now_ms, &min_s) > 0)
+		return 0;
+	return share(shard, place) ? 0 : split(shard, place);
 }
 
 /* --- changing ------------------------------------------------------------------ */
 
-static void replace(struct table_shard *shard, struct table_spot spot,
-                    const struct table_entry *entry)
+void table_shard_replace(struct table_shard *shard, struct table_spot spot,
+                         const struct table_entry *entry)
 {
-	struct table_bucket *bucket = &shard->buckets[spot.bucket];
-	struct table_entry old = table_bucket_get(bucket, spot.slot);
+	struct table_entry old = table_bucket_get(spot.bucket, spot.slot);
 	if (table_entry_ticket(&old) >= table_entry_ticket(entry))
 		return;
-	table_bucket_set(bucket, spot.slot, entry);
+	table_bucket_set(spot.bucket, spot.slot, entry);
 	note_expiry(shard, entry);
 }
 
-int table_shard_put(struct table_shard *shard, const struct table_entry *entry, uint64_t now_ms)
+/* The bucket for this hash, with room. */
+static int find_room(struct table_shard *shard, int32_t hash, uint64_t now_ms,
+                     struct table_bucket **ret_bucket)
 {
-	struct table_spot spot;
-	if (table_shard_seek(shard, entry, &spot)) {
-		replace(shard, spot, entry);
-		return 0;
+	int error = has_memory(shard) ? 0 : lay_out(shard, 1);
+	while (!error) {
+		uint32_t place = table_shard_place(shard, hash);
+		struct table_bucket *bucket = table_shard_bucket(shard, place);
+		if (table_bucket_match(bucket, 0)) {
+			*ret_bucket = bucket;
+			return 0;
+		}
+		error = make_room(shard, place, now_ms);
 	}
-	if (unlikely(shard->count >= shard->limit)) {
-		int error = make_room(shard, now_ms);
+	return error;
+}
+
+int table_shard_add(struct table_shard *shard, struct table_bucket *home,
+                    const struct table_entry *entry, uint64_t now_ms)
+{
+	uint64_t empty = table_bucket_match(home, 0);
+	if (unlikely(!empty || !has_memory(shard))) {
+		int error = find_room(shard, table_entry_hash(entry), now_ms, &home);
 		if (error)
 			return error;
+		empty = table_bucket_match(home, 0);
 	}
-	bool placed = place(shard, entry, table_shard_home(shard, entry), shard->bucket_count);
-	CHECK(placed);
+	table_bucket_set(home, (uint32_t)__builtin_ctzll(empty), entry);
 	shard->count++;
 	note_expiry(shard, entry);
 	return 0;
 }
 
-static void vacate(struct table_shard *shard, struct table_spot spot,
-                   const struct table_entry *entry)
-{
-	uint32_t home = table_shard_home(shard, entry);
-	shard->buckets[spot.bucket].line[spot.slot] = 0;
-	if (home != spot.bucket)
-		home_subtract_away(&shard->buckets[home]);
-	shard->count--;
-}
-
 void table_shard_remove(struct table_shard *shard, struct table_spot spot)
 {
-	CHECK(spot.bucket < shard->bucket_count);
-	struct table_entry entry = table_bucket_get(&shard->buckets[spot.bucket], spot.slot);
-	CHECK(entry.tag != 0);
-	vacate(shard, spot, &entry);
+	CHECK(shard->count > 0 && has_memory(shard));
+	CHECK(spot.bucket->tags[spot.slot] != 0);
+	vacate(shard, spot);
 }
 
-static void sweep_bucket(struct table_shard *shard, uint32_t number, uint64_t now_ms)
+/* --- sweeping ------------------------------------------------------------------- */
+
+static void renumber(struct table_shard *shard, uint32_t from, uint32_t number)
 {
-	const struct table_bucket *bucket = &shard->buckets[number];
-	uint64_t taken = ~table_bucket_match(bucket, 0) & ~UINT64_C(1);
-	for (; taken; taken &= taken - 1) {
-		struct table_spot spot = { number, (uint32_t)__builtin_ctzll(taken) };
-		struct table_entry entry = table_bucket_get(bucket, spot.slot);
-		if (table_entry_expiry_ms(&entry) <= now_ms) {
-			vacate(shard, spot, &entry);
-			shard->expired++;
-			continue;
-		}
-		uint32_t seconds = expiry_floor_s(&entry);
-		if (seconds < shard->sweep_min_s)
-			shard->sweep_min_s = seconds;
-	}
+	uint32_t *numbers = table_shard_numbers(shard);
+	uint32_t place = 0;
+	while (place < shard->bucket_count && numbers[place] != from)
+		place++;
+	CHECK(place < shard->bucket_count);
+	numbers[place] = number;
+	shard->version++;
 }
 
-bool table_shard_sweep(struct table_shard *shard, uint64_t now_ms, uint64_t budget,
-                       uint64_t *ret_looked)
+static void give(struct table_shard *shard, struct table_shard *shards, uint32_t place)
+{
+	uint32_t number = table_shard_numbers(shard)[place];
+	uint32_t from = 0;
+	uint32_t owner = 0;
+	directory_remove(shard, place);
+	if (table_arena_give(shard->arena, number, &from, &owner))
+		renumber(&shards[owner], from, number);
+}
+
+/* The directory has become far too large; if there is no memory to make it
+ * smaller, later. */
+static void trim(struct table_shard *shard)
+{
+	uint32_t lines = (shard->bucket_count + shard->bucket_count / 8) / TABLE_FLOORS_LINE + 1;
+	if (shard->capacity > 2 * lines * TABLE_FLOORS_LINE &&
+	    directory_resize(shard, lines * TABLE_FLOORS_LINE) != 0)
+		return;
+}
+
+/* Of this bucket and the two before, which the sweep has seen, two are made. */
+static void merge(struct table_shard *shard, struct table_shard *shards, uint32_t place)
+{
+	struct spread spread;
+	uint32_t buckets = shard->bucket_count < 3 ? shard->bucket_count : 3;
+	if (buckets < 2 || place + 1 < buckets)
+		return;
+	uint32_t first = place + 1 - buckets;
+	uint32_t count = 0;
+	for (uint32_t i = 0; i < buckets; i++)
+		count += used(table_shard_bucket(shard, first + i));
+	if (count + MERGE_FREE > (buckets - 1) * TABLE_BUCKET_ENTRIES)
+		return;
+	gather(shard, first, buckets, &spread);
+	if (!choose_floors(&spread, buckets - 1))
+		return;
+	lay_down(shard, first, &spread);
+	give(shard, shards, place);
+	trim(shard);
+}
+
+static void end_sweep(struct table_shard *shard, struct table_shard *shards)
+{
+	shard->expiry_min_s = shard->sweep_min_s;
+	shard->sweep_hash = 0;
+	if (shard->count > 0)
+		return;
+	while (shard->bucket_count > 0)
+		give(shard, shards, shard->bucket_count - 1);
+	table_shard_free(shard);
+}
+
+bool table_shard_sweep(struct table_shard *shard, struct table_shard *shards, uint64_t now_ms,
+                       uint64_t budget, uint64_t *ret_looked)
 {
 	uint64_t looked = 0;
-	uint32_t number = shard->sweep_bucket;
-	if (number == 0)
+	CHECK(has_memory(shard));
+	if (shard->sweep_hash == 0)
 		shard->sweep_min_s = UINT32_MAX;
-	for (; number < shard->bucket_count && looked < budget; number++) {
-		sweep_bucket(shard, number, now_ms);
+	while (shard->sweep_hash < TABLE_HASH_END && looked < budget) {
+		uint32_t min_s = 0;
+		uint32_t place = table_shard_place(shard, shard->sweep_hash);
+		if (place + 1 < shard->bucket_count)
+			prefetch_bucket(table_shard_bucket(shard, place + 1));
+		purge(shard, table_shard_bucket(shard, place), now_ms, &min_s);
+		if (min_s < shard->sweep_min_s)
+			shard->sweep_min_s = min_s;
+		shard->sweep_hash = floor_after(shard, place);
+		merge(shard, shards, place);
 		looked += TABLE_BUCKET_ENTRIES;
 	}
-	bool ended = number == shard->bucket_count;
-	if (ended)
-		shard->expiry_min_s = shard->sweep_min_s;
-	shard->sweep_bucket = ended ? 0 : number;
 	*ret_looked = looked;
+	bool ended = shard->sweep_hash >= TABLE_HASH_END;
+	if (ended)
+		end_sweep(shard, shards);
 	return ended;
 }
 
 /* --- checking ------------------------------------------------------------------- */
 
-static uint32_t check_bucket(const struct table_shard *shard, uint32_t number)
+static uint32_t check_bucket(const struct table_shard *shard, uint32_t place)
 {
-	const struct table_bucket *bucket = &shard->buckets[number];
+	const struct table_bucket *bucket = table_shard_bucket(shard, place);
 	uint32_t count = 0;
-	for (uint32_t slot = 1; slot <= TABLE_BUCKET_ENTRIES; slot++) {
-		if (bucket->line[slot] == 0)
+	for (uint32_t slot = 0; slot < TABLE_BUCKET_ENTRIES; slot++) {
+		if (bucket->tags[slot] == 0)
 			continue;
 		struct table_entry entry = table_bucket_get(bucket, slot);
-		struct table_spot spot;
+		int32_t hash = table_entry_hash(&entry);
+		uint32_t found = 0;
 		CHECK(table_entry_ticket(&entry) != 0);
-		CHECK(table_shard_seek(shard, &entry, &spot)); /* 1 */
-		CHECK(spot.bucket == number && spot.slot == slot);
+		CHECK(hash >= shard->floors[place] && hash < floor_after(shard, place)); /* 2 */
+		CHECK(table_shard_home(shard, hash) == bucket);
+		CHECK(table_bucket_seek(bucket, &entry, &found) && found == slot);
 		CHECK(expiry_floor_s(&entry) >= shard->expiry_min_s); /* 4 */
 		count++;
 	}
@@ -479,18 +653,16 @@ static uint32_t check_bucket(const struct table_shard *shard, uint32_t number)
 
 void table_shard_check(const struct table_shard *shard)
 {
-	uint64_t away = 0;
-	uint64_t told = 0;
 	uint32_t count = 0;
-	for (uint32_t i = 0; i < shard->bucket_count; i++) {
-		count += check_bucket(shard, i);
-		told += (shard->buckets[i].line[0] & 31u) == 31 ? UINT32_MAX
-		                                                : shard->buckets[i].line[0] & 31u;
-		for (uint32_t slot = 1; slot <= TABLE_BUCKET_ENTRIES; slot++) {
-			struct table_entry entry = table_bucket_get(&shard->buckets[i], slot);
-			away += entry.tag != 0 && table_shard_home(shard, &entry) != i;
-		}
+	CHECK(shard->floors[0] == 0); /* 1 */
+	for (uint32_t place = 1; place < shard->capacity; place++)
+		CHECK(place < shard->bucket_count ? shard->floors[place - 1] < shard->floors[place]
+		                                  : shard->floors[place] == TABLE_FLOOR_NONE);
+	for (uint32_t place = 0; place < shard->bucket_count && has_memory(shard); place++) {
+		uint32_t number = table_shard_numbers(shard)[place];
+		CHECK(number < shard->arena->count);
+		CHECK(shard->arena->owners[number] == shard->number); /* 5 */
+		count += check_bucket(shard, place);
 	}
-	CHECK(told >= away);                                                                /* 2 */
-	CHECK(count == shard->count && count < shard->bucket_count * TABLE_BUCKET_ENTRIES); /* 3 */
+	CHECK(count == shard->count); /* 3 */
 }

@@ -2,33 +2,34 @@
  * table_shard: the claims of one shard, in buckets, inside of table.
  *
  * A claim is to cost few cache lines though the table is nearly full. So a
- * bucket holds 63 entries and opens with one line that tells which of them are
+ * bucket holds 64 entries and opens with one line that tells which of them are
  * worth a look:
  *
- *   offset 0     1  how many entries at home here live in a later bucket (low
- *                   five bits, 31 is "31 or more, for ever"), and how far away
- *                   the farthest is (high three bits, 7 is "7 or more")
- *   offset 1    63  tags: 8 bits of the digest, 0 is an empty slot
- *   offset 64   63  bodies of 23 bytes:
+ *   offset 0    64  tags: 8 bits of the digest, 0 is an empty slot
+ *   offset 64   64  bodies of 23 bytes:
  *                   8  digest.word[1]
  *                   8  46 bits of digest.word[0] (its top 10 are the shard's
  *                      number, its low 8 the tag), 13 of window, 5 of flags
  *                   7  55 bits of ticket, 1: the tag was 0 and is written as 1
- *   offset 1513 23  unused
  *
  * So the whole digest is compared. A window is a small float of seconds: 8 bits
  * of mantissa, 5 of exponent, rounded up.
  *
- * An entry's home is its hash times the number of buckets; when that is full it
- * goes to the next bucket with room. Homes keep the order of the hashes, so
- * growing moves entries only upwards and is done in place.
+ * Buckets are in the order of the hashes of their entries (30 bits of the
+ * mixed digest), like the leaves of a tree; the directory has the lowest hash
+ * and the number of each. Hashes are uniform, so an entry's bucket is within a
+ * few places of hash times buckets. A full bucket gives to a neighbour with
+ * room; if there is none, three buckets become four. The sweep makes two of
+ * three that are sparse. So every change of size touches four buckets at most,
+ * and no bucket but the right one is ever asked.
  *
  * Invariants (table_shard_check() cites the numbers):
  *
- * 1. An entry's bucket is at most as far from its home as the home tells.
- * 2. A home tells of at least as many entries away as there are.
- * 3. count is the number of entries, and below the number of slots.
+ * 1. floors ascend from 0, and are FLOOR_NONE behind the last bucket.
+ * 2. An entry's hash is at least its bucket's floor and below the next one.
+ * 3. count is the number of entries.
  * 4. No entry expires before expiry_min_s.
+ * 5. Every bucket of the directory belongs to this shard in the arena.
  *
  * Room: store/local, only for table.c. Threads: one at a time per shard.
  */
@@ -44,20 +45,16 @@
 #include "base/check.h"
 #include "gate/claim.h"
 #include "gate/ticket.h"
+#include "store/local/table_arena.h"
 
 #define TABLE_SHARD_BITS 10
 #define TABLE_TAG_BITS 8
 #define TABLE_WINDOW_BITS 13
 #define TABLE_FLAG_BITS 5
-#define TABLE_BUCKET_ENTRIES 63u
-#define TABLE_BODY 23u
-#define TABLE_BUCKET_BYTES 1536u
-
-struct table_bucket {
-	_Alignas(64) uint8_t line[64]; /* away, then the tags */
-	uint8_t bodies[TABLE_BUCKET_ENTRIES][TABLE_BODY];
-	uint8_t unused[23];
-};
+#define TABLE_HASH_BITS 30
+#define TABLE_HASH_END (INT32_C(1) << TABLE_HASH_BITS)
+#define TABLE_FLOOR_NONE INT32_MAX
+#define TABLE_FLOORS_LINE 16u /* floors in a cache line */
 
 /* An entry as it is worked with. */
 struct table_entry {
@@ -68,22 +65,24 @@ struct table_entry {
 };
 
 struct table_shard {
+	int32_t *floors; /* `capacity` of them, then as many bucket numbers */
 	struct table_bucket *buckets;
+	struct table_arena *arena;
 	uint32_t bucket_count;
+	uint32_t capacity; /* of the directory, whole lines; 0: no memory at all */
 	uint32_t count;
-	uint32_t limit;        /* count at which the shard is rebuilt */
 	uint32_t expiry_min_s; /* since TICKET_EPOCH_MS */
 	uint32_t sweep_min_s;  /* the same, of what the running sweep has seen */
-	uint32_t sweep_bucket; /* where the running sweep stands; 0 is none */
-	uint32_t rebuilds;
+	int32_t sweep_hash;    /* lower ones were seen by the running sweep; 0 is none */
 	uint32_t number;
+	uint32_t version; /* another one when an entry may have another bucket */
 	uint64_t expired; /* ever removed for age */
 };
 
 /* Where an entry is. */
 struct table_spot {
-	uint32_t bucket;
-	uint32_t slot; /* 1 … 63: its byte in the line */
+	struct table_bucket *bucket;
+	uint32_t slot;
 };
 
 static inline uint32_t table_window_encode(uint32_t window_s)
@@ -127,68 +126,136 @@ static inline bool table_entry_same(const struct table_entry *a, const struct ta
 	       ((a->last ^ b->last) & 1) == 0;
 }
 
+/* Of word[1] and word[0] without the shard's number, and with a tag of 1 for 0.
+ * Digests are uniform; the products are for callers who count instead. */
+static inline int32_t table_hash(uint64_t word, uint64_t rest)
+{
+	uint64_t mixed = (word + rest * UINT64_C(0xd1342543de82ef95)) *
+	                 UINT64_C(0x9e3779b97f4a7c15);
+	return (int32_t)(mixed >> (64 - TABLE_HASH_BITS));
+}
+
+static inline int32_t table_entry_hash(const struct table_entry *entry)
+{
+	uint64_t rest = entry->rest >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS) << TABLE_TAG_BITS;
+	return table_hash(entry->word, rest | entry->tag);
+}
+
 static inline struct table_entry table_bucket_get(const struct table_bucket *bucket, uint32_t slot)
 {
-	const uint8_t *body = bucket->bodies[slot - 1];
+	const uint8_t *body = bucket->bodies[slot];
 	struct table_entry entry;
 	memcpy(&entry.word, body, 8);
 	memcpy(&entry.rest, body + 8, 8);
 	memcpy(&entry.last, body + 15, 8); /* the first byte is the end of rest */
 	entry.last >>= 8;
-	entry.tag = bucket->line[slot];
+	entry.tag = bucket->tags[slot];
 	return entry;
 }
 
 static inline void table_bucket_set(struct table_bucket *bucket, uint32_t slot,
                                     const struct table_entry *entry)
 {
-	uint8_t *body = bucket->bodies[slot - 1];
+	uint8_t *body = bucket->bodies[slot];
 	uint64_t last = entry->last << 8 | entry->rest >> 56;
 	memcpy(body, &entry->word, 8);
 	memcpy(body + 8, &entry->rest, 8);
 	memcpy(body + 15, &last, 8);
-	bucket->line[slot] = entry->tag;
+	bucket->tags[slot] = entry->tag;
 }
 
-/* Bit n: slot n has this tag (0: is empty). Bit 0 is never set. */
+#ifdef __SSE2__
+static inline uint64_t table_tags_match(const uint8_t *tags, __m128i wanted)
+{
+	__m128i found = _mm_load_si128((const __m128i *)(const void *)tags);
+	return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(found, wanted));
+}
+#endif
+
+/* Bit n: slot n has this tag (0: is empty). Written out: compilers do not unroll at -O2. */
 static inline uint64_t table_bucket_match(const struct table_bucket *bucket, uint8_t tag)
 {
-	uint64_t mask = 0;
 #ifdef __SSE2__
 	__m128i wanted = _mm_set1_epi8((char)tag);
-	for (int i = 0; i < 4; i++) {
-		__m128i tags = _mm_load_si128(
-			(const __m128i *)(const void *)(bucket->line + i * 16));
-		uint32_t bits = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, wanted));
-		mask |= (uint64_t)bits << (i * 16);
-	}
+	return table_tags_match(bucket->tags, wanted) |
+	       table_tags_match(bucket->tags + 16, wanted) << 16 |
+	       table_tags_match(bucket->tags + 32, wanted) << 32 |
+	       table_tags_match(bucket->tags + 48, wanted) << 48;
 #else
+	uint64_t mask = 0;
 	for (int i = 0; i < 64; i++)
-		mask |= (uint64_t)(bucket->line[i] == tag) << i;
+		mask |= (uint64_t)(bucket->tags[i] == tag) << i;
+	return mask;
 #endif
-	return mask & ~UINT64_C(1);
 }
 
-/* Digests are uniform; the product is for callers who count instead. */
-static inline uint32_t table_shard_home(const struct table_shard *shard,
-                                        const struct table_entry *entry)
+#ifdef __SSE2__
+/* Minus one in each part that is above. */
+static inline __m128i table_floors_above(const int32_t *floors, __m128i wanted)
 {
-	__extension__ typedef unsigned __int128 wide;
-	uint64_t rest = entry->rest >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS);
-	uint64_t hash = (entry->word ^ rest << TABLE_TAG_BITS ^ entry->tag) *
-	                UINT64_C(0x9e3779b97f4a7c15);
-	return (uint32_t)(((wide)hash * shard->bucket_count) >> 64);
+	return _mm_cmpgt_epi32(_mm_load_si128((const __m128i *)(const void *)floors), wanted);
 }
+#endif
 
-static inline uint32_t table_home_distance(const struct table_bucket *home)
+/* How many floors of this line are at most the hash. */
+static inline uint32_t table_floors_rank(const int32_t *line, int32_t hash)
 {
-	return home->line[0] >> 5;
+#ifdef __SSE2__
+	__m128i wanted = _mm_set1_epi32(hash);
+	__m128i above = _mm_add_epi32(_mm_add_epi32(table_floors_above(line, wanted),
+	                                            table_floors_above(line + 4, wanted)),
+	                              _mm_add_epi32(table_floors_above(line + 8, wanted),
+	                                            table_floors_above(line + 12, wanted)));
+	above = _mm_add_epi32(above, _mm_shuffle_epi32(above, 0x4e));
+	above = _mm_add_epi32(above, _mm_shuffle_epi32(above, 0xb1));
+	return TABLE_FLOORS_LINE + (uint32_t)_mm_cvtsi128_si32(above);
+#else
+	uint32_t rank = 0;
+	for (uint32_t i = 0; i < TABLE_FLOORS_LINE; i++)
+		rank += line[i] <= hash;
+	return rank;
+#endif
 }
 
-#define TABLE_DISTANCE_ANY 7u
+/* Where it is likely to be. */
+static inline uint32_t table_shard_guess(const struct table_shard *shard, int32_t hash)
+{
+	return (uint32_t)(((uint64_t)(uint32_t)hash * shard->bucket_count) >> TABLE_HASH_BITS);
+}
 
-bool table_shard_seek_away(const struct table_shard *shard, const struct table_entry *probe,
-                           uint32_t home, struct table_spot *ret_spot);
+/* The place in the directory of the bucket for this hash. */
+static inline uint32_t table_shard_place(const struct table_shard *shard, int32_t hash)
+{
+	const int32_t *floors = shard->floors;
+	uint32_t line = table_shard_guess(shard, hash) / TABLE_FLOORS_LINE * TABLE_FLOORS_LINE;
+	while (unlikely(floors[line] > hash))
+		line -= TABLE_FLOORS_LINE; /* ends: the first floor is 0 */
+	uint32_t rank = table_floors_rank(floors + line, hash);
+	/* The next line is asked only if it must be: it was not fetched. */
+	while (unlikely(rank == TABLE_FLOORS_LINE) &&
+	       line + TABLE_FLOORS_LINE < shard->bucket_count &&
+	       floors[line + TABLE_FLOORS_LINE] <= hash) {
+		line += TABLE_FLOORS_LINE;
+		rank = table_floors_rank(floors + line, hash);
+	}
+	return line + rank - 1;
+}
+
+static inline uint32_t *table_shard_numbers(const struct table_shard *shard)
+{
+	return (uint32_t *)(shard->floors + shard->capacity);
+}
+
+static inline struct table_bucket *table_shard_bucket(const struct table_shard *shard,
+                                                      uint32_t place)
+{
+	return &shard->buckets[table_shard_numbers(shard)[place]];
+}
+
+static inline struct table_bucket *table_shard_home(const struct table_shard *shard, int32_t hash)
+{
+	return table_shard_bucket(shard, table_shard_place(shard, hash));
+}
 
 static inline bool table_bucket_seek(const struct table_bucket *bucket,
                                      const struct table_entry *probe, uint32_t *ret_slot)
@@ -205,40 +272,34 @@ static inline bool table_bucket_seek(const struct table_bucket *bucket,
 	return false;
 }
 
-static inline bool table_shard_seek(const struct table_shard *shard,
-                                    const struct table_entry *probe, struct table_spot *ret_spot)
-{
-	uint32_t home = table_shard_home(shard, probe);
-	const struct table_bucket *bucket = &shard->buckets[home];
-	if (table_bucket_seek(bucket, probe, &ret_spot->slot)) {
-		ret_spot->bucket = home;
-		return true;
-	}
-	if (likely(bucket->line[0] == 0))
-		return false;
-	return table_shard_seek_away(shard, probe, home, ret_spot);
-}
+/* Starts to fetch what a put will touch that finds its bucket full. */
+void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash);
 
-/* An empty shard without memory; also what free leaves. */
-void table_shard_init(struct table_shard *shard, uint32_t number);
+/* An empty shard without memory. */
+void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number);
+/* The buckets go with the arena. */
 void table_shard_free(struct table_shard *shard);
 uint64_t table_shard_bytes(const struct table_shard *shard);
 
-/* Puts the entry, or replaces one with a lower ticket. 0 or -ENOMEM. */
-int table_shard_put(struct table_shard *shard, const struct table_entry *entry,
-                    uint64_t now_ms) must_check;
+/* Adds an entry that is not there. 0 or -ENOMEM. */
+int table_shard_add(struct table_shard *shard, struct table_bucket *home,
+                    const struct table_entry *entry, uint64_t now_ms) must_check;
+/* The entry takes the place of this one, if its ticket is higher. */
+void table_shard_replace(struct table_shard *shard, struct table_spot spot,
+                         const struct table_entry *entry);
 void table_shard_remove(struct table_shard *shard, struct table_spot spot);
 
-/* Room for `count` entries without a rebuild. */
+/* Buckets for about `count` entries, if the shard is empty. */
 int table_shard_reserve(struct table_shard *shard, uint64_t count) must_check;
 
-/* Looks at about `budget` slots and removes the expired. True at the end of
- * the shard; the next call starts over. */
-bool table_shard_sweep(struct table_shard *shard, uint64_t now_ms, uint64_t budget,
-                       uint64_t *ret_looked);
-bool table_shard_may_expire(const struct table_shard *shard, uint64_t now_ms);
-
-/* Gives memory back if the shard has become sparse; true if it did. */
-bool table_shard_shrink(struct table_shard *shard);
+/*
+ * Looks at about `budget` slots, removes the expired and gives memory back,
+ * which may give other numbers to buckets of other shards, of `shards`. True at
+ * the end of the shard; the next call starts over.
+ */
+bool table_shard_sweep(struct table_shard *shard, struct table_shard *shards, uint64_t now_ms,
+                       uint64_t budget, uint64_t *ret_looked);
+/* Something may have expired, or few of the slots are taken. */
+bool table_shard_may_sweep(const struct table_shard *shard, uint64_t now_ms);
 
 void table_shard_check(const struct table_shard *shard);

@@ -1,0 +1,170 @@
+/* table_arena: see table_arena.h. */
+#include "store/local/table_arena.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* 96 GiB of addresses for more than three billion claims; where so many are not
+ * to be had, half, and so on. */
+#define LIMIT_MOST (UINT32_C(1) << 26)
+#define LIMIT_LEAST (UINT32_C(1) << 16)
+
+#define SMALL_BYTES ((size_t)64 << 20) /* of small pages */
+#define STEP_BYTES ((size_t)MEM_HUGE)  /* memory is made ready by so much at least */
+
+static_assert(sizeof(struct table_bucket) == TABLE_BUCKET_BYTES, "24 cache lines");
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+	return (bytes + unit - 1) / unit * unit;
+}
+
+static size_t bytes_of(uint32_t buckets)
+{
+	return (size_t)buckets * TABLE_BUCKET_BYTES;
+}
+
+int table_arena_init(struct table_arena *arena)
+{
+	*arena = (struct table_arena){ .limit = LIMIT_MOST };
+	for (; arena->limit >= LIMIT_LEAST; arena->limit /= 2) {
+		/* Both parts are whole pages from LIMIT_LEAST up. */
+		arena->reserved = bytes_of(arena->limit) + arena->limit * sizeof(uint16_t);
+		arena->buckets = mem_reserve(arena->reserved);
+		if (arena->buckets)
+			break;
+	}
+	if (!arena->buckets)
+		return -ENOMEM;
+	arena->owners = (uint16_t *)(void *)(arena->buckets + arena->limit);
+	mem_prefer_huge((char *)arena->buckets + SMALL_BYTES, bytes_of(arena->limit) - SMALL_BYTES);
+	pthread_mutex_init(&arena->mutex, NULL);
+	return 0;
+}
+
+void table_arena_free(struct table_arena *arena)
+{
+	if (!arena->buckets)
+		return;
+	mem_unmap(arena->buckets, arena->reserved);
+	pthread_mutex_destroy(&arena->mutex);
+	*arena = (struct table_arena){ 0 };
+}
+
+/* --- growing ------------------------------------------------------------- */
+
+static int make_ready(struct table_arena *arena, uint32_t count)
+{
+	if (count > arena->limit)
+		return -ENOMEM;
+	char *start = (char *)arena->buckets;
+	char *owners = (char *)arena->owners;
+	size_t before = round_up(bytes_of(arena->ready), STEP_BYTES);
+	size_t after = round_up(bytes_of(count) + before / 16, STEP_BYTES);
+	if (after > bytes_of(arena->limit))
+		after = bytes_of(arena->limit);
+	uint32_t ready = (uint32_t)(after / TABLE_BUCKET_BYTES);
+	size_t owners_after = round_up(ready * sizeof(uint16_t), MEM_PAGE);
+	if (!mem_commit(start + before, after - before) || !mem_commit(owners, owners_after))
+		return -ENOMEM;
+	arena->ready = ready;
+	return 0;
+}
+
+/* Small pages below this bucket are full now: the kernel may join them, in its
+ * own time. Doing it at once would be a pause of milliseconds. */
+static void join_pages(struct table_arena *arena, uint32_t bucket)
+{
+	size_t full = bytes_of(bucket) < SMALL_BYTES ? bytes_of(bucket) : SMALL_BYTES;
+	full = full / MEM_HUGE * MEM_HUGE;
+	if (full <= arena->joined)
+		return;
+	mem_prefer_huge((char *)arena->buckets + arena->joined, full - arena->joined);
+	arena->joined = full;
+}
+
+static size_t pages_of(uint32_t count)
+{
+	size_t bytes = bytes_of(count);
+	return round_up(bytes, bytes <= SMALL_BYTES ? MEM_PAGE : MEM_HUGE);
+}
+
+/* The tags of buckets that were in use before are cleared; pages that are new
+ * are zero, and are better touched by whoever fills them. */
+static void clear_used(struct table_arena *arena, uint32_t first, uint32_t end)
+{
+	size_t touched = arena->touched;
+	for (uint32_t i = first; i < end && bytes_of(i) < touched; i++)
+		memset(arena->buckets[i].tags, 0, sizeof(arena->buckets[i].tags));
+	size_t now = pages_of(end);
+	if (now > touched) {
+		join_pages(arena, first);
+		arena->touched = now;
+	}
+}
+
+static int take(struct table_arena *arena, uint32_t shard, uint32_t count, uint32_t *ret_first)
+{
+	uint32_t first = arena->count;
+	if (count > arena->limit - first)
+		return -ENOMEM;
+	if (first + count > arena->ready) {
+		int error = make_ready(arena, first + count);
+		if (error)
+			return error;
+	}
+	clear_used(arena, first, first + count);
+	for (uint32_t i = first; i < first + count; i++)
+		arena->owners[i] = (uint16_t)shard;
+	arena->count += count;
+	*ret_first = first;
+	return 0;
+}
+
+int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, uint32_t *ret_first)
+{
+	CHECK(count > 0 && shard <= UINT16_MAX);
+	pthread_mutex_lock(&arena->mutex);
+	int error = take(arena, shard, count, ret_first);
+	pthread_mutex_unlock(&arena->mutex);
+	return error;
+}
+
+/* --- shrinking ----------------------------------------------------------- */
+
+/* What is above the last bucket goes back when it is worth a call. */
+static void give_back(struct table_arena *arena)
+{
+	size_t kept = pages_of(arena->count);
+	size_t least = kept < SMALL_BYTES ? 16 * (size_t)MEM_PAGE : 2 * (size_t)MEM_HUGE;
+	if (arena->touched < kept + least && arena->count > 0)
+		return;
+	mem_decommit((char *)arena->buckets + kept, arena->touched - kept);
+	arena->touched = kept;
+	if (arena->joined > kept)
+		arena->joined = kept / MEM_HUGE * MEM_HUGE;
+}
+
+bool table_arena_give(struct table_arena *arena, uint32_t number, uint32_t *ret_from,
+                      uint32_t *ret_shard)
+{
+	CHECK(number < arena->count);
+	uint32_t last = --arena->count;
+	bool moved = number != last;
+	if (moved) {
+		arena->buckets[number] = arena->buckets[last];
+		arena->owners[number] = arena->owners[last];
+		*ret_from = last;
+		*ret_shard = arena->owners[last];
+	}
+	give_back(arena);
+	return moved;
+}
+
+uint64_t table_arena_bytes(const struct table_arena *arena)
+{
+	return arena->touched + round_up(arena->count * sizeof(uint16_t), MEM_PAGE);
+}
