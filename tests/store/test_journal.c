@@ -192,6 +192,117 @@ static void test_old_segments_leave_and_their_claims_stay(void **state)
 	end(&world);
 }
 
+/* Segments with claims files, closed; their claims live for an hour. */
+static void fill_segments(struct world *world, uint64_t count)
+{
+	static char payload[2000];
+
+	for (uint64_t i = 1; i <= count; i++)
+		assert_int_equal(admit(world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	store_free(world->store);
+}
+
+static void all_are_duplicates(struct world *world, uint64_t count)
+{
+	for (uint64_t i = 1; i <= count; i++)
+		if (admit(world, i, SPAN_EMPTY) != VERDICT_DUPLICATE)
+			fail_msg("the claim of event %llu is lost", (unsigned long long)i);
+}
+
+/* Opens with everything settled and old, so that segments leave. */
+static void let_segments_leave(struct world *world)
+{
+	world->options.retain_ms = 1000;
+	open_store(world);
+	for (int i = 0; i < 4; i++) {
+		clock_fake_advance(&world->clock, 2000);
+		store_tick(world->store);
+	}
+}
+
+static void damaged_claims_file(const char *path, uint64_t bit, bool settled)
+{
+	struct world world;
+
+	begin(&world);
+	fill_segments(&world, 200);
+	if (settled) {
+		open_store(&world);
+		settle_all(&world, 1000, OUTCOME_DONE);
+		store_free(world.store);
+	}
+	simfs_flip_bit(world.simfs, path, bit);
+	world.logs = 0;
+	open_store(&world);
+	assert_true(world.logs > 0);
+	assert_non_null(strstr(world.log, "claims"));
+	if (!settled)
+		settle_all(&world, 1000, OUTCOME_DONE);
+	store_free(world.store);
+	let_segments_leave(&world);
+	assert_true(count_files(&world, ".seg") < 4);
+	all_are_duplicates(&world, 200);
+	store_free(world.store);
+	open_store(&world); /* from the claims files alone */
+	all_are_duplicates(&world, 200);
+	end(&world);
+}
+
+static void test_a_damaged_claims_file_is_made_again_before_its_segment_leaves(void **state)
+{
+	(void)state;
+	for (int settled = 0; settled < 2; settled++) {
+		damaged_claims_file("data/0000000000000002.clm", 8 * 40, settled);
+		damaged_claims_file("data/0000000000000002.clm", 8 * (4096 + 100), settled);
+	}
+}
+
+/* A disk that says EIO for a frame which it wrote whole, and then takes no header
+ * any more: the next segment cannot begin. */
+static struct file_methods lying;
+static const struct file_methods *honest;
+
+static int lying_write(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset)
+{
+	if (offset == 0 && len == FORMAT_BLOCK)
+		return -EIO;
+	int r = honest->write(fs, fd, ptr, len, offset);
+	return r < 0 || offset == 0 || len < 2 * FORMAT_BLOCK ? r : -EIO;
+}
+
+static void test_a_frame_that_failed_and_is_there_keeps_its_claims(void **state)
+{
+	(void)state;
+	static char payload[2 * FORMAT_BLOCK];
+	struct world world;
+	struct store_admit op = admit_number(41, span_of(payload, sizeof(payload)));
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 40; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, 10)), VERDICT_NEW);
+	honest = world.options.fs->methods;
+	lying = *honest;
+	lying.write = lying_write;
+	world.options.fs->methods = &lying;
+	assert_true(store_call(world.store, &op.op, STORE_ADMIT) < 0);
+	for (int i = 0; i < 3; i++)
+		store_tick(world.store);
+	struct simfs *killed = simfs_copy(world.simfs);
+	world.options.fs->methods = honest;
+	end(&world);
+	world.simfs = killed;
+	world.options.fs = simfs_fs(killed);
+	open_store(&world);
+	settle_all(&world, 1000, OUTCOME_DONE);
+	store_free(world.store);
+	let_segments_leave(&world);
+	all_are_duplicates(&world, 41);
+	store_free(world.store);
+	open_store(&world);
+	all_are_duplicates(&world, 41);
+	end(&world);
+}
+
 static void test_an_open_ticket_is_carried_out_of_an_old_segment(void **state)
 {
 	(void)state;
@@ -434,6 +545,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
+		cmocka_unit_test(
+			test_a_damaged_claims_file_is_made_again_before_its_segment_leaves),
+		cmocka_unit_test(test_a_frame_that_failed_and_is_there_keeps_its_claims),
 		cmocka_unit_test(test_an_open_ticket_is_carried_out_of_an_old_segment),
 		cmocka_unit_test(test_restarts_do_not_leave_whole_segments_behind),
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),

@@ -71,6 +71,7 @@ void catalog_free(struct catalog *catalog)
 	mem_free(catalog->segments.items);
 	mem_free(catalog->claims.items);
 	mem_free(catalog->unused.items);
+	mem_free(catalog->unsure.items);
 	*catalog = (struct catalog){ 0 };
 }
 
@@ -137,6 +138,19 @@ static int find_last(struct catalog *catalog, const struct folder *folder, uint6
 	return catalog->last < durable ? missing(text, durable) : 0;
 }
 
+static int set_unsure_aside(struct catalog *catalog)
+{
+	struct catalog_numbers *claims = &catalog->claims;
+
+	while (claims->count > 0 && claims->items[claims->count - 1] >= catalog->last) {
+		int r = numbers_add(&catalog->unsure, claims->items[claims->count - 1]);
+		if (r < 0)
+			return r;
+		claims->count--;
+	}
+	return 0;
+}
+
 int catalog_range(struct catalog *catalog, const struct folder *folder,
                   const struct superblock_slot *slot, struct error_text *text)
 {
@@ -149,6 +163,9 @@ int catalog_range(struct catalog *catalog, const struct folder *folder,
 	catalog->scan_from = slot->scan_from;
 	if (catalog->last == 0)
 		return 0;
+	r = set_unsure_aside(catalog);
+	if (r < 0)
+		return r;
 	/* A bad header is reported, with its place, when the segment is read. */
 	r = read_header(folder, catalog->last, &header);
 	if (r == 0 && header.scan_from > catalog->scan_from)

@@ -25,8 +25,11 @@ struct catalog_numbers {
 
 struct catalog {
 	struct catalog_numbers segments; /* without the unused, after catalog_range() */
-	struct catalog_numbers claims;
+	struct catalog_numbers claims;   /* likewise without the unsure */
 	struct catalog_numbers unused; /* prepared, never begun */
+	/* Claims files of a number without a successor: its end was not fixed when
+	 * they were made, so it may hold more than they do. */
+	struct catalog_numbers unsure;
 	uint64_t oldest;
 	uint64_t scan_from;
 	uint64_t last; /* the last segment; 0: none */
@@ -37,7 +40,8 @@ void catalog_free(struct catalog *catalog);
 bool catalog_has_segment(const struct catalog *catalog, uint64_t number);
 bool catalog_has_claims(const struct catalog *catalog, uint64_t number);
 
-/* Finds the last segment and what must be read (F5); sets aside the unused. */
+/* Finds the last segment and what must be read (F5); sets aside what is unused
+ * and unsure. */
 int catalog_range(struct catalog *catalog, const struct folder *folder,
                   const struct superblock_slot *slot, struct error_text *text) must_check;
 

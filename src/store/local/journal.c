@@ -51,12 +51,15 @@ void journal_close(struct journal *journal)
 	frame_free(&journal->frame);
 }
 
-/* Gives the sealed segment's claims to the keeper; without memory for that the
- * file is made later, from the segment. */
-static void post_claims(struct journal *journal, struct shelf_item *item)
+/* Gives the sealed segment's claims to the keeper, once its end is fixed for
+ * ever; without memory for that the file is made later, from the segment. */
+static void post_claims(struct journal *journal)
 {
+	struct shelf_item *item = shelf_find(journal->options.shelf, journal->durable.segment);
 	struct keeper_job *job = keeper_job_new(KEEPER_CLAIMS, journal->durable.segment);
 
+	CHECK(item && item->sealed);
+	journal->claims_due = false;
 	if (!job)
 		return;
 	job->list = journal->claims;
@@ -87,10 +90,7 @@ static void seal(struct journal *journal, uint64_t now_ms)
 	item->end = journal->durable.end;
 	item->dense = journal->claim_count * sizeof(struct claims_record) > item->end / 4;
 	journal->was_dense = item->dense;
-	if (item->dense)
-		claims_list_free(&journal->claims);
-	else
-		post_claims(journal, item);
+	journal->claims_due = !item->dense;
 }
 
 static int write_next_header(struct journal *journal, uint64_t now_ms)
@@ -145,6 +145,8 @@ static int switch_over(struct journal *journal)
 	int r = journal->options.mark(journal->options.user, &start);
 	if (r < 0)
 		return r;
+	if (journal->claims_due)
+		post_claims(journal);
 	close_fd(journal, &journal->fd);
 	journal->fd = journal->next_fd;
 	journal->next_fd = -1;

@@ -7,7 +7,9 @@
  * segment, so that they still fit when no next segment can be had.
  *
  * A failed write seals the segment before the failed frame: the next segment's
- * header tells so, and what the write left is never looked at (F3).
+ * header tells so, and what the write left is never looked at (F3). Until that
+ * header is durable a start may still find the failed frame whole, and take it:
+ * so a segment's claims are handed to the keeper only then.
  *
  * Format:    format.h
  * Threads:   the owner's; the keeper prepares segments beside it.
@@ -63,7 +65,8 @@ struct journal {
 	struct claims_list claims;
 	size_t claims_max;
 	uint64_t claim_count;
-	bool was_dense; /* the one before: then gathering is not worth it */
+	bool was_dense;  /* the one before: then gathering is not worth it */
+	bool claims_due; /* it is sealed, and its claims go to the keeper next */
 	struct shelf_item item;
 };
 

@@ -35,6 +35,7 @@ struct recovery {
 	uint64_t record_count;
 	uint64_t number;
 	bool with_tickets;
+	bool claims_bad; /* its claims file was looked at, and is not believed */
 };
 
 /* --- the superblock and the files -------------------------------------- */
@@ -80,6 +81,8 @@ static int remove_leftovers(struct recovery *recovery)
 	int r = folder_remove(folder, "spare.seg");
 	if (r == 0)
 		r = remove_all(recovery, &catalog->unused, FILE_KIND_SEGMENT, UINT64_MAX);
+	if (r == 0)
+		r = remove_all(recovery, &catalog->unsure, FILE_KIND_CLAIMS, UINT64_MAX);
 	if (r == 0)
 		r = remove_all(recovery, &catalog->segments, FILE_KIND_SEGMENT, catalog->oldest);
 	if (r == 0)
@@ -221,6 +224,7 @@ static void begin_number(struct recovery *recovery, uint64_t number)
 	recovery->record_count = 0;
 	recovery->number = number;
 	recovery->with_tickets = number >= recovery->catalog.scan_from;
+	recovery->claims_bad = false;
 }
 
 static int end_number(struct recovery *recovery)
@@ -257,6 +261,52 @@ static void tell_torn(const struct recovery *recovery, const struct scan *scan)
 	          (unsigned long long)scan->at);
 }
 
+static void tell_claims_bad(struct recovery *recovery, struct error_text *text)
+{
+	recovery->claims_bad = true;
+	local_log(recovery->local, LOCAL_STORE_WARNING,
+	          "%s; its segment has the same claims and is used instead", text->text);
+	text->text[0] = '\0';
+}
+
+static int skip_records(void *user, const struct claims_record *records, size_t count)
+{
+	(void)user;
+	(void)records;
+	(void)count;
+	return 0;
+}
+
+/*
+ * Does the claims file have what the segment has? It will be the only copy when
+ * the segment leaves, so its name alone proves nothing. One that is not believed
+ * goes, and is made again: the segment was read whole just now.
+ */
+static bool claims_file_good(struct recovery *recovery)
+{
+	const struct folder *folder = &recovery->local->folder;
+	const struct claims_visitor visitor = { .each = skip_records };
+	struct claims_summary summary;
+	struct error_text text = { "" };
+
+	if (!catalog_has_claims(&recovery->catalog, recovery->number))
+		return false;
+	if (!recovery->claims_bad) {
+		int r = claims_file_read(folder, recovery->number, &visitor, &summary, &text);
+		if (r == 0 && summary.record_count == recovery->record_count)
+			return true;
+		if (!text.text[0])
+			error_fill(&text, r, "the claims file of number %llu: %s",
+			           (unsigned long long)recovery->number,
+			           r == 0 ? "not complete" : error_name(r));
+		tell_claims_bad(recovery, &text);
+	}
+	char name[FORMAT_NAME_MAX];
+	format_name(name, recovery->number, FILE_KIND_CLAIMS);
+	folder_remove(folder, name); /* if it stays, the new one takes its name */
+	return false;
+}
+
 static void note_segment(struct recovery *recovery, const struct scan *scan,
                          const struct catalog_successor *successor)
 {
@@ -267,7 +317,7 @@ static void note_segment(struct recovery *recovery, const struct scan *scan,
 	item->segment_bytes = (uint32_t)scan->size;
 	item->sealed_ms = successor->sealed_ms ? successor->sealed_ms : scan->steady_ms;
 	item->dense = recovery->record_count * sizeof(struct claims_record) > item->end / 4;
-	item->has_claims_file = catalog_has_claims(&recovery->catalog, recovery->number);
+	item->has_claims_file = claims_file_good(recovery);
 	if (item->has_claims_file)
 		item->claims_bytes = claims_file_bytes(recovery->record_count);
 	if (scan->steady_ms > recovery->steady_ms)
@@ -369,8 +419,8 @@ static int read_number(struct recovery *recovery, uint64_t number)
 		r = read_claims(recovery);
 		if (r != ERR_DAMAGED || !has_segment)
 			return r < 0 ? r : end_number(recovery);
-		/* The segment has the same claims, and is read in its place. */
 		begin_number(recovery, number);
+		tell_claims_bad(recovery, recovery->text);
 	}
 	r = catalog_successor(&recovery->catalog, &recovery->local->folder, number, &successor,
 	                      recovery->text);

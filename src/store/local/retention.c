@@ -54,10 +54,11 @@ static void collect_finished(struct local_store *local)
 	}
 }
 
-/* A claims file that is missing (no memory, no room, a crash) is made again. */
+/* A claims file that is missing (no memory, no room, a crash) is made again. Not
+ * that of the last number: its end is not fixed before there is a next (F3). */
 static void post_claims(struct local_store *local)
 {
-	for (size_t i = 0; i < local->shelf.count; i++) {
+	for (size_t i = 0; i + 1 < local->shelf.count; i++) {
 		struct shelf_item *item = &local->shelf.items[i];
 		if (!item->sealed || item->dense || item->has_claims_file ||
 		    item->segment_bytes == 0)
@@ -220,7 +221,8 @@ static void drop_numbers(struct local_store *local, uint64_t oldest, struct leav
 {
 	while (local->shelf.count > 0 && local->shelf.first < oldest) {
 		struct shelf_item item = local->shelf.items[0];
-		post_retire(local, local->shelf.first, &item, item.has_claims_file);
+		/* Also one that is not believed. */
+		post_retire(local, local->shelf.first, &item, true);
 		leaving->kept -= item.segment_bytes < leaving->kept ? item.segment_bytes
 		                                                    : leaving->kept;
 		shelf_drop_first(&local->shelf);
