@@ -150,6 +150,10 @@ struct store_methods {
 	 * few times a second; bounded work (well under 10 ms). */
 	void (*tick)(struct store *store);
 	void (*stats)(struct store *store, struct store_stats *ret_stats);
+	/* NULL if nothing ever waits. The end is near: from the next tick on an
+	 * outcome that cannot be written comes back with ERR_CLOSING instead of
+	 * waiting for room, and its ticket stays open. */
+	void (*end_waits)(struct store *store);
 	/* Fails waiting takes with ERR_CLOSING, makes all durable, frees. */
 	void (*free)(struct store *store);
 };
@@ -175,6 +179,12 @@ static inline void store_flush(struct store *store)
 static inline void store_tick(struct store *store)
 {
 	store->methods->tick(store);
+}
+
+static inline void store_end_waits(struct store *store)
+{
+	if (store->methods->end_waits)
+		store->methods->end_waits(store);
 }
 
 static inline void store_stats(struct store *store, struct store_stats *ret_stats)

@@ -406,6 +406,81 @@ static void test_a_damaged_payload_is_parked_and_the_others_are_served(void **st
 	end(&world);
 }
 
+/* The disk's methods with one of them replaced, until restore_disk(). */
+static void replace_open(struct world *world, int (*open)(struct file_system *fs, const char *path,
+                                                          int flags, int *ret_fd))
+{
+	honest = world->options.fs->methods;
+	lying = *honest;
+	lying.open = open;
+	world->options.fs->methods = &lying;
+}
+
+static void restore_disk(struct world *world)
+{
+	world->options.fs->methods = honest;
+}
+
+static int open_error;
+
+static int failing_open(struct file_system *fs, const char *path, int flags, int *ret_fd)
+{
+	return strstr(path, ".seg") ? open_error : honest->open(fs, path, flags, ret_fd);
+}
+
+static void test_events_wait_for_a_descriptor_and_are_not_parked(void **state)
+{
+	(void)state;
+	static char payload[4000];
+	static const int errors[] = { -EMFILE, -EIO };
+
+	for (size_t k = 0; k < 2; k++) {
+		struct world world;
+		struct take_call call = { 0 };
+
+		begin(&world);
+		for (uint64_t i = 1; i <= 30; i++)
+			assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))),
+			                 VERDICT_NEW);
+		open_error = errors[k];
+		replace_open(&world, failing_open);
+		take_call_begin(world.store, &call, 100, 1u << 20);
+		for (int i = 0; i < 8; i++) {
+			store_flush(world.store);
+			store_tick(world.store);
+		}
+		assert_false(take_call_poll(&call));
+		restore_disk(&world);
+		store_tick(world.store);
+		assert_true(take_call_poll(&call));
+		assert_int_equal(call.take.count, 30);
+		buf_free(&call.take.items);
+		end(&world);
+	}
+}
+
+static void test_events_that_stay_unreadable_do_not_hold_up_the_others(void **state)
+{
+	(void)state;
+	static char payload[4000];
+	struct world world;
+	struct take_call call = { 0 };
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 30; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	open_error = -EIO;
+	replace_open(&world, failing_open);
+	take_call_begin(world.store, &call, 100, 1u << 20);
+	store_flush(world.store);
+	for (int i = 0; i < 30 * 50 && !take_call_poll(&call); i++)
+		store_tick(world.store);
+	assert_true(call.finished || call.take.count > 0); /* what is still in memory */
+	restore_disk(&world);
+	buf_free(&call.take.items);
+	end(&world);
+}
+
 /* ---- the keeper's thread, on real files ---- */
 
 static void test_the_keepers_thread_keeps_up_with_rolling(void **state)
@@ -553,6 +628,8 @@ int main(void)
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
 		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
+		cmocka_unit_test(test_events_wait_for_a_descriptor_and_are_not_parked),
+		cmocka_unit_test(test_events_that_stay_unreadable_do_not_hold_up_the_others),
 		cmocka_unit_test(test_the_keepers_thread_keeps_up_with_rolling),
 		cmocka_unit_test(test_verify_counts_what_is_there_and_finds_it_sound),
 		cmocka_unit_test(test_verify_names_the_place_of_damage),

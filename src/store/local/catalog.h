@@ -26,7 +26,7 @@ struct catalog_numbers {
 struct catalog {
 	struct catalog_numbers segments; /* without the unused, after catalog_range() */
 	struct catalog_numbers claims;   /* likewise without the unsure */
-	struct catalog_numbers unused; /* prepared, never begun */
+	struct catalog_numbers unused;   /* prepared, never begun */
 	/* Claims files of a number without a successor: its end was not fixed when
 	 * they were made, so it may hold more than they do. */
 	struct catalog_numbers unsure;

@@ -40,6 +40,10 @@ struct reader {
 	size_t room;
 	uint64_t base;
 	size_t filled;
+	/* An event that could not be read is tried again with the next tick. */
+	bool resting;
+	uint32_t failed_tries;
+	uint64_t failed_ticket;
 };
 
 struct local_counters {
@@ -77,6 +81,7 @@ struct local_store {
 	uint64_t oldest;          /* the lowest number that is still needed */
 	uint64_t live_claims;     /* about; made exact by tick */
 	bool full;                /* the last admit found no room on disk */
+	bool ending;              /* see store_end_waits() */
 	bool flushing;
 	bool superblock_dirty;
 	uint64_t superblock_boot_ms;             /* when it was written last */

@@ -174,6 +174,17 @@ static void tick_lazy(struct local_store *local, uint64_t boot_ms)
 	}
 }
 
+/* What was delivered without a record of it will be delivered again. */
+static void fail_deferred(struct local_store *local)
+{
+	struct store_op *op;
+
+	while ((op = op_queue_take(&local->deferred))) {
+		op->error = ERR_CLOSING;
+		op->done(op);
+	}
+}
+
 static void tick(struct store *store)
 {
 	struct local_store *local = local_of(store);
@@ -184,9 +195,12 @@ static void tick(struct store *store)
 	uint64_t boot_ms = local->clock.now.boot_ms;
 	tick_room(local, boot_ms);
 	local_retry_settles(local);
+	if (local->ending)
+		fail_deferred(local);
 	local_retain(local);
 	tick_sweep(local);
 	tick_lazy(local, boot_ms);
+	local->reader.resting = false;
 	local_serve_takes(local);
 	publish_all(local);
 	local->flushing = false;
@@ -199,6 +213,11 @@ static void submit(struct store *store, struct store_op *op)
 	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_LOOKUP);
 	CHECK(op->done);
 	op_queue_put(&local_of(store)->queue, op);
+}
+
+static void end_waits(struct store *store)
+{
+	local_of(store)->ending = true;
 }
 
 static uint64_t load_counter(const atomic_uint_fast64_t *counter)
@@ -246,16 +265,6 @@ static void destroy(struct local_store *local)
 	mem_free(local);
 }
 
-static void fail_deferred(struct local_store *local)
-{
-	struct store_op *op;
-
-	while ((op = op_queue_take(&local->deferred))) {
-		op->error = ERR_CLOSING;
-		op->done(op);
-	}
-}
-
 static void close_store(struct store *store)
 {
 	struct local_store *local = local_of(store);
@@ -279,6 +288,7 @@ static const struct store_methods methods = {
 	.flush = local_flush,
 	.tick = tick,
 	.stats = stats,
+	.end_waits = end_waits,
 	.free = close_store,
 };
 

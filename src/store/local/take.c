@@ -4,7 +4,9 @@
  * journal are neighbours in the queue.
  *
  * What is read back is checked before it is served. A damaged event is reported
- * and stays leased (parked) until the next start; the others go on.
+ * and stays leased (parked) until the next start; the others go on. An event that
+ * cannot be read (no descriptor, no memory, an I/O error) is tried again with
+ * each tick; an error that lasts, and is not for want of anything, parks it too.
  *
  * Threads: the owner's.
  */
@@ -13,6 +15,7 @@
 #include "store/local/local_internal.h"
 
 #define READ_BYTES (256u << 10)
+#define READ_TRIES 40u /* two seconds of ticks */
 
 void reader_close(struct local_store *local)
 {
@@ -152,6 +155,33 @@ static void park(struct local_store *local, const struct open_ticket *ticket, in
 	          error_name(error));
 }
 
+static bool is_for_want(int error)
+{
+	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EINTR ||
+	       error == -EAGAIN;
+}
+
+/* Tells whether to park it; if not, takes wait for the next tick. */
+static bool read_failed(struct local_store *local, const struct open_ticket *ticket, int error)
+{
+	struct reader *reader = &local->reader;
+
+	if (error == ERR_DAMAGED)
+		return true;
+	if (reader->failed_ticket != ticket->ticket) {
+		reader->failed_ticket = ticket->ticket;
+		reader->failed_tries = 0;
+		atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
+		local_log(local, LOCAL_STORE_WARNING,
+		          "an event could not be read back (%s); trying again", error_name(error));
+	}
+	reader->failed_tries += !is_for_want(error);
+	if (reader->failed_tries >= READ_TRIES)
+		return true;
+	reader->resting = true;
+	return false;
+}
+
 static bool append_item(struct store_take *take, const struct open_ticket *ticket,
                         const struct entry *entry)
 {
@@ -184,7 +214,7 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 		if (take->count > 0 && take->items.len + ticket.length > take->max_bytes)
 			break;
 		int r = local_read_event(local, &ticket, &entry);
-		if (r == -ENOMEM)
+		if (r < 0 && !read_failed(local, &ticket, r))
 			break;
 		if (r < 0) {
 			park(local, &ticket, r);
@@ -202,7 +232,8 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 void local_serve_takes(struct local_store *local)
 {
 	/* Only what waits now: done() may submit the next take at once. */
-	while (local->takes.first && open_tickets_due(local->tickets) > 0) {
+	while (local->takes.first && open_tickets_due(local->tickets) > 0 &&
+	       !local->reader.resting) {
 		struct store_op *op = local->takes.first;
 		struct store_take *take = container_of(op, struct store_take, op);
 		if (fill_take(local, take) == 0)
