@@ -32,4 +32,6 @@ static inline struct clock_reading clock_read(const struct clock *clock)
 	return reading;
 }
 
-uint64_t clock_monotonic_ns(void); /* for measuring, not for deciding */
+/* BOOTTIME, as the loop's time is: their difference is a duration. For measuring
+ * and time-outs, not for deciding about claims. */
+uint64_t clock_monotonic_ns(void);

@@ -4,11 +4,11 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "sys/clock.h"
 
 #define EVENTS_MAX 512 /* per round: more only makes the first answers wait longer */
 
@@ -23,6 +23,7 @@ struct loop {
 	struct epoll_event events[EVENTS_MAX];
 	int event_at, event_count;
 	bool again;
+	unsigned gather;
 
 	struct loop_timer **heap; /* by at_ms, then order; heap[0] is due first */
 	uint32_t timer_count, timer_room;
@@ -31,13 +32,6 @@ struct loop {
 	atomic_bool stop;
 	atomic_bool woken; /* a wake is on its way: no need for another */
 };
-
-static uint64_t read_clock_ns(void)
-{
-	struct timespec ts;
-	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 uint64_t loop_now_ns(const struct loop *loop)
 {
@@ -79,7 +73,7 @@ int loop_new(struct loop **ret_loop)
 	if (!loop)
 		return -ENOMEM;
 	loop->epoll_fd = loop->wake_fd = -1;
-	loop->now_ns = read_clock_ns();
+	loop->now_ns = clock_monotonic_ns();
 	int error = open_descriptors(loop);
 	if (error) {
 		loop_free(loop);
@@ -260,15 +254,20 @@ static int wait_ms(const struct loop *loop)
 	return at_ms - now_ms > 60000 ? 60000 : (int)(at_ms - now_ms);
 }
 
-static void wait_events(struct loop *loop)
+static void take_events(struct loop *loop, int timeout_ms)
 {
-	int timeout_ms = wait_ms(loop);
-	loop->again = false;
 	int n = epoll_wait(loop->epoll_fd, loop->events, EVENTS_MAX, timeout_ms);
 	CHECK(n >= 0 || errno == EINTR);
 	loop->event_count = n > 0 ? n : 0;
 	loop->event_at = 0;
-	loop->now_ns = read_clock_ns();
+}
+
+static void wait_events(struct loop *loop)
+{
+	int timeout_ms = wait_ms(loop);
+	loop->again = false;
+	take_events(loop, timeout_ms);
+	loop->now_ns = clock_monotonic_ns();
 	loop->round++;
 }
 
@@ -309,6 +308,10 @@ static void run_round(struct loop *loop)
 {
 	wait_events(loop);
 	run_handlers(loop);
+	for (unsigned i = 0; i < loop->gather && loop->event_count > 0; i++) {
+		take_events(loop, 0);
+		run_handlers(loop);
+	}
 	run_timers(loop);
 	for (struct loop_hook *hook = loop->hooks; hook; hook = hook->next)
 		hook->round(hook);
@@ -319,6 +322,11 @@ void loop_run(struct loop *loop)
 	while (!atomic_load_explicit(&loop->stop, memory_order_acquire))
 		run_round(loop);
 	atomic_store_explicit(&loop->stop, false, memory_order_relaxed);
+}
+
+void loop_gather(struct loop *loop, unsigned times)
+{
+	loop->gather = times;
 }
 
 void loop_stop(struct loop *loop)

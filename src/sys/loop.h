@@ -1,9 +1,10 @@
 /*
  * loop: one epoll loop. Readiness in, callbacks out, then one hook per round.
  *
- * A round is: wait; run every ready handler; run due timers; run the round
- * hooks in the order they were added. The hooks are where work that the round
- * gathered is done together (one commit, then the answers).
+ * A round is: wait; run every ready handler (and look for more, with
+ * loop_gather()); run due timers; run the round hooks in the order they were
+ * added. The hooks are where work that the round gathered is done together (one
+ * commit, then the answers).
  *
  * Room:    sys. Threads: one owner; loop_wake() and loop_stop() from any thread.
  * Memory:  handlers and timers are embedded in the caller's structs; the loop
@@ -63,9 +64,14 @@ void loop_timer_clear(struct loop *loop, struct loop_timer *timer);
 void loop_hook_add(struct loop *loop, struct loop_hook *hook);
 void loop_hook_remove(struct loop *loop, struct loop_hook *hook); /* not from inside a hook */
 
-/* BOOTTIME of the current round, read once after the wait. */
+/* clock_monotonic_ns() of the current round, read once after the wait. */
 uint64_t loop_now_ns(const struct loop *loop);
 uint64_t loop_now_ms(const struct loop *loop);
+
+/* A round that found work looks for more, without waiting, up to so many times
+ * before its timers and hooks run (0 unless set): for hooks that cost the same
+ * for much work as for little, such as a commit. */
+void loop_gather(struct loop *loop, unsigned times);
 
 /* How many rounds there were, with the current one. */
 uint64_t loop_round(const struct loop *loop);

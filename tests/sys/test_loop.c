@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "support/test.h"
+#include "sys/clock.h"
 
 struct fixture {
 	struct loop *loop;
@@ -264,6 +265,63 @@ static void hooks_run_in_the_order_they_were_added(void **state)
 	loop_hook_remove(fixture->loop, &c.hook);
 }
 
+/* Makes the next of a row ready when it is called. */
+struct domino {
+	struct loop_handler handler;
+	int next_fd; /* negative: the last */
+	int calls;
+};
+
+static void domino_ready(struct loop_handler *handler, uint32_t events)
+{
+	struct domino *domino = container_of(handler, struct domino, handler);
+	(void)events;
+	domino->calls++;
+	if (domino->next_fd >= 0)
+		write_byte(domino->next_fd);
+}
+
+static void gathering_takes_what_comes_meanwhile_into_the_round(void **state)
+{
+	struct fixture *fixture = *state;
+	struct domino row[4] = { 0 };
+	int fds[4][2];
+	for (int i = 0; i < 4; i++) {
+		open_pair(fds[i]);
+		row[i].handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[i][0] };
+		assert_int_equal(loop_add(fixture->loop, &row[i].handler, LOOP_READ | LOOP_EDGE),
+		                 0);
+	}
+	for (int i = 0; i < 4; i++)
+		row[i].next_fd = i < 3 ? fds[i + 1][1] : -1;
+	loop_gather(fixture->loop, 2);
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_true(row[0].calls == 1 && row[1].calls == 1 && row[2].calls == 1);
+	assert_int_equal(row[3].calls, 0); /* bounded: hooks and timers get their turn */
+	run_rounds(fixture, 1);
+	assert_int_equal(row[3].calls, 1);
+
+	loop_gather(fixture->loop, 0);
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_true(row[0].calls == 2 && row[1].calls == 1);
+	for (int i = 0; i < 4; i++) {
+		loop_remove(fixture->loop, &row[i].handler);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
+
+static void loop_time_and_the_measuring_clock_are_one(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t before_ns = clock_monotonic_ns();
+	run_rounds(fixture, 1);
+	assert_true(loop_now_ns(fixture->loop) >= before_ns);
+	assert_true(loop_now_ns(fixture->loop) <= clock_monotonic_ns());
+}
+
 /* A mailbox of the poorest kind: every value posted must be seen, though a wake
  * is skipped when one is on its way. A lost wake would hang here. */
 #define POSTS 20000
@@ -372,6 +430,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(timers_run_in_the_order_of_their_time, setup,
 		                                teardown),
 		cmocka_unit_test_setup_teardown(hooks_run_in_the_order_they_were_added, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(gathering_takes_what_comes_meanwhile_into_the_round,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(loop_time_and_the_measuring_clock_are_one, setup,
 		                                teardown),
 		cmocka_unit_test(no_wake_from_another_thread_is_lost),
 		cmocka_unit_test(a_loop_that_waits_for_ever_is_stopped_by_another_thread),
