@@ -29,7 +29,7 @@ static int measure(struct file_system *fs, int fd, void *block, uint64_t *ret_us
 int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)
 {
 	char path[4096];
-	int len = snprintf(path, sizeof(path), "%s/flush-probe", folder);
+	int len = snprintf(path, sizeof(path), "%s/flush-probe.tmp", folder);
 	if (len < 0 || (size_t)len >= sizeof(path))
 		return -ENAMETOOLONG;
 	cleanup_free void *block = mem_aligned(FILE_BLOCK, FILE_BLOCK);
@@ -37,11 +37,8 @@ int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)
 		return -ENOMEM;
 	memset(block, 0, FILE_BLOCK);
 	int fd = -1;
-	int error = fs->methods->make_dir(fs, folder);
-	if (error == 0)
-		error = fs->methods->open(fs, path,
-		                          FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA,
-		                          &fd);
+	int error = fs->methods->open(fs, path,
+	                              FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA, &fd);
 	if (error != 0)
 		return error;
 	error = measure(fs, fd, block, ret_us);

@@ -5,7 +5,7 @@
  * round, which costs no hand-over; while it waits for the disk it serves
  * nobody. So it pays when the disk is quick. The probe measures.
  *
- * Room: app. Threads: start-up only, before the store is opened.
+ * Room: app. Threads: start-up only, once the store has the folder's lock.
  */
 #pragma once
 

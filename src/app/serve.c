@@ -10,12 +10,15 @@
  * Shutdown, driven by a timer of io thread 0, each step bounded in time:
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
  *                 what it has.
- *   2. DRAIN    until all servers are empty (DRAIN_MS): then the other io
- *                 threads end.
- *   3. DELIVER  until no ticket is open or the sink makes no headway
- *                 (DELIVER_MS): then the deliver thread is asked to end.
- *   4. SETTLE   until it has ended: then this loop stops, and the store is
- *                 closed cleanly.
+ *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
+ *                 and the other io threads end.
+ *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
+ *                 makes headway: then the deliver thread is asked to end.
+ *   4. SETTLE   until it has ended, for which it gives the store some seconds:
+ *                 then this loop stops.
+ *   5. The store is closed. Whatever it could not record comes back with
+ *      ERR_CLOSING, and only then the memory of operations is freed.
+ * If all that takes longer than STOP_LIMIT_MS, stop_guard ends the process.
  */
 #include "app/serve.h"
 
@@ -28,6 +31,7 @@
 
 #include "app/exit_code.h"
 #include "app/flush_probe.h"
+#include "app/stop_guard.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -41,6 +45,7 @@
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
+#include "sys/descriptors.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
 
@@ -50,6 +55,11 @@
 #define STEP_MS 20
 #define DRAIN_MS 5000
 #define DELIVER_MS 5000
+#define STOP_LIMIT_MS 30000
+
+/* Descriptors that no connection gets: the store's files, and what else is open. */
+#define RESERVED_DESCRIPTORS 64u
+#define DESCRIPTORS_PER_THREAD 4u
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -76,6 +86,7 @@ enum phase { PHASE_SERVE, PHASE_DRAIN, PHASE_DELIVER, PHASE_SETTLE };
 struct serve {
 	const struct serve_options *options;
 	bool embedded;
+	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
 	struct recipe recipe;
 	struct tls *tls;
@@ -90,6 +101,7 @@ struct serve {
 	uint64_t phase_began_ms;
 	struct loop_handler signals;
 	struct loop_timer step;
+	struct stop_guard guard;
 };
 
 /* ---- one io thread ---- */
@@ -147,6 +159,9 @@ static void wake_loop(void *user)
 	loop_wake(user);
 }
 
+/* A commit costs the same for much as for little. */
+#define GATHER 4
+
 static int open_port(struct io *io)
 {
 	struct port_options options = { .wake = wake_loop, .user = io->loop };
@@ -168,7 +183,7 @@ static int open_server(struct io *io)
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
-	options.limits.connections = (uint32_t)serve->options->connections;
+	options.limits.connections = serve->connections;
 	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
 	return http_server_new(&options, &io->server, &io->problem);
 }
@@ -182,6 +197,8 @@ static int io_open(struct io *io)
 		error = webhook_init(&io->webhook, &serve->recipe,
 		                     io->port ? port_store(io->port)
 		                              : store_host_store(serve->host));
+	if (serve->embedded)
+		loop_gather(io->loop, GATHER);
 	if (error == 0) {
 		io->round.round = io_round;
 		loop_hook_add(io->loop, &io->round);
@@ -207,12 +224,18 @@ static void io_run(void *user)
 {
 	struct io *io = user;
 	loop_run(io->loop);
-	if (io->port && port_drain(io->port, DRAIN_MS) != 0)
-		log_warn("some decisions were not made in time; their senders got no answer");
+	size_t left = io->port ? port_drain(io->port, DRAIN_MS) : 0;
+	if (left > 0)
+		log_warn("decisions were not made in time; their senders get no answer",
+		         log_u64("decisions", left));
 }
 
+/* The store is closed: it has let go of every operation, and those live in the
+ * server's requests. */
 static void io_close(struct io *io)
 {
+	if (io->port)
+		port_collect(io->port);
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));
@@ -247,6 +270,7 @@ static void end_drain(struct serve *serve)
 {
 	if (!all_drained(serve))
 		log_warn("some connections did not finish in time and are cut");
+	http_server_cut(serve->ios[0].server);
 	for (uint32_t i = 1; i < serve->io_count; i++)
 		atomic_store(&serve->ios[i].end, true);
 	enter(serve, PHASE_DELIVER);
@@ -290,6 +314,8 @@ static void on_signal(struct loop_handler *handler, uint32_t events)
 		_exit(EXIT_CODE_FAILED); /* as safe as a crash: nothing acknowledged is lost */
 	}
 	log_info("stopping", log_str("signal", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT"));
+	if (stop_guard_begin(&serve->guard, STOP_LIMIT_MS) != 0)
+		log_warn("nothing bounds this stop if the disk hangs");
 	atomic_store(&serve->console.draining, true);
 	enter(serve, PHASE_DRAIN);
 	shutdown_step(&serve->step);
@@ -330,6 +356,28 @@ static int fail(const char *what, int error, const struct error_text *text)
 	return error;
 }
 
+/* Peers must not be able to take what the store needs to go on. */
+static int limit_connections(struct serve *serve)
+{
+	const struct serve_options *options = serve->options;
+	uint64_t limit = descriptors_raise_limit();
+	uint64_t reserve = RESERVED_DESCRIPTORS + DESCRIPTORS_PER_THREAD * options->threads;
+	if (limit <= reserve) {
+		struct error_text text;
+		error_fill(&text, -EMFILE, "the limit on open files is %llu, less than needed",
+		           (unsigned long long)limit);
+		return fail("stile cannot start", -EMFILE, &text);
+	}
+	serve->connections = (uint32_t)options->connections;
+	if (options->connections > limit - reserve) {
+		serve->connections = (uint32_t)(limit - reserve);
+		log_warn("fewer connections than --max-connections: the limit on open files is low",
+		         log_u64("connections", serve->connections), log_u64("open_files", limit));
+	}
+	return 0;
+}
+
+/* The store has the folder: nobody else's is written to. */
 static void choose_commit(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -337,7 +385,7 @@ static void choose_commit(struct serve *serve)
 	if (!serve->embedded || options->commit == SERVE_COMMIT_INLINE)
 		return;
 	uint64_t us = 0;
-	/* A folder that cannot be written is the store's to report. */
+	/* A folder that cannot be written is the store's to cope with. */
 	if (flush_probe_us(file_system_real(), options->data, &us) == 0 && us > INLINE_FLUSH_US)
 		serve->embedded = false;
 }
@@ -366,6 +414,7 @@ static int open_store(struct serve *serve)
 	memcpy(recipe_options.key, local_store_key(store), sizeof(recipe_options.key));
 	error = recipe_init_auto(&serve->recipe, &recipe_options, &text);
 
+	choose_commit(serve);
 	struct store_host_options host_options = {
 		.store = store,
 		.mode = serve->embedded ? STORE_HOST_EMBEDDED : STORE_HOST_THREAD,
@@ -451,7 +500,10 @@ static int start_ios(struct serve *serve)
 
 static int open_all(struct serve *serve)
 {
-	int error = loop_new(&serve->ios[0].loop);
+	int error = limit_connections(serve);
+	if (error != 0)
+		return error;
+	error = loop_new(&serve->ios[0].loop);
 	serve->io_count = error == 0; /* closed with it, however far the start comes */
 	if (error == 0)
 		error = open_signals(serve);
@@ -460,14 +512,13 @@ static int open_all(struct serve *serve)
 	error = open_net(serve);
 	if (error != 0)
 		return error;
-	choose_commit(serve);
 	error = open_store(serve);
 	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
-		error = open_delivery(serve);
-	if (error == 0)
 		error = start_ios(serve);
+	if (error == 0)
+		error = open_delivery(serve);
 	return error;
 }
 
@@ -504,6 +555,10 @@ static void close_all(struct serve *serve)
 	}
 	if (serve->host)
 		store_host_end_takes(serve->host);
+	if (serve->deliver)
+		deliver_join(serve->deliver);
+	if (serve->host)
+		store_host_close(serve->host);
 	serve->deliver = deliver_free(serve->deliver);
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
@@ -542,9 +597,11 @@ int serve_run(const struct serve_options *options)
 	if (error == 0) {
 		greet(serve);
 		io_run(&serve->ios[0]);
-		log_info("stopped");
 	}
 	close_all(serve);
+	stop_guard_end(&serve->guard);
+	if (error == 0)
+		log_info("stopped");
 	mem_free(serve);
 	if (error == ERR_DAMAGED)
 		return EXIT_CODE_DAMAGED;

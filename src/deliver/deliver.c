@@ -36,6 +36,8 @@ struct batch {
 	struct sink_event events[BATCH_ITEMS];
 	struct store_settle settles[BATCH_ITEMS];
 	uint32_t settling;
+	uint32_t unrecorded; /* of its settles, and the last reason */
+	int error;
 	uint64_t order; /* batches go to the sink in the order they were taken */
 };
 
@@ -110,11 +112,16 @@ static void settle_done(struct store_op *op)
 {
 	struct batch *batch = op->user;
 	CHECK(batch->state == BATCH_SETTLING && batch->settling > 0);
-	if (op->error != 0)
-		log_error("an outcome could not be recorded; the event may be delivered again",
-		          log_code(op->error));
-	if (--batch->settling == 0)
-		batch->state = BATCH_IDLE;
+	if (op->error != 0) {
+		batch->unrecorded++;
+		batch->error = op->error;
+	}
+	if (--batch->settling > 0)
+		return;
+	batch->state = BATCH_IDLE;
+	if (batch->unrecorded > 0)
+		log_error("outcomes could not be recorded; the events may be delivered again",
+		          log_u64("events", batch->unrecorded), log_code(batch->error));
 }
 
 static uint32_t read_items(struct batch *batch)
@@ -153,6 +160,7 @@ static void settle(struct batch *batch, uint32_t count)
 	uint64_t outcomes[OUTCOME_COUNT] = { 0 };
 	batch->state = count > 0 ? BATCH_SETTLING : BATCH_IDLE;
 	batch->settling = count;
+	batch->unrecorded = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		const struct sink_event *event = &batch->events[i];
 		outcomes[event->outcome]++;
@@ -222,9 +230,10 @@ static void run(void *user)
 	 * gives it back at once. */
 	for (struct batch *batch; (batch = next_taken(deliver)) != NULL;)
 		run_batch(deliver, batch);
-	if (port_drain(deliver->port, SETTLE_LIMIT_MS) != 0)
-		log_warn(
-			"some outcomes were not recorded in time; those events will be delivered again");
+	size_t left = port_drain(deliver->port, SETTLE_LIMIT_MS);
+	if (left > 0)
+		log_warn("outcomes are not recorded yet; the store is closed now",
+		         log_u64("outcomes", left));
 	atomic_store(&deliver->ended, true);
 }
 
@@ -263,13 +272,20 @@ bool deliver_ended(const struct deliver *deliver)
 	return atomic_load(&deliver->ended);
 }
 
+void deliver_join(struct deliver *deliver)
+{
+	if (!deliver_ended(deliver))
+		deliver_end(deliver);
+	thread_join(&deliver->thread);
+}
+
 struct deliver *deliver_free(struct deliver *deliver)
 {
 	if (!deliver)
 		return NULL;
-	if (!deliver_ended(deliver))
-		deliver_end(deliver);
-	thread_join(&deliver->thread);
+	deliver_join(deliver);
+	port_collect(deliver->port); /* what only the store's close has answered */
+	CHECK(port_in_flight(deliver->port) == 0);
 	for (uint32_t i = 0; i < BATCHES; i++)
 		buf_free(&deliver->batches[i].take.items);
 	return mem_free(deliver);

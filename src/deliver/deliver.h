@@ -2,9 +2,9 @@
  * deliver: takes due tickets from the store, hands their events to a sink and
  * settles them by what the sink says.
  *
- * A thread of its own, so that a sink that blocks delays nobody. It keeps two
+ * A thread of its own, so that a sink that blocks delays nobody. It keeps three
  * batches in turn: while one is with the sink, the store fills the next from
- * what it commits. A sink that fails makes the thread back off (100 ms,
+ * what it commits and records the outcomes of the one before. A sink that fails makes the thread back off (100 ms,
  * doubling to 5 s); the tickets stay open meanwhile.
  *
  * Room:      deliver.
@@ -37,7 +37,13 @@ int deliver_start(struct port *port, struct sink *sink, struct deliver **ret_del
 void deliver_end(struct deliver *deliver);
 bool deliver_ended(const struct deliver *deliver);
 
-/* Ends it if need be and waits for its thread. Accepts NULL, returns NULL. */
+/* Ends it if need be and waits for its thread, which gives the store some
+ * seconds to record outcomes. */
+void deliver_join(struct deliver *deliver);
+
+/* Joins it if need be. A store that may be unable to record outcomes must be
+ * closed between deliver_join() and this, so that it has answered every settle.
+ * Accepts NULL, returns NULL. */
 struct deliver *deliver_free(struct deliver *deliver);
 
 const struct deliver_counters *deliver_counters(const struct deliver *deliver);

@@ -325,6 +325,14 @@ void http_server_drain(struct http_server *server)
 			connection_close(connection);
 }
 
+void http_server_cut(struct http_server *server)
+{
+	http_server_drain(server);
+	for (struct connection *connection = server->connections; connection;
+	     connection = connection->next)
+		connection_close(connection);
+}
+
 bool http_server_drained(const struct http_server *server)
 {
 	return server->draining && !server->connections;

@@ -109,5 +109,9 @@ void http_respond_problem(struct http_request *request, uint16_t status, const c
 void http_server_drain(struct http_server *server);
 bool http_server_drained(const struct http_server *server);
 
+/* The end of a drain that takes too long: closes every connection, whatever it
+ * is doing. Requests at the handler live on until they are answered. */
+void http_server_cut(struct http_server *server);
+
 const struct http_counters *http_server_counters(const struct http_server *server);
 uint16_t http_server_port(const struct http_server *server); /* the real one when asked for 0 */

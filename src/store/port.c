@@ -10,9 +10,10 @@
  * while the stand-in stays with the store until that closes.
  *
  * Who must be woken is told by flags here and not by the mailboxes, since an
- * embedded host cannot say when it is about to sleep: whoever posts does so first and then sets the flag; whoever
- * receives clears the flag first and then takes. So a flag that was already
- * set belongs to a receiver that has not taken yet.
+ * embedded host cannot say when it is about to sleep: whoever posts does so
+ * first and then sets the flag; whoever receives clears the flag first and then
+ * takes. So a flag that was already set belongs to a receiver that has not
+ * taken yet.
  */
 #include "store/port.h"
 
@@ -70,7 +71,7 @@ struct port {
 };
 
 struct store_host {
-	struct store *store;
+	struct store *store; /* NULL: closed */
 	enum store_host_mode mode;
 	uint32_t tick_ms;
 	void (*wake)(void *user);
@@ -179,6 +180,7 @@ static bool mail_deliver(struct store_host *host)
 static void takes_end(struct store_host *host)
 {
 	host->takes_ended = true;
+	store_end_waits(host->store);
 	for (struct port *port = atomic_load(&host->ports); port; port = port->next_port) {
 		for (size_t i = 0; i < PORT_TAKES_MAX; i++) {
 			struct letter *letter = port->stand_ins[i].letter;
@@ -303,19 +305,26 @@ static void host_destroy(struct store_host *host)
 	mem_free(host);
 }
 
-struct store_host *store_host_free(struct store_host *host)
+void store_host_close(struct store_host *host)
 {
-	if (!host)
-		return NULL;
-	CHECK(atomic_load(&host->open_ports) == 0);
+	if (!host->store)
+		return;
 	if (host->mode == STORE_HOST_THREAD) {
 		atomic_store(&host->stop, true);
 		sleeper_wake(&host->sleeper);
 		thread_join(&host->thread);
 	}
 	round_run(host, true);
-	store_free(host->store); /* ends the stand-ins that still wait */
-	CHECK(!host->touched);
+	host->store = store_free(host->store); /* ends all that still waits there */
+	completions_post(host);
+}
+
+struct store_host *store_host_free(struct store_host *host)
+{
+	if (!host)
+		return NULL;
+	CHECK(atomic_load(&host->open_ports) == 0);
+	store_host_close(host);
 	host_destroy(host);
 	return NULL;
 }
@@ -355,10 +364,10 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 
 /* ---- the port's side ---- */
 
-/* The ERR_FULL of a port: nobody else has seen the operation. */
-static void refuse(struct store_op *op)
+/* By the port itself: nobody else has seen the operation. */
+static void refuse(struct store_op *op, int error)
 {
-	op->error = ERR_FULL;
+	op->error = error;
 	op->done(op);
 }
 
@@ -368,8 +377,12 @@ static void port_submit(struct store *store, struct store_op *op)
 	bool is_take = op->kind == STORE_TAKE;
 
 	CHECK(op->done);
+	if (unlikely(!port->host->store)) {
+		refuse(op, ERR_CLOSING);
+		return;
+	}
 	if (!port->pool || (is_take && port->takes == PORT_TAKES_MAX)) {
-		refuse(op);
+		refuse(op, ERR_FULL);
 		return;
 	}
 	struct letter *letter = letter_of(port->pool);

@@ -34,10 +34,14 @@
  *            2. store_host_end_takes(): waiting takes come back with
  *               ERR_CLOSING, and so do later ones; settles and admits go on.
  *               (Tickets leased to a take that ended this way stay open.)
- *            3. each port's thread runs port_drain() and store_free(port);
+ *            3. each port's thread runs port_drain() and ends;
  *            4. EMBEDDED: the loop stops;
- *            5. store_host_free(): stops its thread, frees the store.
- *            A port must outlive what it has in flight, and the host its ports.
+ *            5. store_host_close(): stops its thread, closes the store, which
+ *               answers whatever could not be drained (ERR_CLOSING);
+ *            6. port_collect() for each port, then store_free(port);
+ *            7. store_host_free().
+ *            A port that is drained may be freed before 5. Memory of an
+ *            operation must outlive its done(), a host its ports.
  * Failure:   as in store.h. After allocation at port_new() nothing here fails.
  */
 #pragma once
@@ -71,7 +75,13 @@ struct store_host_options {
 
 int store_host_new(const struct store_host_options *options,
                    struct store_host **ret_host) must_check;
-struct store_host *store_host_free(struct store_host *host); /* accepts NULL, returns NULL */
+
+/* When no other thread uses the host or its ports any more. After it nothing is
+ * in flight that port_collect() would not bring; a later submit is ERR_CLOSING. */
+void store_host_close(struct store_host *host);
+
+/* When its ports are freed; closes it first if need be. Accepts NULL, returns NULL. */
+struct store_host *store_host_free(struct store_host *host);
 
 /* The owner's: the store itself, to submit to it directly (EMBEDDED). */
 struct store *store_host_store(struct store_host *host);
@@ -110,7 +120,8 @@ size_t port_wait(struct port *port, int timeout_ms);
 void port_wake(struct port *port);
 
 /* Flushes and waits until nothing is in flight; returns how many still are
- * after timeout_ms. Takes must have been ended, or they count. */
+ * after timeout_ms: those are answered by store_host_close() at the latest.
+ * Takes must have been ended, or they count. */
 size_t port_drain(struct port *port, int timeout_ms);
 
 size_t port_in_flight(const struct port *port);

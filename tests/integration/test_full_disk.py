@@ -103,6 +103,33 @@ def test_kill_on_a_full_disk_loses_nothing(stile, disk, blockage, run):
     assert kept.keys() <= printed
 
 
+@pytest.mark.parametrize("commit", ["inline", "thread"])
+def test_stop_after_a_start_on_a_full_disk_is_clean(stile, disk, blockage, commit):
+    """There is not even room for outcomes: they are given up, not waited for."""
+    folder = os.path.join(disk, "data")
+    gateway = stile(folder=folder, stdout=blockage.write_fd)
+    ids = [f"stop-{i}" for i in range(50)]
+    tickets = {i: take_verdict(gateway.post({"id": i}), "new") for i in ids}
+    gateway.kill()
+    with open(os.path.join(disk, "filler"), "wb", buffering=0) as filler:
+        try:
+            while filler.write(bytes(1 << 16)):
+                pass
+        except OSError:
+            pass
+    gateway = stile("--commit", commit, folder=folder, wait=False)
+    assert gateway.wait_events(len(ids)) == [{"id": i} for i in ids], "delivery goes on"
+    assert gateway.stop() == 0, gateway.log()
+
+    os.remove(os.path.join(disk, "filler"))
+    gateway = stile(folder=folder)
+    for event_id, ticket in tickets.items():
+        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+    gateway.wait_settled()
+    assert gateway.stop() == 0
+    assert gateway.events() == [{"id": i} for i in ids], "what was not recorded is printed again"
+
+
 def test_output_that_is_full_is_no_delivery(stile):
     with open("/dev/full", "wb") as full:
         gateway = stile(stdout=full.fileno())

@@ -244,6 +244,74 @@ static void test_ended_takes_leave_settles_working(void **state)
 	store_host_free(host);
 }
 
+/* ---- a store that does not come to an end with its operations ---- */
+
+struct stuck_store {
+	struct store store;
+	struct store_op *ops;
+};
+
+static void stuck_submit(struct store *store, struct store_op *op)
+{
+	struct stuck_store *stuck = container_of(store, struct stuck_store, store);
+	op->next = stuck->ops;
+	stuck->ops = op;
+}
+
+static void stuck_nothing(struct store *store)
+{
+	(void)store;
+}
+
+static void stuck_free(struct store *store)
+{
+	struct stuck_store *stuck = container_of(store, struct stuck_store, store);
+	while (stuck->ops) {
+		struct store_op *op = stuck->ops;
+		stuck->ops = op->next;
+		op->error = ERR_CLOSING;
+		op->done(op);
+	}
+}
+
+static const struct store_methods stuck_methods = {
+	.submit = stuck_submit,
+	.flush = stuck_nothing,
+	.tick = stuck_nothing,
+	.free = stuck_free,
+};
+
+static void test_what_cannot_be_drained_comes_back_when_the_host_closes(void **state)
+{
+	(void)state;
+	struct stuck_store stuck = { .store = { .methods = &stuck_methods } };
+	struct store_host *host = host_of(&stuck.store);
+	struct port *port = port_make(host, 64);
+	unsigned count = 0;
+	struct store_take take = { .op = { .kind = STORE_TAKE, .done = count_done, .user = &count },
+		                   .max_items = 10,
+		                   .max_bytes = 1000 };
+	struct store_settle settle = {
+		.op = { .kind = STORE_SETTLE, .done = count_done, .user = &count },
+	};
+
+	store_submit(port_store(port), &settle.op);
+	store_submit(port_store(port), &take.op);
+	assert_int_equal(port_drain(port, 1), 2);
+	store_host_close(host);
+	assert_int_equal(port_collect(port), 2);
+	assert_int_equal(count, 2);
+	assert_int_equal(settle.op.error, ERR_CLOSING);
+	assert_int_equal(take.op.error, ERR_CLOSING);
+	assert_int_equal(port_in_flight(port), 0);
+
+	store_submit(port_store(port), &settle.op); /* too late: answered at once */
+	assert_int_equal(count, 3);
+	assert_int_equal(settle.op.error, ERR_CLOSING);
+	store_free(port_store(port));
+	store_host_free(host);
+}
+
 /* ---- an embedded host ---- */
 
 static atomic_uint host_wakes, port_wakes;
@@ -486,6 +554,7 @@ int main(void)
 		cmocka_unit_test(test_takes_beyond_the_limit_are_refused),
 		cmocka_unit_test(test_order_of_submission_is_kept),
 		cmocka_unit_test(test_ended_takes_leave_settles_working),
+		cmocka_unit_test(test_what_cannot_be_drained_comes_back_when_the_host_closes),
 		cmocka_unit_test(test_lazy_posts_wake_nobody),
 		cmocka_unit_test(test_the_owner_uses_the_store_beside_its_ports),
 		cmocka_unit_test(test_one_new_for_each_key_of_64_clients),

@@ -1,0 +1,43 @@
+/* stop_guard: see stop_guard.h. */
+#include "app/stop_guard.h"
+
+#include <unistd.h>
+
+#include "app/exit_code.h"
+#include "base/log.h"
+
+static void watch(void *user)
+{
+	struct stop_guard *guard = user;
+	if (sleeper_sleep(&guard->sleeper, guard->limit_ms))
+		return;
+	log_error("the stop takes too long (does the disk hang?); ended as by a crash",
+	          log_u64("limit_ms", (uint64_t)guard->limit_ms));
+	_exit(EXIT_CODE_FAILED);
+}
+
+int stop_guard_begin(struct stop_guard *guard, int limit_ms)
+{
+	int error = sleeper_init(&guard->sleeper);
+	if (error != 0)
+		return error;
+	guard->limit_ms = limit_ms;
+	error = thread_start(&guard->thread, &(struct thread_options){
+						     .name = "stile-stop",
+						     .cpu = THREAD_ANY_CPU,
+						     .run = watch,
+						     .user = guard,
+					     });
+	if (error != 0)
+		sleeper_destroy(&guard->sleeper);
+	return error;
+}
+
+void stop_guard_end(struct stop_guard *guard)
+{
+	if (!guard->thread.running)
+		return;
+	sleeper_wake(&guard->sleeper);
+	thread_join(&guard->thread);
+	sleeper_destroy(&guard->sleeper);
+}
