@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -88,6 +89,7 @@ static int real_write(struct file_system *fs, int fd, const void *ptr, size_t le
 {
 	(void)fs;
 	size_t done = 0;
+	size_t stepped_back = SIZE_MAX;
 	while (done < len) {
 		ssize_t n = pwrite(fd, (const char *)ptr + done, len - done,
 		                   (off_t)(offset + done));
@@ -99,9 +101,14 @@ static int real_write(struct file_system *fs, int fd, const void *ptr, size_t le
 			return -EIO;
 		done += (size_t)n;
 		/* Go on from a block, or O_DIRECT would say EINVAL where the truth
-		 * (ENOSPC, EIO) is what the caller needs. */
-		if (done < len && done % FILE_BLOCK != 0 && (fcntl(fd, F_GETFL) & O_DIRECT))
+		 * (ENOSPC, EIO) is what the caller needs. A disk with smaller blocks
+		 * may give a part of one again and again: it is full. */
+		if (done < len && done % FILE_BLOCK != 0 && (fcntl(fd, F_GETFL) & O_DIRECT)) {
 			done -= done % FILE_BLOCK;
+			if (done == stepped_back)
+				return -ENOSPC;
+			stepped_back = done;
+		}
 	}
 	return 0;
 }
@@ -202,6 +209,17 @@ static int real_list(struct file_system *fs, const char *path,
 	return result;
 }
 
+static int real_room(struct file_system *fs, const char *path, uint64_t *ret_bytes)
+{
+	(void)fs;
+	struct statvfs st;
+	if (statvfs(path, &st) < 0)
+		return -errno;
+	/* Some file systems know no blocks. */
+	*ret_bytes = st.f_blocks == 0 ? UINT64_MAX : (uint64_t)st.f_bavail * st.f_frsize;
+	return 0;
+}
+
 static int real_lock(struct file_system *fs, int fd)
 {
 	(void)fs;
@@ -227,6 +245,7 @@ static const struct file_methods real_methods = {
 	.make_dir = real_make_dir,
 	.sync_dir = real_sync_dir,
 	.list = real_list,
+	.room = real_room,
 	.lock = real_lock,
 };
 

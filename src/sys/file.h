@@ -46,6 +46,9 @@ struct file_methods {
 	 * returns non-zero and returns that. */
 	int (*list)(struct file_system *fs, const char *path,
 	            int (*each)(void *user, const char *name), void *user);
+	/* How many bytes new files in this folder may get, as far as the file system
+	 * can tell: a quota may allow less. UINT64_MAX if it cannot. */
+	int (*room)(struct file_system *fs, const char *path, uint64_t *ret_bytes);
 	/* Exclusive lock for the life of the descriptor; ERR_BUSY if held. */
 	int (*lock)(struct file_system *fs, int fd);
 };

@@ -659,6 +659,20 @@ static int sim_size(struct file_system *fs, int fd, uint64_t *ret_size)
 	return leave(simfs, error);
 }
 
+static int sim_room(struct file_system *fs, const char *path, uint64_t *ret_bytes)
+{
+	struct simfs *simfs = simfs_of(fs);
+	int error = call_error(simfs);
+	uint64_t used = simfs_used(simfs);
+
+	(void)path;
+	if (error == 0)
+		*ret_bytes = !simfs->capacity         ? UINT64_MAX
+		             : used < simfs->capacity ? simfs->capacity - used
+		                                      : 0;
+	return leave(simfs, error);
+}
+
 static int sim_rename(struct file_system *fs, const char *from, const char *to)
 {
 	struct simfs *simfs = simfs_of(fs);
@@ -770,6 +784,7 @@ static const struct file_methods simfs_methods = {
 	.sync_data = sim_sync_data,
 	.truncate = sim_truncate,
 	.size = sim_size,
+	.room = sim_room,
 	.rename = sim_rename,
 	.remove = sim_remove,
 	.make_dir = sim_make_dir,

@@ -154,7 +154,7 @@ static void add_seen(struct local_store *local)
 	struct frame *frame = &local->journal.frame;
 	uint32_t fit = (frame->limit - frame->len) / (uint32_t)sizeof(struct entry_seen);
 
-	if (tally_dirty(local->tally) == 0)
+	if (tally_dirty(local->tally) == 0 || journal_in_reserve(&local->journal))
 		return;
 	struct tally_entry *seen = local->seen + local->seen_count;
 	size_t n = tally_take_dirty(local->tally, seen, room < fit ? room : fit);

@@ -11,8 +11,15 @@ int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max)
 	CHECK(ring_bytes % FORMAT_BLOCK == 0 && ring_bytes > 0);
 	CHECK(frame_max % FORMAT_BLOCK == 0 && frame_max > 0);
 	*frame = (struct frame){ .ring_bytes = ring_bytes, .frame_max = frame_max };
-	frame->memory = mem_aligned(FORMAT_BLOCK, (size_t)ring_bytes + frame_max);
-	return frame->memory ? 0 : -ENOMEM;
+	size_t size = (size_t)ring_bytes + frame_max;
+	bool huge = ring_bytes >= MEM_HUGE;
+	frame->memory = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK, size);
+	if (!frame->memory)
+		return -ENOMEM;
+	/* O_DIRECT looks up every page of a write. The slack is seldom used. */
+	if (huge)
+		mem_prefer_huge(frame->memory, ring_bytes);
+	return 0;
 }
 
 void frame_free(struct frame *frame)

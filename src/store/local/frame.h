@@ -9,7 +9,8 @@
  *
  * Format:  format.h
  * Threads: the owner's.
- * Failure: frame_init() -ENOMEM; frame_room() NULL when the frame is full.
+ * Failure: frame_init() -ENOMEM. An entry that does not fit is a bug of the
+ *          caller: frame_fits() tells.
  */
 #pragma once
 

@@ -202,8 +202,9 @@ int journal_ready(struct journal *journal, uint64_t now_ms, bool wait)
 	return roll(journal, now_ms, wait);
 }
 
-static void begin_frame(struct journal *journal, enum journal_room room)
+static void begin_frame(struct journal *journal, enum journal_room room, int reason)
 {
+	journal->reserve_reason = reason;
 	frame_begin(&journal->frame,
 	            &(struct frame_place){ .segment = journal->durable.segment,
 	                                   .epoch = journal->epoch,
@@ -217,6 +218,10 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 	                      (uint32_t)format_align(size, 8);
 
 	if (journal_pending(journal)) {
+		/* One frame of settles is not worth a write for each admit that would
+		 * then find no room either. */
+		if (room == JOURNAL_NORMAL && journal_in_reserve(journal))
+			return journal->reserve_reason == -EAGAIN ? JOURNAL_COMMIT_FIRST : ERR_FULL;
 		if (frame_fits(&journal->frame, size))
 			return 0;
 		return JOURNAL_COMMIT_FIRST;
@@ -231,11 +236,11 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 		if (r < 0 && !(reserve && journal->open))
 			return ERR_FULL;
 		if (r < 0) {
-			begin_frame(journal, JOURNAL_URGENT);
+			begin_frame(journal, JOURNAL_URGENT, r);
 			return 0;
 		}
 	}
-	begin_frame(journal, JOURNAL_NORMAL);
+	begin_frame(journal, JOURNAL_NORMAL, 0);
 	return 0;
 }
 
@@ -258,6 +263,8 @@ void journal_note_seen(struct journal *journal, const struct entry_seen *seen)
 
 	claims_list_add(&journal->claims, &record, journal->claims_max);
 	journal->claim_count++;
+	if (seen->expiry_ms > journal->item.max_expiry_ms)
+		journal->item.max_expiry_ms = seen->expiry_ms;
 }
 
 int journal_commit(struct journal *journal, const struct journal_times *times, uint32_t *ret_bytes)

@@ -58,6 +58,7 @@ struct journal {
 	int fd;    /* of the current segment, or -1 */
 	uint64_t epoch;
 	uint32_t limit;      /* where the reserve begins */
+	int reserve_reason;  /* why the frame being built stands in the reserve; or 0 */
 	int next_fd;         /* the next segment's, prepared, or -1 */
 	bool header_written; /* the next segment's */
 	struct segment_header next_header;
@@ -101,6 +102,12 @@ void journal_note_seen(struct journal *journal, const struct entry_seen *seen);
 static inline bool journal_pending(const struct journal *journal)
 {
 	return !frame_empty(&journal->frame);
+}
+
+/* Only what is urgent may join this frame. */
+static inline bool journal_in_reserve(const struct journal *journal)
+{
+	return journal_pending(journal) && journal->reserve_reason < 0;
 }
 
 struct journal_times {

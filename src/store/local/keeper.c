@@ -27,7 +27,7 @@ struct keeper {
 	enum prepare_state prepare;
 	uint64_t number;
 	int fd;
-	int error;
+	int error; /* of the last attempt */
 	struct job_queue waiting;
 	struct job_queue finished;
 };
@@ -310,7 +310,7 @@ int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd)
 	int r = -EAGAIN;
 
 	pthread_mutex_lock(&keeper->mutex);
-	while (wait && keeper->prepare == PREPARE_WANTED)
+	while (wait && keeper->prepare == PREPARE_WANTED && keeper->error == 0)
 		pthread_cond_wait(&keeper->ready, &keeper->mutex);
 	if (keeper->prepare == PREPARE_READY) {
 		CHECK(keeper->number == number);
@@ -318,11 +318,19 @@ int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd)
 		keeper->fd = -1;
 		keeper->prepare = PREPARE_IDLE;
 		r = 0;
-	} else if (keeper->prepare == PREPARE_FAILED) {
+	} else if (keeper->error < 0) {
 		r = keeper->error;
 	}
 	pthread_mutex_unlock(&keeper->mutex);
 	return r;
+}
+
+bool keeper_preparing(struct keeper *keeper)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	bool preparing = keeper->prepare == PREPARE_WANTED;
+	pthread_mutex_unlock(&keeper->mutex);
+	return preparing;
 }
 
 void keeper_post(struct keeper *keeper, struct keeper_job *job)

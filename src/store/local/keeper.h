@@ -45,8 +45,11 @@ struct keeper *keeper_free(struct keeper *keeper); /* accepts NULL; jobs not beg
 /* Prepare this number's file; nothing if that is under way already. */
 void keeper_want(struct keeper *keeper, uint64_t number);
 /* The file wanted last, open for writing: 0; -EAGAIN: not yet (never with
- * `wait`, unless none was wanted); else why it could not be. */
+ * `wait`, unless none was wanted); else why it could not be. Once an attempt has
+ * failed nobody waits for the next one: that error stands until one succeeds. */
 int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd) must_check;
+
+bool keeper_preparing(struct keeper *keeper); /* keeper_get() may soon say more */
 
 struct keeper_job *keeper_job_new(enum keeper_job_kind kind, uint64_t number);
 struct keeper_job *keeper_job_free(struct keeper_job *job);

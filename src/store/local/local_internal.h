@@ -87,6 +87,8 @@ struct local_store {
 	uint64_t superblock_boot_ms;             /* when it was written last */
 	uint64_t seen_boot_ms;                   /* when duplicates were written down last */
 	uint64_t retry_boot_ms;                  /* when a next segment was asked for last */
+	uint64_t retry_ms;                       /* how long until it is asked for again */
+	bool room_awaited;                       /* the keeper is at it */
 	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame being built */
 	uint32_t seen_count;
 

@@ -19,9 +19,11 @@
 #define LAZY_MS 1000
 /* The clock's high-water mark is renewed even when nothing happens. */
 #define IDLE_MARK_MS (10 * 60 * 1000)
+/* Between attempts to get room on a disk that was full: doubled each time. */
 #define RETRY_MS 500
+#define RETRY_MS_MAX 4000
 #define SEEN_FRAMES 4u /* in one tick */
-/* Once around the index in about a minute at ten ticks a second, and never more
+/* Once around the index in about a minute at twenty ticks a second, and never more
  * than a fraction of a millisecond in one tick. */
 #define SWEEP_PARTS 600
 #define SWEEP_MIN 4096
@@ -132,12 +134,22 @@ static void tick_clock(struct local_store *local)
 /* After the disk was full, or a segment could not be begun. */
 static void tick_room(struct local_store *local, uint64_t boot_ms)
 {
-	if (local->journal.open && !local->full)
+	if (local->journal.open && !local->full) {
+		local->retry_ms = 0;
 		return;
-	if (!local->options.keeper_inline && boot_ms - local->retry_boot_ms < RETRY_MS)
+	}
+	bool due = local->options.keeper_inline ||
+	           boot_ms - local->retry_boot_ms >= local->retry_ms;
+	if (!due && !local->room_awaited)
 		return;
-	local->retry_boot_ms = boot_ms;
-	journal_retry(&local->journal);
+	if (due) {
+		local->retry_boot_ms = boot_ms;
+		local->retry_ms = local->retry_ms ? local->retry_ms * 2 : RETRY_MS;
+		if (local->retry_ms > RETRY_MS_MAX)
+			local->retry_ms = RETRY_MS_MAX;
+		journal_retry(&local->journal);
+	}
+	local->room_awaited = keeper_preparing(local->keeper);
 	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), false);
 	bool was_full = local->full;
 	local->full = r < 0;

@@ -118,8 +118,12 @@ static int take_claim(struct recovery *recovery, struct digest digest, uint64_t 
 
 static int take_seen(struct recovery *recovery, const struct tally_entry *entry)
 {
+	uint64_t expiry_ms = (uint64_t)entry->expiry_s * 1000;
+
 	recovery->record_count++;
-	if ((uint64_t)entry->expiry_s * 1000 <= recovery->now_ms)
+	if (expiry_ms > recovery->item.max_expiry_ms)
+		recovery->item.max_expiry_ms = expiry_ms;
+	if (expiry_ms <= recovery->now_ms)
 		return 0;
 	return tally_restore(recovery->local->tally, entry);
 }

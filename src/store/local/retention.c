@@ -17,6 +17,10 @@
 #include "base/mem.h"
 #include "store/local/local_internal.h"
 
+/* Between attempts at a claims file that could not be written: doubled. */
+#define CLAIMS_WAIT_MS 10000u
+#define CLAIMS_WAIT_MS_MAX 600000u
+
 #define CARRY_EVENTS 64u
 #define CARRY_BYTES (1u << 20)
 
@@ -27,6 +31,16 @@ uint64_t local_scan_from(const struct local_store *local, uint64_t current)
 	if (!open_tickets_oldest_segment(local->tickets, &oldest) || oldest > current)
 		return current;
 	return oldest;
+}
+
+/* Reading the whole segment again with each tick would keep the keeper from
+ * what is needed sooner. */
+static void put_off(const struct local_store *local, struct shelf_item *item)
+{
+	item->wait_ms = item->wait_ms ? item->wait_ms * 2 : CLAIMS_WAIT_MS;
+	if (item->wait_ms > CLAIMS_WAIT_MS_MAX)
+		item->wait_ms = CLAIMS_WAIT_MS_MAX;
+	item->retry_boot_ms = local->clock.now.boot_ms + item->wait_ms;
 }
 
 static void collect_finished(struct local_store *local)
@@ -45,6 +59,8 @@ static void collect_finished(struct local_store *local)
 		if (item && job->kind == KEEPER_CLAIMS) {
 			item->busy = false;
 			item->dense |= job->dense;
+			if (job->error < 0)
+				put_off(local, item);
 			if (job->error == 0 && !job->dense) {
 				item->has_claims_file = true;
 				item->claims_bytes = claims_file_bytes(job->list.count);
@@ -65,6 +81,8 @@ static void post_claims(struct local_store *local)
 			continue;
 		if (item->busy)
 			return;
+		if (local->clock.now.boot_ms < item->retry_boot_ms)
+			continue;
 		struct keeper_job *job = keeper_job_new(KEEPER_CLAIMS, local->shelf.first + i);
 		if (!job)
 			return;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 
 #define SPARE_NAME "spare.seg"
-#define FILL_BYTES (256u << 10)
+#define FILL_BYTES MEM_HUGE /* one page of it is one entry in each list of pages */
 
 int folder_file(const struct folder *folder, const char *name,
                 char ret_path[static FOLDER_PATH_MAX])
@@ -56,11 +56,14 @@ int folder_remove(const struct folder *folder, const char *name)
 static int fill_zeros(const struct folder *folder, int fd)
 {
 	uint32_t chunk = folder->segment_bytes < FILL_BYTES ? folder->segment_bytes : FILL_BYTES;
-	cleanup_free unsigned char *zeros = mem_aligned(FORMAT_BLOCK, chunk);
+	bool huge = chunk >= MEM_HUGE;
+	cleanup_free unsigned char *zeros = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK, chunk);
 	int r = 0;
 
 	if (!zeros)
 		return -ENOMEM;
+	if (huge)
+		mem_prefer_huge(zeros, chunk);
 	memset(zeros, 0, chunk);
 	for (uint32_t at = 0; at < folder->segment_bytes && r == 0; at += chunk) {
 		uint32_t left = folder->segment_bytes - at;
@@ -68,6 +71,15 @@ static int fill_zeros(const struct folder *folder, int fd)
 		                               at);
 	}
 	return r < 0 ? r : folder->fs->methods->sync_data(folder->fs, fd);
+}
+
+/* Finding out by writing would fill the disk with zeros again and again. */
+static bool has_room(const struct folder *folder)
+{
+	uint64_t bytes;
+
+	return folder->fs->methods->room(folder->fs, folder->path, &bytes) < 0 ||
+	       bytes >= folder->segment_bytes;
 }
 
 int segment_fill(const struct folder *folder)
@@ -78,6 +90,8 @@ int segment_fill(const struct folder *folder)
 	int r = folder_remove(folder, SPARE_NAME);
 	if (r < 0)
 		return r;
+	if (!has_room(folder))
+		return -ENOSPC;
 	r = folder_open(folder, SPARE_NAME, FILE_READ | FILE_WRITE | FILE_CREATE | FILE_DIRECT,
 	                &fd);
 	if (r < 0)

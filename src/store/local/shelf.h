@@ -24,6 +24,8 @@ struct shelf_item {
 	uint64_t claims_bytes;  /* of the claims file */
 	uint32_t segment_bytes; /* of the segment file; 0: it is gone */
 	uint32_t events;        /* that had a ticket */
+	uint32_t wait_ms;       /* after a claims file that failed */
+	uint64_t retry_boot_ms; /* not before */
 	bool sealed;
 	bool has_claims_file;
 	bool dense; /* a claims file would not save enough */
