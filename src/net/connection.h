@@ -80,6 +80,8 @@ struct connection {
 	struct outgoing out;     /* answers, in clear */
 	struct tls_session *tls; /* NULL: plain */
 	uint32_t lingered;       /* bytes thrown away while lingering */
+	uint64_t stalled_ms;     /* when the kernel first took no more; 0: all was sent since */
+	uint64_t stalled_bytes;  /* sent since then */
 
 	uint8_t phase;
 	bool dirty;      /* in the server's list */

@@ -88,7 +88,12 @@ void http_respond(struct http_request *http, const struct http_response *respons
 	struct connection *connection = request->connection;
 	CHECK(!request->answered);
 	request->answered = true;
-	request->close = response->close || !http->head.keep_alive || connection->server->draining;
+	request->close = response->close || !http->head.keep_alive;
+	if (unlikely(connection->server->draining)) {
+		/* No request is taken in any more; those that were are all answered. */
+		connection->last = true;
+		request->close |= !request->next;
+	}
 	if (unlikely(connection->handler.fd < 0))
 		answer_nobody(request);
 	else if (likely(connection->first == request))

@@ -123,6 +123,21 @@ static void encrypt(struct connection *connection)
 		tls_session_end(connection->tls);
 }
 
+/* Until when the peer must have read something: the least rate counts from the
+ * first stall on, so a byte now and then does not buy time for ever. */
+static uint64_t send_deadline_ms(struct connection *connection)
+{
+	const struct http_limits *limits = &connection->server->limits;
+	uint64_t now_ms = loop_now_ms(connection->server->loop);
+	if (connection->stalled_ms == 0) {
+		connection->stalled_ms = now_ms;
+		connection->stalled_bytes = 0;
+	}
+	uint64_t bought_ms = connection->stalled_bytes * 1000 / limits->body_rate;
+	uint64_t in_all_ms = connection->stalled_ms + limits->send_ms + bought_ms;
+	return in_all_ms < now_ms + limits->send_ms ? in_all_ms : now_ms + limits->send_ms;
+}
+
 /* The kernel takes no more: an edge will tell when it does. */
 static void stall(struct connection *connection)
 {
@@ -133,8 +148,7 @@ static void stall(struct connection *connection)
 	}
 	connection->stalled = true;
 	connection->phase = PHASE_SEND;
-	wheel_set(&server->wheel, &connection->timeout,
-	          loop_now_ms(server->loop) + server->limits.send_ms);
+	wheel_set(&server->wheel, &connection->timeout, send_deadline_ms(connection));
 }
 
 static void send_bytes(struct connection *connection, struct outgoing *out)
@@ -144,6 +158,7 @@ static void send_bytes(struct connection *connection, struct outgoing *out)
 		                 outgoing_pending(out), MSG_NOSIGNAL);
 		if (n >= 0) {
 			out->at += (size_t)n;
+			connection->stalled_bytes += (uint64_t)n;
 			counter_add(&connection->server->counters.bytes_out, (uint64_t)n);
 		} else if (errno == EAGAIN) {
 			stall(connection);
@@ -154,6 +169,7 @@ static void send_bytes(struct connection *connection, struct outgoing *out)
 		}
 	}
 	outgoing_clear(&connection->server->pool, out);
+	connection->stalled_ms = 0;
 }
 
 void connection_send(struct connection *connection)

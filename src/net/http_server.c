@@ -247,7 +247,7 @@ static int start_listening(struct http_server *server, const struct http_server_
 int http_server_new(const struct http_server_options *options, struct http_server **ret_server,
                     struct error_text *ret_text)
 {
-	CHECK(options->loop && options->gauge && options->handle);
+	CHECK(options->loop && options->gauge && options->handle && options->limits.body_rate > 0);
 	struct http_server *server = mem_zalloc(1, sizeof(*server));
 	if (!server)
 		return error_fill(ret_text, -ENOMEM, "no memory for the HTTP server");

@@ -54,9 +54,10 @@ struct http_limits {
 	uint32_t body_bytes;    /* 1 MiB; beyond is 413 */
 	uint32_t head_ms;       /* 10 s to send the head; then 408 */
 	uint32_t body_rate;     /* least bytes/s of a body, judged after body_grace_ms; then 408 */
+				/* … and of a peer that reads slowly; not 0 */
 	uint32_t body_grace_ms; /* 10 s */
 	uint32_t idle_ms;       /* keep-alive, 75 s */
-	uint32_t send_ms;       /* a peer that does not read is dropped */
+	uint32_t send_ms;       /* a peer that does not read, or below the rate, is dropped */
 	uint32_t pipeline;      /* unanswered requests per connection; then reading pauses */
 	uint32_t connections;   /* in all; beyond is 503 with Retry-After and close */
 	uint32_t connections_per_address; /* beyond is 429 and close */
@@ -105,7 +106,8 @@ void http_respond_problem(struct http_request *request, uint16_t status, const c
                           struct span headers);
 
 /* Stops accepting, closes idle connections, lets the others finish with
- * Connection: close. http_server_drained() tells when none is left. */
+ * Connection: close; requests that came later on the same connection are not
+ * taken in. http_server_drained() tells when none is left. */
 void http_server_drain(struct http_server *server);
 bool http_server_drained(const struct http_server *server);
 

@@ -462,6 +462,30 @@ static void a_body_at_the_least_rate_is_let_through(void **state)
 	peer_close(&peer);
 }
 
+/* Takes a little every few milliseconds, far below the least rate. */
+static void a_peer_that_sips_is_dropped_in_the_end(void **state)
+{
+	(void)state;
+	static char sip[128 * 1024];
+	struct http_limits limits = short_limits();
+	limits.body_rate = 1u << 30;
+	reopen(&limits);
+	struct web_peer peer;
+	peer_open(&web, &peer, NULL);
+	peer.deaf = true;
+	peer_say(&peer, POST("/large", "1") "a");
+	uint64_t next_ms = 0;
+	while (counters()->timeouts == 0) {
+		web_until(&web, once, NULL);
+		if (loop_now_ms(web.loop) < next_ms)
+			continue;
+		assert_int_not_equal(recv(peer.handler.fd, sip, sizeof(sip), MSG_DONTWAIT), 0);
+		next_ms = loop_now_ms(web.loop) + 5;
+	}
+	web_until(&web, all_closed, NULL);
+	peer_close(&peer);
+}
+
 static void idle_connections_are_closed_without_a_word(void **state)
 {
 	(void)state;
@@ -677,6 +701,56 @@ static void drain_finishes_what_was_begun_and_closes_the_rest(void **state)
 	peer_close(&busy);
 }
 
+static void drain_answers_all_that_was_pipelined_and_accepted(void **state)
+{
+	(void)state;
+	struct web_peer peer;
+	struct web_answer answer;
+	peer_open(&web, &peer, NULL);
+	peer_say(&peer, POST("/hold", "1") "a" POST("/hold", "1") "b" POST("/hold", "1") "c");
+	hold_until(3);
+	http_server_drain(web.server);
+	struct http_request *first = web.held[0];
+	web.held[0] = web.held[2];
+	web.held_count = 2;
+	http_respond(first, &(struct http_response){ .status = 200 });
+	peer_until_answers(&peer, 1);
+	peer_say(&peer, POST("/hold", "1") "d");
+	web_until(&web, once, NULL);
+	web_release(&web);
+	peer_until_eof(&peer);
+	for (size_t i = 0; i < 3; i++) {
+		assert_true(peer_answer(&peer, i, false, &answer));
+		assert_int_equal(answer.status, 200);
+		assert_int_equal(answer_has(&answer, "Connection: close\r\n"), i == 2);
+	}
+	assert_false(peer_answer(&peer, 3, false, &answer));
+	while (!http_server_drained(web.server))
+		web_until(&web, once, NULL);
+	peer_close(&peer);
+}
+
+static void a_cut_closes_connections_and_leaves_requests_to_their_handler(void **state)
+{
+	(void)state;
+	struct web_peer busy, half;
+	peer_open(&web, &half, NULL);
+	peer_say(&half, POST("/", "4") "ab");
+	peer_open(&web, &busy, NULL);
+	peer_say(&busy, POST("/hold", "1") "a");
+	hold_until(1);
+	http_server_cut(web.server);
+	peer_until_eof(&half);
+	peer_until_eof(&busy);
+	assert_true(span_eq(web.held[0]->body, SPAN("a")));
+	assert_false(http_server_drained(web.server));
+	web_release(&web);
+	while (!http_server_drained(web.server))
+		web_until(&web, once, NULL);
+	peer_close(&half);
+	peer_close(&busy);
+}
+
 /* 300 peers that send half a head hold up nobody, and all are told. */
 static void slow_peers_do_not_hold_up_others(void **state)
 {
@@ -778,6 +852,9 @@ int main(void)
 		TEST(requests_outlive_their_peer),
 		TEST(unanswered_requests_are_freed_with_the_server),
 		TEST(drain_finishes_what_was_begun_and_closes_the_rest),
+		TEST(drain_answers_all_that_was_pipelined_and_accepted),
+		TEST(a_cut_closes_connections_and_leaves_requests_to_their_handler),
+		TEST(a_peer_that_sips_is_dropped_in_the_end),
 		TEST(slow_peers_do_not_hold_up_others),
 		TEST(accepting_goes_on_when_descriptors_are_free_again),
 		TEST(addresses_are_read_or_refused_with_a_reason),
