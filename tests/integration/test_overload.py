@@ -1,6 +1,7 @@
 """Limits: what is too much is refused with its proper status, the rest goes on."""
 
 import json
+import resource
 
 import pytest
 
@@ -61,24 +62,43 @@ def test_connection_beyond_the_limit_is_refused_and_room_returns(stile, option, 
     assert gateway.metrics()["stile_http_refused_total"].value() >= 1
 
 
-def test_slow_connections_do_not_stop_others(stile):
+def test_thousand_slow_connections_do_not_stop_others(stile):
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # for our own sockets
     gateway = stile()
+    count = 1000
+    text = b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n{\"id\":"
     slow = []
-    for i in range(200):
+    for i in range(count):
         connection = gateway.connect()
-        text = b"POST /in/events HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n{\"id\":"
         connection.send(text[:5 + i % (len(text) - 5)])
         slow.append(connection)
     with gateway.connect() as connection:
-        for i in range(500):
+        for i in range(200):
             take_verdict(connection.post({"id": f"quick-{i}"}), "new")
-            if i % 10 == 0:
-                slow[i % 200].send(b"x")
-    assert gateway.metrics()["stile_http_connections"].value() >= 200
+            slow[i * 5].send(b"x")
+        assert gateway.metrics()["stile_http_connections"].value() > count
     for connection in slow:
         connection.close()
     eventually(lambda: gateway.metrics()["stile_http_connections"].value() == 1, "they are gone")
-    assert len(gateway.wait_events(500)) == 500
+    assert len(gateway.wait_events(200)) == 200
+
+
+def test_connections_leave_descriptors_to_the_store(stile):
+    """A peer may hold all connections there are: segments are still opened."""
+    few_files = 'ulimit -Sn 80 && ulimit -Hn 100 && exec "$@"'
+    gateway = stile(wrap=("sh", "-c", few_files, "sh"))
+    assert "fewer connections" in gateway.log()
+    held = hold(gateway, 32)
+    refused(gateway, 503)
+    with open(f"/proc/{gateway.process.pid}/limits", encoding="ascii") as limits:
+        assert "Max open files            100 " in limits.read(), "the soft limit is raised"
+    pad = "s" * 900000
+    for i in range(160):  # more than two segments
+        take_verdict(held[i % 32].post({"id": f"big-{i}", "pad": pad}), "new")
+    for connection in held:
+        connection.close()
+    assert len(gateway.wait_events(160)) == 160
 
 
 @pytest.mark.release
