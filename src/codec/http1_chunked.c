@@ -1,4 +1,5 @@
 /* The chunked transfer coding, one byte of framing at a time. See http1.h. */
+#include "codec/hex.h"
 #include "codec/http1.h"
 
 enum state {
@@ -21,14 +22,6 @@ static enum http1_status refuse(struct http1_refusal *ret_refusal, uint16_t stat
 {
 	*ret_refusal = (struct http1_refusal){ status, reason };
 	return HTTP1_BAD;
-}
-
-static int hex_value(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 static enum http1_status take_size(struct http1_chunked *chunked, char c,
