@@ -6,9 +6,12 @@
 
 #include "base/mem.h"
 
-#define SHARD_BITS 6
+/* So many that one of them grows in a fraction of a millisecond even with a
+ * hundred million tickets in all. */
+#define SHARD_BITS 12
 #define SHARDS (1u << SHARD_BITS)
-#define SLOTS_MIN 16u
+#define SLOTS_MIN 4u
+#define BLOCK_TICKETS 1023u
 
 /* A map with linear probing, at most 3/4 full; ticket 0 is an empty slot. */
 struct shard {
@@ -17,15 +20,24 @@ struct shard {
 	uint32_t count;
 };
 
+/* Of the queue: so it grows without being moved. */
+struct block {
+	struct block *next;
+	uint64_t tickets[BLOCK_TICKETS];
+};
+
 struct tally {
 	struct shard shards[SHARDS];
 	uint64_t count;
-	/* Tickets that became dirty, in order: queue[head … tail). Those that
-	 * were removed or restored since are skipped when taken. */
-	uint64_t *queue;
-	size_t head;
-	size_t tail;
-	size_t room;
+	uint64_t slots; /* of all shards */
+	/* Tickets that became dirty, in order: from `head` in the first block to
+	 * `tail` in the last. Those that were removed or restored since are
+	 * skipped when taken. */
+	struct block *first;
+	struct block *last;
+	uint32_t head;
+	uint32_t tail;
+	uint64_t waiting;
 	uint32_t sweep_shard;
 	uint32_t sweep_slot;
 };
@@ -39,13 +51,24 @@ int tally_new(struct tally **ret_tally)
 	return 0;
 }
 
+static void drop_block(struct tally *tally)
+{
+	struct block *block = tally->first;
+	tally->first = block->next;
+	if (!tally->first)
+		tally->last = NULL;
+	tally->head = 0;
+	mem_free(block);
+}
+
 struct tally *tally_free(struct tally *tally)
 {
 	if (!tally)
 		return NULL;
 	for (uint32_t i = 0; i < SHARDS; i++)
 		mem_free(tally->shards[i].entries);
-	mem_free(tally->queue);
+	while (tally->first)
+		drop_block(tally);
 	return mem_free(tally);
 }
 
@@ -86,7 +109,7 @@ static struct tally_entry *find(const struct tally *tally, uint64_t ticket)
 	return entry->ticket ? entry : NULL;
 }
 
-static int resize(struct shard *shard, uint32_t slots)
+static int resize(struct tally *tally, struct shard *shard, uint32_t slots)
 {
 	CHECK(shard->count < slots || slots == 0);
 	struct shard next = { .slots = slots, .count = shard->count };
@@ -100,6 +123,8 @@ static int resize(struct shard *shard, uint32_t slots)
 			next.entries[seek(&next, shard->entries[i].ticket)] = shard->entries[i];
 	}
 	mem_free(shard->entries);
+	tally->slots += slots;
+	tally->slots -= shard->slots;
 	*shard = next;
 	return 0;
 }
@@ -112,7 +137,7 @@ static struct tally_entry *find_or_make(struct tally *tally, uint64_t ticket)
 		return entry;
 	struct shard *shard = shard_of(tally, ticket);
 	if (shard->count + 1 > shard->slots / 4 * 3) {
-		if (resize(shard, shard->slots ? shard->slots * 2 : SLOTS_MIN) != 0)
+		if (resize(tally, shard, shard->slots ? shard->slots * 2 : SLOTS_MIN) != 0)
 			return NULL;
 	}
 	entry = &shard->entries[seek(shard, ticket)];
@@ -143,22 +168,32 @@ static void vacate(struct tally *tally, struct shard *shard, uint32_t slot)
 
 static int queue_reserve(struct tally *tally)
 {
-	if (tally->tail < tally->room)
+	if (tally->last && tally->tail < BLOCK_TICKETS)
 		return 0;
-	if (tally->head > tally->room / 2) {
-		memmove(tally->queue, tally->queue + tally->head,
-		        (tally->tail - tally->head) * sizeof(*tally->queue));
-		tally->tail -= tally->head;
-		tally->head = 0;
-		return 0;
-	}
-	size_t room = tally->room ? tally->room * 2 : 64;
-	uint64_t *queue = mem_realloc(tally->queue, room * sizeof(*queue));
-	if (!queue)
+	struct block *block = mem_alloc(sizeof(*block));
+	if (!block)
 		return -ENOMEM;
-	tally->queue = queue;
-	tally->room = room;
+	block->next = NULL;
+	if (tally->last)
+		tally->last->next = block;
+	else
+		tally->first = block;
+	tally->last = block;
+	tally->tail = 0;
 	return 0;
+}
+
+/* The oldest ticket that waits; there is one. */
+static uint64_t queue_take(struct tally *tally)
+{
+	CHECK(tally->waiting > 0);
+	uint64_t ticket = tally->first->tickets[tally->head++];
+	tally->waiting--;
+	if (tally->head == BLOCK_TICKETS)
+		drop_block(tally);
+	else if (tally->waiting == 0)
+		tally->head = tally->tail = 0; /* the block stays for the next */
+	return ticket;
 }
 
 /* Without memory for the queue the entry stays clean, and tries again with its
@@ -168,25 +203,19 @@ static void mark(struct tally *tally, struct tally_entry *entry)
 	if (entry->dirty || queue_reserve(tally) != 0)
 		return;
 	entry->dirty = 1;
-	tally->queue[tally->tail++] = entry->ticket;
+	tally->last->tickets[tally->tail++] = entry->ticket;
+	tally->waiting++;
 }
 
 size_t tally_take_dirty(struct tally *tally, struct tally_entry *ret_entries, size_t max)
 {
 	size_t taken = 0;
-	while (taken < max && tally->head < tally->tail) {
-		struct tally_entry *entry = find(tally, tally->queue[tally->head++]);
+	while (taken < max && tally->waiting > 0) {
+		struct tally_entry *entry = find(tally, queue_take(tally));
 		if (!entry || !entry->dirty)
 			continue;
 		entry->dirty = 0;
 		ret_entries[taken++] = *entry;
-	}
-	if (tally->head == tally->tail) {
-		tally->head = tally->tail = 0;
-		if (tally->room > 65536) {
-			tally->queue = mem_free(tally->queue);
-			tally->room = 0;
-		}
 	}
 	return taken;
 }
@@ -228,14 +257,6 @@ int tally_add(struct tally *tally, uint64_t ticket, uint64_t now_ms, uint64_t ex
 	return 0;
 }
 
-void tally_undo(struct tally *tally, uint64_t ticket)
-{
-	struct tally_entry *entry = find(tally, ticket);
-	CHECK(entry && entry->count > 0);
-	if (--entry->count == 0)
-		tally_remove(tally, ticket);
-}
-
 int tally_restore(struct tally *tally, const struct tally_entry *from)
 {
 	struct tally_entry *entry = find_or_make(tally, from->ticket);
@@ -271,14 +292,14 @@ bool tally_remove(struct tally *tally, uint64_t ticket)
 
 /* At the end of a shard: half the slots when an eighth would do. A failure
  * keeps what there is. */
-static void shrink(struct shard *shard)
+static void shrink(struct tally *tally, struct shard *shard)
 {
 	if (shard->slots == 0 || shard->count > shard->slots / 8)
 		return;
 	if (shard->count == 0)
-		(void)resize(shard, 0);
+		(void)resize(tally, shard, 0);
 	else if (shard->slots > SLOTS_MIN)
-		(void)resize(shard, shard->slots / 2);
+		(void)resize(tally, shard, shard->slots / 2);
 }
 
 uint64_t tally_sweep(struct tally *tally, uint64_t now_ms, uint64_t budget)
@@ -288,10 +309,11 @@ uint64_t tally_sweep(struct tally *tally, uint64_t now_ms, uint64_t budget)
 	while (budget > 0 && ended < SHARDS) {
 		struct shard *shard = &tally->shards[tally->sweep_shard];
 		if (tally->sweep_slot >= shard->slots) {
-			shrink(shard);
+			shrink(tally, shard);
 			tally->sweep_shard = (tally->sweep_shard + 1) % SHARDS;
 			tally->sweep_slot = 0;
 			ended++;
+			budget--; /* most are empty when there are few tickets */
 			continue;
 		}
 		/* What closes the gap stands in this slot then: look again. */
@@ -312,22 +334,22 @@ uint64_t tally_count(const struct tally *tally)
 
 uint64_t tally_dirty(const struct tally *tally)
 {
-	return tally->tail - tally->head;
+	return tally->waiting;
 }
 
 uint64_t tally_bytes(const struct tally *tally)
 {
-	uint64_t bytes = sizeof(*tally) + tally->room * sizeof(*tally->queue);
-	for (uint32_t i = 0; i < SHARDS; i++)
-		bytes += tally->shards[i].slots * sizeof(struct tally_entry);
-	return bytes;
+	uint64_t blocks = (tally->waiting + BLOCK_TICKETS - 1) / BLOCK_TICKETS;
+	return sizeof(*tally) + blocks * sizeof(struct block) +
+	       tally->slots * sizeof(struct tally_entry);
 }
 
 void tally_check(const struct tally *tally)
 {
-	uint64_t count = 0;
+	uint64_t count = 0, slots = 0;
 	for (uint32_t i = 0; i < SHARDS; i++) {
 		const struct shard *shard = &tally->shards[i];
+		slots += shard->slots;
 		CHECK((shard->slots & (shard->slots - 1)) == 0);
 		uint32_t here = 0;
 		for (uint32_t slot = 0; slot < shard->slots; slot++) {
@@ -342,4 +364,5 @@ void tally_check(const struct tally *tally)
 		count += here;
 	}
 	CHECK(count == tally->count);
+	CHECK(slots == tally->slots);
 }
