@@ -265,6 +265,31 @@ static void test_memory_comes_back_when_everything_expires(void **state)
 	table_free(table);
 }
 
+/* Ebb and flow of many sizes: what was given back comes again. */
+static void test_memory_that_is_used_again_holds_no_old_claims(void **state)
+{
+	(void)state;
+	struct table *table = NULL;
+	uint64_t random = test_seed();
+	uint64_t now_ms = START_MS;
+	assert_int_equal(table_new(&table), 0);
+	for (uint64_t round = 0; round < 40; round++) {
+		uint64_t count = test_random_below(&random, 20000);
+		for (uint64_t i = 0; i < count; i++) {
+			struct table_record record = { .digest = digest_at(round, i, 8),
+				                       .ticket = ticket_next(i, now_ms),
+				                       .window_s = i % 10 ? 10 : 25 };
+			assert_int_equal(table_put(table, &record, now_ms), 0);
+		}
+		table_check(table);
+		now_ms += 11000;
+		for (int i = 0; i < 60; i++)
+			table_sweep(table, now_ms, 1000);
+		table_check(table);
+	}
+	table_free(table);
+}
+
 static void test_a_steady_flow_does_not_grow_the_table(void **state)
 {
 	(void)state;
@@ -423,6 +448,7 @@ int main(void)
 		cmocka_unit_test(test_claims_that_differ_in_one_bit_are_two_claims),
 		cmocka_unit_test(test_counted_digests_in_place_of_hashed_ones_still_work),
 		cmocka_unit_test(test_memory_comes_back_when_everything_expires),
+		cmocka_unit_test(test_memory_that_is_used_again_holds_no_old_claims),
 		cmocka_unit_test(test_a_steady_flow_does_not_grow_the_table),
 		cmocka_unit_test(test_a_claim_costs_at_most_30_bytes),
 		cmocka_unit_test(test_a_batch_skips_what_has_expired_and_keeps_the_higher_ticket),

@@ -12,8 +12,7 @@
 #define LIMIT_MOST (UINT32_C(1) << 26)
 #define LIMIT_LEAST (UINT32_C(1) << 16)
 
-#define SMALL_BYTES ((size_t)64 << 20) /* of small pages */
-#define STEP_BYTES ((size_t)MEM_HUGE)  /* memory is made ready by so much at least */
+#define STEP_BYTES ((size_t)MEM_HUGE) /* memory is made ready by so much at least */
 
 static_assert(sizeof(struct table_bucket) == TABLE_BUCKET_BYTES, "24 cache lines");
 
@@ -40,7 +39,6 @@ int table_arena_init(struct table_arena *arena)
 	if (!arena->buckets)
 		return -ENOMEM;
 	arena->owners = (uint16_t *)(void *)(arena->buckets + arena->limit);
-	mem_prefer_huge((char *)arena->buckets + SMALL_BYTES, bytes_of(arena->limit) - SMALL_BYTES);
 	pthread_mutex_init(&arena->mutex, NULL);
 	return 0;
 }
@@ -74,35 +72,30 @@ static int make_ready(struct table_arena *arena, uint32_t count)
 	return 0;
 }
 
-/* Small pages below this bucket are full now: the kernel may join them, in its
- * own time. Doing it at once would be a pause of milliseconds. */
+/*
+ * What is below this bucket may be in huge pages. If it was touched already, the
+ * kernel joins it in its own time; if not, as in a bulk load, it is huge at once.
+ * A table that grows is not to wait for that: clearing a huge page takes up to
+ * milliseconds where a host has to find the memory first.
+ */
 static void join_pages(struct table_arena *arena, uint32_t bucket)
 {
-	size_t full = bytes_of(bucket) < SMALL_BYTES ? bytes_of(bucket) : SMALL_BYTES;
-	full = full / MEM_HUGE * MEM_HUGE;
+	size_t full = bytes_of(bucket) / MEM_HUGE * MEM_HUGE;
 	if (full <= arena->joined)
 		return;
 	mem_prefer_huge((char *)arena->buckets + arena->joined, full - arena->joined);
 	arena->joined = full;
 }
 
-static size_t pages_of(uint32_t count)
-{
-	size_t bytes = bytes_of(count);
-	return round_up(bytes, bytes <= SMALL_BYTES ? MEM_PAGE : MEM_HUGE);
-}
-
 /* The tags of buckets that were in use before are cleared; pages that are new
  * are zero, and are better touched by whoever fills them. */
 static void clear_used(struct table_arena *arena, uint32_t first, uint32_t end)
 {
-	size_t touched = arena->touched;
-	for (uint32_t i = first; i < end && bytes_of(i) < touched; i++)
+	for (uint32_t i = first; i < end && i < arena->high; i++)
 		memset(arena->buckets[i].tags, 0, sizeof(arena->buckets[i].tags));
-	size_t now = pages_of(end);
-	if (now > touched) {
+	if (end > arena->high) {
 		join_pages(arena, first);
-		arena->touched = now;
+		arena->high = end;
 	}
 }
 
@@ -135,15 +128,21 @@ int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, 
 
 /* --- shrinking ----------------------------------------------------------- */
 
+static size_t pages_of(uint32_t count)
+{
+	return round_up(bytes_of(count), MEM_PAGE);
+}
+
 /* What is above the last bucket goes back when it is worth a call. */
 static void give_back(struct table_arena *arena)
 {
 	size_t kept = pages_of(arena->count);
-	size_t least = kept < SMALL_BYTES ? 16 * (size_t)MEM_PAGE : 2 * (size_t)MEM_HUGE;
-	if (arena->touched < kept + least && arena->count > 0)
+	size_t resident = pages_of(arena->high);
+	if (resident < kept + kept / 64 + 16 * (size_t)MEM_PAGE && arena->count > 0)
 		return;
-	mem_decommit((char *)arena->buckets + kept, arena->touched - kept);
-	arena->touched = kept;
+	mem_decommit((char *)arena->buckets + kept, resident - kept);
+	/* The page of the last bucket is not new: others begin in it. */
+	arena->high = (uint32_t)((kept + TABLE_BUCKET_BYTES - 1) / TABLE_BUCKET_BYTES);
 	if (arena->joined > kept)
 		arena->joined = kept / MEM_HUGE * MEM_HUGE;
 }
@@ -166,5 +165,5 @@ bool table_arena_give(struct table_arena *arena, uint32_t number, uint32_t *ret_
 
 uint64_t table_arena_bytes(const struct table_arena *arena)
 {
-	return arena->touched + round_up(arena->count * sizeof(uint16_t), MEM_PAGE);
+	return pages_of(arena->high) + round_up(arena->count * sizeof(uint16_t), MEM_PAGE);
 }

@@ -7,9 +7,9 @@
  * the last one into the hole; so the arena knows which shard a bucket belongs
  * to, and the shard is told.
  *
- * The array's addresses are reserved once and never change. The first 64 MiB
- * are touched in small pages, which the kernel may join when they are full, so
- * that a small table stays small.
+ * The array's addresses are reserved once and never change. Pages are small when
+ * they are touched, so that memory comes in small steps, and may become huge
+ * when they are full.
  *
  * Room:    store/local, only for table and table_shard.
  * Threads: table_arena_take() may be called by several at once; all else by one.
@@ -38,10 +38,10 @@ struct table_arena {
 	struct table_bucket *buckets;
 	uint16_t *owners; /* of each bucket: the number of its shard */
 	uint32_t count;
+	uint32_t high;   /* those above were not in use since their pages are new */
 	uint32_t limit;  /* as many have addresses */
 	uint32_t ready;  /* as many have memory */
-	size_t touched;  /* bytes from the start that may be resident */
-	size_t joined;   /* of these, in small pages that may be joined */
+	size_t joined;   /* bytes from the start that may be in huge pages */
 	size_t reserved; /* bytes of addresses, those of the owners included */
 	pthread_mutex_t mutex;
 };
