@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from harness import eventually, take_verdict
+from harness import LIMIT_S, event_bytes, eventually, request_bytes, take_verdict
 from load import Oracle, post_all, recent_ids, start_senders
 
 
@@ -110,3 +110,32 @@ def test_stop_right_after_the_start_is_clean(stile, run, data):
     assert gateway.stop() == 0
     code, out, err = run("journal", "verify", data)
     assert code == 0, (out, err)
+
+
+def test_stalled_peer_that_reads_during_the_stop_does_no_harm(stile):
+    """Its answers let it send more, just when the store is about to be closed."""
+    gateway = stile()
+    with gateway.connect() as connection:
+        connection.socket.setblocking(False)
+        requests = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 8 + b"".join(
+            request_bytes("POST", "/in/events", event_bytes({"id": f"late-{i}"}))
+            for i in range(8))
+        try:
+            for _ in range(10000):
+                connection.socket.sendall(requests)
+        except BlockingIOError:
+            pass
+        gateway.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in gateway.log(), "it begins to stop")
+        connection.socket.settimeout(LIMIT_S)
+        received = 0
+        try:
+            while data := connection.socket.recv(4096):
+                received += len(data)
+        except ConnectionError:
+            pass
+        assert received > 0
+    assert gateway.wait() == 0
+    gateway = stile()
+    gateway.wait_settled()
+    assert gateway.stop() == 0
