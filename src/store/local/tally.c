@@ -8,7 +8,7 @@
 
 /* So many that one of them grows in a fraction of a millisecond even with a
  * hundred million tickets in all. */
-#define SHARD_BITS 12
+#define SHARD_BITS 14
 #define SHARDS (1u << SHARD_BITS)
 #define SLOTS_MIN 4u
 #define BLOCK_TICKETS 1023u
@@ -129,6 +129,15 @@ static int resize(struct tally *tally, struct shard *shard, uint32_t slots)
 	return 0;
 }
 
+/* From 1/2 to 3/4 of the slots, another for each shard: tickets spread so evenly
+ * that all shards would else grow at the same time. */
+static uint32_t limit_of(const struct tally *tally, const struct shard *shard)
+{
+	uint32_t index = (uint32_t)(shard - tally->shards);
+	uint64_t share = index * UINT32_C(2654435761) >> 16 & 0xffff;
+	return shard->slots / 2 + (uint32_t)(shard->slots / 4 * share >> 16);
+}
+
 static struct tally_entry *find_or_make(struct tally *tally, uint64_t ticket)
 {
 	CHECK(ticket != 0);
@@ -136,7 +145,7 @@ static struct tally_entry *find_or_make(struct tally *tally, uint64_t ticket)
 	if (entry)
 		return entry;
 	struct shard *shard = shard_of(tally, ticket);
-	if (shard->count + 1 > shard->slots / 4 * 3) {
+	if (shard->count + 1 > limit_of(tally, shard)) {
 		if (resize(tally, shard, shard->slots ? shard->slots * 2 : SLOTS_MIN) != 0)
 			return NULL;
 	}

@@ -5,7 +5,7 @@
  * than the table. What changed since it was last written down waits in a queue:
  * tally_take_dirty().
  *
- * 4,096 small hash maps by ticket, so that growth is paid in small steps: no
+ * 16,384 small hash maps by ticket, so that growth is paid in small steps: no
  * call takes more than a fraction of a millisecond with 50 million tickets.
  *
  * Room:      store/local. Threads: one owner.
