@@ -406,6 +406,31 @@ static void test_a_damaged_payload_is_parked_and_the_others_are_served(void **st
 	end(&world);
 }
 
+static void test_an_operator_is_told_once_that_damage_keeps_segments(void **state)
+{
+	(void)state;
+	static char payload[4000];
+	struct world world;
+	int told = 0;
+
+	begin(&world);
+	world.options.retain_ms = 1000;
+	store_free(world.store);
+	open_store(&world);
+	for (uint64_t i = 1; i <= 60; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	simfs_flip_bit(world.simfs, "data/0000000000000002.seg", 8 * (4096 + 1000));
+	assert_int_equal(settle_all(&world, 100, OUTCOME_DONE), 59);
+	for (int i = 0; i < 20; i++) {
+		clock_fake_advance(&world.clock, 2000);
+		world.logs = 0;
+		store_tick(world.store);
+		told += world.logs > 0 && strstr(world.log, "stays on disk") != NULL;
+	}
+	assert_int_equal(told, 1);
+	end(&world);
+}
+
 /* The disk's methods with one of them replaced, until restore_disk(). */
 static void replace_open(struct world *world, int (*open)(struct file_system *fs, const char *path,
                                                           int flags, int *ret_fd))
@@ -628,6 +653,7 @@ int main(void)
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
 		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
+		cmocka_unit_test(test_an_operator_is_told_once_that_damage_keeps_segments),
 		cmocka_unit_test(test_events_wait_for_a_descriptor_and_are_not_parked),
 		cmocka_unit_test(test_events_that_stay_unreadable_do_not_hold_up_the_others),
 		cmocka_unit_test(test_the_keepers_thread_keeps_up_with_rolling),

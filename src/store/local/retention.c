@@ -139,6 +139,19 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 	return 0;
 }
 
+/* A damaged event cannot be carried, and what is left of it is not thrown away. */
+static void tell_stays(struct local_store *local, uint64_t segment)
+{
+	struct shelf_item *item = shelf_find(&local->shelf, segment);
+
+	CHECK(item && !item->stays);
+	item->stays = true;
+	local_log(local, LOCAL_STORE_ERROR,
+	          "segment %llu has an open event that is damaged: it stays on disk, and so "
+	          "does all that came after it",
+	          (unsigned long long)segment);
+}
+
 /*
  * Appends the events of open tickets in `segment` again. Their new places count
  * only once the frame is on disk; a failed frame changes nothing.
@@ -154,7 +167,10 @@ static void carry_slice(struct local_store *local, uint64_t segment)
 		after = ticket.ticket;
 		if (ticket.segment != segment)
 			continue;
-		if (carry_one(local, &ticket) != 0)
+		int r = carry_one(local, &ticket);
+		if (r == ERR_DAMAGED)
+			tell_stays(local, segment);
+		if (r != 0)
 			break;
 		moved[count++] = ticket;
 		bytes += ticket.length;
@@ -302,7 +318,7 @@ static void carry(struct local_store *local, const struct leaving *leaving)
 	if (!open_tickets_oldest_segment(local->tickets, &oldest))
 		return;
 	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
-	if (!item || !item->sealed || item->busy || !too_old(local, item, leaving) ||
+	if (!item || !item->sealed || item->busy || item->stays || !too_old(local, item, leaving) ||
 	    !claims_kept(item, leaving->now_ms))
 		return;
 	if (worth_carrying(local, oldest))

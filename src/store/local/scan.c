@@ -125,7 +125,7 @@ static int fetch(struct scan *scan, uint64_t at, size_t len)
 	return 0;
 }
 
-/* 1: a valid frame header with a sequence above `above` at `at`. */
+/* 1: there is a valid frame header at `at`. */
 static int peek_header(struct scan *scan, uint64_t at, struct frame_header *ret_header)
 {
 	int r = fetch(scan, at, FORMAT_BLOCK);

@@ -30,6 +30,7 @@ struct shelf_item {
 	bool has_claims_file;
 	bool dense; /* a claims file would not save enough */
 	bool busy;  /* the keeper works on it */
+	bool stays; /* an open event of it is damaged */
 };
 
 struct shelf {
