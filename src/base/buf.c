@@ -136,14 +136,6 @@ void buf_append_json(struct buf *buf, struct span text)
 	buf_append_char(buf, '"');
 }
 
-void buf_consume(struct buf *buf, size_t n)
-{
-	CHECK(n <= buf->len);
-	buf->len -= n;
-	if (n > 0 && buf->len > 0)
-		memmove(buf->ptr, buf->ptr + n, buf->len);
-}
-
 void buf_clear(struct buf *buf)
 {
 	buf->len = 0;

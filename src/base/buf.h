@@ -33,9 +33,8 @@ void buf_printf(struct buf *buf, const char *format, ...) printf_like(2, 3);
 /* Quoted and escaped; bad UTF-8 becomes U+FFFD. Control characters, also the
  * ones beyond ASCII, are written as \u escapes: safe on a terminal. */
 void buf_append_json(struct buf *buf, struct span text);
-void buf_consume(struct buf *buf, size_t n); /* drops n bytes from the front */
-void buf_clear(struct buf *buf);             /* keeps the memory */
-void buf_free(struct buf *buf);              /* leaves an empty buf with the same cap */
+void buf_clear(struct buf *buf); /* keeps the memory */
+void buf_free(struct buf *buf);  /* leaves an empty buf with the same cap */
 
 static inline struct buf buf_on(char *memory, size_t size)
 {

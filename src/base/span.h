@@ -54,12 +54,6 @@ static inline bool span_eq_nocase(struct span a, struct span b)
 	return true;
 }
 
-static inline bool span_starts(struct span text, struct span prefix)
-{
-	return text.len >= prefix.len &&
-	       (prefix.len == 0 || memcmp(text.ptr, prefix.ptr, prefix.len) == 0);
-}
-
 static inline struct span span_skip(struct span text, size_t n)
 {
 	if (n > text.len)

@@ -1,5 +1,5 @@
 /* The chunked transfer coding, one byte of framing at a time. See http1.h. */
-#include "codec/hex.h"
+#include "base/hex.h"
 #include "codec/http1.h"
 
 enum state {

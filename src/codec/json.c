@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
-#include "codec/hex.h"
+#include "base/hex.h"
 
 #define hot_inline static inline __attribute__((always_inline))
 #define cold_path __attribute__((cold, noinline))

@@ -2,7 +2,7 @@
 #include "codec/url.h"
 
 #include "base/error.h"
-#include "codec/hex.h"
+#include "base/hex.h"
 
 int url_percent_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
 {

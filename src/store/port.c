@@ -199,7 +199,7 @@ static void port_post(struct port *port)
 	bool urgent = port->finished_urgent;
 
 	pthread_mutex_lock(&port->posting);
-	mailbox_post_quietly(&port->inbox, &port->finished);
+	mailbox_post(&port->inbox, &port->finished);
 	urgent |= atomic_load(&port->all_urgent);
 	if (urgent && !atomic_exchange(&port->woken, true)) {
 		sleeper_wake(&port->sleeper);
@@ -343,7 +343,7 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 	host->tick_ms = options->tick_ms ? options->tick_ms : STORE_HOST_TICK_MS;
 	host->wake = options->wake;
 	host->wake_user = options->user;
-	mailbox_init(&host->inbox, NULL, NULL);
+	mailbox_init(&host->inbox);
 	error = sleeper_init(&host->sleeper);
 	if (error < 0) {
 		mem_free(host);
@@ -404,7 +404,7 @@ static void port_flush(struct store *store)
 
 	if (!port->queued.newest)
 		return;
-	mailbox_post_quietly(&port->host->inbox, &port->queued);
+	mailbox_post(&port->host->inbox, &port->queued);
 	store_host_wake(port->host);
 }
 
@@ -414,7 +414,7 @@ void port_flush_lazy(struct port *port)
 		return;
 	for (struct mailbox_node *node = port->queued.newest; node; node = node->next)
 		letter_of(node)->lazy = true;
-	mailbox_post_quietly(&port->host->inbox, &port->queued);
+	mailbox_post(&port->host->inbox, &port->queued);
 }
 
 /* The host ticks the store; a port has no housekeeping. */
@@ -569,7 +569,7 @@ int port_new(struct store_host *host, const struct port_options *options, struct
 		return error;
 	}
 	pthread_mutex_init(&port->posting, NULL); /* never fails for a plain one */
-	mailbox_init(&port->inbox, NULL, NULL);
+	mailbox_init(&port->inbox);
 	port->host = host;
 	port->wake = options->wake;
 	port->wake_user = options->user;

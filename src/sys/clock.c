@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hex.h"
+
 #define BOOT_ID_FILE "/proc/sys/kernel/random/boot_id"
 
 static uint64_t read_ms(clockid_t id)
@@ -26,19 +28,12 @@ static void read_system(void *user, struct clock_reading *ret_reading)
 static struct clock system_clock = { .read = read_system };
 static pthread_once_t system_once = PTHREAD_ONCE_INIT;
 
-static int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* 32 hex digits, dashes anywhere between them. */
 static size_t parse_uuid(const char *text, size_t len, unsigned char *ret_id)
 {
 	size_t digits = 0;
 	for (size_t i = 0; i < len && digits < 2 * CLOCK_BOOT_ID_LEN; i++) {
-		int digit = hex_digit(text[i]);
+		int digit = hex_value(text[i]);
 		if (digit < 0)
 			continue;
 		if (digits % 2 == 0)

@@ -95,7 +95,7 @@ struct loop *loop_free(struct loop *loop)
 	return mem_free(loop);
 }
 
-static int control(struct loop *loop, int operation, struct loop_handler *handler, uint32_t events)
+int loop_add(struct loop *loop, struct loop_handler *handler, uint32_t events)
 {
 	struct epoll_event event = { .events = EPOLLRDHUP, .data.ptr = handler };
 	CHECK(handler->ready);
@@ -108,17 +108,7 @@ static int control(struct loop *loop, int operation, struct loop_handler *handle
 	if (!(events & LOOP_READ))
 		event.events &= ~(
 			uint32_t)EPOLLRDHUP; /* level-triggered, it would never be silent */
-	return epoll_ctl(loop->epoll_fd, operation, handler->fd, &event) ? -errno : 0;
-}
-
-int loop_add(struct loop *loop, struct loop_handler *handler, uint32_t events)
-{
-	return control(loop, EPOLL_CTL_ADD, handler, events);
-}
-
-int loop_change(struct loop *loop, struct loop_handler *handler, uint32_t events)
-{
-	return control(loop, EPOLL_CTL_MOD, handler, events);
+	return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, handler->fd, &event) ? -errno : 0;
 }
 
 void loop_forget(struct loop *loop, struct loop_handler *handler)

@@ -51,7 +51,6 @@ int loop_new(struct loop **ret_loop) must_check;
 struct loop *loop_free(struct loop *loop);
 
 int loop_add(struct loop *loop, struct loop_handler *handler, uint32_t events) must_check;
-int loop_change(struct loop *loop, struct loop_handler *handler, uint32_t events) must_check;
 void loop_remove(struct loop *loop, struct loop_handler *handler);
 
 /* As loop_remove(), without the system call: for a caller that closes the

@@ -73,13 +73,3 @@ void thread_join(struct thread *thread)
 	CHECK(error == 0);
 	thread->running = false;
 }
-
-int thread_pin(int cpu)
-{
-	if (cpu < 0 || cpu >= CPU_SETSIZE)
-		return -EINVAL;
-	cpu_set_t set;
-	CPU_ZERO(&set);
-	CPU_SET((size_t)cpu, &set);
-	return -pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-}

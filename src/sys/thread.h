@@ -34,6 +34,3 @@ struct thread_options {
 
 int thread_start(struct thread *thread, const struct thread_options *options) must_check;
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
-
-/* The calling thread stays on this processor from now on. */
-int thread_pin(int cpu) must_check;

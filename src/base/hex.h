@@ -1,7 +1,7 @@
 /*
  * hex: hexadecimal digits, either case.
  *
- * Room: codec. Threads: pure.
+ * Room: base. Threads: pure.
  */
 #pragma once
 
