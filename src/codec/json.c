@@ -11,8 +11,8 @@
 #endif
 
 #include "base/error.h"
-#include "base/utf8.h"
 #include "base/hex.h"
+#include "base/utf8.h"
 
 #define hot_inline static inline __attribute__((always_inline))
 #define cold_path __attribute__((cold, noinline))
