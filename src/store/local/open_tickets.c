@@ -27,6 +27,7 @@ struct block {
 	uint32_t due;
 	uint32_t due_from;
 	uint32_t segment_min;
+	uint32_t sought; /* where block_seek() was last */
 	struct open_ticket tickets[BLOCK_TICKETS];
 };
 
@@ -243,6 +244,11 @@ static uint32_t place_seek(const struct open_tickets *tickets, uint64_t ticket)
 {
 	uint32_t low = 0;
 	uint32_t high = tickets->count;
+	/* New tickets come at the end, outcomes mostly near the beginning. */
+	if (high > 0 && place_at(tickets, high - 1)->first <= ticket)
+		return high - 1;
+	if (high > 1 && place_at(tickets, 1)->first > ticket)
+		return 0;
 	while (high - low > 1) {
 		uint32_t middle = low + (high - low) / 2;
 		if (place_at(tickets, middle)->first <= ticket)
@@ -253,9 +259,21 @@ static uint32_t place_seek(const struct open_tickets *tickets, uint64_t ticket)
 	return low;
 }
 
-/* The first in the block that is not below the ticket. */
-static uint32_t block_seek(const struct block *block, uint64_t ticket)
+/* Is this the first in the block that is not below the ticket? */
+static bool is_place(const struct block *block, uint32_t at, uint64_t ticket)
 {
+	return at <= block->used && (at == block->used || block->tickets[at].ticket >= ticket) &&
+	       (at == 0 || block->tickets[at - 1].ticket < ticket);
+}
+
+/* The first in the block that is not below the ticket. */
+static uint32_t block_seek(struct block *block, uint64_t ticket)
+{
+	if (is_place(block, block->used, ticket))
+		return block->used;
+	/* Outcomes come in the order of delivery. */
+	if (is_place(block, block->sought + 1, ticket))
+		return ++block->sought;
 	uint32_t low = 0;
 	uint32_t high = block->used;
 	while (low < high) {
@@ -265,6 +283,7 @@ static uint32_t block_seek(const struct block *block, uint64_t ticket)
 		else
 			high = middle;
 	}
+	block->sought = low;
 	return low;
 }
 
@@ -614,7 +633,7 @@ bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
 	if (tickets->count == 0)
 		return false;
 	for (uint32_t i = place_seek(tickets, after + 1); i < tickets->count; i++) {
-		const struct block *block = block_at(tickets, i);
+		struct block *block = block_at(tickets, i);
 		for (uint32_t at = block_seek(block, after + 1); at < block->used; at++) {
 			if (block->tickets[at].state == OPEN_TICKET_GONE)
 				continue;
