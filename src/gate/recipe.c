@@ -139,28 +139,34 @@ static inline void keep_text(struct fields *fields, int slot, struct span raw,
 	fields->texts[slot] = (struct event_text){ raw, coding };
 }
 
+static bool is_structured(const struct recipe_input *input)
+{
+	for (uint32_t i = 0; i < input->header_count; i++)
+		if (span_eq_nocase(input->headers[i].name, SPAN("content-type")) &&
+		    names_structured_mode(input->headers[i].value))
+			return true;
+	return false;
+}
+
 /* Reads ce- headers and returns the slot of one that came twice, or -1;
  * fields->headers tells whether the event is in them. */
 static int read_headers(const struct recipe *recipe, const struct recipe_input *input,
                         struct fields *fields)
 {
-	bool structured = false;
 	int repeated = -1;
 	for (uint32_t i = 0; i < input->header_count; i++) {
 		const struct http1_header *header = &input->headers[i];
 		if (header->name.len == 0 || span_lower(header->name.ptr[0]) != 'c')
 			continue; /* sorts out most, at the price of one byte */
 		int slot = header_slot(recipe, header->name);
-		if (slot < 0) {
-			if (span_eq_nocase(header->name, SPAN("content-type")))
-				structured = structured || names_structured_mode(header->value);
-		} else if (fields->strings & BIT(slot)) {
+		if (slot < 0)
+			continue;
+		if (fields->strings & BIT(slot))
 			repeated = slot;
-		} else if (header->value.len > 0) {
+		else if (header->value.len > 0)
 			keep_text(fields, slot, header->value, EVENT_TEXT_HEADER);
-		}
 	}
-	fields->headers = !structured && (fields->strings & BIT(SLOT_SPECVERSION));
+	fields->headers = (fields->strings & BIT(SLOT_SPECVERSION)) && !is_structured(input);
 	return repeated;
 }
 
