@@ -4,8 +4,10 @@
  *
  * Room: app.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "app/exit_code.h"
 #include "app/journal_command.h"
@@ -121,8 +123,26 @@ static int run_help(int argc, char **argv)
 	return EXIT_CODE_OK;
 }
 
+/* Descriptors 0 to 2 must not become something of ours, which a print would then
+ * write to. */
+static bool claim_standard_descriptors(void)
+{
+	bool out = fcntl(STDOUT_FILENO, F_GETFD) >= 0;
+	for (int fd = open("/dev/null", O_RDWR); fd >= 0; fd = open("/dev/null", O_RDWR))
+		if (fd > STDERR_FILENO) {
+			close(fd);
+			break;
+		}
+	return out;
+}
+
 int main(int argc, char **argv)
 {
+	if (!claim_standard_descriptors()) {
+		fprintf(stderr,
+		        "stile: standard output is closed, and what it prints would be lost\n");
+		return EXIT_CODE_FAILED;
+	}
 	if (argc < 2) {
 		print_overview(stderr);
 		return EXIT_CODE_USAGE;

@@ -1,6 +1,7 @@
 /* options: see options.h. */
 #include "app/options.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -72,21 +73,35 @@ static int parse_choice(const struct option *option, const char *text, uint64_t 
 	                  text, option->choices);
 }
 
-/* Only the shape; whether the machine has the address, binding tells. */
+/* Names are not looked up: an address says which interface is meant. */
+static bool is_host(const char *text, size_t len)
+{
+	char host[INET6_ADDRSTRLEN];
+	unsigned char bytes[sizeof(struct in6_addr)];
+	int family = AF_INET;
+	if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
+		family = AF_INET6;
+		text++;
+		len -= 2;
+	}
+	if (len >= sizeof(host))
+		return false;
+	memcpy(host, text, len);
+	host[len] = '\0';
+	return inet_pton(family, host, bytes) == 1;
+}
+
+/* Whether the machine has the address, binding tells. */
 static int check_address(const struct option *option, const char *text, struct error_text *ret_text)
 {
 	const char *colon = strrchr(text, ':');
 	uint64_t port = 0;
-	bool good = colon != NULL && colon != text &&
-	            text_parse_u64(span_str(colon + 1), &port) == 0 && port <= 65535;
-	if (good && memchr(text, ':', (size_t)(colon - text)))
-		good = text[0] == '[' && colon[-1] == ']';
-	if (!good)
-		return error_fill(
-			ret_text, -EINVAL,
-			"--%s: found \"%s\", expected ADDR:PORT, such as 127.0.0.1:8080 or "
-			"[::1]:8080, with a port from 0 to 65535",
-			option->name, text);
+	if (colon == NULL || !is_host(text, (size_t)(colon - text)) ||
+	    text_parse_u64(span_str(colon + 1), &port) != 0 || port > 65535)
+		return error_fill(ret_text, -EINVAL,
+		                  "--%s: found \"%s\", expected ADDR:PORT, such as 127.0.0.1:8080, "
+		                  "0.0.0.0:80 or [::1]:8080, with a port from 0 to 65535",
+		                  option->name, text);
 	return 0;
 }
 

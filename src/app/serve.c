@@ -313,8 +313,9 @@ static void on_signal(struct loop_handler *handler, uint32_t events)
 		log_warn("stopped at once by a second signal");
 		_exit(EXIT_CODE_FAILED); /* as safe as a crash: nothing acknowledged is lost */
 	}
+	bool guarded = stop_guard_begin(&serve->guard, STOP_LIMIT_MS) == 0;
 	log_info("stopping", log_str("signal", info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT"));
-	if (stop_guard_begin(&serve->guard, STOP_LIMIT_MS) != 0)
+	if (!guarded)
 		log_warn("nothing bounds this stop if the disk hangs");
 	atomic_store(&serve->console.draining, true);
 	enter(serve, PHASE_DRAIN);
@@ -328,6 +329,7 @@ static int open_signals(struct serve *serve)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* a file too large is an error of the write */
 	if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
 		return -EINVAL;
 	serve->signals.fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -541,10 +543,13 @@ static void greet(struct serve *serve)
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
 	if (options->log_json)
 		return;
-	fprintf(stderr,
-	        "\n  listening on  %s\n  data in       %s\n  try           curl -d '{\"id\":\"1\"}' "
-	        "%s%s%s\n\n",
-	        url, folder, serve->tls ? "-k " : "", url, SOURCE_PATH);
+	char text[PATH_MAX + 2048];
+	int len = snprintf(text, sizeof(text),
+	                   "\n  listening on  %s\n  data in       %s\n"
+	                   "  try           curl -d '{\"id\":\"1\"}' %s%s%s\n\n",
+	                   url, folder, serve->tls ? "-k " : "", url, SOURCE_PATH);
+	if (len > 0 && (size_t)len < sizeof(text))
+		log_plain(span_of(text, (size_t)len));
 }
 
 static void close_all(struct serve *serve)

@@ -5,7 +5,8 @@
 
 static const struct option options[] = {
 	{ "listen", OPTION_ADDRESS, offsetof(struct serve_options, listen), "ADDR:PORT",
-	  "127.0.0.1:8080", 0, 0, NULL, "where to listen; port 0 picks a free one" },
+	  "127.0.0.1:8080", 0, 0, NULL,
+	  "where to listen, IPv4 or [IPv6]; port 0 picks a free one" },
 	{ "data", OPTION_TEXT, offsetof(struct serve_options, data), "DIR", "stile-data", 0, 0,
 	  NULL, "the data folder; made if it is not there" },
 	{ "window", OPTION_DURATION, offsetof(struct serve_options, window_ms), "TIME", "4d", 1000,

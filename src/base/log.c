@@ -1,6 +1,7 @@
 /* log: see log.h. */
 #include "base/log.h"
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -148,6 +149,17 @@ static void append_head(struct buf *line, uint64_t now_ms, enum log_level level,
 	append_field(line, &field);
 }
 
+/* A gateway must not stand still because nobody reads its log: what a full pipe
+ * does not take is lost. One that poll() calls writable takes LOG_LINE_MAX bytes
+ * (PIPE_BUF) without blocking. */
+static bool give(struct span text)
+{
+	struct pollfd out = { .fd = options.fd, .events = POLLOUT };
+	if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT))
+		return false;
+	return write(options.fd, text.ptr, text.len) >= 0;
+}
+
 void log_write(struct log_site *site, enum log_level level, const char *message,
                const struct log_field *fields)
 {
@@ -172,7 +184,11 @@ void log_write(struct log_site *site, enum log_level level, const char *message,
 	if (!whole)
 		append_field(&line, &field);
 	buf_append_span(&line, options.format == LOG_JSON ? SPAN("}\n") : SPAN("\n"));
-	/* There is nobody to tell when standard error does not take it. */
-	if (write(options.fd, line.ptr, line.len) < 0)
-		return;
+	if (!give(buf_span(&line)))
+		atomic_fetch_add_explicit(&site->suppressed, left_out + 1, memory_order_relaxed);
+}
+
+void log_plain(struct span text)
+{
+	give(text);
 }

@@ -15,7 +15,7 @@
  * Room:    base. It does not ask for the time: app/ gives a clock function to
  *          log_setup(); without one, lines carry no time and have no limit.
  * Threads: any; one write(2) per line. log_setup() before threads start.
- * Failure: a line that cannot be written is lost; a field that does not fit is
+ * Failure: a line that cannot be written at once is lost and counted; a field that does not fit is
  *          left out and truncated=true says so. Nothing here allocates.
  */
 #pragma once
@@ -91,6 +91,9 @@ struct log_site {
 bool log_wants(enum log_level level);
 void log_write(struct log_site *site, enum log_level level, const char *message,
                const struct log_field *fields);
+
+/* A few lines for a person, as they are; at most LOG_LINE_MAX bytes. */
+void log_plain(struct span text);
 
 #define log_debug(...) LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define log_info(...) LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)

@@ -113,6 +113,10 @@ static void errors_say_what_was_found_and_expected(void **state)
 		{ { "--listen", "127.0.0.1:65536" }, 2, "0 to 65535" },
 		{ { "--listen", ":80" }, 2, "ADDR:PORT" },
 		{ { "--listen", "::1:80" }, 2, "ADDR:PORT" },
+		{ { "--listen", "localhost:80" }, 2, "ADDR:PORT" },
+		{ { "--listen", "127.1:80" }, 2, "ADDR:PORT" },
+		{ { "--listen", "[127.0.0.1]:80" }, 2, "ADDR:PORT" },
+		{ { "--listen", "[::1]80" }, 2, "ADDR:PORT" },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct values values;

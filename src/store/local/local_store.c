@@ -485,7 +485,7 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	if (r == 0) {
 		r = build(local, &text);
 		if (r < 0)
-			error_fill(ret_text, r, "%s%s%s", local->path, text.text[0] ? ": " : "",
+			error_fill(ret_text, r, "%s: %s", local->path,
 			           text.text[0] ? text.text : error_name(r));
 	}
 	if (r < 0) {
