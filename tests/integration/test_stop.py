@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
+import subprocess
 
 import pytest
 
-from harness import LIMIT_S, event_bytes, eventually, request_bytes, take_verdict
+from harness import Blockage, Connection, LIMIT_S, event_bytes, eventually, request_bytes, take_verdict
 from load import Oracle, post_all, recent_ids, start_senders
 
 
@@ -139,3 +141,29 @@ def test_stalled_peer_that_reads_during_the_stop_does_no_harm(stile):
     gateway = stile()
     gateway.wait_settled()
     assert gateway.stop() == 0
+
+
+def test_log_that_nobody_reads_stops_neither_service_nor_the_stop(binary, data):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = probe.getsockname()
+    log = Blockage()
+    process = subprocess.Popen(
+        [binary, "serve", "--listen", f"127.0.0.1:{address[1]}", "--data", data],
+        stdout=subprocess.DEVNULL, stderr=log.write_fd)
+    try:
+        def answered():
+            try:
+                with Connection(address) as connection:
+                    return connection.request("GET", "/readyz").status == 200
+            except OSError:
+                return False
+        eventually(answered, "an answer though the log is stuck")
+        with Connection(address) as connection:
+            take_verdict(connection.post({"id": "silent"}), "new")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        log.close()
