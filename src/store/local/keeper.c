@@ -2,6 +2,7 @@
 #include "store/local/keeper.h"
 
 #include <pthread.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -9,6 +10,8 @@
 #include "sys/thread.h"
 
 enum prepare_state { PREPARE_IDLE, PREPARE_WANTED, PREPARE_READY, PREPARE_FAILED };
+
+#define NAP_NS 1500000
 
 struct job_queue {
 	struct keeper_job *first;
@@ -24,6 +27,7 @@ struct keeper {
 	pthread_cond_t work;
 	pthread_cond_t ready;
 	bool stop;
+	bool awaited; /* the owner stands still for the next segment */
 	enum prepare_state prepare;
 	uint64_t number;
 	int fd;
@@ -75,10 +79,26 @@ struct keeper_job *keeper_job_free(struct keeper_job *job)
 	return mem_free(job);
 }
 
+/* Zeros written in one go would stand before every commit for tens of
+ * milliseconds: at half of the full rate that was a p99 of 4 ms, and 1.6 with
+ * naps. Nobody naps while the owner waits. */
+static void nap(void *user)
+{
+	struct keeper *keeper = user;
+
+	pthread_mutex_lock(&keeper->mutex);
+	bool hurry = keeper->awaited || keeper->stop;
+	pthread_mutex_unlock(&keeper->mutex);
+	if (!hurry)
+		nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+}
+
 static int prepare_segment(struct keeper *keeper, uint64_t number, int *ret_fd)
 {
 	if (!keeper->spare_ready) {
-		int r = segment_fill(keeper->folder);
+		struct segment_pace pace = { .pause = keeper->run_inline ? NULL : nap,
+			                     .user = keeper };
+		int r = segment_fill(keeper->folder, pace);
 		if (r < 0)
 			return r;
 		keeper->spare_ready = true;
@@ -310,8 +330,10 @@ int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd)
 	int r = -EAGAIN;
 
 	pthread_mutex_lock(&keeper->mutex);
+	keeper->awaited = wait;
 	while (wait && keeper->prepare == PREPARE_WANTED && keeper->error == 0)
 		pthread_cond_wait(&keeper->ready, &keeper->mutex);
+	keeper->awaited = false;
 	if (keeper->prepare == PREPARE_READY) {
 		CHECK(keeper->number == number);
 		*ret_fd = keeper->fd;

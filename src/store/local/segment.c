@@ -8,7 +8,7 @@
 #include "base/mem.h"
 
 #define SPARE_NAME "spare.seg"
-#define FILL_BYTES MEM_HUGE /* one page of it is one entry in each list of pages */
+#define FILL_BYTES (512u << 10)
 
 int folder_file(const struct folder *folder, const char *name,
                 char ret_path[static FOLDER_PATH_MAX])
@@ -53,22 +53,25 @@ int folder_remove(const struct folder *folder, const char *name)
 	return r == -ENOENT ? 0 : r;
 }
 
-static int fill_zeros(const struct folder *folder, int fd)
+static int fill_zeros(const struct folder *folder, int fd, struct segment_pace pace)
 {
 	uint32_t chunk = folder->segment_bytes < FILL_BYTES ? folder->segment_bytes : FILL_BYTES;
-	bool huge = chunk >= MEM_HUGE;
-	cleanup_free unsigned char *zeros = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK, chunk);
+	bool huge = folder->segment_bytes >= MEM_HUGE;
+	cleanup_free unsigned char *zeros = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK,
+	                                                huge ? MEM_HUGE : chunk);
 	int r = 0;
 
 	if (!zeros)
 		return -ENOMEM;
 	if (huge)
-		mem_prefer_huge(zeros, chunk);
+		mem_prefer_huge(zeros, MEM_HUGE); /* one page to pin, not a hundred */
 	memset(zeros, 0, chunk);
 	for (uint32_t at = 0; at < folder->segment_bytes && r == 0; at += chunk) {
 		uint32_t left = folder->segment_bytes - at;
 		r = folder->fs->methods->write(folder->fs, fd, zeros, left < chunk ? left : chunk,
 		                               at);
+		if (pace.pause)
+			pace.pause(pace.user);
 	}
 	return r < 0 ? r : folder->fs->methods->sync_data(folder->fs, fd);
 }
@@ -82,7 +85,7 @@ static bool has_room(const struct folder *folder)
 	       bytes >= folder->segment_bytes;
 }
 
-int segment_fill(const struct folder *folder)
+int segment_fill(const struct folder *folder, struct segment_pace pace)
 {
 	int fd;
 
@@ -96,7 +99,7 @@ int segment_fill(const struct folder *folder)
 	                &fd);
 	if (r < 0)
 		return r;
-	r = fill_zeros(folder, fd);
+	r = fill_zeros(folder, fd, pace);
 	int closed = folder->fs->methods->close(folder->fs, fd);
 	if (r == 0)
 		r = closed;

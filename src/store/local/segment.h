@@ -35,8 +35,14 @@ int folder_open(const struct folder *folder, const char *name, int flags, int *r
 int folder_sync(const struct folder *folder) must_check;
 int folder_remove(const struct folder *folder, const char *name); /* 0 if it is not there */
 
-/* Writes zeros over all of a new spare.seg and syncs it. Leaves nothing on failure. */
-int segment_fill(const struct folder *folder) must_check;
+/* Writes zeros over all of a new spare.seg and syncs it. Leaves nothing on failure.
+ * `pause` (NULL: none) is called after each piece, so that commits find the disk
+ * free in between. */
+struct segment_pace {
+	void (*pause)(void *user);
+	void *user;
+};
+int segment_fill(const struct folder *folder, struct segment_pace pace) must_check;
 /* spare.seg gets the number's name, durably. */
 int segment_name_spare(const struct folder *folder, uint64_t number) must_check;
 /* The number's file becomes spare.seg. */
