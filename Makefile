@@ -24,7 +24,7 @@ build:
 	@ninja --quiet -C build
 
 run: build
-	build/stile serve $(ARGS)
+	@build/stile serve $(ARGS)
 
 test:
 	@tools/install-packages build test
