@@ -15,7 +15,7 @@ help:
 	@echo "make install       build and install (DESTDIR=…)"
 	@echo "make clean         remove all build folders"
 
-# What users run: -O3 and LTO save about 4 % of the CPU of a durable request.
+# What users run. That -O3 and LTO pay is likely, see docs/benchmarks.md.
 RELEASE = -Dtests=false -Doptimization=3 -Db_lto=true
 
 build:

@@ -80,8 +80,8 @@ struct keeper_job *keeper_job_free(struct keeper_job *job)
 }
 
 /* Zeros written in one go would stand before every commit for tens of
- * milliseconds: at half of the full rate that was a p99 of 4 ms, and 1.6 with
- * naps. Nobody naps while the owner waits. */
+ * milliseconds (docs/benchmarks.md has the p99 without and with naps). Nobody
+ * naps while the owner waits. */
 static void nap(void *user)
 {
 	struct keeper *keeper = user;
