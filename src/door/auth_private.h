@@ -74,7 +74,11 @@ struct auth {
 
 #define AUTH_TEXT(span) (int)(span).len, (span).ptr /* for "%.*s" */
 
-/* auth.c: A1. MISSING, WRONG when there are several, or OK. */
+/* auth.c */
+/* Writes the reason (NULL: nobody asks) and returns the result. */
+enum auth_result auth_refuse(struct error_text *ret_why, enum auth_result result,
+                             const char *format, ...) printf_like(3, 4);
+/* A1. MISSING, WRONG when there are several, or OK. */
 enum auth_result auth_find_header(const struct auth_request *request, struct span name,
                                   struct span *ret_value, struct error_text *ret_why) must_check;
 

@@ -137,11 +137,11 @@ static enum auth_result check_body_digest(struct span text, struct span body,
 {
 	unsigned char given[SHA256_LEN], digest[HMAC_MAX];
 	if (hmac_digest(HMAC_SHA256, body, digest))
-		return error_fill(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+		return auth_refuse(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (text.len != sizeof(given) * 2 || !hex_decode(text, given, sizeof(given)) ||
 	    !secret_equal(span_of(given, sizeof(given)), span_of(digest, sizeof(given))))
-		return error_fill(ret_why, AUTH_WRONG,
-		                  "the body does not fit to the signed bodySHA256");
+		return auth_refuse(ret_why, AUTH_WRONG,
+		                   "the body does not fit to the signed bodySHA256");
 	return AUTH_OK;
 }
 
@@ -197,17 +197,17 @@ static enum auth_result check_form(const struct auth *auth, const struct auth_ur
 		error = try_keys(auth, url, &form, signature, &fits);
 	form_free(&form);
 	if (error == -ENOMEM)
-		return error_fill(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+		return auth_refuse(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (error)
-		return error_fill(ret_why, AUTH_WRONG,
-		                  "the body is no form of at most %d parameters", PARAMETERS_MAX);
+		return auth_refuse(ret_why, AUTH_WRONG,
+		                   "the body is no form of at most %d parameters", PARAMETERS_MAX);
 	if (!fits)
-		return error_fill(ret_why, AUTH_WRONG,
-		                  "none of the %u secrets gives the signature in header %.*s%s",
-		                  auth->key_count, AUTH_TEXT(auth->header),
-		                  auth->has_url ? ""
-		                                : " (there is no public_url: the signed URL was "
-		                                  "taken from the request)");
+		return auth_refuse(ret_why, AUTH_WRONG,
+		                   "none of the %u secrets gives the signature in header %.*s%s",
+		                   auth->key_count, AUTH_TEXT(auth->header),
+		                   auth->has_url ? ""
+		                                 : " (there is no public_url: the signed URL was "
+		                                   "taken from the request)");
 	return AUTH_OK;
 }
 
@@ -225,12 +225,12 @@ enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_re
 		return result;
 	if (value.len != BASE64_LEN(SHA1_LEN) ||
 	    base64_decode(value, signature, sizeof(signature), &len) || len != SHA1_LEN)
-		return error_fill(ret_why, AUTH_WRONG,
-		                  "header %.*s holds no whole signature of the expected kind",
-		                  AUTH_TEXT(auth->header));
+		return auth_refuse(ret_why, AUTH_WRONG,
+		                   "header %.*s holds no whole signature of the expected kind",
+		                   AUTH_TEXT(auth->header));
 	if (!digest.ptr && body.len > 0 && !is_form(request->head))
-		return error_fill(ret_why, AUTH_WRONG,
-		                  "the body is no form, and no bodySHA256 in the query covers it");
+		return auth_refuse(ret_why, AUTH_WRONG,
+		                   "the body is no form, and no bodySHA256 in the query covers it");
 	result = check_form(auth, &url, digest.ptr ? SPAN_EMPTY : body,
 	                    span_of(signature, sizeof(signature)), ret_why);
 	if (result == AUTH_OK && digest.ptr)
