@@ -1,21 +1,8 @@
 /* Networks, keys in headers, certificates, and the answers. See auth.h. */
 #include "door/auth.h"
 
-#include <stdarg.h>
-
 #include "base/secret.h"
 #include "door/auth_private.h"
-
-enum auth_result auth_refuse(struct error_text *ret_why, enum auth_result result,
-                             const char *format, ...)
-{
-	va_list args;
-	va_start(args, format);
-	if (ret_why)
-		vsnprintf(ret_why->text, sizeof(ret_why->text), format, args);
-	va_end(args);
-	return result;
-}
 
 enum auth_result auth_find_header(const struct auth_request *request, struct span name,
                                   struct span *ret_value, struct error_text *ret_why)
@@ -26,15 +13,15 @@ enum auth_result auth_find_header(const struct auth_request *request, struct spa
 		if (!span_eq_nocase(head->headers[i].name, name))
 			continue;
 		if (found)
-			return auth_refuse(ret_why, AUTH_WRONG, "header %.*s is there twice",
+			return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s is there twice",
 			                   AUTH_TEXT(name));
 		found = &head->headers[i].value;
 	}
 	if (!found)
-		return auth_refuse(ret_why, AUTH_MISSING, "header %.*s is missing",
+		return AUTH_REFUSE(ret_why, AUTH_MISSING, "header %.*s is missing",
 		                   AUTH_TEXT(name));
 	if (found->len == 0)
-		return auth_refuse(ret_why, AUTH_WRONG, "header %.*s is empty", AUTH_TEXT(name));
+		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s is empty", AUTH_TEXT(name));
 	*ret_value = *found;
 	return AUTH_OK;
 }
@@ -47,7 +34,7 @@ static enum auth_result check_network(const struct auth *auth, const struct auth
 		if (ip_network_has(&auth->networks[i], &request->peer->address))
 			return AUTH_OK;
 	ip_format(&request->peer->address, text);
-	return auth_refuse(ret_why, AUTH_NETWORK, "%s is in none of the allowed networks", text);
+	return AUTH_REFUSE(ret_why, AUTH_NETWORK, "%s is in none of the allowed networks", text);
 }
 
 /* "Basic", blanks, the rest; false for another scheme. */
@@ -73,12 +60,12 @@ static enum auth_result check_credential(const struct auth *auth,
 	if (result != AUTH_OK)
 		return result;
 	if (auth->prefix.len > 0 && !cut_scheme(&value, auth->prefix))
-		return auth_refuse(ret_why, AUTH_WRONG, "header %.*s is not of the scheme %.*s",
+		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s is not of the scheme %.*s",
 		                   AUTH_TEXT(auth->header), AUTH_TEXT(auth->prefix));
 	for (uint32_t i = 0; i < auth->credential_count; i++)
 		fits |= secret_equal(value, auth->credentials[i]);
 	if (!fits)
-		return auth_refuse(ret_why, AUTH_WRONG, "header %.*s holds none of the %u secrets",
+		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds none of the %u secrets",
 		                   AUTH_TEXT(auth->header), auth->credential_count);
 	return AUTH_OK;
 }
@@ -98,13 +85,13 @@ static enum auth_result check_certificate(const struct auth *auth,
 {
 	const struct http_peer *peer = request->peer;
 	if (!peer->certified)
-		return auth_refuse(ret_why, AUTH_MISSING, "no client certificate was shown");
+		return AUTH_REFUSE(ret_why, AUTH_MISSING, "no client certificate was shown");
 	if (auth->name_count == 0)
 		return AUTH_OK;
 	for (uint32_t i = 0; i < peer->name_count; i++)
 		if (name_is_wanted(auth, &peer->names[i]))
 			return AUTH_OK;
-	return auth_refuse(ret_why, AUTH_WRONG,
+	return AUTH_REFUSE(ret_why, AUTH_WRONG,
 	                   "none of the %u names of the client certificate is allowed",
 	                   peer->name_count);
 }

@@ -72,12 +72,13 @@ struct auth {
 	char warning[ERROR_TEXT_MAX]; /* empty: none */
 };
 
+/* Writes the reason (NULL: nobody asks) and is the result. A macro, so that those
+ * who read the code for us see that it is never AUTH_OK. */
+#define AUTH_REFUSE(ret_why, result, ...) ((void)error_fill(ret_why, 0, __VA_ARGS__), (result))
+
 #define AUTH_TEXT(span) (int)(span).len, (span).ptr /* for "%.*s" */
 
 /* auth.c */
-/* Writes the reason (NULL: nobody asks) and returns the result. */
-enum auth_result auth_refuse(struct error_text *ret_why, enum auth_result result,
-                             const char *format, ...) printf_like(3, 4);
 /* A1. MISSING, WRONG when there are several, or OK. */
 enum auth_result auth_find_header(const struct auth_request *request, struct span name,
                                   struct span *ret_value, struct error_text *ret_why) must_check;

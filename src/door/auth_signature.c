@@ -125,16 +125,16 @@ static enum auth_result match(const struct auth *auth, const struct message *mes
 	bool fits = false;
 	int error = 0;
 	if (given->count == 0)
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "header %.*s holds no whole signature of the expected kind",
 		                   AUTH_TEXT(auth->header));
 	error = try_keys(auth, message, given, &fits);
 	if (!error && auth->public_count > 0)
 		error = try_public_keys(auth, message, given, &fits);
 	if (error)
-		return auth_refuse(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (!fits)
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "none of the %u secrets gives the signature in header %.*s",
 		                   auth->key_count + auth->public_count, AUTH_TEXT(auth->header));
 	return AUTH_OK;
@@ -142,7 +142,7 @@ static enum auth_result match(const struct auth *auth, const struct message *mes
 
 static enum auth_result too_many(const struct auth *auth, struct error_text *ret_why)
 {
-	return auth_refuse(ret_why, AUTH_WRONG, "header %.*s holds more than %d signatures",
+	return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds more than %d signatures",
 	                   AUTH_TEXT(auth->header), GIVEN_MAX);
 }
 
@@ -152,12 +152,12 @@ static enum auth_result check_time(const struct auth *auth, struct span text, ui
 {
 	uint64_t time_s;
 	if (text_parse_u64(text, &time_s))
-		return auth_refuse(ret_why, AUTH_STALE,
+		return AUTH_REFUSE(ret_why, AUTH_STALE,
 		                   "the signed time stamp is no number of seconds");
 	bool past = time_s <= now_s;
 	uint64_t gap_s = past ? now_s - time_s : time_s - now_s;
 	if (gap_s > auth->tolerance_s)
-		return auth_refuse(ret_why, AUTH_STALE,
+		return AUTH_REFUSE(ret_why, AUTH_STALE,
 		                   "the signed time stamp is %llu s %s, %u s are allowed",
 		                   (unsigned long long)gap_s, past ? "old" : "ahead",
 		                   auth->tolerance_s);
@@ -234,14 +234,14 @@ static enum auth_result read_stripe(const struct auth *auth, struct span value, 
 				return too_many(auth, ret_why);
 		} else if (span_cut_start(&item, SPAN("t="))) {
 			if (time->ptr)
-				return auth_refuse(ret_why, AUTH_WRONG,
+				return AUTH_REFUSE(ret_why, AUTH_WRONG,
 				                   "header %.*s holds two time stamps",
 				                   AUTH_TEXT(auth->header));
 			*time = item;
 		}
 	}
 	if (time->len == 0)
-		return auth_refuse(ret_why, AUTH_WRONG, "header %.*s holds no time stamp",
+		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds no time stamp",
 		                   AUTH_TEXT(auth->header));
 	return AUTH_OK;
 }
@@ -292,7 +292,7 @@ enum auth_result auth_check_standard(const struct auth *auth, const struct auth_
 	if (result == AUTH_OK)
 		result = auth_find_header(request, SPAN("webhook-timestamp"), &time, ret_why);
 	if (result == AUTH_OK && memchr(id.ptr, '.', id.len))
-		result = auth_refuse(ret_why, AUTH_WRONG, "header webhook-id holds a dot");
+		result = AUTH_REFUSE(ret_why, AUTH_WRONG, "header webhook-id holds a dot");
 	if (result == AUTH_OK)
 		result = read_standard(auth, value, &given, ret_why);
 	if (result == AUTH_OK) {

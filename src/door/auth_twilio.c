@@ -136,11 +136,12 @@ static enum auth_result check_body_digest(struct span text, struct span body,
                                           struct error_text *ret_why)
 {
 	unsigned char given[SHA256_LEN], digest[HMAC_MAX];
+	CHECK(text.ptr);
 	if (hmac_digest(HMAC_SHA256, body, digest))
-		return auth_refuse(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (text.len != sizeof(given) * 2 || !hex_decode(text, given, sizeof(given)) ||
 	    !secret_equal(span_of(given, sizeof(given)), span_of(digest, sizeof(given))))
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "the body does not fit to the signed bodySHA256");
 	return AUTH_OK;
 }
@@ -197,12 +198,12 @@ static enum auth_result check_form(const struct auth *auth, const struct auth_ur
 		error = try_keys(auth, url, &form, signature, &fits);
 	form_free(&form);
 	if (error == -ENOMEM)
-		return auth_refuse(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (error)
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "the body is no form of at most %d parameters", PARAMETERS_MAX);
 	if (!fits)
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "none of the %u secrets gives the signature in header %.*s%s",
 		                   auth->key_count, AUTH_TEXT(auth->header),
 		                   auth->has_url ? ""
@@ -225,11 +226,11 @@ enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_re
 		return result;
 	if (value.len != BASE64_LEN(SHA1_LEN) ||
 	    base64_decode(value, signature, sizeof(signature), &len) || len != SHA1_LEN)
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "header %.*s holds no whole signature of the expected kind",
 		                   AUTH_TEXT(auth->header));
 	if (!digest.ptr && body.len > 0 && !is_form(request->head))
-		return auth_refuse(ret_why, AUTH_WRONG,
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "the body is no form, and no bodySHA256 in the query covers it");
 	result = check_form(auth, &url, digest.ptr ? SPAN_EMPTY : body,
 	                    span_of(signature, sizeof(signature)), ret_why);

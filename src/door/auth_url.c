@@ -57,7 +57,7 @@ enum auth_result auth_url_read(const struct auth *auth, const struct auth_reques
 		if (result != AUTH_OK)
 			return result;
 		if (!split_authority(host, &url))
-			return auth_refuse(ret_why, AUTH_WRONG, "header Host names no host");
+			return AUTH_REFUSE(ret_why, AUTH_WRONG, "header Host names no host");
 		url.secure = request->peer->tls;
 	}
 	url.target = request->head->target;
