@@ -513,7 +513,8 @@ int trace_files_append(struct trace_files *files, const struct trace_files_block
 	memcpy(block->bytes, &header, sizeof(header));
 	memset(block->bytes + TRACE_ALIGN + block->body_len, 0,
 	       span - TRACE_ALIGN - block->body_len);
-	files->dirty = true;
+	if (files->dirty == 0)
+		files->dirty = file->number;
 	r = files->fs->methods->write(files->fs, files->fd, block->bytes, span, file->size);
 	if (r < 0) {
 		if (traces)

@@ -54,8 +54,8 @@ struct trace_files {
 	struct trace_file *files; /* oldest first */
 	size_t count, room;
 	uint64_t next_number;
-	int fd;     /* of the last file, to append; -1: the next block begins another */
-	bool dirty; /* written, not synced */
+	int fd;         /* of the last file, to append; -1: the next block begins another */
+	uint64_t dirty; /* from this number on files are written, not synced; 0: none */
 	struct trace_window window;
 	/* told once, after open */
 	uint64_t damaged_bytes, torn_bytes;

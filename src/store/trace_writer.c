@@ -260,23 +260,32 @@ void trace_drain(struct trace_log *log)
 		trace_count(log);
 }
 
+/* A failed sync is final for its file: what was written may be gone from the
+ * cache. Its checksums will tell; the log goes on in another file. */
+static void sync_files(struct trace_log *log, uint64_t from, uint64_t to)
+{
+	for (uint64_t number = from; number <= to; number++) {
+		int r = trace_files_sync(log->options.fs, log->files.folder, number);
+		if (r == 0)
+			continue;
+		pthread_mutex_lock(&log->shelf);
+		trace_files_abandon(&log->files, number);
+		note_result(log, r, 0);
+		pthread_mutex_unlock(&log->shelf);
+	}
+}
+
 void trace_log_tick(struct trace_log *log)
 {
 	if (log->options.read_only)
 		return;
 	pthread_mutex_lock(&log->shelf);
 	trace_drain(log);
-	bool dirty = log->files.dirty && log->files.count > 0;
-	uint64_t number = dirty ? log->files.files[log->files.count - 1].number : 0;
-	log->files.dirty = false;
+	struct trace_files *files = &log->files;
+	uint64_t from = files->dirty;
+	uint64_t to = files->count > 0 ? files->files[files->count - 1].number : 0;
+	files->dirty = 0;
 	pthread_mutex_unlock(&log->shelf);
-	if (dirty && trace_files_sync(log->options.fs, log->files.folder, number) < 0) {
-		/* What was written may be gone from the cache (a failed sync is final for
-		 * its file): go on in another one. What is damaged will be found by its
-		 * checksums. */
-		pthread_mutex_lock(&log->shelf);
-		trace_files_abandon(&log->files, number);
-		note_result(log, -EIO, 0);
-		pthread_mutex_unlock(&log->shelf);
-	}
+	if (from > 0)
+		sync_files(log, from, to);
 }
