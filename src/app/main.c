@@ -14,6 +14,7 @@
 #include "app/options.h"
 #include "app/serve.h"
 #include "app/version.h"
+#include "app/why_command.h"
 
 static int run_serve(int argc, char **argv);
 static int run_version(int argc, char **argv);
@@ -35,6 +36,10 @@ static const struct command commands[] = {
 	  "  verify DIR                   say what is in it and whether it is sound\n"
 	  "  dump DIR                     print its records as JSON lines\n",
 	  NULL, journal_command },
+	{ "why", "stile why [OPTION…] ID", "tell what was decided about an event, and why", NULL,
+	  &why_option_table, why_command },
+	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
+	  &advise_option_table, advise_command },
 	{ "version", "stile version", "print the version", NULL, NULL, run_version },
 	{ "help", "stile help [COMMAND]", "explain stile or one command", NULL, NULL, run_help },
 };
