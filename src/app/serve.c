@@ -38,7 +38,7 @@
 #include "console/console.h"
 #include "deliver/deliver.h"
 #include "door/webhook.h"
-#include "gate/recipe.h"
+#include "gate/recipe_auto.h"
 #include "net/http_server.h"
 #include "net/tls.h"
 #include "sink/stdout_sink.h"
@@ -88,7 +88,7 @@ struct serve {
 	bool embedded;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
-	struct recipe recipe;
+	struct recipe_auto recipe;
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct sink *sink;
@@ -409,12 +409,12 @@ static int open_store(struct serve *serve)
 	if (error != 0)
 		return fail("the data folder cannot be opened", error, &text);
 
-	struct recipe_options recipe_options = {
+	struct recipe_auto_options recipe_auto_options = {
 		.source = SPAN(SOURCE_NAME),
 		.window_s = (uint32_t)((options->window_ms + 999) / 1000),
 	};
-	memcpy(recipe_options.key, local_store_key(store), sizeof(recipe_options.key));
-	error = recipe_init_auto(&serve->recipe, &recipe_options, &text);
+	memcpy(recipe_auto_options.key, local_store_key(store), sizeof(recipe_auto_options.key));
+	error = recipe_init_auto(&serve->recipe, &recipe_auto_options, &text);
 
 	choose_commit(serve);
 	struct store_host_options host_options = {
