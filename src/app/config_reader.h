@@ -1,12 +1,13 @@
 /*
  * config_reader: what the files that read a configuration share.
  *
- * config.c          load, free, and what only holds for the whole
+ * config.c          load and free
  * config_read.c     walks the tree by the table
  * config_value.c    one value: ${NAME}, file:, kinds and ranges
  * config_source.c   a source as a whole: its name, path, recipe
  * config_claims.c   claims, conditions and content
  * config_auth.c     what each kind of auth needs
+ * config_check.c    what only holds for the whole, and advice
  * config_report.c   problems
  *
  * A reader goes on after every problem, so that all are told at once; what it
@@ -87,8 +88,11 @@ struct config_mark config_mark_of(const struct config *config, const char *ptr);
 
 void config_read_section(struct config_reader *reader, const char *section,
                          const struct yaml_node *map, void *base);
-/* Names each member once, and no other than these. */
+/* An unknown option may be what a later check would miss: one mistake, one message. */
+bool config_has_unknown(const char *section, const struct yaml_node *map);
+/* False: told. */
 bool config_is_map(struct config_reader *reader, const struct yaml_node *node);
+/* True: told, with the line of the first. */
 bool config_is_repeated(struct config_reader *reader, const struct yaml_node *map,
                         const struct yaml_node *member);
 
@@ -110,3 +114,9 @@ void config_read_when(struct config_reader *reader, const struct yaml_node *map,
 
 void config_check_auth(struct config_reader *reader, const struct yaml_node *map,
                        struct auth_spec *auth);
+
+/* ---- config_check.c ---- */
+
+/* After file and flags: fills in what sources inherit, and tells what does not
+ * fit together. */
+void config_check_all(struct config_reader *reader);

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "app/config_reader.h"
-#include "app/preset_guide.h"
 #include "app/suggest.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "gate/presets.h"
 
 #define SECRET_MAX ((size_t)4096)
 #define NAME_MAX_ 64u /* of a variable */
@@ -133,7 +133,9 @@ static bool expand(struct config_reader *reader, const struct yaml_node *node,
 {
 	struct buf out = { 0 };
 	struct span rest = node->text;
-	bool fine = true;
+	/* Room at once: growing would leave copies of a secret behind. */
+	bool fine = buf_reserve(&out, node->text.len + SECRET_MAX) == 0;
+	out.failed = !fine;
 	while (rest.len > 0 && fine)
 		fine = expand_piece(reader, node, &rest, &out);
 	if (out.failed)
@@ -173,9 +175,12 @@ bool config_read_text(struct config_reader *reader, const struct yaml_node *node
 
 /* ---- secrets ---- */
 
+/* Messages name the file as it was written: a variable may hold what nobody
+ * should read. */
 static bool read_secret_file(struct config_reader *reader, const struct yaml_node *node,
                              const char *path, struct span *ret_text)
 {
+	const char *written = node->text.ptr + strlen("file:");
 	struct file_system *files = reader->input->files;
 	char *bytes = NULL;
 	size_t len = 0;
@@ -183,8 +188,8 @@ static bool read_secret_file(struct config_reader *reader, const struct yaml_nod
 	                            &len);
 	if (error != 0) {
 		config_tell(reader, CONFIG_ERROR, node, "the secret's file %s cannot be read: %s",
-		            path, error == ERR_TOO_LARGE ? "it has more than 4KiB"
-		                                         : error_name(error));
+		            written,
+		            error == ERR_TOO_LARGE ? "it has more than 4KiB" : error_name(error));
 		return false;
 	}
 	size_t whole = len;
@@ -197,7 +202,7 @@ static bool read_secret_file(struct config_reader *reader, const struct yaml_nod
 	mem_free(bytes);
 	if (fine && !files && file_is_public(path))
 		config_tell(reader, CONFIG_WARNING, node,
-		            "everybody on this machine can read the secret's file %s", path);
+		            "everybody on this machine can read the secret's file %s", written);
 	return fine;
 }
 
@@ -208,10 +213,11 @@ static bool read_secret(struct config_reader *reader, const struct yaml_node *no
 	if (!expect_text(reader, node, "a secret: ${NAME} or file:PATH") ||
 	    !expand(reader, node, &text))
 		return false;
-	bool file = text.len > 5 && memcmp(text.ptr, "file:", 5) == 0;
+	bool file = node->text.len > 5 && memcmp(node->text.ptr, "file:", 5) == 0;
 	if (!file && !memmem(node->text.ptr, node->text.len, "${", 2))
-		config_tell(reader, CONFIG_WARNING, node,
-		            "found a secret in clear text; ${NAME} or file:PATH keep it out of this file");
+		config_tell(
+			reader, CONFIG_WARNING, node,
+			"found a secret in clear text; ${NAME} or file:PATH keep it out of this file");
 	if (file && !read_secret_file(reader, node, text.ptr + 5, &text))
 		return false;
 	if (text.len == 0)
@@ -279,9 +285,11 @@ bool config_read_texts(struct config_reader *reader, const struct config_option 
 		return fine;
 	}
 	if (node->kind == YAML_MAP || node->count == 0 || node->count > option->max) {
-		config_tell(reader, CONFIG_ERROR, node, "found %s%s, expected 1 to %llu of them",
-		            node->count ? "" : "an empty ",
-		            node->kind == YAML_MAP ? "a map" : "list",
+		char found[32] = "a map";
+		if (node->kind == YAML_LIST)
+			snprintf(found, sizeof(found), "a list of %u", node->count);
+		config_tell(reader, CONFIG_ERROR, node,
+		            "found %s, expected one or a list of 1 to %llu", found,
 		            (unsigned long long)option->max);
 		return false;
 	}
@@ -327,13 +335,14 @@ static bool read_as(struct config_reader *reader, const struct option *option,
 	struct span text;
 	struct error_text expected;
 	if (node->kind != YAML_TEXT || node->text.len == 0) {
+		(void)!option_set(option, "", values, &expected); /* for what it expects */
 		config_tell(reader, CONFIG_ERROR, node, "found %s, expected %s",
-		            config_found_kind(node),
-		            option->choices ? option->choices : option->value);
+		            config_found_kind(node), expected.text);
 		return false;
 	}
 	if (!expand(reader, node, &text))
 		return false;
+	mark(reader, node, text);
 	if (option_set(option, text.ptr, values, &expected) == 0)
 		return true;
 	tell_expected(reader, node, option->choices, expected.text);
@@ -380,17 +389,21 @@ static void read_path(struct config_reader *reader, const struct yaml_node *node
 static void read_preset(struct config_reader *reader, const struct yaml_node *node, void *field)
 {
 	struct span text;
-	char names[512];
-	char expected[600];
 	if (!config_read_text(reader, node, &text))
 		return;
-	if (preset_guide_find(text)) {
+	if (preset_find(text)) {
 		*(struct span *)field = text;
 		return;
 	}
-	preset_guide_names(names, sizeof(names));
-	snprintf(expected, sizeof(expected), "one of %s", names);
-	tell_expected(reader, node, names, expected);
+	char memory[512] = "one of ";
+	struct buf names = buf_on(memory, sizeof(memory) - 1);
+	names.len = strlen(memory);
+	uint32_t count = 0;
+	const struct preset *presets = preset_list(&count);
+	for (uint32_t i = 0; i < count; i++)
+		buf_printf(&names, "%s%s", i ? "|" : "", presets[i].name);
+	memory[names.len] = '\0';
+	tell_expected(reader, node, memory + strlen("one of "), memory);
 }
 
 static void read_string(struct config_reader *reader, const struct config_option *option,

@@ -138,6 +138,8 @@ static const char *hint_of(const yaml_parser_t *parser, struct span rest)
 {
 	if (parser->context && strstr(parser->context, "alias"))
 		return "; a text with * or brackets needs quotes, as in \"items[*].id\"";
+	if (parser->problem && strstr(parser->problem, "mapping values"))
+		return "; a text with \": \" in it needs quotes";
 	switch (rest.len ? *rest.ptr : '\0') {
 	case '\t': return "; indent with blanks, not with tabs";
 	case '[':
@@ -145,7 +147,6 @@ static const char *hint_of(const yaml_parser_t *parser, struct span rest)
 	case '@':
 	case '`':
 	case '%': return "; a text that begins so needs quotes";
-	case ':': return "; a text with \": \" in it needs quotes";
 	default: return "";
 	}
 }
