@@ -194,9 +194,10 @@ static void check_tls(struct config_reader *reader)
 	const char *half = serve->tls_cert ? serve->tls_cert : serve->tls_key;
 	size_t mark = config_enter(reader, SPAN("tls"));
 	if ((serve->tls_cert == NULL) != (serve->tls_key == NULL))
-		config_tell_at(reader, CONFIG_ERROR, config_mark_of(reader->config, half).place,
-		               "found %s alone, expected cert and key together",
-		               serve->tls_cert ? "cert" : "key");
+		config_tell_at(
+			reader, CONFIG_ERROR, config_mark_of(reader->config, half).place,
+			"found %s alone, expected cert and key (--tls-cert and --tls-key) together",
+			serve->tls_cert ? "cert" : "key");
 	else if (serve->tls_client_ca && !serve->tls_cert)
 		config_tell_at(
 			reader, CONFIG_ERROR,

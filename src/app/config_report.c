@@ -29,6 +29,8 @@ static void tell(struct config_reader *reader, enum config_level level, struct c
 {
 	struct config_report *report = reader->report;
 	struct config_problem *problem = next_problem(report, level);
+	if (!report->problems)
+		reader->failed = -ENOMEM;
 	if (!problem)
 		return;
 	struct span option = arena_copy(&report->arena, buf_span(&reader->option));

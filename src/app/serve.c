@@ -583,7 +583,7 @@ static uint64_t wall_ms(void)
 	return clock_read(clock_system()).wall_ms;
 }
 
-int serve_run(const struct serve_options *options)
+void serve_setup_log(const struct serve_options *options)
 {
 	log_setup(&(struct log_options){
 		.format = options->log_json ? LOG_JSON : LOG_TEXT,
@@ -591,6 +591,11 @@ int serve_run(const struct serve_options *options)
 		.fd = STDERR_FILENO,
 		.now_ms = wall_ms,
 	});
+}
+
+int serve_run(const struct serve_options *options)
+{
+	serve_setup_log(options);
 	struct serve *serve = mem_zalloc(1, sizeof(*serve));
 	if (!serve)
 		return EXIT_CODE_FAILED;

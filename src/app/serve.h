@@ -62,4 +62,7 @@ enum serve_row {
 extern const struct option serve_option_rows[SERVE_ROWS];
 extern const struct option_table serve_option_table;
 
+/* How log lines look from here on. */
+void serve_setup_log(const struct serve_options *options);
+
 int serve_run(const struct serve_options *options);
