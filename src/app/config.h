@@ -12,7 +12,7 @@
  * the value of a secret not at all.
  *
  * Room:      app. Threads: a config is read only once it is loaded; any thread
- *            may read it.
+ *            may read it. All its texts have a NUL behind them.
  * Ownership: a config owns everything that its specs point to, and wipes it when
  *            it is freed; a report owns its texts and outlives the config.
  * Failure:   ERR_CONFIG with at least one error in the report; -ENOMEM.

@@ -55,18 +55,17 @@ static size_t reference_len(struct span text)
 
 static void guard(struct span text, struct buf *out)
 {
-	while (text.len > 0) {
-		size_t len = reference_len(text);
+	for (size_t i = 0; i < text.len;) {
+		size_t len = reference_len(span_of(text.ptr + i, text.len - i));
 		if (len > 0) {
 			buf_append_char(out, '$');
 			buf_append_span(out, GUARD_OPEN);
-			buf_append(out, text.ptr + 2, len - 3);
+			buf_append(out, text.ptr + i + 2, len - 3);
 			buf_append_span(out, GUARD_CLOSE);
+			i += len;
 		} else {
-			len = 1;
-			buf_append_char(out, *text.ptr);
+			buf_append_char(out, text.ptr[i++]);
 		}
-		text = span_skip(text, len);
 	}
 }
 
