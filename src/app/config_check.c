@@ -2,6 +2,7 @@
 #include "app/config_reader.h"
 #include "app/preset_guide.h"
 #include "base/text.h"
+#include "gate/presets.h"
 #include "gate/recipe.h"
 
 /* Problems of a source are told under its name. */
@@ -58,27 +59,31 @@ static struct span pick(const struct span *texts, uint32_t count, int index)
 	return index >= 0 && (uint32_t)index < count ? texts[index] : SPAN_EMPTY;
 }
 
-static struct span condition_text(const struct recipe_condition *conditions, uint32_t count,
+static struct span pick_condition(const struct recipe_condition *conditions, uint32_t count,
                                   int index)
 {
 	return index >= 0 && (uint32_t)index < count ? conditions[index].part : SPAN_EMPTY;
 }
 
+static bool is_field(const struct recipe_problem *problem, const char *name)
+{
+	return strcmp(problem->field, name) == 0;
+}
+
 static struct span claim_text(const struct recipe_claim_spec *claim,
                               const struct recipe_problem *problem)
 {
-	struct span field = span_str(problem->field);
-	if (span_eq(field, SPAN("part")))
+	if (is_field(problem, "part"))
 		return pick(claim->parts, claim->part_count, problem->index);
-	if (span_eq(field, SPAN("except")))
+	if (is_field(problem, "except"))
 		return pick(claim->except, claim->except_count, problem->index);
-	if (span_eq(field, SPAN("ranks")))
-		return pick(claim->ranks, claim->rank_count, problem->index);
-	if (span_eq(field, SPAN("condition")))
-		return condition_text(claim->conditions, claim->condition_count, problem->index);
-	if (span_eq(field, SPAN("rank")))
+	if (is_field(problem, "condition"))
+		return pick_condition(claim->conditions, claim->condition_count, problem->index);
+	if (is_field(problem, "time"))
+		return claim->time;
+	if (is_field(problem, "rank"))
 		return claim->rank;
-	return span_eq(field, SPAN("time")) ? claim->time : claim->name;
+	return is_field(problem, "name") ? claim->name : SPAN_EMPTY;
 }
 
 static struct span case_text(const struct recipe_case_spec *spec,
@@ -95,38 +100,93 @@ static struct span case_text(const struct recipe_case_spec *spec,
 		{ "correlation", spec->correlation },
 		{ "content", spec->content },
 	};
-	if (span_eq(span_str(problem->field), SPAN("condition")))
-		return condition_text(spec->conditions, spec->condition_count, problem->index);
+	if (is_field(problem, "condition"))
+		return pick_condition(spec->conditions, spec->condition_count, problem->index);
 	for (size_t i = 0; i < ARRAY_LEN(fields); i++)
-		if (span_eq(span_str(problem->field), span_str(fields[i].field)))
+		if (is_field(problem, fields[i].field))
 			return fields[i].text;
 	return SPAN_EMPTY;
 }
 
-/* The text that the compiler stumbled over; empty if it is none of the file's. */
-static struct span problem_text(const struct recipe_spec *recipe,
-                                const struct recipe_problem *problem)
+/* What the configuration calls a field of the compiler's. */
+static void enter_claim_field(struct config_reader *reader, const struct recipe_claim_spec *claim,
+                              const struct recipe_problem *problem)
 {
-	if (problem->case_index < 0 || (uint32_t)problem->case_index >= recipe->case_count ||
-	    !problem->field)
-		return SPAN_EMPTY;
-	const struct recipe_case_spec *spec = &recipe->cases[problem->case_index];
-	if (problem->claim_index < 0)
-		return case_text(spec, problem);
-	if ((uint32_t)problem->claim_index >= spec->claim_count)
-		return SPAN_EMPTY;
-	return claim_text(&spec->claims[problem->claim_index], problem);
+	static const char *const parts[] = {
+		[CLAIM_ONCE] = "once",
+		[CLAIM_CONTENT] = "content",
+		[CLAIM_NEWEST] = "newest.entity",
+	};
+	static const struct {
+		const char *field, *option;
+	} names[] = {
+		{ "except", "content.except" }, { "condition", "when" },  { "time", "newest.time" },
+		{ "rank", "newest.rank" },      { "missing", "missing" }, { "name", "name" },
+	};
+	if (is_field(problem, "part"))
+		config_enter(reader, span_str(parts[claim->kind]));
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (is_field(problem, names[i].field))
+			config_enter(reader, span_str(names[i].option));
+	if (problem->index >= 0 && (is_field(problem, "part") || is_field(problem, "except")))
+		config_enter_index(reader, (uint32_t)problem->index);
 }
 
+/* The claims of a preset stand before those of the file. */
+static uint32_t claims_before(const struct config_source *source, int case_index)
+{
+	const struct preset *preset = preset_find(source->preset);
+	return preset ? preset->cases[case_index].claim_count : 0;
+}
+
+/* Goes to the option that the compiler stumbled over; returns its text, or for
+ * want of one a text near it, for the place alone. */
+static struct span enter_problem(struct config_reader *reader, const struct config_source *source,
+                                 const struct recipe_problem *problem, struct span *ret_near)
+{
+	const struct recipe_spec *recipe = &source->recipe;
+	*ret_near = SPAN_EMPTY;
+	if (problem->case_index < 0 || (uint32_t)problem->case_index >= recipe->case_count)
+		return SPAN_EMPTY;
+	const struct recipe_case_spec *spec = &recipe->cases[problem->case_index];
+	if (source->preset.len == 0 && recipe->case_count > 1) {
+		config_enter(reader, SPAN("recipes"));
+		config_enter_index(reader, (uint32_t)problem->case_index);
+	}
+	int index = problem->claim_index;
+	if (index < 0 || (uint32_t)index >= spec->claim_count) {
+		config_enter(reader,
+		             span_str(is_field(problem, "condition") ? "when" : problem->field));
+		*ret_near = spec->claim_count > 0 ? spec->claims[0].parts[0] : SPAN_EMPTY;
+		return case_text(spec, problem);
+	}
+	const struct recipe_claim_spec *claim = &spec->claims[index];
+	config_enter(reader, SPAN("claims"));
+	config_enter_index(reader, (uint32_t)index - claims_before(source, problem->case_index));
+	enter_claim_field(reader, claim, problem);
+	*ret_near = claim->part_count > 0 ? claim->parts[0] : claim->time;
+	return claim_text(claim, problem);
+}
+
+/* A text that a variable is part of is not shown. */
 static void tell_recipe(struct config_reader *reader, const struct config_source *source,
                         const struct recipe_problem *problem)
 {
-	struct span text = problem_text(&source->recipe, problem);
+	struct span near;
+	size_t at = reader->option.len;
+	struct span text = enter_problem(reader, source, problem, &near);
 	struct config_mark mark = config_mark_of(reader->config, text.ptr);
-	struct config_place place = mark.place.line > 0 ? mark.place : source->place;
-	if (mark.exact)
-		place.column += problem->column;
-	config_tell_at(reader, CONFIG_ERROR, place, "%s", problem->text.text);
+	if (text.len == 0 || mark.place.line == 0)
+		mark = (struct config_mark){ .place = place_of(reader, near, source->place) };
+	if (mark.exact) {
+		struct yaml_node node = { .kind = YAML_TEXT, .text = text };
+		mark.place.column += problem->column;
+		config_tell_at(reader, CONFIG_ERROR, mark.place, "found %s, %s",
+		               config_found(&node).text, problem->text.text);
+	} else {
+		config_tell_at(reader, CONFIG_ERROR, mark.place, "%s", problem->text.text);
+	}
+	config_leave(reader, at);
 }
 
 static void check_recipe(struct config_reader *reader, const struct config_source *source)
