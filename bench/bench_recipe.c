@@ -14,7 +14,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "gate/recipe.h"
+#include "gate/recipe_auto.h"
 
 #define EVENTS 512
 #define EVENT_ROOM 2048
@@ -105,14 +105,14 @@ static void fill_ring(struct ring *ring, bool pretty)
 	}
 }
 
-static void run_scan(const struct ring *ring, const struct recipe *recipe)
+static void run_scan(const struct ring *ring, const struct recipe_auto *recipe)
 {
 	struct json_doc doc;
 	for (size_t i = 0; i < ring->count; i++)
 		CHECK(json_scan(ring->events[i], &recipe->wanted, &doc) == 0);
 }
 
-static void run_recipe(const struct ring *ring, const struct recipe *recipe)
+static void run_recipe(const struct ring *ring, const struct recipe_auto *recipe)
 {
 	static const struct http1_header headers[] = {
 		{ { "Host", 4 }, { "127.0.0.1:8080", 14 } },
@@ -125,8 +125,8 @@ static void run_recipe(const struct ring *ring, const struct recipe *recipe)
 	struct claim claims[CLAIMS_MAX];
 	uint32_t count;
 	for (size_t i = 0; i < ring->count; i++) {
-		struct recipe_input input = { ring->events[i], headers, ARRAY_LEN(headers) };
-		CHECK(recipe_run(recipe, &input, &event, claims, &count, NULL) == 0);
+		struct recipe_auto_input input = { ring->events[i], headers, ARRAY_LEN(headers) };
+		CHECK(recipe_auto_run(recipe, &input, &event, claims, &count, NULL) == 0);
 		CHECK(event.kind == EVENT_EVENTBRIDGE && count == 1);
 	}
 }
@@ -138,8 +138,8 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void measure(const char *key, void (*run)(const struct ring *, const struct recipe *),
-                    const struct ring *ring, const struct recipe *recipe, size_t rounds)
+static void measure(const char *key, void (*run)(const struct ring *, const struct recipe_auto *),
+                    const struct ring *ring, const struct recipe_auto *recipe, size_t rounds)
 {
 	double ns[ROUNDS_MAX];
 	for (size_t i = 0; i < rounds; i++) {
@@ -164,8 +164,8 @@ int main(int argc, char **argv)
 {
 	long asked = argc > 1 ? strtol(argv[1], NULL, 10) : ROUNDS_MAX;
 	size_t rounds = asked < 1 ? 1 : asked > ROUNDS_MAX ? ROUNDS_MAX : (size_t)asked;
-	struct recipe_options options = { .source = SPAN("events"), .window_s = 345600 };
-	static struct recipe recipe;
+	struct recipe_auto_options options = { .source = SPAN("events"), .window_s = 345600 };
+	static struct recipe_auto recipe;
 	static struct ring dense;
 	static struct ring pretty;
 	CHECK(recipe_init_auto(&recipe, &options, NULL) == 0);

@@ -38,7 +38,7 @@
 #include "console/console.h"
 #include "deliver/deliver.h"
 #include "door/webhook.h"
-#include "gate/recipe.h"
+#include "gate/recipe_auto.h"
 #include "net/http_server.h"
 #include "net/tls.h"
 #include "sink/stdout_sink.h"
@@ -88,7 +88,7 @@ struct serve {
 	bool embedded;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
-	struct recipe recipe;
+	struct recipe_auto recipe;
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct sink *sink;
@@ -410,12 +410,12 @@ static int open_store(struct serve *serve)
 	if (error != 0)
 		return fail("the data folder cannot be opened", error, &text);
 
-	struct recipe_options recipe_options = {
+	struct recipe_auto_options recipe_auto_options = {
 		.source = SPAN(SOURCE_NAME),
 		.window_s = (uint32_t)((options->window_ms + 999) / 1000),
 	};
-	memcpy(recipe_options.key, local_store_key(store), sizeof(recipe_options.key));
-	error = recipe_init_auto(&serve->recipe, &recipe_options, &text);
+	memcpy(recipe_auto_options.key, local_store_key(store), sizeof(recipe_auto_options.key));
+	error = recipe_init_auto(&serve->recipe, &recipe_auto_options, &text);
 
 	choose_commit(serve);
 	struct store_host_options host_options = {
@@ -584,7 +584,7 @@ static uint64_t wall_ms(void)
 	return clock_read(clock_system()).wall_ms;
 }
 
-int serve_run(const struct serve_options *options)
+void serve_setup_log(const struct serve_options *options)
 {
 	log_setup(&(struct log_options){
 		.format = options->log_json ? LOG_JSON : LOG_TEXT,
@@ -592,6 +592,11 @@ int serve_run(const struct serve_options *options)
 		.fd = STDERR_FILENO,
 		.now_ms = wall_ms,
 	});
+}
+
+int serve_run(const struct serve_options *options)
+{
+	serve_setup_log(options);
 	struct serve *serve = mem_zalloc(1, sizeof(*serve));
 	if (!serve)
 		return EXIT_CODE_FAILED;

@@ -15,7 +15,7 @@ struct webhook_ticket {
 
 const size_t webhook_scratch_size = sizeof(struct webhook_ticket);
 
-int webhook_init(struct webhook *webhook, const struct recipe *recipe, struct store *store)
+int webhook_init(struct webhook *webhook, const struct recipe_auto *recipe, struct store *store)
 {
 	*webhook = (struct webhook){ .recipe = recipe, .store = store };
 	webhook->decided_tail = &webhook->decided;
@@ -43,15 +43,15 @@ void webhook_handle(struct webhook *webhook, struct http_request *request)
 {
 	struct webhook_ticket *ticket = request->scratch;
 	struct store_admit *admit = &ticket->admit;
-	struct recipe_input input = {
+	struct recipe_auto_input input = {
 		.body = request->body,
 		.headers = request->head.headers,
 		.header_count = request->head.header_count,
 	};
 	struct event event;
 	struct error_text problem;
-	int error = recipe_run(webhook->recipe, &input, &event, admit->claims, &admit->claim_count,
-	                       &problem);
+	int error = recipe_auto_run(webhook->recipe, &input, &event, admit->claims,
+	                            &admit->claim_count, &problem);
 	if (error != 0) {
 		meter_add(&webhook->meters.refused, 1);
 		http_respond_problem(request, 400, problem.text, SPAN_EMPTY);

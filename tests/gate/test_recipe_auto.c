@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "gate/recipe.h"
+#include "gate/recipe_auto.h"
 #include "support/vectors.h"
 
 #define WINDOW_S 345600
@@ -29,11 +29,11 @@ struct outcome_of_run {
 	struct error_text problem;
 };
 
-static struct recipe recipe;
+static struct recipe_auto recipe;
 
-static struct recipe_options options(const char *source)
+static struct recipe_auto_options options(const char *source)
 {
-	struct recipe_options result = { .source = span_str(source), .window_s = WINDOW_S };
+	struct recipe_auto_options result = { .source = span_str(source), .window_s = WINDOW_S };
 	for (unsigned i = 0; i < sizeof(result.key); i++)
 		result.key[i] = (unsigned char)(i * 7);
 	return result;
@@ -41,17 +41,17 @@ static struct recipe_options options(const char *source)
 
 static int set_up(void **state)
 {
-	struct recipe_options with = options("events");
+	struct recipe_auto_options with = options("events");
 	(void)state;
 	return recipe_init_auto(&recipe, &with, NULL);
 }
 
 /* Headers are "name: value" lines, the last NULL. */
-static struct outcome_of_run run_with(const struct recipe *with, struct span body,
+static struct outcome_of_run run_with(const struct recipe_auto *with, struct span body,
                                       const char *const *lines)
 {
 	struct http1_header headers[HEADERS_MAX];
-	struct recipe_input input = { .body = body, .headers = headers };
+	struct recipe_auto_input input = { .body = body, .headers = headers };
 	struct outcome_of_run run = { .problem = { "" } };
 	for (; lines && lines[input.header_count]; input.header_count++) {
 		const char *line = lines[input.header_count];
@@ -60,7 +60,7 @@ static struct outcome_of_run run_with(const struct recipe *with, struct span bod
 		headers[input.header_count].name = span_of(line, (size_t)(colon - line));
 		headers[input.header_count].value = span_str(colon + 2);
 	}
-	run.error = recipe_run(with, &input, &run.event, run.claims, &run.count, &run.problem);
+	run.error = recipe_auto_run(with, &input, &run.event, run.claims, &run.count, &run.problem);
 	return run;
 }
 
@@ -185,8 +185,8 @@ static void source_and_id_are_not_run_together(void **state)
 
 static void another_source_name_or_key_gives_another_claim(void **state)
 {
-	struct recipe other;
-	struct recipe_options with = options("orders");
+	struct recipe_auto other;
+	struct recipe_auto_options with = options("orders");
 	(void)state;
 	struct outcome_of_run run = run_body(genesys);
 	assert_int_equal(recipe_init_auto(&other, &with, NULL), 0);
@@ -356,9 +356,9 @@ static void an_id_has_at_most_1024_bytes(void **state)
 static void bad_options_are_refused(void **state)
 {
 	static char name[DIGEST_SOURCE_MAX + 1];
-	struct recipe other;
+	struct recipe_auto other;
 	struct error_text text;
-	struct recipe_options with = options("events");
+	struct recipe_auto_options with = options("events");
 	(void)state;
 	with.window_s = 0;
 	assert_int_equal(recipe_init_auto(&other, &with, &text), ERR_CONFIG);

@@ -1,5 +1,5 @@
 /* recipe: see recipe.h. */
-#include "gate/recipe.h"
+#include "gate/recipe_auto.h"
 
 #include <string.h>
 
@@ -77,16 +77,16 @@ struct fields {
 	struct event_text texts[JSON_WANTED_MAX];
 };
 
-static int init_rule(struct recipe_rule *rule, const struct recipe_options *options)
+static int init_rule(struct recipe_rule *rule, const struct recipe_auto_options *options)
 {
 	rule->window_s = options->window_s;
 	return digest_scope_init(&rule->scope, options->source, SPAN("transport"));
 }
 
-int recipe_init_auto(struct recipe *ret_recipe, const struct recipe_options *options,
+int recipe_init_auto(struct recipe_auto *ret_recipe, const struct recipe_auto_options *options,
                      struct error_text *ret_text)
 {
-	struct recipe recipe = {
+	struct recipe_auto recipe = {
 		.shape_count = ARRAY_LEN(auto_shapes),
 		.rule_count = RULE_COUNT,
 		.rules = {
@@ -121,7 +121,7 @@ static bool names_structured_mode(struct span content_type)
 }
 
 /* The slot of a ce- header, or -1. */
-static int header_slot(const struct recipe *recipe, struct span name)
+static int header_slot(const struct recipe_auto *recipe, struct span name)
 {
 	if (name.len < 4 || name.ptr[2] != '-' || span_lower(name.ptr[1]) != 'e')
 		return -1;
@@ -139,7 +139,7 @@ static inline void keep_text(struct fields *fields, int slot, struct span raw,
 	fields->texts[slot] = (struct event_text){ raw, coding };
 }
 
-static bool is_structured(const struct recipe_input *input)
+static bool is_structured(const struct recipe_auto_input *input)
 {
 	for (uint32_t i = 0; i < input->header_count; i++)
 		if (span_eq_nocase(input->headers[i].name, SPAN("content-type")) &&
@@ -150,7 +150,7 @@ static bool is_structured(const struct recipe_input *input)
 
 /* Reads ce- headers and returns the slot of one that came twice, or -1;
  * fields->headers tells whether the event is in them. */
-static int read_headers(const struct recipe *recipe, const struct recipe_input *input,
+static int read_headers(const struct recipe_auto *recipe, const struct recipe_auto_input *input,
                         struct fields *fields)
 {
 	int repeated = -1;
@@ -170,7 +170,7 @@ static int read_headers(const struct recipe *recipe, const struct recipe_input *
 	return repeated;
 }
 
-static void take_body_fields(const struct recipe *recipe, const struct json_doc *doc,
+static void take_body_fields(const struct recipe_auto *recipe, const struct json_doc *doc,
                              struct fields *fields)
 {
 	fields->strings = 0;
@@ -185,7 +185,7 @@ static void take_body_fields(const struct recipe *recipe, const struct json_doc 
 	}
 }
 
-static const struct recipe_shape *recognise(const struct recipe *recipe,
+static const struct recipe_shape *recognise(const struct recipe_auto *recipe,
                                             const struct fields *fields)
 {
 	for (uint32_t i = 0; i < recipe->shape_count; i++) {
@@ -197,7 +197,8 @@ static const struct recipe_shape *recognise(const struct recipe *recipe,
 	return NULL;
 }
 
-static int refuse_repeated(const struct recipe *recipe, int slot, struct error_text *ret_problem)
+static int refuse_repeated(const struct recipe_auto *recipe, int slot,
+                           struct error_text *ret_problem)
 {
 	struct span name = recipe->wanted.names[slot];
 	return error_fill(ret_problem, ERR_INVALID, "expected the header ce-%.*s only once",
@@ -222,7 +223,7 @@ static int refuse_body(const struct json_doc *doc, struct error_text *ret_proble
 	                  "expected a string \"id\" in the JSON object, found %s", found);
 }
 
-static int read_body(const struct recipe *recipe, struct span body, struct fields *fields,
+static int read_body(const struct recipe_auto *recipe, struct span body, struct fields *fields,
                      const struct recipe_shape **ret_shape, struct error_text *ret_problem)
 {
 	struct json_doc doc;
@@ -238,7 +239,7 @@ static int read_body(const struct recipe *recipe, struct span body, struct field
 	return *ret_shape ? 0 : refuse_body(&doc, ret_problem);
 }
 
-static int refuse_part(const struct recipe *recipe, const struct fields *fields, uint8_t slot,
+static int refuse_part(const struct recipe_auto *recipe, const struct fields *fields, uint8_t slot,
                        int error, struct error_text *ret_problem)
 {
 	struct span name = recipe->wanted.names[slot];
@@ -262,7 +263,7 @@ static int add_part(struct digest_input *digest_input, struct event_text text)
 	return digest_add(digest_input, DIGEST_STRING, value);
 }
 
-static int run_rule(const struct recipe *recipe, const struct recipe_rule *rule,
+static int run_rule(const struct recipe_auto *recipe, const struct recipe_rule *rule,
                     const struct fields *fields, struct claim *ret_claim,
                     struct error_text *ret_problem)
 {
@@ -277,7 +278,7 @@ static int run_rule(const struct recipe *recipe, const struct recipe_rule *rule,
 			return refuse_part(recipe, fields, slot, error, ret_problem);
 	}
 	*ret_claim = (struct claim){ .digest = digest_end(&input, recipe->key),
-	                             .window_s = rule->window_s };
+		                     .window_s = rule->window_s };
 	return 0;
 }
 
@@ -288,7 +289,7 @@ static struct event_text field_text(const struct fields *fields, int8_t slot)
 	return fields->texts[slot];
 }
 
-static struct event make_event(const struct recipe *recipe, const struct recipe_shape *shape,
+static struct event make_event(const struct recipe_auto *recipe, const struct recipe_shape *shape,
                                const struct fields *fields)
 {
 	return (struct event){
@@ -301,7 +302,7 @@ static struct event make_event(const struct recipe *recipe, const struct recipe_
 	};
 }
 
-static int find_shape(const struct recipe *recipe, const struct recipe_input *input,
+static int find_shape(const struct recipe_auto *recipe, const struct recipe_auto_input *input,
                       struct fields *fields, const struct recipe_shape **ret_shape,
                       struct error_text *ret_problem)
 {
@@ -320,9 +321,9 @@ static bool is_json(struct span body)
 	return json_scan(body, NULL, &doc) == 0;
 }
 
-int recipe_run(const struct recipe *recipe, const struct recipe_input *input,
-               struct event *ret_event, struct claim ret_claims[static CLAIMS_MAX],
-               uint32_t *ret_claim_count, struct error_text *ret_problem)
+int recipe_auto_run(const struct recipe_auto *recipe, const struct recipe_auto_input *input,
+                    struct event *ret_event, struct claim ret_claims[static CLAIMS_MAX],
+                    uint32_t *ret_claim_count, struct error_text *ret_problem)
 {
 	struct fields fields;
 	const struct recipe_shape *shape = NULL;
