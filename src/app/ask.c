@@ -133,14 +133,20 @@ int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_
 /* The "detail" of a problem, else the start of the body. */
 static int refused(struct span body, uint16_t status, struct error_text *ret_text)
 {
-	static const struct span names[] = { { "detail", 6 } };
-	struct json_wanted wanted;
+	struct json_problem problem;
+	struct json_path path;
+	struct json_plan plan;
 	struct json_doc doc;
+	uint8_t node;
 	char detail[256];
 	size_t len = 0;
-	if (json_wanted_init(&wanted, names, 1) == 0 && json_scan(body, &wanted, &doc) == 0 &&
-	    doc.values[0].type == JSON_STRING &&
-	    json_decode(doc.values[0].text, detail, sizeof(detail), &len) == 0)
+	json_plan_init(&plan);
+	if (json_path_parse(SPAN("detail"), &path, &problem) < 0 ||
+	    json_plan_add(&plan, &path, &node) < 0)
+		return ERR_INVALID;
+	json_plan_seal(&plan);
+	if (json_scan(body, &plan, &doc) == 0 && json_get(&doc, node).type == JSON_STRING &&
+	    json_decode(json_get(&doc, node).text, detail, sizeof(detail), &len) == 0)
 		return error_fill(ret_text, ERR_INVALID, "the gateway says %u: %.*s", status,
 		                  (int)len, detail);
 	return error_fill(ret_text, ERR_INVALID, "the gateway says %u %s", status,
