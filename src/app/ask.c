@@ -245,7 +245,7 @@ static int take_answer(const struct buf *answer, struct buf *out, struct error_t
 
 int ask_get(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
 {
-	struct ask_address address;
+	struct ask_address address = { .bracketed = false };
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
 	int r = ask_parse_url(url, &address, ret_text);
 	if (r < 0)
