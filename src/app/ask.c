@@ -228,12 +228,10 @@ static int receive_all(int fd, struct buf *answer)
 static int exchange(int fd, const struct ask_address *address, struct span target,
                     struct buf *answer)
 {
-	struct buf request = { 0 };
-	buf_append_span(&request, SPAN("GET "));
-	buf_append_span(&request, target);
-	buf_printf(&request, " HTTP/1.1\r\nHost: %s%s%s:%s\r\nConnection: close\r\n\r\n",
-	           address->bracketed ? "[" : "", address->host, address->bracketed ? "]" : "",
-	           address->port);
+	struct buf request = { .cap = 16u << 10 };
+	buf_printf(&request, "GET %.*s HTTP/1.1\r\nHost: %s%s%s:%s\r\nConnection: close\r\n\r\n",
+	           (int)target.len, target.ptr, address->bracketed ? "[" : "", address->host,
+	           address->bracketed ? "]" : "", address->port);
 	int r = request.failed ? -ENOMEM : send_all(fd, buf_span(&request));
 	buf_free(&request);
 	return r < 0 ? r : receive_all(fd, answer);
@@ -253,7 +251,7 @@ static int take_answer(const struct buf *answer, struct buf *out, struct error_t
 
 int ask_get(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
 {
-	struct ask_address address;
+	struct ask_address address = { .bracketed = false };
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
 	int r = ask_parse_url(url, &address, ret_text);
 	if (r < 0)
