@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "app/config_reader.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #define FOUND_CHARS 48u
@@ -187,6 +188,19 @@ void config_report_print(const struct config_report *report, FILE *out)
 	}
 	print_rest(out, report->errors, "errors");
 	print_rest(out, report->warnings, "warnings");
+}
+
+void config_log_report(const struct config_report *report)
+{
+	for (uint32_t i = 0; i < report->count; i++) {
+		struct buf line = { 0 };
+		config_problem_write(report, &report->problems[i], &line);
+		if (report->problems[i].level == CONFIG_ERROR)
+			log_error("configuration", log_span("text", buf_span(&line)));
+		else
+			log_warn("configuration", log_span("text", buf_span(&line)));
+		buf_free(&line);
+	}
 }
 
 void config_report_free(struct config_report *report)

@@ -21,6 +21,15 @@ bool ip_is_v4(const struct ip_address *address)
 	return memcmp(address->bytes, v4_prefix, 12) == 0;
 }
 
+bool ip_is_loopback(const struct ip_address *address)
+{
+	static const unsigned char v6[16] = { [15] = 1 };
+
+	if (ip_is_v4(address))
+		return address->bytes[12] == 127;
+	return memcmp(address->bytes, v6, sizeof(v6)) == 0;
+}
+
 int ip_parse(struct span text, struct ip_address *ret_address)
 {
 	char copy[IP_TEXT_MAX];
