@@ -15,7 +15,7 @@ struct webhook_ticket {
 
 const size_t webhook_scratch_size = sizeof(struct webhook_ticket);
 
-int webhook_init(struct webhook *webhook, const struct recipe_auto *recipe, struct store *store)
+int webhook_init(struct webhook *webhook, const struct recipe *recipe, struct store *store)
 {
 	*webhook = (struct webhook){ .recipe = recipe, .store = store };
 	webhook->decided_tail = &webhook->decided;
@@ -26,6 +26,7 @@ int webhook_init(struct webhook *webhook, const struct recipe_auto *recipe, stru
 void webhook_release(struct webhook *webhook)
 {
 	webhook->meters.answer_us = mem_free(webhook->meters.answer_us);
+	recipe_scratch_free(&webhook->scratch);
 }
 
 /* Runs inside the store's flush: only notes the decision, so that all answers
@@ -43,15 +44,21 @@ void webhook_handle(struct webhook *webhook, struct http_request *request)
 {
 	struct webhook_ticket *ticket = request->scratch;
 	struct store_admit *admit = &ticket->admit;
-	struct recipe_auto_input input = {
+	struct recipe_input input = {
 		.body = request->body,
 		.headers = request->head.headers,
 		.header_count = request->head.header_count,
+		.path = request->head.path,
+		.query = request->head.query,
 	};
-	struct event event;
+	struct recipe_result result;
 	struct error_text problem;
-	int error = recipe_auto_run(webhook->recipe, &input, &event, admit->claims,
-	                            &admit->claim_count, &problem);
+	int error = recipe_run(webhook->recipe, &webhook->scratch, &input, &result, &problem);
+	if (error == -ENOMEM) {
+		meter_add(&webhook->meters.overload, 1);
+		http_respond_problem(request, 503, problem.text, SPAN("Retry-After: 1\r\n"));
+		return;
+	}
 	if (error != 0) {
 		meter_add(&webhook->meters.refused, 1);
 		http_respond_problem(request, 400, problem.text, SPAN_EMPTY);
@@ -61,9 +68,11 @@ void webhook_handle(struct webhook *webhook, struct http_request *request)
 	ticket->webhook = webhook;
 	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = ticket };
 	admit->no_ticket = false;
-	admit->flags = event.json ? STORE_EVENT_JSON : 0;
-	admit->source = event.source;
-	admit->payload = request->body;
+	admit->flags = result.event.json ? STORE_EVENT_JSON : 0;
+	admit->claim_count = result.claim_count;
+	memcpy(admit->claims, result.claims, result.claim_count * sizeof(result.claims[0]));
+	admit->source = result.event.source;
+	admit->payload = result.payload;
 	store_submit(webhook->store, &admit->op);
 }
 

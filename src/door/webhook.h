@@ -17,12 +17,13 @@
 #include <stddef.h>
 
 #include "gate/meters.h"
-#include "gate/recipe_auto.h"
+#include "gate/recipe.h"
 #include "net/http_server.h"
 #include "store/store.h"
 
 struct webhook {
-	const struct recipe_auto *recipe;
+	const struct recipe *recipe;
+	struct recipe_scratch scratch;
 	struct store *store; /* this thread's: the store itself or a port */
 	struct meters meters;
 	/* Decided in this round, answered together by webhook_answer(). */
@@ -33,7 +34,7 @@ struct webhook {
 /* What the webhook needs of a request's scratch space. */
 extern const size_t webhook_scratch_size;
 
-int webhook_init(struct webhook *webhook, const struct recipe_auto *recipe,
+int webhook_init(struct webhook *webhook, const struct recipe *recipe,
                  struct store *store) must_check;
 void webhook_release(struct webhook *webhook);
 

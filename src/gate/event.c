@@ -100,15 +100,3 @@ int event_time_ms(struct event_text text, uint64_t *ret_ms)
 	int error = event_text_value(text, bytes, sizeof(bytes), &value);
 	return error ? ERR_INVALID : moment_parse(value, ret_ms);
 }
-
-const char *event_kind_name(enum event_kind kind)
-{
-	static const char *const names[EVENT_KIND_COUNT] = {
-		[EVENT_PLAIN] = "plain",
-		[EVENT_EVENTBRIDGE] = "eventbridge",
-		[EVENT_CLOUDEVENTS] = "cloudevents",
-		[EVENT_CLOUDEVENTS_BINARY] = "cloudevents-binary",
-	};
-	CHECK((unsigned)kind < EVENT_KIND_COUNT);
-	return names[kind];
-}

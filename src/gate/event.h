@@ -13,14 +13,6 @@
 #include "base/check.h"
 #include "base/span.h"
 
-enum event_kind {
-	EVENT_PLAIN = 0,          /* a JSON object with an id */
-	EVENT_EVENTBRIDGE,        /* an EventBridge envelope */
-	EVENT_CLOUDEVENTS,        /* CloudEvents, structured mode */
-	EVENT_CLOUDEVENTS_BINARY, /* CloudEvents in headers; the body may be anything */
-};
-#define EVENT_KIND_COUNT 4
-
 /* How the bytes of a text stand for its value. */
 enum event_coding {
 	EVENT_TEXT_NONE = 0, /* there is no such text */
@@ -37,7 +29,6 @@ struct event_text {
 };
 
 struct event {
-	enum event_kind kind;
 	const char *name;              /* of the recipe's case: "genesys conversation" */
 	bool json;                     /* the payload is one JSON text */
 	bool replay;                   /* its sender was asked to send it again */
@@ -61,5 +52,3 @@ int event_text_value(struct event_text text, char *bytes, size_t room,
  * of a number of seconds, milliseconds, microseconds or nanoseconds, told by its
  * size. ERR_INVALID: it is neither, or before 1970 or after 9999. */
 int event_time_ms(struct event_text text, uint64_t *ret_ms) must_check;
-
-const char *event_kind_name(enum event_kind kind); /* "plain", "eventbridge", … */

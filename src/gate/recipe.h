@@ -42,6 +42,7 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "codec/http1.h"
+#include "codec/json.h"
 #include "gate/claim.h"
 #include "gate/digest.h"
 #include "gate/event.h"
@@ -74,6 +75,7 @@ struct recipe_scratch {
 	struct buf sorting; /* an array of the canonical form's own */
 	struct buf list;
 	struct buf inner[RECIPE_INNER_MAX];
+	struct recipe_run *runs[RECIPE_INNER_MAX + 1];
 };
 
 void recipe_scratch_free(struct recipe_scratch *scratch);
@@ -127,8 +129,8 @@ struct recipe_items {
 	const struct recipe *recipe;
 	struct recipe_scratch *scratch;
 	const struct recipe_input *input;
-	struct span rest;
-	const char *end;
+	struct span lines;
+	struct json_elements elements;
 	int state;
 };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gate/recipe_auto.h"
+#include "gate/recipe.h"
 
 #define HEADERS_MAX 16
 
@@ -40,10 +40,10 @@ static void check_text(struct event_text text, bool must_decode)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct recipe_auto_options options = { .source = SPAN("fuzz"), .window_s = 1 };
+	struct recipe_options options = { .source = SPAN("fuzz"), .window_s = 1 };
 	struct http1_header headers[HEADERS_MAX];
-	struct recipe_auto_input input = { .headers = headers };
-	struct recipe_auto recipe;
+	struct recipe_input input = { .headers = headers };
+	struct recipe recipe;
 	struct event event;
 	struct claim claims[CLAIMS_MAX];
 	struct error_text problem = { "" };
@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			rest = span_skip(rest, 1);
 	}
 	input.body = rest;
-	int error = recipe_auto_run(&recipe, &input, &event, claims, &count, &problem);
+	int error = recipe_run(&recipe, &input, &event, claims, &count, &problem);
 	if (error != 0) {
 		CHECK(error == ERR_INVALID || error == ERR_TOO_LARGE);
 		CHECK(problem.text[0] && count == 0);
