@@ -18,6 +18,7 @@
 #include "app/manual.h"
 #include "app/serve.h"
 #include "app/version.h"
+#include "app/why_command.h"
 #include "base/log.h"
 
 static int run_serve(int argc, char **argv);
@@ -39,6 +40,10 @@ static const struct command commands[] = {
 	  "  verify DIR                   say what is in it and whether it is sound\n"
 	  "  dump DIR                     print its records as JSON lines\n",
 	  NULL, journal_command },
+	{ "why", "stile why [OPTION…] ID", "tell what was decided about an event, and why", NULL,
+	  &why_option_table, why_command },
+	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
+	  &advise_option_table, advise_command },
 	{ "manual", "stile manual stile.1|stile.yaml.5|options", "print a page of the manual",
 	  "  stile.1                      this command line (roff; read it with man -l)\n"
 	  "  stile.yaml.5                 the configuration file (roff)\n"

@@ -420,6 +420,7 @@ static int open_store(struct serve *serve)
 		.retain_bytes = options->retain_bytes,
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
+		.lazy_outcomes = true,
 		.log = store_says,
 	};
 	struct error_text text = { "" };

@@ -118,8 +118,8 @@ static void answer_verdict(struct webhook *webhook, struct webhook_ticket *ticke
 	char number[TICKET_TEXT_LEN];
 	ticket_text(admit->ticket, number);
 
-	struct answer_text headers = { .len = 0 };
-	struct answer_text body = { .len = 0 };
+	struct answer_text headers, body;
+	headers.len = body.len = 0; /* zeros for all of them would be wasted */
 	if (new) {
 		PUT(&headers, HEADERS_NEW);
 		PUT(&body, BODY_NEW);

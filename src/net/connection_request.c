@@ -24,6 +24,7 @@ static struct request *take_request(struct connection *connection)
 		request->http.user = server->user;
 	}
 	request->connection = connection;
+	request->http.peer = &connection->peer;
 	request->next = NULL;
 	request->input = NULL;
 	request->aside = (struct outgoing){ 0 };

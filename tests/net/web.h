@@ -4,7 +4,7 @@
  *
  * The server answers by path: /hold keeps a request, /release answers those
  * kept in the opposite order and then itself, /large answers WEB_LARGE bytes,
- * /none 204, /close ends the connection; all others get their body back.
+ * /none 204, /close ends the connection, /who says who asks; all others get their body back.
  * A condition that does not come true within WEB_PATIENCE_MS fails the test.
  */
 #pragma once
@@ -62,6 +62,7 @@ struct web_answer {
 
 void peer_open(struct web *web, struct web_peer *peer, SSL_CTX *tls);
 void peer_close(struct web_peer *peer);
+uint16_t peer_port(const struct web_peer *peer);          /* our own */
 void peer_send(struct web_peer *peer, struct span bytes); /* what the kernel does not take waits */
 void peer_say(struct web_peer *peer, const char *text);
 void peer_shut(struct web_peer *peer);   /* ends our side, when all is sent */
