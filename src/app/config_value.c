@@ -173,6 +173,35 @@ bool config_read_text(struct config_reader *reader, const struct yaml_node *node
 	return true;
 }
 
+/* "headr:X-Id" is a member of the body with an odd name, and hardly meant. */
+static void warn_prefix(struct config_reader *reader, const struct yaml_node *node,
+                        struct span text)
+{
+	static const char prefixes[] = "header|query|form|path|const";
+	const char *colon = memchr(text.ptr, ':', text.len);
+	size_t len = colon ? (size_t)(colon - text.ptr) : 0;
+	struct span word = span_of(text.ptr, len);
+	struct suggest suggest = suggest_begin(word);
+	if (len == 0 || option_choice(prefixes, word) >= 0)
+		return;
+	suggest_offer_choices(&suggest, prefixes);
+	if (suggest.best.len > 0)
+		config_tell(reader, CONFIG_WARNING, node,
+		            "found %s, which is a member of the body; did you mean %.*s:?",
+		            config_found(node).text, (int)suggest.best.len, suggest.best.ptr);
+}
+
+bool config_read_part(struct config_reader *reader, const struct yaml_node *node,
+                      struct span *ret_text)
+{
+	struct span text;
+	if (!config_read_text(reader, node, &text))
+		return false;
+	warn_prefix(reader, node, text);
+	*ret_text = text;
+	return true;
+}
+
 /* ---- secrets ---- */
 
 /* Messages name the file as it was written: a variable may hold what nobody
@@ -270,6 +299,7 @@ static bool read_item(struct config_reader *reader, enum config_kind kind,
 	switch (kind) {
 	case CONFIG_SECRETS: return read_secret(reader, node, ret_text);
 	case CONFIG_NETWORKS: return read_network(reader, node, ret_text);
+	case CONFIG_PARTS: return config_read_part(reader, node, ret_text);
 	default: return config_read_text(reader, node, ret_text);
 	}
 }
@@ -434,6 +464,7 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_MS: read_number(reader, option, node, field); break;
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;
+	case CONFIG_PART: (void)config_read_part(reader, node, field); break;
 	case CONFIG_PARTS:
 	case CONFIG_TEXTS:
 	case CONFIG_SECRETS:
