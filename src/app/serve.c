@@ -38,6 +38,7 @@
 #include "console/console.h"
 #include "deliver/deliver.h"
 #include "door/webhook.h"
+#include "gate/presets.h"
 #include "gate/recipe.h"
 #include "net/http_server.h"
 #include "net/tls.h"
@@ -88,7 +89,7 @@ struct serve {
 	bool embedded;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
-	struct recipe recipe;
+	struct recipe *recipe;
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct sink *sink;
@@ -194,7 +195,7 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook, &serve->recipe,
+		error = webhook_init(&io->webhook, serve->recipe,
 		                     io->port ? port_store(io->port)
 		                              : store_host_store(serve->host));
 	if (serve->embedded)
@@ -392,6 +393,24 @@ static void choose_commit(struct serve *serve)
 		serve->embedded = false;
 }
 
+static int compile_recipe(struct serve *serve, const unsigned char *key,
+                          struct error_text *ret_text)
+{
+	const struct preset *preset = preset_find(SPAN("auto"));
+	CHECK(preset);
+	struct recipe_spec spec = {
+		.source = SPAN(SOURCE_NAME),
+		.window_s = (uint32_t)((serve->options->window_ms + 999) / 1000),
+		.cases = preset->cases,
+		.case_count = preset->case_count,
+	};
+	struct recipe_problem problem;
+	int error = recipe_compile(&spec, key, &serve->recipe, &problem);
+	if (error == ERR_CONFIG)
+		*ret_text = problem.text;
+	return error;
+}
+
 static int open_store(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -401,6 +420,7 @@ static int open_store(struct serve *serve)
 		.retain_bytes = options->retain_bytes,
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
+		.lazy_outcomes = true,
 		.log = store_says,
 	};
 	struct error_text text = { "" };
@@ -409,13 +429,7 @@ static int open_store(struct serve *serve)
 	if (error != 0)
 		return fail("the data folder cannot be opened", error, &text);
 
-	struct recipe_options recipe_options = {
-		.source = SPAN(SOURCE_NAME),
-		.window_s = (uint32_t)((options->window_ms + 999) / 1000),
-	};
-	memcpy(recipe_options.key, local_store_key(store), sizeof(recipe_options.key));
-	error = recipe_init_auto(&serve->recipe, &recipe_options, &text);
-
+	error = compile_recipe(serve, local_store_key(store), &text);
 	choose_commit(serve);
 	struct store_host_options host_options = {
 		.store = store,
@@ -572,6 +586,7 @@ static void close_all(struct serve *serve)
 	if (serve->sink)
 		serve->sink->methods->free(serve->sink);
 	serve->host = store_host_free(serve->host);
+	serve->recipe = recipe_free(serve->recipe);
 	serve->tls = tls_free(serve->tls);
 	serve->gauge = http_gauge_free(serve->gauge);
 	if (serve->signals.fd > 0)
@@ -583,7 +598,7 @@ static uint64_t wall_ms(void)
 	return clock_read(clock_system()).wall_ms;
 }
 
-int serve_run(const struct serve_options *options)
+void serve_setup_log(const struct serve_options *options)
 {
 	log_setup(&(struct log_options){
 		.format = options->log_json ? LOG_JSON : LOG_TEXT,
@@ -591,6 +606,11 @@ int serve_run(const struct serve_options *options)
 		.fd = STDERR_FILENO,
 		.now_ms = wall_ms,
 	});
+}
+
+int serve_run(const struct serve_options *options)
+{
+	serve_setup_log(options);
 	struct serve *serve = mem_zalloc(1, sizeof(*serve));
 	if (!serve)
 		return EXIT_CODE_FAILED;

@@ -26,6 +26,7 @@ int webhook_init(struct webhook *webhook, const struct recipe *recipe, struct st
 void webhook_release(struct webhook *webhook)
 {
 	webhook->meters.answer_us = mem_free(webhook->meters.answer_us);
+	recipe_scratch_free(&webhook->scratch);
 }
 
 /* Runs inside the store's flush: only notes the decision, so that all answers
@@ -47,11 +48,17 @@ void webhook_handle(struct webhook *webhook, struct http_request *request)
 		.body = request->body,
 		.headers = request->head.headers,
 		.header_count = request->head.header_count,
+		.path = request->head.path,
+		.query = request->head.query,
 	};
-	struct event event;
+	struct recipe_result result;
 	struct error_text problem;
-	int error = recipe_run(webhook->recipe, &input, &event, admit->claims, &admit->claim_count,
-	                       &problem);
+	int error = recipe_run(webhook->recipe, &webhook->scratch, &input, &result, &problem);
+	if (error == -ENOMEM) {
+		meter_add(&webhook->meters.overload, 1);
+		http_respond_problem(request, 503, problem.text, SPAN("Retry-After: 1\r\n"));
+		return;
+	}
 	if (error != 0) {
 		meter_add(&webhook->meters.refused, 1);
 		http_respond_problem(request, 400, problem.text, SPAN_EMPTY);
@@ -61,9 +68,11 @@ void webhook_handle(struct webhook *webhook, struct http_request *request)
 	ticket->webhook = webhook;
 	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = ticket };
 	admit->no_ticket = false;
-	admit->flags = event.json ? STORE_EVENT_JSON : 0;
-	admit->source = event.source;
-	admit->payload = request->body;
+	admit->flags = result.event.json ? STORE_EVENT_JSON : 0;
+	admit->claim_count = result.claim_count;
+	memcpy(admit->claims, result.claims, result.claim_count * sizeof(result.claims[0]));
+	admit->source = result.event.source;
+	admit->payload = result.payload;
 	store_submit(webhook->store, &admit->op);
 }
 
@@ -109,8 +118,8 @@ static void answer_verdict(struct webhook *webhook, struct webhook_ticket *ticke
 	char number[TICKET_TEXT_LEN];
 	ticket_text(admit->ticket, number);
 
-	struct answer_text headers = { .len = 0 };
-	struct answer_text body = { .len = 0 };
+	struct answer_text headers, body;
+	headers.len = body.len = 0; /* zeros for all of them would be wasted */
 	if (new) {
 		PUT(&headers, HEADERS_NEW);
 		PUT(&body, BODY_NEW);

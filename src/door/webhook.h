@@ -23,6 +23,7 @@
 
 struct webhook {
 	const struct recipe *recipe;
+	struct recipe_scratch scratch;
 	struct store *store; /* this thread's: the store itself or a port */
 	struct meters meters;
 	/* Decided in this round, answered together by webhook_answer(). */

@@ -1,6 +1,7 @@
 /* digest: see digest.h. */
 #include "gate/digest.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -47,7 +48,7 @@ int digest_add(struct digest_input *input, enum digest_part type, struct span va
 	*at++ = (unsigned char)type;
 	for (unsigned shift = 0; shift < 32; shift += 8)
 		*at++ = (unsigned char)(value.len >> shift & 0xFF);
-	if (value.len)
+	if (value.len && value.ptr != (const char *)at)
 		memcpy(at, value.ptr, value.len);
 	input->len += 5 + (uint32_t)value.len;
 	return 0;
@@ -60,4 +61,16 @@ struct digest digest_end(const struct digest_input *input,
 	CHECK(input->len <= DIGEST_INPUT_MAX);
 	hash_keyed128(key, input->bytes, input->len, digest.word);
 	return digest;
+}
+
+struct digest_value digest_of_bytes(const unsigned char key[static DIGEST_KEY_LEN],
+                                    struct span bytes)
+{
+	struct digest_value value;
+	uint64_t words[2];
+	hash_keyed128(key, bytes.ptr, bytes.len, words);
+	words[0] = htole64(words[0]);
+	words[1] = htole64(words[1]);
+	memcpy(value.bytes, words, sizeof(value.bytes));
+	return value;
 }

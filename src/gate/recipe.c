@@ -1,354 +1,650 @@
-/* recipe: see recipe.h. */
+/* recipe: from an event to its claims. See recipe.h. */
 #include "gate/recipe.h"
 
-#include <string.h>
+#include <stdio.h>
 
-/* The slots of `auto`. */
-enum {
-	SLOT_ID = 0,
-	SLOT_SOURCE,
-	SLOT_TYPE,
-	SLOT_SPECVERSION,
-	SLOT_DETAIL_TYPE,
-	SLOT_DETAIL,
-	SLOT_COUNT,
-};
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "codec/jcs.h"
+#include "codec/json_number.h"
+#include "gate/recipe_internal.h"
 
-#define BIT(n) (1u << (n))
+/* Beside 0 and errors: the part turned out to be missing. */
+#define PART_IS_MISSING 1
 
-static const struct span auto_names[SLOT_COUNT] = {
-	[SLOT_ID] = { "id", 2 },
-	[SLOT_SOURCE] = { "source", 6 },
-	[SLOT_TYPE] = { "type", 4 },
-	[SLOT_SPECVERSION] = { "specversion", 11 },
-	[SLOT_DETAIL_TYPE] = { "detail-type", 11 },
-	[SLOT_DETAIL] = { "detail", 6 },
-};
-
-enum {
-	RULE_SOURCE_ID = 0,
-	RULE_ID,
-	RULE_COUNT,
-};
-
-static const struct recipe_shape auto_shapes[] = {
-	{
-		.kind = EVENT_CLOUDEVENTS_BINARY,
-		.headers = true,
-		.strings = BIT(SLOT_SPECVERSION) | BIT(SLOT_SOURCE) | BIT(SLOT_ID),
-		.id = SLOT_ID,
-		.type = SLOT_TYPE,
-		.origin = SLOT_SOURCE,
-		.rules = BIT(RULE_SOURCE_ID),
-	},
-	{
-		.kind = EVENT_EVENTBRIDGE,
-		.strings = BIT(SLOT_ID) | BIT(SLOT_SOURCE) | BIT(SLOT_DETAIL_TYPE),
-		.objects = BIT(SLOT_DETAIL),
-		.id = SLOT_ID,
-		.type = SLOT_DETAIL_TYPE,
-		.origin = SLOT_SOURCE,
-		.rules = BIT(RULE_SOURCE_ID),
-	},
-	{
-		.kind = EVENT_CLOUDEVENTS,
-		.strings = BIT(SLOT_SPECVERSION) | BIT(SLOT_SOURCE) | BIT(SLOT_ID),
-		.id = SLOT_ID,
-		.type = SLOT_TYPE,
-		.origin = SLOT_SOURCE,
-		.rules = BIT(RULE_SOURCE_ID),
-	},
-	{
-		.kind = EVENT_PLAIN,
-		.strings = BIT(SLOT_ID),
-		.id = SLOT_ID,
-		.type = SLOT_TYPE,
-		.origin = -1,
-		.rules = BIT(RULE_ID),
-	},
-};
-
-/* What was found of the wanted members, by slot. Only texts whose bit is set in
- * `strings` mean anything. */
-struct fields {
-	bool headers;
-	uint32_t strings; /* not empty */
-	uint32_t objects;
-	struct event_text texts[JSON_WANTED_MAX];
-};
-
-static int init_rule(struct recipe_rule *rule, const struct recipe_options *options)
+static void lift_caps(struct recipe_scratch *scratch)
 {
-	rule->window_s = options->window_s;
-	return digest_scope_init(&rule->scope, options->source, SPAN("transport"));
+	struct buf *bufs[] = { &scratch->canonical, &scratch->sorting, &scratch->list };
+	for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+		bufs[i]->cap = RECIPE_SCRATCH_MAX;
+	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+		scratch->inner[i].cap = RECIPE_SCRATCH_MAX;
 }
 
-int recipe_init_auto(struct recipe *ret_recipe, const struct recipe_options *options,
-                     struct error_text *ret_text)
+struct recipe_run *recipe_run_at(struct recipe_scratch *scratch, uint32_t level)
 {
-	struct recipe recipe = {
-		.shape_count = ARRAY_LEN(auto_shapes),
-		.rule_count = RULE_COUNT,
-		.rules = {
-			[RULE_SOURCE_ID] = { .part_count = 2, .parts = { SLOT_SOURCE, SLOT_ID } },
-			[RULE_ID] = { .part_count = 1, .parts = { SLOT_ID } },
-		},
-	};
-	if (options->window_s == 0)
-		return error_fill(ret_text, ERR_CONFIG, "a window must be at least one second");
-	for (uint32_t i = 0; i < RULE_COUNT; i++)
-		if (init_rule(&recipe.rules[i], options) < 0)
-			return error_fill(ret_text, ERR_CONFIG,
-			                  "a source's name must have 1 to %d bytes",
-			                  DIGEST_SOURCE_MAX);
-	memcpy(recipe.shapes, auto_shapes, sizeof(auto_shapes));
-	memcpy(recipe.key, options->key, sizeof(recipe.key));
-	memcpy(recipe.source, options->source.ptr, options->source.len);
-	recipe.source_len = (uint32_t)options->source.len;
-	int error = json_wanted_init(&recipe.wanted, auto_names, SLOT_COUNT);
-	CHECK(error == 0);
-	*ret_recipe = recipe;
-	return 0;
+	CHECK(level <= RECIPE_INNER_MAX);
+	if (!scratch->runs[level]) {
+		lift_caps(scratch);
+		scratch->runs[level] = mem_alloc(sizeof(struct recipe_run));
+	}
+	return scratch->runs[level];
 }
 
-static bool names_structured_mode(struct span content_type)
+void recipe_scratch_free(struct recipe_scratch *scratch)
 {
-	struct span prefix = SPAN("application/cloudevents");
-	if (content_type.len < prefix.len)
-		return false;
-	content_type.len = prefix.len;
-	return span_eq_nocase(content_type, prefix);
+	buf_free(&scratch->canonical);
+	buf_free(&scratch->sorting);
+	buf_free(&scratch->list);
+	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+		buf_free(&scratch->inner[i]);
+	for (size_t i = 0; i <= RECIPE_INNER_MAX; i++)
+		scratch->runs[i] = mem_free(scratch->runs[i]);
 }
 
-/* The slot of a ce- header, or -1. */
-static int header_slot(const struct recipe *recipe, struct span name)
+static void read_header(struct recipe_run *run, const struct http1_header *header)
 {
-	if (name.len < 4 || name.ptr[2] != '-' || span_lower(name.ptr[1]) != 'e')
-		return -1;
-	name = span_skip(name, 3);
-	for (uint32_t i = 0; i < recipe->wanted.count; i++)
-		if (span_eq_nocase(name, recipe->wanted.names[i]))
-			return (int)i;
-	return -1;
-}
-
-static inline void keep_text(struct fields *fields, int slot, struct span raw,
-                             enum event_coding coding)
-{
-	fields->strings |= BIT(slot);
-	fields->texts[slot] = (struct event_text){ raw, coding };
-}
-
-static bool is_structured(const struct recipe_input *input)
-{
-	for (uint32_t i = 0; i < input->header_count; i++)
-		if (span_eq_nocase(input->headers[i].name, SPAN("content-type")) &&
-		    names_structured_mode(input->headers[i].value))
-			return true;
-	return false;
-}
-
-/* Reads ce- headers and returns the slot of one that came twice, or -1;
- * fields->headers tells whether the event is in them. */
-static int read_headers(const struct recipe *recipe, const struct recipe_input *input,
-                        struct fields *fields)
-{
-	int repeated = -1;
-	for (uint32_t i = 0; i < input->header_count; i++) {
-		const struct http1_header *header = &input->headers[i];
-		if (header->name.len == 0 || span_lower(header->name.ptr[0]) != 'c')
-			continue; /* sorts out most, at the price of one byte */
-		int slot = header_slot(recipe, header->name);
-		if (slot < 0)
+	const struct recipe_headers *headers = &run->recipe->headers;
+	for (uint32_t i = 0; i < headers->count; i++) {
+		if (!span_eq_nocase(headers->names[i], header->name))
 			continue;
-		if (fields->strings & BIT(slot))
-			repeated = slot;
+		uint32_t bit = 1u << i;
+		if (run->headers_there & bit)
+			run->headers_repeated |= bit;
 		else if (header->value.len > 0)
-			keep_text(fields, slot, header->value, EVENT_TEXT_HEADER);
-	}
-	fields->headers = (fields->strings & BIT(SLOT_SPECVERSION)) && !is_structured(input);
-	return repeated;
-}
-
-static void take_body_fields(const struct recipe *recipe, const struct json_doc *doc,
-                             struct fields *fields)
-{
-	fields->strings = 0;
-	for (uint32_t i = 0; i < recipe->wanted.count; i++) {
-		const struct json_value *value = &doc->values[i];
-		if (value->type == JSON_OBJECT)
-			fields->objects |= BIT(i);
-		if (value->type != JSON_STRING || value->text.len == 0)
-			continue;
-		enum event_coding coding = value->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN;
-		keep_text(fields, (int)i, value->text, coding);
+			run->headers[i] = header->value;
+		run->headers_there |= header->value.len > 0 ? bit : 0;
+		return;
 	}
 }
 
-static const struct recipe_shape *recognise(const struct recipe *recipe,
-                                            const struct fields *fields)
+void recipe_run_begin(struct recipe_run *run, const struct recipe *recipe,
+                      struct recipe_scratch *scratch, const struct recipe_input *input)
 {
-	for (uint32_t i = 0; i < recipe->shape_count; i++) {
-		const struct recipe_shape *shape = &recipe->shapes[i];
-		if (shape->headers == fields->headers && (shape->strings & ~fields->strings) == 0 &&
-		    (shape->objects & ~fields->objects) == 0)
-			return shape;
+	run->recipe = recipe;
+	run->scratch = scratch;
+	run->input = *input;
+	run->level = 0;
+	run->in_batch = false;
+	run->place = 0;
+	run->headers_there = 0;
+	run->headers_repeated = 0;
+	for (uint32_t i = 0; i < input->header_count; i++) {
+		struct span name = input->headers[i].name;
+		/* Length and first letter sort out most, at the price of one load. */
+		if (name.len > 0 && name.len <= RECIPE_HEADER_NAME_MAX &&
+		    recipe->headers.letters[name.len] >> (name.ptr[0] & 31) & 1)
+			read_header(run, &input->headers[i]);
 	}
-	return NULL;
+	recipe_run_next(run, input->body, BODY_UNREAD);
 }
 
-static int refuse_repeated(const struct recipe *recipe, int slot, struct error_text *ret_problem)
+void recipe_run_next(struct recipe_run *run, struct span bytes, enum recipe_body body)
 {
-	struct span name = recipe->wanted.names[slot];
-	return error_fill(ret_problem, ERR_INVALID, "expected the header ce-%.*s only once",
-	                  (int)name.len, name.ptr);
+	run->input.body = bytes;
+	run->body = body;
+	memset(run->judged, 0, sizeof(run->judged));
+	memset(run->held, 0, sizeof(run->held));
 }
 
-static int refuse_headers(const struct fields *fields, struct error_text *ret_problem)
+/* The canonical form of a container, in scratch->canonical. */
+static int canonicalise(struct recipe_run *run, struct span text, const struct json_plan *except,
+                        struct error_text *ret_problem)
 {
-	static const char format[] =
-		"expected a header ce-%s that is not empty, since there is ce-specversion";
-	return error_fill(ret_problem, ERR_INVALID, format,
-	                  fields->strings & BIT(SLOT_ID) ? "source" : "id");
+	struct jcs_options options = { .exact = true, .except = except };
+	struct json_problem problem;
+	struct recipe_scratch *scratch = run->scratch;
+	buf_clear(&scratch->canonical);
+	int error = jcs_write(text, &options, &scratch->canonical, &scratch->sorting, &problem);
+	if (error != ERR_INVALID)
+		return error;
+	return error_fill(ret_problem, error, "at byte %zu of the body: expected %s",
+	                  problem.offset + (size_t)(text.ptr - run->input.body.ptr),
+	                  problem.expected);
 }
 
-static int refuse_body(const struct json_doc *doc, struct error_text *ret_problem)
+static int add_container(struct recipe_run *run, const struct recipe_value *value,
+                         const struct json_plan *except, struct error_text *ret_problem)
 {
-	const struct json_value *id = &doc->values[SLOT_ID];
-	const char *found = json_type_name(id->type);
-	if (id->type == JSON_STRING)
-		found = "an empty one";
-	return error_fill(ret_problem, ERR_INVALID,
-	                  "expected a string \"id\" in the JSON object, found %s", found);
-}
-
-static int read_body(const struct recipe *recipe, struct span body, struct fields *fields,
-                     const struct recipe_shape **ret_shape, struct error_text *ret_problem)
-{
-	struct json_doc doc;
-	if (json_scan(body, &recipe->wanted, &doc) < 0)
-		return error_fill(ret_problem, ERR_INVALID,
-		                  "expected a JSON object; at byte %zu of the body: expected %s",
-		                  doc.problem.offset, doc.problem.expected);
-	if (doc.root != JSON_OBJECT)
-		return error_fill(ret_problem, ERR_INVALID, "expected a JSON object, found %s",
-		                  json_type_name(doc.root));
-	take_body_fields(recipe, &doc, fields);
-	*ret_shape = recognise(recipe, fields);
-	return *ret_shape ? 0 : refuse_body(&doc, ret_problem);
-}
-
-static int refuse_part(const struct recipe *recipe, const struct fields *fields, uint8_t slot,
-                       int error, struct error_text *ret_problem)
-{
-	struct span name = recipe->wanted.names[slot];
-	const char *prefix = fields->headers ? "header ce-" : "member ";
-	if (error == ERR_TOO_LARGE)
-		return error_fill(ret_problem, error, "expected at most %d bytes in the %s%.*s",
-		                  DIGEST_PART_MAX, prefix, (int)name.len, name.ptr);
-	return error_fill(ret_problem, error, "expected percent-encoded UTF-8 in the %s%.*s",
-	                  prefix, (int)name.len, name.ptr);
-}
-
-static int add_part(struct digest_input *digest_input, struct event_text text)
-{
-	char bytes[DIGEST_PART_MAX];
-	struct span value;
-	int error = event_text_value(text, bytes, sizeof(bytes), &value);
+	int error = canonicalise(run, value->text.raw, except, ret_problem);
 	if (error < 0)
 		return error;
-	if (value.len == 0)
-		return ERR_INVALID; /* a header of two quotes */
-	return digest_add(digest_input, DIGEST_STRING, value);
+	struct digest_value hash = digest_of_bytes(run->recipe->key,
+	                                           buf_span(&run->scratch->canonical));
+	return digest_add(&run->digest, value->type, span_of(hash.bytes, sizeof(hash.bytes)));
 }
 
-static int run_rule(const struct recipe *recipe, const struct recipe_rule *rule,
-                    const struct fields *fields, struct claim *ret_claim,
+static void append_u32(struct buf *out, uint32_t value)
+{
+	unsigned char bytes[4];
+	for (unsigned i = 0; i < 4; i++)
+		bytes[i] = (unsigned char)(value >> 8 * i);
+	buf_append(out, bytes, sizeof(bytes));
+}
+
+/* One element, as digest.h writes a part. */
+static int append_element(struct recipe_run *run, const struct json_value *json,
+                          struct error_text *ret_problem)
+{
+	char bytes[DIGEST_PART_MAX];
+	struct buf *out = &run->scratch->list;
+	struct span value = json->text;
+	struct digest_value hash;
+	enum digest_part type = DIGEST_LITERAL;
+	int error = 0;
+	if (json->type == JSON_STRING) {
+		size_t len = 0;
+		type = DIGEST_STRING;
+		error = json_decode(json->text, bytes, sizeof(bytes), &len);
+		value = span_of(bytes, len);
+	} else if (json->type == JSON_NUMBER) {
+		type = DIGEST_NUMBER;
+		error = json_number_exact(json->text, bytes, sizeof(bytes), &value);
+	} else if (json->type == JSON_OBJECT || json->type == JSON_ARRAY) {
+		type = json->type == JSON_OBJECT ? DIGEST_OBJECT : DIGEST_ARRAY;
+		error = canonicalise(run, json->text, NULL, ret_problem);
+		hash = digest_of_bytes(run->recipe->key, buf_span(&run->scratch->canonical));
+		value = span_of(hash.bytes, sizeof(hash.bytes));
+	}
+	if (error < 0)
+		return error;
+	buf_append_char(out, (char)type);
+	append_u32(out, (uint32_t)value.len);
+	buf_append_span(out, value);
+	return 0;
+}
+
+static struct json_value element_value(const struct recipe_list *list, const struct json_doc *doc,
+                                       struct span element)
+{
+	if (list->node)
+		return json_get(doc, list->node);
+	struct json_value value = { .type = doc->root, .text = element };
+	if (value.type == JSON_STRING)
+		value.text = span_of(element.ptr + 1, element.len - 2);
+	return value;
+}
+
+static bool is_missing(const struct json_value *value)
+{
+	return value->type <= JSON_NULL || (value->type == JSON_STRING && value->text.len == 0);
+}
+
+/* How many elements, then each. A list inside of an element is a part of type *. */
+static int append_list(struct recipe_run *run, const struct recipe_list *list, struct span array,
+                       bool optional, struct error_text *ret_problem)
+{
+	struct json_elements elements;
+	struct json_doc doc;
+	struct span element;
+	uint32_t count = 0;
+	struct buf *out = &run->scratch->list;
+	size_t head = out->len;
+	int more = json_elements_begin(&elements, array);
+	append_u32(out, 0);
+	while (more == 0 &&
+	       (more = json_elements_next(&elements, &list->plan, &doc, &element)) == 1) {
+		struct json_value value = element_value(list, &doc, element);
+		if (list->inner ? value.type != JSON_ARRAY : is_missing(&value)) {
+			if (!optional)
+				return PART_IS_MISSING;
+			value = (struct json_value){ .type = JSON_NONE };
+		}
+		count++;
+		if (value.type == JSON_NONE) {
+			buf_append_char(out, DIGEST_MISSING);
+			more = 0;
+		} else if (list->inner) {
+			buf_append_char(out, DIGEST_LIST);
+			more = append_list(run, list->inner, value.text, optional, ret_problem);
+		} else {
+			more = append_element(run, &value, ret_problem);
+		}
+		if (more != 0)
+			return more;
+	}
+	if (more < 0)
+		return error_fill(ret_problem, ERR_INVALID, "at byte %zu of the body: expected %s",
+		                  doc.problem.offset + (size_t)(array.ptr - run->input.body.ptr),
+		                  doc.problem.expected);
+	if (out->failed)
+		return ERR_TOO_LARGE;
+	for (unsigned i = 0; i < 4; i++)
+		out->ptr[head + i] = (char)(count >> 8 * i & 0xFF);
+	return count == 0 && !optional ? PART_IS_MISSING : 0;
+}
+
+static int add_list(struct recipe_run *run, const struct recipe_part *part, struct span array,
                     struct error_text *ret_problem)
 {
-	struct digest_input input;
-	CHECK(rule->part_count >= 1 && rule->part_count <= RECIPE_PARTS_MAX);
-	CHECK(rule->window_s > 0);
-	digest_begin(&input, &rule->scope);
-	for (uint8_t i = 0; i < rule->part_count; i++) {
-		uint8_t slot = rule->parts[i];
-		int error = add_part(&input, fields->texts[slot]);
-		if (error < 0)
-			return refuse_part(recipe, fields, slot, error, ret_problem);
-	}
-	*ret_claim = (struct claim){ .digest = digest_end(&input, recipe->key),
-	                             .window_s = rule->window_s };
-	return 0;
-}
-
-static struct event_text field_text(const struct fields *fields, int8_t slot)
-{
-	if (slot < 0 || !(fields->strings & BIT(slot)))
-		return (struct event_text){ .coding = EVENT_TEXT_NONE };
-	return fields->texts[slot];
-}
-
-static struct event make_event(const struct recipe *recipe, const struct recipe_shape *shape,
-                               const struct fields *fields)
-{
-	return (struct event){
-		.kind = shape->kind,
-		.json = !shape->headers,
-		.source = span_of(recipe->source, recipe->source_len),
-		.id = field_text(fields, shape->id),
-		.type = field_text(fields, shape->type),
-		.origin = field_text(fields, shape->origin),
-	};
-}
-
-static int find_shape(const struct recipe *recipe, const struct recipe_input *input,
-                      struct fields *fields, const struct recipe_shape **ret_shape,
-                      struct error_text *ret_problem)
-{
-	int repeated = read_headers(recipe, input, fields);
-	if (!fields->headers)
-		return read_body(recipe, input->body, fields, ret_shape, ret_problem);
-	if (repeated >= 0)
-		return refuse_repeated(recipe, repeated, ret_problem);
-	*ret_shape = recognise(recipe, fields);
-	return *ret_shape ? 0 : refuse_headers(fields, ret_problem);
-}
-
-static bool is_json(struct span body)
-{
-	struct json_doc doc;
-	return json_scan(body, NULL, &doc) == 0;
-}
-
-int recipe_run(const struct recipe *recipe, const struct recipe_input *input,
-               struct event *ret_event, struct claim ret_claims[static CLAIMS_MAX],
-               uint32_t *ret_claim_count, struct error_text *ret_problem)
-{
-	struct fields fields;
-	const struct recipe_shape *shape = NULL;
-	struct claim claims[CLAIMS_MAX];
-	uint32_t count = 0;
-	CHECK(recipe->shape_count > 0 && recipe->shape_count <= RECIPE_SHAPES_MAX);
-	fields.headers = false;
-	fields.strings = 0;
-	fields.objects = 0;
-	int error = find_shape(recipe, input, &fields, &shape, ret_problem);
+	buf_clear(&run->scratch->list);
+	int error = append_list(run, part->list, array, part->optional, ret_problem);
 	if (error != 0)
 		return error;
-	CHECK(shape && shape->rules);
-	for (uint32_t i = 0; i < recipe->rule_count; i++) {
-		if (!(shape->rules & BIT(i)))
-			continue;
-		CHECK(count < CLAIMS_MAX);
-		error = run_rule(recipe, &recipe->rules[i], &fields, &claims[count], ret_problem);
+	struct digest_value hash = digest_of_bytes(run->recipe->key, buf_span(&run->scratch->list));
+	return digest_add(&run->digest, DIGEST_LIST, span_of(hash.bytes, sizeof(hash.bytes)));
+}
+
+static int add_string(struct recipe_run *run, struct event_text text, bool optional)
+{
+	struct span value = text.raw;
+	int error = 0;
+	if (text.coding != EVENT_TEXT_PLAIN)
+		error = event_text_value(text, digest_room(&run->digest), DIGEST_PART_MAX, &value);
+	if (error == 0 && value.len == 0 && !optional)
+		return PART_IS_MISSING; /* a header of two quotes */
+	return error ? error : digest_add(&run->digest, DIGEST_STRING, value);
+}
+
+/* 0, PART_IS_MISSING or an error. */
+static int add_value(struct recipe_run *run, const struct recipe_part *part,
+                     const struct recipe_value *value, const struct json_plan *except,
+                     struct error_text *ret_problem)
+{
+	struct span text = value->text.raw;
+	struct digest_value hash;
+	int error;
+	switch (value->type) {
+	case DIGEST_STRING: return add_string(run, value->text, part->optional);
+	case DIGEST_NUMBER:
+		error = json_number_exact(text, digest_room(&run->digest), DIGEST_PART_MAX, &text);
+		return error ? error : digest_add(&run->digest, DIGEST_NUMBER, text);
+	case DIGEST_OBJECT:
+	case DIGEST_ARRAY: return add_container(run, value, except, ret_problem);
+	case DIGEST_LIST: return add_list(run, part, text, ret_problem);
+	case DIGEST_BODY:
+		hash = digest_of_bytes(run->recipe->key, text);
+		text = span_of(hash.bytes, sizeof(hash.bytes));
+		return digest_add(&run->digest, DIGEST_BODY, text);
+	case DIGEST_MISSING: return digest_add(&run->digest, DIGEST_MISSING, SPAN_EMPTY);
+	default: return digest_add(&run->digest, value->type, text);
+	}
+}
+
+static int refuse_repeated(const struct recipe_part *part, struct error_text *ret_problem)
+{
+	char name[RECIPE_PART_NAME_MAX];
+	recipe_part_name(part, name);
+	return error_fill(ret_problem, ERR_INVALID, "expected %s only once", name);
+}
+
+static int refuse_body(const struct recipe_run *run, struct error_text *ret_problem)
+{
+	const struct json_problem *problem = &run->doc.problem;
+	return error_fill(ret_problem, ERR_INVALID,
+	                  "expected a JSON object; at byte %zu of the body: expected %s",
+	                  problem->offset, problem->expected);
+}
+
+static int refuse_missing(const struct recipe_run *run, const struct recipe_part *part,
+                          const struct recipe_value *value, struct error_text *ret_problem)
+{
+	char name[RECIPE_PART_NAME_MAX];
+	recipe_part_name(part, name);
+	if (run->body == BODY_OTHER && (part->kind == PART_JSON || part->kind == PART_LIST)) {
+		refuse_body(run, ret_problem);
+		/* Two readers would see two events: no rule for what is missing mends that. */
+		return run->doc.problem.repeated ? ERR_INVALID : PART_IS_MISSING;
+	}
+	const char *found = recipe_value_name(value);
+	if (value->type == DIGEST_LIST)
+		found = "an element without it, or none";
+	if (value->type == DIGEST_STRING)
+		found = "an empty string"; /* a header of two quotes is one */
+	error_fill(ret_problem, ERR_INVALID, "expected %s, found %s", name, found);
+	return PART_IS_MISSING;
+}
+
+/* What is not well written is refused, whatever the claim says of what is missing. */
+static int refuse_value(const struct recipe_part *part, const struct recipe_value *value, int error,
+                        struct error_text *ret_problem)
+{
+	char name[RECIPE_PART_NAME_MAX];
+	recipe_part_name(part, name);
+	bool container = value->type == DIGEST_OBJECT || value->type == DIGEST_ARRAY ||
+	                 value->type == DIGEST_LIST;
+	if (error == ERR_TOO_LARGE && container)
+		return error_fill(ret_problem, error, "%s is too large to be canonical", name);
+	if (error == ERR_TOO_LARGE)
+		return error_fill(ret_problem, error, "expected at most %d bytes in %s",
+		                  DIGEST_PART_MAX, name);
+	if (error == ERR_INVALID && !container)
+		return error_fill(ret_problem, error, "expected percent-encoded UTF-8 in %s", name);
+	return error;
+}
+
+static int add_part(struct recipe_run *run, const struct recipe_claim *claim, uint16_t number,
+                    struct error_text *ret_problem)
+{
+	const struct recipe_part *part = &run->recipe->parts[number];
+	struct recipe_value value = recipe_part_value(run, number);
+	if (value.repeated)
+		return refuse_repeated(part, ret_problem);
+	if (!part->optional && !recipe_value_is_there(&value))
+		return refuse_missing(run, part, &value, ret_problem);
+	int error = add_value(run, part, &value, claim->except, ret_problem);
+	if (error == PART_IS_MISSING)
+		return refuse_missing(run, part, &value, ret_problem);
+	return error < 0 ? refuse_value(part, &value, error, ret_problem) : error;
+}
+
+static int add_body(struct recipe_run *run, const struct recipe_claim *claim,
+                    struct error_text *ret_problem)
+{
+	static const struct recipe_part part = { .kind = PART_BODY, .optional = true };
+	if (run->body == BODY_UNREAD)
+		recipe_read_body(run);
+	struct span body = run->input.body;
+	struct recipe_value value = { .text = { body, EVENT_TEXT_PLAIN }, .type = DIGEST_BODY };
+	if (run->body == BODY_JSON)
+		value.type = run->doc.root == JSON_OBJECT ? DIGEST_OBJECT : DIGEST_ARRAY;
+	int error = add_value(run, &part, &value, claim->except, ret_problem);
+	return error < 0 ? refuse_value(&part, &value, error, ret_problem) : error;
+}
+
+/* Parts that are the same for all items of a batch would make them one. */
+static int add_place(struct recipe_run *run, const struct recipe_claim *claim)
+{
+	char digits[TEXT_U64_MAX];
+	if (!run->in_batch || claim->of_body)
+		return 0;
+	size_t len = text_u64(digits, run->place);
+	return digest_add(&run->digest, DIGEST_PLACE, span_of(digits, len));
+}
+
+static int add_parts(struct recipe_run *run, const struct recipe_claim *claim,
+                     struct error_text *ret_problem)
+{
+	int error = 0;
+	digest_begin(&run->digest, &claim->scope);
+	if (claim->kind == CLAIM_NEWEST)
+		error = digest_add(&run->digest, DIGEST_FORWARDS, SPAN_EMPTY);
+	if (claim->part_count == 0)
+		error = add_body(run, claim, ret_problem);
+	for (uint32_t i = 0; error == 0 && i < claim->part_count; i++)
+		error = add_part(run, claim, claim->parts[i], ret_problem);
+	if (error != PART_IS_MISSING || claim->missing != RECIPE_MISSING_DIGEST)
+		return error ? error : add_place(run, claim);
+	digest_begin(&run->digest, &claim->scope);
+	return add_body(run, claim, ret_problem);
+}
+
+static uint64_t rank_of(struct recipe_run *run, const struct recipe_claim *claim)
+{
+	char bytes[DIGEST_PART_MAX];
+	struct span text;
+	struct recipe_value value = recipe_part_value(run, claim->rank);
+	if (event_text_value(value.text, bytes, sizeof(bytes), &text) < 0)
+		return 0;
+	for (uint32_t i = 0; i < claim->rank_count; i++)
+		if (span_eq(text, claim->ranks[i]))
+			return i + 1;
+	return 0;
+}
+
+/* Milliseconds << 8 | rank. */
+static int read_order(struct recipe_run *run, const struct recipe_claim *claim, uint64_t *ret_order,
+                      struct error_text *ret_problem)
+{
+	const struct recipe_part *part = &run->recipe->parts[claim->time];
+	struct recipe_value value = recipe_part_value(run, claim->time);
+	uint64_t ms;
+	if (value.repeated)
+		return refuse_repeated(part, ret_problem);
+	if (!recipe_value_is_there(&value))
+		return refuse_missing(run, part, &value, ret_problem);
+	if (event_time_ms(value.text, &ms) < 0) {
+		char name[RECIPE_PART_NAME_MAX];
+		recipe_part_name(part, name);
+		error_fill(ret_problem, ERR_INVALID,
+		           "expected a time in %s: ISO 8601, or seconds or milliseconds since 1970",
+		           name);
+		return PART_IS_MISSING;
+	}
+	*ret_order = ms << 8 | (claim->rank ? rank_of(run, claim) : 0);
+	return 0;
+}
+
+static bool all_hold(struct recipe_run *run, const uint16_t *tests, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!recipe_test_holds(run, tests[i]))
+			return false;
+	return true;
+}
+
+int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
+                     struct claim *ret_claim, struct error_text *ret_problem)
+{
+	uint64_t order = 0;
+	CHECK(claim->window_s > 0);
+	CHECK(claim->part_count <= RECIPE_SPEC_PARTS_MAX);
+	if (!all_hold(run, claim->tests, claim->test_count)) {
+		error_fill(ret_problem, ERR_INVALID, "its conditions do not hold");
+		return CLAIM_NOT_MEANT;
+	}
+	int error = add_parts(run, claim, ret_problem);
+	if (error == 0 && claim->kind == CLAIM_NEWEST)
+		error = read_order(run, claim, &order, ret_problem);
+	if (error == PART_IS_MISSING)
+		return claim->missing == RECIPE_MISSING_SKIP ? (int)CLAIM_SKIPPED : ERR_INVALID;
+	if (error < 0)
+		return error;
+	*ret_claim = (struct claim){
+		.digest = digest_end(&run->digest, run->recipe->key),
+		.window_s = claim->window_s,
+		.kind = (uint8_t)claim->kind,
+		.shadow = claim->shadow,
+		.equal_drops = claim->equal_drops,
+		.order = order,
+	};
+	return CLAIM_TAKEN;
+}
+
+/* As written but for blanks between tokens, if there are any. */
+static int digest_content(struct recipe_run *run, struct span text, bool json, uint64_t *ret_digest)
+{
+	struct buf *compact = &run->scratch->canonical;
+	if (json && run->doc.blanks) {
+		buf_clear(compact);
+		int error = buf_reserve(compact, text.len);
 		if (error < 0)
 			return error;
-		count++;
+		text = span_of(compact->ptr, json_compact(text, compact->ptr));
 	}
-	*ret_event = make_event(recipe, shape, &fields);
-	if (shape->headers)
-		ret_event->json = is_json(input->body);
-	memcpy(ret_claims, claims, count * sizeof(claims[0]));
-	*ret_claim_count = count;
+	*ret_digest = hash_checksum64(text.ptr, text.len, run->recipe->content_seed);
 	return 0;
+}
+
+static int read_content(struct recipe_run *run, const struct recipe_case *it, uint64_t *ret_digest)
+{
+	uint16_t part = it->fields[FIELD_CONTENT];
+	struct recipe_value value = { .type = DIGEST_MISSING };
+	if (part)
+		value = recipe_part_value(run, part);
+	if (!recipe_value_is_there(&value))
+		return digest_content(run, run->input.body, run->body == BODY_JSON, ret_digest);
+	bool nested = value.type == DIGEST_OBJECT || value.type == DIGEST_ARRAY ||
+	              value.type == DIGEST_LIST;
+	return digest_content(run, value.text.raw, nested, ret_digest);
+}
+
+/* A field's text; containers have none. */
+static int read_field(struct recipe_run *run, uint16_t part, struct event_text *ret_text,
+                      struct error_text *ret_problem)
+{
+	*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
+	if (part == 0)
+		return 0;
+	struct recipe_value value = recipe_part_value(run, part);
+	if (value.repeated)
+		return refuse_repeated(&run->recipe->parts[part], ret_problem);
+	bool scalar = value.type == DIGEST_STRING || value.type == DIGEST_NUMBER ||
+	              value.type == DIGEST_LITERAL;
+	if (scalar && recipe_value_is_there(&value))
+		*ret_text = value.text;
+	return 0;
+}
+
+static int read_fields(struct recipe_run *run, const struct recipe_case *it, struct event *event,
+                       struct error_text *ret_problem)
+{
+	struct event_text *const texts[] = {
+		[FIELD_ID] = &event->id,
+		[FIELD_TYPE] = &event->type,
+		[FIELD_ENTITY] = &event->entity,
+		[FIELD_TIME] = &event->time,
+		[FIELD_CORRELATION] = &event->correlation,
+		[FIELD_ORIGIN] = &event->origin,
+	};
+	event->name = it->name;
+	event->source = run->recipe->source;
+	event->replay = false;
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		int error = read_field(run, it->fields[i], texts[i], ret_problem);
+		if (error < 0)
+			return error;
+	}
+	if (it->fields[FIELD_REPLAY]) {
+		struct recipe_value value = recipe_part_value(run, it->fields[FIELD_REPLAY]);
+		event->replay = recipe_value_is_there(&value);
+	}
+	return 0;
+}
+
+static int read_claims(struct recipe_run *run, const struct recipe_case *it,
+                       struct recipe_result *result, struct error_text *ret_problem)
+{
+	for (uint32_t i = 0; i < it->claim_count; i++) {
+		struct claim *claim = &result->claims[result->claim_count];
+		int fate = recipe_run_claim(run, &it->claims[i], claim, ret_problem);
+		if (fate < 0)
+			return fate;
+		result->claim_count += fate == CLAIM_TAKEN;
+	}
+	/* ret_problem has the words of the last that was left out. */
+	return result->claim_count ? 0 : ERR_INVALID;
+}
+
+/* A text that a name twice on a used path spoilt for the recipe is JSON still. */
+static bool is_json(const struct recipe_run *run)
+{
+	struct json_doc doc;
+	if (run->body == BODY_JSON || !run->doc.problem.repeated)
+		return run->body == BODY_JSON;
+	return json_scan(run->input.body, NULL, &doc) == 0;
+}
+
+int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
+                    struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	ret_result->payload = run->input.body;
+	ret_result->claim_count = 0;
+	if (it->fields[FIELD_ITEMS])
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected one event, found a batch of them (%s)", it->name);
+	int error = read_fields(run, it, &ret_result->event, ret_problem);
+	if (error == 0 && !(ret_result->event.replay && run->recipe->replay_passes))
+		error = read_claims(run, it, ret_result, ret_problem);
+	if (error < 0)
+		return error;
+	/* In an event that is known by its headers the body may be anything: whether
+	 * a name comes twice in it is not ours to judge. */
+	if (run->body == BODY_UNREAD)
+		run->body = json_scan(run->input.body, NULL, &run->doc) == 0 ? BODY_JSON
+		                                                             : BODY_OTHER;
+	ret_result->event.json = is_json(run);
+	return read_content(run, it, &ret_result->event.content);
+}
+
+struct recipe_run *recipe_open_inner(struct recipe_run *run, const struct recipe_case *it)
+{
+	struct recipe_value value = recipe_part_value(run, it->fields[FIELD_INNER]);
+	struct span raw = value.text.raw;
+	if (value.type != DIGEST_STRING || run->level == RECIPE_INNER_MAX)
+		return NULL;
+	if (value.text.coding == EVENT_TEXT_JSON) {
+		struct buf *decoded = &run->scratch->inner[run->level];
+		buf_clear(decoded);
+		if (buf_reserve(decoded, raw.len) < 0 ||
+		    json_decode(raw, decoded->ptr, raw.len, &decoded->len) < 0)
+			return NULL;
+		raw = buf_span(decoded);
+	}
+	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
+	if (!inner)
+		return NULL;
+	/* It came in a string: the headers speak of what is around it. */
+	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = raw });
+	inner->level = run->level + 1;
+	return inner;
+}
+
+/* The event that is a string of this one, if the recipe knows it. */
+static bool run_inner(struct recipe_run *run, const struct recipe_case *it,
+                      struct recipe_result *ret_result)
+{
+	struct error_text unused;
+	struct recipe_run *inner = recipe_open_inner(run, it);
+	if (!inner || recipe_run_event(inner, ret_result, &unused) < 0)
+		return false;
+	ret_result->payload = run->input.body;
+	ret_result->event.json = true;
+	return true;
+}
+
+int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
+{
+	const struct recipe *recipe = run->recipe;
+	const struct recipe_case *last = &recipe->cases[recipe->case_count - 1];
+	char name[RECIPE_PART_NAME_MAX];
+	if (run->body == BODY_OTHER)
+		return refuse_body(run, ret_problem);
+	if (run->doc.root != JSON_OBJECT)
+		return error_fill(ret_problem, ERR_INVALID, "expected a JSON object, found %s",
+		                  json_type_name(run->doc.root));
+	for (uint32_t i = 0; i < last->test_count; i++) {
+		const struct recipe_test *test = &recipe->tests[last->tests[i]];
+		if (recipe_test_holds(run, last->tests[i]))
+			continue;
+		struct recipe_value value = recipe_part_value(run, test->part);
+		recipe_part_name(&recipe->parts[test->part], name);
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "not known as any kind of event; for a %s expected %s%s%.*s, "
+		                  "found %s",
+		                  last->name, name,
+		                  test->any      ? ""
+		                  : test->negate ? " not "
+		                                 : " ",
+		                  (int)test->pattern.len, test->pattern.ptr,
+		                  recipe_value_name(&value));
+	}
+	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
+}
+
+int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
+                     struct error_text *ret_problem)
+{
+	const struct recipe_case *it = recipe_find_case(run);
+	if (!it)
+		return recipe_refuse(run, ret_problem);
+	if (it->fields[FIELD_INNER] && run_inner(run, it, ret_result))
+		return 0;
+	return recipe_run_case(run, it, ret_result, ret_problem);
+}
+
+int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
+               const struct recipe_input *input, struct recipe_result *ret_result,
+               struct error_text *ret_problem)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+	struct recipe_result result;
+	if (!run)
+		return error_fill(ret_problem, -ENOMEM, "there is no memory for the recipe");
+	recipe_run_begin(run, recipe, scratch, input);
+	int error = recipe_run_event(run, &result, ret_problem);
+	if (error == 0)
+		*ret_result = result;
+	return error;
 }

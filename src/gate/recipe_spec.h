@@ -13,9 +13,15 @@
  *   detail["odd.name"]            a name with dots, brackets or blanks
  *   header:X-Request-Id           a header, by name without case
  *   query:page                    a parameter of the query, decoded
- *   path:2                        a segment of the request's path, from 1
+ *   path:2                        a segment of the request's path, from 1, decoded
+ *   form:MessageSid               a parameter of a form body, decoded
  *   const:sms                     the text itself
- *   body                          the whole body (content claims, digest parts)
+ *   body                          the whole body
+ *   detail.wrapupCode?            may be missing, which is a value like another
+ *
+ * The value of a ce- header is decoded as CloudEvents wants it (quotes, percents).
+ * A member whose name is a word with a colon is written ["header:x"], and one
+ * named body or with a question mark at its end likewise: ["body"].
  *
  * A case is a set of rules for events of one kind. Cases are tried in order;
  * the first whose conditions all hold is used. An event for which none holds is
@@ -46,7 +52,9 @@ enum recipe_missing {
 
 /* `part` (or the words type, id, entity: as the case reads them) has a value
  * that matches. The pattern is text with `*` for any run of characters. An
- * empty pattern: the part is there, whatever it is. */
+ * empty pattern: the part is there, neither null nor an empty string; negated:
+ * it is not. A part that is not there matches no pattern, so a negated pattern
+ * holds for it. Containers match no pattern but the empty one. */
 struct recipe_condition {
 	struct span part;
 	struct span pattern;
@@ -60,7 +68,7 @@ struct recipe_claim_spec {
 	enum claim_kind kind;
 	uint32_t window_s; /* 0: that of the recipe */
 	enum recipe_missing missing;
-	bool shadow; /* count what it would drop, drop nothing */
+	bool shadow;              /* count what it would drop, drop nothing */
 	uint32_t condition_count; /* the claim holds only where all of these do */
 	struct recipe_condition conditions[RECIPE_SPEC_CONDITIONS_MAX];
 
@@ -87,7 +95,14 @@ struct recipe_case_spec {
 	/* What the event is, as parts; empty: unknown. */
 	struct span id, type, entity, time, correlation, origin;
 	struct span replay; /* there: the event is a replay that its sender asked for */
-	uint32_t claim_count; /* 1 … CLAIMS_MAX */
+	/* What must not change under one key (`conflict`); empty or missing: the body. */
+	struct span content;
+	/* A string that may hold an event itself, as JSON: if the recipe recognises
+	 * that one, it is the event, else this case's own claims hold. */
+	struct span inner;
+	/* The body is a batch: an array of events. Such a case has no claims. */
+	struct span items;
+	uint32_t claim_count; /* 1 … CLAIMS_MAX; 0 with `items` */
 	struct recipe_claim_spec claims[CLAIMS_MAX];
 };
 
@@ -102,7 +117,7 @@ struct recipe_spec {
 	struct span scope;  /* stands in the digests; empty: the source's name */
 	uint32_t window_s;  /* at least 1 */
 	enum recipe_batch batch;
-	bool shadow; /* all claims */
+	bool shadow;        /* all claims */
 	bool replay_passes; /* on_replay: pass (no claims are taken); else gate */
 	uint32_t case_count;
 	const struct recipe_case_spec *cases;

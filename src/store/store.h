@@ -5,7 +5,8 @@
  * store_flush()es. Submitting only queues. Flushing decides everything that
  * waits, in the order of submission, makes it durable together, and then calls
  * each operation's done(). A completion means durable: whoever is told "new"
- * or "duplicate" is told so after the claim it rests on reached the disk.
+ * or "duplicate" is told so after the claim it rests on reached the disk. Outcomes
+ * may be completed later, by another flush or the tick, if the store was told so.
  *
  * Room:      store. Others see only this header; app/ alone names a concrete
  *            store (memory/memory_store.h, local/local_store.h).

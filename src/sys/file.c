@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 
 static int open_flags(int flags)
 {
@@ -253,4 +254,44 @@ struct file_system *file_system_real(void)
 {
 	static struct file_system real = { &real_methods };
 	return &real;
+}
+
+static int read_open(struct file_system *fs, int fd, size_t max, char **ret_bytes, size_t *ret_len)
+{
+	uint64_t size = 0;
+	int error = fs->methods->size(fs, fd, &size);
+	if (error != 0)
+		return error;
+	if (size > max)
+		return ERR_TOO_LARGE;
+	char *bytes = mem_alloc((size_t)size + 1);
+	if (!bytes)
+		return -ENOMEM;
+	int64_t len = fs->methods->read(fs, fd, bytes, (size_t)size, 0);
+	if (len < 0) {
+		mem_free(bytes);
+		return (int)len;
+	}
+	bytes[len] = '\0';
+	*ret_bytes = bytes;
+	*ret_len = (size_t)len;
+	return 0;
+}
+
+int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                    size_t *ret_len)
+{
+	int fd = -1;
+	int error = fs->methods->open(fs, path, FILE_READ, &fd);
+	if (error != 0)
+		return error;
+	error = read_open(fs, fd, max, ret_bytes, ret_len);
+	fs->methods->close(fs, fd);
+	return error;
+}
+
+bool file_is_public(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && (st.st_mode & S_IROTH);
 }

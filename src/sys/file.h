@@ -53,5 +53,13 @@ struct file_methods {
 	int (*lock)(struct file_system *fs, int fd);
 };
 
+/* All of a file of at most `max` bytes, with a NUL behind it: in memory that the
+ * caller frees. ERR_TOO_LARGE if it has more. */
+int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                    size_t *ret_len) must_check;
+
+/* May everybody on this machine read it? False also when it cannot be told. */
+bool file_is_public(const char *path);
+
 /* The machine's files. */
 struct file_system *file_system_real(void);

@@ -134,6 +134,7 @@ static void history_run(uint64_t seed)
 		.retain_ms = 1 + test_random_below(&history.random, 5000),
 		.retain_bytes = (1 + test_random_below(&history.random, 4)) << 16,
 		.keeper_inline = true,
+		.lazy_outcomes = test_random_below(&history.random, 2),
 	};
 	struct simfs *simfs = simfs_new(seed);
 	uint64_t warm = test_random_below(&history.random, WARM_STEPS_MAX);

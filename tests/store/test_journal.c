@@ -153,6 +153,89 @@ static void test_young_frames_are_read_from_memory_and_only_those(void **state)
 	frame_free(&frame);
 }
 
+/* ---- lazy outcomes ---- */
+
+struct lazy_settle {
+	struct take_call call;
+	struct store_settle settle;
+	bool finished;
+};
+
+/* Takes what is due and submits its outcome, without an event beside it. */
+static void settle_lazily(struct world *world, struct lazy_settle *lazy)
+{
+	struct store_item item;
+	struct span source, payload;
+	size_t at = 0;
+
+	*lazy = (struct lazy_settle){ .finished = false };
+	take_call_begin(world->store, &lazy->call, 1, 1u << 20);
+	store_flush(world->store);
+	assert_true(take_call_poll(&lazy->call));
+	assert_true(
+		store_item_next(buf_span(&lazy->call.take.items), &at, &item, &source, &payload));
+	lazy->settle = (struct store_settle){
+		.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &lazy->finished },
+		.ticket = item.ticket,
+		.attempt = item.attempt,
+		.outcome = OUTCOME_DONE
+	};
+	store_submit(world->store, &lazy->settle.op);
+	store_flush(world->store);
+	buf_free(&lazy->call.take.items);
+}
+
+static uint64_t commits(const struct world *world)
+{
+	struct store_stats stats;
+
+	store_stats(world->store, &stats);
+	return stats.commits;
+}
+
+static void test_outcomes_alone_cost_no_write_and_delay_no_duplicate(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lazy_settle lazy;
+
+	begin(&world);
+	store_free(world.store);
+	world.options.lazy_outcomes = true;
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("first")), VERDICT_NEW);
+	uint64_t before = commits(&world);
+	settle_lazily(&world, &lazy);
+	assert_false(lazy.finished);
+	assert_int_equal(admit(&world, 1, SPAN("first")), VERDICT_DUPLICATE);
+	assert_int_equal(commits(&world), before);
+
+	/* With the next event's write … */
+	assert_int_equal(admit(&world, 2, SPAN("second")), VERDICT_NEW);
+	assert_true(lazy.finished);
+	assert_int_equal(commits(&world), before + 1);
+
+	/* … with the tick's … */
+	settle_lazily(&world, &lazy);
+	assert_false(lazy.finished);
+	store_tick(world.store);
+	assert_true(lazy.finished);
+	assert_int_equal(lazy.settle.op.error, 0);
+
+	/* … or with the end. */
+	assert_int_equal(admit(&world, 3, SPAN("third")), VERDICT_NEW);
+	settle_lazily(&world, &lazy);
+	assert_false(lazy.finished);
+	store_free(world.store);
+	assert_true(lazy.finished);
+	assert_int_equal(lazy.settle.op.error, 0);
+	open_store(&world);
+	struct store_stats stats;
+	store_stats(world.store, &stats);
+	assert_int_equal(stats.open_tickets, 0);
+	end(&world);
+}
+
 /* ---- retention ---- */
 
 static void test_old_segments_leave_and_their_claims_stay(void **state)
@@ -644,6 +727,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
+		cmocka_unit_test(test_outcomes_alone_cost_no_write_and_delay_no_duplicate),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
 		cmocka_unit_test(
 			test_a_damaged_claims_file_is_made_again_before_its_segment_leaves),

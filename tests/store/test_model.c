@@ -112,6 +112,7 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 		.retain_ms = below(world, 2) ? HOUR_MS : 1000,
 		.retain_bytes = below(world, 2) ? 256u << 10 : 64u << 10,
 		.keeper_inline = true,
+		.lazy_outcomes = below(world, 2),
 		.log = keep_log,
 		.log_user = world,
 	};
@@ -295,6 +296,8 @@ static void flush_both(struct world *world)
 {
 	store_flush(world->memory);
 	store_flush(world->local);
+	if (world->options.lazy_outcomes)
+		store_tick(world->local);
 	if (take_call_poll(&world->waiting))
 		take_compare(world);
 

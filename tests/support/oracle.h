@@ -25,7 +25,7 @@
 
 #define ORACLE_EVENTS_MAX 640u
 #define ORACLE_BATCH_MAX 12u /* operations of one step */
-#define ORACLE_OPS_MAX 64u   /* with those that the store keeps for later */
+#define ORACLE_OPS_MAX 512u  /* with those that the store keeps for later */
 
 enum oracle_fate {
 	ORACLE_UNKNOWN, /* no answer, or an error */

@@ -7,6 +7,10 @@
  * the write fails, local_commit() takes it back: the tickets above
  * durable_ticket are exactly those of the lost frame.
  *
+ * With `lazy_outcomes` outcomes alone do not make a write worth its while: they
+ * wait in the open frame for an event, for enough of their kind, or for the tick.
+ * What rests on durable claims only is answered meanwhile.
+ *
  * Threads: the owner's.
  */
 #include "base/error.h"
@@ -14,6 +18,7 @@
 #include "store/local/local_internal.h"
 
 #define PREFETCH_AHEAD 16
+#define OUTCOMES_WORTH_A_WRITE 1024u
 
 static struct store_admit *admit_of(struct store_op *op)
 {
@@ -50,13 +55,13 @@ static void settle_is_durable(struct local_store *local, const struct store_sett
 	}
 }
 
-static void complete_batch(struct local_store *local)
+static void complete(struct local_store *local, struct op_queue *queue)
 {
-	struct op_queue done = local->batch;
+	struct op_queue done = *queue;
 
 	if (!done.first)
 		return;
-	op_queue_init(&local->batch);
+	op_queue_init(queue);
 	for (struct store_op *op = done.first, *next; op; op = next) {
 		next = op->next;
 		if (op->kind == STORE_SETTLE && op->error == 0)
@@ -120,6 +125,7 @@ static void fail_batch(struct local_store *local, int io_error)
 	          "write to segment %llu failed: %s; going on in the next",
 	          (unsigned long long)local->journal.durable.segment, error_name(io_error));
 	op_queue_init(&local->batch);
+	local->batch_events = 0;
 	for (uint32_t i = 0; i < local->seen_count; i++)
 		tally_mark_dirty(local->tally, local->seen[i].ticket);
 	local->seen_count = 0;
@@ -196,7 +202,14 @@ void local_commit(struct local_store *local)
 		local->superblock_dirty = true;
 		local->seen_count = 0;
 	}
-	complete_batch(local);
+	local->batch_events = 0;
+	complete(local, &local->batch);
+}
+
+static bool worth_a_write(const struct local_store *local)
+{
+	return !local->options.lazy_outcomes || local->batch_events > 0 || local->ending ||
+	       local->batch.count >= OUTCOMES_WORTH_A_WRITE;
 }
 
 void local_write_seen(struct local_store *local, uint32_t max_frames)
@@ -333,6 +346,7 @@ static int answer_new(struct local_store *local, struct store_admit *admit)
 	note_claims(local, admit);
 	local->journal.item.events += !admit->no_ticket;
 	local->last_ticket = admit->ticket;
+	local->batch_events++;
 	admit->verdict = VERDICT_NEW;
 	admit->matched = 0;
 	admit->first_seen_ms = ticket_time_ms(admit->ticket);
@@ -406,6 +420,21 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	lookup->seen = tally_get(local->tally, hit.ticket, &tally) ? tally.count : 0;
 }
 
+/* Does the answer rest on what is not durable yet? */
+static bool rests_on_frame(const struct local_store *local, struct store_op *op)
+{
+	if (op->error < 0)
+		return false;
+	switch (op->kind) {
+	case STORE_ADMIT: return admit_of(op)->ticket > local->durable_ticket;
+	case STORE_LOOKUP:
+		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
+	case STORE_SETTLE:
+	case STORE_TAKE: break;
+	}
+	return true;
+}
+
 static void decide(struct local_store *local, struct store_op *op)
 {
 	bool joins = true;
@@ -421,7 +450,7 @@ static void decide(struct local_store *local, struct store_op *op)
 		break;
 	}
 	if (joins)
-		op_queue_put(&local->batch, op);
+		op_queue_put(rests_on_frame(local, op) ? &local->batch : &local->ready, op);
 }
 
 static void prefetch(struct local_store *local, struct store_op *op,
@@ -489,7 +518,9 @@ void local_flush(struct store *store)
 	op_queue_init(&local->queue);
 	steady_clock_now(&local->clock);
 	decide_all(local, waiting.first);
-	local_commit(local);
+	if (worth_a_write(local))
+		local_commit(local);
+	complete(local, &local->ready);
 	local_serve_takes(local);
 	local_publish(local);
 	local->flushing = false;

@@ -220,19 +220,32 @@ void frame_drop(struct frame *frame)
 	frame->entry_count = 0;
 }
 
+/* Where what was put into the ring ends: it has overwritten the oldest bytes. */
+static uint32_t written_end(const struct frame *frame)
+{
+	uint32_t end = frame->offset + frame->len;
+
+	return end > frame->cached_end ? end : frame->cached_end;
+}
+
+static bool runs_into_slack(const struct frame *frame)
+{
+	return frame->offset % frame->ring_bytes + frame->len > frame->ring_bytes;
+}
+
 const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
                                   uint32_t len)
 {
 	uint64_t end = (uint64_t)offset + len;
 
-	/* While a frame is being built it overwrites the oldest bytes. */
-	if (segment != frame->segment || frame->entry_count > 0)
+	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
+	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;
-	if (offset < frame->cached_from || end > frame->cached_end ||
-	    frame->cached_end - offset > frame->ring_bytes)
-		return NULL;
-	if (offset >= frame->spill_from && offset < frame->spill_end)
+	if (offset >= frame->spill_from && offset < frame->spill_end) {
+		if (runs_into_slack(frame))
+			return NULL;
 		return frame->memory + frame->spill_from % frame->ring_bytes +
 		       (offset - frame->spill_from);
+	}
 	return frame->memory + offset % frame->ring_bytes;
 }

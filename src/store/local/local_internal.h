@@ -74,12 +74,14 @@ struct local_store {
 
 	struct op_queue queue;    /* submitted, not decided */
 	struct op_queue batch;    /* decided, waiting for the frame */
+	struct op_queue ready;    /* decided, waiting for the end of the flush */
 	struct op_queue takes;    /* waiting for due tickets */
 	struct op_queue deferred; /* settles that found no room */
 	uint64_t last_ticket;     /* ever given */
 	uint64_t durable_ticket;  /* the last whose frame is on disk */
 	uint64_t oldest;          /* the lowest number that is still needed */
 	uint64_t live_claims;     /* about; made exact by tick */
+	uint32_t batch_events;    /* new ones in the frame being built */
 	bool full;                /* the last admit found no room on disk */
 	bool ending;              /* see store_end_waits() */
 	bool flushing;

@@ -205,6 +205,8 @@ static void tick(struct store *store)
 	local->flushing = true;
 	tick_clock(local);
 	uint64_t boot_ms = local->clock.now.boot_ms;
+	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
+	local_commit(local);
 	tick_room(local, boot_ms);
 	local_retry_settles(local);
 	if (local->ending)
@@ -284,6 +286,7 @@ static void close_store(struct store *store)
 	local_flush(store);
 	local->flushing = true;
 	steady_clock_now(&local->clock);
+	local_commit(local);
 	local_retry_settles(local);
 	local_write_seen(local, UINT32_MAX);
 	local_fail_takes(local, ERR_CLOSING);
@@ -471,6 +474,7 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->journal.fd = local->journal.next_fd = -1;
 	op_queue_init(&local->queue);
 	op_queue_init(&local->batch);
+	op_queue_init(&local->ready);
 	op_queue_init(&local->takes);
 	op_queue_init(&local->deferred);
 	int r = check_options(&local->options, ret_text);
