@@ -52,10 +52,8 @@ static bool cut_to_prefix(struct ip_network *network)
 {
 	bool clean = true;
 	for (unsigned i = 0; i < 16; i++) {
-		unsigned first = i * 8, bits = network->bits;
-		unsigned char keep = bits >= first + 8 ? 0xff
-		                     : bits <= first   ? 0
-		                                       : (unsigned char)(0xff00u >> (bits - first));
+		unsigned before = i * 8, kept = network->bits > before ? network->bits - before : 0;
+		unsigned char keep = (unsigned char)(0xff00u >> (kept < 8 ? kept : 8));
 		clean &= (network->address.bytes[i] & ~keep) == 0;
 		network->address.bytes[i] &= keep;
 	}
