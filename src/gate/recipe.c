@@ -276,7 +276,8 @@ static int run_rule(const struct recipe *recipe, const struct recipe_rule *rule,
 		if (error < 0)
 			return refuse_part(recipe, fields, slot, error, ret_problem);
 	}
-	*ret_claim = (struct claim){ digest_end(&input, recipe->key), rule->window_s };
+	*ret_claim = (struct claim){ .digest = digest_end(&input, recipe->key),
+	                             .window_s = rule->window_s };
 	return 0;
 }
 
