@@ -430,6 +430,7 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 	case STORE_LOOKUP:
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
 	case STORE_SETTLE:
+	case STORE_RELEASE:
 	case STORE_TAKE: break;
 	}
 	return true;
@@ -444,6 +445,7 @@ static void decide(struct local_store *local, struct store_op *op)
 	case STORE_ADMIT: decide_admit(local, admit_of(op)); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
+	case STORE_RELEASE: op->error = ERR_FENCED; break;
 	case STORE_TAKE:
 		op_queue_put(&local->takes, op);
 		joins = false;
