@@ -123,6 +123,19 @@ static void fill_windows(const struct source_set *set, struct advice_question *w
 	ret_view->window_count = set->count;
 }
 
+/* The path of the only source is no secret: it is told at the start too. */
+static void refuse_path(const struct serve *serve, struct http_request *request)
+{
+	struct error_text text;
+	const struct config *config = serve->config;
+	if (config->source_count == 1 && !serve->input->path)
+		error_fill(&text, 0, "there is nothing here; events go to %s",
+		           config->sources[0].path.ptr);
+	else
+		error_fill(&text, 0, "there is nothing here; events go to the path of a source");
+	http_respond_problem(request, 404, text.text, SPAN_EMPTY);
+}
+
 static void handle(struct http_request *request)
 {
 	struct io *io = request->user;
@@ -133,9 +146,7 @@ static void handle(struct http_request *request)
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
-		http_respond_problem(request, 404,
-		                     "there is nothing here; events go to the path of a source",
-		                     SPAN_EMPTY);
+		refuse_path(io->serve, request);
 }
 
 /* Runs before the server's own hook, so decisions are durable before the

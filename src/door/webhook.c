@@ -187,7 +187,8 @@ static void refuse(struct webhook_request *it, int error, const char *text)
 		return;
 	}
 	meter_add(&meters->refused, 1);
-	http_respond_problem(it->request, error == ERR_TOO_LARGE ? 413 : 400, text, SPAN_EMPTY);
+	bool too_many = it->batch && error == ERR_TOO_LARGE;
+	http_respond_problem(it->request, too_many ? 413 : 400, text, SPAN_EMPTY);
 }
 
 /* The next item, or NULL without memory. */
@@ -206,11 +207,11 @@ static struct webhook_item *batch_add(struct webhook_request *it, uint32_t *room
 	return &it->items[it->count++];
 }
 
-static bool refuse_item(struct webhook_request *it, struct webhook_item *item, int error,
+static bool refuse_item(struct webhook_request *it, struct webhook_item *item,
                         const struct error_text *problem)
 {
 	meter_add(&meters_of(it)->refused, 1);
-	item->status = error == ERR_TOO_LARGE ? 413 : 400;
+	item->status = 400;
 	item->problem = arena_copy(&it->arena, span_str(problem->text));
 	return item->problem.ptr != NULL;
 }
@@ -238,8 +239,7 @@ static int read_batch(struct webhook_request *it, struct reading *reading)
 			return -ENOMEM;
 		bool kept = reading->step == RECIPE_EVENT
 		                    ? fill_item(it, item, &reading->result)
-		                    : refuse_item(it, item, reading->items.error,
-		                                  &reading->problem);
+		                    : refuse_item(it, item, &reading->problem);
 		if (!kept)
 			return -ENOMEM;
 	}
