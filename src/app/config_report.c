@@ -27,9 +27,13 @@ static struct config_problem *next_problem(struct config_report *report, enum co
 /* Texts of others may quote what was written: no byte of it may steer a terminal. */
 static void tame(char *text)
 {
-	for (unsigned char *at = (unsigned char *)text; *at; at++)
-		if (*at < ' ' || *at == 0x7f || (at[0] == 0xc2 && at[1] < 0xa0))
+	for (unsigned char *at = (unsigned char *)text; *at; at++) {
+		bool high = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+		if (high)
+			at[1] = '?';
+		if (high || *at < ' ' || *at == 0x7f)
 			*at = '?';
+	}
 }
 
 static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
