@@ -115,8 +115,9 @@ void config_read_when(struct config_reader *reader, const struct yaml_node *map,
 
 /* ---- config_auth.c ---- */
 
+/* errors_before: how many there were before the source was read. */
 void config_check_auth(struct config_reader *reader, const struct yaml_node *map,
-                       struct auth_spec *auth);
+                       struct auth_spec *auth, uint32_t errors_before);
 
 /* ---- config_check.c ---- */
 

@@ -25,9 +25,22 @@ static struct config_problem *next_problem(struct config_report *report, enum co
 	return report->problems ? &report->problems[report->count] : NULL;
 }
 
-static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
-                 const char *text)
+/* Texts of others may quote what was written: no byte of it may steer a terminal. */
+static void tame(char *text)
 {
+	for (unsigned char *at = (unsigned char *)text; *at; at++) {
+		bool high = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+		if (high)
+			at[1] = '?';
+		if (high || *at < ' ' || *at == 0x7f)
+			*at = '?';
+	}
+}
+
+static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
+                 char *text)
+{
+	tame(text);
 	struct config_report *report = reader->report;
 	struct config_problem *problem = next_problem(report, level);
 	if (!report->problems)

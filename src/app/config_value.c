@@ -1,11 +1,10 @@
 /* config_value: one value of the file. See config_reader.h. */
-#include <arpa/inet.h>
 #include <stdlib.h>
 
 #include "app/config_reader.h"
 #include "app/suggest.h"
 #include "base/mem.h"
-#include "base/text.h"
+#include "codec/ip.h"
 #include "gate/presets.h"
 
 #define SECRET_MAX ((size_t)4096)
@@ -257,40 +256,24 @@ static bool read_secret(struct config_reader *reader, const struct yaml_node *no
 
 /* ---- kinds ---- */
 
-/* Names are not looked up. */
-static bool is_network(struct span text)
-{
-	char address[INET6_ADDRSTRLEN];
-	unsigned char bytes[sizeof(struct in6_addr)];
-	const char *slash = memchr(text.ptr, '/', text.len);
-	size_t len = slash ? (size_t)(slash - text.ptr) : text.len;
-	uint64_t bits = 0;
-	if (len >= sizeof(address))
-		return false;
-	memcpy(address, text.ptr, len);
-	address[len] = '\0';
-	bool four = inet_pton(AF_INET, address, bytes) == 1;
-	if (!four && inet_pton(AF_INET6, address, bytes) != 1)
-		return false;
-	return !slash || (text_parse_u64(span_skip(text, len + 1), &bits) == 0 &&
-	                  bits <= (four ? 32u : 128u));
-}
-
 static bool read_network(struct config_reader *reader, const struct yaml_node *node,
                          struct span *ret_text)
 {
 	struct span text;
+	struct ip_network network;
+	struct error_text problem;
 	if (!config_read_text(reader, node, &text))
 		return false;
-	if (!is_network(text)) {
-		config_tell(reader, CONFIG_ERROR, node,
-		            "found %s, expected a network, such as 10.0.0.0/8, 192.0.2.7 or "
-		            "2001:db8::/32",
-		            config_found(node).text);
-		return false;
+	if (ip_network_parse(text, &network, &problem) == 0) {
+		*ret_text = text;
+		return true;
 	}
-	*ret_text = text;
-	return true;
+	if (span_eq(text, node->text))
+		config_tell(reader, CONFIG_ERROR, node, "%s", problem.text);
+	else
+		config_tell(reader, CONFIG_ERROR, node, "found %s, which is no network",
+		            config_found(node).text);
+	return false;
 }
 
 static bool read_item(struct config_reader *reader, enum config_kind kind,
