@@ -105,7 +105,7 @@ def contents(data):
     for folder, _, names in os.walk(data):
         for name in names:
             with open(os.path.join(folder, name), "rb") as file:
-                found[os.path.join(folder, name)] = file.read()
+                found[os.path.relpath(os.path.join(folder, name), data)] = file.read()
     return found
 
 

@@ -62,7 +62,7 @@ def test_longest_id_is_taken_by_value(gateway):
     longest = "x" * 1024
     ticket = take_verdict(gateway.post({"id": longest}), "new")
     spelled = b'{"id":"' + b"\\u0078" * 1024 + b'"}'
-    assert take_verdict(gateway.post(spelled), "duplicate") == ticket
+    assert take_verdict(gateway.post(spelled), "known") == ticket
 
 
 def test_body_of_one_mebibyte_is_taken_and_one_byte_more_is_413(gateway):
@@ -70,7 +70,7 @@ def test_body_of_one_mebibyte_is_taken_and_one_byte_more_is_413(gateway):
     largest = b'{"id":"big","pad":"' + b"x" * ((1 << 20) - frame) + b'"}'
     assert len(largest) == 1 << 20
     ticket = take_verdict(gateway.post(largest), "new")
-    assert take_verdict(gateway.post({"id": "big"}), "duplicate") == ticket
+    assert take_verdict(gateway.post({"id": "big"}), "conflict") == ticket
     take_problem(gateway.post(largest + b" "), 413)
     assert json.loads(gateway.lines()[-1])["id"] == "big" or gateway.wait_events(1)
 
