@@ -457,6 +457,26 @@ static void test_a_second_store_on_the_folder_is_refused(void **state)
 	end(&world);
 }
 
+/* Earlier builds locked a file of that name. */
+static void test_a_folder_with_a_file_lock_opens_and_loses_it(void **state)
+{
+	(void)state;
+	struct world world;
+	struct file_system *fs;
+	int fd = -1;
+
+	begin(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_NEW);
+	store_free(world.store);
+	fs = world.options.fs;
+	assert_int_equal(fs->methods->open(fs, "data/lock", FILE_WRITE | FILE_CREATE, &fd), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_DUPLICATE);
+	assert_int_equal(fs->methods->open(fs, "data/lock", FILE_READ, &fd), -ENOENT);
+	end(&world);
+}
+
 static void test_an_event_too_large_for_a_frame_is_refused_alone(void **state)
 {
 	(void)state;
@@ -735,6 +755,7 @@ int main(void)
 		cmocka_unit_test(test_an_open_ticket_is_carried_out_of_an_old_segment),
 		cmocka_unit_test(test_restarts_do_not_leave_whole_segments_behind),
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
+		cmocka_unit_test(test_a_folder_with_a_file_lock_opens_and_loses_it),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
 		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
 		cmocka_unit_test(test_an_operator_is_told_once_that_damage_keeps_segments),

@@ -6,11 +6,13 @@
  *
  * Files of a data folder
  *
- *   lock                   empty; held locked by the process that has the folder
  *   superblock             two slots of one block each, written in turn
  *   NNNNNNNNNNNNNNNN.seg   segment, by number (16 hex digits, from 1)
  *   NNNNNNNNNNNNNNNN.clm   claims file: the claims of that segment, without payloads
  *   spare.seg, *.tmp       being prepared; of no meaning after a crash
+ *
+ * The process that has the folder holds a lock on the folder itself. (A file
+ * `lock` is left from earlier builds; it means nothing and a start removes it.)
  *
  * Superblock slot (struct superblock_slot, 256 bytes, rest of the block zero)
  *

@@ -7,11 +7,9 @@
 
 static int lock_folder(struct journal_walk *walk, struct error_text *text)
 {
-	int r = folder_open(&walk->folder, "lock", FILE_READ, &walk->lock_fd);
+	int r = walk->fs->methods->lock_dir(walk->fs, walk->folder.path, &walk->lock_fd);
 	if (r == -ENOENT)
 		return error_fill(text, r, "%s: no data folder", walk->folder.path);
-	if (r == 0)
-		r = walk->fs->methods->lock(walk->fs, walk->lock_fd);
 	if (r == ERR_BUSY)
 		return error_fill(text, r, "%s is in use by another process", walk->folder.path);
 	return r < 0 ? error_fill(text, r, "%s: %s", walk->folder.path, error_name(r)) : 0;

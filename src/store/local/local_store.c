@@ -377,11 +377,7 @@ static int take_folder(struct local_store *local, struct error_text *text)
 		r = sync_parent(local);
 	if (r < 0)
 		return r;
-	r = folder_open(&local->folder, "lock", FILE_READ | FILE_WRITE | FILE_CREATE,
-	                &local->lock_fd);
-	if (r < 0)
-		return error_fill(text, r, "lock: %s", error_name(r));
-	r = fs->methods->lock(fs, local->lock_fd);
+	r = fs->methods->lock_dir(fs, local->path, &local->lock_fd);
 	if (r == ERR_BUSY)
 		return error_fill(text, r, "in use by another process");
 	return r < 0 ? error_fill(text, r, "lock: %s", error_name(r)) : 0;

@@ -78,7 +78,9 @@ static int remove_leftovers(struct recovery *recovery)
 	const struct catalog *catalog = &recovery->catalog;
 	const struct folder *folder = &recovery->local->folder;
 
-	int r = folder_remove(folder, "spare.seg");
+	int r = folder_remove(folder, "lock"); /* earlier builds locked a file */
+	if (r == 0)
+		r = folder_remove(folder, "spare.seg");
 	if (r == 0)
 		r = remove_all(recovery, &catalog->unused, FILE_KIND_SEGMENT, UINT64_MAX);
 	if (r == 0)
