@@ -172,14 +172,14 @@ static void settle_lazily(struct world *world, struct lazy_settle *lazy)
 	take_call_begin(world->store, &lazy->call, 1, 1u << 20);
 	store_flush(world->store);
 	assert_true(take_call_poll(&lazy->call));
-	assert_true(store_item_next(buf_span(&lazy->call.take.items), &at, &item, &source,
-	                            &payload));
-	lazy->settle = (struct store_settle){ .op = { .kind = STORE_SETTLE,
-		                                      .done = store_calls_done,
-		                                      .user = &lazy->finished },
-		                              .ticket = item.ticket,
-		                              .attempt = item.attempt,
-		                              .outcome = OUTCOME_DONE };
+	assert_true(
+		store_item_next(buf_span(&lazy->call.take.items), &at, &item, &source, &payload));
+	lazy->settle = (struct store_settle){
+		.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &lazy->finished },
+		.ticket = item.ticket,
+		.attempt = item.attempt,
+		.outcome = OUTCOME_DONE
+	};
 	store_submit(world->store, &lazy->settle.op);
 	store_flush(world->store);
 	buf_free(&lazy->call.take.items);
@@ -441,6 +441,117 @@ static void test_restarts_do_not_leave_whole_segments_behind(void **state)
 	assert_true(simfs_used(world.simfs) < 4 * LOCAL_STORE_SEGMENT_MIN + 20 * 4 * FORMAT_BLOCK);
 	assert_int_equal(settle_all(&world, 100, OUTCOME_DONE), 20);
 	end(&world);
+}
+
+/* The process dies, and what it wrote is still there. */
+static void kill_store(struct world *world)
+{
+	struct simfs *killed = simfs_copy(world->simfs);
+
+	end(world);
+	world->simfs = killed;
+	world->options.fs = simfs_fs(killed);
+}
+
+static void test_restarts_without_traffic_leave_no_new_files(void **state)
+{
+	(void)state;
+	struct world world;
+
+	begin(&world);
+	assert_int_equal(admit(&world, 1, SPAN("lives on")), VERDICT_NEW);
+	for (int killed = 0; killed < 2; killed++) {
+		uint32_t segments = 0, claims = 0;
+		for (int i = 0; i < 20; i++) {
+			if (killed)
+				kill_store(&world);
+			else
+				store_free(world.store);
+			open_store(&world);
+			store_tick(world.store);
+			if (i == 0) { /* after a kill with traffic there is one more */
+				segments = count_files(&world, ".seg");
+				claims = count_files(&world, ".clm");
+			}
+		}
+		assert_int_equal(count_files(&world, ".seg"), segments);
+		assert_int_equal(count_files(&world, ".clm"), claims);
+	}
+	assert_int_equal(admit(&world, 1, SPAN("lives on")), VERDICT_DUPLICATE);
+	assert_int_equal(settle_all(&world, 10, OUTCOME_DONE), 1);
+	end(&world);
+}
+
+/* What stands in it from the lives before must reach its claims file too. */
+static void test_a_segment_of_many_lives_keeps_all_its_claims(void **state)
+{
+	(void)state;
+	static char payload[2000];
+	struct world world;
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 100; i++) {
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+		if (i % 3 == 0) {
+			store_free(world.store);
+			open_store(&world);
+		}
+	}
+	/* A frame takes a block: as many as without restarts. */
+	assert_true(count_files(&world, ".seg") <= 2 + 100 / 13);
+	assert_int_equal(settle_all(&world, 100, OUTCOME_DONE), 100);
+	store_free(world.store);
+	let_segments_leave(&world);
+	assert_true(count_files(&world, ".seg") < 4);
+	all_are_duplicates(&world, 100);
+	store_free(world.store);
+	open_store(&world); /* from the claims files */
+	all_are_duplicates(&world, 100);
+	end(&world);
+}
+
+static uint64_t last_segment(const struct world *world)
+{
+	struct journal_inspect_options options = { .path = "data",
+		                                   .fs = world->options.fs,
+		                                   .clock = world->options.clock };
+	struct journal_report report;
+
+	assert_int_equal(journal_verify(&options, NULL, &report, NULL), 0);
+	return report.last;
+}
+
+/* Nothing of a frame of two blocks arrives. */
+static int refusing_write(struct file_system *fs, int fd, const void *ptr, size_t len,
+                          uint64_t offset)
+{
+	return offset >= FORMAT_BLOCK && len >= 2 * FORMAT_BLOCK
+	               ? -EIO
+	               : honest->write(fs, fd, ptr, len, offset);
+}
+
+static void test_a_segment_with_a_failed_write_is_not_gone_on_with(void **state)
+{
+	(void)state;
+	static char payload[2 * FORMAT_BLOCK];
+	struct world world;
+	struct store_admit op = admit_number(2, span_of(payload, sizeof(payload)));
+
+	begin(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_NEW);
+	honest = world.options.fs->methods;
+	lying = *honest;
+	lying.write = refusing_write;
+	world.options.fs->methods = &lying;
+	assert_true(store_call(world.store, &op.op, STORE_ADMIT) < 0);
+	store_free(world.store);
+	world.options.fs->methods = honest;
+	uint64_t last = last_segment(&world);
+	open_store(&world);
+	assert_int_equal(admit(&world, 3, SPAN("y")), VERDICT_NEW);
+	store_free(world.store);
+	assert_true(last_segment(&world) > last);
+	simfs_free(world.simfs);
 }
 
 static void test_a_second_store_on_the_folder_is_refused(void **state)
@@ -754,6 +865,9 @@ int main(void)
 		cmocka_unit_test(test_a_frame_that_failed_and_is_there_keeps_its_claims),
 		cmocka_unit_test(test_an_open_ticket_is_carried_out_of_an_old_segment),
 		cmocka_unit_test(test_restarts_do_not_leave_whole_segments_behind),
+		cmocka_unit_test(test_restarts_without_traffic_leave_no_new_files),
+		cmocka_unit_test(test_a_segment_of_many_lives_keeps_all_its_claims),
+		cmocka_unit_test(test_a_segment_with_a_failed_write_is_not_gone_on_with),
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
 		cmocka_unit_test(test_a_folder_with_a_file_lock_opens_and_loses_it),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),

@@ -18,7 +18,7 @@
  *
  *      0  8  magic "STILESB1"         80  8  steady ms (high-water mark)
  *      8  4  version                  88  8  boot ms at that time
- *     12  4  flags (1: closed clean)  96  8  wall ms at that time
+ *     12  4  flags (below)           96  8  wall ms at that time
  *     16 16  folder id               104 16  boot id
  *     32 16  digest key              120  8  live claims (a hint)
  *     48  8  generation              128  8  last ticket
@@ -26,6 +26,9 @@
  *     64  8  durable end (bytes)     144  8  oldest number still needed
  *     72  8  durable sequence        152 96  zero
  *                                    248  8  checksum of bytes 0 … 247
+ *
+ * Flags: 1, closed clean; 2, the durable segment was still open when it was
+ * closed, and nothing was ever written to it behind the durable end.
  *
  * Segment: one header block, then frames; see struct segment_header (128 bytes).
  *
@@ -84,6 +87,9 @@
  *   F7  Tickets of EVENT entries that are not carried go up.
  *   F8  A segment is retired only when its claims file is durable or its claims
  *       have expired, and a superblock that no longer needs it is durable.
+ *   F9  A start goes on in the last segment only if its end is exact: the
+ *       superblock has flag 2 and this very end, or all behind the header is
+ *       zero. A superblock without flag 2 is durable before the next frame.
  */
 #pragma once
 
@@ -129,6 +135,7 @@ struct superblock_slot {
 };
 
 #define SUPERBLOCK_CLEAN 1u
+#define SUPERBLOCK_OPEN_END 2u
 
 struct segment_header {
 	uint64_t magic;

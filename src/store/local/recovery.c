@@ -36,6 +36,7 @@ struct recovery {
 	uint64_t number;
 	bool with_tickets;
 	bool claims_bad; /* its claims file was looked at, and is not believed */
+	struct journal_end end;
 };
 
 /* --- the superblock and the files -------------------------------------- */
@@ -330,6 +331,22 @@ static void note_segment(struct recovery *recovery, const struct scan *scan,
 		recovery->steady_ms = scan->steady_ms;
 }
 
+/* Can the last segment be gone on with (F9)? After a slot was lost the other one
+ * may be older than what was written since. */
+static bool end_exact(const struct recovery *recovery, const struct scan *scan)
+{
+	const struct superblock *superblock = &recovery->local->superblock;
+	const struct superblock_slot *slot = &superblock->slot;
+
+	if (scan->header.size != recovery->local->folder.segment_bytes)
+		return false;
+	if (scan->blank)
+		return true;
+	return (slot->flags & SUPERBLOCK_OPEN_END) && !superblock->one_slot_bad && !scan->torn &&
+	       slot->durable_segment == scan->number && slot->durable_end == scan->at &&
+	       slot->durable_sequence == scan->sequence;
+}
+
 static int scan_segment(struct recovery *recovery, const struct catalog_successor *successor,
                         struct scan *scan)
 {
@@ -344,8 +361,13 @@ static int scan_segment(struct recovery *recovery, const struct catalog_successo
 	tell_torn(recovery, scan);
 	note_segment(recovery, scan, successor);
 	if (recovery->number == recovery->catalog.last)
-		recovery->local->journal.durable = (struct journal_position){
-			.segment = scan->number, .end = scan->at, .sequence = scan->sequence
+		recovery->end = (struct journal_end){
+			.position = { .segment = scan->number,
+			              .end = scan->at,
+			              .sequence = scan->sequence },
+			.exact = end_exact(recovery, scan),
+			.item = recovery->item,
+			.claim_count = recovery->record_count,
 		};
 	return 0;
 }
@@ -501,13 +523,12 @@ static void resume(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
 	const struct superblock_slot *slot = &local->superblock.slot;
-	struct journal_position end = local->journal.durable;
 
 	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
 	                                                              : slot->last_ticket;
 	local->durable_ticket = local->last_ticket;
 	local->oldest = recovery->catalog.oldest;
-	journal_resume(&local->journal, &end, recovery->item.max_expiry_ms);
+	journal_resume(&local->journal, &recovery->end);
 }
 
 static int recover(struct recovery *recovery)
@@ -530,12 +551,14 @@ static int recover(struct recovery *recovery)
 	return 0;
 }
 
-int local_recover(struct local_store *local, struct error_text *text)
+int local_recover(struct local_store *local, struct journal_end *ret_end, struct error_text *text)
 {
 	struct recovery recovery = { .local = local, .text = text };
 
 	int r = recover(&recovery);
 	loader_free(recovery.loader);
 	catalog_free(&recovery.catalog);
+	if (r == 0)
+		*ret_end = recovery.end;
 	return r;
 }
