@@ -829,13 +829,75 @@ static void test_verify_names_the_place_of_damage(void **state)
 	fill_for_tools(&world);
 	store_free(world.store);
 	struct journal_inspect_options options = { .path = "data", .fs = world.options.fs };
-	struct journal_verify_sink sink = { count_damage, &world };
-	simfs_flip_bit(world.simfs, "data/0000000000000001.seg", 8 * (2 * 4096 + 70));
+	struct journal_verify_sink sink = { .damage = count_damage, .user = &world };
+	/* Of the first segment all tickets are settled, of the third some are not. */
+	simfs_flip_bit(world.simfs, "data/0000000000000003.seg", 8 * (2 * 4096 + 70));
 	world.logs = 0;
 	assert_int_equal(journal_verify(&options, &sink, &report, &text), ERR_DAMAGED);
 	assert_int_equal(world.logs, 1);
-	assert_non_null(strstr(world.log, "0000000000000001.seg is damaged at offset 8192"));
+	assert_non_null(strstr(world.log, "0000000000000003.seg is damaged at offset 8192"));
 	simfs_free(world.simfs);
+}
+
+static void test_verify_warns_of_damage_that_a_start_does_not_meet(void **state)
+{
+	(void)state;
+	struct world world;
+	struct error_text text = { "" };
+	struct journal_report report;
+
+	fill_for_tools(&world);
+	store_free(world.store);
+	struct journal_inspect_options options = { .path = "data",
+		                                   .fs = world.options.fs,
+		                                   .clock = world.options.clock };
+	struct journal_verify_sink sink = { .warning = count_damage, .user = &world };
+	struct journal_dump_sink lines = { count_line, &world };
+	simfs_flip_bit(world.simfs, "data/0000000000000001.seg", 8 * (2 * 4096 + 70));
+	world.logs = 0;
+	assert_int_equal(journal_verify(&options, &sink, &report, &text), 0);
+	assert_int_equal(world.logs, 1);
+	assert_non_null(strstr(world.log, "0000000000000001.seg is damaged at offset 8192"));
+	assert_int_equal(journal_dump(&options, &lines, &text), ERR_DAMAGED);
+	open_store(&world);
+	all_are_duplicates(&world, 50);
+	end(&world);
+}
+
+/* What a start mends is no reason for verify to refuse. */
+static void test_verify_warns_of_what_a_start_mends(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path;
+		uint64_t bit;
+		const char *word;
+	} harms[] = { { "data/superblock", 8 * 20, "slot" },
+		      { "data/0000000000000001.clm", 8 * 4200, "segment" } };
+
+	for (size_t i = 0; i < ARRAY_LEN(harms); i++) {
+		struct world world;
+		struct journal_report report;
+		begin(&world);
+		fill_segments(&world, 50);
+		struct journal_inspect_options options = { .path = "data",
+			                                   .fs = world.options.fs,
+			                                   .clock = world.options.clock };
+		struct journal_verify_sink sink = { .warning = count_damage, .user = &world };
+		simfs_flip_bit(world.simfs, harms[i].path, harms[i].bit);
+		world.logs = 0;
+		assert_int_equal(journal_verify(&options, &sink, &report, NULL), 0);
+		assert_int_equal(report.warnings, 1);
+		assert_int_equal(report.damages, 0);
+		assert_int_equal(world.logs, 1);
+		assert_non_null(strstr(world.log, harms[i].word));
+		open_store(&world);
+		all_are_duplicates(&world, 50);
+		store_free(world.store);
+		assert_int_equal(journal_verify(&options, NULL, &report, NULL), 0);
+		assert_int_equal(report.warnings, 0);
+		simfs_free(world.simfs);
+	}
 }
 
 static void test_dump_gives_a_line_for_each_record(void **state)
@@ -878,6 +940,8 @@ int main(void)
 		cmocka_unit_test(test_the_keepers_thread_keeps_up_with_rolling),
 		cmocka_unit_test(test_verify_counts_what_is_there_and_finds_it_sound),
 		cmocka_unit_test(test_verify_names_the_place_of_damage),
+		cmocka_unit_test(test_verify_warns_of_damage_that_a_start_does_not_meet),
+		cmocka_unit_test(test_verify_warns_of_what_a_start_mends),
 		cmocka_unit_test(test_dump_gives_a_line_for_each_record),
 	};
 

@@ -211,13 +211,14 @@ static int read_frames(struct recovery *recovery, struct scan *scan)
 
 	while ((r = scan_next(scan, &header, &body, &offset)) > 0) {
 		struct entry entry;
-		uint32_t at = 0;
+		uint32_t at = 0, count = 0;
 		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
 			r = take_entry(recovery, &entry, offset + sizeof(header));
 			if (r < 0)
 				break;
+			count++;
 		}
-		if (r == ERR_DAMAGED)
+		if (r == ERR_DAMAGED || (r == 0 && count != header.entry_count))
 			return scan_damaged(scan, offset, "an entry is not valid");
 		if (r < 0)
 			return error_fill(recovery->text, r, "recovery: %s", error_name(r));
@@ -395,8 +396,6 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 	for (size_t i = 0; i < count; i++) {
 		const struct claims_record *record = &records[i];
 		int r;
-		if (!format_ticket_valid(record->ticket) || (record->flags & ~TABLE_FLAGS_ALL))
-			return ERR_DAMAGED;
 		if (record->kind == CLAIMS_RECORD_SEEN)
 			r = take_seen(recovery,
 			              &(struct tally_entry){
@@ -469,21 +468,11 @@ static int read_number(struct recovery *recovery, uint64_t number)
 
 /* --- the clock -------------------------------------------------------- */
 
-static struct steady_clock_state saved_state(const struct superblock_slot *slot)
-{
-	struct steady_clock_state state = { .steady_ms = slot->steady_ms,
-		                            .boot_ms = slot->boot_ms,
-		                            .wall_ms = slot->wall_ms };
-
-	memcpy(state.boot_id, slot->boot_id, sizeof(state.boot_id));
-	return state;
-}
-
 /* Time as the superblock has it, and never before the last frame's. */
 static void start_clock(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
-	struct steady_clock_state state = saved_state(&local->superblock.slot);
+	struct steady_clock_state state = superblock_clock(&local->superblock.slot);
 	bool same_boot = memcmp(state.boot_id, local->options.clock->boot_id,
 	                        sizeof(state.boot_id)) == 0;
 
