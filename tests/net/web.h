@@ -14,6 +14,7 @@
 
 #include "net/http_server.h"
 #include "net/tls.h"
+#include "support/clock_fake.h"
 #include "support/test.h"
 
 #define WEB_PATIENCE_MS 20000
@@ -81,6 +82,7 @@ struct web_tls {
 	char dir[256];
 	char cert[300], key[300];
 	struct tls *tls;
+	struct clock_fake clock; /* by which the keys of tickets change */
 	SSL_CTX *client;
 };
 
