@@ -4,7 +4,8 @@
  *
  * The server answers by path: /hold keeps a request, /release answers those
  * kept in the opposite order and then itself, /large answers WEB_LARGE bytes,
- * /none 204, /close ends the connection; all others get their body back.
+ * /none 204, /close ends the connection; all others get their body back. Whoever
+ * asks before sending a body to /unwanted gets its answer at once.
  * A condition that does not come true within WEB_PATIENCE_MS fails the test.
  */
 #pragma once
