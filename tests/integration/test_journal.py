@@ -141,6 +141,7 @@ def refuses(stile, run, data, path, offset=None):
     """Both verify and serve say exit code 3 and name the place."""
     code, out, err = run("journal", "verify", data)
     assert code == 3 and os.path.basename(path) in out + err, (out, err)
+    assert "in 1 places" not in out
     if offset is not None:
         assert str(offset) in out + err, (offset, out, err)
     before = {each: contents(data)[os.path.basename(each)] for each in segments(data)

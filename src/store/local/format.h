@@ -349,7 +349,7 @@ static inline uint32_t window_flags(uint64_t longest_s, uint64_t own_s)
 		return 0;
 	while (n < 15 && (UINT64_C(4) << 2 * n) < longest_s + longest_s / 256 + 1)
 		n++;
-	return n << 1; /* bit 0 is another flag of the index */
+	return n << 1; /* bit 0 is not used */
 }
 
 static inline uint32_t entry_longest_window_s(const struct entry *entry)
