@@ -80,15 +80,3 @@ int event_text_value(struct event_text text, char *bytes, size_t room, struct sp
 	}
 	return ERR_INVALID;
 }
-
-const char *event_kind_name(enum event_kind kind)
-{
-	static const char *const names[EVENT_KIND_COUNT] = {
-		[EVENT_PLAIN] = "plain",
-		[EVENT_EVENTBRIDGE] = "eventbridge",
-		[EVENT_CLOUDEVENTS] = "cloudevents",
-		[EVENT_CLOUDEVENTS_BINARY] = "cloudevents-binary",
-	};
-	CHECK((unsigned)kind < EVENT_KIND_COUNT);
-	return names[kind];
-}

@@ -19,7 +19,6 @@ enum event_kind {
 	EVENT_CLOUDEVENTS,        /* CloudEvents, structured mode */
 	EVENT_CLOUDEVENTS_BINARY, /* CloudEvents in headers; the body may be anything */
 };
-#define EVENT_KIND_COUNT 4
 
 /* How the bytes of a text stand for its value. */
 enum event_coding {
@@ -48,5 +47,3 @@ struct event {
  * quotes or UTF-8 in a header. */
 int event_text_value(struct event_text text, char *bytes, size_t room,
                      struct span *ret_value) must_check;
-
-const char *event_kind_name(enum event_kind kind); /* "plain", "eventbridge", … */

@@ -1,7 +1,8 @@
 /*
  * tls: what a TLS listener needs: certificate, key, rules. TLS 1.2 and later,
  * ALPN http/1.1 (a client that offers ALPN without it gets the alert
- * no_application_protocol), resumption by stateless tickets.
+ * no_application_protocol), resumption by stateless tickets whose keys change
+ * twice a day (tls_ticket.h).
  *
  * Room:      net, the only includer of OpenSSL. Threads: tls_new() and
  *            tls_free() from one; servers of all threads may share it.
@@ -11,12 +12,14 @@
 #pragma once
 
 #include "base/error.h"
+#include "sys/clock.h"
 
 struct tls;
 
 struct tls_options {
-	const char *cert_file; /* PEM: the certificate, then its chain */
-	const char *key_file;  /* PEM, without a passphrase; ECDSA or RSA */
+	const char *cert_file;     /* PEM: the certificate, then its chain */
+	const char *key_file;      /* PEM, without a passphrase; ECDSA or RSA */
+	const struct clock *clock; /* for the keys of tickets; default: the machine's */
 };
 
 int tls_new(const struct tls_options *options, struct tls **ret_tls,
