@@ -149,6 +149,12 @@ static void handle(struct http_request *request)
 		refuse_path(io->serve, request);
 }
 
+/* As handle() decides: all others are answered without a look at the body. */
+static bool wants_body(const struct http_request *request)
+{
+	return request->head.method == HTTP1_POST && span_eq(request->head.path, SPAN(SOURCE_PATH));
+}
+
 /* Runs before the server's own hook, so decisions are durable before the
  * answers leave. */
 static void io_round(struct loop_hook *hook)
@@ -209,6 +215,7 @@ static int open_server(struct io *io)
 		                        ? webhook_scratch_size
 		                        : console_scratch_size,
 		.handle = handle,
+		.wants_body = wants_body,
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;

@@ -159,6 +159,27 @@ def test_expect_100_continue_is_answered_before_the_body(gateway):
         take_verdict(connection.answer(), "new")
 
 
+@pytest.mark.parametrize("method, path, status", [
+    ("POST", "/nothing", 404), ("PUT", "/in/events", 405), ("POST", "/metrics", 405)])
+def test_expect_100_continue_is_not_asked_for_a_body_that_will_be_refused(
+        gateway, method, path, status):
+    with gateway.connect() as connection:
+        connection.send(request_bytes(method, path, None, [
+            ("Content-Length", 1000), ("Expect", "100-continue")]))
+        answer = connection.answer()
+        take_problem(answer, status)
+        assert answer.header("connection") == "close"
+        assert connection.ended()
+
+
+def test_target_in_absolute_form_is_the_same_path(gateway):
+    with gateway.connect() as connection:
+        connection.send(b"POST http://x/in/events HTTP/1.1\r\nHost: x\r\n"
+                        b'Content-Length: 17\r\n\r\n{"id":"absolute"}')
+        take_verdict(connection.answer(), "new")
+        take_verdict(connection.post({"id": "absolute"}), "duplicate")
+
+
 def test_connection_close_and_http_1_0_are_answered_and_closed(gateway):
     with gateway.connect() as connection:
         answer = connection.post({"id": "close"}, [("Connection", "close")])

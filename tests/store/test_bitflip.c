@@ -2,7 +2,8 @@
  * Damage: every bit of a small folder flipped, every length cut.
  *
  * The store must open with everything that was promised, or refuse with a text
- * that names the file and the offset. Nothing may be lost silently. Two folders:
+ * that names the file and the offset. Nothing may be lost silently. The tool that
+ * verifies a folder must accept exactly what the store accepts. Two folders:
  * one that was closed cleanly, one whose process was killed a while after its
  * last commit (so that the superblock knows of all frames).
  *
@@ -15,6 +16,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/oracle.h"
@@ -94,16 +96,31 @@ static bool names_file(const char *text, const char *path)
 	return strstr(text, slash ? slash + 1 : path) != NULL;
 }
 
+/* Before the store is opened, which mends what it can. */
+static int verify(struct error_text *ret_text)
+{
+	struct journal_inspect_options inspect = { .path = options.path,
+		                                   .fs = options.fs,
+		                                   .clock = options.clock };
+	struct journal_report report;
+
+	return journal_verify(&inspect, NULL, &report, ret_text);
+}
+
 static void damaged_check(struct simfs *simfs, const char *path, const char *what, uint64_t where)
 {
 	static struct oracle oracle;
 	char about[256];
-	struct error_text text = { "" };
+	struct error_text text = { "" }, verify_text = { "" };
 	struct store *store = NULL;
 
 	snprintf(about, sizeof(about), "%s, %s %llu", path, what, (unsigned long long)where);
 	options.fs = simfs_fs(simfs);
+	int verified = verify(&verify_text);
 	int error = local_store_open(&options, &store, &text);
+	if (verified != error)
+		fail_msg("%s: verify says %s (%s), the store %s (%s)", about, error_name(verified),
+		         verify_text.text, error_name(error), text.text);
 	if (error < 0) {
 		refused++;
 		if (error != ERR_DAMAGED && error != ERR_VERSION)

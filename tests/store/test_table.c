@@ -97,15 +97,6 @@ static void step_put(struct history *history, uint64_t key)
 			                       digest_check(&record.digest) };
 }
 
-static void step_flag(struct history *history, uint64_t key)
-{
-	struct model_claim *claim = &history->claims[key];
-	struct digest digest = digest_at(history->seed, key, history->shards);
-	bool there = table_flag(history->table, &digest, TABLE_FLAG_TALLY, 6);
-	assert_true(there || !is_live(history, claim));
-	claim->flags = (claim->flags & ~6u) | TABLE_FLAG_TALLY;
-}
-
 static void step_remove(struct history *history, uint64_t key)
 {
 	struct digest digest = digest_at(history->seed, key, history->shards);
@@ -154,8 +145,6 @@ static void history_run(uint64_t seed)
 			step_put(&history, key);
 		else if (dice < 8000)
 			step_find(&history, key);
-		else if (dice < 8500)
-			step_flag(&history, key);
 		else if (dice < 9500)
 			step_remove(&history, key);
 		else if (dice < 9998)

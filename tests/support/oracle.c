@@ -66,7 +66,8 @@ void oracle_copy(struct oracle *to, const struct oracle *from)
 {
 	memcpy(to, from, offsetof(struct oracle, events));
 	memcpy(to->events, from->events, from->count * sizeof(from->events[0]));
-	memset(to->ops, 0, sizeof(to->ops));
+	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++) /* the rest is written when it is used */
+		to->ops[i].pending = false;
 	memset(&to->take, 0, sizeof(to->take));
 	to->take_waits = false;
 }

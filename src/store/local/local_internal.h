@@ -198,4 +198,5 @@ void local_retain(struct local_store *local);
 uint64_t local_scan_from(const struct local_store *local, uint64_t current);
 
 /* recovery.c */
-int local_recover(struct local_store *local, struct error_text *text) must_check;
+int local_recover(struct local_store *local, struct journal_end *ret_end,
+                  struct error_text *text) must_check;

@@ -303,18 +303,6 @@ bool table_remove(struct table *table, const struct digest *digest)
 	return true;
 }
 
-bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear)
-{
-	CHECK(((set | clear) & ~TABLE_FLAGS_ALL) == 0);
-	struct table_spot spot;
-	if (!seek(table, digest, &spot))
-		return false;
-	struct table_entry entry = table_bucket_get(spot.bucket, spot.slot);
-	entry.rest = (entry.rest & ~(uint64_t)clear) | set;
-	table_bucket_set(spot.bucket, spot.slot, &entry);
-	return true;
-}
-
 /* One step of the sweep inside the current shard. */
 static void sweep_step(struct table *table, uint64_t now_ms, uint64_t *budget)
 {

@@ -30,8 +30,7 @@
 #include "gate/claim.h"
 
 #define TABLE_SHARDS 1024u
-#define TABLE_FLAG_TALLY 1u /* the ticket has had duplicates: see tally.h */
-#define TABLE_FLAGS_ALL 31u /* five bits in all */
+#define TABLE_FLAGS_ALL 31u /* five bits in all; the lowest is not used (format.h) */
 
 struct table;
 
@@ -101,9 +100,6 @@ uint32_t table_shard_of(const struct digest *digest);
 /* Forgets the claim, live or expired; false if it was not there. Never fails,
  * so it can undo the puts of a batch that was not written. */
 bool table_remove(struct table *table, const struct digest *digest);
-
-/* Set and clear flag bits; false if the claim is not there. */
-bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear);
 
 /*
  * Looks at about `budget` slots from where the last call ended, removes the
