@@ -402,17 +402,15 @@ static void second_submit(struct oracle *oracle, struct store *store)
 }
 
 /* Other content under the first claim of another one. */
-static void conflict_submit(struct oracle *oracle, struct store *store)
+static void conflict_submit(struct oracle *oracle, struct store *store, enum oracle_kind kind)
 {
-	static const enum oracle_kind kinds[] = { ORACLE_ASIDE, ORACLE_ASIDE, ORACLE_PASS,
-		                                  ORACLE_REJECT };
 	uint32_t holder = holder_choose(oracle);
 
 	if (holder == ORACLE_NOBODY || !digest_check(&oracle->events[holder].claims[0].digest))
 		return;
 	uint32_t index = event_make(oracle);
 	struct oracle_event *event = &oracle->events[index];
-	event->kind = kinds[below(oracle, ARRAY_LEN(kinds))];
+	event->kind = kind;
 	event->holder = holder;
 	event->claim_count = event->asked_count = 1;
 	event->asked[0] = oracle->events[holder].claims[0];
@@ -466,15 +464,22 @@ static bool may_release(const struct oracle *oracle, uint32_t index)
 	       !op_pending(oracle, STORE_RELEASE, index);
 }
 
+/* Only a settle may be kept by the store until there is room. */
+static void ops_check(struct oracle *oracle)
+{
+	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
+		EXPECT(oracle, !oracle->ops[i].pending || oracle->ops[i].op.kind == STORE_SETTLE);
+}
+
 /* One that failed is tried again with the same wish. */
-static void release_submit(struct oracle *oracle, struct store *store)
+static bool release_submit(struct oracle *oracle, struct store *store)
 {
 	uint32_t index = 0;
 
 	while (index < oracle->count && !may_release(oracle, index))
 		index++;
 	if (index == oracle->count)
-		return;
+		return false;
 	struct oracle_event *event = &oracle->events[index];
 	struct oracle_op *own = op_begin(oracle);
 	own->event = index;
@@ -485,6 +490,17 @@ static void release_submit(struct oracle *oracle, struct store *store)
 	                                               : event->hold == ORACLE_DROPPING;
 	event->hold = own->release.drop ? ORACLE_DROPPING : ORACLE_RELEASING;
 	store_submit(store, &own->op);
+	return true;
+}
+
+void oracle_release_one(struct oracle *oracle, struct store *store)
+{
+	while (!release_submit(oracle, store) && !oracle_full(oracle)) {
+		conflict_submit(oracle, store, ORACLE_ASIDE);
+		store_flush(store);
+	}
+	store_flush(store);
+	ops_check(oracle);
 }
 
 static void settle_submit(struct oracle *oracle, struct store *store, uint32_t index)
@@ -532,15 +548,10 @@ static void time_pass(struct oracle *oracle, struct store *store)
 	store_tick(store);
 }
 
-/* Only a settle may be kept by the store until there is room. */
-static void ops_check(struct oracle *oracle)
-{
-	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
-		EXPECT(oracle, !oracle->ops[i].pending || oracle->ops[i].op.kind == STORE_SETTLE);
-}
-
 void oracle_step(struct oracle *oracle, struct store *store)
 {
+	static const enum oracle_kind kinds[] = { ORACLE_ASIDE, ORACLE_ASIDE, ORACLE_PASS,
+		                                  ORACLE_REJECT };
 	uint64_t dice = below(oracle, 10);
 	uint64_t count = 1 + below(oracle, 5);
 
@@ -556,7 +567,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		case 2:
 		case 3: second_submit(oracle, store); break;
 		case 4:
-		case 5: conflict_submit(oracle, store); break;
+		case 5: conflict_submit(oracle, store, kinds[below(oracle, 4)]); break;
 		case 6: bare_submit(oracle, store); break;
 		case 7: release_submit(oracle, store); break;
 		case 8:

@@ -129,6 +129,9 @@ void oracle_settle_most(struct oracle *oracle, struct store *store);
 /* One new event; its error. */
 int oracle_admit_one(struct oracle *oracle, struct store *store);
 
+/* Releases one that is held; makes one that is, if need be. */
+void oracle_release_one(struct oracle *oracle, struct store *store);
+
 /* The store is gone: leases and a waiting take with it. Before the next open. */
 void oracle_restarted(struct oracle *oracle);
 
