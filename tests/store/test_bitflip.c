@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/local/format.h"
 #include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
@@ -44,6 +45,25 @@ static bool segment_retired(const struct simfs *simfs)
 	return false;
 }
 
+/* Do the claims files say of an entity how far it is? */
+static bool claims_have_newest(const struct simfs *simfs)
+{
+	const char *path;
+
+	for (size_t i = 0; (path = simfs_file_name(simfs, i)) != NULL; i++) {
+		if (!strstr(path, ".clm"))
+			continue;
+		for (uint64_t at = FORMAT_BLOCK + sizeof(struct claims_block);
+		     at + sizeof(struct claims_record) <= 2 * FORMAT_BLOCK;
+		     at += sizeof(struct claims_record))
+			if (simfs_file_byte(simfs, path,
+			                    at + offsetof(struct claims_record, kind)) ==
+			    CLAIMS_RECORD_NEWEST)
+				return true;
+	}
+	return false;
+}
+
 static struct simfs *folder_make(bool clean)
 {
 	struct simfs *simfs = simfs_new(test_seed());
@@ -64,14 +84,18 @@ static struct simfs *folder_make(bool clean)
 	assert_int_equal(local_store_open(&options, &store, NULL), 0);
 	for (uint64_t i = 0; i < STEPS_MAX && !segment_retired(simfs); i++) {
 		oracle_step(&record, store);
+		if (i == 11)
+			oracle_release_one(&record, store);
 		if (i >= 12)
 			oracle_settle_most(&record, store);
 		clock_fake_advance(&wall, 100);
 		store_tick(store);
 	}
 	assert_true(segment_retired(simfs));
+	assert_true(claims_have_newest(simfs));
 	for (uint64_t i = 0; i < 5; i++) /* and some after that */
 		oracle_step(&record, store);
+	assert_true(record.releases > 0);
 	for (int i = 0; i < 40; i++) {
 		clock_fake_advance(&wall, 200);
 		store_tick(store);

@@ -40,7 +40,7 @@ struct second {
 	uint64_t at; /* the point at which to lose power */
 };
 
-static uint64_t states, second_states;
+static uint64_t states, second_states, verdicts[VERDICT_COUNT], releases;
 
 static struct store *must_open(struct history *history, struct simfs *simfs)
 {
@@ -188,6 +188,9 @@ static void history_run(uint64_t seed)
 			oracle_settle_most(&history.oracle, history.store);
 	}
 	store_free(history.store);
+	for (int i = 0; i < VERDICT_COUNT; i++)
+		verdicts[i] += history.oracle.verdicts[i];
+	releases += history.oracle.releases;
 	oracle_restarted(&history.oracle);
 	simfs_free(history.simfs);
 	oracle_free(&history.oracle);
@@ -205,6 +208,9 @@ static void test_no_crash_loses_or_repeats_what_was_acknowledged(void **state)
 	printf("%llu crash states of %llu histories, %llu of them within a recovery\n",
 	       (unsigned long long)states, (unsigned long long)histories,
 	       (unsigned long long)second_states);
+	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
+		assert_true(verdicts[i] > 0);
+	assert_true(releases > 0);
 }
 
 int main(void)

@@ -19,8 +19,9 @@
 /* What the event takes, and what a claim of it met. */
 struct taking {
 	struct frame_claims claims;
-	uint32_t moved; /* of claims.once: another ticket has it until now */
-	uint8_t flags;  /* EVENT_HELD */
+	uint32_t moved;                  /* of claims.once: another ticket has it until now */
+	uint8_t flags;                   /* EVENT_HELD */
+	struct claim longer[CLAIMS_MAX]; /* in place of the event's, if any moves */
 };
 
 struct met {
@@ -147,6 +148,28 @@ static uint32_t longest_window_s(const struct frame_claims *claims)
 	return longest;
 }
 
+/* What changes hands is not forgotten before its time. */
+static void lengthen(struct local_store *local, struct taking *taking, uint32_t count,
+                     uint64_t ticket)
+{
+	uint64_t now_ms = ticket_time_ms(ticket);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct claim *claim = &taking->longer[i];
+		struct newest_record entity;
+		struct table_hit hit;
+		uint64_t expiry_ms = 0;
+		*claim = taking->claims.claims[i];
+		if (taking->moved & 1u << i && table_find(local->table, &claim->digest, 0, &hit))
+			expiry_ms = hit.expiry_ms;
+		else if (taking->claims.newest & 1u << i &&
+		         newest_find(local->newest, &claim->digest, 0, &entity))
+			expiry_ms = newest_expiry_ms(&entity);
+		claim->window_s = store_window_s(claim->window_s, expiry_ms, now_ms);
+	}
+	taking->claims.claims = taking->longer;
+}
+
 static void note_moved(struct local_store *local, const struct digest *digest)
 {
 	struct table_hit hit;
@@ -204,13 +227,15 @@ static int put_entities(struct local_store *local, const struct taking *taking, 
 
 /* In memory. Nothing is left of it if it fails. */
 static int put_all(struct local_store *local, const struct store_admit *admit,
-                   const struct taking *taking)
+                   struct taking *taking)
 {
 	uint32_t before = local->undo.count;
 	int r = 0;
 
-	if (unlikely(taking->moved | taking->claims.newest))
+	if (unlikely(taking->moved | taking->claims.newest)) {
 		r = undo_reserve(&local->undo, CLAIMS_MAX);
+		lengthen(local, taking, admit->claim_count, admit->own_ticket);
+	}
 	if (r == 0 && !admit->no_ticket)
 		r = insert_ticket(local, admit, taking);
 	if (r < 0)
@@ -269,7 +294,7 @@ static uint32_t entries_size(const struct store_admit *admit, const struct takin
 }
 
 /* The event gets a ticket and what it takes. 0, DECIDE_AGAIN or an error. */
-static int keep(struct local_store *local, struct store_admit *admit, const struct taking *taking)
+static int keep(struct local_store *local, struct store_admit *admit, struct taking *taking)
 {
 	uint64_t lost = local->frames_lost;
 	int r = local_reserve(local, entries_size(admit, taking), JOURNAL_NORMAL);
@@ -407,10 +432,13 @@ static bool drops(struct local_store *local, struct store_admit *admit, uint32_t
 
 static int decide(struct local_store *local, struct store_admit *admit)
 {
-	struct taking taking = { .claims.claims = admit->claims };
+	struct taking taking;
 	struct met met;
 	int r = 0;
 
+	taking.claims = (struct frame_claims){ .claims = admit->claims };
+	taking.moved = 0;
+	taking.flags = 0;
 	answer_clear(admit);
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
 		const struct claim *claim = &admit->claims[i];

@@ -21,6 +21,7 @@
 
 #include "base/check.h"
 #include "gate/claim.h"
+#include "gate/ticket.h"
 
 struct newest;
 
@@ -30,6 +31,11 @@ struct newest_record {
 	uint64_t ticket;
 	uint32_t window_s; /* given back as kept: rounded up */
 };
+
+static inline uint64_t newest_expiry_ms(const struct newest_record *record)
+{
+	return ticket_time_ms(record->ticket) + (uint64_t)record->window_s * 1000;
+}
 
 int newest_new(struct newest **ret_newest) must_check;
 struct newest *newest_free(struct newest *newest); /* accepts NULL, returns NULL */
