@@ -13,6 +13,7 @@
 #include "app/command.h"
 #include "app/config.h"
 #include "app/exit_code.h"
+#include "app/filter_command.h"
 #include "app/init_command.h"
 #include "app/journal_command.h"
 #include "app/manual.h"
@@ -44,6 +45,12 @@ static const struct command commands[] = {
 	  &why_option_table, why_command },
 	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
 	  &advise_option_table, advise_command },
+	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
+	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
+	  "\n"
+	  "  stile filter --preset genesys < events.ndjson > unique.ndjson\n"
+	  "  zcat events.ndjson.gz | stile filter --rejected doubles.ndjson > unique.ndjson\n",
+	  &filter_option_table, filter_command },
 	{ "manual", "stile manual stile.1|stile.yaml.5|options", "print a page of the manual",
 	  "  stile.1                      this command line (roff; read it with man -l)\n"
 	  "  stile.yaml.5                 the configuration file (roff)\n"
