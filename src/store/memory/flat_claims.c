@@ -3,22 +3,36 @@
  *
  * A slot, 32 bytes:
  *
- *   key    the first word of the digest; its top bits are the slot's place
+ *   key    the first word of the digest
  *   more   the next 32 bits of the digest above, the number's low 32 bits below
  *   value  what the kind remembers (check or order, 56 bits), the number's top 8
  *   time   48 bits of milliseconds, then which window: 1 …, 0 is an empty slot
  *
  * The rest of the digest is not compared: 96 bits are enough (claim.h).
+ *
+ * Invariants
+ *   F1  Slots that are not empty are in the order of key, then of the digest's
+ *       part of more.
+ *   F2  No slot stands before its home; between home and slot none is empty.
+ *   F3  Homes are below `count`; the TAIL behind takes what overflows.
  */
 #include "store/memory/flat_claims.h"
+
+#include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 
-#define SLOTS_MIN (UINT64_C(1) << 13)
+#define COUNT_MIN (UINT64_C(1) << 13)
+#define COUNT_MAX UINT64_C(0xC0000000) /* homes are computed in 32 bits */
+#define TAIL 4096u
 #define TIME_MAX ((UINT64_C(1) << 48) - 1)
 #define NUMBER_MAX ((UINT64_C(1) << 40) - 1)
 #define VALUE_MAX ((UINT64_C(1) << 56) - 1)
+
+/* Addresses for three billion claims; where so many are not to be had, half. */
+#define RESERVE_MOST (UINT64_C(128) << 30)
+#define RESERVE_LEAST (UINT64_C(1) << 30)
 
 struct slot {
 	uint64_t key;
@@ -29,8 +43,9 @@ struct slot {
 
 struct flat_claims {
 	struct slot *slots;
-	uint64_t mask; /* slots - 1 */
-	unsigned shift;
+	size_t reserved;  /* bytes of addresses … */
+	size_t committed; /* … and of memory */
+	uint64_t count;
 	uint64_t used;
 	uint64_t used_max;
 	uint64_t forgotten;
@@ -63,34 +78,54 @@ static uint64_t slot_window_ms(const struct flat_claims *claims, const struct sl
 	return claims->windows_ms[slot->time & 0xFFFF];
 }
 
-/* Zeroed slots; NULL: no memory. */
-static struct slot *map_slots(uint64_t count)
+static uint64_t home_of(const struct flat_claims *claims, uint64_t key)
 {
-	struct slot *slots = mem_map(count * sizeof(*slots));
-	if (slots && count * sizeof(*slots) >= MEM_HUGE)
-		mem_prefer_huge(slots, count * sizeof(*slots));
-	return slots;
+	return (key >> 32) * claims->count >> 32;
 }
 
-static void set_slots(struct flat_claims *claims, struct slot *slots, uint64_t count)
+static size_t bytes_of(uint64_t count)
 {
-	CHECK(count >= 2 && (count & (count - 1)) == 0);
-	claims->slots = slots;
-	claims->mask = count - 1;
-	claims->shift = (unsigned)__builtin_clzll(count) + 1;
-	claims->used_max = count / 8 * 5;
+	size_t bytes = (count + TAIL) * sizeof(struct slot);
+	return (bytes + MEM_PAGE - 1) / MEM_PAGE * MEM_PAGE;
+}
+
+/* Memory for so many homes; zeroed where it is new. */
+static int commit(struct flat_claims *claims, uint64_t count)
+{
+	size_t bytes = bytes_of(count);
+	if (bytes <= claims->committed)
+		return 0;
+	char *start = (char *)claims->slots;
+	if (count > COUNT_MAX || bytes > claims->reserved ||
+	    !mem_commit(start + claims->committed, bytes - claims->committed))
+		return -ENOMEM;
+	if (bytes >= MEM_HUGE)
+		mem_prefer_huge(start, bytes);
+	claims->committed = bytes;
+	return 0;
+}
+
+static void set_count(struct flat_claims *claims, uint64_t count)
+{
+	claims->count = count;
+	claims->used_max = count / 4 * 3;
 }
 
 int flat_claims_new(struct flat_claims **ret_claims)
 {
 	struct flat_claims *claims = mem_zalloc(1, sizeof(*claims));
-	struct slot *slots = map_slots(SLOTS_MIN);
-	if (!claims || !slots) {
-		mem_unmap(slots, SLOTS_MIN * sizeof(*slots));
-		mem_free(claims);
+	if (!claims)
+		return -ENOMEM;
+	for (claims->reserved = RESERVE_MOST; !claims->slots; claims->reserved /= 2) {
+		claims->slots = mem_reserve(claims->reserved);
+		if (claims->slots || claims->reserved == RESERVE_LEAST)
+			break;
+	}
+	if (!claims->slots || commit(claims, COUNT_MIN) != 0) {
+		flat_claims_free(claims);
 		return -ENOMEM;
 	}
-	set_slots(claims, slots, SLOTS_MIN);
+	set_count(claims, COUNT_MIN);
 	claims->least_ms = TIME_MAX;
 	*ret_claims = claims;
 	return 0;
@@ -99,18 +134,39 @@ int flat_claims_new(struct flat_claims **ret_claims)
 struct flat_claims *flat_claims_free(struct flat_claims *claims)
 {
 	if (claims)
-		mem_unmap(claims->slots, (claims->mask + 1) * sizeof(struct slot));
+		mem_unmap(claims->slots, claims->reserved);
 	return mem_free(claims);
 }
 
-/* The slot of this key, or the empty one where it would be. */
-static struct slot *find(const struct flat_claims *claims, uint64_t key, uint64_t more)
+/* Before this key, as F1 has it. */
+static bool is_less(const struct slot *slot, uint64_t key, uint64_t more)
 {
-	for (uint64_t i = key >> claims->shift;; i++) {
-		struct slot *slot = &claims->slots[i & claims->mask];
-		if (slot_is_empty(slot) || (slot->key == key && slot->more >> 32 == more >> 32))
-			return slot;
-	}
+	return slot->key < key || (slot->key == key && slot->more >> 32 < more >> 32);
+}
+
+static bool is_same(const struct slot *slot, uint64_t key, uint64_t more)
+{
+	return slot->key == key && slot->more >> 32 == more >> 32 && !slot_is_empty(slot);
+}
+
+/* Where the key is, or would be. */
+static struct slot *seek(const struct flat_claims *claims, uint64_t key, uint64_t more)
+{
+	struct slot *slot = &claims->slots[home_of(claims, key)];
+	while (!slot_is_empty(slot) && is_less(slot, key, more))
+		slot++;
+	return slot;
+}
+
+/* Makes room at a place that seek() found. */
+static void push(struct flat_claims *claims, struct slot *slot)
+{
+	struct slot *end = slot;
+	while (!slot_is_empty(end))
+		end++;
+	CHECK(end < claims->slots + claims->count + TAIL);
+	memmove(slot + 1, slot, (size_t)(end - slot) * sizeof(*slot));
+	claims->used++;
 }
 
 static bool has_left(const struct flat_claims *claims, const struct slot *slot)
@@ -118,45 +174,86 @@ static bool has_left(const struct flat_claims *claims, const struct slot *slot)
 	return slot_time_ms(slot) + slot_window_ms(claims, slot) <= claims->horizon_ms;
 }
 
+/* Moves what is live up against `end`, in its order; returns how many. */
+static uint64_t pack(struct flat_claims *claims, struct slot *end)
+{
+	struct slot *to = end;
+	for (struct slot *from = claims->slots + claims->count + TAIL; from-- > claims->slots;)
+		if (!slot_is_empty(from) && !has_left(claims, from))
+			*--to = *from;
+	return (uint64_t)(end - to);
+}
+
+/* The other way round: from `from` to their places. It never overtakes itself: what
+ * is still to come fits in behind. */
+static void spread(struct flat_claims *claims, const struct slot *from, struct slot *end)
+{
+	struct slot *to = claims->slots;
+	for (; from < end; from++) {
+		struct slot moved = *from;
+		struct slot *home = &claims->slots[home_of(claims, moved.key)];
+		for (; to < home; to++)
+			*to = (struct slot){ 0 };
+		CHECK(to <= from);
+		*to++ = moved;
+	}
+	memset(to, 0, (size_t)(end - to) * sizeof(*to));
+}
+
 static uint64_t count_live(const struct flat_claims *claims)
 {
 	uint64_t live = 0;
-	for (uint64_t i = 0; i <= claims->mask; i++)
+	for (uint64_t i = 0; i < claims->count + TAIL; i++)
 		live += !slot_is_empty(&claims->slots[i]) && !has_left(claims, &claims->slots[i]);
 	return live;
 }
 
-/* Twice the size, or, when enough of it has expired, the same or half. */
+/* Half as much again, or, when enough of it has expired, the same or half. */
+static uint64_t count_wanted(const struct flat_claims *claims, uint64_t live)
+{
+	if (live > claims->used_max / 3 * 2)
+		return claims->count + claims->count / 2;
+	if (live < claims->used_max / 8 && claims->count / 2 >= COUNT_MIN)
+		return claims->count / 2;
+	return claims->count;
+}
+
 static int sweep(struct flat_claims *claims)
 {
-	struct flat_claims old = *claims;
-	uint64_t old_count = old.mask + 1;
+	uint64_t old_count = claims->count;
 	uint64_t live = count_live(claims);
-	uint64_t count = live > old.used_max / 2 ? 2 * old_count : old_count;
-	if (live < old.used_max / 8 && old_count > SLOTS_MIN)
-		count = old_count / 2;
-	struct slot *slots = map_slots(count);
-	if (!slots)
+	uint64_t count = count_wanted(claims, live);
+	if (commit(claims, count) != 0)
 		return -ENOMEM;
-	set_slots(claims, slots, count);
-	for (uint64_t i = 0; i < old_count; i++) {
-		const struct slot *slot = &old.slots[i];
-		if (!slot_is_empty(slot) && !has_left(&old, slot))
-			*find(claims, slot->key, slot->more) = *slot;
-	}
+	uint64_t most = count > old_count ? count : old_count;
+	struct slot *end = claims->slots + most + TAIL;
+	uint64_t packed = pack(claims, end);
+	CHECK(packed == live);
+	set_count(claims, count);
+	spread(claims, end - live, end);
+	claims->forgotten += claims->used - live;
 	claims->used = live;
-	claims->forgotten += old.used - live;
-	CHECK(claims->used <= claims->used_max);
-	mem_unmap(old.slots, old_count * sizeof(struct slot));
+	if (bytes_of(count) < claims->committed)
+		mem_decommit((char *)claims->slots + bytes_of(count),
+		             claims->committed - bytes_of(count));
 	return 0;
+}
+
+/* Room for all claims of an event: by number, and in the tail (F3). */
+static bool has_room(const struct flat_claims *claims)
+{
+	return claims->used + CLAIMS_MAX <= claims->used_max &&
+	       slot_is_empty(&claims->slots[claims->count + TAIL - 1 - CLAIMS_MAX]);
 }
 
 void flat_claims_prefetch(const struct flat_claims *claims, const struct flat_event *event)
 {
 	for (uint32_t i = 0; i < event->claim_count; i++) {
-		uint64_t at = event->claims[i].digest.word[0] >> claims->shift;
-		__builtin_prefetch(&claims->slots[at], 1);
-		__builtin_prefetch(&claims->slots[(at + 2) & claims->mask], 1);
+		const struct slot *slot =
+			&claims->slots[home_of(claims, event->claims[i].digest.word[0])];
+		__builtin_prefetch(slot, 1);
+		__builtin_prefetch(slot + 2, 1);
+		__builtin_prefetch(slot + 4, 1);
 	}
 }
 
@@ -173,12 +270,13 @@ static uint64_t window_number(struct flat_claims *claims, uint32_t window_s)
 	return claims->window_count;
 }
 
-/* All that a claim leaves in its slot. */
+/* What a claim leaves, at the place that seek() found. */
 static void put(struct flat_claims *claims, struct slot *slot, const struct slot *what,
                 const struct flat_event *event, uint64_t time_ms, uint64_t window)
 {
 	uint64_t number = event->number < NUMBER_MAX ? event->number : NUMBER_MAX;
-	claims->used += slot_is_empty(slot);
+	if (!is_same(slot, what->key, what->more))
+		push(claims, slot);
 	*slot = (struct slot){
 		.key = what->key,
 		.more = what->more >> 32 << 32 | (number & UINT32_MAX),
@@ -198,12 +296,13 @@ static struct slot slot_of(const struct claim *claim, uint32_t check)
 	};
 }
 
+/* Is the claim `what` held at this place? */
 static bool is_known(const struct flat_claims *claims, const struct slot *slot,
-                     const struct claim *claim, uint64_t time_ms)
+                     const struct slot *what, const struct claim *claim, uint64_t time_ms)
 {
 	uint64_t first_ms = slot_time_ms(slot);
 	uint64_t window_ms = slot_window_ms(claims, slot);
-	if (slot_is_empty(slot))
+	if (!is_same(slot, what->key, what->more))
 		return false;
 	if (time_ms < first_ms)
 		return claim->kind == CLAIM_NEWEST || first_ms - time_ms < window_ms;
@@ -213,8 +312,9 @@ static bool is_known(const struct flat_claims *claims, const struct slot *slot,
 static enum verdict judge(const struct flat_claims *claims, const struct slot *slot,
                           const struct claim *claim, const struct flat_event *event)
 {
+	struct slot what = slot_of(claim, event->check);
 	uint64_t value = slot->value >> 8;
-	if (!is_known(claims, slot, claim, event->time_ms))
+	if (!is_known(claims, slot, &what, claim, event->time_ms))
 		return VERDICT_NONE;
 	switch (claim->kind) {
 	case CLAIM_NEWEST:
@@ -230,23 +330,21 @@ static enum verdict judge(const struct flat_claims *claims, const struct slot *s
 }
 
 /* A claim of its own: this key with this other content. */
-static struct slot *find_conflict(const struct flat_claims *claims, const struct claim *claim,
-                                  uint32_t check, struct slot *ret_what)
+static struct slot slot_of_conflict(const struct claim *claim, uint32_t check)
 {
 	struct slot what = slot_of(claim, check);
 	what.key ^= (uint64_t)check * UINT64_C(0x9e3779b97f4a7c15);
 	what.more ^= UINT64_C(0x5bd1e995) << 32;
-	*ret_what = what;
-	return find(claims, what.key, what.more);
+	return what;
 }
 
 /* The first time it is a conflict, then a duplicate of that. */
 static void judge_conflict(struct flat_claims *claims, const struct claim *claim,
                            const struct flat_event *event, struct flat_verdict *verdict)
 {
-	struct slot what;
-	struct slot *slot = find_conflict(claims, claim, event->check, &what);
-	if (is_known(claims, slot, claim, event->time_ms)) {
+	struct slot what = slot_of_conflict(claim, event->check);
+	struct slot *slot = seek(claims, what.key, what.more);
+	if (is_known(claims, slot, &what, claim, event->time_ms)) {
 		verdict->verdict = VERDICT_DUPLICATE;
 		verdict->first = slot_number(slot);
 		verdict->first_time_ms = slot_time_ms(slot);
@@ -259,9 +357,9 @@ static void take(struct flat_claims *claims, const struct claim *claim,
                  const struct flat_event *event, bool over)
 {
 	struct slot what = slot_of(claim, event->check);
-	struct slot *slot = find(claims, what.key, what.more);
+	struct slot *slot = seek(claims, what.key, what.more);
 	uint64_t time_ms = event->time_ms;
-	if (is_known(claims, slot, claim, time_ms)) {
+	if (is_known(claims, slot, &what, claim, time_ms)) {
 		/* Shadow: its first holder keeps it. */
 		if (!over && judge(claims, slot, claim, event) != VERDICT_NONE)
 			return;
@@ -299,8 +397,8 @@ static void judge_all(const struct flat_claims *claims, const struct flat_event 
 {
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		const struct claim *claim = &event->claims[i];
-		struct slot what = slot_of(claim, 0);
-		const struct slot *slot = find(claims, what.key, what.more);
+		const struct slot *slot = seek(claims, claim->digest.word[0],
+		                               claim->digest.word[1]);
 		enum verdict found = judge(claims, slot, claim, event);
 		if (found == VERDICT_NONE)
 			continue;
@@ -322,7 +420,7 @@ int flat_claims_decide(struct flat_claims *claims, const struct flat_event *even
 {
 	struct flat_verdict verdict = { .verdict = VERDICT_NONE };
 	CHECK(event->claim_count <= CLAIMS_MAX);
-	if (claims->used + CLAIMS_MAX > claims->used_max && sweep(claims) != 0)
+	if (!has_room(claims) && sweep(claims) != 0)
 		return -ENOMEM;
 	note_time(claims, event->time_ms);
 	judge_all(claims, event, &verdict);
@@ -343,6 +441,6 @@ struct flat_claims_stats flat_claims_get_stats(const struct flat_claims *claims)
 	return (struct flat_claims_stats){
 		.claims = claims->used,
 		.forgotten = claims->forgotten,
-		.bytes = (claims->mask + 1) * sizeof(struct slot) + sizeof(*claims),
+		.bytes = bytes_of(claims->count) + sizeof(*claims),
 	};
 }

@@ -20,9 +20,11 @@
  * older than every one of that many events before it; and memory is that of one
  * window, as far as events come in order.
  *
- * The table: 32 bytes a claim, open addressing by the top bits of the digest, at
- * most 5/8 full. Growing copies from front to back, so that it costs little more
- * than reading; it makes one decision wait, which nobody notices in a filter.
+ * The table: 32 bytes a claim, in the order of their keys, each as near as can be to
+ * the place where a key would stand among evenly spread ones; at most 3/4 of the
+ * places are taken. Growing is two passes within the same memory, so that no more
+ * is touched than is needed; it makes one decision wait, which nobody notices in a
+ * filter.
  *
  * Room:      store/memory. Threads: one owner.
  * Ownership: flat_claims_new() gives it, flat_claims_free() takes it.
