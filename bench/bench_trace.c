@@ -74,6 +74,8 @@ struct bench {
 	char ids[TRACES][40];
 	uint64_t rounds;
 	uint64_t next;
+	uint64_t write_ns; /* of the writer, all in all */
+	uint64_t written;
 };
 
 static void time_adds(struct bench *bench, bool passed, const char *name)
@@ -86,7 +88,10 @@ static void time_adds(struct bench *bench, bool passed, const char *name)
 		for (uint64_t i = 0; i < TRACES; i++)
 			trace_log_add(bench->log, &bench->traces[i]);
 		ns[r] = (thread_ns() - began) / TRACES;
+		began = thread_ns();
 		trace_log_tick(bench->log);
+		bench->write_ns += thread_ns() - began;
+		bench->written += TRACES;
 	}
 	qsort(ns, bench->rounds, sizeof(ns[0]), by_size);
 	printf("%s %llu\n", name, (unsigned long long)ns[bench->rounds / 2]);
@@ -157,6 +162,7 @@ int main(int argc, char **argv)
 		return 1;
 	time_adds(bench, true, "add_new_ns");
 	time_adds(bench, false, "add_suppressed_ns");
+	printf("write_ns %llu\n", (unsigned long long)(bench->write_ns / bench->written));
 	time_find(bench);
 	struct trace_stats stats;
 	trace_log_stats(bench->log, &stats);

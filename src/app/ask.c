@@ -225,15 +225,15 @@ static int receive_all(int fd, struct buf *answer)
 	}
 }
 
-static int exchange(int fd, const struct ask_address *address, struct span target,
-                    struct buf *answer)
+static int exchange(int fd, const struct ask_address *address, const char *method,
+                    struct span target, struct buf *answer)
 {
-	struct buf request = { 0 };
-	buf_append_span(&request, SPAN("GET "));
-	buf_append_span(&request, target);
-	buf_printf(&request, " HTTP/1.1\r\nHost: %s%s%s:%s\r\nConnection: close\r\n\r\n",
-	           address->bracketed ? "[" : "", address->host, address->bracketed ? "]" : "",
-	           address->port);
+	struct buf request = { .cap = 16u << 10 };
+	buf_printf(&request,
+	           "%s %.*s HTTP/1.1\r\nHost: %s%s%s:%s\r\nContent-Length: 0\r\n"
+	           "Connection: close\r\n\r\n",
+	           method, (int)target.len, target.ptr, address->bracketed ? "[" : "",
+	           address->host, address->bracketed ? "]" : "", address->port);
 	int r = request.failed ? -ENOMEM : send_all(fd, buf_span(&request));
 	buf_free(&request);
 	return r < 0 ? r : receive_all(fd, answer);
@@ -251,9 +251,10 @@ static int take_answer(const struct buf *answer, struct buf *out, struct error_t
 	return out->failed ? error_fill(ret_text, -ENOMEM, "no memory for the answer") : 0;
 }
 
-int ask_get(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+static int ask(const char *url, const char *method, struct span target, struct buf *out,
+               struct error_text *ret_text)
 {
-	struct ask_address address;
+	struct ask_address address = { .bracketed = false };
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
 	int r = ask_parse_url(url, &address, ret_text);
 	if (r < 0)
@@ -261,7 +262,7 @@ int ask_get(const char *url, struct span target, struct buf *out, struct error_t
 	int fd = connect_to(&address, ret_text);
 	if (fd < 0)
 		return fd;
-	r = exchange(fd, &address, target, &answer);
+	r = exchange(fd, &address, method, target, &answer);
 	close(fd);
 	if (r < 0)
 		error_fill(ret_text, r, "%s port %s: %s", address.host, address.port,
@@ -270,4 +271,14 @@ int ask_get(const char *url, struct span target, struct buf *out, struct error_t
 		r = take_answer(&answer, out, ret_text);
 	buf_free(&answer);
 	return r;
+}
+
+int ask_get(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+{
+	return ask(url, "GET", target, out, ret_text);
+}
+
+int ask_post(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+{
+	return ask(url, "POST", target, out, ret_text);
 }

@@ -38,3 +38,7 @@ int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_
  * an error (ERR_INVALID) whose text is what the gateway says. */
 int ask_get(const char *url, struct span target, struct buf *out,
             struct error_text *ret_text) must_check;
+
+/* POST without a body; else the same. */
+int ask_post(const char *url, struct span target, struct buf *out,
+             struct error_text *ret_text) must_check;

@@ -1,5 +1,6 @@
 /* config_auth: what each kind of auth needs. See config_reader.h. */
 #include "app/config_reader.h"
+#include "door/auth.h"
 
 #define SECTION "sources.*.auth"
 
@@ -33,7 +34,8 @@ static const struct {
 	[AUTH_BASIC] = { "user|secret", "" },
 	[AUTH_BEARER] = { "secret", "" },
 	[AUTH_STANDARD_WEBHOOKS] = { "secret", "tolerance" },
-	[AUTH_HMAC] = { "header|secret", "algorithm|encoding|prefix|signed|timestamp|tolerance" },
+	[AUTH_HMAC] = { "header|secret",
+	                "algorithm|encoding|prefix|signed|timestamp|tolerance|public_url" },
 	[AUTH_GENESYS] = { "secret", "" },
 	[AUTH_GITHUB] = { "secret", "" },
 	[AUTH_STRIPE] = { "secret", "tolerance" },
@@ -141,13 +143,38 @@ static bool find_kind(struct config_reader *reader, const struct yaml_node *map,
 	return false;
 }
 
+/* The door judges the rest: secrets above all. What it says holds no secret, but
+ * it may hold a URL, which is not told when a variable is part of it. */
+static void try_auth(struct config_reader *reader, const struct yaml_node *map,
+                     const struct auth_spec *spec)
+{
+	struct error_text text = { "" };
+	struct auth *auth = NULL;
+	int error = auth_new(spec, &auth, &text);
+	struct config_mark url = config_mark_of(reader->config, spec->public_url.ptr);
+	if (error == -ENOMEM)
+		reader->failed = error;
+	else if (error != 0 && spec->public_url.len > 0 && !url.exact &&
+	         memmem(text.text, strlen(text.text), spec->public_url.ptr, spec->public_url.len))
+		config_tell_at(reader, CONFIG_ERROR, url.place,
+		               "public_url is not of the form https://HOST[:PORT][/PREFIX]");
+	else if (error != 0)
+		config_tell(reader, CONFIG_ERROR, map, "%s", text.text);
+	else if (auth_warning(auth))
+		config_tell(reader, CONFIG_WARNING, map, "%s", auth_warning(auth));
+	auth_free(auth);
+}
+
 void config_check_auth(struct config_reader *reader, const struct yaml_node *map,
-                       struct auth_spec *auth)
+                       struct auth_spec *auth, uint32_t errors_before)
 {
 	if (config_has_unknown(SECTION, map) || !find_kind(reader, map, auth))
 		return;
+	uint32_t told = reader->report->errors;
 	check_needs(reader, map, auth->kind);
 	check_takes(reader, map, auth->kind);
 	check_header(reader, map, auth);
 	check_signed(reader, auth);
+	if (told == errors_before && told == reader->report->errors && reader->failed == 0)
+		try_auth(reader, map, auth);
 }

@@ -8,7 +8,7 @@ static void read_condition(struct config_reader *reader, const struct yaml_node 
 {
 	struct span pattern = SPAN_EMPTY;
 	struct span part;
-	if (!config_read_text(reader, member->name, &part))
+	if (!config_read_part(reader, member->name, &part))
 		return;
 	if (member->kind != YAML_TEXT) {
 		config_tell(reader, CONFIG_ERROR, member,

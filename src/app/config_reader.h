@@ -74,6 +74,9 @@ void *config_alloc(struct config_reader *reader, size_t count, size_t size);
 /* A text with its ${NAME}s replaced. False: told. */
 bool config_read_text(struct config_reader *reader, const struct yaml_node *node,
                       struct span *ret_text);
+/* The same, warning about what is hardly meant. */
+bool config_read_part(struct config_reader *reader, const struct yaml_node *node,
+                      struct span *ret_text);
 /* A value of one of the kinds that are no section. */
 void config_read_value(struct config_reader *reader, const struct config_option *option,
                        const struct yaml_node *node, void *base);
@@ -112,8 +115,9 @@ void config_read_when(struct config_reader *reader, const struct yaml_node *map,
 
 /* ---- config_auth.c ---- */
 
+/* errors_before: how many there were before the source was read. */
 void config_check_auth(struct config_reader *reader, const struct yaml_node *map,
-                       struct auth_spec *auth);
+                       struct auth_spec *auth, uint32_t errors_before);
 
 /* ---- config_check.c ---- */
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "app/config_reader.h"
+#include "base/log.h"
 #include "base/mem.h"
 
 #define FOUND_CHARS 48u
@@ -24,9 +25,22 @@ static struct config_problem *next_problem(struct config_report *report, enum co
 	return report->problems ? &report->problems[report->count] : NULL;
 }
 
-static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
-                 const char *text)
+/* Texts of others may quote what was written: no byte of it may steer a terminal. */
+static void tame(char *text)
 {
+	for (unsigned char *at = (unsigned char *)text; *at; at++) {
+		bool high = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+		if (high)
+			at[1] = '?';
+		if (high || *at < ' ' || *at == 0x7f)
+			*at = '?';
+	}
+}
+
+static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
+                 char *text)
+{
+	tame(text);
 	struct config_report *report = reader->report;
 	struct config_problem *problem = next_problem(report, level);
 	if (!report->problems)
@@ -187,6 +201,19 @@ void config_report_print(const struct config_report *report, FILE *out)
 	}
 	print_rest(out, report->errors, "errors");
 	print_rest(out, report->warnings, "warnings");
+}
+
+void config_log_report(const struct config_report *report)
+{
+	for (uint32_t i = 0; i < report->count; i++) {
+		struct buf line = { 0 };
+		config_problem_write(report, &report->problems[i], &line);
+		if (report->problems[i].level == CONFIG_ERROR)
+			log_error("configuration", log_span("text", buf_span(&line)));
+		else
+			log_warn("configuration", log_span("text", buf_span(&line)));
+		buf_free(&line);
+	}
 }
 
 void config_report_free(struct config_report *report)

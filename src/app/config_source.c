@@ -193,7 +193,7 @@ static void read_source(struct config_reader *reader, const struct yaml_node *ma
 	const struct yaml_node *auth = yaml_map_find(map, SPAN("auth"));
 	if (auth && auth->kind == YAML_MAP) {
 		size_t at = config_enter(reader, SPAN("auth"));
-		config_check_auth(reader, auth, &draft->source.auth);
+		config_check_auth(reader, auth, &draft->source.auth, errors);
 		config_leave(reader, at);
 	}
 	read_rules(reader, map, draft);

@@ -210,7 +210,7 @@ static const struct config_option options[] = {
 	  .max = 512,
 	  .reload = true,
 	  .value = "URL",
-	  .help = "the URL that `twilio` calls, if a proxy changes it" },
+	  .help = "how senders reach stile, `https://HOST[:PORT][/PREFIX]`, if a proxy changes it (`twilio`, and `hmac` that signs the url)" },
 	{ .path = AUTH ".names",
 	  .kind = CONFIG_TEXTS,
 	  COUNTED(auth_spec, names, name_count, AUTH_NETWORKS_MAX),

@@ -1,11 +1,10 @@
 /* config_value: one value of the file. See config_reader.h. */
-#include <arpa/inet.h>
 #include <stdlib.h>
 
 #include "app/config_reader.h"
 #include "app/suggest.h"
 #include "base/mem.h"
-#include "base/text.h"
+#include "codec/ip.h"
 #include "gate/presets.h"
 
 #define SECRET_MAX ((size_t)4096)
@@ -173,6 +172,35 @@ bool config_read_text(struct config_reader *reader, const struct yaml_node *node
 	return true;
 }
 
+/* "headr:X-Id" is a member of the body with an odd name, and hardly meant. */
+static void warn_prefix(struct config_reader *reader, const struct yaml_node *node,
+                        struct span text)
+{
+	static const char prefixes[] = "header|query|form|path|const";
+	const char *colon = memchr(text.ptr, ':', text.len);
+	size_t len = colon ? (size_t)(colon - text.ptr) : 0;
+	struct span word = span_of(text.ptr, len);
+	struct suggest suggest = suggest_begin(word);
+	if (len == 0 || option_choice(prefixes, word) >= 0)
+		return;
+	suggest_offer_choices(&suggest, prefixes);
+	if (suggest.best.len > 0)
+		config_tell(reader, CONFIG_WARNING, node,
+		            "found %s, which is a member of the body; did you mean %.*s:?",
+		            config_found(node).text, (int)suggest.best.len, suggest.best.ptr);
+}
+
+bool config_read_part(struct config_reader *reader, const struct yaml_node *node,
+                      struct span *ret_text)
+{
+	struct span text;
+	if (!config_read_text(reader, node, &text))
+		return false;
+	warn_prefix(reader, node, text);
+	*ret_text = text;
+	return true;
+}
+
 /* ---- secrets ---- */
 
 /* Messages name the file as it was written: a variable may hold what nobody
@@ -228,40 +256,24 @@ static bool read_secret(struct config_reader *reader, const struct yaml_node *no
 
 /* ---- kinds ---- */
 
-/* Names are not looked up. */
-static bool is_network(struct span text)
-{
-	char address[INET6_ADDRSTRLEN];
-	unsigned char bytes[sizeof(struct in6_addr)];
-	const char *slash = memchr(text.ptr, '/', text.len);
-	size_t len = slash ? (size_t)(slash - text.ptr) : text.len;
-	uint64_t bits = 0;
-	if (len >= sizeof(address))
-		return false;
-	memcpy(address, text.ptr, len);
-	address[len] = '\0';
-	bool four = inet_pton(AF_INET, address, bytes) == 1;
-	if (!four && inet_pton(AF_INET6, address, bytes) != 1)
-		return false;
-	return !slash || (text_parse_u64(span_skip(text, len + 1), &bits) == 0 &&
-	                  bits <= (four ? 32u : 128u));
-}
-
 static bool read_network(struct config_reader *reader, const struct yaml_node *node,
                          struct span *ret_text)
 {
 	struct span text;
+	struct ip_network network;
+	struct error_text problem;
 	if (!config_read_text(reader, node, &text))
 		return false;
-	if (!is_network(text)) {
-		config_tell(reader, CONFIG_ERROR, node,
-		            "found %s, expected a network, such as 10.0.0.0/8, 192.0.2.7 or "
-		            "2001:db8::/32",
-		            config_found(node).text);
-		return false;
+	if (ip_network_parse(text, &network, &problem) == 0) {
+		*ret_text = text;
+		return true;
 	}
-	*ret_text = text;
-	return true;
+	if (span_eq(text, node->text))
+		config_tell(reader, CONFIG_ERROR, node, "%s", problem.text);
+	else
+		config_tell(reader, CONFIG_ERROR, node, "found %s, which is no network",
+		            config_found(node).text);
+	return false;
 }
 
 static bool read_item(struct config_reader *reader, enum config_kind kind,
@@ -270,6 +282,7 @@ static bool read_item(struct config_reader *reader, enum config_kind kind,
 	switch (kind) {
 	case CONFIG_SECRETS: return read_secret(reader, node, ret_text);
 	case CONFIG_NETWORKS: return read_network(reader, node, ret_text);
+	case CONFIG_PARTS: return config_read_part(reader, node, ret_text);
 	default: return config_read_text(reader, node, ret_text);
 	}
 }
@@ -434,6 +447,7 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_MS: read_number(reader, option, node, field); break;
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;
+	case CONFIG_PART: (void)config_read_part(reader, node, field); break;
 	case CONFIG_PARTS:
 	case CONFIG_TEXTS:
 	case CONFIG_SECRETS:

@@ -38,7 +38,8 @@ struct filter {
 	uint64_t now_ms; /* of the last event that has a time, or of the clock */
 	uint32_t count;
 	struct pending batch[BATCH];
-	char *bytes; /* ROOM_BYTES */
+	struct buf words; /* of a claim, for the rejected */
+	char *bytes;      /* ROOM_BYTES */
 };
 
 int filter_new(const struct filter_options *options, struct filter **ret_filter)
@@ -65,6 +66,7 @@ struct filter *filter_free(struct filter *filter)
 	flat_claims_free(filter->claims);
 	recipe_scratch_free(&filter->scratch);
 	filter_output_free(&filter->output);
+	buf_free(&filter->words);
 	mem_unmap(filter->bytes, ROOM_BYTES);
 	return mem_free(filter);
 }
@@ -112,7 +114,6 @@ static void write_reason(const struct pending *pending, const struct flat_verdic
 	buf_printf(reason, "%s ", word);
 	buf_append_u64(reason, verdict->first);
 	add_gap(reason, &pending->event, verdict);
-	buf_printf(reason, " (%s, claim %u)", pending->result.event.name, verdict->matched + 1);
 }
 
 static int reject(struct filter *filter, const struct pending *pending,
@@ -120,20 +121,28 @@ static int reject(struct filter *filter, const struct pending *pending,
 {
 	char memory[REASON_MAX];
 	struct buf reason = buf_on(memory, sizeof(memory));
+	struct recipe_input input = { .body = pending->result.payload };
+	struct recipe_words words = { .rule = SPAN_EMPTY };
 	if (filter->options.rejected_fd < 0)
 		return 0;
 	write_reason(pending, verdict, &reason);
-	return filter_output_reject(&filter->output,
-	                            &(struct filter_rejection){
-					    .number = pending->event.number,
-					    .line = pending->line,
-					    .first = verdict->first,
-					    .file = filter->input->name,
-					    .verdict = verdict_name(verdict->verdict),
-					    .reason = buf_span(&reason),
-					    .event = pending->result.payload,
-					    .json = pending->result.event.json,
-				    });
+	buf_clear(&filter->words);
+	if (!recipe_words(filter->options.recipe, &filter->scratch, &input, verdict->matched,
+	                  &filter->words, &words))
+		words = (struct recipe_words){ .rule = SPAN_EMPTY };
+	struct filter_rejection rejection = {
+		.number = pending->event.number,
+		.line = pending->line,
+		.first = verdict->first,
+		.file = filter->input->name,
+		.verdict = verdict_name(verdict->verdict),
+		.rule = words.rule,
+		.parts = words.parts,
+		.reason = buf_span(&reason),
+		.event = pending->result.payload,
+		.json = pending->result.event.json,
+	};
+	return filter_output_reject(&filter->output, &rejection);
 }
 
 static void complain(struct filter *filter, uint64_t line, const char *reason)
@@ -183,15 +192,16 @@ static int add_bad(struct filter *filter, const struct filter_piece *piece, stru
 	complain(filter, piece->line, reason);
 	if (error != 0)
 		return error;
-	return filter_output_reject(&filter->output, &(struct filter_rejection){
-							     .number = filter->stats.read,
-							     .line = piece->line,
-							     .file = filter->input->name,
-							     .verdict = "bad",
-							     .reason = span_str(reason),
-							     .event = event,
-							     .cut = event.len > FILTER_EVENT_MAX,
-						     });
+	struct filter_rejection rejection = {
+		.number = filter->stats.read,
+		.line = piece->line,
+		.file = filter->input->name,
+		.verdict = "bad",
+		.reason = span_str(reason),
+		.event = event,
+		.cut = event.len > FILTER_EVENT_MAX,
+	};
+	return filter_output_reject(&filter->output, &rejection);
 }
 
 /* Events without a time are judged at that of the one before. */
@@ -207,13 +217,6 @@ static uint64_t time_of(struct filter *filter, const struct event *event)
 	return filter->now_ms;
 }
 
-/* 0 is unknown, so it is none of the values. */
-static uint32_t check_of(uint64_t content)
-{
-	uint32_t check = (uint32_t)(content >> 32);
-	return check ? check : 1;
-}
-
 /* The batch's next place has the result; it becomes an event to decide. */
 static int add_event(struct filter *filter, const struct filter_piece *piece, bool batch)
 {
@@ -225,8 +228,7 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 	pending->event = (struct flat_event){
 		.claims = result->claims,
 		.claim_count = result->claim_count,
-		.conflict_passes = filter->options.conflict_passes,
-		.check = check_of(result->event.content),
+		.on_conflict = filter->options.on_conflict,
 		.time_ms = time_of(filter, &result->event),
 		.number = filter->stats.read,
 	};

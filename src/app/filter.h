@@ -10,8 +10,8 @@
  *
  * A line of `rejected` is a JSON object: number (of the event, from 1 over all
  * inputs), line, file, verdict, reason, first (number of the event that holds the
- * claim), and the event itself: under `event`, or as a string under `text` when it
- * is not JSON.
+ * claim), claim and parts (its rule), and the event itself: under `event`, or as a
+ * string under `text` when it is not JSON, or its first bytes under `begins`.
  *
  * Room:      app. Threads: one owner.
  * Ownership: filter_new() gives it, filter_free() takes it; descriptors and recipe
@@ -28,6 +28,7 @@
 #include "base/error.h"
 #include "gate/recipe.h"
 #include "gate/verdict.h"
+#include "store/store.h"
 #include "sys/clock.h"
 
 struct filter;
@@ -48,9 +49,9 @@ struct filter_stats {
 struct filter_options {
 	const struct recipe *recipe;
 	int out_fd;
-	int rejected_fd;           /* -1: nobody wants to know */
-	bool arrival;              /* windows by the clock, not by the time in the events */
-	bool conflict_passes;      /* the same key with other content passes */
+	int rejected_fd; /* -1: nobody wants to know */
+	bool arrival;    /* windows by the clock, not by the time in the events */
+	enum store_conflict on_conflict;
 	const struct clock *clock; /* of `arrival` */
 	/* After each block. May be NULL. */
 	void (*progress)(void *user, const struct filter_stats *stats);

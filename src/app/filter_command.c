@@ -184,7 +184,7 @@ static int run(const struct filter_command_options *values, const struct source_
 		.out_fd = STDOUT_FILENO,
 		.rejected_fd = -1,
 		.arrival = values->time == 1,
-		.conflict_passes = choice->conflict_passes,
+		.on_conflict = choice->on_conflict,
 		.clock = clock_system(),
 		.progress = show_progress,
 		.complain = complain,

@@ -88,6 +88,10 @@ int filter_output_reject(struct filter_output *output, const struct filter_rejec
 	append_text(out, SPAN(",\"reason\":"), rejection->reason);
 	if (rejection->first > 0)
 		append_number(out, SPAN(",\"first\":"), rejection->first);
+	if (rejection->rule.len > 0) {
+		append_text(out, SPAN(",\"claim\":"), rejection->rule);
+		append_text(out, SPAN(",\"parts\":"), rejection->parts);
+	}
 	append_event(out, rejection);
 	buf_append_span(out, SPAN("}\n"));
 	return out->failed || out->len >= REJECTED_BLOCK ? flush_rejected(output) : 0;

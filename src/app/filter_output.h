@@ -33,6 +33,8 @@ struct filter_rejection {
 	uint64_t first;   /* 0: none */
 	const char *file; /* may be NULL */
 	const char *verdict;
+	struct span rule;  /* of the claim; empty: none */
+	struct span parts; /* what the claim is made of */
 	struct span reason;
 	struct span event;
 	bool json; /* the event is one JSON text */

@@ -17,10 +17,10 @@
 #include "app/init_command.h"
 #include "app/journal_command.h"
 #include "app/manual.h"
+#include "app/release_command.h"
 #include "app/serve.h"
 #include "app/version.h"
 #include "app/why_command.h"
-#include "base/log.h"
 
 static int run_serve(int argc, char **argv);
 static int run_version(int argc, char **argv);
@@ -45,6 +45,9 @@ static const struct command commands[] = {
 	  &why_option_table, why_command },
 	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
 	  &advise_option_table, advise_command },
+	{ "release", "stile release [OPTION…] TICKET",
+	  "deliver an event that was kept aside for a conflict, or drop it", NULL,
+	  &release_option_table, release_command },
 	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
 	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
 	  "\n"
@@ -99,17 +102,6 @@ static int refuse_config(const struct config_report *report)
 	return EXIT_CODE_USAGE;
 }
 
-/* They are part of the log, in its form. */
-static void log_warnings(const struct config_report *report)
-{
-	for (uint32_t i = 0; i < report->count; i++) {
-		struct buf line = { 0 };
-		config_problem_write(report, &report->problems[i], &line);
-		log_warn("configuration", log_span("text", buf_span(&line)));
-		buf_free(&line);
-	}
-}
-
 static int run_serve(int argc, char **argv)
 {
 	struct serve_options flags = { 0 };
@@ -132,11 +124,10 @@ static int run_serve(int argc, char **argv)
 		fprintf(stderr, "stile serve: %s\n", error_name(error));
 	if (error == 0) {
 		serve_setup_log(&config->serve);
-		log_warnings(&report);
-		code = serve_run(&config->serve);
+		config_log_report(&report);
+		code = serve_run(config, &input);
 	}
 	config_report_free(&report);
-	config_free(config);
 	return code;
 }
 

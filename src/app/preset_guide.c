@@ -72,9 +72,8 @@ static const struct preset_guide guides[] = {
 	  LINES("kind: shopify", "secret: ${SHOPIFY_SECRET}") },
 	{ "twilio", "twilio", 0, "Twilio's retries depend on the kind of webhook", "2d",
 	  LINES("Status callbacks of Twilio: the message and its status make the key. Twilio signs",
-	        "the URL it calls: say which one if a proxy changes it."),
-	  LINES("kind: twilio", "secret: ${TWILIO_AUTH_TOKEN}",
-	        "public_url: https://YOUR-HOST/in/twilio") },
+	        "the URL it calls: say how it reaches this host, if a proxy changes that."),
+	  LINES("kind: twilio", "secret: ${TWILIO_AUTH_TOKEN}", "public_url: https://YOUR-HOST") },
 };
 
 const struct preset_guide *preset_guide_find(struct span preset)

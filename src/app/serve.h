@@ -65,4 +65,8 @@ extern const struct option_table serve_option_table;
 /* How log lines look from here on. */
 void serve_setup_log(const struct serve_options *options);
 
-int serve_run(const struct serve_options *options);
+struct config;
+struct config_input;
+
+/* Takes the configuration. SIGHUP loads `input` again. */
+int serve_run(struct config *config, const struct config_input *input);

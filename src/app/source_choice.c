@@ -70,6 +70,15 @@ static int choose_preset(const char *command, const struct source_choice_options
 	return compile(command, &spec, key, choice);
 }
 
+static enum store_conflict conflict_of(enum config_conflict conflict)
+{
+	switch (conflict) {
+	case CONFIG_CONFLICT_LET_THROUGH: return STORE_CONFLICT_PASS;
+	case CONFIG_CONFLICT_REJECT: return STORE_CONFLICT_REJECT;
+	default: return STORE_CONFLICT_ASIDE;
+	}
+}
+
 static int choose_source(const char *command, const struct source_choice_options *options,
                          const unsigned char key[static DIGEST_KEY_LEN],
                          struct source_choice *choice)
@@ -86,7 +95,7 @@ static int choose_source(const char *command, const struct source_choice_options
 	struct recipe_spec spec = source->recipe;
 	if (options->window_ms)
 		spec.window_s = (uint32_t)(options->window_ms / 1000);
-	choice->conflict_passes = source->on_conflict == CONFIG_CONFLICT_LET_THROUGH;
+	choice->on_conflict = conflict_of(source->on_conflict);
 	return compile(command, &spec, key, choice);
 }
 

@@ -12,6 +12,7 @@
 #include "app/config.h"
 #include "gate/digest.h"
 #include "gate/recipe.h"
+#include "store/store.h"
 
 struct source_choice_options {
 	const char *preset; /* NULL with `config`, and for `auto` */
@@ -22,7 +23,7 @@ struct source_choice_options {
 
 struct source_choice {
 	struct recipe *recipe;
-	bool conflict_passes;
+	enum store_conflict on_conflict;
 	uint32_t window_s;
 	struct config *config;
 };

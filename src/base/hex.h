@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "base/check.h"
 #include "base/span.h"
 
 /* The value of a digit, or -1. */
@@ -20,6 +21,7 @@ static inline int hex_value(char c)
  * digits or has more than `room` bytes. */
 static inline bool hex_decode(struct span text, unsigned char *bytes, size_t room)
 {
+	CHECK(text.ptr || text.len == 0);
 	if (text.len % 2 != 0 || text.len / 2 > room)
 		return false;
 	for (size_t i = 0; i < text.len / 2; i++) {

@@ -21,6 +21,15 @@ bool ip_is_v4(const struct ip_address *address)
 	return memcmp(address->bytes, v4_prefix, 12) == 0;
 }
 
+bool ip_is_loopback(const struct ip_address *address)
+{
+	static const unsigned char v6[16] = { [15] = 1 };
+
+	if (ip_is_v4(address))
+		return address->bytes[12] == 127;
+	return memcmp(address->bytes, v6, sizeof(v6)) == 0;
+}
+
 int ip_parse(struct span text, struct ip_address *ret_address)
 {
 	char copy[IP_TEXT_MAX];
@@ -43,10 +52,8 @@ static bool cut_to_prefix(struct ip_network *network)
 {
 	bool clean = true;
 	for (unsigned i = 0; i < 16; i++) {
-		unsigned first = i * 8, bits = network->bits;
-		unsigned char keep = bits >= first + 8 ? 0xff
-		                     : bits <= first   ? 0
-		                                       : (unsigned char)(0xff00u >> (bits - first));
+		unsigned before = i * 8, kept = network->bits > before ? network->bits - before : 0;
+		unsigned char keep = (unsigned char)(0xff00u >> (kept < 8 ? kept : 8));
 		clean &= (network->address.bytes[i] & ~keep) == 0;
 		network->address.bytes[i] &= keep;
 	}

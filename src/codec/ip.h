@@ -29,6 +29,7 @@ struct ip_network {
 
 struct ip_address ip_from_v4(const unsigned char bytes[static 4]);
 bool ip_is_v4(const struct ip_address *address);
+bool ip_is_loopback(const struct ip_address *address); /* 127.0.0.0/8, ::1 */
 
 int ip_parse(struct span text, struct ip_address *ret_address) must_check;
 

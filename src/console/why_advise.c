@@ -202,8 +202,6 @@ static void write_highest(struct walk *walk, const struct advice *advice)
 
 static void write_advised(struct walk *walk, const struct advice *advice)
 {
-	if (advice->advised_ms == 0)
-		return;
 	add(walk->out, "stile_window_advised_seconds");
 	label(walk->out, advice->source);
 	seconds(walk->out, advice->advised_ms);
@@ -248,7 +246,7 @@ void why_metrics(const struct why_context *context, struct buf *out)
 	head(out, "stile_duplicate_gap_max_seconds", "gauge",
 	     "The longest time between an original and its duplicate.");
 	write_each(context, out, write_highest);
-	head(out, "stile_window_advised_seconds", "gauge", "The window that would be enough.");
+	head(out, "stile_window_advised_seconds", "gauge", "The window that would be enough; 0 while there is nothing to go by.");
 	write_each(context, out, write_advised);
 	head(out, "stile_returned_after_window", "gauge",
 	     "Events that came again after their window and passed, about.");

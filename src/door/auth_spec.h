@@ -58,8 +58,9 @@ struct auth_spec {
 	struct span timestamp;
 	uint32_t tolerance_s; /* of time stamps; 0: 300 */
 	/* TWILIO, HMAC with "url": https://HOST[:PORT][/PREFIX], as the sender calls
-	 * us; the request's path and query follow. Empty: http or https as the
-	 * connection is, and what the Host header says. */
+	 * us; the request's path and query follow. The whole URL without its query
+	 * is taken too. Empty: http or https as the connection is, and what the Host
+	 * header says. */
 	struct span public_url;
 	uint32_t name_count; /* CERTIFICATE: subject or DNS names; none: any that verifies */
 	struct span names[AUTH_NETWORKS_MAX];

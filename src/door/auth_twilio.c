@@ -56,7 +56,7 @@ static int compare_parameters(const void *left, const void *right)
 static int decode(struct span *text)
 {
 	char *bytes = (char *)(uintptr_t)text->ptr; /* form->bytes, which is ours */
-	return url_percent_decode(*text, bytes, text->len, &text->len);
+	return url_form_decode(*text, bytes, text->len, &text->len);
 }
 
 static int add_parameter(struct form *form, struct span piece)
@@ -70,9 +70,6 @@ static int add_parameter(struct form *form, struct span piece)
 
 static int split(struct form *form, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		if (form->bytes[i] == '+')
-			form->bytes[i] = ' ';
 	struct span left = span_of(form->bytes, len);
 	int error = 0;
 	while (left.len > 0 && !error) {
@@ -121,22 +118,10 @@ static bool is_form(const struct http1_head *head)
 	       (after == ';' || after == ' ' || after == '\t');
 }
 
-/* The value of bodySHA256 in the query; a NULL pointer when it is not there. */
-static struct span find_body_digest(struct span query)
-{
-	while (query.len > 0) {
-		struct span item = span_cut_item(&query, '&');
-		if (span_cut_start(&item, SPAN("bodySHA256=")))
-			return item;
-	}
-	return SPAN_EMPTY;
-}
-
 static enum auth_result check_body_digest(struct span text, struct span body,
                                           struct error_text *ret_why)
 {
 	unsigned char given[SHA256_LEN], digest[HMAC_MAX];
-	CHECK(text.ptr);
 	if (hmac_digest(HMAC_SHA256, body, digest))
 		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (text.len != sizeof(given) * 2 || !hex_decode(text, given, sizeof(given)) ||
@@ -216,7 +201,7 @@ enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_re
                                    struct error_text *ret_why)
 {
 	unsigned char signature[SHA1_LEN];
-	struct span value, body = request->body, digest = find_body_digest(request->head->query);
+	struct span value, digest, body = request->body;
 	struct auth_url url;
 	size_t len = 0;
 	enum auth_result result = auth_find_header(request, auth->header, &value, ret_why);
@@ -229,12 +214,13 @@ enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_re
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "header %.*s holds no whole signature of the expected kind",
 		                   AUTH_TEXT(auth->header));
-	if (!digest.ptr && body.len > 0 && !is_form(request->head))
+	bool digested = url_param_find(request->head->query, SPAN("bodySHA256"), &digest) > 0;
+	if (!digested && body.len > 0 && !is_form(request->head))
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "the body is no form, and no bodySHA256 in the query covers it");
-	result = check_form(auth, &url, digest.ptr ? SPAN_EMPTY : body,
+	result = check_form(auth, &url, digested ? SPAN_EMPTY : body,
 	                    span_of(signature, sizeof(signature)), ret_why);
-	if (result == AUTH_OK && digest.ptr)
+	if (result == AUTH_OK && digested)
 		result = check_body_digest(digest, body, ret_why);
 	return result;
 }

@@ -47,6 +47,14 @@ int auth_url_parse(struct span text, struct auth_url *ret_url)
 	return 0;
 }
 
+/* People write the whole URL too: then its end is the request's own path. */
+static void cut_own_path(struct auth_url *url, struct span path)
+{
+	if (url->prefix.len >= path.len &&
+	    span_eq(span_skip(url->prefix, url->prefix.len - path.len), path))
+		url->prefix.len -= path.len;
+}
+
 enum auth_result auth_url_read(const struct auth *auth, const struct auth_request *request,
                                struct auth_url *ret_url, struct error_text *ret_why)
 {
@@ -60,6 +68,7 @@ enum auth_result auth_url_read(const struct auth *auth, const struct auth_reques
 			return AUTH_REFUSE(ret_why, AUTH_WRONG, "header Host names no host");
 		url.secure = request->peer->tls;
 	}
+	cut_own_path(&url, request->head->path);
 	url.target = request->head->target;
 	*ret_url = url;
 	return AUTH_OK;

@@ -141,8 +141,10 @@ static int use_block(struct trace_files *files, struct trace_file *file,
 	if (r < 0)
 		return r;
 	visitor->traces(visitor->user, body);
-	if (file->first_ms == 0)
-		file->first_ms = header->last_ms;
+	struct trace first;
+	size_t size = 0;
+	if (file->first_ms == 0 && trace_record_read(body, &first, &size) == 0)
+		file->first_ms = first.time_ms;
 	if (header->last_ms > file->last_ms)
 		file->last_ms = header->last_ms;
 	return 0;

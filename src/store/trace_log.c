@@ -34,14 +34,22 @@ bool trace_log_wants_new(const struct trace_log *log, const struct trace_claim *
 	return false;
 }
 
+bool trace_log_wants_suppressed(struct trace_log *log)
+{
+	if (!log || log->options.read_only)
+		return false;
+	if (trace_sampler_turn(&log->suppressed))
+		return true;
+	atomic_fetch_add_explicit(&log->thinned, 1, memory_order_relaxed);
+	return false;
+}
+
 /* With the hot lock. */
 static bool is_kept(struct trace_log *log, const struct trace *trace, uint8_t *ret_sample)
 {
 	bool passes = trace->verdict == VERDICT_NEW;
 	struct trace_sampler *sampler = passes ? &log->passed : &log->suppressed;
 	*ret_sample = (uint8_t)trace_sampler_shift(sampler);
-	if (!passes && !trace_sampler_turn(sampler))
-		return false;
 	return trace_sampler_take(sampler, trace->time_ms);
 }
 

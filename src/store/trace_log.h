@@ -78,6 +78,10 @@ struct trace_log *trace_log_free(struct trace_log *log);
 bool trace_log_wants_new(const struct trace_log *log, const struct trace_claim *claims,
                          uint32_t count);
 
+/* Would an event that was suppressed leave one? Ask once for each of them, before
+ * the trace is put together, and add it if so. Accepts a NULL log. */
+bool trace_log_wants_suppressed(struct trace_log *log);
+
 /* Accepts a NULL log. Texts that are too long are cut. */
 void trace_log_add(struct trace_log *log, const struct trace *trace);
 

@@ -6,7 +6,7 @@
  * lets it shrink again.
  *
  * Room: store; a part of trace_log. Threads: under the log's lock, but for
- * `shift`, which anybody may read.
+ * `shift`, which anybody may read, and turns, which anybody may ask for.
  */
 #pragma once
 
@@ -21,13 +21,15 @@ struct trace_sampler {
 	uint64_t second;      /* that is being counted, unix */
 	uint64_t tokens;
 	uint64_t used;     /* in this second */
-	uint64_t turn;     /* counts what asks for its turn */
+	atomic_uint_fast64_t turn; /* counts what asks for its turn */
 	atomic_uint shift; /* one in 1 << shift is kept */
 };
 
 static inline void trace_sampler_init(struct trace_sampler *sampler, uint32_t rate, uint32_t burst)
 {
-	*sampler = (struct trace_sampler){ .rate = rate, .burst = burst, .tokens = burst };
+	sampler->rate = rate;
+	sampler->burst = burst;
+	sampler->tokens = burst;
 }
 
 static inline uint32_t trace_sampler_shift(const struct trace_sampler *sampler)
@@ -78,5 +80,5 @@ static inline bool trace_sampler_take(struct trace_sampler *sampler, uint64_t no
 static inline bool trace_sampler_turn(struct trace_sampler *sampler)
 {
 	uint64_t mask = (UINT64_C(1) << trace_sampler_shift(sampler)) - 1;
-	return (sampler->turn++ & mask) == 0;
+	return (atomic_fetch_add_explicit(&sampler->turn, 1, memory_order_relaxed) & mask) == 0;
 }

@@ -15,7 +15,7 @@
 static const char *variable(const char *name)
 {
 	if (strcmp(name, "KEY") == 0)
-		return "s3cret";
+		return "s3cret-0123456789";
 	if (strcmp(name, "EMPTY") == 0)
 		return "";
 	return strcmp(name, "DIR") == 0 ? getenv("STILE_TEST_DIR_OF_CONFIG") : NULL;
@@ -205,12 +205,12 @@ static void variables_are_replaced_wherever_a_text_stands(void **state)
 		"window: ${EMPTY:-3d}\n"
 		"sources:\n"
 		"  a: { preset: auto, auth: { header: K, secret: [${KEY}, x${KEY}x] } }\n");
-	assert_string_equal(config->serve.data, "/x/s3cret/$y$z/a b");
+	assert_string_equal(config->serve.data, "/x/s3cret-0123456789/$y$z/a b");
 	assert_int_equal(config->serve.window_ms, 3 * UINT64_C(86400000));
 	assert_int_equal(config->sources[0].recipe.window_s, 3 * 86400);
 	assert_int_equal(config->sources[0].auth.secret_count, 2);
-	assert_span(config->sources[0].auth.secrets[0], "s3cret");
-	assert_span(config->sources[0].auth.secrets[1], "xs3cretx");
+	assert_span(config->sources[0].auth.secrets[0], "s3cret-0123456789");
+	assert_span(config->sources[0].auth.secrets[1], "xs3cret-0123456789x");
 	config_free(config);
 	assert_refused("window: ${NONE}\n", "no variable NONE");
 }
@@ -236,19 +236,19 @@ static void a_secret_may_come_from_a_file(void **state)
 	struct config_report report;
 	test_dir_make(folder);
 	assert_int_equal(setenv("STILE_TEST_DIR_OF_CONFIG", folder, 1), 0);
-	write_secret(folder, "abc def\r\n", 0600);
+	write_secret(folder, "abc 0123456789 def\r\n", 0600);
 	assert_int_equal(load_with(text, 0, NULL, &config, &report), 0);
 	assert_int_equal(report.warnings, 0);
-	assert_span(config->sources[0].auth.secrets[0], "abc def");
+	assert_span(config->sources[0].auth.secrets[0], "abc 0123456789 def");
 	config_report_free(&report);
 	config = config_free(config);
 
-	write_secret(folder, "abc\n\n", 0644);
+	write_secret(folder, "0123456789-abcdef\n", 0644);
 	assert_int_equal(load_with(text, 0, NULL, &config, &report), 0);
 	assert_int_equal(report.warnings, 1);
 	assert_non_null(strstr(report.problems[0].text, "everybody"));
 	assert_null(strstr(report.problems[0].text, folder));
-	assert_span(config->sources[0].auth.secrets[0], "abc\n");
+	assert_span(config->sources[0].auth.secrets[0], "0123456789-abcdef");
 	config_report_free(&report);
 	config_free(config);
 
@@ -317,7 +317,7 @@ static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 		"  come: { preset: auto, window: 9d }\n"
 		"  auth: { preset: auto, window: 9d, auth: { header: K, secret: b } }\n"
 		"  same:\n"
-		"    auth: { secret: [s3cret], header: K }\n"
+		"    auth: { secret: [s3cret-0123456789], header: K }\n"
 		"    preset: auto\n"
 		"    window: 216h\n");
 	struct config_diff diff;

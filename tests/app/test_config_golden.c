@@ -25,6 +25,7 @@ static const char *variable(const char *name)
 	} known[] = {
 		{ "KEY", CANARY "-0123456789" },
 		{ "EMPTY", "" },
+		{ "SHORT", CANARY },
 		{ "PORT", "8080" },
 		{ "FOLDER", "tests/data/config" },
 		{ "WINDOW", CANARY "d" },

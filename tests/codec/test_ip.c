@@ -71,8 +71,8 @@ static void every_bit_of_a_prefix_counts_and_none_behind_it(void **state)
 		struct ip_network network = { .bits = (uint8_t)bits };
 		struct ip_address base = { { 0x20, 0x01, 0x0d, 0xb8 } };
 		for (unsigned i = 0; i < bits; i++)
-			network.address.bytes[i / 8] |= base.bytes[i / 8] &
-			                                (unsigned char)(0x80 >> i % 8);
+			network.address.bytes[i / 8] |= (unsigned char)(base.bytes[i / 8] &
+			                                                0x80 >> i % 8);
 		for (unsigned bit = 0; bit < 128; bit++) {
 			struct ip_address other = base;
 			other.bytes[bit / 8] ^= (unsigned char)(0x80 >> bit % 8);

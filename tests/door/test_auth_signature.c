@@ -481,6 +481,7 @@ static void twilio_signs_the_url_with_or_without_its_port(void **state)
 		{ "http://mycompany.com:1234", "Zmvh+3yNM1Phv2jhDCwEM3q5ebU=" },
 		{ "https://mycompany.com", "kvajT1Ptam85bY51eRf/AJRuM3w=" },
 		{ "https://mycompany.com/", "kvajT1Ptam85bY51eRf/AJRuM3w=" },
+		{ "https://mycompany.com/myapp.php", "kvajT1Ptam85bY51eRf/AJRuM3w=" },
 		{ "http://mycompany.com", "0ZXoZLH/DfblKGATFgpif+LLRf4=" },
 	};
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

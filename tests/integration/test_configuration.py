@@ -54,8 +54,11 @@ def test_check_without_a_file_or_with_one_that_is_not_there_is_exit_code_2(run, 
     assert code == 2 and missing in err
 
 
-def test_every_preset_has_a_starting_file_that_passes(run, scratch):
+def test_every_preset_has_a_starting_file_that_passes(run, write, scratch):
     _, text, _ = run("help", "init")
+    _, _, err = run("check", write("sources: { a: { preset: none } }\n"))
+    for preset in re.search(r"one of ([a-z|-]+)", err)[1].split("|"):
+        assert re.search(rf"\b{preset}\b", text), f"help init does not list {preset}"
     presets = re.search(r"presets: (.*)", text, re.DOTALL)[1].replace("\n", " ").split(",")
     assert len(presets) >= 14
     for preset in (name.strip() for name in presets):

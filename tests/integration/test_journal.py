@@ -102,9 +102,10 @@ def test_open_tickets_are_counted(stile, run, data, blockage):
 
 def contents(data):
     found = {}
-    for name in os.listdir(data):
-        with open(os.path.join(data, name), "rb") as file:
-            found[name] = file.read()
+    for folder, _, names in os.walk(data):
+        for name in names:
+            with open(os.path.join(folder, name), "rb") as file:
+                found[os.path.join(folder, name)] = file.read()
     return found
 
 

@@ -112,6 +112,7 @@ static void test_traces_are_there_after_a_restart(void **state)
 	trace_log_tick(trace_log);
 	add(24, 40);
 	reopen();
+	assert_int_equal(stats_now().oldest_ms, TRACES_NOW_MS);
 	check_all_ways();
 	reopen(); /* and the file is written on */
 	add(40, 44);

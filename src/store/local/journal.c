@@ -267,6 +267,13 @@ void journal_note_seen(struct journal *journal, const struct entry_seen *seen)
 		journal->item.max_expiry_ms = seen->expiry_ms;
 }
 
+void journal_note_newest(struct journal *journal, const struct entry_newest *newest)
+{
+	struct claims_record record = claims_record_of_newest(newest);
+
+	journal_note_claim(journal, &record, window_end_ms(newest->ticket, newest->window_s));
+}
+
 int journal_commit(struct journal *journal, const struct journal_times *times, uint32_t *ret_bytes)
 {
 	struct file_system *fs = journal->options.folder->fs;

@@ -98,6 +98,7 @@ static inline uint32_t journal_next_offset(const struct journal *journal)
 void journal_note_claim(struct journal *journal, const struct claims_record *record,
                         uint64_t expiry_ms);
 void journal_note_seen(struct journal *journal, const struct entry_seen *seen);
+void journal_note_newest(struct journal *journal, const struct entry_newest *newest);
 
 static inline bool journal_pending(const struct journal *journal)
 {

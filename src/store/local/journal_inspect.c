@@ -68,7 +68,19 @@ static int verify_event(struct verify *verify, uint64_t number, const struct ent
 	                           &(struct open_ticket){ .ticket = entry->event.ticket,
 	                                                  .segment = (uint32_t)number,
 	                                                  .offset = entry->offset,
-	                                                  .length = entry->size });
+	                                                  .length = entry->size,
+	                                                  .state = entry->event.flags & EVENT_HELD
+	                                                                   ? OPEN_TICKET_HELD
+	                                                                   : OPEN_TICKET_DUE });
+}
+
+static void verify_settle(struct verify *verify, const struct entry_settle *settle)
+{
+	verify->report.settles++;
+	if (settle->outcome != OUTCOME_RELEASED)
+		open_tickets_drop(verify->tickets, settle->ticket);
+	else if (open_tickets_unhold(verify->tickets, settle->ticket) == 0)
+		open_tickets_let_go(verify->tickets, settle->ticket);
 }
 
 static int verify_entry(void *user, const struct segment_header *segment,
@@ -79,12 +91,9 @@ static int verify_entry(void *user, const struct segment_header *segment,
 	(void)frame;
 	switch (entry->kind) {
 	case ENTRY_EVENT: return verify_event(verify, segment->number, entry);
-	case ENTRY_SETTLE:
-		verify->report.settles++;
-		if (entry->settle.outcome != OUTCOME_RELEASED)
-			open_tickets_drop(verify->tickets, entry->settle.ticket);
-		break;
+	case ENTRY_SETTLE: verify_settle(verify, &entry->settle); break;
 	case ENTRY_SEEN: verify->report.seen_records++; break;
+	case ENTRY_NEWEST: verify->report.newest_records++; break;
 	}
 	return 0;
 }
@@ -98,6 +107,8 @@ static int verify_records(void *user, uint64_t number, bool alone,
 	for (size_t i = 0; i < count && alone; i++) {
 		if (records[i].kind == CLAIMS_RECORD_CLAIM)
 			count_claim(verify, records[i].ticket, records[i].window_s);
+		else if (records[i].kind == CLAIMS_RECORD_NEWEST)
+			verify->report.newest_records++;
 		else
 			verify->report.seen_records++;
 	}
@@ -149,6 +160,7 @@ static void report_folder(struct verify *verify, const struct journal_walk *walk
 	report->claims_files = walk->catalog.claims.count;
 	report->bytes = walk->bytes + 2ull * FORMAT_BLOCK;
 	report->open_tickets = open_tickets_count(verify->tickets);
+	report->held_tickets = open_tickets_held(verify->tickets);
 }
 
 static int verify_walk(struct journal_walk *walk, struct verify *verify)
@@ -283,9 +295,10 @@ static void put_event(struct buf *line, const struct entry *entry)
 	put_ticket(line, event->ticket);
 	buf_append_span(line, SPAN(",\"source\":"));
 	buf_append_json(line, entry->source);
-	buf_printf(line, ",\"flags\":%u,\"no_ticket\":%s,\"carried\":%s,\"claims\":[",
+	buf_printf(line, ",\"flags\":%u,\"no_ticket\":%s,\"carried\":%s,\"held\":%s,\"claims\":[",
 	           event->user_flags, event->flags & EVENT_NO_TICKET ? "true" : "false",
-	           event->flags & EVENT_CARRIED ? "true" : "false");
+	           event->flags & EVENT_CARRIED ? "true" : "false",
+	           event->flags & EVENT_HELD ? "true" : "false");
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		struct entry_claim claim = entry_claim_at(entry, i);
 		buf_append_span(line, i ? SPAN(",{") : SPAN("{"));
@@ -313,6 +326,34 @@ static void put_seen(struct buf *line, uint64_t ticket, uint64_t count, uint64_t
 	           (unsigned long long)last_ms);
 }
 
+static void put_newest(struct buf *line, const struct entry_newest *newest)
+{
+	buf_append_span(line, SPAN("{\"kind\":\"newest\","));
+	put_ticket(line, newest->ticket);
+	buf_append_char(line, ',');
+	put_digest(line, &newest->digest, newest->window_s);
+	buf_printf(line, ",\"order\":%llu", (unsigned long long)newest->order);
+}
+
+static void put_record(struct buf *line, const struct claims_record *record)
+{
+	struct entry_newest newest;
+
+	switch (record->kind) {
+	case CLAIMS_RECORD_SEEN:
+		put_seen(line, record->ticket, record->digest.word[0], record->digest.word[1]);
+		return;
+	case CLAIMS_RECORD_NEWEST:
+		newest = entry_newest_of_record(record);
+		put_newest(line, &newest);
+		return;
+	}
+	buf_append_span(line, SPAN("{\"kind\":\"claim\","));
+	put_ticket(line, record->ticket);
+	buf_append_char(line, ',');
+	put_digest(line, &record->digest, record->window_s);
+}
+
 static int dump_entry(void *user, const struct segment_header *segment,
                       const struct frame_header *frame, const struct entry *entry)
 {
@@ -325,6 +366,7 @@ static int dump_entry(void *user, const struct segment_header *segment,
 	case ENTRY_SEEN:
 		put_seen(line, entry->seen.ticket, entry->seen.count, entry->seen.last_ms);
 		break;
+	case ENTRY_NEWEST: put_newest(line, &entry->newest); break;
 	}
 	buf_printf(line, ",\"segment\":%llu,\"sequence\":%llu}",
 	           (unsigned long long)segment->number, (unsigned long long)frame->sequence);
@@ -352,16 +394,7 @@ static int dump_records(void *user, uint64_t number, bool alone,
 	int r = 0;
 
 	for (size_t i = 0; i < count && alone && r == 0; i++) {
-		const struct claims_record *record = &records[i];
-		if (record->kind == CLAIMS_RECORD_SEEN) {
-			put_seen(&dump->line, record->ticket, record->digest.word[0],
-			         record->digest.word[1]);
-		} else {
-			buf_append_span(&dump->line, SPAN("{\"kind\":\"claim\","));
-			put_ticket(&dump->line, record->ticket);
-			buf_append_char(&dump->line, ',');
-			put_digest(&dump->line, &record->digest, record->window_s);
-		}
+		put_record(&dump->line, &records[i]);
 		buf_printf(&dump->line, ",\"segment\":%llu}", (unsigned long long)number);
 		r = put_line(dump);
 	}

@@ -55,6 +55,8 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->live_claims, local->live_claims);
 	store_counter(&counters->open_tickets, open_tickets_count(local->tickets));
 	store_counter(&counters->due_tickets, open_tickets_due(local->tickets));
+	store_counter(&counters->held_tickets, open_tickets_held(local->tickets));
+	store_counter(&counters->live_entities, newest_count(local->newest));
 	atomic_store_explicit(&counters->writable, local->journal.open && !local->full,
 	                      memory_order_relaxed);
 }
@@ -73,8 +75,9 @@ static void publish_all(struct local_store *local)
 		segments += item->segment_bytes > 0;
 	}
 	store_counter(&counters->expired_claims, table.expired);
-	store_counter(&counters->index_bytes,
-	              table.bytes + tally_bytes(local->tally) + open_tickets_bytes(local->tickets));
+	store_counter(&counters->index_bytes, table.bytes + newest_bytes(local->newest) +
+	                                              tally_bytes(local->tally) +
+	                                              open_tickets_bytes(local->tickets));
 	store_counter(&counters->journal_bytes, bytes);
 	store_counter(&counters->segments, segments);
 	store_counter(&counters->clock_held_ms, steady_clock_held_ms(&local->clock));
@@ -157,15 +160,21 @@ static void tick_room(struct local_store *local, uint64_t boot_ms)
 		local_log(local, LOCAL_STORE_INFO, "there is room again");
 }
 
+static uint64_t sweep_budget(uint64_t slots)
+{
+	uint64_t budget = slots / SWEEP_PARTS;
+
+	return budget < SWEEP_MIN ? SWEEP_MIN : budget > SWEEP_MAX ? SWEEP_MAX : budget;
+}
+
 static void tick_sweep(struct local_store *local)
 {
 	uint64_t now_ms = steady_clock_last(&local->clock);
 	struct table_stats stats;
 
 	table_get_stats(local->table, &stats);
-	uint64_t budget = stats.slots / SWEEP_PARTS;
-	budget = budget < SWEEP_MIN ? SWEEP_MIN : budget > SWEEP_MAX ? SWEEP_MAX : budget;
-	table_sweep(local->table, now_ms, budget);
+	table_sweep(local->table, now_ms, sweep_budget(stats.slots));
+	newest_sweep(local->newest, now_ms, sweep_budget(newest_slots(local->newest)));
 	tally_sweep(local->tally, now_ms, SWEEP_MIN);
 }
 
@@ -224,7 +233,7 @@ static void tick(struct store *store)
 
 static void submit(struct store *store, struct store_op *op)
 {
-	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_LOOKUP);
+	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_RELEASE);
 	CHECK(op->done);
 	op_queue_put(&local_of(store)->queue, op);
 }
@@ -245,10 +254,12 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 
 	*ret_stats = (struct store_stats){
 		.live_claims = load_counter(&counters->live_claims),
+		.live_entities = load_counter(&counters->live_entities),
 		.expired_claims = load_counter(&counters->expired_claims),
 		.index_bytes = load_counter(&counters->index_bytes),
 		.open_tickets = load_counter(&counters->open_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
+		.held_tickets = load_counter(&counters->held_tickets),
 		.commits = load_counter(&counters->commits),
 		.commit_ops = load_counter(&counters->commit_ops),
 		.journal_bytes = load_counter(&counters->journal_bytes),
@@ -271,6 +282,8 @@ static void destroy(struct local_store *local)
 	superblock_close(&local->superblock, &local->folder);
 	shelf_free(&local->shelf);
 	local->table = table_free(local->table);
+	local->newest = newest_free(local->newest);
+	mem_free(local->undo.items);
 	local->tally = tally_free(local->tally);
 	local->tickets = open_tickets_free(local->tickets);
 	if (local->lock_fd >= 0)
@@ -390,6 +403,8 @@ static int take_folder(struct local_store *local, struct error_text *text)
 static int make_parts(struct local_store *local)
 {
 	int r = table_new(&local->table);
+	if (r == 0)
+		r = newest_new(&local->newest);
 	if (r == 0)
 		r = tally_new(&local->tally);
 	if (r == 0)

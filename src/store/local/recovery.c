@@ -107,13 +107,28 @@ static int check_files(struct recovery *recovery)
 static int take_claim(struct recovery *recovery, struct digest digest, uint64_t ticket,
                       uint32_t window_s, uint32_t flags)
 {
-	uint64_t window_ms = (uint64_t)window_s * 1000;
-	uint64_t expiry_ms = ticket_time_ms(ticket) + window_ms + window_ms / 256 + 1;
+	uint64_t expiry_ms = window_end_ms(ticket, window_s);
 
 	if (expiry_ms > recovery->item.max_expiry_ms)
 		recovery->item.max_expiry_ms = expiry_ms;
 	recovery->record_count++;
 	return loader_add(recovery->loader, digest, ticket, window_s, flags);
+}
+
+static int take_newest(struct recovery *recovery, const struct entry_newest *newest)
+{
+	uint64_t expiry_ms = window_end_ms(newest->ticket, newest->window_s);
+	struct newest_record record = { .digest = newest->digest,
+		                        .order = newest->order,
+		                        .ticket = newest->ticket,
+		                        .window_s = newest->window_s };
+
+	recovery->record_count++;
+	if (expiry_ms > recovery->item.max_expiry_ms)
+		recovery->item.max_expiry_ms = expiry_ms;
+	if (expiry_ms <= recovery->now_ms)
+		return 0;
+	return newest_put(recovery->local->newest, &record);
 }
 
 static int take_seen(struct recovery *recovery, const struct tally_entry *entry)
@@ -159,12 +174,14 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 	if (!recovery->with_tickets)
 		return 0;
 	return open_tickets_insert(recovery->local->tickets,
-	                           &(struct open_ticket){ .ticket = event->ticket,
-	                                                  .segment = (uint32_t)recovery->number,
-	                                                  .offset = (uint32_t)body_offset +
-	                                                            entry->offset,
-	                                                  .length = entry->size,
-	                                                  .attempt = event->attempt });
+	                           &(struct open_ticket){
+					   .ticket = event->ticket,
+					   .segment = (uint32_t)recovery->number,
+					   .offset = (uint32_t)body_offset + entry->offset,
+					   .length = entry->size,
+					   .attempt = event->attempt,
+					   .state = event->flags & EVENT_HELD ? OPEN_TICKET_HELD
+	                                                                      : OPEN_TICKET_DUE });
 }
 
 static int take_settle(struct recovery *recovery, const struct entry_settle *settle)
@@ -178,6 +195,7 @@ static int take_settle(struct recovery *recovery, const struct entry_settle *set
 	open_tickets_drop(tickets, settle->ticket);
 	if (settle->outcome != OUTCOME_RELEASED)
 		return 0;
+	ticket.state = OPEN_TICKET_DUE;
 	ticket.attempt = settle->attempt < UINT16_MAX ? (uint16_t)settle->attempt : UINT16_MAX;
 	return open_tickets_insert(tickets, &ticket);
 }
@@ -193,6 +211,7 @@ static int take_entry(struct recovery *recovery, const struct entry *entry, uint
 						   .count = cut_count(entry->seen.count),
 						   .last_s = seconds(entry->seen.last_ms),
 						   .expiry_s = seconds(entry->seen.expiry_ms) });
+	case ENTRY_NEWEST: return take_newest(recovery, &entry->newest);
 	}
 	return ERR_DAMAGED;
 }
@@ -364,27 +383,38 @@ static int read_segment(struct recovery *recovery, const struct catalog_successo
 	return r;
 }
 
+static int take_record(struct recovery *recovery, const struct claims_record *record)
+{
+	switch (record->kind) {
+	case CLAIMS_RECORD_CLAIM:
+		if (record->flags & ~TABLE_FLAGS_ALL)
+			return ERR_DAMAGED;
+		return take_claim(recovery, record->digest, record->ticket, record->window_s,
+		                  record->flags);
+	case CLAIMS_RECORD_SEEN:
+		return take_seen(recovery,
+		                 &(struct tally_entry){
+					 .ticket = record->ticket,
+					 .count = cut_count(record->digest.word[0]),
+					 .last_s = seconds(record->digest.word[1]),
+					 .expiry_s = seconds(ticket_time_ms(record->ticket) +
+		                                             (uint64_t)record->window_s * 1000) });
+	case CLAIMS_RECORD_NEWEST:
+		if (record->flags >> WINDOW_BITS)
+			return ERR_DAMAGED;
+		struct entry_newest newest = entry_newest_of_record(record);
+		return take_newest(recovery, &newest);
+	}
+	return ERR_DAMAGED;
+}
+
 static int each_record(void *user, const struct claims_record *records, size_t count)
 {
 	struct recovery *recovery = user;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct claims_record *record = &records[i];
-		int r;
-		if (!format_ticket_valid(record->ticket) || (record->flags & ~TABLE_FLAGS_ALL))
-			return ERR_DAMAGED;
-		if (record->kind == CLAIMS_RECORD_SEEN)
-			r = take_seen(recovery,
-			              &(struct tally_entry){
-					      .ticket = record->ticket,
-					      .count = cut_count(record->digest.word[0]),
-					      .last_s = seconds(record->digest.word[1]),
-					      .expiry_s = seconds(ticket_time_ms(record->ticket) +
-			                                          (uint64_t)record->window_s *
-			                                                  1000) });
-		else
-			r = take_claim(recovery, record->digest, record->ticket, record->window_s,
-			               record->flags);
+		int r = format_ticket_valid(records[i].ticket) ? take_record(recovery, &records[i])
+		                                               : ERR_DAMAGED;
 		if (r < 0)
 			return r;
 	}

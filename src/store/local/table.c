@@ -97,8 +97,7 @@ static inline struct table_entry probe_of(const struct digest *digest)
 static inline struct table_entry entry_of(const struct table_record *record)
 {
 	struct table_entry entry = probe_of(&record->digest);
-	entry.rest |= (uint64_t)table_window_encode(record->window_s) << TABLE_FLAG_BITS |
-	              record->flags;
+	entry.rest |= (uint64_t)window_encode(record->window_s) << TABLE_FLAG_BITS | record->flags;
 	entry.last |= record->ticket << 1;
 	return entry;
 }
@@ -139,7 +138,7 @@ static inline void fetch(const void *ptr)
 static inline struct memo *memo_make(const struct table_shard *shard, struct memo *memos,
                                      const struct digest *digest)
 {
-	struct memo *memo = &memos[digest->word[1] % MEMOS];
+	struct memo *memo = &memos[(digest->word[1] >> 32) % MEMOS];
 	memo->digest = *digest;
 	memo->bucket = table_shard_home(shard, hash_of(digest));
 	memo->version = shard->version;
@@ -151,9 +150,8 @@ static inline struct memo *memo_make(const struct table_shard *shard, struct mem
 static inline struct memo *memo_of(const struct table_shard *shard, struct memo *memos,
                                    const struct digest *digest)
 {
-	struct memo *memo = &memos[digest->word[1] % MEMOS];
-	if (likely(memo->digest.word[0] == digest->word[0] &&
-	           memo->digest.word[1] == digest->word[1] && memo->version == shard->version &&
+	struct memo *memo = &memos[(digest->word[1] >> 32) % MEMOS];
+	if (likely(digest_same_key(&memo->digest, digest) && memo->version == shard->version &&
 	           memo->bucket))
 		return memo;
 	return memo_make(shard, memos, digest);
@@ -235,6 +233,7 @@ bool table_find(const struct table *table, const struct digest *digest, uint64_t
 	ret_hit->ticket = table_entry_ticket(&entry);
 	ret_hit->expiry_ms = expiry_ms;
 	ret_hit->window_s = window_clamp_s(&entry);
+	ret_hit->check = (uint32_t)entry.word;
 	ret_hit->flags = (uint32_t)entry.rest & TABLE_FLAGS_ALL;
 	return true;
 }
@@ -285,7 +284,7 @@ int table_put_batch(struct table *table, const struct table_record *records, siz
 			continue;
 		const struct table_record *record = &records[now];
 		/* As table_find() judges it: by the window as it is kept, rounded up. */
-		uint64_t window_s = table_window_decode(table_window_encode(record->window_s));
+		uint64_t window_s = window_decode(window_encode(record->window_s));
 		if (ticket_time_ms(record->ticket) + window_s * 1000 <= now_ms)
 			continue;
 		int error = put(table, memos, record, now_ms);

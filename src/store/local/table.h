@@ -1,5 +1,6 @@
 /*
- * table: the index of claims. Digest in; ticket, window and flags out.
+ * table: the index of claims. Digest in; ticket, window, flags and content check
+ * out. A claim is known by the key of its digest; the check is only kept.
  *
  * 1024 shards by the top bits of the digest, each a list of buckets in the order
  * of hashes (table_shard.h), all buckets in one array (table_arena.h): a new
@@ -40,6 +41,7 @@ struct table_hit {
 	uint64_t expiry_ms; /* unix; live while now is less */
 	uint32_t window_s;  /* as kept: rounded up */
 	uint32_t flags;
+	uint32_t check; /* of the content that took it */
 };
 
 struct table_record {
@@ -76,8 +78,9 @@ bool table_find(const struct table *table, const struct digest *digest, uint64_t
 
 /*
  * Takes the claim for a ticket. If the digest is there already, the higher
- * ticket stays, with its window and flags (the normal caller has asked before,
- * so what is replaced has expired; recovery reads claims in any order).
+ * ticket stays, with its check, window and flags (the normal caller has asked
+ * before, so what is replaced has expired, or a conflict passed; recovery reads
+ * claims in any order).
  */
 int table_put(struct table *table, const struct table_record *record, uint64_t now_ms) must_check;
 

@@ -270,112 +270,120 @@ static uint64_t window_number(struct flat_claims *claims, uint32_t window_s)
 	return claims->window_count;
 }
 
-/* What a claim leaves, at the place that seek() found. */
-static void put(struct flat_claims *claims, struct slot *slot, const struct slot *what,
-                const struct flat_event *event, uint64_t time_ms, uint64_t window)
-{
-	uint64_t number = event->number < NUMBER_MAX ? event->number : NUMBER_MAX;
-	if (!is_same(slot, what->key, what->more))
-		push(claims, slot);
-	*slot = (struct slot){
-		.key = what->key,
-		.more = what->more >> 32 << 32 | (number & UINT32_MAX),
-		.value = what->value << 8 | number >> 32,
-		.time = (time_ms < TIME_MAX ? time_ms : TIME_MAX) << 16 | window,
-	};
-}
-
 /* Key and value of a claim as a slot has them, but for the number. */
-static struct slot slot_of(const struct claim *claim, uint32_t check)
+static struct slot slot_of(const struct claim *claim)
 {
 	CHECK(claim->order <= VALUE_MAX);
 	return (struct slot){
 		.key = claim->digest.word[0],
 		.more = claim->digest.word[1],
-		.value = claim->kind == CLAIM_NEWEST ? claim->order : check,
+		.value = claim->kind == CLAIM_NEWEST ? claim->order : digest_check(&claim->digest),
 	};
 }
 
-/* Is the claim `what` held at this place? */
+/* At the place that seek() found. */
+static void put(struct flat_claims *claims, struct slot *slot, const struct claim *claim,
+                const struct flat_event *event)
+{
+	struct slot what = slot_of(claim);
+	uint64_t number = event->number < NUMBER_MAX ? event->number : NUMBER_MAX;
+	uint64_t time_ms = event->time_ms < TIME_MAX ? event->time_ms : TIME_MAX;
+	bool there = is_same(slot, what.key, what.more);
+	/* An older event that passes cannot shorten what is remembered. */
+	if (there && claim->kind == CLAIM_NEWEST && slot_time_ms(slot) > time_ms)
+		time_ms = slot_time_ms(slot);
+	if (!there)
+		push(claims, slot);
+	*slot = (struct slot){
+		.key = what.key,
+		.more = what.more >> 32 << 32 | (number & UINT32_MAX),
+		.value = what.value << 8 | number >> 32,
+		.time = time_ms << 16 | window_number(claims, claim->window_s),
+	};
+}
+
+/* Does the slot that seek() found hold this claim at this time? */
 static bool is_known(const struct flat_claims *claims, const struct slot *slot,
-                     const struct slot *what, const struct claim *claim, uint64_t time_ms)
+                     const struct claim *claim, uint64_t time_ms)
 {
 	uint64_t first_ms = slot_time_ms(slot);
 	uint64_t window_ms = slot_window_ms(claims, slot);
-	if (!is_same(slot, what->key, what->more))
+	if (!is_same(slot, claim->digest.word[0], claim->digest.word[1]))
 		return false;
 	if (time_ms < first_ms)
 		return claim->kind == CLAIM_NEWEST || first_ms - time_ms < window_ms;
 	return time_ms - first_ms < window_ms;
 }
 
+/* What this claim alone says of the event. */
 static enum verdict judge(const struct flat_claims *claims, const struct slot *slot,
-                          const struct claim *claim, const struct flat_event *event)
+                          const struct claim *claim, uint64_t time_ms)
 {
-	struct slot what = slot_of(claim, event->check);
 	uint64_t value = slot->value >> 8;
-	if (!is_known(claims, slot, &what, claim, event->time_ms))
-		return VERDICT_NONE;
-	switch (claim->kind) {
-	case CLAIM_NEWEST:
-		if (claim->order < value || (claim->order == value && claim->equal_drops))
-			return VERDICT_STALE;
-		return VERDICT_NONE;
-	case CLAIM_ONCE:
-		if (value != 0 && event->check != 0 && value != event->check)
-			return VERDICT_CONFLICT;
-		return VERDICT_DUPLICATE;
-	default: return VERDICT_DUPLICATE;
+	if (!is_known(claims, slot, claim, time_ms))
+		return VERDICT_NEW;
+	if (claim->kind == CLAIM_NEWEST) {
+		bool stale = claim->order < value || (claim->order == value && claim->equal_drops);
+		return stale ? VERDICT_STALE : VERDICT_NEW;
 	}
+	return store_conflicts(claim, (uint32_t)value) ? VERDICT_CONFLICT : VERDICT_DUPLICATE;
 }
 
-/* A claim of its own: this key with this other content. */
-static struct slot slot_of_conflict(const struct claim *claim, uint32_t check)
+static struct flat_verdict answer(enum verdict verdict, uint32_t matched, const struct slot *slot)
 {
-	struct slot what = slot_of(claim, check);
-	what.key ^= (uint64_t)check * UINT64_C(0x9e3779b97f4a7c15);
-	what.more ^= UINT64_C(0x5bd1e995) << 32;
-	return what;
+	return (struct flat_verdict){
+		.verdict = verdict,
+		.matched = matched,
+		.first = slot_number(slot),
+		.first_time_ms = slot_time_ms(slot),
+	};
+}
+
+static struct slot *seek_claim(const struct flat_claims *claims, const struct claim *claim)
+{
+	return seek(claims, claim->digest.word[0], claim->digest.word[1]);
 }
 
 /* The first time it is a conflict, then a duplicate of that. */
-static void judge_conflict(struct flat_claims *claims, const struct claim *claim,
-                           const struct flat_event *event, struct flat_verdict *verdict)
+static struct flat_verdict answer_conflict(struct flat_claims *claims,
+                                           const struct flat_event *event, uint32_t matched,
+                                           const struct slot *first)
 {
-	struct slot what = slot_of_conflict(claim, event->check);
-	struct slot *slot = seek(claims, what.key, what.more);
-	if (is_known(claims, slot, &what, claim, event->time_ms)) {
-		verdict->verdict = VERDICT_DUPLICATE;
-		verdict->first = slot_number(slot);
-		verdict->first_time_ms = slot_time_ms(slot);
-		return;
-	}
-	put(claims, slot, &what, event, event->time_ms, window_number(claims, claim->window_s));
+	struct claim aside = store_aside_claim(&event->claims[matched]);
+	struct flat_verdict conflict = answer(VERDICT_CONFLICT, matched, first);
+	struct slot *slot = seek_claim(claims, &aside);
+	if (event->on_conflict == STORE_CONFLICT_REJECT)
+		return conflict;
+	if (is_known(claims, slot, &aside, event->time_ms))
+		return answer(VERDICT_DUPLICATE, matched, slot);
+	put(claims, slot, &aside, event);
+	return conflict;
 }
 
-static void take(struct flat_claims *claims, const struct claim *claim,
-                 const struct flat_event *event, bool over)
+/* True: claim `i` drops the event. Else its bit is in `takes` if it is taken. */
+static bool claim_drops(struct flat_claims *claims, const struct flat_event *event, uint32_t i,
+                        struct flat_verdict *verdict, uint32_t *takes)
 {
-	struct slot what = slot_of(claim, event->check);
-	struct slot *slot = seek(claims, what.key, what.more);
-	uint64_t time_ms = event->time_ms;
-	if (is_known(claims, slot, &what, claim, time_ms)) {
-		/* Shadow: its first holder keeps it. */
-		if (!over && judge(claims, slot, claim, event) != VERDICT_NONE)
-			return;
-		/* An older event that passes cannot shorten what is remembered. */
-		if (claim->kind == CLAIM_NEWEST && slot_time_ms(slot) > time_ms)
-			time_ms = slot_time_ms(slot);
+	const struct claim *claim = &event->claims[i];
+	const struct slot *slot = seek_claim(claims, claim);
+	enum verdict found = judge(claims, slot, claim, event->time_ms);
+	bool conflict = found == VERDICT_CONFLICT;
+	if (found != VERDICT_NEW && claim->shadow) {
+		/* Its first holder keeps it. */
+		if (verdict->would == VERDICT_NONE)
+			verdict->would = found;
+		return false;
 	}
-	put(claims, slot, &what, event, time_ms, window_number(claims, claim->window_s));
-}
-
-static void take_all(struct flat_claims *claims, const struct flat_event *event,
-                     const struct flat_verdict *verdict)
-{
-	bool conflict = verdict->verdict == VERDICT_CONFLICT;
-	for (uint32_t i = 0; i < event->claim_count; i++)
-		take(claims, &event->claims[i], event, conflict && i == verdict->matched);
+	if (found == VERDICT_NEW || (conflict && event->on_conflict == STORE_CONFLICT_PASS)) {
+		enum verdict would = verdict->would;
+		if (conflict && verdict->verdict == VERDICT_NEW)
+			*verdict = answer(found, i, slot);
+		verdict->would = would;
+		*takes |= 1u << i;
+		return false;
+	}
+	*verdict = conflict ? answer_conflict(claims, event, i, slot) : answer(found, i, slot);
+	return true;
 }
 
 static void note_time(struct flat_claims *claims, uint64_t time_ms)
@@ -391,47 +399,25 @@ static void note_time(struct flat_claims *claims, uint64_t time_ms)
 	claims->noted = 0;
 }
 
-/* The first claim that drops the event; VERDICT_NONE: none does. */
-static void judge_all(const struct flat_claims *claims, const struct flat_event *event,
-                      struct flat_verdict *verdict)
-{
-	for (uint32_t i = 0; i < event->claim_count; i++) {
-		const struct claim *claim = &event->claims[i];
-		const struct slot *slot = seek(claims, claim->digest.word[0],
-		                               claim->digest.word[1]);
-		enum verdict found = judge(claims, slot, claim, event);
-		if (found == VERDICT_NONE)
-			continue;
-		if (claim->shadow) {
-			if (verdict->would == VERDICT_NONE)
-				verdict->would = found;
-			continue;
-		}
-		verdict->verdict = found;
-		verdict->matched = i;
-		verdict->first = slot_number(slot);
-		verdict->first_time_ms = slot_time_ms(slot);
-		return;
-	}
-}
-
 int flat_claims_decide(struct flat_claims *claims, const struct flat_event *event,
                        struct flat_verdict *ret_verdict)
 {
-	struct flat_verdict verdict = { .verdict = VERDICT_NONE };
+	struct flat_verdict verdict = { .verdict = VERDICT_NEW };
+	uint32_t takes = 0;
 	CHECK(event->claim_count <= CLAIMS_MAX);
 	if (!has_room(claims) && sweep(claims) != 0)
 		return -ENOMEM;
 	note_time(claims, event->time_ms);
-	judge_all(claims, event, &verdict);
-	bool conflict = verdict.verdict == VERDICT_CONFLICT;
-	verdict.passes = verdict.verdict == VERDICT_NONE || (conflict && event->conflict_passes);
-	if (verdict.passes)
-		take_all(claims, event, &verdict);
-	else if (conflict)
-		judge_conflict(claims, &event->claims[verdict.matched], event, &verdict);
-	if (verdict.verdict == VERDICT_NONE)
-		verdict.verdict = VERDICT_NEW;
+	for (uint32_t i = 0; i < event->claim_count; i++)
+		if (claim_drops(claims, event, i, &verdict, &takes)) {
+			*ret_verdict = verdict;
+			return 0;
+		}
+	for (uint32_t i = 0; i < event->claim_count; i++)
+		if (takes >> i & 1)
+			put(claims, seek_claim(claims, &event->claims[i]), &event->claims[i],
+			    event);
+	verdict.passes = true;
 	*ret_verdict = verdict;
 	return 0;
 }

@@ -2,9 +2,8 @@
  * flat_claims: who holds which claim, in one flat table, for decisions that need
  * not outlive the process (stile filter).
  *
- * The verdicts are those of store.h: claims are judged in their order, the first
- * that is taken says what the event is, and an event takes all of its claims or
- * none. What differs is time: it is that of the events, which may go back.
+ * The verdicts are those of store.h, but for `busy`, since nothing is settled here.
+ * What differs is time: it is that of the events, which may go back.
  *
  *   once, content  Two events with one key are the same when their times are less
  *                  than the window apart, whichever came first. An event that
@@ -12,8 +11,6 @@
  *   newest         An event is judged by its order unless it is a window or more
  *                  younger than the last one that passed; however old it is, it
  *                  is stale.
- *   conflict       The same key (of `once`) with other content; the same content
- *                  once more is a duplicate of the first conflict.
  *
  * Claims leave when the last FLAT_CLAIMS_RECENT events (up to twice as many) all
  * were a window or more younger. So the verdict on an event is exact unless it is
@@ -37,7 +34,7 @@
 
 #include "base/check.h"
 #include "gate/claim.h"
-#include "gate/verdict.h"
+#include "store/store.h"
 
 #define FLAT_CLAIMS_RECENT 65536u
 #define FLAT_CLAIMS_WINDOWS_MAX 1024u /* different ones in one table */
@@ -47,19 +44,18 @@ struct flat_claims;
 struct flat_event {
 	const struct claim *claims;
 	uint32_t claim_count; /* 0: it passes, and takes nothing */
-	bool conflict_passes; /* … and takes the claim over */
-	uint32_t check;       /* of its content; 0: unknown */
-	uint64_t time_ms;     /* below 1 << 48 */
-	uint64_t number;      /* below 1 << 40: whom a later one is told of */
+	enum store_conflict on_conflict;
+	uint64_t time_ms; /* below 1 << 48 */
+	uint64_t number;  /* below 1 << 40: whom a later one is told of */
 };
 
 struct flat_verdict {
 	enum verdict verdict;
 	bool passes;
-	uint32_t matched;       /* which claim, unless it is new */
+	uint32_t matched;       /* not new: index of the claim that decided */
 	uint64_t first;         /* number of the event that holds it */
 	uint64_t first_time_ms; /* its time, of `newest` the latest */
-	enum verdict would;     /* of the first shadow claim that would drop it, or NONE */
+	enum verdict would;     /* it passes, and this shadow claim would drop it; or NONE */
 };
 
 struct flat_claims_stats {
