@@ -5,6 +5,7 @@
 
 #include "app/command.h"
 #include "app/exit_code.h"
+#include "app/serve_sources.h"
 #include "app/suggest.h"
 #include "gate/presets.h"
 
@@ -70,15 +71,6 @@ static int choose_preset(const char *command, const struct source_choice_options
 	return compile(command, &spec, key, choice);
 }
 
-static enum store_conflict conflict_of(enum config_conflict conflict)
-{
-	switch (conflict) {
-	case CONFIG_CONFLICT_LET_THROUGH: return STORE_CONFLICT_PASS;
-	case CONFIG_CONFLICT_REJECT: return STORE_CONFLICT_REJECT;
-	default: return STORE_CONFLICT_ASIDE;
-	}
-}
-
 static int choose_source(const char *command, const struct source_choice_options *options,
                          const unsigned char key[static DIGEST_KEY_LEN],
                          struct source_choice *choice)
@@ -95,7 +87,7 @@ static int choose_source(const char *command, const struct source_choice_options
 	struct recipe_spec spec = source->recipe;
 	if (options->window_ms)
 		spec.window_s = (uint32_t)(options->window_ms / 1000);
-	choice->on_conflict = conflict_of(source->on_conflict);
+	choice->on_conflict = serve_conflict_of(source->on_conflict);
 	return compile(command, &spec, key, choice);
 }
 
