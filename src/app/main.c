@@ -13,6 +13,8 @@
 #include "app/command.h"
 #include "app/config.h"
 #include "app/exit_code.h"
+#include "app/explain_command.h"
+#include "app/filter_command.h"
 #include "app/init_command.h"
 #include "app/journal_command.h"
 #include "app/manual.h"
@@ -47,6 +49,16 @@ static const struct command commands[] = {
 	{ "release", "stile release [OPTION…] TICKET",
 	  "deliver an event that was kept aside for a conflict, or drop it", NULL,
 	  &release_option_table, release_command },
+	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
+	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
+	  "\n"
+	  "  stile filter --preset genesys < events.ndjson > unique.ndjson\n"
+	  "  zcat events.ndjson.gz | stile filter --rejected doubles.ndjson > unique.ndjson\n",
+	  &filter_option_table, filter_command },
+	{ "explain", "stile explain [OPTION…] [FILE…]", "tell how a recipe sees an event",
+	  "  FILE                         an event, several a line each, or an array of them;\n"
+	  "                               - or no FILE: standard input\n",
+	  &explain_option_table, explain_command },
 	{ "manual", "stile manual stile.1|stile.yaml.5|options", "print a page of the manual",
 	  "  stile.1                      this command line (roff; read it with man -l)\n"
 	  "  stile.yaml.5                 the configuration file (roff)\n"

@@ -129,6 +129,17 @@ static int read_number(const struct option *option, const char *text, uint64_t *
 	return 0;
 }
 
+static int add_text(const struct option *option, const char *text, struct option_texts *texts,
+                    struct error_text *ret_expected)
+{
+	if (text[0] == '\0')
+		return error_fill(ret_expected, -EINVAL, "%s", option->value);
+	if (texts->count == OPTION_TEXTS_MAX)
+		return error_fill(ret_expected, -EINVAL, "at most %d of them", OPTION_TEXTS_MAX);
+	texts->texts[texts->count++] = text;
+	return 0;
+}
+
 int option_set(const struct option *option, const char *text, void *values,
                struct error_text *ret_expected)
 {
@@ -148,6 +159,7 @@ int option_set(const struct option *option, const char *text, void *values,
 		return 0;
 	case OPTION_FLAG: *(bool *)field = true; return 0;
 	case OPTION_CHOICE: return read_choice(option, text, field, ret_expected);
+	case OPTION_TEXTS: return add_text(option, text, field, ret_expected);
 	default: return read_number(option, text, field, ret_expected);
 	}
 }

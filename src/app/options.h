@@ -25,6 +25,14 @@ enum option_kind {
 	OPTION_DURATION, /* uint64_t, milliseconds: 10s, 4d */
 	OPTION_CHOICE,   /* uint64_t: which of the words in `choices` */
 	OPTION_ADDRESS,  /* const char *, ADDR:PORT */
+	OPTION_TEXTS,    /* struct option_texts: may be given several times */
+};
+
+#define OPTION_TEXTS_MAX 32
+
+struct option_texts {
+	const char *texts[OPTION_TEXTS_MAX];
+	uint32_t count;
 };
 
 struct option {

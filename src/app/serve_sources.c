@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "gate/advice.h"
 
-static enum store_conflict conflict_of(enum config_conflict conflict)
+enum store_conflict serve_conflict_of(enum config_conflict conflict)
 {
 	switch (conflict) {
 	case CONFIG_CONFLICT_KEEP_FIRST: return STORE_CONFLICT_ASIDE;
@@ -34,7 +34,7 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 			.path = source->path,
 			.recipe = &source->recipe,
 			.auth = &source->auth,
-			.on_conflict = conflict_of(source->on_conflict),
+			.on_conflict = serve_conflict_of(source->on_conflict),
 			.busy_if_open = source->wait_ms > 0,
 			.retries_ms = advice_retries_ms(source->preset),
 		};

@@ -13,3 +13,6 @@
 int serve_sources_new(const struct config *config, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text) must_check;
+
+/* The same word in the store's language. */
+enum store_conflict serve_conflict_of(enum config_conflict conflict);
