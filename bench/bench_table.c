@@ -82,14 +82,14 @@ static uint64_t admit_batch(struct table *table, const struct table_record *reco
 	uint64_t hits = 0;
 	for (int i = 0; i < BATCH; i++)
 		probes[i] = table_probe(&records[i].digest);
-	for (int at = 0; at < BATCH + (int)(TABLE_STEPS * TABLE_GROUP); at += TABLE_GROUP) {
+	for (uint32_t turn = 0; turn < BATCH / TABLE_GROUP + TABLE_STEPS; turn++) {
 		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
-			int first = at - (int)(step * TABLE_GROUP);
-			if (first >= 0 && first < BATCH)
+			uint32_t first = (turn - step) * TABLE_GROUP; /* wraps to more than BATCH */
+			if (first < BATCH)
 				table_fetch(table, step, &probes[first], TABLE_GROUP);
 		}
-		int first = at - (int)(TABLE_STEPS * TABLE_GROUP);
-		if (first >= 0)
+		uint32_t first = (turn - TABLE_STEPS) * TABLE_GROUP;
+		if (first < BATCH)
 			hits += admit_group(table, &records[first], &probes[first], put);
 	}
 	return hits;
