@@ -17,8 +17,17 @@
 #include "gate/ticket.h"
 #include "store/local/local_internal.h"
 
-#define PREFETCH_AHEAD 16
 #define OUTCOMES_WORTH_A_WRITE 1024u
+
+/*
+ * Operations whose claims are on their way through the table together.
+ */
+struct group {
+	struct store_op *first;
+	uint32_t op_count;
+	uint32_t probe_count;
+	struct table_probe probes[TABLE_GROUP + CLAIMS_MAX]; /* in the order of the claims */
+};
 
 static struct store_admit *admit_of(struct store_op *op)
 {
@@ -282,7 +291,8 @@ static uint32_t longest_window_s(const struct store_admit *admit)
 	return longest;
 }
 
-static int put_claims(struct local_store *local, struct store_admit *admit)
+static int put_claims(struct local_store *local, struct store_admit *admit,
+                      struct table_probe *probes)
 {
 	uint32_t longest_s = longest_window_s(admit);
 
@@ -292,7 +302,7 @@ static int put_claims(struct local_store *local, struct store_admit *admit)
 			                       .ticket = admit->ticket,
 			                       .window_s = window_s,
 			                       .flags = window_flags(longest_s, window_s) };
-		int r = table_put(local->table, &record, now_of(local));
+		int r = table_put_probe(local->table, &probes[i], &record, now_of(local));
 		if (r < 0) {
 			/* Claims of this event that were put have this ticket; what
 			 * they replaced had expired. */
@@ -324,7 +334,8 @@ static void note_claims(struct local_store *local, const struct store_admit *adm
 	}
 }
 
-static int answer_new(struct local_store *local, struct store_admit *admit)
+static int answer_new(struct local_store *local, struct store_admit *admit,
+                      struct table_probe *probes)
 {
 	int r = reserve(local, frame_event_size(admit), JOURNAL_NORMAL);
 	local->full = r == ERR_FULL;
@@ -336,7 +347,7 @@ static int answer_new(struct local_store *local, struct store_admit *admit)
 		if (r < 0)
 			return ERR_FULL;
 	}
-	r = put_claims(local, admit);
+	r = put_claims(local, admit, probes);
 	if (r < 0) {
 		if (!admit->no_ticket)
 			open_tickets_drop(local->tickets, admit->ticket);
@@ -354,7 +365,8 @@ static int answer_new(struct local_store *local, struct store_admit *admit)
 	return 0;
 }
 
-static void decide_admit(struct local_store *local, struct store_admit *admit)
+static void decide_admit(struct local_store *local, struct store_admit *admit,
+                         struct table_probe *probes)
 {
 	struct table_hit hit;
 
@@ -363,7 +375,7 @@ static void decide_admit(struct local_store *local, struct store_admit *admit)
 	admit->verdict = VERDICT_NONE;
 	admit->ticket = 0;
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		if (table_find(local->table, &admit->claims[i].digest, now_of(local), &hit)) {
+		if (table_find_probe(local->table, &probes[i], now_of(local), &hit)) {
 			answer_duplicate(local, admit, i, &hit);
 			return;
 		}
@@ -371,7 +383,7 @@ static void decide_admit(struct local_store *local, struct store_admit *admit)
 	if (admit->payload.len > STORE_PAYLOAD_MAX)
 		admit->op.error = ERR_TOO_LARGE;
 	else
-		admit->op.error = answer_new(local, admit);
+		admit->op.error = answer_new(local, admit, probes);
 }
 
 static int outcome_check(enum outcome outcome)
@@ -435,13 +447,19 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 	return true;
 }
 
-static void decide(struct local_store *local, struct store_op *op)
+static uint32_t claims_of(struct store_op *op)
+{
+	return op->kind == STORE_ADMIT ? admit_of(op)->claim_count : 0;
+}
+
+/* `probes` are those of its claims. */
+static void decide(struct local_store *local, struct store_op *op, struct table_probe *probes)
 {
 	bool joins = true;
 
 	op->error = 0;
 	switch (op->kind) {
-	case STORE_ADMIT: decide_admit(local, admit_of(op)); break;
+	case STORE_ADMIT: decide_admit(local, admit_of(op), probes); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_TAKE:
@@ -453,45 +471,54 @@ static void decide(struct local_store *local, struct store_op *op)
 		op_queue_put(rests_on_frame(local, op) ? &local->batch : &local->ready, op);
 }
 
-static void prefetch(struct local_store *local, struct store_op *op,
-                     void (*step)(const struct table *table, const struct digest *digest))
+/* Returns the operation behind the group. */
+static struct store_op *gather(struct group *group, struct store_op *op)
 {
-	if (op->kind != STORE_ADMIT)
-		return;
-	struct store_admit *admit = admit_of(op);
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		step(local->table, &admit->claims[i].digest);
+	group->first = op;
+	group->op_count = group->probe_count = 0;
+	for (; op && group->op_count < TABLE_GROUP && group->probe_count < TABLE_GROUP;
+	     op = op->next, group->op_count++) {
+		uint32_t count = claims_of(op);
+		CHECK(count <= CLAIMS_MAX);
+		if (count > 0)
+			__builtin_prefetch(&admit_of(op)->first_seen_ms, 1); /* the answer */
+		for (uint32_t i = 0; i < count; i++)
+			group->probes[group->probe_count++] =
+				table_probe(&admit_of(op)->claims[i].digest);
+	}
+	return op;
 }
 
-/* A runner is so many steps of PREFETCH_AHEAD in front of the deciding. */
-struct runner {
-	struct store_op *at;
-	void (*step)(const struct table *table, const struct digest *digest);
-};
-
-static void run(struct local_store *local, struct runner *runner, int count)
+static void decide_group(struct local_store *local, struct group *group)
 {
-	for (int i = 0; i < count && runner->at; i++, runner->at = runner->at->next)
-		prefetch(local, runner->at, runner->step);
+	struct table_probe *probes = group->probes;
+	struct store_op *op = group->first, *next;
+
+	for (; group->op_count > 0; group->op_count--, op = next) {
+		uint32_t count = claims_of(op);
+		next = op->next; /* whoever is done with it may use it again */
+		decide(local, op, probes);
+		probes += count;
+	}
 }
 
-/* One runner for each step of fetching. */
+/* A group is decided when it has been through all steps of fetching. */
 static void decide_all(struct local_store *local, struct store_op *op)
 {
-	struct runner far = { op, table_prefetch };
-	struct runner middle = { op, table_prefetch_home };
-	struct runner near = { op, table_prefetch_entry };
-	struct store_op *next;
+	struct group groups[TABLE_STEPS + 1];
+	uint32_t turn = TABLE_STEPS, last = UINT32_MAX;
 
-	run(local, &far, 3 * PREFETCH_AHEAD);
-	run(local, &middle, 2 * PREFETCH_AHEAD);
-	run(local, &near, PREFETCH_AHEAD);
-	for (; op; op = next) {
-		next = op->next;
-		run(local, &far, 1);
-		run(local, &middle, 1);
-		run(local, &near, 1);
-		decide(local, op);
+	for (uint32_t i = 0; i <= TABLE_STEPS; i++)
+		groups[i].op_count = groups[i].probe_count = 0;
+	for (; turn <= last; turn++) {
+		op = gather(&groups[turn % (TABLE_STEPS + 1)], op);
+		if (!op && last == UINT32_MAX)
+			last = turn + TABLE_STEPS;
+		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
+			struct group *at = &groups[(turn - step) % (TABLE_STEPS + 1)];
+			table_fetch(local->table, step, at->probes, at->probe_count);
+		}
+		decide_group(local, &groups[(turn + 1) % (TABLE_STEPS + 1)]);
 	}
 }
 
