@@ -152,7 +152,9 @@ static void handle(struct http_request *request)
 /* As handle() decides: all others are answered without a look at the body. */
 static bool wants_body(const struct http_request *request)
 {
-	return request->head.method == HTTP1_POST && span_eq(request->head.path, SPAN(SOURCE_PATH));
+	const struct io *io = request->user;
+	return request->head.method == HTTP1_POST &&
+	       webhook_knows(&io->webhook, request->head.path);
 }
 
 /* Runs before the server's own hook, so decisions are durable before the

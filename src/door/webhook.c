@@ -309,6 +309,11 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 	return false;
 }
 
+bool webhook_knows(const struct webhook *webhook, struct span path)
+{
+	return source_find(webhook->use->set, path) != NULL;
+}
+
 bool webhook_handle(struct webhook *webhook, struct http_request *request)
 {
 	if (unlikely(atomic_load_explicit(&webhook->offered, memory_order_relaxed)))

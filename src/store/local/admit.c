@@ -21,6 +21,7 @@ struct taking {
 	struct frame_claims claims;
 	uint32_t moved;                  /* of claims.once: another ticket has it until now */
 	uint8_t flags;                   /* EVENT_HELD */
+	struct table_probe *probes;      /* of the event's claims; NULL: there are none */
 	struct claim longer[CLAIMS_MAX]; /* in place of the event's, if any moves */
 };
 
@@ -197,7 +198,11 @@ static int put_claims(struct local_store *local, const struct taking *taking, ui
 		bool moves = taking->moved & left & -left;
 		if (unlikely(moves))
 			note_moved(local, &claim->digest);
-		int r = table_put(local->table, &record, now_of(local));
+		int r = taking->probes
+		                ? table_put_probe(local->table,
+		                                  &taking->probes[__builtin_ctz(left)], &record,
+		                                  now_of(local))
+		                : table_put(local->table, &record, now_of(local));
 		if (r < 0)
 			return r;
 		local->live_claims += !moves;
@@ -430,7 +435,7 @@ static bool drops(struct local_store *local, struct store_admit *admit, uint32_t
 	return true;
 }
 
-static int decide(struct local_store *local, struct store_admit *admit)
+static int decide(struct local_store *local, struct store_admit *admit, struct table_probe *probes)
 {
 	struct taking taking;
 	struct met met;
@@ -439,13 +444,14 @@ static int decide(struct local_store *local, struct store_admit *admit)
 	taking.claims = (struct frame_claims){ .claims = admit->claims };
 	taking.moved = 0;
 	taking.flags = 0;
+	taking.probes = probes;
 	answer_clear(admit);
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
 		const struct claim *claim = &admit->claims[i];
 		enum verdict verdict = VERDICT_NEW;
 		if (unlikely(claim->kind == CLAIM_NEWEST))
 			verdict = judge_entity(local, claim, &met);
-		else if (table_find(local->table, &claim->digest, now_of(local), &met.claim))
+		else if (table_find_probe(local->table, &probes[i], now_of(local), &met.claim))
 			verdict = judge_taken(local, admit, claim, &met);
 		if (verdict != VERDICT_NEW) {
 			if (drops(local, admit, i, verdict, &met, &taking, &r))
@@ -466,17 +472,18 @@ static int decide(struct local_store *local, struct store_admit *admit)
 	return r;
 }
 
-void local_decide_admit(struct local_store *local, struct store_admit *admit)
+void local_decide_admit(struct local_store *local, struct store_admit *admit,
+                        struct table_probe *probes)
 {
 	int r = store_admit_check(admit);
 
 	if (r == 0)
-		r = decide(local, admit);
+		r = decide(local, admit, probes);
 	else
 		answer_clear(admit);
 	/* There is no second frame to lose: the room for this one is found anew. */
 	if (unlikely(r == DECIDE_AGAIN))
-		r = decide(local, admit);
+		r = decide(local, admit, probes);
 	CHECK(r <= 0);
 	admit->op.error = r;
 }

@@ -170,7 +170,9 @@ int local_mark(struct local_store *local, const struct journal_position *positio
 void local_publish(struct local_store *local); /* counters that are cheap to read */
 
 /* admit.c */
-void local_decide_admit(struct local_store *local, struct store_admit *admit);
+/* `probes` are those of its claims. */
+void local_decide_admit(struct local_store *local, struct store_admit *admit,
+                        struct table_probe *probes);
 /* The frame was lost: first what it had replaced comes back, then each operation
  * that rested on it is taken back, with this error. */
 void local_undo_replaced(struct local_store *local);
