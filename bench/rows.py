@@ -61,6 +61,17 @@ def http_tuned(bench):
         judge_pair(bench, "%d connections" % connections, medians, "nginx-4k", None, None)
 
 
+def http_recycled(bench):
+    """the same with the journal at its size limit, as in long service: segments are used again"""
+    for connections, (least_rps, least_cpu) in {256: (1.15, 1.25), 64: (1.0, None)}.items():
+        with contextlib.ExitStack() as stack:
+            found = start(bench, stack, nginx(bench),
+                          stile(bench, more=["--retain-size", "64MiB"]))
+            medians = bench.compare("%d connections" % connections, found,
+                                    connections=connections)
+        judge_pair(bench, "%d connections" % connections, medians, "nginx", least_rps, least_cpu)
+
+
 def http_duplicate(bench):
     """1 KB POST, only duplicates, keep-alive; nginx `return 200`"""
     for connections in (256, 64):
@@ -290,6 +301,7 @@ def stile_restart(bench, count):
 ROWS = {
     "http-unique": http_unique,
     "http-tuned": http_tuned,
+    "http-recycled": http_recycled,
     "http-duplicate": http_duplicate,
     "http-close": http_close,
     "today": today,

@@ -1,5 +1,10 @@
 /*
  * auth_spec: how a source knows its senders, as the configuration says it.
+ * auth_new() gives it meaning, and refuses what makes none.
+ *
+ * Secrets have at least 16 bytes; where somebody else chooses them (HEADER, BASIC,
+ * BEARER, TWILIO) shorter ones are warned about only. They are used as they are
+ * written, but for whsec_ and whpk_ of Standard Webhooks, which are base64.
  *
  * Room:      door. Threads: values.
  * Ownership: spans belong to whoever made the spec (the configuration);
@@ -43,14 +48,21 @@ struct auth_spec {
 	enum auth_algorithm algorithm;         /* HMAC */
 	enum auth_encoding encoding;
 	struct span prefix; /* HMAC: before the signature, e.g. "sha256=" */
-	/* HMAC: what is signed, joined in this order: "body", "header:NAME", "path",
-	 * "method", "url" or "const:TEXT". None: the body. */
+	/* HMAC: what is signed, joined in this order: "body", "header:NAME", "path"
+	 * (without the query), "method", "url" (see public_url) or "const:TEXT". None:
+	 * the body. */
 	uint32_t signed_count;
 	struct span signed_parts[AUTH_SIGNED_MAX];
-	struct span timestamp;  /* HMAC: part that holds unix seconds; empty: not checked */
-	uint32_t tolerance_s;   /* of time stamps; 0: 300 */
-	struct span public_url; /* TWILIO: what the sender calls us; empty: from Host */
-	uint32_t name_count;    /* CERTIFICATE: subject or DNS names; none: any that verifies */
+	/* HMAC: which of the signed parts holds unix seconds, "header:NAME"; empty:
+	 * not checked. */
+	struct span timestamp;
+	uint32_t tolerance_s; /* of time stamps; 0: 300 */
+	/* TWILIO, HMAC with "url": https://HOST[:PORT][/PREFIX], as the sender calls
+	 * us; the request's path and query follow. The whole URL without its query
+	 * is taken too. Empty: http or https as the connection is, and what the Host
+	 * header says. */
+	struct span public_url;
+	uint32_t name_count; /* CERTIFICATE: subject or DNS names; none: any that verifies */
 	struct span names[AUTH_NETWORKS_MAX];
 	uint32_t network_count; /* any kind: allowed addresses, CIDR; none: all */
 	struct span networks[AUTH_NETWORKS_MAX];

@@ -180,6 +180,20 @@ static bool is_json(const struct recipe_run *run)
 	return json_scan(run->input.body, NULL, &doc) == 0;
 }
 
+/* Claims of kind once tell whether the content is another than it was. */
+static void put_checks(struct recipe_result *result)
+{
+	uint64_t content = result->event.content;
+	uint32_t check = (uint32_t)(content ^ content >> 32);
+
+	check |= content != 0 && check == 0;
+	for (uint32_t i = 0; i < result->claim_count; i++) {
+		struct claim *claim = &result->claims[i];
+		claim->digest = digest_with_check(claim->digest,
+		                                  claim->kind == CLAIM_ONCE ? check : 0);
+	}
+}
+
 int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
                     struct recipe_result *ret_result, struct error_text *ret_problem)
 {
@@ -199,7 +213,10 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		run->body = json_scan(run->input.body, NULL, &run->doc) == 0 ? BODY_JSON
 		                                                             : BODY_OTHER;
 	ret_result->event.json = is_json(run);
-	return read_content(run, it, &ret_result->event.content);
+	error = read_content(run, it, &ret_result->event.content);
+	if (error == 0)
+		put_checks(ret_result);
+	return error;
 }
 
 struct recipe_run *recipe_open_inner(struct recipe_run *run, const struct recipe_case *it)

@@ -149,6 +149,21 @@ enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_res
 void recipe_explain(const struct recipe *recipe, struct recipe_scratch *scratch,
                     const struct recipe_input *input, struct buf *out);
 
+/*
+ * One of an event's claims in words: which rule, of which parts, with which values.
+ * `index` is its place in recipe_result.claims; the event is `input`'s body alone
+ * (of a batch: the item). False: there is no such claim, or no memory.
+ */
+struct recipe_words {
+	struct span rule;
+	struct span parts; /* "topicName, sessionId" */
+	struct span key;   /* values, with TRACE_PART_END (gate/trace.h) between them */
+};
+
+bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
+                  const struct recipe_input *input, uint32_t index, struct buf *memory,
+                  struct recipe_words *ret_words) must_check;
+
 /* For messages and listings. */
 struct span recipe_source(const struct recipe *recipe);
 uint32_t recipe_window_s(const struct recipe *recipe); /* the longest of all claims */
