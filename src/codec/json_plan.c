@@ -228,8 +228,8 @@ static uint32_t fill_table(struct json_plan *plan, uint32_t number)
 		if (!is_member_of(plan, i, number))
 			continue;
 		struct json_name_key key = key_of(node);
-		/* An empty name stands where the scanner meets it: after a quote. */
-		const char *name = node->len ? node->name : "\"" + 1;
+		/* An empty name is as the scanner meets it: between quotes. */
+		const char *name = node->len ? node->name : &"\"\""[1];
 		uint8_t *slot = &table->slots[json_name_slot(table, name, node->len)];
 		collisions += *slot != 0;
 		node->head = key.head;
