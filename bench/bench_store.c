@@ -4,12 +4,20 @@
  *
  *   --path DIR       data folder (made if needed; emptied at the end without --keep)
  *   --claims N       live claims before the measured part
+ *   --steady         as many claims expire as arrive; see below
  *   --batch N        admits per flush (one durable write each)
  *   --seconds S      length of a measured round; 0: only fill
  *   --rounds N       rounds; the median is printed
  *   --memory         print resident bytes per claim after filling
  *   --keep           leave the folder
  *   --recover        only open what is there and tell how long that took
+ *
+ * Without --steady nothing expires: the index grows all the time, before and in
+ * the measured part, and what a system takes to find fresh memory is part of the
+ * figure. With --steady a clock of our own turns with the admits, so that each
+ * claim expires when N more have come: the folder is filled, N more are admitted
+ * until the index has found its size, and then the number of live claims stays N.
+ * Removing the expired is part of the figure then. Neither stands for the other.
  *
  * Prints lines of "key value". CPU is of the whole process: the keeper's thread
  * and the making of digests (a few ns) are counted.
@@ -30,6 +38,7 @@
 #define ROUNDS_MAX 64
 #define WINDOW_S (4u * 24 * 60 * 60)
 #define TICK_NS 50000000u
+#define STEADY_PER_S 3000000u /* admits in a second of the steady clock */
 
 struct bench {
 	struct store *store;
@@ -38,8 +47,12 @@ struct bench {
 	uint32_t batch;
 	double seconds;
 	uint32_t rounds;
-	bool memory, keep, recover;
-	uint64_t next; /* number of the next digest */
+	bool memory, keep, recover, steady;
+	uint32_t window_s;
+	double ms_per_admit; /* of the steady clock */
+	struct clock clock;  /* the same, for the store */
+	uint64_t first, next; /* number of the first and of the next digest */
+	uint64_t began_ms;    /* unix */
 	uint64_t failed, duplicates;
 	uint64_t ticked_ns;
 };
@@ -82,6 +95,15 @@ static void done(struct store_op *op)
 	bench->duplicates += op->error == 0 && admit->verdict != VERDICT_NEW;
 }
 
+/* Turns with the admits; its zero is when the program began. */
+static void read_steady(void *user, struct clock_reading *ret_reading)
+{
+	const struct bench *bench = user;
+	uint64_t ms = (uint64_t)((double)(bench->next - bench->first) * bench->ms_per_admit);
+
+	*ret_reading = (struct clock_reading){ bench->began_ms + ms, bench->began_ms + ms };
+}
+
 static void run_batch(struct bench *bench, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -92,7 +114,7 @@ static void run_batch(struct bench *bench, uint32_t count)
 		admit->op.user = bench;
 		admit->claims[0].digest.word[0] = mix(n * 2 + UINT64_C(0x9e3779b97f4a7c15));
 		admit->claims[0].digest.word[1] = mix(n * 2 + 1);
-		admit->claims[0].window_s = WINDOW_S;
+		admit->claims[0].window_s = bench->window_s;
 		admit->claim_count = 1;
 		admit->no_ticket = true;
 		store_submit(bench->store, &admit->op);
@@ -159,7 +181,8 @@ static void measure(struct bench *bench)
 
 static int open_store(struct bench *bench)
 {
-	struct local_store_options options = { .path = bench->path };
+	struct local_store_options options = { .path = bench->path,
+		                               .clock = bench->steady ? &bench->clock : NULL };
 	struct error_text text = { "" };
 
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
@@ -188,6 +211,20 @@ static void report_memory(const struct bench *bench, uint64_t before)
 	                                         (double)(stats.live_claims + !stats.live_claims));
 }
 
+/* The expired that still wait for the sweep are not live. */
+static void report_steady(const struct bench *bench, uint64_t before)
+{
+	struct store_stats stats;
+
+	store_tick(bench->store);
+	store_stats(bench->store, &stats);
+	printf("steady_claims %" PRIu64 "\n", bench->claims);
+	printf("steady_expired %" PRIu64 "\n", stats.expired_claims);
+	printf("steady_waiting %" PRIu64 "\n", stats.live_claims - bench->claims);
+	printf("steady_bytes_per_claim %.2f\n",
+	       (double)(resident_bytes() - before) / (double)bench->claims);
+}
+
 static void empty_folder(const char *path)
 {
 	DIR *folder = opendir(path);
@@ -200,24 +237,38 @@ static void empty_folder(const char *path)
 		(void)closedir(folder);
 }
 
+static void start_clocks(struct bench *bench)
+{
+	uint32_t window_s = (uint32_t)(bench->claims / STEADY_PER_S);
+
+	bench->ticked_ns = clock_ns(CLOCK_MONOTONIC);
+	bench->next = bench->first = bench->ticked_ns << 20; /* others than any run before */
+	bench->began_ms = clock_ns(CLOCK_REALTIME) / 1000000u;
+	bench->window_s = !bench->steady ? WINDOW_S : window_s ? window_s : 1;
+	bench->ms_per_admit = bench->window_s * 1e3 / (double)bench->claims;
+	bench->clock = (struct clock){ .read = read_steady, .user = bench };
+}
+
 static int run(struct bench *bench)
 {
 	uint64_t before = resident_bytes();
-	int r = open_store(bench);
 
-	if (r < 0)
+	start_clocks(bench);
+	if (open_store(bench) < 0)
 		return 1;
-	bench->ticked_ns = clock_ns(CLOCK_MONOTONIC);
-	bench->next = bench->ticked_ns << 20; /* other digests than any run before */
 	if (!bench->recover) {
-		uint64_t began_ns = bench->ticked_ns;
+		uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
 		fill(bench);
 		printf("fill_s %.3f\n", (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / 1e9);
 	}
 	if (bench->memory)
 		report_memory(bench, before);
+	if (bench->steady)
+		fill(bench);
 	if (!bench->recover && bench->seconds > 0)
 		measure(bench);
+	if (bench->steady)
+		report_steady(bench, before);
 	printf("failed %" PRIu64 "\nfound %" PRIu64 "\n", bench->failed, bench->duplicates);
 	store_free(bench->store);
 	if (!bench->keep && !bench->recover)
@@ -234,6 +285,7 @@ static const struct option options[] = {
 	{ "memory", no_argument, NULL, 'm' },
 	{ "keep", no_argument, NULL, 'k' },
 	{ "recover", no_argument, NULL, 'R' },
+	{ "steady", no_argument, NULL, 'S' },
 	{ NULL, 0, NULL, 0 },
 };
 
@@ -251,10 +303,11 @@ static bool parse(struct bench *bench, int argc, char **argv)
 		case 'm': bench->memory = true; break;
 		case 'k': bench->keep = true; break;
 		case 'R': bench->recover = true; break;
+		case 'S': bench->steady = true; break;
 		default: return false;
 		}
 	}
-	return bench->path && bench->batch >= 1 && bench->batch <= BATCH_MAX &&
+	return bench->path && bench->claims >= 1 && bench->batch >= 1 && bench->batch <= BATCH_MAX &&
 	       bench->rounds >= 1 && bench->rounds <= ROUNDS_MAX;
 }
 
@@ -264,7 +317,7 @@ int main(int argc, char **argv)
 
 	if (!parse(&bench, argc, argv)) {
 		(void)fputs("usage: bench_store --path DIR [--claims N] [--batch N] [--seconds S] "
-		            "[--rounds N] [--memory] [--keep] [--recover]\n",
+		            "[--rounds N] [--steady] [--memory] [--keep] [--recover]\n",
 		            stderr);
 		return 2;
 	}

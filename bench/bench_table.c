@@ -17,7 +17,6 @@
 #include "store/local/table.h"
 
 #define BATCH 1024
-#define GROUP 16
 #define NOW_MS (TICKET_EPOCH_MS + UINT64_C(86400000))
 
 /* Time of this thread only: the machine may be doing other things too. */
@@ -62,37 +61,36 @@ static void make_batch(struct table_record *records, uint64_t first)
 		records[i] = record_at(first + i);
 }
 
-static void prefetch_group(const struct table *table, const struct table_record *records, int group,
-                           void (*step)(const struct table *table, const struct digest *digest))
-{
-	if (group < 0 || group >= BATCH / GROUP)
-		return;
-	for (int i = group * GROUP; i < (group + 1) * GROUP; i++)
-		step(table, &records[i].digest);
-}
-
-static uint64_t admit_group(struct table *table, const struct table_record *records, bool put)
+static uint64_t admit_group(struct table *table, const struct table_record *records,
+                            struct table_probe *probes, bool put)
 {
 	struct table_hit hit;
 	uint64_t hits = 0;
-	for (int i = 0; i < GROUP; i++) {
-		bool found = table_find(table, &records[i].digest, NOW_MS, &hit);
+	for (uint32_t i = 0; i < TABLE_GROUP; i++) {
+		bool found = table_find_probe(table, &probes[i], NOW_MS, &hit);
 		hits += found;
 		if (!found && put)
-			CHECK(table_put(table, &records[i], NOW_MS) == 0);
+			CHECK(table_put_probe(table, &probes[i], &records[i], NOW_MS) == 0);
 	}
 	return hits;
 }
 
+/* As the store does: a group is decided after it has been through all steps. */
 static uint64_t admit_batch(struct table *table, const struct table_record *records, bool put)
 {
+	static struct table_probe probes[BATCH];
 	uint64_t hits = 0;
-	for (int group = -3; group < BATCH / GROUP; group++) {
-		prefetch_group(table, records, group + 3, table_prefetch);
-		prefetch_group(table, records, group + 2, table_prefetch_home);
-		prefetch_group(table, records, group + 1, table_prefetch_entry);
-		if (group >= 0)
-			hits += admit_group(table, &records[group * GROUP], put);
+	for (int i = 0; i < BATCH; i++)
+		probes[i] = table_probe(&records[i].digest);
+	for (uint32_t turn = 0; turn < BATCH / TABLE_GROUP + TABLE_STEPS; turn++) {
+		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
+			uint32_t first = (turn - step) * TABLE_GROUP; /* wraps to more than BATCH */
+			if (first < BATCH)
+				table_fetch(table, step, &probes[first], TABLE_GROUP);
+		}
+		uint32_t first = (turn - TABLE_STEPS) * TABLE_GROUP;
+		if (first < BATCH)
+			hits += admit_group(table, &records[first], &probes[first], put);
 	}
 	return hits;
 }

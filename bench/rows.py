@@ -76,6 +76,50 @@ def http_recycled(bench):
         judge_pair(bench, "%d connections" % connections, medians, "nginx", least_rps, least_cpu)
 
 
+def http_genesys(bench):
+    """Genesys events by the preset (two claims) beside plain ones (one claim)"""
+    server = stile(bench)
+    if server is None:
+        return
+    with server:
+        rounds = bench.alternate({
+            kind: (lambda kind=kind: bench.load(server, connections=256, event=kind))
+            for kind in ("plain", "genesys")})
+    bench.keep("256 connections", rounds)
+    medians = {name: {key: median(one, key) for key in one[0]} for name, one in rounds.items()}
+    for name in rounds:
+        bench.show_load("256 connections", name, medians[name])
+    bench.target("requests/s with the preset genesys, × plain",
+                 ratio(medians, "genesys", "plain", "rps"), least=0.9)
+
+
+BATCH = 100
+
+
+def http_batch(bench):
+    """batches of 100 plain events, 16 connections; nginx, Lua and Redis with one a request"""
+    options = ["--appendonly", "yes", "--appendfsync", "always"]
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(
+            servers.Redis(bench.folder("redis"), bench.args.server_cpu, options))
+        peer = stack.enter_context(nginx(bench, redis=redis, name="nginx+redis"))
+        ours = stile(bench)
+        sides = {"nginx+redis": lambda: bench.load(peer, connections=256)}
+        if ours is not None:
+            stack.enter_context(ours)
+            sides["stile"] = lambda: bench.load(ours, connections=16, batch=BATCH)
+        rounds = bench.alternate(sides)
+    bench.keep("batches", rounds)
+    medians = {name: {key: median(one, key) for key in one[0]} for name, one in rounds.items()}
+    for name in rounds:
+        bench.show_load("batches of %d" % BATCH if name == "stile" else "one by one", name,
+                        medians[name])
+    if ours is not None:
+        events = medians["stile"]["rps"] * BATCH
+        bench.report("events/s in batches of %d" % BATCH, events)
+        bench.target("events/s, × nginx+redis", events / medians["nginx+redis"]["rps"], least=30)
+
+
 def http_duplicate(bench):
     """1 KB POST, only duplicates, keep-alive; nginx `return 200`"""
     for connections in (256, 64):
@@ -415,6 +459,8 @@ ROWS = {
     "http-unique": http_unique,
     "http-tuned": http_tuned,
     "http-recycled": http_recycled,
+    "http-genesys": http_genesys,
+    "http-batch": http_batch,
     "http-duplicate": http_duplicate,
     "http-close": http_close,
     "today": today,

@@ -22,10 +22,12 @@ static struct config_place place_of(const struct config_reader *reader, struct s
 
 /* ---- paths ---- */
 
-/* stile answers there itself. */
+/* stile answers there itself. A source at all that is below a path is at the path too. */
 static bool is_reserved(struct span path)
 {
-	static const char *const own[] = { "/", "/healthz", "/readyz", "/metrics" };
+	static const char *const own[] = { "/", "/healthz", "/readyz", "/metrics", "/v1" };
+	if (path.len > 2 && path.ptr[path.len - 1] == '*')
+		path.len -= 2;
 	for (size_t i = 0; i < ARRAY_LEN(own); i++)
 		if (span_eq(path, span_str(own[i])))
 			return true;

@@ -60,7 +60,7 @@ static const struct config_option options[] = {
 	  .value = "PATH",
 	  .standard = "/in/NAME",
 	  .also = "url|endpoint",
-	  .help = "where its events are posted" },
+	  .help = "where its events are posted; with /* at its end, below it too" },
 	{ .path = SOURCE ".preset",
 	  .kind = CONFIG_PRESET,
 	  FIELD(config_source, preset),

@@ -228,7 +228,7 @@ static bool read_secret_file(struct config_reader *reader, const struct yaml_nod
 	bool fine = keep(reader, span_of(bytes, len), ret_text);
 	explicit_bzero(bytes, whole);
 	mem_free(bytes);
-	if (fine && !files && file_is_public(path))
+	if (fine && len > 0 && !files && file_is_public(path))
 		config_tell(reader, CONFIG_WARNING, node,
 		            "everybody on this machine can read the secret's file %s", written);
 	return fine;
@@ -385,14 +385,17 @@ static void read_path(struct config_reader *reader, const struct yaml_node *node
 	struct span text;
 	if (!config_read_text(reader, node, &text))
 		return;
+	/* A star at the end, for all that is below; "/" and a star has the star left over. */
+	size_t len = text.len > 2 && memcmp(text.ptr + text.len - 2, "/*", 2) == 0 ? text.len - 2
+	                                                                           : text.len;
 	bool fine = text.ptr[0] == '/';
-	for (size_t i = 0; i < text.len; i++)
+	for (size_t i = 0; i < len; i++)
 		fine = fine && (unsigned char)text.ptr[i] > ' ' &&
 		       (unsigned char)text.ptr[i] < 0x7f && !strchr("?#%*\"<>\\^`{|}", text.ptr[i]);
 	if (!fine) {
 		config_tell(reader, CONFIG_ERROR, node,
-		            "found %s, expected a path, such as /in/orders: it begins with / and "
-		            "has no ?, #, %%, * or blanks",
+		            "found %s, expected a path, such as /in/orders or /in/orders/*: it begins "
+		            "with / and has no ?, #, %%, blanks or other *",
 		            config_found(node).text);
 		return;
 	}

@@ -149,6 +149,14 @@ static void handle(struct http_request *request)
 		refuse_path(io->serve, request);
 }
 
+/* As handle() decides: all others are answered without a look at the body. */
+static bool wants_body(const struct http_request *request)
+{
+	const struct io *io = request->user;
+	return request->head.method == HTTP1_POST &&
+	       webhook_knows(&io->webhook, request->head.path);
+}
+
 /* Runs before the server's own hook, so decisions are durable before the
  * answers leave. */
 static void io_round(struct loop_hook *hook)
@@ -209,6 +217,7 @@ static int open_server(struct io *io)
 		                        ? webhook_scratch_size
 		                        : console_scratch_size,
 		.handle = handle,
+		.wants_body = wants_body,
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;

@@ -139,3 +139,10 @@ void mem_prefer_huge(void *ptr, size_t size)
 {
 	(void)madvise(ptr, size, MADV_HUGEPAGE);
 }
+
+void mem_populate(void *ptr, size_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+	(void)madvise(ptr, size, MADV_POPULATE_WRITE);
+#endif
+}

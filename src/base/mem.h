@@ -39,6 +39,10 @@ void mem_decommit(void *ptr, size_t size);
  * in the kernel's own time for what is touched already. */
 void mem_prefer_huge(void *ptr, size_t size);
 
+/* Memory that is committed, and its pages now rather than when they are touched;
+ * what they hold stays. If there are none, or on an old kernel: later. */
+void mem_populate(void *ptr, size_t size);
+
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
  * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how
  * many allocations there were since the plan began. */

@@ -114,10 +114,14 @@ const struct source *source_find(const struct source_set *set, struct span path)
 {
 	const struct source *found = NULL;
 
-	/* The longest one: /in/orders/eu is not a part of /in/orders. */
+	/* The longest one: /in/orders/eu is not a part of /in/orders. Of two with one
+	 * path the one that is for the path alone. */
 	for (uint32_t i = 0; i < set->count; i++) {
 		const struct source *source = &set->sources[i];
-		if (is_at(source, path) && (!found || source->path.len > found->path.len))
+		if (!is_at(source, path))
+			continue;
+		if (!found || source->path.len > found->path.len ||
+		    (source->path.len == found->path.len && !source->below))
 			found = source;
 	}
 	return found;

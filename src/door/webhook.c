@@ -301,10 +301,17 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 	log_warn("a request was not let in", log_span("source", source->name),
 	         log_str("peer", address), log_str("reason", auth_result_name(result)),
 	         log_str("text", why.text));
-	http_respond_problem(request, auth_status(result), auth_detail(result),
-	                     result == AUTH_NO_MEMORY ? SPAN("Retry-After: 1\r\n")
-	                                              : auth_challenge(source->auth));
+	uint16_t status = auth_status(result);
+	http_respond_problem(request, status, auth_detail(result),
+	                     status == 401   ? auth_challenge(source->auth)
+	                     : status == 503 ? SPAN("Retry-After: 1\r\n")
+	                                     : SPAN_EMPTY);
 	return false;
+}
+
+bool webhook_knows(const struct webhook *webhook, struct span path)
+{
+	return source_find(webhook->use->set, path) != NULL;
 }
 
 bool webhook_handle(struct webhook *webhook, struct http_request *request)

@@ -65,6 +65,9 @@ void webhook_release(struct webhook *webhook);
  * is taken. */
 void webhook_offer(struct webhook *webhook, struct source_set *set);
 
+/* Is this the path of a source? */
+bool webhook_knows(const struct webhook *webhook, struct span path);
+
 /* Takes the request over if its path is a source's; it is answered later, from
  * webhook_answer() (or at once when it is refused). False: not mine. */
 bool webhook_handle(struct webhook *webhook, struct http_request *request);

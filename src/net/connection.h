@@ -115,6 +115,7 @@ struct http_server {
 	struct tls *tls;
 	char *cipher; /* CONNECTION_CIPHER_ROOM bytes to receive ciphertext in; only with tls */
 	void (*handle)(struct http_request *request);
+	bool (*wants_body)(const struct http_request *request);
 	void *user;
 	size_t scratch_size;
 	uint16_t port;

@@ -223,6 +223,7 @@ static void init_server(struct http_server *server, const struct http_server_opt
 	server->gauge = options->gauge;
 	server->tls = options->tls;
 	server->handle = options->handle;
+	server->wants_body = options->wants_body;
 	server->user = options->user;
 	server->scratch_size = options->scratch_size;
 	wheel_init(&server->wheel, tick_for(&options->limits), loop_now_ms(options->loop));

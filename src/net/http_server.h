@@ -108,6 +108,10 @@ struct http_server_options {
 	struct tls *tls; /* net/tls.h, shared; NULL is plain */
 	size_t scratch_size;
 	void (*handle)(struct http_request *request);
+	/* Asked of a request whose peer waits before it sends the body (Expect:
+	 * 100-continue). false: the handler gets it at once, without the body, and
+	 * the connection ends with its answer. NULL: every body is wanted. */
+	bool (*wants_body)(const struct http_request *request);
 	void *user;
 };
 

@@ -119,10 +119,15 @@ int tls_new(const struct tls_options *options, struct tls **ret_tls, struct erro
 	struct tls *tls = mem_zalloc(1, sizeof(*tls));
 	if (!tls)
 		return error_fill(ret_text, -ENOMEM, "no memory for TLS");
-	int error = 0;
+	int error = tls_ticket_init(&tls->ticket, options->clock ? options->clock : clock_system());
+	if (error) {
+		tls_free(tls);
+		return error_fill(ret_text, error, "cannot set up TLS: %s", error_name(error));
+	}
 	tls->context = SSL_CTX_new(TLS_server_method());
 	tls->bio = tls_bio_new();
-	if (!tls->context || !tls->bio || !set_rules(tls->context))
+	if (!tls->context || !tls->bio || !set_rules(tls->context) ||
+	    !tls_ticket_attach(&tls->ticket, tls->context))
 		error = error_fill(ret_text, -ENOMEM, "cannot set up TLS: %s", last_reason());
 	if (!error)
 		error = load_files(tls->context, options, ret_text);
@@ -142,5 +147,6 @@ struct tls *tls_free(struct tls *tls)
 		return NULL;
 	SSL_CTX_free(tls->context);
 	BIO_meth_free(tls->bio);
+	tls_ticket_destroy(&tls->ticket);
 	return mem_free(tls);
 }

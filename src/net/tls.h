@@ -1,8 +1,9 @@
 /*
  * tls: what a TLS listener needs: certificate, key, rules. TLS 1.2 and later,
  * ALPN http/1.1 (a client that offers ALPN without it gets the alert
- * no_application_protocol), resumption by stateless tickets. Client
- * certificates are asked for where there is a CA to judge them by.
+ * no_application_protocol), resumption by stateless tickets whose keys change
+ * twice a day (tls_ticket.h). Client certificates are asked for where there is a
+ * CA to judge them by.
  *
  * Room:      net, the only includer of OpenSSL. Threads: tls_new() and
  *            tls_free() from one; servers of all threads may share it.
@@ -12,6 +13,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "sys/clock.h"
 
 struct tls;
 
@@ -23,6 +25,7 @@ struct tls_options {
 	 * none does, unless it is required. */
 	const char *client_ca_file;
 	bool client_required;
+	const struct clock *clock; /* for the keys of tickets; default: the machine's */
 };
 
 int tls_new(const struct tls_options *options, struct tls **ret_tls,

@@ -8,9 +8,11 @@
 #include <openssl/ssl.h>
 
 #include "net/tls_session.h"
+#include "net/tls_ticket.h"
 
 struct tls {
 	SSL_CTX *context;
+	struct tls_ticket ticket;
 	BIO_METHOD *bio;
 };
 

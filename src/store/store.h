@@ -80,6 +80,9 @@ enum store_conflict {
  * Shadow claims never drop: the first that would have is told with an event that
  * passes (`would`); one that is taken stays with the ticket that has it.
  *
+ * A claim that changes hands, and an entity that is moved on, is remembered as
+ * long as its new window says and at least as long as it was going to be.
+ *
  * A conflict kept aside takes one claim only, of its key and content together: so
  * that when it comes again it is a duplicate of the held ticket. With no_ticket
  * there is nothing to keep.
@@ -259,6 +262,16 @@ static inline bool store_conflicts(const struct claim *claim, uint32_t taken_che
 	uint32_t check = digest_check(&claim->digest);
 
 	return claim->kind == CLAIM_ONCE && check != 0 && taken_check != 0 && check != taken_check;
+}
+
+/* For stores. The window of a claim that changes hands at `now_ms`. */
+static inline uint32_t store_window_s(uint32_t window_s, uint64_t expiry_ms, uint64_t now_ms)
+{
+	uint64_t left_s = expiry_ms > now_ms ? (expiry_ms - now_ms + 999) / 1000 : 0;
+
+	if (left_s <= window_s)
+		return window_s;
+	return left_s < UINT32_MAX ? (uint32_t)left_s : UINT32_MAX;
 }
 
 /* For stores. The claim that a conflict kept aside takes, made of the whole digest

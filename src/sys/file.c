@@ -221,16 +221,23 @@ static int real_room(struct file_system *fs, const char *path, uint64_t *ret_byt
 	return 0;
 }
 
-static int real_lock(struct file_system *fs, int fd)
+static int real_lock_dir(struct file_system *fs, const char *path, int *ret_fd)
 {
 	(void)fs;
+	int fd = open_retry(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
 	int result;
 	do
 		result = flock(fd, LOCK_EX | LOCK_NB);
 	while (result < 0 && errno == EINTR);
-	if (result == 0)
-		return 0;
-	return errno == EWOULDBLOCK ? ERR_BUSY : -errno;
+	if (result < 0) {
+		int error = errno == EWOULDBLOCK ? ERR_BUSY : -errno;
+		close(fd);
+		return error;
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 static const struct file_methods real_methods = {
@@ -247,7 +254,7 @@ static const struct file_methods real_methods = {
 	.sync_dir = real_sync_dir,
 	.list = real_list,
 	.room = real_room,
-	.lock = real_lock,
+	.lock_dir = real_lock_dir,
 };
 
 struct file_system *file_system_real(void)

@@ -49,8 +49,9 @@ struct file_methods {
 	/* How many bytes new files in this folder may get, as far as the file system
 	 * can tell: a quota may allow less. UINT64_MAX if it cannot. */
 	int (*room)(struct file_system *fs, const char *path, uint64_t *ret_bytes);
-	/* Exclusive lock for the life of the descriptor; ERR_BUSY if held. */
-	int (*lock)(struct file_system *fs, int fd);
+	/* Exclusive lock on a folder, for the life of the descriptor; ERR_BUSY if
+	 * held. It is the folder's own: no file in it can be removed to get in. */
+	int (*lock_dir)(struct file_system *fs, const char *path, int *ret_fd);
 };
 
 /* All of a file of at most `max` bytes, with a NUL behind it: in memory that the

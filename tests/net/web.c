@@ -88,6 +88,11 @@ static void handle(struct http_request *request)
 		answer(request, request->body, span_eq(path, SPAN("/close")));
 }
 
+static bool wants_body(const struct http_request *request)
+{
+	return !span_eq(request->head.path, SPAN("/unwanted"));
+}
+
 static void check_condition(struct loop_hook *hook)
 {
 	struct web *web = container_of(hook, struct web, hook);
@@ -144,6 +149,7 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 			.tls = tls,
 			.scratch_size = 100,
 			.handle = handle,
+			.wants_body = wants_body,
 			.user = web,
 		};
 		error = http_server_new(&web->options, &web->server, &text);

@@ -120,13 +120,24 @@ static void files_are_private_and_do_not_leak_to_children(void **state)
 static void second_lock_is_busy_until_the_first_closes(void **state)
 {
 	(void)state;
-	int first = open_file("lock", FILE_WRITE | FILE_CREATE);
-	int second = open_file("lock", FILE_WRITE | FILE_CREATE);
-	assert_int_equal(fs->methods->lock(fs, first), 0);
-	assert_int_equal(fs->methods->lock(fs, second), ERR_BUSY);
+	int first = -1, second = -1;
+	assert_int_equal(fs->methods->lock_dir(fs, dir, &first), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, dir, &second), ERR_BUSY);
+	assert_int_equal(second, -1);
 	assert_int_equal(fs->methods->close(fs, first), 0);
-	assert_int_equal(fs->methods->lock(fs, second), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, dir, &second), 0);
+	assert_true(fcntl(second, F_GETFD) & FD_CLOEXEC);
 	assert_int_equal(fs->methods->close(fs, second), 0);
+}
+
+static void only_a_folder_that_is_there_is_locked(void **state)
+{
+	(void)state;
+	int fd = -1;
+	fs->methods->close(fs, open_file("file", FILE_WRITE | FILE_CREATE));
+	assert_int_equal(fs->methods->lock_dir(fs, in_dir("file"), &fd), -ENOTDIR);
+	assert_int_equal(fs->methods->lock_dir(fs, in_dir("none"), &fd), -ENOENT);
+	assert_int_equal(fd, -1);
 }
 
 static int count_name(void *user, const char *name)
@@ -228,6 +239,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(files_are_private_and_do_not_leak_to_children, make,
 		                                destroy),
 		cmocka_unit_test_setup_teardown(second_lock_is_busy_until_the_first_closes, make,
+		                                destroy),
+		cmocka_unit_test_setup_teardown(only_a_folder_that_is_there_is_locked, make,
 		                                destroy),
 		cmocka_unit_test_setup_teardown(directories_list_rename_remove, make, destroy),
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),

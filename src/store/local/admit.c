@@ -19,8 +19,10 @@
 /* What the event takes, and what a claim of it met. */
 struct taking {
 	struct frame_claims claims;
-	uint32_t moved; /* of claims.once: another ticket has it until now */
-	uint8_t flags;  /* EVENT_HELD */
+	uint32_t moved;                  /* of claims.once: another ticket has it until now */
+	uint8_t flags;                   /* EVENT_HELD */
+	struct table_probe *probes;      /* of the event's claims; NULL: there are none */
+	struct claim longer[CLAIMS_MAX]; /* in place of the event's, if any moves */
 };
 
 struct met {
@@ -147,6 +149,28 @@ static uint32_t longest_window_s(const struct frame_claims *claims)
 	return longest;
 }
 
+/* What changes hands is not forgotten before its time. */
+static void lengthen(struct local_store *local, struct taking *taking, uint32_t count,
+                     uint64_t ticket)
+{
+	uint64_t now_ms = ticket_time_ms(ticket);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct claim *claim = &taking->longer[i];
+		struct newest_record entity;
+		struct table_hit hit;
+		uint64_t expiry_ms = 0;
+		*claim = taking->claims.claims[i];
+		if (taking->moved & 1u << i && table_find(local->table, &claim->digest, 0, &hit))
+			expiry_ms = hit.expiry_ms;
+		else if (taking->claims.newest & 1u << i &&
+		         newest_find(local->newest, &claim->digest, 0, &entity))
+			expiry_ms = newest_expiry_ms(&entity);
+		claim->window_s = store_window_s(claim->window_s, expiry_ms, now_ms);
+	}
+	taking->claims.claims = taking->longer;
+}
+
 static void note_moved(struct local_store *local, const struct digest *digest)
 {
 	struct table_hit hit;
@@ -174,7 +198,11 @@ static int put_claims(struct local_store *local, const struct taking *taking, ui
 		bool moves = taking->moved & left & -left;
 		if (unlikely(moves))
 			note_moved(local, &claim->digest);
-		int r = table_put(local->table, &record, now_of(local));
+		int r = taking->probes
+		                ? table_put_probe(local->table,
+		                                  &taking->probes[__builtin_ctz(left)], &record,
+		                                  now_of(local))
+		                : table_put(local->table, &record, now_of(local));
 		if (r < 0)
 			return r;
 		local->live_claims += !moves;
@@ -204,13 +232,15 @@ static int put_entities(struct local_store *local, const struct taking *taking, 
 
 /* In memory. Nothing is left of it if it fails. */
 static int put_all(struct local_store *local, const struct store_admit *admit,
-                   const struct taking *taking)
+                   struct taking *taking)
 {
 	uint32_t before = local->undo.count;
 	int r = 0;
 
-	if (unlikely(taking->moved | taking->claims.newest))
+	if (unlikely(taking->moved | taking->claims.newest)) {
 		r = undo_reserve(&local->undo, CLAIMS_MAX);
+		lengthen(local, taking, admit->claim_count, admit->own_ticket);
+	}
 	if (r == 0 && !admit->no_ticket)
 		r = insert_ticket(local, admit, taking);
 	if (r < 0)
@@ -269,7 +299,7 @@ static uint32_t entries_size(const struct store_admit *admit, const struct takin
 }
 
 /* The event gets a ticket and what it takes. 0, DECIDE_AGAIN or an error. */
-static int keep(struct local_store *local, struct store_admit *admit, const struct taking *taking)
+static int keep(struct local_store *local, struct store_admit *admit, struct taking *taking)
 {
 	uint64_t lost = local->frames_lost;
 	int r = local_reserve(local, entries_size(admit, taking), JOURNAL_NORMAL);
@@ -405,19 +435,23 @@ static bool drops(struct local_store *local, struct store_admit *admit, uint32_t
 	return true;
 }
 
-static int decide(struct local_store *local, struct store_admit *admit)
+static int decide(struct local_store *local, struct store_admit *admit, struct table_probe *probes)
 {
-	struct taking taking = { .claims.claims = admit->claims };
+	struct taking taking;
 	struct met met;
 	int r = 0;
 
+	taking.claims = (struct frame_claims){ .claims = admit->claims };
+	taking.moved = 0;
+	taking.flags = 0;
+	taking.probes = probes;
 	answer_clear(admit);
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
 		const struct claim *claim = &admit->claims[i];
 		enum verdict verdict = VERDICT_NEW;
 		if (unlikely(claim->kind == CLAIM_NEWEST))
 			verdict = judge_entity(local, claim, &met);
-		else if (table_find(local->table, &claim->digest, now_of(local), &met.claim))
+		else if (table_find_probe(local->table, &probes[i], now_of(local), &met.claim))
 			verdict = judge_taken(local, admit, claim, &met);
 		if (verdict != VERDICT_NEW) {
 			if (drops(local, admit, i, verdict, &met, &taking, &r))
@@ -438,17 +472,18 @@ static int decide(struct local_store *local, struct store_admit *admit)
 	return r;
 }
 
-void local_decide_admit(struct local_store *local, struct store_admit *admit)
+void local_decide_admit(struct local_store *local, struct store_admit *admit,
+                        struct table_probe *probes)
 {
 	int r = store_admit_check(admit);
 
 	if (r == 0)
-		r = decide(local, admit);
+		r = decide(local, admit, probes);
 	else
 		answer_clear(admit);
 	/* There is no second frame to lose: the room for this one is found anew. */
 	if (unlikely(r == DECIDE_AGAIN))
-		r = decide(local, admit);
+		r = decide(local, admit, probes);
 	CHECK(r <= 0);
 	admit->op.error = r;
 }

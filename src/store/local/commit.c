@@ -17,8 +17,17 @@
 #include "gate/ticket.h"
 #include "store/local/local_internal.h"
 
-#define PREFETCH_AHEAD 16
 #define OUTCOMES_WORTH_A_WRITE 1024u
+
+/*
+ * Operations whose claims are on their way through the table together.
+ */
+struct group {
+	struct store_op *first;
+	uint32_t op_count;
+	uint32_t probe_count;
+	struct table_probe probes[TABLE_GROUP + CLAIMS_MAX]; /* in the order of the claims */
+};
 
 static struct store_admit *admit_of(struct store_op *op)
 {
@@ -336,13 +345,22 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 	return true;
 }
 
-static void decide(struct local_store *local, struct store_op *op)
+static uint32_t claims_of(struct store_op *op)
+{
+	/* Too many are refused when it is decided. */
+	return op->kind == STORE_ADMIT && admit_of(op)->claim_count <= CLAIMS_MAX
+	               ? admit_of(op)->claim_count
+	               : 0;
+}
+
+/* `probes` are those of its claims. */
+static void decide(struct local_store *local, struct store_op *op, struct table_probe *probes)
 {
 	bool joins = true;
 
 	op->error = 0;
 	switch (op->kind) {
-	case STORE_ADMIT: local_decide_admit(local, admit_of(op)); break;
+	case STORE_ADMIT: local_decide_admit(local, admit_of(op), probes); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_RELEASE: op->error = decide_release(local, release_of(op)); break;
@@ -355,49 +373,57 @@ static void decide(struct local_store *local, struct store_op *op)
 		op_queue_put(rests_on_frame(local, op) ? &local->batch : &local->ready, op);
 }
 
-static void prefetch(struct local_store *local, struct store_op *op,
-                     void (*step)(const struct table *table, const struct digest *digest))
+/* Returns the operation behind the group. */
+static struct store_op *gather(struct group *group, struct store_op *op,
+                               const struct newest *newest)
 {
-	if (op->kind != STORE_ADMIT)
-		return;
-	struct store_admit *admit = admit_of(op);
-	for (uint32_t i = 0; i < admit->claim_count && i < CLAIMS_MAX; i++) {
-		if (unlikely(admit->claims[i].kind == CLAIM_NEWEST))
-			newest_prefetch(local->newest, &admit->claims[i].digest);
-		else
-			step(local->table, &admit->claims[i].digest);
+	group->first = op;
+	group->op_count = group->probe_count = 0;
+	for (; op && group->op_count < TABLE_GROUP && group->probe_count < TABLE_GROUP;
+	     op = op->next, group->op_count++) {
+		uint32_t count = claims_of(op);
+		if (count > 0)
+			__builtin_prefetch(&admit_of(op)->first_seen_ms, 1); /* the answer */
+		for (uint32_t i = 0; i < count; i++) {
+			const struct claim *claim = &admit_of(op)->claims[i];
+			group->probes[group->probe_count++] = table_probe(&claim->digest);
+			if (unlikely(claim->kind == CLAIM_NEWEST))
+				newest_prefetch(newest, &claim->digest);
+		}
+	}
+	return op;
+}
+
+static void decide_group(struct local_store *local, struct group *group)
+{
+	struct table_probe *probes = group->probes;
+	struct store_op *op = group->first, *next;
+
+	for (; group->op_count > 0; group->op_count--, op = next) {
+		uint32_t count = claims_of(op);
+		next = op->next; /* whoever is done with it may use it again */
+		decide(local, op, probes);
+		probes += count;
 	}
 }
 
-/* A runner is so many steps of PREFETCH_AHEAD in front of the deciding. */
-struct runner {
-	struct store_op *at;
-	void (*step)(const struct table *table, const struct digest *digest);
-};
-
-static void run(struct local_store *local, struct runner *runner, int count)
-{
-	for (int i = 0; i < count && runner->at; i++, runner->at = runner->at->next)
-		prefetch(local, runner->at, runner->step);
-}
-
-/* One runner for each step of fetching. */
+/* A group is decided when it has been through all steps of fetching. */
 static void decide_all(struct local_store *local, struct store_op *op)
 {
-	struct runner far = { op, table_prefetch };
-	struct runner middle = { op, table_prefetch_home };
-	struct runner near = { op, table_prefetch_entry };
-	struct store_op *next;
+	struct group groups[TABLE_STEPS + 1];
+	uint32_t turn = TABLE_STEPS, last = UINT32_MAX;
 
-	run(local, &far, 3 * PREFETCH_AHEAD);
-	run(local, &middle, 2 * PREFETCH_AHEAD);
-	run(local, &near, PREFETCH_AHEAD);
-	for (; op; op = next) {
-		next = op->next;
-		run(local, &far, 1);
-		run(local, &middle, 1);
-		run(local, &near, 1);
-		decide(local, op);
+	for (uint32_t i = 0; i <= TABLE_STEPS; i++)
+		groups[i].op_count = groups[i].probe_count = 0;
+	for (; turn <= last; turn++) {
+		op = gather(&groups[turn % (TABLE_STEPS + 1)], op, local->newest);
+		if (!op && last == UINT32_MAX)
+			last = turn + TABLE_STEPS;
+		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
+			struct group *at = &groups[(turn - step) % (TABLE_STEPS + 1)];
+			table_fetch(local->table, step, at->probes, at->probe_count);
+		}
+		decide_group(local, &groups[(turn + 1) % (TABLE_STEPS + 1)]);
 	}
 }
 

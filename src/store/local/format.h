@@ -6,17 +6,19 @@
  *
  * Files of a data folder
  *
- *   lock                   empty; held locked by the process that has the folder
  *   superblock             two slots of one block each, written in turn
  *   NNNNNNNNNNNNNNNN.seg   segment, by number (16 hex digits, from 1)
  *   NNNNNNNNNNNNNNNN.clm   claims file: the claims of that segment, without payloads
  *   spare.seg, *.tmp       being prepared; of no meaning after a crash
  *
+ * The process that has the folder holds a lock on the folder itself. (A file
+ * `lock` is left from earlier builds; it means nothing and a start removes it.)
+ *
  * Superblock slot (struct superblock_slot, 256 bytes, rest of the block zero)
  *
  *      0  8  magic "STILESB1"         80  8  steady ms (high-water mark)
  *      8  4  version                  88  8  boot ms at that time
- *     12  4  flags (1: closed clean)  96  8  wall ms at that time
+ *     12  4  flags (below)           96  8  wall ms at that time
  *     16 16  folder id               104 16  boot id
  *     32 16  digest key              120  8  live claims (a hint)
  *     48  8  generation              128  8  last ticket
@@ -24,6 +26,9 @@
  *     64  8  durable end (bytes)     144  8  oldest number still needed
  *     72  8  durable sequence        152 96  zero
  *                                    248  8  checksum of bytes 0 … 247
+ *
+ * Flags: 1, closed clean; 2, the durable segment was still open when it was
+ * closed, and nothing was ever written to it behind the durable end.
  *
  * Segment: one header block, then frames; see struct segment_header (128 bytes).
  *
@@ -92,6 +97,9 @@
  *   F7  Tickets of EVENT entries that are not carried go up.
  *   F8  A segment is retired only when its claims file is durable or its claims
  *       have expired, and a superblock that no longer needs it is durable.
+ *   F9  A start goes on in the last segment only if its end is exact: the
+ *       superblock has flag 2 and this very end, or all behind the header is
+ *       zero. A superblock without flag 2 is durable before the next frame.
  */
 #pragma once
 
@@ -138,6 +146,7 @@ struct superblock_slot {
 };
 
 #define SUPERBLOCK_CLEAN 1u
+#define SUPERBLOCK_OPEN_END 2u
 
 struct segment_header {
 	uint64_t magic;
@@ -372,7 +381,7 @@ static inline uint32_t window_flags(uint64_t longest_s, uint64_t own_s)
 		return 0;
 	while (n < 15 && (UINT64_C(4) << 2 * n) < longest_s + longest_s / 256 + 1)
 		n++;
-	return n << 1; /* bit 0 is another flag of the index */
+	return n << 1; /* bit 0 is not used */
 }
 
 /* When a claim has expired whatever it is kept as: windows are rounded up. */

@@ -9,13 +9,6 @@
 #include "store/local/journal_walk.h"
 #include "store/local/open_tickets.h"
 
-static uint64_t now_of(const struct journal_inspect_options *options)
-{
-	const struct clock *clock = options->clock ? options->clock : clock_system();
-
-	return clock_read(clock).wall_ms;
-}
-
 /* --- verify ------------------------------------------------------------ */
 
 struct verify {
@@ -125,13 +118,20 @@ static int verify_torn(void *user, uint64_t number, uint64_t offset)
 	return 0;
 }
 
-static int verify_damage(void *user, const char *text)
+static int verify_found(void *user, enum journal_finding finding, const char *text)
 {
 	struct verify *verify = user;
+	const struct journal_verify_sink *sink = verify->sink;
 
-	verify->report.damages++;
-	if (verify->sink && verify->sink->damage)
-		verify->sink->damage(verify->sink->user, text);
+	if (finding == JOURNAL_DAMAGE) {
+		verify->report.damages++;
+		if (sink && sink->damage)
+			sink->damage(sink->user, text);
+	} else {
+		verify->report.warnings++;
+		if (sink && sink->warning)
+			sink->warning(sink->user, text);
+	}
 	return 0;
 }
 
@@ -169,7 +169,7 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 		                                 .entry = verify_entry,
 		                                 .records = verify_records,
 		                                 .torn = verify_torn,
-		                                 .damage = verify_damage,
+		                                 .found = verify_found,
 		                                 .user = verify };
 
 	int r = open_tickets_new(0, &verify->tickets);
@@ -178,8 +178,6 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 	/* The superblock's alone: the last header's may be higher, which only
 	 * saves work. */
 	verify->scan_from = walk->superblock.slot.scan_from;
-	if (walk->superblock.one_slot_bad)
-		verify_damage(verify, "superblock: one of its two slots is not valid");
 	r = journal_walk_run(walk, &visitor);
 	if (r == 0)
 		report_folder(verify, walk);
@@ -187,22 +185,29 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 	return r;
 }
 
+/* The texts name files; who reads them wants the folder too. */
+static int tell_failed(const struct journal_inspect_options *options, int error,
+                       const struct error_text *text, struct error_text *ret_text)
+{
+	return error_fill(ret_text, error, "%s: %s", options->path,
+	                  text->text[0] ? text->text : error_name(error));
+}
+
 int journal_verify(const struct journal_inspect_options *options,
                    const struct journal_verify_sink *sink, struct journal_report *ret_report,
                    struct error_text *ret_text)
 {
-	struct verify verify = { .sink = sink, .now_ms = now_of(options) };
+	struct verify verify = { .sink = sink };
+	struct error_text text = { "" };
 	struct journal_walk walk;
 
-	int r = journal_walk_open(&walk, options, ret_text);
-	if (r == 0) {
+	int r = journal_walk_open(&walk, options, &text);
+	verify.now_ms = walk.now_ms;
+	if (r == 0)
 		r = verify_walk(&walk, &verify);
-		if (r < 0)
-			error_fill(ret_text, r, "%s: %s", options->path, error_name(r));
-	}
 	journal_walk_close(&walk);
 	if (r < 0)
-		return r;
+		return tell_failed(options, r, &text, ret_text);
 	*ret_report = verify.report;
 	if (verify.report.damages == 0)
 		return 0;
@@ -411,11 +416,11 @@ static int dump_torn(void *user, uint64_t number, uint64_t offset)
 }
 
 /* What is sound is dumped all the same; the end tells of the first damage. */
-static int dump_damage(void *user, const char *text)
+static int dump_found(void *user, enum journal_finding finding, const char *text)
 {
 	struct dump *dump = user;
 
-	if (!dump->damage.text[0])
+	if (finding != JOURNAL_MENDED && !dump->damage.text[0])
 		error_fill(&dump->damage, ERR_DAMAGED, "%s", text);
 	return 0;
 }
@@ -424,22 +429,22 @@ int journal_dump(const struct journal_inspect_options *options,
                  const struct journal_dump_sink *sink, struct error_text *ret_text)
 {
 	struct dump dump = { .sink = sink };
+	struct error_text text = { "" };
 	const struct journal_visitor visitor = { .segment = dump_segment,
 		                                 .entry = dump_entry,
 		                                 .records = dump_records,
 		                                 .torn = dump_torn,
-		                                 .damage = dump_damage,
+		                                 .found = dump_found,
 		                                 .user = &dump };
 	struct journal_walk walk;
 
-	int r = journal_walk_open(&walk, options, ret_text);
-	if (r == 0) {
+	int r = journal_walk_open(&walk, options, &text);
+	if (r == 0)
 		r = journal_walk_run(&walk, &visitor);
-		if (r < 0)
-			error_fill(ret_text, r, "%s: %s", options->path, error_name(r));
-	}
 	journal_walk_close(&walk);
 	buf_free(&dump.line);
+	if (r < 0)
+		return tell_failed(options, r, &text, ret_text);
 	if (r == 0 && dump.damage.text[0])
 		return error_fill(ret_text, ERR_DAMAGED, "%s: %s", options->path, dump.damage.text);
 	return r;

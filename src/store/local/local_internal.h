@@ -170,7 +170,9 @@ int local_mark(struct local_store *local, const struct journal_position *positio
 void local_publish(struct local_store *local); /* counters that are cheap to read */
 
 /* admit.c */
-void local_decide_admit(struct local_store *local, struct store_admit *admit);
+/* `probes` are those of its claims. */
+void local_decide_admit(struct local_store *local, struct store_admit *admit,
+                        struct table_probe *probes);
 /* The frame was lost: first what it had replaced comes back, then each operation
  * that rested on it is taken back, with this error. */
 void local_undo_replaced(struct local_store *local);
@@ -198,4 +200,5 @@ void local_retain(struct local_store *local);
 uint64_t local_scan_from(const struct local_store *local, uint64_t current);
 
 /* recovery.c */
-int local_recover(struct local_store *local, struct error_text *text) must_check;
+int local_recover(struct local_store *local, struct journal_end *ret_end,
+                  struct error_text *text) must_check;

@@ -304,8 +304,10 @@ static void close_store(struct store *store)
 	local_write_seen(local, UINT32_MAX);
 	local_fail_takes(local, ERR_CLOSING);
 	fail_deferred(local);
+	/* After a failed write the segment is not open, and its end not exact (F9). */
+	uint32_t flags = SUPERBLOCK_CLEAN | (local->journal.open ? SUPERBLOCK_OPEN_END : 0);
 	if (local->journal.durable.segment != 0 &&
-	    local_mark(local, &local->journal.durable, SUPERBLOCK_CLEAN) < 0)
+	    local_mark(local, &local->journal.durable, flags) < 0)
 		local_log(local, LOCAL_STORE_WARNING,
 		          "closed, but the superblock could not tell so");
 	destroy(local);
@@ -390,11 +392,7 @@ static int take_folder(struct local_store *local, struct error_text *text)
 		r = sync_parent(local);
 	if (r < 0)
 		return r;
-	r = folder_open(&local->folder, "lock", FILE_READ | FILE_WRITE | FILE_CREATE,
-	                &local->lock_fd);
-	if (r < 0)
-		return error_fill(text, r, "lock: %s", error_name(r));
-	r = fs->methods->lock(fs, local->lock_fd);
+	r = fs->methods->lock_dir(fs, local->path, &local->lock_fd);
 	if (r == ERR_BUSY)
 		return error_fill(text, r, "in use by another process");
 	return r < 0 ? error_fill(text, r, "lock: %s", error_name(r)) : 0;
@@ -443,12 +441,16 @@ static void cut_previous(struct local_store *local)
 }
 
 /* A full disk does not keep the store closed: what is there can be delivered. */
-static int begin(struct local_store *local, struct error_text *text)
+static int begin(struct local_store *local, const struct journal_end *end, struct error_text *text)
 {
 	if (local->options.accept_clock)
 		steady_clock_accept_wall(&local->clock);
 	publish_all(local); /* the superblock's hint */
-	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
+	int r = end->exact ? journal_go_on(&local->journal, end) : 0;
+	if (r < 0)
+		local_log(local, LOCAL_STORE_WARNING, "the last segment cannot be gone on with: %s",
+		          error_name(r));
+	r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
 	if (r == -ENOSPC || r == -EDQUOT) {
 		local->full = true;
 		local_log(local, LOCAL_STORE_ERROR, "no room for a new segment: %s", error_name(r));
@@ -456,21 +458,24 @@ static int begin(struct local_store *local, struct error_text *text)
 	}
 	if (r < 0)
 		return error_fill(text, r, "a new segment: %s", error_name(r));
-	cut_previous(local);
+	if (local->journal.durable.segment != end->position.segment)
+		cut_previous(local);
 	publish_all(local);
 	return 0;
 }
 
 static int build(struct local_store *local, struct error_text *text)
 {
+	struct journal_end end;
+
 	int r = take_folder(local, text);
 	if (r < 0)
 		return r;
 	r = make_parts(local);
 	if (r < 0)
 		return r;
-	r = local_recover(local, text);
-	return r < 0 ? r : begin(local, text);
+	r = local_recover(local, &end, text);
+	return r < 0 ? r : begin(local, &end, text);
 }
 
 int local_store_open(const struct local_store_options *options, struct store **ret_store,

@@ -61,7 +61,8 @@ struct local_store_options {
 };
 
 /*
- * Recovers what the folder holds (or makes a new one) and begins a segment.
+ * Recovers what the folder holds (or makes a new one), and goes on in its last
+ * segment or begins the next.
  * Copies the options. On failure *ret_store is untouched and `ret_text`, which
  * may be NULL, says why.
  */

@@ -8,7 +8,6 @@
 #include <errno.h>
 
 #include "base/mem.h"
-#include "gate/ticket.h"
 #include "store/local/window.h"
 
 #define SHARD_BITS 14

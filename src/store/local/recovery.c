@@ -36,6 +36,7 @@ struct recovery {
 	uint64_t number;
 	bool with_tickets;
 	bool claims_bad; /* its claims file was looked at, and is not believed */
+	struct journal_end end;
 };
 
 /* --- the superblock and the files -------------------------------------- */
@@ -78,7 +79,9 @@ static int remove_leftovers(struct recovery *recovery)
 	const struct catalog *catalog = &recovery->catalog;
 	const struct folder *folder = &recovery->local->folder;
 
-	int r = folder_remove(folder, "spare.seg");
+	int r = folder_remove(folder, "lock"); /* earlier builds locked a file */
+	if (r == 0)
+		r = folder_remove(folder, "spare.seg");
 	if (r == 0)
 		r = remove_all(recovery, &catalog->unused, FILE_KIND_SEGMENT, UINT64_MAX);
 	if (r == 0)
@@ -227,13 +230,14 @@ static int read_frames(struct recovery *recovery, struct scan *scan)
 
 	while ((r = scan_next(scan, &header, &body, &offset)) > 0) {
 		struct entry entry;
-		uint32_t at = 0;
+		uint32_t at = 0, count = 0;
 		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
 			r = take_entry(recovery, &entry, offset + sizeof(header));
 			if (r < 0)
 				break;
+			count++;
 		}
-		if (r == ERR_DAMAGED)
+		if (r == ERR_DAMAGED || (r == 0 && count != header.entry_count))
 			return scan_damaged(scan, offset, "an entry is not valid");
 		if (r < 0)
 			return error_fill(recovery->text, r, "recovery: %s", error_name(r));
@@ -347,6 +351,22 @@ static void note_segment(struct recovery *recovery, const struct scan *scan,
 		recovery->steady_ms = scan->steady_ms;
 }
 
+/* Can the last segment be gone on with (F9)? After a slot was lost the other one
+ * may be older than what was written since. */
+static bool end_exact(const struct recovery *recovery, const struct scan *scan)
+{
+	const struct superblock *superblock = &recovery->local->superblock;
+	const struct superblock_slot *slot = &superblock->slot;
+
+	if (scan->header.size != recovery->local->folder.segment_bytes)
+		return false;
+	if (scan->blank)
+		return true;
+	return (slot->flags & SUPERBLOCK_OPEN_END) && !superblock->one_slot_bad && !scan->torn &&
+	       slot->durable_segment == scan->number && slot->durable_end == scan->at &&
+	       slot->durable_sequence == scan->sequence;
+}
+
 static int scan_segment(struct recovery *recovery, const struct catalog_successor *successor,
                         struct scan *scan)
 {
@@ -361,8 +381,13 @@ static int scan_segment(struct recovery *recovery, const struct catalog_successo
 	tell_torn(recovery, scan);
 	note_segment(recovery, scan, successor);
 	if (recovery->number == recovery->catalog.last)
-		recovery->local->journal.durable = (struct journal_position){
-			.segment = scan->number, .end = scan->at, .sequence = scan->sequence
+		recovery->end = (struct journal_end){
+			.position = { .segment = scan->number,
+			              .end = scan->at,
+			              .sequence = scan->sequence },
+			.exact = end_exact(recovery, scan),
+			.item = recovery->item,
+			.claim_count = recovery->record_count,
 		};
 	return 0;
 }
@@ -475,21 +500,11 @@ static int read_number(struct recovery *recovery, uint64_t number)
 
 /* --- the clock -------------------------------------------------------- */
 
-static struct steady_clock_state saved_state(const struct superblock_slot *slot)
-{
-	struct steady_clock_state state = { .steady_ms = slot->steady_ms,
-		                            .boot_ms = slot->boot_ms,
-		                            .wall_ms = slot->wall_ms };
-
-	memcpy(state.boot_id, slot->boot_id, sizeof(state.boot_id));
-	return state;
-}
-
 /* Time as the superblock has it, and never before the last frame's. */
 static void start_clock(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
-	struct steady_clock_state state = saved_state(&local->superblock.slot);
+	struct steady_clock_state state = superblock_clock(&local->superblock.slot);
 	bool same_boot = memcmp(state.boot_id, local->options.clock->boot_id,
 	                        sizeof(state.boot_id)) == 0;
 
@@ -529,13 +544,12 @@ static void resume(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
 	const struct superblock_slot *slot = &local->superblock.slot;
-	struct journal_position end = local->journal.durable;
 
 	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
 	                                                              : slot->last_ticket;
 	local->durable_ticket = local->last_ticket;
 	local->oldest = recovery->catalog.oldest;
-	journal_resume(&local->journal, &end, recovery->item.max_expiry_ms);
+	journal_resume(&local->journal, &recovery->end);
 }
 
 static int recover(struct recovery *recovery)
@@ -558,12 +572,14 @@ static int recover(struct recovery *recovery)
 	return 0;
 }
 
-int local_recover(struct local_store *local, struct error_text *text)
+int local_recover(struct local_store *local, struct journal_end *ret_end, struct error_text *text)
 {
 	struct recovery recovery = { .local = local, .text = text };
 
 	int r = recover(&recovery);
 	loader_free(recovery.loader);
 	catalog_free(&recovery.catalog);
+	if (r == 0)
+		*ret_end = recovery.end;
 	return r;
 }

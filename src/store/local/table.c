@@ -7,26 +7,11 @@
 #include "base/mem.h"
 #include "store/local/table_shard.h"
 
-/* Records between a prefetch and its use: enough to cover a miss in memory. */
-#define BATCH_AHEAD 12
-
-/*
- * Where a digest's bucket was. An admit asks four times: two steps of prefetch,
- * a find and a put. The answer holds while the shard has the same version.
- */
-struct memo {
-	struct digest digest;
-	struct table_bucket *bucket; /* NULL: empty */
-	uint32_t version;
-	bool absent; /* the digest was not in the table, and was not put since */
-};
-
-#define MEMOS 256u /* several times what a pipeline has under way */
-
 struct table {
 	_Alignas(64) struct table_shard shards[TABLE_SHARDS];
 	struct table_arena arena;
-	struct memo *memos; /* MEMOS of them, of the owner's thread */
+	uint64_t puts;   /* of the owner's thread, and one; see table_probe.absent */
+	uint64_t now_ms; /* of the latest */
 	uint32_t sweep_shard;
 };
 
@@ -43,10 +28,9 @@ int table_new(struct table **ret_table)
 	struct table *table = mem_aligned(_Alignof(struct table), sizeof(*table));
 	if (!table)
 		return -ENOMEM;
-	*table = (struct table){ .memos = mem_zalloc(MEMOS, sizeof(struct memo)) };
-	int error = table->memos ? table_arena_init(&table->arena) : -ENOMEM;
+	*table = (struct table){ .puts = 1 };
+	int error = table_arena_init(&table->arena);
 	if (error) {
-		mem_free(table->memos);
 		mem_free(table);
 		return error;
 	}
@@ -63,7 +47,6 @@ struct table *table_free(struct table *table)
 	for (uint32_t i = 0; i < TABLE_SHARDS; i++)
 		table_shard_free(&table->shards[i]);
 	table_arena_free(&table->arena);
-	mem_free(table->memos);
 	return mem_free(table);
 }
 
@@ -97,7 +80,8 @@ static inline struct table_entry probe_of(const struct digest *digest)
 static inline struct table_entry entry_of(const struct table_record *record)
 {
 	struct table_entry entry = probe_of(&record->digest);
-	entry.rest |= (uint64_t)window_encode(record->window_s) << TABLE_FLAG_BITS | record->flags;
+	entry.rest |= (uint64_t)window_encode(record->window_s) << TABLE_FLAG_BITS |
+	              record->flags;
 	entry.last |= record->ticket << 1;
 	return entry;
 }
@@ -135,58 +119,50 @@ static inline void fetch(const void *ptr)
 	__asm__ volatile("");
 }
 
-static inline struct memo *memo_make(const struct table_shard *shard, struct memo *memos,
-                                     const struct digest *digest)
-{
-	struct memo *memo = &memos[(digest->word[1] >> 32) % MEMOS];
-	memo->digest = *digest;
-	memo->bucket = table_shard_home(shard, hash_of(digest));
-	memo->version = shard->version;
-	memo->absent = false;
-	return memo;
-}
-
-/* Tells the bucket where the digest is, if it is anywhere. */
-static inline struct memo *memo_of(const struct table_shard *shard, struct memo *memos,
-                                   const struct digest *digest)
-{
-	struct memo *memo = &memos[(digest->word[1] >> 32) % MEMOS];
-	if (likely(digest_same_key(&memo->digest, digest) && memo->version == shard->version &&
-	           memo->bucket))
-		return memo;
-	return memo_make(shard, memos, digest);
-}
-
 static inline const struct table_shard *shard_of(const struct table *table,
                                                  const struct digest *digest)
 {
 	return &table->shards[digest->word[0] >> (64 - TABLE_SHARD_BITS)];
 }
 
-static inline void prefetch_directory(const struct table *table, const struct digest *digest)
+/* The bucket where the digest is, if it is anywhere. */
+static inline struct table_bucket *bucket_of(const struct table_shard *shard,
+                                             struct table_probe *probe)
 {
-	const struct table_shard *shard = shard_of(table, digest);
-	uint32_t guess = table_shard_guess(shard, hash_of(digest));
+	if (likely(probe->bucket && probe->version == shard->version))
+		return probe->bucket;
+	probe->bucket = table_shard_home(shard, hash_of(&probe->digest));
+	probe->version = shard->version;
+	return probe->bucket;
+}
+
+static void fetch_directory(const struct table *table, struct table_probe *probe)
+{
+	const struct table_shard *shard = shard_of(table, &probe->digest);
+	probe->hash = hash_of(&probe->digest);
+	probe->bucket = NULL;
+	uint32_t guess = table_shard_guess(shard, probe->hash);
 	fetch(&shard->floors[guess]);
 	fetch(&table_shard_numbers(shard)[guess]);
 }
 
-static inline void prefetch_home(const struct table *table, struct memo *memos,
-                                 const struct digest *digest)
+static void fetch_home(const struct table *table, struct table_probe *probe)
 {
-	fetch(memo_make(shard_of(table, digest), memos, digest)->bucket);
+	const struct table_shard *shard = shard_of(table, &probe->digest);
+	probe->bucket = table_shard_home(shard, probe->hash);
+	probe->version = shard->version;
+	fetch(probe->bucket);
 }
 
 /* The entry that may be it; else where it would be put. */
-static inline void prefetch_body(const struct table *table, struct memo *memos,
-                                 const struct digest *digest)
+static void fetch_entry(const struct table *table, struct table_probe *probe)
 {
-	const struct table_shard *shard = shard_of(table, digest);
-	const struct table_bucket *home = memo_of(shard, memos, digest)->bucket;
-	uint64_t same = table_bucket_match(home, tag_of(digest));
+	const struct table_shard *shard = shard_of(table, &probe->digest);
+	const struct table_bucket *home = bucket_of(shard, probe);
+	uint64_t same = table_bucket_match(home, tag_of(&probe->digest));
 	uint64_t empty = table_bucket_match(home, 0);
 	if (unlikely(!(same | empty))) {
-		table_shard_prefetch_room(shard, hash_of(digest));
+		table_shard_prefetch_room(shard, probe->hash, table->now_ms);
 		return;
 	}
 	const uint8_t *body = home->bodies[__builtin_ctzll(same ? same : empty)];
@@ -194,37 +170,32 @@ static inline void prefetch_body(const struct table *table, struct memo *memos,
 	fetch(body + TABLE_BODY - 1);
 }
 
-void table_prefetch(const struct table *table, const struct digest *digest)
+void table_fetch(const struct table *table, uint32_t step, struct table_probe *probes, size_t count)
 {
-	prefetch_directory(table, digest);
+	CHECK(step < TABLE_STEPS);
+	for (size_t i = 0; i < count && step == 0; i++)
+		fetch_directory(table, &probes[i]);
+	for (size_t i = 0; i < count && step == 1; i++)
+		fetch_home(table, &probes[i]);
+	for (size_t i = 0; i < count && step == 2; i++)
+		fetch_entry(table, &probes[i]);
 }
 
-void table_prefetch_home(const struct table *table, const struct digest *digest)
-{
-	prefetch_home(table, table->memos, digest);
-}
-
-void table_prefetch_entry(const struct table *table, const struct digest *digest)
-{
-	prefetch_body(table, table->memos, digest);
-}
-
-static inline bool seek(const struct table *table, const struct digest *digest,
+static inline bool seek(const struct table *table, struct table_probe *probe,
                         struct table_spot *ret_spot)
 {
-	struct table_entry probe = probe_of(digest);
-	struct memo *memo = memo_of(shard_of(table, digest), table->memos, digest);
-	ret_spot->bucket = memo->bucket;
-	bool found = table_bucket_seek(memo->bucket, &probe, &ret_spot->slot);
-	memo->absent = !found;
+	struct table_entry wanted = probe_of(&probe->digest);
+	ret_spot->bucket = bucket_of(shard_of(table, &probe->digest), probe);
+	bool found = table_bucket_seek(ret_spot->bucket, &wanted, &ret_spot->slot);
+	probe->absent = found ? 0 : table->puts;
 	return found;
 }
 
-bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
-                struct table_hit *ret_hit)
+bool table_find_probe(const struct table *table, struct table_probe *probe, uint64_t now_ms,
+                      struct table_hit *ret_hit)
 {
 	struct table_spot spot;
-	if (!seek(table, digest, &spot))
+	if (!seek(table, probe, &spot))
 		return false;
 	struct table_entry entry = table_bucket_get(spot.bucket, spot.slot);
 	uint64_t expiry_ms = table_entry_expiry_ms(&entry);
@@ -238,80 +209,107 @@ bool table_find(const struct table *table, const struct digest *digest, uint64_t
 	return true;
 }
 
-static inline int put(struct table *table, struct memo *memos, const struct table_record *record,
-                      uint64_t now_ms)
+bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
+                struct table_hit *ret_hit)
+{
+	struct table_probe probe = table_probe(digest);
+	return table_find_probe(table, &probe, now_ms, ret_hit);
+}
+
+static inline int put(struct table *table, struct table_probe *probe, bool absent,
+                      const struct table_record *record, uint64_t now_ms)
 {
 	CHECK(record->ticket != 0 && record->ticket >> TICKET_BITS == 0);
 	CHECK((record->flags & ~TABLE_FLAGS_ALL) == 0);
 	struct table_entry entry = entry_of(record);
 	struct table_shard *shard = &table->shards[table_shard_of(&record->digest)];
-	struct memo *memo = memo_of(shard, memos, &record->digest);
-	struct table_spot spot = { .bucket = memo->bucket };
-	if (!memo->absent && table_bucket_seek(memo->bucket, &entry, &spot.slot)) {
+	struct table_spot spot = { .bucket = bucket_of(shard, probe) };
+	if (!absent && table_bucket_seek(spot.bucket, &entry, &spot.slot)) {
 		table_shard_replace(shard, spot, &entry);
 		return 0;
 	}
-	memo->absent = false;
-	return table_shard_add(shard, memo->bucket, &entry, now_ms);
+	return table_shard_add(shard, spot.bucket, &entry, now_ms);
+}
+
+int table_put_probe(struct table *table, struct table_probe *probe,
+                    const struct table_record *record, uint64_t now_ms)
+{
+	CHECK(probe->digest.word[0] == record->digest.word[0]);
+	CHECK(probe->digest.word[1] == record->digest.word[1]);
+	bool absent = probe->absent == table->puts;
+	table->puts++;
+	table->now_ms = now_ms;
+	return put(table, probe, absent, record, now_ms);
 }
 
 int table_put(struct table *table, const struct table_record *record, uint64_t now_ms)
 {
-	return put(table, table->memos, record, now_ms);
+	struct table_probe probe = table_probe(&record->digest);
+	return table_put_probe(table, &probe, record, now_ms);
 }
 
-static bool in_range(const struct table_record *record, struct table_range range)
+/* --- bulk ------------------------------------------------------------------ */
+
+/* Records that are on their way together. */
+struct group {
+	const struct table_record *records[TABLE_GROUP];
+	struct table_probe probes[TABLE_GROUP];
+	size_t count;
+};
+
+static bool is_wanted(const struct table_record *record, struct table_range range, uint64_t now_ms)
 {
 	uint32_t shard = table_shard_of(&record->digest);
-	return shard >= range.first && shard < range.last;
+	if (shard < range.first || shard >= range.last)
+		return false;
+	/* As table_find() judges it: by the window as it is kept, rounded up. */
+	uint64_t window_s = window_decode(window_encode(record->window_s));
+	return ticket_time_ms(record->ticket) + window_s * 1000 > now_ms;
 }
 
-int table_put_batch(struct table *table, const struct table_record *records, size_t count,
-                    struct table_range range, uint64_t now_ms)
+static int put_group(struct table *table, struct group *group, uint64_t now_ms)
 {
-	struct memo memos[MEMOS] = { 0 }; /* there may be two threads */
-	for (size_t i = 0; i < count + 3 * BATCH_AHEAD; i++) {
-		size_t home = i - BATCH_AHEAD; /* wraps to more than count */
-		size_t body = i - 2 * BATCH_AHEAD;
-		size_t now = i - 3 * BATCH_AHEAD;
-		if (i < count && in_range(&records[i], range))
-			prefetch_directory(table, &records[i].digest);
-		if (home < count && in_range(&records[home], range))
-			prefetch_home(table, memos, &records[home].digest);
-		if (body < count && in_range(&records[body], range))
-			prefetch_body(table, memos, &records[body].digest);
-		if (now >= count || !in_range(&records[now], range))
-			continue;
-		const struct table_record *record = &records[now];
-		/* As table_find() judges it: by the window as it is kept, rounded up. */
-		uint64_t window_s = window_decode(window_encode(record->window_s));
-		if (ticket_time_ms(record->ticket) + window_s * 1000 <= now_ms)
-			continue;
-		int error = put(table, memos, record, now_ms);
+	for (size_t i = 0; i < group->count; i++) {
+		int error = put(table, &group->probes[i], false, group->records[i], now_ms);
 		if (error)
 			return error;
 	}
 	return 0;
 }
 
-bool table_remove(struct table *table, const struct digest *digest)
+int table_put_batch(struct table *table, const struct table_record *records, size_t count,
+                    struct table_range range, uint64_t now_ms)
 {
-	struct table_spot spot;
-	if (!seek(table, digest, &spot))
-		return false;
-	table_shard_remove(&table->shards[table_shard_of(digest)], spot);
-	return true;
+	struct group groups[TABLE_STEPS + 1] = { 0 };
+	uint32_t idle = 0;
+	for (uint32_t turn = TABLE_STEPS; idle <= TABLE_STEPS; turn++) {
+		struct group *group = &groups[turn % (TABLE_STEPS + 1)];
+		group->count = 0;
+		for (; count > 0 && group->count < TABLE_GROUP; count--, records++) {
+			if (!is_wanted(records, range, now_ms))
+				continue;
+			group->records[group->count] = records;
+			group->probes[group->count++] = table_probe(&records->digest);
+		}
+		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
+			struct group *at = &groups[(turn - step) % (TABLE_STEPS + 1)];
+			table_fetch(table, step, at->probes, at->count);
+		}
+		int error = put_group(table, &groups[(turn + 1) % (TABLE_STEPS + 1)], now_ms);
+		if (error)
+			return error;
+		idle += count == 0;
+	}
+	return 0;
 }
 
-bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear)
+bool table_remove(struct table *table, const struct digest *digest)
 {
-	CHECK(((set | clear) & ~TABLE_FLAGS_ALL) == 0);
+	struct table_probe probe = table_probe(digest);
 	struct table_spot spot;
-	if (!seek(table, digest, &spot))
+	if (!seek(table, &probe, &spot))
 		return false;
-	struct table_entry entry = table_bucket_get(spot.bucket, spot.slot);
-	entry.rest = (entry.rest & ~(uint64_t)clear) | set;
-	table_bucket_set(spot.bucket, spot.slot, &entry);
+	table_shard_remove(&table->shards[table_shard_of(digest)], spot);
 	return true;
 }
 

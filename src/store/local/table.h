@@ -30,8 +30,7 @@
 #include "gate/claim.h"
 
 #define TABLE_SHARDS 1024u
-#define TABLE_FLAG_TALLY 1u /* the ticket has had duplicates: see tally.h */
-#define TABLE_FLAGS_ALL 31u /* five bits in all */
+#define TABLE_FLAGS_ALL 31u /* five bits in all; the lowest is not used (format.h) */
 
 struct table;
 
@@ -63,18 +62,41 @@ int table_new(struct table **ret_table) must_check;
 struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
 
 /*
- * Three steps that start to fetch what a find and a put of this digest will
- * touch: each reads what the one before has fetched, so some other work, about
- * that of ten digests, should be between them. Worth it when eight or more
- * digests are known before the first is needed.
+ * A digest on its way through the table. Three steps, TABLE_STEPS, start to
+ * fetch what a find and a put of it will touch, each from what the one before
+ * has fetched: so some other work, about that of ten digests, should be between
+ * them. All digests of a group are taken through a step in one call, since what
+ * the processor waits for in one (the address of a page that it has not met
+ * lately) it then fetches for several. Worth it when eight or more digests are
+ * known before the first is needed.
  */
-void table_prefetch(const struct table *table, const struct digest *digest);
-void table_prefetch_home(const struct table *table, const struct digest *digest);
-void table_prefetch_entry(const struct table *table, const struct digest *digest);
+#define TABLE_STEPS 3u
+#define TABLE_GROUP 16u /* digests in a group, about */
+
+struct table_bucket;
+
+struct table_probe {
+	struct digest digest;        /* the caller's; the rest is the table's */
+	struct table_bucket *bucket; /* where it is, if it is anywhere; NULL: not known */
+	uint64_t absent;             /* it is not there as long as the table's puts are so many */
+	int32_t hash;
+	uint32_t version; /* of its shard: another one, another bucket */
+};
+
+static inline struct table_probe table_probe(const struct digest *digest)
+{
+	return (struct table_probe){ .digest = *digest };
+}
+
+/* Steps 0, 1, 2. Leaving steps out, or doing them too early, only costs time. */
+void table_fetch(const struct table *table, uint32_t step, struct table_probe *probes,
+                 size_t count);
 
 /* True if the claim is taken and live. */
 bool table_find(const struct table *table, const struct digest *digest, uint64_t now_ms,
                 struct table_hit *ret_hit) must_check;
+bool table_find_probe(const struct table *table, struct table_probe *probe, uint64_t now_ms,
+                      struct table_hit *ret_hit) must_check;
 
 /*
  * Takes the claim for a ticket. If the digest is there already, the higher
@@ -83,6 +105,9 @@ bool table_find(const struct table *table, const struct digest *digest, uint64_t
  * claims in any order).
  */
 int table_put(struct table *table, const struct table_record *record, uint64_t now_ms) must_check;
+/* The same for a record whose digest the probe has. */
+int table_put_probe(struct table *table, struct table_probe *probe,
+                    const struct table_record *record, uint64_t now_ms) must_check;
 
 /*
  * Puts those records whose shard is in [first, last); prefetches ahead. On
@@ -101,9 +126,6 @@ uint32_t table_shard_of(const struct digest *digest);
 /* Forgets the claim, live or expired; false if it was not there. Never fails,
  * so it can undo the puts of a batch that was not written. */
 bool table_remove(struct table *table, const struct digest *digest);
-
-/* Set and clear flag bits; false if the claim is not there. */
-bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear);
 
 /*
  * Looks at about `budget` slots from where the last call ended, removes the

@@ -7,9 +7,10 @@
  * the last one into the hole; so the arena knows which shard a bucket belongs
  * to, and the shard is told.
  *
- * The array's addresses are reserved once and never change. Pages are small when
- * they are touched, so that memory comes in small steps, and may become huge
- * when they are full.
+ * The array's addresses are reserved once and never change. Of a table
+ * below 64 MiB the pages are small, so that memory comes in small steps. Beyond,
+ * a helper makes huge pages ready ahead (table_pages.h), as much as a 32nd of
+ * what is in use. Pages that it did not reach are small and may become huge later.
  *
  * Room:    store/local, only for table and table_shard.
  * Threads: table_arena_take() may be called by several at once; all else by one.
@@ -23,6 +24,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "store/local/table_pages.h"
 
 #define TABLE_BUCKET_ENTRIES 64u
 #define TABLE_BODY 23u
@@ -42,8 +44,10 @@ struct table_arena {
 	uint32_t limit;  /* as many have addresses */
 	uint32_t ready;  /* as many have memory */
 	size_t joined;   /* bytes from the start that may be in huge pages */
+	size_t wanted;   /* bytes from the start that are in use or asked of the helper */
 	size_t reserved; /* bytes of addresses, those of the owners included */
 	pthread_mutex_t mutex;
+	struct table_pages pages;
 };
 
 int table_arena_init(struct table_arena *arena) must_check;

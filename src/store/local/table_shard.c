@@ -86,10 +86,15 @@ void table_shard_free(struct table_shard *shard)
 	forget_memory(shard);
 }
 
+static uint32_t floor_s(uint64_t ms)
+{
+	uint64_t seconds = (ms - TICKET_EPOCH_MS) / 1000;
+	return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
+}
+
 static uint32_t expiry_floor_s(const struct table_entry *entry)
 {
-	uint64_t seconds = (table_entry_expiry_ms(entry) - TICKET_EPOCH_MS) / 1000;
-	return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
+	return floor_s(table_entry_expiry_ms(entry));
 }
 
 static void note_expiry(struct table_shard *shard, const struct table_entry *entry)
@@ -126,10 +131,12 @@ static void prefetch_bucket(const struct table_bucket *bucket)
 		__builtin_prefetch((const char *)bucket + i);
 }
 
-void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash)
+void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms)
 {
 	uint32_t place = table_shard_place(shard, hash);
 	prefetch_bucket(table_shard_bucket(shard, place));
+	if (may_expire(shard, now_ms))
+		return; /* the neighbours are hardly needed */
 	if (place > 0)
 		prefetch_bucket(table_shard_bucket(shard, place - 1));
 	if (place + 1 < shard->bucket_count)
@@ -376,21 +383,21 @@ static uint32_t purge(struct table_shard *shard, struct table_bucket *bucket, ui
                       uint32_t *ret_min_s)
 {
 	uint64_t taken = ~table_bucket_match(bucket, 0);
-	uint32_t min_s = UINT32_MAX;
+	uint64_t min_ms = UINT64_MAX;
 	uint32_t purged = 0;
 	for (; taken; taken &= taken - 1) {
-		struct table_spot spot = { bucket, (uint32_t)__builtin_ctzll(taken) };
-		struct table_entry entry = table_bucket_get(bucket, spot.slot);
-		if (table_entry_expiry_ms(&entry) <= now_ms) {
-			vacate(shard, spot);
-			purged++;
-			continue;
-		}
-		uint32_t seconds = expiry_floor_s(&entry);
-		min_s = seconds < min_s ? seconds : min_s;
+		uint32_t slot = (uint32_t)__builtin_ctzll(taken);
+		struct table_entry entry = table_bucket_get(bucket, slot);
+		uint64_t expiry_ms = table_entry_expiry_ms(&entry);
+		bool gone = expiry_ms <= now_ms;
+		if (gone)
+			bucket->tags[slot] = 0;
+		purged += gone;
+		min_ms = !gone && expiry_ms < min_ms ? expiry_ms : min_ms;
 	}
+	shard->count -= purged;
 	shard->expired += purged;
-	*ret_min_s = min_s;
+	*ret_min_s = floor_s(min_ms);
 	return purged;
 }
 

@@ -255,8 +255,8 @@ static inline bool table_bucket_seek(const struct table_bucket *bucket,
 	return false;
 }
 
-/* Starts to fetch what a put will touch that finds its bucket full. */
-void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash);
+/* Starts to fetch what a put at about now_ms will touch that finds its bucket full. */
+void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms);
 
 /* An empty shard without memory. */
 void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number);

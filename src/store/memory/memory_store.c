@@ -229,9 +229,12 @@ static void claim_put(struct memory_store *memory, struct taken **fresh, struct 
 {
 	bool newest = claim->kind == CLAIM_NEWEST;
 	struct taken *taken = claim_find(memory, &claim->digest, newest);
+	uint64_t now_ms = ticket_time_ms(event->ticket);
+	uint32_t window_s = claim->window_s;
 
 	event->refs++;
 	if (taken) {
+		window_s = store_window_s(window_s, taken->expires_ms, now_ms);
 		event_drop(memory, taken->event);
 	} else {
 		struct taken **at = bucket_of(memory, &claim->digest);
@@ -246,7 +249,7 @@ static void claim_put(struct memory_store *memory, struct taken **fresh, struct 
 	taken->digest = claim->digest;
 	taken->event = event;
 	taken->order = claim->order;
-	taken->expires_ms = ticket_time_ms(event->ticket) + window_kept_s(claim->window_s) * 1000;
+	taken->expires_ms = now_ms + window_kept_s(window_s) * 1000;
 }
 
 /* ---- open tickets ---- */

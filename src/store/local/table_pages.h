@@ -1,0 +1,41 @@
+/*
+ * table_pages: memory that is there before the table needs it.
+ *
+ * A page that is touched for the first time must be found and cleared, by the
+ * kernel and, in a virtual machine, by the host too: up to milliseconds for a
+ * huge page, and for small ones as much in all. A thread of its own does that
+ * ahead of the table, one huge page after the other, and asks for huge pages:
+ * with small ones the processor spends more time on finding where a page is
+ * than on what is in it.
+ *
+ * Nothing depends on it: pages that it has not reached yet come when they are
+ * touched, and are small.
+ *
+ * Room:      store/local, only for table_arena.
+ * Threads:   one that asks; its own runs from the first wish on.
+ * Ownership: a zeroed one is idle; table_pages_end() stops the thread, and must
+ *            have returned before the memory goes.
+ * Failure:   none; without a thread there is no help.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "sys/thread.h"
+
+struct table_pages {
+	struct thread thread;
+	bool started; /* or tried to */
+	pthread_mutex_t mutex;
+	pthread_cond_t work;
+	bool stop;   /* guarded, as what follows */
+	char *start; /* what is to be touched: NULL is nothing */
+	size_t size;
+};
+
+/* These bytes, of committed memory, soon; they begin at a huge page. A wish takes
+ * the place of one that was not met yet. */
+void table_pages_want(struct table_pages *pages, char *start, size_t size);
+void table_pages_end(struct table_pages *pages);
