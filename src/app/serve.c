@@ -302,11 +302,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-static uint64_t open_tickets(struct serve *serve)
+/* Those that are held wait for a person, not for a delivery. */
+static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	return stats.open_tickets;
+	return stats.open_tickets > stats.held_tickets ? stats.open_tickets - stats.held_tickets
+	                                               : 0;
 }
 
 static void end_drain(struct serve *serve)
@@ -321,7 +323,7 @@ static void end_drain(struct serve *serve)
 
 static void end_deliver(struct serve *serve)
 {
-	uint64_t open = open_tickets(serve);
+	uint64_t open = undelivered(serve);
 	if (open > 0)
 		log_warn("events are left for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
@@ -337,7 +339,7 @@ static void shutdown_step(struct loop_timer *timer)
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
-	         (open_tickets(serve) == 0 || spent_ms > DELIVER_MS))
+	         (undelivered(serve) == 0 || spent_ms > DELIVER_MS))
 		end_deliver(serve);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);

@@ -138,6 +138,7 @@ struct story {
 	bool traced;         /* there is a trace of the original itself */
 	uint32_t repeats;    /* found */
 	uint32_t listed;     /* of these */
+	bool asked_listed;   /* with one that was asked for by its id */
 	struct buf original; /* its fields */
 	struct buf list;
 };
@@ -259,7 +260,7 @@ static void text_repeat(struct buf *out, const struct trace *trace)
 	buf_free(&text);
 }
 
-/* What was asked for is listed however many others there are. */
+/* One of what was asked for is listed however many others there are. */
 static bool is_asked_for(const struct why_question *question, const struct trace *trace)
 {
 	return question->about != WHY_ABOUT_TICKET &&
@@ -281,8 +282,10 @@ static int tell_trace(void *user, const struct trace *trace)
 	if (trace->original != story->ticket)
 		return 0;
 	story->repeats++;
-	if (story->listed >= story->question->limit && !is_asked_for(story->question, trace))
+	bool asked = is_asked_for(story->question, trace);
+	if (story->listed >= story->question->limit && (!asked || story->asked_listed))
 		return 0;
+	story->asked_listed |= asked;
 	if (story->listed++ > 0 && !text)
 		add(&story->list, ",");
 	(text ? text_repeat : json_repeat)(&story->list, trace);

@@ -157,14 +157,20 @@ static struct source_meters *meters_of(const struct webhook_request *it)
 	return &it->source->meters[it->webhook->options.thread];
 }
 
+static uint32_t count_decidable(const struct webhook_request *it)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < it->count; i++)
+		count += it->items[i].status == 0;
+	return count;
+}
+
 static void submit_all(struct webhook_request *it)
 {
 	struct store *store = it->webhook->options.store;
 
 	it->use->waiting++;
-	it->left = 0;
-	for (uint32_t i = 0; i < it->count; i++)
-		it->left += it->items[i].status == 0;
 	/* A port that is full completes inside submit: the last must be the last. */
 	uint32_t submitted = 0, all = it->left;
 	for (uint32_t i = 0; submitted < all; i++) {
@@ -270,10 +276,13 @@ static void read_events(struct webhook_request *it)
 	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
 	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);
 	int r = reading.items.batch ? read_batch(it, &reading) : read_one(it, &reading);
-	if (r < 0)
+	if (r < 0) {
 		refuse(it, r, reading.problem.text);
-	else if (it->count == 0)
-		webhook_respond(it); /* an empty batch */
+		return;
+	}
+	it->left = count_decidable(it);
+	if (it->left == 0)
+		webhook_respond(it); /* a batch of none, or of none that can be decided */
 	else
 		submit_all(it);
 }
@@ -311,7 +320,9 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 
 bool webhook_knows(const struct webhook *webhook, struct span path)
 {
-	return source_find(webhook->use->set, path) != NULL;
+	/* A new set that waits for its first request may know any. */
+	return source_find(webhook->use->set, path) != NULL ||
+	       atomic_load_explicit(&webhook->offered, memory_order_relaxed) != NULL;
 }
 
 bool webhook_handle(struct webhook *webhook, struct http_request *request)

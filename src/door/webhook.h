@@ -65,7 +65,7 @@ void webhook_release(struct webhook *webhook);
  * is taken. */
 void webhook_offer(struct webhook *webhook, struct source_set *set);
 
-/* Is this the path of a source? */
+/* Could webhook_handle() want the body of a request to this path? */
 bool webhook_knows(const struct webhook *webhook, struct span path);
 
 /* Takes the request over if its path is a source's; it is answered later, from

@@ -11,10 +11,13 @@
 #include "door/webhook_request.h"
 #include "gate/ticket.h"
 
+/* As long as it is; the log cuts what it cannot keep. */
 static struct span text_of(struct event_text text, char *bytes, size_t room)
 {
 	struct span value;
 
+	if (text.coding == EVENT_TEXT_PLAIN)
+		return text.raw;
 	if (text.coding == EVENT_TEXT_NONE || event_text_value(text, bytes, room, &value) < 0)
 		return SPAN_EMPTY;
 	return value;
@@ -56,11 +59,13 @@ static void add_words(struct webhook_request *it, const struct webhook_item *ite
 	trace->keys[0] = words.key;
 }
 
-static void add_content(struct trace *trace)
+/* Only claims of kind once compare what is called an event's content. */
+static void add_content(struct trace *trace, const struct claim *matched)
 {
 	bool same = trace->verdict == VERDICT_DUPLICATE;
 
-	if (trace->content == 0 || (!same && trace->verdict != VERDICT_CONFLICT))
+	if (trace->content == 0 || matched->kind != CLAIM_ONCE ||
+	    (!same && trace->verdict != VERDICT_CONFLICT))
 		return;
 	/* Of the original only a part of its digest is kept: enough to tell. */
 	trace->original_content = same ? trace->content : ~trace->content;
@@ -71,7 +76,8 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
                        struct trace *trace)
 {
 	const struct store_admit *admit = &item->admit;
-	bool shadow = admit->would != VERDICT_NONE;
+	/* A conflict that passes is told as what it is, whatever is on trial beside. */
+	bool shadow = admit->would != VERDICT_NONE && admit->verdict == VERDICT_NEW;
 	char address[IP_TEXT_MAX];
 
 	trace->verdict = shadow ? admit->would : admit->verdict;
@@ -86,7 +92,7 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 		trace->ticket = admit->own_ticket;
 	ip_format(&it->request->peer->address, address);
 	trace->peer = span_str(address);
-	add_content(trace);
+	add_content(trace, &admit->claims[trace->matched]);
 	add_words(it, item, trace);
 	trace_log_add(it->webhook->options.traces, trace);
 }
@@ -97,7 +103,7 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	const struct store_admit *admit = &item->admit;
 	struct trace_log *log = it->webhook->options.traces;
 	struct trace_claim claims[CLAIMS_MAX];
-	char id[TRACE_ID_MAX * 2], type[TRACE_TYPE_MAX * 2];
+	char id[DIGEST_PART_MAX], type[DIGEST_PART_MAX];
 
 	uint8_t claim_count = claims_of(admit, claims);
 	bool plain = admit->verdict == VERDICT_NEW && admit->would == VERDICT_NONE;
