@@ -49,8 +49,8 @@ struct bench {
 	uint32_t rounds;
 	bool memory, keep, recover, steady;
 	uint32_t window_s;
-	double ms_per_admit; /* of the steady clock */
-	struct clock clock;  /* the same, for the store */
+	double ms_per_admit;  /* of the steady clock */
+	struct clock clock;   /* the same, for the store */
 	uint64_t first, next; /* number of the first and of the next digest */
 	uint64_t began_ms;    /* unix */
 	uint64_t failed, duplicates;
@@ -277,16 +277,11 @@ static int run(struct bench *bench)
 }
 
 static const struct option options[] = {
-	{ "path", required_argument, NULL, 'p' },
-	{ "claims", required_argument, NULL, 'c' },
-	{ "batch", required_argument, NULL, 'b' },
-	{ "seconds", required_argument, NULL, 's' },
-	{ "rounds", required_argument, NULL, 'r' },
-	{ "memory", no_argument, NULL, 'm' },
-	{ "keep", no_argument, NULL, 'k' },
-	{ "recover", no_argument, NULL, 'R' },
-	{ "steady", no_argument, NULL, 'S' },
-	{ NULL, 0, NULL, 0 },
+	{ "path", required_argument, NULL, 'p' },   { "claims", required_argument, NULL, 'c' },
+	{ "batch", required_argument, NULL, 'b' },  { "seconds", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' }, { "memory", no_argument, NULL, 'm' },
+	{ "keep", no_argument, NULL, 'k' },         { "recover", no_argument, NULL, 'R' },
+	{ "steady", no_argument, NULL, 'S' },       { NULL, 0, NULL, 0 },
 };
 
 static bool parse(struct bench *bench, int argc, char **argv)
@@ -307,8 +302,8 @@ static bool parse(struct bench *bench, int argc, char **argv)
 		default: return false;
 		}
 	}
-	return bench->path && bench->claims >= 1 && bench->batch >= 1 && bench->batch <= BATCH_MAX &&
-	       bench->rounds >= 1 && bench->rounds <= ROUNDS_MAX;
+	return bench->path && bench->claims >= 1 && bench->batch >= 1 &&
+	       bench->batch <= BATCH_MAX && bench->rounds >= 1 && bench->rounds <= ROUNDS_MAX;
 }
 
 int main(int argc, char **argv)

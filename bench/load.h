@@ -52,7 +52,7 @@ struct load_options {
 	enum load_event event;
 	uint32_t body_bytes; /* of one event */
 	uint32_t batch;      /* events of one request: an array; 0: one, by itself */
-	int cpu; /* core to pin to, -1: none */
+	int cpu;             /* core to pin to, -1: none */
 	int pids[LOAD_PIDS_MAX];
 	uint32_t pid_count;
 	bool show; /* print one request and one answer, then leave */

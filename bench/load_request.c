@@ -59,8 +59,7 @@ static int print_body(char *out, size_t room, const struct load_options *options
 	/* The format is a constant of this file. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	const char *format = options->event == LOAD_EVENT_GENESYS ? genesys_format
-	                                                           : plain_format;
+	const char *format = options->event == LOAD_EVENT_GENESYS ? genesys_format : plain_format;
 	return snprintf(out, room, format, options->prefix, options->prefix, note);
 #pragma GCC diagnostic pop
 }

@@ -133,7 +133,7 @@ int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_
 /* The "detail" of a problem, else the start of the body. */
 static int refused(struct span body, uint16_t status, struct error_text *ret_text)
 {
-	struct json_problem problem;
+	struct json_problem problem = { .offset = 0 };
 	struct json_path path;
 	struct json_plan plan;
 	struct json_doc doc;

@@ -102,7 +102,7 @@ void config_problem_write(const struct config_report *report, const struct confi
 /* All of them, one a line, and how many were left out. */
 void config_report_print(const struct config_report *report, FILE *out);
 void config_log_report(const struct config_report *report); /* as log lines */
-void config_report_free(struct config_report *report); /* leaves an empty one */
+void config_report_free(struct config_report *report);      /* leaves an empty one */
 
 /* ---- loading ---- */
 

@@ -393,10 +393,11 @@ static void read_path(struct config_reader *reader, const struct yaml_node *node
 		fine = fine && (unsigned char)text.ptr[i] > ' ' &&
 		       (unsigned char)text.ptr[i] < 0x7f && !strchr("?#%*\"<>\\^`{|}", text.ptr[i]);
 	if (!fine) {
-		config_tell(reader, CONFIG_ERROR, node,
-		            "found %s, expected a path, such as /in/orders or /in/orders/*: it begins "
-		            "with / and has no ?, #, %%, blanks or other *",
-		            config_found(node).text);
+		config_tell(
+			reader, CONFIG_ERROR, node,
+			"found %s, expected a path, such as /in/orders or /in/orders/*: it begins "
+			"with / and has no ?, #, %%, blanks or other *",
+			config_found(node).text);
 		return;
 	}
 	*(struct span *)field = text;

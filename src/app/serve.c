@@ -20,8 +20,8 @@
  *      ERR_CLOSING, and only then the memory of operations is freed.
  * If all that takes longer than STOP_LIMIT_MS, stop_guard ends the process.
  */
-#include "app/config.h"
 #include "app/serve.h"
+#include "app/config.h"
 #include "app/serve_sources.h"
 
 #include <limits.h>
@@ -49,7 +49,6 @@
 #include "sys/descriptors.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
-
 
 #define STEP_MS 20
 #define DRAIN_MS 5000
@@ -213,9 +212,8 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size > console_scratch_size
-		                        ? webhook_scratch_size
-		                        : console_scratch_size,
+		.scratch_size = webhook_scratch_size > console_scratch_size ? webhook_scratch_size
+		                                                            : console_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -232,14 +230,14 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook, &(struct webhook_options){
-							    .sources = serve->sources,
-							    .store = io->port ? port_store(io->port)
-							                      : store_host_store(
-										        serve->host),
-							    .traces = serve->traces,
-							    .thread = (uint32_t)(io - serve->ios),
-						    });
+		error = webhook_init(&io->webhook,
+		                     &(struct webhook_options){
+					     .sources = serve->sources,
+					     .store = io->port ? port_store(io->port)
+		                                               : store_host_store(serve->host),
+					     .traces = serve->traces,
+					     .thread = (uint32_t)(io - serve->ios),
+				     });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {

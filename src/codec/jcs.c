@@ -278,15 +278,17 @@ static int order_members(struct writer *w, const struct level *level)
 static uint32_t find_member(const struct writer *w, uint32_t node, const struct member *member)
 {
 	const struct json_plan *plan = w->options->except;
-	char name[JSON_NAME_MAX + 8];
+	char quoted[1 + JSON_NAME_MAX + 8] = "\"";
+	char *name = quoted + 1;
 	size_t len;
 	if (node == 0 || plan->nodes[node].members == 0 || w->out->failed)
 		return 0;
 	struct span written = span_of(w->out->ptr + member->at + 1, member->name_len);
 	if (json_decode(written, name, JSON_NAME_MAX, &len) < 0)
 		return 0;
+	name[len] = '"';
 	return json_plan_find(plan, &plan->tables[plan->nodes[node].members - 1], name, len,
-	                      name + sizeof(name));
+	                      quoted + sizeof(quoted));
 }
 
 static uint32_t find_element(const struct writer *w, uint32_t node, uint32_t index)

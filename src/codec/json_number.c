@@ -72,7 +72,7 @@ static int significant(struct pieces *pieces, char *bytes, size_t room, size_t *
 	return 0;
 }
 
-static bool is_plain(struct span text)
+bool json_number_is_plain(struct span text)
 {
 	if (text.len > JSON_NUMBER_PLAIN_MAX)
 		return false;
@@ -85,7 +85,7 @@ static bool is_plain(struct span text)
 int json_number_exact(struct span text, char *bytes, size_t room, struct span *ret_value)
 {
 	size_t len;
-	if (is_plain(text)) {
+	if (json_number_is_plain(text)) {
 		*ret_value = text;
 		return 0;
 	}
@@ -201,7 +201,7 @@ static int print_decimal(const struct decimal *decimal, char *bytes, size_t room
 int json_number_es(struct span text, char ret_bytes[static JSON_NUMBER_ES_MAX], size_t *ret_len)
 {
 	/* Fifteen digits are in every double: such whole numbers are as they are. */
-	if (text.len <= 15 && is_plain(text)) {
+	if (text.len <= 15 && json_number_is_plain(text)) {
 		memcpy(ret_bytes, text.ptr, text.len);
 		*ret_len = text.len;
 		return 0;

@@ -22,6 +22,9 @@
 #define JSON_NUMBER_PLAIN_MAX 40
 #define JSON_NUMBER_ES_MAX 32 /* bytes of any ECMAScript form, with a NUL */
 
+/* Is this its exact form already? */
+bool json_number_is_plain(struct span text);
+
 /* Written to `bytes`, or `text` itself where that is the exact form already.
  * ERR_TOO_LARGE: more than `room` bytes, or an exponent beyond a thousand million. */
 int json_number_exact(struct span text, char *bytes, size_t room,

@@ -137,6 +137,8 @@ void json_plan_init(struct json_plan *ret_plan)
 {
 	memset(ret_plan, 0, sizeof(*ret_plan));
 	ret_plan->node_count = JSON_ROOT + 1;
+	ret_plan->nodes[0].len = UINT8_MAX;
+	ret_plan->nodes[JSON_ROOT].len = UINT8_MAX;
 }
 
 static uint32_t index_of(const struct json_step *step)
@@ -226,7 +228,9 @@ static uint32_t fill_table(struct json_plan *plan, uint32_t number)
 		if (!is_member_of(plan, i, number))
 			continue;
 		struct json_name_key key = key_of(node);
-		uint8_t *slot = &table->slots[json_name_slot(table, key, node->len)];
+		/* An empty name is as the scanner meets it: between quotes. */
+		const char *name = node->len ? node->name : &"\"\""[1];
+		uint8_t *slot = &table->slots[json_name_slot(table, name, node->len)];
 		collisions += *slot != 0;
 		node->head = key.head;
 		node->tail = key.tail;
@@ -238,8 +242,8 @@ static uint32_t fill_table(struct json_plan *plan, uint32_t number)
 
 static void seal_table(struct json_plan *plan, uint32_t number)
 {
-	uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
-	uint64_t best = factor;
+	uint32_t factor = 0x9e3779b1;
+	uint32_t best = factor;
 	uint32_t fewest = UINT32_MAX;
 	for (int i = 0; i < FACTORS_TRIED && fewest > 0; i++) {
 		plan->tables[number].factor = factor | 1;
@@ -248,7 +252,7 @@ static void seal_table(struct json_plan *plan, uint32_t number)
 			fewest = collisions;
 			best = factor | 1;
 		}
-		factor = factor * UINT64_C(0xd1342543de82ef95) + UINT64_C(0x632be59bd9b4e019);
+		factor = factor * 747796405u + 2891336453u;
 	}
 	plan->tables[number].factor = best;
 	fill_table(plan, number);

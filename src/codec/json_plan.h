@@ -9,9 +9,9 @@
  *   [0].id, ["a"].b          a path may begin with either
  *
  * Each path has one node; json_doc (json.h) has the value of each node by its
- * number. Names are found by a multiplicative hash of their length and of their
- * first and last eight bytes; json_plan_seal() looks for a factor without
- * collisions, so that a lookup is one load and one comparison.
+ * number. Names are found by a multiplicative hash of their length, first and last
+ * byte; json_plan_seal() looks for a factor without collisions, so that most names
+ * which are not wanted cost one multiplication and one load.
  *
  * Room:      codec. Threads: read only after json_plan_seal().
  * Ownership: a plan is plain memory, it copies the names.
@@ -67,7 +67,7 @@ struct json_node {
 };
 
 struct json_table {
-	uint64_t factor;
+	uint32_t factor;
 	uint8_t slots[1 << JSON_TABLE_BITS]; /* nodes, or 0 */
 };
 
@@ -107,40 +107,64 @@ static inline uint64_t json_load64(const char *p)
 	return le64toh(word);
 }
 
-/* For a name of `len` bytes at p; bytes up to `end` may be read. */
+/* Masks of the first 0 … 8 bytes of a word. */
+static const uint64_t json_name_masks[9] = {
+	0,
+	UINT64_C(0xFF),
+	UINT64_C(0xFFFF),
+	UINT64_C(0xFFFFFF),
+	UINT64_C(0xFFFFFFFF),
+	UINT64_C(0xFFFFFFFFFF),
+	UINT64_C(0xFFFFFFFFFFFF),
+	UINT64_C(0xFFFFFFFFFFFFFF),
+	UINT64_MAX,
+};
+
+static inline struct json_name_key json_name_key_slow(const char *p, size_t len)
+{
+	char bytes[8] = { 0 };
+	memcpy(bytes, p, len < 8 ? len : 8);
+	uint64_t head = json_load64(bytes);
+	return (struct json_name_key){ head, len > 8 ? json_load64(p + len - 8) : head };
+}
+
+/* For a name of `len` bytes at p; bytes up to `end` may be read. Names are short and
+ * long by turns, which no branch would foresee: so there is none for that. */
 static inline struct json_name_key json_name_key(const char *p, size_t len, const char *end)
 {
-	uint64_t word = 0;
-	if (likely(len >= 8))
-		return (struct json_name_key){ json_load64(p), json_load64(p + len - 8) };
-	if (likely(end - p >= 8))
-		word = len ? json_load64(p) << (64 - 8 * len) : 0;
-	else
-		for (size_t i = len; i > 0; i--)
-			word = word >> 8 | (uint64_t)(unsigned char)p[len - i] << 56;
-	return (struct json_name_key){ word, word };
+	if (unlikely(end - p < 8))
+		return json_name_key_slow(p, len);
+	uint64_t mask = json_name_masks[len < 8 ? len : 8];
+	size_t behind = len > 8 ? len - 8 : 0;
+	return (struct json_name_key){ json_load64(p) & mask, json_load64(p + behind) & mask };
 }
 
-static inline uint32_t json_name_slot(const struct json_table *table, struct json_name_key key,
-                                      size_t len)
+/* By length, first and last byte; the byte before an empty name must be readable. */
+static inline uint32_t json_name_slot(const struct json_table *table, const char *p, size_t len)
 {
-	uint64_t mixed = (key.head + (key.tail << 3) + len) * table->factor;
-	return (uint32_t)(mixed >> (64 - JSON_TABLE_BITS));
+	uint32_t ends = (uint32_t)(unsigned char)p[0] | (uint32_t)(unsigned char)p[len - 1] << 8;
+	uint32_t mixed = (ends | (uint32_t)len << 16) * table->factor;
+	return mixed >> (32 - JSON_TABLE_BITS);
 }
 
-/* The node with this name, or 0. */
+static inline bool json_node_is(const struct json_node *node, const char *p, size_t len,
+                                const char *end)
+{
+	if (node->len != len)
+		return false;
+	struct json_name_key key = json_name_key(p, len, end);
+	uint64_t differs = (node->head ^ key.head) | (node->tail ^ key.tail);
+	return differs == 0 && (len <= 16 || memcmp(node->name, p, len) == 0);
+}
+
+/* The node with this name, or 0; bytes up to `end` and one before p may be read. */
 static inline uint32_t json_plan_find(const struct json_plan *plan, const struct json_table *table,
                                       const char *p, size_t len, const char *end)
 {
-	struct json_name_key key = json_name_key(p, len, end);
-	uint32_t i = table->slots[json_name_slot(table, key, len)];
-	for (; i; i = plan->nodes[i].next) {
-		const struct json_node *node = &plan->nodes[i];
-		if (likely(node->head == key.head && node->tail == key.tail && node->len == len) &&
-		    (len <= 16 || memcmp(node->name, p, len) == 0))
-			return i;
-	}
-	return 0;
+	uint32_t i = table->slots[json_name_slot(table, p, len)];
+	while (i && !json_node_is(&plan->nodes[i], p, len, end))
+		i = plan->nodes[i].next;
+	return i;
 }
 
 /* The child for an element, or 0. */

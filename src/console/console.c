@@ -74,13 +74,14 @@ static uint64_t sum_of(const struct source_counts *counts, const struct source_c
 {
 	uint64_t sum = 0;
 	for (uint32_t i = 0; i < counts->thread_count; i++)
-		sum += meter_read((const atomic_uint_fast64_t *)(const void *)(
-			(const char *)&count->meters[i] + offset));
+		sum += meter_read((const atomic_uint_fast64_t *)(const void *)((const char *)&count
+		                                                                       ->meters[i] +
+		                                                               offset));
 	return sum;
 }
 
-static void write_verdict_metric(const struct console *console, struct buf *out,
-                                 const char *metric, const char *help, size_t offset)
+static void write_verdict_metric(const struct console *console, struct buf *out, const char *metric,
+                                 const char *help, size_t offset)
 {
 	head(out, metric, "counter", help);
 	const struct source_count *count = atomic_load(&console->counts->first);
@@ -95,8 +96,8 @@ static void write_verdict_metric(const struct console *console, struct buf *out,
 	}
 }
 
-static void write_source_metric(const struct console *console, struct buf *out,
-                                const char *metric, const char *help, size_t offset)
+static void write_source_metric(const struct console *console, struct buf *out, const char *metric,
+                                const char *help, size_t offset)
 {
 	head(out, metric, "counter", help);
 	const struct source_count *count = atomic_load(&console->counts->first);
@@ -364,8 +365,8 @@ static const struct {
 	void (*answer)(struct console *console, const struct console_view *view,
 	               struct http_request *request);
 } pages[] = {
-	{ { "/healthz", 8 }, answer_health }, { { "/readyz", 7 }, answer_ready },
-	{ { "/metrics", 8 }, answer_metrics }, { { "/v1/why", 7 }, answer_why },
+	{ { "/healthz", 8 }, answer_health },    { { "/readyz", 7 }, answer_ready },
+	{ { "/metrics", 8 }, answer_metrics },   { { "/v1/why", 7 }, answer_why },
 	{ { "/v1/advise", 10 }, answer_advise },
 };
 

@@ -246,7 +246,8 @@ void why_metrics(const struct why_context *context, struct buf *out)
 	head(out, "stile_duplicate_gap_max_seconds", "gauge",
 	     "The longest time between an original and its duplicate.");
 	write_each(context, out, write_highest);
-	head(out, "stile_window_advised_seconds", "gauge", "The window that would be enough; 0 while there is nothing to go by.");
+	head(out, "stile_window_advised_seconds", "gauge",
+	     "The window that would be enough; 0 while there is nothing to go by.");
 	write_each(context, out, write_advised);
 	head(out, "stile_returned_after_window", "gauge",
 	     "Events that came again after their window and passed, about.");

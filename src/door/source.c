@@ -28,8 +28,8 @@ static int compile(struct source *source, const struct source_options *options,
 }
 
 static int source_init(struct source *source, struct arena *arena,
-                       const struct source_options *options,
-                       const struct source_set_options *all, struct error_text *ret_text)
+                       const struct source_options *options, const struct source_set_options *all,
+                       struct error_text *ret_text)
 {
 	source->name = arena_copy(arena, options->recipe->source);
 	source->path = arena_copy(arena, options->path);
@@ -105,8 +105,7 @@ static bool is_at(const struct source *source, struct span path)
 {
 	if (path.len == source->path.len)
 		return memcmp(path.ptr, source->path.ptr, path.len) == 0;
-	return source->below && path.len > source->path.len &&
-	       path.ptr[source->path.len] == '/' &&
+	return source->below && path.len > source->path.len && path.ptr[source->path.len] == '/' &&
 	       memcmp(path.ptr, source->path.ptr, source->path.len) == 0;
 }
 

@@ -37,7 +37,7 @@ struct source {
 	enum store_conflict on_conflict;
 	bool busy_if_open; /* a duplicate of an event without an outcome yet is busy */
 	uint64_t window_ms;
-	uint64_t retries_ms; /* for how long its senders retry; 0: not known */
+	uint64_t retries_ms;          /* for how long its senders retry; 0: not known */
 	struct source_meters *meters; /* one for each io thread */
 };
 

@@ -236,8 +236,8 @@ static int read_batch(struct webhook_request *it, struct reading *reading)
 
 	it->batch = true;
 	for (; reading->step != RECIPE_END;
-	     reading->step = recipe_items_next(&reading->items, &reading->result,
-	                                       &reading->problem)) {
+	     reading->step =
+	             recipe_items_next(&reading->items, &reading->result, &reading->problem)) {
 		if (reading->step == RECIPE_BROKEN)
 			return reading->items.error;
 		struct webhook_item *item = batch_add(it, &room);

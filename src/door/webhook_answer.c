@@ -224,7 +224,9 @@ static void respond_batch(struct webhook_request *it)
 		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
 	else
 		http_respond(it->request, &(struct http_response){
-						  .status = none ? 400 : busy ? 503 : 200,
+						  .status = none   ? 400
+		                                            : busy ? 503
+		                                                   : 200,
 						  .content_type = SPAN("application/json"),
 						  .headers = busy ? retry_after : SPAN_EMPTY,
 						  .body = buf_span(&body),

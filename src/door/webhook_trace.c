@@ -97,8 +97,7 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 	trace_log_add(it->webhook->options.traces, trace);
 }
 
-static void trace_item(struct webhook_request *it, const struct webhook_item *item,
-                       uint64_t now_ms)
+static void trace_item(struct webhook_request *it, const struct webhook_item *item, uint64_t now_ms)
 {
 	const struct store_admit *admit = &item->admit;
 	struct trace_log *log = it->webhook->options.traces;

@@ -79,8 +79,8 @@ enum row {
 	LAMBDA_SNS,
 	SQS_MESSAGE,
 	SNS_NOTIFICATION,
+	GENESYS_CONVERSATION, /* by far the most frequent */
 	GENESYS_AUDIT,
-	GENESYS_CONVERSATION,
 	GENESYS_PRESENCE,
 	GENESYS_ROUTING,
 	GENESYS_ROUTING_FLAT,
@@ -472,7 +472,7 @@ static const struct recipe_case_spec rows[ROW_COUNT] = {
 static const struct preset presets[] = {
 	{ "auto", "whatever of the others it is, or a JSON object with an id", RUN(GITHUB, PLAIN) },
 	{ "genesys", "Genesys Cloud over EventBridge, and its open-messaging webhook",
-	  RUN(GENESYS_AUDIT, GENESYS_MESSAGE) },
+	  RUN(GENESYS_CONVERSATION, GENESYS_MESSAGE) },
 	{ "eventbridge", "Amazon EventBridge, any source", RUN(EVENTBRIDGE, EVENTBRIDGE) },
 	{ "cxone", "NICE CXone events", RUN(CXONE, CXONE) },
 	{ "cloudevents", "CloudEvents 1.0: structured, binary and batches",

@@ -22,8 +22,9 @@
  *
  * The content of an event, for `conflict`, is a keyed 64-bit digest of what the
  * case calls its content (without: the body), as written but for blanks between
- * tokens. It is a keyed XXH3: fast, and good enough to tell whether a sender
- * changed what it sends under one key; claims rest on SipHash alone.
+ * tokens: retries are the same bytes, and a canonical form would cost more than
+ * all else. It is XXH3 with a secret: good enough to tell whether a sender changed
+ * what it sends under one key; claims rest on SipHash alone.
  *
  * Room:      gate. Threads: a recipe is read only; any thread may run it, with a
  *            scratch of its own. No I/O. No allocation once a scratch has grown.
@@ -96,8 +97,8 @@ struct recipe_result {
 	struct claim claims[CLAIMS_MAX];
 };
 
-/* One event, whatever the body looks like. On failure only ret_problem (may be
- * NULL) is written. */
+/* One event, whatever the body looks like. On failure ret_result means nothing;
+ * ret_problem may be NULL. */
 int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
                const struct recipe_input *input, struct recipe_result *ret_result,
                struct error_text *ret_problem) must_check;

@@ -435,6 +435,8 @@ static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
 	if (error == 0 && digest_scope_init(&claim->scope, c->recipe->scope, name) < 0)
 		error = refuse(c, 0, "expected a name of at most %d bytes", DIGEST_RULE_MAX);
 	buf_free(&text);
+	if (error == 0)
+		digest_scope_seal(&claim->scope, c->recipe->key);
 	return error;
 }
 
@@ -621,9 +623,7 @@ int recipe_compile(const struct recipe_spec *spec, const unsigned char key[stati
 	if (!c.recipe)
 		return -ENOMEM;
 	memcpy(c.recipe->key, key, DIGEST_KEY_LEN);
-	uint64_t words[2];
-	hash_keyed128(key, "content", 7, words);
-	c.recipe->content_seed = words[0];
+	hash_secret_init(&c.recipe->content_secret, key, "content");
 	int error = compile(&c);
 	if (error == 0) {
 		*ret_recipe = c.recipe;
@@ -640,6 +640,7 @@ struct recipe *recipe_free(struct recipe *recipe)
 	if (!recipe)
 		return NULL;
 	explicit_bzero(recipe->key, sizeof(recipe->key));
+	explicit_bzero(&recipe->content_secret, sizeof(recipe->content_secret));
 	arena_free(&recipe->arena);
 	return mem_free(recipe);
 }

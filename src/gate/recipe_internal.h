@@ -8,6 +8,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/hash.h"
 #include "codec/json.h"
 #include "gate/recipe.h"
 
@@ -134,7 +135,7 @@ struct recipe {
 	uint32_t window_max_s;
 	enum recipe_batch batch;
 	bool replay_passes;
-	uint64_t content_seed;
+	struct hash_secret content_secret;
 	unsigned char key[DIGEST_KEY_LEN];
 };
 
@@ -149,13 +150,15 @@ struct recipe_run {
 	bool in_batch;
 	uint32_t place; /* in the batch */
 	enum recipe_body body;
+	bool headers_read;
 	uint32_t headers_there; /* bits, not empty */
 	uint32_t headers_repeated;
 	struct span headers[RECIPE_HEADERS_MAX];
 	uint64_t judged[RECIPE_TESTS_MAX / 64]; /* tests that were made … */
 	uint64_t held[RECIPE_TESTS_MAX / 64];   /* … and hold */
 	struct json_doc doc;
-	struct digest_input digest;
+	struct digest_input *digest; /* of the claim that is being computed */
+	struct digest_input digests[CLAIMS_MAX];
 };
 
 /* What a part has in this event. */
@@ -179,8 +182,9 @@ void recipe_run_begin(struct recipe_run *run, const struct recipe *recipe,
 /* The same request, another body; BODY_JSON: run->doc has it already. */
 void recipe_run_next(struct recipe_run *run, struct span bytes, enum recipe_body body);
 
-/* The body becomes known at the first question about it. */
+/* Body and headers become known at the first question about them. */
 void recipe_read_body(struct recipe_run *run);
+void recipe_read_headers(struct recipe_run *run);
 struct recipe_value recipe_part_value(struct recipe_run *run, uint16_t part);
 bool recipe_value_is_there(const struct recipe_value *value);
 bool recipe_test_holds(struct recipe_run *run, uint16_t test);
@@ -193,9 +197,13 @@ int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
                      struct error_text *ret_problem) must_check;
 int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
                     struct recipe_result *ret_result, struct error_text *ret_problem) must_check;
-/* enum recipe_claim_fate, or an error; ret_problem also says why one is skipped. */
+/* enum recipe_claim_fate, or an error; ret_problem also says why one is skipped. The
+ * digest itself is left to the caller, who may have two of them to compute. */
 int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
-                     struct claim *ret_claim, struct error_text *ret_problem) must_check;
+                     struct digest_input *input, struct claim *ret_claim,
+                     struct error_text *ret_problem) must_check;
+int recipe_refuse_repeated(const struct recipe_part *part, struct error_text *ret_problem);
+int recipe_refuse_body(const struct recipe_run *run, struct error_text *ret_problem);
 /* The event inside a string of this one: its run, or NULL. */
 struct recipe_run *recipe_open_inner(struct recipe_run *run, const struct recipe_case *it);
 int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem);

@@ -26,7 +26,7 @@ static bool is_type(struct span type, struct span name)
 	return type.len >= name.len && span_eq_nocase(span_of(type.ptr, name.len), name);
 }
 
-static bool is_ndjson(const struct recipe_run *run)
+static bool is_ndjson(struct recipe_run *run)
 {
 	static const struct span types[] = {
 		{ "application/x-ndjson", 20 },
@@ -34,6 +34,8 @@ static bool is_ndjson(const struct recipe_run *run)
 		{ "application/jsonl", 17 },
 		{ "application/x-jsonlines", 23 },
 	};
+	if (!run->headers_read)
+		recipe_read_headers(run);
 	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE))
 		return false;
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)

@@ -18,6 +18,36 @@ void recipe_read_body(struct recipe_run *run)
 	run->doc.there = (struct json_set){ { 0 } };
 }
 
+static void read_header(struct recipe_run *run, const struct http1_header *header)
+{
+	const struct recipe_headers *headers = &run->recipe->headers;
+	for (uint32_t i = 0; i < headers->count; i++) {
+		if (!span_eq_nocase(headers->names[i], header->name))
+			continue;
+		uint32_t bit = 1u << i;
+		if (run->headers_there & bit)
+			run->headers_repeated |= bit;
+		else if (header->value.len > 0)
+			run->headers[i] = header->value;
+		run->headers_there |= header->value.len > 0 ? bit : 0;
+		return;
+	}
+}
+
+void recipe_read_headers(struct recipe_run *run)
+{
+	const struct recipe_headers *headers = &run->recipe->headers;
+	run->headers_read = true;
+	for (uint32_t i = 0; i < run->input.header_count; i++) {
+		const struct http1_header *header = &run->input.headers[i];
+		size_t len = header->name.len;
+		/* Length and first letter sort out most, at the price of one load. */
+		if (len > 0 && len <= RECIPE_HEADER_NAME_MAX &&
+		    headers->letters[len] >> (header->name.ptr[0] & 31) & 1)
+			read_header(run, header);
+	}
+}
+
 static struct recipe_value json_to_value(const struct json_value *json)
 {
 	static const enum digest_part types[] = {
@@ -37,10 +67,11 @@ static struct recipe_value text_value(struct span raw, enum event_coding coding)
 	return (struct recipe_value){ .type = DIGEST_STRING, .text = { raw, coding } };
 }
 
-static struct recipe_value header_value(const struct recipe_run *run,
-                                        const struct recipe_part *part)
+static struct recipe_value header_value(struct recipe_run *run, const struct recipe_part *part)
 {
 	uint32_t bit = 1u << part->header;
+	if (!run->headers_read)
+		recipe_read_headers(run);
 	if (!(run->headers_there & bit))
 		return missing;
 	struct recipe_value value = text_value(run->headers[part->header], part->coding);
@@ -59,8 +90,10 @@ static struct recipe_value param_value(struct span params, struct span name)
 	return value;
 }
 
-static bool is_form(const struct recipe_run *run)
+static bool is_form(struct recipe_run *run)
 {
+	if (!run->headers_read)
+		recipe_read_headers(run);
 	struct span form = SPAN("application/x-www-form-urlencoded");
 	struct span type = run->headers[HEADER_CONTENT_TYPE];
 	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE) || type.len < form.len)
@@ -182,6 +215,23 @@ static bool value_matches(const struct recipe_test *test, const struct recipe_va
 	return matches(test, text);
 }
 
+/* Most tests are about plain strings of the body: those take the short way. */
+static bool is_matched(struct recipe_run *run, const struct recipe_test *test)
+{
+	const struct recipe_part *part = &run->recipe->parts[test->part];
+	if (part->kind == PART_JSON && run->body == BODY_JSON) {
+		const struct json_value *json = &run->doc.values[part->node];
+		if (!json_set_has(&run->doc.there, part->node))
+			return false;
+		if (test->any)
+			return true;
+		if (json->type == JSON_STRING && !json->escaped)
+			return matches(test, json->text);
+	}
+	struct recipe_value value = recipe_part_value(run, test->part);
+	return recipe_value_is_there(&value) && (test->any || value_matches(test, &value));
+}
+
 bool recipe_test_holds(struct recipe_run *run, uint16_t number)
 {
 	uint64_t bit = UINT64_C(1) << (number % 64);
@@ -189,8 +239,7 @@ bool recipe_test_holds(struct recipe_run *run, uint16_t number)
 	if (run->judged[word] & bit)
 		return run->held[word] & bit;
 	const struct recipe_test *test = &run->recipe->tests[number];
-	struct recipe_value value = recipe_part_value(run, test->part);
-	bool holds = recipe_value_is_there(&value) && (test->any || value_matches(test, &value));
+	bool holds = is_matched(run, test);
 	holds ^= test->negate;
 	run->judged[word] |= bit;
 	run->held[word] |= holds ? bit : 0;
@@ -199,6 +248,8 @@ bool recipe_test_holds(struct recipe_run *run, uint16_t number)
 
 bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it)
 {
+	if (it->header_needs && !run->headers_read)
+		recipe_read_headers(run);
 	if (it->header_needs & ~run->headers_there)
 		return false;
 	if (it->body_tests && run->body == BODY_UNREAD)

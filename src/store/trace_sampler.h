@@ -20,9 +20,9 @@ struct trace_sampler {
 	uint32_t rate, burst; /* a second; at most */
 	uint64_t second;      /* that is being counted, unix */
 	uint64_t tokens;
-	uint64_t used;     /* in this second */
+	uint64_t used;             /* in this second */
 	atomic_uint_fast64_t turn; /* counts what asks for its turn */
-	atomic_uint shift; /* one in 1 << shift is kept */
+	atomic_uint shift;         /* one in 1 << shift is kept */
 };
 
 static inline void trace_sampler_init(struct trace_sampler *sampler, uint32_t rate, uint32_t burst)

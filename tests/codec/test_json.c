@@ -56,7 +56,7 @@ static int scan_exactly(struct span text, struct json_doc *doc)
 	return error;
 }
 
-static int scan_text(const char *text, struct json_doc *doc)
+static int scan_str(const char *text, struct json_doc *doc)
 {
 	return scan_exactly(span_str(text), doc);
 }
@@ -115,7 +115,7 @@ static void valid_texts_are_accepted(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct json_doc doc;
-		if (scan_text(cases[i].text, &doc) != 0)
+		if (scan_str(cases[i].text, &doc) != 0)
 			fail_msg("refused: %s at %zu: %s", cases[i].text, doc.problem.offset,
 			         doc.problem.expected);
 		assert_int_equal(doc.root, cases[i].root);
@@ -202,7 +202,7 @@ static void invalid_texts_are_refused_at_the_right_byte(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct json_doc doc;
-		if (scan_text(cases[i].text, &doc) != ERR_INVALID)
+		if (scan_str(cases[i].text, &doc) != ERR_INVALID)
 			fail_msg("accepted: %s", cases[i].text);
 		if (doc.problem.offset != cases[i].offset ||
 		    strcmp(doc.problem.expected, cases[i].expected) != 0)
@@ -238,9 +238,9 @@ static void wanted_members_are_found_with_type_and_text(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{ \"id\" : \"a-1\" , \"x\":0,\"source\":-1.5e3,"
-	                           "\"detail\" : { \"id\": [ {} ] } ,\"type\":[ 1 ]}",
-	                           &doc),
+	assert_int_equal(scan_str("{ \"id\" : \"a-1\" , \"x\":0,\"source\":-1.5e3,"
+	                          "\"detail\" : { \"id\": [ {} ] } ,\"type\":[ 1 ]}",
+	                          &doc),
 	                 0);
 	assert_value(found(&doc, ID), JSON_STRING, "a-1");
 	assert_false(found(&doc, ID).escaped);
@@ -248,8 +248,8 @@ static void wanted_members_are_found_with_type_and_text(void **state)
 	assert_value(found(&doc, DETAIL), JSON_OBJECT, "{ \"id\": [ {} ] }");
 	assert_value(found(&doc, TYPE), JSON_ARRAY, "[ 1 ]");
 
-	assert_int_equal(scan_text("{\"type\":null,\"detail\":{},\"id\":true,\"source\":\"\"}",
-	                           &doc),
+	assert_int_equal(scan_str("{\"type\":null,\"detail\":{},\"id\":true,\"source\":\"\"}",
+	                          &doc),
 	                 0);
 	assert_value(found(&doc, TYPE), JSON_NULL, "null");
 	assert_value(found(&doc, DETAIL), JSON_OBJECT, "{}");
@@ -261,13 +261,13 @@ static void only_members_of_the_top_level_object_count(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"a\":{\"id\":1,\"id\":2},\"b\":[{\"id\":3}],\"c\":\"id\"}",
-	                           &doc),
+	assert_int_equal(scan_str("{\"a\":{\"id\":1,\"id\":2},\"b\":[{\"id\":3}],\"c\":\"id\"}",
+	                          &doc),
 	                 0);
 	assert_int_equal(found(&doc, ID).type, JSON_NONE);
-	assert_int_equal(scan_text("[{\"id\":1},{\"id\":2}]", &doc), 0);
+	assert_int_equal(scan_str("[{\"id\":1},{\"id\":2}]", &doc), 0);
 	assert_int_equal(found(&doc, ID).type, JSON_NONE);
-	assert_int_equal(scan_text("{\"i\":1,\"ID\":2,\"id2\":3,\"sourcf\":4}", &doc), 0);
+	assert_int_equal(scan_str("{\"i\":1,\"ID\":2,\"id2\":3,\"sourcf\":4}", &doc), 0);
 	assert_int_equal(found(&doc, ID).type, JSON_NONE);
 	assert_int_equal(found(&doc, SOURCE).type, JSON_NONE);
 }
@@ -276,13 +276,13 @@ static void an_escaped_name_is_the_same_name(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"\\u0069d\":\"x\"}", &doc), 0);
+	assert_int_equal(scan_str("{\"\\u0069d\":\"x\"}", &doc), 0);
 	assert_value(found(&doc, ID), JSON_STRING, "x");
 	assert_false(found(&doc, ID).escaped);
-	assert_int_equal(scan_text("{\"\\u0073\\u006F\\u0075\\u0072\\u0063\\u0065\":\"x\"}", &doc),
+	assert_int_equal(scan_str("{\"\\u0073\\u006F\\u0075\\u0072\\u0063\\u0065\":\"x\"}", &doc),
 	                 0);
 	assert_value(found(&doc, SOURCE), JSON_STRING, "x");
-	assert_int_equal(scan_text("{\"i\\u0064\\u0000\":\"x\",\"\\u0049d\":1}", &doc), 0);
+	assert_int_equal(scan_str("{\"i\\u0064\\u0000\":\"x\",\"\\u0049d\":1}", &doc), 0);
 	assert_int_equal(found(&doc, ID).type, JSON_NONE);
 }
 
@@ -296,7 +296,7 @@ static void a_repeated_wanted_name_is_refused_in_any_spelling(void **state)
 	struct json_doc doc;
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-		assert_int_equal(scan_text(texts[i], &doc), ERR_INVALID);
+		assert_int_equal(scan_str(texts[i], &doc), ERR_INVALID);
 		assert_string_equal(doc.problem.expected, "this name only once");
 	}
 }
@@ -306,13 +306,13 @@ static void escapes_are_told_of_the_string_that_has_them(void **state)
 	struct json_doc doc;
 	(void)state;
 	assert_int_equal(
-		scan_text("{\"a\\n\":\"\\t\",\"id\":\"x\",\"source\":\"y\\/\",\"type\":\"z\"}",
-	                  &doc),
+		scan_str("{\"a\\n\":\"\\t\",\"id\":\"x\",\"source\":\"y\\/\",\"type\":\"z\"}",
+	                 &doc),
 		0);
 	assert_false(found(&doc, ID).escaped);
 	assert_true(found(&doc, SOURCE).escaped);
 	assert_false(found(&doc, TYPE).escaped);
-	assert_int_equal(scan_text("{\"id\":\"\\\\\",\"type\":7}", &doc), 0);
+	assert_int_equal(scan_str("{\"id\":\"\\\\\",\"type\":7}", &doc), 0);
 	assert_true(found(&doc, ID).escaped);
 	assert_false(found(&doc, TYPE).escaped);
 }
@@ -487,20 +487,20 @@ static void values_inside_of_containers_are_found(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"detail\":{\"x\":[{\"id\":1}],\"a\":{\"b\":\"deep\",\"c\":2},"
-	                           "\"id\":[]},\"list\":[\"first\",{\"id\":0},{\"id\":\"third\"}]}",
-	                           &doc),
+	assert_int_equal(scan_str("{\"detail\":{\"x\":[{\"id\":1}],\"a\":{\"b\":\"deep\",\"c\":2},"
+	                          "\"id\":[]},\"list\":[\"first\",{\"id\":0},{\"id\":\"third\"}]}",
+	                          &doc),
 	                 0);
 	assert_value(found(&doc, DETAIL_A_B), JSON_STRING, "deep");
 	assert_value(found(&doc, DETAIL_ID), JSON_ARRAY, "[]");
 	assert_value(found(&doc, LIST_0), JSON_STRING, "first");
 	assert_value(found(&doc, LIST_2_ID), JSON_STRING, "third");
-	assert_int_equal(scan_text("{\"list\":[],\"detail\":[{\"a\":{\"b\":1}}]}", &doc), 0);
+	assert_int_equal(scan_str("{\"list\":[],\"detail\":[{\"a\":{\"b\":1}}]}", &doc), 0);
 	assert_int_equal(found(&doc, LIST_0).type, JSON_NONE);
 	assert_int_equal(found(&doc, DETAIL_A_B).type, JSON_NONE);
-	assert_int_equal(scan_text("{\"list\":{\"id\":1},\"detail\":{\"a\":null}}", &doc), 0);
+	assert_int_equal(scan_str("{\"list\":{\"id\":1},\"detail\":{\"a\":null}}", &doc), 0);
 	assert_int_equal(found(&doc, LIST_0).type, JSON_NONE);
-	assert_int_equal(scan_text("[{\"x\":0},{\"y\":1,\"x\":2},{\"x\":3}]", &doc), 0);
+	assert_int_equal(scan_str("[{\"x\":0},{\"y\":1,\"x\":2},{\"x\":3}]", &doc), 0);
 	assert_value(found(&doc, ELEMENT_X), JSON_NUMBER, "2");
 }
 
@@ -514,11 +514,10 @@ static void a_name_twice_on_the_way_to_a_wanted_value_is_refused(void **state)
 	struct json_doc doc;
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-		assert_int_equal(scan_text(texts[i], &doc), ERR_INVALID);
+		assert_int_equal(scan_str(texts[i], &doc), ERR_INVALID);
 		assert_true(doc.problem.repeated);
 	}
-	assert_int_equal(scan_text("{\"list\":[{\"id\":1,\"id\":2},{\"id\":1,\"id\":2}]}", &doc),
-	                 0);
+	assert_int_equal(scan_str("{\"list\":[{\"id\":1,\"id\":2},{\"id\":1,\"id\":2}]}", &doc), 0);
 }
 
 static void elements_of_an_array_are_scanned_one_by_one(void **state)

@@ -279,7 +279,8 @@ static void flood(uint64_t passed, uint64_t suppressed)
 	}
 	for (uint64_t i = 0; i < suppressed; i++) {
 		made_trace_fill(&made, 1);
-		trace_log_add(trace_log, &made.trace);
+		if (trace_log_wants_suppressed(trace_log))
+			trace_log_add(trace_log, &made.trace);
 		if (i % 100 == 0)
 			trace_log_tick(trace_log);
 	}

@@ -480,6 +480,113 @@ static void test_verdicts_within_one_flush_see_each_other(void **state)
 	assert_int_equal(ops[6].would, VERDICT_CONFLICT);
 }
 
+/* ---- writes that fail ---- */
+
+static void submit(struct store_op *op, enum store_op_kind kind, bool *done)
+{
+	op->kind = kind;
+	op->done = store_calls_done;
+	op->user = done;
+	*done = false;
+	store_submit(place.store, op);
+}
+
+/* The next write fails, and the store goes on in the next segment. */
+static void flush_in_vain(void)
+{
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	store_flush(place.store);
+	assert_int_equal(simfs_faults(place.simfs), 1);
+}
+
+static void test_a_lost_frame_gives_back_what_it_had_taken_over(void **state)
+{
+	(void)state;
+	struct store_admit first = run(event_of_two(once(1, 100), newest(9, 500)));
+	struct store_admit lost[] = { event(once(1, 200)), event(once(1, 300)),
+		                      event(newest(9, 600)), event(newest(9, 700)),
+		                      event(newest(8, 5)) };
+	struct store_lookup looks[] = { { .digest = once(1, 0).digest },
+		                        { .digest = newest(9, 0).digest, .kind = CLAIM_NEWEST },
+		                        { .digest = newest(8, 0).digest, .kind = CLAIM_NEWEST } };
+	bool done[ARRAY_LEN(lost) + ARRAY_LEN(looks)];
+
+	for (size_t i = 0; i < ARRAY_LEN(lost); i++) {
+		lost[i].on_conflict = STORE_CONFLICT_PASS;
+		submit(&lost[i].op, STORE_ADMIT, &done[i]);
+	}
+	for (size_t i = 0; i < ARRAY_LEN(looks); i++)
+		submit(&looks[i].op, STORE_LOOKUP, &done[ARRAY_LEN(lost) + i]);
+	flush_in_vain();
+	for (size_t i = 0; i < ARRAY_LEN(done); i++)
+		assert_true(done[i]);
+	for (size_t i = 0; i < ARRAY_LEN(lost); i++)
+		assert_int_equal(lost[i].op.error, ERR_POISONED);
+	assert_true(looks[0].taken && looks[0].ticket == first.ticket && looks[0].check == 100);
+	assert_true(looks[1].taken && looks[1].ticket == first.ticket && looks[1].order == 500);
+	assert_false(looks[2].taken);
+	run(event(once(7, 0))); /* in the next segment: from now on the frame is no more */
+	restart();
+	assert_int_equal(verdict_of(once(1, 100)), VERDICT_DUPLICATE);
+	assert_true(look(newest(9, 0)).order == 500 && !look(newest(8, 0)).taken);
+	assert_int_equal(verdict_of(newest(9, 501)), VERDICT_NEW);
+	assert_true(deliver() == first.ticket);
+}
+
+static void judged_again(enum store_conflict on_conflict, bool is_shadow)
+{
+	static const char bytes[12000] = { 0 }; /* two of them do not fit one frame */
+	struct store_admit lost = event(once(1, 100)), next = event(once(1, 200));
+	bool done[2];
+
+	local_begin(NULL);
+	next.claims[0].shadow = is_shadow;
+	next.on_conflict = on_conflict;
+	lost.payload = next.payload = span_of(bytes, sizeof(bytes));
+	submit(&lost.op, STORE_ADMIT, &done[0]);
+	submit(&next.op, STORE_ADMIT, &done[1]);
+	flush_in_vain();
+	assert_true(done[0] && done[1]);
+	assert_int_equal(lost.op.error, ERR_POISONED);
+	assert_int_equal(next.op.error, 0);
+	assert_int_equal(next.verdict, VERDICT_NEW);
+	assert_int_equal(next.would, VERDICT_NONE);
+	restart();
+	assert_true(look(once(1, 0)).ticket == next.ticket && look(once(1, 0)).check == 200);
+	assert_true(deliver() == next.ticket && deliver() == 0);
+	end(NULL);
+}
+
+static void test_an_event_that_met_a_lost_one_is_judged_again(void **state)
+{
+	(void)state;
+	judged_again(STORE_CONFLICT_PASS, false);
+	judged_again(STORE_CONFLICT_ASIDE, false);
+	judged_again(STORE_CONFLICT_ASIDE, true);
+}
+
+static void test_a_release_that_was_not_written_leaves_the_event_held(void **state)
+{
+	(void)state;
+	run(event(once(1, 100)));
+	struct store_admit other = run(event(once(1, 200)));
+	struct store_release op = { .ticket = other.own_ticket };
+	bool done;
+
+	submit(&op.op, STORE_RELEASE, &done);
+	flush_in_vain();
+	assert_true(done && op.op.error == ERR_POISONED);
+	assert_int_equal(held_count(), 1);
+	run(event(once(7, 0)));
+	restart();
+	assert_int_equal(held_count(), 1);
+	assert_int_equal(release(other.own_ticket, true), 0);
+}
+
+#define ON_DISK(test)                               \
+	{                                           \
+#test, test, local_begin, end, NULL \
+	}
 #define ON_BOTH(test)                                          \
 	{ #test "_in_memory", test, memory_begin, end, NULL }, \
 	{                                                      \
@@ -506,6 +613,9 @@ int main(void)
 		ON_BOTH(test_a_shadow_entity_goes_only_forwards_too),
 		ON_BOTH(test_an_event_without_claims_is_always_new),
 		ON_BOTH(test_verdicts_within_one_flush_see_each_other),
+		ON_DISK(test_a_lost_frame_gives_back_what_it_had_taken_over),
+		cmocka_unit_test(test_an_event_that_met_a_lost_one_is_judged_again),
+		ON_DISK(test_a_release_that_was_not_written_leaves_the_event_held),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

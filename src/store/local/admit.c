@@ -198,11 +198,10 @@ static int put_claims(struct local_store *local, const struct taking *taking, ui
 		bool moves = taking->moved & left & -left;
 		if (unlikely(moves))
 			note_moved(local, &claim->digest);
-		int r = taking->probes
-		                ? table_put_probe(local->table,
-		                                  &taking->probes[__builtin_ctz(left)], &record,
-		                                  now_of(local))
-		                : table_put(local->table, &record, now_of(local));
+		int r = taking->probes ? table_put_probe(local->table,
+		                                         &taking->probes[__builtin_ctz(left)],
+		                                         &record, now_of(local))
+		                       : table_put(local->table, &record, now_of(local));
 		if (r < 0)
 			return r;
 		local->live_claims += !moves;

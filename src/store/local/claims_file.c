@@ -187,7 +187,8 @@ static int read_head(const struct reading *reading, struct claims_header *ret_he
 static bool records_valid(const struct claims_record *records, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		if (!format_ticket_valid(records[i].ticket) || records[i].flags & ~TABLE_FLAGS_ALL)
+		if (!format_ticket_valid(records[i].ticket) ||
+		    (records[i].kind == CLAIMS_RECORD_CLAIM && records[i].flags & ~TABLE_FLAGS_ALL))
 			return false;
 	return true;
 }

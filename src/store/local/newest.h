@@ -5,8 +5,9 @@
  * time plus its window (rounded as in window.h); every event that moves it on
  * renews that. What an order means is the caller's.
  *
- * 16,384 small hash maps of 32 bytes an entity, so that growth is paid in small
- * steps: no call takes more than a fraction of a millisecond with 100 million.
+ * 16,384 small hash maps, so that growth is paid in small steps: no call takes more
+ * than a fraction of a millisecond with 100 million. An entity is 32 bytes; with
+ * the empty slots 43 to 128, about 70 on the average.
  *
  * Room:      store/local. Threads: one owner.
  * Ownership: newest_new() gives it, newest_free() takes it.

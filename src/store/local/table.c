@@ -80,8 +80,7 @@ static inline struct table_entry probe_of(const struct digest *digest)
 static inline struct table_entry entry_of(const struct table_record *record)
 {
 	struct table_entry entry = probe_of(&record->digest);
-	entry.rest |= (uint64_t)window_encode(record->window_s) << TABLE_FLAG_BITS |
-	              record->flags;
+	entry.rest |= (uint64_t)window_encode(record->window_s) << TABLE_FLAG_BITS | record->flags;
 	entry.last |= record->ticket << 1;
 	return entry;
 }

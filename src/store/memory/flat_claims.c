@@ -253,7 +253,6 @@ void flat_claims_prefetch(const struct flat_claims *claims, const struct flat_ev
 			&claims->slots[home_of(claims, event->claims[i].digest.word[0])];
 		__builtin_prefetch(slot, 1);
 		__builtin_prefetch(slot + 2, 1);
-		__builtin_prefetch(slot + 4, 1);
 	}
 }
 
