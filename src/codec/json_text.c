@@ -57,11 +57,12 @@ static const char *find_quote(const char *p, const char *end)
 /* The end of the string whose opening quote is at p: after its closing one. */
 static const char *string_end(const char *p, const char *end)
 {
-	for (p++; p < end; p++) {
+	p++;
+	while (p < end) {
 		p = find_quote(p, end);
 		if (p == end || *p == '"')
 			return p == end ? end : p + 1;
-		p++; /* what a backslash escapes is no end */
+		p += 2; /* what a backslash escapes is no end */
 	}
 	return end;
 }

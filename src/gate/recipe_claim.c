@@ -102,6 +102,7 @@ static int append_list(struct recipe_run *run, const struct recipe_list *list, s
 	uint32_t count = 0;
 	struct buf *out = &run->scratch->list;
 	size_t head = out->len;
+	doc.problem = (struct json_problem){ .expected = "an array" };
 	int more = json_elements_begin(&elements, array);
 	append_u32(out, 0);
 	while (more == 0 &&

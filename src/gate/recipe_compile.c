@@ -130,7 +130,7 @@ static int compile_lists(struct compiler *c, const struct json_path *path,
 static int compile_path(struct compiler *c, struct recipe_part *part, struct span text)
 {
 	struct json_path path;
-	struct json_problem problem;
+	struct json_problem problem = { .offset = 0 };
 	if (json_path_parse(text, &path, &problem) < 0)
 		return refuse(c, problem.offset, "expected %s", problem.expected);
 	part->of_body = true;

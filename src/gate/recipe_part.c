@@ -107,7 +107,7 @@ static struct recipe_value segment_value(const struct recipe_run *run, uint32_t 
 	struct span rest = run->input.path;
 	for (; rest.len > 0 && number > 0; number--) {
 		rest = span_skip(rest, 1); /* its slash */
-		const char *slash = rest.len ? memchr(rest.ptr, '/', rest.len) : NULL;
+		const char *slash = rest.len && rest.ptr ? memchr(rest.ptr, '/', rest.len) : NULL;
 		size_t len = slash ? (size_t)(slash - rest.ptr) : rest.len;
 		if (number == 1 && len > 0)
 			return text_value(span_of(rest.ptr, len), EVENT_TEXT_PERCENT);
