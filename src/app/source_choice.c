@@ -35,6 +35,7 @@ static int unknown_preset(const char *command, const char *name)
 static int unknown_source(const char *command, const struct config *config, const char *name)
 {
 	struct suggest suggest = suggest_begin(span_str(name));
+	CHECK(config && config->sources); /* there is always one */
 	for (uint32_t i = 0; i < config->source_count; i++)
 		suggest_offer(&suggest, config->sources[i].name);
 	return unknown(command, "source", name, &suggest);

@@ -26,7 +26,9 @@ static int take_digits(struct span *text, size_t count)
 
 static bool take(struct span *text, const char *any_of)
 {
-	if (text->len == 0 || !text->ptr[0] || !strchr(any_of, text->ptr[0]))
+	while (text->len > 0 && *any_of && *any_of != text->ptr[0])
+		any_of++;
+	if (text->len == 0 || !*any_of)
 		return false;
 	*text = span_skip(*text, 1);
 	return true;

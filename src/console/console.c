@@ -8,7 +8,7 @@
 #include "codec/ip.h"
 #include "console/why.h"
 
-#define METRICS_BYTES_MAX (256u << 10)
+#define METRICS_BYTES_MAX (4u << 20) /* a source with a long name takes two KiB */
 
 /* Prometheus wants seconds; a microsecond is the unit inside. */
 static const uint64_t time_bounds_us[] = { 50,    100,   250,    500,    1000,   2500,    5000,

@@ -50,7 +50,7 @@ int auth_url_parse(struct span text, struct auth_url *ret_url)
 /* People write the whole URL too: then its end is the request's own path. */
 static void cut_own_path(struct auth_url *url, struct span path)
 {
-	if (url->prefix.len >= path.len &&
+	if (path.len > 0 && path.ptr && url->prefix.len >= path.len && url->prefix.ptr &&
 	    span_eq(span_skip(url->prefix, url->prefix.len - path.len), path))
 		url->prefix.len -= path.len;
 }

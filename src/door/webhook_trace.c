@@ -95,6 +95,7 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 	add_content(trace, &admit->claims[trace->matched]);
 	add_words(it, item, trace);
 	trace_log_add(it->webhook->options.traces, trace);
+	trace->peer = SPAN_EMPTY;
 }
 
 static void trace_item(struct webhook_request *it, const struct webhook_item *item, uint64_t now_ms)

@@ -103,10 +103,12 @@ def module_scratch(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def module_stile(binary, module_scratch):
-    """As `stile`, for processes that serve all tests of a file."""
+    """As `stile`, for processes that serve all tests of a file. They must stop well."""
     lives = []
     yield starter(binary, module_scratch, lives)
+    codes = [life.stop() for life in lives if life.running()]
     end_all(lives)
+    assert not any(codes), "".join(life.log()[-4000:] for life in lives)
 
 
 @pytest.fixture

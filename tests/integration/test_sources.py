@@ -103,6 +103,17 @@ def test_metrics_are_counted_by_source(gateway):
     assert sample(gateway, "stile_refused_total", source="reject") >= 1
 
 
+def test_as_many_sources_as_there_may_be_have_their_metrics(stile, scratch):
+    names = [f"{'s' * 60}{i:04}" for i in range(256)]
+    config = write(scratch, "stile.yaml", "sources:\n" + "".join(
+        f"  {name}: {{ preset: auto }}\n" for name in names))
+    gateway = stile("--config", config)
+    for name in (names[0], names[-1]):
+        take(post(gateway, f"/in/{name}", {"id": "a"}), "new")
+        assert sample(gateway, "stile_verdicts_total", source=name, verdict="new") == 1
+    assert len(gateway.get("/v1/advise").json()["sources"]) == 256
+
+
 # ---- parts ----
 
 def parts(gateway, path="a/b", query="page=1", act="x"):
