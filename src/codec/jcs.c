@@ -264,9 +264,9 @@ static int move_members(struct writer *w, const struct level *level, const struc
 
 static int order_members(struct writer *w, const struct level *level)
 {
-	struct member *list = (struct member *)(void *)w->sorting->ptr + level->members;
 	if (w->out->failed || w->sorting->failed || level->count < 2)
 		return 0;
+	struct member *list = (struct member *)(void *)w->sorting->ptr + level->members;
 	int order = judge_order(w, list, level->count);
 	if (order <= 0)
 		return order;

@@ -52,22 +52,28 @@ static struct pieces take_apart(struct span text)
 	return pieces;
 }
 
-/* Leaves the significant digits only, without the point. */
+/* Leaves the significant digits only, without the point. Zeros are written when a
+ * digit follows them: those at the end need no room, however many there are. */
 static int significant(struct pieces *pieces, char *bytes, size_t room, size_t *ret_len)
 {
 	size_t len = 0;
+	size_t zeros = 0;
 	for (size_t i = 0; i < pieces->digits.len; i++) {
 		char c = pieces->digits.ptr[i];
-		if (c == '.' || (c == '0' && len == 0))
+		if (c == '.')
 			continue;
-		if (len == room)
+		if (c == '0') {
+			zeros += len > 0;
+			continue;
+		}
+		if (zeros >= room - len)
 			return ERR_TOO_LARGE;
+		memset(bytes + len, '0', zeros);
+		len += zeros;
+		zeros = 0;
 		bytes[len++] = c;
 	}
-	while (len > 0 && bytes[len - 1] == '0') {
-		len--;
-		pieces->exponent++;
-	}
+	pieces->exponent += (int64_t)zeros;
 	*ret_len = len;
 	return 0;
 }

@@ -142,7 +142,7 @@ static inline struct json_name_key json_name_key(const char *p, size_t len, cons
 /* By length, first and last byte; the byte before an empty name must be readable. */
 static inline uint32_t json_name_slot(const struct json_table *table, const char *p, size_t len)
 {
-	uint32_t ends = (uint32_t)(unsigned char)p[0] | (uint32_t)(unsigned char)p[len - 1] << 8;
+	uint32_t ends = (uint32_t)(unsigned char)p[0] | (uint32_t)(unsigned char)(p + len)[-1] << 8;
 	uint32_t mixed = (ends | (uint32_t)len << 16) * table->factor;
 	return mixed >> (32 - JSON_TABLE_BITS);
 }

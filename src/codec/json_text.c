@@ -57,14 +57,9 @@ static const char *find_quote(const char *p, const char *end)
 /* The end of the string whose opening quote is at p: after its closing one. */
 static const char *string_end(const char *p, const char *end)
 {
-	p++;
-	while (p < end) {
-		p = find_quote(p, end);
-		if (p == end || *p == '"')
-			return p == end ? end : p + 1;
-		p += 2; /* what a backslash escapes is no end */
-	}
-	return end;
+	for (p = find_quote(p + 1, end); p < end && *p != '"'; p = find_quote(p, end))
+		p += end - p < 2 ? 1 : 2; /* what a backslash escapes is no end */
+	return p < end ? p + 1 : end;
 }
 
 size_t json_compact(struct span text, char *bytes)

@@ -83,6 +83,10 @@ static void numbers_are_doubles_unless_exact_ones_are_asked_for(void **state)
 	assert_canonical("[9007199254740993]", "[9007199254740992]", false);
 	assert_canonical("[123456789012345678901234567890123456789012]",
 	                 "[123456789012345678901234567890123456789012e0]", true);
+	/* However many zeros: a value that a double keeps has one form. */
+	assert_canonical(
+		"[59000002026821660000000000000000000000000000000000e4,5.900000202682166e53]",
+		"[5.900000202682166e+53,5.900000202682166e+53]", true);
 	struct json_problem problem;
 	struct jcs_options options = { .exact = false };
 	assert_int_equal(write_with(SPAN("[1,1e400]"), &options, &problem), ERR_INVALID);

@@ -109,7 +109,10 @@ static void every_preset_knows_its_events_and_so_does_auto(void **state)
 			fail_msg("%s: %s, %s", rows[i].file, a.event.name, b.event.name);
 		assert_int_equal(a.claim_count, rows[i].claims);
 		/* A source may change from auto to its preset: nothing is forgotten. */
-		assert_memory_equal(a.claims, b.claims, a.claim_count * sizeof(a.claims[0]));
+		assert_int_equal(b.claim_count, a.claim_count);
+		for (uint32_t n = 0; n < a.claim_count; n++)
+			assert_memory_equal(&a.claims[n].digest, &b.claims[n].digest,
+			                    sizeof(struct digest));
 		assert_int_equal(a.event.content, b.event.content);
 		assert_int_not_equal(a.event.id.coding, EVENT_TEXT_NONE);
 		free_event(body);
@@ -310,7 +313,8 @@ static void a_retry_by_stripe_is_no_conflict(void **state)
 	struct bench_run b = run_changed(recipe,
 	                                 &(struct change){ "stripe.json", "\"pending_webhooks\": 2",
 	                                                   "\"pending_webhooks\": 1" });
-	assert_memory_equal(&a.result.claims[0], &b.result.claims[0], sizeof(struct claim));
+	assert_memory_equal(&a.result.claims[0].digest, &b.result.claims[0].digest,
+	                    sizeof(struct digest));
 	struct bench_run c = run_changed(recipe,
 	                                 &(struct change){ "stripe.json", "\"amount\": 1250",
 	                                                   "\"amount\": 9250" });
