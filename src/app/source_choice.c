@@ -77,6 +77,7 @@ static int choose_source(const char *command, const struct source_choice_options
                          struct source_choice *choice)
 {
 	const struct config *config = choice->config;
+	CHECK(config && config->source_count > 0);
 	const struct config_source *source = &config->sources[0];
 	if (options->source)
 		source = config_find_source(config, span_str(options->source));
