@@ -121,7 +121,7 @@ static const struct config_option options[] = {
 	  .reload = true,
 	  .value = "TIME",
 	  .standard = "0s",
-	  .help = "how long an answer waits for the outcome; a copy that comes meanwhile is `busy`; 0s: answer once the event is durable" },
+	  .help = "more than 0s: its senders want the outcome, so a copy of an event that has none yet is answered 503 `busy`, to be sent again; the first is answered once it is durable" },
 
 	{ .path = AUTH,
 	  .kind = CONFIG_SECTION,

@@ -370,11 +370,16 @@ static const struct {
 	{ { "/v1/advise", 10 }, answer_advise },
 };
 
-/* What is under /v1 shows ids of events and acts on them. */
+/* What is under /v1 shows ids of events and acts on them: not for other machines,
+ * nor for pages in a browser of this one, nor for whom a proxy here speaks. */
 static bool may_ask(struct http_request *request)
 {
-	if (!span_starts(request->head.path, SPAN("/v1/")) ||
-	    ip_is_loopback(&request->peer->address))
+	const struct http1_head *head = &request->head;
+	bool own = ip_is_loopback(&request->peer->address) &&
+	           !http1_header_find(head, SPAN("Origin")) &&
+	           !http1_header_find(head, SPAN("Forwarded")) &&
+	           !http1_header_find(head, SPAN("X-Forwarded-For"));
+	if (own || !span_starts(head->path, SPAN("/v1/")))
 		return true;
 	http_respond_problem(request, 403, "this is answered to the gateway's own machine only",
 	                     SPAN_EMPTY);

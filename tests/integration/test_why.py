@@ -277,3 +277,10 @@ def test_window_that_is_too_short_is_told_by_metric_advice_and_log(gateway, run)
     folder = {a["source"]: a for a in json.loads(out)["sources"]}
     assert folder["brief"]["state"] == "too short", folder
     assert run("advise", "--window", "1s", "--url", url(gateway))[0] == 2
+
+
+@pytest.mark.parametrize("header", ["Origin", "X-Forwarded-For", "Forwarded"])
+def test_pages_and_proxies_of_this_machine_are_not_answered(stile, header):
+    gateway = stile()
+    answer = gateway.request("GET", "/v1/why?id=x", None, [(header, "http://elsewhere.example")])
+    take_problem(answer, 403)
