@@ -306,6 +306,8 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 		return false;
 	}
 	frame_add_settle(&local->journal.frame, settle);
+	/* What was given back should not be overtaken by what comes after it. */
+	local->batch_events += settle->outcome == OUTCOME_RELEASED;
 	return true;
 }
 

@@ -100,7 +100,7 @@ struct local_store {
 	uint64_t durable_ticket;  /* the last whose frame is on disk */
 	uint64_t oldest;          /* the lowest number that is still needed */
 	uint64_t live_claims;     /* about; made exact by tick */
-	uint32_t batch_events;    /* in the frame being built, and whatever else is awaited */
+	uint32_t batch_events;    /* what makes the frame being built worth a write */
 	struct undo_list undo;    /* of the frame being built */
 	uint64_t frames_lost;     /* ever */
 	bool full;                /* the last admit found no room on disk */
