@@ -112,8 +112,8 @@ static void step_put(struct history *history, uint64_t key)
 	if (dice % 5 < 3)
 		compare_find(history, key, &probe); /* as the store does */
 	if (dice % 5 < 4)
-		assert_int_equal(
-			table_put_probe(history->table, &probe, &record, history->now_ms), 0);
+		assert_int_equal(table_put_probe(history->table, &probe, &record, history->now_ms),
+		                 0);
 	else
 		assert_int_equal(table_put(history->table, &record, history->now_ms), 0);
 	/* An expired one may be there yet or be gone; a live one must lose only

@@ -453,8 +453,8 @@ static struct store_op *gather(struct group *group, struct store_op *op)
 		if (count > 0)
 			__builtin_prefetch(&admit_of(op)->first_seen_ms, 1); /* the answer */
 		for (uint32_t i = 0; i < count; i++)
-			group->probes[group->probe_count++] =
-				table_probe(&admit_of(op)->claims[i].digest);
+			group->probes[group->probe_count++] = table_probe(
+				&admit_of(op)->claims[i].digest);
 	}
 	return op;
 }
