@@ -1,10 +1,12 @@
 /*
- * bench_recipe: nanoseconds per event for the JSON scan and for a whole recipe.
+ * bench_recipe: nanoseconds per event for the JSON scan, for whole recipes, and for
+ * other libraries that parse the same event and fetch the same members.
  *
  * A ring of different events, larger than what the branch predictor learns by
- * heart, since a loop over one event flatters any parser.
+ * heart, since a loop over one event flatters any parser. Everything runs in turn,
+ * round after round, so that a slow minute of the machine is everybody's.
  *
- * Usage: bench_recipe [rounds]
+ * Usage: bench_recipe [rounds [key…]]
  * Output: `key value` lines; _ns is the median of the rounds, _best_ns the least.
  *         CPU time of the thread, so that a busy machine disturbs less.
  */
@@ -13,18 +15,32 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/hash.h"
 #include "base/mem.h"
+#include "bench_recipe.h"
+#include "gate/presets.h"
 #include "gate/recipe.h"
 
 #define EVENTS 512
 #define EVENT_ROOM 2048
 #define ROUNDS_MAX 101
 #define LAPS 4
+#define RUNNERS_MAX 24
 
 struct ring {
 	size_t count;
 	struct span events[EVENTS];
 	char *bytes;
+};
+
+struct runner {
+	const char *key;
+	void (*run)(const struct runner *runner);
+	const struct ring *ring;
+	const struct recipe *recipe;
+	bool (*peer)(const char *text, size_t len);
+	uint32_t claims;
+	double ns[ROUNDS_MAX];
 };
 
 static uint64_t random_state = 1;
@@ -93,26 +109,69 @@ static size_t write_event(char *bytes, const char *nl, const char *in)
 	return (size_t)len;
 }
 
-static void fill_ring(struct ring *ring, bool pretty)
+/* What a shop might send: an id at the top, 1 KB in all. */
+static size_t write_plain(char *bytes)
+{
+	char u[12][37];
+	for (int i = 0; i < 12; i++)
+		uuid(u[i]);
+	int len = snprintf(
+		bytes, EVENT_ROOM,
+		"{\"id\":\"%s\",\"type\":\"order.updated\",\"time\":\"2026-01-02T03:04:05.%03uZ\","
+		"\"customerId\":\"%s\",\"orderId\":\"%s\",\"state\":\"paid\",\"total\":%u.50,"
+		"\"currency\":\"EUR\",\"lines\":[{\"sku\":\"%s\",\"count\":%u,\"price\":%u},"
+		"{\"sku\":\"%s\",\"count\":%u,\"price\":%u},{\"sku\":\"%s\",\"count\":1,\"price\":2}],"
+		"\"shipping\":{\"name\":\"Jane Doe\",\"street\":\"1 High Street\",\"city\":\"Bern\","
+		"\"zip\":\"3000\",\"country\":\"CH\",\"note\":\"leave it at the door, please\"},"
+		"\"trace\":[\"%s\",\"%s\",\"%s\"],\"session\":\"%s\",\"device\":\"%s\","
+		"\"campaign\":\"%s\",\"agent\":\"Mozilla/5.0 (X11; Linux x86_64)\",\"active\":true,"
+		"\"coupon\":null,\"tags\":[\"new\",\"web\",\"gift\"],\"parent\":\"%s\"}",
+		u[0], (unsigned)(next_random() % 1000), u[1], u[2],
+		(unsigned)(next_random() % 10000), u[3], (unsigned)(next_random() % 10),
+		(unsigned)(next_random() % 1000), u[4], (unsigned)(next_random() % 10),
+		(unsigned)(next_random() % 1000), u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[0]);
+	CHECK(len > 0 && len < EVENT_ROOM);
+	return (size_t)len;
+}
+
+enum shape { DENSE, PRETTY, ORDER };
+
+static size_t write_shape(enum shape shape, char *bytes)
+{
+	if (shape == ORDER)
+		return write_plain(bytes);
+	return shape == PRETTY ? write_event(bytes, "\n", "  ") : write_event(bytes, "", "");
+}
+
+static void fill_ring(struct ring *ring, enum shape shape)
 {
 	ring->count = EVENTS;
 	ring->bytes = mem_alloc((size_t)EVENTS * EVENT_ROOM);
 	CHECK(ring->bytes);
 	for (size_t i = 0; i < EVENTS; i++) {
 		char *at = ring->bytes + i * EVENT_ROOM;
-		size_t len = write_event(at, pretty ? "\n" : "", pretty ? "  " : "");
-		ring->events[i] = span_of(at, len);
+		ring->events[i] = span_of(at, write_shape(shape, at));
 	}
 }
 
-static void run_scan(const struct ring *ring, const struct recipe *recipe)
+static struct recipe_scratch scratch;
+static struct json_plan id_plan;
+
+static void run_scan(const struct runner *runner)
 {
-	struct json_doc doc;
-	for (size_t i = 0; i < ring->count; i++)
-		CHECK(json_scan(ring->events[i], &recipe->wanted, &doc) == 0);
+	static struct json_doc doc;
+	for (size_t i = 0; i < runner->ring->count; i++)
+		CHECK(json_scan(runner->ring->events[i], &id_plan, &doc) == 0);
 }
 
-static void run_recipe(const struct ring *ring, const struct recipe *recipe)
+static void run_content(const struct runner *runner)
+{
+	static volatile uint64_t sum;
+	for (size_t i = 0; i < runner->ring->count; i++)
+		sum += hash_checksum64(runner->ring->events[i].ptr, runner->ring->events[i].len, 7);
+}
+
+static void run_recipe(const struct runner *runner)
 {
 	static const struct http1_header headers[] = {
 		{ { "Host", 4 }, { "127.0.0.1:8080", 14 } },
@@ -121,14 +180,22 @@ static void run_recipe(const struct ring *ring, const struct recipe *recipe)
 		{ { "User-Agent", 10 }, { "Amazon/EventBridge", 18 } },
 		{ { "Connection", 10 }, { "close", 5 } },
 	};
-	struct event event;
-	struct claim claims[CLAIMS_MAX];
-	uint32_t count;
-	for (size_t i = 0; i < ring->count; i++) {
-		struct recipe_input input = { ring->events[i], headers, ARRAY_LEN(headers) };
-		CHECK(recipe_run(recipe, &input, &event, claims, &count, NULL) == 0);
-		CHECK(event.kind == EVENT_EVENTBRIDGE && count == 1);
+	struct recipe_result result;
+	for (size_t i = 0; i < runner->ring->count; i++) {
+		struct recipe_input input = {
+			.body = runner->ring->events[i],
+			.headers = headers,
+			.header_count = ARRAY_LEN(headers),
+		};
+		CHECK(recipe_run(runner->recipe, &scratch, &input, &result, NULL) == 0);
+		CHECK(result.claim_count == runner->claims);
 	}
+}
+
+static void run_peer(const struct runner *runner)
+{
+	for (size_t i = 0; i < runner->ring->count; i++)
+		CHECK(runner->peer(runner->ring->events[i].ptr, runner->ring->events[i].len));
 }
 
 static int compare(const void *a, const void *b)
@@ -138,18 +205,12 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void measure(const char *key, void (*run)(const struct ring *, const struct recipe *),
-                    const struct ring *ring, const struct recipe *recipe, size_t rounds)
+static void measure(struct runner *runner, size_t round)
 {
-	double ns[ROUNDS_MAX];
-	for (size_t i = 0; i < rounds; i++) {
-		uint64_t begin = now_ns();
-		for (int lap = 0; lap < LAPS; lap++)
-			run(ring, recipe);
-		ns[i] = (double)(now_ns() - begin) / (double)(LAPS * ring->count);
-	}
-	qsort(ns, rounds, sizeof(ns[0]), compare);
-	printf("%s_ns %.0f\n%s_best_ns %.0f\n", key, ns[rounds / 2], key, ns[0]);
+	uint64_t begin = now_ns();
+	for (int lap = 0; lap < LAPS; lap++)
+		runner->run(runner);
+	runner->ns[round] = (double)(now_ns() - begin) / (double)(LAPS * runner->ring->count);
 }
 
 static size_t mean_len(const struct ring *ring)
@@ -160,23 +221,169 @@ static size_t mean_len(const struct ring *ring)
 	return sum / ring->count;
 }
 
+static const struct recipe *compile(struct recipe_spec *spec)
+{
+	static const unsigned char key[DIGEST_KEY_LEN] = { 1, 2, 3 };
+	struct recipe *recipe = NULL;
+	struct recipe_problem problem;
+	spec->source = SPAN("events");
+	spec->window_s = 345600;
+	if (recipe_compile(spec, key, &recipe, &problem) != 0)
+		fprintf(stderr, "%s\n", problem.text.text);
+	CHECK(recipe);
+	return recipe;
+}
+
+static const struct recipe *compile_preset(const char *name)
+{
+	const struct preset *preset = preset_find(span_str(name));
+	CHECK(preset);
+	return compile(
+		&(struct recipe_spec){ .cases = preset->cases, .case_count = preset->case_count });
+}
+
+/* The business key of a conversation's event, once, twice and four times. */
+static const struct recipe *compile_claims(uint32_t count)
+{
+	static const char *const names[] = { "one", "two", "three", "four" };
+	struct recipe_case_spec it = { .name = "event", .claim_count = count };
+	for (uint32_t i = 0; i < count; i++)
+		it.claims[i] = (struct recipe_claim_spec){
+			.name = span_str(names[i]),
+			.part_count = 4,
+			.parts = { SPAN("detail.topicName"), SPAN("detail.eventBody.participantId"),
+			           SPAN("detail.eventBody.sessionId"),
+			           SPAN("detail.eventBody.eventTime") },
+		};
+	return compile(&(struct recipe_spec){ .cases = &it, .case_count = 1 });
+}
+
+static const struct recipe *compile_content(void)
+{
+	struct recipe_case_spec it = {
+		.name = "event",
+		.claim_count = 1,
+		.claims = { { .kind = CLAIM_CONTENT,
+		              .part_count = 1,
+		              .parts = { SPAN("detail") } } },
+	};
+	return compile(&(struct recipe_spec){ .cases = &it, .case_count = 1 });
+}
+
+static void make_plan(void)
+{
+	static const char *const names[] = { "id",          "source",      "type",
+		                             "specversion", "detail-type", "detail" };
+	json_plan_init(&id_plan);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		struct json_path path;
+		struct json_problem problem;
+		uint8_t node;
+		CHECK(json_path_parse(span_str(names[i]), &path, &problem) == 0);
+		CHECK(json_plan_add(&id_plan, &path, &node) == 0);
+	}
+	json_plan_seal(&id_plan);
+}
+
+static void report(struct runner *runner, size_t rounds)
+{
+	qsort(runner->ns, rounds, sizeof(runner->ns[0]), compare);
+	printf("%s_ns %.0f\n%s_best_ns %.0f\n", runner->key, runner->ns[rounds / 2], runner->key,
+	       runner->ns[0]);
+}
+
+/* Those whose keys are in the list; how many. */
+static size_t keep_asked(struct runner *runners, size_t count, char **keys)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < count; i++)
+		for (char **key = keys; *key; key++)
+			if (strcmp(*key, runners[i].key) == 0)
+				runners[kept++] = runners[i];
+	return kept;
+}
+
 int main(int argc, char **argv)
 {
 	long asked = argc > 1 ? strtol(argv[1], NULL, 10) : ROUNDS_MAX;
 	size_t rounds = asked < 1 ? 1 : asked > ROUNDS_MAX ? ROUNDS_MAX : (size_t)asked;
-	struct recipe_options options = { .source = SPAN("events"), .window_s = 345600 };
-	static struct recipe recipe;
-	static struct ring dense;
-	static struct ring pretty;
-	CHECK(recipe_init_auto(&recipe, &options, NULL) == 0);
-	fill_ring(&dense, false);
-	fill_ring(&pretty, true);
-	printf("dense_bytes %zu\npretty_bytes %zu\n", mean_len(&dense), mean_len(&pretty));
-	measure("dense_scan", run_scan, &dense, &recipe, rounds);
-	measure("dense_recipe", run_recipe, &dense, &recipe, rounds);
-	measure("pretty_scan", run_scan, &pretty, &recipe, rounds);
-	measure("pretty_recipe", run_recipe, &pretty, &recipe, rounds);
-	mem_free(dense.bytes);
-	mem_free(pretty.bytes);
+	static struct ring dense, pretty, order;
+	make_plan();
+	fill_ring(&dense, DENSE);
+	fill_ring(&pretty, PRETTY);
+	fill_ring(&order, ORDER);
+	static struct runner runners[RUNNERS_MAX];
+	const struct runner ours[] = {
+		{ .key = "scan", .run = run_scan, .ring = &dense },
+		{ .key = "scan_pretty", .run = run_scan, .ring = &pretty },
+		{ .key = "content", .run = run_content, .ring = &dense },
+		{ .key = "genesys",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_preset("genesys"),
+		  .claims = 2 },
+		{ .key = "genesys_pretty",
+		  .run = run_recipe,
+		  .ring = &pretty,
+		  .recipe = compile_preset("genesys"),
+		  .claims = 2 },
+		{ .key = "eventbridge",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_preset("eventbridge"),
+		  .claims = 1 },
+		{ .key = "auto_genesys",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_preset("auto"),
+		  .claims = 2 },
+		{ .key = "auto_plain",
+		  .run = run_recipe,
+		  .ring = &order,
+		  .recipe = compile_preset("auto"),
+		  .claims = 1 },
+		{ .key = "claims_1",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_claims(1),
+		  .claims = 1 },
+		{ .key = "claims_2",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_claims(2),
+		  .claims = 2 },
+		{ .key = "claims_4",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_claims(4),
+		  .claims = 4 },
+		{ .key = "content_claim",
+		  .run = run_recipe,
+		  .ring = &dense,
+		  .recipe = compile_content(),
+		  .claims = 1 },
+	};
+	size_t count = 0;
+	for (; count < ARRAY_LEN(ours); count++)
+		runners[count] = ours[count];
+	struct bench_peer peers[BENCH_PEERS_MAX];
+	size_t peer_count = bench_peers(peers);
+	for (size_t i = 0; i < peer_count; i++, count++)
+		runners[count] = (struct runner){
+			.key = peers[i].key,
+			.run = run_peer,
+			.ring = &dense,
+			.peer = peers[i].parse,
+		};
+	CHECK(count <= RUNNERS_MAX);
+	printf("dense_bytes %zu\npretty_bytes %zu\nplain_bytes %zu\n", mean_len(&dense),
+	       mean_len(&pretty), mean_len(&order));
+	if (argc > 2)
+		count = keep_asked(runners, count, argv + 2);
+	for (size_t round = 0; round < rounds; round++)
+		for (size_t i = 0; i < count; i++)
+			measure(&runners[i], round);
+	for (size_t i = 0; i < count; i++)
+		report(&runners[i], rounds);
 	return 0;
 }

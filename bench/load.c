@@ -22,7 +22,9 @@ static const char *const usage_text =
 	"  --seconds S          measured time (3), after --warmup S (0.5)\n"
 	"  --duplicates N       send the same N ids again and again (0: all are new)\n"
 	"  --prefix N           first 32 bits of every id\n"
-	"  --body-bytes N       (1024)\n"
+	"  --event KIND         plain (an object with an id) or genesys (an EventBridge envelope)\n"
+	"  --body-bytes N       of one event (1024)\n"
+	"  --batch N            N events in each request, as a JSON array\n"
 	"  --cpu N              pin to this core\n"
 	"  --pids P,P,...       report the CPU of these processes\n"
 	"  --show               print one request and its answer, then leave\n";
@@ -40,6 +42,8 @@ enum option_id {
 	OPT_DUPLICATES,
 	OPT_PREFIX,
 	OPT_BODY_BYTES,
+	OPT_EVENT,
+	OPT_BATCH,
 	OPT_CPU,
 	OPT_PIDS,
 	OPT_SHOW,
@@ -58,6 +62,8 @@ static const struct option option_table[] = {
 	{ "duplicates", required_argument, NULL, OPT_DUPLICATES },
 	{ "prefix", required_argument, NULL, OPT_PREFIX },
 	{ "body-bytes", required_argument, NULL, OPT_BODY_BYTES },
+	{ "event", required_argument, NULL, OPT_EVENT },
+	{ "batch", required_argument, NULL, OPT_BATCH },
 	{ "cpu", required_argument, NULL, OPT_CPU },
 	{ "pids", required_argument, NULL, OPT_PIDS },
 	{ "show", no_argument, NULL, OPT_SHOW },
@@ -89,6 +95,15 @@ static int read_tls(struct load_options *options, const char *value)
 	if (tls >= 0)
 		options->tls = (enum load_tls_kind)tls;
 	return tls < 0 ? -1 : 0;
+}
+
+static int read_event(struct load_options *options, const char *value)
+{
+	static const char *const names[] = { "plain", "genesys" };
+	int event = choose(value, names, ARRAY_LEN(names));
+	if (event >= 0)
+		options->event = (enum load_event)event;
+	return event < 0 ? -1 : 0;
 }
 
 static int read_pids(struct load_options *options, const char *value)
@@ -145,6 +160,12 @@ static int read_option(struct load_options *options, int id, const char *value)
 	case OPT_CONNECTIONS: return read_u32(&options->connections, value);
 	case OPT_SECONDS: return read_double(&options->seconds, value);
 	case OPT_WARMUP: return read_double(&options->warmup_seconds, value);
+	case OPT_EVENT: return read_event(options, value);
+	case OPT_BATCH: {
+		int batch = read_small(value, LOAD_BATCH_MAX);
+		options->batch = (uint32_t)batch;
+		return batch;
+	}
 	case OPT_DUPLICATES: return read_u32(&options->duplicates, value);
 	case OPT_PREFIX: return read_u32(&options->prefix, value);
 	case OPT_BODY_BYTES: return read_u32(&options->body_bytes, value);

@@ -22,14 +22,18 @@
 
 #define LOAD_CONNECTIONS_MAX 4096
 #define LOAD_PIDS_MAX 16
-#define LOAD_ANSWER_MAX 4096
-#define LOAD_REQUEST_MAX 16384
+#define LOAD_ANSWER_MAX 16384
+#define LOAD_REQUEST_MAX (192u << 10)
+#define LOAD_BATCH_MAX 128 /* events of one request */
 
 enum load_mode {
 	LOAD_KEEPALIVE, /* closed loop: a connection's next request follows its answer */
 	LOAD_CLOSE,     /* closed loop, a new connection for every request */
 	LOAD_OPEN,      /* fixed rate on keep-alive connections, timed from the intended moment */
 };
+
+/* What is sent: see load_request.c. */
+enum load_event { LOAD_EVENT_PLAIN, LOAD_EVENT_GENESYS };
 
 enum load_tls_kind { LOAD_PLAIN, LOAD_TLS_FULL, LOAD_TLS_RESUME };
 
@@ -45,8 +49,10 @@ struct load_options {
 	double rate;         /* requests/s of LOAD_OPEN */
 	uint32_t duplicates; /* ids in the set that is sent again and again; 0: every id is new */
 	uint32_t prefix;     /* first digits of every id: another one for every run */
-	uint32_t body_bytes;
-	int cpu; /* core to pin to, -1: none */
+	enum load_event event;
+	uint32_t body_bytes; /* of one event */
+	uint32_t batch;      /* events of one request: an array; 0: one, by itself */
+	int cpu;             /* core to pin to, -1: none */
 	int pids[LOAD_PIDS_MAX];
 	uint32_t pid_count;
 	bool show; /* print one request and one answer, then leave */
@@ -77,7 +83,8 @@ struct load_result {
 struct load_request {
 	char bytes[LOAD_REQUEST_MAX];
 	size_t size;
-	char *id_digits[2]; /* places of the 12 hex digits that count */
+	uint32_t events;
+	char *id_digits[LOAD_BATCH_MAX][2]; /* places of the 12 hex digits that count */
 };
 
 int load_request_build(struct load_request *request, const struct load_options *options);
@@ -88,6 +95,7 @@ enum load_verdict { LOAD_NONE, LOAD_NEW, LOAD_DUPLICATE, LOAD_OTHER };
 struct load_answer {
 	bool ok; /* status 200 */
 	enum load_verdict verdict;
+	uint64_t fresh; /* of a batch: how many events are new */
 };
 
 /* Where the last answer had its parts: the next one mostly has them there too. */

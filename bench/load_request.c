@@ -1,10 +1,11 @@
 /*
  * load_request: what is sent, and how little of an answer must be read.
  *
- * The body is an EventBridge envelope around a Genesys Cloud event, the shape
- * that an API destination posts. The counted digits stand in the envelope's id
- * and in the session id, so that an event is new by its transport id and by
- * its natural key, or a duplicate by both.
+ * A plain event is an object with an id, as a shop's webhook posts it. A Genesys
+ * one is an EventBridge envelope around a Genesys Cloud event, the shape that an
+ * API destination posts. The counted digits stand in the id and in the order's or
+ * session's id, so that an event is new by its transport id and by its natural key,
+ * or a duplicate by both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,19 @@
 
 #define COUNTED "CCCCCCCCCCCC"
 
-static const char *const body_format =
+static const char *const plain_format =
+	"{\"id\":\"%08x-50e2-45f8-950f-" COUNTED "\",\"type\":\"order.updated\","
+	"\"created\":\"2025-12-10T08:43:58.648Z\",\"data\":{"
+	"\"order\":\"%08x-8b1d-4c6e-a3d5-" COUNTED "\","
+	"\"customer\":{\"name\":\"Ada Example\",\"email\":\"ada@example.com\","
+	"\"address\":{\"street\":\"Long Lane 17\",\"city\":\"Berlin\",\"zip\":\"10115\"}},"
+	"\"lines\":[{\"sku\":\"A-100\",\"count\":2,\"price\":19.99},"
+	"{\"sku\":\"B-7\",\"count\":1,\"price\":5},{\"sku\":\"C-42\",\"count\":12,\"price\":0.5}],"
+	"\"paid\":true,\"coupon\":null,\"total\":50.98,\"currency\":\"EUR\","
+	"\"shipping\":{\"method\":\"standard\",\"eta\":\"2025-12-14\",\"tracked\":true},"
+	"\"note\":\"%s\"}}";
+
+static const char *const genesys_format =
 	"{\"version\":\"0\",\"id\":\"%08x-50e2-45f8-950f-" COUNTED "\","
 	"\"detail-type\":\"v2.detail.events.conversation.{id}.acd.start\","
 	"\"source\":\"aws.partner/genesys.com/cloud/23faea37-1117-4c0a-88a2-572c46780b03/crm\","
@@ -46,7 +59,8 @@ static int print_body(char *out, size_t room, const struct load_options *options
 	/* The format is a constant of this file. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-	return snprintf(out, room, body_format, options->prefix, options->prefix, note);
+	const char *format = options->event == LOAD_EVENT_GENESYS ? genesys_format : plain_format;
+	return snprintf(out, room, format, options->prefix, options->prefix, note);
 #pragma GCC diagnostic pop
 }
 
@@ -60,41 +74,81 @@ static int print_head(char *out, size_t room, const struct load_options *options
 #pragma GCC diagnostic pop
 }
 
-int load_request_build(struct load_request *request, const struct load_options *options)
+/* One event of the wanted size; its length, or -1. */
+static int build_event(char *out, size_t room, const struct load_options *options)
 {
-	char body[LOAD_REQUEST_MAX];
-	char note[LOAD_REQUEST_MAX];
-	int least = print_body(body, sizeof(body), options, "");
-	int missing = (int)options->body_bytes - least;
-	if (missing < 0)
-		missing = 0;
-	if (least + missing > LOAD_REQUEST_MAX - 1024)
+	static char note[LOAD_REQUEST_MAX];
+	int least = print_body(out, room, options, "");
+	int missing = (int)options->body_bytes > least ? (int)options->body_bytes - least : 0;
+	if ((size_t)(least + missing) >= room || (size_t)missing >= sizeof(note))
 		return -1;
 	for (int i = 0; i < missing; i++)
 		note[i] = (char)('a' + i % 26);
 	note[missing] = '\0';
-	int body_bytes = print_body(body, sizeof(body), options, note);
+	return print_body(out, room, options, note);
+}
+
+/* All events of a request, in an array if it is a batch; its length, or -1. */
+static int build_body(char *out, size_t room, const struct load_options *options)
+{
+	uint32_t events = options->batch ? options->batch : 1;
+	int size = 0;
+	for (uint32_t i = 0; i < events; i++) {
+		if (options->batch)
+			out[size++] = i == 0 ? '[' : ',';
+		int more = build_event(out + size, room - (size_t)size - 1, options);
+		if (more < 0)
+			return -1;
+		size += more;
+	}
+	if (options->batch)
+		out[size++] = ']';
+	return size;
+}
+
+static void find_digits(struct load_request *request)
+{
+	char *at = request->bytes, *end = request->bytes + request->size;
+	for (uint32_t i = 0; i < request->events; i++) {
+		for (int k = 0; k < 2; k++) {
+			at = memmem(at, (size_t)(end - at), COUNTED, 12);
+			request->id_digits[i][k] = at;
+			at += 12;
+		}
+	}
+}
+
+int load_request_build(struct load_request *request, const struct load_options *options)
+{
+	static char body[LOAD_REQUEST_MAX];
+	int body_bytes = build_body(body, sizeof(body), options);
+	if (body_bytes < 0)
+		return -1;
 	int head_bytes = print_head(request->bytes, sizeof(request->bytes), options, body_bytes);
 	if (head_bytes < 0 || (size_t)(head_bytes + body_bytes) > sizeof(request->bytes))
 		return -1;
 	memcpy(request->bytes + head_bytes, body, (size_t)body_bytes);
 	request->size = (size_t)(head_bytes + body_bytes);
-	request->id_digits[0] = memmem(request->bytes, request->size, COUNTED, 12);
-	char *after = request->id_digits[0] + 12;
-	request->id_digits[1] = memmem(after, request->size - (size_t)(after - request->bytes),
-	                               COUNTED, 12);
+	request->events = options->batch ? options->batch : 1;
+	find_digits(request);
 	return 0;
 }
 
-void load_request_number(struct load_request *request, uint64_t number)
+static void number_event(char *const digits_at[2], uint64_t number)
 {
 	static const char digits[] = "0123456789abcdef";
-	char *out = request->id_digits[0];
+	char *out = digits_at[0];
 	for (int i = 11; i >= 0; i--) {
 		out[i] = digits[number & 15];
 		number >>= 4;
 	}
-	memcpy(request->id_digits[1], out, 12);
+	memcpy(digits_at[1], out, 12);
+}
+
+void load_request_number(struct load_request *request, uint64_t number)
+{
+	for (uint32_t i = 0; i < request->events; i++)
+		number_event(request->id_digits[i], number * request->events + i);
 }
 
 /* The value of a header, by the end of its name in lower case, which needs no
@@ -146,6 +200,7 @@ static void fill_answer(struct load_answer *answer, const struct load_shape *sha
                         const char *bytes)
 {
 	answer->ok = memcmp(bytes, "HTTP/1.1 200", 12) == 0;
+	answer->fresh = 0;
 	answer->verdict = shape->verdict ? read_verdict(bytes + shape->verdict) : LOAD_NONE;
 }
 
@@ -168,5 +223,10 @@ long load_answer_read(struct load_shape *shape, const char *bytes, size_t size,
 		return whole <= LOAD_ANSWER_MAX ? 0 : -1;
 	note_shape(shape, bytes, whole, head);
 	fill_answer(ret_answer, shape, bytes);
+	static const char sum[] = "{\"new\":"; /* an answer to a batch begins so */
+	if (whole - head > sizeof(sum) && memcmp(end + 4, sum, sizeof(sum) - 1) == 0) {
+		shape->size = 0; /* the next one has other sums */
+		ret_answer->fresh = strtoul(end + 4 + sizeof(sum) - 1, NULL, 10);
+	}
 	return (long)whole;
 }

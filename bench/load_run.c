@@ -164,6 +164,10 @@ static int open_socket(struct run *run, struct conn *conn)
 	/* The cheapest kind; a machine's default may pace by timers. The server keeps its own. */
 	if (run->options->mode != LOAD_CLOSE)
 		(void)setsockopt(conn->fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+	/* A request leaves in one send. */
+	int room = 2 * (int)LOAD_REQUEST_MAX;
+	if (run->options->batch)
+		(void)setsockopt(conn->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	if (connect(conn->fd, (const struct sockaddr *)&run->address, sizeof(run->address)) == 0)
 		return 0;
 	return errno == EINPROGRESS ? 0 : -1;
@@ -213,7 +217,7 @@ static void count_answer(struct run *run, const struct load_answer *answer)
 	}
 	run->failures_in_a_row = 0;
 	run->counts.requests++;
-	run->counts.fresh += answer->verdict == LOAD_NEW;
+	run->counts.fresh += answer->verdict == LOAD_NEW ? 1 : answer->fresh;
 	run->counts.duplicate += answer->verdict == LOAD_DUPLICATE;
 	run->counts.other += answer->verdict == LOAD_OTHER;
 }

@@ -131,7 +131,7 @@ class Bench:
                 break
         if figures["errors"] > 0:
             self.say("    %s: %d errors" % (server.name, figures["errors"]))
-        self.check_answers(server, figures, settings.get("duplicates", 0))
+        self.check_answers(server, figures, settings)
         return figures
 
     def load_once(self, server, words):
@@ -146,14 +146,15 @@ class Bench:
                                      (own > 1 and others > DISTURBED_MB_S))
         return figures
 
-    def check_answers(self, server, figures, duplicates):
+    def check_answers(self, server, figures, settings):
         """A fast wrong answer is worth nothing: the verdicts must be the right ones."""
         if server.name == "nginx" or server.name == "nginx-4k":
             return
-        right = figures["duplicate"] if duplicates else figures["new"]
-        if right != figures["requests"]:
-            self.wrong.append("%s, %s: %d of %d answers have the wrong verdict" % (
-                self.row, server.name, figures["requests"] - right, figures["requests"]))
+        right = figures["duplicate"] if settings.get("duplicates") else figures["new"]
+        events = figures["requests"] * settings.get("batch", 1)
+        if right != events:
+            self.wrong.append("%s, %s: %d of %d events have the wrong verdict" % (
+                self.row, server.name, events - right, events))
             self.say("    " + self.wrong[-1])
 
     # -- rounds

@@ -2,11 +2,15 @@
 of a row's text is its title."""
 
 import contextlib
+import json
+import os
 import shutil
+import subprocess
 import time
 
 import servers
-from measure import drop_caches, forget_files, median, ratio
+from measure import (DISTURBED_CORES, Missing, children_busy_s, drop_caches, forget_files,
+                     machine_busy_s, median, ratio)
 
 MANY = 10_000_000
 MOST = 100_000_000
@@ -59,6 +63,61 @@ def http_tuned(bench):
             medians = bench.compare("%d connections" % connections, found,
                                     connections=connections)
         judge_pair(bench, "%d connections" % connections, medians, "nginx-4k", None, None)
+
+
+def http_recycled(bench):
+    """the same with the journal at its size limit, as in long service: segments are used again"""
+    for connections, (least_rps, least_cpu) in {256: (1.15, 1.25), 64: (1.0, None)}.items():
+        with contextlib.ExitStack() as stack:
+            found = start(bench, stack, nginx(bench),
+                          stile(bench, more=["--retain-size", "64MiB"]))
+            medians = bench.compare("%d connections" % connections, found,
+                                    connections=connections)
+        judge_pair(bench, "%d connections" % connections, medians, "nginx", least_rps, least_cpu)
+
+
+def http_genesys(bench):
+    """Genesys events by the preset (two claims) beside plain ones (one claim)"""
+    server = stile(bench)
+    if server is None:
+        return
+    with server:
+        rounds = bench.alternate({
+            kind: (lambda kind=kind: bench.load(server, connections=256, event=kind))
+            for kind in ("plain", "genesys")})
+    bench.keep("256 connections", rounds)
+    medians = {name: {key: median(one, key) for key in one[0]} for name, one in rounds.items()}
+    for name in rounds:
+        bench.show_load("256 connections", name, medians[name])
+    bench.target("requests/s with the preset genesys, × plain",
+                 ratio(medians, "genesys", "plain", "rps"), least=0.9)
+
+
+BATCH = 100
+
+
+def http_batch(bench):
+    """batches of 100 plain events, 16 connections; nginx, Lua and Redis with one a request"""
+    options = ["--appendonly", "yes", "--appendfsync", "always"]
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(
+            servers.Redis(bench.folder("redis"), bench.args.server_cpu, options))
+        peer = stack.enter_context(nginx(bench, redis=redis, name="nginx+redis"))
+        ours = stile(bench)
+        sides = {"nginx+redis": lambda: bench.load(peer, connections=256)}
+        if ours is not None:
+            stack.enter_context(ours)
+            sides["stile"] = lambda: bench.load(ours, connections=16, batch=BATCH)
+        rounds = bench.alternate(sides)
+    bench.keep("batches", rounds)
+    medians = {name: {key: median(one, key) for key in one[0]} for name, one in rounds.items()}
+    for name in rounds:
+        bench.show_load("batches of %d" % BATCH if name == "stile" else "one by one", name,
+                        medians[name])
+    if ours is not None:
+        events = medians["stile"]["rps"] * BATCH
+        bench.report("events/s in batches of %d" % BATCH, events)
+        bench.target("events/s, × nginx+redis", events / medians["nginx+redis"]["rps"], least=30)
 
 
 def http_duplicate(bench):
@@ -295,9 +354,121 @@ def stile_restart(bench, count):
     return seconds
 
 
+EVENTS = 5_000_000
+PEER_EVENTS = 200_000
+
+
+def make_events(bench, count):
+    """A file of that many Genesys events, 20 % of them duplicates; made once."""
+    path = bench.folder("events-%d.ndjson" % count)
+    if not os.path.exists(path):
+        os.makedirs(bench.args.work, exist_ok=True)
+        with open(path, "wb") as file:
+            subprocess.run([bench.tool("make_events"), str(count), "20"], stdout=file, check=True)
+    with open(path, "rb") as file:  # from the page cache, for all sides alike
+        while file.read(1 << 20):
+            pass
+    return path
+
+
+def filter_round(bench, path, count, command, out=os.devnull):
+    """Seconds of a shell command that reads the events, on one core; and what it
+    wrote to standard error."""
+    command = ["taskset", "-c", str(bench.args.server_cpu), "sh", "-c", command]
+    with open(path, "rb") as source, open(out, "wb") as sink:
+        busy, own, began = machine_busy_s(), children_busy_s(), time.monotonic()
+        done = subprocess.run(bench.favour + command, stdin=source, stdout=sink,
+                              stderr=subprocess.PIPE, text=True, check=True)
+        took = time.monotonic() - began
+    others = (machine_busy_s() - busy - (children_busy_s() - own)) / took
+    return {"seconds": took, "events_per_s": count / took,
+            "mb_per_s": os.path.getsize(path) / took / 1e6, "others_busy": others,
+            "disturbed": float(others > DISTURBED_CORES)}, done.stderr
+
+
+def stile_filter(bench, path, count, out=os.devnull):
+    command = "exec %s filter --preset genesys --json" % bench.stile()
+    figures, told = filter_round(bench, path, count, command, out)
+    counts = json.loads(told.splitlines()[-1])
+    figures["new"] = counts["new"]
+    figures["claims_bytes"] = counts["claims_bytes"]
+    if counts["read"] != count or counts["new"] + counts["duplicate"] != count:
+        bench.wrong.append("filter: of %d events it says %s" % (count, told.strip()))
+    return figures
+
+
+def check_filter(bench, part, count, peers):
+    """All must find the same number of different events."""
+    found = {"stile": stile_filter(bench, part, count)["new"]}
+    for name, command in peers.items():
+        told = subprocess.run(["sh", "-c", command + " | wc -l"], stdin=open(part, "rb"),
+                              capture_output=True, text=True, check=True)
+        found[name] = int(told.stdout)
+    if len(set(found.values())) != 1:
+        bench.wrong.append("filter: different events found: %s" % found)
+
+
+def filter_file(bench):
+    """stile filter, 5 M Genesys events of 1 KB, 20 % duplicates, one core; jq + awk, Python"""
+    if not shutil.which("jq"):
+        raise Missing("jq is not installed")
+    count = EVENTS // 10 if bench.args.quick else EVENTS
+    peer_count = PEER_EVENTS // 4 if bench.args.quick else PEER_EVENTS
+    part = make_events(bench, peer_count)
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_filter.py")
+    peers = {"jq+awk": "jq -r .id | awk '!seen[$0]++'", "python": "/usr/bin/python3 " + script}
+    sides = {name: (lambda command=command: filter_round(bench, part, peer_count, command)[0])
+             for name, command in peers.items()}
+    if bench.stile():
+        whole = make_events(bench, count)
+        check_filter(bench, part, peer_count, peers)
+        sides["stile"] = lambda: stile_filter(bench, whole, count)
+        sides["stile to a file"] = lambda: stile_filter(bench, whole, count,
+                                                        bench.folder("unique.ndjson"))
+    rounds = bench.alternate(sides)
+    bench.keep("%d events" % count, rounds)
+    medians = {name: {key: median(one, key) for key in one[0]} for name, one in rounds.items()}
+    for name, figures in medians.items():
+        events = peer_count if name in peers else count
+        bench.show("%d events" % events, name, "%9.0f/s  %7.1f MB/s" % (
+            figures["events_per_s"], figures["mb_per_s"]))
+    bench.say("    the peers read the first part of the history only: their sets stay small")
+    if "stile" not in medians:
+        return
+    bench.target("events/s, × jq+awk", ratio(medians, "stile", "jq+awk", "events_per_s"), least=20)
+    bench.report("events/s, × Python", ratio(medians, "stile", "python", "events_per_s"))
+    bench.target("GB/s", medians["stile"]["mb_per_s"] / 1000, least=1)
+    bench.report("GB/s into a file", medians["stile to a file"]["mb_per_s"] / 1000)
+    bench.report("bytes of memory an event that passed",
+                 medians["stile"]["claims_bytes"] / medians["stile"]["new"])
+
+
+def recipe(bench):
+    """recipe genesys with two claims on a 1 KB event, in process; parsers of the same event"""
+    figures = bench.program("bench_recipe", 21 if bench.args.quick else 101,
+                            cpu=bench.args.server_cpu)
+    bench.keep("nanoseconds", {"stile": [figures]})
+    for key in ("genesys", "auto_genesys", "eventbridge", "claims_1", "claims_2", "claims_4",
+                "content_claim", "json_c", "cjson", "jansson", "simdjson"):
+        if key + "_ns" in figures:
+            bench.show("%d bytes" % figures["dense_bytes"], key, "%7.0f ns" % figures[key + "_ns"])
+    ours = figures["genesys_ns"]
+    bench.report("genesys, ns per event", ours)
+    for peer, least in (("json_c", 10), ("cjson", 4)):
+        if peer + "_ns" in figures:
+            bench.target("× %s" % peer, figures[peer + "_ns"] / ours, least=least)
+    for peer in ("jansson", "simdjson"):
+        if peer + "_ns" in figures:
+            bench.report("× %s (it parses only)" % peer, figures[peer + "_ns"] / ours)
+    bench.report("a claim more, ns", (figures["claims_4_ns"] - figures["claims_1_ns"]) / 3)
+
+
 ROWS = {
     "http-unique": http_unique,
     "http-tuned": http_tuned,
+    "http-recycled": http_recycled,
+    "http-genesys": http_genesys,
+    "http-batch": http_batch,
     "http-duplicate": http_duplicate,
     "http-close": http_close,
     "today": today,
@@ -307,4 +478,6 @@ ROWS = {
     "scale": scale,
     "memory": memory,
     "restart": restart,
+    "filter": filter_file,
+    "recipe": recipe,
 }

@@ -248,14 +248,15 @@ class Stile(Server):
 
     name = "stile"
 
-    def __init__(self, folder, cpu, binary, certificate=None):
+    def __init__(self, folder, cpu, binary, certificate=None, more=()):
         super().__init__(folder, cpu)
         self.binary = binary
+        self.more = list(more)
         self.certificate = certificate
 
     def start(self):
         command = [self.binary, "serve", "--listen", "127.0.0.1:%d" % self.port, "--data",
-                   os.path.join(self.folder, "data"), "--threads", "1"]
+                   os.path.join(self.folder, "data"), "--threads", "1"] + self.more
         if self.certificate:
             command += ["--tls-cert", self.certificate[0], "--tls-key", self.certificate[1]]
         self.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -10,5 +10,5 @@ enum exit_code {
 	EXIT_CODE_OK = 0,
 	EXIT_CODE_FAILED = 1,  /* could not do it: the message says why */
 	EXIT_CODE_USAGE = 2,   /* unknown option, bad value */
-	EXIT_CODE_DAMAGED = 3, /* stored data is damaged */
+	EXIT_CODE_DAMAGED = 3, /* stored data is damaged; filter --strict: events are */
 };

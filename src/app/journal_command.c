@@ -22,6 +22,17 @@ static void print_damage(void *user, const char *text)
 	printf("damage         %s\n", text);
 }
 
+static void print_warning(void *user, const char *text)
+{
+	(void)user;
+	printf("warning        %s\n", text);
+}
+
+static const char *plural(uint64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
 static void print_time(const char *name, uint64_t unix_ms)
 {
 	char time[TEXT_TIME_LEN];
@@ -58,13 +69,17 @@ static void print_report(const struct journal_report *report)
 static int verify(const struct journal_inspect_options *options, struct error_text *ret_text)
 {
 	struct journal_report report = { 0 };
-	struct journal_verify_sink sink = { .damage = print_damage };
+	struct journal_verify_sink sink = { .damage = print_damage, .warning = print_warning };
 	int error = journal_verify(options, &sink, &report, ret_text);
 	if (error != 0 && report.damages == 0)
 		return error;
 	print_report(&report);
 	if (report.damages > 0)
-		printf("damaged        in %" PRIu64 " places\n", report.damages);
+		printf("damaged        in %" PRIu64 " place%s\n", report.damages,
+		       plural(report.damages));
+	else if (report.warnings > 0)
+		printf("sound          with %" PRIu64 " warning%s\n", report.warnings,
+		       plural(report.warnings));
 	else
 		printf("sound\n");
 	return error;

@@ -9,32 +9,61 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "app/check_command.h"
+#include "app/command.h"
+#include "app/config.h"
 #include "app/exit_code.h"
+#include "app/explain_command.h"
+#include "app/filter_command.h"
+#include "app/init_command.h"
 #include "app/journal_command.h"
-#include "app/options.h"
+#include "app/manual.h"
+#include "app/release_command.h"
 #include "app/serve.h"
 #include "app/version.h"
+#include "app/why_command.h"
 
 static int run_serve(int argc, char **argv);
 static int run_version(int argc, char **argv);
 static int run_help(int argc, char **argv);
-
-struct command {
-	const char *name;
-	const char *usage;
-	const char *summary;
-	const char *more; /* under the options; may be NULL */
-	const struct option_table *options;
-	int (*run)(int argc, char **argv);
-};
+static int run_manual(int argc, char **argv);
 
 static const struct command commands[] = {
 	{ "serve", "stile serve [OPTION…]", "run the gateway", NULL, &serve_option_table,
 	  run_serve },
+	{ "check", "stile check [OPTION…] FILE", "say whether a configuration is right",
+	  "  FILE                         the configuration; exit code 2 if it has errors\n",
+	  &check_option_table, check_command },
+	{ "init", "stile init [OPTION…]", "write a configuration to start from",
+	  "  presets: auto, genesys, eventbridge, cxone, cloudevents, standard-webhooks, sns,\n"
+	  "  sqs, lambda, journey, stripe, github, shopify, twilio\n",
+	  &init_option_table, init_command },
 	{ "journal", "stile journal verify|dump DIR", "read a data folder that no gateway has open",
 	  "  verify DIR                   say what is in it and whether it is sound\n"
 	  "  dump DIR                     print its records as JSON lines\n",
 	  NULL, journal_command },
+	{ "why", "stile why [OPTION…] ID", "tell what was decided about an event, and why", NULL,
+	  &why_option_table, why_command },
+	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
+	  &advise_option_table, advise_command },
+	{ "release", "stile release [OPTION…] TICKET",
+	  "deliver an event that was kept aside for a conflict, or drop it", NULL,
+	  &release_option_table, release_command },
+	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
+	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
+	  "\n"
+	  "  stile filter --preset genesys < events.ndjson > unique.ndjson\n"
+	  "  zcat events.ndjson.gz | stile filter --rejected doubles.ndjson > unique.ndjson\n",
+	  &filter_option_table, filter_command },
+	{ "explain", "stile explain [OPTION…] [FILE…]", "tell how a recipe sees an event",
+	  "  FILE                         an event, several a line each, or an array of them;\n"
+	  "                               - or no FILE: standard input\n",
+	  &explain_option_table, explain_command },
+	{ "manual", "stile manual stile.1|stile.yaml.5|options", "print a page of the manual",
+	  "  stile.1                      this command line (roff; read it with man -l)\n"
+	  "  stile.yaml.5                 the configuration file (roff)\n"
+	  "  options                      the options of the file (Markdown)\n",
+	  NULL, run_manual },
 	{ "version", "stile version", "print the version", NULL, NULL, run_version },
 	{ "help", "stile help [COMMAND]", "explain stile or one command", NULL, NULL, run_help },
 };
@@ -69,27 +98,42 @@ static void print_command(const struct command *command, FILE *out)
 		fprintf(out, "\n%s", command->more);
 }
 
-static int usage_error(const char *command, const char *text)
+/* Problems of the command line alone are told as such, with the way to help. */
+static int refuse_config(const struct config_report *report)
 {
-	fprintf(stderr, "stile%s%s: %s\ntry: stile help%s%s\n", command ? " " : "",
-	        command ? command : "", text, command ? " " : "", command ? command : "");
+	if (!report->file && report->count > 0)
+		return command_usage_error("serve", report->problems[0].text);
+	config_report_print(report, stderr);
 	return EXIT_CODE_USAGE;
 }
 
 static int run_serve(int argc, char **argv)
 {
-	struct serve_options options = { 0 };
+	struct serve_options flags = { 0 };
 	struct error_text text;
 	int rest = 0;
-	if (options_parse(serve_option_table, argc, argv, &options, &rest, &text) != 0)
-		return usage_error("serve", text.text);
+	if (options_parse(serve_option_table, argc, argv, &flags, &rest, &text) != 0)
+		return command_usage_error("serve", text.text);
 	if (rest > 0) {
 		error_fill(&text, 0, "unexpected argument \"%s\"", argv[0]);
-		return usage_error("serve", text.text);
+		return command_usage_error("serve", text.text);
 	}
-	if ((options.tls_cert == NULL) != (options.tls_key == NULL))
-		return usage_error("serve", "--tls-cert and --tls-key go together");
-	return serve_run(&options);
+	struct config_input input = { .path = flags.config, .flag_count = argc, .flags = argv };
+	struct config *config = NULL;
+	struct config_report report;
+	int code = EXIT_CODE_FAILED;
+	int error = config_load(&input, &config, &report);
+	if (error == ERR_CONFIG)
+		code = refuse_config(&report);
+	else if (error != 0)
+		fprintf(stderr, "stile serve: %s\n", error_name(error));
+	if (error == 0) {
+		serve_setup_log(&config->serve);
+		config_log_report(&report);
+		code = serve_run(config, &input);
+	}
+	config_report_free(&report);
+	return code;
 }
 
 static int run_version(int argc, char **argv)
@@ -97,7 +141,7 @@ static int run_version(int argc, char **argv)
 	if (argc > 0) {
 		struct error_text text;
 		error_fill(&text, 0, "unexpected argument \"%s\"", argv[0]);
-		return usage_error("version", text.text);
+		return command_usage_error("version", text.text);
 	}
 	printf("stile %s\n", STILE_VERSION);
 	return EXIT_CODE_OK;
@@ -107,7 +151,7 @@ static int unknown_command(const char *name)
 {
 	struct error_text text;
 	error_fill(&text, 0, "unknown command \"%s\"", name);
-	return usage_error(NULL, text.text);
+	return command_usage_error(NULL, text.text);
 }
 
 static int run_help(int argc, char **argv)
@@ -121,6 +165,14 @@ static int run_help(int argc, char **argv)
 		return unknown_command(argv[0]);
 	print_command(command, stdout);
 	return EXIT_CODE_OK;
+}
+
+static int run_manual(int argc, char **argv)
+{
+	struct command_list list = { commands, ARRAY_LEN(commands) };
+	if (argc != 1 || !manual_print(argv[0], list, stdout))
+		return command_usage_error("manual", "expected stile.1, stile.yaml.5 or options");
+	return fflush(stdout) == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
 /* Descriptors 0 to 2 must not become something of ours, which a print would then

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/span.h"
+#include "app/suggest.h"
 #include "base/text.h"
 
 static void *field_of(const struct option *option, void *values)
@@ -13,64 +13,37 @@ static void *field_of(const struct option *option, void *values)
 	return (char *)values + option->offset;
 }
 
-/* Edit distance of two short words, for "did you mean"; long words are never
- * near. */
-static unsigned distance(struct span a, struct span b)
-{
-	enum { WORD_MAX = 32 };
-	unsigned row[WORD_MAX + 1];
-	if (a.len > WORD_MAX || b.len > WORD_MAX)
-		return WORD_MAX;
-	for (size_t j = 0; j <= b.len; j++)
-		row[j] = (unsigned)j;
-	for (size_t i = 1; i <= a.len; i++) {
-		unsigned diagonal = row[0];
-		row[0] = (unsigned)i;
-		for (size_t j = 1; j <= b.len; j++) {
-			unsigned best = diagonal + (a.ptr[i - 1] != b.ptr[j - 1]);
-			if (row[j] + 1 < best)
-				best = row[j] + 1;
-			if (row[j - 1] + 1 < best)
-				best = row[j - 1] + 1;
-			diagonal = row[j];
-			row[j] = best;
-		}
-	}
-	return row[b.len];
-}
-
 static int unknown_option(struct option_table table, struct span name, struct error_text *ret_text)
 {
-	const char *near = NULL;
-	unsigned best = 3; /* further away is no misspelling */
-	for (size_t i = 0; i < table.count; i++) {
-		unsigned d = distance(name, span_str(table.options[i].name));
-		if (d < best) {
-			best = d;
-			near = table.options[i].name;
-		}
-	}
-	if (near)
+	struct suggest suggest = suggest_begin(name);
+	for (size_t i = 0; i < table.count; i++)
+		suggest_offer(&suggest, span_str(table.options[i].name));
+	if (suggest.best.len > 0)
 		return error_fill(ret_text, -EINVAL, "unknown option --%.*s; did you mean --%s?",
-		                  (int)name.len, name.ptr, near);
+		                  (int)name.len, name.ptr, suggest.best.ptr);
 	return error_fill(ret_text, -EINVAL, "unknown option --%.*s", (int)name.len, name.ptr);
 }
 
-static int parse_choice(const struct option *option, const char *text, uint64_t *ret_value,
-                        struct error_text *ret_text)
+int option_choice(const char *choices, struct span word)
 {
-	struct span wanted = span_str(text);
-	uint64_t index = 0;
-	for (const char *word = option->choices; *word; index++) {
-		size_t len = strcspn(word, "|");
-		if (span_eq(wanted, span_of(word, len))) {
-			*ret_value = index;
-			return 0;
-		}
-		word += len + (word[len] == '|');
+	int index = 0;
+	for (const char *at = choices; *at; index++) {
+		size_t len = strcspn(at, "|");
+		if (span_eq(word, span_of(at, len)))
+			return index;
+		at += len + (at[len] == '|');
 	}
-	return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected one of %s", option->name,
-	                  text, option->choices);
+	return -1;
+}
+
+static int read_choice(const struct option *option, const char *text, uint64_t *ret_value,
+                       struct error_text *ret_expected)
+{
+	int index = option_choice(option->choices, span_str(text));
+	if (index < 0)
+		return error_fill(ret_expected, -EINVAL, "one of %s", option->choices);
+	*ret_value = (uint64_t)index;
+	return 0;
 }
 
 /* Names are not looked up: an address says which interface is meant. */
@@ -92,17 +65,17 @@ static bool is_host(const char *text, size_t len)
 }
 
 /* Whether the machine has the address, binding tells. */
-static int check_address(const struct option *option, const char *text, struct error_text *ret_text)
+bool option_is_address(const char *text)
 {
 	const char *colon = strrchr(text, ':');
 	uint64_t port = 0;
-	if (colon == NULL || !is_host(text, (size_t)(colon - text)) ||
-	    text_parse_u64(span_str(colon + 1), &port) != 0 || port > 65535)
-		return error_fill(ret_text, -EINVAL,
-		                  "--%s: found \"%s\", expected ADDR:PORT, such as 127.0.0.1:8080, "
-		                  "0.0.0.0:80 or [::1]:8080, with a port from 0 to 65535",
-		                  option->name, text);
-	return 0;
+	return colon && is_host(text, (size_t)(colon - text)) &&
+	       text_parse_u64(span_str(colon + 1), &port) == 0 && port <= 65535;
+}
+
+bool option_is_loopback(const char *text)
+{
+	return strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]:", 6) == 0;
 }
 
 /* A bound of the table, as one would write it. */
@@ -124,8 +97,8 @@ static void write_bound(const struct option *option, uint64_t value,
 	}
 }
 
-static int read_number(const struct option *option, const char *text, uint64_t *ret_value,
-                       const char **ret_expected)
+static int read_units(const struct option *option, const char *text, uint64_t *ret_value,
+                      const char **ret_expected)
 {
 	switch (option->kind) {
 	case OPTION_SIZE:
@@ -138,48 +111,70 @@ static int read_number(const struct option *option, const char *text, uint64_t *
 	}
 }
 
-static int parse_number(const struct option *option, const char *text, uint64_t *ret_value,
-                        struct error_text *ret_text)
+static int read_number(const struct option *option, const char *text, uint64_t *ret_value,
+                       struct error_text *ret_expected)
 {
 	uint64_t value = 0;
 	const char *expected;
-	if (read_number(option, text, &value, &expected) != 0)
-		return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s",
-		                  option->name, text, expected);
+	if (read_units(option, text, &value, &expected) != 0)
+		return error_fill(ret_expected, -EINVAL, "%s", expected);
 	if (option->max != 0 && (value < option->min || value > option->max)) {
 		char low[TEXT_DURATION_MAX];
 		char high[TEXT_DURATION_MAX];
 		write_bound(option, option->min, low);
 		write_bound(option, option->max, high);
-		return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s to %s",
-		                  option->name, text, low, high);
+		return error_fill(ret_expected, -EINVAL, "%s to %s", low, high);
 	}
 	*ret_value = value;
 	return 0;
 }
 
-static int set_value(const struct option *option, const char *text, void *values,
-                     struct error_text *ret_text)
+static int add_text(const struct option *option, const char *text, struct option_texts *texts,
+                    struct error_text *ret_expected)
+{
+	if (text[0] == '\0')
+		return error_fill(ret_expected, -EINVAL, "%s", option->value);
+	if (texts->count == OPTION_TEXTS_MAX)
+		return error_fill(ret_expected, -EINVAL, "at most %d of them", OPTION_TEXTS_MAX);
+	texts->texts[texts->count++] = text;
+	return 0;
+}
+
+int option_set(const struct option *option, const char *text, void *values,
+               struct error_text *ret_expected)
 {
 	void *field = field_of(option, values);
-	int error = 0;
 	switch (option->kind) {
 	case OPTION_ADDRESS:
-		error = check_address(option, text, ret_text);
-		if (error != 0)
-			return error;
+		if (!option_is_address(text))
+			return error_fill(ret_expected, -EINVAL,
+			                  "ADDR:PORT, such as 127.0.0.1:8080, 0.0.0.0:80 or "
+			                  "[::1]:8080, with a port from 0 to 65535");
 		*(const char **)field = text;
 		return 0;
 	case OPTION_TEXT:
 		if (text[0] == '\0')
-			return error_fill(ret_text, -EINVAL, "--%s: found nothing, expected %s",
-			                  option->name, option->value);
+			return error_fill(ret_expected, -EINVAL, "%s", option->value);
 		*(const char **)field = text;
 		return 0;
 	case OPTION_FLAG: *(bool *)field = true; return 0;
-	case OPTION_CHOICE: return parse_choice(option, text, field, ret_text);
-	default: return parse_number(option, text, field, ret_text);
+	case OPTION_CHOICE: return read_choice(option, text, field, ret_expected);
+	case OPTION_TEXTS: return add_text(option, text, field, ret_expected);
+	default: return read_number(option, text, field, ret_expected);
 	}
+}
+
+static int set_argument(const struct option *option, const char *text, void *values,
+                        struct error_text *ret_text)
+{
+	struct error_text expected;
+	if (option_set(option, text, values, &expected) == 0)
+		return 0;
+	if (text[0] == '\0')
+		return error_fill(ret_text, -EINVAL, "--%s: found nothing, expected %s",
+		                  option->name, expected.text);
+	return error_fill(ret_text, -EINVAL, "--%s: found \"%s\", expected %s", option->name, text,
+	                  expected.text);
 }
 
 static const struct option *find(struct option_table table, struct span name)
@@ -190,19 +185,19 @@ static const struct option *find(struct option_table table, struct span name)
 	return NULL;
 }
 
-static void set_defaults(struct option_table table, void *values)
+void options_set_defaults(struct option_table table, void *values)
 {
 	for (size_t i = 0; i < table.count; i++) {
 		const struct option *option = &table.options[i];
 		if (option->standard && option->kind != OPTION_FLAG) {
-			int error = set_value(option, option->standard, values, NULL);
+			int error = option_set(option, option->standard, values, NULL);
 			CHECK(error == 0); /* the table holds good defaults */
 		}
 	}
 }
 
 /* One argument that starts with "--"; *at steps over a value of its own. */
-static int parse_option(struct option_table table, int argc, char **argv, int *at, void *ret_values,
+static int parse_option(struct option_table table, int argc, char **argv, int *at, void *values,
                         struct error_text *ret_text)
 {
 	const char *text = argv[*at] + 2;
@@ -219,13 +214,12 @@ static int parse_option(struct option_table table, int argc, char **argv, int *a
 			                  option->name, option->value);
 		value = argv[++*at];
 	}
-	return set_value(option, value, ret_values, ret_text);
+	return set_argument(option, value, values, ret_text);
 }
 
-int options_parse(struct option_table table, int argc, char **argv, void *ret_values,
+int options_apply(struct option_table table, int argc, char **argv, void *values,
                   int *ret_rest_count, struct error_text *ret_text)
 {
-	set_defaults(table, ret_values);
 	int rest = 0;
 	for (int i = 0; i < argc; i++) {
 		if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == '\0') {
@@ -234,12 +228,19 @@ int options_parse(struct option_table table, int argc, char **argv, void *ret_va
 			argv[rest++] = argv[i];
 			continue;
 		}
-		int error = parse_option(table, argc, argv, &i, ret_values, ret_text);
+		int error = parse_option(table, argc, argv, &i, values, ret_text);
 		if (error != 0)
 			return error;
 	}
 	*ret_rest_count = rest;
 	return 0;
+}
+
+int options_parse(struct option_table table, int argc, char **argv, void *ret_values,
+                  int *ret_rest_count, struct error_text *ret_text)
+{
+	options_set_defaults(table, ret_values);
+	return options_apply(table, argc, argv, ret_values, ret_rest_count, ret_text);
 }
 
 void options_print(struct option_table table, FILE *out)

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/span.h"
 
 enum option_kind {
 	OPTION_TEXT,     /* const char * */
@@ -24,6 +25,14 @@ enum option_kind {
 	OPTION_DURATION, /* uint64_t, milliseconds: 10s, 4d */
 	OPTION_CHOICE,   /* uint64_t: which of the words in `choices` */
 	OPTION_ADDRESS,  /* const char *, ADDR:PORT */
+	OPTION_TEXTS,    /* struct option_texts: may be given several times */
+};
+
+#define OPTION_TEXTS_MAX 32
+
+struct option_texts {
+	const char *texts[OPTION_TEXTS_MAX];
+	uint32_t count;
 };
 
 struct option {
@@ -42,10 +51,28 @@ struct option_table {
 	size_t count;
 };
 
-/* Sets the defaults, then what the arguments say. Arguments that are not
- * options are left in argv[0 … *ret_rest_count). */
+void options_set_defaults(struct option_table table, void *values);
+
+/* Sets what the arguments say and leaves the rest as it was. Arguments that are
+ * not options are left in argv[0 … *ret_rest_count). */
+int options_apply(struct option_table table, int argc, char **argv, void *values,
+                  int *ret_rest_count, struct error_text *ret_text) must_check;
+
+/* The defaults, then the arguments. */
 int options_parse(struct option_table table, int argc, char **argv, void *ret_values,
                   int *ret_rest_count, struct error_text *ret_text) must_check;
+
+/* Reads one value into its field of `values`; a text is borrowed. On failure
+ * -EINVAL, and ret_expected says what would have been right. */
+int option_set(const struct option *option, const char *text, void *values,
+               struct error_text *ret_expected) must_check;
+
+/* Which of the words in "one|two", or -1. */
+int option_choice(const char *choices, struct span word);
+
+/* Is it ADDR:PORT, and if so one that only this machine can reach? */
+bool option_is_address(const char *text);
+bool option_is_loopback(const char *text);
 
 /* The table as people read it. */
 void options_print(struct option_table table, FILE *out);

@@ -21,6 +21,8 @@
  * If all that takes longer than STOP_LIMIT_MS, stop_guard ends the process.
  */
 #include "app/serve.h"
+#include "app/config.h"
+#include "app/serve_sources.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -38,7 +40,6 @@
 #include "console/console.h"
 #include "deliver/deliver.h"
 #include "door/webhook.h"
-#include "gate/recipe.h"
 #include "net/http_server.h"
 #include "net/tls.h"
 #include "sink/stdout_sink.h"
@@ -48,9 +49,6 @@
 #include "sys/descriptors.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
-
-#define SOURCE_NAME "events"
-#define SOURCE_PATH "/in/events"
 
 #define STEP_MS 20
 #define DRAIN_MS 5000
@@ -84,11 +82,18 @@ struct io {
 enum phase { PHASE_SERVE, PHASE_DRAIN, PHASE_DELIVER, PHASE_SETTLE };
 
 struct serve {
-	const struct serve_options *options;
+	struct config *config; /* of the start */
+	struct config *loaded; /* the latest */
+	const struct config_input *input;
+	const struct serve_options *options; /* of the start */
 	bool embedded;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
-	struct recipe recipe;
+	struct source_counts counts;
+	struct source_set *sources; /* the latest */
+	struct trace_log *traces;   /* NULL: could not be had */
+	struct loop_timer advise;
+	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct sink *sink;
@@ -106,20 +111,49 @@ struct serve {
 
 /* ---- one io thread ---- */
 
+static void fill_windows(const struct source_set *set, struct advice_question *windows,
+                         struct console_view *ret_view)
+{
+	for (uint32_t i = 0; i < set->count; i++)
+		windows[i] = (struct advice_question){ .source = set->sources[i].name,
+			                               .window_ms = set->sources[i].window_ms,
+			                               .retries_ms = set->sources[i].retries_ms };
+	ret_view->windows = windows;
+	ret_view->window_count = set->count;
+}
+
+/* The path of the only source is no secret: it is told at the start too. */
+static void refuse_path(const struct serve *serve, struct http_request *request)
+{
+	struct error_text text;
+	const struct config *config = serve->config;
+	if (config->source_count == 1 && !serve->input->path)
+		error_fill(&text, 0, "there is nothing here; events go to %s",
+		           config->sources[0].path.ptr);
+	else
+		error_fill(&text, 0, "there is nothing here; events go to the path of a source");
+	http_respond_problem(request, 404, text.text, SPAN_EMPTY);
+}
+
 static void handle(struct http_request *request)
 {
 	struct io *io = request->user;
-	if (span_eq(request->head.path, SPAN(SOURCE_PATH))) {
-		if (request->head.method == HTTP1_POST)
-			webhook_handle(&io->webhook, request);
-		else
-			http_respond_problem(request, 405, "events are sent with POST",
-			                     SPAN("Allow: POST\r\n"));
-	} else if (!console_handle(&io->serve->console, request)) {
-		http_respond_problem(request, 404,
-		                     "there is nothing here; events go to " SOURCE_PATH,
-		                     SPAN_EMPTY);
-	}
+	if (webhook_handle(&io->webhook, request))
+		return;
+	struct console_view view = { .port = io->port ? port_store(io->port)
+		                                      : store_host_store(io->serve->host) };
+	struct advice_question windows[CONFIG_SOURCES_MAX];
+	fill_windows(io->webhook.use->set, windows, &view);
+	if (!console_handle(&io->serve->console, &view, request))
+		refuse_path(io->serve, request);
+}
+
+/* As handle() decides: all others are answered without a look at the body. */
+static bool wants_body(const struct http_request *request)
+{
+	const struct io *io = request->user;
+	return request->head.method == HTTP1_POST &&
+	       webhook_knows(&io->webhook, request->head.path);
 }
 
 /* Runs before the server's own hook, so decisions are durable before the
@@ -178,8 +212,10 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size,
+		.scratch_size = webhook_scratch_size > console_scratch_size ? webhook_scratch_size
+		                                                            : console_scratch_size,
 		.handle = handle,
+		.wants_body = wants_body,
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
@@ -194,9 +230,14 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook, &serve->recipe,
-		                     io->port ? port_store(io->port)
-		                              : store_host_store(serve->host));
+		error = webhook_init(&io->webhook,
+		                     &(struct webhook_options){
+					     .sources = serve->sources,
+					     .store = io->port ? port_store(io->port)
+		                                               : store_host_store(serve->host),
+					     .traces = serve->traces,
+					     .thread = (uint32_t)(io - serve->ios),
+				     });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -214,7 +255,7 @@ static int io_open(struct io *io)
 		return error;
 	struct console *console = &serve->console;
 	console->threads[console->thread_count++] = (struct console_thread){
-		.meters = &io->webhook.meters,
+		.answer_us = io->webhook.answer_us,
 		.http = http_server_counters(io->server),
 	};
 	return 0;
@@ -259,11 +300,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-static uint64_t open_tickets(struct serve *serve)
+/* Those that are held wait for a person, not for a delivery. */
+static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	return stats.open_tickets;
+	return stats.open_tickets > stats.held_tickets ? stats.open_tickets - stats.held_tickets
+	                                               : 0;
 }
 
 static void end_drain(struct serve *serve)
@@ -278,7 +321,7 @@ static void end_drain(struct serve *serve)
 
 static void end_deliver(struct serve *serve)
 {
-	uint64_t open = open_tickets(serve);
+	uint64_t open = undelivered(serve);
 	if (open > 0)
 		log_warn("events are left for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
@@ -294,12 +337,112 @@ static void shutdown_step(struct loop_timer *timer)
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
-	         (open_tickets(serve) == 0 || spent_ms > DELIVER_MS))
+	         (undelivered(serve) == 0 || spent_ms > DELIVER_MS))
 		end_deliver(serve);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);
 	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)
 		loop_stop(loop);
+}
+
+/* ---- reload ---- */
+
+/* What the new file changes that only a restart can. */
+static void log_changes(const struct config_diff *diff)
+{
+	for (uint32_t i = 0; i < diff->count; i++) {
+		const struct config_change *change = &diff->changes[i];
+		if (change->reloads)
+			log_info("configuration changed", log_str("option", change->option),
+			         log_str("text", change->text));
+		else
+			log_warn("configuration changed, but only a restart can take it over",
+			         log_str("option", change->option), log_str("text", change->text));
+	}
+}
+
+/* All io threads go over to the sources of the new configuration. */
+static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
+{
+	struct source_set *set = NULL;
+	const unsigned char *key = local_store_key(serve->console.store);
+	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
+	if (error != 0)
+		return error;
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_offer(&serve->ios[i].webhook, set);
+	source_set_release(serve->sources);
+	serve->sources = set;
+	memset(serve->alarms, 0, sizeof(serve->alarms));
+	return 0;
+}
+
+/* A bad file changes nothing. What only a restart can change keeps its old value:
+ * the options stay those of the start. */
+static void reload(struct serve *serve)
+{
+	struct config *config = NULL;
+	struct config_report report;
+	struct config_diff diff = { 0 };
+	struct error_text text = { "" };
+	if (!serve->input->path) {
+		log_warn("SIGHUP: there is no configuration file to load again");
+		return;
+	}
+	int error = config_load(serve->input, &config, &report);
+	config_log_report(&report);
+	if (error == 0)
+		error = config_diff(serve->loaded, config, &diff);
+	if (error == 0)
+		error = take_over(serve, config, &text);
+	if (error == 0) {
+		log_changes(&diff);
+		log_info("configuration loaded", log_str("file", serve->input->path),
+		         log_u64("sources", config->source_count));
+		struct config *old = serve->loaded;
+		serve->loaded = config;
+		config = old != serve->config ? old : NULL;
+	} else {
+		log_error("configuration not loaded; the old one goes on",
+		          log_str("file", serve->input->path),
+		          log_str("error", text.text[0] ? text.text : error_name(error)));
+	}
+	config_diff_free(&diff);
+	config_report_free(&report);
+	config_free(config);
+}
+
+/* ---- windows that are too short ---- */
+
+#define ADVISE_MS 10000
+
+static void advise_source(void *user, struct span source, const struct gap *gap)
+{
+	struct serve *serve = user;
+	uint64_t now_ms = clock_read(clock_system()).wall_ms;
+	for (uint32_t i = 0; i < serve->sources->count; i++) {
+		const struct source *it = &serve->sources->sources[i];
+		if (!span_eq(it->name, source))
+			continue;
+		struct advice advice = advice_make(
+			&(struct advice_question){ it->name, it->window_ms, it->retries_ms }, gap);
+		if (!advice_alarm_due(&serve->alarms[i], &advice, now_ms))
+			return;
+		struct buf words = { 0 };
+		advice_text(&advice, &words);
+		log_warn("a window", log_span("source", it->name),
+		         log_span("text", buf_span(&words)));
+		buf_free(&words);
+	}
+}
+
+static void advise(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, advise);
+	if (serve->traces)
+		trace_log_gaps(serve->traces, advise_source, serve);
+	if (loop_timer_set(serve->ios[0].loop, timer, ADVISE_MS) != 0)
+		log_error("the timer of advice cannot be set");
 }
 
 static void on_signal(struct loop_handler *handler, uint32_t events)
@@ -309,6 +452,11 @@ static void on_signal(struct loop_handler *handler, uint32_t events)
 	struct signalfd_siginfo info;
 	if (read(handler->fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return;
+	if (info.ssi_signo == SIGHUP) {
+		if (serve->phase == PHASE_SERVE)
+			reload(serve);
+		return;
+	}
 	if (serve->phase != PHASE_SERVE) {
 		log_warn("stopped at once by a second signal");
 		_exit(EXIT_CODE_FAILED); /* as safe as a crash: nothing acknowledged is lost */
@@ -328,6 +476,7 @@ static int open_signals(struct serve *serve)
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN); /* a file too large is an error of the write */
 	if (pthread_sigmask(SIG_BLOCK, &set, NULL) != 0)
@@ -392,6 +541,26 @@ static void choose_commit(struct serve *serve)
 		serve->embedded = false;
 }
 
+static void traces_say(void *user, bool warning, const char *text)
+{
+	(void)user;
+	if (warning)
+		log_warn("traces", log_str("text", text));
+	else
+		log_info("traces", log_str("text", text));
+}
+
+/* The gateway can do without: then `stile why` knows nothing. */
+static void open_traces(struct serve *serve)
+{
+	struct trace_log_options options = { .path = serve->options->data, .log = traces_say };
+	struct error_text text = { "" };
+	int error = trace_log_open(&options, &serve->traces, &text);
+	if (error != 0)
+		fail("traces cannot be kept; stile why will know nothing", error, &text);
+	serve->console.traces = serve->traces;
+}
+
 static int open_store(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -401,6 +570,7 @@ static int open_store(struct serve *serve)
 		.retain_bytes = options->retain_bytes,
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
+		.lazy_outcomes = true,
 		.log = store_says,
 	};
 	struct error_text text = { "" };
@@ -409,13 +579,8 @@ static int open_store(struct serve *serve)
 	if (error != 0)
 		return fail("the data folder cannot be opened", error, &text);
 
-	struct recipe_options recipe_options = {
-		.source = SPAN(SOURCE_NAME),
-		.window_s = (uint32_t)((options->window_ms + 999) / 1000),
-	};
-	memcpy(recipe_options.key, local_store_key(store), sizeof(recipe_options.key));
-	error = recipe_init_auto(&serve->recipe, &recipe_options, &text);
-
+	error = serve_sources_new(serve->config, local_store_key(store), &serve->counts,
+	                          &serve->sources, &text);
 	choose_commit(serve);
 	struct store_host_options host_options = {
 		.store = store,
@@ -461,6 +626,7 @@ static int open_net(struct serve *serve)
 		struct tls_options tls_options = {
 			.cert_file = options->tls_cert,
 			.key_file = options->tls_key,
+			.client_ca_file = options->tls_client_ca,
 		};
 		error = tls_new(&tls_options, &serve->tls, &text);
 		if (error != 0)
@@ -516,11 +682,16 @@ static int open_all(struct serve *serve)
 		return error;
 	error = open_store(serve);
 	if (error == 0)
+		open_traces(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = start_ios(serve);
 	if (error == 0)
 		error = open_delivery(serve);
+	serve->advise.due = advise;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
 	return error;
 }
 
@@ -547,7 +718,8 @@ static void greet(struct serve *serve)
 	int len = snprintf(text, sizeof(text),
 	                   "\n  listening on  %s\n  data in       %s\n"
 	                   "  try           curl -d '{\"id\":\"1\"}' %s%s%s\n\n",
-	                   url, folder, serve->tls ? "-k " : "", url, SOURCE_PATH);
+	                   url, folder, serve->tls ? "-k " : "", url,
+	                   serve->config->sources[0].path.ptr);
 	if (len > 0 && (size_t)len < sizeof(text))
 		log_plain(span_of(text, (size_t)len));
 }
@@ -572,6 +744,9 @@ static void close_all(struct serve *serve)
 	if (serve->sink)
 		serve->sink->methods->free(serve->sink);
 	serve->host = store_host_free(serve->host);
+	serve->traces = trace_log_free(serve->traces);
+	source_set_release(serve->sources);
+	source_counts_free(&serve->counts);
 	serve->tls = tls_free(serve->tls);
 	serve->gauge = http_gauge_free(serve->gauge);
 	if (serve->signals.fd > 0)
@@ -583,7 +758,7 @@ static uint64_t wall_ms(void)
 	return clock_read(clock_system()).wall_ms;
 }
 
-int serve_run(const struct serve_options *options)
+void serve_setup_log(const struct serve_options *options)
 {
 	log_setup(&(struct log_options){
 		.format = options->log_json ? LOG_JSON : LOG_TEXT,
@@ -591,12 +766,21 @@ int serve_run(const struct serve_options *options)
 		.fd = STDERR_FILENO,
 		.now_ms = wall_ms,
 	});
+}
+
+int serve_run(struct config *config, const struct config_input *input)
+{
 	struct serve *serve = mem_zalloc(1, sizeof(*serve));
-	if (!serve)
+	if (!serve) {
+		config_free(config);
 		return EXIT_CODE_FAILED;
-	serve->options = options;
+	}
+	serve->config = serve->loaded = config;
+	serve->input = input;
+	serve->options = &config->serve;
+	serve->counts.thread_count = (uint32_t)config->serve.threads;
 	serve->console.version = STILE_VERSION;
-	serve->console.source = SOURCE_NAME;
+	serve->console.counts = &serve->counts;
 	serve->console.started_ms = wall_ms();
 	int error = open_all(serve);
 	if (error == 0) {
@@ -607,6 +791,9 @@ int serve_run(const struct serve_options *options)
 	stop_guard_end(&serve->guard);
 	if (error == 0)
 		log_info("stopped");
+	if (serve->loaded != serve->config)
+		config_free(serve->loaded);
+	config_free(serve->config);
 	mem_free(serve);
 	if (error == ERR_DAMAGED)
 		return EXIT_CODE_DAMAGED;

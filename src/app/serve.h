@@ -13,11 +13,13 @@
 #include "app/options.h"
 
 struct serve_options {
+	const char *config; /* the configuration file; NULL: none */
 	const char *listen;
 	const char *data;
 	uint64_t window_ms;
 	const char *tls_cert;
 	const char *tls_key;
+	const char *tls_client_ca;
 	uint64_t threads;
 	uint64_t log_json;
 	uint64_t print_envelope;
@@ -33,6 +35,38 @@ struct serve_options {
 
 enum serve_commit { SERVE_COMMIT_AUTO, SERVE_COMMIT_INLINE, SERVE_COMMIT_THREAD };
 
+/* The rows of its table. Most stand in the configuration file too (config.h),
+ * under a path of their own but with the same kind, range, default and help. */
+enum serve_row {
+	SERVE_CONFIG,
+	SERVE_LISTEN,
+	SERVE_DATA,
+	SERVE_WINDOW,
+	SERVE_TLS_CERT,
+	SERVE_TLS_KEY,
+	SERVE_TLS_CLIENT_CA,
+	SERVE_THREADS,
+	SERVE_LOG,
+	SERVE_PRINT,
+	SERVE_COMMIT,
+	SERVE_RETAIN,
+	SERVE_RETAIN_SIZE,
+	SERVE_MAX_BODY,
+	SERVE_MAX_CONNECTIONS,
+	SERVE_MAX_PER_ADDRESS,
+	SERVE_MAX_OPEN_TICKETS,
+	SERVE_ACCEPT_CLOCK,
+	SERVE_ROWS
+};
+
+extern const struct option serve_option_rows[SERVE_ROWS];
 extern const struct option_table serve_option_table;
 
-int serve_run(const struct serve_options *options);
+/* How log lines look from here on. */
+void serve_setup_log(const struct serve_options *options);
+
+struct config;
+struct config_input;
+
+/* Takes the configuration. SIGHUP loads `input` again. */
+int serve_run(struct config *config, const struct config_input *input);

@@ -107,12 +107,6 @@ static void append_value(struct buf *line, const struct log_field *field)
 		append_text(line, text);
 		break;
 	case LOG_KIND_U64: buf_append_u64(line, field->number); break;
-	case LOG_KIND_I64:
-		if ((int64_t)field->number < 0)
-			buf_append_char(line, '-');
-		buf_append_u64(line,
-		               (int64_t)field->number < 0 ? 0 - field->number : field->number);
-		break;
 	case LOG_KIND_BOOL:
 		buf_append_span(line, field->number ? SPAN("true") : SPAN("false"));
 		break;

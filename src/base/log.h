@@ -44,7 +44,7 @@ struct log_options {
 /* Before it is called: text, info and above, standard error, no time. */
 void log_setup(const struct log_options *options);
 
-enum log_kind { LOG_KIND_END = 0, LOG_KIND_SPAN, LOG_KIND_U64, LOG_KIND_I64, LOG_KIND_BOOL };
+enum log_kind { LOG_KIND_END = 0, LOG_KIND_SPAN, LOG_KIND_U64, LOG_KIND_BOOL };
 
 struct log_field {
 	const char *key; /* a word of ours: a-z, 0-9, _ */
@@ -66,11 +66,6 @@ static inline struct log_field log_str(const char *key, const char *value)
 static inline struct log_field log_u64(const char *key, uint64_t value)
 {
 	return (struct log_field){ .key = key, .kind = LOG_KIND_U64, .number = value };
-}
-
-static inline struct log_field log_i64(const char *key, int64_t value)
-{
-	return (struct log_field){ .key = key, .kind = LOG_KIND_I64, .number = (uint64_t)value };
 }
 
 static inline struct log_field log_bool(const char *key, bool value)

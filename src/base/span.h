@@ -60,3 +60,27 @@ static inline struct span span_skip(struct span text, size_t n)
 		n = text.len;
 	return (struct span){ text.ptr ? text.ptr + n : NULL, text.len - n };
 }
+
+static inline bool span_starts(struct span text, struct span start)
+{
+	return text.len >= start.len && span_eq(span_of(text.ptr, start.len), start);
+}
+
+/* True when the text starts so; the start is cut off then. */
+static inline bool span_cut_start(struct span *text, struct span start)
+{
+	bool starts = span_starts(*text, start);
+	if (starts)
+		*text = span_skip(*text, start.len);
+	return starts;
+}
+
+/* What stands before the separator (all, when there is none); `text` is then
+ * what stands behind it. */
+static inline struct span span_cut_item(struct span *text, char separator)
+{
+	const char *end = text->len ? memchr(text->ptr, separator, text->len) : NULL;
+	struct span item = { text->ptr, end ? (size_t)(end - text->ptr) : text->len };
+	*text = span_skip(*text, item.len + 1);
+	return item;
+}

@@ -1,5 +1,5 @@
 /* Finding and reading the head of a request. See http1.h. */
-#include "codec/http1.h"
+#include "codec/http1_private.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -39,13 +39,6 @@ bool http1_is_value_char(char c)
 {
 	unsigned char u = (unsigned char)c;
 	return u == '\t' || (u >= 0x20 && u != 0x7f);
-}
-
-static enum http1_status refuse(struct http1_refusal *ret_refusal, uint16_t status,
-                                const char *reason)
-{
-	*ret_refusal = (struct http1_refusal){ status, reason };
-	return HTTP1_BAD;
 }
 
 /* A line feed stands at `at`: DONE when it ends the head, MORE when only a line. */
@@ -184,14 +177,59 @@ static enum http1_status parse_version(struct span text, struct http1_head *ret_
 	return HTTP1_DONE;
 }
 
-static enum http1_status check_target(struct http1_head *head, struct http1_refusal *ret_refusal)
+/* What the request says of itself, until all of it is read. */
+struct seen {
+	struct span authority; /* of a target in absolute form */
+	struct span host;
+	bool closing;
+};
+
+/* Behind "http://" or "https://", or 0. */
+static size_t scheme_len(struct span target)
+{
+	static const struct span schemes[] = { { "http://", 7 }, { "https://", 8 } };
+	for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
+		if (target.len > schemes[i].len &&
+		    span_eq_nocase(span_of(target.ptr, schemes[i].len), schemes[i]))
+			return schemes[i].len;
+	return 0;
+}
+
+/* RFC 9112 3.2.2: as a proxy sends it. The target becomes what it would be in
+ * origin form. An empty path is "/", and the scheme has one to point at. */
+static enum http1_status take_absolute(struct http1_head *head, struct seen *seen,
+                                       struct http1_refusal *ret_refusal)
 {
 	struct span target = head->target;
-	if (target.len > HTTP1_TARGET_MAX)
+	size_t start = scheme_len(target), end = start;
+	if (start == 0)
+		return refuse(ret_refusal, 400,
+		              "the request target is neither a path nor an http URL");
+	while (end < target.len && is_class(target.ptr[end], HOST))
+		end++;
+	if (end == start)
+		return refuse(ret_refusal, 400, "the request target has no host");
+	if (end < target.len && target.ptr[end] != '/')
+		return refuse(ret_refusal, 400,
+		              "the request target's host has a forbidden byte, or no path follows");
+	seen->authority = span_of(target.ptr + start, end - start);
+	head->target = end < target.len ? span_skip(target, end)
+	                                : span_of(target.ptr + start - 1, 1);
+	return HTTP1_DONE;
+}
+
+static enum http1_status check_target(struct http1_head *head, struct seen *seen,
+                                      struct http1_refusal *ret_refusal)
+{
+	if (head->target.len > HTTP1_TARGET_MAX)
 		return refuse(ret_refusal, 414, "the request target is too long");
-	bool star = target.len == 1 && target.ptr[0] == '*' && head->method == HTTP1_OPTIONS;
-	if (target.len == 0 || (target.ptr[0] != '/' && !star))
-		return refuse(ret_refusal, 400, "the request target must start with a slash");
+	if (unlikely(head->target.len == 0))
+		return refuse(ret_refusal, 400, "the request target is empty");
+	bool star = head->target.len == 1 && head->target.ptr[0] == '*' &&
+	            head->method == HTTP1_OPTIONS;
+	if (unlikely(head->target.ptr[0] != '/' && !star) && take_absolute(head, seen, ret_refusal))
+		return HTTP1_BAD;
+	struct span target = head->target;
 	if (memchr(target.ptr, '#', target.len))
 		return refuse(ret_refusal, 400, "the request target has a fragment");
 	const char *mark = memchr(target.ptr, '?', target.len);
@@ -202,7 +240,7 @@ static enum http1_status check_target(struct http1_head *head, struct http1_refu
 }
 
 static enum http1_status parse_request_line(const char **at, struct http1_head *ret_head,
-                                            struct http1_refusal *ret_refusal)
+                                            struct seen *seen, struct http1_refusal *ret_refusal)
 {
 	const char *p = *at, *start = p;
 	while (is_class(*p, TOKEN))
@@ -225,7 +263,7 @@ static enum http1_status parse_request_line(const char **at, struct http1_head *
 	*at = p + 2;
 	if (parse_version(span_of(start, (size_t)(p - start)), ret_head, ret_refusal))
 		return HTTP1_BAD;
-	return check_target(ret_head, ret_refusal);
+	return check_target(ret_head, seen, ret_refusal);
 }
 
 static enum http1_status read_length(struct span value, struct http1_head *head,
@@ -298,17 +336,17 @@ static enum http1_status read_connection(struct span value, struct http1_head *h
 	return HTTP1_DONE;
 }
 
-static enum http1_status read_host(struct span value, bool *have_host,
+static enum http1_status read_host(struct span value, struct seen *seen,
                                    struct http1_refusal *ret_refusal)
 {
-	if (*have_host)
+	if (seen->host.len)
 		return refuse(ret_refusal, 400, "more than one Host");
 	if (value.len == 0)
 		return refuse(ret_refusal, 400, "Host is empty");
 	for (size_t i = 0; i < value.len; i++)
 		if (!is_class(value.ptr[i], HOST))
 			return refuse(ret_refusal, 400, "Host has a forbidden byte");
-	*have_host = true;
+	seen->host = value;
 	return HTTP1_DONE;
 }
 
@@ -323,11 +361,6 @@ static enum http1_status read_expect(struct span value, struct http1_head *head,
 	return HTTP1_DONE;
 }
 
-struct seen {
-	bool host;
-	bool closing;
-};
-
 /* Most headers leave at the switch: their length is nobody's. */
 static inline enum http1_status note_header(const struct http1_header *header,
                                             struct http1_head *head, struct seen *seen,
@@ -336,7 +369,7 @@ static inline enum http1_status note_header(const struct http1_header *header,
 	switch (header->name.len) {
 	case 4:
 		if (name_is(header->name, "host"))
-			return read_host(header->value, &seen->host, ret_refusal);
+			return read_host(header->value, seen, ret_refusal);
 		break;
 	case 6:
 		if (name_is(header->name, "expect"))
@@ -396,8 +429,13 @@ static enum http1_status check_framing(struct http1_head *head, const struct see
 {
 	if (head->chunked && head->has_length)
 		return refuse(ret_refusal, 400, "both Content-Length and Transfer-Encoding");
-	if (head->minor == 1 && !seen->host)
+	if (head->minor == 1 && !seen->host.len)
 		return refuse(ret_refusal, 400, "Host is missing");
+	/* The RFC has Host ignored then. Two hosts in one request are how caches
+	 * and filters are fooled, and no proxy sends them. */
+	if (unlikely(seen->authority.len) && seen->host.len &&
+	    !span_eq_nocase(seen->authority, seen->host))
+		return refuse(ret_refusal, 400, "the request target and Host do not agree");
 	if (seen->closing)
 		head->keep_alive = false;
 	return HTTP1_DONE;
@@ -413,7 +451,7 @@ enum http1_status http1_parse_head(struct span head, const struct http1_limits *
 	CHECK(head.len >= 4 && memcmp(end - 4, "\r\n\r\n", 4) == 0);
 
 	memset(ret_head, 0, offsetof(struct http1_head, headers));
-	if (parse_request_line(&at, ret_head, ret_refusal))
+	if (parse_request_line(&at, ret_head, &seen, ret_refusal))
 		return HTTP1_BAD;
 	uint32_t most = limits->headers < HTTP1_HEADERS_MAX ? limits->headers : HTTP1_HEADERS_MAX;
 	while (at < end - 2) {

@@ -6,8 +6,9 @@
  * or bare CR; no empty name, no space before the colon; one Host; digits-only
  * Content-Length, once; Transfer-Encoding exactly "chunked", once, and never
  * with Content-Length; HTTP/1.1 and 1.0 only; the target in origin form ("/…",
- * or "*" for OPTIONS). Each refusal says why. One empty line before the request
- * line is skipped, as RFC 9112 2.2 asks.
+ * or "*" for OPTIONS), or in absolute form ("http://host/…") with a host that is
+ * Host's. Each refusal says why. One empty line before the request line is
+ * skipped, as RFC 9112 2.2 asks.
  *
  * Use:     http1_scan_head() with all bytes so far until it is not MORE (it
  *          looks at no byte twice), then http1_parse_head() once, then for a
@@ -49,7 +50,7 @@ struct http1_header {
 struct http1_head {
 	enum http1_method method;
 	struct span method_text;
-	struct span target; /* as sent, origin form: starts with '/' (or is "*") */
+	struct span target; /* in origin form: starts with '/' (or is "*") */
 	struct span path;   /* target up to '?' */
 	struct span query;  /* after '?', may be empty */
 	uint8_t minor;      /* HTTP/1.minor */

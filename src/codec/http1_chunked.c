@@ -1,6 +1,6 @@
 /* The chunked transfer coding, one byte of framing at a time. See http1.h. */
 #include "base/hex.h"
-#include "codec/http1.h"
+#include "codec/http1_private.h"
 
 enum state {
 	SIZE = 0,  /* hex digits */
@@ -16,13 +16,6 @@ enum state {
 	END_LF,     /* after the CR of the empty line */
 	END,
 };
-
-static enum http1_status refuse(struct http1_refusal *ret_refusal, uint16_t status,
-                                const char *reason)
-{
-	*ret_refusal = (struct http1_refusal){ status, reason };
-	return HTTP1_BAD;
-}
 
 static enum http1_status take_size(struct http1_chunked *chunked, char c,
                                    struct http1_refusal *ret_refusal)

@@ -1,18 +1,17 @@
 /*
  * json: a validating scanner over raw bytes. It builds nothing: one pass tells
- * whether a text is JSON, and where the wanted members of its top-level object
- * stand.
+ * whether a text is JSON, and where the values of the wanted paths stand.
  *
  * Grammar: RFC 8259, strictly. UTF-8 without BOM, shortest form, no surrogates;
  * no lone \uD800 … \uDFFF; no control characters in strings; numbers are judged
  * but kept as text; nothing after the value. Containers nest at most
  * JSON_DEPTH_MAX deep and are scanned without recursion.
  *
- * Names are compared by value: "\u0069d" is the name id. A wanted name that
- * occurs twice is refused, since two readers would see two different events;
+ * Names are compared by value: "\u0069d" is the name id. A name on a wanted path
+ * that occurs twice is refused, since two readers would see two different events;
  * other names may repeat.
  *
- * Room:      codec. Threads: pure; a json_wanted is read only after its init.
+ * Room:      codec. Threads: pure; a plan is read only.
  * Ownership: values point into the caller's text.
  * Failure:   ERR_INVALID, and the doc's problem says where and what was expected.
  */
@@ -24,10 +23,9 @@
 
 #include "base/check.h"
 #include "base/span.h"
+#include "codec/json_plan.h"
 
 #define JSON_DEPTH_MAX 64
-#define JSON_WANTED_MAX 16
-#define JSON_NAME_MAX 63 /* bytes of a wanted name */
 
 enum json_type {
 	JSON_NONE = 0, /* not there */
@@ -46,36 +44,80 @@ struct json_value {
 	struct span text; /* strings: between the quotes, as written; others: all of it */
 };
 
-/* Wanted names, compiled once. The slot of a name is its place in the list. */
-struct json_wanted {
-	uint32_t count;
-	struct span names[JSON_WANTED_MAX];
-	uint8_t first[JSON_NAME_MAX + 1]; /* by length: 1 + slot of the first such name, or 0 */
-	uint8_t next[JSON_WANTED_MAX];    /* 1 + slot of the next name as long as this */
-};
+#define JSON_SET_WORDS (JSON_NODES_MAX / 64)
 
-struct json_problem {
-	size_t offset;        /* bytes before the place */
-	const char *expected; /* static: what should have been there */
+/* One bit a node. */
+struct json_set {
+	uint64_t words[JSON_SET_WORDS];
 };
 
 struct json_doc {
 	enum json_type root;
-	struct json_value values[JSON_WANTED_MAX]; /* by slot; those past the count are not set */
-	struct json_problem problem;               /* set on failure only */
+	bool blanks;           /* there may be blanks between its tokens */
+	struct json_set seen;  /* nodes that are there at all */
+	struct json_set there; /* wanted ones that are neither null nor an empty string */
+	struct json_value values[JSON_NODES_MAX]; /* of wanted nodes that were seen */
+	struct json_problem problem;              /* set on failure only */
 };
 
-/* The names must outlive `ret_wanted`. ERR_TOO_LARGE: too many or too long;
- * ERR_INVALID: a name twice. */
-int json_wanted_init(struct json_wanted *ret_wanted, const struct span *names,
-                     size_t count) must_check;
+static inline bool json_set_has(const struct json_set *set, uint32_t node)
+{
+	return set->words[node / 64] >> (node % 64) & 1;
+}
 
-/* Judges `text` and finds the members of the top-level object that are wanted
- * (NULL: none). On failure nothing but doc->problem means anything. */
-int json_scan(struct span text, const struct json_wanted *wanted, struct json_doc *doc) must_check;
+static inline void json_set_put(struct json_set *set, uint32_t node)
+{
+	set->words[node / 64] |= UINT64_C(1) << (node % 64);
+}
+
+/* The value of a wanted node; its type is JSON_NONE when it is not there. */
+static inline struct json_value json_get(const struct json_doc *doc, uint32_t node)
+{
+	if (!json_set_has(&doc->seen, node))
+		return (struct json_value){ .type = JSON_NONE };
+	return doc->values[node];
+}
+
+/* Judges `text` and finds the values of the plan's paths (NULL: none). On failure
+ * nothing but doc->problem means anything. */
+int json_scan(struct span text, const struct json_plan *plan, struct json_doc *doc) must_check;
+
+/* Where the bytes are that end a run of plain ones in strings: the scanner's own. */
+#define JSON_WINDOW 64
+#define JSON_WINDOWS_MAX 32
+
+struct json_windows {
+	const char *at; /* the window that is looked at … */
+	uint64_t mask;  /* … and a bit for each such byte in it */
+	uint32_t next;  /* the one after it */
+	uint32_t count;
+	uint64_t masks[JSON_WINDOWS_MAX];
+};
+
+/* The elements of an array, each scanned as a text of its own. */
+struct json_elements {
+	const char *start;
+	const char *at;
+	const char *end;
+	bool begun;
+	struct json_windows windows;
+};
+
+/* ERR_INVALID: the text does not begin with a bracket. */
+int json_elements_begin(struct json_elements *ret_elements, struct span text) must_check;
+
+/* 1: an element; 0: the array has ended, and nothing comes after it; ERR_INVALID.
+ * After a repeated name one may ask again, with another plan or none, for the
+ * same element. Offsets of problems are those of the whole text. */
+int json_elements_next(struct json_elements *elements, const struct json_plan *plan,
+                       struct json_doc *doc, struct span *ret_element) must_check;
 
 /* The value of a string that json_scan() accepted, as UTF-8 (it may hold NUL).
  * ERR_TOO_LARGE: more than `room` bytes. */
 int json_decode(struct span text, char *bytes, size_t room, size_t *ret_len) must_check;
+
+/* Copies a text that json_scan() accepted without the blanks between its tokens;
+ * at most text.len bytes. Returns how many. */
+size_t json_compact(struct span text, char *bytes);
 
 const char *json_type_name(enum json_type type); /* "a string", "null", … for messages */

@@ -4,23 +4,74 @@
 #include "base/error.h"
 #include "base/hex.h"
 
-int url_percent_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
+/* One byte of the value at *at, and a step over it; -1 when malformed. */
+static int next_byte(struct span text, size_t *at, char blank)
 {
+	char c = text.ptr[*at];
+	(*at)++;
+	if (c == blank)
+		return ' ';
+	if (c != '%')
+		return (unsigned char)c;
+	int high = text.len - *at >= 2 ? hex_value(text.ptr[*at]) : -1;
+	int low = high >= 0 ? hex_value(text.ptr[*at + 1]) : -1;
+	*at += 2;
+	return low < 0 ? -1 : high * 16 + low;
+}
+
+/* `blank` is a byte that stands for a blank: + or the blank itself. */
+static int decode(struct span text, char blank, struct span room, size_t *ret_len)
+{
+	char *bytes = (char *)(uintptr_t)room.ptr;
 	size_t len = 0;
-	for (size_t at = 0; at < text.len; at++) {
-		char c = text.ptr[at];
-		if (c == '%') {
-			int high = text.len - at > 2 ? hex_value(text.ptr[at + 1]) : -1;
-			int low = high >= 0 ? hex_value(text.ptr[at + 2]) : -1;
-			if (low < 0)
-				return ERR_INVALID;
-			c = (char)(high * 16 + low);
-			at += 2;
-		}
-		if (len == room)
+	for (size_t at = 0; at < text.len;) {
+		int c = next_byte(text, &at, blank);
+		if (c < 0)
+			return ERR_INVALID;
+		if (len == room.len)
 			return ERR_TOO_LARGE;
-		bytes[len++] = c;
+		bytes[len++] = (char)c;
 	}
 	*ret_len = len;
 	return 0;
+}
+
+int url_percent_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
+{
+	return decode(text, ' ', span_of(bytes, room), ret_len);
+}
+
+int url_form_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
+{
+	return decode(text, '+', span_of(bytes, room), ret_len);
+}
+
+static bool is_name(struct span text, struct span name)
+{
+	size_t len = 0;
+	for (size_t at = 0; at < text.len; len++) {
+		int c = next_byte(text, &at, '+');
+		if (c < 0 || len == name.len || (char)c != name.ptr[len])
+			return false;
+	}
+	return len == name.len;
+}
+
+static size_t find_byte(struct span text, char c)
+{
+	const char *at = text.len ? memchr(text.ptr, c, text.len) : NULL;
+	return at ? (size_t)(at - text.ptr) : text.len;
+}
+
+uint32_t url_param_find(struct span params, struct span name, struct span *ret_value)
+{
+	uint32_t count = 0;
+	while (params.len > 0) {
+		struct span pair = span_of(params.ptr, find_byte(params, '&'));
+		struct span key = span_of(pair.ptr, find_byte(pair, '='));
+		if (is_name(key, name) && count++ == 0)
+			*ret_value = span_skip(pair, key.len + 1);
+		params = span_skip(params, pair.len + 1);
+	}
+	return count;
 }

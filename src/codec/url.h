@@ -1,9 +1,12 @@
 /*
- * url: percent-encoding (RFC 3986 section 2.1).
+ * url: percent-encoding (RFC 3986 section 2.1) and form parameters
+ * (application/x-www-form-urlencoded: queries, forms).
  *
  * Room: codec. Threads: pure. Ownership: the caller's bytes.
  */
 #pragma once
+
+#include <stdint.h>
 
 #include "base/check.h"
 #include "base/span.h"
@@ -12,3 +15,10 @@
  * text.len bytes are written. ERR_INVALID: a % without two hexadecimal digits.
  * ERR_TOO_LARGE: more than `room` bytes. */
 int url_percent_decode(struct span text, char *bytes, size_t room, size_t *ret_len) must_check;
+
+/* The same, and + is a blank. */
+int url_form_decode(struct span text, char *bytes, size_t room, size_t *ret_len) must_check;
+
+/* How often the parameter is there; writes the raw value of the first (empty
+ * when it has no =). Names are compared by their decoded value. */
+uint32_t url_param_find(struct span params, struct span name, struct span *ret_value);

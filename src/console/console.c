@@ -5,8 +5,10 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
+#include "codec/ip.h"
+#include "console/why.h"
 
-#define METRICS_BYTES_MAX (256u << 10)
+#define METRICS_BYTES_MAX (4u << 20) /* a source with a long name takes two KiB */
 
 /* Prometheus wants seconds; a microsecond is the unit inside. */
 static const uint64_t time_bounds_us[] = { 50,    100,   250,    500,    1000,   2500,    5000,
@@ -61,26 +63,67 @@ static void write_histogram(struct buf *out, struct histogram_text text,
 	buf_printf(out, "\n%s_count %" PRIu64 "\n", text.name, all);
 }
 
+/* A label's value: a source's name has neither quotes nor line breaks. */
+static void put_source(struct buf *out, const char *metric, struct span source)
+{
+	buf_printf(out, "%s{source=\"%.*s\"", metric, (int)source.len, source.ptr);
+}
+
+static uint64_t sum_of(const struct source_counts *counts, const struct source_count *count,
+                       size_t offset)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < counts->thread_count; i++)
+		sum += meter_read((const atomic_uint_fast64_t *)(const void *)((const char *)&count
+		                                                                       ->meters[i] +
+		                                                               offset));
+	return sum;
+}
+
+static void write_verdict_metric(const struct console *console, struct buf *out, const char *metric,
+                                 const char *help, size_t offset)
+{
+	head(out, metric, "counter", help);
+	const struct source_count *count = atomic_load(&console->counts->first);
+	for (; count; count = atomic_load(&count->next)) {
+		for (int verdict = VERDICT_NEW; verdict < VERDICT_COUNT; verdict++) {
+			put_source(out, metric, count->name);
+			buf_printf(out, ",verdict=\"%s\"} %" PRIu64 "\n",
+			           verdict_name((enum verdict)verdict),
+			           sum_of(console->counts, count,
+			                  offset + (size_t)verdict * sizeof(atomic_uint_fast64_t)));
+		}
+	}
+}
+
+static void write_source_metric(const struct console *console, struct buf *out, const char *metric,
+                                const char *help, size_t offset)
+{
+	head(out, metric, "counter", help);
+	const struct source_count *count = atomic_load(&console->counts->first);
+	for (; count; count = atomic_load(&count->next)) {
+		put_source(out, metric, count->name);
+		buf_printf(out, "} %" PRIu64 "\n", sum_of(console->counts, count, offset));
+	}
+}
+
 static void write_verdicts(const struct console *console, struct buf *out)
 {
-	head(out, "stile_verdicts_total", "counter", "Events decided, by verdict.");
-	for (int verdict = VERDICT_NEW; verdict < VERDICT_COUNT; verdict++) {
-		uint64_t sum = 0;
-		for (uint32_t i = 0; i < console->thread_count; i++)
-			sum += meter_read(&console->threads[i].meters->verdicts[verdict]);
-		buf_printf(out, "stile_verdicts_total{source=\"%s\",verdict=\"%s\"} %" PRIu64 "\n",
-		           console->source, verdict_name((enum verdict)verdict), sum);
-	}
-	uint64_t refused = 0;
-	uint64_t overload = 0;
-	for (uint32_t i = 0; i < console->thread_count; i++) {
-		refused += meter_read(&console->threads[i].meters->refused);
-		overload += meter_read(&console->threads[i].meters->overload);
-	}
-	single(out, "stile_refused_total", "counter",
-	       "Events from which no claim could be computed, or which were too large.", refused);
-	single(out, "stile_overload_total", "counter",
-	       "Events answered 503 because the store had no room or a write failed.", overload);
+	write_verdict_metric(console, out, "stile_verdicts_total", "Events decided, by verdict.",
+	                     offsetof(struct source_meters, verdicts));
+	write_verdict_metric(console, out, "stile_shadow_verdicts_total",
+	                     "Events that passed, by what a claim in shadow would have said.",
+	                     offsetof(struct source_meters, would));
+	write_source_metric(
+		console, out, "stile_refused_total",
+		"Events from which no claim could be computed, or which were too large.",
+		offsetof(struct source_meters, refused));
+	write_source_metric(console, out, "stile_unauthorized_total",
+	                    "Requests that did not come from whom the source trusts.",
+	                    offsetof(struct source_meters, unauthorized));
+	write_source_metric(console, out, "stile_overload_total",
+	                    "Events answered 503 because the store had no room or a write failed.",
+	                    offsetof(struct source_meters, overload));
 }
 
 static void write_latency(const struct console *console, struct buf *out)
@@ -91,7 +134,7 @@ static void write_latency(const struct console *console, struct buf *out)
 		return;
 	}
 	for (uint32_t i = 0; i < console->thread_count; i++)
-		histogram_merge(merged, console->threads[i].meters->answer_us);
+		histogram_merge(merged, console->threads[i].answer_us);
 	write_histogram(out,
 	                (struct histogram_text){ "stile_answer_seconds",
 	                                         "From a whole request to its durable answer.",
@@ -124,6 +167,9 @@ static void write_store(const struct console *console, struct buf *out)
 	       stats.index_bytes);
 	single(out, "stile_open_tickets", "gauge", "Events kept until their outcome is known.",
 	       stats.open_tickets);
+	single(out, "stile_held_tickets", "gauge",
+	       "Events kept aside for a conflict, until someone releases or drops them.",
+	       stats.held_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
@@ -193,7 +239,16 @@ static void write_http(const struct console *console, struct buf *out)
 	}
 }
 
-static void answer_metrics(struct console *console, struct http_request *request)
+static struct why_context why_context(const struct console *console,
+                                      const struct console_view *view)
+{
+	return (struct why_context){ .log = console->traces,
+		                     .sources = view->windows,
+		                     .source_count = view->window_count };
+}
+
+static void answer_metrics(struct console *console, const struct console_view *view,
+                           struct http_request *request)
 {
 	struct buf out = { .cap = METRICS_BYTES_MAX };
 	head(&out, "stile_build_info", "gauge", "Always 1; the version is in the label.");
@@ -207,6 +262,9 @@ static void answer_metrics(struct console *console, struct http_request *request
 	write_store(console, &out);
 	write_deliver(console, &out);
 	write_http(console, &out);
+	struct why_context why = why_context(console, view);
+	if (console->traces)
+		why_metrics(&why, &out);
 	if (out.failed)
 		http_respond_problem(request, 503, "no memory for the metrics now",
 		                     SPAN("Retry-After: 1\r\n"));
@@ -231,15 +289,19 @@ static void answer_text(struct http_request *request, uint16_t status, struct sp
 		     });
 }
 
-static void answer_health(struct console *console, struct http_request *request)
+static void answer_health(struct console *console, const struct console_view *view,
+                          struct http_request *request)
 {
 	(void)console;
+	(void)view;
 	answer_text(request, 200, SPAN("alive\n"));
 }
 
-static void answer_ready(struct console *console, struct http_request *request)
+static void answer_ready(struct console *console, const struct console_view *view,
+                         struct http_request *request)
 {
 	struct store_stats stats;
+	(void)view;
 	store_stats(console->store, &stats);
 	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
@@ -249,26 +311,89 @@ static void answer_ready(struct console *console, struct http_request *request)
 		answer_text(request, 200, SPAN("ready\n"));
 }
 
+#define WHY_BYTES_MAX (4u << 20)
+
+static void answer_question(struct console *console, const struct console_view *view,
+                            struct http_request *request,
+                            uint16_t (*answer)(const struct why_context *context,
+                                               const struct why_question *question,
+                                               struct buf *out))
+{
+	struct why_context context = why_context(console, view);
+	struct why_question question;
+	struct error_text text;
+	if (!console->traces) {
+		http_respond_problem(request, 503, "no traces are kept: the log tells why",
+		                     SPAN_EMPTY);
+		return;
+	}
+	if (why_question_parse(request->head.query, &question, &text) < 0) {
+		http_respond_problem(request, 400, text.text, SPAN_EMPTY);
+		return;
+	}
+	struct buf out = { .cap = WHY_BYTES_MAX };
+	uint16_t status = answer(&context, &question, &out);
+	buf_append_char(&out, '\0');
+	if (out.failed)
+		http_respond_problem(request, 503, "no memory for the answer now",
+		                     SPAN("Retry-After: 1\r\n"));
+	else if (status != 200)
+		http_respond_problem(request, status, out.ptr, SPAN_EMPTY);
+	else
+		http_respond(request, &(struct http_response){
+					      .status = status,
+					      .content_type = why_content_type(question.form),
+					      .body = span_of(out.ptr, out.len - 1),
+				      });
+	buf_free(&out);
+}
+
+static void answer_why(struct console *console, const struct console_view *view,
+                       struct http_request *request)
+{
+	answer_question(console, view, request, why_answer);
+}
+
+static void answer_advise(struct console *console, const struct console_view *view,
+                          struct http_request *request)
+{
+	answer_question(console, view, request, why_advise);
+}
+
 static const struct {
 	struct span path;
-	void (*answer)(struct console *console, struct http_request *request);
+	void (*answer)(struct console *console, const struct console_view *view,
+	               struct http_request *request);
 } pages[] = {
-	{ { "/healthz", 8 }, answer_health },
-	{ { "/readyz", 7 }, answer_ready },
-	{ { "/metrics", 8 }, answer_metrics },
+	{ { "/healthz", 8 }, answer_health },    { { "/readyz", 7 }, answer_ready },
+	{ { "/metrics", 8 }, answer_metrics },   { { "/v1/why", 7 }, answer_why },
+	{ { "/v1/advise", 10 }, answer_advise },
 };
 
-bool console_handle(struct console *console, struct http_request *request)
+/* What is under /v1 shows ids of events and acts on them. */
+static bool may_ask(struct http_request *request)
+{
+	if (!span_starts(request->head.path, SPAN("/v1/")) ||
+	    ip_is_loopback(&request->peer->address))
+		return true;
+	http_respond_problem(request, 403, "this is answered to the gateway's own machine only",
+	                     SPAN_EMPTY);
+	return false;
+}
+
+bool console_handle(struct console *console, const struct console_view *view,
+                    struct http_request *request)
 {
 	for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
 		if (!span_eq(request->head.path, pages[i].path))
 			continue;
-		if (request->head.method == HTTP1_GET || request->head.method == HTTP1_HEAD)
-			pages[i].answer(console, request);
-		else
+		if (request->head.method != HTTP1_GET && request->head.method != HTTP1_HEAD)
 			http_respond_problem(request, 405, "this page is read with GET",
 			                     SPAN("Allow: GET, HEAD\r\n"));
+		else if (may_ask(request))
+			pages[i].answer(console, view, request);
 		return true;
 	}
-	return false;
+	return span_starts(request->head.path, SPAN("/v1/tickets/")) &&
+	       (!may_ask(request) || console_handle_ticket(view, request));
 }

@@ -1,8 +1,14 @@
 /*
- * console: what machines that watch see: /healthz, /readyz, /metrics.
+ * console: what people and machines that watch see.
+ *
+ *   GET  /healthz, /readyz, /metrics        for anyone
+ *   GET  /v1/why, /v1/advise                from this machine only (console/why.h)
+ *   POST /v1/tickets/TICKET/release|drop    from this machine only: an event that
+ *                                           was kept aside for a conflict
  *
  * Room:      console.
- * Threads:   any io thread may handle a request; everything read is atomic.
+ * Threads:   any io thread may handle a request; everything read is atomic, or the
+ *            thread's own (struct console_view).
  * Ownership: borrows what app/ registered; all of it outlives the servers.
  */
 #pragma once
@@ -12,22 +18,25 @@
 #include <stdint.h>
 
 #include "deliver/deliver.h"
+#include "gate/advice.h"
 #include "gate/meters.h"
 #include "net/http_server.h"
 #include "store/store.h"
+#include "store/trace_log.h"
 
 #define CONSOLE_THREADS_MAX 64
 
 /* What one io thread counts. */
 struct console_thread {
-	const struct meters *meters;
+	const struct histogram *answer_us; /* from whole request to answer */
 	const struct http_counters *http;
 };
 
 struct console {
 	const char *version;
-	const char *source; /* name of the only source */
+	const struct source_counts *counts;
 	struct store *store;
+	struct trace_log *traces; /* NULL: there is none */
 	const struct deliver_counters *deliver;
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
@@ -35,5 +44,19 @@ struct console {
 	struct console_thread threads[CONSOLE_THREADS_MAX];
 };
 
+/* What the thread that handles a request has. */
+struct console_view {
+	struct store *port; /* to submit to: the store itself or a port */
+	const struct advice_question *windows;
+	uint32_t window_count;
+};
+
+/* What the console needs of a request's scratch space. */
+extern const size_t console_scratch_size;
+
 /* Answers if the path is one of its own; false: not mine. */
-bool console_handle(struct console *console, struct http_request *request);
+bool console_handle(struct console *console, const struct console_view *view,
+                    struct http_request *request);
+
+/* console_tickets.c: POST /v1/tickets/…; false: not mine. */
+bool console_handle_ticket(const struct console_view *view, struct http_request *request);

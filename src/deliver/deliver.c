@@ -172,16 +172,17 @@ static void settle(struct batch *batch, uint32_t count)
 		};
 		store_submit(port_store(deliver->port), &batch->settles[i].op);
 	}
+	/* Before anyone can see the tickets closed. */
+	for (int i = 0; i < OUTCOME_COUNT; i++)
+		if (outcomes[i] > 0)
+			atomic_fetch_add_explicit(&deliver->counters.outcomes[i], outcomes[i],
+			                          memory_order_relaxed);
 	/* Lazy completions wake nobody: they come with the next take. When all
 	 * batches settle, no take is left to come. */
 	if (all_settling(deliver))
 		store_flush(port_store(deliver->port));
 	else
 		port_flush_lazy(deliver->port);
-	for (int i = 0; i < OUTCOME_COUNT; i++)
-		if (outcomes[i] > 0)
-			atomic_fetch_add_explicit(&deliver->counters.outcomes[i], outcomes[i],
-			                          memory_order_relaxed);
 }
 
 static void run_batch(struct deliver *deliver, struct batch *batch)

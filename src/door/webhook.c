@@ -1,160 +1,383 @@
 /* webhook: see webhook.h. */
 #include "door/webhook.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/histogram.h"
+#include "base/log.h"
 #include "base/mem.h"
-#include "base/text.h"
-#include "gate/ticket.h"
+#include "door/webhook_request.h"
+#include "sys/clock.h"
 
-struct webhook_ticket {
-	struct store_admit admit;
-	struct http_request *request;
-	struct webhook *webhook;
-	struct webhook_ticket *next; /* in webhook->decided */
-};
+#define BATCH_ROOM 64u /* items, at first */
 
-const size_t webhook_scratch_size = sizeof(struct webhook_ticket);
+const size_t webhook_scratch_size = sizeof(struct webhook_request);
 
-int webhook_init(struct webhook *webhook, const struct recipe *recipe, struct store *store)
+/* ---- sets of sources ---- */
+
+static int use_set(struct webhook *webhook, struct source_set *set)
 {
-	*webhook = (struct webhook){ .recipe = recipe, .store = store };
+	struct webhook_use *use = mem_zalloc(1, sizeof(*use));
+
+	if (!use)
+		return -ENOMEM;
+	use->set = set;
+	use->next = webhook->use;
+	webhook->use = use;
+	return 0;
+}
+
+/* Older sets go when nobody waits who came by them. */
+static void drop_unused(struct webhook *webhook)
+{
+	struct webhook_use **at = &webhook->use->next;
+
+	while (*at) {
+		struct webhook_use *use = *at;
+		if (use->waiting > 0) {
+			at = &use->next;
+			continue;
+		}
+		*at = use->next;
+		source_set_release(use->set);
+		mem_free(use);
+	}
+}
+
+void webhook_offer(struct webhook *webhook, struct source_set *set)
+{
+	source_set_hold(set);
+	source_set_release(atomic_exchange(&webhook->offered, set));
+}
+
+static void accept_offer(struct webhook *webhook)
+{
+	struct source_set *set = atomic_exchange(&webhook->offered, NULL);
+
+	if (!set)
+		return;
+	if (use_set(webhook, set) == 0)
+		return;
+	/* Without memory for it now: at the next request. */
+	struct source_set *none = NULL;
+	if (!atomic_compare_exchange_strong(&webhook->offered, &none, set))
+		source_set_release(set); /* a newer one came meanwhile */
+}
+
+int webhook_init(struct webhook *webhook, const struct webhook_options *options)
+{
+	*webhook = (struct webhook){ .options = *options };
 	webhook->decided_tail = &webhook->decided;
-	webhook->meters.answer_us = mem_zalloc(1, sizeof(struct histogram));
-	return webhook->meters.answer_us ? 0 : -ENOMEM;
+	webhook->answer_us = mem_zalloc(1, sizeof(struct histogram));
+	if (!webhook->answer_us || use_set(webhook, options->sources) < 0) {
+		mem_free(webhook->answer_us);
+		webhook->answer_us = NULL;
+		return -ENOMEM;
+	}
+	source_set_hold(options->sources);
+	return 0;
 }
 
 void webhook_release(struct webhook *webhook)
 {
-	webhook->meters.answer_us = mem_free(webhook->meters.answer_us);
+	while (webhook->use) {
+		struct webhook_use *use = webhook->use;
+		webhook->use = use->next;
+		source_set_release(use->set);
+		mem_free(use);
+	}
+	source_set_release(atomic_exchange(&webhook->offered, NULL));
+	webhook->answer_us = mem_free(webhook->answer_us);
+	recipe_scratch_free(&webhook->scratch);
+	buf_free(&webhook->words);
 }
+
+/* ---- from a request to operations ---- */
 
 /* Runs inside the store's flush: only notes the decision, so that all answers
  * of a round share one reading of the clock. */
 static void decided(struct store_op *op)
 {
-	struct webhook_ticket *ticket = op->user;
-	struct webhook *webhook = ticket->webhook;
-	ticket->next = NULL;
-	*webhook->decided_tail = ticket;
-	webhook->decided_tail = &ticket->next;
+	struct webhook_request *it = op->user;
+	struct webhook *webhook = it->webhook;
+
+	CHECK(it->left > 0);
+	if (--it->left > 0)
+		return;
+	it->next = NULL;
+	*webhook->decided_tail = it;
+	webhook->decided_tail = &it->next;
 }
 
-void webhook_handle(struct webhook *webhook, struct http_request *request)
+static bool is_inside(struct span text, const struct buf *buf)
 {
-	struct webhook_ticket *ticket = request->scratch;
-	struct store_admit *admit = &ticket->admit;
+	uintptr_t at = (uintptr_t)text.ptr, start = (uintptr_t)buf->ptr;
+
+	return buf->ptr && at >= start && at < start + buf->len;
+}
+
+/* Texts of an event that was a string inside another stand in the scratch, which
+ * the next event overwrites. */
+static bool keep_text(struct webhook_request *it, struct event_text *text)
+{
+	const struct recipe_scratch *scratch = &it->webhook->scratch;
+
+	for (size_t i = 0; i < ARRAY_LEN(scratch->inner); i++) {
+		if (!is_inside(text->raw, &scratch->inner[i]))
+			continue;
+		text->raw = arena_copy(&it->arena, text->raw);
+		return text->raw.ptr != NULL;
+	}
+	return true;
+}
+
+static bool fill_item(struct webhook_request *it, struct webhook_item *item,
+                      const struct recipe_result *result)
+{
+	struct store_admit *admit = &item->admit;
+	const struct source *source = it->source;
+
+	item->status = 0;
+	item->event = result->event;
+	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = it };
+	admit->no_ticket = false;
+	admit->flags = result->event.json ? STORE_EVENT_JSON : 0;
+	admit->claim_count = result->claim_count;
+	memcpy(admit->claims, result->claims, result->claim_count * sizeof(result->claims[0]));
+	admit->source = result->event.source;
+	admit->payload = result->payload;
+	admit->on_conflict = source->on_conflict;
+	admit->busy_if_open = source->busy_if_open;
+	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
+}
+
+static struct source_meters *meters_of(const struct webhook_request *it)
+{
+	return &it->source->meters[it->webhook->options.thread];
+}
+
+static uint32_t count_decidable(const struct webhook_request *it)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < it->count; i++)
+		count += it->items[i].status == 0;
+	return count;
+}
+
+static void submit_all(struct webhook_request *it)
+{
+	struct store *store = it->webhook->options.store;
+
+	it->use->waiting++;
+	/* A port that is full completes inside submit: the last must be the last. */
+	uint32_t submitted = 0, all = it->left;
+	for (uint32_t i = 0; submitted < all; i++) {
+		if (it->items[i].status != 0)
+			continue;
+		submitted++;
+		store_submit(store, &it->items[i].admit.op);
+	}
+}
+
+static void refuse(struct webhook_request *it, int error, const char *text)
+{
+	struct source_meters *meters = meters_of(it);
+
+	arena_free(&it->arena);
+	if (error == -ENOMEM) {
+		meter_add(&meters->overload, 1);
+		http_respond_problem(it->request, 503, "no memory for the request now",
+		                     SPAN("Retry-After: 1\r\n"));
+		return;
+	}
+	meter_add(&meters->refused, 1);
+	bool too_many = it->batch && error == ERR_TOO_LARGE;
+	http_respond_problem(it->request, too_many ? 413 : 400, text, SPAN_EMPTY);
+}
+
+/* The next item, or NULL without memory. */
+static struct webhook_item *batch_add(struct webhook_request *it, uint32_t *room)
+{
+	if (it->count == *room) {
+		uint32_t more = *room ? *room * 2 : BATCH_ROOM;
+		struct webhook_item *items = arena_alloc(&it->arena, more * sizeof(*items));
+		if (!items)
+			return NULL;
+		if (it->count > 0)
+			memcpy(items, it->items, it->count * sizeof(*items));
+		it->items = items;
+		*room = more;
+	}
+	return &it->items[it->count++];
+}
+
+static bool refuse_item(struct webhook_request *it, struct webhook_item *item,
+                        const struct error_text *problem)
+{
+	meter_add(&meters_of(it)->refused, 1);
+	item->status = 400;
+	item->problem = arena_copy(&it->arena, span_str(problem->text));
+	return item->problem.ptr != NULL;
+}
+
+struct reading {
+	struct recipe_items items;
+	struct recipe_result result;
+	struct error_text problem;
+	enum recipe_step step;
+};
+
+/* The items of a batch, from its first on: 0, or an error for the whole request. */
+static int read_batch(struct webhook_request *it, struct reading *reading)
+{
+	uint32_t room = 0;
+
+	it->batch = true;
+	for (; reading->step != RECIPE_END;
+	     reading->step =
+	             recipe_items_next(&reading->items, &reading->result, &reading->problem)) {
+		if (reading->step == RECIPE_BROKEN)
+			return reading->items.error;
+		struct webhook_item *item = batch_add(it, &room);
+		if (!item)
+			return -ENOMEM;
+		bool kept = reading->step == RECIPE_EVENT
+		                    ? fill_item(it, item, &reading->result)
+		                    : refuse_item(it, item, &reading->problem);
+		if (!kept)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int read_one(struct webhook_request *it, struct reading *reading)
+{
+	if (reading->step != RECIPE_EVENT)
+		return reading->items.error;
+	it->count = 1;
+	it->items = &it->one;
+	return fill_item(it, &it->one, &reading->result) ? 0 : -ENOMEM;
+}
+
+static void read_events(struct webhook_request *it)
+{
+	struct http_request *request = it->request;
 	struct recipe_input input = {
 		.body = request->body,
 		.headers = request->head.headers,
 		.header_count = request->head.header_count,
+		.path = request->head.path,
+		.query = request->head.query,
 	};
-	struct event event;
-	struct error_text problem;
-	int error = recipe_run(webhook->recipe, &input, &event, admit->claims, &admit->claim_count,
-	                       &problem);
-	if (error != 0) {
-		meter_add(&webhook->meters.refused, 1);
-		http_respond_problem(request, 400, problem.text, SPAN_EMPTY);
+	struct reading reading;
+
+	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
+	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);
+	int r = reading.items.batch ? read_batch(it, &reading) : read_one(it, &reading);
+	if (r < 0) {
+		refuse(it, r, reading.problem.text);
 		return;
 	}
-	ticket->request = request;
-	ticket->webhook = webhook;
-	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = ticket };
-	admit->no_ticket = false;
-	admit->flags = event.json ? STORE_EVENT_JSON : 0;
-	admit->source = event.source;
-	admit->payload = request->body;
-	store_submit(webhook->store, &admit->op);
+	it->left = count_decidable(it);
+	if (it->left == 0)
+		webhook_respond(it); /* a batch of none, or of none that can be decided */
+	else
+		submit_all(it);
 }
 
-static void answer_failure(struct webhook *webhook, struct webhook_ticket *ticket, int error)
+/* ---- who may send ---- */
+
+static bool is_trusted(struct webhook *webhook, const struct source *source,
+                       struct http_request *request)
 {
-	struct http_request *request = ticket->request;
-	if (error == ERR_TOO_LARGE) {
-		meter_add(&webhook->meters.refused, 1);
-		http_respond_problem(request, 413, "the event does not fit into one journal frame",
-		                     SPAN_EMPTY);
-		return;
+	if (!source->auth)
+		return true;
+	struct error_text why;
+	struct auth_request question = {
+		.head = &request->head,
+		.body = request->body,
+		.peer = request->peer,
+		.now_s = clock_read(clock_system()).wall_ms / 1000,
+	};
+	enum auth_result result = auth_check(source->auth, &question, &why);
+	if (result == AUTH_OK)
+		return true;
+	meter_add(&source->meters[webhook->options.thread].unauthorized, 1);
+	char address[IP_TEXT_MAX];
+	ip_format(&request->peer->address, address);
+	log_warn("a request was not let in", log_span("source", source->name),
+	         log_str("peer", address), log_str("reason", auth_result_name(result)),
+	         log_str("text", why.text));
+	uint16_t status = auth_status(result);
+	http_respond_problem(request, status, auth_detail(result),
+	                     status == 401   ? auth_challenge(source->auth)
+	                     : status == 503 ? SPAN("Retry-After: 1\r\n")
+	                                     : SPAN_EMPTY);
+	return false;
+}
+
+bool webhook_knows(const struct webhook *webhook, struct span path)
+{
+	/* A new set that waits for its first request may know any. */
+	return source_find(webhook->use->set, path) != NULL ||
+	       atomic_load_explicit(&webhook->offered, memory_order_relaxed) != NULL;
+}
+
+bool webhook_handle(struct webhook *webhook, struct http_request *request)
+{
+	if (unlikely(atomic_load_explicit(&webhook->offered, memory_order_relaxed)))
+		accept_offer(webhook);
+	const struct source *source = source_find(webhook->use->set, request->head.path);
+	if (!source)
+		return false;
+	if (request->head.method != HTTP1_POST) {
+		http_respond_problem(request, 405, "events are sent with POST",
+		                     SPAN("Allow: POST\r\n"));
+		return true;
 	}
-	meter_add(&webhook->meters.overload, 1);
-	const char *detail = "the store cannot take events now; nothing was decided, send it again";
-	http_respond_problem(request, 503, detail, SPAN("Retry-After: 1\r\n"));
+	if (!is_trusted(webhook, source, request))
+		return true;
+	struct webhook_request *it = request->scratch;
+	it->webhook = webhook;
+	it->use = webhook->use;
+	it->source = source;
+	it->request = request;
+	it->arena = (struct arena){ .blocks = NULL };
+	it->batch = false;
+	it->count = 0;
+	it->items = NULL;
+	read_events(it);
+	return true;
 }
 
-#define HEADERS_NEW "Stile-Verdict: new\r\nStile-Ticket: "
-#define HEADERS_DUPLICATE "Stile-Verdict: duplicate\r\nStile-Ticket: "
-#define BODY_NEW "{\"verdict\":\"new\",\"ticket\":\""
-#define BODY_DUPLICATE "{\"verdict\":\"duplicate\",\"ticket\":\""
-#define BODY_FIRST_SEEN "\",\"first_seen\":\""
-#define BODY_SEEN "\",\"seen\":"
+/* ---- answers ---- */
 
-struct answer_text {
-	char bytes[256];
-	size_t len;
-};
-
-static void put(struct answer_text *text, const void *ptr, size_t len)
+static uint64_t wall_ms(void)
 {
-	CHECK(text->len + len <= sizeof(text->bytes));
-	memcpy(text->bytes + text->len, ptr, len);
-	text->len += len;
-}
-
-#define PUT(text, literal) put(text, literal, sizeof(literal) - 1)
-
-static void answer_verdict(struct webhook *webhook, struct webhook_ticket *ticket)
-{
-	const struct store_admit *admit = &ticket->admit;
-	bool new = admit->verdict == VERDICT_NEW;
-	char number[TICKET_TEXT_LEN];
-	ticket_text(admit->ticket, number);
-
-	struct answer_text headers = { .len = 0 };
-	struct answer_text body = { .len = 0 };
-	if (new) {
-		PUT(&headers, HEADERS_NEW);
-		PUT(&body, BODY_NEW);
-		put(&body, number, sizeof(number));
-		PUT(&body, "\"}\n");
-	} else {
-		PUT(&headers, HEADERS_DUPLICATE);
-		PUT(&body, BODY_DUPLICATE);
-		put(&body, number, sizeof(number));
-		PUT(&body, BODY_FIRST_SEEN);
-		char time[TEXT_TIME_LEN];
-		text_time(time, admit->first_seen_ms);
-		put(&body, time, sizeof(time));
-		PUT(&body, BODY_SEEN);
-		char count[TEXT_U64_MAX];
-		put(&body, count, text_u64(count, admit->seen));
-		PUT(&body, "}\n");
-	}
-	put(&headers, number, sizeof(number));
-	PUT(&headers, "\r\n");
-
-	meter_add(&webhook->meters.verdicts[admit->verdict], 1);
-	http_respond(ticket->request, &(struct http_response){
-					      .status = 200,
-					      .content_type = SPAN("application/json"),
-					      .headers = span_of(headers.bytes, headers.len),
-					      .body = span_of(body.bytes, body.len),
-				      });
+	return clock_read(clock_system()).wall_ms;
 }
 
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 {
-	struct webhook_ticket *ticket = webhook->decided;
+	struct webhook_request *it = webhook->decided;
+	uint64_t now_ms = it && webhook->options.traces ? wall_ms() : 0;
+
 	webhook->decided = NULL;
 	webhook->decided_tail = &webhook->decided;
-	while (ticket) {
-		struct webhook_ticket *next = ticket->next; /* an answer frees its request */
-		uint64_t arrived_ns = ticket->request->arrived_ns;
-		histogram_record(webhook->meters.answer_us,
+	while (it) {
+		struct webhook_request *next = it->next; /* an answer frees its request */
+		struct webhook_use *use = it->use;
+		uint64_t arrived_ns = it->request->arrived_ns;
+		histogram_record(webhook->answer_us,
 		                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
-		if (ticket->admit.op.error != 0)
-			answer_failure(webhook, ticket, ticket->admit.op.error);
-		else
-			answer_verdict(webhook, ticket);
-		ticket = next;
+		if (webhook->options.traces)
+			webhook_trace(it, now_ms);
+		webhook_respond(it);
+		use->waiting--;
+		it = next;
 	}
+	if (unlikely(webhook->use->next))
+		drop_unused(webhook);
 }

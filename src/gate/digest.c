@@ -1,6 +1,7 @@
 /* digest: see digest.h. */
 #include "gate/digest.h"
 
+#include <endian.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -31,26 +32,16 @@ int digest_scope_init(struct digest_scope *ret_scope, struct span source, struct
 	return 0;
 }
 
+void digest_scope_seal(struct digest_scope *scope, const unsigned char key[static DIGEST_KEY_LEN])
+{
+	scope->state = hash_state_feed(hash_state_begin(key), scope->bytes, scope->len / 8 * 8);
+}
+
 void digest_begin(struct digest_input *input, const struct digest_scope *scope)
 {
 	CHECK(scope->len > 0);
 	memcpy(input->bytes, scope->bytes, scope->len);
 	input->len = scope->len;
-}
-
-int digest_add(struct digest_input *input, enum digest_part type, struct span value)
-{
-	CHECK(input->len <= DIGEST_INPUT_MAX);
-	if (value.len > DIGEST_PART_MAX || DIGEST_INPUT_MAX - input->len < 5 + value.len)
-		return ERR_TOO_LARGE;
-	unsigned char *at = input->bytes + input->len;
-	*at++ = (unsigned char)type;
-	for (unsigned shift = 0; shift < 32; shift += 8)
-		*at++ = (unsigned char)(value.len >> shift & 0xFF);
-	if (value.len)
-		memcpy(at, value.ptr, value.len);
-	input->len += 5 + (uint32_t)value.len;
-	return 0;
 }
 
 struct digest digest_end(const struct digest_input *input,
@@ -60,4 +51,31 @@ struct digest digest_end(const struct digest_input *input,
 	CHECK(input->len <= DIGEST_INPUT_MAX);
 	hash_keyed128(key, input->bytes, input->len, digest.word);
 	return digest;
+}
+
+void digest_end_pair(const struct digest_input inputs[static 2],
+                     const struct digest_scope *const scopes[static 2], struct digest *ret_first,
+                     struct digest *ret_second)
+{
+	struct hash_rest rests[2];
+	for (int i = 0; i < 2; i++)
+		rests[i] = (struct hash_rest){
+			.state = scopes[i]->state,
+			.ptr = inputs[i].bytes,
+			.done = scopes[i]->len / 8 * 8,
+			.len = inputs[i].len,
+		};
+	hash_finish_pair(rests, ret_first->word, ret_second->word);
+}
+
+struct digest_value digest_of_bytes(const unsigned char key[static DIGEST_KEY_LEN],
+                                    struct span bytes)
+{
+	struct digest_value value;
+	uint64_t words[2];
+	hash_keyed128(key, bytes.ptr, bytes.len, words);
+	words[0] = htole64(words[0]);
+	words[1] = htole64(words[1]);
+	memcpy(value.bytes, words, sizeof(value.bytes));
+	return value;
 }

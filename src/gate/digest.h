@@ -6,38 +6,55 @@
  *
  *   bytes  what
  *   1      format: 1
- *   1      n, length of the source's name
- *   n      the source's name
+ *   1      n, length of the scope (the source's name, or what several share)
+ *   n      the scope
  *   1      r, length of the rule's name
  *   r      the rule's name
  *   then for each part, in the order of the rule:
- *   1      its type: 's' string, 'n' number, 'l' literal, 'o' object, 'a' array, '-' missing
+ *   1      its type
  *   4      l, its length, little-endian
- *   l      its value: strings decoded to UTF-8, all else as written
+ *   l      its value
+ *
+ *   type  value
+ *   's'   string: decoded to UTF-8
+ *   'n'   number: its exact form (codec/json_number.h)
+ *   'l'   literal: true, false, null
+ *   'o'   object, 'a' array: keyed digest of its canonical form, 16 bytes
+ *   '*'   list: keyed digest of its elements, each as a part of its own, 16 bytes
+ *   'b'   body that is not JSON: keyed digest of its bytes, 16 bytes
+ *   'i'   place within a batch: decimal digits
+ *   '>'   a rule that goes forwards (newest): stands first, empty
+ *   '-'   missing: empty
  *
  * Invariants
- *   D1  Two inputs have the same bytes only if source, rule and each part's type
- *       and value are the same: every length stands before what it measures.
- *   D2  Nothing of the door or of the way a string was escaped goes in.
+ *   D1  Two inputs have the same bytes only if scope, rule and each part's type
+ *       and value are the same: every length stands before what it measures. (Of
+ *       containers, lists and bodies: unless 128 keyed bits collide.)
+ *   D2  Nothing of the door or of the way a value was written goes in.
  *
  * Room:    gate. Threads: values. No allocation.
  * Failure: ERR_TOO_LARGE; the input is then of no use.
  */
 #pragma once
 
+#include <endian.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/check.h"
+#include "base/error.h"
+#include "base/hash.h"
 #include "base/span.h"
 #include "gate/claim.h"
 
 #define DIGEST_FORMAT 1
 #define DIGEST_KEY_LEN 16
-#define DIGEST_SOURCE_MAX 64 /* bytes of a source's name */
+#define DIGEST_SOURCE_MAX 64 /* bytes of a scope */
 #define DIGEST_RULE_MAX 32
 #define DIGEST_PART_MAX 1024 /* bytes of one part's value */
+#define DIGEST_PARTS_MAX 10  /* of the longest kind */
 #define DIGEST_SCOPE_MAX (3 + DIGEST_SOURCE_MAX + DIGEST_RULE_MAX)
-#define DIGEST_INPUT_MAX (DIGEST_SCOPE_MAX + 4 * (5 + DIGEST_PART_MAX))
+#define DIGEST_INPUT_MAX (DIGEST_SCOPE_MAX + DIGEST_PARTS_MAX * (5 + DIGEST_PART_MAX))
 
 enum digest_part {
 	DIGEST_STRING = 's',
@@ -45,12 +62,17 @@ enum digest_part {
 	DIGEST_LITERAL = 'l',
 	DIGEST_OBJECT = 'o',
 	DIGEST_ARRAY = 'a',
+	DIGEST_LIST = '*',
+	DIGEST_BODY = 'b',
+	DIGEST_PLACE = 'i',
+	DIGEST_FORWARDS = '>',
 	DIGEST_MISSING = '-',
 };
 
 /* What stands before the parts: the same for all events of a source and rule. */
 struct digest_scope {
 	uint8_t len;
+	struct hash_state state; /* after its whole words */
 	unsigned char bytes[DIGEST_SCOPE_MAX];
 };
 
@@ -61,7 +83,59 @@ struct digest_input {
 
 int digest_scope_init(struct digest_scope *ret_scope, struct span source,
                       struct span rule) must_check;
+/* Only for digest_end_pair(): what all inputs begin with is hashed once. */
+void digest_scope_seal(struct digest_scope *scope, const unsigned char key[static DIGEST_KEY_LEN]);
 void digest_begin(struct digest_input *input, const struct digest_scope *scope);
-int digest_add(struct digest_input *input, enum digest_part type, struct span value) must_check;
+static inline int digest_add(struct digest_input *input, enum digest_part type,
+                             struct span value) must_check;
 struct digest digest_end(const struct digest_input *input,
                          const unsigned char key[static DIGEST_KEY_LEN]);
+
+/* Two at once, which is faster than one after the other. */
+void digest_end_pair(const struct digest_input inputs[static 2],
+                     const struct digest_scope *const scopes[static 2], struct digest *ret_first,
+                     struct digest *ret_second);
+
+/* For values that go in as a digest of their own; the same to all machines. */
+struct digest_value {
+	unsigned char bytes[16];
+};
+
+struct digest_value digest_of_bytes(const unsigned char key[static DIGEST_KEY_LEN],
+                                    struct span bytes);
+
+/* Texts are short: a call of memcpy() would cost more than the copy. */
+static inline void digest_copy(unsigned char *to, const char *from, size_t len)
+{
+	if (len < 16) {
+		for (size_t i = 0; i < len; i++)
+			to[i] = (unsigned char)from[i];
+		return;
+	}
+	for (size_t i = 0; i + 16 < len; i += 16)
+		memcpy(to + i, from + i, 16);
+	memcpy(to + len - 16, from + len - 16, 16);
+}
+
+static inline int digest_add(struct digest_input *input, enum digest_part type, struct span value)
+{
+	CHECK(input->len <= DIGEST_INPUT_MAX);
+	if (value.len > DIGEST_PART_MAX || DIGEST_INPUT_MAX - input->len < 5 + value.len)
+		return ERR_TOO_LARGE;
+	unsigned char *at = input->bytes + input->len;
+	uint32_t len = htole32((uint32_t)value.len);
+	at[0] = (unsigned char)type;
+	memcpy(at + 1, &len, sizeof(len));
+	if (value.ptr != (const char *)at + 5)
+		digest_copy(at + 5, value.ptr, value.len);
+	input->len += 5 + (uint32_t)value.len;
+	return 0;
+}
+
+/* Where the next part's value will be: one may write it there and give that very
+ * place to digest_add(), which then copies nothing. Of DIGEST_PART_MAX bytes at
+ * least, while fewer than DIGEST_PARTS_MAX parts are in. */
+static inline char *digest_room(struct digest_input *input)
+{
+	return (char *)input->bytes + input->len + 5;
+}

@@ -4,11 +4,13 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "codec/json.h"
+#include "codec/moment.h"
 #include "codec/url.h"
 
 /* The longest header text that can matter: every byte of the longest value as
  * %XX, each of those escaped by a backslash, in quotes. */
 #define HEADER_TEXT_MAX 6146
+#define TIME_TEXT_MAX 64
 
 static bool valid_utf8(struct span text)
 {
@@ -40,30 +42,36 @@ static int unquote(struct span text, char *bytes, size_t room, struct span *ret_
 	return 0;
 }
 
-/* CloudEvents HTTP binding, section 3.1.3.2: quotes first, then percents, once. */
-static int decode_header(struct span raw, char *bytes, size_t room, struct span *ret_value)
+/* Percents give bytes; only UTF-8 is a text. */
+static int decode_url(int (*decode)(struct span, char *, size_t, size_t *), struct span raw,
+                      struct span room, struct span *ret_value)
 {
-	char inside[HEADER_TEXT_MAX];
 	size_t len;
-	int error = 0;
-	if (raw.len > 0 && raw.ptr[0] == '"')
-		error = unquote(raw, inside, sizeof(inside), &raw);
-	if (error == 0)
-		error = url_percent_decode(raw, bytes, room, &len);
+	int error = decode(raw, (char *)(uintptr_t)room.ptr, room.len, &len);
 	if (error != 0)
 		return error;
-	struct span value = span_of(bytes, len);
+	struct span value = span_of(room.ptr, len);
 	if (!valid_utf8(value))
 		return ERR_INVALID;
 	*ret_value = value;
 	return 0;
 }
 
+/* CloudEvents HTTP binding, section 3.1.3.2: quotes first, then percents, once. */
+static int decode_header(struct span raw, char *bytes, size_t room, struct span *ret_value)
+{
+	char inside[HEADER_TEXT_MAX];
+	int error = 0;
+	if (raw.len > 0 && raw.ptr[0] == '"')
+		error = unquote(raw, inside, sizeof(inside), &raw);
+	return error ? error : decode_url(url_percent_decode, raw, span_of(bytes, room), ret_value);
+}
+
 int event_text_value(struct event_text text, char *bytes, size_t room, struct span *ret_value)
 {
 	size_t len;
 	int error;
-	CHECK((unsigned)text.coding <= EVENT_TEXT_HEADER);
+	CHECK((unsigned)text.coding <= EVENT_TEXT_FORM);
 	switch (text.coding) {
 	case EVENT_TEXT_NONE:
 	case EVENT_TEXT_PLAIN:
@@ -77,18 +85,18 @@ int event_text_value(struct event_text text, char *bytes, size_t room, struct sp
 			*ret_value = span_of(bytes, len);
 		return error;
 	case EVENT_TEXT_HEADER: return decode_header(text.raw, bytes, room, ret_value);
+	case EVENT_TEXT_PERCENT:
+		return decode_url(url_percent_decode, text.raw, span_of(bytes, room), ret_value);
+	case EVENT_TEXT_FORM:
+		return decode_url(url_form_decode, text.raw, span_of(bytes, room), ret_value);
 	}
 	return ERR_INVALID;
 }
 
-const char *event_kind_name(enum event_kind kind)
+int event_time_ms(struct event_text text, uint64_t *ret_ms)
 {
-	static const char *const names[EVENT_KIND_COUNT] = {
-		[EVENT_PLAIN] = "plain",
-		[EVENT_EVENTBRIDGE] = "eventbridge",
-		[EVENT_CLOUDEVENTS] = "cloudevents",
-		[EVENT_CLOUDEVENTS_BINARY] = "cloudevents-binary",
-	};
-	CHECK((unsigned)kind < EVENT_KIND_COUNT);
-	return names[kind];
+	char bytes[TIME_TEXT_MAX];
+	struct span value;
+	int error = event_text_value(text, bytes, sizeof(bytes), &value);
+	return error ? ERR_INVALID : moment_parse(value, ret_ms);
 }

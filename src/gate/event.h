@@ -13,20 +13,14 @@
 #include "base/check.h"
 #include "base/span.h"
 
-enum event_kind {
-	EVENT_PLAIN = 0,          /* a JSON object with an id */
-	EVENT_EVENTBRIDGE,        /* an EventBridge envelope */
-	EVENT_CLOUDEVENTS,        /* CloudEvents, structured mode */
-	EVENT_CLOUDEVENTS_BINARY, /* CloudEvents in headers; the body may be anything */
-};
-#define EVENT_KIND_COUNT 4
-
 /* How the bytes of a text stand for its value. */
 enum event_coding {
 	EVENT_TEXT_NONE = 0, /* there is no such text */
 	EVENT_TEXT_PLAIN,    /* as they are */
 	EVENT_TEXT_JSON,     /* the inside of a JSON string with escapes */
 	EVENT_TEXT_HEADER,   /* a CloudEvents header: perhaps quoted, percent-encoded */
+	EVENT_TEXT_PERCENT,  /* percent-encoded: a segment of a path */
+	EVENT_TEXT_FORM,     /* percent-encoded, + is a blank: queries and forms */
 };
 
 struct event_text {
@@ -35,12 +29,17 @@ struct event_text {
 };
 
 struct event {
-	enum event_kind kind;
-	bool json;                /* the body is one JSON text (always, but in binary mode) */
-	struct span source;       /* the name of the way in */
-	struct event_text id;     /* at most DIGEST_PART_MAX bytes of value */
-	struct event_text type;   /* what kind of thing happened, if it says so */
-	struct event_text origin; /* the source that the event itself names */
+	const char *name;              /* of the recipe's case: "genesys conversation" */
+	bool json;                     /* the payload is one JSON text */
+	bool replay;                   /* its sender was asked to send it again */
+	struct span source;            /* the name of the way in */
+	struct event_text id;          /* as the sender knows it */
+	struct event_text type;        /* what kind of thing happened, if it says so */
+	struct event_text entity;      /* to whom or what */
+	struct event_text time;        /* when, by the sender's clock: event_time_ms() */
+	struct event_text correlation; /* a trace id */
+	struct event_text origin;      /* the source that the event itself names */
+	uint64_t content;              /* digest of its content, see recipe.h */
 };
 
 /* The text's value, as UTF-8: `raw` itself where it is plain, else decoded into
@@ -49,4 +48,7 @@ struct event {
 int event_text_value(struct event_text text, char *bytes, size_t room,
                      struct span *ret_value) must_check;
 
-const char *event_kind_name(enum event_kind kind); /* "plain", "eventbridge", … */
+/* Milliseconds since 1970 of an ISO 8601 text (date, time, fraction, offset) or
+ * of a number of seconds, milliseconds, microseconds or nanoseconds, told by its
+ * size. ERR_INVALID: it is neither, or before 1970 or after 9999. */
+int event_time_ms(struct event_text text, uint64_t *ret_ms) must_check;

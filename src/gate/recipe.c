@@ -1,353 +1,307 @@
-/* recipe: see recipe.h. */
+/* recipe: from an event to its claims. See recipe.h. */
 #include "gate/recipe.h"
 
-#include <string.h>
+#include <stdio.h>
 
-/* The slots of `auto`. */
-enum {
-	SLOT_ID = 0,
-	SLOT_SOURCE,
-	SLOT_TYPE,
-	SLOT_SPECVERSION,
-	SLOT_DETAIL_TYPE,
-	SLOT_DETAIL,
-	SLOT_COUNT,
-};
+#include "base/hash.h"
+#include "base/mem.h"
+#include "gate/recipe_internal.h"
 
-#define BIT(n) (1u << (n))
-
-static const struct span auto_names[SLOT_COUNT] = {
-	[SLOT_ID] = { "id", 2 },
-	[SLOT_SOURCE] = { "source", 6 },
-	[SLOT_TYPE] = { "type", 4 },
-	[SLOT_SPECVERSION] = { "specversion", 11 },
-	[SLOT_DETAIL_TYPE] = { "detail-type", 11 },
-	[SLOT_DETAIL] = { "detail", 6 },
-};
-
-enum {
-	RULE_SOURCE_ID = 0,
-	RULE_ID,
-	RULE_COUNT,
-};
-
-static const struct recipe_shape auto_shapes[] = {
-	{
-		.kind = EVENT_CLOUDEVENTS_BINARY,
-		.headers = true,
-		.strings = BIT(SLOT_SPECVERSION) | BIT(SLOT_SOURCE) | BIT(SLOT_ID),
-		.id = SLOT_ID,
-		.type = SLOT_TYPE,
-		.origin = SLOT_SOURCE,
-		.rules = BIT(RULE_SOURCE_ID),
-	},
-	{
-		.kind = EVENT_EVENTBRIDGE,
-		.strings = BIT(SLOT_ID) | BIT(SLOT_SOURCE) | BIT(SLOT_DETAIL_TYPE),
-		.objects = BIT(SLOT_DETAIL),
-		.id = SLOT_ID,
-		.type = SLOT_DETAIL_TYPE,
-		.origin = SLOT_SOURCE,
-		.rules = BIT(RULE_SOURCE_ID),
-	},
-	{
-		.kind = EVENT_CLOUDEVENTS,
-		.strings = BIT(SLOT_SPECVERSION) | BIT(SLOT_SOURCE) | BIT(SLOT_ID),
-		.id = SLOT_ID,
-		.type = SLOT_TYPE,
-		.origin = SLOT_SOURCE,
-		.rules = BIT(RULE_SOURCE_ID),
-	},
-	{
-		.kind = EVENT_PLAIN,
-		.strings = BIT(SLOT_ID),
-		.id = SLOT_ID,
-		.type = SLOT_TYPE,
-		.origin = -1,
-		.rules = BIT(RULE_ID),
-	},
-};
-
-/* What was found of the wanted members, by slot. Only texts whose bit is set in
- * `strings` mean anything. */
-struct fields {
-	bool headers;
-	uint32_t strings; /* not empty */
-	uint32_t objects;
-	struct event_text texts[JSON_WANTED_MAX];
-};
-
-static int init_rule(struct recipe_rule *rule, const struct recipe_options *options)
+static void lift_caps(struct recipe_scratch *scratch)
 {
-	rule->window_s = options->window_s;
-	return digest_scope_init(&rule->scope, options->source, SPAN("transport"));
+	struct buf *bufs[] = { &scratch->canonical, &scratch->sorting, &scratch->list };
+	for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+		bufs[i]->cap = RECIPE_SCRATCH_MAX;
+	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+		scratch->inner[i].cap = RECIPE_SCRATCH_MAX;
 }
 
-int recipe_init_auto(struct recipe *ret_recipe, const struct recipe_options *options,
-                     struct error_text *ret_text)
+struct recipe_run *recipe_run_at(struct recipe_scratch *scratch, uint32_t level)
 {
-	struct recipe recipe = {
-		.shape_count = ARRAY_LEN(auto_shapes),
-		.rule_count = RULE_COUNT,
-		.rules = {
-			[RULE_SOURCE_ID] = { .part_count = 2, .parts = { SLOT_SOURCE, SLOT_ID } },
-			[RULE_ID] = { .part_count = 1, .parts = { SLOT_ID } },
-		},
-	};
-	if (options->window_s == 0)
-		return error_fill(ret_text, ERR_CONFIG, "a window must be at least one second");
-	for (uint32_t i = 0; i < RULE_COUNT; i++)
-		if (init_rule(&recipe.rules[i], options) < 0)
-			return error_fill(ret_text, ERR_CONFIG,
-			                  "a source's name must have 1 to %d bytes",
-			                  DIGEST_SOURCE_MAX);
-	memcpy(recipe.shapes, auto_shapes, sizeof(auto_shapes));
-	memcpy(recipe.key, options->key, sizeof(recipe.key));
-	memcpy(recipe.source, options->source.ptr, options->source.len);
-	recipe.source_len = (uint32_t)options->source.len;
-	int error = json_wanted_init(&recipe.wanted, auto_names, SLOT_COUNT);
-	CHECK(error == 0);
-	*ret_recipe = recipe;
-	return 0;
-}
-
-static bool names_structured_mode(struct span content_type)
-{
-	struct span prefix = SPAN("application/cloudevents");
-	if (content_type.len < prefix.len)
-		return false;
-	content_type.len = prefix.len;
-	return span_eq_nocase(content_type, prefix);
-}
-
-/* The slot of a ce- header, or -1. */
-static int header_slot(const struct recipe *recipe, struct span name)
-{
-	if (name.len < 4 || name.ptr[2] != '-' || span_lower(name.ptr[1]) != 'e')
-		return -1;
-	name = span_skip(name, 3);
-	for (uint32_t i = 0; i < recipe->wanted.count; i++)
-		if (span_eq_nocase(name, recipe->wanted.names[i]))
-			return (int)i;
-	return -1;
-}
-
-static inline void keep_text(struct fields *fields, int slot, struct span raw,
-                             enum event_coding coding)
-{
-	fields->strings |= BIT(slot);
-	fields->texts[slot] = (struct event_text){ raw, coding };
-}
-
-static bool is_structured(const struct recipe_input *input)
-{
-	for (uint32_t i = 0; i < input->header_count; i++)
-		if (span_eq_nocase(input->headers[i].name, SPAN("content-type")) &&
-		    names_structured_mode(input->headers[i].value))
-			return true;
-	return false;
-}
-
-/* Reads ce- headers and returns the slot of one that came twice, or -1;
- * fields->headers tells whether the event is in them. */
-static int read_headers(const struct recipe *recipe, const struct recipe_input *input,
-                        struct fields *fields)
-{
-	int repeated = -1;
-	for (uint32_t i = 0; i < input->header_count; i++) {
-		const struct http1_header *header = &input->headers[i];
-		if (header->name.len == 0 || span_lower(header->name.ptr[0]) != 'c')
-			continue; /* sorts out most, at the price of one byte */
-		int slot = header_slot(recipe, header->name);
-		if (slot < 0)
-			continue;
-		if (fields->strings & BIT(slot))
-			repeated = slot;
-		else if (header->value.len > 0)
-			keep_text(fields, slot, header->value, EVENT_TEXT_HEADER);
+	CHECK(level <= RECIPE_INNER_MAX);
+	if (!scratch->runs[level]) {
+		lift_caps(scratch);
+		scratch->runs[level] = mem_zalloc(1, sizeof(struct recipe_run));
 	}
-	fields->headers = (fields->strings & BIT(SLOT_SPECVERSION)) && !is_structured(input);
-	return repeated;
+	return scratch->runs[level];
 }
 
-static void take_body_fields(const struct recipe *recipe, const struct json_doc *doc,
-                             struct fields *fields)
+void recipe_scratch_free(struct recipe_scratch *scratch)
 {
-	fields->strings = 0;
-	for (uint32_t i = 0; i < recipe->wanted.count; i++) {
-		const struct json_value *value = &doc->values[i];
-		if (value->type == JSON_OBJECT)
-			fields->objects |= BIT(i);
-		if (value->type != JSON_STRING || value->text.len == 0)
-			continue;
-		enum event_coding coding = value->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN;
-		keep_text(fields, (int)i, value->text, coding);
-	}
+	buf_free(&scratch->canonical);
+	buf_free(&scratch->sorting);
+	buf_free(&scratch->list);
+	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+		buf_free(&scratch->inner[i]);
+	for (size_t i = 0; i <= RECIPE_INNER_MAX; i++)
+		scratch->runs[i] = mem_free(scratch->runs[i]);
 }
 
-static const struct recipe_shape *recognise(const struct recipe *recipe,
-                                            const struct fields *fields)
+void recipe_run_begin(struct recipe_run *run, const struct recipe *recipe,
+                      struct recipe_scratch *scratch, const struct recipe_input *input)
 {
-	for (uint32_t i = 0; i < recipe->shape_count; i++) {
-		const struct recipe_shape *shape = &recipe->shapes[i];
-		if (shape->headers == fields->headers && (shape->strings & ~fields->strings) == 0 &&
-		    (shape->objects & ~fields->objects) == 0)
-			return shape;
-	}
-	return NULL;
+	run->recipe = recipe;
+	run->scratch = scratch;
+	run->input = *input;
+	run->level = 0;
+	run->in_batch = false;
+	run->place = 0;
+	run->headers_read = input->header_count == 0;
+	run->headers_there = 0;
+	run->headers_repeated = 0;
+	recipe_run_next(run, input->body, BODY_UNREAD);
 }
 
-static int refuse_repeated(const struct recipe *recipe, int slot, struct error_text *ret_problem)
+void recipe_run_next(struct recipe_run *run, struct span bytes, enum recipe_body body)
 {
-	struct span name = recipe->wanted.names[slot];
-	return error_fill(ret_problem, ERR_INVALID, "expected the header ce-%.*s only once",
-	                  (int)name.len, name.ptr);
+	run->input.body = bytes;
+	run->body = body;
+	memset(run->judged, 0, sizeof(run->judged));
+	memset(run->held, 0, sizeof(run->held));
 }
 
-static int refuse_headers(const struct fields *fields, struct error_text *ret_problem)
+/* As written but for blanks between tokens, if there are any. */
+static int digest_content(struct recipe_run *run, struct span text, bool json, uint64_t *ret_digest)
 {
-	static const char format[] =
-		"expected a header ce-%s that is not empty, since there is ce-specversion";
-	return error_fill(ret_problem, ERR_INVALID, format,
-	                  fields->strings & BIT(SLOT_ID) ? "source" : "id");
-}
-
-static int refuse_body(const struct json_doc *doc, struct error_text *ret_problem)
-{
-	const struct json_value *id = &doc->values[SLOT_ID];
-	const char *found = json_type_name(id->type);
-	if (id->type == JSON_STRING)
-		found = "an empty one";
-	return error_fill(ret_problem, ERR_INVALID,
-	                  "expected a string \"id\" in the JSON object, found %s", found);
-}
-
-static int read_body(const struct recipe *recipe, struct span body, struct fields *fields,
-                     const struct recipe_shape **ret_shape, struct error_text *ret_problem)
-{
-	struct json_doc doc;
-	if (json_scan(body, &recipe->wanted, &doc) < 0)
-		return error_fill(ret_problem, ERR_INVALID,
-		                  "expected a JSON object; at byte %zu of the body: expected %s",
-		                  doc.problem.offset, doc.problem.expected);
-	if (doc.root != JSON_OBJECT)
-		return error_fill(ret_problem, ERR_INVALID, "expected a JSON object, found %s",
-		                  json_type_name(doc.root));
-	take_body_fields(recipe, &doc, fields);
-	*ret_shape = recognise(recipe, fields);
-	return *ret_shape ? 0 : refuse_body(&doc, ret_problem);
-}
-
-static int refuse_part(const struct recipe *recipe, const struct fields *fields, uint8_t slot,
-                       int error, struct error_text *ret_problem)
-{
-	struct span name = recipe->wanted.names[slot];
-	const char *prefix = fields->headers ? "header ce-" : "member ";
-	if (error == ERR_TOO_LARGE)
-		return error_fill(ret_problem, error, "expected at most %d bytes in the %s%.*s",
-		                  DIGEST_PART_MAX, prefix, (int)name.len, name.ptr);
-	return error_fill(ret_problem, error, "expected percent-encoded UTF-8 in the %s%.*s",
-	                  prefix, (int)name.len, name.ptr);
-}
-
-static int add_part(struct digest_input *digest_input, struct event_text text)
-{
-	char bytes[DIGEST_PART_MAX];
-	struct span value;
-	int error = event_text_value(text, bytes, sizeof(bytes), &value);
-	if (error < 0)
-		return error;
-	if (value.len == 0)
-		return ERR_INVALID; /* a header of two quotes */
-	return digest_add(digest_input, DIGEST_STRING, value);
-}
-
-static int run_rule(const struct recipe *recipe, const struct recipe_rule *rule,
-                    const struct fields *fields, struct claim *ret_claim,
-                    struct error_text *ret_problem)
-{
-	struct digest_input input;
-	CHECK(rule->part_count >= 1 && rule->part_count <= RECIPE_PARTS_MAX);
-	CHECK(rule->window_s > 0);
-	digest_begin(&input, &rule->scope);
-	for (uint8_t i = 0; i < rule->part_count; i++) {
-		uint8_t slot = rule->parts[i];
-		int error = add_part(&input, fields->texts[slot]);
-		if (error < 0)
-			return refuse_part(recipe, fields, slot, error, ret_problem);
-	}
-	*ret_claim = (struct claim){ digest_end(&input, recipe->key), rule->window_s };
-	return 0;
-}
-
-static struct event_text field_text(const struct fields *fields, int8_t slot)
-{
-	if (slot < 0 || !(fields->strings & BIT(slot)))
-		return (struct event_text){ .coding = EVENT_TEXT_NONE };
-	return fields->texts[slot];
-}
-
-static struct event make_event(const struct recipe *recipe, const struct recipe_shape *shape,
-                               const struct fields *fields)
-{
-	return (struct event){
-		.kind = shape->kind,
-		.json = !shape->headers,
-		.source = span_of(recipe->source, recipe->source_len),
-		.id = field_text(fields, shape->id),
-		.type = field_text(fields, shape->type),
-		.origin = field_text(fields, shape->origin),
-	};
-}
-
-static int find_shape(const struct recipe *recipe, const struct recipe_input *input,
-                      struct fields *fields, const struct recipe_shape **ret_shape,
-                      struct error_text *ret_problem)
-{
-	int repeated = read_headers(recipe, input, fields);
-	if (!fields->headers)
-		return read_body(recipe, input->body, fields, ret_shape, ret_problem);
-	if (repeated >= 0)
-		return refuse_repeated(recipe, repeated, ret_problem);
-	*ret_shape = recognise(recipe, fields);
-	return *ret_shape ? 0 : refuse_headers(fields, ret_problem);
-}
-
-static bool is_json(struct span body)
-{
-	struct json_doc doc;
-	return json_scan(body, NULL, &doc) == 0;
-}
-
-int recipe_run(const struct recipe *recipe, const struct recipe_input *input,
-               struct event *ret_event, struct claim ret_claims[static CLAIMS_MAX],
-               uint32_t *ret_claim_count, struct error_text *ret_problem)
-{
-	struct fields fields;
-	const struct recipe_shape *shape = NULL;
-	struct claim claims[CLAIMS_MAX];
-	uint32_t count = 0;
-	CHECK(recipe->shape_count > 0 && recipe->shape_count <= RECIPE_SHAPES_MAX);
-	fields.headers = false;
-	fields.strings = 0;
-	fields.objects = 0;
-	int error = find_shape(recipe, input, &fields, &shape, ret_problem);
-	if (error != 0)
-		return error;
-	CHECK(shape && shape->rules);
-	for (uint32_t i = 0; i < recipe->rule_count; i++) {
-		if (!(shape->rules & BIT(i)))
-			continue;
-		CHECK(count < CLAIMS_MAX);
-		error = run_rule(recipe, &recipe->rules[i], &fields, &claims[count], ret_problem);
+	struct buf *compact = &run->scratch->canonical;
+	if (json && run->doc.blanks) {
+		buf_clear(compact);
+		int error = buf_reserve(compact, text.len);
 		if (error < 0)
 			return error;
-		count++;
+		text = span_of(compact->ptr, json_compact(text, compact->ptr));
 	}
-	*ret_event = make_event(recipe, shape, &fields);
-	if (shape->headers)
-		ret_event->json = is_json(input->body);
-	memcpy(ret_claims, claims, count * sizeof(claims[0]));
-	*ret_claim_count = count;
+	*ret_digest = hash_secret64(&run->recipe->content_secret, text.ptr, text.len);
 	return 0;
+}
+
+static int read_content(struct recipe_run *run, const struct recipe_case *it, uint64_t *ret_digest)
+{
+	uint16_t part = it->fields[FIELD_CONTENT];
+	struct recipe_value value = { .type = DIGEST_MISSING };
+	if (part)
+		value = recipe_part_value(run, part);
+	if (!recipe_value_is_there(&value))
+		return digest_content(run, run->input.body, run->body == BODY_JSON, ret_digest);
+	bool nested = value.type == DIGEST_OBJECT || value.type == DIGEST_ARRAY ||
+	              value.type == DIGEST_LIST;
+	return digest_content(run, value.text.raw, nested, ret_digest);
+}
+
+/* A field's text; containers have none. */
+static int read_any_field(struct recipe_run *run, uint16_t part, struct event_text *ret_text,
+                          struct error_text *ret_problem)
+{
+	struct recipe_value value = recipe_part_value(run, part);
+	if (value.repeated)
+		return recipe_refuse_repeated(&run->recipe->parts[part], ret_problem);
+	bool scalar = value.type == DIGEST_STRING || value.type == DIGEST_NUMBER ||
+	              value.type == DIGEST_LITERAL;
+	*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
+	if (scalar && recipe_value_is_there(&value))
+		*ret_text = value.text;
+	return 0;
+}
+
+static inline int read_field(struct recipe_run *run, uint16_t number, struct event_text *ret_text,
+                             struct error_text *ret_problem)
+{
+	const struct recipe_part *part = &run->recipe->parts[number];
+	const struct json_value *json = &run->doc.values[part->node];
+	if (number && unlikely(part->kind != PART_JSON || run->body != BODY_JSON))
+		return read_any_field(run, number, ret_text, ret_problem);
+	if (number == 0 || !json_set_has(&run->doc.there, part->node) ||
+	    json->type >= JSON_OBJECT) {
+		*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
+		return 0;
+	}
+	ret_text->raw = json->text;
+	ret_text->coding = json->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN;
+	return 0;
+}
+
+static int read_fields(struct recipe_run *run, const struct recipe_case *it, struct event *event,
+                       struct error_text *ret_problem)
+{
+	const uint16_t *fields = it->fields;
+	event->name = it->name;
+	event->source = run->recipe->source;
+	event->replay = false;
+	int error = read_field(run, fields[FIELD_ID], &event->id, ret_problem);
+	error |= read_field(run, fields[FIELD_TYPE], &event->type, ret_problem);
+	error |= read_field(run, fields[FIELD_ENTITY], &event->entity, ret_problem);
+	error |= read_field(run, fields[FIELD_TIME], &event->time, ret_problem);
+	error |= read_field(run, fields[FIELD_CORRELATION], &event->correlation, ret_problem);
+	error |= read_field(run, fields[FIELD_ORIGIN], &event->origin, ret_problem);
+	if (fields[FIELD_REPLAY]) {
+		struct recipe_value value = recipe_part_value(run, fields[FIELD_REPLAY]);
+		event->replay = recipe_value_is_there(&value);
+	}
+	return error ? ERR_INVALID : 0; /* the only one there is */
+}
+
+/* `scopes` are those of the claims that are taken. */
+static void end_digests(const struct recipe_run *run, const struct digest_scope *const *scopes,
+                        struct recipe_result *result)
+{
+	struct claim *claims = result->claims;
+	uint32_t i = 0;
+	for (; i + 1 < result->claim_count; i += 2)
+		digest_end_pair(&run->digests[i], &scopes[i], &claims[i].digest,
+		                &claims[i + 1].digest);
+	if (i < result->claim_count)
+		claims[i].digest = digest_end(&run->digests[i], run->recipe->key);
+}
+
+static int read_claims(struct recipe_run *run, const struct recipe_case *it,
+                       struct recipe_result *result, struct error_text *ret_problem)
+{
+	const struct digest_scope *scopes[CLAIMS_MAX];
+	for (uint32_t i = 0; i < it->claim_count; i++) {
+		uint32_t n = result->claim_count;
+		scopes[n] = &it->claims[i].scope;
+		int fate = recipe_run_claim(run, &it->claims[i], &run->digests[n],
+		                            &result->claims[n], ret_problem);
+		if (fate < 0)
+			return fate;
+		result->claim_count += fate == CLAIM_TAKEN;
+	}
+	end_digests(run, scopes, result);
+	/* ret_problem has the words of the last that was left out. */
+	return result->claim_count ? 0 : ERR_INVALID;
+}
+
+/* A text that a name twice on a used path spoilt for the recipe is JSON still. */
+static bool is_json(const struct recipe_run *run)
+{
+	struct json_doc doc;
+	if (run->body == BODY_JSON || !run->doc.problem.repeated)
+		return run->body == BODY_JSON;
+	return json_scan(run->input.body, NULL, &doc) == 0;
+}
+
+/* Claims of kind once tell whether the content is another than it was. */
+static void put_checks(struct recipe_result *result)
+{
+	uint64_t content = result->event.content;
+	uint32_t check = (uint32_t)(content ^ content >> 32);
+
+	check |= content != 0 && check == 0;
+	for (uint32_t i = 0; i < result->claim_count; i++) {
+		struct claim *claim = &result->claims[i];
+		claim->digest = digest_with_check(claim->digest,
+		                                  claim->kind == CLAIM_ONCE ? check : 0);
+	}
+}
+
+int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
+                    struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	ret_result->payload = run->input.body;
+	ret_result->claim_count = 0;
+	if (it->fields[FIELD_ITEMS])
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected one event, found a batch of them (%s)", it->name);
+	int error = read_fields(run, it, &ret_result->event, ret_problem);
+	if (error == 0 && !(ret_result->event.replay && run->recipe->replay_passes))
+		error = read_claims(run, it, ret_result, ret_problem);
+	if (error < 0)
+		return error;
+	/* In an event that is known by its headers the body may be anything: whether
+	 * a name comes twice in it is not ours to judge. */
+	if (run->body == BODY_UNREAD)
+		run->body = json_scan(run->input.body, NULL, &run->doc) == 0 ? BODY_JSON
+		                                                             : BODY_OTHER;
+	ret_result->event.json = is_json(run);
+	error = read_content(run, it, &ret_result->event.content);
+	if (error == 0)
+		put_checks(ret_result);
+	return error;
+}
+
+struct recipe_run *recipe_open_inner(struct recipe_run *run, const struct recipe_case *it)
+{
+	struct recipe_value value = recipe_part_value(run, it->fields[FIELD_INNER]);
+	struct span raw = value.text.raw;
+	if (value.type != DIGEST_STRING || run->level == RECIPE_INNER_MAX)
+		return NULL;
+	if (value.text.coding == EVENT_TEXT_JSON) {
+		struct buf *decoded = &run->scratch->inner[run->level];
+		buf_clear(decoded);
+		if (buf_reserve(decoded, raw.len) < 0 ||
+		    json_decode(raw, decoded->ptr, raw.len, &decoded->len) < 0)
+			return NULL;
+		raw = buf_span(decoded);
+	}
+	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
+	if (!inner)
+		return NULL;
+	/* It came in a string: the headers speak of what is around it. */
+	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = raw });
+	inner->level = run->level + 1;
+	return inner;
+}
+
+/* The event that is a string of this one, if the recipe knows it. */
+static bool run_inner(struct recipe_run *run, const struct recipe_case *it,
+                      struct recipe_result *ret_result)
+{
+	struct error_text unused;
+	struct recipe_run *inner = recipe_open_inner(run, it);
+	if (!inner || recipe_run_event(inner, ret_result, &unused) < 0)
+		return false;
+	ret_result->payload = run->input.body;
+	ret_result->event.json = true;
+	return true;
+}
+
+int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
+{
+	const struct recipe *recipe = run->recipe;
+	const struct recipe_case *last = &recipe->cases[recipe->case_count - 1];
+	char name[RECIPE_PART_NAME_MAX];
+	if (run->body == BODY_OTHER)
+		return recipe_refuse_body(run, ret_problem);
+	if (run->doc.root != JSON_OBJECT)
+		return error_fill(ret_problem, ERR_INVALID, "expected a JSON object, found %s",
+		                  json_type_name(run->doc.root));
+	for (uint32_t i = 0; i < last->test_count; i++) {
+		const struct recipe_test *test = &recipe->tests[last->tests[i]];
+		if (recipe_test_holds(run, last->tests[i]))
+			continue;
+		struct recipe_value value = recipe_part_value(run, test->part);
+		recipe_part_name(&recipe->parts[test->part], name);
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "not known as any kind of event; for a %s expected %s%s%.*s, "
+		                  "found %s",
+		                  last->name, name,
+		                  test->any      ? ""
+		                  : test->negate ? " not "
+		                                 : " ",
+		                  (int)test->pattern.len, test->pattern.ptr,
+		                  recipe_value_name(&value));
+	}
+	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
+}
+
+int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
+                     struct error_text *ret_problem)
+{
+	const struct recipe_case *it = recipe_find_case(run);
+	if (!it)
+		return recipe_refuse(run, ret_problem);
+	if (it->fields[FIELD_INNER] && run_inner(run, it, ret_result))
+		return 0;
+	return recipe_run_case(run, it, ret_result, ret_problem);
+}
+
+int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
+               const struct recipe_input *input, struct recipe_result *ret_result,
+               struct error_text *ret_problem)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+	if (!run)
+		return error_fill(ret_problem, -ENOMEM, "there is no memory for the recipe");
+	recipe_run_begin(run, recipe, scratch, input);
+	return recipe_run_event(run, ret_result, ret_problem);
 }

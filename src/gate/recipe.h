@@ -1,35 +1,45 @@
 /*
  * recipe: how claims are computed from an event.
  *
- * A recipe is compiled once and then run for each event, in one pass over the
- * raw bytes. It is a list of shapes, tried in order, and a list of rules. A
- * shape is recognised by the members that are there, and names the rules that
- * hold for it; each rule gives one claim over its parts.
+ * A recipe is compiled once from its text (recipe_spec.h) and then run for each
+ * event, in one pass over the raw bytes. Cases are tried in order; the first
+ * whose conditions hold says what the event is and which claims it takes.
  *
- * The recipe `auto` knows, in this order:
+ * Which events are the same
+ *   - Parts are compared by type and value: the number 1 is not the string "1",
+ *     null is not missing, "\u0041" is "A". Numbers are compared by their exact
+ *     decimal value: 1, 1.0 and 10e-1 are the same, 9007199254740993 is not
+ *     9007199254740992. Objects and arrays are compared by their canonical form
+ *     (codec/jcs.h), so the order of members and blanks do not count.
+ *   - An empty string and null count as missing where a key is needed; for a part
+ *     that may be missing ("name?") they are values of their own.
+ *   - A list ("items[*].id") is its values in their order; an element without the
+ *     value, or no element at all, makes the part missing.
+ *   - A name that occurs twice on a path that the recipe uses is refused, and so
+ *     is a header or parameter that the event's case uses.
+ *   - In a batch, a claim none of whose parts is of the body has the item's place
+ *     as one more part: else all items but the first would be duplicates.
  *
- *   shape                recognised by                               claim over
- *   CloudEvents, binary  header ce-specversion                       ce-source, ce-id
- *   EventBridge          strings id, source, detail-type and         source, id
- *                        object detail
- *   CloudEvents          strings specversion, source, id             source, id
- *   plain                string id                                   id
+ * The content of an event, for `conflict`, is a keyed 64-bit digest of what the
+ * case calls its content (without: the body), as written but for blanks between
+ * tokens: retries are the same bytes, and a canonical form would cost more than
+ * all else. It is XXH3 with a secret: good enough to tell whether a sender changed
+ * what it sends under one key; claims rest on SipHash alone.
  *
- * A Content-Type of application/cloudevents… says that the event is in the body,
- * whatever the headers say. In binary mode the body may be anything; in all other
- * shapes it must be a JSON object. An empty string counts as missing.
- *
- * Room:      gate. Threads: a recipe is read only after its init; any thread may
- *            run it. No allocation, no I/O.
- * Ownership: the caller's struct; nothing to free. Events point into it.
- * Failure:   ERR_INVALID or ERR_TOO_LARGE, and a text for the sender that says
- *            what was expected.
+ * Room:      gate. Threads: a recipe is read only; any thread may run it, with a
+ *            scratch of its own. No I/O. No allocation once a scratch has grown.
+ * Ownership: recipe_compile() gives it, recipe_free() takes it. Events point into
+ *            the recipe, the input and (where an event was a string inside another)
+ *            the scratch, whose bytes stay until its next run.
+ * Failure:   ERR_INVALID or ERR_TOO_LARGE and a text for the sender that says what
+ *            was expected; -ENOMEM.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/span.h"
 #include "codec/http1.h"
@@ -37,59 +47,123 @@
 #include "gate/claim.h"
 #include "gate/digest.h"
 #include "gate/event.h"
+#include "gate/recipe_spec.h"
 
-#define RECIPE_SHAPES_MAX 8
-#define RECIPE_RULES_MAX 8
-#define RECIPE_PARTS_MAX 4
+#define RECIPE_ITEMS_MAX 1000          /* of one request, if nothing else is said */
+#define RECIPE_SCRATCH_MAX (32u << 20) /* bytes of each part of a scratch */
+#define RECIPE_INNER_MAX 3             /* events inside strings of events */
 
-/* Slots are those of recipe->wanted; masks have one bit a slot. */
-struct recipe_shape {
-	enum event_kind kind;
-	bool headers;     /* its members are ce- headers, not members of the body */
-	uint32_t strings; /* must be strings, not empty */
-	uint32_t objects; /* must be objects */
-	int8_t id;        /* slots of what the event carries, or -1 */
-	int8_t type;
-	int8_t origin;
-	uint8_t rules; /* mask of the rules that hold: 1 … CLAIMS_MAX of them */
+struct recipe;
+
+/* What is wrong with a recipe's text. Indexes are -1 where they do not apply. */
+struct recipe_problem {
+	int case_index;
+	int claim_index;
+	const char *field; /* which text: "part", "condition", "except", "time", "id", … */
+	int index;         /* which of several: parts, conditions, except, ranks */
+	uint32_t column;   /* within that text, from 0 */
+	struct error_text text;
 };
 
-struct recipe_rule {
-	struct digest_scope scope;
-	uint32_t window_s;
-	uint8_t part_count;
-	uint8_t parts[RECIPE_PARTS_MAX]; /* slots */
+/* `key` is the secret of the data folder. ERR_CONFIG with ret_problem, -ENOMEM. */
+int recipe_compile(const struct recipe_spec *spec, const unsigned char key[static DIGEST_KEY_LEN],
+                   struct recipe **ret_recipe, struct recipe_problem *ret_problem) must_check;
+struct recipe *recipe_free(struct recipe *recipe); /* accepts NULL, returns NULL */
+
+/* Memory that a thread's runs share. Zeroed is empty. */
+struct recipe_scratch {
+	struct buf canonical;
+	struct buf sorting; /* an array of the canonical form's own */
+	struct buf list;
+	struct buf inner[RECIPE_INNER_MAX];
+	struct recipe_run *runs[RECIPE_INNER_MAX + 1];
 };
 
-struct recipe {
-	struct json_wanted wanted;
-	uint32_t shape_count;
-	uint32_t rule_count;
-	struct recipe_shape shapes[RECIPE_SHAPES_MAX];
-	struct recipe_rule rules[RECIPE_RULES_MAX];
-	unsigned char key[DIGEST_KEY_LEN];
-	uint32_t source_len;
-	char source[DIGEST_SOURCE_MAX];
-};
+void recipe_scratch_free(struct recipe_scratch *scratch);
 
-struct recipe_options {
-	struct span source;                /* 1 … DIGEST_SOURCE_MAX bytes; copied */
-	uint32_t window_s;                 /* at least 1 */
-	unsigned char key[DIGEST_KEY_LEN]; /* the secret of the data folder */
-};
-
-/* Bytes that arrived. Doors without HTTP fill headers likewise, or give none. */
+/* Bytes that arrived. Doors without HTTP give what they have. */
 struct recipe_input {
 	struct span body;
 	const struct http1_header *headers;
 	uint32_t header_count;
+	struct span path;  /* of the request, without the query */
+	struct span query; /* after the ?, as sent */
 };
 
-int recipe_init_auto(struct recipe *ret_recipe, const struct recipe_options *options,
-                     struct error_text *ret_text) must_check;
+struct recipe_result {
+	struct span payload; /* what goes on, byte for byte: the body or an item of it */
+	struct event event;
+	uint32_t claim_count; /* 0 only for a replay that passes */
+	struct claim claims[CLAIMS_MAX];
+};
 
-/* Writes the event, 1 … CLAIMS_MAX claims and their count; on failure only
- * ret_problem (may be NULL). */
-int recipe_run(const struct recipe *recipe, const struct recipe_input *input,
-               struct event *ret_event, struct claim ret_claims[static CLAIMS_MAX],
-               uint32_t *ret_claim_count, struct error_text *ret_problem) must_check;
+/* One event, whatever the body looks like. On failure ret_result means nothing;
+ * ret_problem may be NULL. */
+int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
+               const struct recipe_input *input, struct recipe_result *ret_result,
+               struct error_text *ret_problem) must_check;
+
+/*
+ * The events of one request: NDJSON lines, elements of a JSON array or of the
+ * array that the case names (Records, entities), or the one that the body is.
+ *
+ *   recipe_items_begin(&items, recipe, scratch, input);
+ *   while ((step = recipe_items_next(&items, &result, &problem)) != RECIPE_END)
+ *           …
+ *
+ * Whether the rest of an array is sound is known at its end only: keep what was
+ * found until RECIPE_END, and drop it all on RECIPE_BROKEN.
+ */
+enum recipe_step {
+	RECIPE_END = 0, /* there are no more */
+	RECIPE_EVENT,   /* ret_result */
+	RECIPE_REFUSED, /* this item alone: ret_problem, items->error, ret_result->payload */
+	RECIPE_BROKEN,  /* the whole request: ret_problem, items->error; nothing comes after */
+};
+
+struct recipe_items {
+	bool batch;         /* after the first step: the answer is a list */
+	int error;          /* of REFUSED and BROKEN */
+	uint32_t count;     /* steps that gave an item, so far */
+	uint32_t items_max; /* more are BROKEN with ERR_TOO_LARGE; may be changed at first */
+	/* the iterator's own */
+	const struct recipe *recipe;
+	struct recipe_scratch *scratch;
+	const struct recipe_input *input;
+	struct span lines;
+	struct json_elements elements;
+	int state;
+};
+
+void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *recipe,
+                        struct recipe_scratch *scratch, const struct recipe_input *input);
+enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_result *ret_result,
+                                   struct error_text *ret_problem) must_check;
+
+/*
+ * How a recipe sees one event, as a JSON object for people and programs: which
+ * case, its fields, each claim with its parts (text, type, value), its digest or
+ * why it is not taken, and for a refused event why each case did not hold.
+ * Appends to `out`; what is wrong with the event is in the text, not an error.
+ */
+void recipe_explain(const struct recipe *recipe, struct recipe_scratch *scratch,
+                    const struct recipe_input *input, struct buf *out);
+
+/*
+ * One of an event's claims in words: which rule, of which parts, with which values.
+ * `index` is its place in recipe_result.claims; the event is `input`'s body alone
+ * (of a batch: the item). False: there is no such claim, or no memory.
+ */
+struct recipe_words {
+	struct span rule;
+	struct span parts; /* "topicName, sessionId" */
+	struct span key;   /* values, with TRACE_PART_END (gate/trace.h) between them */
+};
+
+bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
+                  const struct recipe_input *input, uint32_t index, struct buf *memory,
+                  struct recipe_words *ret_words) must_check;
+
+/* For messages and listings. */
+struct span recipe_source(const struct recipe *recipe);
+uint32_t recipe_window_s(const struct recipe *recipe); /* the longest of all claims */

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "net/socket_address.h"
 
 #define READS_PER_ROUND 4 /* of one connection, before others get their turn */
 
@@ -22,7 +23,8 @@ static void ready(struct loop_handler *handler, uint32_t events)
 		connection_read(connection);
 }
 
-struct connection *connection_new(struct http_server *server, int fd, struct gauge_slot *slot)
+struct connection *connection_new(struct http_server *server, int fd,
+                                  const struct sockaddr *address, struct gauge_slot *slot)
 {
 	struct connection *connection = server->spare_connections;
 	if (connection)
@@ -41,6 +43,9 @@ struct connection *connection_new(struct http_server *server, int fd, struct gau
 		.handler = { .ready = ready, .fd = fd },
 		.server = server,
 		.slot = slot,
+		.peer = { .address = socket_address_ip(address),
+		          .port = socket_address_port(address),
+		          .tls = tls },
 		.tls = tls,
 		.next = server->connections,
 		.prev = &server->connections,
@@ -96,6 +101,7 @@ void connection_release(struct connection *connection)
 	*connection->prev = connection->next;
 	if (connection->next)
 		connection->next->prev = connection->prev;
+	connection->names = mem_free(connection->names);
 	connection->next = server->spare_connections;
 	server->spare_connections = connection;
 }

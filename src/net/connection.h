@@ -66,6 +66,8 @@ struct connection {
 	struct connection *next, **prev; /* all of the server */
 	struct gauge_slot *slot;
 	struct wheel_entry timeout;
+	struct http_peer peer;
+	struct tls_names *names; /* what peer.names points into; NULL: none */
 
 	struct input *input;
 	uint32_t in_at, in_len;
@@ -113,6 +115,7 @@ struct http_server {
 	struct tls *tls;
 	char *cipher; /* CONNECTION_CIPHER_ROOM bytes to receive ciphertext in; only with tls */
 	void (*handle)(struct http_request *request);
+	bool (*wants_body)(const struct http_request *request);
 	void *user;
 	size_t scratch_size;
 	uint16_t port;
@@ -144,6 +147,7 @@ const char *server_date(struct http_server *server);
 
 /* connection.c */
 struct connection *connection_new(struct http_server *server, int fd,
+                                  const struct sockaddr *address,
                                   struct gauge_slot *slot) must_check;
 void connection_close(struct connection *connection);   /* at once, whatever is unsent */
 void connection_release(struct connection *connection); /* closed, no requests: to the spares */

@@ -42,6 +42,21 @@ static bool fill_plain(struct connection *connection)
 	return n > 0 && (n == room || connection->hangup);
 }
 
+/* What the peer's certificate says of it, before any of its requests is seen. */
+static void learn_names(struct connection *connection)
+{
+	struct http_peer *peer = &connection->peer;
+	if (!tls_session_is_certified(connection->tls))
+		return;
+	if (tls_session_names(connection->tls, &connection->names)) {
+		break_off(connection);
+		return;
+	}
+	peer->certified = true;
+	peer->name_count = connection->names->count;
+	peer->names = connection->names->names;
+}
+
 static void note_handshake(struct connection *connection)
 {
 	struct http_counters *counters = &connection->server->counters;
@@ -49,6 +64,7 @@ static void note_handshake(struct connection *connection)
 	if (progress == TLS_HANDSHAKE)
 		return;
 	connection->greeted = true;
+	learn_names(connection);
 	counter_add(&counters->tls_handshakes, 1);
 	if (progress == TLS_RESUMED)
 		counter_add(&counters->tls_resumed, 1);

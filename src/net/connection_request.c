@@ -24,6 +24,7 @@ static struct request *take_request(struct connection *connection)
 		request->http.user = server->user;
 	}
 	request->connection = connection;
+	request->http.peer = &connection->peer;
 	request->next = NULL;
 	request->input = NULL;
 	request->aside = (struct outgoing){ 0 };
@@ -219,6 +220,23 @@ void connection_offer_continue(struct connection *connection)
 	server_mark_dirty(connection->server, connection);
 }
 
+/* Does the peer wait with a body that nobody wants? Then nothing is said but the
+ * final answer. The body may come all the same, so this request is the last. */
+static bool refuse_body(struct connection *connection)
+{
+	struct http_server *server = connection->server;
+	struct request *request = connection->current;
+	uint32_t end = connection->in_at + connection->head_len;
+	if (!request || !request->http.head.expect_continue || connection->continued ||
+	    connection->in_len > end || !server->wants_body || server->wants_body(&request->http))
+		return false;
+	request->http.body = SPAN_EMPTY;
+	request->http.head.keep_alive = false;
+	connection->refused = true;
+	hand_over(connection, end);
+	return true;
+}
+
 bool connection_must_pause(const struct connection *connection)
 {
 	return connection->stalled || connection->waiting >= connection->server->limits.pipeline ||
@@ -246,7 +264,8 @@ void connection_process(struct connection *connection)
 		if (!connection->current && !begin_request(connection))
 			break;
 		if (!finish_body(connection, &end)) {
-			connection_offer_continue(connection);
+			if (!refuse_body(connection))
+				connection_offer_continue(connection);
 			break;
 		}
 		hand_over(connection, end);

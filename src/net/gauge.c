@@ -1,11 +1,11 @@
 /* Connections in all and per address. See gauge.h. */
 #include "net/gauge.h"
 
-#include <netinet/in.h>
 #include <pthread.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "net/socket_address.h"
 
 #define SHARDS 64 /* a lock each; io threads seldom meet */
 #define BUCKETS 64
@@ -62,19 +62,13 @@ struct http_gauge *http_gauge_free(struct http_gauge *gauge)
 static struct gauge_key key_of(const struct sockaddr *address)
 {
 	struct gauge_key key = { 0, 0 };
-	uint32_t v4;
-	if (address->sa_family == AF_INET) {
-		memcpy(&v4, &((const struct sockaddr_in *)(const void *)address)->sin_addr, 4);
+	struct ip_address ip = socket_address_ip(address);
+	if (ip_is_v4(&ip)) {
+		uint32_t v4;
+		memcpy(&v4, ip.bytes + 12, sizeof(v4));
 		key.low = (uint64_t)v4 + 1;
-	} else if (address->sa_family == AF_INET6) {
-		const struct in6_addr *v6 =
-			&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-		if (IN6_IS_ADDR_V4MAPPED(v6)) {
-			memcpy(&v4, v6->s6_addr + 12, 4);
-			key.low = (uint64_t)v4 + 1;
-		} else {
-			memcpy(&key.high, v6->s6_addr, 8);
-		}
+	} else {
+		memcpy(&key.high, ip.bytes, sizeof(key.high));
 	}
 	return key;
 }

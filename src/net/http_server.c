@@ -114,9 +114,10 @@ static void turn_away(struct http_server *server, int fd, enum gauge_result resu
 
 /* The first bytes are usually there already (TCP_DEFER_ACCEPT). A connection
  * whose only request waits for its answer needs no place in the loop. */
-static void start_connection(struct http_server *server, int fd, struct gauge_slot *slot)
+static void start_connection(struct http_server *server, int fd, const struct sockaddr *address,
+                             struct gauge_slot *slot)
 {
-	struct connection *connection = connection_new(server, fd, slot);
+	struct connection *connection = connection_new(server, fd, address, slot);
 	if (!connection) {
 		gauge_release(server->gauge, slot);
 		close(fd);
@@ -150,7 +151,7 @@ static bool accept_one(struct http_server *server)
 	}
 	enum gauge_result result = gauge_take(server->gauge, any, &server->limits, &slot);
 	if (result == GAUGE_OK)
-		start_connection(server, fd, slot);
+		start_connection(server, fd, any, slot);
 	else
 		turn_away(server, fd, result);
 	return true;
@@ -222,6 +223,7 @@ static void init_server(struct http_server *server, const struct http_server_opt
 	server->gauge = options->gauge;
 	server->tls = options->tls;
 	server->handle = options->handle;
+	server->wants_body = options->wants_body;
 	server->user = options->user;
 	server->scratch_size = options->scratch_size;
 	wheel_init(&server->wheel, tick_for(&options->limits), loop_now_ms(options->loop));

@@ -27,16 +27,34 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "codec/http1.h"
+#include "codec/ip.h"
 #include "sys/loop.h"
 
 struct http_server;
 struct histogram;
 
+/* A name of a client certificate. */
+struct http_name {
+	struct span text; /* UTF-8, never empty */
+	bool dns;         /* a DNS name (compare without case); else the subject's CN */
+};
+
+/* Who is at the other end of a connection. */
+struct http_peer {
+	struct ip_address address;
+	uint16_t port;
+	bool tls;
+	bool certified; /* showed a certificate that our client CA vouches for */
+	uint32_t name_count;
+	const struct http_name *names; /* of that certificate */
+};
+
 struct http_request {
 	struct http1_head head; /* method, target, headers: codec/http1.h */
 	struct span body;
-	uint64_t arrived_ns; /* loop time when it was whole */
-	void *user;          /* the server's user pointer, from the options */
+	const struct http_peer *peer; /* lives as long as the request */
+	uint64_t arrived_ns;          /* loop time when it was whole */
+	void *user;                   /* the server's user pointer, from the options */
 	void *scratch; /* options.scratch_size bytes, 16-aligned, for the handler; not zeroed */
 };
 
@@ -90,6 +108,10 @@ struct http_server_options {
 	struct tls *tls; /* net/tls.h, shared; NULL is plain */
 	size_t scratch_size;
 	void (*handle)(struct http_request *request);
+	/* Asked of a request whose peer waits before it sends the body (Expect:
+	 * 100-continue). false: the handler gets it at once, without the body, and
+	 * the connection ends with its answer. NULL: every body is wanted. */
+	bool (*wants_body)(const struct http_request *request);
 	void *user;
 };
 

@@ -74,6 +74,29 @@ static int load_files(SSL_CTX *context, const struct tls_options *options,
 	return 0;
 }
 
+/* The names of the CAs go to the client, so that it can choose. The purpose of a
+ * certificate is judged by OpenSSL: one for servers alone is refused. */
+static int ask_clients(SSL_CTX *context, const struct tls_options *options,
+                       struct error_text *ret_text)
+{
+	const char *file = options->client_ca_file;
+	int error = check_readable("client CA", file, ret_text);
+	if (error)
+		return error;
+	STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(file);
+	if (!names || SSL_CTX_load_verify_file(context, file) != 1) {
+		sk_X509_NAME_pop_free(names, X509_NAME_free);
+		return error_fill(ret_text, ERR_CONFIG, "cannot use the TLS client CA %s: %s", file,
+		                  last_reason());
+	}
+	SSL_CTX_set_client_CA_list(context, names);
+	SSL_CTX_set_verify(context,
+	                   SSL_VERIFY_PEER |
+	                           (options->client_required ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
+	                   NULL);
+	return 0;
+}
+
 static bool set_rules(SSL_CTX *context)
 {
 	static const unsigned char name[] = "stile";
@@ -96,13 +119,20 @@ int tls_new(const struct tls_options *options, struct tls **ret_tls, struct erro
 	struct tls *tls = mem_zalloc(1, sizeof(*tls));
 	if (!tls)
 		return error_fill(ret_text, -ENOMEM, "no memory for TLS");
-	int error = 0;
+	int error = tls_ticket_init(&tls->ticket, options->clock ? options->clock : clock_system());
+	if (error) {
+		tls_free(tls);
+		return error_fill(ret_text, error, "cannot set up TLS: %s", error_name(error));
+	}
 	tls->context = SSL_CTX_new(TLS_server_method());
 	tls->bio = tls_bio_new();
-	if (!tls->context || !tls->bio || !set_rules(tls->context))
+	if (!tls->context || !tls->bio || !set_rules(tls->context) ||
+	    !tls_ticket_attach(&tls->ticket, tls->context))
 		error = error_fill(ret_text, -ENOMEM, "cannot set up TLS: %s", last_reason());
 	if (!error)
 		error = load_files(tls->context, options, ret_text);
+	if (!error && options->client_ca_file)
+		error = ask_clients(tls->context, options, ret_text);
 	if (error) {
 		tls_free(tls);
 		return error;
@@ -117,5 +147,6 @@ struct tls *tls_free(struct tls *tls)
 		return NULL;
 	SSL_CTX_free(tls->context);
 	BIO_meth_free(tls->bio);
+	tls_ticket_destroy(&tls->ticket);
 	return mem_free(tls);
 }

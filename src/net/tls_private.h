@@ -1,5 +1,5 @@
 /*
- * tls_private: what tls.c and tls_session.c share, and nobody else.
+ * tls_private: what the files of TLS share, and nobody else.
  *
  * Room: net.
  */
@@ -7,9 +7,16 @@
 
 #include <openssl/ssl.h>
 
+#include "net/tls_session.h"
+#include "net/tls_ticket.h"
+
 struct tls {
 	SSL_CTX *context;
+	struct tls_ticket ticket;
 	BIO_METHOD *bio;
 };
 
 BIO_METHOD *tls_bio_new(void); /* a BIO over the memory of a tls_session */
+
+/* tls_names.c */
+int tls_names_of(const X509 *certificate, struct tls_names **ret_names) must_check;

@@ -146,3 +146,17 @@ enum tls_progress tls_session_progress(const struct tls_session *session)
 		return TLS_HANDSHAKE;
 	return SSL_session_reused(session->ssl) ? TLS_RESUMED : TLS_FULL;
 }
+
+bool tls_session_is_certified(const struct tls_session *session)
+{
+	const X509 *certificate = SSL_get0_peer_certificate(session->ssl);
+	return certificate && SSL_get_verify_result(session->ssl) == X509_V_OK &&
+	       X509_cmp_current_time(X509_get0_notAfter(certificate)) > 0;
+}
+
+int tls_session_names(const struct tls_session *session, struct tls_names **ret_names)
+{
+	const X509 *certificate = SSL_get0_peer_certificate(session->ssl);
+	CHECK(certificate);
+	return tls_names_of(certificate, ret_names);
+}

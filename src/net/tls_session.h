@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/span.h"
+#include "net/http_server.h"
 #include "net/pool.h"
 #include "net/tls.h"
 
@@ -33,3 +34,21 @@ struct outgoing *tls_session_output(struct tls_session *session);
 
 enum tls_progress { TLS_HANDSHAKE = 0, TLS_FULL, TLS_RESUMED };
 enum tls_progress tls_session_progress(const struct tls_session *session);
+
+/* Did the peer show a certificate that the client CA vouches for? Only after the
+ * handshake; a resumed session says what its first handshake found,
+ * as long as the certificate has not expired since. */
+bool tls_session_is_certified(const struct tls_session *session);
+
+#define TLS_NAMES_MAX 32
+
+/* The names of a certificate: the subject's CN and the DNS names, at most
+ * TLS_NAMES_MAX. Names that hold a NUL are left out: they are made to be
+ * misread. */
+struct tls_names {
+	uint32_t count;
+	struct http_name names[];
+};
+
+/* Of a certified session; the caller frees them (mem_free). 0 or -ENOMEM. */
+int tls_session_names(const struct tls_session *session, struct tls_names **ret_names) must_check;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 
 static int open_flags(int flags)
 {
@@ -220,16 +221,23 @@ static int real_room(struct file_system *fs, const char *path, uint64_t *ret_byt
 	return 0;
 }
 
-static int real_lock(struct file_system *fs, int fd)
+static int real_lock_dir(struct file_system *fs, const char *path, int *ret_fd)
 {
 	(void)fs;
+	int fd = open_retry(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
 	int result;
 	do
 		result = flock(fd, LOCK_EX | LOCK_NB);
 	while (result < 0 && errno == EINTR);
-	if (result == 0)
-		return 0;
-	return errno == EWOULDBLOCK ? ERR_BUSY : -errno;
+	if (result < 0) {
+		int error = errno == EWOULDBLOCK ? ERR_BUSY : -errno;
+		close(fd);
+		return error;
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 static const struct file_methods real_methods = {
@@ -246,11 +254,51 @@ static const struct file_methods real_methods = {
 	.sync_dir = real_sync_dir,
 	.list = real_list,
 	.room = real_room,
-	.lock = real_lock,
+	.lock_dir = real_lock_dir,
 };
 
 struct file_system *file_system_real(void)
 {
 	static struct file_system real = { &real_methods };
 	return &real;
+}
+
+static int read_open(struct file_system *fs, int fd, size_t max, char **ret_bytes, size_t *ret_len)
+{
+	uint64_t size = 0;
+	int error = fs->methods->size(fs, fd, &size);
+	if (error != 0)
+		return error;
+	if (size > max)
+		return ERR_TOO_LARGE;
+	char *bytes = mem_alloc((size_t)size + 1);
+	if (!bytes)
+		return -ENOMEM;
+	int64_t len = fs->methods->read(fs, fd, bytes, (size_t)size, 0);
+	if (len < 0) {
+		mem_free(bytes);
+		return (int)len;
+	}
+	bytes[len] = '\0';
+	*ret_bytes = bytes;
+	*ret_len = (size_t)len;
+	return 0;
+}
+
+int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                    size_t *ret_len)
+{
+	int fd = -1;
+	int error = fs->methods->open(fs, path, FILE_READ, &fd);
+	if (error != 0)
+		return error;
+	error = read_open(fs, fd, max, ret_bytes, ret_len);
+	fs->methods->close(fs, fd);
+	return error;
+}
+
+bool file_is_public(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && (st.st_mode & S_IROTH);
 }

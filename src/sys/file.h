@@ -49,9 +49,18 @@ struct file_methods {
 	/* How many bytes new files in this folder may get, as far as the file system
 	 * can tell: a quota may allow less. UINT64_MAX if it cannot. */
 	int (*room)(struct file_system *fs, const char *path, uint64_t *ret_bytes);
-	/* Exclusive lock for the life of the descriptor; ERR_BUSY if held. */
-	int (*lock)(struct file_system *fs, int fd);
+	/* Exclusive lock on a folder, for the life of the descriptor; ERR_BUSY if
+	 * held. It is the folder's own: no file in it can be removed to get in. */
+	int (*lock_dir)(struct file_system *fs, const char *path, int *ret_fd);
 };
+
+/* All of a file of at most `max` bytes, with a NUL behind it: in memory that the
+ * caller frees. ERR_TOO_LARGE if it has more. */
+int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                    size_t *ret_len) must_check;
+
+/* May everybody on this machine read it? False also when it cannot be told. */
+bool file_is_public(const char *path);
 
 /* The machine's files. */
 struct file_system *file_system_real(void);

@@ -94,6 +94,52 @@ static void random_bytes_fill_the_whole_buffer(void **state)
 	assert_int_equal(hash_random(NULL, 0), 0);
 }
 
+/* By steps, alone and in pairs of all lengths: always the same digest. */
+static void digests_in_steps_are_those_of_the_whole(void **state)
+{
+	unsigned char key[HASH_KEY_LEN] = { 9, 8, 7 };
+	unsigned char bytes[200];
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)(i * 31);
+	for (size_t len = 0; len < sizeof(bytes); len++) {
+		size_t other = (len * 7) % sizeof(bytes);
+		size_t done = len / 16 * 8;
+		uint64_t expected[2], found[2], second[2];
+		struct hash_rest rests[2] = {
+			{ hash_state_feed(hash_state_begin(key), bytes, done), bytes, done, len },
+			{ hash_state_begin(key), bytes, 0, other },
+		};
+		hash_keyed128(key, bytes, len, expected);
+		hash_finish(&rests[0], found);
+		assert_memory_equal(found, expected, sizeof(found));
+		hash_finish_pair(rests, found, second);
+		assert_memory_equal(found, expected, sizeof(found));
+		hash_keyed128(key, bytes, other, expected);
+		assert_memory_equal(second, expected, sizeof(second));
+	}
+}
+
+static void secret_hashes_depend_on_key_purpose_and_bytes(void **state)
+{
+	unsigned char key[HASH_KEY_LEN] = { 1 };
+	static unsigned char bytes[1000];
+	struct hash_secret secret, other;
+	(void)state;
+	hash_secret_init(&secret, key, "content");
+	uint64_t first = hash_secret64(&secret, bytes, sizeof(bytes));
+	hash_secret_init(&other, key, "content");
+	assert_int_equal(hash_secret64(&other, bytes, sizeof(bytes)), first);
+	hash_secret_init(&other, key, "other");
+	assert_int_not_equal(hash_secret64(&other, bytes, sizeof(bytes)), first);
+	key[0] = 2;
+	hash_secret_init(&other, key, "content");
+	assert_int_not_equal(hash_secret64(&other, bytes, sizeof(bytes)), first);
+	bytes[999] = 1;
+	assert_int_not_equal(hash_secret64(&secret, bytes, sizeof(bytes)), first);
+	assert_int_not_equal(hash_secret64(&secret, bytes, 999), first);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -102,6 +148,8 @@ int main(void)
 		cmocka_unit_test(checksum_of_kept_bytes_never_changes),
 		cmocka_unit_test(checksum_sees_every_flipped_bit),
 		cmocka_unit_test(random_bytes_fill_the_whole_buffer),
+		cmocka_unit_test(digests_in_steps_are_those_of_the_whole),
+		cmocka_unit_test(secret_hashes_depend_on_key_purpose_and_bytes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,21 +65,19 @@ static void text_lines_are_logfmt(void **state)
 	log_info("ready");
 	assert_string_equal(logged(), "time=2024-01-01T00:00:00.123Z level=info msg=ready\n");
 	log_warn("two words", log_str("path", "/tmp/x"), log_u64("n", UINT64_MAX),
-	         log_i64("delta", INT64_MIN), log_bool("yes", true), log_code(ERR_DAMAGED),
-	         log_str("empty", ""));
-	assert_string_equal(logged(),
-	                    "time=2024-01-01T00:00:00.123Z level=warn msg=\"two words\" "
-	                    "path=/tmp/x n=18446744073709551615 delta=-9223372036854775808 "
-	                    "yes=true error=\"damaged data\" empty=\"\"\n");
+	         log_bool("yes", true), log_code(ERR_DAMAGED), log_str("empty", ""));
+	assert_string_equal(logged(), "time=2024-01-01T00:00:00.123Z level=warn msg=\"two words\" "
+	                              "path=/tmp/x n=18446744073709551615 "
+	                              "yes=true error=\"damaged data\" empty=\"\"\n");
 }
 
 static void json_lines_are_objects(void **state)
 {
 	(void)state;
 	setup(LOG_JSON, LOG_LEVEL_INFO, true);
-	log_error("bad", log_str("what", "a\"b\nc"), log_i64("n", -5), log_bool("no", false));
+	log_error("bad", log_str("what", "a\"b\nc"), log_u64("n", 5), log_bool("no", false));
 	assert_string_equal(logged(), "{\"time\":\"2024-01-01T00:00:00.123Z\",\"level\":\"error\","
-	                              "\"msg\":\"bad\",\"what\":\"a\\\"b\\nc\",\"n\":-5,"
+	                              "\"msg\":\"bad\",\"what\":\"a\\\"b\\nc\",\"n\":5,"
 	                              "\"no\":false}\n");
 }
 

@@ -109,6 +109,33 @@ static void the_parts_of_a_head_are_found(void **state)
 	assert_null(http1_header_find(&head, SPAN("x-ke")));
 }
 
+static void absolute_form_is_read_as_origin_form(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *sent, *target, *path, *query;
+	} rows[] = {
+		{ "http://h/in/events?a=b", "/in/events?a=b", "/in/events", "a=b" },
+		{ "https://H/?http://x/", "/?http://x/", "/", "http://x/" },
+		{ "HtTp://h//x", "//x", "//x", "" },
+		{ "http://h", "/", "/", "" },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char text[256], moved[256];
+		struct http1_head head;
+		snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", rows[i].sent);
+		assert_int_equal(parse(text, &head), HTTP1_DONE);
+		assert_span(head.target, rows[i].target);
+		assert_span(head.path, rows[i].path);
+		assert_span(head.query, rows[i].query);
+		memcpy(moved, text, sizeof(text)); /* also when its bytes move */
+		http1_head_rebase(&head, text, moved);
+		memset(text, 'x', sizeof(text));
+		assert_span(head.target, rows[i].target);
+		assert_span(head.path, rows[i].path);
+	}
+}
+
 static void every_known_method_is_known(void **state)
 {
 	(void)state;
@@ -364,6 +391,7 @@ int main(void)
 		cmocka_unit_test(every_row_has_its_outcome_wherever_it_is_cut),
 		cmocka_unit_test(no_beginning_of_a_good_request_is_refused),
 		cmocka_unit_test(the_parts_of_a_head_are_found),
+		cmocka_unit_test(absolute_form_is_read_as_origin_form),
 		cmocka_unit_test(every_known_method_is_known),
 		cmocka_unit_test(keep_alive_follows_version_and_connection),
 		cmocka_unit_test(heads_beyond_a_limit_are_refused_and_those_at_it_are_not),

@@ -10,20 +10,34 @@
 #include "support/json_model.h"
 #include "support/vectors.h"
 
-static const struct span wanted_names[] = {
-	{ "id", 2 },
-	{ "source", 6 },
-	{ "detail", 6 },
-	{ "type", 4 },
+static const char *const wanted_paths[] = {
+	"id",        "source",  "detail",     "type",  "detail.a.b",
+	"detail.id", "list[0]", "list[2].id", "[1].x",
 };
-enum { ID, SOURCE, DETAIL, TYPE };
+enum { ID, SOURCE, DETAIL, TYPE, DETAIL_A_B, DETAIL_ID, LIST_0, LIST_2_ID, ELEMENT_X };
+#define PATHS ARRAY_LEN(wanted_paths)
 
-static struct json_wanted wanted;
+static struct json_plan plan;
+static struct json_path paths[PATHS];
+static uint8_t nodes[PATHS];
 
 static int set_up(void **state)
 {
+	struct json_problem problem;
 	(void)state;
-	return json_wanted_init(&wanted, wanted_names, ARRAY_LEN(wanted_names));
+	json_plan_init(&plan);
+	for (size_t i = 0; i < PATHS; i++) {
+		int error = json_path_parse(span_str(wanted_paths[i]), &paths[i], &problem);
+		if (error != 0 || json_plan_add(&plan, &paths[i], &nodes[i]) != 0)
+			return -1;
+	}
+	json_plan_seal(&plan);
+	return 0;
+}
+
+static struct json_value found(const struct json_doc *doc, int path)
+{
+	return json_get(doc, nodes[path]);
 }
 
 /* In memory of exactly its size: one byte too far is seen by ASan. */
@@ -33,15 +47,16 @@ static int scan_exactly(struct span text, struct json_doc *doc)
 	assert_non_null(copy);
 	if (text.len)
 		memcpy(copy, text.ptr, text.len);
-	int error = json_scan(span_of(copy, text.len), &wanted, doc);
-	for (size_t i = 0; i < ARRAY_LEN(wanted_names) && error == 0; i++)
-		if (doc->values[i].type != JSON_NONE)
-			doc->values[i].text.ptr = text.ptr + (doc->values[i].text.ptr - copy);
+	int error = json_scan(span_of(copy, text.len), &plan, doc);
+	for (size_t i = 0; i < PATHS && error == 0; i++)
+		if (json_set_has(&doc->seen, nodes[i]))
+			doc->values[nodes[i]].text.ptr = text.ptr +
+			                                 (doc->values[nodes[i]].text.ptr - copy);
 	mem_free(copy);
 	return error;
 }
 
-static int scan_text(const char *text, struct json_doc *doc)
+static int scan_str(const char *text, struct json_doc *doc)
 {
 	return scan_exactly(span_str(text), doc);
 }
@@ -51,14 +66,18 @@ static void assert_as_model(struct span text, uint64_t seed)
 {
 	struct json_doc doc;
 	struct json_model model;
-	bool valid = json_model_run(&model, text, &wanted);
+	bool valid = json_model_run(&model, text, paths, PATHS);
 	bool same = (scan_exactly(text, &doc) == 0) == valid && (!valid || doc.root == model.root);
-	for (size_t i = 0; same && valid && i < ARRAY_LEN(wanted_names); i++) {
-		same = doc.values[i].type == model.values[i].type;
-		if (same && doc.values[i].type != JSON_NONE)
-			same = doc.values[i].text.ptr == model.values[i].text.ptr &&
-			       doc.values[i].text.len == model.values[i].text.len &&
-			       doc.values[i].escaped == model.values[i].escaped;
+	for (size_t i = 0; same && valid && i < PATHS; i++) {
+		struct json_value value = found(&doc, (int)i);
+		bool there = value.type > JSON_NULL &&
+		             (value.type != JSON_STRING || value.text.len > 0);
+		same = value.type == model.values[i].type &&
+		       there == json_set_has(&doc.there, nodes[i]);
+		if (same && value.type != JSON_NONE)
+			same = value.text.ptr == model.values[i].text.ptr &&
+			       value.text.len == model.values[i].text.len &&
+			       value.escaped == model.values[i].escaped;
 	}
 	if (!same)
 		fail_msg("model says %s of: %.*s (%s)", valid ? "valid" : "invalid", (int)text.len,
@@ -96,7 +115,7 @@ static void valid_texts_are_accepted(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct json_doc doc;
-		if (scan_text(cases[i].text, &doc) != 0)
+		if (scan_str(cases[i].text, &doc) != 0)
 			fail_msg("refused: %s at %zu: %s", cases[i].text, doc.problem.offset,
 			         doc.problem.expected);
 		assert_int_equal(doc.root, cases[i].root);
@@ -183,7 +202,7 @@ static void invalid_texts_are_refused_at_the_right_byte(void **state)
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct json_doc doc;
-		if (scan_text(cases[i].text, &doc) != ERR_INVALID)
+		if (scan_str(cases[i].text, &doc) != ERR_INVALID)
 			fail_msg("accepted: %s", cases[i].text);
 		if (doc.problem.offset != cases[i].offset ||
 		    strcmp(doc.problem.expected, cases[i].expected) != 0)
@@ -208,63 +227,63 @@ static void nul_bytes_are_refused_everywhere(void **state)
 	assert_int_equal(scan_exactly(span_of("{}\0", 3), &doc), ERR_INVALID);
 }
 
-static void assert_value(const struct json_value *value, enum json_type type, const char *text)
+static void assert_value(struct json_value value, enum json_type type, const char *text)
 {
-	assert_int_equal(value->type, type);
-	assert_int_equal(value->text.len, strlen(text));
-	assert_memory_equal(value->text.ptr, text, strlen(text));
+	assert_int_equal(value.type, type);
+	assert_int_equal(value.text.len, strlen(text));
+	assert_memory_equal(value.text.ptr, text, strlen(text));
 }
 
 static void wanted_members_are_found_with_type_and_text(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{ \"id\" : \"a-1\" , \"x\":0,\"source\":-1.5e3,"
-	                           "\"detail\" : { \"id\": [ {} ] } ,\"type\":[ 1 ]}",
-	                           &doc),
+	assert_int_equal(scan_str("{ \"id\" : \"a-1\" , \"x\":0,\"source\":-1.5e3,"
+	                          "\"detail\" : { \"id\": [ {} ] } ,\"type\":[ 1 ]}",
+	                          &doc),
 	                 0);
-	assert_value(&doc.values[ID], JSON_STRING, "a-1");
-	assert_false(doc.values[ID].escaped);
-	assert_value(&doc.values[SOURCE], JSON_NUMBER, "-1.5e3");
-	assert_value(&doc.values[DETAIL], JSON_OBJECT, "{ \"id\": [ {} ] }");
-	assert_value(&doc.values[TYPE], JSON_ARRAY, "[ 1 ]");
+	assert_value(found(&doc, ID), JSON_STRING, "a-1");
+	assert_false(found(&doc, ID).escaped);
+	assert_value(found(&doc, SOURCE), JSON_NUMBER, "-1.5e3");
+	assert_value(found(&doc, DETAIL), JSON_OBJECT, "{ \"id\": [ {} ] }");
+	assert_value(found(&doc, TYPE), JSON_ARRAY, "[ 1 ]");
 
-	assert_int_equal(scan_text("{\"type\":null,\"detail\":{},\"id\":true,\"source\":\"\"}",
-	                           &doc),
+	assert_int_equal(scan_str("{\"type\":null,\"detail\":{},\"id\":true,\"source\":\"\"}",
+	                          &doc),
 	                 0);
-	assert_value(&doc.values[TYPE], JSON_NULL, "null");
-	assert_value(&doc.values[DETAIL], JSON_OBJECT, "{}");
-	assert_value(&doc.values[ID], JSON_TRUE, "true");
-	assert_value(&doc.values[SOURCE], JSON_STRING, "");
+	assert_value(found(&doc, TYPE), JSON_NULL, "null");
+	assert_value(found(&doc, DETAIL), JSON_OBJECT, "{}");
+	assert_value(found(&doc, ID), JSON_TRUE, "true");
+	assert_value(found(&doc, SOURCE), JSON_STRING, "");
 }
 
 static void only_members_of_the_top_level_object_count(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"a\":{\"id\":1,\"id\":2},\"b\":[{\"id\":3}],\"c\":\"id\"}",
-	                           &doc),
+	assert_int_equal(scan_str("{\"a\":{\"id\":1,\"id\":2},\"b\":[{\"id\":3}],\"c\":\"id\"}",
+	                          &doc),
 	                 0);
-	assert_int_equal(doc.values[ID].type, JSON_NONE);
-	assert_int_equal(scan_text("[{\"id\":1},{\"id\":2}]", &doc), 0);
-	assert_int_equal(doc.values[ID].type, JSON_NONE);
-	assert_int_equal(scan_text("{\"i\":1,\"ID\":2,\"id2\":3,\"sourcf\":4}", &doc), 0);
-	assert_int_equal(doc.values[ID].type, JSON_NONE);
-	assert_int_equal(doc.values[SOURCE].type, JSON_NONE);
+	assert_int_equal(found(&doc, ID).type, JSON_NONE);
+	assert_int_equal(scan_str("[{\"id\":1},{\"id\":2}]", &doc), 0);
+	assert_int_equal(found(&doc, ID).type, JSON_NONE);
+	assert_int_equal(scan_str("{\"i\":1,\"ID\":2,\"id2\":3,\"sourcf\":4}", &doc), 0);
+	assert_int_equal(found(&doc, ID).type, JSON_NONE);
+	assert_int_equal(found(&doc, SOURCE).type, JSON_NONE);
 }
 
 static void an_escaped_name_is_the_same_name(void **state)
 {
 	struct json_doc doc;
 	(void)state;
-	assert_int_equal(scan_text("{\"\\u0069d\":\"x\"}", &doc), 0);
-	assert_value(&doc.values[ID], JSON_STRING, "x");
-	assert_false(doc.values[ID].escaped);
-	assert_int_equal(scan_text("{\"\\u0073\\u006F\\u0075\\u0072\\u0063\\u0065\":\"x\"}", &doc),
+	assert_int_equal(scan_str("{\"\\u0069d\":\"x\"}", &doc), 0);
+	assert_value(found(&doc, ID), JSON_STRING, "x");
+	assert_false(found(&doc, ID).escaped);
+	assert_int_equal(scan_str("{\"\\u0073\\u006F\\u0075\\u0072\\u0063\\u0065\":\"x\"}", &doc),
 	                 0);
-	assert_value(&doc.values[SOURCE], JSON_STRING, "x");
-	assert_int_equal(scan_text("{\"i\\u0064\\u0000\":\"x\",\"\\u0049d\":1}", &doc), 0);
-	assert_int_equal(doc.values[ID].type, JSON_NONE);
+	assert_value(found(&doc, SOURCE), JSON_STRING, "x");
+	assert_int_equal(scan_str("{\"i\\u0064\\u0000\":\"x\",\"\\u0049d\":1}", &doc), 0);
+	assert_int_equal(found(&doc, ID).type, JSON_NONE);
 }
 
 static void a_repeated_wanted_name_is_refused_in_any_spelling(void **state)
@@ -277,7 +296,7 @@ static void a_repeated_wanted_name_is_refused_in_any_spelling(void **state)
 	struct json_doc doc;
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-		assert_int_equal(scan_text(texts[i], &doc), ERR_INVALID);
+		assert_int_equal(scan_str(texts[i], &doc), ERR_INVALID);
 		assert_string_equal(doc.problem.expected, "this name only once");
 	}
 }
@@ -287,15 +306,15 @@ static void escapes_are_told_of_the_string_that_has_them(void **state)
 	struct json_doc doc;
 	(void)state;
 	assert_int_equal(
-		scan_text("{\"a\\n\":\"\\t\",\"id\":\"x\",\"source\":\"y\\/\",\"type\":\"z\"}",
-	                  &doc),
+		scan_str("{\"a\\n\":\"\\t\",\"id\":\"x\",\"source\":\"y\\/\",\"type\":\"z\"}",
+	                 &doc),
 		0);
-	assert_false(doc.values[ID].escaped);
-	assert_true(doc.values[SOURCE].escaped);
-	assert_false(doc.values[TYPE].escaped);
-	assert_int_equal(scan_text("{\"id\":\"\\\\\",\"type\":7}", &doc), 0);
-	assert_true(doc.values[ID].escaped);
-	assert_false(doc.values[TYPE].escaped);
+	assert_false(found(&doc, ID).escaped);
+	assert_true(found(&doc, SOURCE).escaped);
+	assert_false(found(&doc, TYPE).escaped);
+	assert_int_equal(scan_str("{\"id\":\"\\\\\",\"type\":7}", &doc), 0);
+	assert_true(found(&doc, ID).escaped);
+	assert_false(found(&doc, TYPE).escaped);
 }
 
 static void nesting_ends_at_the_limit(void **state)
@@ -379,7 +398,7 @@ static void all_sequences_of_three_bytes_are_judged_as_utf8(void **state)
 static const char sample[] =
 	"{\"version\":\"0\",\"id\":\"58fb5dac-f077-4eec-a25f-c638dbdd4368\",\"source\": \"aws\\u002Fx\","
 	"\"resources\" :[ ],\"account\":123456789012 ,\"t\":[1.5,-2e-3,true,null,{\"a\":{}}],\n"
-	"\t\"detail\":{\"name\":\"J\xc3\xbcrg \xf0\x9f\x98\x80 \\uD83D\\uDE00\",\"x\":[[[\"y\"]]]},"
+	"\t\"list\":[0,[1],{\"id\":[2]}],\"detail\":{\"a\":{\"b\":7},\"id\":\"\",\"name\":\"J\xc3\xbcrg \xf0\x9f\x98\x80 \\uD83D\\uDE00\",\"x\":[[[\"y\"]]]},"
 	"\"type\":false}\r\n";
 
 static void every_beginning_of_a_text_is_refused_without_reading_on(void **state)
@@ -464,26 +483,126 @@ static void decoding_what_was_not_scanned_is_an_error(void **state)
 		                 ERR_INVALID);
 }
 
-static void bad_lists_of_names_are_refused(void **state)
+static void values_inside_of_containers_are_found(void **state)
 {
-	struct span names[JSON_WANTED_MAX + 1];
-	char text[JSON_WANTED_MAX + 1][4];
-	char longest[JSON_NAME_MAX + 1];
-	struct json_wanted list;
+	struct json_doc doc;
 	(void)state;
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		int n = snprintf(text[i], sizeof(text[i]), "n%02u", (unsigned)i);
-		names[i] = span_of(text[i], (size_t)n);
+	assert_int_equal(scan_str("{\"detail\":{\"x\":[{\"id\":1}],\"a\":{\"b\":\"deep\",\"c\":2},"
+	                          "\"id\":[]},\"list\":[\"first\",{\"id\":0},{\"id\":\"third\"}]}",
+	                          &doc),
+	                 0);
+	assert_value(found(&doc, DETAIL_A_B), JSON_STRING, "deep");
+	assert_value(found(&doc, DETAIL_ID), JSON_ARRAY, "[]");
+	assert_value(found(&doc, LIST_0), JSON_STRING, "first");
+	assert_value(found(&doc, LIST_2_ID), JSON_STRING, "third");
+	assert_int_equal(scan_str("{\"list\":[],\"detail\":[{\"a\":{\"b\":1}}]}", &doc), 0);
+	assert_int_equal(found(&doc, LIST_0).type, JSON_NONE);
+	assert_int_equal(found(&doc, DETAIL_A_B).type, JSON_NONE);
+	assert_int_equal(scan_str("{\"list\":{\"id\":1},\"detail\":{\"a\":null}}", &doc), 0);
+	assert_int_equal(found(&doc, LIST_0).type, JSON_NONE);
+	assert_int_equal(scan_str("[{\"x\":0},{\"y\":1,\"x\":2},{\"x\":3}]", &doc), 0);
+	assert_value(found(&doc, ELEMENT_X), JSON_NUMBER, "2");
+}
+
+static void a_name_twice_on_the_way_to_a_wanted_value_is_refused(void **state)
+{
+	static const char *const texts[] = {
+		"{\"detail\":{\"a\":{\"b\":1,\"b\":1}}}", "{\"detail\":{\"a\":{\"b\":1},\"a\":2}}",
+		"{\"detail\":{\"a\":2,\"\\u0061\":{}}}",  "{\"list\":[],\"list\":[]}",
+		"{\"list\":[1,2,{\"id\":1,\"id\":2}]}",
+	};
+	struct json_doc doc;
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		assert_int_equal(scan_str(texts[i], &doc), ERR_INVALID);
+		assert_true(doc.problem.repeated);
 	}
-	assert_int_equal(json_wanted_init(&list, names, JSON_WANTED_MAX), 0);
-	assert_int_equal(json_wanted_init(&list, names, JSON_WANTED_MAX + 1), ERR_TOO_LARGE);
-	names[3] = names[5];
-	assert_int_equal(json_wanted_init(&list, names, JSON_WANTED_MAX), ERR_INVALID);
-	memset(longest, 'n', sizeof(longest));
-	names[3] = span_of(longest, JSON_NAME_MAX);
-	assert_int_equal(json_wanted_init(&list, names, JSON_WANTED_MAX), 0);
-	names[3] = span_of(longest, JSON_NAME_MAX + 1);
-	assert_int_equal(json_wanted_init(&list, names, JSON_WANTED_MAX), ERR_TOO_LARGE);
+	assert_int_equal(scan_str("{\"list\":[{\"id\":1,\"id\":2},{\"id\":1,\"id\":2}]}", &doc), 0);
+}
+
+static void elements_of_an_array_are_scanned_one_by_one(void **state)
+{
+	static const char text[] = " [ {\"id\":\"a\"} ,2,[ ],\"\\\"\" , {\"id\":\"b\"}]\n";
+	static const char *const elements[] = { "{\"id\":\"a\"}", "2", "[ ]", "\"\\\"\"",
+		                                "{\"id\":\"b\"}" };
+	struct json_elements it;
+	struct json_doc doc;
+	struct span element;
+	(void)state;
+	assert_int_equal(json_elements_begin(&it, span_str(text)), 0);
+	for (size_t i = 0; i < ARRAY_LEN(elements); i++) {
+		assert_int_equal(json_elements_next(&it, &plan, &doc, &element), 1);
+		assert_true(span_eq(element, span_str(elements[i])));
+		assert_int_equal(found(&doc, ID).type, i % 4 ? JSON_NONE : JSON_STRING);
+	}
+	assert_int_equal(json_elements_next(&it, &plan, &doc, &element), 0);
+	assert_int_equal(json_elements_next(&it, &plan, &doc, &element), 0);
+	assert_int_equal(json_elements_begin(&it, SPAN("[]")), 0);
+	assert_int_equal(json_elements_next(&it, &plan, &doc, &element), 0);
+	assert_int_equal(json_elements_begin(&it, SPAN("{}")), ERR_INVALID);
+	assert_int_equal(json_elements_begin(&it, SPAN_EMPTY), ERR_INVALID);
+}
+
+static void a_broken_array_is_refused_where_it_breaks(void **state)
+{
+	static const struct {
+		const char *text;
+		int good;
+		size_t offset;
+	} cases[] = {
+		{ "[", 0, 1 },     { "[1", 1, 2 },    { "[1,", 1, 3 },  { "[1,]", 1, 3 },
+		{ "[1 2]", 1, 3 }, { "[{}}", 1, 3 },  { "[{]", 0, 2 },  { "[[1],{\"a\"}]", 1, 9 },
+		{ "[1]x", 1, 3 },  { "[\"a]", 0, 4 }, { "[1,2", 2, 4 }, { "[1],", 1, 3 },
+		{ "[tru]", 0, 1 }, { "[{},", 1, 4 },  { "[{}", 1, 3 },
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct json_elements it;
+		struct json_doc doc;
+		struct span element;
+		int good = 0;
+		int more;
+		assert_int_equal(json_elements_begin(&it, span_str(cases[i].text)), 0);
+		while ((more = json_elements_next(&it, &plan, &doc, &element)) == 1)
+			good++;
+		assert_int_equal(more, ERR_INVALID);
+		if (good != cases[i].good || doc.problem.offset != cases[i].offset)
+			fail_msg("%s: %d good, broken at %zu", cases[i].text, good,
+			         doc.problem.offset);
+	}
+}
+
+static void a_repeated_name_spoils_its_own_element_alone(void **state)
+{
+	struct json_elements it;
+	struct json_doc doc;
+	struct span element;
+	(void)state;
+	assert_int_equal(json_elements_begin(&it, SPAN("[{\"id\":1,\"id\":2},{\"id\":3}]")), 0);
+	assert_int_equal(json_elements_next(&it, &plan, &doc, &element), ERR_INVALID);
+	assert_true(doc.problem.repeated);
+	assert_int_equal(json_elements_next(&it, NULL, &doc, &element), 1);
+	assert_int_equal(json_elements_next(&it, &plan, &doc, &element), 1);
+	assert_value(found(&doc, ID), JSON_NUMBER, "3");
+}
+
+static void compact_texts_have_no_blanks_between_tokens(void **state)
+{
+	static const char *const pairs[][2] = {
+		{ "{}", "{}" },
+		{ " { \"a b\" :\t[ 1 ,\n2 ] , \"c\\\" \" : null } ",
+		  "{\"a b\":[1,2],\"c\\\" \":null}" },
+		{ "\"  \\\\\" ", "\"  \\\\\"" },
+		{ "[ \"a long string with blanks, beyond a block\" , \"\" ]",
+		  "[\"a long string with blanks, beyond a block\",\"\"]" },
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+		char bytes[128];
+		size_t len = json_compact(span_str(pairs[i][0]), bytes);
+		assert_true(span_eq(span_of(bytes, len), span_str(pairs[i][1])));
+	}
+	assert_int_equal(json_compact(SPAN_EMPTY, NULL), 0);
 }
 
 static void judge_suite_file(const char *name, struct span bytes)
@@ -526,7 +645,12 @@ int main(void)
 		cmocka_unit_test(mutated_texts_are_judged_as_by_the_model),
 		cmocka_unit_test(strings_decode_to_their_value),
 		cmocka_unit_test(decoding_what_was_not_scanned_is_an_error),
-		cmocka_unit_test(bad_lists_of_names_are_refused),
+		cmocka_unit_test(values_inside_of_containers_are_found),
+		cmocka_unit_test(a_name_twice_on_the_way_to_a_wanted_value_is_refused),
+		cmocka_unit_test(elements_of_an_array_are_scanned_one_by_one),
+		cmocka_unit_test(a_broken_array_is_refused_where_it_breaks),
+		cmocka_unit_test(a_repeated_name_spoils_its_own_element_alone),
+		cmocka_unit_test(compact_texts_have_no_blanks_between_tokens),
 		cmocka_unit_test(the_json_test_suite_is_judged_right),
 	};
 	return cmocka_run_group_tests(tests, set_up, NULL);

@@ -52,12 +52,44 @@ static void a_value_longer_than_the_room_is_refused(void **state)
 	assert_int_equal(len, 4);
 }
 
+static void a_plus_is_a_blank_in_forms_alone(void **state)
+{
+	char bytes[16];
+	size_t len;
+	(void)state;
+	assert_int_equal(url_form_decode(SPAN("a+b%2Bc"), bytes, sizeof(bytes), &len), 0);
+	assert_true(span_eq(span_of(bytes, len), SPAN("a b+c")));
+	assert_int_equal(url_form_decode(SPAN("%2"), bytes, sizeof(bytes), &len), ERR_INVALID);
+	assert_int_equal(url_form_decode(SPAN("abc"), bytes, 2, &len), ERR_TOO_LARGE);
+}
+
+static void parameters_are_found_by_their_decoded_name(void **state)
+{
+	struct span form = SPAN("a=1&b=%20x&c&a=2&&=e&d=&a%20b=3&%=4&aa=5");
+	struct span value = SPAN_EMPTY;
+	(void)state;
+	assert_int_equal(url_param_find(form, SPAN("a"), &value), 2);
+	assert_true(span_eq(value, SPAN("1")));
+	assert_int_equal(url_param_find(form, SPAN("b"), &value), 1);
+	assert_true(span_eq(value, SPAN("%20x")));
+	assert_int_equal(url_param_find(form, SPAN("c"), &value), 1);
+	assert_int_equal(value.len, 0);
+	assert_int_equal(url_param_find(form, SPAN("d"), &value), 1);
+	assert_int_equal(url_param_find(form, SPAN("a b"), &value), 1);
+	assert_true(span_eq(value, SPAN("3")));
+	assert_int_equal(url_param_find(form, SPAN("%"), &value), 0);
+	assert_int_equal(url_param_find(form, SPAN("x"), &value), 0);
+	assert_int_equal(url_param_find(SPAN_EMPTY, SPAN("x"), &value), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(encoded_bytes_are_decoded_once),
 		cmocka_unit_test(broken_encoding_is_refused),
 		cmocka_unit_test(a_value_longer_than_the_room_is_refused),
+		cmocka_unit_test(a_plus_is_a_blank_in_forms_alone),
+		cmocka_unit_test(parameters_are_found_by_their_decoded_name),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

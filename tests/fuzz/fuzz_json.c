@@ -10,7 +10,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct span names[] = { { "id", 2 }, { "source", 6 }, { "detail", 6 }, { "a", 1 } };
+static const char *const texts[] = { "id",  "source", "detail", "a",  "detail.id",
+	                             "a.b", "a[0]",   "a[1].b", "[0]" };
+#define PATHS ARRAY_LEN(texts)
 
 static void compare_value(const struct json_value *value, const struct json_value *expected)
 {
@@ -35,25 +37,68 @@ static void decode_value(const struct json_value *value)
 	free(bytes);
 }
 
+/* The same text as an array of one: the iterator and the scanner agree. */
+static void compare_elements(struct span text, const struct json_plan *plan, bool valid)
+{
+	struct json_elements elements;
+	struct json_doc doc;
+	struct span element;
+	char *array = malloc(text.len + 2);
+	CHECK(array);
+	array[0] = '[';
+	if (text.len)
+		memcpy(array + 1, text.ptr, text.len);
+	array[text.len + 1] = ']';
+	CHECK(json_elements_begin(&elements, span_of(array, text.len + 2)) == 0);
+	int more = json_elements_next(&elements, plan, &doc, &element);
+	bool one = more == 1 && json_elements_next(&elements, plan, &doc, &element) == 0;
+	CHECK(one || !valid);
+	free(array);
+}
+
+/* Without its blanks a text is the same, and stays so. */
+static void compare_compact(struct span text, const struct json_plan *plan)
+{
+	struct json_doc doc;
+	char *bytes = malloc(text.len + 1);
+	CHECK(bytes);
+	size_t len = json_compact(text, bytes);
+	CHECK(len <= text.len);
+	CHECK(json_scan(span_of(bytes, len), plan, &doc) == 0);
+	CHECK(json_compact(span_of(bytes, len), bytes) == len);
+	free(bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct json_wanted wanted;
+	static struct json_plan plan;
+	static struct json_path paths[PATHS];
+	static uint8_t nodes[PATHS];
+	struct json_problem problem;
 	struct json_doc doc;
 	struct json_model model;
 	struct span text = span_of(data, size);
-	CHECK(json_wanted_init(&wanted, names, ARRAY_LEN(names)) == 0);
-	bool valid = json_model_run(&model, text, &wanted);
-	int error = json_scan(text, &wanted, &doc);
+	json_plan_init(&plan);
+	for (size_t i = 0; i < PATHS; i++) {
+		CHECK(json_path_parse(span_str(texts[i]), &paths[i], &problem) == 0);
+		CHECK(json_plan_add(&plan, &paths[i], &nodes[i]) == 0);
+	}
+	json_plan_seal(&plan);
+	bool valid = json_model_run(&model, text, paths, PATHS);
+	int error = json_scan(text, &plan, &doc);
 	CHECK((error == 0) == valid);
+	compare_elements(text, &plan, valid);
 	if (!valid) {
 		CHECK(doc.problem.offset <= size);
 		CHECK(doc.problem.expected);
 		return 0;
 	}
 	CHECK(doc.root == model.root);
-	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		compare_value(&doc.values[i], &model.values[i]);
-		decode_value(&doc.values[i]);
+	compare_compact(text, &plan);
+	for (size_t i = 0; i < PATHS; i++) {
+		struct json_value value = json_get(&doc, nodes[i]);
+		compare_value(&value, &model.values[i]);
+		decode_value(&value);
 	}
 	return 0;
 }

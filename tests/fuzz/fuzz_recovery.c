@@ -7,7 +7,7 @@
  *   2  the whole superblock
  *   3  the records of the first claims file, their block sealed again
  * Whatever comes, opening it ends with a store or a refusal with a text, and a
- * store that opened answers.
+ * store that opened answers; and the tool that verifies a folder says the same.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "store/local/format.h"
+#include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/oracle.h"
@@ -201,7 +202,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 3: claims_replace(simfs, data + 1, size - 1); break;
 	}
 	struct local_store_options options = options_of(simfs);
+	struct journal_inspect_options inspect = { .path = options.path,
+		                                   .fs = options.fs,
+		                                   .clock = options.clock };
+	struct journal_report report;
+	int verified = journal_verify(&inspect, NULL, &report, NULL);
 	int error = local_store_open(&options, &store, &text);
+	CHECK(verified == error);
 	if (error < 0)
 		CHECK(text.text[0]);
 	else

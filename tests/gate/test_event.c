@@ -69,15 +69,6 @@ static void a_quoted_header_longer_than_any_value_is_refused(void **state)
 	assert_int_equal(event_text_value(text, bytes, sizeof(bytes), &value), ERR_TOO_LARGE);
 }
 
-static void kinds_have_names(void **state)
-{
-	(void)state;
-	assert_string_equal(event_kind_name(EVENT_PLAIN), "plain");
-	assert_string_equal(event_kind_name(EVENT_EVENTBRIDGE), "eventbridge");
-	assert_string_equal(event_kind_name(EVENT_CLOUDEVENTS), "cloudevents");
-	assert_string_equal(event_kind_name(EVENT_CLOUDEVENTS_BINARY), "cloudevents-binary");
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -85,7 +76,6 @@ int main(void)
 		cmocka_unit_test(broken_headers_are_refused),
 		cmocka_unit_test(values_beyond_the_room_are_refused),
 		cmocka_unit_test(a_quoted_header_longer_than_any_value_is_refused),
-		cmocka_unit_test(kinds_have_names),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

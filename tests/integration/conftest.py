@@ -63,20 +63,17 @@ def data(scratch):
     return os.path.join(scratch, "data")
 
 
-@pytest.fixture
-def stile(binary, data, scratch):
-    """Starts processes on the test's data folder: stile("--threads", "2"). Each
-    life has its own files for standard output and log, unless a name is given."""
-    lives = []
-
-    def start(*options, folder=data, name=None, **more):
+def starter(binary, scratch, lives):
+    def start(*options, folder=os.path.join(scratch, "data"), name=None, **more):
         name = name or f"life-{len(lives)}"
         life = harness.Stile.__new__(harness.Stile)
         lives.append(life)
         life.__init__(binary, folder, *options, scratch=scratch, name=name, **more)
         return life
+    return start
 
-    yield start
+
+def end_all(lives):
     for life in lives:
         process = getattr(life, "process", None)
         if process and process.poll() is None:
@@ -85,6 +82,33 @@ def stile(binary, data, scratch):
         if process:  # libfaketime cleans up only after processes that exit
             for name in (f"faketime_shm_{process.pid}", f"sem.faketime_sem_{process.pid}"):
                 pathlib.Path("/dev/shm", name).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def stile(binary, scratch):
+    """Starts processes on the test's data folder: stile("--threads", "2"). Each
+    life has its own files for standard output and log, unless a name is given."""
+    lives = []
+    yield starter(binary, scratch, lives)
+    end_all(lives)
+
+
+@pytest.fixture(scope="module")
+def module_scratch(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("module")
+    yield str(folder)
+    if os.environ.get("STILE_TEST_KEEP") != "1":
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def module_stile(binary, module_scratch):
+    """As `stile`, for processes that serve all tests of a file. They must stop well."""
+    lives = []
+    yield starter(binary, module_scratch, lives)
+    codes = [life.stop() for life in lives if life.running()]
+    end_all(lives)
+    assert not any(codes), "".join(life.log()[-4000:] for life in lives)
 
 
 @pytest.fixture
@@ -106,9 +130,11 @@ def pytest_runtest_makereport(item, call):
     """A failing test shows the logs of its processes."""
     outcome = yield
     report = outcome.get_result()
-    if report.when != "call" or not report.failed or "scratch" not in item.fixturenames:
+    if report.when != "call" or not report.failed:
         return
-    folder = pathlib.Path(item.funcargs["scratch"])
-    for log in sorted(folder.glob("*.log"))[-4:]:
-        text = log.read_text(errors="replace")
-        report.sections.append((f"log {log.name}", text[-4000:]))
+    for fixture in ("scratch", "module_scratch"):
+        if fixture not in item.funcargs:
+            continue
+        for log in sorted(pathlib.Path(item.funcargs[fixture]).glob("*.log"))[-4:]:
+            text = log.read_text(errors="replace")
+            report.sections.append((f"log {log.name}", text[-4000:]))

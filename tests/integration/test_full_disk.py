@@ -30,13 +30,16 @@ def resize(folder, size):
     subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True)
 
 
+def large(event_id):
+    return {"id": event_id, "pad": "f" * 900000}
+
+
 def fill(gateway, prefix, limit=600):
     """Posts large events until one is refused: (tickets by id, the refusal)."""
     tickets = {}
-    pad = "f" * 900000
     with gateway.connect() as connection:
         for i in range(limit):
-            answer = connection.post({"id": f"{prefix}-{i}", "pad": pad})
+            answer = connection.post(large(f"{prefix}-{i}"))
             if answer.status != 200:
                 return tickets, answer
             tickets[f"{prefix}-{i}"] = take_verdict(answer, "new")
@@ -64,7 +67,7 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
 
     # What it knows it still answers, and what it has it still delivers.
     first = next(iter(kept))
-    assert take_verdict(gateway.post({"id": first}), "duplicate") == kept[first]
+    assert take_verdict(gateway.post(large(first)), "duplicate") == kept[first]
     blockage.release()
     printed = blockage.wait_events(len(kept))
     assert sorted(event["id"] for event in printed) == sorted(kept), "delivery goes on"
@@ -74,13 +77,13 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     take_verdict(accepted_again(gateway, {"id": "room"}), "new")
     eventually(lambda: gateway.get("/readyz").status == 200, "/readyz")
     for event_id, ticket in kept.items():
-        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+        assert take_verdict(gateway.post(large(event_id)), "duplicate") == ticket
     gateway.wait_settled()
     gateway.kill()
 
     gateway = stile(folder=folder)
     for event_id, ticket in kept.items():
-        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+        assert take_verdict(gateway.post(large(event_id)), "duplicate") == ticket
     take_verdict(gateway.post({"id": "room"}), "duplicate")
     gateway.wait_settled()
     assert gateway.stop() == 0
@@ -98,7 +101,7 @@ def test_kill_on_a_full_disk_loses_nothing(stile, disk, blockage, run):
     assert code == 0, (out, err)
     gateway = stile(folder=folder)
     for event_id, ticket in kept.items():
-        assert take_verdict(gateway.post({"id": event_id}), "duplicate") == ticket
+        assert take_verdict(gateway.post(large(event_id)), "duplicate") == ticket
     printed = {event["id"] for event in gateway.wait_events(len(kept))}
     assert kept.keys() <= printed
 

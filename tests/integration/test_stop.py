@@ -107,6 +107,20 @@ def test_second_process_on_the_same_folder_is_refused_and_the_first_goes_on(stil
     assert take_verdict(third.post({"id": "mine"}), "duplicate") == ticket
 
 
+def test_no_file_can_be_removed_to_get_into_a_folder_in_use(stile, run, data):
+    gateway = stile()
+    ticket = take_verdict(gateway.post({"id": "mine"}), "new")
+    for name in os.listdir(data):
+        if not name.endswith(".seg"):
+            os.rename(os.path.join(data, name), os.path.join(data, name + ".away"))
+    second = stile(wait=False)
+    assert second.wait() == 1
+    assert "in use" in second.log()
+    code, _, err = run("journal", "verify", data)
+    assert code == 1 and "in use" in err
+    assert take_verdict(gateway.post({"id": "mine"}), "duplicate") == ticket
+
+
 def test_stop_right_after_the_start_is_clean(stile, run, data):
     gateway = stile()
     assert gateway.stop() == 0

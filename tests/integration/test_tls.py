@@ -57,7 +57,7 @@ def test_event_over_tls_is_decided_and_a_duplicate_on_the_next_connection(
         ticket = take_verdict(connection.post({"id": "tls", "pad": "z" * 100000}), "new")
         take_verdict(connection.post({"id": "tls-2"}), "new")
     with gateway.connect(context=context) as connection:
-        assert take_verdict(connection.post({"id": "tls"}), "duplicate") == ticket
+        assert take_verdict(connection.post({"id": "tls"}), "conflict") == ticket
     assert [event["id"] for event in gateway.wait_events(2)] == ["tls", "tls-2"]
 
 

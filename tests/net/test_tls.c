@@ -154,6 +154,48 @@ static void sessions_are_resumed_with_both_versions(void **state)
 	assert_int_equal(counters()->tls_resumed, 4);
 }
 
+/* One connection with this session (NULL: none), which becomes the one to use
+ * next: was it resumed? */
+static bool resumes(SSL_SESSION **session)
+{
+	struct web_peer peer;
+	peer_open(&web, &peer, web_tls.client);
+	if (*session)
+		assert_int_equal(SSL_set_session(peer.ssl, *session), 1);
+	peer_say(&peer, LAST);
+	peer_until_eof(&peer);
+	assert_echo(&peer, 0, SPAN("hello"));
+	bool resumed = SSL_session_reused(peer.ssl);
+	SSL_SESSION_free(*session);
+	*session = SSL_get1_session(peer.ssl);
+	peer_close(&peer);
+	return resumed;
+}
+
+static void ticket_keys_change_and_the_last_one_still_opens(void **state)
+{
+	(void)state;
+	static const int versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
+	const uint64_t hour_ms = 60 * 60 * 1000;
+	for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
+		SSL_SESSION *renewed = NULL, *old;
+		SSL_CTX_set_min_proto_version(web_tls.client, versions[i]);
+		SSL_CTX_set_max_proto_version(web_tls.client, versions[i]);
+		assert_false(resumes(&renewed));
+		old = SSL_SESSION_dup(renewed);
+		clock_fake_advance(&web_tls.clock, 13 * hour_ms); /* another key seals */
+		assert_true(resumes(&renewed));
+		clock_fake_advance(&web_tls.clock, 12 * hour_ms); /* the first one is gone */
+		assert_false(resumes(&old));
+		assert_true(resumes(&renewed));
+		clock_fake_advance(&web_tls.clock, 25 * hour_ms); /* nobody came for so long */
+		assert_false(resumes(&renewed));
+		SSL_SESSION_free(old);
+		SSL_SESSION_free(renewed);
+	}
+	assert_int_equal(counters()->tls_failed, 0);
+}
+
 static void large_bodies_pass_both_ways(void **state)
 {
 	(void)state;
@@ -280,6 +322,7 @@ int main(void)
 		TEST(tls_1_1_is_refused),
 		TEST(alpn_is_http_1_1_or_an_alert),
 		TEST(sessions_are_resumed_with_both_versions),
+		TEST(ticket_keys_change_and_the_last_one_still_opens),
 		TEST(large_bodies_pass_both_ways),
 		TEST(a_large_answer_to_a_slow_reader_is_whole),
 		TEST(bad_requests_are_refused_inside_tls),

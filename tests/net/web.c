@@ -42,6 +42,22 @@ static void check_spans(const struct http_request *request)
 	}
 }
 
+/* "ADDRESS:PORT", then " tls", " certified" and names where there are any. */
+static void answer_who(struct http_request *request)
+{
+	const struct http_peer *peer = request->peer;
+	char bytes[4096], address[IP_TEXT_MAX];
+	struct buf text = buf_on(bytes, sizeof(bytes));
+	ip_format(&peer->address, address);
+	buf_printf(&text, "%s:%u%s%s", address, (unsigned)peer->port, peer->tls ? " tls" : "",
+	           peer->certified ? " certified" : "");
+	for (uint32_t i = 0; i < peer->name_count; i++)
+		buf_printf(&text, " %s=%.*s", peer->names[i].dns ? "dns" : "cn",
+		           (int)peer->names[i].text.len, peer->names[i].text.ptr);
+	assert_false(text.failed);
+	answer(request, buf_span(&text), false);
+}
+
 static void handle(struct http_request *request)
 {
 	static char large[WEB_LARGE];
@@ -60,12 +76,21 @@ static void handle(struct http_request *request)
 		http_respond(request, &(struct http_response){ .status = 204 });
 		return;
 	}
+	if (span_eq(path, SPAN("/who"))) {
+		answer_who(request);
+		return;
+	}
 	if (span_eq(path, SPAN("/release")))
 		web_release(web);
 	if (span_eq(path, SPAN("/large")))
 		answer(request, span_of(large, sizeof(large)), false);
 	else
 		answer(request, request->body, span_eq(path, SPAN("/close")));
+}
+
+static bool wants_body(const struct http_request *request)
+{
+	return !span_eq(request->head.path, SPAN("/unwanted"));
 }
 
 static void check_condition(struct loop_hook *hook)
@@ -124,6 +149,7 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 			.tls = tls,
 			.scratch_size = 100,
 			.handle = handle,
+			.wants_body = wants_body,
 			.user = web,
 		};
 		error = http_server_new(&web->options, &web->server, &text);
@@ -254,6 +280,14 @@ void peer_open(struct web *web, struct web_peer *peer, SSL_CTX *tls)
 	}
 	assert_int_equal(loop_add(web->loop, &peer->handler, LOOP_READ | LOOP_WRITE | LOOP_EDGE),
 	                 0);
+}
+
+uint16_t peer_port(const struct web_peer *peer)
+{
+	struct sockaddr_in address = { 0 };
+	socklen_t len = sizeof(address);
+	assert_int_equal(getsockname(peer->handler.fd, (struct sockaddr *)&address, &len), 0);
+	return ntohs(address.sin_port);
 }
 
 void peer_close(struct web_peer *peer)

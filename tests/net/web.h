@@ -4,7 +4,8 @@
  *
  * The server answers by path: /hold keeps a request, /release answers those
  * kept in the opposite order and then itself, /large answers WEB_LARGE bytes,
- * /none 204, /close ends the connection; all others get their body back.
+ * /none 204, /close ends the connection, /who says who asks; all others get their
+ * body back. Whoever asks before sending a body to /unwanted gets its answer at once.
  * A condition that does not come true within WEB_PATIENCE_MS fails the test.
  */
 #pragma once
@@ -14,6 +15,7 @@
 
 #include "net/http_server.h"
 #include "net/tls.h"
+#include "support/clock_fake.h"
 #include "support/test.h"
 
 #define WEB_PATIENCE_MS 20000
@@ -62,6 +64,7 @@ struct web_answer {
 
 void peer_open(struct web *web, struct web_peer *peer, SSL_CTX *tls);
 void peer_close(struct web_peer *peer);
+uint16_t peer_port(const struct web_peer *peer);          /* our own */
 void peer_send(struct web_peer *peer, struct span bytes); /* what the kernel does not take waits */
 void peer_say(struct web_peer *peer, const char *text);
 void peer_shut(struct web_peer *peer);   /* ends our side, when all is sent */
@@ -81,6 +84,7 @@ struct web_tls {
 	char dir[256];
 	char cert[300], key[300];
 	struct tls *tls;
+	struct clock_fake clock; /* by which the keys of tickets change */
 	SSL_CTX *client;
 };
 

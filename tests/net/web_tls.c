@@ -47,7 +47,10 @@ void web_tls_open(struct web_tls *web_tls, enum web_key kind)
 	assert_non_null(key);
 	X509 *cert = self_signed(key);
 	write_files(web_tls, key, cert);
-	struct tls_options options = { .cert_file = web_tls->cert, .key_file = web_tls->key };
+	clock_fake_init(&web_tls->clock);
+	struct tls_options options = { .cert_file = web_tls->cert,
+		                       .key_file = web_tls->key,
+		                       .clock = &web_tls->clock.clock };
 	if (tls_new(&options, &web_tls->tls, &text))
 		fail_msg("%s", text.text);
 	web_tls->client = SSL_CTX_new(TLS_client_method());

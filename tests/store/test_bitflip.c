@@ -2,7 +2,8 @@
  * Damage: every bit of a small folder flipped, every length cut.
  *
  * The store must open with everything that was promised, or refuse with a text
- * that names the file and the offset. Nothing may be lost silently. Two folders:
+ * that names the file and the offset. Nothing may be lost silently. The tool that
+ * verifies a folder must accept exactly what the store accepts. Two folders:
  * one that was closed cleanly, one whose process was killed a while after its
  * last commit (so that the superblock knows of all frames).
  *
@@ -15,6 +16,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/local/format.h"
+#include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/oracle.h"
@@ -42,6 +45,25 @@ static bool segment_retired(const struct simfs *simfs)
 	return false;
 }
 
+/* Do the claims files say of an entity how far it is? */
+static bool claims_have_newest(const struct simfs *simfs)
+{
+	const char *path;
+
+	for (size_t i = 0; (path = simfs_file_name(simfs, i)) != NULL; i++) {
+		if (!strstr(path, ".clm"))
+			continue;
+		for (uint64_t at = FORMAT_BLOCK + sizeof(struct claims_block);
+		     at + sizeof(struct claims_record) <= 2 * FORMAT_BLOCK;
+		     at += sizeof(struct claims_record))
+			if (simfs_file_byte(simfs, path,
+			                    at + offsetof(struct claims_record, kind)) ==
+			    CLAIMS_RECORD_NEWEST)
+				return true;
+	}
+	return false;
+}
+
 static struct simfs *folder_make(bool clean)
 {
 	struct simfs *simfs = simfs_new(test_seed());
@@ -62,14 +84,18 @@ static struct simfs *folder_make(bool clean)
 	assert_int_equal(local_store_open(&options, &store, NULL), 0);
 	for (uint64_t i = 0; i < STEPS_MAX && !segment_retired(simfs); i++) {
 		oracle_step(&record, store);
+		if (i == 11)
+			oracle_release_one(&record, store);
 		if (i >= 12)
 			oracle_settle_most(&record, store);
 		clock_fake_advance(&wall, 100);
 		store_tick(store);
 	}
 	assert_true(segment_retired(simfs));
+	assert_true(claims_have_newest(simfs));
 	for (uint64_t i = 0; i < 5; i++) /* and some after that */
 		oracle_step(&record, store);
+	assert_true(record.releases > 0);
 	for (int i = 0; i < 40; i++) {
 		clock_fake_advance(&wall, 200);
 		store_tick(store);
@@ -94,16 +120,31 @@ static bool names_file(const char *text, const char *path)
 	return strstr(text, slash ? slash + 1 : path) != NULL;
 }
 
+/* Before the store is opened, which mends what it can. */
+static int verify(struct error_text *ret_text)
+{
+	struct journal_inspect_options inspect = { .path = options.path,
+		                                   .fs = options.fs,
+		                                   .clock = options.clock };
+	struct journal_report report;
+
+	return journal_verify(&inspect, NULL, &report, ret_text);
+}
+
 static void damaged_check(struct simfs *simfs, const char *path, const char *what, uint64_t where)
 {
 	static struct oracle oracle;
 	char about[256];
-	struct error_text text = { "" };
+	struct error_text text = { "" }, verify_text = { "" };
 	struct store *store = NULL;
 
 	snprintf(about, sizeof(about), "%s, %s %llu", path, what, (unsigned long long)where);
 	options.fs = simfs_fs(simfs);
+	int verified = verify(&verify_text);
 	int error = local_store_open(&options, &store, &text);
+	if (verified != error)
+		fail_msg("%s: verify says %s (%s), the store %s (%s)", about, error_name(verified),
+		         verify_text.text, error_name(error), text.text);
 	if (error < 0) {
 		refused++;
 		if (error != ERR_DAMAGED && error != ERR_VERSION)

@@ -5,7 +5,8 @@
  * is copied as power loss would leave it; the copy is opened and held against
  * what had been acknowledged at that very moment. One history gives many
  * states. Some states lose power a second time while they recover, and some
- * live on and are closed and opened again.
+ * live on and are closed and opened again. The history itself has restarts, so
+ * that power is lost in segments of many lives too.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +21,15 @@
 #define STATES 100000u
 #define WARM_STEPS_MAX 90u
 #define STEPS 40u
+#define RESTART_EVERY 24u /* steps, about */
 
 struct history {
 	uint64_t random;
 	struct clock_fake clock;
 	struct oracle oracle;
 	struct local_store_options options;
+	struct simfs *simfs;
+	struct store *store;
 	bool armed;
 };
 
@@ -36,7 +40,7 @@ struct second {
 	uint64_t at; /* the point at which to lose power */
 };
 
-static uint64_t states, second_states;
+static uint64_t states, second_states, verdicts[VERDICT_COUNT], releases;
 
 static struct store *must_open(struct history *history, struct simfs *simfs)
 {
@@ -120,6 +124,37 @@ static void first_point(void *user, struct simfs *simfs, enum simfs_point point)
 	simfs_free(found);
 }
 
+/* A clean end, or a kill: then the old process goes on where nobody sees it. */
+static void restart(struct history *history)
+{
+	static struct oracle known;
+	bool armed = history->armed;
+
+	if (test_random_below(&history->random, 2)) {
+		store_free(history->store);
+	} else {
+		struct simfs *left = simfs_copy(history->simfs);
+		oracle_copy(&known, &history->oracle);
+		history->armed = false;
+		store_free(history->store);
+		simfs_free(history->simfs);
+		oracle_free(&history->oracle);
+		oracle_copy(&history->oracle, &known);
+		history->simfs = left;
+		simfs_on_point(left, first_point, history);
+		history->armed = armed;
+	}
+	oracle_restarted(&history->oracle);
+	history->store = must_open(history, history->simfs);
+}
+
+static void step(struct history *history)
+{
+	if (test_random_below(&history->random, RESTART_EVERY) == 0)
+		restart(history);
+	oracle_step(&history->oracle, history->store);
+}
+
 static void history_run(uint64_t seed)
 {
 	static struct history history;
@@ -134,26 +169,30 @@ static void history_run(uint64_t seed)
 		.retain_ms = 1 + test_random_below(&history.random, 5000),
 		.retain_bytes = (1 + test_random_below(&history.random, 4)) << 16,
 		.keeper_inline = true,
+		.lazy_outcomes = test_random_below(&history.random, 2),
 	};
-	struct simfs *simfs = simfs_new(seed);
+	history.simfs = simfs_new(seed);
 	uint64_t warm = test_random_below(&history.random, WARM_STEPS_MAX);
 	/* Often most is settled on the way, so that segments leave. */
 	uint64_t settle_at = test_random_below(&history.random, 2 * STEPS);
 	/* Some histories lose power while the folder is made. */
 	history.armed = warm < 10;
-	simfs_on_point(simfs, first_point, &history);
-	struct store *store = must_open(&history, simfs);
+	simfs_on_point(history.simfs, first_point, &history);
+	history.store = must_open(&history, history.simfs);
 	for (uint64_t i = 0; i < warm; i++)
-		oracle_step(&history.oracle, store);
+		step(&history);
 	history.armed = true;
 	for (uint64_t i = 0; i < STEPS; i++) {
-		oracle_step(&history.oracle, store);
+		step(&history);
 		if (i == settle_at)
-			oracle_settle_most(&history.oracle, store);
+			oracle_settle_most(&history.oracle, history.store);
 	}
-	store_free(store);
+	store_free(history.store);
+	for (int i = 0; i < VERDICT_COUNT; i++)
+		verdicts[i] += history.oracle.verdicts[i];
+	releases += history.oracle.releases;
 	oracle_restarted(&history.oracle);
-	simfs_free(simfs);
+	simfs_free(history.simfs);
 	oracle_free(&history.oracle);
 }
 
@@ -169,6 +208,9 @@ static void test_no_crash_loses_or_repeats_what_was_acknowledged(void **state)
 	printf("%llu crash states of %llu histories, %llu of them within a recovery\n",
 	       (unsigned long long)states, (unsigned long long)histories,
 	       (unsigned long long)second_states);
+	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
+		assert_true(verdicts[i] > 0);
+	assert_true(releases > 0);
 }
 
 int main(void)

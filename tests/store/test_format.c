@@ -11,7 +11,7 @@ static void test_a_one_claim_event_without_payload_takes_48_bytes(void **state)
 	(void)state;
 	struct store_admit admit = { .claim_count = 1, .no_ticket = true };
 
-	assert_int_equal(frame_event_size(&admit), 48);
+	assert_int_equal(frame_event_size(&admit, 1), 48);
 }
 
 static void test_a_flipped_bit_in_a_sealed_header_is_found(void **state)
@@ -75,6 +75,29 @@ static void test_names_are_read_back_and_nothing_else_is(void **state)
 	assert_int_equal(format_name_parse("", &number), FILE_KIND_OTHER);
 }
 
+static void test_an_entity_is_the_same_in_segment_and_claims_file(void **state)
+{
+	(void)state;
+	uint64_t random = test_seed();
+
+	for (int i = 0; i < 1000; i++) {
+		struct entry_newest entry = { .size = sizeof(entry),
+			                      .kind = ENTRY_NEWEST,
+			                      .ticket = 1 + test_random_below(&random, 1ull << 54),
+			                      .digest = { { test_random(&random),
+			                                    test_random(&random) >> 32 << 32 } },
+			                      .order = test_random(&random),
+			                      .window_s = 1 + (uint32_t)test_random(&random) };
+		struct claims_record record = claims_record_of_newest(&entry);
+		struct entry_newest again = entry_newest_of_record(&record);
+		assert_int_equal(record.flags >> WINDOW_BITS, 0);
+		assert_true(again.window_s >= entry.window_s);
+		assert_int_equal(window_encode(again.window_s), window_encode(entry.window_s));
+		again.window_s = entry.window_s;
+		assert_memory_equal(&again, &entry, sizeof(entry));
+	}
+}
+
 /* Whatever the bytes are, parsing stays inside them. */
 static void test_parsing_random_entries_never_leaves_the_body(void **state)
 {
@@ -130,6 +153,7 @@ int main(void)
 		cmocka_unit_test(test_a_flipped_bit_in_a_sealed_header_is_found),
 		cmocka_unit_test(test_a_newer_version_is_told_from_damage),
 		cmocka_unit_test(test_names_are_read_back_and_nothing_else_is),
+		cmocka_unit_test(test_an_entity_is_the_same_in_segment_and_claims_file),
 		cmocka_unit_test(test_parsing_random_entries_never_leaves_the_body),
 		cmocka_unit_test(test_the_longest_window_is_never_understated),
 	};

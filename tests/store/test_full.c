@@ -253,7 +253,10 @@ static void test_a_stop_on_a_full_disk_ends_and_the_ticket_stays_open(void **sta
 	bool settled;
 
 	assert_int_equal(admit(1, 10), 0);
-	store_free(store);
+	struct simfs *killed = simfs_copy(simfs); /* so that a new segment is needed */
+	end(NULL);
+	simfs = killed;
+	options.fs = simfs_fs(simfs);
 	/* The segment that was prepared goes at start, and finds no room again. */
 	simfs_set_capacity(simfs, simfs_used(simfs) - 4096);
 	open_store(); /* no segment is open: there is no reserve either */
@@ -286,6 +289,16 @@ static void test_a_stop_on_a_full_disk_ends_and_the_ticket_stays_open(void **sta
 	assert_int_equal(take_items(items, 1), 1);
 }
 
+static void test_a_closed_segment_takes_events_though_the_disk_is_full(void **state)
+{
+	(void)state;
+	assert_int_equal(admit(1, 10), 0);
+	store_free(store);
+	simfs_set_capacity(simfs, simfs_used(simfs) - 4096); /* no room for a next one */
+	open_store();
+	assert_int_equal(admit(2, 10), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -299,6 +312,8 @@ int main(void)
 			test_a_claims_file_that_fails_is_not_tried_with_every_tick, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_stop_on_a_full_disk_ends_and_the_ticket_stays_open, begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_a_closed_segment_takes_events_though_the_disk_is_full, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,6 +153,89 @@ static void test_young_frames_are_read_from_memory_and_only_those(void **state)
 	frame_free(&frame);
 }
 
+/* ---- lazy outcomes ---- */
+
+struct lazy_settle {
+	struct take_call call;
+	struct store_settle settle;
+	bool finished;
+};
+
+/* Takes what is due and submits its outcome, without an event beside it. */
+static void settle_lazily(struct world *world, struct lazy_settle *lazy)
+{
+	struct store_item item;
+	struct span source, payload;
+	size_t at = 0;
+
+	*lazy = (struct lazy_settle){ .finished = false };
+	take_call_begin(world->store, &lazy->call, 1, 1u << 20);
+	store_flush(world->store);
+	assert_true(take_call_poll(&lazy->call));
+	assert_true(
+		store_item_next(buf_span(&lazy->call.take.items), &at, &item, &source, &payload));
+	lazy->settle = (struct store_settle){
+		.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &lazy->finished },
+		.ticket = item.ticket,
+		.attempt = item.attempt,
+		.outcome = OUTCOME_DONE
+	};
+	store_submit(world->store, &lazy->settle.op);
+	store_flush(world->store);
+	buf_free(&lazy->call.take.items);
+}
+
+static uint64_t commits(const struct world *world)
+{
+	struct store_stats stats;
+
+	store_stats(world->store, &stats);
+	return stats.commits;
+}
+
+static void test_outcomes_alone_cost_no_write_and_delay_no_duplicate(void **state)
+{
+	(void)state;
+	struct world world;
+	struct lazy_settle lazy;
+
+	begin(&world);
+	store_free(world.store);
+	world.options.lazy_outcomes = true;
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("first")), VERDICT_NEW);
+	uint64_t before = commits(&world);
+	settle_lazily(&world, &lazy);
+	assert_false(lazy.finished);
+	assert_int_equal(admit(&world, 1, SPAN("first")), VERDICT_DUPLICATE);
+	assert_int_equal(commits(&world), before);
+
+	/* With the next event's write … */
+	assert_int_equal(admit(&world, 2, SPAN("second")), VERDICT_NEW);
+	assert_true(lazy.finished);
+	assert_int_equal(commits(&world), before + 1);
+
+	/* … with the tick's … */
+	settle_lazily(&world, &lazy);
+	assert_false(lazy.finished);
+	store_tick(world.store);
+	assert_true(lazy.finished);
+	assert_int_equal(lazy.settle.op.error, 0);
+
+	/* … or with the end. */
+	assert_int_equal(admit(&world, 3, SPAN("third")), VERDICT_NEW);
+	settle_lazily(&world, &lazy);
+	assert_false(lazy.finished);
+	store_free(world.store);
+	assert_true(lazy.finished);
+	assert_int_equal(lazy.settle.op.error, 0);
+	open_store(&world);
+	struct store_stats stats;
+	store_stats(world.store, &stats);
+	assert_int_equal(stats.open_tickets, 0);
+	end(&world);
+}
+
 /* ---- retention ---- */
 
 static void test_old_segments_leave_and_their_claims_stay(void **state)
@@ -360,6 +443,117 @@ static void test_restarts_do_not_leave_whole_segments_behind(void **state)
 	end(&world);
 }
 
+/* The process dies, and what it wrote is still there. */
+static void kill_store(struct world *world)
+{
+	struct simfs *killed = simfs_copy(world->simfs);
+
+	end(world);
+	world->simfs = killed;
+	world->options.fs = simfs_fs(killed);
+}
+
+static void test_restarts_without_traffic_leave_no_new_files(void **state)
+{
+	(void)state;
+	struct world world;
+
+	begin(&world);
+	assert_int_equal(admit(&world, 1, SPAN("lives on")), VERDICT_NEW);
+	for (int killed = 0; killed < 2; killed++) {
+		uint32_t segments = 0, claims = 0;
+		for (int i = 0; i < 20; i++) {
+			if (killed)
+				kill_store(&world);
+			else
+				store_free(world.store);
+			open_store(&world);
+			store_tick(world.store);
+			if (i == 0) { /* after a kill with traffic there is one more */
+				segments = count_files(&world, ".seg");
+				claims = count_files(&world, ".clm");
+			}
+		}
+		assert_int_equal(count_files(&world, ".seg"), segments);
+		assert_int_equal(count_files(&world, ".clm"), claims);
+	}
+	assert_int_equal(admit(&world, 1, SPAN("lives on")), VERDICT_DUPLICATE);
+	assert_int_equal(settle_all(&world, 10, OUTCOME_DONE), 1);
+	end(&world);
+}
+
+/* What stands in it from the lives before must reach its claims file too. */
+static void test_a_segment_of_many_lives_keeps_all_its_claims(void **state)
+{
+	(void)state;
+	static char payload[2000];
+	struct world world;
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 100; i++) {
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+		if (i % 3 == 0) {
+			store_free(world.store);
+			open_store(&world);
+		}
+	}
+	/* A frame takes a block: as many as without restarts. */
+	assert_true(count_files(&world, ".seg") <= 2 + 100 / 13);
+	assert_int_equal(settle_all(&world, 100, OUTCOME_DONE), 100);
+	store_free(world.store);
+	let_segments_leave(&world);
+	assert_true(count_files(&world, ".seg") < 4);
+	all_are_duplicates(&world, 100);
+	store_free(world.store);
+	open_store(&world); /* from the claims files */
+	all_are_duplicates(&world, 100);
+	end(&world);
+}
+
+static uint64_t last_segment(const struct world *world)
+{
+	struct journal_inspect_options options = { .path = "data",
+		                                   .fs = world->options.fs,
+		                                   .clock = world->options.clock };
+	struct journal_report report;
+
+	assert_int_equal(journal_verify(&options, NULL, &report, NULL), 0);
+	return report.last;
+}
+
+/* Nothing of a frame of two blocks arrives. */
+static int refusing_write(struct file_system *fs, int fd, const void *ptr, size_t len,
+                          uint64_t offset)
+{
+	return offset >= FORMAT_BLOCK && len >= 2 * FORMAT_BLOCK
+	               ? -EIO
+	               : honest->write(fs, fd, ptr, len, offset);
+}
+
+static void test_a_segment_with_a_failed_write_is_not_gone_on_with(void **state)
+{
+	(void)state;
+	static char payload[2 * FORMAT_BLOCK];
+	struct world world;
+	struct store_admit op = admit_number(2, span_of(payload, sizeof(payload)));
+
+	begin(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_NEW);
+	honest = world.options.fs->methods;
+	lying = *honest;
+	lying.write = refusing_write;
+	world.options.fs->methods = &lying;
+	assert_true(store_call(world.store, &op.op, STORE_ADMIT) < 0);
+	store_free(world.store);
+	world.options.fs->methods = honest;
+	uint64_t last = last_segment(&world);
+	open_store(&world);
+	assert_int_equal(admit(&world, 3, SPAN("y")), VERDICT_NEW);
+	store_free(world.store);
+	assert_true(last_segment(&world) > last);
+	simfs_free(world.simfs);
+}
+
 static void test_a_second_store_on_the_folder_is_refused(void **state)
 {
 	(void)state;
@@ -371,6 +565,26 @@ static void test_a_second_store_on_the_folder_is_refused(void **state)
 	assert_int_equal(local_store_open(&world.options, &other, &text), ERR_BUSY);
 	assert_null(other);
 	assert_non_null(strstr(text.text, "in use"));
+	end(&world);
+}
+
+/* Earlier builds locked a file of that name. */
+static void test_a_folder_with_a_file_lock_opens_and_loses_it(void **state)
+{
+	(void)state;
+	struct world world;
+	struct file_system *fs;
+	int fd = -1;
+
+	begin(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_NEW);
+	store_free(world.store);
+	fs = world.options.fs;
+	assert_int_equal(fs->methods->open(fs, "data/lock", FILE_WRITE | FILE_CREATE, &fd), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_DUPLICATE);
+	assert_int_equal(fs->methods->open(fs, "data/lock", FILE_READ, &fd), -ENOENT);
 	end(&world);
 }
 
@@ -615,13 +829,75 @@ static void test_verify_names_the_place_of_damage(void **state)
 	fill_for_tools(&world);
 	store_free(world.store);
 	struct journal_inspect_options options = { .path = "data", .fs = world.options.fs };
-	struct journal_verify_sink sink = { count_damage, &world };
-	simfs_flip_bit(world.simfs, "data/0000000000000001.seg", 8 * (2 * 4096 + 70));
+	struct journal_verify_sink sink = { .damage = count_damage, .user = &world };
+	/* Of the first segment all tickets are settled, of the third some are not. */
+	simfs_flip_bit(world.simfs, "data/0000000000000003.seg", 8 * (2 * 4096 + 70));
 	world.logs = 0;
 	assert_int_equal(journal_verify(&options, &sink, &report, &text), ERR_DAMAGED);
 	assert_int_equal(world.logs, 1);
-	assert_non_null(strstr(world.log, "0000000000000001.seg is damaged at offset 8192"));
+	assert_non_null(strstr(world.log, "0000000000000003.seg is damaged at offset 8192"));
 	simfs_free(world.simfs);
+}
+
+static void test_verify_warns_of_damage_that_a_start_does_not_meet(void **state)
+{
+	(void)state;
+	struct world world;
+	struct error_text text = { "" };
+	struct journal_report report;
+
+	fill_for_tools(&world);
+	store_free(world.store);
+	struct journal_inspect_options options = { .path = "data",
+		                                   .fs = world.options.fs,
+		                                   .clock = world.options.clock };
+	struct journal_verify_sink sink = { .warning = count_damage, .user = &world };
+	struct journal_dump_sink lines = { count_line, &world };
+	simfs_flip_bit(world.simfs, "data/0000000000000001.seg", 8 * (2 * 4096 + 70));
+	world.logs = 0;
+	assert_int_equal(journal_verify(&options, &sink, &report, &text), 0);
+	assert_int_equal(world.logs, 1);
+	assert_non_null(strstr(world.log, "0000000000000001.seg is damaged at offset 8192"));
+	assert_int_equal(journal_dump(&options, &lines, &text), ERR_DAMAGED);
+	open_store(&world);
+	all_are_duplicates(&world, 50);
+	end(&world);
+}
+
+/* What a start mends is no reason for verify to refuse. */
+static void test_verify_warns_of_what_a_start_mends(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *path;
+		uint64_t bit;
+		const char *word;
+	} harms[] = { { "data/superblock", 8 * 20, "slot" },
+		      { "data/0000000000000001.clm", 8 * 4200, "segment" } };
+
+	for (size_t i = 0; i < ARRAY_LEN(harms); i++) {
+		struct world world;
+		struct journal_report report;
+		begin(&world);
+		fill_segments(&world, 50);
+		struct journal_inspect_options options = { .path = "data",
+			                                   .fs = world.options.fs,
+			                                   .clock = world.options.clock };
+		struct journal_verify_sink sink = { .warning = count_damage, .user = &world };
+		simfs_flip_bit(world.simfs, harms[i].path, harms[i].bit);
+		world.logs = 0;
+		assert_int_equal(journal_verify(&options, &sink, &report, NULL), 0);
+		assert_int_equal(report.warnings, 1);
+		assert_int_equal(report.damages, 0);
+		assert_int_equal(world.logs, 1);
+		assert_non_null(strstr(world.log, harms[i].word));
+		open_store(&world);
+		all_are_duplicates(&world, 50);
+		store_free(world.store);
+		assert_int_equal(journal_verify(&options, NULL, &report, NULL), 0);
+		assert_int_equal(report.warnings, 0);
+		simfs_free(world.simfs);
+	}
 }
 
 static void test_dump_gives_a_line_for_each_record(void **state)
@@ -644,13 +920,18 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
+		cmocka_unit_test(test_outcomes_alone_cost_no_write_and_delay_no_duplicate),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
 		cmocka_unit_test(
 			test_a_damaged_claims_file_is_made_again_before_its_segment_leaves),
 		cmocka_unit_test(test_a_frame_that_failed_and_is_there_keeps_its_claims),
 		cmocka_unit_test(test_an_open_ticket_is_carried_out_of_an_old_segment),
 		cmocka_unit_test(test_restarts_do_not_leave_whole_segments_behind),
+		cmocka_unit_test(test_restarts_without_traffic_leave_no_new_files),
+		cmocka_unit_test(test_a_segment_of_many_lives_keeps_all_its_claims),
+		cmocka_unit_test(test_a_segment_with_a_failed_write_is_not_gone_on_with),
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
+		cmocka_unit_test(test_a_folder_with_a_file_lock_opens_and_loses_it),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
 		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
 		cmocka_unit_test(test_an_operator_is_told_once_that_damage_keeps_segments),
@@ -659,6 +940,8 @@ int main(void)
 		cmocka_unit_test(test_the_keepers_thread_keeps_up_with_rolling),
 		cmocka_unit_test(test_verify_counts_what_is_there_and_finds_it_sound),
 		cmocka_unit_test(test_verify_names_the_place_of_damage),
+		cmocka_unit_test(test_verify_warns_of_damage_that_a_start_does_not_meet),
+		cmocka_unit_test(test_verify_warns_of_what_a_start_mends),
 		cmocka_unit_test(test_dump_gives_a_line_for_each_record),
 	};
 

@@ -98,7 +98,7 @@ static void test_malformed_events_are_refused(void **state)
 	struct store *store = store_make(0);
 
 	assert_int_equal(admit(store, 1, 0, 0).op.error, ERR_INVALID);
-	struct store_admit none = { .claim_count = 0 };
+	struct store_admit none = { .claim_count = 0, .no_ticket = true };
 	assert_int_equal(store_call(store, &none.op, STORE_ADMIT), ERR_INVALID);
 	store_free(store);
 }

@@ -14,6 +14,7 @@ struct model {
 	struct open_ticket tickets[NUMBERS + 1]; /* state 0: not open */
 	uint64_t open;
 	uint64_t due;
+	uint64_t held;
 };
 
 static struct open_ticket sample(uint64_t number, uint32_t segment)
@@ -25,10 +26,11 @@ static struct open_ticket sample(uint64_t number, uint32_t segment)
 
 static void model_count(struct model *model)
 {
-	model->open = model->due = 0;
+	model->open = model->due = model->held = 0;
 	for (int i = 1; i <= NUMBERS; i++) {
 		model->open += model->tickets[i].state != OPEN_TICKET_GONE;
 		model->due += model->tickets[i].state == OPEN_TICKET_DUE;
+		model->held += model->tickets[i].state == OPEN_TICKET_HELD;
 	}
 }
 
@@ -37,13 +39,15 @@ static void step_insert(struct open_tickets *tickets, struct model *model, uint6
 {
 	struct open_ticket ticket = sample(number, segment);
 	struct open_ticket *at = &model->tickets[number];
+	bool held = number % 5 == 0;
+	ticket.state = held ? OPEN_TICKET_HELD : OPEN_TICKET_GONE;
 	assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
 	if (at->state) {
 		at->segment = segment;
 		return;
 	}
 	*at = ticket;
-	at->state = OPEN_TICKET_DUE;
+	at->state = held ? OPEN_TICKET_HELD : OPEN_TICKET_DUE;
 }
 
 static void step_take(struct open_tickets *tickets, struct model *model)
@@ -103,12 +107,36 @@ static void step_unsettle(struct open_tickets *tickets, struct model *model, uin
 		model->tickets[number].state = OPEN_TICKET_LEASED;
 }
 
+/* One call of each that needs a held ticket. */
+static void step_hold(struct open_tickets *tickets, struct model *model, uint64_t number,
+                      uint64_t dice)
+{
+	struct open_ticket *at = &model->tickets[number];
+	bool leaving = at->state == OPEN_TICKET_LEAVING;
+	switch (dice % 4) {
+	case 0:
+		assert_int_equal(open_tickets_hold(tickets, number), leaving);
+		at->state = leaving ? OPEN_TICKET_HELD : at->state;
+		break;
+	case 1:
+		assert_int_equal(open_tickets_let_go(tickets, number), leaving);
+		at->state = leaving ? OPEN_TICKET_DUE : at->state;
+		break;
+	default: {
+		bool held = at->state == OPEN_TICKET_HELD;
+		assert_int_equal(open_tickets_unhold(tickets, number), held ? 0 : ERR_FENCED);
+		at->state = held ? OPEN_TICKET_LEAVING : at->state;
+	}
+	}
+}
+
 static void compare(struct open_tickets *tickets, struct model *model)
 {
 	open_tickets_check(tickets);
 	model_count(model);
 	assert_int_equal(open_tickets_count(tickets), model->open);
 	assert_int_equal(open_tickets_due(tickets), model->due);
+	assert_int_equal(open_tickets_held(tickets), model->held);
 	uint32_t oldest = UINT32_MAX;
 	uint64_t after = 0;
 	for (uint64_t i = 1; i <= NUMBERS; i++) {
@@ -161,6 +189,8 @@ static void history(uint64_t seed)
 		else if (what < 92)
 			dice >> 40 & 1 ? step_take(tickets, &model)
 				       : step_lease(tickets, &model, number, dice >> 8);
+		else if (what < 96)
+			step_hold(tickets, &model, number, dice >> 8);
 		else
 			step_unsettle(tickets, &model, number);
 		if (i % 1000 == 999)

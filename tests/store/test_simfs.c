@@ -148,13 +148,15 @@ static void test_a_lock_is_held_until_the_process_dies(void **state)
 	(void)state;
 	struct simfs *simfs = disk_make();
 	struct file_system *fs = simfs_fs(simfs);
-	int one = file_make(simfs, "d/lock", 0), two = file_make(simfs, "d/lock", 0);
+	int fd = -1;
 
-	assert_int_equal(fs->methods->lock(fs, one), 0);
-	assert_int_equal(fs->methods->lock(fs, two), ERR_BUSY);
+	assert_int_equal(fs->methods->lock_dir(fs, "none", &fd), -ENOENT);
+	assert_int_equal(fs->methods->lock_dir(fs, "d", &fd), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, "d", &fd), ERR_BUSY);
 	simfs_kill(simfs);
-	two = file_make(simfs, "d/lock", 0);
-	assert_int_equal(fs->methods->lock(fs, two), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, "d", &fd), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, "d", &fd), 0);
 	simfs_free(simfs);
 }
 

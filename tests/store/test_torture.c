@@ -44,6 +44,7 @@ static void scene_begin(uint64_t seed)
 		.retain_ms = 2000,
 		.retain_bytes = 128u << 10,
 		.keeper_inline = true,
+		.lazy_outcomes = seed & 1,
 	};
 }
 

@@ -9,14 +9,26 @@
 
 #include "codec/json.h"
 
+#define MODEL_PATHS_MAX 16
+
+/* Where the model stands: a name or an index. */
+struct model_step {
+	bool named;
+	size_t len;
+	char name[256];
+	uint32_t index;
+};
+
 struct json_model {
 	const unsigned char *p;
 	const unsigned char *end;
 	int depth;
-	const struct json_wanted *wanted;
+	const struct json_path *paths;
+	size_t path_count;
 	enum json_type root;
-	bool repeated; /* a wanted name came twice */
-	struct json_value values[JSON_WANTED_MAX];
+	bool repeated; /* a name on a wanted path came twice */
+	struct model_step steps[JSON_DEPTH_MAX + 1];
+	struct json_value values[MODEL_PATHS_MAX];
 };
 
 static bool model_value(struct json_model *m, struct json_value *ret_value);
@@ -182,43 +194,77 @@ static inline bool model_number(struct json_model *m)
 	return true;
 }
 
-static inline void model_keep(struct json_model *m, struct span name, struct json_value value)
+static inline bool model_is_step(const struct model_step *at, const struct json_step *step)
 {
-	for (uint32_t i = 0; m->wanted && i < m->wanted->count; i++) {
-		if (!span_eq(m->wanted->names[i], name))
+	if (at->named != (step->kind == JSON_STEP_NAME))
+		return false;
+	if (!at->named)
+		return step->kind == JSON_STEP_INDEX && at->index == step->index;
+	return at->len == step->len && memcmp(at->name, step->name, step->len) == 0;
+}
+
+/* Do the first `count` steps of the path lead to where the model stands? */
+static inline bool model_leads(const struct json_model *m, const struct json_path *path,
+                               uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!model_is_step(&m->steps[i], &path->steps[i]))
+			return false;
+	return true;
+}
+
+static inline void model_keep(struct json_model *m, const struct json_value *value)
+{
+	for (size_t i = 0; i < m->path_count; i++)
+		if (m->paths[i].count == (uint32_t)m->depth &&
+		    model_leads(m, &m->paths[i], m->paths[i].count))
+			m->values[i] = *value;
+}
+
+/* `used` has a bit for each path whose next name was met in this object. */
+static inline void model_note_name(struct json_model *m, uint32_t *used)
+{
+	for (size_t i = 0; i < m->path_count; i++) {
+		if (m->paths[i].count < (uint32_t)m->depth ||
+		    !model_leads(m, &m->paths[i], (uint32_t)m->depth))
 			continue;
-		if (m->values[i].type != JSON_NONE)
-			m->repeated = true;
-		m->values[i] = value;
+		m->repeated |= *used >> i & 1;
+		*used |= 1u << i;
 	}
 }
 
-static inline bool model_member(struct json_model *m)
+static inline bool model_member(struct json_model *m, uint32_t *used)
 {
-	char name[256];
-	size_t len;
+	struct model_step *step = &m->steps[m->depth - 1];
 	struct json_value value;
 	model_blank(m);
-	if (!model_string(m, name, sizeof(name), &len))
+	step->named = true;
+	if (!model_string(m, step->name, sizeof(step->name), &step->len))
 		return false;
+	model_note_name(m, used);
 	model_blank(m);
-	if (!model_eat(m, ':') || !model_value(m, &value))
-		return false;
-	if (m->depth == 1 && m->root == JSON_OBJECT && len <= sizeof(name))
-		model_keep(m, span_of(name, len), value);
-	return true;
+	return model_eat(m, ':') && model_value(m, &value);
+}
+
+static inline bool model_element(struct json_model *m, uint32_t index)
+{
+	struct json_value value;
+	m->steps[m->depth - 1].named = false;
+	m->steps[m->depth - 1].index = index;
+	return model_value(m, &value);
 }
 
 static inline bool model_container(struct json_model *m, bool object)
 {
+	uint32_t used = 0;
+	uint32_t index = 0;
 	m->p++;
 	if (++m->depth > JSON_DEPTH_MAX)
 		return false;
 	model_blank(m);
 	bool ended = model_eat(m, object ? '}' : ']');
 	while (!ended) {
-		struct json_value value;
-		if (object ? !model_member(m) : !model_value(m, &value))
+		if (object ? !model_member(m, &used) : !model_element(m, index++))
 			return false;
 		model_blank(m);
 		ended = model_eat(m, object ? '}' : ']');
@@ -272,20 +318,22 @@ static inline bool model_value(struct json_model *m, struct json_value *ret_valu
 		.escaped = quoted && memchr(begin, '\\', len + 1),
 		.text = span_of(begin + quoted, len),
 	};
+	model_keep(m, ret_value);
 	return true;
 }
 
-/* True when the text is JSON and no wanted name repeats; then root and values
+/* True when the text is JSON and no name on a path repeats; then root and values
  * are set. */
 static inline bool json_model_run(struct json_model *m, struct span text,
-                                  const struct json_wanted *wanted)
+                                  const struct json_path *paths, size_t count)
 {
 	static const unsigned char nothing[1];
 	struct json_value value;
 	memset(m, 0, sizeof(*m));
 	m->p = text.len ? (const unsigned char *)text.ptr : nothing;
 	m->end = m->p + text.len;
-	m->wanted = wanted;
+	m->paths = paths;
+	m->path_count = count;
 	if (!model_value(m, &value))
 		return false;
 	model_blank(m);

@@ -7,37 +7,13 @@
 
 #include "base/error.h"
 #include "gate/ticket.h"
+#include "support/oracle_internal.h"
 #include "support/store_calls.h"
-#include "support/test.h"
 
 #define BYTES 16384u
-#define LONG_WINDOW_S 2592000u
-#define SHORT_WINDOW_S 3u
 
 /* Payloads are slices of this. */
 static unsigned char bytes[BYTES];
-
-#define EXPECT(oracle, condition)                                                          \
-	do {                                                                               \
-		if (!(condition))                                                          \
-			fail_msg("%s, %s, step %llu: %s does not hold (%s:%d)",            \
-			         test_note_seed((oracle)->seed), (oracle)->about,          \
-			         (unsigned long long)(oracle)->step, #condition, __FILE__, \
-			         __LINE__);                                                \
-	} while (0)
-
-/* As above, of one event. */
-#define EXPECT_OF(oracle, event, condition)                                               \
-	do {                                                                              \
-		if (!(condition))                                                         \
-			fail_msg("%s, %s, step %llu, event %u (ticket %llx, fate %d, "    \
-			         "outcome %d): %s does not hold (%s:%d)",                 \
-			         test_note_seed((oracle)->seed), (oracle)->about,         \
-			         (unsigned long long)(oracle)->step,                      \
-			         (unsigned)((event) - (oracle)->events),                  \
-			         (unsigned long long)(event)->ticket, (int)(event)->fate, \
-			         (int)(event)->outcome, #condition, __FILE__, __LINE__);  \
-	} while (0)
 
 static uint64_t below(struct oracle *oracle, uint64_t n)
 {
@@ -66,7 +42,8 @@ void oracle_copy(struct oracle *to, const struct oracle *from)
 {
 	memcpy(to, from, offsetof(struct oracle, events));
 	memcpy(to->events, from->events, from->count * sizeof(from->events[0]));
-	memset(to->ops, 0, sizeof(to->ops));
+	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++) /* the rest is written when it is used */
+		to->ops[i].pending = false;
 	memset(&to->take, 0, sizeof(to->take));
 	to->take_waits = false;
 }
@@ -97,14 +74,82 @@ static void answered(struct oracle *oracle, int error)
 	}
 }
 
-static void kept(struct oracle *oracle, struct oracle_event *event, const struct store_admit *admit)
+static void kept(struct oracle *oracle, struct oracle_event *event, uint64_t ticket)
 {
-	if (event->fate == ORACLE_KEPT) {
-		EXPECT_OF(oracle, event, admit->verdict == VERDICT_DUPLICATE);
-		EXPECT_OF(oracle, event, admit->ticket == event->ticket);
-	}
+	EXPECT_OF(oracle, event, event->fate != ORACLE_KEPT || event->ticket == ticket);
 	event->fate = ORACLE_KEPT;
-	event->ticket = admit->ticket;
+	event->ticket = ticket;
+	if (event->kind == ORACLE_PASS)
+		oracle->events[event->holder].contested = true;
+}
+
+/* Tickets only go up, so the last is the highest. */
+struct oracle_event *oracle_last_of(struct oracle *oracle, uint32_t entity)
+{
+	struct oracle_event *last = NULL;
+
+	for (uint32_t i = 0; i < oracle->count; i++) {
+		struct oracle_event *event = &oracle->events[i];
+		if (event->entity == entity && event->fate == ORACLE_KEPT &&
+		    (!last || event->ticket > last->ticket))
+			last = event;
+	}
+	return last;
+}
+
+static bool passes(const struct oracle_event *event, const struct oracle_event *last)
+{
+	bool equal_drops = event->asked[event->asked_count - 1].equal_drops;
+
+	return !last || event->order > last->order || (event->order == last->order && !equal_drops);
+}
+
+/* It was kept for the first time. */
+static void new_done(struct oracle *oracle, struct oracle_event *event,
+                     const struct store_admit *admit)
+{
+	const struct oracle_event *holder = &oracle->events[event->holder];
+	bool conflict = event->kind == ORACLE_ASIDE || event->kind == ORACLE_PASS;
+
+	EXPECT_OF(oracle, event, event->fate != ORACLE_KEPT);
+	EXPECT_OF(oracle, event, (admit->verdict == VERDICT_CONFLICT) == conflict);
+	EXPECT_OF(oracle, event, admit->ticket == (conflict ? holder->ticket : admit->own_ticket));
+	EXPECT_OF(oracle, event, (admit->would != VERDICT_NONE) == (event->kind == ORACLE_SHADOW));
+	if (event->kind == ORACLE_SHADOW)
+		EXPECT_OF(oracle, event, admit->would_ticket == holder->ticket);
+	if (event->entity != ORACLE_NOBODY)
+		EXPECT_OF(oracle, event, passes(event, oracle_last_of(oracle, event->entity)));
+	kept(oracle, event, admit->own_ticket);
+}
+
+static void stale_done(struct oracle *oracle, struct oracle_event *event,
+                       const struct store_admit *admit)
+{
+	const struct oracle_event *newer = oracle_by_ticket(oracle, admit->ticket);
+
+	EXPECT_OF(oracle, event, event->entity != ORACLE_NOBODY && event->fate != ORACLE_KEPT);
+	EXPECT_OF(oracle, event, newer && newer->entity == event->entity);
+	EXPECT_OF(oracle, event, !passes(event, newer) && admit->order == newer->order);
+	event->fate = ORACLE_REFUSED;
+}
+
+static void duplicate_done(struct oracle *oracle, struct oracle_event *event,
+                           const struct store_admit *admit)
+{
+	/* Its second claim belongs to the holder. */
+	if (event->kind == ORACLE_SECOND) {
+		EXPECT_OF(oracle, event, admit->matched == 1 && event->fate != ORACLE_KEPT);
+		event->fate = ORACLE_REFUSED;
+		event = &oracle->events[event->holder];
+	}
+	EXPECT_OF(oracle, event, admit->matched <= 1);
+	kept(oracle, event, admit->ticket);
+	if (admit->verdict == VERDICT_BUSY)
+		EXPECT_OF(oracle, event, !event->no_ticket && admit->busy_if_open);
+	else if (admit->busy_if_open)
+		EXPECT_OF(oracle, event,
+		          event->no_ticket || event->outcome != ORACLE_OPEN ||
+		                  event->hold == ORACLE_DROPPING);
 }
 
 static void admit_done(struct store_op *op)
@@ -112,25 +157,45 @@ static void admit_done(struct store_op *op)
 	struct oracle_op *own = op->user;
 	struct oracle *oracle = own->oracle;
 	struct oracle_event *event = &oracle->events[own->event];
-	struct oracle_event *holder = &oracle->events[event->holder];
+	const struct store_admit *admit = &own->admit;
 
 	own->pending = false;
 	answered(oracle, op->error);
 	if (op->error < 0)
 		return;
-	if (holder == event) {
-		kept(oracle, event, &own->admit);
-		return;
-	}
-	/* Its second claim belongs to the holder, if that one is there. */
-	if (own->admit.verdict == VERDICT_DUPLICATE) {
-		EXPECT_OF(oracle, event, own->admit.matched == 1);
-		kept(oracle, holder, &own->admit);
+	oracle->verdicts[admit->verdict]++;
+	switch (admit->verdict) {
+	case VERDICT_NEW: new_done(oracle, event, admit); break;
+	case VERDICT_STALE: stale_done(oracle, event, admit); break;
+	case VERDICT_DUPLICATE:
+	case VERDICT_BUSY: duplicate_done(oracle, event, admit); break;
+	case VERDICT_CONFLICT:
+		if (event->kind != ORACLE_REJECT) {
+			new_done(oracle, event, admit);
+			break;
+		}
+		EXPECT_OF(oracle, event, admit->own_ticket == 0);
+		EXPECT_OF(oracle, event, admit->ticket == oracle->events[event->holder].ticket);
 		event->fate = ORACLE_REFUSED;
-	} else {
-		EXPECT_OF(oracle, event, holder->fate != ORACLE_KEPT);
-		kept(oracle, event, &own->admit);
+		break;
+	case VERDICT_NONE: EXPECT(oracle, admit->verdict != VERDICT_NONE); break;
 	}
+}
+
+static void release_done(struct store_op *op)
+{
+	struct oracle_op *own = op->user;
+	struct oracle_event *event = &own->oracle->events[own->event];
+
+	own->pending = false;
+	answered(own->oracle, op->error);
+	EXPECT_OF(own->oracle, event, op->error != ERR_FENCED);
+	if (op->error < 0)
+		return;
+	own->oracle->releases++;
+	event->hold = ORACLE_FREE;
+	if (own->release.drop)
+		event->outcome = ORACLE_SETTLED;
 }
 
 static void settle_done(struct store_op *op)
@@ -147,7 +212,7 @@ static void settle_done(struct store_op *op)
 		event->outcome = ORACLE_SETTLED;
 }
 
-static struct oracle_event *event_by_ticket(struct oracle *oracle, uint64_t ticket)
+struct oracle_event *oracle_by_ticket(struct oracle *oracle, uint64_t ticket)
 {
 	for (uint32_t i = 0; i < oracle->count; i++)
 		if (oracle->events[i].ticket == ticket && oracle->events[i].fate == ORACLE_KEPT)
@@ -158,7 +223,7 @@ static struct oracle_event *event_by_ticket(struct oracle *oracle, uint64_t tick
 static void item_check(struct oracle *oracle, const struct store_item *item, struct span source,
                        struct span payload)
 {
-	struct oracle_event *event = event_by_ticket(oracle, item->ticket);
+	struct oracle_event *event = oracle_by_ticket(oracle, item->ticket);
 
 	if (!event)
 		fail_msg("%s, %s, step %llu: ticket %llx is delivered, but nobody was promised it",
@@ -166,6 +231,7 @@ static void item_check(struct oracle *oracle, const struct store_item *item, str
 		         (unsigned long long)oracle->step, (unsigned long long)item->ticket);
 	EXPECT_OF(oracle, event, !event->no_ticket);
 	EXPECT_OF(oracle, event, event->outcome != ORACLE_SETTLED);
+	EXPECT_OF(oracle, event, event->hold != ORACLE_HELD && event->hold != ORACLE_DROPPING);
 	EXPECT_OF(oracle, event, !event->leased);
 	EXPECT_OF(oracle, event, item->flags == event->flags);
 	EXPECT_OF(oracle, event, span_eq(source, event->source));
@@ -174,7 +240,7 @@ static void item_check(struct oracle *oracle, const struct store_item *item, str
 	event->attempt = item->attempt;
 }
 
-static uint32_t items_check(struct oracle *oracle, const struct store_take *take)
+uint32_t oracle_items(struct oracle *oracle, const struct store_take *take)
 {
 	struct store_item item;
 	struct span source, payload;
@@ -195,19 +261,26 @@ static void take_done(struct store_op *op)
 	if (op->error != ERR_CLOSING)
 		answered(own->oracle, op->error);
 	if (op->error == 0)
-		items_check(own->oracle, &own->take);
+		oracle_items(own->oracle, &own->take);
 }
 
 /* ---- operations ---- */
 
 /* The top bits choose a shard of the local store's index. Few shards are
  * enough here, and opening a store costs less. */
-static struct digest digest_of(uint64_t id)
+struct digest oracle_digest(uint64_t id)
 {
 	uint64_t random = id * 31 + 5;
 	uint64_t first = test_random(&random) & UINT64_C(0xc00fffffffffffff);
 
-	return (struct digest){ { first, test_random(&random) } };
+	/* One in eight does not know its content. */
+	uint32_t check = (uint32_t)(id % 8 ? 1 + id % 5 : 0);
+	return digest_with_check((struct digest){ { first, test_random(&random) } }, check);
+}
+
+struct digest oracle_entity(uint32_t entity)
+{
+	return oracle_digest(UINT64_C(1) << 40 | entity);
 }
 
 static uint32_t event_make(struct oracle *oracle)
@@ -220,6 +293,7 @@ static uint32_t event_make(struct oracle *oracle)
 
 	*event = (struct oracle_event){
 		.holder = index,
+		.entity = ORACLE_NOBODY,
 		.claim_count = 1 + (uint32_t)(below(oracle, 2) ? 0 : below(oracle, CLAIMS_MAX)),
 		.flags = (uint16_t)below(oracle, 65536),
 		.no_ticket = below(oracle, 6) == 0,
@@ -227,10 +301,30 @@ static uint32_t event_make(struct oracle *oracle)
 		.payload = span_of(bytes + start, len),
 	};
 	for (uint32_t i = 0; i < event->claim_count; i++) {
-		event->claims[i].digest = digest_of((uint64_t)index * CLAIMS_MAX + i);
-		event->claims[i].window_s = is_short ? SHORT_WINDOW_S : LONG_WINDOW_S;
+		event->claims[i].digest = oracle_digest((uint64_t)index * CLAIMS_MAX + i);
+		event->claims[i].window_s = is_short ? ORACLE_SHORT_S : ORACLE_LONG_S;
 	}
+	memcpy(event->asked, event->claims, sizeof(event->claims));
+	event->asked_count = event->claim_count;
 	return index;
+}
+
+/* The last claim becomes, or is followed by, that of an entity. */
+static void entity_add(struct oracle *oracle, struct oracle_event *event)
+{
+	if (oracle_is_short(event))
+		return;
+	if (event->asked_count == CLAIMS_MAX)
+		event->claim_count = --event->asked_count;
+	event->entity = (uint32_t)below(oracle, ORACLE_ENTITIES);
+	event->order = oracle->count + below(oracle, 60);
+	event->asked[event->asked_count++] = (struct claim){
+		.digest = oracle_entity(event->entity),
+		.window_s = ORACLE_LONG_S,
+		.kind = CLAIM_NEWEST,
+		.equal_drops = below(oracle, 2),
+		.order = event->order,
+	};
 }
 
 static struct oracle_op *op_begin(struct oracle *oracle)
@@ -254,8 +348,12 @@ static void admit_submit(struct oracle *oracle, struct store *store, uint32_t in
 	own->event = index;
 	own->op.kind = STORE_ADMIT;
 	own->op.done = admit_done;
-	memcpy(own->admit.claims, event->claims, sizeof(event->claims));
-	own->admit.claim_count = event->claim_count;
+	memcpy(own->admit.claims, event->asked, sizeof(event->asked));
+	own->admit.claim_count = event->asked_count;
+	own->admit.busy_if_open = below(oracle, 3) == 0;
+	own->admit.on_conflict = event->kind == ORACLE_PASS     ? STORE_CONFLICT_PASS
+	                         : event->kind == ORACLE_REJECT ? STORE_CONFLICT_REJECT
+	                                                        : STORE_CONFLICT_ASIDE;
 	own->admit.flags = event->flags;
 	own->admit.no_ticket = event->no_ticket;
 	own->admit.source = event->source;
@@ -263,45 +361,147 @@ static void admit_submit(struct oracle *oracle, struct store *store, uint32_t in
 	store_submit(store, &own->op);
 }
 
-static bool is_short(const struct oracle_event *event)
-{
-	return event->claims[0].window_s == SHORT_WINDOW_S;
-}
-
 /* An event that comes again: a duplicate, or the retry after an error. */
 static void again_submit(struct oracle *oracle, struct store *store)
 {
 	uint32_t index = (uint32_t)below(oracle, oracle->count);
+	const struct oracle_event *event = &oracle->events[index];
 
-	if (oracle->count && !is_short(&oracle->events[index]) &&
-	    oracle->events[index].fate != ORACLE_REFUSED)
+	if (oracle->count && !oracle_is_short(event) && !event->contested &&
+	    event->kind != ORACLE_BARE && event->fate != ORACLE_REFUSED)
 		admit_submit(oracle, store, index);
 }
 
-/* A new event whose second claim another one has already. */
-static void refused_submit(struct oracle *oracle, struct store *store)
+/* Somebody whose first claim can be met, or ORACLE_NOBODY. */
+static uint32_t holder_choose(struct oracle *oracle)
 {
-	uint32_t holder = (uint32_t)below(oracle, oracle->count);
+	uint32_t index = (uint32_t)below(oracle, oracle->count);
+	const struct oracle_event *holder = &oracle->events[index];
+	bool fit = oracle->count && holder->fate == ORACLE_KEPT && holder->claim_count &&
+	           !oracle_is_short(holder) && !holder->contested && holder->kind != ORACLE_ASIDE;
 
-	if (!oracle->count || is_short(&oracle->events[holder]) ||
-	    oracle->events[holder].fate != ORACLE_KEPT)
+	return fit ? index : ORACLE_NOBODY;
+}
+
+/* A new event whose second claim another one has already. */
+static void second_submit(struct oracle *oracle, struct store *store)
+{
+	uint32_t holder = holder_choose(oracle);
+
+	if (holder == ORACLE_NOBODY)
 		return;
 	uint32_t index = event_make(oracle);
 	struct oracle_event *event = &oracle->events[index];
-	event->claims[0].window_s = LONG_WINDOW_S;
-	event->claims[1] = oracle->events[holder].claims[0];
-	event->claim_count = 2;
+	event->kind = below(oracle, 2) ? ORACLE_SECOND : ORACLE_SHADOW;
+	event->asked[0].window_s = event->claims[0].window_s = ORACLE_LONG_S;
+	event->asked[1] = oracle->events[holder].claims[0];
+	event->asked[1].shadow = event->kind == ORACLE_SHADOW;
+	event->asked_count = 2;
+	event->claim_count = 1;
 	event->holder = holder;
 	admit_submit(oracle, store, index);
 }
 
-static bool settle_pending(const struct oracle *oracle, uint32_t index)
+/* Other content under the first claim of another one. */
+static void conflict_submit(struct oracle *oracle, struct store *store, enum oracle_kind kind)
+{
+	uint32_t holder = holder_choose(oracle);
+
+	if (holder == ORACLE_NOBODY || !digest_check(&oracle->events[holder].claims[0].digest))
+		return;
+	uint32_t index = event_make(oracle);
+	struct oracle_event *event = &oracle->events[index];
+	event->kind = kind;
+	event->holder = holder;
+	event->claim_count = event->asked_count = 1;
+	event->asked[0] = oracle->events[holder].claims[0];
+	event->asked[0].digest = digest_with_check(event->asked[0].digest, 1000 + index);
+	event->claims[0] = event->kind == ORACLE_PASS ? event->asked[0]
+	                                              : store_aside_claim(&event->asked[0]);
+	if (event->kind == ORACLE_ASIDE) {
+		event->no_ticket = false;
+		event->hold = ORACLE_HELD;
+	}
+	oracle->events[holder].contested |= event->kind == ORACLE_PASS;
+	admit_submit(oracle, store, index);
+}
+
+static void bare_submit(struct oracle *oracle, struct store *store)
+{
+	uint32_t index = event_make(oracle);
+	struct oracle_event *event = &oracle->events[index];
+
+	event->kind = ORACLE_BARE;
+	event->no_ticket = false;
+	event->claim_count = event->asked_count = 0;
+	admit_submit(oracle, store, index);
+}
+
+static void plain_submit(struct oracle *oracle, struct store *store)
+{
+	uint32_t index = event_make(oracle);
+
+	if (below(oracle, 3) == 0)
+		entity_add(oracle, &oracle->events[index]);
+	admit_submit(oracle, store, index);
+	if (below(oracle, 6) == 0) /* twice in one flush */
+		admit_submit(oracle, store, index);
+}
+
+static bool op_pending(const struct oracle *oracle, enum store_op_kind kind, uint32_t index)
 {
 	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
-		if (oracle->ops[i].pending && oracle->ops[i].op.kind == STORE_SETTLE &&
+		if (oracle->ops[i].pending && oracle->ops[i].op.kind == kind &&
 		    oracle->ops[i].event == index)
 			return true;
 	return false;
+}
+
+static bool may_release(const struct oracle *oracle, uint32_t index)
+{
+	const struct oracle_event *event = &oracle->events[index];
+
+	return event->fate == ORACLE_KEPT && event->hold != ORACLE_FREE &&
+	       !op_pending(oracle, STORE_RELEASE, index);
+}
+
+/* Only a settle may be kept by the store until there is room. */
+static void ops_check(struct oracle *oracle)
+{
+	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
+		EXPECT(oracle, !oracle->ops[i].pending || oracle->ops[i].op.kind == STORE_SETTLE);
+}
+
+/* One that failed is tried again with the same wish. */
+static bool release_submit(struct oracle *oracle, struct store *store)
+{
+	uint32_t index = 0;
+
+	while (index < oracle->count && !may_release(oracle, index))
+		index++;
+	if (index == oracle->count)
+		return false;
+	struct oracle_event *event = &oracle->events[index];
+	struct oracle_op *own = op_begin(oracle);
+	own->event = index;
+	own->op.kind = STORE_RELEASE;
+	own->op.done = release_done;
+	own->release.ticket = event->ticket;
+	own->release.drop = event->hold == ORACLE_HELD ? below(oracle, 3) == 0
+	                                               : event->hold == ORACLE_DROPPING;
+	event->hold = own->release.drop ? ORACLE_DROPPING : ORACLE_RELEASING;
+	store_submit(store, &own->op);
+	return true;
+}
+
+void oracle_release_one(struct oracle *oracle, struct store *store)
+{
+	while (!release_submit(oracle, store) && !oracle_full(oracle)) {
+		conflict_submit(oracle, store, ORACLE_ASIDE);
+		store_flush(store);
+	}
+	store_flush(store);
+	ops_check(oracle);
 }
 
 static void settle_submit(struct oracle *oracle, struct store *store, uint32_t index)
@@ -309,7 +509,7 @@ static void settle_submit(struct oracle *oracle, struct store *store, uint32_t i
 	struct oracle_event *event = &oracle->events[index];
 
 	if (index >= oracle->count || !event->leased || event->outcome == ORACLE_SETTLED ||
-	    settle_pending(oracle, index))
+	    op_pending(oracle, STORE_SETTLE, index))
 		return;
 	struct oracle_op *own = op_begin(oracle);
 	own->event = index;
@@ -349,15 +549,10 @@ static void time_pass(struct oracle *oracle, struct store *store)
 	store_tick(store);
 }
 
-/* Only a settle may be kept by the store until there is room. */
-static void ops_check(struct oracle *oracle)
-{
-	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
-		EXPECT(oracle, !oracle->ops[i].pending || oracle->ops[i].op.kind == STORE_SETTLE);
-}
-
 void oracle_step(struct oracle *oracle, struct store *store)
 {
+	static const enum oracle_kind kinds[] = { ORACLE_ASIDE, ORACLE_ASIDE, ORACLE_PASS,
+		                                  ORACLE_REJECT };
 	uint64_t dice = below(oracle, 10);
 	uint64_t count = 1 + below(oracle, 5);
 
@@ -367,18 +562,24 @@ void oracle_step(struct oracle *oracle, struct store *store)
 	if (dice < 3)
 		take_submit(oracle, store);
 	for (uint64_t i = 0; i < count && !oracle_full(oracle); i++) {
-		switch (below(oracle, 8)) {
-		case 0: again_submit(oracle, store); break;
-		case 1: refused_submit(oracle, store); break;
+		switch (below(oracle, 20)) {
+		case 0:
+		case 1: again_submit(oracle, store); break;
 		case 2:
-		case 3:
-		case 4: settle_submit(oracle, store, (uint32_t)below(oracle, oracle->count)); break;
-		default: {
-			uint32_t index = event_make(oracle);
-			admit_submit(oracle, store, index);
-			if (below(oracle, 6) == 0) /* twice in one flush */
-				admit_submit(oracle, store, index);
-		}
+		case 3: second_submit(oracle, store); break;
+		case 4:
+		case 5: conflict_submit(oracle, store, kinds[below(oracle, 4)]); break;
+		case 6: bare_submit(oracle, store); break;
+		case 7: release_submit(oracle, store); break;
+		case 8:
+		case 9:
+		case 10:
+		case 11:
+		case 12:
+		case 13:
+			settle_submit(oracle, store, (uint32_t)below(oracle, oracle->count));
+			break;
+		default: plain_submit(oracle, store); break;
 		}
 	}
 	store_flush(store);
@@ -414,131 +615,4 @@ int oracle_admit_one(struct oracle *oracle, struct store *store)
 	store_flush(store);
 	ops_check(oracle);
 	return oracle->events[index].fate == ORACLE_KEPT ? 0 : oracle->last_error;
-}
-
-/* ---- checking ---- */
-
-static struct store_lookup lookup(struct oracle *oracle, struct store *store,
-                                  const struct digest *digest)
-{
-	struct store_lookup result = { .digest = *digest };
-
-	EXPECT(oracle, store_call(store, &result.op, STORE_LOOKUP) == 0);
-	return result;
-}
-
-static bool expired(const struct oracle *oracle, const struct oracle_event *event)
-{
-	return is_short(event) &&
-	       ticket_time_ms(event->ticket) + SHORT_WINDOW_S * 1000 <= oracle->clock->now.wall_ms;
-}
-
-/* Nobody was told of it: it may be there, but then all of it. */
-static void unknown_resolve(struct oracle *oracle, struct store *store, struct oracle_event *event)
-{
-	uint32_t shared = 0; /* a refused one of unknown fate does not own its second claim */
-	uint32_t taken = 0;
-	uint64_t ticket = 0;
-
-	for (uint32_t i = 0; i < event->claim_count; i++) {
-		struct store_lookup found = lookup(oracle, store, &event->claims[i].digest);
-		struct oracle_event *owner = found.taken ? event_by_ticket(oracle, found.ticket)
-		                                         : NULL;
-		if (owner) {
-			shared++;
-			continue;
-		}
-		taken += found.taken;
-		if (found.taken && ticket)
-			EXPECT_OF(oracle, event, found.ticket == ticket);
-		if (found.taken)
-			ticket = found.ticket;
-	}
-	if (taken) {
-		EXPECT_OF(oracle, event, shared == 0 && taken == event->claim_count);
-		event->fate = ORACLE_KEPT;
-		event->ticket = ticket;
-	}
-}
-
-static void kept_check(struct oracle *oracle, struct store *store, const struct oracle_event *event)
-{
-	if (expired(oracle, event))
-		return;
-	for (uint32_t i = 0; i < event->claim_count; i++) {
-		struct store_lookup found = lookup(oracle, store, &event->claims[i].digest);
-		EXPECT_OF(oracle, event, found.taken);
-		EXPECT_OF(oracle, event, found.ticket == event->ticket);
-	}
-}
-
-/* A short event of unknown fate may have come, gone by its window, and still be
- * open: its ticket is known by its bytes alone. */
-static void unknown_by_content(struct oracle *oracle, const struct store_item *item,
-                               struct span source, struct span payload)
-{
-	if (event_by_ticket(oracle, item->ticket))
-		return;
-	for (uint32_t i = 0; i < oracle->count; i++) {
-		struct oracle_event *event = &oracle->events[i];
-		if (event->fate != ORACLE_UNKNOWN || !is_short(event) || event->no_ticket ||
-		    event->flags != item->flags || !span_eq(event->source, source) ||
-		    !span_eq(event->payload, payload))
-			continue;
-		event->fate = ORACLE_KEPT;
-		event->ticket = item->ticket;
-		return;
-	}
-}
-
-static void open_check(struct oracle *oracle, struct store *store)
-{
-	struct take_call call = { 0 };
-	struct store_stats stats;
-	uint64_t total = 0;
-
-	store_stats(store, &stats);
-	while (total < stats.due_tickets) {
-		struct store_item item;
-		struct span source, payload;
-		size_t at = 0;
-		take_call_begin(store, &call, 64, 1u << 20);
-		store_flush(store);
-		EXPECT(oracle, take_call_poll(&call));
-		EXPECT(oracle, call.take.op.error == 0);
-		while (store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload))
-			unknown_by_content(oracle, &item, source, payload);
-		total += items_check(oracle, &call.take);
-	}
-	EXPECT(oracle, total == stats.due_tickets && total == stats.open_tickets);
-	buf_free(&call.take.items);
-}
-
-/* After the walk over what is open: who should have been there is. */
-static void outcome_check(struct oracle *oracle, struct oracle_event *event)
-{
-	if (event->fate != ORACLE_KEPT || event->no_ticket)
-		return;
-	if (event->outcome == ORACLE_OPEN)
-		EXPECT_OF(oracle, event, event->leased);
-	else if (event->outcome == ORACLE_SETTLING)
-		event->outcome = event->leased ? ORACLE_OPEN : ORACLE_SETTLED;
-}
-
-void oracle_check(struct oracle *oracle, struct store *store)
-{
-	oracle_restarted(oracle);
-	for (uint32_t i = 0; i < oracle->count; i++) {
-		struct oracle_event *event = &oracle->events[i];
-		if (event->fate == ORACLE_KEPT)
-			kept_check(oracle, store, event);
-		else if (event->fate == ORACLE_UNKNOWN)
-			unknown_resolve(oracle, store, event);
-		else
-			EXPECT_OF(oracle, event,
-			          !lookup(oracle, store, &event->claims[0].digest).taken);
-	}
-	open_check(oracle, store);
-	for (uint32_t i = 0; i < oracle->count; i++)
-		outcome_check(oracle, &oracle->events[i]);
 }

@@ -763,17 +763,27 @@ static int sim_list(struct file_system *fs, const char *path,
 	return error;
 }
 
-static int sim_lock(struct file_system *fs, int fd)
+static int sim_lock_dir(struct file_system *fs, const char *path, int *ret_fd)
 {
 	struct simfs *simfs = simfs_of(fs);
-	struct descriptor *descriptor = descriptor_of(simfs, fd);
+	struct inode *inode = names_find(&simfs->live, path);
 	int error = call_error(simfs);
+	int fd = fd_free(simfs);
 
-	if (error == 0 && descriptor->inode->locked && !descriptor->has_lock)
+	if (error == 0 && fd < 0)
+		error = fd;
+	if (error == 0 && !inode)
+		error = -ENOENT;
+	if (error == 0 && !inode->is_dir)
+		error = -ENOTDIR;
+	if (error == 0 && inode->locked)
 		error = ERR_BUSY;
-	if (error == 0)
-		descriptor->inode->locked = descriptor->has_lock = true;
-	return leave(simfs, error);
+	if (error < 0)
+		return leave(simfs, error);
+	inode->locked = true;
+	simfs->fds[fd] = (struct descriptor){ .inode = inode_ref(inode), .has_lock = true };
+	*ret_fd = fd;
+	return leave(simfs, 0);
 }
 
 static const struct file_methods simfs_methods = {
@@ -790,7 +800,7 @@ static const struct file_methods simfs_methods = {
 	.make_dir = sim_make_dir,
 	.sync_dir = sim_sync_dir,
 	.list = sim_list,
-	.lock = sim_lock,
+	.lock_dir = sim_lock_dir,
 };
 
 struct simfs *simfs_new(uint64_t seed)

@@ -120,13 +120,24 @@ static void files_are_private_and_do_not_leak_to_children(void **state)
 static void second_lock_is_busy_until_the_first_closes(void **state)
 {
 	(void)state;
-	int first = open_file("lock", FILE_WRITE | FILE_CREATE);
-	int second = open_file("lock", FILE_WRITE | FILE_CREATE);
-	assert_int_equal(fs->methods->lock(fs, first), 0);
-	assert_int_equal(fs->methods->lock(fs, second), ERR_BUSY);
+	int first = -1, second = -1;
+	assert_int_equal(fs->methods->lock_dir(fs, dir, &first), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, dir, &second), ERR_BUSY);
+	assert_int_equal(second, -1);
 	assert_int_equal(fs->methods->close(fs, first), 0);
-	assert_int_equal(fs->methods->lock(fs, second), 0);
+	assert_int_equal(fs->methods->lock_dir(fs, dir, &second), 0);
+	assert_true(fcntl(second, F_GETFD) & FD_CLOEXEC);
 	assert_int_equal(fs->methods->close(fs, second), 0);
+}
+
+static void only_a_folder_that_is_there_is_locked(void **state)
+{
+	(void)state;
+	int fd = -1;
+	fs->methods->close(fs, open_file("file", FILE_WRITE | FILE_CREATE));
+	assert_int_equal(fs->methods->lock_dir(fs, in_dir("file"), &fd), -ENOTDIR);
+	assert_int_equal(fs->methods->lock_dir(fs, in_dir("none"), &fd), -ENOENT);
+	assert_int_equal(fd, -1);
 }
 
 static int count_name(void *user, const char *name)
@@ -180,6 +191,42 @@ static void full_device_is_said_so(void **state)
 	assert_int_equal(fs->methods->close(fs, fd), -EBADF);
 }
 
+static void put(const char *name, const char *text)
+{
+	int fd = open_file(name, FILE_WRITE | FILE_CREATE);
+	assert_int_equal(fs->methods->write(fs, fd, text, strlen(text), 0), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
+static void a_whole_file_is_read_up_to_its_limit(void **state)
+{
+	(void)state;
+	char *bytes = NULL;
+	size_t len = 0;
+	put("six", "sixsix");
+	assert_int_equal(file_read_whole(fs, in_dir("six"), 6, &bytes, &len), 0);
+	assert_int_equal(len, 6);
+	assert_string_equal(bytes, "sixsix");
+	bytes = mem_free(bytes);
+	assert_int_equal(file_read_whole(fs, in_dir("six"), 5, &bytes, &len), ERR_TOO_LARGE);
+	assert_int_equal(file_read_whole(fs, in_dir("none"), 5, &bytes, &len), -ENOENT);
+	assert_int_equal(file_read_whole(fs, dir, 1 << 20, &bytes, &len), -EISDIR);
+	mem_fail_at(1, false);
+	assert_int_equal(file_read_whole(fs, in_dir("six"), 6, &bytes, &len), -ENOMEM);
+	mem_fail_at(0, false);
+	assert_null(bytes);
+}
+
+static void a_file_that_everybody_may_read_is_found(void **state)
+{
+	(void)state;
+	put("key", "k");
+	assert_false(file_is_public(in_dir("key")));
+	assert_int_equal(chmod(in_dir("key"), 0644), 0);
+	assert_true(file_is_public(in_dir("key")));
+	assert_false(file_is_public(in_dir("none")));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -193,8 +240,14 @@ int main(void)
 		                                destroy),
 		cmocka_unit_test_setup_teardown(second_lock_is_busy_until_the_first_closes, make,
 		                                destroy),
+		cmocka_unit_test_setup_teardown(only_a_folder_that_is_there_is_locked, make,
+		                                destroy),
 		cmocka_unit_test_setup_teardown(directories_list_rename_remove, make, destroy),
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
+		cmocka_unit_test_setup_teardown(a_whole_file_is_read_up_to_its_limit, make,
+		                                destroy),
+		cmocka_unit_test_setup_teardown(a_file_that_everybody_may_read_is_found, make,
+		                                destroy),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

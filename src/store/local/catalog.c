@@ -156,11 +156,11 @@ int catalog_range(struct catalog *catalog, const struct folder *folder,
 {
 	struct segment_header header;
 
+	catalog->oldest = slot->oldest;
+	catalog->scan_from = slot->scan_from;
 	int r = find_last(catalog, folder, slot->durable_segment, text);
 	if (r < 0)
 		return r;
-	catalog->oldest = slot->oldest;
-	catalog->scan_from = slot->scan_from;
 	if (catalog->last == 0)
 		return 0;
 	r = set_unsure_aside(catalog);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/local/table.h"
 
 #define RUN_BLOCKS 64u
 #define RUN_BYTES (RUN_BLOCKS * FORMAT_BLOCK)
@@ -183,6 +184,15 @@ static int read_head(const struct reading *reading, struct claims_header *ret_he
 	return 0;
 }
 
+static bool records_valid(const struct claims_record *records, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (!format_ticket_valid(records[i].ticket) ||
+		    (records[i].kind == CLAIMS_RECORD_CLAIM && records[i].flags & ~TABLE_FLAGS_ALL))
+			return false;
+	return true;
+}
+
 static int read_blocks(const struct reading *reading, const struct claims_header *header,
                        const struct claims_visitor *visitor)
 {
@@ -198,13 +208,14 @@ static int read_blocks(const struct reading *reading, const struct claims_header
 			if (claims_block_check(block, header->number, (uint32_t)i) < 0)
 				return damaged(reading, (1 + i) * FORMAT_BLOCK,
 				               "the block does not check");
+			const struct claims_record *records = (const void *)(block + sizeof(head));
 			memcpy(&head, block, sizeof(head));
+			if (!records_valid(records, head.count))
+				return damaged(reading, (1 + i) * FORMAT_BLOCK,
+				               "a record is not valid");
 			seen += head.count;
-			r = visitor->each(visitor->user, (const void *)(block + sizeof(head)),
-			                  head.count);
+			r = visitor->each(visitor->user, records, head.count);
 		}
-		if (r == ERR_DAMAGED) /* i has stepped beyond the block */
-			return damaged(reading, i * FORMAT_BLOCK, "a record is not valid");
 		if (r != 0)
 			return r;
 	}

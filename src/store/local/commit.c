@@ -7,11 +7,17 @@
  * the write fails, local_commit() takes it back: the tickets above
  * durable_ticket are exactly those of the lost frame.
  *
+ * With `lazy_outcomes` outcomes alone do not make a write worth its while: they
+ * wait in the open frame for an event, for enough of their kind, or for the tick.
+ * What rests on durable claims only is answered meanwhile.
+ *
  * Threads: the owner's.
  */
 #include "base/error.h"
 #include "gate/ticket.h"
 #include "store/local/local_internal.h"
+
+#define OUTCOMES_WORTH_A_WRITE 1024u
 
 /*
  * Operations whose claims are on their way through the table together.
@@ -38,6 +44,11 @@ static struct store_lookup *lookup_of(struct store_op *op)
 	return container_of(op, struct store_lookup, op);
 }
 
+static struct store_release *release_of(struct store_op *op)
+{
+	return container_of(op, struct store_release, op);
+}
+
 static uint64_t now_of(const struct local_store *local)
 {
 	return steady_clock_last(&local->clock);
@@ -58,28 +69,29 @@ static void settle_is_durable(struct local_store *local, const struct store_sett
 	}
 }
 
-static void complete_batch(struct local_store *local)
+static void release_is_durable(struct local_store *local, const struct store_release *release)
 {
-	struct op_queue done = local->batch;
+	bool leaving = release->drop ? open_tickets_drop(local->tickets, release->ticket)
+	                             : open_tickets_let_go(local->tickets, release->ticket);
+
+	CHECK(leaving);
+}
+
+static void complete(struct local_store *local, struct op_queue *queue)
+{
+	struct op_queue done = *queue;
 
 	if (!done.first)
 		return;
-	op_queue_init(&local->batch);
+	op_queue_init(queue);
 	for (struct store_op *op = done.first, *next; op; op = next) {
 		next = op->next;
 		if (op->kind == STORE_SETTLE && op->error == 0)
 			settle_is_durable(local, settle_of(op));
+		else if (op->kind == STORE_RELEASE && op->error == 0)
+			release_is_durable(local, release_of(op));
 		op->done(op);
 	}
-}
-
-static void undo_admit(struct local_store *local, struct store_admit *admit)
-{
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		if (table_remove(local->table, &admit->claims[i].digest))
-			local->live_claims--;
-	if (!admit->no_ticket)
-		open_tickets_drop(local->tickets, admit->ticket);
 }
 
 /* The frame was not written: what rested on it was not decided. */
@@ -88,19 +100,11 @@ static void undo_op(struct local_store *local, struct store_op *op, int error)
 	if (op->error < 0)
 		return;
 	if (op->kind == STORE_ADMIT) {
-		struct store_admit *admit = admit_of(op);
-		if (admit->ticket <= local->durable_ticket)
-			return;
-		if (admit->verdict == VERDICT_NEW)
-			undo_admit(local, admit);
-		else
-			tally_remove(local->tally, admit->ticket);
-		admit->verdict = VERDICT_NONE;
+		local_undo_admit(local, admit_of(op), error);
+	} else if (op->kind == STORE_RELEASE) {
+		bool leaving = open_tickets_hold(local->tickets, release_of(op)->ticket);
+		CHECK(leaving);
 		op->error = error;
-	} else if (op->kind == STORE_LOOKUP) {
-		struct store_lookup *lookup = lookup_of(op);
-		if (lookup->taken && lookup->ticket > local->durable_ticket)
-			lookup->taken = lookup->open = false;
 	}
 }
 
@@ -118,6 +122,29 @@ static void defer_settle(struct local_store *local, struct store_settle *settle,
 	settle->op.done(&settle->op);
 }
 
+static void decide_lookup(struct local_store *local, struct store_lookup *lookup)
+{
+	struct table_hit hit = { 0 };
+	struct newest_record entity = { 0 };
+	struct tally_entry tally;
+	struct open_ticket ticket;
+	bool newest = lookup->kind == CLAIM_NEWEST;
+
+	lookup->open = lookup->held = false;
+	lookup->taken = newest ? newest_find(local->newest, &lookup->digest, now_of(local), &entity)
+	                       : table_find(local->table, &lookup->digest, now_of(local), &hit);
+	if (!lookup->taken)
+		return;
+	lookup->ticket = newest ? entity.ticket : hit.ticket;
+	lookup->check = hit.check;
+	lookup->order = entity.order;
+	lookup->first_seen_ms = ticket_time_ms(lookup->ticket);
+	lookup->open = open_tickets_find(local->tickets, lookup->ticket, &ticket);
+	lookup->held = lookup->open &&
+	               (ticket.state == OPEN_TICKET_HELD || ticket.state == OPEN_TICKET_LEAVING);
+	lookup->seen = !newest && tally_get(local->tally, lookup->ticket, &tally) ? tally.count : 0;
+}
+
 static void fail_batch(struct local_store *local, int io_error)
 {
 	int error = io_error == -ENOSPC || io_error == -EDQUOT ? ERR_FULL : ERR_POISONED;
@@ -128,12 +155,18 @@ static void fail_batch(struct local_store *local, int io_error)
 	          "write to segment %llu failed: %s; going on in the next",
 	          (unsigned long long)local->journal.durable.segment, error_name(io_error));
 	op_queue_init(&local->batch);
+	local->batch_events = 0;
 	for (uint32_t i = 0; i < local->seen_count; i++)
 		tally_mark_dirty(local->tally, local->seen[i].ticket);
 	local->seen_count = 0;
+	local->frames_lost++;
 	/* All is taken back before anyone is told. */
+	local_undo_replaced(local);
 	for (struct store_op *op = lost.first; op; op = op->next)
 		undo_op(local, op, error);
+	for (struct store_op *op = lost.first; op; op = op->next)
+		if (op->kind == STORE_LOOKUP)
+			decide_lookup(local, lookup_of(op));
 	for (struct store_op *op = lost.first, *next; op; op = next) {
 		next = op->next;
 		if (op->kind == STORE_SETTLE && op->error == 0)
@@ -203,8 +236,16 @@ void local_commit(struct local_store *local)
 		local->durable_ticket = local->last_ticket;
 		local->superblock_dirty = true;
 		local->seen_count = 0;
+		local->undo.count = 0;
 	}
-	complete_batch(local);
+	local->batch_events = 0;
+	complete(local, &local->batch);
+}
+
+static bool worth_a_write(const struct local_store *local)
+{
+	return !local->options.lazy_outcomes || local->batch_events > 0 || local->ending ||
+	       local->batch.count >= OUTCOMES_WORTH_A_WRITE;
 }
 
 void local_write_seen(struct local_store *local, uint32_t max_frames)
@@ -226,8 +267,7 @@ void local_write_seen(struct local_store *local, uint32_t max_frames)
 
 /* --- deciding --------------------------------------------------------- */
 
-/* Room for the entry, after writing what is there if need be. */
-static int reserve(struct local_store *local, uint32_t size, enum journal_room room)
+int local_reserve(struct local_store *local, uint32_t size, enum journal_room room)
 {
 	int r = journal_reserve(&local->journal, size, room, now_of(local));
 
@@ -237,138 +277,6 @@ static int reserve(struct local_store *local, uint32_t size, enum journal_room r
 		CHECK(r <= 0);
 	}
 	return r;
-}
-
-static void answer_duplicate(struct local_store *local, struct store_admit *admit, uint32_t matched,
-                             const struct table_hit *hit)
-{
-	uint32_t count = 1;
-
-	/* A count that could not be kept changes no verdict. */
-	if (tally_add(local->tally, hit->ticket, now_of(local), tally_expiry_ms(hit), &count) < 0)
-		count = 1;
-	admit->verdict = VERDICT_DUPLICATE;
-	admit->matched = matched;
-	admit->ticket = hit->ticket;
-	admit->first_seen_ms = ticket_time_ms(hit->ticket);
-	admit->seen = count;
-}
-
-static int insert_ticket(struct local_store *local, struct store_admit *admit, uint64_t ticket)
-{
-	struct open_ticket open = {
-		.ticket = ticket,
-		.segment = (uint32_t)local->journal.durable.segment,
-		.offset = journal_next_offset(&local->journal),
-		.length = frame_event_size(admit),
-	};
-
-	int r = open_tickets_reserve(local->tickets, 1);
-	return r < 0 ? r : open_tickets_insert(local->tickets, &open);
-}
-
-static uint32_t longest_window_s(const struct store_admit *admit)
-{
-	uint32_t longest = 0;
-
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		if (admit->claims[i].window_s > longest)
-			longest = admit->claims[i].window_s;
-	return longest;
-}
-
-static int put_claims(struct local_store *local, struct store_admit *admit,
-                      struct table_probe *probes)
-{
-	uint32_t longest_s = longest_window_s(admit);
-
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		uint32_t window_s = admit->claims[i].window_s;
-		struct table_record record = { .digest = admit->claims[i].digest,
-			                       .ticket = admit->ticket,
-			                       .window_s = window_s,
-			                       .flags = window_flags(longest_s, window_s) };
-		int r = table_put_probe(local->table, &probes[i], &record, now_of(local));
-		if (r < 0) {
-			/* Claims of this event that were put have this ticket; what
-			 * they replaced had expired. */
-			while (i-- > 0)
-				table_remove(local->table, &admit->claims[i].digest);
-			return r;
-		}
-	}
-	local->live_claims += admit->claim_count;
-	return 0;
-}
-
-static void note_claims(struct local_store *local, const struct store_admit *admit)
-{
-	uint64_t from_ms = ticket_time_ms(admit->ticket);
-	uint32_t longest_s = longest_window_s(admit);
-
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		uint32_t window_s = admit->claims[i].window_s;
-		struct claims_record record = { .digest = admit->claims[i].digest,
-			                        .ticket = admit->ticket,
-			                        .window_s = window_s,
-			                        .kind = CLAIMS_RECORD_CLAIM,
-			                        .flags = (uint16_t)window_flags(longest_s,
-			                                                        window_s) };
-		/* The index rounds windows up by less than 1/256. */
-		uint64_t most_ms = (uint64_t)window_s * 1000 + (uint64_t)window_s * 1000 / 256 + 1;
-		journal_note_claim(&local->journal, &record, from_ms + most_ms);
-	}
-}
-
-static int answer_new(struct local_store *local, struct store_admit *admit,
-                      struct table_probe *probes)
-{
-	int r = reserve(local, frame_event_size(admit), JOURNAL_NORMAL);
-	local->full = r == ERR_FULL;
-	if (r < 0)
-		return r;
-	admit->ticket = ticket_next(local->last_ticket, now_of(local));
-	if (!admit->no_ticket) {
-		r = insert_ticket(local, admit, admit->ticket);
-		if (r < 0)
-			return ERR_FULL;
-	}
-	r = put_claims(local, admit, probes);
-	if (r < 0) {
-		if (!admit->no_ticket)
-			open_tickets_drop(local->tickets, admit->ticket);
-		return ERR_FULL;
-	}
-	frame_add_event(&local->journal.frame, admit, admit->ticket);
-	note_claims(local, admit);
-	local->journal.item.events += !admit->no_ticket;
-	local->last_ticket = admit->ticket;
-	admit->verdict = VERDICT_NEW;
-	admit->matched = 0;
-	admit->first_seen_ms = ticket_time_ms(admit->ticket);
-	admit->seen = 0;
-	return 0;
-}
-
-static void decide_admit(struct local_store *local, struct store_admit *admit,
-                         struct table_probe *probes)
-{
-	struct table_hit hit;
-
-	CHECK(admit->claim_count >= 1 && admit->claim_count <= CLAIMS_MAX);
-	CHECK(admit->source.len <= STORE_SOURCE_MAX);
-	admit->verdict = VERDICT_NONE;
-	admit->ticket = 0;
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		if (table_find_probe(local->table, &probes[i], now_of(local), &hit)) {
-			answer_duplicate(local, admit, i, &hit);
-			return;
-		}
-	}
-	if (admit->payload.len > STORE_PAYLOAD_MAX)
-		admit->op.error = ERR_TOO_LARGE;
-	else
-		admit->op.error = answer_new(local, admit, probes);
 }
 
 static int outcome_check(enum outcome outcome)
@@ -392,7 +300,7 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 	settle->op.error = r;
 	if (r < 0)
 		return true;
-	r = reserve(local, sizeof(struct entry_settle), JOURNAL_URGENT);
+	r = local_reserve(local, sizeof(struct entry_settle), JOURNAL_URGENT);
 	if (r < 0) {
 		defer_settle(local, settle, ERR_FULL);
 		return false;
@@ -401,25 +309,48 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 	return true;
 }
 
-static void decide_lookup(struct local_store *local, struct store_lookup *lookup)
+static int decide_release(struct local_store *local, const struct store_release *release)
 {
-	struct table_hit hit;
-	struct tally_entry tally;
-	struct open_ticket ticket;
+	struct store_settle settle = { .ticket = release->ticket,
+		                       .outcome = release->drop ? OUTCOME_DEAD : OUTCOME_RELEASED };
 
-	lookup->open = false;
-	lookup->taken = table_find(local->table, &lookup->digest, now_of(local), &hit);
-	if (!lookup->taken)
-		return;
-	lookup->ticket = hit.ticket;
-	lookup->first_seen_ms = ticket_time_ms(hit.ticket);
-	lookup->open = open_tickets_find(local->tickets, hit.ticket, &ticket);
-	lookup->seen = tally_get(local->tally, hit.ticket, &tally) ? tally.count : 0;
+	int r = open_tickets_unhold(local->tickets, release->ticket);
+	if (r < 0)
+		return r;
+	r = local_reserve(local, sizeof(struct entry_settle), JOURNAL_NORMAL);
+	if (r < 0) {
+		open_tickets_hold(local->tickets, release->ticket);
+		return r;
+	}
+	frame_add_settle(&local->journal.frame, &settle);
+	local->batch_events++;
+	return 0;
+}
+
+/* Does the answer rest on what is not durable yet? */
+static bool rests_on_frame(const struct local_store *local, struct store_op *op)
+{
+	if (op->error < 0)
+		return false;
+	switch (op->kind) {
+	case STORE_ADMIT:
+		return admit_of(op)->ticket > local->durable_ticket ||
+		       admit_of(op)->own_ticket > local->durable_ticket;
+	case STORE_LOOKUP:
+		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
+	case STORE_SETTLE:
+	case STORE_RELEASE:
+	case STORE_TAKE: break;
+	}
+	return true;
 }
 
 static uint32_t claims_of(struct store_op *op)
 {
-	return op->kind == STORE_ADMIT ? admit_of(op)->claim_count : 0;
+	/* Too many are refused when it is decided. */
+	return op->kind == STORE_ADMIT && admit_of(op)->claim_count <= CLAIMS_MAX
+	               ? admit_of(op)->claim_count
+	               : 0;
 }
 
 /* `probes` are those of its claims. */
@@ -429,32 +360,36 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 
 	op->error = 0;
 	switch (op->kind) {
-	case STORE_ADMIT: decide_admit(local, admit_of(op), probes); break;
+	case STORE_ADMIT: local_decide_admit(local, admit_of(op), probes); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
+	case STORE_RELEASE: op->error = decide_release(local, release_of(op)); break;
 	case STORE_TAKE:
 		op_queue_put(&local->takes, op);
 		joins = false;
 		break;
 	}
 	if (joins)
-		op_queue_put(&local->batch, op);
+		op_queue_put(rests_on_frame(local, op) ? &local->batch : &local->ready, op);
 }
 
 /* Returns the operation behind the group. */
-static struct store_op *gather(struct group *group, struct store_op *op)
+static struct store_op *gather(struct group *group, struct store_op *op,
+                               const struct newest *newest)
 {
 	group->first = op;
 	group->op_count = group->probe_count = 0;
 	for (; op && group->op_count < TABLE_GROUP && group->probe_count < TABLE_GROUP;
 	     op = op->next, group->op_count++) {
 		uint32_t count = claims_of(op);
-		CHECK(count <= CLAIMS_MAX);
 		if (count > 0)
 			__builtin_prefetch(&admit_of(op)->first_seen_ms, 1); /* the answer */
-		for (uint32_t i = 0; i < count; i++)
-			group->probes[group->probe_count++] = table_probe(
-				&admit_of(op)->claims[i].digest);
+		for (uint32_t i = 0; i < count; i++) {
+			const struct claim *claim = &admit_of(op)->claims[i];
+			group->probes[group->probe_count++] = table_probe(&claim->digest);
+			if (unlikely(claim->kind == CLAIM_NEWEST))
+				newest_prefetch(newest, &claim->digest);
+		}
 	}
 	return op;
 }
@@ -481,7 +416,7 @@ static void decide_all(struct local_store *local, struct store_op *op)
 	for (uint32_t i = 0; i <= TABLE_STEPS; i++)
 		groups[i].op_count = groups[i].probe_count = 0;
 	for (; turn <= last; turn++) {
-		op = gather(&groups[turn % (TABLE_STEPS + 1)], op);
+		op = gather(&groups[turn % (TABLE_STEPS + 1)], op, local->newest);
 		if (!op && last == UINT32_MAX)
 			last = turn + TABLE_STEPS;
 		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
@@ -515,7 +450,9 @@ void local_flush(struct store *store)
 	op_queue_init(&local->queue);
 	steady_clock_now(&local->clock);
 	decide_all(local, waiting.first);
-	local_commit(local);
+	if (worth_a_write(local))
+		local_commit(local);
+	complete(local, &local->ready);
 	local_serve_takes(local);
 	local_publish(local);
 	local->flushing = false;

@@ -178,6 +178,11 @@ int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
 			return ERR_DAMAGED;
 		memcpy(&ret_entry->seen, ptr, sizeof(ret_entry->seen));
 		return format_ticket_valid(ret_entry->seen.ticket) ? 0 : ERR_DAMAGED;
+	case ENTRY_NEWEST:
+		if (head.size != sizeof(ret_entry->newest))
+			return ERR_DAMAGED;
+		memcpy(&ret_entry->newest, ptr, sizeof(ret_entry->newest));
+		return format_ticket_valid(ret_entry->newest.ticket) ? 0 : ERR_DAMAGED;
 	}
 	return ERR_DAMAGED;
 }

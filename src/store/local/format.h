@@ -6,17 +6,19 @@
  *
  * Files of a data folder
  *
- *   lock                   empty; held locked by the process that has the folder
  *   superblock             two slots of one block each, written in turn
  *   NNNNNNNNNNNNNNNN.seg   segment, by number (16 hex digits, from 1)
  *   NNNNNNNNNNNNNNNN.clm   claims file: the claims of that segment, without payloads
  *   spare.seg, *.tmp       being prepared; of no meaning after a crash
  *
+ * The process that has the folder holds a lock on the folder itself. (A file
+ * `lock` is left from earlier builds; it means nothing and a start removes it.)
+ *
  * Superblock slot (struct superblock_slot, 256 bytes, rest of the block zero)
  *
  *      0  8  magic "STILESB1"         80  8  steady ms (high-water mark)
  *      8  4  version                  88  8  boot ms at that time
- *     12  4  flags (1: closed clean)  96  8  wall ms at that time
+ *     12  4  flags (below)           96  8  wall ms at that time
  *     16 16  folder id               104 16  boot id
  *     32 16  digest key              120  8  live claims (a hint)
  *     48  8  generation              128  8  last ticket
@@ -24,6 +26,9 @@
  *     64  8  durable end (bytes)     144  8  oldest number still needed
  *     72  8  durable sequence        152 96  zero
  *                                    248  8  checksum of bytes 0 … 247
+ *
+ * Flags: 1, closed clean; 2, the durable segment was still open when it was
+ * closed, and nothing was ever written to it behind the durable end.
  *
  * Segment: one header block, then frames; see struct segment_header (128 bytes).
  *
@@ -55,12 +60,22 @@
  *   EVENT   claim count, flags, length of source | ticket 8, check 4, caller's
  *           flags 2, attempts 2, claims (digest 16, window s 4, zero 4) …, source,
  *           payload (the rest). check: XXH3 of the entry with check zero, seeded
- *           with the epoch, cut to 32 bits; so one event can be served alone.
- *   SETTLE  outcome, zero 2 | ticket 8, attempt 4, zero 4
+ *           with the epoch, cut to 32 bits; so one event can be served alone. The
+ *           claims are those that it took: a claim of a higher ticket is the one
+ *           that holds (a conflict that passed has taken it over).
+ *   SETTLE  outcome, zero 2 | ticket 8, attempt 4, zero 4. Attempt 0: of a held
+ *           ticket, which is due from then on (released) or dropped (dead).
  *   SEEN    zero 3 | ticket 8, count 8, last seen ms 8, expiry ms 8
+ *   NEWEST  zero 3 | ticket 8, digest 16, order 8, window s 4, zero 4: the event of
+ *           this ticket, in the same frame, moved an entity on to this order. That
+ *           of the highest ticket holds.
+ *
+ * A digest is 96 bits of key and, in the low half of its second word, 32 of content
+ * check (gate/claim.h).
  *
  * Claims file: a header block (struct claims_header), then blocks of a 32-byte
- * header (struct claims_block) and up to 127 records of 32 bytes.
+ * header (struct claims_block) and up to 127 records of 32 bytes
+ * (struct claims_record).
  *
  * Validity: a frame is valid if its header checks (magic, checksum, epoch of the
  * segment, sequence one above the last, lengths within the segment) and its body
@@ -82,6 +97,9 @@
  *   F7  Tickets of EVENT entries that are not carried go up.
  *   F8  A segment is retired only when its claims file is durable or its claims
  *       have expired, and a superblock that no longer needs it is durable.
+ *   F9  A start goes on in the last segment only if its end is exact: the
+ *       superblock has flag 2 and this very end, or all behind the header is
+ *       zero. A superblock without flag 2 is durable before the next frame.
  */
 #pragma once
 
@@ -93,6 +111,7 @@
 #include "base/span.h"
 #include "gate/claim.h"
 #include "gate/ticket.h"
+#include "store/local/window.h"
 
 #define FORMAT_VERSION 1u
 #define FORMAT_BLOCK 4096u
@@ -127,6 +146,7 @@ struct superblock_slot {
 };
 
 #define SUPERBLOCK_CLEAN 1u
+#define SUPERBLOCK_OPEN_END 2u
 
 struct segment_header {
 	uint64_t magic;
@@ -164,11 +184,13 @@ enum entry_kind {
 	ENTRY_EVENT = 1,
 	ENTRY_SETTLE = 2,
 	ENTRY_SEEN = 3,
+	ENTRY_NEWEST = 4,
 };
 
 enum entry_event_flags {
 	EVENT_NO_TICKET = 1, /* claims only, nothing to deliver */
 	EVENT_CARRIED = 2,   /* a copy: its first place was retired; has no claims */
+	EVENT_HELD = 4,      /* kept aside: not due before a SETTLE releases it */
 };
 
 struct entry_head {
@@ -215,6 +237,17 @@ struct entry_seen {
 	uint64_t expiry_ms;
 };
 
+struct entry_newest {
+	uint32_t size;
+	uint8_t kind;
+	uint8_t zero[3];
+	uint64_t ticket;
+	struct digest digest;
+	uint64_t order;
+	uint32_t window_s;
+	uint32_t zero2;
+};
+
 struct claims_header {
 	uint64_t magic;
 	uint32_t version;
@@ -240,17 +273,23 @@ struct claims_block {
 	uint64_t zero;
 };
 
-enum claims_record_kind { CLAIMS_RECORD_CLAIM = 1, CLAIMS_RECORD_SEEN = 2 };
+enum claims_record_kind {
+	CLAIMS_RECORD_CLAIM = 1,
+	CLAIMS_RECORD_SEEN = 2,
+	CLAIMS_RECORD_NEWEST = 3,
+};
 
 /* CLAIM: digest, ticket, window, and the longest window of its event's claims.
  * SEEN: count, last seen ms, ticket, and the time from the ticket's to its
- * expiry as the window. */
+ * expiry as the window.
+ * NEWEST: the digest's first word and the order in place of the second, of which
+ * the key is the window; ticket; the window as a code (window.h) in the flags. */
 struct claims_record {
 	struct digest digest;
 	uint64_t ticket;
 	uint32_t window_s;
 	uint16_t kind;
-	uint16_t flags; /* of the index */
+	uint16_t flags; /* CLAIM: of the index */
 };
 
 #define CLAIMS_BLOCK_RECORDS 127u
@@ -263,6 +302,7 @@ _Static_assert(sizeof(struct entry_event) == 24, "as in the table above");
 _Static_assert(sizeof(struct entry_claim) == 24, "as in the table above");
 _Static_assert(sizeof(struct entry_settle) == 24, "as in the table above");
 _Static_assert(sizeof(struct entry_seen) == 40, "as in the table above");
+_Static_assert(sizeof(struct entry_newest) == 48, "as in the table above");
 _Static_assert(sizeof(struct claims_header) == 128, "as in the table above");
 _Static_assert(sizeof(struct claims_block) + CLAIMS_BLOCK_RECORDS * sizeof(struct claims_record) ==
                        FORMAT_BLOCK,
@@ -309,6 +349,7 @@ struct entry {
 		struct entry_event event;
 		struct entry_settle settle;
 		struct entry_seen seen;
+		struct entry_newest newest;
 	};
 	const unsigned char *claims; /* event.claim_count times struct entry_claim, 8-aligned */
 	struct span source;
@@ -340,7 +381,15 @@ static inline uint32_t window_flags(uint64_t longest_s, uint64_t own_s)
 		return 0;
 	while (n < 15 && (UINT64_C(4) << 2 * n) < longest_s + longest_s / 256 + 1)
 		n++;
-	return n << 1; /* bit 0 is another flag of the index */
+	return n << 1; /* bit 0 is not used */
+}
+
+/* When a claim has expired whatever it is kept as: windows are rounded up. */
+static inline uint64_t window_end_ms(uint64_t ticket, uint32_t window_s)
+{
+	uint64_t window_ms = (uint64_t)window_s * 1000;
+
+	return ticket_time_ms(ticket) + window_ms + window_ms / 256 + 1;
 }
 
 static inline uint32_t entry_longest_window_s(const struct entry *entry)
@@ -365,6 +414,29 @@ static inline struct claims_record claims_record_of_seen(const struct entry_seen
 		.ticket = seen->ticket,
 		.window_s = window_s < UINT32_MAX ? (uint32_t)window_s + 1 : UINT32_MAX,
 		.kind = CLAIMS_RECORD_SEEN,
+	};
+}
+
+static inline struct claims_record claims_record_of_newest(const struct entry_newest *newest)
+{
+	return (struct claims_record){
+		.digest = { { newest->digest.word[0], newest->order } },
+		.ticket = newest->ticket,
+		.window_s = (uint32_t)(newest->digest.word[1] >> 32),
+		.kind = CLAIMS_RECORD_NEWEST,
+		.flags = (uint16_t)window_encode(newest->window_s),
+	};
+}
+
+static inline struct entry_newest entry_newest_of_record(const struct claims_record *record)
+{
+	return (struct entry_newest){
+		.size = sizeof(struct entry_newest),
+		.kind = ENTRY_NEWEST,
+		.ticket = record->ticket,
+		.digest = { { record->digest.word[0], (uint64_t)record->window_s << 32 } },
+		.order = record->digest.word[1],
+		.window_s = window_kept_s(record->flags),
 	};
 }
 

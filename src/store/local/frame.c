@@ -103,24 +103,25 @@ static unsigned char *put_event_head(unsigned char *at, const struct entry_event
 	                            (uint64_t)event->attempt << 48);
 }
 
-uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, uint64_t ticket)
+uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
+                         const struct frame_claims *claims, uint64_t ticket, uint8_t flags)
 {
-	uint32_t size = frame_event_size(admit), offset;
+	uint32_t size = frame_event_size(admit, claims->once_count), offset;
 	unsigned char *entry = add(frame, size, &offset);
-	unsigned char *at = put_event_head(entry,
-	                                   &(struct entry_event){
-						   .size = size,
-						   .kind = ENTRY_EVENT,
-						   .claim_count = (uint8_t)admit->claim_count,
-						   .flags = admit->no_ticket ? EVENT_NO_TICKET : 0,
-						   .source_len = (uint8_t)admit->source.len,
-						   .ticket = ticket,
-						   .user_flags = admit->flags });
+	unsigned char *at = put_event_head(
+		entry, &(struct entry_event){ .size = size,
+	                                      .kind = ENTRY_EVENT,
+	                                      .claim_count = (uint8_t)claims->once_count,
+	                                      .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
+	                                      .source_len = (uint8_t)admit->source.len,
+	                                      .ticket = ticket,
+	                                      .user_flags = admit->flags });
 
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		at = put_word(at, admit->claims[i].digest.word[0]);
-		at = put_word(at, admit->claims[i].digest.word[1]);
-		at = put_word(at, admit->claims[i].window_s);
+	for (uint32_t left = claims->once; left; left &= left - 1) {
+		const struct claim *claim = &claims->claims[__builtin_ctz(left)];
+		at = put_word(at, claim->digest.word[0]);
+		at = put_word(at, claim->digest.word[1]);
+		at = put_word(at, claim->window_s);
 	}
 	at = put_span(at, admit->source);
 	put_span(at, admit->payload);
@@ -130,7 +131,8 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, u
 	return offset;
 }
 
-uint32_t frame_add_carried(struct frame *frame, const struct entry *carried, uint16_t attempt)
+uint32_t frame_add_carried(struct frame *frame, const struct entry *carried, uint16_t attempt,
+                           uint8_t flags)
 {
 	uint32_t size = (uint32_t)(sizeof(struct entry_event) + carried->source.len +
 	                           carried->payload.len);
@@ -140,7 +142,7 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *carried, uin
 
 	event.size = size;
 	event.claim_count = 0;
-	event.flags = EVENT_CARRIED;
+	event.flags = EVENT_CARRIED | flags;
 	event.attempt = attempt;
 	event.check = 0;
 	memcpy(entry, &event, sizeof(event));
@@ -170,6 +172,15 @@ uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen)
 
 	CHECK(seen->size == sizeof(*seen) && seen->kind == ENTRY_SEEN);
 	memcpy(add(frame, sizeof(*seen), &offset), seen, sizeof(*seen));
+	return offset;
+}
+
+uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest)
+{
+	uint32_t offset;
+
+	CHECK(newest->size == sizeof(*newest) && newest->kind == ENTRY_NEWEST);
+	memcpy(add(frame, sizeof(*newest), &offset), newest, sizeof(*newest));
 	return offset;
 }
 
@@ -220,19 +231,32 @@ void frame_drop(struct frame *frame)
 	frame->entry_count = 0;
 }
 
+/* Where what was put into the ring ends: it has overwritten the oldest bytes. */
+static uint32_t written_end(const struct frame *frame)
+{
+	uint32_t end = frame->offset + frame->len;
+
+	return end > frame->cached_end ? end : frame->cached_end;
+}
+
+static bool runs_into_slack(const struct frame *frame)
+{
+	return frame->offset % frame->ring_bytes + frame->len > frame->ring_bytes;
+}
+
 const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
                                   uint32_t len)
 {
 	uint64_t end = (uint64_t)offset + len;
 
-	/* While a frame is being built it overwrites the oldest bytes. */
-	if (segment != frame->segment || frame->entry_count > 0)
+	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
+	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;
-	if (offset < frame->cached_from || end > frame->cached_end ||
-	    frame->cached_end - offset > frame->ring_bytes)
-		return NULL;
-	if (offset >= frame->spill_from && offset < frame->spill_end)
+	if (offset >= frame->spill_from && offset < frame->spill_end) {
+		if (runs_into_slack(frame))
+			return NULL;
 		return frame->memory + frame->spill_from % frame->ring_bytes +
 		       (offset - frame->spill_from);
+	}
 	return frame->memory + offset % frame->ring_bytes;
 }

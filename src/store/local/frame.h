@@ -61,19 +61,30 @@ static inline bool frame_empty(const struct frame *frame)
 	return frame->entry_count == 0;
 }
 
+/* What an event takes: of `claims`, those whose bit is set. */
+struct frame_claims {
+	const struct claim *claims;
+	uint32_t once;       /* once and content: in the EVENT, */
+	uint32_t once_count; /* so many; */
+	uint32_t newest;     /* each a NEWEST */
+};
+
 /* Bytes of the EVENT entry of an admit. */
-static inline uint32_t frame_event_size(const struct store_admit *admit)
+static inline uint32_t frame_event_size(const struct store_admit *admit, uint32_t claim_count)
 {
-	return (uint32_t)(sizeof(struct entry_event) +
-	                  admit->claim_count * sizeof(struct entry_claim) + admit->source.len +
-	                  admit->payload.len);
+	return (uint32_t)(sizeof(struct entry_event) + claim_count * sizeof(struct entry_claim) +
+	                  admit->source.len + admit->payload.len);
 }
 
-/* Each appends one entry, which must fit; returns its offset in the segment. */
-uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit, uint64_t ticket);
-uint32_t frame_add_carried(struct frame *frame, const struct entry *event, uint16_t attempt);
+/* Each appends one entry, which must fit; returns its offset in the segment. Flags:
+ * EVENT_HELD or 0. */
+uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
+                         const struct frame_claims *claims, uint64_t ticket, uint8_t flags);
+uint32_t frame_add_carried(struct frame *frame, const struct entry *event, uint16_t attempt,
+                           uint8_t flags);
 uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle);
 uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen);
+uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest);
 
 struct frame_stamp {
 	uint64_t sequence;

@@ -26,12 +26,41 @@ int journal_init(struct journal *journal, const struct journal_options *options)
 	                  options->frame_max);
 }
 
-void journal_resume(struct journal *journal, const struct journal_position *end,
-                    uint64_t max_expiry_ms)
+void journal_resume(struct journal *journal, const struct journal_end *end)
 {
-	journal->durable = *end;
-	journal->item.max_expiry_ms = max_expiry_ms;
-	keeper_want(journal->options.keeper, end->segment + 1);
+	journal->durable = end->position;
+	journal->item.max_expiry_ms = end->item.max_expiry_ms;
+	keeper_want(journal->options.keeper, end->position.segment + 1);
+}
+
+int journal_go_on(struct journal *journal, const struct journal_end *end)
+{
+	const struct folder *folder = journal->options.folder;
+	struct shelf_item *item = shelf_find(journal->options.shelf, end->position.segment);
+	int fd;
+
+	CHECK(end->exact); /* F9 */
+	CHECK(!journal->open && item && item->sealed);
+	int r = segment_open_write(folder, end->position.segment, &fd);
+	if (r < 0)
+		return r;
+	/* F3, if the last process died before; and the next start must not take
+	 * this end for exact any more. */
+	r = journal->options.mark(journal->options.user, &end->position);
+	if (r < 0) {
+		folder->fs->methods->close(folder->fs, fd);
+		return r;
+	}
+	item->sealed = false;
+	journal->fd = fd;
+	journal->epoch = end->item.epoch;
+	journal->item = *item;
+	journal->claim_count = end->claim_count;
+	/* Those of the frames before are not in memory: gathered from the segment. */
+	if (end->claim_count)
+		claims_list_drop(&journal->claims);
+	journal->open = true;
+	return 0;
 }
 
 static void close_fd(struct journal *journal, int *fd)
@@ -265,6 +294,13 @@ void journal_note_seen(struct journal *journal, const struct entry_seen *seen)
 	journal->claim_count++;
 	if (seen->expiry_ms > journal->item.max_expiry_ms)
 		journal->item.max_expiry_ms = seen->expiry_ms;
+}
+
+void journal_note_newest(struct journal *journal, const struct entry_newest *newest)
+{
+	struct claims_record record = claims_record_of_newest(newest);
+
+	journal_note_claim(journal, &record, window_end_ms(newest->ticket, newest->window_s));
 }
 
 int journal_commit(struct journal *journal, const struct journal_times *times, uint32_t *ret_bytes)

@@ -71,10 +71,21 @@ struct journal {
 	struct shelf_item item;
 };
 
+/* Where recovery found the end. */
+struct journal_end {
+	struct journal_position position;
+	bool exact; /* nothing was ever written behind it (F9) */
+	/* of the last segment */
+	struct shelf_item item;
+	uint64_t claim_count;
+};
+
 int journal_init(struct journal *journal, const struct journal_options *options) must_check;
-/* Takes up where recovery found the end; nothing is written yet. */
-void journal_resume(struct journal *journal, const struct journal_position *end,
-                    uint64_t max_expiry_ms);
+/* Takes up the end; nothing is written yet. */
+void journal_resume(struct journal *journal, const struct journal_end *end);
+/* Goes on in the last segment, whose end is exact. If that fails, the next one is
+ * to be begun, as with an end that is not. */
+int journal_go_on(struct journal *journal, const struct journal_end *end) must_check;
 void journal_close(struct journal *journal);
 
 /* Begins the next segment if none is open or this one is full: 0 or -errno;
@@ -98,6 +109,7 @@ static inline uint32_t journal_next_offset(const struct journal *journal)
 void journal_note_claim(struct journal *journal, const struct claims_record *record,
                         uint64_t expiry_ms);
 void journal_note_seen(struct journal *journal, const struct entry_seen *seen);
+void journal_note_newest(struct journal *journal, const struct entry_newest *newest);
 
 static inline bool journal_pending(const struct journal *journal)
 {

@@ -9,13 +9,6 @@
 #include "store/local/journal_walk.h"
 #include "store/local/open_tickets.h"
 
-static uint64_t now_of(const struct journal_inspect_options *options)
-{
-	const struct clock *clock = options->clock ? options->clock : clock_system();
-
-	return clock_read(clock).wall_ms;
-}
-
 /* --- verify ------------------------------------------------------------ */
 
 struct verify {
@@ -68,7 +61,19 @@ static int verify_event(struct verify *verify, uint64_t number, const struct ent
 	                           &(struct open_ticket){ .ticket = entry->event.ticket,
 	                                                  .segment = (uint32_t)number,
 	                                                  .offset = entry->offset,
-	                                                  .length = entry->size });
+	                                                  .length = entry->size,
+	                                                  .state = entry->event.flags & EVENT_HELD
+	                                                                   ? OPEN_TICKET_HELD
+	                                                                   : OPEN_TICKET_DUE });
+}
+
+static void verify_settle(struct verify *verify, const struct entry_settle *settle)
+{
+	verify->report.settles++;
+	if (settle->outcome != OUTCOME_RELEASED)
+		open_tickets_drop(verify->tickets, settle->ticket);
+	else if (open_tickets_unhold(verify->tickets, settle->ticket) == 0)
+		open_tickets_let_go(verify->tickets, settle->ticket);
 }
 
 static int verify_entry(void *user, const struct segment_header *segment,
@@ -79,12 +84,9 @@ static int verify_entry(void *user, const struct segment_header *segment,
 	(void)frame;
 	switch (entry->kind) {
 	case ENTRY_EVENT: return verify_event(verify, segment->number, entry);
-	case ENTRY_SETTLE:
-		verify->report.settles++;
-		if (entry->settle.outcome != OUTCOME_RELEASED)
-			open_tickets_drop(verify->tickets, entry->settle.ticket);
-		break;
+	case ENTRY_SETTLE: verify_settle(verify, &entry->settle); break;
 	case ENTRY_SEEN: verify->report.seen_records++; break;
+	case ENTRY_NEWEST: verify->report.newest_records++; break;
 	}
 	return 0;
 }
@@ -98,6 +100,8 @@ static int verify_records(void *user, uint64_t number, bool alone,
 	for (size_t i = 0; i < count && alone; i++) {
 		if (records[i].kind == CLAIMS_RECORD_CLAIM)
 			count_claim(verify, records[i].ticket, records[i].window_s);
+		else if (records[i].kind == CLAIMS_RECORD_NEWEST)
+			verify->report.newest_records++;
 		else
 			verify->report.seen_records++;
 	}
@@ -114,13 +118,20 @@ static int verify_torn(void *user, uint64_t number, uint64_t offset)
 	return 0;
 }
 
-static int verify_damage(void *user, const char *text)
+static int verify_found(void *user, enum journal_finding finding, const char *text)
 {
 	struct verify *verify = user;
+	const struct journal_verify_sink *sink = verify->sink;
 
-	verify->report.damages++;
-	if (verify->sink && verify->sink->damage)
-		verify->sink->damage(verify->sink->user, text);
+	if (finding == JOURNAL_DAMAGE) {
+		verify->report.damages++;
+		if (sink && sink->damage)
+			sink->damage(sink->user, text);
+	} else {
+		verify->report.warnings++;
+		if (sink && sink->warning)
+			sink->warning(sink->user, text);
+	}
 	return 0;
 }
 
@@ -149,6 +160,7 @@ static void report_folder(struct verify *verify, const struct journal_walk *walk
 	report->claims_files = walk->catalog.claims.count;
 	report->bytes = walk->bytes + 2ull * FORMAT_BLOCK;
 	report->open_tickets = open_tickets_count(verify->tickets);
+	report->held_tickets = open_tickets_held(verify->tickets);
 }
 
 static int verify_walk(struct journal_walk *walk, struct verify *verify)
@@ -157,7 +169,7 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 		                                 .entry = verify_entry,
 		                                 .records = verify_records,
 		                                 .torn = verify_torn,
-		                                 .damage = verify_damage,
+		                                 .found = verify_found,
 		                                 .user = verify };
 
 	int r = open_tickets_new(0, &verify->tickets);
@@ -166,8 +178,6 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 	/* The superblock's alone: the last header's may be higher, which only
 	 * saves work. */
 	verify->scan_from = walk->superblock.slot.scan_from;
-	if (walk->superblock.one_slot_bad)
-		verify_damage(verify, "superblock: one of its two slots is not valid");
 	r = journal_walk_run(walk, &visitor);
 	if (r == 0)
 		report_folder(verify, walk);
@@ -175,22 +185,29 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 	return r;
 }
 
+/* The texts name files; who reads them wants the folder too. */
+static int tell_failed(const struct journal_inspect_options *options, int error,
+                       const struct error_text *text, struct error_text *ret_text)
+{
+	return error_fill(ret_text, error, "%s: %s", options->path,
+	                  text->text[0] ? text->text : error_name(error));
+}
+
 int journal_verify(const struct journal_inspect_options *options,
                    const struct journal_verify_sink *sink, struct journal_report *ret_report,
                    struct error_text *ret_text)
 {
-	struct verify verify = { .sink = sink, .now_ms = now_of(options) };
+	struct verify verify = { .sink = sink };
+	struct error_text text = { "" };
 	struct journal_walk walk;
 
-	int r = journal_walk_open(&walk, options, ret_text);
-	if (r == 0) {
+	int r = journal_walk_open(&walk, options, &text);
+	verify.now_ms = walk.now_ms;
+	if (r == 0)
 		r = verify_walk(&walk, &verify);
-		if (r < 0)
-			error_fill(ret_text, r, "%s: %s", options->path, error_name(r));
-	}
 	journal_walk_close(&walk);
 	if (r < 0)
-		return r;
+		return tell_failed(options, r, &text, ret_text);
 	*ret_report = verify.report;
 	if (verify.report.damages == 0)
 		return 0;
@@ -283,9 +300,10 @@ static void put_event(struct buf *line, const struct entry *entry)
 	put_ticket(line, event->ticket);
 	buf_append_span(line, SPAN(",\"source\":"));
 	buf_append_json(line, entry->source);
-	buf_printf(line, ",\"flags\":%u,\"no_ticket\":%s,\"carried\":%s,\"claims\":[",
+	buf_printf(line, ",\"flags\":%u,\"no_ticket\":%s,\"carried\":%s,\"held\":%s,\"claims\":[",
 	           event->user_flags, event->flags & EVENT_NO_TICKET ? "true" : "false",
-	           event->flags & EVENT_CARRIED ? "true" : "false");
+	           event->flags & EVENT_CARRIED ? "true" : "false",
+	           event->flags & EVENT_HELD ? "true" : "false");
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		struct entry_claim claim = entry_claim_at(entry, i);
 		buf_append_span(line, i ? SPAN(",{") : SPAN("{"));
@@ -313,6 +331,34 @@ static void put_seen(struct buf *line, uint64_t ticket, uint64_t count, uint64_t
 	           (unsigned long long)last_ms);
 }
 
+static void put_newest(struct buf *line, const struct entry_newest *newest)
+{
+	buf_append_span(line, SPAN("{\"kind\":\"newest\","));
+	put_ticket(line, newest->ticket);
+	buf_append_char(line, ',');
+	put_digest(line, &newest->digest, newest->window_s);
+	buf_printf(line, ",\"order\":%llu", (unsigned long long)newest->order);
+}
+
+static void put_record(struct buf *line, const struct claims_record *record)
+{
+	struct entry_newest newest;
+
+	switch (record->kind) {
+	case CLAIMS_RECORD_SEEN:
+		put_seen(line, record->ticket, record->digest.word[0], record->digest.word[1]);
+		return;
+	case CLAIMS_RECORD_NEWEST:
+		newest = entry_newest_of_record(record);
+		put_newest(line, &newest);
+		return;
+	}
+	buf_append_span(line, SPAN("{\"kind\":\"claim\","));
+	put_ticket(line, record->ticket);
+	buf_append_char(line, ',');
+	put_digest(line, &record->digest, record->window_s);
+}
+
 static int dump_entry(void *user, const struct segment_header *segment,
                       const struct frame_header *frame, const struct entry *entry)
 {
@@ -325,6 +371,7 @@ static int dump_entry(void *user, const struct segment_header *segment,
 	case ENTRY_SEEN:
 		put_seen(line, entry->seen.ticket, entry->seen.count, entry->seen.last_ms);
 		break;
+	case ENTRY_NEWEST: put_newest(line, &entry->newest); break;
 	}
 	buf_printf(line, ",\"segment\":%llu,\"sequence\":%llu}",
 	           (unsigned long long)segment->number, (unsigned long long)frame->sequence);
@@ -352,16 +399,7 @@ static int dump_records(void *user, uint64_t number, bool alone,
 	int r = 0;
 
 	for (size_t i = 0; i < count && alone && r == 0; i++) {
-		const struct claims_record *record = &records[i];
-		if (record->kind == CLAIMS_RECORD_SEEN) {
-			put_seen(&dump->line, record->ticket, record->digest.word[0],
-			         record->digest.word[1]);
-		} else {
-			buf_append_span(&dump->line, SPAN("{\"kind\":\"claim\","));
-			put_ticket(&dump->line, record->ticket);
-			buf_append_char(&dump->line, ',');
-			put_digest(&dump->line, &record->digest, record->window_s);
-		}
+		put_record(&dump->line, &records[i]);
 		buf_printf(&dump->line, ",\"segment\":%llu}", (unsigned long long)number);
 		r = put_line(dump);
 	}
@@ -378,11 +416,11 @@ static int dump_torn(void *user, uint64_t number, uint64_t offset)
 }
 
 /* What is sound is dumped all the same; the end tells of the first damage. */
-static int dump_damage(void *user, const char *text)
+static int dump_found(void *user, enum journal_finding finding, const char *text)
 {
 	struct dump *dump = user;
 
-	if (!dump->damage.text[0])
+	if (finding != JOURNAL_MENDED && !dump->damage.text[0])
 		error_fill(&dump->damage, ERR_DAMAGED, "%s", text);
 	return 0;
 }
@@ -391,22 +429,22 @@ int journal_dump(const struct journal_inspect_options *options,
                  const struct journal_dump_sink *sink, struct error_text *ret_text)
 {
 	struct dump dump = { .sink = sink };
+	struct error_text text = { "" };
 	const struct journal_visitor visitor = { .segment = dump_segment,
 		                                 .entry = dump_entry,
 		                                 .records = dump_records,
 		                                 .torn = dump_torn,
-		                                 .damage = dump_damage,
+		                                 .found = dump_found,
 		                                 .user = &dump };
 	struct journal_walk walk;
 
-	int r = journal_walk_open(&walk, options, ret_text);
-	if (r == 0) {
+	int r = journal_walk_open(&walk, options, &text);
+	if (r == 0)
 		r = journal_walk_run(&walk, &visitor);
-		if (r < 0)
-			error_fill(ret_text, r, "%s: %s", options->path, error_name(r));
-	}
 	journal_walk_close(&walk);
 	buf_free(&dump.line);
+	if (r < 0)
+		return tell_failed(options, r, &text, ret_text);
 	if (r == 0 && dump.damage.text[0])
 		return error_fill(ret_text, ERR_DAMAGED, "%s: %s", options->path, dump.damage.text);
 	return r;

@@ -25,7 +25,7 @@
 struct journal_inspect_options {
 	const char *path;
 	struct file_system *fs;    /* default: the machine's */
-	const struct clock *clock; /* default: the machine's; for "live" */
+	const struct clock *clock; /* default: the machine's; by the store's rules */
 };
 
 struct journal_report {
@@ -35,25 +35,29 @@ struct journal_report {
 	uint64_t oldest, last, scan_from; /* numbers of segments */
 	uint64_t segments, claims_files;
 	uint64_t bytes; /* of all files */
-	uint64_t frames, events, settles, seen_records;
+	uint64_t frames, events, settles, seen_records, newest_records;
 	uint64_t payload_bytes;
 	uint64_t claims; /* distinct records read: live and expired */
 	uint64_t live_claims;
 	uint64_t expired_claims;
 	uint64_t open_tickets;
+	uint64_t held_tickets;                  /* of those: kept aside until they are released */
 	uint64_t first_event_ms, last_event_ms; /* unix; 0: none */
 	bool torn_tail; /* sound: a write that was cut short and never answered */
 	uint64_t torn_segment, torn_offset;
-	uint64_t damages; /* found; each was told to `damage` */
+	uint64_t damages;  /* found; each was told to `damage` */
+	uint64_t warnings; /* likewise */
 };
 
 /*
  * Verify. `damage` (may be NULL) is called with a text that names file and
- * offset for each damage found. Returns 0 when the folder is sound, ERR_DAMAGED
- * when not; the report is filled in both cases.
+ * offset for each damage found, `warning` (likewise) for what a start would mend
+ * or does not need. Returns 0 when a start would accept the folder, ERR_DAMAGED
+ * when it would refuse it; the report is filled in both cases.
  */
 struct journal_verify_sink {
 	void (*damage)(void *user, const char *text);
+	void (*warning)(void *user, const char *text);
 	void *user;
 };
 int journal_verify(const struct journal_inspect_options *options,
@@ -63,9 +67,10 @@ int journal_verify(const struct journal_inspect_options *options,
 /*
  * Dump. `line` gets one JSON object at a time, without line end; a non-zero
  * return ends the dump and is returned. Kinds: "segment", "event", "settle",
- * "seen", "claim" (from a claims file whose segment is gone), "torn".
+ * "seen", "newest", "claim" (from a claims file whose segment is gone), "torn".
  * A payload that is valid UTF-8 is a string, else base64 with
- * "payload_encoding":"base64".
+ * "payload_encoding":"base64". ERR_DAMAGED when a record could not be read, also
+ * one that a start does not need.
  */
 struct journal_dump_sink {
 	int (*line)(void *user, struct span json);

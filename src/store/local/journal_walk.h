@@ -3,8 +3,13 @@
  * tools of journal_inspect.h.
  *
  * Threads:   one owner.
- * Failure:   what a visitor returns if not 0; ERR_BUSY, -ENOENT, -errno. Damage
- *            is given to the visitor, and the walk goes on.
+ * Failure:   what a visitor returns if not 0; ERR_BUSY, -ENOENT, ERR_VERSION,
+ *            -errno, with a text. What is found damaged is given to the visitor,
+ *            and the walk goes on.
+ *
+ * A start does not read everything (recovery.c): not a segment whose claims stand
+ * in a good claims file or have expired, if no ticket of it is open. The walk
+ * does, and tells apart what a start would refuse from what it would not see.
  */
 #pragma once
 
@@ -20,7 +25,16 @@ struct journal_walk {
 	int lock_fd;
 	struct superblock superblock;
 	struct catalog catalog;
-	uint64_t bytes; /* of all files read */
+	uint64_t now_ms; /* by the store's clock, as a start would have it */
+	uint64_t bytes;  /* of all files read */
+	struct error_text *text;
+	struct error_text told; /* the last damage: it may be met twice */
+};
+
+enum journal_finding {
+	JOURNAL_DAMAGE, /* a start refuses the folder */
+	JOURNAL_LOST,   /* cannot be read, but a start does not need it */
+	JOURNAL_MENDED, /* a start makes it good again */
 };
 
 struct journal_visitor {
@@ -32,11 +46,11 @@ struct journal_visitor {
 	int (*records)(void *user, uint64_t number, bool alone, const struct claims_record *records,
 	               size_t count);
 	int (*torn)(void *user, uint64_t number, uint64_t offset);
-	int (*damage)(void *user, const char *text);
+	int (*found)(void *user, enum journal_finding finding, const char *text);
 	void *user;
 };
 
-/* Locks the folder and reads superblock and names. */
+/* Locks the folder and reads superblock and names. `text` is used until the end. */
 int journal_walk_open(struct journal_walk *walk, const struct journal_inspect_options *options,
                       struct error_text *text) must_check;
 int journal_walk_run(struct journal_walk *walk, const struct journal_visitor *visitor) must_check;

@@ -135,6 +135,13 @@ static void add_seen(struct keeper_job *job, const struct entry_seen *seen)
 	claims_list_add(&job->list, &record, job->records_max);
 }
 
+static void add_newest(struct keeper_job *job, const struct entry_newest *newest)
+{
+	struct claims_record record = claims_record_of_newest(newest);
+
+	claims_list_add(&job->list, &record, job->records_max);
+}
+
 static int gather(struct keeper *keeper, struct keeper_job *job)
 {
 	struct frame_header header;
@@ -152,6 +159,8 @@ static int gather(struct keeper *keeper, struct keeper_job *job)
 				add_event(job, &entry);
 			else if (entry.kind == ENTRY_SEEN)
 				add_seen(job, &entry.seen);
+			else if (entry.kind == ENTRY_NEWEST)
+				add_newest(job, &entry.newest);
 		}
 	}
 	scan_close(&scan);

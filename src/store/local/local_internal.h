@@ -2,6 +2,7 @@
  * local_internal: the parts of a local store, for the files that make it up.
  *
  *   local_store.c  open, free, submit, tick, stats
+ *   admit.c        what becomes of an event, and taking that back
  *   commit.c       flush: decide in order, one durable write, complete
  *   take.c         leases: payloads from memory or read back
  *   retention.c    which files may leave, carrying open tickets forward
@@ -18,6 +19,7 @@
 #include "store/local/journal.h"
 #include "store/local/keeper.h"
 #include "store/local/local_store.h"
+#include "store/local/newest.h"
 #include "store/local/open_tickets.h"
 #include "store/local/segment.h"
 #include "store/local/shelf.h"
@@ -47,10 +49,26 @@ struct reader {
 };
 
 struct local_counters {
-	atomic_uint_fast64_t live_claims, expired_claims, index_bytes, open_tickets, due_tickets;
+	atomic_uint_fast64_t live_claims, live_entities, expired_claims, index_bytes;
+	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets;
 	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
 	atomic_uint_fast64_t clock_held_ms, io_errors;
 	atomic_bool writable;
+};
+
+/* What the frame being built has replaced, and must come back if it is lost. */
+struct undo {
+	bool is_entity;
+	union {
+		struct table_record claim;
+		struct newest_record entity; /* ticket 0: there was none */
+	};
+};
+
+struct undo_list {
+	struct undo *items;
+	uint32_t count;
+	uint32_t room;
 };
 
 #define SEEN_PER_FRAME 1024u
@@ -65,6 +83,7 @@ struct local_store {
 	struct superblock superblock;
 	struct steady_clock clock;
 	struct table *table;
+	struct newest *newest;
 	struct tally *tally;
 	struct open_tickets *tickets;
 	struct shelf shelf;
@@ -74,12 +93,16 @@ struct local_store {
 
 	struct op_queue queue;    /* submitted, not decided */
 	struct op_queue batch;    /* decided, waiting for the frame */
+	struct op_queue ready;    /* decided, waiting for the end of the flush */
 	struct op_queue takes;    /* waiting for due tickets */
 	struct op_queue deferred; /* settles that found no room */
 	uint64_t last_ticket;     /* ever given */
 	uint64_t durable_ticket;  /* the last whose frame is on disk */
 	uint64_t oldest;          /* the lowest number that is still needed */
 	uint64_t live_claims;     /* about; made exact by tick */
+	uint32_t batch_events;    /* in the frame being built, and whatever else is awaited */
+	struct undo_list undo;    /* of the frame being built */
+	uint64_t frames_lost;     /* ever */
 	bool full;                /* the last admit found no room on disk */
 	bool ending;              /* see store_end_waits() */
 	bool flushing;
@@ -146,7 +169,18 @@ int local_mark(struct local_store *local, const struct journal_position *positio
                uint32_t flags) must_check;
 void local_publish(struct local_store *local); /* counters that are cheap to read */
 
+/* admit.c */
+/* `probes` are those of its claims. */
+void local_decide_admit(struct local_store *local, struct store_admit *admit,
+                        struct table_probe *probes);
+/* The frame was lost: first what it had replaced comes back, then each operation
+ * that rested on it is taken back, with this error. */
+void local_undo_replaced(struct local_store *local);
+void local_undo_admit(struct local_store *local, struct store_admit *admit, int error);
+
 /* commit.c */
+/* Room for the entries, after writing what is there if need be. */
+int local_reserve(struct local_store *local, uint32_t size, enum journal_room room) must_check;
 void local_flush(struct store *store);
 void local_commit(struct local_store *local); /* writes and completes the batch */
 void local_write_seen(struct local_store *local, uint32_t max_frames);
@@ -166,4 +200,5 @@ void local_retain(struct local_store *local);
 uint64_t local_scan_from(const struct local_store *local, uint64_t current);
 
 /* recovery.c */
-int local_recover(struct local_store *local, struct error_text *text) must_check;
+int local_recover(struct local_store *local, struct journal_end *ret_end,
+                  struct error_text *text) must_check;

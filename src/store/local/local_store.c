@@ -55,6 +55,8 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->live_claims, local->live_claims);
 	store_counter(&counters->open_tickets, open_tickets_count(local->tickets));
 	store_counter(&counters->due_tickets, open_tickets_due(local->tickets));
+	store_counter(&counters->held_tickets, open_tickets_held(local->tickets));
+	store_counter(&counters->live_entities, newest_count(local->newest));
 	atomic_store_explicit(&counters->writable, local->journal.open && !local->full,
 	                      memory_order_relaxed);
 }
@@ -73,8 +75,9 @@ static void publish_all(struct local_store *local)
 		segments += item->segment_bytes > 0;
 	}
 	store_counter(&counters->expired_claims, table.expired);
-	store_counter(&counters->index_bytes,
-	              table.bytes + tally_bytes(local->tally) + open_tickets_bytes(local->tickets));
+	store_counter(&counters->index_bytes, table.bytes + newest_bytes(local->newest) +
+	                                              tally_bytes(local->tally) +
+	                                              open_tickets_bytes(local->tickets));
 	store_counter(&counters->journal_bytes, bytes);
 	store_counter(&counters->segments, segments);
 	store_counter(&counters->clock_held_ms, steady_clock_held_ms(&local->clock));
@@ -157,15 +160,21 @@ static void tick_room(struct local_store *local, uint64_t boot_ms)
 		local_log(local, LOCAL_STORE_INFO, "there is room again");
 }
 
+static uint64_t sweep_budget(uint64_t slots)
+{
+	uint64_t budget = slots / SWEEP_PARTS;
+
+	return budget < SWEEP_MIN ? SWEEP_MIN : budget > SWEEP_MAX ? SWEEP_MAX : budget;
+}
+
 static void tick_sweep(struct local_store *local)
 {
 	uint64_t now_ms = steady_clock_last(&local->clock);
 	struct table_stats stats;
 
 	table_get_stats(local->table, &stats);
-	uint64_t budget = stats.slots / SWEEP_PARTS;
-	budget = budget < SWEEP_MIN ? SWEEP_MIN : budget > SWEEP_MAX ? SWEEP_MAX : budget;
-	table_sweep(local->table, now_ms, budget);
+	table_sweep(local->table, now_ms, sweep_budget(stats.slots));
+	newest_sweep(local->newest, now_ms, sweep_budget(newest_slots(local->newest)));
 	tally_sweep(local->tally, now_ms, SWEEP_MIN);
 }
 
@@ -205,6 +214,8 @@ static void tick(struct store *store)
 	local->flushing = true;
 	tick_clock(local);
 	uint64_t boot_ms = local->clock.now.boot_ms;
+	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
+	local_commit(local);
 	tick_room(local, boot_ms);
 	local_retry_settles(local);
 	if (local->ending)
@@ -222,7 +233,7 @@ static void tick(struct store *store)
 
 static void submit(struct store *store, struct store_op *op)
 {
-	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_LOOKUP);
+	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_RELEASE);
 	CHECK(op->done);
 	op_queue_put(&local_of(store)->queue, op);
 }
@@ -243,10 +254,12 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 
 	*ret_stats = (struct store_stats){
 		.live_claims = load_counter(&counters->live_claims),
+		.live_entities = load_counter(&counters->live_entities),
 		.expired_claims = load_counter(&counters->expired_claims),
 		.index_bytes = load_counter(&counters->index_bytes),
 		.open_tickets = load_counter(&counters->open_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
+		.held_tickets = load_counter(&counters->held_tickets),
 		.commits = load_counter(&counters->commits),
 		.commit_ops = load_counter(&counters->commit_ops),
 		.journal_bytes = load_counter(&counters->journal_bytes),
@@ -269,6 +282,8 @@ static void destroy(struct local_store *local)
 	superblock_close(&local->superblock, &local->folder);
 	shelf_free(&local->shelf);
 	local->table = table_free(local->table);
+	local->newest = newest_free(local->newest);
+	mem_free(local->undo.items);
 	local->tally = tally_free(local->tally);
 	local->tickets = open_tickets_free(local->tickets);
 	if (local->lock_fd >= 0)
@@ -284,12 +299,15 @@ static void close_store(struct store *store)
 	local_flush(store);
 	local->flushing = true;
 	steady_clock_now(&local->clock);
+	local_commit(local);
 	local_retry_settles(local);
 	local_write_seen(local, UINT32_MAX);
 	local_fail_takes(local, ERR_CLOSING);
 	fail_deferred(local);
+	/* After a failed write the segment is not open, and its end not exact (F9). */
+	uint32_t flags = SUPERBLOCK_CLEAN | (local->journal.open ? SUPERBLOCK_OPEN_END : 0);
 	if (local->journal.durable.segment != 0 &&
-	    local_mark(local, &local->journal.durable, SUPERBLOCK_CLEAN) < 0)
+	    local_mark(local, &local->journal.durable, flags) < 0)
 		local_log(local, LOCAL_STORE_WARNING,
 		          "closed, but the superblock could not tell so");
 	destroy(local);
@@ -374,11 +392,7 @@ static int take_folder(struct local_store *local, struct error_text *text)
 		r = sync_parent(local);
 	if (r < 0)
 		return r;
-	r = folder_open(&local->folder, "lock", FILE_READ | FILE_WRITE | FILE_CREATE,
-	                &local->lock_fd);
-	if (r < 0)
-		return error_fill(text, r, "lock: %s", error_name(r));
-	r = fs->methods->lock(fs, local->lock_fd);
+	r = fs->methods->lock_dir(fs, local->path, &local->lock_fd);
 	if (r == ERR_BUSY)
 		return error_fill(text, r, "in use by another process");
 	return r < 0 ? error_fill(text, r, "lock: %s", error_name(r)) : 0;
@@ -387,6 +401,8 @@ static int take_folder(struct local_store *local, struct error_text *text)
 static int make_parts(struct local_store *local)
 {
 	int r = table_new(&local->table);
+	if (r == 0)
+		r = newest_new(&local->newest);
 	if (r == 0)
 		r = tally_new(&local->tally);
 	if (r == 0)
@@ -425,12 +441,16 @@ static void cut_previous(struct local_store *local)
 }
 
 /* A full disk does not keep the store closed: what is there can be delivered. */
-static int begin(struct local_store *local, struct error_text *text)
+static int begin(struct local_store *local, const struct journal_end *end, struct error_text *text)
 {
 	if (local->options.accept_clock)
 		steady_clock_accept_wall(&local->clock);
 	publish_all(local); /* the superblock's hint */
-	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
+	int r = end->exact ? journal_go_on(&local->journal, end) : 0;
+	if (r < 0)
+		local_log(local, LOCAL_STORE_WARNING, "the last segment cannot be gone on with: %s",
+		          error_name(r));
+	r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
 	if (r == -ENOSPC || r == -EDQUOT) {
 		local->full = true;
 		local_log(local, LOCAL_STORE_ERROR, "no room for a new segment: %s", error_name(r));
@@ -438,21 +458,24 @@ static int begin(struct local_store *local, struct error_text *text)
 	}
 	if (r < 0)
 		return error_fill(text, r, "a new segment: %s", error_name(r));
-	cut_previous(local);
+	if (local->journal.durable.segment != end->position.segment)
+		cut_previous(local);
 	publish_all(local);
 	return 0;
 }
 
 static int build(struct local_store *local, struct error_text *text)
 {
+	struct journal_end end;
+
 	int r = take_folder(local, text);
 	if (r < 0)
 		return r;
 	r = make_parts(local);
 	if (r < 0)
 		return r;
-	r = local_recover(local, text);
-	return r < 0 ? r : begin(local, text);
+	r = local_recover(local, &end, text);
+	return r < 0 ? r : begin(local, &end, text);
 }
 
 int local_store_open(const struct local_store_options *options, struct store **ret_store,
@@ -471,6 +494,7 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->journal.fd = local->journal.next_fd = -1;
 	op_queue_init(&local->queue);
 	op_queue_init(&local->batch);
+	op_queue_init(&local->ready);
 	op_queue_init(&local->takes);
 	op_queue_init(&local->deferred);
 	int r = check_options(&local->options, ret_text);

@@ -51,6 +51,8 @@ struct local_store_options {
 	uint64_t retain_ms;        /* default 7 d: settled payloads are kept so long, */
 	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
 	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
+	bool lazy_outcomes;        /* settles complete with the next event's write, or the
+	                               * tick's: an event costs one write, not two */
 	bool accept_clock;         /* trust the wall clock once, as an operator says */
 	/* What an operator should read (a torn tail, a held clock, a full disk).
 	 * Called on the owner thread, during open too. */
@@ -59,7 +61,8 @@ struct local_store_options {
 };
 
 /*
- * Recovers what the folder holds (or makes a new one) and begins a segment.
+ * Recovers what the folder holds (or makes a new one), and goes on in its last
+ * segment or begins the next.
  * Copies the options. On failure *ret_store is untouched and `ret_text`, which
  * may be NULL, says why.
  */

@@ -45,6 +45,7 @@ struct open_tickets {
 	uint64_t max_open;
 	uint64_t open;
 	uint64_t due;
+	uint64_t held;
 	/* The directory: places[head … head + count) of room. */
 	struct place *places;
 	uint32_t head;
@@ -336,6 +337,8 @@ static void set_state(struct open_tickets *tickets, uint32_t index, struct open_
 		block->due--;
 		tickets->due--;
 	}
+	tickets->held -= ticket->state == OPEN_TICKET_HELD;
+	tickets->held += state == OPEN_TICKET_HELD;
 	ticket->state = (uint8_t)state;
 	if (state != OPEN_TICKET_DUE)
 		return;
@@ -475,7 +478,8 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 	*entry = *ticket;
 	entry->state = OPEN_TICKET_GONE;
 	count_open(tickets, block_at(tickets, index), entry);
-	set_state(tickets, index, entry, OPEN_TICKET_DUE);
+	set_state(tickets, index, entry,
+	          ticket->state == OPEN_TICKET_HELD ? OPEN_TICKET_HELD : OPEN_TICKET_DUE);
 	/* split() may leave an upper part of which all are gone: invariant 2. */
 	if (index + 2 < tickets->count && block_at(tickets, index + 1)->open == 0)
 		place_remove(tickets, index + 1);
@@ -565,6 +569,36 @@ bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket)
 		return false;
 	set_state(tickets, index, found, OPEN_TICKET_LEASED);
 	return true;
+}
+
+int open_tickets_unhold(struct open_tickets *tickets, uint64_t ticket)
+{
+	uint32_t index;
+	struct open_ticket *found = seek(tickets, ticket, &index);
+	if (!found || found->state != OPEN_TICKET_HELD)
+		return ERR_FENCED;
+	set_state(tickets, index, found, OPEN_TICKET_LEAVING);
+	return 0;
+}
+
+static bool leave(struct open_tickets *tickets, uint64_t ticket, enum open_ticket_state state)
+{
+	uint32_t index;
+	struct open_ticket *found = seek(tickets, ticket, &index);
+	if (!found || found->state != OPEN_TICKET_LEAVING)
+		return false;
+	set_state(tickets, index, found, state);
+	return true;
+}
+
+bool open_tickets_hold(struct open_tickets *tickets, uint64_t ticket)
+{
+	return leave(tickets, ticket, OPEN_TICKET_HELD);
+}
+
+bool open_tickets_let_go(struct open_tickets *tickets, uint64_t ticket)
+{
+	return leave(tickets, ticket, OPEN_TICKET_DUE);
 }
 
 /* Puts the block at index + 1 behind the tickets of the one at index. */
@@ -692,6 +726,11 @@ uint64_t open_tickets_due(const struct open_tickets *tickets)
 	return tickets->due;
 }
 
+uint64_t open_tickets_held(const struct open_tickets *tickets)
+{
+	return tickets->held;
+}
+
 uint64_t open_tickets_bytes(const struct open_tickets *tickets)
 {
 	return sizeof(*tickets) + tickets->room * sizeof(struct place) +
@@ -699,11 +738,12 @@ uint64_t open_tickets_bytes(const struct open_tickets *tickets)
 	       ((uint64_t)tickets->count + tickets->spare_count) * sizeof(struct block);
 }
 
-static void check_block(const struct open_tickets *tickets, uint32_t index)
+static uint64_t check_block(const struct open_tickets *tickets, uint32_t index)
 {
 	const struct block *block = block_at(tickets, index);
 	uint32_t open = 0;
 	uint32_t due = 0;
+	uint32_t held = 0;
 	uint64_t before = place_at(tickets, index)->first - 1;
 	for (uint32_t i = 0; i < block->used; i++) {
 		const struct open_ticket *ticket = &block->tickets[i];
@@ -711,6 +751,7 @@ static void check_block(const struct open_tickets *tickets, uint32_t index)
 		before = ticket->ticket;
 		open += ticket->state != OPEN_TICKET_GONE;
 		due += ticket->state == OPEN_TICKET_DUE;
+		held += ticket->state == OPEN_TICKET_HELD;
 		CHECK(ticket->state != OPEN_TICKET_DUE || i >= block->due_from); /* 3 */
 		CHECK(ticket->state == OPEN_TICKET_GONE || ticket->segment >= block->segment_min);
 	}
@@ -718,18 +759,20 @@ static void check_block(const struct open_tickets *tickets, uint32_t index)
 	CHECK(open > 0 || index + 1 == tickets->count);  /* 2 */
 	CHECK(due == 0 || index >= tickets->due_at);     /* 3 */
 	CHECK(index + 1 == tickets->count || before < place_at(tickets, index + 1)->first);
+	return held;
 }
 
 void open_tickets_check(const struct open_tickets *tickets)
 {
 	uint64_t open = 0;
 	uint64_t due = 0;
+	uint64_t held = 0;
 	for (uint32_t i = 0; i < tickets->count; i++) {
-		check_block(tickets, i);
+		held += check_block(tickets, i);
 		open += block_at(tickets, i)->open;
 		due += block_at(tickets, i)->due;
 	}
-	CHECK(open == tickets->open && due == tickets->due);
+	CHECK(open == tickets->open && due == tickets->due && held == tickets->held);
 	for (uint32_t i = 0; i < tickets->segment_count; i++) {
 		CHECK(tickets->segments[i].count > 0); /* 5 */
 		CHECK(i == 0 || tickets->segments[i - 1].segment < tickets->segments[i].segment);

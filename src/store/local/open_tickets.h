@@ -11,10 +11,14 @@
  *
  *   insert ──► due ──take──► leased ──settle──► closing ──drop──► gone
  *               ▲              │  ▲                │
- *               └───release────┘  └───unsettle─────┘
+ *               ├───release────┘  └───unsettle─────┘
+ *               │
+ *               └──let go── leaving ◄──unhold── held ◄── insert
+ *                             └───────hold──────▲
  *
  * `closing` is for the time until the outcome is on disk: the ticket can be
- * neither taken nor settled again, and still holds its segment.
+ * neither taken nor settled again, and still holds its segment. `leaving` is the
+ * same of a held ticket.
  *
  * Room:      store/local. Threads: one owner.
  * Ownership: open_tickets_new() gives it, open_tickets_free() takes it.
@@ -36,6 +40,8 @@ enum open_ticket_state {
 	OPEN_TICKET_DUE = 1,
 	OPEN_TICKET_LEASED = 2,
 	OPEN_TICKET_CLOSING = 3,
+	OPEN_TICKET_HELD = 4,    /* not to be delivered before it is released */
+	OPEN_TICKET_LEAVING = 5, /* released, but that is not on disk yet */
 };
 
 struct open_ticket {
@@ -56,9 +62,9 @@ struct open_tickets *open_tickets_free(struct open_tickets *tickets); /* accepts
 int open_tickets_reserve(struct open_tickets *tickets, uint32_t count) must_check;
 
 /*
- * Adds a ticket as due (state is ignored; attempt and the rest are taken). If
- * the number is open already, it only moves: segment, offset and length are
- * taken, state and attempt stay. The limit is not applied here: recovery must
+ * Adds a ticket as due, or as held if its state says so; attempt and the rest are
+ * taken. If the number is open already, it only moves: segment, offset and length
+ * are taken, state and attempt stay. The limit is not applied here: recovery must
  * be able to bring back what was promised; reserve before admitting.
  */
 int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *ticket) must_check;
@@ -91,6 +97,13 @@ int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t 
 /* Closing → leased: the outcome was not written. False if it is not closing. */
 bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket);
 
+/* Held → leaving. ERR_FENCED unless held. */
+int open_tickets_unhold(struct open_tickets *tickets, uint64_t ticket) must_check;
+
+/* Leaving → held: that was not written; → due: it was. False if it is not leaving. */
+bool open_tickets_hold(struct open_tickets *tickets, uint64_t ticket);
+bool open_tickets_let_go(struct open_tickets *tickets, uint64_t ticket);
+
 /* Gone, whatever its state (settled on disk, or its admit was not written).
  * False if it was not open. */
 bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket);
@@ -111,5 +124,6 @@ bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint
 
 uint64_t open_tickets_count(const struct open_tickets *tickets); /* all that are not gone */
 uint64_t open_tickets_due(const struct open_tickets *tickets);
+uint64_t open_tickets_held(const struct open_tickets *tickets);
 uint64_t open_tickets_bytes(const struct open_tickets *tickets);
 void open_tickets_check(const struct open_tickets *tickets); /* every invariant; for tests */

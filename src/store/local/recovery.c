@@ -36,6 +36,7 @@ struct recovery {
 	uint64_t number;
 	bool with_tickets;
 	bool claims_bad; /* its claims file was looked at, and is not believed */
+	struct journal_end end;
 };
 
 /* --- the superblock and the files -------------------------------------- */
@@ -78,7 +79,9 @@ static int remove_leftovers(struct recovery *recovery)
 	const struct catalog *catalog = &recovery->catalog;
 	const struct folder *folder = &recovery->local->folder;
 
-	int r = folder_remove(folder, "spare.seg");
+	int r = folder_remove(folder, "lock"); /* earlier builds locked a file */
+	if (r == 0)
+		r = folder_remove(folder, "spare.seg");
 	if (r == 0)
 		r = remove_all(recovery, &catalog->unused, FILE_KIND_SEGMENT, UINT64_MAX);
 	if (r == 0)
@@ -107,13 +110,28 @@ static int check_files(struct recovery *recovery)
 static int take_claim(struct recovery *recovery, struct digest digest, uint64_t ticket,
                       uint32_t window_s, uint32_t flags)
 {
-	uint64_t window_ms = (uint64_t)window_s * 1000;
-	uint64_t expiry_ms = ticket_time_ms(ticket) + window_ms + window_ms / 256 + 1;
+	uint64_t expiry_ms = window_end_ms(ticket, window_s);
 
 	if (expiry_ms > recovery->item.max_expiry_ms)
 		recovery->item.max_expiry_ms = expiry_ms;
 	recovery->record_count++;
 	return loader_add(recovery->loader, digest, ticket, window_s, flags);
+}
+
+static int take_newest(struct recovery *recovery, const struct entry_newest *newest)
+{
+	uint64_t expiry_ms = window_end_ms(newest->ticket, newest->window_s);
+	struct newest_record record = { .digest = newest->digest,
+		                        .order = newest->order,
+		                        .ticket = newest->ticket,
+		                        .window_s = newest->window_s };
+
+	recovery->record_count++;
+	if (expiry_ms > recovery->item.max_expiry_ms)
+		recovery->item.max_expiry_ms = expiry_ms;
+	if (expiry_ms <= recovery->now_ms)
+		return 0;
+	return newest_put(recovery->local->newest, &record);
 }
 
 static int take_seen(struct recovery *recovery, const struct tally_entry *entry)
@@ -159,12 +177,14 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 	if (!recovery->with_tickets)
 		return 0;
 	return open_tickets_insert(recovery->local->tickets,
-	                           &(struct open_ticket){ .ticket = event->ticket,
-	                                                  .segment = (uint32_t)recovery->number,
-	                                                  .offset = (uint32_t)body_offset +
-	                                                            entry->offset,
-	                                                  .length = entry->size,
-	                                                  .attempt = event->attempt });
+	                           &(struct open_ticket){
+					   .ticket = event->ticket,
+					   .segment = (uint32_t)recovery->number,
+					   .offset = (uint32_t)body_offset + entry->offset,
+					   .length = entry->size,
+					   .attempt = event->attempt,
+					   .state = event->flags & EVENT_HELD ? OPEN_TICKET_HELD
+	                                                                      : OPEN_TICKET_DUE });
 }
 
 static int take_settle(struct recovery *recovery, const struct entry_settle *settle)
@@ -178,6 +198,7 @@ static int take_settle(struct recovery *recovery, const struct entry_settle *set
 	open_tickets_drop(tickets, settle->ticket);
 	if (settle->outcome != OUTCOME_RELEASED)
 		return 0;
+	ticket.state = OPEN_TICKET_DUE;
 	ticket.attempt = settle->attempt < UINT16_MAX ? (uint16_t)settle->attempt : UINT16_MAX;
 	return open_tickets_insert(tickets, &ticket);
 }
@@ -193,6 +214,7 @@ static int take_entry(struct recovery *recovery, const struct entry *entry, uint
 						   .count = cut_count(entry->seen.count),
 						   .last_s = seconds(entry->seen.last_ms),
 						   .expiry_s = seconds(entry->seen.expiry_ms) });
+	case ENTRY_NEWEST: return take_newest(recovery, &entry->newest);
 	}
 	return ERR_DAMAGED;
 }
@@ -208,13 +230,14 @@ static int read_frames(struct recovery *recovery, struct scan *scan)
 
 	while ((r = scan_next(scan, &header, &body, &offset)) > 0) {
 		struct entry entry;
-		uint32_t at = 0;
+		uint32_t at = 0, count = 0;
 		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
 			r = take_entry(recovery, &entry, offset + sizeof(header));
 			if (r < 0)
 				break;
+			count++;
 		}
-		if (r == ERR_DAMAGED)
+		if (r == ERR_DAMAGED || (r == 0 && count != header.entry_count))
 			return scan_damaged(scan, offset, "an entry is not valid");
 		if (r < 0)
 			return error_fill(recovery->text, r, "recovery: %s", error_name(r));
@@ -328,6 +351,22 @@ static void note_segment(struct recovery *recovery, const struct scan *scan,
 		recovery->steady_ms = scan->steady_ms;
 }
 
+/* Can the last segment be gone on with (F9)? After a slot was lost the other one
+ * may be older than what was written since. */
+static bool end_exact(const struct recovery *recovery, const struct scan *scan)
+{
+	const struct superblock *superblock = &recovery->local->superblock;
+	const struct superblock_slot *slot = &superblock->slot;
+
+	if (scan->header.size != recovery->local->folder.segment_bytes)
+		return false;
+	if (scan->blank)
+		return true;
+	return (slot->flags & SUPERBLOCK_OPEN_END) && !superblock->one_slot_bad && !scan->torn &&
+	       slot->durable_segment == scan->number && slot->durable_end == scan->at &&
+	       slot->durable_sequence == scan->sequence;
+}
+
 static int scan_segment(struct recovery *recovery, const struct catalog_successor *successor,
                         struct scan *scan)
 {
@@ -342,8 +381,13 @@ static int scan_segment(struct recovery *recovery, const struct catalog_successo
 	tell_torn(recovery, scan);
 	note_segment(recovery, scan, successor);
 	if (recovery->number == recovery->catalog.last)
-		recovery->local->journal.durable = (struct journal_position){
-			.segment = scan->number, .end = scan->at, .sequence = scan->sequence
+		recovery->end = (struct journal_end){
+			.position = { .segment = scan->number,
+			              .end = scan->at,
+			              .sequence = scan->sequence },
+			.exact = end_exact(recovery, scan),
+			.item = recovery->item,
+			.claim_count = recovery->record_count,
 		};
 	return 0;
 }
@@ -364,27 +408,38 @@ static int read_segment(struct recovery *recovery, const struct catalog_successo
 	return r;
 }
 
+static int take_record(struct recovery *recovery, const struct claims_record *record)
+{
+	switch (record->kind) {
+	case CLAIMS_RECORD_CLAIM:
+		if (record->flags & ~TABLE_FLAGS_ALL)
+			return ERR_DAMAGED;
+		return take_claim(recovery, record->digest, record->ticket, record->window_s,
+		                  record->flags);
+	case CLAIMS_RECORD_SEEN:
+		return take_seen(recovery,
+		                 &(struct tally_entry){
+					 .ticket = record->ticket,
+					 .count = cut_count(record->digest.word[0]),
+					 .last_s = seconds(record->digest.word[1]),
+					 .expiry_s = seconds(ticket_time_ms(record->ticket) +
+		                                             (uint64_t)record->window_s * 1000) });
+	case CLAIMS_RECORD_NEWEST:
+		if (record->flags >> WINDOW_BITS)
+			return ERR_DAMAGED;
+		struct entry_newest newest = entry_newest_of_record(record);
+		return take_newest(recovery, &newest);
+	}
+	return ERR_DAMAGED;
+}
+
 static int each_record(void *user, const struct claims_record *records, size_t count)
 {
 	struct recovery *recovery = user;
 
 	for (size_t i = 0; i < count; i++) {
-		const struct claims_record *record = &records[i];
-		int r;
-		if (!format_ticket_valid(record->ticket) || (record->flags & ~TABLE_FLAGS_ALL))
-			return ERR_DAMAGED;
-		if (record->kind == CLAIMS_RECORD_SEEN)
-			r = take_seen(recovery,
-			              &(struct tally_entry){
-					      .ticket = record->ticket,
-					      .count = cut_count(record->digest.word[0]),
-					      .last_s = seconds(record->digest.word[1]),
-					      .expiry_s = seconds(ticket_time_ms(record->ticket) +
-			                                          (uint64_t)record->window_s *
-			                                                  1000) });
-		else
-			r = take_claim(recovery, record->digest, record->ticket, record->window_s,
-			               record->flags);
+		int r = format_ticket_valid(records[i].ticket) ? take_record(recovery, &records[i])
+		                                               : ERR_DAMAGED;
 		if (r < 0)
 			return r;
 	}
@@ -445,21 +500,11 @@ static int read_number(struct recovery *recovery, uint64_t number)
 
 /* --- the clock -------------------------------------------------------- */
 
-static struct steady_clock_state saved_state(const struct superblock_slot *slot)
-{
-	struct steady_clock_state state = { .steady_ms = slot->steady_ms,
-		                            .boot_ms = slot->boot_ms,
-		                            .wall_ms = slot->wall_ms };
-
-	memcpy(state.boot_id, slot->boot_id, sizeof(state.boot_id));
-	return state;
-}
-
 /* Time as the superblock has it, and never before the last frame's. */
 static void start_clock(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
-	struct steady_clock_state state = saved_state(&local->superblock.slot);
+	struct steady_clock_state state = superblock_clock(&local->superblock.slot);
 	bool same_boot = memcmp(state.boot_id, local->options.clock->boot_id,
 	                        sizeof(state.boot_id)) == 0;
 
@@ -499,13 +544,12 @@ static void resume(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
 	const struct superblock_slot *slot = &local->superblock.slot;
-	struct journal_position end = local->journal.durable;
 
 	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
 	                                                              : slot->last_ticket;
 	local->durable_ticket = local->last_ticket;
 	local->oldest = recovery->catalog.oldest;
-	journal_resume(&local->journal, &end, recovery->item.max_expiry_ms);
+	journal_resume(&local->journal, &recovery->end);
 }
 
 static int recover(struct recovery *recovery)
@@ -528,12 +572,14 @@ static int recover(struct recovery *recovery)
 	return 0;
 }
 
-int local_recover(struct local_store *local, struct error_text *text)
+int local_recover(struct local_store *local, struct journal_end *ret_end, struct error_text *text)
 {
 	struct recovery recovery = { .local = local, .text = text };
 
 	int r = recover(&recovery);
 	loader_free(recovery.loader);
 	catalog_free(&recovery.catalog);
+	if (r == 0)
+		*ret_end = recovery.end;
 	return r;
 }

@@ -133,7 +133,8 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 	/* A lease ends with the process; the attempts before it are remembered. */
 	bool leased = ticket->state == OPEN_TICKET_LEASED;
 	ticket->offset = frame_add_carried(&local->journal.frame, &entry,
-	                                   (uint16_t)(ticket->attempt - leased));
+	                                   (uint16_t)(ticket->attempt - leased),
+	                                   ticket->state == OPEN_TICKET_HELD ? EVENT_HELD : 0);
 	ticket->segment = (uint32_t)local->journal.durable.segment;
 	ticket->length = size;
 	return 0;

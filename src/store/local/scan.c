@@ -137,6 +137,18 @@ static int peek_header(struct scan *scan, uint64_t at, struct frame_header *ret_
 	return frame_header_valid(ret_header, scan->header.epoch, scan->end - at);
 }
 
+static bool all_zero(const unsigned char *ptr, size_t len)
+{
+	return len == 0 || (ptr[0] == 0 && memcmp(ptr, ptr + 1, len - 1) == 0);
+}
+
+/* Is the block at `at`, which was just looked at, there and zero? */
+static bool block_blank(const struct scan *scan, uint64_t at)
+{
+	return at + FORMAT_BLOCK <= scan->base + scan->filled &&
+	       all_zero(scan->window + (at - scan->base), FORMAT_BLOCK);
+}
+
 /* Nothing more is valid at scan->at: is that the end, or damage? */
 static int judge_tail(struct scan *scan, const char *what)
 {
@@ -144,6 +156,7 @@ static int judge_tail(struct scan *scan, const char *what)
 
 	if (scan->end_known)
 		return scan_damaged(scan, scan->at, what);
+	bool blank = scan->frames == 0 && block_blank(scan, scan->at);
 	for (uint64_t at = scan->at + FORMAT_BLOCK; at + FORMAT_BLOCK <= scan->end;
 	     at += FORMAT_BLOCK) {
 		int r = peek_header(scan, at, &header);
@@ -151,18 +164,12 @@ static int judge_tail(struct scan *scan, const char *what)
 			return r;
 		if (r > 0 && header.sequence > scan->sequence)
 			return scan_damaged(scan, scan->at, what);
+		blank = blank && block_blank(scan, at);
 	}
+	scan->blank = blank;
 	scan->end = scan->at;
 	scan->end_known = true;
 	return 0;
-}
-
-static bool all_zero(const unsigned char *ptr, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		if (ptr[i])
-			return false;
-	return true;
 }
 
 int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned char **ret_body,

@@ -182,6 +182,16 @@ int superblock_write(struct superblock *sb, const struct folder *folder,
 	return 0;
 }
 
+struct steady_clock_state superblock_clock(const struct superblock_slot *slot)
+{
+	struct steady_clock_state state = { .steady_ms = slot->steady_ms,
+		                            .boot_ms = slot->boot_ms,
+		                            .wall_ms = slot->wall_ms };
+
+	memcpy(state.boot_id, slot->boot_id, sizeof(state.boot_id));
+	return state;
+}
+
 void superblock_close(struct superblock *sb, const struct folder *folder)
 {
 	close_fd(sb, folder);

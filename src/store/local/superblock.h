@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "store/local/segment.h"
+#include "store/local/steady_clock.h"
 
 struct superblock {
 	struct superblock_slot slot; /* as last made durable */
@@ -36,4 +37,6 @@ int superblock_read(struct superblock *sb, struct folder *folder,
 /* Makes `next` durable; generation, id and key are filled in. */
 int superblock_write(struct superblock *sb, const struct folder *folder,
                      const struct superblock_slot *next) must_check;
+/* The store's time as it was written down. */
+struct steady_clock_state superblock_clock(const struct superblock_slot *slot);
 void superblock_close(struct superblock *sb, const struct folder *folder);

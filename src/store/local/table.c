@@ -80,8 +80,7 @@ static inline struct table_entry probe_of(const struct digest *digest)
 static inline struct table_entry entry_of(const struct table_record *record)
 {
 	struct table_entry entry = probe_of(&record->digest);
-	entry.rest |= (uint64_t)table_window_encode(record->window_s) << TABLE_FLAG_BITS |
-	              record->flags;
+	entry.rest |= (uint64_t)window_encode(record->window_s) << TABLE_FLAG_BITS | record->flags;
 	entry.last |= record->ticket << 1;
 	return entry;
 }
@@ -204,6 +203,7 @@ bool table_find_probe(const struct table *table, struct table_probe *probe, uint
 	ret_hit->ticket = table_entry_ticket(&entry);
 	ret_hit->expiry_ms = expiry_ms;
 	ret_hit->window_s = window_clamp_s(&entry);
+	ret_hit->check = (uint32_t)entry.word;
 	ret_hit->flags = (uint32_t)entry.rest & TABLE_FLAGS_ALL;
 	return true;
 }
@@ -262,7 +262,7 @@ static bool is_wanted(const struct table_record *record, struct table_range rang
 	if (shard < range.first || shard >= range.last)
 		return false;
 	/* As table_find() judges it: by the window as it is kept, rounded up. */
-	uint64_t window_s = table_window_decode(table_window_encode(record->window_s));
+	uint64_t window_s = window_decode(window_encode(record->window_s));
 	return ticket_time_ms(record->ticket) + window_s * 1000 > now_ms;
 }
 
@@ -309,19 +309,6 @@ bool table_remove(struct table *table, const struct digest *digest)
 	if (!seek(table, &probe, &spot))
 		return false;
 	table_shard_remove(&table->shards[table_shard_of(digest)], spot);
-	return true;
-}
-
-bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear)
-{
-	CHECK(((set | clear) & ~TABLE_FLAGS_ALL) == 0);
-	struct table_probe probe = table_probe(digest);
-	struct table_spot spot;
-	if (!seek(table, &probe, &spot))
-		return false;
-	struct table_entry entry = table_bucket_get(spot.bucket, spot.slot);
-	entry.rest = (entry.rest & ~(uint64_t)clear) | set;
-	table_bucket_set(spot.bucket, spot.slot, &entry);
 	return true;
 }
 

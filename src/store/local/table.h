@@ -1,5 +1,6 @@
 /*
- * table: the index of claims. Digest in; ticket, window and flags out.
+ * table: the index of claims. Digest in; ticket, window, flags and content check
+ * out. A claim is known by the key of its digest; the check is only kept.
  *
  * 1024 shards by the top bits of the digest, each a list of buckets in the order
  * of hashes (table_shard.h), all buckets in one array (table_arena.h): a new
@@ -29,8 +30,7 @@
 #include "gate/claim.h"
 
 #define TABLE_SHARDS 1024u
-#define TABLE_FLAG_TALLY 1u /* the ticket has had duplicates: see tally.h */
-#define TABLE_FLAGS_ALL 31u /* five bits in all */
+#define TABLE_FLAGS_ALL 31u /* five bits in all; the lowest is not used (format.h) */
 
 struct table;
 
@@ -40,6 +40,7 @@ struct table_hit {
 	uint64_t expiry_ms; /* unix; live while now is less */
 	uint32_t window_s;  /* as kept: rounded up */
 	uint32_t flags;
+	uint32_t check; /* of the content that took it */
 };
 
 struct table_record {
@@ -99,8 +100,9 @@ bool table_find_probe(const struct table *table, struct table_probe *probe, uint
 
 /*
  * Takes the claim for a ticket. If the digest is there already, the higher
- * ticket stays, with its window and flags (the normal caller has asked before,
- * so what is replaced has expired; recovery reads claims in any order).
+ * ticket stays, with its check, window and flags (the normal caller has asked
+ * before, so what is replaced has expired, or a conflict passed; recovery reads
+ * claims in any order).
  */
 int table_put(struct table *table, const struct table_record *record, uint64_t now_ms) must_check;
 /* The same for a record whose digest the probe has. */
@@ -124,9 +126,6 @@ uint32_t table_shard_of(const struct digest *digest);
 /* Forgets the claim, live or expired; false if it was not there. Never fails,
  * so it can undo the puts of a batch that was not written. */
 bool table_remove(struct table *table, const struct digest *digest);
-
-/* Set and clear flag bits; false if the claim is not there. */
-bool table_flag(struct table *table, const struct digest *digest, uint32_t set, uint32_t clear);
 
 /*
  * Looks at about `budget` slots from where the last call ended, removes the

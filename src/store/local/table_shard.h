@@ -7,13 +7,13 @@
  *
  *   offset 0    64  tags: 8 bits of the digest, 0 is an empty slot
  *   offset 64   64  bodies of 23 bytes:
- *                   8  digest.word[1]
+ *                   8  digest.word[1]: 32 bits of key, 32 of content check
  *                   8  46 bits of digest.word[0] (its top 10 are the shard's
  *                      number, its low 8 the tag), 13 of window, 5 of flags
  *                   7  55 bits of ticket, 1: the tag was 0 and is written as 1
  *
- * So the whole digest is compared. A window is a small float of seconds: 8 bits
- * of mantissa, 5 of exponent, rounded up.
+ * So the whole key is compared, and the check is given back (gate/claim.h). A
+ * window is kept as in window.h.
  *
  * Buckets are in the order of the hashes of their entries (30 bits of the
  * mixed digest), like the leaves of a tree; the directory has the lowest hash
@@ -46,10 +46,11 @@
 #include "gate/claim.h"
 #include "gate/ticket.h"
 #include "store/local/table_arena.h"
+#include "store/local/window.h"
 
 #define TABLE_SHARD_BITS 10
 #define TABLE_TAG_BITS 8
-#define TABLE_WINDOW_BITS 13
+#define TABLE_WINDOW_BITS WINDOW_BITS
 #define TABLE_FLAG_BITS 5
 #define TABLE_HASH_BITS 30
 #define TABLE_HASH_END (INT32_C(1) << TABLE_HASH_BITS)
@@ -85,24 +86,6 @@ struct table_spot {
 	uint32_t slot;
 };
 
-static inline uint32_t table_window_encode(uint32_t window_s)
-{
-	if (window_s < 256)
-		return window_s;
-	uint32_t shift = (uint32_t)(23 - __builtin_clz(window_s)); /* leaves 256 … 511 */
-	uint32_t mantissa = window_s >> shift;
-	if ((mantissa << shift) != window_s)
-		mantissa++; /* 512 carries into the exponent, as it should */
-	return ((shift + 1) << 8) + (mantissa - 256);
-}
-
-static inline uint64_t table_window_decode(uint32_t code)
-{
-	uint32_t exponent = code >> 8;
-	uint64_t mantissa = code & 255;
-	return exponent ? (mantissa | 256) << (exponent - 1) : mantissa;
-}
-
 static inline uint64_t table_entry_ticket(const struct table_entry *entry)
 {
 	return entry->last >> 1;
@@ -111,7 +94,7 @@ static inline uint64_t table_entry_ticket(const struct table_entry *entry)
 static inline uint64_t table_entry_window_s(const struct table_entry *entry)
 {
 	uint32_t code = (uint32_t)(entry->rest >> TABLE_FLAG_BITS);
-	return table_window_decode(code & ((1u << TABLE_WINDOW_BITS) - 1));
+	return window_decode(code & ((1u << TABLE_WINDOW_BITS) - 1));
 }
 
 static inline uint64_t table_entry_expiry_ms(const struct table_entry *entry)
@@ -121,16 +104,16 @@ static inline uint64_t table_entry_expiry_ms(const struct table_entry *entry)
 
 static inline bool table_entry_same(const struct table_entry *a, const struct table_entry *b)
 {
-	return a->word == b->word &&
+	return (a->word ^ b->word) >> 32 == 0 &&
 	       (a->rest ^ b->rest) >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS) == 0 &&
 	       ((a->last ^ b->last) & 1) == 0;
 }
 
-/* Of word[1] and word[0] without the shard's number, and with a tag of 1 for 0.
+/* Of the key in word[1], and word[0] without the shard's number and with a tag of 1 for 0.
  * Digests are uniform; the products are for callers who count instead. */
 static inline int32_t table_hash(uint64_t word, uint64_t rest)
 {
-	uint64_t mixed = (word + rest * UINT64_C(0xd1342543de82ef95)) *
+	uint64_t mixed = ((word >> 32) + rest * UINT64_C(0xd1342543de82ef95)) *
 	                 UINT64_C(0x9e3779b97f4a7c15);
 	return (int32_t)(mixed >> (64 - TABLE_HASH_BITS));
 }

@@ -65,8 +65,11 @@ struct tally *tally_free(struct tally *tally)
 {
 	if (!tally)
 		return NULL;
-	for (uint32_t i = 0; i < SHARDS; i++)
-		mem_free(tally->shards[i].entries);
+	/* Few have any: thousands of calls for nothing were a third of the time of
+	 * tests that open a store again and again. */
+	for (uint32_t i = 0; tally->slots > 0 && i < SHARDS; i++)
+		if (tally->shards[i].entries)
+			mem_free(tally->shards[i].entries);
 	while (tally->first)
 		drop_block(tally);
 	return mem_free(tally);

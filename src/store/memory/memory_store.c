@@ -1,9 +1,10 @@
 /*
  * memory_store: see memory_store.h.
  *
- * Claims hang in a chained hash; each points to the event that took it. An
- * event lives while a claim of it or its open ticket does. Open tickets stand
- * in one array in the order of their numbers, which only go up.
+ * Claims hang in a chained hash, entities (claims of kind newest) among them; each
+ * points to the event that took it, or moved it on last. An event lives while a
+ * claim of it or its open ticket does. Open tickets stand in one array in the
+ * order of their numbers, which only go up.
  */
 #include "store/memory/memory_store.h"
 
@@ -26,11 +27,13 @@ struct event {
 	uint32_t refs;
 };
 
-struct held {
-	struct held *next;
+struct taken {
+	struct taken *next;
 	struct event *event;
 	struct digest digest;
 	uint64_t expires_ms;
+	bool newest;    /* an entity, */
+	uint64_t order; /* and how far it is */
 };
 
 struct body {
@@ -38,6 +41,7 @@ struct body {
 	uint32_t attempt;
 	uint32_t released; /* the last attempt that was given back */
 	bool leased;
+	bool held; /* until it is released */
 	uint16_t flags;
 	uint32_t source_len;
 	uint32_t payload_len;
@@ -62,7 +66,7 @@ struct memory_store {
 	struct op_list queue;
 	struct op_list takes;
 
-	struct held **buckets;
+	struct taken **buckets;
 	size_t bucket_count; /* a power of two */
 	size_t sweep_at;
 
@@ -71,7 +75,8 @@ struct memory_store {
 	size_t due_from; /* no due ticket stands before this one */
 	uint32_t max_open;
 
-	_Atomic uint64_t live_claims, expired_claims, open_tickets, due_tickets;
+	_Atomic uint64_t live_claims, live_entities, expired_claims;
+	_Atomic uint64_t open_tickets, due_tickets, held_tickets;
 	_Atomic uint64_t commits, commit_ops, bytes;
 	struct histogram commit_us, commit_batch;
 };
@@ -138,42 +143,47 @@ static void event_drop(struct memory_store *memory, struct event *event)
 	}
 }
 
-static struct held **bucket_of(struct memory_store *memory, const struct digest *digest)
+static struct taken **bucket_of(struct memory_store *memory, const struct digest *digest)
 {
 	return &memory->buckets[digest->word[0] & (memory->bucket_count - 1)];
 }
 
-static void held_drop(struct memory_store *memory, struct held **at)
+static _Atomic uint64_t *live_count(struct memory_store *memory, const struct taken *taken)
 {
-	struct held *held = *at;
+	return taken->newest ? &memory->live_entities : &memory->live_claims;
+}
 
-	*at = held->next;
-	event_drop(memory, held->event);
-	mem_free(held);
-	count_add(&memory->bytes, -(uint64_t)sizeof(*held));
-	count_add(&memory->live_claims, -UINT64_C(1));
+static void taken_drop(struct memory_store *memory, struct taken **at)
+{
+	struct taken *taken = *at;
+
+	*at = taken->next;
+	event_drop(memory, taken->event);
+	count_add(live_count(memory, taken), -UINT64_C(1));
+	mem_free(taken);
+	count_add(&memory->bytes, -(uint64_t)sizeof(*taken));
 	count_add(&memory->expired_claims, 1);
 }
 
-static void bucket_expire(struct memory_store *memory, struct held **at)
+static void bucket_expire(struct memory_store *memory, struct taken **at)
 {
 	while (*at) {
 		if ((*at)->expires_ms <= memory->now_ms)
-			held_drop(memory, at);
+			taken_drop(memory, at);
 		else
 			at = &(*at)->next;
 	}
 }
 
-static struct held *claim_find(struct memory_store *memory, const struct digest *digest)
+static struct taken *claim_find(struct memory_store *memory, const struct digest *digest,
+                                bool newest)
 {
-	struct held **at = bucket_of(memory, digest);
+	struct taken **at = bucket_of(memory, digest);
 
 	bucket_expire(memory, at);
-	for (struct held *held = *at; held; held = held->next)
-		if (held->digest.word[0] == digest->word[0] &&
-		    held->digest.word[1] == digest->word[1])
-			return held;
+	for (struct taken *taken = *at; taken; taken = taken->next)
+		if (taken->newest == newest && digest_same_key(&taken->digest, digest))
+			return taken;
 	return NULL;
 }
 
@@ -181,8 +191,8 @@ static struct held *claim_find(struct memory_store *memory, const struct digest 
 static void buckets_grow(struct memory_store *memory)
 {
 	size_t old_count = memory->bucket_count;
-	struct held **old = memory->buckets;
-	struct held **grown = mem_zalloc(old_count * 2, sizeof(struct held *));
+	struct taken **old = memory->buckets;
+	struct taken **grown = mem_zalloc(old_count * 2, sizeof(struct taken *));
 
 	if (!grown)
 		return;
@@ -190,15 +200,15 @@ static void buckets_grow(struct memory_store *memory)
 	memory->bucket_count = old_count * 2;
 	for (size_t i = 0; i < old_count; i++) {
 		while (old[i]) {
-			struct held *held = old[i];
-			struct held **at = bucket_of(memory, &held->digest);
-			old[i] = held->next;
-			held->next = *at;
-			*at = held;
+			struct taken *taken = old[i];
+			struct taken **at = bucket_of(memory, &taken->digest);
+			old[i] = taken->next;
+			taken->next = *at;
+			*at = taken;
 		}
 	}
 	mem_free(old);
-	count_add(&memory->bytes, old_count * sizeof(struct held *));
+	count_add(&memory->bytes, old_count * sizeof(struct taken *));
 }
 
 /* Nine significant bits, rounded up, as the index of the local store keeps it
@@ -212,19 +222,34 @@ static uint64_t window_kept_s(uint32_t window_s)
 	return (window_s + below) & ~below;
 }
 
-static void claim_put(struct memory_store *memory, struct held *held, struct event *event,
+/* The event has the claim from now on, whoever had it; `fresh` is used if nobody
+ * had. */
+static void claim_put(struct memory_store *memory, struct taken **fresh, struct event *event,
                       const struct claim *claim)
 {
-	struct held **at = bucket_of(memory, &claim->digest);
+	bool newest = claim->kind == CLAIM_NEWEST;
+	struct taken *taken = claim_find(memory, &claim->digest, newest);
+	uint64_t now_ms = ticket_time_ms(event->ticket);
+	uint32_t window_s = claim->window_s;
 
-	held->digest = claim->digest;
-	held->event = event;
-	held->expires_ms = ticket_time_ms(event->ticket) + window_kept_s(claim->window_s) * 1000;
-	held->next = *at;
-	*at = held;
 	event->refs++;
-	count_add(&memory->bytes, sizeof(*held));
-	count_add(&memory->live_claims, 1);
+	if (taken) {
+		window_s = store_window_s(window_s, taken->expires_ms, now_ms);
+		event_drop(memory, taken->event);
+	} else {
+		struct taken **at = bucket_of(memory, &claim->digest);
+		taken = *fresh;
+		*fresh = NULL;
+		taken->newest = newest;
+		taken->next = *at;
+		*at = taken;
+		count_add(&memory->bytes, sizeof(*taken));
+		count_add(live_count(memory, taken), 1);
+	}
+	taken->digest = claim->digest;
+	taken->event = event;
+	taken->order = claim->order;
+	taken->expires_ms = now_ms + window_kept_s(window_s) * 1000;
 }
 
 /* ---- open tickets ---- */
@@ -289,7 +314,7 @@ static void slot_set_due(struct memory_store *memory, struct slot *slot)
 {
 	size_t at = (size_t)(slot - memory->slots);
 
-	slot->body->leased = false;
+	slot->body->leased = slot->body->held = false;
 	if (at < memory->due_from)
 		memory->due_from = at;
 	count_add(&memory->due_tickets, 1);
@@ -302,7 +327,7 @@ static struct slot *slot_next_due(struct memory_store *memory)
 
 	for (; memory->due_from < end; memory->due_from++) {
 		struct slot *slot = &memory->slots[memory->due_from];
-		if (slot->body && !slot->body->leased)
+		if (slot->body && !slot->body->leased && !slot->body->held)
 			return slot;
 	}
 	return NULL;
@@ -310,22 +335,10 @@ static struct slot *slot_next_due(struct memory_store *memory)
 
 /* ---- operations ---- */
 
-static int admit_check(const struct store_admit *admit)
-{
-	if (admit->claim_count < 1 || admit->claim_count > CLAIMS_MAX)
-		return ERR_INVALID;
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		if (admit->claims[i].window_s < 1)
-			return ERR_INVALID;
-	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX)
-		return ERR_TOO_LARGE;
-	return 0;
-}
-
 /* All that a new event needs, allocated before anything is changed. */
 struct parts {
 	struct event *event;
-	struct held *held[CLAIMS_MAX];
+	struct taken *taken[CLAIMS_MAX];
 	struct body *body;
 };
 
@@ -334,18 +347,18 @@ static void parts_free(struct parts *parts)
 	mem_free(parts->event);
 	mem_free(parts->body);
 	for (size_t i = 0; i < CLAIMS_MAX; i++)
-		mem_free(parts->held[i]);
+		mem_free(parts->taken[i]);
 }
 
 static int parts_alloc(struct memory_store *memory, const struct store_admit *admit,
-                       struct parts *ret_parts)
+                       uint32_t claims, struct parts *ret_parts)
 {
 	struct parts parts = { .event = mem_zalloc(1, sizeof(struct event)) };
 	bool whole = parts.event != NULL;
 
-	for (uint32_t i = 0; i < admit->claim_count && whole; i++) {
-		parts.held[i] = mem_zalloc(1, sizeof(struct held));
-		whole = parts.held[i] != NULL;
+	for (uint32_t i = 0; i < claims && whole; i++) {
+		parts.taken[i] = mem_zalloc(1, sizeof(struct taken));
+		whole = parts.taken[i] != NULL;
 	}
 	if (whole && !admit->no_ticket) {
 		parts.body = mem_zalloc(1, sizeof(struct body) + admit->source.len +
@@ -362,10 +375,9 @@ static int parts_alloc(struct memory_store *memory, const struct store_admit *ad
 }
 
 static void ticket_open(struct memory_store *memory, const struct store_admit *admit,
-                        struct event *event, struct body *body)
+                        struct event *event, struct body *body, bool held)
 {
 	body->event = event;
-	body->leased = true; /* until slot_set_due() */
 	body->flags = admit->flags;
 	body->source_len = (uint32_t)admit->source.len;
 	body->payload_len = (uint32_t)admit->payload.len;
@@ -379,52 +391,176 @@ static void ticket_open(struct memory_store *memory, const struct store_admit *a
 	*slot = (struct slot){ .ticket = event->ticket, .body = body };
 	count_add(&memory->bytes, body_size(body));
 	count_add(&memory->open_tickets, 1);
-	slot_set_due(memory, slot);
+	body->held = held;
+	if (held)
+		count_add(&memory->held_tickets, 1);
+	else
+		slot_set_due(memory, slot);
 }
 
-static int admit_new(struct memory_store *memory, struct store_admit *admit)
+/* The claims that an event takes, which may be fewer than it came with. */
+struct taking {
+	struct claim claims[CLAIMS_MAX];
+	uint32_t count;
+	bool held; /* its ticket */
+};
+
+/* Gives the event a ticket and the claims. */
+static int event_keep(struct memory_store *memory, struct store_admit *admit,
+                      const struct taking *taking)
 {
 	struct parts parts;
-	int error = parts_alloc(memory, admit, &parts);
+	int error = parts_alloc(memory, admit, taking->count, &parts);
 	if (error < 0)
 		return error;
 
-	parts.event->ticket = ticket_next(memory->last_ticket, memory->now_ms);
-	CHECK(parts.event->ticket > memory->last_ticket);
-	memory->last_ticket = parts.event->ticket;
+	struct event *event = parts.event;
+	event->refs = 1; /* ours */
+	event->ticket = ticket_next(memory->last_ticket, memory->now_ms);
+	CHECK(event->ticket > memory->last_ticket);
+	memory->last_ticket = admit->own_ticket = event->ticket;
 	count_add(&memory->bytes, sizeof(struct event));
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		claim_put(memory, parts.held[i], parts.event, &admit->claims[i]);
-	if (count_get(&memory->live_claims) > memory->bucket_count)
+	for (uint32_t i = 0; i < taking->count; i++)
+		claim_put(memory, &parts.taken[i], event, &taking->claims[i]);
+	if (count_get(&memory->live_claims) + count_get(&memory->live_entities) >
+	    memory->bucket_count)
 		buckets_grow(memory);
 	if (!admit->no_ticket)
-		ticket_open(memory, admit, parts.event, parts.body);
-
-	admit->verdict = VERDICT_NEW;
-	admit->matched = 0;
-	admit->ticket = parts.event->ticket;
-	admit->first_seen_ms = ticket_time_ms(parts.event->ticket);
-	admit->seen = 0;
+		ticket_open(memory, admit, event, parts.body, taking->held);
+	parts.event = NULL;
+	parts.body = NULL;
+	parts_free(&parts);
+	event_drop(memory, event);
 	return 0;
+}
+
+/* What this claim alone says of the event; `taken` is whom it meets, or NULL. */
+static enum verdict claim_judge(struct memory_store *memory, const struct store_admit *admit,
+                                const struct claim *claim, const struct taken *taken)
+{
+	if (!taken)
+		return VERDICT_NEW;
+	if (claim->kind == CLAIM_NEWEST) {
+		bool passes = claim->order > taken->order ||
+		              (claim->order == taken->order && !claim->equal_drops);
+		return passes ? VERDICT_NEW : VERDICT_STALE;
+	}
+	if (store_conflicts(claim, digest_check(&taken->digest)))
+		return VERDICT_CONFLICT;
+	if (admit->busy_if_open && slot_find(memory, taken->event->ticket))
+		return VERDICT_BUSY;
+	return VERDICT_DUPLICATE;
+}
+
+static void answer(struct store_admit *admit, enum verdict verdict, uint32_t matched,
+                   const struct taken *taken)
+{
+	admit->verdict = verdict;
+	admit->matched = matched;
+	admit->ticket = taken->event->ticket;
+	admit->first_seen_ms = ticket_time_ms(taken->event->ticket);
+	if (verdict == VERDICT_DUPLICATE || verdict == VERDICT_BUSY)
+		admit->seen = ++taken->event->seen;
+	if (verdict == VERDICT_STALE)
+		admit->order = taken->order;
+}
+
+/* The first time it is kept, then it is a duplicate of that. */
+static int answer_conflict(struct memory_store *memory, struct store_admit *admit, uint32_t matched,
+                           const struct taken *taken)
+{
+	struct taking taking = { .claims = { store_aside_claim(&admit->claims[matched]) },
+		                 .count = 1,
+		                 .held = true };
+	struct taken *aside = claim_find(memory, &taking.claims[0].digest, false);
+
+	if (admit->on_conflict == STORE_CONFLICT_ASIDE && !admit->no_ticket) {
+		if (aside) {
+			answer(admit, claim_judge(memory, admit, &taking.claims[0], aside), matched,
+			       aside);
+			return 0;
+		}
+		int error = event_keep(memory, admit, &taking);
+		if (error < 0)
+			return error;
+	}
+	answer(admit, VERDICT_CONFLICT, matched, taken);
+	return 0;
+}
+
+static void note_would(struct store_admit *admit, enum verdict verdict, uint32_t matched,
+                       const struct taken *taken)
+{
+	if (admit->would != VERDICT_NONE)
+		return;
+	admit->would = verdict;
+	admit->would_matched = matched;
+	admit->would_ticket = taken->event->ticket;
+}
+
+static int answer_new(struct memory_store *memory, struct store_admit *admit,
+                      const struct taking *taking)
+{
+	int error = event_keep(memory, admit, taking);
+
+	if (error == 0 && admit->verdict == VERDICT_NONE) {
+		admit->verdict = VERDICT_NEW;
+		admit->ticket = admit->own_ticket;
+		admit->first_seen_ms = ticket_time_ms(admit->ticket);
+	}
+	return error;
+}
+
+static void answer_clear(struct store_admit *admit)
+{
+	admit->verdict = admit->would = VERDICT_NONE;
+	admit->matched = admit->would_matched = 0;
+	admit->ticket = admit->own_ticket = admit->would_ticket = 0;
+	admit->first_seen_ms = admit->seen = admit->order = 0;
+}
+
+/* True: claim `i` drops the event, which has its answer or error. */
+static bool claim_drops(struct memory_store *memory, struct store_admit *admit, uint32_t i,
+                        struct taking *taking, int *ret_error)
+{
+	const struct claim *claim = &admit->claims[i];
+	const struct taken *taken = claim_find(memory, &claim->digest, claim->kind == CLAIM_NEWEST);
+	enum verdict verdict = claim_judge(memory, admit, claim, taken);
+
+	if (verdict != VERDICT_NEW && claim->shadow) {
+		note_would(admit, verdict, i, taken);
+		return false;
+	}
+	if (verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_PASS) {
+		if (admit->verdict == VERDICT_NONE)
+			answer(admit, verdict, i, taken);
+		verdict = VERDICT_NEW;
+	}
+	if (verdict == VERDICT_NEW) {
+		taking->claims[taking->count++] = *claim;
+		return false;
+	}
+	answer_clear(admit);
+	*ret_error = 0;
+	if (verdict == VERDICT_CONFLICT)
+		*ret_error = answer_conflict(memory, admit, i, taken);
+	else
+		answer(admit, verdict, i, taken);
+	return true;
 }
 
 static int admit_decide(struct memory_store *memory, struct store_admit *admit)
 {
-	int error = admit_check(admit);
+	struct taking taking = { .count = 0 };
+	int error = store_admit_check(admit);
+
+	answer_clear(admit);
 	if (error < 0)
 		return error;
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		struct held *held = claim_find(memory, &admit->claims[i].digest);
-		if (!held)
-			continue;
-		admit->verdict = VERDICT_DUPLICATE;
-		admit->matched = i;
-		admit->ticket = held->event->ticket;
-		admit->first_seen_ms = ticket_time_ms(held->event->ticket);
-		admit->seen = ++held->event->seen;
-		return 0;
-	}
-	return admit_new(memory, admit);
+	for (uint32_t i = 0; i < admit->claim_count; i++)
+		if (claim_drops(memory, admit, i, &taking, &error))
+			return error;
+	return answer_new(memory, admit, &taking);
 }
 
 static int settle_decide(struct memory_store *memory, const struct store_settle *settle)
@@ -445,17 +581,37 @@ static int settle_decide(struct memory_store *memory, const struct store_settle 
 	return 0;
 }
 
+static int release_decide(struct memory_store *memory, const struct store_release *release)
+{
+	struct slot *slot = slot_find(memory, release->ticket);
+
+	if (!slot || !slot->body->held)
+		return ERR_FENCED;
+	count_add(&memory->held_tickets, -UINT64_C(1));
+	if (release->drop)
+		slot_close(memory, slot);
+	else
+		slot_set_due(memory, slot);
+	return 0;
+}
+
 static int lookup_decide(struct memory_store *memory, struct store_lookup *lookup)
 {
-	struct held *held = claim_find(memory, &lookup->digest);
+	const struct taken *taken = claim_find(memory, &lookup->digest,
+	                                       lookup->kind == CLAIM_NEWEST);
 
-	lookup->taken = held != NULL;
-	if (!held)
+	lookup->taken = taken != NULL;
+	lookup->open = lookup->held = false;
+	if (!taken)
 		return 0;
-	lookup->ticket = held->event->ticket;
-	lookup->first_seen_ms = ticket_time_ms(held->event->ticket);
-	lookup->seen = held->event->seen;
-	lookup->open = slot_find(memory, held->event->ticket) != NULL;
+	const struct slot *slot = slot_find(memory, taken->event->ticket);
+	lookup->open = slot != NULL;
+	lookup->held = slot && slot->body->held;
+	lookup->check = taken->newest ? 0 : digest_check(&taken->digest);
+	lookup->order = taken->newest ? taken->order : 0;
+	lookup->ticket = taken->event->ticket;
+	lookup->first_seen_ms = ticket_time_ms(taken->event->ticket);
+	lookup->seen = taken->newest ? 0 : taken->event->seen;
 	return 0;
 }
 
@@ -508,6 +664,8 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 	case STORE_ADMIT: return admit_decide(memory, container_of(op, struct store_admit, op));
 	case STORE_SETTLE: return settle_decide(memory, container_of(op, struct store_settle, op));
 	case STORE_LOOKUP: return lookup_decide(memory, container_of(op, struct store_lookup, op));
+	case STORE_RELEASE:
+		return release_decide(memory, container_of(op, struct store_release, op));
 	case STORE_TAKE: break;
 	}
 	return ERR_INVALID;
@@ -566,10 +724,12 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 
 	*ret_stats = (struct store_stats){
 		.live_claims = count_get(&memory->live_claims),
+		.live_entities = count_get(&memory->live_entities),
 		.expired_claims = count_get(&memory->expired_claims),
 		.index_bytes = count_get(&memory->bytes),
 		.open_tickets = count_get(&memory->open_tickets),
 		.due_tickets = count_get(&memory->due_tickets),
+		.held_tickets = count_get(&memory->held_tickets),
 		.commits = count_get(&memory->commits),
 		.commit_ops = count_get(&memory->commit_ops),
 		.writable = count_get(&memory->open_tickets) < memory->max_open,
@@ -580,7 +740,7 @@ static void claims_free(struct memory_store *memory)
 {
 	for (size_t i = 0; i < memory->bucket_count; i++)
 		while (memory->buckets[i])
-			held_drop(memory, &memory->buckets[i]);
+			taken_drop(memory, &memory->buckets[i]);
 	mem_free(memory->buckets);
 }
 
@@ -626,7 +786,7 @@ int memory_store_open(const struct memory_store_options *options, struct store *
 	op_list_init(&memory->queue);
 	op_list_init(&memory->takes);
 	memory->bucket_count = BUCKETS_FIRST;
-	memory->buckets = mem_zalloc(memory->bucket_count, sizeof(struct held *));
+	memory->buckets = mem_zalloc(memory->bucket_count, sizeof(struct taken *));
 	memory->store.commit_us = &memory->commit_us;
 	memory->store.commit_batch = &memory->commit_batch;
 	if (!memory->buckets) {

@@ -1,0 +1,284 @@
+/* ask: see ask.h. */
+#include "app/ask.h"
+
+#include <netdb.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "codec/http1.h"
+#include "codec/json.h"
+
+#define SCHEME "http://"
+#define PORT_STANDARD "80"
+
+static int bad_url(const char *url, struct error_text *ret_text)
+{
+	return error_fill(ret_text, ERR_INVALID,
+	                  "\"%.100s\" is not an address: expected http://HOST:PORT", url);
+}
+
+/* Splits "host:port" or "[host]:port"; the port may be missing. */
+static int split(struct span text, struct ask_address *address)
+{
+	const char *bracket = text.len > 0 && text.ptr[0] == '[' ? memchr(text.ptr, ']', text.len)
+	                                                         : NULL;
+	size_t host_len = 0;
+	if (bracket) {
+		address->bracketed = true;
+		text = span_skip(text, 1);
+		host_len = (size_t)(bracket - text.ptr);
+	} else {
+		const char *colon = text.len > 0 ? memchr(text.ptr, ':', text.len) : NULL;
+		host_len = colon ? (size_t)(colon - text.ptr) : text.len;
+	}
+	if (host_len == 0 || host_len >= sizeof(address->host))
+		return ERR_INVALID;
+	memcpy(address->host, text.ptr, host_len);
+	address->host[host_len] = 0;
+	struct span rest = span_skip(text, host_len + (bracket ? 1 : 0));
+	struct span port = rest.len > 0 ? span_skip(rest, 1) : SPAN(PORT_STANDARD);
+	uint64_t number = 0;
+	if ((rest.len > 0 && rest.ptr[0] != ':') || text_parse_u64(port, &number) < 0 ||
+	    number < 1 || number > 65535 || port.len >= sizeof(address->port))
+		return ERR_INVALID;
+	memcpy(address->port, port.ptr, port.len);
+	address->port[port.len] = 0;
+	return 0;
+}
+
+int ask_parse_url(const char *url, struct ask_address *ret_address, struct error_text *ret_text)
+{
+	struct span text = span_str(url);
+	struct ask_address address = { .bracketed = false };
+	if (text.len < sizeof(SCHEME) || memcmp(url, SCHEME, sizeof(SCHEME) - 1) != 0)
+		return bad_url(url, ret_text);
+	text = span_skip(text, sizeof(SCHEME) - 1);
+	if (text.ptr[text.len - 1] == '/')
+		text.len--;
+	for (size_t i = 0; i < text.len; i++)
+		if (text.ptr[i] <= ' ' || text.ptr[i] == '/' || text.ptr[i] == '@')
+			return bad_url(url, ret_text);
+	if (split(text, &address) < 0)
+		return bad_url(url, ret_text);
+	*ret_address = address;
+	return 0;
+}
+
+void ask_encode(struct buf *out, struct span text)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.ptr[i];
+		bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+		             (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_' || c == '~';
+		if (plain) {
+			buf_append_char(out, c);
+			continue;
+		}
+		unsigned char byte = (unsigned char)c;
+		char code[3] = { '%', digits[byte >> 4], digits[byte & 15] };
+		buf_append(out, code, sizeof(code));
+	}
+}
+
+/* ---- the answer ---- */
+
+/* The value of a header in the lines of a head, or empty. */
+static struct span header_value(struct span head, struct span name)
+{
+	while (head.len > 0) {
+		const char *end = memchr(head.ptr, '\n', head.len);
+		size_t len = end ? (size_t)(end - head.ptr) : head.len;
+		struct span line = span_of(head.ptr, len);
+		head = span_skip(head, len + 1);
+		if (line.len <= name.len || line.ptr[name.len] != ':' ||
+		    !span_eq_nocase(span_of(line.ptr, name.len), name))
+			continue;
+		line = span_skip(line, name.len + 1);
+		while (line.len > 0 && (line.ptr[0] == ' ' || line.ptr[0] == '\t'))
+			line = span_skip(line, 1);
+		while (line.len > 0 &&
+		       (line.ptr[line.len - 1] == '\r' || line.ptr[line.len - 1] == ' '))
+			line.len--;
+		return line;
+	}
+	return SPAN_EMPTY;
+}
+
+int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_body)
+{
+	static const char first[] = "HTTP/1.1 ";
+	const size_t first_len = sizeof(first) - 1;
+	uint64_t status = 0;
+	uint64_t length = 0;
+	if (answer.len < first_len + 3 || memcmp(answer.ptr, first, first_len) != 0 ||
+	    text_parse_u64(span_of(answer.ptr + first_len, 3), &status) < 0)
+		return ERR_INVALID;
+	const char *end = memmem(answer.ptr, answer.len, "\r\n\r\n", 4);
+	if (!end)
+		return ERR_INVALID;
+	struct span head = span_of(answer.ptr, (size_t)(end - answer.ptr));
+	struct span body = span_skip(answer, head.len + 4);
+	if (text_parse_u64(header_value(head, SPAN("Content-Length")), &length) < 0 ||
+	    body.len < length)
+		return ERR_INVALID;
+	*ret_status = (uint16_t)status;
+	*ret_body = span_of(body.ptr, (size_t)length);
+	return 0;
+}
+
+/* The "detail" of a problem, else the start of the body. */
+static int refused(struct span body, uint16_t status, struct error_text *ret_text)
+{
+	struct json_problem problem = { .offset = 0 };
+	struct json_path path;
+	struct json_plan plan;
+	struct json_doc doc;
+	uint8_t node;
+	char detail[256];
+	size_t len = 0;
+	json_plan_init(&plan);
+	if (json_path_parse(SPAN("detail"), &path, &problem) < 0 ||
+	    json_plan_add(&plan, &path, &node) < 0)
+		return ERR_INVALID;
+	json_plan_seal(&plan);
+	if (json_scan(body, &plan, &doc) == 0 && json_get(&doc, node).type == JSON_STRING &&
+	    json_decode(json_get(&doc, node).text, detail, sizeof(detail), &len) == 0)
+		return error_fill(ret_text, ERR_INVALID, "the gateway says %u: %.*s", status,
+		                  (int)len, detail);
+	return error_fill(ret_text, ERR_INVALID, "the gateway says %u %s", status,
+	                  http1_reason(status));
+}
+
+/* ---- the connection ---- */
+
+static int set_limits(int fd)
+{
+	struct timeval limit = { .tv_sec = ASK_LIMIT_S };
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)) < 0 ||
+	    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)) < 0)
+		return -errno;
+	return 0;
+}
+
+static int connect_one(const struct addrinfo *info)
+{
+	int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC, info->ai_protocol);
+	if (fd < 0)
+		return -errno;
+	int r = set_limits(fd);
+	if (r == 0 && connect(fd, info->ai_addr, info->ai_addrlen) < 0)
+		r = -errno;
+	if (r == 0)
+		return fd;
+	close(fd);
+	return r;
+}
+
+static int connect_to(const struct ask_address *address, struct error_text *ret_text)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC };
+	struct addrinfo *list = NULL;
+	int r = getaddrinfo(address->host, address->port, &hints, &list);
+	if (r != 0)
+		return error_fill(ret_text, -EHOSTUNREACH, "%s: %s", address->host,
+		                  gai_strerror(r));
+	r = -EHOSTUNREACH;
+	for (const struct addrinfo *info = list; info && r < 0; info = info->ai_next)
+		r = connect_one(info);
+	freeaddrinfo(list);
+	if (r < 0)
+		error_fill(ret_text, r, "no gateway answers at %s port %s: %s", address->host,
+		           address->port, error_name(r));
+	return r;
+}
+
+static int send_all(int fd, struct span bytes)
+{
+	while (bytes.len > 0) {
+		ssize_t n = send(fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		bytes = span_skip(bytes, (size_t)n);
+	}
+	return 0;
+}
+
+/* Up to the end of the connection: the request asks for its close. */
+static int receive_all(int fd, struct buf *answer)
+{
+	for (;;) {
+		int r = buf_reserve(answer, 64u << 10);
+		if (r < 0)
+			return r;
+		ssize_t n = recv(fd, answer->ptr + answer->len, answer->room - answer->len, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		answer->len += (size_t)n;
+	}
+}
+
+static int exchange(int fd, const struct ask_address *address, const char *method,
+                    struct span target, struct buf *answer)
+{
+	struct buf request = { .cap = 16u << 10 };
+	buf_printf(&request,
+	           "%s %.*s HTTP/1.1\r\nHost: %s%s%s:%s\r\nContent-Length: 0\r\n"
+	           "Connection: close\r\n\r\n",
+	           method, (int)target.len, target.ptr, address->bracketed ? "[" : "",
+	           address->host, address->bracketed ? "]" : "", address->port);
+	int r = request.failed ? -ENOMEM : send_all(fd, buf_span(&request));
+	buf_free(&request);
+	return r < 0 ? r : receive_all(fd, answer);
+}
+
+static int take_answer(const struct buf *answer, struct buf *out, struct error_text *ret_text)
+{
+	uint16_t status = 0;
+	struct span body;
+	if (ask_parse_answer(buf_span(answer), &status, &body) < 0)
+		return error_fill(ret_text, ERR_INVALID, "what answers there is no gateway");
+	if (status != 200)
+		return refused(body, status, ret_text);
+	buf_append_span(out, body);
+	return out->failed ? error_fill(ret_text, -ENOMEM, "no memory for the answer") : 0;
+}
+
+static int ask(const char *url, const char *method, struct span target, struct buf *out,
+               struct error_text *ret_text)
+{
+	struct ask_address address = { .bracketed = false };
+	struct buf answer = { .cap = ASK_ANSWER_MAX };
+	int r = ask_parse_url(url, &address, ret_text);
+	if (r < 0)
+		return r;
+	int fd = connect_to(&address, ret_text);
+	if (fd < 0)
+		return fd;
+	r = exchange(fd, &address, method, target, &answer);
+	close(fd);
+	if (r < 0)
+		error_fill(ret_text, r, "%s port %s: %s", address.host, address.port,
+		           error_name(r));
+	else
+		r = take_answer(&answer, out, ret_text);
+	buf_free(&answer);
+	return r;
+}
+
+int ask_get(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+{
+	return ask(url, "GET", target, out, ret_text);
+}
+
+int ask_post(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+{
+	return ask(url, "POST", target, out, ret_text);
+}

@@ -1,0 +1,44 @@
+/*
+ * ask: one question to a running gateway over plain HTTP, for the commands that
+ * show what it knows.
+ *
+ * Room:    app. Threads: blocks the caller, at most ASK_LIMIT_S for each step.
+ * Failure: -errno or ERR_… with a text that names the address.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "base/span.h"
+
+#define ASK_LIMIT_S 10
+#define ASK_ANSWER_MAX (16u << 20)
+#define ASK_HOST_MAX 256
+
+/* Where a URL such as http://127.0.0.1:8080 or http://[::1]:8080/ leads. */
+struct ask_address {
+	char host[ASK_HOST_MAX];
+	char port[8];
+	bool bracketed; /* an IPv6 address */
+};
+int ask_parse_url(const char *url, struct ask_address *ret_address,
+                  struct error_text *ret_text) must_check;
+
+/* Percent-encodes what is not a letter, a digit or one of -._~ */
+void ask_encode(struct buf *out, struct span text);
+
+/* An answer as it came: status, and where its body starts. ERR_INVALID: it is
+ * not HTTP, or not whole. */
+int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_body) must_check;
+
+/* GET. The body is appended to `out` when the status is 200; another status is
+ * an error (ERR_INVALID) whose text is what the gateway says. */
+int ask_get(const char *url, struct span target, struct buf *out,
+            struct error_text *ret_text) must_check;
+
+/* POST without a body; else the same. */
+int ask_post(const char *url, struct span target, struct buf *out,
+             struct error_text *ret_text) must_check;

@@ -1,0 +1,268 @@
+/*
+ * config_diff: what changes between two configurations, and whether it can be
+ * changed while stile runs. See config.h.
+ *
+ * Sources are compared as they were understood, not as they were written: each
+ * is put into one row of bytes, texts with their lengths. Those bytes hold
+ * secrets, so they are wiped; only names of options come out.
+ */
+#include <inttypes.h>
+
+#include "app/config.h"
+#include "app/config_table.h"
+#include "base/mem.h"
+#include "base/text.h"
+
+#define CHANGES_MAX (2 * CONFIG_SOURCES_MAX + SERVE_ROWS + 1)
+
+/* ---- a source as bytes ---- */
+
+static void put_number(struct buf *out, uint64_t value)
+{
+	buf_append(out, &value, sizeof(value));
+}
+
+static void put_text(struct buf *out, struct span text)
+{
+	put_number(out, text.len);
+	buf_append_span(out, text);
+}
+
+static void put_texts(struct buf *out, const struct span *texts, uint32_t count)
+{
+	put_number(out, count);
+	for (uint32_t i = 0; i < count; i++)
+		put_text(out, texts[i]);
+}
+
+static void put_conditions(struct buf *out, const struct recipe_condition *conditions,
+                           uint32_t count)
+{
+	put_number(out, count);
+	for (uint32_t i = 0; i < count; i++) {
+		put_text(out, conditions[i].part);
+		put_text(out, conditions[i].pattern);
+		put_number(out, conditions[i].negate);
+	}
+}
+
+static void put_claim(struct buf *out, const struct recipe_claim_spec *claim)
+{
+	put_text(out, claim->name);
+	put_number(out, claim->kind);
+	put_number(out, claim->window_s);
+	put_number(out, claim->missing);
+	put_number(out, claim->shadow);
+	put_conditions(out, claim->conditions, claim->condition_count);
+	put_texts(out, claim->parts, claim->part_count);
+	put_texts(out, claim->except, claim->except_count);
+	put_text(out, claim->time);
+	put_number(out, claim->equal_drops);
+	put_text(out, claim->rank);
+	put_texts(out, claim->ranks, claim->rank_count);
+}
+
+static void put_case(struct buf *out, const struct recipe_case_spec *spec)
+{
+	const struct span fields[] = { spec->id,          spec->type,   spec->entity, spec->time,
+		                       spec->correlation, spec->origin, spec->replay, spec->content,
+		                       spec->inner,       spec->items };
+	put_text(out, span_str(spec->name));
+	put_texts(out, fields, ARRAY_LEN(fields));
+	put_conditions(out, spec->conditions, spec->condition_count);
+	put_number(out, spec->claim_count);
+	for (uint32_t i = 0; i < spec->claim_count; i++)
+		put_claim(out, &spec->claims[i]);
+}
+
+static void put_recipe(struct buf *out, const struct recipe_spec *recipe)
+{
+	put_text(out, recipe->scope);
+	put_number(out, recipe->window_s);
+	put_number(out, recipe->batch);
+	put_number(out, recipe->shadow);
+	put_number(out, recipe->replay_passes);
+	put_number(out, recipe->case_count);
+	for (uint32_t i = 0; i < recipe->case_count; i++)
+		put_case(out, &recipe->cases[i]);
+}
+
+static void put_auth(struct buf *out, const struct auth_spec *auth)
+{
+	put_number(out, auth->kind);
+	put_text(out, auth->header);
+	put_text(out, auth->user);
+	put_texts(out, auth->secrets, auth->secret_count);
+	put_number(out, auth->algorithm);
+	put_number(out, auth->encoding);
+	put_text(out, auth->prefix);
+	put_texts(out, auth->signed_parts, auth->signed_count);
+	put_text(out, auth->timestamp);
+	put_number(out, auth->tolerance_s);
+	put_text(out, auth->public_url);
+	put_texts(out, auth->names, auth->name_count);
+	put_texts(out, auth->networks, auth->network_count);
+}
+
+static void put_rest(struct buf *out, const struct config_source *source)
+{
+	put_text(out, source->path);
+	put_number(out, source->on_conflict);
+	put_number(out, source->wait_ms);
+}
+
+/* ---- changes ---- */
+
+static int add(struct config_diff *diff, const char *option, bool reloads, const char *text)
+{
+	struct span name = arena_copy(&diff->arena, span_str(option));
+	struct span copy = arena_copy(&diff->arena, span_str(text));
+	if (!name.ptr || !copy.ptr)
+		return -ENOMEM;
+	CHECK(diff->count < CHANGES_MAX);
+	diff->changes[diff->count++] = (struct config_change){ name.ptr, reloads, copy.ptr };
+	diff->restarts += !reloads;
+	return 0;
+}
+
+static bool is_equal(struct buf *a, struct buf *b)
+{
+	bool equal = span_eq(buf_span(a), buf_span(b));
+	if (a->room > 0)
+		explicit_bzero(a->ptr, a->room);
+	if (b->room > 0)
+		explicit_bzero(b->ptr, b->room);
+	buf_clear(a);
+	buf_clear(b);
+	return equal;
+}
+
+static int compare_source(struct config_diff *diff, const struct config_source *old,
+                          const struct config_source *new)
+{
+	struct buf a = { 0 };
+	struct buf b = { 0 };
+	put_recipe(&a, &old->recipe);
+	put_recipe(&b, &new->recipe);
+	bool failed = a.failed || b.failed;
+	bool recipe = !is_equal(&a, &b);
+	put_auth(&a, &old->auth);
+	put_auth(&b, &new->auth);
+	failed = failed || a.failed || b.failed;
+	bool auth = !is_equal(&a, &b);
+	put_rest(&a, old);
+	put_rest(&b, new);
+	failed = failed || a.failed || b.failed;
+	bool rest = !is_equal(&a, &b);
+	buf_free(&a);
+	buf_free(&b);
+	if (failed)
+		return -ENOMEM;
+	if (!recipe && !auth && !rest)
+		return 0;
+	char option[16 + 64];
+	char text[64];
+	snprintf(option, sizeof(option), "sources.%s", new->name.ptr);
+	snprintf(text, sizeof(text), "changed:%s%s%s", recipe ? " recipe" : "", auth ? " auth" : "",
+	         rest ? " path or policy" : "");
+	return add(diff, option, true, text);
+}
+
+static int add_sources(struct config_diff *diff, const struct config *from,
+                       const struct config *other, const char *text)
+{
+	int error = 0;
+	for (uint32_t i = 0; i < from->source_count && error == 0; i++) {
+		const struct config_source *source = &from->sources[i];
+		char option[16 + 64];
+		snprintf(option, sizeof(option), "sources.%s", source->name.ptr);
+		if (!config_find_source(other, source->name))
+			error = add(diff, option, true, text);
+	}
+	return error;
+}
+
+static int compare_sources(struct config_diff *diff, const struct config *old,
+                           const struct config *new)
+{
+	int error = add_sources(diff, old, new, "removed");
+	if (error == 0)
+		error = add_sources(diff, new, old, "added");
+	for (uint32_t i = 0; i < new->source_count &&error == 0; i++) {
+		const struct config_source *was = config_find_source(old, new->sources[i].name);
+		if (was)
+			error = compare_source(diff, was, &new->sources[i]);
+	}
+	return error;
+}
+
+/* As one would write it. */
+static void write_value(const struct option *option, const struct serve_options *serve,
+                        char *ret_text, size_t size)
+{
+	const void *field = (const char *)serve + option->offset;
+	char duration[TEXT_DURATION_MAX];
+	uint64_t number;
+	switch (option->kind) {
+	case OPTION_TEXT:
+	case OPTION_ADDRESS: {
+		const char *text = *(const char *const *)field;
+		snprintf(ret_text, size, "%s", text ? text : "nothing");
+		return;
+	}
+	case OPTION_FLAG: snprintf(ret_text, size, "%d", *(const bool *)field); return;
+	default: number = *(const uint64_t *)field; break;
+	}
+	if (option->kind == OPTION_DURATION) {
+		text_duration(duration, number);
+		snprintf(ret_text, size, "%s", duration);
+	} else if (option->kind == OPTION_CHOICE) {
+		const char *word = option->choices;
+		for (uint64_t i = 0; i < number; i++)
+			word += strcspn(word, "|") + 1;
+		snprintf(ret_text, size, "%.*s", (int)strcspn(word, "|"), word);
+	} else {
+		snprintf(ret_text, size, "%" PRIu64, number);
+	}
+}
+
+static int compare_serve(struct config_diff *diff, const struct config *old,
+                         const struct config *new)
+{
+	int error = 0;
+	for (size_t i = 0; i < config_table.count && error == 0; i++) {
+		const struct config_option *row = &config_table.options[i];
+		char was[256];
+		char is[256];
+		char text[600];
+		if (!row->flag)
+			continue;
+		write_value(row->flag, &old->serve, was, sizeof(was));
+		write_value(row->flag, &new->serve, is, sizeof(is));
+		snprintf(text, sizeof(text), "%s becomes %s", was, is);
+		if (strcmp(was, is) != 0)
+			error = add(diff, row->path, row->reload, text);
+	}
+	return error;
+}
+
+int config_diff(const struct config *old, const struct config *new, struct config_diff *ret_diff)
+{
+	struct config_diff diff = { 0 };
+	diff.changes = arena_alloc(&diff.arena, CHANGES_MAX * sizeof(*diff.changes));
+	int error = diff.changes ? compare_serve(&diff, old, new) : -ENOMEM;
+	if (error == 0)
+		error = compare_sources(&diff, old, new);
+	if (error != 0) {
+		config_diff_free(&diff);
+		return error;
+	}
+	*ret_diff = diff;
+	return 0;
+}
+
+void config_diff_free(struct config_diff *diff)
+{
+	arena_free(&diff->arena);
+	*diff = (struct config_diff){ 0 };
+}

@@ -1,0 +1,67 @@
+/*
+ * config_table: the one table of all options of the configuration file.
+ *
+ * Room: app. Threads: constant.
+ */
+#pragma once
+
+#include "app/options.h"
+
+/* What is written at a path, and what becomes of it. */
+enum config_kind {
+	/* values */
+	CONFIG_FLAG,    /* that of a flag of serve, in struct serve_options */
+	CONFIG_TEXT,    /* struct span */
+	CONFIG_STRING,  /* const char * */
+	CONFIG_CHOICE,  /* which of the words; an enum or bool of `size` bytes */
+	CONFIG_SECONDS, /* uint32_t, from a duration */
+	CONFIG_MS,      /* uint64_t, from a duration */
+	CONFIG_PATH,    /* struct span: of a request */
+	CONFIG_PRESET,  /* struct span: the name of one */
+	CONFIG_PART,    /* struct span: a part of an event */
+	/* one or a list of at most `max`: struct span [max], uint32_t at `count_offset` */
+	CONFIG_PARTS,
+	CONFIG_TEXTS,
+	CONFIG_SECRETS,
+	CONFIG_NETWORKS,
+	/* what holds others: their paths begin with this one */
+	CONFIG_SECTION,
+	CONFIG_NAMED, /* by a name that one chooses: `*` in the paths below */
+	CONFIG_LIST,  /* `[]` in the paths below */
+	/* shapes of their own */
+	CONFIG_WHEN,
+	CONFIG_CONTENT,
+};
+
+struct config_option {
+	const char *path; /* "sources.*.window" */
+	enum config_kind kind;
+	const struct option *flag; /* CONFIG_FLAG: the row that is shared */
+	size_t offset, size, count_offset;
+	uint64_t min, max;
+	const char *choices;
+	const char *value;    /* what the manual calls it */
+	const char *standard; /* the default as one would write it; NULL: none */
+	bool reload;          /* SIGHUP is enough */
+	const char *also;     /* "password|token": what people write for its name */
+	const char *help;
+};
+
+struct config_table {
+	const struct config_option *options;
+	size_t count;
+};
+
+extern const struct config_table config_table;
+
+/* The row of "SECTION.name" or, for the top, of "name"; NULL if there is none. */
+const struct config_option *config_option_find(const char *section, struct span name);
+/* Is the row directly in the section? ret_name (may be NULL) is its own name. */
+bool config_option_in(const struct config_option *option, const char *section,
+                      struct span *ret_name);
+
+/* Whichever row says it: its own or the shared one. */
+const char *config_option_help(const struct config_option *option);
+const char *config_option_standard(const struct config_option *option);
+const char *config_option_value(const struct config_option *option);
+const char *config_option_choices(const struct config_option *option);

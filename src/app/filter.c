@@ -1,0 +1,354 @@
+/* filter: see filter.h. */
+#include "app/filter.h"
+
+#include <stdio.h>
+
+#include "app/filter_output.h"
+#include "app/filter_split.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "store/memory/flat_claims.h"
+#include "sys/stream.h"
+
+/*
+ * A block is small enough to stay in the second-level cache from read to write.
+ * Mapping the file instead was slower: its pages come one fault at a time.
+ */
+#define BLOCK_BYTES (256u << 10)
+#define ROOM_BYTES (FILTER_EVENT_MAX + 2 * BLOCK_BYTES)
+#define BATCH 32
+#define REASON_MAX 320
+
+/* An event whose claims are known and not decided yet. */
+struct pending {
+	struct recipe_result result;
+	struct flat_event event;
+	struct span whole; /* what goes out */
+	uint64_t line;
+};
+
+struct filter {
+	struct filter_options options;
+	struct flat_claims *claims;
+	struct recipe_scratch scratch;
+	struct filter_output output;
+	struct filter_stats stats;
+	const struct filter_input *input;
+	struct filter_split split;
+	uint64_t now_ms; /* of the last event that has a time, or of the clock */
+	uint32_t count;
+	struct pending batch[BATCH];
+	struct buf words; /* of a claim, for the rejected */
+	char *bytes;      /* ROOM_BYTES */
+};
+
+int filter_new(const struct filter_options *options, struct filter **ret_filter)
+{
+	struct filter *filter = mem_zalloc(1, sizeof(*filter));
+	if (!filter)
+		return -ENOMEM;
+	filter->options = *options;
+	filter->output.out_fd = options->out_fd;
+	filter->output.rejected_fd = options->rejected_fd;
+	filter->bytes = mem_map(ROOM_BYTES);
+	if (!filter->bytes || flat_claims_new(&filter->claims) != 0) {
+		filter_free(filter);
+		return -ENOMEM;
+	}
+	*ret_filter = filter;
+	return 0;
+}
+
+struct filter *filter_free(struct filter *filter)
+{
+	if (!filter)
+		return NULL;
+	flat_claims_free(filter->claims);
+	recipe_scratch_free(&filter->scratch);
+	filter_output_free(&filter->output);
+	buf_free(&filter->words);
+	mem_unmap(filter->bytes, ROOM_BYTES);
+	return mem_free(filter);
+}
+
+struct filter_stats filter_get_stats(const struct filter *filter)
+{
+	struct filter_stats stats = filter->stats;
+	struct flat_claims_stats claims = flat_claims_get_stats(filter->claims);
+	stats.claims = claims.claims;
+	stats.claims_bytes = claims.bytes;
+	stats.claims_forgotten = claims.forgotten;
+	return stats;
+}
+
+/* ---- what does not pass ---- */
+
+/* "1.5s earlier" */
+static void add_gap(struct buf *reason, const struct flat_event *event,
+                    const struct flat_verdict *verdict)
+{
+	char text[TEXT_DURATION_MAX];
+	uint64_t first = verdict->first_time_ms;
+	if (event->time_ms == first) {
+		buf_append_span(reason, SPAN(", of the same time"));
+		return;
+	}
+	bool earlier = first < event->time_ms;
+	text_duration(text, earlier ? event->time_ms - first : first - event->time_ms);
+	buf_printf(reason, ", %s %s", text, earlier ? "earlier" : "later");
+}
+
+static void write_reason(const struct pending *pending, const struct flat_verdict *verdict,
+                         struct buf *reason)
+{
+	static const char *const words[VERDICT_COUNT] = {
+		[VERDICT_DUPLICATE] = "the same key as event",
+		[VERDICT_CONFLICT] = "the same key with other content as event",
+		[VERDICT_STALE] = "older than event",
+	};
+	const struct claim *claim = &pending->event.claims[verdict->matched];
+	const char *word = words[verdict->verdict];
+	CHECK(word);
+	if (claim->kind == CLAIM_CONTENT)
+		word = "the same content as event";
+	buf_printf(reason, "%s ", word);
+	buf_append_u64(reason, verdict->first);
+	add_gap(reason, &pending->event, verdict);
+}
+
+static int reject(struct filter *filter, const struct pending *pending,
+                  const struct flat_verdict *verdict)
+{
+	char memory[REASON_MAX];
+	struct buf reason = buf_on(memory, sizeof(memory));
+	struct recipe_input input = { .body = pending->result.payload };
+	struct recipe_words words = { .rule = SPAN_EMPTY };
+	if (filter->options.rejected_fd < 0)
+		return 0;
+	write_reason(pending, verdict, &reason);
+	buf_clear(&filter->words);
+	if (!recipe_words(filter->options.recipe, &filter->scratch, &input, verdict->matched,
+	                  &filter->words, &words))
+		words = (struct recipe_words){ .rule = SPAN_EMPTY };
+	struct filter_rejection rejection = {
+		.number = pending->event.number,
+		.line = pending->line,
+		.first = verdict->first,
+		.file = filter->input->name,
+		.verdict = verdict_name(verdict->verdict),
+		.rule = words.rule,
+		.parts = words.parts,
+		.reason = buf_span(&reason),
+		.event = pending->result.payload,
+		.json = pending->result.event.json,
+	};
+	return filter_output_reject(&filter->output, &rejection);
+}
+
+static void complain(struct filter *filter, uint64_t line, const char *reason)
+{
+	struct error_text text;
+	if (!filter->options.complain)
+		return;
+	error_fill(&text, 0, "%s:%llu: %s", filter->input->name ? filter->input->name : "-",
+	           (unsigned long long)line, reason);
+	filter->options.complain(filter->options.user, text.text);
+}
+
+/* ---- decisions ---- */
+
+static int settle(struct filter *filter, const struct pending *pending,
+                  const struct flat_verdict *verdict)
+{
+	struct filter_stats *stats = &filter->stats;
+	stats->verdicts[verdict->verdict]++;
+	if (!verdict->passes)
+		return reject(filter, pending, verdict);
+	stats->passed++;
+	stats->would += verdict->would != VERDICT_NONE;
+	return filter_output_pass(&filter->output, pending->whole);
+}
+
+static int decide_batch(struct filter *filter)
+{
+	int error = 0;
+	for (uint32_t i = 0; i < filter->count && error == 0; i++) {
+		struct flat_verdict verdict;
+		const struct pending *pending = &filter->batch[i];
+		error = flat_claims_decide(filter->claims, &pending->event, &verdict);
+		if (error == 0)
+			error = settle(filter, pending, &verdict);
+	}
+	filter->count = 0;
+	return error;
+}
+
+static int add_bad(struct filter *filter, const struct filter_piece *piece, struct span event,
+                   const char *reason)
+{
+	int error = decide_batch(filter); /* the rejected stay in order */
+	filter->stats.read++;
+	filter->stats.bad++;
+	complain(filter, piece->line, reason);
+	if (error != 0)
+		return error;
+	struct filter_rejection rejection = {
+		.number = filter->stats.read,
+		.line = piece->line,
+		.file = filter->input->name,
+		.verdict = "bad",
+		.reason = span_str(reason),
+		.event = event,
+		.cut = event.len > FILTER_EVENT_MAX,
+	};
+	return filter_output_reject(&filter->output, &rejection);
+}
+
+/* Events without a time are judged at that of the one before. */
+static uint64_t time_of(struct filter *filter, const struct event *event)
+{
+	uint64_t ms;
+	if (filter->options.arrival)
+		return filter->now_ms;
+	if (event->time.coding != EVENT_TEXT_NONE && event_time_ms(event->time, &ms) == 0)
+		filter->now_ms = ms;
+	else
+		filter->stats.undated++;
+	return filter->now_ms;
+}
+
+/* The batch's next place has the result; it becomes an event to decide. */
+static int add_event(struct filter *filter, const struct filter_piece *piece, bool batch)
+{
+	struct pending *pending = &filter->batch[filter->count];
+	struct recipe_result *result = &pending->result;
+	filter->stats.read++;
+	pending->line = piece->line;
+	pending->whole = batch ? result->payload : piece->whole;
+	pending->event = (struct flat_event){
+		.claims = result->claims,
+		.claim_count = result->claim_count,
+		.on_conflict = filter->options.on_conflict,
+		.time_ms = time_of(filter, &result->event),
+		.number = filter->stats.read,
+	};
+	flat_claims_prefetch(filter->claims, &pending->event);
+	return ++filter->count == BATCH ? decide_batch(filter) : 0;
+}
+
+/* One piece may hold several events: Records, entities, an array on a line. */
+static int add_piece(struct filter *filter, const struct filter_piece *piece)
+{
+	struct recipe_input input = { .body = piece->event };
+	struct recipe_items items;
+	struct error_text problem;
+	int error = 0;
+	recipe_items_begin(&items, filter->options.recipe, &filter->scratch, &input);
+	items.items_max = UINT32_MAX;
+	while (error == 0) {
+		struct recipe_result *result = &filter->batch[filter->count].result;
+		switch (recipe_items_next(&items, result, &problem)) {
+		case RECIPE_END: return 0;
+		case RECIPE_EVENT: error = add_event(filter, piece, items.batch); break;
+		case RECIPE_REFUSED:
+			error = add_bad(filter, piece, result->payload, problem.text);
+			break;
+		case RECIPE_BROKEN:
+			if (items.error == -ENOMEM)
+				return -ENOMEM;
+			return add_bad(filter, piece, piece->event, problem.text);
+		}
+	}
+	return error;
+}
+
+/* In texts an event may have line breaks, between its tokens only: they become
+ * blanks, right where they stand. */
+static void make_one_line(struct filter *filter, const struct filter_piece *piece)
+{
+	char *p = filter->bytes + (piece->event.ptr - filter->bytes);
+	char *end = p + piece->event.len;
+	for (char *at = p; (at = memchr(at, '\n', (size_t)(end - at))) != NULL; at++)
+		*at = ' ';
+	for (char *at = p; (at = memchr(at, '\r', (size_t)(end - at))) != NULL; at++)
+		*at = ' ';
+}
+
+static int take_step(struct filter *filter, enum filter_step step, const struct filter_piece *piece,
+                     struct error_text *ret_text)
+{
+	struct error_text reason;
+	switch (step) {
+	case FILTER_EVENT:
+		if (filter->split.form == FILTER_TEXTS)
+			make_one_line(filter, piece);
+		return add_piece(filter, piece);
+	case FILTER_TOO_LONG:
+		error_fill(&reason, 0, "an event of more than %u MiB", FILTER_EVENT_MAX >> 20);
+		return add_bad(filter, piece, piece->event, reason.text);
+	default:
+		return error_fill(ret_text, ERR_INVALID,
+		                  "line %llu: expected %s; the rest cannot be read",
+		                  (unsigned long long)piece->line, piece->expected);
+	}
+}
+
+/* All events of the block; `block` is then what is left of it. */
+static int take_block(struct filter *filter, struct span *block, bool last,
+                      struct error_text *ret_text)
+{
+	struct filter_piece piece;
+	int error = 0;
+	if (filter->options.arrival)
+		filter->now_ms = clock_read(filter->options.clock).wall_ms;
+	while (error == 0) {
+		enum filter_step step = filter_split_next(&filter->split, block, last, &piece);
+		if (step == FILTER_MORE || step == FILTER_END)
+			break;
+		error = take_step(filter, step, &piece, ret_text);
+	}
+	/* What was found stands, even before what is broken. */
+	if (error == 0 || error == ERR_INVALID) {
+		int written = decide_batch(filter);
+		if (written == 0)
+			written = filter_output_flush(&filter->output);
+		error = written != 0 ? written : error;
+	}
+	return error;
+}
+
+/* An error of ours, or of the one who reads; the text says which. */
+static int fail(const struct filter *filter, int error, struct error_text *ret_text)
+{
+	if (error == 0 || error == ERR_INVALID)
+		return error;
+	if (error == -ENOMEM)
+		return error_fill(ret_text, error, "there is not enough memory for the claims");
+	return error_fill(ret_text, error, "%s: %s",
+	                  filter->output.rejected_failed ? "the rejected" : "standard output",
+	                  error_name(error));
+}
+
+int filter_run(struct filter *filter, const struct filter_input *input, struct error_text *ret_text)
+{
+	struct span block = { filter->bytes, 0 };
+	bool last = false;
+	int error = 0;
+	filter->input = input;
+	filter->split = (struct filter_split){ .event_max = FILTER_EVENT_MAX };
+	while (!last && error == 0) {
+		CHECK(block.len + BLOCK_BYTES <= ROOM_BYTES);
+		if (block.len > 0 && block.ptr != filter->bytes)
+			memmove(filter->bytes, block.ptr, block.len);
+		int64_t n = stream_read(input->fd, filter->bytes + block.len, BLOCK_BYTES);
+		if (n < 0)
+			return error_fill(ret_text, (int)n, "%s", error_name((int)n));
+		last = n == 0;
+		filter->stats.bytes += (uint64_t)n;
+		block = span_of(filter->bytes, block.len + (size_t)n);
+		error = take_block(filter, &block, last, ret_text);
+		if (filter->options.progress)
+			filter->options.progress(filter->options.user, &filter->stats);
+	}
+	return fail(filter, error, ret_text);
+}

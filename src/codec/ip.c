@@ -1,0 +1,122 @@
+/* ip: see ip.h. */
+#include "codec/ip.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/text.h"
+
+static const unsigned char v4_prefix[12] = { [10] = 0xff, [11] = 0xff };
+
+struct ip_address ip_from_v4(const unsigned char bytes[static 4])
+{
+	struct ip_address address;
+	memcpy(address.bytes, v4_prefix, 12);
+	memcpy(address.bytes + 12, bytes, 4);
+	return address;
+}
+
+bool ip_is_v4(const struct ip_address *address)
+{
+	return memcmp(address->bytes, v4_prefix, 12) == 0;
+}
+
+bool ip_is_loopback(const struct ip_address *address)
+{
+	static const unsigned char v6[16] = { [15] = 1 };
+
+	if (ip_is_v4(address))
+		return address->bytes[12] == 127;
+	return memcmp(address->bytes, v6, sizeof(v6)) == 0;
+}
+
+int ip_parse(struct span text, struct ip_address *ret_address)
+{
+	char copy[IP_TEXT_MAX];
+	unsigned char v4[4];
+	struct ip_address address;
+	if (text.len >= sizeof(copy) || text.len == 0 || memchr(text.ptr, '\0', text.len))
+		return ERR_INVALID;
+	memcpy(copy, text.ptr, text.len);
+	copy[text.len] = '\0';
+	if (inet_pton(AF_INET, copy, v4) == 1)
+		address = ip_from_v4(v4);
+	else if (inet_pton(AF_INET6, copy, address.bytes) != 1)
+		return ERR_INVALID;
+	*ret_address = address;
+	return 0;
+}
+
+/* Sets the bits behind the prefix to 0 and tells whether they were. */
+static bool cut_to_prefix(struct ip_network *network)
+{
+	bool clean = true;
+	for (unsigned i = 0; i < 16; i++) {
+		unsigned before = i * 8, kept = network->bits > before ? network->bits - before : 0;
+		unsigned char keep = (unsigned char)(0xff00u >> (kept < 8 ? kept : 8));
+		clean &= (network->address.bytes[i] & ~keep) == 0;
+		network->address.bytes[i] &= keep;
+	}
+	return clean;
+}
+
+/* How many of 128 bits "/8" stands for. */
+static int parse_bits(struct span text, bool v4, uint8_t *ret_bits)
+{
+	uint64_t bits;
+	unsigned most = v4 ? 32 : 128;
+	if (text.len > 3 || text_parse_u64(text, &bits) || bits > most ||
+	    (text.len > 1 && text.ptr[0] == '0'))
+		return ERR_INVALID;
+	*ret_bits = (uint8_t)(v4 ? bits + 96 : bits);
+	return 0;
+}
+
+static int refuse_network(struct span text, struct error_text *ret_text)
+{
+	return error_fill(ret_text, ERR_INVALID,
+	                  "\"%.*s\" is no network: expected one as 10.0.0.0/8, 2001:db8::/32 or "
+	                  "192.0.2.1",
+	                  (int)(text.len < 64 ? text.len : 64), text.ptr);
+}
+
+int ip_network_parse(struct span text, struct ip_network *ret_network, struct error_text *ret_text)
+{
+	struct ip_network network = { .bits = 128 };
+	const char *slash = text.len ? memchr(text.ptr, '/', text.len) : NULL;
+	size_t len = slash ? (size_t)(slash - text.ptr) : text.len;
+	struct span head = span_of(text.ptr, len);
+	if (ip_parse(head, &network.address))
+		return refuse_network(text, ret_text);
+	/* ::ffff:10.0.0.0/104 is the other way to write 10.0.0.0/8. */
+	bool v4 = head.len > 0 && !memchr(head.ptr, ':', head.len);
+	if (slash && parse_bits(span_skip(text, len + 1), v4, &network.bits))
+		return refuse_network(text, ret_text);
+	if (!cut_to_prefix(&network)) {
+		char right[IP_TEXT_MAX];
+		ip_format(&network.address, right);
+		return error_fill(ret_text, ERR_INVALID,
+		                  "\"%.*s\" has bits behind its prefix: %s/%u is the network",
+		                  (int)(text.len < 64 ? text.len : 64), text.ptr, right,
+		                  v4 ? network.bits - 96u : network.bits);
+	}
+	*ret_network = network;
+	return 0;
+}
+
+bool ip_network_has(const struct ip_network *network, const struct ip_address *address)
+{
+	struct ip_network cut = { .address = *address, .bits = network->bits };
+	if (ip_is_v4(address) != (ip_is_v4(&network->address) && network->bits >= 96))
+		return false;
+	cut_to_prefix(&cut);
+	return memcmp(cut.address.bytes, network->address.bytes, sizeof(cut.address.bytes)) == 0;
+}
+
+void ip_format(const struct ip_address *address, char ret_text[static IP_TEXT_MAX])
+{
+	bool v4 = ip_is_v4(address);
+	const char *text = inet_ntop(v4 ? AF_INET : AF_INET6, address->bytes + (v4 ? 12 : 0),
+	                             ret_text, IP_TEXT_MAX);
+	CHECK(text);
+}

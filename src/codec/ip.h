@@ -1,0 +1,44 @@
+/*
+ * ip: addresses and networks.
+ *
+ * An address is 16 bytes, IPv4 as ::ffff:a.b.c.d. So an IPv4 peer of an IPv6
+ * socket is the same peer, and networks know one form. A network of one family
+ * holds no address of the other: ::/0 is all of IPv6 and nothing of IPv4.
+ *
+ * Room: codec. Threads: pure.
+ * Failure: ERR_INVALID, and the text (may be NULL) says what was expected.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "base/span.h"
+
+#define IP_TEXT_MAX 46 /* with the NUL */
+
+struct ip_address {
+	unsigned char bytes[16];
+};
+
+struct ip_network {
+	struct ip_address address; /* bits behind the prefix are 0 */
+	uint8_t bits;              /* of the prefix, of 128 */
+};
+
+struct ip_address ip_from_v4(const unsigned char bytes[static 4]);
+bool ip_is_v4(const struct ip_address *address);
+bool ip_is_loopback(const struct ip_address *address); /* 127.0.0.0/8, ::1 */
+
+int ip_parse(struct span text, struct ip_address *ret_address) must_check;
+
+/* "10.0.0.0/8", "2001:db8::/32", or one address. Bits behind the prefix must be
+ * 0: 10.1.0.0/8 is a slip, and which one nobody but its writer knows. */
+int ip_network_parse(struct span text, struct ip_network *ret_network,
+                     struct error_text *ret_text) must_check;
+
+bool ip_network_has(const struct ip_network *network, const struct ip_address *address);
+
+/* For people, with NUL: "192.0.2.1", "2001:db8::1". */
+void ip_format(const struct ip_address *address, char ret_text[static IP_TEXT_MAX]);

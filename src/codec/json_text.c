@@ -1,0 +1,103 @@
+/*
+ * json_text: the strings of JSON texts, and texts without blanks. See json.h.
+ *
+ * Everything here is given what the scanner has accepted; on other bytes it
+ * returns an error or nonsense, but stays inside of them.
+ */
+#include "codec/json.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#include "base/error.h"
+#include "codec/json_escape.h"
+
+int json_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
+{
+	const char *p = text.len ? text.ptr : "";
+	const char *end = p + text.len;
+	size_t len = 0;
+	while (p < end) {
+		char unit[4] = { *p };
+		size_t n = 1;
+		if (*p == '\\')
+			n = json_decode_escape(&p, end, unit);
+		else
+			p++;
+		if (n == 0)
+			return ERR_INVALID;
+		if (n > room - len)
+			return ERR_TOO_LARGE;
+		memcpy(bytes + len, unit, n);
+		len += n;
+	}
+	*ret_len = len;
+	return 0;
+}
+
+/* The first quote or backslash from p on, or the end. */
+static const char *find_quote(const char *p, const char *end)
+{
+#if defined(__SSE2__)
+	for (; end - p >= 16; p += 16) {
+		__m128i block = _mm_loadu_si128((const __m128i *)(const void *)p);
+		__m128i quote = _mm_cmpeq_epi8(block, _mm_set1_epi8('"'));
+		__m128i slash = _mm_cmpeq_epi8(block, _mm_set1_epi8('\\'));
+		unsigned mask = (unsigned)_mm_movemask_epi8(_mm_or_si128(quote, slash));
+		if (mask)
+			return p + __builtin_ctz(mask);
+	}
+#endif
+	while (p < end && *p != '"' && *p != '\\')
+		p++;
+	return p;
+}
+
+/* The end of the string whose opening quote is at p: after its closing one. */
+static const char *string_end(const char *p, const char *end)
+{
+	p++;
+	while (p < end) {
+		p = find_quote(p, end);
+		if (p == end || *p == '"')
+			return p == end ? end : p + 1;
+		p += 2; /* what a backslash escapes is no end */
+	}
+	return end;
+}
+
+size_t json_compact(struct span text, char *bytes)
+{
+	const char *p = text.len ? text.ptr : "";
+	const char *end = p + text.len;
+	char *to = bytes;
+	while (p < end) {
+		const char *begin = p;
+		if (*p == '"')
+			p = string_end(p, end);
+		else
+			while (p < end && *p != '"' && (unsigned char)*p > ' ')
+				p++;
+		memcpy(to, begin, (size_t)(p - begin));
+		to += p - begin;
+		while (p < end && (unsigned char)*p <= ' ')
+			p++;
+	}
+	return (size_t)(to - bytes);
+}
+
+const char *json_type_name(enum json_type type)
+{
+	switch (type) {
+	case JSON_NULL: return "null";
+	case JSON_FALSE: return "false";
+	case JSON_TRUE: return "true";
+	case JSON_NUMBER: return "a number";
+	case JSON_STRING: return "a string";
+	case JSON_OBJECT: return "an object";
+	case JSON_ARRAY: return "an array";
+	case JSON_NONE: break;
+	}
+	return "nothing";
+}

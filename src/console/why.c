@@ -1,0 +1,446 @@
+/*
+ * why: see why.h.
+ *
+ * Two passes. The first finds which originals a question concerns, the second
+ * reads everything that is known of each. So a question about the id of a
+ * duplicate also shows the original and its other duplicates, under whatever id
+ * they came. Nothing is copied: the second pass writes as it reads.
+ */
+#include "console/why.h"
+
+#include "base/text.h"
+#include "gate/ticket.h"
+
+static struct span value_span(const struct why_value *value)
+{
+	return span_of(value->bytes, value->len);
+}
+
+static void add(struct buf *out, const char *text)
+{
+	buf_append_span(out, span_str(text));
+}
+
+static void add_time(struct buf *out, uint64_t unix_ms)
+{
+	char text[TEXT_TIME_LEN];
+	text_time(text, unix_ms);
+	buf_append(out, text, sizeof(text));
+}
+
+static void add_ticket(struct buf *out, uint64_t ticket)
+{
+	char text[TICKET_TEXT_LEN];
+	ticket_text(ticket, text);
+	buf_append(out, text, sizeof(text));
+}
+
+void why_plain(struct buf *out, struct span text)
+{
+	struct buf quoted = { .cap = 8192 };
+	buf_append_json(&quoted, text);
+	if (quoted.failed || quoted.len < 2)
+		out->failed = true;
+	else
+		buf_append(out, quoted.ptr + 1, quoted.len - 2);
+	buf_free(&quoted);
+}
+
+/* ---- first pass: which originals ---- */
+
+struct originals {
+	uint64_t tickets[WHY_ORIGINALS_MAX];
+	uint32_t count;
+};
+
+static void note_original(struct originals *originals, uint64_t ticket)
+{
+	if (ticket == 0 || originals->count == WHY_ORIGINALS_MAX)
+		return;
+	for (uint32_t i = 0; i < originals->count; i++)
+		if (originals->tickets[i] == ticket)
+			return;
+	originals->tickets[originals->count++] = ticket;
+}
+
+static int found_trace(void *user, const struct trace *trace)
+{
+	struct originals *originals = user;
+	note_original(originals, trace->original);
+	/* What passed has a story of its own. */
+	if (trace->verdict == VERDICT_NEW || trace->original == 0)
+		note_original(originals, trace->ticket);
+	return originals->count == WHY_ORIGINALS_MAX;
+}
+
+static int find(const struct why_context *context, const struct why_question *question,
+                struct trace_query query, struct originals *originals)
+{
+	query.source = value_span(&question->source);
+	return trace_log_find(context->log, &query, found_trace, originals);
+}
+
+/* A key is shown with ", " between its parts and may be asked for like that. */
+static int find_key(const struct why_context *context, const struct why_question *question,
+                    struct originals *originals)
+{
+	char joined[WHY_TEXT_MAX];
+	struct span key = value_span(&question->value);
+	size_t len = 0;
+	int r = find(context, question, (struct trace_query){ .key = key }, originals);
+	if (r != 0)
+		return r;
+	for (size_t i = 0; i < key.len; i++) {
+		bool comma = key.ptr[i] == ',';
+		joined[len++] = comma ? TRACE_PART_END : key.ptr[i];
+		if (comma && i + 1 < key.len && key.ptr[i + 1] == ' ')
+			i++;
+	}
+	return find(context, question, (struct trace_query){ .key = span_of(joined, len) },
+	            originals);
+}
+
+static int find_ticket(const struct why_context *context, const struct why_question *question,
+                       struct originals *originals)
+{
+	uint64_t ticket = 0;
+	if (!ticket_parse(value_span(&question->value), &ticket))
+		return 0;
+	/* Only this one, whatever else its traces name. */
+	struct originals others = { .count = 0 };
+	int r = find(context, question, (struct trace_query){ .ticket = ticket }, &others);
+	if (r > 0)
+		note_original(originals, ticket);
+	return r;
+}
+
+static int find_originals(const struct why_context *context, const struct why_question *question,
+                          struct originals *originals)
+{
+	enum why_about about = question->about;
+	int r = 0;
+	if (about == WHY_ABOUT_ID || about == WHY_ABOUT_ANY)
+		r = find(context, question,
+		         (struct trace_query){ .id = value_span(&question->value) }, originals);
+	if (r == 0 && (about == WHY_ABOUT_TICKET || about == WHY_ABOUT_ANY))
+		r = find_ticket(context, question, originals);
+	if (r == 0 && (about == WHY_ABOUT_KEY || about == WHY_ABOUT_ANY))
+		r = find_key(context, question, originals);
+	return r;
+}
+
+/* ---- second pass: the story of one original ---- */
+
+struct story {
+	const struct why_context *context;
+	const struct why_question *question;
+	uint64_t ticket;
+	bool traced;         /* there is a trace of the original itself */
+	uint32_t repeats;    /* found */
+	uint32_t listed;     /* of these */
+	bool asked_listed;   /* with one that was asked for by its id */
+	struct buf original; /* its fields */
+	struct buf list;
+};
+
+static void json_text(struct buf *out, const char *name, struct span value)
+{
+	if (value.len == 0)
+		return;
+	buf_printf(out, ",\"%s\":", name);
+	buf_append_json(out, value);
+}
+
+static void json_keys(struct buf *out, const struct trace *trace)
+{
+	bool any = false;
+	for (size_t i = 0; i < TRACE_KEYS_MAX; i++) {
+		struct buf text = { .cap = 4 * TRACE_KEY_MAX };
+		if (trace->keys[i].len == 0)
+			continue;
+		trace_key_text(trace->keys[i], &text);
+		add(out, any ? "," : ",\"keys\":[");
+		buf_append_json(out, buf_span(&text));
+		out->failed |= text.failed;
+		buf_free(&text);
+		any = true;
+	}
+	if (any)
+		add(out, "]");
+}
+
+static void json_reason(struct buf *out, const struct trace *trace)
+{
+	struct buf text = { .cap = 2048 };
+	trace_reason(trace, &text);
+	out->failed |= text.failed;
+	json_text(out, "why", buf_span(&text));
+	buf_free(&text);
+}
+
+static void json_original(struct buf *out, const struct trace *trace)
+{
+	json_text(out, "source", trace->source);
+	json_text(out, "id", trace->id);
+	json_text(out, "type", trace->type);
+	json_keys(out, trace);
+	json_text(out, "peer", trace->peer);
+	json_reason(out, trace);
+}
+
+static void json_repeat(struct buf *out, const struct trace *trace)
+{
+	char gap[GAP_DURATION_MAX];
+	add(out, "{\"time\":\"");
+	add_time(out, trace->time_ms);
+	buf_printf(out, "\",\"verdict\":\"%s\"", verdict_name(trace->verdict));
+	if (trace->ticket != 0) {
+		add(out, ",\"ticket\":\"");
+		add_ticket(out, trace->ticket);
+		add(out, "\"");
+	}
+	json_text(out, "source", trace->source);
+	json_text(out, "id", trace->id);
+	json_text(out, "type", trace->type);
+	json_text(out, "claim", trace->rule);
+	json_text(out, "parts", trace->parts);
+	json_keys(out, trace);
+	json_text(out, "peer", trace->peer);
+	gap_duration_text(trace->gap_ms, gap);
+	buf_printf(out, ",\"gap_ms\":%llu,\"gap\":\"%s\",\"content\":\"%s\"",
+	           (unsigned long long)trace->gap_ms, gap, trace_content_name(trace));
+	buf_printf(out, ",\"shadow\":%s,\"replay\":%s,\"returned\":%s",
+	           trace->flags & TRACE_SHADOW ? "true" : "false",
+	           trace->flags & TRACE_REPLAY ? "true" : "false",
+	           trace->flags & TRACE_RETURNED ? "true" : "false");
+	json_reason(out, trace);
+	add(out, "}");
+}
+
+static void text_line(struct buf *out, const char *name, struct span value)
+{
+	if (value.len == 0)
+		return;
+	buf_printf(out, "  %-8s ", name);
+	why_plain(out, value);
+	add(out, "\n");
+}
+
+static void text_original(struct buf *out, const struct trace *trace)
+{
+	text_line(out, "source", trace->source);
+	text_line(out, "id", trace->id);
+	text_line(out, "type", trace->type);
+	for (size_t i = 0; i < TRACE_KEYS_MAX; i++) {
+		struct buf text = { .cap = 4 * TRACE_KEY_MAX };
+		trace_key_text(trace->keys[i], &text);
+		text_line(out, "key", buf_span(&text));
+		buf_free(&text);
+	}
+	text_line(out, "from", trace->peer);
+	if (trace->flags & (TRACE_RETURNED | TRACE_REPLAY)) {
+		struct buf text = { .cap = 2048 };
+		trace_reason(trace, &text);
+		text_line(out, "note", buf_span(&text));
+		buf_free(&text);
+	}
+}
+
+static void text_repeat(struct buf *out, const struct trace *trace)
+{
+	struct buf text = { .cap = 2048 };
+	add(out, "  ");
+	add_time(out, trace->time_ms);
+	add(out, "  ");
+	why_plain(out, trace->id.len > 0 ? trace->id : SPAN("(no id)"));
+	add(out, "\n      ");
+	trace_reason(trace, &text);
+	why_plain(out, buf_span(&text));
+	add(out, "\n");
+	buf_free(&text);
+}
+
+/* One of what was asked for is listed however many others there are. */
+static bool is_asked_for(const struct why_question *question, const struct trace *trace)
+{
+	return question->about != WHY_ABOUT_TICKET &&
+	       span_eq(trace->id, value_span(&question->value));
+}
+
+static int tell_trace(void *user, const struct trace *trace)
+{
+	struct story *story = user;
+	bool text = story->question->form == WHY_TEXT;
+	/* One that passed on trial has a ticket, and is a repeat of another. */
+	if (trace->ticket == story->ticket &&
+	    (trace->original == 0 || trace->verdict == VERDICT_NEW)) {
+		story->traced = true;
+		buf_clear(&story->original);
+		(text ? text_original : json_original)(&story->original, trace);
+		return 0;
+	}
+	if (trace->original != story->ticket)
+		return 0;
+	story->repeats++;
+	bool asked = is_asked_for(story->question, trace);
+	if (story->listed >= story->question->limit && (!asked || story->asked_listed))
+		return 0;
+	story->asked_listed |= asked;
+	if (story->listed++ > 0 && !text)
+		add(&story->list, ",");
+	(text ? text_repeat : json_repeat)(&story->list, trace);
+	return 0;
+}
+
+static const char *state_of(const struct story *story)
+{
+	const struct why_context *context = story->context;
+	return context->state ? context->state(context->state_user, story->ticket) : NULL;
+}
+
+static void json_story(const struct story *story, struct buf *out)
+{
+	const char *state = state_of(story);
+	add(out, "{\"ticket\":\"");
+	add_ticket(out, story->ticket);
+	add(out, "\",\"seen\":\"");
+	add_time(out, ticket_time_ms(story->ticket));
+	buf_printf(out, "\",\"traced\":%s", story->traced ? "true" : "false");
+	json_text(out, "state", span_str(state));
+	buf_append_span(out, buf_span(&story->original));
+	buf_printf(out, ",\"repeats_found\":%u,\"repeats\":[", story->repeats);
+	buf_append_span(out, buf_span(&story->list));
+	add(out, "]}");
+}
+
+static void text_story(const struct story *story, struct buf *out)
+{
+	add(out, "ticket ");
+	add_ticket(out, story->ticket);
+	add(out, ", first seen ");
+	add_time(out, ticket_time_ms(story->ticket));
+	add(out, "\n");
+	text_line(out, "state", span_str(state_of(story)));
+	buf_append_span(out, buf_span(&story->original));
+	if (!story->traced)
+		add(out, "  its own trace is gone, or was never kept\n");
+	if (story->repeats == 0)
+		add(out, "  nothing like it came again\n");
+	else
+		buf_printf(out, "  the same came again %u time%s%s\n", story->repeats,
+		           story->repeats == 1 ? "" : "s",
+		           story->listed < story->repeats ? ", the newest:" : ":");
+	buf_append_span(out, buf_span(&story->list));
+}
+
+static int tell_story(struct story *story, struct buf *out)
+{
+	struct trace_query query = { .ticket = story->ticket };
+	story->original.cap = story->list.cap = out->cap;
+	int r = trace_log_find(story->context->log, &query, tell_trace, story);
+	out->failed |= story->original.failed || story->list.failed;
+	if (r >= 0)
+		(story->question->form == WHY_TEXT ? text_story : json_story)(story, out);
+	buf_free(&story->original);
+	buf_free(&story->list);
+	return r;
+}
+
+/* ---- around the stories ---- */
+
+static void json_question(const struct why_question *question, struct buf *out)
+{
+	static const char *const names[] = {
+		[WHY_ABOUT_ID] = "id",
+		[WHY_ABOUT_TICKET] = "ticket",
+		[WHY_ABOUT_KEY] = "key",
+		[WHY_ABOUT_ANY] = "any",
+	};
+	buf_printf(out, "{\"question\":{\"%s\":", names[question->about]);
+	buf_append_json(out, value_span(&question->value));
+	json_text(out, "source", value_span(&question->source));
+	add(out, "}");
+}
+
+static void json_traces(const struct trace_stats *stats, struct buf *out)
+{
+	buf_printf(out, "\"traces\":{\"records\":%llu,", (unsigned long long)stats->records);
+	if (stats->oldest_ms > 0) {
+		add(out, "\"oldest\":\"");
+		add_time(out, stats->oldest_ms);
+		add(out, "\",");
+	}
+	buf_printf(out, "\"one_in_new\":%llu,\"one_in_suppressed\":%llu,\"lost\":%llu}}\n",
+	           1ULL << stats->new_sample, 1ULL << stats->suppressed_sample,
+	           (unsigned long long)stats->lost);
+}
+
+static void text_nothing(const struct why_question *question, const struct trace_stats *stats,
+                         struct buf *out)
+{
+	add(out, "no trace of ");
+	buf_append_json(out, value_span(&question->value));
+	if (stats->records == 0) {
+		add(out, "; there are no traces at all\n");
+		return;
+	}
+	buf_printf(out, " among %llu; the oldest is of ", (unsigned long long)stats->records);
+	add_time(out, stats->oldest_ms);
+	add(out, "\n");
+	if (stats->new_sample > 0)
+		buf_printf(out, "of events that pass, one in %llu leaves a trace now\n",
+		           1ULL << stats->new_sample);
+}
+
+static uint16_t refuse(struct buf *out, uint16_t status, const char *text)
+{
+	buf_clear(out);
+	add(out, text);
+	return status;
+}
+
+static int tell_all(const struct why_context *context, const struct why_question *question,
+                    const struct originals *originals, struct buf *out)
+{
+	int r = 0;
+	for (uint32_t i = 0; i < originals->count && r >= 0; i++) {
+		struct story story = {
+			.context = context,
+			.question = question,
+			.ticket = originals->tickets[i],
+		};
+		if (i > 0)
+			add(out, question->form == WHY_TEXT ? "\n" : ",");
+		r = tell_story(&story, out);
+	}
+	return r;
+}
+
+uint16_t why_answer(const struct why_context *context, const struct why_question *question,
+                    struct buf *out)
+{
+	struct originals originals = { .count = 0 };
+	struct trace_stats stats;
+	if (question->about == WHY_ABOUT_NOTHING)
+		return refuse(out, 400, "ask for an event: id=, ticket=, key= or any=");
+	if (!context->log)
+		return refuse(out, 503, "no traces are kept");
+	bool text = question->form == WHY_TEXT;
+	int r = find_originals(context, question, &originals);
+	trace_log_stats(context->log, &stats);
+	if (r >= 0 && !text) {
+		json_question(question, out);
+		buf_printf(out, ",\"found\":%u,\"originals\":[", originals.count);
+	}
+	if (r >= 0)
+		r = tell_all(context, question, &originals, out);
+	if (r < 0)
+		return refuse(out, 503, "the traces are busy; ask again");
+	if (!text) {
+		add(out, "],");
+		json_traces(&stats, out);
+	} else if (originals.count == 0) {
+		text_nothing(question, &stats, out);
+	}
+	return out->failed ? refuse(out, 503, "the answer is too long; ask with a limit") : 200;
+}

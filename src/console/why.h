@@ -1,0 +1,88 @@
+/*
+ * why: the answers of GET /v1/why and GET /v1/advise, and the metrics of gaps,
+ * from a trace log.
+ *
+ * A question is about an id, a ticket or a key (or anything: an id, else a
+ * ticket, else a key). The answer has each original that it concerns, and under
+ * it what came later and was the same, with the reason in plain words.
+ *
+ *   GET /v1/why?id=…|ticket=…|key=…|any=…[&source=…][&limit=20][&format=text]
+ *   GET /v1/advise[?source=…][&format=text]
+ *
+ * Room:      console.
+ * Threads:   any; see trace_log.h for what a search may wait for.
+ * Ownership: everything is the caller's. Answers are appended to `out`, which
+ *            should have a cap.
+ * Failure:   the functions return the HTTP status. 200: `out` has the answer,
+ *            also when nothing was found. Else it has one sentence for people:
+ *            400 the question makes no sense, 503 not now.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/span.h"
+#include "gate/advice.h"
+#include "store/trace_log.h"
+
+#define WHY_LIMIT 20u      /* repeats of one original that are listed */
+#define WHY_LIMIT_MAX 500u /* … at most */
+#define WHY_ORIGINALS_MAX 16u
+#define WHY_TEXT_MAX 512u /* bytes of a value in a question */
+
+enum why_form { WHY_JSON = 0, WHY_TEXT };
+
+enum why_about {
+	WHY_ABOUT_NOTHING = 0,
+	WHY_ABOUT_ID,
+	WHY_ABOUT_TICKET,
+	WHY_ABOUT_KEY,
+	WHY_ABOUT_ANY
+};
+
+struct why_value {
+	uint32_t len;
+	char bytes[WHY_TEXT_MAX];
+};
+
+struct why_question {
+	enum why_about about;
+	struct why_value value; /* as asked */
+	struct why_value source;
+	uint32_t limit;
+	enum why_form form;
+};
+
+struct why_context {
+	struct trace_log *log;
+	/* What has become of a ticket: "open", "done", …; NULL: not known. May be
+	 * NULL itself. */
+	const char *(*state)(void *user, uint64_t ticket);
+	void *state_user;
+	/* The sources and their windows, for advice. */
+	const struct advice_question *sources;
+	size_t source_count;
+	uint64_t window_ms; /* of sources that are not among them; 0: not known */
+};
+
+/* Reads the query of the target ("id=…&limit=5"). ERR_INVALID or ERR_TOO_LARGE
+ * with a text for whoever asked. */
+int why_question_parse(struct span query, struct why_question *ret_question,
+                       struct error_text *ret_text) must_check;
+
+/* The content type of an answer with status 200. */
+struct span why_content_type(enum why_form form);
+
+uint16_t why_answer(const struct why_context *context, const struct why_question *question,
+                    struct buf *out);
+uint16_t why_advise(const struct why_context *context, const struct why_question *question,
+                    struct buf *out);
+
+/* For GET /metrics. */
+void why_metrics(const struct why_context *context, struct buf *out);
+
+/* Lines without control characters, for a terminal: a JSON text less its quotes. */
+void why_plain(struct buf *out, struct span text);

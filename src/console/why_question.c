@@ -1,0 +1,116 @@
+/* why_question: from the query of a request to a question. See why.h. */
+#include "base/text.h"
+#include "codec/url.h"
+#include "console/why.h"
+
+/* Form encoding: a plus is a blank. Done before the percent signs are decoded. */
+static int decode(struct span text, struct why_value *ret_value)
+{
+	char raw[WHY_TEXT_MAX * 3];
+	size_t len = 0;
+	if (text.len > sizeof(raw))
+		return ERR_TOO_LARGE;
+	for (size_t i = 0; i < text.len; i++)
+		raw[i] = text.ptr[i] == '+' ? ' ' : text.ptr[i];
+	int r = url_percent_decode(span_of(raw, text.len), ret_value->bytes,
+	                           sizeof(ret_value->bytes), &len);
+	if (r == 0)
+		ret_value->len = (uint32_t)len;
+	return r;
+}
+
+static int set_about(struct why_question *question, enum why_about about,
+                     const struct why_value *value, struct error_text *ret_text)
+{
+	if (question->about != WHY_ABOUT_NOTHING)
+		return error_fill(ret_text, ERR_INVALID,
+		                  "ask for one of id, ticket, key and any, once");
+	if (value->len == 0)
+		return error_fill(ret_text, ERR_INVALID, "what is asked for is empty");
+	question->about = about;
+	question->value = *value;
+	return 0;
+}
+
+static int set_limit(struct why_question *question, struct span value, struct error_text *ret_text)
+{
+	uint64_t limit = 0;
+	if (text_parse_u64(value, &limit) < 0 || limit < 1 || limit > WHY_LIMIT_MAX)
+		return error_fill(ret_text, ERR_INVALID, "limit is a number from 1 to %u",
+		                  WHY_LIMIT_MAX);
+	question->limit = (uint32_t)limit;
+	return 0;
+}
+
+static int set_form(struct why_question *question, struct span value, struct error_text *ret_text)
+{
+	if (span_eq(value, SPAN("text")))
+		question->form = WHY_TEXT;
+	else if (span_eq(value, SPAN("json")))
+		question->form = WHY_JSON;
+	else
+		return error_fill(ret_text, ERR_INVALID, "format is text or json");
+	return 0;
+}
+
+static int set_parameter(struct why_question *question, struct span name,
+                         const struct why_value *value, struct error_text *ret_text)
+{
+	static const struct {
+		struct span name;
+		enum why_about about;
+	} abouts[] = {
+		{ { "id", 2 }, WHY_ABOUT_ID },
+		{ { "ticket", 6 }, WHY_ABOUT_TICKET },
+		{ { "key", 3 }, WHY_ABOUT_KEY },
+		{ { "any", 3 }, WHY_ABOUT_ANY },
+	};
+	struct span text = span_of(value->bytes, value->len);
+	for (size_t i = 0; i < ARRAY_LEN(abouts); i++)
+		if (span_eq(name, abouts[i].name))
+			return set_about(question, abouts[i].about, value, ret_text);
+	if (span_eq(name, SPAN("limit")))
+		return set_limit(question, text, ret_text);
+	if (span_eq(name, SPAN("format")))
+		return set_form(question, text, ret_text);
+	if (span_eq(name, SPAN("source"))) {
+		question->source = *value;
+		return 0;
+	}
+	return error_fill(ret_text, ERR_INVALID,
+	                  "unknown parameter; there are id, ticket, key, any, source, limit and "
+	                  "format");
+}
+
+int why_question_parse(struct span query, struct why_question *ret_question,
+                       struct error_text *ret_text)
+{
+	struct why_question question = { .limit = WHY_LIMIT };
+	while (query.len > 0) {
+		const char *end = memchr(query.ptr, '&', query.len);
+		struct span pair = span_of(query.ptr, end ? (size_t)(end - query.ptr) : query.len);
+		query = span_skip(query, pair.len + 1);
+		if (pair.len == 0)
+			continue;
+		const char *equals = memchr(pair.ptr, '=', pair.len);
+		struct span name = span_of(pair.ptr,
+		                           equals ? (size_t)(equals - pair.ptr) : pair.len);
+		struct why_value value = { .len = 0 };
+		int r = decode(span_skip(pair, name.len + 1), &value);
+		if (r == ERR_TOO_LARGE)
+			return error_fill(ret_text, r, "a value is longer than %u bytes",
+			                  WHY_TEXT_MAX);
+		if (r < 0)
+			return error_fill(ret_text, r, "a %% is not followed by two digits");
+		r = set_parameter(&question, name, &value, ret_text);
+		if (r < 0)
+			return r;
+	}
+	*ret_question = question;
+	return 0;
+}
+
+struct span why_content_type(enum why_form form)
+{
+	return form == WHY_TEXT ? SPAN("text/plain; charset=utf-8") : SPAN("application/json");
+}

@@ -1,0 +1,127 @@
+/* source: see source.h. */
+#include "door/source.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static int compile(struct source *source, const struct source_options *options,
+                   const unsigned char *key, struct error_text *ret_text)
+{
+	struct recipe_problem problem;
+
+	int r = recipe_compile(options->recipe, key, &source->recipe, &problem);
+	if (r == ERR_CONFIG)
+		return error_fill(ret_text, r, "source %.*s: %s", (int)source->name.len,
+		                  source->name.ptr, problem.text.text);
+	if (r < 0)
+		return error_fill(ret_text, r, "%s", error_name(r));
+	/* Also without a secret, when only some networks may send. */
+	if (options->auth->kind == AUTH_NONE && options->auth->network_count == 0)
+		return 0;
+	struct error_text text = { "" };
+	r = auth_new(options->auth, &source->auth, &text);
+	if (r < 0)
+		return error_fill(ret_text, r, "source %.*s: %s", (int)source->name.len,
+		                  source->name.ptr, text.text[0] ? text.text : error_name(r));
+	return 0;
+}
+
+static int source_init(struct source *source, struct arena *arena,
+                       const struct source_options *options, const struct source_set_options *all,
+                       struct error_text *ret_text)
+{
+	source->name = arena_copy(arena, options->recipe->source);
+	source->path = arena_copy(arena, options->path);
+	source->meters = source_meters_of(all->counts, options->recipe->source);
+	if (!source->name.ptr || !source->path.ptr || !source->meters)
+		return error_fill(ret_text, -ENOMEM, "%s", error_name(-ENOMEM));
+	if (source->path.len > 2 && memcmp(source->path.ptr + source->path.len - 2, "/*", 2) == 0) {
+		source->path.len -= 2;
+		source->below = true;
+	}
+	source->on_conflict = options->on_conflict;
+	source->busy_if_open = options->busy_if_open;
+	source->retries_ms = options->retries_ms;
+	int r = compile(source, options, all->key, ret_text);
+	if (r < 0)
+		return r;
+	source->window_ms = (uint64_t)recipe_window_s(source->recipe) * 1000;
+	const char *warning = source->auth ? auth_warning(source->auth) : NULL;
+	if (warning && all->warn)
+		all->warn(source->name, warning);
+	return 0;
+}
+
+static void destroy(struct source_set *set)
+{
+	for (uint32_t i = 0; i < set->count; i++) {
+		recipe_free(set->sources[i].recipe);
+		auth_free(set->sources[i].auth);
+	}
+	arena_free(&set->arena);
+	mem_free(set);
+}
+
+int source_set_new(const struct source_set_options *options, struct source_set **ret_set,
+                   struct error_text *ret_text)
+{
+	struct source_set *set = mem_zalloc(1, sizeof(*set));
+
+	CHECK(options->count > 0);
+	if (set)
+		set->sources = arena_alloc(&set->arena, options->count * sizeof(struct source));
+	if (!set || !set->sources) {
+		mem_free(set);
+		return error_fill(ret_text, -ENOMEM, "%s", error_name(-ENOMEM));
+	}
+	atomic_init(&set->holds, 1);
+	for (; set->count < options->count; set->count++) {
+		struct source *source = &set->sources[set->count];
+		int r = source_init(source, &set->arena, &options->sources[set->count], options,
+		                    ret_text);
+		if (r < 0) {
+			set->count++; /* what it has so far goes too */
+			destroy(set);
+			return r;
+		}
+	}
+	*ret_set = set;
+	return 0;
+}
+
+void source_set_hold(struct source_set *set)
+{
+	atomic_fetch_add_explicit(&set->holds, 1, memory_order_relaxed);
+}
+
+void source_set_release(struct source_set *set)
+{
+	if (set && atomic_fetch_sub_explicit(&set->holds, 1, memory_order_acq_rel) == 1)
+		destroy(set);
+}
+
+static bool is_at(const struct source *source, struct span path)
+{
+	if (path.len == source->path.len)
+		return memcmp(path.ptr, source->path.ptr, path.len) == 0;
+	return source->below && path.len > source->path.len && path.ptr[source->path.len] == '/' &&
+	       memcmp(path.ptr, source->path.ptr, source->path.len) == 0;
+}
+
+const struct source *source_find(const struct source_set *set, struct span path)
+{
+	const struct source *found = NULL;
+
+	/* The longest one: /in/orders/eu is not a part of /in/orders. Of two with one
+	 * path the one that is for the path alone. */
+	for (uint32_t i = 0; i < set->count; i++) {
+		const struct source *source = &set->sources[i];
+		if (!is_at(source, path))
+			continue;
+		if (!found || source->path.len > found->path.len ||
+		    (source->path.len == found->path.len && !source->below))
+			found = source;
+	}
+	return found;
+}

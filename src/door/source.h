@@ -1,0 +1,76 @@
+/*
+ * source: one way in: a path, an authentication, a recipe, and what they mean.
+ *
+ * A set holds all sources of a configuration. It never changes: a reload makes
+ * another set, and the old one stays until the last request that came by it is
+ * answered. What a source has counted outlives its set: the next set's source of
+ * the same name counts on.
+ *
+ * Room:      door.
+ * Threads:   a set is read only; hold and release from any thread. Each io thread
+ *            writes the meters with its own number only.
+ * Ownership: source_set_new() gives the caller one hold; the last release frees
+ *            the set. Meters belong to the counts (gate/meters.h), which outlive
+ *            all sets.
+ * Failure:   ERR_CONFIG with a text, -ENOMEM; nothing is left then.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/span.h"
+#include "door/auth.h"
+#include "gate/meters.h"
+#include "gate/recipe.h"
+#include "store/store.h"
+
+struct source {
+	struct span name;
+	struct span path;
+	bool below; /* requests below the path are its own too (written as path/ and a star) */
+	struct recipe *recipe;
+	struct auth *auth; /* NULL: anyone may send */
+	enum store_conflict on_conflict;
+	bool busy_if_open; /* a duplicate of an event without an outcome yet is busy */
+	uint64_t window_ms;
+	uint64_t retries_ms;          /* for how long its senders retry; 0: not known */
+	struct source_meters *meters; /* one for each io thread */
+};
+
+struct source_set {
+	atomic_uint holds;
+	struct arena arena;
+	uint32_t count;
+	struct source *sources;
+};
+
+/* What becomes of a source: how the configuration tells it. All is copied. */
+struct source_options {
+	struct span path;
+	const struct recipe_spec *recipe;
+	const struct auth_spec *auth;
+	enum store_conflict on_conflict;
+	bool busy_if_open;
+	uint64_t retries_ms;
+};
+
+/* `warn` (may be NULL) is told what an owner should know: a weak secret. */
+struct source_set_options {
+	const struct source_options *sources;
+	uint32_t count;
+	const unsigned char *key; /* DIGEST_KEY_LEN bytes: the store's secret */
+	struct source_counts *counts;
+	void (*warn)(struct span source, const char *text);
+};
+
+int source_set_new(const struct source_set_options *options, struct source_set **ret_set,
+                   struct error_text *ret_text) must_check;
+void source_set_hold(struct source_set *set);
+void source_set_release(struct source_set *set); /* accepts NULL */
+
+/* The source whose path this is, or NULL. */
+const struct source *source_find(const struct source_set *set, struct span path);

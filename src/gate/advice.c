@@ -1,0 +1,234 @@
+/* advice: see advice.h. */
+#include "gate/advice.h"
+
+#include "base/text.h"
+
+#define MINUTE_MS UINT64_C(60000)
+#define HOUR_MS (60 * MINUTE_MS)
+#define DAY_MS (24 * HOUR_MS)
+
+#define FEW 20u
+#define MANY 1000u
+
+/* Sources: EventBridge and Genesys, see the presets' notes; Stripe: "up to three
+ * days"; Shopify: 8 times over 4 hours since September 2024; SNS: a policy of an
+ * HTTP endpoint ends within 3,600 s; SQS: a message is kept for 4 days unless the
+ * queue says otherwise; Standard Webhooks: the schedule most senders use ends
+ * after 27 h 35 min. GitHub does not retry by itself. */
+static const struct {
+	struct span preset;
+	uint64_t ms;
+} known_retries[] = {
+	{ { "eventbridge", 11 }, DAY_MS },
+	{ { "genesys", 7 }, 4 * DAY_MS },
+	{ { "standard-webhooks", 17 }, 28 * HOUR_MS },
+	{ { "stripe", 6 }, 3 * DAY_MS },
+	{ { "shopify", 7 }, 4 * HOUR_MS },
+	{ { "sns", 3 }, HOUR_MS },
+	{ { "sqs", 3 }, 4 * DAY_MS },
+};
+
+uint64_t advice_retries_ms(struct span preset)
+{
+	for (size_t i = 0; i < ARRAY_LEN(known_retries); i++)
+		if (span_eq(preset, known_retries[i].preset))
+			return known_retries[i].ms;
+	return 0;
+}
+
+uint64_t advice_round_up_ms(uint64_t ms)
+{
+	static const uint64_t steps[] = {
+		MINUTE_MS,   5 * MINUTE_MS, 15 * MINUTE_MS, 30 * MINUTE_MS, HOUR_MS,
+		2 * HOUR_MS, 3 * HOUR_MS,   6 * HOUR_MS,    12 * HOUR_MS,   DAY_MS,
+		2 * DAY_MS,  3 * DAY_MS,    4 * DAY_MS,     5 * DAY_MS,     7 * DAY_MS,
+		10 * DAY_MS, 14 * DAY_MS,   21 * DAY_MS,    30 * DAY_MS,    60 * DAY_MS,
+		90 * DAY_MS, 180 * DAY_MS,  400 * DAY_MS,
+	};
+	for (size_t i = 0; i < ARRAY_LEN(steps); i++)
+		if (ms <= steps[i])
+			return steps[i];
+	return steps[ARRAY_LEN(steps) - 1];
+}
+
+static enum advice_trust trust_of(uint64_t seen)
+{
+	if (seen == 0)
+		return ADVICE_TRUST_NONE;
+	if (seen < FEW)
+		return ADVICE_TRUST_LOW;
+	return seen < MANY ? ADVICE_TRUST_FAIR : ADVICE_TRUST_GOOD;
+}
+
+static uint64_t advised_ms(const struct advice *advice)
+{
+	if (advice->trust == ADVICE_TRUST_NONE)
+		return advice->retries_ms > 0 ? advice_round_up_ms(advice->retries_ms) : 0;
+	uint64_t margin = advice->trust == ADVICE_TRUST_GOOD ? advice->highest_ms / 2
+	                                                     : advice->highest_ms;
+	uint64_t need = advice->highest_ms + margin;
+	if (need < advice->retries_ms)
+		need = advice->retries_ms;
+	return advice_round_up_ms(need);
+}
+
+static enum advice_state state_of(const struct advice *advice)
+{
+	bool seen = advice->trust != ADVICE_TRUST_NONE;
+	if (seen && advice->window_ms > 0 && advice->highest_ms >= advice->window_ms)
+		return ADVICE_TOO_SHORT;
+	if (seen && advice->window_ms > 0 && advice->highest_ms > advice->window_ms / 5 * 4)
+		return ADVICE_NEAR;
+	if (advice->window_ms > 0 && advice->retries_ms > advice->window_ms)
+		return ADVICE_BELOW_RETRIES;
+	return seen ? ADVICE_FITS : ADVICE_NO_DATA;
+}
+
+struct advice advice_make(const struct advice_question *question, const struct gap *gap)
+{
+	struct advice advice = {
+		.source = question->source,
+		.window_ms = question->window_ms,
+		.retries_ms = question->retries_ms,
+	};
+	if (gap) {
+		advice.duplicates = histogram_count(&gap->duplicates);
+		advice.returns = atomic_load_explicit(&gap->returns_about, memory_order_relaxed);
+		advice.highest_ms = gap_highest_ms(gap);
+		advice.half_ms = histogram_quantile(&gap->duplicates, 500000);
+		advice.most_ms = histogram_quantile(&gap->duplicates, 990000);
+	}
+	advice.trust = trust_of(advice.duplicates + advice.returns);
+	advice.state = state_of(&advice);
+	advice.advised_ms = advised_ms(&advice);
+	return advice;
+}
+
+const char *advice_state_name(enum advice_state state)
+{
+	static const char *const names[] = {
+		[ADVICE_NO_DATA] = "no data",
+		[ADVICE_FITS] = "fits",
+		[ADVICE_BELOW_RETRIES] = "below retries",
+		[ADVICE_NEAR] = "near",
+		[ADVICE_TOO_SHORT] = "too short",
+	};
+	CHECK((size_t)state < ARRAY_LEN(names));
+	return names[state];
+}
+
+const char *advice_trust_name(enum advice_trust trust)
+{
+	static const char *const names[] = {
+		[ADVICE_TRUST_NONE] = "none",
+		[ADVICE_TRUST_LOW] = "low",
+		[ADVICE_TRUST_FAIR] = "fair",
+		[ADVICE_TRUST_GOOD] = "good",
+	};
+	CHECK((size_t)trust < ARRAY_LEN(names));
+	return names[trust];
+}
+
+static void add(struct buf *out, const char *text)
+{
+	buf_append_span(out, span_str(text));
+}
+
+static void add_gap(struct buf *out, uint64_t ms)
+{
+	char text[GAP_DURATION_MAX];
+	gap_duration_text(ms, text);
+	add(out, text);
+}
+
+/* A window is told as one would write it. */
+static void add_window(struct buf *out, uint64_t ms)
+{
+	char text[TEXT_DURATION_MAX];
+	text_duration(text, ms);
+	add(out, text);
+}
+
+static void say_window(const struct advice *advice, struct buf *out)
+{
+	add(out, "window ");
+	if (advice->window_ms > 0)
+		add_window(out, advice->window_ms);
+	else
+		add(out, "unknown");
+}
+
+static void say_seen(const struct advice *advice, struct buf *out)
+{
+	add(out, "duplicates arrive up to ");
+	add_gap(out, advice->highest_ms);
+	add(out, " later");
+	if (advice->trust == ADVICE_TRUST_LOW) {
+		add(out, " (only ");
+		buf_append_u64(out, advice->duplicates + advice->returns);
+		add(out, " seen)");
+	}
+}
+
+static void say_retries(const struct advice *advice, struct buf *out)
+{
+	add(out, "the sender retries for ");
+	add_window(out, advice->retries_ms);
+}
+
+static void say_state(const struct advice *advice, struct buf *out)
+{
+	switch (advice->state) {
+	case ADVICE_TOO_SHORT:
+		add(out, " is too short: ");
+		say_seen(advice, out);
+		break;
+	case ADVICE_NEAR:
+		add(out, " is nearly too short: ");
+		say_seen(advice, out);
+		break;
+	case ADVICE_BELOW_RETRIES:
+		add(out, " is shorter than the retries: ");
+		say_retries(advice, out);
+		break;
+	case ADVICE_FITS:
+		add(out, advice->window_ms > 0 ? " fits: " : ": ");
+		say_seen(advice, out);
+		break;
+	case ADVICE_NO_DATA:
+		add(out, ": no duplicate seen yet");
+		if (advice->retries_ms > 0) {
+			add(out, "; ");
+			say_retries(advice, out);
+		}
+		break;
+	}
+}
+
+void advice_text(const struct advice *advice, struct buf *out)
+{
+	say_window(advice, out);
+	say_state(advice, out);
+	bool asks = advice->state >= ADVICE_BELOW_RETRIES || advice->window_ms == 0;
+	if (asks && advice->advised_ms > 0) {
+		add(out, "; ");
+		add_window(out, advice->advised_ms);
+		add(out, " is advised");
+	}
+}
+
+bool advice_alarm_due(struct advice_alarm *alarm, const struct advice *advice, uint64_t now_ms)
+{
+	if (advice->state < ADVICE_NEAR) {
+		*alarm = (struct advice_alarm){ 0 };
+		return false;
+	}
+	bool said = alarm->warned_ms != 0;
+	bool worse = advice->state > alarm->state;
+	bool grown = advice->highest_ms > alarm->highest_ms + alarm->highest_ms / 4;
+	bool old = now_ms >= alarm->warned_ms && now_ms - alarm->warned_ms >= DAY_MS;
+	if (said && !worse && !grown && !old)
+		return false;
+	*alarm = (struct advice_alarm){ now_ms, advice->highest_ms, advice->state };
+	return true;
+}

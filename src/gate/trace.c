@@ -1,0 +1,179 @@
+/* trace: see trace.h. */
+#include "gate/trace.h"
+
+#include "base/utf8.h"
+#include "gate/gap.h"
+#include "gate/ticket.h"
+
+/* At most `max` bytes, none of a character that does not fit whole. */
+static struct span cut(struct span text, size_t max)
+{
+	size_t len = max;
+	while (len > 0 && len + 4 > max && utf8_is_tail((unsigned char)text.ptr[len]))
+		len--;
+	/* Bytes that are not UTF-8 have no characters to keep whole. */
+	if (utf8_is_tail((unsigned char)text.ptr[len]))
+		len = max;
+	return span_of(text.ptr, len);
+}
+
+static void trim(struct trace *trace, struct span *text, size_t max)
+{
+	if (text->len <= max)
+		return;
+	*text = cut(*text, max);
+	trace->flags |= TRACE_CUT;
+}
+
+void trace_trim(struct trace *trace)
+{
+	trim(trace, &trace->source, TRACE_SOURCE_MAX);
+	trim(trace, &trace->id, TRACE_ID_MAX);
+	trim(trace, &trace->type, TRACE_TYPE_MAX);
+	trim(trace, &trace->rule, TRACE_RULE_MAX);
+	trim(trace, &trace->parts, TRACE_PARTS_MAX);
+	for (size_t i = 0; i < TRACE_KEYS_MAX; i++)
+		trim(trace, &trace->keys[i], TRACE_KEY_MAX);
+	trim(trace, &trace->peer, TRACE_PEER_MAX);
+	if (trace->claim_count > CLAIMS_MAX)
+		trace->claim_count = CLAIMS_MAX;
+}
+
+const char *trace_content_name(const struct trace *trace)
+{
+	const unsigned both = TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
+	if ((trace->flags & both) != both)
+		return "unknown";
+	return trace->content == trace->original_content ? "same" : "other";
+}
+
+void trace_key_text(struct span key, struct buf *out)
+{
+	for (size_t i = 0; i < key.len; i++) {
+		if (key.ptr[i] == TRACE_PART_END)
+			buf_append(out, ", ", 2);
+		else
+			buf_append_char(out, key.ptr[i]);
+	}
+}
+
+static void add(struct buf *out, const char *text)
+{
+	buf_append_span(out, span_str(text));
+}
+
+static void add_ticket(struct buf *out, uint64_t ticket)
+{
+	char text[TICKET_TEXT_LEN];
+	if (ticket == 0 || ticket >> TICKET_BITS != 0) {
+		add(out, "an unknown ticket");
+		return;
+	}
+	ticket_text(ticket, text);
+	buf_append(out, text, sizeof(text));
+}
+
+static void add_gap(struct buf *out, uint64_t ms)
+{
+	char text[GAP_DURATION_MAX];
+	gap_duration_text(ms, text);
+	add(out, text);
+}
+
+static void add_claim(const struct trace *trace, struct buf *out)
+{
+	add(out, "claim ");
+	if (trace->rule.len > 0) {
+		add(out, "'");
+		buf_append_span(out, trace->rule);
+		add(out, "'");
+	} else {
+		buf_append_u64(out, trace->matched + 1u);
+	}
+	if (trace->parts.len > 0) {
+		add(out, " (");
+		buf_append_span(out, trace->parts);
+		add(out, ")");
+	}
+}
+
+static void add_content(const struct trace *trace, struct buf *out)
+{
+	const unsigned both = TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
+	if ((trace->flags & both) != both)
+		return;
+	add(out, "; the content is ");
+	add(out, trace->content == trace->original_content ? "the same" : "another");
+}
+
+static void say_taken(const struct trace *trace, struct buf *out)
+{
+	add_ticket(out, trace->original);
+	add(out, ": ");
+	add_claim(trace, out);
+	add(out, " was taken ");
+	add_gap(out, trace->gap_ms);
+	add(out, " before");
+}
+
+static void say_new(const struct trace *trace, struct buf *out)
+{
+	if (!(trace->flags & TRACE_RETURNED)) {
+		add(out, "new: passed with ticket ");
+		add_ticket(out, trace->ticket);
+		return;
+	}
+	add(out, "new again: passed with ticket ");
+	add_ticket(out, trace->ticket);
+	add(out, ", though ");
+	add_ticket(out, trace->original);
+	add(out, " was the same ");
+	add_gap(out, trace->gap_ms);
+	add(out, " before: the window had ended");
+}
+
+static void say_stale(const struct trace *trace, struct buf *out)
+{
+	add(out, "stale: ");
+	add_claim(trace, out);
+	add(out, " knows a newer state, ticket ");
+	add_ticket(out, trace->original);
+	add(out, ", since ");
+	add_gap(out, trace->gap_ms);
+}
+
+static void say_verdict(const struct trace *trace, struct buf *out)
+{
+	switch (trace->verdict) {
+	case VERDICT_DUPLICATE:
+		add(out, "duplicate of ");
+		say_taken(trace, out);
+		add_content(trace, out);
+		break;
+	case VERDICT_CONFLICT:
+		add(out, "conflict with ");
+		say_taken(trace, out);
+		add(out, ", with other content");
+		break;
+	case VERDICT_BUSY:
+		add(out, "busy with ");
+		say_taken(trace, out);
+		add(out, ", and its outcome is not known yet");
+		break;
+	case VERDICT_STALE: say_stale(trace, out); break;
+	case VERDICT_NEW: say_new(trace, out); break;
+	case VERDICT_NONE: add(out, "not decided"); break;
+	}
+}
+
+void trace_reason(const struct trace *trace, struct buf *out)
+{
+	if (trace->flags & TRACE_SHADOW) {
+		add(out, "passed with ticket ");
+		add_ticket(out, trace->ticket);
+		add(out, ", since the claim is on trial (shadow); else: ");
+	}
+	say_verdict(trace, out);
+	if (trace->flags & TRACE_REPLAY)
+		add(out, "; a replay that its sender asked for");
+}

@@ -1,0 +1,88 @@
+/*
+ * trace: what is remembered of one decision, so that people can ask why.
+ *
+ * Every suppressed event leaves one: which claim matched, the ticket of the
+ * original, the gap in time, whether the content was the same. An event that
+ * passed leaves one too, so that an id that went through can be found.
+ *
+ * Room:      gate. Threads: values.
+ * Ownership: a trace owns nothing; its texts belong to whoever made it.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/span.h"
+#include "gate/claim.h"
+#include "gate/verdict.h"
+
+/* Longer texts are cut, and TRACE_CUT says so. */
+#define TRACE_SOURCE_MAX 64
+#define TRACE_ID_MAX 128
+#define TRACE_TYPE_MAX 96
+#define TRACE_RULE_MAX 64
+#define TRACE_PARTS_MAX 128
+#define TRACE_KEY_MAX 192
+#define TRACE_KEYS_MAX 2
+#define TRACE_PEER_MAX 48
+
+/* Between the parts of a key text; no part of a key is likely to hold it. */
+#define TRACE_PART_END '\x1f'
+
+enum trace_flags {
+	TRACE_SHADOW = 1,           /* the verdict is what would have been said; it passed */
+	TRACE_REPLAY = 2,           /* a replay that its sender asked for */
+	TRACE_CONTENT = 4,          /* `content` is known */
+	TRACE_ORIGINAL_CONTENT = 8, /* `original_content` is known */
+	TRACE_RETURNED = 16,        /* new, but its claim was taken before and had expired */
+	TRACE_CUT = 32,             /* a text was longer than is kept */
+};
+
+/* A claim of kind once or content: whoever holds the same word and was let
+ * through twice came back after the window. */
+struct trace_claim {
+	uint64_t word; /* the first of its digest */
+	uint32_t window_s;
+};
+
+struct trace {
+	uint64_t time_ms; /* unix, by the store's clock */
+	enum verdict verdict;
+	uint8_t flags;             /* enum trace_flags */
+	uint8_t matched;           /* index of the claim that was taken already */
+	uint8_t sample;            /* this trace stands for 1 << sample of its kind */
+	uint64_t ticket;           /* the event's own; 0: it did not pass */
+	uint64_t original;         /* the ticket that holds the matched claim; 0: none */
+	uint64_t gap_ms;           /* since that ticket */
+	uint64_t content;          /* digest of this event's content */
+	uint64_t original_content; /* … and of the original's */
+	struct span source;
+	struct span id;                   /* as the sender knows it */
+	struct span type;                 /* what kind of event */
+	struct span rule;                 /* name of the matched claim */
+	struct span parts;                /* what that claim is made of: "topicName, sessionId" */
+	struct span keys[TRACE_KEYS_MAX]; /* values, joined by TRACE_PART_END */
+	struct span peer;                 /* who sent it */
+	uint8_t claim_count;
+	struct trace_claim claims[CLAIMS_MAX];
+};
+
+static inline bool trace_passed(const struct trace *trace)
+{
+	return trace->ticket != 0;
+}
+
+/* Cuts what is too long, and marks it. Cuts between characters. */
+void trace_trim(struct trace *trace);
+
+/* "same", "other" or "unknown". */
+const char *trace_content_name(const struct trace *trace);
+
+/* One sentence in plain words, without a full stop: why the gate said so. The
+ * texts of senders in it are as they came: escape the sentence as a whole. */
+void trace_reason(const struct trace *trace, struct buf *out);
+
+/* A key as people read it: its parts with ", " between. */
+void trace_key_text(struct span key, struct buf *out);

@@ -1,0 +1,420 @@
+/* What a configuration becomes: defaults, values, secrets, overrides, reloads. */
+#include "app/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "app/config_table.h"
+#include "app/preset_guide.h"
+#include "base/mem.h"
+#include "gate/presets.h"
+#include "support/test.h"
+
+static const char *variable(const char *name)
+{
+	if (strcmp(name, "KEY") == 0)
+		return "s3cret-0123456789";
+	if (strcmp(name, "EMPTY") == 0)
+		return "";
+	return strcmp(name, "DIR") == 0 ? getenv("STILE_TEST_DIR_OF_CONFIG") : NULL;
+}
+
+static int load_with(const char *text, int flag_count, char **flags, struct config **ret_config,
+                     struct config_report *report)
+{
+	struct span bytes = span_str(text);
+	struct config_input input = {
+		.path = "test.yaml",
+		.text = &bytes,
+		.flag_count = flag_count,
+		.flags = flags,
+		.variable = variable,
+	};
+	return config_load(&input, ret_config, report);
+}
+
+static struct config *load(const char *text)
+{
+	struct config *config = NULL;
+	struct config_report report;
+	if (load_with(text, 0, NULL, &config, &report) != 0)
+		config_report_print(&report, stderr);
+	assert_non_null(config);
+	config_report_free(&report);
+	return config;
+}
+
+static void assert_span(struct span span, const char *text)
+{
+	assert_int_equal(span.len, strlen(text));
+	assert_memory_equal(span.ptr, text, span.len);
+}
+
+/* The first message of a load that fails. */
+static void assert_refused(const char *text, const char *says)
+{
+	struct config *config = NULL;
+	struct config_report report;
+	assert_int_equal(load_with(text, 0, NULL, &config, &report), ERR_CONFIG);
+	assert_null(config);
+	assert_true(report.count > 0);
+	if (!strstr(report.problems[0].text, says))
+		fail_msg("\"%s\" does not say \"%s\"", report.problems[0].text, says);
+	config_report_free(&report);
+}
+
+static void without_a_file_there_is_one_source_with_the_preset_auto(void **state)
+{
+	(void)state;
+	struct config *config = NULL;
+	struct config_report report;
+	assert_int_equal(config_load(&(struct config_input){ 0 }, &config, &report), 0);
+	assert_int_equal(report.count, 0);
+	assert_int_equal(config->source_count, 1);
+	const struct config_source *source = config->sources;
+	assert_span(source->name, "events");
+	assert_span(source->path, "/in/events");
+	assert_span(source->preset, "auto");
+	assert_span(source->recipe.source, "events");
+	assert_int_equal(source->recipe.window_s, 4 * 86400);
+	assert_true(source->recipe.case_count > 0);
+	assert_int_equal(source->auth.kind, AUTH_NONE);
+	assert_int_equal(config->sink_count, 1);
+	assert_string_equal(config->serve.listen, "127.0.0.1:8080");
+	assert_string_equal(config->serve.data, "stile-data");
+	config_report_free(&report);
+	config_free(config);
+}
+
+static void a_source_is_what_was_written(void **state)
+{
+	(void)state;
+	struct config *config = load(
+		"sources:\n"
+		"  orders:\n"
+		"    window: 90s\n"
+		"    scope: shop\n"
+		"    mode: shadow\n"
+		"    on_conflict: reject\n"
+		"    on_replay: pass\n"
+		"    batch: never\n"
+		"    wait: 1500ms\n"
+		"    type: kind\n"
+		"    content: payload\n"
+		"    claims:\n"
+		"      - once: [customerId, orderId]\n"
+		"        name: order\n"
+		"        window: 7d\n"
+		"        missing: skip\n"
+		"        when: { type: 'order.*', 'header:X-Kind': '!test', a: }\n"
+		"      - content: { except: [sentAt] }\n"
+		"        mode: shadow\n"
+		"      - newest: { entity: orderId, time: at, equal: drop,\n"
+		"                  rank: { part: state, order: [on, off] } }\n");
+	const struct config_source *source = config_find_source(config, SPAN("orders"));
+	assert_non_null(source);
+	assert_span(source->path, "/in/orders");
+	assert_int_equal(source->on_conflict, CONFIG_CONFLICT_REJECT);
+	assert_int_equal(source->wait_ms, 1500);
+	const struct recipe_spec *recipe = &source->recipe;
+	assert_int_equal(recipe->window_s, 90);
+	assert_span(recipe->scope, "shop");
+	assert_true(recipe->shadow);
+	assert_true(recipe->replay_passes);
+	assert_int_equal(recipe->batch, RECIPE_BATCH_NEVER);
+	assert_int_equal(recipe->case_count, 1);
+	assert_span(recipe->cases->type, "kind");
+	assert_span(recipe->cases->content, "payload");
+	assert_int_equal(recipe->cases->claim_count, 3);
+	const struct recipe_claim_spec *once = &recipe->cases->claims[0];
+	assert_int_equal(once->kind, CLAIM_ONCE);
+	assert_span(once->name, "order");
+	assert_int_equal(once->window_s, 7 * 86400);
+	assert_int_equal(once->missing, RECIPE_MISSING_SKIP);
+	assert_int_equal(once->part_count, 2);
+	assert_span(once->parts[1], "orderId");
+	assert_int_equal(once->condition_count, 3);
+	assert_span(once->conditions[0].pattern, "order.*");
+	assert_false(once->conditions[0].negate);
+	assert_span(once->conditions[1].part, "header:X-Kind");
+	assert_span(once->conditions[1].pattern, "test");
+	assert_true(once->conditions[1].negate);
+	assert_int_equal(once->conditions[2].pattern.len, 0);
+	const struct recipe_claim_spec *content = &recipe->cases->claims[1];
+	assert_int_equal(content->kind, CLAIM_CONTENT);
+	assert_true(content->shadow);
+	assert_int_equal(content->part_count, 0);
+	assert_span(content->except[0], "sentAt");
+	const struct recipe_claim_spec *newest = &recipe->cases->claims[2];
+	assert_int_equal(newest->kind, CLAIM_NEWEST);
+	assert_span(newest->parts[0], "orderId");
+	assert_span(newest->time, "at");
+	assert_true(newest->equal_drops);
+	assert_int_equal(newest->rank_count, 2);
+	assert_span(newest->ranks[1], "off");
+	config_free(config);
+}
+
+static void claims_beside_a_preset_are_added_to_each_of_its_cases(void **state)
+{
+	(void)state;
+	struct config *config = load("sources:\n"
+	                             "  a:\n"
+	                             "    preset: eventbridge\n"
+	                             "    claims: [ { content: body, name: mine } ]\n");
+	const struct preset *preset = preset_find(SPAN("eventbridge"));
+	const struct recipe_spec *recipe = &config->sources[0].recipe;
+	assert_int_equal(recipe->case_count, preset->case_count);
+	for (uint32_t i = 0; i < recipe->case_count; i++) {
+		uint32_t own = preset->cases[i].claim_count;
+		assert_int_equal(recipe->cases[i].claim_count, own ? own + 1 : 0);
+		if (own)
+			assert_span(recipe->cases[i].claims[own].name, "mine");
+	}
+	config_free(config);
+}
+
+static void recipes_keep_their_order_and_names(void **state)
+{
+	(void)state;
+	struct config *config = load(
+		"sources:\n"
+		"  a:\n"
+		"    recipes:\n"
+		"      - { name: paid, when: { type: paid }, type: t, id: i,\n"
+		"          claims: [ { once: x } ] }\n"
+		"      - { claims: [ { once: [y, z] }, { content: body } ] }\n");
+	const struct recipe_spec *recipe = &config->sources[0].recipe;
+	assert_int_equal(recipe->case_count, 2);
+	assert_string_equal(recipe->cases[0].name, "paid");
+	assert_span(recipe->cases[0].id, "i");
+	assert_int_equal(recipe->cases[0].condition_count, 1);
+	assert_span(recipe->cases[0].claims[0].parts[0], "x");
+	assert_int_equal(recipe->cases[1].claim_count, 2);
+	assert_int_equal(recipe->cases[1].claims[1].kind, CLAIM_CONTENT);
+	config_free(config);
+}
+
+static void variables_are_replaced_wherever_a_text_stands(void **state)
+{
+	(void)state;
+	struct config *config = load(
+		"store: { local: { path: '/x/${KEY}/$$y$z/${NONE:-a b}' } }\n"
+		"window: ${EMPTY:-3d}\n"
+		"sources:\n"
+		"  a: { preset: auto, auth: { header: K, secret: [${KEY}, x${KEY}x] } }\n");
+	assert_string_equal(config->serve.data, "/x/s3cret-0123456789/$y$z/a b");
+	assert_int_equal(config->serve.window_ms, 3 * UINT64_C(86400000));
+	assert_int_equal(config->sources[0].recipe.window_s, 3 * 86400);
+	assert_int_equal(config->sources[0].auth.secret_count, 2);
+	assert_span(config->sources[0].auth.secrets[0], "s3cret-0123456789");
+	assert_span(config->sources[0].auth.secrets[1], "xs3cret-0123456789x");
+	config_free(config);
+	assert_refused("window: ${NONE}\n", "no variable NONE");
+}
+
+static void write_secret(const char *folder, const char *text, mode_t mode)
+{
+	char path[300];
+	snprintf(path, sizeof(path), "%s/key", folder);
+	FILE *file = fopen(path, "wb");
+	assert_non_null(file);
+	fputs(text, file);
+	fclose(file);
+	assert_int_equal(chmod(path, mode), 0);
+}
+
+static void a_secret_may_come_from_a_file(void **state)
+{
+	(void)state;
+	static const char text[] =
+		"sources:\n  a: { preset: auto, auth: { kind: bearer, secret: 'file:${DIR}/key' } }\n";
+	char folder[256];
+	struct config *config = NULL;
+	struct config_report report;
+	test_dir_make(folder);
+	assert_int_equal(setenv("STILE_TEST_DIR_OF_CONFIG", folder, 1), 0);
+	write_secret(folder, "abc 0123456789 def\r\n", 0600);
+	assert_int_equal(load_with(text, 0, NULL, &config, &report), 0);
+	assert_int_equal(report.warnings, 0);
+	assert_span(config->sources[0].auth.secrets[0], "abc 0123456789 def");
+	config_report_free(&report);
+	config = config_free(config);
+
+	write_secret(folder, "0123456789-abcdef\n", 0644);
+	assert_int_equal(load_with(text, 0, NULL, &config, &report), 0);
+	assert_int_equal(report.warnings, 1);
+	assert_non_null(strstr(report.problems[0].text, "everybody"));
+	assert_null(strstr(report.problems[0].text, folder));
+	assert_span(config->sources[0].auth.secrets[0], "0123456789-abcdef");
+	config_report_free(&report);
+	config_free(config);
+
+	write_secret(folder, "\n", 0600);
+	assert_refused(text, "empty");
+	test_dir_remove(folder);
+	assert_refused(text, "cannot be read");
+}
+
+static void flags_count_more_than_the_file(void **state)
+{
+	(void)state;
+	struct config *config = NULL;
+	struct config_report report;
+	char *flags[] = { (char *)(uintptr_t) "--window=2h", (char *)(uintptr_t) "--threads",
+		          (char *)(uintptr_t) "3" };
+	static const char text[] = "window: 1d\n"
+				   "threads: 2\n"
+				   "listen: 127.0.0.1:9\n"
+				   "sources:\n"
+				   "  a: { preset: auto }\n"
+				   "  b: { preset: auto, window: 5d }\n";
+	for (int i = 0; i < 2; i++) { /* a reload gives the same flags again */
+		assert_int_equal(load_with(text, 3, flags, &config, &report), 0);
+		assert_int_equal(config->serve.threads, 3);
+		assert_string_equal(config->serve.listen, "127.0.0.1:9");
+		assert_int_equal(config->sources[0].recipe.window_s, 7200);
+		assert_int_equal(config->sources[1].recipe.window_s, 5 * 86400);
+		config_report_free(&report);
+		config = config_free(config);
+	}
+	flags[2] = (char *)(uintptr_t) "many";
+	assert_int_equal(load_with(text, 3, flags, &config, &report), ERR_CONFIG);
+	assert_non_null(strstr(report.problems[0].text, "--threads"));
+	config_report_free(&report);
+}
+
+static const struct config_change *find_change(const struct config_diff *diff, const char *option)
+{
+	for (uint32_t i = 0; i < diff->count; i++)
+		if (strcmp(diff->changes[i].option, option) == 0)
+			return &diff->changes[i];
+	return NULL;
+}
+
+static void what_needs_a_restart_is_told_from_what_reloads(void **state)
+{
+	(void)state;
+	struct config *old = load(
+		"listen: 127.0.0.1:1\n"
+		"window: 1d\n"
+		"sources:\n"
+		"  same: { preset: auto, window: 9d, auth: { header: K, secret: ${KEY} } }\n"
+		"  gone: { preset: auto, window: 9d }\n"
+		"  auth: { preset: auto, window: 9d, auth: { header: K, secret: a } }\n"
+		"  heir: { preset: auto }\n"
+		"  path: { preset: auto, window: 9d }\n");
+	struct config *new = load(
+		"# written otherwise, meant the same\n"
+		"listen: 127.0.0.1:2\n"
+		"window: 2d\n"
+		"log: json\n"
+		"sources:\n"
+		"  path: { preset: auto, window: 9d, path: /other }\n"
+		"  heir: { preset: auto }\n"
+		"  come: { preset: auto, window: 9d }\n"
+		"  auth: { preset: auto, window: 9d, auth: { header: K, secret: b } }\n"
+		"  same:\n"
+		"    auth: { secret: [s3cret-0123456789], header: K }\n"
+		"    preset: auto\n"
+		"    window: 216h\n");
+	struct config_diff diff;
+	assert_int_equal(config_diff(old, old, &diff), 0);
+	assert_int_equal(diff.count, 0);
+	config_diff_free(&diff);
+	assert_int_equal(config_diff(old, new, &diff), 0);
+	assert_null(find_change(&diff, "sources.same"));
+	assert_string_equal(find_change(&diff, "sources.gone")->text, "removed");
+	assert_string_equal(find_change(&diff, "sources.come")->text, "added");
+	assert_string_equal(find_change(&diff, "sources.auth")->text, "changed: auth");
+	assert_string_equal(find_change(&diff, "sources.heir")->text, "changed: recipe");
+	assert_string_equal(find_change(&diff, "sources.path")->text, "changed: path or policy");
+	assert_true(find_change(&diff, "sources.path")->reloads);
+	assert_string_equal(find_change(&diff, "listen")->text, "127.0.0.1:1 becomes 127.0.0.1:2");
+	assert_false(find_change(&diff, "listen")->reloads);
+	assert_string_equal(find_change(&diff, "window")->text, "1d becomes 2d");
+	assert_true(find_change(&diff, "window")->reloads);
+	assert_string_equal(find_change(&diff, "log")->text, "text becomes json");
+	assert_int_equal(diff.count, 8);
+	assert_int_equal(diff.restarts, 2);
+	config_diff_free(&diff);
+	config_free(old);
+	config_free(new);
+}
+
+static void every_failing_allocation_is_told_and_leaks_nothing(void **state)
+{
+	(void)state;
+	static const char text[] = "window: ${EMPTY:-3d}\n"
+				   "sources:\n"
+				   "  a:\n"
+				   "    preset: genesys\n"
+				   "    claims: [ { once: [x], when: { y: z } } ]\n"
+				   "    auth: { header: K, secret: [${KEY}, clear] }\n"
+				   "  b: { recipes: [ { claims: [ { once: x } ] } ] }\n";
+	int error = -ENOMEM;
+	for (unsigned long n = 1; error != 0; n++) {
+		struct config *config = NULL;
+		struct config_report report;
+		mem_fail_at(n, false);
+		error = load_with(text, 0, NULL, &config, &report);
+		mem_fail_at(0, false);
+		assert_true(error == 0 || error == -ENOMEM);
+		assert_true((error == 0) == (config != NULL));
+		config_report_free(&report);
+		config_free(config);
+		assert_true(n < 1000);
+	}
+}
+
+static void every_preset_has_a_guide(void **state)
+{
+	(void)state;
+	uint32_t count = 0;
+	const struct preset *presets = preset_list(&count);
+	assert_true(count >= 14);
+	for (uint32_t i = 0; i < count; i++)
+		if (!preset_guide_find(span_str(presets[i].name)))
+			fail_msg("%s has no guide", presets[i].name);
+}
+
+/* The table is what people read: it must not say what is not so. */
+static void the_table_is_sound(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < config_table.count; i++) {
+		const struct config_option *option = &config_table.options[i];
+		const char *choices = config_option_choices(option);
+		const char *standard = config_option_standard(option);
+		assert_non_null(config_option_help(option));
+		if (option->kind == CONFIG_CHOICE) {
+			assert_non_null(choices);
+			assert_true(option->size == 1 || option->size == 4);
+		}
+		/* The default is what a zeroed field means. */
+		if (option->kind == CONFIG_CHOICE && option_choice(choices, span_str(standard)) > 0)
+			fail_msg("%s: the default is not the first word", option->path);
+		for (size_t j = 0; j < i; j++)
+			assert_string_not_equal(option->path, config_table.options[j].path);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(without_a_file_there_is_one_source_with_the_preset_auto),
+		cmocka_unit_test(a_source_is_what_was_written),
+		cmocka_unit_test(claims_beside_a_preset_are_added_to_each_of_its_cases),
+		cmocka_unit_test(recipes_keep_their_order_and_names),
+		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
+		cmocka_unit_test(a_secret_may_come_from_a_file),
+		cmocka_unit_test(flags_count_more_than_the_file),
+		cmocka_unit_test(what_needs_a_restart_is_told_from_what_reloads),
+		cmocka_unit_test(every_failing_allocation_is_told_and_leaks_nothing),
+		cmocka_unit_test(every_preset_has_a_guide),
+		cmocka_unit_test(the_table_is_sound),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* secret, sign and hex: what authentication stands on. */
+#include "support/test.h"
+
+#include <string.h>
+
+#include "base/hex.h"
+#include "base/secret.h"
+#include "base/sign.h"
+
+static void only_equal_bytes_are_equal(void **state)
+{
+	(void)state;
+	char a[40], b[40];
+	for (size_t i = 0; i < sizeof(a); i++)
+		a[i] = b[i] = (char)(i * 5);
+	for (size_t len = 1; len <= sizeof(a); len++) {
+		assert_true(secret_equal(span_of(a, len), span_of(b, len)));
+		assert_false(secret_equal(span_of(a, len), span_of(b, len - 1)));
+		for (size_t bit = 0; bit < len * 8; bit++) {
+			b[bit / 8] = (char)(b[bit / 8] ^ 1 << bit % 8);
+			assert_false(secret_equal(span_of(a, len), span_of(b, len)));
+			b[bit / 8] = a[bit / 8];
+		}
+	}
+}
+
+static void nothing_equals_nothing(void **state)
+{
+	(void)state;
+	assert_false(secret_equal(SPAN_EMPTY, SPAN_EMPTY));
+	assert_false(secret_equal(SPAN(""), SPAN("")));
+	assert_false(secret_equal(SPAN("a"), SPAN_EMPTY));
+}
+
+static void wiped_bytes_are_gone(void **state)
+{
+	(void)state;
+	char bytes[] = "a secret";
+	static const char zeros[sizeof(bytes)];
+	secret_wipe(bytes, sizeof(bytes));
+	assert_memory_equal(bytes, zeros, sizeof(bytes));
+	secret_wipe(NULL, 0);
+}
+
+static void hex_is_decoded_or_refused(void **state)
+{
+	(void)state;
+	unsigned char bytes[4] = { 0 };
+	assert_true(hex_decode(SPAN("00fFA5"), bytes, sizeof(bytes)));
+	assert_memory_equal(bytes, "\x00\xff\xa5", 3);
+	assert_true(hex_decode(SPAN(""), bytes, 0));
+	assert_false(hex_decode(SPAN("0"), bytes, sizeof(bytes)));
+	assert_false(hex_decode(SPAN("0g"), bytes, sizeof(bytes)));
+	assert_false(hex_decode(SPAN("g0"), bytes, sizeof(bytes)));
+	assert_false(hex_decode(SPAN("0011223344"), bytes, sizeof(bytes)));
+}
+
+/* RFC 8032 section 7.1, tests 1 to 3. */
+static const struct {
+	const char *key, *message, *signature;
+} known[] = {
+	{ "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
+	  "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"
+	  "5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b" },
+	{ "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c", "72",
+	  "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+	  "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00" },
+	{ "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025", "af82",
+	  "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac"
+	  "18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a" },
+};
+
+static void ed25519_signatures_of_the_rfc_are_right_and_no_bit_else(void **state)
+{
+	(void)state;
+	for (size_t n = 0; n < ARRAY_LEN(known); n++) {
+		unsigned char key[SIGN_PUBLIC_LEN], signature[SIGN_SIGNATURE_LEN], message[2];
+		size_t len = strlen(known[n].message) / 2;
+		assert_true(hex_decode(span_str(known[n].key), key, sizeof(key)));
+		assert_true(hex_decode(span_str(known[n].message), message, sizeof(message)));
+		assert_true(hex_decode(span_str(known[n].signature), signature, sizeof(signature)));
+		assert_true(sign_verify(key, signature, span_of(message, len)));
+		for (size_t bit = 0; bit < sizeof(signature) * 8; bit++) {
+			signature[bit / 8] ^= (unsigned char)(1 << bit % 8);
+			assert_false(sign_verify(key, signature, span_of(message, len)));
+			signature[bit / 8] ^= (unsigned char)(1 << bit % 8);
+		}
+		assert_false(sign_verify(key, signature, SPAN("other")));
+	}
+}
+
+/* With the key 0, of small order, one signature would fit many messages. */
+static void a_key_that_accepts_anything_is_refused(void **state)
+{
+	(void)state;
+	static const unsigned char zero[SIGN_PUBLIC_LEN], one[SIGN_PUBLIC_LEN] = { 1 };
+	static const unsigned char none[SIGN_SIGNATURE_LEN], unit[SIGN_SIGNATURE_LEN] = { 1 };
+	assert_false(sign_verify(zero, none, SPAN("x")));
+	assert_false(sign_verify(one, unit, SPAN("x")));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_equal_bytes_are_equal),
+		cmocka_unit_test(nothing_equals_nothing),
+		cmocka_unit_test(wiped_bytes_are_gone),
+		cmocka_unit_test(hex_is_decoded_or_refused),
+		cmocka_unit_test(ed25519_signatures_of_the_rfc_are_right_and_no_bit_else),
+		cmocka_unit_test(a_key_that_accepts_anything_is_refused),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
