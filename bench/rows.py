@@ -184,8 +184,10 @@ def store(bench):
     claims = MANY // 10 if bench.args.quick else MANY
     sides = {"rocksdb": rocksdb_side(bench, claims)}
     if not bench.args.peers_only:
-        sides["stile"] = lambda: fresh_store(bench, claims, "--seconds", bench.args.seconds,
-                                             cpu=bench.args.server_cpu)
+        for name, options in (("stile", ["--steady"]), ("stile, growing", [])):
+            sides[name] = lambda options=options: fresh_store(
+                bench, claims, "--seconds", bench.args.seconds, *options,
+                cpu=bench.args.server_cpu)
     rounds = bench.alternate(sides)
     bench.keep("%d claims" % claims, rounds)
     found = {name: {key: median(one, key) for key in ("admits_per_s", "cpu_ns_per_admit")}
@@ -193,11 +195,17 @@ def store(bench):
     for name, figures in found.items():
         bench.show("%d M claims" % (claims // 1_000_000), name, "%9.0f/s  %7.0f ns CPU an admit" % (
             figures["admits_per_s"], figures["cpu_ns_per_admit"]))
+    # As many expire as arrive; then the same while nothing expires and the index grows.
     bench.target("durable admits, × rocksdb", ratio(found, "stile", "rocksdb", "admits_per_s"),
                  least=20)
     if "stile" in found:
         bench.target("durable admits, M/s", found["stile"]["admits_per_s"] / 1e6, least=4)
         bench.report("CPU ns per admit", found["stile"]["cpu_ns_per_admit"])
+        bench.report("while it grows, × rocksdb",
+                     ratio(found, "stile, growing", "rocksdb", "admits_per_s"))
+        bench.report("while it grows, M/s", found["stile, growing"]["admits_per_s"] / 1e6)
+        bench.report("while it grows, CPU ns per admit",
+                     found["stile, growing"]["cpu_ns_per_admit"])
 
 
 def fresh_store(bench, claims, *options, cpu=None):
@@ -278,7 +286,7 @@ def scale(bench):
     rounds = {few: [], many: []}
     for _ in range(bench.args.rounds):
         for count, figures in rounds.items():
-            figures.append(fresh_store(bench, count, "--seconds", bench.args.seconds,
+            figures.append(fresh_store(bench, count, "--seconds", bench.args.seconds, "--steady",
                                        cpu=bench.args.server_cpu))
     bench.keep("cost", {str(count): one for count, one in rounds.items()})
     cost = {count: median(one, "cpu_ns_per_admit") for count, one in rounds.items()}
