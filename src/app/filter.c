@@ -12,7 +12,8 @@
 
 /*
  * A block is small enough to stay in the second-level cache from read to write.
- * Mapping the file instead was slower: its pages come one fault at a time.
+ * Mapping the file instead gains nothing (counting the lines of 1 GB takes 0.16 s
+ * either way), and a file that is cut meanwhile would end the process.
  */
 #define BLOCK_BYTES (256u << 10)
 #define ROOM_BYTES (FILTER_EVENT_MAX + 2 * BLOCK_BYTES)
