@@ -139,7 +139,7 @@ static void a_spoilt_element_costs_no_other(void **state)
 	assert_int_equal(batch.last, RECIPE_END);
 	assert_int_equal(batch.count, 12);
 	for (uint32_t i = 0; i < batch.count; i++) {
-		char id[8];
+		char id[16];
 		snprintf(id, sizeof(id), "%u", i);
 		assert_int_equal(batch.steps[i], i % 3 == 1 ? RECIPE_REFUSED : RECIPE_EVENT);
 		if (i % 3 != 1)
