@@ -197,8 +197,8 @@ static void memory_is_that_of_the_window_and_verdicts_stay_exact(void **state)
 	struct flat_claims *claims = NULL;
 	uint64_t most = 0;
 	(void)state;
-	if (events < 600000)
-		events = 600000; /* several windows, whatever the scale */
+	if (events < 1500000)
+		events = 1500000; /* several windows, whatever the scale */
 	model_init(&model, events + 1, false);
 	assert_int_equal(flat_claims_new(&claims), 0);
 	for (uint32_t number = 1; number <= events; number++) {
