@@ -21,6 +21,8 @@ struct why_options {
 	uint64_t by; /* which of by_names */
 	uint64_t limit;
 	uint64_t window_ms;
+	const char *before;
+	bool held;
 	bool json;
 };
 
@@ -61,9 +63,13 @@ static const struct option why_table[] = {
 	OPTION_DATA,
 	{ "by", OPTION_CHOICE, offsetof(struct why_options, by), "WHAT", "any", 0, 0,
 	  "any|id|ticket|key", "what ID is: an id, a ticket, a key or one of its parts" },
+	{ "held", OPTION_FLAG, offsetof(struct why_options, held), NULL, NULL, 0, 0, NULL,
+	  "list the events that are kept aside, the newest first, instead of asking for one" },
+	{ "before", OPTION_TEXT, offsetof(struct why_options, before), "TICKET", NULL, 0, 0, NULL,
+	  "with --held: go on behind this ticket" },
 	OPTION_SOURCE,
 	{ "limit", OPTION_COUNT, offsetof(struct why_options, limit), "N", "20", 1, WHY_LIMIT_MAX,
-	  NULL, "how many repeats of an event are listed" },
+	  NULL, "how many repeats of an event are listed, or events that are kept aside" },
 	OPTION_JSON,
 };
 
@@ -116,7 +122,11 @@ static int ask(const char *command, const struct why_options *options, const cha
 	if (id) {
 		add_parameter(&target, by_names[options->by].name, id);
 		buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
+	} else if (options->held) {
+		buf_printf(&target, "&held=1&limit=%llu", (unsigned long long)options->limit);
 	}
+	if (options->before)
+		add_parameter(&target, "before", options->before);
 	if (options->source)
 		add_parameter(&target, "source", options->source);
 	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
@@ -193,9 +203,14 @@ int why_command(int argc, char **argv)
 	int rest = 0;
 	if (options_parse(why_option_table, argc, argv, &options, &rest, &text) != 0)
 		return usage_error("why", text.text);
-	if (rest != 1 || argv[0][0] == 0)
-		return usage_error("why", "expected one id, ticket or key");
-	return look_up("why", &options, argv[0]);
+	if (options.held && options.data)
+		return usage_error("why", "--held asks a gateway: a folder does not tell what is "
+		                          "held now");
+	if (options.before && !options.held)
+		return usage_error("why", "--before goes with --held");
+	if (rest != (options.held ? 0 : 1) || (rest == 1 && argv[0][0] == 0))
+		return usage_error("why", "expected one id, ticket or key, or --held");
+	return look_up("why", &options, options.held ? NULL : argv[0]);
 }
 
 int advise_command(int argc, char **argv)
