@@ -10,12 +10,11 @@
 #include "console/why.h"
 #include "store/trace_log.h"
 
-#define URL "http://127.0.0.1:8080"
 #define ANSWER_MAX (16u << 20)
 #define DAY_MS UINT64_C(86400000)
 
 struct why_options {
-	const char *url;
+	struct ask_options ask;
 	const char *data;
 	const char *source;
 	uint64_t by; /* which of by_names */
@@ -37,11 +36,6 @@ static const struct {
 	{ "key", WHY_ABOUT_KEY },
 };
 
-#define OPTION_URL                                                                             \
-	{                                                                                      \
-		"url", OPTION_TEXT, offsetof(struct why_options, url), "URL", URL, 0, 0, NULL, \
-			"the gateway to ask"                                                   \
-	}
 #define OPTION_DATA                                                                               \
 	{                                                                                         \
 		"data", OPTION_TEXT, offsetof(struct why_options, data), "DIR", NULL, 0, 0, NULL, \
@@ -59,7 +53,7 @@ static const struct {
 	}
 
 static const struct option why_table[] = {
-	OPTION_URL,
+	ASK_OPTIONS(struct why_options, ask),
 	OPTION_DATA,
 	{ "by", OPTION_CHOICE, offsetof(struct why_options, by), "WHAT", "any", 0, 0,
 	  "any|id|ticket|key", "what ID is: an id, a ticket, a key or one of its parts" },
@@ -74,7 +68,7 @@ static const struct option why_table[] = {
 };
 
 static const struct option advise_table[] = {
-	OPTION_URL,
+	ASK_OPTIONS(struct why_options, ask),
 	OPTION_DATA,
 	{ "window", OPTION_DURATION, offsetof(struct why_options, window_ms), "TIME", NULL, 1000,
 	  3650 * DAY_MS, NULL, "with --data: the window to judge" },
@@ -130,7 +124,7 @@ static int ask(const char *command, const struct why_options *options, const cha
 	if (options->source)
 		add_parameter(&target, "source", options->source);
 	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
-	                      : ask_get(options->url, buf_span(&target), &answer, &text);
+	                      : ask_get(&options->ask, buf_span(&target), &answer, &text);
 	int code = r < 0 ? failed(command, text.text) : print(command, &answer);
 	buf_free(&target);
 	buf_free(&answer);
