@@ -145,7 +145,8 @@ static void test_a_question_is_asked_and_its_answer_given(void **state)
 	struct server server;
 	struct buf out = { 0 };
 	server_begin(&server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/v1/why?id=a"), &out, NULL);
+	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/v1/why?id=a"), &out,
+	                NULL);
 	server_end(&server);
 	assert_int_equal(r, 0);
 	assert_true(span_eq(buf_span(&out), SPAN("hello")));
