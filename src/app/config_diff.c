@@ -82,6 +82,7 @@ static void put_recipe(struct buf *out, const struct recipe_spec *recipe)
 	put_number(out, recipe->batch);
 	put_number(out, recipe->shadow);
 	put_number(out, recipe->replay_passes);
+	put_number(out, recipe->compare_values);
 	put_number(out, recipe->case_count);
 	for (uint32_t i = 0; i < recipe->case_count; i++)
 		put_case(out, &recipe->cases[i]);
