@@ -98,6 +98,7 @@ static struct span decode(struct buf *memory, struct span text)
 
 static uint32_t read_headers(struct filter_envelope *envelope, struct span object)
 {
+	CHECK(object.ptr && object.len >= 2); /* its braces */
 	struct span rest = span_skip(object, 1), name, value;
 	uint32_t count = 0;
 	while (count < HTTP1_HEADERS_MAX && cut_member(&rest, &name, &value)) {
