@@ -228,6 +228,7 @@ static void settle_make(struct world *world, struct store_settle *settle)
 		                                 OUTCOME_RELEASED };
 
 	*settle = (struct store_settle){ .outcome = outcomes[below(world, 4)],
+		                         .forget = true,
 		                         .ticket = below(world, 1000),
 		                         .attempt = 1 };
 	if (world->lease_count == 0)
@@ -359,7 +360,7 @@ static void take_compare(struct world *world)
 	struct take_call call = { .take.items = world->memory_items };
 	size_t at[2] = { 0, 0 };
 	struct store_item item[2];
-	struct span source[2], payload[2];
+	struct store_parts parts[2];
 
 	EXPECT(world, world->waiting.take.op.error == 0);
 	EXPECT(world, world->waiting.take.count > 0);
@@ -370,8 +371,8 @@ static void take_compare(struct world *world)
 	for (uint32_t i = 0; i < call.take.count; i++) {
 		const struct buf *items[2] = { &call.take.items, &world->waiting.take.items };
 		for (size_t k = 0; k < 2; k++)
-			EXPECT(world, store_item_next(buf_span(items[k]), &at[k], &item[k],
-			                              &source[k], &payload[k]));
+			EXPECT(world,
+			       store_item_next(buf_span(items[k]), &at[k], &item[k], &parts[k]));
 		EXPECT(world, item[0].ticket == item[1].ticket);
 		if (item[0].attempt != item[1].attempt)
 			fail_msg("%s, step %llu: attempt %u of ticket %llx, the store says %u",
@@ -379,7 +380,8 @@ static void take_compare(struct world *world)
 			         item[0].attempt, (unsigned long long)item[0].ticket,
 			         item[1].attempt);
 		EXPECT(world, item[0].flags == item[1].flags);
-		EXPECT(world, span_eq(source[0], source[1]) && span_eq(payload[0], payload[1]));
+		EXPECT(world, span_eq(parts[0].source, parts[1].source) &&
+		                      span_eq(parts[0].payload, parts[1].payload));
 		if (world->lease_count < LEASES_MAX)
 			world->leases[world->lease_count++] = (struct lease){ item[1].ticket,
 				                                              item[1].attempt };

@@ -220,8 +220,8 @@ struct oracle_event *oracle_by_ticket(struct oracle *oracle, uint64_t ticket)
 	return NULL;
 }
 
-static void item_check(struct oracle *oracle, const struct store_item *item, struct span source,
-                       struct span payload)
+static void item_check(struct oracle *oracle, const struct store_item *item,
+                       const struct store_parts *parts)
 {
 	struct oracle_event *event = oracle_by_ticket(oracle, item->ticket);
 
@@ -234,8 +234,8 @@ static void item_check(struct oracle *oracle, const struct store_item *item, str
 	EXPECT_OF(oracle, event, event->hold != ORACLE_HELD && event->hold != ORACLE_DROPPING);
 	EXPECT_OF(oracle, event, !event->leased);
 	EXPECT_OF(oracle, event, item->flags == event->flags);
-	EXPECT_OF(oracle, event, span_eq(source, event->source));
-	EXPECT_OF(oracle, event, span_eq(payload, event->payload));
+	EXPECT_OF(oracle, event, span_eq(parts->source, event->source));
+	EXPECT_OF(oracle, event, span_eq(parts->payload, event->payload));
 	event->leased = true;
 	event->attempt = item->attempt;
 }
@@ -243,12 +243,11 @@ static void item_check(struct oracle *oracle, const struct store_item *item, str
 uint32_t oracle_items(struct oracle *oracle, const struct store_take *take)
 {
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	uint32_t count = 0;
 
-	for (size_t at = 0; store_item_next(buf_span(&take->items), &at, &item, &source, &payload);
-	     count++)
-		item_check(oracle, &item, source, payload);
+	for (size_t at = 0; store_item_next(buf_span(&take->items), &at, &item, &parts); count++)
+		item_check(oracle, &item, &parts);
 	EXPECT(oracle, count == take->count);
 	return count;
 }

@@ -111,7 +111,7 @@ static void entities_check(struct oracle *oracle, struct store *store)
 /* A short event of unknown fate may have come, gone by its window, and still be
  * open; one without claims may be there: its ticket is known by its bytes alone. */
 static void unknown_by_content(struct oracle *oracle, const struct store_item *item,
-                               struct span source, struct span payload)
+                               const struct store_parts *parts)
 {
 	if (oracle_by_ticket(oracle, item->ticket))
 		return;
@@ -119,8 +119,8 @@ static void unknown_by_content(struct oracle *oracle, const struct store_item *i
 		struct oracle_event *event = &oracle->events[i];
 		if (event->fate != ORACLE_UNKNOWN || event->no_ticket ||
 		    (!oracle_is_short(event) && event->kind != ORACLE_BARE) ||
-		    event->flags != item->flags || !span_eq(event->source, source) ||
-		    !span_eq(event->payload, payload))
+		    event->flags != item->flags || !span_eq(event->source, parts->source) ||
+		    !span_eq(event->payload, parts->payload))
 			continue;
 		event->fate = ORACLE_KEPT;
 		event->ticket = item->ticket;
@@ -147,14 +147,14 @@ static void open_check(struct oracle *oracle, struct store *store)
 	store_stats(store, &stats);
 	while (total < stats.due_tickets) {
 		struct store_item item;
-		struct span source, payload;
+		struct store_parts parts;
 		size_t at = 0;
 		take_call_begin(store, &call, 64, 1u << 20);
 		store_flush(store);
 		EXPECT(oracle, take_call_poll(&call));
 		EXPECT(oracle, call.take.op.error == 0);
-		while (store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload))
-			unknown_by_content(oracle, &item, source, payload);
+		while (store_item_next(buf_span(&call.take.items), &at, &item, &parts))
+			unknown_by_content(oracle, &item, &parts);
 		total += oracle_items(oracle, &call.take);
 	}
 	EXPECT(oracle, total == stats.due_tickets);

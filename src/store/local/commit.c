@@ -342,7 +342,12 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
 	case STORE_SETTLE:
 	case STORE_RELEASE:
-	case STORE_TAKE: break;
+	case STORE_TAKE:
+	case STORE_NOTE:
+	case STORE_READ:
+	case STORE_SCAN:
+	case STORE_WAIT:
+	case STORE_RENEW: break;
 	}
 	return true;
 }
@@ -370,6 +375,11 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 		op_queue_put(&local->takes, op);
 		joins = false;
 		break;
+	case STORE_NOTE:
+	case STORE_READ:
+	case STORE_SCAN:
+	case STORE_WAIT:
+	case STORE_RENEW: op->error = ERR_INVALID; break;
 	}
 	if (joins)
 		op_queue_put(rests_on_frame(local, op) ? &local->batch : &local->ready, op);

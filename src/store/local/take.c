@@ -187,19 +187,14 @@ static bool append_item(struct store_take *take, const struct open_ticket *ticke
 {
 	struct store_item item = {
 		.ticket = ticket->ticket,
+		.event = ticket->ticket,
 		.attempt = ticket->attempt + 1u,
-		.source_len = (uint32_t)entry->source.len,
-		.payload_len = (uint32_t)entry->payload.len,
 		.flags = entry->event.user_flags,
+		.state = STORE_LEASED,
 	};
+	struct store_parts parts = { .source = entry->source, .payload = entry->payload };
 
-	size_t len = sizeof(item) + entry->source.len + entry->payload.len;
-	if (buf_reserve(&take->items, len) < 0)
-		return false;
-	buf_append(&take->items, &item, sizeof(item));
-	buf_append_span(&take->items, entry->source);
-	buf_append_span(&take->items, entry->payload);
-	return true;
+	return store_item_append(&take->items, item, &parts) == 0;
 }
 
 /* Gathers what is due; 0 if nothing could be given now. */
