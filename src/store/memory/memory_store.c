@@ -686,7 +686,7 @@ void memory_store_restart(struct store *store)
 
 	CHECK(store->methods == &memory_methods);
 	CHECK(!memory->queue.head && !memory->takes.head);
-	CHECK(memory->waits.count == 0);
+	waits_fail(&memory->waits, ERR_CLOSING);
 	memory_tickets_restart(memory->tickets);
 	waits_init(&memory->waits, memory->last_ticket, legs_of, memory);
 	publish(memory);
