@@ -196,7 +196,10 @@ struct store_settle {
  *            behind it of which nobody knows what it came to.
  *   FAILED, UNKNOWN
  *            the attempt has ended so; the next has the next number, and is due at
- *            due_ms. The lease stays. May wait for others as outcomes do.
+ *            due_ms. The lease stays. May complete later, as outcomes do.
+ *
+ * An error leaves the ticket and its number as they were (outcomes wait for room on a
+ * full disk, notes do not). So the next attempt begins when the note is complete.
  */
 struct store_note {
 	struct store_op op;

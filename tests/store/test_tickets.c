@@ -54,7 +54,7 @@ static int memory_begin(void **state)
 	return memory_store_open(&options, &place.store);
 }
 
-__attribute__((unused)) static int local_begin(void **state)
+static int local_begin(void **state)
 {
 	(void)state;
 	place = (struct place){ .simfs = simfs_new(1) };
@@ -830,7 +830,7 @@ static void test_waits_are_bounded_and_end_with_the_store(void **state)
 	{                                                      \
 #test "_on_disk", test, local_begin, end, NULL \
 	}
-#define ON_BOTH(test) IN_MEMORY(test)
+#define ON_BOTH(test) IN_MEMORY(test), ON_DISK(test)
 
 int main(void)
 {

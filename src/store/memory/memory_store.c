@@ -620,16 +620,22 @@ static void claims_free(struct memory_store *memory)
 	mem_free(memory->buckets);
 }
 
+/* What waits for something comes back. */
+static void end_all(struct memory_store *memory)
+{
+	for (struct store_op *op = memory->takes.head; op; op = op->next)
+		op->error = ERR_CLOSING;
+	op_list_finish(&memory->takes);
+	waits_fail(&memory->waits, ERR_CLOSING);
+}
+
 static void free_store(struct store *store)
 {
 	struct memory_store *memory = memory_of(store);
 
 	if (memory->queue.head)
 		flush(store);
-	for (struct store_op *op = memory->takes.head; op; op = op->next)
-		op->error = ERR_CLOSING;
-	op_list_finish(&memory->takes);
-	waits_fail(&memory->waits, ERR_CLOSING);
+	end_all(memory);
 	CHECK(!memory->queue.head); /* nobody may submit to a closing store */
 
 	memory_tickets_free(memory->tickets);
@@ -685,8 +691,8 @@ void memory_store_restart(struct store *store)
 	struct memory_store *memory = memory_of(store);
 
 	CHECK(store->methods == &memory_methods);
-	CHECK(!memory->queue.head && !memory->takes.head);
-	CHECK(memory->waits.count == 0);
+	CHECK(!memory->queue.head);
+	end_all(memory);
 	memory_tickets_restart(memory->tickets);
 	waits_init(&memory->waits, memory->last_ticket, legs_of, memory);
 	publish(memory);

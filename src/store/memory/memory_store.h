@@ -29,6 +29,6 @@ int memory_store_open(const struct memory_store_options *options,
                       struct store **ret_store) must_check;
 
 /* What a restart does to a store that remembers: leases are gone, so what was leased
- * is due again; its attempts go on from the last of which something was noted. No take
- * and no wait may be with the store. For the model tests. */
+ * is due again; its attempts go on from the last of which something was noted. Takes
+ * and waits end with ERR_CLOSING. For the model tests. */
 void memory_store_restart(struct store *store);

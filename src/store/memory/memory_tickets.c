@@ -285,6 +285,7 @@ static struct slot *slot_leased(struct memory_tickets *tickets, uint64_t ticket,
 int memory_tickets_note(struct memory_tickets *tickets, const struct store_note *note)
 {
 	struct slot *slot = slot_leased(tickets, note->ticket, note->attempt);
+	bool started = note->mark == STORE_MARK_STARTED;
 
 	if (!store_mark_valid(note->mark))
 		return ERR_INVALID;
@@ -294,12 +295,12 @@ int memory_tickets_note(struct memory_tickets *tickets, const struct store_note 
 	                  (struct store_history){ .mark = (uint16_t)note->mark,
 	                                          .status = note->status,
 	                                          .attempt = note->attempt,
-	                                          .due_ms = note->due_ms },
+	                                          .due_ms = started ? 0 : note->due_ms },
 	                  note->text);
 	if (r < 0)
 		return r;
 	slot->used = note->attempt;
-	if (note->mark == STORE_MARK_STARTED)
+	if (started)
 		return 0;
 	slot->attempt++;
 	slot->due_ms = note->due_ms;
