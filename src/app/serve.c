@@ -4,8 +4,8 @@
  * Threads: the main thread is io thread 0; others are started for --threads.
  * With one io thread and a quick disk the store lives in that thread's loop
  * (embedded host): each round commits once, then answers. Otherwise the store
- * has a thread of its own and every io thread a port. The deliver thread always
- * has a port.
+ * has a thread of its own and every io thread a port. A lane of delivery (a thread
+ * for each sink) always has a port.
  *
  * Shutdown, driven by a timer of io thread 0, each step bounded in time:
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
@@ -13,8 +13,8 @@
  *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
  *                 and the other io threads end.
  *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
- *                 makes headway: then the deliver thread is asked to end.
- *   4. SETTLE   until it has ended, for which it gives the store some seconds:
+ *                 makes headway: then the lanes are asked to end.
+ *   4. SETTLE   until they have ended, for which they give the store some seconds:
  *                 then this loop stops.
  *   5. The store is closed. Whatever it could not record comes back with
  *      ERR_CLOSING, and only then the memory of operations is freed.
@@ -42,7 +42,7 @@
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
-#include "sink/stdout_sink.h"
+#include "sink/stdout_outlet.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
@@ -96,8 +96,6 @@ struct serve {
 	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
 	struct http_gauge *gauge;
-	struct sink *sink;
-	struct port *deliver_port;
 	struct deliver *deliver;
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
@@ -300,13 +298,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* Those that are held wait for a person, not for a delivery. */
+/* The others wait for a person, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	return stats.open_tickets > stats.held_tickets ? stats.open_tickets - stats.held_tickets
-	                                               : 0;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
 static void end_drain(struct serve *serve)
@@ -599,20 +597,27 @@ static int open_store(struct serve *serve)
 	return 0;
 }
 
+/* One lane: standard output, which gets everything. */
 static int open_delivery(struct serve *serve)
 {
-	struct stdout_sink_options sink_options = {
+	struct deliver_sink sink = { .name = "stdout", .policy = deliver_policy_stdout() };
+	struct stdout_outlet_options outlet_options = {
 		.fd = STDOUT_FILENO,
 		.envelope = serve->options->print_envelope != 0,
 	};
-	int error = stdout_sink_new(&sink_options, &serve->sink);
+	int error = stdout_outlet_new(&outlet_options, &sink.outlet);
 	if (error == 0)
-		error = port_new(serve->host, &(struct port_options){ 0 }, &serve->deliver_port);
+		error = loop_new(&sink.loop);
+	struct deliver_options options = { .host = serve->host, .sinks = &sink, .sink_count = 1 };
 	if (error == 0)
-		error = deliver_start(serve->deliver_port, serve->sink, &serve->deliver);
-	if (error != 0)
+		error = deliver_start(&options, &serve->deliver);
+	if (error != 0) {
+		loop_free(sink.loop);
+		if (sink.outlet)
+			sink.outlet->methods->free(sink.outlet);
 		return fail("the delivery cannot start", error, NULL);
-	serve->console.deliver = deliver_counters(serve->deliver);
+	}
+	serve->console.deliver = serve->deliver;
 	return 0;
 }
 
@@ -687,9 +692,9 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
-		error = start_ios(serve);
-	if (error == 0)
 		error = open_delivery(serve);
+	if (error == 0)
+		error = start_ios(serve);
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
@@ -740,10 +745,6 @@ static void close_all(struct serve *serve)
 	serve->deliver = deliver_free(serve->deliver);
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
-	if (serve->deliver_port)
-		store_free(port_store(serve->deliver_port));
-	if (serve->sink)
-		serve->sink->methods->free(serve->sink);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);

@@ -38,7 +38,7 @@ struct console {
 	const struct source_counts *counts;
 	struct store *store;
 	struct trace_log *traces; /* NULL: there is none */
-	const struct deliver_counters *deliver;
+	struct deliver *deliver;
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
 	uint32_t thread_count;

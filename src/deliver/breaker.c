@@ -22,6 +22,7 @@ static void enter(struct breaker *breaker, enum breaker_state state)
 	breaker->probing = 0;
 	breaker->successes = 0;
 	memset(breaker->slices, 0, sizeof(breaker->slices));
+	breaker->slice = NULL;
 }
 
 void breaker_init(struct breaker *breaker, const struct breaker_policy *policy, uint64_t now_ms)
@@ -72,12 +73,23 @@ static void open_up(struct breaker *breaker, const struct breaker_end *end)
 	breaker->until_ms = end->now_ms + open_ms - end->random % (open_ms / 5 + 1);
 }
 
+/* Most ends fall into the slice of the one before: no division then. */
+static struct breaker_slice *slice_now(struct breaker *breaker, uint64_t now_ms)
+{
+	uint64_t slice_ms = breaker->policy->window_ms / BREAKER_SLICES;
+	if (!breaker->slice || now_ms - breaker->slice_from_ms >= slice_ms) {
+		uint64_t number = now_ms / slice_ms;
+		breaker->slice = &breaker->slices[number % BREAKER_SLICES];
+		breaker->slice_from_ms = number * slice_ms;
+		if (breaker->slice->number != number)
+			*breaker->slice = (struct breaker_slice){ .number = number };
+	}
+	return breaker->slice;
+}
+
 static void count(struct breaker *breaker, const struct breaker_end *end)
 {
-	uint64_t number = end->now_ms / (breaker->policy->window_ms / BREAKER_SLICES);
-	struct breaker_slice *slice = &breaker->slices[number % BREAKER_SLICES];
-	if (slice->number != number)
-		*slice = (struct breaker_slice){ .number = number };
+	struct breaker_slice *slice = slice_now(breaker, end->now_ms);
 	slice->calls++;
 	slice->failures += end->says == BREAKER_FAILURE;
 }

@@ -58,6 +58,8 @@ struct breaker {
 	uint64_t open_ms;  /* how long it was open last; 0: never */
 	uint64_t closed_at_ms;
 	struct breaker_slice slices[BREAKER_SLICES];
+	struct breaker_slice *slice; /* the latest; NULL: none yet */
+	uint64_t slice_from_ms;
 };
 
 enum breaker_says {

@@ -78,6 +78,11 @@ uint32_t limiter_room(const struct limiter *limiter, uint64_t now_ms)
 	return places < left ? places : left;
 }
 
+bool limiter_is_held(const struct limiter *limiter, uint64_t now_ms)
+{
+	return now_ms < limiter->paused_until_ms || tokens(limiter, now_ms) == 0;
+}
+
 static uint64_t ramp_next_ms(const struct limiter *limiter, uint64_t now_ms)
 {
 	const struct limiter_policy *policy = limiter->policy;
@@ -134,7 +139,7 @@ static void set_limit(struct limiter *limiter, uint64_t milli)
 static void cut(struct limiter *limiter, const struct limiter_end *end, uint32_t left_milli)
 {
 	uint64_t began_ms = end->now_ms - end->latency_us / 1000u;
-	if (limiter->policy->fixed || (limiter->cut_at_ms > 0 && began_ms <= limiter->cut_at_ms))
+	if (limiter->cut_at_ms > 0 && began_ms <= limiter->cut_at_ms)
 		return;
 	set_limit(limiter, (uint64_t)limiter->limit_milli * left_milli / ONE);
 	limiter->calm_milli = limiter->limit_milli;
@@ -181,7 +186,7 @@ void limiter_end(struct limiter *limiter, const struct limiter_end *end)
 	limiter->in_flight--;
 	if (limiter->ramping && ramp_limit(limiter, end->now_ms) == limiter->policy->most)
 		limiter->ramping = false;
-	if (end->says == LIMITER_NOTHING)
+	if (end->says == LIMITER_NOTHING || limiter->policy->fixed)
 		return;
 	if (end->says == LIMITER_OVERLOADED) {
 		cut(limiter, end, ONE / 2);

@@ -70,6 +70,9 @@ void limiter_init(struct limiter *limiter, const struct limiter_policy *policy);
 /* How many may begin now. */
 uint32_t limiter_room(const struct limiter *limiter, uint64_t now_ms);
 
+/* Does a pause or the rate keep them from beginning, and not those under way? */
+bool limiter_is_held(const struct limiter *limiter, uint64_t now_ms);
+
 /* When there may be room again, if nothing ends before; UINT64_MAX if only an end
  * makes room. Not in the past. */
 uint64_t limiter_next_ms(const struct limiter *limiter, uint64_t now_ms);

@@ -12,7 +12,7 @@ uint64_t retry_ceiling_ms(const struct retry_policy *policy, uint32_t attempt)
 	return ceiling < policy->max_ms ? ceiling : policy->max_ms;
 }
 
-static bool is_given_up(const struct retry_policy *policy, const struct retry_case *failed)
+bool retry_is_over(const struct retry_policy *policy, const struct retry_case *failed)
 {
 	if (policy->attempts > 0 && failed->attempt >= policy->attempts)
 		return true;
@@ -23,7 +23,7 @@ static bool is_given_up(const struct retry_policy *policy, const struct retry_ca
 bool retry_delay(const struct retry_policy *policy, const struct retry_case *failed,
                  uint64_t *ret_delay_ms)
 {
-	if (is_given_up(policy, failed))
+	if (retry_is_over(policy, failed))
 		return false;
 	uint64_t ceiling = retry_ceiling_ms(policy, failed->attempt);
 	/* The bias of a remainder is below 2^-30 for any delay that makes sense. */

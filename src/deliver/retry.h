@@ -35,6 +35,9 @@ struct retry_case {
 /* The longest wait after that attempt: the end of the range that is drawn from. */
 uint64_t retry_ceiling_ms(const struct retry_policy *policy, uint32_t attempt);
 
+/* Has it had its attempts, or its time? */
+bool retry_is_over(const struct retry_policy *policy, const struct retry_case *failed);
+
 /* False: it is given up. */
 bool retry_delay(const struct retry_policy *policy, const struct retry_case *failed,
                  uint64_t *ret_delay_ms);

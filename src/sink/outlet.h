@@ -78,6 +78,7 @@ struct outlet_methods {
 struct outlet {
 	const struct outlet_methods *methods;
 	uint32_t batch_max; /* how many attempts of one chain it can use; 1: one at a time */
+	bool immediate;     /* every done() is called from inside send(), which may block */
 };
 
 /* Fills text, cut on a character. */

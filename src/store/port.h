@@ -52,7 +52,7 @@
 #include "base/check.h"
 #include "store/store.h"
 
-#define PORT_TAKES_MAX 4u
+#define PORT_TAKES_MAX 16u
 #define PORT_IN_FLIGHT_DEFAULT 16384u
 #define STORE_HOST_TICK_MS 50u
 

@@ -213,11 +213,11 @@ static void test_ended_takes_leave_settles_working(void **state)
 	assert_int_equal(take.count, 1);
 
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	size_t offset = 0;
-	assert_true(store_item_next(buf_span(&take.items), &offset, &item, &source, &payload));
-	assert_true(span_eq(source, SPAN("test")) && span_eq(payload, SPAN("{}")));
-	assert_false(store_item_next(buf_span(&take.items), &offset, &item, &source, &payload));
+	assert_true(store_item_next(buf_span(&take.items), &offset, &item, &parts));
+	assert_true(span_eq(parts.source, SPAN("test")) && span_eq(parts.payload, SPAN("{}")));
+	assert_false(store_item_next(buf_span(&take.items), &offset, &item, &parts));
 
 	store_submit(port_store(port), &take.op); /* waits: nothing is due */
 	store_flush(port_store(port));

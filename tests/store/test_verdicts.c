@@ -160,7 +160,7 @@ static uint64_t deliver(void)
 	struct take_call call = { 0 };
 	struct store_stats stats;
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	size_t at = 0;
 
 	store_stats(place.store, &stats);
@@ -169,7 +169,7 @@ static uint64_t deliver(void)
 	take_call_begin(place.store, &call, 1, 1000);
 	store_flush(place.store);
 	assert_true(take_call_poll(&call));
-	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload));
+	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &parts));
 	struct store_settle settle = { .ticket = item.ticket,
 		                       .attempt = item.attempt,
 		                       .outcome = OUTCOME_DONE };
@@ -246,7 +246,7 @@ static uint32_t list_held(uint64_t before, uint64_t *tickets, uint32_t max)
 {
 	struct store_held held = { .before = before, .tickets = tickets, .max = max };
 
-	assert_int_equal(store_call(place.store, &held.op, STORE_HELD), 0);
+	assert_int_equal(store_call(place.store, &held.op, STORE_LIST_HELD), 0);
 	return held.count;
 }
 
