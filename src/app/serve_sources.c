@@ -35,7 +35,7 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 			.recipe = &source->recipe,
 			.auth = &source->auth,
 			.on_conflict = serve_conflict_of(source->on_conflict),
-			.busy_if_open = source->wait_ms > 0,
+			.busy_if_open = source->ack_delivered,
 			.retries_ms = advice_retries_ms(source->preset),
 		};
 	}
