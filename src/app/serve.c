@@ -22,6 +22,7 @@
  */
 #include "app/serve.h"
 #include "app/config.h"
+#include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
 #include <limits.h>
@@ -42,7 +43,6 @@
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
-#include "sink/stdout_outlet.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
@@ -154,19 +154,27 @@ static bool wants_body(const struct http_request *request)
 	       webhook_knows(&io->webhook, request->head.path);
 }
 
-/* Runs before the server's own hook, so decisions are durable before the
- * answers leave. */
-static void io_round(struct loop_hook *hook)
+static void run_store(struct io *io)
 {
-	struct io *io = container_of(hook, struct io, round);
 	if (io->port) {
 		store_flush(port_store(io->port));
 		port_collect(io->port);
 	} else {
 		store_host_run(io->serve->host);
 	}
-	if (io->webhook.decided)
-		webhook_answer(&io->webhook, clock_monotonic_ns());
+}
+
+/* Runs before the server's own hook, so decisions are durable before the
+ * answers leave. Whoever waits for an outcome asks the store again in the same round. */
+static void io_round(struct loop_hook *hook)
+{
+	struct io *io = container_of(hook, struct io, round);
+	do {
+		io->webhook.asked = false;
+		run_store(io);
+		if (io->webhook.decided)
+			webhook_answer(&io->webhook, clock_monotonic_ns());
+	} while (unlikely(io->webhook.asked || io->webhook.decided));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -567,6 +575,7 @@ static int open_store(struct serve *serve)
 		.path = options->data,
 		.retain_ms = options->retain_ms,
 		.retain_bytes = options->retain_bytes,
+		.dead_keep_ms = options->dead_keep_ms,
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
 		.lazy_outcomes = true,
@@ -597,26 +606,12 @@ static int open_store(struct serve *serve)
 	return 0;
 }
 
-/* One lane: standard output, which gets everything. */
 static int open_delivery(struct serve *serve)
 {
-	struct deliver_sink sink = { .name = "stdout", .policy = deliver_policy_stdout() };
-	struct stdout_outlet_options outlet_options = {
-		.fd = STDOUT_FILENO,
-		.envelope = serve->options->print_envelope != 0,
-	};
-	int error = stdout_outlet_new(&outlet_options, &sink.outlet);
-	if (error == 0)
-		error = loop_new(&sink.loop);
-	struct deliver_options options = { .host = serve->host, .sinks = &sink, .sink_count = 1 };
-	if (error == 0)
-		error = deliver_start(&options, &serve->deliver);
-	if (error != 0) {
-		loop_free(sink.loop);
-		if (sink.outlet)
-			sink.outlet->methods->free(sink.outlet);
-		return fail("the delivery cannot start", error, NULL);
-	}
+	struct error_text text = { "" };
+	int error = serve_sinks_start(serve->config, serve->host, &serve->deliver, &text);
+	if (error != 0)
+		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
 	return 0;
 }

@@ -66,8 +66,17 @@ static int open_http(const struct config_sink *sink, struct deliver_sink *it,
 	return http_outlet_new(&options, &it->outlet, ret_text);
 }
 
-int serve_sink_open(const struct config_sink *sink, struct deliver_sink *ret_sink,
-                    struct error_text *ret_text)
+static void close_sink(struct deliver_sink *sink)
+{
+	if (sink->outlet)
+		sink->outlet->methods->free(sink->outlet);
+	sink->outlet = NULL;
+	sink->loop = loop_free(sink->loop);
+}
+
+/* Loop, outlet and policy. */
+static int open_sink(const struct config_sink *sink, bool prompt, struct deliver_sink *ret_sink,
+                     struct error_text *ret_text)
 {
 	struct deliver_sink it = { .name = sink->name.ptr,
 		                   .sink = sink->id,
@@ -76,22 +85,44 @@ int serve_sink_open(const struct config_sink *sink, struct deliver_sink *ret_sin
 		.fd = STDOUT_FILENO,
 		.envelope = sink->print == CONFIG_PRINT_ENVELOPE,
 	};
+	it.policy.prompt = prompt;
 	int error = loop_new(&it.loop);
 	if (error == 0 && sink->kind == CONFIG_SINK_HTTP)
 		error = open_http(sink, &it, ret_text);
 	else if (error == 0)
 		error = stdout_outlet_new(&printing, &it.outlet);
 	if (error != 0)
-		serve_sink_close(&it);
+		close_sink(&it);
 	else
 		*ret_sink = it;
 	return error;
 }
 
-void serve_sink_close(struct deliver_sink *sink)
+/* Does any sender wait for outcomes? */
+static bool is_prompt(const struct config *config)
 {
-	if (sink->outlet)
-		sink->outlet->methods->free(sink->outlet);
-	sink->outlet = NULL;
-	sink->loop = loop_free(sink->loop);
+	for (uint32_t i = 0; i < config->source_count; i++)
+		if (config->sources[i].ack_delivered)
+			return true;
+	return false;
+}
+
+int serve_sinks_start(const struct config *config, struct store_host *host,
+                      struct deliver **ret_deliver, struct error_text *ret_text)
+{
+	struct deliver_sink sinks[CONFIG_SINKS_MAX];
+	struct deliver_options options = { .host = host, .sinks = sinks };
+	bool prompt = is_prompt(config);
+	int error = 0;
+	for (; options.sink_count < config->sink_count; options.sink_count++) {
+		const struct config_sink *sink = &config->sinks[options.sink_count];
+		error = open_sink(sink, prompt, &sinks[options.sink_count], ret_text);
+		if (error != 0)
+			break;
+	}
+	if (error == 0)
+		error = deliver_start(&options, ret_deliver);
+	for (uint32_t i = 0; i < options.sink_count && error != 0; i++)
+		close_sink(&sinks[i]);
+	return error;
 }

@@ -2,8 +2,7 @@
  * serve_sinks: the sinks of a configuration, ready for delivery.
  *
  * Room:      app. Threads: the main one.
- * Ownership: loops and outlets are the caller's until deliver_start() takes them; they
- *            need the configuration no more.
+ * Ownership: what is made needs the configuration no more.
  * Failure:   ERR_CONFIG with a text, -ENOMEM.
  */
 #pragma once
@@ -14,8 +13,6 @@
 /* Would its outlet accept what it is told? Opens no file. */
 int serve_sink_check(const struct config_sink *sink, struct error_text *ret_text) must_check;
 
-/* Loop, outlet and policy of a sink. */
-int serve_sink_open(const struct config_sink *sink, struct deliver_sink *ret_sink,
-                    struct error_text *ret_text) must_check;
-/* Of one that deliver_start() did not take. */
-void serve_sink_close(struct deliver_sink *sink);
+/* A lane for every sink. */
+int serve_sinks_start(const struct config *config, struct store_host *host,
+                      struct deliver **ret_deliver, struct error_text *ret_text) must_check;

@@ -124,6 +124,9 @@ static void write_verdicts(const struct console *console, struct buf *out)
 	write_source_metric(console, out, "stile_overload_total",
 	                    "Events answered 503 because the store had no room or a write failed.",
 	                    offsetof(struct source_meters, overload));
+	write_source_metric(console, out, "stile_unrouted_total",
+	                    "New events that no route was for: they go nowhere.",
+	                    offsetof(struct source_meters, unrouted));
 }
 
 static void write_latency(const struct console *console, struct buf *out)
