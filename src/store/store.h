@@ -507,8 +507,9 @@ static inline bool store_state_pending(enum store_state state)
 	return state == STORE_DUE || state == STORE_LEASED || state == STORE_HELD;
 }
 
-/* For stores. Appends an item and its parts, or nothing: -ENOMEM, ERR_TOO_LARGE. */
-int store_item_append(struct buf *items, struct store_item item,
+/* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,
+ * ERR_TOO_LARGE. */
+int store_item_append(struct buf *items, struct store_item *item,
                       const struct store_parts *parts) must_check;
 int store_history_append(struct buf *items, struct store_history history,
                          struct span text) must_check;

@@ -170,11 +170,11 @@ static void append_carried(struct local_store *local, struct open_ticket *ticket
 
 	ticket->offset = frame_add_carried(
 		frame, event,
-		&(struct frame_carried){
-			.ticket = ticket->ticket,
-			.attempt = (uint16_t)settle.attempt,
-			.flags = ticket->state == OPEN_TICKET_HELD ? EVENT_HELD : 0,
-			.leg = ticket->leg });
+		&(struct frame_carried){ .ticket = ticket->ticket,
+	                                 .attempt = (uint16_t)settle.attempt,
+	                                 .flags = ticket->state == OPEN_TICKET_HELD ? EVENT_HELD
+	                                                                            : 0,
+	                                 .leg = ticket->leg });
 	ticket->segment = (uint32_t)local->journal.durable.segment;
 	ticket->length = frame_carried_size(event);
 	if (ticket->note_segment) {
