@@ -646,7 +646,9 @@ bool open_tickets_take(struct open_tickets *tickets, uint32_t sink, struct open_
 	if (ticket->attempt < UINT16_MAX)
 		ticket->attempt++;
 	*ret_ticket = *ticket;
-	tickets->sought_sink->at++; /* set_state() sought it */
+	struct sink_use *use = tickets->sought_sink; /* set_state() sought it */
+	use->from = ticket->ticket + 1;
+	use->at++;
 	return true;
 }
 
