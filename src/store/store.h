@@ -318,9 +318,9 @@ bool store_history_next(struct span items, size_t *offset, struct store_history 
  * it may come back with few items or none and not be at the end: go on with the cursor
  * that it gave, until `end`.
  *
- * With `all` the events of the journal in the order in which they were admitted, also
- * those that are closed, as far back as they are kept; an event that was moved within
- * the journal may come twice. (The memory store has none that are closed.)
+ * With `all` the events of the journal in the order in which they stand there, also
+ * those that are closed, as far back as they are kept. That is the order in which they
+ * were admitted, but for the few that were moved later, which may come twice. (The memory store has none that are closed.)
  */
 struct store_cursor {
 	uint64_t word[2]; /* opaque; zero: from the beginning */
@@ -522,8 +522,9 @@ static inline bool store_state_pending(enum store_state state)
 	return state == STORE_DUE || state == STORE_LEASED || state == STORE_HELD;
 }
 
-/* For stores. Appends an item and its parts, or nothing: -ENOMEM, ERR_TOO_LARGE. */
-int store_item_append(struct buf *items, struct store_item item,
+/* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,
+ * ERR_TOO_LARGE. */
+int store_item_append(struct buf *items, struct store_item *item,
                       const struct store_parts *parts) must_check;
 int store_history_append(struct buf *items, struct store_history history,
                          struct span text) must_check;

@@ -64,10 +64,15 @@ static bool closes(const struct store_settle *settle)
 
 static void settle_is_durable(struct local_store *local, const struct store_settle *settle)
 {
-	if (likely(closes(settle)))
+	/* Mostly: done, and nobody waits to hear of it. */
+	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
+		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
+		CHECK(dropped);
+	} else if (closes(settle)) {
 		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
-	else
+	} else {
 		local_aside_is_durable(local, settle);
+	}
 }
 
 static void complete(struct local_store *local, struct op_queue *queue)

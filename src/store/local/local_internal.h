@@ -101,11 +101,11 @@ struct local_store {
 	struct journal journal;
 	struct reader reader;
 
-	struct op_queue queue;    /* submitted, not decided */
-	struct op_queue batch;    /* decided, waiting for the frame */
-	struct op_queue ready;    /* decided, waiting for the end of the flush */
-	struct op_queue takes;    /* waiting for due tickets */
-	struct op_queue reads;    /* reads and scans: after what was decided with them */
+	struct op_queue queue; /* submitted, not decided */
+	struct op_queue batch; /* decided, waiting for the frame */
+	struct op_queue ready; /* decided, waiting for the end of the flush */
+	struct op_queue takes; /* waiting for due tickets */
+	struct op_queue reads; /* reads and scans: after what was decided with them */
 	struct waits waits;
 	uint64_t dead_at;         /* where the look for old dead letters is */
 	struct op_queue deferred; /* settles that found no room */

@@ -128,7 +128,8 @@ static int read_ticket(struct local_store *local, struct store_read *read)
 	if (r < 0)
 		return r;
 	struct store_parts parts = { entry.source, entry.letter, entry.payload };
-	r = store_item_append(&read->items, local_item(&ticket, &entry), &parts);
+	struct store_item item = local_item(&ticket, &entry);
+	r = store_item_append(&read->items, &item, &parts);
 	if (r == 0 && read->history)
 		r = append_history(local, ticket, &read->items);
 	return r;

@@ -218,8 +218,8 @@ static bool skips(const struct walk *walk, const struct shelf_item *item)
 {
 	bool sealed = walk->place.segment < walk->local->journal.durable.segment;
 
-	return item->segment_bytes == 0 || (sealed && item->max_ticket != 0 &&
-	                                    item->max_ticket < walk->scan->from);
+	return item->segment_bytes == 0 ||
+	       (sealed && item->max_ticket != 0 && item->max_ticket < walk->scan->from);
 }
 
 static bool at_end(const struct walk *walk)

@@ -531,7 +531,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 			item.bare = true;
 			item.flags = 0;
 		}
-		if (!take_fits(take, &parts) || store_item_append(&take->items, item, &parts) < 0)
+		if (!take_fits(take, &parts) || store_item_append(&take->items, &item, &parts) < 0)
 			break;
 		slot->attempt++;
 		slot->lease_end_ms = lease_end(tickets, take->lease_ms);
@@ -549,7 +549,8 @@ int memory_tickets_read(struct memory_tickets *tickets, struct store_read *read)
 	if (!slot)
 		return -ENOENT;
 	struct store_parts parts = parts_of(slot);
-	int r = store_item_append(&read->items, item_of(slot), &parts);
+	struct store_item item = item_of(slot);
+	int r = store_item_append(&read->items, &item, &parts);
 	for (const struct note *note = slot->notes; note && read->history && r == 0;
 	     note = note->older)
 		r = store_history_append(&read->items, note->head,
@@ -585,7 +586,7 @@ int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan)
 		    (scan->count > 0 &&
 		     scan->items.len + sizeof(item) + parts_len(&parts) > scan->max_bytes))
 			break;
-		int r = store_item_append(&scan->items, item, &parts);
+		int r = store_item_append(&scan->items, &item, &parts);
 		if (r < 0)
 			return r;
 		scan->count++;
