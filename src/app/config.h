@@ -101,7 +101,7 @@ struct config_http {
 struct config_sink {
 	struct span name;
 	enum config_sink_kind kind;
-	uint32_t id; /* of its tickets; 0: it is the only one, and has all */
+	uint32_t id; /* of its tickets; 0: standard output */
 	struct deliver_policy policy;
 	uint32_t rule_count; /* of `retry.on` … */
 	struct span rules[JUDGE_RULES_MAX];

@@ -351,12 +351,11 @@ static int add_sinks(struct config_diff *diff, const struct config *from,
 		char option[16 + 64];
 		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
 		if (!config_find_sink(other, sink->name))
-			error = add(diff, option, false, text);
+			error = add(diff, option, true, text);
 	}
 	return error;
 }
 
-/* Deliveries go where they went at the start. */
 static int compare_sinks(struct config_diff *diff, const struct config *old,
                          const struct config *new)
 {
@@ -369,7 +368,7 @@ static int compare_sinks(struct config_diff *diff, const struct config *old,
 		char option[16 + 64];
 		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
 		int changed = was ? config_sink_changed(was, sink) : 0;
-		error = changed > 0 ? add(diff, option, false, "changed") : changed;
+		error = changed > 0 ? add(diff, option, true, "changed") : changed;
 	}
 	return error;
 }
@@ -398,7 +397,7 @@ int config_diff(const struct config_states *states, struct config_diff *ret_diff
 	if (error == 0)
 		error = compare_sources(&diff, states->last, states->next);
 	if (error == 0)
-		error = compare_sinks(&diff, states->start, states->next);
+		error = compare_sinks(&diff, states->last, states->next);
 	if (error == 0)
 		error = compare_routes(&diff, states->last, states->next);
 	if (error != 0) {

@@ -45,7 +45,7 @@ int config_routes_new(const struct config *config, const unsigned char *key,
                       struct route_set **ret_set, struct route_problem *ret_problem)
 {
 	struct route_spec specs[CONFIG_ROUTES_MAX];
-	struct span sinks[CONFIG_SINKS_MAX];
+	struct route_sink sinks[CONFIG_SINKS_MAX];
 	for (uint32_t i = 0; i < config->route_count; i++) {
 		const struct config_route *route = &config->routes[i];
 		specs[i] = (struct route_spec){
@@ -60,7 +60,7 @@ int config_routes_new(const struct config *config, const unsigned char *key,
 		memcpy(specs[i].conditions, route->conditions, sizeof(route->conditions));
 	}
 	for (uint32_t i = 0; i < config->sink_count; i++)
-		sinks[i] = config->sinks[i].name;
+		sinks[i] = (struct route_sink){ config->sinks[i].name, config->sinks[i].id };
 	struct route_set_options options = { specs, config->route_count, sinks, config->sink_count,
 		                             key };
 	return route_set_new(&options, ret_set, ret_problem);

@@ -393,14 +393,15 @@ static void check_stdout(struct config_reader *reader)
 	}
 }
 
+/* Standard output is sink 0 in the journal, whatever it is called: alone it needs no
+ * word about it there, and it stays the same when others come. */
 static void give_ids(struct config_reader *reader)
 {
 	struct config *config = reader->config;
 	struct config_sink *sinks = config->sinks;
-	if (config->sink_count == 1 && config->route_count == 0 &&
-	    sinks[0].kind == CONFIG_SINK_STDOUT)
-		return; /* 0: the journal needs no word about it */
 	for (uint32_t i = 0; i < config->sink_count; i++) {
+		if (sinks[i].kind == CONFIG_SINK_STDOUT)
+			continue;
 		sinks[i].id = sink_id(sinks[i].name);
 		for (uint32_t j = 0; j < i; j++)
 			if (sinks[i].name.len > 0 && sinks[j].id == sinks[i].id)
@@ -418,6 +419,5 @@ void config_check_sinks(struct config_reader *reader)
 			                                 ? CONFIG_PRINT_ENVELOPE
 			                                 : CONFIG_PRINT_EVENT;
 	check_stdout(reader);
-	if (config->sink_count > 0)
-		give_ids(reader);
+	give_ids(reader);
 }

@@ -51,6 +51,7 @@
 #include "sys/thread.h"
 
 #define STEP_MS 20
+#define LATER_MS 200
 #define DRAIN_MS 5000
 #define DELIVER_MS 5000
 #define STOP_LIMIT_MS 30000
@@ -97,6 +98,9 @@ struct serve {
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct deliver *deliver;
+	struct sinks_change *change; /* of the last reload; NULL: there was none */
+	struct config *before;       /* which that still needs */
+	bool reload_again;           /* SIGHUP came meanwhile */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -104,6 +108,7 @@ struct serve {
 	uint64_t phase_began_ms;
 	struct loop_handler signals;
 	struct loop_timer step;
+	struct loop_timer later;
 	struct stop_guard guard;
 };
 
@@ -367,14 +372,32 @@ static void log_changes(const struct config_diff *diff)
 	}
 }
 
-/* All io threads go over to the sources of the new configuration. */
+/* What a change of sinks needed until it was done. True: it is not done yet. */
+static bool is_changing(struct serve *serve)
+{
+	if (serve_sinks_changing(serve->change))
+		return true;
+	serve->change = serve_sinks_change_free(serve->change);
+	if (serve->before != serve->config)
+		config_free(serve->before);
+	serve->before = NULL;
+	return false;
+}
+
+/* All io threads go over to the sources of the new configuration, which may lead to new
+ * sinks: those are there before. */
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
 	const unsigned char *key = local_store_key(serve->console.store);
 	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
-	if (error != 0)
+	if (error == 0)
+		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
+		                           ret_text);
+	if (error != 0) {
+		source_set_release(set);
 		return error;
+	}
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		webhook_offer(&serve->ios[i].webhook, set);
 	source_set_release(serve->sources);
@@ -395,6 +418,10 @@ static void reload(struct serve *serve)
 		log_warn("SIGHUP: there is no configuration file to load again");
 		return;
 	}
+	if (is_changing(serve)) {
+		serve->reload_again = true; /* see reload_later() */
+		return;
+	}
 	int error = config_load(serve->input, &config, &report);
 	config_log_report(&report);
 	if (error == 0)
@@ -406,9 +433,9 @@ static void reload(struct serve *serve)
 		log_changes(&diff);
 		log_info("configuration loaded", log_str("file", serve->input->path),
 		         log_u64("sources", config->source_count));
-		struct config *old = serve->loaded;
+		serve->before = serve->loaded; /* until the sinks are changed */
 		serve->loaded = config;
-		config = old != serve->config ? old : NULL;
+		config = NULL;
 	} else {
 		log_error("configuration not loaded; the old one goes on",
 		          log_str("file", serve->input->path),
@@ -417,6 +444,18 @@ static void reload(struct serve *serve)
 	config_diff_free(&diff);
 	config_report_free(&report);
 	config_free(config);
+}
+
+/* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
+static void reload_later(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, later);
+	if (!is_changing(serve) && serve->reload_again && serve->phase == PHASE_SERVE) {
+		serve->reload_again = false;
+		reload(serve);
+	}
+	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
+		log_error("the timer of reloads cannot be set");
 }
 
 /* ---- windows that are too short ---- */
@@ -693,6 +732,9 @@ static int open_all(struct serve *serve)
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->later.due = reload_later;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
 	return error;
 }
 
@@ -738,6 +780,7 @@ static void close_all(struct serve *serve)
 	if (serve->host)
 		store_host_close(serve->host);
 	serve->deliver = deliver_free(serve->deliver);
+	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve->host = store_host_free(serve->host);

@@ -26,7 +26,7 @@ static int new_routes(const struct config *config, const unsigned char *key,
 {
 	struct route_problem problem;
 	*ret_set = NULL;
-	if (config->sinks[0].id == 0)
+	if (config->route_count == 0 && config->sink_count == 1 && config->sinks[0].id == 0)
 		return 0;
 	int error = config_routes_new(config, key, ret_set, &problem);
 	if (error != 0)

@@ -27,6 +27,7 @@ struct runner {
 	struct loop_timer timer;
 	bool stopped;
 	struct mailbox commands;
+	struct deliver_command *change; /* waits until nothing is under way */
 	atomic_bool stopping;
 	atomic_bool ended;
 	pthread_mutex_t seeing; /* of view */
@@ -34,8 +35,9 @@ struct runner {
 };
 
 struct deliver {
-	uint32_t count;
-	struct runner runners[];
+	struct deliver_options options; /* without the sinks */
+	atomic_uint count;
+	struct runner runners[DELIVER_LANES_MAX];
 };
 
 /* ---- on the lane's thread ---- */
@@ -54,8 +56,56 @@ static int obey(struct lane *lane, const struct deliver_command *command)
 	case DELIVER_RESUME: lane_resume(lane); return 0;
 	case DELIVER_RETRY_NOW: return lane_retry_now(lane, command->ticket);
 	case DELIVER_DROP: return lane_drop(lane, command->ticket);
+	case DELIVER_CHANGE: break; /* not at once */
 	}
 	return ERR_INVALID;
+}
+
+static void finish_command(struct deliver_command *command, int error)
+{
+	command->error = error;
+	if (command->done)
+		command->done(command);
+}
+
+static int change(struct runner *runner, struct deliver_command *command)
+{
+	struct outlet *outlet = NULL;
+	int error = command->make(command, runner->loop, &outlet);
+	if (error != 0) {
+		lane_cancel_change(runner->lane);
+		return error;
+	}
+	struct outlet *old = runner->outlet;
+	pthread_mutex_lock(&runner->seeing); /* deliver_end() interrupts it */
+	runner->outlet = outlet;
+	if (atomic_load(&runner->stopping))
+		outlet->methods->interrupt(outlet);
+	pthread_mutex_unlock(&runner->seeing);
+	lane_change(runner->lane, outlet, &command->policy);
+	old->methods->free(old);
+	return 0;
+}
+
+static void run_change(struct runner *runner)
+{
+	struct deliver_command *command = runner->change;
+	if (!command || !(runner->stopped || lane_is_idle(runner->lane)))
+		return;
+	runner->change = NULL;
+	finish_command(command, runner->stopped ? ERR_CLOSING : change(runner, command));
+}
+
+static void run_command(struct runner *runner, struct deliver_command *command)
+{
+	if (command->kind != DELIVER_CHANGE) {
+		finish_command(command, obey(runner->lane, command));
+	} else if (runner->change) {
+		finish_command(command, ERR_BUSY);
+	} else {
+		runner->change = command;
+		lane_prepare_change(runner->lane);
+	}
 }
 
 static void run_commands(struct runner *runner, bool closing)
@@ -64,9 +114,10 @@ static void run_commands(struct runner *runner, bool closing)
 	while (node) {
 		struct mailbox_node *next = node->next;
 		struct deliver_command *command = container_of(node, struct deliver_command, node);
-		command->error = closing ? ERR_CLOSING : obey(runner->lane, command);
-		if (command->done)
-			command->done(command);
+		if (closing)
+			finish_command(command, ERR_CLOSING);
+		else
+			run_command(runner, command);
 		node = next;
 	}
 }
@@ -90,6 +141,7 @@ static void round_run(struct loop_hook *hook)
 		lane_stop(runner->lane);
 	}
 	run_commands(runner, runner->stopped);
+	run_change(runner);
 	set_timer(runner, lane_run(runner->lane));
 	publish(runner);
 	lane_flush(runner->lane);
@@ -165,31 +217,53 @@ static int runner_start(struct runner *runner, const struct deliver_sink *sink)
 	                                                               .user = runner });
 }
 
-/* Loops and outlets stay with the caller. */
+static void runner_free(struct runner *runner)
+{
+	if (runner->port)
+		port_collect(runner->port); /* what only the store's close has answered */
+	if (runner->lane)
+		run_commands(runner, true);
+	if (runner->change)
+		finish_command(runner->change, ERR_CLOSING);
+	lane_free(runner->lane);
+	if (runner->port)
+		store_free(port_store(runner->port));
+	if (runner->outlet)
+		runner->outlet->methods->free(runner->outlet);
+	loop_free(runner->loop);
+	pthread_mutex_destroy(&runner->seeing);
+}
+
+/* Loop and outlet stay with the caller. */
+static void runner_give_up(struct runner *runner, const struct deliver_sink *sink)
+{
+	if (runner->lane)
+		loop_hook_remove(sink->loop, &runner->round);
+	if (runner->loop)
+		loop_timer_clear(runner->loop, &runner->timer);
+	runner->loop = NULL;
+	runner->outlet = NULL;
+}
+
 static void give_up(struct deliver *deliver, const struct deliver_options *options)
 {
 	deliver_join(deliver);
-	for (uint32_t i = 0; i < deliver->count; i++) {
-		struct runner *runner = &deliver->runners[i];
-		if (runner->lane)
-			loop_hook_remove(options->sinks[i].loop, &runner->round);
-		if (runner->loop)
-			loop_timer_clear(runner->loop, &runner->timer);
-		runner->loop = NULL;
-		runner->outlet = NULL;
-	}
+	for (uint32_t i = 0; i < deliver->count; i++)
+		runner_give_up(&deliver->runners[i], &options->sinks[i]);
 	deliver_free(deliver);
 }
 
 int deliver_start(const struct deliver_options *options, struct deliver **ret_deliver)
 {
-	struct deliver *deliver =
-		mem_zalloc(1, sizeof(*deliver) + options->sink_count * sizeof(deliver->runners[0]));
+	struct deliver *deliver = mem_zalloc(1, sizeof(*deliver));
 	int error = 0;
+	CHECK(options->sink_count <= DELIVER_LANES_MAX);
 	if (!deliver)
 		return -ENOMEM;
+	deliver->options = *options;
+	deliver->options.sinks = NULL;
 	deliver->count = options->sink_count;
-	for (uint32_t i = 0; i < deliver->count; i++)
+	for (uint32_t i = 0; i < DELIVER_LANES_MAX; i++)
 		pthread_mutex_init(&deliver->runners[i].seeing, NULL);
 	for (uint32_t i = 0; i < deliver->count && error == 0; i++)
 		error = runner_open(&deliver->runners[i], options, &options->sinks[i]);
@@ -203,11 +277,33 @@ int deliver_start(const struct deliver_options *options, struct deliver **ret_de
 	return 0;
 }
 
+int deliver_add(struct deliver *deliver, const struct deliver_sink *sink)
+{
+	uint32_t number = deliver->count;
+	if (number == DELIVER_LANES_MAX)
+		return ERR_FULL;
+	struct runner *runner = &deliver->runners[number];
+	int error = runner_open(runner, &deliver->options, sink);
+	if (error == 0)
+		error = runner_start(runner, sink);
+	if (error != 0) {
+		runner_give_up(runner, sink);
+		runner_free(runner);
+		*runner = (struct runner){ 0 };
+		pthread_mutex_init(&runner->seeing, NULL);
+		return error;
+	}
+	deliver->count = number + 1; /* others may look from here on */
+	return 0;
+}
+
 static void runner_end(struct runner *runner)
 {
 	if (!runner->thread.running || atomic_exchange(&runner->stopping, true))
 		return;
+	pthread_mutex_lock(&runner->seeing);
 	runner->outlet->methods->interrupt(runner->outlet);
+	pthread_mutex_unlock(&runner->seeing);
 	loop_wake(runner->loop);
 }
 
@@ -232,27 +328,12 @@ void deliver_join(struct deliver *deliver)
 		thread_join(&deliver->runners[i].thread);
 }
 
-static void runner_free(struct runner *runner)
-{
-	if (runner->port)
-		port_collect(runner->port); /* what only the store's close has answered */
-	if (runner->lane)
-		run_commands(runner, true);
-	lane_free(runner->lane);
-	if (runner->port)
-		store_free(port_store(runner->port));
-	if (runner->outlet)
-		runner->outlet->methods->free(runner->outlet);
-	loop_free(runner->loop);
-	pthread_mutex_destroy(&runner->seeing);
-}
-
 struct deliver *deliver_free(struct deliver *deliver)
 {
 	if (!deliver)
 		return NULL;
 	deliver_join(deliver);
-	for (uint32_t i = 0; i < deliver->count; i++)
+	for (uint32_t i = 0; i < DELIVER_LANES_MAX; i++)
 		runner_free(&deliver->runners[i]);
 	return mem_free(deliver);
 }

@@ -49,7 +49,12 @@ struct deliver_options {
 	uint32_t lease_ms;         /* 0: the store's leases do not end (local) */
 };
 
+#define DELIVER_LANES_MAX 64u
+
 int deliver_start(const struct deliver_options *options, struct deliver **ret_deliver) must_check;
+
+/* One more, while the others run; from the thread that started them. ERR_FULL. */
+int deliver_add(struct deliver *deliver, const struct deliver_sink *sink) must_check;
 
 /* Asks all lanes to leave; does not wait. */
 void deliver_end(struct deliver *deliver);
@@ -77,14 +82,20 @@ enum deliver_command_kind {
 	DELIVER_RESUME,    /* also of a disabled one; tries at once */
 	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
 	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter */
+	DELIVER_CHANGE,    /* another outlet and policy, when what is under way has ended */
 };
 
 /* Belongs to the lane from post to done(). */
 struct deliver_command {
 	enum deliver_command_kind kind;
 	uint64_t ticket; /* RETRY_NOW, DROP */
+	/* CHANGE: the policy, and who makes the outlet: on the lane's thread, with its loop.
+	 * If that fails the lane goes on as it was. */
+	struct deliver_policy policy;
+	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);
 	/* 0, or of RETRY_NOW and DROP: -ENOENT: the lane does not have it; ERR_BUSY: it is
-	 * under way, or another of its entity is before it. ERR_CLOSING: too late. */
+	 * under way, or another of its entity is before it; of CHANGE: that of make();
+	 * ERR_BUSY: another change is not done yet. ERR_CLOSING: too late. */
 	int error;
 	void (*done)(struct deliver_command *command); /* on the lane's thread; may be NULL */
 	void *user;

@@ -14,6 +14,15 @@
 /* A run that finds no end lets others have the thread. */
 #define TURNS_MAX 8u
 
+static void use_outlet(struct lane *lane, struct outlet *outlet,
+                       const struct deliver_policy *policy)
+{
+	lane->policy = *policy;
+	if (!outlet->methods->probe && lane->policy.on_unknown == DELIVER_UNKNOWN_PROBE)
+		lane->policy.on_unknown = DELIVER_UNKNOWN_PARK; /* it cannot be asked */
+	lane->outlet = outlet;
+}
+
 int lane_new(const struct lane_options *options, struct lane **ret_lane)
 {
 	CHECK(options->outlet && options->store);
@@ -23,10 +32,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 		return -ENOMEM;
 	memcpy(lane->name, options->name, strlen(options->name));
 	lane->sink = options->sink;
-	lane->policy = options->policy;
-	if (!options->outlet->methods->probe && lane->policy.on_unknown == DELIVER_UNKNOWN_PROBE)
-		lane->policy.on_unknown = DELIVER_UNKNOWN_PARK; /* it cannot be asked */
-	lane->outlet = options->outlet;
+	use_outlet(lane, options->outlet, &options->policy);
 	lane->store = options->store;
 	lane->port = options->port;
 	lane->clock = options->clock ? options->clock : clock_system();
@@ -95,7 +101,7 @@ uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms)
 
 uint32_t lane_room(struct lane *lane)
 {
-	if (lane->paused || lane->disabled || lane->stopping)
+	if (lane->paused || lane->disabled || lane->stopping || lane->changing)
 		return 0;
 	uint32_t room = breaker_room(&lane->breaker, lane->now_ms);
 	uint32_t limit = limiter_room(&lane->limiter, lane->now_ms);
@@ -143,7 +149,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 /* When a ticket may start that nothing but time keeps back. */
 static uint64_t next_start_ms(struct lane *lane)
 {
-	if (lane->paused || lane->disabled || lane->schedule.count == lane->schedule.started)
+	if (lane->paused || lane->disabled || lane->changing ||
+	    lane->schedule.count == lane->schedule.started)
 		return UINT64_MAX;
 	uint64_t due_ms = schedule_is_due(&lane->schedule, lane->now_ms)
 	                          ? lane->now_ms
@@ -226,6 +233,32 @@ bool lane_is_still(const struct lane *lane)
 }
 
 /* ---- commands ---- */
+
+void lane_prepare_change(struct lane *lane)
+{
+	lane->changing = true;
+}
+
+void lane_cancel_change(struct lane *lane)
+{
+	lane->changing = false;
+}
+
+bool lane_is_idle(const struct lane *lane)
+{
+	return lane->out == 0 && !lane->chain && lane->limiter.in_flight == 0;
+}
+
+void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_policy *policy)
+{
+	CHECK(lane->changing && lane_is_idle(lane));
+	use_outlet(lane, outlet, policy);
+	breaker_init(&lane->breaker, &lane->policy.breaker, lane->now_ms);
+	limiter_init(&lane->limiter, &lane->policy.limiter);
+	lane->disabled = false;
+	lane->changing = false;
+	lane->take_after_ms = 0;
+}
 
 void lane_pause(struct lane *lane)
 {

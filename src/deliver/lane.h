@@ -72,6 +72,14 @@ void lane_flush(struct lane *lane);
 void lane_stop(struct lane *lane);
 bool lane_is_still(const struct lane *lane); /* stopped, and the outlet has nothing */
 
+/* From here on nothing starts, until lane_change(), which waits for lane_is_idle(): that
+ * nothing is under way. Then it goes on with the other outlet and policy as if it were
+ * new, with the tickets that it has. */
+void lane_prepare_change(struct lane *lane);
+bool lane_is_idle(const struct lane *lane);
+void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_policy *policy);
+void lane_cancel_change(struct lane *lane);
+
 void lane_pause(struct lane *lane);
 void lane_resume(struct lane *lane); /* also one that is disabled; tries at once */
 

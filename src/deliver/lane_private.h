@@ -114,6 +114,7 @@ struct lane {
 	struct breaker breaker;
 	struct limiter limiter;
 	bool paused, disabled, stopping;
+	bool changing; /* outlet and policy are about to */
 
 	struct lane_take takes[LANE_TAKES];
 	uint64_t taken;

@@ -140,7 +140,8 @@ static int add_sinks(struct compiler *c, const struct route_spec *spec, struct r
 		return refuse(c, "to", -1, "expected a sink");
 	for (uint32_t i = 0; i < spec->to_count; i++) {
 		uint32_t at = 0;
-		while (at < c->options->sink_count && !span_eq(c->options->sinks[at], spec->to[i]))
+		while (at < c->options->sink_count &&
+		       !span_eq(c->options->sinks[at].name, spec->to[i]))
 			at++;
 		if (at == c->options->sink_count)
 			return refuse(c, "to", (int)i, "there is no sink of that name");
@@ -229,7 +230,7 @@ static int compile_routes(struct compiler *c)
 	struct route_set *set = c->set;
 	int error = 0;
 	for (uint32_t i = 0; i < options->sink_count; i++)
-		set->sinks[i] = sink_id(options->sinks[i]);
+		set->sinks[i] = options->sinks[i].id;
 	set->sink_count = options->sink_count;
 	set->all = options->sink_count == 64 ? UINT64_MAX
 	                                     : (UINT64_C(1) << options->sink_count) - 1;

@@ -45,7 +45,7 @@ struct route_spec {
 };
 
 struct route_leg {
-	uint32_t sink;  /* sink_id() of its name */
+	uint32_t sink;
 	uint64_t order; /* 0: none */
 };
 
@@ -64,12 +64,17 @@ uint32_t sink_id(struct span name);
 
 struct route_set;
 
-/* `sinks` are the names of all sinks, in the order in which legs are told; `key` is the
- * secret of the data folder. */
+struct route_sink {
+	struct span name;
+	uint32_t id; /* in the legs */
+};
+
+/* `sinks` are all sinks, in the order in which legs are told; `key` is the secret of the
+ * data folder. */
 struct route_set_options {
 	const struct route_spec *routes;
 	uint32_t route_count; /* 0: everything goes to every sink */
-	const struct span *sinks;
+	const struct route_sink *sinks;
 	uint32_t sink_count;
 	const unsigned char *key; /* DIGEST_KEY_LEN bytes */
 };
