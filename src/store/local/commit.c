@@ -134,7 +134,7 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	lookup->first_seen_ms = ticket_time_ms(lookup->ticket);
 	lookup->open = local_legs(local, lookup->ticket).pending;
 	lookup->held = open_tickets_find(local->tickets, lookup->ticket, &ticket) &&
-	               local_state(&ticket) == STORE_HELD;
+	               local_state(&ticket) == STORE_STATE_HELD;
 	lookup->seen = !newest && tally_get(local->tally, lookup->ticket, &tally) ? tally.count : 0;
 }
 
