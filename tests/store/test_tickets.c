@@ -554,8 +554,14 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 		assert_int_equal(op.verdict, VERDICT_CONFLICT);
 		held[i] = op.own_ticket;
 	}
+	uint64_t listed[4];
+	struct store_held list = { .tickets = listed, .max = 4 };
+	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
+	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
 	assert_int_equal(release(held[0] + 1, false), 0);
 	restart();
+	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
+	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
 	assert_int_equal(item_of(held[0]).state, STORE_STATE_HELD);
 	assert_int_equal(item_of(held[0] + 1).state, STORE_STATE_DUE);
 	assert_int_equal(item_of(held[0] + 2).state, STORE_STATE_HELD);

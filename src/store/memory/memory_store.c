@@ -510,6 +510,8 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 		return memory_tickets_scan(tickets, container_of(op, struct store_scan, op));
 	case STORE_RENEW:
 		return memory_tickets_renew(tickets, container_of(op, struct store_renew, op));
+	case STORE_HELD:
+		return memory_tickets_list_held(tickets, container_of(op, struct store_held, op));
 	case STORE_TAKE:
 	case STORE_WAIT: break;
 	}

@@ -595,3 +595,18 @@ int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan)
 	scan->cursor.word[0] = scan->end ? UINT64_MAX : tickets->slots[at].ticket;
 	return 0;
 }
+
+int memory_tickets_list_held(const struct memory_tickets *tickets, struct store_held *held)
+{
+	uint64_t before = held->before ? held->before : UINT64_MAX;
+
+	held->count = 0;
+	for (size_t i = tickets->count; i > 0 && held->count < held->max; i--) {
+		const struct slot *slot = &tickets->slots[i - 1];
+		if (!slot->body || slot->state != STORE_STATE_HELD || slot->ticket >= before)
+			continue;
+		held->tickets[held->count++] = slot->event;
+		before = slot->event; /* its other legs are told with it */
+	}
+	return 0;
+}
