@@ -69,10 +69,13 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
 		return ERR_DAMAGED;
 	place.len = head.size;
 	r = local_read_bytes(local, place, &bytes, &from_disk);
-	if (r == 0)
-		r = entry_parse(bytes, place.len, ret_entry);
 	if (r < 0)
 		return r;
+	r = entry_parse(bytes, place.len, ret_entry);
+	if (r < 0)
+		return r;
+	if (ret_entry->kind != ENTRY_NOTE)
+		return ERR_DAMAGED;
 	const struct shelf_item *item = shelf_find(&local->shelf, place.segment);
 	if (from_disk &&
 	    (!item || ret_entry->note.check != entry_note_check(bytes, place.len, item->epoch)))
