@@ -230,11 +230,17 @@ static void settle(struct connection *connection)
 	}
 }
 
+bool connection_may_send(const struct connection *connection)
+{
+	return connection->handler.fd >= 0 && connection->phase != PHASE_LINGER &&
+	       !connection->broken && !connection->stalled;
+}
+
 void connection_flush(struct connection *connection)
 {
 	if (connection->handler.fd < 0 || connection->phase == PHASE_LINGER)
 		return;
-	if (!connection->broken && !connection->stalled)
+	if (connection_may_send(connection))
 		connection_send(connection);
 	if (connection->broken)
 		connection_close(connection);

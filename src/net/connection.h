@@ -30,6 +30,7 @@
 #include "net/tls_session.h"
 #include "net/wheel.h"
 #include "sys/loop.h"
+#include "sys/sends.h"
 
 #define CONNECTION_OUTPUT_MAX (64u * 1024u) /* unsent bytes beyond which reading pauses */
 #define CONNECTION_LINGER_BYTES (1024u * 1024u)
@@ -129,6 +130,7 @@ struct http_server {
 	uint32_t spare_request_count;
 	struct pool pool;
 
+	struct sends *sends; /* NULL: each connection sends for itself */
 	char date[HTTP1_DATE_LEN];
 	uint64_t date_until_ns;
 	struct http_counters counters;
@@ -153,6 +155,7 @@ void connection_close(struct connection *connection);   /* at once, whatever is 
 void connection_release(struct connection *connection); /* closed, no requests: to the spares */
 void connection_read(struct connection *connection);
 void connection_flush(struct connection *connection);
+bool connection_may_send(const struct connection *connection);
 void connection_expire(struct connection *connection);
 int connection_register(struct connection *connection) must_check;
 bool connection_is_idle(const struct connection *connection);
@@ -161,6 +164,9 @@ bool connection_is_idle(const struct connection *connection);
 bool connection_fill(struct connection *connection); /* one recv; true: there may be more */
 void connection_send(
 	struct connection *connection); /* all that is to be sent, if the kernel takes it */
+/* Queues what is to be sent of a plain connection; connection_send() does the rest. */
+void connection_send_ahead(struct connection *connection, struct sends *sends);
+void connection_sent_ahead(void *user, ssize_t result);
 bool connection_has_output(const struct connection *connection);
 
 /* connection_request.c */

@@ -167,15 +167,20 @@ static void stall(struct connection *connection)
 	wheel_set(&server->wheel, &connection->timeout, send_deadline_ms(connection));
 }
 
+static void note_sent(struct connection *connection, struct outgoing *out, size_t n)
+{
+	out->at += n;
+	connection->stalled_bytes += n;
+	counter_add(&connection->server->counters.bytes_out, n);
+}
+
 static void send_bytes(struct connection *connection, struct outgoing *out)
 {
 	while (outgoing_pending(out) > 0) {
 		ssize_t n = send(connection->handler.fd, out->buffer->bytes + out->at,
 		                 outgoing_pending(out), MSG_NOSIGNAL);
 		if (n >= 0) {
-			out->at += (size_t)n;
-			connection->stalled_bytes += (uint64_t)n;
-			counter_add(&connection->server->counters.bytes_out, (uint64_t)n);
+			note_sent(connection, out, (size_t)n);
 		} else if (errno == EAGAIN) {
 			stall(connection);
 			return;
@@ -186,6 +191,22 @@ static void send_bytes(struct connection *connection, struct outgoing *out)
 	}
 	outgoing_clear(&connection->server->pool, out);
 	connection->stalled_ms = 0;
+}
+
+void connection_send_ahead(struct connection *connection, struct sends *sends)
+{
+	const struct outgoing *out = &connection->out;
+	if (connection->tls || !connection_may_send(connection) || outgoing_pending(out) == 0)
+		return;
+	sends_add(sends, connection->handler.fd, out->buffer->bytes + out->at,
+	          outgoing_pending(out), connection);
+}
+
+void connection_sent_ahead(void *user, ssize_t result)
+{
+	struct connection *connection = user;
+	if (result > 0)
+		note_sent(connection, &connection->out, (size_t)result);
 }
 
 void connection_send(struct connection *connection)

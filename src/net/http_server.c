@@ -51,6 +51,17 @@ const char *server_date(struct http_server *server)
 	return server->date;
 }
 
+/* All that can be sent, at once. What the kernel does not take now, the flush of
+ * the connection offers again, and so learns why. */
+static void send_ahead(struct http_server *server, struct connection *first)
+{
+	if (!server->sends)
+		return;
+	for (struct connection *connection = first; connection; connection = connection->dirty_next)
+		connection_send_ahead(connection, server->sends);
+	sends_run(server->sends);
+}
+
 /* Takes the list as it is: what gets dirty meanwhile waits for the next round,
  * so that earlier hooks come first. */
 static void flush_dirty(struct loop_hook *hook)
@@ -60,6 +71,7 @@ static void flush_dirty(struct loop_hook *hook)
 	server->hook_round = loop_round(server->loop);
 	server->dirty = NULL;
 	server->dirty_end = &server->dirty;
+	send_ahead(server, connection);
 	while (connection) {
 		struct connection *next = connection->dirty_next;
 		if (next)
@@ -268,6 +280,11 @@ int http_server_new(const struct http_server_options *options, struct http_serve
 	return 0;
 }
 
+int http_server_gather_sends(struct http_server *server)
+{
+	return server->sends ? 0 : sends_new(connection_sent_ahead, &server->sends);
+}
+
 static void stop_listening(struct http_server *server)
 {
 	loop_timer_clear(server->loop, &server->accept_timer);
@@ -308,6 +325,7 @@ struct http_server *http_server_free(struct http_server *server)
 		connection_release(connection);
 	}
 	free_spares(server);
+	server->sends = sends_free(server->sends);
 	mem_free(server->cipher);
 	return mem_free(server);
 }
