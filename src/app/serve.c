@@ -203,14 +203,15 @@ static int open_port(struct io *io)
 }
 
 /* A gain and no need. One message is enough for all threads. */
-static void gather_sends(struct io *io)
+static void batch_calls(struct io *io)
 {
 	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
 		return;
-	int error = http_server_gather_sends(io->server);
+	int error = http_server_batch(io->server);
 	if (error != 0 && io == io->serve->ios)
-		log_info("io_uring cannot be used: answers leave one by one, for a little more CPU",
-		         log_str("error", error_name(error)));
+		log_info(
+			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
+			log_str("error", error_name(error)));
 }
 
 static int open_server(struct io *io)
@@ -264,7 +265,7 @@ static int io_open(struct io *io)
 	error = open_server(io);
 	if (error != 0)
 		return error;
-	gather_sends(io);
+	batch_calls(io);
 	struct console *console = &serve->console;
 	console->threads[console->thread_count++] = (struct console_thread){
 		.answer_us = io->webhook.answer_us,

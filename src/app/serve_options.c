@@ -35,7 +35,7 @@ const struct option serve_option_rows[SERVE_ROWS] = {
 	                   "who writes the journal: the io thread, a thread of its own, or what the disk's speed says" },
 	[SERVE_IO_URING] = { "io-uring", OPTION_CHOICE, offsetof(struct serve_options, io_uring),
 	                     "USE", "auto", 0, 0, "auto|off",
-	                     "send the answers of a round in one system call where the kernel allows it; off: never ask for it" },
+	                     "read and answer many connections in one system call where the kernel allows it; off: never ask for it" },
 	[SERVE_RETAIN] = { "retain", OPTION_DURATION, offsetof(struct serve_options, retain_ms),
 	                   "TIME", "7d", 1000, 3650 * DAY_MS, NULL,
 	                   "how long the events of settled tickets are kept" },

@@ -897,6 +897,6 @@ int main(void)
 		TEST(addresses_are_read_or_refused_with_a_reason),
 	};
 	int failed = cmocka_run_group_tests_name("each for itself", tests, NULL, NULL);
-	web_gathers = true;
+	web_batches = true;
 	return failed + cmocka_run_group_tests_name("together", tests, NULL, NULL);
 }

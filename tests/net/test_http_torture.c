@@ -104,10 +104,10 @@ static void no_lasting_want_of_memory_hurts(void **state)
 static void no_failed_allocation_hurts_when_sending_together(void **state)
 {
 	(void)state;
-	web_gathers = true;
+	web_batches = true;
 	fail_each(false, NULL);
 	fail_each(true, NULL);
-	web_gathers = false;
+	web_batches = false;
 }
 
 static void no_single_failed_allocation_hurts_tls(void **state)

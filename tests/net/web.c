@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-bool web_gathers;
+bool web_batches;
 
 static void answer(struct http_request *request, struct span body, bool close)
 {
@@ -134,9 +134,9 @@ void web_until(struct web *web, bool (*condition)(void *user), void *user)
 }
 
 /* Where it cannot be had, for want of memory or of io_uring, the server is as it was. */
-static void gather(struct http_server *server)
+static void batch(struct http_server *server)
 {
-	int error = http_server_gather_sends(server);
+	int error = http_server_batch(server);
 	if (error != -ENOMEM && error != -ENOSYS && error != -EPERM)
 		assert_int_equal(error, 0);
 }
@@ -164,8 +164,8 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 		};
 		error = http_server_new(&web->options, &web->server, &text);
 	}
-	if (!error && web_gathers)
-		gather(web->server);
+	if (!error && web_batches)
+		batch(web->server);
 	if (error)
 		web_close(web);
 	else

@@ -37,8 +37,8 @@ struct web {
 	bool met, late;
 };
 
-/* Whether servers opened from now on send the answers of a round together. */
-extern bool web_gathers;
+/* Whether servers opened from now on use http_server_batch(). */
+extern bool web_batches;
 
 /* 0, or the error of http_server_new(). */
 int web_open(struct web *web, const struct http_limits *limits, struct tls *tls);

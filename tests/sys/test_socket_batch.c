@@ -1,4 +1,4 @@
-/* sends: each to its socket, whole and once, and nothing left under way. */
+/* socket_batch: each call on its own socket, once, and nothing left under way. */
 #include "support/test.h"
 
 #include <errno.h>
@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "sys/sends.h"
+#include "sys/socket_batch.h"
 
-#define PAIRS (2 * SENDS_MAX + 7)
+#define PAIRS (2 * SOCKET_BATCH_MAX + 7)
 
 struct pair {
+	struct socket_call call;
 	int ours, theirs;
 	char text[16];
 	size_t len;
@@ -25,11 +26,11 @@ struct pair {
 	unsigned times;
 };
 
-static struct sends *sends;
+static struct socket_batch *batch;
 
-static void note(void *user, ssize_t result)
+static void note(struct socket_call *call, ssize_t result)
 {
-	struct pair *pair = user;
+	struct pair *pair = container_of(call, struct pair, call);
 	pair->result = result;
 	pair->times++;
 }
@@ -37,13 +38,13 @@ static void note(void *user, ssize_t result)
 static int setup(void **state)
 {
 	(void)state;
-	return sends_new(note, &sends);
+	return socket_batch_new(&batch);
 }
 
 static int teardown(void **state)
 {
 	(void)state;
-	sends = sends_free(sends);
+	batch = socket_batch_free(batch);
 	return 0;
 }
 
@@ -51,7 +52,7 @@ static void open_pair(struct pair *pair, unsigned number)
 {
 	int fds[2];
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-	*pair = (struct pair){ .ours = fds[0], .theirs = fds[1] };
+	*pair = (struct pair){ .call = { note }, .ours = fds[0], .theirs = fds[1] };
 	pair->len = (size_t)snprintf(pair->text, sizeof(pair->text), "to %u", number);
 }
 
@@ -63,7 +64,7 @@ static void close_pair(struct pair *pair)
 
 static void queue(struct pair *pair)
 {
-	sends_add(sends, pair->ours, pair->text, pair->len, pair);
+	socket_batch_send(batch, &pair->call, pair->ours, pair->text, pair->len);
 }
 
 static void assert_arrived(const struct pair *pair)
@@ -85,7 +86,7 @@ static void each_socket_gets_its_own_bytes_once(void **state)
 	for (unsigned round = 1; round <= 3; round++) {
 		for (unsigned i = 0; i < PAIRS; i++)
 			queue(&pairs[i]);
-		sends_run(sends);
+		socket_batch_run(batch);
 		for (unsigned i = 0; i < PAIRS; i++) {
 			assert_int_equal(pairs[i].times, round);
 			assert_int_equal(pairs[i].result, pairs[i].len);
@@ -101,11 +102,11 @@ static void nothing_queued_is_nothing_sent(void **state)
 {
 	(void)state;
 	struct pair pair;
-	sends_run(sends);
+	socket_batch_run(batch);
 	open_pair(&pair, 1);
 	queue(&pair);
-	sends_run(sends);
-	sends_run(sends);
+	socket_batch_run(batch);
+	socket_batch_run(batch);
 	assert_int_equal(pair.times, 1);
 	assert_arrived(&pair);
 	close_pair(&pair);
@@ -119,12 +120,12 @@ static void a_full_socket_takes_a_part_and_then_says_so(void **state)
 	struct pair full, other;
 	open_pair(&full, 1);
 	open_pair(&other, 2);
-	sends_add(sends, full.ours, much, sizeof(much), &full);
-	sends_run(sends);
+	socket_batch_send(batch, &full.call, full.ours, much, sizeof(much));
+	socket_batch_run(batch);
 	assert_true(full.result > 0 && full.result < (ssize_t)sizeof(much));
-	sends_add(sends, full.ours, much, sizeof(much), &full);
+	socket_batch_send(batch, &full.call, full.ours, much, sizeof(much));
 	queue(&other);
-	sends_run(sends);
+	socket_batch_run(batch);
 	assert_int_equal(full.times, 2);
 	assert_int_equal(full.result, -EAGAIN);
 	assert_int_equal(other.result, other.len);
@@ -137,14 +138,14 @@ static void a_full_socket_takes_a_part_and_then_says_so(void **state)
 static void a_failed_send_harms_no_other(void **state)
 {
 	(void)state;
-	struct pair gone, closed = { .ours = -1, .text = "x", .len = 1 }, well;
+	struct pair gone, closed = { .call = { note }, .ours = -1, .text = "x", .len = 1 }, well;
 	open_pair(&gone, 1);
 	open_pair(&well, 2);
 	assert_int_equal(shutdown(gone.theirs, SHUT_RDWR), 0);
 	queue(&gone);
 	queue(&closed);
 	queue(&well);
-	sends_run(sends);
+	socket_batch_run(batch);
 	assert_int_equal(gone.result, -EPIPE);
 	assert_int_equal(closed.result, -EBADF);
 	assert_int_equal(well.result, well.len);
@@ -153,14 +154,40 @@ static void a_failed_send_harms_no_other(void **state)
 	close_pair(&well);
 }
 
+/* The second socket has nothing, the third has ended, the fourth is none. */
+static void what_is_received_is_the_sockets_own(void **state)
+{
+	(void)state;
+	struct pair pairs[4];
+	char bytes[4][8] = { 0 };
+	for (unsigned i = 0; i < 4; i++)
+		open_pair(&pairs[i], i);
+	assert_int_equal(send(pairs[0].theirs, "hello", 5, 0), 5);
+	assert_int_equal(shutdown(pairs[2].theirs, SHUT_WR), 0);
+	for (unsigned i = 0; i < 4; i++)
+		socket_batch_recv(batch, &pairs[i].call, i < 3 ? pairs[i].ours : -1, bytes[i], 4);
+	assert_int_equal(socket_batch_queued(batch), 4);
+	socket_batch_run(batch);
+	assert_int_equal(socket_batch_queued(batch), 0);
+	assert_int_equal(pairs[0].result, 4);
+	assert_string_equal(bytes[0], "hell");
+	assert_int_equal(pairs[1].result, -EAGAIN);
+	assert_int_equal(pairs[2].result, 0);
+	assert_int_equal(pairs[3].result, -EBADF);
+	for (unsigned i = 0; i < 4; i++) {
+		assert_int_equal(pairs[i].times, 1);
+		close_pair(&pairs[i]);
+	}
+}
+
 static void a_failed_start_leaves_nothing_open(void **state)
 {
 	(void)state;
-	struct sends *none = NULL;
+	struct socket_batch *none = NULL;
 	int before = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	close(before);
 	mem_fail_at(1, false);
-	assert_int_equal(sends_new(note, &none), -ENOMEM);
+	assert_int_equal(socket_batch_new(&none), -ENOMEM);
 	mem_fail_at(0, false);
 	assert_null(none);
 	int after = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -190,9 +217,9 @@ static int start_without(long call)
 	pid_t child = fork();
 	assert_true(child >= 0);
 	if (child == 0) {
-		struct sends *none = NULL;
+		struct socket_batch *none = NULL;
 		forbid(call);
-		int error = sends_new(note, &none);
+		int error = socket_batch_new(&none);
 		_exit((error == -EPERM || error == -ENOSYS) && !none ? 0 : 1);
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
@@ -215,12 +242,13 @@ int main(void)
 		TEST(nothing_queued_is_nothing_sent),
 		TEST(a_full_socket_takes_a_part_and_then_says_so),
 		TEST(a_failed_send_harms_no_other),
+		TEST(what_is_received_is_the_sockets_own),
 		TEST(a_failed_start_leaves_nothing_open),
 		TEST(where_it_is_forbidden_it_is_not_had),
 	};
-	struct sends *probe = NULL;
-	int error = sends_new(note, &probe);
-	sends_free(probe);
+	struct socket_batch *probe = NULL;
+	int error = socket_batch_new(&probe);
+	socket_batch_free(probe);
 	if (error == -ENOSYS || error == -EPERM)
 		return 77; /* skipped: not on this machine */
 	return cmocka_run_group_tests(tests, NULL, NULL);
