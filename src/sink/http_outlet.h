@@ -42,7 +42,8 @@
  * are blotted out of what a server says.
  *
  * Room:      sink, the only includer of libcurl.
- * Threads:   one, that of the loop; interrupt() any. Names are resolved on short-lived
+ * Threads:   one, that of the loop, with SIGPIPE blocked or ignored (sys/thread.h does
+ *            that): OpenSSL writes without asking. interrupt() any. Names are resolved on short-lived
  *            threads, which an ending outlet does not wait for.
  * Ownership: options are copied but for loop and clock, which stay longer than it.
  * Failure:   ERR_CONFIG and a text: what is wrong with which option; -ENOMEM.
