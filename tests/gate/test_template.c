@@ -160,6 +160,7 @@ static void slips_are_told_with_their_place(void **state)
 	expect_problem("{\"a\":\"{$}\"}", TEMPLATE_JSON, "outside of quotes");
 	expect_problem("{\"a\":{id}", TEMPLATE_JSON, "no JSON with its places filled");
 	expect_problem("{\"a\":{id}{id}}", TEMPLATE_JSON, "no JSON with its places filled");
+	expect_problem("[1{id}]", TEMPLATE_JSON, "no JSON with its places filled");
 }
 
 static void fixed_texts_know_that_they_are(void **state)

@@ -365,14 +365,35 @@ void hostile_close(struct hostile *server)
 	pthread_mutex_destroy(&server->lock);
 }
 
+bool hostile_has(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool has = strstr(server->head, text) != NULL;
+	pthread_mutex_unlock(&server->lock);
+	return has;
+}
+
+bool hostile_begins(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool begins = strncmp(server->head, text, strlen(text)) == 0;
+	pthread_mutex_unlock(&server->lock);
+	return begins;
+}
+
+bool hostile_body_is(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool is = server->body && strcmp(server->body, text) == 0;
+	pthread_mutex_unlock(&server->lock);
+	return is;
+}
+
 bool hostile_has_line(struct hostile *server, const char *line)
 {
 	char wanted[1024];
 	snprintf(wanted, sizeof(wanted), "\r\n%s\r\n", line);
-	pthread_mutex_lock(&server->lock);
-	bool has = strstr(server->head, wanted) != NULL;
-	pthread_mutex_unlock(&server->lock);
-	return has;
+	return hostile_has(server, wanted);
 }
 
 bool hostile_has_name(struct hostile *server, const char *name)

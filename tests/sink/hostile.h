@@ -38,6 +38,9 @@ void hostile_close(struct hostile *server);
 
 /* Is the line there? "Name: value" as it was sent. */
 bool hostile_has_line(struct hostile *server, const char *line);
+bool hostile_begins(struct hostile *server, const char *text); /* the head */
+bool hostile_has(struct hostile *server, const char *text);    /* anywhere in the head */
+bool hostile_body_is(struct hostile *server, const char *text);
 bool hostile_has_name(struct hostile *server, const char *name);
 
 /* Certificates: a CA, and what it vouches for. */
