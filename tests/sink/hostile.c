@@ -269,7 +269,22 @@ static void serve_http2(struct peer *peer)
 		if (type <= 1 && flags & 1) { /* END_STREAM */
 			unsigned char head[] = { 0,         0,         1,         1,         5,
 				                 stream[0], stream[1], stream[2], stream[3], 0x88 };
-			if (!say(peer, head, sizeof(head)))
+			unsigned char reset[] = { 0,
+				                  0,
+				                  4,
+				                  3,
+				                  0,
+				                  stream[0],
+				                  stream[1],
+				                  stream[2],
+				                  stream[3],
+				                  0,
+				                  0,
+				                  0,
+				                  peer->server->http2_error };
+			bool refuse = peer->server->http2_error != 0;
+			if (!say(peer, refuse ? reset : head,
+			         refuse ? sizeof(reset) : sizeof(head)))
 				return;
 		}
 	}

@@ -19,9 +19,10 @@
 struct hostile {
 	int fd;
 	uint16_t port;
-	SSL_CTX *tls; /* NULL: plain */
-	bool http2;   /* with TLS: a small HTTP/2 that answers 200 to everything */
-	bool deaf;    /* closes each connection before it reads */
+	SSL_CTX *tls;              /* NULL: plain */
+	bool http2;                /* with TLS: a small HTTP/2 that answers 200 to everything */
+	unsigned char http2_error; /* … or resets every stream with this code */
+	bool deaf;                 /* closes each connection before it reads */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	atomic_uint connections, requests;

@@ -6,6 +6,7 @@
 
 static atomic_uint lookups;
 static atomic_int fails_with; /* EAI_… */
+static atomic_bool moved;     /* everything is at meta.test's address */
 static sem_t may_answer;      /* for slow.test */
 
 static void put(struct http_addresses *addresses, const char *text)
@@ -25,7 +26,7 @@ static int look_up(const char *host, struct http_addresses *ret_addresses)
 	put(ret_addresses, "127.0.0.1");
 	if (strcmp(host, "mixed.test") == 0)
 		put(ret_addresses, "10.0.0.1");
-	if (strcmp(host, "meta.test") == 0) {
+	if (strcmp(host, "meta.test") == 0 || atomic_load(&moved)) {
 		ret_addresses->count = 0;
 		put(ret_addresses, "169.254.169.254");
 	}
@@ -278,6 +279,66 @@ static void http2_carries_many_on_one_connection(void **state)
 	scene_end(&scene);
 }
 
+/* REFUSED_STREAM and HTTP_1_1_REQUIRED make libcurl send again by itself. */
+static void a_refused_stream_is_not_sent_twice(void **state)
+{
+	static const unsigned char codes[] = { 2, 7, 13 };
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+		struct scene scene = { .server = { .http2 = true, .http2_error = codes[i] } };
+		const struct hostile_name name = { .name = "good.test" };
+		begin_tls(&scene, "https://good.test", &name);
+		assert_int_equal(scene_send(&scene)->answer, OUTLET_UNKNOWN);
+		assert_int_equal(scene.server.requests, 1);
+		scene_end(&scene);
+	}
+}
+
+/* Sends until the name has been asked for again. */
+static const struct outlet_result *send_past_name(struct scene *scene)
+{
+	uint32_t before = lookups;
+	do
+		scene_send(scene);
+	while (lookups == before);
+	return &scene->attempt.result;
+}
+
+static void a_name_that_moves_is_judged_anew(void **state)
+{
+	struct scene scene = { .server = { 0 } };
+	(void)state;
+	scene_begin(&scene, "http://good.test");
+	scene.options.name_ms = 1;
+	atomic_store(&moved, false);
+	assert_int_equal(scene_send(&scene)->answer, OUTLET_DONE);
+	assert_int_equal(send_past_name(&scene)->answer, OUTLET_DONE);
+	atomic_store(&fails_with, EAI_AGAIN);
+	assert_int_equal(send_past_name(&scene)->answer, OUTLET_DONE);
+	atomic_store(&fails_with, EAI_NONAME);
+	assert_int_equal(send_past_name(&scene)->answer, OUTLET_NOT_SENT);
+	atomic_store(&fails_with, 0);
+	assert_int_equal(send_past_name(&scene)->answer, OUTLET_DONE);
+	atomic_store(&moved, true); /* to the machine's own secrets */
+	assert_int_equal(send_past_name(&scene)->answer, OUTLET_NOT_SENT);
+	http_kit_expect_text(&scene.attempt.result, "169.254.169.254");
+	atomic_store(&moved, false);
+	scene_end(&scene);
+}
+
+static void a_refused_connection_asks_for_the_name_again(void **state)
+{
+	struct scene scene = { .server = { 0 } };
+	(void)state;
+	scene_begin(&scene, "http://good.test");
+	http_kit_open(&scene.kit, &scene.options);
+	hostile_close(&scene.server);
+	assert_int_equal(scene_send(&scene)->answer, OUTLET_NOT_SENT);
+	assert_int_equal(scene_send(&scene)->answer, OUTLET_NOT_SENT);
+	assert_int_equal(lookups, 2);
+	http_kit_close(&scene.kit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -294,6 +355,9 @@ int main(void)
 		cmocka_unit_test(another_name_may_be_verified),
 		cmocka_unit_test(a_client_s_certificate_is_shown),
 		cmocka_unit_test(http2_carries_many_on_one_connection),
+		cmocka_unit_test(a_refused_stream_is_not_sent_twice),
+		cmocka_unit_test(a_name_that_moves_is_judged_anew),
+		cmocka_unit_test(a_refused_connection_asks_for_the_name_again),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -71,6 +71,31 @@ static void every_attempt_carries_the_same_key_and_bytes(void **state)
 	scene_end(&scene);
 }
 
+static void a_large_body_arrives_whole(void **state)
+{
+	struct scene scene;
+	size_t len = 3u << 20;
+	char *body = malloc(len + 1);
+	(void)state;
+	for (size_t i = 0; i < len; i++)
+		body[i] = (char)('a' + i * 7 % 26);
+	body[len] = '\0';
+	scene_begin(&scene, "/ok");
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+	attempt.payload = span_of(body, len);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
+	assert_false(hostile_has_name(&scene.server, "Expect"));
+	assert_true(hostile_body_is(&scene.server, body));
+	attempt = http_kit_attempt(&scene.kit); /* and nothing at all */
+	attempt.payload = SPAN_EMPTY;
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
+	expect_line(&scene.server, "Content-Length: 0");
+	assert_int_equal(scene.server.requests, 2);
+	scene_end(&scene);
+	free(body);
+}
+
 static void the_letter_goes_with_it(void **state)
 {
 	struct scene scene;
@@ -511,6 +536,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_attempt_carries_the_same_key_and_bytes),
+		cmocka_unit_test(a_large_body_arrives_whole),
 		cmocka_unit_test(the_letter_goes_with_it),
 		cmocka_unit_test(no_value_can_write_a_header),
 		cmocka_unit_test(own_headers_take_the_place_of_ours),
