@@ -26,30 +26,11 @@ static void expect_line(struct hostile *server, const char *format, ...)
 		fail_msg("expected the line \"%s\" in:\n%s", line, server->head);
 }
 
-struct scene {
-	struct hostile server;
-	struct http_kit kit;
-	struct http_outlet_options options;
-};
-
-static void scene_begin(struct scene *scene, const char *path)
-{
-	memset(scene, 0, sizeof(*scene));
-	hostile_open(&scene->server);
-	scene->options = http_kit_begin(&scene->kit, "http://127.0.0.1", scene->server.port, path);
-}
-
-static void scene_end(struct scene *scene)
-{
-	http_kit_close(&scene->kit);
-	hostile_close(&scene->server);
-}
-
 static void every_attempt_carries_the_same_key_and_bytes(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	http_kit_open(&scene.kit, &scene.options);
 	for (uint32_t number = 1; number <= 3; number++) {
 		struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
@@ -68,19 +49,19 @@ static void every_attempt_carries_the_same_key_and_bytes(void **state)
 		assert_true(hostile_begins(&scene.server, "POST /ok HTTP/1.1\r\n"));
 		assert_true(hostile_body_is(&scene.server, "{ \"id\" : \"a1\"\n}\n"));
 	}
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void a_large_body_arrives_whole(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	size_t len = 3u << 20;
 	char *body = malloc(len + 1);
 	(void)state;
 	for (size_t i = 0; i < len; i++)
 		body[i] = (char)('a' + i * 7 % 26);
 	body[len] = '\0';
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	attempt.payload = span_of(body, len);
@@ -92,15 +73,15 @@ static void a_large_body_arrives_whole(void **state)
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	expect_line(&scene.server, "Content-Length: 0");
 	assert_int_equal(scene.server.requests, 2);
-	scene_end(&scene);
+	http_scene_end(&scene);
 	free(body);
 }
 
 static void the_letter_goes_with_it(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.correlation_header = SPAN("X-Trace");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
@@ -115,18 +96,18 @@ static void the_letter_goes_with_it(void **state)
 	            "traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
 	expect_line(&scene.server, "tracestate: congo=t61rcWkgMzE");
 	expect_line(&scene.server, "X-Trace: c-1");
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void no_value_can_write_a_header(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	const struct http_header_option headers[] = {
 		{ .name = SPAN("X-Type"), .value = SPAN("[{type}]") },
 		{ .name = SPAN("X-Name"), .value = SPAN("{$.name}") },
 	};
 	(void)state;
-	scene_begin(&scene, "/ok/{id}?q={$.name}");
+	http_scene_begin(&scene, "/ok/{id}?q={$.name}");
 	scene.options.request.headers = headers;
 	scene.options.request.header_count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
@@ -147,12 +128,12 @@ static void no_value_can_write_a_header(void **state)
 	expect_line(&scene.server, "Content-Type: application/json");
 	const char *line = "POST /ok/..%2Fx%3Fy%23z%0D%0AEvil%3A%202?q=n%0D%0AEvil%3A%208%00 HTTP";
 	assert_true(hostile_begins(&scene.server, line));
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void own_headers_take_the_place_of_ours(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	const struct http_header_option headers[] = {
 		{ .name = SPAN("idempotency-key"), .value = SPAN("\"{ticket}\"") },
 		{ .name = SPAN("Content-Type"), .value = SPAN("application/cloudevents+json") },
@@ -161,7 +142,7 @@ static void own_headers_take_the_place_of_ours(void **state)
 		{ .name = SPAN("X-Secret"), .value = SPAN("{not a place"), .secret = true },
 	};
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.method = HTTP_PUT;
 	scene.options.request.headers = headers;
 	scene.options.request.header_count = ARRAY_LEN(headers);
@@ -176,7 +157,7 @@ static void own_headers_take_the_place_of_ours(void **state)
 	expect_line(&scene.server, "X-Empty:");
 	expect_line(&scene.server, "X-Secret: {not a place");
 	assert_true(hostile_begins(&scene.server, "PUT /ok "));
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void requests_are_signed_as_standard_webhooks_says(void **state)
@@ -186,11 +167,11 @@ static void requests_are_signed_as_standard_webhooks_says(void **state)
 		SPAN("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
 		SPAN("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"),
 	};
-	struct scene scene;
+	struct http_scene scene;
 	unsigned char key[64], code[SIGN_HMAC_LEN];
 	size_t len;
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.sign_secrets = secrets;
 	scene.options.sign_count = 2;
 	http_kit_open(&scene.kit, &scene.options);
@@ -211,14 +192,14 @@ static void requests_are_signed_as_standard_webhooks_says(void **state)
 		base64_encode(span_of(code, sizeof(code)), text[i]);
 	}
 	expect_line(&scene.server, "webhook-signature: v1,%s v1,%s", text[0], text[1]);
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void a_missing_value_is_never_sent(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	(void)state;
-	scene_begin(&scene, "/ok/{$.orderId}");
+	http_scene_begin(&scene, "/ok/{$.orderId}");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_NOT_SENT);
@@ -234,14 +215,14 @@ static void a_missing_value_is_never_sent(void **state)
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_NOT_SENT);
 	http_kit_expect_text(&attempt.result, ". or ..");
 	assert_int_equal(scene.server.connections, 0);
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void a_template_makes_the_body(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.body = SPAN(
 		"{\"key\":\"{ticket}\",\"n\":{$.n},\"try\":{attempt},\"all\":{$}}");
 	http_kit_open(&scene.kit, &scene.options);
@@ -253,14 +234,14 @@ static void a_template_makes_the_body(void **state)
 		"{\"key\":\"%s\",\"n\":{\"x\":7},\"try\":1,\"all\":{\"id\":\"a1\",\"n\":{\"x\":7}}}",
 		ticket_of(KIT_TICKET));
 	assert_true(hostile_body_is(&scene.server, body));
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void a_form_is_a_body_too(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.body = SPAN("to={$.to}&n={$.n}");
 	scene.options.body_form = TEMPLATE_URL;
 	http_kit_open(&scene.kit, &scene.options);
@@ -269,7 +250,7 @@ static void a_form_is_a_body_too(void **state)
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	assert_true(hostile_body_is(&scene.server, "to=%2B49%2030&n=1.50"));
 	expect_line(&scene.server, "Content-Type: application/x-www-form-urlencoded");
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 #define BATCH 5
@@ -289,9 +270,9 @@ static void fill_batch(struct http_kit *kit, struct outlet_attempt attempts[stat
 
 static void expect_batch(enum http_batch kind, const char *body, const char *type)
 {
-	struct scene scene;
+	struct http_scene scene;
 	struct outlet_attempt attempts[BATCH];
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.batch = kind;
 	scene.options.batch_events = 10;
 	http_kit_open(&scene.kit, &scene.options);
@@ -322,7 +303,7 @@ static void expect_batch(enum http_batch kind, const char *body, const char *typ
 	attempts[3].next = NULL; /* another: another */
 	http_kit_send(&scene.kit, attempts);
 	assert_false(hostile_has(&scene.server, first_key));
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void a_batch_is_one_request(void **state)
@@ -336,33 +317,33 @@ static void a_batch_is_one_request(void **state)
 
 static void a_batch_is_cut_by_events_and_bytes(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	struct outlet_attempt attempts[BATCH];
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.batch = HTTP_BATCH_ARRAY;
 	scene.options.batch_events = 2;
 	http_kit_open(&scene.kit, &scene.options);
 	fill_batch(&scene.kit, attempts);
 	http_kit_send(&scene.kit, attempts);
 	assert_int_equal(scene.server.requests, 3);
-	scene_end(&scene);
-	scene_begin(&scene, "/ok");
+	http_scene_end(&scene);
+	http_scene_begin(&scene, "/ok");
 	scene.options.batch = HTTP_BATCH_ARRAY;
 	scene.options.batch_bytes = 1;
 	http_kit_open(&scene.kit, &scene.options);
 	fill_batch(&scene.kit, attempts);
 	http_kit_send(&scene.kit, attempts);
 	assert_int_equal(scene.server.requests, BATCH);
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void one_bad_event_does_not_spoil_its_batch(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	struct outlet_attempt attempts[BATCH];
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	scene.options.batch = HTTP_BATCH_ARRAY;
 	scene.options.body = SPAN("{\"i\":{$.id}}");
 	http_kit_open(&scene.kit, &scene.options);
@@ -374,7 +355,7 @@ static void one_bad_event_does_not_spoil_its_batch(void **state)
 		assert_int_equal(attempts[i].result.permanent, !good);
 	}
 	assert_int_equal(scene.server.requests, 2);
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void a_probe_asks(void **state)
@@ -390,10 +371,10 @@ static void a_probe_asks(void **state)
 	};
 	const struct http_header_option header = { .name = SPAN("X-Key"),
 		                                   .value = SPAN("{ticket}") };
-	struct scene scene;
+	struct http_scene scene;
 	char url[128];
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	assert_null(strstr(scene.kit.url, "{"));
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u/{id}?key={ticket}", scene.server.port);
 	scene.options.probe = (struct http_request_option){ span_str(url), &header, 1 };
@@ -409,28 +390,28 @@ static void a_probe_asks(void **state)
 		expect_line(&scene.server, "X-Key: %s", ticket_of(KIT_TICKET));
 		assert_false(hostile_has_name(&scene.server, "Content-Length"));
 	}
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void there_is_no_probe_without_a_url(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	(void)state;
-	scene_begin(&scene, "/ok");
+	http_scene_begin(&scene, "/ok");
 	http_kit_open(&scene.kit, &scene.options);
 	assert_null(scene.kit.outlet->methods->probe);
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void secrets_are_in_no_text(void **state)
 {
-	struct scene scene;
+	struct http_scene scene;
 	const struct http_header_option headers[] = {
 		{ .name = SPAN("Authorization"), .value = SPAN("Bearer canary-one") },
 		{ .name = SPAN("X-Thing"), .value = SPAN("canary-two"), .secret = true },
 	};
 	(void)state;
-	scene_begin(&scene, "/echo?code=canary-three");
+	http_scene_begin(&scene, "/echo?code=canary-three");
 	scene.options.request.headers = headers;
 	scene.options.request.header_count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
@@ -439,7 +420,7 @@ static void secrets_are_in_no_text(void **state)
 	expect_line(&scene.server, "Authorization: Bearer canary-one");
 	http_kit_expect_text(&attempt.result, "/echo?***");
 	assert_null(memmem(attempt.result.text, attempt.result.text_len, "canary", 6));
-	scene_end(&scene);
+	http_scene_end(&scene);
 }
 
 static void expect_refusal(const struct http_outlet_options *options, const char *part)
