@@ -101,7 +101,8 @@ int http_lane_init(struct http_lane *lane, struct http_outlet *outlet,
                    const struct http_target *target);
 void http_lane_close(struct http_lane *lane);
 void http_lane_start(struct http_lane *lane, struct http_transfer *transfer);
-void http_lane_poll(struct http_lane *lane); /* each round */
+void http_lane_doubt(struct http_lane *lane); /* its addresses answer no more */
+void http_lane_poll(struct http_lane *lane);  /* each round */
 void http_lane_fail_waiting(struct http_lane *lane, const char *why);
 
 /* http_request.c: 0, or ERR_INVALID and a text: it can never be made. */

@@ -1,31 +1,17 @@
 /* http_transfer: one request in libcurl. See http_internal.h. */
-#include <netinet/in.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "codec/socket_address.h"
 #include "sink/http_internal.h"
-
-static struct ip_address address_of(const struct curl_sockaddr *address)
-{
-	struct ip_address ip = { { 0 } };
-	const void *any = &address->addr;
-	if (address->family == AF_INET) {
-		unsigned char v4[4];
-		memcpy(v4, &((const struct sockaddr_in *)any)->sin_addr, sizeof(v4));
-		return ip_from_v4(v4);
-	}
-	if (address->family == AF_INET6)
-		memcpy(ip.bytes, &((const struct sockaddr_in6 *)any)->sin6_addr, sizeof(ip.bytes));
-	return ip; /* of another family: unspecified, and so refused */
-}
 
 /* The last word on where a connection goes. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct http_transfer *transfer = user;
 	(void)purpose;
-	transfer->peer = address_of(address);
+	transfer->peer = socket_address_ip(&address->addr); /* other families: refused as :: is */
 	transfer->has_peer = true;
 	const char *refusal = http_plan_refusal(transfer->outlet->plan, &transfer->peer);
 	if (refusal) {

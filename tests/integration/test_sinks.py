@@ -144,7 +144,8 @@ def test_reloads_under_load_lose_and_double_nothing(make, sink, options):
             sinks += http_sink("extra", it.url("/extra"))
         return sinks, "  - { to: [crm, log] }\n" + ("  - { type: x, to: extra }\n"
                                                      if number % 2 else "")
-    gate = make(*variant(0), options=options)
+    # Senders that wait for the outcome send no faster than the sink takes.
+    gate = make(*variant(0), sources=source("a", "ack: delivered, wait: 30s"), options=options)
     sent, end = [], threading.Event()
 
     def load():
@@ -152,7 +153,7 @@ def test_reloads_under_load_lose_and_double_nothing(make, sink, options):
             while not end.is_set():
                 number = fresh()
                 answer = connection.request("POST", "/in/a", event_bytes({"id": number}))
-                take(answer, "new")
+                assert take(answer, "new")["outcome"] == "done"
                 sent.append(number)
 
     senders = [threading.Thread(target=load) for _ in range(3)]

@@ -2,7 +2,7 @@
 #include "sink/hostile.h"
 
 #include <arpa/inet.h>
-#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -269,7 +269,22 @@ static void serve_http2(struct peer *peer)
 		if (type <= 1 && flags & 1) { /* END_STREAM */
 			unsigned char head[] = { 0,         0,         1,         1,         5,
 				                 stream[0], stream[1], stream[2], stream[3], 0x88 };
-			if (!say(peer, head, sizeof(head)))
+			unsigned char reset[] = { 0,
+				                  0,
+				                  4,
+				                  3,
+				                  0,
+				                  stream[0],
+				                  stream[1],
+				                  stream[2],
+				                  stream[3],
+				                  0,
+				                  0,
+				                  0,
+				                  peer->server->http2_error };
+			bool refuse = peer->server->http2_error != 0;
+			if (!say(peer, refuse ? reset : head,
+			         refuse ? sizeof(reset) : sizeof(head)))
 				return;
 		}
 	}
@@ -336,6 +351,7 @@ void hostile_open(struct hostile *server)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	socklen_t size = sizeof(address);
+	signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to whom it may, on both sides */
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	server->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(server->fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -364,14 +380,35 @@ void hostile_close(struct hostile *server)
 	pthread_mutex_destroy(&server->lock);
 }
 
+bool hostile_has(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool has = strstr(server->head, text) != NULL;
+	pthread_mutex_unlock(&server->lock);
+	return has;
+}
+
+bool hostile_begins(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool begins = strncmp(server->head, text, strlen(text)) == 0;
+	pthread_mutex_unlock(&server->lock);
+	return begins;
+}
+
+bool hostile_body_is(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool is = server->body && strcmp(server->body, text) == 0;
+	pthread_mutex_unlock(&server->lock);
+	return is;
+}
+
 bool hostile_has_line(struct hostile *server, const char *line)
 {
 	char wanted[1024];
 	snprintf(wanted, sizeof(wanted), "\r\n%s\r\n", line);
-	pthread_mutex_lock(&server->lock);
-	bool has = strstr(server->head, wanted) != NULL;
-	pthread_mutex_unlock(&server->lock);
-	return has;
+	return hostile_has(server, wanted);
 }
 
 bool hostile_has_name(struct hostile *server, const char *name)
