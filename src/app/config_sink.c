@@ -410,6 +410,25 @@ static void give_ids(struct config_reader *reader)
 	}
 }
 
+/* One that has dead letters of its own there could send them round and round. */
+static void check_dead_letter(struct config_reader *reader, struct config_sink *sink)
+{
+	const struct config_sink *to = config_find_sink(reader->config, sink->dead_letter);
+	struct config_place place = config_mark_of(reader->config, sink->dead_letter.ptr).place;
+	size_t at = config_enter(reader, SPAN("sinks"));
+	config_enter(reader, sink->name);
+	config_enter(reader, SPAN("dead_letter"));
+	if (!to)
+		config_tell_at(reader, CONFIG_ERROR, place, "there is no sink of that name");
+	else if (to == sink || to->dead_letter.len > 0)
+		config_tell_at(reader, CONFIG_ERROR, place,
+		               "found %s, expected another sink, without a dead_letter of its own",
+		               to->name.ptr);
+	config_leave(reader, at);
+	sink->policy.buries = to != NULL;
+	sink->policy.dead_sink = to ? to->id : 0;
+}
+
 void config_check_sinks(struct config_reader *reader)
 {
 	struct config *config = reader->config;
@@ -420,4 +439,7 @@ void config_check_sinks(struct config_reader *reader)
 			                                 : CONFIG_PRINT_EVENT;
 	check_stdout(reader);
 	give_ids(reader);
+	for (uint32_t i = 0; i < config->sink_count; i++)
+		if (config->sinks[i].dead_letter.len > 0)
+			check_dead_letter(reader, &config->sinks[i]);
 }

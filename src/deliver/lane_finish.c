@@ -237,8 +237,14 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 
 static void finish(struct lane_attempt *attempt, enum outcome outcome)
 {
-	attempt->lane->counts.outcomes[outcome]++;
-	lane_settle(attempt, outcome);
+	struct lane *lane = attempt->lane;
+	if (outcome == OUTCOME_DEAD && lane->policy.buries && !lane_bury(attempt)) {
+		lane_put_back(attempt, lane->now_ms + LANE_RETRY_MS);
+		return;
+	}
+	lane->counts.outcomes[outcome]++;
+	if (outcome != OUTCOME_DEAD || !lane->policy.buries)
+		lane_settle(attempt, outcome); /* else when it is buried */
 }
 
 /* When the next attempt may be made; false: there is none. */

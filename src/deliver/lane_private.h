@@ -5,6 +5,7 @@
  *   lane_take.c     tickets come from the store
  *   lane_attempt.c  an attempt's way: begin, read, note, send
  *   lane_finish.c   what came of it: judged and recorded
+ *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
  *
  * An attempt's stages:
@@ -194,6 +195,9 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 void lane_leave(struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
+
+/* lane_bury.c: false: there is no memory for it. */
+bool lane_bury(struct lane_attempt *attempt);
 
 /* lane_lease.c */
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);
