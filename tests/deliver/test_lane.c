@@ -98,6 +98,27 @@ static void what_is_given_up_is_a_dead_letter(void **state)
 	kit_close(&kit);
 }
 
+static void a_dead_letter_goes_to_its_sink_too(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.buries = true;
+	kit.options.policy.dead_sink = 77;
+	kit_start(&kit);
+	kit_admit(&kit, 0);
+	kit_admit(&kit, 7);
+	kit_admit(&kit, 7);
+	kit_advance(&kit, 1000);
+	assert_int_equal(kit.sent_count, 3);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 3);
+	assert_int_equal(kit_stats(&kit).due_tickets, 3); /* of the other sink */
+	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_DEAD], 3);
+	kit_close(&kit);
+}
+
 static void without_dead_letters_it_is_forgotten(void **state)
 {
 	(void)state;
@@ -793,6 +814,7 @@ int main(void)
 		cmocka_unit_test(another_sinks_tickets_are_left_alone),
 		cmocka_unit_test(a_retry_has_the_same_key_and_bytes_and_the_next_number),
 		cmocka_unit_test(what_is_given_up_is_a_dead_letter),
+		cmocka_unit_test(a_dead_letter_goes_to_its_sink_too),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),
