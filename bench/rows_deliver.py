@@ -6,7 +6,7 @@ import statistics
 import time
 
 import servers
-from measure import (DISTURBED_CORES, REPEATS_MAX, Missing, children_busy_s, machine_busy_s, median,
+from measure import (DISTURBED_CORES, REPEATS_MAX, Missing, run_busy_s, machine_busy_s, median,
                      own_busy_s, ratio)
 
 CONFIG = """sources:
@@ -32,7 +32,7 @@ def stile_to(bench, sink, ack="accepted", more="", options=()):
 
 
 def sink_of(bench):
-    """On the load generator's core."""
+    """On the load generator's core, and before it: the generator never sleeps."""
     return servers.Sink(bench.folder("sink"), bench.args.load_cpu, bench.tool("sink"))
 
 
@@ -47,13 +47,13 @@ class Watch:
         self.server, self.sink = server, sink
         self.began, self.busy = time.monotonic(), machine_busy_s()
         self.own = own_busy_s(server.pids())
-        self.all = self.own + own_busy_s(sink.pids()) + children_busy_s()
+        self.all = self.own + own_busy_s(sink.pids()) + run_busy_s()
         self.requests = sink.stats()["requests"]
 
     def end(self):
         took = time.monotonic() - self.began
         own = own_busy_s(self.server.pids())
-        every = own + own_busy_s(self.sink.pids()) + children_busy_s() - self.all
+        every = own + own_busy_s(self.sink.pids()) + run_busy_s() - self.all
         count = self.sink.stats()["requests"] - self.requests
         others = (machine_busy_s() - self.busy - every) / took
         return {"requests": count, "seconds": took, "rps": count / took,
@@ -66,7 +66,7 @@ def end_to_end(bench, server, sink, **load):
     pids = ",".join(str(pid) for pid in server.pids() + sink.pids())
     for _ in range(REPEATS_MAX):
         watch = Watch(server, sink)
-        figures = bench.load(server, repeats=1, pids=pids, **load)
+        figures = bench.load(server, repeats=1, behind=True, pids=pids, **load)
         if isinstance(server, servers.Stile):
             wait_delivered(server)
         found = watch.end()

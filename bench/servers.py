@@ -269,6 +269,8 @@ class Sink(Server):
         self.program = program
 
     def start(self):
+        if self.favour:
+            self.favour = ["chrt", "--rr", "2"]  # before the generator
         self.spawn([self.program, "--port", str(self.port)], stdout=subprocess.DEVNULL)
         wait_for(lambda: accepts(self.port), self.name)
 
