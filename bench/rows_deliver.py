@@ -12,20 +12,19 @@ from measure import (DISTURBED_CORES, REPEATS_MAX, Missing, run_busy_s, machine_
 CONFIG = """sources:
   events: { claims: [{ once: [id] }], id: id, ack: %(ack)s }
 sinks:
-  out: { http: "http://127.0.0.1:%(port)d/", allow: 127.0.0.0/8%(more)s }
+  out: { http: "http://127.0.0.1:%(port)d/", allow: 127.0.0.0/8 }
 """
 
 
-def stile_to(bench, sink, ack="accepted", more="", options=()):
+def stile_to(bench, sink, ack="accepted", name="stile", options=()):
     """stile with one HTTP sink, all on the server's core."""
     binary = bench.stile()
     if binary is None:
         raise Missing("stile is not built")
-    name = "stile" if ack == "accepted" else "stile, waiting"
     server = servers.Stile(bench.folder(name), bench.args.server_cpu, binary)
     config = os.path.join(server.folder, "stile.yaml")
     with open(config, "w") as file:
-        file.write(CONFIG % {"ack": ack, "port": sink.port, "more": more})
+        file.write(CONFIG % {"ack": ack, "port": sink.port})
     server.more = ["--config", config, *options]
     server.name = name
     return server
@@ -104,7 +103,7 @@ def deliver_http(bench):
             sink = stack.enter_context(sink_of(bench))
             found = [stack.enter_context(server) for server in (
                 servers.Nginx(bench.folder("nginx"), bench.args.server_cpu, sink=sink),
-                stile_to(bench, sink), stile_to(bench, sink, "delivered"))]
+                stile_to(bench, sink), stile_to(bench, sink, "delivered", "stile, waiting"))]
             what = "%d connections" % connections
             medians = compare_ends(bench, what, found, sink, connections=connections)
         bench.target("%s, requests/s end to end, × nginx" % what,
@@ -145,7 +144,7 @@ def resident_bytes(server):
 def waiting(bench):
     """1 M open tickets for a sink that refuses; intake beside them, memory, restart, drain"""
     count = WAITING // 10 if bench.args.quick else WAITING
-    options = ["--max-open-tickets", str(4 * count), "--retain-size", "64GiB"]
+    options = ["--retain-size", "64GiB"]
     with contextlib.ExitStack() as stack:
         sink = stack.enter_context(sink_of(bench))
         sink.ask("POST", "/status/503")
@@ -159,7 +158,7 @@ def waiting(bench):
         size = resident_bytes(server) - before
         bench.report("resident bytes per waiting ticket, with its claim", size / (many - few))
         bench.report("index bytes in all, MB", claims / 1e6)
-        compare_intake(bench, stack, sink, server, options)
+        compare_intake(bench, sink, server, options)
         restart(bench, server)
         drain(bench, server, sink)
 
@@ -169,11 +168,9 @@ def settle_lane(server):
     servers.wait_for(lambda: server.metric("stile_due_tickets") == 0, "the lane", 120)
 
 
-def compare_intake(bench, stack, sink, full, options):
+def compare_intake(bench, sink, full, options):
     """Beside the backlog, and beside none: another gateway with a sink that refuses, too."""
-    empty = stile_to(bench, sink, options=options, ack="accepted")
-    empty.name = "empty"
-    with empty:
+    with stile_to(bench, sink, name="empty", options=options) as empty:
         medians = bench.compare("256 connections", [full, empty], connections=256)
     bench.target("intake beside the backlog, × without",
                  ratio(medians, "stile", "empty", "rps"), least=0.9)
