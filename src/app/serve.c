@@ -47,6 +47,7 @@
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
+#include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
 
@@ -387,6 +388,11 @@ static void reload(struct serve *serve)
 	struct error_text text = { "" };
 	if (!serve->input->path) {
 		log_warn("SIGHUP: there is no configuration file to load again");
+		return;
+	}
+	if (file_is_pipe(serve->input->path)) {
+		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
+		         "again");
 		return;
 	}
 	int error = config_load(serve->input, &config, &report);
