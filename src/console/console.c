@@ -130,7 +130,7 @@ static void write_latency(const struct console *console, struct buf *out)
 {
 	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
 	if (!merged) {
-		out->failed = true;
+		buf_fail(out, -ENOMEM);
 		return;
 	}
 	for (uint32_t i = 0; i < console->thread_count; i++)

@@ -39,9 +39,8 @@ void why_plain(struct buf *out, struct span text)
 {
 	struct buf quoted = { .cap = 8192 };
 	buf_append_json(&quoted, text);
-	if (quoted.failed || quoted.len < 2)
-		out->failed = true;
-	else
+	buf_fail(out, quoted.failed);
+	if (!quoted.failed)
 		buf_append(out, quoted.ptr + 1, quoted.len - 2);
 	buf_free(&quoted);
 }
@@ -161,7 +160,7 @@ static void json_keys(struct buf *out, const struct trace *trace)
 		trace_key_text(trace->keys[i], &text);
 		add(out, any ? "," : ",\"keys\":[");
 		buf_append_json(out, buf_span(&text));
-		out->failed |= text.failed;
+		buf_fail(out, text.failed);
 		buf_free(&text);
 		any = true;
 	}
@@ -173,7 +172,7 @@ static void json_reason(struct buf *out, const struct trace *trace)
 {
 	struct buf text = { .cap = 2048 };
 	trace_reason(trace, &text);
-	out->failed |= text.failed;
+	buf_fail(out, text.failed);
 	json_text(out, "why", buf_span(&text));
 	buf_free(&text);
 }
@@ -338,7 +337,8 @@ static int tell_story(struct story *story, struct buf *out)
 	struct trace_query query = { .ticket = story->ticket };
 	story->original.cap = story->list.cap = out->cap;
 	int r = trace_log_find(story->context->log, &query, tell_trace, story);
-	out->failed |= story->original.failed || story->list.failed;
+	buf_fail(out, story->original.failed);
+	buf_fail(out, story->list.failed);
 	if (r >= 0)
 		(story->question->form == WHY_TEXT ? text_story : json_story)(story, out);
 	buf_free(&story->original);

@@ -76,6 +76,8 @@ static enum recipe_step run_item(struct recipe_items *items, struct recipe_run *
 	items->error = recipe_run_event(run, ret_result, ret_problem);
 	if (items->error == 0)
 		return RECIPE_EVENT;
+	if (items->error == -ENOMEM)
+		return broken(items, -ENOMEM); /* not the item's fault: all is to be sent again */
 	ret_result->payload = run->input.body;
 	return RECIPE_REFUSED;
 }

@@ -296,7 +296,7 @@ void recipe_part_name(const struct recipe_part *part, char ret_name[static RECIP
 	};
 	bool named = part->kind >= PART_HEADER;
 	struct span text = named ? part->name : part->text;
-	if (!named && part->optional)
+	if (!named && part->optional && text.len > 0 && text.ptr[text.len - 1] == '?')
 		text.len--;
 	snprintf(ret_name, RECIPE_PART_NAME_MAX, "the %s%s%.*s", words[part->kind],
 	         part->kind == PART_BODY ? "" : " ", text.len > 120 ? 120 : (int)text.len,
