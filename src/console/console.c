@@ -306,7 +306,7 @@ static void answer_ready(struct console *console, const struct console_view *vie
 	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
 	else if (!stats.writable)
-		answer_text(request, 503, SPAN("not ready: the store cannot write\n"));
+		answer_text(request, 503, SPAN("not ready: the store takes no events now\n"));
 	else
 		answer_text(request, 200, SPAN("ready\n"));
 }

@@ -354,15 +354,9 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 
 /* ---- answers ---- */
 
-static uint64_t wall_ms(void)
-{
-	return clock_read(clock_system()).wall_ms;
-}
-
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 {
 	struct webhook_request *it = webhook->decided;
-	uint64_t now_ms = it && webhook->options.traces ? wall_ms() : 0;
 
 	webhook->decided = NULL;
 	webhook->decided_tail = &webhook->decided;
@@ -373,7 +367,7 @@ void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 		histogram_record(webhook->answer_us,
 		                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
 		if (webhook->options.traces)
-			webhook_trace(it, now_ms);
+			webhook_trace(it);
 		webhook_respond(it);
 		use->waiting--;
 		it = next;
