@@ -51,6 +51,8 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
+_Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
+
 #define STEP_MS 20
 #define DRAIN_MS 5000
 #define DELIVER_MS 5000
@@ -59,6 +61,9 @@
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
 #define DESCRIPTORS_PER_THREAD 4u
+
+/* Of the largest size, that must fit into memory at a time. */
+#define BODIES_MIN UINT64_C(16)
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -153,8 +158,7 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return request->head.method == HTTP1_POST &&
-	       webhook_knows(&io->webhook, request->head.path);
+	return webhook_wants_body(&io->webhook, request);
 }
 
 /* Runs before the server's own hook, so decisions are durable before the
@@ -220,6 +224,8 @@ static int open_server(struct io *io)
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
+	if (options.limits.input_bytes < BODIES_MIN * serve->options->body_bytes)
+		options.limits.input_bytes = BODIES_MIN * serve->options->body_bytes;
 	options.limits.connections = serve->connections;
 	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
 	return http_server_new(&options, &io->server, &io->problem);

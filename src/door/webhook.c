@@ -289,18 +289,23 @@ static void read_events(struct webhook_request *it)
 
 /* ---- who may send ---- */
 
+static struct auth_request question_of(const struct http_request *request)
+{
+	return (struct auth_request){
+		.head = &request->head,
+		.body = request->body,
+		.peer = request->peer,
+		.now_s = clock_read(clock_system()).wall_ms / 1000,
+	};
+}
+
 static bool is_trusted(struct webhook *webhook, const struct source *source,
                        struct http_request *request)
 {
 	if (!source->auth)
 		return true;
 	struct error_text why;
-	struct auth_request question = {
-		.head = &request->head,
-		.body = request->body,
-		.peer = request->peer,
-		.now_s = clock_read(clock_system()).wall_ms / 1000,
-	};
+	struct auth_request question = question_of(request);
 	enum auth_result result = auth_check(source->auth, &question, &why);
 	if (result == AUTH_OK)
 		return true;
@@ -318,11 +323,18 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 	return false;
 }
 
-bool webhook_knows(const struct webhook *webhook, struct span path)
+bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request)
 {
-	/* A new set that waits for its first request may know any. */
-	return source_find(webhook->use->set, path) != NULL ||
-	       atomic_load_explicit(&webhook->offered, memory_order_relaxed) != NULL;
+	if (request->head.method != HTTP1_POST)
+		return false;
+	/* A new set that waits for its first request may want any. */
+	if (atomic_load_explicit(&webhook->offered, memory_order_relaxed))
+		return true;
+	const struct source *source = source_find(webhook->use->set, request->head.path);
+	if (!source || !source->auth)
+		return source != NULL;
+	struct auth_request question = question_of(request);
+	return auth_check_head(source->auth, &question) == AUTH_OK;
 }
 
 bool webhook_handle(struct webhook *webhook, struct http_request *request)
@@ -339,6 +351,12 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 	}
 	if (!is_trusted(webhook, source, request))
 		return true;
+	if (request->unread) {
+		/* Other sources than these were asked whether they want the body. */
+		http_respond_problem(request, 503, "the sources have just changed; send it again",
+		                     SPAN("Retry-After: 1\r\n"));
+		return true;
+	}
 	struct webhook_request *it = request->scratch;
 	it->webhook = webhook;
 	it->use = webhook->use;

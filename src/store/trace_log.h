@@ -43,7 +43,7 @@
 #include "sys/file.h"
 
 #define TRACE_READS_MAX 1000u  /* records read back for one question */
-#define TRACE_SOURCES_MAX 128u /* whose gaps are kept */
+#define TRACE_SOURCES_MAX 256u /* whose gaps are kept; of others it is told that they are not */
 #define TRACE_TICK_MS 1000
 
 struct trace_log;
