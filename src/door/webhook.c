@@ -271,7 +271,8 @@ static void read_events(struct webhook_request *it)
 		.path = request->head.path,
 		.query = request->head.query,
 	};
-	struct reading reading = { .problem = { "" } };
+	struct reading reading; /* large, and written by what follows, but for: */
+	reading.problem.text[0] = '\0';
 
 	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
 	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);

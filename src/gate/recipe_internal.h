@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "codec/http1.h"
 #include "codec/json.h"
 #include "gate/recipe.h"
 

@@ -94,12 +94,9 @@ static bool is_form(struct recipe_run *run)
 {
 	if (!run->headers_read)
 		recipe_read_headers(run);
-	struct span form = SPAN("application/x-www-form-urlencoded");
-	struct span type = run->headers[HEADER_CONTENT_TYPE];
-	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE) || type.len < form.len)
-		return false;
-	type.len = form.len;
-	return span_eq_nocase(type, form);
+	return (run->headers_there & 1u << HEADER_CONTENT_TYPE) &&
+	       http1_is_media_type(run->headers[HEADER_CONTENT_TYPE],
+	                           SPAN("application/x-www-form-urlencoded"));
 }
 
 static struct recipe_value segment_value(const struct recipe_run *run, uint32_t number)

@@ -355,6 +355,28 @@ static void inner_events_end_somewhere(void **state)
 	buf_free(&next);
 }
 
+/* Its id is too long: what is claimed is the notification around it. */
+static void words_are_those_of_the_claims_that_were_taken(void **state)
+{
+	(void)state;
+	struct buf body = { 0 }, memory = { 0 };
+	struct recipe_words words;
+	buf_append_span(&body,
+	                SPAN("{\"Type\":\"Notification\",\"MessageId\":\"m\","
+	                     "\"TopicArn\":\"arn:aws:sns:x\",\"Message\":\"{\\\"id\\\":\\\""));
+	for (int i = 0; i <= DIGEST_PART_MAX; i++)
+		buf_append_char(&body, 'x');
+	buf_append_span(&body, SPAN("\\\"}\"}"));
+	struct recipe_input input = { .body = buf_span(&body) };
+	struct bench_run run = bench_request(autos, (struct bench_request){ .body = input.body });
+	assert_int_equal(run.error, 0);
+	assert_string_equal(run.result.event.name, "sns notification");
+	assert_true(recipe_words(autos, &bench_scratch, &input, 0, &memory, &words));
+	assert_non_null(memmem(words.key.ptr, words.key.len, "m", 1));
+	buf_free(&body);
+	buf_free(&memory);
+}
+
 /* ---- without memory ---- */
 
 /* Each allocation fails once: the request is wholly read, or refused as -ENOMEM, and
@@ -449,6 +471,7 @@ int main(void)
 		cmocka_unit_test(a_record_that_comes_again_is_no_conflict),
 		cmocka_unit_test(journey_events_come_in_entities),
 		cmocka_unit_test(inner_events_end_somewhere),
+		cmocka_unit_test(words_are_those_of_the_claims_that_were_taken),
 		cmocka_unit_test(want_of_memory_is_no_fault_of_the_sender),
 		cmocka_unit_test(an_inner_event_is_not_mistaken_for_its_cover_without_memory),
 	};
