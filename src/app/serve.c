@@ -50,6 +50,7 @@
 #include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
+#include "sys/worker.h"
 
 _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
 
@@ -76,6 +77,7 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct port *port; /* NULL with an embedded store */
+	struct worker_desk desk;
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -147,7 +149,8 @@ static void handle(struct http_request *request)
 	if (webhook_handle(&io->webhook, request))
 		return;
 	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
+		                                      : store_host_store(io->serve->host),
+		                     .desk = &io->desk };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -174,6 +177,7 @@ static void io_round(struct loop_hook *hook)
 	}
 	if (io->webhook.decided)
 		webhook_answer(&io->webhook, clock_monotonic_ns());
+	worker_collect(&io->desk);
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -235,6 +239,7 @@ static int open_server(struct io *io)
 static int io_open(struct io *io)
 {
 	struct serve *serve = io->serve;
+	worker_desk_init(&io->desk, wake_loop, io->loop);
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
 		error = webhook_init(&io->webhook,
@@ -284,6 +289,7 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	worker_collect(&io->desk);
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));
@@ -574,6 +580,12 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
+static int open_console(struct serve *serve)
+{
+	int error = worker_new("stile-answers", &serve->console.worker);
+	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
+}
+
 static int open_store(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -697,6 +709,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		open_traces(serve);
 	if (error == 0)
+		error = open_console(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = start_ios(serve);
@@ -749,6 +763,7 @@ static void close_all(struct serve *serve)
 		deliver_join(serve->deliver);
 	if (serve->host)
 		store_host_close(serve->host);
+	serve->console.worker = worker_end(serve->console.worker);
 	serve->deliver = deliver_free(serve->deliver);
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
