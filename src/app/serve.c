@@ -43,6 +43,7 @@
 #include "net/http_server.h"
 #include "net/tls.h"
 #include "sink/stdout_sink.h"
+#include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
@@ -580,8 +581,17 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
+static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
+{
+	const struct serve *serve = user;
+	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
+	                          ticket, ret_payload);
+}
+
 static int open_console(struct serve *serve)
 {
+	serve->console.read = read_event;
+	serve->console.read_user = serve;
 	int error = worker_new("stile-answers", &serve->console.worker);
 	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
 }

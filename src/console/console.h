@@ -39,7 +39,10 @@ struct console {
 	const struct source_counts *counts;
 	struct store *store;
 	struct trace_log *traces; /* NULL: there is none */
-	struct worker *worker;    /* answers what must be read from disk; NULL: it has ended */
+	/* See struct why_context; called on the worker's thread. */
+	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
+	void *read_user;
+	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
 	const struct deliver_counters *deliver;
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;

@@ -89,6 +89,8 @@ static void look_up(struct worker_task *task)
 		          .all = it->held.count < it->held.max,
 		          .count = it->held.op.error == 0 ? it->held.count : 0,
 		          .tickets = it->tickets },
+		.read = it->console->read,
+		.read_user = it->console->read_user,
 	};
 	it->status = why_answer(&context, &it->question, &it->out);
 }
