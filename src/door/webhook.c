@@ -310,12 +310,13 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 	enum auth_result result = auth_check(source->auth, &question, &why);
 	if (result == AUTH_OK)
 		return true;
-	meter_add(&source->meters[webhook->options.thread].unauthorized, 1);
+	struct source_meters *meters = &source->meters[webhook->options.thread];
+	meter_add(&meters->unauthorized, 1);
 	char address[IP_TEXT_MAX];
 	ip_format(&request->peer->address, address);
-	log_warn("a request was not let in", log_span("source", source->name),
-	         log_str("peer", address), log_str("reason", auth_result_name(result)),
-	         log_str("text", why.text));
+	log_warn_of(&meters->refusals, "a request was not let in", log_span("source", source->name),
+	            log_str("peer", address), log_str("reason", auth_result_name(result)),
+	            log_str("text", why.text));
 	uint16_t status = auth_status(result);
 	http_respond_problem(request, status, auth_detail(result),
 	                     status == 401   ? auth_challenge(source->auth)
