@@ -250,6 +250,7 @@ static void fail_each_allocation(const char *path, struct span body)
 	do {
 		open_gate(NULL);
 		struct buf answer = { 0 };
+		assert_int_equal(buf_reserve(&answer, 64u << 10), 0); /* before others fail */
 		mem_fail_at(++n, false);
 		int status = ask(path, body, &answer);
 		count = mem_fail_count();
