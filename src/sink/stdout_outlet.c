@@ -36,6 +36,7 @@ struct stdout_outlet {
 	int fd;
 	int interrupt_fd;
 	enum write_way way;
+	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
 	bool envelope;
 	bool torn;        /* what was written last ends inside a line */
 	struct buf lines; /* the batch being written */
@@ -45,10 +46,9 @@ struct stdout_outlet {
  * tokens. */
 static void append_one_line(struct buf *lines, struct span json)
 {
-	if (buf_reserve(lines, json.len) != 0) {
-		lines->failed = true;
+	buf_fail(lines, buf_reserve(lines, json.len));
+	if (lines->failed)
 		return;
-	}
 	char *start = lines->ptr + lines->len;
 	memcpy(start, json.ptr, json.len);
 	lines->len += json.len;
@@ -180,6 +180,21 @@ static void fail_all(struct outlet_attempt *chain, int error)
 		chain = tell(chain, OUTLET_NOT_SENT, text);
 }
 
+/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
+ * bytes do so when they are synced: an outcome must not outlast its line. */
+static size_t write_batch(struct stdout_outlet *own, int *ret_error)
+{
+	size_t written = write_lines(own, own->lines.ptr, own->lines.len, ret_error);
+	if (written == 0)
+		return 0;
+	own->torn = own->lines.ptr[written - 1] != '\n';
+	if (own->sync && own->sync(own->fd) < 0) {
+		*ret_error = -errno;
+		return 0;
+	}
+	return written;
+}
+
 static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 {
 	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
@@ -190,9 +205,7 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 			error = -ENOMEM;
 			break;
 		}
-		size_t written = write_lines(own, own->lines.ptr, own->lines.len, &error);
-		if (written > 0)
-			own->torn = own->lines.ptr[written - 1] != '\n';
+		size_t written = write_batch(own, &error);
 		while (chain != last && chain->own <= written)
 			chain = tell(chain, OUTLET_DONE, SPAN_EMPTY);
 	}
@@ -263,6 +276,8 @@ int stdout_outlet_new(const struct stdout_outlet_options *options, struct outlet
 	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
 	own->way = regular ? WRITE_WHOLE : WRITE_NOWAIT;
 	own->torn = regular && ends_torn(options->fd, &status);
+	if (regular)
+		own->sync = options->sync ? options->sync : fdatasync;
 	*ret_outlet = &own->outlet;
 	return 0;
 }
