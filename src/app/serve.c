@@ -22,6 +22,7 @@
  */
 #include "app/serve.h"
 #include "app/config.h"
+#include "app/serve_orphans.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
@@ -110,6 +111,7 @@ struct serve {
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct orphans orphans;
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -699,6 +701,9 @@ static int open_delivery(struct serve *serve)
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
+	struct io *io = &serve->ios[0];
+	serve_orphans_begin(&serve->orphans, serve->config,
+	                    io->port ? port_store(io->port) : store_host_store(serve->host));
 	return 0;
 }
 
@@ -833,6 +838,7 @@ static void close_all(struct serve *serve)
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
+	serve_orphans_end(&serve->orphans);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);
