@@ -133,8 +133,8 @@ static bool expand(struct config_reader *reader, const struct yaml_node *node,
 	struct buf out = { 0 };
 	struct span rest = node->text;
 	/* Room at once: growing would leave copies of a secret behind. */
-	bool fine = buf_reserve(&out, node->text.len + SECRET_MAX) == 0;
-	out.failed = !fine;
+	out.failed = buf_reserve(&out, node->text.len + SECRET_MAX);
+	bool fine = !out.failed;
 	while (rest.len > 0 && fine)
 		fine = expand_piece(reader, node, &rest, &out);
 	if (out.failed)
@@ -242,7 +242,9 @@ static bool read_secret(struct config_reader *reader, const struct yaml_node *no
 	    !expand(reader, node, &text))
 		return false;
 	bool file = node->text.len > 5 && memcmp(node->text.ptr, "file:", 5) == 0;
-	if (!file && !memmem(node->text.ptr, node->text.len, "${", 2))
+	/* A public key may stand where everybody reads it. */
+	bool public = span_starts(node->text, SPAN("whpk_"));
+	if (!file && !public && !memmem(node->text.ptr, node->text.len, "${", 2))
 		config_tell(
 			reader, CONFIG_WARNING, node,
 			"found a secret in clear text; ${NAME} or file:PATH keep it out of this file");

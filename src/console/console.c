@@ -130,7 +130,7 @@ static void write_latency(const struct console *console, struct buf *out)
 {
 	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
 	if (!merged) {
-		out->failed = true;
+		buf_fail(out, -ENOMEM);
 		return;
 	}
 	for (uint32_t i = 0; i < console->thread_count; i++)
@@ -161,15 +161,24 @@ static void write_store(const struct console *console, struct buf *out)
 	                                         count_bounds, ARRAY_LEN(count_bounds), false },
 	                console->store->commit_batch);
 	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
+	single(out, "stile_live_entities", "gauge",
+	       "Entities whose newest event is remembered now.", stats.live_entities);
 	single(out, "stile_expired_claims_total", "counter",
 	       "Claims forgotten because their window ended.", stats.expired_claims);
 	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
 	       stats.index_bytes);
-	single(out, "stile_open_tickets", "gauge", "Events kept until their outcome is known.",
+	single(out, "stile_open_tickets", "gauge",
+	       "Deliveries of events that are not done with: one for each sink of an event.",
 	       stats.open_tickets);
 	single(out, "stile_held_tickets", "gauge",
 	       "Events kept aside for a conflict, until someone releases or drops them.",
 	       stats.held_tickets);
+	single(out, "stile_parked_tickets", "gauge",
+	       "Deliveries whose outcome is unknown, until someone releases or drops them.",
+	       stats.parked_tickets);
+	single(out, "stile_dead_tickets", "gauge",
+	       "Dead letters, kept until someone releases or drops them, or they are too old.",
+	       stats.dead_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
@@ -296,6 +305,8 @@ static const struct http_metric http_metrics[] = {
 	HTTP_METRIC("stile_http_requests_total", "counter", requests, "Whole requests."),
 	HTTP_METRIC("stile_http_bad_requests_total", "counter", bad,
 	            "Requests that were refused as malformed, too large or too slow."),
+	HTTP_METRIC("stile_http_crowded_total", "counter", crowded,
+	            "Requests answered 503 because too many bytes of others were on their way."),
 	HTTP_METRIC("stile_http_timeouts_total", "counter", timeouts,
 	            "Connections ended because the peer was too slow."),
 	HTTP_METRIC("stile_http_received_bytes_total", "counter", bytes_in, "Bytes received."),
@@ -320,14 +331,6 @@ static void write_http(const struct console *console, struct buf *out)
 	}
 }
 
-static struct why_context why_context(const struct console *console,
-                                      const struct console_view *view)
-{
-	return (struct why_context){ .log = console->traces,
-		                     .sources = view->windows,
-		                     .source_count = view->window_count };
-}
-
 static void answer_metrics(struct console *console, const struct console_view *view,
                            struct http_request *request)
 {
@@ -343,7 +346,7 @@ static void answer_metrics(struct console *console, const struct console_view *v
 	write_store(console, &out);
 	write_deliver(console, &out);
 	write_http(console, &out);
-	struct why_context why = why_context(console, view);
+	struct why_context why = console_why_context(console, view);
 	if (console->traces)
 		why_metrics(&why, &out);
 	if (out.failed)
@@ -387,58 +390,9 @@ static void answer_ready(struct console *console, const struct console_view *vie
 	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
 	else if (!stats.writable)
-		answer_text(request, 503, SPAN("not ready: the store cannot write\n"));
+		answer_text(request, 503, SPAN("not ready: the store takes no events now\n"));
 	else
 		answer_text(request, 200, SPAN("ready\n"));
-}
-
-#define WHY_BYTES_MAX (4u << 20)
-
-static void answer_question(struct console *console, const struct console_view *view,
-                            struct http_request *request,
-                            uint16_t (*answer)(const struct why_context *context,
-                                               const struct why_question *question,
-                                               struct buf *out))
-{
-	struct why_context context = why_context(console, view);
-	struct why_question question;
-	struct error_text text;
-	if (!console->traces) {
-		http_respond_problem(request, 503, "no traces are kept: the log tells why",
-		                     SPAN_EMPTY);
-		return;
-	}
-	if (why_question_parse(request->head.query, &question, &text) < 0) {
-		http_respond_problem(request, 400, text.text, SPAN_EMPTY);
-		return;
-	}
-	struct buf out = { .cap = WHY_BYTES_MAX };
-	uint16_t status = answer(&context, &question, &out);
-	buf_append_char(&out, '\0');
-	if (out.failed)
-		http_respond_problem(request, 503, "no memory for the answer now",
-		                     SPAN("Retry-After: 1\r\n"));
-	else if (status != 200)
-		http_respond_problem(request, status, out.ptr, SPAN_EMPTY);
-	else
-		http_respond(request, &(struct http_response){
-					      .status = status,
-					      .content_type = why_content_type(question.form),
-					      .body = span_of(out.ptr, out.len - 1),
-				      });
-	buf_free(&out);
-}
-
-static void answer_why(struct console *console, const struct console_view *view,
-                       struct http_request *request)
-{
-	answer_question(console, view, request, why_answer);
-}
-
-static void answer_advise(struct console *console, const struct console_view *view,
-                          struct http_request *request)
-{
-	answer_question(console, view, request, why_advise);
 }
 
 static const struct {
@@ -446,9 +400,11 @@ static const struct {
 	void (*answer)(struct console *console, const struct console_view *view,
 	               struct http_request *request);
 } pages[] = {
-	{ { "/healthz", 8 }, answer_health },    { { "/readyz", 7 }, answer_ready },
-	{ { "/metrics", 8 }, answer_metrics },   { { "/v1/why", 7 }, answer_why },
-	{ { "/v1/advise", 10 }, answer_advise },
+	{ { "/healthz", 8 }, answer_health },
+	{ { "/readyz", 7 }, answer_ready },
+	{ { "/metrics", 8 }, answer_metrics },
+	{ { "/v1/why", 7 }, console_answer_why },
+	{ { "/v1/advise", 10 }, console_answer_advise },
 };
 
 /* What is under /v1 shows ids of events and acts on them: not for other machines,

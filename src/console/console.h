@@ -17,12 +17,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "console/why.h"
 #include "deliver/deliver.h"
 #include "gate/advice.h"
 #include "gate/meters.h"
 #include "net/http_server.h"
 #include "store/store.h"
 #include "store/trace_log.h"
+#include "sys/worker.h"
 
 #define CONSOLE_THREADS_MAX 64
 
@@ -37,6 +39,10 @@ struct console {
 	const struct source_counts *counts;
 	struct store *store;
 	struct trace_log *traces; /* NULL: there is none */
+	/* See struct why_context; called on the worker's thread. */
+	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
+	void *read_user;
+	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
 	struct deliver *deliver;
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
@@ -47,6 +53,7 @@ struct console {
 /* What the thread that handles a request has. */
 struct console_view {
 	struct store *port; /* to submit to: the store itself or a port */
+	struct worker_desk *desk;
 	const struct advice_question *windows;
 	uint32_t window_count;
 };
@@ -57,6 +64,14 @@ extern const size_t console_scratch_size;
 /* Answers if the path is one of its own; false: not mine. */
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request);
+
+/* console_why.c: GET /v1/why and /v1/advise. */
+struct why_context console_why_context(const struct console *console,
+                                       const struct console_view *view);
+void console_answer_why(struct console *console, const struct console_view *view,
+                        struct http_request *request);
+void console_answer_advise(struct console *console, const struct console_view *view,
+                           struct http_request *request);
 
 /* console_tickets.c: POST /v1/tickets/…; false: not mine. */
 bool console_handle_ticket(const struct console_view *view, struct http_request *request);

@@ -49,20 +49,27 @@ bool store_history_next(struct span items, size_t *offset, struct store_history 
 	return true;
 }
 
-int store_item_append(struct buf *items, struct store_item item, const struct store_parts *parts)
+static char *put(char *at, struct span span)
 {
-	size_t len = parts->source.len + parts->letter.len + parts->payload.len;
+	if (span.len)
+		memcpy(at, span.ptr, span.len);
+	return at + span.len;
+}
 
-	int r = buf_reserve(items, sizeof(item) + len);
+int store_item_append(struct buf *items, struct store_item *item, const struct store_parts *parts)
+{
+	size_t len = sizeof(*item) + parts->source.len + parts->letter.len + parts->payload.len;
+
+	int r = buf_reserve(items, len);
 	if (r < 0)
 		return r;
-	item.source_len = (uint32_t)parts->source.len;
-	item.letter_len = (uint32_t)parts->letter.len;
-	item.payload_len = (uint32_t)parts->payload.len;
-	buf_append(items, &item, sizeof(item));
-	buf_append_span(items, parts->source);
-	buf_append_span(items, parts->letter);
-	buf_append_span(items, parts->payload);
+	item->source_len = (uint32_t)parts->source.len;
+	item->letter_len = (uint32_t)parts->letter.len;
+	item->payload_len = (uint32_t)parts->payload.len;
+	char *at = items->ptr + items->len;
+	memcpy(at, item, sizeof(*item));
+	put(put(put(at + sizeof(*item), parts->source), parts->letter), parts->payload);
+	items->len += len;
 	return 0;
 }
 

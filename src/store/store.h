@@ -53,6 +53,7 @@ enum store_op_kind {
 	STORE_SCAN,
 	STORE_WAIT,
 	STORE_RENEW,
+	STORE_HELD,
 };
 
 struct store_op {
@@ -79,12 +80,12 @@ struct store_leg {
 
 /* Where an open ticket stands. The numbers are bits of store_scan's states. */
 enum store_state {
-	STORE_DUE = 1,    /* waits to be taken, at once or at a time ahead */
-	STORE_LEASED = 2, /* with a taker, or its outcome is on the way to the disk */
-	STORE_HELD = 3,   /* a conflict kept aside, until somebody releases it */
-	STORE_PARKED = 4, /* its outcome is unknown, and somebody has to say what now */
-	STORE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
-	STORE_CLOSED = 6, /* not open any more; only from a scan of all events */
+	STORE_STATE_DUE = 1,    /* waits to be taken, at once or at a time ahead */
+	STORE_STATE_LEASED = 2, /* with a taker, or its outcome is on the way to the disk */
+	STORE_STATE_HELD = 3,   /* a conflict kept aside, until somebody releases it */
+	STORE_STATE_PARKED = 4, /* its outcome is unknown, and somebody has to say what now */
+	STORE_STATE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
+	STORE_STATE_CLOSED = 6, /* not open any more; only from a scan of all events */
 };
 
 /* What is remembered of a ticket beside its outcome; the numbers stand in the
@@ -151,6 +152,7 @@ struct store_admit {
 	uint64_t ticket;        /* new: its own; else the original's */
 	uint64_t own_ticket;    /* new, conflict aside or passed: its own; else 0 */
 	uint64_t first_seen_ms; /* unix, of `ticket` */
+	uint64_t decided_ms;    /* unix, by the clock that tickets are of */
 	uint64_t seen;          /* duplicate, busy: how often one of it came, with this one */
 	uint64_t order;         /* stale: what the entity has */
 	enum verdict would;     /* of a shadow claim, if the event passes; else VERDICT_NONE */
@@ -317,9 +319,9 @@ bool store_history_next(struct span items, size_t *offset, struct store_history 
  * it may come back with few items or none and not be at the end: go on with the cursor
  * that it gave, until `end`.
  *
- * With `all` the events of the journal in the order in which they were admitted, also
- * those that are closed, as far back as they are kept; an event that was moved within
- * the journal may come twice. (The memory store has none that are closed.)
+ * With `all` the events of the journal in the order in which they stand there, also
+ * those that are closed, as far back as they are kept. That is the order in which they
+ * were admitted, but for the few that were moved later, which may come twice. (The memory store has none that are closed.)
  */
 struct store_cursor {
 	uint64_t word[2]; /* opaque; zero: from the beginning */
@@ -377,6 +379,20 @@ struct store_lookup {
 	uint64_t seen; /* not of an entity */
 };
 
+/*
+ * The events of which a leg is held, newest first, of those that are durable. Changes
+ * nothing.
+ */
+struct store_held {
+	struct store_op op;
+	/* in */
+	uint64_t before;   /* only lower numbers; 0: from the newest */
+	uint64_t *tickets; /* the caller's, room for `max` */
+	uint32_t max;
+	/* out */
+	uint32_t count; /* less than max: there are no more */
+};
+
 /* Counters and sizes, readable from any thread (relaxed atomics inside). */
 struct store_stats {
 	uint64_t live_claims;    /* once and content */
@@ -396,7 +412,7 @@ struct store_stats {
 	uint64_t segments;
 	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
-	bool writable; /* admits would be accepted now */
+	bool writable; /* admits would be accepted now, as far as is known */
 };
 
 struct histogram;
@@ -504,11 +520,12 @@ static inline bool store_outcome_valid(enum outcome outcome)
 /* For stores. Is a ticket in this state still to be delivered? */
 static inline bool store_state_pending(enum store_state state)
 {
-	return state == STORE_DUE || state == STORE_LEASED || state == STORE_HELD;
+	return state == STORE_STATE_DUE || state == STORE_STATE_LEASED || state == STORE_STATE_HELD;
 }
 
-/* For stores. Appends an item and its parts, or nothing: -ENOMEM, ERR_TOO_LARGE. */
-int store_item_append(struct buf *items, struct store_item item,
+/* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,
+ * ERR_TOO_LARGE. */
+int store_item_append(struct buf *items, struct store_item *item,
                       const struct store_parts *parts) must_check;
 int store_history_append(struct buf *items, struct store_history history,
                          struct span text) must_check;

@@ -124,6 +124,49 @@ static void elements_of_an_array_are_lines(void **state)
 	end(&stage);
 }
 
+#define DELIVERY \
+	"{\"headers\":{\"X-GitHub-Delivery\":\"d1\",\"x-github-event\":\"push\"},\"body\":{\"n\":1}}"
+
+static void an_envelope_brings_the_headers_and_passes_as_it_is(void **state)
+{
+	(void)state;
+	begin(&stage);
+	stage.options.envelope = true;
+	run(&stage,
+	    SPAN(" " DELIVERY " \n"
+	         "{\"at\":[{\"}\":1}],\"body\":\"{\\\"n\\\":1}\",\"headers\":{\"n\":[1,\"]}\",{}],"
+	         "\"X-Git\\u0048ub-Event\":\"push\", \"m\" : null , "
+	         "\"x-GITHUB-delivery\":\"d\\u0031\"}}\n"
+	         "{\"headers\":{},\"body\":{\"id\":\"plain\"}}\n"
+	         "{\"body\":{\"id\":\"plain\"}}\n"));
+	assert_int_equal(stage.error, 0);
+	assert_string_equal(stage.out, " " DELIVERY " \n"
+	                               "{\"headers\":{},\"body\":{\"id\":\"plain\"}}\n");
+	assert_int_equal(stage.stats.verdicts[VERDICT_DUPLICATE], 2);
+	assert_non_null(strstr(stage.rejected, "\"claim\":\"github\",\"parts\":"
+	                                       "\"header:x-github-delivery\",\"event\":{\"at\":["));
+	end(&stage);
+}
+
+static void what_is_no_envelope_of_one_event_is_bad(void **state)
+{
+	(void)state;
+	begin(&stage);
+	stage.options.envelope = true;
+	run(&stage, SPAN("{\"id\":\"a\"}\n{\"headers\":[],\"body\":{\"id\":\"a\"}}\n{\"body\":\n"
+	                 "{\"body\":[{\"id\":\"a\"},{\"id\":\"b\"}]}\n"
+	                 "{\"headers\":{},\"body\":{\"no\":\"key\"}}\n"
+	                 "{\"body\":{\"id\":\"a\"}}\n"));
+	assert_int_equal(stage.stats.bad, 5);
+	assert_string_equal(stage.out, "{\"body\":{\"id\":\"a\"}}\n");
+	assert_non_null(strstr(stage.complaints, "-:1: expected an envelope, {\"headers\""));
+	assert_non_null(strstr(stage.complaints, "-:2: expected an envelope, {\"headers\""));
+	assert_non_null(strstr(stage.complaints, "-:3: an envelope is JSON: at byte 8"));
+	assert_non_null(strstr(stage.complaints, "-:4: expected one event in an envelope"));
+	assert_non_null(strstr(stage.complaints, "-:5: "));
+	end(&stage);
+}
+
 static void events_inside_of_an_event_pass_one_by_one(void **state)
 {
 	static const char text[] =
@@ -253,6 +296,22 @@ static void a_line_that_is_too_long_is_bad_and_the_next_is_read(void **state)
 	mem_free(text);
 }
 
+static void a_broken_array_on_a_line_passes_nothing(void **state)
+{
+	(void)state;
+	begin(&stage);
+	run(&stage, SPAN("{\"id\":\"0\"}\n[{\"id\":\"1\"},{\"id\":\"2\"},}\n{\"id\":\"3\"}\n"
+	                 "[{\"id\":\"1\"},{\"id\":\"2\"}]\n"));
+	assert_int_equal(stage.error, 0);
+	assert_string_equal(stage.out, "{\"id\":\"0\"}\n{\"id\":\"3\"}\n{\"id\":\"1\"}\n"
+	                               "{\"id\":\"2\"}\n");
+	assert_int_equal(stage.stats.read, 5);
+	assert_int_equal(stage.stats.passed, 4);
+	assert_int_equal(stage.stats.bad, 1);
+	assert_non_null(strstr(stage.rejected, "\"number\":2"));
+	end(&stage);
+}
+
 static void a_broken_array_is_an_error_after_what_was_found(void **state)
 {
 	(void)state;
@@ -379,6 +438,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_passes_is_byte_for_byte_what_came),
 		cmocka_unit_test(elements_of_an_array_are_lines),
+		cmocka_unit_test(an_envelope_brings_the_headers_and_passes_as_it_is),
+		cmocka_unit_test(what_is_no_envelope_of_one_event_is_bad),
 		cmocka_unit_test(events_inside_of_an_event_pass_one_by_one),
 		cmocka_unit_test(the_rejected_tell_why_and_of_whom),
 		cmocka_unit_test(other_content_passes_where_the_source_says_so),
@@ -386,6 +447,7 @@ int main(void)
 		cmocka_unit_test(windows_go_by_the_clock_when_that_is_asked_for),
 		cmocka_unit_test(shadow_claims_only_count_and_stale_states_stay_out),
 		cmocka_unit_test(a_line_that_is_too_long_is_bad_and_the_next_is_read),
+		cmocka_unit_test(a_broken_array_on_a_line_passes_nothing),
 		cmocka_unit_test(a_broken_array_is_an_error_after_what_was_found),
 		cmocka_unit_test(blocks_do_not_show),
 		cmocka_unit_test(whoever_reads_may_leave),

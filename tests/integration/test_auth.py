@@ -158,6 +158,16 @@ def test_all_secrets_of_a_rotation_are_accepted(gateway):
         take(post(gateway, "/in/standard", body, headers), "new")
 
 
+def test_names_of_svix_are_the_same_event(gateway):
+    body, message_id = event_bytes({"id": fresh()}), fresh("msg_")
+    headers = standard_headers(body, message_id=message_id)
+    svix = [(name.replace("webhook-", "svix-"), value) for name, value in headers]
+    take(post(gateway, "/in/standard", body, svix), "new")
+    take(post(gateway, "/in/standard", body, headers), "duplicate")
+    # An id beside, that nobody signed, makes no other event of it.
+    take_problem(post(gateway, "/in/standard", body, svix + [("webhook-id", fresh("msg_"))]), 401)
+
+
 def test_standard_webhooks_with_ed25519(gateway, ed25519, module_scratch):
     body, stamp, message_id = event_bytes({"id": fresh()}), now(), fresh("msg_")
     message = write(module_scratch, "message", f"{message_id}.{stamp}.{body.decode()}")
@@ -358,3 +368,18 @@ def test_canary_of_secrets_and_signatures_is_in_no_output(stile, scratch, run, e
     assert "a request was not let in" in gateway.log()
     for text in spoken:
         assert text not in everything, f"{text} came out"
+
+
+def test_lines_about_one_source_do_not_hide_those_about_another(stile, scratch):
+    text = "sources:\n"
+    for name in ("loud", "quiet"):
+        text += f"  {name}: {{ preset: auto, auth: {{ kind: bearer, secret: c4n4ry-7f3d-0123 }} }}\n"
+    path = os.path.join(scratch, "two.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    gateway = stile("--config", path)
+    for _ in range(60):
+        assert gateway.request("POST", "/in/loud", b"{}").status == 401
+    assert gateway.request("POST", "/in/quiet", b"{}").status == 401
+    assert "source=quiet" in gateway.log()
+    assert gateway.log().count("source=loud") < 60

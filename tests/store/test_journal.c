@@ -172,8 +172,7 @@ static void settle_lazily(struct world *world, struct lazy_settle *lazy)
 	take_call_begin(world->store, &lazy->call, 1, 1u << 20);
 	store_flush(world->store);
 	assert_true(take_call_poll(&lazy->call));
-	assert_true(
-		store_item_next(buf_span(&lazy->call.take.items), &at, &item, &parts));
+	assert_true(store_item_next(buf_span(&lazy->call.take.items), &at, &item, &parts));
 	lazy->settle = (struct store_settle){
 		.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &lazy->finished },
 		.ticket = item.ticket,

@@ -126,6 +126,7 @@ static void step_update(struct open_tickets *tickets, struct model *model, uint6
 	if (!at->state)
 		return;
 	at->state = now.state = (uint8_t)(1 + dice % (OPEN_TICKET_STATES - 1));
+	now.was = OPEN_TICKET_HELD;
 	at->attempt = now.attempt = (uint16_t)(dice >> 8);
 	at->note_offset = now.note_offset = (uint32_t)dice;
 	open_tickets_update(tickets, &now);
@@ -168,6 +169,17 @@ static void compare(struct open_tickets *tickets, struct model *model)
 		after = found.ticket;
 	}
 	assert_int_equal(seen, open_tickets_in_segment(tickets, oldest));
+	/* What is held, backwards. */
+	uint64_t before = 0;
+	for (uint64_t i = NUMBERS; i > 0; i--) {
+		uint8_t state = model->tickets[i].state;
+		if (state != OPEN_TICKET_HELD && state != OPEN_TICKET_LEAVING)
+			continue;
+		assert_true(open_tickets_held_before(tickets, before, &found));
+		assert_int_equal(found.ticket, i);
+		before = i;
+	}
+	assert_false(open_tickets_held_before(tickets, before ? before : 1, &found));
 }
 
 static void history(uint64_t seed)

@@ -25,6 +25,7 @@ struct place {
 	struct store *store;
 	struct take_call call;
 	uint64_t keys;
+	uint64_t retain_ms; /* 0: long */
 };
 
 static struct place place;
@@ -35,6 +36,7 @@ static void local_open(void)
 		                               .clock = &place.clock.clock,
 		                               .fs = simfs_fs(place.simfs),
 		                               .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		                               .retain_ms = place.retain_ms,
 		                               .dead_keep_ms = DEAD_KEEP_MS,
 		                               .keeper_inline = true };
 	struct error_text text = { "" };
@@ -188,11 +190,11 @@ static int release(uint64_t ticket, bool drop)
 	return store_call(place.store, &op.op, STORE_RELEASE);
 }
 
-/* The state of an open ticket, or STORE_CLOSED. */
+/* The state of an open ticket, or STORE_STATE_CLOSED. */
 static struct store_item item_of(uint64_t ticket)
 {
 	struct store_read op = { .ticket = ticket };
-	struct store_item item = { .state = STORE_CLOSED };
+	struct store_item item = { .state = STORE_STATE_CLOSED };
 	struct store_parts parts;
 	size_t at = 0;
 
@@ -224,7 +226,7 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 	assert_int_equal(erp.flags, 5);
 	assert_int_equal(settle(&erp, OUTCOME_DONE), 0);
 	restart();
-	assert_int_equal(item_of(event + 1).state, STORE_CLOSED);
+	assert_int_equal(item_of(event + 1).state, STORE_STATE_CLOSED);
 	struct store_item crm = must_take(CRM), sms = must_take(SMS), only = must_take(0);
 	assert_true(crm.ticket == event && crm.order == 7);
 	assert_true(sms.ticket == event + 2 && sms.order == 0 && sms.event == event);
@@ -232,9 +234,9 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 	assert_int_equal(settle(&sms, OUTCOME_DEAD), 0);
 	assert_int_equal(settle(&crm, OUTCOME_RELEASED), 0);
 	restart();
-	assert_int_equal(item_of(event).state, STORE_DUE);
-	assert_int_equal(item_of(event + 1).state, STORE_CLOSED);
-	assert_int_equal(item_of(event + 2).state, STORE_DEAD);
+	assert_int_equal(item_of(event).state, STORE_STATE_DUE);
+	assert_int_equal(item_of(event + 1).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(event + 2).state, STORE_STATE_DEAD);
 }
 
 static void test_an_event_is_busy_while_any_leg_is_to_be_delivered(void **state)
@@ -290,7 +292,7 @@ static void test_a_take_without_payload_gives_the_items_alone(void **state)
 	place.call.take.without_payload = false;
 	item = must_take(CRM);
 	assert_true(!item.bare && item.ticket == second);
-	assert_int_equal(item_of(first).state, STORE_LEASED);
+	assert_int_equal(item_of(first).state, STORE_STATE_LEASED);
 }
 
 /* ---- attempts ---- */
@@ -309,7 +311,7 @@ static void test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease(void *
 	assert_int_equal(note(&item, STORE_MARK_UNKNOWN, 0), 0);
 	assert_true(due_count() == 0);
 	item = item_of(ticket);
-	assert_int_equal(item.state, STORE_LEASED);
+	assert_int_equal(item.state, STORE_STATE_LEASED);
 	assert_int_equal(item.attempt, 3);
 	assert_int_equal(item.last, STORE_MARK_UNKNOWN);
 	restart();
@@ -319,7 +321,7 @@ static void test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease(void *
 	assert_true(item.due_ms == 777);
 	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
 	restart();
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
 static void test_an_attempt_that_had_started_is_known_after_a_crash(void **state)
@@ -438,10 +440,10 @@ static void test_a_lease_that_is_over_can_neither_note_nor_settle(void **state)
 	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
 	clock_fake_advance(&place.clock, 900);
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_LEASED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_LEASED);
 	clock_fake_advance(&place.clock, 100);
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_DUE);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
 	assert_int_equal(settle(&old, OUTCOME_DONE), ERR_FENCED);
 	struct store_item item = must_take(CRM);
 	assert_int_equal(item.attempt, 2);
@@ -458,7 +460,7 @@ static void test_what_is_parked_or_dead_is_not_delivered_before_its_release(void
 {
 	(void)state;
 	static const enum outcome outcomes[] = { OUTCOME_UNKNOWN, OUTCOME_DEAD };
-	static const enum store_state states[] = { STORE_PARKED, STORE_DEAD };
+	static const enum store_state states[] = { STORE_STATE_PARKED, STORE_STATE_DEAD };
 	static const enum store_mark marks[] = { STORE_MARK_PARKED, STORE_MARK_DEAD };
 
 	for (size_t i = 0; i < 2; i++) {
@@ -493,12 +495,12 @@ static void test_what_is_dropped_never_comes_back(void **state)
 	assert_int_equal(release(parked, true), 0);
 	assert_int_equal(release(parked, true), ERR_FENCED);
 	restart();
-	assert_int_equal(item_of(parked).state, STORE_CLOSED);
-	assert_int_equal(item_of(dead).state, STORE_DEAD);
+	assert_int_equal(item_of(parked).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(dead).state, STORE_STATE_DEAD);
 	assert_int_equal(release(dead, true), 0);
 	restart();
-	assert_int_equal(item_of(dead).state, STORE_CLOSED);
-	assert_int_equal(item_of(dead + 1).state, STORE_DUE);
+	assert_int_equal(item_of(dead).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(dead + 1).state, STORE_STATE_DUE);
 }
 
 static void test_a_dead_one_that_is_forgotten_is_closed(void **state)
@@ -511,9 +513,9 @@ static void test_a_dead_one_that_is_forgotten_is_closed(void **state)
 	};
 
 	assert_int_equal(store_call(place.store, &op.op, STORE_SETTLE), 0);
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 	restart();
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
 static void test_a_dead_letter_goes_when_it_is_too_old(void **state)
@@ -528,13 +530,13 @@ static void test_a_dead_letter_goes_when_it_is_too_old(void **state)
 	store_tick(place.store);
 	restart();
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_DEAD);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DEAD);
 	clock_fake_advance(&place.clock, 1);
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 	restart();
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
 static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(void **state)
@@ -552,11 +554,17 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 		assert_int_equal(op.verdict, VERDICT_CONFLICT);
 		held[i] = op.own_ticket;
 	}
+	uint64_t listed[4];
+	struct store_held list = { .tickets = listed, .max = 4 };
+	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
+	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
 	assert_int_equal(release(held[0] + 1, false), 0);
 	restart();
-	assert_int_equal(item_of(held[0]).state, STORE_HELD);
-	assert_int_equal(item_of(held[0] + 1).state, STORE_DUE);
-	assert_int_equal(item_of(held[0] + 2).state, STORE_HELD);
+	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
+	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
+	assert_int_equal(item_of(held[0]).state, STORE_STATE_HELD);
+	assert_int_equal(item_of(held[0] + 1).state, STORE_STATE_DUE);
+	assert_int_equal(item_of(held[0] + 2).state, STORE_STATE_HELD);
 	struct store_release all = { .ticket = held[0], .whole_event = true };
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), ERR_FENCED);
@@ -564,9 +572,9 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
 	restart();
 	for (uint64_t i = 0; i < 3; i++) {
-		assert_int_equal(item_of(held[0] + i).state, STORE_DUE);
-		assert_int_equal(item_of(held[1] + i).state, STORE_CLOSED);
-		assert_int_equal(item_of(first.ticket + i).state, STORE_DUE);
+		assert_int_equal(item_of(held[0] + i).state, STORE_STATE_DUE);
+		assert_int_equal(item_of(held[1] + i).state, STORE_STATE_CLOSED);
+		assert_int_equal(item_of(first.ticket + i).state, STORE_STATE_DUE);
 	}
 }
 
@@ -651,6 +659,137 @@ static void test_a_long_text_is_cut(void **state)
 	history_check(ticket, &cut, 1);
 }
 
+/* ---- moved within the journal ---- */
+
+#define CHURN 60u
+
+/* Events of this size come and go. */
+static void churn_once(size_t size)
+{
+	static struct store_admit admits[CHURN];
+	static struct store_settle settles[CHURN];
+	static char payload[1000];
+	struct store_leg leg = { .sink = 77 };
+	struct take_call call = { .take = { .sink = 77, .without_payload = true } };
+	bool done = false;
+
+	for (uint32_t i = 0; i < CHURN; i++) {
+		admits[i] = event_make(1);
+		admits[i].op = (struct store_op){ .kind = STORE_ADMIT,
+			                          .done = store_calls_done,
+			                          .user = &done };
+		admits[i].legs = &leg;
+		admits[i].payload = span_of(payload, size);
+		store_submit(place.store, &admits[i].op);
+	}
+	take_call_begin(place.store, &call, CHURN, 1u << 20);
+	store_flush(place.store);
+	assert_true(take_call_poll(&call) && call.take.count == CHURN);
+	for (uint32_t i = 0; i < CHURN; i++) {
+		settles[i] = (struct store_settle){
+			.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &done },
+			.ticket = admits[i].ticket,
+			.attempt = 1,
+			.outcome = OUTCOME_DONE
+		};
+		store_submit(place.store, &settles[i].op);
+	}
+	store_flush(place.store);
+	buf_free(&call.take.items);
+}
+
+/* So much comes and goes that the first segments have to leave. */
+static void churn(void)
+{
+	struct store_stats stats;
+
+	for (int i = 0; i < 5; i++)
+		churn_once(1000);
+	for (int i = 0; i < 20; i++) {
+		clock_fake_advance(&place.clock, 500);
+		store_tick(place.store);
+	}
+	store_stats(place.store, &stats);
+	assert_true(stats.segments <= 3);
+}
+
+static void held_make(uint64_t *ret_ticket)
+{
+	struct store_admit op = event_make(3);
+
+	op.claims[0].digest = digest_with_check(op.claims[0].digest, 1);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		struct store_item item = must_take(three_legs[i].sink);
+		assert_int_equal(settle(&item, OUTCOME_DONE), 0);
+	}
+	op.claims[0].digest = digest_with_check(op.claims[0].digest, 2);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	*ret_ticket = op.own_ticket;
+}
+
+static void moved_check(uint64_t event, uint64_t held, uint64_t back)
+{
+	static const struct expected_note failed = { STORE_MARK_FAILED, 1, 500, "what it said" };
+	static const struct expected_note dead = { STORE_MARK_DEAD, 1, 503, "no more" };
+	static const struct expected_note started = { STORE_MARK_STARTED, 1, 0, "what it said" };
+	struct store_item crm = item_of(event), erp = item_of(event + 1), sms = item_of(event + 2);
+
+	assert_true(crm.due_ms == 777 && crm.order == 7 && crm.sink == CRM);
+	assert_int_equal(crm.status, 500);
+	history_check(event, &failed, 1);
+	assert_int_equal(erp.state, STORE_STATE_DEAD);
+	assert_true(erp.order == UINT64_MAX && erp.event == event);
+	history_check(event + 1, &dead, 1);
+	assert_int_equal(sms.last, STORE_MARK_STARTED);
+	history_check(event + 2, &started, 1);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(item_of(held + i).state, STORE_STATE_HELD);
+	assert_true(item_of(back).due_ms == 4242);
+}
+
+static void test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leaves(void **state)
+{
+	(void)state;
+	uint64_t held;
+	place.retain_ms = 1000;
+	restart();
+	churn_once(10); /* few of many are left then */
+	held_make(&held);
+	uint64_t event = admit(3);
+	struct store_item crm = must_take(CRM), erp = must_take(ERP), sms = must_take(SMS);
+	assert_int_equal(note(&crm, STORE_MARK_FAILED, 500), 0);
+	assert_int_equal(settle(&erp, OUTCOME_DEAD), 0);
+	assert_int_equal(note(&sms, STORE_MARK_STARTED, 0), 0);
+	churn_once(10);
+	uint64_t back = admit(1);
+	struct store_item item = must_take(CRM);
+	struct store_settle give = {
+		.ticket = item.ticket, .attempt = 1, .outcome = OUTCOME_RELEASED, .due_ms = 4242
+	};
+	assert_int_equal(store_call(place.store, &give.op, STORE_SETTLE), 0);
+	for (int i = 0; i < 3; i++) {
+		churn();
+		moved_check(event, held, back);
+		if (i == 1)
+			restart();
+		moved_check(event, held, back);
+	}
+	/* The attempts go on where they were. */
+	restart();
+	assert_int_equal(must_take(SMS).attempt, 2);
+	assert_int_equal(must_take(CRM).attempt, 2);
+	item = must_take(CRM);
+	assert_true(item.ticket == back && item.attempt == 2 && item.due_ms == 4242);
+	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
+	struct store_release all = { .ticket = held, .whole_event = true, .drop = true };
+	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
+	churn();
+	restart();
+	assert_int_equal(item_of(back).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(held + 1).state, STORE_STATE_CLOSED);
+}
+
 /* ---- scan ---- */
 
 /* How many tickets a scan finds, a few at a time, in order. */
@@ -697,14 +836,99 @@ static void test_a_scan_finds_what_was_asked_for_and_all_of_it(void **state)
 	must_take(ERP);
 	assert_int_equal(scan((struct store_scan){ 0 }), 14);
 	assert_int_equal(scan((struct store_scan){ .with_payload = true }), 14);
-	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_DEAD }), 1);
-	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_LEASED }), 1);
-	assert_int_equal(
-		scan((struct store_scan){ .states = 1u << STORE_DEAD | 1u << STORE_PARKED }), 2);
-	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_DUE, .sink = CRM }), 2);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_DEAD }), 1);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_LEASED }), 1);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_DEAD |
+	                                                     1u << STORE_STATE_PARKED }),
+	                 2);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_DUE, .sink = CRM }),
+	                 2);
 	assert_int_equal(scan((struct store_scan){ .sink = ERP }), 5);
 	assert_int_equal(scan((struct store_scan){ .from = tickets[1] + 1, .to = tickets[2] }), 3);
 	assert_int_equal(scan((struct store_scan){ .sink = 999 }), 0);
+}
+
+/* Counts what a scan of all events finds, by state; none twice. */
+static void scan_all(uint32_t states, uint64_t from,
+                     uint32_t ret_counts[static STORE_STATE_CLOSED + 1])
+{
+	struct store_scan op = { .all = true,
+		                 .states = states,
+		                 .from = from,
+		                 .max_items = 3,
+		                 .max_bytes = 4096,
+		                 .with_payload = true };
+	uint64_t before = 0;
+
+	memset(ret_counts, 0, (STORE_STATE_CLOSED + 1) * sizeof(ret_counts[0]));
+	while (!op.end) {
+		struct store_item item;
+		struct store_parts parts;
+		assert_int_equal(store_call(place.store, &op.op, STORE_SCAN), 0);
+		for (size_t at = 0; store_item_next(buf_span(&op.items), &at, &item, &parts);) {
+			assert_true(item.ticket > before && item.ticket >= from);
+			assert_true(span_eq(parts.payload, SPAN("{\"a\":1}")));
+			assert_true(span_eq(parts.letter, SPAN("letter")));
+			assert_true(item.flags == 5 && !item.bare);
+			before = item.ticket;
+			ret_counts[item.state]++;
+		}
+	}
+	buf_free(&op.items);
+}
+
+static void test_a_scan_of_all_finds_what_is_closed_too(void **state)
+{
+	(void)state;
+	uint32_t counts[STORE_STATE_CLOSED + 1];
+	uint64_t middle = 0;
+
+	for (int i = 0; i < 300; i++) {
+		uint64_t ticket = admit(3);
+		if (i == 150)
+			middle = ticket;
+		struct store_item crm = must_take(CRM), erp = must_take(ERP);
+		assert_int_equal(settle(&crm, OUTCOME_DONE), 0);
+		if (i % 3 == 0)
+			assert_int_equal(settle(&erp, OUTCOME_DEAD), 0);
+		if (i % 100 == 0)
+			restart();
+	}
+	store_tick(place.store);
+	scan_all(0, 0, counts);
+	assert_int_equal(counts[STORE_STATE_CLOSED], 300);
+	assert_int_equal(counts[STORE_STATE_DEAD], 100);
+	assert_int_equal(counts[STORE_STATE_DUE] + counts[STORE_STATE_LEASED], 500);
+	scan_all(1u << STORE_STATE_CLOSED, middle, counts);
+	assert_int_equal(counts[STORE_STATE_CLOSED], 150);
+	assert_int_equal(counts[STORE_STATE_DEAD] + counts[STORE_STATE_DUE] +
+	                         counts[STORE_STATE_LEASED],
+	                 0);
+}
+
+/* ---- when the disk fails ---- */
+
+static void test_a_note_that_was_not_written_changed_nothing(void **state)
+{
+	(void)state;
+	static const struct expected_note first = { STORE_MARK_FAILED, 1, 500, "what it said" };
+	uint64_t ticket = admit(1);
+	struct store_item item = must_take(CRM);
+
+	assert_int_equal(note(&item, STORE_MARK_FAILED, 500), 0);
+	item.attempt = 2;
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	assert_int_equal(note(&item, STORE_MARK_FAILED, 501), ERR_POISONED);
+	assert_int_equal(item_of(ticket).attempt, 2);
+	history_check(ticket, &first, 1);
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	assert_true(note(&item, STORE_MARK_STARTED, 0) < 0);
+	history_check(ticket, &first, 1);
+	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
+	restart();
+	item = must_take(CRM);
+	assert_int_equal(item.last, STORE_MARK_STARTED);
+	assert_int_equal(item.attempt, 3);
 }
 
 /* ---- wait ---- */
@@ -855,6 +1079,9 @@ int main(void)
 		ON_BOTH(test_every_attempt_can_be_read_again),
 		ON_BOTH(test_a_long_text_is_cut),
 		ON_BOTH(test_a_scan_finds_what_was_asked_for_and_all_of_it),
+		ON_DISK(test_a_scan_of_all_finds_what_is_closed_too),
+		ON_DISK(test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leaves),
+		ON_DISK(test_a_note_that_was_not_written_changed_nothing),
 		ON_BOTH(test_whoever_waits_is_told_when_the_last_leg_has_its_outcome),
 		ON_BOTH(test_a_wait_ends_with_its_time),
 		ON_BOTH(test_what_was_dropped_was_not_done),

@@ -21,6 +21,7 @@ struct taking {
 	struct frame_claims claims;
 	uint32_t moved;                  /* of claims.once: another ticket has it until now */
 	uint8_t flags;                   /* EVENT_HELD */
+	uint32_t size;                   /* of its EVENT, once it is known that it is kept */
 	struct table_probe *probes;      /* of the event's claims; NULL: there are none */
 	struct claim longer[CLAIMS_MAX]; /* in place of the event's, if any moves */
 };
@@ -137,7 +138,7 @@ static int insert_ticket(struct local_store *local, const struct store_admit *ad
 		.ticket = admit->own_ticket,
 		.segment = (uint32_t)local->journal.durable.segment,
 		.offset = journal_next_offset(&local->journal),
-		.length = frame_event_size(admit, taking->claims.once_count),
+		.length = taking->size,
 		.state = taking->flags & EVENT_HELD ? OPEN_TICKET_HELD : OPEN_TICKET_DUE,
 	};
 
@@ -310,9 +311,9 @@ static void append_entities(struct local_store *local, const struct taking *taki
 	}
 }
 
-static uint32_t entries_size(const struct store_admit *admit, const struct taking *taking)
+static uint32_t entries_size(const struct taking *taking)
 {
-	uint32_t size = frame_event_size(admit, taking->claims.once_count);
+	uint32_t size = taking->size;
 
 	for (uint32_t left = taking->claims.newest; left; left &= left - 1)
 		size = (uint32_t)format_align(size, 8) + (uint32_t)sizeof(struct entry_newest);
@@ -323,7 +324,9 @@ static uint32_t entries_size(const struct store_admit *admit, const struct takin
 static int keep(struct local_store *local, struct store_admit *admit, struct taking *taking)
 {
 	uint64_t lost = local->frames_lost;
-	int r = local_reserve(local, entries_size(admit, taking), JOURNAL_NORMAL);
+
+	taking->size = frame_event_size(admit, taking->claims.once_count);
+	int r = local_reserve(local, entries_size(taking), JOURNAL_NORMAL);
 
 	local->full = r == ERR_FULL;
 	if (unlikely(local->frames_lost != lost))
@@ -505,5 +508,6 @@ void local_decide_admit(struct local_store *local, struct store_admit *admit,
 	if (unlikely(r == DECIDE_AGAIN))
 		r = decide(local, admit, probes);
 	CHECK(r <= 0);
+	admit->decided_ms = now_of(local);
 	admit->op.error = r;
 }

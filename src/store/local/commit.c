@@ -64,10 +64,15 @@ static bool closes(const struct store_settle *settle)
 
 static void settle_is_durable(struct local_store *local, const struct store_settle *settle)
 {
-	if (likely(closes(settle)))
+	/* Mostly: done, and nobody waits to hear of it. */
+	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
+		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
+		CHECK(dropped);
+	} else if (closes(settle)) {
 		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
-	else
+	} else {
 		local_aside_is_durable(local, settle);
+	}
 }
 
 static void complete(struct local_store *local, struct op_queue *queue)
@@ -129,8 +134,23 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	lookup->first_seen_ms = ticket_time_ms(lookup->ticket);
 	lookup->open = local_legs(local, lookup->ticket).pending;
 	lookup->held = open_tickets_find(local->tickets, lookup->ticket, &ticket) &&
-	               local_state(&ticket) == STORE_HELD;
+	               local_state(&ticket) == STORE_STATE_HELD;
 	lookup->seen = !newest && tally_get(local->tally, lookup->ticket, &tally) ? tally.count : 0;
+}
+
+/* A ticket whose frame is not written may still be taken back: it is not told. */
+static void decide_held(struct local_store *local, struct store_held *held)
+{
+	uint64_t before = held->before;
+	struct open_ticket ticket;
+
+	held->count = 0;
+	while (held->count < held->max &&
+	       open_tickets_held_before(local->tickets, before, &ticket)) {
+		before = open_ticket_event(&ticket); /* its other legs are told with it */
+		if (ticket.ticket <= local->durable_ticket)
+			held->tickets[held->count++] = before;
+	}
 }
 
 static void fail_batch(struct local_store *local, int io_error)
@@ -300,6 +320,7 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		       admit_of(op)->own_ticket > local->durable_ticket;
 	case STORE_LOOKUP:
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
+	case STORE_HELD:
 	case STORE_WAIT:
 	case STORE_RENEW: return false;
 	case STORE_SETTLE:
@@ -330,6 +351,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	case STORE_ADMIT: local_decide_admit(local, admit_of(op), probes); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
+	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
 	case STORE_RELEASE: op->error = local_decide_release(local, release_of(op)); break;
 	case STORE_NOTE:
 		op->error = local_decide_note(local, container_of(op, struct store_note, op));

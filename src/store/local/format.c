@@ -210,8 +210,7 @@ static int parse_settle(const unsigned char *ptr, struct entry *entry)
 
 static int parse_note(const unsigned char *ptr, struct entry *entry)
 {
-	if (entry->size < sizeof(entry->note) ||
-	    entry->size > sizeof(entry->note) + STORE_TEXT_MAX)
+	if (entry->size < sizeof(entry->note) || entry->size > sizeof(entry->note) + STORE_TEXT_MAX)
 		return ERR_DAMAGED;
 	memcpy(&entry->note, ptr, sizeof(entry->note));
 	entry->payload = span_of(ptr + sizeof(entry->note), entry->size - sizeof(entry->note));

@@ -53,7 +53,7 @@ void frame_set_limit(struct frame *frame, uint32_t limit)
 }
 
 /* Room for one entry at the end, padded with zeros to 8. */
-static unsigned char *add(struct frame *frame, uint32_t size, uint32_t *ret_offset)
+static inline unsigned char *add(struct frame *frame, uint32_t size, uint32_t *ret_offset)
 {
 	uint32_t padded = (size + 7) & ~UINT32_C(7);
 	unsigned char *at = start(frame) + frame->len;
@@ -93,7 +93,7 @@ static unsigned char *put_word(unsigned char *at, uint64_t word)
 	return at + sizeof(word);
 }
 
-static unsigned char *put_event_head(unsigned char *at, const struct entry_event *event)
+static inline unsigned char *put_event_head(unsigned char *at, const struct entry_event *event)
 {
 	at = put_word(at, event->size | (uint64_t)event->kind << 32 |
 	                          (uint64_t)event->claim_count << 40 |
@@ -171,14 +171,15 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
 	bool routed = (event->leg_count | event->letter.len) != 0;
 	uint32_t size = frame_carried_size(event), offset;
 	unsigned char *entry = add(frame, size, &offset);
-	unsigned char *at = put_event_head(
-		entry, &(struct entry_event){ .size = size,
-	                                      .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
-	                                      .flags = EVENT_CARRIED | carried->flags,
-	                                      .source_len = (uint8_t)event->source.len,
-	                                      .ticket = carried->ticket,
-	                                      .user_flags = event->event.user_flags,
-	                                      .attempt = carried->attempt });
+	unsigned char *at = put_event_head(entry,
+	                                   &(struct entry_event){
+						   .size = size,
+						   .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
+						   .flags = EVENT_CARRIED | carried->flags,
+						   .source_len = (uint8_t)event->source.len,
+						   .ticket = carried->ticket,
+						   .user_flags = event->event.user_flags,
+						   .attempt = carried->attempt });
 
 	if (routed)
 		at = put_carried_leg(at, event, carried->leg);
@@ -189,17 +190,19 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
 
 uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle)
 {
-	struct entry_settle_due entry = {
-		.settle = { .kind = ENTRY_SETTLE,
-		            .outcome = (uint8_t)settle->outcome,
-		            .ticket = settle->ticket,
-		            .attempt = settle->attempt },
-		.due_ms = settle->due_ms,
+	struct entry_settle entry = {
+		.size = frame_settle_size(settle),
+		.kind = ENTRY_SETTLE,
+		.outcome = (uint8_t)settle->outcome,
+		.ticket = settle->ticket,
+		.attempt = settle->attempt,
 	};
 	uint32_t offset;
+	unsigned char *at = add(frame, entry.size, &offset);
 
-	entry.settle.size = frame_settle_size(settle);
-	memcpy(add(frame, entry.settle.size, &offset), &entry, entry.settle.size);
+	memcpy(at, &entry, sizeof(entry));
+	if (unlikely(entry.size > sizeof(entry)))
+		memcpy(at + sizeof(entry), &settle->due_ms, sizeof(settle->due_ms));
 	return offset;
 }
 

@@ -101,11 +101,11 @@ struct local_store {
 	struct journal journal;
 	struct reader reader;
 
-	struct op_queue queue;    /* submitted, not decided */
-	struct op_queue batch;    /* decided, waiting for the frame */
-	struct op_queue ready;    /* decided, waiting for the end of the flush */
-	struct op_queue takes;    /* waiting for due tickets */
-	struct op_queue reads;    /* reads and scans: after what was decided with them */
+	struct op_queue queue; /* submitted, not decided */
+	struct op_queue batch; /* decided, waiting for the frame */
+	struct op_queue ready; /* decided, waiting for the end of the flush */
+	struct op_queue takes; /* waiting for due tickets */
+	struct op_queue reads; /* reads and scans: after what was decided with them */
 	struct waits waits;
 	uint64_t dead_at;         /* where the look for old dead letters is */
 	struct op_queue deferred; /* settles that found no room */
@@ -117,6 +117,7 @@ struct local_store {
 	struct undo_list undo;    /* of the frame being built */
 	uint64_t frames_lost;     /* ever */
 	bool full;                /* the last admit found no room on disk */
+	bool crowded;             /* as many tickets are open as may be, and that was told */
 	bool ending;              /* see store_end_waits() */
 	bool flushing;
 	bool superblock_dirty;

@@ -46,13 +46,18 @@ struct segment_use {
 struct sink_use {
 	uint32_t sink;
 	uint64_t due;
-	uint64_t from; /* nothing of it is due below this number */
+	uint64_t from; /* nothing of it is due below this number, */
+	/* which stands here, or would: place and entry, while nothing has moved since */
+	uint32_t index;
+	uint32_t at;
+	uint64_t moves;
 };
 
 struct open_tickets {
 	uint64_t max_open;
 	uint64_t open;
 	uint64_t counts[OPEN_TICKET_STATES];
+	uint64_t moves; /* how often entries were moved, or blocks */
 	/* The directory: places[head … head + count) of room. */
 	struct place *places;
 	uint32_t head;
@@ -66,6 +71,7 @@ struct open_tickets {
 	struct sink_use *sinks;
 	uint32_t sink_count;
 	uint32_t sink_room;
+	struct sink_use *sought_sink; /* the last that was looked for, or NULL */
 };
 
 static struct place *place_at(const struct open_tickets *tickets, uint32_t index)
@@ -177,12 +183,20 @@ uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t se
 
 /* --- sinks ---------------------------------------------------------------- */
 
-static struct sink_use *sink_find(const struct open_tickets *tickets, uint32_t sink)
+static struct sink_use *sink_search(const struct open_tickets *tickets, uint32_t sink)
 {
 	for (uint32_t i = 0; i < tickets->sink_count; i++)
 		if (tickets->sinks[i].sink == sink)
 			return &tickets->sinks[i];
 	return NULL;
+}
+
+/* Whoever asks for one goes on asking for it. */
+static inline struct sink_use *sink_find(struct open_tickets *tickets, uint32_t sink)
+{
+	if (likely(tickets->sought_sink && tickets->sought_sink->sink == sink))
+		return tickets->sought_sink;
+	return tickets->sought_sink = sink_search(tickets, sink);
 }
 
 /* So that sink_find() finds it. */
@@ -197,6 +211,7 @@ static int sink_reserve(struct open_tickets *tickets, uint32_t sink)
 			return -ENOMEM;
 		tickets->sinks = sinks;
 		tickets->sink_room = room;
+		tickets->sought_sink = NULL;
 	}
 	tickets->sinks[tickets->sink_count++] = (struct sink_use){ .sink = sink };
 	return 0;
@@ -265,6 +280,7 @@ static struct block *place_insert(struct open_tickets *tickets, uint32_t index, 
 	memmove(place + 1, place, (tickets->count - index) * sizeof(*place));
 	*place = (struct place){ first, spare_take(tickets) };
 	tickets->count++;
+	tickets->moves++;
 	return place->block;
 }
 
@@ -278,6 +294,7 @@ static void place_remove(struct open_tickets *tickets, uint32_t index)
 	else
 		memmove(place, place + 1, (tickets->count - index - 1) * sizeof(*place));
 	tickets->count--;
+	tickets->moves++;
 }
 
 /* The last place whose first is not above the ticket; 0 if there is none. */
@@ -367,20 +384,22 @@ bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
 
 /* --- states --------------------------------------------------------------- */
 
-static void count_due(struct open_tickets *tickets, struct block *block,
-                      const struct open_ticket *ticket)
+static inline void count_due(struct open_tickets *tickets, struct block *block,
+                             const struct open_ticket *ticket)
 {
 	struct sink_use *use = sink_find(tickets, ticket->sink);
 	CHECK(use);
 	use->due++;
-	if (ticket->ticket < use->from)
+	if (unlikely(ticket->ticket < use->from)) {
 		use->from = ticket->ticket;
+		use->moves = UINT64_MAX;
+	}
 	block->due++;
 	block->due_sinks |= sink_bit(tickets, use);
 }
 
-static void uncount_due(struct open_tickets *tickets, struct block *block,
-                        const struct open_ticket *ticket)
+static inline void uncount_due(struct open_tickets *tickets, struct block *block,
+                               const struct open_ticket *ticket)
 {
 	sink_find(tickets, ticket->sink)->due--;
 	if (--block->due == 0)
@@ -388,8 +407,8 @@ static void uncount_due(struct open_tickets *tickets, struct block *block,
 }
 
 /* Every change of state goes through here, so that the counts follow. */
-static void set_state(struct open_tickets *tickets, uint32_t index, struct open_ticket *ticket,
-                      enum open_ticket_state state)
+static inline void set_state(struct open_tickets *tickets, uint32_t index,
+                             struct open_ticket *ticket, enum open_ticket_state state)
 {
 	struct block *block = block_at(tickets, index);
 	if (ticket->state == OPEN_TICKET_DUE)
@@ -464,7 +483,7 @@ static void split(struct open_tickets *tickets, uint32_t index, uint32_t at)
 	struct block *upper = place_insert(tickets, index + 1, lower->tickets[at].ticket);
 	upper->used = lower->used - at;
 	memcpy(upper->tickets, lower->tickets + at, upper->used * sizeof(upper->tickets[0]));
-	lower->used = at;
+	lower->used = at; /* moves: place_insert() */
 	upper->segment_min = lower->segment_min;
 	for (uint32_t i = 0; i < upper->used; i++) {
 		upper->open += upper->tickets[i].state != OPEN_TICKET_GONE;
@@ -498,7 +517,10 @@ static struct open_ticket *make_entry(struct open_tickets *tickets, uint64_t tic
 		at = block->used;
 	}
 	struct open_ticket *entry = &block->tickets[at];
-	memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
+	if (at < block->used) {
+		memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
+		tickets->moves++;
+	}
 	*entry = (struct open_ticket){ .ticket = ticket };
 	block->used++;
 	if (ticket < place_at(tickets, index)->first)
@@ -537,8 +559,7 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 	*entry = *ticket;
 	entry->state = OPEN_TICKET_GONE;
 	count_open(tickets, block_at(tickets, index), entry);
-	set_state(tickets, index, entry,
-	          is_aside(ticket->state) ? ticket->state : OPEN_TICKET_DUE);
+	set_state(tickets, index, entry, is_aside(ticket->state) ? ticket->state : OPEN_TICKET_DUE);
 	/* split() may leave an upper part of which all are gone: invariant 2. */
 	if (index + 2 < tickets->count && block_at(tickets, index + 1)->open == 0)
 		place_remove(tickets, index + 1);
@@ -562,26 +583,47 @@ static struct open_ticket *block_first_due(const struct open_tickets *tickets, s
 	return NULL;
 }
 
-static struct open_ticket *first_due(struct open_tickets *tickets, uint32_t sink,
-                                     uint32_t *ret_index)
+static struct open_ticket *seek_due(struct open_tickets *tickets, struct sink_use *use)
 {
-	struct sink_use *use = sink_find(tickets, sink);
-	if (!use || use->due == 0)
-		return NULL;
+	if (unlikely(use->moves != tickets->moves)) {
+		use->index = place_seek(tickets, use->from);
+		use->at = block_seek(block_at(tickets, use->index), use->from);
+		use->moves = tickets->moves;
+	}
 	uint64_t bit = sink_bit(tickets, use);
-	uint32_t index = place_seek(tickets, use->from);
-	uint32_t at = block_seek(block_at(tickets, index), use->from);
 	struct open_ticket *ticket = NULL;
-	for (;; index++, at = 0) {
-		CHECK(index < tickets->count);
-		struct block *block = block_at(tickets, index);
+	for (;; use->index++, use->at = 0) {
+		CHECK(use->index < tickets->count);
+		struct block *block = block_at(tickets, use->index);
 		if (block->due_sinks & bit)
-			ticket = block_first_due(tickets, block, at, use);
+			ticket = block_first_due(tickets, block, use->at, use);
 		if (ticket)
 			break;
 	}
 	use->from = ticket->ticket;
-	*ret_index = index;
+	use->at = (uint32_t)(ticket - block_at(tickets, use->index)->tickets);
+	return ticket;
+}
+
+static inline struct open_ticket *first_due(struct open_tickets *tickets, uint32_t sink,
+                                            uint32_t *ret_index)
+{
+	struct sink_use *use = sink_find(tickets, sink);
+	if (!use || use->due == 0)
+		return NULL;
+	/* Mostly it is the one that was looked at just now, or the next. */
+	if (likely(use->moves == tickets->moves)) {
+		struct block *block = block_at(tickets, use->index);
+		struct open_ticket *ticket = &block->tickets[use->at];
+		*ret_index = use->index;
+		if (use->at < block->used && ticket->state == OPEN_TICKET_DUE &&
+		    ticket->sink == sink) {
+			use->from = ticket->ticket;
+			return ticket;
+		}
+	}
+	struct open_ticket *ticket = seek_due(tickets, use);
+	*ret_index = use->index;
 	return ticket;
 }
 
@@ -604,6 +646,9 @@ bool open_tickets_take(struct open_tickets *tickets, uint32_t sink, struct open_
 	if (ticket->attempt < UINT16_MAX)
 		ticket->attempt++;
 	*ret_ticket = *ticket;
+	struct sink_use *use = tickets->sought_sink; /* set_state() sought it */
+	use->from = ticket->ticket + 1;
+	use->at++;
 	return true;
 }
 
@@ -689,8 +734,10 @@ static void tidy(struct open_tickets *tickets, uint32_t index)
 {
 	struct block *block = block_at(tickets, index);
 	if (index + 1 == tickets->count) {
-		if (block->open == 0)
+		if (block->open == 0) {
 			block->used = 0;
+			tickets->moves++;
+		}
 		return;
 	}
 	if (block->open == 0) {
@@ -787,9 +834,31 @@ uint64_t open_tickets_in(const struct open_tickets *tickets, enum open_ticket_st
 	return tickets->counts[state];
 }
 
+bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
+                              struct open_ticket *ret_ticket)
+{
+	uint64_t below = before > 0 ? before : UINT64_MAX;
+	for (uint32_t i = tickets->count; i > 0; i--) {
+		const struct block *block = block_at(tickets, i - 1);
+		if (place_at(tickets, i - 1)->first >= below || block->open == block->due)
+			continue;
+		for (uint32_t at = block->used; at > 0; at--) {
+			const struct open_ticket *ticket = &block->tickets[at - 1];
+			bool held = ticket->state == OPEN_TICKET_HELD ||
+			            (ticket->state == OPEN_TICKET_LEAVING &&
+			             ticket->was == OPEN_TICKET_HELD);
+			if (!held || ticket->ticket >= below)
+				continue;
+			*ret_ticket = *ticket;
+			return true;
+		}
+	}
+	return false;
+}
+
 uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink)
 {
-	const struct sink_use *use = sink_find(tickets, sink);
+	const struct sink_use *use = sink_search(tickets, sink);
 	return use ? use->due : 0;
 }
 
@@ -804,7 +873,7 @@ uint64_t open_tickets_bytes(const struct open_tickets *tickets)
 static void check_due(const struct open_tickets *tickets, const struct block *block,
                       const struct open_ticket *ticket)
 {
-	const struct sink_use *use = sink_find(tickets, ticket->sink);
+	const struct sink_use *use = sink_search(tickets, ticket->sink);
 	CHECK(use && use->from <= ticket->ticket); /* 3 */
 	CHECK(block->due_sinks & sink_bit(tickets, use));
 }

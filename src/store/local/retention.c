@@ -170,11 +170,11 @@ static void append_carried(struct local_store *local, struct open_ticket *ticket
 
 	ticket->offset = frame_add_carried(
 		frame, event,
-		&(struct frame_carried){
-			.ticket = ticket->ticket,
-			.attempt = (uint16_t)settle.attempt,
-			.flags = ticket->state == OPEN_TICKET_HELD ? EVENT_HELD : 0,
-			.leg = ticket->leg });
+		&(struct frame_carried){ .ticket = ticket->ticket,
+	                                 .attempt = (uint16_t)settle.attempt,
+	                                 .flags = ticket->state == OPEN_TICKET_HELD ? EVENT_HELD
+	                                                                            : 0,
+	                                 .leg = ticket->leg });
 	ticket->segment = (uint32_t)local->journal.durable.segment;
 	ticket->length = frame_carried_size(event);
 	if (ticket->note_segment) {
@@ -250,15 +250,6 @@ static void carry_slice(struct local_store *local, uint64_t segment)
 		if (open_tickets_relocate(local->tickets, &moved[i]) < 0)
 			return; /* both places hold the event; the old one stays needed */
 	local->journal.item.events += count;
-}
-
-/* Carrying pays when few are left; a segment that is mostly open is live data. */
-static bool worth_carrying(const struct local_store *local, uint64_t number)
-{
-	const struct shelf_item *item = shelf_find(&local->shelf, number);
-	uint64_t open = open_tickets_in_segment(local->tickets, (uint32_t)number);
-
-	return open > 0 && (open <= 4 || open * 4 <= item->events);
 }
 
 struct leaving {
@@ -362,6 +353,47 @@ static uint64_t oldest_needed(struct local_store *local, struct leaving leaving)
 	return oldest;
 }
 
+static bool may_be_carried(const struct local_store *local, const struct shelf_item *item,
+                           const struct leaving *leaving)
+{
+	return item->sealed && !item->busy && !item->stays && too_old(local, item, leaving) &&
+	       claims_kept(item, leaving->now_ms);
+}
+
+/* Bytes of events in a segment that are open, about. */
+static uint64_t open_bytes(const struct local_store *local, uint64_t number,
+                           const struct shelf_item *item)
+{
+	uint64_t open = open_tickets_in_segment(local->tickets, (uint32_t)number);
+
+	return item->events > open ? item->end * open / item->events : open > 0 ? item->end : 0;
+}
+
+/*
+ * Carrying pays when few are left, or when what is left holds much behind it: nothing
+ * above the oldest open ticket's segment can leave. So it is looked for a run of
+ * segments from there on of which a quarter at most would have to be written again. A
+ * run that is mostly open is live data.
+ */
+static bool worth_carrying(const struct local_store *local, uint64_t oldest,
+                           const struct leaving *leaving)
+{
+	uint64_t bytes = 0, open = 0;
+
+	if (open_tickets_in_segment(local->tickets, (uint32_t)oldest) <= 4)
+		return true;
+	for (uint64_t n = oldest; n < shelf_end(&local->shelf); n++) {
+		const struct shelf_item *item = shelf_find(&local->shelf, n);
+		if (!may_be_carried(local, item, leaving))
+			return false;
+		bytes += item->end;
+		open += open_bytes(local, n, item);
+		if (open * 4 <= bytes)
+			return true;
+	}
+	return false;
+}
+
 static void retire(struct local_store *local, struct leaving *leaving)
 {
 	uint64_t oldest = oldest_needed(local, *leaving);
@@ -385,10 +417,7 @@ static void carry(struct local_store *local, const struct leaving *leaving)
 	if (!open_tickets_oldest_segment(local->tickets, &oldest))
 		return;
 	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
-	if (!item || !item->sealed || item->busy || item->stays || !too_old(local, item, leaving) ||
-	    !claims_kept(item, leaving->now_ms))
-		return;
-	if (worth_carrying(local, oldest))
+	if (item && may_be_carried(local, item, leaving) && worth_carrying(local, oldest, leaving))
 		carry_slice(local, oldest);
 }
 

@@ -134,7 +134,7 @@ static bool leg_item(const struct walk *walk, const struct entry *entry, uint32_
 		                         .sink = leg.sink,
 		                         .attempt = entry->event.attempt,
 		                         .flags = entry->event.user_flags,
-		                         .state = STORE_CLOSED };
+		                         .state = STORE_STATE_CLOSED };
 	return !(entry->event.flags & EVENT_CARRIED) || !first_place_kept(local, number);
 }
 
@@ -218,8 +218,8 @@ static bool skips(const struct walk *walk, const struct shelf_item *item)
 {
 	bool sealed = walk->place.segment < walk->local->journal.durable.segment;
 
-	return item->segment_bytes == 0 || (sealed && item->max_ticket != 0 &&
-	                                    item->max_ticket < walk->scan->from);
+	return item->segment_bytes == 0 ||
+	       (sealed && item->max_ticket != 0 && item->max_ticket < walk->scan->from);
 }
 
 static bool at_end(const struct walk *walk)

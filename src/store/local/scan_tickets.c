@@ -22,7 +22,7 @@ bool local_scan_put(struct store_scan *scan, struct store_item item, struct stor
 	if (scan->count == scan->max_items ||
 	    (scan->count > 0 && scan->items.len + len > scan->max_bytes))
 		return false;
-	*ret_error = store_item_append(&scan->items, item, &parts);
+	*ret_error = store_item_append(&scan->items, &item, &parts);
 	scan->count += *ret_error == 0;
 	return *ret_error == 0;
 }
