@@ -265,9 +265,8 @@ static bool copy_parts(struct lane_attempt *attempt, const struct store_item *it
 	struct buf *own = &attempt->read.items;
 	attempt->owns = true;
 	buf_clear(own);
-	struct store_item own_item = *item;
-	int error = store_item_append(own, &own_item, parts);
-	struct store_item copy;
+	struct store_item copy = *item;
+	int error = store_item_append(own, &copy, parts);
 	size_t offset = 0;
 	return error == 0 && store_item_next(buf_span(own), &offset, &copy, parts);
 }

@@ -31,6 +31,11 @@ enum write_way {
 #define PIECE_BYTES 4096u
 #define BATCH_BYTES (1u << 20)
 
+/* A sync costs the same for much as for little; a write does not, and a short chain
+ * stays in the cache. */
+#define FILE_CHAIN 1024u
+#define PIPE_CHAIN 128u
+
 struct stdout_outlet {
 	struct outlet outlet;
 	int fd;
@@ -155,6 +160,21 @@ static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outle
 	return attempt;
 }
 
+/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
+ * bytes do so when they are synced: an outcome must not outlast its line. */
+static size_t write_batch(struct stdout_outlet *own, int *ret_error)
+{
+	size_t written = write_lines(own, own->lines.ptr, own->lines.len, ret_error);
+	if (written == 0)
+		return 0;
+	own->torn = own->lines.ptr[written - 1] != '\n';
+	if (own->sync && own->sync(own->fd) < 0) {
+		*ret_error = -errno;
+		return 0;
+	}
+	return written;
+}
+
 /* Returns the next: done() may use the attempt again. */
 static struct outlet_attempt *tell(struct outlet_attempt *attempt, enum outlet_answer answer,
                                    struct span text)
@@ -178,21 +198,6 @@ static void fail_all(struct outlet_attempt *chain, int error)
 		log_warn("events cannot be written to standard output", log_code(error));
 	while (chain)
 		chain = tell(chain, OUTLET_NOT_SENT, text);
-}
-
-/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
- * bytes do so when they are synced: an outcome must not outlast its line. */
-static size_t write_batch(struct stdout_outlet *own, int *ret_error)
-{
-	size_t written = write_lines(own, own->lines.ptr, own->lines.len, ret_error);
-	if (written == 0)
-		return 0;
-	own->torn = own->lines.ptr[written - 1] != '\n';
-	if (own->sync && own->sync(own->fd) < 0) {
-		*ret_error = -errno;
-		return 0;
-	}
-	return written;
 }
 
 static void send_chain(struct outlet *base, struct outlet_attempt *chain)
@@ -278,6 +283,7 @@ int stdout_outlet_new(const struct stdout_outlet_options *options, struct outlet
 	own->torn = regular && ends_torn(options->fd, &status);
 	if (regular)
 		own->sync = options->sync ? options->sync : fdatasync;
+	own->outlet.batch_max = regular ? FILE_CHAIN : PIPE_CHAIN;
 	*ret_outlet = &own->outlet;
 	return 0;
 }

@@ -194,29 +194,22 @@ static int sync_told(int fd)
 static struct outlet *file_outlet_new(int fd)
 {
 	struct stdout_outlet_options options = { .fd = fd, .sync = sync_told };
-	struct outlet *outlet = NULL;
+	struct outlet *sink = NULL;
 	synced = 0;
 	sync_result = 0;
-	assert_int_equal(stdout_outlet_new(&options, &outlet), 0);
-	return outlet;
+	assert_int_equal(stdout_outlet_new(&options, &sink), 0);
+	return sink;
 }
 
-static void ignore(struct outlet_attempt *attempt)
+static void deliver_two(struct outlet *sink, enum outlet_answer expected)
 {
-	(void)attempt;
-}
-
-static void deliver_two(struct outlet *outlet, enum outlet_answer expected)
-{
-	struct outlet_attempt two[] = {
+	struct outlet_attempt events[] = {
 		{ .ticket = 1, .number = 1, .json = true, .payload = SPAN("{\"id\":1}") },
 		{ .ticket = 2, .number = 1, .json = true, .payload = SPAN("{\"id\":2}") },
 	};
-	two[0].next = &two[1];
-	two[0].done = two[1].done = ignore;
-	outlet->methods->send(outlet, two);
-	for (size_t i = 0; i < ARRAY_LEN(two); i++)
-		assert_int_equal(two[i].result.answer, expected);
+	send(sink, events, ARRAY_LEN(events));
+	for (size_t i = 0; i < ARRAY_LEN(events); i++)
+		assert_int_equal(events[i].result.answer, expected);
 }
 
 static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
@@ -224,21 +217,21 @@ static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
 	(void)state;
 	FILE *file = tmpfile();
 	assert_non_null(file);
-	struct outlet *outlet = file_outlet_new(fileno(file));
-	deliver_two(outlet, OUTLET_DONE);
+	struct outlet *sink = file_outlet_new(fileno(file));
+	deliver_two(sink, OUTLET_DONE);
 	assert_int_equal(synced, 1);
 	sync_result = -1;
-	deliver_two(outlet, OUTLET_NOT_SENT);
+	deliver_two(sink, OUTLET_NOT_SENT);
 	assert_int_equal(synced, 2);
 	sync_result = 0;
-	deliver_two(outlet, OUTLET_DONE); /* once more, in whole lines */
+	deliver_two(sink, OUTLET_DONE); /* once more, in whole lines */
 	char text[256];
 	ssize_t len = pread(fileno(file), text, sizeof(text) - 1, 0);
 	assert_true(len > 0);
 	text[len] = '\0';
 	assert_string_equal(text, "{\"id\":1}\n{\"id\":2}\n{\"id\":1}\n{\"id\":2}\n"
 	                          "{\"id\":1}\n{\"id\":2}\n");
-	outlet->methods->free(outlet);
+	sink->methods->free(sink);
 	fclose(file);
 }
 
@@ -247,10 +240,10 @@ static void what_is_no_file_is_not_synced(void **state)
 	(void)state;
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	assert_true(null >= 0);
-	struct outlet *outlet = file_outlet_new(null);
-	deliver_two(outlet, OUTLET_DONE);
+	struct outlet *sink = file_outlet_new(null);
+	deliver_two(sink, OUTLET_DONE);
 	assert_int_equal(synced, 0);
-	outlet->methods->free(outlet);
+	sink->methods->free(sink);
 	close(null);
 }
 
