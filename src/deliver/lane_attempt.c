@@ -275,7 +275,8 @@ static void use_parts(struct lane_attempt *attempt, const struct lane_start *sta
 {
 	struct store_parts parts = *start->parts;
 	bool stays = attempt->lane->outlet->immediate &&
-	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY;
+	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY &&
+	             !attempt->lane->policy.buries;
 	if (!stays && !copy_parts(attempt, start->item, &parts)) {
 		lane_put_back(attempt, attempt->lane->now_ms + LANE_RETRY_MS);
 		return;
