@@ -253,7 +253,8 @@ void local_commit(struct local_store *local)
 static bool worth_a_write(const struct local_store *local)
 {
 	return !local->options.lazy_outcomes || local->batch_events > 0 || local->ending ||
-	       local->batch.count >= OUTCOMES_WORTH_A_WRITE;
+	       local->batch.count >= OUTCOMES_WORTH_A_WRITE ||
+	       local->waits.count > 0; /* somebody waits for what came of an event */
 }
 
 void local_write_seen(struct local_store *local, uint32_t max_frames)
