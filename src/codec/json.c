@@ -468,10 +468,12 @@ hot_inline const char *scan_members(struct scan *s, const struct json_table *tab
 			m.value = m.name_end + 2 + blank;
 			m.end = scan_short(m.value, &m.type);
 			s->doc->blanks |= blank;
+			if (!m.end)
+				break;
 		} else {
 			break;
 		}
-		if (unlikely(m.type == JSON_STRING ? *m.end != '"' : !m.end))
+		if (unlikely(m.type == JSON_STRING && *m.end != '"'))
 			break;
 		if (table && unlikely(!take_member(s, table, m)))
 			return fail_repeated(s, p);

@@ -123,7 +123,7 @@ AVX512 static inline uint64_t find_kept(struct carry *carry, __m512i block)
 	__m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((long long)quotes),
 	                                       _mm_set1_epi8(-1), 0);
 	uint64_t inside = (uint64_t)_mm_cvtsi128_si64(product) ^ carry->inside;
-	carry->inside = (uint64_t)((int64_t)inside >> 63);
+	carry->inside = 0 - (inside >> 63);
 	return tokens | inside;
 }
 
