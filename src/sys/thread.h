@@ -34,3 +34,7 @@ struct thread_options {
 
 int thread_start(struct thread *thread, const struct thread_options *options) must_check;
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
+
+/* Instead of thread_join(), by anybody who must not wait: the thread ends when it
+ * ends, and its struct must stay until then. */
+void thread_leave(struct thread *thread);

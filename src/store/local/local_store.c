@@ -48,17 +48,45 @@ static void store_counter(atomic_uint_fast64_t *counter, uint64_t value)
 	atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
+/* An eighth must be free before it is told that there is room: a store that is just
+ * full would tell it with every flush. */
+static void tell_crowd(struct local_store *local, uint64_t open)
+{
+	uint64_t most = local->options.max_open_tickets;
+
+	if (!local->crowded && open >= most) {
+		local->crowded = true;
+		local_log(local, LOCAL_STORE_ERROR,
+		          "%llu events wait for their outcome, as many as may: new ones are "
+		          "refused until some have it",
+		          (unsigned long long)open);
+	} else if (local->crowded && open < most && open <= most - most / 8) {
+		local->crowded = false;
+		local_log(local, LOCAL_STORE_INFO,
+		          "%llu events wait for their outcome: there is room for new ones again",
+		          (unsigned long long)open);
+	}
+}
+
 void local_publish(struct local_store *local)
 {
 	struct local_counters *counters = &local->counters;
+	uint64_t open = open_tickets_count(local->tickets);
+	bool room = open < local->options.max_open_tickets;
 
 	store_counter(&counters->live_claims, local->live_claims);
-	store_counter(&counters->open_tickets, open_tickets_count(local->tickets));
-	store_counter(&counters->due_tickets, open_tickets_due(local->tickets));
-	store_counter(&counters->held_tickets, open_tickets_held(local->tickets));
+	store_counter(&counters->open_tickets, open);
+	store_counter(&counters->due_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DUE));
+	store_counter(&counters->held_tickets, open_tickets_in(local->tickets, OPEN_TICKET_HELD));
+	store_counter(&counters->parked_tickets,
+	              open_tickets_in(local->tickets, OPEN_TICKET_PARKED));
+	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
+	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
-	atomic_store_explicit(&counters->writable, local->journal.open && !local->full,
+	atomic_store_explicit(&counters->writable, local->journal.open && !local->full && room,
 	                      memory_order_relaxed);
+	if (unlikely(!room || local->crowded))
+		tell_crowd(local, open);
 }
 
 static void publish_all(struct local_store *local)
@@ -218,8 +246,12 @@ static void tick(struct store *store)
 	local_commit(local);
 	tick_room(local, boot_ms);
 	local_retry_settles(local);
-	if (local->ending)
+	waits_expire(&local->waits, boot_ms);
+	if (local->ending) {
 		fail_deferred(local);
+		waits_fail(&local->waits, ERR_CLOSING);
+	}
+	local_drop_dead(local);
 	local_retain(local);
 	tick_sweep(local);
 	tick_lazy(local, boot_ms);
@@ -260,6 +292,9 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.open_tickets = load_counter(&counters->open_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
 		.held_tickets = load_counter(&counters->held_tickets),
+		.parked_tickets = load_counter(&counters->parked_tickets),
+		.dead_tickets = load_counter(&counters->dead_tickets),
+		.waits = load_counter(&counters->waits),
 		.commits = load_counter(&counters->commits),
 		.commit_ops = load_counter(&counters->commit_ops),
 		.journal_bytes = load_counter(&counters->journal_bytes),
@@ -303,6 +338,7 @@ static void close_store(struct store *store)
 	local_retry_settles(local);
 	local_write_seen(local, UINT32_MAX);
 	local_fail_takes(local, ERR_CLOSING);
+	waits_fail(&local->waits, ERR_CLOSING);
 	fail_deferred(local);
 	/* After a failed write the segment is not open, and its end not exact (F9). */
 	uint32_t flags = SUPERBLOCK_CLEAN | (local->journal.open ? SUPERBLOCK_OPEN_END : 0);
@@ -343,6 +379,8 @@ static void set_defaults(struct local_store_options *options)
 		options->retain_ms = RETAIN_MS_DEFAULT;
 	if (!options->retain_bytes)
 		options->retain_bytes = RETAIN_BYTES_DEFAULT;
+	if (!options->dead_keep_ms)
+		options->dead_keep_ms = STORE_DEAD_KEEP_MS;
 }
 
 static int check_options(const struct local_store_options *options, struct error_text *text)
@@ -464,6 +502,11 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 	return 0;
 }
 
+static struct waits_legs legs_of(void *user, uint64_t event)
+{
+	return local_legs(user, event);
+}
+
 static int build(struct local_store *local, struct error_text *text)
 {
 	struct journal_end end;
@@ -475,7 +518,10 @@ static int build(struct local_store *local, struct error_text *text)
 	if (r < 0)
 		return r;
 	r = local_recover(local, &end, text);
-	return r < 0 ? r : begin(local, &end, text);
+	if (r < 0)
+		return r;
+	waits_init(&local->waits, local->last_ticket, legs_of, local);
+	return begin(local, &end, text);
 }
 
 int local_store_open(const struct local_store_options *options, struct store **ret_store,
@@ -496,6 +542,7 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	op_queue_init(&local->batch);
 	op_queue_init(&local->ready);
 	op_queue_init(&local->takes);
+	op_queue_init(&local->reads);
 	op_queue_init(&local->deferred);
 	int r = check_options(&local->options, ret_text);
 	if (r == 0) {

@@ -50,6 +50,7 @@ struct local_store_options {
 	uint32_t max_open_tickets; /* default 16 Mi; beyond it admits get ERR_FULL */
 	uint64_t retain_ms;        /* default 7 d: settled payloads are kept so long, */
 	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
+	uint64_t dead_keep_ms;     /* default 30 d: dead letters are kept so long */
 	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
 	bool lazy_outcomes;        /* settles complete with the next event's write, or the
 	                               * tick's: an event costs one write, not two */
