@@ -30,7 +30,6 @@
 #define LANE_POOL_MAX (LANE_TAKES * LANE_TAKE_ITEMS)
 #define LANE_SLAB 64u /* attempts that are allocated together */
 #define LANE_SLABS (LANE_POOL_MAX / LANE_SLAB)
-#define LANE_CHAIN 128u        /* an immediate outlet gets no longer ones */
 #define LANE_KEEP_BYTES 65536u /* a pooled attempt keeps no larger buffer */
 #define LANE_LEASED_MAX 1024u  /* tickets held when leases end */
 #define LANE_RETRY_MS 1000u    /* after an error of the store */
