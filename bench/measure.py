@@ -119,12 +119,12 @@ class Bench:
         return os.path.join(self.args.work, name)
 
     def program(self, name, *options, cpu=None, behind=False):
-        """Runs one of our programs and returns its figures; behind: only when its core has
-        nothing else to do."""
+        """Runs one of our programs and returns its figures; behind: others on its core
+        go before it."""
         command = [self.tool(name)] + [str(option) for option in options]
         if cpu is not None:
             command = ["taskset", "-c", str(cpu)] + command
-        favour = ["chrt", "--idle", "0"] if behind and not self.favour else self.favour
+        favour = ["nice", "-n", "10"] if behind and not self.favour else self.favour
         machine, own, began = machine_busy_s(), children_busy_s(), time.monotonic()
         done = subprocess.run(favour + command, capture_output=True, text=True)
         others = (machine_busy_s() - machine - (children_busy_s() - own)) / (
