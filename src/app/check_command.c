@@ -117,6 +117,8 @@ static struct span where_of(const struct config_sink *sink)
 {
 	struct span url = sink->http.url;
 	const char *host = url.len > 0 ? memmem(url.ptr, url.len, "://", 3) : NULL;
+	if (sink->kind == CONFIG_SINK_FILE)
+		return sink->file.path;
 	if (sink->kind != CONFIG_SINK_HTTP || !host)
 		return SPAN("-");
 	size_t len = (size_t)(host - url.ptr) + 3;

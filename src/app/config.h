@@ -66,14 +66,19 @@ struct config_source {
 	struct config_place place;
 };
 
-enum config_sink_kind { CONFIG_SINK_STDOUT = 0, CONFIG_SINK_HTTP, CONFIG_SINK_KINDS };
+enum config_sink_kind {
+	CONFIG_SINK_STDOUT = 0,
+	CONFIG_SINK_HTTP,
+	CONFIG_SINK_FILE,
+	CONFIG_SINK_KINDS,
+};
 
 struct config_headers {
 	struct http_header_option list[HTTP_HEADERS_MAX];
 	uint32_t count;
 };
 
-/* A line of standard output. */
+/* A line of standard output or of a file. */
 enum config_print { CONFIG_PRINT_EVENT = 0, CONFIG_PRINT_ENVELOPE, CONFIG_PRINT_AS_TOP };
 
 /* How an http sink is asked; serve_sinks.h makes an outlet of it. */
@@ -98,6 +103,13 @@ struct config_http {
 	struct span allow[HTTP_ALLOW_MAX];
 };
 
+struct config_file {
+	struct span path;
+	bool no_sync;
+	uint64_t rotate_bytes, rotate_ms;
+	uint32_t keep;
+};
+
 struct config_sink {
 	struct span name;
 	enum config_sink_kind kind;
@@ -106,8 +118,9 @@ struct config_sink {
 	uint32_t rule_count; /* of `retry.on` … */
 	struct span rules[JUDGE_RULES_MAX];
 	bool steps_aside;        /* order.stuck */
-	enum config_print print; /* stdout */
+	enum config_print print; /* stdout, file */
 	struct config_http http;
+	struct config_file file;
 	struct config_place place;
 };
 
@@ -179,7 +192,7 @@ struct config *config_free(struct config *config); /* accepts NULL, returns NULL
 const struct config_source *config_find_source(const struct config *config, struct span name);
 const struct config_sink *config_find_sink(const struct config *config, struct span name);
 
-const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http" */
+const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http", … */
 
 /* The routes, compiled; a configuration that was loaded has no problem but memory. `key`
  * as for route_set_new(). */

@@ -307,6 +307,14 @@ static void put_http(struct buf *out, const struct config_http *http)
 	put_texts(out, http->allow, http->allow_count);
 }
 
+static void put_file_sink(struct buf *out, const struct config_file *file)
+{
+	const uint64_t numbers[] = { file->no_sync, file->rotate_bytes, file->rotate_ms,
+		                     file->keep };
+	put_text(out, file->path);
+	buf_append(out, numbers, sizeof(numbers));
+}
+
 static void put_sink(struct buf *out, const struct config_sink *sink)
 {
 	put_number(out, sink->kind);
@@ -315,6 +323,8 @@ static void put_sink(struct buf *out, const struct config_sink *sink)
 	put_policy(out, sink);
 	if (sink->kind == CONFIG_SINK_HTTP)
 		put_http(out, &sink->http);
+	if (sink->kind == CONFIG_SINK_FILE)
+		put_file_sink(out, &sink->file);
 }
 
 static void put_routes(struct buf *out, const struct config *config)

@@ -41,6 +41,7 @@ enum config_kind {
 enum config_sinks {
 	CONFIG_OF_STDOUT = 1u << 0,
 	CONFIG_OF_HTTP = 1u << 1,
+	CONFIG_OF_FILE = 1u << 2,
 };
 
 struct config_option {

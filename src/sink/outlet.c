@@ -13,3 +13,18 @@ void outlet_result_text(struct outlet_result *result, struct span text)
 		memcpy(result->text, text.ptr, len);
 	result->text_len = (uint16_t)len;
 }
+
+struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                   struct span text)
+{
+	struct outlet_attempt *next = attempt->next;
+	struct outlet_result *result = &attempt->result;
+	result->answer = answer;
+	result->status = 0;
+	result->permanent = false;
+	result->retry_after_ms = 0;
+	result->latency_us = 0;
+	outlet_result_text(result, text);
+	attempt->done(attempt);
+	return next;
+}

@@ -83,3 +83,8 @@ struct outlet {
 
 /* Fills text, cut on a character. */
 void outlet_result_text(struct outlet_result *result, struct span text);
+
+/* For outlets that are told nothing else: fills the result and calls done(). Returns the
+ * next of the chain, which done() may change. */
+struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                   struct span text);
