@@ -165,11 +165,11 @@ void check_write_sinks(const struct config *config, struct buf *out)
 		width = (int)sink->name.len > width ? (int)sink->name.len : width;
 		where = (int)where_of(sink).len > where ? (int)where_of(sink).len : where;
 	}
-	buf_printf(out, "%-*s  KIND    %-*s  FROM\n", width, "SINK", where, "WHERE");
+	buf_printf(out, "%-*s  KIND      %-*s  FROM\n", width, "SINK", where, "WHERE");
 	for (uint32_t i = 0; i < config->sink_count; i++) {
 		const struct config_sink *sink = &config->sinks[i];
 		struct span place = where_of(sink);
-		buf_printf(out, "%-*s  %-6s  %.*s%*s  ", width, sink->name.ptr,
+		buf_printf(out, "%-*s  %-8s  %.*s%*s  ", width, sink->name.ptr,
 		           config_sink_word(sink->kind), (int)place.len, place.ptr,
 		           where - (int)place.len, "");
 		write_from(config, sink, out);

@@ -70,6 +70,7 @@ enum config_sink_kind {
 	CONFIG_SINK_STDOUT = 0,
 	CONFIG_SINK_HTTP,
 	CONFIG_SINK_FILE,
+	CONFIG_SINK_POSTGRES,
 	CONFIG_SINK_KINDS,
 };
 
@@ -110,6 +111,13 @@ struct config_file {
 	uint32_t keep;
 };
 
+struct config_postgres {
+	struct span conninfo, table, statement, key;
+	uint32_t password_count;
+	struct span password[1];
+	bool no_create;
+};
+
 struct config_sink {
 	struct span name;
 	enum config_sink_kind kind;
@@ -121,6 +129,7 @@ struct config_sink {
 	enum config_print print; /* stdout, file */
 	struct config_http http;
 	struct config_file file;
+	struct config_postgres postgres; /* its times are those of `http` */
 	struct config_place place;
 };
 

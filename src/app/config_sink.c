@@ -7,7 +7,7 @@
 
 const char *config_sink_word(enum config_sink_kind kind)
 {
-	static const char *const words[] = { "stdout", "http", "file" };
+	static const char *const words[] = { "stdout", "http", "file", "postgres" };
 	CHECK(kind < CONFIG_SINK_KINDS);
 	return words[kind];
 }
@@ -314,6 +314,11 @@ static void set_defaults(struct config_sink *sink)
 	config_set_defaults(SECTION, sink);
 	if (local)
 		sink->policy = policy;
+	if (sink->kind ==
+	    CONFIG_SINK_POSTGRES) { /* many share a transaction, one after the other */
+		sink->policy.limiter.most = 1024;
+		sink->policy.limiter.fixed = true;
+	}
 	sink->print = CONFIG_PRINT_AS_TOP;
 }
 

@@ -42,6 +42,7 @@ enum config_sinks {
 	CONFIG_OF_STDOUT = 1u << 0,
 	CONFIG_OF_HTTP = 1u << 1,
 	CONFIG_OF_FILE = 1u << 2,
+	CONFIG_OF_POSTGRES = 1u << 3,
 };
 
 struct config_option {

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "sink/file_outlet.h"
 #include "sink/http_outlet.h"
+#include "sink/postgres_outlet.h"
 #include "sink/stdout_outlet.h"
 #include "sys/loop.h"
 
@@ -62,6 +63,22 @@ static struct file_outlet_options file_options(const struct config_sink *sink)
 	};
 }
 
+static struct postgres_outlet_options postgres_options(const struct config_sink *sink)
+{
+	const struct config_postgres *postgres = &sink->postgres;
+	return (struct postgres_outlet_options){
+		.name = sink->name,
+		.conninfo = postgres->conninfo,
+		.password = postgres->password_count > 0 ? postgres->password[0] : SPAN_EMPTY,
+		.table = postgres->table,
+		.statement = postgres->statement,
+		.key = postgres->key,
+		.no_create = postgres->no_create,
+		.connect_ms = sink->http.connect_ms,
+		.timeout_ms = sink->http.timeout_ms,
+	};
+}
+
 static int check_http(const struct config_sink *sink, struct error_text *ret_text)
 {
 	struct http_lists lists;
@@ -73,8 +90,10 @@ static int check_http(const struct config_sink *sink, struct error_text *ret_tex
 int serve_sink_check(const struct config_sink *sink, struct error_text *ret_text)
 {
 	struct file_outlet_options file = file_options(sink);
+	struct postgres_outlet_options postgres = postgres_options(sink);
 	switch (sink->kind) {
 	case CONFIG_SINK_HTTP: return check_http(sink, ret_text);
+	case CONFIG_SINK_POSTGRES: return postgres_outlet_check(&postgres, ret_text);
 	case CONFIG_SINK_FILE: return file_outlet_check(&file, ret_text);
 	case CONFIG_SINK_STDOUT:
 	case CONFIG_SINK_KINDS: break;
@@ -100,7 +119,9 @@ static int open_outlet(const struct config_sink *sink, struct loop *loop,
 		.envelope = sink->print == CONFIG_PRINT_ENVELOPE,
 	};
 	struct file_outlet_options file = file_options(sink);
+	struct postgres_outlet_options postgres = postgres_options(sink);
 	switch (sink->kind) {
+	case CONFIG_SINK_POSTGRES: return postgres_outlet_new(&postgres, ret_outlet, ret_text);
 	case CONFIG_SINK_HTTP: return open_http(sink, loop, ret_outlet, ret_text);
 	case CONFIG_SINK_FILE: return file_outlet_new(&file, ret_outlet, ret_text);
 	case CONFIG_SINK_STDOUT:

@@ -88,3 +88,10 @@ void outlet_result_text(struct outlet_result *result, struct span text);
  * next of the chain, which done() may change. */
 struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
                                    struct span text);
+
+/* Secrets that a text repeats become ***. Returns the new length. */
+size_t outlet_blot(char *text, size_t len, struct span secret);
+
+/* One line of UTF-8 for people: blanks for control characters, ? for what is no text.
+ * Returns the new length. */
+size_t outlet_clean(char *text, size_t len);
