@@ -2,7 +2,7 @@
  * bench_http_outlet: requests of the HTTP outlet to a sink (bench/sink), without the
  * rest of stile. Lines of "key value": requests/s and CPU of this process per request.
  *
- *   bench_http_outlet PORT [REQUESTS [AT_ONCE [BODY_BYTES]]]
+ *   bench_http_outlet PORT|URL [REQUESTS [AT_ONCE [BODY_BYTES [CA_FILE]]]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static struct span make_body(size_t len)
 
 int main(int argc, char **argv)
 {
-	char url[64];
+	char url[256];
 	struct bench bench = { 0 };
 	struct error_text text;
 	struct ip_network allow;
@@ -65,10 +65,13 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc && i <= (int)ARRAY_LEN(values); i++)
 		values[i - 1] = strtoull(argv[i], NULL, 10);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u/events", (unsigned)values[0]);
+	if (argc > 1 && strstr(argv[1], "://"))
+		snprintf(url, sizeof(url), "%s", argv[1]);
 	CHECK(ip_network_parse(SPAN("127.0.0.1"), &allow, &text) == 0);
 	CHECK(loop_new(&bench.loop) == 0);
 	struct http_outlet_options options = { .loop = bench.loop,
 		                               .request = { .url = span_str(url) },
+		                               .ca_file = argc > 5 ? argv[5] : NULL,
 		                               .allow = &allow,
 		                               .allow_count = 1 };
 	if (http_outlet_new(&options, &bench.outlet, &text)) {

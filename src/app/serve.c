@@ -22,6 +22,7 @@
  */
 #include "app/serve.h"
 #include "app/config.h"
+#include "app/serve_orphans.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
@@ -43,12 +44,17 @@
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
+#include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
+#include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
+#include "sys/worker.h"
+
+_Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
 
 #define STEP_MS 20
 #define LATER_MS 200
@@ -59,6 +65,9 @@
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
 #define DESCRIPTORS_PER_THREAD 5u
+
+/* Of the largest size, that must fit into memory at a time. */
+#define BODIES_MIN UINT64_C(16)
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -71,6 +80,7 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct port *port; /* NULL with an embedded store */
+	struct worker_desk desk;
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -101,6 +111,7 @@ struct serve {
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct orphans orphans;
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -144,7 +155,8 @@ static void handle(struct http_request *request)
 	if (webhook_handle(&io->webhook, request))
 		return;
 	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
+		                                      : store_host_store(io->serve->host),
+		                     .desk = &io->desk };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -155,8 +167,7 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return request->head.method == HTTP1_POST &&
-	       webhook_knows(&io->webhook, request->head.path);
+	return webhook_wants_body(&io->webhook, request);
 }
 
 static void run_store(struct io *io)
@@ -180,6 +191,7 @@ static void io_round(struct loop_hook *hook)
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
 	} while (unlikely(io->webhook.asked || io->webhook.decided));
+	worker_collect(&io->desk);
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -242,6 +254,8 @@ static int open_server(struct io *io)
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
+	if (options.limits.input_bytes < BODIES_MIN * serve->options->body_bytes)
+		options.limits.input_bytes = BODIES_MIN * serve->options->body_bytes;
 	options.limits.connections = serve->connections;
 	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
 	return http_server_new(&options, &io->server, &io->problem);
@@ -251,6 +265,7 @@ static int open_server(struct io *io)
 static int io_open(struct io *io)
 {
 	struct serve *serve = io->serve;
+	worker_desk_init(&io->desk, wake_loop, io->loop);
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
 		error = webhook_init(&io->webhook,
@@ -301,6 +316,7 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	worker_collect(&io->desk);
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));
@@ -429,6 +445,11 @@ static void reload(struct serve *serve)
 	struct error_text text = { "" };
 	if (!serve->input->path) {
 		log_warn("SIGHUP: there is no configuration file to load again");
+		return;
+	}
+	if (file_is_pipe(serve->input->path)) {
+		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
+		         "again");
 		return;
 	}
 	if (is_changing(serve)) {
@@ -620,6 +641,21 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
+static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
+{
+	const struct serve *serve = user;
+	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
+	                          ticket, ret_payload);
+}
+
+static int open_console(struct serve *serve)
+{
+	serve->console.read = read_event;
+	serve->console.read_user = serve;
+	int error = worker_new("stile-answers", &serve->console.worker);
+	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
+}
+
 static int open_store(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -665,6 +701,9 @@ static int open_delivery(struct serve *serve)
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
+	struct io *io = &serve->ios[0];
+	serve_orphans_begin(&serve->orphans, serve->config,
+	                    io->port ? port_store(io->port) : store_host_store(serve->host));
 	return 0;
 }
 
@@ -737,6 +776,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		open_traces(serve);
 	if (error == 0)
+		error = open_console(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = open_delivery(serve);
@@ -792,10 +833,12 @@ static void close_all(struct serve *serve)
 		deliver_join(serve->deliver);
 	if (serve->host)
 		store_host_close(serve->host);
+	serve->console.worker = worker_end(serve->console.worker);
 	serve->deliver = deliver_free(serve->deliver);
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
+	serve_orphans_end(&serve->orphans);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);

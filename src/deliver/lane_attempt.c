@@ -265,9 +265,8 @@ static bool copy_parts(struct lane_attempt *attempt, const struct store_item *it
 	struct buf *own = &attempt->read.items;
 	attempt->owns = true;
 	buf_clear(own);
-	struct store_item own_item = *item;
-	int error = store_item_append(own, &own_item, parts);
-	struct store_item copy;
+	struct store_item copy = *item;
+	int error = store_item_append(own, &copy, parts);
 	size_t offset = 0;
 	return error == 0 && store_item_next(buf_span(own), &offset, &copy, parts);
 }
@@ -276,7 +275,8 @@ static void use_parts(struct lane_attempt *attempt, const struct lane_start *sta
 {
 	struct store_parts parts = *start->parts;
 	bool stays = attempt->lane->outlet->immediate &&
-	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY;
+	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY &&
+	             !attempt->lane->policy.buries;
 	if (!stays && !copy_parts(attempt, start->item, &parts)) {
 		lane_put_back(attempt, attempt->lane->now_ms + LANE_RETRY_MS);
 		return;

@@ -5,6 +5,7 @@
  *   lane_take.c     tickets come from the store
  *   lane_attempt.c  an attempt's way: begin, read, note, send
  *   lane_finish.c   what came of it: judged and recorded
+ *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
  *
  * An attempt's stages:
@@ -29,7 +30,6 @@
 #define LANE_POOL_MAX (LANE_TAKES * LANE_TAKE_ITEMS)
 #define LANE_SLAB 64u /* attempts that are allocated together */
 #define LANE_SLABS (LANE_POOL_MAX / LANE_SLAB)
-#define LANE_CHAIN 128u        /* an immediate outlet gets no longer ones */
 #define LANE_KEEP_BYTES 65536u /* a pooled attempt keeps no larger buffer */
 #define LANE_LEASED_MAX 1024u  /* tickets held when leases end */
 #define LANE_RETRY_MS 1000u    /* after an error of the store */
@@ -194,6 +194,9 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 void lane_leave(struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
+
+/* lane_bury.c: false: there is no memory for it. */
+bool lane_bury(struct lane_attempt *attempt);
 
 /* lane_lease.c */
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);

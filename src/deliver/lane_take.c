@@ -196,7 +196,7 @@ static void receive_take(struct lane *lane, struct lane_take *take)
 	size_t offset = 0;
 	while (store_item_next(buf_span(&take->take.items), &offset, &item, &parts)) {
 		receive(lane, &item, &parts, lease);
-		if (lane->outlet->immediate && lane->chained >= LANE_CHAIN)
+		if (lane->outlet->immediate && lane->chained >= lane->outlet->batch_max)
 			lane_send(lane);
 	}
 	/* An outlet that is not immediate has copies. */

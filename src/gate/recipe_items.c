@@ -11,19 +11,16 @@ enum {
 void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *recipe,
                         struct recipe_scratch *scratch, const struct recipe_input *input)
 {
-	*ret_items = (struct recipe_items){
-		.items_max = RECIPE_ITEMS_MAX,
-		.recipe = recipe,
-		.scratch = scratch,
-		.input = input,
-	};
-}
-
-static bool is_type(struct span type, struct span name)
-{
-	if (type.len > name.len && type.ptr[name.len] != ';' && type.ptr[name.len] != ' ')
-		return false;
-	return type.len >= name.len && span_eq_nocase(span_of(type.ptr, name.len), name);
+	/* One by one: to clear all of it would take longer than a small event does. */
+	ret_items->batch = false;
+	ret_items->error = 0;
+	ret_items->count = 0;
+	ret_items->items_max = RECIPE_ITEMS_MAX;
+	ret_items->recipe = recipe;
+	ret_items->scratch = scratch;
+	ret_items->input = input;
+	ret_items->lines = SPAN_EMPTY;
+	ret_items->state = ITEMS_FIRST;
 }
 
 static bool is_ndjson(struct recipe_run *run)
@@ -39,7 +36,7 @@ static bool is_ndjson(struct recipe_run *run)
 	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE))
 		return false;
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
-		if (is_type(run->headers[HEADER_CONTENT_TYPE], types[i]))
+		if (http1_is_media_type(run->headers[HEADER_CONTENT_TYPE], types[i]))
 			return true;
 	return false;
 }
@@ -76,6 +73,8 @@ static enum recipe_step run_item(struct recipe_items *items, struct recipe_run *
 	items->error = recipe_run_event(run, ret_result, ret_problem);
 	if (items->error == 0)
 		return RECIPE_EVENT;
+	if (items->error == -ENOMEM)
+		return broken(items, -ENOMEM); /* not the item's fault: all is to be sent again */
 	ret_result->payload = run->input.body;
 	return RECIPE_REFUSED;
 }

@@ -195,7 +195,7 @@ int template_value(const struct template_run *run, uint32_t number, uint32_t pla
 	else if (there)
 		buf_append_span(out, value.text);
 	if (error || out->failed)
-		return error ? error : -ENOMEM;
+		return error ? error : out->failed;
 	if (out->len > start && memchr(out->ptr + start, '\0', out->len - start))
 		return refuse(piece, ret_text, "has a NUL, which no text of a database can have");
 	*ret_there = there;

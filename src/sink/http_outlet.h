@@ -17,7 +17,7 @@
  *   NOT_SENT  until libcurl begins to write the request: no address, refused, TLS,
  *             a time-out before that. libcurl asks a callback right before it writes
  *             (CURLOPT_PREREQFUNCTION); an attempt for which it never asked sent
- *             nothing. permanent: a template's value is missing or unfit.
+ *             nothing. Also what a server of HTTP/2 says it did not begin. permanent: a template's value is missing or unfit.
  *   UNKNOWN   from then on, until the whole head of a final answer (not 1xx) is here.
  *   DONE      the head says 2xx. REFUSED: it says anything else; redirects are not
  *             followed. What comes of the answer's body changes nothing.
@@ -27,9 +27,9 @@
  * it as UNKNOWN. A connection that the peer is known to have closed is not taken
  * from the pool; one that closes just when the request leaves cannot be told from
  * one that closed after reading it. `idle_ms` should be below the peer's own limit.
- * Over HTTP/2 more of them come together: a server that winds a connection down refuses
- * the streams that it has not begun, and libcurl does not tell these from lost ones. A
- * sink that cannot bear a doubt is better served by `http1`.
+ * Over HTTP/2 a server that winds a connection down says which requests it has not
+ * begun: those go on to another connection by themselves. A stream that is refused on
+ * its own (REFUSED_STREAM) libcurl does not tell from a lost one.
  *
  * Where it may connect to (SSRF)
  *   Scheme, host and port are fixed; places are for path and query, and what fills

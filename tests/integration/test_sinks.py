@@ -123,6 +123,25 @@ def test_removed_sink_keeps_what_waits_until_it_comes_back(make, sink):
     assert good == set(ids)
 
 
+def test_events_for_a_sink_that_is_not_there_are_told_at_the_start(stile, scratch, sink):
+    it = sink(lambda request: 503 if request.path == "/crm" else 200)
+    crm, out = http_sink("crm", it.url("/crm"), QUICK), http_sink("other", it.url("/other"))
+    gateway = stile("--config", configure(scratch, source("a"), crm + out))
+    for _ in range(3):
+        take(post(gateway, "/in/a", {"id": fresh()}), "new")
+    it.wait(3, "/other")
+    gateway.kill()
+    gateway = stile("--config", configure(scratch, source("a"), out))
+    told = eventually(lambda: re.search(r'events wait for a sink.*events=(\d+)', gateway.log()),
+                      "the log tells of them")
+    assert told[1] == "3"
+    assert gateway.stop() == 0
+    gateway = stile("--config", configure(scratch, source("a"), crm + out))
+    it.answer = lambda request: 200
+    gateway.wait_settled()
+    assert "events wait for a sink" not in gateway.log()
+
+
 def test_bad_file_leaves_sinks_and_routes_as_they_were(make, sink):
     it = sink()
     gate = make(http_sink("one", it.url("/one")), "  - { to: one }\n")

@@ -250,6 +250,7 @@ static bool read_exactly(struct peer *peer, void *bytes, size_t len)
 static void serve_http2(struct peer *peer)
 {
 	static const unsigned char settings[] = { 0, 0, 0, 4, 0, 0, 0, 0, 0 };
+	unsigned char goaway[] = { 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 	static const unsigned char ack[] = { 0, 0, 0, 4, 1, 0, 0, 0, 0 };
 	unsigned char frame[9 + 65536];
 	char preface[24];
@@ -262,8 +263,21 @@ static void serve_http2(struct peer *peer)
 		memcpy(stream, frame + 5, 4);
 		if (len > 65536 || !read_exactly(peer, frame + 9, len))
 			return;
-		if (type == 1)
+		unsigned limit = peer->number == 0 ? peer->server->http2_last : 0;
+		if (type == 1 && limit && peer->served == limit) {
+			if (!peer->len)
+				say(peer, goaway, sizeof(goaway));
+			peer->len = 1; /* said once */
+		}
+		if (peer->len && (type != 0 && type != 1))
+			continue;
+		if (peer->len && memcmp(stream, goaway + 9, 4) > 0)
+			continue; /* not begun, as was said */
+		if (type == 1) {
 			atomic_fetch_add(&peer->server->requests, 1);
+			memcpy(goaway + 9, stream, 4);
+			peer->served++;
+		}
 		if (type == 4 && !(flags & 1) && !say(peer, ack, sizeof(ack)))
 			return;
 		if (type <= 1 && flags & 1) { /* END_STREAM */

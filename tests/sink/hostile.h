@@ -22,6 +22,7 @@ struct hostile {
 	SSL_CTX *tls;              /* NULL: plain */
 	bool http2;                /* with TLS: a small HTTP/2 that answers 200 to everything */
 	unsigned char http2_error; /* … or resets every stream with this code */
+	unsigned http2_last;       /* … or answers so many on its first connection, then GOAWAY */
 	bool deaf;                 /* closes each connection before it reads */
 	pthread_t thread;
 	pthread_mutex_t lock;

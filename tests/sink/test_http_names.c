@@ -294,6 +294,26 @@ static void a_refused_stream_is_not_sent_twice(void **state)
 	}
 }
 
+static void what_goaway_leaves_out_goes_to_another_connection(void **state)
+{
+	struct scene scene = { .server = { .http2 = true, .http2_last = 7 } };
+	const struct hostile_name name = { .name = "good.test" };
+	static struct outlet_attempt attempts[30];
+	(void)state;
+	begin_tls(&scene, "https://good.test", &name);
+	http_kit_open(&scene.kit, &scene.options);
+	for (size_t i = 0; i < ARRAY_LEN(attempts); i++) {
+		attempts[i] = http_kit_attempt(&scene.kit);
+		attempts[i].next = i + 1 < ARRAY_LEN(attempts) ? &attempts[i + 1] : NULL;
+	}
+	http_kit_send(&scene.kit, attempts);
+	for (size_t i = 0; i < ARRAY_LEN(attempts); i++)
+		assert_int_equal(attempts[i].result.answer, OUTLET_DONE);
+	assert_int_equal(scene.server.requests, ARRAY_LEN(attempts));
+	assert_true(scene.server.connections > 1);
+	scene_end(&scene);
+}
+
 /* Sends until the name has been asked for again. */
 static const struct outlet_result *send_past_name(struct scene *scene)
 {
@@ -356,6 +376,7 @@ int main(void)
 		cmocka_unit_test(a_client_s_certificate_is_shown),
 		cmocka_unit_test(http2_carries_many_on_one_connection),
 		cmocka_unit_test(a_refused_stream_is_not_sent_twice),
+		cmocka_unit_test(what_goaway_leaves_out_goes_to_another_connection),
 		cmocka_unit_test(a_name_that_moves_is_judged_anew),
 		cmocka_unit_test(a_refused_connection_asks_for_the_name_again),
 	};

@@ -15,7 +15,7 @@ static const char *ticket_of(uint64_t ticket)
 	return text;
 }
 
-static void expect_line(struct hostile *server, const char *format, ...)
+printf_like(2, 3) static void expect_line(struct hostile *server, const char *format, ...)
 {
 	char line[512];
 	va_list args;
