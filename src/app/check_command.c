@@ -119,7 +119,8 @@ static struct span where_of(const struct config_sink *sink)
 	const char *host = url.len > 0 ? memmem(url.ptr, url.len, "://", 3) : NULL;
 	if (sink->kind == CONFIG_SINK_FILE)
 		return sink->file.path;
-	if (sink->kind != CONFIG_SINK_HTTP || !host)
+	bool requests = sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE;
+	if (!requests || !host)
 		return SPAN("-");
 	size_t len = (size_t)(host - url.ptr) + 3;
 	while (len < url.len && !memchr("/?#", url.ptr[len], 3))

@@ -71,6 +71,7 @@ enum config_sink_kind {
 	CONFIG_SINK_HTTP,
 	CONFIG_SINK_FILE,
 	CONFIG_SINK_POSTGRES,
+	CONFIG_SINK_STILE,
 	CONFIG_SINK_KINDS,
 };
 
@@ -128,7 +129,7 @@ struct config_sink {
 	bool steps_aside;        /* order.stuck */
 	struct span dead_letter; /* the sink that dead letters go to; empty: none */
 	enum config_print print; /* stdout, file */
-	struct config_http http;
+	struct config_http http; /* http, stile */
 	struct config_file file;
 	struct config_postgres postgres; /* its times are those of `http` */
 	struct config_place place;

@@ -334,7 +334,7 @@ static void put_sink(struct buf *out, const struct config_sink *sink)
 	put_number(out, sink->id);
 	put_number(out, sink->print);
 	put_policy(out, sink);
-	if (sink->kind == CONFIG_SINK_HTTP)
+	if (sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE)
 		put_http(out, &sink->http);
 	if (sink->kind == CONFIG_SINK_FILE)
 		put_file_sink(out, &sink->file);

@@ -8,7 +8,7 @@
 
 const char *config_sink_word(enum config_sink_kind kind)
 {
-	static const char *const words[] = { "stdout", "http", "file", "postgres" };
+	static const char *const words[] = { "stdout", "http", "file", "postgres", "stile" };
 	CHECK(kind < CONFIG_SINK_KINDS);
 	return words[kind];
 }
@@ -214,13 +214,14 @@ static const struct yaml_node *find_path(const struct yaml_node *map, const char
 static void check_needs(struct config_reader *reader, const struct yaml_node *map,
                         const struct config_sink *sink)
 {
+	bool batches = sink->http.batch != HTTP_BATCH_NONE || sink->kind == CONFIG_SINK_STILE;
 	bool rotates = sink->file.rotate_bytes > 0 || sink->file.rotate_ms > 0 ||
 	               (sink->file.path.len > 0 &&
 	                memmem(sink->file.path.ptr, sink->file.path.len, "{date}", 6));
 	const struct needs needs[] = {
 		{ "burst", "rate", sink->policy.limiter.rate > 0 },
-		{ "batch_events", "batch", sink->http.batch != HTTP_BATCH_NONE },
-		{ "batch_size", "batch", sink->http.batch != HTTP_BATCH_NONE },
+		{ "batch_events", "batch", batches },
+		{ "batch_size", "batch", batches },
 		{ "rotate.keep", "rotate.size, rotate.every or {date} in the name", rotates },
 		{ "body_form", "body", sink->http.body.len > 0 },
 		{ "probe", "on_unknown: probe", sink->policy.on_unknown == DELIVER_UNKNOWN_PROBE },
@@ -286,8 +287,10 @@ static void tell_own(struct config_reader *reader, const struct yaml_node *map,
 
 /* Addresses are the sink's to judge; names are at run time, but for one that is known. */
 static void advise_allow(struct config_reader *reader, const struct yaml_node *map,
-                         const struct config_http *http)
+                         const struct config_sink *sink)
 {
+	const struct config_http *http = &sink->http;
+	struct span word = span_str(config_sink_word(sink->kind));
 	const char *slashes = memmem(http->url.ptr, http->url.len, "://", 3);
 	struct span host = span_skip(http->url,
 	                             slashes ? (size_t)(slashes - http->url.ptr) + 3 : 0);
@@ -302,8 +305,8 @@ static void advise_allow(struct config_reader *reader, const struct yaml_node *m
 		    ip_network_has(&network, &address))
 			return;
 	}
-	const struct yaml_node *node = yaml_map_find(map, SPAN("http"));
-	size_t at = config_enter(reader, SPAN("http"));
+	const struct yaml_node *node = yaml_map_find(map, word);
+	size_t at = config_enter(reader, word);
 	config_tell(reader, CONFIG_WARNING, node,
 	            "localhost is a loopback address; such networks are named under allow");
 	config_leave(reader, at);
@@ -319,8 +322,8 @@ static void check_own(struct config_reader *reader, const struct yaml_node *map,
 		reader->failed = error;
 	else if (error != 0)
 		tell_own(reader, map, sink, text.text);
-	else if (sink->kind == CONFIG_SINK_HTTP)
-		advise_allow(reader, map, &sink->http);
+	else if (sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE)
+		advise_allow(reader, map, sink);
 }
 
 static void finish_sink(struct config_sink *sink)

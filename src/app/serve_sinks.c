@@ -17,9 +17,10 @@ struct http_lists {
 	struct ip_network allow[HTTP_ALLOW_MAX];
 };
 
-static void fill_http(const struct config_http *http, struct http_lists *lists,
+static void fill_http(const struct config_sink *sink, struct http_lists *lists,
                       struct http_outlet_options *ret_options)
 {
+	const struct config_http *http = &sink->http;
 	struct error_text text;
 	uint32_t allowed = 0;
 	for (uint32_t i = 0; i < http->allow_count; i++)
@@ -32,6 +33,7 @@ static void fill_http(const struct config_http *http, struct http_lists *lists,
 		.body = http->body,
 		.body_form = http->body_is_form ? TEMPLATE_URL : TEMPLATE_JSON,
 		.batch = http->batch,
+		.verdicts = sink->kind == CONFIG_SINK_STILE,
 		.batch_events = http->batch_events,
 		.batch_bytes = http->batch_bytes,
 		.connect_ms = http->connect_ms,
@@ -83,7 +85,7 @@ static int check_http(const struct config_sink *sink, struct error_text *ret_tex
 {
 	struct http_lists lists;
 	struct http_outlet_options options;
-	fill_http(&sink->http, &lists, &options);
+	fill_http(sink, &lists, &options);
 	return http_outlet_check(&options, ret_text);
 }
 
@@ -92,6 +94,7 @@ int serve_sink_check(const struct config_sink *sink, struct error_text *ret_text
 	struct file_outlet_options file = file_options(sink);
 	struct postgres_outlet_options postgres = postgres_options(sink);
 	switch (sink->kind) {
+	case CONFIG_SINK_STILE:
 	case CONFIG_SINK_HTTP: return check_http(sink, ret_text);
 	case CONFIG_SINK_POSTGRES: return postgres_outlet_check(&postgres, ret_text);
 	case CONFIG_SINK_FILE: return file_outlet_check(&file, ret_text);
@@ -106,7 +109,7 @@ static int open_http(const struct config_sink *sink, struct loop *loop, struct o
 {
 	struct http_lists lists;
 	struct http_outlet_options options;
-	fill_http(&sink->http, &lists, &options);
+	fill_http(sink, &lists, &options);
 	options.loop = loop;
 	return http_outlet_new(&options, ret_outlet, ret_text);
 }
@@ -122,6 +125,7 @@ static int open_outlet(const struct config_sink *sink, struct loop *loop,
 	struct postgres_outlet_options postgres = postgres_options(sink);
 	switch (sink->kind) {
 	case CONFIG_SINK_POSTGRES: return postgres_outlet_new(&postgres, ret_outlet, ret_text);
+	case CONFIG_SINK_STILE:
 	case CONFIG_SINK_HTTP: return open_http(sink, loop, ret_outlet, ret_text);
 	case CONFIG_SINK_FILE: return file_outlet_new(&file, ret_outlet, ret_text);
 	case CONFIG_SINK_STDOUT:

@@ -59,6 +59,15 @@ static void put_answer(const struct http_transfer *transfer, struct outlet_resul
 	outlet_result_text(result, span_of(copy, len));
 }
 
+void http_result_text(const struct http_plan *plan, struct span text, struct outlet_result *result)
+{
+	char copy[HTTP_ANSWER_KEPT];
+	size_t len = text.len < sizeof(copy) ? text.len : sizeof(copy);
+	memcpy(copy, text.ptr, len);
+	len = outlet_clean(copy, blot(plan, copy, len));
+	outlet_result_text(result, span_of(copy, len));
+}
+
 static void judge_status(const struct http_transfer *transfer, struct outlet_result *result)
 {
 	uint16_t status = transfer->status;
