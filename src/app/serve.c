@@ -62,6 +62,10 @@
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
 
+/* Batches of events: writing them takes long enough for the next to be read meanwhile.
+ * Handing over a small frame costs more than waiting for it. */
+#define BESIDE_BYTES (256u << 10)
+
 struct serve;
 
 struct io {
@@ -164,8 +168,8 @@ static void io_round(struct loop_hook *hook)
 	if (io->port) {
 		store_flush(port_store(io->port));
 		port_collect(io->port);
-	} else {
-		store_host_run(io->serve->host);
+	} else if (store_host_run(io->serve->host)) {
+		loop_again(io->loop); /* what has come is read while the disk writes */
 	}
 	if (io->webhook.decided)
 		webhook_answer(&io->webhook, clock_monotonic_ns());
@@ -571,6 +575,7 @@ static int open_store(struct serve *serve)
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
 		.lazy_outcomes = true,
+		.beside_bytes = BESIDE_BYTES,
 		.log = store_says,
 	};
 	struct error_text text = { "" };

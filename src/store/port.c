@@ -227,16 +227,17 @@ static bool round_run(struct store_host *host, bool flush_always)
 
 	if (unlikely(atomic_load(&host->end_takes)) && !host->takes_ended)
 		takes_end(host);
-	if (any || flush_always)
+	if (any || flush_always || store_under_way(host->store))
 		store_flush(host->store);
 	completions_post(host);
 	return any;
 }
 
-void store_host_run(struct store_host *host)
+bool store_host_run(struct store_host *host)
 {
 	CHECK(host->mode == STORE_HOST_EMBEDDED);
 	round_run(host, true);
+	return store_under_way(host->store);
 }
 
 void store_host_tick(struct store_host *host)
@@ -261,7 +262,7 @@ static void host_main(void *user)
 			store_tick(host->store);
 			completions_post(host);
 			next_ns = now_ns + tick_ns;
-		} else if (!any && !stop) {
+		} else if (!any && !stop && !store_under_way(host->store)) {
 			sleeper_sleep(&host->sleeper, (int)((next_ns - now_ns) / 1000000 + 1));
 		}
 		if (stop && !any)
@@ -332,7 +333,7 @@ struct store_host *store_host_free(struct store_host *host)
 int store_host_new(const struct store_host_options *options, struct store_host **ret_host)
 {
 	struct store_host *host = mem_zalloc(1, sizeof(*host));
-	int error;
+	int error = 0;
 
 	if (!host)
 		return -ENOMEM;
@@ -344,11 +345,7 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 	host->wake = options->wake;
 	host->wake_user = options->user;
 	mailbox_init(&host->inbox);
-	error = sleeper_init(&host->sleeper);
-	if (error < 0) {
-		mem_free(host);
-		return error;
-	}
+	sleeper_init(&host->sleeper);
 	if (host->mode == STORE_HOST_THREAD)
 		error = thread_start(&host->thread, &(struct thread_options){ .name = "store",
 		                                                              .cpu = THREAD_ANY_CPU,
@@ -555,19 +552,17 @@ static void port_enlist(struct store_host *host, struct port *port)
 int port_new(struct store_host *host, const struct port_options *options, struct port **ret_port)
 {
 	struct port *port = mem_zalloc(1, sizeof(*port));
-	int error;
 
 	if (!port)
 		return -ENOMEM;
 	port->max_in_flight = options->max_in_flight ? options->max_in_flight
 	                                             : PORT_IN_FLIGHT_DEFAULT;
 	port->letters = mem_zalloc(port->max_in_flight, sizeof(struct letter));
-	error = port->letters ? sleeper_init(&port->sleeper) : -ENOMEM;
-	if (error < 0) {
-		mem_free(port->letters);
+	if (!port->letters) {
 		mem_free(port);
-		return error;
+		return -ENOMEM;
 	}
+	sleeper_init(&port->sleeper);
 	pthread_mutex_init(&port->posting, NULL); /* never fails for a plain one */
 	mailbox_init(&port->inbox);
 	port->host = host;

@@ -12,6 +12,12 @@
  * fits one write of the store (local: frame_bytes_max); what does not fit follows
  * in the next. So the events of one request are admitted together by one flush.
  *
+ * A store may write while its owner goes on (local: beside_bytes). Then a flush can
+ * return before the write that it began has ended, and store_under_way() says so: what
+ * it decided is completed by the next flush or tick. An owner that has more to submit
+ * does that first, so that deciding and writing overlap; one that has not flushes at
+ * once, which waits for the write.
+ *
  * Room:      store. Others see only this header; app/ alone names a concrete
  *            store (memory/memory_store.h, local/local_store.h).
  * Threads:   a store has one owner thread that calls everything here. Other
@@ -205,6 +211,8 @@ struct store;
 struct store_methods {
 	void (*submit)(struct store *store, struct store_op *op);
 	void (*flush)(struct store *store);
+	/* NULL if a flush completes all it decided. See store_under_way(). */
+	bool (*under_way)(struct store *store);
 	/* Housekeeping: expiry, lazy writes, take-overs from helpers. Call it a
 	 * few times a second; bounded work (well under 10 ms). */
 	void (*tick)(struct store *store);
@@ -233,6 +241,12 @@ static inline void store_submit(struct store *store, struct store_op *op)
 static inline void store_flush(struct store *store)
 {
 	store->methods->flush(store);
+}
+
+/* Another flush is due: at once, or with what comes next if that is ready. */
+static inline bool store_under_way(struct store *store)
+{
+	return store->methods->under_way && store->methods->under_way(store);
 }
 
 static inline void store_tick(struct store *store)

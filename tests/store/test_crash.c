@@ -170,6 +170,7 @@ static void history_run(uint64_t seed)
 		.retain_bytes = (1 + test_random_below(&history.random, 4)) << 16,
 		.keeper_inline = true,
 		.lazy_outcomes = test_random_below(&history.random, 2),
+		.beside_bytes = (uint32_t)test_random_below(&history.random, 2) * 256,
 	};
 	history.simfs = simfs_new(seed);
 	uint64_t warm = test_random_below(&history.random, WARM_STEPS_MAX);

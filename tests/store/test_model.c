@@ -122,6 +122,7 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 		.retain_bytes = below(world, 2) ? 256u << 10 : 64u << 10,
 		.keeper_inline = true,
 		.lazy_outcomes = below(world, 2),
+		.beside_bytes = below(world, 2) ? FILE_BLOCK / 8 : 0,
 		.log = keep_log,
 		.log_user = world,
 	};
@@ -403,11 +404,25 @@ static void stats_compare(struct world *world)
 static void flush_both(struct world *world)
 {
 	store_flush(world->memory);
-	store_flush(world->local);
+	store_calls_flush(world->local);
 	if (world->options.lazy_outcomes)
 		store_tick(world->local);
 	if (take_call_poll(&world->waiting))
 		take_compare(world);
+}
+
+/* Some come while the write of those before is under way. A take is then served with
+ * what is durable: so while one waits, each operation is seen to its end. */
+static void flush_between(struct world *world)
+{
+	bool beside = world->options.beside_bytes > 0;
+
+	if (beside && world->waiting.waiting) {
+		flush_both(world);
+	} else if (beside && below(world, 8) == 0) {
+		store_flush(world->memory);
+		store_flush(world->local);
+	}
 }
 
 /* ---- steps ---- */
@@ -417,6 +432,7 @@ static void step_batch(struct world *world)
 	world->pair_count = 1 + below(world, BATCH_MAX);
 	for (size_t i = 0; i < world->pair_count; i++) {
 		struct pair *pair = &world->pairs[i];
+		flush_between(world);
 		pair_make(world, pair);
 		for (size_t k = 0; k < 2; k++) {
 			pair->on[k].op.kind = pair->kind;

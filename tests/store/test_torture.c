@@ -29,6 +29,7 @@ struct scene {
 };
 
 static struct scene scene;
+static uint32_t beside_bytes; /* of all scenes */
 
 static void scene_begin(uint64_t seed)
 {
@@ -45,6 +46,7 @@ static void scene_begin(uint64_t seed)
 		.retain_bytes = 128u << 10,
 		.keeper_inline = true,
 		.lazy_outcomes = seed & 1,
+		.beside_bytes = beside_bytes,
 	};
 }
 
@@ -282,5 +284,8 @@ int main(void)
 		cmocka_unit_test(test_no_failed_allocation_breaks_a_promise),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests_name("written at once", tests, NULL, NULL);
+	beside_bytes = 1;
+	failed += cmocka_run_group_tests_name("written beside", tests, NULL, NULL);
+	return failed;
 }

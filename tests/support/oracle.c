@@ -498,9 +498,9 @@ void oracle_release_one(struct oracle *oracle, struct store *store)
 {
 	while (!release_submit(oracle, store) && !oracle_full(oracle)) {
 		conflict_submit(oracle, store, ORACLE_ASIDE);
-		store_flush(store);
+		store_calls_flush(store);
 	}
-	store_flush(store);
+	store_calls_flush(store);
 	ops_check(oracle);
 }
 
@@ -562,6 +562,8 @@ void oracle_step(struct oracle *oracle, struct store *store)
 	if (dice < 3)
 		take_submit(oracle, store);
 	for (uint64_t i = 0; i < count && !oracle_full(oracle); i++) {
+		if (i > 0 && below(oracle, 4) == 0)
+			store_flush(store); /* its write may be under way when the next come */
 		switch (below(oracle, 20)) {
 		case 0:
 		case 1: again_submit(oracle, store); break;
@@ -582,7 +584,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		default: plain_submit(oracle, store); break;
 		}
 	}
-	store_flush(store);
+	store_calls_flush(store);
 	ops_check(oracle);
 }
 
@@ -593,7 +595,7 @@ void oracle_settle_most(struct oracle *oracle, struct store *store)
 	oracle->step++;
 	for (store_stats(store, &stats); stats.due_tickets; store_stats(store, &stats)) {
 		take_submit(oracle, store);
-		store_flush(store);
+		store_calls_flush(store);
 		if (oracle->take_waits)
 			break;
 	}
@@ -601,7 +603,7 @@ void oracle_settle_most(struct oracle *oracle, struct store *store)
 		for (uint32_t i = first; i < first + ORACLE_BATCH_MAX && i < oracle->count; i++)
 			if (below(oracle, 8))
 				settle_submit(oracle, store, i);
-		store_flush(store);
+		store_calls_flush(store);
 		ops_check(oracle);
 	}
 }
@@ -612,7 +614,7 @@ int oracle_admit_one(struct oracle *oracle, struct store *store)
 
 	oracle->last_error = 0;
 	admit_submit(oracle, store, index);
-	store_flush(store);
+	store_calls_flush(store);
 	ops_check(oracle);
 	return oracle->events[index].fate == ORACLE_KEPT ? 0 : oracle->last_error;
 }

@@ -150,7 +150,7 @@ static void open_check(struct oracle *oracle, struct store *store)
 		struct span source, payload;
 		size_t at = 0;
 		take_call_begin(store, &call, 64, 1u << 20);
-		store_flush(store);
+		store_calls_flush(store);
 		EXPECT(oracle, take_call_poll(&call));
 		EXPECT(oracle, call.take.op.error == 0);
 		while (store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload))

@@ -320,7 +320,7 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 		append_entities(local, taking, admit->own_ticket);
 	local->journal.item.max_ticket = local->last_ticket = admit->own_ticket;
 	local->journal.item.events += !admit->no_ticket;
-	local->batch_events++;
+	local->batch->events++;
 	return 0;
 }
 

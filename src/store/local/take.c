@@ -211,6 +211,8 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	buf_clear(&take->items);
 	take->count = 0;
 	while (take->count < take->max_items && open_tickets_peek(local->tickets, &ticket)) {
+		if (ticket.ticket > local->durable_ticket)
+			break; /* its frame is under way */
 		if (take->count > 0 && take->items.len + ticket.length > take->max_bytes)
 			break;
 		int r = local_read_event(local, &ticket, &entry);
