@@ -188,6 +188,7 @@ static int switch_over(struct journal *journal)
 	if (journal->was_dense)
 		claims_list_drop(&journal->claims);
 	journal->open = true;
+	keeper_note_used(journal->options.keeper, start.end);
 	keeper_want(journal->options.keeper, start.segment + 1);
 	return 0;
 }
@@ -351,5 +352,6 @@ int journal_end_write(struct journal *journal)
 	}
 	frame_written(&journal->frame);
 	journal->durable = journal->tail;
+	keeper_note_used(journal->options.keeper, journal->durable.end);
 	return 0;
 }
