@@ -64,7 +64,7 @@
 
 /* Batches of events: writing them takes long enough for the next to be read meanwhile.
  * Handing over a small frame costs more than waiting for it. */
-#define BESIDE_BYTES (256u << 10)
+#define BESIDE_BYTES (384u << 10)
 
 struct serve;
 
@@ -168,8 +168,8 @@ static void io_round(struct loop_hook *hook)
 	if (io->port) {
 		store_flush(port_store(io->port));
 		port_collect(io->port);
-	} else if (store_host_run(io->serve->host)) {
-		loop_again(io->loop); /* what has come is read while the disk writes */
+	} else {
+		store_host_run(io->serve->host);
 	}
 	if (io->webhook.decided)
 		webhook_answer(&io->webhook, clock_monotonic_ns());

@@ -8,8 +8,8 @@
 #include "sys/clock.h"
 #include "sys/thread.h"
 
-#define BATCH_ITEMS 1024u
-#define BATCH_BYTES (1u << 20)
+#define BATCH_ITEMS 4096u
+#define BATCH_BYTES (4u << 20)
 
 /*
  * Takes wait at the store while earlier batches are with the sink or wait for

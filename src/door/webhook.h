@@ -49,7 +49,8 @@ struct webhook {
 	_Atomic(struct source_set *) offered;
 	struct histogram *answer_us; /* from whole request to answer */
 	struct recipe_scratch scratch;
-	struct buf words; /* of a trace */
+	struct buf words;   /* of a trace */
+	size_t batch_bytes; /* of batches, since the last flush ahead */
 	/* Decided in this round, answered together by webhook_answer(). */
 	struct webhook_request *decided;
 	struct webhook_request **decided_tail;

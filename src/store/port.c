@@ -233,11 +233,10 @@ static bool round_run(struct store_host *host, bool flush_always)
 	return any;
 }
 
-bool store_host_run(struct store_host *host)
+void store_host_run(struct store_host *host)
 {
 	CHECK(host->mode == STORE_HOST_EMBEDDED);
 	round_run(host, true);
-	return store_under_way(host->store);
 }
 
 void store_host_tick(struct store_host *host)
@@ -262,7 +261,7 @@ static void host_main(void *user)
 			store_tick(host->store);
 			completions_post(host);
 			next_ns = now_ns + tick_ns;
-		} else if (!any && !stop && !store_under_way(host->store)) {
+		} else if (!any && !stop) {
 			sleeper_sleep(&host->sleeper, (int)((next_ns - now_ns) / 1000000 + 1));
 		}
 		if (stop && !any)
@@ -330,6 +329,11 @@ struct store_host *store_host_free(struct store_host *host)
 	return NULL;
 }
 
+static void store_written(void *user)
+{
+	store_host_wake(user);
+}
+
 int store_host_new(const struct store_host_options *options, struct store_host **ret_host)
 {
 	struct store_host *host = mem_zalloc(1, sizeof(*host));
@@ -340,6 +344,8 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 	CHECK(options->store);
 	CHECK(options->mode == STORE_HOST_THREAD || options->wake);
 	host->store = options->store;
+	host->store->written = store_written;
+	host->store->written_user = host;
 	host->mode = options->mode;
 	host->tick_ms = options->tick_ms ? options->tick_ms : STORE_HOST_TICK_MS;
 	host->wake = options->wake;
@@ -352,6 +358,7 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 		                                                              .run = host_main,
 		                                                              .user = host });
 	if (error < 0) {
+		host->store->written = NULL;
 		host_destroy(host);
 		return error;
 	}

@@ -86,11 +86,9 @@ struct store_host *store_host_free(struct store_host *host);
 /* The owner's: the store itself, to submit to it directly (EMBEDDED). */
 struct store *store_host_store(struct store_host *host);
 
-/* EMBEDDED. Run: takes the mail, flushes the store, posts the completions. True: a
- * write is under way (store_under_way()), so the owner looks for work but does not
- * wait for any before it runs again.
+/* EMBEDDED. Run: takes the mail, flushes the store, posts the completions.
  * Tick: the same and the store's housekeeping; call it every tick_ms. */
-bool store_host_run(struct store_host *host);
+void store_host_run(struct store_host *host);
 void store_host_tick(struct store_host *host);
 
 void store_host_wake(struct store_host *host);

@@ -13,10 +13,11 @@
  * in the next. So the events of one request are admitted together by one flush.
  *
  * A store may write while its owner goes on (local: beside_bytes). Then a flush can
- * return before the write that it began has ended, and store_under_way() says so: what
- * it decided is completed by the next flush or tick. An owner that has more to submit
- * does that first, so that deciding and writing overlap; one that has not flushes at
- * once, which waits for the write.
+ * return before what it decided is durable, and store_under_way() says so: a later
+ * flush, or the tick, completes it. An owner that set `written` is told when a flush is
+ * due for it, and no flush waits for the disk. Without, a flush waits for the write that
+ * an earlier one began: an owner that has more to submit does that first, so that
+ * deciding and writing overlap, and one that has not flushes once more.
  *
  * Room:      store. Others see only this header; app/ alone names a concrete
  *            store (memory/memory_store.h, local/local_store.h).
@@ -231,6 +232,10 @@ struct store {
 	 * store records, metrics read. Set by the store's open, never NULL. */
 	struct histogram *commit_us;
 	struct histogram *commit_batch;
+	/* The owner's, or NULL: a write that was under way has ended, flush soon. Called
+	 * on a thread of the store's, and not any more when the store is freed. */
+	void (*written)(void *user);
+	void *written_user;
 };
 
 static inline void store_submit(struct store *store, struct store_op *op)
@@ -243,7 +248,7 @@ static inline void store_flush(struct store *store)
 	store->methods->flush(store);
 }
 
-/* Another flush is due: at once, or with what comes next if that is ready. */
+/* Something that was flushed is not completed: another flush is due (see above). */
 static inline bool store_under_way(struct store *store)
 {
 	return store->methods->under_way && store->methods->under_way(store);

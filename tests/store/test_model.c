@@ -61,6 +61,7 @@ struct world {
 	uint64_t killed_after; /* counts of tickets up to this one may be low */
 	/* Claims of one event end at different times. A count may go with the claim
 	 * by which it was raised, so it may be low too. */
+	bool told; /* when a write has ended */
 	bool mixed_windows;
 	unsigned char bytes[PAYLOAD_MAX];
 	struct pair pairs[BATCH_MAX];
@@ -101,6 +102,7 @@ static void local_open(struct world *world)
 	if (error < 0)
 		fail_msg("%s, step %llu: open says %s: %s", test_note_seed(world->seed),
 		         (unsigned long long)world->step, error_name(error), text.text);
+	world->local->written = world->told ? store_calls_written : NULL;
 }
 
 static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
@@ -122,10 +124,11 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 		.retain_bytes = below(world, 2) ? 256u << 10 : 64u << 10,
 		.keeper_inline = true,
 		.lazy_outcomes = below(world, 2),
-		.beside_bytes = below(world, 2) ? FILE_BLOCK / 8 : 0,
+		.beside_bytes = below(world, 2) ? 512 : 0,
 		.log = keep_log,
 		.log_user = world,
 	};
+	world->told = below(world, 2);
 	struct memory_store_options options = { .clock = &world->true_clock.clock };
 	assert_int_equal(memory_store_open(&options, &world->memory), 0);
 	local_open(world);

@@ -15,6 +15,7 @@
 #include "support/clock_fake.h"
 #include "support/oracle.h"
 #include "support/simfs.h"
+#include "support/store_calls.h"
 #include "support/test.h"
 
 #define IO_CALLS 500u
@@ -30,6 +31,7 @@ struct scene {
 
 static struct scene scene;
 static uint32_t beside_bytes; /* of all scenes */
+static bool told;             /* when a write has ended */
 
 static void scene_begin(uint64_t seed)
 {
@@ -98,7 +100,10 @@ static struct store *try_open(void)
 	if (error < 0 && text.text[0] == 0)
 		fail_msg("%s, %s: open fails (%s) without a text",
 		         test_note_seed(scene.oracle.seed), scene.about, error_name(error));
-	return error < 0 ? NULL : store;
+	if (error < 0)
+		return NULL;
+	store->written = told ? store_calls_written : NULL;
+	return store;
 }
 
 static const char *const fault_names[] = { "none", "EIO", "ENOSPC", "short write" };
@@ -287,5 +292,7 @@ int main(void)
 	int failed = cmocka_run_group_tests_name("written at once", tests, NULL, NULL);
 	beside_bytes = 1;
 	failed += cmocka_run_group_tests_name("written beside", tests, NULL, NULL);
+	told = true;
+	failed += cmocka_run_group_tests_name("written beside, and told", tests, NULL, NULL);
 	return failed;
 }

@@ -13,6 +13,9 @@
 /* Set by store_calls_done(), the done() of all operations here. */
 void store_calls_done(struct store_op *op); /* op->user is a bool * */
 
+/* For store->written: then no flush waits for a write. */
+void store_calls_written(void *user);
+
 /* Flushes until no write is under way. */
 void store_calls_flush(struct store *store);
 

@@ -9,8 +9,9 @@
  *
  * A large frame is written beside (`beside_bytes`): the flush returns while it is
  * under way, and the next one decides what has come meanwhile. What rests on the
- * frame under way waits for the next frame, which is written after it. If the one
- * under way is lost, so is all that was decided since.
+ * frame under way waits for the next frame, which is written after it; so may several
+ * flushes add to the next frame until that can be. If the one under way is lost, so is
+ * all that was decided since.
  *
  * With `lazy_outcomes` outcomes alone do not make a write worth its while: they
  * wait in the open frame for an event, for enough of their kind, or for the tick.
@@ -243,6 +244,9 @@ static void count_commit(struct local_store *local, const struct batch *batch)
 /* The batch's frame; what is decided from now on is another batch. */
 static void begin_write(struct local_store *local, bool beside)
 {
+	const struct journal_way way = { .beside = beside,
+		                         .ended = local->store.written,
+		                         .user = local->store.written_user };
 	struct steady_clock_state at = steady_clock_save(&local->clock);
 	struct batch *batch = local->batch;
 
@@ -253,7 +257,7 @@ static void begin_write(struct local_store *local, bool beside)
 	batch->undo_count = local->undo.count;
 	batch->bytes = journal_begin_write(&local->journal,
 	                                   &(struct journal_times){ at.steady_ms, at.wall_ms },
-	                                   beside);
+	                                   &way);
 	local->under_way = batch;
 	local->batch = &local->batches[batch == local->batches];
 	CHECK(!local->batch->ops.first && local->batch->seen_count == 0);
@@ -349,11 +353,19 @@ static void sift_batch(struct local_store *local)
 	}
 }
 
+/* Is the owner told when the write under way has ended, and has it not? */
+static bool will_be_told(const struct local_store *local)
+{
+	return local->under_way && local->store.written && !journal_write_ended(&local->journal);
+}
+
 /* At most the frame of this batch is under way then. */
 static void flush_batch(struct local_store *local)
 {
 	bool ended = local->under_way != NULL;
 
+	if (will_be_told(local))
+		return;
 	end_write(local);
 	if (!worth_a_write(local)) {
 		if (ended)

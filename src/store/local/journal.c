@@ -309,7 +309,7 @@ void journal_note_newest(struct journal *journal, const struct entry_newest *new
 }
 
 uint32_t journal_begin_write(struct journal *journal, const struct journal_times *times,
-                             bool beside)
+                             const struct journal_way *way)
 {
 	struct file_system *fs = journal->options.folder->fs;
 	struct frame_stamp stamp = { .sequence = journal->tail.sequence + 1,
@@ -323,17 +323,28 @@ uint32_t journal_begin_write(struct journal *journal, const struct journal_times
 	const unsigned char *bytes = frame_finish(&journal->frame, &stamp, &span);
 	frame_keep(&journal->frame, span);
 	journal->under_way = true;
-	journal->beside = beside;
+	journal->beside = way->beside;
 	journal->write_ms = times->steady_ms;
-	if (beside)
+	if (way->beside)
 		writer_start(journal->options.writer,
-		             &(struct writer_job){ journal->fd, bytes, span, journal->tail.end });
+		             &(struct writer_job){ .fd = journal->fd,
+		                                   .ptr = bytes,
+		                                   .len = span,
+		                                   .offset = journal->tail.end,
+		                                   .ended = way->ended,
+		                                   .user = way->user });
 	else
 		journal->write_error = fs->methods->write(fs, journal->fd, bytes, span,
 		                                          journal->tail.end);
 	journal->tail.end += span;
 	journal->tail.sequence = stamp.sequence;
 	return span;
+}
+
+bool journal_write_ended(const struct journal *journal)
+{
+	CHECK(journal->under_way);
+	return !journal->beside || writer_ended(journal->options.writer);
 }
 
 int journal_end_write(struct journal *journal)

@@ -138,8 +138,16 @@ struct journal_times {
 	uint64_t steady_ms;
 	uint64_t wall_ms;
 };
-/* Writes the frame, at once or beside; the bytes of the write. One at a time. */
+/* How a frame is written: at once, or beside. `ended`: as in struct writer_job. */
+struct journal_way {
+	bool beside;
+	void (*ended)(void *user);
+	void *user;
+};
+/* Writes the frame; the bytes of the write. One at a time. */
 uint32_t journal_begin_write(struct journal *journal, const struct journal_times *times,
-                             bool beside);
+                             const struct journal_way *way);
+/* Would journal_end_write() return at once? */
+bool journal_write_ended(const struct journal *journal);
 /* Waits for the write that was begun: it is durable, or -errno. */
 int journal_end_write(struct journal *journal) must_check;

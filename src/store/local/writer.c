@@ -12,6 +12,7 @@ struct writer {
 	struct file_system *fs;
 	bool deferred;
 	bool under_way; /* the owner's */
+	bool asked;     /* the owner's; deferred: whether it has ended */
 	struct thread thread;
 	struct writer_job job;
 	int error; /* of the job */
@@ -40,9 +41,12 @@ static void run(void *user)
 			sleeper_sleep(&writer->work, -1);
 			continue;
 		}
+		struct writer_job job = writer->job; /* the next may be put in its place */
 		write_job(writer);
 		atomic_store(&writer->done, true);
 		sleeper_wake(&writer->finished);
+		if (job.ended)
+			job.ended(job.user);
 	}
 }
 
@@ -85,11 +89,22 @@ void writer_start(struct writer *writer, const struct writer_job *job)
 {
 	CHECK(!writer->under_way);
 	writer->under_way = true;
+	writer->asked = false;
 	writer->job = *job;
 	if (writer->deferred)
 		return;
 	atomic_store(&writer->wanted, true);
 	sleeper_wake(&writer->work);
+}
+
+bool writer_ended(struct writer *writer)
+{
+	CHECK(writer->under_way);
+	if (!writer->deferred)
+		return atomic_load(&writer->done);
+	bool ended = writer->asked;
+	writer->asked = true;
+	return ended;
 }
 
 int writer_wait(struct writer *writer)

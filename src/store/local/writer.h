@@ -28,13 +28,18 @@ struct writer_job {
 	const void *ptr;
 	size_t len;
 	uint64_t offset;
+	/* NULL, or called on the writer's thread when writer_wait() would not wait. */
+	void (*ended)(void *user);
+	void *user;
 };
 
-/* `deferred`: no thread; the write is made by writer_wait(), for tests that must
- * repeat exactly. */
+/* `deferred`: no thread; the write is made by writer_wait(), and is said to have ended
+ * when that is asked for the second time. For tests that must repeat exactly. */
 int writer_new(struct file_system *fs, bool deferred, struct writer **ret_writer) must_check;
 struct writer *writer_free(struct writer *writer); /* accepts NULL; nothing may be under way */
 
 void writer_start(struct writer *writer, const struct writer_job *job);
+/* Would writer_wait() return at once? */
+bool writer_ended(struct writer *writer);
 /* Waits for the write under way. */
 int writer_wait(struct writer *writer) must_check;
