@@ -400,11 +400,15 @@ int local_reserve(struct local_store *local, uint32_t size, enum journal_room ro
 {
 	int r = journal_reserve(&local->journal, size, room, now_of(local));
 
+	if (r == JOURNAL_WAIT_FIRST) {
+		end_write(local);
+		r = journal_reserve(&local->journal, size, room, now_of(local));
+	}
 	if (r == JOURNAL_COMMIT_FIRST) {
 		local_commit(local);
 		r = journal_reserve(&local->journal, size, room, now_of(local));
-		CHECK(r <= 0);
 	}
+	CHECK(r <= 0);
 	return r;
 }
 
@@ -444,11 +448,16 @@ static int decide_release(struct local_store *local, const struct store_release 
 {
 	struct store_settle settle = { .ticket = release->ticket,
 		                       .outcome = release->drop ? OUTCOME_DEAD : OUTCOME_RELEASED };
+	struct open_ticket ticket;
+	uint64_t lost = local->frames_lost;
 
 	int r = open_tickets_unhold(local->tickets, release->ticket);
 	if (r < 0)
 		return r;
 	r = local_reserve(local, sizeof(struct entry_settle), JOURNAL_NORMAL);
+	if (unlikely(local->frames_lost != lost) &&
+	    !open_tickets_find(local->tickets, release->ticket, &ticket))
+		return ERR_FENCED; /* its event was in the frame that was lost meanwhile */
 	if (r < 0) {
 		open_tickets_hold(local->tickets, release->ticket);
 		return r;

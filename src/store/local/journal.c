@@ -254,14 +254,14 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 			return journal->reserve_reason == -EAGAIN ? JOURNAL_COMMIT_FIRST : ERR_FULL;
 		if (frame_fits(&journal->frame, size))
 			return 0;
-		return JOURNAL_COMMIT_FIRST;
+		return journal->under_way ? JOURNAL_WAIT_FIRST : JOURNAL_COMMIT_FIRST;
 	}
 	if (frame_size > journal->options.frame_max)
 		return ERR_TOO_LARGE;
 	bool rolls = !journal->open || frame_size > room_left(journal, JOURNAL_NORMAL);
 	if (journal->under_way &&
 	    (rolls || frame_size > frame_room(&journal->frame, (uint32_t)journal->tail.end)))
-		return JOURNAL_COMMIT_FIRST;
+		return JOURNAL_WAIT_FIRST;
 	if (rolls) {
 		/* What is urgent does not wait for the keeper while there is a reserve. */
 		bool reserve = room == JOURNAL_URGENT && journal->open &&
@@ -362,6 +362,10 @@ int journal_end_write(struct journal *journal)
 		return r;
 	}
 	frame_written(&journal->frame);
+	if (journal_pending(journal))
+		frame_set_limit(&journal->frame,
+		                room_left(journal, journal_in_reserve(journal) ? JOURNAL_URGENT
+		                                                               : JOURNAL_NORMAL));
 	journal->durable = journal->tail;
 	keeper_note_used(journal->options.keeper, journal->durable.end);
 	return 0;

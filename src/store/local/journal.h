@@ -107,8 +107,10 @@ void journal_retry(struct journal *journal);
 
 enum journal_room { JOURNAL_NORMAL, JOURNAL_URGENT };
 #define JOURNAL_COMMIT_FIRST 1
-/* Room for an entry of `size` bytes in the current frame. COMMIT_FIRST: when what is
- * under way has ended and the current frame is written. */
+#define JOURNAL_WAIT_FIRST 2
+/* Room for an entry of `size` bytes in the current frame. COMMIT_FIRST: ask again when
+ * that is written; WAIT_FIRST: when what is under way has ended, which gives the
+ * current frame all its room. */
 int journal_reserve(struct journal *journal, uint32_t size, enum journal_room room,
                     uint64_t now_ms) must_check;
 
