@@ -2,6 +2,7 @@
 #include "app/ask.h"
 
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -10,14 +11,13 @@
 #include "base/text.h"
 #include "codec/http1.h"
 #include "codec/json.h"
-
-#define SCHEME "http://"
-#define PORT_STANDARD "80"
+#include "net/tls_client.h"
 
 static int bad_url(const char *url, struct error_text *ret_text)
 {
 	return error_fill(ret_text, ERR_INVALID,
-	                  "\"%.100s\" is not an address: expected http://HOST:PORT", url);
+	                  "\"%.100s\" is not an address: expected http://HOST:PORT or https://…",
+	                  url);
 }
 
 /* Splits "host:port" or "[host]:port"; the port may be missing. */
@@ -39,7 +39,8 @@ static int split(struct span text, struct ask_address *address)
 	memcpy(address->host, text.ptr, host_len);
 	address->host[host_len] = 0;
 	struct span rest = span_skip(text, host_len + (bracket ? 1 : 0));
-	struct span port = rest.len > 0 ? span_skip(rest, 1) : SPAN(PORT_STANDARD);
+	struct span port = rest.len > 0 ? span_skip(rest, 1)
+	                                : span_str(address->secure ? "443" : "80");
 	uint64_t number = 0;
 	if ((rest.len > 0 && rest.ptr[0] != ':') || text_parse_u64(port, &number) < 0 ||
 	    number < 1 || number > 65535 || port.len >= sizeof(address->port))
@@ -53,9 +54,9 @@ int ask_parse_url(const char *url, struct ask_address *ret_address, struct error
 {
 	struct span text = span_str(url);
 	struct ask_address address = { .bracketed = false };
-	if (text.len < sizeof(SCHEME) || memcmp(url, SCHEME, sizeof(SCHEME) - 1) != 0)
+	address.secure = span_cut_start(&text, SPAN("https://"));
+	if ((!address.secure && !span_cut_start(&text, SPAN("http://"))) || text.len == 0)
 		return bad_url(url, ret_text);
-	text = span_skip(text, sizeof(SCHEME) - 1);
 	if (text.ptr[text.len - 1] == '/')
 		text.len--;
 	for (size_t i = 0; i < text.len; i++)
@@ -196,10 +197,17 @@ static int connect_to(const struct ask_address *address, struct error_text *ret_
 	return r;
 }
 
-static int send_all(int fd, struct span bytes)
+struct line {
+	int fd;
+	struct tls_client *tls; /* NULL: as it is */
+};
+
+static int send_all(const struct line *line, struct span bytes)
 {
+	if (line->tls)
+		return tls_client_send(line->tls, bytes);
 	while (bytes.len > 0) {
-		ssize_t n = send(fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+		ssize_t n = send(line->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -209,23 +217,37 @@ static int send_all(int fd, struct span bytes)
 	return 0;
 }
 
-/* Up to the end of the connection: the request asks for its close. */
-static int receive_all(int fd, struct buf *answer)
+static int receive(const struct line *line, char *out, size_t room, size_t *ret_len)
 {
-	for (;;) {
-		int r = buf_reserve(answer, 64u << 10);
-		if (r < 0)
-			return r;
-		ssize_t n = recv(fd, answer->ptr + answer->len, answer->room - answer->len, 0);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		answer->len += (size_t)n;
-	}
+	ssize_t n;
+	if (line->tls)
+		return tls_client_receive(line->tls, out, room, ret_len);
+	do {
+		n = recv(line->fd, out, room, 0);
+	} while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	*ret_len = (size_t)n;
+	return 0;
 }
 
-static int exchange(int fd, const struct ask_address *address, const char *method,
+/* Up to the end of the connection: the request asks for its close. */
+static int receive_all(const struct line *line, struct buf *answer)
+{
+	size_t len = 0;
+	do {
+		int r = buf_reserve(answer, 64u << 10);
+		if (r == 0)
+			r = receive(line, answer->ptr + answer->len, answer->room - answer->len,
+			            &len);
+		if (r < 0)
+			return r;
+		answer->len += len;
+	} while (len > 0);
+	return 0;
+}
+
+static int exchange(const struct line *line, const struct ask_address *address, const char *method,
                     struct span target, struct buf *answer)
 {
 	struct buf request = { .cap = 16u << 10 };
@@ -234,15 +256,20 @@ static int exchange(int fd, const struct ask_address *address, const char *metho
 	           "Connection: close\r\n\r\n",
 	           method, (int)target.len, target.ptr, address->bracketed ? "[" : "",
 	           address->host, address->bracketed ? "]" : "", address->port);
-	int r = request.failed ? -ENOMEM : send_all(fd, buf_span(&request));
+	int r = request.failed ? -ENOMEM : send_all(line, buf_span(&request));
 	buf_free(&request);
-	return r < 0 ? r : receive_all(fd, answer);
+	return r < 0 ? r : receive_all(line, answer);
 }
 
 static int take_answer(const struct buf *answer, struct buf *out, struct error_text *ret_text)
 {
 	uint16_t status = 0;
 	struct span body;
+	/* Nothing, or an alert of TLS. */
+	if (answer->len == 0 || answer->ptr[0] == 0x15)
+		return error_fill(ret_text, ERR_INVALID,
+		                  "nothing answers there; if it listens with TLS, ask https://…, "
+		                  "with its certificate as --ca");
 	if (ask_parse_answer(buf_span(answer), &status, &body) < 0)
 		return error_fill(ret_text, ERR_INVALID, "what answers there is no gateway");
 	if (status != 200)
@@ -251,21 +278,14 @@ static int take_answer(const struct buf *answer, struct buf *out, struct error_t
 	return out->failed ? error_fill(ret_text, -ENOMEM, "no memory for the answer") : 0;
 }
 
-static int ask(const char *url, const char *method, struct span target, struct buf *out,
-               struct error_text *ret_text)
+/* Asks on a line that is there. */
+static int talk(const struct line *line, const struct ask_address *address, const char *method,
+                struct span target, struct buf *out, struct error_text *ret_text)
 {
-	struct ask_address address = { .bracketed = false };
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
-	int r = ask_parse_url(url, &address, ret_text);
+	int r = exchange(line, address, method, target, &answer);
 	if (r < 0)
-		return r;
-	int fd = connect_to(&address, ret_text);
-	if (fd < 0)
-		return fd;
-	r = exchange(fd, &address, method, target, &answer);
-	close(fd);
-	if (r < 0)
-		error_fill(ret_text, r, "%s port %s: %s", address.host, address.port,
+		error_fill(ret_text, r, "%s port %s: %s", address->host, address->port,
 		           error_name(r));
 	else
 		r = take_answer(&answer, out, ret_text);
@@ -273,12 +293,41 @@ static int ask(const char *url, const char *method, struct span target, struct b
 	return r;
 }
 
-int ask_get(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+static int ask(const struct ask_options *options, const char *method, struct span target,
+               struct buf *out, struct error_text *ret_text)
 {
-	return ask(url, "GET", target, out, ret_text);
+	struct ask_address address = { .bracketed = false };
+	struct line line = { .tls = NULL };
+	int r = ask_parse_url(options->url, &address, ret_text);
+	if (r == 0 && options->ca && !address.secure)
+		r = error_fill(ret_text, ERR_INVALID, "--ca goes with an https:// address");
+	if (r < 0)
+		return r;
+	line.fd = connect_to(&address, ret_text);
+	if (line.fd < 0)
+		return line.fd;
+	/* OpenSSL writes without MSG_NOSIGNAL. */
+	void (*on_pipe)(int) = signal(SIGPIPE, SIG_IGN);
+	if (address.secure)
+		r = tls_client_open(&(struct tls_client_options){ line.fd, address.host,
+		                                                  options->ca },
+		                    &line.tls, ret_text);
+	if (r == 0)
+		r = talk(&line, &address, method, target, out, ret_text);
+	signal(SIGPIPE, on_pipe);
+	tls_client_free(line.tls);
+	close(line.fd);
+	return r;
 }
 
-int ask_post(const char *url, struct span target, struct buf *out, struct error_text *ret_text)
+int ask_get(const struct ask_options *options, struct span target, struct buf *out,
+            struct error_text *ret_text)
 {
-	return ask(url, "POST", target, out, ret_text);
+	return ask(options, "GET", target, out, ret_text);
+}
+
+int ask_post(const struct ask_options *options, struct span target, struct buf *out,
+             struct error_text *ret_text)
+{
+	return ask(options, "POST", target, out, ret_text);
 }

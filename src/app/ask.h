@@ -1,5 +1,5 @@
 /*
- * ask: one question to a running gateway over plain HTTP, for the commands that
+ * ask: one question to a running gateway, over HTTP or HTTPS, for the commands that
  * show what it knows.
  *
  * Room:    app. Threads: blocks the caller, at most ASK_LIMIT_S for each step.
@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "app/options.h"
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/error.h"
@@ -18,8 +19,30 @@
 #define ASK_ANSWER_MAX (16u << 20)
 #define ASK_HOST_MAX 256
 
-/* Where a URL such as http://127.0.0.1:8080 or http://[::1]:8080/ leads. */
+/* Whom to ask. Commands have the options for it in their tables. */
+struct ask_options {
+	const char *url;
+	const char *ca; /* a file with certificates; NULL: whom the machine believes */
+};
+
+#define ASK_OPTIONS(type, member)                                                                 \
+	{ "url",                                                                                  \
+	  OPTION_TEXT,                                                                            \
+	  offsetof(type, member.url),                                                             \
+	  "URL",                                                                                  \
+	  "http://127.0.0.1:8080",                                                                \
+	  0,                                                                                      \
+	  0,                                                                                      \
+	  NULL,                                                                                   \
+	  "the gateway to ask; https:// where it listens with TLS" },                             \
+	{                                                                                         \
+		"ca", OPTION_TEXT, offsetof(type, member.ca), "FILE", NULL, 0, 0, NULL,           \
+			"with https: believe these certificates (PEM), such as the gateway's own" \
+	}
+
+/* Where a URL such as http://127.0.0.1:8080 or https://[::1]:8443/ leads. */
 struct ask_address {
+	bool secure; /* https */
 	char host[ASK_HOST_MAX];
 	char port[8];
 	bool bracketed; /* an IPv6 address */
@@ -36,9 +59,9 @@ int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_
 
 /* GET. The body is appended to `out` when the status is 200; another status is
  * an error (ERR_INVALID) whose text is what the gateway says. */
-int ask_get(const char *url, struct span target, struct buf *out,
+int ask_get(const struct ask_options *options, struct span target, struct buf *out,
             struct error_text *ret_text) must_check;
 
 /* POST without a body; else the same. */
-int ask_post(const char *url, struct span target, struct buf *out,
+int ask_post(const struct ask_options *options, struct span target, struct buf *out,
              struct error_text *ret_text) must_check;

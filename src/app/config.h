@@ -31,6 +31,7 @@
 #include "sys/file.h"
 
 #define CONFIG_SOURCES_MAX 256u
+#define CONFIG_SINKS_MAX 1u
 #define CONFIG_CASES_MAX 64u /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
 
@@ -140,6 +141,13 @@ struct config_diff {
 	struct arena arena;
 };
 
-int config_diff(const struct config *old, const struct config *new,
-                struct config_diff *ret_diff) must_check;
+/* What the next one changes: of what reloads, against the last that was taken over;
+ * of what needs a restart, against that of the start, so that it is told as long as
+ * it differs. */
+struct config_states {
+	const struct config *start;
+	const struct config *last;
+	const struct config *next;
+};
+int config_diff(const struct config_states *states, struct config_diff *ret_diff) must_check;
 void config_diff_free(struct config_diff *diff); /* leaves an empty one */

@@ -2,6 +2,7 @@
 #include "app/config_reader.h"
 #include "app/preset_guide.h"
 #include "base/text.h"
+#include "gate/advice.h"
 #include "gate/presets.h"
 #include "gate/recipe.h"
 
@@ -209,13 +210,14 @@ static void check_recipe(struct config_reader *reader, const struct config_sourc
 static void advise_window(struct config_reader *reader, const struct config_source *source)
 {
 	const struct preset_guide *guide = preset_guide_find(source->preset);
-	uint32_t window_s = source->recipe.window_s;
-	if (!guide || window_s >= guide->retries_s)
+	uint64_t window_ms = UINT64_C(1000) * source->recipe.window_s;
+	uint64_t retries_ms = advice_retries_ms(source->preset);
+	if (!guide || window_ms >= retries_ms)
 		return;
 	char window[TEXT_DURATION_MAX];
 	char retries[TEXT_DURATION_MAX];
-	text_duration(window, UINT64_C(1000) * window_s);
-	text_duration(retries, UINT64_C(1000) * guide->retries_s);
+	text_duration(window, window_ms);
+	text_duration(retries, retries_ms);
 	config_tell_at(reader, CONFIG_WARNING, source->place,
 	               "a window of %s is shorter than its sender's retries: %s; what comes later "
 	               "is new again, so %s or more is advised",

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CHANGES_MAX (2 * CONFIG_SOURCES_MAX + SERVE_ROWS + 1)
+#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 1)
 
 /* ---- a source as bytes ---- */
 
@@ -82,6 +82,7 @@ static void put_recipe(struct buf *out, const struct recipe_spec *recipe)
 	put_number(out, recipe->batch);
 	put_number(out, recipe->shadow);
 	put_number(out, recipe->replay_passes);
+	put_number(out, recipe->compare_values);
 	put_number(out, recipe->case_count);
 	for (uint32_t i = 0; i < recipe->case_count; i++)
 		put_case(out, &recipe->cases[i]);
@@ -226,9 +227,11 @@ static void write_value(const struct option *option, const struct serve_options 
 	}
 }
 
-static int compare_serve(struct config_diff *diff, const struct config *old,
-                         const struct config *new)
+/* What was taken over is that of the last file, where it can be; else that of the
+ * start, however many files have come since. */
+static int compare_serve(struct config_diff *diff, const struct config_states *states)
 {
+	const struct config *new = states->next;
 	int error = 0;
 	for (size_t i = 0; i < config_table.count && error == 0; i++) {
 		const struct config_option *row = &config_table.options[i];
@@ -237,6 +240,7 @@ static int compare_serve(struct config_diff *diff, const struct config *old,
 		char text[600];
 		if (!row->flag)
 			continue;
+		const struct config *old = row->reload ? states->last : states->start;
 		write_value(row->flag, &old->serve, was, sizeof(was));
 		write_value(row->flag, &new->serve, is, sizeof(is));
 		snprintf(text, sizeof(text), "%s becomes %s", was, is);
@@ -246,13 +250,57 @@ static int compare_serve(struct config_diff *diff, const struct config *old,
 	return error;
 }
 
-int config_diff(const struct config *old, const struct config *new, struct config_diff *ret_diff)
+/* ---- sinks ---- */
+
+static const struct config_sink *find_sink(const struct config *config, struct span name)
+{
+	for (uint32_t i = 0; i < config->sink_count; i++)
+		if (span_eq(config->sinks[i].name, name))
+			return &config->sinks[i];
+	return NULL;
+}
+
+static int add_sinks(struct config_diff *diff, const struct config *from,
+                     const struct config *other, const char *text)
+{
+	int error = 0;
+	for (uint32_t i = 0; i < from->sink_count && error == 0; i++) {
+		const struct config_sink *sink = &from->sinks[i];
+		char option[16 + 64];
+		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
+		if (!find_sink(other, sink->name))
+			error = add(diff, option, false, text);
+	}
+	return error;
+}
+
+/* Deliveries go where they went at the start. */
+static int compare_sinks(struct config_diff *diff, const struct config *old,
+                         const struct config *new)
+{
+	int error = add_sinks(diff, old, new, "removed");
+	if (error == 0)
+		error = add_sinks(diff, new, old, "added");
+	for (uint32_t i = 0; i < new->sink_count &&error == 0; i++) {
+		const struct config_sink *sink = &new->sinks[i];
+		const struct config_sink *was = find_sink(old, sink->name);
+		char option[16 + 64];
+		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
+		if (was && was->kind != sink->kind)
+			error = add(diff, option, false, "changed");
+	}
+	return error;
+}
+
+int config_diff(const struct config_states *states, struct config_diff *ret_diff)
 {
 	struct config_diff diff = { 0 };
 	diff.changes = arena_alloc(&diff.arena, CHANGES_MAX * sizeof(*diff.changes));
-	int error = diff.changes ? compare_serve(&diff, old, new) : -ENOMEM;
+	int error = diff.changes ? compare_serve(&diff, states) : -ENOMEM;
 	if (error == 0)
-		error = compare_sources(&diff, old, new);
+		error = compare_sources(&diff, states->last, states->next);
+	if (error == 0)
+		error = compare_sinks(&diff, states->start, states->next);
 	if (error != 0) {
 		config_diff_free(&diff);
 		return error;

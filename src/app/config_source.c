@@ -282,7 +282,7 @@ void config_read_sinks(struct config_reader *reader, const struct yaml_node *map
 		size_t at = config_enter(reader, member->name->text);
 		if (config_is_repeated(reader, map, member))
 			;
-		else if (config->sink_count == 1)
+		else if (config->sink_count == CONFIG_SINKS_MAX)
 			config_tell(reader, CONFIG_ERROR, member->name,
 			            "found a second sink, expected one: all events go there");
 		else

@@ -242,7 +242,9 @@ static bool read_secret(struct config_reader *reader, const struct yaml_node *no
 	    !expand(reader, node, &text))
 		return false;
 	bool file = node->text.len > 5 && memcmp(node->text.ptr, "file:", 5) == 0;
-	if (!file && !memmem(node->text.ptr, node->text.len, "${", 2))
+	/* A public key may stand where everybody reads it. */
+	bool public = span_starts(node->text, SPAN("whpk_"));
+	if (!file && !public && !memmem(node->text.ptr, node->text.len, "${", 2))
 		config_tell(
 			reader, CONFIG_WARNING, node,
 			"found a secret in clear text; ${NAME} or file:PATH keep it out of this file");

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "app/filter_envelope.h"
 #include "app/filter_output.h"
 #include "app/filter_split.h"
 #include "base/mem.h"
@@ -24,7 +25,8 @@
 struct pending {
 	struct recipe_result result;
 	struct flat_event event;
-	struct span whole; /* what goes out */
+	struct span whole; /* what goes out … */
+	struct span text;  /* … and what is shown of it, if it does not */
 	uint64_t line;
 };
 
@@ -40,7 +42,8 @@ struct filter {
 	uint32_t count;
 	struct pending batch[BATCH];
 	struct buf words; /* of a claim, for the rejected */
-	char *bytes;      /* ROOM_BYTES */
+	struct filter_envelope envelope;
+	char *bytes; /* ROOM_BYTES */
 };
 
 int filter_new(const struct filter_options *options, struct filter **ret_filter)
@@ -51,6 +54,7 @@ int filter_new(const struct filter_options *options, struct filter **ret_filter)
 	filter->options = *options;
 	filter->output.out_fd = options->out_fd;
 	filter->output.rejected_fd = options->rejected_fd;
+	filter_envelope_init(&filter->envelope);
 	filter->bytes = mem_map(ROOM_BYTES);
 	if (!filter->bytes || flat_claims_new(&filter->claims) != 0) {
 		filter_free(filter);
@@ -68,6 +72,7 @@ struct filter *filter_free(struct filter *filter)
 	recipe_scratch_free(&filter->scratch);
 	filter_output_free(&filter->output);
 	buf_free(&filter->words);
+	filter_envelope_free(&filter->envelope);
 	mem_unmap(filter->bytes, ROOM_BYTES);
 	return mem_free(filter);
 }
@@ -117,18 +122,29 @@ static void write_reason(const struct pending *pending, const struct flat_verdic
 	add_gap(reason, &pending->event, verdict);
 }
 
+/* What the recipe is given of an event. */
+static int open_event(struct filter *filter, struct span text, struct recipe_input *ret_input,
+                      struct error_text *ret_problem)
+{
+	if (filter->options.envelope)
+		return filter_envelope_open(&filter->envelope, text, ret_input, ret_problem);
+	*ret_input = (struct recipe_input){ .body = text };
+	return 0;
+}
+
 static int reject(struct filter *filter, const struct pending *pending,
                   const struct flat_verdict *verdict)
 {
 	char memory[REASON_MAX];
 	struct buf reason = buf_on(memory, sizeof(memory));
-	struct recipe_input input = { .body = pending->result.payload };
+	struct recipe_input input;
 	struct recipe_words words = { .rule = SPAN_EMPTY };
 	if (filter->options.rejected_fd < 0)
 		return 0;
 	write_reason(pending, verdict, &reason);
 	buf_clear(&filter->words);
-	if (!recipe_words(filter->options.recipe, &filter->scratch, &input, verdict->matched,
+	if (open_event(filter, pending->text, &input, NULL) < 0 ||
+	    !recipe_words(filter->options.recipe, &filter->scratch, &input, verdict->matched,
 	                  &filter->words, &words))
 		words = (struct recipe_words){ .rule = SPAN_EMPTY };
 	struct filter_rejection rejection = {
@@ -140,8 +156,8 @@ static int reject(struct filter *filter, const struct pending *pending,
 		.rule = words.rule,
 		.parts = words.parts,
 		.reason = buf_span(&reason),
-		.event = pending->result.payload,
-		.json = pending->result.event.json,
+		.event = pending->text,
+		.json = filter->options.envelope || pending->result.event.json,
 	};
 	return filter_output_reject(&filter->output, &rejection);
 }
@@ -226,6 +242,7 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 	filter->stats.read++;
 	pending->line = piece->line;
 	pending->whole = batch ? result->payload : piece->whole;
+	pending->text = filter->options.envelope ? piece->event : result->payload;
 	pending->event = (struct flat_event){
 		.claims = result->claims,
 		.claim_count = result->claim_count,
@@ -240,19 +257,29 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 /* One piece may hold several events: Records, entities, an array on a line. */
 static int add_piece(struct filter *filter, const struct filter_piece *piece)
 {
-	struct recipe_input input = { .body = piece->event };
+	struct recipe_input input;
 	struct recipe_items items;
 	struct error_text problem;
-	int error = 0;
+	int error = open_event(filter, piece->event, &input, &problem);
+	if (error != 0)
+		return error == -ENOMEM ? error
+		                        : add_bad(filter, piece, piece->event, problem.text);
 	recipe_items_begin(&items, filter->options.recipe, &filter->scratch, &input);
 	items.items_max = UINT32_MAX;
 	while (error == 0) {
 		struct recipe_result *result = &filter->batch[filter->count].result;
-		switch (recipe_items_next(&items, result, &problem)) {
+		enum recipe_step step = recipe_items_next(&items, result, &problem);
+		/* There is one envelope to write on. */
+		if (filter->options.envelope && items.batch)
+			return add_bad(filter, piece, piece->event,
+			               "expected one event in an envelope, found several");
+		switch (step) {
 		case RECIPE_END: return 0;
 		case RECIPE_EVENT: error = add_event(filter, piece, items.batch); break;
 		case RECIPE_REFUSED:
-			error = add_bad(filter, piece, result->payload, problem.text);
+			error = add_bad(filter, piece,
+			                filter->options.envelope ? piece->event : result->payload,
+			                problem.text);
 			break;
 		case RECIPE_BROKEN:
 			if (items.error == -ENOMEM)

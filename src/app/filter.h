@@ -51,6 +51,7 @@ struct filter_options {
 	int out_fd;
 	int rejected_fd; /* -1: nobody wants to know */
 	bool arrival;    /* windows by the clock, not by the time in the events */
+	bool envelope;   /* events come with their headers, see filter_envelope.h */
 	enum store_conflict on_conflict;
 	const struct clock *clock; /* of `arrival` */
 	/* After each block. May be NULL. */

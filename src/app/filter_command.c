@@ -19,6 +19,7 @@ struct filter_command_options {
 	struct source_choice_options choice;
 	const char *rejected;
 	uint64_t time; /* 0: event, 1: arrival */
+	bool envelope;
 	bool strict;
 	bool json;
 	bool quiet;
@@ -37,6 +38,8 @@ static const struct option options[] = {
 	  "how long a claim is remembered (default: as configured, or 4d)" },
 	{ "time", OPTION_CHOICE, AT(time), "WHICH", "event", 0, 0, "event|arrival",
 	  "windows by the time that events carry, or by the clock as they are read" },
+	{ "envelope", OPTION_FLAG, AT(envelope), NULL, NULL, 0, 0, NULL,
+	  "events come with their headers: {\"headers\":{…},\"body\":…}" },
 	{ "rejected", OPTION_TEXT, AT(rejected), "FILE", NULL, 0, 0, NULL,
 	  "write what does not pass here, with the reasons, as JSON lines" },
 	{ "strict", OPTION_FLAG, AT(strict), NULL, NULL, 0, 0, NULL,
@@ -184,6 +187,7 @@ static int run(const struct filter_command_options *values, const struct source_
 		.out_fd = STDOUT_FILENO,
 		.rejected_fd = -1,
 		.arrival = values->time == 1,
+		.envelope = values->envelope,
 		.on_conflict = choice->on_conflict,
 		.clock = clock_system(),
 		.progress = show_progress,
@@ -205,6 +209,17 @@ static int run(const struct filter_command_options *values, const struct source_
 	return code;
 }
 
+/* Nothing would be understood: better said at once than of each event. */
+static int refuse_without_headers(struct span header)
+{
+	struct error_text text;
+	error_fill(&text, 0,
+	           "these events are known by their header %.*s, which a file does not have: give "
+	           "{\"headers\":{…},\"body\":…}, with --envelope",
+	           (int)header.len, header.ptr);
+	return command_usage_error("filter", text.text);
+}
+
 int filter_command(int argc, char **argv)
 {
 	struct filter_command_options values = { 0 };
@@ -223,7 +238,10 @@ int filter_command(int argc, char **argv)
 	int code = source_choice_make("filter", &values.choice, key, &choice);
 	if (code != EXIT_CODE_OK)
 		return code;
-	code = run(&values, &choice, rest, argv);
+	if (choice.header.len > 0 && !values.envelope)
+		code = refuse_without_headers(choice.header);
+	else
+		code = run(&values, &choice, rest, argv);
 	source_choice_free(&choice);
 	return code;
 }

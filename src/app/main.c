@@ -42,8 +42,8 @@ static const struct command commands[] = {
 	  "  verify DIR                   say what is in it and whether it is sound\n"
 	  "  dump DIR                     print its records as JSON lines\n",
 	  NULL, journal_command },
-	{ "why", "stile why [OPTION…] ID", "tell what was decided about an event, and why", NULL,
-	  &why_option_table, why_command },
+	{ "why", "stile why [OPTION…] ID | --held", "tell what was decided about an event, and why",
+	  NULL, &why_option_table, why_command },
 	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
 	  &advise_option_table, advise_command },
 	{ "release", "stile release [OPTION…] TICKET",

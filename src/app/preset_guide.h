@@ -7,15 +7,12 @@
  */
 #pragma once
 
-#include <stdint.h>
-
 #include "base/span.h"
 
 struct preset_guide {
 	const char *name;         /* of the preset */
 	const char *source;       /* what a starting file calls its source */
-	uint32_t retries_s;       /* how long it sends again; 0: unknown or never */
-	const char *retries;      /* the same in words */
+	const char *retries;      /* how long it sends again, in words; see advice_retries_ms() */
 	const char *window;       /* for a starting file */
 	const char *const *setup; /* lines on how to point it at stile; ends with NULL */
 	const char *const *auth;  /* lines of YAML below `auth:`; ends with NULL */

@@ -12,13 +12,12 @@
 #define ANSWER_MAX (64u << 10)
 
 struct release_options {
-	const char *url;
+	struct ask_options ask;
 	bool drop;
 };
 
 static const struct option options[] = {
-	{ "url", OPTION_TEXT, offsetof(struct release_options, url), "URL", "http://127.0.0.1:8080",
-	  0, 0, NULL, "the gateway to ask" },
+	ASK_OPTIONS(struct release_options, ask),
 	{ "drop", OPTION_FLAG, offsetof(struct release_options, drop), NULL, NULL, 0, 0, NULL,
 	  "forget the event instead of delivering it" },
 };
@@ -39,7 +38,7 @@ int release_command(int argc, char **argv)
 	snprintf(target, sizeof(target), "/v1/tickets/%s/%s", argv[0],
 	         given.drop ? "drop" : "release");
 	struct buf answer = { .cap = ANSWER_MAX };
-	int r = ask_post(given.url, span_str(target), &answer, &text);
+	int r = ask_post(&given.ask, span_str(target), &answer, &text);
 	if (r == 0)
 		fwrite(answer.ptr, 1, answer.len, stdout);
 	else

@@ -396,7 +396,8 @@ static void reload(struct serve *serve)
 	int error = config_load(serve->input, &config, &report);
 	config_log_report(&report);
 	if (error == 0)
-		error = config_diff(serve->loaded, config, &diff);
+		error = config_diff(&(struct config_states){ serve->config, serve->loaded, config },
+		                    &diff);
 	if (error == 0)
 		error = take_over(serve, config, &text);
 	if (error == 0) {

@@ -41,6 +41,43 @@ static int unknown_source(const char *command, const struct config *config, cons
 	return unknown(command, "source", name, &suggest);
 }
 
+/* The name of a header, if the part is one that must be there. */
+static struct span header_name(struct span part)
+{
+	bool header = span_cut_start(&part, SPAN("header:"));
+	return header && part.len > 0 && part.ptr[part.len - 1] != '?' ? part : SPAN_EMPTY;
+}
+
+/* A header without which no event is of this case, or none is accepted. */
+static struct span needed_header(const struct recipe_case_spec *spec)
+{
+	struct span name = SPAN_EMPTY;
+	for (uint32_t i = 0; i < spec->condition_count && name.len == 0; i++)
+		if (!spec->conditions[i].negate)
+			name = header_name(spec->conditions[i].part);
+	for (uint32_t i = 0; i < spec->claim_count; i++) {
+		const struct recipe_claim_spec *claim = &spec->claims[i];
+		bool always = claim->missing == RECIPE_MISSING_REJECT &&
+		              claim->condition_count == 0;
+		for (uint32_t k = 0; k < claim->part_count && always && name.len == 0; k++)
+			name = header_name(claim->parts[k]);
+	}
+	return name;
+}
+
+/* Of all cases, or none. */
+static struct span header_of_all(const struct recipe_spec *spec)
+{
+	struct span first = SPAN_EMPTY;
+	for (uint32_t i = 0; i < spec->case_count; i++) {
+		struct span name = needed_header(&spec->cases[i]);
+		if (name.len == 0)
+			return SPAN_EMPTY;
+		first = i == 0 ? name : first;
+	}
+	return first;
+}
+
 static int compile(const char *command, const struct recipe_spec *spec,
                    const unsigned char key[static DIGEST_KEY_LEN], struct source_choice *choice)
 {
@@ -48,6 +85,7 @@ static int compile(const char *command, const struct recipe_spec *spec,
 	int error = recipe_compile(spec, key, &choice->recipe, &problem);
 	if (error == 0) {
 		choice->window_s = recipe_window_s(choice->recipe);
+		choice->header = header_of_all(spec);
 		return EXIT_CODE_OK;
 	}
 	fprintf(stderr, "stile %s: %s\n", command,

@@ -25,6 +25,7 @@ struct source_choice {
 	struct recipe *recipe;
 	enum store_conflict on_conflict;
 	uint32_t window_s;
+	struct span header; /* without this one no event is understood; empty: none such */
 	struct config *config;
 };
 

@@ -10,17 +10,18 @@
 #include "console/why.h"
 #include "store/trace_log.h"
 
-#define URL "http://127.0.0.1:8080"
 #define ANSWER_MAX (16u << 20)
 #define DAY_MS UINT64_C(86400000)
 
 struct why_options {
-	const char *url;
+	struct ask_options ask;
 	const char *data;
 	const char *source;
 	uint64_t by; /* which of by_names */
 	uint64_t limit;
 	uint64_t window_ms;
+	const char *before;
+	bool held;
 	bool json;
 };
 
@@ -35,11 +36,6 @@ static const struct {
 	{ "key", WHY_ABOUT_KEY },
 };
 
-#define OPTION_URL                                                                             \
-	{                                                                                      \
-		"url", OPTION_TEXT, offsetof(struct why_options, url), "URL", URL, 0, 0, NULL, \
-			"the gateway to ask"                                                   \
-	}
 #define OPTION_DATA                                                                               \
 	{                                                                                         \
 		"data", OPTION_TEXT, offsetof(struct why_options, data), "DIR", NULL, 0, 0, NULL, \
@@ -57,18 +53,22 @@ static const struct {
 	}
 
 static const struct option why_table[] = {
-	OPTION_URL,
+	ASK_OPTIONS(struct why_options, ask),
 	OPTION_DATA,
 	{ "by", OPTION_CHOICE, offsetof(struct why_options, by), "WHAT", "any", 0, 0,
 	  "any|id|ticket|key", "what ID is: an id, a ticket, a key or one of its parts" },
+	{ "held", OPTION_FLAG, offsetof(struct why_options, held), NULL, NULL, 0, 0, NULL,
+	  "list the events that are kept aside, the newest first, instead of asking for one" },
+	{ "before", OPTION_TEXT, offsetof(struct why_options, before), "TICKET", NULL, 0, 0, NULL,
+	  "with --held: go on behind this ticket" },
 	OPTION_SOURCE,
 	{ "limit", OPTION_COUNT, offsetof(struct why_options, limit), "N", "20", 1, WHY_LIMIT_MAX,
-	  NULL, "how many repeats of an event are listed" },
+	  NULL, "how many repeats of an event are listed, or events that are kept aside" },
 	OPTION_JSON,
 };
 
 static const struct option advise_table[] = {
-	OPTION_URL,
+	ASK_OPTIONS(struct why_options, ask),
 	OPTION_DATA,
 	{ "window", OPTION_DURATION, offsetof(struct why_options, window_ms), "TIME", NULL, 1000,
 	  3650 * DAY_MS, NULL, "with --data: the window to judge" },
@@ -116,11 +116,15 @@ static int ask(const char *command, const struct why_options *options, const cha
 	if (id) {
 		add_parameter(&target, by_names[options->by].name, id);
 		buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
+	} else if (options->held) {
+		buf_printf(&target, "&held=1&limit=%llu", (unsigned long long)options->limit);
 	}
+	if (options->before)
+		add_parameter(&target, "before", options->before);
 	if (options->source)
 		add_parameter(&target, "source", options->source);
 	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
-	                      : ask_get(options->url, buf_span(&target), &answer, &text);
+	                      : ask_get(&options->ask, buf_span(&target), &answer, &text);
 	int code = r < 0 ? failed(command, text.text) : print(command, &answer);
 	buf_free(&target);
 	buf_free(&answer);
@@ -193,9 +197,14 @@ int why_command(int argc, char **argv)
 	int rest = 0;
 	if (options_parse(why_option_table, argc, argv, &options, &rest, &text) != 0)
 		return usage_error("why", text.text);
-	if (rest != 1 || argv[0][0] == 0)
-		return usage_error("why", "expected one id, ticket or key");
-	return look_up("why", &options, argv[0]);
+	if (options.held && options.data)
+		return usage_error("why", "--held asks a gateway: a folder does not tell what is "
+		                          "held now");
+	if (options.before && !options.held)
+		return usage_error("why", "--before goes with --held");
+	if (rest != (options.held ? 0 : 1) || (rest == 1 && argv[0][0] == 0))
+		return usage_error("why", "expected one id, ticket or key, or --held");
+	return look_up("why", &options, options.held ? NULL : argv[0]);
 }
 
 int advise_command(int argc, char **argv)

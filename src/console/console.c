@@ -239,14 +239,6 @@ static void write_http(const struct console *console, struct buf *out)
 	}
 }
 
-static struct why_context why_context(const struct console *console,
-                                      const struct console_view *view)
-{
-	return (struct why_context){ .log = console->traces,
-		                     .sources = view->windows,
-		                     .source_count = view->window_count };
-}
-
 static void answer_metrics(struct console *console, const struct console_view *view,
                            struct http_request *request)
 {
@@ -262,7 +254,7 @@ static void answer_metrics(struct console *console, const struct console_view *v
 	write_store(console, &out);
 	write_deliver(console, &out);
 	write_http(console, &out);
-	struct why_context why = why_context(console, view);
+	struct why_context why = console_why_context(console, view);
 	if (console->traces)
 		why_metrics(&why, &out);
 	if (out.failed)
@@ -311,63 +303,16 @@ static void answer_ready(struct console *console, const struct console_view *vie
 		answer_text(request, 200, SPAN("ready\n"));
 }
 
-#define WHY_BYTES_MAX (4u << 20)
-
-static void answer_question(struct console *console, const struct console_view *view,
-                            struct http_request *request,
-                            uint16_t (*answer)(const struct why_context *context,
-                                               const struct why_question *question,
-                                               struct buf *out))
-{
-	struct why_context context = why_context(console, view);
-	struct why_question question;
-	struct error_text text;
-	if (!console->traces) {
-		http_respond_problem(request, 503, "no traces are kept: the log tells why",
-		                     SPAN_EMPTY);
-		return;
-	}
-	if (why_question_parse(request->head.query, &question, &text) < 0) {
-		http_respond_problem(request, 400, text.text, SPAN_EMPTY);
-		return;
-	}
-	struct buf out = { .cap = WHY_BYTES_MAX };
-	uint16_t status = answer(&context, &question, &out);
-	buf_append_char(&out, '\0');
-	if (out.failed)
-		http_respond_problem(request, 503, "no memory for the answer now",
-		                     SPAN("Retry-After: 1\r\n"));
-	else if (status != 200)
-		http_respond_problem(request, status, out.ptr, SPAN_EMPTY);
-	else
-		http_respond(request, &(struct http_response){
-					      .status = status,
-					      .content_type = why_content_type(question.form),
-					      .body = span_of(out.ptr, out.len - 1),
-				      });
-	buf_free(&out);
-}
-
-static void answer_why(struct console *console, const struct console_view *view,
-                       struct http_request *request)
-{
-	answer_question(console, view, request, why_answer);
-}
-
-static void answer_advise(struct console *console, const struct console_view *view,
-                          struct http_request *request)
-{
-	answer_question(console, view, request, why_advise);
-}
-
 static const struct {
 	struct span path;
 	void (*answer)(struct console *console, const struct console_view *view,
 	               struct http_request *request);
 } pages[] = {
-	{ { "/healthz", 8 }, answer_health },    { { "/readyz", 7 }, answer_ready },
-	{ { "/metrics", 8 }, answer_metrics },   { { "/v1/why", 7 }, answer_why },
-	{ { "/v1/advise", 10 }, answer_advise },
+	{ { "/healthz", 8 }, answer_health },
+	{ { "/readyz", 7 }, answer_ready },
+	{ { "/metrics", 8 }, answer_metrics },
+	{ { "/v1/why", 7 }, console_answer_why },
+	{ { "/v1/advise", 10 }, console_answer_advise },
 };
 
 /* What is under /v1 shows ids of events and acts on them: not for other machines,

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "console/why.h"
 #include "deliver/deliver.h"
 #include "gate/advice.h"
 #include "gate/meters.h"
@@ -57,6 +58,14 @@ extern const size_t console_scratch_size;
 /* Answers if the path is one of its own; false: not mine. */
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request);
+
+/* console_why.c: GET /v1/why and /v1/advise. */
+struct why_context console_why_context(const struct console *console,
+                                       const struct console_view *view);
+void console_answer_why(struct console *console, const struct console_view *view,
+                        struct http_request *request);
+void console_answer_advise(struct console *console, const struct console_view *view,
+                           struct http_request *request);
 
 /* console_tickets.c: POST /v1/tickets/…; false: not mine. */
 bool console_handle_ticket(const struct console_view *view, struct http_request *request);

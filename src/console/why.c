@@ -135,13 +135,49 @@ struct story {
 	const struct why_context *context;
 	const struct why_question *question;
 	uint64_t ticket;
-	bool traced;         /* there is a trace of the original itself */
+	bool traced;         /* there is a trace of the original itself … */
+	bool aside;          /* … and it was kept aside */
 	uint32_t repeats;    /* found */
 	uint32_t listed;     /* of these */
 	bool asked_listed;   /* with one that was asked for by its id */
 	struct buf original; /* its fields */
 	struct buf list;
 };
+
+enum held_state { HELD_UNKNOWN = 0, HELD_YES, HELD_NO };
+
+static enum held_state held_state(const struct why_context *context, uint64_t ticket)
+{
+	const struct why_held *held = &context->held;
+	for (uint32_t i = 0; i < held->count; i++)
+		if (held->tickets[i] == ticket)
+			return HELD_YES;
+	bool listed = held->all || (held->count > 0 && ticket > held->tickets[held->count - 1]);
+	return held->known && listed ? HELD_NO : HELD_UNKNOWN;
+}
+
+static void text_release(struct buf *out, enum held_state state, uint64_t ticket)
+{
+	if (state == HELD_NO) {
+		add(out, "released or dropped\n");
+		return;
+	}
+	add(out, "held: stile release ");
+	add_ticket(out, ticket);
+	add(out, " delivers it, stile release --drop ");
+	add_ticket(out, ticket);
+	add(out, " forgets it\n");
+}
+
+static const char *held_word(enum held_state state)
+{
+	static const char *const words[] = {
+		[HELD_UNKNOWN] = NULL,
+		[HELD_YES] = "held",
+		[HELD_NO] = "let go",
+	};
+	return words[state];
+}
 
 static void json_text(struct buf *out, const char *name, struct span value)
 {
@@ -188,7 +224,8 @@ static void json_original(struct buf *out, const struct trace *trace)
 	json_reason(out, trace);
 }
 
-static void json_repeat(struct buf *out, const struct trace *trace)
+static void json_repeat(const struct why_context *context, struct buf *out,
+                        const struct trace *trace)
 {
 	char gap[GAP_DURATION_MAX];
 	add(out, "{\"time\":\"");
@@ -199,6 +236,8 @@ static void json_repeat(struct buf *out, const struct trace *trace)
 		add_ticket(out, trace->ticket);
 		add(out, "\"");
 	}
+	if (trace->flags & TRACE_ASIDE)
+		json_text(out, "state", span_str(held_word(held_state(context, trace->ticket))));
 	json_text(out, "source", trace->source);
 	json_text(out, "id", trace->id);
 	json_text(out, "type", trace->type);
@@ -238,7 +277,7 @@ static void text_original(struct buf *out, const struct trace *trace)
 		buf_free(&text);
 	}
 	text_line(out, "from", trace->peer);
-	if (trace->flags & (TRACE_RETURNED | TRACE_REPLAY)) {
+	if (trace->original != 0 || trace->flags & TRACE_REPLAY) {
 		struct buf text = { .cap = 2048 };
 		trace_reason(trace, &text);
 		text_line(out, "note", buf_span(&text));
@@ -246,7 +285,8 @@ static void text_original(struct buf *out, const struct trace *trace)
 	}
 }
 
-static void text_repeat(struct buf *out, const struct trace *trace)
+static void text_repeat(const struct why_context *context, struct buf *out,
+                        const struct trace *trace)
 {
 	struct buf text = { .cap = 2048 };
 	add(out, "  ");
@@ -258,6 +298,11 @@ static void text_repeat(struct buf *out, const struct trace *trace)
 	why_plain(out, buf_span(&text));
 	add(out, "\n");
 	buf_free(&text);
+	enum held_state state = held_state(context, trace->ticket);
+	if (trace->flags & TRACE_ASIDE && state != HELD_UNKNOWN) {
+		add(out, "      ");
+		text_release(out, state, trace->ticket);
+	}
 }
 
 /* One of what was asked for is listed however many others there are. */
@@ -271,10 +316,9 @@ static int tell_trace(void *user, const struct trace *trace)
 {
 	struct story *story = user;
 	bool text = story->question->form == WHY_TEXT;
-	/* One that passed on trial has a ticket, and is a repeat of another. */
-	if (trace->ticket == story->ticket &&
-	    (trace->original == 0 || trace->verdict == VERDICT_NEW)) {
+	if (trace->ticket == story->ticket) {
 		story->traced = true;
+		story->aside = trace->flags & TRACE_ASIDE;
 		buf_clear(&story->original);
 		(text ? text_original : json_original)(&story->original, trace);
 		return 0;
@@ -288,25 +332,25 @@ static int tell_trace(void *user, const struct trace *trace)
 	story->asked_listed |= asked;
 	if (story->listed++ > 0 && !text)
 		add(&story->list, ",");
-	(text ? text_repeat : json_repeat)(&story->list, trace);
+	(text ? text_repeat : json_repeat)(story->context, &story->list, trace);
 	return 0;
 }
 
-static const char *state_of(const struct story *story)
+/* Of a ticket that never was held there is nothing to say. */
+static enum held_state state_of(const struct story *story)
 {
-	const struct why_context *context = story->context;
-	return context->state ? context->state(context->state_user, story->ticket) : NULL;
+	enum held_state state = held_state(story->context, story->ticket);
+	return state == HELD_NO && !story->aside ? HELD_UNKNOWN : state;
 }
 
 static void json_story(const struct story *story, struct buf *out)
 {
-	const char *state = state_of(story);
 	add(out, "{\"ticket\":\"");
 	add_ticket(out, story->ticket);
 	add(out, "\",\"seen\":\"");
 	add_time(out, ticket_time_ms(story->ticket));
 	buf_printf(out, "\",\"traced\":%s", story->traced ? "true" : "false");
-	json_text(out, "state", span_str(state));
+	json_text(out, "state", span_str(held_word(state_of(story))));
 	buf_append_span(out, buf_span(&story->original));
 	buf_printf(out, ",\"repeats_found\":%u,\"repeats\":[", story->repeats);
 	buf_append_span(out, buf_span(&story->list));
@@ -320,7 +364,11 @@ static void text_story(const struct story *story, struct buf *out)
 	add(out, ", first seen ");
 	add_time(out, ticket_time_ms(story->ticket));
 	add(out, "\n");
-	text_line(out, "state", span_str(state_of(story)));
+	enum held_state state = state_of(story);
+	if (state != HELD_UNKNOWN) {
+		add(out, "  state    ");
+		text_release(out, state, story->ticket);
+	}
 	buf_append_span(out, buf_span(&story->original));
 	if (!story->traced)
 		add(out, "  its own trace is gone, or was never kept\n");
@@ -351,10 +399,8 @@ static int tell_story(struct story *story, struct buf *out)
 static void json_question(const struct why_question *question, struct buf *out)
 {
 	static const char *const names[] = {
-		[WHY_ABOUT_ID] = "id",
-		[WHY_ABOUT_TICKET] = "ticket",
-		[WHY_ABOUT_KEY] = "key",
-		[WHY_ABOUT_ANY] = "any",
+		[WHY_ABOUT_ID] = "id",   [WHY_ABOUT_TICKET] = "ticket", [WHY_ABOUT_KEY] = "key",
+		[WHY_ABOUT_ANY] = "any", [WHY_ABOUT_HELD] = "held",
 	};
 	buf_printf(out, "{\"question\":{\"%s\":", names[question->about]);
 	buf_append_json(out, value_span(&question->value));
@@ -399,21 +445,106 @@ static uint16_t refuse(struct buf *out, uint16_t status, const char *text)
 	return status;
 }
 
+static int tell_one(const struct why_context *context, const struct why_question *question,
+                    uint64_t ticket, bool first, struct buf *out)
+{
+	struct story story = { .context = context, .question = question, .ticket = ticket };
+	if (!first)
+		add(out, question->form == WHY_TEXT ? "\n" : ",");
+	return tell_story(&story, out);
+}
+
 static int tell_all(const struct why_context *context, const struct why_question *question,
                     const struct originals *originals, struct buf *out)
 {
 	int r = 0;
-	for (uint32_t i = 0; i < originals->count && r >= 0; i++) {
-		struct story story = {
-			.context = context,
-			.question = question,
-			.ticket = originals->tickets[i],
-		};
-		if (i > 0)
-			add(out, question->form == WHY_TEXT ? "\n" : ",");
-		r = tell_story(&story, out);
-	}
+	for (uint32_t i = 0; i < originals->count && r >= 0; i++)
+		r = tell_one(context, question, originals->tickets[i], i == 0, out);
 	return r;
+}
+
+/* ---- what is kept aside ---- */
+
+struct own_trace {
+	uint64_t ticket;
+	int found;
+};
+
+static int find_own(void *user, const struct trace *trace)
+{
+	struct own_trace *own = user;
+	own->found = trace->ticket == own->ticket;
+	return own->found;
+}
+
+/* 1: it is of the source that was asked for, or all were; 0: not; or an error. A
+ * copy of it may have come by another source. */
+static int is_wanted(const struct why_context *context, const struct why_question *question,
+                     uint64_t ticket)
+{
+	struct trace_query query = { .ticket = ticket, .source = value_span(&question->source) };
+	struct own_trace own = { .ticket = ticket };
+	if (query.source.len == 0)
+		return 1;
+	int r = trace_log_find(context->log, &query, find_own, &own);
+	return r < 0 ? r : own.found;
+}
+
+/* Stories up to the limit; `ret_next` is where more begin, or 0. */
+static int tell_held(const struct why_context *context, const struct why_question *question,
+                     struct buf *out, uint32_t *ret_found, uint64_t *ret_next)
+{
+	const struct why_held *held = &context->held;
+	uint32_t found = 0;
+	uint32_t i = 0;
+	for (; i < held->count && i < WHY_HELD_MAX && found < question->limit; i++) {
+		int r = is_wanted(context, question, held->tickets[i]);
+		if (r > 0)
+			r = tell_one(context, question, held->tickets[i], found++ == 0, out);
+		if (r < 0)
+			return r;
+	}
+	*ret_found = found;
+	*ret_next = i > 0 && (i < held->count || !held->all) ? held->tickets[i - 1] : 0;
+	return 0;
+}
+
+static void text_next(uint32_t found, uint64_t next, struct buf *out)
+{
+	if (found == 0)
+		add(out, next == 0 ? "nothing is kept aside\n" : "nothing of this source so far\n");
+	if (next == 0)
+		return;
+	add(out,
+	    found > 0 ? "\nmore: stile why --held --before " : "more: stile why --held --before ");
+	add_ticket(out, next);
+	add(out, "\n");
+}
+
+static uint16_t answer_held(const struct why_context *context, const struct why_question *question,
+                            struct buf *out)
+{
+	bool text = question->form == WHY_TEXT;
+	uint32_t found = 0;
+	uint64_t next = 0;
+	if (!context->held.known)
+		return refuse(out, 503, "what is kept aside is not known now; ask again");
+	if (!text)
+		add(out, "{\"question\":{\"held\":true},\"originals\":[");
+	if (tell_held(context, question, out, &found, &next) < 0)
+		return refuse(out, 503, "the traces are busy; ask again");
+	if (text) {
+		text_next(found, next, out);
+	} else {
+		buf_printf(out, "],\"found\":%u", found);
+		if (next != 0) {
+			add(out, ",\"next\":\"");
+			add_ticket(out, next);
+			add(out, "\"");
+		}
+		add(out, "}\n");
+	}
+	return out->failed ? refuse(out, 503, "the answer is too long; ask with a limit") : 200;
 }
 
 uint16_t why_answer(const struct why_context *context, const struct why_question *question,
@@ -422,9 +553,13 @@ uint16_t why_answer(const struct why_context *context, const struct why_question
 	struct originals originals = { .count = 0 };
 	struct trace_stats stats;
 	if (question->about == WHY_ABOUT_NOTHING)
-		return refuse(out, 400, "ask for an event: id=, ticket=, key= or any=");
+		return refuse(
+			out, 400,
+			"ask for an event: id=, ticket=, key= or any=; or for all kept aside: held=1");
 	if (!context->log)
 		return refuse(out, 503, "no traces are kept");
+	if (question->about == WHY_ABOUT_HELD)
+		return answer_held(context, question, out);
 	bool text = question->form == WHY_TEXT;
 	int r = find_originals(context, question, &originals);
 	trace_log_stats(context->log, &stats);

@@ -4,9 +4,12 @@
  *
  * A question is about an id, a ticket or a key (or anything: an id, else a
  * ticket, else a key). The answer has each original that it concerns, and under
- * it what came later and was the same, with the reason in plain words.
+ * it what came later and was the same, with the reason in plain words. Or it is
+ * about the events that are kept aside: then each of them has a story, the newest
+ * first, and `next` tells whether to ask again, with before=.
  *
  *   GET /v1/why?id=…|ticket=…|key=…|any=…[&source=…][&limit=20][&format=text]
+ *   GET /v1/why?held=1[&before=TICKET][&source=…][&limit=20][&format=text]
  *   GET /v1/advise[?source=…][&format=text]
  *
  * Room:      console.
@@ -31,6 +34,7 @@
 #define WHY_LIMIT 20u      /* repeats of one original that are listed */
 #define WHY_LIMIT_MAX 500u /* … at most */
 #define WHY_ORIGINALS_MAX 16u
+#define WHY_HELD_MAX 100u /* kept aside, that one answer looks at */
 #define WHY_TEXT_MAX 512u /* bytes of a value in a question */
 
 enum why_form { WHY_JSON = 0, WHY_TEXT };
@@ -40,7 +44,8 @@ enum why_about {
 	WHY_ABOUT_ID,
 	WHY_ABOUT_TICKET,
 	WHY_ABOUT_KEY,
-	WHY_ABOUT_ANY
+	WHY_ABOUT_ANY,
+	WHY_ABOUT_HELD
 };
 
 struct why_value {
@@ -52,16 +57,23 @@ struct why_question {
 	enum why_about about;
 	struct why_value value; /* as asked */
 	struct why_value source;
+	uint64_t before; /* HELD: older tickets than this one; 0: all */
 	uint32_t limit;
 	enum why_form form;
 };
 
+/* Tickets that are held, newest first: all from the newest (or from before the
+ * question's `before`) to the last. Not `known`: nobody could be asked. */
+struct why_held {
+	bool known;
+	bool all; /* there are none below the last */
+	uint32_t count;
+	const uint64_t *tickets;
+};
+
 struct why_context {
 	struct trace_log *log;
-	/* What has become of a ticket: "open", "done", …; NULL: not known. May be
-	 * NULL itself. */
-	const char *(*state)(void *user, uint64_t ticket);
-	void *state_user;
+	struct why_held held;
 	/* The sources and their windows, for advice. */
 	const struct advice_question *sources;
 	size_t source_count;

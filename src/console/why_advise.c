@@ -53,8 +53,9 @@ static void text_advice(struct buf *out, const struct advice *advice)
 	add(out, "\n");
 	if (advice->trust == ADVICE_TRUST_NONE)
 		return;
-	buf_printf(out, "    %" PRIu64 " duplicates", advice->duplicates);
-	if (advice->duplicates > 0) {
+	buf_printf(out, "    %" PRIu64 " duplicate%s", advice->duplicates,
+	           advice->duplicates == 1 ? "" : "s");
+	if (advice->duplicates > 1) {
 		gap_duration_text(advice->half_ms, half);
 		gap_duration_text(advice->most_ms, most);
 		buf_printf(out, ", half of them within %s, 99 of 100 within %s", half, most);

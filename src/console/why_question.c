@@ -2,6 +2,7 @@
 #include "base/text.h"
 #include "codec/url.h"
 #include "console/why.h"
+#include "gate/ticket.h"
 
 /* Form encoding: a plus is a blank. Done before the percent signs are decoded. */
 static int decode(struct span text, struct why_value *ret_value)
@@ -24,11 +25,19 @@ static int set_about(struct why_question *question, enum why_about about,
 {
 	if (question->about != WHY_ABOUT_NOTHING)
 		return error_fill(ret_text, ERR_INVALID,
-		                  "ask for one of id, ticket, key and any, once");
+		                  "ask for one of id, ticket, key, any and held, once");
 	if (value->len == 0)
 		return error_fill(ret_text, ERR_INVALID, "what is asked for is empty");
 	question->about = about;
 	question->value = *value;
+	return 0;
+}
+
+static int set_before(struct why_question *question, struct span value, struct error_text *ret_text)
+{
+	if (!ticket_parse(value, &question->before))
+		return error_fill(ret_text, ERR_INVALID,
+		                  "before is a ticket, 11 letters and digits");
 	return 0;
 }
 
@@ -60,15 +69,16 @@ static int set_parameter(struct why_question *question, struct span name,
 		struct span name;
 		enum why_about about;
 	} abouts[] = {
-		{ { "id", 2 }, WHY_ABOUT_ID },
-		{ { "ticket", 6 }, WHY_ABOUT_TICKET },
-		{ { "key", 3 }, WHY_ABOUT_KEY },
-		{ { "any", 3 }, WHY_ABOUT_ANY },
+		{ { "id", 2 }, WHY_ABOUT_ID },     { { "ticket", 6 }, WHY_ABOUT_TICKET },
+		{ { "key", 3 }, WHY_ABOUT_KEY },   { { "any", 3 }, WHY_ABOUT_ANY },
+		{ { "held", 4 }, WHY_ABOUT_HELD },
 	};
 	struct span text = span_of(value->bytes, value->len);
 	for (size_t i = 0; i < ARRAY_LEN(abouts); i++)
 		if (span_eq(name, abouts[i].name))
 			return set_about(question, abouts[i].about, value, ret_text);
+	if (span_eq(name, SPAN("before")))
+		return set_before(question, text, ret_text);
 	if (span_eq(name, SPAN("limit")))
 		return set_limit(question, text, ret_text);
 	if (span_eq(name, SPAN("format")))
@@ -77,9 +87,10 @@ static int set_parameter(struct why_question *question, struct span name,
 		question->source = *value;
 		return 0;
 	}
-	return error_fill(ret_text, ERR_INVALID,
-	                  "unknown parameter; there are id, ticket, key, any, source, limit and "
-	                  "format");
+	return error_fill(
+		ret_text, ERR_INVALID,
+		"unknown parameter; there are id, ticket, key, any, held, source, before, "
+		"limit and format");
 }
 
 int why_question_parse(struct span query, struct why_question *ret_question,

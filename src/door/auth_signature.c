@@ -13,6 +13,9 @@
 #include "door/auth_private.h"
 
 #define GIVEN_MAX 8 /* signatures in one header: rotation needs two or three */
+/* Each try of a public key reads the whole body and costs some 50 µs more, before
+ * the sender is known. Two signatures with every key are enough for a rotation. */
+#define PUBLIC_TRIES_MAX (2 * AUTH_SECRETS_MAX)
 #define URL_PIECES 6
 #define MESSAGE_MAX (AUTH_SIGNED_MAX * URL_PIECES)
 
@@ -101,33 +104,40 @@ static char *join(const struct message *message, size_t *ret_len)
 	return bytes;
 }
 
-/* Nothing here is secret, so the first that fits is enough. */
+/* Nothing here is secret, so the first that fits is enough. What has not fitted after
+ * PUBLIC_TRIES_MAX does not fit. */
 static int try_public_keys(const struct auth *auth, const struct message *message,
                            const struct given *given, bool *ret_fits)
 {
 	cleanup_free char *bytes = NULL;
+	uint32_t tries = 0;
 	size_t len = 0;
 	for (uint32_t i = 0; i < given->count; i++) {
 		if (!given->list[i].by_public_key)
 			continue;
 		if (!bytes && !(bytes = join(message, &len)))
 			return -ENOMEM;
-		for (uint32_t k = 0; k < auth->public_count && !*ret_fits; k++)
+		for (uint32_t k = 0; k < auth->public_count && !*ret_fits; k++) {
+			if (tries++ == PUBLIC_TRIES_MAX)
+				return 0;
 			*ret_fits = sign_verify(auth->public_keys[k], given->list[i].bytes,
 			                        span_of(bytes, len));
+		}
 	}
 	return 0;
 }
 
-static enum auth_result match(const struct auth *auth, const struct message *message,
-                              const struct given *given, struct error_text *ret_why)
+/* `header` is where the signatures were. */
+static enum auth_result match(const struct auth *auth, struct span header,
+                              const struct message *message, const struct given *given,
+                              struct error_text *ret_why)
 {
 	bool fits = false;
 	int error = 0;
 	if (given->count == 0)
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "header %.*s holds no whole signature of the expected kind",
-		                   AUTH_TEXT(auth->header));
+		                   AUTH_TEXT(header));
 	error = try_keys(auth, message, given, &fits);
 	if (!error && auth->public_count > 0)
 		error = try_public_keys(auth, message, given, &fits);
@@ -136,14 +146,14 @@ static enum auth_result match(const struct auth *auth, const struct message *mes
 	if (!fits)
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "none of the %u secrets gives the signature in header %.*s",
-		                   auth->key_count + auth->public_count, AUTH_TEXT(auth->header));
+		                   auth->key_count + auth->public_count, AUTH_TEXT(header));
 	return AUTH_OK;
 }
 
-static enum auth_result too_many(const struct auth *auth, struct error_text *ret_why)
+static enum auth_result too_many(struct span header, struct error_text *ret_why)
 {
 	return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds more than %d signatures",
-	                   AUTH_TEXT(auth->header), GIVEN_MAX);
+	                   AUTH_TEXT(header), GIVEN_MAX);
 }
 
 /* A4: only called when the signature was right. */
@@ -214,7 +224,7 @@ enum auth_result auth_check_hmac(const struct auth *auth, const struct auth_requ
 	for (uint32_t i = 0; i < auth->part_count && result == AUTH_OK; i++)
 		result = add_signed_part(auth, &auth->parts[i], request, &message, ret_why);
 	if (result == AUTH_OK)
-		result = match(auth, &message, &given, ret_why);
+		result = match(auth, auth->header, &message, &given, ret_why);
 	if (result != AUTH_OK || auth->timestamp.len == 0)
 		return result;
 	/* It is one of the signed parts, so it is there once. */
@@ -231,7 +241,7 @@ static enum auth_result read_stripe(const struct auth *auth, struct span value, 
 		struct span item = span_cut_item(&value, ',');
 		if (span_cut_start(&item, SPAN("v1="))) {
 			if (!add_given(given, item, AUTH_HEX, hmac_len(auth->algorithm), false))
-				return too_many(auth, ret_why);
+				return too_many(auth->header, ret_why);
 		} else if (span_cut_start(&item, SPAN("t="))) {
 			if (time->ptr)
 				return AUTH_REFUSE(ret_why, AUTH_WRONG,
@@ -256,27 +266,47 @@ enum auth_result auth_check_stripe(const struct auth *auth, const struct auth_re
 		result = read_stripe(auth, value, &given, &time, ret_why);
 	if (result == AUTH_OK) {
 		struct message message = { 3, { time, SPAN("."), request->body } };
-		result = match(auth, &message, &given, ret_why);
+		result = match(auth, auth->header, &message, &given, ret_why);
 	}
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }
 
-/* "v1,BASE64 v1a,BASE64 …": versions that are not known are left alone. */
-static enum auth_result read_standard(const struct auth *auth, struct span value,
-                                      struct given *given, struct error_text *ret_why)
+/* "v1,BASE64 v1a,BASE64 …": versions that are not known are left alone. False: there
+ * are too many. */
+static bool read_standard(const struct auth *auth, struct span value, struct given *given)
 {
-	while (value.len > 0) {
+	bool room = true;
+	while (value.len > 0 && room) {
 		struct span item = span_cut_item(&value, ' ');
-		bool room = true;
 		if (auth->key_count > 0 && span_cut_start(&item, SPAN("v1,")))
 			room = add_given(given, item, AUTH_BASE64, hmac_len(auth->algorithm),
 			                 false);
 		else if (auth->public_count > 0 && span_cut_start(&item, SPAN("v1a,")))
 			room = add_given(given, item, AUTH_BASE64, SIGN_SIGNATURE_LEN, true);
-		if (!room)
-			return too_many(auth, ret_why);
 	}
-	return AUTH_OK;
+	return room;
+}
+
+/* The names of the specification, and those of before it, which many still send. */
+static const struct standard_names {
+	struct span id, time, signature;
+} standard_names = { { "webhook-id", 10 },
+	             { "webhook-timestamp", 17 },
+	             { "webhook-signature", 17 } },
+  svix_names = { { "svix-id", 7 }, { "svix-timestamp", 14 }, { "svix-signature", 14 } };
+
+/* One set or the other, never of both: what is not signed must not stand for what
+ * is. So any of the first set makes it that one. */
+static const struct standard_names *names_of(const struct auth_request *request)
+{
+	const struct http1_head *head = request->head;
+	bool standard = http1_header_find(head, standard_names.id) ||
+	                http1_header_find(head, standard_names.time) ||
+	                http1_header_find(head, standard_names.signature);
+	bool svix = http1_header_find(head, svix_names.id) ||
+	            http1_header_find(head, svix_names.time) ||
+	            http1_header_find(head, svix_names.signature);
+	return svix && !standard ? &svix_names : &standard_names;
 }
 
 /* The id must not hold the dot that ends it: else one signature would fit several
@@ -284,20 +314,22 @@ static enum auth_result read_standard(const struct auth *auth, struct span value
 enum auth_result auth_check_standard(const struct auth *auth, const struct auth_request *request,
                                      struct error_text *ret_why)
 {
+	const struct standard_names *names = names_of(request);
 	struct span value, id, time;
 	struct given given = { .count = 0 };
-	enum auth_result result = auth_find_header(request, auth->header, &value, ret_why);
+	enum auth_result result = auth_find_header(request, names->signature, &value, ret_why);
 	if (result == AUTH_OK)
-		result = auth_find_header(request, SPAN("webhook-id"), &id, ret_why);
+		result = auth_find_header(request, names->id, &id, ret_why);
 	if (result == AUTH_OK)
-		result = auth_find_header(request, SPAN("webhook-timestamp"), &time, ret_why);
+		result = auth_find_header(request, names->time, &time, ret_why);
 	if (result == AUTH_OK && memchr(id.ptr, '.', id.len))
-		result = AUTH_REFUSE(ret_why, AUTH_WRONG, "header webhook-id holds a dot");
-	if (result == AUTH_OK)
-		result = read_standard(auth, value, &given, ret_why);
+		result = AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds a dot",
+		                     AUTH_TEXT(names->id));
+	if (result == AUTH_OK && !read_standard(auth, value, &given))
+		result = too_many(names->signature, ret_why);
 	if (result == AUTH_OK) {
 		struct message message = { 5, { id, SPAN("."), time, SPAN("."), request->body } };
-		result = match(auth, &message, &given, ret_why);
+		result = match(auth, names->signature, &message, &given, ret_why);
 	}
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }

@@ -26,7 +26,7 @@ enum auth_kind {
 	AUTH_HEADER,            /* header, secrets: an API key */
 	AUTH_BASIC,             /* user, secrets */
 	AUTH_BEARER,            /* secrets */
-	AUTH_STANDARD_WEBHOOKS, /* secrets whsec_… (HMAC) or whpk_… (ed25519) */
+	AUTH_STANDARD_WEBHOOKS, /* secrets whsec_… (HMAC) or whpk_… (ed25519); also svix-… */
 	AUTH_HMAC,              /* algorithm, header, encoding, prefix, signed_parts, secrets */
 	AUTH_GENESYS,           /* open messaging: X-Hub-Signature-256, base64 */
 	AUTH_GITHUB,            /* X-Hub-Signature-256, hex */

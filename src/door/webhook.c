@@ -11,7 +11,7 @@
 #include "sys/clock.h"
 
 #define FLUSH_AHEAD_BYTES (512u << 10) /* a write of about 0.2 ms */
-#define BATCH_ROOM 64u /* items, at first */
+#define BATCH_ROOM 64u                 /* items, at first */
 
 const size_t webhook_scratch_size = sizeof(struct webhook_request);
 

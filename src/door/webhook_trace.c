@@ -3,7 +3,8 @@
  *
  * An event that was dropped (or would have been) is described in full: the claim,
  * its parts and their values, which are read again from the request. One that
- * passed leaves its id and claims only, and only if the log wants it.
+ * passed leaves its id, claims and keys, and only if the log wants it: of many a
+ * second, a few.
  */
 #include <string.h>
 
@@ -36,9 +37,8 @@ static uint8_t claims_of(const struct store_admit *admit, struct trace_claim *re
 	return count;
 }
 
-/* Which claim, of which parts with which values. */
-static void add_words(struct webhook_request *it, const struct webhook_item *item,
-                      struct trace *trace)
+static bool read_words(struct webhook_request *it, const struct webhook_item *item, uint32_t claim,
+                       struct recipe_words *ret_words)
 {
 	struct http_request *request = it->request;
 	struct recipe_input input = {
@@ -48,15 +48,43 @@ static void add_words(struct webhook_request *it, const struct webhook_item *ite
 		.path = request->head.path,
 		.query = request->head.query,
 	};
+
+	return recipe_words(it->source->recipe, &it->webhook->scratch, &input, claim,
+	                    &it->webhook->words, ret_words);
+}
+
+/* Which claim, of which parts with which values. */
+static void add_words(struct webhook_request *it, const struct webhook_item *item,
+                      struct trace *trace, char room[static TRACE_PARTS_MAX])
+{
 	struct recipe_words words;
 
 	buf_clear(&it->webhook->words);
-	if (!recipe_words(it->source->recipe, &it->webhook->scratch, &input, trace->matched,
-	                  &it->webhook->words, &words))
+	if (!read_words(it, item, trace->matched, &words))
 		return;
 	trace->rule = words.rule;
-	trace->parts = words.parts;
+	trace->parts = trace_parts(words.parts, room);
 	trace->keys[0] = words.key;
+}
+
+/* The values of the first claims. Each stands at the end of what was read by then;
+ * the memory may move until all are. */
+static void add_keys(struct webhook_request *it, const struct webhook_item *item,
+                     struct trace *trace)
+{
+	struct buf *memory = &it->webhook->words;
+	size_t ends[TRACE_KEYS_MAX], lens[TRACE_KEYS_MAX];
+	struct recipe_words words;
+	uint32_t count = 0;
+
+	buf_clear(memory);
+	while (count < TRACE_KEYS_MAX && count < item->admit.claim_count &&
+	       read_words(it, item, count, &words)) {
+		lens[count] = words.key.len;
+		ends[count++] = memory->len;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		trace->keys[i] = span_of(memory->ptr + ends[i] - lens[i], lens[i]);
 }
 
 /* Only claims of kind once compare what is called an event's content. */
@@ -78,7 +106,7 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 	const struct store_admit *admit = &item->admit;
 	/* A conflict that passes is told as what it is, whatever is on trial beside. */
 	bool shadow = admit->would != VERDICT_NONE && admit->verdict == VERDICT_NEW;
-	char address[IP_TEXT_MAX];
+	char address[IP_TEXT_MAX], parts[TRACE_PARTS_MAX];
 
 	trace->verdict = shadow ? admit->would : admit->verdict;
 	trace->matched = (uint8_t)(shadow ? admit->would_matched : admit->matched);
@@ -90,12 +118,14 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 		trace->ticket = admit->ticket;
 	else if (admit->verdict == VERDICT_CONFLICT)
 		trace->ticket = admit->own_ticket;
+	if (trace->ticket != 0 && !shadow && admit->on_conflict == STORE_CONFLICT_ASIDE)
+		trace->flags |= TRACE_ASIDE;
 	ip_format(&it->request->peer->address, address);
 	trace->peer = span_str(address);
 	add_content(trace, &admit->claims[trace->matched]);
-	add_words(it, item, trace);
+	add_words(it, item, trace, parts);
 	trace_log_add(it->webhook->options.traces, trace);
-	trace->peer = SPAN_EMPTY;
+	trace->peer = trace->parts = SPAN_EMPTY;
 }
 
 static void trace_item(struct webhook_request *it, const struct webhook_item *item, uint64_t now_ms)
@@ -123,6 +153,7 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	memcpy(trace.claims, claims, sizeof(claims[0]) * claim_count);
 	if (plain) {
 		trace.ticket = admit->ticket;
+		add_keys(it, item, &trace);
 		trace_log_add(log, &trace);
 	} else {
 		trace_drop(it, item, &trace);

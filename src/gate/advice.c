@@ -13,8 +13,9 @@
 /* Sources: EventBridge and Genesys, see the presets' notes; Stripe: "up to three
  * days"; Shopify: 8 times over 4 hours since September 2024; SNS: a policy of an
  * HTTP endpoint ends within 3,600 s; SQS: a message is kept for 4 days unless the
- * queue says otherwise; Standard Webhooks: the schedule most senders use ends
- * after 27 h 35 min. GitHub does not retry by itself. */
+ * queue says otherwise; Lambda: an asynchronous call is given up after 6 hours
+ * unless the function says otherwise; Standard Webhooks: the schedule most senders
+ * use ends after 27 h 35 min. GitHub does not retry by itself. */
 static const struct {
 	struct span preset;
 	uint64_t ms;
@@ -26,6 +27,7 @@ static const struct {
 	{ { "shopify", 7 }, 4 * HOUR_MS },
 	{ { "sns", 3 }, HOUR_MS },
 	{ { "sqs", 3 }, 4 * DAY_MS },
+	{ { "lambda", 6 }, 6 * HOUR_MS },
 };
 
 uint64_t advice_retries_ms(struct span preset)

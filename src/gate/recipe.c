@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "codec/jcs.h"
 #include "gate/recipe_internal.h"
 
 static void lift_caps(struct recipe_scratch *scratch)
@@ -60,19 +61,49 @@ void recipe_run_next(struct recipe_run *run, struct span bytes, enum recipe_body
 	memset(run->held, 0, sizeof(run->held));
 }
 
+/* The canonical form of a JSON text. */
+static int read_canonical(struct recipe_run *run, struct span *text)
+{
+	static const struct jcs_options exact = { .exact = true };
+	struct buf *out = &run->scratch->canonical;
+	struct json_problem problem;
+	buf_clear(out);
+	int error = jcs_write(*text, &exact, out, &run->scratch->sorting, &problem);
+	if (error == 0)
+		*text = buf_span(out);
+	return error;
+}
+
 /* As written but for blanks between tokens, if there are any. */
 static int digest_content(struct recipe_run *run, struct span text, bool json, uint64_t *ret_digest)
 {
 	struct buf *compact = &run->scratch->canonical;
-	if (json && run->doc.blanks) {
+	int error = ERR_INVALID;
+	if (json && run->recipe->compare_values)
+		error = read_canonical(run, &text);
+	if (error == -ENOMEM)
+		return error;
+	if (error != 0 && json && run->doc.blanks) {
 		buf_clear(compact);
-		int error = buf_reserve(compact, text.len);
+		error = buf_reserve(compact, text.len);
 		if (error < 0)
 			return error;
 		text = span_of(compact->ptr, json_compact(text, compact->ptr));
 	}
 	*ret_digest = hash_secret64(&run->recipe->content_secret, text.ptr, text.len);
 	return 0;
+}
+
+/* A string with escapes, of which there are several for one value. */
+static int read_string(struct recipe_run *run, struct event_text *text)
+{
+	struct buf *out = &run->scratch->canonical;
+	buf_clear(out);
+	int error = buf_reserve(out, text->raw.len + 1);
+	/* What cannot be decoded is compared as it is. */
+	if (error == 0 && event_text_value(*text, out->ptr, out->room, &text->raw) == 0)
+		text->coding = EVENT_TEXT_PLAIN;
+	return error;
 }
 
 static int read_content(struct recipe_run *run, const struct recipe_case *it, uint64_t *ret_digest)
@@ -85,7 +116,13 @@ static int read_content(struct recipe_run *run, const struct recipe_case *it, ui
 		return digest_content(run, run->input.body, run->body == BODY_JSON, ret_digest);
 	bool nested = value.type == DIGEST_OBJECT || value.type == DIGEST_ARRAY ||
 	              value.type == DIGEST_LIST;
-	return digest_content(run, value.text.raw, nested, ret_digest);
+	if (run->recipe->compare_values && value.type == DIGEST_STRING) {
+		int error = read_string(run, &value.text);
+		if (error < 0)
+			return error;
+	}
+	bool number = run->recipe->compare_values && value.type == DIGEST_NUMBER;
+	return digest_content(run, value.text.raw, nested || number, ret_digest);
 }
 
 /* A field's text; containers have none. */

@@ -23,7 +23,8 @@
  * The content of an event, for `conflict`, is a keyed 64-bit digest of what the
  * case calls its content (without: the body), as written but for blanks between
  * tokens: retries are the same bytes, and a canonical form would cost more than
- * all else. It is XXH3 with a secret: good enough to tell whether a sender changed
+ * all else. A recipe that compares values pays that: its digest is one of the
+ * canonical form, or of the text where there is none (a name that comes twice). It is XXH3 with a secret: good enough to tell whether a sender changed
  * what it sends under one key; claims rest on SipHash alone.
  *
  * Room:      gate. Threads: a recipe is read only; any thread may run it, with a

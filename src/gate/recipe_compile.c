@@ -602,6 +602,7 @@ static int compile(struct compiler *c)
 	recipe->window_s = spec->window_s;
 	recipe->batch = spec->batch;
 	recipe->replay_passes = spec->replay_passes;
+	recipe->compare_values = spec->compare_values;
 	for (uint32_t i = 0; error == 0 && i < spec->case_count; i++) {
 		c->of = &spec->cases[i];
 		c->problem->case_index = (int)i;

@@ -135,6 +135,7 @@ struct recipe {
 	uint32_t window_max_s;
 	enum recipe_batch batch;
 	bool replay_passes;
+	bool compare_values;
 	struct hash_secret content_secret;
 	unsigned char key[DIGEST_KEY_LEN];
 };

@@ -117,8 +117,9 @@ struct recipe_spec {
 	struct span scope;  /* stands in the digests; empty: the source's name */
 	uint32_t window_s;  /* at least 1 */
 	enum recipe_batch batch;
-	bool shadow;        /* all claims */
-	bool replay_passes; /* on_replay: pass (no claims are taken); else gate */
+	bool shadow;         /* all claims */
+	bool replay_passes;  /* on_replay: pass (no claims are taken); else gate */
+	bool compare_values; /* content is compared by its JSON value; else as written */
 	uint32_t case_count;
 	const struct recipe_case_spec *cases;
 };

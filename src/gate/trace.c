@@ -39,6 +39,25 @@ void trace_trim(struct trace *trace)
 		trace->claim_count = CLAIMS_MAX;
 }
 
+/* Whole parts, as many as fit; of one that is too long by itself, the start. */
+struct span trace_parts(struct span parts, char room[static TRACE_PARTS_MAX])
+{
+	static const char more[] = "…";
+	const size_t more_len = sizeof(more) - 1;
+	if (parts.len <= TRACE_PARTS_MAX)
+		return parts;
+	struct span kept = cut(parts, TRACE_PARTS_MAX - more_len);
+	for (size_t len = kept.len; len > 1; len--) {
+		if (memcmp(kept.ptr + len - 2, ", ", 2) != 0)
+			continue;
+		kept.len = len;
+		break;
+	}
+	memcpy(room, kept.ptr, kept.len);
+	memcpy(room + kept.len, more, more_len);
+	return span_of(room, kept.len + more_len);
+}
+
 const char *trace_content_name(const struct trace *trace)
 {
 	const unsigned both = TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
@@ -116,6 +135,15 @@ static void say_taken(const struct trace *trace, struct buf *out)
 	add(out, " before");
 }
 
+/* What became of an event that is another under the same key. */
+static void say_second(const struct trace *trace, struct buf *out)
+{
+	if (trace->ticket == 0 || trace->flags & TRACE_SHADOW)
+		return;
+	add(out, trace->flags & TRACE_ASIDE ? "; kept aside as " : "; passed as ");
+	add_ticket(out, trace->ticket);
+}
+
 static void say_new(const struct trace *trace, struct buf *out)
 {
 	if (!(trace->flags & TRACE_RETURNED)) {
@@ -154,6 +182,7 @@ static void say_verdict(const struct trace *trace, struct buf *out)
 		add(out, "conflict with ");
 		say_taken(trace, out);
 		add(out, ", with other content");
+		say_second(trace, out);
 		break;
 	case VERDICT_BUSY:
 		add(out, "busy with ");

@@ -23,7 +23,7 @@
 #define TRACE_ID_MAX 128
 #define TRACE_TYPE_MAX 96
 #define TRACE_RULE_MAX 64
-#define TRACE_PARTS_MAX 128
+#define TRACE_PARTS_MAX 255
 #define TRACE_KEY_MAX 192
 #define TRACE_KEYS_MAX 2
 #define TRACE_PEER_MAX 48
@@ -38,6 +38,7 @@ enum trace_flags {
 	TRACE_ORIGINAL_CONTENT = 8, /* `original_content` is known */
 	TRACE_RETURNED = 16,        /* new, but its claim was taken before and had expired */
 	TRACE_CUT = 32,             /* a text was longer than is kept */
+	TRACE_ASIDE = 64,           /* a conflict that was kept aside: `ticket` is held */
 };
 
 /* A claim of kind once or content: whoever holds the same word and was let
@@ -53,29 +54,34 @@ struct trace {
 	uint8_t flags;             /* enum trace_flags */
 	uint8_t matched;           /* index of the claim that was taken already */
 	uint8_t sample;            /* this trace stands for 1 << sample of its kind */
-	uint64_t ticket;           /* the event's own; 0: it did not pass */
+	uint64_t ticket;           /* the event's own; 0: it neither passed nor is it held */
 	uint64_t original;         /* the ticket that holds the matched claim; 0: none */
 	uint64_t gap_ms;           /* since that ticket */
 	uint64_t content;          /* digest of this event's content */
 	uint64_t original_content; /* … and of the original's */
 	struct span source;
-	struct span id;                   /* as the sender knows it */
-	struct span type;                 /* what kind of event */
-	struct span rule;                 /* name of the matched claim */
-	struct span parts;                /* what that claim is made of: "topicName, sessionId" */
-	struct span keys[TRACE_KEYS_MAX]; /* values, joined by TRACE_PART_END */
-	struct span peer;                 /* who sent it */
+	struct span id;    /* as the sender knows it */
+	struct span type;  /* what kind of event */
+	struct span rule;  /* name of the matched claim */
+	struct span parts; /* what that claim is made of: "topicName, sessionId" */
+	/* Values, joined by TRACE_PART_END: of the matched claim, or of the first
+	 * claims of an event that passed. */
+	struct span keys[TRACE_KEYS_MAX];
+	struct span peer; /* who sent it */
 	uint8_t claim_count;
 	struct trace_claim claims[CLAIMS_MAX];
 };
 
 static inline bool trace_passed(const struct trace *trace)
 {
-	return trace->ticket != 0;
+	return trace->ticket != 0 && !(trace->flags & TRACE_ASIDE);
 }
 
 /* Cuts what is too long, and marks it. Cuts between characters. */
 void trace_trim(struct trace *trace);
+
+/* A list of parts that fits: "one, two, …" if it is longer than is kept. */
+struct span trace_parts(struct span parts, char room[static TRACE_PARTS_MAX]);
 
 /* "same", "other" or "unknown". */
 const char *trace_content_name(const struct trace *trace);

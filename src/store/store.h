@@ -50,6 +50,7 @@ enum store_op_kind {
 	STORE_TAKE,
 	STORE_LOOKUP,
 	STORE_RELEASE,
+	STORE_HELD,
 };
 
 struct store_op {
@@ -185,6 +186,20 @@ struct store_lookup {
 	uint64_t ticket;
 	uint64_t first_seen_ms;
 	uint64_t seen; /* not of an entity */
+};
+
+/*
+ * The tickets that are held, newest first, of those that are durable. Changes
+ * nothing.
+ */
+struct store_held {
+	struct store_op op;
+	/* in */
+	uint64_t before;   /* only lower numbers; 0: from the newest */
+	uint64_t *tickets; /* the caller's, room for `max` */
+	uint32_t max;
+	/* out */
+	uint32_t count; /* less than max: there are no more */
 };
 
 /* Counters and sizes, readable from any thread (relaxed atomics inside). */

@@ -58,7 +58,7 @@ static bool feed(struct trace_log *log, const struct trace *trace, uint64_t *ret
 	struct trace_source *source = source_of(log, trace->source);
 	if (!source)
 		return false;
-	if (trace->verdict == VERDICT_DUPLICATE || trace->verdict == VERDICT_BUSY)
+	if (trace->verdict == VERDICT_DUPLICATE)
 		gap_duplicate(&source->gap, trace->gap_ms, trace->time_ms,
 		              UINT64_C(1) << (trace->sample < TRACE_SAMPLE_MAX ? trace->sample
 		                                                               : TRACE_SAMPLE_MAX));

@@ -21,12 +21,15 @@ static void test_addresses_are_read_strictly(void **state)
 		{ "http://localhost/", "localhost", "80" },
 		{ "http://[::1]:9/", "::1", "9" },
 		{ "http://[::1]", "::1", "80" },
+		{ "https://gate.example.com", "gate.example.com", "443" },
+		{ "https://[::1]:8443/", "::1", "8443" },
 	};
 	static const char *const bad[] = {
 		"",
 		"http://",
 		"http:///",
-		"https://127.0.0.1",
+		"https://",
+		"ftp://127.0.0.1",
 		"127.0.0.1:8080",
 		"http://a:0",
 		"http://a:65536",
@@ -44,6 +47,7 @@ static void test_addresses_are_read_strictly(void **state)
 		assert_int_equal(ask_parse_url(good[i].url, &address, NULL), 0);
 		assert_string_equal(address.host, good[i].host);
 		assert_string_equal(address.port, good[i].port);
+		assert_int_equal(address.secure, good[i].url[4] == 's');
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct error_text text = { "" };
@@ -141,7 +145,8 @@ static void test_a_question_is_asked_and_its_answer_given(void **state)
 	struct server server;
 	struct buf out = { 0 };
 	server_begin(&server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-	int r = ask_get(server.url, SPAN("/v1/why?id=a"), &out, NULL);
+	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/v1/why?id=a"), &out,
+	                NULL);
 	server_end(&server);
 	assert_int_equal(r, 0);
 	assert_true(span_eq(buf_span(&out), SPAN("hello")));
@@ -157,13 +162,13 @@ static void test_a_refusal_says_what_the_gateway_said(void **state)
 	struct error_text text = { "" };
 	server_begin(&server, "HTTP/1.1 400 Bad Request\r\nContent-Length: 34\r\n\r\n"
 	                      "{\"detail\":\"limit is \\\"a\\\" number\"}");
-	int r = ask_get(server.url, SPAN("/"), &out, &text);
+	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/"), &out, &text);
 	server_end(&server);
 	assert_int_equal(r, ERR_INVALID);
 	assert_string_equal(text.text, "the gateway says 400: limit is \"a\" number");
 	assert_int_equal(out.len, 0);
 	server_begin(&server, "hello\r\n\r\n");
-	r = ask_get(server.url, SPAN("/"), &out, &text);
+	r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/"), &out, &text);
 	server_end(&server);
 	assert_int_equal(r, ERR_INVALID);
 	assert_string_equal(text.text, "what answers there is no gateway");
@@ -184,7 +189,7 @@ static void test_nobody_there_is_told_with_the_address(void **state)
 	shutdown(fd, SHUT_RDWR);
 	server_end(&server);
 	close(fd);
-	int r = ask_get(server.url, SPAN("/"), &out, &text);
+	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/"), &out, &text);
 	assert_int_equal(r, -ECONNREFUSED);
 	assert_non_null(strstr(text.text, "no gateway answers at 127.0.0.1 port "));
 }

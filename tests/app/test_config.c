@@ -321,10 +321,10 @@ static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 		"    preset: auto\n"
 		"    window: 216h\n");
 	struct config_diff diff;
-	assert_int_equal(config_diff(old, old, &diff), 0);
+	assert_int_equal(config_diff(&(struct config_states){ old, old, old }, &diff), 0);
 	assert_int_equal(diff.count, 0);
 	config_diff_free(&diff);
-	assert_int_equal(config_diff(old, new, &diff), 0);
+	assert_int_equal(config_diff(&(struct config_states){ old, old, new }, &diff), 0);
 	assert_null(find_change(&diff, "sources.same"));
 	assert_string_equal(find_change(&diff, "sources.gone")->text, "removed");
 	assert_string_equal(find_change(&diff, "sources.come")->text, "added");
@@ -342,6 +342,29 @@ static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 	config_diff_free(&diff);
 	config_free(old);
 	config_free(new);
+}
+
+static void what_needs_a_restart_is_told_as_long_as_it_differs_from_the_start(void **state)
+{
+	(void)state;
+	struct config *start = load("threads: 1\nwindow: 1d\nsinks: { out: stdout }\n");
+	struct config *next = load("threads: 2\nwindow: 2d\nsinks: { other: stdout }\n");
+	struct config_diff diff;
+	assert_int_equal(config_diff(&(struct config_states){ start, next, next }, &diff), 0);
+	assert_string_equal(find_change(&diff, "threads")->text, "1 becomes 2");
+	assert_string_equal(find_change(&diff, "sinks.out")->text, "removed");
+	assert_string_equal(find_change(&diff, "sinks.other")->text, "added");
+	assert_null(find_change(&diff, "window"));
+	assert_int_equal(diff.count, 3);
+	assert_int_equal(diff.restarts, 3);
+	config_diff_free(&diff);
+	/* Back to what it was at the start: nothing is left to tell of. */
+	assert_int_equal(config_diff(&(struct config_states){ start, next, start }, &diff), 0);
+	assert_non_null(find_change(&diff, "window"));
+	assert_int_equal(diff.restarts, 0);
+	config_diff_free(&diff);
+	config_free(start);
+	config_free(next);
 }
 
 static void every_failing_allocation_is_told_and_leaks_nothing(void **state)
@@ -412,6 +435,7 @@ int main(void)
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(flags_count_more_than_the_file),
 		cmocka_unit_test(what_needs_a_restart_is_told_from_what_reloads),
+		cmocka_unit_test(what_needs_a_restart_is_told_as_long_as_it_differs_from_the_start),
 		cmocka_unit_test(every_failing_allocation_is_told_and_leaks_nothing),
 		cmocka_unit_test(every_preset_has_a_guide),
 		cmocka_unit_test(the_table_is_sound),

@@ -124,6 +124,49 @@ static void elements_of_an_array_are_lines(void **state)
 	end(&stage);
 }
 
+#define DELIVERY \
+	"{\"headers\":{\"X-GitHub-Delivery\":\"d1\",\"x-github-event\":\"push\"},\"body\":{\"n\":1}}"
+
+static void an_envelope_brings_the_headers_and_passes_as_it_is(void **state)
+{
+	(void)state;
+	begin(&stage);
+	stage.options.envelope = true;
+	run(&stage,
+	    SPAN(" " DELIVERY " \n"
+	         "{\"at\":[{\"}\":1}],\"body\":\"{\\\"n\\\":1}\",\"headers\":{\"n\":[1,\"]}\",{}],"
+	         "\"X-Git\\u0048ub-Event\":\"push\", \"m\" : null , "
+	         "\"x-GITHUB-delivery\":\"d\\u0031\"}}\n"
+	         "{\"headers\":{},\"body\":{\"id\":\"plain\"}}\n"
+	         "{\"body\":{\"id\":\"plain\"}}\n"));
+	assert_int_equal(stage.error, 0);
+	assert_string_equal(stage.out, " " DELIVERY " \n"
+	                               "{\"headers\":{},\"body\":{\"id\":\"plain\"}}\n");
+	assert_int_equal(stage.stats.verdicts[VERDICT_DUPLICATE], 2);
+	assert_non_null(strstr(stage.rejected, "\"claim\":\"github\",\"parts\":"
+	                                       "\"header:x-github-delivery\",\"event\":{\"at\":["));
+	end(&stage);
+}
+
+static void what_is_no_envelope_of_one_event_is_bad(void **state)
+{
+	(void)state;
+	begin(&stage);
+	stage.options.envelope = true;
+	run(&stage, SPAN("{\"id\":\"a\"}\n{\"headers\":[],\"body\":{\"id\":\"a\"}}\n{\"body\":\n"
+	                 "{\"body\":[{\"id\":\"a\"},{\"id\":\"b\"}]}\n"
+	                 "{\"headers\":{},\"body\":{\"no\":\"key\"}}\n"
+	                 "{\"body\":{\"id\":\"a\"}}\n"));
+	assert_int_equal(stage.stats.bad, 5);
+	assert_string_equal(stage.out, "{\"body\":{\"id\":\"a\"}}\n");
+	assert_non_null(strstr(stage.complaints, "-:1: expected an envelope, {\"headers\""));
+	assert_non_null(strstr(stage.complaints, "-:2: expected an envelope, {\"headers\""));
+	assert_non_null(strstr(stage.complaints, "-:3: an envelope is JSON: at byte 8"));
+	assert_non_null(strstr(stage.complaints, "-:4: expected one event in an envelope"));
+	assert_non_null(strstr(stage.complaints, "-:5: "));
+	end(&stage);
+}
+
 static void events_inside_of_an_event_pass_one_by_one(void **state)
 {
 	static const char text[] =
@@ -379,6 +422,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_passes_is_byte_for_byte_what_came),
 		cmocka_unit_test(elements_of_an_array_are_lines),
+		cmocka_unit_test(an_envelope_brings_the_headers_and_passes_as_it_is),
+		cmocka_unit_test(what_is_no_envelope_of_one_event_is_bad),
 		cmocka_unit_test(events_inside_of_an_event_pass_one_by_one),
 		cmocka_unit_test(the_rejected_tell_why_and_of_whom),
 		cmocka_unit_test(other_content_passes_where_the_source_says_so),

@@ -130,21 +130,13 @@ static void test_an_unknown_id_is_an_answer_too(void **state)
 	                             "2026-01-01T00:00:00.000Z\n");
 }
 
-static const char *state_of(void *user, uint64_t ticket)
-{
-	(void)user;
-	return ticket_time_ms(ticket) == TRACES_NOW_MS ? "done" : NULL;
-}
-
 static void test_the_text_reads_as_a_story(void **state)
 {
 	(void)state;
-	context.state = state_of;
 	assert_int_equal(ask("id=id-1-%E2%82%AC&format=text&limit=2"), 200);
 	assert_string_equal(
 		out.ptr,
 		"ticket 0xd48pg0000, first seen 2026-01-01T00:00:00.000Z\n"
-		"  state    done\n"
 		"  source   orders\n"
 		"  id       id-0-€\n"
 		"  type     order.paid\n"
@@ -160,8 +152,104 @@ static void test_the_text_reads_as_a_story(void **state)
 		"  2026-01-01T00:00:00.010Z  id-1-€\n"
 		"      duplicate of 0xd48pg0000: claim 'business' (orderId, state) was taken 10ms "
 		"before; the content is the same\n");
-	assert_int_equal(ask("id=id-0-%E2%82%AC"), 200);
-	assert_has("\"state\":\"done\"");
+	assert_lacks("state    ");
+}
+
+/* ---- what is kept aside ---- */
+
+static uint64_t held_tickets[3];
+
+/* Two conflicts with the first event are kept aside, and one of these came again. */
+static void add_held(void)
+{
+	struct made_trace made;
+	for (uint64_t i = 0; i < 2; i++) {
+		made_trace_fill(&made, 1);
+		made.trace.verdict = VERDICT_CONFLICT;
+		made.trace.flags = TRACE_ASIDE;
+		made.trace.id = i == 0 ? SPAN("aside-0") : SPAN("aside-1");
+		made.trace.source = i == 0 ? SPAN("orders") : SPAN("others");
+		made.trace.time_ms = TRACES_NOW_MS + 1000 * (i + 1);
+		made.trace.ticket = ticket_next(0, made.trace.time_ms);
+		held_tickets[1 - i] = made.trace.ticket;
+		trace_log_add(context.log, &made.trace);
+	}
+	made_trace_fill(&made, 2);
+	made.trace.id = SPAN("aside-copy");
+	made.trace.original = held_tickets[0];
+	trace_log_add(context.log, &made.trace);
+	context.held = (struct why_held){
+		.known = true, .all = true, .count = 2, .tickets = held_tickets
+	};
+}
+
+static void test_a_held_event_is_told_with_how_to_release_or_drop_it(void **state)
+{
+	(void)state;
+	add_held();
+	assert_int_equal(ask("id=aside-1&format=text"), 200);
+	assert_has("with other content; kept aside as 0xd48qf8000\n"
+	           "      held: stile release 0xd48qf8000 delivers it, stile release --drop "
+	           "0xd48qf8000 forgets it\n");
+	assert_int_equal(ask("id=aside-1"), 200);
+	assert_has("\"verdict\":\"conflict\",\"ticket\":\"0xd48qf8000\",\"state\":\"held\"");
+	context.held.count = 0;
+	assert_int_equal(ask("id=aside-1&format=text"), 200);
+	assert_has("      released or dropped\n");
+	assert_int_equal(ask("id=aside-1"), 200);
+	assert_has("\"state\":\"let go\"");
+	/* Read from a folder, nobody knows. */
+	context.held = (struct why_held){ .known = false };
+	assert_int_equal(ask("id=aside-1&format=text"), 200);
+	assert_has("; kept aside as 0xd48qf8000\n");
+	assert_lacks("held:");
+	assert_lacks("dropped");
+}
+
+static void test_the_copy_of_a_held_event_leads_to_its_own_story(void **state)
+{
+	(void)state;
+	add_held();
+	assert_int_equal(ask("id=aside-copy&format=text"), 200);
+	assert_has("ticket 0xd48qf8000, first seen 2026-01-01T00:00:02.000Z\n"
+	           "  state    held: stile release 0xd48qf8000 delivers it");
+	assert_has("  id       aside-1\n");
+	assert_has("  note     conflict with 0xd48pg0000: claim");
+	assert_has("the same came again 1 time:\n");
+	assert_lacks("trace is gone");
+}
+
+static void test_held_events_are_listed_newest_first_and_in_pages(void **state)
+{
+	(void)state;
+	add_held();
+	assert_int_equal(ask("held=1"), 200);
+	assert_has("{\"question\":{\"held\":true},\"originals\":[{\"ticket\":\"0xd48qf8000\"");
+	assert_has("\"id\":\"aside-1\"");
+	assert_has("\"id\":\"aside-0\"");
+	assert_has("],\"found\":2}\n");
+	assert_int_equal(ask("held=1&limit=1"), 200);
+	assert_lacks("aside-0");
+	assert_has("],\"found\":1,\"next\":\"0xd48qf8000\"}\n");
+	assert_int_equal(ask("held=1&source=orders&format=text"), 200);
+	assert_has("aside-0");
+	assert_lacks("aside-1");
+	assert_lacks("more:");
+	context.held.all = false;
+	assert_int_equal(ask("held=1&format=text"), 200);
+	assert_has("\nmore: stile why --held --before 0xd48pzm000\n");
+	/* A ticket whose traces are gone is listed all the same. */
+	context.held.all = true;
+	held_tickets[2] = 1;
+	context.held.count = 3;
+	assert_int_equal(ask("held=1&format=text"), 200);
+	assert_has("ticket 00000000001, first seen 2024-01-01");
+	assert_has("its own trace is gone");
+	context.held.count = 0;
+	assert_int_equal(ask("held=1&format=text"), 200);
+	assert_string_equal(out.ptr, "nothing is kept aside\n");
+	context.held.known = false;
+	assert_int_equal(ask("held=1"), 503);
 }
 
 static void test_a_return_is_in_both_stories(void **state)
@@ -219,6 +307,8 @@ static void test_a_bad_question_is_refused_with_a_reason(void **state)
 		{ "id=a&id=a", "one of" },
 		{ "id=%4", "two digits" },
 		{ "id=a&limit=0", "limit" },
+		{ "id=a&held=1", "one of" },
+		{ "held=1&before=x", "before" },
 		{ "id=a&limit=501", "limit" },
 		{ "id=a&limit=x", "limit" },
 		{ "id=a&format=xml", "format" },
@@ -300,6 +390,22 @@ static void test_advice_covers_configured_and_other_sources(void **state)
 	assert_int_equal(advise("id=a"), 400);
 }
 
+static void test_one_duplicate_is_told_as_one_and_busy_is_none(void **state)
+{
+	(void)state;
+	struct made_trace made;
+	for (int i = 0; i < 3; i++) {
+		made_trace_fill(&made, 1);
+		made.trace.source = SPAN("single");
+		made.trace.verdict = i == 0 ? VERDICT_DUPLICATE : VERDICT_BUSY;
+		trace_log_add(context.log, &made.trace);
+	}
+	assert_int_equal(advise("source=single&format=text"), 200);
+	assert_string_equal(out.ptr, "single: window unknown: duplicates arrive up to 10ms later "
+	                             "(only 1 seen); 1m is advised\n"
+	                             "    1 duplicate\n");
+}
+
 static void test_metrics_say_which_window_is_too_short(void **state)
 {
 	(void)state;
@@ -328,12 +434,16 @@ int main(void)
 		TEST(test_a_key_of_many_events_has_many_originals),
 		TEST(test_an_unknown_id_is_an_answer_too),
 		TEST(test_the_text_reads_as_a_story),
+		TEST(test_a_held_event_is_told_with_how_to_release_or_drop_it),
+		TEST(test_the_copy_of_a_held_event_leads_to_its_own_story),
+		TEST(test_held_events_are_listed_newest_first_and_in_pages),
 		TEST(test_a_return_is_in_both_stories),
 		TEST(test_texts_of_senders_cannot_reach_the_terminal),
 		TEST(test_a_trace_without_its_original_still_answers),
 		TEST(test_a_bad_question_is_refused_with_a_reason),
 		TEST(test_no_memory_is_an_answer_and_not_a_crash),
 		TEST(test_advice_covers_configured_and_other_sources),
+		TEST(test_one_duplicate_is_told_as_one_and_busy_is_none),
 		TEST(test_metrics_say_which_window_is_too_short),
 	};
 

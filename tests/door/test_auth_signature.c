@@ -414,6 +414,64 @@ static void standard_webhooks_may_send_several_signatures(void **state)
 	auth_free(shared);
 }
 
+#define SVIX_HEAD "svix-id: msg_p5jXN8AQM9LWM0D4loKWxJek\r\nsvix-timestamp: 1614265330\r\n"
+
+static void the_names_of_svix_count_where_the_standard_ones_are_missing_all(void **state)
+{
+	(void)state;
+	const struct example *hmac = &examples[4], *ed25519 = &examples[5];
+	struct auth *shared = auth_kit_make(&hmac->spec), *public = auth_kit_make(&ed25519->spec);
+	expect(shared, hmac, SVIX_HEAD "svix-signature: " V1 "\r\n", AUTH_OK);
+	expect(public, ed25519, SVIX_HEAD "Svix-Signature: " V1A "\r\n", AUTH_OK);
+	expect(shared, hmac, SVIX_HEAD "svix-signature: " NO "\r\n", AUTH_WRONG);
+	assert_non_null(strstr(kit.why.text, "svix-signature"));
+	expect(shared, hmac, SVIX_HEAD, AUTH_MISSING);
+	expect(shared, hmac, "svix-id: a\r\nsvix-signature: " V1 "\r\n", AUTH_MISSING);
+	expect(shared, hmac, SVIX_HEAD SVIX_HEAD "svix-signature: " V1 "\r\n", AUTH_WRONG);
+	/* Never of both: an id that nobody signed would stand for the one that is. */
+	expect(shared, hmac, SVIX_HEAD "webhook-signature: " V1 "\r\n", AUTH_MISSING);
+	expect(shared, hmac, STANDARD_HEAD "svix-signature: " V1 "\r\n", AUTH_MISSING);
+	expect(shared, hmac, SVIX_HEAD "svix-signature: " V1 "\r\nwebhook-id: other\r\n",
+	       AUTH_MISSING);
+	expect(shared, hmac,
+	       SVIX_HEAD "svix-signature: " V1 "\r\n" STANDARD_HEAD "webhook-signature: " NO "\r\n",
+	       AUTH_WRONG);
+	/* What comes beside a whole set changes nothing. */
+	expect(shared, hmac, "svix-id: other\r\n" STANDARD_HEAD "webhook-signature: " V1 "\r\n",
+	       AUTH_OK);
+	auth_free(public);
+	auth_free(shared);
+}
+
+#define NO_A                                                                                     \
+	"v1a,AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" \
+	"AAAA=="
+
+/* The right key is the last of five, so a signature in place n is fitted by try 5 n. */
+static void only_ten_tries_of_public_keys_are_made_for_a_request(void **state)
+{
+	(void)state;
+	const struct example *ed25519 = &examples[5];
+	struct auth_spec spec = ed25519->spec;
+	spec.secret_count = AUTH_SECRETS_MAX;
+	spec.secrets[AUTH_SECRETS_MAX - 1] = ed25519->spec.secrets[0];
+	for (uint32_t i = 0; i < AUTH_SECRETS_MAX - 1; i++)
+		spec.secrets[i] = SPAN("whpk_11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=");
+	struct auth *auth = auth_kit_make(&spec);
+	expect(auth, ed25519, STANDARD_HEAD "webhook-signature: " V1A "\r\n", AUTH_OK);
+	expect(auth, ed25519, STANDARD_HEAD "webhook-signature: " NO_A " " V1A "\r\n", AUTH_OK);
+	expect(auth, ed25519, STANDARD_HEAD "webhook-signature: " NO_A " " NO_A " " V1A "\r\n",
+	       AUTH_WRONG);
+	auth_free(auth);
+	/* With one key there is room for all signatures that a header may hold. */
+	auth = auth_kit_make(&ed25519->spec);
+	expect(auth, ed25519,
+	       STANDARD_HEAD "webhook-signature: " NO_A " " NO_A " " NO_A " " NO_A " " NO_A " " NO_A
+	                     " " NO_A " " V1A "\r\n",
+	       AUTH_OK);
+	auth_free(auth);
+}
+
 /* The dot between the signed parts moved into the id: the same bytes are signed. */
 static void an_id_with_a_dot_cannot_move_the_parts(void **state)
 {
@@ -645,6 +703,8 @@ int main(void)
 		cmocka_unit_test(the_tolerance_can_be_set),
 		cmocka_unit_test(stripe_may_send_several_signatures),
 		cmocka_unit_test(standard_webhooks_may_send_several_signatures),
+		cmocka_unit_test(the_names_of_svix_count_where_the_standard_ones_are_missing_all),
+		cmocka_unit_test(only_ten_tries_of_public_keys_are_made_for_a_request),
 		cmocka_unit_test(an_id_with_a_dot_cannot_move_the_parts),
 		cmocka_unit_test(no_memory_for_a_public_key_check_is_told),
 		cmocka_unit_test(signed_headers_must_be_there_once),

@@ -52,7 +52,8 @@ static void check_config(const struct config *config, const struct config_report
 		CHECK(source->name.len > 0 && source->path.ptr[0] == '/');
 		CHECK(source->recipe.window_s > 0 && source->recipe.case_count > 0);
 	}
-	CHECK(config_diff(config, config, &diff) == 0 && diff.count == 0);
+	CHECK(config_diff(&(struct config_states){ config, config, config }, &diff) == 0 &&
+	      diff.count == 0);
 	config_diff_free(&diff);
 	check_write_table(config, &out);
 	check_write_json(config, report, &out);

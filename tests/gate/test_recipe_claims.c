@@ -466,6 +466,56 @@ static void content_changes_with_what_the_case_calls_so(void **state)
 	recipe_free(data);
 }
 
+/* Pairs that mean the same and are written otherwise. */
+static const char *const same_values[][2] = {
+	{ "{\"id\":1,\"data\":{\"x\":10,\"y\":[1,2]}}",
+	  "{\"data\":{\"y\":[1.0,2e0],\"x\":1.0e1},\"id\":1}" },
+	{ "{\"id\":1,\"data\":\"A\\/\"}", "{\"id\":1,\"data\":\"\\u0041/\"}" },
+	{ "{\"id\":1,\"data\":10}", "{\"id\":1,\"data\":10.00}" },
+	{ "{\"id\":1,\"more\":{\"a\":1,\"b\":\"\\u00e9\"}}",
+	  "{\"more\":{\"b\":\"é\",\"a\":1},\"id\":1}" },
+};
+
+static const char *const other_values[][2] = {
+	{ "{\"id\":1,\"data\":[1,2]}", "{\"id\":1,\"data\":[2,1]}" },
+	{ "{\"id\":1,\"data\":{\"x\":1}}", "{\"id\":1,\"data\":{\"x\":\"1\"}}" },
+	{ "{\"id\":1,\"data\":9007199254740993}", "{\"id\":1,\"data\":9007199254740992}" },
+	{ "{\"id\":1,\"data\":{\"a\":{\"x\":1},\"b\":{\"x\":2}}}",
+	  "{\"id\":1,\"data\":{\"a\":{\"x\":2},\"b\":{\"x\":1}}}" },
+	/* A name that comes twice has no canonical form: the text counts. */
+	{ "{\"id\":1,\"data\":{\"x\":1,\"x\":2}}", "{\"id\":1,\"data\":{\"x\":2,\"x\":1}}" },
+};
+
+static void content_is_compared_by_value_where_the_recipe_says_so(void **state)
+{
+	struct recipe_case_spec it = {
+		.name = "event",
+		.content = SPAN("data"),
+		.claim_count = 1,
+		.claims = { { .part_count = 1, .parts = { SPAN("id") } } },
+	};
+	struct recipe_spec spec = { .cases = &it, .case_count = 1 };
+	struct recipe *text = bench_compile(spec);
+	spec.compare_values = true;
+	struct recipe *value = bench_compile(spec);
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(same_values); i++) {
+		const char *const *pair = same_values[i];
+		assert_int_equal(content_of(value, pair[0]), content_of(value, pair[1]));
+		assert_int_not_equal(content_of(text, pair[0]), content_of(text, pair[1]));
+	}
+	for (size_t i = 0; i < ARRAY_LEN(other_values); i++)
+		assert_int_not_equal(content_of(value, other_values[i][0]),
+		                     content_of(value, other_values[i][1]));
+	assert_int_equal(content_of(value, "{\"id\":1,\"data\":{\"x\":1,\"x\":2}}"),
+	                 content_of(value, "{\"id\":1,\"data\":{\"x\":1, \"x\":2 }}"));
+	/* What is in its canonical form is remembered alike by both. */
+	assert_int_equal(content_of(value, "{\"id\":1,\"data\":{\"a\":1,\"b\":2}}"),
+	                 content_of(text, "{\"id\":1,\"data\":{\"a\":1,\"b\":2}}"));
+	recipe_free(text);
+	recipe_free(value);
+}
+
 static void values_beyond_their_room_are_refused(void **state)
 {
 	struct recipe *recipe = bench_once("a", RECIPE_MISSING_SKIP);
@@ -524,6 +574,7 @@ int main(void)
 		cmocka_unit_test(conditions_pick_the_case),
 		cmocka_unit_test(a_replay_passes_or_is_gated),
 		cmocka_unit_test(content_changes_with_what_the_case_calls_so),
+		cmocka_unit_test(content_is_compared_by_value_where_the_recipe_says_so),
 		cmocka_unit_test(values_beyond_their_room_are_refused),
 		cmocka_unit_test(a_steady_run_allocates_nothing),
 	};

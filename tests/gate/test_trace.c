@@ -117,6 +117,45 @@ static void test_long_texts_are_cut_between_characters(void **state)
 	assert_int_equal(trace.id.len, TRACE_ID_MAX);
 }
 
+static void test_a_long_list_of_parts_ends_with_a_whole_one_and_says_that_it_is_cut(void **state)
+{
+	(void)state;
+	char room[TRACE_PARTS_MAX], parts[400];
+	struct span fits = span_of(parts, TRACE_PARTS_MAX);
+	memset(parts, 'a', sizeof(parts));
+	memcpy(parts + 100, ", ", 2);
+	memcpy(parts + 250, ", ", 2);
+	assert_ptr_equal(trace_parts(fits, room).ptr, parts);
+	struct span cut = trace_parts(span_of(parts, sizeof(parts)), room);
+	assert_int_equal(cut.len, 252 + 3);
+	assert_memory_equal(cut.ptr, parts, 252);
+	assert_memory_equal(cut.ptr + 252, "…", 3);
+	parts[250] = parts[251] = 'a'; /* the second part is too long now */
+	cut = trace_parts(span_of(parts, sizeof(parts)), room);
+	assert_int_equal(cut.len, 102 + 3);
+	assert_memory_equal(cut.ptr + 98, "aa, …", 7);
+	parts[101] = 'a'; /* one part that is too long by itself: between characters */
+	memcpy(parts + TRACE_PARTS_MAX - 4, "ż", 2);
+	cut = trace_parts(span_of(parts, sizeof(parts)), room);
+	assert_int_equal(cut.len, TRACE_PARTS_MAX - 4 + 3);
+	assert_memory_equal(cut.ptr + cut.len - 4, "a…", 4);
+}
+
+static void test_what_became_of_a_conflict_is_told(void **state)
+{
+	(void)state;
+	struct trace trace = suppressed(VERDICT_CONFLICT);
+	trace.ticket = ticket_next(0, NOW_MS + 3000);
+	trace.parts = SPAN_EMPTY;
+	assert_says(&trace, "conflict with 0xd48pg0000: claim 'business' was taken 3s before, with "
+	                    "other content; passed as 0xd48qyw000");
+	assert_true(trace_passed(&trace));
+	trace.flags = TRACE_ASIDE;
+	assert_says(&trace, "conflict with 0xd48pg0000: claim 'business' was taken 3s before, with "
+	                    "other content; kept aside as 0xd48qyw000");
+	assert_false(trace_passed(&trace));
+}
+
 static void test_keys_are_shown_with_their_parts_apart(void **state)
 {
 	(void)state;
@@ -136,6 +175,9 @@ int main(void)
 		cmocka_unit_test(test_every_verdict_has_its_words),
 		cmocka_unit_test(test_a_return_and_a_trial_say_that_they_passed),
 		cmocka_unit_test(test_long_texts_are_cut_between_characters),
+		cmocka_unit_test(
+			test_a_long_list_of_parts_ends_with_a_whole_one_and_says_that_it_is_cut),
+		cmocka_unit_test(test_what_became_of_a_conflict_is_told),
 		cmocka_unit_test(test_keys_are_shown_with_their_parts_apart),
 	};
 

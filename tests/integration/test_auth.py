@@ -158,6 +158,16 @@ def test_all_secrets_of_a_rotation_are_accepted(gateway):
         take(post(gateway, "/in/standard", body, headers), "new")
 
 
+def test_names_of_svix_are_the_same_event(gateway):
+    body, message_id = event_bytes({"id": fresh()}), fresh("msg_")
+    headers = standard_headers(body, message_id=message_id)
+    svix = [(name.replace("webhook-", "svix-"), value) for name, value in headers]
+    take(post(gateway, "/in/standard", body, svix), "new")
+    take(post(gateway, "/in/standard", body, headers), "duplicate")
+    # An id beside, that nobody signed, makes no other event of it.
+    take_problem(post(gateway, "/in/standard", body, svix + [("webhook-id", fresh("msg_"))]), 401)
+
+
 def test_standard_webhooks_with_ed25519(gateway, ed25519, module_scratch):
     body, stamp, message_id = event_bytes({"id": fresh()}), now(), fresh("msg_")
     message = write(module_scratch, "message", f"{message_id}.{stamp}.{body.decode()}")

@@ -205,3 +205,30 @@ def test_memory_is_bounded_by_the_window(binary):
     assert counts["new"] == 1_000_000
     assert counts["claims"] + counts["claims_forgotten"] == 1_000_000
     assert counts["claims"] < 500_000 and counts["claims_bytes"] < 32_000_000
+
+
+def delivery(number, **body):
+    return json.dumps({"headers": {"X-GitHub-Event": "push", "X-GitHub-Delivery": f"d{number}"},
+                       "body": body})
+
+
+def test_preset_that_knows_its_events_by_headers_asks_for_envelopes(filter):
+    for preset, header in (("github", "x-github-"), ("shopify", "x-shopify-"),
+                           ("standard-webhooks", "webhook-id")):
+        code, out, err = filter("--preset", preset, stdin=lines(event(1)))
+        assert (code, out) == (2, b"") and header in err and "--envelope" in err, err
+    events = lines(delivery(1, n=1), delivery(2, n=1), delivery(1, n=1), delivery(1, n=2))
+    code, out, err = filter("--preset", "github", "--envelope", "--json", stdin=events)
+    assert code == 0 and out == lines(delivery(1, n=1), delivery(2, n=1)), err
+    assert (summary(err)["duplicate"], summary(err)["conflict"]) == (1, 1)
+    # Others need none, and a source of one's own only if its claims do.
+    assert filter("--preset", "cloudevents", stdin=lines(event(1)))[0] == 0
+
+
+@pytest.mark.parametrize("claim, needs", [
+    ("{ once: [header:X-Id] }", True), ("{ once: [id, header:X-Id?] }", False),
+    ("{ once: [header:X-Id], missing: digest }", False)])
+def test_source_whose_claims_need_a_header_asks_for_envelopes(filter, write, claim, needs):
+    config = write(f"sources:\n  a: {{ claims: [{claim}] }}\n".encode(), "stile.yaml")
+    code, _, err = filter("--config", config, stdin=lines(event(1)))
+    assert (code == 2 and "header X-Id" in err) if needs else code == 0, err

@@ -1,5 +1,6 @@
 """TLS from outside: versions, ALPN, resumption, a connection for each event."""
 
+import json
 import os
 import ssl
 import subprocess
@@ -157,3 +158,63 @@ def test_stop_over_tls_is_clean(gateway, certificate):
     with gateway.connect(context=client(certificate)) as connection:
         take_verdict(connection.post({"id": "x"}), "new")
         assert gateway.stop() == 0
+
+
+# ---- the commands that ask ----
+
+def sign(folder, name, subject, ca):
+    """A certificate for `subject`, signed by `ca`: (certificate, key)."""
+    cert, key = str(folder / f"{name}.pem"), str(folder / f"{name}.key")
+    request, names = str(folder / f"{name}.csr"), str(folder / f"{name}.ext")
+    subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                    "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={subject}"],
+                   check=True, capture_output=True)
+    with open(names, "w", encoding="utf-8") as file:
+        file.write(f"subjectAltName=DNS:{subject}\n")
+    subprocess.run(["openssl", "x509", "-req", "-in", request, "-CA", ca[0], "-CAkey", ca[1],
+                    "-CAcreateserial", "-days", "2", "-extfile", names, "-out", cert],
+                   check=True, capture_output=True)
+    return cert, key
+
+
+def test_commands_ask_over_tls_with_the_certificate_of_the_gateway(gateway, certificate, run):
+    port, context = gateway.address[1], client(certificate)
+    with gateway.connect(context=context) as connection:
+        ticket = take_verdict(connection.post({"id": "asked"}), "new")
+        aside = json.loads(connection.post({"id": "asked", "more": 1}).body)["aside"]
+    believed = ("--url", f"https://127.0.0.1:{port}", "--ca", certificate[0])
+    code, out, err = run("why", *believed, "asked")
+    assert code == 0 and ticket in out and f"stile release {aside}" in out, err
+    assert run("advise", *believed)[0] == 0
+    code, out, err = run("release", *believed, aside)
+    assert code == 0 and "released" in out, err
+    # Nobody vouches for it, or somebody else does.
+    code, _, err = run("why", "--url", f"https://127.0.0.1:{port}", "asked")
+    assert code == 1 and "not believed" in err, err
+    code, _, err = run("why", "--url", f"http://127.0.0.1:{port}", "asked")
+    assert code == 1 and "if it listens with TLS, ask https://" in err, err
+    code, _, err = run("why", "--url", f"http://127.0.0.1:{port}", "--ca", certificate[0], "a")
+    assert code == 1 and "--ca goes with" in err
+    code, _, err = run("why", "--url", f"https://127.0.0.1:{port}", "--ca", certificate[1], "a")
+    assert code == 1 and certificate[1] in err
+
+
+def test_certificate_of_a_known_ca_counts_under_its_name_alone(
+        stile, certificate, tmp_path, run):
+    cert, key = sign(tmp_path, "gate", "localhost", certificate)
+    other, _ = sign(tmp_path, "other", "localhost", certificate)
+    gateway = stile("--tls-cert", cert, "--tls-key", key)
+    port = gateway.address[1]
+    assert run("why", "--url", f"https://localhost:{port}", "--ca", certificate[0], "a")[0] == 0
+    code, _, err = run("why", "--url", f"https://127.0.0.1:{port}", "--ca", certificate[0], "a")
+    assert code == 1 and "not for 127.0.0.1" in err, err
+    assert run("why", "--url", f"https://127.0.0.1:{port}", "--ca", cert, "a")[0] == 0
+    code, _, err = run("why", "--url", f"https://localhost:{port}", "--ca", other, "a")
+    assert code == 1 and "not believed" in err, err
+
+
+def test_asking_a_plain_gateway_over_tls_fails_with_a_reason(stile, certificate, run):
+    gateway = stile()
+    code, _, err = run("why", "--url", f"https://127.0.0.1:{gateway.address[1]}",
+                       "--ca", certificate[0], "a")
+    assert code == 1 and "no TLS connection" in err, err

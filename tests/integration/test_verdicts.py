@@ -11,6 +11,7 @@ sources:
   keep: { id: id, claims: [{ once: [id], name: act }] }
   pass: { on_conflict: let through, claims: [{ once: [id] }] }
   reject: { on_conflict: reject, claims: [{ once: [id] }] }
+  value: { compare: value, claims: [{ once: [id] }] }
   part: { content: data, claims: [{ once: [id] }] }
   two: { claims: [{ once: [id] }, { once: [act] }, { content: [text], missing: skip }] }
   busy: { wait: 1s, claims: [{ once: [id] }] }
@@ -81,6 +82,15 @@ def test_conflict_is_kept_aside_and_not_delivered(gateway):
     wait_printed(gateway, ticket)
     settle(gateway)
     assert body["aside"] not in tickets_printed(gateway)
+
+
+def test_same_value_written_anew_is_a_duplicate_where_values_are_compared(gateway):
+    for path, verdict in (("/in/value", "duplicate"), ("/in/keep", "conflict")):
+        name = fresh()
+        take(post(gateway, path, f'{{"id":"{name}","amount":10,"to":"\\u0041"}}'.encode()), "new")
+        again = f'{{ "to": "A", "amount": 10.0, "id": "{name}" }}'.encode()
+        take(post(gateway, path, again), verdict)
+        take(post(gateway, path, {"id": name, "amount": 11, "to": "A"}), "conflict")
 
 
 def test_conflict_is_in_why_and_in_the_metrics(gateway):

@@ -87,16 +87,84 @@ def test_question_about_the_id_of_a_republication_finds_the_original(gateway, ro
     repeat, = story(why(gateway, id=other["id"]), ticket)["repeats"]
     assert repeat["claim"] == "genesys.conversation" and repeat["id"] == other["id"]
     assert event["detail"]["topicName"] in repeat["keys"][0]
-    assert "detail.topicName" in repeat["parts"]
+    assert repeat["parts"].startswith("detail.topicName, ")
+    assert repeat["parts"].endswith("detail.eventBody.wrapupCode?"), "whole, since it fits"
 
 
-def test_event_that_only_passed_is_found_by_id_and_ticket(gateway):
+# ---- what is kept aside ----
+
+def test_held_event_is_told_with_its_ticket_and_what_to_do(gateway, run):
+    event = order()
+    original = take(post(gateway, "/in/orders", event), "new")["ticket"]
+    other = {**event, "id": fresh("other"), "amount": 5}
+    held = take(post(gateway, "/in/orders", other), "conflict")["aside"]
+    take(post(gateway, "/in/orders", other), "duplicate")
+    advice = f"held: stile release {held} delivers it, stile release --drop {held} forgets it"
+    text = ask_text(gateway, id=event["id"])
+    assert f"kept aside as {held}" in text and advice in text
+    text = ask_text(gateway, id=other["id"])
+    assert original in text and "trace is gone" not in text
+    own = ask_text(gateway, ticket=held)
+    assert f"state    {advice}" in own and "the same came again 1 time" in own
+    assert story(why(gateway, ticket=held), held)["state"] == "held"
+    assert run("release", "--drop", "--url", url(gateway), held)[0] == 0
+    assert "released or dropped" in ask_text(gateway, ticket=held)
+    repeat = story(why(gateway, ticket=original), original)["repeats"][-1]
+    assert (repeat["ticket"], repeat["state"]) == (held, "let go")
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_what_is_held_is_listed_newest_first(stile, config, run, threads):
+    gateway = stile("--config", config, "--threads", threads)
+    code, out, err = run("why", "--held", "--url", url(gateway))
+    assert (code, out) == (0, "nothing is kept aside\n"), err
+    held = []
+    for _ in range(5):
+        event = order()
+        take(post(gateway, "/in/orders", event), "new")
+        held.insert(0, take(post(gateway, "/in/orders", {**event, "more": 1}), "conflict")["aside"])
+    answer = json.loads(gateway.get("/v1/why?held=1").body)
+    assert [each["ticket"] for each in answer["originals"]] == held and "next" not in answer
+    assert all(each["state"] == "held" and each["keys"] for each in answer["originals"])
+    page = json.loads(gateway.get("/v1/why?held=1&limit=2").body)
+    assert [each["ticket"] for each in page["originals"]] == held[:2]
+    page = json.loads(gateway.get(f"/v1/why?held=1&limit=9&before={page['next']}").body)
+    assert [each["ticket"] for each in page["originals"]] == held[2:]
+    code, out, err = run("why", "--held", "--limit", "2", "--url", url(gateway))
+    assert code == 0 and re.findall(r"^ticket (\S+),", out, re.M) == held[:2], err
+    assert out.endswith(f"\nmore: stile why --held --before {held[1]}\n")
+    assert run("release", "--url", url(gateway), held[0])[0] == 0
+    code, out, err = run("why", "--held", "--json", "--before", held[1], "--source", "orders",
+                         "--url", url(gateway))
+    assert code == 0, err
+    assert [each["ticket"] for each in json.loads(out)["originals"]] == held[2:]
+    assert json.loads(gateway.get("/v1/why?held=1&source=genesys").body)["found"] == 0
+    assert run("why", "--held", "--data", gateway.data)[0] == 2
+    assert run("why", "--before", held[0], "a", "--url", url(gateway))[0] == 2
+    assert run("why", "--held", "a", "--url", url(gateway))[0] == 2
+
+
+def test_event_that_only_passed_is_found_by_id_ticket_and_key(gateway):
     event = order()
     ticket = take(post(gateway, "/in/orders", event), "new")["ticket"]
-    for question in ({"id": event["id"]}, {"ticket": ticket}, {"any": ticket}):
+    key = f"{event['customer']}, 7"
+    for question in ({"id": event["id"]}, {"ticket": ticket}, {"any": ticket}, {"key": key},
+                     {"key": event["customer"]}, {"any": event["customer"]}):
         found = story(why(gateway, **question), ticket)
-        assert found["repeats"] == [] and found["type"] == "order.paid"
-    assert "nothing like it came again" in ask_text(gateway, any=event["id"])
+        assert found["repeats"] == [] and found["type"] == "order.paid", question
+        assert found["keys"] == [key] and found["seen"].startswith("20"), question
+    text = ask_text(gateway, any=event["id"])
+    assert "nothing like it came again" in text and f"key      {key}" in text
+    assert f"ticket {ticket}, first seen 20" in text
+
+
+def test_passed_event_of_two_claims_is_found_by_the_key_of_each(gateway, root):
+    path = root / "tests" / "data" / "events" / "genesys_routing.json"
+    event = {**json.loads(path.read_bytes()), "id": fresh("twice")}
+    ticket = take(post(gateway, "/in/genesys", event), "new")["ticket"]
+    first, second = story(why(gateway, key=event["id"]), ticket)["keys"]
+    assert event["id"] in first and "INTERACTING" in second
+    assert story(why(gateway, key=second), ticket)["id"] == event["id"]
 
 
 def test_same_amount_in_another_body_is_not_called_the_same_content(gateway):

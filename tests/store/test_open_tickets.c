@@ -163,6 +163,17 @@ static void compare(struct open_tickets *tickets, struct model *model)
 		after = found.ticket;
 	}
 	assert_int_equal(seen, open_tickets_in_segment(tickets, oldest));
+	/* What is held, backwards. */
+	uint64_t before = 0;
+	for (uint64_t i = NUMBERS; i > 0; i--) {
+		uint8_t state = model->tickets[i].state;
+		if (state != OPEN_TICKET_HELD && state != OPEN_TICKET_LEAVING)
+			continue;
+		assert_true(open_tickets_held_before(tickets, before, &found));
+		assert_int_equal(found.ticket, i);
+		before = i;
+	}
+	assert_false(open_tickets_held_before(tickets, before ? before : 1, &found));
 }
 
 static void history(uint64_t seed)

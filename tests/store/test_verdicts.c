@@ -242,6 +242,35 @@ static void test_a_conflict_is_kept_aside_once_and_not_delivered(void **state)
 	assert_true(deliver() == first.ticket && deliver() == 0);
 }
 
+static uint32_t list_held(uint64_t before, uint64_t *tickets, uint32_t max)
+{
+	struct store_held held = { .before = before, .tickets = tickets, .max = max };
+
+	assert_int_equal(store_call(place.store, &held.op, STORE_HELD), 0);
+	return held.count;
+}
+
+static void test_held_events_are_listed_newest_first(void **state)
+{
+	(void)state;
+	uint64_t made[4], found[8];
+
+	assert_int_equal(list_held(0, found, 8), 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		run(event(once(i + 1, 100)));
+		made[i] = run(event(once(i + 1, 200))).own_ticket;
+	}
+	restart();
+	assert_int_equal(release(made[1], true), 0);
+	assert_int_equal(list_held(0, found, 8), 3);
+	assert_true(found[0] == made[3] && found[1] == made[2] && found[2] == made[0]);
+	assert_int_equal(list_held(0, found, 2), 2);
+	assert_true(found[0] == made[3] && found[1] == made[2]);
+	assert_int_equal(list_held(made[2], found, 8), 1);
+	assert_true(found[0] == made[0]);
+	assert_int_equal(list_held(made[0], found, 8), 0);
+}
+
 static void test_a_held_event_is_delivered_when_it_is_released(void **state)
 {
 	(void)state;
@@ -599,6 +628,7 @@ int main(void)
 		ON_BOTH(test_other_content_under_a_key_is_no_duplicate),
 		ON_BOTH(test_content_that_is_not_known_makes_no_conflict),
 		ON_BOTH(test_a_conflict_is_kept_aside_once_and_not_delivered),
+		ON_BOTH(test_held_events_are_listed_newest_first),
 		ON_BOTH(test_a_held_event_is_delivered_when_it_is_released),
 		ON_BOTH(test_a_held_event_that_is_dropped_never_comes_back),
 		ON_BOTH(test_nothing_is_held_for_an_event_without_ticket),

@@ -153,6 +153,21 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	lookup->seen = !newest && tally_get(local->tally, lookup->ticket, &tally) ? tally.count : 0;
 }
 
+/* A ticket whose frame is not written may still be taken back: it is not told. */
+static void decide_held(struct local_store *local, struct store_held *held)
+{
+	uint64_t before = held->before;
+	struct open_ticket ticket;
+
+	held->count = 0;
+	while (held->count < held->max &&
+	       open_tickets_held_before(local->tickets, before, &ticket)) {
+		before = ticket.ticket;
+		if (ticket.ticket <= local->durable_ticket)
+			held->tickets[held->count++] = ticket.ticket;
+	}
+}
+
 /* Gives its operations away, and is empty. */
 static void lose_batch(struct local_store *local, struct batch *batch, struct op_queue *lost)
 {
@@ -334,6 +349,7 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		       admit_of(op)->own_ticket > local->durable_ticket;
 	case STORE_LOOKUP:
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
+	case STORE_HELD: return false;
 	case STORE_SETTLE:
 	case STORE_RELEASE:
 	case STORE_TAKE: break;
@@ -485,6 +501,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	case STORE_ADMIT: local_decide_admit(local, admit_of(op), probes); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
+	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
 	case STORE_RELEASE: op->error = decide_release(local, release_of(op)); break;
 	case STORE_TAKE:
 		op_queue_put(&local->takes, op);

@@ -22,7 +22,7 @@ struct job_queue {
 struct keeper {
 	const struct folder *folder;
 	bool run_inline;
-	bool spare_ready; /* the keeper's own: spare.seg is whole */
+	bool spare_ready;          /* the keeper's own: spare.seg is whole */
 	atomic_uint_fast64_t used; /* of the current segment, bytes */
 	struct thread thread;
 	pthread_mutex_t mutex; /* guards what follows */

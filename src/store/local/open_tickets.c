@@ -726,6 +726,27 @@ uint64_t open_tickets_due(const struct open_tickets *tickets)
 	return tickets->due;
 }
 
+bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
+                              struct open_ticket *ret_ticket)
+{
+	uint64_t below = before > 0 ? before : UINT64_MAX;
+	for (uint32_t i = tickets->count; i > 0; i--) {
+		const struct block *block = block_at(tickets, i - 1);
+		if (place_at(tickets, i - 1)->first >= below || block->open == block->due)
+			continue;
+		for (uint32_t at = block->used; at > 0; at--) {
+			const struct open_ticket *ticket = &block->tickets[at - 1];
+			bool held = ticket->state == OPEN_TICKET_HELD ||
+			            ticket->state == OPEN_TICKET_LEAVING;
+			if (!held || ticket->ticket >= below)
+				continue;
+			*ret_ticket = *ticket;
+			return true;
+		}
+	}
+	return false;
+}
+
 uint64_t open_tickets_held(const struct open_tickets *tickets)
 {
 	return tickets->held;

@@ -122,6 +122,11 @@ bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
 bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
                               struct open_ticket *ret_ticket) must_check;
 
+/* The highest ticket below `before` (0: of all) that is held or leaving; passes over
+ * blocks of which all are due. */
+bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
+                              struct open_ticket *ret_ticket) must_check;
+
 uint64_t open_tickets_count(const struct open_tickets *tickets); /* all that are not gone */
 uint64_t open_tickets_due(const struct open_tickets *tickets);
 uint64_t open_tickets_held(const struct open_tickets *tickets);

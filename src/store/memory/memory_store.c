@@ -615,6 +615,19 @@ static int lookup_decide(struct memory_store *memory, struct store_lookup *looku
 	return 0;
 }
 
+static int held_decide(const struct memory_store *memory, struct store_held *held)
+{
+	held->count = 0;
+	for (size_t i = memory->first + memory->count; i > memory->first && held->count < held->max;
+	     i--) {
+		const struct slot *slot = &memory->slots[i - 1];
+		if (slot->body && slot->body->held &&
+		    (held->before == 0 || slot->ticket < held->before))
+			held->tickets[held->count++] = slot->ticket;
+	}
+	return 0;
+}
+
 /* 0 and at least one item, or ERR_FULL: the take waits on. */
 static int take_fill(struct memory_store *memory, struct store_take *take)
 {
@@ -666,6 +679,7 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 	case STORE_LOOKUP: return lookup_decide(memory, container_of(op, struct store_lookup, op));
 	case STORE_RELEASE:
 		return release_decide(memory, container_of(op, struct store_release, op));
+	case STORE_HELD: return held_decide(memory, container_of(op, struct store_held, op));
 	case STORE_TAKE: break;
 	}
 	return ERR_INVALID;
