@@ -43,12 +43,17 @@
 #include "net/http_server.h"
 #include "net/tls.h"
 #include "sink/stdout_sink.h"
+#include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
+#include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
+#include "sys/worker.h"
+
+_Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
 
 #define STEP_MS 20
 #define DRAIN_MS 5000
@@ -57,7 +62,10 @@
 
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
-#define DESCRIPTORS_PER_THREAD 4u
+#define DESCRIPTORS_PER_THREAD 5u
+
+/* Of the largest size, that must fit into memory at a time. */
+#define BODIES_MIN UINT64_C(16)
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -74,6 +82,7 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct port *port; /* NULL with an embedded store */
+	struct worker_desk desk;
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -145,7 +154,8 @@ static void handle(struct http_request *request)
 	if (webhook_handle(&io->webhook, request))
 		return;
 	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
+		                                      : store_host_store(io->serve->host),
+		                     .desk = &io->desk };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -156,8 +166,7 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return request->head.method == HTTP1_POST &&
-	       webhook_knows(&io->webhook, request->head.path);
+	return webhook_wants_body(&io->webhook, request);
 }
 
 /* Runs before the server's own hook, so decisions are durable before the
@@ -173,6 +182,7 @@ static void io_round(struct loop_hook *hook)
 	}
 	if (io->webhook.decided)
 		webhook_answer(&io->webhook, clock_monotonic_ns());
+	worker_collect(&io->desk);
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -206,6 +216,18 @@ static int open_port(struct io *io)
 	return port_new(io->serve->host, &options, &io->port);
 }
 
+/* A gain and no need. One message is enough for all threads. */
+static void batch_calls(struct io *io)
+{
+	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
+		return;
+	int error = http_server_batch(io->server);
+	if (error != 0 && io == io->serve->ios)
+		log_info(
+			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
+			log_str("error", error_name(error)));
+}
+
 static int open_server(struct io *io)
 {
 	struct serve *serve = io->serve;
@@ -223,6 +245,8 @@ static int open_server(struct io *io)
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
+	if (options.limits.input_bytes < BODIES_MIN * serve->options->body_bytes)
+		options.limits.input_bytes = BODIES_MIN * serve->options->body_bytes;
 	options.limits.connections = serve->connections;
 	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
 	return http_server_new(&options, &io->server, &io->problem);
@@ -232,6 +256,7 @@ static int open_server(struct io *io)
 static int io_open(struct io *io)
 {
 	struct serve *serve = io->serve;
+	worker_desk_init(&io->desk, wake_loop, io->loop);
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
 		error = webhook_init(&io->webhook,
@@ -257,6 +282,7 @@ static int io_open(struct io *io)
 	error = open_server(io);
 	if (error != 0)
 		return error;
+	batch_calls(io);
 	struct console *console = &serve->console;
 	console->threads[console->thread_count++] = (struct console_thread){
 		.answer_us = io->webhook.answer_us,
@@ -281,6 +307,7 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	worker_collect(&io->desk);
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));
@@ -391,6 +418,11 @@ static void reload(struct serve *serve)
 	struct error_text text = { "" };
 	if (!serve->input->path) {
 		log_warn("SIGHUP: there is no configuration file to load again");
+		return;
+	}
+	if (file_is_pipe(serve->input->path)) {
+		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
+		         "again");
 		return;
 	}
 	int error = config_load(serve->input, &config, &report);
@@ -566,6 +598,21 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
+static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
+{
+	const struct serve *serve = user;
+	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
+	                          ticket, ret_payload);
+}
+
+static int open_console(struct serve *serve)
+{
+	serve->console.read = read_event;
+	serve->console.read_user = serve;
+	int error = worker_new("stile-answers", &serve->console.worker);
+	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
+}
+
 static int open_store(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -690,6 +737,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		open_traces(serve);
 	if (error == 0)
+		error = open_console(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = start_ios(serve);
@@ -742,6 +791,7 @@ static void close_all(struct serve *serve)
 		deliver_join(serve->deliver);
 	if (serve->host)
 		store_host_close(serve->host);
+	serve->console.worker = worker_end(serve->console.worker);
 	serve->deliver = deliver_free(serve->deliver);
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);

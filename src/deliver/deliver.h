@@ -4,8 +4,9 @@
  *
  * A thread of its own, so that a sink that blocks delays nobody. It keeps three
  * batches in turn: while one is with the sink, the store fills the next from
- * what it commits and records the outcomes of the one before. A sink that fails makes the thread back off (100 ms,
- * doubling to 5 s); the tickets stay open meanwhile.
+ * what it commits and records the outcomes of the one before. A sink that fails
+ * makes the thread back off (100 ms, doubling to 6.4 s); the tickets stay open
+ * meanwhile.
  *
  * Room:      deliver.
  * Threads:   deliver_start() makes the thread; counters are for any thread.

@@ -285,7 +285,8 @@ static void read_events(struct webhook_request *it)
 		.path = request->head.path,
 		.query = request->head.query,
 	};
-	struct reading reading;
+	struct reading reading; /* large, and written by what follows, but for: */
+	reading.problem.text[0] = '\0';
 
 	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
 	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);
@@ -303,27 +304,33 @@ static void read_events(struct webhook_request *it)
 
 /* ---- who may send ---- */
 
+static struct auth_request question_of(const struct http_request *request)
+{
+	return (struct auth_request){
+		.head = &request->head,
+		.body = request->body,
+		.peer = request->peer,
+		.now_s = clock_read(clock_system()).wall_ms / 1000,
+	};
+}
+
 static bool is_trusted(struct webhook *webhook, const struct source *source,
                        struct http_request *request)
 {
 	if (!source->auth)
 		return true;
 	struct error_text why;
-	struct auth_request question = {
-		.head = &request->head,
-		.body = request->body,
-		.peer = request->peer,
-		.now_s = clock_read(clock_system()).wall_ms / 1000,
-	};
+	struct auth_request question = question_of(request);
 	enum auth_result result = auth_check(source->auth, &question, &why);
 	if (result == AUTH_OK)
 		return true;
-	meter_add(&source->meters[webhook->options.thread].unauthorized, 1);
+	struct source_meters *meters = &source->meters[webhook->options.thread];
+	meter_add(&meters->unauthorized, 1);
 	char address[IP_TEXT_MAX];
 	ip_format(&request->peer->address, address);
-	log_warn("a request was not let in", log_span("source", source->name),
-	         log_str("peer", address), log_str("reason", auth_result_name(result)),
-	         log_str("text", why.text));
+	log_warn_of(&meters->refusals, "a request was not let in", log_span("source", source->name),
+	            log_str("peer", address), log_str("reason", auth_result_name(result)),
+	            log_str("text", why.text));
 	uint16_t status = auth_status(result);
 	http_respond_problem(request, status, auth_detail(result),
 	                     status == 401   ? auth_challenge(source->auth)
@@ -332,11 +339,18 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 	return false;
 }
 
-bool webhook_knows(const struct webhook *webhook, struct span path)
+bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request)
 {
-	/* A new set that waits for its first request may know any. */
-	return source_find(webhook->use->set, path) != NULL ||
-	       atomic_load_explicit(&webhook->offered, memory_order_relaxed) != NULL;
+	if (request->head.method != HTTP1_POST)
+		return false;
+	/* A new set that waits for its first request may want any. */
+	if (atomic_load_explicit(&webhook->offered, memory_order_relaxed))
+		return true;
+	const struct source *source = source_find(webhook->use->set, request->head.path);
+	if (!source || !source->auth)
+		return source != NULL;
+	struct auth_request question = question_of(request);
+	return auth_check_head(source->auth, &question) == AUTH_OK;
 }
 
 bool webhook_handle(struct webhook *webhook, struct http_request *request)
@@ -353,6 +367,12 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 	}
 	if (!is_trusted(webhook, source, request))
 		return true;
+	if (request->unread) {
+		/* Other sources than these were asked whether they want the body. */
+		http_respond_problem(request, 503, "the sources have just changed; send it again",
+		                     SPAN("Retry-After: 1\r\n"));
+		return true;
+	}
 	struct webhook_request *it = request->scratch;
 	it->webhook = webhook;
 	it->use = webhook->use;
@@ -368,15 +388,9 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 
 /* ---- answers ---- */
 
-static uint64_t wall_ms(void)
-{
-	return clock_read(clock_system()).wall_ms;
-}
-
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 {
 	struct webhook_request *it = webhook->decided;
-	uint64_t now_ms = it && webhook->options.traces ? wall_ms() : 0;
 
 	webhook->decided = NULL;
 	webhook->decided_tail = &webhook->decided;
@@ -387,7 +401,7 @@ void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 		histogram_record(webhook->answer_us,
 		                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
 		if (webhook->options.traces)
-			webhook_trace(it, now_ms);
+			webhook_trace(it);
 		webhook_respond(it);
 		use->waiting--;
 		it = next;

@@ -41,4 +41,4 @@ static inline bool webhook_passed(const struct store_admit *admit)
 void webhook_respond(struct webhook_request *it);
 
 /* webhook_trace.c: leaves the traces of all items. */
-void webhook_trace(struct webhook_request *it, uint64_t now_ms);
+void webhook_trace(struct webhook_request *it);

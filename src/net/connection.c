@@ -10,18 +10,7 @@
 
 #define READS_PER_ROUND 4 /* of one connection, before others get their turn */
 
-static void ready(struct loop_handler *handler, uint32_t events)
-{
-	struct connection *connection = container_of(handler, struct connection, handler);
-	if (events & LOOP_HANGUP)
-		connection->hangup = true;
-	if ((events & LOOP_WRITE) && connection->stalled) {
-		connection->stalled = false;
-		server_mark_dirty(connection->server, connection);
-	}
-	if (events & LOOP_READ)
-		connection_read(connection);
-}
+static void ready(struct loop_handler *handler, uint32_t events);
 
 struct connection *connection_new(struct http_server *server, int fd,
                                   const struct sockaddr *address, struct gauge_slot *slot)
@@ -112,8 +101,9 @@ bool connection_is_idle(const struct connection *connection)
 	       !connection_has_output(connection);
 }
 
-/* The deadline that fits to what the connection is doing. A head and a body
- * have one deadline from their beginning: bytes do not buy time. */
+/* The deadline that fits to what the connection is doing. A head has one deadline
+ * from its beginning: bytes do not buy time. Those of a body buy time until the next
+ * judgement, and no more: nobody fills our memory and then waits. */
 static void set_deadline(struct connection *connection)
 {
 	const struct http_limits *limits = &connection->server->limits;
@@ -130,6 +120,7 @@ static void set_deadline(struct connection *connection)
 	connection->phase = phase;
 	if (phase == PHASE_BODY) {
 		connection->body_since_ms = now_ms;
+		connection->body_seen = 0;
 		deadline_ms = now_ms + limits->body_grace_ms;
 	} else if (phase == PHASE_HEAD) {
 		deadline_ms = now_ms + limits->head_ms;
@@ -171,17 +162,10 @@ static void begin_linger(struct connection *connection)
 	linger(connection);
 }
 
-void connection_read(struct connection *connection)
+/* After so many reads, the last of which said whether there is more. */
+static void read_on(struct connection *connection, int reads, bool more)
 {
-	bool more = true;
-	if (connection->phase == PHASE_LINGER) {
-		linger(connection);
-		return;
-	}
-	if (connection->last)
-		connection->refused = true; /* something comes that nobody will read */
-	connection->read_due = false;
-	for (int i = 0; more && !connection->last && !connection->eof; i++) {
+	for (int i = reads; more && !connection->last && !connection->eof; i++) {
 		if (connection->paused || i == READS_PER_ROUND) {
 			connection->read_due = true;
 			break;
@@ -193,6 +177,55 @@ void connection_read(struct connection *connection)
 		server_mark_dirty(connection->server, connection);
 	if (!connection->stalled)
 		set_deadline(connection);
+}
+
+void connection_read(struct connection *connection)
+{
+	if (connection->phase == PHASE_LINGER) {
+		linger(connection);
+		return;
+	}
+	if (connection->last)
+		connection->refused = true; /* something comes that nobody will read */
+	connection->read_due = false;
+	read_on(connection, 0, true);
+}
+
+void connection_received(struct connection *connection, bool more)
+{
+	connection_process(connection);
+	read_on(connection, 1, more);
+}
+
+static bool may_receive(const struct connection *connection)
+{
+	return connection->phase != PHASE_LINGER && !connection->last && !connection->eof &&
+	       !connection->paused;
+}
+
+/* With others if it can be. */
+static void read_ready(struct connection *connection)
+{
+	struct socket_batch *batch = connection->server->batch;
+	if (!batch || connection->tls || !may_receive(connection)) {
+		connection_read(connection);
+		return;
+	}
+	connection->read_due = false;
+	connection_receive_together(connection, batch);
+}
+
+static void ready(struct loop_handler *handler, uint32_t events)
+{
+	struct connection *connection = container_of(handler, struct connection, handler);
+	if (events & LOOP_HANGUP)
+		connection->hangup = true;
+	if ((events & LOOP_WRITE) && connection->stalled) {
+		connection->stalled = false;
+		server_mark_dirty(connection->server, connection);
+	}
+	if (events & LOOP_READ)
+		read_ready(connection);
 }
 
 /* Goes on where reading was paused. Requests that come of it missed this
@@ -230,11 +263,17 @@ static void settle(struct connection *connection)
 	}
 }
 
+bool connection_may_send(const struct connection *connection)
+{
+	return connection->handler.fd >= 0 && connection->phase != PHASE_LINGER &&
+	       !connection->broken && !connection->stalled;
+}
+
 void connection_flush(struct connection *connection)
 {
 	if (connection->handler.fd < 0 || connection->phase == PHASE_LINGER)
 		return;
-	if (!connection->broken && !connection->stalled)
+	if (connection_may_send(connection))
 		connection_send(connection);
 	if (connection->broken)
 		connection_close(connection);
@@ -242,10 +281,14 @@ void connection_flush(struct connection *connection)
 		settle(connection);
 }
 
-static bool body_is_slow(const struct connection *connection, uint64_t now_ms)
+/* Judges what came since the last time; the next time counts from here. */
+static bool body_is_slow(struct connection *connection, uint64_t now_ms)
 {
-	uint64_t bytes = connection->in_len - connection->in_at - connection->head_len;
+	uint32_t seen = connection->in_len - connection->in_at - connection->head_len;
+	uint64_t bytes = seen > connection->body_seen ? seen - connection->body_seen : 0;
 	uint64_t passed_ms = now_ms - connection->body_since_ms;
+	connection->body_seen = seen;
+	connection->body_since_ms = now_ms;
 	return bytes < passed_ms * connection->server->limits.body_rate / 1000;
 }
 
@@ -254,7 +297,8 @@ void connection_expire(struct connection *connection)
 	struct http_server *server = connection->server;
 	uint64_t now_ms = loop_now_ms(server->loop);
 	if (connection->phase == PHASE_BODY && !body_is_slow(connection, now_ms)) {
-		wheel_set(&server->wheel, &connection->timeout, now_ms + 1000);
+		wheel_set(&server->wheel, &connection->timeout,
+		          now_ms + server->limits.body_grace_ms);
 		return;
 	}
 	if (connection->phase != PHASE_IDLE && connection->phase != PHASE_LINGER)

@@ -36,6 +36,7 @@ struct stdout_sink {
 	int fd;
 	int interrupt_fd;
 	enum write_way way;
+	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
 	bool envelope;
 	bool torn;        /* what was written last ends inside a line */
 	struct buf lines; /* the batch being written */
@@ -45,10 +46,9 @@ struct stdout_sink {
  * tokens. */
 static void append_one_line(struct buf *lines, struct span json)
 {
-	if (buf_reserve(lines, json.len) != 0) {
-		lines->failed = true;
+	buf_fail(lines, buf_reserve(lines, json.len));
+	if (lines->failed)
 		return;
-	}
 	char *start = lines->ptr + lines->len;
 	memcpy(start, json.ptr, json.len);
 	lines->len += json.len;
@@ -157,6 +157,21 @@ static uint32_t fill_batch(struct stdout_sink *sink, struct sink_event *events, 
 	return last;
 }
 
+/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
+ * bytes do so when they are synced: an outcome must not outlast its line. */
+static size_t write_batch(struct stdout_sink *sink, int *ret_error)
+{
+	size_t written = write_lines(sink, sink->lines.ptr, sink->lines.len, ret_error);
+	if (written == 0)
+		return 0;
+	sink->torn = sink->lines.ptr[written - 1] != '\n';
+	if (sink->sync && sink->sync(sink->fd) < 0) {
+		*ret_error = -errno;
+		return 0;
+	}
+	return written;
+}
+
 static void deliver(struct sink *base, struct sink_event *events, uint32_t count)
 {
 	struct stdout_sink *sink = container_of(base, struct stdout_sink, sink);
@@ -166,9 +181,7 @@ static void deliver(struct sink *base, struct sink_event *events, uint32_t count
 		int error = last == done ? -ENOMEM : 0;
 		size_t written = 0;
 		if (error == 0)
-			written = write_lines(sink, sink->lines.ptr, sink->lines.len, &error);
-		if (written > 0)
-			sink->torn = sink->lines.ptr[written - 1] != '\n';
+			written = write_batch(sink, &error);
 		while (done < last && events[done].end <= written)
 			events[done++].outcome = OUTCOME_DONE;
 		if (error != 0) {
@@ -245,6 +258,8 @@ int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret
 	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
 	sink->way = regular ? WRITE_WHOLE : WRITE_NOWAIT;
 	sink->torn = regular && ends_torn(options->fd, &status);
+	if (regular)
+		sink->sync = options->sync ? options->sync : fdatasync;
 	*ret_sink = &sink->sink;
 	return 0;
 }

@@ -193,11 +193,11 @@ class Stile:
     leaves behind."""
 
     def __init__(self, binary, data, *options, scratch, name="life", stdout=None, env=None,
-                 wrap=(), wait=True):
+                 wrap=(), wait=True, pass_fds=()):
         self.data = data
         self.out_path = os.path.join(scratch, f"{name}.out")
         self.log_path = os.path.join(scratch, f"{name}.log")
-        options = list(options)
+        options = list(options) + os.environ.get("STILE_TEST_OPTIONS", "").split()
         if "--listen" not in options:
             options += ["--listen", "127.0.0.1:0"]
         out = stdout if stdout is not None else open(self.out_path, "ab")
@@ -205,7 +205,7 @@ class Stile:
             self.log_start = log.tell()  # a name may serve for several lives
             self.process = subprocess.Popen(
                 [*wrap, binary, "serve", "--data", data, *options], stdin=subprocess.DEVNULL,
-                stdout=out, stderr=log, env={**os.environ, **(env or {})})
+                stdout=out, stderr=log, env={**os.environ, **(env or {})}, pass_fds=pass_fds)
         if stdout is None:
             out.close()
         self.address = None

@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+bool web_batches;
+
 static void answer(struct http_request *request, struct span body, bool close)
 {
 	http_respond(request, &(struct http_response){
@@ -131,7 +133,16 @@ void web_until(struct web *web, bool (*condition)(void *user), void *user)
 		fail_msg("what was waited for did not happen");
 }
 
-int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
+/* Where it cannot be had, for want of memory or of io_uring, the server is as it was. */
+static void batch(struct http_server *server)
+{
+	int error = http_server_batch(server);
+	if (error != -ENOMEM && error != -ENOSYS && error != -EPERM)
+		assert_int_equal(error, 0);
+}
+
+static int open_all(struct web *web, const struct http_limits *limits, struct tls *tls,
+                    const struct web_handler *handler)
 {
 	struct error_text text;
 	memset(web, 0, sizeof(*web));
@@ -147,18 +158,31 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 			.limits = limits ? *limits : http_limits_default,
 			.gauge = web->gauge,
 			.tls = tls,
-			.scratch_size = 100,
-			.handle = handle,
-			.wants_body = wants_body,
-			.user = web,
+			.scratch_size = handler ? handler->scratch_size : 100,
+			.handle = handler ? handler->handle : handle,
+			.wants_body = handler ? handler->wants_body : wants_body,
+			.user = handler ? handler->user : web,
 		};
 		error = http_server_new(&web->options, &web->server, &text);
 	}
+	if (!error && web_batches)
+		batch(web->server);
 	if (error)
 		web_close(web);
 	else
 		loop_hook_add(web->loop, &web->hook);
 	return error;
+}
+
+int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
+{
+	return open_all(web, limits, tls, NULL);
+}
+
+int web_open_with(struct web *web, const struct http_limits *limits,
+                  const struct web_handler *handler)
+{
+	return open_all(web, limits, NULL, handler);
 }
 
 void web_close(struct web *web)

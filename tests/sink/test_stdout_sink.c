@@ -1,9 +1,11 @@
 /* The stdout sink: one line an event, whole lines only, never stuck. */
 #include "sink/stdout_sink.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "gate/ticket.h"
@@ -160,6 +162,73 @@ static void an_interrupt_frees_a_stuck_sink(void **state)
 	pipe_sink_free(&blocked.pair);
 }
 
+static int synced;      /* how often */
+static int sync_result; /* of the next ones */
+
+static int sync_told(int fd)
+{
+	assert_true(fd >= 0);
+	synced++;
+	errno = EIO;
+	return sync_result;
+}
+
+static struct sink *file_sink_new(int fd)
+{
+	struct stdout_sink_options options = { .fd = fd, .sync = sync_told };
+	struct sink *sink = NULL;
+	synced = 0;
+	sync_result = 0;
+	assert_int_equal(stdout_sink_new(&options, &sink), 0);
+	return sink;
+}
+
+static void deliver_two(struct sink *sink, enum outcome expected)
+{
+	struct sink_event events[] = {
+		{ .ticket = 1, .attempt = 1, .json = true, .payload = SPAN("{\"id\":1}") },
+		{ .ticket = 2, .attempt = 1, .json = true, .payload = SPAN("{\"id\":2}") },
+	};
+	sink->methods->deliver(sink, events, ARRAY_LEN(events));
+	for (size_t i = 0; i < ARRAY_LEN(events); i++)
+		assert_int_equal(events[i].outcome, expected);
+}
+
+static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
+{
+	(void)state;
+	FILE *file = tmpfile();
+	assert_non_null(file);
+	struct sink *sink = file_sink_new(fileno(file));
+	deliver_two(sink, OUTCOME_DONE);
+	assert_int_equal(synced, 1);
+	sync_result = -1;
+	deliver_two(sink, OUTCOME_RELEASED);
+	assert_int_equal(synced, 2);
+	sync_result = 0;
+	deliver_two(sink, OUTCOME_DONE); /* once more, in whole lines */
+	char text[256];
+	ssize_t len = pread(fileno(file), text, sizeof(text) - 1, 0);
+	assert_true(len > 0);
+	text[len] = '\0';
+	assert_string_equal(text, "{\"id\":1}\n{\"id\":2}\n{\"id\":1}\n{\"id\":2}\n"
+	                          "{\"id\":1}\n{\"id\":2}\n");
+	sink->methods->free(sink);
+	fclose(file);
+}
+
+static void what_is_no_file_is_not_synced(void **state)
+{
+	(void)state;
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	assert_true(null >= 0);
+	struct sink *sink = file_sink_new(null);
+	deliver_two(sink, OUTCOME_DONE);
+	assert_int_equal(synced, 0);
+	sink->methods->free(sink);
+	close(null);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -168,6 +237,8 @@ int main(void)
 		cmocka_unit_test(an_envelope_names_ticket_and_source),
 		cmocka_unit_test(a_closed_reader_gives_the_events_back),
 		cmocka_unit_test(an_interrupt_frees_a_stuck_sink),
+		cmocka_unit_test(a_file_has_a_batch_on_disk_before_it_is_done),
+		cmocka_unit_test(what_is_no_file_is_not_synced),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
