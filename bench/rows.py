@@ -354,6 +354,24 @@ def stile_restart(bench, count):
     return seconds
 
 
+def tickets(bench):
+    """1 M open tickets of a sink that does not answer, with a note each; then done."""
+    count = 1_000_000
+    path = bench.folder("tickets")
+    shutil.rmtree(path, ignore_errors=True)
+    found = bench.program("bench_tickets", "--path", path, "--tickets", count)
+    if found["failed"] or found["recovered_tickets"] != count or found["left_tickets"]:
+        bench.wrong.append("tickets: %d failed, %d of %d came back, %d were left" % (
+            found["failed"], found["recovered_tickets"], count, found["left_tickets"]))
+    for what in ("admit", "take_and_note", "take_and_done"):
+        bench.show("1 M tickets", what.replace("_", " "), "%9.0f/s  %7.0f ns CPU a ticket" % (
+            found[what + "_per_s"], found[what + "_cpu_ns"]))
+    bench.target("store's memory per open ticket, bytes", found["index_bytes_per_ticket"],
+                 most=100)
+    bench.report("resident memory per open ticket, bytes", found["bytes_per_ticket"])
+    bench.report("recovery of 1 M open tickets, s", found["recover_s"])
+
+
 EVENTS = 5_000_000
 PEER_EVENTS = 200_000
 
@@ -478,6 +496,7 @@ ROWS = {
     "scale": scale,
     "memory": memory,
     "restart": restart,
+    "tickets": tickets,
     "filter": filter_file,
     "recipe": recipe,
 }

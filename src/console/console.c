@@ -167,11 +167,18 @@ static void write_store(const struct console *console, struct buf *out)
 	       "Claims forgotten because their window ended.", stats.expired_claims);
 	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
 	       stats.index_bytes);
-	single(out, "stile_open_tickets", "gauge", "Events kept until their outcome is known.",
+	single(out, "stile_open_tickets", "gauge",
+	       "Deliveries of events that are not done with: one for each sink of an event.",
 	       stats.open_tickets);
 	single(out, "stile_held_tickets", "gauge",
 	       "Events kept aside for a conflict, until someone releases or drops them.",
 	       stats.held_tickets);
+	single(out, "stile_parked_tickets", "gauge",
+	       "Deliveries whose outcome is unknown, until someone releases or drops them.",
+	       stats.parked_tickets);
+	single(out, "stile_dead_tickets", "gauge",
+	       "Dead letters, kept until someone releases or drops them, or they are too old.",
+	       stats.dead_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",

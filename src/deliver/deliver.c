@@ -128,18 +128,17 @@ static uint32_t read_items(struct batch *batch)
 {
 	struct span items = buf_span(&batch->take.items);
 	struct store_item item;
-	struct span source;
-	struct span payload;
+	struct store_parts parts;
 	size_t offset = 0;
 	uint32_t count = 0;
-	while (store_item_next(items, &offset, &item, &source, &payload)) {
+	while (store_item_next(items, &offset, &item, &parts)) {
 		CHECK(count < BATCH_ITEMS);
 		batch->events[count++] = (struct sink_event){
 			.ticket = item.ticket,
 			.attempt = item.attempt,
 			.json = (item.flags & STORE_EVENT_JSON) != 0,
-			.source = source,
-			.payload = payload,
+			.source = parts.source,
+			.payload = parts.payload,
 		};
 	}
 	CHECK(count == batch->take.count);

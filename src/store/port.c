@@ -133,6 +133,7 @@ static void take_done(struct store_op *op)
 	struct store_take *take = container_of(letter->op, struct store_take, op);
 	take->items = stand_in->take.items;
 	take->count = stand_in->take.count;
+	take->now_ms = stand_in->take.now_ms;
 	take->op.error = op->error;
 	stand_in->letter = NULL;
 	stand_in->take.items = (struct buf){ 0 };

@@ -32,7 +32,8 @@
  *            meanwhile and given back as they were before done() is called.
  * Shutdown:  1. doors stop submitting;
  *            2. store_host_end_takes(): waiting takes come back with
- *               ERR_CLOSING, and so do later ones; settles and admits go on.
+ *               ERR_CLOSING, and so do later ones, and with the next tick
+ *               whoever waits for an outcome; settles and admits go on.
  *               (Tickets leased to a take that ended this way stay open.)
  *            3. each port's thread runs port_drain() and ends;
  *            4. EMBEDDED: the loop stops;
@@ -52,7 +53,7 @@
 #include "base/check.h"
 #include "store/store.h"
 
-#define PORT_TAKES_MAX 4u
+#define PORT_TAKES_MAX 16u
 #define PORT_IN_FLIGHT_DEFAULT 16384u
 #define STORE_HOST_TICK_MS 50u
 

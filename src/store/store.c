@@ -13,7 +13,7 @@ struct store *store_free(struct store *store)
 }
 
 bool store_item_next(struct span items, size_t *offset, struct store_item *ret_item,
-                     struct span *ret_source, struct span *ret_payload)
+                     struct store_parts *ret_parts)
 {
 	struct store_item item;
 
@@ -22,13 +22,66 @@ bool store_item_next(struct span items, size_t *offset, struct store_item *ret_i
 		return false;
 	memcpy(&item, items.ptr + *offset, sizeof(item));
 
-	size_t at = *offset + sizeof(item);
-	CHECK(items.len - at >= (size_t)item.source_len + item.payload_len);
+	const char *at = items.ptr + *offset + sizeof(item);
+	size_t len = (size_t)item.source_len + item.letter_len + item.payload_len;
+	CHECK(items.len - *offset - sizeof(item) >= len);
 	*ret_item = item;
-	*ret_source = span_of(items.ptr + at, item.source_len);
-	*ret_payload = span_of(items.ptr + at + item.source_len, item.payload_len);
-	*offset = at + item.source_len + item.payload_len;
+	ret_parts->source = span_of(at, item.source_len);
+	ret_parts->letter = span_of(at + item.source_len, item.letter_len);
+	ret_parts->payload = span_of(at + item.source_len + item.letter_len, item.payload_len);
+	*offset += sizeof(item) + len;
 	return true;
+}
+
+bool store_history_next(struct span items, size_t *offset, struct store_history *ret_history,
+                        struct span *ret_text)
+{
+	struct store_history history;
+
+	CHECK(*offset <= items.len);
+	if (items.len - *offset < sizeof(history))
+		return false;
+	memcpy(&history, items.ptr + *offset, sizeof(history));
+	CHECK(items.len - *offset - sizeof(history) >= history.text_len);
+	*ret_history = history;
+	*ret_text = span_of(items.ptr + *offset + sizeof(history), history.text_len);
+	*offset += sizeof(history) + history.text_len;
+	return true;
+}
+
+static char *put(char *at, struct span span)
+{
+	if (span.len)
+		memcpy(at, span.ptr, span.len);
+	return at + span.len;
+}
+
+int store_item_append(struct buf *items, struct store_item *item, const struct store_parts *parts)
+{
+	size_t len = sizeof(*item) + parts->source.len + parts->letter.len + parts->payload.len;
+
+	int r = buf_reserve(items, len);
+	if (r < 0)
+		return r;
+	item->source_len = (uint32_t)parts->source.len;
+	item->letter_len = (uint32_t)parts->letter.len;
+	item->payload_len = (uint32_t)parts->payload.len;
+	char *at = items->ptr + items->len;
+	memcpy(at, item, sizeof(*item));
+	put(put(put(at + sizeof(*item), parts->source), parts->letter), parts->payload);
+	items->len += len;
+	return 0;
+}
+
+int store_history_append(struct buf *items, struct store_history history, struct span text)
+{
+	int r = buf_reserve(items, sizeof(history) + text.len);
+	if (r < 0)
+		return r;
+	history.text_len = (uint32_t)text.len;
+	buf_append(items, &history, sizeof(history));
+	buf_append_span(items, text);
+	return 0;
 }
 
 int store_admit_check(const struct store_admit *admit)
@@ -38,7 +91,11 @@ int store_admit_check(const struct store_admit *admit)
 	for (uint32_t i = 0; i < admit->claim_count; i++)
 		if (admit->claims[i].window_s < 1 || admit->claims[i].kind > CLAIM_NEWEST)
 			return ERR_INVALID;
-	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX)
+	if (admit->leg_count > STORE_LEGS_MAX ||
+	    (admit->no_ticket && (admit->leg_count | admit->letter.len) != 0))
+		return ERR_INVALID;
+	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX ||
+	    admit->letter.len > STORE_LETTER_MAX)
 		return ERR_TOO_LARGE;
 	return 0;
 }

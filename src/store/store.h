@@ -43,6 +43,11 @@
 
 #define STORE_SOURCE_MAX 64 /* bytes of a source's name */
 #define STORE_PAYLOAD_MAX (16u << 20)
+#define STORE_LETTER_MAX 4096u
+#define STORE_LEGS_MAX 16u
+#define STORE_TEXT_MAX 256u   /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u /* at a time */
+#define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
 	STORE_ADMIT = 1,
@@ -50,6 +55,11 @@ enum store_op_kind {
 	STORE_TAKE,
 	STORE_LOOKUP,
 	STORE_RELEASE,
+	STORE_NOTE,
+	STORE_READ,
+	STORE_SCAN,
+	STORE_WAIT,
+	STORE_RENEW,
 	STORE_HELD,
 };
 
@@ -64,6 +74,39 @@ struct store_op {
 /* Flags of an event; the store keeps them and does not look at them. */
 enum store_event_flags { STORE_EVENT_JSON = 1 /* the payload is valid JSON */ };
 
+/*
+ * One sink that an event goes to. An event with n legs gets n ticket numbers in a
+ * row: leg i has the event's ticket + i, and is an open ticket of its own, with a
+ * state, attempts and a due time of its own. An event without legs has one, of
+ * sink 0 and order 0.
+ */
+struct store_leg {
+	uint32_t sink;  /* what takes ask for; 0: the only one of a gateway without routes */
+	uint64_t order; /* the caller's; kept, and given back by take */
+};
+
+/* Where an open ticket stands. The numbers are bits of store_scan's states. */
+enum store_state {
+	STORE_STATE_DUE = 1,    /* waits to be taken, at once or at a time ahead */
+	STORE_STATE_LEASED = 2, /* with a taker, or its outcome is on the way to the disk */
+	STORE_STATE_HELD = 3,   /* a conflict kept aside, until somebody releases it */
+	STORE_STATE_PARKED = 4, /* its outcome is unknown, and somebody has to say what now */
+	STORE_STATE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
+	STORE_STATE_CLOSED = 6, /* not open any more; only from a scan of all events */
+};
+
+/* What is remembered of a ticket beside its outcome; the numbers stand in the
+ * journal. A caller notes the first three. */
+enum store_mark {
+	STORE_MARK_NONE = 0,
+	STORE_MARK_STARTED = 1,  /* an attempt is about to be made */
+	STORE_MARK_FAILED = 2,   /* it came to nothing, and is made again */
+	STORE_MARK_UNKNOWN = 3,  /* nobody knows what it came to */
+	STORE_MARK_DEAD = 4,     /* settled as dead */
+	STORE_MARK_PARKED = 5,   /* settled as unknown */
+	STORE_MARK_RELEASED = 6, /* somebody released it after that */
+};
+
 /* What becomes of an event that says something else under a key that is taken. */
 enum store_conflict {
 	STORE_CONFLICT_ASIDE = 0, /* kept, held until somebody releases it */
@@ -77,7 +120,8 @@ enum store_conflict {
  *
  *   once     taken already, with the same content or one of both unknown:
  *            `duplicate`, or `busy` if that was asked for and the ticket that has
- *            it is still open. With other content: `conflict`, see on_conflict.
+ *            it still has a leg to deliver (due, leased or held). With other content:
+ *            `conflict`, see on_conflict.
  *   content  taken already: `duplicate` or `busy`.
  *   newest   the entity has a higher order, or the same and equal_drops: `stale`.
  *
@@ -105,7 +149,10 @@ struct store_admit {
 	enum store_conflict on_conflict;
 	uint16_t flags;      /* the caller's (STORE_EVENT_…): kept, and given back by take */
 	struct span source;  /* at most STORE_SOURCE_MAX bytes */
+	struct span letter;  /* at most STORE_LETTER_MAX bytes; not with no_ticket */
 	struct span payload; /* at most STORE_PAYLOAD_MAX bytes */
+	const struct store_leg *legs; /* stay until done(); not with no_ticket */
+	uint32_t leg_count;           /* at most STORE_LEGS_MAX; 0: one, of sink 0 */
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
@@ -121,55 +168,205 @@ struct store_admit {
 };
 
 /*
- * The outcome of a leased ticket. `attempt` is the one that take gave; any
- * other is ERR_FENCED, and so is a ticket that is not open.
+ * Attempts. A take gives the number of the attempt to make, and that number is the
+ * lease: a note or an outcome with any other is ERR_FENCED, and so is one of a
+ * ticket that is not leased. Numbers only go up. A failed attempt that is noted moves
+ * the number on by one, and the lease stays; a ticket that is given back uses its
+ * number up. After a crash a number of which nothing was noted is given again.
+ */
+
+/*
+ * The outcome of a leased ticket.
+ *
+ *   DONE      closed.
+ *   DEAD      a dead letter, or closed if `forget`.
+ *   UNKNOWN   parked.
+ *   RELEASED  given back: due at due_ms.
+ *
+ * Of DEAD and UNKNOWN status and text are kept (STORE_MARK_DEAD, _PARKED).
  */
 struct store_settle {
 	struct store_op op;
 	uint64_t ticket;
 	uint32_t attempt;
-	enum outcome outcome; /* DONE, DEAD: closed. RELEASED: due again, at once */
+	enum outcome outcome;
+	uint64_t due_ms; /* RELEASED: by the store's clock; 0: at once */
+	struct span text;
+	uint16_t status; /* the caller's */
+	bool forget;
 };
 
 /*
- * A ticket that is held (a conflict kept aside) becomes due, or is dropped:
- * settled as dead. ERR_FENCED if it is not held. ERR_FULL and ERR_POISONED leave
- * it held.
+ * Something to remember of a leased ticket.
+ *
+ *   STARTED  before an attempt whose outcome must not stay open: it completes when
+ *            it is durable, and is worth a write of its own. Nothing else changes. A
+ *            ticket that is taken again with this as its last mark has an attempt
+ *            behind it of which nobody knows what it came to.
+ *   FAILED, UNKNOWN
+ *            the attempt has ended so; the next has the next number, and is due at
+ *            due_ms. The lease stays. May complete later, as outcomes do.
+ *
+ * An error leaves the ticket and its number as they were (outcomes wait for room on a
+ * full disk, notes do not). So the next attempt begins when the note is complete.
+ */
+struct store_note {
+	struct store_op op;
+	uint64_t ticket;
+	uint32_t attempt;
+	enum store_mark mark;
+	uint64_t due_ms; /* by the store's clock; 0: at once */
+	struct span text;
+	uint16_t status; /* the caller's */
+};
+
+/*
+ * A ticket that is held, parked or dead becomes due at once, under its old number, or
+ * is dropped: closed. ERR_FENCED if it is neither. ERR_FULL and ERR_POISONED leave it
+ * as it was. With `whole_event` the same for every leg of the event that the ticket
+ * belongs to; ERR_FENCED if that is none.
  */
 struct store_release {
 	struct store_op op;
 	uint64_t ticket;
 	bool drop;
+	bool whole_event;
+};
+
+/* Go on with a lease for `lease_ms` more. ERR_FENCED if it is not there any more. */
+struct store_renew {
+	struct store_op op;
+	uint64_t ticket;
+	uint32_t attempt;
+	uint32_t lease_ms; /* 0: for ever */
 };
 
 /*
- * Lease the oldest due tickets for delivery. Waits (stays with the store over
- * many flushes) until at least one is due; ERR_CLOSING when the store closes.
- * Each item is appended to `items` as a struct store_item, then its source,
- * then its payload; walk them with store_item_next(). An item larger than
+ * Lease the oldest due tickets of a sink, also those whose time lies ahead: to wait
+ * for it is the taker's. Waits (stays with the store over many flushes) until there is
+ * one; ERR_CLOSING when the store closes. Each item is appended to `items` as a struct
+ * store_item, then its parts; walk them with store_item_next(). An item larger than
  * max_bytes comes alone.
+ *
+ * A lease that is neither renewed nor settled in time is over: the ticket is due again.
+ * (The leases of a local store end with its process.)
  */
 struct store_take {
 	struct store_op op;
 	/* in */
+	uint32_t sink;
 	uint32_t max_items;
 	uint32_t max_bytes;
+	uint32_t lease_ms;    /* 0: for ever */
+	bool without_payload; /* the items alone, without their parts: STORE_READ has them */
 	/* out */
 	struct buf items; /* the caller's; cleared by the store when it answers */
 	uint32_t count;
+	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
 
 struct store_item {
 	uint64_t ticket;
-	uint32_t attempt; /* 1 is the first */
-	uint32_t source_len;
-	uint32_t payload_len;
+	uint64_t event;  /* its first leg's ticket: the one that the sender was told */
+	uint64_t order;  /* of its leg */
+	uint64_t due_ms; /* 0: at once; parked and dead: since when */
+	uint32_t sink;   /* of its leg */
+	/* Taken: the attempt to make, 1 is the first. Else the last number that was used,
+	 * or that of the attempt under way. */
+	uint32_t attempt;
 	uint32_t flags; /* as admitted */
+	uint32_t source_len;
+	uint32_t letter_len;
+	uint32_t payload_len;
+	uint8_t state;   /* enum store_state */
+	uint8_t last;    /* enum store_mark: of the last note, */
+	uint16_t status; /* and its status */
+	bool bare;       /* left out, as asked: the payload; of a take all parts, and flags */
+};
+
+struct store_parts {
+	struct span source;
+	struct span letter;
+	struct span payload;
 };
 
 /* Reads the item at *offset of `items` and steps on; false at the end. */
 bool store_item_next(struct span items, size_t *offset, struct store_item *ret_item,
-                     struct span *ret_source, struct span *ret_payload);
+                     struct store_parts *ret_parts);
+
+/*
+ * An open ticket, with its parts. -ENOENT if it is not open. With `history` what was
+ * noted of it follows the item, the newest first: walk it with store_history_next(). It
+ * may not go back to the beginning: the last note is always there.
+ */
+struct store_read {
+	struct store_op op;
+	/* in */
+	uint64_t ticket;
+	bool history;
+	/* out */
+	struct buf items; /* the caller's; cleared by the store when it answers */
+};
+
+struct store_history {
+	uint64_t at_ms; /* by the store's clock */
+	uint64_t due_ms;
+	uint32_t attempt;
+	uint16_t mark; /* enum store_mark */
+	uint16_t status;
+	uint32_t text_len;
+};
+
+/* As store_item_next(), behind the item of a read. */
+bool store_history_next(struct span items, size_t *offset, struct store_history *ret_history,
+                        struct span *ret_text);
+
+/*
+ * Tickets in the order of their numbers. One operation does a bounded piece of work, so
+ * it may come back with few items or none and not be at the end: go on with the cursor
+ * that it gave, until `end`.
+ *
+ * With `all` the events of the journal in the order in which they stand there, also
+ * those that are closed, as far back as they are kept. That is the order in which they
+ * were admitted, but for the few that were moved later, which may come twice. (The memory store has none that are closed.)
+ */
+struct store_cursor {
+	uint64_t word[2]; /* opaque; zero: from the beginning */
+};
+
+struct store_scan {
+	struct store_op op;
+	/* in */
+	uint32_t states; /* bits 1 << enum store_state; 0: all */
+	uint32_t sink;   /* 0: any */
+	uint64_t from;   /* ticket numbers, */
+	uint64_t to;     /* inclusive; 0: no end */
+	uint32_t max_items;
+	uint32_t max_bytes; /* an item that is larger comes alone */
+	bool all;
+	bool with_payload; /* else the parts are there but for the payload */
+	/* in, out */
+	struct store_cursor cursor;
+	/* out */
+	struct buf items; /* the caller's; cleared by the store when it answers */
+	uint32_t count;
+	bool end;
+};
+
+/*
+ * What came of an event. Completes when no leg of it is due, leased or held any more:
+ * UNKNOWN if one is parked, else DEAD if one is dead or was dropped, else DONE. NONE:
+ * until_boot_ms came first, or it was closed so long ago that nobody knows. (What was
+ * closed before the store was opened is not known; of an event that is still open such
+ * legs are not counted.) ERR_FULL: STORE_WAITS_MAX wait already.
+ */
+struct store_wait {
+	struct store_op op;
+	uint64_t ticket;        /* the event's */
+	uint64_t until_boot_ms; /* CLOCK_BOOTTIME; looked at by tick */
+	enum outcome outcome;   /* out */
+	bool was_open;          /* the store's */
+};
 
 /*
  * Who holds this claim? Changes nothing. `taken` false: nobody, or expired. A
@@ -180,8 +377,8 @@ struct store_lookup {
 	struct digest digest; /* in; its check is not looked at */
 	enum claim_kind kind; /* in */
 	bool taken;           /* out, and the rest if so */
-	bool open;            /* its ticket waits for its outcome */
-	bool held;            /* and is not to be delivered before it is released */
+	bool open;            /* its event waits for an outcome: a leg is due, leased or held */
+	bool held;            /* and the first leg of it is held */
 	uint32_t check;       /* of the content that took it; 0: unknown */
 	uint64_t order;       /* newest */
 	uint64_t ticket;
@@ -190,7 +387,7 @@ struct store_lookup {
 };
 
 /*
- * The tickets that are held, newest first, of those that are durable. Changes
+ * The events of which a leg is held, newest first, of those that are durable. Changes
  * nothing.
  */
 struct store_held {
@@ -209,13 +406,16 @@ struct store_stats {
 	uint64_t live_entities;  /* newest */
 	uint64_t expired_claims; /* ever removed for age */
 	uint64_t index_bytes;
-	uint64_t open_tickets;
-	uint64_t due_tickets;   /* open, neither leased nor held */
-	uint64_t held_tickets;  /* open, until they are released */
-	uint64_t commits;       /* durable writes */
-	uint64_t commit_ops;    /* operations in them */
-	uint64_t journal_bytes; /* on disk now */
-	uint64_t written_bytes; /* ever */
+	uint64_t open_tickets;   /* all that are not closed */
+	uint64_t due_tickets;    /* open, to be taken, now or at a time ahead */
+	uint64_t held_tickets;   /* open, until they are released */
+	uint64_t parked_tickets; /* the same */
+	uint64_t dead_tickets;   /* the same, or they are too old */
+	uint64_t waits;          /* operations that wait for an outcome */
+	uint64_t commits;        /* durable writes */
+	uint64_t commit_ops;     /* operations in them */
+	uint64_t journal_bytes;  /* on disk now */
+	uint64_t written_bytes;  /* ever */
 	uint64_t segments;
 	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
@@ -236,9 +436,9 @@ struct store_methods {
 	void (*stats)(struct store *store, struct store_stats *ret_stats);
 	/* NULL if nothing ever waits. The end is near: from the next tick on an
 	 * outcome that cannot be written comes back with ERR_CLOSING instead of
-	 * waiting for room, and its ticket stays open. */
+	 * waiting for room, and its ticket stays open; and so do waits. */
 	void (*end_waits)(struct store *store);
-	/* Fails waiting takes with ERR_CLOSING, makes all durable, frees. */
+	/* Fails waiting takes and waits with ERR_CLOSING, makes all durable, frees. */
 	void (*free)(struct store *store);
 };
 
@@ -312,3 +512,39 @@ static inline uint32_t store_window_s(uint32_t window_s, uint64_t expiry_ms, uin
 /* For stores. The claim that a conflict kept aside takes, made of the whole digest
  * it came with: key and check. */
 struct claim store_aside_claim(const struct claim *claim);
+
+/* For stores. How many tickets an admit's event gets. */
+static inline uint32_t store_leg_count(const struct store_admit *admit)
+{
+	return admit->leg_count ? admit->leg_count : 1;
+}
+
+/* For stores. Text of a note, cut to what is kept. */
+static inline struct span store_text_cut(struct span text)
+{
+	return span_of(text.ptr, text.len < STORE_TEXT_MAX ? text.len : STORE_TEXT_MAX);
+}
+
+/* For stores. Is it one that a caller may note, of an outcome that it may give? */
+static inline bool store_mark_valid(enum store_mark mark)
+{
+	return mark >= STORE_MARK_STARTED && mark <= STORE_MARK_UNKNOWN;
+}
+
+static inline bool store_outcome_valid(enum outcome outcome)
+{
+	return outcome > OUTCOME_NONE && outcome < OUTCOME_COUNT;
+}
+
+/* For stores. Is a ticket in this state still to be delivered? */
+static inline bool store_state_pending(enum store_state state)
+{
+	return state == STORE_STATE_DUE || state == STORE_STATE_LEASED || state == STORE_STATE_HELD;
+}
+
+/* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,
+ * ERR_TOO_LARGE. */
+int store_item_append(struct buf *items, struct store_item *item,
+                      const struct store_parts *parts) must_check;
+int store_history_append(struct buf *items, struct store_history history,
+                         struct span text) must_check;

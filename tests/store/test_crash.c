@@ -42,7 +42,8 @@ struct second {
 	uint64_t at; /* the point at which to lose power */
 };
 
-static uint64_t states, second_states, verdicts[VERDICT_COUNT], releases;
+static uint64_t states, second_states, verdicts[VERDICT_COUNT], releases, notes;
+static uint64_t outcomes[OUTCOME_COUNT];
 
 static struct store *must_open(struct history *history, struct simfs *simfs)
 {
@@ -195,7 +196,10 @@ static void history_run(uint64_t seed)
 	store_free(history.store);
 	for (int i = 0; i < VERDICT_COUNT; i++)
 		verdicts[i] += history.oracle.verdicts[i];
+	for (int i = 0; i < OUTCOME_COUNT; i++)
+		outcomes[i] += history.oracle.outcomes[i];
 	releases += history.oracle.releases;
+	notes += history.oracle.notes;
 	oracle_restarted(&history.oracle);
 	simfs_free(history.simfs);
 	oracle_free(&history.oracle);
@@ -215,7 +219,9 @@ static void test_no_crash_loses_or_repeats_what_was_acknowledged(void **state)
 	       (unsigned long long)second_states);
 	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
 		assert_true(verdicts[i] > 0);
-	assert_true(releases > 0);
+	for (int i = OUTCOME_DONE; i < OUTCOME_COUNT; i++)
+		assert_true(outcomes[i] > 0);
+	assert_true(releases > 0 && notes > 0);
 }
 
 int main(void)

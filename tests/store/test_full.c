@@ -89,14 +89,14 @@ static void fill_disk(uint32_t events)
 static uint32_t take_items(struct store_item items[static EVENTS_MAX], uint32_t max)
 {
 	struct take_call call = { 0 };
-	struct span source, payload;
+	struct store_parts parts;
 	size_t at = 0;
 	uint32_t count = 0;
 
 	take_call_begin(store, &call, max, 1u << 20);
 	store_flush(store);
 	assert_true(take_call_poll(&call));
-	while (store_item_next(buf_span(&call.take.items), &at, &items[count], &source, &payload))
+	while (store_item_next(buf_span(&call.take.items), &at, &items[count], &parts))
 		count++;
 	buf_free(&call.take.items);
 	return count;

@@ -84,7 +84,7 @@ static uint32_t settle_all(struct world *world, uint32_t max_items, enum outcome
 {
 	struct take_call call = { 0 };
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	size_t at = 0;
 	uint32_t count = 0;
 
@@ -92,7 +92,7 @@ static uint32_t settle_all(struct world *world, uint32_t max_items, enum outcome
 	store_flush(world->store);
 	if (!take_call_poll(&call))
 		fail_msg("nothing was due");
-	while (store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload)) {
+	while (store_item_next(buf_span(&call.take.items), &at, &item, &parts)) {
 		struct store_settle settle = { .ticket = item.ticket,
 			                       .attempt = item.attempt,
 			                       .outcome = outcome };
@@ -166,15 +166,14 @@ struct lazy_settle {
 static void settle_lazily(struct world *world, struct lazy_settle *lazy)
 {
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	size_t at = 0;
 
 	*lazy = (struct lazy_settle){ .finished = false };
 	take_call_begin(world->store, &lazy->call, 1, 1u << 20);
 	store_flush(world->store);
 	assert_true(take_call_poll(&lazy->call));
-	assert_true(
-		store_item_next(buf_span(&lazy->call.take.items), &at, &item, &source, &payload));
+	assert_true(store_item_next(buf_span(&lazy->call.take.items), &at, &item, &parts));
 	lazy->settle = (struct store_settle){
 		.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &lazy->finished },
 		.ticket = item.ticket,
@@ -394,7 +393,7 @@ static void test_an_open_ticket_is_carried_out_of_an_old_segment(void **state)
 	struct world world;
 	struct take_call call = { 0 };
 	struct store_item item;
-	struct span source, body;
+	struct store_parts parts;
 	size_t at = 0;
 
 	begin(&world);
@@ -419,9 +418,9 @@ static void test_an_open_ticket_is_carried_out_of_an_old_segment(void **state)
 	store_flush(world.store);
 	assert_true(take_call_poll(&call));
 	assert_int_equal(call.take.count, 1);
-	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &source, &body));
-	assert_true(span_eq(source, SPAN("test")));
-	assert_true(span_eq(body, span_of(payload, sizeof(payload))));
+	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &parts));
+	assert_true(span_eq(parts.source, SPAN("test")));
+	assert_true(span_eq(parts.payload, span_of(payload, sizeof(payload))));
 	buf_free(&call.take.items);
 	end(&world);
 }

@@ -9,12 +9,13 @@
 #include "store/local/open_tickets.h"
 
 #define NUMBERS 6000
+#define SINKS 3u
 
 struct model {
 	struct open_ticket tickets[NUMBERS + 1]; /* state 0: not open */
 	uint64_t open;
-	uint64_t due;
-	uint64_t held;
+	uint64_t counts[OPEN_TICKET_STATES];
+	uint64_t due_at[SINKS];
 };
 
 static struct open_ticket sample(uint64_t number, uint32_t segment)
@@ -24,13 +25,22 @@ static struct open_ticket sample(uint64_t number, uint32_t segment)
 	};
 }
 
+/* Runs of a sink's own, so that whole blocks have none of another's. */
+static uint32_t sink_of(uint64_t number)
+{
+	return (uint32_t)(number / 700 % 2 ? number % SINKS : number / 1400 % SINKS);
+}
+
 static void model_count(struct model *model)
 {
-	model->open = model->due = model->held = 0;
-	for (int i = 1; i <= NUMBERS; i++) {
-		model->open += model->tickets[i].state != OPEN_TICKET_GONE;
-		model->due += model->tickets[i].state == OPEN_TICKET_DUE;
-		model->held += model->tickets[i].state == OPEN_TICKET_HELD;
+	model->open = 0;
+	memset(model->counts, 0, sizeof(model->counts));
+	memset(model->due_at, 0, sizeof(model->due_at));
+	for (uint64_t i = 1; i <= NUMBERS; i++) {
+		enum open_ticket_state state = model->tickets[i].state;
+		model->open += state != OPEN_TICKET_GONE;
+		model->counts[state]++;
+		model->due_at[sink_of(i)] += state == OPEN_TICKET_DUE;
 	}
 }
 
@@ -39,26 +49,30 @@ static void step_insert(struct open_tickets *tickets, struct model *model, uint6
 {
 	struct open_ticket ticket = sample(number, segment);
 	struct open_ticket *at = &model->tickets[number];
-	bool held = number % 5 == 0;
-	ticket.state = held ? OPEN_TICKET_HELD : OPEN_TICKET_GONE;
+	static const enum open_ticket_state states[] = { OPEN_TICKET_HELD, OPEN_TICKET_PARKED,
+		                                         OPEN_TICKET_DEAD, OPEN_TICKET_GONE };
+	enum open_ticket_state state = states[number % 8 < 3 ? number % 8 : 3];
+	ticket.state = (uint8_t)state;
+	ticket.sink = sink_of(number);
 	assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
 	if (at->state) {
 		at->segment = segment;
 		return;
 	}
 	*at = ticket;
-	at->state = held ? OPEN_TICKET_HELD : OPEN_TICKET_DUE;
+	at->state = (uint8_t)(state ? state : OPEN_TICKET_DUE);
 }
 
-static void step_take(struct open_tickets *tickets, struct model *model)
+static void step_take(struct open_tickets *tickets, struct model *model, uint32_t sink)
 {
 	struct open_ticket ticket;
 	struct open_ticket peeked;
 	uint64_t first = 1;
-	while (first <= NUMBERS && model->tickets[first].state != OPEN_TICKET_DUE)
+	while (first <= NUMBERS &&
+	       (model->tickets[first].state != OPEN_TICKET_DUE || sink_of(first) != sink))
 		first++;
-	assert_int_equal(open_tickets_peek(tickets, &peeked), first <= NUMBERS);
-	if (!open_tickets_take(tickets, &ticket)) {
+	assert_int_equal(open_tickets_peek(tickets, sink, &peeked), first <= NUMBERS);
+	if (!open_tickets_take(tickets, sink, &ticket)) {
 		assert_true(first > NUMBERS);
 		return;
 	}
@@ -76,15 +90,10 @@ static void step_lease(struct open_tickets *tickets, struct model *model, uint64
 	uint32_t attempt = at->attempt + (dice % 8 == 0 ? 1u : 0u);
 	bool ok = at->state == OPEN_TICKET_LEASED && attempt == at->attempt;
 	int wanted = ok ? 0 : ERR_FENCED;
-	switch (dice / 8 % 3) {
+	switch (dice / 8 % 2) {
 	case 0:
 		assert_int_equal(open_tickets_release(tickets, number, attempt), wanted);
 		at->state = ok ? OPEN_TICKET_DUE : at->state;
-		break;
-	case 1:
-		assert_int_equal(open_tickets_untake(tickets, number, attempt), wanted);
-		at->state = ok ? OPEN_TICKET_DUE : at->state;
-		at->attempt = (uint16_t)(at->attempt - ok);
 		break;
 	default:
 		assert_int_equal(open_tickets_settle(tickets, number, attempt), wanted);
@@ -107,27 +116,20 @@ static void step_unsettle(struct open_tickets *tickets, struct model *model, uin
 		model->tickets[number].state = OPEN_TICKET_LEASED;
 }
 
-/* One call of each that needs a held ticket. */
-static void step_hold(struct open_tickets *tickets, struct model *model, uint64_t number,
-                      uint64_t dice)
+/* Any change of an open ticket. */
+static void step_update(struct open_tickets *tickets, struct model *model, uint64_t number,
+                        uint64_t dice)
 {
 	struct open_ticket *at = &model->tickets[number];
-	bool leaving = at->state == OPEN_TICKET_LEAVING;
-	switch (dice % 4) {
-	case 0:
-		assert_int_equal(open_tickets_hold(tickets, number), leaving);
-		at->state = leaving ? OPEN_TICKET_HELD : at->state;
-		break;
-	case 1:
-		assert_int_equal(open_tickets_let_go(tickets, number), leaving);
-		at->state = leaving ? OPEN_TICKET_DUE : at->state;
-		break;
-	default: {
-		bool held = at->state == OPEN_TICKET_HELD;
-		assert_int_equal(open_tickets_unhold(tickets, number), held ? 0 : ERR_FENCED);
-		at->state = held ? OPEN_TICKET_LEAVING : at->state;
-	}
-	}
+	struct open_ticket now;
+	assert_int_equal(open_tickets_find(tickets, number, &now), at->state != 0);
+	if (!at->state)
+		return;
+	at->state = now.state = (uint8_t)(1 + dice % (OPEN_TICKET_STATES - 1));
+	now.was = OPEN_TICKET_HELD;
+	at->attempt = now.attempt = (uint16_t)(dice >> 8);
+	at->note_offset = now.note_offset = (uint32_t)dice;
+	open_tickets_update(tickets, &now);
 }
 
 static void compare(struct open_tickets *tickets, struct model *model)
@@ -135,8 +137,11 @@ static void compare(struct open_tickets *tickets, struct model *model)
 	open_tickets_check(tickets);
 	model_count(model);
 	assert_int_equal(open_tickets_count(tickets), model->open);
-	assert_int_equal(open_tickets_due(tickets), model->due);
-	assert_int_equal(open_tickets_held(tickets), model->held);
+	for (int i = OPEN_TICKET_DUE; i < OPEN_TICKET_STATES; i++)
+		assert_int_equal(open_tickets_in(tickets, (enum open_ticket_state)i),
+		                 model->counts[i]);
+	for (uint32_t i = 0; i < SINKS; i++)
+		assert_int_equal(open_tickets_due_at(tickets, i), model->due_at[i]);
 	uint32_t oldest = UINT32_MAX;
 	uint64_t after = 0;
 	for (uint64_t i = 1; i <= NUMBERS; i++) {
@@ -149,6 +154,7 @@ static void compare(struct open_tickets *tickets, struct model *model)
 		assert_int_equal(found.state, at->state);
 		assert_int_equal(found.attempt, at->attempt);
 		assert_int_equal(found.segment, at->segment);
+		assert_int_equal(found.note_offset, at->note_offset);
 		after = i;
 		oldest = at->segment < oldest ? at->segment : oldest;
 	}
@@ -198,10 +204,10 @@ static void history(uint64_t seed)
 		else if (what < 30 + drops)
 			step_drop(tickets, &model, number);
 		else if (what < 92)
-			dice >> 40 & 1 ? step_take(tickets, &model)
+			dice >> 40 & 1 ? step_take(tickets, &model, (uint32_t)(dice >> 41) % SINKS)
 				       : step_lease(tickets, &model, number, dice >> 8);
 		else if (what < 96)
-			step_hold(tickets, &model, number, dice >> 8);
+			step_update(tickets, &model, number, dice >> 8);
 		else
 			step_unsettle(tickets, &model, number);
 		if (i % 1000 == 999)
@@ -256,10 +262,10 @@ static void test_carried_tickets_come_back_below_the_newer_ones(void **state)
 	open_tickets_check(tickets);
 	struct open_ticket ticket;
 	for (uint64_t i = 1; i <= 60000; i++) {
-		assert_true(open_tickets_take(tickets, &ticket));
+		assert_true(open_tickets_take(tickets, 0, &ticket));
 		assert_int_equal(ticket.ticket, i);
 	}
-	assert_false(open_tickets_take(tickets, &ticket));
+	assert_false(open_tickets_take(tickets, 0, &ticket));
 	open_tickets_free(tickets);
 }
 

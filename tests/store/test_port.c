@@ -194,6 +194,87 @@ static void test_order_of_submission_is_kept(void **state)
 	store_host_free(host);
 }
 
+static void op_run(struct port *port, struct store_op *op, enum store_op_kind kind)
+{
+	unsigned count = 0;
+
+	op->kind = kind;
+	op->done = count_done;
+	op->user = &count;
+	store_submit(port_store(port), op);
+	store_flush(port_store(port));
+	wait_for(port, &count, 1);
+}
+
+static void test_every_operation_goes_through_a_port(void **state)
+{
+	(void)state;
+	struct store_host *host = host_make();
+	struct port *port = port_make(host, 64);
+	unsigned waited = 0;
+	struct store_admit admit = admit_of(1, NULL);
+	struct store_take take = { .max_items = 1, .max_bytes = 1000 };
+	struct store_note note = { .attempt = 1, .mark = STORE_MARK_FAILED, .text = SPAN("no") };
+	struct store_renew renew = { .attempt = 2 };
+	struct store_read read = { .history = true };
+	struct store_scan scan = { .max_items = 10, .max_bytes = 1000 };
+	struct store_settle settle = { .attempt = 2, .outcome = OUTCOME_UNKNOWN };
+	struct store_release release = { .drop = true };
+
+	op_run(port, &admit.op, STORE_ADMIT);
+	note.ticket = renew.ticket = read.ticket = settle.ticket = release.ticket = admit.ticket;
+	struct store_wait wait = {
+		.op = { .kind = STORE_WAIT, .done = count_done, .user = &waited },
+		.ticket = admit.ticket,
+		.until_boot_ms = UINT64_MAX,
+	};
+	store_submit(port_store(port), &wait.op);
+	op_run(port, &take.op, STORE_TAKE);
+	assert_true(take.count == 1 && take.now_ms > 0);
+	op_run(port, &note.op, STORE_NOTE);
+	op_run(port, &renew.op, STORE_RENEW);
+	op_run(port, &read.op, STORE_READ);
+	op_run(port, &scan.op, STORE_SCAN);
+	assert_int_equal(note.op.error | renew.op.error | read.op.error | scan.op.error, 0);
+	assert_true(scan.count == 1 && scan.end);
+	assert_true(read.items.len > sizeof(struct store_item) + sizeof(struct store_history));
+	assert_int_equal(waited, 0);
+	op_run(port, &settle.op, STORE_SETTLE);
+	wait_for(port, &waited, 1);
+	assert_int_equal(wait.outcome, OUTCOME_UNKNOWN);
+	op_run(port, &release.op, STORE_RELEASE);
+	assert_int_equal(settle.op.error | release.op.error | wait.op.error, 0);
+	buf_free(&take.items);
+	buf_free(&read.items);
+	buf_free(&scan.items);
+	port_finish(port);
+	store_host_free(host);
+}
+
+/* Nobody may hang on an outcome when the end is near. */
+static void test_waits_end_with_the_takes(void **state)
+{
+	(void)state;
+	struct store_host *host = host_make();
+	struct port *port = port_make(host, 64);
+	unsigned waited = 0;
+	struct store_admit admit = admit_of(1, NULL);
+
+	op_run(port, &admit.op, STORE_ADMIT);
+	struct store_wait wait = {
+		.op = { .kind = STORE_WAIT, .done = count_done, .user = &waited },
+		.ticket = admit.ticket,
+		.until_boot_ms = UINT64_MAX,
+	};
+	store_submit(port_store(port), &wait.op);
+	store_flush(port_store(port));
+	store_host_end_takes(host);
+	wait_for(port, &waited, 1);
+	assert_int_equal(wait.op.error, ERR_CLOSING);
+	port_finish(port);
+	store_host_free(host);
+}
+
 static void test_ended_takes_leave_settles_working(void **state)
 {
 	(void)state;
@@ -213,11 +294,11 @@ static void test_ended_takes_leave_settles_working(void **state)
 	assert_int_equal(take.count, 1);
 
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	size_t offset = 0;
-	assert_true(store_item_next(buf_span(&take.items), &offset, &item, &source, &payload));
-	assert_true(span_eq(source, SPAN("test")) && span_eq(payload, SPAN("{}")));
-	assert_false(store_item_next(buf_span(&take.items), &offset, &item, &source, &payload));
+	assert_true(store_item_next(buf_span(&take.items), &offset, &item, &parts));
+	assert_true(span_eq(parts.source, SPAN("test")) && span_eq(parts.payload, SPAN("{}")));
+	assert_false(store_item_next(buf_span(&take.items), &offset, &item, &parts));
 
 	store_submit(port_store(port), &take.op); /* waits: nothing is due */
 	store_flush(port_store(port));
@@ -553,6 +634,8 @@ int main(void)
 		cmocka_unit_test(test_a_full_port_refuses_at_once),
 		cmocka_unit_test(test_takes_beyond_the_limit_are_refused),
 		cmocka_unit_test(test_order_of_submission_is_kept),
+		cmocka_unit_test(test_every_operation_goes_through_a_port),
+		cmocka_unit_test(test_waits_end_with_the_takes),
 		cmocka_unit_test(test_ended_takes_leave_settles_working),
 		cmocka_unit_test(test_what_cannot_be_drained_comes_back_when_the_host_closes),
 		cmocka_unit_test(test_lazy_posts_wake_nobody),

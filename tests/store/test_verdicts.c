@@ -160,7 +160,7 @@ static uint64_t deliver(void)
 	struct take_call call = { 0 };
 	struct store_stats stats;
 	struct store_item item;
-	struct span source, payload;
+	struct store_parts parts;
 	size_t at = 0;
 
 	store_stats(place.store, &stats);
@@ -169,7 +169,7 @@ static uint64_t deliver(void)
 	take_call_begin(place.store, &call, 1, 1000);
 	store_flush(place.store);
 	assert_true(take_call_poll(&call));
-	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload));
+	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &parts));
 	struct store_settle settle = { .ticket = item.ticket,
 		                       .attempt = item.attempt,
 		                       .outcome = OUTCOME_DONE };

@@ -17,7 +17,7 @@ static unsigned char bytes[BYTES];
 
 static uint64_t below(struct oracle *oracle, uint64_t n)
 {
-	return n ? test_random_below(&oracle->random, n) : 0;
+	return oracle_below(oracle, n);
 }
 
 void oracle_init(struct oracle *oracle, uint64_t seed, struct clock_fake *clock)
@@ -35,7 +35,8 @@ void oracle_init(struct oracle *oracle, uint64_t seed, struct clock_fake *clock)
 
 void oracle_free(struct oracle *oracle)
 {
-	buf_free(&oracle->take.take.items);
+	for (uint32_t i = 0; i < ORACLE_SINKS; i++)
+		buf_free(&oracle->takes[i].take.items);
 }
 
 void oracle_copy(struct oracle *to, const struct oracle *from)
@@ -44,8 +45,8 @@ void oracle_copy(struct oracle *to, const struct oracle *from)
 	memcpy(to->events, from->events, from->count * sizeof(from->events[0]));
 	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++) /* the rest is written when it is used */
 		to->ops[i].pending = false;
-	memset(&to->take, 0, sizeof(to->take));
-	to->take_waits = false;
+	memset(to->takes, 0, sizeof(to->takes));
+	memset(to->take_waits, 0, sizeof(to->take_waits));
 }
 
 bool oracle_full(const struct oracle *oracle)
@@ -55,16 +56,17 @@ bool oracle_full(const struct oracle *oracle)
 
 void oracle_restarted(struct oracle *oracle)
 {
-	oracle->take_waits = false;
+	memset(oracle->take_waits, 0, sizeof(oracle->take_waits));
 	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
 		oracle->ops[i].pending = false;
 	for (uint32_t i = 0; i < oracle->count; i++)
-		oracle->events[i].leased = false;
+		for (uint32_t leg = 0; leg < ORACLE_LEGS_MAX; leg++)
+			oracle->events[i].legs[leg].leased = false;
 }
 
 /* ---- answers ---- */
 
-static void answered(struct oracle *oracle, int error)
+void oracle_answered(struct oracle *oracle, int error)
 {
 	if (error == 0) {
 		oracle->acknowledged++;
@@ -146,10 +148,11 @@ static void duplicate_done(struct oracle *oracle, struct oracle_event *event,
 	kept(oracle, event, admit->ticket);
 	if (admit->verdict == VERDICT_BUSY)
 		EXPECT_OF(oracle, event, !event->no_ticket && admit->busy_if_open);
-	else if (admit->busy_if_open)
-		EXPECT_OF(oracle, event,
-		          event->no_ticket || event->outcome != ORACLE_OPEN ||
-		                  event->hold == ORACLE_DROPPING);
+	else if (admit->busy_if_open && !event->no_ticket)
+		for (uint32_t i = 0; i < oracle_legs(event); i++)
+			EXPECT_OF(oracle, event,
+			          oracle_may_be_settled(&event->legs[i]) ||
+			                  event->legs[i].freed_step == oracle->step);
 }
 
 static void admit_done(struct store_op *op)
@@ -160,7 +163,7 @@ static void admit_done(struct store_op *op)
 	const struct store_admit *admit = &own->admit;
 
 	own->pending = false;
-	answered(oracle, op->error);
+	oracle_answered(oracle, op->error);
 	if (op->error < 0)
 		return;
 	oracle->verdicts[admit->verdict]++;
@@ -182,86 +185,12 @@ static void admit_done(struct store_op *op)
 	}
 }
 
-static void release_done(struct store_op *op)
-{
-	struct oracle_op *own = op->user;
-	struct oracle_event *event = &own->oracle->events[own->event];
-
-	own->pending = false;
-	answered(own->oracle, op->error);
-	EXPECT_OF(own->oracle, event, op->error != ERR_FENCED);
-	if (op->error < 0)
-		return;
-	own->oracle->releases++;
-	event->hold = ORACLE_FREE;
-	if (own->release.drop)
-		event->outcome = ORACLE_SETTLED;
-}
-
-static void settle_done(struct store_op *op)
-{
-	struct oracle_op *own = op->user;
-	struct oracle_event *event = &own->oracle->events[own->event];
-
-	own->pending = false;
-	answered(own->oracle, op->error);
-	EXPECT_OF(own->oracle, event, op->error != ERR_FENCED);
-	if (op->error == 0 && own->settle.outcome == OUTCOME_RELEASED)
-		event->leased = false;
-	else if (op->error == 0)
-		event->outcome = ORACLE_SETTLED;
-}
-
 struct oracle_event *oracle_by_ticket(struct oracle *oracle, uint64_t ticket)
 {
 	for (uint32_t i = 0; i < oracle->count; i++)
 		if (oracle->events[i].ticket == ticket && oracle->events[i].fate == ORACLE_KEPT)
 			return &oracle->events[i];
 	return NULL;
-}
-
-static void item_check(struct oracle *oracle, const struct store_item *item, struct span source,
-                       struct span payload)
-{
-	struct oracle_event *event = oracle_by_ticket(oracle, item->ticket);
-
-	if (!event)
-		fail_msg("%s, %s, step %llu: ticket %llx is delivered, but nobody was promised it",
-		         test_note_seed(oracle->seed), oracle->about,
-		         (unsigned long long)oracle->step, (unsigned long long)item->ticket);
-	EXPECT_OF(oracle, event, !event->no_ticket);
-	EXPECT_OF(oracle, event, event->outcome != ORACLE_SETTLED);
-	EXPECT_OF(oracle, event, event->hold != ORACLE_HELD && event->hold != ORACLE_DROPPING);
-	EXPECT_OF(oracle, event, !event->leased);
-	EXPECT_OF(oracle, event, item->flags == event->flags);
-	EXPECT_OF(oracle, event, span_eq(source, event->source));
-	EXPECT_OF(oracle, event, span_eq(payload, event->payload));
-	event->leased = true;
-	event->attempt = item->attempt;
-}
-
-uint32_t oracle_items(struct oracle *oracle, const struct store_take *take)
-{
-	struct store_item item;
-	struct span source, payload;
-	uint32_t count = 0;
-
-	for (size_t at = 0; store_item_next(buf_span(&take->items), &at, &item, &source, &payload);
-	     count++)
-		item_check(oracle, &item, source, payload);
-	EXPECT(oracle, count == take->count);
-	return count;
-}
-
-static void take_done(struct store_op *op)
-{
-	struct oracle_op *own = op->user;
-
-	own->oracle->take_waits = false;
-	if (op->error != ERR_CLOSING)
-		answered(own->oracle, op->error);
-	if (op->error == 0)
-		oracle_items(own->oracle, &own->take);
 }
 
 /* ---- operations ---- */
@@ -283,6 +212,17 @@ struct digest oracle_entity(uint32_t entity)
 	return oracle_digest(UINT64_C(1) << 40 | entity);
 }
 
+static void legs_make(struct oracle *oracle, struct oracle_event *event)
+{
+	event->leg_count = event->no_ticket ? 0 : (uint32_t)below(oracle, ORACLE_LEGS_MAX + 1);
+	for (uint32_t i = 0; i < event->leg_count; i++)
+		event->legs[i].leg = (struct store_leg){
+			.sink = (uint32_t)below(oracle, ORACLE_SINKS), .order = below(oracle, 1000)
+		};
+	if (event->leg_count)
+		event->letter = span_of(bytes, below(oracle, 100));
+}
+
 static uint32_t event_make(struct oracle *oracle)
 {
 	uint32_t index = oracle->count++;
@@ -300,6 +240,7 @@ static uint32_t event_make(struct oracle *oracle)
 		.source = span_of(bytes, below(oracle, STORE_SOURCE_MAX + 1)),
 		.payload = span_of(bytes + start, len),
 	};
+	legs_make(oracle, event);
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		event->claims[i].digest = oracle_digest((uint64_t)index * CLAIMS_MAX + i);
 		event->claims[i].window_s = is_short ? ORACLE_SHORT_S : ORACLE_LONG_S;
@@ -327,7 +268,7 @@ static void entity_add(struct oracle *oracle, struct oracle_event *event)
 	};
 }
 
-static struct oracle_op *op_begin(struct oracle *oracle)
+struct oracle_op *oracle_op_begin(struct oracle *oracle)
 {
 	struct oracle_op *own = oracle->ops;
 
@@ -343,7 +284,7 @@ static struct oracle_op *op_begin(struct oracle *oracle)
 static void admit_submit(struct oracle *oracle, struct store *store, uint32_t index)
 {
 	struct oracle_event *event = &oracle->events[index];
-	struct oracle_op *own = op_begin(oracle);
+	struct oracle_op *own = oracle_op_begin(oracle);
 
 	own->event = index;
 	own->op.kind = STORE_ADMIT;
@@ -358,6 +299,11 @@ static void admit_submit(struct oracle *oracle, struct store *store, uint32_t in
 	own->admit.no_ticket = event->no_ticket;
 	own->admit.source = event->source;
 	own->admit.payload = event->payload;
+	own->admit.letter = event->letter;
+	own->admit.legs = own->legs;
+	own->admit.leg_count = event->leg_count;
+	for (uint32_t i = 0; i < event->leg_count; i++)
+		own->legs[i] = event->legs[i].leg;
 	store_submit(store, &own->op);
 }
 
@@ -420,7 +366,10 @@ static void conflict_submit(struct oracle *oracle, struct store *store, enum ora
 	                                              : store_aside_claim(&event->asked[0]);
 	if (event->kind == ORACLE_ASIDE) {
 		event->no_ticket = false;
-		event->hold = ORACLE_HELD;
+		for (uint32_t i = 0; i < oracle_legs(event); i++) {
+			event->legs[i].hold = ORACLE_HELD;
+			event->legs[i].aside = STORE_STATE_HELD;
+		}
 	}
 	oracle->events[holder].contested |= event->kind == ORACLE_PASS;
 	admit_submit(oracle, store, index);
@@ -448,97 +397,23 @@ static void plain_submit(struct oracle *oracle, struct store *store)
 		admit_submit(oracle, store, index);
 }
 
-static bool op_pending(const struct oracle *oracle, enum store_op_kind kind, uint32_t index)
+/* Only a settle may be kept by the store until there is room; and a note with it until
+ * somebody writes. */
+void oracle_ops_check(struct oracle *oracle)
 {
 	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
-		if (oracle->ops[i].pending && oracle->ops[i].op.kind == kind &&
-		    oracle->ops[i].event == index)
-			return true;
-	return false;
-}
-
-static bool may_release(const struct oracle *oracle, uint32_t index)
-{
-	const struct oracle_event *event = &oracle->events[index];
-
-	return event->fate == ORACLE_KEPT && event->hold != ORACLE_FREE &&
-	       !op_pending(oracle, STORE_RELEASE, index);
-}
-
-/* Only a settle may be kept by the store until there is room. */
-static void ops_check(struct oracle *oracle)
-{
-	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
-		EXPECT(oracle, !oracle->ops[i].pending || oracle->ops[i].op.kind == STORE_SETTLE);
-}
-
-/* One that failed is tried again with the same wish. */
-static bool release_submit(struct oracle *oracle, struct store *store)
-{
-	uint32_t index = 0;
-
-	while (index < oracle->count && !may_release(oracle, index))
-		index++;
-	if (index == oracle->count)
-		return false;
-	struct oracle_event *event = &oracle->events[index];
-	struct oracle_op *own = op_begin(oracle);
-	own->event = index;
-	own->op.kind = STORE_RELEASE;
-	own->op.done = release_done;
-	own->release.ticket = event->ticket;
-	own->release.drop = event->hold == ORACLE_HELD ? below(oracle, 3) == 0
-	                                               : event->hold == ORACLE_DROPPING;
-	event->hold = own->release.drop ? ORACLE_DROPPING : ORACLE_RELEASING;
-	store_submit(store, &own->op);
-	return true;
+		EXPECT(oracle, !oracle->ops[i].pending || oracle->ops[i].op.kind == STORE_SETTLE ||
+		                       oracle->ops[i].op.kind == STORE_NOTE);
 }
 
 void oracle_release_one(struct oracle *oracle, struct store *store)
 {
-	while (!release_submit(oracle, store) && !oracle_full(oracle)) {
+	while (!oracle_release(oracle, store) && !oracle_full(oracle)) {
 		conflict_submit(oracle, store, ORACLE_ASIDE);
 		store_calls_flush(store);
 	}
 	store_calls_flush(store);
-	ops_check(oracle);
-}
-
-static void settle_submit(struct oracle *oracle, struct store *store, uint32_t index)
-{
-	struct oracle_event *event = &oracle->events[index];
-
-	if (index >= oracle->count || !event->leased || event->outcome == ORACLE_SETTLED ||
-	    op_pending(oracle, STORE_SETTLE, index))
-		return;
-	struct oracle_op *own = op_begin(oracle);
-	own->event = index;
-	own->op.kind = STORE_SETTLE;
-	own->op.done = settle_done;
-	own->settle.ticket = event->ticket;
-	own->settle.attempt = event->attempt;
-	own->settle.outcome = below(oracle, 6) == 0 && event->outcome == ORACLE_OPEN
-	                              ? OUTCOME_RELEASED
-	                              : OUTCOME_DONE;
-	if (own->settle.outcome != OUTCOME_RELEASED)
-		event->outcome = ORACLE_SETTLING;
-	store_submit(store, &own->op);
-}
-
-static void take_submit(struct oracle *oracle, struct store *store)
-{
-	struct oracle_op *own = &oracle->take;
-
-	if (oracle->take_waits)
-		return;
-	oracle->take_waits = true;
-	own->oracle = oracle;
-	own->op.user = own;
-	own->op.kind = STORE_TAKE;
-	own->op.done = take_done;
-	own->take.max_items = 1 + (uint32_t)below(oracle, 8);
-	own->take.max_bytes = 4096;
-	store_submit(store, &own->op);
+	oracle_ops_check(oracle);
 }
 
 static void time_pass(struct oracle *oracle, struct store *store)
@@ -560,11 +435,13 @@ void oracle_step(struct oracle *oracle, struct store *store)
 	if (dice == 0)
 		time_pass(oracle, store);
 	if (dice < 3)
-		take_submit(oracle, store);
+		oracle_take(oracle, store, (uint32_t)below(oracle, ORACLE_SINKS));
 	for (uint64_t i = 0; i < count && !oracle_full(oracle); i++) {
 		if (i > 0 && below(oracle, 4) == 0)
 			store_flush(store); /* its write may be under way when the next come */
-		switch (below(oracle, 20)) {
+		uint32_t event = (uint32_t)below(oracle, oracle->count);
+		uint32_t leg = (uint32_t)below(oracle, ORACLE_LEGS_MAX);
+		switch (below(oracle, 24)) {
 		case 0:
 		case 1: again_submit(oracle, store); break;
 		case 2:
@@ -572,20 +449,22 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		case 4:
 		case 5: conflict_submit(oracle, store, kinds[below(oracle, 4)]); break;
 		case 6: bare_submit(oracle, store); break;
-		case 7: release_submit(oracle, store); break;
+		case 7: oracle_release(oracle, store); break;
 		case 8:
 		case 9:
 		case 10:
 		case 11:
 		case 12:
-		case 13:
-			settle_submit(oracle, store, (uint32_t)below(oracle, oracle->count));
-			break;
+		case 13: oracle_settle(oracle, store, event, leg); break;
+		case 14:
+		case 15:
+		case 16:
+		case 17: oracle_note(oracle, store, event, leg); break;
 		default: plain_submit(oracle, store); break;
 		}
 	}
 	store_calls_flush(store);
-	ops_check(oracle);
+	oracle_ops_check(oracle);
 }
 
 void oracle_settle_most(struct oracle *oracle, struct store *store)
@@ -593,18 +472,21 @@ void oracle_settle_most(struct oracle *oracle, struct store *store)
 	struct store_stats stats;
 
 	oracle->step++;
-	for (store_stats(store, &stats); stats.due_tickets; store_stats(store, &stats)) {
-		take_submit(oracle, store);
-		store_calls_flush(store);
-		if (oracle->take_waits)
-			break;
+	for (uint32_t sink = 0; sink < ORACLE_SINKS; sink++) {
+		for (store_stats(store, &stats); stats.due_tickets; store_stats(store, &stats)) {
+			oracle_take(oracle, store, sink);
+			store_calls_flush(store);
+			if (oracle->take_waits[sink])
+				break;
+		}
 	}
 	for (uint32_t first = 0; first < oracle->count; first += ORACLE_BATCH_MAX) {
 		for (uint32_t i = first; i < first + ORACLE_BATCH_MAX && i < oracle->count; i++)
-			if (below(oracle, 8))
-				settle_submit(oracle, store, i);
+			for (uint32_t leg = 0; leg < ORACLE_LEGS_MAX; leg++)
+				if (below(oracle, 8))
+					oracle_settle(oracle, store, i, leg);
 		store_calls_flush(store);
-		ops_check(oracle);
+		oracle_ops_check(oracle);
 	}
 }
 
@@ -615,6 +497,6 @@ int oracle_admit_one(struct oracle *oracle, struct store *store)
 	oracle->last_error = 0;
 	admit_submit(oracle, store, index);
 	store_calls_flush(store);
-	ops_check(oracle);
+	oracle_ops_check(oracle);
 	return oracle->events[index].fate == ORACLE_KEPT ? 0 : oracle->last_error;
 }

@@ -8,8 +8,11 @@
  *
  *   - every claim of an acknowledged event is taken, by the same ticket, with the
  *     same content;
- *   - every acknowledged ticket that was not settled is open, byte for byte;
- *   - what was kept aside is held until its release was acknowledged, and not after;
+ *   - every leg of an acknowledged event that was not settled is open, byte for byte,
+ *     whatever became of the others;
+ *   - what was kept aside, parked or dead is so until its release was acknowledged, and
+ *     not after;
+ *   - the last note that was acknowledged is there, and no attempt's number comes again;
  *   - an entity is where the last event that is there has moved it;
  *   - nothing that was acknowledged as settled is open;
  *   - an event of unknown fate is there whole or not at all;
@@ -30,6 +33,8 @@
 #define ORACLE_BATCH_MAX 12u /* operations of one step */
 #define ORACLE_OPS_MAX 512u  /* with those that the store keeps for later */
 #define ORACLE_NOBODY UINT32_MAX
+#define ORACLE_LEGS_MAX 3u
+#define ORACLE_SINKS 3u
 
 enum oracle_fate {
 	ORACLE_UNKNOWN, /* no answer, or an error */
@@ -55,9 +60,24 @@ enum oracle_kind {
 
 enum oracle_hold {
 	ORACLE_FREE,
-	ORACLE_HELD,
+	ORACLE_GOING,     /* settled as dead or unknown: no answer, or an error */
+	ORACLE_HELD,      /* or parked, or dead */
 	ORACLE_RELEASING, /* no answer, or an error */
 	ORACLE_DROPPING,
+};
+
+struct oracle_leg {
+	struct store_leg leg;
+	bool leased;
+	bool open; /* found by the check */
+	enum oracle_hold hold;
+	enum store_state aside; /* what it is, or will be, when it is held */
+	enum oracle_outcome outcome;
+	uint32_t attempt;
+	uint32_t noted;       /* the highest attempt of which something was acknowledged */
+	enum store_mark last; /* acknowledged */
+	uint32_t maybe;       /* bits of marks since: no answer, or an error */
+	uint64_t freed_step;  /* when it was released last */
 };
 
 struct oracle_event {
@@ -70,15 +90,13 @@ struct oracle_event {
 	uint64_t order;
 	uint16_t flags;
 	bool no_ticket;
-	bool leased;
 	bool contested; /* a conflict may have taken its first claim over */
-	enum oracle_hold hold;
 	enum oracle_fate fate;
-	enum oracle_outcome outcome;
-	uint32_t attempt;
 	uint32_t holder; /* itself, or the event that has the claim it meets */
-	struct span source, payload;
-	uint64_t ticket; /* 0: not known */
+	struct span source, letter, payload;
+	uint64_t ticket;    /* 0: not known */
+	uint32_t leg_count; /* 0: one, of sink 0 */
+	struct oracle_leg legs[ORACLE_LEGS_MAX];
 };
 
 struct oracle_op {
@@ -88,10 +106,13 @@ struct oracle_op {
 		struct store_settle settle;
 		struct store_take take;
 		struct store_release release;
+		struct store_note note;
 	};
 	struct oracle *oracle;
 	uint32_t event;
+	uint32_t leg;
 	bool pending;
+	struct store_leg legs[ORACLE_LEGS_MAX];
 };
 
 struct oracle {
@@ -103,12 +124,12 @@ struct oracle {
 	uint32_t count;
 	uint64_t acknowledged, errors; /* answers so far */
 	uint64_t verdicts[VERDICT_COUNT];
-	uint64_t releases;
+	uint64_t releases, notes, outcomes[OUTCOME_COUNT];
 	int last_error;
-	bool take_waits;
+	bool take_waits[ORACLE_SINKS];
 	struct oracle_event events[ORACLE_EVENTS_MAX];
 	struct oracle_op ops[ORACLE_OPS_MAX];
-	struct oracle_op take;
+	struct oracle_op takes[ORACLE_SINKS];
 };
 
 void oracle_init(struct oracle *oracle, uint64_t seed, struct clock_fake *clock);
@@ -119,7 +140,7 @@ void oracle_copy(struct oracle *to, const struct oracle *from);
 
 bool oracle_full(const struct oracle *oracle);
 
-/* One random batch: admits of every verdict, retries, settles, releases, a take
+/* One random batch: admits of every verdict, retries, notes, settles, releases, a take
  * or a passing of time. */
 void oracle_step(struct oracle *oracle, struct store *store);
 

@@ -81,19 +81,6 @@ static void kept_check(struct oracle *oracle, struct store *store, const struct 
 	}
 }
 
-/* What was kept aside, and may have been released. */
-static void hold_check(struct oracle *oracle, struct store *store, struct oracle_event *event)
-{
-	struct store_lookup found = lookup(oracle, store, &event->claims[0].digest);
-
-	if (event->hold == ORACLE_HELD)
-		EXPECT_OF(oracle, event, found.held);
-	EXPECT_OF(oracle, event, found.open || event->hold == ORACLE_DROPPING);
-	if (!found.open)
-		event->outcome = ORACLE_SETTLED;
-	event->hold = found.held ? ORACLE_HELD : ORACLE_FREE;
-}
-
 static void entities_check(struct oracle *oracle, struct store *store)
 {
 	for (uint32_t i = 0; i < ORACLE_ENTITIES; i++) {
@@ -111,67 +98,129 @@ static void entities_check(struct oracle *oracle, struct store *store)
 /* A short event of unknown fate may have come, gone by its window, and still be
  * open; one without claims may be there: its ticket is known by its bytes alone. */
 static void unknown_by_content(struct oracle *oracle, const struct store_item *item,
-                               struct span source, struct span payload)
+                               const struct store_parts *parts)
 {
-	if (oracle_by_ticket(oracle, item->ticket))
+	if (oracle_by_ticket(oracle, item->event))
 		return;
 	for (uint32_t i = 0; i < oracle->count; i++) {
 		struct oracle_event *event = &oracle->events[i];
 		if (event->fate != ORACLE_UNKNOWN || event->no_ticket ||
 		    (!oracle_is_short(event) && event->kind != ORACLE_BARE) ||
-		    event->flags != item->flags || !span_eq(event->source, source) ||
-		    !span_eq(event->payload, payload))
+		    event->flags != item->flags || !span_eq(event->source, parts->source) ||
+		    !span_eq(event->letter, parts->letter) ||
+		    !span_eq(event->payload, parts->payload))
 			continue;
 		event->fate = ORACLE_KEPT;
-		event->ticket = item->ticket;
+		event->ticket = item->event;
 		return;
 	}
 }
 
-static uint64_t held_count(const struct oracle *oracle)
+/* Which states may a leg be in that is found open? */
+static bool state_allowed(const struct oracle_leg *leg, enum store_state state)
+{
+	if (leg->outcome == ORACLE_SETTLED)
+		return false;
+	switch (leg->hold) {
+	case ORACLE_FREE: return state == STORE_STATE_DUE;
+	case ORACLE_HELD:
+	case ORACLE_DROPPING: return state == leg->aside;
+	case ORACLE_GOING:
+	case ORACLE_RELEASING: break;
+	}
+	return state == STORE_STATE_DUE || state == leg->aside;
+}
+
+static void open_item_check(struct oracle *oracle, const struct store_item *item,
+                            const struct store_parts *parts)
+{
+	unknown_by_content(oracle, item, parts);
+	struct oracle_event *event = oracle_by_ticket(oracle, item->event);
+	EXPECT(oracle, event != NULL);
+	oracle_item_check(oracle, event, item, parts);
+	struct oracle_leg *leg = &event->legs[item->ticket - item->event];
+	EXPECT_OF(oracle, event, !event->no_ticket && !leg->open);
+	EXPECT_OF(oracle, event, state_allowed(leg, item->state));
+	EXPECT_OF(oracle, event, item->last == leg->last || leg->maybe & 1u << item->last);
+	EXPECT_OF(oracle, event, item->attempt >= leg->noted);
+	leg->open = true;
+	leg->outcome = ORACLE_OPEN;
+	leg->hold = item->state == STORE_STATE_DUE ? ORACLE_FREE : ORACLE_HELD;
+	leg->last = item->last;
+	leg->maybe = 0;
+	leg->noted = item->attempt;
+}
+
+/* Every open ticket, whatever its state. */
+static uint64_t open_check(struct oracle *oracle, struct store *store)
+{
+	struct store_scan scan = { .with_payload = true, .max_items = 256, .max_bytes = 1u << 20 };
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < oracle->count; i++)
+		for (uint32_t leg = 0; leg < ORACLE_LEGS_MAX; leg++)
+			oracle->events[i].legs[leg].open = false;
+	while (!scan.end) {
+		struct store_item item;
+		struct store_parts parts;
+		EXPECT(oracle, store_call(store, &scan.op, STORE_SCAN) == 0);
+		for (size_t at = 0; store_item_next(buf_span(&scan.items), &at, &item, &parts);
+		     count++)
+			open_item_check(oracle, &item, &parts);
+	}
+	buf_free(&scan.items);
+	return count;
+}
+
+/* Who should have been there is. */
+static void closed_check(struct oracle *oracle, struct oracle_event *event)
+{
+	if (event->fate != ORACLE_KEPT || event->no_ticket)
+		return;
+	for (uint32_t i = 0; i < oracle_legs(event); i++) {
+		struct oracle_leg *leg = &event->legs[i];
+		EXPECT_OF(oracle, event,
+		          leg->open || leg->outcome != ORACLE_OPEN || leg->hold == ORACLE_DROPPING);
+		if (leg->open)
+			continue;
+		leg->outcome = ORACLE_SETTLED;
+		leg->hold = ORACLE_FREE;
+	}
+}
+
+static uint64_t due_count(const struct oracle *oracle, uint32_t sink)
 {
 	uint64_t count = 0;
 
 	for (uint32_t i = 0; i < oracle->count; i++)
-		count += oracle->events[i].fate == ORACLE_KEPT &&
-		         oracle->events[i].hold == ORACLE_HELD;
+		for (uint32_t leg = 0; leg < ORACLE_LEGS_MAX; leg++) {
+			const struct oracle_leg *it = &oracle->events[i].legs[leg];
+			count += it->open && it->hold == ORACLE_FREE && it->leg.sink == sink;
+		}
 	return count;
 }
 
-static void open_check(struct oracle *oracle, struct store *store)
+static void lease_all(struct oracle *oracle, struct store *store, uint32_t sink)
 {
-	struct take_call call = { 0 };
-	struct store_stats stats;
-	uint64_t total = 0;
+	struct take_call call = { .take.sink = sink };
 
-	store_stats(store, &stats);
-	while (total < stats.due_tickets) {
-		struct store_item item;
-		struct span source, payload;
-		size_t at = 0;
+	for (uint64_t left = due_count(oracle, sink); left > 0;) {
 		take_call_begin(store, &call, 64, 1u << 20);
 		store_calls_flush(store);
 		EXPECT(oracle, take_call_poll(&call));
 		EXPECT(oracle, call.take.op.error == 0);
-		while (store_item_next(buf_span(&call.take.items), &at, &item, &source, &payload))
-			unknown_by_content(oracle, &item, source, payload);
-		total += oracle_items(oracle, &call.take);
+		left -= oracle_items(oracle, &call.take);
 	}
-	EXPECT(oracle, total == stats.due_tickets);
-	EXPECT(oracle, total + stats.held_tickets == stats.open_tickets);
-	EXPECT(oracle, stats.held_tickets == held_count(oracle));
 	buf_free(&call.take.items);
 }
 
-/* After the walk over what is open: who should have been there is. */
-static void outcome_check(struct oracle *oracle, struct oracle_event *event)
+static void stats_check(struct oracle *oracle, struct store *store, uint64_t open)
 {
-	if (event->fate != ORACLE_KEPT || event->no_ticket || event->hold == ORACLE_HELD)
-		return;
-	if (event->outcome == ORACLE_OPEN)
-		EXPECT_OF(oracle, event, event->leased);
-	else if (event->outcome == ORACLE_SETTLING)
-		event->outcome = event->leased ? ORACLE_OPEN : ORACLE_SETTLED;
+	struct store_stats stats;
+
+	store_stats(store, &stats);
+	EXPECT(oracle, stats.open_tickets == open);
+	EXPECT(oracle, stats.due_tickets == 0); /* all leased */
 }
 
 void oracle_check(struct oracle *oracle, struct store *store)
@@ -187,11 +236,12 @@ void oracle_check(struct oracle *oracle, struct store *store)
 		else if (event->fate == ORACLE_REFUSED)
 			EXPECT_OF(oracle, event,
 			          !lookup(oracle, store, &event->claims[0].digest).taken);
-		if (event->fate == ORACLE_KEPT && event->hold != ORACLE_FREE)
-			hold_check(oracle, store, event);
 	}
 	entities_check(oracle, store);
-	open_check(oracle, store);
+	uint64_t open = open_check(oracle, store);
 	for (uint32_t i = 0; i < oracle->count; i++)
-		outcome_check(oracle, &oracle->events[i]);
+		closed_check(oracle, &oracle->events[i]);
+	for (uint32_t sink = 0; sink < ORACLE_SINKS; sink++)
+		lease_all(oracle, store, sink);
+	stats_check(oracle, store, open);
 }

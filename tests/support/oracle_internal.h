@@ -1,5 +1,5 @@
 /*
- * oracle_internal: what oracle.c and oracle_check.c share.
+ * oracle_internal: what oracle.c, oracle_tickets.c and oracle_check.c share.
  *
  * Room: tests.
  */
@@ -25,13 +25,13 @@
 #define EXPECT_OF(oracle, event, condition)                                               \
 	do {                                                                              \
 		if (!(condition))                                                         \
-			fail_msg("%s, %s, step %llu, event %u (ticket %llx, fate %d, "    \
-			         "outcome %d): %s does not hold (%s:%d)",                 \
+			fail_msg("%s, %s, step %llu, event %u (ticket %llx, fate %d): "   \
+			         "%s does not hold (%s:%d)",                              \
 			         test_note_seed((oracle)->seed), (oracle)->about,         \
 			         (unsigned long long)(oracle)->step,                      \
 			         (unsigned)((event) - (oracle)->events),                  \
 			         (unsigned long long)(event)->ticket, (int)(event)->fate, \
-			         (int)(event)->outcome, #condition, __FILE__, __LINE__);  \
+			         #condition, __FILE__, __LINE__);                         \
 	} while (0)
 
 static inline bool oracle_is_short(const struct oracle_event *event)
@@ -44,5 +44,31 @@ struct digest oracle_entity(uint32_t entity);
 struct oracle_event *oracle_by_ticket(struct oracle *oracle, uint64_t ticket);
 /* Of an entity: the last event that is known to be kept, or NULL. */
 struct oracle_event *oracle_last_of(struct oracle *oracle, uint32_t entity);
+
+static inline uint64_t oracle_below(struct oracle *oracle, uint64_t n)
+{
+	return n ? test_random_below(&oracle->random, n) : 0;
+}
+
+static inline uint32_t oracle_legs(const struct oracle_event *event)
+{
+	return event->leg_count ? event->leg_count : 1;
+}
+
+/* oracle.c */
+struct oracle_op *oracle_op_begin(struct oracle *oracle);
+void oracle_answered(struct oracle *oracle, int error);
+void oracle_ops_check(struct oracle *oracle);
+
+/* oracle_tickets.c: each does nothing if there is nothing to do it to. */
+void oracle_take(struct oracle *oracle, struct store *store, uint32_t sink);
+void oracle_settle(struct oracle *oracle, struct store *store, uint32_t event, uint32_t leg);
+void oracle_note(struct oracle *oracle, struct store *store, uint32_t event, uint32_t leg);
+bool oracle_release(struct oracle *oracle, struct store *store);
 /* Every item is one that may be delivered; returns how many. */
 uint32_t oracle_items(struct oracle *oracle, const struct store_take *take);
+/* The item is the event's, byte for byte. */
+void oracle_item_check(struct oracle *oracle, const struct oracle_event *event,
+                       const struct store_item *item, const struct store_parts *parts);
+/* Could the leg have left delivery by now? */
+bool oracle_may_be_settled(const struct oracle_leg *leg);

@@ -21,6 +21,7 @@ struct taking {
 	struct frame_claims claims;
 	uint32_t moved;                  /* of claims.once: another ticket has it until now */
 	uint8_t flags;                   /* EVENT_HELD */
+	uint32_t size;                   /* of its EVENT, once it is known that it is kept */
 	struct table_probe *probes;      /* of the event's claims; NULL: there are none */
 	struct claim longer[CLAIMS_MAX]; /* in place of the event's, if any moves */
 };
@@ -38,7 +39,7 @@ static uint64_t now_of(const struct local_store *local)
 
 /* --- taking back -------------------------------------------------------- */
 
-static int undo_reserve(struct undo_list *list, uint32_t count)
+int local_undo_reserve(struct undo_list *list, uint32_t count)
 {
 	if (list->count + count <= list->room)
 		return 0;
@@ -56,7 +57,9 @@ static void put_back(struct local_store *local, const struct undo *undo)
 {
 	int r = 0;
 
-	if (undo->is_entity) {
+	if (undo->kind == UNDO_TICKET) {
+		open_tickets_update(local->tickets, &undo->ticket);
+	} else if (undo->kind == UNDO_ENTITY) {
 		newest_remove(local->newest, &undo->entity.digest);
 		if (undo->entity.ticket)
 			r = newest_put(local->newest, &undo->entity);
@@ -94,6 +97,12 @@ static void remove_claims(struct local_store *local, const struct claim *claims,
 	}
 }
 
+static void drop_tickets(struct local_store *local, const struct store_admit *admit)
+{
+	for (uint32_t i = 0; i < store_leg_count(admit); i++)
+		open_tickets_drop(local->tickets, admit->own_ticket + i);
+}
+
 static void undo_kept(struct local_store *local, struct store_admit *admit)
 {
 	if (admit->verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_ASIDE) {
@@ -104,7 +113,7 @@ static void undo_kept(struct local_store *local, struct store_admit *admit)
 		              admit->own_ticket);
 	}
 	if (!admit->no_ticket)
-		open_tickets_drop(local->tickets, admit->own_ticket);
+		drop_tickets(local, admit);
 }
 
 void local_undo_admit(struct local_store *local, struct store_admit *admit, int error)
@@ -129,12 +138,25 @@ static int insert_ticket(struct local_store *local, const struct store_admit *ad
 		.ticket = admit->own_ticket,
 		.segment = (uint32_t)local->journal.durable.segment,
 		.offset = journal_next_offset(&local->journal),
-		.length = frame_event_size(admit, taking->claims.once_count),
+		.length = taking->size,
 		.state = taking->flags & EVENT_HELD ? OPEN_TICKET_HELD : OPEN_TICKET_DUE,
 	};
 
-	int r = open_tickets_reserve(local->tickets, 1);
-	return r < 0 ? r : open_tickets_insert(local->tickets, &open);
+	uint32_t count = store_leg_count(admit);
+	int r = open_tickets_reserve(local->tickets, count);
+
+	for (uint32_t i = 0; i < count && r == 0; i++) {
+		if (unlikely(admit->leg_count)) {
+			open.ticket = admit->own_ticket + i;
+			open.order = admit->legs[i].order;
+			open.sink = admit->legs[i].sink;
+			open.leg = (uint8_t)i;
+		}
+		r = open_tickets_insert(local->tickets, &open);
+	}
+	if (r < 0)
+		drop_tickets(local, admit);
+	return r;
 }
 
 static uint32_t longest_window_s(const struct frame_claims *claims)
@@ -178,6 +200,7 @@ static void note_moved(struct local_store *local, const struct digest *digest)
 	bool found = table_find(local->table, digest, 0, &hit);
 	CHECK(found && local->undo.count < local->undo.room);
 	local->undo.items[local->undo.count++] = (struct undo){
+		.kind = UNDO_CLAIM,
 		.claim = { .digest = digest_with_check(*digest, hit.check),
 		           .ticket = hit.ticket,
 		           .window_s = hit.window_s,
@@ -213,7 +236,7 @@ static int put_entities(struct local_store *local, const struct taking *taking, 
 {
 	for (uint32_t left = taking->claims.newest; left; left &= left - 1) {
 		const struct claim *claim = &taking->claims.claims[__builtin_ctz(left)];
-		struct undo undo = { .is_entity = true };
+		struct undo undo = { .kind = UNDO_ENTITY };
 		if (!newest_find(local->newest, &claim->digest, 0, &undo.entity))
 			undo.entity = (struct newest_record){ .digest = claim->digest };
 		CHECK(local->undo.count < local->undo.room);
@@ -237,7 +260,7 @@ static int put_all(struct local_store *local, const struct store_admit *admit,
 	int r = 0;
 
 	if (unlikely(taking->moved | taking->claims.newest)) {
-		r = undo_reserve(&local->undo, CLAIMS_MAX);
+		r = local_undo_reserve(&local->undo, CLAIMS_MAX);
 		lengthen(local, taking, admit->claim_count, admit->own_ticket);
 	}
 	if (r == 0 && !admit->no_ticket)
@@ -251,7 +274,7 @@ static int put_all(struct local_store *local, const struct store_admit *admit,
 		undo_to(local, before);
 		remove_claims(local, taking->claims.claims, taking->claims.once, admit->own_ticket);
 		if (!admit->no_ticket)
-			open_tickets_drop(local->tickets, admit->own_ticket);
+			drop_tickets(local, admit);
 	}
 	return r;
 }
@@ -288,9 +311,9 @@ static void append_entities(struct local_store *local, const struct taking *taki
 	}
 }
 
-static uint32_t entries_size(const struct store_admit *admit, const struct taking *taking)
+static uint32_t entries_size(const struct taking *taking)
 {
-	uint32_t size = frame_event_size(admit, taking->claims.once_count);
+	uint32_t size = taking->size;
 
 	for (uint32_t left = taking->claims.newest; left; left &= left - 1)
 		size = (uint32_t)format_align(size, 8) + (uint32_t)sizeof(struct entry_newest);
@@ -301,7 +324,9 @@ static uint32_t entries_size(const struct store_admit *admit, const struct takin
 static int keep(struct local_store *local, struct store_admit *admit, struct taking *taking)
 {
 	uint64_t lost = local->frames_lost;
-	int r = local_reserve(local, entries_size(admit, taking), JOURNAL_NORMAL);
+
+	taking->size = frame_event_size(admit, taking->claims.once_count);
+	int r = local_reserve(local, entries_size(taking), JOURNAL_NORMAL);
 
 	local->full = r == ERR_FULL;
 	if (unlikely(local->frames_lost != lost))
@@ -318,8 +343,9 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 	note_claims(local, taking, admit->own_ticket);
 	if (unlikely(taking->claims.newest))
 		append_entities(local, taking, admit->own_ticket);
-	local->journal.item.max_ticket = local->last_ticket = admit->own_ticket;
-	local->journal.item.events += !admit->no_ticket;
+	uint32_t tickets = store_leg_count(admit);
+	local->journal.item.max_ticket = local->last_ticket = admit->own_ticket + tickets - 1;
+	local->journal.item.events += admit->no_ticket ? 0 : tickets;
 	local->batch->events++;
 	return 0;
 }
@@ -342,13 +368,11 @@ static enum verdict judge_entity(const struct local_store *local, const struct c
 static enum verdict judge_taken(const struct local_store *local, const struct store_admit *admit,
                                 const struct claim *claim, struct met *met)
 {
-	struct open_ticket ticket;
-
 	met->ticket = met->claim.ticket;
 	if (store_conflicts(claim, met->claim.check))
 		return VERDICT_CONFLICT;
 	/* An outcome that is not on disk yet is none. */
-	if (admit->busy_if_open && open_tickets_find(local->tickets, met->ticket, &ticket))
+	if (admit->busy_if_open && local_legs(local, met->ticket).pending)
 		return VERDICT_BUSY;
 	return VERDICT_DUPLICATE;
 }

@@ -64,25 +64,23 @@ static uint64_t now_of(const struct local_store *local)
 
 /* --- completing ------------------------------------------------------- */
 
-static void settle_is_durable(struct local_store *local, const struct store_settle *settle)
+static bool closes(const struct store_settle *settle)
 {
-	if (settle->outcome == OUTCOME_RELEASED) {
-		bool closing = open_tickets_unsettle(local->tickets, settle->ticket);
-		CHECK(closing);
-		int r = open_tickets_release(local->tickets, settle->ticket, settle->attempt);
-		CHECK(r == 0);
-	} else {
-		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
-		CHECK(dropped);
-	}
+	return settle->outcome == OUTCOME_DONE ||
+	       (settle->outcome == OUTCOME_DEAD && settle->forget);
 }
 
-static void release_is_durable(struct local_store *local, const struct store_release *release)
+static void settle_is_durable(struct local_store *local, const struct store_settle *settle)
 {
-	bool leaving = release->drop ? open_tickets_drop(local->tickets, release->ticket)
-	                             : open_tickets_let_go(local->tickets, release->ticket);
-
-	CHECK(leaving);
+	/* Mostly: done, and nobody waits to hear of it. */
+	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
+		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
+		CHECK(dropped);
+	} else if (closes(settle)) {
+		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
+	} else {
+		local_aside_is_durable(local, settle);
+	}
 }
 
 static void complete(struct local_store *local, struct op_queue *queue)
@@ -97,7 +95,7 @@ static void complete(struct local_store *local, struct op_queue *queue)
 		if (op->kind == STORE_SETTLE && op->error == 0)
 			settle_is_durable(local, settle_of(op));
 		else if (op->kind == STORE_RELEASE && op->error == 0)
-			release_is_durable(local, release_of(op));
+			local_release_is_durable(local, release_of(op));
 		op->done(op);
 	}
 }
@@ -107,21 +105,16 @@ static void undo_op(struct local_store *local, struct store_op *op, int error)
 {
 	if (op->error < 0)
 		return;
-	if (op->kind == STORE_ADMIT) {
+	if (op->kind == STORE_ADMIT)
 		local_undo_admit(local, admit_of(op), error);
-	} else if (op->kind == STORE_RELEASE) {
-		bool leaving = open_tickets_hold(local->tickets, release_of(op)->ticket);
-		CHECK(leaving);
-		op->error = error;
-	}
+	else if (op->kind == STORE_RELEASE || op->kind == STORE_NOTE)
+		op->error = error; /* the ticket is as it was */
 }
 
 /* Settles of a lost frame wait for the next one: the delivery has happened. */
-static void defer_settle(struct local_store *local, struct store_settle *settle, int error)
+void local_defer(struct local_store *local, struct store_settle *settle, int error)
 {
-	bool closing = open_tickets_unsettle(local->tickets, settle->ticket);
-
-	CHECK(closing);
+	open_tickets_unsettle(local->tickets, settle->ticket);
 	if (local->deferred.count < DEFERRED_SETTLES_MAX) {
 		op_queue_put(&local->deferred, &settle->op);
 		return;
@@ -147,9 +140,9 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	lookup->check = hit.check;
 	lookup->order = entity.order;
 	lookup->first_seen_ms = ticket_time_ms(lookup->ticket);
-	lookup->open = open_tickets_find(local->tickets, lookup->ticket, &ticket);
-	lookup->held = lookup->open &&
-	               (ticket.state == OPEN_TICKET_HELD || ticket.state == OPEN_TICKET_LEAVING);
+	lookup->open = local_legs(local, lookup->ticket).pending;
+	lookup->held = open_tickets_find(local->tickets, lookup->ticket, &ticket) &&
+	               local_state(&ticket) == STORE_STATE_HELD;
 	lookup->seen = !newest && tally_get(local->tally, lookup->ticket, &tally) ? tally.count : 0;
 }
 
@@ -162,9 +155,9 @@ static void decide_held(struct local_store *local, struct store_held *held)
 	held->count = 0;
 	while (held->count < held->max &&
 	       open_tickets_held_before(local->tickets, before, &ticket)) {
-		before = ticket.ticket;
+		before = open_ticket_event(&ticket); /* its other legs are told with it */
 		if (ticket.ticket <= local->durable_ticket)
-			held->tickets[held->count++] = ticket.ticket;
+			held->tickets[held->count++] = before;
 	}
 }
 
@@ -207,7 +200,7 @@ static void fail_batches(struct local_store *local, int io_error)
 	for (struct store_op *op = lost.first, *next; op; op = next) {
 		next = op->next;
 		if (op->kind == STORE_SETTLE && op->error == 0)
-			defer_settle(local, settle_of(op), error);
+			local_defer(local, settle_of(op), error);
 		else
 			op->done(op);
 	}
@@ -349,10 +342,15 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		       admit_of(op)->own_ticket > local->durable_ticket;
 	case STORE_LOOKUP:
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
-	case STORE_HELD: return false;
+	case STORE_HELD:
+	case STORE_WAIT:
+	case STORE_RENEW: return false;
 	case STORE_SETTLE:
 	case STORE_RELEASE:
-	case STORE_TAKE: break;
+	case STORE_NOTE:
+	case STORE_TAKE:
+	case STORE_READ:
+	case STORE_SCAN: break;
 	}
 	return true;
 }
@@ -428,59 +426,26 @@ int local_reserve(struct local_store *local, uint32_t size, enum journal_room ro
 	return r;
 }
 
-static int outcome_check(enum outcome outcome)
-{
-	switch (outcome) {
-	case OUTCOME_DONE:
-	case OUTCOME_DEAD:
-	case OUTCOME_RELEASED: return 0;
-	case OUTCOME_NONE:
-	case OUTCOME_UNKNOWN: break;
-	}
-	return ERR_INVALID;
-}
-
 /* False: it waits in `deferred`, and does not join the batch. */
 static bool decide_settle(struct local_store *local, struct store_settle *settle)
 {
-	int r = outcome_check(settle->outcome);
-	if (r == 0)
-		r = open_tickets_settle(local->tickets, settle->ticket, settle->attempt);
+	if (!store_outcome_valid(settle->outcome)) {
+		settle->op.error = ERR_INVALID;
+		return true;
+	}
+	if (unlikely(!closes(settle)))
+		return local_decide_aside(local, settle);
+	int r = open_tickets_settle(local->tickets, settle->ticket, settle->attempt);
 	settle->op.error = r;
 	if (r < 0)
 		return true;
 	r = local_reserve(local, sizeof(struct entry_settle), JOURNAL_URGENT);
 	if (r < 0) {
-		defer_settle(local, settle, ERR_FULL);
+		local_defer(local, settle, ERR_FULL);
 		return false;
 	}
 	frame_add_settle(&local->journal.frame, settle);
-	/* What was given back should not be overtaken by what comes after it. */
-	local->batch->events += settle->outcome == OUTCOME_RELEASED;
 	return true;
-}
-
-static int decide_release(struct local_store *local, const struct store_release *release)
-{
-	struct store_settle settle = { .ticket = release->ticket,
-		                       .outcome = release->drop ? OUTCOME_DEAD : OUTCOME_RELEASED };
-	struct open_ticket ticket;
-	uint64_t lost = local->frames_lost;
-
-	int r = open_tickets_unhold(local->tickets, release->ticket);
-	if (r < 0)
-		return r;
-	r = local_reserve(local, sizeof(struct entry_settle), JOURNAL_NORMAL);
-	if (unlikely(local->frames_lost != lost) &&
-	    !open_tickets_find(local->tickets, release->ticket, &ticket))
-		return ERR_FENCED; /* its event was in the frame that was lost meanwhile */
-	if (r < 0) {
-		open_tickets_hold(local->tickets, release->ticket);
-		return r;
-	}
-	frame_add_settle(&local->journal.frame, &settle);
-	local->batch->events++;
-	return 0;
 }
 
 static uint32_t claims_of(struct store_op *op)
@@ -502,9 +467,23 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
-	case STORE_RELEASE: op->error = decide_release(local, release_of(op)); break;
+	case STORE_RELEASE: op->error = local_decide_release(local, release_of(op)); break;
+	case STORE_NOTE:
+		op->error = local_decide_note(local, container_of(op, struct store_note, op));
+		break;
+	case STORE_RENEW:
+		op->error = local_decide_renew(local, container_of(op, struct store_renew, op));
+		break;
+	case STORE_WAIT:
+		joins = !waits_add(&local->waits, container_of(op, struct store_wait, op));
+		break;
 	case STORE_TAKE:
 		op_queue_put(&local->takes, op);
+		joins = false;
+		break;
+	case STORE_READ:
+	case STORE_SCAN:
+		op_queue_put(&local->reads, op);
 		joins = false;
 		break;
 	}
@@ -592,6 +571,7 @@ void local_flush(struct store *store)
 		decide_all(local, waiting.first);
 	flush_batch(local);
 	complete(local, &local->ready);
+	local_serve_reads(local);
 	local_serve_takes(local);
 	local_publish(local);
 	local->flushing = false;

@@ -134,24 +134,89 @@ uint32_t entry_event_check(const unsigned char *entry, uint32_t size, uint64_t e
 	return (uint32_t)format_checksum(entry + sizeof(event), size - sizeof(event), head);
 }
 
+uint32_t entry_note_check(const unsigned char *entry, uint32_t size, uint64_t epoch)
+{
+	struct entry_note note;
+
+	CHECK(size >= sizeof(note));
+	memcpy(&note, entry, sizeof(note));
+	note.check = 0;
+	uint64_t head = format_checksum(&note, sizeof(note), epoch);
+	return (uint32_t)format_checksum(entry + sizeof(note), size - sizeof(note), head);
+}
+
+/* Legs and the length of the letter; `at` is where they stand. 0 or ERR_DAMAGED. */
+static int parse_routing(const unsigned char *ptr, struct entry *entry, size_t *at,
+                         size_t *ret_letter_len)
+{
+	struct entry_routing routing;
+
+	if (entry->size < *at + sizeof(routing))
+		return ERR_DAMAGED;
+	memcpy(&routing, ptr + *at, sizeof(routing));
+	*at += sizeof(routing);
+	entry->legs = ptr + *at;
+	entry->leg_count = routing.leg_count;
+	entry->first_leg = routing.first_leg;
+	*at += routing.leg_count * sizeof(struct entry_leg);
+	*ret_letter_len = routing.letter_len;
+	if (routing.first_leg + routing.leg_count > STORE_LEGS_MAX ||
+	    entry->event.ticket <= routing.first_leg ||
+	    !format_ticket_valid(entry->event.ticket + routing.leg_count))
+		return ERR_DAMAGED;
+	return 0;
+}
+
 static int parse_event(const unsigned char *ptr, struct entry *entry)
 {
 	const struct entry_event *event = &entry->event;
-	size_t fixed = sizeof(*event);
+	size_t fixed = sizeof(*event), letter_len = 0;
 
 	if (entry->size < sizeof(*event))
 		return ERR_DAMAGED;
 	memcpy(&entry->event, ptr, sizeof(entry->event));
 	if (event->claim_count > CLAIMS_MAX || !format_ticket_valid(event->ticket))
 		return ERR_DAMAGED;
-	fixed += event->claim_count * sizeof(struct entry_claim);
-	if (entry->size < fixed + event->source_len)
-		return ERR_DAMAGED;
 	entry->claims = ptr + sizeof(*event);
+	entry->leg_count = entry->first_leg = 0;
+	fixed += event->claim_count * sizeof(struct entry_claim);
+	if (unlikely(event->kind == ENTRY_ROUTED)) {
+		int r = parse_routing(ptr, entry, &fixed, &letter_len);
+		if (r < 0)
+			return r;
+	}
+	if (entry->size < fixed + event->source_len + letter_len)
+		return ERR_DAMAGED;
 	entry->source = span_of(ptr + fixed, event->source_len);
-	entry->payload = span_of(ptr + fixed + event->source_len,
-	                         entry->size - fixed - event->source_len);
+	fixed += event->source_len;
+	entry->letter = span_of(ptr + fixed, letter_len);
+	fixed += letter_len;
+	entry->payload = span_of(ptr + fixed, entry->size - fixed);
 	return 0;
+}
+
+static int parse_settle(const unsigned char *ptr, struct entry *entry)
+{
+	bool with_due = entry->size == sizeof(struct entry_settle_due);
+
+	if (entry->size != sizeof(entry->settle) && !with_due)
+		return ERR_DAMAGED;
+	memcpy(&entry->settle, ptr, sizeof(entry->settle));
+	entry->due_ms = 0;
+	if (with_due)
+		memcpy(&entry->due_ms, ptr + sizeof(entry->settle), sizeof(entry->due_ms));
+	return format_ticket_valid(entry->settle.ticket) ? 0 : ERR_DAMAGED;
+}
+
+static int parse_note(const unsigned char *ptr, struct entry *entry)
+{
+	if (entry->size < sizeof(entry->note) || entry->size > sizeof(entry->note) + STORE_TEXT_MAX)
+		return ERR_DAMAGED;
+	memcpy(&entry->note, ptr, sizeof(entry->note));
+	entry->payload = span_of(ptr + sizeof(entry->note), entry->size - sizeof(entry->note));
+	if (entry->note.mark == STORE_MARK_NONE || entry->note.mark > STORE_MARK_RELEASED)
+		return ERR_DAMAGED;
+	return format_ticket_valid(entry->note.ticket) ? 0 : ERR_DAMAGED;
 }
 
 int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
@@ -167,12 +232,10 @@ int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
 	ret_entry->offset = 0;
 	ret_entry->size = head.size;
 	switch (ret_entry->kind) {
+	case ENTRY_ROUTED: ret_entry->kind = ENTRY_EVENT; __attribute__((fallthrough));
 	case ENTRY_EVENT: return parse_event(ptr, ret_entry);
-	case ENTRY_SETTLE:
-		if (head.size != sizeof(ret_entry->settle))
-			return ERR_DAMAGED;
-		memcpy(&ret_entry->settle, ptr, sizeof(ret_entry->settle));
-		return format_ticket_valid(ret_entry->settle.ticket) ? 0 : ERR_DAMAGED;
+	case ENTRY_SETTLE: return parse_settle(ptr, ret_entry);
+	case ENTRY_NOTE: return parse_note(ptr, ret_entry);
 	case ENTRY_SEEN:
 		if (head.size != sizeof(ret_entry->seen))
 			return ERR_DAMAGED;

@@ -63,8 +63,20 @@
  *           with the epoch, cut to 32 bits; so one event can be served alone. The
  *           claims are those that it took: a claim of a higher ticket is the one
  *           that holds (a conflict that passed has taken it over).
- *   SETTLE  outcome, zero 2 | ticket 8, attempt 4, zero 4. Attempt 0: of a held
- *           ticket, which is due from then on (released) or dropped (dead).
+ *   ROUTED  as EVENT, of an event with legs or a letter: behind the claims stand its
+ *           number of legs 1, first leg 1, length of letter 2, zero 4, legs (order 8,
+ *           sink 4, zero 4) …, and behind the source the letter. The ticket is that of
+ *           the first leg written here; each leg is a ticket, one above the other. A
+ *           carried copy has one leg, and `first leg` tells which of its event. No legs
+ *           are one, of sink 0 and order 0.
+ *   SETTLE  outcome, zero 2 | ticket 8, attempt 4, zero 4, and if released to a time
+ *           ahead: due ms 8. Done and dead are closed. Attempt 0: of a held ticket,
+ *           which is due from then on (released) or dropped (dead); or dropped of any.
+ *   NOTE    mark, status 2 | ticket 8, attempt 4, segment 4 and offset 4 of the note
+ *           before it (0: none), check 4, at ms 8, due ms 8, text (the rest). What is
+ *           known of an open ticket beside its outcome: store.h, enum store_mark. That
+ *           of the last note holds: DEAD and PARKED keep it from delivery, RELEASED ends
+ *           that. check: as that of an EVENT.
  *   SEEN    zero 3 | ticket 8, count 8, last seen ms 8, expiry ms 8
  *   NEWEST  zero 3 | ticket 8, digest 16, order 8, window s 4, zero 4: the event of
  *           this ticket, in the same frame, moved an entity on to this order. That
@@ -96,6 +108,8 @@
  *   F6  For every number from `oldest` to the last segment there is a segment
  *       or a claims file; at or above `scan from` there is the segment.
  *   F7  Tickets of EVENT entries that are not carried go up.
+ *   F10 The last note of an open ticket stands in the segment of its EVENT or above:
+ *       a carried EVENT is followed by a copy of it, whose `note before` is none.
  *   F8  A segment is retired only when its claims file is durable or its claims
  *       have expired, and a superblock that no longer needs it is durable.
  *   F9  A start goes on in the last segment only if its end is exact: the
@@ -113,6 +127,7 @@
 #include "gate/claim.h"
 #include "gate/ticket.h"
 #include "store/local/window.h"
+#include "store/store.h"
 
 #define FORMAT_VERSION 1u
 #define FORMAT_BLOCK 4096u
@@ -186,6 +201,8 @@ enum entry_kind {
 	ENTRY_SETTLE = 2,
 	ENTRY_SEEN = 3,
 	ENTRY_NEWEST = 4,
+	ENTRY_NOTE = 5,
+	ENTRY_ROUTED = 6, /* taken apart it is an EVENT */
 };
 
 enum entry_event_flags {
@@ -212,6 +229,19 @@ struct entry_event {
 	uint16_t attempt; /* of a carried event: the last that was released */
 };
 
+struct entry_routing {
+	uint8_t leg_count;
+	uint8_t first_leg;
+	uint16_t letter_len;
+	uint32_t zero;
+};
+
+struct entry_leg {
+	uint64_t order;
+	uint32_t sink;
+	uint32_t zero;
+};
+
 struct entry_claim {
 	struct digest digest;
 	uint32_t window_s;
@@ -226,6 +256,26 @@ struct entry_settle {
 	uint64_t ticket;
 	uint32_t attempt;
 	uint32_t zero2;
+};
+
+/* An entry_settle, and when it is due. */
+struct entry_settle_due {
+	struct entry_settle settle;
+	uint64_t due_ms;
+};
+
+struct entry_note {
+	uint32_t size;
+	uint8_t kind;
+	uint8_t mark;
+	uint16_t status;
+	uint64_t ticket;
+	uint32_t attempt;
+	uint32_t before_segment;
+	uint32_t before_offset;
+	uint32_t check;
+	uint64_t at_ms;
+	uint64_t due_ms;
 };
 
 struct entry_seen {
@@ -302,6 +352,10 @@ _Static_assert(sizeof(struct frame_header) == 64, "as in the table above");
 _Static_assert(sizeof(struct entry_event) == 24, "as in the table above");
 _Static_assert(sizeof(struct entry_claim) == 24, "as in the table above");
 _Static_assert(sizeof(struct entry_settle) == 24, "as in the table above");
+_Static_assert(sizeof(struct entry_settle_due) == 32, "as in the table above");
+_Static_assert(sizeof(struct entry_routing) == 8, "as in the table above");
+_Static_assert(sizeof(struct entry_leg) == 16, "as in the table above");
+_Static_assert(sizeof(struct entry_note) == 48, "as in the table above");
 _Static_assert(sizeof(struct entry_seen) == 40, "as in the table above");
 _Static_assert(sizeof(struct entry_newest) == 48, "as in the table above");
 _Static_assert(sizeof(struct claims_header) == 128, "as in the table above");
@@ -338,8 +392,9 @@ void frame_seal(unsigned char *frame, struct frame_header *header);
 bool frame_header_valid(const struct frame_header *header, uint64_t epoch, uint64_t room);
 bool frame_body_valid(const struct frame_header *header, const unsigned char *body);
 
-/* The check of an EVENT entry of `size` bytes, whatever its check field holds. */
+/* The check of an EVENT or NOTE entry of `size` bytes, whatever its check field holds. */
 uint32_t entry_event_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
+uint32_t entry_note_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
 
 /* One entry of a body, taken apart; spans point into the body. */
 struct entry {
@@ -351,10 +406,16 @@ struct entry {
 		struct entry_settle settle;
 		struct entry_seen seen;
 		struct entry_newest newest;
+		struct entry_note note;
 	};
+	uint64_t due_ms;             /* of a settle */
 	const unsigned char *claims; /* event.claim_count times struct entry_claim, 8-aligned */
+	const unsigned char *legs;   /* leg_count times struct entry_leg */
+	uint32_t leg_count;          /* 0: one, of sink 0 */
+	uint32_t first_leg;
 	struct span source;
-	struct span payload;
+	struct span letter;
+	struct span payload; /* or the text of a note */
 };
 
 /* Steps through a body: 1 and an entry, 0 at the end, ERR_DAMAGED. */
@@ -367,6 +428,21 @@ static inline struct entry_claim entry_claim_at(const struct entry *entry, uint3
 	struct entry_claim claim;
 	memcpy(&claim, entry->claims + i * sizeof(claim), sizeof(claim));
 	return claim;
+}
+
+/* How many tickets an EVENT has here, and what its leg i (from 0) is. */
+static inline uint32_t entry_ticket_count(const struct entry *entry)
+{
+	return entry->leg_count ? entry->leg_count : 1;
+}
+
+static inline struct entry_leg entry_leg_at(const struct entry *entry, uint32_t i)
+{
+	struct entry_leg leg = { 0 };
+
+	if (entry->leg_count)
+		memcpy(&leg, entry->legs + i * sizeof(leg), sizeof(leg));
+	return leg;
 }
 
 /*

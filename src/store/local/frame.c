@@ -68,7 +68,7 @@ void frame_set_limit(struct frame *frame, uint32_t limit)
 }
 
 /* Room for one entry at the end, padded with zeros to 8. */
-static unsigned char *add(struct frame *frame, uint32_t size, uint32_t *ret_offset)
+static inline unsigned char *add(struct frame *frame, uint32_t size, uint32_t *ret_offset)
 {
 	uint32_t padded = (size + 7) & ~UINT32_C(7);
 	unsigned char *at = start(frame) + frame->len;
@@ -108,7 +108,7 @@ static unsigned char *put_word(unsigned char *at, uint64_t word)
 	return at + sizeof(word);
 }
 
-static unsigned char *put_event_head(unsigned char *at, const struct entry_event *event)
+static inline unsigned char *put_event_head(unsigned char *at, const struct entry_event *event)
 {
 	at = put_word(at, event->size | (uint64_t)event->kind << 32 |
 	                          (uint64_t)event->claim_count << 40 |
@@ -118,14 +118,32 @@ static unsigned char *put_event_head(unsigned char *at, const struct entry_event
 	                            (uint64_t)event->attempt << 48);
 }
 
+static unsigned char *put_routing(unsigned char *at, const struct entry_routing *routing)
+{
+	return put_word(at, routing->leg_count | (uint64_t)routing->first_leg << 8 |
+	                            (uint64_t)routing->letter_len << 16);
+}
+
+static unsigned char *put_legs(unsigned char *at, const struct store_admit *admit)
+{
+	at = put_routing(at, &(struct entry_routing){ .leg_count = (uint8_t)admit->leg_count,
+	                                              .letter_len = (uint16_t)admit->letter.len });
+	for (uint32_t i = 0; i < admit->leg_count; i++) {
+		at = put_word(at, admit->legs[i].order);
+		at = put_word(at, admit->legs[i].sink);
+	}
+	return at;
+}
+
 uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
                          const struct frame_claims *claims, uint64_t ticket, uint8_t flags)
 {
+	bool routed = unlikely(frame_is_routed(admit));
 	uint32_t size = frame_event_size(admit, claims->once_count), offset;
 	unsigned char *entry = add(frame, size, &offset);
 	unsigned char *at = put_event_head(
 		entry, &(struct entry_event){ .size = size,
-	                                      .kind = ENTRY_EVENT,
+	                                      .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
 	                                      .claim_count = (uint8_t)claims->once_count,
 	                                      .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
 	                                      .source_len = (uint8_t)admit->source.len,
@@ -138,7 +156,11 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 		at = put_word(at, claim->digest.word[1]);
 		at = put_word(at, claim->window_s);
 	}
+	if (unlikely(routed))
+		at = put_legs(at, admit);
 	at = put_span(at, admit->source);
+	if (unlikely(routed))
+		at = put_span(at, admit->letter);
 	put_span(at, admit->payload);
 	/* Nobody will ask for the payload of a ticket that is not open. */
 	if (!admit->no_ticket)
@@ -146,22 +168,37 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 	return offset;
 }
 
-uint32_t frame_add_carried(struct frame *frame, const struct entry *carried, uint16_t attempt,
-                           uint8_t flags)
+static unsigned char *put_carried_leg(unsigned char *at, const struct entry *event, uint8_t leg)
 {
-	uint32_t size = (uint32_t)(sizeof(struct entry_event) + carried->source.len +
-	                           carried->payload.len);
-	uint32_t offset;
-	unsigned char *entry = add(frame, size, &offset);
-	struct entry_event event = carried->event;
+	at = put_routing(at, &(struct entry_routing){ .leg_count = event->leg_count ? 1 : 0,
+	                                              .first_leg = leg,
+	                                              .letter_len = (uint16_t)event->letter.len });
+	if (event->leg_count == 0)
+		return at;
+	struct entry_leg its = entry_leg_at(event, leg - event->first_leg);
+	at = put_word(at, its.order);
+	return put_word(at, its.sink);
+}
 
-	event.size = size;
-	event.claim_count = 0;
-	event.flags = EVENT_CARRIED | flags;
-	event.attempt = attempt;
-	event.check = 0;
-	memcpy(entry, &event, sizeof(event));
-	put_span(put_span(entry + sizeof(event), carried->source), carried->payload);
+uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
+                           const struct frame_carried *carried)
+{
+	bool routed = (event->leg_count | event->letter.len) != 0;
+	uint32_t size = frame_carried_size(event), offset;
+	unsigned char *entry = add(frame, size, &offset);
+	unsigned char *at = put_event_head(entry,
+	                                   &(struct entry_event){
+						   .size = size,
+						   .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
+						   .flags = EVENT_CARRIED | carried->flags,
+						   .source_len = (uint8_t)event->source.len,
+						   .ticket = carried->ticket,
+						   .user_flags = event->event.user_flags,
+						   .attempt = carried->attempt });
+
+	if (routed)
+		at = put_carried_leg(at, event, carried->leg);
+	put_span(put_span(put_span(at, event->source), event->letter), event->payload);
 	seal_event(frame, entry, size);
 	return offset;
 }
@@ -169,15 +206,33 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *carried, uin
 uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle)
 {
 	struct entry_settle entry = {
-		.size = sizeof(entry),
+		.size = frame_settle_size(settle),
 		.kind = ENTRY_SETTLE,
 		.outcome = (uint8_t)settle->outcome,
 		.ticket = settle->ticket,
 		.attempt = settle->attempt,
 	};
 	uint32_t offset;
+	unsigned char *at = add(frame, entry.size, &offset);
 
-	memcpy(add(frame, sizeof(entry), &offset), &entry, sizeof(entry));
+	memcpy(at, &entry, sizeof(entry));
+	if (unlikely(entry.size > sizeof(entry)))
+		memcpy(at + sizeof(entry), &settle->due_ms, sizeof(settle->due_ms));
+	return offset;
+}
+
+uint32_t frame_add_note(struct frame *frame, struct entry_note *note, struct span text)
+{
+	uint32_t size = frame_note_size(text), offset;
+	unsigned char *entry = add(frame, size, &offset);
+
+	note->size = size;
+	note->kind = ENTRY_NOTE;
+	note->check = 0;
+	memcpy(entry, note, sizeof(*note));
+	put_span(entry + sizeof(*note), text);
+	note->check = entry_note_check(entry, size, frame->epoch);
+	memcpy(entry + offsetof(struct entry_note, check), &note->check, sizeof(note->check));
 	return offset;
 }
 

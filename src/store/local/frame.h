@@ -73,20 +73,63 @@ struct frame_claims {
 	uint32_t newest;     /* each a NEWEST */
 };
 
+/* Has it what makes its entry a ROUTED one? */
+static inline bool frame_is_routed(const struct store_admit *admit)
+{
+	return (admit->leg_count | admit->letter.len) != 0;
+}
+
 /* Bytes of the EVENT entry of an admit. */
 static inline uint32_t frame_event_size(const struct store_admit *admit, uint32_t claim_count)
 {
-	return (uint32_t)(sizeof(struct entry_event) + claim_count * sizeof(struct entry_claim) +
-	                  admit->source.len + admit->payload.len);
+	size_t size = sizeof(struct entry_event) + claim_count * sizeof(struct entry_claim) +
+	              admit->source.len + admit->payload.len;
+
+	if (unlikely(frame_is_routed(admit)))
+		size += sizeof(struct entry_routing) + admit->leg_count * sizeof(struct entry_leg) +
+		        admit->letter.len;
+	return (uint32_t)size;
+}
+
+/* Bytes of a copy of this EVENT for one leg. */
+static inline uint32_t frame_carried_size(const struct entry *event)
+{
+	size_t size = sizeof(struct entry_event) + event->source.len + event->payload.len;
+
+	if (event->leg_count | event->letter.len)
+		size += sizeof(struct entry_routing) + event->letter.len +
+		        (event->leg_count ? sizeof(struct entry_leg) : 0);
+	return (uint32_t)size;
+}
+
+struct frame_carried {
+	uint64_t ticket;
+	uint16_t attempt;
+	uint8_t flags; /* EVENT_HELD or 0 */
+	uint8_t leg;   /* which of its event's */
+};
+
+static inline uint32_t frame_settle_size(const struct store_settle *settle)
+{
+	return settle->due_ms && settle->outcome == OUTCOME_RELEASED
+	               ? sizeof(struct entry_settle_due)
+	               : sizeof(struct entry_settle);
+}
+
+static inline uint32_t frame_note_size(struct span text)
+{
+	return (uint32_t)(sizeof(struct entry_note) + text.len);
 }
 
 /* Each appends one entry, which must fit; returns its offset in the segment. Flags:
  * EVENT_HELD or 0. */
 uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
                          const struct frame_claims *claims, uint64_t ticket, uint8_t flags);
-uint32_t frame_add_carried(struct frame *frame, const struct entry *event, uint16_t attempt,
-                           uint8_t flags);
+uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
+                           const struct frame_carried *carried);
 uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle);
+/* Size, kind and check are filled in. */
+uint32_t frame_add_note(struct frame *frame, struct entry_note *note, struct span text);
 uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen);
 uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest);
 

@@ -5,10 +5,12 @@
 
 #include "base/utf8.h"
 #include "codec/base64.h"
+#include "gate/letter.h"
 #include "gate/ticket.h"
 #include "gate/verdict.h"
 #include "store/local/journal_walk.h"
 #include "store/local/open_tickets.h"
+#include "store/local/replay.h"
 
 /* --- verify ------------------------------------------------------------ */
 
@@ -58,23 +60,8 @@ static int verify_event(struct verify *verify, uint64_t number, const struct ent
 		count_claim(verify, entry->event.ticket, entry_claim_at(entry, i).window_s);
 	if (entry->event.flags & EVENT_NO_TICKET || number < verify->scan_from)
 		return 0;
-	return open_tickets_insert(verify->tickets,
-	                           &(struct open_ticket){ .ticket = entry->event.ticket,
-	                                                  .segment = (uint32_t)number,
-	                                                  .offset = entry->offset,
-	                                                  .length = entry->size,
-	                                                  .state = entry->event.flags & EVENT_HELD
-	                                                                   ? OPEN_TICKET_HELD
-	                                                                   : OPEN_TICKET_DUE });
-}
-
-static void verify_settle(struct verify *verify, const struct entry_settle *settle)
-{
-	verify->report.settles++;
-	if (settle->outcome != OUTCOME_RELEASED)
-		open_tickets_drop(verify->tickets, settle->ticket);
-	else if (open_tickets_unhold(verify->tickets, settle->ticket) == 0)
-		open_tickets_let_go(verify->tickets, settle->ticket);
+	return replay_event(verify->tickets, entry,
+	                    (struct replay_place){ (uint32_t)number, entry->offset });
 }
 
 static int verify_entry(void *user, const struct segment_header *segment,
@@ -84,8 +71,17 @@ static int verify_entry(void *user, const struct segment_header *segment,
 
 	(void)frame;
 	switch (entry->kind) {
+	case ENTRY_ROUTED:
 	case ENTRY_EVENT: return verify_event(verify, segment->number, entry);
-	case ENTRY_SETTLE: verify_settle(verify, &entry->settle); break;
+	case ENTRY_SETTLE:
+		verify->report.settles++;
+		replay_settle(verify->tickets, entry);
+		break;
+	case ENTRY_NOTE:
+		verify->report.notes++;
+		replay_note(verify->tickets, &entry->note,
+		            (struct replay_place){ (uint32_t)segment->number, entry->offset });
+		break;
 	case ENTRY_SEEN: verify->report.seen_records++; break;
 	case ENTRY_NEWEST: verify->report.newest_records++; break;
 	}
@@ -161,7 +157,9 @@ static void report_folder(struct verify *verify, const struct journal_walk *walk
 	report->claims_files = walk->catalog.claims.count;
 	report->bytes = walk->bytes + 2ull * FORMAT_BLOCK;
 	report->open_tickets = open_tickets_count(verify->tickets);
-	report->held_tickets = open_tickets_held(verify->tickets);
+	report->held_tickets = open_tickets_in(verify->tickets, OPEN_TICKET_HELD);
+	report->parked_tickets = open_tickets_in(verify->tickets, OPEN_TICKET_PARKED);
+	report->dead_tickets = open_tickets_in(verify->tickets, OPEN_TICKET_DEAD);
 }
 
 static int verify_walk(struct journal_walk *walk, struct verify *verify)
@@ -287,6 +285,41 @@ static void put_payload(struct buf *line, struct span payload)
 	buf_append_span(line, SPAN("\",\"payload_encoding\":\"base64\""));
 }
 
+/* An object of its texts, by their names. */
+static void put_letter(struct buf *line, struct span bytes)
+{
+	struct letter letter;
+	bool first = true;
+
+	if (letter_read(bytes, &letter) < 0) {
+		buf_append_span(line, SPAN("null"));
+		return;
+	}
+	buf_append_char(line, '{');
+	for (int i = 0; i < LETTER_FIELD_COUNT; i++) {
+		if (letter.texts[i].len == 0)
+			continue;
+		buf_printf(line, "%s\"%s\":", first ? "" : ",", letter_field_name(i));
+		buf_append_json(line, letter.texts[i]);
+		first = false;
+	}
+	buf_append_char(line, '}');
+}
+
+static void put_routing(struct buf *line, const struct entry *entry)
+{
+	buf_append_span(line, SPAN(",\"legs\":["));
+	for (uint32_t i = 0; i < entry->leg_count; i++) {
+		struct entry_leg leg = entry_leg_at(entry, i);
+		buf_append_span(line, i ? SPAN(",{") : SPAN("{"));
+		put_ticket(line, entry->event.ticket + i);
+		buf_printf(line, ",\"sink\":%u,\"order\":\"%016llx\"}", leg.sink,
+		           (unsigned long long)leg.order);
+	}
+	buf_printf(line, "],\"first_leg\":%u,\"letter\":", entry->first_leg);
+	put_letter(line, entry->letter);
+}
+
 static void put_event(struct buf *line, const struct entry *entry)
 {
 	const struct entry_event *event = &entry->event;
@@ -306,16 +339,38 @@ static void put_event(struct buf *line, const struct entry *entry)
 		buf_append_char(line, '}');
 	}
 	buf_append_char(line, ']');
+	if (event->kind == ENTRY_ROUTED)
+		put_routing(line, entry);
 	put_payload(line, entry->payload);
 }
 
-static void put_settle(struct buf *line, const struct entry_settle *settle)
+static void put_note(struct buf *line, const struct entry *entry)
 {
+	static const char *const names[] = { "?",    "started", "failed",  "unknown",
+		                             "dead", "parked",  "released" };
+	const struct entry_note *note = &entry->note;
+
+	buf_append_span(line, SPAN("{\"kind\":\"note\","));
+	put_ticket(line, note->ticket);
+	buf_printf(line,
+	           ",\"mark\":\"%s\",\"attempt\":%u,\"status\":%u,\"noted_ms\":%llu,"
+	           "\"due_ms\":%llu,\"text\":",
+	           note->mark < ARRAY_LEN(names) ? names[note->mark] : "?", note->attempt,
+	           note->status, (unsigned long long)note->at_ms, (unsigned long long)note->due_ms);
+	buf_append_json(line, entry->payload);
+}
+
+static void put_settle(struct buf *line, const struct entry *entry)
+{
+	const struct entry_settle *settle = &entry->settle;
+
 	buf_append_span(line, SPAN("{\"kind\":\"settle\","));
 	put_ticket(line, settle->ticket);
 	buf_printf(line, ",\"outcome\":\"%s\",\"attempt\":%u",
 	           settle->outcome < OUTCOME_COUNT ? outcome_name(settle->outcome) : "?",
 	           settle->attempt);
+	if (entry->due_ms)
+		buf_printf(line, ",\"due_ms\":%llu", (unsigned long long)entry->due_ms);
 }
 
 static void put_seen(struct buf *line, uint64_t ticket, uint64_t count, uint64_t last_ms)
@@ -361,8 +416,10 @@ static int dump_entry(void *user, const struct segment_header *segment,
 	struct buf *line = &dump->line;
 
 	switch (entry->kind) {
+	case ENTRY_ROUTED:
 	case ENTRY_EVENT: put_event(line, entry); break;
-	case ENTRY_SETTLE: put_settle(line, &entry->settle); break;
+	case ENTRY_SETTLE: put_settle(line, entry); break;
+	case ENTRY_NOTE: put_note(line, entry); break;
 	case ENTRY_SEEN:
 		put_seen(line, entry->seen.ticket, entry->seen.count, entry->seen.last_ms);
 		break;

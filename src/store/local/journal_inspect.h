@@ -35,13 +35,15 @@ struct journal_report {
 	uint64_t oldest, last, scan_from; /* numbers of segments */
 	uint64_t segments, claims_files;
 	uint64_t bytes; /* of all files */
-	uint64_t frames, events, settles, seen_records, newest_records;
+	uint64_t frames, events, settles, notes, seen_records, newest_records;
 	uint64_t payload_bytes;
 	uint64_t claims; /* distinct records read: live and expired */
 	uint64_t live_claims;
 	uint64_t expired_claims;
 	uint64_t open_tickets;
 	uint64_t held_tickets;                  /* of those: kept aside until they are released */
+	uint64_t parked_tickets;                /* of those: their outcome is unknown */
+	uint64_t dead_tickets;                  /* of those: dead letters */
 	uint64_t first_event_ms, last_event_ms; /* unix; 0: none */
 	bool torn_tail; /* sound: a write that was cut short and never answered */
 	uint64_t torn_segment, torn_offset;
@@ -67,7 +69,7 @@ int journal_verify(const struct journal_inspect_options *options,
 /*
  * Dump. `line` gets one JSON object at a time, without line end; a non-zero
  * return ends the dump and is returned. Kinds: "segment", "event", "settle",
- * "seen", "newest", "claim" (from a claims file whose segment is gone), "torn".
+ * "note", "seen", "newest", "claim" (from a claims file whose segment is gone), "torn".
  * A payload that is valid UTF-8 is a string, else base64 with
  * "payload_encoding":"base64". ERR_DAMAGED when a record could not be read, also
  * one that a start does not need.

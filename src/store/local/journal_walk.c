@@ -90,6 +90,9 @@ static int tell_needed(struct journal_walk *walk, const struct journal_visitor *
 static bool event_checks(const struct segment_header *segment, const unsigned char *body,
                          const struct entry *entry)
 {
+	if (entry->kind == ENTRY_NOTE)
+		return entry->note.check ==
+		       entry_note_check(body + entry->offset, entry->size, segment->epoch);
 	if (entry->kind != ENTRY_EVENT || entry->event.flags & EVENT_NO_TICKET)
 		return true;
 	return entry->event.check ==

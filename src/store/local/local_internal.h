@@ -4,7 +4,11 @@
  *   local_store.c  open, free, submit, tick, stats
  *   admit.c        what becomes of an event, and taking that back
  *   commit.c       flush: decide in order, one durable write, complete
+ *   note.c         notes, outcomes that keep a ticket open, releases
  *   take.c         leases: payloads from memory or read back
+ *   read.c         one ticket, with its history
+ *   scan_tickets.c all open tickets, a piece at a time
+ *   scan_events.c  all events of the journal, a piece at a time
  *   retention.c    which files may leave, carrying open tickets forward
  *   recovery.c     from the files to the index
  *
@@ -27,6 +31,7 @@
 #include "store/local/superblock.h"
 #include "store/local/table.h"
 #include "store/local/tally.h"
+#include "store/waits.h"
 
 struct op_queue {
 	struct store_op *first;
@@ -46,11 +51,13 @@ struct reader {
 	bool resting;
 	uint32_t failed_tries;
 	uint64_t failed_ticket;
+	uint64_t bytes; /* ever read */
 };
 
 struct local_counters {
 	atomic_uint_fast64_t live_claims, live_entities, expired_claims, index_bytes;
-	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets;
+	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets, parked_tickets, dead_tickets;
+	atomic_uint_fast64_t waits;
 	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
 	atomic_uint_fast64_t clock_held_ms, io_errors;
 	atomic_bool writable;
@@ -58,11 +65,14 @@ struct local_counters {
 
 /* What the frames that are not durable have replaced, and must come back if they are
  * lost. In order: those of the one under way, then those of the one being built. */
+enum undo_kind { UNDO_CLAIM, UNDO_ENTITY, UNDO_TICKET };
+
 struct undo {
-	bool is_entity;
+	enum undo_kind kind;
 	union {
 		struct table_record claim;
 		struct newest_record entity; /* ticket 0: there was none */
+		struct open_ticket ticket;
 	};
 };
 
@@ -107,11 +117,14 @@ struct local_store {
 	struct reader reader;
 
 	struct batch batches[2];
-	struct batch *batch;      /* of the frame being built */
-	struct batch *under_way;  /* of the frame being written beside; NULL: none is */
-	struct op_queue queue;    /* submitted, not decided */
-	struct op_queue ready;    /* decided, waiting for the end of the flush */
-	struct op_queue takes;    /* waiting for due tickets */
+	struct batch *batch;     /* of the frame being built */
+	struct batch *under_way; /* of the frame being written beside; NULL: none is */
+	struct op_queue queue;   /* submitted, not decided */
+	struct op_queue ready;   /* decided, waiting for the end of the flush */
+	struct op_queue takes;   /* waiting for due tickets */
+	struct op_queue reads;   /* reads and scans: after what was decided with them */
+	struct waits waits;
+	uint64_t dead_at;         /* where the look for old dead letters is */
 	struct op_queue deferred; /* settles that found no room */
 	uint64_t last_ticket;     /* ever given */
 	uint64_t durable_ticket;  /* the last whose frame is on disk */
@@ -190,6 +203,7 @@ void local_decide_admit(struct local_store *local, struct store_admit *admit,
                         struct table_probe *probes);
 /* A frame was lost, with what was begun behind it: first what they had replaced comes
  * back, then each operation that rested on them is taken back, with this error. */
+int local_undo_reserve(struct undo_list *list, uint32_t count) must_check; /* at most 32 */
 void local_undo_replaced(struct local_store *local);
 void local_undo_admit(struct local_store *local, struct store_admit *admit, int error);
 
@@ -203,6 +217,38 @@ bool local_under_way(struct store *store);
 void local_write_seen(struct local_store *local, uint32_t max_frames);
 void local_retry_settles(struct local_store *local);
 
+/* It could not be written: it waits for the next frame, or fails with this error. */
+void local_defer(struct local_store *local, struct store_settle *settle, int error);
+
+/* note.c */
+struct waits_legs local_legs(const struct local_store *local, uint64_t event);
+int local_decide_note(struct local_store *local, const struct store_note *note) must_check;
+int local_decide_renew(const struct local_store *local, const struct store_renew *renew) must_check;
+/* Of any outcome but those that close: false: it waits, and does not join the batch. */
+bool local_decide_aside(struct local_store *local, struct store_settle *settle) must_check;
+void local_aside_is_durable(struct local_store *local, const struct store_settle *settle);
+int local_decide_release(struct local_store *local, const struct store_release *release) must_check;
+void local_release_is_durable(struct local_store *local, const struct store_release *release);
+void local_close_ticket(struct local_store *local, uint64_t ticket, bool done);
+void local_drop_dead(struct local_store *local); /* those that are too old */
+
+/* read.c */
+/* An open ticket as others see it; `entry` may be NULL: then without flags. */
+struct store_item local_item(const struct open_ticket *ticket, const struct entry *entry);
+enum store_state local_state(const struct open_ticket *ticket);
+/* The note at a place; its text stays until the next read or frame. */
+int local_read_note(struct local_store *local, const struct open_ticket *ticket,
+                    struct entry *ret_entry) must_check;
+void local_serve_reads(struct local_store *local);
+
+/* scan_tickets.c, scan_events.c */
+#define SCAN_READ_BYTES (256u << 10) /* from disk, in one operation */
+int local_scan_tickets(struct local_store *local, struct store_scan *scan) must_check;
+int local_scan_events(struct local_store *local, struct store_scan *scan) must_check;
+/* False: it does not fit any more, and the scan ends before it. */
+bool local_scan_put(struct store_scan *scan, struct store_item item, struct store_parts parts,
+                    int *ret_error);
+
 /* take.c */
 void local_serve_takes(struct local_store *local);
 void local_fail_takes(struct local_store *local, int error);
@@ -210,6 +256,18 @@ void local_fail_takes(struct local_store *local, int error);
  * frame. ERR_DAMAGED or -errno. */
 int local_read_event(struct local_store *local, const struct open_ticket *ticket,
                      struct entry *ret_entry) must_check;
+/* Bytes of a segment that were durable, from memory or disk: at least `len`, if the
+ * segment has them; *ret_from_disk: they are not checked yet. They stay until the next
+ * read or frame. */
+struct reader_place {
+	uint64_t segment;
+	uint32_t offset;
+	uint32_t len;
+	uint32_t ahead; /* read so much at least, for what comes next */
+};
+int local_read_bytes(struct local_store *local, struct reader_place place,
+                     const unsigned char **ret_bytes, bool *ret_from_disk) must_check;
+uint64_t local_segment_end(const struct local_store *local, uint64_t segment);
 void reader_close(struct local_store *local);
 
 /* retention.c */

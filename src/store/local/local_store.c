@@ -76,8 +76,12 @@ void local_publish(struct local_store *local)
 
 	store_counter(&counters->live_claims, local->live_claims);
 	store_counter(&counters->open_tickets, open);
-	store_counter(&counters->due_tickets, open_tickets_due(local->tickets));
-	store_counter(&counters->held_tickets, open_tickets_held(local->tickets));
+	store_counter(&counters->due_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DUE));
+	store_counter(&counters->held_tickets, open_tickets_in(local->tickets, OPEN_TICKET_HELD));
+	store_counter(&counters->parked_tickets,
+	              open_tickets_in(local->tickets, OPEN_TICKET_PARKED));
+	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
+	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
 	atomic_store_explicit(&counters->writable, local->journal.open && !local->full && room,
 	                      memory_order_relaxed);
@@ -242,8 +246,12 @@ static void tick(struct store *store)
 	local_commit(local);
 	tick_room(local, boot_ms);
 	local_retry_settles(local);
-	if (local->ending)
+	waits_expire(&local->waits, boot_ms);
+	if (local->ending) {
 		fail_deferred(local);
+		waits_fail(&local->waits, ERR_CLOSING);
+	}
+	local_drop_dead(local);
 	local_retain(local);
 	tick_sweep(local);
 	tick_lazy(local, boot_ms);
@@ -284,6 +292,9 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.open_tickets = load_counter(&counters->open_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
 		.held_tickets = load_counter(&counters->held_tickets),
+		.parked_tickets = load_counter(&counters->parked_tickets),
+		.dead_tickets = load_counter(&counters->dead_tickets),
+		.waits = load_counter(&counters->waits),
 		.commits = load_counter(&counters->commits),
 		.commit_ops = load_counter(&counters->commit_ops),
 		.journal_bytes = load_counter(&counters->journal_bytes),
@@ -328,6 +339,7 @@ static void close_store(struct store *store)
 	local_retry_settles(local);
 	local_write_seen(local, UINT32_MAX);
 	local_fail_takes(local, ERR_CLOSING);
+	waits_fail(&local->waits, ERR_CLOSING);
 	fail_deferred(local);
 	/* After a failed write the segment is not open, and its end not exact (F9). */
 	uint32_t flags = SUPERBLOCK_CLEAN | (local->journal.open ? SUPERBLOCK_OPEN_END : 0);
@@ -369,6 +381,8 @@ static void set_defaults(struct local_store_options *options)
 		options->retain_ms = RETAIN_MS_DEFAULT;
 	if (!options->retain_bytes)
 		options->retain_bytes = RETAIN_BYTES_DEFAULT;
+	if (!options->dead_keep_ms)
+		options->dead_keep_ms = STORE_DEAD_KEEP_MS;
 }
 
 static int check_options(const struct local_store_options *options, struct error_text *text)
@@ -493,6 +507,11 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 	return 0;
 }
 
+static struct waits_legs legs_of(void *user, uint64_t event)
+{
+	return local_legs(user, event);
+}
+
 static int build(struct local_store *local, struct error_text *text)
 {
 	struct journal_end end;
@@ -504,7 +523,10 @@ static int build(struct local_store *local, struct error_text *text)
 	if (r < 0)
 		return r;
 	r = local_recover(local, &end, text);
-	return r < 0 ? r : begin(local, &end, text);
+	if (r < 0)
+		return r;
+	waits_init(&local->waits, local->last_ticket, legs_of, local);
+	return begin(local, &end, text);
 }
 
 int local_store_open(const struct local_store_options *options, struct store **ret_store,
@@ -527,6 +549,7 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->batch = local->batches;
 	op_queue_init(&local->ready);
 	op_queue_init(&local->takes);
+	op_queue_init(&local->reads);
 	op_queue_init(&local->deferred);
 	int r = check_options(&local->options, ret_text);
 	if (r == 0) {

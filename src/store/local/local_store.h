@@ -51,6 +51,7 @@ struct local_store_options {
 	uint32_t max_open_tickets; /* default 16 Mi; beyond it admits get ERR_FULL */
 	uint64_t retain_ms;        /* default 7 d: settled payloads are kept so long, */
 	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
+	uint64_t dead_keep_ms;     /* default 30 d: dead letters are kept so long */
 	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
 	uint32_t beside_bytes;     /* default 0, never: frames of this size and more are
 	                               * written while the owner goes on; see

@@ -16,7 +16,8 @@
  * 1. first of a place <= all tickets of its block < first of the next place.
  * 2. open and due of a block count its tickets in those states; only the last
  *    block may have none open.
- * 3. No due ticket stands before due_from, none in a block before due_at.
+ * 3. No due ticket of a sink is below the sink's `from`; the sink of a due ticket
+ *    has its bit in due_sinks of the ticket's block.
  * 4. No ticket of a block that is open has a segment below segment_min.
  * 5. The segments' counts are those of the open tickets in them, none is zero.
  */
@@ -25,9 +26,9 @@ struct block {
 	uint32_t used;
 	uint32_t open;
 	uint32_t due;
-	uint32_t due_from;
 	uint32_t segment_min;
-	uint32_t sought; /* where block_seek() was last */
+	uint32_t sought;    /* where block_seek() was last */
+	uint64_t due_sinks; /* bits of sinks that may have due tickets here */
 	struct open_ticket tickets[BLOCK_TICKETS];
 };
 
@@ -41,22 +42,36 @@ struct segment_use {
 	uint32_t count;
 };
 
+/* Those that ever had a ticket; a gateway has a few. */
+struct sink_use {
+	uint32_t sink;
+	uint64_t due;
+	uint64_t from; /* nothing of it is due below this number, */
+	/* which stands here, or would: place and entry, while nothing has moved since */
+	uint32_t index;
+	uint32_t at;
+	uint64_t moves;
+};
+
 struct open_tickets {
 	uint64_t max_open;
 	uint64_t open;
-	uint64_t due;
-	uint64_t held;
+	uint64_t counts[OPEN_TICKET_STATES];
+	uint64_t moves; /* how often entries were moved, or blocks */
 	/* The directory: places[head … head + count) of room. */
 	struct place *places;
 	uint32_t head;
 	uint32_t count;
 	uint32_t room;
-	uint32_t due_at;
 	struct block *spare;
 	uint32_t spare_count;
 	struct segment_use *segments; /* ascending */
 	uint32_t segment_count;
 	uint32_t segment_room;
+	struct sink_use *sinks;
+	uint32_t sink_count;
+	uint32_t sink_room;
+	struct sink_use *sought_sink; /* the last that was looked for, or NULL */
 };
 
 static struct place *place_at(const struct open_tickets *tickets, uint32_t index)
@@ -92,6 +107,7 @@ struct open_tickets *open_tickets_free(struct open_tickets *tickets)
 	}
 	mem_free(tickets->places);
 	mem_free(tickets->segments);
+	mem_free(tickets->sinks);
 	return mem_free(tickets);
 }
 
@@ -165,6 +181,48 @@ uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t se
 	return tickets->segments[at].count;
 }
 
+/* --- sinks ---------------------------------------------------------------- */
+
+static struct sink_use *sink_search(const struct open_tickets *tickets, uint32_t sink)
+{
+	for (uint32_t i = 0; i < tickets->sink_count; i++)
+		if (tickets->sinks[i].sink == sink)
+			return &tickets->sinks[i];
+	return NULL;
+}
+
+/* Whoever asks for one goes on asking for it. */
+static inline struct sink_use *sink_find(struct open_tickets *tickets, uint32_t sink)
+{
+	if (likely(tickets->sought_sink && tickets->sought_sink->sink == sink))
+		return tickets->sought_sink;
+	return tickets->sought_sink = sink_search(tickets, sink);
+}
+
+/* So that sink_find() finds it. */
+static int sink_reserve(struct open_tickets *tickets, uint32_t sink)
+{
+	if (likely(sink_find(tickets, sink)))
+		return 0;
+	if (tickets->sink_count == tickets->sink_room) {
+		uint32_t room = tickets->sink_room ? tickets->sink_room * 2 : 4;
+		struct sink_use *sinks = mem_realloc(tickets->sinks, room * sizeof(*sinks));
+		if (!sinks)
+			return -ENOMEM;
+		tickets->sinks = sinks;
+		tickets->sink_room = room;
+		tickets->sought_sink = NULL;
+	}
+	tickets->sinks[tickets->sink_count++] = (struct sink_use){ .sink = sink };
+	return 0;
+}
+
+/* Sinks beyond the 64th share bits. */
+static uint64_t sink_bit(const struct open_tickets *tickets, const struct sink_use *use)
+{
+	return UINT64_C(1) << (use - tickets->sinks) % 64;
+}
+
 /* --- blocks and their directory ------------------------------------------ */
 
 static int spare_reserve(struct open_tickets *tickets, uint32_t count)
@@ -186,7 +244,8 @@ static struct block *spare_take(struct open_tickets *tickets)
 	struct block *block = tickets->spare;
 	tickets->spare = block->next;
 	tickets->spare_count--;
-	block->used = block->open = block->due = block->due_from = 0;
+	block->used = block->open = block->due = block->sought = 0;
+	block->due_sinks = 0;
 	block->segment_min = UINT32_MAX;
 	return block;
 }
@@ -221,8 +280,7 @@ static struct block *place_insert(struct open_tickets *tickets, uint32_t index, 
 	memmove(place + 1, place, (tickets->count - index) * sizeof(*place));
 	*place = (struct place){ first, spare_take(tickets) };
 	tickets->count++;
-	if (index < tickets->due_at)
-		tickets->due_at++;
+	tickets->moves++;
 	return place->block;
 }
 
@@ -236,8 +294,7 @@ static void place_remove(struct open_tickets *tickets, uint32_t index)
 	else
 		memmove(place, place + 1, (tickets->count - index - 1) * sizeof(*place));
 	tickets->count--;
-	if (index < tickets->due_at)
-		tickets->due_at--;
+	tickets->moves++;
 }
 
 /* The last place whose first is not above the ticket; 0 if there is none. */
@@ -297,7 +354,6 @@ static void block_pack(struct block *block)
 	}
 	CHECK(kept == block->open);
 	block->used = kept;
-	block->due_from = 0;
 }
 
 static struct open_ticket *seek(const struct open_tickets *tickets, uint64_t ticket,
@@ -328,27 +384,40 @@ bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
 
 /* --- states --------------------------------------------------------------- */
 
+static inline void count_due(struct open_tickets *tickets, struct block *block,
+                             const struct open_ticket *ticket)
+{
+	struct sink_use *use = sink_find(tickets, ticket->sink);
+	CHECK(use);
+	use->due++;
+	if (unlikely(ticket->ticket < use->from)) {
+		use->from = ticket->ticket;
+		use->moves = UINT64_MAX;
+	}
+	block->due++;
+	block->due_sinks |= sink_bit(tickets, use);
+}
+
+static inline void uncount_due(struct open_tickets *tickets, struct block *block,
+                               const struct open_ticket *ticket)
+{
+	sink_find(tickets, ticket->sink)->due--;
+	if (--block->due == 0)
+		block->due_sinks = 0;
+}
+
 /* Every change of state goes through here, so that the counts follow. */
-static void set_state(struct open_tickets *tickets, uint32_t index, struct open_ticket *ticket,
-                      enum open_ticket_state state)
+static inline void set_state(struct open_tickets *tickets, uint32_t index,
+                             struct open_ticket *ticket, enum open_ticket_state state)
 {
 	struct block *block = block_at(tickets, index);
-	if (ticket->state == OPEN_TICKET_DUE) {
-		block->due--;
-		tickets->due--;
-	}
-	tickets->held -= ticket->state == OPEN_TICKET_HELD;
-	tickets->held += state == OPEN_TICKET_HELD;
+	if (ticket->state == OPEN_TICKET_DUE)
+		uncount_due(tickets, block, ticket);
+	tickets->counts[ticket->state]--;
+	tickets->counts[state]++;
 	ticket->state = (uint8_t)state;
-	if (state != OPEN_TICKET_DUE)
-		return;
-	uint32_t at = (uint32_t)(ticket - block->tickets);
-	block->due++;
-	tickets->due++;
-	if (at < block->due_from)
-		block->due_from = at;
-	if (index < tickets->due_at)
-		tickets->due_at = index;
+	if (state == OPEN_TICKET_DUE)
+		count_due(tickets, block, ticket);
 }
 
 static void count_open(struct open_tickets *tickets, struct block *block,
@@ -388,6 +457,8 @@ static void relocate(struct open_tickets *tickets, uint32_t index, struct open_t
 	at->segment = to->segment;
 	at->offset = to->offset;
 	at->length = to->length;
+	at->note_segment = to->note_segment;
+	at->note_offset = to->note_offset;
 	if (at->segment < block->segment_min)
 		block->segment_min = at->segment;
 }
@@ -412,16 +483,15 @@ static void split(struct open_tickets *tickets, uint32_t index, uint32_t at)
 	struct block *upper = place_insert(tickets, index + 1, lower->tickets[at].ticket);
 	upper->used = lower->used - at;
 	memcpy(upper->tickets, lower->tickets + at, upper->used * sizeof(upper->tickets[0]));
-	lower->used = at;
+	lower->used = at; /* moves: place_insert() */
 	upper->segment_min = lower->segment_min;
 	for (uint32_t i = 0; i < upper->used; i++) {
 		upper->open += upper->tickets[i].state != OPEN_TICKET_GONE;
 		upper->due += upper->tickets[i].state == OPEN_TICKET_DUE;
 	}
+	upper->due_sinks = lower->due_sinks;
 	lower->open -= upper->open;
 	lower->due -= upper->due;
-	if (lower->due_from > at)
-		lower->due_from = at;
 }
 
 /* A free entry for this ticket, which is not open; sets *ret_index. */
@@ -447,26 +517,37 @@ static struct open_ticket *make_entry(struct open_tickets *tickets, uint64_t tic
 		at = block->used;
 	}
 	struct open_ticket *entry = &block->tickets[at];
-	memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
+	if (at < block->used) {
+		memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
+		tickets->moves++;
+	}
 	*entry = (struct open_ticket){ .ticket = ticket };
 	block->used++;
-	if (at < block->due_from)
-		block->due_from++;
 	if (ticket < place_at(tickets, index)->first)
 		place_at(tickets, index)->first = ticket;
 	*ret_index = index;
 	return entry;
 }
 
+static bool is_aside(uint8_t state)
+{
+	return state == OPEN_TICKET_HELD || state == OPEN_TICKET_PARKED ||
+	       state == OPEN_TICKET_DEAD;
+}
+
 int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *ticket)
 {
 	CHECK(ticket->ticket != 0);
 	uint32_t index;
-	if (places_reserve(tickets, 1) != 0 || segment_reserve(tickets) != 0)
+	if (places_reserve(tickets, 1) != 0 || segment_reserve(tickets) != 0 ||
+	    sink_reserve(tickets, ticket->sink) != 0)
 		return -ENOMEM;
 	struct open_ticket *entry = seek(tickets, ticket->ticket, &index);
 	if (entry) {
-		relocate(tickets, index, entry, ticket);
+		struct open_ticket to = *ticket;
+		to.note_segment = entry->note_segment;
+		to.note_offset = entry->note_offset;
+		relocate(tickets, index, entry, &to);
 		return 0;
 	}
 	bool may_need_block = tickets->count == 0 ||
@@ -478,8 +559,7 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 	*entry = *ticket;
 	entry->state = OPEN_TICKET_GONE;
 	count_open(tickets, block_at(tickets, index), entry);
-	set_state(tickets, index, entry,
-	          ticket->state == OPEN_TICKET_HELD ? OPEN_TICKET_HELD : OPEN_TICKET_DUE);
+	set_state(tickets, index, entry, is_aside(ticket->state) ? ticket->state : OPEN_TICKET_DUE);
 	/* split() may leave an upper part of which all are gone: invariant 2. */
 	if (index + 2 < tickets->count && block_at(tickets, index + 1)->open == 0)
 		place_remove(tickets, index + 1);
@@ -488,37 +568,105 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 
 /* --- take, settle, drop ------------------------------------------------------ */
 
-static struct open_ticket *first_due(struct open_tickets *tickets)
+/* The first of the sink's from `at` on. A block that has none at all forgets the
+ * sink, and is skipped next time. */
+static struct open_ticket *block_first_due(const struct open_tickets *tickets, struct block *block,
+                                           uint32_t at, const struct sink_use *use)
 {
-	if (tickets->due == 0)
-		return NULL;
-	while (block_at(tickets, tickets->due_at)->due == 0)
-		tickets->due_at++;
-	struct block *block = block_at(tickets, tickets->due_at);
-	while (block->tickets[block->due_from].state != OPEN_TICKET_DUE)
-		block->due_from++;
-	CHECK(block->due_from < block->used);
-	return &block->tickets[block->due_from];
+	for (uint32_t i = at; i < block->used; i++) {
+		struct open_ticket *ticket = &block->tickets[i];
+		if (ticket->state == OPEN_TICKET_DUE && ticket->sink == use->sink)
+			return ticket;
+	}
+	if (at == 0 && tickets->sink_count <= 64)
+		block->due_sinks &= ~sink_bit(tickets, use);
+	return NULL;
 }
 
-bool open_tickets_peek(struct open_tickets *tickets, struct open_ticket *ret_ticket)
+static struct open_ticket *seek_due(struct open_tickets *tickets, struct sink_use *use)
 {
-	const struct open_ticket *ticket = first_due(tickets);
+	if (unlikely(use->moves != tickets->moves)) {
+		use->index = place_seek(tickets, use->from);
+		use->at = block_seek(block_at(tickets, use->index), use->from);
+		use->moves = tickets->moves;
+	}
+	uint64_t bit = sink_bit(tickets, use);
+	struct open_ticket *ticket = NULL;
+	for (;; use->index++, use->at = 0) {
+		CHECK(use->index < tickets->count);
+		struct block *block = block_at(tickets, use->index);
+		if (block->due_sinks & bit)
+			ticket = block_first_due(tickets, block, use->at, use);
+		if (ticket)
+			break;
+	}
+	use->from = ticket->ticket;
+	use->at = (uint32_t)(ticket - block_at(tickets, use->index)->tickets);
+	return ticket;
+}
+
+static inline struct open_ticket *first_due(struct open_tickets *tickets, uint32_t sink,
+                                            uint32_t *ret_index)
+{
+	struct sink_use *use = sink_find(tickets, sink);
+	if (!use || use->due == 0)
+		return NULL;
+	/* Mostly it is the one that was looked at just now, or the next. */
+	if (likely(use->moves == tickets->moves)) {
+		struct block *block = block_at(tickets, use->index);
+		struct open_ticket *ticket = &block->tickets[use->at];
+		*ret_index = use->index;
+		if (use->at < block->used && ticket->state == OPEN_TICKET_DUE &&
+		    ticket->sink == sink) {
+			use->from = ticket->ticket;
+			return ticket;
+		}
+	}
+	struct open_ticket *ticket = seek_due(tickets, use);
+	*ret_index = use->index;
+	return ticket;
+}
+
+bool open_tickets_peek(struct open_tickets *tickets, uint32_t sink, struct open_ticket *ret_ticket)
+{
+	uint32_t index;
+	const struct open_ticket *ticket = first_due(tickets, sink, &index);
 	if (ticket)
 		*ret_ticket = *ticket;
 	return ticket != NULL;
 }
 
-bool open_tickets_take(struct open_tickets *tickets, struct open_ticket *ret_ticket)
+bool open_tickets_take(struct open_tickets *tickets, uint32_t sink, struct open_ticket *ret_ticket)
 {
-	struct open_ticket *ticket = first_due(tickets);
+	uint32_t index;
+	struct open_ticket *ticket = first_due(tickets, sink, &index);
 	if (!ticket)
 		return false;
-	set_state(tickets, tickets->due_at, ticket, OPEN_TICKET_LEASED);
+	set_state(tickets, index, ticket, OPEN_TICKET_LEASED);
 	if (ticket->attempt < UINT16_MAX)
 		ticket->attempt++;
 	*ret_ticket = *ticket;
+	struct sink_use *use = tickets->sought_sink; /* set_state() sought it */
+	use->from = ticket->ticket + 1;
+	use->at++;
 	return true;
+}
+
+void open_tickets_update(struct open_tickets *tickets, const struct open_ticket *ticket)
+{
+	uint32_t index;
+	struct open_ticket *found = seek(tickets, ticket->ticket, &index);
+	CHECK(found);
+	CHECK(found->sink == ticket->sink && found->leg == ticket->leg);
+	found->order = ticket->order;
+	found->due_ms = ticket->due_ms;
+	found->note_segment = ticket->note_segment;
+	found->note_offset = ticket->note_offset;
+	found->attempt = ticket->attempt;
+	found->status = ticket->status;
+	found->last = ticket->last;
+	found->was = ticket->was;
+	set_state(tickets, index, found, ticket->state);
 }
 
 static struct open_ticket *seek_leased(struct open_tickets *tickets, uint64_t ticket,
@@ -536,17 +684,6 @@ int open_tickets_release(struct open_tickets *tickets, uint64_t ticket, uint32_t
 	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
 	if (!found)
 		return ERR_FENCED;
-	set_state(tickets, index, found, OPEN_TICKET_DUE);
-	return 0;
-}
-
-int open_tickets_untake(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
-{
-	uint32_t index;
-	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
-	if (!found)
-		return ERR_FENCED;
-	found->attempt--;
 	set_state(tickets, index, found, OPEN_TICKET_DUE);
 	return 0;
 }
@@ -571,36 +708,6 @@ bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket)
 	return true;
 }
 
-int open_tickets_unhold(struct open_tickets *tickets, uint64_t ticket)
-{
-	uint32_t index;
-	struct open_ticket *found = seek(tickets, ticket, &index);
-	if (!found || found->state != OPEN_TICKET_HELD)
-		return ERR_FENCED;
-	set_state(tickets, index, found, OPEN_TICKET_LEAVING);
-	return 0;
-}
-
-static bool leave(struct open_tickets *tickets, uint64_t ticket, enum open_ticket_state state)
-{
-	uint32_t index;
-	struct open_ticket *found = seek(tickets, ticket, &index);
-	if (!found || found->state != OPEN_TICKET_LEAVING)
-		return false;
-	set_state(tickets, index, found, state);
-	return true;
-}
-
-bool open_tickets_hold(struct open_tickets *tickets, uint64_t ticket)
-{
-	return leave(tickets, ticket, OPEN_TICKET_HELD);
-}
-
-bool open_tickets_let_go(struct open_tickets *tickets, uint64_t ticket)
-{
-	return leave(tickets, ticket, OPEN_TICKET_DUE);
-}
-
 /* Puts the block at index + 1 behind the tickets of the one at index. */
 static void join(struct open_tickets *tickets, uint32_t index)
 {
@@ -613,10 +720,9 @@ static void join(struct open_tickets *tickets, uint32_t index)
 	lower->used += upper->used;
 	lower->open += upper->open;
 	lower->due += upper->due;
+	lower->due_sinks |= upper->due_sinks;
 	if (upper->segment_min < lower->segment_min)
 		lower->segment_min = upper->segment_min;
-	if (tickets->due_at == index + 1)
-		tickets->due_at = index;
 	place_remove(tickets, index + 1);
 }
 
@@ -628,8 +734,10 @@ static void tidy(struct open_tickets *tickets, uint32_t index)
 {
 	struct block *block = block_at(tickets, index);
 	if (index + 1 == tickets->count) {
-		if (block->open == 0)
-			block->used = block->due_from = 0;
+		if (block->open == 0) {
+			block->used = 0;
+			tickets->moves++;
+		}
 		return;
 	}
 	if (block->open == 0) {
@@ -721,9 +829,9 @@ uint64_t open_tickets_count(const struct open_tickets *tickets)
 	return tickets->open;
 }
 
-uint64_t open_tickets_due(const struct open_tickets *tickets)
+uint64_t open_tickets_in(const struct open_tickets *tickets, enum open_ticket_state state)
 {
-	return tickets->due;
+	return tickets->counts[state];
 }
 
 bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
@@ -737,7 +845,8 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 		for (uint32_t at = block->used; at > 0; at--) {
 			const struct open_ticket *ticket = &block->tickets[at - 1];
 			bool held = ticket->state == OPEN_TICKET_HELD ||
-			            ticket->state == OPEN_TICKET_LEAVING;
+			            (ticket->state == OPEN_TICKET_LEAVING &&
+			             ticket->was == OPEN_TICKET_HELD);
 			if (!held || ticket->ticket >= below)
 				continue;
 			*ret_ticket = *ticket;
@@ -747,24 +856,33 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 	return false;
 }
 
-uint64_t open_tickets_held(const struct open_tickets *tickets)
+uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink)
 {
-	return tickets->held;
+	const struct sink_use *use = sink_search(tickets, sink);
+	return use ? use->due : 0;
 }
 
 uint64_t open_tickets_bytes(const struct open_tickets *tickets)
 {
 	return sizeof(*tickets) + tickets->room * sizeof(struct place) +
 	       tickets->segment_room * sizeof(struct segment_use) +
+	       tickets->sink_room * sizeof(struct sink_use) +
 	       ((uint64_t)tickets->count + tickets->spare_count) * sizeof(struct block);
 }
 
-static uint64_t check_block(const struct open_tickets *tickets, uint32_t index)
+static void check_due(const struct open_tickets *tickets, const struct block *block,
+                      const struct open_ticket *ticket)
+{
+	const struct sink_use *use = sink_search(tickets, ticket->sink);
+	CHECK(use && use->from <= ticket->ticket); /* 3 */
+	CHECK(block->due_sinks & sink_bit(tickets, use));
+}
+
+static void check_block(const struct open_tickets *tickets, uint32_t index, uint64_t *counts)
 {
 	const struct block *block = block_at(tickets, index);
 	uint32_t open = 0;
 	uint32_t due = 0;
-	uint32_t held = 0;
 	uint64_t before = place_at(tickets, index)->first - 1;
 	for (uint32_t i = 0; i < block->used; i++) {
 		const struct open_ticket *ticket = &block->tickets[i];
@@ -772,28 +890,31 @@ static uint64_t check_block(const struct open_tickets *tickets, uint32_t index)
 		before = ticket->ticket;
 		open += ticket->state != OPEN_TICKET_GONE;
 		due += ticket->state == OPEN_TICKET_DUE;
-		held += ticket->state == OPEN_TICKET_HELD;
-		CHECK(ticket->state != OPEN_TICKET_DUE || i >= block->due_from); /* 3 */
+		counts[ticket->state]++;
+		if (ticket->state == OPEN_TICKET_DUE)
+			check_due(tickets, block, ticket);
 		CHECK(ticket->state == OPEN_TICKET_GONE || ticket->segment >= block->segment_min);
 	}
 	CHECK(open == block->open && due == block->due); /* 2 */
 	CHECK(open > 0 || index + 1 == tickets->count);  /* 2 */
-	CHECK(due == 0 || index >= tickets->due_at);     /* 3 */
 	CHECK(index + 1 == tickets->count || before < place_at(tickets, index + 1)->first);
-	return held;
 }
 
 void open_tickets_check(const struct open_tickets *tickets)
 {
 	uint64_t open = 0;
 	uint64_t due = 0;
-	uint64_t held = 0;
+	uint64_t counts[OPEN_TICKET_STATES] = { 0 };
 	for (uint32_t i = 0; i < tickets->count; i++) {
-		held += check_block(tickets, i);
+		check_block(tickets, i, counts);
 		open += block_at(tickets, i)->open;
-		due += block_at(tickets, i)->due;
 	}
-	CHECK(open == tickets->open && due == tickets->due && held == tickets->held);
+	CHECK(open == tickets->open);
+	for (int i = OPEN_TICKET_DUE; i < OPEN_TICKET_STATES; i++)
+		CHECK(counts[i] == tickets->counts[i]);
+	for (uint32_t i = 0; i < tickets->sink_count; i++)
+		due += tickets->sinks[i].due;
+	CHECK(due == counts[OPEN_TICKET_DUE]);
 	for (uint32_t i = 0; i < tickets->segment_count; i++) {
 		CHECK(tickets->segments[i].count > 0); /* 5 */
 		CHECK(i == 0 || tickets->segments[i - 1].segment < tickets->segments[i].segment);

@@ -10,15 +10,19 @@
  * A ticket's life:
  *
  *   insert ──► due ──take──► leased ──settle──► closing ──drop──► gone
- *               ▲              │  ▲                │
- *               ├───release────┘  └───unsettle─────┘
- *               │
- *               └──let go── leaving ◄──unhold── held ◄── insert
- *                             └───────hold──────▲
+ *               ▲              │  ▲                │ │
+ *               ├───release────┘  └───unsettle─────┘ │
+ *               │                                    ▼
+ *               └────────── leaving ◄──── held, parked, dead ◄── insert
  *
  * `closing` is for the time until the outcome is on disk: the ticket can be
  * neither taken nor settled again, and still holds its segment. `leaving` is the
- * same of a held ticket.
+ * same of a ticket that is being released. Whoever knows more than this about a
+ * change makes it with open_tickets_update().
+ *
+ * Due tickets are found by sink. Each sink knows how many of its own are due and a
+ * number below which none is; each block knows which sinks have one in it. So one
+ * sink's tickets, however many, do not slow down the takes of another.
  *
  * Room:      store/local. Threads: one owner.
  * Ownership: open_tickets_new() gives it, open_tickets_free() takes it.
@@ -42,17 +46,34 @@ enum open_ticket_state {
 	OPEN_TICKET_CLOSING = 3,
 	OPEN_TICKET_HELD = 4,    /* not to be delivered before it is released */
 	OPEN_TICKET_LEAVING = 5, /* released, but that is not on disk yet */
+	OPEN_TICKET_PARKED = 6,  /* its outcome is unknown */
+	OPEN_TICKET_DEAD = 7,    /* a dead letter */
+	OPEN_TICKET_STATES,
 };
 
+/* 56 bytes each; all but ticket, segment, state and sink is opaque here. */
 struct open_ticket {
 	uint64_t ticket;
-	uint32_t segment; /* where its record is: segment, */
-	uint32_t offset;  /* byte (or any unit of the caller's) in it, */
-	uint32_t length;  /* and length; opaque here but for the segment */
-	uint16_t attempt; /* leases so far; the current one's number while leased */
+	uint64_t order;        /* of its leg */
+	uint64_t due_ms;       /* 0: at once; parked, dead: since when */
+	uint32_t segment;      /* where its record is: segment, */
+	uint32_t offset;       /* byte in it, */
+	uint32_t length;       /* and length */
+	uint32_t note_segment; /* where its last note is; 0: it has none */
+	uint32_t note_offset;
+	uint32_t sink;
+	uint16_t attempt; /* the last number given; the current one's while leased */
+	uint16_t status;  /* of its last note */
 	uint8_t state;    /* enum open_ticket_state */
-	uint8_t user;     /* the caller's */
+	uint8_t leg;      /* which of its event's; the event's ticket is so many below */
+	uint8_t last;     /* enum store_mark: of its last note */
+	uint8_t was;      /* leaving: the state that it leaves */
 };
+
+static inline uint64_t open_ticket_event(const struct open_ticket *ticket)
+{
+	return ticket->ticket - ticket->leg;
+}
 
 /* max_open 0 is no limit. */
 int open_tickets_new(uint64_t max_open, struct open_tickets **ret_tickets) must_check;
@@ -62,47 +83,42 @@ struct open_tickets *open_tickets_free(struct open_tickets *tickets); /* accepts
 int open_tickets_reserve(struct open_tickets *tickets, uint32_t count) must_check;
 
 /*
- * Adds a ticket as due, or as held if its state says so; attempt and the rest are
- * taken. If the number is open already, it only moves: segment, offset and length
- * are taken, state and attempt stay. The limit is not applied here: recovery must
+ * Adds a ticket as due, or as held, parked or dead if its state says so; attempt and
+ * the rest are taken. If the number is open already, it only moves: segment, offset and
+ * length are taken, the rest stays. The limit is not applied here: recovery must
  * be able to bring back what was promised; reserve before admitting.
  */
 int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *ticket) must_check;
 
-/* The ticket's record has a new place; -ENOENT if it is not open. */
+/* The ticket's record has a new place, and so has its note; -ENOENT if it is not
+ * open. */
 int open_tickets_relocate(struct open_tickets *tickets,
                           const struct open_ticket *ticket) must_check;
 
 bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
                        struct open_ticket *ret_ticket) must_check;
 
-/* The oldest due ticket, without taking it. */
-bool open_tickets_peek(struct open_tickets *tickets, struct open_ticket *ret_ticket) must_check;
+/* Everything but its place is as given from now on. The ticket is open. */
+void open_tickets_update(struct open_tickets *tickets, const struct open_ticket *ticket);
 
-/* Leases the oldest due ticket: its attempt is one higher (stays at 65535). */
-bool open_tickets_take(struct open_tickets *tickets, struct open_ticket *ret_ticket) must_check;
+/* The oldest due ticket of a sink, without taking it. */
+bool open_tickets_peek(struct open_tickets *tickets, uint32_t sink,
+                       struct open_ticket *ret_ticket) must_check;
+
+/* Leases it: its attempt is one higher (stays at 65535). */
+bool open_tickets_take(struct open_tickets *tickets, uint32_t sink,
+                       struct open_ticket *ret_ticket) must_check;
 
 /* A lease ended without outcome: due again. ERR_FENCED unless leased with this
  * very attempt. */
 int open_tickets_release(struct open_tickets *tickets, uint64_t ticket,
                          uint32_t attempt) must_check;
 
-/* As above, for a lease whose take never reached the taker: the attempt number
- * is given back too. */
-int open_tickets_untake(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
-
 /* Leased → closing. ERR_FENCED unless leased with this very attempt. */
 int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
 
 /* Closing → leased: the outcome was not written. False if it is not closing. */
 bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket);
-
-/* Held → leaving. ERR_FENCED unless held. */
-int open_tickets_unhold(struct open_tickets *tickets, uint64_t ticket) must_check;
-
-/* Leaving → held: that was not written; → due: it was. False if it is not leaving. */
-bool open_tickets_hold(struct open_tickets *tickets, uint64_t ticket);
-bool open_tickets_let_go(struct open_tickets *tickets, uint64_t ticket);
 
 /* Gone, whatever its state (settled on disk, or its admit was not written).
  * False if it was not open. */
@@ -122,13 +138,13 @@ bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
 bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
                               struct open_ticket *ret_ticket) must_check;
 
-/* The highest ticket below `before` (0: of all) that is held or leaving; passes over
+/* The highest ticket below `before` (0: of all) that is held or leaves that; passes over
  * blocks of which all are due. */
 bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
                               struct open_ticket *ret_ticket) must_check;
 
 uint64_t open_tickets_count(const struct open_tickets *tickets); /* all that are not gone */
-uint64_t open_tickets_due(const struct open_tickets *tickets);
-uint64_t open_tickets_held(const struct open_tickets *tickets);
+uint64_t open_tickets_in(const struct open_tickets *tickets, enum open_ticket_state state);
+uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink);
 uint64_t open_tickets_bytes(const struct open_tickets *tickets);
 void open_tickets_check(const struct open_tickets *tickets); /* every invariant; for tests */

@@ -20,6 +20,7 @@
 #include "store/local/catalog.h"
 #include "store/local/loader.h"
 #include "store/local/local_internal.h"
+#include "store/local/replay.h"
 #include "store/local/scan.h"
 
 struct recovery {
@@ -156,6 +157,13 @@ static uint32_t cut_count(uint64_t count)
 	return count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
 }
 
+static struct replay_place place_of(const struct recovery *recovery, const struct entry *entry,
+                                    uint64_t body_offset)
+{
+	return (struct replay_place){ .segment = (uint32_t)recovery->number,
+		                      .offset = (uint32_t)body_offset + entry->offset };
+}
+
 static int take_event(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
 {
 	const struct entry_event *event = &entry->event;
@@ -169,45 +177,33 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 		if (r < 0)
 			return r;
 	}
-	if (event->ticket > recovery->item.max_ticket)
-		recovery->item.max_ticket = event->ticket;
+	uint32_t tickets = entry_ticket_count(entry);
+	if (event->ticket + tickets - 1 > recovery->item.max_ticket)
+		recovery->item.max_ticket = event->ticket + tickets - 1;
 	if (event->flags & EVENT_NO_TICKET)
 		return 0;
-	recovery->item.events++;
+	recovery->item.events += tickets;
 	if (!recovery->with_tickets)
 		return 0;
-	return open_tickets_insert(recovery->local->tickets,
-	                           &(struct open_ticket){
-					   .ticket = event->ticket,
-					   .segment = (uint32_t)recovery->number,
-					   .offset = (uint32_t)body_offset + entry->offset,
-					   .length = entry->size,
-					   .attempt = event->attempt,
-					   .state = event->flags & EVENT_HELD ? OPEN_TICKET_HELD
-	                                                                      : OPEN_TICKET_DUE });
-}
-
-static int take_settle(struct recovery *recovery, const struct entry_settle *settle)
-{
-	struct open_tickets *tickets = recovery->local->tickets;
-	struct open_ticket ticket;
-
-	/* Not known: its event lies below `scan from`, settled long ago. */
-	if (!recovery->with_tickets || !open_tickets_find(tickets, settle->ticket, &ticket))
-		return 0;
-	open_tickets_drop(tickets, settle->ticket);
-	if (settle->outcome != OUTCOME_RELEASED)
-		return 0;
-	ticket.state = OPEN_TICKET_DUE;
-	ticket.attempt = settle->attempt < UINT16_MAX ? (uint16_t)settle->attempt : UINT16_MAX;
-	return open_tickets_insert(tickets, &ticket);
+	return replay_event(recovery->local->tickets, entry,
+	                    place_of(recovery, entry, body_offset));
 }
 
 static int take_entry(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
 {
+	struct open_tickets *tickets = recovery->local->tickets;
+
 	switch (entry->kind) {
+	case ENTRY_ROUTED:
 	case ENTRY_EVENT: return take_event(recovery, entry, body_offset);
-	case ENTRY_SETTLE: return take_settle(recovery, &entry->settle);
+	case ENTRY_SETTLE:
+		if (recovery->with_tickets)
+			replay_settle(tickets, entry);
+		return 0;
+	case ENTRY_NOTE:
+		if (recovery->with_tickets)
+			replay_note(tickets, &entry->note, place_of(recovery, entry, body_offset));
+		return 0;
 	case ENTRY_SEEN:
 		return take_seen(recovery, &(struct tally_entry){
 						   .ticket = entry->seen.ticket,

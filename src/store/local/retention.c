@@ -13,9 +13,12 @@
  * Threads: the owner's. Work per call is bounded: one slice of carrying, one
  * superblock.
  */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/local/local_internal.h"
+#include "store/local/replay.h"
 
 /* Between attempts at a claims file that could not be written: doubled. */
 #define CLAIMS_WAIT_MS 10000u
@@ -117,26 +120,89 @@ static uint64_t payload_bytes(const struct local_store *local, uint64_t now_ms)
 	return sum;
 }
 
-static int carry_one(struct local_store *local, struct open_ticket *ticket)
+/* The last note of a ticket, copied: what it stands in is needed for the event. */
+struct carried_note {
+	struct entry_note note;
+	char text[STORE_TEXT_MAX];
+	struct span span; /* of the text */
+};
+
+static int copy_note(struct local_store *local, const struct open_ticket *ticket,
+                     struct carried_note *ret_copy)
 {
 	struct entry entry;
 
-	int r = local_read_event(local, ticket, &entry);
+	*ret_copy = (struct carried_note){ .note = { 0 } };
+	if (ticket->note_segment == 0)
+		return 0;
+	int r = local_read_note(local, ticket, &entry);
 	if (r < 0)
 		return r;
-	uint32_t size = (uint32_t)(sizeof(struct entry_event) + entry.source.len +
-	                           entry.payload.len);
+	ret_copy->note = entry.note;
+	ret_copy->note.before_segment = ret_copy->note.before_offset = 0;
+	if (entry.payload.len)
+		memcpy(ret_copy->text, entry.payload.ptr, entry.payload.len);
+	ret_copy->span = span_of(ret_copy->text, entry.payload.len);
+	return 0;
+}
+
+/* The last attempt that a start would know of. A lease ends with the process, unless it
+ * was noted that the attempt had started. */
+static uint32_t attempt_used(const struct open_ticket *ticket, const struct entry_note *note)
+{
+	uint32_t before = ticket->attempt - (ticket->state == OPEN_TICKET_LEASED ? 1u : 0u);
+
+	return note->attempt > before ? note->attempt : before;
+}
+
+/* The event, the note, and what neither of them tells: all in one frame (F10). */
+static void append_carried(struct local_store *local, struct open_ticket *ticket,
+                           const struct entry *event, struct carried_note *copy)
+{
+	struct frame *frame = &local->journal.frame;
+	struct store_settle settle = { .ticket = ticket->ticket,
+		                       .attempt = attempt_used(ticket, &copy->note),
+		                       .outcome = OUTCOME_RELEASED,
+		                       .due_ms = ticket->due_ms };
+	bool aside = ticket->state != OPEN_TICKET_DUE && ticket->state != OPEN_TICKET_LEASED;
+	bool told = aside || (copy->note.attempt == settle.attempt &&
+	                      replay_due_ms(&copy->note, 0) == ticket->due_ms);
+
+	ticket->offset = frame_add_carried(
+		frame, event,
+		&(struct frame_carried){ .ticket = ticket->ticket,
+	                                 .attempt = (uint16_t)settle.attempt,
+	                                 .flags = ticket->state == OPEN_TICKET_HELD ? EVENT_HELD
+	                                                                            : 0,
+	                                 .leg = ticket->leg });
+	ticket->segment = (uint32_t)local->journal.durable.segment;
+	ticket->length = frame_carried_size(event);
+	if (ticket->note_segment) {
+		ticket->note_segment = ticket->segment;
+		ticket->note_offset = frame_add_note(frame, &copy->note, copy->span);
+	}
+	if (ticket->note_segment ? !told : ticket->due_ms != 0) /* else the event tells */
+		frame_add_settle(frame, &settle);
+}
+
+static int carry_one(struct local_store *local, struct open_ticket *ticket)
+{
+	struct carried_note copy;
+	struct entry entry;
+
+	int r = copy_note(local, ticket, &copy);
+	if (r == 0)
+		r = local_read_event(local, ticket, &entry);
+	if (r < 0)
+		return r;
+	uint32_t size = (uint32_t)(format_align(frame_carried_size(&entry), 8) +
+	                           format_align(frame_note_size(copy.span), 8) +
+	                           sizeof(struct entry_settle_due));
 	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL,
 	                    steady_clock_last(&local->clock));
 	if (r != 0)
 		return r;
-	/* A lease ends with the process; the attempts before it are remembered. */
-	bool leased = ticket->state == OPEN_TICKET_LEASED;
-	ticket->offset = frame_add_carried(&local->journal.frame, &entry,
-	                                   (uint16_t)(ticket->attempt - leased),
-	                                   ticket->state == OPEN_TICKET_HELD ? EVENT_HELD : 0);
-	ticket->segment = (uint32_t)local->journal.durable.segment;
-	ticket->length = size;
+	append_carried(local, ticket, &entry, &copy);
 	return 0;
 }
 
@@ -184,15 +250,6 @@ static void carry_slice(struct local_store *local, uint64_t segment)
 		if (open_tickets_relocate(local->tickets, &moved[i]) < 0)
 			return; /* both places hold the event; the old one stays needed */
 	local->journal.item.events += count;
-}
-
-/* Carrying pays when few are left; a segment that is mostly open is live data. */
-static bool worth_carrying(const struct local_store *local, uint64_t number)
-{
-	const struct shelf_item *item = shelf_find(&local->shelf, number);
-	uint64_t open = open_tickets_in_segment(local->tickets, (uint32_t)number);
-
-	return open > 0 && (open <= 4 || open * 4 <= item->events);
 }
 
 struct leaving {
@@ -296,6 +353,47 @@ static uint64_t oldest_needed(struct local_store *local, struct leaving leaving)
 	return oldest;
 }
 
+static bool may_be_carried(const struct local_store *local, const struct shelf_item *item,
+                           const struct leaving *leaving)
+{
+	return item->sealed && !item->busy && !item->stays && too_old(local, item, leaving) &&
+	       claims_kept(item, leaving->now_ms);
+}
+
+/* Bytes of events in a segment that are open, about. */
+static uint64_t open_bytes(const struct local_store *local, uint64_t number,
+                           const struct shelf_item *item)
+{
+	uint64_t open = open_tickets_in_segment(local->tickets, (uint32_t)number);
+
+	return item->events > open ? item->end * open / item->events : open > 0 ? item->end : 0;
+}
+
+/*
+ * Carrying pays when few are left, or when what is left holds much behind it: nothing
+ * above the oldest open ticket's segment can leave. So it is looked for a run of
+ * segments from there on of which a quarter at most would have to be written again. A
+ * run that is mostly open is live data.
+ */
+static bool worth_carrying(const struct local_store *local, uint64_t oldest,
+                           const struct leaving *leaving)
+{
+	uint64_t bytes = 0, open = 0;
+
+	if (open_tickets_in_segment(local->tickets, (uint32_t)oldest) <= 4)
+		return true;
+	for (uint64_t n = oldest; n < shelf_end(&local->shelf); n++) {
+		const struct shelf_item *item = shelf_find(&local->shelf, n);
+		if (!may_be_carried(local, item, leaving))
+			return false;
+		bytes += item->end;
+		open += open_bytes(local, n, item);
+		if (open * 4 <= bytes)
+			return true;
+	}
+	return false;
+}
+
 static void retire(struct local_store *local, struct leaving *leaving)
 {
 	uint64_t oldest = oldest_needed(local, *leaving);
@@ -319,10 +417,7 @@ static void carry(struct local_store *local, const struct leaving *leaving)
 	if (!open_tickets_oldest_segment(local->tickets, &oldest))
 		return;
 	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
-	if (!item || !item->sealed || item->busy || item->stays || !too_old(local, item, leaving) ||
-	    !claims_kept(item, leaving->now_ms))
-		return;
-	if (worth_carrying(local, oldest))
+	if (item && may_be_carried(local, item, leaving) && worth_carrying(local, oldest, leaving))
 		carry_slice(local, oldest);
 }
 

@@ -62,27 +62,30 @@ static int reader_room(struct reader *reader, size_t len)
 	return 0;
 }
 
-/* The valid end of a segment: beyond it the bytes may still change. */
-static uint64_t segment_end(const struct local_store *local, uint64_t segment)
+/* The valid end of a segment: beyond it the bytes may still change. Of one that was not
+ * read at the start only its file's end is known. */
+uint64_t local_segment_end(const struct local_store *local, uint64_t segment)
 {
 	const struct shelf_item *item = shelf_find(&local->shelf, segment);
 
 	if (segment == local->journal.durable.segment)
 		return local->journal.durable.end;
-	return item ? item->end : 0;
+	if (!item)
+		return 0;
+	return item->end ? item->end : item->segment_bytes;
 }
 
-static int read_window(struct local_store *local, const struct open_ticket *ticket)
+static int read_window(struct local_store *local, const struct reader_place *place)
 {
 	struct reader *reader = &local->reader;
-	uint64_t base = ticket->offset / FORMAT_BLOCK * FORMAT_BLOCK;
-	uint64_t end = format_align((uint64_t)ticket->offset + ticket->length, FORMAT_BLOCK);
-	uint64_t limit = segment_end(local, ticket->segment);
+	uint64_t base = place->offset / FORMAT_BLOCK * FORMAT_BLOCK;
+	uint64_t end = format_align((uint64_t)place->offset + place->len, FORMAT_BLOCK);
+	uint64_t limit = local_segment_end(local, place->segment);
 
 	if (end > limit)
 		return ERR_DAMAGED;
-	if (end < base + READ_BYTES)
-		end = base + READ_BYTES < limit ? base + READ_BYTES : limit;
+	if (end < base + place->ahead)
+		end = base + place->ahead < limit ? base + place->ahead : limit;
 	int r = reader_room(reader, (size_t)(end - base));
 	if (r < 0)
 		return r;
@@ -90,45 +93,66 @@ static int read_window(struct local_store *local, const struct open_ticket *tick
 	                                            (size_t)(end - base), base);
 	reader->filled = n > 0 ? (size_t)n : 0;
 	reader->base = base;
+	reader->bytes += reader->filled;
 	return n < 0 ? (int)n : 0;
 }
 
-static int read_back(struct local_store *local, const struct open_ticket *ticket,
+static int read_back(struct local_store *local, const struct reader_place *place,
                      const unsigned char **ret_bytes)
 {
 	struct reader *reader = &local->reader;
-	uint64_t end = (uint64_t)ticket->offset + ticket->length;
+	uint64_t end = (uint64_t)place->offset + place->len;
 
-	int r = reader_open(local, ticket->segment);
+	int r = reader_open(local, place->segment);
 	if (r < 0)
 		return r;
-	if (ticket->offset < reader->base || end > reader->base + reader->filled) {
-		r = read_window(local, ticket);
+	if (place->offset < reader->base || end > reader->base + reader->filled) {
+		r = read_window(local, place);
 		if (r < 0)
 			return r;
 		if (end > reader->base + reader->filled)
 			return ERR_DAMAGED;
 	}
-	*ret_bytes = reader->window + (ticket->offset - reader->base);
+	*ret_bytes = reader->window + (place->offset - reader->base);
 	return 0;
+}
+
+int local_read_bytes(struct local_store *local, struct reader_place place,
+                     const unsigned char **ret_bytes, bool *ret_from_disk)
+{
+	const unsigned char *bytes = frame_cached(&local->journal.frame, place.segment,
+	                                          place.offset, place.len);
+
+	*ret_from_disk = bytes == NULL;
+	if (!bytes)
+		return read_back(local, &place, ret_bytes);
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static bool is_its_event(const struct entry *entry, const struct open_ticket *ticket)
+{
+	uint64_t leg = ticket->leg;
+
+	return entry->kind == ENTRY_EVENT && leg >= entry->first_leg &&
+	       leg < entry->first_leg + entry_ticket_count(entry) &&
+	       entry->event.ticket + (leg - entry->first_leg) == ticket->ticket;
 }
 
 int local_read_event(struct local_store *local, const struct open_ticket *ticket,
                      struct entry *ret_entry)
 {
-	const unsigned char *bytes = frame_cached(&local->journal.frame, ticket->segment,
-	                                          ticket->offset, ticket->length);
-	bool from_disk = bytes == NULL;
+	struct reader_place place = { ticket->segment, ticket->offset, ticket->length, READ_BYTES };
+	const unsigned char *bytes;
+	bool from_disk;
 
-	if (from_disk) {
-		int r = read_back(local, ticket, &bytes);
-		if (r < 0)
-			return r;
-	}
-	int r = entry_parse(bytes, ticket->length, ret_entry);
+	int r = local_read_bytes(local, place, &bytes, &from_disk);
 	if (r < 0)
 		return r;
-	if (ret_entry->kind != ENTRY_EVENT || ret_entry->event.ticket != ticket->ticket)
+	r = entry_parse(bytes, ticket->length, ret_entry);
+	if (r < 0)
+		return r;
+	if (!is_its_event(ret_entry, ticket))
 		return ERR_DAMAGED;
 	if (from_disk) {
 		const struct shelf_item *item = shelf_find(&local->shelf, ticket->segment);
@@ -146,7 +170,7 @@ static void park(struct local_store *local, const struct open_ticket *ticket, in
 	struct open_ticket parked;
 	char name[FORMAT_NAME_MAX];
 
-	bool taken = open_tickets_take(local->tickets, &parked);
+	bool taken = open_tickets_take(local->tickets, ticket->sink, &parked);
 	CHECK(taken && parked.ticket == ticket->ticket);
 	format_name(name, ticket->segment, FILE_KIND_SEGMENT);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
@@ -182,24 +206,38 @@ static bool read_failed(struct local_store *local, const struct open_ticket *tic
 	return false;
 }
 
+/* As it will be taken. */
 static bool append_item(struct store_take *take, const struct open_ticket *ticket,
                         const struct entry *entry)
 {
-	struct store_item item = {
-		.ticket = ticket->ticket,
-		.attempt = ticket->attempt + 1u,
-		.source_len = (uint32_t)entry->source.len,
-		.payload_len = (uint32_t)entry->payload.len,
-		.flags = entry->event.user_flags,
-	};
+	struct store_item item = local_item(ticket, entry);
+	struct store_parts parts = { 0 };
 
-	size_t len = sizeof(item) + entry->source.len + entry->payload.len;
-	if (buf_reserve(&take->items, len) < 0)
-		return false;
-	buf_append(&take->items, &item, sizeof(item));
-	buf_append_span(&take->items, entry->source);
-	buf_append_span(&take->items, entry->payload);
-	return true;
+	item.attempt++;
+	item.state = STORE_STATE_LEASED;
+	if (entry)
+		parts = (struct store_parts){ entry->source, entry->letter, entry->payload };
+	return store_item_append(&take->items, &item, &parts) == 0;
+}
+
+/* The event of the ticket, if it is wanted: 1, or 0: the take ends here, or
+ * ERR_DAMAGED: this one is left out. */
+static int fetch_item(struct local_store *local, const struct store_take *take,
+                      const struct open_ticket *ticket, struct entry *entry)
+{
+	size_t len = take->without_payload ? sizeof(struct store_item) : ticket->length;
+
+	if (take->count > 0 && take->items.len + len > take->max_bytes)
+		return 0;
+	if (take->without_payload)
+		return 1;
+	int r = local_read_event(local, ticket, entry);
+	if (r == 0)
+		return 1;
+	if (!read_failed(local, ticket, r))
+		return 0;
+	park(local, ticket, r);
+	return ERR_DAMAGED;
 }
 
 /* Gathers what is due; 0 if nothing could be given now. */
@@ -207,25 +245,22 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 {
 	struct open_ticket ticket;
 	struct entry entry;
+	int r;
 
 	buf_clear(&take->items);
 	take->count = 0;
-	while (take->count < take->max_items && open_tickets_peek(local->tickets, &ticket)) {
+	take->now_ms = steady_clock_last(&local->clock);
+	while (take->count < take->max_items &&
+	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
 		if (ticket.ticket > local->durable_ticket)
 			break; /* its frame is under way */
-		if (take->count > 0 && take->items.len + ticket.length > take->max_bytes)
-			break;
-		int r = local_read_event(local, &ticket, &entry);
-		if (r < 0 && !read_failed(local, &ticket, r))
-			break;
-		if (r < 0) {
-			park(local, &ticket, r);
+		r = fetch_item(local, take, &ticket, &entry);
+		if (r < 0)
 			continue;
-		}
-		if (!append_item(take, &ticket, &entry))
+		if (r == 0 || !append_item(take, &ticket, take->without_payload ? NULL : &entry))
 			break;
-		bool taken = open_tickets_take(local->tickets, &ticket);
-		CHECK(taken && ticket.ticket == entry.event.ticket);
+		bool taken = open_tickets_take(local->tickets, take->sink, &ticket);
+		CHECK(taken);
 		take->count++;
 	}
 	return take->count;
@@ -233,16 +268,20 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 
 void local_serve_takes(struct local_store *local)
 {
-	/* Only what waits now: done() may submit the next take at once. */
-	while (local->takes.first && open_tickets_due(local->tickets) > 0 &&
-	       !local->reader.resting) {
-		struct store_op *op = local->takes.first;
+	struct op_queue waiting = local->takes;
+
+	if (!waiting.first || open_tickets_in(local->tickets, OPEN_TICKET_DUE) == 0)
+		return;
+	op_queue_init(&local->takes);
+	for (struct store_op *op = waiting.first, *next; op; op = next) {
 		struct store_take *take = container_of(op, struct store_take, op);
-		if (fill_take(local, take) == 0)
-			return;
-		op_queue_take(&local->takes);
+		next = op->next;
+		if (local->reader.resting || fill_take(local, take) == 0) {
+			op_queue_put(&local->takes, op);
+			continue;
+		}
 		op->error = 0;
-		op->done(op);
+		op->done(op); /* may submit the next take, for the next flush */
 	}
 }
 

@@ -3,8 +3,7 @@
  *
  * Claims hang in a chained hash, entities (claims of kind newest) among them; each
  * points to the event that took it, or moved it on last. An event lives while a
- * claim of it or its open ticket does. Open tickets stand in one array in the
- * order of their numbers, which only go up.
+ * claim of it does. Open tickets: memory_tickets.h.
  */
 #include "store/memory/memory_store.h"
 
@@ -16,6 +15,8 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "gate/ticket.h"
+#include "store/memory/memory_tickets.h"
+#include "store/waits.h"
 
 #define MAX_OPEN_DEFAULT (16u << 20)
 #define BUCKETS_FIRST 1024u
@@ -36,23 +37,6 @@ struct taken {
 	uint64_t order; /* and how far it is */
 };
 
-struct body {
-	struct event *event;
-	uint32_t attempt;
-	uint32_t released; /* the last attempt that was given back */
-	bool leased;
-	bool held; /* until it is released */
-	uint16_t flags;
-	uint32_t source_len;
-	uint32_t payload_len;
-	char bytes[]; /* source, then payload */
-};
-
-struct slot {
-	uint64_t ticket;
-	struct body *body; /* NULL: settled */
-};
-
 struct op_list {
 	struct store_op *head;
 	struct store_op **tail;
@@ -61,7 +45,7 @@ struct op_list {
 struct memory_store {
 	struct store store;
 	struct clock clock;
-	uint64_t now_ms;
+	uint64_t now_ms, boot_ms;
 	uint64_t last_ticket;
 	struct op_list queue;
 	struct op_list takes;
@@ -70,13 +54,14 @@ struct memory_store {
 	size_t bucket_count; /* a power of two */
 	size_t sweep_at;
 
-	struct slot *slots; /* slots[first … first + count) are in use */
-	size_t first, count, room;
-	size_t due_from; /* no due ticket stands before this one */
+	struct memory_tickets *tickets;
+	struct waits waits;
 	uint32_t max_open;
+	uint64_t dead_keep_ms;
+	bool ending;
 
 	_Atomic uint64_t live_claims, live_entities, expired_claims;
-	_Atomic uint64_t open_tickets, due_tickets, held_tickets;
+	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, ticket_bytes, wait_count;
 	_Atomic uint64_t commits, commit_ops, bytes;
 	struct histogram commit_us, commit_batch;
 };
@@ -91,6 +76,11 @@ static void count_add(_Atomic uint64_t *counter, uint64_t n)
 {
 	uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
 	atomic_store_explicit(counter, value + n, memory_order_relaxed);
+}
+
+static void count_set(_Atomic uint64_t *counter, uint64_t value)
+{
+	atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
 static uint64_t count_get(_Atomic uint64_t *counter)
@@ -126,10 +116,13 @@ static void op_list_finish(struct op_list *list)
 
 static void read_clock(struct memory_store *memory)
 {
-	uint64_t wall_ms = clock_read(&memory->clock).wall_ms;
+	struct clock_reading now = clock_read(&memory->clock);
 
-	if (wall_ms > memory->now_ms)
-		memory->now_ms = wall_ms;
+	if (now.wall_ms > memory->now_ms)
+		memory->now_ms = now.wall_ms;
+	memory->boot_ms = now.boot_ms;
+	memory_tickets_set_time(memory->tickets, memory->now_ms, now.boot_ms);
+	memory_tickets_end_leases(memory->tickets);
 }
 
 /* ---- claims ---- */
@@ -252,100 +245,19 @@ static void claim_put(struct memory_store *memory, struct taken **fresh, struct 
 	taken->expires_ms = now_ms + window_kept_s(window_s) * 1000;
 }
 
-/* ---- open tickets ---- */
-
-static int slots_reserve(struct memory_store *memory)
-{
-	if (memory->first + memory->count < memory->room)
-		return 0;
-	if (memory->first > memory->room / 2) {
-		memmove(memory->slots, memory->slots + memory->first,
-		        memory->count * sizeof(struct slot));
-		memory->due_from -= memory->first;
-		memory->first = 0;
-		return 0;
-	}
-	size_t room = memory->room ? memory->room * 2 : 64;
-	struct slot *grown = mem_realloc(memory->slots, room * sizeof(struct slot));
-	if (!grown)
-		return ERR_FULL;
-	count_add(&memory->bytes, (room - memory->room) * sizeof(struct slot));
-	memory->slots = grown;
-	memory->room = room;
-	return 0;
-}
-
-static struct slot *slot_find(struct memory_store *memory, uint64_t ticket)
-{
-	size_t low = memory->first, high = memory->first + memory->count;
-
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-		if (memory->slots[middle].ticket < ticket)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == memory->first + memory->count || memory->slots[low].ticket != ticket)
-		return NULL;
-	return memory->slots[low].body ? &memory->slots[low] : NULL;
-}
-
-static size_t body_size(const struct body *body)
-{
-	return sizeof(*body) + body->source_len + body->payload_len;
-}
-
-static void slot_close(struct memory_store *memory, struct slot *slot)
-{
-	count_add(&memory->bytes, -(uint64_t)body_size(slot->body));
-	event_drop(memory, slot->body->event);
-	slot->body = mem_free(slot->body);
-	while (memory->count && !memory->slots[memory->first].body) {
-		memory->first++;
-		memory->count--;
-	}
-	if (memory->due_from < memory->first)
-		memory->due_from = memory->first;
-	count_add(&memory->open_tickets, -UINT64_C(1));
-}
-
-static void slot_set_due(struct memory_store *memory, struct slot *slot)
-{
-	size_t at = (size_t)(slot - memory->slots);
-
-	slot->body->leased = slot->body->held = false;
-	if (at < memory->due_from)
-		memory->due_from = at;
-	count_add(&memory->due_tickets, 1);
-}
-
-/* The oldest due ticket, or NULL. */
-static struct slot *slot_next_due(struct memory_store *memory)
-{
-	size_t end = memory->first + memory->count;
-
-	for (; memory->due_from < end; memory->due_from++) {
-		struct slot *slot = &memory->slots[memory->due_from];
-		if (slot->body && !slot->body->leased && !slot->body->held)
-			return slot;
-	}
-	return NULL;
-}
-
 /* ---- operations ---- */
 
 /* All that a new event needs, allocated before anything is changed. */
 struct parts {
 	struct event *event;
 	struct taken *taken[CLAIMS_MAX];
-	struct body *body;
+	struct ticket_body *body;
 };
 
 static void parts_free(struct parts *parts)
 {
 	mem_free(parts->event);
-	mem_free(parts->body);
+	memory_tickets_unprepare(parts->body);
 	for (size_t i = 0; i < CLAIMS_MAX; i++)
 		mem_free(parts->taken[i]);
 }
@@ -360,42 +272,16 @@ static int parts_alloc(struct memory_store *memory, const struct store_admit *ad
 		parts.taken[i] = mem_zalloc(1, sizeof(struct taken));
 		whole = parts.taken[i] != NULL;
 	}
-	if (whole && !admit->no_ticket) {
-		parts.body = mem_zalloc(1, sizeof(struct body) + admit->source.len +
-		                                   admit->payload.len);
-		whole = parts.body && slots_reserve(memory) == 0 &&
-		        count_get(&memory->open_tickets) < memory->max_open;
-	}
+	if (whole && !admit->no_ticket)
+		whole = memory_tickets_open_count(memory->tickets) + store_leg_count(admit) <=
+		                memory->max_open &&
+		        memory_tickets_prepare(memory->tickets, admit, &parts.body) == 0;
 	if (!whole) {
 		parts_free(&parts);
 		return ERR_FULL;
 	}
 	*ret_parts = parts;
 	return 0;
-}
-
-static void ticket_open(struct memory_store *memory, const struct store_admit *admit,
-                        struct event *event, struct body *body, bool held)
-{
-	body->event = event;
-	body->flags = admit->flags;
-	body->source_len = (uint32_t)admit->source.len;
-	body->payload_len = (uint32_t)admit->payload.len;
-	if (admit->source.len)
-		memcpy(body->bytes, admit->source.ptr, admit->source.len);
-	if (admit->payload.len)
-		memcpy(body->bytes + admit->source.len, admit->payload.ptr, admit->payload.len);
-	event->refs++;
-
-	struct slot *slot = &memory->slots[memory->first + memory->count++];
-	*slot = (struct slot){ .ticket = event->ticket, .body = body };
-	count_add(&memory->bytes, body_size(body));
-	count_add(&memory->open_tickets, 1);
-	body->held = held;
-	if (held)
-		count_add(&memory->held_tickets, 1);
-	else
-		slot_set_due(memory, slot);
 }
 
 /* The claims that an event takes, which may be fewer than it came with. */
@@ -418,7 +304,8 @@ static int event_keep(struct memory_store *memory, struct store_admit *admit,
 	event->refs = 1; /* ours */
 	event->ticket = ticket_next(memory->last_ticket, memory->now_ms);
 	CHECK(event->ticket > memory->last_ticket);
-	memory->last_ticket = admit->own_ticket = event->ticket;
+	admit->own_ticket = event->ticket;
+	memory->last_ticket = event->ticket + store_leg_count(admit) - 1;
 	count_add(&memory->bytes, sizeof(struct event));
 	for (uint32_t i = 0; i < taking->count; i++)
 		claim_put(memory, &parts.taken[i], event, &taking->claims[i]);
@@ -426,7 +313,8 @@ static int event_keep(struct memory_store *memory, struct store_admit *admit,
 	    memory->bucket_count)
 		buckets_grow(memory);
 	if (!admit->no_ticket)
-		ticket_open(memory, admit, event, parts.body, taking->held);
+		memory_tickets_open(memory->tickets, admit, event->ticket, parts.body,
+		                    taking->held);
 	parts.event = NULL;
 	parts.body = NULL;
 	parts_free(&parts);
@@ -447,7 +335,8 @@ static enum verdict claim_judge(struct memory_store *memory, const struct store_
 	}
 	if (store_conflicts(claim, digest_check(&taken->digest)))
 		return VERDICT_CONFLICT;
-	if (admit->busy_if_open && slot_find(memory, taken->event->ticket))
+	if (admit->busy_if_open &&
+	    memory_tickets_legs(memory->tickets, taken->event->ticket).pending)
 		return VERDICT_BUSY;
 	return VERDICT_DUPLICATE;
 }
@@ -564,38 +453,6 @@ static int admit_decide(struct memory_store *memory, struct store_admit *admit)
 	return answer_new(memory, admit, &taking);
 }
 
-static int settle_decide(struct memory_store *memory, const struct store_settle *settle)
-{
-	struct slot *slot = slot_find(memory, settle->ticket);
-
-	if (settle->outcome != OUTCOME_DONE && settle->outcome != OUTCOME_DEAD &&
-	    settle->outcome != OUTCOME_RELEASED)
-		return ERR_INVALID;
-	if (!slot || !slot->body->leased || slot->body->attempt != settle->attempt)
-		return ERR_FENCED;
-	if (settle->outcome == OUTCOME_RELEASED) {
-		slot->body->released = settle->attempt;
-		slot_set_due(memory, slot);
-	} else {
-		slot_close(memory, slot);
-	}
-	return 0;
-}
-
-static int release_decide(struct memory_store *memory, const struct store_release *release)
-{
-	struct slot *slot = slot_find(memory, release->ticket);
-
-	if (!slot || !slot->body->held)
-		return ERR_FENCED;
-	count_add(&memory->held_tickets, -UINT64_C(1));
-	if (release->drop)
-		slot_close(memory, slot);
-	else
-		slot_set_due(memory, slot);
-	return 0;
-}
-
 static int lookup_decide(struct memory_store *memory, struct store_lookup *lookup)
 {
 	const struct taken *taken = claim_find(memory, &lookup->digest,
@@ -605,9 +462,8 @@ static int lookup_decide(struct memory_store *memory, struct store_lookup *looku
 	lookup->open = lookup->held = false;
 	if (!taken)
 		return 0;
-	const struct slot *slot = slot_find(memory, taken->event->ticket);
-	lookup->open = slot != NULL;
-	lookup->held = slot && slot->body->held;
+	lookup->open = memory_tickets_legs(memory->tickets, taken->event->ticket).pending;
+	lookup->held = memory_tickets_held(memory->tickets, taken->event->ticket);
 	lookup->check = taken->newest ? 0 : digest_check(&taken->digest);
 	lookup->order = taken->newest ? taken->order : 0;
 	lookup->ticket = taken->event->ticket;
@@ -616,74 +472,61 @@ static int lookup_decide(struct memory_store *memory, struct store_lookup *looku
 	return 0;
 }
 
-static int held_decide(const struct memory_store *memory, struct store_held *held)
-{
-	held->count = 0;
-	for (size_t i = memory->first + memory->count; i > memory->first && held->count < held->max;
-	     i--) {
-		const struct slot *slot = &memory->slots[i - 1];
-		if (slot->body && slot->body->held &&
-		    (held->before == 0 || slot->ticket < held->before))
-			held->tickets[held->count++] = slot->ticket;
-	}
-	return 0;
-}
-
-/* 0 and at least one item, or ERR_FULL: the take waits on. */
-static int take_fill(struct memory_store *memory, struct store_take *take)
-{
-	struct slot *slot;
-
-	buf_clear(&take->items);
-	take->count = 0;
-	while (take->count < take->max_items && (slot = slot_next_due(memory)) != NULL) {
-		struct body *body = slot->body;
-		size_t size = sizeof(struct store_item) + body->source_len + body->payload_len;
-		if (take->count && take->items.len + size > take->max_bytes)
-			break;
-		if (buf_reserve(&take->items, size) < 0)
-			break;
-		struct store_item item = { .ticket = slot->ticket,
-			                   .attempt = body->attempt + 1,
-			                   .source_len = body->source_len,
-			                   .payload_len = body->payload_len,
-			                   .flags = body->flags };
-		buf_append(&take->items, &item, sizeof(item));
-		buf_append(&take->items, body->bytes, body->source_len + body->payload_len);
-		body->attempt++;
-		body->leased = true;
-		count_add(&memory->due_tickets, -UINT64_C(1));
-		take->count++;
-	}
-	return take->count ? 0 : ERR_FULL;
-}
-
+/* Those that wait longest come first, each of its own sink. */
 static void takes_serve(struct memory_store *memory, struct op_list *finished)
 {
-	while (memory->takes.head && count_get(&memory->due_tickets)) {
-		struct store_op *op = memory->takes.head;
-		if (take_fill(memory, container_of(op, struct store_take, op)) < 0)
-			return;
-		memory->takes.head = op->next;
-		if (!op->next)
-			op_list_init(&memory->takes);
+	struct op_list waiting = memory->takes;
+	struct store_op *op = waiting.head;
+
+	op_list_init(&memory->takes);
+	while (op) {
+		struct store_op *next = op->next;
 		op->error = 0;
-		op_list_add(finished, op);
+		if (memory_tickets_take(memory->tickets, container_of(op, struct store_take, op)))
+			op_list_add(finished, op);
+		else
+			op_list_add(&memory->takes, op);
+		op = next;
 	}
 }
 
 static int op_decide(struct memory_store *memory, struct store_op *op)
 {
+	struct memory_tickets *tickets = memory->tickets;
+
 	switch (op->kind) {
 	case STORE_ADMIT: return admit_decide(memory, container_of(op, struct store_admit, op));
-	case STORE_SETTLE: return settle_decide(memory, container_of(op, struct store_settle, op));
+	case STORE_SETTLE:
+		return memory_tickets_settle(tickets, container_of(op, struct store_settle, op),
+		                             &memory->waits);
 	case STORE_LOOKUP: return lookup_decide(memory, container_of(op, struct store_lookup, op));
 	case STORE_RELEASE:
-		return release_decide(memory, container_of(op, struct store_release, op));
-	case STORE_HELD: return held_decide(memory, container_of(op, struct store_held, op));
-	case STORE_TAKE: break;
+		return memory_tickets_release(tickets, container_of(op, struct store_release, op),
+		                              &memory->waits);
+	case STORE_NOTE:
+		return memory_tickets_note(tickets, container_of(op, struct store_note, op));
+	case STORE_READ:
+		return memory_tickets_read(tickets, container_of(op, struct store_read, op));
+	case STORE_SCAN:
+		return memory_tickets_scan(tickets, container_of(op, struct store_scan, op));
+	case STORE_RENEW:
+		return memory_tickets_renew(tickets, container_of(op, struct store_renew, op));
+	case STORE_HELD:
+		return memory_tickets_list_held(tickets, container_of(op, struct store_held, op));
+	case STORE_TAKE:
+	case STORE_WAIT: break;
 	}
 	return ERR_INVALID;
+}
+
+static void publish(struct memory_store *memory)
+{
+	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED; i++)
+		count_set(&memory->tickets_in[i],
+		          memory_tickets_count(memory->tickets, (enum store_state)i));
+	count_set(&memory->open_tickets, memory_tickets_open_count(memory->tickets));
+	count_set(&memory->ticket_bytes, memory_tickets_bytes(memory->tickets));
+	count_set(&memory->wait_count, memory->waits.count);
 }
 
 static void submit(struct store *store, struct store_op *op)
@@ -706,6 +549,9 @@ static void flush(struct store *store)
 		struct store_op *next = op->next;
 		if (op->kind == STORE_TAKE) {
 			op_list_add(&memory->takes, op);
+		} else if (op->kind == STORE_WAIT) {
+			if (!waits_add(&memory->waits, container_of(op, struct store_wait, op)))
+				op_list_add(&finished, op);
 		} else {
 			op->error = op_decide(memory, op);
 			op_list_add(&finished, op);
@@ -719,6 +565,7 @@ static void flush(struct store *store)
 		histogram_record(store->commit_batch, count);
 	}
 	takes_serve(memory, &finished);
+	publish(memory);
 	op_list_finish(&finished);
 }
 
@@ -731,6 +578,20 @@ static void tick(struct store *store)
 		memory->sweep_at = (memory->sweep_at + 1) & (memory->bucket_count - 1);
 		bucket_expire(memory, &memory->buckets[memory->sweep_at]);
 	}
+	memory_tickets_drop_dead(memory->tickets, memory->dead_keep_ms, &memory->waits);
+	waits_expire(&memory->waits, memory->boot_ms);
+	if (memory->ending)
+		waits_fail(&memory->waits, ERR_CLOSING);
+	struct op_list finished; /* of leases that are over */
+	op_list_init(&finished);
+	takes_serve(memory, &finished);
+	publish(memory);
+	op_list_finish(&finished);
+}
+
+static void end_waits(struct store *store)
+{
+	memory_of(store)->ending = true;
 }
 
 static void stats(struct store *store, struct store_stats *ret_stats)
@@ -741,10 +602,13 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.live_claims = count_get(&memory->live_claims),
 		.live_entities = count_get(&memory->live_entities),
 		.expired_claims = count_get(&memory->expired_claims),
-		.index_bytes = count_get(&memory->bytes),
+		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes),
 		.open_tickets = count_get(&memory->open_tickets),
-		.due_tickets = count_get(&memory->due_tickets),
-		.held_tickets = count_get(&memory->held_tickets),
+		.due_tickets = count_get(&memory->tickets_in[STORE_STATE_DUE]),
+		.held_tickets = count_get(&memory->tickets_in[STORE_STATE_HELD]),
+		.parked_tickets = count_get(&memory->tickets_in[STORE_STATE_PARKED]),
+		.dead_tickets = count_get(&memory->tickets_in[STORE_STATE_DEAD]),
+		.waits = count_get(&memory->wait_count),
 		.commits = count_get(&memory->commits),
 		.commit_ops = count_get(&memory->commit_ops),
 		.writable = count_get(&memory->open_tickets) < memory->max_open,
@@ -759,24 +623,25 @@ static void claims_free(struct memory_store *memory)
 	mem_free(memory->buckets);
 }
 
+/* What waits for something comes back. */
+static void end_all(struct memory_store *memory)
+{
+	for (struct store_op *op = memory->takes.head; op; op = op->next)
+		op->error = ERR_CLOSING;
+	op_list_finish(&memory->takes);
+	waits_fail(&memory->waits, ERR_CLOSING);
+}
+
 static void free_store(struct store *store)
 {
 	struct memory_store *memory = memory_of(store);
 
 	if (memory->queue.head)
 		flush(store);
-	for (struct store_op *op = memory->takes.head; op; op = op->next)
-		op->error = ERR_CLOSING;
-	op_list_finish(&memory->takes);
+	end_all(memory);
 	CHECK(!memory->queue.head); /* nobody may submit to a closing store */
 
-	for (size_t i = memory->first; i < memory->first + memory->count; i++) {
-		if (memory->slots[i].body) {
-			event_drop(memory, memory->slots[i].body->event);
-			mem_free(memory->slots[i].body);
-		}
-	}
-	mem_free(memory->slots);
+	memory_tickets_free(memory->tickets);
 	claims_free(memory);
 	mem_free(memory);
 }
@@ -786,8 +651,16 @@ static const struct store_methods memory_methods = {
 	.flush = flush,
 	.tick = tick,
 	.stats = stats,
+	.end_waits = end_waits,
 	.free = free_store,
 };
+
+static struct waits_legs legs_of(void *user, uint64_t event)
+{
+	const struct memory_store *memory = user;
+
+	return memory_tickets_legs(memory->tickets, event);
+}
 
 int memory_store_open(const struct memory_store_options *options, struct store **ret_store)
 {
@@ -798,13 +671,16 @@ int memory_store_open(const struct memory_store_options *options, struct store *
 	memory->store.methods = &memory_methods;
 	memory->clock = options->clock ? *options->clock : *clock_system();
 	memory->max_open = options->max_open_tickets ? options->max_open_tickets : MAX_OPEN_DEFAULT;
+	memory->dead_keep_ms = options->dead_keep_ms ? options->dead_keep_ms : STORE_DEAD_KEEP_MS;
 	op_list_init(&memory->queue);
 	op_list_init(&memory->takes);
 	memory->bucket_count = BUCKETS_FIRST;
 	memory->buckets = mem_zalloc(memory->bucket_count, sizeof(struct taken *));
 	memory->store.commit_us = &memory->commit_us;
 	memory->store.commit_batch = &memory->commit_batch;
-	if (!memory->buckets) {
+	waits_init(&memory->waits, 0, legs_of, memory);
+	if (!memory->buckets || memory_tickets_new(&memory->tickets) < 0) {
+		mem_free(memory->buckets);
 		mem_free(memory);
 		return -ENOMEM;
 	}
@@ -818,13 +694,9 @@ void memory_store_restart(struct store *store)
 	struct memory_store *memory = memory_of(store);
 
 	CHECK(store->methods == &memory_methods);
-	CHECK(!memory->queue.head && !memory->takes.head);
-	for (size_t i = memory->first; i < memory->first + memory->count; i++) {
-		struct slot *slot = &memory->slots[i];
-		if (!slot->body)
-			continue;
-		slot->body->attempt = slot->body->released;
-		if (slot->body->leased)
-			slot_set_due(memory, slot);
-	}
+	CHECK(!memory->queue.head);
+	end_all(memory);
+	memory_tickets_restart(memory->tickets);
+	waits_init(&memory->waits, memory->last_ticket, legs_of, memory);
+	publish(memory);
 }

@@ -21,12 +21,13 @@
 struct memory_store_options {
 	const struct clock *clock; /* NULL: the machine's */
 	uint32_t max_open_tickets; /* 0: 16 Mi */
+	uint64_t dead_keep_ms;     /* 0: STORE_DEAD_KEEP_MS */
 };
 
 int memory_store_open(const struct memory_store_options *options,
                       struct store **ret_store) must_check;
 
-/* What a restart does to a store that remembers: leases are gone, so every
- * open ticket is due again; its attempts go on from the last that was settled
- * as released. For the model tests. */
+/* What a restart does to a store that remembers: leases are gone, so what was leased
+ * is due again; its attempts go on from the last of which something was noted. Takes
+ * and waits end with ERR_CLOSING. For the model tests. */
 void memory_store_restart(struct store *store);

@@ -1,0 +1,287 @@
+/*
+ * note: what is written down of a ticket beside "done": notes, outcomes that keep it
+ * open (dead, parked, given back), and releases.
+ *
+ * A change is made when it is decided, so that what follows in the same batch meets it;
+ * the ticket as it was goes to the undo list, and comes back if the frame is lost. Only
+ * the state waits for the disk: until then it is `closing` or `leaving`.
+ *
+ * A note that could not be written is an error, and nothing has changed: whoever noted
+ * it knows what it was about. An outcome waits for the next frame (commit.c), since it
+ * has happened.
+ *
+ * Threads: the owner's.
+ */
+#include "base/error.h"
+#include "store/local/local_internal.h"
+#include "store/local/replay.h"
+
+static uint64_t now_of(const struct local_store *local)
+{
+	return steady_clock_last(&local->clock);
+}
+
+struct waits_legs local_legs(const struct local_store *local, uint64_t event)
+{
+	struct waits_legs legs = { 0 };
+	struct open_ticket ticket = { .ticket = event - 1 };
+
+	while (open_tickets_next(local->tickets, ticket.ticket, &ticket) &&
+	       open_ticket_event(&ticket) == event) {
+		legs.parked |= ticket.state == OPEN_TICKET_PARKED;
+		legs.dead |= ticket.state == OPEN_TICKET_DEAD;
+		legs.pending |= ticket.state != OPEN_TICKET_PARKED &&
+		                ticket.state != OPEN_TICKET_DEAD;
+	}
+	return legs;
+}
+
+static int find_leased(const struct local_store *local, uint64_t ticket, uint32_t attempt,
+                       struct open_ticket *ret_ticket)
+{
+	if (!open_tickets_find(local->tickets, ticket, ret_ticket) ||
+	    ret_ticket->state != OPEN_TICKET_LEASED || ret_ticket->attempt != attempt)
+		return ERR_FENCED;
+	return 0;
+}
+
+int local_decide_renew(const struct local_store *local, const struct store_renew *renew)
+{
+	struct open_ticket ticket;
+
+	return find_leased(local, renew->ticket, renew->attempt, &ticket);
+}
+
+/* The ticket as it is now comes back if the frame is lost; there is room. */
+static void save(struct local_store *local, const struct open_ticket *ticket)
+{
+	CHECK(local->undo.count < local->undo.room);
+	local->undo.items[local->undo.count++] = (struct undo){ .kind = UNDO_TICKET,
+		                                                .ticket = *ticket };
+}
+
+/* Appends a note of the ticket, which has it as its last from then on. */
+static void append(struct local_store *local, struct open_ticket *ticket, struct entry_note note,
+                   struct span text)
+{
+	note.ticket = ticket->ticket;
+	note.at_ms = now_of(local);
+	note.before_segment = ticket->note_segment;
+	note.before_offset = ticket->note_offset;
+	ticket->due_ms = replay_due_ms(&note, ticket->due_ms);
+	ticket->last = note.mark;
+	ticket->status = note.status;
+	ticket->note_segment = (uint32_t)local->journal.durable.segment;
+	ticket->note_offset = frame_add_note(&local->journal.frame, &note, text);
+}
+
+/* --- notes -------------------------------------------------------------- */
+
+int local_decide_note(struct local_store *local, const struct store_note *note)
+{
+	struct span text = store_text_cut(note->text);
+	struct open_ticket ticket;
+
+	if (!store_mark_valid(note->mark))
+		return ERR_INVALID;
+	int r = find_leased(local, note->ticket, note->attempt, &ticket);
+	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
+		r = ERR_FULL;
+	if (r == 0)
+		r = local_reserve(local, frame_note_size(text), JOURNAL_NORMAL);
+	/* A frame may have been lost meanwhile, with what it said of this ticket. */
+	if (r == 0)
+		r = find_leased(local, note->ticket, note->attempt, &ticket);
+	if (r < 0)
+		return r;
+	bool started = note->mark == STORE_MARK_STARTED;
+	save(local, &ticket);
+	append(local, &ticket,
+	       (struct entry_note){ .mark = (uint8_t)note->mark,
+	                            .status = note->status,
+	                            .attempt = note->attempt,
+	                            .due_ms = started ? 0 : note->due_ms },
+	       text);
+	if (!started && ticket.attempt < UINT16_MAX)
+		ticket.attempt++;
+	open_tickets_update(local->tickets, &ticket);
+	local->batch->events += started; /* somebody waits to begin */
+	return 0;
+}
+
+/* --- outcomes that keep it open ------------------------------------------- */
+
+static uint32_t aside_size(const struct store_settle *settle)
+{
+	return settle->outcome == OUTCOME_RELEASED ? frame_settle_size(settle)
+	                                           : frame_note_size(store_text_cut(settle->text));
+}
+
+bool local_decide_aside(struct local_store *local, struct store_settle *settle)
+{
+	struct open_ticket ticket;
+
+	int r = find_leased(local, settle->ticket, settle->attempt, &ticket);
+	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
+		r = ERR_FULL;
+	settle->op.error = r;
+	if (r < 0)
+		return true;
+	r = local_reserve(local, aside_size(settle), JOURNAL_URGENT);
+	if (r == 0)
+		r = find_leased(local, settle->ticket, settle->attempt, &ticket);
+	if (r < 0) {
+		local_defer(local, settle, ERR_FULL);
+		return false;
+	}
+	save(local, &ticket);
+	if (settle->outcome == OUTCOME_RELEASED) {
+		frame_add_settle(&local->journal.frame, settle);
+		ticket.due_ms = settle->due_ms;
+		/* What was given back should not be overtaken by what comes after it. */
+		local->batch->events++;
+	} else {
+		enum store_mark mark = settle->outcome == OUTCOME_DEAD ? STORE_MARK_DEAD
+		                                                       : STORE_MARK_PARKED;
+		append(local, &ticket,
+		       (struct entry_note){ .mark = (uint8_t)mark,
+		                            .status = settle->status,
+		                            .attempt = settle->attempt },
+		       store_text_cut(settle->text));
+	}
+	ticket.state = OPEN_TICKET_CLOSING;
+	open_tickets_update(local->tickets, &ticket);
+	return true;
+}
+
+void local_aside_is_durable(struct local_store *local, const struct store_settle *settle)
+{
+	struct open_ticket ticket;
+
+	bool found = open_tickets_find(local->tickets, settle->ticket, &ticket);
+	CHECK(found && ticket.state == OPEN_TICKET_CLOSING);
+	ticket.state = settle->outcome == OUTCOME_DEAD      ? OPEN_TICKET_DEAD
+	               : settle->outcome == OUTCOME_UNKNOWN ? OPEN_TICKET_PARKED
+	                                                    : OPEN_TICKET_DUE;
+	open_tickets_update(local->tickets, &ticket);
+	if (unlikely(local->waits.count))
+		waits_tell(&local->waits, open_ticket_event(&ticket));
+}
+
+void local_close_ticket(struct local_store *local, uint64_t ticket, bool done)
+{
+	struct open_ticket closed = { .ticket = ticket };
+
+	if (unlikely(!done || local->waits.count))
+		(void)!open_tickets_find(local->tickets, ticket, &closed);
+	bool dropped = open_tickets_drop(local->tickets, ticket);
+	CHECK(dropped);
+	if (unlikely(!done))
+		waits_note_dropped(&local->waits, open_ticket_event(&closed));
+	if (unlikely(local->waits.count))
+		waits_tell(&local->waits, open_ticket_event(&closed));
+}
+
+/* --- releases ------------------------------------------------------------- */
+
+/* The tickets that a release is about and that are in one of the states. */
+static uint32_t find_legs(const struct local_store *local, const struct store_release *release,
+                          uint32_t states, struct open_ticket ret_tickets[static STORE_LEGS_MAX])
+{
+	struct open_ticket ticket;
+	uint32_t count = 0;
+
+	bool found = open_tickets_find(local->tickets, release->ticket, &ticket);
+	if (!release->whole_event) {
+		if (found && states & 1u << ticket.state)
+			ret_tickets[count++] = ticket;
+		return count;
+	}
+	uint64_t event = found ? open_ticket_event(&ticket) : release->ticket;
+	ticket.ticket = event - 1;
+	while (open_tickets_next(local->tickets, ticket.ticket, &ticket) &&
+	       open_ticket_event(&ticket) == event) {
+		CHECK(count < STORE_LEGS_MAX);
+		if (states & 1u << ticket.state)
+			ret_tickets[count++] = ticket;
+	}
+	return count;
+}
+
+#define ASIDE_STATES (1u << OPEN_TICKET_HELD | 1u << OPEN_TICKET_PARKED | 1u << OPEN_TICKET_DEAD)
+
+static void release_one(struct local_store *local, struct open_ticket *ticket, bool drop)
+{
+	struct store_settle settle = { .ticket = ticket->ticket,
+		                       .outcome = drop ? OUTCOME_DEAD : OUTCOME_RELEASED };
+
+	save(local, ticket);
+	if (drop || ticket->state == OPEN_TICKET_HELD)
+		frame_add_settle(&local->journal.frame, &settle);
+	else
+		append(local, ticket,
+		       (struct entry_note){ .mark = STORE_MARK_RELEASED,
+		                            .attempt = ticket->attempt },
+		       SPAN_EMPTY);
+	ticket->was = ticket->state;
+	ticket->state = OPEN_TICKET_LEAVING;
+	open_tickets_update(local->tickets, ticket);
+}
+
+int local_decide_release(struct local_store *local, const struct store_release *release)
+{
+	struct open_ticket tickets[STORE_LEGS_MAX];
+	uint32_t room = release->whole_event ? STORE_LEGS_MAX : 1;
+
+	if (find_legs(local, release, ASIDE_STATES, tickets) == 0)
+		return ERR_FENCED;
+	if (local_undo_reserve(&local->undo, room) < 0)
+		return ERR_FULL;
+	int r = local_reserve(local, room * (uint32_t)sizeof(struct entry_note), JOURNAL_NORMAL);
+	if (r < 0)
+		return r;
+	uint32_t count = find_legs(local, release, ASIDE_STATES, tickets);
+	for (uint32_t i = 0; i < count; i++)
+		release_one(local, &tickets[i], release->drop);
+	local->batch->events++;
+	return count > 0 ? 0 : ERR_FENCED;
+}
+
+void local_release_is_durable(struct local_store *local, const struct store_release *release)
+{
+	struct open_ticket tickets[STORE_LEGS_MAX];
+	uint32_t count = find_legs(local, release, 1u << OPEN_TICKET_LEAVING, tickets);
+
+	CHECK(count > 0);
+	for (uint32_t i = 0; i < count; i++) {
+		tickets[i].state = OPEN_TICKET_DUE;
+		if (release->drop)
+			local_close_ticket(local, tickets[i].ticket, false);
+		else
+			open_tickets_update(local->tickets, &tickets[i]);
+	}
+}
+
+/* --- dead letters --------------------------------------------------------- */
+
+#define DEAD_PER_TICK 4096u
+
+/* Nothing is written: the note tells its age to the next start too. */
+void local_drop_dead(struct local_store *local)
+{
+	struct open_ticket ticket = { .ticket = local->dead_at };
+	uint64_t now_ms = now_of(local);
+
+	if (open_tickets_in(local->tickets, OPEN_TICKET_DEAD) == 0)
+		return;
+	for (uint32_t i = 0; i < DEAD_PER_TICK; i++) {
+		if (!open_tickets_next(local->tickets, ticket.ticket, &ticket)) {
+			ticket.ticket = 0;
+			break;
+		}
+		if (ticket.state == OPEN_TICKET_DEAD &&
+		    ticket.due_ms + local->options.dead_keep_ms <= now_ms)
+			local_close_ticket(local, ticket.ticket, false);
+	}
+	local->dead_at = ticket.ticket;
+}
