@@ -30,6 +30,66 @@ bool ip_is_loopback(const struct ip_address *address)
 	return memcmp(address->bytes, v6, sizeof(v6)) == 0;
 }
 
+/* From IANA's registries of special-purpose addresses, IPv4 as ::ffff:a.b.c.d. */
+struct special {
+	unsigned char bytes[16];
+	uint8_t bits;
+	const char *name;
+};
+
+#define V4(a, b, c, d)                                                           \
+	{                                                                        \
+		[10] = 0xff, [11] = 0xff, [12] = a, [13] = b, [14] = c, [15] = d \
+	}
+
+static const struct special specials[] = {
+	{ V4(0, 0, 0, 0), 96 + 8, "an unspecified" },
+	{ V4(10, 0, 0, 0), 96 + 8, "a private" },
+	{ V4(100, 64, 0, 0), 96 + 10, "a carrier's private" },
+	{ V4(127, 0, 0, 0), 96 + 8, "a loopback" },
+	{ V4(169, 254, 0, 0), 96 + 16, "a link-local" },
+	{ V4(172, 16, 0, 0), 96 + 12, "a private" },
+	{ V4(192, 0, 0, 0), 96 + 24, "a reserved" },
+	{ V4(192, 0, 2, 0), 96 + 24, "a documentation" },
+	{ V4(192, 88, 99, 0), 96 + 24, "a 6to4 relay" },
+	{ V4(192, 168, 0, 0), 96 + 16, "a private" },
+	{ V4(198, 18, 0, 0), 96 + 15, "a benchmarking" },
+	{ V4(198, 51, 100, 0), 96 + 24, "a documentation" },
+	{ V4(203, 0, 113, 0), 96 + 24, "a documentation" },
+	{ V4(224, 0, 0, 0), 96 + 4, "a multicast" },
+	{ V4(240, 0, 0, 0), 96 + 4, "a reserved" },
+	{ { 0 }, 128, "an unspecified" },
+	{ { [15] = 1 }, 128, "a loopback" },
+	{ { 0 }, 96, "an IPv4-compatible" },
+	{ { [8] = 0xff, [9] = 0xff }, 96, "an IPv4-translated" },
+	{ { 0x00, 0x64, 0xff, 0x9b }, 96, "a NAT64" },
+	{ { 0x00, 0x64, 0xff, 0x9b, 0x00, 0x01 }, 48, "a NAT64" },
+	{ { 0x01, 0x00 }, 64, "a discard" },
+	{ { 0x20, 0x01, 0x00, 0x00 }, 32, "a Teredo" },
+	{ { 0x20, 0x01, 0x00, 0x00 }, 23, "a reserved" },
+	{ { 0x20, 0x01, 0x0d, 0xb8 }, 32, "a documentation" },
+	{ { 0x20, 0x02 }, 16, "a 6to4" },
+	{ { 0x3f, 0xff }, 20, "a documentation" },
+	{ { 0x5f, 0x00 }, 16, "a segment routing" },
+	{ { 0xfc, 0x00 }, 7, "a private" },
+	{ { 0xfe, 0x80 }, 10, "a link-local" },
+	{ { 0xfe, 0xc0 }, 10, "a site-local" },
+	{ { 0xff, 0x00 }, 8, "a multicast" },
+};
+
+const char *ip_special(const struct ip_address *address)
+{
+	for (size_t i = 0; i < ARRAY_LEN(specials); i++) {
+		const struct special *it = &specials[i];
+		size_t whole = it->bits / 8;
+		unsigned rest = it->bits % 8;
+		unsigned differs = rest ? address->bytes[whole] ^ it->bytes[whole] : 0;
+		if (memcmp(address->bytes, it->bytes, whole) == 0 && differs >> (8 - rest) == 0)
+			return it->name;
+	}
+	return NULL;
+}
+
 int ip_parse(struct span text, struct ip_address *ret_address)
 {
 	char copy[IP_TEXT_MAX];

@@ -31,6 +31,12 @@ struct ip_address ip_from_v4(const unsigned char bytes[static 4]);
 bool ip_is_v4(const struct ip_address *address);
 bool ip_is_loopback(const struct ip_address *address); /* 127.0.0.0/8, ::1 */
 
+/* Why no stranger may be sent there: "a loopback", "a private", "a link-local", … as
+ * in "… address"; NULL for one of the public internet. Addresses of IPv6 that stand for
+ * one of IPv4 (NAT64, 6to4, Teredo) are such a reason of their own: what they reach is
+ * for the network to say. */
+const char *ip_special(const struct ip_address *address);
+
 int ip_parse(struct span text, struct ip_address *ret_address) must_check;
 
 /* "10.0.0.0/8", "2001:db8::/32", or one address. Bits behind the prefix must be

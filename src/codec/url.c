@@ -4,6 +4,23 @@
 #include "base/error.h"
 #include "base/hex.h"
 
+static bool is_unreserved(char c)
+{
+	char low = span_lower(c);
+	return (low >= 'a' && low <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+	       c == '_' || c == '~';
+}
+
+void url_percent_encode(struct span text, struct buf *out)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		if (is_unreserved(text.ptr[i]))
+			buf_append_char(out, text.ptr[i]);
+		else
+			url_percent_byte(text.ptr[i], out);
+	}
+}
+
 /* One byte of the value at *at, and a step over it; -1 when malformed. */
 static int next_byte(struct span text, size_t *at, char blank)
 {

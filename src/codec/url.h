@@ -8,8 +8,22 @@
 
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/span.h"
+
+/* Every byte but letters, digits and -._~ becomes %XX, so that the text is one
+ * piece of a path or a query, whatever it holds. */
+void url_percent_encode(struct span text, struct buf *out);
+
+/* Appends %XX. */
+static inline void url_percent_byte(char byte, struct buf *out)
+{
+	static const char digits[] = "0123456789ABCDEF";
+	unsigned char value = (unsigned char)byte;
+	char text[3] = { '%', digits[value >> 4], digits[value & 15] };
+	buf_append(out, text, sizeof(text));
+}
 
 /* Decodes every %XX of `text`; all other bytes stand for themselves. At most
  * text.len bytes are written. ERR_INVALID: a % without two hexadecimal digits.

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "net/socket_address.h"
+#include "codec/socket_address.h"
 
 #define READS_PER_ROUND 4 /* of one connection, before others get their turn */
 

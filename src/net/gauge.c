@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "net/socket_address.h"
+#include "codec/socket_address.h"
 
 #define SHARDS 64 /* a lock each; io threads seldom meet */
 #define BUCKETS 64

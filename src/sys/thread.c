@@ -101,3 +101,12 @@ void thread_join(struct thread *thread)
 	CHECK(error == 0);
 	thread->running = false;
 }
+
+void thread_leave(struct thread *thread)
+{
+	if (!thread->running)
+		return;
+	int error = pthread_detach(thread->id);
+	CHECK(error == 0);
+	thread->running = false;
+}

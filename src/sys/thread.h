@@ -41,3 +41,7 @@ int thread_start(struct thread *thread, const struct thread_options *options) mu
 void thread_run_promptly(void);
 
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
+
+/* Instead of thread_join(), by anybody who must not wait: the thread ends when it
+ * ends, and its struct must stay until then. */
+void thread_leave(struct thread *thread);

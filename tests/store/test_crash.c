@@ -177,6 +177,7 @@ static void history_run(uint64_t seed)
 		.beside_bytes = (uint32_t)test_random_below(&history.random, 2) * 256,
 	};
 	history.told = test_random_below(&history.random, 2);
+	history.oracle.flush_between = history.options.beside_bytes > 0;
 	history.simfs = simfs_new(seed);
 	uint64_t warm = test_random_below(&history.random, WARM_STEPS_MAX);
 	/* Often most is settled on the way, so that segments leave. */

@@ -38,6 +38,7 @@ static void scene_begin(uint64_t seed)
 	clock_fake_init(&scene.clock);
 	oracle_init(&scene.oracle, seed, &scene.clock);
 	scene.oracle.about = scene.about;
+	scene.oracle.flush_between = beside_bytes > 0;
 	scene.simfs = simfs_new(seed);
 	scene.options = (struct local_store_options){
 		.path = "data",

@@ -321,7 +321,8 @@ bool local_under_way(struct store *store)
 static bool worth_a_write(const struct local_store *local)
 {
 	return !local->options.lazy_outcomes || local->batch->events > 0 || local->ending ||
-	       local->batch->ops.count >= OUTCOMES_WORTH_A_WRITE;
+	       local->batch->ops.count >= OUTCOMES_WORTH_A_WRITE ||
+	       local->waits.count > 0; /* somebody waits for what came of an event */
 }
 
 /* The frame is large enough, so that deciding the next one meanwhile pays. */

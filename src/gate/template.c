@@ -1,0 +1,277 @@
+/* template: how texts become pieces. See template.h; template_run.c puts values in. */
+#include "gate/template.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/secret.h"
+#include "gate/template_internal.h"
+
+/* A text on its way to pieces. */
+struct compiler {
+	struct templates *templates;
+	struct span text;
+	size_t at;
+	enum template_form form;
+	bool quoted; /* JSON: between quotes, at `at` */
+	struct error_text *ret_text;
+};
+
+int templates_new(struct templates **ret_templates)
+{
+	struct templates *templates = mem_zalloc(1, sizeof(*templates));
+	if (!templates)
+		return -ENOMEM;
+	json_plan_init(&templates->plan);
+	*ret_templates = templates;
+	return 0;
+}
+
+/* A header may be a secret. */
+static void free_copy(struct template *it)
+{
+	secret_wipe(it->copy, it->len);
+	mem_free(it->copy);
+}
+
+struct templates *templates_free(struct templates *templates)
+{
+	if (!templates)
+		return NULL;
+	for (uint32_t i = 0; i < templates->count; i++)
+		free_copy(&templates->list[i]);
+	return mem_free(templates);
+}
+
+static int refuse(const struct compiler *compiler, size_t at, const char *expected)
+{
+	return error_fill(compiler->ret_text, ERR_INVALID, "at byte %zu: expected %s", at + 1,
+	                  expected);
+}
+
+static int add_piece(struct compiler *compiler, const struct template_piece *piece)
+{
+	struct templates *templates = compiler->templates;
+	if (templates->piece_count == TEMPLATE_PIECES_MAX)
+		return error_fill(compiler->ret_text, ERR_TOO_LARGE,
+		                  "more than %u pieces in all templates", TEMPLATE_PIECES_MAX);
+	templates->pieces[templates->piece_count++] = *piece;
+	return 0;
+}
+
+/* The } that ends a place which begins at `at`; names in quotes may hold one. */
+static size_t find_end(struct span text, size_t at)
+{
+	bool quoted = false;
+	for (; at < text.len; at++) {
+		if (quoted && text.ptr[at] == '\\')
+			at++;
+		else if (text.ptr[at] == '"')
+			quoted = !quoted;
+		else if (text.ptr[at] == '}' && !quoted)
+			return at;
+	}
+	return text.len;
+}
+
+static int compile_path(struct compiler *compiler, struct span place, struct template_piece *piece)
+{
+	struct json_path path;
+	struct json_problem problem = { 0 };
+	struct span text = span_skip(place, 1);
+	span_cut_start(&text, SPAN("."));
+	size_t before = (size_t)(text.ptr - compiler->text.ptr);
+	if (json_path_parse(text, &path, &problem))
+		return refuse(compiler, before + problem.offset, problem.expected);
+	for (uint32_t i = 0; i < path.count; i++)
+		if (path.steps[i].kind == JSON_STEP_EACH)
+			return refuse(compiler, before, "a path to one place, without [*]");
+	uint8_t node;
+	if (json_plan_add(&compiler->templates->plan, &path, &node))
+		return refuse(compiler, before, "fewer paths in all templates");
+	piece->kind = TEMPLATE_PATH;
+	piece->which = node;
+	compiler->templates->wants_paths = true;
+	return 0;
+}
+
+static int compile_word(struct compiler *compiler, struct span word, struct template_piece *piece)
+{
+	int field = letter_field_parse(word);
+	if (span_eq(word, SPAN("ticket")))
+		piece->kind = TEMPLATE_TICKET;
+	else if (span_eq(word, SPAN("source")))
+		piece->kind = TEMPLATE_SOURCE;
+	else if (span_eq(word, SPAN("attempt")))
+		piece->kind = TEMPLATE_ATTEMPT;
+	else if (field >= 0)
+		piece->kind = TEMPLATE_LETTER;
+	else
+		return refuse(compiler, (size_t)(word.ptr - compiler->text.ptr),
+		              "{ticket}, {source}, {attempt}, {id}, {type}, {entity}, {time}, "
+		              "{correlation} or {$.path}");
+	piece->which = (uint8_t)(field >= 0 ? field : 0);
+	return 0;
+}
+
+/* The text from { on. */
+static int compile_place(struct compiler *compiler)
+{
+	size_t begin = compiler->at + 1;
+	size_t end = find_end(compiler->text, begin);
+	struct span place = span_of(compiler->text.ptr + begin, end - begin);
+	struct template_piece piece = { .quoted = compiler->quoted, .text = place };
+	int error;
+	if (end == compiler->text.len)
+		return refuse(compiler, begin - 1, "a } for this {");
+	if (span_eq(place, SPAN("$"))) {
+		piece.kind = TEMPLATE_PAYLOAD;
+		error = compiler->form == TEMPLATE_JSON && !compiler->quoted
+		                ? 0
+		                : refuse(compiler, begin,
+		                         "{$} only in a body of JSON, outside of quotes");
+	} else if (place.ptr[0] == '$') {
+		error = compile_path(compiler, place, &piece);
+	} else {
+		error = compile_word(compiler, place, &piece);
+	}
+	compiler->at = end + 1;
+	return error ? error : add_piece(compiler, &piece);
+}
+
+static bool begins_place(const struct compiler *compiler, size_t at)
+{
+	if (compiler->text.ptr[at] != '{' || at + 1 == compiler->text.len)
+		return false;
+	char next = compiler->text.ptr[at + 1];
+	return next == '$' || (span_lower(next) >= 'a' && span_lower(next) <= 'z');
+}
+
+/* Why a byte of the text itself cannot stand there; NULL if it can. */
+static const char *find_fault(enum template_form form, char byte)
+{
+	unsigned char c = (unsigned char)byte;
+	if (form == TEMPLATE_URL && (c <= ' ' || c >= 0x7f || c == '{' || c == '}'))
+		return "a URL: no blanks, control characters, braces, or bytes beyond ASCII";
+	if (form == TEMPLATE_HEADER && ((c < ' ' && c != '\t') || c == 0x7f))
+		return "a header's value, without line ends and control characters";
+	return NULL;
+}
+
+/* The text up to the next place or the end. */
+static int compile_fixed(struct compiler *compiler)
+{
+	size_t begin = compiler->at;
+	size_t at = begin;
+	for (; at < compiler->text.len && !begins_place(compiler, at); at++) {
+		char c = compiler->text.ptr[at];
+		const char *fault = find_fault(compiler->form, c);
+		if (fault)
+			return refuse(compiler, at, fault);
+		if (compiler->form == TEMPLATE_JSON && c == '\\' && at + 1 < compiler->text.len)
+			at++;
+		else if (c == '"')
+			compiler->quoted = !compiler->quoted;
+	}
+	struct template_piece piece = {
+		.kind = TEMPLATE_FIXED,
+		.text = span_of(compiler->text.ptr + begin, at - begin),
+	};
+	compiler->at = at;
+	return add_piece(compiler, &piece);
+}
+
+static int compile_all(struct compiler *compiler)
+{
+	int error = 0;
+	while (!error && compiler->at < compiler->text.len)
+		error = begins_place(compiler, compiler->at) ? compile_place(compiler)
+		                                             : compile_fixed(compiler);
+	return error;
+}
+
+/* Is the template JSON, whatever its values are? */
+static int judge_json(struct compiler *compiler, uint32_t number)
+{
+	struct buf sample = { .cap = 0 };
+	struct json_doc *doc = mem_alloc(sizeof(*doc));
+	template_sample(compiler->templates, number, &sample);
+	int error = !doc || sample.failed ? -ENOMEM : json_scan(buf_span(&sample), NULL, doc);
+	if (error == ERR_INVALID)
+		error_fill(compiler->ret_text, error,
+		           "no JSON with its places filled: expected %s at byte %zu of %.200s",
+		           doc->problem.expected, doc->problem.offset + 1,
+		           sample.len < 200 ? (buf_append_char(&sample, '\0'), sample.ptr) : "it");
+	mem_free(doc);
+	buf_free(&sample);
+	return error;
+}
+
+int templates_add(struct templates *templates, struct span text, enum template_form form,
+                  uint32_t *ret_number, struct error_text *ret_text)
+{
+	CHECK(!templates->sealed);
+	if (templates->count == TEMPLATES_MAX)
+		return error_fill(ret_text, ERR_TOO_LARGE, "more than %u templates", TEMPLATES_MAX);
+	if (text.len > TEMPLATE_TEXT_MAX)
+		return error_fill(ret_text, ERR_TOO_LARGE, "longer than %u bytes",
+		                  TEMPLATE_TEXT_MAX);
+	struct template *it = &templates->list[templates->count];
+	char *copy = mem_alloc(text.len + 1);
+	if (!copy)
+		return -ENOMEM;
+	if (text.len > 0)
+		memcpy(copy, text.ptr, text.len);
+	struct compiler compiler = { .templates = templates,
+		                     .text = span_of(copy, text.len),
+		                     .form = form,
+		                     .ret_text = ret_text };
+	*it = (struct template){
+		.copy = copy, .len = text.len, .form = form, .first = templates->piece_count
+	};
+	int error = compile_all(&compiler);
+	it->count = templates->piece_count - it->first;
+	templates->count++;
+	if (!error && form == TEMPLATE_JSON)
+		error = judge_json(&compiler, templates->count - 1);
+	if (error) {
+		templates->count--;
+		templates->piece_count = it->first;
+		free_copy(it);
+		return error;
+	}
+	*ret_number = templates->count - 1;
+	return 0;
+}
+
+void templates_seal(struct templates *templates)
+{
+	CHECK(!templates->sealed);
+	templates->sealed = true;
+	json_plan_seal(&templates->plan);
+}
+
+bool template_is_fixed(const struct templates *templates, uint32_t number)
+{
+	CHECK(number < templates->count);
+	const struct template *it = &templates->list[number];
+	for (uint32_t i = 0; i < it->count; i++)
+		if (templates->pieces[it->first + i].kind != TEMPLATE_FIXED)
+			return false;
+	return true;
+}
+
+void template_sample(const struct templates *templates, uint32_t number, struct buf *out)
+{
+	CHECK(number < templates->count);
+	const struct template *it = &templates->list[number];
+	for (uint32_t i = 0; i < it->count; i++) {
+		const struct template_piece *piece = &templates->pieces[it->first + i];
+		if (piece->kind == TEMPLATE_FIXED)
+			buf_append_span(out, piece->text);
+		else if (it->form == TEMPLATE_JSON && !piece->quoted)
+			buf_append_span(out, SPAN("null")); /* no token goes on behind it */
+		else
+			buf_append_char(out, 'x');
+	}
+}

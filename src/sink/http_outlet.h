@@ -1,0 +1,130 @@
+/*
+ * http_outlet: events as HTTP requests, by libcurl's multi interface on the
+ * thread's loop.
+ *
+ * Every attempt carries Idempotency-Key and webhook-id (the event's ticket, the same
+ * each time), Stile-Attempt, Stile-Source, Content-Type, traceparent, tracestate and
+ * the correlation id as they came, the sink's own headers, and the same body: the
+ * payload byte for byte, unless a template makes another. Standard Webhooks'
+ * webhook-timestamp and webhook-signature are there when there are secrets.
+ *
+ * A batch is one request for up to `batch_events` attempts; its result is the result
+ * of each. Its key is its ticket when it has one event, else a digest of all its
+ * tickets, which are listed in Stile-Tickets: a sink that must know an event again
+ * has to look there, since a retry may come in other company.
+ *
+ * What is known of an attempt
+ *   NOT_SENT  until libcurl begins to write the request: no address, refused, TLS,
+ *             a time-out before that. libcurl asks a callback right before it writes
+ *             (CURLOPT_PREREQFUNCTION); an attempt for which it never asked sent
+ *             nothing. Also what a server of HTTP/2 says it did not begin. permanent: a template's value is missing or unfit.
+ *   UNKNOWN   from then on, until the whole head of a final answer (not 1xx) is here.
+ *   DONE      the head says 2xx. REFUSED: it says anything else; redirects are not
+ *             followed. What comes of the answer's body changes nothing.
+ * libcurl sends a request a second time by itself when a connection from its pool
+ * ends without an answer, or a stream of HTTP/2 is refused. Who had read the first
+ * one nobody knows: the callback allows one write for each attempt, the second ends
+ * it as UNKNOWN. A connection that the peer is known to have closed is not taken
+ * from the pool; one that closes just when the request leaves cannot be told from
+ * one that closed after reading it. `idle_ms` should be below the peer's own limit.
+ * Over HTTP/2 a server that winds a connection down says which requests it has not
+ * begun: those go on to another connection by themselves. A stream that is refused on
+ * its own (REFUSED_STREAM) libcurl does not tell from a lost one.
+ *
+ * Where it may connect to (SSRF)
+ *   Scheme, host and port are fixed; places are for path and query, and what fills
+ *   them cannot be more than one piece of a path. A name is resolved here, on a thread
+ *   of its own; if one of its addresses is not public (ip_special()) and not in
+ *   `allow`, nothing is sent. libcurl gets the addresses that were judged, and
+ *   each is judged once more at the moment of connecting. A name is resolved anew
+ *   after HTTP_NAME_MS, and when a connection was refused; if that cannot be done just
+ *   then, its last addresses are used on. No proxies, no .netrc, no cookies, no user names in URLs.
+ *
+ * TLS 1.2 and later, names verified; HTTP/2 where ALPN agrees on it.
+ *
+ * Texts of results hold no secrets: values of secret headers and of the URL's query
+ * are blotted out of what a server says.
+ *
+ * Room:      sink, the only includer of libcurl.
+ * Threads:   one, that of the loop, with SIGPIPE blocked or ignored (sys/thread.h does
+ *            that): OpenSSL writes without asking. interrupt() any. Names are resolved on short-lived
+ *            threads, which an ending outlet does not wait for.
+ * Ownership: options are copied but for loop and clock, which stay longer than it.
+ * Failure:   ERR_CONFIG and a text: what is wrong with which option; -ENOMEM.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "codec/ip.h"
+#include "gate/template.h"
+#include "sink/outlet.h"
+#include "sys/clock.h"
+#include "sys/loop.h"
+
+#define HTTP_HEADERS_MAX 32u
+#define HTTP_SECRETS_MAX 5u
+#define HTTP_ALLOW_MAX 32u
+#define HTTP_BATCH_MAX 256u
+#define HTTP_NAME_MS 30000u
+#define HTTP_ADDRESSES_MAX 64u
+
+enum http_method { HTTP_POST = 0, HTTP_PUT, HTTP_PATCH };
+enum http_batch { HTTP_BATCH_NONE = 0, HTTP_BATCH_NDJSON, HTTP_BATCH_ARRAY };
+
+struct http_header_option {
+	struct span name;
+	struct span value; /* a template */
+	bool secret;       /* as are all that are named like one: authorization, …key, …token */
+};
+
+struct http_request_option {
+	struct span url; /* a template, with places behind the host only */
+	const struct http_header_option *headers;
+	uint32_t header_count;
+};
+
+struct http_addresses {
+	uint32_t count;
+	struct ip_address list[HTTP_ADDRESSES_MAX];
+};
+
+/* Fills the addresses of a name, on any thread; 0, or an EAI_… of <netdb.h>. */
+typedef int http_lookup_fn(const char *host, struct http_addresses *ret_addresses);
+
+/* What is 0 or empty is by default. */
+struct http_outlet_options {
+	struct loop *loop;         /* not for http_outlet_check() */
+	const struct clock *clock; /* default: the machine's */
+	struct http_request_option request;
+	struct http_request_option probe; /* a GET; no URL: there is none */
+	enum http_method method;
+	struct span body;             /* a template; empty: the payload */
+	enum template_form body_form; /* TEMPLATE_JSON, or TEMPLATE_URL for a form */
+	enum http_batch batch;
+	uint32_t batch_events; /* 100; at most HTTP_BATCH_MAX */
+	uint32_t batch_bytes;  /* 1 MiB; a single event may be larger */
+	uint32_t connect_ms;   /* 10 s: name, connection and TLS */
+	uint32_t timeout_ms;   /* 30 s: all of it */
+	uint32_t name_ms;      /* HTTP_NAME_MS */
+	uint32_t idle_ms;      /* 4 s: how long an unused connection is kept, whole seconds */
+	bool fresh;            /* each request on a connection of its own */
+	bool http1;            /* no HTTP/2 */
+	struct span correlation_header;  /* X-Correlation-Id */
+	uint32_t answer_max;             /* 1 MiB: a connection with a longer answer is closed */
+	const char *ca_file;             /* PEM; default: the system's */
+	const char *cert_file;           /* PEM: ours, with its chain, … */
+	const char *key_file;            /* … and its key */
+	struct span server_name;         /* for TLS, in the place of the URL's host */
+	const struct span *sign_secrets; /* "whsec_…"; the first is the newest */
+	uint32_t sign_count;
+	const struct ip_network *allow; /* networks that are reached though not public */
+	uint32_t allow_count;
+	http_lookup_fn *lookup; /* for tests; default: the system's resolver */
+};
+
+int http_outlet_new(const struct http_outlet_options *options, struct outlet **ret_outlet,
+                    struct error_text *ret_text) must_check;
+
+/* Would http_outlet_new() accept them? Files are not opened. */
+int http_outlet_check(const struct http_outlet_options *options,
+                      struct error_text *ret_text) must_check;

@@ -1,0 +1,29 @@
+/* outlet_line: see outlet_line.h. */
+#include "sink/outlet_line.h"
+
+#include <string.h>
+
+static void replace(char *at, char *end, char from)
+{
+	while (at < end && (at = memchr(at, from, (size_t)(end - at))) != NULL)
+		*at++ = ' ';
+}
+
+void outlet_one_line(struct buf *out, size_t start)
+{
+	if (out->failed || start >= out->len)
+		return;
+	replace(out->ptr + start, out->ptr + out->len, '\n');
+	replace(out->ptr + start, out->ptr + out->len, '\r');
+}
+
+void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt)
+{
+	size_t start = out->len;
+	if (!attempt->json) {
+		buf_append_json(out, attempt->payload);
+		return;
+	}
+	buf_append_span(out, attempt->payload);
+	outlet_one_line(out, start);
+}

@@ -1,0 +1,17 @@
+/*
+ * outlet_line: an event's payload as one line of JSON, for those who write many.
+ *
+ * JSON stays as it is but for line breaks between its tokens, which become blanks;
+ * what is no JSON becomes a string of it.
+ *
+ * Room: sink. Threads: pure.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "sink/outlet.h"
+
+void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt);
+
+/* Blanks for the line breaks from `start` on; they stand between tokens of JSON. */
+void outlet_one_line(struct buf *out, size_t start);
