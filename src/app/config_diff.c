@@ -308,14 +308,38 @@ static void put_http(struct buf *out, const struct config_http *http)
 	put_texts(out, http->allow, http->allow_count);
 }
 
+static void put_file_sink(struct buf *out, const struct config_file *file)
+{
+	const uint64_t numbers[] = { file->no_sync, file->rotate_bytes, file->rotate_ms,
+		                     file->keep };
+	put_text(out, file->path);
+	buf_append(out, numbers, sizeof(numbers));
+}
+
+static void put_postgres(struct buf *out, const struct config_sink *sink)
+{
+	const struct config_postgres *postgres = &sink->postgres;
+	const struct span texts[] = { postgres->conninfo, postgres->table, postgres->statement,
+		                      postgres->key };
+	put_texts(out, texts, ARRAY_LEN(texts));
+	put_texts(out, postgres->password, postgres->password_count);
+	put_number(out, postgres->no_create);
+	put_number(out, sink->http.connect_ms);
+	put_number(out, sink->http.timeout_ms);
+}
+
 static void put_sink(struct buf *out, const struct config_sink *sink)
 {
 	put_number(out, sink->kind);
 	put_number(out, sink->id);
 	put_number(out, sink->print);
 	put_policy(out, sink);
-	if (sink->kind == CONFIG_SINK_HTTP)
+	if (sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE)
 		put_http(out, &sink->http);
+	if (sink->kind == CONFIG_SINK_FILE)
+		put_file_sink(out, &sink->file);
+	if (sink->kind == CONFIG_SINK_POSTGRES)
+		put_postgres(out, sink);
 }
 
 static void put_routes(struct buf *out, const struct config *config)
