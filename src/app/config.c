@@ -11,16 +11,19 @@ static void read_tree(struct config_reader *reader, const struct yaml_node *root
 	if (!root || !config_is_map(reader, root))
 		return;
 	config_read_section(reader, "", root, reader->config);
-	const struct yaml_node *sources = yaml_map_find(root, SPAN("sources"));
-	const struct yaml_node *sinks = yaml_map_find(root, SPAN("sinks"));
-	if (sources) {
-		size_t at = config_enter(reader, SPAN("sources"));
-		config_read_sources(reader, sources);
-		config_leave(reader, at);
-	}
-	if (sinks) {
-		size_t at = config_enter(reader, SPAN("sinks"));
-		config_read_sinks(reader, sinks);
+	static const struct {
+		const char *name;
+		void (*read)(struct config_reader *reader, const struct yaml_node *node);
+	} rest[] = {
+		{ "sources", config_read_sources },
+		{ "sinks", config_read_sinks },
+		{ "routes", config_read_routes },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(rest); i++) {
+		const struct yaml_node *node = yaml_map_find(root, span_str(rest[i].name));
+		size_t at = config_enter(reader, span_str(rest[i].name));
+		if (node)
+			rest[i].read(reader, node);
 		config_leave(reader, at);
 	}
 }
@@ -130,6 +133,14 @@ struct config *config_free(struct config *config)
 	if (config)
 		arena_free(&config->arena);
 	return mem_free(config);
+}
+
+const struct config_sink *config_find_sink(const struct config *config, struct span name)
+{
+	for (uint32_t i = 0; i < config->sink_count; i++)
+		if (span_eq(config->sinks[i].name, name))
+			return &config->sinks[i];
+	return NULL;
 }
 
 const struct config_source *config_find_source(const struct config *config, struct span name)

@@ -26,13 +26,18 @@
 #include "app/serve.h"
 #include "base/arena.h"
 #include "base/buf.h"
+#include "deliver/policy.h"
 #include "door/auth_spec.h"
 #include "gate/recipe_spec.h"
+#include "gate/route.h"
+#include "sink/http_outlet.h"
 #include "sys/file.h"
 
 #define CONFIG_SOURCES_MAX 256u
-#define CONFIG_SINKS_MAX 1u
-#define CONFIG_CASES_MAX 64u /* of one source */
+#define CONFIG_SINKS_MAX ROUTE_SINKS_MAX
+#define CONFIG_ROUTES_MAX ROUTES_MAX
+#define CONFIG_ROUTE_NAMES_MAX 32u /* in `from` and in `to` */
+#define CONFIG_CASES_MAX 64u       /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
 
 /* ---- the result ---- */
@@ -54,17 +59,66 @@ struct config_source {
 	struct span path;   /* of its requests: "/in/genesys" */
 	struct span preset; /* empty: the recipe is all its own */
 	enum config_conflict on_conflict;
-	uint64_t wait_ms; /* for the outcome, before the answer; 0: not at all */
+	bool ack_delivered; /* the answer waits for the outcome … */
+	uint64_t wait_ms;   /* … so long at most */
 	struct recipe_spec recipe;
 	struct auth_spec auth;
 	struct config_place place;
 };
 
-enum config_sink_kind { CONFIG_SINK_STDOUT = 0 };
+enum config_sink_kind { CONFIG_SINK_STDOUT = 0, CONFIG_SINK_HTTP, CONFIG_SINK_KINDS };
+
+struct config_headers {
+	struct http_header_option list[HTTP_HEADERS_MAX];
+	uint32_t count;
+};
+
+/* A line of standard output. */
+enum config_print { CONFIG_PRINT_EVENT = 0, CONFIG_PRINT_ENVELOPE, CONFIG_PRINT_AS_TOP };
+
+/* How an http sink is asked; serve_sinks.h makes an outlet of it. */
+struct config_http {
+	struct span url;
+	struct span probe; /* empty: there is none */
+	enum http_method method;
+	struct config_headers headers;
+	struct span body; /* empty: the payload */
+	bool body_is_form;
+	enum http_batch batch;
+	uint32_t batch_events;
+	uint32_t batch_bytes;
+	uint32_t connect_ms, timeout_ms, idle_ms;
+	bool http1;
+	struct span correlation_header;
+	const char *ca_file, *cert_file, *key_file;
+	struct span server_name;
+	uint32_t sign_count;
+	struct span sign[HTTP_SECRETS_MAX];
+	uint32_t allow_count;
+	struct span allow[HTTP_ALLOW_MAX];
+};
 
 struct config_sink {
 	struct span name;
 	enum config_sink_kind kind;
+	uint32_t id; /* of its tickets; 0: standard output */
+	struct deliver_policy policy;
+	uint32_t rule_count; /* of `retry.on` … */
+	struct span rules[JUDGE_RULES_MAX];
+	bool steps_aside;        /* order.stuck */
+	struct span dead_letter; /* the sink that dead letters go to; empty: none */
+	enum config_print print; /* stdout */
+	struct config_http http;
+	struct config_place place;
+};
+
+struct config_route {
+	uint32_t from_count, to_count, condition_count;
+	struct span from[CONFIG_ROUTE_NAMES_MAX];
+	struct span to[CONFIG_ROUTE_NAMES_MAX];
+	struct span type, order_by;
+	struct recipe_condition conditions[RECIPE_SPEC_CONDITIONS_MAX];
+	struct config_place place;
 };
 
 struct config {
@@ -73,6 +127,8 @@ struct config {
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;
 	struct config_sink *sinks; /* at least one */
+	uint32_t route_count;
+	struct config_route *routes; /* none: everything goes to every sink */
 
 	struct arena arena;
 	struct config_mark *marks; /* where texts stood in the file */
@@ -122,6 +178,14 @@ int config_load(const struct config_input *input, struct config **ret_config,
 struct config *config_free(struct config *config); /* accepts NULL, returns NULL */
 
 const struct config_source *config_find_source(const struct config *config, struct span name);
+const struct config_sink *config_find_sink(const struct config *config, struct span name);
+
+const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http" */
+
+/* The routes, compiled; a configuration that was loaded has no problem but memory. `key`
+ * as for route_set_new(). */
+int config_routes_new(const struct config *config, const unsigned char *key,
+                      struct route_set **ret_set, struct route_problem *ret_problem) must_check;
 
 /* For people: "none", "header", "standard-webhooks", … */
 const char *config_auth_word(enum auth_kind kind);
@@ -149,5 +213,7 @@ struct config_states {
 	const struct config *last;
 	const struct config *next;
 };
+/* Does the sink need another lane, or another policy? 1, 0, or -ENOMEM. */
+int config_sink_changed(const struct config_sink *old, const struct config_sink *next) must_check;
 int config_diff(const struct config_states *states, struct config_diff *ret_diff) must_check;
 void config_diff_free(struct config_diff *diff); /* leaves an empty one */

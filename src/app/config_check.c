@@ -275,6 +275,8 @@ void config_check_all(struct config_reader *reader)
 {
 	struct config *config = reader->config;
 	check_tls(reader);
+	config_check_sinks(reader);
+	config_check_routes(reader);
 	for (uint32_t i = 0; i < config->source_count; i++)
 		if (config->sources[i].name.len > 0)
 			check_source(reader, &config->sources[i]);

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 1)
+#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 2)
 
 /* ---- a source as bytes ---- */
 
@@ -109,7 +109,7 @@ static void put_rest(struct buf *out, const struct config_source *source)
 {
 	put_text(out, source->path);
 	put_number(out, source->on_conflict);
-	put_number(out, source->wait_ms);
+	put_number(out, source->ack_delivered ? source->wait_ms : 0);
 }
 
 /* ---- changes ---- */
@@ -250,14 +250,97 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 	return error;
 }
 
-/* ---- sinks ---- */
+/* ---- sinks and routes ---- */
 
-static const struct config_sink *find_sink(const struct config *config, struct span name)
+static void put_policy(struct buf *out, const struct config_sink *sink)
 {
-	for (uint32_t i = 0; i < config->sink_count; i++)
-		if (span_eq(config->sinks[i].name, name))
-			return &config->sinks[i];
-	return NULL;
+	const struct deliver_policy *policy = &sink->policy;
+	const struct retry_policy *retries[] = { &policy->retry, &policy->stuck };
+	const struct breaker_policy *breaker = &policy->breaker;
+	const struct limiter_policy *limiter = &policy->limiter;
+	for (size_t i = 0; i < ARRAY_LEN(retries); i++) {
+		put_number(out, retries[i]->first_ms);
+		put_number(out, retries[i]->max_ms);
+		put_number(out, retries[i]->for_ms);
+		put_number(out, retries[i]->attempts);
+	}
+	const uint64_t numbers[] = {
+		breaker->failures,   breaker->per_cent,
+		breaker->calls,      breaker->window_ms,
+		breaker->first_ms,   breaker->max_ms,
+		breaker->probes,     breaker->successes,
+		limiter->rate,       limiter->per_ms,
+		limiter->burst,      limiter->most,
+		limiter->fixed,      policy->on_unknown,
+		policy->forget_dead, policy->retry_after_max_ms,
+	};
+	buf_append(out, numbers, sizeof(numbers));
+	put_texts(out, sink->rules, sink->rule_count);
+	put_text(out, sink->dead_letter);
+}
+
+static void put_file(struct buf *out, const char *path)
+{
+	put_text(out, path ? span_str(path) : SPAN_EMPTY);
+}
+
+static void put_http(struct buf *out, const struct config_http *http)
+{
+	const struct span texts[] = { http->url, http->probe, http->body, http->correlation_header,
+		                      http->server_name };
+	const uint64_t numbers[] = {
+		http->method,       http->body_is_form, http->batch,
+		http->batch_events, http->batch_bytes,  http->connect_ms,
+		http->timeout_ms,   http->idle_ms,      http->http1,
+	};
+	put_texts(out, texts, ARRAY_LEN(texts));
+	buf_append(out, numbers, sizeof(numbers));
+	put_number(out, http->headers.count);
+	for (uint32_t i = 0; i < http->headers.count; i++) {
+		put_text(out, http->headers.list[i].name);
+		put_text(out, http->headers.list[i].value);
+		put_number(out, http->headers.list[i].secret);
+	}
+	put_file(out, http->ca_file);
+	put_file(out, http->cert_file);
+	put_file(out, http->key_file);
+	put_texts(out, http->sign, http->sign_count);
+	put_texts(out, http->allow, http->allow_count);
+}
+
+static void put_sink(struct buf *out, const struct config_sink *sink)
+{
+	put_number(out, sink->kind);
+	put_number(out, sink->id);
+	put_number(out, sink->print);
+	put_policy(out, sink);
+	if (sink->kind == CONFIG_SINK_HTTP)
+		put_http(out, &sink->http);
+}
+
+static void put_routes(struct buf *out, const struct config *config)
+{
+	for (uint32_t i = 0; i < config->route_count; i++) {
+		const struct config_route *route = &config->routes[i];
+		put_texts(out, route->from, route->from_count);
+		put_texts(out, route->to, route->to_count);
+		put_text(out, route->type);
+		put_text(out, route->order_by);
+		put_conditions(out, route->conditions, route->condition_count);
+	}
+}
+
+int config_sink_changed(const struct config_sink *old, const struct config_sink *new)
+{
+	struct buf a = { 0 };
+	struct buf b = { 0 };
+	put_sink(&a, old);
+	put_sink(&b, new);
+	bool failed = a.failed || b.failed;
+	bool equal = is_equal(&a, &b);
+	buf_free(&a);
+	buf_free(&b);
+	return failed ? -ENOMEM : !equal;
 }
 
 static int add_sinks(struct config_diff *diff, const struct config *from,
@@ -268,13 +351,12 @@ static int add_sinks(struct config_diff *diff, const struct config *from,
 		const struct config_sink *sink = &from->sinks[i];
 		char option[16 + 64];
 		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
-		if (!find_sink(other, sink->name))
-			error = add(diff, option, false, text);
+		if (!config_find_sink(other, sink->name))
+			error = add(diff, option, true, text);
 	}
 	return error;
 }
 
-/* Deliveries go where they went at the start. */
 static int compare_sinks(struct config_diff *diff, const struct config *old,
                          const struct config *new)
 {
@@ -283,13 +365,29 @@ static int compare_sinks(struct config_diff *diff, const struct config *old,
 		error = add_sinks(diff, new, old, "added");
 	for (uint32_t i = 0; i < new->sink_count &&error == 0; i++) {
 		const struct config_sink *sink = &new->sinks[i];
-		const struct config_sink *was = find_sink(old, sink->name);
+		const struct config_sink *was = config_find_sink(old, sink->name);
 		char option[16 + 64];
 		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
-		if (was && was->kind != sink->kind)
-			error = add(diff, option, false, "changed");
+		int changed = was ? config_sink_changed(was, sink) : 0;
+		error = changed > 0 ? add(diff, option, true, "changed") : changed;
 	}
 	return error;
+}
+
+static int compare_routes(struct config_diff *diff, const struct config *old,
+                          const struct config *new)
+{
+	struct buf a = { 0 };
+	struct buf b = { 0 };
+	put_routes(&a, old);
+	put_routes(&b, new);
+	bool failed = a.failed || b.failed;
+	bool equal = is_equal(&a, &b);
+	buf_free(&a);
+	buf_free(&b);
+	if (failed)
+		return -ENOMEM;
+	return equal ? 0 : add(diff, "routes", true, "changed");
 }
 
 int config_diff(const struct config_states *states, struct config_diff *ret_diff)
@@ -300,7 +398,9 @@ int config_diff(const struct config_states *states, struct config_diff *ret_diff
 	if (error == 0)
 		error = compare_sources(&diff, states->last, states->next);
 	if (error == 0)
-		error = compare_sinks(&diff, states->start, states->next);
+		error = compare_sinks(&diff, states->last, states->next);
+	if (error == 0)
+		error = compare_routes(&diff, states->last, states->next);
 	if (error != 0) {
 		config_diff_free(&diff);
 		return error;

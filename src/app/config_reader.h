@@ -5,6 +5,8 @@
  * config_read.c     walks the tree by the table
  * config_value.c    one value: ${NAME}, file:, kinds and ranges
  * config_source.c   a source as a whole: its name, path, recipe
+ * config_sink.c     a sink as a whole: what it is, and what fits that
+ * config_route.c    routes, and what sources and sinks have of them
  * config_claims.c   claims, conditions and content
  * config_auth.c     what each kind of auth needs
  * config_check.c    what only holds for the whole, and advice
@@ -84,6 +86,13 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 bool config_read_texts(struct config_reader *reader, const struct config_option *option,
                        const struct yaml_node *node, struct span *ret_texts, uint32_t *ret_count);
 
+/* A text, ${NAME} or file:PATH, that no report shows. False: told. */
+bool config_read_secret(struct config_reader *reader, const struct yaml_node *node,
+                        struct span *ret_text);
+/* Fields below a section become what the table calls their default, where that is a
+ * number, a time, a size or a word. */
+void config_set_defaults(const char *section, void *base);
+
 /* Where a text of the configuration was written; line 0 if nowhere. */
 struct config_mark config_mark_of(const struct config *config, const char *ptr);
 
@@ -103,8 +112,24 @@ bool config_is_repeated(struct config_reader *reader, const struct yaml_node *ma
 
 void config_read_sources(struct config_reader *reader, const struct yaml_node *map);
 void config_add_default_source(struct config_reader *reader);
+/* Names stand in URLs, metrics and digests. False: told. */
+bool config_check_name(struct config_reader *reader, const struct yaml_node *node);
+
+/* ---- config_sink.c ---- */
+
+void config_read_rate(struct config_reader *reader, const struct yaml_node *node,
+                      struct limiter_policy *limiter);
+/* Names and values, one a member of the map. */
+void config_read_headers(struct config_reader *reader, const struct yaml_node *map,
+                         struct config_headers *ret_headers);
 void config_read_sinks(struct config_reader *reader, const struct yaml_node *map);
 void config_add_default_sink(struct config_reader *reader);
+void config_check_sinks(struct config_reader *reader);
+
+/* ---- config_route.c ---- */
+
+void config_read_routes(struct config_reader *reader, const struct yaml_node *list);
+void config_check_routes(struct config_reader *reader);
 
 /* ---- config_claims.c ---- */
 

@@ -1,13 +1,13 @@
-/* config_source: a source or sink as a whole. See config_reader.h. */
+/* config_source: a source as a whole. See config_reader.h. */
 #include "app/config_reader.h"
 #include "gate/digest.h"
 #include "gate/presets.h"
 
 #define SOURCE_SECTION "sources.*"
 #define RECIPE_SECTION "sources.*.recipes[]"
+#define WAIT_MS 10000 /* the table's default */
 
-/* Names stand in URLs, metrics and digests. */
-static bool check_name(struct config_reader *reader, const struct yaml_node *node)
+bool config_check_name(struct config_reader *reader, const struct yaml_node *node)
 {
 	struct span name = node->text;
 	bool fine = name.len > 0 && name.len <= DIGEST_SOURCE_MAX;
@@ -185,11 +185,14 @@ static void read_source(struct config_reader *reader, const struct yaml_node *ma
 {
 	struct config_draft *draft = config_alloc(reader, 1, sizeof(*draft));
 	uint32_t errors = reader->report->errors;
-	if (!draft || !check_name(reader, map->name) || !config_is_map(reader, map) ||
+	if (!draft || !config_check_name(reader, map->name) || !config_is_map(reader, map) ||
 	    !config_read_text(reader, map->name, &draft->source.name))
 		return;
 	draft->source.place = (struct config_place){ map->name->line, map->name->column };
+	draft->source.wait_ms = WAIT_MS;
 	config_read_section(reader, SOURCE_SECTION, map, draft);
+	if (!draft->source.ack_delivered)
+		refuse_beside(reader, map, "wait", "is of no use without ack: delivered");
 	const struct yaml_node *auth = yaml_map_find(map, SPAN("auth"));
 	if (auth && auth->kind == YAML_MAP) {
 		size_t at = config_enter(reader, SPAN("auth"));
@@ -243,60 +246,4 @@ void config_add_default_source(struct config_reader *reader)
 		            .case_count = preset->case_count,
 		            .cases = preset->cases },
 	};
-}
-
-/* ---- sinks ---- */
-
-static void read_sink(struct config_reader *reader, const struct yaml_node *node,
-                      struct config_sink *ret_sink)
-{
-	struct span name;
-	if (!check_name(reader, node->name) || !config_read_text(reader, node->name, &name))
-		return;
-	if (node->kind == YAML_TEXT && span_eq(node->text, SPAN("stdout")))
-		*ret_sink = (struct config_sink){ name, CONFIG_SINK_STDOUT };
-	else if (node->kind == YAML_MAP && node->count > 0)
-		config_tell(reader, CONFIG_ERROR, node->first->name,
-		            "found the sink %s, expected one that there is: stdout",
-		            config_found(node->first->name).text);
-	else
-		config_tell(reader, CONFIG_ERROR, node,
-		            "found %s, expected a sink that there is: stdout",
-		            config_found(node).text);
-}
-
-void config_read_sinks(struct config_reader *reader, const struct yaml_node *map)
-{
-	struct config *config = reader->config;
-	if (!config_is_map(reader, map))
-		return;
-	if (map->count == 0) {
-		config_tell(reader, CONFIG_ERROR, map,
-		            "found no sink, expected one, such as "
-		            "out: stdout");
-		return;
-	}
-	config->sinks = config_alloc(reader, map->count, sizeof(*config->sinks));
-	for (const struct yaml_node *member = map->first; member && config->sinks;
-	     member = member->next) {
-		size_t at = config_enter(reader, member->name->text);
-		if (config_is_repeated(reader, map, member))
-			;
-		else if (config->sink_count == CONFIG_SINKS_MAX)
-			config_tell(reader, CONFIG_ERROR, member->name,
-			            "found a second sink, expected one: all events go there");
-		else
-			read_sink(reader, member, &config->sinks[config->sink_count++]);
-		config_leave(reader, at);
-	}
-}
-
-void config_add_default_sink(struct config_reader *reader)
-{
-	struct config *config = reader->config;
-	config->sinks = config_alloc(reader, 1, sizeof(*config->sinks));
-	if (!config->sinks)
-		return;
-	config->sink_count = 1;
-	*config->sinks = (struct config_sink){ SPAN("out"), CONFIG_SINK_STDOUT };
 }

@@ -15,7 +15,9 @@ enum config_kind {
 	CONFIG_STRING,  /* const char * */
 	CONFIG_CHOICE,  /* which of the words; an enum or bool of `size` bytes */
 	CONFIG_SECONDS, /* uint32_t, from a duration */
-	CONFIG_MS,      /* uint64_t, from a duration */
+	CONFIG_MS,      /* uint32_t or uint64_t, from a duration */
+	CONFIG_COUNT,   /* uint32_t or uint64_t */
+	CONFIG_SIZE,    /* the same, bytes */
 	CONFIG_PATH,    /* struct span: of a request */
 	CONFIG_PRESET,  /* struct span: the name of one */
 	CONFIG_PART,    /* struct span: a part of an event */
@@ -31,6 +33,14 @@ enum config_kind {
 	/* shapes of their own */
 	CONFIG_WHEN,
 	CONFIG_CONTENT,
+	CONFIG_RATE,    /* struct limiter_policy: "50/s" */
+	CONFIG_HEADERS, /* struct config_headers: names and values */
+};
+
+/* Of which kinds of sinks an option is; 0: of all. */
+enum config_sinks {
+	CONFIG_OF_STDOUT = 1u << 0,
+	CONFIG_OF_HTTP = 1u << 1,
 };
 
 struct config_option {
@@ -43,6 +53,7 @@ struct config_option {
 	const char *value;    /* what the manual calls it */
 	const char *standard; /* the default as one would write it; NULL: none */
 	bool reload;          /* SIGHUP is enough */
+	uint8_t sinks;        /* enum config_sinks, as bits */
 	const char *also;     /* "password|token": what people write for its name */
 	const char *help;
 };

@@ -234,7 +234,7 @@ static bool read_secret_file(struct config_reader *reader, const struct yaml_nod
 	return fine;
 }
 
-static bool read_secret(struct config_reader *reader, const struct yaml_node *node,
+bool config_read_secret(struct config_reader *reader, const struct yaml_node *node,
                         struct span *ret_text)
 {
 	struct span text;
@@ -282,7 +282,7 @@ static bool read_item(struct config_reader *reader, enum config_kind kind,
                       const struct yaml_node *node, struct span *ret_text)
 {
 	switch (kind) {
-	case CONFIG_SECRETS: return read_secret(reader, node, ret_text);
+	case CONFIG_SECRETS: return config_read_secret(reader, node, ret_text);
 	case CONFIG_NETWORKS: return read_network(reader, node, ret_text);
 	case CONFIG_PARTS: return config_read_part(reader, node, ret_text);
 	default: return config_read_text(reader, node, ret_text);
@@ -364,22 +364,55 @@ static bool read_as(struct config_reader *reader, const struct option *option,
 	return false;
 }
 
-static void read_number(struct config_reader *reader, const struct config_option *row,
-                        const struct yaml_node *node, void *field)
+static struct option option_of(const struct config_option *row)
 {
-	uint64_t value = 0;
-	struct option option = {
-		.kind = row->kind == CONFIG_CHOICE ? OPTION_CHOICE : OPTION_DURATION,
+	static const enum option_kind kinds[] = {
+		[CONFIG_CHOICE] = OPTION_CHOICE, [CONFIG_SECONDS] = OPTION_DURATION,
+		[CONFIG_MS] = OPTION_DURATION,   [CONFIG_COUNT] = OPTION_COUNT,
+		[CONFIG_SIZE] = OPTION_SIZE,
+	};
+	return (struct option){
+		.kind = row->kind < ARRAY_LEN(kinds) ? kinds[row->kind] : OPTION_TEXT,
 		.value = row->value,
 		.min = row->min,
 		.max = row->max,
 		.choices = row->choices,
 	};
-	if (!read_as(reader, &option, node, &value))
-		return;
-	if (row->kind == CONFIG_SECONDS)
-		value = (value + 999) / 1000;
-	store_number(field, row->size, value);
+}
+
+static uint64_t value_as(const struct config_option *row, uint64_t value)
+{
+	return row->kind == CONFIG_SECONDS ? (value + 999) / 1000 : value;
+}
+
+static void read_number(struct config_reader *reader, const struct config_option *row,
+                        const struct yaml_node *node, void *field)
+{
+	uint64_t value = 0;
+	struct option option = option_of(row);
+	if (read_as(reader, &option, node, &value))
+		store_number(field, row->size, value_as(row, value));
+}
+
+static bool has_number(const struct config_option *row)
+{
+	return row->kind == CONFIG_CHOICE || row->kind == CONFIG_SECONDS ||
+	       row->kind == CONFIG_MS || row->kind == CONFIG_COUNT || row->kind == CONFIG_SIZE;
+}
+
+void config_set_defaults(const char *section, void *base)
+{
+	size_t len = strlen(section);
+	for (size_t i = 0; i < config_table.count; i++) {
+		const struct config_option *row = &config_table.options[i];
+		struct option option = option_of(row);
+		struct error_text expected;
+		uint64_t value = 0;
+		if (strncmp(row->path, section, len) == 0 && row->path[len] == '.' &&
+		    has_number(row) && row->standard &&
+		    option_set(&option, row->standard, &value, &expected) == 0)
+			store_number((char *)base + row->offset, row->size, value_as(row, value));
+	}
 }
 
 static void read_path(struct config_reader *reader, const struct yaml_node *node, void *field)
@@ -450,7 +483,11 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_FLAG: (void)read_as(reader, option->flag, node, &reader->config->serve); break;
 	case CONFIG_CHOICE:
 	case CONFIG_SECONDS:
-	case CONFIG_MS: read_number(reader, option, node, field); break;
+	case CONFIG_MS:
+	case CONFIG_COUNT:
+	case CONFIG_SIZE: read_number(reader, option, node, field); break;
+	case CONFIG_RATE: config_read_rate(reader, node, field); break;
+	case CONFIG_HEADERS: config_read_headers(reader, node, field); break;
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;
 	case CONFIG_PART: (void)config_read_part(reader, node, field); break;

@@ -4,8 +4,8 @@
  * Threads: the main thread is io thread 0; others are started for --threads.
  * With one io thread and a quick disk the store lives in that thread's loop
  * (embedded host): each round commits once, then answers. Otherwise the store
- * has a thread of its own and every io thread a port. The deliver thread always
- * has a port.
+ * has a thread of its own and every io thread a port. A lane of delivery (a thread
+ * for each sink) always has a port.
  *
  * Shutdown, driven by a timer of io thread 0, each step bounded in time:
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
@@ -13,8 +13,8 @@
  *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
  *                 and the other io threads end.
  *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
- *                 makes headway: then the deliver thread is asked to end.
- *   4. SETTLE   until it has ended, for which it gives the store some seconds:
+ *                 makes headway: then the lanes are asked to end.
+ *   4. SETTLE   until they have ended, for which they give the store some seconds:
  *                 then this loop stops.
  *   5. The store is closed. Whatever it could not record comes back with
  *      ERR_CLOSING, and only then the memory of operations is freed.
@@ -22,6 +22,8 @@
  */
 #include "app/serve.h"
 #include "app/config.h"
+#include "app/serve_orphans.h"
+#include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
 #include <limits.h>
@@ -42,7 +44,6 @@
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
-#include "sink/stdout_sink.h"
 #include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
@@ -56,6 +57,7 @@
 _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
 
 #define STEP_MS 20
+#define LATER_MS 200
 #define DRAIN_MS 5000
 #define DELIVER_MS 5000
 #define STOP_LIMIT_MS 30000
@@ -69,6 +71,10 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
+
+/* Batches of events: writing them takes long enough for the next to be read meanwhile.
+ * Handing over a small frame costs more than waiting for it. */
+#define BESIDE_BYTES (384u << 10)
 
 struct serve;
 
@@ -105,9 +111,11 @@ struct serve {
 	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
 	struct http_gauge *gauge;
-	struct sink *sink;
-	struct port *deliver_port;
 	struct deliver *deliver;
+	struct sinks_change *change; /* of the last reload; NULL: there was none */
+	struct config *before;       /* which that still needs */
+	bool reload_again;           /* SIGHUP came meanwhile */
+	struct orphans orphans;
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -115,6 +123,7 @@ struct serve {
 	uint64_t phase_began_ms;
 	struct loop_handler signals;
 	struct loop_timer step;
+	struct loop_timer later;
 	struct stop_guard guard;
 };
 
@@ -165,19 +174,27 @@ static bool wants_body(const struct http_request *request)
 	return webhook_wants_body(&io->webhook, request);
 }
 
-/* Runs before the server's own hook, so decisions are durable before the
- * answers leave. */
-static void io_round(struct loop_hook *hook)
+static void run_store(struct io *io)
 {
-	struct io *io = container_of(hook, struct io, round);
 	if (io->port) {
 		store_flush(port_store(io->port));
 		port_collect(io->port);
 	} else {
 		store_host_run(io->serve->host);
 	}
-	if (io->webhook.decided)
-		webhook_answer(&io->webhook, clock_monotonic_ns());
+}
+
+/* Runs before the server's own hook, so decisions are durable before the
+ * answers leave. Whoever waits for an outcome asks the store again in the same round. */
+static void io_round(struct loop_hook *hook)
+{
+	struct io *io = container_of(hook, struct io, round);
+	do {
+		io->webhook.asked = false;
+		run_store(io);
+		if (io->webhook.decided)
+			webhook_answer(&io->webhook, clock_monotonic_ns());
+	} while (unlikely(io->webhook.asked || io->webhook.decided));
 	worker_collect(&io->desk);
 }
 
@@ -327,13 +344,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* Those that are held wait for a person, not for a delivery. */
+/* The others wait for a person, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	return stats.open_tickets > stats.held_tickets ? stats.open_tickets - stats.held_tickets
-	                                               : 0;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
 static void end_drain(struct serve *serve)
@@ -388,14 +405,32 @@ static void log_changes(const struct config_diff *diff)
 	}
 }
 
-/* All io threads go over to the sources of the new configuration. */
+/* What a change of sinks needed until it was done. True: it is not done yet. */
+static bool is_changing(struct serve *serve)
+{
+	if (serve_sinks_changing(serve->change))
+		return true;
+	serve->change = serve_sinks_change_free(serve->change);
+	if (serve->before != serve->config)
+		config_free(serve->before);
+	serve->before = NULL;
+	return false;
+}
+
+/* All io threads go over to the sources of the new configuration, which may lead to new
+ * sinks: those are there before. */
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
 	const unsigned char *key = local_store_key(serve->console.store);
 	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
-	if (error != 0)
+	if (error == 0)
+		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
+		                           ret_text);
+	if (error != 0) {
+		source_set_release(set);
 		return error;
+	}
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		webhook_offer(&serve->ios[i].webhook, set);
 	source_set_release(serve->sources);
@@ -421,6 +456,10 @@ static void reload(struct serve *serve)
 		         "again");
 		return;
 	}
+	if (is_changing(serve)) {
+		serve->reload_again = true; /* see reload_later() */
+		return;
+	}
 	int error = config_load(serve->input, &config, &report);
 	config_log_report(&report);
 	if (error == 0)
@@ -432,9 +471,9 @@ static void reload(struct serve *serve)
 		log_changes(&diff);
 		log_info("configuration loaded", log_str("file", serve->input->path),
 		         log_u64("sources", config->source_count));
-		struct config *old = serve->loaded;
+		serve->before = serve->loaded; /* until the sinks are changed */
 		serve->loaded = config;
-		config = old != serve->config ? old : NULL;
+		config = NULL;
 	} else {
 		log_error("configuration not loaded; the old one goes on",
 		          log_str("file", serve->input->path),
@@ -443,6 +482,18 @@ static void reload(struct serve *serve)
 	config_diff_free(&diff);
 	config_report_free(&report);
 	config_free(config);
+}
+
+/* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
+static void reload_later(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, later);
+	if (!is_changing(serve) && serve->reload_again && serve->phase == PHASE_SERVE) {
+		serve->reload_again = false;
+		reload(serve);
+	}
+	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
+		log_error("the timer of reloads cannot be set");
 }
 
 /* ---- windows that are too short ---- */
@@ -616,9 +667,11 @@ static int open_store(struct serve *serve)
 		.path = options->data,
 		.retain_ms = options->retain_ms,
 		.retain_bytes = options->retain_bytes,
+		.dead_keep_ms = options->dead_keep_ms,
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
 		.lazy_outcomes = true,
+		.beside_bytes = BESIDE_BYTES,
 		.log = store_says,
 	};
 	struct error_text text = { "" };
@@ -648,18 +701,14 @@ static int open_store(struct serve *serve)
 
 static int open_delivery(struct serve *serve)
 {
-	struct stdout_sink_options sink_options = {
-		.fd = STDOUT_FILENO,
-		.envelope = serve->options->print_envelope != 0,
-	};
-	int error = stdout_sink_new(&sink_options, &serve->sink);
-	if (error == 0)
-		error = port_new(serve->host, &(struct port_options){ 0 }, &serve->deliver_port);
-	if (error == 0)
-		error = deliver_start(serve->deliver_port, serve->sink, &serve->deliver);
+	struct error_text text = { "" };
+	int error = serve_sinks_start(serve->config, serve->host, &serve->deliver, &text);
 	if (error != 0)
-		return fail("the delivery cannot start", error, NULL);
-	serve->console.deliver = deliver_counters(serve->deliver);
+		return fail("the delivery cannot start", error, &text);
+	serve->console.deliver = serve->deliver;
+	struct io *io = &serve->ios[0];
+	serve_orphans_begin(&serve->orphans, serve->config,
+	                    io->port ? port_store(io->port) : store_host_store(serve->host));
 	return 0;
 }
 
@@ -736,12 +785,15 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
-		error = start_ios(serve);
-	if (error == 0)
 		error = open_delivery(serve);
+	if (error == 0)
+		error = start_ios(serve);
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->later.due = reload_later;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
 	return error;
 }
 
@@ -788,12 +840,10 @@ static void close_all(struct serve *serve)
 		store_host_close(serve->host);
 	serve->console.worker = worker_end(serve->console.worker);
 	serve->deliver = deliver_free(serve->deliver);
+	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
-	if (serve->deliver_port)
-		store_free(port_store(serve->deliver_port));
-	if (serve->sink)
-		serve->sink->methods->free(serve->sink);
+	serve_orphans_end(&serve->orphans);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);

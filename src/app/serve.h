@@ -27,6 +27,7 @@ struct serve_options {
 	uint64_t io_uring; /* enum serve_io_uring */
 	uint64_t retain_ms;
 	uint64_t retain_bytes;
+	uint64_t dead_keep_ms;
 	uint64_t body_bytes;
 	uint64_t connections;
 	uint64_t connections_per_address;
@@ -55,6 +56,7 @@ enum serve_row {
 	SERVE_IO_URING,
 	SERVE_RETAIN,
 	SERVE_RETAIN_SIZE,
+	SERVE_DEAD_KEEP,
 	SERVE_MAX_BODY,
 	SERVE_MAX_CONNECTIONS,
 	SERVE_MAX_PER_ADDRESS,

@@ -20,6 +20,21 @@ static void warn(struct span source, const char *text)
 	log_warn("authentication", log_span("source", source), log_str("text", text));
 }
 
+/* NULL for a gateway whose only sink is standard output: nothing is to be decided. */
+static int new_routes(const struct config *config, const unsigned char *key,
+                      struct route_set **ret_set, struct error_text *ret_text)
+{
+	struct route_problem problem;
+	*ret_set = NULL;
+	if (config->route_count == 0 && config->sink_count == 1 && config->sinks[0].id == 0)
+		return 0;
+	int error = config_routes_new(config, key, ret_set, &problem);
+	if (error != 0)
+		error_fill(ret_text, error, "routes: %s",
+		           error == ERR_CONFIG ? problem.text.text : error_name(error));
+	return error;
+}
+
 int serve_sources_new(const struct config *config, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text)
@@ -35,16 +50,22 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 			.recipe = &source->recipe,
 			.auth = &source->auth,
 			.on_conflict = serve_conflict_of(source->on_conflict),
-			.busy_if_open = source->wait_ms > 0,
+			.wait_ms = source->ack_delivered ? source->wait_ms : 0,
 			.retries_ms = advice_retries_ms(source->preset),
 		};
 	}
-	int r = source_set_new(&(struct source_set_options){ .sources = sources,
-	                                                     .count = config->source_count,
-	                                                     .key = key,
-	                                                     .counts = counts,
-	                                                     .warn = warn },
-	                       ret_set, ret_text);
+	struct route_set *routes = NULL;
+	int error = new_routes(config, key, &routes, ret_text);
+	if (error == 0)
+		error = source_set_new(&(struct source_set_options){ .sources = sources,
+		                                                     .count = config->source_count,
+		                                                     .key = key,
+		                                                     .counts = counts,
+		                                                     .routes = routes,
+		                                                     .warn = warn },
+		                       ret_set, ret_text);
+	if (error != 0)
+		route_set_free(routes);
 	mem_free(sources);
-	return r;
+	return error;
 }

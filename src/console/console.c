@@ -124,6 +124,9 @@ static void write_verdicts(const struct console *console, struct buf *out)
 	write_source_metric(console, out, "stile_overload_total",
 	                    "Events answered 503 because the store had no room or a write failed.",
 	                    offsetof(struct source_meters, overload));
+	write_source_metric(console, out, "stile_unrouted_total",
+	                    "New events that no route was for: they go nowhere.",
+	                    offsetof(struct source_meters, unrouted));
 }
 
 static void write_latency(const struct console *console, struct buf *out)
@@ -181,6 +184,8 @@ static void write_store(const struct console *console, struct buf *out)
 	       stats.dead_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
+	single(out, "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
+	       stats.waits);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
 	       stats.journal_bytes);
 	single(out, "stile_journal_segments", "gauge", "Segments of the journal.", stats.segments);
@@ -195,13 +200,94 @@ static void write_store(const struct console *console, struct buf *out)
 	           stats.clock_held_ms / 1000, stats.clock_held_ms % 1000);
 }
 
+struct sink_metric {
+	const char *name;
+	const char *type;
+	const char *help;
+	uint64_t (*value)(const struct lane_view *view);
+};
+
+static uint64_t sink_state(const struct lane_view *view)
+{
+	return view->state;
+}
+
+static uint64_t sink_waiting(const struct lane_view *view)
+{
+	return view->waiting;
+}
+
+static uint64_t sink_in_flight(const struct lane_view *view)
+{
+	return view->in_flight;
+}
+
+static uint64_t sink_limit(const struct lane_view *view)
+{
+	return view->limit;
+}
+
+static uint64_t sink_breaker(const struct lane_view *view)
+{
+	return view->breaker;
+}
+
+static uint64_t sink_disabled(const struct lane_view *view)
+{
+	return view->disabled;
+}
+
+static uint64_t sink_lost(const struct lane_view *view)
+{
+	return view->lost;
+}
+
+static uint64_t sink_unrecorded(const struct lane_view *view)
+{
+	return view->unrecorded;
+}
+
+static const struct sink_metric sink_metrics[] = {
+	{ "stile_sink_state", "gauge", "0 runs, 1 paused, 2 disabled, 3 ended.", sink_state },
+	{ "stile_sink_waiting", "gauge", "Tickets in the sink's lane that wait for an attempt.",
+	  sink_waiting },
+	{ "stile_sink_in_flight", "gauge", "Attempts under way.", sink_in_flight },
+	{ "stile_sink_limit", "gauge", "Attempts that may be under way at once, now.", sink_limit },
+	{ "stile_sink_breaker", "gauge", "0 closed, 1 open, 2 half-open.", sink_breaker },
+	{ "stile_sink_disabled_total", "counter", "How often the sink said that it is gone.",
+	  sink_disabled },
+	{ "stile_sink_lost_total", "counter", "Leases that ended before their outcome.",
+	  sink_lost },
+	{ "stile_sink_unrecorded_total", "counter", "Outcomes that the store could not keep.",
+	  sink_unrecorded },
+};
+
+static void write_outcomes(const struct lane_view *view, struct buf *out)
+{
+	for (int outcome = OUTCOME_DONE; outcome < OUTCOME_COUNT; outcome++)
+		buf_printf(out, "stile_deliveries_total{sink=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+		           view->name, outcome_name((enum outcome)outcome),
+		           view->outcomes[outcome]);
+}
+
 static void write_deliver(const struct console *console, struct buf *out)
 {
+	struct lane_view view;
+	uint32_t count = deliver_lane_count(console->deliver);
 	head(out, "stile_deliveries_total", "counter", "Attempts to deliver, by outcome.");
-	for (int outcome = OUTCOME_DONE; outcome < OUTCOME_COUNT; outcome++)
-		buf_printf(out, "stile_deliveries_total{outcome=\"%s\"} %" PRIu64 "\n",
-		           outcome_name((enum outcome)outcome),
-		           meter_read(&console->deliver->outcomes[outcome]));
+	for (uint32_t i = 0; i < count; i++) {
+		deliver_view(console->deliver, i, &view);
+		write_outcomes(&view, out);
+	}
+	for (size_t m = 0; m < ARRAY_LEN(sink_metrics); m++) {
+		const struct sink_metric *metric = &sink_metrics[m];
+		head(out, metric->name, metric->type, metric->help);
+		for (uint32_t i = 0; i < count; i++) {
+			deliver_view(console->deliver, i, &view);
+			buf_printf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", metric->name, view.name,
+			           metric->value(&view));
+		}
+	}
 }
 
 struct http_metric {

@@ -43,7 +43,7 @@ struct console {
 	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
 	void *read_user;
 	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
-	const struct deliver_counters *deliver;
+	struct deliver *deliver;
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
 	uint32_t thread_count;

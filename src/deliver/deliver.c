@@ -1,282 +1,333 @@
 /* deliver: see deliver.h. */
 #include "deliver/deliver.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "deliver/lane.h"
 #include "store/port.h"
-#include "sys/clock.h"
+#include "sys/loop.h"
 #include "sys/thread.h"
 
-#define BATCH_ITEMS 1024u
-#define BATCH_BYTES (1u << 20)
-
-/*
- * Takes wait at the store while earlier batches are with the sink or wait for
- * their settles to be durable; three keep all of them busy.
- */
-#define BATCHES 3u
-_Static_assert(BATCHES <= PORT_TAKES_MAX, "the port must hold all takes");
-
-#define BACK_OFF_FIRST_MS 100
-#define BACK_OFF_MAX_MS 5000
 #define SETTLE_LIMIT_MS 5000
 
-enum batch_state {
-	BATCH_IDLE,
-	BATCH_TAKING,   /* with the store */
-	BATCH_TAKEN,    /* its items wait for the sink */
-	BATCH_SETTLING, /* its outcomes are with the store */
-};
-
-struct batch {
-	enum batch_state state;
-	struct deliver *deliver;
-	struct store_take take;
-	struct sink_event events[BATCH_ITEMS];
-	struct store_settle settles[BATCH_ITEMS];
-	uint32_t settling;
-	uint32_t unrecorded; /* of its settles, and the last reason */
-	int error;
-	uint64_t order; /* batches go to the sink in the order they were taken */
+struct runner {
+	char name[LANE_NAME_MAX + 1];
+	struct lane *lane;
+	struct loop *loop;
+	struct outlet *outlet;
+	struct port *port;
+	struct thread thread;
+	struct loop_hook round;
+	struct loop_timer timer;
+	bool stopped;
+	struct mailbox commands;
+	struct deliver_command *change; /* waits until nothing is under way */
+	atomic_bool stopping;
+	atomic_bool ended;
+	pthread_mutex_t seeing; /* of view */
+	struct lane_view view;
 };
 
 struct deliver {
-	struct port *port;
-	struct sink *sink;
-	struct thread thread;
-	atomic_bool stopping;
-	atomic_bool ended;
-	bool closing; /* the store has ended our takes */
-	uint64_t taken;
-	int back_off_ms; /* 0: store and sink work */
-	struct deliver_counters counters;
-	struct batch batches[BATCHES];
+	struct deliver_options options; /* without the sinks */
+	atomic_uint count;
+	struct runner runners[DELIVER_LANES_MAX];
 };
 
-static void raise_back_off(struct deliver *deliver)
+/* ---- on the lane's thread ---- */
+
+static void publish(struct runner *runner)
 {
-	if (deliver->back_off_ms == 0)
-		deliver->back_off_ms = BACK_OFF_FIRST_MS;
-	else if (deliver->back_off_ms < BACK_OFF_MAX_MS)
-		deliver->back_off_ms *= 2;
+	pthread_mutex_lock(&runner->seeing);
+	lane_view(runner->lane, &runner->view);
+	pthread_mutex_unlock(&runner->seeing);
 }
 
-static void take_done(struct store_op *op)
+static int obey(struct lane *lane, const struct deliver_command *command)
 {
-	struct batch *batch = op->user;
-	struct deliver *deliver = batch->deliver;
-	CHECK(batch->state == BATCH_TAKING);
-	if (op->error == ERR_CLOSING) {
-		deliver->closing = true;
-	} else if (op->error != 0) {
-		log_error("tickets cannot be taken for delivery", log_code(op->error));
-		raise_back_off(deliver);
+	switch (command->kind) {
+	case DELIVER_PAUSE: lane_pause(lane); return 0;
+	case DELIVER_RESUME: lane_resume(lane); return 0;
+	case DELIVER_RETRY_NOW: return lane_retry_now(lane, command->ticket);
+	case DELIVER_DROP: return lane_drop(lane, command->ticket);
+	case DELIVER_CHANGE: break; /* not at once */
 	}
-	batch->state = op->error == 0 ? BATCH_TAKEN : BATCH_IDLE;
-	batch->order = ++deliver->taken;
+	return ERR_INVALID;
 }
 
-static void begin_takes(struct deliver *deliver)
+static void finish_command(struct deliver_command *command, int error)
 {
-	bool any = false;
-	for (uint32_t i = 0; i < BATCHES; i++) {
-		struct batch *batch = &deliver->batches[i];
-		if (batch->state != BATCH_IDLE)
-			continue;
-		batch->state = BATCH_TAKING;
-		batch->take.op.kind = STORE_TAKE;
-		batch->take.op.done = take_done;
-		batch->take.op.user = batch;
-		batch->take.max_items = BATCH_ITEMS;
-		batch->take.max_bytes = BATCH_BYTES;
-		store_submit(port_store(deliver->port), &batch->take.op);
-		any = true;
-	}
-	if (any)
-		store_flush(port_store(deliver->port));
+	command->error = error;
+	if (command->done)
+		command->done(command);
 }
 
-static struct batch *next_taken(struct deliver *deliver)
+static int change(struct runner *runner, struct deliver_command *command)
 {
-	struct batch *first = NULL;
-	for (uint32_t i = 0; i < BATCHES; i++) {
-		struct batch *batch = &deliver->batches[i];
-		if (batch->state == BATCH_TAKEN && (!first || batch->order < first->order))
-			first = batch;
+	struct outlet *outlet = NULL;
+	int error = command->make(command, runner->loop, &outlet);
+	if (error != 0) {
+		lane_cancel_change(runner->lane);
+		return error;
 	}
-	return first;
+	struct outlet *old = runner->outlet;
+	pthread_mutex_lock(&runner->seeing); /* deliver_end() interrupts it */
+	runner->outlet = outlet;
+	if (atomic_load(&runner->stopping))
+		outlet->methods->interrupt(outlet);
+	pthread_mutex_unlock(&runner->seeing);
+	lane_change(runner->lane, outlet, &command->policy);
+	old->methods->free(old);
+	return 0;
 }
 
-static void settle_done(struct store_op *op)
+static void run_change(struct runner *runner)
 {
-	struct batch *batch = op->user;
-	CHECK(batch->state == BATCH_SETTLING && batch->settling > 0);
-	if (op->error != 0) {
-		batch->unrecorded++;
-		batch->error = op->error;
-	}
-	if (--batch->settling > 0)
+	struct deliver_command *command = runner->change;
+	if (!command || !(runner->stopped || lane_is_idle(runner->lane)))
 		return;
-	batch->state = BATCH_IDLE;
-	if (batch->unrecorded > 0)
-		log_error("outcomes could not be recorded; the events may be delivered again",
-		          log_u64("events", batch->unrecorded), log_code(batch->error));
+	runner->change = NULL;
+	finish_command(command, runner->stopped ? ERR_CLOSING : change(runner, command));
 }
 
-static uint32_t read_items(struct batch *batch)
+static void run_command(struct runner *runner, struct deliver_command *command)
 {
-	struct span items = buf_span(&batch->take.items);
-	struct store_item item;
-	struct store_parts parts;
-	size_t offset = 0;
-	uint32_t count = 0;
-	while (store_item_next(items, &offset, &item, &parts)) {
-		CHECK(count < BATCH_ITEMS);
-		batch->events[count++] = (struct sink_event){
-			.ticket = item.ticket,
-			.attempt = item.attempt,
-			.json = (item.flags & STORE_EVENT_JSON) != 0,
-			.source = parts.source,
-			.payload = parts.payload,
-		};
+	if (command->kind != DELIVER_CHANGE) {
+		finish_command(command, obey(runner->lane, command));
+	} else if (runner->change) {
+		finish_command(command, ERR_BUSY);
+	} else {
+		runner->change = command;
+		lane_prepare_change(runner->lane);
 	}
-	CHECK(count == batch->take.count);
-	return count;
 }
 
-static bool all_settling(const struct deliver *deliver)
+static void run_commands(struct runner *runner, bool closing)
 {
-	for (uint32_t i = 0; i < BATCHES; i++)
-		if (deliver->batches[i].state != BATCH_SETTLING)
-			return false;
-	return true;
-}
-
-static void settle(struct batch *batch, uint32_t count)
-{
-	struct deliver *deliver = batch->deliver;
-	uint64_t outcomes[OUTCOME_COUNT] = { 0 };
-	batch->state = count > 0 ? BATCH_SETTLING : BATCH_IDLE;
-	batch->settling = count;
-	batch->unrecorded = 0;
-	for (uint32_t i = 0; i < count; i++) {
-		const struct sink_event *event = &batch->events[i];
-		outcomes[event->outcome]++;
-		batch->settles[i] = (struct store_settle){
-			.op = { .kind = STORE_SETTLE, .done = settle_done, .user = batch },
-			.ticket = event->ticket,
-			.attempt = event->attempt,
-			.outcome = event->outcome,
-		};
-		store_submit(port_store(deliver->port), &batch->settles[i].op);
+	struct mailbox_node *node = mailbox_take(&runner->commands);
+	while (node) {
+		struct mailbox_node *next = node->next;
+		struct deliver_command *command = container_of(node, struct deliver_command, node);
+		if (closing)
+			finish_command(command, ERR_CLOSING);
+		else
+			run_command(runner, command);
+		node = next;
 	}
-	/* Before anyone can see the tickets closed. */
-	for (int i = 0; i < OUTCOME_COUNT; i++)
-		if (outcomes[i] > 0)
-			atomic_fetch_add_explicit(&deliver->counters.outcomes[i], outcomes[i],
-			                          memory_order_relaxed);
-	/* Lazy completions wake nobody: they come with the next take. When all
-	 * batches settle, no take is left to come. */
-	if (all_settling(deliver))
-		store_flush(port_store(deliver->port));
-	else
-		port_flush_lazy(deliver->port);
 }
 
-static void run_batch(struct deliver *deliver, struct batch *batch)
+static void set_timer(struct runner *runner, uint64_t after_ms)
 {
-	uint32_t count = read_items(batch);
-	deliver->sink->methods->deliver(deliver->sink, batch->events, count);
-	bool failed = count > 0 && batch->events[count - 1].outcome != OUTCOME_DONE;
-	if (failed)
-		raise_back_off(deliver);
-	else
-		deliver->back_off_ms = 0;
-	settle(batch, count);
+	if (after_ms == 0)
+		loop_again(runner->loop);
+	else if (after_ms == UINT64_MAX)
+		loop_timer_clear(runner->loop, &runner->timer);
+	else if (loop_timer_set(runner->loop, &runner->timer, after_ms) != 0)
+		loop_again(runner->loop); /* no memory for a timer: by asking all the time */
 }
 
-static bool stopping(struct deliver *deliver)
+static void round_run(struct loop_hook *hook)
 {
-	return deliver->closing || atomic_load(&deliver->stopping);
+	struct runner *runner = container_of(hook, struct runner, round);
+	port_collect(runner->port);
+	if (atomic_load(&runner->stopping) && !runner->stopped) {
+		runner->stopped = true;
+		lane_stop(runner->lane);
+	}
+	run_commands(runner, runner->stopped);
+	run_change(runner);
+	set_timer(runner, lane_run(runner->lane));
+	publish(runner);
+	lane_flush(runner->lane);
+	if (runner->stopped && lane_is_still(runner->lane))
+		loop_stop(runner->loop);
 }
 
-/* A failing sink or store is left alone for a while, the tickets due at the
- * store; completions that come meanwhile do not shorten the wait. */
-static void back_off(struct deliver *deliver)
+/* The round that follows is all that is wanted. */
+static void timer_due(struct loop_timer *timer)
 {
-	if (deliver->back_off_ms == 0)
-		return;
-	uint64_t end_ns = clock_monotonic_ns() + (uint64_t)deliver->back_off_ms * 1000000u;
-	for (uint64_t now = 0; !stopping(deliver) && (now = clock_monotonic_ns()) < end_ns;)
-		port_wait(deliver->port, (int)((end_ns - now) / 1000000u) + 1);
+	(void)timer;
 }
 
 static void run(void *user)
 {
-	struct deliver *deliver = user;
-	while (!stopping(deliver)) {
-		struct batch *batch = next_taken(deliver);
-		if (batch) {
-			run_batch(deliver, batch);
-			port_collect(deliver->port);
-		}
-		back_off(deliver);
-		begin_takes(deliver);
-		if (!next_taken(deliver) && !stopping(deliver))
-			port_wait(deliver->port, -1);
-	}
-	/* What was taken before the end is delivered; a sink that was interrupted
-	 * gives it back at once. */
-	for (struct batch *batch; (batch = next_taken(deliver)) != NULL;)
-		run_batch(deliver, batch);
-	size_t left = port_drain(deliver->port, SETTLE_LIMIT_MS);
+	struct runner *runner = user;
+	loop_again(runner->loop);
+	loop_run(runner->loop);
+	size_t left = port_drain(runner->port, SETTLE_LIMIT_MS);
 	if (left > 0)
 		log_warn("outcomes are not recorded yet; the store is closed now",
-		         log_u64("outcomes", left));
-	atomic_store(&deliver->ended, true);
+		         log_str("sink", runner->view.name), log_u64("outcomes", left));
+	publish(runner);
+	atomic_store(&runner->ended, true);
 }
 
-int deliver_start(struct port *port, struct sink *sink, struct deliver **ret_deliver)
+/* ---- beginning and end ---- */
+
+static void wake(void *user)
+{
+	loop_wake(user);
+}
+
+static int runner_open(struct runner *runner, const struct deliver_options *options,
+                       const struct deliver_sink *sink)
+{
+	struct lane_options lane = {
+		.name = sink->name,
+		.sink = sink->sink,
+		.policy = sink->policy,
+		.outlet = sink->outlet,
+		.clock = options->clock,
+		.lease_ms = options->lease_ms,
+	};
+	struct port_options port = { .wake = wake, .user = sink->loop };
+	snprintf(runner->name, sizeof(runner->name), "%s", sink->name);
+	runner->timer.due = timer_due;
+	runner->round.round = round_run;
+	mailbox_init(&runner->commands);
+	int error = hash_random(&lane.seed, sizeof(lane.seed));
+	if (error == 0)
+		error = port_new(options->host, &port, &runner->port);
+	if (error != 0)
+		return error;
+	lane.port = runner->port;
+	lane.store = port_store(runner->port);
+	error = lane_new(&lane, &runner->lane);
+	if (error != 0)
+		return error;
+	publish(runner);
+	loop_hook_add(sink->loop, &runner->round);
+	return 0;
+}
+
+static int runner_start(struct runner *runner, const struct deliver_sink *sink)
+{
+	char name[16];
+	snprintf(name, sizeof(name), "to-%s", sink->name);
+	runner->loop = sink->loop;
+	runner->outlet = sink->outlet;
+	return thread_start(&runner->thread, &(struct thread_options){ .name = name,
+	                                                               .cpu = THREAD_ANY_CPU,
+	                                                               .run = run,
+	                                                               .user = runner });
+}
+
+static void runner_free(struct runner *runner)
+{
+	if (runner->port)
+		port_collect(runner->port); /* what only the store's close has answered */
+	if (runner->lane)
+		run_commands(runner, true);
+	if (runner->change)
+		finish_command(runner->change, ERR_CLOSING);
+	lane_free(runner->lane);
+	if (runner->port)
+		store_free(port_store(runner->port));
+	if (runner->outlet)
+		runner->outlet->methods->free(runner->outlet);
+	loop_free(runner->loop);
+	pthread_mutex_destroy(&runner->seeing);
+}
+
+/* Loop and outlet stay with the caller. */
+static void runner_give_up(struct runner *runner, const struct deliver_sink *sink)
+{
+	if (runner->lane)
+		loop_hook_remove(sink->loop, &runner->round);
+	if (runner->loop)
+		loop_timer_clear(runner->loop, &runner->timer);
+	runner->loop = NULL;
+	runner->outlet = NULL;
+}
+
+static void give_up(struct deliver *deliver, const struct deliver_options *options)
+{
+	deliver_join(deliver);
+	for (uint32_t i = 0; i < deliver->count; i++)
+		runner_give_up(&deliver->runners[i], &options->sinks[i]);
+	deliver_free(deliver);
+}
+
+int deliver_start(const struct deliver_options *options, struct deliver **ret_deliver)
 {
 	struct deliver *deliver = mem_zalloc(1, sizeof(*deliver));
+	int error = 0;
+	CHECK(options->sink_count <= DELIVER_LANES_MAX);
 	if (!deliver)
 		return -ENOMEM;
-	deliver->port = port;
-	deliver->sink = sink;
-	for (uint32_t i = 0; i < BATCHES; i++)
-		deliver->batches[i].deliver = deliver;
-	int error = thread_start(&deliver->thread, &(struct thread_options){
-							   .name = "stile-deliver",
-							   .cpu = THREAD_ANY_CPU,
-							   .run = run,
-							   .user = deliver,
-						   });
+	deliver->options = *options;
+	deliver->options.sinks = NULL;
+	deliver->count = options->sink_count;
+	for (uint32_t i = 0; i < DELIVER_LANES_MAX; i++)
+		pthread_mutex_init(&deliver->runners[i].seeing, NULL);
+	for (uint32_t i = 0; i < deliver->count && error == 0; i++)
+		error = runner_open(&deliver->runners[i], options, &options->sinks[i]);
+	for (uint32_t i = 0; i < deliver->count && error == 0; i++)
+		error = runner_start(&deliver->runners[i], &options->sinks[i]);
 	if (error != 0) {
-		mem_free(deliver);
+		give_up(deliver, options);
 		return error;
 	}
 	*ret_deliver = deliver;
 	return 0;
 }
 
+int deliver_add(struct deliver *deliver, const struct deliver_sink *sink)
+{
+	uint32_t number = deliver->count;
+	if (number == DELIVER_LANES_MAX)
+		return ERR_FULL;
+	struct runner *runner = &deliver->runners[number];
+	int error = runner_open(runner, &deliver->options, sink);
+	if (error == 0)
+		error = runner_start(runner, sink);
+	if (error != 0) {
+		runner_give_up(runner, sink);
+		runner_free(runner);
+		*runner = (struct runner){ 0 };
+		pthread_mutex_init(&runner->seeing, NULL);
+		return error;
+	}
+	deliver->count = number + 1; /* others may look from here on */
+	return 0;
+}
+
+static void runner_end(struct runner *runner)
+{
+	if (!runner->thread.running || atomic_exchange(&runner->stopping, true))
+		return;
+	pthread_mutex_lock(&runner->seeing);
+	runner->outlet->methods->interrupt(runner->outlet);
+	pthread_mutex_unlock(&runner->seeing);
+	loop_wake(runner->loop);
+}
+
 void deliver_end(struct deliver *deliver)
 {
-	atomic_store(&deliver->stopping, true);
-	deliver->sink->methods->interrupt(deliver->sink);
-	port_wake(deliver->port);
+	for (uint32_t i = 0; i < deliver->count; i++)
+		runner_end(&deliver->runners[i]);
 }
 
 bool deliver_ended(const struct deliver *deliver)
 {
-	return atomic_load(&deliver->ended);
+	for (uint32_t i = 0; i < deliver->count; i++)
+		if (deliver->runners[i].thread.running && !atomic_load(&deliver->runners[i].ended))
+			return false;
+	return true;
 }
 
 void deliver_join(struct deliver *deliver)
 {
-	if (!deliver_ended(deliver))
-		deliver_end(deliver);
-	thread_join(&deliver->thread);
+	deliver_end(deliver);
+	for (uint32_t i = 0; i < deliver->count; i++)
+		thread_join(&deliver->runners[i].thread);
 }
 
 struct deliver *deliver_free(struct deliver *deliver)
@@ -284,14 +335,41 @@ struct deliver *deliver_free(struct deliver *deliver)
 	if (!deliver)
 		return NULL;
 	deliver_join(deliver);
-	port_collect(deliver->port); /* what only the store's close has answered */
-	CHECK(port_in_flight(deliver->port) == 0);
-	for (uint32_t i = 0; i < BATCHES; i++)
-		buf_free(&deliver->batches[i].take.items);
+	for (uint32_t i = 0; i < DELIVER_LANES_MAX; i++)
+		runner_free(&deliver->runners[i]);
 	return mem_free(deliver);
 }
 
-const struct deliver_counters *deliver_counters(const struct deliver *deliver)
+/* ---- any thread ---- */
+
+uint32_t deliver_lane_count(const struct deliver *deliver)
 {
-	return &deliver->counters;
+	return deliver->count;
+}
+
+void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_view)
+{
+	CHECK(lane < deliver->count);
+	struct runner *runner = &deliver->runners[lane];
+	pthread_mutex_lock(&runner->seeing);
+	*ret_view = runner->view;
+	pthread_mutex_unlock(&runner->seeing);
+}
+
+int deliver_find(const struct deliver *deliver, const char *name)
+{
+	for (uint32_t i = 0; i < deliver->count; i++)
+		if (strcmp(deliver->runners[i].name, name) == 0)
+			return (int)i;
+	return -ENOENT;
+}
+
+void deliver_post(struct deliver *deliver, uint32_t lane, struct deliver_command *command)
+{
+	CHECK(lane < deliver->count);
+	struct runner *runner = &deliver->runners[lane];
+	struct mailbox_chain chain = { 0 };
+	mailbox_chain_add(&chain, &command->node);
+	mailbox_post(&runner->commands, &chain);
+	loop_wake(runner->loop);
 }

@@ -1,50 +1,105 @@
 /*
- * deliver: takes due tickets from the store, hands their events to a sink and
- * settles them by what the sink says.
+ * deliver: a lane for every sink, each on a thread of its own, so that a sink that is
+ * slow, or blocks, delays no other.
  *
- * A thread of its own, so that a sink that blocks delays nobody. It keeps three
- * batches in turn: while one is with the sink, the store fills the next from
- * what it commits and records the outcomes of the one before. A sink that fails
- * makes the thread back off (100 ms, doubling to 6.4 s); the tickets stay open
- * meanwhile.
+ * A thread runs the loop that its outlet was made with. In each round it collects what
+ * came back from the store, obeys commands, runs the lane (lane.h), and sets a timer
+ * for what time alone brings.
  *
  * Room:      deliver.
- * Threads:   deliver_start() makes the thread; counters are for any thread.
- * Ownership: borrows port and sink until deliver_free() has returned.
- * Failure:   of a delivery: the ticket is due again. Nothing is lost.
+ * Threads:   deliver_start() makes them. Views and commands are for any thread.
+ * Ownership: takes loops and outlets when deliver_start() succeeds; borrows the host.
+ * Failure:   of a delivery: judge.h. Nothing is lost.
+ * Shutdown:  1. store_host_end_takes();
+ *            2. deliver_end(): outlets are interrupted, what they did is recorded, the
+ *               rest stays open. The store must still run until deliver_ended();
+ *            3. deliver_join();
+ *            4. store_host_close(), which answers what could not be recorded;
+ *            5. deliver_free(), then store_host_free().
  */
 #pragma once
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/check.h"
-#include "gate/verdict.h"
-#include "sink/sink.h"
+#include "deliver/lane_view.h"
+#include "deliver/policy.h"
+#include "sink/outlet.h"
+#include "sys/mailbox.h"
 
+struct clock;
 struct deliver;
-struct port;
+struct loop;
+struct store_host;
 
-struct deliver_counters {
-	atomic_uint_fast64_t outcomes[OUTCOME_COUNT]; /* attempts by what came of them */
+struct deliver_sink {
+	const char *name; /* for people; at most LANE_NAME_MAX bytes */
+	uint32_t sink;    /* of the tickets' legs; no two alike */
+	struct loop *loop;
+	struct outlet *outlet; /* made with that loop */
+	struct deliver_policy policy;
 };
 
-int deliver_start(struct port *port, struct sink *sink, struct deliver **ret_deliver) must_check;
+struct deliver_options {
+	struct store_host *host;
+	const struct deliver_sink *sinks;
+	uint32_t sink_count;
+	const struct clock *clock; /* NULL: the machine's */
+	uint32_t lease_ms;         /* 0: the store's leases do not end (local) */
+};
 
-/* Asks it to leave: a blocked sink is interrupted, what the sink did is settled,
- * the rest stays open. Does not wait; the store must still run, to take the
- * settles, until deliver_ended(). */
+#define DELIVER_LANES_MAX 64u
+
+int deliver_start(const struct deliver_options *options, struct deliver **ret_deliver) must_check;
+
+/* One more, while the others run; from the thread that started them. ERR_FULL. */
+int deliver_add(struct deliver *deliver, const struct deliver_sink *sink) must_check;
+
+/* Asks all lanes to leave; does not wait. */
 void deliver_end(struct deliver *deliver);
 bool deliver_ended(const struct deliver *deliver);
 
-/* Ends it if need be and waits for its thread, which gives the store some
- * seconds to record outcomes. */
+/* Ends them if need be and waits for their threads, which give the store some seconds
+ * to record outcomes. */
 void deliver_join(struct deliver *deliver);
 
-/* Joins it if need be. A store that may be unable to record outcomes must be
- * closed between deliver_join() and this, so that it has answered every settle.
- * Accepts NULL, returns NULL. */
+/* Joins if need be. Accepts NULL, returns NULL. */
 struct deliver *deliver_free(struct deliver *deliver);
 
-const struct deliver_counters *deliver_counters(const struct deliver *deliver);
+/* ---- looking ---- */
+
+uint32_t deliver_lane_count(const struct deliver *deliver);
+/* `lane` is below the count, in the order of the options. What it shows is never behind
+ * what the store shows: counts are there before outcomes are. */
+void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_view);
+int deliver_find(const struct deliver *deliver, const char *name); /* lane, or -ENOENT */
+
+/* ---- commands ---- */
+
+enum deliver_command_kind {
+	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends */
+	DELIVER_RESUME,    /* also of a disabled one; tries at once */
+	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
+	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter */
+	DELIVER_CHANGE,    /* another outlet and policy, when what is under way has ended */
+};
+
+/* Belongs to the lane from post to done(). */
+struct deliver_command {
+	enum deliver_command_kind kind;
+	uint64_t ticket; /* RETRY_NOW, DROP */
+	/* CHANGE: the policy, and who makes the outlet: on the lane's thread, with its loop.
+	 * If that fails the lane goes on as it was. */
+	struct deliver_policy policy;
+	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);
+	/* 0, or of RETRY_NOW and DROP: -ENOENT: the lane does not have it; ERR_BUSY: it is
+	 * under way, or another of its entity is before it; of CHANGE: that of make();
+	 * ERR_BUSY: another change is not done yet. ERR_CLOSING: too late. */
+	int error;
+	void (*done)(struct deliver_command *command); /* on the lane's thread; may be NULL */
+	void *user;
+	struct mailbox_node node; /* the lane's */
+};
+
+void deliver_post(struct deliver *deliver, uint32_t lane, struct deliver_command *command);

@@ -41,7 +41,9 @@ static int source_init(struct source *source, struct arena *arena,
 		source->below = true;
 	}
 	source->on_conflict = options->on_conflict;
-	source->busy_if_open = options->busy_if_open;
+	source->wait_ms = options->wait_ms;
+	source->routes = all->routes ? route_set_from(all->routes, source->name) : 0;
+	CHECK(!all->routes || route_set_reach(all->routes, source->routes) <= ROUTE_LEGS_MAX);
 	source->retries_ms = options->retries_ms;
 	int r = compile(source, options, all->key, ret_text);
 	if (r < 0)
@@ -59,6 +61,7 @@ static void destroy(struct source_set *set)
 		recipe_free(set->sources[i].recipe);
 		auth_free(set->sources[i].auth);
 	}
+	route_set_free(set->routes);
 	arena_free(&set->arena);
 	mem_free(set);
 }
@@ -86,6 +89,7 @@ int source_set_new(const struct source_set_options *options, struct source_set *
 			return r;
 		}
 	}
+	set->routes = options->routes;
 	*ret_set = set;
 	return 0;
 }

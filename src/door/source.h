@@ -26,6 +26,7 @@
 #include "door/auth.h"
 #include "gate/meters.h"
 #include "gate/recipe.h"
+#include "gate/route.h"
 #include "store/store.h"
 
 struct source {
@@ -35,7 +36,8 @@ struct source {
 	struct recipe *recipe;
 	struct auth *auth; /* NULL: anyone may send */
 	enum store_conflict on_conflict;
-	bool busy_if_open; /* a duplicate of an event without an outcome yet is busy */
+	uint64_t wait_ms; /* its senders wait for the outcome so long at most; 0: not at all */
+	uint64_t routes;  /* those that are for it, as bits of the set's */
 	uint64_t window_ms;
 	uint64_t retries_ms;          /* for how long its senders retry; 0: not known */
 	struct source_meters *meters; /* one for each io thread */
@@ -46,6 +48,7 @@ struct source_set {
 	struct arena arena;
 	uint32_t count;
 	struct source *sources;
+	struct route_set *routes; /* NULL: everything goes to the only sink, as it is */
 };
 
 /* What becomes of a source: how the configuration tells it. All is copied. */
@@ -54,7 +57,7 @@ struct source_options {
 	const struct recipe_spec *recipe;
 	const struct auth_spec *auth;
 	enum store_conflict on_conflict;
-	bool busy_if_open;
+	uint64_t wait_ms;
 	uint64_t retries_ms;
 };
 
@@ -64,6 +67,7 @@ struct source_set_options {
 	uint32_t count;
 	const unsigned char *key; /* DIGEST_KEY_LEN bytes: the store's secret */
 	struct source_counts *counts;
+	struct route_set *routes; /* may be NULL; the set's own when it was made */
 	void (*warn)(struct span source, const char *text);
 };
 

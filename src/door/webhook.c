@@ -10,7 +10,8 @@
 #include "door/webhook_request.h"
 #include "sys/clock.h"
 
-#define BATCH_ROOM 64u /* items, at first */
+#define FLUSH_AHEAD_BYTES (512u << 10) /* a write of about 0.2 ms */
+#define BATCH_ROOM 64u                 /* items, at first */
 
 const size_t webhook_scratch_size = sizeof(struct webhook_request);
 
@@ -90,6 +91,7 @@ void webhook_release(struct webhook *webhook)
 	source_set_release(atomic_exchange(&webhook->offered, NULL));
 	webhook->answer_us = mem_free(webhook->answer_us);
 	recipe_scratch_free(&webhook->scratch);
+	recipe_scratch_free(&webhook->route_scratch);
 	buf_free(&webhook->words);
 }
 
@@ -97,17 +99,22 @@ void webhook_release(struct webhook *webhook)
 
 /* Runs inside the store's flush: only notes the decision, so that all answers
  * of a round share one reading of the clock. */
-static void decided(struct store_op *op)
+void webhook_decided(struct webhook_request *it)
 {
-	struct webhook_request *it = op->user;
 	struct webhook *webhook = it->webhook;
 
-	CHECK(it->left > 0);
-	if (--it->left > 0)
-		return;
 	it->next = NULL;
 	*webhook->decided_tail = it;
 	webhook->decided_tail = &it->next;
+}
+
+static void decided(struct store_op *op)
+{
+	struct webhook_request *it = op->user;
+
+	CHECK(it->left > 0);
+	if (--it->left == 0)
+		webhook_decided(it);
 }
 
 static bool is_inside(struct span text, const struct buf *buf)
@@ -132,13 +139,25 @@ static bool keep_text(struct webhook_request *it, struct event_text *text)
 	return true;
 }
 
-static bool fill_item(struct webhook_request *it, struct webhook_item *item,
-                      const struct recipe_result *result)
+/* A request's events, one after the other. */
+struct reading {
+	const struct recipe_input *input;
+	struct recipe_items items;
+	struct recipe_result result;
+	struct error_text problem;
+	enum recipe_step step;
+};
+
+/* What the decision needs; where the event goes is another's. */
+static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
+                       const struct recipe_result *result)
 {
 	struct store_admit *admit = &item->admit;
 	const struct source *source = it->source;
 
 	item->status = 0;
+	item->awaited = item->unheard = item->released = false;
+	item->outcome = OUTCOME_NONE;
 	item->event = result->event;
 	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = it };
 	admit->no_ticket = false;
@@ -147,9 +166,22 @@ static bool fill_item(struct webhook_request *it, struct webhook_item *item,
 	memcpy(admit->claims, result->claims, result->claim_count * sizeof(result->claims[0]));
 	admit->source = result->event.source;
 	admit->payload = result->payload;
+	admit->letter = SPAN_EMPTY;
+	admit->legs = NULL;
+	admit->leg_count = 0;
 	admit->on_conflict = source->on_conflict;
-	admit->busy_if_open = source->busy_if_open;
+	admit->busy_if_open = source->wait_ms > 0;
 	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
+}
+
+/* 0, -ENOMEM, or ERR_INVALID and a text for the sender. */
+static int fill_item(struct webhook_request *it, struct webhook_item *item, struct reading *reading)
+{
+	if (!fill_admit(it, item, &reading->result))
+		return -ENOMEM;
+	if (!it->use->set->routes)
+		return 0;
+	return webhook_route(it, item, reading->input, &reading->problem);
 }
 
 static struct source_meters *meters_of(const struct webhook_request *it)
@@ -166,6 +198,17 @@ static uint32_t count_decidable(const struct webhook_request *it)
 	return count;
 }
 
+/* Large batches do not wait for the round's end: the first are written while the
+ * others are read. */
+static void flush_ahead(struct webhook *webhook, size_t bytes)
+{
+	webhook->batch_bytes += bytes;
+	if (webhook->batch_bytes < FLUSH_AHEAD_BYTES)
+		return;
+	webhook->batch_bytes = 0;
+	store_flush(webhook->options.store);
+}
+
 static void submit_all(struct webhook_request *it)
 {
 	struct store *store = it->webhook->options.store;
@@ -179,6 +222,8 @@ static void submit_all(struct webhook_request *it)
 		submitted++;
 		store_submit(store, &it->items[i].admit.op);
 	}
+	if (it->batch)
+		flush_ahead(it->webhook, it->request->body.len);
 }
 
 static void refuse(struct webhook_request *it, int error, const char *text)
@@ -222,13 +267,6 @@ static bool refuse_item(struct webhook_request *it, struct webhook_item *item,
 	return item->problem.ptr != NULL;
 }
 
-struct reading {
-	struct recipe_items items;
-	struct recipe_result result;
-	struct error_text problem;
-	enum recipe_step step;
-};
-
 /* The items of a batch, from its first on: 0, or an error for the whole request. */
 static int read_batch(struct webhook_request *it, struct reading *reading)
 {
@@ -243,10 +281,8 @@ static int read_batch(struct webhook_request *it, struct reading *reading)
 		struct webhook_item *item = batch_add(it, &room);
 		if (!item)
 			return -ENOMEM;
-		bool kept = reading->step == RECIPE_EVENT
-		                    ? fill_item(it, item, &reading->result)
-		                    : refuse_item(it, item, &reading->problem);
-		if (!kept)
+		int r = reading->step == RECIPE_EVENT ? fill_item(it, item, reading) : ERR_INVALID;
+		if (r == -ENOMEM || (r < 0 && !refuse_item(it, item, &reading->problem)))
 			return -ENOMEM;
 	}
 	return 0;
@@ -258,7 +294,7 @@ static int read_one(struct webhook_request *it, struct reading *reading)
 		return reading->items.error;
 	it->count = 1;
 	it->items = &it->one;
-	return fill_item(it, &it->one, &reading->result) ? 0 : -ENOMEM;
+	return fill_item(it, &it->one, reading);
 }
 
 static void read_events(struct webhook_request *it)
@@ -272,6 +308,7 @@ static void read_events(struct webhook_request *it)
 		.query = request->head.query,
 	};
 	struct reading reading; /* large, and written by what follows, but for: */
+	reading.input = &input;
 	reading.problem.text[0] = '\0';
 
 	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
@@ -366,6 +403,7 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 	it->request = request;
 	it->arena = (struct arena){ .blocks = NULL };
 	it->batch = false;
+	it->waited = false;
 	it->count = 0;
 	it->items = NULL;
 	read_events(it);
@@ -374,6 +412,27 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 
 /* ---- answers ---- */
 
+/* True: its sender waits for what comes of its events. */
+static bool goes_on(struct webhook_request *it)
+{
+	if (it->waited)
+		return false;
+	if (it->webhook->options.traces)
+		webhook_trace(it);
+	return it->source->wait_ms > 0 && webhook_await(it, clock_read(clock_system()).boot_ms);
+}
+
+static void answer(struct webhook_request *it, uint64_t now_ns)
+{
+	struct webhook_use *use = it->use;
+	uint64_t arrived_ns = it->request->arrived_ns;
+
+	histogram_record(it->webhook->answer_us,
+	                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
+	webhook_respond(it); /* frees the request */
+	use->waiting--;
+}
+
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 {
 	struct webhook_request *it = webhook->decided;
@@ -381,15 +440,9 @@ void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 	webhook->decided = NULL;
 	webhook->decided_tail = &webhook->decided;
 	while (it) {
-		struct webhook_request *next = it->next; /* an answer frees its request */
-		struct webhook_use *use = it->use;
-		uint64_t arrived_ns = it->request->arrived_ns;
-		histogram_record(webhook->answer_us,
-		                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
-		if (webhook->options.traces)
-			webhook_trace(it);
-		webhook_respond(it);
-		use->waiting--;
+		struct webhook_request *next = it->next;
+		if (!goes_on(it))
+			answer(it, now_ns);
 		it = next;
 	}
 	if (unlikely(webhook->use->next))

@@ -11,6 +11,8 @@
  *            trusts; 405 not a POST; 413 too large for the store; 422 a conflict
  *            that the source rejects; 503 with Retry-After when the store has no
  *            room, a write failed, or the original has no outcome yet (busy).
+ *            Of a source whose senders wait for the outcome: 502 it is dead, 503 it
+ *            has none yet, 504 nobody knows it.
  * Room:      door.
  * Threads:   one webhook per io thread; all calls on that thread, but for
  *            webhook_offer().
@@ -49,10 +51,14 @@ struct webhook {
 	_Atomic(struct source_set *) offered;
 	struct histogram *answer_us; /* from whole request to answer */
 	struct recipe_scratch scratch;
-	struct buf words; /* of a trace */
+	struct recipe_scratch route_scratch;
+	struct buf words;   /* of a trace */
+	size_t batch_bytes; /* of batches, since the last flush ahead */
 	/* Decided in this round, answered together by webhook_answer(). */
 	struct webhook_request *decided;
 	struct webhook_request **decided_tail;
+	/* More was submitted since the store's flush: it wants another one. */
+	bool asked;
 };
 
 /* What the webhook needs of a request's scratch space. */

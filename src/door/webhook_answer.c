@@ -48,9 +48,18 @@ static void put_would(struct buf *out, const struct store_admit *admit)
 	put_member(out, SPAN("\",\"would_original\":\""), admit->would_ticket);
 }
 
-/* {"verdict":…}, without a line break. */
-static void put_verdict(struct buf *out, const struct store_admit *admit)
+static void put_outcome(struct buf *out, const struct webhook_item *item)
 {
+	buf_append_span(out, SPAN(",\"outcome\":\""));
+	buf_append_span(out, span_str(outcome_name(item->outcome)));
+	buf_append_char(out, '"');
+}
+
+/* {"verdict":…}, without a line break. */
+static void put_verdict(struct buf *out, const struct webhook_item *item)
+{
+	const struct store_admit *admit = &item->admit;
+
 	buf_append_span(out, SPAN("{\"verdict\":\""));
 	buf_append_span(out, span_str(verdict_name(admit->verdict)));
 	switch (admit->verdict) {
@@ -73,11 +82,14 @@ static void put_verdict(struct buf *out, const struct store_admit *admit)
 	}
 	if (admit->would != VERDICT_NONE)
 		put_would(out, admit);
+	if (item->outcome != OUTCOME_NONE)
+		put_outcome(out, item);
 	buf_append_char(out, '}');
 }
 
-static void put_headers(struct buf *out, const struct store_admit *admit)
+static void put_headers(struct buf *out, const struct webhook_item *item, uint16_t status)
 {
+	const struct store_admit *admit = &item->admit;
 	bool passed_anew = admit->verdict == VERDICT_CONFLICT && webhook_passed(admit);
 
 	buf_append_span(out, SPAN("Stile-Verdict: "));
@@ -90,8 +102,20 @@ static void put_headers(struct buf *out, const struct store_admit *admit)
 		buf_append_span(out, span_str(verdict_name(admit->would)));
 		buf_append_span(out, SPAN("\r\n"));
 	}
-	if (admit->verdict == VERDICT_BUSY)
+	if (item->outcome != OUTCOME_NONE) {
+		buf_append_span(out, SPAN("Stile-Outcome: "));
+		buf_append_span(out, span_str(outcome_name(item->outcome)));
+		buf_append_span(out, SPAN("\r\n"));
+	}
+	if (status == 503)
 		buf_append_span(out, retry_after);
+}
+
+/* A copy that has waited is busy no more. */
+static void end_wait(struct webhook_item *item)
+{
+	if (item->outcome != OUTCOME_NONE && item->admit.verdict == VERDICT_BUSY)
+		item->admit.verdict = VERDICT_DUPLICATE;
 }
 
 static void count(struct source_meters *meters, const struct webhook_item *item)
@@ -106,6 +130,8 @@ static void count(struct source_meters *meters, const struct webhook_item *item)
 		meter_add(&meters->overload, 1);
 	else
 		meter_add(&meters->verdicts[admit->verdict], 1);
+	if (admit->op.error == 0 && admit->no_ticket && admit->verdict == VERDICT_NEW)
+		meter_add(&meters->unrouted, 1);
 	if (admit->op.error == 0 && admit->would != VERDICT_NONE)
 		meter_add(&meters->would[admit->would], 1);
 }
@@ -113,13 +139,15 @@ static void count(struct source_meters *meters, const struct webhook_item *item)
 #define TOO_LARGE "the event does not fit into one journal frame"
 #define NOT_NOW "the store cannot take events now; nothing was decided, send it again"
 
-static uint16_t status_of(const struct store_admit *admit)
+static uint16_t status_of(const struct webhook_item *item)
 {
+	const struct store_admit *admit = &item->admit;
+
 	if (admit->verdict == VERDICT_BUSY)
 		return 503;
 	if (admit->verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_REJECT)
 		return 422;
-	return 200;
+	return webhook_outcome_status(item);
 }
 
 static void respond_single(struct webhook_request *it)
@@ -137,12 +165,13 @@ static void respond_single(struct webhook_request *it)
 		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
 		return;
 	}
-	put_headers(&headers, admit);
-	put_verdict(&body, admit);
+	uint16_t status = status_of(it->items);
+	put_headers(&headers, it->items, status);
+	put_verdict(&body, it->items);
 	buf_append_char(&body, '\n');
 	CHECK(!headers.failed && !body.failed);
 	http_respond(it->request, &(struct http_response){
-					  .status = status_of(admit),
+					  .status = status,
 					  .content_type = SPAN("application/json"),
 					  .headers = buf_span(&headers),
 					  .body = buf_span(&body),
@@ -165,13 +194,14 @@ static void put_item(struct buf *out, const struct webhook_item *item)
 	else if (item->admit.op.error != 0)
 		put_refused(out, 413, SPAN(TOO_LARGE));
 	else
-		put_verdict(out, &item->admit);
+		put_verdict(out, item);
 }
 
 struct sums {
 	uint64_t verdicts[VERDICT_COUNT];
 	uint64_t refused;
-	uint64_t not_now; /* the store could not take it: all is to be sent again */
+	uint64_t not_now;             /* the store could not take it: all is to be sent again */
+	uint64_t open, dead, unknown; /* outcomes that are not as the sender wants them */
 };
 
 static struct sums sum_up(const struct webhook_request *it)
@@ -181,6 +211,10 @@ static struct sums sum_up(const struct webhook_request *it)
 	for (uint32_t i = 0; i < it->count; i++) {
 		const struct webhook_item *item = &it->items[i];
 		int error = item->status != 0 ? ERR_INVALID : item->admit.op.error;
+		uint16_t status = error == 0 ? status_of(item) : 0;
+		sums.open += status == 503;
+		sums.dead += status == 502;
+		sums.unknown += status == 504;
 		if (error == 0)
 			sums.verdicts[item->admit.verdict]++;
 		else if (error == ERR_INVALID || error == ERR_TOO_LARGE)
@@ -200,7 +234,18 @@ static void put_sums(struct buf *out, const struct sums *sums)
 }
 
 /* A sender can only repeat the whole batch: it is asked to if any event of it was
- * not decided, or is busy; what was decided is a duplicate then. */
+ * not decided, is busy or without an outcome; what was decided is a duplicate then. */
+static uint16_t batch_status(const struct webhook_request *it, const struct sums *sums)
+{
+	if (it->count > 0 && sums->refused == it->count)
+		return 400;
+	if (sums->open > 0)
+		return 503;
+	if (sums->dead > 0)
+		return 502;
+	return sums->unknown > 0 ? 504 : 200;
+}
+
 static void respond_batch(struct webhook_request *it)
 {
 	struct sums sums = sum_up(it);
@@ -218,19 +263,17 @@ static void respond_batch(struct webhook_request *it)
 		put_item(&body, &it->items[i]);
 	}
 	buf_append_span(&body, SPAN("]}\n"));
-	bool none = it->count > 0 && sums.refused == it->count;
-	bool busy = sums.verdicts[VERDICT_BUSY] > 0;
+	uint16_t status = batch_status(it, &sums);
 	if (body.failed)
 		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
 	else
-		http_respond(it->request, &(struct http_response){
-						  .status = none   ? 400
-		                                            : busy ? 503
-		                                                   : 200,
-						  .content_type = SPAN("application/json"),
-						  .headers = busy ? retry_after : SPAN_EMPTY,
-						  .body = buf_span(&body),
-					  });
+		http_respond(it->request,
+		             &(struct http_response){
+				     .status = status,
+				     .content_type = SPAN("application/json"),
+				     .headers = status == 503 ? retry_after : SPAN_EMPTY,
+				     .body = buf_span(&body),
+			     });
 	buf_free(&body);
 }
 
@@ -239,8 +282,10 @@ void webhook_respond(struct webhook_request *it)
 	struct source_meters *meters = &it->source->meters[it->webhook->options.thread];
 	struct arena arena = it->arena; /* the answer frees the request */
 
-	for (uint32_t i = 0; i < it->count; i++)
+	for (uint32_t i = 0; i < it->count; i++) {
+		end_wait(&it->items[i]);
 		count(meters, &it->items[i]);
+	}
 	if (it->batch)
 		respond_batch(it);
 	else

@@ -25,6 +25,7 @@ struct source_meters {
 	atomic_uint_fast64_t refused;              /* no claim could be computed: 4xx */
 	atomic_uint_fast64_t unauthorized;         /* 401, 403 */
 	atomic_uint_fast64_t overload;             /* the store had no room: 503 */
+	atomic_uint_fast64_t unrouted;             /* new, and no route was for it */
 	struct log_site refusals;                  /* limits the lines about unauthorized ones */
 };
 

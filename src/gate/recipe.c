@@ -320,8 +320,7 @@ int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
 		                  test->any      ? ""
 		                  : test->negate ? " not "
 		                                 : " ",
-		                  (int)test->pattern.len, test->pattern.ptr,
-		                  recipe_value_name(&value));
+		                  (int)test->text.len, test->text.ptr, recipe_value_name(&value));
 	}
 	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
 }

@@ -166,6 +166,19 @@ bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
                   const struct recipe_input *input, uint32_t index, struct buf *memory,
                   struct recipe_words *ret_words) must_check;
 
+/*
+ * For those who choose by events and take no claims (gate/route.h): which of the
+ * recipe's cases hold, not the first alone. `cases` and ret_held have a bit for each
+ * of the first 64. The scratch is this match's own until its next.
+ * ERR_INVALID: a name that the recipe uses comes twice; -ENOMEM.
+ */
+int recipe_match(const struct recipe *recipe, struct recipe_scratch *scratch,
+                 const struct recipe_input *input, uint64_t cases, uint64_t *ret_held,
+                 struct error_text *ret_problem) must_check;
+/* What the entity of a case is in the event that was matched last; EVENT_TEXT_NONE if it
+ * is not there, or no single value. */
+struct event_text recipe_match_entity(const struct recipe_scratch *scratch, uint32_t number);
+
 /* For messages and listings. */
 struct span recipe_source(const struct recipe *recipe);
 uint32_t recipe_window_s(const struct recipe *recipe); /* the longest of all claims */

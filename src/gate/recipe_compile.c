@@ -241,20 +241,11 @@ static struct span resolve_word(const struct compiler *c, struct span text)
 
 static int split_pattern(struct compiler *c, struct recipe_test *test)
 {
-	struct span rest = test->pattern;
-	test->any = rest.len == 0;
-	for (;;) {
-		const char *star = rest.len ? memchr(rest.ptr, '*', rest.len) : NULL;
-		size_t len = star ? (size_t)(star - rest.ptr) : rest.len;
-		if (test->piece_count == RECIPE_PATTERN_MAX)
-			return refuse(c, 0, "expected at most %d stars in a pattern",
-			              RECIPE_PATTERN_MAX - 1);
-		test->pieces[test->piece_count++] = span_of(rest.ptr, len);
-		if (!star)
-			return 0;
-		test->stars = true;
-		rest = span_skip(rest, len + 1);
-	}
+	test->any = test->text.len == 0;
+	if (pattern_split(test->text, &test->pattern) < 0)
+		return refuse(c, 0, "expected at most %d stars in a pattern",
+		              PATTERN_PIECES_MAX - 1);
+	return 0;
 }
 
 static int add_test(struct compiler *c, const struct recipe_condition *condition,
@@ -270,8 +261,8 @@ static int add_test(struct compiler *c, const struct recipe_condition *condition
 	for (uint32_t i = 1; i < recipe->test_count; i++) {
 		const struct recipe_test *other = &recipe->tests[i];
 		if (other->part == test.part && other->negate == test.negate &&
-		    span_eq_nocase(other->pattern, condition->pattern) &&
-		    (other->nocase || span_eq(other->pattern, condition->pattern))) {
+		    span_eq_nocase(other->text, condition->pattern) &&
+		    (other->nocase || span_eq(other->text, condition->pattern))) {
 			*ret_test = (uint16_t)i;
 			return 0;
 		}
@@ -279,11 +270,11 @@ static int add_test(struct compiler *c, const struct recipe_condition *condition
 	if (recipe->test_count == RECIPE_TESTS_MAX)
 		return refuse(c, 0, "expected at most %d different conditions",
 		              RECIPE_TESTS_MAX - 1);
-	error = keep_text(c, condition->pattern, &test.pattern);
+	error = keep_text(c, condition->pattern, &test.text);
 	const struct recipe_part *part = &recipe->parts[test.part];
 	test.nocase = part->kind == PART_HEADER && part->header == HEADER_CONTENT_TYPE;
-	for (size_t i = 0; error == 0 && test.nocase && i < test.pattern.len; i++) {
-		char *at = (char *)(uintptr_t)test.pattern.ptr + i; /* our own copy */
+	for (size_t i = 0; error == 0 && test.nocase && i < test.text.len; i++) {
+		char *at = (char *)(uintptr_t)test.text.ptr + i; /* our own copy */
 		*at = span_lower(*at);
 	}
 	if (error == 0)

@@ -166,7 +166,7 @@ static void put_test(struct recipe_run *run, struct buf *out, uint16_t number)
 	buf_append_char(out, '{');
 	put_text(out, "part", run->recipe->parts[test->part].text);
 	if (!test->any)
-		put_text(out, test->negate ? "not" : "is", test->pattern);
+		put_text(out, test->negate ? "not" : "is", test->text);
 	else
 		put_str(out, "is", test->negate ? "not there" : "there");
 	put_str(out, "type", recipe_value_name(&value));

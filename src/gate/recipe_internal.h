@@ -11,14 +11,14 @@
 #include "base/hash.h"
 #include "codec/http1.h"
 #include "codec/json.h"
+#include "gate/pattern.h"
 #include "gate/recipe.h"
 
 #define RECIPE_PARTS_MAX 512
 #define RECIPE_TESTS_MAX 192 /* a multiple of 64 */
 #define RECIPE_HEADERS_MAX 32
 #define RECIPE_HEADER_NAME_MAX 63
-#define RECIPE_LISTS_MAX 4    /* [*] in one path */
-#define RECIPE_PATTERN_MAX 16 /* pieces between the stars of a pattern */
+#define RECIPE_LISTS_MAX 4 /* [*] in one path */
 
 enum recipe_part_kind {
 	PART_NONE = 0,
@@ -56,11 +56,9 @@ struct recipe_test {
 	uint16_t part;
 	bool negate;
 	bool any;    /* it is enough that the part is there */
-	bool stars;  /* the pattern has one */
 	bool nocase; /* media types; the pattern is in lower case */
-	uint8_t piece_count;
-	struct span pieces[RECIPE_PATTERN_MAX]; /* first and last may be empty */
-	struct span pattern;
+	struct pattern pattern;
+	struct span text; /* the pattern as it was written */
 };
 
 struct recipe_claim {

@@ -166,32 +166,6 @@ bool recipe_value_is_there(const struct recipe_value *value)
 	return value->type != DIGEST_MISSING && !is_null(value);
 }
 
-static bool ends_with(struct span text, struct span end)
-{
-	return text.len >= end.len &&
-	       (end.len == 0 || memcmp(text.ptr + text.len - end.len, end.ptr, end.len) == 0);
-}
-
-/* Pieces in their order, each as early as it can be: no way back is needed. */
-static bool matches(const struct recipe_test *test, struct span text)
-{
-	struct span first = test->pieces[0];
-	if (!test->stars)
-		return span_eq(text, first);
-	if (text.len < first.len || (first.len && memcmp(text.ptr, first.ptr, first.len) != 0))
-		return false;
-	text = span_skip(text, first.len);
-	for (uint32_t i = 1; i + 1 < test->piece_count; i++) {
-		struct span piece = test->pieces[i];
-		const char *at = piece.len ? memmem(text.ptr, text.len, piece.ptr, piece.len)
-		                           : text.ptr;
-		if (!at)
-			return false;
-		text = span_skip(text, (size_t)(at - text.ptr) + piece.len);
-	}
-	return ends_with(text, test->pieces[test->piece_count - 1]);
-}
-
 static bool value_matches(const struct recipe_test *test, const struct recipe_value *value)
 {
 	char bytes[DECODED_MAX];
@@ -209,7 +183,7 @@ static bool value_matches(const struct recipe_test *test, const struct recipe_va
 			bytes[i] = span_lower(text.ptr[i]);
 		text = span_of(bytes, len);
 	}
-	return matches(test, text);
+	return pattern_matches(&test->pattern, text);
 }
 
 /* Most tests are about plain strings of the body: those take the short way. */
@@ -223,7 +197,7 @@ static bool is_matched(struct recipe_run *run, const struct recipe_test *test)
 		if (test->any)
 			return true;
 		if (json->type == JSON_STRING && !json->escaped)
-			return matches(test, json->text);
+			return pattern_matches(&test->pattern, json->text);
 	}
 	struct recipe_value value = recipe_part_value(run, test->part);
 	return recipe_value_is_there(&value) && (test->any || value_matches(test, &value));

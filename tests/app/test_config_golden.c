@@ -26,6 +26,7 @@ static const char *variable(const char *name)
 		{ "KEY", CANARY "-0123456789" },
 		{ "EMPTY", "" },
 		{ "SHORT", CANARY },
+		{ "SIGN", "YzRuNHJ5LWM0bjRyeS1jNG40cnktYzRuNHJ5" },
 		{ "PORT", "8080" },
 		{ "FOLDER", "tests/data/config" },
 		{ "WINDOW", CANARY "d" },

@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 import harness  # noqa: E402
+import sinkkit  # noqa: E402
 
 
 
@@ -139,3 +140,17 @@ def pytest_runtest_makereport(item, call):
         for log in sorted(pathlib.Path(item.funcargs[fixture]).glob("*.log"))[-4:]:
             text = log.read_text(errors="replace")
             report.sections.append((f"log {log.name}", text[-4000:]))
+
+
+@pytest.fixture
+def sink():
+    """Makes destinations (sinkkit.Sink), and ends them with the test."""
+    made = []
+
+    def make(*arguments):
+        made.append(sinkkit.Sink(*arguments))
+        return made[-1]
+
+    yield make
+    for it in made:
+        it.close()

@@ -14,7 +14,7 @@ sources:
   value: { compare: value, claims: [{ once: [id] }] }
   part: { content: data, claims: [{ once: [id] }] }
   two: { claims: [{ once: [id] }, { once: [act] }, { content: [text], missing: skip }] }
-  busy: { wait: 1s, claims: [{ once: [id] }] }
+  busy: { ack: delivered, wait: 50ms, claims: [{ once: [id] }] }
   trial:
     mode: shadow
     id: id
@@ -256,7 +256,7 @@ def test_stale_event_is_traced_and_counted(gateway, stile, scratch):
 def test_repeat_is_busy_until_the_outcome_of_the_first_is_known(stile, config, blockage):
     gateway = stile("--config", config, stdout=blockage.write_fd)
     event = {"id": fresh()}
-    ticket = take(post(gateway, "/in/busy", event), "new")["ticket"]
+    ticket = take(post(gateway, "/in/busy", event), "new", status=503)["ticket"]
     answer = post(gateway, "/in/busy", event)
     assert take(answer, "busy", status=503)["ticket"] == ticket
     assert int(answer.header("retry-after")) >= 1

@@ -1,5 +1,5 @@
 /*
- * stdout_sink: each event as one line of JSON on a descriptor.
+ * stdout_outlet: each event as one line of JSON on a descriptor.
  *
  * A line is the event's own bytes; line breaks between its tokens become
  * blanks, which JSON does not tell apart (inside strings they are escaped
@@ -7,12 +7,13 @@
  * a body that is not JSON (CloudEvents in binary mode) is then a string under
  * "text", and without an envelope it is written as a JSON string.
  *
- * Room:    sink. Threads: the deliver thread; interrupt() from any.
- * Failure: events that were not wholly written are RELEASED. After a crash an
+ * Room:    sink. Threads: its lane's; interrupt() from any. send() blocks while the
+ *          reader does not read.
+ * Failure: events that were not wholly written are NOT_SENT. After a crash an
  *          event whose line was written but whose outcome was not yet recorded
  *          is written again: a pipe cannot be asked what it has.
  *          Into a file, a batch is synced before any of it is DONE; if that fails,
- *          all of it is RELEASED. Through a pipe an event is DONE when the pipe has
+ *          all of it is NOT_SENT. Through a pipe an event is DONE when the pipe has
  *          it: what becomes of it from there on is the reader's.
  */
 #pragma once
@@ -20,12 +21,13 @@
 #include <stdbool.h>
 
 #include "base/error.h"
-#include "sink/sink.h"
+#include "sink/outlet.h"
 
-struct stdout_sink_options {
+struct stdout_outlet_options {
 	int fd;
 	bool envelope;
 	int (*sync)(int fd); /* of a file; NULL: fdatasync() */
 };
 
-int stdout_sink_new(const struct stdout_sink_options *options, struct sink **ret_sink) must_check;
+int stdout_outlet_new(const struct stdout_outlet_options *options,
+                      struct outlet **ret_outlet) must_check;

@@ -1,5 +1,5 @@
-/* The stdout sink: one line an event, whole lines only, never stuck. */
-#include "sink/stdout_sink.h"
+/* The stdout outlet: one line an event, whole lines only, never stuck. */
+#include "sink/stdout_outlet.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,32 +12,50 @@
 #include "support/test.h"
 #include "sys/thread.h"
 
-struct pipe_sink {
-	struct sink *sink;
+struct pipe_outlet {
+	struct outlet *outlet;
 	int reader;
 	int writer;
 };
 
-static struct pipe_sink pipe_sink_new(bool envelope)
+static struct pipe_outlet pipe_outlet_new(bool envelope)
 {
 	int fds[2];
 	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
-	struct pipe_sink pair = { .reader = fds[0], .writer = fds[1] };
-	struct stdout_sink_options options = { .fd = fds[1], .envelope = envelope };
-	assert_int_equal(stdout_sink_new(&options, &pair.sink), 0);
+	struct pipe_outlet pair = { .reader = fds[0], .writer = fds[1] };
+	struct stdout_outlet_options options = { .fd = fds[1], .envelope = envelope };
+	assert_int_equal(stdout_outlet_new(&options, &pair.outlet), 0);
 	return pair;
 }
 
-static void pipe_sink_free(struct pipe_sink *pair)
+static void pipe_outlet_free(struct pipe_outlet *pair)
 {
-	pair->sink->methods->free(pair->sink);
+	pair->outlet->methods->free(pair->outlet);
 	close(pair->reader);
 	if (pair->writer >= 0)
 		close(pair->writer);
 }
 
+static void told(struct outlet_attempt *attempt)
+{
+	attempt->next = NULL;
+	attempt->user = attempt; /* once each */
+}
+
+static void send(struct outlet *outlet, struct outlet_attempt *events, size_t count)
+{
+	assert_true(outlet->immediate);
+	for (size_t i = 0; i < count; i++) {
+		events[i].done = told;
+		events[i].next = i + 1 < count ? &events[i + 1] : NULL;
+	}
+	outlet->methods->send(outlet, events);
+	for (size_t i = 0; i < count; i++)
+		assert_ptr_equal(events[i].user, &events[i]);
+}
+
 /* What was written so far; the writer end is closed first. */
-static size_t read_all(struct pipe_sink *pair, char *bytes, size_t room)
+static size_t read_all(struct pipe_outlet *pair, char *bytes, size_t room)
 {
 	close(pair->writer);
 	pair->writer = -1;
@@ -50,43 +68,43 @@ static size_t read_all(struct pipe_sink *pair, char *bytes, size_t room)
 static void an_event_is_one_line_whatever_its_spacing(void **state)
 {
 	(void)state;
-	struct pipe_sink pair = pipe_sink_new(false);
-	struct sink_event events[] = {
+	struct pipe_outlet pair = pipe_outlet_new(false);
+	struct outlet_attempt events[] = {
 		{ .ticket = 1,
-		  .attempt = 1,
+		  .number = 1,
 		  .json = true,
 		  .payload = SPAN("{\n\t\"id\":\r\n \"a\"\n}") },
-		{ .ticket = 2, .attempt = 1, .json = true, .payload = SPAN("{\"id\":\"b\"}") },
-		{ .ticket = 3, .attempt = 1, .json = false, .payload = SPAN("not \"json\"\n") },
+		{ .ticket = 2, .number = 1, .json = true, .payload = SPAN("{\"id\":\"b\"}") },
+		{ .ticket = 3, .number = 1, .json = false, .payload = SPAN("not \"json\"\n") },
 	};
-	pair.sink->methods->deliver(pair.sink, events, ARRAY_LEN(events));
+	send(pair.outlet, events, ARRAY_LEN(events));
 	char text[256];
 	size_t len = read_all(&pair, text, sizeof(text) - 1);
 	text[len] = '\0';
 	assert_string_equal(text,
 	                    "{ \t\"id\":   \"a\" }\n{\"id\":\"b\"}\n\"not \\\"json\\\"\\n\"\n");
 	for (size_t i = 0; i < ARRAY_LEN(events); i++)
-		assert_int_equal(events[i].outcome, OUTCOME_DONE);
-	pipe_sink_free(&pair);
+		assert_int_equal(events[i].result.answer, OUTLET_DONE);
+	pipe_outlet_free(&pair);
 }
 
 static void an_envelope_names_ticket_and_source(void **state)
 {
 	(void)state;
-	struct pipe_sink pair = pipe_sink_new(true);
-	struct sink_event events[] = {
+	struct pipe_outlet pair = pipe_outlet_new(true);
+	struct outlet_attempt events[] = {
 		{ .ticket = 1,
-		  .attempt = 2,
+		  .number = 2,
 		  .json = true,
 		  .source = SPAN("events"),
 		  .payload = SPAN("{\"id\":1}") },
 		{ .ticket = 2,
-		  .attempt = 1,
+		  .number = 1,
 		  .json = false,
 		  .source = SPAN("events"),
 		  .payload = SPAN("x") },
 	};
-	pair.sink->methods->deliver(pair.sink, events, ARRAY_LEN(events));
+	send(pair.outlet, events, ARRAY_LEN(events));
 	char text[512];
 	size_t len = read_all(&pair, text, sizeof(text) - 1);
 	text[len] = '\0';
@@ -94,35 +112,35 @@ static void an_envelope_names_ticket_and_source(void **state)
 	                          "\"event\":{\"id\":1}}\n"
 	                          "{\"ticket\":\"00000000002\",\"source\":\"events\",\"attempt\":1,"
 	                          "\"text\":\"x\"}\n");
-	pipe_sink_free(&pair);
+	pipe_outlet_free(&pair);
 }
 
 static void a_closed_reader_gives_the_events_back(void **state)
 {
 	(void)state;
-	struct pipe_sink pair = pipe_sink_new(false);
+	struct pipe_outlet pair = pipe_outlet_new(false);
 	close(pair.reader);
 	pair.reader = -1;
-	struct sink_event event = { .ticket = 1, .json = true, .payload = SPAN("{}") };
-	pair.sink->methods->deliver(pair.sink, &event, 1);
-	assert_int_equal(event.outcome, OUTCOME_RELEASED);
+	struct outlet_attempt event = { .ticket = 1, .json = true, .payload = SPAN("{}") };
+	send(pair.outlet, &event, 1);
+	assert_int_equal(event.result.answer, OUTLET_NOT_SENT);
 	pair.reader = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	pipe_sink_free(&pair);
+	pipe_outlet_free(&pair);
 }
 
 #define BIG_EVENTS 64u
 #define BIG_BYTES 8192u
 
 struct blocked {
-	struct pipe_sink pair;
-	struct sink_event events[BIG_EVENTS];
+	struct pipe_outlet pair;
+	struct outlet_attempt events[BIG_EVENTS];
 	atomic_bool returned;
 };
 
 static void deliver_blocked(void *user)
 {
 	struct blocked *blocked = user;
-	blocked->pair.sink->methods->deliver(blocked->pair.sink, blocked->events, BIG_EVENTS);
+	send(blocked->pair.outlet, blocked->events, BIG_EVENTS);
 	atomic_store(&blocked->returned, true);
 }
 
@@ -135,9 +153,9 @@ static void an_interrupt_frees_a_stuck_sink(void **state)
 	memset(payload, ' ', sizeof(payload));
 	payload[0] = '{';
 	payload[sizeof(payload) - 1] = '}';
-	struct blocked blocked = { .pair = pipe_sink_new(false) };
+	struct blocked blocked = { .pair = pipe_outlet_new(false) };
 	for (uint32_t i = 0; i < BIG_EVENTS; i++)
-		blocked.events[i] = (struct sink_event){
+		blocked.events[i] = (struct outlet_attempt){
 			.ticket = i + 1, .json = true, .payload = span_of(payload, sizeof(payload))
 		};
 	struct thread thread;
@@ -145,21 +163,21 @@ static void an_interrupt_frees_a_stuck_sink(void **state)
 		.name = "blocked", .cpu = THREAD_ANY_CPU, .run = deliver_blocked, .user = &blocked
 	};
 	assert_int_equal(thread_start(&thread, &options), 0);
-	blocked.pair.sink->methods->interrupt(blocked.pair.sink);
+	blocked.pair.outlet->methods->interrupt(blocked.pair.outlet);
 	thread_join(&thread);
 	assert_true(atomic_load(&blocked.returned));
 
 	uint32_t done = 0;
-	while (done < BIG_EVENTS && blocked.events[done].outcome == OUTCOME_DONE)
+	while (done < BIG_EVENTS && blocked.events[done].result.answer == OUTLET_DONE)
 		done++;
 	assert_true(done < BIG_EVENTS);
 	for (uint32_t i = done; i < BIG_EVENTS; i++)
-		assert_int_equal(blocked.events[i].outcome, OUTCOME_RELEASED);
+		assert_int_equal(blocked.events[i].result.answer, OUTLET_NOT_SENT);
 	static char text[BIG_EVENTS * (BIG_BYTES + 1)];
 	size_t len = read_all(&blocked.pair, text, sizeof(text));
 	assert_true(len >= done * (BIG_BYTES + 1));
 	assert_true(len < (done + 1) * (BIG_BYTES + 1));
-	pipe_sink_free(&blocked.pair);
+	pipe_outlet_free(&blocked.pair);
 }
 
 static int synced;      /* how often */
@@ -173,25 +191,25 @@ static int sync_told(int fd)
 	return sync_result;
 }
 
-static struct sink *file_sink_new(int fd)
+static struct outlet *file_outlet_new(int fd)
 {
-	struct stdout_sink_options options = { .fd = fd, .sync = sync_told };
-	struct sink *sink = NULL;
+	struct stdout_outlet_options options = { .fd = fd, .sync = sync_told };
+	struct outlet *sink = NULL;
 	synced = 0;
 	sync_result = 0;
-	assert_int_equal(stdout_sink_new(&options, &sink), 0);
+	assert_int_equal(stdout_outlet_new(&options, &sink), 0);
 	return sink;
 }
 
-static void deliver_two(struct sink *sink, enum outcome expected)
+static void deliver_two(struct outlet *sink, enum outlet_answer expected)
 {
-	struct sink_event events[] = {
-		{ .ticket = 1, .attempt = 1, .json = true, .payload = SPAN("{\"id\":1}") },
-		{ .ticket = 2, .attempt = 1, .json = true, .payload = SPAN("{\"id\":2}") },
+	struct outlet_attempt events[] = {
+		{ .ticket = 1, .number = 1, .json = true, .payload = SPAN("{\"id\":1}") },
+		{ .ticket = 2, .number = 1, .json = true, .payload = SPAN("{\"id\":2}") },
 	};
-	sink->methods->deliver(sink, events, ARRAY_LEN(events));
+	send(sink, events, ARRAY_LEN(events));
 	for (size_t i = 0; i < ARRAY_LEN(events); i++)
-		assert_int_equal(events[i].outcome, expected);
+		assert_int_equal(events[i].result.answer, expected);
 }
 
 static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
@@ -199,14 +217,14 @@ static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
 	(void)state;
 	FILE *file = tmpfile();
 	assert_non_null(file);
-	struct sink *sink = file_sink_new(fileno(file));
-	deliver_two(sink, OUTCOME_DONE);
+	struct outlet *sink = file_outlet_new(fileno(file));
+	deliver_two(sink, OUTLET_DONE);
 	assert_int_equal(synced, 1);
 	sync_result = -1;
-	deliver_two(sink, OUTCOME_RELEASED);
+	deliver_two(sink, OUTLET_NOT_SENT);
 	assert_int_equal(synced, 2);
 	sync_result = 0;
-	deliver_two(sink, OUTCOME_DONE); /* once more, in whole lines */
+	deliver_two(sink, OUTLET_DONE); /* once more, in whole lines */
 	char text[256];
 	ssize_t len = pread(fileno(file), text, sizeof(text) - 1, 0);
 	assert_true(len > 0);
@@ -222,8 +240,8 @@ static void what_is_no_file_is_not_synced(void **state)
 	(void)state;
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	assert_true(null >= 0);
-	struct sink *sink = file_sink_new(null);
-	deliver_two(sink, OUTCOME_DONE);
+	struct outlet *sink = file_outlet_new(null);
+	deliver_two(sink, OUTLET_DONE);
 	assert_int_equal(synced, 0);
 	sink->methods->free(sink);
 	close(null);

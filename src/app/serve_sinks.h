@@ -1,0 +1,36 @@
+/*
+ * serve_sinks: the sinks of a configuration, ready for delivery.
+ *
+ * Room:      app. Threads: the main one.
+ * Ownership: what is made needs the configuration no more.
+ * Failure:   ERR_CONFIG with a text, -ENOMEM.
+ */
+#pragma once
+
+#include "app/config.h"
+#include "deliver/deliver.h"
+
+/* Would its outlet accept what it is told? Opens no file. */
+int serve_sink_check(const struct config_sink *sink, struct error_text *ret_text) must_check;
+
+/*
+ * Sinks that change while stile runs. New ones get a lane; changed ones go on with
+ * another outlet and policy when what is under way has ended; the lanes of removed ones
+ * are paused, and keep what waits for them. All that takes a while: until
+ * serve_sinks_changing() is false, neither configuration may be freed nor another
+ * change begun.
+ */
+struct sinks_change;
+
+/* New lanes are there when it returns: what is routed to them is safe. On failure those
+ * that were made stay, without a use. */
+int serve_sinks_change(struct deliver *deliver, const struct config *last,
+                       const struct config *next, struct sinks_change **ret_change,
+                       struct error_text *ret_text) must_check;
+bool serve_sinks_changing(const struct sinks_change *change); /* accepts NULL */
+/* When it is done, or no lane runs any more. Accepts NULL, returns NULL. */
+struct sinks_change *serve_sinks_change_free(struct sinks_change *change);
+
+/* A lane for every sink. */
+int serve_sinks_start(const struct config *config, struct store_host *host,
+                      struct deliver **ret_deliver, struct error_text *ret_text) must_check;

@@ -1,0 +1,204 @@
+/*
+ * lane_private: what the files of a lane share.
+ *
+ *   lane.c          beginning, end, one run, commands, view
+ *   lane_take.c     tickets come from the store
+ *   lane_attempt.c  an attempt's way: begin, read, note, send
+ *   lane_finish.c   what came of it: judged and recorded
+ *   lane_bury.c     a dead letter goes to a sink of its own
+ *   lane_lease.c    leases that end
+ *
+ * An attempt's stages:
+ *
+ *   RENEWING ──► READING ──► NOTING ──► READY ──► OUT ──► RECORDING ──► the pool
+ *   (a lease in  (its bytes) (STARTED)  (chain)  (outlet) (settle, note)
+ *   doubt)
+ *
+ * Room: deliver. Only these files include it.
+ */
+#pragma once
+
+#include "base/buf.h"
+#include "deliver/lane.h"
+#include "deliver/schedule.h"
+
+#define LANE_TAKES 3u
+#define LANE_TAKE_ITEMS 1024u
+#define LANE_TAKE_BYTES (1u << 20)
+#define LANE_BARE_ITEMS 4096u  /* of a take without payloads */
+#define LANE_BARE_EVERY_MS 20u /* such takes come no closer */
+#define LANE_POOL_MAX (LANE_TAKES * LANE_TAKE_ITEMS)
+#define LANE_SLAB 64u /* attempts that are allocated together */
+#define LANE_SLABS (LANE_POOL_MAX / LANE_SLAB)
+#define LANE_KEEP_BYTES 65536u /* a pooled attempt keeps no larger buffer */
+#define LANE_LEASED_MAX 1024u  /* tickets held when leases end */
+#define LANE_RETRY_MS 1000u    /* after an error of the store */
+
+/* Of a ticket (schedule_ticket.marks). */
+enum lane_marks {
+	LANE_MARK_UNKNOWN = 1, /* an attempt before it may have arrived */
+	LANE_MARK_LOST = 2,    /* its lease is over while an attempt is under way */
+	LANE_MARK_NOTING = 4,  /* its number is about to move on */
+};
+
+enum lane_stage {
+	STAGE_FREE = 0,
+	STAGE_RENEWING,
+	STAGE_READING,
+	STAGE_NOTING,
+	STAGE_READY,
+	STAGE_OUT,
+	STAGE_RECORDING,
+};
+
+struct lane_attempt {
+	struct outlet_attempt out;
+	struct lane *lane;
+	struct lane_attempt *next_free;
+	enum lane_stage stage;
+	uint32_t place; /* in the schedule, or SCHEDULE_NONE */
+	uint32_t turn;  /* of the breaker */
+	uint32_t lease;
+	uint64_t order;
+	uint64_t due_ms;   /* after a failure: CLOCK_BOOTTIME */
+	uint64_t asked_ms; /* a renewal: when it was */
+	bool begun;        /* limiter and breaker count it */
+	bool asks;         /* a probe */
+	bool noted;        /* that it starts */
+	bool filled;       /* its bytes are there */
+	bool forget;       /* no dead letter */
+	bool owns;         /* its bytes are its own, not a take's */
+	bool lettered;     /* out.letter is not empty */
+	uint8_t marks;
+	union {
+		struct store_settle settle;
+		struct store_note note;
+		struct store_renew renew;
+	};
+	struct store_read read; /* its items are the attempt's own bytes */
+};
+
+/* A success on its way to the store. It needs nothing of its attempt, which goes back
+ * to the pool at once: so few of those are in use, and stay in the cache. */
+struct lane_record {
+	struct store_settle settle;
+	struct lane *lane;
+	struct lane_record *next_free;
+};
+
+enum take_state { TAKE_IDLE = 0, TAKE_WAITING, TAKE_ARRIVED };
+
+struct lane_take {
+	struct lane *lane;
+	enum take_state state;
+	uint64_t order; /* they are looked at in the order they came back */
+	uint64_t asked_ms;
+	struct store_take take;
+};
+
+struct lane_renewal {
+	struct lane *lane;
+	uint32_t place;
+	uint64_t asked_ms;
+	struct store_renew renew;
+};
+
+struct lane {
+	char name[LANE_NAME_MAX + 1];
+	uint32_t sink;
+	struct deliver_policy policy;
+	struct outlet *outlet;
+	struct store *store;
+	struct port *port;
+	const struct clock *clock;
+	uint64_t random;
+	uint32_t lease_ms;
+	uint64_t born_ms;
+
+	uint64_t now_ms;   /* CLOCK_BOOTTIME */
+	uint64_t store_ms; /* the store's clock is ahead of ours by that (modulo 2^64) */
+	bool running;      /* inside lane_run(): now_ms is right */
+	bool urgent;       /* something was submitted that is waited for */
+	bool lazy;         /* something was submitted that is not */
+
+	struct schedule schedule;
+	struct breaker breaker;
+	struct limiter limiter;
+	bool paused, disabled, stopping;
+	bool changing; /* outlet and policy are about to */
+
+	struct lane_take takes[LANE_TAKES];
+	uint64_t taken;
+	uint64_t take_after_ms;
+	uint32_t take_errors; /* in a row */
+
+	struct lane_attempt *slabs[LANE_SLABS];
+	uint32_t slab_count;
+	struct lane_attempt *pool;
+	uint32_t pooled; /* in the pool or not yet allocated */
+	uint32_t out;    /* with the outlet */
+	struct outlet_attempt *chain;
+	struct outlet_attempt **chain_end;
+	uint32_t chained;
+	struct lane_record *record_slabs[LANE_SLABS];
+	uint32_t record_slab_count;
+	struct lane_record *records;
+	uint32_t recordable; /* in `records` or not yet allocated */
+
+	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
+	uint32_t renewing;
+	uint64_t renew_at_ms;
+
+	struct lane_view counts; /* what the view takes over as it is */
+};
+
+/* lane.c */
+void lane_submit(struct lane *lane, struct store_op *op, bool urgent);
+uint64_t lane_random(struct lane *lane);
+uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms); /* as the store has it */
+uint32_t lane_room(struct lane *lane); /* how many attempts may begin now */
+
+/* lane_take.c */
+void lane_begin_takes(struct lane *lane);
+void lane_receive_takes(struct lane *lane);
+
+/* lane_attempt.c */
+struct lane_attempt *lane_pool_get(struct lane *lane); /* NULL: none is left */
+void lane_pool_put(struct lane_attempt *attempt);
+struct lane_record *lane_record_get(struct lane *lane); /* NULL: none is left */
+void lane_record_put(struct lane_record *record);
+void lane_pool_free(struct lane *lane);
+
+/* A ticket's attempt begins. There is room. `place`: where it stands in the schedule,
+ * started, or SCHEDULE_NONE. `parts` NULL: they are read. */
+struct lane_start {
+	const struct schedule_ticket *ticket;
+	uint32_t place;
+	const struct store_item *item;
+	const struct store_parts *parts;
+};
+
+void lane_begin(struct lane *lane, const struct lane_start *start);
+/* Its bytes are there: it is noted if need be, then sent. */
+void lane_go_on(struct lane_attempt *attempt);
+void lane_send(struct lane *lane);
+
+/* lane_finish.c */
+void lane_outlet_done(struct outlet_attempt *out);
+/* Its ticket leaves the lane with this outcome; the result's text and status go with
+ * it. */
+void lane_settle(struct lane_attempt *attempt, enum outcome outcome);
+/* It did not begin after all, and is due again then. */
+void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
+/* Its ticket is not ours any more. */
+void lane_leave(struct lane_attempt *attempt);
+/* Limiter and breaker forget one that says nothing of the sink. */
+void lane_uncount(struct lane_attempt *attempt);
+
+/* lane_bury.c: false: there is no memory for it. */
+bool lane_bury(struct lane_attempt *attempt);
+
+/* lane_lease.c */
+uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);
+bool lane_lease_over(struct lane *lane, uint32_t lease); /* asks the clock */
+void lane_renew(struct lane *lane);

@@ -1,0 +1,289 @@
+/* stdout_outlet: see stdout_outlet.h. */
+#include "sink/stdout_outlet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gate/ticket.h"
+
+/*
+ * An interrupt must never wait behind a stuck reader, and the descriptor is
+ * shared with whoever started us: it must not become non-blocking. So each
+ * write asks for itself not to block. Where the kernel cannot do that for a
+ * pipe, small pieces are written: a pipe that poll() calls writable takes
+ * PIPE_BUF bytes without blocking.
+ */
+enum write_way {
+	WRITE_WHOLE,  /* a file: never blocks on a reader */
+	WRITE_NOWAIT, /* RWF_NOWAIT */
+	WRITE_PIECES,
+};
+
+#define PIECE_BYTES 4096u
+#define BATCH_BYTES (1u << 20)
+
+/* A sync costs the same for much as for little; a write does not, and a short chain
+ * stays in the cache. */
+#define FILE_CHAIN 1024u
+#define PIPE_CHAIN 128u
+
+struct stdout_outlet {
+	struct outlet outlet;
+	int fd;
+	int interrupt_fd;
+	enum write_way way;
+	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
+	bool envelope;
+	bool torn;        /* what was written last ends inside a line */
+	struct buf lines; /* the batch being written */
+};
+
+/* Copies JSON with its line breaks made blanks; they can only stand between
+ * tokens. */
+static void append_one_line(struct buf *lines, struct span json)
+{
+	buf_fail(lines, buf_reserve(lines, json.len));
+	if (lines->failed)
+		return;
+	char *start = lines->ptr + lines->len;
+	memcpy(start, json.ptr, json.len);
+	lines->len += json.len;
+	char *end = start + json.len;
+	for (char *p = start; (p = memchr(p, '\n', (size_t)(end - p))) != NULL; p++)
+		*p = ' ';
+	for (char *p = start; (p = memchr(p, '\r', (size_t)(end - p))) != NULL; p++)
+		*p = ' ';
+}
+
+static void append_event(struct stdout_outlet *own, const struct outlet_attempt *event)
+{
+	struct buf *lines = &own->lines;
+	if (own->envelope) {
+		char ticket[TICKET_TEXT_LEN];
+		ticket_text(event->ticket, ticket);
+		buf_append_span(lines, SPAN("{\"ticket\":\""));
+		buf_append(lines, ticket, sizeof(ticket));
+		buf_append_span(lines, SPAN("\",\"source\":"));
+		buf_append_json(lines, event->source);
+		buf_append_span(lines, SPAN(",\"attempt\":"));
+		buf_append_u64(lines, event->number);
+		buf_append_span(lines, event->json ? SPAN(",\"event\":") : SPAN(",\"text\":"));
+	}
+	if (event->json)
+		append_one_line(lines, event->payload);
+	else
+		buf_append_json(lines, event->payload);
+	if (own->envelope)
+		buf_append_char(lines, '}');
+	buf_append_char(lines, '\n');
+}
+
+/* 0 when the descriptor takes bytes, or why it does not. */
+static int wait_writable(struct stdout_outlet *own)
+{
+	struct pollfd polls[2] = {
+		{ .fd = own->fd, .events = POLLOUT },
+		{ .fd = own->interrupt_fd, .events = POLLIN },
+	};
+	if (poll(polls, 2, -1) < 0)
+		return errno == EINTR ? 0 : -errno;
+	if (polls[1].revents != 0)
+		return ERR_CLOSING;
+	return 0;
+}
+
+static ssize_t write_some(struct stdout_outlet *own, const char *ptr, size_t len)
+{
+	if (own->way == WRITE_NOWAIT) {
+		struct iovec part = { .iov_base = (void *)(uintptr_t)ptr, .iov_len = len };
+		ssize_t n = pwritev2(own->fd, &part, 1, -1, RWF_NOWAIT);
+		if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS))
+			return n;
+		own->way = WRITE_PIECES;
+		errno = EAGAIN; /* wait first: a piece must not block */
+		return -1;
+	}
+	if (own->way == WRITE_PIECES && len > PIECE_BYTES)
+		len = PIECE_BYTES;
+	return write(own->fd, ptr, len);
+}
+
+/* Writes as much as it can; returns how many bytes left. */
+static size_t write_lines(struct stdout_outlet *own, const char *ptr, size_t len, int *ret_error)
+{
+	size_t at = 0;
+	bool wait = own->way == WRITE_PIECES;
+	while (at < len) {
+		int error = wait ? wait_writable(own) : 0;
+		ssize_t n = error == 0 ? write_some(own, ptr + at, len - at) : 0;
+		if (n < 0 && errno != EINTR && errno != EAGAIN)
+			error = -errno;
+		if (error != 0) {
+			*ret_error = error;
+			return at;
+		}
+		wait = n < 0 || own->way == WRITE_PIECES;
+		if (n > 0)
+			at += (size_t)n;
+	}
+	*ret_error = 0;
+	return at;
+}
+
+/* Fills the batch from `first` on and returns the first that is not in it. One event
+ * at a time joins, so that memory that runs out costs only what was not yet joined. */
+static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outlet_attempt *first)
+{
+	buf_clear(&own->lines);
+	if (own->torn)
+		buf_append_char(&own->lines, '\n'); /* a reader must not join two lines */
+	struct outlet_attempt *attempt = first;
+	while (attempt && own->lines.len < BATCH_BYTES) {
+		size_t before = own->lines.len;
+		append_event(own, attempt);
+		if (own->lines.failed) {
+			own->lines.len = before;
+			break;
+		}
+		attempt->own = own->lines.len;
+		attempt = attempt->next;
+	}
+	return attempt;
+}
+
+/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
+ * bytes do so when they are synced: an outcome must not outlast its line. */
+static size_t write_batch(struct stdout_outlet *own, int *ret_error)
+{
+	size_t written = write_lines(own, own->lines.ptr, own->lines.len, ret_error);
+	if (written == 0)
+		return 0;
+	own->torn = own->lines.ptr[written - 1] != '\n';
+	if (own->sync && own->sync(own->fd) < 0) {
+		*ret_error = -errno;
+		return 0;
+	}
+	return written;
+}
+
+/* Returns the next: done() may use the attempt again. */
+static struct outlet_attempt *tell(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                   struct span text)
+{
+	struct outlet_attempt *next = attempt->next;
+	struct outlet_result *result = &attempt->result;
+	result->answer = answer;
+	result->status = 0;
+	result->permanent = false;
+	result->retry_after_ms = 0;
+	result->latency_us = 0;
+	outlet_result_text(result, text);
+	attempt->done(attempt);
+	return next;
+}
+
+static void fail_all(struct outlet_attempt *chain, int error)
+{
+	struct span text = span_str(error_name(error));
+	if (chain && error != ERR_CLOSING)
+		log_warn("events cannot be written to standard output", log_code(error));
+	while (chain)
+		chain = tell(chain, OUTLET_NOT_SENT, text);
+}
+
+static void send_chain(struct outlet *base, struct outlet_attempt *chain)
+{
+	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
+	int error = 0;
+	while (chain && error == 0) {
+		struct outlet_attempt *last = fill_batch(own, chain);
+		if (last == chain) {
+			error = -ENOMEM;
+			break;
+		}
+		size_t written = write_batch(own, &error);
+		while (chain != last && chain->own <= written)
+			chain = tell(chain, OUTLET_DONE, SPAN_EMPTY);
+	}
+	fail_all(chain, error);
+}
+
+static void interrupt(struct outlet *base)
+{
+	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
+	uint64_t one = 1;
+	ssize_t n = write(own->interrupt_fd, &one, sizeof(one));
+	(void)n; /* the counter is full: it is readable already */
+}
+
+static void free_outlet(struct outlet *base)
+{
+	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
+	close(own->interrupt_fd);
+	buf_free(&own->lines);
+	mem_free(own);
+}
+
+static const struct outlet_methods methods = {
+	.send = send_chain,
+	.interrupt = interrupt,
+	.free = free_outlet,
+};
+
+/*
+ * Does the file that we are about to write to end inside a line? A kill may
+ * have cut the last line of an earlier process that wrote to the same file. The
+ * descriptor is often write-only, so the file is opened once more; if that
+ * cannot be, a blank line too many is the lesser evil.
+ */
+static bool ends_torn(int fd, const struct stat *status)
+{
+	int flags = fcntl(fd, F_GETFL);
+	off_t end = flags >= 0 && (flags & O_APPEND) ? status->st_size : lseek(fd, 0, SEEK_CUR);
+	if (end <= 0)
+		return false;
+	char path[64];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	int again = open(path, O_RDONLY | O_CLOEXEC);
+	if (again < 0)
+		return true;
+	char byte = 0;
+	bool whole = pread(again, &byte, 1, end - 1) == 1 && byte == '\n';
+	close(again);
+	return !whole;
+}
+
+int stdout_outlet_new(const struct stdout_outlet_options *options, struct outlet **ret_outlet)
+{
+	struct stdout_outlet *own = mem_zalloc(1, sizeof(*own));
+	if (!own)
+		return -ENOMEM;
+	own->outlet =
+		(struct outlet){ .methods = &methods, .batch_max = UINT32_MAX, .immediate = true };
+	own->fd = options->fd;
+	own->envelope = options->envelope;
+	own->interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (own->interrupt_fd < 0) {
+		int error = -errno;
+		mem_free(own);
+		return error;
+	}
+	struct stat status;
+	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
+	own->way = regular ? WRITE_WHOLE : WRITE_NOWAIT;
+	own->torn = regular && ends_torn(options->fd, &status);
+	if (regular)
+		own->sync = options->sync ? options->sync : fdatasync;
+	own->outlet.batch_max = regular ? FILE_CHAIN : PIPE_CHAIN;
+	*ret_outlet = &own->outlet;
+	return 0;
+}
