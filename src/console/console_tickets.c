@@ -62,6 +62,7 @@ bool console_handle_ticket(const struct console_view *view, struct http_request 
 		.op = { .kind = STORE_RELEASE, .done = released, .user = it },
 		.ticket = ticket,
 		.drop = drop,
+		.whole_event = true,
 	};
 	store_submit(view->port, &it->release.op);
 	return true;

@@ -107,7 +107,7 @@ void console_answer_why(struct console *console, const struct console_view *view
 	it->console = console;
 	it->request = request;
 	it->held = (struct store_held){
-		.op = { .kind = STORE_LIST_HELD, .done = held_known, .user = it },
+		.op = { .kind = STORE_HELD, .done = held_known, .user = it },
 		.before = it->question.before,
 		.tickets = it->tickets,
 		.max = HELD_MAX,

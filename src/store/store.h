@@ -53,7 +53,7 @@ enum store_op_kind {
 	STORE_SCAN,
 	STORE_WAIT,
 	STORE_RENEW,
-	STORE_LIST_HELD,
+	STORE_HELD,
 };
 
 struct store_op {
@@ -80,12 +80,12 @@ struct store_leg {
 
 /* Where an open ticket stands. The numbers are bits of store_scan's states. */
 enum store_state {
-	STORE_DUE = 1,    /* waits to be taken, at once or at a time ahead */
-	STORE_LEASED = 2, /* with a taker, or its outcome is on the way to the disk */
-	STORE_HELD = 3,   /* a conflict kept aside, until somebody releases it */
-	STORE_PARKED = 4, /* its outcome is unknown, and somebody has to say what now */
-	STORE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
-	STORE_CLOSED = 6, /* not open any more; only from a scan of all events */
+	STORE_STATE_DUE = 1,    /* waits to be taken, at once or at a time ahead */
+	STORE_STATE_LEASED = 2, /* with a taker, or its outcome is on the way to the disk */
+	STORE_STATE_HELD = 3,   /* a conflict kept aside, until somebody releases it */
+	STORE_STATE_PARKED = 4, /* its outcome is unknown, and somebody has to say what now */
+	STORE_STATE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
+	STORE_STATE_CLOSED = 6, /* not open any more; only from a scan of all events */
 };
 
 /* What is remembered of a ticket beside its outcome; the numbers stand in the
@@ -379,7 +379,7 @@ struct store_lookup {
 };
 
 /*
- * The tickets that are held, newest first, of those that are durable. Changes
+ * The events of which a leg is held, newest first, of those that are durable. Changes
  * nothing.
  */
 struct store_held {
@@ -519,7 +519,7 @@ static inline bool store_outcome_valid(enum outcome outcome)
 /* For stores. Is a ticket in this state still to be delivered? */
 static inline bool store_state_pending(enum store_state state)
 {
-	return state == STORE_DUE || state == STORE_LEASED || state == STORE_HELD;
+	return state == STORE_STATE_DUE || state == STORE_STATE_LEASED || state == STORE_STATE_HELD;
 }
 
 /* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,

@@ -248,7 +248,7 @@ static void all_events_compare(struct world *world, const struct buf *open)
 	scan_all(world, world->local,
 	         (struct store_scan){ .all = true, .max_items = 100, .max_bytes = 1u << 16 }, &all);
 	for (size_t at = 0; store_item_next(buf_span(&all), &at, &event, &parts);) {
-		open_count += event.state != STORE_CLOSED;
+		open_count += event.state != STORE_STATE_CLOSED;
 		model_tally.states[event.state]++;
 	}
 	for (size_t at = 0; store_item_next(buf_span(open), &at, &item, &parts);)

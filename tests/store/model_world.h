@@ -85,7 +85,7 @@ struct model_tally {
 	uint64_t ops[STORE_RENEW + 1], fenced; /* that were done; that were refused */
 	uint64_t settled[OUTCOME_COUNT], noted[STORE_MARK_RELEASED + 1];
 	uint64_t waited[OUTCOME_COUNT];
-	uint64_t states[STORE_CLOSED + 1]; /* seen by scans */
+	uint64_t states[STORE_STATE_CLOSED + 1]; /* seen by scans */
 	uint64_t legs, histories;
 };
 extern struct model_tally model_tally;

@@ -267,7 +267,7 @@ static void test_the_histories_came_to_everything(void **state)
 		assert_true(model_tally.noted[i] > 0);
 	for (int i = OUTCOME_NONE; i < OUTCOME_RELEASED; i++)
 		assert_true(model_tally.waited[i] > 0);
-	for (int i = STORE_DUE; i <= STORE_CLOSED; i++)
+	for (int i = STORE_STATE_DUE; i <= STORE_STATE_CLOSED; i++)
 		assert_true(model_tally.states[i] > 0);
 	assert_true(model_tally.ops[STORE_RELEASE] > 0 && model_tally.ops[STORE_RENEW] > 0);
 	assert_true(model_tally.legs > 0 && model_tally.histories > 0 && model_tally.fenced > 0);

@@ -126,6 +126,7 @@ static void step_update(struct open_tickets *tickets, struct model *model, uint6
 	if (!at->state)
 		return;
 	at->state = now.state = (uint8_t)(1 + dice % (OPEN_TICKET_STATES - 1));
+	now.was = OPEN_TICKET_HELD;
 	at->attempt = now.attempt = (uint16_t)(dice >> 8);
 	at->note_offset = now.note_offset = (uint32_t)dice;
 	open_tickets_update(tickets, &now);

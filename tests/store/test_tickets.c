@@ -190,11 +190,11 @@ static int release(uint64_t ticket, bool drop)
 	return store_call(place.store, &op.op, STORE_RELEASE);
 }
 
-/* The state of an open ticket, or STORE_CLOSED. */
+/* The state of an open ticket, or STORE_STATE_CLOSED. */
 static struct store_item item_of(uint64_t ticket)
 {
 	struct store_read op = { .ticket = ticket };
-	struct store_item item = { .state = STORE_CLOSED };
+	struct store_item item = { .state = STORE_STATE_CLOSED };
 	struct store_parts parts;
 	size_t at = 0;
 
@@ -226,7 +226,7 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 	assert_int_equal(erp.flags, 5);
 	assert_int_equal(settle(&erp, OUTCOME_DONE), 0);
 	restart();
-	assert_int_equal(item_of(event + 1).state, STORE_CLOSED);
+	assert_int_equal(item_of(event + 1).state, STORE_STATE_CLOSED);
 	struct store_item crm = must_take(CRM), sms = must_take(SMS), only = must_take(0);
 	assert_true(crm.ticket == event && crm.order == 7);
 	assert_true(sms.ticket == event + 2 && sms.order == 0 && sms.event == event);
@@ -234,9 +234,9 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 	assert_int_equal(settle(&sms, OUTCOME_DEAD), 0);
 	assert_int_equal(settle(&crm, OUTCOME_RELEASED), 0);
 	restart();
-	assert_int_equal(item_of(event).state, STORE_DUE);
-	assert_int_equal(item_of(event + 1).state, STORE_CLOSED);
-	assert_int_equal(item_of(event + 2).state, STORE_DEAD);
+	assert_int_equal(item_of(event).state, STORE_STATE_DUE);
+	assert_int_equal(item_of(event + 1).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(event + 2).state, STORE_STATE_DEAD);
 }
 
 static void test_an_event_is_busy_while_any_leg_is_to_be_delivered(void **state)
@@ -292,7 +292,7 @@ static void test_a_take_without_payload_gives_the_items_alone(void **state)
 	place.call.take.without_payload = false;
 	item = must_take(CRM);
 	assert_true(!item.bare && item.ticket == second);
-	assert_int_equal(item_of(first).state, STORE_LEASED);
+	assert_int_equal(item_of(first).state, STORE_STATE_LEASED);
 }
 
 /* ---- attempts ---- */
@@ -311,7 +311,7 @@ static void test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease(void *
 	assert_int_equal(note(&item, STORE_MARK_UNKNOWN, 0), 0);
 	assert_true(due_count() == 0);
 	item = item_of(ticket);
-	assert_int_equal(item.state, STORE_LEASED);
+	assert_int_equal(item.state, STORE_STATE_LEASED);
 	assert_int_equal(item.attempt, 3);
 	assert_int_equal(item.last, STORE_MARK_UNKNOWN);
 	restart();
@@ -321,7 +321,7 @@ static void test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease(void *
 	assert_true(item.due_ms == 777);
 	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
 	restart();
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
 static void test_an_attempt_that_had_started_is_known_after_a_crash(void **state)
@@ -440,10 +440,10 @@ static void test_a_lease_that_is_over_can_neither_note_nor_settle(void **state)
 	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
 	clock_fake_advance(&place.clock, 900);
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_LEASED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_LEASED);
 	clock_fake_advance(&place.clock, 100);
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_DUE);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
 	assert_int_equal(settle(&old, OUTCOME_DONE), ERR_FENCED);
 	struct store_item item = must_take(CRM);
 	assert_int_equal(item.attempt, 2);
@@ -460,7 +460,7 @@ static void test_what_is_parked_or_dead_is_not_delivered_before_its_release(void
 {
 	(void)state;
 	static const enum outcome outcomes[] = { OUTCOME_UNKNOWN, OUTCOME_DEAD };
-	static const enum store_state states[] = { STORE_PARKED, STORE_DEAD };
+	static const enum store_state states[] = { STORE_STATE_PARKED, STORE_STATE_DEAD };
 	static const enum store_mark marks[] = { STORE_MARK_PARKED, STORE_MARK_DEAD };
 
 	for (size_t i = 0; i < 2; i++) {
@@ -495,12 +495,12 @@ static void test_what_is_dropped_never_comes_back(void **state)
 	assert_int_equal(release(parked, true), 0);
 	assert_int_equal(release(parked, true), ERR_FENCED);
 	restart();
-	assert_int_equal(item_of(parked).state, STORE_CLOSED);
-	assert_int_equal(item_of(dead).state, STORE_DEAD);
+	assert_int_equal(item_of(parked).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(dead).state, STORE_STATE_DEAD);
 	assert_int_equal(release(dead, true), 0);
 	restart();
-	assert_int_equal(item_of(dead).state, STORE_CLOSED);
-	assert_int_equal(item_of(dead + 1).state, STORE_DUE);
+	assert_int_equal(item_of(dead).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(dead + 1).state, STORE_STATE_DUE);
 }
 
 static void test_a_dead_one_that_is_forgotten_is_closed(void **state)
@@ -513,9 +513,9 @@ static void test_a_dead_one_that_is_forgotten_is_closed(void **state)
 	};
 
 	assert_int_equal(store_call(place.store, &op.op, STORE_SETTLE), 0);
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 	restart();
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
 static void test_a_dead_letter_goes_when_it_is_too_old(void **state)
@@ -530,13 +530,13 @@ static void test_a_dead_letter_goes_when_it_is_too_old(void **state)
 	store_tick(place.store);
 	restart();
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_DEAD);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DEAD);
 	clock_fake_advance(&place.clock, 1);
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 	restart();
 	store_tick(place.store);
-	assert_int_equal(item_of(ticket).state, STORE_CLOSED);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
 static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(void **state)
@@ -554,11 +554,17 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 		assert_int_equal(op.verdict, VERDICT_CONFLICT);
 		held[i] = op.own_ticket;
 	}
+	uint64_t listed[4];
+	struct store_held list = { .tickets = listed, .max = 4 };
+	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
+	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
 	assert_int_equal(release(held[0] + 1, false), 0);
 	restart();
-	assert_int_equal(item_of(held[0]).state, STORE_HELD);
-	assert_int_equal(item_of(held[0] + 1).state, STORE_DUE);
-	assert_int_equal(item_of(held[0] + 2).state, STORE_HELD);
+	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
+	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
+	assert_int_equal(item_of(held[0]).state, STORE_STATE_HELD);
+	assert_int_equal(item_of(held[0] + 1).state, STORE_STATE_DUE);
+	assert_int_equal(item_of(held[0] + 2).state, STORE_STATE_HELD);
 	struct store_release all = { .ticket = held[0], .whole_event = true };
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), ERR_FENCED);
@@ -566,9 +572,9 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
 	restart();
 	for (uint64_t i = 0; i < 3; i++) {
-		assert_int_equal(item_of(held[0] + i).state, STORE_DUE);
-		assert_int_equal(item_of(held[1] + i).state, STORE_CLOSED);
-		assert_int_equal(item_of(first.ticket + i).state, STORE_DUE);
+		assert_int_equal(item_of(held[0] + i).state, STORE_STATE_DUE);
+		assert_int_equal(item_of(held[1] + i).state, STORE_STATE_CLOSED);
+		assert_int_equal(item_of(first.ticket + i).state, STORE_STATE_DUE);
 	}
 }
 
@@ -732,13 +738,13 @@ static void moved_check(uint64_t event, uint64_t held, uint64_t back)
 	assert_true(crm.due_ms == 777 && crm.order == 7 && crm.sink == CRM);
 	assert_int_equal(crm.status, 500);
 	history_check(event, &failed, 1);
-	assert_int_equal(erp.state, STORE_DEAD);
+	assert_int_equal(erp.state, STORE_STATE_DEAD);
 	assert_true(erp.order == UINT64_MAX && erp.event == event);
 	history_check(event + 1, &dead, 1);
 	assert_int_equal(sms.last, STORE_MARK_STARTED);
 	history_check(event + 2, &started, 1);
 	for (uint64_t i = 0; i < 3; i++)
-		assert_int_equal(item_of(held + i).state, STORE_HELD);
+		assert_int_equal(item_of(held + i).state, STORE_STATE_HELD);
 	assert_true(item_of(back).due_ms == 4242);
 }
 
@@ -780,8 +786,8 @@ static void test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leav
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
 	churn();
 	restart();
-	assert_int_equal(item_of(back).state, STORE_CLOSED);
-	assert_int_equal(item_of(held + 1).state, STORE_CLOSED);
+	assert_int_equal(item_of(back).state, STORE_STATE_CLOSED);
+	assert_int_equal(item_of(held + 1).state, STORE_STATE_CLOSED);
 }
 
 /* ---- scan ---- */
@@ -830,18 +836,21 @@ static void test_a_scan_finds_what_was_asked_for_and_all_of_it(void **state)
 	must_take(ERP);
 	assert_int_equal(scan((struct store_scan){ 0 }), 14);
 	assert_int_equal(scan((struct store_scan){ .with_payload = true }), 14);
-	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_DEAD }), 1);
-	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_LEASED }), 1);
-	assert_int_equal(
-		scan((struct store_scan){ .states = 1u << STORE_DEAD | 1u << STORE_PARKED }), 2);
-	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_DUE, .sink = CRM }), 2);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_DEAD }), 1);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_LEASED }), 1);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_DEAD |
+	                                                     1u << STORE_STATE_PARKED }),
+	                 2);
+	assert_int_equal(scan((struct store_scan){ .states = 1u << STORE_STATE_DUE, .sink = CRM }),
+	                 2);
 	assert_int_equal(scan((struct store_scan){ .sink = ERP }), 5);
 	assert_int_equal(scan((struct store_scan){ .from = tickets[1] + 1, .to = tickets[2] }), 3);
 	assert_int_equal(scan((struct store_scan){ .sink = 999 }), 0);
 }
 
 /* Counts what a scan of all events finds, by state; none twice. */
-static void scan_all(uint32_t states, uint64_t from, uint32_t ret_counts[static STORE_CLOSED + 1])
+static void scan_all(uint32_t states, uint64_t from,
+                     uint32_t ret_counts[static STORE_STATE_CLOSED + 1])
 {
 	struct store_scan op = { .all = true,
 		                 .states = states,
@@ -851,7 +860,7 @@ static void scan_all(uint32_t states, uint64_t from, uint32_t ret_counts[static 
 		                 .with_payload = true };
 	uint64_t before = 0;
 
-	memset(ret_counts, 0, (STORE_CLOSED + 1) * sizeof(ret_counts[0]));
+	memset(ret_counts, 0, (STORE_STATE_CLOSED + 1) * sizeof(ret_counts[0]));
 	while (!op.end) {
 		struct store_item item;
 		struct store_parts parts;
@@ -871,7 +880,7 @@ static void scan_all(uint32_t states, uint64_t from, uint32_t ret_counts[static 
 static void test_a_scan_of_all_finds_what_is_closed_too(void **state)
 {
 	(void)state;
-	uint32_t counts[STORE_CLOSED + 1];
+	uint32_t counts[STORE_STATE_CLOSED + 1];
 	uint64_t middle = 0;
 
 	for (int i = 0; i < 300; i++) {
@@ -887,12 +896,14 @@ static void test_a_scan_of_all_finds_what_is_closed_too(void **state)
 	}
 	store_tick(place.store);
 	scan_all(0, 0, counts);
-	assert_int_equal(counts[STORE_CLOSED], 300);
-	assert_int_equal(counts[STORE_DEAD], 100);
-	assert_int_equal(counts[STORE_DUE] + counts[STORE_LEASED], 500);
-	scan_all(1u << STORE_CLOSED, middle, counts);
-	assert_int_equal(counts[STORE_CLOSED], 150);
-	assert_int_equal(counts[STORE_DEAD] + counts[STORE_DUE] + counts[STORE_LEASED], 0);
+	assert_int_equal(counts[STORE_STATE_CLOSED], 300);
+	assert_int_equal(counts[STORE_STATE_DEAD], 100);
+	assert_int_equal(counts[STORE_STATE_DUE] + counts[STORE_STATE_LEASED], 500);
+	scan_all(1u << STORE_STATE_CLOSED, middle, counts);
+	assert_int_equal(counts[STORE_STATE_CLOSED], 150);
+	assert_int_equal(counts[STORE_STATE_DEAD] + counts[STORE_STATE_DUE] +
+	                         counts[STORE_STATE_LEASED],
+	                 0);
 }
 
 /* ---- when the disk fails ---- */

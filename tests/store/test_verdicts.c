@@ -246,7 +246,7 @@ static uint32_t list_held(uint64_t before, uint64_t *tickets, uint32_t max)
 {
 	struct store_held held = { .before = before, .tickets = tickets, .max = max };
 
-	assert_int_equal(store_call(place.store, &held.op, STORE_LIST_HELD), 0);
+	assert_int_equal(store_call(place.store, &held.op, STORE_HELD), 0);
 	return held.count;
 }
 

@@ -366,7 +366,7 @@ static void conflict_submit(struct oracle *oracle, struct store *store, enum ora
 		event->no_ticket = false;
 		for (uint32_t i = 0; i < oracle_legs(event); i++) {
 			event->legs[i].hold = ORACLE_HELD;
-			event->legs[i].aside = STORE_HELD;
+			event->legs[i].aside = STORE_STATE_HELD;
 		}
 	}
 	oracle->events[holder].contested |= event->kind == ORACLE_PASS;

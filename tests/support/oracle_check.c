@@ -122,13 +122,13 @@ static bool state_allowed(const struct oracle_leg *leg, enum store_state state)
 	if (leg->outcome == ORACLE_SETTLED)
 		return false;
 	switch (leg->hold) {
-	case ORACLE_FREE: return state == STORE_DUE;
+	case ORACLE_FREE: return state == STORE_STATE_DUE;
 	case ORACLE_HELD:
 	case ORACLE_DROPPING: return state == leg->aside;
 	case ORACLE_GOING:
 	case ORACLE_RELEASING: break;
 	}
-	return state == STORE_DUE || state == leg->aside;
+	return state == STORE_STATE_DUE || state == leg->aside;
 }
 
 static void open_item_check(struct oracle *oracle, const struct store_item *item,
@@ -145,7 +145,7 @@ static void open_item_check(struct oracle *oracle, const struct store_item *item
 	EXPECT_OF(oracle, event, item->attempt >= leg->noted);
 	leg->open = true;
 	leg->outcome = ORACLE_OPEN;
-	leg->hold = item->state == STORE_DUE ? ORACLE_FREE : ORACLE_HELD;
+	leg->hold = item->state == STORE_STATE_DUE ? ORACLE_FREE : ORACLE_HELD;
 	leg->last = item->last;
 	leg->maybe = 0;
 	leg->noted = item->attempt;

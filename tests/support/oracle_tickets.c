@@ -15,7 +15,7 @@ static struct oracle_leg *leg_of(const struct oracle_op *own)
 bool oracle_may_be_settled(const struct oracle_leg *leg)
 {
 	bool aside = leg->hold == ORACLE_GOING || leg->hold == ORACLE_DROPPING ||
-	             (leg->hold != ORACLE_FREE && leg->aside != STORE_HELD);
+	             (leg->hold != ORACLE_FREE && leg->aside != STORE_STATE_HELD);
 
 	return leg->outcome != ORACLE_OPEN || aside;
 }
@@ -143,7 +143,7 @@ static void settle_done(struct store_op *op)
 	leg->leased = false;
 	if (leg->hold == ORACLE_GOING) {
 		leg->hold = ORACLE_HELD;
-		marked(leg, leg->aside == STORE_DEAD ? STORE_MARK_DEAD : STORE_MARK_PARKED,
+		marked(leg, leg->aside == STORE_STATE_DEAD ? STORE_MARK_DEAD : STORE_MARK_PARKED,
 		       settle->attempt);
 	} else if (settle->outcome == OUTCOME_RELEASED) {
 		marked(leg, leg->last, settle->attempt);
@@ -159,11 +159,11 @@ static void outcome_choose(struct oracle *oracle, struct oracle_leg *leg,
 	uint64_t dice = leg->outcome == ORACLE_SETTLING ? 9 : oracle_below(oracle, 10);
 
 	if (leg->hold == ORACLE_GOING)
-		dice = leg->aside == STORE_DEAD ? 0 : 1;
+		dice = leg->aside == STORE_STATE_DEAD ? 0 : 1;
 	settle->outcome = OUTCOME_DONE;
 	if (dice < 2) {
 		leg->hold = ORACLE_GOING;
-		leg->aside = dice == 0 ? STORE_DEAD : STORE_PARKED;
+		leg->aside = dice == 0 ? STORE_STATE_DEAD : STORE_STATE_PARKED;
 		leg->maybe |= 1u << (dice == 0 ? STORE_MARK_DEAD : STORE_MARK_PARKED);
 		settle->outcome = dice == 0 ? OUTCOME_DEAD : OUTCOME_UNKNOWN;
 		settle->text = SPAN("no more");
@@ -244,7 +244,7 @@ static void release_done(struct store_op *op)
 	if (own->release.drop)
 		leg->outcome = ORACLE_SETTLED;
 	else
-		marked(leg, leg->aside == STORE_HELD ? leg->last : STORE_MARK_RELEASED, 0);
+		marked(leg, leg->aside == STORE_STATE_HELD ? leg->last : STORE_MARK_RELEASED, 0);
 }
 
 static bool may_release(const struct oracle *oracle, uint32_t event, uint32_t leg)
@@ -275,7 +275,7 @@ bool oracle_release(struct oracle *oracle, struct store *store)
 	own->release.drop = leg->hold == ORACLE_HELD ? oracle_below(oracle, 3) == 0
 	                                             : leg->hold == ORACLE_DROPPING;
 	leg->hold = own->release.drop ? ORACLE_DROPPING : ORACLE_RELEASING;
-	if (leg->aside != STORE_HELD && !own->release.drop)
+	if (leg->aside != STORE_STATE_HELD && !own->release.drop)
 		leg->maybe |= 1u << STORE_MARK_RELEASED;
 	store_submit(store, &own->op);
 	return true;

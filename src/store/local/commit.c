@@ -134,7 +134,7 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	lookup->first_seen_ms = ticket_time_ms(lookup->ticket);
 	lookup->open = local_legs(local, lookup->ticket).pending;
 	lookup->held = open_tickets_find(local->tickets, lookup->ticket, &ticket) &&
-	               local_state(&ticket) == STORE_HELD;
+	               local_state(&ticket) == STORE_STATE_HELD;
 	lookup->seen = !newest && tally_get(local->tally, lookup->ticket, &tally) ? tally.count : 0;
 }
 
@@ -147,9 +147,9 @@ static void decide_held(struct local_store *local, struct store_held *held)
 	held->count = 0;
 	while (held->count < held->max &&
 	       open_tickets_held_before(local->tickets, before, &ticket)) {
-		before = ticket.ticket;
+		before = open_ticket_event(&ticket); /* its other legs are told with it */
 		if (ticket.ticket <= local->durable_ticket)
-			held->tickets[held->count++] = ticket.ticket;
+			held->tickets[held->count++] = before;
 	}
 }
 
@@ -253,8 +253,7 @@ void local_commit(struct local_store *local)
 static bool worth_a_write(const struct local_store *local)
 {
 	return !local->options.lazy_outcomes || local->batch_events > 0 || local->ending ||
-	       local->batch.count >= OUTCOMES_WORTH_A_WRITE ||
-	       local->waits.count > 0; /* somebody waits for what came of an event */
+	       local->batch.count >= OUTCOMES_WORTH_A_WRITE;
 }
 
 void local_write_seen(struct local_store *local, uint32_t max_frames)
@@ -321,7 +320,7 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		       admit_of(op)->own_ticket > local->durable_ticket;
 	case STORE_LOOKUP:
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
-	case STORE_LIST_HELD:
+	case STORE_HELD:
 	case STORE_WAIT:
 	case STORE_RENEW: return false;
 	case STORE_SETTLE:
@@ -352,7 +351,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	case STORE_ADMIT: local_decide_admit(local, admit_of(op), probes); break;
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
-	case STORE_LIST_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
+	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
 	case STORE_RELEASE: op->error = local_decide_release(local, release_of(op)); break;
 	case STORE_NOTE:
 		op->error = local_decide_note(local, container_of(op, struct store_note, op));

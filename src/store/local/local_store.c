@@ -241,7 +241,7 @@ static void tick(struct store *store)
 
 static void submit(struct store *store, struct store_op *op)
 {
-	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_LIST_HELD);
+	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_HELD);
 	CHECK(op->done);
 	op_queue_put(&local_of(store)->queue, op);
 }

@@ -845,7 +845,8 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 		for (uint32_t at = block->used; at > 0; at--) {
 			const struct open_ticket *ticket = &block->tickets[at - 1];
 			bool held = ticket->state == OPEN_TICKET_HELD ||
-			            ticket->state == OPEN_TICKET_LEAVING;
+			            (ticket->state == OPEN_TICKET_LEAVING &&
+			             ticket->was == OPEN_TICKET_HELD);
 			if (!held || ticket->ticket >= below)
 				continue;
 			*ret_ticket = *ticket;

@@ -138,7 +138,7 @@ bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
 bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
                               struct open_ticket *ret_ticket) must_check;
 
-/* The highest ticket below `before` (0: of all) that is held or leaving; passes over
+/* The highest ticket below `before` (0: of all) that is held or leaves that; passes over
  * blocks of which all are due. */
 bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
                               struct open_ticket *ret_ticket) must_check;

@@ -20,17 +20,17 @@ enum store_state local_state(const struct open_ticket *ticket)
 	uint8_t state = ticket->state == OPEN_TICKET_LEAVING ? ticket->was : ticket->state;
 
 	switch ((enum open_ticket_state)state) {
-	case OPEN_TICKET_DUE: return STORE_DUE;
+	case OPEN_TICKET_DUE: return STORE_STATE_DUE;
 	case OPEN_TICKET_LEASED:
-	case OPEN_TICKET_CLOSING: return STORE_LEASED;
-	case OPEN_TICKET_HELD: return STORE_HELD;
-	case OPEN_TICKET_PARKED: return STORE_PARKED;
-	case OPEN_TICKET_DEAD: return STORE_DEAD;
+	case OPEN_TICKET_CLOSING: return STORE_STATE_LEASED;
+	case OPEN_TICKET_HELD: return STORE_STATE_HELD;
+	case OPEN_TICKET_PARKED: return STORE_STATE_PARKED;
+	case OPEN_TICKET_DEAD: return STORE_STATE_DEAD;
 	case OPEN_TICKET_GONE:
 	case OPEN_TICKET_LEAVING:
 	case OPEN_TICKET_STATES: break;
 	}
-	return STORE_CLOSED;
+	return STORE_STATE_CLOSED;
 }
 
 struct store_item local_item(const struct open_ticket *ticket, const struct entry *entry)
@@ -69,10 +69,13 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
 		return ERR_DAMAGED;
 	place.len = head.size;
 	r = local_read_bytes(local, place, &bytes, &from_disk);
-	if (r == 0)
-		r = entry_parse(bytes, place.len, ret_entry);
 	if (r < 0)
 		return r;
+	r = entry_parse(bytes, place.len, ret_entry);
+	if (r < 0)
+		return r;
+	if (ret_entry->kind != ENTRY_NOTE)
+		return ERR_DAMAGED;
 	const struct shelf_item *item = shelf_find(&local->shelf, place.segment);
 	if (from_disk &&
 	    (!item || ret_entry->note.check != entry_note_check(bytes, place.len, item->epoch)))

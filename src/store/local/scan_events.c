@@ -134,7 +134,7 @@ static bool leg_item(const struct walk *walk, const struct entry *entry, uint32_
 		                         .sink = leg.sink,
 		                         .attempt = entry->event.attempt,
 		                         .flags = entry->event.user_flags,
-		                         .state = STORE_CLOSED };
+		                         .state = STORE_STATE_CLOSED };
 	return !(entry->event.flags & EVENT_CARRIED) || !first_place_kept(local, number);
 }
 

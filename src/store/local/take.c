@@ -214,7 +214,7 @@ static bool append_item(struct store_take *take, const struct open_ticket *ticke
 	struct store_parts parts = { 0 };
 
 	item.attempt++;
-	item.state = STORE_LEASED;
+	item.state = STORE_STATE_LEASED;
 	if (entry)
 		parts = (struct store_parts){ entry->source, entry->letter, entry->payload };
 	return store_item_append(&take->items, &item, &parts) == 0;

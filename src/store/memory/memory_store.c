@@ -61,7 +61,7 @@ struct memory_store {
 	bool ending;
 
 	_Atomic uint64_t live_claims, live_entities, expired_claims;
-	_Atomic uint64_t tickets_in[STORE_CLOSED + 1], open_tickets, ticket_bytes, wait_count;
+	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, ticket_bytes, wait_count;
 	_Atomic uint64_t commits, commit_ops, bytes;
 	struct histogram commit_us, commit_batch;
 };
@@ -471,13 +471,6 @@ static int lookup_decide(struct memory_store *memory, struct store_lookup *looku
 	return 0;
 }
 
-static int held_decide(const struct memory_store *memory, struct store_held *held)
-{
-	(void)memory;
-	held->count = 0;
-	return 0;
-}
-
 /* Those that wait longest come first, each of its own sink. */
 static void takes_serve(struct memory_store *memory, struct op_list *finished)
 {
@@ -509,7 +502,6 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 	case STORE_RELEASE:
 		return memory_tickets_release(tickets, container_of(op, struct store_release, op),
 		                              &memory->waits);
-	case STORE_LIST_HELD: return held_decide(memory, container_of(op, struct store_held, op));
 	case STORE_NOTE:
 		return memory_tickets_note(tickets, container_of(op, struct store_note, op));
 	case STORE_READ:
@@ -518,6 +510,8 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 		return memory_tickets_scan(tickets, container_of(op, struct store_scan, op));
 	case STORE_RENEW:
 		return memory_tickets_renew(tickets, container_of(op, struct store_renew, op));
+	case STORE_HELD:
+		return memory_tickets_list_held(tickets, container_of(op, struct store_held, op));
 	case STORE_TAKE:
 	case STORE_WAIT: break;
 	}
@@ -526,7 +520,7 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 
 static void publish(struct memory_store *memory)
 {
-	for (int i = STORE_DUE; i < STORE_CLOSED; i++)
+	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED; i++)
 		count_set(&memory->tickets_in[i],
 		          memory_tickets_count(memory->tickets, (enum store_state)i));
 	count_set(&memory->open_tickets, memory_tickets_open_count(memory->tickets));
@@ -609,10 +603,10 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.expired_claims = count_get(&memory->expired_claims),
 		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes),
 		.open_tickets = count_get(&memory->open_tickets),
-		.due_tickets = count_get(&memory->tickets_in[STORE_DUE]),
-		.held_tickets = count_get(&memory->tickets_in[STORE_HELD]),
-		.parked_tickets = count_get(&memory->tickets_in[STORE_PARKED]),
-		.dead_tickets = count_get(&memory->tickets_in[STORE_DEAD]),
+		.due_tickets = count_get(&memory->tickets_in[STORE_STATE_DUE]),
+		.held_tickets = count_get(&memory->tickets_in[STORE_STATE_HELD]),
+		.parked_tickets = count_get(&memory->tickets_in[STORE_STATE_PARKED]),
+		.dead_tickets = count_get(&memory->tickets_in[STORE_STATE_DEAD]),
 		.waits = count_get(&memory->wait_count),
 		.commits = count_get(&memory->commits),
 		.commit_ops = count_get(&memory->commit_ops),

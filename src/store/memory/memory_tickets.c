@@ -44,7 +44,7 @@ struct memory_tickets {
 	uint64_t lease_ends_ms; /* none of the leases before; 0: never */
 	uint64_t now_ms, boot_ms;
 	uint64_t bytes;
-	uint64_t counts[STORE_CLOSED + 1];
+	uint64_t counts[STORE_STATE_CLOSED + 1];
 };
 
 int memory_tickets_new(struct memory_tickets **ret_tickets)
@@ -94,7 +94,7 @@ static void slot_set_state(struct memory_tickets *tickets, struct slot *slot,
 	tickets->counts[slot->state]--;
 	tickets->counts[state]++;
 	slot->state = state;
-	if (state == STORE_DUE && (size_t)(slot - tickets->slots) < tickets->due_from)
+	if (state == STORE_STATE_DUE && (size_t)(slot - tickets->slots) < tickets->due_from)
 		tickets->due_from = (size_t)(slot - tickets->slots);
 }
 
@@ -211,7 +211,7 @@ void memory_tickets_open(struct memory_tickets *tickets, const struct store_admi
 			               .order = leg->order,
 			               .sink = leg->sink,
 			               .body = body,
-			               .state = held ? STORE_HELD : STORE_DUE };
+			               .state = held ? STORE_STATE_HELD : STORE_STATE_DUE };
 		tickets->counts[slot->state]++;
 		tickets->open++;
 	}
@@ -226,10 +226,10 @@ struct waits_legs memory_tickets_legs(struct memory_tickets *tickets, uint64_t e
 	for (size_t at = slot_index(tickets, event);
 	     at < tickets->count && tickets->slots[at].event == event; at++) {
 		enum store_state state = tickets->slots[at].body ? tickets->slots[at].state
-		                                                 : STORE_CLOSED;
+		                                                 : STORE_STATE_CLOSED;
 		legs.pending |= store_state_pending(state);
-		legs.parked |= state == STORE_PARKED;
-		legs.dead |= state == STORE_DEAD;
+		legs.parked |= state == STORE_STATE_PARKED;
+		legs.dead |= state == STORE_STATE_DEAD;
 	}
 	return legs;
 }
@@ -238,7 +238,7 @@ bool memory_tickets_held(struct memory_tickets *tickets, uint64_t ticket)
 {
 	const struct slot *slot = slot_find(tickets, ticket);
 
-	return slot && slot->state == STORE_HELD;
+	return slot && slot->state == STORE_STATE_HELD;
 }
 
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state)
@@ -279,7 +279,7 @@ static struct slot *slot_leased(struct memory_tickets *tickets, uint64_t ticket,
 {
 	struct slot *slot = slot_find(tickets, ticket);
 
-	return slot && slot->state == STORE_LEASED && slot->attempt == attempt ? slot : NULL;
+	return slot && slot->state == STORE_STATE_LEASED && slot->attempt == attempt ? slot : NULL;
 }
 
 int memory_tickets_note(struct memory_tickets *tickets, const struct store_note *note)
@@ -321,7 +321,7 @@ static int settle_aside(struct memory_tickets *tickets, struct slot *slot,
 	if (r < 0)
 		return r;
 	slot->due_ms = tickets->now_ms;
-	slot_set_state(tickets, slot, dead ? STORE_DEAD : STORE_PARKED);
+	slot_set_state(tickets, slot, dead ? STORE_STATE_DEAD : STORE_STATE_PARKED);
 	return 0;
 }
 
@@ -339,7 +339,7 @@ int memory_tickets_settle(struct memory_tickets *tickets, const struct store_set
 	slot->used = settle->attempt;
 	if (settle->outcome == OUTCOME_RELEASED) {
 		slot->due_ms = settle->due_ms;
-		slot_set_state(tickets, slot, STORE_DUE);
+		slot_set_state(tickets, slot, STORE_STATE_DUE);
 		return 0;
 	}
 	if (settle->outcome == OUTCOME_DONE || forget) {
@@ -357,8 +357,8 @@ int memory_tickets_settle(struct memory_tickets *tickets, const struct store_set
 
 static bool is_aside(const struct slot *slot)
 {
-	return slot->state == STORE_HELD || slot->state == STORE_PARKED ||
-	       slot->state == STORE_DEAD;
+	return slot->state == STORE_STATE_HELD || slot->state == STORE_STATE_PARKED ||
+	       slot->state == STORE_STATE_DEAD;
 }
 
 static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool drop,
@@ -371,7 +371,7 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 		waits_tell(waits, event);
 		return 0;
 	}
-	if (slot->state != STORE_HELD) {
+	if (slot->state != STORE_STATE_HELD) {
 		int r = slot_note(tickets, slot,
 		                  (struct store_history){ .mark = STORE_MARK_RELEASED,
 		                                          .attempt = slot->attempt },
@@ -380,7 +380,7 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 			return r;
 	}
 	slot->due_ms = 0;
-	slot_set_state(tickets, slot, STORE_DUE);
+	slot_set_state(tickets, slot, STORE_STATE_DUE);
 	return 0;
 }
 
@@ -432,10 +432,10 @@ void memory_tickets_end_leases(struct memory_tickets *tickets)
 		return;
 	for (size_t i = 0; i < tickets->count; i++) {
 		struct slot *slot = &tickets->slots[i];
-		if (!slot->body || slot->state != STORE_LEASED || !slot->lease_end_ms)
+		if (!slot->body || slot->state != STORE_STATE_LEASED || !slot->lease_end_ms)
 			continue;
 		if (slot->lease_end_ms <= tickets->boot_ms)
-			slot_set_state(tickets, slot, STORE_DUE);
+			slot_set_state(tickets, slot, STORE_STATE_DUE);
 		else if (!next_ms || slot->lease_end_ms < next_ms)
 			next_ms = slot->lease_end_ms;
 	}
@@ -445,9 +445,9 @@ void memory_tickets_end_leases(struct memory_tickets *tickets)
 void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep_ms,
                               struct waits *waits)
 {
-	for (size_t i = tickets->count; i-- > 0 && tickets->counts[STORE_DEAD] > 0;) {
+	for (size_t i = tickets->count; i-- > 0 && tickets->counts[STORE_STATE_DEAD] > 0;) {
 		struct slot *slot = &tickets->slots[i];
-		if (!slot->body || slot->state != STORE_DEAD ||
+		if (!slot->body || slot->state != STORE_STATE_DEAD ||
 		    slot->due_ms + dead_keep_ms > tickets->now_ms)
 			continue;
 		waits_note_dropped(waits, slot->event);
@@ -462,8 +462,8 @@ void memory_tickets_restart(struct memory_tickets *tickets)
 		if (!slot->body)
 			continue;
 		slot->attempt = slot->used;
-		if (slot->state == STORE_LEASED)
-			slot_set_state(tickets, slot, STORE_DUE);
+		if (slot->state == STORE_STATE_LEASED)
+			slot_set_state(tickets, slot, STORE_STATE_DUE);
 	}
 }
 
@@ -511,11 +511,11 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 	take->count = 0;
 	take->now_ms = tickets->now_ms;
 	bool first = true; /* of all that are due */
-	for (size_t i = tickets->due_from;
-	     i < tickets->count && take->count < take->max_items && tickets->counts[STORE_DUE];
+	for (size_t i = tickets->due_from; i < tickets->count && take->count < take->max_items &&
+	                                   tickets->counts[STORE_STATE_DUE];
 	     i++) {
 		struct slot *slot = &tickets->slots[i];
-		if (!slot->body || slot->state != STORE_DUE)
+		if (!slot->body || slot->state != STORE_STATE_DUE)
 			continue;
 		if (first)
 			tickets->due_from = i;
@@ -525,7 +525,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 		struct store_item item = item_of(slot);
 		struct store_parts parts = parts_of(slot);
 		item.attempt++;
-		item.state = STORE_LEASED;
+		item.state = STORE_STATE_LEASED;
 		if (take->without_payload) {
 			parts = (struct store_parts){ 0 };
 			item.bare = true;
@@ -535,7 +535,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 			break;
 		slot->attempt++;
 		slot->lease_end_ms = lease_end(tickets, take->lease_ms);
-		slot_set_state(tickets, slot, STORE_LEASED);
+		slot_set_state(tickets, slot, STORE_STATE_LEASED);
 		take->count++;
 	}
 	return take->count > 0;
@@ -593,5 +593,20 @@ int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan)
 	}
 	scan->end = at == tickets->count || tickets->slots[at].ticket > to;
 	scan->cursor.word[0] = scan->end ? UINT64_MAX : tickets->slots[at].ticket;
+	return 0;
+}
+
+int memory_tickets_list_held(const struct memory_tickets *tickets, struct store_held *held)
+{
+	uint64_t before = held->before ? held->before : UINT64_MAX;
+
+	held->count = 0;
+	for (size_t i = tickets->count; i > 0 && held->count < held->max; i--) {
+		const struct slot *slot = &tickets->slots[i - 1];
+		if (!slot->body || slot->state != STORE_STATE_HELD || slot->ticket >= before)
+			continue;
+		held->tickets[held->count++] = slot->event;
+		before = slot->event; /* its other legs are told with it */
+	}
 	return 0;
 }

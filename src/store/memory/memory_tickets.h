@@ -41,6 +41,7 @@ int memory_tickets_release(struct memory_tickets *tickets, const struct store_re
 int memory_tickets_renew(struct memory_tickets *tickets, const struct store_renew *renew);
 int memory_tickets_read(struct memory_tickets *tickets, struct store_read *read);
 int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan);
+int memory_tickets_list_held(const struct memory_tickets *tickets, struct store_held *held);
 /* False: there is nothing to give now. */
 bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take);
 
