@@ -27,6 +27,7 @@
 static const struct config_option options[] = {
 	{ .path = "listen", FLAG(SERVE_LISTEN) },
 	{ .path = "threads", FLAG(SERVE_THREADS) },
+	{ .path = "io_uring", FLAG(SERVE_IO_URING) },
 	{ .path = "log", FLAG(SERVE_LOG) },
 	{ .path = "print", FLAG(SERVE_PRINT) },
 	{ .path = "window", FLAG(SERVE_WINDOW), .reload = true },

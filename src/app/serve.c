@@ -58,7 +58,7 @@
 
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
-#define DESCRIPTORS_PER_THREAD 4u
+#define DESCRIPTORS_PER_THREAD 5u
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -213,6 +213,18 @@ static int open_port(struct io *io)
 	return port_new(io->serve->host, &options, &io->port);
 }
 
+/* A gain and no need. One message is enough for all threads. */
+static void batch_calls(struct io *io)
+{
+	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
+		return;
+	int error = http_server_batch(io->server);
+	if (error != 0 && io == io->serve->ios)
+		log_info(
+			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
+			log_str("error", error_name(error)));
+}
+
 static int open_server(struct io *io)
 {
 	struct serve *serve = io->serve;
@@ -264,6 +276,7 @@ static int io_open(struct io *io)
 	error = open_server(io);
 	if (error != 0)
 		return error;
+	batch_calls(io);
 	struct console *console = &serve->console;
 	console->threads[console->thread_count++] = (struct console_thread){
 		.answer_us = io->webhook.answer_us,

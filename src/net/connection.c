@@ -10,18 +10,7 @@
 
 #define READS_PER_ROUND 4 /* of one connection, before others get their turn */
 
-static void ready(struct loop_handler *handler, uint32_t events)
-{
-	struct connection *connection = container_of(handler, struct connection, handler);
-	if (events & LOOP_HANGUP)
-		connection->hangup = true;
-	if ((events & LOOP_WRITE) && connection->stalled) {
-		connection->stalled = false;
-		server_mark_dirty(connection->server, connection);
-	}
-	if (events & LOOP_READ)
-		connection_read(connection);
-}
+static void ready(struct loop_handler *handler, uint32_t events);
 
 struct connection *connection_new(struct http_server *server, int fd,
                                   const struct sockaddr *address, struct gauge_slot *slot)
@@ -171,17 +160,10 @@ static void begin_linger(struct connection *connection)
 	linger(connection);
 }
 
-void connection_read(struct connection *connection)
+/* After so many reads, the last of which said whether there is more. */
+static void read_on(struct connection *connection, int reads, bool more)
 {
-	bool more = true;
-	if (connection->phase == PHASE_LINGER) {
-		linger(connection);
-		return;
-	}
-	if (connection->last)
-		connection->refused = true; /* something comes that nobody will read */
-	connection->read_due = false;
-	for (int i = 0; more && !connection->last && !connection->eof; i++) {
+	for (int i = reads; more && !connection->last && !connection->eof; i++) {
 		if (connection->paused || i == READS_PER_ROUND) {
 			connection->read_due = true;
 			break;
@@ -193,6 +175,55 @@ void connection_read(struct connection *connection)
 		server_mark_dirty(connection->server, connection);
 	if (!connection->stalled)
 		set_deadline(connection);
+}
+
+void connection_read(struct connection *connection)
+{
+	if (connection->phase == PHASE_LINGER) {
+		linger(connection);
+		return;
+	}
+	if (connection->last)
+		connection->refused = true; /* something comes that nobody will read */
+	connection->read_due = false;
+	read_on(connection, 0, true);
+}
+
+void connection_received(struct connection *connection, bool more)
+{
+	connection_process(connection);
+	read_on(connection, 1, more);
+}
+
+static bool may_receive(const struct connection *connection)
+{
+	return connection->phase != PHASE_LINGER && !connection->last && !connection->eof &&
+	       !connection->paused;
+}
+
+/* With others if it can be. */
+static void read_ready(struct connection *connection)
+{
+	struct socket_batch *batch = connection->server->batch;
+	if (!batch || connection->tls || !may_receive(connection)) {
+		connection_read(connection);
+		return;
+	}
+	connection->read_due = false;
+	connection_receive_together(connection, batch);
+}
+
+static void ready(struct loop_handler *handler, uint32_t events)
+{
+	struct connection *connection = container_of(handler, struct connection, handler);
+	if (events & LOOP_HANGUP)
+		connection->hangup = true;
+	if ((events & LOOP_WRITE) && connection->stalled) {
+		connection->stalled = false;
+		server_mark_dirty(connection->server, connection);
+	}
+	if (events & LOOP_READ)
+		read_ready(connection);
 }
 
 /* Goes on where reading was paused. Requests that come of it missed this
@@ -230,11 +261,17 @@ static void settle(struct connection *connection)
 	}
 }
 
+bool connection_may_send(const struct connection *connection)
+{
+	return connection->handler.fd >= 0 && connection->phase != PHASE_LINGER &&
+	       !connection->broken && !connection->stalled;
+}
+
 void connection_flush(struct connection *connection)
 {
 	if (connection->handler.fd < 0 || connection->phase == PHASE_LINGER)
 		return;
-	if (!connection->broken && !connection->stalled)
+	if (connection_may_send(connection))
 		connection_send(connection);
 	if (connection->broken)
 		connection_close(connection);

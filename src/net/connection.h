@@ -30,6 +30,7 @@
 #include "net/tls_session.h"
 #include "net/wheel.h"
 #include "sys/loop.h"
+#include "sys/socket_batch.h"
 
 #define CONNECTION_OUTPUT_MAX (64u * 1024u) /* unsent bytes beyond which reading pauses */
 #define CONNECTION_LINGER_BYTES (1024u * 1024u)
@@ -61,6 +62,7 @@ enum phase {
 
 struct connection {
 	struct loop_handler handler; /* fd is -1 when closed */
+	struct socket_call sending, receiving;
 	struct http_server *server;
 	struct connection *dirty_next;
 	struct connection *next, **prev; /* all of the server */
@@ -107,6 +109,7 @@ struct http_server {
 	struct loop_timer accept_timer; /* accepting is paused until then */
 	struct loop_timer wheel_timer;
 	struct loop_hook hook;
+	struct loop_hook look_hook;
 	uint64_t hook_round; /* the last round whose hook has begun */
 	struct wheel wheel;
 	struct http_limits limits;
@@ -129,6 +132,7 @@ struct http_server {
 	uint32_t spare_request_count;
 	struct pool pool;
 
+	struct socket_batch *batch; /* NULL: each connection receives and sends for itself */
 	char date[HTTP1_DATE_LEN];
 	uint64_t date_until_ns;
 	struct http_counters counters;
@@ -152,7 +156,9 @@ struct connection *connection_new(struct http_server *server, int fd,
 void connection_close(struct connection *connection);   /* at once, whatever is unsent */
 void connection_release(struct connection *connection); /* closed, no requests: to the spares */
 void connection_read(struct connection *connection);
+void connection_received(struct connection *connection, bool more); /* goes on reading */
 void connection_flush(struct connection *connection);
+bool connection_may_send(const struct connection *connection);
 void connection_expire(struct connection *connection);
 int connection_register(struct connection *connection) must_check;
 bool connection_is_idle(const struct connection *connection);
@@ -161,6 +167,10 @@ bool connection_is_idle(const struct connection *connection);
 bool connection_fill(struct connection *connection); /* one recv; true: there may be more */
 void connection_send(
 	struct connection *connection); /* all that is to be sent, if the kernel takes it */
+/* Queues what a plain connection has to send; connection_send() does what is left. */
+void connection_send_ahead(struct connection *connection, struct socket_batch *batch);
+/* Queues one recv of a plain connection, whose end calls connection_received(). */
+void connection_receive_together(struct connection *connection, struct socket_batch *batch);
 bool connection_has_output(const struct connection *connection);
 
 /* connection_request.c */

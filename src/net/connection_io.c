@@ -4,30 +4,47 @@
 
 #include "net/connection.h"
 
+/* Together in one system call: what they receive should still be in the processor's
+ * nearest cache when it is looked at. */
+#define RECEIVES_MAX 16u
+
 static void break_off(struct connection *connection)
 {
 	connection->broken = connection->last = true;
 	server_mark_dirty(connection->server, connection);
 }
 
-/* Bytes received, or 0 after noting why there are none. */
+/* Of what a recv gave: bytes, or 0 after noting why there are none. */
+static size_t note_received(struct connection *connection, ssize_t result)
+{
+	if (likely(result > 0)) {
+		counter_add(&connection->server->counters.bytes_in, (uint64_t)result);
+		return (size_t)result;
+	}
+	if (result == 0) {
+		connection->eof = true;
+		server_mark_dirty(connection->server, connection);
+	} else if (result != -EAGAIN) {
+		break_off(connection);
+	}
+	return 0;
+}
+
 static size_t receive(struct connection *connection, char *out, size_t room)
 {
 	ssize_t n;
 	do
 		n = recv(connection->handler.fd, out, room, 0);
 	while (n < 0 && errno == EINTR);
-	if (n > 0) {
-		counter_add(&connection->server->counters.bytes_in, (uint64_t)n);
-		return (size_t)n;
-	}
-	if (n == 0) {
-		connection->eof = true;
-		server_mark_dirty(connection->server, connection);
-	} else if (errno != EAGAIN) {
-		break_off(connection);
-	}
-	return 0;
+	return note_received(connection, n < 0 ? -errno : n);
+}
+
+/* True: there may be more. */
+static bool keep_received(struct connection *connection, size_t n)
+{
+	size_t room = connection->input->room - connection->in_len;
+	connection->in_len += (uint32_t)n;
+	return n > 0 && (n == room || connection->hangup);
 }
 
 static bool fill_plain(struct connection *connection)
@@ -38,8 +55,32 @@ static bool fill_plain(struct connection *connection)
 	}
 	size_t room = connection->input->room - connection->in_len;
 	size_t n = receive(connection, connection->input->bytes + connection->in_len, room);
-	connection->in_len += (uint32_t)n;
-	return n > 0 && (n == room || connection->hangup);
+	return keep_received(connection, n);
+}
+
+/* One that found nothing is tried once more by itself: it may be that the kernel did
+ * not come to it, and no edge would tell again. An error is told only once. */
+static void received(struct socket_call *call, ssize_t result)
+{
+	struct connection *connection = container_of(call, struct connection, receiving);
+	bool more = true;
+	if (likely(result != -EAGAIN && result != -EINTR))
+		more = keep_received(connection, note_received(connection, result));
+	connection_received(connection, more);
+}
+
+void connection_receive_together(struct connection *connection, struct socket_batch *batch)
+{
+	if (connection_make_room(connection)) {
+		break_off(connection);
+		return;
+	}
+	connection->receiving.done = received;
+	socket_batch_recv(batch, &connection->receiving, connection->handler.fd,
+	                  connection->input->bytes + connection->in_len,
+	                  connection->input->room - connection->in_len);
+	if (socket_batch_queued(batch) == RECEIVES_MAX)
+		socket_batch_run(batch);
 }
 
 /* What the peer's certificate says of it, before any of its requests is seen. */
@@ -167,15 +208,20 @@ static void stall(struct connection *connection)
 	wheel_set(&server->wheel, &connection->timeout, send_deadline_ms(connection));
 }
 
+static void note_sent(struct connection *connection, struct outgoing *out, size_t n)
+{
+	out->at += n;
+	connection->stalled_bytes += n;
+	counter_add(&connection->server->counters.bytes_out, n);
+}
+
 static void send_bytes(struct connection *connection, struct outgoing *out)
 {
 	while (outgoing_pending(out) > 0) {
 		ssize_t n = send(connection->handler.fd, out->buffer->bytes + out->at,
 		                 outgoing_pending(out), MSG_NOSIGNAL);
 		if (n >= 0) {
-			out->at += (size_t)n;
-			connection->stalled_bytes += (uint64_t)n;
-			counter_add(&connection->server->counters.bytes_out, (uint64_t)n);
+			note_sent(connection, out, (size_t)n);
 		} else if (errno == EAGAIN) {
 			stall(connection);
 			return;
@@ -186,6 +232,23 @@ static void send_bytes(struct connection *connection, struct outgoing *out)
 	}
 	outgoing_clear(&connection->server->pool, out);
 	connection->stalled_ms = 0;
+}
+
+static void sent_ahead(struct socket_call *call, ssize_t result)
+{
+	struct connection *connection = container_of(call, struct connection, sending);
+	if (result > 0)
+		note_sent(connection, &connection->out, (size_t)result);
+}
+
+void connection_send_ahead(struct connection *connection, struct socket_batch *batch)
+{
+	const struct outgoing *out = &connection->out;
+	if (connection->tls || !connection_may_send(connection) || outgoing_pending(out) == 0)
+		return;
+	connection->sending.done = sent_ahead;
+	socket_batch_send(batch, &connection->sending, connection->handler.fd,
+	                  out->buffer->bytes + out->at, outgoing_pending(out));
 }
 
 void connection_send(struct connection *connection)

@@ -51,6 +51,24 @@ const char *server_date(struct http_server *server)
 	return server->date;
 }
 
+/* All that can be sent, at once. What the kernel does not take now, the flush of the
+ * connection offers again; after an error that fails too, if only with EPIPE. */
+static void send_ahead(struct http_server *server, struct connection *first)
+{
+	if (!server->batch)
+		return;
+	for (struct connection *connection = first; connection; connection = connection->dirty_next)
+		connection_send_ahead(connection, server->batch);
+	socket_batch_run(server->batch);
+}
+
+/* What ready connections have queued in this look of the loop. */
+static void receive_queued(struct loop_hook *hook)
+{
+	struct http_server *server = container_of(hook, struct http_server, look_hook);
+	socket_batch_run(server->batch);
+}
+
 /* Takes the list as it is: what gets dirty meanwhile waits for the next round,
  * so that earlier hooks come first. */
 static void flush_dirty(struct loop_hook *hook)
@@ -60,6 +78,7 @@ static void flush_dirty(struct loop_hook *hook)
 	server->hook_round = loop_round(server->loop);
 	server->dirty = NULL;
 	server->dirty_end = &server->dirty;
+	send_ahead(server, connection);
 	while (connection) {
 		struct connection *next = connection->dirty_next;
 		if (next)
@@ -268,6 +287,17 @@ int http_server_new(const struct http_server_options *options, struct http_serve
 	return 0;
 }
 
+int http_server_batch(struct http_server *server)
+{
+	CHECK(!server->batch);
+	int error = socket_batch_new(&server->batch);
+	if (error)
+		return error;
+	server->look_hook.round = receive_queued;
+	loop_look_hook_add(server->loop, &server->look_hook);
+	return 0;
+}
+
 static void stop_listening(struct http_server *server)
 {
 	loop_timer_clear(server->loop, &server->accept_timer);
@@ -300,6 +330,7 @@ struct http_server *http_server_free(struct http_server *server)
 	stop_listening(server);
 	loop_timer_clear(server->loop, &server->wheel_timer);
 	loop_hook_remove(server->loop, &server->hook);
+	loop_hook_remove(server->loop, &server->look_hook);
 	while (server->connections) {
 		struct connection *connection = server->connections;
 		connection_close(connection);
@@ -308,6 +339,7 @@ struct http_server *http_server_free(struct http_server *server)
 		connection_release(connection);
 	}
 	free_spares(server);
+	server->batch = socket_batch_free(server->batch);
 	mem_free(server->cipher);
 	return mem_free(server);
 }
@@ -317,6 +349,8 @@ void http_server_drain(struct http_server *server)
 {
 	if (server->draining)
 		return;
+	if (server->batch)
+		socket_batch_run(server->batch); /* no connection is closed while it receives */
 	while (server->listener.fd >= 0 && accept_one(server))
 		;
 	stop_listening(server);
@@ -330,6 +364,8 @@ void http_server_drain(struct http_server *server)
 void http_server_cut(struct http_server *server)
 {
 	http_server_drain(server);
+	if (server->batch)
+		socket_batch_run(server->batch);
 	for (struct connection *connection = server->connections; connection;
 	     connection = connection->next)
 		connection_close(connection);

@@ -119,6 +119,11 @@ int http_server_new(const struct http_server_options *options, struct http_serve
                     struct error_text *ret_text) must_check;
 struct http_server *http_server_free(struct http_server *server); /* after the loop has ended */
 
+/* From now on many plain connections are read, and the answers of a round sent, in
+ * one system call (sys/socket_batch.h). Where that cannot be had each goes on by
+ * itself: the error says why. */
+int http_server_batch(struct http_server *server) must_check;
+
 /* Answers a request (any time after the handler got it; from the loop's thread).
  * Bytes are copied. */
 void http_respond(struct http_request *request, const struct http_response *response);

@@ -17,7 +17,7 @@ struct loop {
 	int wake_fd;
 	uint64_t now_ns;
 	uint64_t round;
-	struct loop_hook *hooks;
+	struct loop_hook *hooks, *look_hooks;
 
 	/* What the wait gave; removed handlers are set to NULL here. */
 	struct epoll_event events[EVENTS_MAX];
@@ -214,22 +214,42 @@ static void run_timers(struct loop *loop)
 	}
 }
 
-void loop_hook_add(struct loop *loop, struct loop_hook *hook)
+static void append_hook(struct loop_hook **at, struct loop_hook *hook)
 {
-	struct loop_hook **at = &loop->hooks;
 	while (*at)
 		at = &(*at)->next;
 	hook->next = NULL;
 	*at = hook;
 }
 
-void loop_hook_remove(struct loop *loop, struct loop_hook *hook)
+static void drop_hook(struct loop_hook **at, const struct loop_hook *hook)
 {
-	struct loop_hook **at = &loop->hooks;
 	while (*at && *at != hook)
 		at = &(*at)->next;
 	if (*at)
 		*at = hook->next;
+}
+
+static void run_hooks(struct loop_hook *hooks)
+{
+	for (struct loop_hook *hook = hooks; hook; hook = hook->next)
+		hook->round(hook);
+}
+
+void loop_hook_add(struct loop *loop, struct loop_hook *hook)
+{
+	append_hook(&loop->hooks, hook);
+}
+
+void loop_look_hook_add(struct loop *loop, struct loop_hook *hook)
+{
+	append_hook(&loop->look_hooks, hook);
+}
+
+void loop_hook_remove(struct loop *loop, struct loop_hook *hook)
+{
+	drop_hook(&loop->hooks, hook);
+	drop_hook(&loop->look_hooks, hook);
 }
 
 static int wait_ms(const struct loop *loop)
@@ -292,6 +312,7 @@ static void run_handlers(struct loop *loop)
 		else /* the eventfd, or a removed one, for which a second wake does no harm */
 			note_wake(loop);
 	}
+	run_hooks(loop->look_hooks);
 }
 
 static void run_round(struct loop *loop)
@@ -303,8 +324,7 @@ static void run_round(struct loop *loop)
 		run_handlers(loop);
 	}
 	run_timers(loop);
-	for (struct loop_hook *hook = loop->hooks; hook; hook = hook->next)
-		hook->round(hook);
+	run_hooks(loop->hooks);
 }
 
 void loop_run(struct loop *loop)

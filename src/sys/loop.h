@@ -1,10 +1,11 @@
 /*
  * loop: one epoll loop. Readiness in, callbacks out, then one hook per round.
  *
- * A round is: wait; run every ready handler (and look for more, with
- * loop_gather()); run due timers; run the round hooks in the order they were
- * added. The hooks are where work that the round gathered is done together (one
- * commit, then the answers).
+ * A round is: wait; run every ready handler, then the look hooks (and look for
+ * more, with loop_gather()); run due timers; run the round hooks in the order they
+ * were added. The hooks are where work that was gathered is done together: what a
+ * look has found (one system call that receives), what the round has (one commit,
+ * then the answers).
  *
  * Room:    sys. Threads: one owner; loop_wake() and loop_stop() from any thread.
  * Memory:  handlers and timers are embedded in the caller's structs; the loop
@@ -61,7 +62,9 @@ int loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t after_m
 void loop_timer_clear(struct loop *loop, struct loop_timer *timer);
 
 void loop_hook_add(struct loop *loop, struct loop_hook *hook);
-void loop_hook_remove(struct loop *loop, struct loop_hook *hook); /* not from inside a hook */
+void loop_look_hook_add(struct loop *loop, struct loop_hook *hook);
+void loop_hook_remove(struct loop *loop,
+                      struct loop_hook *hook); /* of either kind; not from inside a hook */
 
 /* clock_monotonic_ns() of the current round, read once after the wait. */
 uint64_t loop_now_ns(const struct loop *loop);

@@ -1,6 +1,7 @@
 """Fixtures. STILE_BINARY names the binary (default build/stile), STILE_TEST_SEED
 repeats a random test, STILE_TEST_SCALE multiplies the counts of the long ones,
-STILE_TEST_KEEP=1 leaves the data folders for a look."""
+STILE_TEST_KEEP=1 leaves the data folders for a look, STILE_TEST_OPTIONS is added
+to every `stile serve` (`--io-uring off`)."""
 
 import os
 import pathlib

@@ -197,7 +197,7 @@ class Stile:
         self.data = data
         self.out_path = os.path.join(scratch, f"{name}.out")
         self.log_path = os.path.join(scratch, f"{name}.log")
-        options = list(options)
+        options = list(options) + os.environ.get("STILE_TEST_OPTIONS", "").split()
         if "--listen" not in options:
             options += ["--listen", "127.0.0.1:0"]
         out = stdout if stdout is not None else open(self.out_path, "ab")

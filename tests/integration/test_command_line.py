@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 
 import pytest
@@ -134,6 +135,24 @@ def test_missing_and_wrong_certificate_files_are_exit_code_1_and_named(run, data
 def test_option_values_may_follow_an_equals_sign(stile):
     gateway = stile("--window=2h", "--log=text", "--threads=1")
     assert gateway.get("/healthz").status == 200
+
+
+@pytest.mark.skipif(not shutil.which("strace"),
+                    reason="needs strace (tools/packages.txt, group test)")
+@pytest.mark.parametrize("use, asked, told", [("auto", True, 1), ("off", False, 0)])
+def test_where_io_uring_is_forbidden_it_is_told_once_and_done_without(stile, scratch, use, asked,
+                                                                      told):
+    calls = os.path.join(scratch, "calls")
+    gateway = stile("--io-uring", use, "--threads", "2",
+                    wrap=["strace", "-f", "-qq", "-o", calls, "-e", "trace=io_uring_setup", "-e",
+                          "inject=io_uring_setup:error=EPERM"])
+    for number in range(20):
+        assert gateway.post({"id": f"forbidden-{number}"}).status == 200
+    assert gateway.log().count("io_uring cannot be used") == told
+    gateway.kill_children()
+    gateway.wait()
+    with open(calls, encoding="utf-8") as file:
+        assert ("io_uring_setup" in file.read()) == asked
 
 
 def test_ipv6_listener(stile):

@@ -9,13 +9,14 @@ from harness import Connection, request_bytes, take_problem, take_verdict
 EVENT = b'{"id":"x"}'
 
 
-@pytest.fixture(scope="module")
-def gateway(binary, tmp_path_factory):
+@pytest.fixture(scope="module", params=["auto", "off"])
+def gateway(request, binary, tmp_path_factory):
     import shutil
 
     import harness
     folder = tmp_path_factory.mktemp("requests")
-    made = harness.Stile(binary, str(folder / "data"), scratch=str(folder))
+    made = harness.Stile(binary, str(folder / "data"), "--io-uring", request.param,
+                         scratch=str(folder))
     yield made
     assert made.running(), "a bad request must not end the process"
     made.kill()

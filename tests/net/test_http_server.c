@@ -896,5 +896,7 @@ int main(void)
 		TEST(accepting_goes_on_when_descriptors_are_free_again),
 		TEST(addresses_are_read_or_refused_with_a_reason),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests_name("each for itself", tests, NULL, NULL);
+	web_batches = true;
+	return failed + cmocka_run_group_tests_name("together", tests, NULL, NULL);
 }

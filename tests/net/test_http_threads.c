@@ -62,6 +62,8 @@ static void start(struct io *io, struct http_gauge *gauge, const struct http_ser
 	};
 	if (http_server_new(&options, &io->server, &text))
 		fail_msg("%s", text.text);
+	int error = http_server_batch(io->server);
+	assert_true(error == 0 || error == -ENOSYS || error == -EPERM);
 	port = http_server_port(io->server);
 	io->hook.round = end_when_drained;
 	loop_hook_add(io->loop, &io->hook);

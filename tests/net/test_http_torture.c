@@ -101,6 +101,15 @@ static void no_lasting_want_of_memory_hurts(void **state)
 	fail_each(true, NULL);
 }
 
+static void no_failed_allocation_hurts_when_sending_together(void **state)
+{
+	(void)state;
+	web_batches = true;
+	fail_each(false, NULL);
+	fail_each(true, NULL);
+	web_batches = false;
+}
+
 static void no_single_failed_allocation_hurts_tls(void **state)
 {
 	(void)state;
@@ -132,6 +141,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_single_failed_allocation_hurts),
 		cmocka_unit_test(no_lasting_want_of_memory_hurts),
+		cmocka_unit_test(no_failed_allocation_hurts_when_sending_together),
 		cmocka_unit_test(no_single_failed_allocation_hurts_tls),
 		cmocka_unit_test(no_lasting_want_of_memory_hurts_tls),
 	};

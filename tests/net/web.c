@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+bool web_batches;
+
 static void answer(struct http_request *request, struct span body, bool close)
 {
 	http_respond(request, &(struct http_response){
@@ -131,6 +133,14 @@ void web_until(struct web *web, bool (*condition)(void *user), void *user)
 		fail_msg("what was waited for did not happen");
 }
 
+/* Where it cannot be had, for want of memory or of io_uring, the server is as it was. */
+static void batch(struct http_server *server)
+{
+	int error = http_server_batch(server);
+	if (error != -ENOMEM && error != -ENOSYS && error != -EPERM)
+		assert_int_equal(error, 0);
+}
+
 int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 {
 	struct error_text text;
@@ -154,6 +164,8 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 		};
 		error = http_server_new(&web->options, &web->server, &text);
 	}
+	if (!error && web_batches)
+		batch(web->server);
 	if (error)
 		web_close(web);
 	else

@@ -37,6 +37,9 @@ struct web {
 	bool met, late;
 };
 
+/* Whether servers opened from now on use http_server_batch(). */
+extern bool web_batches;
+
 /* 0, or the error of http_server_new(). */
 int web_open(struct web *web, const struct http_limits *limits, struct tls *tls);
 void web_close(struct web *web);

@@ -314,6 +314,50 @@ static void gathering_takes_what_comes_meanwhile_into_the_round(void **state)
 	}
 }
 
+/* Once for each look, whose handlers have all been called before. */
+struct looker {
+	struct loop_hook hook;
+	const struct domino *row;
+	int looks, seen[4];
+};
+
+static void note_look(struct loop_hook *hook)
+{
+	struct looker *looker = container_of(hook, struct looker, hook);
+	assert_in_range(looker->looks, 0, 3);
+	looker->seen[looker->looks++] = looker->row[0].calls + looker->row[1].calls;
+}
+
+static void look_hooks_run_after_the_handlers_of_each_look(void **state)
+{
+	struct fixture *fixture = *state;
+	struct domino row[2] = { 0 };
+	struct looker looker = { .hook.round = note_look, .row = row };
+	int fds[2][2];
+	for (int i = 0; i < 2; i++) {
+		open_pair(fds[i]);
+		row[i].handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[i][0] };
+		assert_int_equal(loop_add(fixture->loop, &row[i].handler, LOOP_READ | LOOP_EDGE),
+		                 0);
+	}
+	row[0].next_fd = fds[1][1];
+	row[1].next_fd = -1;
+	loop_look_hook_add(fixture->loop, &looker.hook);
+	loop_gather(fixture->loop, 4);
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_int_equal(looker.looks, 3); /* the third found nothing and was the last */
+	assert_true(looker.seen[0] == 1 && looker.seen[1] == 2 && looker.seen[2] == 2);
+	loop_hook_remove(fixture->loop, &looker.hook);
+	run_rounds(fixture, 1);
+	assert_int_equal(looker.looks, 3);
+	for (int i = 0; i < 2; i++) {
+		loop_remove(fixture->loop, &row[i].handler);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
+
 static void loop_time_and_the_measuring_clock_are_one(void **state)
 {
 	struct fixture *fixture = *state;
@@ -433,6 +477,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(hooks_run_in_the_order_they_were_added, setup,
 		                                teardown),
 		cmocka_unit_test_setup_teardown(gathering_takes_what_comes_meanwhile_into_the_round,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(look_hooks_run_after_the_handlers_of_each_look,
 		                                setup, teardown),
 		cmocka_unit_test_setup_teardown(loop_time_and_the_measuring_clock_are_one, setup,
 		                                teardown),
