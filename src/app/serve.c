@@ -22,6 +22,7 @@
  */
 #include "app/serve.h"
 #include "app/config.h"
+#include "app/serve_admin.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
@@ -98,6 +99,7 @@ struct serve {
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct deliver *deliver;
+	struct serve_admin *admin;   /* NULL: there is none */
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
@@ -130,7 +132,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
 	const struct config *config = serve->config;
-	if (config->source_count == 1 && !serve->input->path)
+	if (span_starts(request->head.path, SPAN("/v1")))
+		error_fill(&text, 0,
+		           "there is nothing here; the admin API has a listener of its "
+		           "own (--admin)");
+	else if (config->source_count == 1 && !serve->input->path)
 		error_fill(&text, 0, "there is nothing here; events go to %s",
 		           config->sources[0].path.ptr);
 	else
@@ -235,8 +241,7 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size > console_scratch_size ? webhook_scratch_size
-		                                                            : console_scratch_size,
+		.scratch_size = webhook_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -340,6 +345,7 @@ static void end_drain(struct serve *serve)
 	http_server_cut(serve->ios[0].server);
 	for (uint32_t i = 1; i < serve->io_count; i++)
 		atomic_store(&serve->ios[i].end, true);
+	serve_admin_end(serve->admin);
 	enter(serve, PHASE_DELIVER);
 }
 
@@ -413,6 +419,7 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 	}
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		webhook_offer(&serve->ios[i].webhook, set);
+	serve_admin_offer(serve->admin, set);
 	source_set_release(serve->sources);
 	serve->sources = set;
 	memset(serve->alarms, 0, sizeof(serve->alarms));
@@ -704,6 +711,26 @@ static int open_ios(struct serve *serve)
 	return 0;
 }
 
+static int open_admin(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct serve_admin_options options = {
+		.config = serve->config,
+		.console = &serve->console,
+		.host = serve->host,
+		.sources = serve->sources,
+		.tls = serve->tls,
+		.key = local_store_key(serve->console.store),
+	};
+	int error = serve_admin_open(&options, &serve->admin, &text);
+	if (error != 0)
+		return fail("the admin listener cannot start", error, &text);
+	if (!serve->admin && text.text[0])
+		log_warn("there is no admin listener: its place is taken; --admin gives it another",
+		         log_str("error", text.text));
+	return 0;
+}
+
 static int start_ios(struct serve *serve)
 {
 	for (uint32_t i = 1; i < serve->io_count; i++) {
@@ -741,7 +768,11 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_delivery(serve);
 	if (error == 0)
+		error = open_admin(serve);
+	if (error == 0)
 		error = start_ios(serve);
+	if (error == 0)
+		error = serve_admin_start(serve->admin);
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
@@ -765,8 +796,9 @@ static void greet(struct serve *serve)
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
-	         log_str("data", folder), log_u64("claims", stats.live_claims),
-	         log_u64("open_tickets", stats.open_tickets), log_u64("threads", options->threads),
+	         log_str("admin", serve_admin_url(serve->admin)), log_str("data", folder),
+	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
+	         log_u64("threads", options->threads),
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
 	if (options->log_json)
 		return;
@@ -786,13 +818,16 @@ static void close_all(struct serve *serve)
 		atomic_store(&serve->ios[i].end, true);
 		thread_join(&serve->ios[i].thread);
 	}
+	serve_admin_join(serve->admin);
 	if (serve->host)
 		store_host_end_takes(serve->host);
 	if (serve->deliver)
 		deliver_join(serve->deliver);
 	if (serve->host)
 		store_host_close(serve->host);
+	serve_admin_settle(serve->admin);
 	serve->deliver = deliver_free(serve->deliver);
+	serve->admin = serve_admin_close(serve->admin);
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);

@@ -1,10 +1,8 @@
 /*
  * console: what people and machines that watch see.
  *
- *   GET  /healthz, /readyz, /metrics        for anyone
- *   GET  /v1/why, /v1/advise                from this machine only (console/why.h)
- *   POST /v1/tickets/TICKET/release|drop    from this machine only: an event that
- *                                           was kept aside for a conflict
+ *   GET  /healthz, /readyz, /metrics        on every listener
+ *   /v1/…                                   on the admin listener: console/admin.h
  *
  * Room:      console.
  * Threads:   any io thread may handle a request; everything read is atomic, or the
@@ -52,9 +50,6 @@ struct console_view {
 	uint32_t window_count;
 };
 
-/* What the console needs of a request's scratch space. */
-extern const size_t console_scratch_size;
-
 /* Answers if the path is one of its own; false: not mine. */
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request);
@@ -66,6 +61,3 @@ void console_answer_why(struct console *console, const struct console_view *view
                         struct http_request *request);
 void console_answer_advise(struct console *console, const struct console_view *view,
                            struct http_request *request);
-
-/* console_tickets.c: POST /v1/tickets/…; false: not mine. */
-bool console_handle_ticket(const struct console_view *view, struct http_request *request);

@@ -121,6 +121,7 @@ struct http_server {
 	bool (*wants_body)(const struct http_request *request);
 	void *user;
 	size_t scratch_size;
+	struct span headers; /* of every answer */
 	uint16_t port;
 	bool draining;
 

@@ -15,6 +15,7 @@ static int write_answer(struct request *request, const struct http_response *res
 		.date = server_date(server),
 		.content_type = response->content_type,
 		.headers = response->headers,
+		.fixed = server->headers,
 		.content_length = response->body.len,
 	};
 	bool bodiless = head->method == HTTP1_HEAD || response->status == 204 ||

@@ -245,6 +245,7 @@ static void init_server(struct http_server *server, const struct http_server_opt
 	server->wants_body = options->wants_body;
 	server->user = options->user;
 	server->scratch_size = options->scratch_size;
+	server->headers = options->headers;
 	wheel_init(&server->wheel, tick_for(&options->limits), loop_now_ms(options->loop));
 }
 

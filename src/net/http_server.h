@@ -107,6 +107,7 @@ struct http_server_options {
 	struct http_gauge *gauge;
 	struct tls *tls; /* net/tls.h, shared; NULL is plain */
 	size_t scratch_size;
+	struct span headers; /* lines that every answer has; as long as the server */
 	void (*handle)(struct http_request *request);
 	/* Asked of a request whose peer waits before it sends the body (Expect:
 	 * 100-continue). false: the handler gets it at once, without the body, and
