@@ -339,8 +339,8 @@ def test_ticket_that_waits_for_its_next_attempt_is_tried_now_or_dropped(gate):
     """First attempts fail, the next would be in an hour."""
     it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }")
     now, gone = it.send(2)
-    eventually(lambda: all(row.get("last") == "failed" for row in tickets(it.gateway)) and
-               len(tickets(it.gateway)) == 2, "both have failed once")
+    eventually(lambda: [row.get("last") for row in tickets(it.gateway)] == ["failed", "failed"] and
+               ask(it.gateway, "GET", "/v1/sinks/crm")["waiting"] == 2, "both have failed once")
     it.status = 200
     assert ask(it.gateway, "POST", f"/v1/tickets/{now}/release")["state"] == "released"
     assert ask(it.gateway, "POST", f"/v1/tickets/{gone}/drop")["state"] == "dropped"
