@@ -110,6 +110,90 @@ void check_write_table(const struct config *config, struct buf *out)
 	}
 }
 
+/* ---- sinks ---- */
+
+/* Only the host: paths and queries may be secrets. */
+static struct span where_of(const struct config_sink *sink)
+{
+	struct span url = sink->http.url;
+	const char *host = url.len > 0 ? memmem(url.ptr, url.len, "://", 3) : NULL;
+	if (sink->kind != CONFIG_SINK_HTTP || !host)
+		return SPAN("-");
+	size_t len = (size_t)(host - url.ptr) + 3;
+	while (len < url.len && !memchr("/?#", url.ptr[len], 3))
+		len++;
+	return span_of(url.ptr, len);
+}
+
+static bool leads_to(const struct config_route *route, const struct config_sink *sink)
+{
+	for (uint32_t i = 0; i < route->to_count; i++)
+		if (span_eq(route->to[i], sink->name))
+			return true;
+	return false;
+}
+
+/* Which sources may send there: "orders, genesys", "all", "nobody". */
+static void write_from(const struct config *config, const struct config_sink *sink, struct buf *out)
+{
+	size_t before = out->len;
+	bool all = config->route_count == 0;
+	for (uint32_t i = 0; i < config->route_count; i++)
+		all |= leads_to(&config->routes[i], sink) && config->routes[i].from_count == 0;
+	for (uint32_t i = 0; i < config->source_count && !all; i++) {
+		struct span name = config->sources[i].name;
+		bool sends = false;
+		for (uint32_t r = 0; r < config->route_count; r++)
+			for (uint32_t f = 0; f < config->routes[r].from_count; f++)
+				sends |= leads_to(&config->routes[r], sink) &&
+				         span_eq(config->routes[r].from[f], name);
+		if (sends)
+			buf_printf(out, "%s%s", out->len > before ? ", " : "", name.ptr);
+	}
+	if (out->len == before)
+		buf_append_span(out, all ? SPAN("all") : SPAN("nobody"));
+}
+
+void check_write_sinks(const struct config *config, struct buf *out)
+{
+	int width = 4;
+	int where = 5;
+	for (uint32_t i = 0; i < config->sink_count; i++) {
+		const struct config_sink *sink = &config->sinks[i];
+		width = (int)sink->name.len > width ? (int)sink->name.len : width;
+		where = (int)where_of(sink).len > where ? (int)where_of(sink).len : where;
+	}
+	buf_printf(out, "%-*s  KIND    %-*s  FROM\n", width, "SINK", where, "WHERE");
+	for (uint32_t i = 0; i < config->sink_count; i++) {
+		const struct config_sink *sink = &config->sinks[i];
+		struct span place = where_of(sink);
+		buf_printf(out, "%-*s  %-6s  %.*s%*s  ", width, sink->name.ptr,
+		           config_sink_word(sink->kind), (int)place.len, place.ptr,
+		           where - (int)place.len, "");
+		write_from(config, sink, out);
+		buf_append_char(out, '\n');
+	}
+}
+
+static void write_json_sinks(const struct config *config, struct buf *out)
+{
+	buf_append_char(out, '[');
+	for (uint32_t i = 0; config && i < config->sink_count; i++) {
+		const struct config_sink *sink = &config->sinks[i];
+		struct buf from = { 0 };
+		write_from(config, sink, &from);
+		buf_append_span(out, i ? SPAN(",{\"name\":") : SPAN("{\"name\":"));
+		buf_append_json(out, sink->name);
+		buf_printf(out, ",\"kind\":\"%s\",\"where\":", config_sink_word(sink->kind));
+		buf_append_json(out, where_of(sink));
+		buf_append_span(out, SPAN(",\"from\":"));
+		buf_append_json(out, buf_span(&from));
+		buf_append_char(out, '}');
+		buf_free(&from);
+	}
+	buf_append_char(out, ']');
+}
+
 /* ---- JSON ---- */
 
 static void write_problems(const struct config_report *report, enum config_level level,
@@ -160,6 +244,8 @@ void check_write_json(const struct config *config, const struct config_report *r
 	write_problems(report, CONFIG_WARNING, out);
 	buf_append_span(out, SPAN(",\"sources\":"));
 	write_sources(config, out);
+	buf_append_span(out, SPAN(",\"sinks\":"));
+	write_json_sinks(config, out);
 	buf_append_span(out, SPAN("}\n"));
 }
 
@@ -175,6 +261,10 @@ static void print_text(const struct config *config, const struct config_report *
 		return;
 	}
 	check_write_table(config, &out);
+	if (config->sink_count > 1 || config->sinks[0].kind != CONFIG_SINK_STDOUT) {
+		buf_append_char(&out, '\n');
+		check_write_sinks(config, &out);
+	}
 	printf("%s: ok\n\n%.*s", report->file, (int)out.len, out.len ? out.ptr : "");
 	buf_free(&out);
 }

@@ -19,3 +19,5 @@ void check_write_json(const struct config *config, const struct config_report *r
                       struct buf *out);
 /* The sources as a table for people. */
 void check_write_table(const struct config *config, struct buf *out);
+/* The sinks, and which sources lead there. */
+void check_write_sinks(const struct config *config, struct buf *out);

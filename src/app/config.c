@@ -65,6 +65,10 @@ static void read_file(struct config_reader *reader)
 	else if (error != 0)
 		config_tell(reader, CONFIG_ERROR, NULL, "the file cannot be read: %s",
 		            error == ERR_TOO_LARGE ? "it has more than 1MiB" : error_name(error));
+	/* Nothing is a configuration too, with a source that trusts everybody: from a
+	 * pipe it rather means that what should have written there has failed. */
+	else if (len == 0 && !input->files && file_is_pipe(input->path))
+		config_tell(reader, CONFIG_ERROR, NULL, "nothing came through this pipe");
 	if (error != 0)
 		return;
 	read_text(reader, span_of(bytes, len));

@@ -107,6 +107,7 @@ struct config_sink {
 	uint32_t rule_count; /* of `retry.on` … */
 	struct span rules[JUDGE_RULES_MAX];
 	bool steps_aside;        /* order.stuck */
+	struct span dead_letter; /* the sink that dead letters go to; empty: none */
 	enum config_print print; /* stdout */
 	struct config_http http;
 	struct config_place place;

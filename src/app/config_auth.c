@@ -1,5 +1,6 @@
 /* config_auth: what each kind of auth needs. See config_reader.h. */
 #include "app/config_reader.h"
+#include "codec/http1.h"
 #include "door/auth.h"
 
 #define SECTION "sources.*.auth"
@@ -85,24 +86,13 @@ static void check_takes(struct config_reader *reader, const struct yaml_node *ma
 }
 
 /* A header's name is a token of RFC 9110. */
-static bool is_header_name(struct span name)
-{
-	for (size_t i = 0; i < name.len; i++) {
-		char c = span_lower(name.ptr[i]);
-		bool word = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
-		if (!word && (c == '\0' || !strchr("!#$%&'*+-.^_`|~", c)))
-			return false;
-	}
-	return name.len > 0;
-}
-
 static void check_signed(struct config_reader *reader, const struct auth_spec *auth)
 {
 	static const char words[] = "body|path|method|url";
 	for (uint32_t i = 0; i < auth->signed_count; i++) {
 		struct span part = auth->signed_parts[i];
 		bool header = part.len > 7 && memcmp(part.ptr, "header:", 7) == 0 &&
-		              is_header_name(span_skip(part, 7));
+		              http1_is_token(span_skip(part, 7));
 		bool text = part.len > 6 && memcmp(part.ptr, "const:", 6) == 0;
 		if (part.len == 0 || header || text || option_choice(words, part) >= 0)
 			continue;
@@ -119,7 +109,7 @@ static void check_header(struct config_reader *reader, const struct yaml_node *m
                          const struct auth_spec *auth)
 {
 	const struct yaml_node *node = yaml_map_find(map, SPAN("header"));
-	if (auth->header.len == 0 || is_header_name(auth->header))
+	if (auth->header.len == 0 || http1_is_token(auth->header))
 		return;
 	size_t at = config_enter(reader, SPAN("header"));
 	config_tell(reader, CONFIG_ERROR, node,

@@ -164,7 +164,7 @@ size_t config_enter_index(struct config_reader *reader, uint32_t index)
 void config_leave(struct config_reader *reader, size_t mark)
 {
 	reader->option.len = mark;
-	reader->option.failed = false;
+	reader->option.failed = 0;
 }
 
 void config_problem_write(const struct config_report *report, const struct config_problem *problem,

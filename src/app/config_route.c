@@ -169,6 +169,9 @@ static void check_sink(struct config_reader *reader, const struct config_sink *s
 		for (uint32_t j = 0; j < config->routes[i].to_count; j++)
 			if (span_eq(config->routes[i].to[j], sink->name))
 				return;
+	for (uint32_t i = 0; i < config->sink_count; i++)
+		if (span_eq(config->sinks[i].dead_letter, sink->name))
+			return;
 	size_t at = config_enter(reader, SPAN("sinks"));
 	config_enter(reader, sink->name);
 	config_tell_at(reader, CONFIG_WARNING, sink->place,

@@ -2,6 +2,7 @@
 #include "app/config_reader.h"
 #include "app/serve_sinks.h"
 #include "base/text.h"
+#include "codec/ip.h"
 
 #define SECTION "sinks.*"
 
@@ -260,6 +261,31 @@ static void tell_own(struct config_reader *reader, const struct yaml_node *map, 
 	config_leave(reader, at);
 }
 
+/* Addresses are the sink's to judge; names are at run time, but for one that is known. */
+static void advise_allow(struct config_reader *reader, const struct yaml_node *map,
+                         const struct config_http *http)
+{
+	const char *slashes = memmem(http->url.ptr, http->url.len, "://", 3);
+	struct span host = span_skip(http->url,
+	                             slashes ? (size_t)(slashes - http->url.ptr) + 3 : 0);
+	struct ip_address address;
+	if (!span_starts(host, SPAN("localhost")) || ip_parse(SPAN("127.0.0.1"), &address) != 0 ||
+	    (host.len > 9 && !strchr(":/?#", host.ptr[9])))
+		return;
+	for (uint32_t i = 0; i < http->allow_count; i++) {
+		struct ip_network network;
+		struct error_text text;
+		if (ip_network_parse(http->allow[i], &network, &text) == 0 &&
+		    ip_network_has(&network, &address))
+			return;
+	}
+	const struct yaml_node *node = yaml_map_find(map, SPAN("http"));
+	size_t at = config_enter(reader, SPAN("http"));
+	config_tell(reader, CONFIG_WARNING, node,
+	            "localhost is a loopback address; such networks are named under allow");
+	config_leave(reader, at);
+}
+
 /* The sink's own judgement of what only it understands: URLs, templates, secrets. */
 static void check_own(struct config_reader *reader, const struct yaml_node *map,
                       const struct config_sink *sink)
@@ -270,6 +296,8 @@ static void check_own(struct config_reader *reader, const struct yaml_node *map,
 		reader->failed = error;
 	else if (error != 0)
 		tell_own(reader, map, text.text);
+	else if (sink->kind == CONFIG_SINK_HTTP)
+		advise_allow(reader, map, &sink->http);
 }
 
 static void finish_sink(struct config_sink *sink)
@@ -410,6 +438,25 @@ static void give_ids(struct config_reader *reader)
 	}
 }
 
+/* One that has dead letters of its own there could send them round and round. */
+static void check_dead_letter(struct config_reader *reader, struct config_sink *sink)
+{
+	const struct config_sink *to = config_find_sink(reader->config, sink->dead_letter);
+	struct config_place place = config_mark_of(reader->config, sink->dead_letter.ptr).place;
+	size_t at = config_enter(reader, SPAN("sinks"));
+	config_enter(reader, sink->name);
+	config_enter(reader, SPAN("dead_letter"));
+	if (!to)
+		config_tell_at(reader, CONFIG_ERROR, place, "there is no sink of that name");
+	else if (to == sink || to->dead_letter.len > 0)
+		config_tell_at(reader, CONFIG_ERROR, place,
+		               "found %s, expected another sink, without a dead_letter of its own",
+		               to->name.ptr);
+	config_leave(reader, at);
+	sink->policy.buries = to != NULL;
+	sink->policy.dead_sink = to ? to->id : 0;
+}
+
 void config_check_sinks(struct config_reader *reader)
 {
 	struct config *config = reader->config;
@@ -420,4 +467,7 @@ void config_check_sinks(struct config_reader *reader)
 			                                 : CONFIG_PRINT_EVENT;
 	check_stdout(reader);
 	give_ids(reader);
+	for (uint32_t i = 0; i < config->sink_count; i++)
+		if (config->sinks[i].dead_letter.len > 0)
+			check_dead_letter(reader, &config->sinks[i]);
 }

@@ -133,8 +133,8 @@ static bool expand(struct config_reader *reader, const struct yaml_node *node,
 	struct buf out = { 0 };
 	struct span rest = node->text;
 	/* Room at once: growing would leave copies of a secret behind. */
-	bool fine = buf_reserve(&out, node->text.len + SECRET_MAX) == 0;
-	out.failed = !fine;
+	out.failed = buf_reserve(&out, node->text.len + SECRET_MAX);
+	bool fine = !out.failed;
 	while (rest.len > 0 && fine)
 		fine = expand_piece(reader, node, &rest, &out);
 	if (out.failed)

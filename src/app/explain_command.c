@@ -96,8 +96,7 @@ static void explain_event(struct explainer *explainer, struct span event)
 	} else {
 		if (explainer->count > 0)
 			buf_append_char(out, '\n');
-		if (explain_write_text(buf_span(&explainer->json), out) != 0)
-			out->failed = true;
+		buf_fail(out, explain_write_text(buf_span(&explainer->json), out));
 	}
 	explainer->count++;
 }

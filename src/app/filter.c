@@ -254,6 +254,35 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 	return ++filter->count == BATCH ? decide_batch(filter) : 0;
 }
 
+static void begin_items(struct filter *filter, const struct recipe_input *input,
+                        struct recipe_items *ret_items)
+{
+	recipe_items_begin(ret_items, filter->options.recipe, &filter->scratch, input);
+	ret_items->items_max = UINT32_MAX;
+}
+
+/* Whether an array is one is known at its end only, and what was decided stands: so
+ * it is read through first. Objects are read wholly before their first item is. */
+static bool is_broken_array(struct filter *filter, const struct recipe_input *input,
+                            struct recipe_items *items, struct error_text *ret_problem)
+{
+	struct recipe_result result;
+	enum recipe_step step;
+	if (input->body.len == 0 || input->body.ptr[0] != '[')
+		return false;
+	begin_items(filter, input, items);
+	do
+		step = recipe_items_next(items, &result, ret_problem);
+	while (step == RECIPE_EVENT || step == RECIPE_REFUSED);
+	return step == RECIPE_BROKEN;
+}
+
+static int add_broken(struct filter *filter, const struct filter_piece *piece, int error,
+                      const struct error_text *problem)
+{
+	return error == -ENOMEM ? error : add_bad(filter, piece, piece->event, problem->text);
+}
+
 /* One piece may hold several events: Records, entities, an array on a line. */
 static int add_piece(struct filter *filter, const struct filter_piece *piece)
 {
@@ -262,10 +291,10 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 	struct error_text problem;
 	int error = open_event(filter, piece->event, &input, &problem);
 	if (error != 0)
-		return error == -ENOMEM ? error
-		                        : add_bad(filter, piece, piece->event, problem.text);
-	recipe_items_begin(&items, filter->options.recipe, &filter->scratch, &input);
-	items.items_max = UINT32_MAX;
+		return add_broken(filter, piece, error, &problem);
+	if (is_broken_array(filter, &input, &items, &problem))
+		return add_broken(filter, piece, items.error, &problem);
+	begin_items(filter, &input, &items);
 	while (error == 0) {
 		struct recipe_result *result = &filter->batch[filter->count].result;
 		enum recipe_step step = recipe_items_next(&items, result, &problem);
@@ -281,10 +310,7 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 			                filter->options.envelope ? piece->event : result->payload,
 			                problem.text);
 			break;
-		case RECIPE_BROKEN:
-			if (items.error == -ENOMEM)
-				return -ENOMEM;
-			return add_bad(filter, piece, piece->event, problem.text);
+		case RECIPE_BROKEN: return add_broken(filter, piece, items.error, &problem);
 		}
 	}
 	return error;

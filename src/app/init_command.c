@@ -96,10 +96,27 @@ void init_write(const struct preset *preset, const struct preset_guide *guide, s
 {
 	write_head(preset, out);
 	write_source(preset, guide, out);
-	buf_append_span(out, SPAN("\n"
-	                          "# New events are printed on standard output, one a line.\n"
-	                          "sinks:\n"
-	                          "  out: stdout\n"));
+	buf_append_span(
+		out,
+		SPAN("\n"
+	             "# New events are printed on standard output, one a line.\n"
+	             "sinks:\n"
+	             "  out: stdout\n"
+	             "\n"
+	             "  # Or they are sent on as HTTP requests, each with the same key until it\n"
+	             "  # arrives. See docs/delivery.md.\n"
+	             "  #crm:\n"
+	             "  #  http: https://crm.example.com/events\n"
+	             "  #  headers: { Authorization: \"Bearer ${CRM_TOKEN}\" }\n"
+	             "  #  timeout: 30s\n"
+	             "  #  retry: { first: 1s, max: 10m, for: 3d }\n"
+	             "  #  # Sent, and no answer came: retry, probe or park.\n"
+	             "  #  on_unknown: retry\n"
+	             "  #  rate: 50/s\n"
+	             "\n"
+	             "# Which events go where; without routes every sink gets everything.\n"
+	             "#routes:\n"
+	             "#  - { type: \"*\", to: [out, crm], order_by: entity }\n"));
 }
 
 static int write_file(const char *path, struct span text)

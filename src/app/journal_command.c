@@ -55,11 +55,13 @@ static void print_report(const struct journal_report *report)
 	printf("events         %" PRIu64 "\n", report->events);
 	printf("payload bytes  %" PRIu64 "\n", report->payload_bytes);
 	printf("outcomes       %" PRIu64 "\n", report->settles);
+	printf("seen again     %" PRIu64 "\n", report->seen_records);
+	printf("entities       %" PRIu64 "\n", report->newest_records);
 	printf("notes          %" PRIu64 "\n", report->notes);
 	printf("live claims    %" PRIu64 "\n", report->live_claims);
 	printf("expired claims %" PRIu64 "\n", report->expired_claims);
 	printf("open tickets   %" PRIu64 "\n", report->open_tickets);
-	printf("held           %" PRIu64 "\n", report->held_tickets);
+	printf("held tickets   %" PRIu64 "\n", report->held_tickets);
 	printf("parked         %" PRIu64 "\n", report->parked_tickets);
 	printf("dead letters   %" PRIu64 "\n", report->dead_tickets);
 	print_time("first event", report->first_event_ms);

@@ -23,6 +23,7 @@
 #include "app/serve.h"
 #include "app/config.h"
 #include "app/serve_admin.h"
+#include "app/serve_orphans.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
@@ -44,12 +45,17 @@
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
+#include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
+#include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
+#include "sys/worker.h"
+
+_Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
 
 #define STEP_MS 20
 #define LATER_MS 200
@@ -60,6 +66,9 @@
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
 #define DESCRIPTORS_PER_THREAD 5u
+
+/* Of the largest size, that must fit into memory at a time. */
+#define BODIES_MIN UINT64_C(16)
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -103,6 +112,7 @@ struct serve {
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct orphans orphans;
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -161,8 +171,7 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return request->head.method == HTTP1_POST &&
-	       webhook_knows(&io->webhook, request->head.path);
+	return webhook_wants_body(&io->webhook, request);
 }
 
 static void run_store(struct io *io)
@@ -247,6 +256,8 @@ static int open_server(struct io *io)
 		.user = io,
 	};
 	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
+	if (options.limits.input_bytes < BODIES_MIN * serve->options->body_bytes)
+		options.limits.input_bytes = BODIES_MIN * serve->options->body_bytes;
 	options.limits.connections = serve->connections;
 	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
 	return http_server_new(&options, &io->server, &io->problem);
@@ -438,6 +449,11 @@ static void reload(struct serve *serve)
 		log_warn("SIGHUP: there is no configuration file to load again");
 		return;
 	}
+	if (file_is_pipe(serve->input->path)) {
+		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
+		         "again");
+		return;
+	}
 	if (is_changing(serve)) {
 		serve->reload_again = true; /* see reload_later() */
 		return;
@@ -627,6 +643,21 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
+static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
+{
+	const struct serve *serve = user;
+	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
+	                          ticket, ret_payload);
+}
+
+static int open_console(struct serve *serve)
+{
+	serve->console.read = read_event;
+	serve->console.read_user = serve;
+	int error = worker_new("stile-answers", &serve->console.worker);
+	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
+}
+
 static int open_store(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -672,6 +703,9 @@ static int open_delivery(struct serve *serve)
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
+	struct io *io = &serve->ios[0];
+	serve_orphans_begin(&serve->orphans, serve->config,
+	                    io->port ? port_store(io->port) : store_host_store(serve->host));
 	return 0;
 }
 
@@ -764,6 +798,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		open_traces(serve);
 	if (error == 0)
+		error = open_console(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = open_delivery(serve);
@@ -825,12 +861,14 @@ static void close_all(struct serve *serve)
 		deliver_join(serve->deliver);
 	if (serve->host)
 		store_host_close(serve->host);
+	serve->console.worker = worker_end(serve->console.worker);
 	serve_admin_settle(serve->admin);
 	serve->deliver = deliver_free(serve->deliver);
 	serve->admin = serve_admin_close(serve->admin);
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
+	serve_orphans_end(&serve->orphans);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);

@@ -14,6 +14,7 @@
 #include "sys/clock.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
+#include "sys/worker.h"
 
 #define CONNECTIONS_MAX 64u
 #define BODY_BYTES_MAX (64u << 10) /* nothing here has a body; what one sends is not looked at */
@@ -25,6 +26,7 @@ struct serve_admin {
 	struct http_gauge *gauge; /* of its own: the other listener may be full */
 	struct http_server *server;
 	struct port *port;
+	struct worker_desk desk;
 	struct admin admin;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -63,6 +65,7 @@ static void handle(struct http_request *request)
 			                               .retries_ms = source->retries_ms };
 	}
 	struct console_view view = { .port = port_store(it->port),
+		                     .desk = &it->desk,
 		                     .windows = windows,
 		                     .window_count = it->sources->count };
 	admin_handle(&it->admin, &view, wall_ms(), request);
@@ -74,6 +77,7 @@ static void round_ends(struct loop_hook *hook)
 	struct serve_admin *it = container_of(hook, struct serve_admin, round);
 	port_collect(it->port);
 	admin_collect(&it->admin);
+	worker_collect(&it->desk);
 	store_flush(port_store(it->port));
 }
 
@@ -155,6 +159,7 @@ static int open_rest(struct serve_admin *it)
 				       .wake = wake,
 				       .user = it->loop,
 			       });
+	worker_desk_init(&it->desk, wake, it->loop);
 	it->round.round = round_ends;
 	loop_hook_add(it->loop, &it->round);
 	it->tick.due = tick;
@@ -254,6 +259,7 @@ void serve_admin_settle(struct serve_admin *it)
 		return;
 	port_collect(it->port);
 	admin_collect(&it->admin);
+	worker_collect(&it->desk);
 }
 
 struct serve_admin *serve_admin_close(struct serve_admin *it)

@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/text.h"
 #include "console/why.h"
+#include "store/local/journal_find.h"
 #include "store/trace_log.h"
 
 #define ANSWER_MAX (16u << 20)
@@ -151,6 +152,12 @@ static void say(void *user, bool warning, const char *text)
 		fprintf(stderr, "stile: %s\n", text);
 }
 
+static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
+{
+	return journal_find_event(&(struct journal_inspect_options){ .path = user }, ticket,
+	                          ret_payload);
+}
+
 static int read_folder(const char *command, const struct why_options *options,
                        const struct why_question *question)
 {
@@ -159,7 +166,9 @@ static int read_folder(const char *command, const struct why_options *options,
 		.read_only = true,
 		.log = say,
 	};
-	struct why_context context = { .window_ms = options->window_ms };
+	struct why_context context = { .window_ms = options->window_ms,
+		                       .read = read_event,
+		                       .read_user = (void *)(uintptr_t)options->data };
 	struct buf answer = { .cap = ANSWER_MAX };
 	struct error_text text = { "" };
 	if (trace_log_open(&log_options, &context.log, &text) < 0)

@@ -39,10 +39,9 @@ void buf_append_slow(struct buf *buf, const void *ptr, size_t len)
 {
 	if (len == 0 || buf->failed)
 		return;
-	if (buf_reserve(buf, len) < 0) {
-		buf->failed = true;
+	buf->failed = buf_reserve(buf, len);
+	if (buf->failed)
 		return;
-	}
 	memcpy(buf->ptr + buf->len, ptr, len);
 	buf->len += len;
 }
@@ -61,7 +60,7 @@ void buf_printf(struct buf *buf, const char *format, ...)
 	int n = vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	if (n < 0) {
-		buf->failed = true;
+		buf_fail(buf, -errno);
 		return;
 	}
 	size_t len = (size_t)n;
@@ -70,10 +69,10 @@ void buf_printf(struct buf *buf, const char *format, ...)
 		return;
 	}
 	/* vsnprintf() wants one byte more than it counts, for the NUL. */
-	if (buf->failed || buf_reserve(buf, len + 1) < 0) {
-		buf->failed = true;
+	if (!buf->failed)
+		buf->failed = buf_reserve(buf, len + 1);
+	if (buf->failed)
 		return;
-	}
 	va_start(args, format);
 	vsnprintf(buf->ptr + buf->len, len + 1, format, args);
 	va_end(args);
@@ -139,7 +138,7 @@ void buf_append_json(struct buf *buf, struct span text)
 void buf_clear(struct buf *buf)
 {
 	buf->len = 0;
-	buf->failed = false;
+	buf->failed = 0;
 }
 
 void buf_free(struct buf *buf)
@@ -147,5 +146,5 @@ void buf_free(struct buf *buf)
 	buf->ptr = mem_free(buf->ptr);
 	buf->len = 0;
 	buf->room = 0;
-	buf->failed = false;
+	buf->failed = 0;
 }

@@ -5,8 +5,9 @@
  * Ownership: buf_free() takes the bytes; a zeroed struct is an empty buf
  *            without a cap. A buf may also stand on memory of the caller
  *            (buf_on()): it never grows then and must not be freed.
- * Failure:   a failed append changes nothing but sets `failed`, which sticks
- *            until buf_clear(); so a run of appends needs one check at its end.
+ * Failure:   a failed append changes nothing but sets `failed` to why, which
+ *            sticks until buf_clear(); so a run of appends needs one check at
+ *            its end.
  *            Appends after a failed one do nothing: the bytes are a prefix of
  *            what was wanted, never a text with a hole.
  */
@@ -20,12 +21,19 @@ struct buf {
 	size_t len;
 	size_t room; /* bytes allocated */
 	size_t cap;  /* most bytes allowed; 0 is no cap */
-	bool failed;
+	int failed;  /* 0, or the first error: -ENOMEM, ERR_TOO_LARGE */
 };
 
 /* Room for `more` bytes behind the present ones; 0, -ENOMEM or ERR_TOO_LARGE.
  * Does not set `failed`. */
 int buf_reserve(struct buf *buf, size_t more);
+
+/* Sets `failed`, unless it is; an error of 0 changes nothing. */
+static inline void buf_fail(struct buf *buf, int error)
+{
+	if (!buf->failed)
+		buf->failed = error;
+}
 
 void buf_append_slow(struct buf *buf, const void *ptr, size_t len);
 void buf_append_u64(struct buf *buf, uint64_t value); /* decimal */

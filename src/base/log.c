@@ -123,7 +123,7 @@ static bool append_field(struct buf *line, const struct log_field *field)
 	if (!line->failed)
 		return field->text.len <= LOG_VALUE_MAX;
 	line->len = before;
-	line->failed = false;
+	line->failed = 0;
 	return false;
 }
 

@@ -94,6 +94,9 @@ void log_plain(struct span text);
 #define log_info(...) LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_warn(...) LOG_AT(LOG_LEVEL_WARN, __VA_ARGS__)
 #define log_error(...) LOG_AT(LOG_LEVEL_ERROR, __VA_ARGS__)
+/* With a limit that is not the call site's but, say, a source's: many lines about one
+ * must not hide those about another. */
+#define log_warn_of(site, ...) LOG_AT_SITE(site, LOG_LEVEL_WARN, __VA_ARGS__)
 
 #define LOG_END ((struct log_field){ .kind = LOG_KIND_END })
 #define LOG_FIRST_(first, ...) first
@@ -101,10 +104,15 @@ void log_plain(struct span text);
 
 /* The message is the first argument, the rest are fields; the added ends keep
  * both macros from ever being called with nothing to leave out. */
-#define LOG_AT(level_, ...)                                                                       \
+#define LOG_AT(level_, ...)                                   \
+	do {                                                  \
+		static struct log_site log_site_;             \
+		LOG_AT_SITE(&log_site_, level_, __VA_ARGS__); \
+	} while (0)
+
+#define LOG_AT_SITE(site_, level_, ...)                                                           \
 	do {                                                                                      \
-		static struct log_site log_site_;                                                 \
 		if (log_wants(level_))                                                            \
-			log_write(&log_site_, level_, LOG_FIRST_(__VA_ARGS__, LOG_END),           \
+			log_write(site_, level_, LOG_FIRST_(__VA_ARGS__, LOG_END),                \
 			          (const struct log_field[]){ LOG_REST_(__VA_ARGS__, LOG_END) }); \
 	} while (0)

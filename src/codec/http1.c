@@ -35,6 +35,23 @@ bool http1_is_token_char(char c)
 	return is_class(c, TOKEN);
 }
 
+bool http1_is_token(struct span text)
+{
+	for (size_t i = 0; i < text.len; i++)
+		if (!http1_is_token_char(text.ptr[i]))
+			return false;
+	return text.len > 0;
+}
+
+bool http1_is_media_type(struct span content_type, struct span type)
+{
+	if (content_type.len < type.len)
+		return false;
+	char after = content_type.len > type.len ? content_type.ptr[type.len] : ';';
+	return span_eq_nocase(span_of(content_type.ptr, type.len), type) &&
+	       (after == ';' || after == ' ' || after == '\t');
+}
+
 bool http1_is_value_char(char c)
 {
 	unsigned char u = (unsigned char)c;

@@ -149,5 +149,8 @@ size_t http1_write_head(const struct http1_answer *answer, char *out);
 
 const char *http1_reason(uint16_t status); /* "Not Found"; "Unknown" beyond */
 bool http1_is_token_char(char c);          /* tchar of RFC 9110 */
+bool http1_is_token(struct span text);     /* not empty, of those alone: a header's name */
 bool http1_is_value_char(char c);          /* VCHAR, obs-text, SP, TAB */
+/* Is it this media type, whatever its parameters? */
+bool http1_is_media_type(struct span content_type, struct span type);
 void http1_format_date(uint64_t unix_s, char out[HTTP1_DATE_LEN]);

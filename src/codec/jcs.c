@@ -145,7 +145,7 @@ static int write_number(struct writer *w)
 	buf_append_span(w->out, text);
 	buf_append_char(w->out, '\0');
 	if (w->out->failed)
-		return ERR_TOO_LARGE;
+		return w->out->failed;
 	int error = json_number_es(span_of(w->out->ptr + at, text.len), bytes, &len);
 	w->out->len = at;
 	if (w->options->exact && (error < 0 || !keeps_value(text, span_of(bytes, len))))
@@ -441,8 +441,8 @@ int jcs_write(struct span text, const struct jcs_options *options, struct buf *o
 		return ERR_TOO_LARGE;
 	buf_clear(sorting);
 	int error = write_text(&w);
-	if (error == 0 && (out->failed || sorting->failed))
-		error = ERR_TOO_LARGE;
+	if (error == 0)
+		error = out->failed ? out->failed : sorting->failed;
 	if (error < 0 && !out->failed)
 		out->len = before;
 	return error;

@@ -132,7 +132,7 @@ static void write_latency(const struct console *console, struct buf *out)
 {
 	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
 	if (!merged) {
-		out->failed = true;
+		buf_fail(out, -ENOMEM);
 		return;
 	}
 	for (uint32_t i = 0; i < console->thread_count; i++)
@@ -163,6 +163,8 @@ static void write_store(const struct console *console, struct buf *out)
 	                                         count_bounds, ARRAY_LEN(count_bounds), false },
 	                console->store->commit_batch);
 	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
+	single(out, "stile_live_entities", "gauge",
+	       "Entities whose newest event is remembered now.", stats.live_entities);
 	single(out, "stile_expired_claims_total", "counter",
 	       "Claims forgotten because their window ended.", stats.expired_claims);
 	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
@@ -307,6 +309,8 @@ static const struct http_metric http_metrics[] = {
 	HTTP_METRIC("stile_http_requests_total", "counter", requests, "Whole requests."),
 	HTTP_METRIC("stile_http_bad_requests_total", "counter", bad,
 	            "Requests that were refused as malformed, too large or too slow."),
+	HTTP_METRIC("stile_http_crowded_total", "counter", crowded,
+	            "Requests answered 503 because too many bytes of others were on their way."),
 	HTTP_METRIC("stile_http_timeouts_total", "counter", timeouts,
 	            "Connections ended because the peer was too slow."),
 	HTTP_METRIC("stile_http_received_bytes_total", "counter", bytes_in, "Bytes received."),
@@ -390,7 +394,7 @@ static void answer_ready(struct console *console, const struct console_view *vie
 	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
 	else if (!stats.writable)
-		answer_text(request, 503, SPAN("not ready: the store cannot write\n"));
+		answer_text(request, 503, SPAN("not ready: the store takes no events now\n"));
 	else
 		answer_text(request, 200, SPAN("ready\n"));
 }

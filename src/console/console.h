@@ -22,6 +22,7 @@
 #include "net/http_server.h"
 #include "store/store.h"
 #include "store/trace_log.h"
+#include "sys/worker.h"
 
 #define CONSOLE_THREADS_MAX 64
 
@@ -36,6 +37,10 @@ struct console {
 	const struct source_counts *counts;
 	struct store *store;
 	struct trace_log *traces; /* NULL: there is none */
+	/* See struct why_context; called on the worker's thread. */
+	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
+	void *read_user;
+	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
 	struct deliver *deliver;
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
@@ -46,6 +51,7 @@ struct console {
 /* What the thread that handles a request has. */
 struct console_view {
 	struct store *port; /* to submit to: the store itself or a port */
+	struct worker_desk *desk;
 	const struct advice_question *windows;
 	uint32_t window_count;
 };

@@ -2,7 +2,8 @@
  * console_why: questions about events and windows, see why.h.
  *
  * What is still kept aside is known to the store alone: it is asked before a
- * question about events is answered.
+ * question about events is answered. The rest is read from disk, so it is done by
+ * the worker, and nobody's event waits for it.
  */
 #include "base/mem.h"
 #include "console/console.h"
@@ -68,26 +69,57 @@ void console_answer_advise(struct console *console, const struct console_view *v
 
 struct why_request {
 	struct store_held held;
+	struct worker_task task;
 	struct console *console;
+	struct worker_desk *desk;
 	struct http_request *request;
 	struct why_question question;
+	struct buf out;
+	uint16_t status;
 	uint64_t tickets[HELD_MAX];
 };
+
+/* On the worker's thread: reads from disk. */
+static void look_up(struct worker_task *task)
+{
+	struct why_request *it = container_of(task, struct why_request, task);
+	struct why_context context = {
+		.log = it->console->traces,
+		.held = { .known = it->held.op.error == 0,
+		          .all = it->held.count < it->held.max,
+		          .count = it->held.op.error == 0 ? it->held.count : 0,
+		          .tickets = it->tickets },
+		.read = it->console->read,
+		.read_user = it->console->read_user,
+	};
+	it->status = why_answer(&context, &it->question, &it->out);
+}
+
+static void busy(struct http_request *request)
+{
+	http_respond_problem(request, 503, "too many questions at once; ask again",
+	                     SPAN("Retry-After: 1\r\n"));
+}
+
+static void looked_up(struct worker_task *task)
+{
+	struct why_request *it = container_of(task, struct why_request, task);
+	if (task->skipped)
+		busy(it->request);
+	else
+		respond(it->request, &it->question, it->status, &it->out);
+	buf_free(&it->out);
+	mem_free(it);
+}
 
 static void held_known(struct store_op *op)
 {
 	struct why_request *it = op->user;
-	struct buf out = { .cap = WHY_BYTES_MAX };
-	struct why_context context = {
-		.log = it->console->traces,
-		.held = { .known = op->error == 0,
-		          .all = it->held.count < it->held.max,
-		          .count = op->error == 0 ? it->held.count : 0,
-		          .tickets = it->tickets },
-	};
-	uint16_t status = why_answer(&context, &it->question, &out);
-	respond(it->request, &it->question, status, &out);
-	buf_free(&out);
+	struct worker *worker = it->console->worker;
+	it->task = (struct worker_task){ .run = look_up, .done = looked_up };
+	if (worker && worker_give(worker, it->desk, &it->task) == 0)
+		return;
+	busy(it->request);
 	mem_free(it);
 }
 
@@ -105,7 +137,9 @@ void console_answer_why(struct console *console, const struct console_view *view
 		return;
 	}
 	it->console = console;
+	it->desk = view->desk;
 	it->request = request;
+	it->out = (struct buf){ .cap = WHY_BYTES_MAX };
 	it->held = (struct store_held){
 		.op = { .kind = STORE_HELD, .done = held_known, .user = it },
 		.before = it->question.before,

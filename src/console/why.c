@@ -39,9 +39,8 @@ void why_plain(struct buf *out, struct span text)
 {
 	struct buf quoted = { .cap = 8192 };
 	buf_append_json(&quoted, text);
-	if (quoted.failed || quoted.len < 2)
-		out->failed = true;
-	else
+	buf_fail(out, quoted.failed);
+	if (!quoted.failed)
 		buf_append(out, quoted.ptr + 1, quoted.len - 2);
 	buf_free(&quoted);
 }
@@ -197,7 +196,7 @@ static void json_keys(struct buf *out, const struct trace *trace)
 		trace_key_text(trace->keys[i], &text);
 		add(out, any ? "," : ",\"keys\":[");
 		buf_append_json(out, buf_span(&text));
-		out->failed |= text.failed;
+		buf_fail(out, text.failed);
 		buf_free(&text);
 		any = true;
 	}
@@ -209,9 +208,27 @@ static void json_reason(struct buf *out, const struct trace *trace)
 {
 	struct buf text = { .cap = 2048 };
 	trace_reason(trace, &text);
-	out->failed |= text.failed;
+	buf_fail(out, text.failed);
 	json_text(out, "why", buf_span(&text));
 	buf_free(&text);
+}
+
+/* What a conflict differs in from the event whose key it has, of the first few. */
+static void add_difference(struct story *story, const struct trace *trace, struct buf *out)
+{
+	enum why_form form = story->question->form;
+	struct buf words = { .cap = out->cap };
+	if (trace->verdict != VERDICT_CONFLICT || *story->context->compared >= WHY_DIFFERENCES_MAX)
+		return;
+	++*story->context->compared;
+	why_difference(story->context, trace, form, &words);
+	if (words.len > 0 && form == WHY_TEXT)
+		add(out, "      ");
+	buf_append_span(out, buf_span(&words));
+	if (words.len > 0 && form == WHY_TEXT)
+		add(out, "\n");
+	buf_fail(out, words.failed);
+	buf_free(&words);
 }
 
 static void json_original(struct buf *out, const struct trace *trace)
@@ -224,9 +241,9 @@ static void json_original(struct buf *out, const struct trace *trace)
 	json_reason(out, trace);
 }
 
-static void json_repeat(const struct why_context *context, struct buf *out,
-                        const struct trace *trace)
+static void json_repeat(struct story *story, struct buf *out, const struct trace *trace)
 {
+	const struct why_context *context = story->context;
 	char gap[GAP_DURATION_MAX];
 	add(out, "{\"time\":\"");
 	add_time(out, trace->time_ms);
@@ -252,6 +269,7 @@ static void json_repeat(const struct why_context *context, struct buf *out,
 	           trace->flags & TRACE_SHADOW ? "true" : "false",
 	           trace->flags & TRACE_REPLAY ? "true" : "false",
 	           trace->flags & TRACE_RETURNED ? "true" : "false");
+	add_difference(story, trace, out);
 	json_reason(out, trace);
 	add(out, "}");
 }
@@ -285,8 +303,7 @@ static void text_original(struct buf *out, const struct trace *trace)
 	}
 }
 
-static void text_repeat(const struct why_context *context, struct buf *out,
-                        const struct trace *trace)
+static void text_repeat(struct story *story, struct buf *out, const struct trace *trace)
 {
 	struct buf text = { .cap = 2048 };
 	add(out, "  ");
@@ -298,7 +315,8 @@ static void text_repeat(const struct why_context *context, struct buf *out,
 	why_plain(out, buf_span(&text));
 	add(out, "\n");
 	buf_free(&text);
-	enum held_state state = held_state(context, trace->ticket);
+	add_difference(story, trace, out);
+	enum held_state state = held_state(story->context, trace->ticket);
 	if (trace->flags & TRACE_ASIDE && state != HELD_UNKNOWN) {
 		add(out, "      ");
 		text_release(out, state, trace->ticket);
@@ -321,6 +339,7 @@ static int tell_trace(void *user, const struct trace *trace)
 		story->aside = trace->flags & TRACE_ASIDE;
 		buf_clear(&story->original);
 		(text ? text_original : json_original)(&story->original, trace);
+		add_difference(story, trace, &story->original);
 		return 0;
 	}
 	if (trace->original != story->ticket)
@@ -332,7 +351,7 @@ static int tell_trace(void *user, const struct trace *trace)
 	story->asked_listed |= asked;
 	if (story->listed++ > 0 && !text)
 		add(&story->list, ",");
-	(text ? text_repeat : json_repeat)(story->context, &story->list, trace);
+	(text ? text_repeat : json_repeat)(story, &story->list, trace);
 	return 0;
 }
 
@@ -386,7 +405,8 @@ static int tell_story(struct story *story, struct buf *out)
 	struct trace_query query = { .ticket = story->ticket };
 	story->original.cap = story->list.cap = out->cap;
 	int r = trace_log_find(story->context->log, &query, tell_trace, story);
-	out->failed |= story->original.failed || story->list.failed;
+	buf_fail(out, story->original.failed);
+	buf_fail(out, story->list.failed);
 	if (r >= 0)
 		(story->question->form == WHY_TEXT ? text_story : json_story)(story, out);
 	buf_free(&story->original);
@@ -547,9 +567,13 @@ static uint16_t answer_held(const struct why_context *context, const struct why_
 	return out->failed ? refuse(out, 503, "the answer is too long; ask with a limit") : 200;
 }
 
-uint16_t why_answer(const struct why_context *context, const struct why_question *question,
+uint16_t why_answer(const struct why_context *asked, const struct why_question *question,
                     struct buf *out)
 {
+	struct why_context own = *asked;
+	const struct why_context *context = &own;
+	uint32_t compared = 0;
+	own.compared = &compared;
 	struct originals originals = { .count = 0 };
 	struct trace_stats stats;
 	if (question->about == WHY_ABOUT_NOTHING)

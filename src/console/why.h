@@ -34,8 +34,10 @@
 #define WHY_LIMIT 20u      /* repeats of one original that are listed */
 #define WHY_LIMIT_MAX 500u /* … at most */
 #define WHY_ORIGINALS_MAX 16u
-#define WHY_HELD_MAX 100u /* kept aside, that one answer looks at */
-#define WHY_TEXT_MAX 512u /* bytes of a value in a question */
+#define WHY_HELD_MAX 100u      /* kept aside, that one answer looks at */
+#define WHY_TEXT_MAX 512u      /* bytes of a value in a question */
+#define WHY_DIFFERENCES_MAX 4u /* conflicts of one answer whose content is compared */
+#define WHY_PATHS_MAX 12u      /* members of one of these that are named */
 
 enum why_form { WHY_JSON = 0, WHY_TEXT };
 
@@ -74,6 +76,11 @@ struct why_held {
 struct why_context {
 	struct trace_log *log;
 	struct why_held held;
+	/* The payload of an event that is still kept, appended: for what two events of
+	 * one key differ in. -ENOENT: it has gone. NULL: nobody can be asked. */
+	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
+	void *read_user;
+	uint32_t *compared; /* why_answer()'s own: conflicts so far */
 	/* The sources and their windows, for advice. */
 	const struct advice_question *sources;
 	size_t source_count;
@@ -95,6 +102,11 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 
 /* For GET /metrics. */
 void why_metrics(const struct why_context *context, struct buf *out);
+
+/* why_difference.c: in which members the content of two events differs, as far as
+ * both are kept and are JSON objects: ,"difference":[…] or a line. */
+void why_difference(const struct why_context *context, const struct trace *trace,
+                    enum why_form form, struct buf *out);
 
 /* Lines without control characters, for a terminal: a JSON text less its quotes. */
 void why_plain(struct buf *out, struct span text);

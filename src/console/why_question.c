@@ -4,17 +4,10 @@
 #include "console/why.h"
 #include "gate/ticket.h"
 
-/* Form encoding: a plus is a blank. Done before the percent signs are decoded. */
 static int decode(struct span text, struct why_value *ret_value)
 {
-	char raw[WHY_TEXT_MAX * 3];
 	size_t len = 0;
-	if (text.len > sizeof(raw))
-		return ERR_TOO_LARGE;
-	for (size_t i = 0; i < text.len; i++)
-		raw[i] = text.ptr[i] == '+' ? ' ' : text.ptr[i];
-	int r = url_percent_decode(span_of(raw, text.len), ret_value->bytes,
-	                           sizeof(ret_value->bytes), &len);
+	int r = url_form_decode(text, ret_value->bytes, sizeof(ret_value->bytes), &len);
 	if (r == 0)
 		ret_value->len = (uint32_t)len;
 	return r;

@@ -18,6 +18,7 @@
 #define SETTLE_LIMIT_MS 5000
 
 struct runner {
+	char name[LANE_NAME_MAX + 1];
 	struct lane *lane;
 	struct loop *loop;
 	struct outlet *outlet;
@@ -187,6 +188,7 @@ static int runner_open(struct runner *runner, const struct deliver_options *opti
 		.lease_ms = options->lease_ms,
 	};
 	struct port_options port = { .wake = wake, .user = sink->loop };
+	snprintf(runner->name, sizeof(runner->name), "%s", sink->name);
 	runner->timer.due = timer_due;
 	runner->round.round = round_run;
 	mailbox_init(&runner->commands);
@@ -357,7 +359,7 @@ void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_
 int deliver_find(const struct deliver *deliver, const char *name)
 {
 	for (uint32_t i = 0; i < deliver->count; i++)
-		if (strcmp(deliver->runners[i].view.name, name) == 0)
+		if (strcmp(deliver->runners[i].name, name) == 0)
 			return (int)i;
 	return -ENOENT;
 }

@@ -39,6 +39,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 	lane->random = options->seed;
 	lane->lease_ms = options->lease_ms;
 	lane->pooled = LANE_POOL_MAX;
+	lane->recordable = LANE_POOL_MAX;
 	lane->chain_end = &lane->chain;
 	struct clock_reading now = clock_read(lane->clock);
 	lane->now_ms = lane->born_ms = now.boot_ms;
@@ -209,6 +210,7 @@ void lane_stop(struct lane *lane)
 	}
 	lane->chain = NULL;
 	lane->chain_end = &lane->chain;
+	lane->chained = 0;
 	if (lane->lease_ms == 0)
 		return;
 	uint32_t place = SCHEDULE_NONE;

@@ -7,7 +7,7 @@
  * the store, an outlet's done(), its time); everything it decides depends on the
  * clock that it was given.
  *
- * Promises (P2, P3 of docs/promises.md):
+ * What it promises (never two at once, honest about the unknown):
  *   - a ticket has at most one attempt: it is with the schedule or with one attempt,
  *     never both, and the lease keeps other lanes away;
  *   - after success was recorded nothing of it starts: its ticket leaves the schedule

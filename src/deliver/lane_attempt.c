@@ -37,6 +37,7 @@ struct lane_attempt *lane_pool_get(struct lane *lane)
 	attempt->asks = false;
 	attempt->noted = false;
 	attempt->filled = false;
+	attempt->owns = false;
 	attempt->marks = 0;
 	attempt->out.result.status = 0;
 	attempt->out.result.text_len = 0;
@@ -51,15 +52,51 @@ void lane_pool_put(struct lane_attempt *attempt)
 	struct lane *lane = attempt->lane;
 	CHECK(attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
 	attempt->stage = STAGE_FREE;
-	if (unlikely(attempt->read.items.room > LANE_KEEP_BYTES))
+	if (attempt->owns && attempt->read.items.room > LANE_KEEP_BYTES)
 		buf_free(&attempt->read.items);
 	attempt->next_free = lane->pool;
 	lane->pool = attempt;
 	lane->pooled++;
 }
 
+static bool add_record_slab(struct lane *lane)
+{
+	struct lane_record *slab = mem_zalloc(LANE_SLAB, sizeof(*slab));
+	if (!slab)
+		return false;
+	CHECK(lane->record_slab_count < LANE_SLABS);
+	lane->record_slabs[lane->record_slab_count++] = slab;
+	for (uint32_t i = LANE_SLAB; i-- > 0;) {
+		slab[i].lane = lane;
+		slab[i].next_free = lane->records;
+		lane->records = &slab[i];
+	}
+	return true;
+}
+
+struct lane_record *lane_record_get(struct lane *lane)
+{
+	if (lane->recordable == 0 || (!lane->records && !add_record_slab(lane)))
+		return NULL;
+	struct lane_record *record = lane->records;
+	lane->records = record->next_free;
+	lane->recordable--;
+	return record;
+}
+
+void lane_record_put(struct lane_record *record)
+{
+	struct lane *lane = record->lane;
+	record->next_free = lane->records;
+	lane->records = record;
+	lane->recordable++;
+}
+
 void lane_pool_free(struct lane *lane)
 {
+	CHECK(lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_POOL_MAX);
+	for (uint32_t i = 0; i < lane->record_slab_count; i++)
+		mem_free(lane->record_slabs[i]);
 	for (uint32_t i = 0; i < lane->slab_count; i++) {
 		for (uint32_t k = 0; k < LANE_SLAB; k++)
 			buf_free(&lane->slabs[i][k].read.items);
@@ -76,6 +113,7 @@ static void chain_add(struct lane_attempt *attempt)
 	attempt->out.next = NULL;
 	*lane->chain_end = &attempt->out;
 	lane->chain_end = &attempt->out.next;
+	lane->chained++;
 }
 
 static void go_out(struct lane_attempt *attempt)
@@ -96,6 +134,7 @@ static struct outlet_attempt *sort_chain(struct lane *lane)
 	struct outlet_attempt *out = lane->chain;
 	lane->chain = NULL;
 	lane->chain_end = &lane->chain;
+	lane->chained = 0;
 	while (out) {
 		struct lane_attempt *attempt = container_of(out, struct lane_attempt, out);
 		struct outlet_attempt *next = out->next;
@@ -174,8 +213,10 @@ static void fill(struct lane_attempt *attempt, const struct store_item *item,
 	out->json = (item->flags & STORE_EVENT_JSON) != 0;
 	out->source = parts->source;
 	out->payload = parts->payload;
-	out->letter = (struct letter){ 0 };
-	if (parts->letter.len > 0 && letter_read(parts->letter, &out->letter) != 0)
+	if (attempt->lettered)
+		out->letter = (struct letter){ 0 };
+	attempt->lettered = parts->letter.len > 0;
+	if (attempt->lettered && letter_read(parts->letter, &out->letter) != 0)
 		log_warn("what goes with an event cannot be read",
 		         log_str("sink", attempt->lane->name));
 }
@@ -209,6 +250,7 @@ static void read_done(struct store_op *op)
 static void read_parts(struct lane_attempt *attempt)
 {
 	attempt->stage = STAGE_READING;
+	attempt->owns = true;
 	attempt->read.op =
 		(struct store_op){ .kind = STORE_READ, .done = read_done, .user = attempt };
 	attempt->read.ticket = attempt->out.ticket;
@@ -221,10 +263,10 @@ static bool copy_parts(struct lane_attempt *attempt, const struct store_item *it
                        struct store_parts *parts)
 {
 	struct buf *own = &attempt->read.items;
+	attempt->owns = true;
 	buf_clear(own);
-	struct store_item own_item = *item;
-	int error = store_item_append(own, &own_item, parts);
-	struct store_item copy;
+	struct store_item copy = *item;
+	int error = store_item_append(own, &copy, parts);
 	size_t offset = 0;
 	return error == 0 && store_item_next(buf_span(own), &offset, &copy, parts);
 }
@@ -233,7 +275,8 @@ static void use_parts(struct lane_attempt *attempt, const struct lane_start *sta
 {
 	struct store_parts parts = *start->parts;
 	bool stays = attempt->lane->outlet->immediate &&
-	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY;
+	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY &&
+	             !attempt->lane->policy.buries;
 	if (!stays && !copy_parts(attempt, start->item, &parts)) {
 		lane_put_back(attempt, attempt->lane->now_ms + LANE_RETRY_MS);
 		return;

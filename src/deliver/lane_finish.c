@@ -63,21 +63,50 @@ static struct span result_text(const struct lane_attempt *attempt)
 	return span_of(attempt->out.result.text, attempt->out.result.text_len);
 }
 
-static void settle_done(struct store_op *op)
+static void say_settled(struct lane *lane, int error)
 {
-	struct lane_attempt *attempt = op->user;
-	struct lane *lane = attempt->lane;
-	CHECK(attempt->stage == STAGE_RECORDING);
-	if (op->error == ERR_FENCED) {
+	if (error == 0)
+		return;
+	if (error == ERR_FENCED) {
 		lane->counts.lost++;
 		log_warn("an outcome came too late: somebody else has the ticket",
 		         log_str("sink", lane->name));
-	} else if (op->error != 0) {
+	} else {
 		lane->counts.unrecorded++;
 		log_error("an outcome could not be recorded; the event may be delivered again",
-		          log_str("sink", lane->name), log_code(op->error));
+		          log_str("sink", lane->name), log_code(error));
 	}
+}
+
+static void settle_done(struct store_op *op)
+{
+	struct lane_attempt *attempt = op->user;
+	CHECK(attempt->stage == STAGE_RECORDING);
+	say_settled(attempt->lane, op->error);
 	lane_pool_put(attempt);
+}
+
+static void record_done(struct store_op *op)
+{
+	struct lane_record *record = op->user;
+	say_settled(record->lane, op->error);
+	lane_record_put(record);
+}
+
+/* False: there is no memory for it. */
+static bool record_success(const struct lane_attempt *attempt)
+{
+	struct lane_record *record = lane_record_get(attempt->lane);
+	if (!record)
+		return false;
+	record->settle = (struct store_settle){
+		.op = { .kind = STORE_SETTLE, .done = record_done, .user = record },
+		.ticket = attempt->out.ticket,
+		.attempt = attempt->out.number,
+		.outcome = OUTCOME_DONE,
+	};
+	lane_submit(attempt->lane, &record->settle.op, false);
+	return true;
 }
 
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
@@ -87,6 +116,10 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 	if (attempt->place != SCHEDULE_NONE)
 		schedule_remove(&lane->schedule, attempt->place);
 	attempt->place = SCHEDULE_NONE;
+	if (outcome == OUTCOME_DONE && record_success(attempt)) {
+		lane_pool_put(attempt);
+		return;
+	}
 	attempt->stage = STAGE_RECORDING;
 	attempt->settle = (struct store_settle){
 		.op = { .kind = STORE_SETTLE, .done = settle_done, .user = attempt },
@@ -204,8 +237,14 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 
 static void finish(struct lane_attempt *attempt, enum outcome outcome)
 {
-	attempt->lane->counts.outcomes[outcome]++;
-	lane_settle(attempt, outcome);
+	struct lane *lane = attempt->lane;
+	if (outcome == OUTCOME_DEAD && lane->policy.buries && !lane_bury(attempt)) {
+		lane_put_back(attempt, lane->now_ms + LANE_RETRY_MS);
+		return;
+	}
+	lane->counts.outcomes[outcome]++;
+	if (outcome != OUTCOME_DEAD || !lane->policy.buries)
+		lane_settle(attempt, outcome); /* else when it is buried */
 }
 
 /* When the next attempt may be made; false: there is none. */

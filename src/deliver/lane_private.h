@@ -5,6 +5,7 @@
  *   lane_take.c     tickets come from the store
  *   lane_attempt.c  an attempt's way: begin, read, note, send
  *   lane_finish.c   what came of it: judged and recorded
+ *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
  *
  * An attempt's stages:
@@ -66,6 +67,8 @@ struct lane_attempt {
 	bool noted;        /* that it starts */
 	bool filled;       /* its bytes are there */
 	bool forget;       /* no dead letter */
+	bool owns;         /* its bytes are its own, not a take's */
+	bool lettered;     /* out.letter is not empty */
 	uint8_t marks;
 	union {
 		struct store_settle settle;
@@ -73,6 +76,14 @@ struct lane_attempt {
 		struct store_renew renew;
 	};
 	struct store_read read; /* its items are the attempt's own bytes */
+};
+
+/* A success on its way to the store. It needs nothing of its attempt, which goes back
+ * to the pool at once: so few of those are in use, and stay in the cache. */
+struct lane_record {
+	struct store_settle settle;
+	struct lane *lane;
+	struct lane_record *next_free;
 };
 
 enum take_state { TAKE_IDLE = 0, TAKE_WAITING, TAKE_ARRIVED };
@@ -128,6 +139,11 @@ struct lane {
 	uint32_t out;    /* with the outlet */
 	struct outlet_attempt *chain;
 	struct outlet_attempt **chain_end;
+	uint32_t chained;
+	struct lane_record *record_slabs[LANE_SLABS];
+	uint32_t record_slab_count;
+	struct lane_record *records;
+	uint32_t recordable; /* in `records` or not yet allocated */
 
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
@@ -149,6 +165,8 @@ void lane_receive_takes(struct lane *lane);
 /* lane_attempt.c */
 struct lane_attempt *lane_pool_get(struct lane *lane); /* NULL: none is left */
 void lane_pool_put(struct lane_attempt *attempt);
+struct lane_record *lane_record_get(struct lane *lane); /* NULL: none is left */
+void lane_record_put(struct lane_record *record);
 void lane_pool_free(struct lane *lane);
 
 /* A ticket's attempt begins. There is room. `place`: where it stands in the schedule,
@@ -176,6 +194,9 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 void lane_leave(struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
+
+/* lane_bury.c: false: there is no memory for it. */
+bool lane_bury(struct lane_attempt *attempt);
 
 /* lane_lease.c */
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);

@@ -69,7 +69,7 @@ static uint32_t holdable(const struct lane *lane, uint32_t expected)
 static uint32_t items_wanted(struct lane *lane, uint32_t expected)
 {
 	uint32_t most = less(LANE_TAKE_ITEMS, holdable(lane, expected));
-	uint32_t room = lane->outlet->immediate ? lane->pooled : lane_room(lane);
+	uint32_t room = lane->outlet->immediate ? lane->recordable : lane_room(lane);
 	uint32_t left = room > expected ? room - expected : 0;
 	if (lane->outlet->immediate)
 		return left >= LANE_TAKE_ITEMS / 4 ? less(left, most) : 0;
@@ -194,8 +194,11 @@ static void receive_take(struct lane *lane, struct lane_take *take)
 	struct store_item item;
 	struct store_parts parts;
 	size_t offset = 0;
-	while (store_item_next(buf_span(&take->take.items), &offset, &item, &parts))
+	while (store_item_next(buf_span(&take->take.items), &offset, &item, &parts)) {
 		receive(lane, &item, &parts, lease);
+		if (lane->outlet->immediate && lane->chained >= lane->outlet->batch_max)
+			lane_send(lane);
+	}
 	/* An outlet that is not immediate has copies. */
 	if (lane->outlet->immediate)
 		lane_send(lane);

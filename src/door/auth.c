@@ -121,6 +121,21 @@ enum auth_result auth_check(const struct auth *auth, const struct auth_request *
 	return auth_check_hmac(auth, request, ret_why);
 }
 
+static bool is_of_head(enum auth_kind kind)
+{
+	return kind == AUTH_NONE || kind == AUTH_HEADER || kind == AUTH_BASIC ||
+	       kind == AUTH_BEARER || kind == AUTH_CERTIFICATE;
+}
+
+enum auth_result auth_check_head(const struct auth *auth, const struct auth_request *request)
+{
+	struct auth_request bare = *request;
+	bare.body = SPAN_EMPTY;
+	enum auth_result result = auth_check(auth, &bare, NULL);
+	bool final = is_of_head(auth->kind) || result == AUTH_MISSING || result == AUTH_NETWORK;
+	return final ? result : AUTH_OK;
+}
+
 const char *auth_warning(const struct auth *auth)
 {
 	return auth->warning[0] ? auth->warning : NULL;

@@ -60,6 +60,11 @@ const char *auth_warning(const struct auth *auth);
 enum auth_result auth_check(const struct auth *auth, const struct auth_request *request,
                             struct error_text *ret_why) must_check;
 
+/* What the head alone says, before there is a body: AUTH_OK if that must be seen to
+ * tell. Whoever is refused here is refused by auth_check(), whatever the body. */
+enum auth_result auth_check_head(const struct auth *auth,
+                                 const struct auth_request *request) must_check;
+
 /* For the answer to anything but AUTH_OK. */
 uint16_t auth_status(enum auth_result result);         /* 401, 403, 503 */
 const char *auth_detail(enum auth_result result);      /* for the sender */

@@ -45,10 +45,7 @@ static void warn(struct auth *auth, const char *format, ...)
 
 static int check_header_name(struct span name, struct error_text *ret_text)
 {
-	bool valid = name.len > 0 && name.len <= 128;
-	for (size_t i = 0; i < name.len && valid; i++)
-		valid = http1_is_token_char(name.ptr[i]);
-	if (valid)
+	if (http1_is_token(name) && name.len <= 128)
 		return 0;
 	return error_fill(ret_text, ERR_CONFIG, "\"%.*s\" is no name of a header",
 	                  (int)(name.len < 64 ? name.len : 64), name.ptr);

@@ -109,13 +109,8 @@ static int form_read(struct form *form, struct span body)
 
 static bool is_form(const struct http1_head *head)
 {
-	static const struct span type = { "application/x-www-form-urlencoded", 33 };
 	const struct span *value = http1_header_find(head, SPAN("Content-Type"));
-	if (!value || value->len < type.len)
-		return false;
-	char after = value->len > type.len ? value->ptr[type.len] : ';';
-	return span_eq_nocase(span_of(value->ptr, type.len), type) &&
-	       (after == ';' || after == ' ' || after == '\t');
+	return value && http1_is_media_type(*value, SPAN("application/x-www-form-urlencoded"));
 }
 
 static enum auth_result check_body_digest(struct span text, struct span body,

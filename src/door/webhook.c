@@ -293,7 +293,9 @@ static void read_events(struct webhook_request *it)
 		.path = request->head.path,
 		.query = request->head.query,
 	};
-	struct reading reading = { .input = &input };
+	struct reading reading; /* large, and written by what follows, but for: */
+	reading.input = &input;
+	reading.problem.text[0] = '\0';
 
 	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
 	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);
@@ -311,27 +313,33 @@ static void read_events(struct webhook_request *it)
 
 /* ---- who may send ---- */
 
+static struct auth_request question_of(const struct http_request *request)
+{
+	return (struct auth_request){
+		.head = &request->head,
+		.body = request->body,
+		.peer = request->peer,
+		.now_s = clock_read(clock_system()).wall_ms / 1000,
+	};
+}
+
 static bool is_trusted(struct webhook *webhook, const struct source *source,
                        struct http_request *request)
 {
 	if (!source->auth)
 		return true;
 	struct error_text why;
-	struct auth_request question = {
-		.head = &request->head,
-		.body = request->body,
-		.peer = request->peer,
-		.now_s = clock_read(clock_system()).wall_ms / 1000,
-	};
+	struct auth_request question = question_of(request);
 	enum auth_result result = auth_check(source->auth, &question, &why);
 	if (result == AUTH_OK)
 		return true;
-	meter_add(&source->meters[webhook->options.thread].unauthorized, 1);
+	struct source_meters *meters = &source->meters[webhook->options.thread];
+	meter_add(&meters->unauthorized, 1);
 	char address[IP_TEXT_MAX];
 	ip_format(&request->peer->address, address);
-	log_warn("a request was not let in", log_span("source", source->name),
-	         log_str("peer", address), log_str("reason", auth_result_name(result)),
-	         log_str("text", why.text));
+	log_warn_of(&meters->refusals, "a request was not let in", log_span("source", source->name),
+	            log_str("peer", address), log_str("reason", auth_result_name(result)),
+	            log_str("text", why.text));
 	uint16_t status = auth_status(result);
 	http_respond_problem(request, status, auth_detail(result),
 	                     status == 401   ? auth_challenge(source->auth)
@@ -340,11 +348,18 @@ static bool is_trusted(struct webhook *webhook, const struct source *source,
 	return false;
 }
 
-bool webhook_knows(const struct webhook *webhook, struct span path)
+bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request)
 {
-	/* A new set that waits for its first request may know any. */
-	return source_find(webhook->use->set, path) != NULL ||
-	       atomic_load_explicit(&webhook->offered, memory_order_relaxed) != NULL;
+	if (request->head.method != HTTP1_POST)
+		return false;
+	/* A new set that waits for its first request may want any. */
+	if (atomic_load_explicit(&webhook->offered, memory_order_relaxed))
+		return true;
+	const struct source *source = source_find(webhook->use->set, request->head.path);
+	if (!source || !source->auth)
+		return source != NULL;
+	struct auth_request question = question_of(request);
+	return auth_check_head(source->auth, &question) == AUTH_OK;
 }
 
 bool webhook_handle(struct webhook *webhook, struct http_request *request)
@@ -361,6 +376,12 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 	}
 	if (!is_trusted(webhook, source, request))
 		return true;
+	if (request->unread) {
+		/* Other sources than these were asked whether they want the body. */
+		http_respond_problem(request, 503, "the sources have just changed; send it again",
+		                     SPAN("Retry-After: 1\r\n"));
+		return true;
+	}
 	struct webhook_request *it = request->scratch;
 	it->webhook = webhook;
 	it->use = webhook->use;
@@ -378,13 +399,13 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 /* ---- answers ---- */
 
 /* True: its sender waits for what comes of its events. */
-static bool goes_on(struct webhook_request *it, const struct clock_reading *now)
+static bool goes_on(struct webhook_request *it)
 {
 	if (it->waited)
 		return false;
 	if (it->webhook->options.traces)
-		webhook_trace(it, now->wall_ms);
-	return it->source->wait_ms > 0 && webhook_await(it, now->boot_ms);
+		webhook_trace(it);
+	return it->source->wait_ms > 0 && webhook_await(it, clock_read(clock_system()).boot_ms);
 }
 
 static void answer(struct webhook_request *it, uint64_t now_ns)
@@ -401,15 +422,12 @@ static void answer(struct webhook_request *it, uint64_t now_ns)
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 {
 	struct webhook_request *it = webhook->decided;
-	struct clock_reading now = { 0 };
 
-	if (it)
-		now = clock_read(clock_system());
 	webhook->decided = NULL;
 	webhook->decided_tail = &webhook->decided;
 	while (it) {
 		struct webhook_request *next = it->next;
-		if (!goes_on(it, &now))
+		if (!goes_on(it))
 			answer(it, now_ns);
 		it = next;
 	}

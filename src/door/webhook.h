@@ -70,8 +70,9 @@ void webhook_release(struct webhook *webhook);
  * is taken. */
 void webhook_offer(struct webhook *webhook, struct source_set *set);
 
-/* Could webhook_handle() want the body of a request to this path? */
-bool webhook_knows(const struct webhook *webhook, struct span path);
+/* Could webhook_handle() want the body of this request, of which there is only the
+ * head? Not if that alone says that it is not from whom the source trusts. */
+bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request);
 
 /* Takes the request over if its path is a source's; it is answered later, from
  * webhook_answer() (or at once when it is refused). False: not mine. */

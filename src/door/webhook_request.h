@@ -68,4 +68,4 @@ uint16_t webhook_outcome_status(const struct webhook_item *item);
 void webhook_respond(struct webhook_request *it);
 
 /* webhook_trace.c: leaves the traces of all items. */
-void webhook_trace(struct webhook_request *it, uint64_t now_ms);
+void webhook_trace(struct webhook_request *it);

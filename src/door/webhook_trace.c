@@ -128,7 +128,7 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 	trace->peer = trace->parts = SPAN_EMPTY;
 }
 
-static void trace_item(struct webhook_request *it, const struct webhook_item *item, uint64_t now_ms)
+static void trace_item(struct webhook_request *it, const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
 	struct trace_log *log = it->webhook->options.traces;
@@ -141,7 +141,7 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	          : !trace_log_wants_suppressed(log))
 		return;
 	struct trace trace = {
-		.time_ms = now_ms,
+		.time_ms = admit->decided_ms,
 		.verdict = admit->verdict,
 		.flags = item->event.replay ? TRACE_REPLAY : 0,
 		.content = item->event.content,
@@ -160,9 +160,9 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	}
 }
 
-void webhook_trace(struct webhook_request *it, uint64_t now_ms)
+void webhook_trace(struct webhook_request *it)
 {
 	for (uint32_t i = 0; i < it->count; i++)
 		if (it->items[i].status == 0 && it->items[i].admit.op.error == 0)
-			trace_item(it, &it->items[i], now_ms);
+			trace_item(it, &it->items[i]);
 }

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include "base/log.h"
 #include "base/span.h"
 #include "gate/verdict.h"
 
@@ -25,6 +26,7 @@ struct source_meters {
 	atomic_uint_fast64_t unauthorized;         /* 401, 403 */
 	atomic_uint_fast64_t overload;             /* the store had no room: 503 */
 	atomic_uint_fast64_t unrouted;             /* new, and no route was for it */
+	struct log_site refusals;                  /* limits the lines about unauthorized ones */
 };
 
 struct source_count {

@@ -23,27 +23,32 @@ int pattern_split(struct span text, struct pattern *ret_pattern)
 	return 0;
 }
 
-static bool ends_with(struct span text, struct span end)
+/* Takes the first of the text that is the piece, and all before it, off its front. */
+static bool skip_piece(struct span *text, struct span piece)
 {
-	return text.len >= end.len &&
-	       (end.len == 0 || memcmp(text.ptr + text.len - end.len, end.ptr, end.len) == 0);
+	if (piece.len == 0)
+		return true;
+	const char *at = text->len > 0 && text->ptr
+	                         ? memmem(text->ptr, text->len, piece.ptr, piece.len)
+	                         : NULL;
+	if (at)
+		*text = span_skip(*text, (size_t)(at - text->ptr) + piece.len);
+	return at != NULL;
 }
 
 /* Pieces in their order, each as early as it can be: no way back is needed. */
 bool pattern_matches_pieces(const struct pattern *pattern, struct span text)
 {
-	struct span first = pattern->pieces[0];
+	struct span last = pattern->pieces[pattern->piece_count - 1];
 	CHECK(pattern->piece_count > 1);
-	if (text.len < first.len || (first.len && memcmp(text.ptr, first.ptr, first.len) != 0))
+	if (!span_starts(text, pattern->pieces[0]))
 		return false;
-	text = span_skip(text, first.len);
-	for (uint32_t i = 1; i + 1 < pattern->piece_count; i++) {
-		struct span piece = pattern->pieces[i];
-		const char *at = piece.len ? memmem(text.ptr, text.len, piece.ptr, piece.len)
-		                           : text.ptr;
-		if (!at)
+	text = span_skip(text, pattern->pieces[0].len);
+	for (uint32_t i = 1; i + 1 < pattern->piece_count; i++)
+		if (!skip_piece(&text, pattern->pieces[i]))
 			return false;
-		text = span_skip(text, (size_t)(at - text.ptr) + piece.len);
-	}
-	return ends_with(text, pattern->pieces[pattern->piece_count - 1]);
+	if (last.len == 0)
+		return true;
+	return text.ptr && text.len >= last.len &&
+	       memcmp(text.ptr + text.len - last.len, last.ptr, last.len) == 0;
 }

@@ -251,45 +251,50 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		                                                             : BODY_OTHER;
 	ret_result->event.json = is_json(run);
 	error = read_content(run, it, &ret_result->event.content);
+	if (error == ERR_TOO_LARGE)
+		error_fill(ret_problem, error, "the content is too large to be compared");
 	if (error == 0)
 		put_checks(ret_result);
 	return error;
 }
 
-struct recipe_run *recipe_open_inner(struct recipe_run *run, const struct recipe_case *it)
+/* The bytes of the event inside, decoded where they have to be. */
+static int read_inner(struct recipe_run *run, const struct recipe_case *it, struct span *ret_bytes)
 {
 	struct recipe_value value = recipe_part_value(run, it->fields[FIELD_INNER]);
 	struct span raw = value.text.raw;
 	if (value.type != DIGEST_STRING || run->level == RECIPE_INNER_MAX)
-		return NULL;
+		return ERR_INVALID;
 	if (value.text.coding == EVENT_TEXT_JSON) {
 		struct buf *decoded = &run->scratch->inner[run->level];
 		buf_clear(decoded);
-		if (buf_reserve(decoded, raw.len) < 0 ||
-		    json_decode(raw, decoded->ptr, raw.len, &decoded->len) < 0)
-			return NULL;
+		int error = buf_reserve(decoded, raw.len);
+		if (error == 0)
+			error = json_decode(raw, decoded->ptr, raw.len, &decoded->len);
+		if (error < 0)
+			return error;
 		raw = buf_span(decoded);
 	}
-	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
-	if (!inner)
-		return NULL;
-	/* It came in a string: the headers speak of what is around it. */
-	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = raw });
-	inner->level = run->level + 1;
-	return inner;
+	*ret_bytes = raw;
+	return 0;
 }
 
-/* The event that is a string of this one, if the recipe knows it. */
-static bool run_inner(struct recipe_run *run, const struct recipe_case *it,
-                      struct recipe_result *ret_result)
+int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_run **ret_inner, struct recipe_result *ret_result)
 {
 	struct error_text unused;
-	struct recipe_run *inner = recipe_open_inner(run, it);
-	if (!inner || recipe_run_event(inner, ret_result, &unused) < 0)
-		return false;
-	ret_result->payload = run->input.body;
-	ret_result->event.json = true;
-	return true;
+	struct span bytes;
+	int error = read_inner(run, it, &bytes);
+	if (error < 0)
+		return error;
+	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
+	if (!inner)
+		return -ENOMEM;
+	/* It came in a string: the headers speak of what is around it. */
+	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = bytes });
+	inner->level = run->level + 1;
+	*ret_inner = inner;
+	return recipe_run_event(inner, ret_result, &unused);
 }
 
 int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
@@ -320,15 +325,32 @@ int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
 	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
 }
 
+/* The case's own claims, or those of the event that is a string of this one. */
+static int run_either(struct recipe_run *run, const struct recipe_case *it,
+                      struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	struct recipe_run *inner;
+	int error = it->fields[FIELD_INNER] ? recipe_run_inner(run, it, &inner, ret_result)
+	                                    : ERR_INVALID;
+	if (error == -ENOMEM)
+		return error;
+	if (error < 0)
+		return recipe_run_case(run, it, ret_result, ret_problem);
+	ret_result->payload = run->input.body;
+	ret_result->event.json = true;
+	return 0;
+}
+
 int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
                      struct error_text *ret_problem)
 {
 	const struct recipe_case *it = recipe_find_case(run);
 	if (!it)
 		return recipe_refuse(run, ret_problem);
-	if (it->fields[FIELD_INNER] && run_inner(run, it, ret_result))
-		return 0;
-	return recipe_run_case(run, it, ret_result, ret_problem);
+	int error = run_either(run, it, ret_result, ret_problem);
+	if (unlikely(error == -ENOMEM))
+		error_fill(ret_problem, error, "there is no memory for the recipe");
+	return error;
 }
 
 int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,

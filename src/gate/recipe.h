@@ -119,7 +119,8 @@ enum recipe_step {
 	RECIPE_END = 0, /* there are no more */
 	RECIPE_EVENT,   /* ret_result */
 	RECIPE_REFUSED, /* this item alone: ret_problem, items->error, ret_result->payload */
-	RECIPE_BROKEN,  /* the whole request: ret_problem, items->error; nothing comes after */
+	RECIPE_BROKEN,  /* the whole request: ret_problem, items->error (-ENOMEM too);
+			 * nothing comes after */
 };
 
 struct recipe_items {

@@ -131,7 +131,7 @@ static int append_list(struct recipe_run *run, const struct recipe_list *list, s
 		                  doc.problem.offset + (size_t)(array.ptr - run->input.body.ptr),
 		                  doc.problem.expected);
 	if (out->failed)
-		return ERR_TOO_LARGE;
+		return out->failed;
 	for (unsigned i = 0; i < 4; i++)
 		out->ptr[head + i] = (char)(count >> 8 * i & 0xFF);
 	return count == 0 && !optional ? PART_IS_MISSING : 0;
@@ -274,7 +274,9 @@ static inline int add_part(struct recipe_run *run, const struct recipe_claim *cl
 static int add_body(struct recipe_run *run, const struct recipe_claim *claim,
                     struct error_text *ret_problem)
 {
-	static const struct recipe_part part = { .kind = PART_BODY, .optional = true };
+	static const struct recipe_part part = { .kind = PART_BODY,
+		                                 .optional = true,
+		                                 .text = { "body", 4 } };
 	if (run->body == BODY_UNREAD)
 		recipe_read_body(run);
 	struct span body = run->input.body;

@@ -239,13 +239,12 @@ static void explain_run(struct recipe_run *run, struct buf *out)
 	put_text(out, "source", run->recipe->source);
 	put_text(out, "scope", run->recipe->scope);
 	while (it && it->fields[FIELD_INNER]) {
-		struct recipe_run *inner = recipe_open_inner(run, it);
-		const struct recipe_case *of = inner ? recipe_find_case(inner) : NULL;
-		if (!of || recipe_run_event(inner, &result, &problem) < 0)
+		struct recipe_run *inner;
+		if (recipe_run_inner(run, it, &inner, &result) < 0)
 			break;
 		put_str(out, run->level == 0 ? "inside" : "inside_of_it", it->name);
 		run = inner;
-		it = of;
+		it = recipe_find_case(inner);
 	}
 	if (it) {
 		explain_case(run, out, it);

@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/hash.h"
+#include "codec/http1.h"
 #include "codec/json.h"
 #include "gate/pattern.h"
 #include "gate/recipe.h"
@@ -203,8 +204,11 @@ int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
                      struct error_text *ret_problem) must_check;
 int recipe_refuse_repeated(const struct recipe_part *part, struct error_text *ret_problem);
 int recipe_refuse_body(const struct recipe_run *run, struct error_text *ret_problem);
-/* The event inside a string of this one: its run, or NULL. */
-struct recipe_run *recipe_open_inner(struct recipe_run *run, const struct recipe_case *it);
+/* The event inside a string of this one, and what is claimed for it: its run, and 0
+ * with ret_result. ERR_INVALID or ERR_TOO_LARGE: there is none that the recipe knows,
+ * so the event is the one around it. -ENOMEM: that cannot be told now. */
+int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_run **ret_inner, struct recipe_result *ret_result) must_check;
 int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem);
 
 /* "the member detail.id", for messages; cut to fit. */

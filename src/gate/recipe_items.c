@@ -19,13 +19,6 @@ void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *rec
 	};
 }
 
-static bool is_type(struct span type, struct span name)
-{
-	if (type.len > name.len && type.ptr[name.len] != ';' && type.ptr[name.len] != ' ')
-		return false;
-	return type.len >= name.len && span_eq_nocase(span_of(type.ptr, name.len), name);
-}
-
 static bool is_ndjson(struct recipe_run *run)
 {
 	static const struct span types[] = {
@@ -39,7 +32,7 @@ static bool is_ndjson(struct recipe_run *run)
 	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE))
 		return false;
 	for (size_t i = 0; i < ARRAY_LEN(types); i++)
-		if (is_type(run->headers[HEADER_CONTENT_TYPE], types[i]))
+		if (http1_is_media_type(run->headers[HEADER_CONTENT_TYPE], types[i]))
 			return true;
 	return false;
 }
@@ -76,6 +69,8 @@ static enum recipe_step run_item(struct recipe_items *items, struct recipe_run *
 	items->error = recipe_run_event(run, ret_result, ret_problem);
 	if (items->error == 0)
 		return RECIPE_EVENT;
+	if (items->error == -ENOMEM)
+		return broken(items, -ENOMEM); /* not the item's fault: all is to be sent again */
 	ret_result->payload = run->input.body;
 	return RECIPE_REFUSED;
 }

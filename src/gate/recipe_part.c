@@ -94,12 +94,9 @@ static bool is_form(struct recipe_run *run)
 {
 	if (!run->headers_read)
 		recipe_read_headers(run);
-	struct span form = SPAN("application/x-www-form-urlencoded");
-	struct span type = run->headers[HEADER_CONTENT_TYPE];
-	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE) || type.len < form.len)
-		return false;
-	type.len = form.len;
-	return span_eq_nocase(type, form);
+	return (run->headers_there & 1u << HEADER_CONTENT_TYPE) &&
+	       http1_is_media_type(run->headers[HEADER_CONTENT_TYPE],
+	                           SPAN("application/x-www-form-urlencoded"));
 }
 
 static struct recipe_value segment_value(const struct recipe_run *run, uint32_t number)
@@ -270,7 +267,7 @@ void recipe_part_name(const struct recipe_part *part, char ret_name[static RECIP
 	};
 	bool named = part->kind >= PART_HEADER;
 	struct span text = named ? part->name : part->text;
-	if (!named && part->optional)
+	if (!named && part->optional && text.len > 0 && text.ptr[text.len - 1] == '?')
 		text.len--;
 	snprintf(ret_name, RECIPE_PART_NAME_MAX, "the %s%s%.*s", words[part->kind],
 	         part->kind == PART_BODY ? "" : " ", text.len > 120 ? 120 : (int)text.len,

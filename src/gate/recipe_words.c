@@ -11,12 +11,12 @@ static const struct recipe_case *find_claims(struct recipe_run **run)
 	const struct recipe_case *it = recipe_find_case(*run);
 
 	while (it && it->fields[FIELD_INNER]) {
-		struct recipe_run *inner = recipe_open_inner(*run, it);
-		const struct recipe_case *inside = inner ? recipe_find_case(inner) : NULL;
-		if (!inside)
+		struct recipe_run *inner;
+		struct recipe_result unused;
+		if (recipe_run_inner(*run, it, &inner, &unused) < 0)
 			break;
 		*run = inner;
-		it = inside;
+		it = recipe_find_case(inner);
 	}
 	return it;
 }

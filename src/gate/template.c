@@ -269,8 +269,9 @@ void template_sample(const struct templates *templates, uint32_t number, struct 
 		const struct template_piece *piece = &templates->pieces[it->first + i];
 		if (piece->kind == TEMPLATE_FIXED)
 			buf_append_span(out, piece->text);
+		else if (it->form == TEMPLATE_JSON && !piece->quoted)
+			buf_append_span(out, SPAN("null")); /* no token goes on behind it */
 		else
-			buf_append_char(out,
-			                it->form == TEMPLATE_JSON && !piece->quoted ? '0' : 'x');
+			buf_append_char(out, 'x');
 	}
 }

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "net/socket_address.h"
+#include "codec/socket_address.h"
 
 #define READS_PER_ROUND 4 /* of one connection, before others get their turn */
 
@@ -101,8 +101,9 @@ bool connection_is_idle(const struct connection *connection)
 	       !connection_has_output(connection);
 }
 
-/* The deadline that fits to what the connection is doing. A head and a body
- * have one deadline from their beginning: bytes do not buy time. */
+/* The deadline that fits to what the connection is doing. A head has one deadline
+ * from its beginning: bytes do not buy time. Those of a body buy time until the next
+ * judgement, and no more: nobody fills our memory and then waits. */
 static void set_deadline(struct connection *connection)
 {
 	const struct http_limits *limits = &connection->server->limits;
@@ -119,6 +120,7 @@ static void set_deadline(struct connection *connection)
 	connection->phase = phase;
 	if (phase == PHASE_BODY) {
 		connection->body_since_ms = now_ms;
+		connection->body_seen = 0;
 		deadline_ms = now_ms + limits->body_grace_ms;
 	} else if (phase == PHASE_HEAD) {
 		deadline_ms = now_ms + limits->head_ms;
@@ -279,10 +281,14 @@ void connection_flush(struct connection *connection)
 		settle(connection);
 }
 
-static bool body_is_slow(const struct connection *connection, uint64_t now_ms)
+/* Judges what came since the last time; the next time counts from here. */
+static bool body_is_slow(struct connection *connection, uint64_t now_ms)
 {
-	uint64_t bytes = connection->in_len - connection->in_at - connection->head_len;
+	uint32_t seen = connection->in_len - connection->in_at - connection->head_len;
+	uint64_t bytes = seen > connection->body_seen ? seen - connection->body_seen : 0;
 	uint64_t passed_ms = now_ms - connection->body_since_ms;
+	connection->body_seen = seen;
+	connection->body_since_ms = now_ms;
 	return bytes < passed_ms * connection->server->limits.body_rate / 1000;
 }
 
@@ -291,7 +297,8 @@ void connection_expire(struct connection *connection)
 	struct http_server *server = connection->server;
 	uint64_t now_ms = loop_now_ms(server->loop);
 	if (connection->phase == PHASE_BODY && !body_is_slow(connection, now_ms)) {
-		wheel_set(&server->wheel, &connection->timeout, now_ms + 1000);
+		wheel_set(&server->wheel, &connection->timeout,
+		          now_ms + server->limits.body_grace_ms);
 		return;
 	}
 	if (connection->phase != PHASE_IDLE && connection->phase != PHASE_LINGER)

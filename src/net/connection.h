@@ -77,7 +77,8 @@ struct connection {
 	struct request *current;
 	uint32_t head_len; /* of current, with what was before its request line */
 	struct http1_chunked chunked;
-	uint64_t body_since_ms;
+	uint64_t body_since_ms; /* its rate is judged from here on */
+	uint32_t body_seen;     /* bytes of it that there were then */
 
 	struct request *first, *tail;
 	uint32_t waiting;
@@ -97,6 +98,7 @@ struct connection {
 	bool stalled;    /* the kernel takes no more: wait until it is writable */
 	bool last;       /* C5 */
 	bool refused;    /* input was left unread: linger */
+	bool wanted;     /* the body of `current`: it was asked for */
 	bool continued;  /* 100 Continue was sent or is not needed */
 	bool closing;    /* the last answer is written */
 	bool greeted;    /* the TLS handshake is done and counted */

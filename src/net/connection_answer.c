@@ -107,7 +107,7 @@ void http_respond(struct http_request *http, const struct http_response *respons
 void http_respond_problem(struct http_request *request, uint16_t status, const char *detail,
                           struct span headers)
 {
-	char bytes[1024];
+	char bytes[ERROR_TEXT_MAX * 6 + 256]; /* every byte of the detail escaped */
 	struct buf body = { .cap = sizeof(bytes) };
 	body.ptr = bytes;
 	body.room = sizeof(bytes);

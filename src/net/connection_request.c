@@ -1,6 +1,7 @@
 /* From bytes to requests. See connection.h. */
 #include <errno.h>
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "net/connection.h"
 
@@ -85,8 +86,11 @@ void connection_refuse(struct connection *connection, uint16_t status, const cha
 	request->http.head.keep_alive = false;
 	request->http.head.minor = 1;
 	enqueue(connection, request);
-	counter_add(&connection->server->counters.bad, 1);
-	http_respond_problem(&request->http, status, reason, SPAN_EMPTY);
+	counter_add(status == 503 ? &connection->server->counters.crowded
+	                          : &connection->server->counters.bad,
+	            1);
+	http_respond_problem(&request->http, status, reason,
+	                     status == 503 ? SPAN("Retry-After: 1\r\n") : SPAN_EMPTY);
 }
 
 /* What http1 has no opinion on. */
@@ -133,7 +137,8 @@ static bool begin_request(struct connection *connection)
 		connection_refuse(connection, refusal.status, refusal.reason);
 		return false;
 	}
-	connection->continued = false;
+	connection->continued = connection->wanted = false;
+	connection->current->http.unread = false;
 	connection->chunked = (struct http1_chunked){ .limit = server->limits.body_bytes };
 	return check_head(connection, &connection->current->http.head);
 }
@@ -220,21 +225,40 @@ void connection_offer_continue(struct connection *connection)
 	server_mark_dirty(connection->server, connection);
 }
 
-/* Does the peer wait with a body that nobody wants? Then nothing is said but the
- * final answer. The body may come all the same, so this request is the last. */
+/* Is it a body that nobody wants? Then nothing is said but the final answer, and what
+ * comes of the body is thrown away: this request is the last. */
 static bool refuse_body(struct connection *connection)
 {
 	struct http_server *server = connection->server;
 	struct request *request = connection->current;
 	uint32_t end = connection->in_at + connection->head_len;
-	if (!request || !request->http.head.expect_continue || connection->continued ||
-	    connection->in_len > end || !server->wants_body || server->wants_body(&request->http))
+	if (!request || connection->wanted || !server->wants_body)
 		return false;
 	request->http.body = SPAN_EMPTY;
+	connection->wanted = server->wants_body(&request->http);
+	if (connection->wanted)
+		return false;
+	request->http.unread = true;
 	request->http.head.keep_alive = false;
 	connection->refused = true;
 	hand_over(connection, end);
 	return true;
+}
+
+/* The room for what comes next is found here and not when it comes: so it can be
+ * refused with an answer. */
+static void await_body(struct connection *connection)
+{
+	int error = connection->current ? connection_make_room(connection) : 0;
+	if (error == ERR_FULL) {
+		connection_refuse(connection, 503,
+		                  "there are too many requests on their way; send it again");
+	} else if (error) {
+		connection->broken = connection->last = true;
+		server_mark_dirty(connection->server, connection);
+	} else {
+		connection_offer_continue(connection);
+	}
 }
 
 bool connection_must_pause(const struct connection *connection)
@@ -265,7 +289,7 @@ void connection_process(struct connection *connection)
 			break;
 		if (!finish_body(connection, &end)) {
 			if (!refuse_body(connection))
-				connection_offer_continue(connection);
+				await_body(connection);
 			break;
 		}
 		hand_over(connection, end);
@@ -301,9 +325,10 @@ static int move_input(struct connection *connection, size_t missing)
 		room = step;
 	if (!connection->current && have + missing <= POOL_INPUT_ROOM)
 		room = POOL_INPUT_ROOM;
-	struct input *larger = pool_take_input(pool, room);
-	if (!larger)
-		return -ENOMEM;
+	struct input *larger;
+	int error = pool_take_input(pool, room, &larger);
+	if (error)
+		return error;
 	const char *from = old->bytes + connection->in_at;
 	memcpy(larger->bytes, from, have);
 	if (connection->current)
@@ -318,9 +343,9 @@ static int move_input(struct connection *connection, size_t missing)
 int connection_make_room(struct connection *connection)
 {
 	if (likely(!connection->input)) {
-		connection->input = pool_take_input(&connection->server->pool, POOL_INPUT_ROOM);
 		connection->in_at = connection->in_len = 0;
-		return connection->input ? 0 : -ENOMEM;
+		return pool_take_input(&connection->server->pool, POOL_INPUT_ROOM,
+		                       &connection->input);
 	}
 	size_t room = connection->input->room - connection->in_len;
 	size_t missing = missing_bytes(connection);

@@ -1,11 +1,11 @@
-/* Connections in all and per address. See gauge.h. */
+/* Connections in all and per address, and bytes. See gauge.h. */
 #include "net/gauge.h"
 
 #include <pthread.h>
 
 #include "base/hash.h"
 #include "base/mem.h"
-#include "net/socket_address.h"
+#include "codec/socket_address.h"
 
 #define SHARDS 64 /* a lock each; io threads seldom meet */
 #define BUCKETS 64
@@ -29,6 +29,7 @@ struct shard {
 
 struct http_gauge {
 	atomic_uint_fast32_t total;
+	atomic_uint_fast64_t bytes;
 	unsigned char hash_key[HASH_KEY_LEN];
 	struct shard shards[SHARDS];
 };
@@ -54,6 +55,7 @@ struct http_gauge *http_gauge_free(struct http_gauge *gauge)
 	if (!gauge)
 		return NULL;
 	CHECK(atomic_load(&gauge->total) == 0);
+	CHECK(atomic_load(&gauge->bytes) == 0);
 	for (size_t i = 0; i < SHARDS; i++)
 		pthread_mutex_destroy(&gauge->shards[i].lock);
 	return mem_free(gauge);
@@ -135,4 +137,19 @@ void gauge_release(struct http_gauge *gauge, struct gauge_slot *slot)
 	}
 	pthread_mutex_unlock(&shard->lock);
 	atomic_fetch_sub(&gauge->total, 1);
+}
+
+bool gauge_take_bytes(struct http_gauge *gauge, uint64_t bytes, uint64_t most)
+{
+	uint64_t before = atomic_fetch_add_explicit(&gauge->bytes, bytes, memory_order_relaxed);
+	if (before <= most && bytes <= most - before)
+		return true;
+	gauge_release_bytes(gauge, bytes);
+	return false;
+}
+
+void gauge_release_bytes(struct http_gauge *gauge, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_sub_explicit(&gauge->bytes, bytes, memory_order_relaxed);
+	CHECK(before >= bytes);
 }

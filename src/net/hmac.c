@@ -86,8 +86,8 @@ int hmac_key_new(enum hmac_algorithm algorithm, struct span secret, struct hmac_
 		key->inner = state_after(digest, block, 0x36);
 		key->outer = state_after(digest, block, 0x5c);
 		error = key->inner && key->outer ? 0 : -ENOMEM;
-		secret_wipe(block, sizeof(block));
 	}
+	secret_wipe(block, sizeof(block));
 	if (error) {
 		hmac_key_free(key);
 		return error;

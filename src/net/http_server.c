@@ -21,6 +21,7 @@ const struct http_limits http_limits_default = {
 	.head_ms = 10 * 1000,
 	.body_rate = 1024,
 	.body_grace_ms = 10 * 1000,
+	.input_bytes = 256u << 20,
 	.idle_ms = 75 * 1000,
 	.send_ms = 30 * 1000,
 	.pipeline = 16,
@@ -244,6 +245,8 @@ static void init_server(struct http_server *server, const struct http_server_opt
 	server->handle = options->handle;
 	server->wants_body = options->wants_body;
 	server->user = options->user;
+	server->pool.gauge = options->gauge;
+	server->pool.bytes_max = options->limits.input_bytes;
 	server->scratch_size = options->scratch_size;
 	server->headers = options->headers;
 	wheel_init(&server->wheel, tick_for(&options->limits), loop_now_ms(options->loop));

@@ -52,6 +52,7 @@ struct http_peer {
 struct http_request {
 	struct http1_head head; /* method, target, headers: codec/http1.h */
 	struct span body;
+	bool unread; /* the body was not wanted (options.wants_body): it is empty here */
 	const struct http_peer *peer; /* lives as long as the request */
 	uint64_t arrived_ns;          /* loop time when it was whole */
 	void *user;                   /* the server's user pointer, from the options */
@@ -71,13 +72,16 @@ struct http_limits {
 	uint32_t headers;       /* 100; beyond is 431 */
 	uint32_t body_bytes;    /* 1 MiB; beyond is 413 */
 	uint32_t head_ms;       /* 10 s to send the head; then 408 */
-	uint32_t body_rate;     /* least bytes/s of a body, judged after body_grace_ms; then 408 */
+	uint32_t body_rate;     /* least bytes/s of a body, over each body_grace_ms; then 408 */
 				/* … and of a peer that reads slowly; not 0 */
 	uint32_t body_grace_ms; /* 10 s */
-	uint32_t idle_ms;       /* keep-alive, 75 s */
-	uint32_t send_ms;       /* a peer that does not read, or below the rate, is dropped */
-	uint32_t pipeline;      /* unanswered requests per connection; then reading pauses */
-	uint32_t connections;   /* in all; beyond is 503 with Retry-After and close */
+	/* Memory of requests that are not answered yet, beyond some KiB each: of all
+	 * servers of a gauge. 256 MiB; beyond is 503. */
+	uint64_t input_bytes;
+	uint32_t idle_ms;     /* keep-alive, 75 s */
+	uint32_t send_ms;     /* a peer that does not read, or below the rate, is dropped */
+	uint32_t pipeline;    /* unanswered requests per connection; then reading pauses */
+	uint32_t connections; /* in all; beyond is 503 with Retry-After and close */
 	uint32_t connections_per_address; /* beyond is 429 and close */
 };
 
@@ -93,6 +97,7 @@ struct http_counters {
 	atomic_uint_fast64_t accepted, open, requests, bytes_in, bytes_out;
 	atomic_uint_fast64_t refused; /* over a limit on connections */
 	atomic_uint_fast64_t bad;     /* answered 4xx by the server itself */
+	atomic_uint_fast64_t crowded; /* answered 503: limits.input_bytes */
 	atomic_uint_fast64_t timeouts;
 	atomic_uint_fast64_t tls_handshakes, tls_resumed, tls_failed;
 };
@@ -109,9 +114,9 @@ struct http_server_options {
 	size_t scratch_size;
 	struct span headers; /* lines that every answer has; as long as the server */
 	void (*handle)(struct http_request *request);
-	/* Asked of a request whose peer waits before it sends the body (Expect:
-	 * 100-continue). false: the handler gets it at once, without the body, and
-	 * the connection ends with its answer. NULL: every body is wanted. */
+	/* Asked once of a request whose body has not wholly arrived with its head.
+	 * false: the handler gets it at once as `unread`, and the connection ends with
+	 * its answer. NULL: every body is wanted. */
 	bool (*wants_body)(const struct http_request *request);
 	void *user;
 };

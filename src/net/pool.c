@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/mem.h"
+#include "net/gauge.h"
 
 void pool_free(struct pool *pool)
 {
@@ -20,7 +22,26 @@ void pool_free(struct pool *pool)
 	}
 }
 
-struct input *pool_take_input(struct pool *pool, size_t room)
+static int new_input(struct pool *pool, size_t room, struct input **ret_input)
+{
+	bool large = room > POOL_INPUT_ROOM;
+	if (!large)
+		room = POOL_INPUT_ROOM;
+	CHECK(room < UINT32_MAX);
+	if (large && !gauge_take_bytes(pool->gauge, room, pool->bytes_max))
+		return ERR_FULL;
+	struct input *input = mem_alloc(sizeof(*input) + room);
+	if (!input) {
+		if (large)
+			gauge_release_bytes(pool->gauge, room);
+		return -ENOMEM;
+	}
+	input->room = (uint32_t)room;
+	*ret_input = input;
+	return 0;
+}
+
+int pool_take_input(struct pool *pool, size_t room, struct input **ret_input)
 {
 	struct input *input = pool->inputs;
 	if (room <= POOL_INPUT_ROOM && input) {
@@ -28,16 +49,13 @@ struct input *pool_take_input(struct pool *pool, size_t room)
 		pool->input_count--;
 		__builtin_prefetch(input->next, 1); /* the one after this is needed soon */
 	} else {
-		if (room < POOL_INPUT_ROOM)
-			room = POOL_INPUT_ROOM;
-		CHECK(room < UINT32_MAX);
-		input = mem_alloc(sizeof(*input) + room);
-		if (!input)
-			return NULL;
-		input->room = (uint32_t)room;
+		int error = new_input(pool, room, &input);
+		if (error)
+			return error;
 	}
 	input->refs = 1;
-	return input;
+	*ret_input = input;
+	return 0;
 }
 
 void pool_drop_input(struct pool *pool, struct input *input)
@@ -47,6 +65,8 @@ void pool_drop_input(struct pool *pool, struct input *input)
 	CHECK(input->refs > 0);
 	if (--input->refs > 0)
 		return;
+	if (input->room != POOL_INPUT_ROOM)
+		gauge_release_bytes(pool->gauge, input->room);
 	if (input->room != POOL_INPUT_ROOM || pool->input_count >= POOL_SPARE_MAX) {
 		mem_free(input);
 		return;

@@ -7,7 +7,7 @@
  * to be sent. Lists are last in, first out, so that a busy server works in
  * memory that is still in the cache, and an idle connection holds none.
  *
- * Room: net. Threads: one owner. Failure: NULL when there is no memory.
+ * Room: net. Threads: one owner. Failure: NULL or -ENOMEM when there is no memory.
  */
 #pragma once
 
@@ -15,6 +15,8 @@
 #include <stdint.h>
 
 #include "base/check.h"
+
+struct http_gauge;
 
 /* With what stands before them in memory, 65 and 33 cache lines: an odd count
  * spreads the first lines of many buffers over all sets of a cache, where a
@@ -46,12 +48,15 @@ struct pool {
 	struct input *inputs;
 	struct output *outputs;
 	uint32_t input_count, output_count;
+	struct http_gauge *gauge; /* counts inputs that are larger than POOL_INPUT_ROOM */
+	uint64_t bytes_max;       /* of those, over all pools of the gauge */
 };
 
 void pool_free(struct pool *pool);
 
-struct input *pool_take_input(struct pool *pool, size_t room) must_check; /* one reference */
-void pool_drop_input(struct pool *pool, struct input *input);             /* accepts NULL */
+/* With one reference. -ENOMEM; ERR_FULL: bytes_max would be exceeded. */
+int pool_take_input(struct pool *pool, size_t room, struct input **ret_input) must_check;
+void pool_drop_input(struct pool *pool, struct input *input); /* accepts NULL */
 
 static inline size_t outgoing_pending(const struct outgoing *outgoing)
 {

@@ -4,6 +4,7 @@
  *   http_plan.c      options, judged and compiled     http_url.c     where they lead to
  *   http_names.c     names, addresses, who waits      http_lookup.c  one question
  *   http_request.c   attempts to URL, headers, body   http_result.c  what came of them
+ *   http2_refusals.c requests that a server has not begun
  *   http_transfer.c  one request in libcurl           http_sockets.c libcurl on our loop
  *   http_outlet.c    the contract of outlet.h
  *
@@ -54,7 +55,11 @@ struct http_transfer {
 	struct curl_slist nodes[HTTP_LINES_MAX];
 
 	/* What is known of it. */
-	uint32_t writes;     /* times that libcurl wanted to write the request */
+	bool written;        /* libcurl has begun to write the request, … */
+	bool unprocessed;    /* … but the server says that it did nothing with it */
+	bool again;          /* libcurl wanted to write it once more */
+	int own_port;        /* of the connection that it was written to … */
+	uint32_t stream;     /* … and its number there, with HTTP/2 */
 	const char *refusal; /* an address that may not be connected to: why */
 	bool has_peer;       /* connected to, or tried: */
 	struct ip_address peer;
@@ -101,7 +106,8 @@ int http_lane_init(struct http_lane *lane, struct http_outlet *outlet,
                    const struct http_target *target);
 void http_lane_close(struct http_lane *lane);
 void http_lane_start(struct http_lane *lane, struct http_transfer *transfer);
-void http_lane_poll(struct http_lane *lane); /* each round */
+void http_lane_doubt(struct http_lane *lane); /* its addresses answer no more */
+void http_lane_poll(struct http_lane *lane);  /* each round */
 void http_lane_fail_waiting(struct http_lane *lane, const char *why);
 
 /* http_request.c: 0, or ERR_INVALID and a text: it can never be made. */
@@ -111,6 +117,9 @@ int http_request_write(struct http_transfer *transfer, struct error_text *ret_te
 int http_transfer_take(struct http_lane *lane, struct http_transfer **ret_transfer) must_check;
 void http_transfer_free(struct http_transfer *transfer);
 int http_transfer_start(struct http_transfer *transfer) must_check; /* hands it to libcurl */
+
+/* http2_refusals.c: learns from libcurl which requests a server has not begun. */
+CURLcode http2_refusals_watch(struct http_transfer *transfer) must_check;
 
 /* http_result.c */
 void http_result_of(const struct http_transfer *transfer, CURLcode code,

@@ -2,11 +2,11 @@
 #include "sink/http_lookup.h"
 
 #include <netdb.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "codec/socket_address.h"
 #include "sys/thread.h"
 
 /* Shared by the asker and the thread; the one that leaves last frees it. */
@@ -28,22 +28,6 @@ static void free_shared(struct http_lookup *lookup)
 	mem_free(lookup);
 }
 
-static void add_address(const struct addrinfo *info, struct http_addresses *addresses)
-{
-	const void *any = info->ai_addr;
-	struct ip_address *ip = &addresses->list[addresses->count];
-	if (info->ai_family == AF_INET) {
-		unsigned char v4[4];
-		memcpy(v4, &((const struct sockaddr_in *)any)->sin_addr, sizeof(v4));
-		*ip = ip_from_v4(v4);
-		addresses->count++;
-	} else if (info->ai_family == AF_INET6) {
-		memcpy(ip->bytes, &((const struct sockaddr_in6 *)any)->sin6_addr,
-		       sizeof(ip->bytes));
-		addresses->count++;
-	}
-}
-
 /* More addresses than there is room for are an error: all must be judged. */
 static int ask_system(const char *host, struct http_addresses *ret_addresses)
 {
@@ -55,7 +39,7 @@ static int ask_system(const char *host, struct http_addresses *ret_addresses)
 	ret_addresses->count = 0;
 	struct addrinfo *at = list;
 	for (; at && ret_addresses->count < HTTP_ADDRESSES_MAX; at = at->ai_next)
-		add_address(at, ret_addresses);
+		ret_addresses->list[ret_addresses->count++] = socket_address_ip(at->ai_addr);
 	error = at ? EAI_OVERFLOW : ret_addresses->count == 0 ? EAI_NONAME : 0;
 	freeaddrinfo(list);
 	return error;

@@ -88,7 +88,7 @@ static bool is_current(const struct http_lane *lane)
 {
 	if (!lane->known || lane->target->literal)
 		return lane->known;
-	return loop_now_ms(lane->outlet->loop) - lane->known_ms < HTTP_NAME_MS;
+	return loop_now_ms(lane->outlet->loop) - lane->known_ms < lane->outlet->plan->name_ms;
 }
 
 void http_lane_start(struct http_lane *lane, struct http_transfer *transfer)
@@ -153,6 +153,12 @@ static bool settle(struct http_lane *lane, int error, const struct http_addresse
 	}
 	lane->known = true;
 	return true;
+}
+
+/* Perhaps it has moved. */
+void http_lane_doubt(struct http_lane *lane)
+{
+	lane->known_ms = loop_now_ms(lane->outlet->loop) - lane->outlet->plan->name_ms;
 }
 
 void http_lane_poll(struct http_lane *lane)

@@ -59,6 +59,8 @@ void http_outlet_finish(struct http_transfer *transfer, CURLcode code)
 	struct outlet_result result;
 	unlink_active(transfer);
 	http_result_of(transfer, code, &result);
+	if (code == CURLE_COULDNT_CONNECT)
+		http_lane_doubt(transfer->lane);
 	curl_multi_remove_handle(transfer->outlet->multi, transfer->easy);
 	end_transfer(transfer, &result);
 }

@@ -17,7 +17,7 @@
  *   NOT_SENT  until libcurl begins to write the request: no address, refused, TLS,
  *             a time-out before that. libcurl asks a callback right before it writes
  *             (CURLOPT_PREREQFUNCTION); an attempt for which it never asked sent
- *             nothing. permanent: a template's value is missing or unfit.
+ *             nothing. Also what a server of HTTP/2 says it did not begin. permanent: a template's value is missing or unfit.
  *   UNKNOWN   from then on, until the whole head of a final answer (not 1xx) is here.
  *   DONE      the head says 2xx. REFUSED: it says anything else; redirects are not
  *             followed. What comes of the answer's body changes nothing.
@@ -27,6 +27,9 @@
  * it as UNKNOWN. A connection that the peer is known to have closed is not taken
  * from the pool; one that closes just when the request leaves cannot be told from
  * one that closed after reading it. `idle_ms` should be below the peer's own limit.
+ * Over HTTP/2 a server that winds a connection down says which requests it has not
+ * begun: those go on to another connection by themselves. A stream that is refused on
+ * its own (REFUSED_STREAM) libcurl does not tell from a lost one.
  *
  * Where it may connect to (SSRF)
  *   Scheme, host and port are fixed; places are for path and query, and what fills
@@ -34,7 +37,8 @@
  *   of its own; if one of its addresses is not public (ip_special()) and not in
  *   `allow`, nothing is sent. libcurl gets the addresses that were judged, and
  *   each is judged once more at the moment of connecting. A name is resolved anew
- *   after HTTP_NAME_MS. No proxies, no .netrc, no cookies, no user names in URLs.
+ *   after HTTP_NAME_MS, and when a connection was refused; if that cannot be done just
+ *   then, its last addresses are used on. No proxies, no .netrc, no cookies, no user names in URLs.
  *
  * TLS 1.2 and later, names verified; HTTP/2 where ALPN agrees on it.
  *
@@ -42,7 +46,8 @@
  * are blotted out of what a server says.
  *
  * Room:      sink, the only includer of libcurl.
- * Threads:   one, that of the loop; interrupt() any. Names are resolved on short-lived
+ * Threads:   one, that of the loop, with SIGPIPE blocked or ignored (sys/thread.h does
+ *            that): OpenSSL writes without asking. interrupt() any. Names are resolved on short-lived
  *            threads, which an ending outlet does not wait for.
  * Ownership: options are copied but for loop and clock, which stay longer than it.
  * Failure:   ERR_CONFIG and a text: what is wrong with which option; -ENOMEM.
@@ -100,6 +105,7 @@ struct http_outlet_options {
 	uint32_t batch_bytes;  /* 1 MiB; a single event may be larger */
 	uint32_t connect_ms;   /* 10 s: name, connection and TLS */
 	uint32_t timeout_ms;   /* 30 s: all of it */
+	uint32_t name_ms;      /* HTTP_NAME_MS */
 	uint32_t idle_ms;      /* 4 s: how long an unused connection is kept, whole seconds */
 	bool fresh;            /* each request on a connection of its own */
 	bool http1;            /* no HTTP/2 */

@@ -267,6 +267,7 @@ static int copy_values(struct http_plan *plan, const struct http_outlet_options 
 	plan->batch_bytes = or_default(options->batch_bytes, 1u << 20);
 	plan->connect_ms = or_default(options->connect_ms, 10000);
 	plan->timeout_ms = or_default(options->timeout_ms, 30000);
+	plan->name_ms = or_default(options->name_ms, HTTP_NAME_MS);
 	plan->idle_s = or_default(options->idle_ms, 4000) / 1000;
 	plan->answer_max = or_default(options->answer_max, 1u << 20);
 	plan->fresh = options->fresh || plan->idle_s == 0;

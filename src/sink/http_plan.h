@@ -66,7 +66,7 @@ struct http_plan {
 	struct span content_type; /* empty: the letter's */
 	enum http_batch batch;
 	uint32_t batch_events, batch_bytes;
-	uint32_t connect_ms, timeout_ms, idle_s, answer_max;
+	uint32_t connect_ms, timeout_ms, name_ms, idle_s, answer_max;
 	bool fresh, http1;
 	const char *ca_file, *cert_file, *key_file;
 	struct span correlation_header;

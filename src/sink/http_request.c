@@ -144,6 +144,7 @@ static void add_attempt(struct http_transfer *transfer)
 	const struct outlet_attempt *chain = transfer->chain;
 	uint32_t number = 0;
 	bool same = true;
+	CHECK(chain);
 	for (const struct outlet_attempt *at = chain; at; at = at->next) {
 		number = at->number > number ? at->number : number;
 		same &= span_eq(at->source, chain->source);
@@ -257,6 +258,7 @@ int http_request_write(struct http_transfer *transfer, struct error_text *ret_te
 {
 	struct http_outlet *outlet = transfer->outlet;
 	const struct http_plan *plan = outlet->plan;
+	CHECK(transfer->chain);
 	bool probe = transfer->lane->target == &plan->probe;
 	bool batch = plan->batch && !probe;
 	int error = batch ? write_batch(transfer, ret_text) : write_single(transfer, ret_text);

@@ -152,7 +152,7 @@ static void put_unknown(const struct http_transfer *transfer, CURLcode code,
 	if (code == CURLE_OPERATION_TIMEDOUT)
 		snprintf(text, sizeof(text), "no answer within %u ms",
 		         transfer->outlet->plan->timeout_ms);
-	else if (code == CURLE_GOT_NOTHING || transfer->writes > 1)
+	else if (code == CURLE_GOT_NOTHING || transfer->again)
 		snprintf(text, sizeof(text), "the connection was closed before an answer came");
 	else
 		snprintf(text, sizeof(text), "no answer that can be understood: %.200s", curl_text);
@@ -165,7 +165,7 @@ void http_result_of(const struct http_transfer *transfer, CURLcode code,
 	*ret_result = (struct outlet_result){ .answer = OUTLET_NOT_SENT };
 	if (transfer->answered) {
 		judge_status(transfer, ret_result);
-	} else if (transfer->writes == 0) {
+	} else if (!transfer->written || transfer->unprocessed) {
 		ret_result->permanent = code == CURLE_URL_MALFORMAT;
 		put_not_sent(transfer, code, ret_result);
 	} else {

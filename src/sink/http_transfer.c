@@ -1,31 +1,17 @@
 /* http_transfer: one request in libcurl. See http_internal.h. */
-#include <netinet/in.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "codec/socket_address.h"
 #include "sink/http_internal.h"
-
-static struct ip_address address_of(const struct curl_sockaddr *address)
-{
-	struct ip_address ip = { { 0 } };
-	const void *any = &address->addr;
-	if (address->family == AF_INET) {
-		unsigned char v4[4];
-		memcpy(v4, &((const struct sockaddr_in *)any)->sin_addr, sizeof(v4));
-		return ip_from_v4(v4);
-	}
-	if (address->family == AF_INET6)
-		memcpy(ip.bytes, &((const struct sockaddr_in6 *)any)->sin6_addr, sizeof(ip.bytes));
-	return ip; /* of another family: unspecified, and so refused */
-}
 
 /* The last word on where a connection goes. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
 	struct http_transfer *transfer = user;
 	(void)purpose;
-	transfer->peer = address_of(address);
+	transfer->peer = socket_address_ip(&address->addr); /* other families: refused as :: is */
 	transfer->has_peer = true;
 	const char *refusal = http_plan_refusal(transfer->outlet->plan, &transfer->peer);
 	if (refusal) {
@@ -35,15 +21,23 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 	return http_socket_new(transfer->outlet, address);
 }
 
-/* libcurl is about to write the request. It may, once. */
+/* libcurl is about to write the request. It may, once: or again, if the server has
+ * said that it did nothing with the first. */
 static int may_write(void *user, char *peer_ip, char *own_ip, int peer_port, int own_port)
 {
 	struct http_transfer *transfer = user;
 	(void)peer_ip;
 	(void)own_ip;
 	(void)peer_port;
-	(void)own_port;
-	return transfer->writes++ == 0 ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT;
+	if (transfer->written && !transfer->unprocessed) {
+		transfer->again = true;
+		return CURL_PREREQFUNC_ABORT;
+	}
+	transfer->written = true;
+	transfer->unprocessed = false;
+	transfer->own_port = own_port;
+	transfer->stream = 0;
+	return CURL_PREREQFUNC_OK;
 }
 
 /* "HTTP/1.1 200 OK", "HTTP/2 200": 0 if it is something else. */
@@ -183,6 +177,8 @@ static int new_transfer(struct http_lane *lane, struct http_transfer **ret_trans
 		code = set_tls(transfer->easy, plan);
 	if (!code)
 		code = set_request(transfer->easy, plan, lane->target);
+	if (!code && lane->target->https && !plan->http1)
+		code = http2_refusals_watch(transfer);
 	if (code) {
 		http_transfer_free(transfer);
 		return -ENOMEM;
@@ -200,7 +196,9 @@ int http_transfer_take(struct http_lane *lane, struct http_transfer **ret_transf
 	buf_clear(&transfer->text);
 	buf_clear(&transfer->body);
 	transfer->line_count = 0;
-	transfer->writes = 0;
+	transfer->written = false;
+	transfer->unprocessed = false;
+	transfer->again = false;
 	transfer->refusal = NULL;
 	transfer->has_peer = false;
 	transfer->status = 0;

@@ -24,6 +24,7 @@ static int refuse(struct error_text *ret_text, const char *expected)
 static size_t find_any(struct span text, const char *any_of)
 {
 	size_t at = 0;
+	CHECK(text.ptr || text.len == 0);
 	while (at < text.len && !(text.ptr[at] && strchr(any_of, text.ptr[at])))
 		at++;
 	return at;
@@ -31,10 +32,8 @@ static size_t find_any(struct span text, const char *any_of)
 
 static int cut_url(struct span url, struct halves *ret_halves, struct error_text *ret_text)
 {
-	struct span after = url;
-	size_t colon = find_any(url, ":");
-	after = span_skip(url, colon);
-	if (!span_cut_start(&after, SPAN("://")))
+	struct span after = span_skip(url, find_any(url, ":"));
+	if (!after.ptr || !span_cut_start(&after, SPAN("://")))
 		return refuse(ret_text, "http://… or https://…");
 	size_t authority = find_any(after, "/?#");
 	struct span host = span_of(after.ptr, authority);
@@ -65,7 +64,7 @@ static int read_front(struct span text, struct front *ret_front, struct error_te
 	char copy[512];
 	if (!url)
 		return -ENOMEM;
-	bool fits = text.len < sizeof(copy) && !memchr(text.ptr, '\0', text.len);
+	bool fits = text.ptr && text.len < sizeof(copy) && !memchr(text.ptr, '\0', text.len);
 	if (fits) {
 		memcpy(copy, text.ptr, text.len);
 		copy[text.len] = '\0';
@@ -136,6 +135,7 @@ static int fill_front(struct http_plan *plan, struct http_target *target, const 
                       struct error_text *ret_text)
 {
 	uint64_t port;
+	CHECK(front->scheme && front->host && front->port);
 	target->https = strcmp(front->scheme, "https") == 0;
 	if (!target->https && strcmp(front->scheme, "http") != 0)
 		return refuse(ret_text, "http:// or https://");
@@ -208,6 +208,7 @@ int http_url_compile(struct http_plan *plan, struct http_target *target, struct 
 /* A value of dots would climb out of the path: . and .. are no names there. */
 static bool climbs(struct span path)
 {
+	CHECK(path.ptr);
 	path = span_of(path.ptr, find_any(path, "?"));
 	while (path.len > 0) {
 		struct span name = span_cut_item(&path, '/');

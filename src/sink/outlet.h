@@ -78,7 +78,8 @@ struct outlet_methods {
 struct outlet {
 	const struct outlet_methods *methods;
 	uint32_t batch_max; /* how many attempts of one chain it can use; 1: one at a time */
-	bool immediate;     /* every done() is called from inside send(), which may block */
+	bool immediate;     /* every done() is called from inside send(), which may block; it gets
+	                     * no longer chains than batch_max */
 };
 
 /* Fills text, cut on a character. */

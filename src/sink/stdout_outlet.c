@@ -31,11 +31,17 @@ enum write_way {
 #define PIECE_BYTES 4096u
 #define BATCH_BYTES (1u << 20)
 
+/* A sync costs the same for much as for little; a write does not, and a short chain
+ * stays in the cache. */
+#define FILE_CHAIN 1024u
+#define PIPE_CHAIN 128u
+
 struct stdout_outlet {
 	struct outlet outlet;
 	int fd;
 	int interrupt_fd;
 	enum write_way way;
+	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
 	bool envelope;
 	bool torn;        /* what was written last ends inside a line */
 	struct buf lines; /* the batch being written */
@@ -45,10 +51,9 @@ struct stdout_outlet {
  * tokens. */
 static void append_one_line(struct buf *lines, struct span json)
 {
-	if (buf_reserve(lines, json.len) != 0) {
-		lines->failed = true;
+	buf_fail(lines, buf_reserve(lines, json.len));
+	if (lines->failed)
 		return;
-	}
 	char *start = lines->ptr + lines->len;
 	memcpy(start, json.ptr, json.len);
 	lines->len += json.len;
@@ -155,6 +160,21 @@ static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outle
 	return attempt;
 }
 
+/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
+ * bytes do so when they are synced: an outcome must not outlast its line. */
+static size_t write_batch(struct stdout_outlet *own, int *ret_error)
+{
+	size_t written = write_lines(own, own->lines.ptr, own->lines.len, ret_error);
+	if (written == 0)
+		return 0;
+	own->torn = own->lines.ptr[written - 1] != '\n';
+	if (own->sync && own->sync(own->fd) < 0) {
+		*ret_error = -errno;
+		return 0;
+	}
+	return written;
+}
+
 /* Returns the next: done() may use the attempt again. */
 static struct outlet_attempt *tell(struct outlet_attempt *attempt, enum outlet_answer answer,
                                    struct span text)
@@ -190,9 +210,7 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 			error = -ENOMEM;
 			break;
 		}
-		size_t written = write_lines(own, own->lines.ptr, own->lines.len, &error);
-		if (written > 0)
-			own->torn = own->lines.ptr[written - 1] != '\n';
+		size_t written = write_batch(own, &error);
 		while (chain != last && chain->own <= written)
 			chain = tell(chain, OUTLET_DONE, SPAN_EMPTY);
 	}
@@ -263,6 +281,9 @@ int stdout_outlet_new(const struct stdout_outlet_options *options, struct outlet
 	bool regular = fstat(options->fd, &status) == 0 && S_ISREG(status.st_mode);
 	own->way = regular ? WRITE_WHOLE : WRITE_NOWAIT;
 	own->torn = regular && ends_torn(options->fd, &status);
+	if (regular)
+		own->sync = options->sync ? options->sync : fdatasync;
+	own->outlet.batch_max = regular ? FILE_CHAIN : PIPE_CHAIN;
 	*ret_outlet = &own->outlet;
 	return 0;
 }

@@ -12,6 +12,9 @@
  * Failure: events that were not wholly written are NOT_SENT. After a crash an
  *          event whose line was written but whose outcome was not yet recorded
  *          is written again: a pipe cannot be asked what it has.
+ *          Into a file, a batch is synced before any of it is DONE; if that fails,
+ *          all of it is NOT_SENT. Through a pipe an event is DONE when the pipe has
+ *          it: what becomes of it from there on is the reader's.
  */
 #pragma once
 
@@ -23,6 +26,7 @@
 struct stdout_outlet_options {
 	int fd;
 	bool envelope;
+	int (*sync)(int fd); /* of a file; NULL: fdatasync() */
 };
 
 int stdout_outlet_new(const struct stdout_outlet_options *options,

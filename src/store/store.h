@@ -152,6 +152,7 @@ struct store_admit {
 	uint64_t ticket;        /* new: its own; else the original's */
 	uint64_t own_ticket;    /* new, conflict aside or passed: its own; else 0 */
 	uint64_t first_seen_ms; /* unix, of `ticket` */
+	uint64_t decided_ms;    /* unix, by the clock that tickets are of */
 	uint64_t seen;          /* duplicate, busy: how often one of it came, with this one */
 	uint64_t order;         /* stale: what the entity has */
 	enum verdict would;     /* of a shadow claim, if the event passes; else VERDICT_NONE */
@@ -411,7 +412,7 @@ struct store_stats {
 	uint64_t segments;
 	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
-	bool writable; /* admits would be accepted now */
+	bool writable; /* admits would be accepted now, as far as is known */
 };
 
 struct histogram;

@@ -50,7 +50,8 @@ struct trace_log {
 	pthread_mutex_t shelf;
 	struct trace_files files;
 	uint64_t index_bytes_max;
-	bool failing; /* told, and not yet told that it works again */
+	bool failing;     /* told, and not yet told that it works again */
+	bool overcrowded; /* told: there are more sources than gaps can be kept of */
 	/* Append-only; the count is published after the source. */
 	struct trace_source *sources[TRACE_SOURCES_MAX];
 	atomic_uint source_count;

@@ -19,9 +19,9 @@
  *            simply every 2nd, 4th … Each trace says what it stands for.
  * Format:    trace_format.h
  * Room:      store. Threads: add, wants, find, stats and gaps from any thread.
- *            find waits for the writer (at most a second, then ERR_BUSY) and reads
- *            from disk; it is bounded to TRACE_READS_MAX blocks and some
- *            milliseconds. With `no_thread` the caller's tick writes.
+ *            find waits for the writer (at most a second, then ERR_BUSY), writes what
+ *            waits in memory and reads from disk, up to TRACE_READS_MAX records: not
+ *            for a thread that others wait for. With `no_thread` the caller's tick writes.
  * Ownership: trace_log_open() gives it, trace_log_free() takes it. The data
  *            folder must be locked by whoever opens the log for writing (the
  *            local store does that); a read-only log needs no lock and changes
@@ -43,7 +43,7 @@
 #include "sys/file.h"
 
 #define TRACE_READS_MAX 1000u  /* records read back for one question */
-#define TRACE_SOURCES_MAX 128u /* whose gaps are kept */
+#define TRACE_SOURCES_MAX 256u /* whose gaps are kept; of others it is told that they are not */
 #define TRACE_TICK_MS 1000
 
 struct trace_log;

@@ -12,6 +12,19 @@ void trace_tell(struct trace_log *log, bool warning, const char *text)
 
 /* ---- gaps ---- */
 
+static void tell_crowd(struct trace_log *log, struct span name)
+{
+	struct error_text text;
+	if (log->overcrowded)
+		return;
+	log->overcrowded = true;
+	error_fill(&text, 0,
+	           "the gaps of %u sources are kept, and no more: there is no advice on the window "
+	           "of %.*s",
+	           TRACE_SOURCES_MAX, (int)name.len, name.ptr);
+	trace_tell(log, true, text.text);
+}
+
 static struct trace_source *source_of(struct trace_log *log, struct span name)
 {
 	uint32_t count = atomic_load_explicit(&log->source_count, memory_order_relaxed);
@@ -20,14 +33,17 @@ static struct trace_source *source_of(struct trace_log *log, struct span name)
 		if (span_eq(name, span_of(source->name, source->name_len)))
 			return source;
 	}
-	if (count == TRACE_SOURCES_MAX || name.len > TRACE_SOURCE_MAX)
+	if (name.len == 0 || name.len > TRACE_SOURCE_MAX)
 		return NULL;
+	if (count == TRACE_SOURCES_MAX) {
+		tell_crowd(log, name);
+		return NULL;
+	}
 	struct trace_source *source = mem_zalloc(1, sizeof(*source));
 	if (!source)
 		return NULL;
 	source->name_len = (uint8_t)name.len;
-	if (name.len > 0)
-		memcpy(source->name, name.ptr, name.len);
+	memcpy(source->name, name.ptr, name.len);
 	log->sources[count] = source;
 	atomic_store_explicit(&log->source_count, count + 1, memory_order_release);
 	return source;

@@ -65,12 +65,19 @@ static int real_close(struct file_system *fs, int fd)
 	return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
+/* A pipe has no offsets: its bytes come in a row. */
+static ssize_t read_at(int fd, char *ptr, size_t len, uint64_t offset)
+{
+	ssize_t n = pread(fd, ptr, len, (off_t)offset);
+	return n < 0 && errno == ESPIPE ? read(fd, ptr, len) : n;
+}
+
 static int64_t real_read(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset)
 {
 	(void)fs;
 	size_t done = 0;
 	while (done < len) {
-		ssize_t n = pread(fd, (char *)ptr + done, len - done, (off_t)(offset + done));
+		ssize_t n = read_at(fd, (char *)ptr + done, len - done, offset + done);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
@@ -263,6 +270,45 @@ struct file_system *file_system_real(void)
 	return &real;
 }
 
+#define FIRST_ROOM 4096u
+
+static int grow(char **bytes, size_t len, size_t *room, size_t most)
+{
+	size_t more = *room < most / 2 ? *room * 2 : most;
+	char *larger = mem_alloc(more);
+	if (!larger)
+		return -ENOMEM;
+	memcpy(larger, *bytes, len);
+	explicit_bzero(*bytes, len); /* it may be a secret */
+	mem_free(*bytes);
+	*bytes = larger;
+	*room = more;
+	return 0;
+}
+
+/* To the end, which alone says how much there is: a pipe, and much of /proc, have a
+ * size of 0. */
+static int read_on(struct file_system *fs, int fd, size_t max, char **bytes, size_t room,
+                   size_t *ret_len)
+{
+	size_t len = 0;
+	int64_t n;
+	do {
+		if (len == room && len > max)
+			return ERR_TOO_LARGE;
+		int error = len == room ? grow(bytes, len, &room, max + 1) : 0;
+		if (error != 0)
+			return error;
+		n = fs->methods->read(fs, fd, *bytes + len, room - len, len);
+		if (n < 0)
+			return (int)n;
+		len += (size_t)n;
+	} while (len == room);
+	(*bytes)[len] = '\0';
+	*ret_len = len;
+	return 0;
+}
+
 static int read_open(struct file_system *fs, int fd, size_t max, char **ret_bytes, size_t *ret_len)
 {
 	uint64_t size = 0;
@@ -271,18 +317,17 @@ static int read_open(struct file_system *fs, int fd, size_t max, char **ret_byte
 		return error;
 	if (size > max)
 		return ERR_TOO_LARGE;
-	char *bytes = mem_alloc((size_t)size + 1);
+	/* One byte more than there is: then the first read finds the end. */
+	size_t room = size > 0 ? (size_t)size + 1 : max < FIRST_ROOM ? max + 1 : FIRST_ROOM;
+	char *bytes = mem_alloc(room);
 	if (!bytes)
 		return -ENOMEM;
-	int64_t len = fs->methods->read(fs, fd, bytes, (size_t)size, 0);
-	if (len < 0) {
+	error = read_on(fs, fd, max, &bytes, room, ret_len);
+	if (error != 0)
 		mem_free(bytes);
-		return (int)len;
-	}
-	bytes[len] = '\0';
-	*ret_bytes = bytes;
-	*ret_len = (size_t)len;
-	return 0;
+	else
+		*ret_bytes = bytes;
+	return error;
 }
 
 int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
@@ -295,6 +340,12 @@ int file_read_whole(struct file_system *fs, const char *path, size_t max, char *
 	error = read_open(fs, fd, max, ret_bytes, ret_len);
 	fs->methods->close(fs, fd);
 	return error;
+}
+
+bool file_is_pipe(const char *path)
+{
+	struct stat st;
+	return stat(path, &st) == 0 && (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode));
 }
 
 bool file_is_public(const char *path)

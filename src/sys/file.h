@@ -33,6 +33,7 @@ struct file_system {
 struct file_methods {
 	int (*open)(struct file_system *fs, const char *path, int flags, int *ret_fd);
 	int (*close)(struct file_system *fs, int fd);
+	/* What has no offsets (a pipe) is read on from where it is. */
 	int64_t (*read)(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset);
 	int (*write)(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset);
 	int (*sync_data)(struct file_system *fs, int fd);
@@ -55,9 +56,13 @@ struct file_methods {
 };
 
 /* All of a file of at most `max` bytes, with a NUL behind it: in memory that the
- * caller frees. ERR_TOO_LARGE if it has more. */
+ * caller frees. ERR_TOO_LARGE if it has more. A pipe is read to its end, and blocks
+ * until then. */
 int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
                     size_t *ret_len) must_check;
+
+/* Can it be read but once? False also when it cannot be told. */
+bool file_is_pipe(const char *path);
 
 /* May everybody on this machine read it? False also when it cannot be told. */
 bool file_is_public(const char *path);

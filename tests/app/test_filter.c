@@ -296,6 +296,22 @@ static void a_line_that_is_too_long_is_bad_and_the_next_is_read(void **state)
 	mem_free(text);
 }
 
+static void a_broken_array_on_a_line_passes_nothing(void **state)
+{
+	(void)state;
+	begin(&stage);
+	run(&stage, SPAN("{\"id\":\"0\"}\n[{\"id\":\"1\"},{\"id\":\"2\"},}\n{\"id\":\"3\"}\n"
+	                 "[{\"id\":\"1\"},{\"id\":\"2\"}]\n"));
+	assert_int_equal(stage.error, 0);
+	assert_string_equal(stage.out, "{\"id\":\"0\"}\n{\"id\":\"3\"}\n{\"id\":\"1\"}\n"
+	                               "{\"id\":\"2\"}\n");
+	assert_int_equal(stage.stats.read, 5);
+	assert_int_equal(stage.stats.passed, 4);
+	assert_int_equal(stage.stats.bad, 1);
+	assert_non_null(strstr(stage.rejected, "\"number\":2"));
+	end(&stage);
+}
+
 static void a_broken_array_is_an_error_after_what_was_found(void **state)
 {
 	(void)state;
@@ -431,6 +447,7 @@ int main(void)
 		cmocka_unit_test(windows_go_by_the_clock_when_that_is_asked_for),
 		cmocka_unit_test(shadow_claims_only_count_and_stale_states_stay_out),
 		cmocka_unit_test(a_line_that_is_too_long_is_bad_and_the_next_is_read),
+		cmocka_unit_test(a_broken_array_on_a_line_passes_nothing),
 		cmocka_unit_test(a_broken_array_is_an_error_after_what_was_found),
 		cmocka_unit_test(blocks_do_not_show),
 		cmocka_unit_test(whoever_reads_may_leave),

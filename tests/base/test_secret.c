@@ -99,9 +99,45 @@ static void a_key_that_accepts_anything_is_refused(void **state)
 	assert_false(sign_verify(one, unit, SPAN("x")));
 }
 
+/* RFC 4231, cases 1, 2 and 6 (a key longer than a block), in any number of parts. */
+static void codes_are_those_of_the_rfc(void **state)
+{
+	static const char *const cases[][3] = {
+		{ "0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b0b", "Hi There",
+		  "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7" },
+		{ "4a656665", "what do ya want for nothing?",
+		  "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843" },
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		unsigned char key[64], wanted[SIGN_HMAC_LEN], code[SIGN_HMAC_LEN];
+		struct span hex = span_str(cases[i][0]), text = span_str(cases[i][1]);
+		struct sign_hmac_key ready;
+		assert_true(hex_decode(hex, key, sizeof(key)));
+		assert_true(hex_decode(span_str(cases[i][2]), wanted, sizeof(wanted)));
+		sign_hmac_key_init(&ready, span_of(key, hex.len / 2));
+		for (size_t cut = 0; cut <= text.len; cut++) {
+			struct span parts[] = { span_of(text.ptr, cut), span_skip(text, cut) };
+			sign_hmac(&ready, parts, 2, code);
+			assert_memory_equal(code, wanted, sizeof(wanted));
+		}
+	}
+	unsigned char key[131], wanted[SIGN_HMAC_LEN], code[SIGN_HMAC_LEN];
+	struct span text = SPAN("Test Using Larger Than Block-Size Key - Hash Key First");
+	struct sign_hmac_key ready;
+	memset(key, 0xaa, sizeof(key));
+	assert_true(
+		hex_decode(SPAN("60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"),
+	                   wanted, sizeof(wanted)));
+	sign_hmac_key_init(&ready, span_of(key, sizeof(key)));
+	sign_hmac(&ready, &text, 1, code);
+	assert_memory_equal(code, wanted, sizeof(wanted));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(codes_are_those_of_the_rfc),
 		cmocka_unit_test(only_equal_bytes_are_equal),
 		cmocka_unit_test(nothing_equals_nothing),
 		cmocka_unit_test(wiped_bytes_are_gone),

@@ -385,6 +385,31 @@ static void cuts_never_change_the_outcome_of_damaged_requests(void **state)
 	}
 }
 
+static void media_types_are_told_apart_whatever_their_parameters(void **state)
+{
+	static const struct {
+		const char *value;
+		bool is;
+	} cases[] = {
+		{ "text/plain", true },
+		{ "Text/PLAIN;charset=utf-8", true },
+		{ "text/plain ; a=b", true },
+		{ "text/plain\t", true },
+		{ "text/plainfoo", false },
+		{ "text/plai", false },
+		{ "", false },
+		{ "text/plain-x", false },
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		assert_int_equal(http1_is_media_type(span_str(cases[i].value), SPAN("text/plain")),
+		                 cases[i].is);
+	assert_true(http1_is_token(SPAN("X-Api-Key")));
+	assert_false(http1_is_token(SPAN("")));
+	assert_false(http1_is_token(SPAN("X Api")));
+	assert_false(http1_is_token(SPAN("X:")));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -403,6 +428,7 @@ int main(void)
 		cmocka_unit_test(answers_are_written_in_full),
 		cmocka_unit_test(dates_are_those_of_the_rfc),
 		cmocka_unit_test(cuts_never_change_the_outcome_of_damaged_requests),
+		cmocka_unit_test(media_types_are_told_apart_whatever_their_parameters),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -114,10 +114,74 @@ static void slips_are_refused_with_the_reason(void **state)
 	}
 }
 
+static void expect_special(const char *text, const char *special)
+{
+	struct ip_address ip = address(text);
+	const char *found = ip_special(&ip);
+	if (!special != !found || (found && strcmp(found, special) != 0))
+		fail_msg("%s is %s address", text, found ? found : "a public");
+}
+
+static void what_is_not_public_is_known(void **state)
+{
+	static const char *const special[][2] = {
+		{ "0.0.0.0", "an unspecified" },
+		{ "0.255.255.255", "an unspecified" },
+		{ "10.255.255.255", "a private" },
+		{ "100.64.0.0", "a carrier's private" },
+		{ "100.127.255.255", "a carrier's private" },
+		{ "127.0.0.1", "a loopback" },
+		{ "127.255.255.255", "a loopback" },
+		{ "169.254.169.254", "a link-local" },
+		{ "172.16.0.0", "a private" },
+		{ "172.31.255.255", "a private" },
+		{ "192.0.0.8", "a reserved" },
+		{ "192.168.0.1", "a private" },
+		{ "198.19.255.255", "a benchmarking" },
+		{ "224.0.0.1", "a multicast" },
+		{ "239.255.255.255", "a multicast" },
+		{ "255.255.255.255", "a reserved" },
+		{ "::", "an unspecified" },
+		{ "::1", "a loopback" },
+		{ "::127.0.0.1", "an IPv4-compatible" },
+		{ "::ffff:127.0.0.1", "a loopback" },
+		{ "::ffff:192.168.1.1", "a private" },
+		{ "::ffff:0:10.0.0.1", "an IPv4-translated" },
+		{ "64:ff9b::10.0.0.1", "a NAT64" },
+		{ "64:ff9b::8.8.8.8", "a NAT64" },
+		{ "64:ff9b:1::1", "a NAT64" },
+		{ "100::1", "a discard" },
+		{ "2001::1", "a Teredo" },
+		{ "2001:10::1", "a reserved" },
+		{ "2001:db8::1", "a documentation" },
+		{ "2002:a00:1::", "a 6to4" },
+		{ "fc00::1", "a private" },
+		{ "fdff:ffff::1", "a private" },
+		{ "fe80::1", "a link-local" },
+		{ "febf::1", "a link-local" },
+		{ "fec0::1", "a site-local" },
+		{ "ff02::1", "a multicast" },
+	};
+	static const char *const public[] = {
+		"1.0.0.0",         "9.255.255.255", "11.0.0.0",        "100.63.255.255",
+		"100.128.0.0",     "126.0.0.1",     "128.0.0.1",       "169.253.255.255",
+		"172.15.255.255",  "172.32.0.0",    "192.0.1.1",       "192.167.255.255",
+		"192.169.0.0",     "198.20.0.0",    "223.255.255.255", "8.8.8.8",
+		"::ffff:8.8.8.8",  "2001:4860::1",  "2001:200::1",     "2003::1",
+		"2606:4700::1111", "64:ff9c::1",    "fbff::1",
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(special); i++)
+		expect_special(special[i][0], special[i][1]);
+	for (size_t i = 0; i < ARRAY_LEN(public); i++)
+		expect_special(public[i], NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(networks_hold_what_they_say),
+		cmocka_unit_test(what_is_not_public_is_known),
 		cmocka_unit_test(a_mapped_address_is_the_ipv4_one),
 		cmocka_unit_test(all_of_one_family_is_nothing_of_the_other),
 		cmocka_unit_test(every_bit_of_a_prefix_counts_and_none_behind_it),

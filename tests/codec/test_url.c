@@ -82,9 +82,27 @@ static void parameters_are_found_by_their_decoded_name(void **state)
 	assert_int_equal(url_param_find(SPAN_EMPTY, SPAN("x"), &value), 0);
 }
 
+static void every_byte_comes_back_from_its_encoding(void **state)
+{
+	char bytes[256], encoded[768], decoded[256];
+	struct buf out = buf_on(encoded, sizeof(encoded));
+	size_t len;
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)i;
+	url_percent_encode(span_of(bytes, sizeof(bytes)), &out);
+	assert_false(out.failed);
+	for (size_t i = 0; i < out.len; i++)
+		assert_null(strchr("/?#&=+ :@;,\"'<>\\{}", encoded[i]));
+	assert_int_equal(url_percent_decode(buf_span(&out), decoded, sizeof(decoded), &len), 0);
+	assert_int_equal(len, sizeof(bytes));
+	assert_memory_equal(bytes, decoded, sizeof(bytes));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_byte_comes_back_from_its_encoding),
 		cmocka_unit_test(encoded_bytes_are_decoded_once),
 		cmocka_unit_test(broken_encoding_is_refused),
 		cmocka_unit_test(a_value_longer_than_the_room_is_refused),

@@ -90,15 +90,22 @@ static const struct outlet_methods methods = { .send = send_chain,
 	                                       .interrupt = interrupt,
 	                                       .free = outlet_free };
 
-static struct counting *counting_new(bool later)
+static struct counting *counting_on(struct loop *loop, bool later)
 {
 	struct counting *own = mem_zalloc(1, sizeof(*own));
-	assert_non_null(own);
+	CHECK(own);
 	own->outlet = (struct outlet){ .methods = &methods, .batch_max = 1, .immediate = !later };
 	own->later = later;
 	own->timer.due = answer_open;
-	assert_int_equal(loop_new(&own->loop), 0);
+	own->loop = loop;
 	return own;
+}
+
+static struct counting *counting_new(bool later)
+{
+	struct loop *loop = NULL;
+	assert_int_equal(loop_new(&loop), 0);
+	return counting_on(loop, later);
 }
 
 struct setting {
@@ -311,6 +318,122 @@ static void commands_come_from_any_thread(void **state)
 	setting_close(&setting);
 }
 
+struct exchange {
+	struct deliver_command command;
+	struct counting *made;
+	int error; /* of make */
+	atomic_bool done;
+};
+
+static int make_other(struct deliver_command *it, struct loop *loop, struct outlet **ret_outlet)
+{
+	struct exchange *exchange = container_of(it, struct exchange, command);
+	if (exchange->error != 0)
+		return exchange->error;
+	exchange->made = counting_on(loop, true);
+	*ret_outlet = &exchange->made->outlet;
+	return 0;
+}
+
+static void post_exchange(struct setting *setting, struct exchange *exchange,
+                          const struct deliver_policy *policy)
+{
+	exchange->command = (struct deliver_command){ .kind = DELIVER_CHANGE,
+		                                      .policy = *policy,
+		                                      .make = make_other,
+		                                      .done = obeyed,
+		                                      .user = &exchange->done };
+	deliver_post(setting->deliver, 0, &exchange->command);
+}
+
+static void wait_exchange(struct setting *setting, struct exchange *exchange)
+{
+	while (!atomic_load(&exchange->done))
+		port_wait(setting->door, 1);
+}
+
+static void another_outlet_gets_what_waited_for_the_first(void **state)
+{
+	(void)state;
+	struct counting *own = counting_new(true);
+	atomic_store(&own->failures, UINT32_MAX); /* it never works */
+	struct deliver_sink sink = sink_of(own, "only", 0);
+	struct setting setting;
+	struct exchange exchange = { .error = 0 };
+	setting_open(&setting, &sink, 1);
+	admit_all(&setting, 0);
+	post_exchange(&setting, &exchange, &sink.policy);
+	wait_exchange(&setting, &exchange);
+	assert_int_equal(exchange.command.error, 0);
+	wait_until_open(&setting, 0);
+	assert_each_once(exchange.made);
+	setting_close(&setting);
+}
+
+static void an_outlet_that_cannot_be_made_changes_nothing(void **state)
+{
+	(void)state;
+	struct counting *own = counting_new(true);
+	struct deliver_sink sink = sink_of(own, "only", 0);
+	struct setting setting;
+	struct exchange exchange = { .error = ERR_CONFIG };
+	setting_open(&setting, &sink, 1);
+	post_exchange(&setting, &exchange, &sink.policy);
+	wait_exchange(&setting, &exchange);
+	assert_int_equal(exchange.command.error, ERR_CONFIG);
+	admit_all(&setting, 0);
+	wait_until_open(&setting, 0);
+	assert_each_once(own);
+	setting_close(&setting);
+}
+
+/* What is under way does not end: the change waits, a second is refused, and the end
+ * answers both. */
+static void a_change_waits_for_what_is_under_way(void **state)
+{
+	(void)state;
+	struct counting *own = counting_new(true);
+	own->deaf = true;
+	struct deliver_sink sink = sink_of(own, "deaf", 0);
+	struct setting setting;
+	struct exchange first = { .error = 0 };
+	struct exchange second = { .error = 0 };
+	struct lane_view view;
+	setting_open(&setting, &sink, 1);
+	admit_all(&setting, 0);
+	do
+		deliver_view(setting.deliver, 0, &view);
+	while (view.in_flight == 0);
+	post_exchange(&setting, &first, &sink.policy);
+	post_exchange(&setting, &second, &sink.policy);
+	wait_exchange(&setting, &second);
+	assert_int_equal(second.command.error, ERR_BUSY);
+	assert_false(atomic_load(&first.done));
+	setting_close(&setting);
+	assert_true(atomic_load(&first.done));
+	assert_int_equal(first.command.error, ERR_CLOSING);
+}
+
+static void a_lane_that_is_added_gets_what_waits_for_it(void **state)
+{
+	(void)state;
+	struct counting *one = counting_new(true);
+	struct counting *two = counting_new(true);
+	struct deliver_sink sinks[] = { sink_of(one, "one", 1), sink_of(two, "two", 2) };
+	struct setting setting;
+	setting_open(&setting, sinks, 1);
+	admit_all(&setting, 2);
+	wait_until_open(&setting, EVENTS);
+	assert_int_equal(deliver_find(setting.deliver, "two"), -ENOENT);
+	assert_int_equal(deliver_add(setting.deliver, &sinks[1]), 0);
+	assert_int_equal(deliver_lane_count(setting.deliver), 2);
+	assert_int_equal(deliver_find(setting.deliver, "two"), 1);
+	wait_until_open(&setting, 0);
+	assert_each_once(one);
+	assert_each_once(two);
+	setting_close(&setting);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -319,6 +442,10 @@ int main(void)
 		cmocka_unit_test(a_sink_that_hangs_delays_no_other),
 		cmocka_unit_test(an_end_interrupts_and_leaves_undelivered_events_open),
 		cmocka_unit_test(commands_come_from_any_thread),
+		cmocka_unit_test(another_outlet_gets_what_waited_for_the_first),
+		cmocka_unit_test(an_outlet_that_cannot_be_made_changes_nothing),
+		cmocka_unit_test(a_change_waits_for_what_is_under_way),
+		cmocka_unit_test(a_lane_that_is_added_gets_what_waits_for_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

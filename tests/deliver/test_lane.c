@@ -92,9 +92,30 @@ static void what_is_given_up_is_a_dead_letter(void **state)
 	struct store_item item;
 	assert_int_equal(kit.sent_count, 3);
 	assert_true(kit_read(&kit, ticket, &item));
-	assert_int_equal(item.state, STORE_DEAD);
+	assert_int_equal(item.state, STORE_STATE_DEAD);
 	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_DEAD], 1);
 	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_RELEASED], 2);
+	kit_close(&kit);
+}
+
+static void a_dead_letter_goes_to_its_sink_too(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.buries = true;
+	kit.options.policy.dead_sink = 77;
+	kit_start(&kit);
+	kit_admit(&kit, 0);
+	kit_admit(&kit, 7);
+	kit_admit(&kit, 7);
+	kit_advance(&kit, 1000);
+	assert_int_equal(kit.sent_count, 3);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 3);
+	assert_int_equal(kit_stats(&kit).due_tickets, 3); /* of the other sink */
+	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_DEAD], 3);
 	kit_close(&kit);
 }
 
@@ -258,7 +279,7 @@ static void park_never_sends_again(void **state)
 	assert_int_equal(kit_sends_of(&kit, ticket), 1);
 	struct store_item item;
 	assert_true(kit_read(&kit, ticket, &item));
-	assert_int_equal(item.state, STORE_PARKED);
+	assert_int_equal(item.state, STORE_STATE_PARKED);
 
 	lost.answer = OUTLET_DONE; /* a person says that it is to be sent */
 	struct store_release release = { .ticket = ticket };
@@ -316,7 +337,7 @@ static void after_a_crash_a_started_attempt_is_unknown(void **state)
 		bool open = kit_read(&kit, ticket, &item);
 		assert_int_equal(open, on == DELIVER_UNKNOWN_PARK);
 		if (open)
-			assert_int_equal(item.state, STORE_PARKED);
+			assert_int_equal(item.state, STORE_STATE_PARKED);
 		kit_close(&kit);
 	}
 }
@@ -428,7 +449,7 @@ static void a_stuck_head_steps_aside_when_the_policy_says_so(void **state)
 	struct store_item item;
 	assert_int_equal(kit_sends_of(&kit, kit.tickets[0]), 4);
 	assert_true(kit_read(&kit, kit.tickets[0], &item));
-	assert_int_equal(item.state, STORE_DEAD);
+	assert_int_equal(item.state, STORE_STATE_DEAD);
 	assert_int_equal(kit_stats(&kit).open_tickets, 1);
 	for (uint32_t i = 1; i < 10; i++)
 		assert_int_equal(kit_sends_of(&kit, kit.tickets[i]), 1);
@@ -591,7 +612,7 @@ static void leases_are_renewed_as_long_as_it_takes(void **state)
 	kit_advance(&kit, 100000); /* ten times the lease */
 	struct store_item item;
 	assert_true(kit_read(&kit, ticket, &item));
-	assert_int_equal(item.state, STORE_LEASED);
+	assert_int_equal(item.state, STORE_STATE_LEASED);
 	kit_answer(&kit, 0, OUTLET_DONE, 200);
 	kit_run(&kit);
 	assert_int_equal(kit_stats(&kit).open_tickets, 0);
@@ -793,6 +814,7 @@ int main(void)
 		cmocka_unit_test(another_sinks_tickets_are_left_alone),
 		cmocka_unit_test(a_retry_has_the_same_key_and_bytes_and_the_next_number),
 		cmocka_unit_test(what_is_given_up_is_a_dead_letter),
+		cmocka_unit_test(a_dead_letter_goes_to_its_sink_too),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),

@@ -529,6 +529,25 @@ static void values_beyond_their_room_are_refused(void **state)
 	recipe_free(recipe);
 }
 
+/* Numbers that are longer in their exact form than as written. */
+static void a_body_too_large_to_be_canonical_is_called_by_its_name(void **state)
+{
+	struct recipe *recipe = bench_claim((struct recipe_claim_spec){ .kind = CLAIM_CONTENT });
+	struct buf body = { 0 };
+	(void)state;
+	buf_append_span(&body, SPAN("{\"b\":[1e20"));
+	for (int i = 0; i < 800000; i++)
+		buf_append_span(&body, SPAN(",1e20"));
+	buf_append_span(&body, SPAN("],\"a\":1}"));
+	assert_false(body.failed);
+	struct bench_run run = bench_request(recipe,
+	                                     (struct bench_request){ .body = buf_span(&body) });
+	assert_int_equal(run.error, ERR_TOO_LARGE);
+	assert_string_equal(run.problem.text, "the body is too large to be canonical");
+	buf_free(&body);
+	recipe_free(recipe);
+}
+
 /* Nothing is allocated once a thread's scratch has grown. */
 static void a_steady_run_allocates_nothing(void **state)
 {
@@ -576,6 +595,7 @@ int main(void)
 		cmocka_unit_test(content_changes_with_what_the_case_calls_so),
 		cmocka_unit_test(content_is_compared_by_value_where_the_recipe_says_so),
 		cmocka_unit_test(values_beyond_their_room_are_refused),
+		cmocka_unit_test(a_body_too_large_to_be_canonical_is_called_by_its_name),
 		cmocka_unit_test(a_steady_run_allocates_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, bench_tear_down);

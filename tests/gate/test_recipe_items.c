@@ -355,6 +355,106 @@ static void inner_events_end_somewhere(void **state)
 	buf_free(&next);
 }
 
+/* Its id is too long: what is claimed is the notification around it. */
+static void words_are_those_of_the_claims_that_were_taken(void **state)
+{
+	(void)state;
+	struct buf body = { 0 }, memory = { 0 };
+	struct recipe_words words;
+	buf_append_span(&body,
+	                SPAN("{\"Type\":\"Notification\",\"MessageId\":\"m\","
+	                     "\"TopicArn\":\"arn:aws:sns:x\",\"Message\":\"{\\\"id\\\":\\\""));
+	for (int i = 0; i <= DIGEST_PART_MAX; i++)
+		buf_append_char(&body, 'x');
+	buf_append_span(&body, SPAN("\\\"}\"}"));
+	struct recipe_input input = { .body = buf_span(&body) };
+	struct bench_run run = bench_request(autos, (struct bench_request){ .body = input.body });
+	assert_int_equal(run.error, 0);
+	assert_string_equal(run.result.event.name, "sns notification");
+	assert_true(recipe_words(autos, &bench_scratch, &input, 0, &memory, &words));
+	assert_non_null(memmem(words.key.ptr, words.key.len, "m", 1));
+	buf_free(&body);
+	buf_free(&memory);
+}
+
+/* ---- without memory ---- */
+
+/* Each allocation fails once: the request is wholly read, or refused as -ENOMEM, and
+ * never as something that the sender did. */
+static void fail_each_allocation(const struct recipe *recipe, struct span body)
+{
+	unsigned long n = 0, count;
+	do {
+		recipe_scratch_free(&bench_scratch);
+		mem_fail_at(++n, false);
+		struct batch batch = run_items(recipe, (struct bench_request){ .body = body }, 0);
+		count = mem_fail_count();
+		mem_fail_at(0, false);
+		if (batch.last == RECIPE_BROKEN) {
+			assert_int_equal(batch.error, -ENOMEM);
+			assert_string_equal(batch.problem.text,
+			                    "there is no memory for the recipe");
+			continue;
+		}
+		for (uint32_t i = 0; i < batch.count; i++)
+			if (batch.steps[i] != RECIPE_EVENT)
+				fail_msg("allocation %lu: item %u: %s", n, i,
+				         batch.problems[i].text);
+	} while (count >= n);
+	assert_true(n > 2);
+}
+
+static void want_of_memory_is_no_fault_of_the_sender(void **state)
+{
+	(void)state;
+	struct recipe_case_spec it = {
+		.name = "event",
+		.claim_count = 2,
+		.claims = { { .kind = CLAIM_CONTENT },
+		            { .kind = CLAIM_ONCE,
+		              .part_count = 1,
+		              .parts = { SPAN("items[*].id") } } },
+	};
+	struct recipe *recipe = bench_compile(
+		(struct recipe_spec){ .cases = &it, .case_count = 1 });
+	struct buf one = { 0 }, two = { 0 };
+	buf_append_span(&one, SPAN("{\"z\":1, \"items\":["));
+	for (int i = 0; i < 300; i++)
+		buf_printf(&one, "%s{\"id\":\"abcdefghijklmnop%d\",\"b\":2,\"a\":1}", i ? "," : "",
+		           i);
+	buf_append_span(&one, SPAN("]}"));
+	buf_printf(&two, "[%.*s,%.*s]", (int)one.len, one.ptr, (int)one.len, one.ptr);
+	assert_true(!one.failed && !two.failed);
+	fail_each_allocation(recipe, buf_span(&one));
+	fail_each_allocation(recipe, buf_span(&two));
+	buf_free(&one);
+	buf_free(&two);
+	recipe_free(recipe);
+}
+
+/* Or a copy of it would be taken for another event. */
+static void an_inner_event_is_not_mistaken_for_its_cover_without_memory(void **state)
+{
+	(void)state;
+	static const char body[] =
+		"{\"Type\":\"Notification\",\"MessageId\":\"m\","
+		"\"TopicArn\":\"arn:aws:sns:x\",\"Message\":\"{\\\"id\\\":\\\"1\\\"}\"}";
+	struct claim whole = bench_first(autos, body);
+	unsigned long n = 0, count;
+	do {
+		recipe_scratch_free(&bench_scratch);
+		struct bench_request request = { .body = span_str(body) };
+		mem_fail_at(++n, false);
+		struct bench_run run = bench_request(autos, request);
+		count = mem_fail_count();
+		mem_fail_at(0, false);
+		assert_true(run.error == 0 || run.error == -ENOMEM);
+		if (run.error == 0)
+			assert_true(digest_same_key(&run.result.claims[0].digest, &whole.digest));
+	} while (count >= n);
+	assert_true(n > 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -371,6 +471,9 @@ int main(void)
 		cmocka_unit_test(a_record_that_comes_again_is_no_conflict),
 		cmocka_unit_test(journey_events_come_in_entities),
 		cmocka_unit_test(inner_events_end_somewhere),
+		cmocka_unit_test(words_are_those_of_the_claims_that_were_taken),
+		cmocka_unit_test(want_of_memory_is_no_fault_of_the_sender),
+		cmocka_unit_test(an_inner_event_is_not_mistaken_for_its_cover_without_memory),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

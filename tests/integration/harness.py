@@ -193,7 +193,7 @@ class Stile:
     leaves behind."""
 
     def __init__(self, binary, data, *options, scratch, name="life", stdout=None, env=None,
-                 wrap=(), wait=True, admin=True):
+                 wrap=(), wait=True, pass_fds=(), admin=True):
         self.data = data
         self.out_path = os.path.join(scratch, f"{name}.out")
         self.log_path = os.path.join(scratch, f"{name}.log")
@@ -207,7 +207,7 @@ class Stile:
             self.log_start = log.tell()  # a name may serve for several lives
             self.process = subprocess.Popen(
                 [*wrap, binary, "serve", "--data", data, *options], stdin=subprocess.DEVNULL,
-                stdout=out, stderr=log, env={**os.environ, **(env or {})})
+                stdout=out, stderr=log, env={**os.environ, **(env or {})}, pass_fds=pass_fds)
         if stdout is None:
             out.close()
         self.address = None

@@ -368,3 +368,18 @@ def test_canary_of_secrets_and_signatures_is_in_no_output(stile, scratch, run, e
     assert "a request was not let in" in gateway.log()
     for text in spoken:
         assert text not in everything, f"{text} came out"
+
+
+def test_lines_about_one_source_do_not_hide_those_about_another(stile, scratch):
+    text = "sources:\n"
+    for name in ("loud", "quiet"):
+        text += f"  {name}: {{ preset: auto, auth: {{ kind: bearer, secret: c4n4ry-7f3d-0123 }} }}\n"
+    path = os.path.join(scratch, "two.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    gateway = stile("--config", path)
+    for _ in range(60):
+        assert gateway.request("POST", "/in/loud", b"{}").status == 401
+    assert gateway.request("POST", "/in/quiet", b"{}").status == 401
+    assert "source=quiet" in gateway.log()
+    assert gateway.log().count("source=loud") < 60

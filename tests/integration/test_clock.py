@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from gatekit import sample, why
 from harness import eventually, take_verdict
 
 
@@ -23,6 +24,15 @@ def held_s(gateway):
     return gateway.metrics()["stile_clock_held_seconds"].value()
 
 
+def assert_no_gap(gateway, event, ticket):
+    """The copy came moments after its original, and no window is found too short."""
+    answer = why(gateway, id=event)
+    (original,) = answer["originals"]
+    assert original["ticket"] == ticket
+    assert 0 <= original["repeats"][0]["gap_ms"] < 60_000, original
+    assert sample(gateway, "stile_window_too_short", source="events") == 0
+
+
 @pytest.mark.release
 @pytest.mark.parametrize("end", ["stop", "kill"])
 @pytest.mark.parametrize("offset", ["+3600", "-3600", "+400d", "-400d"])
@@ -34,6 +44,7 @@ def test_jump_of_the_wall_clock_over_a_restart_expires_nothing(stile, offset, en
     gateway = stile("--window", "30m", env=faked(offset))
     assert take_verdict(gateway.post({"id": "jump"}), "duplicate") == ticket
     assert (held_s(gateway) > 3500) == (offset[0] == "+")
+    assert_no_gap(gateway, "jump", ticket)
     later = take_verdict(gateway.post({"id": "later"}), "new")
     assert later > ticket, "tickets go up whatever the wall says"
     gateway.kill()
@@ -61,6 +72,7 @@ def test_jump_while_it_runs_expires_nothing(stile, scratch, offset):
     turn(offset)
     eventually(lambda: wall_of(gateway) != wall_now(), "the process sees the other time")
     assert take_verdict(gateway.post({"id": "before"}), "duplicate") == ticket
+    assert_no_gap(gateway, "before", ticket)
     after = take_verdict(gateway.post({"id": "after"}), "new")
     assert after > ticket
     if offset[0] == "+":

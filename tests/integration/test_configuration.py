@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import signal
 import subprocess
 
 import pytest
+
+from harness import eventually
 
 GOOD = """\
 listen: 127.0.0.1:0
@@ -103,3 +106,60 @@ def test_every_flag_of_serve_is_in_the_reference(root, run):
     _, text, _ = run("help", "serve")
     for flag in re.findall(r"^  (--[a-z-]+)", text, re.MULTILINE):
         assert f"`{flag}" in reference, flag
+
+
+@pytest.fixture(name="through_pipe")
+def fixture_through_pipe():
+    """The name of a pipe with this text in it, as the shell's <(…) has one."""
+    ends = []
+
+    def make(text):
+        reader, writer = os.pipe()
+        os.set_inheritable(reader, True)
+        os.write(writer, text.encode())
+        os.close(writer)
+        ends.append(reader)
+        return f"/dev/fd/{reader}"
+    yield make
+    for end in ends:
+        os.close(end)
+
+
+def call(binary, *arguments):
+    done = subprocess.run([binary, *arguments], capture_output=True, text=True, check=False,
+                          close_fds=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_configuration_through_a_pipe_is_read_and_not_taken_for_an_empty_one(
+        binary, through_pipe):
+    code, out, err = call(binary, "check", through_pipe("listen: nonsense\nsources: {x: {}}\n"))
+    assert code == 2 and out == "" and ":1:9: listen: " in err, (out, err)
+    code, out, err = call(binary, "check", through_pipe(GOOD))
+    assert code == 0 and re.search(r"^events .* header ", out, re.MULTILINE), (out, err)
+    assert call(binary, "serve", "--config", through_pipe("lisen: 1\n"))[0] == 2
+
+
+def test_a_pipe_without_a_byte_is_no_configuration(binary, through_pipe):
+    for command in (["check"], ["serve", "--config"]):
+        code, _, err = call(binary, *command, through_pipe(""))
+        assert code == 2 and "nothing came through this pipe" in err, err
+
+
+def test_a_secret_and_an_event_come_through_pipes(binary, through_pipe, write):
+    secret = through_pipe("c4n4ry-7f3d-0123456789\n")
+    path = write("sources:\n  a:\n    preset: auto\n"
+                 f"    auth: {{ header: X-Api-Key, secret: \"file:{secret}\" }}\n")
+    code, out, err = call(binary, "check", path)
+    assert code == 0 and re.search(r"^a .* header ", out, re.MULTILINE), (out, err)
+    code, out, err = call(binary, "explain", through_pipe('{"id":"1"}'))
+    assert code == 0 and out.startswith("this is     plain"), (out, err)
+
+
+def test_a_reload_of_what_came_through_a_pipe_changes_nothing(stile, through_pipe):
+    text = "sources:\n  a: { preset: auto, auth: { header: X-Api-Key, secret: abcdefghijklmnop } }\n"
+    name = through_pipe(text)
+    gateway = stile("--config", name, pass_fds=[int(os.path.basename(name))])
+    gateway.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "came through a pipe" in gateway.log(), "the reload is refused")
+    assert gateway.request("POST", "/in/a", b'{"id":"1"}').status == 401

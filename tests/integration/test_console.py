@@ -36,6 +36,7 @@ def test_metrics_are_strict_and_agree_with_what_was_sent(stile):
     assert value("stile_refused_total") == 7
     assert value("stile_overload_total") == 0
     assert value("stile_live_claims") == 50
+    assert value("stile_live_entities") == 0
     assert value("stile_open_tickets") == 0
     assert value("stile_due_tickets") == 0
     assert value("stile_deliveries_total", outcome="done") == 50

@@ -98,6 +98,24 @@ def test_open_tickets_are_counted(stile, run, data, blockage):
     gateway.kill()
     code, out, _ = run("journal", "verify", data)
     assert code == 0 and report(out)["open tickets"] == "7", out
+    assert report(out)["held tickets"] == "0", out
+
+
+def test_held_tickets_entities_and_copies_are_counted(stile, run, data, scratch):
+    path = os.path.join(scratch, "stile.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("sources:\n  a:\n    claims:\n      - once: id\n"
+                   "      - newest: { entity: entity, time: time }\n")
+    gateway = stile("--config", path)
+    for event in ({"id": "1", "entity": "x", "time": 1000000000},
+                  {"id": "2", "entity": "y", "time": 1000000000},
+                  {"id": "2", "entity": "y", "time": 1000000000},
+                  {"id": "1", "entity": "x", "time": 1000000001}):
+        assert gateway.request("POST", "/in/a", json.dumps(event).encode()).status == 200
+    assert gateway.metrics()["stile_live_entities"].value() == 2
+    assert gateway.stop() == 0
+    told = report(run("journal", "verify", data)[1])
+    assert (told["held tickets"], told["entities"], told["seen again"]) == ("1", "2", "1"), told
 
 
 def contents(data):

@@ -1,6 +1,8 @@
 """Limits: what is too much is refused with its proper status, the rest goes on."""
 
+import contextlib
 import json
+import os
 import resource
 
 import pytest
@@ -148,6 +150,9 @@ def test_limit_on_open_tickets_is_503_until_the_sink_goes_on(stile, blockage, co
         take_problem(answer, 503)
         assert int(answer.header("retry-after")) >= 1
         take_verdict(connection.post({"id": "open-7"}), "duplicate")
+        eventually(lambda: gateway.get("/readyz").status == 503, "/readyz says that it is full")
+        assert gateway.metrics()["stile_store_writable"].value() == 0
+        assert gateway.log().count("as many as may") == 1
         blockage.release()
         eventually(lambda: connection.post({"id": "too many"}).status == 200, "room again")
         take_verdict(connection.post({"id": "too many"}), "duplicate")
@@ -155,6 +160,8 @@ def test_limit_on_open_tickets_is_503_until_the_sink_goes_on(stile, blockage, co
     ids = [event["id"] for event in blockage.events()]
     assert ids == [f"open-{i}" for i in range(20)] + ["too many"], "refused is not decided"
     assert gateway.metrics()["stile_overload_total"].value() >= 1
+    eventually(lambda: gateway.get("/readyz").status == 200, "/readyz says that there is room")
+    assert gateway.log().count("there is room for new ones again") == 1
 
 
 def test_body_limit_follows_its_option(stile):
@@ -176,3 +183,23 @@ def test_largest_allowed_body_is_kept_and_printed(stile):
             assert gateway.wait_events(1) == [event]
             gateway.kill()
             gateway = stile("--max-body", "4MiB")
+
+
+def test_who_is_not_let_in_takes_no_memory(stile, scratch):
+    path = os.path.join(scratch, "stile.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("sources:\n  a: { preset: auto, auth: { kind: bearer, secret: c4n4ry-7f3d-0123 } }\n")
+    gateway = stile("--config", path)
+    before = gateway.resident_bytes()
+    size, held = 1 << 20, []
+    for _ in range(64):
+        connection = gateway.connect()
+        held.append(connection)
+        connection.send(b"POST /in/a HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+        take_problem(connection.answer(), 401)
+        with contextlib.suppress(OSError):
+            connection.send(b"x" * (size - 10))
+    grown = gateway.resident_bytes() - before
+    assert grown < 16 << 20, f"{grown} bytes more for 64 MiB from nobody"
+    for connection in held:
+        connection.close()

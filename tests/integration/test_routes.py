@@ -190,3 +190,39 @@ def test_stuck_head_holds_its_entity_alone_until_it_steps_aside(gateway, sink):
              for r in it.got()]
     assert order.count(("x", True)) == 4 and order.count(("x", False)) == 1
     assert order.index(("x", False)) > max(i for i, o in enumerate(order) if o == ("x", True))
+
+
+def test_dead_letter_goes_to_its_sink_once(gateway, sink):
+    it = sink(lambda request: 422 if request.path == "/crm" else 200)
+    stile = gateway(source("a"), http_sink("crm", it.url("/crm"), "dead_letter: aside") +
+                    http_sink("aside", it.url("/aside")), "  - { to: crm }\n")
+    tickets = {}
+    for _ in range(20):
+        event = {"id": fresh(), "type": "t"}
+        tickets[event["id"]] = take(post(stile, "/in/a", event), "new")["ticket"]
+    eventually(lambda: sample(stile, "stile_open_tickets") == 20, "the dead letters alone are open")
+    assert sorted(it.ids("/crm")) == sorted(it.ids("/aside")) == sorted(tickets)
+    for request in it.got("/aside"):
+        assert key(request) not in tickets.values() and request.headers["Stile-Source"] == "a"
+
+
+def test_dead_letter_of_a_crash_comes_once(stile, scratch, sink):
+    """Killed again and again while letters die."""
+    it = sink(lambda request: 422 if request.path == "/crm" else 200)
+    config = configure(scratch, source("a"), http_sink("crm", it.url("/crm"),
+                       "dead_letter: aside, dead_letters: forget") +
+                       http_sink("aside", it.url("/aside")), "  - { to: crm }\n")
+    ids = []
+    for _ in range(4):
+        gateway = stile("--config", config)
+        for _ in range(15):
+            ids.append(fresh())
+            take(post(gateway, "/in/a", {"id": ids[-1]}), "new")
+        gateway.kill()
+    gateway = stile("--config", config)
+    gateway.wait_settled()
+    keys = {}
+    for request in it.got("/aside"):
+        keys.setdefault(json.loads(request.body)["id"], set()).add(key(request))
+    assert sorted(keys) == sorted(ids)
+    assert all(len(found) == 1 for found in keys.values()), keys

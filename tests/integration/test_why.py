@@ -308,3 +308,24 @@ def test_window_that_is_too_short_is_told_by_metric_advice_and_log(gateway, run)
     folder = {a["source"]: a for a in json.loads(out)["sources"]}
     assert folder["brief"]["state"] == "too short", folder
     assert run("advise", "--window", "1s", "--url", url(gateway))[0] == 2
+
+
+def test_a_conflict_tells_what_it_differs_in(stile, run, data):
+    gateway = stile()
+    name = fresh()
+    first = {"id": name, "detail": {"status": "open", "at": 1, "by": "ann"}, "note": "x"}
+    other = {"note": "x", "id": name, "detail": {"status": "paid", "at": 1.0}, "total": 3}
+    take(post(gateway, "/in/events", first), "new")
+    take(post(gateway, "/in/events", other), "conflict")
+    repeat = why(gateway, id=name)["originals"][0]["repeats"][0]
+    assert repeat["differences"] == 3
+    assert sorted((one["path"], one["change"]) for one in repeat["difference"]) == [
+        ("detail.by", "missing"), ("detail.status", "changed"), ("total", "added")]
+    expected = "they differ in detail.status, detail.by (missing), total (added)"
+    text = gateway.get(f"/v1/why?id={name}&format=text").body.decode()
+    assert expected in text, text
+    held = gateway.get("/v1/why?held=1&format=text").body.decode()
+    assert expected in held, held
+    gateway.stop()
+    code, out, _ = run("why", "--data", data, name)
+    assert code == 0 and expected in out, out

@@ -141,7 +141,8 @@ static void batch(struct http_server *server)
 		assert_int_equal(error, 0);
 }
 
-int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
+static int open_all(struct web *web, const struct http_limits *limits, struct tls *tls,
+                    const struct web_handler *handler)
 {
 	struct error_text text;
 	memset(web, 0, sizeof(*web));
@@ -157,10 +158,10 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 			.limits = limits ? *limits : http_limits_default,
 			.gauge = web->gauge,
 			.tls = tls,
-			.scratch_size = 100,
-			.handle = handle,
-			.wants_body = wants_body,
-			.user = web,
+			.scratch_size = handler ? handler->scratch_size : 100,
+			.handle = handler ? handler->handle : handle,
+			.wants_body = handler ? handler->wants_body : wants_body,
+			.user = handler ? handler->user : web,
 		};
 		error = http_server_new(&web->options, &web->server, &text);
 	}
@@ -171,6 +172,17 @@ int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
 	else
 		loop_hook_add(web->loop, &web->hook);
 	return error;
+}
+
+int web_open(struct web *web, const struct http_limits *limits, struct tls *tls)
+{
+	return open_all(web, limits, tls, NULL);
+}
+
+int web_open_with(struct web *web, const struct http_limits *limits,
+                  const struct web_handler *handler)
+{
+	return open_all(web, limits, NULL, handler);
 }
 
 void web_close(struct web *web)

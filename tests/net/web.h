@@ -5,7 +5,7 @@
  * The server answers by path: /hold keeps a request, /release answers those
  * kept in the opposite order and then itself, /large answers WEB_LARGE bytes,
  * /none 204, /close ends the connection, /who says who asks; all others get their
- * body back. Whoever asks before sending a body to /unwanted gets its answer at once.
+ * body back. A body to /unwanted that does not come with its head is not waited for.
  * A condition that does not come true within WEB_PATIENCE_MS fails the test.
  */
 #pragma once
@@ -42,6 +42,15 @@ extern bool web_batches;
 
 /* 0, or the error of http_server_new(). */
 int web_open(struct web *web, const struct http_limits *limits, struct tls *tls);
+/* With a handler of the test's own. */
+struct web_handler {
+	void (*handle)(struct http_request *request);
+	bool (*wants_body)(const struct http_request *request);
+	size_t scratch_size;
+	void *user; /* request->user */
+};
+int web_open_with(struct web *web, const struct http_limits *limits,
+                  const struct web_handler *handler);
 void web_close(struct web *web);
 bool web_try(struct web *web, bool (*condition)(void *user), void *user); /* false: too late */
 void web_until(struct web *web, bool (*condition)(void *user), void *user);

@@ -2,7 +2,7 @@
 #include "sink/hostile.h"
 
 #include <arpa/inet.h>
-#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,6 +250,7 @@ static bool read_exactly(struct peer *peer, void *bytes, size_t len)
 static void serve_http2(struct peer *peer)
 {
 	static const unsigned char settings[] = { 0, 0, 0, 4, 0, 0, 0, 0, 0 };
+	unsigned char goaway[] = { 0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 	static const unsigned char ack[] = { 0, 0, 0, 4, 1, 0, 0, 0, 0 };
 	unsigned char frame[9 + 65536];
 	char preface[24];
@@ -262,14 +263,42 @@ static void serve_http2(struct peer *peer)
 		memcpy(stream, frame + 5, 4);
 		if (len > 65536 || !read_exactly(peer, frame + 9, len))
 			return;
-		if (type == 1)
+		unsigned limit = peer->number == 0 ? peer->server->http2_last : 0;
+		if (type == 1 && limit && peer->served == limit) {
+			if (!peer->len)
+				say(peer, goaway, sizeof(goaway));
+			peer->len = 1; /* said once */
+		}
+		if (peer->len && (type != 0 && type != 1))
+			continue;
+		if (peer->len && memcmp(stream, goaway + 9, 4) > 0)
+			continue; /* not begun, as was said */
+		if (type == 1) {
 			atomic_fetch_add(&peer->server->requests, 1);
+			memcpy(goaway + 9, stream, 4);
+			peer->served++;
+		}
 		if (type == 4 && !(flags & 1) && !say(peer, ack, sizeof(ack)))
 			return;
 		if (type <= 1 && flags & 1) { /* END_STREAM */
 			unsigned char head[] = { 0,         0,         1,         1,         5,
 				                 stream[0], stream[1], stream[2], stream[3], 0x88 };
-			if (!say(peer, head, sizeof(head)))
+			unsigned char reset[] = { 0,
+				                  0,
+				                  4,
+				                  3,
+				                  0,
+				                  stream[0],
+				                  stream[1],
+				                  stream[2],
+				                  stream[3],
+				                  0,
+				                  0,
+				                  0,
+				                  peer->server->http2_error };
+			bool refuse = peer->server->http2_error != 0;
+			if (!say(peer, refuse ? reset : head,
+			         refuse ? sizeof(reset) : sizeof(head)))
 				return;
 		}
 	}
@@ -336,6 +365,7 @@ void hostile_open(struct hostile *server)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET };
 	socklen_t size = sizeof(address);
+	signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to whom it may, on both sides */
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	server->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(server->fd, (struct sockaddr *)&address, sizeof(address)), 0);
@@ -364,14 +394,35 @@ void hostile_close(struct hostile *server)
 	pthread_mutex_destroy(&server->lock);
 }
 
+bool hostile_has(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool has = strstr(server->head, text) != NULL;
+	pthread_mutex_unlock(&server->lock);
+	return has;
+}
+
+bool hostile_begins(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool begins = strncmp(server->head, text, strlen(text)) == 0;
+	pthread_mutex_unlock(&server->lock);
+	return begins;
+}
+
+bool hostile_body_is(struct hostile *server, const char *text)
+{
+	pthread_mutex_lock(&server->lock);
+	bool is = server->body && strcmp(server->body, text) == 0;
+	pthread_mutex_unlock(&server->lock);
+	return is;
+}
+
 bool hostile_has_line(struct hostile *server, const char *line)
 {
 	char wanted[1024];
 	snprintf(wanted, sizeof(wanted), "\r\n%s\r\n", line);
-	pthread_mutex_lock(&server->lock);
-	bool has = strstr(server->head, wanted) != NULL;
-	pthread_mutex_unlock(&server->lock);
-	return has;
+	return hostile_has(server, wanted);
 }
 
 bool hostile_has_name(struct hostile *server, const char *name)

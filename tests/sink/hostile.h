@@ -19,9 +19,11 @@
 struct hostile {
 	int fd;
 	uint16_t port;
-	SSL_CTX *tls; /* NULL: plain */
-	bool http2;   /* with TLS: a small HTTP/2 that answers 200 to everything */
-	bool deaf;    /* closes each connection before it reads */
+	SSL_CTX *tls;              /* NULL: plain */
+	bool http2;                /* with TLS: a small HTTP/2 that answers 200 to everything */
+	unsigned char http2_error; /* … or resets every stream with this code */
+	unsigned http2_last;       /* … or answers so many on its first connection, then GOAWAY */
+	bool deaf;                 /* closes each connection before it reads */
 	pthread_t thread;
 	pthread_mutex_t lock;
 	atomic_uint connections, requests;
@@ -38,6 +40,9 @@ void hostile_close(struct hostile *server);
 
 /* Is the line there? "Name: value" as it was sent. */
 bool hostile_has_line(struct hostile *server, const char *line);
+bool hostile_begins(struct hostile *server, const char *text); /* the head */
+bool hostile_has(struct hostile *server, const char *text);    /* anywhere in the head */
+bool hostile_body_is(struct hostile *server, const char *text);
 bool hostile_has_name(struct hostile *server, const char *name);
 
 /* Certificates: a CA, and what it vouches for. */

@@ -124,3 +124,24 @@ static inline void http_kit_expect_text(const struct outlet_result *result, cons
 	if (!strstr(text, part))
 		fail_msg("expected \"%s\" in \"%s\"", part, text);
 }
+
+/* A plain server and an outlet to one of its paths. The options may be changed before
+ * http_kit_open(). */
+struct http_scene {
+	struct hostile server;
+	struct http_kit kit;
+	struct http_outlet_options options;
+};
+
+static inline void http_scene_begin(struct http_scene *scene, const char *path)
+{
+	memset(scene, 0, sizeof(*scene));
+	hostile_open(&scene->server);
+	scene->options = http_kit_begin(&scene->kit, "http://127.0.0.1", scene->server.port, path);
+}
+
+static inline void http_scene_end(struct http_scene *scene)
+{
+	http_kit_close(&scene->kit);
+	hostile_close(&scene->server);
+}

@@ -19,23 +19,19 @@ struct expectation {
 /* Sends one attempt on a connection of its own; the server must have read it once. */
 static void expect(const struct expectation *it)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    it->path);
-	options.timeout_ms = 300;
-	http_kit_open(&kit, &options);
-	struct outlet_attempt attempt = http_kit_attempt(&kit);
-	const struct outlet_result *result = http_kit_send(&kit, &attempt);
+	struct http_scene scene;
+	http_scene_begin(&scene, it->path);
+	scene.options.timeout_ms = 300;
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+	const struct outlet_result *result = http_kit_send(&scene.kit, &attempt);
 	if (result->answer != it->answer || result->status != it->status)
 		fail_msg("%s: answer %d, status %u: %.*s", it->path, (int)result->answer,
 		         result->status, result->text_len, result->text);
 	http_kit_expect_text(result, it->text);
 	assert_false(result->permanent);
-	assert_int_equal(server.requests, 1);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	assert_int_equal(scene.server.requests, 1);
+	http_scene_end(&scene);
 }
 
 static void an_answer_is_its_status(void **state)
@@ -108,24 +104,20 @@ static void a_server_that_closes_before_reading_leaves_it_unknown(void **state)
 /* libcurl would send it again, on a fresh connection. */
 static void expect_one_write(const char *path)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    path);
-	http_kit_open(&kit, &options);
-	struct outlet_attempt attempt = http_kit_attempt(&kit);
-	assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_DONE);
-	attempt = http_kit_attempt(&kit);
+	struct http_scene scene;
+	http_scene_begin(&scene, path);
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
+	attempt = http_kit_attempt(&scene.kit);
 	attempt.event++;
-	assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_UNKNOWN);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_UNKNOWN);
 	http_kit_expect_text(&attempt.result, "closed before an answer");
-	assert_int_equal(server.requests, 2);
-	attempt = http_kit_attempt(&kit);
-	assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_DONE);
-	assert_int_equal(server.requests, 3);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	assert_int_equal(scene.server.requests, 2);
+	attempt = http_kit_attempt(&scene.kit);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
+	assert_int_equal(scene.server.requests, 3);
+	http_scene_end(&scene);
 }
 
 static void a_kept_connection_that_dies_does_not_send_twice(void **state)
@@ -137,86 +129,70 @@ static void a_kept_connection_that_dies_does_not_send_twice(void **state)
 
 static void a_connection_closed_while_idle_is_not_used(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/idle-close");
-	http_kit_open(&kit, &options);
+	http_scene_begin(&scene, "/idle-close");
+	http_kit_open(&scene.kit, &scene.options);
 	for (unsigned i = 0; i < 20; i++) {
-		struct outlet_attempt attempt = http_kit_attempt(&kit);
-		assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_DONE);
+		struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+		assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 		/* Until it has closed: it takes the socket out before. */
 		for (bool open = true; open;) {
-			pthread_mutex_lock(&server.lock);
-			open = server.sockets[i] >= 0;
-			pthread_mutex_unlock(&server.lock);
+			pthread_mutex_lock(&scene.server.lock);
+			open = scene.server.sockets[i] >= 0;
+			pthread_mutex_unlock(&scene.server.lock);
 		}
 	}
-	assert_int_equal(server.requests, 20);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	assert_int_equal(scene.server.requests, 20);
+	http_scene_end(&scene);
 }
 
 static void connections_are_kept(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/ok");
-	http_kit_open(&kit, &options);
+	http_scene_begin(&scene, "/ok");
+	http_kit_open(&scene.kit, &scene.options);
 	for (int i = 0; i < 100; i++) {
-		struct outlet_attempt attempt = http_kit_attempt(&kit);
-		assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_DONE);
+		struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+		assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	}
-	assert_int_equal(server.requests, 100);
-	assert_int_equal(server.connections, 1);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	assert_int_equal(scene.server.requests, 100);
+	assert_int_equal(scene.server.connections, 1);
+	http_scene_end(&scene);
 }
 
 static void fresh_means_a_connection_for_each(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/ok");
-	options.fresh = true;
-	http_kit_open(&kit, &options);
+	http_scene_begin(&scene, "/ok");
+	scene.options.fresh = true;
+	http_kit_open(&scene.kit, &scene.options);
 	for (int i = 0; i < 5; i++) {
-		struct outlet_attempt attempt = http_kit_attempt(&kit);
-		assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_DONE);
+		struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+		assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	}
-	assert_int_equal(server.connections, 5);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	assert_int_equal(scene.server.connections, 5);
+	http_scene_end(&scene);
 }
 
 static void many_go_at_the_same_time(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	static struct outlet_attempt attempts[100];
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/ok");
-	http_kit_open(&kit, &options);
+	http_scene_begin(&scene, "/ok");
+	http_kit_open(&scene.kit, &scene.options);
 	for (size_t i = 0; i < ARRAY_LEN(attempts); i++) {
-		attempts[i] = http_kit_attempt(&kit);
+		attempts[i] = http_kit_attempt(&scene.kit);
 		attempts[i].next = i + 1 < ARRAY_LEN(attempts) ? &attempts[i + 1] : NULL;
 	}
-	http_kit_send(&kit, attempts);
+	http_kit_send(&scene.kit, attempts);
 	for (size_t i = 0; i < ARRAY_LEN(attempts); i++)
 		assert_int_equal(attempts[i].result.answer, OUTLET_DONE);
-	assert_int_equal(server.requests, ARRAY_LEN(attempts));
-	http_kit_close(&kit);
-	hostile_close(&server);
+	assert_int_equal(scene.server.requests, ARRAY_LEN(attempts));
+	http_scene_end(&scene);
 }
 
 static void a_refused_connection_is_not_sent(void **state)
@@ -268,44 +244,36 @@ static void a_connection_that_takes_too_long_is_not_sent(void **state)
 
 static void retry_after_is_read_in_both_forms(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/{$.id}");
-	http_kit_open(&kit, &options);
-	struct outlet_attempt attempt = http_kit_attempt(&kit);
+	http_scene_begin(&scene, "/{$.id}");
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	attempt.payload = SPAN("{\"id\":\"429\"}");
-	assert_int_equal(http_kit_send(&kit, &attempt)->status, 429);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 429);
 	assert_int_equal(attempt.result.retry_after_ms, 7000);
-	attempt = http_kit_attempt(&kit);
+	attempt = http_kit_attempt(&scene.kit);
 	attempt.payload = SPAN("{\"id\":\"503\"}"); /* a minute after the fake clock's time */
-	assert_int_equal(http_kit_send(&kit, &attempt)->status, 503);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 503);
 	assert_int_equal(attempt.result.retry_after_ms, 60000);
-	attempt = http_kit_attempt(&kit);
+	attempt = http_kit_attempt(&scene.kit);
 	attempt.payload = SPAN("{\"id\":\"503-bare\"}");
-	assert_int_equal(http_kit_send(&kit, &attempt)->status, 503);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 503);
 	assert_int_equal(attempt.result.retry_after_ms, 0);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	http_scene_end(&scene);
 }
 
 static void a_long_answer_is_cut_off(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/large");
-	options.answer_max = 100000;
-	http_kit_open(&kit, &options);
-	struct outlet_attempt attempt = http_kit_attempt(&kit);
-	assert_int_equal(http_kit_send(&kit, &attempt)->answer, OUTLET_DONE);
+	http_scene_begin(&scene, "/large");
+	scene.options.answer_max = 100000;
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	assert_int_equal(attempt.result.status, 200);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	http_scene_end(&scene);
 }
 
 static void texts_of_answers_are_fit_for_a_terminal(void **state)
@@ -336,30 +304,28 @@ static void *interrupt_later(void *argument)
 
 static void an_interrupt_ends_what_is_under_way(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/stall");
-	http_kit_open(&kit, &options);
+	http_scene_begin(&scene, "/stall");
+	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempts[3];
 	for (size_t i = 0; i < 3; i++) {
-		attempts[i] = http_kit_attempt(&kit);
+		attempts[i] = http_kit_attempt(&scene.kit);
 		attempts[i].next = i < 2 ? &attempts[i + 1] : NULL;
 	}
-	struct interrupter it = { .server = &server, .outlet = kit.outlet, .requests = 3 };
-	http_kit_start(&kit, attempts);
+	struct interrupter it = { .server = &scene.server,
+		                  .outlet = scene.kit.outlet,
+		                  .requests = 3 };
+	http_kit_start(&scene.kit, attempts);
 	pthread_create(&it.thread, NULL, interrupt_later, &it);
-	http_kit_wait(&kit);
+	http_kit_wait(&scene.kit);
 	pthread_join(it.thread, NULL);
 	for (size_t i = 0; i < 3; i++)
 		assert_int_equal(attempts[i].result.answer, OUTLET_UNKNOWN);
-	struct outlet_attempt late = http_kit_attempt(&kit);
-	assert_int_equal(http_kit_send(&kit, &late)->answer, OUTLET_NOT_SENT);
-	assert_int_equal(server.requests, 3);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	struct outlet_attempt late = http_kit_attempt(&scene.kit);
+	assert_int_equal(http_kit_send(&scene.kit, &late)->answer, OUTLET_NOT_SENT);
+	assert_int_equal(scene.server.requests, 3);
+	http_scene_end(&scene);
 }
 
 struct resender {
@@ -382,22 +348,20 @@ static void send_again(struct outlet_attempt *attempt)
 
 static void done_may_send_the_next(void **state)
 {
-	struct hostile server = { 0 };
-	struct http_kit kit;
+	struct http_scene scene;
 	(void)state;
-	hostile_open(&server);
-	struct http_outlet_options options = http_kit_begin(&kit, "http://127.0.0.1", server.port,
-	                                                    "/ok");
-	http_kit_open(&kit, &options);
-	struct resender it = { .kit = &kit, .left = 200, .attempt = http_kit_attempt(&kit) };
+	http_scene_begin(&scene, "/ok");
+	http_kit_open(&scene.kit, &scene.options);
+	struct resender it = { .kit = &scene.kit,
+		               .left = 200,
+		               .attempt = http_kit_attempt(&scene.kit) };
 	it.attempt.done = send_again;
 	it.attempt.user = &it;
-	kit.outlet->methods->send(kit.outlet, &it.attempt);
-	assert_int_equal(loop_timer_set(kit.loop, &kit.guard, HTTP_KIT_PATIENCE_MS), 0);
-	loop_run(kit.loop);
-	assert_int_equal(server.requests, 201);
-	http_kit_close(&kit);
-	hostile_close(&server);
+	scene.kit.outlet->methods->send(scene.kit.outlet, &it.attempt);
+	assert_int_equal(loop_timer_set(scene.kit.loop, &scene.kit.guard, HTTP_KIT_PATIENCE_MS), 0);
+	loop_run(scene.kit.loop);
+	assert_int_equal(scene.server.requests, 201);
+	http_scene_end(&scene);
 }
 
 /* Whatever allocation fails: one result, of which DONE means that the server has it. */

@@ -1,9 +1,11 @@
 /* The stdout outlet: one line an event, whole lines only, never stuck. */
 #include "sink/stdout_outlet.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "gate/ticket.h"
@@ -178,6 +180,73 @@ static void an_interrupt_frees_a_stuck_sink(void **state)
 	pipe_outlet_free(&blocked.pair);
 }
 
+static int synced;      /* how often */
+static int sync_result; /* of the next ones */
+
+static int sync_told(int fd)
+{
+	assert_true(fd >= 0);
+	synced++;
+	errno = EIO;
+	return sync_result;
+}
+
+static struct outlet *file_outlet_new(int fd)
+{
+	struct stdout_outlet_options options = { .fd = fd, .sync = sync_told };
+	struct outlet *sink = NULL;
+	synced = 0;
+	sync_result = 0;
+	assert_int_equal(stdout_outlet_new(&options, &sink), 0);
+	return sink;
+}
+
+static void deliver_two(struct outlet *sink, enum outlet_answer expected)
+{
+	struct outlet_attempt events[] = {
+		{ .ticket = 1, .number = 1, .json = true, .payload = SPAN("{\"id\":1}") },
+		{ .ticket = 2, .number = 1, .json = true, .payload = SPAN("{\"id\":2}") },
+	};
+	send(sink, events, ARRAY_LEN(events));
+	for (size_t i = 0; i < ARRAY_LEN(events); i++)
+		assert_int_equal(events[i].result.answer, expected);
+}
+
+static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
+{
+	(void)state;
+	FILE *file = tmpfile();
+	assert_non_null(file);
+	struct outlet *sink = file_outlet_new(fileno(file));
+	deliver_two(sink, OUTLET_DONE);
+	assert_int_equal(synced, 1);
+	sync_result = -1;
+	deliver_two(sink, OUTLET_NOT_SENT);
+	assert_int_equal(synced, 2);
+	sync_result = 0;
+	deliver_two(sink, OUTLET_DONE); /* once more, in whole lines */
+	char text[256];
+	ssize_t len = pread(fileno(file), text, sizeof(text) - 1, 0);
+	assert_true(len > 0);
+	text[len] = '\0';
+	assert_string_equal(text, "{\"id\":1}\n{\"id\":2}\n{\"id\":1}\n{\"id\":2}\n"
+	                          "{\"id\":1}\n{\"id\":2}\n");
+	sink->methods->free(sink);
+	fclose(file);
+}
+
+static void what_is_no_file_is_not_synced(void **state)
+{
+	(void)state;
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	assert_true(null >= 0);
+	struct outlet *sink = file_outlet_new(null);
+	deliver_two(sink, OUTLET_DONE);
+	assert_int_equal(synced, 0);
+	sink->methods->free(sink);
+	close(null);
+}
+
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
@@ -186,6 +255,8 @@ int main(void)
 		cmocka_unit_test(an_envelope_names_ticket_and_source),
 		cmocka_unit_test(a_closed_reader_gives_the_events_back),
 		cmocka_unit_test(an_interrupt_frees_a_stuck_sink),
+		cmocka_unit_test(a_file_has_a_batch_on_disk_before_it_is_done),
+		cmocka_unit_test(what_is_no_file_is_not_synced),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -299,6 +299,63 @@ static void test_a_closed_segment_takes_events_though_the_disk_is_full(void **st
 	assert_int_equal(admit(2, 10), 0);
 }
 
+static char told[4][ERROR_TEXT_MAX];
+static uint32_t told_count;
+
+static void tell(void *user, enum local_store_level level, const char *text)
+{
+	(void)user;
+	(void)level;
+	assert_true(told_count < ARRAY_LEN(told));
+	snprintf(told[told_count++], sizeof(told[0]), "%s", text);
+}
+
+static bool is_writable(void)
+{
+	struct store_stats stats;
+
+	store_stats(store, &stats);
+	return stats.writable;
+}
+
+static void settle_all(uint32_t expected)
+{
+	struct store_item items[EVENTS_MAX];
+
+	assert_int_equal(take_items(items, EVENTS_MAX), expected);
+	for (uint32_t i = 0; i < expected; i++) {
+		struct store_settle settle = settle_of(&items[i]);
+		assert_int_equal(store_call(store, &settle.op, STORE_SETTLE), 0);
+	}
+}
+
+static void test_a_store_with_too_many_open_tickets_says_so_once(void **state)
+{
+	(void)state;
+	store = store_free(store);
+	options.max_open_tickets = 3;
+	options.log = tell;
+	told_count = 0;
+	open_store();
+	for (uint64_t i = 1; i <= 3; i++) {
+		assert_true(is_writable());
+		assert_int_equal(admit(i, 10), 0);
+	}
+	assert_false(is_writable());
+	for (uint64_t i = 4; i <= 6; i++)
+		assert_int_equal(admit(i, 10), ERR_FULL);
+	store_tick(store);
+	assert_int_equal(told_count, 1);
+	assert_non_null(strstr(told[0], "3 events wait for their outcome"));
+	settle_all(3);
+	assert_true(is_writable());
+	assert_int_equal(told_count, 2);
+	assert_non_null(strstr(told[1], "room"));
+	assert_int_equal(admit(4, 10), 0);
+	settle_all(1);
+	assert_int_equal(told_count, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +371,8 @@ int main(void)
 			test_a_stop_on_a_full_disk_ends_and_the_ticket_stays_open, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_closed_segment_takes_events_though_the_disk_is_full, begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_a_store_with_too_many_open_tickets_says_so_once, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

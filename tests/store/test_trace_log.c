@@ -472,6 +472,47 @@ static void test_traces_come_from_many_threads_while_others_ask(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
+static uint32_t warnings;
+
+static void count_warning(void *user, bool warning, const char *text)
+{
+	(void)user;
+	assert_true(warning);
+	assert_non_null(strstr(text, "no advice on the window of s256"));
+	warnings++;
+}
+
+static void count_source(void *user, struct span source, const struct gap *gap)
+{
+	(void)source;
+	assert_int_equal(gap->duplicates.max, 5000);
+	++*(uint32_t *)user;
+}
+
+static void one_source_too_many_for_advice_is_told_once(void **state)
+{
+	(void)state;
+	struct trace_log_options options = traces_options(simfs);
+	struct error_text text;
+	uint32_t sources = 0;
+	options.log = count_warning;
+	warnings = 0;
+	trace_log_free(trace_log);
+	assert_int_equal(trace_log_open(&options, &trace_log, &text), 0);
+	for (uint32_t i = 0; i < TRACE_SOURCES_MAX + 3; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "s%u", i);
+		trace_log_add(trace_log, &(struct trace){ .time_ms = TRACES_NOW_MS,
+		                                          .verdict = VERDICT_DUPLICATE,
+		                                          .gap_ms = 5000,
+		                                          .source = span_str(name) });
+	}
+	trace_log_tick(trace_log);
+	trace_log_gaps(trace_log, count_source, &sources);
+	assert_int_equal(sources, TRACE_SOURCES_MAX);
+	assert_int_equal(warnings, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -491,6 +532,8 @@ int main(void)
 		TEST(test_no_log_takes_everything),
 		TEST(test_a_file_of_a_later_version_is_left_alone),
 		TEST(test_traces_come_from_many_threads_while_others_ask),
+		cmocka_unit_test_setup_teardown(one_source_too_many_for_advice_is_told_once, begin,
+		                                end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

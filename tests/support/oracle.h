@@ -77,6 +77,7 @@ struct oracle_leg {
 	uint32_t noted;       /* the highest attempt of which something was acknowledged */
 	enum store_mark last; /* acknowledged */
 	uint32_t maybe;       /* bits of marks since: no answer, or an error */
+	uint64_t freed_step;  /* when it was released last */
 };
 
 struct oracle_event {

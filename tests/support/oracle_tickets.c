@@ -241,6 +241,7 @@ static void release_done(struct store_op *op)
 		return;
 	own->oracle->releases++;
 	leg->hold = ORACLE_FREE;
+	leg->freed_step = own->oracle->step;
 	if (own->release.drop)
 		leg->outcome = ORACLE_SETTLED;
 	else

@@ -217,6 +217,86 @@ static void a_whole_file_is_read_up_to_its_limit(void **state)
 	assert_null(bytes);
 }
 
+static void write_all(int fd, const char *bytes, size_t len)
+{
+	for (size_t at = 0; at < len;) {
+		ssize_t n = write(fd, bytes + at, len - at);
+		assert_true(n > 0);
+		at += (size_t)n;
+	}
+}
+
+/* The path of a pipe with these bytes in it, as a shell's <(…) gives it. */
+static int pipe_of(const char *bytes, size_t len, char ret_path[static 64])
+{
+	int fds[2];
+	assert_int_equal(pipe(fds), 0);
+	write_all(fds[1], bytes, len);
+	close(fds[1]);
+	snprintf(ret_path, 64, "/proc/self/fd/%d", fds[0]);
+	return fds[0];
+}
+
+static void what_has_no_size_is_read_to_its_end(void **state)
+{
+	(void)state;
+	static char text[60000];
+	static const size_t lens[] = { 1, 4095, 4096, 4097, sizeof(text) };
+	memset(text, 'x', sizeof(text));
+	for (size_t i = 0; i < ARRAY_LEN(lens); i++) {
+		char path[64], *bytes = NULL;
+		size_t len = 0;
+		int fd = pipe_of(text, lens[i], path);
+		assert_true(file_is_pipe(path));
+		assert_int_equal(file_read_whole(fs, path, lens[i], &bytes, &len), 0);
+		assert_int_equal(len, lens[i]);
+		assert_memory_equal(bytes, text, len);
+		assert_int_equal(bytes[len], 0);
+		mem_free(bytes);
+		close(fd);
+	}
+	char *bytes = NULL;
+	size_t len = 0;
+	assert_int_equal(file_read_whole(fs, "/proc/self/status", 1 << 20, &bytes, &len), 0);
+	assert_true(len > 100);
+	assert_false(file_is_pipe("/proc/self/status"));
+	mem_free(bytes);
+}
+
+static void a_pipe_with_more_than_its_limit_is_refused(void **state)
+{
+	(void)state;
+	static const char text[10000];
+	static const size_t limits[] = { 0, 1, 4096, 9999 };
+	for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+		char path[64], *bytes = NULL;
+		size_t len = 0;
+		int fd = pipe_of(text, sizeof(text), path);
+		assert_int_equal(file_read_whole(fs, path, limits[i], &bytes, &len), ERR_TOO_LARGE);
+		assert_null(bytes);
+		close(fd);
+	}
+}
+
+static void a_pipe_is_read_whole_or_not_at_all_without_memory(void **state)
+{
+	(void)state;
+	static const char text[20000];
+	int error = -ENOMEM;
+	for (unsigned long n = 1; error != 0; n++) {
+		char path[64], *bytes = NULL;
+		size_t len = 0;
+		int fd = pipe_of(text, sizeof(text), path);
+		mem_fail_at(n, false);
+		error = file_read_whole(fs, path, sizeof(text), &bytes, &len);
+		mem_fail_at(0, false);
+		assert_true(error == 0 ? len == sizeof(text) : error == -ENOMEM && !bytes);
+		assert_true(n < 10);
+		mem_free(bytes);
+		close(fd);
+	}
+}
+
 static void a_file_that_everybody_may_read_is_found(void **state)
 {
 	(void)state;
@@ -225,6 +305,13 @@ static void a_file_that_everybody_may_read_is_found(void **state)
 	assert_int_equal(chmod(in_dir("key"), 0644), 0);
 	assert_true(file_is_public(in_dir("key")));
 	assert_false(file_is_public(in_dir("none")));
+}
+
+static int get_files(void **state)
+{
+	(void)state;
+	fs = file_system_real();
+	return 0;
 }
 
 int main(void)
@@ -246,8 +333,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
 		cmocka_unit_test_setup_teardown(a_whole_file_is_read_up_to_its_limit, make,
 		                                destroy),
+		cmocka_unit_test(what_has_no_size_is_read_to_its_end),
+		cmocka_unit_test(a_pipe_with_more_than_its_limit_is_refused),
+		cmocka_unit_test(a_pipe_is_read_whole_or_not_at_all_without_memory),
 		cmocka_unit_test_setup_teardown(a_file_that_everybody_may_read_is_found, make,
 		                                destroy),
 	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, get_files, NULL);
 }

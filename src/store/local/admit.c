@@ -508,5 +508,6 @@ void local_decide_admit(struct local_store *local, struct store_admit *admit,
 	if (unlikely(r == DECIDE_AGAIN))
 		r = decide(local, admit, probes);
 	CHECK(r <= 0);
+	admit->decided_ms = now_of(local);
 	admit->op.error = r;
 }

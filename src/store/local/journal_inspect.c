@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "codec/base64.h"
 #include "gate/letter.h"
 #include "gate/ticket.h"
 #include "gate/verdict.h"
@@ -263,19 +264,13 @@ static bool is_text(struct span bytes)
 
 static void put_base64(struct buf *line, struct span bytes)
 {
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	const unsigned char *p = (const unsigned char *)bytes.ptr;
+	size_t len = BASE64_LEN(bytes.len);
 
-	for (size_t i = 0; i < bytes.len; i += 3) {
-		size_t left = bytes.len - i;
-		uint32_t group = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0) |
-		                 (left > 2 ? p[i + 2] : 0u);
-		buf_append_char(line, digits[group >> 18]);
-		buf_append_char(line, digits[group >> 12 & 63]);
-		buf_append_char(line, left > 1 ? digits[group >> 6 & 63] : '=');
-		buf_append_char(line, left > 2 ? digits[group & 63] : '=');
-	}
+	buf_fail(line, buf_reserve(line, len));
+	if (line->failed)
+		return;
+	base64_encode(bytes, line->ptr + line->len);
+	line->len += len;
 }
 
 static void put_payload(struct buf *line, struct span payload)

@@ -117,6 +117,7 @@ struct local_store {
 	struct undo_list undo;    /* of the frame being built */
 	uint64_t frames_lost;     /* ever */
 	bool full;                /* the last admit found no room on disk */
+	bool crowded;             /* as many tickets are open as may be, and that was told */
 	bool ending;              /* see store_end_waits() */
 	bool flushing;
 	bool superblock_dirty;

@@ -48,12 +48,34 @@ static void store_counter(atomic_uint_fast64_t *counter, uint64_t value)
 	atomic_store_explicit(counter, value, memory_order_relaxed);
 }
 
+/* An eighth must be free before it is told that there is room: a store that is just
+ * full would tell it with every flush. */
+static void tell_crowd(struct local_store *local, uint64_t open)
+{
+	uint64_t most = local->options.max_open_tickets;
+
+	if (!local->crowded && open >= most) {
+		local->crowded = true;
+		local_log(local, LOCAL_STORE_ERROR,
+		          "%llu events wait for their outcome, as many as may: new ones are "
+		          "refused until some have it",
+		          (unsigned long long)open);
+	} else if (local->crowded && open < most && open <= most - most / 8) {
+		local->crowded = false;
+		local_log(local, LOCAL_STORE_INFO,
+		          "%llu events wait for their outcome: there is room for new ones again",
+		          (unsigned long long)open);
+	}
+}
+
 void local_publish(struct local_store *local)
 {
 	struct local_counters *counters = &local->counters;
+	uint64_t open = open_tickets_count(local->tickets);
+	bool room = open < local->options.max_open_tickets;
 
 	store_counter(&counters->live_claims, local->live_claims);
-	store_counter(&counters->open_tickets, open_tickets_count(local->tickets));
+	store_counter(&counters->open_tickets, open);
 	store_counter(&counters->due_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DUE));
 	store_counter(&counters->held_tickets, open_tickets_in(local->tickets, OPEN_TICKET_HELD));
 	store_counter(&counters->parked_tickets,
@@ -61,8 +83,10 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
 	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
-	atomic_store_explicit(&counters->writable, local->journal.open && !local->full,
+	atomic_store_explicit(&counters->writable, local->journal.open && !local->full && room,
 	                      memory_order_relaxed);
+	if (unlikely(!room || local->crowded))
+		tell_crowd(local, open);
 }
 
 static void publish_all(struct local_store *local)

@@ -840,7 +840,7 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 	uint64_t below = before > 0 ? before : UINT64_MAX;
 	for (uint32_t i = tickets->count; i > 0; i--) {
 		const struct block *block = block_at(tickets, i - 1);
-		if (place_at(tickets, i - 1)->first >= below || block->open == 0)
+		if (place_at(tickets, i - 1)->first >= below || block->open == block->due)
 			continue;
 		for (uint32_t at = block->used; at > 0; at--) {
 			const struct open_ticket *ticket = &block->tickets[at - 1];

@@ -444,6 +444,7 @@ static int admit_decide(struct memory_store *memory, struct store_admit *admit)
 	int error = store_admit_check(admit);
 
 	answer_clear(admit);
+	admit->decided_ms = memory->now_ms;
 	if (error < 0)
 		return error;
 	for (uint32_t i = 0; i < admit->claim_count; i++)

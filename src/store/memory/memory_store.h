@@ -1,7 +1,6 @@
 /*
  * memory_store: the store without a disk. It is the model that the tests hold
- * the others against, so it is written to be obviously right, and it serves
- * where nothing has to outlive the process (stile filter).
+ * the others against, so it is written to be obviously right.
  *
  * Room:      store. Only app/ and tests name this header.
  * Threads:   store.h's rule: one owner thread; stats from any.

@@ -1,7 +1,7 @@
 /*
  * socket_address: what the kernel says of a peer, as our own values.
  *
- * Room: net. Threads: pure.
+ * Room: codec. Threads: pure.
  */
 #pragma once
 

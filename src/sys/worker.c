@@ -1,0 +1,126 @@
+/* worker: see worker.h. */
+#include "sys/worker.h"
+
+#include <stdatomic.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "sys/sleeper.h"
+#include "sys/thread.h"
+
+struct worker {
+	struct mailbox waiting;
+	struct sleeper sleeper;
+	struct thread thread;
+	atomic_bool ending;
+};
+
+static struct worker_task *task_of(struct mailbox_node *node)
+{
+	return container_of(node, struct worker_task, node);
+}
+
+static void give_back(struct worker_task *task)
+{
+	struct worker_desk *desk = task->desk;
+	struct mailbox_chain chain = { NULL, NULL };
+
+	mailbox_chain_add(&chain, &task->node);
+	mailbox_post(&desk->finished, &chain);
+	desk->wake(desk->user);
+}
+
+/* All that waits; what is left when the end comes is given back as it is. */
+static void work_off(struct worker *worker)
+{
+	struct mailbox_node *node = mailbox_take(&worker->waiting), *next;
+
+	for (; node; node = next) {
+		struct worker_task *task = task_of(node);
+		next = node->next;
+		task->skipped = atomic_load(&worker->ending);
+		if (!task->skipped)
+			task->run(task);
+		give_back(task);
+	}
+}
+
+static void work(void *user)
+{
+	struct worker *worker = user;
+
+	while (!atomic_load(&worker->ending)) {
+		sleeper_sleep(&worker->sleeper, -1);
+		work_off(worker);
+	}
+}
+
+int worker_new(const char *name, struct worker **ret_worker)
+{
+	struct worker *worker = mem_zalloc(1, sizeof(*worker));
+	struct thread_options options = { .name = name, .cpu = THREAD_ANY_CPU, .run = work };
+
+	if (!worker)
+		return -ENOMEM;
+	mailbox_init(&worker->waiting);
+	int r = sleeper_init(&worker->sleeper);
+	if (r < 0) {
+		mem_free(worker);
+		return r;
+	}
+	options.user = worker;
+	r = thread_start(&worker->thread, &options);
+	if (r < 0) {
+		sleeper_destroy(&worker->sleeper);
+		mem_free(worker);
+		return r;
+	}
+	*ret_worker = worker;
+	return 0;
+}
+
+struct worker *worker_end(struct worker *worker)
+{
+	if (!worker)
+		return NULL;
+	atomic_store(&worker->ending, true);
+	sleeper_wake(&worker->sleeper);
+	thread_join(&worker->thread);
+	work_off(worker);
+	sleeper_destroy(&worker->sleeper);
+	return mem_free(worker);
+}
+
+void worker_desk_init(struct worker_desk *desk, void (*wake)(void *user), void *user)
+{
+	*desk = (struct worker_desk){ .wake = wake, .user = user };
+	mailbox_init(&desk->finished);
+}
+
+int worker_give(struct worker *worker, struct worker_desk *desk, struct worker_task *task)
+{
+	struct mailbox_chain chain = { NULL, NULL };
+
+	CHECK(task->run && task->done);
+	if (desk->given == WORKER_TASKS_MAX)
+		return ERR_BUSY;
+	desk->given++;
+	task->desk = desk;
+	mailbox_chain_add(&chain, &task->node);
+	mailbox_post(&worker->waiting, &chain);
+	sleeper_wake(&worker->sleeper);
+	return 0;
+}
+
+void worker_collect(struct worker_desk *desk)
+{
+	struct mailbox_node *node = mailbox_take(&desk->finished), *next;
+
+	for (; node; node = next) {
+		struct worker_task *task = task_of(node);
+		next = node->next;
+		CHECK(desk->given > 0);
+		desk->given--;
+		task->done(task);
+	}
+}
