@@ -21,7 +21,7 @@
 #include "gate/ticket.h"
 
 #define JOBS_KEPT 64u /* ended ones that can still be asked about */
-#define JOBS_RUNNING_MAX 8u
+#define JOBS_RUNNING_MAX 16u
 #define ACTS_MAX 64u
 #define PIECE_BYTES (1u << 20)
 #define REPLAY_RATE 50u /* a second */

@@ -99,7 +99,10 @@ class Scene:
         return ticket
 
     def job(self):
-        return str(self.ask("POST", "/v1/drop?id=none").json()["job"])
+        job = str(self.ask("POST", "/v1/drop?id=none").json()["job"])
+        eventually(lambda: self.ask("GET", f"/v1/jobs/{job}").json()["state"] == "done",
+                   "the job ends")
+        return job
 
     def part(self, name, status):
         """What stands in braces, so that the answer is of that status."""
