@@ -50,6 +50,7 @@
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
+#include "sys/feed.h"
 #include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
@@ -275,6 +276,7 @@ static int io_open(struct io *io)
 					     .store = io->port ? port_store(io->port)
 		                                               : store_host_store(serve->host),
 					     .traces = serve->traces,
+					     .feed = serve->console.feed,
 					     .thread = (uint32_t)(io - serve->ios),
 				     });
 	if (serve->embedded)
@@ -655,6 +657,8 @@ static int open_console(struct serve *serve)
 	serve->console.read = read_event;
 	serve->console.read_user = serve;
 	int error = worker_new("stile-answers", &serve->console.worker);
+	if (error == 0)
+		error = feed_new(&serve->console.feed);
 	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
 }
 
@@ -699,7 +703,8 @@ static int open_store(struct serve *serve)
 static int open_delivery(struct serve *serve)
 {
 	struct error_text text = { "" };
-	int error = serve_sinks_start(serve->config, serve->host, &serve->deliver, &text);
+	int error = serve_sinks_start(serve->config, serve->host, serve->console.feed,
+	                              &serve->deliver, &text);
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
@@ -869,6 +874,7 @@ static void close_all(struct serve *serve)
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);

@@ -135,6 +135,7 @@ struct http1_answer {
 	struct span headers;      /* whole lines, each ended by CRLF … */
 	struct span fixed;        /* … and more of them */
 	size_t content_length;
+	bool endless; /* no Content-Length: the body ends with the connection */
 };
 
 /* Room that http1_write_head() needs at most. */

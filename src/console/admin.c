@@ -51,6 +51,7 @@ static const struct admin_route routes[] = {
 	{ HTTP1_POST, "/v1/sinks/{sink}/resume", admin_resume_sink },
 	{ HTTP1_GET, "/v1/sources", admin_list_sources },
 	{ HTTP1_GET, "/v1/stats", admin_show_stats },
+	{ HTTP1_GET, "/v1/stream", admin_open_stream },
 	{ HTTP1_GET, "/v1/why", answer_why },
 	{ HTTP1_GET, "/v1/advise", answer_advise },
 };
@@ -193,10 +194,12 @@ void admin_tick(struct admin *admin, uint64_t now_ms)
 {
 	admin->now_ms = now_ms;
 	admin_jobs_tick(admin);
+	admin_stream_tick(admin);
 }
 
 void admin_release(struct admin *admin)
 {
+	admin_stream_close(admin);
 	admin_collect(admin);
 	admin_jobs_free(admin);
 }

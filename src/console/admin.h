@@ -25,6 +25,7 @@
 #include "sys/mailbox.h"
 
 #define ADMIN_TOKENS_MAX 5u
+#define ADMIN_STREAMS_MAX 16u
 
 struct admin_options {
 	struct console *console;
@@ -45,6 +46,10 @@ struct admin {
 	struct mailbox mail;    /* commands that lanes are done with */
 	struct admin_job *jobs; /* newest first */
 	uint32_t job_count;     /* ever */
+	struct http_request *streams[ADMIN_STREAMS_MAX];
+	uint32_t stream_count;
+	uint64_t streams_cut; /* because they read too slowly */
+	uint64_t heartbeat_ms;
 	/* What the present request sees: of the sources that hold now. */
 	struct console_view view;
 	uint64_t now_ms; /* unix */
@@ -106,6 +111,12 @@ admin_answer admin_list_tickets, admin_show_ticket;
 admin_answer admin_release_ticket, admin_drop_ticket;
 admin_answer admin_list_sinks, admin_show_sink, admin_pause_sink, admin_resume_sink;
 admin_answer admin_list_sources, admin_show_stats;
+
+/* admin_stream.c */
+admin_answer admin_open_stream;
+void admin_stream_collect(struct admin *admin);
+void admin_stream_tick(struct admin *admin);
+void admin_stream_close(struct admin *admin); /* all of them */
 
 /* admin_jobs.c */
 admin_answer admin_start_replay, admin_start_release, admin_start_drop, admin_replay_ticket;

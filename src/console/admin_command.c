@@ -38,4 +38,5 @@ void admin_collect(struct admin *admin)
 		node = node->next;
 		it->done(it);
 	}
+	admin_stream_collect(admin);
 }

@@ -18,10 +18,8 @@ static struct span header(const struct http_request *request, struct span name)
 /* Host without its port: "localhost", "127.0.0.1", "::1". */
 static struct span host_name(struct span host)
 {
-	if (span_starts(host, SPAN("["))) {
-		struct span rest = span_skip(host, 1);
-		return span_cut_item(&rest, ']');
-	}
+	if (span_cut_start(&host, SPAN("[")))
+		return span_cut_item(&host, ']');
 	return span_cut_item(&host, ':');
 }
 

@@ -32,6 +32,8 @@ struct console_thread {
 	const struct http_counters *http;
 };
 
+struct feed;
+
 struct console {
 	const char *version;
 	const struct source_counts *counts;
@@ -42,6 +44,7 @@ struct console {
 	void *read_user;
 	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
 	struct deliver *deliver;
+	struct feed *feed; /* what happens, for who listens */
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
 	uint32_t thread_count;

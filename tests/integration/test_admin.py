@@ -544,3 +544,110 @@ def test_unknown_outcome_is_parked_and_released_by_a_person(gate):
     assert ask(it.gateway, "POST", f"/v1/tickets/{ticket}/release")["state"] == "released"
     it.gateway.wait_settled()
     assert len(it.sink.got()) == 2 and len({key(request) for request in it.sink.got()}) == 1
+
+
+# ---- the stream ----
+
+class Stream:
+    """GET /v1/stream, read message by message."""
+
+    def __init__(self, gateway, receive_bytes=None):
+        self.socket = socket.socket()
+        if receive_bytes:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.settimeout(60)
+        self.socket.connect(gateway.admin)
+        self.socket.sendall(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        self.input = b""
+        self.head = self._until(b"\r\n\r\n").decode()
+        assert " 200 " in self.head, self.head
+        assert self._until(b"\n\n") == b": stile"
+
+    def _until(self, end):
+        while end not in self.input:
+            data = self.socket.recv(65536)
+            if not data:
+                raise EOFError
+            self.input += data
+        piece, self.input = self.input.split(end, 1)
+        return piece
+
+    def next(self, kind=None):
+        """(event, data) of the next message of that kind."""
+        while True:
+            lines = dict(line.split(": ", 1) for line in self._until(b"\n\n").decode().split("\n"))
+            if "event" in lines and kind in (None, lines["event"]):
+                return lines["event"], json.loads(lines["data"])
+
+    def ended(self):
+        try:
+            while self._until(b"\n\n") is not None:
+                pass
+        except (EOFError, ConnectionError):
+            return True
+
+    def close(self):
+        self.socket.close()
+
+
+def test_stream_tells_decisions_and_attempts_as_they_happen(gate):
+    it = gate()
+    before = it.send(type="early")[0]
+    stream, other = Stream(it.gateway), Stream(it.gateway)
+    assert "200 OK" in stream.head and "text/event-stream" in stream.head
+    assert "content-length" not in stream.head.lower() and "default-src" in stream.head
+    event = {"id": fresh(), "type": "order\n\npaid"}
+    ticket = take(post(it.gateway, "/in/a", event), "new")["ticket"]
+    take(post(it.gateway, "/in/a", event), "duplicate")
+    for one in (stream, other):
+        decisions = [one.next("decision")[1] for _ in range(2)]
+        assert [(d["verdict"], d["ticket"], d["id"], d["type"], d["source"]) for d in decisions] \
+            == [(v, ticket, event["id"], event["type"], "a") for v in ("new", "duplicate")]
+    stream.close()
+    outcomes = []
+    third = Stream(it.gateway)
+    number = it.send()[0]
+    while not outcomes or outcomes[-1][1] != "dead":
+        told = third.next("delivery")[1]
+        if told["ticket"] == number:
+            outcomes.append((told["attempt"], told["outcome"], told["status"], told["sink"]))
+    assert outcomes == [(1, "failed", 500, "crm"), (2, "dead", 500, "crm")]
+    assert before and it.gateway.stop() == 0
+    assert other.ended() and third.ended()
+
+
+def test_reader_that_does_not_read_is_cut_and_delays_nobody(gate):
+    it = gate(policy="retry: { attempts: 1 }, breaker: { failures: 0, percent: 0 }")
+    it.status = 200
+    slow = Stream(it.gateway, receive_bytes=4096)
+    batch = b"".join(b'{"id":"%s-%d","type":"%s"}\n' % (fresh().encode(), i, b"x" * 900)
+                     for i in range(500))
+    for _ in range(40):  # some 20 MB of messages
+        answer = it.gateway.request("POST", "/in/a", batch.replace(b'"id":"', b'"id":"%s' %
+                                                                   fresh().encode()),
+                                    [("Content-Type", "application/x-ndjson")])
+        assert answer.status == 200, answer
+    quick = Stream(it.gateway)
+    ticket = it.send()[0]
+    while quick.next("decision")[1]["ticket"] != ticket:
+        pass
+    assert slow.ended()
+    assert it.gateway.stop() == 0
+
+
+def test_streams_are_limited_and_gone_readers_make_room(gate):
+    it = gate()
+    streams = [Stream(it.gateway) for _ in range(16)]
+    take_problem(it.gateway.ask("GET", "/v1/stream"), 503)
+    for stream in streams:
+        stream.close()
+    it.status = 200
+
+    def room():
+        it.send()  # whoever is gone is noticed when something is sent
+        try:
+            return Stream(it.gateway)
+        except (AssertionError, EOFError):
+            return None
+    eventually(room, "there is room for another").close()
+    take_problem(it.gateway.ask("POST", "/v1/stream"), 405)
