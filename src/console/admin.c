@@ -77,21 +77,24 @@ static void answer_index(struct admin *admin, struct http_request *request, stru
 
 static bool matches(const char *pattern, struct span path, struct span *ret_part)
 {
-	struct span rest = span_str(pattern);
 	struct span part = SPAN_EMPTY;
-	if (path.len > 0 && path.ptr[path.len - 1] == '/')
-		return false;
-	while (rest.len > 0 || path.len > 0) {
-		struct span want = span_cut_item(&rest, '/');
-		struct span have = span_cut_item(&path, '/');
-		bool open = span_starts(want, SPAN("{"));
-		if (open && have.len > 0)
-			part = have;
-		else if (!span_eq(want, have))
+	size_t at = 0;
+	while (*pattern) {
+		if (*pattern != '{') {
+			if (at == path.len || path.ptr[at++] != *pattern++)
+				return false;
+			continue;
+		}
+		size_t begin = at;
+		while (at < path.len && path.ptr[at] != '/')
+			at++;
+		if (at == begin)
 			return false;
+		part = span_of(path.ptr + begin, at - begin);
+		pattern += strcspn(pattern, "}") + 1;
 	}
 	*ret_part = part;
-	return true;
+	return at == path.len;
 }
 
 static bool method_fits(enum http1_method wanted, enum http1_method given)

@@ -49,7 +49,7 @@ void feed_say(struct feed *feed, struct span message)
 		inside->lost += inside->wake != NULL;
 	else
 		buf_append_span(&inside->waiting, message);
-	if (first && inside->waiting.len > 0)
+	if (first && inside->waiting.len > 0 && inside->wake)
 		inside->wake(inside->user);
 	pthread_mutex_unlock(&inside->lock);
 }
