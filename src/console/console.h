@@ -44,7 +44,7 @@ struct console {
 	void *read_user;
 	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
 	struct deliver *deliver;
-	struct feed *feed; /* what happens, for who listens */
+	struct feed *feed;   /* what happens, for who listens */
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
 	uint32_t thread_count;
