@@ -105,6 +105,8 @@ static void told(struct admin_command *command)
 		admin_respond_error(act->request, command->command.error);
 	} else {
 		deliver_view(command->admin->options.console->deliver, act->lane, &view);
+		/* The lane shows it at the end of its round. */
+		view.state = command->command.kind == DELIVER_PAUSE ? LANE_PAUSED : LANE_RUNNING;
 		put_sink(&out, &view);
 		buf_append_char(&out, '\n');
 		admin_respond(act->request, &out);
