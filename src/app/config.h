@@ -39,6 +39,7 @@
 #define CONFIG_ROUTE_NAMES_MAX 32u /* in `from` and in `to` */
 #define CONFIG_CASES_MAX 64u       /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
+#define CONFIG_ADMIN_TOKENS_MAX 5u
 
 /* ---- the result ---- */
 
@@ -146,6 +147,8 @@ struct config_route {
 
 struct config {
 	struct serve_options serve;
+	uint32_t admin_token_count;
+	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
 	uint32_t source_count;
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 2)
+#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 3)
 
 /* ---- a source as bytes ---- */
 
@@ -206,6 +206,7 @@ static void write_value(const struct option *option, const struct serve_options 
 	uint64_t number;
 	switch (option->kind) {
 	case OPTION_TEXT:
+	case OPTION_LISTEN:
 	case OPTION_ADDRESS: {
 		const char *text = *(const char *const *)field;
 		snprintf(ret_text, size, "%s", text ? text : "nothing");
@@ -248,6 +249,16 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 			error = add(diff, row->path, row->reload, text);
 	}
 	return error;
+}
+
+/* Their number and place may tell nothing: only that they are others. */
+static int compare_tokens(struct config_diff *diff, const struct config *old,
+                          const struct config *new)
+{
+	bool same = old->admin_token_count == new->admin_token_count;
+	for (uint32_t i = 0; i < new->admin_token_count &&same; i++)
+		same = span_eq(old->admin_tokens[i], new->admin_tokens[i]);
+	return same ? 0 : add(diff, "admin.token", false, "changed");
 }
 
 /* ---- sinks and routes ---- */
@@ -419,6 +430,8 @@ int config_diff(const struct config_states *states, struct config_diff *ret_diff
 	struct config_diff diff = { 0 };
 	diff.changes = arena_alloc(&diff.arena, CHANGES_MAX * sizeof(*diff.changes));
 	int error = diff.changes ? compare_serve(&diff, states) : -ENOMEM;
+	if (error == 0)
+		error = compare_tokens(&diff, states->start, states->next);
 	if (error == 0)
 		error = compare_sources(&diff, states->last, states->next);
 	if (error == 0)

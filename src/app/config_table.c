@@ -37,6 +37,17 @@ static const struct config_option options[] = {
 	{ .path = "tls.key", FLAG(SERVE_TLS_KEY), .also = "tls_key|key_file|private_key" },
 	{ .path = "tls.client_ca", FLAG(SERVE_TLS_CLIENT_CA), .also = "ca|ca_file" },
 
+	{ .path = "admin",
+	  .kind = CONFIG_SECTION,
+	  .help = "the listener of the admin API (docs/admin.md)" },
+	{ .path = "admin.listen", FLAG(SERVE_ADMIN), .also = "admin_listen|address" },
+	{ .path = "admin.token",
+	  .kind = CONFIG_SECRETS,
+	  COUNTED(config, admin_tokens, admin_token_count, CONFIG_ADMIN_TOKENS_MAX),
+	  .value = "SECRET",
+	  .also = "secret|password|bearer",
+	  .help = "what a request must bring as `Authorization: Bearer`: one, or several while they change; needed where others than this machine can reach the listener" },
+
 	{ .path = "store", .kind = CONFIG_SECTION, .help = "what remembers" },
 	{ .path = "store.local",
 	  .kind = CONFIG_SECTION,
