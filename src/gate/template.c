@@ -251,14 +251,25 @@ void templates_seal(struct templates *templates)
 	json_plan_seal(&templates->plan);
 }
 
-bool template_is_fixed(const struct templates *templates, uint32_t number)
+static uint32_t count_kind(const struct templates *templates, uint32_t number,
+                           enum template_kind kind)
 {
 	CHECK(number < templates->count);
 	const struct template *it = &templates->list[number];
+	uint32_t count = 0;
 	for (uint32_t i = 0; i < it->count; i++)
-		if (templates->pieces[it->first + i].kind != TEMPLATE_FIXED)
-			return false;
-	return true;
+		count += templates->pieces[it->first + i].kind == kind;
+	return count;
+}
+
+bool template_is_fixed(const struct templates *templates, uint32_t number)
+{
+	return count_kind(templates, number, TEMPLATE_FIXED) == templates->list[number].count;
+}
+
+bool template_has_attempt(const struct templates *templates, uint32_t number)
+{
+	return count_kind(templates, number, TEMPLATE_ATTEMPT) > 0;
 }
 
 void template_sample(const struct templates *templates, uint32_t number, struct buf *out)

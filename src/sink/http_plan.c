@@ -310,6 +310,10 @@ static int add_body(struct http_plan *plan, const struct http_outlet_options *op
 	plan->has_body = true;
 	int error = templates_add(plan->templates, options->body, options->body_form, &plan->body,
 	                          &text);
+	if (error == 0 && template_has_attempt(plan->templates, plan->body))
+		return error_fill(ret_text, ERR_CONFIG,
+		                  "body: {attempt} would make another body under the same key; the "
+		                  "header Stile-Attempt has it");
 	if (error == 0 || error == -ENOMEM)
 		return error;
 	return error_fill(ret_text, ERR_CONFIG, "body: %s", text.text);

@@ -224,14 +224,14 @@ static void a_template_makes_the_body(void **state)
 	(void)state;
 	http_scene_begin(&scene, "/ok");
 	scene.options.body = SPAN(
-		"{\"key\":\"{ticket}\",\"n\":{$.n},\"try\":{attempt},\"all\":{$}}");
+		"{\"key\":\"{ticket}\",\"n\":{$.n},\"from\":{source},\"all\":{$}}");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	char body[256];
 	snprintf(
 		body, sizeof(body),
-		"{\"key\":\"%s\",\"n\":{\"x\":7},\"try\":1,\"all\":{\"id\":\"a1\",\"n\":{\"x\":7}}}",
+		"{\"key\":\"%s\",\"n\":{\"x\":7},\"from\":\"shop\",\"all\":{\"id\":\"a1\",\"n\":{\"x\":7}}}",
 		ticket_of(KIT_TICKET));
 	assert_true(hostile_body_is(&scene.server, body));
 	http_scene_end(&scene);
@@ -497,6 +497,8 @@ static void bad_options_are_refused(void **state)
 	options = base;
 	options.body = SPAN("{\"a\":{$.x}");
 	expect_refusal(&options, "body: no JSON");
+	options.body = SPAN("{\"try\":{attempt}}");
+	expect_refusal(&options, "body: {attempt}");
 	options = base;
 	options.sign_secrets = &SPAN("whsec_short");
 	options.sign_count = 1;
