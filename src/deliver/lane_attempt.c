@@ -106,10 +106,16 @@ void lane_pool_free(struct lane *lane)
 
 /* ---- sending ---- */
 
+/* When the lane stops nobody may be left to send it: the store answers after the last
+ * run, too. */
 static void chain_add(struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
 	attempt->stage = STAGE_READY;
+	if (lane->stopping) {
+		lane_put_back(attempt, 0);
+		return;
+	}
 	attempt->out.next = NULL;
 	*lane->chain_end = &attempt->out;
 	lane->chain_end = &attempt->out.next;
@@ -139,7 +145,9 @@ static struct outlet_attempt *sort_chain(struct lane *lane)
 		struct lane_attempt *attempt = container_of(out, struct lane_attempt, out);
 		struct outlet_attempt *next = out->next;
 		out->next = NULL;
-		if (lane->stopping || lane_lease_over(lane, attempt->lease)) {
+		if (lane_is_lost(attempt)) {
+			lane_leave(attempt);
+		} else if (lane->stopping || lane_lease_over(lane, attempt->lease)) {
 			lane_put_back(attempt, 0);
 		} else if (attempt->asks) {
 			go_out(attempt);

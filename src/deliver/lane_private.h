@@ -192,6 +192,7 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome);
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 /* Its ticket is not ours any more. */
 void lane_leave(struct lane_attempt *attempt);
+bool lane_is_lost(const struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
 
