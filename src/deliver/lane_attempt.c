@@ -245,9 +245,14 @@ static void read_done(struct store_op *op)
 		lane_leave(attempt);
 		return;
 	}
-	if (error != 0) {
+	if (error != 0)
 		log_error("an event cannot be read for delivery", log_str("sink", lane->name),
 		          log_code(error));
+	if (error == ERR_DAMAGED) { /* it stays leased, as with a take: no retry can help */
+		lane_leave(attempt);
+		return;
+	}
+	if (error != 0) {
 		lane_put_back(attempt, lane->now_ms + LANE_RETRY_MS);
 		return;
 	}

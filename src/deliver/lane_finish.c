@@ -142,8 +142,8 @@ void lane_leave(struct lane_attempt *attempt)
 	struct lane *lane = attempt->lane;
 	lane_uncount(attempt);
 	lane->counts.lost++;
-	log_warn("somebody else has a ticket that was to be delivered",
-	         log_str("sink", lane->name));
+	log_warn("a ticket is not delivered from here any more", log_str("sink", lane->name),
+	         log_u64("ticket", attempt->out.ticket));
 	if (attempt->place != SCHEDULE_NONE)
 		schedule_remove(&lane->schedule, attempt->place);
 	lane_pool_put(attempt);

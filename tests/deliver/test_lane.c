@@ -599,6 +599,25 @@ static void what_is_under_way_can_be_neither_dropped_nor_hurried(void **state)
 	kit_close(&kit);
 }
 
+static void a_damaged_event_does_not_block_its_entity(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	lane_pause(kit.lane); /* so bytes are read when their turn comes */
+	kit.damaged = kit_admit(&kit, 1);
+	uint64_t next = kit_admit(&kit, 1);
+	kit_advance(&kit, MINUTE_MS);
+	lane_resume(kit.lane);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_sends_of(&kit, kit.damaged), 0);
+	assert_int_equal(kit_sends_of(&kit, next), 1);
+	struct store_item item;
+	assert_true(kit_read(&kit, kit.damaged, &item)); /* what is left of it is kept */
+	assert_int_equal(item.state, STORE_STATE_LEASED);
+	kit_close(&kit);
+}
+
 /* ---- leases ---- */
 
 static void leases_are_renewed_as_long_as_it_takes(void **state)
@@ -914,6 +933,7 @@ int main(void)
 		cmocka_unit_test(a_rate_is_kept_and_used),
 		cmocka_unit_test(a_person_can_drop_and_hurry_what_waits),
 		cmocka_unit_test(what_is_under_way_can_be_neither_dropped_nor_hurried),
+		cmocka_unit_test(a_damaged_event_does_not_block_its_entity),
 		cmocka_unit_test(leases_are_renewed_as_long_as_it_takes),
 		cmocka_unit_test(a_node_that_slept_past_its_lease_neither_starts_nor_settles),
 		cmocka_unit_test(a_ticket_that_comes_back_is_not_sent_beside_its_first_attempt),
