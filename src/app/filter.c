@@ -186,9 +186,16 @@ static int settle(struct filter *filter, const struct pending *pending,
 	return filter_output_pass(&filter->output, pending->whole);
 }
 
+/*
+ * All fetches are started together: each has to find its page first, which a
+ * processor does for several at a time, but lets nothing pass meanwhile that stands
+ * behind it. One after each event, they would take 90 ns of it.
+ */
 static int decide_batch(struct filter *filter)
 {
 	int error = 0;
+	for (uint32_t i = 0; i < filter->count; i++)
+		flat_claims_prefetch(filter->claims, &filter->batch[i].event);
 	for (uint32_t i = 0; i < filter->count && error == 0; i++) {
 		struct flat_verdict verdict;
 		const struct pending *pending = &filter->batch[i];
@@ -250,7 +257,6 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 		.time_ms = time_of(filter, &result->event),
 		.number = filter->stats.read,
 	};
-	flat_claims_prefetch(filter->claims, &pending->event);
 	return ++filter->count == BATCH ? decide_batch(filter) : 0;
 }
 

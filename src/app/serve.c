@@ -72,6 +72,10 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
 
+/* Batches of events: writing them takes long enough for the next to be read meanwhile.
+ * Handing over a small frame costs more than waiting for it. */
+#define BESIDE_BYTES (384u << 10)
+
 struct serve;
 
 struct io {
@@ -667,6 +671,7 @@ static int open_store(struct serve *serve)
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
 		.lazy_outcomes = true,
+		.beside_bytes = BESIDE_BYTES,
 		.log = store_says,
 	};
 	struct error_text text = { "" };

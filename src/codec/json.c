@@ -4,18 +4,6 @@
 #include <assert.h>
 #include <endian.h>
 
-#if defined(__SSE2__) && !defined(JSON_PORTABLE)
-#include <immintrin.h>
-#define JSON_SSE2 1
-#else
-#define JSON_SSE2 0
-#endif
-#if JSON_SSE2 && defined(__x86_64__)
-#define JSON_AVX2 1
-#else
-#define JSON_AVX2 0
-#endif
-
 #include "base/error.h"
 #include "base/utf8.h"
 #include "codec/json_escape.h"
@@ -35,10 +23,11 @@ struct frame {
 struct scan {
 	const char *start;
 	const char *end;
-	struct json_windows *windows;
+	struct json_marks *marks;
 	const char *escape_at; /* the last backslash met in a string, or start */
 	const struct json_plan *plan;
 	struct json_doc *doc;
+	bool valued; /* see scan_members() */
 	struct frame frames[JSON_STEPS_MAX + 1];
 };
 
@@ -81,155 +70,33 @@ static inline bool is_blank(char c)
 	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-#if JSON_SSE2
-
-/* Has a bit for each byte that is a quote, a backslash, a control character or
- * not ASCII. A signed compare finds the last two at once: bytes below 0x20 are
- * less than it, and so are those from 0x80 on, which are negative. */
-static inline uint64_t special_bits(const char *p)
+/* None is left in the chunk: the first one of the rest that is at p or after it, or
+ * the end. */
+__attribute__((noinline)) static const char *find_mark(const struct scan *s, const char *p)
 {
-	__m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
-	__m128i odd = _mm_cmplt_epi8(bytes, _mm_set1_epi8(0x20));
-	__m128i quote = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('"'));
-	__m128i slash = _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\'));
-	return (uint32_t)_mm_movemask_epi8(_mm_or_si128(odd, _mm_or_si128(quote, slash)));
-}
-#define BITS 16u
-
-#else
-
-/* The high bit of each byte that is 0, exactly. */
-static inline uint64_t zero_bytes(uint64_t word)
-{
-	const uint64_t lows = UINT64_C(0x7F7F7F7F7F7F7F7F);
-	return ~(((word & lows) + lows) | word | lows);
-}
-
-static inline uint64_t special_bits(const char *p)
-{
-	const uint64_t ones = UINT64_C(0x0101010101010101);
-	uint64_t word = json_load64(p);
-	uint64_t found = zero_bytes(word ^ ones * '"') | zero_bytes(word ^ ones * '\\') |
-	                 zero_bytes(word & ones * 0xE0) | (word & ones * 0x80);
-	/* From eight high bits to eight bits side by side. */
-	return (found >> 7) * UINT64_C(0x0102040810204080) >> 56;
-}
-#define BITS 8u
-
-#endif
-
-/* A bit for each special byte of `count` windows. */
-static void mark_windows(const char *p, size_t count, uint64_t *ret_masks)
-{
-	for (size_t n = 0; n < count; n++, p += JSON_WINDOW) {
-		uint64_t mask = 0;
-		for (unsigned i = 0; i < JSON_WINDOW; i += BITS)
-			mask |= special_bits(p + i) << i;
-		ret_masks[n] = mask;
-	}
-}
-
-#if JSON_AVX2
-
-__attribute__((target("avx2"))) static inline uint64_t special_bits_wide(const char *p)
-{
-	__m256i bytes = _mm256_loadu_si256((const __m256i *)(const void *)p);
-	__m256i odd = _mm256_cmpgt_epi8(_mm256_set1_epi8(0x20), bytes);
-	__m256i quote = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8('"'));
-	__m256i slash = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8('\\'));
-	__m256i special = _mm256_or_si256(odd, _mm256_or_si256(quote, slash));
-	return (uint32_t)_mm256_movemask_epi8(special);
-}
-
-__attribute__((target("avx2"))) static void mark_windows_wide(const char *p, size_t count,
-                                                              uint64_t *ret_masks)
-{
-	for (size_t n = 0; n < count; n++, p += JSON_WINDOW)
-		ret_masks[n] = special_bits_wide(p) | special_bits_wide(p + 32) << 32;
-}
-
-#endif
-
-static inline void mark(const char *p, size_t count, uint64_t *ret_masks)
-{
-#if JSON_AVX2
-	if (likely(__builtin_cpu_supports("avx2"))) {
-		mark_windows_wide(p, count, ret_masks);
-		return;
-	}
-#endif
-	mark_windows(p, count, ret_masks);
-}
-
-/* The windows from p on; what is past the end of the text counts as special. */
-__attribute__((noinline)) static void fill_windows(struct json_windows *windows, const char *p,
-                                                   const char *end)
-{
-	size_t whole = (size_t)(end - p) / JSON_WINDOW;
-	if (whole > JSON_WINDOWS_MAX)
-		whole = JSON_WINDOWS_MAX;
-	mark(p, whole, windows->masks);
-	size_t left = (size_t)(end - p) - whole * JSON_WINDOW;
-	if (whole < JSON_WINDOWS_MAX) {
-		char bytes[JSON_WINDOW] = { 0 };
-		memcpy(bytes, p + whole * JSON_WINDOW, left);
-		mark(bytes, 1, &windows->masks[whole++]);
-	}
-	windows->at = p;
-	windows->mask = windows->masks[0];
-	windows->next = 1;
-	windows->count = (uint32_t)whole;
-}
-
-/* From a window that has nothing special at or after p. */
-__attribute__((noinline)) static const char *skip_windows(const struct scan *s, const char *p)
-{
-	struct json_windows *windows = s->windows;
-	uint64_t mask;
-	do {
-		const char *at = windows->at + JSON_WINDOW;
-		if (windows->next < windows->count) {
-			windows->at = at;
-			windows->mask = windows->masks[windows->next++];
-		} else {
-			fill_windows(windows, p > at ? p : at, s->end);
+	struct json_marks *marks = s->marks;
+	for (;;) {
+		while (marks->next < marks->count) {
+			const char *at = marks->base + marks->places[marks->next++];
+			if (at >= p)
+				return at;
 		}
-		if (p < windows->at)
-			p = windows->at;
-		size_t offset = (size_t)(p - windows->at);
-		mask = offset < JSON_WINDOW ? windows->mask >> offset : 0;
-	} while (mask == 0);
-	return p + __builtin_ctzll(mask);
+		json_marks_fill(marks, p > marks->until ? p : marks->until, s->end);
+	}
 }
 
-/*
- * The first byte from p on that is a quote, a backslash, a control character or
- * not ASCII; or the end.
- *
- * Strings are short, and where one ends decides where the next begins: a search
- * from p on would make everything wait for load, compare and count, again and
- * again. So special bytes are found ahead of need, 64 at once, and only a shift and
- * a count depend on p (1 KB in 230 ns instead of 350).
- */
+/* The first byte from p on that is a quote, a backslash, a control character or
+ * not ASCII; or the end. Those before p are done with. */
 hot_inline const char *skip_plain(const struct scan *s, const char *p)
 {
-	struct json_windows *windows = s->windows;
-	size_t offset = (size_t)(p - windows->at);
-	uint64_t mask = likely(offset < JSON_WINDOW) ? windows->mask >> offset : 0;
-	if (likely(mask))
-		return p + __builtin_ctzll(mask);
-	/* Once into the next window: any further is rare. */
-	if (likely(windows->next < windows->count)) {
-		const char *at = windows->at + JSON_WINDOW;
-		mask = windows->masks[windows->next++];
-		windows->at = at;
-		windows->mask = mask;
-		offset = p > at ? (size_t)(p - at) : 0;
-		mask = likely(offset < JSON_WINDOW) ? mask >> offset : 0;
-		if (likely(mask))
-			return at + offset + __builtin_ctzll(mask);
-	}
-	return skip_windows(s, p);
+	struct json_marks *marks = s->marks;
+	const char *at;
+	do {
+		if (unlikely(marks->next == marks->count))
+			return find_mark(s, p);
+		at = marks->base + marks->places[marks->next++];
+	} while (unlikely(at < p));
+	return at;
 }
 
 static const char *skip_blanks(const char *p, const char *end)
@@ -464,52 +331,200 @@ hot_inline bool enter_name(const struct scan *s, struct nest *nest, const char *
 	return true;
 }
 
-/* Are these the three bytes at p, and is there one more? */
-hot_inline bool comes(const struct scan *s, const char *p, const char bytes[static 4])
+static inline uint32_t load32(const char *p)
 {
-	uint32_t found;
-	uint32_t wanted;
-	if (unlikely(s->end - p < 4))
+	uint32_t word;
+	memcpy(&word, p, sizeof(word));
+	return le32toh(word);
+}
+
+#define BYTES(a, b, c, d) \
+	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
+/* How many of the eight bytes at p are digits, up to the first that is none. */
+hot_inline size_t count_digits(const char *p)
+{
+	uint64_t word = json_load64(p);
+	uint64_t others = ((word + UINT64_C(0x4646464646464646)) |
+	                   (word - UINT64_C(0x3030303030303030))) &
+	                  UINT64_C(0x8080808080808080);
+	return others ? (size_t)__builtin_ctzll(others) / 8 : 8;
+}
+
+/* Is there nothing but spaces from p to q? Of at most 16; as many can be read. */
+hot_inline bool are_spaces(const char *p, const char *q)
+{
+	const uint64_t spaces = UINT64_C(0x2020202020202020);
+	size_t len = (size_t)(q - p);
+	uint64_t others = json_load64(p) ^ spaces;
+	if (len == 0)
+		return true;
+	if (len < 8)
+		return others << (64 - 8 * len) == 0;
+	return len <= 16 && (others | (json_load64(q - 8) ^ spaces)) == 0;
+}
+
+/* A whole number of at most 15 digits, a word or an empty array; where it ends, or
+ * NULL: it is something else. */
+hot_inline const char *scan_short(const char *p, enum json_type *ret_type)
+{
+	if (*p >= '1' && *p <= '9') {
+		size_t len = count_digits(p);
+		if (len == 8)
+			len += count_digits(p + 8);
+		*ret_type = JSON_NUMBER;
+		bool more = len == 16 || p[len] == '.' || (p[len] | 0x20) == 'e';
+		return more ? NULL : p + len;
+	}
+	uint32_t word = load32(p);
+	if (word == BYTES('t', 'r', 'u', 'e')) {
+		*ret_type = JSON_TRUE;
+		return p + 4;
+	}
+	if (word == BYTES('n', 'u', 'l', 'l')) {
+		*ret_type = JSON_NULL;
+		return p + 4;
+	}
+	if ((word & 0xFFFF) == BYTES('[', ']', 0, 0)) {
+		*ret_type = JSON_ARRAY;
+		return p + 2;
+	}
+	*ret_type = JSON_FALSE;
+	return word == BYTES('f', 'a', 'l', 's') && p[4] == 'e' ? p + 5 : NULL;
+}
+
+struct member {
+	const char *name; /* its quote */
+	const char *name_end;
+	const char *value;
+	const char *end;
+	enum json_type type;
+};
+
+/* False: its name came before. */
+hot_inline bool take_member(const struct scan *s, const struct json_table *table, struct member m)
+{
+	uint32_t node = find_name(s, table, m.name + 1, (size_t)(m.name_end - m.name - 1));
+	if (node == 0)
+		return true;
+	if (unlikely(json_set_has(&s->doc->seen, node)))
 		return false;
-	memcpy(&found, p, sizeof(found));
-	memcpy(&wanted, bytes, sizeof(wanted));
-	return ((found ^ wanted) & htole32(0x00FFFFFF)) == 0;
+	json_set_put(&s->doc->seen, node);
+	keep(s, node, m.type, m.value, m.end);
+	return true;
+}
+
+/* From the end of a value to the quote of the next name, if that follows at once or
+ * on a line of its own; else NULL. `at` is the first mark after the value. */
+hot_inline const char *next_name(const struct scan *s, const char *base, const uint16_t **at,
+                                 const char *p)
+{
+	uint32_t after = load32(p) & 0xFFFF;
+	if (likely(after == BYTES(',', '"', 0, 0)))
+		return p + 1;
+	if (after != BYTES(',', '\n', 0, 0))
+		return NULL;
+	const char *name = base + (*at)[1];
+	if (*name != '"' || !are_spaces(p + 2, name))
+		return NULL;
+	s->doc->blanks = true;
+	++*at;
+	return name;
 }
 
 /*
- * A name and its colon; p is where the name should begin.
+ * Members "name":"value" of plain strings, or with a short number or a word, one
+ * after another: as most are. Between them are no blanks, or those that most have
+ * which are there for people: a space after the colon, a line for each. Where the
+ * quotes are is known, so that nothing is searched; and what decides about the next
+ * step is always a branch, so that no step waits for the one before.
  *
- * Most members are "name":"value", without a blank: those are taken here, one
- * after another, for a comparison of three bytes in the place of all the
- * questions that the grammar has. nest->valued tells that p is after a value.
+ * p is where a name should begin; `table` is that of the names which are looked for,
+ * or NULL. Returns where the next name should begin, or where the last value ends:
+ * s->valued tells; or NULL: a name came twice.
  */
+hot_inline const char *scan_members(struct scan *s, const struct json_table *table, const char *p)
+{
+	const char *base = s->marks->base;
+	const uint16_t *at = s->marks->places + s->marks->next;
+	const uint16_t *safe = s->marks->places + s->marks->safe;
+	s->valued = false;
+	while (at < safe && base + *at < p)
+		at++;
+	if (unlikely(*p != '"'))
+		return p;
+	while (at < safe) {
+		struct member m = { .name = p, .name_end = base + at[1], .type = JSON_STRING };
+		uint32_t between = load32(m.name_end);
+		if (likely((between & 0xFFFFFF) == BYTES('"', ':', '"', 0))) {
+			m.value = m.name_end + 3;
+			m.end = base + at[3];
+		} else if (between == BYTES('"', ':', ' ', '"')) {
+			m.value = m.name_end + 4;
+			m.end = base + at[3];
+			s->doc->blanks = true;
+		} else if ((between & 0xFFFF) == BYTES('"', ':', 0, 0)) {
+			bool blank = m.name_end[2] == ' ';
+			m.value = m.name_end + 2 + blank;
+			m.end = scan_short(m.value, &m.type);
+			s->doc->blanks |= blank;
+			if (!m.end)
+				break;
+		} else {
+			break;
+		}
+		if (unlikely(m.type == JSON_STRING && *m.end != '"'))
+			break;
+		if (table && unlikely(!take_member(s, table, m)))
+			return fail_repeated(s, p);
+		if (m.type == JSON_STRING) {
+			at += 4;
+			p = m.end + 1;
+		} else {
+			at += 2;
+			p = m.end;
+		}
+		const char *name = next_name(s, base, &at, p);
+		s->valued = !name;
+		if (!name)
+			break;
+		p = name;
+	}
+	s->marks->next = (uint32_t)(at - s->marks->places);
+	return p;
+}
+
+/* Two of them: where names are looked for, and where not. */
+__attribute__((noinline)) static const char *scan_live(struct scan *s,
+                                                       const struct json_table *table,
+                                                       const char *p)
+{
+	return scan_members(s, table, p);
+}
+
+__attribute__((noinline)) static const char *scan_others(struct scan *s, const char *p)
+{
+	return scan_members(s, NULL, p);
+}
+
+/* A name and its colon; p is where the name should begin. nest->valued tells that
+ * its value, and perhaps more of them, were taken too. */
 hot_inline const char *scan_name(struct scan *s, struct nest *nest, const char *p)
 {
-	for (;;) {
-		if (unlikely(at_end(s, nest, p) || *p != '"'))
-			return fail(s, p, "a name in quotes");
-		const char *begin = p + 1;
-		p = scan_string(s, begin);
-		if (unlikely(!p))
-			return NULL;
-		if (unlikely(!enter_name(s, nest, begin, p)))
-			return fail_repeated(s, begin - 1);
-		if (!comes(s, p, "\":\""))
-			break;
-		begin = p + 3;
-		p = scan_string(s, begin);
-		if (unlikely(!p))
-			return NULL;
-		if (nest->node) {
-			keep(s, nest->node, JSON_STRING, begin, p);
-			nest->node = 0;
-		}
-		if (!comes(s, p, "\",\"")) {
-			nest->valued = true;
-			return p + 1;
-		}
-		p += 2;
+	if (!nest->careful) {
+		p = nest->depth == nest->live ? scan_live(s, nest->table, p) : scan_others(s, p);
+		nest->valued = s->valued;
+		if (!p || nest->valued)
+			return p;
 	}
+	if (unlikely(at_end(s, nest, p) || *p != '"'))
+		return fail(s, p, "a name in quotes");
+	const char *begin = p + 1;
+	p = scan_string(s, begin);
+	if (unlikely(!p))
+		return NULL;
+	if (unlikely(!enter_name(s, nest, begin, p)))
+		return fail_repeated(s, begin - 1);
 	p = skip_blank(s, nest, p + 1);
 	if (unlikely(at_end(s, nest, p) || *p != ':'))
 		return fail(s, p, "a colon after a name");
@@ -693,13 +708,13 @@ static inline bool is_container(char first, char last)
 
 /* Scans the value at `begin`; returns where it ends. `end` has no blank before it. */
 static const char *scan_from(const char *start, const char *begin, const char *end,
-                             struct json_windows *windows, const struct json_plan *plan,
+                             struct json_marks *marks, const struct json_plan *plan,
                              struct json_doc *doc)
 {
 	struct scan s;
 	s.start = start;
 	s.end = end;
-	s.windows = windows;
+	s.marks = marks;
 	s.escape_at = start;
 	s.plan = plan;
 	s.doc = doc;
@@ -733,9 +748,9 @@ int json_scan(struct span text, const struct json_plan *plan, struct json_doc *d
 	const char *start = text.len ? text.ptr : nothing;
 	const char *end = trim_end(start, start + text.len);
 	const char *begin = skip_blanks(start, end);
-	struct json_windows windows;
-	fill_windows(&windows, begin, end);
-	const char *p = scan_from(start, begin, end, &windows, plan, doc);
+	struct json_marks marks;
+	json_marks_fill(&marks, begin, end);
+	const char *p = scan_from(start, begin, end, &marks, plan, doc);
 	if (!p)
 		return ERR_INVALID;
 	if (p != end)
@@ -754,7 +769,7 @@ int json_elements_begin(struct json_elements *ret_elements, struct span text)
 	ret_elements->at = at + 1;
 	ret_elements->end = trim_end(at, end);
 	ret_elements->begun = false;
-	fill_windows(&ret_elements->windows, ret_elements->at, ret_elements->end);
+	json_marks_fill(&ret_elements->marks, ret_elements->at, ret_elements->end);
 	return 0;
 }
 
@@ -776,9 +791,9 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 		p = skip_blanks(p + 1, end);
 	}
 	/* Asked again for the same element, it goes back. */
-	if (unlikely(p < elements->windows.at))
-		fill_windows(&elements->windows, p, end);
-	const char *after = scan_from(elements->start, p, end, &elements->windows, plan, doc);
+	if (unlikely(json_marks_are_beyond(&elements->marks, p)))
+		json_marks_fill(&elements->marks, p, end);
+	const char *after = scan_from(elements->start, p, end, &elements->marks, plan, doc);
 	if (!after)
 		return ERR_INVALID;
 	elements->begun = true;

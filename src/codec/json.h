@@ -23,6 +23,7 @@
 
 #include "base/check.h"
 #include "base/span.h"
+#include "codec/json_marks.h"
 #include "codec/json_plan.h"
 
 #define JSON_DEPTH_MAX 64
@@ -82,25 +83,13 @@ static inline struct json_value json_get(const struct json_doc *doc, uint32_t no
  * nothing but doc->problem means anything. */
 int json_scan(struct span text, const struct json_plan *plan, struct json_doc *doc) must_check;
 
-/* Where the bytes are that end a run of plain ones in strings: the scanner's own. */
-#define JSON_WINDOW 64
-#define JSON_WINDOWS_MAX 32
-
-struct json_windows {
-	const char *at; /* the window that is looked at … */
-	uint64_t mask;  /* … and a bit for each such byte in it */
-	uint32_t next;  /* the one after it */
-	uint32_t count;
-	uint64_t masks[JSON_WINDOWS_MAX];
-};
-
 /* The elements of an array, each scanned as a text of its own. */
 struct json_elements {
 	const char *start;
 	const char *at;
 	const char *end;
 	bool begun;
-	struct json_windows windows;
+	struct json_marks marks;
 };
 
 /* ERR_INVALID: the text does not begin with a bracket. */

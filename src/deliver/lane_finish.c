@@ -109,6 +109,20 @@ static bool record_success(const struct lane_attempt *attempt)
 	return true;
 }
 
+/* A person has to look at it. */
+static void say_stopped(const struct lane_attempt *attempt, enum outcome outcome)
+{
+	char ticket[TICKET_TEXT_LEN];
+	ticket_text(attempt->out.event, ticket);
+	log_warn(outcome == OUTCOME_DEAD ? "an event could not be delivered: a dead letter"
+	                                 : "whether an event was delivered is not known: parked",
+	         log_str("sink", attempt->lane->name),
+	         log_span("ticket", span_of(ticket, sizeof(ticket))),
+	         log_u64("attempt", attempt->out.number),
+	         log_u64("status", attempt->out.result.status),
+	         log_span("text", result_text(attempt)));
+}
+
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 {
 	struct lane *lane = attempt->lane;
@@ -133,6 +147,8 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 	if (told) {
 		attempt->settle.text = result_text(attempt);
 		attempt->settle.status = attempt->out.result.status;
+		if (!attempt->forget)
+			say_stopped(attempt, outcome);
 	}
 	lane_submit(lane, &attempt->settle.op, false);
 }

@@ -317,7 +317,7 @@ static int compile_except(struct compiler *c, const struct recipe_claim_spec *sp
 	json_plan_init(claim->except);
 	for (uint32_t i = 0; i < spec->except_count; i++) {
 		struct json_path path;
-		struct json_problem problem;
+		struct json_problem problem = { .offset = 0 };
 		uint8_t node;
 		c->problem->index = (int)i;
 		if (json_path_parse(spec->except[i], &path, &problem) < 0)

@@ -11,12 +11,16 @@ enum {
 void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *recipe,
                         struct recipe_scratch *scratch, const struct recipe_input *input)
 {
-	*ret_items = (struct recipe_items){
-		.items_max = RECIPE_ITEMS_MAX,
-		.recipe = recipe,
-		.scratch = scratch,
-		.input = input,
-	};
+	/* One by one: to clear all of it would take longer than a small event does. */
+	ret_items->batch = false;
+	ret_items->error = 0;
+	ret_items->count = 0;
+	ret_items->items_max = RECIPE_ITEMS_MAX;
+	ret_items->recipe = recipe;
+	ret_items->scratch = scratch;
+	ret_items->input = input;
+	ret_items->lines = SPAN_EMPTY;
+	ret_items->state = ITEMS_FIRST;
 }
 
 static bool is_ndjson(struct recipe_run *run)

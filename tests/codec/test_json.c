@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "codec/json.h"
@@ -438,19 +439,60 @@ static void mutate(char *text, size_t *len, size_t room, uint64_t *random)
 	}
 }
 
+/* Members one after another: as programs write them, and for people. */
+static const char dense_sample[] =
+	"{\"version\":\"0\",\"id\":\"58fb5dac\",\"account\":123456789012345,\"n\":0,\"resources\":[],"
+	"\"type\":null,\"active\":true,\"done\":false,\"source\":\"J\xc3\xbcrg\",\"text\":\"a\\n\","
+	"\"e\":1e5,\"detail\":{\"a\":{\"b\":7,\"c\":\"\"},\"id\":\"x\",\"m\":\"\\\"\"},\"list\":[{},\"y\"],"
+	"\"f\":1.5,\"z\":[[],[1]],\"more\":\"so that all before is far from the end of the text\"}";
+static const char pretty_sample[] =
+	"{\n  \"version\": \"0\",\n  \"id\": \"58fb5dac\",\n  \"account\": 123456789012345,\n  \"resources\": [],"
+	"\n  \"type\": null,\n\"active\": true,\n                  \"source\": \"J\xc3\xbcrg\",\r\n\t\"text\":\"a\\n\","
+	"\n        \"detail\": {\n    \"a\": {\n         \"b\": 7\n    },\n    \"id\": \"x\"\n  },\n  \"list\": ["
+	"\n  {},\n  2\n  ],\n  \"more\": \"so that all before is far from the end of the text\"\n}\n";
+
 static void mutated_texts_are_judged_as_by_the_model(void **state)
 {
+	static const struct span samples[] = {
+		{ sample, sizeof(sample) - 1 },
+		{ dense_sample, sizeof(dense_sample) - 1 },
+		{ pretty_sample, sizeof(pretty_sample) - 1 },
+	};
 	uint64_t seed = test_seed();
 	uint64_t random = seed;
 	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(samples); i++)
+		assert_as_model(samples[i], 0);
 	for (uint64_t round = test_scale(60000); round > 0; round--) {
-		char text[sizeof(sample) + 8];
-		size_t len = sizeof(sample) - 1;
-		memcpy(text, sample, len);
+		char text[600];
+		struct span from = samples[round % ARRAY_LEN(samples)];
+		size_t len = from.len;
+		memcpy(text, from.ptr, len);
 		for (uint64_t n = 1 + test_random_below(&random, 3); n > 0; n--)
 			mutate(text, &len, sizeof(text), &random);
 		assert_as_model(span_of(text, len), seed);
 	}
+}
+
+/* Marks are found in chunks: whatever stands where one ends and the next begins. */
+static void what_lies_across_two_chunks_is_seen(void **state)
+{
+	static const char *const tails[] = {
+		"\",\"id\":\"x\",\"type\":7,\"list\":[0,1,{\"id\":true}]}",
+		"\xc3\xa9\\n\",\n  \"id\": \"\\u00e9\",\n  \"type\": null\n}",
+		"\n\",\"id\":\"x\"}",
+		"\",\"id\":1,\"id\":2}",
+	};
+	static char text[2 * JSON_MARKS_CHUNK + 256];
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(tails); i++)
+		for (size_t at = JSON_MARKS_CHUNK - 80; at < JSON_MARKS_CHUNK + 80; at++)
+			for (size_t more = 0; more <= JSON_MARKS_CHUNK; more += JSON_MARKS_CHUNK) {
+				int n = snprintf(text, sizeof(text), "{\"a\":\"%0*d%s",
+				                 (int)(at + more), 0, tails[i]);
+				assert_in_range(n, 1, sizeof(text) - 1);
+				assert_as_model(span_of(text, (size_t)n), 0);
+			}
 }
 
 static void strings_decode_to_their_value(void **state)
@@ -605,6 +647,55 @@ static void compact_texts_have_no_blanks_between_tokens(void **state)
 	assert_int_equal(json_compact(SPAN_EMPTY, NULL), 0);
 }
 
+static size_t compact_slowly(struct span text, char *bytes)
+{
+	size_t len = 0;
+	bool inside = false;
+	bool escaped = false;
+	for (size_t i = 0; i < text.len; i++) {
+		char c = text.ptr[i];
+		if (inside || (unsigned char)c > ' ')
+			bytes[len++] = c;
+		if (c == '"' && !escaped)
+			inside = !inside;
+		escaped = inside && c == '\\' && !escaped;
+	}
+	return len;
+}
+
+/* Strings of quotes, backslashes and blanks, of every length and at every place. */
+static void compact_texts_are_those_of_a_slow_copy(void **state)
+{
+	static const char *const pieces[] = { "\\\"", "\\\\", " ", "a", "\xc3\xa9", "}" };
+	static const char *const gaps[] = { "", " ", "\n      ", "\t\r\n" };
+	uint64_t seed = test_seed();
+	uint64_t random = seed;
+	(void)state;
+	for (uint64_t round = test_scale(20000); round > 0; round--) {
+		char memory[512];
+		char expected[sizeof(memory)];
+		struct buf text = buf_on(memory, sizeof(memory));
+		buf_append_span(&text, SPAN("["));
+		for (uint64_t n = test_random_below(&random, 8); n > 0; n--) {
+			buf_append_span(&text, span_str(gaps[test_random_below(&random, 4)]));
+			buf_append_span(&text, SPAN("\""));
+			for (uint64_t i = test_random_below(&random, 24); i > 0; i--)
+				buf_append_span(&text,
+				                span_str(pieces[test_random_below(&random, 6)]));
+			buf_append_span(&text, SPAN("\","));
+		}
+		buf_append_span(&text, SPAN("0 ]"));
+		size_t len = compact_slowly(buf_span(&text), expected);
+		char *bytes = mem_alloc(text.len);
+		assert_non_null(bytes);
+		bool same = span_eq(span_of(bytes, json_compact(buf_span(&text), bytes)),
+		                    span_of(expected, len));
+		mem_free(bytes);
+		if (!same)
+			fail_msg("%.*s (%s)", (int)text.len, text.ptr, test_note_seed(seed));
+	}
+}
+
 static void judge_suite_file(const char *name, struct span bytes)
 {
 	struct json_doc doc;
@@ -650,8 +741,17 @@ int main(void)
 		cmocka_unit_test(elements_of_an_array_are_scanned_one_by_one),
 		cmocka_unit_test(a_broken_array_is_refused_where_it_breaks),
 		cmocka_unit_test(a_repeated_name_spoils_its_own_element_alone),
+		cmocka_unit_test(what_lies_across_two_chunks_is_seen),
 		cmocka_unit_test(compact_texts_have_no_blanks_between_tokens),
+		cmocka_unit_test(compact_texts_are_those_of_a_slow_copy),
 		cmocka_unit_test(the_json_test_suite_is_judged_right),
 	};
-	return cmocka_run_group_tests(tests, set_up, NULL);
+	int failed = 0;
+	/* At every level that the machine has. */
+	for (int level = JSON_LEVEL_BASE; level <= JSON_LEVEL_AVX512; level++) {
+		json_level_max = (enum json_level)level;
+		if (json_level() == json_level_max)
+			failed += cmocka_run_group_tests(tests, set_up, NULL);
+	}
+	return failed;
 }
