@@ -158,8 +158,10 @@ void lane_leave(struct lane_attempt *attempt)
 	struct lane *lane = attempt->lane;
 	lane_uncount(attempt);
 	lane->counts.lost++;
-	log_warn("a ticket is not delivered from here any more", log_str("sink", lane->name),
-	         log_u64("ticket", attempt->out.ticket));
+	char ticket[TICKET_TEXT_LEN];
+	ticket_text(attempt->out.event, ticket);
+	log_warn("an event is not delivered from here any more", log_str("sink", lane->name),
+	         log_span("ticket", span_of(ticket, sizeof(ticket))));
 	if (attempt->place != SCHEDULE_NONE)
 		schedule_remove(&lane->schedule, attempt->place);
 	lane_pool_put(attempt);
