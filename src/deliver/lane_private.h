@@ -195,8 +195,9 @@ void lane_outlet_done(struct outlet_attempt *out);
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome);
 /* It did not begin after all, and is due again then. */
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
-/* Its ticket is not ours any more. */
+/* Its ticket is not ours any more, or its bytes are gone. */
 void lane_leave(struct lane_attempt *attempt);
+bool lane_is_lost(const struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
 

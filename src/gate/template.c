@@ -313,19 +313,30 @@ void templates_seal(struct templates *templates)
 	json_plan_seal(&templates->plan);
 }
 
-uint32_t template_place_count(const struct templates *templates, uint32_t number)
+static uint32_t count_kind(const struct templates *templates, uint32_t number,
+                           enum template_kind kind)
 {
 	CHECK(number < templates->count);
 	const struct template *it = &templates->list[number];
-	uint32_t places = 0;
+	uint32_t count = 0;
 	for (uint32_t i = 0; i < it->count; i++)
-		places += templates->pieces[it->first + i].kind != TEMPLATE_FIXED;
-	return places;
+		count += templates->pieces[it->first + i].kind == kind;
+	return count;
+}
+
+uint32_t template_place_count(const struct templates *templates, uint32_t number)
+{
+	return templates->list[number].count - count_kind(templates, number, TEMPLATE_FIXED);
 }
 
 bool template_is_fixed(const struct templates *templates, uint32_t number)
 {
 	return template_place_count(templates, number) == 0;
+}
+
+bool template_has_attempt(const struct templates *templates, uint32_t number)
+{
+	return count_kind(templates, number, TEMPLATE_ATTEMPT) > 0;
 }
 
 void template_sample(const struct templates *templates, uint32_t number, struct buf *out)

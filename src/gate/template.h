@@ -65,6 +65,9 @@ void templates_seal(struct templates *templates);
 /* Has it no places? Then it is its own value, for every event. */
 bool template_is_fixed(const struct templates *templates, uint32_t number);
 
+/* Has it {attempt}? Then it is not the same each time. */
+bool template_has_attempt(const struct templates *templates, uint32_t number);
+
 /* An example, with an x for each value (null for those of JSON): for those who want to
  * know whether the text around the places makes sense. Of SQL it is the statement, with
  * its $1, $2 … */

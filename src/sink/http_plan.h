@@ -53,7 +53,7 @@ struct http_target {
 	struct http_own_header own[HTTP_HEADERS_MAX];
 };
 
-#define HTTP_BLOTS_MAX (4u * HTTP_HEADERS_MAX)
+#define HTTP_BLOTS_MAX (16u * HTTP_HEADERS_MAX)
 
 struct http_plan {
 	struct arena arena;

@@ -69,8 +69,8 @@ struct outlet_methods {
 	/* Asks whether the effect of an attempt exists: DONE, NOT_FOUND, or anything
 	 * else for "cannot tell now". NULL if the outlet has no way to ask. */
 	void (*probe)(struct outlet *outlet, struct outlet_attempt *attempt);
-	/* Any thread, once: give up soon. What has not left is NOT_SENT, what has is
-	 * UNKNOWN; later sends are NOT_SENT at once. */
+	/* Any thread: give up soon. What has not left is NOT_SENT, what has is UNKNOWN;
+	 * later sends are NOT_SENT at once. A second time changes nothing. */
 	void (*interrupt)(struct outlet *outlet);
 	void (*free)(struct outlet *outlet); /* nothing is under way any more */
 };

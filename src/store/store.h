@@ -45,8 +45,9 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u   /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u /* at a time */
+#define STORE_TEXT_MAX 256u      /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u    /* at a time */
+#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
@@ -172,7 +173,9 @@ struct store_admit {
  * lease: a note or an outcome with any other is ERR_FENCED, and so is one of a
  * ticket that is not leased. Numbers only go up. A failed attempt that is noted moves
  * the number on by one, and the lease stays; a ticket that is given back uses its
- * number up. After a crash a number of which nothing was noted is given again.
+ * number up. After a crash a number of which nothing was noted is given again. After
+ * STORE_ATTEMPT_MAX attempts are still made, all of them with that number, which then
+ * fences nobody off any more.
  */
 
 /*
@@ -517,6 +520,12 @@ struct claim store_aside_claim(const struct claim *claim);
 static inline uint32_t store_leg_count(const struct store_admit *admit)
 {
 	return admit->leg_count ? admit->leg_count : 1;
+}
+
+/* The number of the attempt after that one. */
+static inline uint32_t store_attempt_next(uint32_t attempt)
+{
+	return attempt < STORE_ATTEMPT_MAX ? attempt + 1 : attempt;
 }
 
 /* For stores. Text of a note, cut to what is kept. */

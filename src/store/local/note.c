@@ -102,8 +102,8 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	                            .attempt = note->attempt,
 	                            .due_ms = started ? 0 : note->due_ms },
 	       text);
-	if (!started && ticket.attempt < UINT16_MAX)
-		ticket.attempt++;
+	if (!started)
+		ticket.attempt = (uint16_t)store_attempt_next(ticket.attempt);
 	open_tickets_update(local->tickets, &ticket);
 	local->batch->events += started; /* somebody waits to begin */
 	return 0;

@@ -213,7 +213,7 @@ static bool append_item(struct store_take *take, const struct open_ticket *ticke
 	struct store_item item = local_item(ticket, entry);
 	struct store_parts parts = { 0 };
 
-	item.attempt++;
+	item.attempt = store_attempt_next(item.attempt);
 	item.state = STORE_STATE_LEASED;
 	if (entry)
 		parts = (struct store_parts){ entry->source, entry->letter, entry->payload };
