@@ -24,6 +24,7 @@ struct runner {
 	struct outlet *outlet;
 	struct port *port;
 	struct thread thread;
+	const atomic_bool *begun; /* of all */
 	struct loop_hook round;
 	struct loop_timer timer;
 	bool stopped;
@@ -38,6 +39,7 @@ struct runner {
 struct deliver {
 	struct deliver_options options; /* without the sinks */
 	atomic_uint count;
+	atomic_bool begun; /* every thread is there: until then no lane takes anything */
 	struct runner runners[DELIVER_LANES_MAX];
 };
 
@@ -136,6 +138,8 @@ static void set_timer(struct runner *runner, uint64_t after_ms)
 static void round_run(struct loop_hook *hook)
 {
 	struct runner *runner = container_of(hook, struct runner, round);
+	if (!atomic_load(runner->begun) && !atomic_load(&runner->stopping))
+		return;
 	port_collect(runner->port);
 	if (atomic_load(&runner->stopping) && !runner->stopped) {
 		runner->stopped = true;
@@ -186,6 +190,7 @@ static int runner_open(struct runner *runner, const struct deliver_options *opti
 		.outlet = sink->outlet,
 		.clock = options->clock,
 		.lease_ms = options->lease_ms,
+		.feed = options->feed,
 	};
 	struct port_options port = { .wake = wake, .user = sink->loop };
 	snprintf(runner->name, sizeof(runner->name), "%s", sink->name);
@@ -207,9 +212,11 @@ static int runner_open(struct runner *runner, const struct deliver_options *opti
 	return 0;
 }
 
-static int runner_start(struct runner *runner, const struct deliver_sink *sink)
+static int runner_start(struct deliver *deliver, struct runner *runner,
+                        const struct deliver_sink *sink)
 {
 	char name[16];
+	runner->begun = &deliver->begun;
 	snprintf(name, sizeof(name), "to-%s", sink->name);
 	runner->loop = sink->loop;
 	runner->outlet = sink->outlet;
@@ -255,6 +262,13 @@ static void give_up(struct deliver *deliver, const struct deliver_options *optio
 	deliver_free(deliver);
 }
 
+static void begin(struct deliver *deliver)
+{
+	atomic_store(&deliver->begun, true);
+	for (uint32_t i = 0; i < deliver->count; i++)
+		loop_wake(deliver->runners[i].loop);
+}
+
 int deliver_start(const struct deliver_options *options, struct deliver **ret_deliver)
 {
 	struct deliver *deliver = mem_zalloc(1, sizeof(*deliver));
@@ -270,11 +284,12 @@ int deliver_start(const struct deliver_options *options, struct deliver **ret_de
 	for (uint32_t i = 0; i < deliver->count && error == 0; i++)
 		error = runner_open(&deliver->runners[i], options, &options->sinks[i]);
 	for (uint32_t i = 0; i < deliver->count && error == 0; i++)
-		error = runner_start(&deliver->runners[i], &options->sinks[i]);
+		error = runner_start(deliver, &deliver->runners[i], &options->sinks[i]);
 	if (error != 0) {
 		give_up(deliver, options);
 		return error;
 	}
+	begin(deliver);
 	*ret_deliver = deliver;
 	return 0;
 }
@@ -287,7 +302,7 @@ int deliver_add(struct deliver *deliver, const struct deliver_sink *sink)
 	struct runner *runner = &deliver->runners[number];
 	int error = runner_open(runner, &deliver->options, sink);
 	if (error == 0)
-		error = runner_start(runner, sink);
+		error = runner_start(deliver, runner, sink);
 	if (error != 0) {
 		runner_give_up(runner, sink);
 		runner_free(runner);

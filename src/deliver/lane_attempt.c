@@ -106,10 +106,16 @@ void lane_pool_free(struct lane *lane)
 
 /* ---- sending ---- */
 
+/* When the lane stops nobody may be left to send it: the store answers after the last
+ * run, too. */
 static void chain_add(struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
 	attempt->stage = STAGE_READY;
+	if (lane->stopping) {
+		lane_put_back(attempt, 0);
+		return;
+	}
 	attempt->out.next = NULL;
 	*lane->chain_end = &attempt->out;
 	lane->chain_end = &attempt->out.next;
@@ -139,7 +145,9 @@ static struct outlet_attempt *sort_chain(struct lane *lane)
 		struct lane_attempt *attempt = container_of(out, struct lane_attempt, out);
 		struct outlet_attempt *next = out->next;
 		out->next = NULL;
-		if (lane->stopping || lane_lease_over(lane, attempt->lease)) {
+		if (lane_is_lost(attempt)) {
+			lane_leave(attempt);
+		} else if (lane->stopping || lane_lease_over(lane, attempt->lease)) {
 			lane_put_back(attempt, 0);
 		} else if (attempt->asks) {
 			go_out(attempt);
@@ -237,9 +245,14 @@ static void read_done(struct store_op *op)
 		lane_leave(attempt);
 		return;
 	}
-	if (error != 0) {
+	if (error != 0)
 		log_error("an event cannot be read for delivery", log_str("sink", lane->name),
 		          log_code(error));
+	if (error == ERR_DAMAGED) { /* it stays leased, as with a take: no retry can help */
+		lane_leave(attempt);
+		return;
+	}
+	if (error != 0) {
 		lane_put_back(attempt, lane->now_ms + LANE_RETRY_MS);
 		return;
 	}

@@ -158,8 +158,10 @@ void lane_leave(struct lane_attempt *attempt)
 	struct lane *lane = attempt->lane;
 	lane_uncount(attempt);
 	lane->counts.lost++;
-	log_warn("somebody else has a ticket that was to be delivered",
-	         log_str("sink", lane->name));
+	char ticket[TICKET_TEXT_LEN];
+	ticket_text(attempt->out.event, ticket);
+	log_warn("an event is not delivered from here any more", log_str("sink", lane->name),
+	         log_span("ticket", span_of(ticket, sizeof(ticket))));
 	if (attempt->place != SCHEDULE_NONE)
 		schedule_remove(&lane->schedule, attempt->place);
 	lane_pool_put(attempt);
@@ -204,7 +206,7 @@ static void note_done(struct store_op *op)
 		return;
 	}
 	if (op->error == 0)
-		attempt->out.number++;
+		attempt->out.number = store_attempt_next(attempt->out.number);
 	else if (op->error != ERR_CLOSING)
 		log_error("a failed attempt could not be noted", log_str("sink", lane->name),
 		          log_code(op->error));
@@ -259,6 +261,7 @@ static void finish(struct lane_attempt *attempt, enum outcome outcome)
 		return;
 	}
 	lane->counts.outcomes[outcome]++;
+	lane_tell(attempt, outcome_name(outcome));
 	if (outcome != OUTCOME_DEAD || !lane->policy.buries)
 		lane_settle(attempt, outcome); /* else when it is buried */
 }
@@ -305,6 +308,7 @@ static void retry(struct lane_attempt *attempt)
 		return;
 	}
 	attempt->lane->counts.outcomes[OUTCOME_RELEASED]++;
+	lane_tell(attempt, "failed");
 	note(attempt, STORE_MARK_FAILED, due_ms);
 }
 
@@ -319,6 +323,7 @@ static void unknown(struct lane_attempt *attempt)
 		return;
 	}
 	lane->counts.outcomes[OUTCOME_UNKNOWN]++;
+	lane_tell(attempt, "unknown");
 	note(attempt, STORE_MARK_UNKNOWN, due_ms);
 }
 
@@ -379,7 +384,7 @@ static void asked(struct lane_attempt *attempt)
 	unknown(attempt);
 }
 
-static bool is_lost(const struct lane_attempt *attempt)
+bool lane_is_lost(const struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
 	return attempt->place != SCHEDULE_NONE &&
@@ -398,7 +403,9 @@ void lane_outlet_done(struct outlet_attempt *out)
 	if (!lane->running)
 		lane->now_ms = clock_read(lane->clock).boot_ms;
 	lane->counts.answers[out->result.answer]++;
-	if (is_lost(attempt))
+	if (attempt->place != SCHEDULE_NONE) /* the lease may be another by now */
+		out->number = schedule_at(&lane->schedule, attempt->place)->attempt;
+	if (lane_is_lost(attempt))
 		lane_leave(attempt);
 	else if (attempt->asks)
 		asked(attempt);

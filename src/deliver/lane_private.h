@@ -5,6 +5,7 @@
  *   lane_take.c     tickets come from the store
  *   lane_attempt.c  an attempt's way: begin, read, note, send
  *   lane_finish.c   what came of it: judged and recorded
+ *   lane_feed.c     and told to whoever listens
  *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
  *
@@ -113,6 +114,7 @@ struct lane {
 	const struct clock *clock;
 	uint64_t random;
 	uint32_t lease_ms;
+	struct feed *feed; /* NULL: nobody listens */
 	uint64_t born_ms;
 
 	uint64_t now_ms;   /* CLOCK_BOOTTIME */
@@ -183,6 +185,9 @@ void lane_begin(struct lane *lane, const struct lane_start *start);
 void lane_go_on(struct lane_attempt *attempt);
 void lane_send(struct lane *lane);
 
+/* lane_feed.c: `outcome` is one's name, or "failed": it is tried again. */
+void lane_tell(const struct lane_attempt *attempt, const char *outcome);
+
 /* lane_finish.c */
 void lane_outlet_done(struct outlet_attempt *out);
 /* Its ticket leaves the lane with this outcome; the result's text and status go with
@@ -190,8 +195,9 @@ void lane_outlet_done(struct outlet_attempt *out);
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome);
 /* It did not begin after all, and is due again then. */
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
-/* Its ticket is not ours any more. */
+/* Its ticket is not ours any more, or its bytes are gone. */
 void lane_leave(struct lane_attempt *attempt);
+bool lane_is_lost(const struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
 

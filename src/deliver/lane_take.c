@@ -139,6 +139,22 @@ static void give_back(struct lane *lane, const struct schedule_ticket *ticket)
 	lane_settle(attempt, OUTCOME_RELEASED);
 }
 
+/* Our lease of it was over, and now we have it again: there are never two of it here.
+ * What waits, or is under way, goes on under the new number. */
+static bool goes_on(struct lane *lane, const struct schedule_ticket *again)
+{
+	uint32_t place = schedule_find(&lane->schedule, again->ticket);
+	if (place == SCHEDULE_NONE)
+		return false;
+	struct schedule_ticket *held = schedule_at(&lane->schedule, place);
+	held->attempt = again->attempt;
+	held->lease = again->lease;
+	held->marks &= (uint8_t)~LANE_MARK_LOST;
+	if (held->state != SCHEDULE_STARTED)
+		held->marks |= again->marks;
+	return true;
+}
+
 static void receive(struct lane *lane, const struct store_item *item,
                     const struct store_parts *parts, uint32_t lease)
 {
@@ -151,6 +167,8 @@ static void receive(struct lane *lane, const struct store_item *item,
 		.leg = (uint8_t)(item->ticket - item->event),
 		.marks = is_unknown(item) ? LANE_MARK_UNKNOWN : 0,
 	};
+	if (lane->lease_ms > 0 && goes_on(lane, &ticket))
+		return;
 	bool now = !item->bare && ticket.due_ms <= lane->now_ms && lane_room(lane) > 0 &&
 	           !schedule_is_due(&lane->schedule, lane->now_ms);
 	if (now && ticket.order == 0 && lane->lease_ms == 0) {

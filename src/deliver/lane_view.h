@@ -35,7 +35,7 @@ struct lane_view {
 	uint64_t outcomes[OUTCOME_COUNT]; /* attempts by what came of them; RELEASED: made again */
 	uint64_t answers[OUTLET_NOT_FOUND + 1]; /* of the outlet, also to probes */
 	uint64_t disabled;                      /* how often it was */
-	uint64_t lost;                          /* leases that ended under way */
+	uint64_t lost;                          /* leases that ended under way, damaged events */
 	uint64_t unrecorded;                    /* outcomes that the store could not keep */
 	uint64_t oldest_ms;   /* unix: when the one arrived that is next; 0: none waits */
 	uint64_t error_at_ms; /* unix: of the last error; 0: there was none */

@@ -9,7 +9,8 @@
 
 #define SECRET_MIN 24
 #define SECRET_MAX 64
-#define BLOT_MIN 4u /* shorter texts are too common to be blotted out */
+#define BLOT_MIN 4u       /* shorter texts are too common to be blotted out, … */
+#define QUERY_BLOT_MIN 8u /* … as are, in a query, these */
 
 static const char *const builtin_names[HTTP_BUILTIN_COUNT] = {
 	[HTTP_KEY] = "Idempotency-Key",
@@ -52,8 +53,10 @@ const char *http_plan_refusal(const struct http_plan *plan, const struct ip_addr
 
 static int add_blot(struct http_plan *plan, struct span secret)
 {
-	if (secret.len < BLOT_MIN || plan->blot_count == HTTP_BLOTS_MAX)
+	if (secret.len < BLOT_MIN)
 		return 0;
+	if (plan->blot_count == HTTP_BLOTS_MAX)
+		return ERR_TOO_LARGE;
 	struct span copy = arena_copy(&plan->arena, secret);
 	if (!copy.ptr)
 		return -ENOMEM;
@@ -199,6 +202,24 @@ static int add_headers(struct http_plan *plan, struct http_target *target,
 	return error;
 }
 
+/* The query is often where a secret is: all of it, and its values, up to a place. */
+static int add_query_blots(struct http_plan *plan, const struct http_target *target,
+                           struct span url)
+{
+	int error = 0;
+	(void)span_cut_item(&url, '?');
+	if (target->url)
+		error = add_blot(plan, url);
+	while (!error && url.len > 0) {
+		struct span value = span_cut_item(&url, '&');
+		(void)span_cut_item(&value, '=');
+		struct span fixed = span_cut_item(&value, '{');
+		if (fixed.len >= QUERY_BLOT_MIN)
+			error = add_blot(plan, fixed);
+	}
+	return error;
+}
+
 static int add_target(struct http_plan *plan, struct http_target *target,
                       const struct http_request_option *option,
                       const struct http_outlet_options *options, struct error_text *ret_text)
@@ -206,9 +227,11 @@ static int add_target(struct http_plan *plan, struct http_target *target,
 	int error = http_url_compile(plan, target, option->url, options->server_name, ret_text);
 	if (!error)
 		error = add_headers(plan, target, option, ret_text);
-	/* The query is often where a secret is. */
-	const char *query = !error && target->url ? strchr(target->url, '?') : NULL;
-	return query ? add_blot(plan, span_str(query + 1)) : error;
+	if (!error)
+		error = add_query_blots(plan, target, option->url);
+	return error == ERR_TOO_LARGE
+	               ? error_fill(ret_text, ERR_CONFIG, "url: too many values in the query")
+	               : error;
 }
 
 static int add_secret(struct http_plan *plan, struct span secret, struct error_text *ret_text)
@@ -262,7 +285,8 @@ static int copy_values(struct http_plan *plan, const struct http_outlet_options 
                        struct error_text *ret_text)
 {
 	plan->method = options->method;
-	plan->batch = options->batch;
+	plan->batch = options->verdicts ? HTTP_BATCH_NDJSON : options->batch;
+	plan->verdicts = options->verdicts;
 	plan->batch_events = or_default(options->batch_events, 100);
 	plan->batch_bytes = or_default(options->batch_bytes, 1u << 20);
 	plan->connect_ms = or_default(options->connect_ms, 10000);
@@ -310,6 +334,10 @@ static int add_body(struct http_plan *plan, const struct http_outlet_options *op
 	plan->has_body = true;
 	int error = templates_add(plan->templates, options->body, options->body_form, &plan->body,
 	                          &text);
+	if (error == 0 && template_has_attempt(plan->templates, plan->body))
+		return error_fill(ret_text, ERR_CONFIG,
+		                  "body: {attempt} would make another body under the same key; the "
+		                  "header Stile-Attempt has it");
 	if (error == 0 || error == -ENOMEM)
 		return error;
 	return error_fill(ret_text, ERR_CONFIG, "body: %s", text.text);

@@ -53,7 +53,7 @@ struct http_target {
 	struct http_own_header own[HTTP_HEADERS_MAX];
 };
 
-#define HTTP_BLOTS_MAX (4u * HTTP_HEADERS_MAX)
+#define HTTP_BLOTS_MAX (16u * HTTP_HEADERS_MAX)
 
 struct http_plan {
 	struct arena arena;
@@ -65,6 +65,7 @@ struct http_plan {
 	uint32_t body;
 	struct span content_type; /* empty: the letter's */
 	enum http_batch batch;
+	bool verdicts;
 	uint32_t batch_events, batch_bytes;
 	uint32_t connect_ms, timeout_ms, name_ms, idle_s, answer_max;
 	bool fresh, http1;

@@ -69,8 +69,8 @@ struct outlet_methods {
 	/* Asks whether the effect of an attempt exists: DONE, NOT_FOUND, or anything
 	 * else for "cannot tell now". NULL if the outlet has no way to ask. */
 	void (*probe)(struct outlet *outlet, struct outlet_attempt *attempt);
-	/* Any thread, once: give up soon. What has not left is NOT_SENT, what has is
-	 * UNKNOWN; later sends are NOT_SENT at once. */
+	/* Any thread: give up soon. What has not left is NOT_SENT, what has is UNKNOWN;
+	 * later sends are NOT_SENT at once. A second time changes nothing. */
 	void (*interrupt)(struct outlet *outlet);
 	void (*free)(struct outlet *outlet); /* nothing is under way any more */
 };
@@ -84,3 +84,15 @@ struct outlet {
 
 /* Fills text, cut on a character. */
 void outlet_result_text(struct outlet_result *result, struct span text);
+
+/* For outlets that are told nothing else: fills the result and calls done(). Returns the
+ * next of the chain, which done() may change. */
+struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                   struct span text);
+
+/* Secrets that a text repeats become ***. Returns the new length. */
+size_t outlet_blot(char *text, size_t len, struct span secret);
+
+/* One line of UTF-8 for people: blanks for control characters, ? for what is no text.
+ * Returns the new length. */
+size_t outlet_clean(char *text, size_t len);

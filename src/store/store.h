@@ -12,6 +12,13 @@
  * fits one write of the store (local: frame_bytes_max); what does not fit follows
  * in the next. So the events of one request are admitted together by one flush.
  *
+ * A store may write while its owner goes on (local: beside_bytes). Then a flush can
+ * return before what it decided is durable, and store_under_way() says so: a later
+ * flush, or the tick, completes it. An owner that set `written` is told when a flush is
+ * due for it, and no flush waits for the disk. Without, a flush waits for the write that
+ * an earlier one began: an owner that has more to submit does that first, so that
+ * deciding and writing overlap, and one that has not flushes once more.
+ *
  * Room:      store. Others see only this header; app/ alone names a concrete
  *            store (memory/memory_store.h, local/local_store.h).
  * Threads:   a store has one owner thread that calls everything here. Other
@@ -38,8 +45,9 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u   /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u /* at a time */
+#define STORE_TEXT_MAX 256u      /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u    /* at a time */
+#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
@@ -165,7 +173,9 @@ struct store_admit {
  * lease: a note or an outcome with any other is ERR_FENCED, and so is one of a
  * ticket that is not leased. Numbers only go up. A failed attempt that is noted moves
  * the number on by one, and the lease stays; a ticket that is given back uses its
- * number up. After a crash a number of which nothing was noted is given again.
+ * number up. After a crash a number of which nothing was noted is given again. After
+ * STORE_ATTEMPT_MAX attempts are still made, all of them with that number, which then
+ * fences nobody off any more.
  */
 
 /*
@@ -421,6 +431,8 @@ struct store;
 struct store_methods {
 	void (*submit)(struct store *store, struct store_op *op);
 	void (*flush)(struct store *store);
+	/* NULL if a flush completes all it decided. See store_under_way(). */
+	bool (*under_way)(struct store *store);
 	/* Housekeeping: expiry, lazy writes, take-overs from helpers. Call it a
 	 * few times a second; bounded work (well under 10 ms). */
 	void (*tick)(struct store *store);
@@ -439,6 +451,10 @@ struct store {
 	 * store records, metrics read. Set by the store's open, never NULL. */
 	struct histogram *commit_us;
 	struct histogram *commit_batch;
+	/* The owner's, or NULL: a write that was under way has ended, flush soon. Called
+	 * on a thread of the store's, and not any more when the store is freed. */
+	void (*written)(void *user);
+	void *written_user;
 };
 
 static inline void store_submit(struct store *store, struct store_op *op)
@@ -449,6 +465,12 @@ static inline void store_submit(struct store *store, struct store_op *op)
 static inline void store_flush(struct store *store)
 {
 	store->methods->flush(store);
+}
+
+/* Something that was flushed is not completed: another flush is due (see above). */
+static inline bool store_under_way(struct store *store)
+{
+	return store->methods->under_way && store->methods->under_way(store);
 }
 
 static inline void store_tick(struct store *store)
@@ -498,6 +520,12 @@ struct claim store_aside_claim(const struct claim *claim);
 static inline uint32_t store_leg_count(const struct store_admit *admit)
 {
 	return admit->leg_count ? admit->leg_count : 1;
+}
+
+/* The number of the attempt after that one. */
+static inline uint32_t store_attempt_next(uint32_t attempt)
+{
+	return attempt < STORE_ATTEMPT_MAX ? attempt + 1 : attempt;
 }
 
 /* For stores. Text of a note, cut to what is kept. */

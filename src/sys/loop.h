@@ -64,7 +64,7 @@ void loop_timer_clear(struct loop *loop, struct loop_timer *timer);
 void loop_hook_add(struct loop *loop, struct loop_hook *hook);
 void loop_look_hook_add(struct loop *loop, struct loop_hook *hook);
 void loop_hook_remove(struct loop *loop,
-                      struct loop_hook *hook); /* of either kind; not from inside a hook */
+                      struct loop_hook *hook); /* of either kind; from inside a hook not itself */
 
 /* clock_monotonic_ns() of the current round, read once after the wait. */
 uint64_t loop_now_ns(const struct loop *loop);

@@ -90,11 +90,17 @@ static void take_done(struct store_op *op)
 	op->done(op);
 }
 
+static bool is_damaged(const struct lane_kit *kit, struct store_op *op)
+{
+	return kit->damaged != 0 && op->kind == STORE_READ &&
+	       container_of(op, struct store_read, op)->ticket == kit->damaged;
+}
+
 static void front_submit(struct store *store, struct store_op *op)
 {
 	struct lane_kit *kit = container_of(store, struct lane_kit, front);
-	if (kit->crashed) {
-		op->error = ERR_CLOSING;
+	if (kit->crashed || is_damaged(kit, op)) {
+		op->error = kit->crashed ? ERR_CLOSING : ERR_DAMAGED;
 		op->done(op);
 		return;
 	}

@@ -2,7 +2,10 @@
  * closes it; one sink does not delay another; commands and views from elsewhere. */
 #include "deliver/deliver.h"
 
+#include <dlfcn.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -434,9 +437,50 @@ static void a_lane_that_is_added_gets_what_waits_for_it(void **state)
 	setting_close(&setting);
 }
 
+/* ---- no thread ---- */
+
+static int threads_left = -1; /* so many more can be made; negative: any number */
+
+/* In the place of the C library's. The failure comes late, so that lanes whose threads
+ * are there could have begun. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+                   void *user)
+{
+	int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = NULL;
+	void *symbol = dlsym(RTLD_NEXT, "pthread_create");
+	memcpy(&real, &symbol, sizeof(symbol)); /* as POSIX wants it */
+	if (threads_left == 0) {
+		usleep(20000);
+		return EAGAIN;
+	}
+	threads_left -= threads_left > 0;
+	return real(thread, attributes, run, user);
+}
+
+static void a_start_that_fails_half_way_is_undone(void **state)
+{
+	(void)state;
+	struct counting *owns[] = { counting_new(false), counting_new(true) };
+	struct deliver_sink sinks[] = { sink_of(owns[0], "one", 1), sink_of(owns[1], "two", 2) };
+	struct setting setting;
+	setting_open(&setting, NULL, 0);
+	struct deliver_options options = { .host = setting.host, .sinks = sinks, .sink_count = 2 };
+	struct deliver *deliver = NULL;
+	threads_left = 1;
+	assert_int_equal(deliver_start(&options, &deliver), -EAGAIN);
+	threads_left = -1;
+	assert_null(deliver);
+	for (size_t i = 0; i < ARRAY_LEN(owns); i++) { /* still ours */
+		loop_free(owns[i]->loop);
+		outlet_free(&owns[i]->outlet);
+	}
+	setting_close(&setting);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_start_that_fails_half_way_is_undone),
 		cmocka_unit_test(every_event_reaches_the_sink_once),
 		cmocka_unit_test(what_fails_is_tried_again_and_the_rest_is_not),
 		cmocka_unit_test(a_sink_that_hangs_delays_no_other),

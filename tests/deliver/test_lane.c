@@ -599,6 +599,25 @@ static void what_is_under_way_can_be_neither_dropped_nor_hurried(void **state)
 	kit_close(&kit);
 }
 
+static void a_damaged_event_does_not_block_its_entity(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	lane_pause(kit.lane); /* so bytes are read when their turn comes */
+	kit.damaged = kit_admit(&kit, 1);
+	uint64_t next = kit_admit(&kit, 1);
+	kit_advance(&kit, MINUTE_MS);
+	lane_resume(kit.lane);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_sends_of(&kit, kit.damaged), 0);
+	assert_int_equal(kit_sends_of(&kit, next), 1);
+	struct store_item item;
+	assert_true(kit_read(&kit, kit.damaged, &item)); /* what is left of it is kept */
+	assert_int_equal(item.state, STORE_STATE_LEASED);
+	kit_close(&kit);
+}
+
 /* ---- leases ---- */
 
 static void leases_are_renewed_as_long_as_it_takes(void **state)
@@ -668,6 +687,34 @@ static void a_node_that_slept_past_its_lease_neither_starts_nor_settles(void **s
 			                       .outcome = OUTCOME_DONE };
 		assert_int_equal(store_call(kit.store, &settle.op, STORE_SETTLE), 0);
 	}
+	kit_close(&kit);
+}
+
+/* The same, but it is this node that gets the ticket again while its attempt of it is
+ * still under way (the outlet of the kit refuses two of one ticket). */
+static void a_ticket_that_comes_back_is_not_sent_beside_its_first_attempt(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit.holds = true;
+	kit.options.lease_ms = 10000;
+	kit_start(&kit);
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_run(&kit);
+	assert_int_equal(kit.held_count, 1);
+	assert_true(kit.takes > 0); /* which get it */
+	clock_fake_advance(&kit.clock, 20000);
+	store_tick(kit.store);
+	store_flush(kit.store);
+	kit_run(&kit);
+	assert_int_equal(kit.sent_count, 1);
+	struct store_item item;
+	assert_true(kit_read(&kit, ticket, &item));
+	assert_int_equal(item.attempt, 2);
+	kit_answer(&kit, 0, OUTLET_DONE, 200);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit.sent_count, 1);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
 	kit_close(&kit);
 }
 
@@ -807,6 +854,59 @@ static void without_memory_nothing_is_lost(void **state)
 	}
 }
 
+/* The last round is over; what the store answers after it is all that still comes. */
+static void what_the_store_answers_after_the_end_is_put_back(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit.options.policy.on_unknown = DELIVER_UNKNOWN_PARK;
+	kit_start(&kit);
+	kit_run(&kit); /* takes wait */
+	uint64_t ticket = kit_admit(&kit, 0);
+	lane_run(kit.lane); /* notes that an attempt begins */
+	lane_stop(kit.lane);
+	assert_true(lane_is_still(kit.lane));
+	store_flush(kit.store); /* that is durable, … */
+	store_flush(kit.store); /* … and so is that nothing came of it */
+	assert_int_equal(kit.sent_count, 0);
+	struct store_item item;
+	assert_true(kit_read(&kit, ticket, &item));
+	assert_int_equal(item.last, STORE_MARK_FAILED);
+	kit.store = store_free(kit.store);
+	kit.lane = lane_free(kit.lane); /* nothing is left in it */
+}
+
+/* A sink that is away for very long, and a policy that never gives up. */
+static void the_last_number_of_an_attempt_does_not_end_the_attempts(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_NOT_SENT };
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.retry = (struct retry_policy){ .first_ms = 1000, .max_ms = 1000 };
+	uint64_t ticket = kit_admit(&kit, 0);
+	struct take_call call = { .take.sink = kit.options.sink };
+	take_call_begin(kit.store, &call, 1, 4096);
+	store_flush(kit.store);
+	assert_true(take_call_poll(&call));
+	buf_free(&call.take.items);
+	struct store_note note = { .ticket = ticket, .mark = STORE_MARK_FAILED };
+	for (note.attempt = 1; note.attempt < STORE_ATTEMPT_MAX; note.attempt++)
+		assert_int_equal(store_call(kit.store, &note.op, STORE_NOTE), 0);
+	memory_store_restart(kit.store);
+	kit_start(&kit);
+	kit_advance(&kit, 10 * MINUTE_MS);
+	uint32_t sends = kit_sends_of(&kit, ticket);
+	assert_true(sends > 2);
+	assert_int_equal(kit.sent[sends - 1].number, STORE_ATTEMPT_MAX);
+	no.answer = OUTLET_DONE;
+	kit_advance(&kit, 10 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit_view(&kit).lost, 0);
+	kit_close(&kit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -833,11 +933,15 @@ int main(void)
 		cmocka_unit_test(a_rate_is_kept_and_used),
 		cmocka_unit_test(a_person_can_drop_and_hurry_what_waits),
 		cmocka_unit_test(what_is_under_way_can_be_neither_dropped_nor_hurried),
+		cmocka_unit_test(a_damaged_event_does_not_block_its_entity),
 		cmocka_unit_test(leases_are_renewed_as_long_as_it_takes),
 		cmocka_unit_test(a_node_that_slept_past_its_lease_neither_starts_nor_settles),
+		cmocka_unit_test(a_ticket_that_comes_back_is_not_sent_beside_its_first_attempt),
 		cmocka_unit_test(no_more_is_held_than_can_be_renewed),
 		cmocka_unit_test(in_any_history_nothing_is_lost_and_unknown_is_honoured),
 		cmocka_unit_test(without_memory_nothing_is_lost),
+		cmocka_unit_test(what_the_store_answers_after_the_end_is_put_back),
+		cmocka_unit_test(the_last_number_of_an_attempt_does_not_end_the_attempts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -224,14 +224,14 @@ static void a_template_makes_the_body(void **state)
 	(void)state;
 	http_scene_begin(&scene, "/ok");
 	scene.options.body = SPAN(
-		"{\"key\":\"{ticket}\",\"n\":{$.n},\"try\":{attempt},\"all\":{$}}");
+		"{\"key\":\"{ticket}\",\"n\":{$.n},\"from\":{source},\"all\":{$}}");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	char body[256];
 	snprintf(
 		body, sizeof(body),
-		"{\"key\":\"%s\",\"n\":{\"x\":7},\"try\":1,\"all\":{\"id\":\"a1\",\"n\":{\"x\":7}}}",
+		"{\"key\":\"%s\",\"n\":{\"x\":7},\"from\":\"shop\",\"all\":{\"id\":\"a1\",\"n\":{\"x\":7}}}",
 		ticket_of(KIT_TICKET));
 	assert_true(hostile_body_is(&scene.server, body));
 	http_scene_end(&scene);
@@ -338,6 +338,34 @@ static void a_batch_is_cut_by_events_and_bytes(void **state)
 	http_scene_end(&scene);
 }
 
+/* A 200 that does not say what became of the events says nothing. */
+static void an_answer_without_verdicts_is_unknown(void **state)
+{
+	static const struct {
+		const char *path;
+		enum outlet_answer answer;
+	} all[] = { { "/short", OUTLET_UNKNOWN },
+		    { "/half-body-stall", OUTLET_UNKNOWN },
+		    { "/bad-chunk", OUTLET_REFUSED } };
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		struct http_scene scene;
+		struct outlet_attempt attempts[BATCH];
+		http_scene_begin(&scene, all[i].path);
+		scene.options.verdicts = true;
+		scene.options.timeout_ms = 300;
+		http_kit_open(&scene.kit, &scene.options);
+		fill_batch(&scene.kit, attempts);
+		attempts[2].json = true; /* all in one request */
+		attempts[2].payload = SPAN("{}");
+		http_kit_send(&scene.kit, attempts);
+		for (size_t k = 0; k < BATCH; k++)
+			assert_int_equal(attempts[k].result.answer, all[i].answer);
+		assert_int_equal(scene.server.requests, 1);
+		http_scene_end(&scene);
+	}
+}
+
 static void one_bad_event_does_not_spoil_its_batch(void **state)
 {
 	struct http_scene scene;
@@ -423,6 +451,21 @@ static void secrets_are_in_no_text(void **state)
 	http_scene_end(&scene);
 }
 
+/* A place in the URL, and a server that repeats what it was told in its own words. */
+static void a_secret_in_a_query_with_places_is_in_no_text(void **state)
+{
+	struct http_scene scene;
+	(void)state;
+	http_scene_begin(&scene, "/echo?n={id}&code=canary-four");
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+	attempt.letter.texts[LETTER_ID] = SPAN("a1");
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
+	http_kit_expect_text(&attempt.result, "/echo?n=a1&code=***");
+	assert_null(memmem(attempt.result.text, attempt.result.text_len, "canary-four", 11));
+	http_scene_end(&scene);
+}
+
 static void expect_refusal(const struct http_outlet_options *options, const char *part)
 {
 	struct error_text text = { "" };
@@ -497,6 +540,8 @@ static void bad_options_are_refused(void **state)
 	options = base;
 	options.body = SPAN("{\"a\":{$.x}");
 	expect_refusal(&options, "body: no JSON");
+	options.body = SPAN("{\"try\":{attempt}}");
+	expect_refusal(&options, "body: {attempt}");
 	options = base;
 	options.sign_secrets = &SPAN("whsec_short");
 	options.sign_count = 1;
@@ -527,10 +572,12 @@ int main(void)
 		cmocka_unit_test(a_form_is_a_body_too),
 		cmocka_unit_test(a_batch_is_one_request),
 		cmocka_unit_test(a_batch_is_cut_by_events_and_bytes),
+		cmocka_unit_test(an_answer_without_verdicts_is_unknown),
 		cmocka_unit_test(one_bad_event_does_not_spoil_its_batch),
 		cmocka_unit_test(a_probe_asks),
 		cmocka_unit_test(there_is_no_probe_without_a_url),
 		cmocka_unit_test(secrets_are_in_no_text),
+		cmocka_unit_test(a_secret_in_a_query_with_places_is_in_no_text),
 		cmocka_unit_test(bad_urls_are_refused),
 		cmocka_unit_test(bad_options_are_refused),
 	};

@@ -324,6 +324,49 @@ static void test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease(void *
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
+/* Many failed attempts in one flush; the number of the next one. */
+static uint32_t fail_often(const struct store_item *item, uint32_t attempt)
+{
+	static struct store_note notes[1024];
+	bool finished;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(notes); i++) {
+		notes[i] = (struct store_note){
+			.op = { .kind = STORE_NOTE, .done = store_calls_done, .user = &finished },
+			.ticket = item->ticket,
+			.attempt = attempt,
+			.mark = STORE_MARK_FAILED
+		};
+		attempt = store_attempt_next(attempt);
+		store_submit(place.store, &notes[i].op);
+	}
+	store_flush(place.store);
+	for (uint32_t i = 0; i < ARRAY_LEN(notes); i++)
+		assert_int_equal(notes[i].op.error, 0);
+	return attempt;
+}
+
+static void test_the_last_number_of_an_attempt_stays(void **state)
+{
+	(void)state;
+	uint64_t ticket = admit(1);
+	struct store_item item = must_take(CRM);
+
+	for (uint32_t i = 0; i < 65; i++)
+		item.attempt = fail_often(&item, item.attempt);
+	assert_int_equal(item.attempt, STORE_ATTEMPT_MAX);
+	assert_int_equal(settle(&item, OUTCOME_RELEASED), 0);
+	item = must_take(CRM);
+	assert_int_equal(item.attempt, STORE_ATTEMPT_MAX);
+	assert_int_equal(note(&item, STORE_MARK_FAILED, 0), 0);
+	restart();
+	item = must_take(CRM);
+	assert_int_equal(item.attempt, STORE_ATTEMPT_MAX);
+	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
+	restart();
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
+}
+
 static void test_an_attempt_that_had_started_is_known_after_a_crash(void **state)
 {
 	(void)state;
@@ -1064,6 +1107,7 @@ int main(void)
 		ON_BOTH(test_legs_without_a_ticket_and_too_many_of_them_are_refused),
 		ON_BOTH(test_a_take_without_payload_gives_the_items_alone),
 		ON_BOTH(test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease),
+		ON_BOTH(test_the_last_number_of_an_attempt_stays),
 		ON_BOTH(test_an_attempt_that_had_started_is_known_after_a_crash),
 		ON_BOTH(test_an_attempt_of_which_nothing_was_noted_is_made_again),
 

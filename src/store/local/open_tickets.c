@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "store/store.h"
 
 #define BLOCK_TICKETS 512u
 
@@ -643,8 +644,7 @@ bool open_tickets_take(struct open_tickets *tickets, uint32_t sink, struct open_
 	if (!ticket)
 		return false;
 	set_state(tickets, index, ticket, OPEN_TICKET_LEASED);
-	if (ticket->attempt < UINT16_MAX)
-		ticket->attempt++;
+	ticket->attempt = (uint16_t)store_attempt_next(ticket->attempt);
 	*ret_ticket = *ticket;
 	struct sink_use *use = tickets->sought_sink; /* set_state() sought it */
 	use->from = ticket->ticket + 1;

@@ -2,10 +2,11 @@
 #include "store/local/replay.h"
 
 #include "gate/verdict.h"
+#include "store/store.h"
 
 static uint16_t cut_attempt(uint32_t attempt)
 {
-	return attempt < UINT16_MAX ? (uint16_t)attempt : UINT16_MAX;
+	return (uint16_t)(attempt < STORE_ATTEMPT_MAX ? attempt : STORE_ATTEMPT_MAX);
 }
 
 int replay_event(struct open_tickets *tickets, const struct entry *entry, struct replay_place place)

@@ -213,7 +213,7 @@ static bool append_item(struct store_take *take, const struct open_ticket *ticke
 	struct store_item item = local_item(ticket, entry);
 	struct store_parts parts = { 0 };
 
-	item.attempt++;
+	item.attempt = store_attempt_next(item.attempt);
 	item.state = STORE_STATE_LEASED;
 	if (entry)
 		parts = (struct store_parts){ entry->source, entry->letter, entry->payload };
@@ -252,6 +252,8 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	take->now_ms = steady_clock_last(&local->clock);
 	while (take->count < take->max_items &&
 	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
+		if (ticket.ticket > local->durable_ticket)
+			break; /* its frame is under way */
 		r = fetch_item(local, take, &ticket, &entry);
 		if (r < 0)
 			continue;

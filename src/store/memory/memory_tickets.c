@@ -302,7 +302,7 @@ int memory_tickets_note(struct memory_tickets *tickets, const struct store_note 
 	slot->used = note->attempt;
 	if (started)
 		return 0;
-	slot->attempt++;
+	slot->attempt = store_attempt_next(slot->attempt);
 	slot->due_ms = note->due_ms;
 	return 0;
 }
@@ -524,7 +524,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 			continue;
 		struct store_item item = item_of(slot);
 		struct store_parts parts = parts_of(slot);
-		item.attempt++;
+		item.attempt = store_attempt_next(item.attempt);
 		item.state = STORE_STATE_LEASED;
 		if (take->without_payload) {
 			parts = (struct store_parts){ 0 };
@@ -533,7 +533,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 		}
 		if (!take_fits(take, &parts) || store_item_append(&take->items, &item, &parts) < 0)
 			break;
-		slot->attempt++;
+		slot->attempt = store_attempt_next(slot->attempt);
 		slot->lease_end_ms = lease_end(tickets, take->lease_ms);
 		slot_set_state(tickets, slot, STORE_STATE_LEASED);
 		take->count++;
