@@ -42,8 +42,8 @@
  *
  * TLS 1.2 and later, names verified; HTTP/2 where ALPN agrees on it.
  *
- * Texts of results hold no secrets: values of secret headers and of the URL's query
- * are blotted out of what a server says.
+ * Texts of results hold no secrets: values of secret headers, of the URL's query and
+ * long names of its path are blotted out of what a server says.
  *
  * Room:      sink, the only includer of libcurl.
  * Threads:   one, that of the loop, with SIGPIPE blocked or ignored (sys/thread.h does

@@ -10,6 +10,8 @@
 #define SECRET_MIN 24
 #define SECRET_MAX 64
 #define BLOT_MIN 4u /* shorter texts are too common to be blotted out */
+#define PATH_BLOT_MIN 16u
+#define QUERY_BLOT_MIN 8u
 
 static const char *const builtin_names[HTTP_BUILTIN_COUNT] = {
 	[HTTP_KEY] = "Idempotency-Key",
@@ -199,6 +201,42 @@ static int add_headers(struct http_plan *plan, struct http_target *target,
 	return error;
 }
 
+/* Behind the host of a URL that could be read. */
+static struct span find_path(struct span url)
+{
+	CHECK(url.ptr);
+	const char *slashes = memmem(url.ptr, url.len, "://", 3);
+	struct span rest = slashes ? span_skip(url, (size_t)(slashes - url.ptr) + 3) : url;
+	while (rest.len > 0 && rest.ptr[0] != '/' && rest.ptr[0] != '?')
+		rest = span_skip(rest, 1);
+	return rest;
+}
+
+/* The query is often where a secret is, and long names of the path may be some, as in
+ * https://hooks.example.com/services/SECRET. What fills a place is none. */
+static int add_url_blots(struct http_plan *plan, struct span url)
+{
+	struct span path = find_path(url);
+	const char *ends = "/?{}";
+	size_t least = PATH_BLOT_MIN, begin = 0;
+	bool place = false;
+	int error = 0;
+	for (size_t i = 0; !error && i <= path.len; i++) {
+		if (i < path.len && !(path.ptr[i] && strchr(ends, path.ptr[i])))
+			continue;
+		if (!place && i - begin >= least)
+			error = add_blot(plan, span_of(path.ptr + begin, i - begin));
+		char end = i < path.len ? path.ptr[i] : '&';
+		begin = i + 1;
+		place = end == '{' || (place && end != '}');
+		if (end == '?' && !place) {
+			ends = "&={}";
+			least = QUERY_BLOT_MIN;
+		}
+	}
+	return error;
+}
+
 static int add_target(struct http_plan *plan, struct http_target *target,
                       const struct http_request_option *option,
                       const struct http_outlet_options *options, struct error_text *ret_text)
@@ -206,9 +244,10 @@ static int add_target(struct http_plan *plan, struct http_target *target,
 	int error = http_url_compile(plan, target, option->url, options->server_name, ret_text);
 	if (!error)
 		error = add_headers(plan, target, option, ret_text);
-	/* The query is often where a secret is. */
 	const char *query = !error && target->url ? strchr(target->url, '?') : NULL;
-	return query ? add_blot(plan, span_str(query + 1)) : error;
+	if (query)
+		error = add_blot(plan, span_str(query + 1));
+	return error ? error : add_url_blots(plan, option->url);
 }
 
 static int add_secret(struct http_plan *plan, struct span secret, struct error_text *ret_text)

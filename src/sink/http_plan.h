@@ -53,7 +53,8 @@ struct http_target {
 	struct http_own_header own[HTTP_HEADERS_MAX];
 };
 
-#define HTTP_BLOTS_MAX (4u * HTTP_HEADERS_MAX)
+/* Two of each header and of each secret to sign with, some of the URLs. */
+#define HTTP_BLOTS_MAX (4u * HTTP_HEADERS_MAX + 2u * HTTP_SECRETS_MAX + 64u)
 
 struct http_plan {
 	struct arena arena;
