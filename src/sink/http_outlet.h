@@ -75,6 +75,7 @@ struct http_header_option {
 	struct span name;
 	struct span value; /* a template */
 	bool secret;       /* as are all that are named like one: authorization, …key, …token */
+	bool hidden;       /* a template with a secret in it */
 };
 
 struct http_request_option {

@@ -446,17 +446,25 @@ static void secrets_are_in_no_text(void **state)
 	http_scene_end(&scene);
 }
 
-/* Beside a place for a value the rest of the URL is as secret as without one. */
-static void secrets_of_a_url_with_places_are_in_no_text(void **state)
+/* Beside a place for a value the rest of a URL or header is as secret as without one. */
+static void secrets_beside_places_are_in_no_text(void **state)
 {
 	struct http_scene scene;
+	const struct http_header_option headers[] = {
+		{ .name = SPAN("X-One"), .value = SPAN("v=canary-one;{ticket}"), .hidden = true },
+		{ .name = SPAN("X-Key"), .value = SPAN("{ticket} canary-two") },
+	};
 	(void)state;
 	http_scene_begin(&scene, "/echo/canary-of-16-bytes/{ticket}?a={attempt}&code=canary-three");
+	scene.options.request.headers = headers;
+	scene.options.request.header_count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
 	http_kit_expect_text(&attempt.result, "/echo/***/");
 	http_kit_expect_text(&attempt.result, "&code=***");
+	http_kit_expect_text(&attempt.result, "v=***;");
+	http_kit_expect_text(&attempt.result, " ***");
 	assert_null(memmem(attempt.result.text, attempt.result.text_len, "canary", 6));
 	http_scene_end(&scene);
 }
@@ -570,7 +578,7 @@ int main(void)
 		cmocka_unit_test(a_probe_asks),
 		cmocka_unit_test(there_is_no_probe_without_a_url),
 		cmocka_unit_test(secrets_are_in_no_text),
-		cmocka_unit_test(secrets_of_a_url_with_places_are_in_no_text),
+		cmocka_unit_test(secrets_beside_places_are_in_no_text),
 		cmocka_unit_test(bad_urls_are_refused),
 		cmocka_unit_test(bad_options_are_refused),
 	};
