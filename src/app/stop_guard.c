@@ -23,16 +23,14 @@ static void watch(void *user)
 
 int stop_guard_begin(struct stop_guard *guard, int limit_ms)
 {
-	int error = sleeper_init(&guard->sleeper);
-	if (error != 0)
-		return error;
+	sleeper_init(&guard->sleeper);
 	guard->limit_ms = limit_ms;
-	error = thread_start(&guard->thread, &(struct thread_options){
-						     .name = "stile-stop",
-						     .cpu = THREAD_ANY_CPU,
-						     .run = watch,
-						     .user = guard,
-					     });
+	int error = thread_start(&guard->thread, &(struct thread_options){
+							 .name = "stile-stop",
+							 .cpu = THREAD_ANY_CPU,
+							 .run = watch,
+							 .user = guard,
+						 });
 	if (error != 0)
 		sleeper_destroy(&guard->sleeper);
 	return error;

@@ -259,6 +259,7 @@ static void finish(struct lane_attempt *attempt, enum outcome outcome)
 		return;
 	}
 	lane->counts.outcomes[outcome]++;
+	lane_tell(attempt, outcome_name(outcome));
 	if (outcome != OUTCOME_DEAD || !lane->policy.buries)
 		lane_settle(attempt, outcome); /* else when it is buried */
 }
@@ -305,6 +306,7 @@ static void retry(struct lane_attempt *attempt)
 		return;
 	}
 	attempt->lane->counts.outcomes[OUTCOME_RELEASED]++;
+	lane_tell(attempt, "failed");
 	note(attempt, STORE_MARK_FAILED, due_ms);
 }
 
@@ -319,6 +321,7 @@ static void unknown(struct lane_attempt *attempt)
 		return;
 	}
 	lane->counts.outcomes[OUTCOME_UNKNOWN]++;
+	lane_tell(attempt, "unknown");
 	note(attempt, STORE_MARK_UNKNOWN, due_ms);
 }
 

@@ -31,10 +31,13 @@
 #include "store/store.h"
 #include "store/trace_log.h"
 
+struct feed;
+
 struct webhook_options {
 	struct source_set *sources; /* one hold is taken */
 	struct store *store;        /* this thread's: the store itself or a port */
 	struct trace_log *traces;   /* NULL: none are kept */
+	struct feed *feed;          /* who may listen; NULL: nobody */
 	uint32_t thread;            /* this thread's number, from 0 */
 };
 
@@ -52,7 +55,8 @@ struct webhook {
 	struct histogram *answer_us; /* from whole request to answer */
 	struct recipe_scratch scratch;
 	struct recipe_scratch route_scratch;
-	struct buf words; /* of a trace */
+	struct buf words;   /* of a trace */
+	size_t batch_bytes; /* of batches, since the last flush ahead */
 	/* Decided in this round, answered together by webhook_answer(). */
 	struct webhook_request *decided;
 	struct webhook_request **decided_tail;

@@ -228,7 +228,7 @@ static bool round_run(struct store_host *host, bool flush_always)
 
 	if (unlikely(atomic_load(&host->end_takes)) && !host->takes_ended)
 		takes_end(host);
-	if (any || flush_always)
+	if (any || flush_always || store_under_way(host->store))
 		store_flush(host->store);
 	completions_post(host);
 	return any;
@@ -330,32 +330,36 @@ struct store_host *store_host_free(struct store_host *host)
 	return NULL;
 }
 
+static void store_written(void *user)
+{
+	store_host_wake(user);
+}
+
 int store_host_new(const struct store_host_options *options, struct store_host **ret_host)
 {
 	struct store_host *host = mem_zalloc(1, sizeof(*host));
-	int error;
+	int error = 0;
 
 	if (!host)
 		return -ENOMEM;
 	CHECK(options->store);
 	CHECK(options->mode == STORE_HOST_THREAD || options->wake);
 	host->store = options->store;
+	host->store->written = store_written;
+	host->store->written_user = host;
 	host->mode = options->mode;
 	host->tick_ms = options->tick_ms ? options->tick_ms : STORE_HOST_TICK_MS;
 	host->wake = options->wake;
 	host->wake_user = options->user;
 	mailbox_init(&host->inbox);
-	error = sleeper_init(&host->sleeper);
-	if (error < 0) {
-		mem_free(host);
-		return error;
-	}
+	sleeper_init(&host->sleeper);
 	if (host->mode == STORE_HOST_THREAD)
 		error = thread_start(&host->thread, &(struct thread_options){ .name = "store",
 		                                                              .cpu = THREAD_ANY_CPU,
 		                                                              .run = host_main,
 		                                                              .user = host });
 	if (error < 0) {
+		host->store->written = NULL;
 		host_destroy(host);
 		return error;
 	}
@@ -556,19 +560,17 @@ static void port_enlist(struct store_host *host, struct port *port)
 int port_new(struct store_host *host, const struct port_options *options, struct port **ret_port)
 {
 	struct port *port = mem_zalloc(1, sizeof(*port));
-	int error;
 
 	if (!port)
 		return -ENOMEM;
 	port->max_in_flight = options->max_in_flight ? options->max_in_flight
 	                                             : PORT_IN_FLIGHT_DEFAULT;
 	port->letters = mem_zalloc(port->max_in_flight, sizeof(struct letter));
-	error = port->letters ? sleeper_init(&port->sleeper) : -ENOMEM;
-	if (error < 0) {
-		mem_free(port->letters);
+	if (!port->letters) {
 		mem_free(port);
-		return error;
+		return -ENOMEM;
 	}
+	sleeper_init(&port->sleeper);
 	pthread_mutex_init(&port->posting, NULL); /* never fails for a plain one */
 	mailbox_init(&port->inbox);
 	port->host = host;

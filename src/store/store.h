@@ -12,6 +12,13 @@
  * fits one write of the store (local: frame_bytes_max); what does not fit follows
  * in the next. So the events of one request are admitted together by one flush.
  *
+ * A store may write while its owner goes on (local: beside_bytes). Then a flush can
+ * return before what it decided is durable, and store_under_way() says so: a later
+ * flush, or the tick, completes it. An owner that set `written` is told when a flush is
+ * due for it, and no flush waits for the disk. Without, a flush waits for the write that
+ * an earlier one began: an owner that has more to submit does that first, so that
+ * deciding and writing overlap, and one that has not flushes once more.
+ *
  * Room:      store. Others see only this header; app/ alone names a concrete
  *            store (memory/memory_store.h, local/local_store.h).
  * Threads:   a store has one owner thread that calls everything here. Other
@@ -421,6 +428,8 @@ struct store;
 struct store_methods {
 	void (*submit)(struct store *store, struct store_op *op);
 	void (*flush)(struct store *store);
+	/* NULL if a flush completes all it decided. See store_under_way(). */
+	bool (*under_way)(struct store *store);
 	/* Housekeeping: expiry, lazy writes, take-overs from helpers. Call it a
 	 * few times a second; bounded work (well under 10 ms). */
 	void (*tick)(struct store *store);
@@ -439,6 +448,10 @@ struct store {
 	 * store records, metrics read. Set by the store's open, never NULL. */
 	struct histogram *commit_us;
 	struct histogram *commit_batch;
+	/* The owner's, or NULL: a write that was under way has ended, flush soon. Called
+	 * on a thread of the store's, and not any more when the store is freed. */
+	void (*written)(void *user);
+	void *written_user;
 };
 
 static inline void store_submit(struct store *store, struct store_op *op)
@@ -449,6 +462,12 @@ static inline void store_submit(struct store *store, struct store_op *op)
 static inline void store_flush(struct store *store)
 {
 	store->methods->flush(store);
+}
+
+/* Something that was flushed is not completed: another flush is due (see above). */
+static inline bool store_under_way(struct store *store)
+{
+	return store->methods->under_way && store->methods->under_way(store);
 }
 
 static inline void store_tick(struct store *store)

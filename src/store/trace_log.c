@@ -244,9 +244,7 @@ static int start_writer(struct trace_log *log)
 {
 	if (log->options.no_thread)
 		return 0;
-	int r = sleeper_init(&log->sleeper);
-	if (r < 0)
-		return r;
+	sleeper_init(&log->sleeper);
 	log->has_sleeper = true;
 	struct thread_options options = {
 		.name = "stile-traces",

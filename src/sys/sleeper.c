@@ -1,66 +1,53 @@
 /* sleeper: see sleeper.h. */
 #include "sys/sleeper.h"
 
+#include <assert.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "sys/clock.h"
 
 enum { AWAKE, ASLEEP, WOKEN };
 
-int sleeper_init(struct sleeper *sleeper)
-{
-	pthread_condattr_t attr;
-	int error = pthread_condattr_init(&attr);
+static_assert(sizeof(atomic_int) == 4, "a futex is a word of 32 bits");
 
-	if (error)
-		return -error;
-	/* A step of the wall clock must not change how long a thread sleeps. */
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	error = pthread_cond_init(&sleeper->cond, &attr);
-	pthread_condattr_destroy(&attr);
-	if (error)
-		return -error;
-	error = pthread_mutex_init(&sleeper->mutex, NULL);
-	if (error) {
-		pthread_cond_destroy(&sleeper->cond);
-		return -error;
-	}
+void sleeper_init(struct sleeper *sleeper)
+{
 	atomic_init(&sleeper->state, AWAKE);
-	return 0;
 }
 
 void sleeper_destroy(struct sleeper *sleeper)
 {
 	CHECK(atomic_load(&sleeper->state) != ASLEEP);
-	pthread_mutex_destroy(&sleeper->mutex);
-	pthread_cond_destroy(&sleeper->cond);
 }
 
-static struct timespec deadline_after(int timeout_ms)
+/* Negative: no end. A step of the wall clock does not change how long it is. */
+static void wait_asleep(struct sleeper *sleeper, int64_t left_ns)
 {
-	struct timespec at;
+	struct timespec left = { .tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000 };
 
-	clock_gettime(CLOCK_MONOTONIC, &at);
-	at.tv_sec += timeout_ms / 1000;
-	at.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (at.tv_nsec >= 1000000000) {
-		at.tv_sec++;
-		at.tv_nsec -= 1000000000;
-	}
-	return at;
+	syscall(SYS_futex, &sleeper->state, FUTEX_WAIT_PRIVATE, ASLEEP, left_ns < 0 ? NULL : &left,
+	        NULL, 0);
 }
 
 static void wait_until_woken(struct sleeper *sleeper, int timeout_ms)
 {
-	struct timespec at = { 0 };
-	int error = 0;
+	uint64_t end_ns = clock_monotonic_ns() +
+	                  (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
 
-	if (timeout_ms >= 0)
-		at = deadline_after(timeout_ms);
-	pthread_mutex_lock(&sleeper->mutex);
-	while (atomic_load(&sleeper->state) == ASLEEP && error == 0)
-		error = timeout_ms < 0
-		                ? pthread_cond_wait(&sleeper->cond, &sleeper->mutex)
-		                : pthread_cond_timedwait(&sleeper->cond, &sleeper->mutex, &at);
-	pthread_mutex_unlock(&sleeper->mutex);
+	while (atomic_load(&sleeper->state) == ASLEEP) {
+		int64_t left_ns = -1;
+		if (timeout_ms >= 0)
+			left_ns = (int64_t)(end_ns - clock_monotonic_ns());
+		if (timeout_ms >= 0 && left_ns <= 0)
+			return;
+		wait_asleep(sleeper, left_ns);
+	}
 }
 
 bool sleeper_sleep(struct sleeper *sleeper, int timeout_ms)
@@ -72,12 +59,10 @@ bool sleeper_sleep(struct sleeper *sleeper, int timeout_ms)
 	return atomic_exchange(&sleeper->state, AWAKE) == WOKEN;
 }
 
+/* The sleeper may be gone when the system call is made: waking at an address
+ * where nobody sleeps does nothing. */
 void sleeper_wake(struct sleeper *sleeper)
 {
-	if (atomic_exchange(&sleeper->state, WOKEN) != ASLEEP)
-		return;
-	/* The lock makes sure that the sleeper either sees WOKEN or waits already. */
-	pthread_mutex_lock(&sleeper->mutex);
-	pthread_cond_signal(&sleeper->cond);
-	pthread_mutex_unlock(&sleeper->mutex);
+	if (atomic_exchange(&sleeper->state, WOKEN) == ASLEEP)
+		syscall(SYS_futex, &sleeper->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

@@ -4,7 +4,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static void *enter(void *argument)
 {
@@ -63,6 +66,31 @@ int thread_start(struct thread *thread, const struct thread_options *options)
 	pthread_attr_destroy(&attributes);
 	thread->running = error == 0;
 	return -error;
+}
+
+/* As in linux/sched/types.h, which does not go together with sched.h. */
+struct schedule {
+	uint32_t size;
+	uint32_t policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime_ns; /* with the ordinary policy: how long it wants to run at a time */
+	uint64_t deadline_ns;
+	uint64_t period_ns;
+};
+
+#define PROMPT_NS 100000
+
+void thread_run_promptly(void)
+{
+	struct schedule schedule = { .size = sizeof(schedule) };
+
+	if (syscall(SYS_sched_getattr, 0, &schedule, sizeof(schedule), 0) < 0 ||
+	    schedule.policy != SCHED_OTHER)
+		return;
+	schedule.runtime_ns = PROMPT_NS;
+	syscall(SYS_sched_setattr, 0, &schedule, 0);
 }
 
 void thread_join(struct thread *thread)

@@ -33,6 +33,13 @@ struct thread_options {
 #define THREAD_ANY_CPU (-1)
 
 int thread_start(struct thread *thread, const struct thread_options *options) must_check;
+/*
+ * The calling thread mostly waits, and works for some microseconds when it is woken:
+ * it may begin at once then, also on a core that is busy with another thread. No more
+ * of the core becomes its share. Does nothing where the kernel cannot (before 6.12).
+ */
+void thread_run_promptly(void);
+
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
 
 /* Instead of thread_join(), by anybody who must not wait: the thread ends when it

@@ -63,13 +63,9 @@ int worker_new(const char *name, struct worker **ret_worker)
 	if (!worker)
 		return -ENOMEM;
 	mailbox_init(&worker->waiting);
-	int r = sleeper_init(&worker->sleeper);
-	if (r < 0) {
-		mem_free(worker);
-		return r;
-	}
+	sleeper_init(&worker->sleeper);
 	options.user = worker;
-	r = thread_start(&worker->thread, &options);
+	int r = thread_start(&worker->thread, &options);
 	if (r < 0) {
 		sleeper_destroy(&worker->sleeper);
 		mem_free(worker);

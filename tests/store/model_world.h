@@ -71,6 +71,7 @@ struct world {
 	uint64_t killed_after; /* counts of tickets up to this one may be low */
 	/* Claims of one event end at different times. A count may go with the claim
 	 * by which it was raised, so it may be low too. */
+	bool told; /* when a write has ended */
 	bool mixed_windows;
 	unsigned char bytes[PAYLOAD_MAX];
 	struct pair pairs[BATCH_MAX];

@@ -30,6 +30,7 @@ static void local_open(struct world *world)
 	if (error < 0)
 		fail_msg("%s, step %llu: open says %s: %s", test_note_seed(world->seed),
 		         (unsigned long long)world->step, error_name(error), text.text);
+	world->local->written = world->told ? store_calls_written : NULL;
 }
 
 static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
@@ -53,9 +54,11 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 		.dead_keep_ms = steps > 1000 || below(world, 2) ? UINT64_MAX / 4 : HOUR_MS,
 		.keeper_inline = true,
 		.lazy_outcomes = below(world, 2),
+		.beside_bytes = below(world, 2) ? 512 : 0,
 		.log = keep_log,
 		.log_user = world,
 	};
+	world->told = below(world, 2);
 	struct memory_store_options options = { .clock = &world->true_clock.clock,
 		                                .dead_keep_ms = world->options.dead_keep_ms };
 	assert_int_equal(memory_store_open(&options, &world->memory), 0);
@@ -74,12 +77,26 @@ static void world_end(struct world *world)
 static void flush_both(struct world *world)
 {
 	store_flush(world->memory);
-	store_flush(world->local);
+	store_calls_flush(world->local);
 	store_tick(world->memory);
 	store_tick(world->local);
 	if (take_call_poll(&world->waiting))
 		take_compare(world);
 	waits_compare(world);
+}
+
+/* Some come while the write of those before is under way. A take is then served with
+ * what is durable: so while one waits, each operation is seen to its end. */
+static void flush_between(struct world *world)
+{
+	bool beside = world->options.beside_bytes > 0;
+
+	if (beside && world->waiting.waiting) {
+		flush_both(world);
+	} else if (beside && below(world, 8) == 0) {
+		store_flush(world->memory);
+		store_flush(world->local);
+	}
 }
 
 /* ---- steps ---- */
@@ -90,6 +107,7 @@ static void step_batch(struct world *world)
 
 	for (world->pair_count = 0; world->pair_count < count;) {
 		struct pair *pair = &world->pairs[world->pair_count];
+		flush_between(world);
 		pair_make(world, pair);
 		for (size_t k = 0; k < 2; k++) {
 			pair->on[k].op.kind = pair->kind;

@@ -15,6 +15,7 @@
 #include "support/clock_fake.h"
 #include "support/oracle.h"
 #include "support/simfs.h"
+#include "support/store_calls.h"
 #include "support/test.h"
 
 #define IO_CALLS 500u
@@ -29,12 +30,15 @@ struct scene {
 };
 
 static struct scene scene;
+static uint32_t beside_bytes; /* of all scenes */
+static bool told;             /* when a write has ended */
 
 static void scene_begin(uint64_t seed)
 {
 	clock_fake_init(&scene.clock);
 	oracle_init(&scene.oracle, seed, &scene.clock);
 	scene.oracle.about = scene.about;
+	scene.oracle.flush_between = beside_bytes > 0;
 	scene.simfs = simfs_new(seed);
 	scene.options = (struct local_store_options){
 		.path = "data",
@@ -45,6 +49,7 @@ static void scene_begin(uint64_t seed)
 		.retain_bytes = 128u << 10,
 		.keeper_inline = true,
 		.lazy_outcomes = seed & 1,
+		.beside_bytes = beside_bytes,
 	};
 }
 
@@ -96,7 +101,10 @@ static struct store *try_open(void)
 	if (error < 0 && text.text[0] == 0)
 		fail_msg("%s, %s: open fails (%s) without a text",
 		         test_note_seed(scene.oracle.seed), scene.about, error_name(error));
-	return error < 0 ? NULL : store;
+	if (error < 0)
+		return NULL;
+	store->written = told ? store_calls_written : NULL;
+	return store;
 }
 
 static const char *const fault_names[] = { "none", "EIO", "ENOSPC", "short write" };
@@ -282,5 +290,10 @@ int main(void)
 		cmocka_unit_test(test_no_failed_allocation_breaks_a_promise),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	int failed = cmocka_run_group_tests_name("written at once", tests, NULL, NULL);
+	beside_bytes = 1;
+	failed += cmocka_run_group_tests_name("written beside", tests, NULL, NULL);
+	told = true;
+	failed += cmocka_run_group_tests_name("written beside, and told", tests, NULL, NULL);
+	return failed;
 }

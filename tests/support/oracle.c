@@ -410,9 +410,9 @@ void oracle_release_one(struct oracle *oracle, struct store *store)
 {
 	while (!oracle_release(oracle, store) && !oracle_full(oracle)) {
 		conflict_submit(oracle, store, ORACLE_ASIDE);
-		store_flush(store);
+		store_calls_flush(store);
 	}
-	store_flush(store);
+	store_calls_flush(store);
 	oracle_ops_check(oracle);
 }
 
@@ -437,6 +437,8 @@ void oracle_step(struct oracle *oracle, struct store *store)
 	if (dice < 3)
 		oracle_take(oracle, store, (uint32_t)below(oracle, ORACLE_SINKS));
 	for (uint64_t i = 0; i < count && !oracle_full(oracle); i++) {
+		if (i > 0 && oracle->flush_between && below(oracle, 4) == 0)
+			store_flush(store); /* its write may be under way when the next come */
 		uint32_t event = (uint32_t)below(oracle, oracle->count);
 		uint32_t leg = (uint32_t)below(oracle, ORACLE_LEGS_MAX);
 		switch (below(oracle, 24)) {
@@ -461,7 +463,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		default: plain_submit(oracle, store); break;
 		}
 	}
-	store_flush(store);
+	store_calls_flush(store);
 	oracle_ops_check(oracle);
 }
 
@@ -473,7 +475,7 @@ void oracle_settle_most(struct oracle *oracle, struct store *store)
 	for (uint32_t sink = 0; sink < ORACLE_SINKS; sink++) {
 		for (store_stats(store, &stats); stats.due_tickets; store_stats(store, &stats)) {
 			oracle_take(oracle, store, sink);
-			store_flush(store);
+			store_calls_flush(store);
 			if (oracle->take_waits[sink])
 				break;
 		}
@@ -483,7 +485,7 @@ void oracle_settle_most(struct oracle *oracle, struct store *store)
 			for (uint32_t leg = 0; leg < ORACLE_LEGS_MAX; leg++)
 				if (below(oracle, 8))
 					oracle_settle(oracle, store, i, leg);
-		store_flush(store);
+		store_calls_flush(store);
 		oracle_ops_check(oracle);
 	}
 }
@@ -494,7 +496,7 @@ int oracle_admit_one(struct oracle *oracle, struct store *store)
 
 	oracle->last_error = 0;
 	admit_submit(oracle, store, index);
-	store_flush(store);
+	store_calls_flush(store);
 	oracle_ops_check(oracle);
 	return oracle->events[index].fate == ORACLE_KEPT ? 0 : oracle->last_error;
 }

@@ -206,7 +206,7 @@ static void lease_all(struct oracle *oracle, struct store *store, uint32_t sink)
 
 	for (uint64_t left = due_count(oracle, sink); left > 0;) {
 		take_call_begin(store, &call, 64, 1u << 20);
-		store_flush(store);
+		store_calls_flush(store);
 		EXPECT(oracle, take_call_poll(&call));
 		EXPECT(oracle, call.take.op.error == 0);
 		left -= oracle_items(oracle, &call.take);

@@ -2,7 +2,7 @@
  * store_calls: the store's operations as plain calls, for tests.
  *
  * Each submits one operation, flushes and returns its error. The store must
- * complete it in that flush (all do, but a take may wait).
+ * complete it by that (all do, but a take may wait).
  *
  * Room: tests.
  */
@@ -12,6 +12,12 @@
 
 /* Set by store_calls_done(), the done() of all operations here. */
 void store_calls_done(struct store_op *op); /* op->user is a bool * */
+
+/* For store->written: then no flush waits for a write. */
+void store_calls_written(void *user);
+
+/* Flushes until no write is under way. */
+void store_calls_flush(struct store *store);
 
 int store_call(struct store *store, struct store_op *op, enum store_op_kind kind);
 

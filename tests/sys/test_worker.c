@@ -51,8 +51,8 @@ static struct worker *begin(bool waits)
 	home = pthread_self();
 	ran = back = 0;
 	first_waits = waits;
-	assert_int_equal(sleeper_init(&bell), 0);
-	assert_int_equal(sleeper_init(&gate), 0);
+	sleeper_init(&bell);
+	sleeper_init(&gate);
 	worker_desk_init(&desk, ring, &bell);
 	assert_int_equal(worker_new("test", &worker), 0);
 	for (unsigned i = 0; i < TASKS; i++)

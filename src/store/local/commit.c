@@ -4,8 +4,14 @@
  *
  * Until the write returned, what was decided stands in the index already (so
  * that a later operation of the same batch meets it), but nobody was told. If
- * the write fails, local_commit() takes it back: the tickets above
+ * the write fails, fail_batches() takes it back: the tickets above
  * durable_ticket are exactly those of the lost frame.
+ *
+ * A large frame is written beside (`beside_bytes`): the flush returns while it is
+ * under way, and the next one decides what has come meanwhile. What rests on the
+ * frame under way waits for the next frame, which is written after it; so may several
+ * flushes add to the next frame until that can be. If the one under way is lost, so is
+ * all that was decided since.
  *
  * With `lazy_outcomes` outcomes alone do not make a write worth its while: they
  * wait in the open frame for an event, for enough of their kind, or for the tick.
@@ -13,6 +19,8 @@
  *
  * Threads: the owner's.
  */
+#include <string.h>
+
 #include "base/error.h"
 #include "gate/ticket.h"
 #include "store/local/local_internal.h"
@@ -153,20 +161,34 @@ static void decide_held(struct local_store *local, struct store_held *held)
 	}
 }
 
-static void fail_batch(struct local_store *local, int io_error)
+/* Gives its operations away, and is empty. */
+static void lose_batch(struct local_store *local, struct batch *batch, struct op_queue *lost)
+{
+	if (batch->ops.first) {
+		*lost->last = batch->ops.first;
+		lost->last = batch->ops.last;
+	}
+	op_queue_init(&batch->ops);
+	batch->events = 0;
+	for (uint32_t i = 0; i < batch->seen_count; i++)
+		tally_mark_dirty(local->tally, batch->seen[i].ticket);
+	batch->seen_count = 0;
+}
+
+/* The frame under way was lost, and the one being built is behind it. */
+static void fail_batches(struct local_store *local, int io_error)
 {
 	int error = io_error == -ENOSPC || io_error == -EDQUOT ? ERR_FULL : ERR_POISONED;
-	struct op_queue lost = local->batch;
+	struct op_queue lost;
 
+	op_queue_init(&lost);
+	lose_batch(local, local->under_way, &lost);
+	lose_batch(local, local->batch, &lost);
+	local->under_way = NULL;
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
 	local_log(local, LOCAL_STORE_ERROR,
 	          "write to segment %llu failed: %s; going on in the next",
 	          (unsigned long long)local->journal.durable.segment, error_name(io_error));
-	op_queue_init(&local->batch);
-	local->batch_events = 0;
-	for (uint32_t i = 0; i < local->seen_count; i++)
-		tally_mark_dirty(local->tally, local->seen[i].ticket);
-	local->seen_count = 0;
 	local->frames_lost++;
 	/* All is taken back before anyone is told. */
 	local_undo_replaced(local);
@@ -199,62 +221,175 @@ static struct entry_seen entry_of_seen(const struct tally_entry *seen)
 /* Counts of duplicates ride along with what is written anyway. */
 static void add_seen(struct local_store *local)
 {
-	uint32_t room = SEEN_PER_FRAME - local->seen_count;
+	struct batch *batch = local->batch;
+	uint32_t room = SEEN_PER_FRAME - batch->seen_count;
 	struct frame *frame = &local->journal.frame;
 	uint32_t fit = (frame->limit - frame->len) / (uint32_t)sizeof(struct entry_seen);
 
 	if (tally_dirty(local->tally) == 0 || journal_in_reserve(&local->journal))
 		return;
-	struct tally_entry *seen = local->seen + local->seen_count;
+	struct tally_entry *seen = batch->seen + batch->seen_count;
 	size_t n = tally_take_dirty(local->tally, seen, room < fit ? room : fit);
 	for (size_t i = 0; i < n; i++) {
 		struct entry_seen entry = entry_of_seen(&seen[i]);
 		frame_add_seen(frame, &entry);
 		journal_note_seen(&local->journal, &entry);
 	}
-	local->seen_count += (uint32_t)n;
+	batch->seen_count += (uint32_t)n;
 }
 
-static void count_commit(struct local_store *local, uint32_t bytes, uint64_t ns)
+static void count_commit(struct local_store *local, const struct batch *batch)
 {
 	struct local_counters *counters = &local->counters;
 
-	histogram_record(&local->commit_us, ns / 1000);
-	histogram_record(&local->commit_batch, local->batch.count);
+	histogram_record(&local->commit_us, (clock_monotonic_ns() - batch->began_ns) / 1000);
+	histogram_record(&local->commit_batch, batch->ops.count);
 	histogram_bump(&counters->commits, 1);
-	histogram_bump(&counters->commit_ops, local->batch.count);
-	histogram_bump(&counters->written_bytes, bytes);
+	histogram_bump(&counters->commit_ops, batch->ops.count);
+	histogram_bump(&counters->written_bytes, batch->bytes);
+}
+
+/* The batch's frame; what is decided from now on is another batch. */
+static void begin_write(struct local_store *local, bool beside)
+{
+	const struct journal_way way = { .beside = beside,
+		                         .ended = local->store.written,
+		                         .user = local->store.written_user };
+	struct steady_clock_state at = steady_clock_save(&local->clock);
+	struct batch *batch = local->batch;
+
+	CHECK(!local->under_way);
+	add_seen(local);
+	batch->began_ns = clock_monotonic_ns();
+	batch->last_ticket = local->last_ticket;
+	batch->undo_count = local->undo.count;
+	batch->bytes = journal_begin_write(&local->journal,
+	                                   &(struct journal_times){ at.steady_ms, at.wall_ms },
+	                                   &way);
+	local->under_way = batch;
+	local->batch = &local->batches[batch == local->batches];
+	CHECK(!local->batch->ops.first && local->batch->seen_count == 0);
+}
+
+static void forget_undo(struct undo_list *undo, uint32_t count)
+{
+	CHECK(count <= undo->count);
+	undo->count -= count;
+	if (count > 0)
+		memmove(undo->items, undo->items + count, undo->count * sizeof(*undo->items));
+}
+
+/* Waits for the write under way, if any, and completes what rests on it. */
+static void end_write(struct local_store *local)
+{
+	struct batch *batch = local->under_way;
+
+	if (!batch)
+		return;
+	int r = journal_end_write(&local->journal);
+	if (r < 0) {
+		fail_batches(local, r);
+		return;
+	}
+	count_commit(local, batch);
+	local->under_way = NULL;
+	local->durable_ticket = batch->last_ticket;
+	local->superblock_dirty = true;
+	forget_undo(&local->undo, batch->undo_count);
+	batch->seen_count = 0;
+	batch->events = 0;
+	complete(local, &batch->ops);
 }
 
 void local_commit(struct local_store *local)
 {
-	uint32_t bytes = 0;
-
+	end_write(local);
 	if (journal_pending(&local->journal)) {
-		struct steady_clock_state at = steady_clock_save(&local->clock);
-		add_seen(local);
-		uint64_t began_ns = clock_monotonic_ns();
-		int r = journal_commit(&local->journal,
-		                       &(struct journal_times){ at.steady_ms, at.wall_ms }, &bytes);
-		if (r < 0) {
-			fail_batch(local, r);
-			return;
-		}
-		count_commit(local, bytes, clock_monotonic_ns() - began_ns);
-		local->durable_ticket = local->last_ticket;
-		local->superblock_dirty = true;
-		local->seen_count = 0;
-		local->undo.count = 0;
+		begin_write(local, false);
+		end_write(local);
+		return;
 	}
-	local->batch_events = 0;
-	complete(local, &local->batch);
+	local->batch->events = 0;
+	complete(local, &local->batch->ops);
+}
+
+bool local_under_way(struct store *store)
+{
+	return local_of(store)->under_way != NULL;
 }
 
 static bool worth_a_write(const struct local_store *local)
 {
-	return !local->options.lazy_outcomes || local->batch_events > 0 || local->ending ||
-	       local->batch.count >= OUTCOMES_WORTH_A_WRITE ||
+	return !local->options.lazy_outcomes || local->batch->events > 0 || local->ending ||
+	       local->batch->ops.count >= OUTCOMES_WORTH_A_WRITE ||
 	       local->waits.count > 0; /* somebody waits for what came of an event */
+}
+
+/* The frame is large enough, so that deciding the next one meanwhile pays. */
+static bool goes_beside(const struct local_store *local)
+{
+	return local->writer && journal_pending(&local->journal) &&
+	       local->journal.frame.len >= local->options.beside_bytes;
+}
+
+/* Does the answer rest on what is not durable yet? */
+static bool rests_on_frame(const struct local_store *local, struct store_op *op)
+{
+	if (op->error < 0)
+		return false;
+	switch (op->kind) {
+	case STORE_ADMIT:
+		return admit_of(op)->ticket > local->durable_ticket ||
+		       admit_of(op)->own_ticket > local->durable_ticket;
+	case STORE_LOOKUP:
+		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
+	case STORE_HELD:
+	case STORE_WAIT:
+	case STORE_RENEW: return false;
+	case STORE_SETTLE:
+	case STORE_RELEASE:
+	case STORE_NOTE:
+	case STORE_TAKE:
+	case STORE_READ:
+	case STORE_SCAN: break;
+	}
+	return true;
+}
+
+/* What rested on the frame under way, and on nothing since, need not wait longer. */
+static void sift_batch(struct local_store *local)
+{
+	struct op_queue ops = local->batch->ops;
+
+	op_queue_init(&local->batch->ops);
+	for (struct store_op *op = ops.first, *next; op; op = next) {
+		next = op->next;
+		op_queue_put(rests_on_frame(local, op) ? &local->batch->ops : &local->ready, op);
+	}
+}
+
+/* Is the owner told when the write under way has ended, and has it not? */
+static bool will_be_told(const struct local_store *local)
+{
+	return local->under_way && local->store.written && !journal_write_ended(&local->journal);
+}
+
+/* At most the frame of this batch is under way then. */
+static void flush_batch(struct local_store *local)
+{
+	bool ended = local->under_way != NULL;
+
+	if (will_be_told(local))
+		return;
+	end_write(local);
+	if (!worth_a_write(local)) {
+		if (ended)
+			sift_batch(local);
+	} else if (goes_beside(local)) {
+		begin_write(local, true);
+	} else {
+		local_commit(local);
+	}
 }
 
 void local_write_seen(struct local_store *local, uint32_t max_frames)
@@ -280,11 +415,15 @@ int local_reserve(struct local_store *local, uint32_t size, enum journal_room ro
 {
 	int r = journal_reserve(&local->journal, size, room, now_of(local));
 
+	if (r == JOURNAL_WAIT_FIRST) {
+		end_write(local);
+		r = journal_reserve(&local->journal, size, room, now_of(local));
+	}
 	if (r == JOURNAL_COMMIT_FIRST) {
 		local_commit(local);
 		r = journal_reserve(&local->journal, size, room, now_of(local));
-		CHECK(r <= 0);
 	}
+	CHECK(r <= 0);
 	return r;
 }
 
@@ -307,30 +446,6 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 		return false;
 	}
 	frame_add_settle(&local->journal.frame, settle);
-	return true;
-}
-
-/* Does the answer rest on what is not durable yet? */
-static bool rests_on_frame(const struct local_store *local, struct store_op *op)
-{
-	if (op->error < 0)
-		return false;
-	switch (op->kind) {
-	case STORE_ADMIT:
-		return admit_of(op)->ticket > local->durable_ticket ||
-		       admit_of(op)->own_ticket > local->durable_ticket;
-	case STORE_LOOKUP:
-		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
-	case STORE_HELD:
-	case STORE_WAIT:
-	case STORE_RENEW: return false;
-	case STORE_SETTLE:
-	case STORE_RELEASE:
-	case STORE_NOTE:
-	case STORE_TAKE:
-	case STORE_READ:
-	case STORE_SCAN: break;
-	}
 	return true;
 }
 
@@ -374,7 +489,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 		break;
 	}
 	if (joins)
-		op_queue_put(rests_on_frame(local, op) ? &local->batch : &local->ready, op);
+		op_queue_put(rests_on_frame(local, op) ? &local->batch->ops : &local->ready, op);
 }
 
 /* Returns the operation behind the group. */
@@ -448,14 +563,14 @@ void local_flush(struct store *store)
 	struct op_queue waiting = local->queue;
 
 	CHECK(!local->flushing);
-	if (!waiting.first)
+	if (!waiting.first && !local->under_way)
 		return;
 	local->flushing = true;
 	op_queue_init(&local->queue);
 	steady_clock_now(&local->clock);
-	decide_all(local, waiting.first);
-	if (worth_a_write(local))
-		local_commit(local);
+	if (waiting.first)
+		decide_all(local, waiting.first);
+	flush_batch(local);
 	complete(local, &local->ready);
 	local_serve_reads(local);
 	local_serve_takes(local);

@@ -102,7 +102,8 @@
  *       superblock with durable segment N are durable. N's header fixes the
  *       valid end of N-1: nothing is appended to N-1 after it was written.
  *   F4  At most one write to a segment is in flight; so at most the last frame
- *       of the last segment can be torn.
+ *       of the last segment can be torn. (The next one may be put together
+ *       meanwhile, in memory.)
  *   F5  Every open ticket has its EVENT in a segment at or above `scan from`.
  *   F6  For every number from `oldest` to the last segment there is a segment
  *       or a claims file; at or above `scan from` there is the segment.

@@ -32,10 +32,23 @@ static unsigned char *start(const struct frame *frame)
 	return frame->memory + frame->offset % frame->ring_bytes;
 }
 
+uint32_t frame_room(const struct frame *frame, uint32_t offset)
+{
+	uint32_t busy = frame->busy_from % frame->ring_bytes;
+	uint32_t busy_len = frame->busy_end - frame->busy_from;
+	uint32_t at = offset % frame->ring_bytes;
+
+	if (busy_len == 0 || at >= busy + busy_len)
+		return frame->frame_max;
+	uint32_t room = at < busy ? busy - at : 0;
+	return room < frame->frame_max ? room : frame->frame_max;
+}
+
 void frame_begin(struct frame *frame, const struct frame_place *place)
 {
 	CHECK(place->offset % FORMAT_BLOCK == 0);
 	CHECK(frame->entry_count == 0);
+	CHECK(frame->busy_end == 0 || place->segment == frame->segment);
 	if (place->segment != frame->segment) {
 		frame->cached_from = frame->cached_end = place->offset;
 		frame->spill_from = frame->spill_end = 0;
@@ -49,7 +62,9 @@ void frame_begin(struct frame *frame, const struct frame_place *place)
 
 void frame_set_limit(struct frame *frame, uint32_t limit)
 {
-	frame->limit = limit < frame->frame_max ? limit : frame->frame_max;
+	uint32_t room = frame_room(frame, frame->offset);
+
+	frame->limit = limit < room ? limit : room;
 }
 
 /* Room for one entry at the end, padded with zeros to 8. */
@@ -273,12 +288,20 @@ void frame_keep(struct frame *frame, uint32_t span)
 		frame->spill_end = end;
 	}
 	frame->cached_end = end;
+	frame->busy_from = frame->offset;
+	frame->busy_end = end;
 	frame->len = 0;
 	frame->entry_count = 0;
 }
 
+void frame_written(struct frame *frame)
+{
+	frame->busy_from = frame->busy_end = 0;
+}
+
 void frame_drop(struct frame *frame)
 {
+	frame->busy_from = frame->busy_end = 0;
 	/* The half-built frame overwrote older ones in the ring. */
 	frame->cached_from = frame->cached_end = frame->offset;
 	frame->spill_from = frame->spill_end = 0;

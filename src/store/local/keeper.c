@@ -2,6 +2,7 @@
 #include "store/local/keeper.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/error.h"
@@ -21,7 +22,8 @@ struct job_queue {
 struct keeper {
 	const struct folder *folder;
 	bool run_inline;
-	bool spare_ready; /* the keeper's own: spare.seg is whole */
+	bool spare_ready;          /* the keeper's own: spare.seg is whole */
+	atomic_uint_fast64_t used; /* of the current segment, bytes */
 	struct thread thread;
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t work;
@@ -79,17 +81,30 @@ struct keeper_job *keeper_job_free(struct keeper_job *job)
 	return mem_free(job);
 }
 
+void keeper_note_used(struct keeper *keeper, uint64_t bytes)
+{
+	atomic_store_explicit(&keeper->used, bytes, memory_order_relaxed);
+}
+
+/* With seven eighths of the current segment used the next one is to be ready. */
+static bool is_late(struct keeper *keeper, uint64_t filled)
+{
+	uint64_t used = atomic_load_explicit(&keeper->used, memory_order_relaxed);
+
+	return filled < used + used / 7;
+}
+
 /* Zeros written in one go would stand before every commit for tens of
  * milliseconds (docs/benchmarks.md has the p99 without and with naps). Nobody
- * naps while the owner waits. */
-static void nap(void *user)
+ * naps while the owner waits, or soon would. */
+static void nap(void *user, uint32_t filled)
 {
 	struct keeper *keeper = user;
 
 	pthread_mutex_lock(&keeper->mutex);
 	bool hurry = keeper->awaited || keeper->stop;
 	pthread_mutex_unlock(&keeper->mutex);
-	if (!hurry)
+	if (!hurry && !is_late(keeper, filled))
 		nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 }
 

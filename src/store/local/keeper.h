@@ -44,6 +44,9 @@ struct keeper *keeper_free(struct keeper *keeper); /* accepts NULL; jobs not beg
 
 /* Prepare this number's file; nothing if that is under way already. */
 void keeper_want(struct keeper *keeper, uint64_t number);
+/* So many bytes of the current segment are used: the next one must be ready before all
+ * are. */
+void keeper_note_used(struct keeper *keeper, uint64_t bytes);
 /* The file wanted last, open for writing: 0; -EAGAIN: not yet (never with
  * `wait`, unless none was wanted); else why it could not be. Once an attempt has
  * failed nobody waits for the next one: that error stands until one succeeds. */

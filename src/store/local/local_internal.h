@@ -63,7 +63,8 @@ struct local_counters {
 	atomic_bool writable;
 };
 
-/* What the frame being built has replaced, and must come back if it is lost. */
+/* What the frames that are not durable have replaced, and must come back if they are
+ * lost. In order: those of the one under way, then those of the one being built. */
 enum undo_kind { UNDO_CLAIM, UNDO_ENTITY, UNDO_TICKET };
 
 struct undo {
@@ -84,6 +85,19 @@ struct undo_list {
 #define SEEN_PER_FRAME 1024u
 #define DEFERRED_SETTLES_MAX 65536u
 
+/* What is decided together and rests on one frame. */
+struct batch {
+	struct op_queue ops;                     /* waiting for the frame */
+	uint32_t events;                         /* what makes it worth a write */
+	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame */
+	uint32_t seen_count;
+	/* once its write was begun */
+	uint64_t last_ticket;
+	uint64_t began_ns;
+	uint32_t bytes;
+	uint32_t undo_count; /* so many of the undo list are its own */
+};
+
 struct local_store {
 	struct store store;
 	struct local_store_options options;
@@ -98,14 +112,17 @@ struct local_store {
 	struct open_tickets *tickets;
 	struct shelf shelf;
 	struct keeper *keeper;
+	struct writer *writer; /* NULL: no write is made beside */
 	struct journal journal;
 	struct reader reader;
 
-	struct op_queue queue; /* submitted, not decided */
-	struct op_queue batch; /* decided, waiting for the frame */
-	struct op_queue ready; /* decided, waiting for the end of the flush */
-	struct op_queue takes; /* waiting for due tickets */
-	struct op_queue reads; /* reads and scans: after what was decided with them */
+	struct batch batches[2];
+	struct batch *batch;     /* of the frame being built */
+	struct batch *under_way; /* of the frame being written beside; NULL: none is */
+	struct op_queue queue;   /* submitted, not decided */
+	struct op_queue ready;   /* decided, waiting for the end of the flush */
+	struct op_queue takes;   /* waiting for due tickets */
+	struct op_queue reads;   /* reads and scans: after what was decided with them */
 	struct waits waits;
 	uint64_t dead_at;         /* where the look for old dead letters is */
 	struct op_queue deferred; /* settles that found no room */
@@ -113,21 +130,18 @@ struct local_store {
 	uint64_t durable_ticket;  /* the last whose frame is on disk */
 	uint64_t oldest;          /* the lowest number that is still needed */
 	uint64_t live_claims;     /* about; made exact by tick */
-	uint32_t batch_events;    /* what makes the frame being built worth a write */
-	struct undo_list undo;    /* of the frame being built */
-	uint64_t frames_lost;     /* ever */
-	bool full;                /* the last admit found no room on disk */
-	bool crowded;             /* as many tickets are open as may be, and that was told */
-	bool ending;              /* see store_end_waits() */
+	struct undo_list undo;
+	uint64_t frames_lost; /* ever */
+	bool full;            /* the last admit found no room on disk */
+	bool crowded;         /* as many tickets are open as may be, and that was told */
+	bool ending;          /* see store_end_waits() */
 	bool flushing;
 	bool superblock_dirty;
-	uint64_t superblock_boot_ms;             /* when it was written last */
-	uint64_t seen_boot_ms;                   /* when duplicates were written down last */
-	uint64_t retry_boot_ms;                  /* when a next segment was asked for last */
-	uint64_t retry_ms;                       /* how long until it is asked for again */
-	bool room_awaited;                       /* the keeper is at it */
-	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame being built */
-	uint32_t seen_count;
+	uint64_t superblock_boot_ms; /* when it was written last */
+	uint64_t seen_boot_ms;       /* when duplicates were written down last */
+	uint64_t retry_boot_ms;      /* when a next segment was asked for last */
+	uint64_t retry_ms;           /* how long until it is asked for again */
+	bool room_awaited;           /* the keeper is at it */
 
 	struct local_counters counters;
 	struct histogram commit_us;
@@ -187,8 +201,8 @@ void local_publish(struct local_store *local); /* counters that are cheap to rea
 /* `probes` are those of its claims. */
 void local_decide_admit(struct local_store *local, struct store_admit *admit,
                         struct table_probe *probes);
-/* The frame was lost: first what it had replaced comes back, then each operation
- * that rested on it is taken back, with this error. */
+/* A frame was lost, with what was begun behind it: first what they had replaced comes
+ * back, then each operation that rested on them is taken back, with this error. */
 int local_undo_reserve(struct undo_list *list, uint32_t count) must_check; /* at most 32 */
 void local_undo_replaced(struct local_store *local);
 void local_undo_admit(struct local_store *local, struct store_admit *admit, int error);
@@ -197,7 +211,9 @@ void local_undo_admit(struct local_store *local, struct store_admit *admit, int 
 /* Room for the entries, after writing what is there if need be. */
 int local_reserve(struct local_store *local, uint32_t size, enum journal_room room) must_check;
 void local_flush(struct store *store);
-void local_commit(struct local_store *local); /* writes and completes the batch */
+/* Ends the write under way; writes and completes the batch. */
+void local_commit(struct local_store *local);
+bool local_under_way(struct store *store);
 void local_write_seen(struct local_store *local, uint32_t max_frames);
 void local_retry_settles(struct local_store *local);
 

@@ -312,6 +312,7 @@ static void destroy(struct local_store *local)
 	struct file_system *fs = local->folder.fs;
 
 	local->keeper = keeper_free(local->keeper);
+	local->writer = writer_free(local->writer);
 	journal_close(&local->journal);
 	reader_close(local);
 	superblock_close(&local->superblock, &local->folder);
@@ -354,6 +355,7 @@ static const struct store_methods methods = {
 	.flush = local_flush,
 	.tick = tick,
 	.stats = stats,
+	.under_way = local_under_way,
 	.end_waits = end_waits,
 	.free = close_store,
 };
@@ -447,11 +449,14 @@ static int make_parts(struct local_store *local)
 		r = open_tickets_new(local->options.max_open_tickets, &local->tickets);
 	if (r == 0)
 		r = keeper_new(&local->folder, local->options.keeper_inline, &local->keeper);
+	if (r == 0 && local->options.beside_bytes > 0)
+		r = writer_new(local->folder.fs, local->options.keeper_inline, &local->writer);
 	if (r == 0)
 		r = journal_init(&local->journal,
 		                 &(struct journal_options){
 					 .folder = &local->folder,
 					 .keeper = local->keeper,
+					 .writer = local->writer,
 					 .shelf = &local->shelf,
 					 .frame_max = local->options.frame_bytes_max,
 					 .mark = mark_position,
@@ -539,7 +544,9 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->lock_fd = local->reader.fd = local->superblock.fd = -1;
 	local->journal.fd = local->journal.next_fd = -1;
 	op_queue_init(&local->queue);
-	op_queue_init(&local->batch);
+	op_queue_init(&local->batches[0].ops);
+	op_queue_init(&local->batches[1].ops);
+	local->batch = local->batches;
 	op_queue_init(&local->ready);
 	op_queue_init(&local->takes);
 	op_queue_init(&local->reads);

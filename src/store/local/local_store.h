@@ -5,7 +5,8 @@
  * Format:    format.h, docs/journal.md
  * Room:      store. Only app/ and tests name this header.
  * Threads:   store.h's rule: one owner thread. A keeper thread of its own
- *            prepares and retires segments (none with keeper_inline).
+ *            prepares and retires segments, a writer thread writes large frames
+ *            (neither with keeper_inline).
  *            local_store_key() and stats are for any thread.
  * Ownership: local_store_open() gives a struct store, store_free() takes it
  *            and everything it holds, the lock on the folder too.
@@ -52,6 +53,9 @@ struct local_store_options {
 	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
 	uint64_t dead_keep_ms;     /* default 30 d: dead letters are kept so long */
 	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
+	uint32_t beside_bytes;     /* default 0, never: frames of this size and more are
+	                               * written while the owner goes on; see
+	                               * store_under_way() */
 	bool lazy_outcomes;        /* settles complete with the next event's write, or the
 	                               * tick's: an event costs one write, not two */
 	bool accept_clock;         /* trust the wall clock once, as an operator says */

@@ -105,7 +105,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	if (!started && ticket.attempt < UINT16_MAX)
 		ticket.attempt++;
 	open_tickets_update(local->tickets, &ticket);
-	local->batch_events += started; /* somebody waits to begin */
+	local->batch->events += started; /* somebody waits to begin */
 	return 0;
 }
 
@@ -139,7 +139,7 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 		frame_add_settle(&local->journal.frame, settle);
 		ticket.due_ms = settle->due_ms;
 		/* What was given back should not be overtaken by what comes after it. */
-		local->batch_events++;
+		local->batch->events++;
 	} else {
 		enum store_mark mark = settle->outcome == OUTCOME_DEAD ? STORE_MARK_DEAD
 		                                                       : STORE_MARK_PARKED;
@@ -243,7 +243,7 @@ int local_decide_release(struct local_store *local, const struct store_release *
 	uint32_t count = find_legs(local, release, ASIDE_STATES, tickets);
 	for (uint32_t i = 0; i < count; i++)
 		release_one(local, &tickets[i], release->drop);
-	local->batch_events++;
+	local->batch->events++;
 	return count > 0 ? 0 : ERR_FENCED;
 }
 

@@ -71,7 +71,7 @@ static int fill_zeros(const struct folder *folder, int fd, struct segment_pace p
 		r = folder->fs->methods->write(folder->fs, fd, zeros, left < chunk ? left : chunk,
 		                               at);
 		if (pace.pause)
-			pace.pause(pace.user);
+			pace.pause(pace.user, at + chunk);
 	}
 	return r < 0 ? r : folder->fs->methods->sync_data(folder->fs, fd);
 }

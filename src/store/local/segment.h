@@ -36,10 +36,10 @@ int folder_sync(const struct folder *folder) must_check;
 int folder_remove(const struct folder *folder, const char *name); /* 0 if it is not there */
 
 /* Writes zeros over all of a new spare.seg and syncs it. Leaves nothing on failure.
- * `pause` (NULL: none) is called after each piece, so that commits find the disk
- * free in between. */
+ * `pause` (NULL: none) is called after each piece with the bytes so far, so that
+ * commits find the disk free in between. */
 struct segment_pace {
-	void (*pause)(void *user);
+	void (*pause)(void *user, uint32_t filled);
 	void *user;
 };
 int segment_fill(const struct folder *folder, struct segment_pace pace) must_check;

@@ -252,6 +252,8 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	take->now_ms = steady_clock_last(&local->clock);
 	while (take->count < take->max_items &&
 	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
+		if (ticket.ticket > local->durable_ticket)
+			break; /* its frame is under way */
 		r = fetch_item(local, take, &ticket, &entry);
 		if (r < 0)
 			continue;

@@ -1,0 +1,188 @@
+/*
+ * Frames that are written while the owner goes on: who waits for what, and what a
+ * failed write takes with it. And the same with a real writer's thread.
+ */
+#include "base/error.h"
+#include "store/local/local_store.h"
+#include "support/clock_fake.h"
+#include "support/simfs.h"
+#include "support/store_calls.h"
+#include "support/test.h"
+
+#define MANY 400u
+
+struct place {
+	struct clock_fake clock;
+	struct simfs *simfs;
+	struct store *store;
+};
+
+static struct place place;
+
+static void place_open(bool threads)
+{
+	struct local_store_options options = { .path = "data",
+		                               .clock = &place.clock.clock,
+		                               .fs = simfs_fs(place.simfs),
+		                               .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		                               .beside_bytes = 1,
+		                               .keeper_inline = !threads };
+	struct error_text text = { "" };
+
+	if (local_store_open(&options, &place.store, &text) < 0)
+		fail_msg("open: %s", text.text);
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	place = (struct place){ .simfs = simfs_new(1) };
+	clock_fake_init(&place.clock);
+	place_open(false);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	store_free(place.store);
+	simfs_free(place.simfs);
+	return 0;
+}
+
+struct call {
+	struct store_admit admit;
+	bool done;
+};
+
+static void submit(struct call *call, uint64_t key)
+{
+	*call = (struct call){
+		.admit = { .op = { .kind = STORE_ADMIT, .done = store_calls_done },
+		           .claims = { { .digest = { { key * UINT64_C(0x9e3779b97f4a7c15), 0 } },
+		                         .window_s = 60,
+		                         .kind = CLAIM_ONCE } },
+		           .claim_count = 1,
+		           .payload = SPAN("{}") },
+	};
+	call->admit.op.user = &call->done;
+	store_submit(place.store, &call->admit.op);
+}
+
+static void test_nobody_is_told_before_the_write_has_ended(void **state)
+{
+	struct call first, copy;
+
+	(void)state;
+	submit(&first, 1);
+	store_flush(place.store);
+	assert_true(store_under_way(place.store));
+	assert_false(first.done);
+	submit(&copy, 1);
+	store_flush(place.store);
+	assert_true(first.done); /* the copy has no frame of its own to wait for */
+	assert_true(copy.done);
+	assert_false(store_under_way(place.store));
+	assert_int_equal(first.admit.verdict, VERDICT_NEW);
+	assert_int_equal(copy.admit.verdict, VERDICT_DUPLICATE);
+	assert_int_equal(copy.admit.ticket, first.admit.ticket);
+}
+
+static void test_what_is_told_of_its_end_does_not_wait_for_it(void **state)
+{
+	struct call first, second;
+
+	(void)state;
+	place.store->written = store_calls_written;
+	submit(&first, 1);
+	store_flush(place.store);
+	submit(&second, 2);
+	store_flush(place.store); /* the write has not ended: decided, and no more */
+	assert_false(first.done);
+	assert_false(second.done);
+	store_flush(place.store);
+	assert_true(first.done);
+	assert_false(second.done);
+	store_calls_flush(place.store);
+	assert_true(second.done);
+	assert_true(second.admit.ticket > first.admit.ticket);
+}
+
+static void test_a_ticket_under_way_is_not_delivered(void **state)
+{
+	struct take_call take = { 0 };
+	struct call call;
+
+	(void)state;
+	take_call_begin(place.store, &take, 10, 1000);
+	submit(&call, 1);
+	store_flush(place.store);
+	assert_false(take_call_poll(&take));
+	store_flush(place.store);
+	assert_true(take_call_poll(&take));
+	assert_int_equal(take.take.count, 1);
+	buf_free(&take.take.items);
+}
+
+static void test_a_lost_write_takes_back_what_was_decided_since(void **state)
+{
+	struct call first, second, copy, again;
+
+	(void)state;
+	submit(&first, 1);
+	store_flush(place.store);
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	submit(&second, 2);
+	submit(&copy, 1);
+	store_calls_flush(place.store);
+	assert_true(first.done && second.done && copy.done);
+	assert_int_equal(first.admit.op.error, ERR_POISONED);
+	assert_int_equal(second.admit.op.error, ERR_POISONED);
+	assert_int_equal(copy.admit.op.error, ERR_POISONED);
+	submit(&again, 1);
+	submit(&second, 2);
+	store_calls_flush(place.store);
+	assert_int_equal(again.admit.op.error, 0);
+	assert_int_equal(again.admit.verdict, VERDICT_NEW);
+	assert_int_equal(second.admit.verdict, VERDICT_NEW);
+}
+
+/* Each key comes twice: in the first half of a round, and while that is written. */
+static void test_the_threads_of_writer_and_owner_agree(void **state)
+{
+	static struct call calls[MANY][2];
+
+	(void)state;
+	store_free(place.store);
+	place_open(true);
+	for (uint32_t i = 0; i < MANY; i++) {
+		submit(&calls[i][0], i + 1);
+		if (i % 4 == 3)
+			store_flush(place.store);
+		submit(&calls[i][1], i + 1);
+	}
+	store_calls_flush(place.store);
+	for (uint32_t i = 0; i < MANY; i++) {
+		assert_true(calls[i][0].done && calls[i][1].done);
+		assert_int_equal(calls[i][0].admit.verdict, VERDICT_NEW);
+		assert_int_equal(calls[i][1].admit.verdict, VERDICT_DUPLICATE);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_nobody_is_told_before_the_write_has_ended,
+		                                begin, end),
+		cmocka_unit_test_setup_teardown(test_what_is_told_of_its_end_does_not_wait_for_it,
+		                                begin, end),
+		cmocka_unit_test_setup_teardown(test_a_ticket_under_way_is_not_delivered, begin,
+		                                end),
+		cmocka_unit_test_setup_teardown(test_a_lost_write_takes_back_what_was_decided_since,
+		                                begin, end),
+		cmocka_unit_test_setup_teardown(test_the_threads_of_writer_and_owner_agree, begin,
+		                                end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
