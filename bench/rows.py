@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 
+import rows_deliver
 import servers
 from measure import (DISTURBED_CORES, Missing, children_busy_s, drop_caches, forget_files,
                      machine_busy_s, median, ratio)
@@ -497,6 +498,7 @@ ROWS = {
     "memory": memory,
     "restart": restart,
     "tickets": tickets,
+    **rows_deliver.ROWS,
     "filter": filter_file,
     "recipe": recipe,
 }

@@ -4,6 +4,8 @@ Each one listens on a free loopback port, keeps its files in a folder that the
 caller owns, is pinned to the server core, and is ended by its process id.
 """
 
+import http.client
+import json
 import os
 import shutil
 import socket
@@ -70,6 +72,15 @@ NGINX_LUA = """location / {
 				ngx.print(answer)
 			}
 		}"""
+
+
+# The same sink behind it as behind stile; connections to it are kept.
+NGINX_PROXY = """location / {
+			proxy_pass http://sink;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+		}"""
+NGINX_UPSTREAM = "upstream sink { server 127.0.0.1:%d; keepalive 512; keepalive_requests 1000000000; }"
 
 
 def free_port():
@@ -158,16 +169,18 @@ class Server:
 
 
 class Nginx(Server):
-    """`return 200` to every POST; with `certificate` over TLS, with `redis` by Lua."""
+    """`return 200` to every POST; with `certificate` over TLS, with `redis` by Lua, with
+    `sink` a proxy for that server."""
 
     def __init__(self, folder, cpu, workers=1, certificate=None, tickets=True, redis=None,
-                 tuned=False, name="nginx"):
+                 sink=None, tuned=False, name="nginx"):
         super().__init__(folder, cpu)
         self.name = name
         self.workers = workers
         self.certificate = certificate
         self.tickets = tickets
         self.redis = redis
+        self.sink = sink
         self.tuned = tuned
 
     def config(self):
@@ -178,6 +191,9 @@ class Nginx(Server):
                                 ("ndk_http_module.so", "ngx_http_lua_module.so"))
             http = 'lua_package_path "/usr/share/lua/5.1/?.lua;;";'
             server = NGINX_LUA % {"redis": self.redis.port}
+        if self.sink:
+            http = NGINX_UPSTREAM % self.sink.port
+            server = NGINX_PROXY
         if self.tuned:
             http += "client_header_buffer_size 4k;"
         if self.certificate:
@@ -243,6 +259,55 @@ class Redis(Server):
         self.process.wait(120)
 
 
+class Sink(Server):
+    """bench/sink: takes events and counts them."""
+
+    name = "sink"
+
+    def __init__(self, folder, cpu, program):
+        super().__init__(folder, cpu)
+        self.program = program
+
+    def start(self):
+        if self.favour:
+            self.favour = ["chrt", "--rr", "2"]  # before the generator
+        self.spawn([self.program, "--port", str(self.port)], stdout=subprocess.DEVNULL)
+        wait_for(lambda: accepts(self.port), self.name)
+
+    def ask(self, method, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request(method, path)
+        answer = connection.getresponse().read()
+        connection.close()
+        return answer
+
+    def stats(self):
+        return json.loads(self.ask("GET", "/stats"))
+
+
+class Python(Server):
+    """peer_deliver.py under uvicorn, one worker, with a Redis of its own."""
+
+    name = "python"
+
+    def __init__(self, folder, cpu, sink, redis):
+        super().__init__(folder, cpu)
+        self.sink, self.redis = sink, redis
+
+    def pids(self):
+        return [self.process.pid] + self.redis.pids()
+
+    def start(self):
+        env = {**os.environ, "REDIS_PORT": str(self.redis.port),
+               "SINK_URL": "http://127.0.0.1:%d/" % self.sink.port}
+        self.spawn(["/usr/bin/python3", "-m", "uvicorn", "--host", "127.0.0.1", "--port",
+                    str(self.port), "--log-level", "warning", "--app-dir",
+                    os.path.dirname(os.path.abspath(__file__)), "peer_deliver:app"], env=env)
+        wait_for(lambda: self.process.poll() is not None or accepts(self.port), self.name)
+        if self.process.poll() is not None:
+            raise RuntimeError("uvicorn does not start")
+
+
 class Stile(Server):
     """All of stile on one core, no configuration, events to /dev/null."""
 
@@ -263,3 +328,17 @@ class Stile(Server):
         wait_for(lambda: self.process.poll() is not None or accepts(self.port), self.name)
         if self.process.poll() is not None:
             raise RuntimeError("stile does not start: " + " ".join(command))
+
+    def metric(self, name):
+        """The value of a metric without labels."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return next(float(line.split()[1]) for line in text.splitlines()
+                    if line.startswith(name + " "))
+
+    def end_only(self):
+        """Ends the process and keeps the files."""
+        self.process.kill()
+        self.process.wait(120)

@@ -8,10 +8,13 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/mem.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "codec/http1.h"
 #include "codec/json.h"
 #include "net/tls_client.h"
+#include "sys/file.h"
 
 static int bad_url(const char *url, struct error_text *ret_text)
 {
@@ -197,6 +200,16 @@ static int connect_to(const struct ask_address *address, struct error_text *ret_
 	return r;
 }
 
+#define REQUEST_MAX (16u << 10)
+#define TOKEN_MAX 4096u
+
+struct question {
+	struct ask_address address;
+	const char *method;
+	struct span target;
+	const char *token_file; /* NULL: no token */
+};
+
 struct line {
 	int fd;
 	struct tls_client *tls; /* NULL: as it is */
@@ -247,16 +260,44 @@ static int receive_all(const struct line *line, struct buf *answer)
 	return 0;
 }
 
-static int exchange(const struct line *line, const struct ask_address *address, const char *method,
-                    struct span target, struct buf *answer)
+/* "Authorization: …" of the file, which may end with a line break. */
+static int add_token(const char *path, struct buf *request)
 {
-	struct buf request = { .cap = 16u << 10 };
+	char *bytes = NULL;
+	size_t len = 0;
+	if (!path)
+		return 0;
+	int r = file_read_whole(file_system_real(), path, TOKEN_MAX, &bytes, &len);
+	if (r < 0)
+		return r;
+	while (len > 0 && (bytes[len - 1] == '\n' || bytes[len - 1] == '\r'))
+		len--;
+	buf_append_span(request, SPAN("Authorization: Bearer "));
+	buf_append(request, bytes, len);
+	buf_append_span(request, SPAN("\r\n"));
+	secret_wipe(bytes, len);
+	mem_free(bytes);
+	return 0;
+}
+
+static int exchange(const struct line *line, const struct question *question, struct buf *answer)
+{
+	const struct ask_address *address = &question->address;
+	struct buf request = { .cap = REQUEST_MAX };
+	int r = buf_reserve(&request, REQUEST_MAX); /* growing would leave copies of a token */
+	if (r < 0)
+		return r;
 	buf_printf(&request,
 	           "%s %.*s HTTP/1.1\r\nHost: %s%s%s:%s\r\nContent-Length: 0\r\n"
-	           "Connection: close\r\n\r\n",
-	           method, (int)target.len, target.ptr, address->bracketed ? "[" : "",
-	           address->host, address->bracketed ? "]" : "", address->port);
-	int r = request.failed ? -ENOMEM : send_all(line, buf_span(&request));
+	           "Connection: close\r\n",
+	           question->method, (int)question->target.len, question->target.ptr,
+	           address->bracketed ? "[" : "", address->host, address->bracketed ? "]" : "",
+	           address->port);
+	r = add_token(question->token_file, &request);
+	buf_append_span(&request, SPAN("\r\n"));
+	if (r == 0)
+		r = request.failed ? -ENOMEM : send_all(line, buf_span(&request));
+	secret_wipe(request.ptr, request.len);
 	buf_free(&request);
 	return r < 0 ? r : receive_all(line, answer);
 }
@@ -272,21 +313,21 @@ static int take_answer(const struct buf *answer, struct buf *out, struct error_t
 		                  "with its certificate as --ca");
 	if (ask_parse_answer(buf_span(answer), &status, &body) < 0)
 		return error_fill(ret_text, ERR_INVALID, "what answers there is no gateway");
-	if (status != 200)
+	if (status / 100 != 2)
 		return refused(body, status, ret_text);
 	buf_append_span(out, body);
 	return out->failed ? error_fill(ret_text, -ENOMEM, "no memory for the answer") : 0;
 }
 
 /* Asks on a line that is there. */
-static int talk(const struct line *line, const struct ask_address *address, const char *method,
-                struct span target, struct buf *out, struct error_text *ret_text)
+static int talk(const struct line *line, const struct question *question, struct buf *out,
+                struct error_text *ret_text)
 {
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
-	int r = exchange(line, address, method, target, &answer);
+	int r = exchange(line, question, &answer);
 	if (r < 0)
-		error_fill(ret_text, r, "%s port %s: %s", address->host, address->port,
-		           error_name(r));
+		error_fill(ret_text, r, "%s port %s: %s", question->address.host,
+		           question->address.port, error_name(r));
 	else
 		r = take_answer(&answer, out, ret_text);
 	buf_free(&answer);
@@ -296,24 +337,27 @@ static int talk(const struct line *line, const struct ask_address *address, cons
 static int ask(const struct ask_options *options, const char *method, struct span target,
                struct buf *out, struct error_text *ret_text)
 {
-	struct ask_address address = { .bracketed = false };
+	struct question question = { .method = method,
+		                     .target = target,
+		                     .token_file = options->token_file };
+	struct ask_address *address = &question.address;
 	struct line line = { .tls = NULL };
-	int r = ask_parse_url(options->url, &address, ret_text);
-	if (r == 0 && options->ca && !address.secure)
+	int r = ask_parse_url(options->url, address, ret_text);
+	if (r == 0 && options->ca && !address->secure)
 		r = error_fill(ret_text, ERR_INVALID, "--ca goes with an https:// address");
 	if (r < 0)
 		return r;
-	line.fd = connect_to(&address, ret_text);
+	line.fd = connect_to(address, ret_text);
 	if (line.fd < 0)
 		return line.fd;
 	/* OpenSSL writes without MSG_NOSIGNAL. */
 	void (*on_pipe)(int) = signal(SIGPIPE, SIG_IGN);
-	if (address.secure)
-		r = tls_client_open(&(struct tls_client_options){ line.fd, address.host,
+	if (address->secure)
+		r = tls_client_open(&(struct tls_client_options){ line.fd, address->host,
 		                                                  options->ca },
 		                    &line.tls, ret_text);
 	if (r == 0)
-		r = talk(&line, &address, method, target, out, ret_text);
+		r = talk(&line, &question, out, ret_text);
 	signal(SIGPIPE, on_pipe);
 	tls_client_free(line.tls);
 	close(line.fd);

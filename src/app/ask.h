@@ -22,7 +22,8 @@
 /* Whom to ask. Commands have the options for it in their tables. */
 struct ask_options {
 	const char *url;
-	const char *ca; /* a file with certificates; NULL: whom the machine believes */
+	const char *ca;         /* a file with certificates; NULL: whom the machine believes */
+	const char *token_file; /* NULL: no token */
 };
 
 #define ASK_OPTIONS(type, member)                                                                 \
@@ -30,14 +31,23 @@ struct ask_options {
 	  OPTION_TEXT,                                                                            \
 	  offsetof(type, member.url),                                                             \
 	  "URL",                                                                                  \
-	  "http://127.0.0.1:8080",                                                                \
+	  "http://127.0.0.1:8081",                                                                \
 	  0,                                                                                      \
 	  0,                                                                                      \
 	  NULL,                                                                                   \
-	  "the gateway to ask; https:// where it listens with TLS" },                             \
+	  "the gateway's admin listener; https:// where it has TLS" },                            \
+		{ "ca",                                                                           \
+		  OPTION_TEXT,                                                                    \
+		  offsetof(type, member.ca),                                                      \
+		  "FILE",                                                                         \
+		  NULL,                                                                           \
+		  0,                                                                              \
+		  0,                                                                              \
+		  NULL,                                                                           \
+		  "with https: believe these certificates (PEM), such as the gateway's own" },    \
 	{                                                                                         \
-		"ca", OPTION_TEXT, offsetof(type, member.ca), "FILE", NULL, 0, 0, NULL,           \
-			"with https: believe these certificates (PEM), such as the gateway's own" \
+		"token-file", OPTION_TEXT, offsetof(type, member.token_file), "FILE", NULL, 0, 0, \
+			NULL, "a file with the token, where the gateway wants one (admin.token)"  \
 	}
 
 /* Where a URL such as http://127.0.0.1:8080 or https://[::1]:8443/ leads. */
@@ -57,7 +67,7 @@ void ask_encode(struct buf *out, struct span text);
  * not HTTP, or not whole. */
 int ask_parse_answer(struct span answer, uint16_t *ret_status, struct span *ret_body) must_check;
 
-/* GET. The body is appended to `out` when the status is 200; another status is
+/* GET. The body is appended to `out` when the status is 2xx; another status is
  * an error (ERR_INVALID) whose text is what the gateway says. */
 int ask_get(const struct ask_options *options, struct span target, struct buf *out,
             struct error_text *ret_text) must_check;

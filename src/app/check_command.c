@@ -117,7 +117,10 @@ static struct span where_of(const struct config_sink *sink)
 {
 	struct span url = sink->http.url;
 	const char *host = url.len > 0 ? memmem(url.ptr, url.len, "://", 3) : NULL;
-	if (sink->kind != CONFIG_SINK_HTTP || !host)
+	if (sink->kind == CONFIG_SINK_FILE)
+		return sink->file.path;
+	bool requests = sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE;
+	if (!requests || !host)
 		return SPAN("-");
 	size_t len = (size_t)(host - url.ptr) + 3;
 	while (len < url.len && !memchr("/?#", url.ptr[len], 3))
@@ -163,11 +166,11 @@ void check_write_sinks(const struct config *config, struct buf *out)
 		width = (int)sink->name.len > width ? (int)sink->name.len : width;
 		where = (int)where_of(sink).len > where ? (int)where_of(sink).len : where;
 	}
-	buf_printf(out, "%-*s  KIND    %-*s  FROM\n", width, "SINK", where, "WHERE");
+	buf_printf(out, "%-*s  KIND      %-*s  FROM\n", width, "SINK", where, "WHERE");
 	for (uint32_t i = 0; i < config->sink_count; i++) {
 		const struct config_sink *sink = &config->sinks[i];
 		struct span place = where_of(sink);
-		buf_printf(out, "%-*s  %-6s  %.*s%*s  ", width, sink->name.ptr,
+		buf_printf(out, "%-*s  %-8s  %.*s%*s  ", width, sink->name.ptr,
 		           config_sink_word(sink->kind), (int)place.len, place.ptr,
 		           where - (int)place.len, "");
 		write_from(config, sink, out);

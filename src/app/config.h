@@ -39,6 +39,7 @@
 #define CONFIG_ROUTE_NAMES_MAX 32u /* in `from` and in `to` */
 #define CONFIG_CASES_MAX 64u       /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
+#define CONFIG_ADMIN_TOKENS_MAX 5u
 
 /* ---- the result ---- */
 
@@ -66,14 +67,21 @@ struct config_source {
 	struct config_place place;
 };
 
-enum config_sink_kind { CONFIG_SINK_STDOUT = 0, CONFIG_SINK_HTTP, CONFIG_SINK_KINDS };
+enum config_sink_kind {
+	CONFIG_SINK_STDOUT = 0,
+	CONFIG_SINK_HTTP,
+	CONFIG_SINK_FILE,
+	CONFIG_SINK_POSTGRES,
+	CONFIG_SINK_STILE,
+	CONFIG_SINK_KINDS,
+};
 
 struct config_headers {
 	struct http_header_option list[HTTP_HEADERS_MAX];
 	uint32_t count;
 };
 
-/* A line of standard output. */
+/* A line of standard output or of a file. */
 enum config_print { CONFIG_PRINT_EVENT = 0, CONFIG_PRINT_ENVELOPE, CONFIG_PRINT_AS_TOP };
 
 /* How an http sink is asked; serve_sinks.h makes an outlet of it. */
@@ -98,6 +106,20 @@ struct config_http {
 	struct span allow[HTTP_ALLOW_MAX];
 };
 
+struct config_file {
+	struct span path;
+	bool no_sync;
+	uint64_t rotate_bytes, rotate_ms;
+	uint32_t keep;
+};
+
+struct config_postgres {
+	struct span conninfo, table, statement, key;
+	uint32_t password_count;
+	struct span password[1];
+	bool no_create;
+};
+
 struct config_sink {
 	struct span name;
 	enum config_sink_kind kind;
@@ -107,8 +129,10 @@ struct config_sink {
 	struct span rules[JUDGE_RULES_MAX];
 	bool steps_aside;        /* order.stuck */
 	struct span dead_letter; /* the sink that dead letters go to; empty: none */
-	enum config_print print; /* stdout */
-	struct config_http http;
+	enum config_print print; /* stdout, file */
+	struct config_http http; /* http, stile */
+	struct config_file file;
+	struct config_postgres postgres; /* its times are those of `http` */
 	struct config_place place;
 };
 
@@ -123,6 +147,8 @@ struct config_route {
 
 struct config {
 	struct serve_options serve;
+	uint32_t admin_token_count;
+	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
 	uint32_t source_count;
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;
@@ -180,7 +206,7 @@ struct config *config_free(struct config *config); /* accepts NULL, returns NULL
 const struct config_source *config_find_source(const struct config *config, struct span name);
 const struct config_sink *config_find_sink(const struct config *config, struct span name);
 
-const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http" */
+const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http", … */
 
 /* The routes, compiled; a configuration that was loaded has no problem but memory. `key`
  * as for route_set_new(). */

@@ -271,10 +271,34 @@ static void check_tls(struct config_reader *reader)
 	config_leave(reader, mark);
 }
 
+#define TOKEN_BYTES_MIN 16u
+
+/* Whoever reaches it can read events and send them again. */
+static void check_admin(struct config_reader *reader)
+{
+	const struct config *config = reader->config;
+	const char *listen = config->serve.admin;
+	size_t mark = config_enter(reader, SPAN("admin"));
+	if (config->admin_token_count == 0 && strcmp(listen, "none") != 0 &&
+	    !option_is_loopback(listen))
+		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, listen).place,
+		               "others than this machine can reach %s, expected admin.token too",
+		               listen);
+	config_enter(reader, SPAN("token"));
+	for (uint32_t i = 0; i < config->admin_token_count; i++)
+		if (config->admin_tokens[i].len < TOKEN_BYTES_MIN)
+			config_tell_at(reader, CONFIG_ERROR,
+			               config_mark_of(config, config->admin_tokens[i].ptr).place,
+			               "found a token of %zu bytes, expected %u or more",
+			               config->admin_tokens[i].len, TOKEN_BYTES_MIN);
+	config_leave(reader, mark);
+}
+
 void config_check_all(struct config_reader *reader)
 {
 	struct config *config = reader->config;
 	check_tls(reader);
+	check_admin(reader);
 	config_check_sinks(reader);
 	config_check_routes(reader);
 	for (uint32_t i = 0; i < config->source_count; i++)

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 2)
+#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 3)
 
 /* ---- a source as bytes ---- */
 
@@ -206,6 +206,7 @@ static void write_value(const struct option *option, const struct serve_options 
 	uint64_t number;
 	switch (option->kind) {
 	case OPTION_TEXT:
+	case OPTION_LISTEN:
 	case OPTION_ADDRESS: {
 		const char *text = *(const char *const *)field;
 		snprintf(ret_text, size, "%s", text ? text : "nothing");
@@ -248,6 +249,16 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 			error = add(diff, row->path, row->reload, text);
 	}
 	return error;
+}
+
+/* Their number and place may tell nothing: only that they are others. */
+static int compare_tokens(struct config_diff *diff, const struct config *old,
+                          const struct config *new)
+{
+	bool same = old->admin_token_count == new->admin_token_count;
+	for (uint32_t i = 0; i < new->admin_token_count &&same; i++)
+		same = span_eq(old->admin_tokens[i], new->admin_tokens[i]);
+	return same ? 0 : add(diff, "admin.token", false, "changed");
 }
 
 /* ---- sinks and routes ---- */
@@ -308,14 +319,38 @@ static void put_http(struct buf *out, const struct config_http *http)
 	put_texts(out, http->allow, http->allow_count);
 }
 
+static void put_file_sink(struct buf *out, const struct config_file *file)
+{
+	const uint64_t numbers[] = { file->no_sync, file->rotate_bytes, file->rotate_ms,
+		                     file->keep };
+	put_text(out, file->path);
+	buf_append(out, numbers, sizeof(numbers));
+}
+
+static void put_postgres(struct buf *out, const struct config_sink *sink)
+{
+	const struct config_postgres *postgres = &sink->postgres;
+	const struct span texts[] = { postgres->conninfo, postgres->table, postgres->statement,
+		                      postgres->key };
+	put_texts(out, texts, ARRAY_LEN(texts));
+	put_texts(out, postgres->password, postgres->password_count);
+	put_number(out, postgres->no_create);
+	put_number(out, sink->http.connect_ms);
+	put_number(out, sink->http.timeout_ms);
+}
+
 static void put_sink(struct buf *out, const struct config_sink *sink)
 {
 	put_number(out, sink->kind);
 	put_number(out, sink->id);
 	put_number(out, sink->print);
 	put_policy(out, sink);
-	if (sink->kind == CONFIG_SINK_HTTP)
+	if (sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE)
 		put_http(out, &sink->http);
+	if (sink->kind == CONFIG_SINK_FILE)
+		put_file_sink(out, &sink->file);
+	if (sink->kind == CONFIG_SINK_POSTGRES)
+		put_postgres(out, sink);
 }
 
 static void put_routes(struct buf *out, const struct config *config)
@@ -395,6 +430,8 @@ int config_diff(const struct config_states *states, struct config_diff *ret_diff
 	struct config_diff diff = { 0 };
 	diff.changes = arena_alloc(&diff.arena, CHANGES_MAX * sizeof(*diff.changes));
 	int error = diff.changes ? compare_serve(&diff, states) : -ENOMEM;
+	if (error == 0)
+		error = compare_tokens(&diff, states->start, states->next);
 	if (error == 0)
 		error = compare_sources(&diff, states->last, states->next);
 	if (error == 0)

@@ -8,7 +8,7 @@
 
 const char *config_sink_word(enum config_sink_kind kind)
 {
-	static const char *const words[] = { "stdout", "http" };
+	static const char *const words[] = { "stdout", "http", "file", "postgres", "stile" };
 	CHECK(kind < CONFIG_SINK_KINDS);
 	return words[kind];
 }
@@ -107,11 +107,29 @@ void config_read_headers(struct config_reader *reader, const struct yaml_node *m
 
 /* ---- one sink ---- */
 
+struct kinds_text {
+	char text[128];
+};
+
+/* "stdout, http or file" */
+static struct kinds_text list_kinds(void)
+{
+	struct kinds_text kinds;
+	struct buf out = buf_on(kinds.text, sizeof(kinds.text));
+	for (uint32_t i = 0; i < CONFIG_SINK_KINDS; i++) {
+		const char *between = i + 1 < CONFIG_SINK_KINDS ? ", " : " or ";
+		buf_printf(&out, "%s%s", i > 0 ? between : "",
+		           config_sink_word((enum config_sink_kind)i));
+	}
+	buf_append_char(&out, '\0');
+	CHECK(!out.failed);
+	return kinds;
+}
+
 static void tell_kind(struct config_reader *reader, const struct yaml_node *node)
 {
-	config_tell(reader, CONFIG_ERROR, node,
-	            "found %s, expected a sink that there is: stdout or http",
-	            config_found(node).text);
+	config_tell(reader, CONFIG_ERROR, node, "found %s, expected a sink that there is: %s",
+	            config_found(node).text, list_kinds().text);
 }
 
 /* The member that says what it is; exactly one. */
@@ -138,7 +156,7 @@ static const struct yaml_node *find_kind(struct config_reader *reader, const str
 		*ret_kind = kind;
 	else if (!config_has_unknown(SECTION, map))
 		config_tell(reader, CONFIG_ERROR, map->name,
-		            "the sink does not say what it is, expected stdout or http");
+		            "the sink does not say what it is, expected %s", list_kinds().text);
 	return found;
 }
 
@@ -196,10 +214,15 @@ static const struct yaml_node *find_path(const struct yaml_node *map, const char
 static void check_needs(struct config_reader *reader, const struct yaml_node *map,
                         const struct config_sink *sink)
 {
+	bool batches = sink->http.batch != HTTP_BATCH_NONE || sink->kind == CONFIG_SINK_STILE;
+	bool rotates = sink->file.rotate_bytes > 0 || sink->file.rotate_ms > 0 ||
+	               (sink->file.path.len > 0 &&
+	                memmem(sink->file.path.ptr, sink->file.path.len, "{date}", 6));
 	const struct needs needs[] = {
 		{ "burst", "rate", sink->policy.limiter.rate > 0 },
-		{ "batch_events", "batch", sink->http.batch != HTTP_BATCH_NONE },
-		{ "batch_size", "batch", sink->http.batch != HTTP_BATCH_NONE },
+		{ "batch_events", "batch", batches },
+		{ "batch_size", "batch", batches },
+		{ "rotate.keep", "rotate.size, rotate.every or {date} in the name", rotates },
 		{ "body_form", "body", sink->http.body.len > 0 },
 		{ "probe", "on_unknown: probe", sink->policy.on_unknown == DELIVER_UNKNOWN_PROBE },
 		{ "order.attempts", "order.stuck: aside", sink->steps_aside },
@@ -245,12 +268,13 @@ static void check_ranges(struct config_reader *reader, const struct yaml_node *m
 }
 
 /* The sink begins what it says with the option that it is about. */
-static void tell_own(struct config_reader *reader, const struct yaml_node *map, const char *text)
+static void tell_own(struct config_reader *reader, const struct yaml_node *map,
+                     const struct config_sink *sink, const char *text)
 {
 	const char *colon = strstr(text, ": ");
 	struct span name = span_of(text, colon ? (size_t)(colon - text) : 0);
-	if (span_eq(name, SPAN("url")))
-		name = SPAN("http");
+	if (span_eq(name, SPAN("url")) || span_eq(name, SPAN("path")))
+		name = span_str(config_sink_word(sink->kind));
 	const struct yaml_node *node = yaml_map_find(map, name);
 	if (!node) {
 		config_tell(reader, CONFIG_ERROR, map->name, "%s", text);
@@ -263,8 +287,10 @@ static void tell_own(struct config_reader *reader, const struct yaml_node *map, 
 
 /* Addresses are the sink's to judge; names are at run time, but for one that is known. */
 static void advise_allow(struct config_reader *reader, const struct yaml_node *map,
-                         const struct config_http *http)
+                         const struct config_sink *sink)
 {
+	const struct config_http *http = &sink->http;
+	struct span word = span_str(config_sink_word(sink->kind));
 	const char *slashes = memmem(http->url.ptr, http->url.len, "://", 3);
 	struct span host = span_skip(http->url,
 	                             slashes ? (size_t)(slashes - http->url.ptr) + 3 : 0);
@@ -279,8 +305,8 @@ static void advise_allow(struct config_reader *reader, const struct yaml_node *m
 		    ip_network_has(&network, &address))
 			return;
 	}
-	const struct yaml_node *node = yaml_map_find(map, SPAN("http"));
-	size_t at = config_enter(reader, SPAN("http"));
+	const struct yaml_node *node = yaml_map_find(map, word);
+	size_t at = config_enter(reader, word);
 	config_tell(reader, CONFIG_WARNING, node,
 	            "localhost is a loopback address; such networks are named under allow");
 	config_leave(reader, at);
@@ -295,9 +321,9 @@ static void check_own(struct config_reader *reader, const struct yaml_node *map,
 	if (error == -ENOMEM)
 		reader->failed = error;
 	else if (error != 0)
-		tell_own(reader, map, text.text);
-	else if (sink->kind == CONFIG_SINK_HTTP)
-		advise_allow(reader, map, &sink->http);
+		tell_own(reader, map, sink, text.text);
+	else if (sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE)
+		advise_allow(reader, map, sink);
 }
 
 static void finish_sink(struct config_sink *sink)
@@ -313,12 +339,17 @@ static void finish_sink(struct config_sink *sink)
 
 static void set_defaults(struct config_sink *sink)
 {
-	bool is_stdout = sink->kind == CONFIG_SINK_STDOUT;
-	sink->policy = is_stdout ? deliver_policy_stdout() : deliver_policy_default();
+	bool local = sink->kind == CONFIG_SINK_STDOUT || sink->kind == CONFIG_SINK_FILE;
+	sink->policy = local ? deliver_policy_stdout() : deliver_policy_default();
 	struct deliver_policy policy = sink->policy;
 	config_set_defaults(SECTION, sink);
-	if (is_stdout)
+	if (local)
 		sink->policy = policy;
+	if (sink->kind ==
+	    CONFIG_SINK_POSTGRES) { /* many share a transaction, one after the other */
+		sink->policy.limiter.most = 1024;
+		sink->policy.limiter.fixed = true;
+	}
 	sink->print = CONFIG_PRINT_AS_TOP;
 }
 

@@ -41,6 +41,10 @@ enum config_kind {
 enum config_sinks {
 	CONFIG_OF_STDOUT = 1u << 0,
 	CONFIG_OF_HTTP = 1u << 1,
+	CONFIG_OF_FILE = 1u << 2,
+	CONFIG_OF_POSTGRES = 1u << 3,
+	CONFIG_OF_STILE = 1u << 4,
+	CONFIG_OF_REQUESTS = CONFIG_OF_HTTP | CONFIG_OF_STILE,
 };
 
 struct config_option {

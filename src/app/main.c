@@ -18,8 +18,9 @@
 #include "app/init_command.h"
 #include "app/journal_command.h"
 #include "app/manual.h"
-#include "app/release_command.h"
 #include "app/serve.h"
+#include "app/sinks_command.h"
+#include "app/tickets_command.h"
 #include "app/version.h"
 #include "app/why_command.h"
 
@@ -46,9 +47,28 @@ static const struct command commands[] = {
 	  NULL, &why_option_table, why_command },
 	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
 	  &advise_option_table, advise_command },
-	{ "release", "stile release [OPTION…] TICKET",
-	  "deliver an event that was kept aside for a conflict, or drop it", NULL,
+	{ "tickets", "stile tickets [OPTION…] [show TICKET]",
+	  "list the deliveries that are open, or tell all about one event",
+	  "  show TICKET                  the event's deliveries, and every attempt of each\n",
+	  &tickets_option_table, tickets_command },
+	{ "release", "stile release [OPTION…] [TICKET…]",
+	  "deliver what waits for a person: kept aside, parked or dead",
+	  "  TICKET                       which; without any, what the options mean\n",
 	  &release_option_table, release_command },
+	{ "drop", "stile drop [OPTION…] [TICKET…]", "forget what waits for a person",
+	  "  TICKET                       which; without any, what the options mean\n",
+	  &drop_option_table, drop_command },
+	{ "replay", "stile replay [OPTION…] [TICKET…]",
+	  "send events again, as new ones, once for each nonce",
+	  "  TICKET                       which; without any, what the options mean\n"
+	  "\n"
+	  "  stile replay --state dead --sink crm --since 2h --dry-run\n",
+	  &replay_option_table, replay_command },
+	{ "sinks", "stile sinks [OPTION…] [pause|resume NAME]",
+	  "tell how the sinks are doing, pause one, or let it go on", NULL, &sinks_option_table,
+	  sinks_command },
+	{ "stats", "stile stats [OPTION…]", "print what a gateway counts", NULL,
+	  &stats_option_table, stats_command },
 	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
 	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
 	  "\n"

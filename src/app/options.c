@@ -152,6 +152,12 @@ int option_set(const struct option *option, const char *text, void *values,
 			                  "[::1]:8080, with a port from 0 to 65535");
 		*(const char **)field = text;
 		return 0;
+	case OPTION_LISTEN:
+		if (strcmp(text, "none") != 0 && !option_is_address(text))
+			return error_fill(ret_expected, -EINVAL,
+			                  "none, or ADDR:PORT, such as 127.0.0.1:8081");
+		*(const char **)field = text;
+		return 0;
 	case OPTION_TEXT:
 		if (text[0] == '\0')
 			return error_fill(ret_expected, -EINVAL, "%s", option->value);

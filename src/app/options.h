@@ -25,6 +25,7 @@ enum option_kind {
 	OPTION_DURATION, /* uint64_t, milliseconds: 10s, 4d */
 	OPTION_CHOICE,   /* uint64_t: which of the words in `choices` */
 	OPTION_ADDRESS,  /* const char *, ADDR:PORT */
+	OPTION_LISTEN,   /* const char *, ADDR:PORT or none */
 	OPTION_TEXTS,    /* struct option_texts: may be given several times */
 };
 

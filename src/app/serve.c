@@ -22,6 +22,7 @@
  */
 #include "app/serve.h"
 #include "app/config.h"
+#include "app/serve_admin.h"
 #include "app/serve_orphans.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
@@ -49,6 +50,7 @@
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
+#include "sys/feed.h"
 #include "sys/file.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
@@ -84,7 +86,6 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct port *port; /* NULL with an embedded store */
-	struct worker_desk desk;
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -112,6 +113,7 @@ struct serve {
 	struct tls *tls;
 	struct http_gauge *gauge;
 	struct deliver *deliver;
+	struct serve_admin *admin;   /* NULL: there is none */
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
@@ -145,7 +147,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
 	const struct config *config = serve->config;
-	if (config->source_count == 1 && !serve->input->path)
+	if (span_starts(request->head.path, SPAN("/v1")))
+		error_fill(&text, 0,
+		           "there is nothing here; the admin API has a listener of its "
+		           "own (--admin)");
+	else if (config->source_count == 1 && !serve->input->path)
 		error_fill(&text, 0, "there is nothing here; events go to %s",
 		           config->sources[0].path.ptr);
 	else
@@ -159,8 +165,7 @@ static void handle(struct http_request *request)
 	if (webhook_handle(&io->webhook, request))
 		return;
 	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host),
-		                     .desk = &io->desk };
+		                                      : store_host_store(io->serve->host) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -195,7 +200,6 @@ static void io_round(struct loop_hook *hook)
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
 	} while (unlikely(io->webhook.asked || io->webhook.decided));
-	worker_collect(&io->desk);
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -251,8 +255,7 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size > console_scratch_size ? webhook_scratch_size
-		                                                            : console_scratch_size,
+		.scratch_size = webhook_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -269,7 +272,6 @@ static int open_server(struct io *io)
 static int io_open(struct io *io)
 {
 	struct serve *serve = io->serve;
-	worker_desk_init(&io->desk, wake_loop, io->loop);
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
 		error = webhook_init(&io->webhook,
@@ -278,6 +280,7 @@ static int io_open(struct io *io)
 					     .store = io->port ? port_store(io->port)
 		                                               : store_host_store(serve->host),
 					     .traces = serve->traces,
+					     .feed = serve->console.feed,
 					     .thread = (uint32_t)(io - serve->ios),
 				     });
 	if (serve->embedded)
@@ -320,7 +323,6 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
-	worker_collect(&io->desk);
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));
@@ -360,6 +362,7 @@ static void end_drain(struct serve *serve)
 	http_server_cut(serve->ios[0].server);
 	for (uint32_t i = 1; i < serve->io_count; i++)
 		atomic_store(&serve->ios[i].end, true);
+	serve_admin_end(serve->admin);
 	enter(serve, PHASE_DELIVER);
 }
 
@@ -433,6 +436,7 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 	}
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		webhook_offer(&serve->ios[i].webhook, set);
+	serve_admin_offer(serve->admin, set);
 	source_set_release(serve->sources);
 	serve->sources = set;
 	memset(serve->alarms, 0, sizeof(serve->alarms));
@@ -657,6 +661,8 @@ static int open_console(struct serve *serve)
 	serve->console.read = read_event;
 	serve->console.read_user = serve;
 	int error = worker_new("stile-answers", &serve->console.worker);
+	if (error == 0)
+		error = feed_new(&serve->console.feed);
 	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
 }
 
@@ -702,7 +708,8 @@ static int open_store(struct serve *serve)
 static int open_delivery(struct serve *serve)
 {
 	struct error_text text = { "" };
-	int error = serve_sinks_start(serve->config, serve->host, &serve->deliver, &text);
+	int error = serve_sinks_start(serve->config, serve->host, serve->console.feed,
+	                              &serve->deliver, &text);
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
@@ -748,6 +755,26 @@ static int open_ios(struct serve *serve)
 	return 0;
 }
 
+static int open_admin(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct serve_admin_options options = {
+		.config = serve->config,
+		.console = &serve->console,
+		.host = serve->host,
+		.sources = serve->sources,
+		.tls = serve->tls,
+		.key = local_store_key(serve->console.store),
+	};
+	int error = serve_admin_open(&options, &serve->admin, &text);
+	if (error != 0)
+		return fail("the admin listener cannot start", error, &text);
+	if (!serve->admin && text.text[0])
+		log_warn("there is no admin listener: its place is taken; --admin gives it another",
+		         log_str("error", text.text));
+	return 0;
+}
+
 static int start_ios(struct serve *serve)
 {
 	for (uint32_t i = 1; i < serve->io_count; i++) {
@@ -787,7 +814,11 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_delivery(serve);
 	if (error == 0)
+		error = open_admin(serve);
+	if (error == 0)
 		error = start_ios(serve);
+	if (error == 0)
+		error = serve_admin_start(serve->admin);
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
@@ -811,8 +842,9 @@ static void greet(struct serve *serve)
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
-	         log_str("data", folder), log_u64("claims", stats.live_claims),
-	         log_u64("open_tickets", stats.open_tickets), log_u64("threads", options->threads),
+	         log_str("admin", serve_admin_url(serve->admin)), log_str("data", folder),
+	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
+	         log_u64("threads", options->threads),
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
 	if (options->log_json)
 		return;
@@ -832,6 +864,7 @@ static void close_all(struct serve *serve)
 		atomic_store(&serve->ios[i].end, true);
 		thread_join(&serve->ios[i].thread);
 	}
+	serve_admin_join(serve->admin);
 	if (serve->host)
 		store_host_end_takes(serve->host);
 	if (serve->deliver)
@@ -839,11 +872,14 @@ static void close_all(struct serve *serve)
 	if (serve->host)
 		store_host_close(serve->host);
 	serve->console.worker = worker_end(serve->console.worker);
+	serve_admin_settle(serve->admin);
 	serve->deliver = deliver_free(serve->deliver);
+	serve->admin = serve_admin_close(serve->admin);
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);

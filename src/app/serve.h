@@ -15,6 +15,7 @@
 struct serve_options {
 	const char *config; /* the configuration file; NULL: none */
 	const char *listen;
+	const char *admin; /* where the admin listener is; "none" */
 	const char *data;
 	uint64_t window_ms;
 	const char *tls_cert;
@@ -44,6 +45,7 @@ enum serve_io_uring { SERVE_IO_URING_AUTO, SERVE_IO_URING_OFF };
 enum serve_row {
 	SERVE_CONFIG,
 	SERVE_LISTEN,
+	SERVE_ADMIN,
 	SERVE_DATA,
 	SERVE_WINDOW,
 	SERVE_TLS_CERT,

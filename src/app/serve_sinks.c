@@ -6,7 +6,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "sink/file_outlet.h"
 #include "sink/http_outlet.h"
+#include "sink/postgres_outlet.h"
 #include "sink/stdout_outlet.h"
 #include "sys/loop.h"
 
@@ -15,9 +17,10 @@ struct http_lists {
 	struct ip_network allow[HTTP_ALLOW_MAX];
 };
 
-static void fill_http(const struct config_http *http, struct http_lists *lists,
+static void fill_http(const struct config_sink *sink, struct http_lists *lists,
                       struct http_outlet_options *ret_options)
 {
+	const struct config_http *http = &sink->http;
 	struct error_text text;
 	uint32_t allowed = 0;
 	for (uint32_t i = 0; i < http->allow_count; i++)
@@ -30,6 +33,7 @@ static void fill_http(const struct config_http *http, struct http_lists *lists,
 		.body = http->body,
 		.body_form = http->body_is_form ? TEMPLATE_URL : TEMPLATE_JSON,
 		.batch = http->batch,
+		.verdicts = sink->kind == CONFIG_SINK_STILE,
 		.batch_events = http->batch_events,
 		.batch_bytes = http->batch_bytes,
 		.connect_ms = http->connect_ms,
@@ -49,14 +53,65 @@ static void fill_http(const struct config_http *http, struct http_lists *lists,
 	};
 }
 
-int serve_sink_check(const struct config_sink *sink, struct error_text *ret_text)
+static struct file_outlet_options file_options(const struct config_sink *sink)
+{
+	return (struct file_outlet_options){
+		.path = sink->file.path,
+		.envelope = sink->print == CONFIG_PRINT_ENVELOPE,
+		.no_sync = sink->file.no_sync,
+		.rotate_bytes = sink->file.rotate_bytes,
+		.rotate_ms = sink->file.rotate_ms,
+		.keep = sink->file.keep,
+	};
+}
+
+static struct postgres_outlet_options postgres_options(const struct config_sink *sink)
+{
+	const struct config_postgres *postgres = &sink->postgres;
+	return (struct postgres_outlet_options){
+		.name = sink->name,
+		.conninfo = postgres->conninfo,
+		.password = postgres->password_count > 0 ? postgres->password[0] : SPAN_EMPTY,
+		.table = postgres->table,
+		.statement = postgres->statement,
+		.key = postgres->key,
+		.no_create = postgres->no_create,
+		.connect_ms = sink->http.connect_ms,
+		.timeout_ms = sink->http.timeout_ms,
+	};
+}
+
+static int check_http(const struct config_sink *sink, struct error_text *ret_text)
 {
 	struct http_lists lists;
 	struct http_outlet_options options;
-	if (sink->kind != CONFIG_SINK_HTTP)
-		return 0;
-	fill_http(&sink->http, &lists, &options);
+	fill_http(sink, &lists, &options);
 	return http_outlet_check(&options, ret_text);
+}
+
+int serve_sink_check(const struct config_sink *sink, struct error_text *ret_text)
+{
+	struct file_outlet_options file = file_options(sink);
+	struct postgres_outlet_options postgres = postgres_options(sink);
+	switch (sink->kind) {
+	case CONFIG_SINK_STILE:
+	case CONFIG_SINK_HTTP: return check_http(sink, ret_text);
+	case CONFIG_SINK_POSTGRES: return postgres_outlet_check(&postgres, ret_text);
+	case CONFIG_SINK_FILE: return file_outlet_check(&file, ret_text);
+	case CONFIG_SINK_STDOUT:
+	case CONFIG_SINK_KINDS: break;
+	}
+	return 0;
+}
+
+static int open_http(const struct config_sink *sink, struct loop *loop, struct outlet **ret_outlet,
+                     struct error_text *ret_text)
+{
+	struct http_lists lists;
+	struct http_outlet_options options;
+	fill_http(sink, &lists, &options);
+	options.loop = loop;
+	return http_outlet_new(&options, ret_outlet, ret_text);
 }
 
 static int open_outlet(const struct config_sink *sink, struct loop *loop,
@@ -66,13 +121,17 @@ static int open_outlet(const struct config_sink *sink, struct loop *loop,
 		.fd = STDOUT_FILENO,
 		.envelope = sink->print == CONFIG_PRINT_ENVELOPE,
 	};
-	struct http_lists lists;
-	struct http_outlet_options options;
-	if (sink->kind == CONFIG_SINK_STDOUT)
-		return stdout_outlet_new(&printing, ret_outlet);
-	fill_http(&sink->http, &lists, &options);
-	options.loop = loop;
-	return http_outlet_new(&options, ret_outlet, ret_text);
+	struct file_outlet_options file = file_options(sink);
+	struct postgres_outlet_options postgres = postgres_options(sink);
+	switch (sink->kind) {
+	case CONFIG_SINK_POSTGRES: return postgres_outlet_new(&postgres, ret_outlet, ret_text);
+	case CONFIG_SINK_STILE:
+	case CONFIG_SINK_HTTP: return open_http(sink, loop, ret_outlet, ret_text);
+	case CONFIG_SINK_FILE: return file_outlet_new(&file, ret_outlet, ret_text);
+	case CONFIG_SINK_STDOUT:
+	case CONFIG_SINK_KINDS: break;
+	}
+	return stdout_outlet_new(&printing, ret_outlet);
 }
 
 static void close_sink(struct deliver_sink *sink)
@@ -110,11 +169,11 @@ static bool is_prompt(const struct config *config)
 	return false;
 }
 
-int serve_sinks_start(const struct config *config, struct store_host *host,
+int serve_sinks_start(const struct config *config, struct store_host *host, struct feed *feed,
                       struct deliver **ret_deliver, struct error_text *ret_text)
 {
 	struct deliver_sink sinks[CONFIG_SINKS_MAX];
-	struct deliver_options options = { .host = host, .sinks = sinks };
+	struct deliver_options options = { .host = host, .sinks = sinks, .feed = feed };
 	bool prompt = is_prompt(config);
 	int error = 0;
 	for (; options.sink_count < config->sink_count; options.sink_count++) {

@@ -32,5 +32,5 @@ bool serve_sinks_changing(const struct sinks_change *change); /* accepts NULL */
 struct sinks_change *serve_sinks_change_free(struct sinks_change *change);
 
 /* A lane for every sink. */
-int serve_sinks_start(const struct config *config, struct store_host *host,
+int serve_sinks_start(const struct config *config, struct store_host *host, struct feed *feed,
                       struct deliver **ret_deliver, struct error_text *ret_text) must_check;

@@ -132,14 +132,16 @@ struct http1_answer {
 	bool say_keep_alive;      /* Connection: keep-alive, for HTTP/1.0 */
 	const char *date;         /* HTTP1_DATE_LEN bytes */
 	struct span content_type; /* empty: none */
-	struct span headers;      /* whole lines, each ended by CRLF */
+	struct span headers;      /* whole lines, each ended by CRLF … */
+	struct span fixed;        /* … and more of them */
 	size_t content_length;
+	bool endless; /* no Content-Length: the body ends with the connection */
 };
 
 /* Room that http1_write_head() needs at most. */
 static inline size_t http1_head_room(const struct http1_answer *answer)
 {
-	return 256 + answer->content_type.len + answer->headers.len;
+	return 256 + answer->content_type.len + answer->headers.len + answer->fixed.len;
 }
 
 /* Writes the head with its empty line and returns its length. 204 and 304 get

@@ -85,7 +85,7 @@ size_t http1_write_head(const struct http1_answer *answer, char *out)
 		out = put(out, answer->content_type.ptr, answer->content_type.len);
 		out = PUT(out, "\r\n");
 	}
-	if (answer->status != 204 && answer->status != 304) {
+	if (answer->status != 204 && answer->status != 304 && !answer->endless) {
 		out = PUT(out, "Content-Length: ");
 		out = put_number(out, answer->content_length);
 		out = PUT(out, "\r\n");
@@ -96,6 +96,8 @@ size_t http1_write_head(const struct http1_answer *answer, char *out)
 		out = PUT(out, "Connection: keep-alive\r\n");
 	if (answer->headers.len > 0)
 		out = put(out, answer->headers.ptr, answer->headers.len);
+	if (answer->fixed.len > 0)
+		out = put(out, answer->fixed.ptr, answer->fixed.len);
 	out = PUT(out, "\r\n");
 	return (size_t)(out - start);
 }

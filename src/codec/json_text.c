@@ -140,14 +140,13 @@ AVX512 static size_t compact_wide(struct span text, char *bytes)
 		to += _mm_popcnt_u64(kept);
 	}
 	if (i < text.len) {
-		char last[64];
-		memset(last, ' ', sizeof(last));
-		memcpy(last, text.ptr + i, text.len - i);
-		__m512i block = _mm512_loadu_si512(last);
-		uint64_t kept = find_kept(&carry, block) & ((UINT64_C(1) << (text.len - i)) - 1);
-		_mm512_storeu_si512(last, _mm512_maskz_compress_epi8(kept, block));
-		memcpy(to, last, (size_t)_mm_popcnt_u64(kept));
-		to += _mm_popcnt_u64(kept);
+		uint64_t there = (UINT64_C(1) << (text.len - i)) - 1;
+		__m512i block = _mm512_maskz_loadu_epi8(there, text.ptr + i);
+		uint64_t kept = find_kept(&carry, block) & there;
+		long long count = _mm_popcnt_u64(kept);
+		_mm512_mask_storeu_epi8(to, (UINT64_C(1) << count) - 1,
+		                        _mm512_maskz_compress_epi8(kept, block));
+		to += count;
 	}
 	return (size_t)(to - bytes);
 }

@@ -5,7 +5,6 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "codec/ip.h"
 #include "console/why.h"
 
 #define METRICS_BYTES_MAX (4u << 20) /* a source with a long name takes two KiB */
@@ -408,25 +407,7 @@ static const struct {
 	{ { "/healthz", 8 }, answer_health },
 	{ { "/readyz", 7 }, answer_ready },
 	{ { "/metrics", 8 }, answer_metrics },
-	{ { "/v1/why", 7 }, console_answer_why },
-	{ { "/v1/advise", 10 }, console_answer_advise },
 };
-
-/* What is under /v1 shows ids of events and acts on them: not for other machines,
- * nor for pages in a browser of this one, nor for whom a proxy here speaks. */
-static bool may_ask(struct http_request *request)
-{
-	const struct http1_head *head = &request->head;
-	bool own = ip_is_loopback(&request->peer->address) &&
-	           !http1_header_find(head, SPAN("Origin")) &&
-	           !http1_header_find(head, SPAN("Forwarded")) &&
-	           !http1_header_find(head, SPAN("X-Forwarded-For"));
-	if (own || !span_starts(head->path, SPAN("/v1/")))
-		return true;
-	http_respond_problem(request, 403, "this is answered to the gateway's own machine only",
-	                     SPAN_EMPTY);
-	return false;
-}
 
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request)
@@ -437,10 +418,9 @@ bool console_handle(struct console *console, const struct console_view *view,
 		if (request->head.method != HTTP1_GET && request->head.method != HTTP1_HEAD)
 			http_respond_problem(request, 405, "this page is read with GET",
 			                     SPAN("Allow: GET, HEAD\r\n"));
-		else if (may_ask(request))
+		else
 			pages[i].answer(console, view, request);
 		return true;
 	}
-	return span_starts(request->head.path, SPAN("/v1/tickets/")) &&
-	       (!may_ask(request) || console_handle_ticket(view, request));
+	return false;
 }

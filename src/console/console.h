@@ -1,10 +1,8 @@
 /*
  * console: what people and machines that watch see.
  *
- *   GET  /healthz, /readyz, /metrics        for anyone
- *   GET  /v1/why, /v1/advise                from this machine only (console/why.h)
- *   POST /v1/tickets/TICKET/release|drop    from this machine only: an event that
- *                                           was kept aside for a conflict
+ *   GET  /healthz, /readyz, /metrics        on every listener
+ *   /v1/…                                   on the admin listener: console/admin.h
  *
  * Room:      console.
  * Threads:   any io thread may handle a request; everything read is atomic, or the
@@ -34,6 +32,8 @@ struct console_thread {
 	const struct http_counters *http;
 };
 
+struct feed;
+
 struct console {
 	const char *version;
 	const struct source_counts *counts;
@@ -44,6 +44,7 @@ struct console {
 	void *read_user;
 	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
 	struct deliver *deliver;
+	struct feed *feed;   /* what happens, for who listens */
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
 	uint32_t thread_count;
@@ -58,9 +59,6 @@ struct console_view {
 	uint32_t window_count;
 };
 
-/* What the console needs of a request's scratch space. */
-extern const size_t console_scratch_size;
-
 /* Answers if the path is one of its own; false: not mine. */
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request);
@@ -72,6 +70,3 @@ void console_answer_why(struct console *console, const struct console_view *view
                         struct http_request *request);
 void console_answer_advise(struct console *console, const struct console_view *view,
                            struct http_request *request);
-
-/* console_tickets.c: POST /v1/tickets/…; false: not mine. */
-bool console_handle_ticket(const struct console_view *view, struct http_request *request);

@@ -190,6 +190,7 @@ static int runner_open(struct runner *runner, const struct deliver_options *opti
 		.outlet = sink->outlet,
 		.clock = options->clock,
 		.lease_ms = options->lease_ms,
+		.feed = options->feed,
 	};
 	struct port_options port = { .wake = wake, .user = sink->loop };
 	snprintf(runner->name, sizeof(runner->name), "%s", sink->name);

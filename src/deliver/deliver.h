@@ -30,6 +30,7 @@
 
 struct clock;
 struct deliver;
+struct feed;
 struct loop;
 struct store_host;
 
@@ -47,6 +48,7 @@ struct deliver_options {
 	uint32_t sink_count;
 	const struct clock *clock; /* NULL: the machine's */
 	uint32_t lease_ms;         /* 0: the store's leases do not end (local) */
+	struct feed *feed;         /* told of every attempt; NULL: nobody listens */
 };
 
 #define DELIVER_LANES_MAX 64u

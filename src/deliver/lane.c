@@ -38,6 +38,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 	lane->clock = options->clock ? options->clock : clock_system();
 	lane->random = options->seed;
 	lane->lease_ms = options->lease_ms;
+	lane->feed = options->feed;
 	lane->pooled = LANE_POOL_MAX;
 	lane->recordable = LANE_POOL_MAX;
 	lane->chain_end = &lane->chain;

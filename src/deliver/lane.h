@@ -40,6 +40,7 @@
 #include "store/store.h"
 
 struct clock;
+struct feed;
 struct lane;
 struct port;
 
@@ -53,6 +54,7 @@ struct lane_options {
 	const struct clock *clock; /* NULL: the machine's */
 	uint64_t seed;             /* of its randomness */
 	uint32_t lease_ms;         /* 0: leases do not end */
+	struct feed *feed;         /* who may listen; NULL: nobody */
 };
 
 int lane_new(const struct lane_options *options, struct lane **ret_lane) must_check;

@@ -261,6 +261,7 @@ static void finish(struct lane_attempt *attempt, enum outcome outcome)
 		return;
 	}
 	lane->counts.outcomes[outcome]++;
+	lane_tell(attempt, outcome_name(outcome));
 	if (outcome != OUTCOME_DEAD || !lane->policy.buries)
 		lane_settle(attempt, outcome); /* else when it is buried */
 }
@@ -307,6 +308,7 @@ static void retry(struct lane_attempt *attempt)
 		return;
 	}
 	attempt->lane->counts.outcomes[OUTCOME_RELEASED]++;
+	lane_tell(attempt, "failed");
 	note(attempt, STORE_MARK_FAILED, due_ms);
 }
 
@@ -321,6 +323,7 @@ static void unknown(struct lane_attempt *attempt)
 		return;
 	}
 	lane->counts.outcomes[OUTCOME_UNKNOWN]++;
+	lane_tell(attempt, "unknown");
 	note(attempt, STORE_MARK_UNKNOWN, due_ms);
 }
 

@@ -5,6 +5,7 @@
  *   lane_take.c     tickets come from the store
  *   lane_attempt.c  an attempt's way: begin, read, note, send
  *   lane_finish.c   what came of it: judged and recorded
+ *   lane_feed.c     and told to whoever listens
  *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
  *
@@ -113,6 +114,7 @@ struct lane {
 	const struct clock *clock;
 	uint64_t random;
 	uint32_t lease_ms;
+	struct feed *feed; /* NULL: nobody listens */
 	uint64_t born_ms;
 
 	uint64_t now_ms;   /* CLOCK_BOOTTIME */
@@ -182,6 +184,9 @@ void lane_begin(struct lane *lane, const struct lane_start *start);
 /* Its bytes are there: it is noted if need be, then sent. */
 void lane_go_on(struct lane_attempt *attempt);
 void lane_send(struct lane *lane);
+
+/* lane_feed.c: `outcome` is one's name, or "failed": it is tried again. */
+void lane_tell(const struct lane_attempt *attempt, const char *outcome);
 
 /* lane_finish.c */
 void lane_outlet_done(struct outlet_attempt *out);

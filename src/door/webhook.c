@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "door/webhook_request.h"
 #include "sys/clock.h"
+#include "sys/feed.h"
 
 #define FLUSH_AHEAD_BYTES (512u << 10) /* a write of about 0.2 ms */
 #define BATCH_ROOM 64u                 /* items, at first */
@@ -419,6 +420,8 @@ static bool goes_on(struct webhook_request *it)
 		return false;
 	if (it->webhook->options.traces)
 		webhook_trace(it);
+	if (unlikely(feed_heard(it->webhook->options.feed)))
+		webhook_tell(it);
 	return it->source->wait_ms > 0 && webhook_await(it, clock_read(clock_system()).boot_ms);
 }
 

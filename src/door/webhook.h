@@ -31,10 +31,13 @@
 #include "store/store.h"
 #include "store/trace_log.h"
 
+struct feed;
+
 struct webhook_options {
 	struct source_set *sources; /* one hold is taken */
 	struct store *store;        /* this thread's: the store itself or a port */
 	struct trace_log *traces;   /* NULL: none are kept */
+	struct feed *feed;          /* who may listen; NULL: nobody */
 	uint32_t thread;            /* this thread's number, from 0 */
 };
 

@@ -67,5 +67,8 @@ uint16_t webhook_outcome_status(const struct webhook_item *item);
 /* webhook_answer.c: one answer for all items, which are decided. */
 void webhook_respond(struct webhook_request *it);
 
+/* webhook_feed.c: tells whoever listens. */
+void webhook_tell(const struct webhook_request *it);
+
 /* webhook_trace.c: leaves the traces of all items. */
 void webhook_trace(struct webhook_request *it);

@@ -13,7 +13,8 @@ struct compiler {
 	struct span text;
 	size_t at;
 	enum template_form form;
-	bool quoted; /* JSON: between quotes, at `at` */
+	bool quoted;           /* JSON: between quotes, at `at` */
+	enum template_sql sql; /* SQL: what `at` stands in */
 	struct error_text *ret_text;
 };
 
@@ -95,7 +96,7 @@ static int compile_path(struct compiler *compiler, struct span place, struct tem
 	return 0;
 }
 
-static int compile_word(struct compiler *compiler, struct span word, struct template_piece *piece)
+static bool read_word(struct span word, struct template_piece *piece)
 {
 	int field = letter_field_parse(word);
 	if (span_eq(word, SPAN("ticket")))
@@ -107,11 +108,18 @@ static int compile_word(struct compiler *compiler, struct span word, struct temp
 	else if (field >= 0)
 		piece->kind = TEMPLATE_LETTER;
 	else
-		return refuse(compiler, (size_t)(word.ptr - compiler->text.ptr),
-		              "{ticket}, {source}, {attempt}, {id}, {type}, {entity}, {time}, "
-		              "{correlation} or {$.path}");
+		return false;
 	piece->which = (uint8_t)(field >= 0 ? field : 0);
-	return 0;
+	return true;
+}
+
+static int compile_word(struct compiler *compiler, struct span word, struct template_piece *piece)
+{
+	if (read_word(word, piece))
+		return 0;
+	return refuse(compiler, (size_t)(word.ptr - compiler->text.ptr),
+	              "{ticket}, {source}, {attempt}, {id}, {type}, {entity}, {time}, "
+	              "{correlation} or {$.path}");
 }
 
 /* The text from { on. */
@@ -126,10 +134,11 @@ static int compile_place(struct compiler *compiler)
 		return refuse(compiler, begin - 1, "a } for this {");
 	if (span_eq(place, SPAN("$"))) {
 		piece.kind = TEMPLATE_PAYLOAD;
-		error = compiler->form == TEMPLATE_JSON && !compiler->quoted
-		                ? 0
-		                : refuse(compiler, begin,
-		                         "{$} only in a body of JSON, outside of quotes");
+		bool fits = compiler->form == TEMPLATE_SQL ||
+		            (compiler->form == TEMPLATE_JSON && !compiler->quoted);
+		error = fits ? 0
+		             : refuse(compiler, begin,
+		                      "{$} only in SQL or a body of JSON, outside of quotes");
 	} else if (place.ptr[0] == '$') {
 		error = compile_path(compiler, place, &piece);
 	} else {
@@ -147,10 +156,56 @@ static bool begins_place(const struct compiler *compiler, size_t at)
 	return next == '$' || (span_lower(next) >= 'a' && span_lower(next) <= 'z');
 }
 
-/* Why a byte of the text itself cannot stand there; NULL if it can. */
-static const char *find_fault(enum template_form form, char byte)
+/* A place that the database would take for text, or not see at all. */
+static bool hides_place(const struct compiler *compiler, size_t at)
 {
-	unsigned char c = (unsigned char)byte;
+	struct template_piece piece;
+	size_t end = find_end(compiler->text, at + 1);
+	struct span place = span_of(compiler->text.ptr + at + 1, end - at - 1);
+	return begins_place(compiler, at) && end < compiler->text.len &&
+	       (place.ptr[0] == '$' || read_word(place, &piece));
+}
+
+static const char *find_sql_fault(const struct compiler *compiler, size_t at)
+{
+	char c = compiler->text.ptr[at];
+	if (c == '\0')
+		return "SQL, without NUL";
+	if (compiler->sql == SQL_CODE && (c == '$' || c == ';'))
+		return "one statement, with {id} for a value (not $1) and '…' for a text";
+	if (compiler->sql != SQL_CODE && hides_place(compiler, at))
+		return "a place that stands by itself, without quotes: it becomes a parameter";
+	return NULL;
+}
+
+/* What comes behind the byte at `at`. */
+static enum template_sql step_sql(struct span text, size_t at, enum template_sql state)
+{
+	char c = text.ptr[at];
+	char next = at + 1 < text.len ? text.ptr[at + 1] : '\0';
+	switch (state) {
+	case SQL_TEXT: return c == '\'' ? SQL_CODE : state;
+	case SQL_NAME: return c == '"' ? SQL_CODE : state;
+	case SQL_LINE: return c == '\n' ? SQL_CODE : state;
+	case SQL_BLOCK: return c == '/' && text.ptr[at - 1] == '*' ? SQL_CODE : state;
+	case SQL_CODE: break;
+	}
+	if (c == '\'')
+		return SQL_TEXT;
+	if (c == '"')
+		return SQL_NAME;
+	if (c == '-' && next == '-')
+		return SQL_LINE;
+	return c == '/' && next == '*' ? SQL_BLOCK : SQL_CODE;
+}
+
+/* Why a byte of the text itself cannot stand there; NULL if it can. */
+static const char *find_fault(const struct compiler *compiler, size_t at)
+{
+	enum template_form form = compiler->form;
+	unsigned char c = (unsigned char)compiler->text.ptr[at];
+	if (form == TEMPLATE_SQL)
+		return find_sql_fault(compiler, at);
 	if (form == TEMPLATE_URL && (c <= ' ' || c >= 0x7f || c == '{' || c == '}'))
 		return "a URL: no blanks, control characters, braces, or bytes beyond ASCII";
 	if (form == TEMPLATE_HEADER && ((c < ' ' && c != '\t') || c == 0x7f))
@@ -158,19 +213,26 @@ static const char *find_fault(enum template_form form, char byte)
 	return NULL;
 }
 
+static bool is_place(const struct compiler *compiler, size_t at)
+{
+	return compiler->sql == SQL_CODE && begins_place(compiler, at);
+}
+
 /* The text up to the next place or the end. */
 static int compile_fixed(struct compiler *compiler)
 {
 	size_t begin = compiler->at;
 	size_t at = begin;
-	for (; at < compiler->text.len && !begins_place(compiler, at); at++) {
+	for (; at < compiler->text.len && !is_place(compiler, at); at++) {
 		char c = compiler->text.ptr[at];
-		const char *fault = find_fault(compiler->form, c);
+		const char *fault = find_fault(compiler, at);
 		if (fault)
 			return refuse(compiler, at, fault);
+		if (compiler->form == TEMPLATE_SQL)
+			compiler->sql = step_sql(compiler->text, at, compiler->sql);
 		if (compiler->form == TEMPLATE_JSON && c == '\\' && at + 1 < compiler->text.len)
 			at++;
-		else if (c == '"')
+		else if (compiler->form == TEMPLATE_JSON && c == '"')
 			compiler->quoted = !compiler->quoted;
 	}
 	struct template_piece piece = {
@@ -185,8 +247,8 @@ static int compile_all(struct compiler *compiler)
 {
 	int error = 0;
 	while (!error && compiler->at < compiler->text.len)
-		error = begins_place(compiler, compiler->at) ? compile_place(compiler)
-		                                             : compile_fixed(compiler);
+		error = is_place(compiler, compiler->at) ? compile_place(compiler)
+		                                         : compile_fixed(compiler);
 	return error;
 }
 
@@ -262,9 +324,15 @@ static uint32_t count_kind(const struct templates *templates, uint32_t number,
 	return count;
 }
 
+uint32_t template_place_count(const struct templates *templates, uint32_t number)
+{
+	uint32_t fixed = count_kind(templates, number, TEMPLATE_FIXED);
+	return templates->list[number].count - fixed;
+}
+
 bool template_is_fixed(const struct templates *templates, uint32_t number)
 {
-	return count_kind(templates, number, TEMPLATE_FIXED) == templates->list[number].count;
+	return template_place_count(templates, number) == 0;
 }
 
 bool template_has_attempt(const struct templates *templates, uint32_t number)
@@ -276,10 +344,13 @@ void template_sample(const struct templates *templates, uint32_t number, struct 
 {
 	CHECK(number < templates->count);
 	const struct template *it = &templates->list[number];
+	uint32_t places = 0;
 	for (uint32_t i = 0; i < it->count; i++) {
 		const struct template_piece *piece = &templates->pieces[it->first + i];
 		if (piece->kind == TEMPLATE_FIXED)
 			buf_append_span(out, piece->text);
+		else if (it->form == TEMPLATE_SQL)
+			buf_printf(out, "$%u", ++places);
 		else if (it->form == TEMPLATE_JSON && !piece->quoted)
 			buf_append_span(out, SPAN("null")); /* no token goes on behind it */
 		else

@@ -19,7 +19,10 @@
  *                   those are percent-encoded
  *   TEMPLATE_JSON   between quotes: escaped as JSON wants it; elsewhere: a JSON value of
  *                   its own, as the payload has it
- * Values that are objects or arrays go into JSON only, and there not between quotes.
+ *   TEMPLATE_SQL    not put into the text at all: a place becomes $1, $2 …, for the
+ *                   database to fill. Places within quotes or comments are refused.
+ * Values that are objects or arrays go into JSON, and there not between quotes, and
+ * into SQL, as the text of their JSON.
  *
  * Templates that are run for the same event are compiled together: the payload is
  * looked at once, and only if one of them wants something of it.
@@ -45,7 +48,7 @@
 #define TEMPLATE_PIECES_MAX 1024u /* of all templates of a set */
 #define TEMPLATE_VALUE_MAX 2048u  /* bytes of a value in a URL or a header */
 
-enum template_form { TEMPLATE_JSON = 0, TEMPLATE_URL, TEMPLATE_HEADER };
+enum template_form { TEMPLATE_JSON = 0, TEMPLATE_URL, TEMPLATE_HEADER, TEMPLATE_SQL };
 
 struct templates;
 
@@ -66,7 +69,8 @@ bool template_is_fixed(const struct templates *templates, uint32_t number);
 bool template_has_attempt(const struct templates *templates, uint32_t number);
 
 /* An example, with an x for each value (null for those of JSON): for those who want to
- * know whether the text around the places makes sense. */
+ * know whether the text around the places makes sense. Of SQL it is the statement, with
+ * its $1, $2 … */
 void template_sample(const struct templates *templates, uint32_t number, struct buf *out);
 
 struct template_event {
@@ -88,6 +92,14 @@ struct template_run {
 int template_begin(struct template_run *ret_run, const struct templates *templates,
                    const struct template_event *event, struct error_text *ret_text) must_check;
 
-/* Appends the text. -ENOMEM and ERR_TOO_LARGE (of the buffer) are no fault of the event's. */
+/* How many there are: the parameters of SQL. */
+uint32_t template_place_count(const struct templates *templates, uint32_t number);
+
+/* Appends the text (not of SQL). -ENOMEM and ERR_TOO_LARGE (of the buffer) are no fault of the event's. */
 int template_put(const struct template_run *run, uint32_t number, struct buf *out,
                  struct error_text *ret_text) must_check;
+
+/* Appends the value of one place of SQL, from 0: a string's characters, all else as the
+ * payload has it. Without `ret_there` there is none, or null. */
+int template_value(const struct template_run *run, uint32_t number, uint32_t place, struct buf *out,
+                   bool *ret_there, struct error_text *ret_text) must_check;

@@ -32,6 +32,9 @@ struct template
 	uint32_t first, count; /* pieces */
 };
 
+/* Where a byte of SQL stands. */
+enum template_sql { SQL_CODE = 0, SQL_TEXT, SQL_NAME, SQL_LINE, SQL_BLOCK };
+
 struct templates {
 	uint32_t count;
 	uint32_t piece_count;

@@ -155,6 +155,53 @@ static int put_value(const struct template_run *run, const struct template *it,
 	return 0;
 }
 
+static const struct template_piece *find_place(const struct templates *templates, uint32_t number,
+                                               uint32_t place)
+{
+	CHECK(number < templates->count);
+	const struct template *it = &templates->list[number];
+	const struct template_piece *piece = &templates->pieces[it->first];
+	const struct template_piece *end = piece + it->count;
+	for (; piece < end; piece++)
+		if (piece->kind != TEMPLATE_FIXED && place-- == 0)
+			break;
+	CHECK(piece < end);
+	return piece;
+}
+
+static int append_decoded(struct span text, struct buf *out)
+{
+	size_t len;
+	int error = buf_reserve(out, text.len);
+	if (error == 0)
+		error = json_decode(text, out->ptr + out->len, text.len, &len);
+	if (error == 0)
+		out->len += len;
+	return error;
+}
+
+int template_value(const struct template_run *run, uint32_t number, uint32_t place, struct buf *out,
+                   bool *ret_there, struct error_text *ret_text)
+{
+	char memory[TEXT_U64_MAX];
+	const struct template_piece *piece = find_place(run->templates, number, place);
+	struct value value = value_of(run, piece, memory);
+	size_t start = out->len;
+	bool there = !is_missing(piece, &value, true) &&
+	             (value.string || !span_eq(value.text, SPAN("null")));
+	int error = 0;
+	if (there && value.string && value.escaped)
+		error = append_decoded(value.text, out);
+	else if (there)
+		buf_append_span(out, value.text);
+	if (error || out->failed)
+		return error ? error : out->failed;
+	if (out->len > start && memchr(out->ptr + start, '\0', out->len - start))
+		return refuse(piece, ret_text, "has a NUL, which no text of a database can have");
+	*ret_there = there;
+	return 0;
+}
+
 int template_put(const struct template_run *run, uint32_t number, struct buf *out,
                  struct error_text *ret_text)
 {

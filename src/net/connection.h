@@ -45,7 +45,8 @@ struct request {
 	struct input *input;   /* what the spans point into; counted */
 	struct outgoing aside; /* the answer, while earlier ones are missing */
 	bool answered;
-	bool close; /* the connection ends behind this answer */
+	bool close;   /* the connection ends behind this answer */
+	bool streams; /* its answer is being written, and has no end yet */
 	struct http_request http;
 };
 
@@ -123,6 +124,7 @@ struct http_server {
 	bool (*wants_body)(const struct http_request *request);
 	void *user;
 	size_t scratch_size;
+	struct span headers; /* of every answer */
 	uint16_t port;
 	bool draining;
 

@@ -15,7 +15,9 @@ static int write_answer(struct request *request, const struct http_response *res
 		.date = server_date(server),
 		.content_type = response->content_type,
 		.headers = response->headers,
+		.fixed = server->headers,
 		.content_length = response->body.len,
+		.endless = request->streams,
 	};
 	bool bodiless = head->method == HTTP1_HEAD || response->status == 204 ||
 	                response->status == 304;
@@ -100,6 +102,52 @@ void http_respond(struct http_request *http, const struct http_response *respons
 		answer_in_turn(request, response);
 	else
 		answer_aside(request, response);
+	server_mark_dirty(connection->server, connection);
+}
+
+/* ---- streams ---- */
+
+bool http_stream_begin(struct http_request *http, const struct http_response *response)
+{
+	struct request *request = container_of(http, struct request, http);
+	struct connection *connection = request->connection;
+	if (connection->handler.fd < 0 || connection->first != request || request->next ||
+	    connection->closing)
+		return false;
+	request->streams = request->close = true;
+	if (write_answer(request, response, &connection->out)) {
+		request->streams = false;
+		return false;
+	}
+	request->answered = true;
+	connection->last = true; /* no more requests */
+	server_mark_dirty(connection->server, connection);
+	return true;
+}
+
+int64_t http_stream_write(struct http_request *http, struct span bytes)
+{
+	struct request *request = container_of(http, struct request, http);
+	struct connection *connection = request->connection;
+	struct pool *pool = &connection->server->pool;
+	CHECK(request->streams);
+	if (connection->handler.fd < 0 || connection->broken)
+		return -1;
+	if (outgoing_append(pool, &connection->out, bytes.ptr, bytes.len))
+		return -1;
+	server_mark_dirty(connection->server, connection);
+	return (int64_t)outgoing_pending(&connection->out);
+}
+
+void http_stream_end(struct http_request *http)
+{
+	struct request *request = container_of(http, struct request, http);
+	struct connection *connection = request->connection;
+	CHECK(request->streams);
+	if (connection->handler.fd < 0)
+		answer_nobody(request);
+	else
+		pop_first(connection);
 	server_mark_dirty(connection->server, connection);
 }
 

@@ -31,6 +31,7 @@ static struct request *take_request(struct connection *connection)
 	request->aside = (struct outgoing){ 0 };
 	request->answered = false;
 	request->close = false;
+	request->streams = false;
 	return request;
 }
 

@@ -248,6 +248,7 @@ static void init_server(struct http_server *server, const struct http_server_opt
 	server->pool.gauge = options->gauge;
 	server->pool.bytes_max = options->limits.input_bytes;
 	server->scratch_size = options->scratch_size;
+	server->headers = options->headers;
 	wheel_init(&server->wheel, tick_for(&options->limits), loop_now_ms(options->loop));
 }
 

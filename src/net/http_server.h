@@ -112,6 +112,7 @@ struct http_server_options {
 	struct http_gauge *gauge;
 	struct tls *tls; /* net/tls.h, shared; NULL is plain */
 	size_t scratch_size;
+	struct span headers; /* lines that every answer has; as long as the server */
 	void (*handle)(struct http_request *request);
 	/* Asked once of a request whose body has not wholly arrived with its head.
 	 * false: the handler gets it at once as `unread`, and the connection ends with
@@ -132,6 +133,17 @@ int http_server_batch(struct http_server *server) must_check;
 /* Answers a request (any time after the handler got it; from the loop's thread).
  * Bytes are copied. */
 void http_respond(struct http_request *request, const struct http_response *response);
+
+/*
+ * An answer without an end: begun with a head and the first bytes, then written piece by
+ * piece. The request lives until http_stream_end(), which ends the connection, also when
+ * the peer is gone meanwhile. False: the connection has other requests that are not answered
+ * yet, or there is no memory; the request is as it was.
+ */
+bool http_stream_begin(struct http_request *request, const struct http_response *response);
+/* Bytes that are not sent yet, with these; -1: the peer is gone. */
+int64_t http_stream_write(struct http_request *request, struct span bytes);
+void http_stream_end(struct http_request *request);
 
 /* problem+json with status, title and detail; extra header lines may be empty. */
 void http_respond_problem(struct http_request *request, uint16_t status, const char *detail,

@@ -6,6 +6,7 @@
  *   http_request.c   attempts to URL, headers, body   http_result.c  what came of them
  *   http2_refusals.c requests that a server has not begun
  *   http_transfer.c  one request in libcurl           http_sockets.c libcurl on our loop
+ *   http_verdicts.c  the answer of another stile
  *   http_outlet.c    the contract of outlet.h
  *
  * Room: sink, http_*.c alone. Threads: the loop's.
@@ -48,6 +49,7 @@ struct http_transfer {
 	uint64_t start_ns;
 
 	/* What is sent. */
+	bool batch;      /* many in one body, or one as if of many */
 	struct buf text; /* URL and headers, each with a NUL behind it */
 	struct buf body; /* if it is made here */
 	uint32_t line_count;
@@ -69,6 +71,7 @@ struct http_transfer {
 	uint64_t answer_bytes; /* of its body */
 	uint32_t kept;
 	char answer[HTTP_ANSWER_KEPT];
+	struct buf whole; /* the answer's body, if it has verdicts */
 	char error[CURL_ERROR_SIZE];
 };
 
@@ -125,7 +128,12 @@ CURLcode http2_refusals_watch(struct http_transfer *transfer) must_check;
 void http_result_of(const struct http_transfer *transfer, CURLcode code,
                     struct outlet_result *ret_result);
 void http_result_not_sent(struct outlet_result *ret_result, bool permanent, const char *why);
+/* What is said, cleaned and without secrets. */
+void http_result_text(const struct http_plan *plan, struct span text, struct outlet_result *result);
 uint64_t http_retry_after(struct span value, uint64_t now_ms);
+
+/* http_verdicts.c: fills the result of each attempt. False: `result` is that of all. */
+bool http_verdicts_read(const struct http_transfer *transfer, struct outlet_result *result);
 
 /* http_sockets.c */
 int http_sockets_open(struct http_outlet *outlet) must_check;

@@ -14,18 +14,22 @@ static struct http_outlet *of(struct outlet *base)
 	return container_of(base, struct http_outlet, outlet);
 }
 
-static void tell(struct outlet_attempt *chain, const struct outlet_result *result)
+/* With `each` they have results of their own, but for what is the same for all. */
+static void tell(struct outlet_attempt *chain, const struct outlet_result *result, bool each)
 {
 	while (chain) {
 		struct outlet_attempt *attempt = chain;
 		chain = chain->next;
-		attempt->result = *result;
+		if (each)
+			attempt->result.latency_us = result->latency_us;
+		else
+			attempt->result = *result;
 		attempt->done(attempt);
 	}
 }
 
 /* The transfer may be another's before its chain is told. */
-static void end_transfer(struct http_transfer *transfer, struct outlet_result *result)
+static void end_transfer(struct http_transfer *transfer, struct outlet_result *result, bool each)
 {
 	struct outlet_attempt *chain = transfer->chain;
 	uint64_t took_us = (clock_monotonic_ns() - transfer->start_ns) / 1000;
@@ -33,14 +37,14 @@ static void end_transfer(struct http_transfer *transfer, struct outlet_result *r
 	transfer->chain = NULL;
 	transfer->next = transfer->lane->spare;
 	transfer->lane->spare = transfer;
-	tell(chain, result);
+	tell(chain, result, each);
 }
 
 void http_outlet_fail(struct http_transfer *transfer, bool permanent, const char *why)
 {
 	struct outlet_result result;
 	http_result_not_sent(&result, permanent, why);
-	end_transfer(transfer, &result);
+	end_transfer(transfer, &result, false);
 }
 
 static void unlink_active(struct http_transfer *transfer)
@@ -54,22 +58,11 @@ static void unlink_active(struct http_transfer *transfer)
 		outlet->active = transfer->next;
 }
 
-void http_outlet_finish(struct http_transfer *transfer, CURLcode code)
-{
-	struct outlet_result result;
-	unlink_active(transfer);
-	http_result_of(transfer, code, &result);
-	if (code == CURLE_COULDNT_CONNECT)
-		http_lane_doubt(transfer->lane);
-	curl_multi_remove_handle(transfer->outlet->multi, transfer->easy);
-	end_transfer(transfer, &result);
-}
-
 static void fail_chain(struct outlet_attempt *chain, bool permanent, const char *why)
 {
 	struct outlet_result result;
 	http_result_not_sent(&result, permanent, why);
-	tell(chain, &result);
+	tell(chain, &result, false);
 }
 
 /* One event of a batch that cannot be made must not spoil the others: they go one by
@@ -113,6 +106,26 @@ static void begin(struct http_lane *lane, struct outlet_attempt *chain)
 	}
 }
 
+void http_outlet_finish(struct http_transfer *transfer, CURLcode code)
+{
+	struct outlet_result result;
+	unlink_active(transfer);
+	http_result_of(transfer, code, &result);
+	bool each = transfer->outlet->plan->verdicts && http_verdicts_read(transfer, &result);
+	if (code == CURLE_COULDNT_CONNECT)
+		http_lane_doubt(transfer->lane);
+	curl_multi_remove_handle(transfer->outlet->multi, transfer->easy);
+	bool too_large = transfer->outlet->plan->verdicts && result.status == 413 && !each;
+	if (too_large && transfer->chain->next) { /* together they are; each may not be */
+		struct outlet_attempt *chain = TAKE(transfer->chain);
+		struct http_lane *lane = transfer->lane;
+		end_transfer(transfer, &result, false);
+		begin_each(lane, chain);
+		return;
+	}
+	end_transfer(transfer, &result, each);
+}
+
 /* Cuts off as many attempts as fit into one request. */
 static struct outlet_attempt *cut_batch(const struct http_plan *plan, struct outlet_attempt **chain)
 {
@@ -121,7 +134,8 @@ static struct outlet_attempt *cut_batch(const struct http_plan *plan, struct out
 	size_t bytes = first->payload.len;
 	for (uint32_t count = 1; last->next && count < plan->batch_events; count++) {
 		bytes += last->next->payload.len + 1;
-		if (bytes > plan->batch_bytes)
+		bool alone = plan->verdicts && !(last->json && last->next->json);
+		if (bytes > plan->batch_bytes || alone)
 			break;
 		last = last->next;
 	}

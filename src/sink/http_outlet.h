@@ -13,6 +13,13 @@
  * tickets, which are listed in Stile-Tickets: a sink that must know an event again
  * has to look there, since a retry may come in other company.
  *
+ * With `verdicts` the peer is another stile, and each event of a batch has a result of its
+ * own: new, duplicate and stale are DONE, since it has them on disk, as is a conflict that
+ * it let through; unless it waits for outcomes and has a bad one (REFUSED, 502 or 504). Any
+ * other conflict is REFUSED for good, busy is REFUSED with 503, and what it cannot read is
+ * REFUSED with its status. A 2xx without verdicts is UNKNOWN: to send again is safe. An event
+ * that is no JSON goes alone, as it came.
+ *
  * What is known of an attempt
  *   NOT_SENT  until libcurl begins to write the request: no address, refused, TLS,
  *             a time-out before that. libcurl asks a callback right before it writes
@@ -101,6 +108,7 @@ struct http_outlet_options {
 	struct span body;             /* a template; empty: the payload */
 	enum template_form body_form; /* TEMPLATE_JSON, or TEMPLATE_URL for a form */
 	enum http_batch batch;
+	bool verdicts;         /* batches are NDJSON then, and the body is the event */
 	uint32_t batch_events; /* 100; at most HTTP_BATCH_MAX */
 	uint32_t batch_bytes;  /* 1 MiB; a single event may be larger */
 	uint32_t connect_ms;   /* 10 s: name, connection and TLS */

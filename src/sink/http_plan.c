@@ -285,7 +285,8 @@ static int copy_values(struct http_plan *plan, const struct http_outlet_options 
                        struct error_text *ret_text)
 {
 	plan->method = options->method;
-	plan->batch = options->batch;
+	plan->batch = options->verdicts ? HTTP_BATCH_NDJSON : options->batch;
+	plan->verdicts = options->verdicts;
 	plan->batch_events = or_default(options->batch_events, 100);
 	plan->batch_bytes = or_default(options->batch_bytes, 1u << 20);
 	plan->connect_ms = or_default(options->connect_ms, 10000);

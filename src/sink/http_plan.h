@@ -65,6 +65,7 @@ struct http_plan {
 	uint32_t body;
 	struct span content_type; /* empty: the letter's */
 	enum http_batch batch;
+	bool verdicts;
 	uint32_t batch_events, batch_bytes;
 	uint32_t connect_ms, timeout_ms, name_ms, idle_s, answer_max;
 	bool fresh, http1;

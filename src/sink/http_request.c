@@ -122,8 +122,9 @@ static void add_signature(struct http_transfer *transfer, const struct key *key,
 
 static void add_content_type(struct http_transfer *transfer)
 {
-	struct span type = transfer->outlet->plan->content_type;
-	if (type.len == 0)
+	const struct http_plan *plan = transfer->outlet->plan;
+	struct span type = plan->content_type;
+	if (type.len == 0 || (plan->verdicts && !transfer->batch))
 		type = transfer->chain->letter.texts[LETTER_CONTENT_TYPE];
 	add_builtin(transfer, HTTP_CONTENT_TYPE, is_plain(type) ? type : SPAN("application/json"));
 }
@@ -164,7 +165,7 @@ static void add_builtins(struct http_transfer *transfer, struct span body)
 	add_content_type(transfer);
 	if (!transfer->chain->next)
 		add_letter(transfer);
-	if (transfer->outlet->plan->batch)
+	if (transfer->batch)
 		add_tickets(transfer);
 	if (transfer->outlet->plan->sign_count > 0)
 		add_signature(transfer, &key, body);
@@ -260,11 +261,13 @@ int http_request_write(struct http_transfer *transfer, struct error_text *ret_te
 	const struct http_plan *plan = outlet->plan;
 	CHECK(transfer->chain);
 	bool probe = transfer->lane->target == &plan->probe;
-	bool batch = plan->batch && !probe;
-	int error = batch ? write_batch(transfer, ret_text) : write_single(transfer, ret_text);
+	bool alone = plan->verdicts && !transfer->chain->json;
+	transfer->batch = plan->batch && !probe && !alone;
+	int error = transfer->batch ? write_batch(transfer, ret_text)
+	                            : write_single(transfer, ret_text);
 	if (error)
 		return error;
-	bool made = batch || plan->has_body;
+	bool made = transfer->batch || plan->has_body;
 	if (!probe)
 		add_builtins(transfer, made ? buf_span(&transfer->body) : transfer->chain->payload);
 	return transfer->text.failed || transfer->body.failed ? -ENOMEM : 0;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "base/utf8.h"
 #include "sink/http_internal.h"
 
 #define RETRY_AFTER_MAX_MS (UINT64_C(365) * 86400 * 1000)
@@ -39,43 +38,9 @@ void http_result_not_sent(struct outlet_result *ret_result, bool permanent, cons
 /* Secrets that the answer repeats become ***. */
 static size_t blot(const struct http_plan *plan, char *text, size_t len)
 {
-	for (uint32_t i = 0; i < plan->blot_count; i++) {
-		struct span secret = plan->blots[i];
-		char *at = text;
-		while (len > 0 && (at = memmem(at, len - (size_t)(at - text), secret.ptr,
-		                               secret.len)) != NULL) {
-			size_t behind = len - (size_t)(at - text) - secret.len;
-			memset(at, '*', 3);
-			memmove(at + 3, at + secret.len, behind);
-			len -= secret.len - 3;
-			at += 3;
-		}
-	}
+	for (uint32_t i = 0; i < plan->blot_count; i++)
+		len = outlet_blot(text, len, plan->blots[i]);
 	return len;
-}
-
-/* One line of UTF-8 for people: blanks for control characters, ? for what is no text. */
-static size_t clean(char *text, size_t len)
-{
-	size_t to = 0;
-	for (size_t at = 0; at < len;) {
-		size_t size = utf8_sequence(text + at, len - at);
-		unsigned char c = (unsigned char)text[at];
-		bool control = c < ' ' || c == 0x7f ||
-		               (size == 2 && c == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
-		if (size > 0 && !control) {
-			memmove(text + to, text + at, size);
-			to += size;
-		} else if (!control) {
-			text[to++] = '?';
-		} else if (to > 0 && text[to - 1] != ' ') {
-			text[to++] = ' ';
-		}
-		at += size ? size : 1;
-	}
-	while (to > 0 && text[to - 1] == ' ')
-		to--;
-	return to;
 }
 
 /* A secret of which only the beginning was kept must not be seen either: what is shown
@@ -90,7 +55,16 @@ static void put_answer(const struct http_transfer *transfer, struct outlet_resul
 	len = blot(plan, copy, len);
 	if (cut)
 		len = len > plan->blot_longest ? len - plan->blot_longest : 0;
-	len = clean(copy, len);
+	len = outlet_clean(copy, len);
+	outlet_result_text(result, span_of(copy, len));
+}
+
+void http_result_text(const struct http_plan *plan, struct span text, struct outlet_result *result)
+{
+	char copy[HTTP_ANSWER_KEPT];
+	size_t len = text.len < sizeof(copy) ? text.len : sizeof(copy);
+	memcpy(copy, text.ptr, len);
+	len = outlet_clean(copy, blot(plan, copy, len));
 	outlet_result_text(result, span_of(copy, len));
 }
 

@@ -89,6 +89,8 @@ static size_t take_body(char *ptr, size_t unit, size_t count, void *user)
 		memcpy(transfer->answer + transfer->kept, ptr, kept);
 	transfer->kept += (uint32_t)kept;
 	transfer->answer_bytes += len;
+	if (transfer->outlet->plan->verdicts)
+		buf_append(&transfer->whole, ptr, len);
 	return transfer->answer_bytes > transfer->outlet->plan->answer_max ? len + 1 : len;
 }
 
@@ -195,6 +197,7 @@ int http_transfer_take(struct http_lane *lane, struct http_transfer **ret_transf
 	lane->spare = transfer->next;
 	buf_clear(&transfer->text);
 	buf_clear(&transfer->body);
+	buf_clear(&transfer->whole);
 	transfer->line_count = 0;
 	transfer->written = false;
 	transfer->unprocessed = false;
@@ -216,6 +219,7 @@ void http_transfer_free(struct http_transfer *transfer)
 	curl_easy_cleanup(transfer->easy);
 	buf_free(&transfer->text);
 	buf_free(&transfer->body);
+	buf_free(&transfer->whole);
 	mem_free(transfer);
 }
 
@@ -233,7 +237,7 @@ static struct curl_slist *tie_headers(struct http_transfer *transfer)
 
 static CURLcode set_body(struct http_transfer *transfer)
 {
-	bool made = transfer->outlet->plan->has_body || transfer->outlet->plan->batch;
+	bool made = transfer->outlet->plan->has_body || transfer->batch;
 	struct span body = made ? buf_span(&transfer->body) : transfer->chain->payload;
 	CURL *easy = transfer->easy;
 	CURLcode code = curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
+
 void outlet_result_text(struct outlet_result *result, struct span text)
 {
 	size_t len = text.len < OUTLET_TEXT_MAX ? text.len : OUTLET_TEXT_MAX;
@@ -12,4 +14,56 @@ void outlet_result_text(struct outlet_result *result, struct span text)
 	if (len > 0)
 		memcpy(result->text, text.ptr, len);
 	result->text_len = (uint16_t)len;
+}
+
+struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                   struct span text)
+{
+	struct outlet_attempt *next = attempt->next;
+	struct outlet_result *result = &attempt->result;
+	result->answer = answer;
+	result->status = 0;
+	result->permanent = false;
+	result->retry_after_ms = 0;
+	result->latency_us = 0;
+	outlet_result_text(result, text);
+	attempt->done(attempt);
+	return next;
+}
+
+size_t outlet_blot(char *text, size_t len, struct span secret)
+{
+	char *at = text;
+	while (len > 0 && secret.len >= 3 &&
+	       (at = memmem(at, len - (size_t)(at - text), secret.ptr, secret.len)) != NULL) {
+		size_t behind = len - (size_t)(at - text) - secret.len;
+		memset(at, '*', 3);
+		memmove(at + 3, at + secret.len, behind);
+		len -= secret.len - 3;
+		at += 3;
+	}
+	return len;
+}
+
+size_t outlet_clean(char *text, size_t len)
+{
+	size_t to = 0;
+	for (size_t at = 0; at < len;) {
+		size_t size = utf8_sequence(text + at, len - at);
+		unsigned char c = (unsigned char)text[at];
+		bool control = c < ' ' || c == 0x7f ||
+		               (size == 2 && c == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
+		if (size > 0 && !control) {
+			memmove(text + to, text + at, size);
+			to += size;
+		} else if (!control) {
+			text[to++] = '?';
+		} else if (to > 0 && text[to - 1] != ' ') {
+			text[to++] = ' ';
+		}
+		at += size ? size : 1;
+	}
+	while (to > 0 && text[to - 1] == ' ')
+		to--;
+	return to;
 }

@@ -84,3 +84,15 @@ struct outlet {
 
 /* Fills text, cut on a character. */
 void outlet_result_text(struct outlet_result *result, struct span text);
+
+/* For outlets that are told nothing else: fills the result and calls done(). Returns the
+ * next of the chain, which done() may change. */
+struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                   struct span text);
+
+/* Secrets that a text repeats become ***. Returns the new length. */
+size_t outlet_blot(char *text, size_t len, struct span secret);
+
+/* One line of UTF-8 for people: blanks for control characters, ? for what is no text.
+ * Returns the new length. */
+size_t outlet_clean(char *text, size_t len);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "gate/ticket.h"
+
 static void replace(char *at, char *end, char from)
 {
 	while (at < end && (at = memchr(at, from, (size_t)(end - at))) != NULL)
@@ -26,4 +28,23 @@ void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt)
 	}
 	buf_append_span(out, attempt->payload);
 	outlet_one_line(out, start);
+}
+
+void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, bool envelope)
+{
+	if (envelope) {
+		char ticket[TICKET_TEXT_LEN];
+		ticket_text(attempt->ticket, ticket);
+		buf_append_span(out, SPAN("{\"ticket\":\""));
+		buf_append(out, ticket, sizeof(ticket));
+		buf_append_span(out, SPAN("\",\"source\":"));
+		buf_append_json(out, attempt->source);
+		buf_append_span(out, SPAN(",\"attempt\":"));
+		buf_append_u64(out, attempt->number);
+		buf_append_span(out, attempt->json ? SPAN(",\"event\":") : SPAN(",\"text\":"));
+	}
+	outlet_append_line(out, attempt);
+	if (envelope)
+		buf_append_char(out, '}');
+	buf_append_char(out, '\n');
 }

@@ -15,3 +15,7 @@ void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt);
 
 /* Blanks for the line breaks from `start` on; they stand between tokens of JSON. */
 void outlet_one_line(struct buf *out, size_t start);
+
+/* A whole line with its end. With `envelope` it is {"ticket","source","attempt","event"},
+ * and what is no JSON stands under "text". */
+void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, bool envelope);

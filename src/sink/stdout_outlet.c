@@ -13,7 +13,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "gate/ticket.h"
+#include "sink/outlet_line.h"
 
 /*
  * An interrupt must never wait behind a stuck reader, and the descriptor is
@@ -46,46 +46,6 @@ struct stdout_outlet {
 	bool torn;        /* what was written last ends inside a line */
 	struct buf lines; /* the batch being written */
 };
-
-/* Copies JSON with its line breaks made blanks; they can only stand between
- * tokens. */
-static void append_one_line(struct buf *lines, struct span json)
-{
-	buf_fail(lines, buf_reserve(lines, json.len));
-	if (lines->failed)
-		return;
-	char *start = lines->ptr + lines->len;
-	memcpy(start, json.ptr, json.len);
-	lines->len += json.len;
-	char *end = start + json.len;
-	for (char *p = start; (p = memchr(p, '\n', (size_t)(end - p))) != NULL; p++)
-		*p = ' ';
-	for (char *p = start; (p = memchr(p, '\r', (size_t)(end - p))) != NULL; p++)
-		*p = ' ';
-}
-
-static void append_event(struct stdout_outlet *own, const struct outlet_attempt *event)
-{
-	struct buf *lines = &own->lines;
-	if (own->envelope) {
-		char ticket[TICKET_TEXT_LEN];
-		ticket_text(event->ticket, ticket);
-		buf_append_span(lines, SPAN("{\"ticket\":\""));
-		buf_append(lines, ticket, sizeof(ticket));
-		buf_append_span(lines, SPAN("\",\"source\":"));
-		buf_append_json(lines, event->source);
-		buf_append_span(lines, SPAN(",\"attempt\":"));
-		buf_append_u64(lines, event->number);
-		buf_append_span(lines, event->json ? SPAN(",\"event\":") : SPAN(",\"text\":"));
-	}
-	if (event->json)
-		append_one_line(lines, event->payload);
-	else
-		buf_append_json(lines, event->payload);
-	if (own->envelope)
-		buf_append_char(lines, '}');
-	buf_append_char(lines, '\n');
-}
 
 /* 0 when the descriptor takes bytes, or why it does not. */
 static int wait_writable(struct stdout_outlet *own)
@@ -149,7 +109,7 @@ static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outle
 	struct outlet_attempt *attempt = first;
 	while (attempt && own->lines.len < BATCH_BYTES) {
 		size_t before = own->lines.len;
-		append_event(own, attempt);
+		outlet_append_event(&own->lines, attempt, own->envelope);
 		if (own->lines.failed) {
 			own->lines.len = before;
 			break;
@@ -175,29 +135,13 @@ static size_t write_batch(struct stdout_outlet *own, int *ret_error)
 	return written;
 }
 
-/* Returns the next: done() may use the attempt again. */
-static struct outlet_attempt *tell(struct outlet_attempt *attempt, enum outlet_answer answer,
-                                   struct span text)
-{
-	struct outlet_attempt *next = attempt->next;
-	struct outlet_result *result = &attempt->result;
-	result->answer = answer;
-	result->status = 0;
-	result->permanent = false;
-	result->retry_after_ms = 0;
-	result->latency_us = 0;
-	outlet_result_text(result, text);
-	attempt->done(attempt);
-	return next;
-}
-
 static void fail_all(struct outlet_attempt *chain, int error)
 {
 	struct span text = span_str(error_name(error));
 	if (chain && error != ERR_CLOSING)
 		log_warn("events cannot be written to standard output", log_code(error));
 	while (chain)
-		chain = tell(chain, OUTLET_NOT_SENT, text);
+		chain = outlet_tell(chain, OUTLET_NOT_SENT, text);
 }
 
 static void send_chain(struct outlet *base, struct outlet_attempt *chain)
@@ -212,7 +156,7 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 		}
 		size_t written = write_batch(own, &error);
 		while (chain != last && chain->own <= written)
-			chain = tell(chain, OUTLET_DONE, SPAN_EMPTY);
+			chain = outlet_tell(chain, OUTLET_DONE, SPAN_EMPTY);
 	}
 	fail_all(chain, error);
 }

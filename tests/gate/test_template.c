@@ -152,7 +152,7 @@ static void slips_are_told_with_their_place(void **state)
 	expect_problem("/{id", TEMPLATE_URL, "at byte 2: expected a }");
 	expect_problem("/{$.a[}", TEMPLATE_URL, "at byte 7:");
 	expect_problem("/{$.a[*].b}", TEMPLATE_URL, "without [*]");
-	expect_problem("/{$}", TEMPLATE_URL, "{$} only in a body");
+	expect_problem("/{$}", TEMPLATE_URL, "{$} only in SQL");
 	expect_problem("/a{1}", TEMPLATE_URL, "at byte 3: expected a URL");
 	expect_problem("/a b", TEMPLATE_URL, "at byte 3: expected a URL");
 	expect_problem("/\xc3\xa4", TEMPLATE_URL, "at byte 2: expected a URL");
@@ -161,6 +161,69 @@ static void slips_are_told_with_their_place(void **state)
 	expect_problem("{\"a\":{id}", TEMPLATE_JSON, "no JSON with its places filled");
 	expect_problem("{\"a\":{id}{id}}", TEMPLATE_JSON, "no JSON with its places filled");
 	expect_problem("[1{id}]", TEMPLATE_JSON, "no JSON with its places filled");
+}
+
+/* The statement, and behind | the values of its places; a bare - is NULL. */
+static const char *fill_sql(const char *payload, const char *text)
+{
+	static char memory[4096];
+	static char problem[ERROR_TEXT_MAX];
+	struct setting setting;
+	struct template_run *run = mem_alloc(sizeof(*run));
+	struct buf out = buf_on(memory, sizeof(memory));
+	uint32_t number = 0;
+	begin(&setting, payload);
+	int error = templates_add(setting.templates, span_str(text), TEMPLATE_SQL, &number,
+	                          &setting.text);
+	if (!error) {
+		templates_seal(setting.templates);
+		template_sample(setting.templates, number, &out);
+		error = template_begin(run, setting.templates, &setting.event, &setting.text);
+	}
+	for (uint32_t i = 0; !error && i < template_place_count(setting.templates, number); i++) {
+		bool there = false;
+		buf_append_char(&out, '|');
+		error = template_value(run, number, i, &out, &there, &setting.text);
+		if (!error && !there)
+			buf_append_char(&out, '-');
+	}
+	buf_append_char(&out, '\0');
+	memcpy(problem, setting.text.text, sizeof(problem));
+	templates_free(setting.templates);
+	mem_free(run);
+	return error ? problem : memory;
+}
+
+static void values_of_sql_are_parameters(void **state)
+{
+	(void)state;
+	const char *payload = "{\"s\":\"a'\\n\\\"\",\"n\":1.50,\"o\":{\"k\": [1]},\"z\":null,"
+			      "\"e\":\"\",\"t\":true}";
+	assert_string_equal(fill_sql(payload, "INSERT INTO t VALUES ({id}, {$.s},{$.n}::int)"),
+	                    "INSERT INTO t VALUES ($1, $2,$3::int)|1|a'\n\"|1.50");
+	assert_string_equal(fill_sql(payload, "{$.o} {$.z} {$.e} {$.none} {$.t} {entity}"),
+	                    "$1 $2 $3 $4 $5 $6|{\"k\": [1]}|-||-|true|-");
+	assert_string_equal(fill_sql("{\"a\": 1}", "SELECT {$}"), "SELECT $1|{\"a\": 1}");
+	assert_string_equal(fill_sql("{}", "SELECT '{a,b}', \"{\", '{\"k\":1}', 'it''s', {id}"),
+	                    "SELECT '{a,b}', \"{\", '{\"k\":1}', 'it''s', $1|1");
+	assert_string_equal(fill_sql("{}", "SELECT 1 -- 'x\n, {id} /* \" */, {type}"),
+	                    "SELECT 1 -- 'x\n, $1 /* \" */, $2|1|order/made \"x\"");
+}
+
+static void slips_in_sql_are_told(void **state)
+{
+	(void)state;
+	expect_problem("SELECT '{id}'", TEMPLATE_SQL, "at byte 9: expected a place that stands");
+	expect_problem("SELECT '{$.a}'", TEMPLATE_SQL, "without quotes");
+	expect_problem("SELECT \"{id}\"", TEMPLATE_SQL, "without quotes");
+	expect_problem("SELECT 1 -- {id}", TEMPLATE_SQL, "without quotes");
+	expect_problem("SELECT /* {id} */ 1", TEMPLATE_SQL, "without quotes");
+	expect_problem("SELECT $1", TEMPLATE_SQL, "at byte 8: expected one statement");
+	expect_problem("SELECT $$x$$", TEMPLATE_SQL, "at byte 8: expected one statement");
+	expect_problem("SELECT 1; SELECT 2", TEMPLATE_SQL, "at byte 9: expected one statement");
+	expect_problem("SELECT {orderId}", TEMPLATE_SQL, "expected {ticket}");
+	assert_string_equal(fill_sql("{\"a\":\"x\\u0000\"}", "SELECT {$.a}"),
+	                    "{$.a} has a NUL, which no text of a database can have");
 }
 
 static void fixed_texts_know_that_they_are(void **state)
@@ -217,6 +280,8 @@ int main(void)
 		cmocka_unit_test(what_is_missing_is_named),
 		cmocka_unit_test(values_have_a_limit),
 		cmocka_unit_test(slips_are_told_with_their_place),
+		cmocka_unit_test(values_of_sql_are_parameters),
+		cmocka_unit_test(slips_in_sql_are_told),
 		cmocka_unit_test(fixed_texts_know_that_they_are),
 		cmocka_unit_test(a_refused_template_leaves_the_others_whole),
 	};

@@ -128,9 +128,9 @@ def event_bytes(event):
 
 
 def request_bytes(method, path, body=None, headers=()):
-    lines = [f"{method} {path} HTTP/1.1", "Host: stile.test"]
-    lines += [f"{name}: {value}" for name, value in headers]
     given = {name.lower() for name, _ in headers}
+    lines = [f"{method} {path} HTTP/1.1"] + ([] if "host" in given else ["Host: stile.test"])
+    lines += [f"{name}: {value}" for name, value in headers]
     if body is not None and not given & {"content-length", "transfer-encoding"}:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + (body or b"")
@@ -193,13 +193,15 @@ class Stile:
     leaves behind."""
 
     def __init__(self, binary, data, *options, scratch, name="life", stdout=None, env=None,
-                 wrap=(), wait=True, pass_fds=()):
+                 wrap=(), wait=True, pass_fds=(), admin=True):
         self.data = data
         self.out_path = os.path.join(scratch, f"{name}.out")
         self.log_path = os.path.join(scratch, f"{name}.log")
         options = list(options) + os.environ.get("STILE_TEST_OPTIONS", "").split()
         if "--listen" not in options:
             options += ["--listen", "127.0.0.1:0"]
+        if "--admin" not in options and admin:
+            options += ["--admin", "127.0.0.1:0"]
         out = stdout if stdout is not None else open(self.out_path, "ab")
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()  # a name may serve for several lives
@@ -209,6 +211,7 @@ class Stile:
         if stdout is None:
             out.close()
         self.address = None
+        self.admin = None  # where the admin API is; None: nowhere
         self.scheme = None
         if wait:
             self.wait_ready()
@@ -234,6 +237,8 @@ class Stile:
         match = eventually(self._listening, "stile says that it is ready", pause_s=0.003)
         self.scheme = match[1]
         self.address = (match[2].strip("[]"), int(match[3]))
+        admin = re.search(r'\badmin"?[=:]"?https?://([^\s"]+):(\d+)', self.log())
+        self.admin = (admin[1].strip("[]"), int(admin[2])) if admin else None
         if self.scheme == "http":
             eventually(lambda: self.get("/readyz").status == 200, "/readyz")
 
@@ -272,8 +277,21 @@ class Stile:
         return Connection(self.address, **options)
 
     def request(self, method, path, body=None, headers=()):
+        """What is under /v1 is asked of the admin listener."""
+        if path.startswith("/v1"):
+            return self.ask(method, path, headers, body)
         with self.connect() as connection:
             return connection.request(method, path, body, headers)
+
+    def ask(self, method, path, headers=(), body=None):
+        """The admin API, under the name by which it may be asked."""
+        if "host" not in {name.lower() for name, _ in headers}:
+            headers = [("Host", "%s:%d" % self.admin), *headers]
+        with Connection(self.admin) as connection:
+            return connection.request(method, path, body, headers)
+
+    def admin_url(self):
+        return "http://%s:%d" % self.admin
 
     def get(self, path):
         return self.request("GET", path)

@@ -177,12 +177,25 @@ def sign(folder, name, subject, ca):
     return cert, key
 
 
-def test_commands_ask_over_tls_with_the_certificate_of_the_gateway(gateway, certificate, run):
-    port, context = gateway.address[1], client(certificate)
+def open_admin(scratch):
+    """An admin listener that others could reach: with TLS, and a token."""
+    token, path = scratch / "token", scratch / "admin.yaml"
+    token.write_text("0123456789abcdef\n")
+    token.chmod(0o600)
+    path.write_text(f"admin: {{ listen: '0.0.0.0:0', token: 'file:{token}' }}\n")
+    return str(path), ("--token-file", str(token))
+
+
+def test_commands_ask_over_tls_with_the_certificate_of_the_gateway(
+        stile, certificate, tmp_path, run):
+    config, token = open_admin(tmp_path)
+    gateway = stile("--tls-cert", certificate[0], "--tls-key", certificate[1], "--config", config,
+                    admin=False)
+    port, context = gateway.admin[1], client(certificate)
     with gateway.connect(context=context) as connection:
         ticket = take_verdict(connection.post({"id": "asked"}), "new")
         aside = json.loads(connection.post({"id": "asked", "more": 1}).body)["aside"]
-    believed = ("--url", f"https://127.0.0.1:{port}", "--ca", certificate[0])
+    believed = ("--url", f"https://127.0.0.1:{port}", "--ca", certificate[0], *token)
     code, out, err = run("why", *believed, "asked")
     assert code == 0 and ticket in out and f"stile release {aside}" in out, err
     assert run("advise", *believed)[0] == 0
@@ -203,18 +216,20 @@ def test_certificate_of_a_known_ca_counts_under_its_name_alone(
         stile, certificate, tmp_path, run):
     cert, key = sign(tmp_path, "gate", "localhost", certificate)
     other, _ = sign(tmp_path, "other", "localhost", certificate)
-    gateway = stile("--tls-cert", cert, "--tls-key", key)
-    port = gateway.address[1]
-    assert run("why", "--url", f"https://localhost:{port}", "--ca", certificate[0], "a")[0] == 0
+    config, token = open_admin(tmp_path)
+    gateway = stile("--tls-cert", cert, "--tls-key", key, "--config", config, admin=False)
+    port = gateway.admin[1]
+    assert run("why", "--url", f"https://localhost:{port}", "--ca", certificate[0], "a",
+               *token)[0] == 0
     code, _, err = run("why", "--url", f"https://127.0.0.1:{port}", "--ca", certificate[0], "a")
     assert code == 1 and "not for 127.0.0.1" in err, err
-    assert run("why", "--url", f"https://127.0.0.1:{port}", "--ca", cert, "a")[0] == 0
+    assert run("why", "--url", f"https://127.0.0.1:{port}", "--ca", cert, "a", *token)[0] == 0
     code, _, err = run("why", "--url", f"https://localhost:{port}", "--ca", other, "a")
     assert code == 1 and "not believed" in err, err
 
 
 def test_asking_a_plain_gateway_over_tls_fails_with_a_reason(stile, certificate, run):
     gateway = stile()
-    code, _, err = run("why", "--url", f"https://127.0.0.1:{gateway.address[1]}",
+    code, _, err = run("why", "--url", f"https://127.0.0.1:{gateway.admin[1]}",
                        "--ca", certificate[0], "a")
     assert code == 1 and "no TLS connection" in err, err

@@ -40,7 +40,7 @@ def gateway(module_stile, config):
 
 
 def url(gateway):
-    return f"http://127.0.0.1:{gateway.address[1]}"
+    return gateway.admin_url()
 
 
 def tickets_printed(gateway):

@@ -338,6 +338,34 @@ static void a_batch_is_cut_by_events_and_bytes(void **state)
 	http_scene_end(&scene);
 }
 
+/* A 200 that does not say what became of the events says nothing. */
+static void an_answer_without_verdicts_is_unknown(void **state)
+{
+	static const struct {
+		const char *path;
+		enum outlet_answer answer;
+	} all[] = { { "/short", OUTLET_UNKNOWN },
+		    { "/half-body-stall", OUTLET_UNKNOWN },
+		    { "/bad-chunk", OUTLET_REFUSED } };
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+		struct http_scene scene;
+		struct outlet_attempt attempts[BATCH];
+		http_scene_begin(&scene, all[i].path);
+		scene.options.verdicts = true;
+		scene.options.timeout_ms = 300;
+		http_kit_open(&scene.kit, &scene.options);
+		fill_batch(&scene.kit, attempts);
+		attempts[2].json = true; /* all in one request */
+		attempts[2].payload = SPAN("{}");
+		http_kit_send(&scene.kit, attempts);
+		for (size_t k = 0; k < BATCH; k++)
+			assert_int_equal(attempts[k].result.answer, all[i].answer);
+		assert_int_equal(scene.server.requests, 1);
+		http_scene_end(&scene);
+	}
+}
+
 static void one_bad_event_does_not_spoil_its_batch(void **state)
 {
 	struct http_scene scene;
@@ -544,6 +572,7 @@ int main(void)
 		cmocka_unit_test(a_form_is_a_body_too),
 		cmocka_unit_test(a_batch_is_one_request),
 		cmocka_unit_test(a_batch_is_cut_by_events_and_bytes),
+		cmocka_unit_test(an_answer_without_verdicts_is_unknown),
 		cmocka_unit_test(one_bad_event_does_not_spoil_its_batch),
 		cmocka_unit_test(a_probe_asks),
 		cmocka_unit_test(there_is_no_probe_without_a_url),

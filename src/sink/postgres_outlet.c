@@ -1,0 +1,467 @@
+/* postgres_outlet: see postgres_outlet.h. */
+#include "sink/postgres_outlet.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "sink/postgres_internal.h"
+#include "sys/clock.h"
+
+#define BATCH_EVENTS 512u /* of one transaction */
+#define BATCH_BYTES (4u << 20)
+
+struct postgres_outlet {
+	struct outlet outlet;
+	struct postgres_plan *plan;
+	struct postgres_link link;
+	struct postgres_params params;
+};
+
+/* Some attempts of a chain, and what came of their transaction. */
+struct batch {
+	struct outlet_attempt *first, *last; /* last: the first that is not in it */
+	uint32_t count;
+	bool bytes;      /* payloads as bytes */
+	bool committing; /* COMMIT was sent */
+	int error;       /* of the connection, or -EPROTO: the server said no; 0: done */
+	char state[6];   /* SQLSTATE of that */
+	bool unfit;      /* an event cannot be made a row at all */
+	struct error_text text;
+};
+
+/* An attempt's mark in `own`: its key is new, so its effect is to be made. */
+enum { KEY_KNOWN = 0, KEY_NEW = 1 };
+
+/* ---- results ---- */
+
+/* Is it the connection that ended, whatever the words? */
+static bool is_lost(const char *state)
+{
+	return state[0] == '\0' || memcmp(state, "08", 2) == 0 || memcmp(state, "57P", 3) == 0;
+}
+
+static void note_failure(struct postgres_outlet *own, struct batch *batch, const PGresult *result)
+{
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	if (batch->error)
+		return; /* the first one counts */
+	snprintf(batch->state, sizeof(batch->state), "%s", state ? state : "");
+	batch->error = is_lost(batch->state) ? -ECONNRESET : -EPROTO;
+	postgres_link_text(own->plan, message ? message : PQresultErrorMessage(result),
+	                   &batch->text);
+}
+
+/* The result of one statement of the pipeline and the end behind it. True: it went well. */
+static bool take_result(struct postgres_outlet *own, struct batch *batch, PGresult **ret_result)
+{
+	PGresult *result = NULL;
+	bool fine = false;
+	*ret_result = NULL;
+	while (true) {
+		int error = postgres_link_result(&own->link, &result);
+		if (error) {
+			batch->error = batch->error ? batch->error : error;
+			break;
+		}
+		if (!result)
+			return fine;
+		ExecStatusType status = PQresultStatus(result);
+		fine = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
+		if (status != PGRES_PIPELINE_ABORTED && !fine)
+			note_failure(own, batch, result);
+		PQclear(*ret_result);
+		*ret_result = result;
+		if (PQstatus(own->link.conn) == CONNECTION_BAD) {
+			batch->error = batch->error ? batch->error : -ECONNRESET;
+			break;
+		}
+	}
+	return false;
+}
+
+static bool take_plain(struct postgres_outlet *own, struct batch *batch)
+{
+	PGresult *result = NULL;
+	bool fine = take_result(own, batch, &result);
+	PQclear(result);
+	return fine;
+}
+
+static bool take_commit(struct postgres_outlet *own, struct batch *batch)
+{
+	PGresult *result = NULL;
+	bool fine = take_result(own, batch, &result);
+	/* COMMIT of a transaction that failed says ROLLBACK, and that it went well. */
+	if (fine && strcmp(PQcmdStatus(result), "COMMIT") != 0)
+		fine = false;
+	PQclear(result);
+	if (!fine && batch->error == 0)
+		batch->error = -EPROTO;
+	return fine;
+}
+
+/* The answer to PQpipelineSync(), which has no end behind it. */
+static void take_sync(struct postgres_outlet *own, struct batch *batch)
+{
+	PGresult *result = NULL;
+	int error = postgres_link_result(&own->link, &result);
+	if (!error && PQresultStatus(result) != PGRES_PIPELINE_SYNC)
+		error = -ECONNRESET;
+	PQclear(result);
+	if (error && (batch->error == 0 || batch->error == -EPROTO))
+		batch->error = -ECONNRESET;
+}
+
+static bool is_connected(const struct batch *batch)
+{
+	return batch->error == 0 || batch->error == -EPROTO;
+}
+
+/* ---- sending ---- */
+
+static bool send_plain(struct postgres_outlet *own, const char *sql)
+{
+	return PQsendQueryParams(own->link.conn, sql, 0, NULL, NULL, NULL, NULL, 0);
+}
+
+static bool send_prepared(struct postgres_outlet *own, const char *name)
+{
+	const struct postgres_params *params = &own->params;
+	return PQsendQueryPrepared(own->link.conn, name, (int)params->count, params->values,
+	                           params->lengths, params->formats, 0);
+}
+
+/* True: it was sent. An event that cannot be a row stops its batch. */
+static bool send_row(struct postgres_outlet *own, struct batch *batch,
+                     const struct outlet_attempt *attempt, bool effect)
+{
+	struct postgres_params *params = &own->params;
+	int error = effect ? postgres_params_effect(params, own->plan, attempt, &batch->text)
+	                   : postgres_params_insert(params, own->plan, attempt, batch->bytes,
+	                                            &batch->text);
+	if (error) {
+		batch->unfit = error == ERR_INVALID;
+		batch->error = error;
+		return false;
+	}
+	if (send_prepared(own, effect ? "stile_effect" : "stile_insert"))
+		return true;
+	batch->error = -ECONNRESET;
+	return false;
+}
+
+static void send_end(struct postgres_outlet *own, struct batch *batch, bool commit)
+{
+	bool fine = !commit || send_plain(own, "COMMIT");
+	batch->committing |= commit;
+	fine = fine && PQpipelineSync(own->link.conn);
+	if (!fine && batch->error == 0)
+		batch->error = -ECONNRESET;
+}
+
+/* Keys, or rows: BEGIN … and, if they are all there is, COMMIT. Returns how many are new. */
+static uint32_t run_inserts(struct postgres_outlet *own, struct batch *batch)
+{
+	bool commit = !own->plan->statement;
+	uint32_t fresh = 0;
+	if (!send_plain(own, "BEGIN"))
+		batch->error = -ECONNRESET;
+	for (struct outlet_attempt *at = batch->first; !batch->error && at != batch->last;
+	     at = at->next)
+		send_row(own, batch, at, false);
+	if (batch->error)
+		return 0;
+	send_end(own, batch, commit);
+	if (!batch->error)
+		take_plain(own, batch);
+	for (struct outlet_attempt *at = batch->first; at != batch->last && is_connected(batch);
+	     at = at->next) {
+		PGresult *result = NULL;
+		bool fine = take_result(own, batch, &result);
+		at->own = fine && strcmp(PQcmdTuples(result), "1") == 0 ? KEY_NEW : KEY_KNOWN;
+		fresh += at->own == KEY_NEW;
+		PQclear(result);
+	}
+	if (commit && is_connected(batch))
+		take_commit(own, batch);
+	if (is_connected(batch))
+		take_sync(own, batch);
+	return fresh;
+}
+
+/* The statements of those whose keys are new, and COMMIT. */
+static void run_effects(struct postgres_outlet *own, struct batch *batch)
+{
+	for (struct outlet_attempt *at = batch->first; !batch->error && at != batch->last;
+	     at = at->next)
+		if (at->own == KEY_NEW)
+			send_row(own, batch, at, true);
+	if (batch->error)
+		return;
+	send_end(own, batch, true);
+	for (struct outlet_attempt *at = batch->first; at != batch->last && is_connected(batch);
+	     at = at->next)
+		if (at->own == KEY_NEW)
+			take_plain(own, batch);
+	if (is_connected(batch))
+		take_commit(own, batch);
+	if (is_connected(batch))
+		take_sync(own, batch);
+}
+
+/* What the transaction left behind; a connection in doubt is closed. */
+static void clean_up(struct postgres_outlet *own, struct batch *batch)
+{
+	if (batch->error == 0)
+		return;
+	bool usable = batch->error == -EPROTO &&
+	              PQpipelineStatus(own->link.conn) != PQ_PIPELINE_ABORTED;
+	if (usable && PQtransactionStatus(own->link.conn) != PQTRANS_IDLE) {
+		struct batch rollback = { 0 };
+		usable = send_plain(own, "ROLLBACK") && PQpipelineSync(own->link.conn);
+		usable = usable && take_plain(own, &rollback);
+		if (usable)
+			take_sync(own, &rollback);
+		usable = usable && rollback.error == 0;
+	}
+	if (!usable)
+		postgres_link_close(&own->link);
+}
+
+/* A single event that cannot be a row is found out before anything is sent. */
+static void try_params(struct postgres_outlet *own, struct batch *batch)
+{
+	struct postgres_params *params = &own->params;
+	batch->error = postgres_params_insert(params, own->plan, batch->first, batch->bytes,
+	                                      &batch->text);
+	if (batch->error == 0 && own->plan->statement)
+		batch->error = postgres_params_effect(params, own->plan, batch->first,
+		                                      &batch->text);
+	batch->unfit = batch->error == ERR_INVALID;
+}
+
+static void run(struct postgres_outlet *own, struct batch *batch)
+{
+	if (batch->count == 1)
+		try_params(own, batch);
+	if (batch->error)
+		return;
+	postgres_link_limit(&own->link, own->plan->timeout_ms);
+	run_inserts(own, batch);
+	if (!batch->error && own->plan->statement)
+		run_effects(own, batch);
+	clean_up(own, batch);
+}
+
+/* ---- the connection between batches ---- */
+
+/* A server that went away meanwhile is noticed before anything is sent. */
+static bool is_alive(struct postgres_outlet *own)
+{
+	struct pollfd look = { .fd = PQsocket(own->link.conn), .events = POLLIN };
+	for (int i = 0; i < 3; i++) { /* its last words, then the end */
+		if (poll(&look, 1, 0) == 0)
+			return true;
+		if (!PQconsumeInput(own->link.conn) || PQstatus(own->link.conn) != CONNECTION_OK)
+			return false;
+	}
+	return true;
+}
+
+static bool is_interrupted(const struct postgres_outlet *own)
+{
+	struct pollfd look = { .fd = own->link.interrupt_fd, .events = POLLIN };
+	return poll(&look, 1, 0) > 0;
+}
+
+static int connect_if_needed(struct postgres_outlet *own, struct error_text *ret_text)
+{
+	if (is_interrupted(own))
+		return error_fill(ret_text, ERR_CLOSING, "interrupted");
+	if (own->link.conn && !is_alive(own))
+		postgres_link_close(&own->link);
+	return own->link.conn ? 0 : postgres_link_open(&own->link, ret_text);
+}
+
+/* ---- judging ---- */
+
+static bool has_class(const char *state, const char *classes)
+{
+	for (; *classes; classes += 2)
+		if (memcmp(state, classes, 2) == 0)
+			return true;
+	return false;
+}
+
+static bool is_data(const struct batch *batch)
+{
+	return batch->unfit || (batch->error == -EPROTO && has_class(batch->state, "2122234454P0"));
+}
+
+static bool is_collision(const struct batch *batch)
+{
+	return batch->error == -EPROTO &&
+	       (has_class(batch->state, "40") || strcmp(batch->state, "55P03") == 0 ||
+	        strcmp(batch->state, "57014") == 0);
+}
+
+static void judge_batch(const struct batch *batch, struct outlet_result *result)
+{
+	bool lost = !is_connected(batch) && !batch->unfit;
+	result->answer = OUTLET_NOT_SENT;
+	if (batch->error == 0)
+		result->answer = OUTLET_DONE;
+	else if (batch->unfit)
+		result->permanent = true;
+	else if (lost && batch->committing)
+		result->answer = OUTLET_UNKNOWN;
+	else if (is_data(batch) || is_collision(batch))
+		result->answer = OUTLET_REFUSED;
+	if (is_data(batch) && strcmp(batch->state, "23503") != 0)
+		result->permanent = true;
+	if (batch->error == 0)
+		return;
+	char text[ERROR_TEXT_MAX + 16];
+	if (batch->state[0])
+		snprintf(text, sizeof(text), "%s: %s", batch->state, batch->text.text);
+	else
+		snprintf(text, sizeof(text), "%s",
+		         batch->text.text[0] ? batch->text.text : error_name(batch->error));
+	outlet_result_text(result, span_str(text));
+}
+
+static void tell_batch(const struct batch *batch, uint64_t start_ns)
+{
+	struct outlet_result result = { 0 };
+	uint64_t took_us = (clock_monotonic_ns() - start_ns) / 1000;
+	judge_batch(batch, &result);
+	result.latency_us = took_us < UINT32_MAX ? (uint32_t)took_us : UINT32_MAX;
+	for (struct outlet_attempt *at = batch->first; at != batch->last;) {
+		struct outlet_attempt *next = at->next;
+		at->result = result;
+		at->done(at);
+		at = next;
+	}
+}
+
+/* ---- the contract ---- */
+
+static struct batch cut_batch(struct outlet_attempt *chain, uint32_t most)
+{
+	struct batch batch = { .first = chain };
+	size_t bytes = 0;
+	while (chain && batch.count < most && (batch.count == 0 || bytes < BATCH_BYTES)) {
+		bytes += chain->payload.len;
+		chain = chain->next;
+		batch.count++;
+	}
+	batch.last = chain;
+	return batch;
+}
+
+static void connect_and_run(struct postgres_outlet *own, struct batch *batch)
+{
+	batch->error = connect_if_needed(own, &batch->text);
+	if (batch->error == 0)
+		run(own, batch);
+}
+
+/* What jsonb does not take is kept as bytes: nothing is lost for a character. */
+static void run_single(struct postgres_outlet *own, struct outlet_attempt *attempt)
+{
+	uint64_t start_ns = clock_monotonic_ns();
+	struct batch batch = cut_batch(attempt, 1);
+	connect_and_run(own, &batch);
+	if (is_data(&batch) && !batch.unfit && !own->plan->statement && attempt->json) {
+		batch = cut_batch(attempt, 1);
+		batch.bytes = true;
+		connect_and_run(own, &batch);
+	}
+	tell_batch(&batch, start_ns);
+}
+
+static struct outlet_attempt *run_batch(struct postgres_outlet *own, struct outlet_attempt *chain)
+{
+	uint64_t start_ns = clock_monotonic_ns();
+	struct batch batch = cut_batch(chain, BATCH_EVENTS);
+	struct outlet_attempt *last = batch.last;
+	if (batch.count > 1) {
+		connect_and_run(own, &batch);
+		if (!is_data(&batch) && !is_collision(&batch)) {
+			tell_batch(&batch, start_ns);
+			return last;
+		}
+	}
+	while (chain != last) {
+		struct outlet_attempt *next = chain->next;
+		run_single(own, chain);
+		chain = next;
+	}
+	return last;
+}
+
+static void send_chain(struct outlet *base, struct outlet_attempt *chain)
+{
+	struct postgres_outlet *own = container_of(base, struct postgres_outlet, outlet);
+	while (chain)
+		chain = run_batch(own, chain);
+}
+
+static void interrupt(struct outlet *base)
+{
+	struct postgres_outlet *own = container_of(base, struct postgres_outlet, outlet);
+	uint64_t one = 1;
+	ssize_t n = write(own->link.interrupt_fd, &one, sizeof(one));
+	(void)n; /* the counter is full: it is readable already */
+}
+
+static void free_outlet(struct outlet *base)
+{
+	struct postgres_outlet *own = container_of(base, struct postgres_outlet, outlet);
+	postgres_link_close(&own->link);
+	if (own->link.interrupt_fd >= 0)
+		close(own->link.interrupt_fd);
+	buf_free(&own->params.text);
+	postgres_plan_free(own->plan);
+	mem_free(own);
+}
+
+static const struct outlet_methods methods = {
+	.send = send_chain,
+	.interrupt = interrupt,
+	.free = free_outlet,
+};
+
+int postgres_outlet_check(const struct postgres_outlet_options *options,
+                          struct error_text *ret_text)
+{
+	struct postgres_plan *plan = NULL;
+	int error = postgres_plan_new(options, &plan, ret_text);
+	postgres_plan_free(plan);
+	return error;
+}
+
+int postgres_outlet_new(const struct postgres_outlet_options *options, struct outlet **ret_outlet,
+                        struct error_text *ret_text)
+{
+	struct postgres_outlet *own = mem_zalloc(1, sizeof(*own));
+	if (!own)
+		return -ENOMEM;
+	own->outlet =
+		(struct outlet){ .methods = &methods, .batch_max = UINT32_MAX, .immediate = true };
+	own->link.interrupt_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	int error = own->link.interrupt_fd >= 0 ? 0 : -errno;
+	if (!error)
+		error = postgres_plan_new(options, &own->plan, ret_text);
+	if (error) {
+		free_outlet(&own->outlet);
+		return error;
+	}
+	own->link.plan = own->plan;
+	*ret_outlet = &own->outlet;
+	return 0;
+}
