@@ -151,7 +151,7 @@ def waiting(bench):
         server = stack.enter_context(stile_to(bench, sink, options=options))
         bench.load(server, connections=256, seconds=0.5)  # pools and buffers are there
         before, few = resident_bytes(server), server.metric("stile_open_tickets")
-        fill(bench, server, count)
+        fill(bench, server, few + count)
         settle_lane(server)
         many = server.metric("stile_open_tickets")
         claims = server.metric("stile_index_bytes")

@@ -226,8 +226,7 @@ def test_parked_event_goes_out_when_a_person_says_so(gate, hostile, run):
     its.gateway.kill()
     its.start()
     assert its.counts() == (1, 1, 0) and len(it.requests()) == 1
-    url = f"http://{its.gateway.address[0]}:{its.gateway.address[1]}"
-    code, _, err = run("release", "--url", url, ticket)
+    code, _, err = run("release", "--url", its.gateway.admin_url(), ticket)
     assert code == 0, err
     assert its.wait_over() == (0, 0)
     assert [(request.key, request.attempt) for request in it.requests()] == [(ticket, 1),
