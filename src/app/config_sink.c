@@ -79,7 +79,7 @@ static void read_header(struct config_reader *reader, const struct yaml_node *no
 	bool variable = written.len > 0 && memmem(written.ptr, written.len, "${", 2);
 	bool secret = file || (variable && !has_places(written)) ||
 	              (names_secret(node->name->text) && !has_places(written));
-	struct http_header_option header = { .secret = secret };
+	struct http_header_option header = { .secret = secret, .hidden = variable };
 	if (!config_read_text(reader, node->name, &header.name))
 		return;
 	if (secret ? config_read_secret(reader, node, &header.value)

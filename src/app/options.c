@@ -176,6 +176,7 @@ static int set_argument(const struct option *option, const char *text, void *val
 	struct error_text expected;
 	if (option_set(option, text, values, &expected) == 0)
 		return 0;
+	CHECK(text); /* what takes no value cannot fail */
 	if (text[0] == '\0')
 		return error_fill(ret_text, -EINVAL, "--%s: found nothing, expected %s",
 		                  option->name, expected.text);

@@ -326,7 +326,8 @@ static uint32_t count_kind(const struct templates *templates, uint32_t number,
 
 uint32_t template_place_count(const struct templates *templates, uint32_t number)
 {
-	return templates->list[number].count - count_kind(templates, number, TEMPLATE_FIXED);
+	uint32_t fixed = count_kind(templates, number, TEMPLATE_FIXED);
+	return templates->list[number].count - fixed;
 }
 
 bool template_is_fixed(const struct templates *templates, uint32_t number)

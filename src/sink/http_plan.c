@@ -9,8 +9,9 @@
 
 #define SECRET_MIN 24
 #define SECRET_MAX 64
-#define BLOT_MIN 4u       /* shorter texts are too common to be blotted out, … */
-#define QUERY_BLOT_MIN 8u /* … as are, in a query, these */
+#define BLOT_MIN 4u /* shorter texts are too common to be blotted out */
+#define PATH_BLOT_MIN 16u
+#define PART_BLOT_MIN 8u
 
 static const char *const builtin_names[HTTP_BUILTIN_COUNT] = {
 	[HTTP_KEY] = "Idempotency-Key",
@@ -79,6 +80,46 @@ static int add_header_blots(struct http_plan *plan, struct span value)
 	return error;
 }
 
+/* What stands between `ends` and is long enough; but for places, which the event fills. */
+static int add_part_blots(struct http_plan *plan, struct span text, const char *ends, size_t least)
+{
+	size_t begin = 0;
+	bool place = false;
+	int error = 0;
+	for (size_t i = 0; !error && i <= text.len; i++) {
+		char c = i < text.len ? text.ptr[i] : '}';
+		if (c == '\0' || (c != '{' && c != '}' && !strchr(ends, c)))
+			continue;
+		if (!place && i - begin >= least)
+			error = add_blot(plan, span_of(text.ptr + begin, i - begin));
+		begin = i + 1;
+		place = c == '{' || (place && c != '}');
+	}
+	return error;
+}
+
+/* Behind the host of a URL that could be read. */
+static struct span find_path(struct span url)
+{
+	CHECK(url.ptr);
+	const char *slashes = memmem(url.ptr, url.len, "://", 3);
+	struct span rest = slashes ? span_skip(url, (size_t)(slashes - url.ptr) + 3) : url;
+	while (rest.len > 0 && rest.ptr[0] != '/' && rest.ptr[0] != '?')
+		rest = span_skip(rest, 1);
+	return rest;
+}
+
+/* The query is often where a secret is, and long names of the path may be some, as in
+ * https://hooks.example.com/services/SECRET. */
+static int add_url_blots(struct http_plan *plan, struct span url)
+{
+	struct span path = find_path(url);
+	const char *mark = path.len ? memchr(path.ptr, '?', path.len) : NULL;
+	size_t len = mark ? (size_t)(mark - path.ptr) : path.len;
+	int error = add_part_blots(plan, span_of(path.ptr, len), "/", PATH_BLOT_MIN);
+	return error ? error : add_part_blots(plan, span_skip(path, len), "?&=", PART_BLOT_MIN);
+}
+
 static bool has_nocase(struct span text, const char *part)
 {
 	struct span wanted = span_str(part);
@@ -90,7 +131,7 @@ static bool has_nocase(struct span text, const char *part)
 
 static bool is_secret(const struct http_header_option *header)
 {
-	bool secret = header->secret;
+	bool secret = header->secret || header->hidden;
 	for (size_t i = 0; !secret && i < ARRAY_LEN(secret_names); i++)
 		secret = has_nocase(header->name, secret_names[i]);
 	return secret;
@@ -176,8 +217,9 @@ static int add_header(struct http_plan *plan, struct http_target *target,
 			                  (int)header->name.len, header->name.ptr, text.text);
 		fixed = !error && template_is_fixed(plan->templates, number);
 	}
-	if (!error && fixed && is_secret(header))
-		error = add_header_blots(plan, header->value);
+	if (!error && is_secret(header))
+		error = fixed ? add_header_blots(plan, header->value)
+		              : add_part_blots(plan, header->value, " ;,=", PART_BLOT_MIN);
 	if (!error && fixed)
 		return add_fixed(plan, target, header->name, header->value);
 	struct span name = arena_copy(&plan->arena, header->name);
@@ -202,24 +244,6 @@ static int add_headers(struct http_plan *plan, struct http_target *target,
 	return error;
 }
 
-/* The query is often where a secret is: all of it, and its values, up to a place. */
-static int add_query_blots(struct http_plan *plan, const struct http_target *target,
-                           struct span url)
-{
-	int error = 0;
-	(void)span_cut_item(&url, '?');
-	if (target->url)
-		error = add_blot(plan, url);
-	while (!error && url.len > 0) {
-		struct span value = span_cut_item(&url, '&');
-		(void)span_cut_item(&value, '=');
-		struct span fixed = span_cut_item(&value, '{');
-		if (fixed.len >= QUERY_BLOT_MIN)
-			error = add_blot(plan, fixed);
-	}
-	return error;
-}
-
 static int add_target(struct http_plan *plan, struct http_target *target,
                       const struct http_request_option *option,
                       const struct http_outlet_options *options, struct error_text *ret_text)
@@ -227,8 +251,11 @@ static int add_target(struct http_plan *plan, struct http_target *target,
 	int error = http_url_compile(plan, target, option->url, options->server_name, ret_text);
 	if (!error)
 		error = add_headers(plan, target, option, ret_text);
+	const char *query = !error && target->url ? strchr(target->url, '?') : NULL;
+	if (query)
+		error = add_blot(plan, span_str(query + 1));
 	if (!error)
-		error = add_query_blots(plan, target, option->url);
+		error = add_url_blots(plan, option->url);
 	return error == ERR_TOO_LARGE
 	               ? error_fill(ret_text, ERR_CONFIG, "url: too many values in the query")
 	               : error;

@@ -205,13 +205,32 @@ int http_url_compile(struct http_plan *plan, struct http_target *target, struct 
 	return error ? error : judge_whole(plan, target, ret_text);
 }
 
+/* Many servers decode a name before they look for its slashes. */
+static size_t slash_at(struct span text)
+{
+	if (text.ptr[0] == '/')
+		return 1;
+	struct span code = text.len >= 3 ? span_of(text.ptr, 3) : SPAN_EMPTY;
+	return span_eq_nocase(code, SPAN("%2F")) || span_eq_nocase(code, SPAN("%5C")) ? 3 : 0;
+}
+
+static struct span cut_name(struct span *path)
+{
+	size_t len = 0, slash = 0;
+	while (len < path->len && (slash = slash_at(span_skip(*path, len))) == 0)
+		len++;
+	struct span name = span_of(path->ptr, len);
+	*path = span_skip(*path, len + slash);
+	return name;
+}
+
 /* A value of dots would climb out of the path: . and .. are no names there. */
 static bool climbs(struct span path)
 {
 	CHECK(path.ptr);
 	path = span_of(path.ptr, find_any(path, "?"));
 	while (path.len > 0) {
-		struct span name = span_cut_item(&path, '/');
+		struct span name = cut_name(&path);
 		if (span_eq(name, SPAN(".")) || span_eq(name, SPAN("..")))
 			return true;
 	}
@@ -227,7 +246,8 @@ int http_url_put(const struct http_target *target, const struct template_run *ru
 	if (error)
 		return error;
 	if (target->places_in_path && climbs(span_skip(buf_span(out), path)))
-		return error_fill(ret_text, ERR_INVALID, "a value in the URL's path is . or ..");
+		return error_fill(ret_text, ERR_INVALID,
+		                  "a value in the URL's path is . or .., or has such a part");
 	buf_append_char(out, '\0');
 	return out->failed ? -ENOMEM : 0;
 }

@@ -299,7 +299,8 @@ static void put_letter(struct buf *line, struct span bytes)
 	for (int i = 0; i < LETTER_FIELD_COUNT; i++) {
 		if (letter.texts[i].len == 0)
 			continue;
-		buf_printf(line, "%s\"%s\":", first ? "" : ",", letter_field_name(i));
+		buf_printf(line, "%s\"%s\":", first ? "" : ",",
+		           letter_field_name((enum letter_field)i));
 		buf_append_json(line, letter.texts[i]);
 		first = false;
 	}
