@@ -239,9 +239,9 @@ class HostileSink:
             end()
 
     def _play(self, peer, request, end):
-        """The attempt is over for its peer, at the earliest, with the last step."""
-        for i, step in enumerate(request.act.steps):
-            if i + 1 == len(request.act.steps):
+        """The attempt may be over for its peer with the first byte that it gets."""
+        for step in request.act.steps:
+            if step != EFFECT and not isinstance(step, Call):
                 end()
             if step == EFFECT:
                 self._effect(request)
@@ -303,7 +303,11 @@ class HostileSink:
         return self.requests(path)
 
     def wait_quiet(self):
-        """After the end of the gateway: what it had sent is read and played to its end."""
+        """After the end of the gateway: what it had sent is read and played to its end, also
+        by connections that were not accepted yet: they come before one more."""
+        with socket.create_connection(("127.0.0.1", self.port)) as last:
+            last.shutdown(socket.SHUT_WR)
+            last.recv(1)
         eventually(lambda: self.peers == 0, "no connection is left")
 
 
