@@ -122,7 +122,7 @@ class HostileSink:
         self.log = []
         self.effects = collections.Counter()  # (path, key)
         self.first_effects = []               # requests whose effect was the first
-        self.under_way = collections.Counter()
+        self.under_way = collections.defaultdict(list)  # connections
         self.together = []                    # (path, key) that came while it was under way
         self.busy = self.busiest = 0
         self.peers = 0
@@ -218,9 +218,9 @@ class HostileSink:
             act = self.choose(request)
             request = request._replace(number=len(self.log), act=act)
             self.log.append(request)
-            if self.under_way[name]:
+            if any(not self._left(other) for other in self.under_way[name]):
                 self.together.append(name)
-            self.under_way[name] += 1
+            self.under_way[name].append(peer)
             self.busy += 1
             self.busiest = max(self.busiest, self.busy)
         ended = False
@@ -230,7 +230,7 @@ class HostileSink:
             if not ended:
                 ended = True
                 with self.lock:
-                    self.under_way[name] -= 1
+                    self.under_way[name].remove(peer)
                     self.busy -= 1
 
         try:
@@ -241,7 +241,7 @@ class HostileSink:
     def _play(self, peer, request, end):
         """The attempt may be over for its peer with the first byte that it gets."""
         for step in request.act.steps:
-            if step != EFFECT and not isinstance(step, Call):
+            if step not in (EFFECT, STALL) and not isinstance(step, Call):
                 end()
             if step == EFFECT:
                 self._effect(request)
@@ -263,6 +263,16 @@ class HostileSink:
             else:
                 peer.sendall(step)
         return True
+
+    @staticmethod
+    def _left(peer):
+        """Whoever gave up an attempt has closed its connection before the next one begins."""
+        try:
+            return peer.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     @staticmethod
     def _gone(peer):

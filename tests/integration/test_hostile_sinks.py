@@ -4,6 +4,8 @@ with the same bytes, and never by an attempt that nobody was sure about."""
 import json
 import signal
 
+import threading
+
 import pytest
 
 from gatekit import fresh, sample, take
@@ -341,12 +343,13 @@ POINTS = {"before its effect": lambda kill: [kill, EFFECT, OK],
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("point", POINTS)
 def test_gateway_is_killed_while_its_sink_acts(gate, hostile, policy, point):
-    lives = []
-    kill = Call(lambda request: lives[-1].kill())
+    lives, posted = [], threading.Event()
+    kill = Call(lambda request: posted.wait(60) and lives[-1].kill())
     it = hostile(lambda request: Act(UNKNOWN, POINTS[point](kill)) if not it.log else GOOD)
     its = gate(sink_with(it, policy))
     lives.append(its.gateway)
     ticket, = its.post([{"id": fresh()}])
+    posted.set()
     its.gateway.wait()
     it.wait_quiet()
     its.start()
