@@ -29,7 +29,6 @@
  * Prints lines of "key value". CPU is of the whole process: the keeper's thread
  * and the making of digests (a few ns) are counted.
  */
-#include <dirent.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,6 +38,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "process.h"
 #include "store/local/local_store.h"
 
 #define BATCH_MAX 65536
@@ -82,18 +82,6 @@ static uint64_t mix(uint64_t x)
 	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
 	return x ^ x >> 31;
-}
-
-static uint64_t resident_bytes(void)
-{
-	unsigned long long size = 0, resident = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
-
-	if (!file || fscanf(file, "%llu %llu", &size, &resident) != 2)
-		resident = 0;
-	if (file)
-		(void)fclose(file);
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void done(struct store_op *op)
@@ -245,18 +233,6 @@ static void report_steady(const struct bench *bench, uint64_t before)
 	printf("steady_waiting %" PRIu64 "\n", stats.live_claims - bench->claims);
 	printf("steady_bytes_per_claim %.2f\n",
 	       (double)(resident_bytes() - before) / (double)bench->claims);
-}
-
-static void empty_folder(const char *path)
-{
-	DIR *folder = opendir(path);
-	const struct dirent *entry;
-
-	while (folder && (entry = readdir(folder)))
-		if (entry->d_name[0] != '.')
-			(void)unlinkat(dirfd(folder), entry->d_name, 0);
-	if (folder)
-		(void)closedir(folder);
 }
 
 static void start_clocks(struct bench *bench)

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "gate/ticket.h"
+#include "process.h"
 #include "store/local/table.h"
 
 #define BATCH 1024
@@ -40,18 +41,6 @@ static struct table_record record_at(uint64_t i)
 	return (struct table_record){ .digest.word = { mix(i), mix(i ^ (UINT64_C(1) << 60)) },
 		                      .ticket = ticket_next(i, NOW_MS),
 		                      .window_s = 345600 };
-}
-
-static uint64_t resident_bytes(void)
-{
-	unsigned long size = 0;
-	unsigned long resident = 0;
-	FILE *file = fopen("/proc/self/statm", "re");
-	if (!file || fscanf(file, "%lu %lu", &size, &resident) != 2)
-		resident = 0;
-	if (file)
-		fclose(file);
-	return resident * 4096;
 }
 
 /* The records are made before the clock starts: their cost is not the table's. */

@@ -11,7 +11,6 @@
  * attempt is noted of each; the store is closed and opened again; all are taken with
  * their payload and done. Prints lines of "key value"; CPU is of the whole process.
  */
-#include <dirent.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "process.h"
 #include "store/local/local_store.h"
 
 #define BATCH 1024u
@@ -51,18 +51,6 @@ static double seconds(clockid_t id)
 
 	clock_gettime(id, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static uint64_t resident_bytes(void)
-{
-	unsigned long long size = 0, resident = 0;
-	FILE *file = fopen("/proc/self/statm", "r");
-
-	if (!file || fscanf(file, "%llu %llu", &size, &resident) != 2)
-		resident = 0;
-	if (file)
-		(void)fclose(file);
-	return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 static void done(struct store_op *op)
@@ -229,18 +217,6 @@ static int run(struct bench *bench)
 	       bench->failed);
 	store_free(bench->store);
 	return bench->failed ? 1 : 0;
-}
-
-static void empty_folder(const char *path)
-{
-	DIR *folder = opendir(path);
-	const struct dirent *entry;
-
-	while (folder && (entry = readdir(folder)))
-		if (entry->d_name[0] != '.')
-			(void)unlinkat(dirfd(folder), entry->d_name, 0);
-	if (folder)
-		(void)closedir(folder);
 }
 
 static bool parse(struct bench *bench, int argc, char **argv)

@@ -6,6 +6,7 @@
 #include "app/config_reader.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 #define FOUND_CHARS 48u
 
@@ -100,15 +101,6 @@ void config_report_sort(struct config_report *report)
 		qsort(report->problems, report->count, sizeof(*report->problems), compare);
 }
 
-/* A character must not be cut in two. */
-static size_t cut_at(struct span text, size_t most)
-{
-	size_t len = text.len < most ? text.len : most;
-	while (len > 0 && len < text.len && ((unsigned char)text.ptr[len] & 0xc0) == 0x80)
-		len--;
-	return len;
-}
-
 struct config_found config_found(const struct yaml_node *node)
 {
 	struct config_found found = { "" };
@@ -118,7 +110,7 @@ struct config_found config_found(const struct yaml_node *node)
 	}
 	for (size_t most = FOUND_CHARS; most > 0; most /= 2) {
 		struct buf out = buf_on(found.text, sizeof(found.text) - 1);
-		size_t len = cut_at(node->text, most);
+		size_t len = utf8_cut(node->text.ptr, node->text.len, most);
 		buf_append_json(&out, span_of(node->text.ptr, len));
 		if (len < node->text.len)
 			buf_append_span(&out, SPAN("…"));

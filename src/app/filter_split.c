@@ -1,6 +1,8 @@
 /* filter_split: see filter_split.h. */
 #include "app/filter_split.h"
 
+#include "codec/json.h"
+
 /* What may come next in texts. */
 enum place {
 	PLACE_TOP = 0, /* an object or an array */
@@ -8,20 +10,6 @@ enum place {
 	PLACE_ELEMENT, /* an element */
 	PLACE_AFTER,   /* a comma or the end of the array */
 };
-
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static struct span trim(struct span text)
-{
-	while (text.len > 0 && is_blank(text.ptr[0]))
-		text = span_skip(text, 1);
-	while (text.len > 0 && is_blank(text.ptr[text.len - 1]))
-		text.len--;
-	return text;
-}
 
 /* Moves on by `len` bytes, and past the event that was looked at. */
 static void use(struct filter_split *split, struct span *input, size_t len)
@@ -73,7 +61,7 @@ static enum filter_step next_line(struct filter_split *split, struct span *input
 		}
 		bool skipped = split->skipping;
 		split->skipping = false;
-		struct span event = trim(line);
+		struct span event = json_trim(line);
 		if (skipped || event.len == 0)
 			continue;
 		*ret_piece = (struct filter_piece){ event, line, split->lines, NULL };
@@ -184,7 +172,7 @@ static bool take_mark(struct filter_split *split, char c)
 	bool in_array = split->place != PLACE_TOP;
 	if (c == '\n')
 		split->lines++;
-	if (is_blank(c))
+	if (json_is_blank(c))
 		return true;
 	if (c == '[' && !in_array)
 		split->place = PLACE_FIRST;
@@ -238,7 +226,7 @@ static bool is_closed(struct span line)
 /* UNKNOWN: it needs more bytes than these. */
 static enum filter_form detect(struct span input, bool last, size_t event_max)
 {
-	while (input.len > 0 && is_blank(input.ptr[0]))
+	while (input.len > 0 && json_is_blank(input.ptr[0]))
 		input = span_skip(input, 1);
 	if (input.len == 0)
 		return last ? FILTER_LINES : FILTER_UNKNOWN;

@@ -14,6 +14,16 @@ static inline bool utf8_is_tail(unsigned char c)
 	return (c & 0xc0) == 0x80;
 }
 
+/* As much of a text of `len` bytes as fits in `room`, without a part of a character. */
+static inline size_t utf8_cut(const char *ptr, size_t len, size_t room)
+{
+	if (len <= room)
+		return len;
+	while (room > 0 && utf8_is_tail((unsigned char)ptr[room]))
+		room--;
+	return room;
+}
+
 /* Length of the well-formed sequence at ptr (1 … 4), 0 when there is none.
  * len is at least 1. */
 static inline size_t utf8_sequence(const char *ptr, size_t len)

@@ -65,11 +65,6 @@ static inline bool is_digit(const char *p, const char *end)
 	return p < end && *p >= '0' && *p <= '9';
 }
 
-static inline bool is_blank(char c)
-{
-	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
 /* None is left in the chunk: the first one of the rest that is at p or after it, or
  * the end. */
 __attribute__((noinline)) static const char *find_mark(const struct scan *s, const char *p)
@@ -101,7 +96,7 @@ hot_inline const char *skip_plain(const struct scan *s, const char *p)
 
 static const char *skip_blanks(const char *p, const char *end)
 {
-	while (p < end && is_blank(*p))
+	while (p < end && json_is_blank(*p))
 		p++;
 	return p;
 }
@@ -121,7 +116,7 @@ hot_inline const char *skip_blank(const struct scan *s, const struct nest *nest,
 	if (at_end(s, nest, p) || likely(*p > ' '))
 		return p;
 	s->doc->blanks = true;
-	p += is_blank(*p); /* often the only one */
+	p += json_is_blank(*p); /* often the only one */
 	if (at_end(s, nest, p) || likely(*p > ' '))
 		return p;
 	return skip_blank_run(p, s->end);
@@ -731,7 +726,7 @@ static const char *scan_from(const char *start, const char *begin, const char *e
 
 static const char *trim_end(const char *start, const char *end)
 {
-	while (end > start && is_blank(end[-1]))
+	while (end > start && json_is_blank(end[-1]))
 		end--;
 	return end;
 }

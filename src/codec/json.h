@@ -28,6 +28,21 @@
 
 #define JSON_DEPTH_MAX 64
 
+static inline bool json_is_blank(char c)
+{
+	return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+/* Without the blanks around it. */
+static inline struct span json_trim(struct span text)
+{
+	while (text.len > 0 && json_is_blank(text.ptr[0]))
+		text = span_skip(text, 1);
+	while (text.len > 0 && json_is_blank(text.ptr[text.len - 1]))
+		text.len--;
+	return text;
+}
+
 enum json_type {
 	JSON_NONE = 0, /* not there */
 	JSON_NULL,

@@ -26,14 +26,9 @@ struct member {
 	struct span value;
 };
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static const char *skip_blanks(const char *p)
 {
-	while (is_blank(*p))
+	while (json_is_blank(*p))
 		p++;
 	return p;
 }
@@ -64,7 +59,7 @@ static const char *skip_value(const char *p)
 
 static bool ends_scalar(char c)
 {
-	return is_blank(c) || c == ',' || c == '}';
+	return json_is_blank(c) || c == ',' || c == '}';
 }
 
 static const char *skip_member_value(const char *p)
@@ -212,7 +207,7 @@ static int accept(struct span *text)
 	if (r == 0 && doc->root != JSON_OBJECT)
 		r = ERR_INVALID;
 	mem_free(doc);
-	while (r == 0 && is_blank(text->ptr[0]))
+	while (r == 0 && json_is_blank(text->ptr[0]))
 		*text = span_skip(*text, 1);
 	return r;
 }

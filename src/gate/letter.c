@@ -2,6 +2,7 @@
 #include "gate/letter.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 #define HEAD_BYTES 3u
 
@@ -17,16 +18,6 @@ static const char *const names[LETTER_FIELD_COUNT] = {
 	[LETTER_REPLAY_OF] = "replay-of",
 };
 
-/* A character is whole or not there. */
-static size_t cut_len(struct span text, size_t room)
-{
-	if (text.len <= room)
-		return text.len;
-	while (room > 0 && ((unsigned char)text.ptr[room] & 0xc0) == 0x80)
-		room--;
-	return room;
-}
-
 void letter_write(const struct letter *letter, struct buf *out)
 {
 	size_t left = LETTER_BYTES_MAX;
@@ -37,7 +28,7 @@ void letter_write(const struct letter *letter, struct buf *out)
 			continue;
 		size_t room = left - HEAD_BYTES < LETTER_TEXT_MAX ? left - HEAD_BYTES
 		                                                  : LETTER_TEXT_MAX;
-		size_t len = cut_len(text, room);
+		size_t len = utf8_cut(text.ptr, text.len, room);
 		if (len == 0)
 			continue;
 		unsigned char head[HEAD_BYTES] = { (unsigned char)i, (unsigned char)len,

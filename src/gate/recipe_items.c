@@ -79,20 +79,6 @@ static enum recipe_step run_item(struct recipe_items *items, struct recipe_run *
 	return RECIPE_REFUSED;
 }
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-static struct span trim(struct span text)
-{
-	while (text.len > 0 && is_blank(text.ptr[0]))
-		text = span_skip(text, 1);
-	while (text.len > 0 && is_blank(text.ptr[text.len - 1]))
-		text.len--;
-	return text;
-}
-
 static enum recipe_step next_line(struct recipe_items *items, struct recipe_result *ret_result,
                                   struct error_text *ret_problem)
 {
@@ -101,7 +87,7 @@ static enum recipe_step next_line(struct recipe_items *items, struct recipe_resu
 		struct span rest = items->lines;
 		const char *eol = memchr(rest.ptr, '\n', rest.len);
 		size_t len = eol ? (size_t)(eol - rest.ptr) : rest.len;
-		line = trim(span_of(rest.ptr, len));
+		line = json_trim(span_of(rest.ptr, len));
 		items->lines = span_skip(rest, len + 1);
 	}
 	if (line.len == 0) {
@@ -196,7 +182,7 @@ static enum recipe_step first_item(struct recipe_items *items, struct recipe_res
 		                                "there is no memory for the recipe"));
 	recipe_run_begin(run, items->recipe, items->scratch, items->input);
 	struct span body = items->input->body;
-	while (body.len > 0 && is_blank(body.ptr[0]))
+	while (body.len > 0 && json_is_blank(body.ptr[0]))
 		body = span_skip(body, 1);
 	bool array = body.len > 0 && body.ptr[0] == '[';
 	bool lines = is_ndjson(run);

@@ -189,19 +189,8 @@ static size_t whole_bytes(const struct outlet_attempt *first, const struct outle
 /* Fills the batch from `first` on and returns the first that is not in it. */
 static struct outlet_attempt *fill_batch(struct file_outlet *own, struct outlet_attempt *first)
 {
-	struct outlet_attempt *attempt = first;
 	buf_clear(&own->lines);
-	while (attempt && own->lines.len < BATCH_BYTES) {
-		size_t before = own->lines.len;
-		outlet_append_event(&own->lines, attempt, own->envelope);
-		if (own->lines.failed) {
-			own->lines.len = before;
-			break;
-		}
-		attempt->own = own->lines.len;
-		attempt = attempt->next;
-	}
-	return attempt;
+	return outlet_append_events(&own->lines, first, own->envelope, BATCH_BYTES);
 }
 
 /* The file that the batch goes to, ready for a line. */

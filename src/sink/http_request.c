@@ -190,14 +190,7 @@ static int add_own(struct http_transfer *transfer, struct error_text *ret_text)
 static int begin_run(struct http_outlet *outlet, const struct outlet_attempt *attempt,
                      struct template_event *event, struct error_text *ret_text)
 {
-	*event = (struct template_event){
-		.ticket = attempt->event,
-		.attempt = attempt->number,
-		.json = attempt->json,
-		.source = attempt->source,
-		.payload = attempt->payload,
-		.letter = &attempt->letter,
-	};
+	*event = outlet_template_event(attempt);
 	return template_begin(&outlet->run, outlet->plan->templates, event, ret_text);
 }
 

@@ -7,10 +7,8 @@
 
 void outlet_result_text(struct outlet_result *result, struct span text)
 {
-	size_t len = text.len < OUTLET_TEXT_MAX ? text.len : OUTLET_TEXT_MAX;
+	size_t len = utf8_cut(text.ptr, text.len, OUTLET_TEXT_MAX);
 
-	while (len > 0 && len < text.len && ((unsigned char)text.ptr[len] & 0xc0) == 0x80)
-		len--;
 	if (len > 0)
 		memcpy(result->text, text.ptr, len);
 	result->text_len = (uint16_t)len;
@@ -29,6 +27,18 @@ struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_a
 	outlet_result_text(result, text);
 	attempt->done(attempt);
 	return next;
+}
+
+struct template_event outlet_template_event(const struct outlet_attempt *attempt)
+{
+	return (struct template_event){
+		.ticket = attempt->event,
+		.attempt = attempt->number,
+		.json = attempt->json,
+		.source = attempt->source,
+		.payload = attempt->payload,
+		.letter = &attempt->letter,
+	};
 }
 
 size_t outlet_blot(char *text, size_t len, struct span secret)

@@ -21,6 +21,7 @@
 
 #include "base/span.h"
 #include "gate/letter.h"
+#include "gate/template.h"
 
 #define OUTLET_TEXT_MAX 256u
 
@@ -89,6 +90,9 @@ void outlet_result_text(struct outlet_result *result, struct span text);
  * next of the chain, which done() may change. */
 struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
                                    struct span text);
+
+/* What the places of a template are filled from; lives as long as the attempt. */
+struct template_event outlet_template_event(const struct outlet_attempt *attempt);
 
 /* Secrets that a text repeats become ***. Returns the new length. */
 size_t outlet_blot(char *text, size_t len, struct span secret);

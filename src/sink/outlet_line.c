@@ -48,3 +48,20 @@ void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, 
 		buf_append_char(out, '}');
 	buf_append_char(out, '\n');
 }
+
+struct outlet_attempt *outlet_append_events(struct buf *out, struct outlet_attempt *first,
+                                            bool envelope, size_t enough)
+{
+	struct outlet_attempt *attempt = first;
+	while (attempt && out->len < enough) {
+		size_t before = out->len;
+		outlet_append_event(out, attempt, envelope);
+		if (out->failed) {
+			out->len = before;
+			break;
+		}
+		attempt->own = out->len;
+		attempt = attempt->next;
+	}
+	return attempt;
+}

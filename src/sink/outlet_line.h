@@ -19,3 +19,9 @@ void outlet_one_line(struct buf *out, size_t start);
 /* A whole line with its end. With `envelope` it is {"ticket","source","attempt","event"},
  * and what is no JSON stands under "text". */
 void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, bool envelope);
+
+/* The lines of a chain from `first` on, until there are `enough` bytes; each one's `own`
+ * is then where its line ends. Returns the first that has none. An event that finds no
+ * memory has no part of a line. */
+struct outlet_attempt *outlet_append_events(struct buf *out, struct outlet_attempt *first,
+                                            bool envelope, size_t enough);

@@ -138,7 +138,7 @@ static int compile_key(struct postgres_plan *plan, struct span key, struct error
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "key: is the same for every event, expected a place, such as "
 		                  "{ticket}");
-	if (!error && key.len > 0 && memmem(key.ptr, key.len, "{attempt}", 9))
+	if (!error && template_has_attempt(plan->templates, plan->key_number))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "key: {attempt} makes another key with each attempt, so each "
 		                  "would have its effect");
@@ -326,14 +326,7 @@ static int begin_run(struct template_run *run, const struct postgres_plan *plan,
                      const struct outlet_attempt *attempt, struct template_event *event,
                      struct error_text *ret_text)
 {
-	*event = (struct template_event){
-		.ticket = attempt->event,
-		.attempt = attempt->number,
-		.json = attempt->json,
-		.source = attempt->source,
-		.payload = attempt->payload,
-		.letter = &attempt->letter,
-	};
+	*event = outlet_template_event(attempt);
 	return template_begin(run, plan->templates, event, ret_text);
 }
 

@@ -99,25 +99,13 @@ static size_t write_lines(struct stdout_outlet *own, const char *ptr, size_t len
 	return at;
 }
 
-/* Fills the batch from `first` on and returns the first that is not in it. One event
- * at a time joins, so that memory that runs out costs only what was not yet joined. */
+/* Fills the batch from `first` on and returns the first that is not in it. */
 static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outlet_attempt *first)
 {
 	buf_clear(&own->lines);
 	if (own->torn)
 		buf_append_char(&own->lines, '\n'); /* a reader must not join two lines */
-	struct outlet_attempt *attempt = first;
-	while (attempt && own->lines.len < BATCH_BYTES) {
-		size_t before = own->lines.len;
-		outlet_append_event(&own->lines, attempt, own->envelope);
-		if (own->lines.failed) {
-			own->lines.len = before;
-			break;
-		}
-		attempt->own = own->lines.len;
-		attempt = attempt->next;
-	}
-	return attempt;
+	return outlet_append_events(&own->lines, first, own->envelope, BATCH_BYTES);
 }
 
 /* Writes the batch; returns how many bytes of it arrived where they stay. A file's
