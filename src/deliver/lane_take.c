@@ -30,7 +30,7 @@ static void submit_take(struct lane *lane, struct lane_take *take, uint32_t item
 	take->take.op = (struct store_op){ .kind = STORE_TAKE, .done = take_done, .user = take };
 	take->take.sink = lane->sink;
 	take->take.max_items = items;
-	take->take.max_bytes = LANE_TAKE_BYTES;
+	take->take.max_bytes = lane->outlet->immediate ? LANE_LARGE_BYTES : LANE_TAKE_BYTES;
 	take->take.lease_ms = lane->lease_ms;
 	take->take.without_payload = bare;
 	lane_submit(lane, &take->take.op, true);
@@ -68,11 +68,12 @@ static uint32_t holdable(const struct lane *lane, uint32_t expected)
  */
 static uint32_t items_wanted(struct lane *lane, uint32_t expected)
 {
-	uint32_t most = less(LANE_TAKE_ITEMS, holdable(lane, expected));
+	bool large = lane->outlet->immediate;
+	uint32_t most = less(large ? LANE_LARGE_ITEMS : LANE_TAKE_ITEMS, holdable(lane, expected));
 	uint32_t room = lane->outlet->immediate ? lane->recordable : lane_room(lane);
 	uint32_t left = room > expected ? room - expected : 0;
 	if (lane->outlet->immediate)
-		return left >= LANE_TAKE_ITEMS / 4 ? less(left, most) : 0;
+		return left >= LANE_LARGE_ITEMS / 4 ? less(left, most) : 0;
 	return less((left + 1) / 2, most);
 }
 
