@@ -12,7 +12,8 @@
 #include "sys/feed.h"
 
 #define FLUSH_AHEAD_BYTES (512u << 10) /* a write of about 0.2 ms */
-#define BATCH_ROOM 64u                 /* items, at first */
+#define BATCH_ROOM 8u                 /* items, at first, */
+#define BATCH_BYTES_AN_ITEM 768u     /* and one for so much of the body */
 
 const size_t webhook_scratch_size = sizeof(struct webhook_request);
 
@@ -247,7 +248,7 @@ static void refuse(struct webhook_request *it, int error, const char *text)
 static struct webhook_item *batch_add(struct webhook_request *it, uint32_t *room)
 {
 	if (it->count == *room) {
-		uint32_t more = *room ? *room * 2 : BATCH_ROOM;
+		uint32_t more = *room ? *room * 2 : BATCH_ROOM + (uint32_t)(it->request->body.len / BATCH_BYTES_AN_ITEM);
 		struct webhook_item *items = arena_alloc(&it->arena, more * sizeof(*items));
 		if (!items)
 			return NULL;
