@@ -277,6 +277,7 @@ static void wait_events(struct loop *loop)
 {
 	int timeout_ms = wait_ms(loop);
 	loop->again = false;
+	loop->enough = false;
 	take_events(loop, timeout_ms);
 	loop->now_ns = clock_monotonic_ns();
 	loop->round++;
@@ -324,7 +325,6 @@ static void run_round(struct loop *loop)
 		take_events(loop, 0);
 		run_handlers(loop);
 	}
-	loop->enough = false;
 	run_timers(loop);
 	run_hooks(loop->hooks);
 }
