@@ -19,6 +19,7 @@ const char *error_name(int error)
 	case ERR_FENCED: return "attempt no longer current";
 	case ERR_CLOSING: return "shutting down";
 	case ERR_CONFIG: return "bad configuration";
+	case ERR_AWAY: return "not to be reached";
 	default: break;
 	}
 	if (error < 0 && error >= -4095) {

@@ -23,6 +23,7 @@ enum {
 	ERR_FENCED = -5008,  /* a late writer: the attempt is no longer its own */
 	ERR_CLOSING = -5009, /* shutting down */
 	ERR_CONFIG = -5010,  /* options make no sense together */
+	ERR_AWAY = -5011,    /* the other side is not to be had now: try again later */
 };
 
 #define ERROR_TEXT_MAX 512

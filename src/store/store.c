@@ -88,6 +88,57 @@ int store_history_append(struct buf *items, struct store_history history, struct
 	return 0;
 }
 
+int store_name_append(struct buf *names, struct span name)
+{
+	uint32_t len = (uint32_t)name.len;
+
+	int r = buf_reserve(names, sizeof(len) + name.len);
+	if (r < 0)
+		return r;
+	buf_append(names, &len, sizeof(len));
+	buf_append_span(names, name);
+	return 0;
+}
+
+bool store_name_next(struct span names, size_t *offset, struct span *ret_name)
+{
+	uint32_t len;
+
+	CHECK(*offset <= names.len);
+	if (names.len - *offset < sizeof(len))
+		return false;
+	memcpy(&len, names.ptr + *offset, sizeof(len));
+	CHECK(names.len - *offset - sizeof(len) >= len);
+	*ret_name = span_of(names.ptr + *offset + sizeof(len), len);
+	*offset += sizeof(len) + len;
+	return true;
+}
+
+int store_cell_value_check(const struct store_cell_value *value)
+{
+	if ((value->ttl_ms != 0) + (value->expiry_ms != 0) + value->keep_expiry > 1)
+		return ERR_INVALID;
+	if (value->name.len > STORE_NAME_MAX || value->value.len > STORE_VALUE_MAX)
+		return ERR_TOO_LARGE;
+	return 0;
+}
+
+int store_cell_check(const struct store_cell *cell)
+{
+	if (cell->act < STORE_CELL_GET || cell->act > STORE_CELL_REMOVE)
+		return ERR_INVALID;
+	return store_cell_value_check(&cell->cell);
+}
+
+uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms, uint64_t old_ms)
+{
+	if (value->keep_expiry)
+		return old_ms;
+	if (value->ttl_ms == 0)
+		return value->expiry_ms;
+	return value->ttl_ms < UINT64_MAX - now_ms ? now_ms + value->ttl_ms : UINT64_MAX;
+}
+
 int store_admit_check(const struct store_admit *admit)
 {
 	if (admit->claim_count > CLAIMS_MAX || (admit->claim_count == 0 && admit->no_ticket))
@@ -96,7 +147,8 @@ int store_admit_check(const struct store_admit *admit)
 		if (admit->claims[i].window_s < 1 || admit->claims[i].kind > CLAIM_NEWEST)
 			return ERR_INVALID;
 	if (admit->leg_count > STORE_LEGS_MAX ||
-	    (admit->no_ticket && (admit->leg_count | admit->letter.len) != 0))
+	    (admit->no_ticket && (admit->leg_count | admit->letter.len | admit->lease_ms) != 0) ||
+	    (admit->lease_ms != 0 && admit->leg_count > 1))
 		return ERR_INVALID;
 	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX ||
 	    admit->letter.len > STORE_LETTER_MAX)

@@ -28,7 +28,8 @@
  *            must not flush.
  * Failure:   op->error is 0 or a negative error. ERR_FULL: no room (disk or
  *            memory) now, nothing was decided. ERR_POISONED: a sync failed;
- *            nothing was decided for this operation.
+ *            nothing was decided for this operation. ERR_AWAY: a shared store
+ *            is not to be had; the operation was done wholly or not at all.
  */
 #pragma once
 
@@ -45,9 +46,11 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u      /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u    /* at a time */
-#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
+#define STORE_TEXT_MAX 256u        /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u      /* at a time */
+#define STORE_NAME_MAX 4096u       /* bytes of a cell's name, */
+#define STORE_VALUE_MAX (1u << 20) /* and of its value */
+#define STORE_ATTEMPT_MAX 65535u   /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
@@ -62,6 +65,8 @@ enum store_op_kind {
 	STORE_WAIT,
 	STORE_RENEW,
 	STORE_HELD,
+	STORE_CELL,
+	STORE_CELL_SCAN,
 };
 
 struct store_op {
@@ -85,6 +90,9 @@ struct store_leg {
 	uint32_t sink;  /* what takes ask for; 0: the only one of a gateway without routes */
 	uint64_t order; /* the caller's; kept, and given back by take */
 };
+
+/* The sink of legs that no lane delivers: whoever claimed the event acts on it. */
+#define STORE_SINK_CALLER 1u
 
 /* Where an open ticket stands. The numbers are bits of store_scan's states. */
 enum store_state {
@@ -154,6 +162,9 @@ struct store_admit {
 	struct span payload; /* at most STORE_PAYLOAD_MAX bytes */
 	const struct store_leg *legs; /* stay until done(); not with no_ticket */
 	uint32_t leg_count;           /* at most STORE_LEGS_MAX; 0: one, of sink 0 */
+	/* Not 0, with one leg: a new event is leased to the caller from the beginning, for
+	 * so long, as attempt 1, which counts as started (STORE_MARK_STARTED). */
+	uint32_t lease_ms;
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
@@ -179,6 +190,72 @@ struct store_admit {
  */
 
 /*
+ * A cell: a name with a value, kept until a time. Cells are known by the key of a
+ * digest, as claims are, and share nothing with them: a digest may be both. One
+ * operation does one of these at a time, after all that was submitted before it:
+ *
+ *   GET     changes nothing.
+ *   PUT     writes name, value and expiry anew, if `when` holds.
+ *   EXPIRE  another expiry for a cell that is there; one that is over removes it.
+ *   REMOVE  a cell that is there is forgotten.
+ *
+ * The store's clock says when a cell is over; from that moment on it is not found.
+ */
+enum store_cell_act { STORE_CELL_GET = 1, STORE_CELL_PUT, STORE_CELL_EXPIRE, STORE_CELL_REMOVE };
+
+enum store_when { STORE_ALWAYS = 0, STORE_IF_ABSENT, STORE_IF_PRESENT };
+
+/* What a cell is to be. At most one of ttl_ms, expiry_ms and keep_expiry. */
+struct store_cell_value {
+	struct digest digest; /* its check is not looked at */
+	struct span name;     /* at most STORE_NAME_MAX bytes; scans give it back */
+	struct span value;    /* at most STORE_VALUE_MAX bytes */
+	uint64_t ttl_ms;      /* from now; */
+	uint64_t expiry_ms;   /* or unix, by the store's clock; both 0: never */
+	bool keep_expiry;     /* that of the cell that is there */
+};
+
+struct store_cell {
+	struct store_op op;
+	/* in */
+	enum store_cell_act act;
+	enum store_when when; /* PUT */
+	bool want_value;      /* of the cell as it was before */
+	struct store_cell_value cell;
+	/* out */
+	bool found;         /* it was there before */
+	bool changed;       /* it was put, moved or removed; not by a GET */
+	uint64_t expiry_ms; /* found: as it was before; 0: never */
+	uint64_t now_ms;    /* by the store's clock */
+	struct buf value;   /* the caller's; cleared by the store when it answers */
+};
+
+/* Where a scan is. */
+struct store_cursor {
+	uint64_t word[2]; /* opaque; zero: from the beginning */
+};
+
+/*
+ * Names of cells in no order. A cell that is there from the first operation of a scan to
+ * the last is told at least once; others, and twice, may be. Bounded work, as
+ * STORE_SCAN: go on with the cursor until `end`. Each name is appended to `names` as
+ * four bytes of length and its bytes: store_name_next().
+ */
+struct store_cell_scan {
+	struct store_op op;
+	/* in */
+	uint32_t max_names; /* about */
+	/* in, out */
+	struct store_cursor cursor;
+	/* out */
+	struct buf names; /* the caller's; cleared by the store when it answers */
+	uint32_t count;
+	bool end;
+};
+
+bool store_name_next(struct span names, size_t *offset, struct span *ret_name);
+
+/*
  * The outcome of a leased ticket.
  *
  *   DONE      closed.
@@ -197,6 +274,9 @@ struct store_settle {
 	struct span text;
 	uint16_t status; /* the caller's */
 	bool forget;
+	/* NULL, or a cell that is put in the same write if the outcome is accepted; stays
+	 * until done(). How a later caller learns what came of it. */
+	const struct store_cell_value *answer;
 };
 
 /*
@@ -251,12 +331,15 @@ struct store_renew {
  * store_item, then its parts; walk them with store_item_next(). An item larger than
  * max_bytes comes alone.
  *
- * A lease that is neither renewed nor settled in time is over: the ticket is due again.
- * (The leases of a local store end with its process.)
+ * A lease that is neither renewed nor settled in time is over: the ticket is due again,
+ * and its number is used up. (The leases of a local store end with its process, too.)
  */
 struct store_take {
 	struct store_op op;
 	/* in */
+	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
+	 * Its attempt counts as started, and the take completes when that is durable. */
+	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
 	uint32_t max_bytes;
@@ -270,10 +353,11 @@ struct store_take {
 
 struct store_item {
 	uint64_t ticket;
-	uint64_t event;  /* its first leg's ticket: the one that the sender was told */
-	uint64_t order;  /* of its leg */
-	uint64_t due_ms; /* 0: at once; parked and dead: since when */
-	uint32_t sink;   /* of its leg */
+	uint64_t event; /* its first leg's ticket: the one that the sender was told */
+	uint64_t order; /* of its leg */
+	/* 0: at once; parked and dead: since when; leased with an end: that */
+	uint64_t due_ms;
+	uint32_t sink; /* of its leg */
 	/* Taken: the attempt to make, 1 is the first. Else the last number that was used,
 	 * or that of the attempt under way. */
 	uint32_t attempt;
@@ -333,10 +417,6 @@ bool store_history_next(struct span items, size_t *offset, struct store_history 
  * those that are closed, as far back as they are kept. That is the order in which they
  * were admitted, but for the few that were moved later, which may come twice. (The memory store has none that are closed.)
  */
-struct store_cursor {
-	uint64_t word[2]; /* opaque; zero: from the beginning */
-};
-
 struct store_scan {
 	struct store_op op;
 	/* in */
@@ -407,6 +487,7 @@ struct store_held {
 struct store_stats {
 	uint64_t live_claims;    /* once and content */
 	uint64_t live_entities;  /* newest */
+	uint64_t live_cells;     /* those whose time is over may still be counted */
 	uint64_t expired_claims; /* ever removed for age */
 	uint64_t index_bytes;
 	uint64_t open_tickets;   /* all that are not closed */
@@ -557,3 +638,12 @@ int store_item_append(struct buf *items, struct store_item *item,
                       const struct store_parts *parts) must_check;
 int store_history_append(struct buf *items, struct store_history history,
                          struct span text) must_check;
+int store_name_append(struct buf *names, struct span name) must_check;
+
+/* For stores. As store_admit_check(). */
+int store_cell_check(const struct store_cell *cell) must_check;
+int store_cell_value_check(const struct store_cell_value *value) must_check;
+
+/* For stores. When a cell that is put at `now_ms` is over; `old_ms`: that of the one that
+ * is there, which is what keep_expiry keeps. 0: never. */
+uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms, uint64_t old_ms);

@@ -345,6 +345,8 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
 	case STORE_HELD:
 	case STORE_WAIT:
+	case STORE_CELL:
+	case STORE_CELL_SCAN:
 	case STORE_RENEW: return false;
 	case STORE_SETTLE:
 	case STORE_RELEASE:
@@ -468,6 +470,8 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
+	case STORE_CELL:
+	case STORE_CELL_SCAN: op->error = ERR_INVALID; break;
 	case STORE_RELEASE: op->error = local_decide_release(local, release_of(op)); break;
 	case STORE_NOTE:
 		op->error = local_decide_note(local, container_of(op, struct store_note, op));

@@ -513,6 +513,8 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 		return memory_tickets_renew(tickets, container_of(op, struct store_renew, op));
 	case STORE_HELD:
 		return memory_tickets_list_held(tickets, container_of(op, struct store_held, op));
+	case STORE_CELL:
+	case STORE_CELL_SCAN:
 	case STORE_TAKE:
 	case STORE_WAIT: break;
 	}
