@@ -32,8 +32,10 @@ bool store_item_next(struct span items, size_t *offset, struct store_item *ret_i
 	*offset += sizeof(item) + len;
 	/* A take's items come from another thread: the next one's head is on its way
 	 * while this one is worked on. */
-	__builtin_prefetch(items.ptr + *offset);
-	__builtin_prefetch(items.ptr + *offset + 64);
+	if (items.len - *offset >= sizeof(item)) {
+		__builtin_prefetch(items.ptr + *offset);
+		__builtin_prefetch(items.ptr + *offset + sizeof(item) - 1);
+	}
 	return true;
 }
 
