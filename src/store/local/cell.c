@@ -121,13 +121,14 @@ int local_read_cell(struct local_store *local, const struct cell *cell, struct e
 		return ERR_DAMAGED;
 	place.len = head.size;
 	r = read_bytes(local, place, &bytes, &from_disk);
-	if (r == 0)
-		r = entry_parse(bytes, place.len, ret_entry);
-	if (r == 0 && from_disk)
-		r = check_entry(local, cell, bytes, ret_entry);
 	if (r < 0)
 		return r;
-	return entry_cell_puts(&ret_entry->cell) ? 0 : ERR_DAMAGED;
+	r = entry_parse(bytes, place.len, ret_entry);
+	if (r < 0)
+		return r;
+	if (ret_entry->kind != ENTRY_CELL || !entry_cell_puts(&ret_entry->cell))
+		return ERR_DAMAGED;
+	return from_disk ? check_entry(local, cell, bytes, ret_entry) : 0;
 }
 
 static void tell_damaged(struct local_store *local, const struct cell *cell, int error)
@@ -181,6 +182,7 @@ static int change_index(struct local_store *local, struct table_probe *probe,
 		             .segment = local->journal.durable.segment,
 		             .offset = journal_next_offset(&local->journal) };
 
+	CHECK(old || what->act == CELL_PUT);
 	if (what->act == CELL_REMOVE) {
 		cells_remove(local->cells, probe, old);
 		return 0;
