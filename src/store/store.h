@@ -337,8 +337,9 @@ struct store_renew {
 struct store_take {
 	struct store_op op;
 	/* in */
-	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
-	 * Its attempt counts as started, and the take completes when that is durable. */
+	/* Not 0: this one alone, of this sink, if it is due and its time has come, and at once:
+	 * none if not. Its attempt counts as started, and the take completes when that is
+	 * durable. */
 	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
@@ -350,6 +351,12 @@ struct store_take {
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
+
+/* Is it a take that may wait for long? */
+static inline bool store_take_waits(const struct store_op *op)
+{
+	return op->kind == STORE_TAKE && container_of(op, const struct store_take, op)->ticket == 0;
+}
 
 struct store_item {
 	uint64_t ticket;

@@ -6,6 +6,7 @@
  *   commit.c       flush: decide in order, one durable write, complete
  *   note.c         notes, outcomes that keep a ticket open, releases
  *   take.c         leases: payloads from memory or read back
+ *   take_one.c     leases of one ticket, from its admission on or later, and their ends
  *   read.c         one ticket, with its history
  *   scan_tickets.c all open tickets, a piece at a time
  *   scan_events.c  all events of the journal, a piece at a time
@@ -22,6 +23,7 @@
 #include "gate/ticket.h"
 #include "store/local/journal.h"
 #include "store/local/keeper.h"
+#include "store/local/leases.h"
 #include "store/local/local_store.h"
 #include "store/local/newest.h"
 #include "store/local/open_tickets.h"
@@ -110,6 +112,7 @@ struct local_store {
 	struct newest *newest;
 	struct tally *tally;
 	struct open_tickets *tickets;
+	struct leases leases; /* those that have an end */
 	struct shelf shelf;
 	struct keeper *keeper;
 	struct writer *writer; /* NULL: no write is made beside */
@@ -223,7 +226,14 @@ void local_defer(struct local_store *local, struct store_settle *settle, int err
 /* note.c */
 struct waits_legs local_legs(const struct local_store *local, uint64_t event);
 int local_decide_note(struct local_store *local, const struct store_note *note) must_check;
-int local_decide_renew(const struct local_store *local, const struct store_renew *renew) must_check;
+/* Leased with this very attempt: 0 or ERR_FENCED. */
+int local_find_leased(const struct local_store *local, uint64_t ticket, uint32_t attempt,
+                      struct open_ticket *ret_ticket) must_check;
+/* The ticket as it is now comes back if the frame is lost; there is room. */
+void local_save_ticket(struct local_store *local, const struct open_ticket *ticket);
+/* Appends a note of the ticket, which has it as its last from then on. */
+void local_append_note(struct local_store *local, struct open_ticket *ticket,
+                       struct entry_note note, struct span text);
 /* Of any outcome but those that close: false: it waits, and does not join the batch. */
 bool local_decide_aside(struct local_store *local, struct store_settle *settle) must_check;
 void local_aside_is_durable(struct local_store *local, const struct store_settle *settle);
@@ -234,7 +244,8 @@ void local_drop_dead(struct local_store *local); /* those that are too old */
 
 /* read.c */
 /* An open ticket as others see it; `entry` may be NULL: then without flags. */
-struct store_item local_item(const struct open_ticket *ticket, const struct entry *entry);
+struct store_item local_item(const struct local_store *local, const struct open_ticket *ticket,
+                             const struct entry *entry);
 enum store_state local_state(const struct open_ticket *ticket);
 /* The note at a place; its text stays until the next read or frame. */
 int local_read_note(struct local_store *local, const struct open_ticket *ticket,
@@ -269,6 +280,16 @@ int local_read_bytes(struct local_store *local, struct reader_place place,
                      const unsigned char **ret_bytes, bool *ret_from_disk) must_check;
 uint64_t local_segment_end(const struct local_store *local, uint64_t segment);
 void reader_close(struct local_store *local);
+
+/* take_one.c */
+/* What store_admit.lease_ms needs beside the event, and then making it so. */
+#define LOCAL_START_SIZE ((uint32_t)sizeof(struct entry_note))
+void local_start(struct local_store *local, uint64_t ticket, uint32_t lease_ms);
+int local_decide_take(struct local_store *local, struct store_take *take) must_check;
+void local_take_is_durable(struct local_store *local, struct store_take *take);
+int local_decide_renew(struct local_store *local, const struct store_renew *renew) must_check;
+void local_set_lease(struct local_store *local, uint64_t ticket, uint32_t lease_ms);
+void local_end_leases(struct local_store *local); /* that are over */
 
 /* retention.c */
 void local_retain(struct local_store *local);

@@ -242,6 +242,7 @@ static void tick(struct store *store)
 	local->flushing = true;
 	tick_clock(local);
 	uint64_t boot_ms = local->clock.now.boot_ms;
+	local_end_leases(local);
 	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
 	local_commit(local);
 	tick_room(local, boot_ms);
@@ -322,6 +323,7 @@ static void destroy(struct local_store *local)
 	mem_free(local->undo.items);
 	local->tally = tally_free(local->tally);
 	local->tickets = open_tickets_free(local->tickets);
+	leases_free(&local->leases);
 	if (local->lock_fd >= 0)
 		fs->methods->close(fs, local->lock_fd);
 	mem_free(local->path);
