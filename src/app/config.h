@@ -43,8 +43,6 @@
 
 /* ---- the result ---- */
 
-struct config;
-
 /* Line 0: not from the file. */
 struct config_place {
 	uint32_t line, column;
@@ -81,8 +79,9 @@ struct config_claims {
 	struct config_place place;
 };
 
-/* Can nobody reach it whom it does not know, but from this machine? */
-bool config_claims_guarded(const struct config *config);
+/* Can nobody reach it whom it does not know, but from this machine? By the listener that
+ * there is, which a reload does not change. */
+bool config_claims_guarded(const struct config_claims *claims, const char *listen);
 
 enum config_sink_kind {
 	CONFIG_SINK_STDOUT = 0,

@@ -294,11 +294,10 @@ static void check_admin(struct config_reader *reader)
 	config_leave(reader, mark);
 }
 
-bool config_claims_guarded(const struct config *config)
+bool config_claims_guarded(const struct config_claims *claims, const char *listen)
 {
-	const struct auth_spec *auth = &config->claims.auth;
-	return auth->kind != AUTH_NONE || auth->network_count > 0 ||
-	       option_is_loopback(config->serve.listen);
+	const struct auth_spec *auth = &claims->auth;
+	return auth->kind != AUTH_NONE || auth->network_count > 0 || option_is_loopback(listen);
 }
 
 /* Whoever reaches it can take any claim. */
@@ -309,7 +308,8 @@ static void check_claims(struct config_reader *reader)
 	size_t mark = config_enter(reader, SPAN("claims"));
 	if (claims->window_s == 0)
 		claims->window_s = (uint32_t)((config->serve.window_ms + 999) / 1000);
-	if (claims->enabled == CONFIG_CLAIMS_ON && !config_claims_guarded(config))
+	if (claims->enabled == CONFIG_CLAIMS_ON &&
+	    !config_claims_guarded(claims, config->serve.listen))
 		config_tell_at(reader, CONFIG_ERROR, claims->place,
 		               "others than this machine can reach %s, expected claims.auth too",
 		               config->serve.listen);

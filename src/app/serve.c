@@ -23,6 +23,7 @@
 #include "app/serve.h"
 #include "app/config.h"
 #include "app/serve_admin.h"
+#include "app/serve_callers.h"
 #include "app/serve_orphans.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
@@ -120,6 +121,8 @@ struct serve {
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
 	struct orphans orphans;
+	struct callers callers;
+	struct loop_timer sweep; /* of those */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -215,7 +218,7 @@ static void io_tick(struct loop_timer *timer)
 	if (!io->port)
 		store_host_tick(io->serve->host);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
-		io->draining = true;
+		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);
 	}
 	if (io->draining && http_server_drained(io->server))
@@ -293,10 +296,11 @@ static int io_open(struct io *io)
 				     });
 	if (error == 0)
 		error = claims_init(&io->claims,
-		                    &(struct claims_options){ .store = io->webhook.options.store,
-		                                              .traces = serve->traces,
-		                                              .key = local_store_key(serve->console.store),
-		                                              .thread = io->webhook.options.thread });
+		                    &(struct claims_options){
+					    .store = io->webhook.options.store,
+					    .traces = serve->traces,
+					    .key = local_store_key(serve->console.store),
+					    .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -361,12 +365,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* The others wait for a person, not for a delivery. */
+/* The others wait for a person or for whoever claimed them, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets +
+	                 stats.caller_tickets;
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
@@ -396,6 +401,7 @@ static void shutdown_step(struct loop_timer *timer)
 	struct serve *serve = container_of(timer, struct serve, step);
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	serve->callers.stopped = true;
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
@@ -441,7 +447,8 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 {
 	struct source_set *set = NULL;
 	const unsigned char *key = local_store_key(serve->console.store);
-	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
+	int error = serve_sources_new(config, serve->options->listen, key, &serve->counts, &set,
+	                              ret_text);
 	if (error == 0)
 		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
 		                           ret_text);
@@ -518,6 +525,7 @@ static void reload_later(struct loop_timer *timer)
 /* ---- windows that are too short ---- */
 
 #define ADVISE_MS 10000
+#define SWEEP_MS 60000
 
 static void advise_source(void *user, struct span source, const struct gap *gap)
 {
@@ -537,6 +545,16 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}
+}
+
+static void sweep(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, sweep);
+	if (serve->phase == PHASE_SERVE)
+		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
+		                    clock_read(clock_system()).wall_ms);
+	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
+		log_warn("the timer that ends forgotten claims cannot be set");
 }
 
 static void advise(struct loop_timer *timer)
@@ -701,8 +719,8 @@ static int open_store(struct serve *serve)
 	if (error != 0)
 		return fail("the data folder cannot be opened", error, &text);
 
-	error = serve_sources_new(serve->config, local_store_key(store), &serve->counts,
-	                          &serve->sources, &text);
+	error = serve_sources_new(serve->config, serve->options->listen, local_store_key(store),
+	                          &serve->counts, &serve->sources, &text);
 	choose_commit(serve);
 	struct store_host_options host_options = {
 		.store = store,
@@ -837,6 +855,9 @@ static int open_all(struct serve *serve)
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->sweep.due = sweep;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->sweep, SWEEP_MS);
 	serve->later.due = reload_later;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
@@ -894,6 +915,7 @@ static void close_all(struct serve *serve)
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve_callers_end(&serve->callers);
 	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);

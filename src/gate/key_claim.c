@@ -51,7 +51,8 @@ static int add_string(struct digest_input *input, const struct json_value *value
 	size_t len = value->text.len;
 
 	if (len == 0)
-		return error_fill(ret_problem, ERR_INVALID, "expected a key, found an empty string");
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected a key, found an empty string");
 	if (!value->escaped)
 		return digest_add(input, DIGEST_STRING, value->text);
 	int r = json_decode(value->text, digest_room(input), DIGEST_PART_MAX, &len);

@@ -503,6 +503,7 @@ struct store_stats {
 	uint64_t held_tickets;   /* open, until they are released */
 	uint64_t parked_tickets; /* the same */
 	uint64_t dead_tickets;   /* the same, or they are too old */
+	uint64_t caller_tickets; /* open, and not delivered by a lane: STORE_SINK_CALLER */
 	uint64_t waits;          /* operations that wait for an outcome */
 	uint64_t commits;        /* durable writes */
 	uint64_t commit_ops;     /* operations in them */

@@ -63,6 +63,7 @@ struct reader {
 struct local_counters {
 	atomic_uint_fast64_t live_claims, live_entities, live_cells, expired_claims, index_bytes;
 	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets, parked_tickets, dead_tickets;
+	atomic_uint_fast64_t caller_tickets;
 	atomic_uint_fast64_t waits;
 	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
 	atomic_uint_fast64_t clock_held_ms, io_errors;

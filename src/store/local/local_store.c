@@ -81,6 +81,7 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->parked_tickets,
 	              open_tickets_in(local->tickets, OPEN_TICKET_PARKED));
 	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
+	store_counter(&counters->caller_tickets, open_tickets_callers(local->tickets));
 	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
 	store_counter(&counters->live_cells, cells_count(local->cells));
@@ -295,6 +296,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.expired_claims = load_counter(&counters->expired_claims),
 		.index_bytes = load_counter(&counters->index_bytes),
 		.open_tickets = load_counter(&counters->open_tickets),
+		.caller_tickets = load_counter(&counters->caller_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
 		.held_tickets = load_counter(&counters->held_tickets),
 		.parked_tickets = load_counter(&counters->parked_tickets),

@@ -41,6 +41,7 @@ struct memory_tickets {
 	size_t count, room;
 	size_t skipped;         /* slots of the allocation before the first */
 	size_t open;            /* of count */
+	size_t callers;         /* of those, of STORE_SINK_CALLER */
 	size_t due_from;        /* nothing is due before this one */
 	uint64_t lease_ends_ms; /* none of the leases before; 0: never */
 	uint64_t now_ms, boot_ms;
@@ -123,6 +124,7 @@ static void slot_close(struct memory_tickets *tickets, struct slot *slot)
 	notes_free(tickets, slot->notes);
 	body_drop(tickets, slot->body);
 	slot->body = NULL;
+	tickets->callers -= slot->sink == STORE_SINK_CALLER;
 	tickets->open--;
 	while (tickets->count > 0 && !tickets->slots[0].body) {
 		tickets->slots++;
@@ -251,6 +253,7 @@ void memory_tickets_open(struct memory_tickets *tickets, const struct store_admi
 			               .state = held ? STORE_STATE_HELD : STORE_STATE_DUE };
 		tickets->counts[slot->state]++;
 		tickets->open++;
+		tickets->callers += slot->sink == STORE_SINK_CALLER;
 	}
 	if (started && held)
 		mem_free(started);
@@ -285,6 +288,11 @@ bool memory_tickets_held(struct memory_tickets *tickets, uint64_t ticket)
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state)
 {
 	return tickets->counts[state];
+}
+
+uint64_t memory_tickets_callers(const struct memory_tickets *tickets)
+{
+	return tickets->callers;
 }
 
 uint64_t memory_tickets_open_count(const struct memory_tickets *tickets)
