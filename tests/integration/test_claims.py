@@ -543,8 +543,11 @@ def test_claims_are_counted_traced_and_listed(gateway):
     claim(gateway, key, "duplicate")
     for verdict, count in (("new", 1), ("busy", 1), ("duplicate", 1)):
         assert sample(gateway, "stile_verdicts_total", source="claims", verdict=verdict) == count
-    answer = eventually(lambda: why(gateway, id=key)["decisions"], "it is traced")
-    assert {it["verdict"] for it in answer} >= {"new", "duplicate"}
+    told = eventually(lambda: (lambda it: it if it["found"] else None)(why(gateway, id=key)),
+                      "it is traced")
+    story, = told["originals"]
+    assert story["ticket"] == first["ticket"] and story["source"] == "claims", told
+    assert {it["verdict"] for it in story["repeats"]} == {"busy", "duplicate"}, told
     open_one = claim(gateway, fresh(), lease="1h")
     listed = gateway.get("/v1/tickets?state=leased").json()["tickets"]
     assert [(it["ticket"], it["sink"], it["source"]) for it in listed] == \
