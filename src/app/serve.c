@@ -153,8 +153,9 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 	struct error_text text;
 	const struct config *config = serve->config;
 	if (span_starts(request->head.path, SPAN("/v1/claims")))
-		error_fill(&text, 0, "there is nothing here; claims are made at /v1/claims, unless "
-		                     "claims.enabled is off");
+		error_fill(&text, 0,
+		           "there is nothing here; claims are made at /v1/claims, unless "
+		           "claims.enabled is off");
 	else if (span_starts(request->head.path, SPAN("/v1")))
 		error_fill(&text, 0,
 		           "there is nothing here; the admin API has a listener of its "

@@ -78,7 +78,7 @@ static int param(struct claims_request *it, const char *name, struct span *ret_t
 static int read_key(struct claims_request *it, struct key_claim *key,
                     struct error_text *ret_problem)
 {
-	struct span text, parts;
+	struct span text = SPAN_EMPTY, parts = SPAN_EMPTY;
 	struct json_doc doc;
 
 	int r = param(it, "key", &text, ret_problem);

@@ -303,6 +303,7 @@ static int read_array(struct reading *reading, struct span body)
 	struct json_elements elements;
 	struct span element;
 
+	reading->doc.problem = (struct json_problem){ .expected = "an array" };
 	int more = json_elements_begin(&elements, body);
 	while (more == 0 && (more = json_elements_next(&elements, &claims->plan->plan,
 	                                               &reading->doc, &element)) == 1) {

@@ -156,7 +156,7 @@ int key_claim_digest(const struct key_claim *claim, const unsigned char key[stat
 {
 	struct digest_input input;
 	struct digest_scope scope;
-	uint32_t check;
+	uint32_t check = 0;
 
 	int r = digest_scope_init(&scope, claim->scope.len ? claim->scope : KEY_CLAIM_SCOPE, RULE);
 	if (r < 0)
