@@ -23,6 +23,7 @@
 #include "app/serve.h"
 #include "app/config.h"
 #include "app/serve_admin.h"
+#include "app/serve_callers.h"
 #include "app/serve_orphans.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
@@ -42,6 +43,7 @@
 #include "base/mem.h"
 #include "console/console.h"
 #include "deliver/deliver.h"
+#include "door/claims.h"
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
@@ -85,6 +87,7 @@ struct io {
 	struct loop *loop;
 	struct http_server *server;
 	struct webhook webhook;
+	struct claims claims;
 	struct port *port; /* NULL with an embedded store */
 	struct thread thread;
 	struct loop_hook round;
@@ -118,6 +121,8 @@ struct serve {
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
 	struct orphans orphans;
+	struct callers callers;
+	struct loop_timer sweep; /* of those */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -147,7 +152,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
 	const struct config *config = serve->config;
-	if (span_starts(request->head.path, SPAN("/v1")))
+	if (span_starts(request->head.path, SPAN("/v1/claims")))
+		error_fill(&text, 0,
+		           "there is nothing here; claims are made at /v1/claims, unless "
+		           "claims.enabled is off");
+	else if (span_starts(request->head.path, SPAN("/v1")))
 		error_fill(&text, 0,
 		           "there is nothing here; the admin API has a listener of its "
 		           "own (--admin)");
@@ -167,6 +176,8 @@ static void handle(struct http_request *request)
 			loop_enough(io->loop);
 		return;
 	}
+	if (claims_handle(&io->claims, io->webhook.use->set, request))
+		return;
 	struct console_view view = { .port = io->port ? port_store(io->port)
 		                                      : store_host_store(io->serve->host) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
@@ -179,7 +190,8 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return webhook_wants_body(&io->webhook, request);
+	return webhook_wants_body(&io->webhook, request) ||
+	       claims_wants_body(io->webhook.use->set, request);
 }
 
 static void run_store(struct io *io)
@@ -198,11 +210,14 @@ static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
-		io->webhook.asked = false;
+		io->webhook.asked = io->claims.asked = false;
 		run_store(io);
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
-	} while (unlikely(io->webhook.asked || io->webhook.decided));
+		if (unlikely(io->claims.decided))
+			claims_answer(&io->claims);
+	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
+	                  io->claims.decided));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -211,7 +226,7 @@ static void io_tick(struct loop_timer *timer)
 	if (!io->port)
 		store_host_tick(io->serve->host);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
-		io->draining = true;
+		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);
 	}
 	if (io->draining && http_server_drained(io->server))
@@ -258,7 +273,8 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size,
+		.scratch_size = webhook_scratch_size > claims_scratch_size ? webhook_scratch_size
+		                                                           : claims_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -286,6 +302,13 @@ static int io_open(struct io *io)
 					     .feed = serve->console.feed,
 					     .thread = (uint32_t)(io - serve->ios),
 				     });
+	if (error == 0)
+		error = claims_init(&io->claims,
+		                    &(struct claims_options){
+					    .store = io->webhook.options.store,
+					    .traces = serve->traces,
+					    .key = local_store_key(serve->console.store),
+					    .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -326,6 +349,7 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	claims_release(&io->claims); /* its requests are in the server's memory */
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));
@@ -349,12 +373,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* The others wait for a person, not for a delivery. */
+/* The others wait for a person or for whoever claimed them, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets +
+	                 stats.caller_tickets;
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
@@ -384,6 +409,7 @@ static void shutdown_step(struct loop_timer *timer)
 	struct serve *serve = container_of(timer, struct serve, step);
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	serve->callers.stopped = true;
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
@@ -429,7 +455,8 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 {
 	struct source_set *set = NULL;
 	const unsigned char *key = local_store_key(serve->console.store);
-	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
+	int error = serve_sources_new(config, serve->options->listen, key, &serve->counts, &set,
+	                              ret_text);
 	if (error == 0)
 		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
 		                           ret_text);
@@ -506,6 +533,7 @@ static void reload_later(struct loop_timer *timer)
 /* ---- windows that are too short ---- */
 
 #define ADVISE_MS 10000
+#define SWEEP_MS 60000
 
 static void advise_source(void *user, struct span source, const struct gap *gap)
 {
@@ -525,6 +553,16 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}
+}
+
+static void sweep(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, sweep);
+	if (serve->phase == PHASE_SERVE)
+		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
+		                    clock_read(clock_system()).wall_ms);
+	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
+		log_warn("the timer that ends forgotten claims cannot be set");
 }
 
 static void advise(struct loop_timer *timer)
@@ -689,8 +727,8 @@ static int open_store(struct serve *serve)
 	if (error != 0)
 		return fail("the data folder cannot be opened", error, &text);
 
-	error = serve_sources_new(serve->config, local_store_key(store), &serve->counts,
-	                          &serve->sources, &text);
+	error = serve_sources_new(serve->config, serve->options->listen, local_store_key(store),
+	                          &serve->counts, &serve->sources, &text);
 	choose_commit(serve);
 	struct store_host_options host_options = {
 		.store = store,
@@ -825,6 +863,9 @@ static int open_all(struct serve *serve)
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->sweep.due = sweep;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->sweep, SWEEP_MS);
 	serve->later.due = reload_later;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
@@ -882,6 +923,7 @@ static void close_all(struct serve *serve)
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve_callers_end(&serve->callers);
 	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);

@@ -184,6 +184,9 @@ static void write_store(const struct console *console, struct buf *out)
 	       stats.dead_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
+	single(out, "stile_caller_tickets", "gauge",
+	       "Claims that whoever made them has not settled: open, and not to be delivered.",
+	       stats.caller_tickets);
 	single(out, "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
 	       stats.waits);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",

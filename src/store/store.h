@@ -338,8 +338,9 @@ struct store_renew {
 struct store_take {
 	struct store_op op;
 	/* in */
-	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
-	 * Its attempt counts as started, and the take completes when that is durable. */
+	/* Not 0: this one alone, of this sink, if it is due and its time has come, and at once:
+	 * none if not. Its attempt counts as started, and the take completes when that is
+	 * durable. */
 	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
@@ -351,6 +352,12 @@ struct store_take {
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
+
+/* Is it a take that may wait for long? */
+static inline bool store_take_waits(const struct store_op *op)
+{
+	return op->kind == STORE_TAKE && container_of(op, const struct store_take, op)->ticket == 0;
+}
 
 struct store_item {
 	uint64_t ticket;
@@ -496,6 +503,7 @@ struct store_stats {
 	uint64_t held_tickets;   /* open, until they are released */
 	uint64_t parked_tickets; /* the same */
 	uint64_t dead_tickets;   /* the same, or they are too old */
+	uint64_t caller_tickets; /* open, and not delivered by a lane: STORE_SINK_CALLER */
 	uint64_t waits;          /* operations that wait for an outcome */
 	uint64_t commits;        /* durable writes */
 	uint64_t commit_ops;     /* operations in them */

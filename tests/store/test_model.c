@@ -129,7 +129,7 @@ static void step_take(struct world *world)
 	static const uint32_t sizes[] = { 1, 100, 2000, 20000, 1u << 20 };
 
 	if (!world->waiting.waiting) {
-		world->waiting.take.sink = (uint32_t)below(world, SINKS);
+		world->waiting.take.sink = sink_choose(world);
 		world->waiting.take.without_payload = below(world, 4) == 0;
 		take_call_begin(world->local, &world->waiting, 1 + (uint32_t)below(world, 40),
 		                sizes[below(world, ARRAY_LEN(sizes))]);
@@ -291,6 +291,7 @@ static void test_the_histories_came_to_everything(void **state)
 	for (int i = STORE_STATE_DUE; i <= STORE_STATE_CLOSED; i++)
 		assert_true(model_tally.states[i] > 0);
 	assert_true(model_tally.ops[STORE_RELEASE] > 0 && model_tally.ops[STORE_RENEW] > 0);
+	assert_true(model_tally.starts > 0 && model_tally.takes_of_one > 0);
 	for (int i = STORE_CELL_GET; i <= STORE_CELL_REMOVE; i++) {
 		assert_true(model_tally.cells[i][0][0] > 0); /* not there, nothing done */
 		assert_true(model_tally.cells[i][1][i != STORE_CELL_GET] > 0);
