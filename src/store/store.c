@@ -121,7 +121,8 @@ int store_cell_value_check(const struct store_cell_value *value)
 
 int store_cell_check(const struct store_cell *cell)
 {
-	if (cell->act < STORE_CELL_GET || cell->act > STORE_CELL_REMOVE)
+	if (cell->act < STORE_CELL_GET || cell->act > STORE_CELL_REMOVE ||
+	    cell->when > STORE_IF_PRESENT)
 		return ERR_INVALID;
 	return store_cell_value_check(&cell->cell);
 }

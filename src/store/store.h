@@ -644,6 +644,12 @@ int store_name_append(struct buf *names, struct span name) must_check;
 int store_cell_check(const struct store_cell *cell) must_check;
 int store_cell_value_check(const struct store_cell_value *value) must_check;
 
+/* For stores. Is a PUT to be done, with a cell there or none? */
+static inline bool store_when_holds(enum store_when when, bool found)
+{
+	return when == STORE_ALWAYS || found == (when == STORE_IF_PRESENT);
+}
+
 /* For stores. When a cell that is put at `now_ms` is over; `old_ms`: that of the one that
  * is there, which is what keep_expiry keeps. 0: never. */
 uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms, uint64_t old_ms);
