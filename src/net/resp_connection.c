@@ -502,11 +502,11 @@ static void settle(struct resp_connection *connection)
 			begin_linger(connection);
 		else
 			resp_connection_close(connection);
+	} else if (draining && !connection->first) {
+		resp_connection_close(connection);
 	} else if ((connection->paused || connection->read_due) && !must_pause(connection)) {
 		resume(connection);
 	} else if (connection->eof && !connection->first) {
-		resp_connection_close(connection);
-	} else if (draining && !connection->first) {
 		resp_connection_close(connection);
 	} else {
 		rest(connection);
