@@ -450,6 +450,7 @@ int resp_shared_new(const struct resp_options *options, struct resp_shared **ret
 	if (!shared)
 		return -ENOMEM;
 	shared->options = *options;
+	resp_words_init();
 	int error = digest_scope_init(&shared->scope, options->scope, SPAN("cell"));
 	if (!error)
 		error = make_run_id(shared->run_id);

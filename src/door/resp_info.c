@@ -284,7 +284,7 @@ static void command_info(struct resp_run *run)
 		if (word)
 			write_word(word, out, version);
 		else
-			resp_write_null_array(out, version);
+			resp_write_null(out, version);
 	}
 }
 
@@ -330,10 +330,12 @@ void resp_run_command(struct resp_run *run)
 		command_info(run);
 	else if (resp_is(run->args[1], "docs"))
 		command_docs(run);
-	else if (run->count == 2 && resp_is(run->args[1], "count"))
-		command_count(run);
-	else if (run->count == 2 && resp_is(run->args[1], "list"))
-		command_list(run);
-	else
+	else if (!resp_is(run->args[1], "count") && !resp_is(run->args[1], "list"))
 		resp_fail_subcommand(run);
+	else if (run->count > 2)
+		resp_fail_arity(run);
+	else if (resp_is(run->args[1], "count"))
+		command_count(run);
+	else
+		command_list(run);
 }

@@ -145,6 +145,7 @@ static inline bool resp_is(struct span arg, const char *word)
 
 /* ---- resp_words.c ---- */
 
+void resp_words_init(void); /* before there are threads */
 const struct resp_word *resp_word_find(struct span name);
 const struct resp_word *resp_word_at(uint32_t index); /* NULL: no more */
 

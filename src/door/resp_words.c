@@ -1,4 +1,6 @@
 /* The table of commands. See resp_internal.h. */
+#include <string.h>
+
 #include "door/resp_internal.h"
 
 #define W RESP_WRITES
@@ -61,11 +63,12 @@ static uint32_t hash_name(struct span name)
 #define SLOTS 128u
 _Static_assert(ARRAY_LEN(words) < SLOTS / 2, "the table is sparse");
 
-/* Places of `words` by their hash, 1 is the first: made once, before there are threads. */
+/* Places of `words` by their hash, 1 is the first. */
 static uint8_t slots[SLOTS];
 
-__attribute__((constructor)) static void fill_slots(void)
+void resp_words_init(void)
 {
+	memset(slots, 0, sizeof(slots));
 	for (uint32_t i = 0; i < ARRAY_LEN(words); i++) {
 		uint32_t at = hash_name(span_str(words[i].name)) % SLOTS;
 		while (slots[at])
