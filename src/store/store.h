@@ -46,11 +46,12 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u        /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u      /* at a time */
-#define STORE_NAME_MAX 4096u       /* bytes of a cell's name, */
-#define STORE_VALUE_MAX (1u << 20) /* and of its value */
-#define STORE_ATTEMPT_MAX 65535u   /* the number of an attempt goes no further, and stays */
+#define STORE_TEXT_MAX 256u                           /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u                         /* at a time */
+#define STORE_NAME_MAX 4096u                          /* bytes of a cell's name, */
+#define STORE_VALUE_MAX (1u << 20)                    /* and of its value */
+#define STORE_EXPIRY_MAX_MS ((UINT64_C(1) << 43) - 1) /* unix, in 2248: what is later is that */
+#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
