@@ -464,9 +464,10 @@ void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
 	}
 	if (count > 0)
 		histogram_record_n(server->reply_us, (now_ns - arrived_ns) / 1000, count);
-	if (connection->handler.fd < 0 || connection->broken || out->len == 0)
+	if (connection->handler.fd < 0 || connection->broken)
 		return;
-	if (out->failed || outgoing_append(&server->pool, &connection->out, out->ptr, out->len))
+	if (out->failed || (out->len > 0 && outgoing_append(&server->pool, &connection->out,
+	                                                    out->ptr, out->len) != 0))
 		connection->broken = true;
 }
 
