@@ -214,6 +214,8 @@ static void io_tick(struct loop_timer *timer)
 	struct io *io = container_of(timer, struct io, tick);
 	if (!io->port)
 		store_host_tick(io->serve->host);
+	if (!io->port && io->resp.server)
+		resp_door_tick(&io->resp);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
 		io->draining = true;
 		http_server_drain(io->server);

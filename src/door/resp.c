@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/histogram.h"
 #include "base/mem.h"
 #include "door/resp_internal.h"
 
@@ -491,6 +492,24 @@ int resp_door_open(struct resp_door *door, struct resp_shared *shared, struct st
 	CHECK(index < RESP_THREADS_MAX);
 	atomic_store(&shared->counters[index], door->counters);
 	return 0;
+}
+
+#define COMMITS_MIN 8u        /* to know what one costs */
+#define PATIENCE_MAX_US 1000u /* however slow the disk is */
+
+void resp_door_tick(struct resp_door *door)
+{
+	struct store_stats stats;
+	store_stats(door->store, &stats);
+	uint64_t commits = stats.commits - door->commits;
+	if (commits < COMMITS_MIN)
+		return;
+	uint64_t sum_us = histogram_sum(door->store->commit_us);
+	uint64_t half_us = (sum_us - door->commit_us) / commits / 2;
+	door->commits = stats.commits;
+	door->commit_us = sum_us;
+	resp_server_patience(door->server,
+	                     1000 * (half_us < PATIENCE_MAX_US ? half_us : PATIENCE_MAX_US));
 }
 
 void resp_door_close(struct resp_door *door)

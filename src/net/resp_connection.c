@@ -164,6 +164,8 @@ static struct resp_entry *take_entry(struct resp_connection *connection)
 		entry->input->refs++;
 	*connection->tail = entry;
 	connection->tail = &entry->next;
+	server->patience.asking += connection->waiting == 0;
+	server->patience.undone++;
 	connection->waiting++;
 	server->calls++;
 	return entry;
@@ -179,6 +181,8 @@ static void pop_first(struct resp_connection *connection)
 		connection->tail = &connection->first;
 	connection->waiting--;
 	connection->weight -= entry->weight;
+	server->patience.asking -= connection->waiting == 0;
+	server->patience.undone -= !entry->done;
 	server->calls--;
 	if (connection->alone == entry)
 		connection->alone = NULL;
@@ -199,6 +203,7 @@ void resp_call_done(struct resp_call *call)
 	struct resp_entry *entry = container_of(call, struct resp_entry, call);
 	CHECK(!entry->done);
 	entry->done = true;
+	entry->connection->server->patience.undone--;
 	if (entry->connection->first == entry)
 		resp_mark_dirty(entry->connection);
 }
@@ -441,13 +446,14 @@ static void write_fault(struct resp_connection *connection, struct buf *out)
 	resp_write_error(out, RESP_ERR, span_of(text, (size_t)len));
 }
 
-/* Those whose turn has come. */
-void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
+/* Those whose turn has come; false: there are none, or nobody to read them. */
+bool resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
 {
 	struct resp_server *server = connection->server;
 	struct buf *out = &server->replies;
 	struct resp_entry *entry;
 	uint64_t arrived_ns = 0, count = 0;
+	bool any = connection->first && connection->first->done;
 	buf_clear(out);
 	while ((entry = connection->first) && entry->done) {
 		if (unlikely(entry->call.arrived_ns != arrived_ns) && count > 0) {
@@ -465,10 +471,11 @@ void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
 	if (count > 0)
 		histogram_record_n(server->reply_us, (now_ns - arrived_ns) / 1000, count);
 	if (connection->handler.fd < 0 || connection->broken)
-		return;
+		return false;
 	if (out->failed || (out->len > 0 && outgoing_append(&server->pool, &connection->out,
 	                                                    out->ptr, out->len) != 0))
 		connection->broken = true;
+	return any;
 }
 
 /* Goes on where commands were left. Calls that come of it missed this round's earlier

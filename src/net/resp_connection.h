@@ -59,6 +59,7 @@ struct resp_connection {
 	struct resp_entry *first, **tail;
 	struct resp_entry *alone; /* NULL: none is */
 	uint32_t waiting;         /* calls in the queue */
+	uint64_t served;          /* the number of the last hook that had replies for it */
 	uint64_t weight;          /* of them */
 	struct outgoing out;      /* replies, in clear */
 	struct tls_session *tls;  /* NULL: plain */
@@ -105,6 +106,19 @@ struct resp_server {
 	struct span *args;  /* of the command that is handled */
 	uint32_t args_room;
 
+	struct {
+		uint64_t ns;      /* 0: none */
+		uint64_t served;  /* hooks that had replies */
+		uint32_t last;    /* connections that the last of them had replies for */
+		uint32_t present; /* connections of the last two */
+		uint32_t asking;  /* connections with calls */
+		uint32_t undone;  /* calls that are not done */
+		uint32_t before;  /* asking, when waiting began */
+		uint32_t misses;  /* waits in a row that brought little */
+		uint32_t rest;    /* rounds without waiting, for that */
+		uint64_t until_ns;
+	} patience;
+
 	struct socket_batch *batch; /* NULL: each connection receives and sends for itself */
 	struct histogram *reply_us;
 	struct resp_counters counters;
@@ -129,7 +143,7 @@ void resp_connection_free(struct resp_connection *connection);  /* closed, witho
 void resp_connection_drop_calls(struct resp_connection *connection);
 void resp_connection_read(struct resp_connection *connection);
 void resp_connection_received(struct resp_connection *connection, bool more);
-void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns);
+bool resp_connection_reply(struct resp_connection *connection, uint64_t now_ns);
 void resp_connection_flush(struct resp_connection *connection);
 int resp_connection_register(struct resp_connection *connection) must_check;
 bool resp_connection_is_idle(const struct resp_connection *connection);

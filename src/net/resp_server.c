@@ -75,22 +75,84 @@ static void let_go(struct resp_server *server)
 	}
 }
 
+/* ---- patience ---- */
+
+#define RESTS_MAX 6u /* doublings */
+
+/* Of two hooks, those that the later has too are counted once. */
+static void note_served(struct resp_server *server, uint32_t count, uint32_t both)
+{
+	server->patience.present = count + server->patience.last - both;
+	server->patience.last = count;
+}
+
+/* Whoever was replied to a moment ago is back, or does not come. */
+static void end_wait(struct resp_server *server)
+{
+	uint32_t gained = server->patience.asking - server->patience.before;
+	loop_expect(server->loop, 0);
+	server->patience.until_ns = 0;
+	if (gained * 4 >= server->patience.before) {
+		server->patience.misses = 0;
+		return;
+	}
+	if (server->patience.misses < RESTS_MAX)
+		server->patience.misses++;
+	server->patience.rest = 1u << server->patience.misses;
+}
+
+static void begin_wait(struct resp_server *server)
+{
+	server->patience.before = server->patience.asking;
+	server->patience.until_ns = clock_monotonic_ns() + server->patience.ns;
+	loop_expect(server->loop, server->patience.until_ns);
+}
+
+/* After a look: is it worth to wait for another? */
+static void consider_wait(struct resp_server *server)
+{
+	bool all = server->patience.asking >= server->patience.present;
+	if (server->patience.until_ns > 0) {
+		if (all)
+			end_wait(server);
+		return;
+	}
+	if (!all && server->patience.undone > 0 && server->patience.rest == 0)
+		begin_wait(server);
+}
+
+void resp_server_patience(struct resp_server *server, uint64_t ns)
+{
+	server->patience.ns = ns;
+}
+
+/* ---- rounds ---- */
+
 /* What ready connections have queued in this look of the loop. */
-static void receive_queued(struct loop_hook *hook)
+static void look_ends(struct loop_hook *hook)
 {
 	struct resp_server *server = container_of(hook, struct resp_server, look_hook);
-	socket_batch_run(server->batch);
+	if (server->batch)
+		socket_batch_run(server->batch);
+	if (server->patience.ns > 0)
+		consider_wait(server);
 }
 
 static void write_replies(struct resp_server *server, struct resp_connection *first)
 {
-	uint64_t now_ns = clock_monotonic_ns();
+	uint64_t now_ns = clock_monotonic_ns(), served = ++server->patience.served;
+	uint32_t count = 0, both = 0;
 	for (struct resp_connection *connection = first; connection;
 	     connection = connection->dirty_next) {
-		resp_connection_reply(connection, now_ns);
+		if (resp_connection_reply(connection, now_ns)) {
+			count++;
+			both += connection->served + 1 == served;
+			connection->served = served;
+		}
 		if (server->batch)
 			resp_send_ahead(connection);
 	}
+	note_served(server, count, both);
 	if (server->batch)
 		socket_batch_run(server->batch);
 }
@@ -102,6 +164,10 @@ static void flush_dirty(struct loop_hook *hook)
 	struct resp_server *server = container_of(hook, struct resp_server, hook);
 	struct resp_connection *connection = server->dirty;
 	server->hook_round = loop_round(server->loop);
+	if (server->patience.until_ns > 0)
+		end_wait(server);
+	else if (server->patience.rest > 0 && connection)
+		server->patience.rest--;
 	if (!connection)
 		return;
 	server->dirty = NULL;
@@ -250,6 +316,7 @@ static void init_server(struct resp_server *server, const struct resp_server_opt
 	server->accept_timer.due = resume_accepting;
 	server->wheel_timer.due = turn_wheel;
 	server->hook.round = flush_dirty;
+	server->look_hook.round = look_ends;
 	server->hook_round = UINT64_MAX;
 	server->dirty_end = &server->dirty;
 	server->pool.gauge = options->gauge;
@@ -285,6 +352,7 @@ int resp_server_new(const struct resp_server_options *options, struct resp_serve
 		return error_fill(ret_text, -ENOMEM, "no memory for the Redis door");
 	init_server(server, options);
 	loop_hook_add(server->loop, &server->hook);
+	loop_look_hook_add(server->loop, &server->look_hook);
 	int error = 0;
 	server->reply_us = mem_zalloc(1, sizeof(*server->reply_us));
 	if (options->tls)
@@ -304,12 +372,7 @@ int resp_server_new(const struct resp_server_options *options, struct resp_serve
 int resp_server_batch(struct resp_server *server)
 {
 	CHECK(!server->batch);
-	int error = socket_batch_new(&server->batch);
-	if (error)
-		return error;
-	server->look_hook.round = receive_queued;
-	loop_look_hook_add(server->loop, &server->look_hook);
-	return 0;
+	return socket_batch_new(&server->batch);
 }
 
 static void stop_listening(struct resp_server *server)

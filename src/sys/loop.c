@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -24,6 +25,7 @@ struct loop {
 	int event_at, event_count;
 	bool again;
 	unsigned gather;
+	uint64_t expect_ns; /* loop_expect() */
 
 	struct loop_timer **heap; /* by at_ms, then order; heap[0] is due first */
 	uint32_t timer_count, timer_room;
@@ -315,6 +317,32 @@ static void run_handlers(struct loop *loop)
 	run_hooks(loop->look_hooks);
 }
 
+void loop_expect(struct loop *loop, uint64_t until_ns)
+{
+	loop->expect_ns = until_ns;
+}
+
+static bool take_events_within(struct loop *loop, uint64_t ns)
+{
+	struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000),
+		                    .tv_nsec = (long)(ns % 1000000000) };
+	int n = epoll_pwait2(loop->epoll_fd, loop->events, EVENTS_MAX, &timeout, NULL);
+	loop->event_count = n > 0 ? n : 0;
+	loop->event_at = 0;
+	return n > 0;
+}
+
+static void await_expected(struct loop *loop)
+{
+	while (loop->expect_ns > 0) {
+		uint64_t now_ns = clock_monotonic_ns();
+		if (now_ns >= loop->expect_ns || !take_events_within(loop, loop->expect_ns - now_ns))
+			break;
+		run_handlers(loop);
+	}
+	loop->expect_ns = 0;
+}
+
 static void run_round(struct loop *loop)
 {
 	wait_events(loop);
@@ -323,6 +351,7 @@ static void run_round(struct loop *loop)
 		take_events(loop, 0);
 		run_handlers(loop);
 	}
+	await_expected(loop);
 	run_timers(loop);
 	run_hooks(loop->hooks);
 }
