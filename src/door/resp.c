@@ -298,6 +298,17 @@ static void refuse(struct resp_run *run)
 		run->session->spoiled = true;
 }
 
+/* An EXEC that cannot be done is the end of its transaction. */
+static void fail_count(struct resp_run *run)
+{
+	bool is_exec = run->word->run == resp_run_exec;
+	if (is_exec)
+		resp_discard(run->session);
+	resp_fail(run, is_exec ? RESP_EXECABORT : RESP_ERR,
+	          "%swrong number of arguments for '%s' command",
+	          is_exec ? "Transaction discarded because of: " : "", run->word->name);
+}
+
 /* False: the reply is why not. */
 static bool may_run(struct resp_run *run)
 {
@@ -309,7 +320,7 @@ static bool may_run(struct resp_run *run)
 	bool fits = word->arity >= 0 ? run->count == (uint32_t)word->arity
 	                             : run->count >= (uint32_t)-word->arity;
 	if (unlikely(!fits)) {
-		resp_fail(run, RESP_ERR, "wrong number of arguments for '%s' command", word->name);
+		fail_count(run);
 		return false;
 	}
 	if (unlikely(!run->client->trusted) && !(word->flags & RESP_FOR_STRANGERS)) {

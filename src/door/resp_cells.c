@@ -58,8 +58,8 @@ static bool read_set_word(struct resp_run *run, uint32_t *at, struct set_words *
 		words->get = true;
 	} else if (resp_is(arg, "keepttl") && words->unit.len == 0) {
 		words->keep = true;
-	} else if (resp_is_expiry(arg) && !words->keep && words->unit.len == 0 &&
-	           *at + 1 < run->count) {
+	} else if (resp_is_expiry(arg) && !words->keep && *at + 1 < run->count &&
+	           (words->unit.len == 0 || span_eq_nocase(words->unit, arg))) {
 		words->unit = arg;
 		words->number = run->args[++*at];
 	} else {

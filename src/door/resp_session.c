@@ -32,8 +32,11 @@ void resp_run_quit(struct resp_run *run)
 void resp_run_select(struct resp_run *run)
 {
 	int64_t index;
-	if (!resp_integer(run->args[1], &index) || index != (int32_t)index)
+	if (!resp_integer(run->args[1], &index))
 		resp_fail_integer(run);
+	else if (index != (int32_t)index)
+		resp_fail(run, RESP_ERR, "value is out of range, value must between %d and %d",
+		          INT32_MIN, INT32_MAX);
 	else if (index != 0)
 		resp_fail(run, RESP_ERR, "DB index is out of range");
 	else
