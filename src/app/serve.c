@@ -87,7 +87,7 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct resp_door resp; /* its server is NULL when there is none */
-	struct port *port; /* NULL with an embedded store */
+	struct port *port;     /* NULL with an embedded store */
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -293,14 +293,13 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook,
-		                     &(struct webhook_options){
-					     .sources = serve->sources,
-					     .store = io_store(io),
-					     .traces = serve->traces,
-					     .feed = serve->console.feed,
-					     .thread = (uint32_t)(io - serve->ios),
-				     });
+		error = webhook_init(&io->webhook, &(struct webhook_options){
+							   .sources = serve->sources,
+							   .store = io_store(io),
+							   .traces = serve->traces,
+							   .feed = serve->console.feed,
+							   .thread = (uint32_t)(io - serve->ios),
+						   });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {

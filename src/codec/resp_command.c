@@ -137,8 +137,8 @@ static enum resp_step read_words(struct resp_parser *parser, char *bytes, size_t
 			return broken(parser, RESP_FAULT_ARRAY_LENGTH);
 		if (!has_room(parser))
 			return RESP_NO_MEMORY;
-		parser->args[parser->count++] =
-			(struct resp_arg){ (uint32_t)(word.ptr - bytes), (uint32_t)word.len };
+		parser->args[parser->count++] = (struct resp_arg){ (uint32_t)(word.ptr - bytes),
+			                                           (uint32_t)word.len };
 		at = bytes + (next - bytes);
 	}
 	return whole(parser, parser->count > 0 ? RESP_COMMAND : RESP_NOTHING);
@@ -226,8 +226,8 @@ static inline enum resp_step read_bulk_head(struct resp_parser *parser, const ch
 	if (unlikely(result == LENGTH_BAD))
 		return broken(parser, RESP_FAULT_BULK_LENGTH);
 	if (unlikely(bulk_len > limits->bulk_bytes))
-		return broken(parser, limits->stranger ? RESP_FAULT_STRANGER_BULK
-		                                       : RESP_FAULT_BULK_LENGTH);
+		return broken(parser,
+		              limits->stranger ? RESP_FAULT_STRANGER_BULK : RESP_FAULT_BULK_LENGTH);
 	if (unlikely((uint64_t)parser->at + bulk_len + 2 > limits->command_bytes))
 		return broken(parser, RESP_FAULT_TOO_LARGE);
 	if (!has_room(parser))

@@ -31,8 +31,8 @@
 struct console_thread {
 	const struct histogram *answer_us; /* from whole request to answer */
 	const struct http_counters *http;
-	const struct resp_counters *resp;  /* NULL: there is no Redis door */
-	const struct histogram *reply_us;  /* its, from whole command to reply */
+	const struct resp_counters *resp; /* NULL: there is no Redis door */
+	const struct histogram *reply_us; /* its, from whole command to reply */
 };
 
 struct feed;

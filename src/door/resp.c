@@ -201,9 +201,7 @@ static struct digest digest_key(const struct resp_shared *shared, struct span ke
 static void init_cell(struct resp_run *run, struct store_cell *cell, enum store_cell_act act,
                       struct span key)
 {
-	cell->op = (struct store_op){ .kind = STORE_CELL,
-		                      .done = resp_decided,
-		                      .user = run->job };
+	cell->op = (struct store_op){ .kind = STORE_CELL, .done = resp_decided, .user = run->job };
 	cell->act = act;
 	cell->when = STORE_ALWAYS;
 	cell->want_value = false;

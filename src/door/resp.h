@@ -77,7 +77,7 @@ struct resp_door {
 	struct resp_server *server; /* set by resp_door_open() */
 	struct resp_counters *counters;
 	const struct resp_word *last; /* that was asked for */
-	uint64_t commits, commit_us; /* that there were at the last tick */
+	uint64_t commits, commit_us;  /* that there were at the last tick */
 	/* More was submitted since the store's flush: it wants another one. */
 	bool asked;
 };

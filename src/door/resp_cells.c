@@ -74,7 +74,8 @@ static bool check_value(struct resp_run *run, struct span value)
 	uint32_t most = run->door->shared->options.max_value;
 	if (likely(value.len <= most))
 		return true;
-	resp_fail(run, RESP_ERR, "the value has %zu bytes; stile keeps values of up to %u (resp.max_value)",
+	resp_fail(run, RESP_ERR,
+	          "the value has %zu bytes; stile keeps values of up to %u (resp.max_value)",
 	          value.len, most);
 	return false;
 }
@@ -171,8 +172,8 @@ void resp_run_getex(struct resp_run *run)
 		resp_fail_syntax(run);
 		return;
 	}
-	struct store_cell *cell =
-		value_cell(run, persist || timed ? STORE_CELL_EXPIRE : STORE_CELL_GET);
+	struct store_cell *cell = value_cell(run,
+	                                     persist || timed ? STORE_CELL_EXPIRE : STORE_CELL_GET);
 	if (cell && timed)
 		resp_set_expiry(run, run->args[2], run->args[3], &cell->cell);
 }

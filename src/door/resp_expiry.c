@@ -95,8 +95,8 @@ static void write_ttl(struct resp_job *job, struct buf *out)
 	uint64_t ms = cell->expiry_ms;
 	if (!(job->unit & UNIT_AT))
 		ms = ms > cell->now_ms ? ms - cell->now_ms : 0;
-	resp_write_integer(out, (int64_t)((job->unit & UNIT_MASK) == UNIT_S ? (ms + 500) / 1000
-	                                                                     : ms));
+	resp_write_integer(out,
+	                   (int64_t)((job->unit & UNIT_MASK) == UNIT_S ? (ms + 500) / 1000 : ms));
 }
 
 static void run_ttl(struct resp_run *run, uint8_t unit)
@@ -135,7 +135,9 @@ static bool read_conditions(struct resp_run *run, uint8_t *ret_conditions)
 	static const struct {
 		const char *word;
 		uint8_t condition;
-	} words[] = { { "nx", IF_NONE }, { "xx", IF_SOME }, { "gt", IF_LATER }, { "lt", IF_EARLIER } };
+	} words[] = {
+		{ "nx", IF_NONE }, { "xx", IF_SOME }, { "gt", IF_LATER }, { "lt", IF_EARLIER }
+	};
 	uint8_t conditions = 0;
 	for (uint32_t i = 3; i < run->count; i++) {
 		size_t w = 0;
@@ -143,7 +145,8 @@ static bool read_conditions(struct resp_run *run, uint8_t *ret_conditions)
 			w++;
 		if (w == ARRAY_LEN(words)) {
 			resp_fail(run, RESP_ERR, "Unsupported option %.*s",
-			          (int)strnlen(run->args[i].ptr, run->args[i].len), run->args[i].ptr);
+			          (int)strnlen(run->args[i].ptr, run->args[i].len),
+			          run->args[i].ptr);
 			return false;
 		}
 		conditions |= words[w].condition;
@@ -154,8 +157,7 @@ static bool read_conditions(struct resp_run *run, uint8_t *ret_conditions)
 		return false;
 	}
 	if ((conditions & IF_LATER) && (conditions & IF_EARLIER)) {
-		resp_fail(run, RESP_ERR,
-		          "GT and LT options at the same time are not compatible");
+		resp_fail(run, RESP_ERR, "GT and LT options at the same time are not compatible");
 		return false;
 	}
 	*ret_conditions = conditions;

@@ -74,7 +74,7 @@ struct resp_job {
 	struct span fixed; /* the reply, if it is one of few */
 	struct buf text;   /* or what was made for it */
 	uint8_t version;
-	uint8_t unit;     /* resp_expiry.c */
+	uint8_t unit; /* resp_expiry.c */
 	uint8_t conditions;
 	int64_t number; /* the same */
 	uint32_t count; /* of cells */
@@ -89,7 +89,7 @@ struct resp_task {
 	uint32_t left; /* operations at the store */
 	uint32_t job_count;
 	bool exec;
-	struct arena arena;   /* of an EXEC: what lives until its reply */
+	struct arena arena;    /* of an EXEC: what lives until its reply */
 	struct resp_job *jobs; /* one … */
 	struct resp_job one;   /* … or those of an EXEC */
 };

@@ -57,8 +57,9 @@ static struct resp_queued *copy_command(struct arena *arena, const struct resp_r
 void resp_queue(struct resp_run *run)
 {
 	struct resp_session *session = run->session;
-	struct resp_queued *queued =
-		session->queued < QUEUED_MAX ? copy_command(&session->arena, run) : NULL;
+	struct resp_queued *queued = session->queued < QUEUED_MAX
+	                                     ? copy_command(&session->arena, run)
+	                                     : NULL;
 	if (!queued) {
 		session->spoiled = true;
 		resp_fail(run, RESP_ERR,
@@ -98,8 +99,7 @@ void resp_run_exec(struct resp_run *run)
 	}
 	if (session->spoiled) {
 		resp_discard(session);
-		resp_fail(run, RESP_EXECABORT,
-		          "Transaction discarded because of previous errors.");
+		resp_fail(run, RESP_EXECABORT, "Transaction discarded because of previous errors.");
 		return;
 	}
 	/* What was queued lives until the reply is written. */

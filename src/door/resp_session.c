@@ -263,8 +263,8 @@ static void client_info(struct resp_run *run)
 		"user=default resp=%d lib-name=%s lib-ver=%s\n",
 		(unsigned long long)client->id, address, client->port, client->fd, session->name,
 		(unsigned long long)age_s, session->in_multi ? "x" : "N",
-		session->in_multi ? (int)session->queued : -1,
-		session->version == RESP_3 ? 3 : 2, session->library, session->library_version);
+		session->in_multi ? (int)session->queued : -1, session->version == RESP_3 ? 3 : 2,
+		session->library, session->library_version);
 	size_t shown = len > 0 && (size_t)len < sizeof(text) ? (size_t)len : 0;
 	resp_write_verbatim(resp_text(run->job), span_of(text, shown),
 	                    (enum resp_version)run->job->version);

@@ -293,8 +293,7 @@ static bool place_args(struct resp_connection *connection, const char *bytes)
 static void handle_command(struct resp_connection *connection, const char *bytes)
 {
 	struct resp_server *server = connection->server;
-	struct resp_entry *entry =
-		place_args(connection, bytes) ? take_entry(connection) : NULL;
+	struct resp_entry *entry = place_args(connection, bytes) ? take_entry(connection) : NULL;
 	if (unlikely(!entry)) {
 		resp_break_off(connection);
 		return;
@@ -328,9 +327,10 @@ static void process(struct resp_connection *connection)
 			return;
 		}
 		char *bytes = connection->input->bytes + connection->in_at;
-		enum resp_step step = resp_parse(
-			&connection->parser, bytes, connection->in_len - connection->in_at,
-			connection->client.trusted ? &limits->known : &limits->stranger);
+		enum resp_step step = resp_parse(&connection->parser, bytes,
+		                                 connection->in_len - connection->in_at,
+		                                 connection->client.trusted ? &limits->known
+		                                                            : &limits->stranger);
 		if (likely(step == RESP_COMMAND))
 			handle_command(connection, bytes);
 		else if (step == RESP_MORE)

@@ -56,7 +56,7 @@ struct resp_client {
 struct resp_call {
 	struct resp_client *client;
 	uint64_t arrived_ns; /* loop time when it was whole */
-	void *scratch; /* options.call_size bytes, 16-aligned, for the handler; not zeroed */
+	void *scratch;       /* options.call_size bytes, 16-aligned, for the handler; not zeroed */
 };
 
 struct resp_server_limits {
@@ -79,15 +79,15 @@ extern const struct resp_server_limits resp_server_limits_default;
 /* Counters of one server, written by its thread, read by any (relaxed). */
 struct resp_counters {
 	atomic_uint_fast64_t accepted, open, commands, bytes_in, bytes_out;
-	atomic_uint_fast64_t refused;  /* over a limit on connections */
-	atomic_uint_fast64_t bad;      /* ended for bytes that are no command */
-	atomic_uint_fast64_t timeouts; /* idle, or did not read */
+	atomic_uint_fast64_t refused;                  /* over a limit on connections */
+	atomic_uint_fast64_t bad;                      /* ended for bytes that are no command */
+	atomic_uint_fast64_t timeouts;                 /* idle, or did not read */
 	atomic_uint_fast64_t errors[RESP_ERROR_COUNT]; /* the handler's: replies */
 };
 
 struct resp_server_options {
 	struct loop *loop;
-	const char *address; /* "127.0.0.1:6379" */
+	const char *address;             /* "127.0.0.1:6379" */
 	const struct resp_server *joins; /* as http_server_options.joins */
 	struct resp_server_limits limits;
 	struct http_gauge *gauge; /* not that of an HTTP server */

@@ -336,7 +336,8 @@ static void await_expected(struct loop *loop)
 {
 	while (loop->expect_ns > 0) {
 		uint64_t now_ns = clock_monotonic_ns();
-		if (now_ns >= loop->expect_ns || !take_events_within(loop, loop->expect_ns - now_ns))
+		if (now_ns >= loop->expect_ns ||
+		    !take_events_within(loop, loop->expect_ns - now_ns))
 			break;
 		run_handlers(loop);
 	}

@@ -11,11 +11,9 @@
 static const struct resp_limits limits = {
 	.args = 40, .bulk_bytes = 100, .command_bytes = 400, .line_bytes = 200
 };
-static const struct resp_limits stranger = { .args = 3,
-	                                     .bulk_bytes = 10,
-	                                     .command_bytes = 400,
-	                                     .line_bytes = 200,
-	                                     .stranger = true };
+static const struct resp_limits stranger = {
+	.args = 3, .bulk_bytes = 10, .command_bytes = 400, .line_bytes = 200, .stranger = true
+};
 
 /* The command's arguments, each followed by a bar; the step if it is none. */
 static enum resp_step parse_at(struct resp_parser *parser, char *bytes, size_t len,
@@ -101,7 +99,9 @@ static void bytes_may_move_between_the_pieces(void **state)
 
 static void what_says_nothing_is_skipped(void **state)
 {
-	static const char *const texts[] = { "*0\r\n", "*-1\r\n", "*-5\r\n", "\r\n", "\n", "  \r\n" };
+	static const char *const texts[] = {
+		"*0\r\n", "*-1\r\n", "*-5\r\n", "\r\n", "\n", "  \r\n"
+	};
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
 		struct resp_parser parser = { 0 };
@@ -223,9 +223,10 @@ static void replies_are_what_each_version_has_for_them(void **state)
 		assert_int_equal(out->failed, 0);
 		buf_append_char(out, 0);
 	}
-	assert_string_equal(two.ptr, "+OK\r\n:-7\r\n:1234567890123\r\n$4\r\na\r\nb\r\n$-1\r\n*-1\r\n"
-	                             "*2\r\n*4\r\n*3\r\n:1\r\n$3\r\n1.5\r\n$2\r\nhi\r\n"
-	                             "-WRONGPASS a  b\r\n");
+	assert_string_equal(two.ptr,
+	                    "+OK\r\n:-7\r\n:1234567890123\r\n$4\r\na\r\nb\r\n$-1\r\n*-1\r\n"
+	                    "*2\r\n*4\r\n*3\r\n:1\r\n$3\r\n1.5\r\n$2\r\nhi\r\n"
+	                    "-WRONGPASS a  b\r\n");
 	assert_string_equal(three.ptr, "+OK\r\n:-7\r\n:1234567890123\r\n$4\r\na\r\nb\r\n_\r\n_\r\n"
 	                               "*2\r\n%2\r\n~3\r\n#t\r\n,1.5\r\n=6\r\ntxt:hi\r\n"
 	                               "-WRONGPASS a  b\r\n");

@@ -112,8 +112,7 @@ static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 
 static void strangers_may_only_say_who_they_are(void **state)
 {
-	struct kit_options options = { .password = "secret",
-		                       .limits = resp_server_limits_default };
+	struct kit_options options = { .password = "secret", .limits = resp_server_limits_default };
 	(void)state;
 	assert_int_equal(kit_open_with(&kit, &options), 0);
 	peer_open(&kit, &one);
@@ -125,8 +124,10 @@ static void strangers_may_only_say_who_they_are(void **state)
 	peer_ask(&kit, &one, "AUTH other secret\r\n",
 	         "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
 	peer_ask(&kit, &one, "AUTH default secret\r\nPING\r\n", "+OK\r\n+PONG\r\n");
-	peer_ask(&kit, &one, "RESET\r\nGET k\r\n", "+RESET\r\n-NOAUTH Authentication required.\r\n");
-	peer_ask(&kit, &two, "*11\r\n", "-ERR Protocol error: unauthenticated multibulk length\r\n");
+	peer_ask(&kit, &one, "RESET\r\nGET k\r\n",
+	         "+RESET\r\n-NOAUTH Authentication required.\r\n");
+	peer_ask(&kit, &two, "*11\r\n",
+	         "-ERR Protocol error: unauthenticated multibulk length\r\n");
 	peer_expect_end(&kit, &two);
 	peer_close(&one);
 	peer_close(&two);

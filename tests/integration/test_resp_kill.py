@@ -1,7 +1,6 @@
 """What was acknowledged through the Redis door is there after kill -9, and only once; peers
 that misbehave harm nobody."""
 
-import os
 import random
 import socket
 import threading
@@ -209,28 +208,6 @@ def test_too_many_connections_are_told_so(stile):
             client.send(b"PING\r\n")
             return client.reply() == ("+", b"PONG")
     eventually(again, "another may come")
-
-
-def test_a_full_disk_is_never_said_to_be_ok(stile, scratch):
-    """Files cannot grow: what cannot be kept is refused, what was kept stays."""
-    gateway = respkit.start(stile, wrap=("prlimit", f"--fsize={160 << 20}"),
-                            folder=os.path.join(scratch, "small"))
-    kept, refused = [], 0
-    with respkit.Client(gateway.resp) as client:
-        for i in range(8000):
-            reply = client.call("SET", f"k{i}", f"{i:06}" * 10000)
-            if reply == ("+", b"OK"):
-                kept.append(i)
-                continue
-            assert reply[0] == "-" and reply[1].split()[0] in (b"OOM", b"MISCONF"), reply
-            refused += 1
-            if refused > 10:
-                break
-    gateway.kill()
-    gateway = respkit.start(stile, folder=os.path.join(scratch, "small"))
-    with respkit.Client(gateway.resp) as client:
-        for i in kept:
-            assert client.call("GET", f"k{i}") == ("$", (f"{i:06}" * 10000).encode()), i
 
 
 def test_a_stop_ends_idle_clients_and_answers_the_others(stile):

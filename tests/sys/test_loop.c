@@ -314,6 +314,56 @@ static void gathering_takes_what_comes_meanwhile_into_the_round(void **state)
 	}
 }
 
+/* Expects another look after each, until the last has been called. */
+struct expecting {
+	struct loop_hook hook;
+	struct loop *loop;
+	const struct domino *last;
+	uint64_t until_ns;
+};
+
+static void expect_more(struct loop_hook *hook)
+{
+	struct expecting *expecting = container_of(hook, struct expecting, hook);
+	loop_expect(expecting->loop, expecting->last->calls > 0 ? 0 : expecting->until_ns);
+}
+
+static void a_round_waits_for_what_is_expected_and_no_longer(void **state)
+{
+	struct fixture *fixture = *state;
+	struct domino row[4] = { 0 };
+	int fds[4][2];
+	struct expecting expecting = { .hook.round = expect_more,
+		                       .loop = fixture->loop,
+		                       .last = &row[3],
+		                       .until_ns = UINT64_MAX };
+	for (int i = 0; i < 4; i++) {
+		open_pair(fds[i]);
+		row[i].handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[i][0] };
+		assert_int_equal(loop_add(fixture->loop, &row[i].handler, LOOP_READ | LOOP_EDGE),
+		                 0);
+	}
+	for (int i = 0; i < 4; i++)
+		row[i].next_fd = i < 3 ? fds[i + 1][1] : -1;
+	loop_look_hook_add(fixture->loop, &expecting.hook);
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_int_equal(row[3].calls, 1);
+
+	row[2].next_fd = -1; /* what is expected does not come, and the time is over */
+	row[3].calls = 0;
+	expecting.until_ns = 1;
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_int_equal(row[3].calls, 0);
+	loop_hook_remove(fixture->loop, &expecting.hook);
+	for (int i = 0; i < 4; i++) {
+		loop_remove(fixture->loop, &row[i].handler);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
+
 /* Once for each look, whose handlers have all been called before. */
 struct looker {
 	struct loop_hook hook;
@@ -476,6 +526,8 @@ int main(void)
 		                                teardown),
 		cmocka_unit_test_setup_teardown(hooks_run_in_the_order_they_were_added, setup,
 		                                teardown),
+		cmocka_unit_test_setup_teardown(a_round_waits_for_what_is_expected_and_no_longer,
+		                                setup, teardown),
 		cmocka_unit_test_setup_teardown(gathering_takes_what_comes_meanwhile_into_the_round,
 		                                setup, teardown),
 		cmocka_unit_test_setup_teardown(look_hooks_run_after_the_handlers_of_each_look,
