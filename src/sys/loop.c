@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +27,8 @@ struct loop {
 	bool again;
 	unsigned gather;
 	uint64_t expect_ns; /* loop_expect() */
+	bool slack_set;
+	bool enough; /* no more looks in this round */
 
 	struct loop_timer **heap; /* by at_ms, then order; heap[0] is due first */
 	uint32_t timer_count, timer_room;
@@ -278,6 +281,7 @@ static void wait_events(struct loop *loop)
 {
 	int timeout_ms = wait_ms(loop);
 	loop->again = false;
+	loop->enough = false;
 	take_events(loop, timeout_ms);
 	loop->now_ns = clock_monotonic_ns();
 	loop->round++;
@@ -317,29 +321,42 @@ static void run_handlers(struct loop *loop)
 	run_hooks(loop->look_hooks);
 }
 
+/* Sleeps in slices: to be woken for each of many that come one by one costs more. */
+#define EXPECT_SLICES 4u
+#define EXPECT_SLICE_MIN_NS UINT64_C(20000)
+#define EXPECT_SLICE_MAX_NS UINT64_C(1000000)
+#define EXPECT_SLACK_NS 1000UL /* of the kernel's timers; 50 us otherwise */
+
 void loop_expect(struct loop *loop, uint64_t until_ns)
 {
+	if (!loop->slack_set)
+		prctl(PR_SET_TIMERSLACK, EXPECT_SLACK_NS);
+	loop->slack_set = true;
 	loop->expect_ns = until_ns;
 }
 
-static bool take_events_within(struct loop *loop, uint64_t ns)
+static void sleep_ns(uint64_t ns)
 {
-	struct timespec timeout = { .tv_sec = (time_t)(ns / 1000000000),
-		                    .tv_nsec = (long)(ns % 1000000000) };
-	int n = epoll_pwait2(loop->epoll_fd, loop->events, EVENTS_MAX, &timeout, NULL);
-	loop->event_count = n > 0 ? n : 0;
-	loop->event_at = 0;
-	return n > 0;
+	struct timespec time = { .tv_sec = (time_t)(ns / 1000000000),
+		                 .tv_nsec = (long)(ns % 1000000000) };
+	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
 }
 
 static void await_expected(struct loop *loop)
 {
-	while (loop->expect_ns > 0) {
-		uint64_t now_ns = clock_monotonic_ns();
-		if (now_ns >= loop->expect_ns ||
-		    !take_events_within(loop, loop->expect_ns - now_ns))
-			break;
+	uint64_t now_ns = clock_monotonic_ns();
+	uint64_t slice_ns = loop->expect_ns > now_ns ? (loop->expect_ns - now_ns) / EXPECT_SLICES
+	                                             : 0;
+	if (slice_ns < EXPECT_SLICE_MIN_NS)
+		slice_ns = EXPECT_SLICE_MIN_NS;
+	if (slice_ns > EXPECT_SLICE_MAX_NS)
+		slice_ns = EXPECT_SLICE_MAX_NS;
+	while (now_ns < loop->expect_ns) {
+		uint64_t left_ns = loop->expect_ns - now_ns;
+		sleep_ns(left_ns < slice_ns ? left_ns : slice_ns);
+		take_events(loop, 0);
 		run_handlers(loop);
+		now_ns = clock_monotonic_ns();
 	}
 	loop->expect_ns = 0;
 }
@@ -348,11 +365,12 @@ static void run_round(struct loop *loop)
 {
 	wait_events(loop);
 	run_handlers(loop);
-	for (unsigned i = 0; i < loop->gather && loop->event_count > 0; i++) {
+	for (unsigned i = 0; i < loop->gather && loop->event_count > 0 && !loop->enough; i++) {
 		take_events(loop, 0);
 		run_handlers(loop);
 	}
-	await_expected(loop);
+	if (loop->expect_ns > 0)
+		await_expected(loop);
 	run_timers(loop);
 	run_hooks(loop->hooks);
 }
@@ -367,6 +385,11 @@ void loop_run(struct loop *loop)
 void loop_gather(struct loop *loop, unsigned times)
 {
 	loop->gather = times;
+}
+
+void loop_enough(struct loop *loop)
+{
+	loop->enough = true;
 }
 
 void loop_stop(struct loop *loop)
