@@ -174,13 +174,8 @@ static void handle(struct http_request *request)
 		if (unlikely(io->webhook.decided)) /* by a flush ahead: its sender waits */
 			loop_enough(io->loop);
 		return;
-<<<<<<< HEAD
-	struct console_view view = { .port = io_store(io) };
-=======
 	}
-	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
->>>>>>> main
+	struct console_view view = { .port = io_store(io) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
