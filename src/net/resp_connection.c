@@ -264,7 +264,7 @@ int resp_connection_make_room(struct resp_connection *connection)
 	int error = pool_take_input(pool, need, &input);
 	if (error)
 		return error;
-	if (pending > 0)
+	if (old && pending > 0)
 		memcpy(input->bytes, old->bytes + connection->in_at, pending);
 	pool_drop_input(pool, old);
 	connection->input = input;
