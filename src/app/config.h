@@ -40,6 +40,7 @@
 #define CONFIG_CASES_MAX 64u       /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
 #define CONFIG_ADMIN_TOKENS_MAX 5u
+#define CONFIG_RESP_PASSWORDS_MAX 5u
 
 /* ---- the result ---- */
 
@@ -166,6 +167,8 @@ struct config {
 	uint32_t admin_token_count;
 	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
 	struct config_claims claims;
+	uint32_t resp_password_count;
+	struct span resp_passwords[CONFIG_RESP_PASSWORDS_MAX];
 	uint32_t source_count;
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;

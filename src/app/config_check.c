@@ -319,12 +319,33 @@ static void check_claims(struct config_reader *reader)
 	config_leave(reader, mark);
 }
 
+#define SCOPE_BYTES_MAX 64u
+
+/* Whoever reaches it can say of any event that it was there already. */
+static void check_resp(struct config_reader *reader)
+{
+	const struct config *config = reader->config;
+	const char *listen = config->serve.resp, *scope = config->serve.resp_scope;
+	size_t mark = config_enter(reader, SPAN("resp"));
+	if (config->resp_password_count == 0 && strcmp(listen, "none") != 0 &&
+	    !option_is_loopback(listen))
+		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, listen).place,
+		               "others than this machine can reach %s, expected resp.password too",
+		               listen);
+	if (scope[0] == 0 || strlen(scope) > SCOPE_BYTES_MAX)
+		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, scope).place,
+		               "found a scope of %zu bytes, expected 1 to %u", strlen(scope),
+		               SCOPE_BYTES_MAX);
+	config_leave(reader, mark);
+}
+
 void config_check_all(struct config_reader *reader)
 {
 	struct config *config = reader->config;
 	check_tls(reader);
 	check_admin(reader);
 	check_claims(reader);
+	check_resp(reader);
 	config_check_sinks(reader);
 	config_check_routes(reader);
 	for (uint32_t i = 0; i < config->source_count; i++)

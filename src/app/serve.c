@@ -25,6 +25,7 @@
 #include "app/serve_admin.h"
 #include "app/serve_callers.h"
 #include "app/serve_orphans.h"
+#include "app/serve_resp.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 
@@ -88,7 +89,8 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct claims claims;
-	struct port *port; /* NULL with an embedded store */
+	struct resp_door resp; /* its server is NULL when there is none */
+	struct port *port;     /* NULL with an embedded store */
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -115,6 +117,7 @@ struct serve {
 	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
 	struct http_gauge *gauge;
+	struct serve_resp *resp; /* NULL: there is none */
 	struct deliver *deliver;
 	struct serve_admin *admin;   /* NULL: there is none */
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
@@ -135,6 +138,11 @@ struct serve {
 };
 
 /* ---- one io thread ---- */
+
+static struct store *io_store(const struct io *io)
+{
+	return io->port ? port_store(io->port) : store_host_store(io->serve->host);
+}
 
 static void fill_windows(const struct source_set *set, struct advice_question *windows,
                          struct console_view *ret_view)
@@ -178,8 +186,7 @@ static void handle(struct http_request *request)
 	}
 	if (claims_handle(&io->claims, io->webhook.use->set, request))
 		return;
-	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
+	struct console_view view = { .port = io_store(io) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -210,14 +217,14 @@ static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
-		io->webhook.asked = io->claims.asked = false;
+		io->webhook.asked = io->claims.asked = io->resp.asked = false;
 		run_store(io);
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
 		if (unlikely(io->claims.decided))
 			claims_answer(&io->claims);
 	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
-	                  io->claims.decided));
+	                  io->claims.decided || io->resp.asked));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -225,11 +232,16 @@ static void io_tick(struct loop_timer *timer)
 	struct io *io = container_of(timer, struct io, tick);
 	if (!io->port)
 		store_host_tick(io->serve->host);
+	if (!io->port && io->resp.server)
+		resp_door_tick(&io->resp);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
 		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);
+		if (io->resp.server)
+			resp_server_drain(io->resp.server);
 	}
-	if (io->draining && http_server_drained(io->server))
+	if (io->draining && http_server_drained(io->server) &&
+	    (!io->resp.server || resp_server_drained(io->resp.server)))
 		atomic_store(&io->drained, true);
 	if (atomic_load(&io->end))
 		loop_stop(io->loop);
@@ -245,9 +257,14 @@ static void wake_loop(void *user)
 /* A commit costs the same for much as for little. */
 #define GATHER 4
 
+/* Commands may have many keys. */
+#define RESP_IN_FLIGHT 65536u
+
 static int open_port(struct io *io)
 {
 	struct port_options options = { .wake = wake_loop, .user = io->loop };
+	if (io->serve->resp)
+		options.max_in_flight = RESP_IN_FLIGHT;
 	return port_new(io->serve->host, &options, &io->port);
 }
 
@@ -257,6 +274,8 @@ static void batch_calls(struct io *io)
 	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
 		return;
 	int error = http_server_batch(io->server);
+	if (error == 0 && io->resp.server)
+		error = resp_server_batch(io->resp.server);
 	if (error != 0 && io == io->serve->ios)
 		log_info(
 			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
@@ -293,15 +312,13 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook,
-		                     &(struct webhook_options){
-					     .sources = serve->sources,
-					     .store = io->port ? port_store(io->port)
-		                                               : store_host_store(serve->host),
-					     .traces = serve->traces,
-					     .feed = serve->console.feed,
-					     .thread = (uint32_t)(io - serve->ios),
-				     });
+		error = webhook_init(&io->webhook, &(struct webhook_options){
+							   .sources = serve->sources,
+							   .store = io_store(io),
+							   .traces = serve->traces,
+							   .feed = serve->console.feed,
+							   .thread = (uint32_t)(io - serve->ios),
+						   });
 	if (error == 0)
 		error = claims_init(&io->claims,
 		                    &(struct claims_options){
@@ -322,6 +339,10 @@ static int io_open(struct io *io)
 		return error;
 	}
 	error = open_server(io);
+	if (error == 0 && serve->resp)
+		error = serve_resp_open(serve->resp, &io->resp,
+		                        io == serve->ios ? NULL : &serve->ios[0].resp, io->loop,
+		                        io_store(io), &io->problem);
 	if (error != 0)
 		return error;
 	batch_calls(io);
@@ -329,6 +350,8 @@ static int io_open(struct io *io)
 	console->threads[console->thread_count++] = (struct console_thread){
 		.answer_us = io->webhook.answer_us,
 		.http = http_server_counters(io->server),
+		.resp = io->resp.counters,
+		.reply_us = io->resp.server ? resp_server_reply_us(io->resp.server) : NULL,
 	};
 	return 0;
 }
@@ -351,6 +374,7 @@ static void io_close(struct io *io)
 		port_collect(io->port);
 	claims_release(&io->claims); /* its requests are in the server's memory */
 	io->server = http_server_free(io->server);
+	resp_door_close(&io->resp);
 	if (io->port)
 		store_free(port_store(io->port));
 	webhook_release(&io->webhook);
@@ -388,6 +412,8 @@ static void end_drain(struct serve *serve)
 	if (!all_drained(serve))
 		log_warn("some connections did not finish in time and are cut");
 	http_server_cut(serve->ios[0].server);
+	if (serve->ios[0].resp.server)
+		resp_server_cut(serve->ios[0].resp.server);
 	for (uint32_t i = 1; i < serve->io_count; i++)
 		atomic_store(&serve->ios[i].end, true);
 	serve_admin_end(serve->admin);
@@ -648,9 +674,11 @@ static int limit_connections(struct serve *serve)
 		           (unsigned long long)limit);
 		return fail("stile cannot start", -EMFILE, &text);
 	}
+	/* The Redis door has as many again. */
+	uint64_t share = (limit - reserve) / (strcmp(options->resp, "none") == 0 ? 1 : 2);
 	serve->connections = (uint32_t)options->connections;
-	if (options->connections > limit - reserve) {
-		serve->connections = (uint32_t)(limit - reserve);
+	if (options->connections > share) {
+		serve->connections = (uint32_t)share;
 		log_warn("fewer connections than --max-connections: the limit on open files is low",
 		         log_u64("connections", serve->connections), log_u64("open_files", limit));
 	}
@@ -755,8 +783,7 @@ static int open_delivery(struct serve *serve)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
 	struct io *io = &serve->ios[0];
-	serve_orphans_begin(&serve->orphans, serve->config,
-	                    io->port ? port_store(io->port) : store_host_store(serve->host));
+	serve_orphans_begin(&serve->orphans, serve->config, io_store(io));
 	return 0;
 }
 
@@ -778,6 +805,20 @@ static int open_net(struct serve *serve)
 			return fail("TLS cannot be set up", error, &text);
 	}
 	return 0;
+}
+
+static int open_resp(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct serve_resp_options options = {
+		.config = serve->config,
+		.tls = serve->tls,
+		.key = local_store_key(serve->console.store),
+		.connections = serve->connections,
+		.started_ms = serve->console.started_ms,
+	};
+	int error = serve_resp_new(&options, &serve->resp, &text);
+	return error == 0 ? 0 : fail("the Redis door cannot start", error, &text);
 }
 
 static int open_ios(struct serve *serve)
@@ -851,6 +892,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_console(serve);
 	if (error == 0)
+		error = open_resp(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = open_delivery(serve);
@@ -886,7 +929,8 @@ static void greet(struct serve *serve)
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
-	         log_str("admin", serve_admin_url(serve->admin)), log_str("data", folder),
+	         log_str("admin", serve_admin_url(serve->admin)),
+	         log_str("resp", serve_resp_url(serve->resp)), log_str("data", folder),
 	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
 	         log_u64("threads", options->threads),
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
@@ -931,6 +975,7 @@ static void close_all(struct serve *serve)
 	source_counts_free(&serve->counts);
 	serve->tls = tls_free(serve->tls);
 	serve->gauge = http_gauge_free(serve->gauge);
+	serve->resp = serve_resp_free(serve->resp);
 	if (serve->signals.fd > 0)
 		close(serve->signals.fd);
 }
