@@ -11,9 +11,10 @@
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
  *                 what it has.
  *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
- *                 and the other io threads end.
- *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
- *                 makes headway: then the lanes are asked to end.
+ *                 and the other io threads end. Who waits for an outcome is told that
+ *                 there is none when delivery rests, or after ANSWER_MS.
+ *   3. DELIVER  until no ticket is open, or delivery rests, or DELIVER_MS, whether or
+ *                 not the sink makes headway: then the lanes are asked to end.
  *   4. SETTLE   until they have ended, for which they give the store some seconds:
  *                 then this loop stops.
  *   5. The store is closed. Whatever it could not record comes back with
@@ -61,8 +62,13 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 #define STEP_MS 20
 #define LATER_MS 200
 #define DRAIN_MS 5000
+#define ANSWER_MS 3000
 #define DELIVER_MS 5000
 #define STOP_LIMIT_MS 30000
+
+/* Delivery rests when it has done so for that long: what was just admitted is on its way to
+ * a lane until then. */
+#define REST_MS 100
 
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
@@ -123,6 +129,7 @@ struct serve {
 	uint32_t io_count;
 	enum phase phase;
 	uint64_t phase_began_ms;
+	uint64_t rests_since_ms; /* 0: it does not */
 	struct loop_handler signals;
 	struct loop_timer step;
 	struct loop_timer later;
@@ -355,6 +362,23 @@ static uint64_t undelivered(struct serve *serve)
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
+/* What then is left waits for a time ahead, or for a sink that works: a stop does not. */
+static bool delivery_rests(struct serve *serve)
+{
+	uint64_t now_ms = loop_now_ms(serve->ios[0].loop);
+	if (!deliver_is_resting(serve->deliver))
+		serve->rests_since_ms = 0;
+	else if (serve->rests_since_ms == 0)
+		serve->rests_since_ms = now_ms;
+	return serve->rests_since_ms > 0 && now_ms - serve->rests_since_ms >= REST_MS;
+}
+
+static void end_waits(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_end_waits(&serve->ios[i].webhook);
+}
+
 static void end_drain(struct serve *serve)
 {
 	if (!all_drained(serve))
@@ -366,9 +390,11 @@ static void end_drain(struct serve *serve)
 	enter(serve, PHASE_DELIVER);
 }
 
-static void end_deliver(struct serve *serve)
+static void end_deliver(struct serve *serve, bool in_time)
 {
 	uint64_t open = undelivered(serve);
+	if (!in_time)
+		log_warn("some deliveries did not finish in time and are interrupted");
 	if (open > 0)
 		log_warn("events are left for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
@@ -381,11 +407,14 @@ static void shutdown_step(struct loop_timer *timer)
 	struct serve *serve = container_of(timer, struct serve, step);
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	bool rests = delivery_rests(serve);
+	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
+		end_waits(serve);
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
-	         (undelivered(serve) == 0 || spent_ms > DELIVER_MS))
-		end_deliver(serve);
+	         (undelivered(serve) == 0 || rests || spent_ms > DELIVER_MS))
+		end_deliver(serve, spent_ms <= DELIVER_MS);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);
 	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)

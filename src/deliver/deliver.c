@@ -28,6 +28,7 @@ struct runner {
 	struct loop_hook round;
 	struct loop_timer timer;
 	bool stopped;
+	atomic_bool in_round; /* the view is not of now */
 	struct mailbox commands;
 	struct deliver_command *change; /* waits until nothing is under way */
 	atomic_bool stopping;
@@ -140,6 +141,7 @@ static void round_run(struct loop_hook *hook)
 	struct runner *runner = container_of(hook, struct runner, round);
 	if (!atomic_load(runner->begun) && !atomic_load(&runner->stopping))
 		return;
+	atomic_store(&runner->in_round, true);
 	port_collect(runner->port);
 	if (atomic_load(&runner->stopping) && !runner->stopped) {
 		runner->stopped = true;
@@ -149,6 +151,7 @@ static void round_run(struct loop_hook *hook)
 	run_change(runner);
 	set_timer(runner, lane_run(runner->lane));
 	publish(runner);
+	atomic_store(&runner->in_round, false);
 	lane_flush(runner->lane);
 	if (runner->stopped && lane_is_still(runner->lane))
 		loop_stop(runner->loop);
@@ -369,6 +372,19 @@ void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_
 	pthread_mutex_lock(&runner->seeing);
 	*ret_view = runner->view;
 	pthread_mutex_unlock(&runner->seeing);
+}
+
+bool deliver_is_resting(struct deliver *deliver)
+{
+	bool resting = true;
+	for (uint32_t i = 0; i < deliver->count; i++) {
+		struct runner *runner = &deliver->runners[i];
+		pthread_mutex_lock(&runner->seeing);
+		resting &= runner->view.resting && !atomic_load(&runner->in_round);
+		pthread_mutex_unlock(&runner->seeing);
+		loop_wake(runner->loop);
+	}
+	return resting;
 }
 
 int deliver_find(const struct deliver *deliver, const char *name)

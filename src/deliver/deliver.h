@@ -75,6 +75,10 @@ uint32_t deliver_lane_count(const struct deliver *deliver);
 /* `lane` is below the count, in the order of the options. What it shows is never behind
  * what the store shows: counts are there before outcomes are. */
 void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_view);
+/* Are all lanes resting (lane_view.h)? Also has each look for what came back to it, so
+ * asked again and again it tells of now. What is on its way between the store and a lane
+ * is not seen. */
+bool deliver_is_resting(struct deliver *deliver);
 int deliver_find(const struct deliver *deliver, const char *name); /* lane, or -ENOENT */
 
 /* ---- commands ---- */

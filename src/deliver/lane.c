@@ -320,6 +320,15 @@ static enum lane_state state_of(const struct lane *lane)
 	return lane->paused ? LANE_PAUSED : LANE_RUNNING;
 }
 
+static bool is_resting(struct lane *lane)
+{
+	for (uint32_t i = 0; i < LANE_TAKES; i++)
+		if (lane->takes[i].state == TAKE_ARRIVED)
+			return false;
+	return lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_POOL_MAX &&
+	       next_start_ms(lane) > lane->now_ms;
+}
+
 /* Of the queue's first, or of what waits for the soonest time. */
 static uint64_t oldest_ms(const struct lane *lane)
 {
@@ -339,6 +348,7 @@ void lane_view(struct lane *lane, struct lane_view *ret_view)
 	ret_view->sink = lane->sink;
 	ret_view->state = state_of(lane);
 	ret_view->in_flight = lane->limiter.in_flight;
+	ret_view->resting = is_resting(lane);
 	ret_view->waiting = lane->schedule.count - lane->schedule.started;
 	ret_view->limit = limiter_limit(&lane->limiter, lane->now_ms);
 	ret_view->latency_us = lane->limiter.latency_us;

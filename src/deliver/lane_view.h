@@ -27,6 +27,7 @@ struct lane_view {
 	enum lane_state state;
 	uint64_t waiting;    /* tickets that the lane has, and no attempt of them is under way */
 	uint64_t in_flight;  /* attempts under way */
+	bool resting;        /* none is, none may start now, and all outcomes are recorded */
 	uint32_t limit;      /* of them, now */
 	uint32_t latency_us; /* smoothed; 0: not known, or not looked at */
 	enum breaker_state breaker;

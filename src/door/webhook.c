@@ -53,6 +53,11 @@ void webhook_offer(struct webhook *webhook, struct source_set *set)
 	source_set_release(atomic_exchange(&webhook->offered, set));
 }
 
+void webhook_end_waits(struct webhook *webhook)
+{
+	atomic_store(&webhook->waits_over, true);
+}
+
 static void accept_offer(struct webhook *webhook)
 {
 	struct source_set *set = atomic_exchange(&webhook->offered, NULL);

@@ -33,6 +33,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -445,10 +446,11 @@ struct store_scan {
  */
 struct store_wait {
 	struct store_op op;
-	uint64_t ticket;        /* the event's */
-	uint64_t until_boot_ms; /* CLOCK_BOOTTIME; looked at by tick */
-	enum outcome outcome;   /* out */
-	bool was_open;          /* the store's */
+	uint64_t ticket;         /* the event's */
+	uint64_t until_boot_ms;  /* CLOCK_BOOTTIME; looked at by tick */
+	const atomic_bool *over; /* as if that came when it is true; NULL: no such */
+	enum outcome outcome;    /* out */
+	bool was_open;           /* the store's */
 };
 
 /*
