@@ -79,6 +79,7 @@ static void wait_done(struct store_op *op)
 	item->release = (struct store_release){
 		.op = { .kind = STORE_RELEASE, .done = release_done, .user = it },
 		.ticket = item->wait.ticket,
+		.states = 1u << STORE_STATE_DEAD,
 		.whole_event = true,
 	};
 	it->webhook->asked = true;
