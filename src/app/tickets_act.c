@@ -13,7 +13,9 @@
 #define TARGET_MAX 8192u
 #define POLL_MS 100
 
-#define WAITING_STATES "only in these states, with commas: held, parked, dead"
+#define WAITING_STATES                                                                   \
+	"only in these states, with commas: held, parked, dead, which are the default, " \
+	"due, leased, or open (all of them)"
 #define DRY_RUN                                                           \
 	TICKETS_OPTION("dry-run", OPTION_FLAG, dry_run, NULL, NULL, 0, 0, \
 	               "only count what is meant")

@@ -36,8 +36,9 @@ struct act {
 	struct admin_job *job;
 	struct act *next; /* while free */
 	struct store_admit admit;
-	struct store_release release;
+	struct admin_act deed;
 	struct store_leg leg;
+	enum store_state original;
 	bool closes; /* the original, when the replay is durable */
 	char letter[LETTER_BYTES_MAX];
 	struct buf bytes; /* source and payload */
@@ -130,13 +131,13 @@ static void end_act(struct act *act)
 	step(job);
 }
 
-static void released(struct store_op *op)
+static void released(struct admin_act *deed, int error)
 {
-	struct act *act = op->user;
+	struct act *act = container_of(deed, struct act, deed);
 	struct admin_job *job = act->job;
-	if (op->error == ERR_FENCED)
+	if (error == ERR_FENCED || error == ERR_BUSY)
 		job->skipped++; /* somebody was quicker */
-	else if (op->error != 0)
+	else if (error != 0)
 		job->failed++;
 	else
 		job->acted++;
@@ -144,19 +145,10 @@ static void released(struct store_op *op)
 }
 
 /* The replay counts already; its original may be gone meanwhile. */
-static void original_closed(struct store_op *op)
+static void original_closed(struct admin_act *deed, int error)
 {
-	end_act(op->user);
-}
-
-static void release(struct act *act, uint64_t ticket, bool drop, void (*done)(struct store_op *op))
-{
-	act->release = (struct store_release){
-		.op = { .kind = STORE_RELEASE, .done = done, .user = act },
-		.ticket = ticket,
-		.drop = drop,
-	};
-	store_submit(act->job->admin->options.port, &act->release.op);
+	(void)error;
+	end_act(container_of(deed, struct act, deed));
 }
 
 static void replayed(struct store_op *op)
@@ -174,7 +166,7 @@ static void replayed(struct store_op *op)
 	if (sent && (job->first_own == 0 || own < job->first_own))
 		job->first_own = own;
 	if (op->error == 0 && act->closes)
-		release(act, act->release.ticket, true, original_closed);
+		admin_act_begin(&act->deed, act->original);
 	else
 		end_act(act);
 }
@@ -245,7 +237,9 @@ static int begin_replay(struct act *act, const struct store_item *item,
 	int r = replay_claim(act->job, item->ticket, &act->admit.claims[0]);
 	if (r < 0)
 		return r;
-	act->release.ticket = item->ticket;
+	act->original = (enum store_state)item->state;
+	act->deed.drop = true;
+	act->deed.done = original_closed;
 	act->closes = item->state == STORE_STATE_DEAD || item->state == STORE_STATE_PARKED;
 	store_submit(act->job->admin->options.port, &act->admit.op);
 	return 0;
@@ -258,8 +252,13 @@ static void begin_act(struct admin_job *job, const struct store_item *item,
 	CHECK(act);
 	job->spare = act->next;
 	job->in_flight++;
+	act->deed = (struct admin_act){ .admin = job->admin,
+		                        .ticket = item->ticket,
+		                        .sink = item->sink,
+		                        .drop = job->kind == JOB_DROP,
+		                        .done = released };
 	if (job->kind != JOB_REPLAY) {
-		release(act, item->ticket, job->kind == JOB_DROP, released);
+		admin_act_begin(&act->deed, (enum store_state)item->state);
 	} else if (begin_replay(act, item, parts) < 0) {
 		job->failed++;
 		act->next = job->spare;
@@ -497,12 +496,18 @@ static int parse_replay(struct admin_job *job, struct span query, struct error_t
 	return 0;
 }
 
-/* Which states such a job may meet, and meets when none is said. */
+/* Which states such a job may meet, */
 static uint32_t job_states(enum job_kind kind)
 {
-	uint32_t waiting = 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD;
-	return kind == JOB_REPLAY ? waiting | 1u << STORE_STATE_CLOSED
-	                          : waiting | 1u << STORE_STATE_HELD;
+	return kind == JOB_REPLAY ? 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD |
+	                                    1u << STORE_STATE_CLOSED
+	                          : FILTER_OPEN_STATES;
+}
+
+/* and meets when none is said: what needs nobody is left alone. */
+static uint32_t standard_states(enum job_kind kind)
+{
+	return kind == JOB_REPLAY ? job_states(kind) : STORE_STATES_ASIDE;
 }
 
 static bool is_narrow(const struct admin_filter *filter)
@@ -527,8 +532,7 @@ static int parse(struct admin_job *job, struct span query, struct error_text *re
 	if (job->filter.states & ~job_states(job->kind) && job->filter.states != FILTER_ALL_STATES)
 		return error_fill(ret_text, ERR_INVALID, "state: %s is for tickets that are %s",
 		                  kind_names[job->kind],
-		                  job->kind == JOB_REPLAY ? "closed, parked or dead"
-		                                          : "held, parked or dead");
+		                  job->kind == JOB_REPLAY ? "closed, parked or dead" : "open");
 	return 0;
 }
 
@@ -602,7 +606,7 @@ static void start(struct admin *admin, struct http_request *request, enum job_ki
 		return;
 	}
 	if (job->filter.states == 0)
-		job->filter.states = job_states(kind);
+		job->filter.states = standard_states(kind);
 	begin(job);
 	respond_job(request, 202, job);
 }

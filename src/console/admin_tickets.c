@@ -5,7 +5,7 @@
  *
  *   held          all legs of the event wait for one decision: all of them
  *   parked, dead  this leg alone
- *   due, leased   its lane is told: try now, or drop
+ *   due, leased   this leg alone: tried now, or dropped (admin_act.c)
  *   not open      it may be the event's ticket, and other legs wait: all of them
  */
 #include <inttypes.h>
@@ -26,118 +26,77 @@ static bool parse_ticket(struct http_request *request, struct span part, uint64_
 
 /* ---- release and drop ---- */
 
-struct act {
+struct deed {
+	struct admin_act act;
 	struct store_read read;
-	struct store_release release;
-	struct admin_command command;
-	struct admin *admin;
 	struct http_request *request;
-	uint64_t ticket;
-	bool drop;
 };
 
-static void end_act(struct act *act, int error)
+static void end_deed(struct admin_act *act, int error)
 {
+	struct deed *deed = container_of(act, struct deed, act);
 	struct buf out = { .cap = 256 };
 	if (error != 0) {
-		admin_respond_error(act->request, error);
+		admin_respond_error(deed->request, error);
 	} else {
 		buf_append_char(&out, '{');
 		admin_put_ticket(&out, "ticket", act->ticket);
 		admin_put_text(&out, "state", act->drop ? SPAN("dropped") : SPAN("released"));
 		admin_close_object(&out);
 		buf_append_char(&out, '\n');
-		admin_respond(act->request, &out);
+		admin_respond(deed->request, &out);
 	}
-	buf_free(&act->read.items);
-	mem_free(act);
-}
-
-static void released(struct store_op *op)
-{
-	end_act(op->user, op->error);
-}
-
-static void commanded(struct admin_command *command)
-{
-	struct act *act = container_of(command, struct act, command);
-	end_act(act, command->command.error);
-}
-
-static void release(struct act *act, bool whole_event)
-{
-	act->release = (struct store_release){
-		.op = { .kind = STORE_RELEASE, .done = released, .user = act },
-		.ticket = act->ticket,
-		.drop = act->drop,
-		.whole_event = whole_event,
-	};
-	store_submit(act->admin->options.port, &act->release.op);
-}
-
-static void tell_lane(struct act *act, uint32_t sink)
-{
-	int lane = admin_find_lane(act->admin, sink);
-	if (lane < 0) {
-		end_act(act, lane);
-		return;
-	}
-	act->command = (struct admin_command){
-		.command = { .kind = act->drop ? DELIVER_DROP : DELIVER_RETRY_NOW,
-		             .ticket = act->ticket },
-		.done = commanded,
-	};
-	admin_command_post(act->admin, (uint32_t)lane, &act->command);
+	buf_free(&deed->read.items);
+	mem_free(deed);
 }
 
 static void act_on(struct store_op *op)
 {
-	struct act *act = op->user;
-	struct store_item item;
+	struct deed *deed = op->user;
+	struct store_item item = { .state = STORE_STATE_CLOSED };
 	struct store_parts parts;
 	size_t at = 0;
+	if (op->error != 0 && op->error != -ENOENT) {
+		end_deed(&deed->act, op->error);
+		return;
+	}
 	bool open = op->error == 0 &&
-	            store_item_next(buf_span(&act->read.items), &at, &item, &parts);
-	if (op->error != 0 && op->error != -ENOENT)
-		end_act(act, op->error);
-	else if (!open || item.state == STORE_STATE_HELD)
-		release(act, true);
-	else if (item.state == STORE_STATE_PARKED || item.state == STORE_STATE_DEAD)
-		release(act, false);
-	else
-		tell_lane(act, item.sink);
+	            store_item_next(buf_span(&deed->read.items), &at, &item, &parts);
+	deed->act.whole_event = !open || item.state == STORE_STATE_HELD;
+	deed->act.sink = item.sink;
+	admin_act_begin(&deed->act, (enum store_state)item.state);
 }
 
-static void begin_act(struct admin *admin, struct http_request *request, struct span part,
-                      bool drop)
+static void begin_deed(struct admin *admin, struct http_request *request, struct span part,
+                       bool drop)
 {
 	uint64_t ticket;
 	if (!parse_ticket(request, part, &ticket))
 		return;
-	struct act *act = mem_zalloc(1, sizeof(*act));
-	if (!act) {
+	struct deed *deed = mem_zalloc(1, sizeof(*deed));
+	if (!deed) {
 		admin_respond_busy(request, "no memory for this now");
 		return;
 	}
-	act->admin = admin;
-	act->request = request;
-	act->ticket = ticket;
-	act->drop = drop;
-	act->read = (struct store_read){
-		.op = { .kind = STORE_READ, .done = act_on, .user = act },
+	deed->act = (struct admin_act){
+		.admin = admin, .ticket = ticket, .drop = drop, .done = end_deed
+	};
+	deed->request = request;
+	deed->read = (struct store_read){
+		.op = { .kind = STORE_READ, .done = act_on, .user = deed },
 		.ticket = ticket,
 	};
-	store_submit(admin->options.port, &act->read.op);
+	store_submit(admin->options.port, &deed->read.op);
 }
 
 void admin_release_ticket(struct admin *admin, struct http_request *request, struct span part)
 {
-	begin_act(admin, request, part, false);
+	begin_deed(admin, request, part, false);
 }
 
 void admin_drop_ticket(struct admin *admin, struct http_request *request, struct span part)
 {
-	begin_act(admin, request, part, true);
+	begin_deed(admin, request, part, true);
 }
 
 /* ---- show ---- */

@@ -331,7 +331,7 @@ def test_many_are_released_and_dropped_by_filter_after_a_count(gate, run):
         assert run(command, *url)[0] == 2
         assert run(command, "--state", "dead", paid[0], *url)[0] == 2
     take_problem(it.gateway.ask("POST", "/v1/drop"), 400)
-    take_problem(it.gateway.ask("POST", "/v1/drop?state=leased"), 400)
+    take_problem(it.gateway.ask("POST", "/v1/drop?state=closed"), 400)
     take_problem(it.gateway.ask("POST", "/v1/replay?state=held"), 400)
 
 
@@ -347,6 +347,40 @@ def test_ticket_that_waits_for_its_next_attempt_is_tried_now_or_dropped(gate):
     it.gateway.wait_settled()
     assert [key(request) for request in it.sink.got()].count(key(it.sink.got()[-1])) == 2
     assert len(it.sink.got()) == 3
+
+
+def test_backlog_of_a_sink_is_dropped_or_tried_now(gate, run):
+    """In its lane or not: what the lane has not taken is due, what it has is leased."""
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }, "
+              "concurrency: 1")
+    it.send(3)
+    eventually(lambda: [row.get("last") for row in tickets(it.gateway)] == ["failed"] * 3 and
+               ask(it.gateway, "GET", "/v1/sinks/crm")["waiting"] == 3, "all have failed once")
+    url = ("--url", it.gateway.admin_url())
+    it.status = 503
+    code, out, err = run("release", "--state", "due,leased", "--sink", "crm", *url)
+    assert code == 0 and out.startswith("released 3 of 3"), (out, err)
+    it.sink.wait(6)
+    eventually(lambda: ask(it.gateway, "GET", "/v1/sinks/crm")["waiting"] == 3, "again in vain")
+    code, out, err = run("drop", "--state", "open", "--sink", "crm", *url)
+    assert code == 0 and out.startswith("dropped 3 of 3"), (out, err)
+    it.gateway.wait_settled()
+    assert len(it.sink.got()) == 6
+
+
+def test_what_waits_for_a_sink_that_is_gone_is_dropped(gate, stile, scratch, run):
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }")
+    first, second, third = it.send(3)
+    it.gateway.kill()
+    config = configure(scratch, source("a"), http_sink("erp", it.sink.url("/erp")))
+    gateway = stile("--config", config)
+    assert {row["state"] for row in tickets(gateway)} == {"due"}
+    assert ask(gateway, "POST", f"/v1/tickets/{first}/drop")["state"] == "dropped"
+    assert ask(gateway, "POST", f"/v1/tickets/{second}/release")["state"] == "released"
+    assert {row["ticket"] for row in tickets(gateway)} == {second, third}
+    code, out, err = run("drop", "--state", "due", "--url", gateway.admin_url())
+    assert code == 0 and out.startswith("dropped 2 of 2"), (out, err)
+    assert tickets(gateway) == []
 
 
 # ---- replay ----
