@@ -133,6 +133,8 @@ struct local_store {
 	struct undo_list undo;
 	uint64_t frames_lost; /* ever */
 	bool full;            /* the last admit found no room on disk */
+	bool refused;         /* one did since the last tick */
+	bool told_full;       /* and the operator was told */
 	bool crowded;         /* as many tickets are open as may be, and that was told */
 	bool ending;          /* see store_end_waits() */
 	bool flushing;

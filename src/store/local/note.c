@@ -88,7 +88,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
 		r = ERR_FULL;
 	if (r == 0)
-		r = local_reserve(local, frame_note_size(text), JOURNAL_NORMAL);
+		r = local_reserve(local, frame_note_size(text), JOURNAL_NOTE);
 	/* A frame may have been lost meanwhile, with what it said of this ticket. */
 	if (r == 0)
 		r = find_leased(local, note->ticket, note->attempt, &ticket);
