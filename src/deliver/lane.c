@@ -175,6 +175,8 @@ static uint64_t next_run_ms(struct lane *lane)
 	uint64_t next_ms = next_start_ms(lane);
 	if (lane->take_after_ms > lane->now_ms)
 		next_ms = sooner(next_ms, lane->take_after_ms);
+	if (lane->unburied)
+		next_ms = sooner(next_ms, lane->bury_at_ms);
 	if (lane->renew_at_ms > 0)
 		next_ms = sooner(next_ms, lane->renew_at_ms);
 	if (next_ms == UINT64_MAX)
@@ -188,6 +190,7 @@ uint64_t lane_run(struct lane *lane)
 	lane->now_ms = clock_read(lane->clock).boot_ms;
 	for (uint32_t turn = 0; turn < TURNS_MAX; turn++) {
 		lane_receive_takes(lane);
+		lane_bury_again(lane);
 		start_due(lane);
 		lane_renew(lane);
 		lane_begin_takes(lane);
@@ -212,6 +215,7 @@ void lane_stop(struct lane *lane)
 	lane->chain = NULL;
 	lane->chain_end = &lane->chain;
 	lane->chained = 0;
+	lane_bury_again(lane);
 	if (lane->lease_ms == 0)
 		return;
 	uint32_t place = SCHEDULE_NONE;

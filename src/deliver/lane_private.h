@@ -147,6 +147,10 @@ struct lane {
 	struct lane_record *records;
 	uint32_t recordable; /* in `records` or not yet allocated */
 
+	struct outlet_attempt *unburied; /* dead, and the store has not taken it yet */
+	uint64_t bury_at_ms;
+	bool bury_told;
+
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
 	uint64_t renew_at_ms;
@@ -201,8 +205,10 @@ bool lane_is_lost(const struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
 
-/* lane_bury.c: false: there is no memory for it. */
-bool lane_bury(struct lane_attempt *attempt);
+/* lane_bury.c: then it is settled as dead. */
+void lane_bury(struct lane_attempt *attempt);
+/* What the store could not take is offered again; when the lane stops it is put back. */
+void lane_bury_again(struct lane *lane);
 
 /* lane_lease.c */
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);

@@ -119,6 +119,59 @@ static void a_dead_letter_goes_to_its_sink_too(void **state)
 	kit_close(&kit);
 }
 
+/* Else a sink that has refused an event gets it once a second while the disk is full. */
+static void a_burial_is_repeated_and_not_the_attempt(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	struct store_item item;
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.buries = true;
+	kit.options.policy.dead_sink = 77;
+	kit_start(&kit);
+	kit.full = true;
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_advance(&kit, 30000);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
+	kit.full = false;
+	kit_advance(&kit, 5000);
+	assert_int_equal(kit.sent_count, 1);
+	assert_true(kit_read(&kit, ticket, &item));
+	assert_int_equal(item.state, STORE_STATE_DEAD);
+	assert_int_equal(item.status, 400);
+	assert_int_equal(kit_stats(&kit).due_tickets, 1); /* of the other sink */
+	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_DEAD], 1);
+	kit.full = true;
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 3000);
+	kit_close(&kit); /* it stays open */
+}
+
+/* A sender's retry, or a person, sets it free; whoever reads the letters has one of it. */
+static void what_dies_again_is_one_dead_letter(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.buries = true;
+	kit.options.policy.dead_sink = 77;
+	kit_start(&kit);
+	struct store_release release = { .ticket = kit_admit(&kit, 0) };
+	for (uint32_t i = 0; i < 3; i++) {
+		kit_advance(&kit, 100);
+		assert_int_equal(kit.sent_count, i + 1);
+		assert_int_equal(store_call(kit.store, &release.op, STORE_RELEASE), 0);
+	}
+	kit_advance(&kit, 100);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 1);
+	assert_int_equal(kit_stats(&kit).due_tickets, 1);
+	kit_close(&kit);
+}
+
 static void without_dead_letters_it_is_forgotten(void **state)
 {
 	(void)state;
@@ -915,6 +968,8 @@ int main(void)
 		cmocka_unit_test(a_retry_has_the_same_key_and_bytes_and_the_next_number),
 		cmocka_unit_test(what_is_given_up_is_a_dead_letter),
 		cmocka_unit_test(a_dead_letter_goes_to_its_sink_too),
+		cmocka_unit_test(a_burial_is_repeated_and_not_the_attempt),
+		cmocka_unit_test(what_dies_again_is_one_dead_letter),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),
