@@ -61,6 +61,7 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 
 #define STEP_MS 20
 #define LATER_MS 200
+#define CHANGE_RETRY_MS 5000
 #define DRAIN_MS 5000
 #define ANSWER_MS 3000
 #define DELIVER_MS 5000
@@ -123,6 +124,8 @@ struct serve {
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct sinks_failed failed;  /* of the last change, and */
+	uint64_t retry_at_ms;        /* when it is tried again */
 	struct orphans orphans;
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
@@ -442,6 +445,10 @@ static bool is_changing(struct serve *serve)
 {
 	if (serve_sinks_changing(serve->change))
 		return true;
+	if (serve->change) {
+		serve_sinks_failed(serve->change, &serve->failed);
+		serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	}
 	serve->change = serve_sinks_change_free(serve->change);
 	if (serve->before != serve->config)
 		config_free(serve->before);
@@ -457,8 +464,10 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 	const unsigned char *key = local_store_key(serve->console.store);
 	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
 	if (error == 0)
-		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
-		                           ret_text);
+		error = serve_sinks_change(serve->deliver,
+		                           &(struct sinks_step){ serve->loaded, config,
+		                                                 &serve->failed },
+		                           &serve->change, ret_text);
 	if (error != 0) {
 		source_set_release(set);
 		return error;
@@ -517,6 +526,20 @@ static void reload(struct serve *serve)
 	config_free(config);
 }
 
+/* Sinks whose outlet could not be made at the reload: it may have been for want of
+ * something that is there now. */
+static void retry_change(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct sinks_step step = { serve->loaded, serve->loaded, &serve->failed };
+	if (serve->failed.count == 0 || loop_now_ms(serve->ios[0].loop) < serve->retry_at_ms)
+		return;
+	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
+	if (error != 0)
+		log_error("sinks cannot be changed", log_code(error));
+}
+
 /* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
 static void reload_later(struct loop_timer *timer)
 {
@@ -524,6 +547,8 @@ static void reload_later(struct loop_timer *timer)
 	if (!is_changing(serve) && serve->reload_again && serve->phase == PHASE_SERVE) {
 		serve->reload_again = false;
 		reload(serve);
+	} else if (!serve->change && serve->phase == PHASE_SERVE) {
+		retry_change(serve);
 	}
 	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
 		log_error("the timer of reloads cannot be set");

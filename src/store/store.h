@@ -436,6 +436,7 @@ struct store_scan {
 	uint32_t max_bytes; /* an item that is larger comes alone */
 	bool all;
 	bool with_payload; /* else the parts are there but for the payload */
+	bool items_only;   /* nobody looks at the parts, nor at flags: a store may leave them out */
 	/* in, out */
 	struct store_cursor cursor;
 	/* out */
