@@ -47,11 +47,12 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u        /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u      /* at a time */
-#define STORE_NAME_MAX 4096u       /* bytes of a cell's name, */
-#define STORE_VALUE_MAX (1u << 20) /* and of its value */
-#define STORE_ATTEMPT_MAX 65535u   /* the number of an attempt goes no further, and stays */
+#define STORE_TEXT_MAX 256u                           /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u                         /* at a time */
+#define STORE_NAME_MAX 4096u                          /* bytes of a cell's name, */
+#define STORE_VALUE_MAX (1u << 20)                    /* and of its value */
+#define STORE_EXPIRY_MAX_MS ((UINT64_C(1) << 43) - 1) /* unix, in 2248: what is later is that */
+#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
@@ -661,6 +662,12 @@ int store_name_append(struct buf *names, struct span name) must_check;
 /* For stores. As store_admit_check(). */
 int store_cell_check(const struct store_cell *cell) must_check;
 int store_cell_value_check(const struct store_cell_value *value) must_check;
+
+/* For stores. Is a PUT to be done, with a cell there or none? */
+static inline bool store_when_holds(enum store_when when, bool found)
+{
+	return when == STORE_ALWAYS || found == (when == STORE_IF_PRESENT);
+}
 
 /* For stores. When a cell that is put at `now_ms` is over; `old_ms`: that of the one that
  * is there, which is what keep_expiry keeps. 0: never. */

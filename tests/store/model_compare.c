@@ -101,11 +101,14 @@ void pair_compare(struct world *world, struct pair *pair)
 		admit_compare(world, &pair->on[0].admit, &pair->on[1].admit);
 	} else if (pair->kind == STORE_LOOKUP) {
 		lookup_compare(world, &pair->on[0].lookup, &pair->on[1].lookup);
+	} else if (pair->kind == STORE_CELL) {
+		cell_compare(world, (struct store_cell[2]){ pair->on[0].cell, pair->on[1].cell });
 	} else if (pair->kind == STORE_NOTE) {
 		model_tally.noted[pair->on[0].note.mark]++;
 	} else if (pair->kind == STORE_SETTLE) {
 		enum outcome outcome = pair->on[0].settle.outcome;
 		model_tally.settled[outcome]++;
+		model_tally.answers += pair->on[0].settle.answer != NULL;
 		if (outcome == OUTCOME_DEAD || outcome == OUTCOME_UNKNOWN)
 			aside_add(world, pair->on[0].settle.ticket);
 	}

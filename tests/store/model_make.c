@@ -189,7 +189,7 @@ static void renew_make(struct world *world, struct store_renew *renew)
 
 void pair_make(struct world *world, struct pair *pair)
 {
-	uint64_t dice = below(world, 26);
+	uint64_t dice = below(world, 36);
 
 	pair->done[0] = pair->done[1] = false;
 	if (dice < 12) {
@@ -202,12 +202,19 @@ void pair_make(struct world *world, struct pair *pair)
 	} else if (dice < 18) {
 		pair->kind = STORE_SETTLE;
 		settle_make(world, &pair->on[0].settle);
+		if (below(world, 3) == 0) {
+			cell_value_make(world, &pair->answer);
+			pair->on[0].settle.answer = &pair->answer;
+		}
 	} else if (dice < 23) {
 		pair->kind = STORE_NOTE;
 		note_make(world, &pair->on[0].note);
 	} else if (dice < 24) {
 		pair->kind = STORE_RENEW;
 		renew_make(world, &pair->on[0].renew);
+	} else if (dice < 34) {
+		pair->kind = STORE_CELL;
+		cell_make(world, &pair->on[0].cell);
 	} else {
 		pair->kind = STORE_LOOKUP;
 		lookup_make(world, &pair->on[0].lookup);

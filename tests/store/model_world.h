@@ -18,6 +18,7 @@
 #define ENTITIES 24u
 #define ORDERS 40u
 #define CHECKS 3u
+#define CELLS 120u
 #define SINKS 4u
 #define BATCH_MAX 24u
 #define LEASES_MAX 4096u
@@ -41,8 +42,10 @@ struct pair {
 		struct store_release release;
 		struct store_note note;
 		struct store_renew renew;
+		struct store_cell cell;
 	} on[2]; /* memory, local */
 	bool done[2];
+	struct store_cell_value answer;
 	struct store_leg legs[STORE_LEGS_MAX];
 };
 
@@ -83,11 +86,13 @@ struct world {
 /* What the histories came to, so that a rule that never applies is seen. */
 struct model_tally {
 	uint64_t verdicts[VERDICT_COUNT], would_verdicts[VERDICT_COUNT];
-	uint64_t ops[STORE_RENEW + 1], fenced; /* that were done; that were refused */
+	uint64_t ops[STORE_CELL + 1], fenced; /* that were done; that were refused */
 	uint64_t settled[OUTCOME_COUNT], noted[STORE_MARK_RELEASED + 1];
 	uint64_t waited[OUTCOME_COUNT];
 	uint64_t states[STORE_STATE_CLOSED + 1]; /* seen by scans */
 	uint64_t legs, histories;
+	uint64_t cells[STORE_CELL_REMOVE + 1][2][2]; /* by act, found, changed */
+	uint64_t answers, cells_told;
 };
 extern struct model_tally model_tally;
 
@@ -108,6 +113,12 @@ static inline uint64_t below(struct world *world, uint64_t n)
 void pair_make(struct world *world, struct pair *pair);
 /* A ticket that was once given, mostly. */
 uint64_t ticket_choose(struct world *world);
+
+/* model_cells.c: the same for cells. */
+void cell_make(struct world *world, struct store_cell *cell);
+void cell_value_make(struct world *world, struct store_cell_value *value);
+void cell_compare(struct world *world, struct store_cell on[2]); /* frees the values */
+void cells_compare(struct world *world);                         /* which there are */
 
 /* model_compare.c: equal answers. */
 void pair_compare(struct world *world, struct pair *pair);

@@ -57,7 +57,9 @@ static void put_back(struct local_store *local, const struct undo *undo)
 {
 	int r = 0;
 
-	if (undo->kind == UNDO_TICKET) {
+	if (undo->kind == UNDO_CELL) {
+		local_undo_cell(local, &undo->cell);
+	} else if (undo->kind == UNDO_TICKET) {
 		open_tickets_update(local->tickets, &undo->ticket);
 	} else if (undo->kind == UNDO_ENTITY) {
 		newest_remove(local->newest, &undo->entity.digest);

@@ -122,14 +122,16 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 	struct open_ticket ticket;
 
 	int r = find_leased(local, settle->ticket, settle->attempt, &ticket);
-	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
+	if (r == 0 && local_undo_reserve(&local->undo, 2) < 0) /* with its answer */
 		r = ERR_FULL;
 	settle->op.error = r;
 	if (r < 0)
 		return true;
-	r = local_reserve(local, aside_size(settle), JOURNAL_URGENT);
+	r = local_reserve(local, local_answer_size(settle, aside_size(settle)), JOURNAL_URGENT);
 	if (r == 0)
 		r = find_leased(local, settle->ticket, settle->attempt, &ticket);
+	if (r == 0)
+		r = local_put_answer(local, settle);
 	if (r < 0) {
 		local_defer(local, settle, ERR_FULL);
 		return false;

@@ -55,7 +55,7 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
                     struct entry *ret_entry)
 {
 	struct reader_place place = { ticket->note_segment, ticket->note_offset,
-		                      sizeof(struct entry_note), FORMAT_BLOCK };
+		                      sizeof(struct entry_note), FORMAT_BLOCK, NULL };
 	const unsigned char *bytes;
 	struct entry_head head;
 	bool from_disk;
