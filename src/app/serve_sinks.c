@@ -280,7 +280,7 @@ static bool has_failed(const struct sinks_failed *failed, uint32_t id)
 	return false;
 }
 
-/* A lane that was removed before and comes back was paused. */
+/* Also one that was removed before and comes back. */
 static void change_lane(struct sinks_change *all, struct deliver *deliver, uint32_t lane,
                         const struct sinks_step *step, const struct config_sink *sink)
 {
@@ -295,8 +295,6 @@ static void change_lane(struct sinks_change *all, struct deliver *deliver, uint3
 		                          .make = make_outlet };
 	change.policy.prompt = prompt;
 	post(all, deliver, lane, sink, change);
-	if (!was)
-		post(all, deliver, lane, sink, (struct deliver_command){ .kind = DELIVER_RESUME });
 }
 
 static void pause_lane(struct sinks_change *all, struct deliver *deliver,
@@ -308,7 +306,8 @@ static void pause_lane(struct sinks_change *all, struct deliver *deliver,
 		return;
 	log_warn("a sink was removed; what waits for it stays until it comes back",
 	         log_span("sink", sink->name), log_u64("waiting", view.waiting + view.in_flight));
-	post(all, deliver, (uint32_t)lane, NULL, (struct deliver_command){ .kind = DELIVER_PAUSE });
+	post(all, deliver, (uint32_t)lane, NULL,
+	     (struct deliver_command){ .kind = DELIVER_REMOVE });
 }
 
 int serve_sinks_change(struct deliver *deliver, const struct sinks_step *step,

@@ -30,6 +30,7 @@ struct runner {
 	bool stopped;
 	atomic_bool in_round; /* the view is not of now */
 	struct mailbox commands;
+	struct mailbox_node *telling;   /* commands that wait until they are written down */
 	struct deliver_command *change; /* waits until nothing is under way */
 	atomic_bool stopping;
 	atomic_bool ended;
@@ -58,6 +59,7 @@ static int obey(struct lane *lane, const struct deliver_command *command)
 	switch (command->kind) {
 	case DELIVER_PAUSE: lane_pause(lane); return 0;
 	case DELIVER_RESUME: lane_resume(lane); return 0;
+	case DELIVER_REMOVE: lane_remove(lane); return 0;
 	case DELIVER_RETRY_NOW: return lane_retry_now(lane, command->ticket);
 	case DELIVER_DROP: return lane_drop(lane, command->ticket);
 	case DELIVER_CHANGE: break; /* not at once */
@@ -102,7 +104,12 @@ static void run_change(struct runner *runner)
 
 static void run_command(struct runner *runner, struct deliver_command *command)
 {
-	if (command->kind != DELIVER_CHANGE) {
+	bool kept = command->kind == DELIVER_PAUSE || command->kind == DELIVER_RESUME;
+	if (kept) {
+		(void)obey(runner->lane, command);
+		command->node.next = runner->telling;
+		runner->telling = &command->node;
+	} else if (command->kind != DELIVER_CHANGE) {
 		finish_command(command, obey(runner->lane, command));
 	} else if (runner->change) {
 		finish_command(command, ERR_BUSY);
@@ -112,9 +119,21 @@ static void run_command(struct runner *runner, struct deliver_command *command)
 	}
 }
 
+static void end_commands(struct runner *runner, bool closing)
+{
+	bool written = lane_wish_written(runner->lane);
+	while (runner->telling && (written || closing)) {
+		struct mailbox_node *node = runner->telling;
+		runner->telling = node->next;
+		finish_command(container_of(node, struct deliver_command, node),
+		               written ? 0 : ERR_CLOSING);
+	}
+}
+
 static void run_commands(struct runner *runner, bool closing)
 {
 	struct mailbox_node *node = mailbox_take(&runner->commands);
+	end_commands(runner, closing);
 	while (node) {
 		struct mailbox_node *next = node->next;
 		struct deliver_command *command = container_of(node, struct deliver_command, node);

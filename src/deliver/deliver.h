@@ -84,10 +84,12 @@ int deliver_find(const struct deliver *deliver, const char *name); /* lane, or -
 /* ---- commands ---- */
 
 enum deliver_command_kind {
-	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends */
+	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends. Also after a restart */
 	DELIVER_RESUME,    /* also of a disabled one; tries at once */
+	DELIVER_REMOVE,    /* as paused, until a change */
 	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
-	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter */
+	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter; done()
+	                      does not wait for the disk */
 	DELIVER_CHANGE,    /* another outlet and policy, when what is under way has ended */
 };
 

@@ -293,6 +293,7 @@ static void disable(struct lane *lane)
 	if (lane->disabled)
 		return;
 	lane->disabled = true;
+	lane_wish_changed(lane);
 	lane->counts.disabled++;
 	log_error("a sink says that it is gone: it is disabled until someone resumes it",
 	          log_str("sink", lane->name), log_u64("status", lane->counts.error_status));

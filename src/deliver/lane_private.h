@@ -8,6 +8,7 @@
  *   lane_feed.c     and told to whoever listens
  *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
+ *   lane_wish.c    that it is paused, or disabled, is written down
  *
  * An attempt's stages:
  *
@@ -104,6 +105,19 @@ struct lane_renewal {
 	struct store_renew renew;
 };
 
+struct lane_wish {
+	struct store_cell op;
+	char name[sizeof("sink-state:") + LANE_NAME_MAX];
+	uint32_t name_len;
+	char value[sizeof("paused,disabled")];
+	uint32_t value_len;
+	bool under_way;
+	bool known;  /* it was read */
+	bool dirty;  /* it is to be written */
+	bool failed; /* the last write was */
+	uint64_t at_ms;
+};
+
 struct lane {
 	char name[LANE_NAME_MAX + 1];
 	uint32_t sink;
@@ -127,6 +141,8 @@ struct lane {
 	struct breaker breaker;
 	struct limiter limiter;
 	bool paused, disabled, stopping;
+	bool removed; /* its sink is not in the configuration */
+	struct lane_wish wish;
 	bool changing; /* outlet and policy are about to */
 
 	struct lane_take takes[LANE_TAKES];
@@ -163,6 +179,17 @@ void lane_submit(struct lane *lane, struct store_op *op, bool urgent);
 uint64_t lane_random(struct lane *lane);
 uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms); /* as the store has it */
 uint32_t lane_room(struct lane *lane); /* how many attempts may begin now */
+
+/* What is there may start: whoever kept it back does not any more. */
+void lane_go(struct lane *lane);
+bool lane_is_barred(const struct lane *lane); /* by a person, by itself, or not known yet */
+
+/* lane_wish.c */
+void lane_wish_init(struct lane *lane);
+void lane_wish_free(struct lane *lane);
+void lane_wish_changed(struct lane *lane);
+void lane_wish_run(struct lane *lane);
+uint64_t lane_wish_next_ms(const struct lane *lane);
 
 /* lane_take.c */
 void lane_begin_takes(struct lane *lane);

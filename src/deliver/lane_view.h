@@ -18,6 +18,7 @@ enum lane_state {
 	LANE_RUNNING = 0,
 	LANE_PAUSED,   /* by a person */
 	LANE_DISABLED, /* the sink said that it is gone (410); a person resumes it */
+	LANE_REMOVED,  /* from the configuration; its tickets stay */
 	LANE_ENDED,
 };
 

@@ -499,6 +499,35 @@ def test_paused_sink_gets_nothing_until_it_is_resumed(gate, run):
     assert run("sinks", "stop", "crm", *url)[0] == 2
 
 
+def test_paused_and_disabled_sinks_are_so_after_a_kill(gate, stile, run):
+    it = gate(policy="")
+    it.status = 410
+    erp = http_sink("erp", it.sink.url("/erp"))
+    it.send(1)
+    eventually(lambda: ask(it.gateway, "GET", "/v1/sinks/crm")["state"] == "disabled", "410")
+    it.gateway.kill()
+    it.status = 200
+    with open(it.config, "a", encoding="utf-8") as file:
+        file.write(erp)
+    gateway = stile("--config", it.config)
+    assert ask(gateway, "POST", "/v1/sinks/erp/pause")["state"] == "paused"
+    gateway.kill()
+    gateway = stile("--config", it.config)
+    take(post(gateway, "/in/a", {"id": fresh()}), "new")
+    for name, state, waiting in (("crm", "disabled", 2), ("erp", "paused", 1)):
+        eventually(lambda: ask(gateway, "GET", f"/v1/sinks/{name}")["waiting"] == waiting, name)
+        assert ask(gateway, "GET", f"/v1/sinks/{name}")["state"] == state
+    assert len(it.sink.got()) == 1
+    for name in ("crm", "erp"):
+        assert ask(gateway, "POST", f"/v1/sinks/{name}/resume")["state"] == "running"
+    gateway.wait_settled()
+    gateway.kill()
+    gateway = stile("--config", it.config)
+    take(post(gateway, "/in/a", {"id": fresh()}), "new")
+    gateway.wait_settled()
+    assert len(it.sink.got("/crm")) == 4 and len(it.sink.got("/erp")) == 2
+
+
 def test_sources_and_counts_are_what_was_sent(gate, run):
     it = gate()
     it.dead(2)
