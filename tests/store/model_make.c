@@ -191,6 +191,9 @@ void pair_make(struct world *world, struct pair *pair)
 {
 	uint64_t dice = below(world, 36);
 
+	if (world->mostly_cells && below(world, 8))
+		dice = 33;
+
 	pair->done[0] = pair->done[1] = false;
 	if (dice < 12) {
 		pair->kind = STORE_ADMIT;

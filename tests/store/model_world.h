@@ -18,7 +18,7 @@
 #define ENTITIES 24u
 #define ORDERS 40u
 #define CHECKS 3u
-#define CELLS 120u
+#define CELLS 300u
 #define SINKS 4u
 #define BATCH_MAX 24u
 #define LEASES_MAX 4096u
@@ -76,6 +76,7 @@ struct world {
 	 * by which it was raised, so it may be low too. */
 	bool told; /* when a write has ended */
 	bool mixed_windows;
+	bool mostly_cells;
 	unsigned char bytes[PAYLOAD_MAX];
 	struct pair pairs[BATCH_MAX];
 	size_t pair_count;
