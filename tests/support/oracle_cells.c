@@ -59,10 +59,10 @@ static uint32_t state_find(struct oracle *oracle, const struct oracle_cell *cell
 
 /* ---- operations ---- */
 
-/* It is acknowledged: whatever was before does not matter any more. (Those that changed
- * nothing may be told after those that came later.) */
-static void settle_state(struct oracle_cell *cell, uint32_t serial,
-                         const struct oracle_cell_state *is)
+/* It is acknowledged: what was before does not matter any more, if it was changed. What
+ * changed nothing has written nothing: so what was lost before it may still be found by a
+ * start, as every event of unknown fate. (It may be told after others that came later.) */
+static void settle_state(struct oracle_cell *cell, uint32_t serial, bool changed)
 {
 	uint32_t i = 0;
 
@@ -70,9 +70,10 @@ static void settle_state(struct oracle_cell *cell, uint32_t serial,
 		i++;
 	if (i == cell->count)
 		return;
-	cell->states[i] = *is;
-	cell->count -= i;
-	memmove(cell->states, cell->states + i, cell->count * sizeof(cell->states[0]));
+	uint32_t to = changed ? 0 : i, from = changed ? i : i + 1;
+	memmove(cell->states + to, cell->states + from,
+	        (cell->count - from) * sizeof(cell->states[0]));
+	cell->count -= from - to;
 }
 
 static void cell_done(struct store_op *op)
@@ -81,7 +82,7 @@ static void cell_done(struct store_op *op)
 	struct oracle *oracle = own->oracle;
 	struct oracle_cell *cell = &oracle->cells[own->event];
 	struct store_cell *got = &own->cell;
-	struct oracle_cell_state is = own->after, was = own->before;
+	struct oracle_cell_state was = own->before;
 
 	own->pending = false;
 	cell->pending--;
@@ -98,12 +99,8 @@ static void cell_done(struct store_op *op)
 		EXPECT(oracle, got->found == there);
 		EXPECT(oracle, got->changed == (there == (got->act == STORE_CELL_EXPIRE)));
 		EXPECT(oracle, !there || got->expiry_ms == was.expiry_ms);
-		if (!got->changed) {
-			was.serial = is.serial;
-			is = was;
-		}
 	}
-	settle_state(cell, own->after.serial, &is);
+	settle_state(cell, own->after.serial, got->changed);
 }
 
 static void act_choose(struct oracle *oracle, const struct oracle_cell *known,
