@@ -25,6 +25,7 @@
 #define SEEN_FRAMES 4u /* in one tick */
 /* Once around the index in about a minute at twenty ticks a second, and never more
  * than a fraction of a millisecond in one tick. */
+#define DEAD_PER_TICK 4096u
 #define SWEEP_PARTS 600
 #define SWEEP_MIN 4096
 #define SWEEP_MAX 262144
@@ -269,7 +270,7 @@ static void tick(struct store *store)
 		fail_deferred(local);
 		waits_fail(&local->waits, ERR_CLOSING);
 	}
-	local_drop_dead(local);
+	local_drop_dead(local, DEAD_PER_TICK);
 	local_retain(local);
 	tick_sweep(local);
 	tick_lazy(local, boot_ms);
@@ -513,6 +514,8 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 {
 	if (local->options.accept_clock)
 		steady_clock_accept_wall(&local->clock);
+	steady_clock_now(&local->clock);
+	local_drop_dead(local, UINT32_MAX);
 	publish_all(local); /* the superblock's hint */
 	int r = end->exact ? journal_go_on(&local->journal, end) : 0;
 	if (r < 0)

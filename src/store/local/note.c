@@ -291,17 +291,16 @@ void local_release_is_durable(struct local_store *local, const struct store_rele
 
 /* --- dead letters --------------------------------------------------------- */
 
-#define DEAD_PER_TICK 4096u
-
-/* Nothing is written: the note tells its age to the next start too. */
-void local_drop_dead(struct local_store *local)
+/* Nothing is written: the note tells its age to the next start too, which drops it before
+ * anybody sees it. */
+void local_drop_dead(struct local_store *local, uint32_t looks)
 {
 	struct open_ticket ticket = { .ticket = local->dead_at };
 	uint64_t now_ms = now_of(local);
 
 	if (open_tickets_in(local->tickets, OPEN_TICKET_DEAD) == 0)
 		return;
-	for (uint32_t i = 0; i < DEAD_PER_TICK; i++) {
+	for (uint32_t i = 0; i < looks; i++) {
 		if (!open_tickets_next(local->tickets, ticket.ticket, &ticket)) {
 			ticket.ticket = 0;
 			break;
