@@ -125,7 +125,10 @@ struct admin_act {
 };
 void admin_act_begin(struct admin_act *act, enum store_state state);
 
-/* admin_list.c, admin_tickets.c, admin_sinks.c */
+/* admin_tickets.c. False: it is none, and answered. */
+bool admin_parse_ticket(struct http_request *request, struct span part, uint64_t *ret_ticket);
+
+/* admin_list.c, admin_show.c, admin_tickets.c, admin_sinks.c */
 admin_answer admin_list_tickets, admin_show_ticket;
 admin_answer admin_release_ticket, admin_drop_ticket;
 admin_answer admin_list_sinks, admin_show_sink, admin_pause_sink, admin_resume_sink;

@@ -9,6 +9,7 @@
  * Replay: the same bytes are admitted again, with a single claim of (nonce, original
  * ticket). So it gets a ticket and an Idempotency-Key of its own, and the same replay
  * run twice is a duplicate. A dead or parked original is closed when that is durable.
+ * A replay to another sink leaves its original as it is.
  * What a job has sent itself, and what is a replay and was delivered, it leaves out.
  */
 #include <inttypes.h>
@@ -56,7 +57,9 @@ struct admin_job {
 	struct admin_filter filter;
 	char nonce[NONCE_MAX];
 	uint32_t nonce_len;
-	uint64_t rate; /* a second; 0: no limit */
+	uint64_t rate;  /* a second; 0: no limit */
+	bool elsewhere; /* a replay to another sink: `to` */
+	uint32_t to;
 	uint64_t allowed_at_ms;
 	uint64_t allowance; /* acts that may begin now */
 	uint64_t began_ms, ended_ms;
@@ -176,8 +179,9 @@ static int replay_claim(const struct admin_job *job, uint64_t ticket, struct cla
 {
 	struct digest_scope scope;
 	struct digest_input input;
-	char text[TICKET_TEXT_LEN];
+	char text[TICKET_TEXT_LEN], to[16];
 	ticket_text(ticket, text);
+	int len = snprintf(to, sizeof(to), "%08" PRIx32, job->to);
 	int r = digest_scope_init(&scope, SPAN("/replay"), SPAN("replay"));
 	if (r < 0)
 		return r;
@@ -185,6 +189,8 @@ static int replay_claim(const struct admin_job *job, uint64_t ticket, struct cla
 	r = digest_add(&input, DIGEST_STRING, span_of(job->nonce, job->nonce_len));
 	if (r == 0)
 		r = digest_add(&input, DIGEST_STRING, span_of(text, sizeof(text)));
+	if (r == 0 && job->elsewhere)
+		r = digest_add(&input, DIGEST_STRING, span_of(to, (size_t)len));
 	if (r < 0)
 		return r;
 	*ret_claim = (struct claim){
@@ -222,8 +228,11 @@ static int begin_replay(struct act *act, const struct store_item *item,
 	buf_append_span(&act->bytes, parts->payload);
 	if (act->bytes.failed)
 		return -ENOMEM;
-	act->leg = (struct store_leg){ .sink = item->sink, .order = item->order };
-	bool plain = item->sink == 0 && item->order == 0;
+	/* Of an event with several legs the other sink gets one. */
+	bool elsewhere = act->job->elsewhere;
+	act->leg = (struct store_leg){ .sink = elsewhere ? act->job->to : item->sink,
+		                       .order = item->order };
+	bool plain = act->leg.sink == 0 && item->order == 0;
 	act->admit = (struct store_admit){
 		.op = { .kind = STORE_ADMIT, .done = replayed, .user = act },
 		.claim_count = 1,
@@ -234,13 +243,15 @@ static int begin_replay(struct act *act, const struct store_item *item,
 		.legs = plain ? NULL : &act->leg,
 		.leg_count = plain ? 0 : 1,
 	};
-	int r = replay_claim(act->job, item->ticket, &act->admit.claims[0]);
+	int r = replay_claim(act->job, elsewhere ? item->event : item->ticket,
+	                     &act->admit.claims[0]);
 	if (r < 0)
 		return r;
 	act->original = (enum store_state)item->state;
 	act->deed.drop = true;
 	act->deed.done = original_closed;
-	act->closes = item->state == STORE_STATE_DEAD || item->state == STORE_STATE_PARKED;
+	act->closes = !elsewhere &&
+	              (item->state == STORE_STATE_DEAD || item->state == STORE_STATE_PARKED);
 	store_submit(act->job->admin->options.port, &act->admit.op);
 	return 0;
 }
@@ -477,6 +488,24 @@ static int make_nonce(struct admin_job *job)
 	return r;
 }
 
+static int parse_to(struct admin_job *job, struct span query, struct error_text *ret_text)
+{
+	struct filter_text to;
+	struct lane_view view;
+	struct deliver *deliver = job->admin->options.console->deliver;
+	if (!admin_param(query, "to", &to, ret_text))
+		return to.given ? ERR_INVALID : 0;
+	for (uint32_t i = 0; i < deliver_lane_count(deliver); i++) {
+		deliver_view(deliver, i, &view);
+		if (!span_eq(span_str(view.name), filter_span(&to)))
+			continue;
+		job->elsewhere = true;
+		job->to = view.sink;
+		return 0;
+	}
+	return error_fill(ret_text, ERR_INVALID, "to: there is no sink of this name");
+}
+
 static int parse_replay(struct admin_job *job, struct span query, struct error_text *ret_text)
 {
 	struct filter_text nonce;
@@ -484,6 +513,8 @@ static int parse_replay(struct admin_job *job, struct span query, struct error_t
 	int r = admin_param_number(query, "rate", RATE_MAX, &job->rate, ret_text);
 	if (r == 0 && job->rate == 0)
 		r = error_fill(ret_text, ERR_INVALID, "rate: expected 1 to %u a second", RATE_MAX);
+	if (r == 0)
+		r = parse_to(job, query, ret_text);
 	if (r < 0)
 		return r;
 	if (!admin_param(query, "nonce", &nonce, ret_text) && !nonce.given)

@@ -289,6 +289,24 @@ def test_closed_tickets_are_listed_when_asked_for(gate):
     assert [row["ticket"] for row in tickets(it.gateway, state="all", limit=1)] == sent
 
 
+def test_closed_ticket_is_shown_with_all_its_legs(gate, sink, run):
+    other = sink()
+    it = gate(sinks=http_sink("erp", other.url("/erp")))
+    it.status = 200
+    first, ticket, last = it.send(3, type="order.paid", note="the payload")
+    it.gateway.wait_settled()
+    event = ask(it.gateway, "GET", f"/v1/tickets/{ticket}", payload=1)
+    assert event["event"] == ticket and event["payload"]["note"] == "the payload"
+    assert [(leg["state"], leg["sink"], leg["type"]) for leg in event["legs"]] == \
+        [("closed", "crm", "order.paid"), ("closed", "erp", "order.paid")], event
+    assert all(leg["history"] == [] for leg in event["legs"])
+    second = event["legs"][1]["ticket"]
+    assert ask(it.gateway, "GET", f"/v1/tickets/{second}")["event"] == ticket
+    code, out, err = run("tickets", "show", ticket, "--url", it.gateway.admin_url())
+    assert code == 0 and "closed" in out and "erp" in out, err
+    assert first and last
+
+
 # ---- release and drop ----
 
 def test_released_dead_letter_is_sent_under_its_old_key(gate, run):
@@ -415,6 +433,41 @@ def test_replay_twice_with_one_nonce_sends_once(gate, run):
     assert job["replayed"] == 4 and job["matched"] == 4, job  # not the replays as well
     it.gateway.wait_settled()
     assert len(it.sink.got()) == before + 8
+
+
+def test_replay_to_another_sink_comes_once_and_leaves_the_original(gate, sink, run):
+    """An event with two legs, of which one is dead and one is done."""
+    other = sink()
+    it = gate(sinks=http_sink("erp", other.url("/erp")) + http_sink("lake", other.url("/lake")))
+    ticket, = it.dead(1)
+    other.wait(2)
+    url = ("--url", it.gateway.admin_url())
+    for count in (1, 0):  # under one nonce once, however many legs there are
+        code, out, err = run("replay", "--nonce", "n-1", "--to", "lake", "--since", "1h",
+                             "--rate", "1000", *url)
+        assert code == 0 and out.startswith(f"replayed {count} of 3"), (out, err)
+    other.wait(3)
+    assert len(other.got("/lake")) == 2 and len(other.got("/erp")) == 1
+    assert len({key(request) for request in other.got("/lake")}) == 2
+    assert [row["ticket"] for row in tickets(it.gateway, state="dead")] == [ticket]
+    take_problem(it.gateway.ask("POST", "/v1/replay?since=1h&to=nowhere"), 400)
+
+
+def test_replay_by_filter_is_of_each_leg(gate, sink):
+    other = sink()
+    it = gate(sinks=http_sink("erp", other.url("/erp")))
+    it.status = 200
+    it.send(2)
+    it.gateway.wait_settled()
+    job = finish(it.gateway, ask(it.gateway, "POST", "/v1/replay", since="1h", rate=1000))
+    assert job["matched"] == job["replayed"] == 4, job
+    it.gateway.wait_settled()
+    assert len(it.sink.got("/crm")) == len(other.got("/erp")) == 4
+    job = finish(it.gateway, ask(it.gateway, "POST", "/v1/replay", since="1h", rate=1000,
+                                 sink="erp"))
+    assert job["replayed"] == 2, job
+    it.gateway.wait_settled()
+    assert len(it.sink.got("/crm")) == 4 and len(other.got("/erp")) == 6
 
 
 def test_replay_is_the_same_bytes_and_says_whose(gate):
