@@ -172,8 +172,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 static void handle(struct http_request *request)
 {
 	struct io *io = request->user;
-	if (webhook_handle(&io->webhook, request))
+	if (webhook_handle(&io->webhook, request)) {
+		if (unlikely(io->webhook.decided)) /* by a flush ahead: its sender waits */
+			loop_enough(io->loop);
 		return;
+	}
 	struct console_view view = { .port = io->port ? port_store(io->port)
 		                                      : store_host_store(io->serve->host) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
