@@ -177,6 +177,7 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->letter = SPAN_EMPTY;
 	admit->legs = NULL;
 	admit->leg_count = 0;
+	admit->lease_ms = 0;
 	admit->on_conflict = source->on_conflict;
 	admit->busy_if_open = source->wait_ms > 0;
 	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
