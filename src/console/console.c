@@ -165,6 +165,7 @@ static void write_store(const struct console *console, struct buf *out)
 	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
 	single(out, "stile_live_entities", "gauge",
 	       "Entities whose newest event is remembered now.", stats.live_entities);
+	single(out, "stile_live_cells", "gauge", "Names that have a value now.", stats.live_cells);
 	single(out, "stile_expired_claims_total", "counter",
 	       "Claims forgotten because their window ended.", stats.expired_claims);
 	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
