@@ -11,9 +11,10 @@
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
  *                 what it has.
  *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
- *                 and the other io threads end.
- *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
- *                 makes headway: then the lanes are asked to end.
+ *                 and the other io threads end. Who waits for an outcome is told that
+ *                 there is none when delivery rests, or after ANSWER_MS.
+ *   3. DELIVER  until no ticket is open, or delivery rests, or DELIVER_MS, whether or
+ *                 not the sink makes headway: then the lanes are asked to end.
  *   4. SETTLE   until they have ended, for which they give the store some seconds:
  *                 then this loop stops.
  *   5. The store is closed. Whatever it could not record comes back with
@@ -63,9 +64,15 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 
 #define STEP_MS 20
 #define LATER_MS 200
+#define CHANGE_RETRY_MS 5000
 #define DRAIN_MS 5000
+#define ANSWER_MS 3000
 #define DELIVER_MS 5000
 #define STOP_LIMIT_MS 30000
+
+/* Delivery rests when it has done so for that long: what was just admitted is on its way to
+ * a lane until then. */
+#define REST_MS 100
 
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
@@ -123,6 +130,8 @@ struct serve {
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct sinks_failed failed;  /* of the last change, and */
+	uint64_t retry_at_ms;        /* when it is tried again */
 	struct orphans orphans;
 	struct callers callers;
 	struct loop_timer sweep; /* of those */
@@ -131,6 +140,7 @@ struct serve {
 	uint32_t io_count;
 	enum phase phase;
 	uint64_t phase_began_ms;
+	uint64_t rests_since_ms; /* 0: it does not */
 	struct loop_handler signals;
 	struct loop_timer step;
 	struct loop_timer later;
@@ -407,6 +417,23 @@ static uint64_t undelivered(struct serve *serve)
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
+/* What then is left waits for a time ahead, or for a sink that works: a stop does not. */
+static bool delivery_rests(struct serve *serve)
+{
+	uint64_t now_ms = loop_now_ms(serve->ios[0].loop);
+	if (!deliver_is_resting(serve->deliver))
+		serve->rests_since_ms = 0;
+	else if (serve->rests_since_ms == 0)
+		serve->rests_since_ms = now_ms;
+	return serve->rests_since_ms > 0 && now_ms - serve->rests_since_ms >= REST_MS;
+}
+
+static void end_waits(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_end_waits(&serve->ios[i].webhook);
+}
+
 static void end_drain(struct serve *serve)
 {
 	if (!all_drained(serve))
@@ -420,9 +447,11 @@ static void end_drain(struct serve *serve)
 	enter(serve, PHASE_DELIVER);
 }
 
-static void end_deliver(struct serve *serve)
+static void end_deliver(struct serve *serve, bool in_time)
 {
 	uint64_t open = undelivered(serve);
+	if (!in_time)
+		log_warn("some deliveries did not finish in time and are interrupted");
 	if (open > 0)
 		log_warn("events are left for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
@@ -436,11 +465,14 @@ static void shutdown_step(struct loop_timer *timer)
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
 	serve->callers.stopped = true;
+	bool rests = delivery_rests(serve);
+	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
+		end_waits(serve);
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
-	         (undelivered(serve) == 0 || spent_ms > DELIVER_MS))
-		end_deliver(serve);
+	         (undelivered(serve) == 0 || rests || spent_ms > DELIVER_MS))
+		end_deliver(serve, spent_ms <= DELIVER_MS);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);
 	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)
@@ -468,6 +500,10 @@ static bool is_changing(struct serve *serve)
 {
 	if (serve_sinks_changing(serve->change))
 		return true;
+	if (serve->change) {
+		serve_sinks_failed(serve->change, &serve->failed);
+		serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	}
 	serve->change = serve_sinks_change_free(serve->change);
 	if (serve->before != serve->config)
 		config_free(serve->before);
@@ -484,8 +520,10 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 	int error = serve_sources_new(config, serve->options->listen, key, &serve->counts, &set,
 	                              ret_text);
 	if (error == 0)
-		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
-		                           ret_text);
+		error = serve_sinks_change(serve->deliver,
+		                           &(struct sinks_step){ serve->loaded, config,
+		                                                 &serve->failed },
+		                           &serve->change, ret_text);
 	if (error != 0) {
 		source_set_release(set);
 		return error;
@@ -544,6 +582,20 @@ static void reload(struct serve *serve)
 	config_free(config);
 }
 
+/* Sinks whose outlet could not be made at the reload: it may have been for want of
+ * something that is there now. */
+static void retry_change(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct sinks_step step = { serve->loaded, serve->loaded, &serve->failed };
+	if (serve->failed.count == 0 || loop_now_ms(serve->ios[0].loop) < serve->retry_at_ms)
+		return;
+	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
+	if (error != 0)
+		log_error("sinks cannot be changed", log_code(error));
+}
+
 /* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
 static void reload_later(struct loop_timer *timer)
 {
@@ -551,6 +603,8 @@ static void reload_later(struct loop_timer *timer)
 	if (!is_changing(serve) && serve->reload_again && serve->phase == PHASE_SERVE) {
 		serve->reload_again = false;
 		reload(serve);
+	} else if (!serve->change && serve->phase == PHASE_SERVE) {
+		retry_change(serve);
 	}
 	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
 		log_error("the timer of reloads cannot be set");

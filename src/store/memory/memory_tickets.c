@@ -404,10 +404,9 @@ int memory_tickets_settle(struct memory_tickets *tickets, const struct store_set
 	return 0;
 }
 
-static bool is_aside(const struct slot *slot)
+static bool is_meant(const struct slot *slot, const struct store_release *release)
 {
-	return slot->state == STORE_STATE_HELD || slot->state == STORE_STATE_PARKED ||
-	       slot->state == STORE_STATE_DEAD;
+	return slot && store_release_states(release) & 1u << slot->state;
 }
 
 static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool drop,
@@ -420,7 +419,7 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 		waits_tell(waits, event);
 		return 0;
 	}
-	if (slot->state != STORE_STATE_HELD) {
+	if (slot->state == STORE_STATE_PARKED || slot->state == STORE_STATE_DEAD) {
 		int r = slot_note(tickets, slot,
 		                  (struct store_history){ .mark = STORE_MARK_RELEASED,
 		                                          .attempt = slot->attempt },
@@ -429,6 +428,7 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 			return r;
 	}
 	slot->due_ms = 0;
+	slot->used = slot->attempt; /* it is written down with the release */
 	slot_set_state(tickets, slot, STORE_STATE_DUE);
 	return 0;
 }
@@ -439,14 +439,14 @@ int memory_tickets_release(struct memory_tickets *tickets, const struct store_re
 	struct slot *slot = slot_find(tickets, release->ticket);
 
 	if (!release->whole_event)
-		return slot && is_aside(slot) ? slot_release(tickets, slot, release->drop, waits)
-		                              : ERR_FENCED;
+		return is_meant(slot, release) ? slot_release(tickets, slot, release->drop, waits)
+		                               : ERR_FENCED;
 	/* The ticket itself may be closed: it is then the event's, or one of its legs. */
 	uint64_t event = slot ? slot->event : release->ticket;
 	int r = ERR_FENCED;
 	for (uint64_t leg = event; leg < event + STORE_LEGS_MAX; leg++) {
 		slot = slot_find(tickets, leg);
-		if (slot && slot->event == event && is_aside(slot))
+		if (is_meant(slot, release) && slot->event == event)
 			r = slot_release(tickets, slot, release->drop, waits);
 	}
 	return r;
