@@ -51,7 +51,7 @@ static int decode_lookup(struct store_lookup *lookup, struct span text)
 		return ERR_INVALID;
 	lookup->open = text.ptr[0] != 0;
 	lookup->held = text.ptr[1] != 0;
-	lookup->check = big_u32(text.ptr + 2);
+	lookup->check = lookup->kind == CLAIM_NEWEST ? 0 : big_u32(text.ptr + 2);
 	lookup->seen = lookup->kind == CLAIM_NEWEST ? 0 : big_u32(text.ptr + 6);
 	lookup->ticket = big_u64(text.ptr + 10);
 	lookup->first_seen_ms = ticket_time_ms(lookup->ticket);
