@@ -266,10 +266,13 @@ static bool under_way(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
 
+	if (atomic_load(&redis->pending) > 0)
+		return true;
+	/* What is not pending any more is here by now. */
 	pthread_mutex_lock(&redis->mutex);
 	bool waits = redis->outbox.head != NULL;
 	pthread_mutex_unlock(&redis->mutex);
-	return waits || atomic_load(&redis->pending) > 0;
+	return waits;
 }
 
 static void sweep(struct redis_store *redis, uint64_t boot_ms)

@@ -44,7 +44,8 @@ static bool wants(const struct redis_taker *taker, const struct redis_shard *sha
 {
 	uint32_t next = (taker->asked_from + taker->asked) % shard->redis->shard_count;
 
-	return !taker->under_way && (taker->waits ? poll : next == shard->number);
+	return !taker->under_way && !shard->redis->closing &&
+	       (taker->waits ? poll : next == shard->number);
 }
 
 void redis_takes_queue(struct redis_shard *shard, bool poll)
