@@ -74,5 +74,6 @@ struct store *shared_open(const struct shared_options *options)
 
 bool shared_has_own_numbers(void)
 {
-	return shared_is_asked_for() && shared_kind()->own_numbers;
+	return shared_is_asked_for() && shared_kind()->own_numbers &&
+	       !strstr(shared_url(), "shards=1");
 }

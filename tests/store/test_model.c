@@ -280,7 +280,7 @@ static void history_run(uint64_t seed, uint64_t steps)
 static void test_local_store_answers_as_the_model_does(void **state)
 {
 	(void)state;
-	uint64_t seed = test_seed(), count = test_scale(shared_is_asked_for() ? 6 : 150);
+	uint64_t seed = test_seed(), count = test_scale(shared_is_asked_for() ? 12 : 150);
 
 	for (uint64_t i = 0; i < count; i++)
 		history_run(seed + i, 300);
