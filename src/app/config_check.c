@@ -299,6 +299,7 @@ void config_check_all(struct config_reader *reader)
 	struct config *config = reader->config;
 	check_tls(reader);
 	check_admin(reader);
+	config_check_store(reader);
 	config_check_sinks(reader);
 	config_check_routes(reader);
 	for (uint32_t i = 0; i < config->source_count; i++)
