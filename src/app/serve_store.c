@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "app/flush_probe.h"
+#include "app/shared_store.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/local/journal_find.h"
@@ -83,14 +84,6 @@ static int open_local(const struct config *config, struct serve_store *store,
 
 /* ---- shared ---- */
 
-static int open_shared(const struct config *config, struct serve_store *store,
-                       struct error_text *ret_text)
-{
-	(void)store;
-	return error_fill(ret_text, ERR_CONFIG, "this build has no store of the kind %d",
-	                  (int)config->store.kind);
-}
-
 /* Without a source that spools, only to decide what an earlier start has left. */
 static bool needs_spool(const struct config *config, const char *path)
 {
@@ -147,7 +140,7 @@ int serve_store_open(const struct config *config, struct serve_store *ret_store,
 	struct serve_store store = { .data = config->serve.data,
 		                     .shared = config->store.kind != CONFIG_STORE_LOCAL };
 	struct buf label = buf_on(store.label, sizeof(store.label) - 1);
-	int error = store.shared ? open_shared(config, &store, ret_text)
+	int error = store.shared ? shared_store_open(config, &store.store, &store.key, ret_text)
 	                         : open_local(config, &store, ret_text);
 	if (error == 0 && store.shared) {
 		store.lease_ms = config->store.lease_ms;
