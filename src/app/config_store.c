@@ -80,9 +80,12 @@ static bool check_url(struct config_reader *reader, struct config_place place, s
 {
 	struct parts parts;
 	bool whole = split(url, &parts);
-	if (whole && config_store_kind_of(url) != CONFIG_STORE_LOCAL && parts.hosts.len > 0)
+	enum config_store_kind kind = config_store_kind_of(url);
+	/* libpq has places of its own for the host. */
+	if (whole &&
+	    (kind == CONFIG_STORE_POSTGRES || (kind == CONFIG_STORE_REDIS && parts.hosts.len > 0)))
 		return true;
-	if (whole && config_store_kind_of(url) == CONFIG_STORE_LOCAL && parts.scheme.len < 32)
+	if (whole && kind == CONFIG_STORE_LOCAL && parts.scheme.len < 32)
 		config_tell_at(reader, CONFIG_ERROR, place,
 		               "found a URL of the kind %.*s, expected redis, rediss, "
 		               "redis-cluster, rediss-cluster or postgres",
