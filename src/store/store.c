@@ -121,7 +121,8 @@ int store_cell_value_check(const struct store_cell_value *value)
 
 int store_cell_check(const struct store_cell *cell)
 {
-	if (cell->act < STORE_CELL_GET || cell->act > STORE_CELL_REMOVE)
+	if (cell->act < STORE_CELL_GET || cell->act > STORE_CELL_REMOVE ||
+	    cell->when > STORE_IF_PRESENT)
 		return ERR_INVALID;
 	return store_cell_value_check(&cell->cell);
 }
@@ -130,9 +131,11 @@ uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms
 {
 	if (value->keep_expiry)
 		return old_ms;
-	if (value->ttl_ms == 0)
-		return value->expiry_ms;
-	return value->ttl_ms < UINT64_MAX - now_ms ? now_ms + value->ttl_ms : UINT64_MAX;
+	uint64_t expiry_ms = value->expiry_ms;
+	if (value->ttl_ms != 0)
+		expiry_ms = value->ttl_ms < UINT64_MAX - now_ms ? now_ms + value->ttl_ms
+		                                                : UINT64_MAX;
+	return expiry_ms < STORE_EXPIRY_MAX_MS ? expiry_ms : STORE_EXPIRY_MAX_MS;
 }
 
 int store_admit_check(const struct store_admit *admit)

@@ -46,11 +46,12 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u        /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u      /* at a time */
-#define STORE_NAME_MAX 4096u       /* bytes of a cell's name, */
-#define STORE_VALUE_MAX (1u << 20) /* and of its value */
-#define STORE_ATTEMPT_MAX 65535u   /* the number of an attempt goes no further, and stays */
+#define STORE_TEXT_MAX 256u                           /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u                         /* at a time */
+#define STORE_NAME_MAX 4096u                          /* bytes of a cell's name, */
+#define STORE_VALUE_MAX (1u << 20)                    /* and of its value */
+#define STORE_EXPIRY_MAX_MS ((UINT64_C(1) << 43) - 1) /* unix, in 2248: what is later is that */
+#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
@@ -342,8 +343,9 @@ struct store_renew {
 struct store_take {
 	struct store_op op;
 	/* in */
-	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
-	 * Its attempt counts as started, and the take completes when that is durable. */
+	/* Not 0: this one alone, of this sink, if it is due and its time has come, and at once:
+	 * none if not. Its attempt counts as started, and the take completes when that is
+	 * durable. */
 	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
@@ -355,6 +357,12 @@ struct store_take {
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
+
+/* Is it a take that may wait for long? */
+static inline bool store_take_waits(const struct store_op *op)
+{
+	return op->kind == STORE_TAKE && container_of(op, const struct store_take, op)->ticket == 0;
+}
 
 struct store_item {
 	uint64_t ticket;
@@ -652,6 +660,12 @@ int store_name_append(struct buf *names, struct span name) must_check;
 /* For stores. As store_admit_check(). */
 int store_cell_check(const struct store_cell *cell) must_check;
 int store_cell_value_check(const struct store_cell_value *value) must_check;
+
+/* For stores. Is a PUT to be done, with a cell there or none? */
+static inline bool store_when_holds(enum store_when when, bool found)
+{
+	return when == STORE_ALWAYS || found == (when == STORE_IF_PRESENT);
+}
 
 /* For stores. When a cell that is put at `now_ms` is over; `old_ms`: that of the one that
  * is there, which is what keep_expiry keeps. 0: never. */

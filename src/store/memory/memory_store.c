@@ -3,7 +3,7 @@
  *
  * Claims hang in a chained hash, entities (claims of kind newest) among them; each
  * points to the event that took it, or moved it on last. An event lives while a
- * claim of it does. Open tickets: memory_tickets.h.
+ * claim of it does. Open tickets: memory_tickets.h. Cells: memory_cells.h.
  */
 #include "store/memory/memory_store.h"
 
@@ -15,6 +15,7 @@
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "gate/ticket.h"
+#include "store/memory/memory_cells.h"
 #include "store/memory/memory_tickets.h"
 #include "store/waits.h"
 
@@ -55,6 +56,7 @@ struct memory_store {
 	size_t sweep_at;
 
 	struct memory_tickets *tickets;
+	struct memory_cells *cells;
 	struct waits waits;
 	uint32_t max_open;
 	uint64_t dead_keep_ms;
@@ -62,6 +64,7 @@ struct memory_store {
 
 	_Atomic uint64_t live_claims, live_entities, expired_claims;
 	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, ticket_bytes, wait_count;
+	_Atomic uint64_t live_cells, cell_bytes;
 	_Atomic uint64_t commits, commit_ops, bytes;
 	struct histogram commit_us, commit_batch;
 };
@@ -490,15 +493,33 @@ static void takes_serve(struct memory_store *memory, struct op_list *finished)
 	}
 }
 
+/* With the cell that goes with it, or neither. */
+static int settle_decide(struct memory_store *memory, const struct store_settle *settle)
+{
+	struct memory_cell *fresh = NULL;
+
+	if (settle->answer) {
+		int error = store_cell_value_check(settle->answer);
+		if (error < 0)
+			return error;
+		error = memory_cells_prepare(settle->answer, &fresh);
+		if (error < 0)
+			return error;
+	}
+	int error = memory_tickets_settle(memory->tickets, settle, &memory->waits);
+	if (fresh && error == 0)
+		memory_cells_put(memory->cells, TAKE(fresh), settle->answer, memory->now_ms);
+	memory_cells_unprepare(fresh);
+	return error;
+}
+
 static int op_decide(struct memory_store *memory, struct store_op *op)
 {
 	struct memory_tickets *tickets = memory->tickets;
 
 	switch (op->kind) {
 	case STORE_ADMIT: return admit_decide(memory, container_of(op, struct store_admit, op));
-	case STORE_SETTLE:
-		return memory_tickets_settle(tickets, container_of(op, struct store_settle, op),
-		                             &memory->waits);
+	case STORE_SETTLE: return settle_decide(memory, container_of(op, struct store_settle, op));
 	case STORE_LOOKUP: return lookup_decide(memory, container_of(op, struct store_lookup, op));
 	case STORE_RELEASE:
 		return memory_tickets_release(tickets, container_of(op, struct store_release, op),
@@ -514,9 +535,15 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 	case STORE_HELD:
 		return memory_tickets_list_held(tickets, container_of(op, struct store_held, op));
 	case STORE_CELL:
+		return memory_cells_do(memory->cells, container_of(op, struct store_cell, op),
+		                       memory->now_ms);
 	case STORE_CELL_SCAN:
-	case STORE_TAKE:
+		return memory_cells_scan(memory->cells,
+		                         container_of(op, struct store_cell_scan, op),
+		                         memory->now_ms);
 	case STORE_WAIT: break;
+	case STORE_TAKE:
+		return memory_tickets_take_one(tickets, container_of(op, struct store_take, op));
 	}
 	return ERR_INVALID;
 }
@@ -529,6 +556,8 @@ static void publish(struct memory_store *memory)
 	count_set(&memory->open_tickets, memory_tickets_open_count(memory->tickets));
 	count_set(&memory->ticket_bytes, memory_tickets_bytes(memory->tickets));
 	count_set(&memory->wait_count, memory->waits.count);
+	count_set(&memory->live_cells, memory_cells_count(memory->cells));
+	count_set(&memory->cell_bytes, memory_cells_bytes(memory->cells));
 }
 
 static void submit(struct store *store, struct store_op *op)
@@ -549,7 +578,7 @@ static void flush(struct store *store)
 	op_list_init(&memory->queue);
 	while (op) {
 		struct store_op *next = op->next;
-		if (op->kind == STORE_TAKE) {
+		if (store_take_waits(op)) {
 			op_list_add(&memory->takes, op);
 		} else if (op->kind == STORE_WAIT) {
 			if (!waits_add(&memory->waits, container_of(op, struct store_wait, op)))
@@ -580,6 +609,7 @@ static void tick(struct store *store)
 		memory->sweep_at = (memory->sweep_at + 1) & (memory->bucket_count - 1);
 		bucket_expire(memory, &memory->buckets[memory->sweep_at]);
 	}
+	memory_cells_sweep(memory->cells, memory->now_ms);
 	memory_tickets_drop_dead(memory->tickets, memory->dead_keep_ms, &memory->waits);
 	waits_expire(&memory->waits, memory->boot_ms);
 	if (memory->ending)
@@ -603,8 +633,10 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 	*ret_stats = (struct store_stats){
 		.live_claims = count_get(&memory->live_claims),
 		.live_entities = count_get(&memory->live_entities),
+		.live_cells = count_get(&memory->live_cells),
 		.expired_claims = count_get(&memory->expired_claims),
-		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes),
+		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes) +
+		               count_get(&memory->cell_bytes),
 		.open_tickets = count_get(&memory->open_tickets),
 		.due_tickets = count_get(&memory->tickets_in[STORE_STATE_DUE]),
 		.held_tickets = count_get(&memory->tickets_in[STORE_STATE_HELD]),
@@ -625,6 +657,15 @@ static void claims_free(struct memory_store *memory)
 	mem_free(memory->buckets);
 }
 
+static struct memory_store *memory_free(struct memory_store *memory)
+{
+	memory_tickets_free(memory->tickets);
+	memory_cells_free(memory->cells);
+	if (memory->buckets)
+		claims_free(memory);
+	return mem_free(memory);
+}
+
 /* What waits for something comes back. */
 static void end_all(struct memory_store *memory)
 {
@@ -643,9 +684,7 @@ static void free_store(struct store *store)
 	end_all(memory);
 	CHECK(!memory->queue.head); /* nobody may submit to a closing store */
 
-	memory_tickets_free(memory->tickets);
-	claims_free(memory);
-	mem_free(memory);
+	memory_free(memory);
 }
 
 static const struct store_methods memory_methods = {
@@ -681,9 +720,9 @@ int memory_store_open(const struct memory_store_options *options, struct store *
 	memory->store.commit_us = &memory->commit_us;
 	memory->store.commit_batch = &memory->commit_batch;
 	waits_init(&memory->waits, 0, legs_of, memory);
-	if (!memory->buckets || memory_tickets_new(&memory->tickets) < 0) {
-		mem_free(memory->buckets);
-		mem_free(memory);
+	if (!memory->buckets || memory_tickets_new(&memory->tickets) < 0 ||
+	    memory_cells_new(&memory->cells) < 0) {
+		memory_free(memory);
 		return -ENOMEM;
 	}
 	read_clock(memory);
