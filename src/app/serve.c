@@ -284,11 +284,11 @@ static int io_open(struct io *io)
 					     .thread = (uint32_t)(io - serve->ios),
 				     });
 	if (error == 0)
-		error = claims_init(&io->claims,
-		                    &(struct claims_options){ .store = io->webhook.options.store,
-		                                              .traces = serve->traces,
-		                                              .key = local_store_key(serve->console.store),
-		                                              .thread = io->webhook.options.thread });
+		error = claims_init(&io->claims, &(struct claims_options){
+							 .store = io->webhook.options.store,
+							 .traces = serve->traces,
+							 .key = serve->store.key,
+							 .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
