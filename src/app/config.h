@@ -241,6 +241,8 @@ const struct config_sink *config_find_sink(const struct config *config, struct s
 const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http", … */
 
 enum config_store_kind config_store_kind_of(struct span url);
+/* Can a part of it be away while others are there: a cluster? */
+bool config_store_in_parts(struct span url);
 /* The URL as people may see it: without user, password and parameters. */
 void config_store_label(struct span url, struct buf *out);
 bool config_spools(const struct config *config); /* does any source? */

@@ -61,6 +61,13 @@ enum config_store_kind config_store_kind_of(struct span url)
 	return CONFIG_STORE_LOCAL;
 }
 
+bool config_store_in_parts(struct span url)
+{
+	struct parts parts;
+	return split(url, &parts) && (span_eq(parts.scheme, SPAN("redis-cluster")) ||
+	                              span_eq(parts.scheme, SPAN("rediss-cluster")));
+}
+
 void config_store_label(struct span url, struct buf *out)
 {
 	struct parts parts;

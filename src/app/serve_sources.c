@@ -74,7 +74,8 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 	if (error == 0)
 		error = source_set_new(&(struct source_set_options){ .sources = sources,
 		                                                     .count = config->source_count,
-		                                                     .claims = claims_options(config),
+		                                                     .claims = claims_options(
+									     config),
 		                                                     .key = key,
 		                                                     .counts = counts,
 		                                                     .routes = routes,

@@ -108,10 +108,18 @@ static int open_spool(const struct config *config, struct store **ret_local,
 		.log = local_says,
 		.log_user = who,
 	};
-	if (mkdir(config->serve.data, 0700) != 0 && errno != EEXIST)
-		return error_fill(ret_text, -errno, "the data folder %s cannot be made: %s",
-		                  config->serve.data, error_name(-errno));
 	return local_store_open(&options, ret_local, ret_text);
+}
+
+/* For traces, and the spool; a local store makes its own. */
+static int make_folder(const struct config *config, struct error_text *ret_text)
+{
+	struct file_system *files = file_system_real();
+	int error = files->make_dir(files, config->serve.data);
+	if (error != 0)
+		error_fill(ret_text, error, "the data folder %s cannot be made: %s",
+		           config->serve.data, error_name(error));
+	return error;
 }
 
 /* Takes the shared store, also when it fails. */
@@ -119,13 +127,17 @@ static int put_spool_before(const struct config *config, struct serve_store *sto
                             struct error_text *ret_text)
 {
 	struct store *local = NULL;
-	int error = open_spool(config, &local, ret_text);
+	int error = make_folder(config, ret_text);
+	if (error == 0)
+		error = open_spool(config, &local, ret_text);
 	if (error == 0)
 		error = spool_store_open(
-			&(struct spool_store_options){ .shared = store->store,
-		                                       .local = local,
-		                                       .ready_when_away = config_spools(config),
-		                                       .log = spool_says },
+			&(struct spool_store_options){
+				.shared = store->store,
+				.local = local,
+				.ready_when_away = config_spools(config),
+				.in_parts = config_store_in_parts(config->store.url),
+				.log = spool_says },
 			&store->store);
 	if (error != 0) {
 		store_free(local);

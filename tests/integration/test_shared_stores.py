@@ -137,6 +137,8 @@ def test_store_that_says_nothing_is_refused_fast_and_comes_back(fleet, backend):
     node = its.start("one")
     with Connection(node.address) as connection:
         assert connection.post({"id": "before"}, path="/in/a").status == 200
+        node.wait_events(1)
+        node.wait_settled()
         backend.pause()
         try:
             def away():
@@ -208,10 +210,10 @@ def test_failover_loses_no_acknowledged_claim(fleet, backend):
         old = cluster.masters()[0]
         view = cluster.kill_master(old)
         cluster.wait_promoted(old, view)
+        old.start()  # its successor has no other replica, and may not answer without one
+        cluster.wait_whole()
         before = len(oracle.known)
         eventually(lambda: len(oracle.known) > before + 200, "it goes on with the replica")
-        old.start()
-        cluster.wait_whole()
     oracle.check()
     oracle.check_remembered(nodes[0])
 
@@ -228,9 +230,9 @@ def test_partition_of_a_master_loses_no_acknowledged_claim(fleet, backend):
         view = next(one for one in cluster.masters() if one is not old)
         with cluster.cut_off(old):
             cluster.wait_promoted(old, view)
-            before = len(oracle.known)
-            eventually(lambda: len(oracle.known) > before + 100, "the larger side goes on")
         cluster.wait_whole()
+        before = len(oracle.known)
+        eventually(lambda: len(oracle.known) > before + 100, "it goes on")
     oracle.check()
     oracle.check_remembered(nodes[0])
 

@@ -46,6 +46,7 @@ def test_spooled_event_is_told_so_and_delivered_once_the_store_is_back(fleet, ba
     with Connection(node.address) as connection:
         assert connection.post({"id": "known"}, path="/in/a").json()["verdict"] == "new"
         node.wait_events(1)
+        node.wait_settled()
         backend.kill()
         try:
             wait_away(node)

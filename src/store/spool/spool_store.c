@@ -15,11 +15,22 @@
 #define ROUNDS_MAX 4u /* of one flush; the owner is asked for another then */
 #define SAY_MAX 256u
 
-/* One node of a cluster that is down fails a part of the operations: the others go on. */
-static const struct breaker_policy breaker_policy = {
+static const struct breaker_policy whole_policy = {
 	.failures = 5,
 	.per_cent = 60,
 	.calls = 20,
+	.window_ms = 5000,
+	.first_ms = 200,
+	.max_ms = 2000,
+	.probes = 1,
+	.successes = 1,
+};
+
+/* What one node of a cluster fails while it is down is asked again and again, so that it is
+ * most of what there is: the others go on. */
+static const struct breaker_policy parts_policy = {
+	.per_cent = 95,
+	.calls = 50,
 	.window_ms = 5000,
 	.first_ms = 200,
 	.max_ms = 2000,
@@ -544,7 +555,8 @@ static int open_inner(struct spool *spool, const struct spool_store_options *opt
 	spool->log = options->log;
 	spool->log_user = options->log_user;
 	spool->now_ms = clock_read(spool->clock).boot_ms;
-	breaker_init(&spool->breaker, &breaker_policy, spool->now_ms);
+	breaker_init(&spool->breaker, options->in_parts ? &parts_policy : &whole_policy,
+	             spool->now_ms);
 	if (spool->local)
 		atomic_store(&spool->waiting, count_waiting(spool->local));
 	return 0;

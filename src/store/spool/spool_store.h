@@ -44,6 +44,7 @@ struct spool_store_options {
 	struct store *shared;
 	struct store *local;       /* NULL: nothing is spooled. Its outcomes are not lazy */
 	const struct clock *clock; /* NULL: the machine's */
+	bool in_parts;             /* a part of it can be away while the others are there */
 	bool ready_when_away;      /* there are sources that spool: events can come */
 	/* What an operator should read; on the owner's thread. */
 	void (*log)(void *user, enum spool_level level, const char *text);
