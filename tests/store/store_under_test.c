@@ -7,6 +7,7 @@
 
 /* One a line; NULL after the last. */
 static const struct shared_kind *const shared_kinds[] = {
+	&shared_postgres,
 	NULL,
 };
 
