@@ -324,6 +324,19 @@ static int write_all(struct sheet *sheet, struct line *line, const struct batch_
 	return error < 0 && error != -EPROTO ? BATCH_UNKNOWN : error;
 }
 
+/* Dense: the numbers that were not used. */
+static int give_back(const struct sheet *sheet, struct line *line)
+{
+	struct postgres_answer answer = { 0 };
+	if (!sheet->dense || sheet->numbers == 0)
+		return 0;
+	postgres_args_u64(&line->args, sheet->first + sheet->numbers - 1);
+	postgres_args_u64(&line->args, sheet->first - 1);
+	int error = line_query(line, "give_back", &answer);
+	postgres_answer_free(&answer);
+	return error;
+}
+
 int batch_run(struct sheet *sheet, struct line *line, const struct batch_options *options)
 {
 	struct questions ask = choose_questions(sheet);
@@ -346,5 +359,7 @@ int batch_run(struct sheet *sheet, struct line *line, const struct batch_options
 		return error;
 	}
 	int rolled_back = line_rollback(line);
+	if (rolled_back == 0 && error == BATCH_AGAIN)
+		rolled_back = give_back(sheet, line);
 	return rolled_back < 0 && error == BATCH_AGAIN ? rolled_back : error;
 }
