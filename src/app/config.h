@@ -43,6 +43,8 @@
 
 /* ---- the result ---- */
 
+struct config;
+
 /* Line 0: not from the file. */
 struct config_place {
 	uint32_t line, column;
@@ -66,6 +68,21 @@ struct config_source {
 	struct auth_spec auth;
 	struct config_place place;
 };
+
+enum config_claims_enabled { CONFIG_CLAIMS_AUTO = 0, CONFIG_CLAIMS_ON, CONFIG_CLAIMS_OFF };
+
+/* The claims API. */
+struct config_claims {
+	enum config_claims_enabled enabled;
+	uint32_t window_s;
+	uint32_t lease_ms;
+	uint32_t outcome_bytes;
+	struct auth_spec auth;
+	struct config_place place;
+};
+
+/* Can nobody reach it whom it does not know, but from this machine? */
+bool config_claims_guarded(const struct config *config);
 
 enum config_sink_kind {
 	CONFIG_SINK_STDOUT = 0,
@@ -149,6 +166,7 @@ struct config {
 	struct serve_options serve;
 	uint32_t admin_token_count;
 	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
+	struct config_claims claims;
 	uint32_t source_count;
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 3)
+#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 4)
 
 /* ---- a source as bytes ---- */
 
@@ -425,6 +425,31 @@ static int compare_routes(struct config_diff *diff, const struct config *old,
 	return equal ? 0 : add(diff, "routes", true, "changed");
 }
 
+static void put_claims_api(struct buf *out, const struct config_claims *claims)
+{
+	put_number(out, claims->enabled);
+	put_number(out, claims->window_s);
+	put_number(out, claims->lease_ms);
+	put_number(out, claims->outcome_bytes);
+	put_auth(out, &claims->auth);
+}
+
+static int compare_claims_api(struct config_diff *diff, const struct config *old,
+                              const struct config *new)
+{
+	struct buf a = { 0 };
+	struct buf b = { 0 };
+	put_claims_api(&a, &old->claims);
+	put_claims_api(&b, &new->claims);
+	bool failed = a.failed || b.failed;
+	bool equal = is_equal(&a, &b);
+	buf_free(&a);
+	buf_free(&b);
+	if (failed)
+		return -ENOMEM;
+	return equal ? 0 : add(diff, "claims", true, "changed");
+}
+
 int config_diff(const struct config_states *states, struct config_diff *ret_diff)
 {
 	struct config_diff diff = { 0 };
@@ -432,6 +457,8 @@ int config_diff(const struct config_states *states, struct config_diff *ret_diff
 	int error = diff.changes ? compare_serve(&diff, states) : -ENOMEM;
 	if (error == 0)
 		error = compare_tokens(&diff, states->start, states->next);
+	if (error == 0)
+		error = compare_claims_api(&diff, states->last, states->next);
 	if (error == 0)
 		error = compare_sources(&diff, states->last, states->next);
 	if (error == 0)

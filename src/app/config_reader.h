@@ -115,6 +115,9 @@ void config_add_default_source(struct config_reader *reader);
 /* Names stand in URLs, metrics and digests. False: told. */
 bool config_check_name(struct config_reader *reader, const struct yaml_node *node);
 
+/* What the section as a whole must be; its options are read already. */
+void config_read_claims_api(struct config_reader *reader, const struct yaml_node *map);
+
 /* ---- config_sink.c ---- */
 
 void config_read_rate(struct config_reader *reader, const struct yaml_node *node,

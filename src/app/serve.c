@@ -42,6 +42,7 @@
 #include "base/mem.h"
 #include "console/console.h"
 #include "deliver/deliver.h"
+#include "door/claims.h"
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
@@ -85,6 +86,7 @@ struct io {
 	struct loop *loop;
 	struct http_server *server;
 	struct webhook webhook;
+	struct claims claims;
 	struct port *port; /* NULL with an embedded store */
 	struct thread thread;
 	struct loop_hook round;
@@ -162,7 +164,8 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 static void handle(struct http_request *request)
 {
 	struct io *io = request->user;
-	if (webhook_handle(&io->webhook, request))
+	if (webhook_handle(&io->webhook, request) ||
+	    claims_handle(&io->claims, io->webhook.use->set, request))
 		return;
 	struct console_view view = { .port = io->port ? port_store(io->port)
 		                                      : store_host_store(io->serve->host) };
@@ -176,7 +179,8 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return webhook_wants_body(&io->webhook, request);
+	return webhook_wants_body(&io->webhook, request) ||
+	       claims_wants_body(io->webhook.use->set, request);
 }
 
 static void run_store(struct io *io)
@@ -195,11 +199,14 @@ static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
-		io->webhook.asked = false;
+		io->webhook.asked = io->claims.asked = false;
 		run_store(io);
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
-	} while (unlikely(io->webhook.asked || io->webhook.decided));
+		if (unlikely(io->claims.decided))
+			claims_answer(&io->claims);
+	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
+	                  io->claims.decided));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -255,7 +262,8 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size,
+		.scratch_size = webhook_scratch_size > claims_scratch_size ? webhook_scratch_size
+		                                                           : claims_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -283,6 +291,12 @@ static int io_open(struct io *io)
 					     .feed = serve->console.feed,
 					     .thread = (uint32_t)(io - serve->ios),
 				     });
+	if (error == 0)
+		error = claims_init(&io->claims,
+		                    &(struct claims_options){ .store = io->webhook.options.store,
+		                                              .traces = serve->traces,
+		                                              .key = local_store_key(serve->console.store),
+		                                              .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -323,6 +337,7 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	claims_release(&io->claims); /* its requests are in the server's memory */
 	io->server = http_server_free(io->server);
 	if (io->port)
 		store_free(port_store(io->port));

@@ -35,6 +35,20 @@ static int new_routes(const struct config *config, const unsigned char *key,
 	return error;
 }
 
+static struct source_claims_options claims_options(const struct config *config)
+{
+	const struct config_claims *claims = &config->claims;
+	enum source_claims_mode mode = config_claims_guarded(config) ? SOURCE_CLAIMS_ON
+	                                                             : SOURCE_CLAIMS_UNGUARDED;
+	return (struct source_claims_options){
+		.mode = claims->enabled == CONFIG_CLAIMS_OFF ? SOURCE_CLAIMS_OFF : mode,
+		.auth = &claims->auth,
+		.window_s = claims->window_s,
+		.lease_ms = claims->lease_ms,
+		.outcome_bytes = claims->outcome_bytes,
+	};
+}
+
 int serve_sources_new(const struct config *config, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text)
@@ -59,6 +73,7 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 	if (error == 0)
 		error = source_set_new(&(struct source_set_options){ .sources = sources,
 		                                                     .count = config->source_count,
+		                                                     .claims = claims_options(config),
 		                                                     .key = key,
 		                                                     .counts = counts,
 		                                                     .routes = routes,

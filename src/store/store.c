@@ -131,9 +131,11 @@ uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms
 {
 	if (value->keep_expiry)
 		return old_ms;
-	if (value->ttl_ms == 0)
-		return value->expiry_ms;
-	return value->ttl_ms < UINT64_MAX - now_ms ? now_ms + value->ttl_ms : UINT64_MAX;
+	uint64_t expiry_ms = value->expiry_ms;
+	if (value->ttl_ms != 0)
+		expiry_ms = value->ttl_ms < UINT64_MAX - now_ms ? now_ms + value->ttl_ms
+		                                                : UINT64_MAX;
+	return expiry_ms < STORE_EXPIRY_MAX_MS ? expiry_ms : STORE_EXPIRY_MAX_MS;
 }
 
 int store_admit_check(const struct store_admit *admit)

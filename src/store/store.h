@@ -46,11 +46,12 @@
 #define STORE_PAYLOAD_MAX (16u << 20)
 #define STORE_LETTER_MAX 4096u
 #define STORE_LEGS_MAX 16u
-#define STORE_TEXT_MAX 256u        /* of a note; what is longer is cut */
-#define STORE_WAITS_MAX 4096u      /* at a time */
-#define STORE_NAME_MAX 4096u       /* bytes of a cell's name, */
-#define STORE_VALUE_MAX (1u << 20) /* and of its value */
-#define STORE_ATTEMPT_MAX 65535u   /* the number of an attempt goes no further, and stays */
+#define STORE_TEXT_MAX 256u                           /* of a note; what is longer is cut */
+#define STORE_WAITS_MAX 4096u                         /* at a time */
+#define STORE_NAME_MAX 4096u                          /* bytes of a cell's name, */
+#define STORE_VALUE_MAX (1u << 20)                    /* and of its value */
+#define STORE_EXPIRY_MAX_MS ((UINT64_C(1) << 43) - 1) /* unix, in 2248: what is later is that */
+#define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
 
 enum store_op_kind {
@@ -337,8 +338,9 @@ struct store_renew {
 struct store_take {
 	struct store_op op;
 	/* in */
-	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
-	 * Its attempt counts as started, and the take completes when that is durable. */
+	/* Not 0: this one alone, of this sink, if it is due and its time has come, and at once:
+	 * none if not. Its attempt counts as started, and the take completes when that is
+	 * durable. */
 	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
@@ -350,6 +352,12 @@ struct store_take {
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
+
+/* Is it a take that may wait for long? */
+static inline bool store_take_waits(const struct store_op *op)
+{
+	return op->kind == STORE_TAKE && container_of(op, const struct store_take, op)->ticket == 0;
+}
 
 struct store_item {
 	uint64_t ticket;

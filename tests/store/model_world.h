@@ -19,9 +19,12 @@
 #define ENTITIES 24u
 #define ORDERS 40u
 #define CHECKS 3u
+#define CELLS 120u
 #define SINKS 4u
+#define CALLER STORE_SINK_CALLER /* its tickets alone have leases that end */
 #define BATCH_MAX 24u
 #define LEASES_MAX 4096u
+#define CALLERS_MAX 512u
 #define WAITS_MAX 64u
 #define PAYLOAD_MAX 9000u
 #define HOUR_MS INT64_C(3600000)
@@ -30,6 +33,7 @@
 struct lease {
 	uint64_t ticket;
 	uint32_t attempt;
+	bool ends;
 };
 
 struct pair {
@@ -42,8 +46,11 @@ struct pair {
 		struct store_release release;
 		struct store_note note;
 		struct store_renew renew;
+		struct store_take take;
+		struct store_cell cell;
 	} on[2]; /* memory, local */
 	bool done[2];
+	struct store_cell_value answer;
 	struct store_leg legs[STORE_LEGS_MAX];
 };
 
@@ -69,6 +76,8 @@ struct world {
 	uint64_t aside
 		[LEASES_MAX]; /* tickets that were held, parked or dead, some of them not now */
 	size_t aside_count;
+	uint64_t callers[CALLERS_MAX]; /* the last tickets of whoever claimed an event */
+	size_t caller_count, caller_at;
 	uint64_t last_event;   /* the last that was admitted */
 	uint64_t killed_after; /* counts of tickets up to this one may be low */
 	/* Claims of one event end at different times. A count may go with the claim
@@ -85,11 +94,13 @@ struct world {
 /* What the histories came to, so that a rule that never applies is seen. */
 struct model_tally {
 	uint64_t verdicts[VERDICT_COUNT], would_verdicts[VERDICT_COUNT];
-	uint64_t ops[STORE_RENEW + 1], fenced; /* that were done; that were refused */
+	uint64_t ops[STORE_CELL + 1], fenced; /* that were done; that were refused */
 	uint64_t settled[OUTCOME_COUNT], noted[STORE_MARK_RELEASED + 1];
 	uint64_t waited[OUTCOME_COUNT];
 	uint64_t states[STORE_STATE_CLOSED + 1]; /* seen by scans */
-	uint64_t legs, histories;
+	uint64_t legs, histories, starts, takes_of_one;
+	uint64_t cells[STORE_CELL_REMOVE + 1][2][2]; /* by act, found, changed */
+	uint64_t answers, cells_told;
 };
 extern struct model_tally model_tally;
 
@@ -106,10 +117,24 @@ static inline uint64_t below(struct world *world, uint64_t n)
 	return n ? test_random_below(&world->random, n) : 0;
 }
 
+/* A sink that takes ask for. */
+static inline uint32_t sink_choose(struct world *world)
+{
+	uint32_t sink = (uint32_t)below(world, SINKS - 1);
+
+	return sink < CALLER ? sink : sink + 1;
+}
+
 /* model_make.c: a random operation, the same for both. */
 void pair_make(struct world *world, struct pair *pair);
 /* A ticket that was once given, mostly. */
 uint64_t ticket_choose(struct world *world);
+
+/* model_cells.c: the same for cells. */
+void cell_make(struct world *world, struct store_cell *cell);
+void cell_value_make(struct world *world, struct store_cell_value *value);
+void cell_compare(struct world *world, struct store_cell on[2]); /* frees the values */
+void cells_compare(struct world *world);                         /* which there are */
 
 /* model_compare.c: equal answers. */
 void pair_compare(struct world *world, struct pair *pair);

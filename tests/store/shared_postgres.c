@@ -1,7 +1,7 @@
 /* shared_postgres: PostgreSQL for the suites of stores. See store_under_test.h. */
+#include "shared_kinds.h"
 #include "store/postgres/address.h"
 #include "store/postgres/postgres_store.h"
-#include "store_under_test.h"
 
 /* Rows leave, tables stay: to make them anew takes longer than most tests. */
 static const char wipe_sql[] =

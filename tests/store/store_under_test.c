@@ -3,11 +3,14 @@
 
 #include <stdlib.h>
 
+#include "shared_kinds.h"
 #include "support/test.h"
 
 /* One a line; NULL after the last. */
 static const struct shared_kind *const shared_kinds[] = {
 	&shared_postgres,
+	&shared_redis,
+	&shared_redis_cluster,
 	NULL,
 };
 

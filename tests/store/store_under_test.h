@@ -32,8 +32,6 @@ struct shared_kind {
 	bool own_numbers;
 };
 
-extern const struct shared_kind shared_postgres;
-
 bool shared_is_asked_for(void);
 
 /* Chooses which tests of cmocka_run_group_tests() run. */

@@ -4,13 +4,18 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "store/local/journal_inspect.h"
+#include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
 #include "support/clock_fake.h"
+#include "support/simfs.h"
 #include "support/store_calls.h"
 #include "support/test.h"
 
 static struct clock_fake fake;
 static struct store *store;
+static struct simfs *simfs; /* of a local one */
+static struct local_store_options local_options;
 
 static int memory(void **state)
 {
@@ -21,11 +26,74 @@ static int memory(void **state)
 	return memory_store_open(&options, &store);
 }
 
+static void local_open(void)
+{
+	struct error_text text = { "" };
+
+	local_options.fs = simfs_fs(simfs);
+	if (local_store_open(&local_options, &store, &text) < 0)
+		fail_msg("open says %s", text.text);
+}
+
+static void local_make(uint32_t segment_bytes, uint32_t beside_bytes)
+{
+	clock_fake_init(&fake);
+	simfs = simfs_new(test_seed());
+	local_options = (struct local_store_options){ .path = "data",
+		                                      .clock = &fake.clock,
+		                                      .segment_bytes = segment_bytes,
+		                                      .beside_bytes = beside_bytes,
+		                                      .lazy_outcomes = beside_bytes > 0,
+		                                      .retain_ms = 1000,
+		                                      .keeper_inline = true };
+	local_open();
+}
+
+static int local(void **state)
+{
+	(void)state;
+	local_make(8u << 20, 0);
+	return 0;
+}
+
+static int local_beside(void **state)
+{
+	(void)state;
+	local_make(8u << 20, 1);
+	return 0;
+}
+
+/* Segments as small as can be. */
+static int local_small(void **state)
+{
+	(void)state;
+	local_make(LOCAL_STORE_SEGMENT_MIN, 0);
+	return 0;
+}
+
 static int store_end(void **state)
 {
 	(void)state;
 	store = store_free(store);
+	simfs = simfs_free(simfs);
 	return 0;
+}
+
+static void reopen(void)
+{
+	store = store_free(store);
+	local_open();
+}
+
+/* The process dies: what it had written to the cache is still there. */
+static void kill_and_reopen(void)
+{
+	struct simfs *left = simfs_copy(simfs);
+
+	store_free(store);
+	simfs_free(simfs);
+	simfs = left;
+	local_open();
 }
 
 /* ---- calls ---- */
@@ -438,7 +506,7 @@ static void test_a_refused_outcome_leaves_no_answer(void **state)
 	settle.attempt = 1;
 	answer.ttl_ms = answer.expiry_ms = 5;
 	assert_int_equal(store_call(store, &settle.op, STORE_SETTLE), ERR_INVALID);
-	settle.answer = NULL; /* it is still leased */
+	answer.ttl_ms = 0; /* it is still leased */
 	assert_int_equal(store_call(store, &settle.op, STORE_SETTLE), 0);
 }
 
@@ -462,10 +530,10 @@ static void test_a_failed_allocation_changes_nothing(void **state)
 	}
 }
 
-#define WITH(make, test)                                                            \
-	{                                                                           \
+#define WITH(make, test)                                                                 \
+	{                                                                                \
 		.name = #test "_with_" #make, .test_func = (test), .setup_func = (make), \
-		.teardown_func = (store_end),                                       \
+		.teardown_func = (store_end),                                            \
 	}
 
 #define ALL_WITH(make)                                                      \
@@ -489,10 +557,241 @@ static void test_a_failed_allocation_changes_nothing(void **state)
 		WITH(make, test_a_refused_outcome_leaves_no_answer),        \
 		WITH(make, test_a_failed_allocation_changes_nothing)
 
+/* ---- the local store alone ---- */
+
+static void test_cells_outlive_a_restart(void **state)
+{
+	(void)state;
+	struct store_cell_value moved = value_make("b", NULL), gone = value_make("c", NULL);
+
+	put("a", "1", 0, STORE_ALWAYS);
+	put("b", "2", 5000, STORE_ALWAYS);
+	put("c", "3", 0, STORE_ALWAYS);
+	put("d", "4", 1000, STORE_ALWAYS);
+	act(STORE_CELL_REMOVE, &gone, STORE_ALWAYS);
+	moved.ttl_ms = 9000;
+	act(STORE_CELL_EXPIRE, &moved, STORE_ALWAYS);
+	uint64_t expiry_ms = expiry_of("b");
+	clock_fake_advance(&fake, 1000);
+	for (int i = 0; i < 4; i++) {
+		if (i % 2)
+			reopen();
+		else
+			kill_and_reopen();
+		value_is("a", "1");
+		value_is("b", "2");
+		value_is("c", NULL);
+		value_is("d", NULL);
+		assert_int_equal(expiry_of("a"), 0);
+		assert_int_equal(expiry_of("b"), expiry_ms);
+		assert_int_equal(live_cells(), 2);
+	}
+	clock_fake_advance(&fake, 8000);
+	reopen();
+	value_is("b", NULL);
+}
+
+static void test_a_cell_that_lasts_longer_does_so_after_a_restart(void **state)
+{
+	(void)state;
+	struct store_cell_value moved = value_make("a", NULL);
+
+	put("a", "1", 1000, STORE_ALWAYS);
+	moved.ttl_ms = 500; /* earlier */
+	act(STORE_CELL_EXPIRE, &moved, STORE_ALWAYS);
+	moved.ttl_ms = 5000;
+	act(STORE_CELL_EXPIRE, &moved, STORE_ALWAYS);
+	clock_fake_advance(&fake, 2000);
+	reopen();
+	value_is("a", "1");
+	clock_fake_advance(&fake, 3000);
+	value_is("a", NULL);
+}
+
+static uint64_t segments(void)
+{
+	struct store_stats stats;
+
+	store_stats(store, &stats);
+	return stats.segments;
+}
+
+/* So many cells that come and go that the journal rolls over. */
+static void churn(uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		char name[32], value[600];
+		snprintf(name, sizeof(name), "churn%u", i % 50);
+		memset(value, 'a' + (char)(i % 26), sizeof(value));
+		value[sizeof(value) - 1] = '\0';
+		put(name, value, 2000, STORE_ALWAYS);
+		if (i % 16 == 0) {
+			clock_fake_advance(&fake, 100);
+			store_tick(store);
+		}
+	}
+}
+
+static void test_cells_are_carried_out_of_the_way(void **state)
+{
+	(void)state;
+	struct store_cell_value gone = value_make("gone", NULL), moved = value_make("moved", NULL);
+
+	put("kept", "for ever", 0, STORE_ALWAYS);
+	put("gone", "not for ever", 0, STORE_ALWAYS);
+	put("moved", "longer", 1000, STORE_ALWAYS);
+	act(STORE_CELL_REMOVE, &gone, STORE_ALWAYS);
+	moved.ttl_ms = 3600 * 1000;
+	act(STORE_CELL_EXPIRE, &moved, STORE_ALWAYS);
+	uint64_t expiry_ms = expiry_of("moved");
+	churn(4000);
+	assert_true(segments() < 40); /* of sixty and more that were written */
+	for (int i = 0; i < 3; i++) {
+		value_is("kept", "for ever");
+		value_is("gone", NULL);
+		value_is("moved", "longer");
+		assert_int_equal(expiry_of("moved"), expiry_ms);
+		reopen();
+		churn(200);
+	}
+}
+
+static int count_line(void *user, struct span json)
+{
+	uint32_t *count = user;
+
+	*count += span_starts(json, SPAN("{\"kind\":\"cell\""));
+	return 0;
+}
+
+static void test_the_tools_know_cells(void **state)
+{
+	(void)state;
+	struct store_cell_value gone = value_make("a", NULL);
+	struct journal_inspect_options options = { .path = "data", .clock = &fake.clock };
+	struct journal_report report;
+	uint32_t lines = 0;
+	struct journal_dump_sink sink = { .line = count_line, .user = &lines };
+
+	put("a", "1", 0, STORE_ALWAYS);
+	put("b", "\xff", 60000, STORE_ALWAYS);
+	act(STORE_CELL_REMOVE, &gone, STORE_ALWAYS);
+	store = store_free(store);
+	options.fs = simfs_fs(simfs);
+	assert_int_equal(journal_verify(&options, NULL, &report, NULL), 0);
+	assert_int_equal(report.cell_records, 3);
+	assert_int_equal(report.live_cells, 1);
+	assert_int_equal(report.version, 2);
+	assert_int_equal(journal_dump(&options, &sink, NULL), 0);
+	assert_int_equal(lines, 3);
+	local_open();
+}
+
+static void test_a_folder_without_cells_is_of_the_first_version(void **state)
+{
+	(void)state;
+	struct journal_inspect_options options = { .path = "data", .clock = &fake.clock };
+	struct store_admit admit = { .claims = { { .digest = { { 7, 1 } }, .window_s = 60 } },
+		                     .claim_count = 1,
+		                     .no_ticket = true };
+	struct journal_report report;
+
+	assert_int_equal(store_call(store, &admit.op, STORE_ADMIT), 0);
+	assert_false(is_there("a"));
+	store = store_free(store);
+	options.fs = simfs_fs(simfs);
+	assert_int_equal(journal_verify(&options, NULL, &report, NULL), 0);
+	assert_int_equal(report.version, 1);
+	local_open();
+}
+
+static void test_a_failed_write_leaves_the_cell_as_it_was(void **state)
+{
+	(void)state;
+	static const enum store_cell_act acts[] = { STORE_CELL_PUT, STORE_CELL_EXPIRE,
+		                                    STORE_CELL_REMOVE };
+
+	put("a", "old", 60000, STORE_ALWAYS);
+	uint64_t expiry_ms = expiry_of("a");
+	for (size_t i = 0; i < ARRAY_LEN(acts); i++) {
+		struct store_cell cell = { .act = acts[i], .cell = value_make("a", "new") };
+		struct store_cell fresh = { .act = STORE_CELL_PUT, .cell = value_make("b", "new") };
+		struct store_cell look = { .act = STORE_CELL_GET,
+			                   .want_value = true,
+			                   .cell = value_make("a", NULL) };
+		bool done[3] = { false };
+		cell.cell.ttl_ms = acts[i] == STORE_CELL_REMOVE ? 0 : 1000;
+		cell.op = (struct store_op){ .kind = STORE_CELL,
+			                     .done = store_calls_done,
+			                     .user = &done[0] };
+		fresh.op = cell.op;
+		fresh.op.user = &done[1];
+		look.op = cell.op;
+		look.op.user = &done[2];
+		store_submit(store, &cell.op);
+		store_submit(store, &fresh.op);
+		store_submit(store, &look.op);
+		simfs_fail_at(simfs, SIMFS_EIO, 1, false);
+		store_calls_flush(store);
+		simfs_fail_at(simfs, SIMFS_NO_FAULT, 0, false);
+		assert_true(done[0] && done[1] && done[2]);
+		assert_int_equal(cell.op.error, ERR_POISONED);
+		assert_int_equal(fresh.op.error, ERR_POISONED);
+		assert_int_equal(look.op.error, 0);
+		assert_true(look.found && look.value.len == 3);
+		buf_free(&look.value);
+		value_is("a", "old");
+		assert_int_equal(expiry_of("a"), expiry_ms);
+		assert_false(is_there("b"));
+		assert_int_equal(live_cells(), 1);
+	}
+	reopen();
+	value_is("a", "old");
+	assert_false(is_there("b"));
+}
+
+/* Values that come often are kept as codes: none may be told as another. */
+static void test_values_that_come_often_are_told_right(void **state)
+{
+	(void)state;
+	uint64_t random = test_seed();
+	static uint32_t model[200];
+
+	for (uint32_t i = 0; i < 30000; i++) {
+		uint64_t dice = test_random(&random);
+		uint32_t at = (uint32_t)(dice % ARRAY_LEN(model));
+		char name[32], value[32];
+		snprintf(name, sizeof(name), "v%u", at);
+		/* Some more than there are codes, and some that come once. */
+		model[at] = (uint32_t)(dice >> 32) % (dice % 3 ? 20 : 1500) + i / 4000 * 700;
+		snprintf(value, sizeof(value), "value %u", model[at]);
+		put(name, value, 0, STORE_ALWAYS);
+		if (i % 7000 == 0)
+			reopen();
+		at = (uint32_t)(dice >> 16) % ARRAY_LEN(model);
+		if (model[at] == 0)
+			continue;
+		snprintf(name, sizeof(name), "v%u", at);
+		snprintf(value, sizeof(value), "value %u", model[at]);
+		value_is(name, value);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		ALL_WITH(memory),
+		ALL_WITH(local),
+		ALL_WITH(local_beside),
+		WITH(local, test_cells_outlive_a_restart),
+		WITH(local_beside, test_cells_outlive_a_restart),
+		WITH(local, test_a_cell_that_lasts_longer_does_so_after_a_restart),
+		WITH(local_small, test_cells_are_carried_out_of_the_way),
+		WITH(local, test_the_tools_know_cells),
+		WITH(local, test_a_folder_without_cells_is_of_the_first_version),
+		WITH(local, test_a_failed_write_leaves_the_cell_as_it_was),
+		WITH(local_beside, test_a_failed_write_leaves_the_cell_as_it_was),
+		WITH(local_small, test_values_that_come_often_are_told_right),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -140,7 +140,7 @@ static void step_take(struct world *world)
 	static const uint32_t sizes[] = { 1, 100, 2000, 20000, 1u << 20 };
 
 	if (!world->waiting.waiting) {
-		world->waiting.take.sink = (uint32_t)below(world, SINKS);
+		world->waiting.take.sink = sink_choose(world);
 		world->waiting.take.without_payload = below(world, 4) == 0;
 		take_call_begin(world->local, &world->waiting, 1 + (uint32_t)below(world, 40),
 		                sizes[below(world, ARRAY_LEN(sizes))]);
@@ -155,6 +155,7 @@ static void step_look(struct world *world)
 		read_compare(world, ticket_choose(world));
 	if (below(world, 3) == 0)
 		scan_compare(world);
+	cells_compare(world);
 	if (take_call_poll(&world->waiting)) /* a read flushes too */
 		take_compare(world);
 }
@@ -213,6 +214,7 @@ static void after_restart(struct world *world)
 	local_open(world);
 	flush_both(world);
 	stats_compare(world);
+	cells_compare(world);
 }
 
 static void step_reopen(struct world *world)
@@ -304,6 +306,14 @@ static void test_the_histories_came_to_everything(void **state)
 	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED + !shared_is_asked_for(); i++)
 		assert_true(model_tally.states[i] > 0);
 	assert_true(model_tally.ops[STORE_RELEASE] > 0 && model_tally.ops[STORE_RENEW] > 0);
+	assert_true(model_tally.starts > 0 && model_tally.takes_of_one > 0);
+	for (int i = STORE_CELL_GET; i <= STORE_CELL_REMOVE; i++) {
+		assert_true(model_tally.cells[i][0][0] > 0); /* not there, nothing done */
+		assert_true(model_tally.cells[i][1][i != STORE_CELL_GET] > 0);
+	}
+	assert_true(model_tally.cells[STORE_CELL_PUT][0][1] > 0);
+	assert_true(model_tally.cells[STORE_CELL_PUT][1][0] > 0);
+	assert_true(model_tally.answers > 0 && model_tally.cells_told > 0);
 	assert_true(model_tally.legs > 0 && model_tally.histories > 0 && model_tally.fenced > 0);
 }
 

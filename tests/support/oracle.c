@@ -122,6 +122,8 @@ static void new_done(struct oracle *oracle, struct oracle_event *event,
 	if (event->entity != ORACLE_NOBODY)
 		EXPECT_OF(oracle, event, passes(event, oracle_last_of(oracle, event->entity)));
 	kept(oracle, event, admit->own_ticket);
+	if (event->starts && event->kind != ORACLE_ASIDE)
+		oracle_started(oracle, &event->legs[0], 1);
 }
 
 static void stale_done(struct oracle *oracle, struct oracle_event *event,
@@ -221,6 +223,7 @@ static void legs_make(struct oracle *oracle, struct oracle_event *event)
 		};
 	if (event->leg_count)
 		event->letter = span_of(bytes, below(oracle, 100));
+	event->starts = !event->no_ticket && oracle_legs(event) == 1 && below(oracle, 2);
 }
 
 static uint32_t event_make(struct oracle *oracle)
@@ -302,6 +305,9 @@ static void admit_submit(struct oracle *oracle, struct store *store, uint32_t in
 	own->admit.letter = event->letter;
 	own->admit.legs = own->legs;
 	own->admit.leg_count = event->leg_count;
+	own->admit.lease_ms = event->starts ? ORACLE_LEASE_MS : 0;
+	if (event->starts && event->fate != ORACLE_KEPT && event->kind != ORACLE_ASIDE)
+		event->legs[0].maybe |= 1u << STORE_MARK_STARTED;
 	for (uint32_t i = 0; i < event->leg_count; i++)
 		own->legs[i] = event->legs[i].leg;
 	store_submit(store, &own->op);
@@ -441,7 +447,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 			store_flush(store); /* its write may be under way when the next come */
 		uint32_t event = (uint32_t)below(oracle, oracle->count);
 		uint32_t leg = (uint32_t)below(oracle, ORACLE_LEGS_MAX);
-		switch (below(oracle, 24)) {
+		switch (below(oracle, 26)) {
 		case 0:
 		case 1: again_submit(oracle, store); break;
 		case 2:
@@ -460,6 +466,8 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		case 15:
 		case 16:
 		case 17: oracle_note(oracle, store, event, leg); break;
+		case 18:
+		case 19: oracle_take_one(oracle, store, event, leg); break;
 		default: plain_submit(oracle, store); break;
 		}
 	}

@@ -35,6 +35,8 @@ struct group {
 	uint32_t op_count;
 	uint32_t probe_count;
 	struct table_probe probes[TABLE_GROUP + CLAIMS_MAX]; /* in the order of the claims */
+	uint32_t cell_count;
+	struct table_probe cells[TABLE_GROUP]; /* in the order of the operations */
 };
 
 static struct store_admit *admit_of(struct store_op *op)
@@ -52,9 +54,19 @@ static struct store_lookup *lookup_of(struct store_op *op)
 	return container_of(op, struct store_lookup, op);
 }
 
+static struct store_cell *cell_of(struct store_op *op)
+{
+	return container_of(op, struct store_cell, op);
+}
+
 static struct store_release *release_of(struct store_op *op)
 {
 	return container_of(op, struct store_release, op);
+}
+
+static struct store_take *take_of(struct store_op *op)
+{
+	return container_of(op, struct store_take, op);
 }
 
 static uint64_t now_of(const struct local_store *local)
@@ -76,6 +88,7 @@ static void settle_is_durable(struct local_store *local, const struct store_sett
 	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
 		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
 		CHECK(dropped);
+		leases_set(&local->leases, settle->ticket, 0);
 	} else if (closes(settle)) {
 		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
 	} else {
@@ -96,6 +109,8 @@ static void complete(struct local_store *local, struct op_queue *queue)
 			settle_is_durable(local, settle_of(op));
 		else if (op->kind == STORE_RELEASE && op->error == 0)
 			local_release_is_durable(local, release_of(op));
+		else if (op->kind == STORE_TAKE && op->error == 0)
+			local_take_is_durable(local, take_of(op));
 		op->done(op);
 	}
 }
@@ -107,8 +122,9 @@ static void undo_op(struct local_store *local, struct store_op *op, int error)
 		return;
 	if (op->kind == STORE_ADMIT)
 		local_undo_admit(local, admit_of(op), error);
-	else if (op->kind == STORE_RELEASE || op->kind == STORE_NOTE)
-		op->error = error; /* the ticket is as it was */
+	else if (op->kind == STORE_RELEASE || op->kind == STORE_NOTE || op->kind == STORE_TAKE ||
+	         (op->kind == STORE_CELL && cell_of(op)->act != STORE_CELL_GET))
+		op->error = error; /* the ticket, the cell is as it was */
 }
 
 /* Settles of a lost frame wait for the next one: the delivery has happened. */
@@ -161,6 +177,13 @@ static void decide_held(struct local_store *local, struct store_held *held)
 	}
 }
 
+static void forget_touched(struct batch *batch)
+{
+	if (batch->touches)
+		memset(batch->touched, 0, sizeof(batch->touched));
+	batch->touches = false;
+}
+
 /* Gives its operations away, and is empty. */
 static void lose_batch(struct local_store *local, struct batch *batch, struct op_queue *lost)
 {
@@ -170,9 +193,19 @@ static void lose_batch(struct local_store *local, struct batch *batch, struct op
 	}
 	op_queue_init(&batch->ops);
 	batch->events = 0;
+	forget_touched(batch);
 	for (uint32_t i = 0; i < batch->seen_count; i++)
 		tally_mark_dirty(local->tally, batch->seen[i].ticket);
 	batch->seen_count = 0;
+}
+
+/* A GET of what has been taken back. */
+static void look_again(struct local_store *local, struct store_cell *cell)
+{
+	struct table_probe probe = cells_probe(&cell->cell.digest);
+
+	CHECK(cell->act == STORE_CELL_GET);
+	local_decide_cell(local, cell, &probe);
 }
 
 /* The frame under way was lost, and the one being built is behind it. */
@@ -194,9 +227,12 @@ static void fail_batches(struct local_store *local, int io_error)
 	local_undo_replaced(local);
 	for (struct store_op *op = lost.first; op; op = op->next)
 		undo_op(local, op, error);
-	for (struct store_op *op = lost.first; op; op = op->next)
+	for (struct store_op *op = lost.first; op; op = op->next) {
 		if (op->kind == STORE_LOOKUP)
 			decide_lookup(local, lookup_of(op));
+		else if (op->kind == STORE_CELL && op->error == 0)
+			look_again(local, cell_of(op));
+	}
 	for (struct store_op *op = lost.first, *next; op; op = next) {
 		next = op->next;
 		if (op->kind == STORE_SETTLE && op->error == 0)
@@ -271,9 +307,15 @@ static void begin_write(struct local_store *local, bool beside)
 	CHECK(!local->batch->ops.first && local->batch->seen_count == 0);
 }
 
-static void forget_undo(struct undo_list *undo, uint32_t count)
+/* They are durable: what they replaced is not needed any more. */
+static void forget_undo(struct local_store *local, uint32_t count)
 {
+	struct undo_list *undo = &local->undo;
+
 	CHECK(count <= undo->count);
+	for (uint32_t i = 0; i < count; i++)
+		if (undo->items[i].kind == UNDO_CELL && undo->items[i].cell.moved)
+			cells_let_go(local->cells, undo->items[i].cell.old.segment);
 	undo->count -= count;
 	if (count > 0)
 		memmove(undo->items, undo->items + count, undo->count * sizeof(*undo->items));
@@ -295,7 +337,8 @@ static void end_write(struct local_store *local)
 	local->under_way = NULL;
 	local->durable_ticket = batch->last_ticket;
 	local->superblock_dirty = true;
-	forget_undo(&local->undo, batch->undo_count);
+	forget_undo(local, batch->undo_count);
+	forget_touched(batch);
 	batch->seen_count = 0;
 	batch->events = 0;
 	complete(local, &batch->ops);
@@ -343,17 +386,17 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 		       admit_of(op)->own_ticket > local->durable_ticket;
 	case STORE_LOOKUP:
 		return lookup_of(op)->taken && lookup_of(op)->ticket > local->durable_ticket;
+	case STORE_CELL: return local_cell_touched(local, &cell_of(op)->cell.digest);
 	case STORE_HELD:
 	case STORE_WAIT:
-	case STORE_CELL:
 	case STORE_CELL_SCAN:
 	case STORE_RENEW: return false;
 	case STORE_SETTLE:
 	case STORE_RELEASE:
 	case STORE_NOTE:
-	case STORE_TAKE:
 	case STORE_READ:
 	case STORE_SCAN: break;
+	case STORE_TAKE: return take_of(op)->count > 0;
 	}
 	return true;
 }
@@ -436,13 +479,23 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 		settle->op.error = ERR_INVALID;
 		return true;
 	}
+	if (unlikely(settle->answer)) {
+		settle->op.error = store_cell_value_check(settle->answer);
+		if (settle->op.error == 0 && local_undo_reserve(&local->undo, 2) < 0)
+			settle->op.error = ERR_FULL;
+		if (settle->op.error < 0)
+			return true;
+	}
 	if (unlikely(!closes(settle)))
 		return local_decide_aside(local, settle);
 	int r = open_tickets_settle(local->tickets, settle->ticket, settle->attempt);
 	settle->op.error = r;
 	if (r < 0)
 		return true;
-	r = local_reserve(local, sizeof(struct entry_settle), JOURNAL_URGENT);
+	r = local_reserve(local, local_answer_size(settle, sizeof(struct entry_settle)),
+	                  JOURNAL_URGENT);
+	if (r == 0)
+		r = local_put_answer(local, settle);
 	if (r < 0) {
 		local_defer(local, settle, ERR_FULL);
 		return false;
@@ -459,7 +512,7 @@ static uint32_t claims_of(struct store_op *op)
 	               : 0;
 }
 
-/* `probes` are those of its claims. */
+/* `probes` are those of its claims, or that of the cell. */
 static void decide(struct local_store *local, struct store_op *op, struct table_probe *probes)
 {
 	bool joins = true;
@@ -470,8 +523,11 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
-	case STORE_CELL:
-	case STORE_CELL_SCAN: op->error = ERR_INVALID; break;
+	case STORE_CELL: local_decide_cell(local, cell_of(op), probes); break;
+	case STORE_CELL_SCAN:
+		op->error = local_decide_cell_scan(local,
+		                                   container_of(op, struct store_cell_scan, op));
+		break;
 	case STORE_RELEASE: op->error = local_decide_release(local, release_of(op)); break;
 	case STORE_NOTE:
 		op->error = local_decide_note(local, container_of(op, struct store_note, op));
@@ -483,8 +539,11 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 		joins = !waits_add(&local->waits, container_of(op, struct store_wait, op));
 		break;
 	case STORE_TAKE:
-		op_queue_put(&local->takes, op);
-		joins = false;
+		joins = take_of(op)->ticket != 0;
+		if (joins)
+			op->error = local_decide_take(local, take_of(op));
+		else
+			op_queue_put(&local->takes, op);
 		break;
 	case STORE_READ:
 	case STORE_SCAN:
@@ -501,10 +560,12 @@ static struct store_op *gather(struct group *group, struct store_op *op,
                                const struct newest *newest)
 {
 	group->first = op;
-	group->op_count = group->probe_count = 0;
+	group->op_count = group->probe_count = group->cell_count = 0;
 	for (; op && group->op_count < TABLE_GROUP && group->probe_count < TABLE_GROUP;
 	     op = op->next, group->op_count++) {
 		uint32_t count = claims_of(op);
+		if (op->kind == STORE_CELL)
+			group->cells[group->cell_count++] = cells_probe(&cell_of(op)->cell.digest);
 		if (count > 0)
 			__builtin_prefetch(&admit_of(op)->first_seen_ms, 1); /* the answer */
 		for (uint32_t i = 0; i < count; i++) {
@@ -519,12 +580,16 @@ static struct store_op *gather(struct group *group, struct store_op *op,
 
 static void decide_group(struct local_store *local, struct group *group)
 {
-	struct table_probe *probes = group->probes;
+	struct table_probe *probes = group->probes, *cells = group->cells;
 	struct store_op *op = group->first, *next;
 
 	for (; group->op_count > 0; group->op_count--, op = next) {
 		uint32_t count = claims_of(op);
 		next = op->next; /* whoever is done with it may use it again */
+		if (op->kind == STORE_CELL) {
+			decide(local, op, cells++);
+			continue;
+		}
 		decide(local, op, probes);
 		probes += count;
 	}
@@ -537,7 +602,7 @@ static void decide_all(struct local_store *local, struct store_op *op)
 	uint32_t turn = TABLE_STEPS, last = UINT32_MAX;
 
 	for (uint32_t i = 0; i <= TABLE_STEPS; i++)
-		groups[i].op_count = groups[i].probe_count = 0;
+		groups[i].op_count = groups[i].probe_count = groups[i].cell_count = 0;
 	for (; turn <= last; turn++) {
 		op = gather(&groups[turn % (TABLE_STEPS + 1)], op, local->newest);
 		if (!op && last == UINT32_MAX)
@@ -545,6 +610,8 @@ static void decide_all(struct local_store *local, struct store_op *op)
 		for (uint32_t step = 0; step < TABLE_STEPS; step++) {
 			struct group *at = &groups[(turn - step) % (TABLE_STEPS + 1)];
 			table_fetch(local->table, step, at->probes, at->probe_count);
+			if (at->cell_count > 0)
+				cells_fetch(local->cells, step, at->cells, at->cell_count);
 		}
 		decide_group(local, &groups[(turn + 1) % (TABLE_STEPS + 1)]);
 	}
@@ -572,6 +639,7 @@ void local_flush(struct store *store)
 	local->flushing = true;
 	op_queue_init(&local->queue);
 	steady_clock_now(&local->clock);
+	local_end_leases(local);
 	if (waiting.first)
 		decide_all(local, waiting.first);
 	flush_batch(local);

@@ -15,7 +15,7 @@ uint64_t format_checksum(const void *ptr, size_t len, uint64_t seed)
 void superblock_slot_seal(struct superblock_slot *slot)
 {
 	slot->magic = SUPERBLOCK_MAGIC;
-	slot->version = FORMAT_VERSION;
+	slot->version = slot->flags & SUPERBLOCK_CELLS ? FORMAT_VERSION_CELLS : FORMAT_VERSION;
 	memset(slot->zero, 0, sizeof(slot->zero));
 	slot->check = format_checksum(slot, offsetof(struct superblock_slot, check), 0);
 }
@@ -26,7 +26,9 @@ int superblock_slot_check(const struct superblock_slot *slot)
 		return ERR_DAMAGED;
 	if (slot->check != format_checksum(slot, offsetof(struct superblock_slot, check), 0))
 		return ERR_DAMAGED;
-	return slot->version == FORMAT_VERSION ? 0 : ERR_VERSION;
+	return slot->version == FORMAT_VERSION || slot->version == FORMAT_VERSION_CELLS
+	               ? 0
+	               : ERR_VERSION;
 }
 
 void segment_header_seal(struct segment_header *header)
@@ -145,6 +147,17 @@ uint32_t entry_note_check(const unsigned char *entry, uint32_t size, uint64_t ep
 	return (uint32_t)format_checksum(entry + sizeof(note), size - sizeof(note), head);
 }
 
+uint32_t entry_cell_check(const unsigned char *entry, uint32_t size, uint64_t epoch)
+{
+	struct entry_cell cell;
+
+	CHECK(size >= sizeof(cell));
+	memcpy(&cell, entry, sizeof(cell));
+	cell.digest = digest_with_check(cell.digest, 0);
+	uint64_t head = format_checksum(&cell, sizeof(cell), epoch);
+	return (uint32_t)format_checksum(entry + sizeof(cell), size - sizeof(cell), head);
+}
+
 /* Legs and the length of the letter; `at` is where they stand. 0 or ERR_DAMAGED. */
 static int parse_routing(const unsigned char *ptr, struct entry *entry, size_t *at,
                          size_t *ret_letter_len)
@@ -219,6 +232,25 @@ static int parse_note(const unsigned char *ptr, struct entry *entry)
 	return format_ticket_valid(entry->note.ticket) ? 0 : ERR_DAMAGED;
 }
 
+static int parse_cell(const unsigned char *ptr, struct entry *entry)
+{
+	const struct entry_cell *cell = &entry->cell;
+	size_t fixed = sizeof(*cell);
+
+	if (entry->size < fixed)
+		return ERR_DAMAGED;
+	memcpy(&entry->cell, ptr, sizeof(entry->cell));
+	fixed += cell->name_len;
+	if (cell->act < CELL_PUT || cell->act > CELL_CARRIED || cell->name_len > STORE_NAME_MAX ||
+	    entry->size < fixed || entry->size - fixed > STORE_VALUE_MAX ||
+	    cell->expiry_ms > STORE_EXPIRY_MAX_MS ||
+	    (!entry_cell_puts(cell) && entry->size != sizeof(*cell)))
+		return ERR_DAMAGED;
+	entry->source = span_of(ptr + sizeof(*cell), cell->name_len);
+	entry->payload = span_of(ptr + fixed, entry->size - fixed);
+	return 0;
+}
+
 int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
 {
 	struct entry_head head;
@@ -236,6 +268,7 @@ int entry_parse(const unsigned char *ptr, uint32_t len, struct entry *ret_entry)
 	case ENTRY_EVENT: return parse_event(ptr, ret_entry);
 	case ENTRY_SETTLE: return parse_settle(ptr, ret_entry);
 	case ENTRY_NOTE: return parse_note(ptr, ret_entry);
+	case ENTRY_CELL: return parse_cell(ptr, ret_entry);
 	case ENTRY_SEEN:
 		if (head.size != sizeof(ret_entry->seen))
 			return ERR_DAMAGED;

@@ -1,5 +1,6 @@
 /*
- * format: every byte that the local store writes. Version 1.
+ * format: every byte that the local store writes. Version 1; 2 in the superblock of a
+ * folder that has, or had, cells: so that an earlier binary says why it refuses it.
  *
  * All numbers are little-endian. A block is 4096 bytes; everything is written
  * in whole blocks. Checksums are XXH3 (64 bit).
@@ -24,11 +25,13 @@
  *     48  8  generation              128  8  last ticket
  *     56  8  durable segment         136  8  scan from
  *     64  8  durable end (bytes)     144  8  oldest number still needed
- *     72  8  durable sequence        152 96  zero
+ *     72  8  durable sequence        152  8  live cells (a hint)
+ *                                    160 88  zero
  *                                    248  8  checksum of bytes 0 … 247
  *
  * Flags: 1, closed clean; 2, the durable segment was still open when it was
- * closed, and nothing was ever written to it behind the durable end.
+ * closed, and nothing was ever written to it behind the durable end; 4, there are
+ * cells, and the version is 2.
  *
  * Segment: one header block, then frames; see struct segment_header (128 bytes).
  *
@@ -82,6 +85,12 @@
  *           this ticket, in the same frame, moved an entity on to this order. That
  *           of the highest ticket holds.
  *
+ *   CELL    act, length of name 2 | digest's key 12 (its check's place: check 4), expiry
+ *           ms 8 (0: never), name, value (the rest). What a name is from here on: PUT and
+ *           CARRIED (a copy: its first place was retired) give it a value and an expiry;
+ *           EXPIRE, with neither name nor value, an earlier expiry; REMOVE ends it. What
+ *           comes later in the journal holds. check: as that of an EVENT.
+ *
  * A digest is 96 bits of key and, in the low half of its second word, 32 of content
  * check (gate/claim.h).
  *
@@ -104,12 +113,17 @@
  *   F4  At most one write to a segment is in flight; so at most the last frame
  *       of the last segment can be torn. (The next one may be put together
  *       meanwhile, in memory.)
- *   F5  Every open ticket has its EVENT in a segment at or above `scan from`.
+ *   F5  Every open ticket has its EVENT, and every live cell the PUT or CARRIED that
+ *       holds, in a segment at or above `scan from`; and so stands all that was
+ *       written of them since.
  *   F6  For every number from `oldest` to the last segment there is a segment
  *       or a claims file; at or above `scan from` there is the segment.
  *   F7  Tickets of EVENT entries that are not carried go up.
  *   F10 The last note of an open ticket stands in the segment of its EVENT or above:
  *       a carried EVENT is followed by a copy of it, whose `note before` is none.
+ *   F11 An EXPIRE makes the end earlier, never later (that is a PUT): so an entry of a
+ *       cell that is over when it is read ends it, whatever follows.
+ *   F12 A superblock of version 2 is durable before the first CELL is.
  *   F8  A segment is retired only when its claims file is durable or its claims
  *       have expired, and a superblock that no longer needs it is durable.
  *   F9  A start goes on in the last segment only if its end is exact: the
@@ -130,6 +144,7 @@
 #include "store/store.h"
 
 #define FORMAT_VERSION 1u
+#define FORMAT_VERSION_CELLS 2u /* of a superblock with SUPERBLOCK_CELLS */
 #define FORMAT_BLOCK 4096u
 #define FORMAT_ID_LEN 16
 #define FORMAT_KEY_LEN 16
@@ -157,12 +172,14 @@ struct superblock_slot {
 	uint64_t last_ticket;
 	uint64_t scan_from;
 	uint64_t oldest;
-	unsigned char zero[96];
+	uint64_t live_cells;
+	unsigned char zero[88];
 	uint64_t check;
 };
 
 #define SUPERBLOCK_CLEAN 1u
 #define SUPERBLOCK_OPEN_END 2u
+#define SUPERBLOCK_CELLS 4u
 
 struct segment_header {
 	uint64_t magic;
@@ -203,6 +220,14 @@ enum entry_kind {
 	ENTRY_NEWEST = 4,
 	ENTRY_NOTE = 5,
 	ENTRY_ROUTED = 6, /* taken apart it is an EVENT */
+	ENTRY_CELL = 7,
+};
+
+enum entry_cell_act {
+	CELL_PUT = 1,
+	CELL_EXPIRE = 2,
+	CELL_REMOVE = 3,
+	CELL_CARRIED = 4, /* a PUT */
 };
 
 enum entry_event_flags {
@@ -299,6 +324,20 @@ struct entry_newest {
 	uint32_t zero2;
 };
 
+struct entry_cell {
+	uint32_t size;
+	uint8_t kind;
+	uint8_t act;
+	uint16_t name_len;
+	struct digest digest; /* with the check of the entry in the place of its own */
+	uint64_t expiry_ms;
+};
+
+static inline bool entry_cell_puts(const struct entry_cell *cell)
+{
+	return cell->act == CELL_PUT || cell->act == CELL_CARRIED;
+}
+
 struct claims_header {
 	uint64_t magic;
 	uint32_t version;
@@ -358,6 +397,7 @@ _Static_assert(sizeof(struct entry_leg) == 16, "as in the table above");
 _Static_assert(sizeof(struct entry_note) == 48, "as in the table above");
 _Static_assert(sizeof(struct entry_seen) == 40, "as in the table above");
 _Static_assert(sizeof(struct entry_newest) == 48, "as in the table above");
+_Static_assert(sizeof(struct entry_cell) == 32, "as in the table above");
 _Static_assert(sizeof(struct claims_header) == 128, "as in the table above");
 _Static_assert(sizeof(struct claims_block) + CLAIMS_BLOCK_RECORDS * sizeof(struct claims_record) ==
                        FORMAT_BLOCK,
@@ -392,9 +432,11 @@ void frame_seal(unsigned char *frame, struct frame_header *header);
 bool frame_header_valid(const struct frame_header *header, uint64_t epoch, uint64_t room);
 bool frame_body_valid(const struct frame_header *header, const unsigned char *body);
 
-/* The check of an EVENT or NOTE entry of `size` bytes, whatever its check field holds. */
+/* The check of an EVENT, NOTE or CELL entry of `size` bytes, whatever its check field
+ * holds. */
 uint32_t entry_event_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
 uint32_t entry_note_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
+uint32_t entry_cell_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
 
 /* One entry of a body, taken apart; spans point into the body. */
 struct entry {
@@ -407,15 +449,16 @@ struct entry {
 		struct entry_seen seen;
 		struct entry_newest newest;
 		struct entry_note note;
+		struct entry_cell cell;
 	};
 	uint64_t due_ms;             /* of a settle */
 	const unsigned char *claims; /* event.claim_count times struct entry_claim, 8-aligned */
 	const unsigned char *legs;   /* leg_count times struct entry_leg */
 	uint32_t leg_count;          /* 0: one, of sink 0 */
 	uint32_t first_leg;
-	struct span source;
+	struct span source; /* or the name of a cell */
 	struct span letter;
-	struct span payload; /* or the text of a note */
+	struct span payload; /* or the text of a note, the value of a cell */
 };
 
 /* Steps through a body: 1 and an entry, 0 at the end, ERR_DAMAGED. */

@@ -254,6 +254,23 @@ uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest
 	return offset;
 }
 
+uint32_t frame_add_cell(struct frame *frame, const struct frame_cell *cell)
+{
+	uint32_t size = frame_cell_size(cell), offset;
+	unsigned char *entry = add(frame, size, &offset);
+	unsigned char *at = put_word(entry, size | (uint64_t)ENTRY_CELL << 32 |
+	                                            (uint64_t)cell->act << 40 |
+	                                            (uint64_t)cell->name.len << 48);
+
+	at = put_word(at, cell->digest.word[0]);
+	at = put_word(at, cell->digest.word[1] >> 32 << 32);
+	at = put_word(at, cell->expiry_ms);
+	put_span(put_span(at, cell->name), cell->value);
+	uint32_t check = entry_cell_check(entry, size, frame->epoch);
+	memcpy(entry + offsetof(struct entry_cell, digest.word[1]), &check, sizeof(check));
+	return offset;
+}
+
 const unsigned char *frame_finish(struct frame *frame, const struct frame_stamp *stamp,
                                   uint32_t *ret_span)
 {
@@ -327,6 +344,9 @@ const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, u
 {
 	uint64_t end = (uint64_t)offset + len;
 
+	if (segment == frame->segment && frame->entry_count > 0 && offset >= frame->offset)
+		return end <= frame->offset + frame->len ? start(frame) + (offset - frame->offset)
+		                                         : NULL;
 	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
 	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;

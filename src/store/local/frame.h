@@ -121,6 +121,20 @@ static inline uint32_t frame_note_size(struct span text)
 	return (uint32_t)(sizeof(struct entry_note) + text.len);
 }
 
+/* Of a cell; name and value only of what puts it. */
+struct frame_cell {
+	struct digest digest; /* its check does not matter */
+	enum entry_cell_act act;
+	uint64_t expiry_ms;
+	struct span name;
+	struct span value;
+};
+
+static inline uint32_t frame_cell_size(const struct frame_cell *cell)
+{
+	return (uint32_t)(sizeof(struct entry_cell) + cell->name.len + cell->value.len);
+}
+
 /* Each appends one entry, which must fit; returns its offset in the segment. Flags:
  * EVENT_HELD or 0. */
 uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
@@ -132,6 +146,7 @@ uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle
 uint32_t frame_add_note(struct frame *frame, struct entry_note *note, struct span text);
 uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen);
 uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest);
+uint32_t frame_add_cell(struct frame *frame, const struct frame_cell *cell);
 
 struct frame_stamp {
 	uint64_t sequence;
@@ -151,6 +166,6 @@ void frame_drop(struct frame *frame);
 /* Most bytes that a frame at this offset of the same segment may have now. */
 uint32_t frame_room(const struct frame *frame, uint32_t offset);
 
-/* Bytes of a segment that are still here, or NULL. */
+/* Bytes of a segment that are still here, also in the frame being built, or NULL. */
 const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
                                   uint32_t len);

@@ -8,6 +8,7 @@
 #include "gate/letter.h"
 #include "gate/ticket.h"
 #include "gate/verdict.h"
+#include "store/local/cells.h"
 #include "store/local/journal_walk.h"
 #include "store/local/open_tickets.h"
 #include "store/local/replay.h"
@@ -18,6 +19,7 @@ struct verify {
 	const struct journal_verify_sink *sink;
 	struct journal_report report;
 	struct open_tickets *tickets;
+	struct cells *cells;
 	uint64_t scan_from;
 	uint64_t now_ms;
 };
@@ -64,6 +66,16 @@ static int verify_event(struct verify *verify, uint64_t number, const struct ent
 	                    (struct replay_place){ (uint32_t)number, entry->offset });
 }
 
+/* As a start does: all from the superblock's `scan from` on, in order. The places are of
+ * no use here. */
+static int verify_cell(struct verify *verify, uint64_t number, const struct entry *entry)
+{
+	verify->report.cell_records++;
+	if (number < verify->scan_from)
+		return 0;
+	return cells_replay(verify->cells, entry, number, entry->offset);
+}
+
 static int verify_entry(void *user, const struct segment_header *segment,
                         const struct frame_header *frame, const struct entry *entry)
 {
@@ -84,6 +96,7 @@ static int verify_entry(void *user, const struct segment_header *segment,
 		break;
 	case ENTRY_SEEN: verify->report.seen_records++; break;
 	case ENTRY_NEWEST: verify->report.newest_records++; break;
+	case ENTRY_CELL: return verify_cell(verify, segment->number, entry);
 	}
 	return 0;
 }
@@ -160,6 +173,7 @@ static void report_folder(struct verify *verify, const struct journal_walk *walk
 	report->held_tickets = open_tickets_in(verify->tickets, OPEN_TICKET_HELD);
 	report->parked_tickets = open_tickets_in(verify->tickets, OPEN_TICKET_PARKED);
 	report->dead_tickets = open_tickets_in(verify->tickets, OPEN_TICKET_DEAD);
+	report->live_cells = cells_count(verify->cells);
 }
 
 static int verify_walk(struct journal_walk *walk, struct verify *verify)
@@ -172,15 +186,19 @@ static int verify_walk(struct journal_walk *walk, struct verify *verify)
 		                                 .user = verify };
 
 	int r = open_tickets_new(0, &verify->tickets);
+	if (r == 0)
+		r = cells_new(&verify->cells);
 	if (r < 0)
 		return r;
+	cells_replay_begin(verify->cells, verify->now_ms, 0);
 	/* The superblock's alone: the last header's may be higher, which only
 	 * saves work. */
 	verify->scan_from = walk->superblock.slot.scan_from;
 	r = journal_walk_run(walk, &visitor);
 	if (r == 0)
+		r = cells_replay_end(verify->cells);
+	if (r == 0)
 		report_folder(verify, walk);
-	verify->tickets = open_tickets_free(verify->tickets);
 	return r;
 }
 
@@ -205,6 +223,8 @@ int journal_verify(const struct journal_inspect_options *options,
 	if (r == 0)
 		r = verify_walk(&walk, &verify);
 	journal_walk_close(&walk);
+	open_tickets_free(verify.tickets);
+	cells_free(verify.cells);
 	if (r < 0)
 		return tell_failed(options, r, &text, ret_text);
 	*ret_report = verify.report;
@@ -241,14 +261,20 @@ static void put_ticket(struct buf *line, uint64_t ticket)
 	           (unsigned long long)ticket_time_ms(ticket));
 }
 
-static void put_digest(struct buf *line, const struct digest *digest, uint32_t window_s)
+static void put_hex(struct buf *line, const struct digest *digest)
 {
 	unsigned char bytes[sizeof(*digest)];
 	char hex[2 * sizeof(bytes) + 1];
 
 	memcpy(bytes, digest, sizeof(bytes));
 	append_hex(hex, bytes, sizeof(bytes));
-	buf_printf(line, "\"digest\":\"%s\",\"window_s\":%u", hex, window_s);
+	buf_printf(line, "\"digest\":\"%s\"", hex);
+}
+
+static void put_digest(struct buf *line, const struct digest *digest, uint32_t window_s)
+{
+	put_hex(line, digest);
+	buf_printf(line, ",\"window_s\":%u", window_s);
 }
 
 static bool is_text(struct span bytes)
@@ -273,16 +299,16 @@ static void put_base64(struct buf *line, struct span bytes)
 	line->len += len;
 }
 
-static void put_payload(struct buf *line, struct span payload)
+static void put_bytes(struct buf *line, const char *name, struct span bytes)
 {
-	buf_append_span(line, SPAN(",\"payload\":"));
-	if (is_text(payload)) {
-		buf_append_json(line, payload);
+	buf_printf(line, ",\"%s\":", name);
+	if (is_text(bytes)) {
+		buf_append_json(line, bytes);
 		return;
 	}
 	buf_append_char(line, '"');
-	put_base64(line, payload);
-	buf_append_span(line, SPAN("\",\"payload_encoding\":\"base64\""));
+	put_base64(line, bytes);
+	buf_printf(line, "\",\"%s_encoding\":\"base64\"", name);
 }
 
 /* An object of its texts, by their names. */
@@ -342,7 +368,7 @@ static void put_event(struct buf *line, const struct entry *entry)
 	buf_append_char(line, ']');
 	if (event->kind == ENTRY_ROUTED)
 		put_routing(line, entry);
-	put_payload(line, entry->payload);
+	put_bytes(line, "payload", entry->payload);
 }
 
 static void put_note(struct buf *line, const struct entry *entry)
@@ -391,6 +417,22 @@ static void put_newest(struct buf *line, const struct entry_newest *newest)
 	buf_printf(line, ",\"order\":%llu", (unsigned long long)newest->order);
 }
 
+static void put_cell(struct buf *line, const struct entry *entry)
+{
+	static const char *const acts[] = { "?", "put", "expire", "remove", "carried" };
+	const struct entry_cell *cell = &entry->cell;
+	struct digest digest = digest_with_check(cell->digest, 0);
+
+	buf_printf(line, "{\"kind\":\"cell\",\"act\":\"%s\",",
+	           cell->act < ARRAY_LEN(acts) ? acts[cell->act] : "?");
+	put_hex(line, &digest);
+	buf_printf(line, ",\"expiry_ms\":%llu", (unsigned long long)cell->expiry_ms);
+	if (!entry_cell_puts(cell))
+		return;
+	put_bytes(line, "name", entry->source);
+	put_bytes(line, "value", entry->payload);
+}
+
 static void put_record(struct buf *line, const struct claims_record *record)
 {
 	struct entry_newest newest;
@@ -425,6 +467,7 @@ static int dump_entry(void *user, const struct segment_header *segment,
 		put_seen(line, entry->seen.ticket, entry->seen.count, entry->seen.last_ms);
 		break;
 	case ENTRY_NEWEST: put_newest(line, &entry->newest); break;
+	case ENTRY_CELL: put_cell(line, entry); break;
 	}
 	buf_printf(line, ",\"segment\":%llu,\"sequence\":%llu}",
 	           (unsigned long long)segment->number, (unsigned long long)frame->sequence);

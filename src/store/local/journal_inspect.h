@@ -36,6 +36,8 @@ struct journal_report {
 	uint64_t segments, claims_files;
 	uint64_t bytes; /* of all files */
 	uint64_t frames, events, settles, notes, seen_records, newest_records;
+	uint64_t cell_records; /* puts, ends and copies of cells */
+	uint64_t live_cells;
 	uint64_t payload_bytes;
 	uint64_t claims; /* distinct records read: live and expired */
 	uint64_t live_claims;
@@ -69,9 +71,9 @@ int journal_verify(const struct journal_inspect_options *options,
 /*
  * Dump. `line` gets one JSON object at a time, without line end; a non-zero
  * return ends the dump and is returned. Kinds: "segment", "event", "settle",
- * "note", "seen", "newest", "claim" (from a claims file whose segment is gone), "torn".
- * A payload that is valid UTF-8 is a string, else base64 with
- * "payload_encoding":"base64". ERR_DAMAGED when a record could not be read, also
+ * "note", "seen", "newest", "cell", "claim" (from a claims file whose segment is gone), "torn".
+ * A payload or value that is valid UTF-8 is a string, else base64 with
+ * "payload_encoding":"base64" ("value_encoding", "name_encoding"). ERR_DAMAGED when a record could not be read, also
  * one that a start does not need.
  */
 struct journal_dump_sink {

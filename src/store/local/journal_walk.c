@@ -93,6 +93,9 @@ static bool event_checks(const struct segment_header *segment, const unsigned ch
 	if (entry->kind == ENTRY_NOTE)
 		return entry->note.check ==
 		       entry_note_check(body + entry->offset, entry->size, segment->epoch);
+	if (entry->kind == ENTRY_CELL)
+		return digest_check(&entry->cell.digest) ==
+		       entry_cell_check(body + entry->offset, entry->size, segment->epoch);
 	if (entry->kind != ENTRY_EVENT || entry->event.flags & EVENT_NO_TICKET)
 		return true;
 	return entry->event.check ==

@@ -5,7 +5,11 @@
  *   admit.c        what becomes of an event, and taking that back
  *   commit.c       flush: decide in order, one durable write, complete
  *   note.c         notes, outcomes that keep a ticket open, releases
+ *   cell.c         cells: what becomes of one, answers of outcomes, reading them back
+ *   carry_cells.c  cells that are in the way of a segment's leaving
+ *   journal_cursor.c  steps through the journal that is there, entry by entry
  *   take.c         leases: payloads from memory or read back
+ *   take_one.c     leases of one ticket, from its admission on or later, and their ends
  *   read.c         one ticket, with its history
  *   scan_tickets.c all open tickets, a piece at a time
  *   scan_events.c  all events of the journal, a piece at a time
@@ -20,8 +24,10 @@
 
 #include "base/histogram.h"
 #include "gate/ticket.h"
+#include "store/local/cells.h"
 #include "store/local/journal.h"
 #include "store/local/keeper.h"
+#include "store/local/leases.h"
 #include "store/local/local_store.h"
 #include "store/local/newest.h"
 #include "store/local/open_tickets.h"
@@ -55,7 +61,7 @@ struct reader {
 };
 
 struct local_counters {
-	atomic_uint_fast64_t live_claims, live_entities, expired_claims, index_bytes;
+	atomic_uint_fast64_t live_claims, live_entities, live_cells, expired_claims, index_bytes;
 	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets, parked_tickets, dead_tickets;
 	atomic_uint_fast64_t waits;
 	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
@@ -65,7 +71,14 @@ struct local_counters {
 
 /* What the frames that are not durable have replaced, and must come back if they are
  * lost. In order: those of the one under way, then those of the one being built. */
-enum undo_kind { UNDO_CLAIM, UNDO_ENTITY, UNDO_TICKET };
+enum undo_kind { UNDO_CLAIM, UNDO_ENTITY, UNDO_TICKET, UNDO_CELL };
+
+struct undo_cell {
+	struct digest digest;
+	struct cell old;
+	bool there; /* else there was none */
+	bool moved; /* its old place is not needed once the frame is durable */
+};
 
 struct undo {
 	enum undo_kind kind;
@@ -73,6 +86,7 @@ struct undo {
 		struct table_record claim;
 		struct newest_record entity; /* ticket 0: there was none */
 		struct open_ticket ticket;
+		struct undo_cell cell;
 	};
 };
 
@@ -84,6 +98,8 @@ struct undo_list {
 
 #define SEEN_PER_FRAME 1024u
 #define DEFERRED_SETTLES_MAX 65536u
+#define TOUCHED_BITS 16384u
+#define CELL_READERS 8u
 
 /* What is decided together and rests on one frame. */
 struct batch {
@@ -91,11 +107,22 @@ struct batch {
 	uint32_t events;                         /* what makes it worth a write */
 	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame */
 	uint32_t seen_count;
+	/* The digests of cells that it changes, as bits: some more may seem to be. */
+	uint64_t touched[TOUCHED_BITS / 64];
+	bool touches;
 	/* once its write was begun */
 	uint64_t last_ticket;
 	uint64_t began_ns;
 	uint32_t bytes;
 	uint32_t undo_count; /* so many of the undo list are its own */
+};
+
+/* A place in the journal that is there: the next entry, or frame. */
+struct journal_cursor {
+	uint64_t segment;
+	uint32_t at;
+	uint32_t body_end; /* of the frame; 0: at a frame's header */
+	uint64_t epoch;    /* of the segment; 0: not known yet */
 };
 
 struct local_store {
@@ -110,11 +137,17 @@ struct local_store {
 	struct newest *newest;
 	struct tally *tally;
 	struct open_tickets *tickets;
+	struct leases leases; /* those that have an end */
+	struct cells *cells;
 	struct shelf shelf;
 	struct keeper *keeper;
 	struct writer *writer; /* NULL: no write is made beside */
 	struct journal journal;
 	struct reader reader;
+	struct reader cell_readers[CELL_READERS]; /* by the segment's number */
+	struct buf cell_bytes;                    /* of a cell that is written again */
+	struct journal_cursor carrying;           /* cells; segment 0: none is under way */
+	bool has_cells;                           /* and the superblock says so (F12) */
 
 	struct batch batches[2];
 	struct batch *batch;     /* of the frame being built */
@@ -220,10 +253,51 @@ void local_retry_settles(struct local_store *local);
 /* It could not be written: it waits for the next frame, or fails with this error. */
 void local_defer(struct local_store *local, struct store_settle *settle, int error);
 
+/* cell.c */
+/* `probe` is that of its digest. */
+void local_decide_cell(struct local_store *local, struct store_cell *cell,
+                       struct table_probe *probe);
+int local_decide_cell_scan(struct local_store *local, struct store_cell_scan *scan) must_check;
+/* Has a change of it not been written yet? */
+bool local_cell_touched(const struct local_store *local, const struct digest *digest);
+void local_undo_cell(struct local_store *local, const struct undo_cell *undo);
+/* The cell that goes with an outcome; NULL is none. Its bytes in the frame, with those of
+ * the outcome, which are so many. */
+uint32_t local_answer_size(const struct store_settle *settle, uint32_t size);
+/* There is room in the frame and the undo list. ERR_FULL: nothing was changed. */
+int local_put_answer(struct local_store *local, const struct store_settle *settle) must_check;
+/* The entry that put it; the spans stay until the next read or frame. */
+int local_read_cell(struct local_store *local, const struct cell *cell,
+                    struct entry *ret_entry) must_check;
+
+/* carry_cells.c */
+void local_carry_cells(struct local_store *local, uint64_t segment); /* a piece of them */
+
+/* journal_cursor.c */
+enum cursor_step {
+	CURSOR_END,   /* all that is durable was seen */
+	CURSOR_MOVED, /* on to something else: go on */
+	CURSOR_ENTRY, /* at an entry */
+};
+enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *cursor,
+                             struct entry_head *ret_head) must_check;
+/* So many bytes from there on; false: they cannot be read. As local_read_bytes(). */
+bool cursor_read(struct local_store *local, const struct journal_cursor *cursor, uint32_t len,
+                 const unsigned char **ret_bytes, bool *ret_from_disk) must_check;
+void cursor_pass(struct journal_cursor *cursor, const struct entry_head *head);
+void cursor_next_segment(struct journal_cursor *cursor);
+
 /* note.c */
 struct waits_legs local_legs(const struct local_store *local, uint64_t event);
 int local_decide_note(struct local_store *local, const struct store_note *note) must_check;
-int local_decide_renew(const struct local_store *local, const struct store_renew *renew) must_check;
+/* Leased with this very attempt: 0 or ERR_FENCED. */
+int local_find_leased(const struct local_store *local, uint64_t ticket, uint32_t attempt,
+                      struct open_ticket *ret_ticket) must_check;
+/* The ticket as it is now comes back if the frame is lost; there is room. */
+void local_save_ticket(struct local_store *local, const struct open_ticket *ticket);
+/* Appends a note of the ticket, which has it as its last from then on. */
+void local_append_note(struct local_store *local, struct open_ticket *ticket,
+                       struct entry_note note, struct span text);
 /* Of any outcome but those that close: false: it waits, and does not join the batch. */
 bool local_decide_aside(struct local_store *local, struct store_settle *settle) must_check;
 void local_aside_is_durable(struct local_store *local, const struct store_settle *settle);
@@ -234,7 +308,8 @@ void local_drop_dead(struct local_store *local); /* those that are too old */
 
 /* read.c */
 /* An open ticket as others see it; `entry` may be NULL: then without flags. */
-struct store_item local_item(const struct open_ticket *ticket, const struct entry *entry);
+struct store_item local_item(const struct local_store *local, const struct open_ticket *ticket,
+                             const struct entry *entry);
 enum store_state local_state(const struct open_ticket *ticket);
 /* The note at a place; its text stays until the next read or frame. */
 int local_read_note(struct local_store *local, const struct open_ticket *ticket,
@@ -263,16 +338,30 @@ struct reader_place {
 	uint64_t segment;
 	uint32_t offset;
 	uint32_t len;
-	uint32_t ahead; /* read so much at least, for what comes next */
+	uint32_t ahead;         /* read so much at least, for what comes next */
+	struct reader *through; /* NULL: the store's own */
 };
 int local_read_bytes(struct local_store *local, struct reader_place place,
                      const unsigned char **ret_bytes, bool *ret_from_disk) must_check;
 uint64_t local_segment_end(const struct local_store *local, uint64_t segment);
-void reader_close(struct local_store *local);
+void reader_close(const struct local_store *local, struct reader *reader);
+void reader_leave(struct local_store *local, uint64_t segment); /* it is about to go */
+
+/* take_one.c */
+/* What store_admit.lease_ms needs beside the event, and then making it so. */
+#define LOCAL_START_SIZE ((uint32_t)sizeof(struct entry_note))
+void local_start(struct local_store *local, uint64_t ticket, uint32_t lease_ms);
+int local_decide_take(struct local_store *local, struct store_take *take) must_check;
+void local_take_is_durable(struct local_store *local, struct store_take *take);
+int local_decide_renew(struct local_store *local, const struct store_renew *renew) must_check;
+void local_set_lease(struct local_store *local, uint64_t ticket, uint32_t lease_ms);
+void local_end_leases(struct local_store *local); /* that are over */
 
 /* retention.c */
 void local_retain(struct local_store *local);
 uint64_t local_scan_from(const struct local_store *local, uint64_t current);
+/* A damaged event or cell cannot be carried, and what is left of it is not thrown away. */
+void local_tell_stays(struct local_store *local, uint64_t segment);
 
 /* recovery.c */
 int local_recover(struct local_store *local, struct journal_end *ret_end,

@@ -83,6 +83,7 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
 	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
+	store_counter(&counters->live_cells, cells_count(local->cells));
 	atomic_store_explicit(&counters->writable, local->journal.open && !local->full && room,
 	                      memory_order_relaxed);
 	if (unlikely(!room || local->crowded))
@@ -103,9 +104,9 @@ static void publish_all(struct local_store *local)
 		segments += item->segment_bytes > 0;
 	}
 	store_counter(&counters->expired_claims, table.expired);
-	store_counter(&counters->index_bytes, table.bytes + newest_bytes(local->newest) +
-	                                              tally_bytes(local->tally) +
-	                                              open_tickets_bytes(local->tickets));
+	store_counter(&counters->index_bytes,
+	              table.bytes + cells_stats(local->cells).bytes + newest_bytes(local->newest) +
+	                      tally_bytes(local->tally) + open_tickets_bytes(local->tickets));
 	store_counter(&counters->journal_bytes, bytes);
 	store_counter(&counters->segments, segments);
 	store_counter(&counters->clock_held_ms, steady_clock_held_ms(&local->clock));
@@ -116,7 +117,7 @@ int local_mark(struct local_store *local, const struct journal_position *positio
 {
 	struct steady_clock_state clock = steady_clock_save(&local->clock);
 	struct superblock_slot slot = {
-		.flags = flags,
+		.flags = flags | (local->has_cells ? SUPERBLOCK_CELLS : 0),
 		.durable_segment = position->segment,
 		.durable_end = position->end,
 		.durable_sequence = position->sequence,
@@ -127,6 +128,7 @@ int local_mark(struct local_store *local, const struct journal_position *positio
 		.last_ticket = local->last_ticket,
 		.scan_from = local_scan_from(local, position->segment),
 		.oldest = local->oldest,
+		.live_cells = cells_count(local->cells),
 	};
 
 	memcpy(slot.boot_id, clock.boot_id, sizeof(slot.boot_id));
@@ -202,6 +204,7 @@ static void tick_sweep(struct local_store *local)
 
 	table_get_stats(local->table, &stats);
 	table_sweep(local->table, now_ms, sweep_budget(stats.slots));
+	cells_sweep(local->cells, now_ms, sweep_budget(cells_stats(local->cells).slots));
 	newest_sweep(local->newest, now_ms, sweep_budget(newest_slots(local->newest)));
 	tally_sweep(local->tally, now_ms, SWEEP_MIN);
 }
@@ -242,6 +245,7 @@ static void tick(struct store *store)
 	local->flushing = true;
 	tick_clock(local);
 	uint64_t boot_ms = local->clock.now.boot_ms;
+	local_end_leases(local);
 	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
 	local_commit(local);
 	tick_room(local, boot_ms);
@@ -265,7 +269,7 @@ static void tick(struct store *store)
 
 static void submit(struct store *store, struct store_op *op)
 {
-	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_HELD);
+	CHECK(op->kind >= STORE_ADMIT && op->kind <= STORE_CELL_SCAN);
 	CHECK(op->done);
 	op_queue_put(&local_of(store)->queue, op);
 }
@@ -287,6 +291,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 	*ret_stats = (struct store_stats){
 		.live_claims = load_counter(&counters->live_claims),
 		.live_entities = load_counter(&counters->live_entities),
+		.live_cells = load_counter(&counters->live_cells),
 		.expired_claims = load_counter(&counters->expired_claims),
 		.index_bytes = load_counter(&counters->index_bytes),
 		.open_tickets = load_counter(&counters->open_tickets),
@@ -314,14 +319,19 @@ static void destroy(struct local_store *local)
 	local->keeper = keeper_free(local->keeper);
 	local->writer = writer_free(local->writer);
 	journal_close(&local->journal);
-	reader_close(local);
+	reader_close(local, &local->reader);
+	for (uint32_t i = 0; i < CELL_READERS; i++)
+		reader_close(local, &local->cell_readers[i]);
+	buf_free(&local->cell_bytes);
 	superblock_close(&local->superblock, &local->folder);
 	shelf_free(&local->shelf);
 	local->table = table_free(local->table);
 	local->newest = newest_free(local->newest);
+	local->cells = cells_free(local->cells);
 	mem_free(local->undo.items);
 	local->tally = tally_free(local->tally);
 	local->tickets = open_tickets_free(local->tickets);
+	leases_free(&local->leases);
 	if (local->lock_fd >= 0)
 		fs->methods->close(fs, local->lock_fd);
 	mem_free(local->path);
@@ -444,6 +454,8 @@ static int make_parts(struct local_store *local)
 	if (r == 0)
 		r = newest_new(&local->newest);
 	if (r == 0)
+		r = cells_new(&local->cells);
+	if (r == 0)
 		r = tally_new(&local->tally);
 	if (r == 0)
 		r = open_tickets_new(local->options.max_open_tickets, &local->tickets);
@@ -542,6 +554,8 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->store.commit_us = &local->commit_us;
 	local->store.commit_batch = &local->commit_batch;
 	local->lock_fd = local->reader.fd = local->superblock.fd = -1;
+	for (uint32_t i = 0; i < CELL_READERS; i++)
+		local->cell_readers[i].fd = -1;
 	local->journal.fd = local->journal.next_fd = -1;
 	op_queue_init(&local->queue);
 	op_queue_init(&local->batches[0].ops);

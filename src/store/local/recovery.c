@@ -5,7 +5,7 @@
  *   2. The files are listed; what is left of work that a crash cut short goes.
  *   3. Numbers below `scan from` give their claims: from the claims file, or
  *      from the segment itself. Segments from there on are read in full, in
- *      order: claims, open tickets, settles, counts of duplicates.
+ *      order: claims, open tickets, settles, cells, counts of duplicates.
  *   4. The last segment's tail is torn (said, and left behind) or damaged
  *      (refused); see scan.h. So is everything that should be there and is not.
  *
@@ -189,6 +189,15 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 	                    place_of(recovery, entry, body_offset));
 }
 
+static int take_cell(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
+{
+	if (!recovery->with_tickets)
+		return 0;
+	recovery->item.events += entry_cell_puts(&entry->cell);
+	return cells_replay(recovery->local->cells, entry, recovery->number,
+	                    (uint32_t)body_offset + entry->offset);
+}
+
 static int take_entry(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
 {
 	struct open_tickets *tickets = recovery->local->tickets;
@@ -211,6 +220,7 @@ static int take_entry(struct recovery *recovery, const struct entry *entry, uint
 						   .last_s = seconds(entry->seen.last_ms),
 						   .expiry_s = seconds(entry->seen.expiry_ms) });
 	case ENTRY_NEWEST: return take_newest(recovery, &entry->newest);
+	case ENTRY_CELL: return take_cell(recovery, entry, body_offset);
 	}
 	return ERR_DAMAGED;
 }
@@ -527,12 +537,15 @@ static int load(struct recovery *recovery)
 	                   &recovery->loader);
 	if (r < 0)
 		return error_fill(recovery->text, r, "recovery: %s", error_name(r));
+	cells_replay_begin(local->cells, recovery->now_ms, local->superblock.slot.live_cells);
 	for (uint64_t n = recovery->catalog.oldest; n <= recovery->catalog.last; n++) {
 		r = read_number(recovery, n);
 		if (r < 0)
 			return r;
 	}
-	r = loader_finish(recovery->loader);
+	r = cells_replay_end(local->cells);
+	if (r == 0)
+		r = loader_finish(recovery->loader);
 	return r < 0 ? error_fill(recovery->text, r, "recovery: %s", error_name(r)) : 0;
 }
 
@@ -545,6 +558,7 @@ static void resume(struct recovery *recovery)
 	                                                              : slot->last_ticket;
 	local->durable_ticket = local->last_ticket;
 	local->oldest = recovery->catalog.oldest;
+	local->has_cells = slot->flags & SUPERBLOCK_CELLS;
 	journal_resume(&local->journal, &recovery->end);
 }
 

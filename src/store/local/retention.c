@@ -3,8 +3,9 @@
  *
  * A segment leaves when it is older than retain_ms, or when the segments kept
  * for settled payloads alone pass retain_bytes; and when
- *   - it holds no open ticket and lies below the durable `scan from` (the few
- *     that are left are carried forward: their events are appended again), and
+ *   - it holds no open ticket and no live cell, and lies below the durable `scan
+ *     from` (the few that are left are carried forward: their events and cells are
+ *     appended again), and
  *   - its claims have expired, or a claims file has them (F8).
  * A number leaves as a whole, the lowest first (F6), when its claims have
  * expired too. The superblock that no longer needs a file is durable before the
@@ -27,13 +28,20 @@
 #define CARRY_EVENTS 64u
 #define CARRY_BYTES (1u << 20)
 
+/* A start reads all from the oldest cell on. From so many segments on the few that are
+ * left in old ones are carried though these stay for their payloads. */
+#define CARRY_EARLY_SEGMENTS 16u
+
 uint64_t local_scan_from(const struct local_store *local, uint64_t current)
 {
-	uint32_t oldest;
+	uint64_t from = current, cells;
+	uint32_t tickets;
 
-	if (!open_tickets_oldest_segment(local->tickets, &oldest) || oldest > current)
-		return current;
-	return oldest;
+	if (open_tickets_oldest_segment(local->tickets, &tickets) && tickets < from)
+		from = tickets;
+	if (cells_oldest_segment(local->cells, &cells) && cells < from)
+		from = cells;
+	return from;
 }
 
 /* Reading the whole segment again with each tick would keep the keeper from
@@ -107,6 +115,13 @@ static bool claims_kept(const struct shelf_item *item, uint64_t now_ms)
 	return item->has_claims_file || item->max_expiry_ms <= now_ms;
 }
 
+/* Of a segment with so many events and cells, `live` of which are needed: bytes of these,
+ * about. */
+static uint64_t bytes_of(const struct shelf_item *item, uint64_t live)
+{
+	return item->events > live ? item->end * live / item->events : live > 0 ? item->end : 0;
+}
+
 /* Bytes of segments that stay for nothing but settled payloads. */
 static uint64_t payload_bytes(const struct local_store *local, uint64_t now_ms)
 {
@@ -114,8 +129,9 @@ static uint64_t payload_bytes(const struct local_store *local, uint64_t now_ms)
 
 	for (size_t i = 0; i < local->shelf.count; i++) {
 		const struct shelf_item *item = &local->shelf.items[i];
+		uint64_t cells = cells_in_segment(local->cells, local->shelf.first + i);
 		if (item->sealed && claims_kept(item, now_ms))
-			sum += item->segment_bytes;
+			sum += item->segment_bytes - (cells ? bytes_of(item, cells) : 0);
 	}
 	return sum;
 }
@@ -206,16 +222,15 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 	return 0;
 }
 
-/* A damaged event cannot be carried, and what is left of it is not thrown away. */
-static void tell_stays(struct local_store *local, uint64_t segment)
+void local_tell_stays(struct local_store *local, uint64_t segment)
 {
 	struct shelf_item *item = shelf_find(&local->shelf, segment);
 
 	CHECK(item && !item->stays);
 	item->stays = true;
 	local_log(local, LOCAL_STORE_ERROR,
-	          "segment %llu has an open event that is damaged: it stays on disk, and so "
-	          "does all that came after it",
+	          "segment %llu has an open event or a cell that is damaged: it stays on disk, "
+	          "and so does all that came after it",
 	          (unsigned long long)segment);
 }
 
@@ -236,7 +251,7 @@ static void carry_slice(struct local_store *local, uint64_t segment)
 			continue;
 		int r = carry_one(local, &ticket);
 		if (r == ERR_DAMAGED)
-			tell_stays(local, segment);
+			local_tell_stays(local, segment);
 		if (r != 0)
 			break;
 		moved[count++] = ticket;
@@ -256,6 +271,7 @@ struct leaving {
 	uint64_t scan_from; /* what will be durable */
 	uint64_t now_ms;
 	uint64_t kept; /* bytes kept for settled payloads */
+	bool early;    /* carried, though nothing would leave by that */
 };
 
 static bool too_old(const struct local_store *local, const struct shelf_item *item,
@@ -293,6 +309,7 @@ static void post_retire(struct local_store *local, uint64_t number, const struct
 	if (!job)
 		return;
 	job->retire_segment = item->segment_bytes > 0;
+	reader_leave(local, number);
 	job->reuse = item->epoch != 0 && item->segment_bytes == local->folder.segment_bytes;
 	job->retire_claims = claims;
 	keeper_post(local->keeper, job);
@@ -356,22 +373,20 @@ static uint64_t oldest_needed(struct local_store *local, struct leaving leaving)
 static bool may_be_carried(const struct local_store *local, const struct shelf_item *item,
                            const struct leaving *leaving)
 {
-	return item->sealed && !item->busy && !item->stays && too_old(local, item, leaving) &&
-	       claims_kept(item, leaving->now_ms);
+	return item->sealed && !item->busy && !item->stays &&
+	       (leaving->early ||
+	        (too_old(local, item, leaving) && claims_kept(item, leaving->now_ms)));
 }
 
-/* Bytes of events in a segment that are open, about. */
-static uint64_t open_bytes(const struct local_store *local, uint64_t number,
-                           const struct shelf_item *item)
+static uint64_t live_in(const struct local_store *local, uint64_t number)
 {
-	uint64_t open = open_tickets_in_segment(local->tickets, (uint32_t)number);
-
-	return item->events > open ? item->end * open / item->events : open > 0 ? item->end : 0;
+	return open_tickets_in_segment(local->tickets, (uint32_t)number) +
+	       cells_in_segment(local->cells, number);
 }
 
 /*
  * Carrying pays when few are left, or when what is left holds much behind it: nothing
- * above the oldest open ticket's segment can leave. So it is looked for a run of
+ * above the oldest open ticket's or cell's segment can leave. So it is looked for a run of
  * segments from there on of which a quarter at most would have to be written again. A
  * run that is mostly open is live data.
  */
@@ -380,14 +395,14 @@ static bool worth_carrying(const struct local_store *local, uint64_t oldest,
 {
 	uint64_t bytes = 0, open = 0;
 
-	if (open_tickets_in_segment(local->tickets, (uint32_t)oldest) <= 4)
+	if (live_in(local, oldest) <= 4)
 		return true;
 	for (uint64_t n = oldest; n < shelf_end(&local->shelf); n++) {
 		const struct shelf_item *item = shelf_find(&local->shelf, n);
 		if (!may_be_carried(local, item, leaving))
 			return false;
 		bytes += item->end;
-		open += open_bytes(local, n, item);
+		open += bytes_of(item, live_in(local, n));
 		if (open * 4 <= bytes)
 			return true;
 	}
@@ -421,6 +436,19 @@ static void carry(struct local_store *local, const struct leaving *leaving)
 		carry_slice(local, oldest);
 }
 
+static void carry_cells(struct local_store *local, const struct leaving *leaving)
+{
+	struct leaving wanted = *leaving;
+	uint64_t oldest;
+
+	if (!cells_oldest_segment(local->cells, &oldest))
+		return;
+	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
+	wanted.early = local->journal.durable.segment - oldest >= CARRY_EARLY_SEGMENTS;
+	if (item && may_be_carried(local, item, &wanted) && worth_carrying(local, oldest, &wanted))
+		local_carry_cells(local, oldest);
+}
+
 void local_retain(struct local_store *local)
 {
 	uint64_t now_ms = steady_clock_last(&local->clock);
@@ -432,6 +460,7 @@ void local_retain(struct local_store *local)
 	if (local->shelf.count == 0)
 		return;
 	carry(local, &leaving);
+	carry_cells(local, &leaving);
 	leaving.scan_from = local_scan_from(local, local->journal.durable.segment);
 	if (anything_leaves(local, &leaving))
 		retire(local, &leaving);

@@ -111,7 +111,7 @@ static int choose(struct superblock *sb, int64_t len, struct error_text *text)
 	if (version)
 		return error_fill(text, ERR_VERSION,
 		                  NAME " has format version %d; this binary knows %u", version,
-		                  FORMAT_VERSION);
+		                  FORMAT_VERSION_CELLS);
 	if (!found)
 		return error_fill(text, ERR_DAMAGED,
 		                  NAME " is damaged: neither the slot at offset 0 nor the one at "

@@ -22,8 +22,11 @@ static_assert(TABLE_FLAGS_ALL == (1u << TABLE_FLAG_BITS) - 1, "flags fill their 
 #define REST_DIGEST_BITS (64 - TABLE_SHARD_BITS - TABLE_TAG_BITS)
 static_assert(REST_DIGEST_BITS + TABLE_WINDOW_BITS + TABLE_FLAG_BITS == 64, "rest is one word");
 static_assert(TICKET_BITS + 1 == 7 * 8, "ticket and a bit are seven bytes");
+static_assert(TABLE_EXPIRY_BITS + 2 + TABLE_CODE_BITS == TICKET_BITS, "a cell's fill them too");
+static_assert(TABLE_PLACE_BITS == 32 + TABLE_KEPT_BITS + 2, "where the rest of a cell is");
+static_assert(TABLE_CELLS_MAX == TABLE_BUCKET_ENTRIES, "one bucket at a time");
 
-int table_new(struct table **ret_table)
+static int make(const struct table_watch *watch, struct table **ret_table)
 {
 	struct table *table = mem_aligned(_Alignof(struct table), sizeof(*table));
 	if (!table)
@@ -35,9 +38,24 @@ int table_new(struct table **ret_table)
 		return error;
 	}
 	for (uint32_t i = 0; i < TABLE_SHARDS; i++)
-		table_shard_init(&table->shards[i], &table->arena, i);
+		table_shard_init(&table->shards[i], &table->arena, i, watch != NULL);
+	if (watch) {
+		table->arena.gone = watch->gone;
+		table->arena.gone_user = watch->user;
+	}
 	*ret_table = table;
 	return 0;
+}
+
+int table_new(struct table **ret_table)
+{
+	return make(NULL, ret_table);
+}
+
+int table_new_of_cells(const struct table_watch *watch, struct table **ret_table)
+{
+	CHECK(watch->gone);
+	return make(watch, ret_table);
 }
 
 struct table *table_free(struct table *table)
@@ -215,19 +233,25 @@ bool table_find(const struct table *table, const struct digest *digest, uint64_t
 	return table_find_probe(table, &probe, now_ms, ret_hit);
 }
 
+static inline int put_entry(struct table *table, struct table_probe *probe, bool absent,
+                            const struct table_entry *entry, uint64_t now_ms)
+{
+	struct table_shard *shard = &table->shards[table_shard_of(&probe->digest)];
+	struct table_spot spot = { .bucket = bucket_of(shard, probe) };
+	if (!absent && table_bucket_seek(spot.bucket, entry, &spot.slot)) {
+		table_shard_replace(shard, spot, entry);
+		return 0;
+	}
+	return table_shard_add(shard, spot.bucket, entry, now_ms);
+}
+
 static inline int put(struct table *table, struct table_probe *probe, bool absent,
                       const struct table_record *record, uint64_t now_ms)
 {
 	CHECK(record->ticket != 0 && record->ticket >> TICKET_BITS == 0);
 	CHECK((record->flags & ~TABLE_FLAGS_ALL) == 0);
 	struct table_entry entry = entry_of(record);
-	struct table_shard *shard = &table->shards[table_shard_of(&record->digest)];
-	struct table_spot spot = { .bucket = bucket_of(shard, probe) };
-	if (!absent && table_bucket_seek(spot.bucket, &entry, &spot.slot)) {
-		table_shard_replace(shard, spot, &entry);
-		return 0;
-	}
-	return table_shard_add(shard, spot.bucket, &entry, now_ms);
+	return put_entry(table, probe, absent, &entry, now_ms);
 }
 
 int table_put_probe(struct table *table, struct table_probe *probe,
@@ -245,6 +269,76 @@ int table_put(struct table *table, const struct table_record *record, uint64_t n
 {
 	struct table_probe probe = table_probe(&record->digest);
 	return table_put_probe(table, &probe, record, now_ms);
+}
+
+/* --- cells ----------------------------------------------------------------- */
+
+static struct table_entry entry_of_cell(const struct digest *digest, const struct table_cell *cell)
+{
+	CHECK(cell->place >> TABLE_PLACE_BITS == 0 && cell->code >> TABLE_CODE_BITS == 0);
+	CHECK(cell->expiry_ms >> TABLE_EXPIRY_BITS == 0);
+	struct table_entry entry = probe_of(digest);
+	uint64_t middle = cell->place >> 32 & ((1u << TABLE_KEPT_BITS) - 1);
+	uint64_t high = cell->place >> (32 + TABLE_KEPT_BITS);
+	entry.word = entry.word >> 32 << 32 | (cell->place & UINT32_MAX);
+	entry.rest |= middle;
+	entry.last |= ((cell->expiry_ms << 2 | high) << TABLE_CODE_BITS | cell->code) << 1;
+	return entry;
+}
+
+static struct table_cell cell_of(const struct table_entry *entry)
+{
+	uint64_t over_ms = table_entry_over_ms(entry);
+	return (struct table_cell){ .expiry_ms = over_ms == UINT64_MAX ? 0 : over_ms,
+		                    .place = table_entry_place(entry),
+		                    .code = table_entry_code(entry) };
+}
+
+bool table_find_cell(const struct table *table, struct table_probe *probe,
+                     struct table_cell *ret_cell)
+{
+	struct table_spot spot;
+	if (!seek(table, probe, &spot))
+		return false;
+	struct table_entry entry = table_bucket_get(spot.bucket, spot.slot);
+	*ret_cell = cell_of(&entry);
+	return true;
+}
+
+int table_put_cell(struct table *table, struct table_probe *probe, const struct table_cell *cell,
+                   uint64_t now_ms)
+{
+	CHECK(table->shards[0].cells);
+	struct table_entry entry = entry_of_cell(&probe->digest, cell);
+	bool absent = probe->absent == table->puts;
+	table->puts++;
+	table->now_ms = now_ms;
+	return put_entry(table, probe, absent, &entry, now_ms);
+}
+
+static void scan_bucket(const struct table_bucket *bucket, struct table_scan *scan)
+{
+	uint64_t taken = ~table_bucket_match(bucket, 0);
+	for (; taken; taken &= taken - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(taken);
+		struct table_entry entry = table_bucket_get(bucket, slot);
+		if (table_entry_hash(&entry) >= scan->hash)
+			scan->cells[scan->count++] = cell_of(&entry);
+	}
+}
+
+bool table_scan_next(const struct table *table, struct table_scan *scan)
+{
+	scan->count = 0;
+	if (scan->shard >= TABLE_SHARDS || scan->hash < 0 || scan->hash >= TABLE_HASH_END)
+		return false;
+	const struct table_shard *shard = &table->shards[scan->shard];
+	uint32_t place = table_shard_place(shard, scan->hash);
+	scan_bucket(table_shard_bucket(shard, place), scan);
+	bool last = place + 1 >= shard->bucket_count;
+	scan->hash = last ? 0 : shard->floors[place + 1];
+	scan->shard += last;
+	return true;
 }
 
 /* --- bulk ------------------------------------------------------------------ */

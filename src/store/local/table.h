@@ -13,6 +13,10 @@
  * costs memory, early expiry would double an effect. The expired are not found
  * any more, and are removed by table_sweep() or when their shard is full.
  *
+ * A table may be one of cells instead: digest in; expiry, a place and a code, whatever
+ * they are to the caller, out. The same memory, the same steps, the same sweep. The
+ * later put holds, and expiry is exact.
+ *
  * Room:      store/local. Threads: one owner; but two threads may call
  *            table_put_batch() and table_reserve_shards() on disjoint ranges
  *            of shards at the same time.
@@ -50,6 +54,16 @@ struct table_record {
 	uint32_t flags;
 };
 
+#define TABLE_PLACE_BITS 52
+#define TABLE_CODE_BITS 10
+#define TABLE_EXPIRY_BITS 43
+
+struct table_cell {
+	uint64_t expiry_ms; /* 0: never */
+	uint64_t place;
+	uint32_t code;
+};
+
 struct table_stats {
 	uint64_t claims;  /* with the expired that still wait for the sweep */
 	uint64_t expired; /* ever removed for age */
@@ -59,6 +73,12 @@ struct table_stats {
 };
 
 int table_new(struct table **ret_table) must_check;
+/* A table of cells. Of each that is removed for age `gone` is told. */
+struct table_watch {
+	void (*gone)(void *user, uint64_t place, uint32_t code);
+	void *user;
+};
+int table_new_of_cells(const struct table_watch *watch, struct table **ret_table) must_check;
 struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
 
 /*
@@ -109,6 +129,12 @@ int table_put(struct table *table, const struct table_record *record, uint64_t n
 int table_put_probe(struct table *table, struct table_probe *probe,
                     const struct table_record *record, uint64_t now_ms) must_check;
 
+/* The same of cells, whatever the check of the digest. What is over is found, too. */
+bool table_find_cell(const struct table *table, struct table_probe *probe,
+                     struct table_cell *ret_cell) must_check;
+int table_put_cell(struct table *table, struct table_probe *probe, const struct table_cell *cell,
+                   uint64_t now_ms) must_check;
+
 /*
  * Puts those records whose shard is in [first, last); prefetches ahead. On
  * -ENOMEM some are put; putting all again is harmless. Records that have
@@ -153,6 +179,19 @@ struct table_cursor {
 };
 bool table_next(const struct table *table, struct table_cursor *cursor, uint64_t now_ms,
                 struct table_record *ret_record) must_check;
+
+/*
+ * Walks cells in an order that no put changes: one that is there all the time is met.
+ * Gives those of one bucket, and steps on; false at the end. Start with a zeroed place.
+ */
+#define TABLE_CELLS_MAX 64u
+struct table_scan {
+	uint32_t shard;
+	int32_t hash;
+	uint32_t count;
+	struct table_cell cells[TABLE_CELLS_MAX]; /* out */
+};
+bool table_scan_next(const struct table *table, struct table_scan *scan) must_check;
 
 /* Checks every invariant of every shard (slow; for tests). */
 void table_check(const struct table *table);

@@ -48,6 +48,9 @@ struct table_arena {
 	size_t reserved; /* bytes of addresses, those of the owners included */
 	pthread_mutex_t mutex;
 	struct table_pages pages;
+	/* Of a table of cells: this one is removed for age. */
+	void (*gone)(void *user, uint64_t place, uint32_t code);
+	void *gone_user;
 };
 
 int table_arena_init(struct table_arena *arena) must_check;

@@ -56,9 +56,10 @@ static void forget_memory(struct table_shard *shard)
 	shard->version++;
 }
 
-void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number)
+void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number,
+                      bool cells)
 {
-	*shard = (struct table_shard){ .arena = arena, .number = number };
+	*shard = (struct table_shard){ .arena = arena, .number = (uint16_t)number, .cells = cells };
 	forget_memory(shard);
 	shard->expiry_min_s = UINT32_MAX;
 	shard->sweep_min_s = UINT32_MAX;
@@ -92,14 +93,15 @@ static uint32_t floor_s(uint64_t ms)
 	return seconds < UINT32_MAX ? (uint32_t)seconds : UINT32_MAX;
 }
 
-static uint32_t expiry_floor_s(const struct table_entry *entry)
+static inline uint64_t expiry_of_ms(const struct table_shard *shard,
+                                    const struct table_entry *entry)
 {
-	return floor_s(table_entry_expiry_ms(entry));
+	return unlikely(shard->cells) ? table_entry_over_ms(entry) : table_entry_expiry_ms(entry);
 }
 
 static void note_expiry(struct table_shard *shard, const struct table_entry *entry)
 {
-	uint32_t seconds = expiry_floor_s(entry);
+	uint32_t seconds = floor_s(expiry_of_ms(shard, entry));
 	if (seconds < shard->expiry_min_s)
 		shard->expiry_min_s = seconds;
 	if (seconds < shard->sweep_min_s)
@@ -378,6 +380,13 @@ static void vacate(struct table_shard *shard, struct table_spot spot)
 	shard->count--;
 }
 
+static void tell_gone(const struct table_shard *shard, const struct table_entry *entry)
+{
+	if (shard->cells)
+		shard->arena->gone(shard->arena->gone_user, table_entry_place(entry),
+		                   table_entry_code(entry));
+}
+
 /* Removes what has expired; how many, and what is the first to expire of the rest. */
 static uint32_t purge(struct table_shard *shard, struct table_bucket *bucket, uint64_t now_ms,
                       uint32_t *ret_min_s)
@@ -388,10 +397,12 @@ static uint32_t purge(struct table_shard *shard, struct table_bucket *bucket, ui
 	for (; taken; taken &= taken - 1) {
 		uint32_t slot = (uint32_t)__builtin_ctzll(taken);
 		struct table_entry entry = table_bucket_get(bucket, slot);
-		uint64_t expiry_ms = table_entry_expiry_ms(&entry);
+		uint64_t expiry_ms = expiry_of_ms(shard, &entry);
 		bool gone = expiry_ms <= now_ms;
-		if (gone)
+		if (gone) {
 			bucket->tags[slot] = 0;
+			tell_gone(shard, &entry);
+		}
 		purged += gone;
 		min_ms = !gone && expiry_ms < min_ms ? expiry_ms : min_ms;
 	}
@@ -499,7 +510,7 @@ void table_shard_replace(struct table_shard *shard, struct table_spot spot,
                          const struct table_entry *entry)
 {
 	struct table_entry old = table_bucket_get(spot.bucket, spot.slot);
-	if (table_entry_ticket(&old) >= table_entry_ticket(entry))
+	if (!shard->cells && table_entry_ticket(&old) >= table_entry_ticket(entry))
 		return;
 	table_bucket_set(spot.bucket, spot.slot, entry);
 	note_expiry(shard, entry);
@@ -648,11 +659,11 @@ static uint32_t check_bucket(const struct table_shard *shard, uint32_t place)
 		struct table_entry entry = table_bucket_get(bucket, slot);
 		int32_t hash = table_entry_hash(&entry);
 		uint32_t found = 0;
-		CHECK(table_entry_ticket(&entry) != 0);
+		CHECK(shard->cells || table_entry_ticket(&entry) != 0);
 		CHECK(hash >= shard->floors[place] && hash < floor_after(shard, place)); /* 2 */
 		CHECK(table_shard_home(shard, hash) == bucket);
 		CHECK(table_bucket_seek(bucket, &entry, &found) && found == slot);
-		CHECK(expiry_floor_s(&entry) >= shard->expiry_min_s); /* 4 */
+		CHECK(floor_s(expiry_of_ms(shard, &entry)) >= shard->expiry_min_s); /* 4 */
 		count++;
 	}
 	return count;

@@ -15,6 +15,9 @@
  * So the whole key is compared, and the check is given back (gate/claim.h). A
  * window is kept as in window.h.
  *
+ * In a table of cells the same bodies hold, in the place of check, window, flags and
+ * ticket, 105 bits in all: 52 of place, 43 of expiry (unix ms; 0 is never), 10 of code.
+ *
  * Buckets are in the order of the hashes of their entries (30 bits of the
  * mixed digest), like the leaves of a tree; the directory has the lowest hash
  * and the number of each. Hashes are uniform, so an entry's bucket is within a
@@ -45,6 +48,7 @@
 #include "base/check.h"
 #include "gate/claim.h"
 #include "gate/ticket.h"
+#include "store/local/table.h"
 #include "store/local/table_arena.h"
 #include "store/local/window.h"
 
@@ -55,13 +59,14 @@
 #define TABLE_HASH_BITS 30
 #define TABLE_HASH_END (INT32_C(1) << TABLE_HASH_BITS)
 #define TABLE_FLOOR_NONE INT32_MAX
-#define TABLE_FLOORS_LINE 16u /* floors in a cache line */
+#define TABLE_FLOORS_LINE 16u                                 /* floors in a cache line */
+#define TABLE_KEPT_BITS (TABLE_WINDOW_BITS + TABLE_FLAG_BITS) /* of `rest`, not the key's */
 
 /* An entry as it is worked with. */
 struct table_entry {
-	uint64_t word; /* digest.word[1] */
-	uint64_t rest; /* 46 bits of digest.word[0], window, flags */
-	uint64_t last; /* ticket, and the bit for tag 0 */
+	uint64_t word; /* digest.word[1]; of a cell 32 bits of key, 32 of place */
+	uint64_t rest; /* 46 bits of digest.word[0]; window, flags, or 18 bits of place */
+	uint64_t last; /* ticket, or expiry, 2 bits of place, code; and the bit for tag 0 */
 	uint8_t tag;
 };
 
@@ -75,7 +80,8 @@ struct table_shard {
 	uint32_t expiry_min_s; /* since TICKET_EPOCH_MS */
 	uint32_t sweep_min_s;  /* the same, of what the running sweep has seen */
 	int32_t sweep_hash;    /* lower ones were seen by the running sweep; 0 is none */
-	uint32_t number;
+	uint16_t number;
+	bool cells;       /* else claims */
 	uint32_t version; /* another one when an entry may have another bucket */
 	uint64_t expired; /* ever removed for age */
 };
@@ -102,10 +108,28 @@ static inline uint64_t table_entry_expiry_ms(const struct table_entry *entry)
 	return ticket_time_ms(table_entry_ticket(entry)) + table_entry_window_s(entry) * 1000;
 }
 
+/* Of a cell. */
+static inline uint64_t table_entry_over_ms(const struct table_entry *entry)
+{
+	uint64_t expiry_ms = entry->last >> (1 + 2 + TABLE_CODE_BITS);
+	return expiry_ms ? expiry_ms : UINT64_MAX;
+}
+
+static inline uint64_t table_entry_place(const struct table_entry *entry)
+{
+	uint64_t middle = entry->rest & ((1u << TABLE_KEPT_BITS) - 1);
+	uint64_t high = entry->last >> (1 + TABLE_CODE_BITS) & 3;
+	return (entry->word & UINT32_MAX) | middle << 32 | high << (32 + TABLE_KEPT_BITS);
+}
+
+static inline uint32_t table_entry_code(const struct table_entry *entry)
+{
+	return (uint32_t)(entry->last >> 1) & ((1u << TABLE_CODE_BITS) - 1);
+}
+
 static inline bool table_entry_same(const struct table_entry *a, const struct table_entry *b)
 {
-	return (a->word ^ b->word) >> 32 == 0 &&
-	       (a->rest ^ b->rest) >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS) == 0 &&
+	return (a->word ^ b->word) >> 32 == 0 && (a->rest ^ b->rest) >> TABLE_KEPT_BITS == 0 &&
 	       ((a->last ^ b->last) & 1) == 0;
 }
 
@@ -120,7 +144,7 @@ static inline int32_t table_hash(uint64_t word, uint64_t rest)
 
 static inline int32_t table_entry_hash(const struct table_entry *entry)
 {
-	uint64_t rest = entry->rest >> (TABLE_WINDOW_BITS + TABLE_FLAG_BITS) << TABLE_TAG_BITS;
+	uint64_t rest = entry->rest >> TABLE_KEPT_BITS << TABLE_TAG_BITS;
 	return table_hash(entry->word, rest | entry->tag);
 }
 
@@ -259,7 +283,8 @@ static inline bool table_bucket_seek(const struct table_bucket *bucket,
 void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms);
 
 /* An empty shard without memory. */
-void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number);
+void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number,
+                      bool cells);
 /* The buckets go with the arena. */
 void table_shard_free(struct table_shard *shard);
 uint64_t table_shard_bytes(const struct table_shard *shard);
@@ -267,7 +292,7 @@ uint64_t table_shard_bytes(const struct table_shard *shard);
 /* Adds an entry that is not there. 0 or -ENOMEM. */
 int table_shard_add(struct table_shard *shard, struct table_bucket *home,
                     const struct table_entry *entry, uint64_t now_ms) must_check;
-/* The entry takes the place of this one, if its ticket is higher. */
+/* The entry takes the place of this one; of claims only if its ticket is higher. */
 void table_shard_replace(struct table_shard *shard, struct table_spot spot,
                          const struct table_entry *entry);
 void table_shard_remove(struct table_shard *shard, struct table_spot spot);

@@ -17,10 +17,8 @@
 #define READ_BYTES (256u << 10)
 #define READ_TRIES 40u /* two seconds of ticks */
 
-void reader_close(struct local_store *local)
+void reader_close(const struct local_store *local, struct reader *reader)
 {
-	struct reader *reader = &local->reader;
-
 	if (reader->fd >= 0)
 		local->folder.fs->methods->close(local->folder.fs, reader->fd);
 	reader->fd = -1;
@@ -30,9 +28,18 @@ void reader_close(struct local_store *local)
 	reader->room = 0;
 }
 
-static int reader_open(struct local_store *local, uint64_t segment)
+void reader_leave(struct local_store *local, uint64_t segment)
 {
-	struct reader *reader = &local->reader;
+	struct reader *reader = &local->cell_readers[segment % CELL_READERS];
+
+	if (reader->segment == segment)
+		reader_close(local, reader);
+	if (local->reader.segment == segment)
+		reader_close(local, &local->reader);
+}
+
+static int reader_open(const struct local_store *local, struct reader *reader, uint64_t segment)
+{
 	int fd;
 
 	if (reader->fd >= 0 && reader->segment == segment)
@@ -75,9 +82,9 @@ uint64_t local_segment_end(const struct local_store *local, uint64_t segment)
 	return item->end ? item->end : item->segment_bytes;
 }
 
-static int read_window(struct local_store *local, const struct reader_place *place)
+static int read_window(const struct local_store *local, struct reader *reader,
+                       const struct reader_place *place)
 {
-	struct reader *reader = &local->reader;
 	uint64_t base = place->offset / FORMAT_BLOCK * FORMAT_BLOCK;
 	uint64_t end = format_align((uint64_t)place->offset + place->len, FORMAT_BLOCK);
 	uint64_t limit = local_segment_end(local, place->segment);
@@ -100,14 +107,14 @@ static int read_window(struct local_store *local, const struct reader_place *pla
 static int read_back(struct local_store *local, const struct reader_place *place,
                      const unsigned char **ret_bytes)
 {
-	struct reader *reader = &local->reader;
+	struct reader *reader = place->through ? place->through : &local->reader;
 	uint64_t end = (uint64_t)place->offset + place->len;
 
-	int r = reader_open(local, place->segment);
+	int r = reader_open(local, reader, place->segment);
 	if (r < 0)
 		return r;
 	if (place->offset < reader->base || end > reader->base + reader->filled) {
-		r = read_window(local, place);
+		r = read_window(local, reader, place);
 		if (r < 0)
 			return r;
 		if (end > reader->base + reader->filled)
@@ -142,7 +149,8 @@ static bool is_its_event(const struct entry *entry, const struct open_ticket *ti
 int local_read_event(struct local_store *local, const struct open_ticket *ticket,
                      struct entry *ret_entry)
 {
-	struct reader_place place = { ticket->segment, ticket->offset, ticket->length, READ_BYTES };
+	struct reader_place place = { ticket->segment, ticket->offset, ticket->length, READ_BYTES,
+		                      NULL };
 	const unsigned char *bytes;
 	bool from_disk;
 
@@ -207,10 +215,10 @@ static bool read_failed(struct local_store *local, const struct open_ticket *tic
 }
 
 /* As it will be taken. */
-static bool append_item(struct store_take *take, const struct open_ticket *ticket,
-                        const struct entry *entry)
+static bool append_item(const struct local_store *local, struct store_take *take,
+                        const struct open_ticket *ticket, const struct entry *entry)
 {
-	struct store_item item = local_item(ticket, entry);
+	struct store_item item = local_item(local, ticket, entry);
 	struct store_parts parts = { 0 };
 
 	item.attempt = store_attempt_next(item.attempt);
@@ -251,16 +259,20 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	take->count = 0;
 	take->now_ms = steady_clock_last(&local->clock);
 	while (take->count < take->max_items &&
+	       (!take->lease_ms || leases_reserve(&local->leases) == 0) &&
 	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
 		if (ticket.ticket > local->durable_ticket)
 			break; /* its frame is under way */
 		r = fetch_item(local, take, &ticket, &entry);
 		if (r < 0)
 			continue;
-		if (r == 0 || !append_item(take, &ticket, take->without_payload ? NULL : &entry))
+		if (r == 0 ||
+		    !append_item(local, take, &ticket, take->without_payload ? NULL : &entry))
 			break;
 		bool taken = open_tickets_take(local->tickets, take->sink, &ticket);
 		CHECK(taken);
+		if (unlikely(take->lease_ms | local->leases.count))
+			local_set_lease(local, ticket.ticket, take->lease_ms);
 		take->count++;
 	}
 	return take->count;

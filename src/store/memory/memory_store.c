@@ -541,8 +541,9 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 		return memory_cells_scan(memory->cells,
 		                         container_of(op, struct store_cell_scan, op),
 		                         memory->now_ms);
-	case STORE_TAKE:
 	case STORE_WAIT: break;
+	case STORE_TAKE:
+		return memory_tickets_take_one(tickets, container_of(op, struct store_take, op));
 	}
 	return ERR_INVALID;
 }
@@ -577,7 +578,7 @@ static void flush(struct store *store)
 	op_list_init(&memory->queue);
 	while (op) {
 		struct store_op *next = op->next;
-		if (op->kind == STORE_TAKE) {
+		if (store_take_waits(op)) {
 			op_list_add(&memory->takes, op);
 		} else if (op->kind == STORE_WAIT) {
 			if (!waits_add(&memory->waits, container_of(op, struct store_wait, op)))

@@ -42,6 +42,8 @@ int memory_tickets_renew(struct memory_tickets *tickets, const struct store_rene
 int memory_tickets_read(struct memory_tickets *tickets, struct store_read *read);
 int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan);
 int memory_tickets_list_held(const struct memory_tickets *tickets, struct store_held *held);
+/* Of one ticket. */
+int memory_tickets_take_one(struct memory_tickets *tickets, struct store_take *take);
 /* False: there is nothing to give now. */
 bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take);
 
