@@ -209,7 +209,10 @@ static void after_restart(struct world *world)
 {
 	world->waiting.waiting = false;
 	world->lease_count = 0;
-	memory_store_restart(world->memory);
+	if (world->shared)
+		memory_store_restart_shared(world->memory);
+	else
+		memory_store_restart(world->memory);
 	waits_compare(world);
 	local_open(world);
 	flush_both(world);

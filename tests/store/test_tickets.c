@@ -1191,6 +1191,21 @@ static void test_whoever_claims_an_event_has_it_alone_until_the_lease_is_over(vo
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
 }
 
+static void test_a_caller_keeps_its_lease_when_a_gateway_ends(void **state)
+{
+	(void)state;
+	uint64_t ticket = claim(1000000);
+
+	restart();
+	assert_int_equal(item_of(ticket).state, STORE_STATE_LEASED);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	clock_fake_advance(&place.clock, 1000000);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+	restart();
+	assert_int_equal(settle_as(ticket, 1, OUTCOME_DONE), ERR_FENCED);
+	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), 0);
+}
+
 static void test_a_number_that_a_caller_had_is_not_given_again_after_a_crash(void **state)
 {
 	(void)state;
@@ -1345,7 +1360,9 @@ int main(void)
 		ON_ALL(test_what_is_not_allowed_is_refused_and_changes_nothing),
 		ON_ALL(test_a_lease_that_is_over_can_neither_note_nor_settle),
 		ON_ALL(test_whoever_claims_an_event_has_it_alone_until_the_lease_is_over),
-		ON_ALL(test_a_number_that_a_caller_had_is_not_given_again_after_a_crash),
+		IN_MEMORY(test_a_number_that_a_caller_had_is_not_given_again_after_a_crash),
+		ON_DISK(test_a_number_that_a_caller_had_is_not_given_again_after_a_crash),
+		SHARED(test_a_caller_keeps_its_lease_when_a_gateway_ends),
 		ON_ALL(test_a_renewed_lease_goes_on),
 		ON_ALL(test_a_conflict_kept_aside_is_not_leased),
 		ON_ALL(test_what_is_given_back_for_later_is_not_taken_before),

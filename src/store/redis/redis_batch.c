@@ -151,8 +151,8 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 
 static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 {
-	_Atomic uint64_t *counts[] = { &shard->last, &shard->open,   &shard->leased,
-		                       &shard->held, &shard->parked, &shard->dead };
+	_Atomic uint64_t *counts[] = { &shard->last,   &shard->open, &shard->leased, &shard->held,
+		                       &shard->parked, &shard->dead, &shard->keys };
 	struct resp_reply value;
 
 	if (!resp_reply_next(reply, &at, &value) || value.text.len != 8 * ARRAY_LEN(counts))
@@ -160,6 +160,7 @@ static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
 		atomic_store_explicit(counts[i], big_u64(value.text.ptr + 8 * i),
 		                      memory_order_relaxed);
+	atomic_store_explicit(&shard->node, shard->call.node, memory_order_relaxed);
 }
 
 /* What the server says of the whole batch. */
@@ -197,8 +198,9 @@ static void answered(struct redis_call *call, int error, struct span reply)
 
 	part_list_init(&shard->under_way);
 	if (error == 0)
-		error = resp_reply_next(reply, &at, &value) ? batch_error(redis, &value, parts.count)
-		                                            : ERR_INVALID;
+		error = resp_reply_next(reply, &at, &value)
+		                ? batch_error(redis, &value, parts.count)
+		                : ERR_INVALID;
 	if (error == 0)
 		batch_count(shard, parts.count);
 	for (struct redis_part *part = parts.head, *next; part; part = next) {

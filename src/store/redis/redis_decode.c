@@ -63,8 +63,8 @@ static int decode_lookup(struct store_lookup *lookup, struct span text)
 
 /* How an item is wanted. */
 struct wanted {
-	bool taken;        /* its due time is when it is due, not when its lease ends */
-	bool alone;        /* without parts */
+	bool taken; /* its due time is when it is due, not when its lease ends */
+	bool alone; /* without parts */
 	bool with_payload;
 };
 
@@ -118,7 +118,7 @@ static int item_append(struct buf *items, struct span head, struct span stored,
 	return r;
 }
 
-/* What was taken by sink is remembered as leased to this process. */
+/* What was taken by sink, or without an end, is remembered as leased to this process. */
 static int decode_take(struct redis_store *redis, struct store_take *take, struct span reply)
 {
 	struct wanted wanted = { .taken = true,
@@ -148,7 +148,7 @@ static int decode_take(struct redis_store *redis, struct store_take *take, struc
 		if (r < 0)
 			continue; /* its lease ends by itself */
 		take->count++;
-		if (take->ticket == 0)
+		if (take->ticket == 0 || take->lease_ms == 0)
 			redis_leases_put(&redis->leases,
 			                 (struct redis_lease){
 						 .ticket = item.ticket,
@@ -253,9 +253,8 @@ static uint64_t found_bound(const struct found *found, uint32_t count)
 static bool scan_has_room(const struct store_scan *scan, const struct found *found)
 {
 	return scan->count < scan->max_items &&
-	       (scan->count == 0 || scan->items.len + sizeof(struct store_item) +
-	                                            found->stored.len <=
-	                                    scan->max_bytes);
+	       (scan->count == 0 ||
+	        scan->items.len + sizeof(struct store_item) + found->stored.len <= scan->max_bytes);
 }
 
 static int scan_merge(struct store_scan *scan, struct found *found, uint32_t count)

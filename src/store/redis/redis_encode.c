@@ -137,8 +137,7 @@ static uint32_t encode_cell(const struct store_cell *cell, struct buf *out)
 	add(out, bytes, &head);
 	put_u32(&name, (uint32_t)cell->cell.name.len);
 	struct span parts[] = { span_of(len, sizeof(len)), cell->cell.name, cell->cell.value };
-	resp_request_add_parts(out, parts,
-	                       cell->act == STORE_CELL_PUT ? ARRAY_LEN(parts) : 0);
+	resp_request_add_parts(out, parts, cell->act == STORE_CELL_PUT ? ARRAY_LEN(parts) : 0);
 	return 2;
 }
 
@@ -219,6 +218,7 @@ static uint32_t encode_take(const struct redis_store *redis, const struct store_
 	if (take->ticket) {
 		put_u8(&head, 'U');
 		put_u64(&head, take->ticket);
+		put_u32(&head, take->sink);
 	} else {
 		put_u8(&head, 'T');
 		put_u32(&head, take->sink);

@@ -80,7 +80,7 @@ enum redis_event_bits {
 
 /* A wait of the owner's, and the question that is asked for it. */
 struct redis_wait {
-	struct store_op ask; /* REDIS_OP_ASK */
+	struct store_op ask;     /* REDIS_OP_ASK */
 	struct store_wait *wait; /* NULL: it is over */
 	uint64_t ticket;
 	uint32_t bits; /* the answer */
@@ -100,7 +100,7 @@ struct redis_taker {
 /* One operation's piece of work at one shard. */
 struct redis_part {
 	struct redis_part *next;
-	char letter; /* of the script; 0: by its operation */
+	char letter;               /* of the script; 0: by its operation */
 	struct store_op *op;       /* NULL: an affair of the store's own, */
 	uint64_t ticket;           /* about this, */
 	uint32_t attempt;          /* or, of a multiple operation, the number of its shard */
@@ -132,6 +132,8 @@ struct redis_shard {
 	uint64_t began_ns; /* it was sent */
 	struct redis_call call;
 	_Atomic uint64_t last, open, leased, held, parked, dead;
+	_Atomic uint64_t keys; /* of the whole server */
+	_Atomic uint32_t node; /* which that is */
 };
 
 struct redis_store {

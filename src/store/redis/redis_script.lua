@@ -42,6 +42,7 @@ local STARTED, RELEASED = 1, 6
 local RECORD, RECORD_LEN = '>I8I8c8I8I4I2I2I2BBBB', 46
 local EPOCH, ORDERS = 1704067200000, 16384
 local FOREVER = 9007199254740991
+local EXPIRY_MAX = 2 ^ 43 - 1 -- of a cell
 
 if now == 0 then
 	if redis.replicate_commands then redis.replicate_commands() end
@@ -419,8 +420,8 @@ end
 -- expiry.
 local function cell_expiry(how, ms, old)
 	if how == 2 then return old end
-	if how == 1 or ms == 0 then return ms end
-	return now + ms < FOREVER and now + ms or FOREVER
+	local expiry = (how == 1 or ms == 0) and ms or now + ms
+	return expiry < EXPIRY_MAX and expiry or EXPIRY_MAX
 end
 
 local function cell_get(key)
@@ -594,19 +595,19 @@ end
 
 -- U: take, this one.
 function ops.U(head, i)
-	local id, lease, bare = unpack('>c8I8B', head, 2)
+	local id, sink, lease, bare = unpack('>c8I4I8B', head, 2)
 	local out = { pack('>I8', now) }
 	local r = leg_get(id)
 	if full then return FULL, i + 1 end
-	if r and r.state == DUE and r.due <= now then
+	if r and r.state == DUE and r.sink == sink and r.due <= now then
 		sync()
 		call('ZREM', set_of(r), id)
 		lease_begin(id, r, lease)
 		r.used = r.attempt
 		call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
+		out[2] = id .. leg_text(r) -- with the mark of the attempt before
 		note(id, r, STARTED, r.attempt, 0, 0, '')
 		leg_put(id, r)
-		out[2] = id .. leg_text(r)
 		out[3] = bare == 0 and event_text(id, r) or ''
 	end
 	return out, i + 1
@@ -763,6 +764,6 @@ if writes and saved then
 elseif writes and not full then
 	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
 end
-out[#out + 1] = pack('>I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
-	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'))
+out[#out + 1] = pack('>I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
+	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'))
 return out

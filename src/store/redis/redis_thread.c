@@ -59,8 +59,8 @@ static uint32_t shard_of(struct redis_store *redis, const struct store_op *op)
 		return redis_shard_of_digest(redis,
 		                             &container_of(op, struct store_lookup, op)->digest);
 	case STORE_CELL:
-		return redis_shard_of_digest(
-			redis, &container_of(op, struct store_cell, op)->cell.digest);
+		return redis_shard_of_digest(redis,
+		                             &container_of(op, struct store_cell, op)->cell.digest);
 	case STORE_CELL_SCAN:
 		return (uint32_t)container_of(op, struct store_cell_scan, op)->cursor.word[1] &
 		       (redis->shard_count - 1);
@@ -83,8 +83,8 @@ static uint32_t shard_of(struct redis_store *redis, const struct store_op *op)
 
 void redis_gather_begin(struct redis_store *redis, struct store_op *op, char letter)
 {
-	struct redis_gather *gather = mem_zalloc(
-		1, sizeof(*gather) + redis->shard_count * sizeof(gather->replies[0]));
+	struct redis_gather *gather =
+		mem_zalloc(1, sizeof(*gather) + redis->shard_count * sizeof(gather->replies[0]));
 
 	if (!gather) {
 		redis_complete(redis, op, ERR_FULL);
