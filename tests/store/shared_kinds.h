@@ -3,4 +3,4 @@
 
 #include "store_under_test.h"
 
-extern const struct shared_kind shared_redis, shared_redis_cluster;
+extern const struct shared_kind shared_postgres, shared_redis, shared_redis_cluster;

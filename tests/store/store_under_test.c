@@ -8,6 +8,7 @@
 
 /* One a line; NULL after the last. */
 static const struct shared_kind *const shared_kinds[] = {
+	&shared_postgres,
 	&shared_redis,
 	&shared_redis_cluster,
 	NULL,
