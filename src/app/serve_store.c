@@ -115,7 +115,7 @@ static int open_spool(const struct config *config, struct store **ret_local,
 static int make_folder(const struct config *config, struct error_text *ret_text)
 {
 	struct file_system *files = file_system_real();
-	int error = files->make_dir(files, config->serve.data);
+	int error = files->methods->make_dir(files, config->serve.data);
 	if (error != 0)
 		error_fill(ret_text, error, "the data folder %s cannot be made: %s",
 		           config->serve.data, error_name(error));
