@@ -127,6 +127,20 @@ static void own_answered(struct redis_store *redis, const struct redis_part *par
 		redis_leases_remove(&redis->leases, part->ticket);
 }
 
+/* The outcome stands; now what later callers are told. */
+static void answer_queue(struct redis_store *redis, struct store_settle *settle)
+{
+	struct redis_part *part = redis_part_get(redis);
+
+	if (!part) {
+		redis_complete(redis, &settle->op, 0);
+		return;
+	}
+	part->letter = 'C';
+	part->op = &settle->op;
+	redis_part_queue(redis, redis_shard_of_digest(redis, &settle->answer->digest), part);
+}
+
 static void part_answered(struct redis_store *redis, struct redis_part *part, int error,
                           struct span reply)
 {
@@ -134,6 +148,10 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 
 	if (part->gather) {
 		redis_gather_add(redis, part, error, reply);
+	} else if (part->span) {
+		redis_span_answered(redis, part, error, reply);
+	} else if (part->letter == 'C') {
+		redis_complete(redis, op, error);
 	} else if (!op) {
 		own_answered(redis, part, error, reply);
 	} else {
@@ -143,6 +161,10 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 		redis_lease_follow(redis, op);
 		if (part->taker)
 			redis_take_answered(redis, part->taker, error);
+		else if (error == REDIS_RETRY && op->kind == STORE_ADMIT)
+			redis_span_again(redis, container_of(op, struct store_admit, op));
+		else if (error == 0 && redis_answer_is_elsewhere(redis, op))
+			answer_queue(redis, container_of(op, struct store_settle, op));
 		else
 			redis_complete(redis, op, error);
 	}

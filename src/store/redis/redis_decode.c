@@ -8,7 +8,7 @@
 #include "gate/ticket.h"
 #include "store/redis/redis_internal.h"
 
-#define ADMIT_LEN 52u
+#define ADMIT_LEN 55u
 #define RECORD_LEN 46u
 #define ITEM_LEN (8u + RECORD_LEN)
 #define BODY_HEAD_LEN 5u
@@ -26,8 +26,10 @@ static bool text_next(struct span reply, size_t *at, struct span *ret_text)
 	return true;
 }
 
-static void decode_admit(struct store_admit *admit, const char *at)
+void redis_decode_admit(struct store_admit *admit, struct span text)
 {
+	const char *at = text.ptr;
+
 	admit->verdict = (enum verdict)at[0];
 	admit->matched = (uint32_t)at[1];
 	admit->would = (enum verdict)at[2];
@@ -380,7 +382,7 @@ static int decode_text(struct store_op *op, struct span text)
 		return held_merge(container_of(op, struct store_held, op), &text, 1);
 	if (op->kind != STORE_ADMIT || text.len != ADMIT_LEN)
 		return ERR_INVALID;
-	decode_admit(container_of(op, struct store_admit, op), text.ptr);
+	redis_decode_admit(container_of(op, struct store_admit, op), text);
 	return 0;
 }
 

@@ -89,6 +89,7 @@ static void poll_due(struct loop_timer *timer)
 	struct redis_store *redis = container_of(timer, struct redis_store, poll_timer);
 	uint32_t every_ms = REDIS_STORE_POLL_MS / redis->shard_count;
 
+	redis_spans_look(redis);
 	if (redis->takers)
 		redis_shard_pump(&redis->shards[redis->poll_shard++ % redis->shard_count], true);
 	(void)!loop_timer_set(redis->loop, timer, every_ms > 2 ? every_ms : 2);
