@@ -324,6 +324,7 @@ void config_check_all(struct config_reader *reader)
 	struct config *config = reader->config;
 	check_tls(reader);
 	check_admin(reader);
+	config_check_store(reader);
 	check_claims(reader);
 	config_check_sinks(reader);
 	config_check_routes(reader);

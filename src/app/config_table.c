@@ -26,103 +26,104 @@
 #define ROUTE "routes[]"
 
 /* The same wherever somebody must be known. */
-#define AUTH_ROWS(AT) \
-	{ .path = AT ".kind", \
-	  .kind = CONFIG_CHOICE, \
-	  FIELD(auth_spec, kind), \
-	  .choices = \
-	          "none|header|basic|bearer|standard-webhooks|hmac|genesys|github|stripe|shopify|" \
-	          "twilio|certificate", \
-	  .reload = true, \
-	  .standard = "header, if `header` is given", \
-	  .also = "type|scheme|method", \
-	  .help = "an API key in a header, HTTP Basic, a bearer token, or a signature as a platform makes it" }, \
-	{ .path = AT ".header", \
-	  .kind = CONFIG_TEXT, \
-	  FIELD(auth_spec, header), \
-	  .max = 64, \
-	  .reload = true, \
-	  .value = "NAME", \
-	  .help = "the header that holds the key (`header`) or the signature (`hmac`)" }, \
-	{ .path = AT ".user", \
-	  .kind = CONFIG_TEXT, \
-	  FIELD(auth_spec, user), \
-	  .max = 128, \
-	  .reload = true, \
-	  .value = "NAME", \
-	  .also = "username|login", \
-	  .help = "the user of `basic`" }, \
-	{ .path = AT ".secret", \
-	  .kind = CONFIG_SECRETS, \
-	  COUNTED(auth_spec, secrets, secret_count, AUTH_SECRETS_MAX), \
-	  .reload = true, \
-	  .value = "SECRET", \
-	  .also = "secrets|password|token|key|api_key", \
-	  .help = "the key, password, token or signing secret, or a list of up to 5 while they are rotated; `${NAME}` or `file:PATH`" }, \
-	{ .path = AT ".algorithm", \
-	  .kind = CONFIG_CHOICE, \
-	  FIELD(auth_spec, algorithm), \
-	  .choices = "sha256|sha1|sha512", \
-	  .reload = true, \
-	  .standard = "sha256", \
-	  .help = "of `hmac`" }, \
-	{ .path = AT ".encoding", \
-	  .kind = CONFIG_CHOICE, \
-	  FIELD(auth_spec, encoding), \
-	  .choices = "hex|base64", \
-	  .reload = true, \
-	  .standard = "hex", \
-	  .help = "of the signature of `hmac`" }, \
-	{ .path = AT ".prefix", \
-	  .kind = CONFIG_TEXT, \
-	  FIELD(auth_spec, prefix), \
-	  .max = 64, \
-	  .reload = true, \
-	  .value = "TEXT", \
-	  .help = "what stands before the signature of `hmac`, such as `sha256=`" }, \
-	{ .path = AT ".signed", \
-	  .kind = CONFIG_TEXTS, \
-	  COUNTED(auth_spec, signed_parts, signed_count, AUTH_SIGNED_MAX), \
-	  .reload = true, \
-	  .value = "[PART…]", \
-	  .standard = "[body]", \
-	  .help = "what `hmac` signs, joined in this order: `body`, `header:NAME`, `path`, `method`, `url`, `const:TEXT`" }, \
-	{ .path = AT ".timestamp", \
-	  .kind = CONFIG_TEXT, \
-	  FIELD(auth_spec, timestamp), \
-	  .max = 128, \
-	  .reload = true, \
-	  .value = "PART", \
-	  .help = "the part that holds the time of `hmac` in unix seconds, such as `header:X-Time`" }, \
-	{ .path = AT ".tolerance", \
-	  .kind = CONFIG_SECONDS, \
-	  FIELD(auth_spec, tolerance_s), \
-	  .min = 1000, \
-	  .max = DAY_MS, \
-	  .reload = true, \
-	  .value = "TIME", \
-	  .standard = "5m", \
-	  .help = "how far the time of a signature may be off" }, \
-	{ .path = AT ".public_url", \
-	  .kind = CONFIG_TEXT, \
-	  FIELD(auth_spec, public_url), \
-	  .max = 512, \
-	  .reload = true, \
-	  .value = "URL", \
-	  .help = "how senders reach stile, `https://HOST[:PORT][/PREFIX]`, if a proxy changes it (`twilio`, and `hmac` that signs the url)" }, \
-	{ .path = AT ".names", \
-	  .kind = CONFIG_TEXTS, \
-	  COUNTED(auth_spec, names, name_count, AUTH_NETWORKS_MAX), \
-	  .reload = true, \
-	  .value = "[NAME…]", \
-	  .help = "whose client certificates are taken (`certificate`); without it, any that `tls.client_ca` signed" }, \
-	{ .path = AT ".networks", \
-	  .kind = CONFIG_NETWORKS, \
-	  COUNTED(auth_spec, networks, network_count, AUTH_NETWORKS_MAX), \
-	  .reload = true, \
-	  .value = "[CIDR…]", \
-	  .also = "allow|addresses|cidr", \
-	  .help = "the addresses that may send, such as `10.0.0.0/8` or `2001:db8::/32`, with any kind" }
+#define AUTH_ROWS(AT)                                                                                                                                   \
+	{                                                                                                                                               \
+		.path = AT ".kind",                                                                                                                     \
+		.kind = CONFIG_CHOICE,                                                                                                                  \
+		FIELD(auth_spec, kind),                                                                                                                 \
+		.choices =                                                                                                                              \
+			"none|header|basic|bearer|standard-webhooks|hmac|genesys|github|stripe|shopify|"                                                \
+			"twilio|certificate",                                                                                                           \
+		.reload = true,                                                                                                                         \
+		.standard = "header, if `header` is given",                                                                                             \
+		.also = "type|scheme|method",                                                                                                           \
+		.help = "an API key in a header, HTTP Basic, a bearer token, or a signature as a platform makes it"                                     \
+	},                                                                                                                                              \
+		{ .path = AT ".header",                                                                                                                 \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, header),                                                                                                             \
+		  .max = 64,                                                                                                                            \
+		  .reload = true,                                                                                                                       \
+		  .value = "NAME",                                                                                                                      \
+		  .help = "the header that holds the key (`header`) or the signature (`hmac`)" },                                                       \
+		{ .path = AT ".user",                                                                                                                   \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, user),                                                                                                               \
+		  .max = 128,                                                                                                                           \
+		  .reload = true,                                                                                                                       \
+		  .value = "NAME",                                                                                                                      \
+		  .also = "username|login",                                                                                                             \
+		  .help = "the user of `basic`" },                                                                                                      \
+		{ .path = AT ".secret",                                                                                                                 \
+		  .kind = CONFIG_SECRETS,                                                                                                               \
+		  COUNTED(auth_spec, secrets, secret_count, AUTH_SECRETS_MAX),                                                                          \
+		  .reload = true,                                                                                                                       \
+		  .value = "SECRET",                                                                                                                    \
+		  .also = "secrets|password|token|key|api_key",                                                                                         \
+		  .help = "the key, password, token or signing secret, or a list of up to 5 while they are rotated; `${NAME}` or `file:PATH`" },        \
+		{ .path = AT ".algorithm",                                                                                                              \
+		  .kind = CONFIG_CHOICE,                                                                                                                \
+		  FIELD(auth_spec, algorithm),                                                                                                          \
+		  .choices = "sha256|sha1|sha512",                                                                                                      \
+		  .reload = true,                                                                                                                       \
+		  .standard = "sha256",                                                                                                                 \
+		  .help = "of `hmac`" },                                                                                                                \
+		{ .path = AT ".encoding",                                                                                                               \
+		  .kind = CONFIG_CHOICE,                                                                                                                \
+		  FIELD(auth_spec, encoding),                                                                                                           \
+		  .choices = "hex|base64",                                                                                                              \
+		  .reload = true,                                                                                                                       \
+		  .standard = "hex",                                                                                                                    \
+		  .help = "of the signature of `hmac`" },                                                                                               \
+		{ .path = AT ".prefix",                                                                                                                 \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, prefix),                                                                                                             \
+		  .max = 64,                                                                                                                            \
+		  .reload = true,                                                                                                                       \
+		  .value = "TEXT",                                                                                                                      \
+		  .help = "what stands before the signature of `hmac`, such as `sha256=`" },                                                            \
+		{ .path = AT ".signed",                                                                                                                 \
+		  .kind = CONFIG_TEXTS,                                                                                                                 \
+		  COUNTED(auth_spec, signed_parts, signed_count, AUTH_SIGNED_MAX),                                                                      \
+		  .reload = true,                                                                                                                       \
+		  .value = "[PART…]",                                                                                                                   \
+		  .standard = "[body]",                                                                                                                 \
+		  .help = "what `hmac` signs, joined in this order: `body`, `header:NAME`, `path`, `method`, `url`, `const:TEXT`" },                    \
+		{ .path = AT ".timestamp",                                                                                                              \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, timestamp),                                                                                                          \
+		  .max = 128,                                                                                                                           \
+		  .reload = true,                                                                                                                       \
+		  .value = "PART",                                                                                                                      \
+		  .help = "the part that holds the time of `hmac` in unix seconds, such as `header:X-Time`" },                                          \
+		{ .path = AT ".tolerance",                                                                                                              \
+		  .kind = CONFIG_SECONDS,                                                                                                               \
+		  FIELD(auth_spec, tolerance_s),                                                                                                        \
+		  .min = 1000,                                                                                                                          \
+		  .max = DAY_MS,                                                                                                                        \
+		  .reload = true,                                                                                                                       \
+		  .value = "TIME",                                                                                                                      \
+		  .standard = "5m",                                                                                                                     \
+		  .help = "how far the time of a signature may be off" },                                                                               \
+		{ .path = AT ".public_url",                                                                                                             \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, public_url),                                                                                                         \
+		  .max = 512,                                                                                                                           \
+		  .reload = true,                                                                                                                       \
+		  .value = "URL",                                                                                                                       \
+		  .help = "how senders reach stile, `https://HOST[:PORT][/PREFIX]`, if a proxy changes it (`twilio`, and `hmac` that signs the url)" }, \
+		{ .path = AT ".names",                                                                                                                  \
+		  .kind = CONFIG_TEXTS,                                                                                                                 \
+		  COUNTED(auth_spec, names, name_count, AUTH_NETWORKS_MAX),                                                                             \
+		  .reload = true,                                                                                                                       \
+		  .value = "[NAME…]",                                                                                                                   \
+		  .help = "whose client certificates are taken (`certificate`); without it, any that `tls.client_ca` signed" },                         \
+	{                                                                                                                                               \
+		.path = AT ".networks", .kind = CONFIG_NETWORKS,                                                                                        \
+		COUNTED(auth_spec, networks, network_count, AUTH_NETWORKS_MAX), .reload = true,                                                         \
+		.value = "[CIDR…]", .also = "allow|addresses|cidr",                                                                                     \
+		.help = "the addresses that may send, such as `10.0.0.0/8` or `2001:db8::/32`, with any kind"                                           \
+	}
 
 static const struct config_option options[] = {
 	{ .path = "listen", FLAG(SERVE_LISTEN) },
@@ -148,7 +149,30 @@ static const struct config_option options[] = {
 	  .also = "secret|password|bearer",
 	  .help = "what a request must bring as `Authorization: Bearer`: one, or several while they change; needed where others than this machine can reach the listener" },
 
-	{ .path = "store", .kind = CONFIG_SECTION, .help = "what remembers" },
+	{ .path = "store",
+	  .kind = CONFIG_SECTION,
+	  .bare = "url",
+	  .help = "what remembers: a URL, or more" },
+	{ .path = "store.url",
+	  .kind = CONFIG_STORE_URL,
+	  FIELD(config, store.url),
+	  .value = "URL",
+	  .standard = "the local store",
+	  .help = "a store that several gateways share (docs/shared-stores.md): `redis://`, `rediss://`, `redis-cluster://`, `rediss-cluster://` or `postgres://`; `${NAME}` or `file:PATH` for what is secret. As `--store`" },
+	{ .path = "store.password",
+	  .kind = CONFIG_SECRETS,
+	  COUNTED(config, store.password, store.password_count, 1),
+	  .value = "SECRET",
+	  .also = "pass|passwd|secret",
+	  .help = "of the shared store, if the URL has none: `${NAME}` or `file:PATH`" },
+	{ .path = "store.lease",
+	  .kind = CONFIG_MS,
+	  FIELD(config, store.lease_ms),
+	  .min = 1000,
+	  .max = 600000,
+	  .value = "TIME",
+	  .standard = "30s",
+	  .help = "with a shared store: what a gateway was delivering when it died goes to another after this time" },
 	{ .path = "store.local",
 	  .kind = CONFIG_SECTION,
 	  .help = "the store in a folder of this machine" },
@@ -265,6 +289,13 @@ static const struct config_option options[] = {
 	  .reload = true,
 	  .standard = "keep first",
 	  .help = "the same key with other content: the second is kept aside, passes, or is answered 422" },
+	{ .path = SOURCE ".store_away",
+	  .kind = CONFIG_CHOICE,
+	  FIELD(config_source, spool),
+	  .choices = "closed|spool",
+	  .reload = true,
+	  .standard = "closed",
+	  .help = "while a shared store is away: 503, and the sender tries again, or 202, and the event is kept on this machine and decided when the store is back" },
 	{ .path = SOURCE ".compare",
 	  .kind = CONFIG_CHOICE,
 	  FIELD(config_source, recipe.compare_values),

@@ -17,6 +17,7 @@ struct serve_options {
 	const char *listen;
 	const char *admin; /* where the admin listener is; "none" */
 	const char *data;
+	const char *store; /* the URL of a shared one; NULL: that of the file, or none */
 	uint64_t window_ms;
 	const char *tls_cert;
 	const char *tls_key;
@@ -47,6 +48,7 @@ enum serve_row {
 	SERVE_LISTEN,
 	SERVE_ADMIN,
 	SERVE_DATA,
+	SERVE_STORE,
 	SERVE_WINDOW,
 	SERVE_TLS_CERT,
 	SERVE_TLS_KEY,

@@ -64,6 +64,7 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 			.recipe = &source->recipe,
 			.auth = &source->auth,
 			.on_conflict = serve_conflict_of(source->on_conflict),
+			.spool = source->spool,
 			.wait_ms = source->ack_delivered ? source->wait_ms : 0,
 			.retries_ms = advice_retries_ms(source->preset),
 		};
@@ -73,7 +74,8 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 	if (error == 0)
 		error = source_set_new(&(struct source_set_options){ .sources = sources,
 		                                                     .count = config->source_count,
-		                                                     .claims = claims_options(config),
+		                                                     .claims = claims_options(
+									     config),
 		                                                     .key = key,
 		                                                     .counts = counts,
 		                                                     .routes = routes,

@@ -183,7 +183,7 @@ static struct span secret_cut(struct span *authority)
 int redis_login_read(struct span url, struct redis_login *ret_login, struct error_text *ret_text)
 {
 	struct redis_login login = {
-		.wait_ms = 1000, .timeout_ms = 5000, .shards = 16, .prefix = "stile"
+		.wait_ms = 1000, .timeout_ms = 5000, .prefix = "stile"
 	};
 	size_t i = 0;
 
@@ -194,6 +194,7 @@ int redis_login_read(struct span url, struct redis_login *ret_login, struct erro
 		                  "not a URL of a Redis: redis://, rediss://, redis-cluster://");
 	login.tls = schemes[i].tls;
 	login.cluster = schemes[i].cluster;
+	login.shards = login.cluster ? 16 : 1;
 	struct span before = span_cut_item(&url, '?'), params = url;
 	struct span authority = span_cut_item(&before, '/'), db = before;
 	struct span secret = secret_cut(&authority);
@@ -205,8 +206,6 @@ int redis_login_read(struct span url, struct redis_login *ret_login, struct erro
 		               "the path of the store's URL must be the number of a database");
 	if (r == 0)
 		r = params_read(&login, params, ret_text);
-	if (!login.cluster)
-		login.shards = 1;
 	if (r == 0)
 		*ret_login = login;
 	return r;

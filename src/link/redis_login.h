@@ -14,8 +14,8 @@
  *   wait=DURATION    1s       how long one WAIT may take
  *   timeout=DURATION 5s       after that an operation is given up
  *   prefix=TEXT      stile    what all keys begin with: a-z, A-Z, 0-9, and _ : . -
- *   shards=N         16       of a cluster: among so many slots keys are spread; a power of
- *                             two up to 256. The first gateway decides for all
+ *   shards=N         16, 1    keys are spread over so many slots (16 of a cluster); a power
+ *                             of two up to 256. The first gateway decides for all
  *   ca=FILE                   PEM: whom to believe; default: whom the machine believes
  *
  * USER, PASSWORD and values may hold %XX.

@@ -75,5 +75,8 @@ struct store *shared_open(const struct shared_options *options)
 
 bool shared_has_own_numbers(void)
 {
-	return shared_is_asked_for() && shared_kind()->own_numbers;
+	if (!shared_is_asked_for())
+		return false;
+	const char *shards = strstr(shared_url(), "shards=");
+	return shards ? strcmp(shards, "shards=1") != 0 : shared_kind()->own_numbers;
 }

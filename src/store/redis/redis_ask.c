@@ -47,8 +47,7 @@ int redis_ask(struct redis_asker *asker, uint32_t slot, const struct span *words
 	return question.error;
 }
 
-int redis_asker_open(struct redis_asker *asker, const struct redis_login *login,
-                     struct span script)
+int redis_asker_open(struct redis_asker *asker, const struct redis_login *login, struct span script)
 {
 	*asker = (struct redis_asker){ .login = login };
 	int r = loop_new(&asker->loop);

@@ -127,6 +127,20 @@ static void own_answered(struct redis_store *redis, const struct redis_part *par
 		redis_leases_remove(&redis->leases, part->ticket);
 }
 
+/* The outcome stands; now what later callers are told. */
+static void answer_queue(struct redis_store *redis, struct store_settle *settle)
+{
+	struct redis_part *part = redis_part_get(redis);
+
+	if (!part) {
+		redis_complete(redis, &settle->op, 0);
+		return;
+	}
+	part->letter = 'C';
+	part->op = &settle->op;
+	redis_part_queue(redis, redis_shard_of_digest(redis, &settle->answer->digest), part);
+}
+
 static void part_answered(struct redis_store *redis, struct redis_part *part, int error,
                           struct span reply)
 {
@@ -134,6 +148,10 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 
 	if (part->gather) {
 		redis_gather_add(redis, part, error, reply);
+	} else if (part->span) {
+		redis_span_answered(redis, part, error, reply);
+	} else if (part->letter == 'C') {
+		redis_complete(redis, op, error);
 	} else if (!op) {
 		own_answered(redis, part, error, reply);
 	} else {
@@ -143,6 +161,10 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 		redis_lease_follow(redis, op);
 		if (part->taker)
 			redis_take_answered(redis, part->taker, error);
+		else if (error == REDIS_RETRY && op->kind == STORE_ADMIT)
+			redis_span_again(redis, container_of(op, struct store_admit, op));
+		else if (error == 0 && redis_answer_is_elsewhere(redis, op))
+			answer_queue(redis, container_of(op, struct store_settle, op));
 		else
 			redis_complete(redis, op, error);
 	}
@@ -151,8 +173,8 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 
 static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 {
-	_Atomic uint64_t *counts[] = { &shard->last, &shard->open,   &shard->leased,
-		                       &shard->held, &shard->parked, &shard->dead };
+	_Atomic uint64_t *counts[] = { &shard->last,   &shard->open, &shard->leased, &shard->held,
+		                       &shard->parked, &shard->dead, &shard->keys };
 	struct resp_reply value;
 
 	if (!resp_reply_next(reply, &at, &value) || value.text.len != 8 * ARRAY_LEN(counts))
@@ -160,6 +182,7 @@ static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
 		atomic_store_explicit(counts[i], big_u64(value.text.ptr + 8 * i),
 		                      memory_order_relaxed);
+	atomic_store_explicit(&shard->node, shard->call.node, memory_order_relaxed);
 }
 
 /* What the server says of the whole batch. */
@@ -197,8 +220,9 @@ static void answered(struct redis_call *call, int error, struct span reply)
 
 	part_list_init(&shard->under_way);
 	if (error == 0)
-		error = resp_reply_next(reply, &at, &value) ? batch_error(redis, &value, parts.count)
-		                                            : ERR_INVALID;
+		error = resp_reply_next(reply, &at, &value)
+		                ? batch_error(redis, &value, parts.count)
+		                : ERR_INVALID;
 	if (error == 0)
 		batch_count(shard, parts.count);
 	for (struct redis_part *part = parts.head, *next; part; part = next) {

@@ -8,7 +8,7 @@
 #include "gate/ticket.h"
 #include "store/redis/redis_internal.h"
 
-#define ADMIT_LEN 52u
+#define ADMIT_LEN 55u
 #define RECORD_LEN 46u
 #define ITEM_LEN (8u + RECORD_LEN)
 #define BODY_HEAD_LEN 5u
@@ -26,8 +26,10 @@ static bool text_next(struct span reply, size_t *at, struct span *ret_text)
 	return true;
 }
 
-static void decode_admit(struct store_admit *admit, const char *at)
+void redis_decode_admit(struct store_admit *admit, struct span text)
 {
+	const char *at = text.ptr;
+
 	admit->verdict = (enum verdict)at[0];
 	admit->matched = (uint32_t)at[1];
 	admit->would = (enum verdict)at[2];
@@ -63,8 +65,8 @@ static int decode_lookup(struct store_lookup *lookup, struct span text)
 
 /* How an item is wanted. */
 struct wanted {
-	bool taken;        /* its due time is when it is due, not when its lease ends */
-	bool alone;        /* without parts */
+	bool taken; /* its due time is when it is due, not when its lease ends */
+	bool alone; /* without parts */
 	bool with_payload;
 };
 
@@ -118,7 +120,7 @@ static int item_append(struct buf *items, struct span head, struct span stored,
 	return r;
 }
 
-/* What was taken by sink is remembered as leased to this process. */
+/* What was taken by sink, or without an end, is remembered as leased to this process. */
 static int decode_take(struct redis_store *redis, struct store_take *take, struct span reply)
 {
 	struct wanted wanted = { .taken = true,
@@ -148,7 +150,7 @@ static int decode_take(struct redis_store *redis, struct store_take *take, struc
 		if (r < 0)
 			continue; /* its lease ends by itself */
 		take->count++;
-		if (take->ticket == 0)
+		if (take->ticket == 0 || take->lease_ms == 0)
 			redis_leases_put(&redis->leases,
 			                 (struct redis_lease){
 						 .ticket = item.ticket,
@@ -253,9 +255,8 @@ static uint64_t found_bound(const struct found *found, uint32_t count)
 static bool scan_has_room(const struct store_scan *scan, const struct found *found)
 {
 	return scan->count < scan->max_items &&
-	       (scan->count == 0 || scan->items.len + sizeof(struct store_item) +
-	                                            found->stored.len <=
-	                                    scan->max_bytes);
+	       (scan->count == 0 ||
+	        scan->items.len + sizeof(struct store_item) + found->stored.len <= scan->max_bytes);
 }
 
 static int scan_merge(struct store_scan *scan, struct found *found, uint32_t count)
@@ -381,7 +382,7 @@ static int decode_text(struct store_op *op, struct span text)
 		return held_merge(container_of(op, struct store_held, op), &text, 1);
 	if (op->kind != STORE_ADMIT || text.len != ADMIT_LEN)
 		return ERR_INVALID;
-	decode_admit(container_of(op, struct store_admit, op), text.ptr);
+	redis_decode_admit(container_of(op, struct store_admit, op), text);
 	return 0;
 }
 

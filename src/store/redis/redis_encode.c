@@ -4,7 +4,7 @@
 #include "store/redis/redis_internal.h"
 
 #define NUMBER_MAX ((UINT64_C(1) << 53) - 1) /* that the script can count with */
-#define HEAD_MAX (10u + CLAIMS_MAX * 42u + STORE_LEGS_MAX * 12u + STORE_TEXT_MAX)
+#define HEAD_MAX (20u + CLAIMS_MAX * 43u + STORE_LEGS_MAX * 12u + STORE_TEXT_MAX)
 
 /* A head in the making, on memory of the caller. */
 struct head {
@@ -63,12 +63,13 @@ static void add(struct buf *out, const char *bytes, const struct head *head)
 
 /* ---- events ---- */
 
-static void put_claim(struct head *head, const struct claim *claim)
+static void put_claim(struct head *head, const struct claim *claim, bool foreign)
 {
 	struct claim aside = store_aside_claim(claim);
 
 	put_u8(head, claim->kind);
-	put_u8(head, (claim->shadow ? 1u : 0u) | (claim->equal_drops ? 2u : 0u));
+	put_u8(head,
+	       (claim->shadow ? 1u : 0u) | (claim->equal_drops ? 2u : 0u) | (foreign ? 4u : 0u));
 	put_u32(head, claim->window_s);
 	put_u32(head, digest_check(&claim->digest));
 	put_key(head, &claim->digest);
@@ -76,19 +77,64 @@ static void put_claim(struct head *head, const struct claim *claim)
 	put_key(head, &aside.digest);
 }
 
-static uint32_t encode_admit(const struct store_admit *admit, struct buf *out)
+/* What the other shards said. */
+static uint32_t add_span(const struct redis_span *span, struct buf *out)
+{
+	char bytes[16];
+	struct head head = { bytes };
+
+	put_span(&head, span_of(span->token, sizeof(span->token)));
+	put_u64(&head, span->ends_ms);
+	add(out, bytes, &head);
+	for (uint32_t i = 0; i < span->admit->claim_count; i++) {
+		resp_request_add(out, buf_span(&span->met[i]));
+		resp_request_add(out, buf_span(&span->aside_met[i]));
+	}
+	return 1 + 2 * span->admit->claim_count;
+}
+
+/* The claims of one shard, before its home decides or after. */
+static uint32_t encode_span(const struct redis_span *span, char letter, uint32_t shard,
+                            struct buf *out)
+{
+	char bytes[HEAD_MAX];
+	struct head head = { bytes };
+
+	put_u8(&head, (unsigned char)letter);
+	put_span(&head, span_of(span->token, sizeof(span->token)));
+	if (letter == 'P')
+		put_u32(&head, REDIS_SPAN_LEASE_MS);
+	else
+		put_u64(&head, span->ticket);
+	char *count = head.at;
+	put_u8(&head, 0);
+	for (uint32_t i = 0; i < span->admit->claim_count; i++) {
+		if (span->shards[i] != shard)
+			continue;
+		if (letter == 'Q')
+			put_u8(&head, span->acts[i]);
+		put_claim(&head, &span->admit->claims[i], false);
+		++*count;
+	}
+	add(out, bytes, &head);
+	return 1;
+}
+
+static uint32_t encode_admit(const struct store_admit *admit, const struct redis_span *span,
+                             struct buf *out)
 {
 	char bytes[HEAD_MAX], event[8];
 	struct head head = { bytes }, body = { event };
 
 	put_u8(&head, 'A');
-	put_u8(&head, (admit->no_ticket ? 1u : 0u) | (admit->busy_if_open ? 2u : 0u));
+	put_u8(&head,
+	       (admit->no_ticket ? 1u : 0u) | (admit->busy_if_open ? 2u : 0u) | (span ? 4u : 0u));
 	put_u8(&head, (unsigned)admit->on_conflict);
 	put_u8(&head, admit->claim_count);
 	put_u8(&head, admit->leg_count);
 	put_u32(&head, admit->lease_ms);
 	for (uint32_t i = 0; i < admit->claim_count; i++)
-		put_claim(&head, &admit->claims[i]);
+		put_claim(&head, &admit->claims[i], span && span->shards[i] != span->home);
 	for (uint32_t i = 0; i < admit->leg_count; i++) {
 		put_u32(&head, admit->legs[i].sink);
 		put_u64(&head, admit->legs[i].order);
@@ -100,7 +146,7 @@ static uint32_t encode_admit(const struct store_admit *admit, struct buf *out)
 	struct span parts[] = { span_of(event, (size_t)(body.at - event)), admit->source,
 		                admit->letter, admit->payload };
 	resp_request_add_parts(out, parts, admit->no_ticket ? 0 : ARRAY_LEN(parts));
-	return 2;
+	return 2 + (span ? add_span(span, out) : 0);
 }
 
 static uint32_t encode_lookup(const struct store_lookup *lookup, struct buf *out)
@@ -123,10 +169,20 @@ static void put_expiry(struct head *head, const struct store_cell_value *cell)
 	put_number(head, cell->expiry_ms ? cell->expiry_ms : cell->ttl_ms);
 }
 
+static void add_stored(const struct store_cell_value *cell, struct buf *out)
+{
+	char len[4];
+	struct head head = { len };
+
+	put_u32(&head, (uint32_t)cell->name.len);
+	struct span parts[] = { span_of(len, sizeof(len)), cell->name, cell->value };
+	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
+}
+
 static uint32_t encode_cell(const struct store_cell *cell, struct buf *out)
 {
-	char bytes[32], len[4];
-	struct head head = { bytes }, name = { len };
+	char bytes[32];
+	struct head head = { bytes };
 
 	put_u8(&head, 'C');
 	put_u8(&head, (unsigned)cell->act);
@@ -135,10 +191,10 @@ static uint32_t encode_cell(const struct store_cell *cell, struct buf *out)
 	put_expiry(&head, &cell->cell);
 	put_key(&head, &cell->cell.digest);
 	add(out, bytes, &head);
-	put_u32(&name, (uint32_t)cell->cell.name.len);
-	struct span parts[] = { span_of(len, sizeof(len)), cell->cell.name, cell->cell.value };
-	resp_request_add_parts(out, parts,
-	                       cell->act == STORE_CELL_PUT ? ARRAY_LEN(parts) : 0);
+	if (cell->act == STORE_CELL_PUT)
+		add_stored(&cell->cell, out);
+	else
+		resp_request_add(out, SPAN_EMPTY);
 	return 2;
 }
 
@@ -169,7 +225,7 @@ static uint32_t encode_cell_scan(const struct store_cell_scan *scan, struct buf 
 
 /* ---- tickets ---- */
 
-static uint32_t encode_settle(const struct store_settle *settle, struct buf *out)
+static uint32_t encode_settle(const struct store_settle *settle, bool answers, struct buf *out)
 {
 	char bytes[HEAD_MAX];
 	struct head head = { bytes };
@@ -178,12 +234,12 @@ static uint32_t encode_settle(const struct store_settle *settle, struct buf *out
 	put_u64(&head, settle->ticket);
 	put_u32(&head, settle->attempt);
 	put_u8(&head, (unsigned)settle->outcome);
-	put_u8(&head, (settle->forget ? 1u : 0u) | (settle->answer ? 2u : 0u));
+	put_u8(&head, (settle->forget ? 1u : 0u) | (answers ? 2u : 0u));
 	put_u16(&head, settle->status);
 	put_number(&head, settle->due_ms);
 	put_span(&head, store_text_cut(settle->text));
 	add(out, bytes, &head);
-	if (!settle->answer)
+	if (!answers)
 		return 1;
 	add_answer(settle->answer, out);
 	return 2;
@@ -219,6 +275,7 @@ static uint32_t encode_take(const struct redis_store *redis, const struct store_
 	if (take->ticket) {
 		put_u8(&head, 'U');
 		put_u64(&head, take->ticket);
+		put_u32(&head, take->sink);
 	} else {
 		put_u8(&head, 'T');
 		put_u32(&head, take->sink);
@@ -304,6 +361,14 @@ static uint32_t encode_own(const struct redis_store *redis, const struct redis_p
 	switch (part->letter) {
 	case 'E': return encode_renew(redis, part->ticket, part->attempt, 0, out);
 	case 'B': return encode_small('B', part->ticket, &part->attempt, NULL, out);
+	case 'P':
+	case 'Q': return encode_span(part->span, part->letter, part->attempt, out);
+	case 'V': return encode_small('V', part->ticket, NULL, NULL, out);
+	case 'C': {
+		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
+		struct store_cell cell = { .act = STORE_CELL_PUT, .cell = *settle->answer };
+		return encode_cell(&cell, out);
+	}
 	default: break;
 	}
 	CHECK(part->letter == 'X');
@@ -328,8 +393,13 @@ uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, 
 		return encode_small('W', container_of(op, struct redis_wait, ask)->ticket, NULL,
 		                    NULL, out);
 	switch (op->kind) {
-	case STORE_ADMIT: return encode_admit(container_of(op, struct store_admit, op), out);
-	case STORE_SETTLE: return encode_settle(container_of(op, struct store_settle, op), out);
+	case STORE_ADMIT:
+		return encode_admit(container_of(op, struct store_admit, op), part->span, out);
+	case STORE_SETTLE: {
+		const struct store_settle *settle = container_of(op, struct store_settle, op);
+		bool answers = settle->answer && !redis_answer_is_elsewhere(redis, op);
+		return encode_settle(settle, answers, out);
+	}
 	case STORE_TAKE: return encode_take(redis, container_of(op, struct store_take, op), out);
 	case STORE_LOOKUP: return encode_lookup(container_of(op, struct store_lookup, op), out);
 	case STORE_RELEASE: return encode_release(container_of(op, struct store_release, op), out);

@@ -5,6 +5,7 @@
  *   redis_thread.c   the store's own thread: operations go to their shards
  *   redis_batch.c    a shard's calls of the script
  *   redis_takes.c    takes that wait, leases that are renewed and given back
+ *   redis_span.c     events whose claims are in several shards
  *   redis_leases.c   which tickets are leased to this process
  *   redis_encode.c   an operation as arguments of the script
  *   redis_decode.c   a result of the script as the answer of an operation
@@ -80,7 +81,7 @@ enum redis_event_bits {
 
 /* A wait of the owner's, and the question that is asked for it. */
 struct redis_wait {
-	struct store_op ask; /* REDIS_OP_ASK */
+	struct store_op ask;     /* REDIS_OP_ASK */
 	struct store_wait *wait; /* NULL: it is over */
 	uint64_t ticket;
 	uint32_t bits; /* the answer */
@@ -97,15 +98,43 @@ struct redis_taker {
 	uint32_t asked;      /* and how many were */
 };
 
+enum redis_span_act {
+	REDIS_SPAN_NONE = 0,
+	REDIS_SPAN_TAKEN,        /* the event has the claim, */
+	REDIS_SPAN_ASIDE,        /* or that of its conflict */
+	REDIS_SPAN_MET,          /* it came again, */
+	REDIS_SPAN_MET_CONFLICT, /* or that of its conflict */
+};
+
+/* An event whose claims are in several shards: see redis_span.c. */
+struct redis_span {
+	struct redis_span *next; /* of those that are tried again */
+	struct store_admit *admit;
+	char token[8];
+	uint64_t deadline_ms, retry_at_ms;
+	uint64_t ends_ms; /* its reservations, by the servers' clocks */
+	uint64_t ticket;
+	uint32_t home; /* the shard that decides */
+	uint32_t shards[CLAIMS_MAX];
+	bool reserved[CLAIMS_MAX];
+	struct buf met[CLAIMS_MAX], aside_met[CLAIMS_MAX];
+	uint8_t acts[CLAIMS_MAX];
+	uint32_t missing; /* answers */
+	uint32_t tries;
+	bool simple, again; /* one shard's; to be tried again */
+	int error;
+};
+
 /* One operation's piece of work at one shard. */
 struct redis_part {
 	struct redis_part *next;
-	char letter; /* of the script; 0: by its operation */
+	char letter;               /* of the script; 0: by its operation */
 	struct store_op *op;       /* NULL: an affair of the store's own, */
 	uint64_t ticket;           /* about this, */
 	uint32_t attempt;          /* or, of a multiple operation, the number of its shard */
 	struct redis_taker *taker; /* T */
 	struct redis_gather *gather;
+	struct redis_span *span;
 };
 
 /* An operation that all shards answer. */
@@ -132,6 +161,8 @@ struct redis_shard {
 	uint64_t began_ns; /* it was sent */
 	struct redis_call call;
 	_Atomic uint64_t last, open, leased, held, parked, dead;
+	_Atomic uint64_t keys; /* of the whole server */
+	_Atomic uint32_t node; /* which that is */
 };
 
 struct redis_store {
@@ -172,6 +203,8 @@ struct redis_store {
 	uint32_t poll_shard, spread;
 	struct redis_taker *takers;
 	struct redis_leases leases;
+	struct redis_span *spans; /* that are tried again */
+	uint64_t spanned;
 	struct redis_part *free_parts;
 	struct op_list finished; /* this round, */
 	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
@@ -204,6 +237,9 @@ uint32_t redis_shard_of_ticket(const struct redis_store *redis, uint64_t ticket)
 struct redis_part *redis_part_get(struct redis_store *redis); /* NULL: no memory */
 void redis_part_put(struct redis_store *redis, struct redis_part *part);
 void redis_part_queue(struct redis_store *redis, uint32_t shard, struct redis_part *part);
+void redis_op_queue(struct redis_store *redis, struct store_op *op);
+/* The cell of an outcome's answer is in another shard than its ticket. */
+bool redis_answer_is_elsewhere(const struct redis_store *redis, const struct store_op *op);
 
 static inline void part_list_init(struct part_list *list)
 {
@@ -247,6 +283,16 @@ void redis_leases_give_back(struct redis_store *redis);
 /* An operation on a ticket came back. */
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op);
 
+/* redis_span.c */
+#define REDIS_RETRY (-1000)        /* of the script: a claim is about to be taken */
+#define REDIS_SPAN_LEASE_MS 10000u /* of a reservation */
+bool redis_span_begin(struct redis_store *redis,
+                      struct store_admit *admit); /* false: it needs none */
+void redis_span_again(struct redis_store *redis, struct store_admit *admit); /* of one shard */
+void redis_span_answered(struct redis_store *redis, const struct redis_part *part, int error,
+                         struct span reply);
+void redis_spans_look(struct redis_store *redis);
+
 /* redis_encode.c: appends the arguments; returns how many. */
 uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, struct buf *out);
 bool redis_part_writes(const struct redis_part *part);
@@ -254,6 +300,7 @@ bool redis_part_writes(const struct redis_part *part);
 /* redis_decode.c: `reply` is the element of the answer that belongs to it. 0 or the
  * operation's error. */
 int redis_decode(struct redis_store *redis, struct redis_part *part, struct span reply);
+void redis_decode_admit(struct store_admit *admit, struct span text);
 int redis_decode_gathered(struct store_op *op, const struct redis_gather *gather, uint32_t shards);
 
 static inline uint64_t big_u64(const char *at)

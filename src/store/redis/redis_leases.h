@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct redis_lease {
-	uint64_t ticket; /* 0: none */
+	uint64_t ticket;  /* 0: none */
 	uint64_t ends_ms; /* by the loop's clock, of one that the taker renews; 0: the store does */
 	uint32_t attempt;
 };

@@ -23,7 +23,8 @@
 --   P k KEY     a cell: expiry 8 (0: never), length of the name 4, name, value
 --   P r NODE    number and results of a node's last batch: a batch that comes again, since
 --               its answer was lost, is answered from here and not done twice
---   P q KEY     a claim that an event of another shard is about to take: token 8
+--   P q KEY     a claim that an event of another shard is about to take: its token 8
+--   P u id      an event whose claims of other shards are perhaps not taken yet
 --
 -- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; shard; step; flags), the
 -- node, then the operations: a head that begins with a letter, some with more behind. The
@@ -35,13 +36,14 @@ local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local sub, floor, ceil = string.sub, math.floor, math.ceil
 local now, batch, shard, step, flags = unpack('>I8I8I4I4B', ARGV[1])
 local fake, writes = flags % 2 == 1, flags >= 2
-local FULL, FENCED, NOENT = -5003, -5008, -2
+local FULL, FENCED, NOENT, RETRY = -5003, -5008, -2, -1000
 local NEW, DUPLICATE, STALE, CONFLICT, BUSY = 1, 2, 3, 4, 5
 local DUE, LEASED, HELD, PARKED, DEAD, CLOSED = 1, 2, 3, 4, 5, 6
 local STARTED, RELEASED = 1, 6
 local RECORD, RECORD_LEN = '>I8I8c8I8I4I2I2I2BBBB', 46
 local EPOCH, ORDERS = 1704067200000, 16384
 local FOREVER = 9007199254740991
+local EXPIRY_MAX = 2 ^ 43 - 1 -- of a cell
 
 if now == 0 then
 	if redis.replicate_commands then redis.replicate_commands() end
@@ -289,18 +291,37 @@ local function claim_read(head, at)
 	local c = {}
 	local bits, key, aside
 	c.kind, bits, c.window, c.check, key, c.order, aside = unpack('>BBI4I4c12c8c12', head, at)
-	c.shadow, c.equal_drops = bits % 2 == 1, bits % 4 >= 2
+	c.shadow, c.equal_drops, c.foreign = bits % 2 == 1, bits % 4 >= 2, bits >= 4
 	c.key = P .. (c.kind == 2 and 'n' or 'c') .. key
 	c.aside = P .. 'c' .. aside
+	c.reserved = P .. 'q' .. c.kind .. key
 	if c.kind ~= 2 then c.order = '' end
 	return c, at + 42
+end
+
+-- What stands of a claim of another shard in the head of an admit: what is there, or
+-- nothing, and the same of its claim of a conflict.
+local function met_read(text)
+	if text == '' then return nil end
+	local t = {}
+	t.ticket, t.check, t.seen, t.expiry = unpack('>I8I4I4I8', text)
+	t.order = sub(text, 25)
+	return t
+end
+
+local function is_reserved(claim, token)
+	local by = call('GET', claim.reserved)
+	return by and by ~= token
 end
 
 -- Opens the tickets of an event; its number.
 local function keep(a, taking, held)
 	local legs = a.legs > 0 and a.legs or 1
 	local ticket = ticket_next(legs)
-	for i = 1, #taking do claim_put(taking[i], ticket) end
+	for i = 1, #taking do
+		if taking[i].foreign then a.taken = a.taken + 2 ^ taking[i].index else claim_put(taking[i], ticket) end
+	end
+	if a.spans then call('SET', P .. 'u' .. id_of(ticket), '', 'PX', 86400000) end
 	if a.no_ticket then return ticket end
 	local r = { event = ticket, due = 0, ends = 0, attempt = 0, used = 0, status = 0, last = 0,
 		state = held and HELD or DUE, open = legs, legs = legs, sink = 0,
@@ -334,8 +355,10 @@ local function admit_drop(a, claim, verdict, i)
 	a.verdict, a.would, a.would_matched, a.would_ticket = 0, 0, 0, 0
 	local t = claim.met
 	if verdict == CONFLICT and a.on_conflict == 0 and not a.no_ticket then
-		local aside = { kind = 0, key = claim.aside, window = claim.window, check = 0, order = '' }
-		local met = claim_get(aside.key)
+		local aside = { kind = 0, key = claim.aside, window = claim.window, check = 0, order = '',
+			foreign = claim.foreign, index = 4 + i }
+		local met
+		if claim.foreign then met = claim.aside_met else met = claim_get(aside.key) end
 		if met then
 			verdict, t, claim = judge(aside, met, a.busy), met, aside
 		else
@@ -344,23 +367,54 @@ local function admit_drop(a, claim, verdict, i)
 	end
 	admit_answer(a, verdict, i, t)
 	if verdict == DUPLICATE or verdict == BUSY then
-		claim_seen(claim.key, t)
-		a.seen = t.seen
+		if claim.foreign then
+			a.met_again = 1 + (claim.index or i)
+		else
+			claim_seen(claim.key, t)
+			a.seen = t.seen
+			-- The claims of other shards that it should have are perhaps not its own yet.
+			if a.spans and call('EXISTS', P .. 'u' .. id_of(t.ticket)) == 1 then
+				a.heals = 1
+			end
+		end
 	end
 end
 
 local function admit_text(a)
-	return pack('>BBBBI8I8I8I8I8c8', a.verdict, a.matched, a.would, a.would_matched, a.ticket, a.own,
-		a.would_ticket, a.seen, now, a.order)
+	return pack('>BBBBI8I8I8I8I8c8BBB', a.verdict, a.matched, a.would, a.would_matched, a.ticket,
+		a.own, a.would_ticket, a.seen, now, a.order, a.taken, a.met_again, a.heals)
 end
 
-local function admit_judge(a, at, count)
-	local taking = {}
-	for i = 0, count - 1 do
+-- False: one of its claims is about to be taken by another event, or the reservations of its
+-- own are too old.
+local function claims_read(a, count, i)
+	local at, token, ends = 10, '', nil
+	a.claims = {}
+	if a.spans then
+		token, ends = unpack('>c8I8', ARGV[i + 2])
+		if now >= ends then return false end
+	end
+	for n = 1, count do
 		local claim
 		claim, at = claim_read(a.head, at)
-		local t = claim_get(claim.key)
-		claim.met = t
+		claim.index = n - 1
+		a.claims[n] = claim
+		if claim.foreign then
+			claim.met = met_read(ARGV[i + 1 + 2 * n])
+			claim.aside_met = met_read(ARGV[i + 2 + 2 * n])
+		else
+			if step > 1 and is_reserved(claim, token) then return false end
+			claim.met = claim_get(claim.key)
+		end
+	end
+	return true
+end
+
+local function admit_judge(a, count)
+	local taking = {}
+	for i = 0, count - 1 do
+		local claim = a.claims[i + 1]
+		local t = claim.met
 		local verdict = judge(claim, t, a.busy)
 		if verdict ~= NEW and claim.shadow then
 			if a.would == 0 then a.would, a.would_matched, a.would_ticket = verdict, i, t.ticket end
@@ -384,18 +438,80 @@ local ops = {}
 -- A: admit.
 function ops.A(head, i)
 	local a = { head = head, body = ARGV[i + 1], would = 0, would_matched = 0, would_ticket = 0,
-		verdict = 0, matched = 0, ticket = 0, own = 0, seen = 0, order = '\0\0\0\0\0\0\0\0' }
+		verdict = 0, matched = 0, ticket = 0, own = 0, seen = 0, order = '\0\0\0\0\0\0\0\0',
+		taken = 0, met_again = 0, heals = 0 }
 	local bits, count
 	bits, a.on_conflict, count, a.legs, a.lease = unpack('>BBBBI4', head, 2)
-	if full then return FULL, i + 2 end
-	a.no_ticket, a.busy = bits % 2 == 1, bits % 4 >= 2
+	a.no_ticket, a.busy, a.spans = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+	local following = i + 2 + (a.spans and 1 + 2 * count or 0)
+	if full then return FULL, following end
 	a.legs_at = 10 + count * 42
-	local taking = admit_judge(a, 10, count)
+	if not claims_read(a, count, i) then return RETRY, following end
+	local taking = admit_judge(a, count)
 	if taking then
 		a.own = keep(a, taking, false)
 		if a.verdict == 0 then a.verdict, a.ticket = NEW, a.own end
 	end
-	return admit_text(a), i + 2
+	return admit_text(a), following
+end
+
+-- P: claims of this shard that an event of another is about to take, all or none; then what
+-- is there of each, and of its claim of a conflict.
+function ops.P(head, i)
+	local token, lease, count = unpack('>c8I4B', head, 2)
+	local out, claims, at = { pack('>I8', now + lease) }, {}, 15
+	if full then return FULL, i + 1 end
+	for n = 1, count do
+		claims[n], at = claim_read(head, at)
+		if is_reserved(claims[n], token) then return RETRY, i + 1 end
+	end
+	local function there(key)
+		local text = call('GET', key)
+		if not text then return '' end
+		local _, _, _, expiry = unpack('>I8I4I4I8', text)
+		return expiry > now and text or ''
+	end
+	for n = 1, count do
+		call('SET', claims[n].reserved, token, 'PX', lease)
+		out[#out + 1] = there(claims[n].key)
+		out[#out + 1] = claims[n].kind == 0 and there(claims[n].aside) or ''
+	end
+	return out, i + 1
+end
+
+-- Q: what came of that, for each: 0 nothing, 1 taken, 2 its claim of a conflict is taken, 3 and 4
+-- one of either came again. The number of times it came.
+function ops.Q(head, i)
+	local token, ticket, count = unpack('>c8I8B', head, 2)
+	local at, seen = 19, 0
+	for n = 1, count do
+		local act = unpack('B', head, at)
+		local claim
+		claim, at = claim_read(head, at + 1)
+		local ours = not is_reserved(claim, token)
+		if act == 2 or act == 4 then
+			claim = { key = claim.aside, window = claim.window, check = 0, order = '',
+				reserved = claim.reserved }
+		end
+		local t = claim_get(claim.key)
+		if act == 1 or act == 2 then
+			claim.met = t
+			-- Late, and somebody else has it by now: it stays so.
+			local by = call('GET', claim.reserved)
+			if ours and (by or not t) then claim_put(claim, ticket) end
+		elseif act >= 3 and t then
+			claim_seen(claim.key, t)
+			seen = t.seen
+		end
+		if ours then call('DEL', claim.reserved) end
+	end
+	return seen, i + 1
+end
+
+-- V: all claims of an event are its own.
+function ops.V(head, i)
+	call('DEL', P .. 'u' .. sub(head, 2))
+	return 0, i + 1
 end
 
 -- A leased ticket, by its number and attempt.
@@ -419,8 +535,8 @@ end
 -- expiry.
 local function cell_expiry(how, ms, old)
 	if how == 2 then return old end
-	if how == 1 or ms == 0 then return ms end
-	return now + ms < FOREVER and now + ms or FOREVER
+	local expiry = (how == 1 or ms == 0) and ms or now + ms
+	return expiry < EXPIRY_MAX and expiry or EXPIRY_MAX
 end
 
 local function cell_get(key)
@@ -594,19 +710,19 @@ end
 
 -- U: take, this one.
 function ops.U(head, i)
-	local id, lease, bare = unpack('>c8I8B', head, 2)
+	local id, sink, lease, bare = unpack('>c8I4I8B', head, 2)
 	local out = { pack('>I8', now) }
 	local r = leg_get(id)
 	if full then return FULL, i + 1 end
-	if r and r.state == DUE and r.due <= now then
+	if r and r.state == DUE and r.sink == sink and r.due <= now then
 		sync()
 		call('ZREM', set_of(r), id)
 		lease_begin(id, r, lease)
 		r.used = r.attempt
 		call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
+		out[2] = id .. leg_text(r) -- with the mark of the attempt before
 		note(id, r, STARTED, r.attempt, 0, 0, '')
 		leg_put(id, r)
-		out[2] = id .. leg_text(r)
 		out[3] = bare == 0 and event_text(id, r) or ''
 	end
 	return out, i + 1
@@ -735,7 +851,7 @@ function ops.K(head, i)
 end
 
 local ONCE = { A = true, S = true, N = true, R = true, E = true, B = true, X = true, U = true,
-	C = true }
+	C = true, P = true, Q = true, V = true }
 
 end_leases()
 local out, results = {}, {}
@@ -747,9 +863,11 @@ while i <= #ARGV do
 	if saved and ONCE[letter] then
 		saved_at = saved_at + 1
 		result = saved[saved_at]
+		local bits, _, claims = unpack('BBB', head .. '\0\0\0', 2)
 		local two = letter == 'A' or letter == 'C'
 			or (letter == 'S' and unpack('B', head, 15) % 4 >= 2)
 		i = two and i + 2 or i + 1
+		if letter == 'A' and bits >= 4 then i = i + 1 + 2 * claims end
 	else
 		result, i = ops[letter](head, i)
 		if ONCE[letter] then results[#results + 1] = result end
@@ -763,6 +881,6 @@ if writes and saved then
 elseif writes and not full then
 	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
 end
-out[#out + 1] = pack('>I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
-	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'))
+out[#out + 1] = pack('>I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
+	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'))
 return out

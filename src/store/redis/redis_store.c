@@ -80,7 +80,8 @@ static void wait_answered(struct redis_store *redis, struct redis_wait *slot)
 	}
 	if (slot->ask.error < 0)
 		return; /* it is asked again */
-	wait->was_open |= (bits & (REDIS_EVENT_PENDING | REDIS_EVENT_PARKED | REDIS_EVENT_DEAD)) != 0;
+	wait->was_open |= (bits & (REDIS_EVENT_PENDING | REDIS_EVENT_PARKED | REDIS_EVENT_DEAD)) !=
+	                  0;
 	if (bits & REDIS_EVENT_PENDING)
 		return;
 	if (bits & REDIS_EVENT_PARKED)
@@ -136,9 +137,8 @@ static void waits_ask(struct redis_store *redis, struct op_list *chain)
 {
 	uint32_t asked = 0;
 
-	for (uint32_t i = 0; i < STORE_WAITS_MAX && redis->wait_count > 0 &&
-	                     asked < REDIS_WAITS_POLL;
-	     i++) {
+	for (uint32_t i = 0;
+	     i < STORE_WAITS_MAX && redis->wait_count > 0 && asked < REDIS_WAITS_POLL; i++) {
 		struct redis_wait *slot = &redis->waits[redis->wait_at++ % STORE_WAITS_MAX];
 		if (!slot->wait || slot->asked)
 			continue;
@@ -185,8 +185,9 @@ static int op_check(const struct store_op *op)
 	case STORE_ADMIT: return store_admit_check(container_of(op, struct store_admit, op));
 	case STORE_CELL: return store_cell_check(container_of(op, struct store_cell, op));
 	case STORE_NOTE:
-		return store_mark_valid(container_of(op, struct store_note, op)->mark) ? 0
-		                                                                       : ERR_INVALID;
+		return store_mark_valid(container_of(op, struct store_note, op)->mark)
+		               ? 0
+		               : ERR_INVALID;
 	case STORE_SETTLE: {
 		const struct store_settle *settle = container_of(op, struct store_settle, op);
 		if (!store_outcome_valid(settle->outcome))
@@ -315,6 +316,23 @@ static uint64_t get(_Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
+/* Of all servers: those of shards that share one are counted once. */
+static uint64_t keys_count(struct redis_store *redis)
+{
+	uint64_t keys = 0;
+
+	for (uint32_t i = 0; i < redis->shard_count; i++) {
+		uint32_t node = atomic_load_explicit(&redis->shards[i].node, memory_order_relaxed);
+		uint32_t before = 0;
+		while (before < i && atomic_load_explicit(&redis->shards[before].node,
+		                                          memory_order_relaxed) != node)
+			before++;
+		if (before == i)
+			keys += get(&redis->shards[i].keys);
+	}
+	return keys;
+}
+
 static void stats(struct store *store, struct store_stats *ret_stats)
 {
 	struct redis_store *redis = redis_of(store);
@@ -335,6 +353,8 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 	}
 	uint64_t others = leased + sum.held_tickets + sum.parked_tickets + sum.dead_tickets;
 	sum.due_tickets = sum.open_tickets > others ? sum.open_tickets - others : 0;
+	uint64_t keys = keys_count(redis);
+	sum.live_claims = sum.live_cells = keys > sum.open_tickets ? keys - sum.open_tickets : 0;
 	*ret_stats = sum;
 }
 

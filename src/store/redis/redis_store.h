@@ -21,7 +21,8 @@
  * Others:    events that another gateway admits are found by asking every
  *            REDIS_STORE_POLL_MS while a take waits; outcomes that others give by asking
  *            for WAITS_POLL events every WAITS_POLL_MS.
- * Counts:    stats are of the last answer of each shard. `seen` is counted by claim, not by
+ * Counts:    stats are of the last answer of each shard; live_claims and live_cells are both
+ *            all keys of the servers but open tickets. `seen` is counted by claim, not by
  *            event, history goes back 128 notes at least.
  *
  * Room:      store. Only app/ and tests name this header.

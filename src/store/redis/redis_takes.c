@@ -89,6 +89,7 @@ static void poll_due(struct loop_timer *timer)
 	struct redis_store *redis = container_of(timer, struct redis_store, poll_timer);
 	uint32_t every_ms = REDIS_STORE_POLL_MS / redis->shard_count;
 
+	redis_spans_look(redis);
 	if (redis->takers)
 		redis_shard_pump(&redis->shards[redis->poll_shard++ % redis->shard_count], true);
 	(void)!loop_timer_set(redis->loop, timer, every_ms > 2 ? every_ms : 2);
@@ -128,37 +129,50 @@ void redis_leases_give_back(struct redis_store *redis)
 			lease_queue(redis, &redis->leases.slots[i], 'B');
 }
 
+static void follow_settle(struct redis_store *redis, const struct store_settle *settle)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, settle->ticket);
+	bool over = settle->op.error == 0 || settle->op.error == ERR_FENCED;
+
+	if (lease && lease->attempt == settle->attempt && over)
+		redis_leases_remove(&redis->leases, settle->ticket);
+}
+
+static void follow_note(struct redis_store *redis, const struct store_note *note)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, note->ticket);
+
+	if (!lease || lease->attempt != note->attempt)
+		return;
+	if (note->op.error == ERR_FENCED)
+		redis_leases_remove(&redis->leases, note->ticket);
+	else if (note->op.error == 0 && note->mark != STORE_MARK_STARTED)
+		lease->attempt = store_attempt_next(note->attempt);
+}
+
+/* One without an end is the store's to renew. */
+static void follow_renew(struct redis_store *redis, const struct store_renew *renew)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, renew->ticket);
+	bool ours = lease && lease->attempt == renew->attempt;
+
+	if (ours && renew->op.error == ERR_FENCED)
+		redis_leases_remove(&redis->leases, renew->ticket);
+	else if (renew->op.error == 0 && renew->lease_ms == 0)
+		redis_leases_put(&redis->leases, (struct redis_lease){ .ticket = renew->ticket,
+		                                                       .attempt = renew->attempt });
+	else if (ours && renew->op.error == 0)
+		lease->ends_ms = loop_now_ms(redis->loop) + renew->lease_ms;
+}
+
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
 {
-	uint64_t ticket = 0;
-	uint32_t attempt = 0;
-	bool over = op->error == ERR_FENCED;
-
-	if (op->kind == STORE_SETTLE) {
-		const struct store_settle *settle = container_of(op, struct store_settle, op);
-		ticket = settle->ticket;
-		attempt = settle->attempt;
-		over |= op->error == 0;
-	} else if (op->kind == STORE_NOTE) {
-		const struct store_note *note = container_of(op, struct store_note, op);
-		ticket = note->ticket;
-		attempt = note->attempt;
-	} else if (op->kind == STORE_RENEW) {
-		const struct store_renew *renew = container_of(op, struct store_renew, op);
-		ticket = renew->ticket;
-		attempt = renew->attempt;
-	}
-	struct redis_lease *lease = redis_leases_find(&redis->leases, ticket);
-	if (!lease || lease->attempt != attempt)
-		return;
-	if (over)
-		redis_leases_remove(&redis->leases, ticket);
-	else if (op->kind == STORE_NOTE && op->error == 0 &&
-	         container_of(op, struct store_note, op)->mark != STORE_MARK_STARTED)
-		lease->attempt = store_attempt_next(attempt);
-	else if (op->kind == STORE_RENEW && op->error == 0 && lease->ends_ms != 0)
-		lease->ends_ms = loop_now_ms(redis->loop) +
-		                 container_of(op, struct store_renew, op)->lease_ms;
+	if (op->kind == STORE_SETTLE)
+		follow_settle(redis, container_of(op, struct store_settle, op));
+	else if (op->kind == STORE_NOTE)
+		follow_note(redis, container_of(op, struct store_note, op));
+	else if (op->kind == STORE_RENEW)
+		follow_renew(redis, container_of(op, struct store_renew, op));
 }
 
 int redis_takes_begin(struct redis_store *redis)

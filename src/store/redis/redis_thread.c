@@ -59,8 +59,8 @@ static uint32_t shard_of(struct redis_store *redis, const struct store_op *op)
 		return redis_shard_of_digest(redis,
 		                             &container_of(op, struct store_lookup, op)->digest);
 	case STORE_CELL:
-		return redis_shard_of_digest(
-			redis, &container_of(op, struct store_cell, op)->cell.digest);
+		return redis_shard_of_digest(redis,
+		                             &container_of(op, struct store_cell, op)->cell.digest);
 	case STORE_CELL_SCAN:
 		return (uint32_t)container_of(op, struct store_cell_scan, op)->cursor.word[1] &
 		       (redis->shard_count - 1);
@@ -79,12 +79,21 @@ static uint32_t shard_of(struct redis_store *redis, const struct store_op *op)
 	return redis_shard_of_ticket(redis, ticket);
 }
 
+bool redis_answer_is_elsewhere(const struct redis_store *redis, const struct store_op *op)
+{
+	const struct store_settle *settle = container_of(op, const struct store_settle, op);
+
+	return op->kind == STORE_SETTLE && settle->answer &&
+	       redis_shard_of_digest(redis, &settle->answer->digest) !=
+	               redis_shard_of_ticket(redis, settle->ticket);
+}
+
 /* ---- operations of all shards ---- */
 
 void redis_gather_begin(struct redis_store *redis, struct store_op *op, char letter)
 {
-	struct redis_gather *gather = mem_zalloc(
-		1, sizeof(*gather) + redis->shard_count * sizeof(gather->replies[0]));
+	struct redis_gather *gather =
+		mem_zalloc(1, sizeof(*gather) + redis->shard_count * sizeof(gather->replies[0]));
 
 	if (!gather) {
 		redis_complete(redis, op, ERR_FULL);
@@ -140,7 +149,7 @@ void redis_complete(struct redis_store *redis, struct store_op *op, int error)
 	redis->settled++;
 }
 
-static void op_queue(struct redis_store *redis, struct store_op *op)
+void redis_op_queue(struct redis_store *redis, struct store_op *op)
 {
 	struct redis_part *part = redis_part_get(redis);
 
@@ -166,8 +175,11 @@ static void op_receive(struct redis_store *redis, struct store_op *op)
 		redis_takes_add(redis, container_of(op, struct store_take, op));
 	} else if ((kind == STORE_SCAN || kind == STORE_HELD) && redis->shard_count > 1) {
 		redis_gather_begin(redis, op, '\0');
+	} else if (kind == STORE_ADMIT &&
+	           redis_span_begin(redis, container_of(op, struct store_admit, op))) {
+		return;
 	} else {
-		op_queue(redis, op);
+		redis_op_queue(redis, op);
 	}
 }
 
