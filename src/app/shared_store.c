@@ -1,10 +1,7 @@
 /* shared_store: see shared_store.h. */
 #include "app/shared_store.h"
 
-#if __has_include("store/postgres/postgres_store.h")
-#define HAS_PG 1
 #include "store/postgres/postgres_store.h"
-#endif
 #include "store/redis/redis_store.h"
 
 /* ---- Redis ---- */
@@ -41,7 +38,6 @@ static int redis_check(const char *url, const struct shared_listener *listener,
 	return 0;
 }
 
-#ifdef HAS_PG
 /* ---- PostgreSQL ---- */
 
 static int postgres_open(const struct config *config, struct store **ret_store,
@@ -73,7 +69,6 @@ static int postgres_check(const char *url, const struct shared_listener *listene
 	return postgres_store_check(url, postgres_tell, &copy, ret_text);
 }
 
-#endif
 /* Redis keeps no tables: its keys are made when they are needed. */
 static int redis_prepare(const char *url, struct error_text *ret_text)
 {
@@ -93,10 +88,8 @@ static const struct {
 	int (*migrate)(const char *url, struct error_text *ret_text);
 } kinds[] = {
 	[CONFIG_STORE_REDIS] = { redis_open, redis_check, redis_prepare, redis_prepare },
-#ifdef HAS_PG
 	[CONFIG_STORE_POSTGRES] = { postgres_open, postgres_check, postgres_store_init,
 	                            postgres_store_migrate },
-#endif
 };
 
 int shared_store_open(const struct config *config, struct store **ret_store,

@@ -40,7 +40,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 	lane->lease_ms = options->lease_ms;
 	lane->feed = options->feed;
 	lane->pooled = LANE_POOL_MAX;
-	lane->recordable = LANE_POOL_MAX;
+	lane->recordable = LANE_RECORDS_MAX;
 	lane->chain_end = &lane->chain;
 	struct clock_reading now = clock_read(lane->clock);
 	lane->now_ms = lane->born_ms = now.boot_ms;

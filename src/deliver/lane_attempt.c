@@ -64,7 +64,7 @@ static bool add_record_slab(struct lane *lane)
 	struct lane_record *slab = mem_zalloc(LANE_SLAB, sizeof(*slab));
 	if (!slab)
 		return false;
-	CHECK(lane->record_slab_count < LANE_SLABS);
+	CHECK(lane->record_slab_count < LANE_RECORD_SLABS);
 	lane->record_slabs[lane->record_slab_count++] = slab;
 	for (uint32_t i = LANE_SLAB; i-- > 0;) {
 		slab[i].lane = lane;
@@ -94,7 +94,7 @@ void lane_record_put(struct lane_record *record)
 
 void lane_pool_free(struct lane *lane)
 {
-	CHECK(lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_POOL_MAX);
+	CHECK(lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_RECORDS_MAX);
 	for (uint32_t i = 0; i < lane->record_slab_count; i++)
 		mem_free(lane->record_slabs[i]);
 	for (uint32_t i = 0; i < lane->slab_count; i++) {

@@ -26,11 +26,15 @@
 #define LANE_TAKES 3u
 #define LANE_TAKE_ITEMS 1024u
 #define LANE_TAKE_BYTES (1u << 20)
+#define LANE_LARGE_ITEMS 4096u /* of a take for an immediate outlet */
+#define LANE_LARGE_BYTES (4u << 20)
 #define LANE_BARE_ITEMS 4096u  /* of a take without payloads */
 #define LANE_BARE_EVERY_MS 20u /* such takes come no closer */
 #define LANE_POOL_MAX (LANE_TAKES * LANE_TAKE_ITEMS)
 #define LANE_SLAB 64u /* attempts that are allocated together */
 #define LANE_SLABS (LANE_POOL_MAX / LANE_SLAB)
+#define LANE_RECORDS_MAX (LANE_TAKES * LANE_LARGE_ITEMS)
+#define LANE_RECORD_SLABS (LANE_RECORDS_MAX / LANE_SLAB)
 #define LANE_KEEP_BYTES 65536u /* a pooled attempt keeps no larger buffer */
 #define LANE_LEASED_MAX 1024u  /* tickets held when leases end */
 #define LANE_RETRY_MS 1000u    /* after an error of the store */
@@ -142,7 +146,7 @@ struct lane {
 	struct outlet_attempt *chain;
 	struct outlet_attempt **chain_end;
 	uint32_t chained;
-	struct lane_record *record_slabs[LANE_SLABS];
+	struct lane_record *record_slabs[LANE_RECORD_SLABS];
 	uint32_t record_slab_count;
 	struct lane_record *records;
 	uint32_t recordable; /* in `records` or not yet allocated */

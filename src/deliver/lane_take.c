@@ -30,7 +30,7 @@ static void submit_take(struct lane *lane, struct lane_take *take, uint32_t item
 	take->take.op = (struct store_op){ .kind = STORE_TAKE, .done = take_done, .user = take };
 	take->take.sink = lane->sink;
 	take->take.max_items = items;
-	take->take.max_bytes = LANE_TAKE_BYTES;
+	take->take.max_bytes = lane->outlet->immediate ? LANE_LARGE_BYTES : LANE_TAKE_BYTES;
 	take->take.lease_ms = lane->lease_ms;
 	take->take.without_payload = bare;
 	lane_submit(lane, &take->take.op, true);
@@ -62,18 +62,20 @@ static uint32_t holdable(const struct lane *lane, uint32_t expected)
 
 /*
  * How many items another take may bring. An immediate outlet gets large takes, as many
- * as there are attempts for: those that wait for their outcomes to be durable are
- * missing meanwhile. For another, each take asks for half of the room that is left, so
+ * as there are records for: those whose outcomes are not durable yet are missing
+ * meanwhile. (If it gets less than what comes in while an outcome is written, it falls
+ * behind, and the store reads from the disk what it had in memory.) For another, each take asks for half of the room that is left, so
  * that some wait at the store while others are on their way.
  */
 static uint32_t items_wanted(struct lane *lane, uint32_t expected)
 {
-	uint32_t most = less(LANE_TAKE_ITEMS, holdable(lane, expected));
-	uint32_t room = lane->outlet->immediate ? lane->recordable : lane_room(lane);
+	bool large = lane->outlet->immediate;
+	uint32_t room = large ? lane->recordable : lane_room(lane);
 	uint32_t left = room > expected ? room - expected : 0;
-	if (lane->outlet->immediate)
-		return left >= LANE_TAKE_ITEMS / 4 ? less(left, most) : 0;
-	return less((left + 1) / 2, most);
+	uint32_t most = less(large ? LANE_LARGE_ITEMS : LANE_TAKE_ITEMS, holdable(lane, expected));
+	if (!large)
+		return less((left + 1) / 2, most);
+	return left >= LANE_LARGE_ITEMS / 4 ? less(left, most) : 0;
 }
 
 /* It is not the attempts under way that keep others from starting. */

@@ -13,7 +13,9 @@
 #include "sys/feed.h"
 
 #define FLUSH_AHEAD_BYTES (512u << 10) /* a write of about 0.2 ms */
-#define BATCH_ROOM 64u                 /* items, at first */
+#define BATCH_ROOM 8u                  /* items, at first, */
+#define BATCH_ITEM_BYTES 768u          /* and one for so many bytes of the body, */
+#define BATCH_ROOM_MAX 1024u           /* up to so many */
 
 const size_t webhook_scratch_size = sizeof(struct webhook_request);
 
@@ -246,11 +248,18 @@ static void refuse(struct webhook_request *it, int error, const char *text)
 	http_respond_problem(it->request, too_many ? 413 : 400, text, SPAN_EMPTY);
 }
 
+/* Growing means to copy; so large events have room at once. */
+static uint32_t first_room(size_t body_len)
+{
+	size_t items = body_len / BATCH_ITEM_BYTES + BATCH_ROOM;
+	return items < BATCH_ROOM_MAX ? (uint32_t)items : BATCH_ROOM_MAX;
+}
+
 /* The next item, or NULL without memory. */
 static struct webhook_item *batch_add(struct webhook_request *it, uint32_t *room)
 {
 	if (it->count == *room) {
-		uint32_t more = *room ? *room * 2 : BATCH_ROOM;
+		uint32_t more = *room ? *room * 2 : first_room(it->request->body.len);
 		struct webhook_item *items = arena_alloc(&it->arena, more * sizeof(*items));
 		if (!items)
 			return NULL;

@@ -30,6 +30,12 @@ bool store_item_next(struct span items, size_t *offset, struct store_item *ret_i
 	ret_parts->letter = span_of(at + item.source_len, item.letter_len);
 	ret_parts->payload = span_of(at + item.source_len + item.letter_len, item.payload_len);
 	*offset += sizeof(item) + len;
+	/* A take's items come from another thread: the next one's head is on its way
+	 * while this one is worked on. */
+	if (items.len - *offset >= sizeof(item)) {
+		__builtin_prefetch(items.ptr + *offset);
+		__builtin_prefetch(items.ptr + *offset + sizeof(item) - 1);
+	}
 	return true;
 }
 

@@ -93,6 +93,16 @@ void thread_run_promptly(void)
 	syscall(SYS_sched_setattr, 0, &schedule, 0);
 }
 
+/* The kernel lets no thread of SCHED_BATCH push another aside when it is woken. */
+void thread_run_behind(bool behind)
+{
+	int policy = behind ? SCHED_OTHER : SCHED_BATCH;
+
+	if (sched_getscheduler(0) == policy)
+		sched_setscheduler(0, behind ? SCHED_BATCH : SCHED_OTHER,
+		                   &(struct sched_param){ 0 });
+}
+
 void thread_join(struct thread *thread)
 {
 	if (!thread->running)

@@ -39,6 +39,13 @@ int thread_start(struct thread *thread, const struct thread_options *options) mu
  * of the core becomes its share. Does nothing where the kernel cannot (before 6.12).
  */
 void thread_run_promptly(void);
+/*
+ * The opposite, or as it was again: nobody waits for what the calling thread does, so
+ * who wakes it goes on first if they share a core, until it sleeps or its turn is over.
+ * The share of the core stays the same. Does nothing to a thread with a policy that
+ * somebody has chosen for it.
+ */
+void thread_run_behind(bool behind);
 
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
 

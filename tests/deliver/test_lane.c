@@ -27,6 +27,26 @@ static void every_event_is_sent_once_and_closed(void **state)
 	kit_close(&kit);
 }
 
+/* Else it falls behind what comes in, and the store reads events back from the disk. */
+static void an_immediate_outlet_gets_what_waits_in_one_take(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit.outlet.immediate = true;
+	kit.outlet.batch_max = 128;
+	kit.options.policy.limiter.most = 1024;
+	kit.options.policy.limiter.fixed = true;
+	for (uint32_t i = 0; i < 4000; i++)
+		kit_admit(&kit, 0);
+	kit_start(&kit);
+	kit_run(&kit);
+	assert_int_equal(kit.sent_count, 4000);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit.takes, 3);
+	assert_int_equal(kit.submits, 4000 + 1 + 3); /* outcomes, that take, those that wait */
+	kit_close(&kit);
+}
+
 static void another_sinks_tickets_are_left_alone(void **state)
 {
 	(void)state;
@@ -911,6 +931,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_event_is_sent_once_and_closed),
+		cmocka_unit_test(an_immediate_outlet_gets_what_waits_in_one_take),
 		cmocka_unit_test(another_sinks_tickets_are_left_alone),
 		cmocka_unit_test(a_retry_has_the_same_key_and_bytes_and_the_next_number),
 		cmocka_unit_test(what_is_given_up_is_a_dead_letter),

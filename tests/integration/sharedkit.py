@@ -109,14 +109,15 @@ def prepare(binary, backend, url):
 class Fleet:
     """Nodes with one configuration and one store, each with a data folder of its own."""
 
-    def __init__(self, stile, scratch, binary, backend, sink=None, more="", source_more=""):
+    def __init__(self, stile, scratch, binary, backend, sink=None, more="", source_more="",
+                 lease_s=LEASE_S):
         self.stile = stile
         self.scratch = scratch
         self.backend = backend
         self.name = fresh_name()
         self.url = backend.url(self.name)
         prepare(binary, backend, self.url)
-        text = f"store: {{ url: \"{self.url}\", lease: {LEASE_S}s }}\n"
+        text = f"store: {{ url: \"{self.url}\", lease: {lease_s}s }}\n"
         text += "sources:\n" + source("a", source_more)
         if sink:
             text += "sinks:\n" + http_sink("it", sink.url("/it"), more)
@@ -163,6 +164,26 @@ class Acknowledged:
                     forgotten.append(event_id)
         assert not forgotten, f"{len(forgotten)} of {len(self.known)} were forgotten: " \
             f"{forgotten[:5]}"
+
+
+def wait_outcomes(node, oracle, destination):
+    """Until what was acknowledged has arrived, or is parked: of one that was being sent when
+    its node died nobody knows. With `park` nothing may arrive twice. (A shared store's
+    counts may be a second old.)"""
+    def settled():
+        metrics = node.metrics()
+        parked = metrics["stile_parked_tickets"].value()
+        return metrics["stile_open_tickets"].value() == parked and \
+            len(oracle.known - set(destination.ids())) <= parked
+    try:
+        eventually(settled, "all have an outcome")
+    except AssertionError:
+        missing = oracle.known - set(destination.ids())
+        parked = node.metrics()["stile_parked_tickets"].value()
+        raise AssertionError(f"{len(missing)} neither arrived nor are parked ({parked}): "
+                             f"{sorted(missing)[:5]}") from None
+    ids = destination.ids()
+    assert len(ids) == len(set(ids)), "delivered twice"
 
 
 def once_decided(connection, event_id):

@@ -9,7 +9,7 @@ import pytest
 
 import sharedkit
 from harness import Connection, eventually
-from sharedkit import Acknowledged, Fleet, send
+from sharedkit import Acknowledged, Fleet, send, wait_outcomes
 from sinkkit import QUICK
 
 
@@ -111,14 +111,5 @@ def test_node_and_store_that_die_again_and_again_lose_and_double_nothing(
             backend.start()  # a node needs it to start: the key of its digests is there
     node = its.start("victim")
     wait_drained(node)
-
-    def settled():
-        metrics = node.metrics()
-        parked = metrics["stile_parked_tickets"].value()
-        return metrics["stile_open_tickets"].value() == parked and int(parked) + 1
-    parked = eventually(settled, "all have an outcome") - 1
-    arrived = destination.ids()
-    assert len(arrived) == len(set(arrived)), "delivered twice"
-    lost = oracle.known - set(arrived)
-    assert len(lost) <= parked, f"{len(lost)} neither arrived nor are parked ({parked})"
+    wait_outcomes(node, oracle, destination)
     oracle.check_remembered(node)

@@ -35,15 +35,28 @@ static void ask_new_claims(struct sheet *sheet, struct line *line, uint64_t test
 	row_list_free(&wanted);
 }
 
-static void ask_claims(struct sheet *sheet, struct line *line, bool locked)
+static void ask_locked_claims(struct sheet *sheet, struct line *line)
 {
 	struct row_list keys = { 0 };
 	for (uint32_t i = 0; i < sheet->claims.count; i++) {
 		struct claim_row *row = sheet->claims.at[i];
-		list(sheet, &keys, row, row->locked == locked);
+		list(sheet, &keys, row, row->locked);
 	}
 	postgres_args_keys(&line->args, batch_column(&keys, offsetof(struct claim_row, key)));
-	line_send(line, locked ? "claims_lock" : "claims_read");
+	line_send(line, "claims_lock");
+	row_list_free(&keys);
+}
+
+/* Those that were there already, and need no lock. */
+static void ask_old_claims(struct sheet *sheet, struct line *line)
+{
+	struct row_list keys = { 0 };
+	for (uint32_t i = 0; i < sheet->claims.count; i++) {
+		struct claim_row *row = sheet->claims.at[i];
+		list(sheet, &keys, row, !row->locked && !row->inserted);
+	}
+	postgres_args_keys(&line->args, batch_column(&keys, offsetof(struct claim_row, key)));
+	line_send(line, "claims_read");
 	row_list_free(&keys);
 }
 
@@ -52,7 +65,7 @@ static void ask_legs(struct sheet *sheet, struct line *line)
 	struct row_list keys = { 0 };
 	for (uint32_t i = 0; i < sheet->claims.count; i++) {
 		struct claim_row *row = sheet->claims.at[i];
-		list(sheet, &keys, row, row->asked);
+		list(sheet, &keys, row, row->asked && !row->inserted);
 	}
 	postgres_args_keys(&line->args, batch_column(&keys, offsetof(struct claim_row, key)));
 	line_send(line, "legs_read");
@@ -102,19 +115,15 @@ static void ask_tickets(struct sheet *sheet, struct line *line)
 
 /* Which questions are asked at all. */
 struct questions {
-	bool soft, locked, legs, cells, tickets;
+	bool locked, cells, tickets;
 };
 
 static struct questions choose_questions(const struct sheet *sheet)
 {
 	struct questions ask = { .cells = sheet->cells.count > 0,
 		                 .tickets = sheet->tickets.count > 0 };
-	for (uint32_t i = 0; i < sheet->claims.count; i++) {
-		const struct claim_row *row = sheet->claims.at[i];
-		ask.locked |= row->locked;
-		ask.soft |= !row->locked;
-		ask.legs |= row->asked;
-	}
+	for (uint32_t i = 0; i < sheet->claims.count; i++)
+		ask.locked |= ((const struct claim_row *)sheet->claims.at[i])->locked;
 	return ask;
 }
 
@@ -128,9 +137,7 @@ static void ask_all(struct sheet *sheet, struct line *line, const struct questio
 	line_begin(line);
 	ask_new_claims(sheet, line, test_clock_ms);
 	if (ask->locked)
-		ask_claims(sheet, line, true);
-	if (ask->soft)
-		ask_claims(sheet, line, false);
+		ask_locked_claims(sheet, line);
 	if (ask->cells) {
 		ask_new_cells(sheet, line);
 		ask_cells(sheet, line, true);
@@ -138,8 +145,6 @@ static void ask_all(struct sheet *sheet, struct line *line, const struct questio
 	}
 	if (ask->tickets)
 		ask_tickets(sheet, line);
-	if (ask->legs)
-		ask_legs(sheet, line);
 	line_sync(line);
 }
 
@@ -154,14 +159,18 @@ static struct row_key key_at(const struct postgres_answer *answer, uint32_t row,
 	return key;
 }
 
-static int read_number(struct sheet *sheet, struct line *line, uint64_t *ret_inserted)
+/* The numbers, the time, and which claims were inserted, one a row. */
+static int read_inserted(struct sheet *sheet, struct line *line)
 {
 	struct postgres_answer answer = { 0 };
 	int error = line_take(line, &answer);
-	if (!error) {
-		sheet->first = postgres_u64(&answer, 0, 0);
-		sheet->now_ms = postgres_u64(&answer, 0, 1);
-		*ret_inserted = postgres_u64(&answer, 0, 2);
+	for (uint32_t i = 0; !error && i < postgres_rows(&answer); i++) {
+		struct row_key key = key_at(&answer, i, 2);
+		struct claim_row *row = rows_find(&sheet->claims, &key);
+		sheet->first = postgres_u64(&answer, i, 0);
+		sheet->now_ms = postgres_u64(&answer, i, 1);
+		if (row && !postgres_is_null(&answer, i, 2))
+			row->inserted = true;
 	}
 	postgres_answer_free(&answer);
 	return error;
@@ -253,26 +262,18 @@ static void join(int *error, int next)
 		*error = next;
 }
 
-/* Every claim that was wanted was inserted or is there; if not, it expired in between. */
-static bool is_whole(const struct sheet *sheet, uint64_t inserted)
+/* Of an answer that leaves the connection in order. */
+static bool is_in_order(int error)
 {
-	uint64_t missing = 0;
-	for (uint32_t i = 0; i < sheet->claims.count; i++) {
-		const struct claim_row *row = sheet->claims.at[i];
-		missing += row->wanted && !row->found;
-	}
-	return missing == inserted;
+	return error == 0 || error == 1 || error == -EPROTO;
 }
 
 static int read_all(struct sheet *sheet, struct line *line, const struct questions *ask)
 {
-	uint64_t inserted = 0;
 	int error = line_take_nothing(line); /* BEGIN */
 	join(&error, line_take_nothing(line));
-	join(&error, read_number(sheet, line, &inserted));
+	join(&error, read_inserted(sheet, line));
 	if (ask->locked)
-		join(&error, read_rows(sheet, line, fill_claim));
-	if (ask->soft)
 		join(&error, read_rows(sheet, line, fill_claim));
 	if (ask->cells) {
 		join(&error, line_take_nothing(line));
@@ -283,13 +284,41 @@ static int read_all(struct sheet *sheet, struct line *line, const struct questio
 		join(&error, read_rows(sheet, line, fill_ticket));
 		join(&error, read_rows(sheet, line, fill_parts));
 	}
-	if (ask->legs)
-		join(&error, read_rows(sheet, line, fill_ticket));
-	if (error == 0 || error == 1 || error == -EPROTO)
+	if (is_in_order(error))
 		join(&error, line_take_sync(line));
-	if (!error && !is_whole(sheet, inserted))
-		sheet->short_of = true;
 	return error;
+}
+
+/* Claims that were there already, and whether their events are open. */
+static int read_old(struct sheet *sheet, struct line *line)
+{
+	bool old = false, asked = false;
+	for (uint32_t i = 0; i < sheet->claims.count; i++) {
+		const struct claim_row *row = sheet->claims.at[i];
+		old |= !row->inserted && !row->locked;
+		asked |= !row->inserted && row->asked;
+	}
+	if (!old && !asked)
+		return 0;
+	ask_old_claims(sheet, line);
+	ask_legs(sheet, line);
+	line_sync(line);
+	int error = read_rows(sheet, line, fill_claim);
+	join(&error, read_rows(sheet, line, fill_ticket));
+	if (is_in_order(error))
+		join(&error, line_take_sync(line));
+	return error;
+}
+
+/* Every claim that was wanted was inserted or is there; if not, it expired in between. */
+static bool is_whole(const struct sheet *sheet)
+{
+	for (uint32_t i = 0; i < sheet->claims.count; i++) {
+		const struct claim_row *row = sheet->claims.at[i];
+		if (row->wanted && !row->inserted && !row->found)
+			return false;
+	}
+	return true;
 }
 
 /* What was inserted is as it was asked for. */
@@ -298,7 +327,7 @@ static void note_inserted(struct sheet *sheet)
 	for (uint32_t i = 0; i < sheet->claims.count; i++) {
 		struct claim_row *row = sheet->claims.at[i];
 		uint64_t ticket = sheet->first + row->offset;
-		if (row->found || !row->wanted)
+		if (!row->inserted)
 			continue;
 		row->stored = (struct claim_values){ .ticket = ticket,
 			                             .expiry = statements_ticket_ms(ticket) +
@@ -318,7 +347,7 @@ static int write_all(struct sheet *sheet, struct line *line, const struct batch_
 	while (line->sent > 1)
 		join(&error, line_take_nothing(line));
 	join(&error, line_take_commit(line));
-	if (error == 0 || error == 1 || error == -EPROTO)
+	if (is_in_order(error))
 		join(&error, line_take_sync(line));
 	/* The server told of no failure, but the end was not heard. */
 	return error < 0 && error != -EPROTO ? BATCH_UNKNOWN : error;
@@ -342,6 +371,10 @@ int batch_run(struct sheet *sheet, struct line *line, const struct batch_options
 	struct questions ask = choose_questions(sheet);
 	ask_all(sheet, line, &ask, options->test_clock_ms);
 	int error = read_all(sheet, line, &ask);
+	if (!error)
+		error = read_old(sheet, line);
+	if (!error && !is_whole(sheet))
+		sheet->short_of = true;
 	if (!error && !sheet->short_of) {
 		note_inserted(sheet);
 		sheet_decide(sheet);

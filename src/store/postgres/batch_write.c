@@ -26,9 +26,10 @@ const struct line_statement batch_statements[] = {
 	  " SELECT u.key, n.first + u.off, ((n.first + u.off) >> " SQL_TICKET_BITS
 	  ") + " SQL_TICKET_EPOCH " + u.win, u.ord, u.chk"
 	  " FROM n, unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
-	  " AS u (key, off, win, ord, chk) ORDER BY u.key ON CONFLICT DO NOTHING RETURNING 1)"
-	  " SELECT n.first, n.now, (SELECT count(*) FROM i) FROM n" },
-	{ "claims_read", "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE " CLAIM_OLD },
+	  " AS u (key, off, win, ord, chk) ORDER BY u.key ON CONFLICT DO NOTHING RETURNING key)"
+	  " SELECT n.first, n.now, i.key FROM n LEFT JOIN i ON true" },
+	{ "claims_read",
+	  "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE c.key = ANY($1::uuid[])" },
 	{ "claims_lock", "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE " CLAIM_OLD
 	                 " ORDER BY c.key FOR UPDATE OF c" },
 	{ "claims_update",
@@ -137,7 +138,7 @@ static void write_claims(struct sheet *sheet, struct line *line)
 		struct claim_row *row = sheet->claims.at[i];
 		bool same = memcmp(&row->now, &row->stored, sizeof(row->now)) == 0;
 		list(sheet, &changed, row, row->live && !same);
-		list(sheet, &gone, row, row->wanted && !row->live && !row->found);
+		list(sheet, &gone, row, row->inserted && !row->live);
 	}
 	if (changed.count > 0)
 		send_claims(line, &changed);

@@ -183,7 +183,8 @@ int sheet_renew(struct sheet *sheet, const struct store_renew *renew)
 	if (!row)
 		return ERR_FENCED;
 	row->lease = lease_end(sheet, renew->lease_ms);
-	row->node = sheet->node;
+	if (renew->lease_ms == 0)
+		row->node = sheet->node;
 	row->changed = true;
 	return 0;
 }
@@ -212,7 +213,8 @@ int sheet_take_one(struct sheet *sheet, struct store_take *take)
 	buf_clear(&take->items);
 	take->count = 0;
 	take->now_ms = sheet->now_ms;
-	if (!row || row->state != STORE_STATE_DUE || row->due > sheet->now_ms)
+	if (!row || row->state != STORE_STATE_DUE || row->sink != take->sink ||
+	    row->due > sheet->now_ms)
 		return 0;
 	row->attempt = store_attempt_next((uint32_t)row->attempt);
 	/* As it was taken: what it was told before is the last that is known of it. */
@@ -223,7 +225,7 @@ int sheet_take_one(struct sheet *sheet, struct store_take *take)
 	take->count = 1;
 	row->used = row->attempt;
 	row->lease = lease_end(sheet, take->lease_ms);
-	row->node = sheet->node;
+	row->node = take->lease_ms ? 0 : sheet->node;
 	set_state(sheet, row, STORE_STATE_LEASED);
 	sheet_note_add(sheet, row,
 	               &(struct note_row){ .mark = STORE_MARK_STARTED, .attempt = row->attempt });

@@ -55,7 +55,7 @@ static int beat(struct postgres_store *own)
 	return error ? error : run(own, "nodes_forget", NULL);
 }
 
-static int end_leases(struct postgres_store *own)
+int keeper_end_leases(struct postgres_store *own)
 {
 	uint64_t ended = 0;
 
@@ -110,7 +110,7 @@ static int sweep_all(struct postgres_store *own)
 	return error;
 }
 
-static int count(struct postgres_store *own)
+int keeper_count(struct postgres_store *own)
 {
 	struct postgres_answer answer = { 0 };
 	uint64_t found[STORE_STATE_CLOSED + 1] = { 0 };
@@ -147,7 +147,7 @@ int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
 	if (is_due(&own->beat_at_ms, now_ms, BEAT_EVERY_MS))
 		error = beat(own);
 	if (!error && (is_due(&own->keep_at_ms, now_ms, KEEP_EVERY_MS) || all)) {
-		error = end_leases(own);
+		error = keeper_end_leases(own);
 		if (!error)
 			error = drop_old(own);
 		if (!error)
@@ -155,7 +155,7 @@ int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
 	}
 	/* A count that takes long is made less often. */
 	if (!error && (is_due(&own->count_at_ms, now_ms, COUNT_EVERY_MS) || all)) {
-		error = count(own);
+		error = keeper_count(own);
 		own->count_at_ms += 20 * (postgres_boot_ms() - now_ms);
 	}
 	return error;
@@ -163,7 +163,10 @@ int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
 
 int keeper_leave(struct postgres_store *own)
 {
+	/* With a test's clock the store is alone, and ends as a local one does: with it all
+	 * leases. */
 	arg(own, own->node);
+	arg(own, own->test);
 	int error = run(own, "give_up", NULL);
 	if (error)
 		return error;

@@ -108,4 +108,6 @@ int reader_run(struct postgres_store *own, struct store_op *op) must_check;
 
 /* keeper.c: 0 or the line's error. */
 int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all) must_check;
+int keeper_end_leases(struct postgres_store *own) must_check; /* that are over */
+int keeper_count(struct postgres_store *own) must_check;      /* for stats */
 int keeper_leave(struct postgres_store *own) must_check; /* the node ends */

@@ -13,7 +13,9 @@
  * Leases:    one without an end (lease_ms 0) lasts as long as its node says that it lives:
  *            after POSTGRES_STORE_NODE_MS of silence its tickets are due again. The number
  *            of an attempt is used up by the take, so a node that was only asleep is
- *            fenced off. A lease with an end is the ticket's, and outlives the node.
+ *            fenced off. What was taken for a sink is given back when the node ends in
+ *            order; a lease of a caller's (store_admit.lease_ms, store_take.ticket) with
+ *            an end outlives the node.
  * Failure:   open refuses with a text:
  *            ERR_AWAY     the server is not to be had,
  *            ERR_VERSION  there are no tables, or of another version,

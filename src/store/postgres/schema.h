@@ -10,7 +10,8 @@
  *   stile_events   event, flags, source, letter, payload: until its last ticket is closed
  *   stile_tickets  the open tickets, and closed ones (state 6) that are kept for a while
  *                  state, last: as in store.h; due: as item.due_ms; lease: its end, 0 as
- *                  long as the node lives; node, stamp: who took it, in which transaction;
+ *                  long as the node lives; node, stamp: which node has it, and took it in
+ *                  which transaction; node 0: a caller has it, whatever node asked for it;
  *                  used: the last attempt of which something was noted; len: of the parts
  *   stile_notes    what was noted of a ticket
  *   stile_drops    events of which a leg was closed without being done

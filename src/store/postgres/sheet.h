@@ -47,6 +47,7 @@ struct claim_row {
 	bool wanted;                /* inserted if it is not there */
 	bool locked;
 	bool asked; /* is its event open? */
+	bool inserted;
 	bool found; /* it was there */
 	bool live;
 };

@@ -140,8 +140,8 @@ const struct line_statement taker_statements[] = {
 	  " < 1048576 THEN (SELECT count(*) FROM stile_cells) ELSE greatest(0, (SELECT reltuples"
 	  " FROM pg_class WHERE oid = 'stile_cells'::regclass))::bigint END" },
 	{ "give_up",
-	  "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2 AND lease = 0"
-	  " AND node = $1::bigint" },
+	  "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2"
+	  " AND (node = $1::bigint OR $2::bigint = 1)" },
 	{ "node_delete", "DELETE FROM stile_nodes WHERE node = $1::bigint" },
 	{ "lines_delete", "DELETE FROM stile_lines WHERE node = $1::bigint" },
 	{ 0 },
@@ -524,8 +524,10 @@ static void run_round(struct postgres_store *own, struct round *round)
 		end_some(own, 0, ERR_CLOSING);
 	bool look = own->look_now || now_ms >= own->look_at_ms || round->tick;
 	int error = connect_line(own, now_ms);
-	if (!error && (look || own->test))
-		error = keeper_run(own, now_ms, own->test);
+	if (!error && own->test && !round->tick)
+		error = keeper_end_leases(own);
+	else if (!error && look)
+		error = keeper_run(own, now_ms, round->tick);
 	if (!error && look) {
 		own->look_now = false;
 		own->look_at_ms = now_ms + (own->waits.head ? WAITS_EVERY_MS : LOOK_EVERY_MS);
@@ -536,7 +538,7 @@ static void run_round(struct postgres_store *own, struct round *round)
 	if (!error && look)
 		error = serve_takes(own);
 	if (!error && own->test)
-		error = keeper_run(own, now_ms, true); /* counts what was taken */
+		error = keeper_count(own);
 	if (error && line_is_open(&own->taker) && own->taker.state[0])
 		log_warn("the database refuses to give out tickets",
 		         log_str("state", own->taker.state),
