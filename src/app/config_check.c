@@ -344,6 +344,7 @@ void config_check_all(struct config_reader *reader)
 	struct config *config = reader->config;
 	check_tls(reader);
 	check_admin(reader);
+	config_check_store(reader);
 	check_claims(reader);
 	check_resp(reader);
 	config_check_sinks(reader);

@@ -29,6 +29,7 @@
 #include "app/serve_resp.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
+#include "app/serve_store.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -38,7 +39,6 @@
 #include <unistd.h>
 
 #include "app/exit_code.h"
-#include "app/flush_probe.h"
 #include "app/stop_guard.h"
 #include "app/version.h"
 #include "base/log.h"
@@ -49,8 +49,6 @@
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
-#include "store/local/journal_find.h"
-#include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
@@ -81,13 +79,6 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 /* Of the largest size, that must fit into memory at a time. */
 #define BODIES_MIN UINT64_C(16)
 
-/* Slower than this, waiting for the disk costs more than handing over. */
-#define INLINE_FLUSH_US 1000
-
-/* Batches of events: writing them takes long enough for the next to be read meanwhile.
- * Handing over a small frame costs more than waiting for it. */
-#define BESIDE_BYTES (384u << 10)
-
 struct serve;
 
 struct io {
@@ -115,6 +106,7 @@ struct serve {
 	const struct config_input *input;
 	const struct serve_options *options; /* of the start */
 	bool embedded;
+	struct serve_store store;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
 	struct source_counts counts;
@@ -330,12 +322,11 @@ static int io_open(struct io *io)
 							   .thread = (uint32_t)(io - serve->ios),
 						   });
 	if (error == 0)
-		error = claims_init(&io->claims,
-		                    &(struct claims_options){
-					    .store = io->webhook.options.store,
-					    .traces = serve->traces,
-					    .key = local_store_key(serve->console.store),
-					    .thread = io->webhook.options.thread });
+		error = claims_init(&io->claims, &(struct claims_options){
+							 .store = io->webhook.options.store,
+							 .traces = serve->traces,
+							 .key = serve->store.key,
+							 .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -516,9 +507,8 @@ static bool is_changing(struct serve *serve)
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
-	const unsigned char *key = local_store_key(serve->console.store);
-	int error = serve_sources_new(config, serve->options->listen, key, &serve->counts, &set,
-	                              ret_text);
+	int error = serve_sources_new(config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &set, ret_text);
 	if (error == 0)
 		error = serve_sinks_change(serve->deliver,
 		                           &(struct sinks_step){ serve->loaded, config,
@@ -700,16 +690,6 @@ static int open_signals(struct serve *serve)
 
 /* ---- start ---- */
 
-static void store_says(void *user, enum local_store_level level, const char *text)
-{
-	(void)user;
-	switch (level) {
-	case LOCAL_STORE_INFO: log_info("store", log_str("text", text)); break;
-	case LOCAL_STORE_WARNING: log_warn("store", log_str("text", text)); break;
-	case LOCAL_STORE_ERROR: log_error("store", log_str("text", text)); break;
-	}
-}
-
 static int fail(const char *what, int error, const struct error_text *text)
 {
 	log_error(what, log_str("error", text && text->text[0] ? text->text : error_name(error)));
@@ -739,19 +719,6 @@ static int limit_connections(struct serve *serve)
 	return 0;
 }
 
-/* The store has the folder: nobody else's is written to. */
-static void choose_commit(struct serve *serve)
-{
-	const struct serve_options *options = serve->options;
-	serve->embedded = options->threads == 1 && options->commit != SERVE_COMMIT_THREAD;
-	if (!serve->embedded || options->commit == SERVE_COMMIT_INLINE)
-		return;
-	uint64_t us = 0;
-	/* A folder that cannot be written is the store's to cope with. */
-	if (flush_probe_us(file_system_real(), options->data, &us) == 0 && us > INLINE_FLUSH_US)
-		serve->embedded = false;
-}
-
 static void traces_say(void *user, bool warning, const char *text)
 {
 	(void)user;
@@ -772,67 +739,58 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
-static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
-{
-	const struct serve *serve = user;
-	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
-	                          ticket, ret_payload);
-}
-
 static int open_console(struct serve *serve)
 {
-	serve->console.read = read_event;
-	serve->console.read_user = serve;
+	serve->console.read = serve_store_read;
+	serve->console.read_user = &serve->store;
 	int error = worker_new("stile-answers", &serve->console.worker);
 	if (error == 0)
 		error = feed_new(&serve->console.feed);
 	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
 }
 
-static int open_store(struct serve *serve)
+static int host_store(struct serve *serve, struct error_text *ret_text)
 {
-	const struct serve_options *options = serve->options;
-	struct local_store_options store_options = {
-		.path = options->data,
-		.retain_ms = options->retain_ms,
-		.retain_bytes = options->retain_bytes,
-		.dead_keep_ms = options->dead_keep_ms,
-		.max_open_tickets = (uint32_t)options->open_tickets,
-		.accept_clock = options->accept_clock,
-		.lazy_outcomes = true,
-		.beside_bytes = BESIDE_BYTES,
-		.log = store_says,
-	};
-	struct error_text text = { "" };
-	struct store *store = NULL;
-	int error = local_store_open(&store_options, &store, &text);
-	if (error != 0)
-		return fail("the data folder cannot be opened", error, &text);
-
-	error = serve_sources_new(serve->config, serve->options->listen, local_store_key(store),
-	                          &serve->counts, &serve->sources, &text);
-	choose_commit(serve);
-	struct store_host_options host_options = {
+	struct store *store = serve->store.store;
+	int error = serve_sources_new(serve->config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &serve->sources, ret_text);
+	serve->embedded = !serve->store.shared && serve_store_inline(serve->options);
+	struct store_host_options options = {
 		.store = store,
 		.mode = serve->embedded ? STORE_HOST_EMBEDDED : STORE_HOST_THREAD,
 		.wake = wake_loop,
 		.user = serve->ios[0].loop,
 	};
 	if (error == 0)
-		error = store_host_new(&host_options, &serve->host);
+		error = store_host_new(&options, &serve->host);
 	if (error != 0) {
 		store_free(store);
-		return fail("the store cannot start", error, &text);
+		return error;
 	}
 	serve->console.store = store;
-	return 0;
+	return serve_store_attach(&serve->store, serve->host);
+}
+
+static int open_store(struct serve *serve)
+{
+	struct error_text text = { "" };
+	int error = serve_store_open(serve->config, &serve->store, &text);
+	if (error != 0)
+		return fail(serve->config->store.kind == CONFIG_STORE_LOCAL
+		                    ? "the data folder cannot be opened"
+		                    : "the shared store cannot be opened",
+		            error, &text);
+	error = host_store(serve, &text);
+	return error == 0 ? 0 : fail("the store cannot start", error, &text);
 }
 
 static int open_delivery(struct serve *serve)
 {
 	struct error_text text = { "" };
-	int error = serve_sinks_start(serve->config, serve->host, serve->console.feed,
-	                              &serve->deliver, &text);
+	struct serve_sinks_options options = { .host = serve->host,
+		                               .feed = serve->console.feed,
+		                               .lease_ms = serve->store.lease_ms };
+	int error = serve_sinks_start(serve->config, &options, &serve->deliver, &text);
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
@@ -900,7 +858,7 @@ static int open_admin(struct serve *serve)
 		.host = serve->host,
 		.sources = serve->sources,
 		.tls = serve->tls,
-		.key = local_store_key(serve->console.store),
+		.key = serve->store.key,
 	};
 	int error = serve_admin_open(&options, &serve->admin, &text);
 	if (error != 0)
@@ -985,6 +943,7 @@ static void greet(struct serve *serve)
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
 	         log_str("admin", serve_admin_url(serve->admin)),
 	         log_str("resp", serve_resp_url(serve->resp)), log_str("data", folder),
+	         log_str("store", serve->store.shared ? serve->store.label : "local"),
 	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
 	         log_u64("threads", options->threads),
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
@@ -1011,10 +970,11 @@ static void close_all(struct serve *serve)
 		store_host_end_takes(serve->host);
 	if (serve->deliver)
 		deliver_join(serve->deliver);
+	serve->console.worker = worker_end(serve->console.worker); /* it may read from the store */
 	if (serve->host)
 		store_host_close(serve->host);
-	serve->console.worker = worker_end(serve->console.worker);
 	serve_admin_settle(serve->admin);
+	serve_store_close(&serve->store);
 	serve->deliver = deliver_free(serve->deliver);
 	serve->admin = serve_admin_close(serve->admin);
 	(void)is_changing(serve); /* no lane is left that needs it */

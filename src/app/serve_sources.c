@@ -65,6 +65,7 @@ int serve_sources_new(const struct config *config, const char *listen, const uns
 			.recipe = &source->recipe,
 			.auth = &source->auth,
 			.on_conflict = serve_conflict_of(source->on_conflict),
+			.spool = source->spool,
 			.wait_ms = source->ack_delivered ? source->wait_ms : 0,
 			.retries_ms = advice_retries_ms(source->preset),
 		};

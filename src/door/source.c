@@ -47,6 +47,7 @@ static int source_init(struct source *source, struct arena *arena,
 		source->below = true;
 	}
 	source->on_conflict = options->on_conflict;
+	source->spool = options->spool;
 	source->wait_ms = options->wait_ms;
 	source->routes = all->routes ? route_set_from(all->routes, source->name) : 0;
 	CHECK(!all->routes || route_set_reach(all->routes, source->routes) <= ROUTE_LEGS_MAX);

@@ -36,6 +36,7 @@ struct source {
 	struct recipe *recipe;
 	struct auth *auth; /* NULL: anyone may send */
 	enum store_conflict on_conflict;
+	bool spool;       /* its events are kept while a shared store is away; else 503 */
 	uint64_t wait_ms; /* its senders wait for the outcome so long at most; 0: not at all */
 	uint64_t routes;  /* those that are for it, as bits of the set's */
 	uint64_t window_ms;
@@ -74,6 +75,7 @@ struct source_options {
 	const struct recipe_spec *recipe;
 	const struct auth_spec *auth;
 	enum store_conflict on_conflict;
+	bool spool;
 	uint64_t wait_ms;
 	uint64_t retries_ms;
 };

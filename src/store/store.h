@@ -170,6 +170,11 @@ struct store_admit {
 	/* Not 0, with one leg: a new event is leased to the caller from the beginning, for
 	 * so long, as attempt 1, which counts as started (STORE_MARK_STARTED). */
 	uint32_t lease_ms;
+	/* While a shared store is away the event may be kept on this node, durable, without
+	 * a decision: `spooled`, with `ticket` a number of this node's alone. It is decided
+	 * as any other when the store is back. Without, or if the store is no shared one:
+	 * ERR_AWAY. Not with lease_ms. */
+	bool spool;
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
@@ -523,6 +528,10 @@ struct store_stats {
 	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
 	bool writable; /* admits would be accepted now, as far as is known */
+	/* Of a shared store. */
+	bool away;               /* it is not to be had now, as far as is known */
+	uint64_t away_times;     /* so often it was */
+	uint64_t spooled_events; /* kept on this node until they can be decided */
 };
 
 struct histogram;

@@ -3,7 +3,7 @@
 
 static void seen_compare(struct world *world, uint64_t ticket, uint64_t memory, uint64_t local)
 {
-	bool exact = ticket > world->killed_after && !world->mixed_windows;
+	bool exact = ticket > world->killed_after && !world->mixed_windows && !world->shared;
 	bool right = exact ? local == memory : local <= memory;
 
 	if (!right)
@@ -346,8 +346,8 @@ void waits_compare(struct world *world)
 			continue;
 		EXPECT(world, pair->on[0].op.error == pair->on[1].op.error);
 		/* A dead letter that was too old is found again by a start, and dropped once
-		 * more: then it is still known to be dead. */
-		bool found_again = world->options.dead_keep_ms == HOUR_MS &&
+		 * more: then it is still known to be dead. A shared store remembers. */
+		bool found_again = (world->options.dead_keep_ms == HOUR_MS || world->shared) &&
 		                   pair->on[1].outcome == OUTCOME_DEAD;
 		enum outcome memory = pair->on[0].outcome, local = pair->on[1].outcome;
 		if (memory != local && !found_again)

@@ -1,6 +1,6 @@
 /*
- * model_world: a local store and a memory store that get the same operations, for
- * test_model.c and its parts.
+ * model_world: a local store, or one that is shared, and a memory store that get the same
+ * operations, for test_model.c and its parts.
  *
  * Room: tests.
  */
@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
+#include "store_under_test.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"
 #include "support/store_calls.h"
@@ -65,7 +66,8 @@ struct world {
 	const char *doing;
 	struct simfs *simfs;
 	struct clock_fake true_clock, jumpy_clock;
-	struct store *memory, *local;
+	struct store *memory, *local; /* local: or the shared one */
+	bool shared;
 	struct local_store_options options;
 	struct take_call waiting; /* at the local store */
 	struct buf memory_items;

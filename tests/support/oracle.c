@@ -191,7 +191,8 @@ static void admit_done(struct store_op *op)
 		EXPECT_OF(oracle, event, admit->ticket == oracle->events[event->holder].ticket);
 		event->fate = ORACLE_REFUSED;
 		break;
-	case VERDICT_NONE: EXPECT(oracle, admit->verdict != VERDICT_NONE); break;
+	case VERDICT_SPOOLED: /* of no store here */
+	case VERDICT_NONE: EXPECT(oracle, !"a verdict"); break;
 	}
 }
 

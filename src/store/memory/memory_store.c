@@ -733,14 +733,24 @@ int memory_store_open(const struct memory_store_options *options, struct store *
 	return 0;
 }
 
-void memory_store_restart(struct store *store)
+static void restart(struct store *store, bool shared)
 {
 	struct memory_store *memory = memory_of(store);
 
 	CHECK(store->methods == &memory_methods);
 	CHECK(!memory->queue.head);
 	end_all(memory);
-	memory_tickets_restart(memory->tickets);
+	memory_tickets_restart(memory->tickets, shared);
 	waits_init(&memory->waits, memory->last_ticket, legs_of, memory);
 	publish(memory);
+}
+
+void memory_store_restart(struct store *store)
+{
+	restart(store, false);
+}
+
+void memory_store_restart_shared(struct store *store)
+{
+	restart(store, true);
 }

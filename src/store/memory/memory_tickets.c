@@ -495,11 +495,12 @@ void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep
 	}
 }
 
-void memory_tickets_restart(struct memory_tickets *tickets)
+void memory_tickets_restart(struct memory_tickets *tickets, bool shared)
 {
 	for (size_t i = 0; i < tickets->count; i++) {
 		struct slot *slot = &tickets->slots[i];
-		if (!slot->body)
+		bool goes_on = slot->state != STORE_STATE_LEASED || slot->lease_end_ms != 0;
+		if (!slot->body || (shared && goes_on))
 			continue;
 		slot->attempt = slot->used;
 		if (slot->state == STORE_STATE_LEASED)

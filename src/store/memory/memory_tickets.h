@@ -54,7 +54,8 @@ void memory_tickets_end_leases(struct memory_tickets *tickets); /* that are over
 /* Dead letters that are older. */
 void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep_ms,
                               struct waits *waits);
-void memory_tickets_restart(struct memory_tickets *tickets);
+/* `shared`: others go on, and with them leases that have an end. */
+void memory_tickets_restart(struct memory_tickets *tickets, bool shared);
 
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state);
 uint64_t memory_tickets_callers(const struct memory_tickets *tickets); /* STORE_SINK_CALLER */
