@@ -58,8 +58,7 @@ void postgres_args_bytes(struct postgres_args *args, struct span value)
 	end(args);
 }
 
-void postgres_args_key(struct postgres_args *args,
-                       const unsigned char key[static POSTGRES_KEY_LEN])
+void postgres_args_key(struct postgres_args *args, const unsigned char key[static POSTGRES_KEY_LEN])
 {
 	postgres_args_bytes(args, span_of(key, POSTGRES_KEY_LEN));
 }

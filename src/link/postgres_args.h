@@ -38,11 +38,11 @@ struct postgres_column {
 void postgres_args_clear(struct postgres_args *args);
 void postgres_args_free(struct postgres_args *args);
 
-void postgres_args_u64(struct postgres_args *args, uint64_t value);  /* bigint */
+void postgres_args_u64(struct postgres_args *args, uint64_t value);      /* bigint */
 void postgres_args_bytes(struct postgres_args *args, struct span value); /* bytea, text */
 void postgres_args_key(struct postgres_args *args,
                        const unsigned char key[static POSTGRES_KEY_LEN]); /* uuid */
 
-void postgres_args_u64s(struct postgres_args *args, struct postgres_column column); /* bigint[] */
-void postgres_args_keys(struct postgres_args *args, struct postgres_column column); /* uuid[] */
+void postgres_args_u64s(struct postgres_args *args, struct postgres_column column);  /* bigint[] */
+void postgres_args_keys(struct postgres_args *args, struct postgres_column column);  /* uuid[] */
 void postgres_args_spans(struct postgres_args *args, struct postgres_column column); /* bytea[] */

@@ -51,8 +51,9 @@ static void test_numbers_and_bytes_are_in_network_order(void **state)
 static void test_columns_are_arrays_of_one_dimension(void **state)
 {
 	struct postgres_args args = { 0 };
-	static const char numbers[] = ARRAY_HEAD("\0\x14", "\2")
-		"\0\0\0\x08\1\2\3\4\5\6\7\x08\0\0\0\x08\xff\xff\xff\xff\xff\xff\xff\xff";
+	static const char numbers[] = ARRAY_HEAD(
+		"\0\x14",
+		"\2") "\0\0\0\x08\1\2\3\4\5\6\7\x08\0\0\0\x08\xff\xff\xff\xff\xff\xff\xff\xff";
 	static const char texts[] = ARRAY_HEAD("\0\x11", "\2") "\0\0\0\2ab\0\0\0\0";
 
 	(void)state;
@@ -82,7 +83,8 @@ static void test_conninfo_is_judged_without_telling_the_password(void **state)
 	char *password = NULL;
 
 	(void)state;
-	assert_int_equal(postgres_conninfo_check("postgres://u:se%20cret@h/d", &password, &text), 0);
+	assert_int_equal(postgres_conninfo_check("postgres://u:se%20cret@h/d", &password, &text),
+	                 0);
 	assert_string_equal(password, "se cret");
 	password = mem_free(password);
 	assert_int_equal(postgres_conninfo_check("host=h dbname=d", &password, &text), 0);

@@ -35,9 +35,14 @@ static void test_schema_is_read_and_libpq_gets_the_rest(void **state)
 static void test_schema_that_needs_quotes_is_refused(void **state)
 {
 	static const char *const urls[] = {
-		"postgres://h/d?schema=", "postgres://h/d?schema=Big", "postgres://h/d?schema=1st",
-		"postgres://h/d?schema=a%22b", "postgres://h/d?schema=pg_x",
-		"postgres://h/d?schema=a&schema=b", "host=h dbname=d", "redis://h",
+		"postgres://h/d?schema=",
+		"postgres://h/d?schema=Big",
+		"postgres://h/d?schema=1st",
+		"postgres://h/d?schema=a%22b",
+		"postgres://h/d?schema=pg_x",
+		"postgres://h/d?schema=a&schema=b",
+		"host=h dbname=d",
+		"redis://h",
 		"postgres://h/d?schema=a123456789b123456789c123456789d123456789e",
 	};
 	struct address address;
