@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 import rediskit
+import sharedkit
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -44,6 +45,13 @@ def cluster():
     made.close()
 
 
+@pytest.fixture(scope="module")
+def postgres():
+    made = sharedkit.PostgresBackend()
+    yield made
+    made.close()
+
+
 SUITES = ["test_verdicts", "test_tickets", "test_model"]
 
 
@@ -64,6 +72,11 @@ def test_cluster_gives_the_same_verdicts_and_waits_for_replicas(binary, cluster,
 
 def test_cluster_answers_as_the_model_does(binary, cluster):
     run_suite(binary, "test_model", cluster.url() + "/?shards=1")
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_postgres_answers_as_the_model_does(binary, postgres, suite):
+    run_suite(binary, suite, postgres.url(suite))
 
 
 def test_redis_over_tls_with_a_password_and_a_replica_that_is_waited_for(binary):

@@ -15,7 +15,8 @@
 /* A name that needs no quotes in SQL, nor an escape in a URL. */
 static bool is_plain(struct span name)
 {
-	if (name.len == 0 || name.len > SCHEMA_NAME_MAX || (name.ptr[0] >= '0' && name.ptr[0] <= '9'))
+	if (name.len == 0 || name.len > SCHEMA_NAME_MAX ||
+	    (name.ptr[0] >= '0' && name.ptr[0] <= '9'))
 		return false;
 	for (size_t i = 0; i < name.len; i++) {
 		char c = name.ptr[i];
@@ -62,7 +63,8 @@ int address_read(const char *url, struct address *ret_address, struct error_text
 {
 	struct span params = span_str(url);
 	struct address address = { 0 };
-	if (!span_starts(params, SPAN("postgres://")) && !span_starts(params, SPAN("postgresql://")))
+	if (!span_starts(params, SPAN("postgres://")) &&
+	    !span_starts(params, SPAN("postgresql://")))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "expected postgres://USER@HOST/DATABASE?schema=stile");
 	struct span base = span_cut_item(&params, '?');

@@ -16,7 +16,8 @@ struct address {
 	char schema[SCHEMA_NAME_MAX + 1];
 };
 
-int address_read(const char *url, struct address *ret_address, struct error_text *ret_text) must_check;
+int address_read(const char *url, struct address *ret_address,
+                 struct error_text *ret_text) must_check;
 void address_free(struct address *address);
 
 /* A connection there that has chosen the schema, for a moment: the caller closes it, and

@@ -92,7 +92,8 @@ static void ask_cells(struct sheet *sheet, struct line *line, bool locked)
 		list(sheet, &keys, row, row->locked == locked);
 	}
 	postgres_args_keys(&line->args, batch_column(&keys, offsetof(struct cell_row, key)));
-	postgres_args_u64s(&line->args, batch_column(&keys, offsetof(struct cell_row, value_wanted)));
+	postgres_args_u64s(&line->args,
+	                   batch_column(&keys, offsetof(struct cell_row, value_wanted)));
 	line_send(line, locked ? "cells_lock" : "cells_read");
 	row_list_free(&keys);
 }

@@ -22,7 +22,8 @@ struct batch_options {
 
 extern const struct line_statement batch_statements[];
 
-int batch_run(struct sheet *sheet, struct line *line, const struct batch_options *options) must_check;
+int batch_run(struct sheet *sheet, struct line *line,
+              const struct batch_options *options) must_check;
 
 /* A column of rows that are listed. */
 static inline struct postgres_column batch_column(const struct row_list *list, size_t offset)

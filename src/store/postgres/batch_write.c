@@ -15,7 +15,7 @@
 #define CLAIM_TABLES "stile_claims c LEFT JOIN stile_seen s ON s.event = c.ticket"
 /* Not what this transaction has inserted. */
 #define CLAIM_OLD "c.key = ANY($1::uuid[]) AND c.xmin <> pg_current_xact_id()::xid"
-#define TICKET_COLUMNS                                                                   \
+#define TICKET_COLUMNS                                                                 \
 	"t.ticket, t.event, t.sink, t.ord, t.due, t.lease, t.node, t.attempt, t.used," \
 	" t.status, t.state, t.last"
 
@@ -49,24 +49,22 @@ const struct line_statement batch_statements[] = {
 	{ "cells_insert",
 	  "INSERT INTO stile_cells (key, expiry, name, value) SELECT u.key, 1, '', ''"
 	  " FROM unnest($1::uuid[]) AS u (key) ORDER BY u.key ON CONFLICT DO NOTHING" },
-	{ "cells_read",
-	  "SELECT c.key, c.expiry, CASE WHEN u.w = 1 THEN c.value END"
-	  " FROM unnest($1::uuid[], $2::bigint[]) AS u (key, w) JOIN stile_cells c"
-	  " ON c.key = u.key" },
-	{ "cells_lock",
-	  "SELECT c.key, c.expiry, CASE WHEN u.w = 1 THEN c.value END"
-	  " FROM unnest($1::uuid[], $2::bigint[]) AS u (key, w) JOIN stile_cells c"
-	  " ON c.key = u.key ORDER BY c.key FOR UPDATE OF c" },
-	{ "cells_put",
-	  "UPDATE stile_cells c SET expiry = u.expiry, name = u.name, value = u.value"
-	  " FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bytea[])"
-	  " AS u (key, expiry, name, value) WHERE c.key = u.key" },
+	{ "cells_read", "SELECT c.key, c.expiry, CASE WHEN u.w = 1 THEN c.value END"
+	                " FROM unnest($1::uuid[], $2::bigint[]) AS u (key, w) JOIN stile_cells c"
+	                " ON c.key = u.key" },
+	{ "cells_lock", "SELECT c.key, c.expiry, CASE WHEN u.w = 1 THEN c.value END"
+	                " FROM unnest($1::uuid[], $2::bigint[]) AS u (key, w) JOIN stile_cells c"
+	                " ON c.key = u.key ORDER BY c.key FOR UPDATE OF c" },
+	{ "cells_put", "UPDATE stile_cells c SET expiry = u.expiry, name = u.name, value = u.value"
+	               " FROM unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bytea[])"
+	               " AS u (key, expiry, name, value) WHERE c.key = u.key" },
 	{ "cells_expire",
 	  "UPDATE stile_cells c SET expiry = u.expiry FROM unnest($1::uuid[], $2::bigint[])"
 	  " AS u (key, expiry) WHERE c.key = u.key" },
 	{ "cells_delete", "DELETE FROM stile_cells WHERE key = ANY($1::uuid[])" },
-	{ "tickets_lock", "SELECT " TICKET_COLUMNS " FROM stile_tickets t WHERE"
-	                  " t.ticket = ANY($1::bigint[]) AND t.state <> 6 ORDER BY t.ticket FOR UPDATE" },
+	{ "tickets_lock",
+	  "SELECT " TICKET_COLUMNS " FROM stile_tickets t WHERE"
+	  " t.ticket = ANY($1::bigint[]) AND t.state <> 6 ORDER BY t.ticket FOR UPDATE" },
 	{ "parts_read",
 	  "SELECT t.ticket, e.flags, e.source, e.letter, e.payload FROM stile_tickets t"
 	  " JOIN stile_events e ON e.event = t.event WHERE t.ticket = ANY($1::bigint[])" },
@@ -214,11 +212,11 @@ static void send_column(struct line *line, const struct row_list *rows, size_t o
 static void send_new_tickets(struct line *line, const struct row_list *rows)
 {
 	static const size_t columns[] = {
-		offsetof(struct ticket_row, ticket), offsetof(struct ticket_row, event),
-		offsetof(struct ticket_row, sink),   offsetof(struct ticket_row, order),
-		offsetof(struct ticket_row, lease),  offsetof(struct ticket_row, len),
+		offsetof(struct ticket_row, ticket),  offsetof(struct ticket_row, event),
+		offsetof(struct ticket_row, sink),    offsetof(struct ticket_row, order),
+		offsetof(struct ticket_row, lease),   offsetof(struct ticket_row, len),
 		offsetof(struct ticket_row, attempt), offsetof(struct ticket_row, used),
-		offsetof(struct ticket_row, state),  offsetof(struct ticket_row, last),
+		offsetof(struct ticket_row, state),   offsetof(struct ticket_row, last),
 	};
 	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
 		send_column(line, rows, columns[i]);
@@ -253,9 +251,9 @@ static void send_events(struct line *line, const struct row_list *rows)
 static void send_notes(struct line *line, const struct row_list *rows)
 {
 	static const size_t columns[] = {
-		offsetof(struct note_row, ticket),  offsetof(struct note_row, at),
-		offsetof(struct note_row, due),     offsetof(struct note_row, attempt),
-		offsetof(struct note_row, mark),    offsetof(struct note_row, status),
+		offsetof(struct note_row, ticket), offsetof(struct note_row, at),
+		offsetof(struct note_row, due),    offsetof(struct note_row, attempt),
+		offsetof(struct note_row, mark),   offsetof(struct note_row, status),
 	};
 	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
 		send_column(line, rows, columns[i]);

@@ -86,9 +86,12 @@ static void check_durability(const struct check *check)
 	bool off = is(check, "synchronous_commit", "off");
 	bool local = is(check, "synchronous_commit", "local");
 	bool standbys = value_of(check, "standbys").len > 0;
-	tell(check, off ? POSTGRES_ERROR : local && standbys ? POSTGRES_WARNING : POSTGRES_FINE,
+	tell(check,
+	     off                 ? POSTGRES_ERROR
+	     : local && standbys ? POSTGRES_WARNING
+	                         : POSTGRES_FINE,
 	     "synchronous_commit",
-	     off              ? "off: what was acknowledged is lost when the server stops; set it to on"
+	     off ? "off: what was acknowledged is lost when the server stops; set it to on"
 	     : local && standbys ? "local: a failover to a standby loses what was acknowledged"
 	                         : "commits are on the disk before they are acknowledged");
 	if (!standbys)
@@ -121,8 +124,7 @@ static void check_limits(const struct check *check)
 
 static void check_clock(const struct check *check)
 {
-	int64_t skew_ms = (int64_t)(number_of(check, "clock") -
-	                            clock_read(clock_system()).wall_ms);
+	int64_t skew_ms = (int64_t)(number_of(check, "clock") - clock_read(clock_system()).wall_ms);
 	bool far = skew_ms > SKEW_MS || skew_ms < -SKEW_MS;
 	struct postgres_finding finding = { .level = far ? POSTGRES_WARNING : POSTGRES_FINE,
 		                            .name = "clock" };

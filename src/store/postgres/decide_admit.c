@@ -85,8 +85,7 @@ static void open_ticket(struct sheet *sheet, const struct store_admit *admit, ui
 	row->state = STORE_STATE_LEASED;
 	row->attempt = row->used = 1;
 	row->lease = sheet->now_ms + admit->lease_ms;
-	sheet_note_add(sheet, row,
-	               &(struct note_row){ .mark = STORE_MARK_STARTED, .attempt = 1 });
+	sheet_note_add(sheet, row, &(struct note_row){ .mark = STORE_MARK_STARTED, .attempt = 1 });
 }
 
 static void open_event(struct sheet *sheet, const struct store_admit *admit, uint64_t event,

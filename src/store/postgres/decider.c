@@ -63,7 +63,8 @@ static void take_work(struct postgres_store *own, struct work *work)
 	while (own->inbox.head) {
 		struct store_op *op = own->inbox.head;
 		bytes += bytes_of(op);
-		if (work->count == own->options.batch_ops || (bytes > BATCH_BYTES && work->count > 0))
+		if (work->count == own->options.batch_ops ||
+		    (bytes > BATCH_BYTES && work->count > 0))
 			break;
 		own->inbox.head = op->next;
 		if (!own->inbox.head)
@@ -238,8 +239,7 @@ static void decide(struct postgres_store *own, struct work *work)
 /* Under the mutex. */
 static void pass_on(struct postgres_store *own, struct work *work)
 {
-	bool stirs = work->others.head || own->sheet.any_due || own->sheet.any_closed ||
-	             own->test;
+	bool stirs = work->others.head || own->sheet.any_due || own->sheet.any_closed || own->test;
 
 	op_list_join(&own->asked, &work->others);
 	own->deciding = false;

@@ -14,8 +14,7 @@
 #define PAGES_MIN 64u
 #define PAGES_MAX 4096u
 
-static const char *const sweeps[] = { "claims_sweep", "seen_sweep", "cells_sweep",
-	                              "events_sweep" };
+static const char *const sweeps[] = { "claims_sweep", "seen_sweep", "cells_sweep", "events_sweep" };
 _Static_assert(ARRAY_LEN(sweeps) == ARRAY_LEN(((struct postgres_store *)0)->sweeps),
                "a place for each");
 

@@ -27,7 +27,7 @@ struct line {
 	struct postgres_args args; /* of the next statement */
 	const struct address *address;
 	const struct line_statement *statements; /* up to one without a name */
-	const char *first; /* NULL, or a command for every new connection */
+	const char *first;                       /* NULL, or a command for every new connection */
 	uint64_t node;
 	uint32_t number;
 	uint64_t batch;    /* of the last transaction that was begun */

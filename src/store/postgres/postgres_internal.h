@@ -76,8 +76,8 @@ struct postgres_store {
 	struct line taker;
 	struct op_list takes, waits;
 	uint32_t wait_count;
-	bool untaken;   /* a take may have been made of which nobody heard */
-	bool look_now;  /* something may be there for those that wait */
+	bool untaken;  /* a take may have been made of which nobody heard */
+	bool look_now; /* something may be there for those that wait */
 	uint64_t beat_at_ms, keep_at_ms, count_at_ms, look_at_ms, open_at_ms;
 	struct sweep sweeps[4];
 
@@ -110,4 +110,4 @@ int reader_run(struct postgres_store *own, struct store_op *op) must_check;
 int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all) must_check;
 int keeper_end_leases(struct postgres_store *own) must_check; /* that are over */
 int keeper_count(struct postgres_store *own) must_check;      /* for stats */
-int keeper_leave(struct postgres_store *own) must_check; /* the node ends */
+int keeper_leave(struct postgres_store *own) must_check;      /* the node ends */

@@ -127,8 +127,8 @@ static void hand_over(struct postgres_store *own)
 /* Under the mutex. */
 static bool is_busy(const struct postgres_store *own)
 {
-	return own->inbox.head || own->deciding || own->asked.head || own->taking ||
-	       own->stirred || own->tick_wanted;
+	return own->inbox.head || own->deciding || own->asked.head || own->taking || own->stirred ||
+	       own->tick_wanted;
 }
 
 /* done() may submit again, so the list is left before it is walked. */
@@ -395,7 +395,7 @@ int postgres_store_open(const struct postgres_store_options *options, struct sto
 	pthread_mutex_init(&own->mutex, NULL); /* these never fail for plain ones */
 	pthread_cond_init(&own->decider_wake, NULL);
 	pthread_cond_init(&own->settled, NULL);
-	struct op_list *lists[] = { &own->queue, &own->inbox,  &own->asked,
+	struct op_list *lists[] = { &own->queue,    &own->inbox, &own->asked,
 		                    &own->finished, &own->takes, &own->waits };
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
 		op_list_init(lists[i]);

@@ -206,7 +206,9 @@ static void enter_op(struct sheet *sheet, struct entry *entry)
 	case STORE_LOOKUP: enter_lookup(sheet, entry); break;
 	case STORE_CELL: enter_cell_op(sheet, entry); break;
 	case STORE_SETTLE: enter_settle(sheet, entry); break;
-	case STORE_NOTE: enter_ticket(sheet, container_of(op, struct store_note, op)->ticket); break;
+	case STORE_NOTE:
+		enter_ticket(sheet, container_of(op, struct store_note, op)->ticket);
+		break;
 	case STORE_RENEW:
 		enter_ticket(sheet, container_of(op, struct store_renew, op)->ticket);
 		break;

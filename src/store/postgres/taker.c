@@ -19,24 +19,24 @@
 #define WAITS_EVERY_MS 100u /* another node may have settled it */
 #define TRY_EVERY_MS 500u
 
-#define TAKE_START                                                                          \
-	"WITH c AS (SELECT ticket, len FROM stile_tickets WHERE sink = $1::bigint"          \
-	" AND state = 1 ORDER BY ticket LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"          \
-	" s AS (SELECT ticket, sum(len * $9::bigint + $4::bigint) OVER (ORDER BY ticket)"   \
-	" AS total, row_number() OVER (ORDER BY ticket) AS n FROM c),"                      \
-	" u AS (UPDATE stile_tickets t SET state = 2, attempt = least(t.attempt + 1, 65535),"\
-	" lease = CASE WHEN $5::bigint > 0 THEN stile_now($8::bigint) + $5::bigint ELSE 0 END,"\
-	" node = $6::bigint, stamp = $7::bigint FROM s WHERE t.ticket = s.ticket"           \
-	" AND (s.n = 1 OR s.total <= $3::bigint) RETURNING t.ticket, t.event, t.sink, t.ord,"\
+#define TAKE_START                                                                              \
+	"WITH c AS (SELECT ticket, len FROM stile_tickets WHERE sink = $1::bigint"              \
+	" AND state = 1 ORDER BY ticket LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"              \
+	" s AS (SELECT ticket, sum(len * $9::bigint + $4::bigint) OVER (ORDER BY ticket)"       \
+	" AS total, row_number() OVER (ORDER BY ticket) AS n FROM c),"                          \
+	" u AS (UPDATE stile_tickets t SET state = 2, attempt = least(t.attempt + 1, 65535),"   \
+	" lease = CASE WHEN $5::bigint > 0 THEN stile_now($8::bigint) + $5::bigint ELSE 0 END," \
+	" node = $6::bigint, stamp = $7::bigint FROM s WHERE t.ticket = s.ticket"               \
+	" AND (s.n = 1 OR s.total <= $3::bigint) RETURNING t.ticket, t.event, t.sink, t.ord,"   \
 	" t.due, t.attempt, t.status, t.last) "
 
 const struct line_statement taker_statements[] = {
 	{ "now", "SELECT stile_now($1::bigint)" },
-	{ "sinks_due",
-	  "SELECT u.sink FROM unnest($1::bigint[]) AS u (sink) WHERE EXISTS (SELECT"
-	  " FROM stile_tickets t WHERE t.sink = u.sink AND t.state = 1)" },
-	{ "take_whole", TAKE_START "SELECT u.*, e.flags, e.source, e.letter, e.payload"
-	                " FROM u JOIN stile_events e ON e.event = u.event ORDER BY u.ticket" },
+	{ "sinks_due", "SELECT u.sink FROM unnest($1::bigint[]) AS u (sink) WHERE EXISTS (SELECT"
+	               " FROM stile_tickets t WHERE t.sink = u.sink AND t.state = 1)" },
+	{ "take_whole",
+	  TAKE_START "SELECT u.*, e.flags, e.source, e.letter, e.payload"
+	             " FROM u JOIN stile_events e ON e.event = u.event ORDER BY u.ticket" },
 	{ "take_bare", TAKE_START "SELECT * FROM u ORDER BY u.ticket" },
 	{ "untake",
 	  "UPDATE stile_tickets SET state = 1 WHERE state = 2 AND lease >= 0 AND node = $1::bigint"
@@ -58,7 +58,7 @@ const struct line_statement taker_statements[] = {
 #define SCAN_WINDOW                                                                          \
 	"WITH w AS (SELECT * FROM stile_tickets WHERE ticket >= $1::bigint"                  \
 	" AND ticket <= $2::bigint ORDER BY ticket LIMIT $3::bigint), f AS (SELECT * FROM w" \
-	" WHERE ($4::bigint = 0 OR ($4::bigint >> state::integer) & 1 = 1)"                 \
+	" WHERE ($4::bigint = 0 OR ($4::bigint >> state::integer) & 1 = 1)"                  \
 	" AND ($5::bigint = 0 OR sink = $5::bigint) AND ($6::bigint = 1 OR state <> 6)) "
 	{ "scan_window", SCAN_WINDOW
 	  "SELECT (SELECT count(*) FROM w), (SELECT max(ticket) FROM w), (SELECT count(*) FROM f)" },
@@ -71,9 +71,8 @@ const struct line_statement taker_statements[] = {
 	  " CASE WHEN $10::bigint = 1 THEN e.payload END, (SELECT stile_now($11::bigint))"
 	  " FROM s t JOIN stile_events e ON e.event = t.event"
 	  " WHERE t.n = 1 OR t.total <= $8::bigint ORDER BY t.ticket" },
-	{ "held",
-	  "SELECT DISTINCT event FROM stile_tickets WHERE state = 3 AND ticket < $1::bigint"
-	  " ORDER BY event DESC LIMIT $2::bigint" },
+	{ "held", "SELECT DISTINCT event FROM stile_tickets WHERE state = 3 AND ticket < $1::bigint"
+	          " ORDER BY event DESC LIMIT $2::bigint" },
 	{ "cell_names",
 	  "WITH w AS (SELECT key, name, expiry FROM stile_cells WHERE key >= $1::uuid ORDER BY key"
 	  " LIMIT $2::bigint) SELECT key, name, expiry = 0 OR expiry > (SELECT"
@@ -83,10 +82,9 @@ const struct line_statement taker_statements[] = {
 	  "WITH b AS (INSERT INTO stile_nodes VALUES ($1::bigint, stile_clock()) ON CONFLICT"
 	  " (node) DO UPDATE SET beat = excluded.beat) SELECT 1 + count(*) FROM stile_nodes"
 	  " WHERE node <> $1::bigint AND beat > (SELECT stile_clock()) - $2::bigint" },
-	{ "leases_end",
-	  "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
-	  " FROM stile_tickets WHERE state = 2 AND lease > 0 AND lease <= (SELECT"
-	  " stile_now($1::bigint)) LIMIT 1000 FOR UPDATE SKIP LOCKED))" },
+	{ "leases_end", "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
+	                " FROM stile_tickets WHERE state = 2 AND lease > 0 AND lease <= (SELECT"
+	                " stile_now($1::bigint)) LIMIT 1000 FOR UPDATE SKIP LOCKED))" },
 	{ "nodes_end",
 	  "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
 	  " FROM stile_tickets t WHERE state = 2 AND lease = 0 AND NOT EXISTS (SELECT"
@@ -110,10 +108,10 @@ const struct line_statement taker_statements[] = {
 	{ "drops_forget",
 	  "DELETE FROM stile_drops WHERE id = ANY(ARRAY(SELECT id FROM stile_drops WHERE id <"
 	  " (SELECT max(id) FROM stile_drops) - 100000 ORDER BY id LIMIT 1000))" },
-#define SWEEP(table, condition)                                                               \
-	"DELETE FROM " table " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " table " t WHERE"   \
-	" t.ctid >= format('(%s,0)', $1::bigint)::tid"                                        \
-	" AND t.ctid < format('(%s,0)', $2::bigint)::tid AND " condition                      \
+#define SWEEP(table, condition)                                                             \
+	"DELETE FROM " table " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " table " t WHERE" \
+	" t.ctid >= format('(%s,0)', $1::bigint)::tid"                                      \
+	" AND t.ctid < format('(%s,0)', $2::bigint)::tid AND " condition                    \
 	" FOR UPDATE SKIP LOCKED))"
 #define SWEEP_OVER "t.expiry <= (SELECT stile_now($3::bigint))"
 	{ "claims_sweep", SWEEP("stile_claims", SWEEP_OVER) },
@@ -139,9 +137,8 @@ const struct line_statement taker_statements[] = {
 	  " 'stile_claims'::regclass))::bigint END, CASE WHEN pg_relation_size('stile_cells')"
 	  " < 1048576 THEN (SELECT count(*) FROM stile_cells) ELSE greatest(0, (SELECT reltuples"
 	  " FROM pg_class WHERE oid = 'stile_cells'::regclass))::bigint END" },
-	{ "give_up",
-	  "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2"
-	  " AND (node = $1::bigint OR $2::bigint = 1)" },
+	{ "give_up", "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2"
+	             " AND (node = $1::bigint OR $2::bigint = 1)" },
 	{ "node_delete", "DELETE FROM stile_nodes WHERE node = $1::bigint" },
 	{ "lines_delete", "DELETE FROM stile_lines WHERE node = $1::bigint" },
 	{ 0 },
@@ -343,11 +340,11 @@ static int serve_takes(struct postgres_store *own)
 /* ---- waits ---- */
 
 /* False: it is not settled yet. */
-static bool tell_outcome(const struct postgres_store *own, struct store_wait *wait,
-                         uint64_t states, bool dropped)
+static bool tell_outcome(const struct postgres_store *own, struct store_wait *wait, uint64_t states,
+                         bool dropped)
 {
-	bool pending = states & (1u << STORE_STATE_DUE | 1u << STORE_STATE_LEASED |
-	                         1u << STORE_STATE_HELD);
+	bool pending = states &
+	               (1u << STORE_STATE_DUE | 1u << STORE_STATE_LEASED | 1u << STORE_STATE_HELD);
 	bool parked = states & 1u << STORE_STATE_PARKED;
 	bool dead = states & 1u << STORE_STATE_DEAD;
 
