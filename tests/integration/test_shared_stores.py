@@ -319,9 +319,9 @@ def test_resharding_under_load_loses_nothing(fleet, backend):
     cluster = backend.cluster
     with load(nodes, oracle, "r"):
         eventually(lambda: len(oracle.known) > 100, "events are acknowledged")
-        source, target = cluster.masters()[:2]
-        cluster.move_slots(source, target, 2000)
-        cluster.move_slots(target, source, 2000)
+        giver, taker = cluster.masters()[:2]
+        cluster.move_slots(giver, taker, 2000)
+        cluster.move_slots(taker, giver, 2000)
         before = len(oracle.known)
         eventually(lambda: len(oracle.known) > before + 50, "it goes on")
     cluster.wait_whole()
