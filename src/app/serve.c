@@ -11,9 +11,10 @@
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
  *                 what it has.
  *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
- *                 and the other io threads end.
- *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
- *                 makes headway: then the lanes are asked to end.
+ *                 and the other io threads end. Who waits for an outcome is told that
+ *                 there is none when delivery rests, or after ANSWER_MS.
+ *   3. DELIVER  until no ticket is open, or delivery rests, or DELIVER_MS, whether or
+ *                 not the sink makes headway: then the lanes are asked to end.
  *   4. SETTLE   until they have ended, for which they give the store some seconds:
  *                 then this loop stops.
  *   5. The store is closed. Whatever it could not record comes back with
@@ -23,10 +24,12 @@
 #include "app/serve.h"
 #include "app/config.h"
 #include "app/serve_admin.h"
+#include "app/serve_callers.h"
 #include "app/serve_orphans.h"
 #include "app/serve_resp.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
+#include "app/serve_store.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -36,18 +39,16 @@
 #include <unistd.h>
 
 #include "app/exit_code.h"
-#include "app/flush_probe.h"
 #include "app/stop_guard.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "console/console.h"
 #include "deliver/deliver.h"
+#include "door/claims.h"
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
-#include "store/local/journal_find.h"
-#include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
@@ -61,9 +62,15 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 
 #define STEP_MS 20
 #define LATER_MS 200
+#define CHANGE_RETRY_MS 5000
 #define DRAIN_MS 5000
+#define ANSWER_MS 3000
 #define DELIVER_MS 5000
 #define STOP_LIMIT_MS 30000
+
+/* Delivery rests when it has done so for that long: what was just admitted is on its way to
+ * a lane until then. */
+#define REST_MS 100
 
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
@@ -72,13 +79,6 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 /* Of the largest size, that must fit into memory at a time. */
 #define BODIES_MIN UINT64_C(16)
 
-/* Slower than this, waiting for the disk costs more than handing over. */
-#define INLINE_FLUSH_US 1000
-
-/* Batches of events: writing them takes long enough for the next to be read meanwhile.
- * Handing over a small frame costs more than waiting for it. */
-#define BESIDE_BYTES (384u << 10)
-
 struct serve;
 
 struct io {
@@ -86,6 +86,7 @@ struct io {
 	struct loop *loop;
 	struct http_server *server;
 	struct webhook webhook;
+	struct claims claims;
 	struct resp_door resp; /* its server is NULL when there is none */
 	struct port *port;     /* NULL with an embedded store */
 	struct thread thread;
@@ -105,6 +106,7 @@ struct serve {
 	const struct config_input *input;
 	const struct serve_options *options; /* of the start */
 	bool embedded;
+	struct serve_store store;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
 	struct source_counts counts;
@@ -120,12 +122,17 @@ struct serve {
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct sinks_failed failed;  /* of the last change, and */
+	uint64_t retry_at_ms;        /* when it is tried again */
 	struct orphans orphans;
+	struct callers callers;
+	struct loop_timer sweep; /* of those */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
 	enum phase phase;
 	uint64_t phase_began_ms;
+	uint64_t rests_since_ms; /* 0: it does not */
 	struct loop_handler signals;
 	struct loop_timer step;
 	struct loop_timer later;
@@ -155,7 +162,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
 	const struct config *config = serve->config;
-	if (span_starts(request->head.path, SPAN("/v1")))
+	if (span_starts(request->head.path, SPAN("/v1/claims")))
+		error_fill(&text, 0,
+		           "there is nothing here; claims are made at /v1/claims, unless "
+		           "claims.enabled is off");
+	else if (span_starts(request->head.path, SPAN("/v1")))
 		error_fill(&text, 0,
 		           "there is nothing here; the admin API has a listener of its "
 		           "own (--admin)");
@@ -175,6 +186,8 @@ static void handle(struct http_request *request)
 			loop_enough(io->loop);
 		return;
 	}
+	if (claims_handle(&io->claims, io->webhook.use->set, request))
+		return;
 	struct console_view view = { .port = io_store(io) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
@@ -186,7 +199,8 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return webhook_wants_body(&io->webhook, request);
+	return webhook_wants_body(&io->webhook, request) ||
+	       claims_wants_body(io->webhook.use->set, request);
 }
 
 static void run_store(struct io *io)
@@ -205,11 +219,14 @@ static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
-		io->webhook.asked = io->resp.asked = false;
+		io->webhook.asked = io->claims.asked = io->resp.asked = false;
 		run_store(io);
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
-	} while (unlikely(io->webhook.asked || io->webhook.decided || io->resp.asked));
+		if (unlikely(io->claims.decided))
+			claims_answer(&io->claims);
+	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
+	                  io->claims.decided || io->resp.asked));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -220,7 +237,7 @@ static void io_tick(struct loop_timer *timer)
 	if (!io->port && io->resp.server)
 		resp_door_tick(&io->resp);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
-		io->draining = true;
+		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);
 		if (io->resp.server)
 			resp_server_drain(io->resp.server);
@@ -277,7 +294,8 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size,
+		.scratch_size = webhook_scratch_size > claims_scratch_size ? webhook_scratch_size
+		                                                           : claims_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -303,6 +321,12 @@ static int io_open(struct io *io)
 							   .feed = serve->console.feed,
 							   .thread = (uint32_t)(io - serve->ios),
 						   });
+	if (error == 0)
+		error = claims_init(&io->claims, &(struct claims_options){
+							 .store = io->webhook.options.store,
+							 .traces = serve->traces,
+							 .key = serve->store.key,
+							 .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -349,6 +373,7 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	claims_release(&io->claims); /* its requests are in the server's memory */
 	io->server = http_server_free(io->server);
 	resp_door_close(&io->resp);
 	if (io->port)
@@ -373,13 +398,31 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* The others wait for a person, not for a delivery. */
+/* The others wait for a person or for whoever claimed them, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets +
+	                 stats.caller_tickets;
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
+}
+
+/* What then is left waits for a time ahead, or for a sink that works: a stop does not. */
+static bool delivery_rests(struct serve *serve)
+{
+	uint64_t now_ms = loop_now_ms(serve->ios[0].loop);
+	if (!deliver_is_resting(serve->deliver))
+		serve->rests_since_ms = 0;
+	else if (serve->rests_since_ms == 0)
+		serve->rests_since_ms = now_ms;
+	return serve->rests_since_ms > 0 && now_ms - serve->rests_since_ms >= REST_MS;
+}
+
+static void end_waits(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_end_waits(&serve->ios[i].webhook);
 }
 
 static void end_drain(struct serve *serve)
@@ -395,9 +438,11 @@ static void end_drain(struct serve *serve)
 	enter(serve, PHASE_DELIVER);
 }
 
-static void end_deliver(struct serve *serve)
+static void end_deliver(struct serve *serve, bool in_time)
 {
 	uint64_t open = undelivered(serve);
+	if (!in_time)
+		log_warn("some deliveries did not finish in time and are interrupted");
 	if (open > 0)
 		log_warn("events are left for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
@@ -410,11 +455,15 @@ static void shutdown_step(struct loop_timer *timer)
 	struct serve *serve = container_of(timer, struct serve, step);
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	serve->callers.stopped = true;
+	bool rests = delivery_rests(serve);
+	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
+		end_waits(serve);
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
-	         (undelivered(serve) == 0 || spent_ms > DELIVER_MS))
-		end_deliver(serve);
+	         (undelivered(serve) == 0 || rests || spent_ms > DELIVER_MS))
+		end_deliver(serve, spent_ms <= DELIVER_MS);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);
 	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)
@@ -442,6 +491,10 @@ static bool is_changing(struct serve *serve)
 {
 	if (serve_sinks_changing(serve->change))
 		return true;
+	if (serve->change) {
+		serve_sinks_failed(serve->change, &serve->failed);
+		serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	}
 	serve->change = serve_sinks_change_free(serve->change);
 	if (serve->before != serve->config)
 		config_free(serve->before);
@@ -454,11 +507,13 @@ static bool is_changing(struct serve *serve)
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
-	const unsigned char *key = local_store_key(serve->console.store);
-	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
+	int error = serve_sources_new(config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &set, ret_text);
 	if (error == 0)
-		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
-		                           ret_text);
+		error = serve_sinks_change(serve->deliver,
+		                           &(struct sinks_step){ serve->loaded, config,
+		                                                 &serve->failed },
+		                           &serve->change, ret_text);
 	if (error != 0) {
 		source_set_release(set);
 		return error;
@@ -517,6 +572,20 @@ static void reload(struct serve *serve)
 	config_free(config);
 }
 
+/* Sinks whose outlet could not be made at the reload: it may have been for want of
+ * something that is there now. */
+static void retry_change(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct sinks_step step = { serve->loaded, serve->loaded, &serve->failed };
+	if (serve->failed.count == 0 || loop_now_ms(serve->ios[0].loop) < serve->retry_at_ms)
+		return;
+	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
+	if (error != 0)
+		log_error("sinks cannot be changed", log_code(error));
+}
+
 /* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
 static void reload_later(struct loop_timer *timer)
 {
@@ -524,6 +593,8 @@ static void reload_later(struct loop_timer *timer)
 	if (!is_changing(serve) && serve->reload_again && serve->phase == PHASE_SERVE) {
 		serve->reload_again = false;
 		reload(serve);
+	} else if (!serve->change && serve->phase == PHASE_SERVE) {
+		retry_change(serve);
 	}
 	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
 		log_error("the timer of reloads cannot be set");
@@ -532,6 +603,7 @@ static void reload_later(struct loop_timer *timer)
 /* ---- windows that are too short ---- */
 
 #define ADVISE_MS 10000
+#define SWEEP_MS 60000
 
 static void advise_source(void *user, struct span source, const struct gap *gap)
 {
@@ -551,6 +623,16 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}
+}
+
+static void sweep(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, sweep);
+	if (serve->phase == PHASE_SERVE)
+		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
+		                    clock_read(clock_system()).wall_ms);
+	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
+		log_warn("the timer that ends forgotten claims cannot be set");
 }
 
 static void advise(struct loop_timer *timer)
@@ -608,16 +690,6 @@ static int open_signals(struct serve *serve)
 
 /* ---- start ---- */
 
-static void store_says(void *user, enum local_store_level level, const char *text)
-{
-	(void)user;
-	switch (level) {
-	case LOCAL_STORE_INFO: log_info("store", log_str("text", text)); break;
-	case LOCAL_STORE_WARNING: log_warn("store", log_str("text", text)); break;
-	case LOCAL_STORE_ERROR: log_error("store", log_str("text", text)); break;
-	}
-}
-
 static int fail(const char *what, int error, const struct error_text *text)
 {
 	log_error(what, log_str("error", text && text->text[0] ? text->text : error_name(error)));
@@ -647,19 +719,6 @@ static int limit_connections(struct serve *serve)
 	return 0;
 }
 
-/* The store has the folder: nobody else's is written to. */
-static void choose_commit(struct serve *serve)
-{
-	const struct serve_options *options = serve->options;
-	serve->embedded = options->threads == 1 && options->commit != SERVE_COMMIT_THREAD;
-	if (!serve->embedded || options->commit == SERVE_COMMIT_INLINE)
-		return;
-	uint64_t us = 0;
-	/* A folder that cannot be written is the store's to cope with. */
-	if (flush_probe_us(file_system_real(), options->data, &us) == 0 && us > INLINE_FLUSH_US)
-		serve->embedded = false;
-}
-
 static void traces_say(void *user, bool warning, const char *text)
 {
 	(void)user;
@@ -680,67 +739,58 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
-static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
-{
-	const struct serve *serve = user;
-	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
-	                          ticket, ret_payload);
-}
-
 static int open_console(struct serve *serve)
 {
-	serve->console.read = read_event;
-	serve->console.read_user = serve;
+	serve->console.read = serve_store_read;
+	serve->console.read_user = &serve->store;
 	int error = worker_new("stile-answers", &serve->console.worker);
 	if (error == 0)
 		error = feed_new(&serve->console.feed);
 	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
 }
 
-static int open_store(struct serve *serve)
+static int host_store(struct serve *serve, struct error_text *ret_text)
 {
-	const struct serve_options *options = serve->options;
-	struct local_store_options store_options = {
-		.path = options->data,
-		.retain_ms = options->retain_ms,
-		.retain_bytes = options->retain_bytes,
-		.dead_keep_ms = options->dead_keep_ms,
-		.max_open_tickets = (uint32_t)options->open_tickets,
-		.accept_clock = options->accept_clock,
-		.lazy_outcomes = true,
-		.beside_bytes = BESIDE_BYTES,
-		.log = store_says,
-	};
-	struct error_text text = { "" };
-	struct store *store = NULL;
-	int error = local_store_open(&store_options, &store, &text);
-	if (error != 0)
-		return fail("the data folder cannot be opened", error, &text);
-
-	error = serve_sources_new(serve->config, local_store_key(store), &serve->counts,
-	                          &serve->sources, &text);
-	choose_commit(serve);
-	struct store_host_options host_options = {
+	struct store *store = serve->store.store;
+	int error = serve_sources_new(serve->config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &serve->sources, ret_text);
+	serve->embedded = !serve->store.shared && serve_store_inline(serve->options);
+	struct store_host_options options = {
 		.store = store,
 		.mode = serve->embedded ? STORE_HOST_EMBEDDED : STORE_HOST_THREAD,
 		.wake = wake_loop,
 		.user = serve->ios[0].loop,
 	};
 	if (error == 0)
-		error = store_host_new(&host_options, &serve->host);
+		error = store_host_new(&options, &serve->host);
 	if (error != 0) {
 		store_free(store);
-		return fail("the store cannot start", error, &text);
+		return error;
 	}
 	serve->console.store = store;
-	return 0;
+	return serve_store_attach(&serve->store, serve->host);
+}
+
+static int open_store(struct serve *serve)
+{
+	struct error_text text = { "" };
+	int error = serve_store_open(serve->config, &serve->store, &text);
+	if (error != 0)
+		return fail(serve->config->store.kind == CONFIG_STORE_LOCAL
+		                    ? "the data folder cannot be opened"
+		                    : "the shared store cannot be opened",
+		            error, &text);
+	error = host_store(serve, &text);
+	return error == 0 ? 0 : fail("the store cannot start", error, &text);
 }
 
 static int open_delivery(struct serve *serve)
 {
 	struct error_text text = { "" };
-	int error = serve_sinks_start(serve->config, serve->host, serve->console.feed,
-	                              &serve->deliver, &text);
+	struct serve_sinks_options options = { .host = serve->host,
+		                               .feed = serve->console.feed,
+		                               .lease_ms = serve->store.lease_ms };
+	int error = serve_sinks_start(serve->config, &options, &serve->deliver, &text);
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
@@ -808,7 +858,7 @@ static int open_admin(struct serve *serve)
 		.host = serve->host,
 		.sources = serve->sources,
 		.tls = serve->tls,
-		.key = local_store_key(serve->console.store),
+		.key = serve->store.key,
 	};
 	int error = serve_admin_open(&options, &serve->admin, &text);
 	if (error != 0)
@@ -868,6 +918,9 @@ static int open_all(struct serve *serve)
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->sweep.due = sweep;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->sweep, SWEEP_MS);
 	serve->later.due = reload_later;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
@@ -890,6 +943,7 @@ static void greet(struct serve *serve)
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
 	         log_str("admin", serve_admin_url(serve->admin)),
 	         log_str("resp", serve_resp_url(serve->resp)), log_str("data", folder),
+	         log_str("store", serve->store.shared ? serve->store.label : "local"),
 	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
 	         log_u64("threads", options->threads),
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
@@ -916,16 +970,18 @@ static void close_all(struct serve *serve)
 		store_host_end_takes(serve->host);
 	if (serve->deliver)
 		deliver_join(serve->deliver);
+	serve->console.worker = worker_end(serve->console.worker); /* it may read from the store */
 	if (serve->host)
 		store_host_close(serve->host);
-	serve->console.worker = worker_end(serve->console.worker);
 	serve_admin_settle(serve->admin);
+	serve_store_close(&serve->store);
 	serve->deliver = deliver_free(serve->deliver);
 	serve->admin = serve_admin_close(serve->admin);
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve_callers_end(&serve->callers);
 	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);

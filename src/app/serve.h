@@ -22,6 +22,7 @@ struct serve_options {
 	uint64_t resp_max_value;
 	uint64_t resp_idle_ms; /* 0: for ever */
 	const char *data;
+	const char *store; /* the URL of a shared one; NULL: that of the file, or none */
 	uint64_t window_ms;
 	const char *tls_cert;
 	const char *tls_key;
@@ -59,6 +60,7 @@ enum serve_row {
 	SERVE_RESP_MAX_VALUE,
 	SERVE_RESP_IDLE,
 	SERVE_DATA,
+	SERVE_STORE,
 	SERVE_WINDOW,
 	SERVE_TLS_CERT,
 	SERVE_TLS_KEY,

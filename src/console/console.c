@@ -184,6 +184,9 @@ static void write_store(const struct console *console, struct buf *out)
 	       stats.dead_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
+	single(out, "stile_caller_tickets", "gauge",
+	       "Claims that whoever made them has not settled: open, and not to be delivered.",
+	       stats.caller_tickets);
 	single(out, "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
 	       stats.waits);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
@@ -194,6 +197,13 @@ static void write_store(const struct console *console, struct buf *out)
 	single(out, "stile_io_errors_total", "counter",
 	       "Failed reads and writes of the data folder.", stats.io_errors);
 	single(out, "stile_store_writable", "gauge", "1 when events are accepted.", stats.writable);
+	single(out, "stile_store_away", "gauge",
+	       "1 while a shared store is not to be had: the breaker is open.", stats.away);
+	single(out, "stile_store_away_total", "counter", "How often the shared store was away.",
+	       stats.away_times);
+	single(out, "stile_spooled_events", "gauge",
+	       "Events kept on this machine until the shared store can decide about them.",
+	       stats.spooled_events);
 	head(out, "stile_clock_held_seconds", "gauge",
 	     "How far the wall clock is ahead of what can be explained; above 0 needs a look.");
 	buf_printf(out, "stile_clock_held_seconds %" PRIu64 ".%03" PRIu64 "\n",
@@ -463,7 +473,13 @@ static void answer_ready(struct console *console, const struct console_view *vie
 	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
 	else if (!stats.writable)
-		answer_text(request, 503, SPAN("not ready: the store takes no events now\n"));
+		answer_text(request, 503,
+		            stats.away ? SPAN("not ready: the shared store is away\n")
+		                       : SPAN("not ready: the store takes no events now\n"));
+	else if (stats.away)
+		answer_text(request, 200,
+		            SPAN("ready: the shared store is away, events are "
+		                 "spooled where the source allows\n"));
 	else
 		answer_text(request, 200, SPAN("ready\n"));
 }

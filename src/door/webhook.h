@@ -9,7 +9,8 @@
  * Answers:   200 with the verdict (or, for a batch, one for each event);
  *            400 no claim can be computed; 401, 403 not from whom the source
  *            trusts; 405 not a POST; 413 too large for the store; 422 a conflict
- *            that the source rejects; 503 with Retry-After when the store has no
+ *            that the source rejects; 202 kept until the shared store, which is
+ *            away, can decide; 503 with Retry-After when the store has no
  *            room, a write failed, or the original has no outcome yet (busy).
  *            Of a source whose senders wait for the outcome: 502 it is dead, 503 it
  *            has none yet, 504 nobody knows it.
@@ -62,6 +63,7 @@ struct webhook {
 	struct webhook_request **decided_tail;
 	/* More was submitted since the store's flush: it wants another one. */
 	bool asked;
+	atomic_bool waits_over;
 };
 
 /* What the webhook needs of a request's scratch space. */
@@ -73,6 +75,10 @@ void webhook_release(struct webhook *webhook);
 /* Any thread: from its next round on the webhook uses this set, of which one hold
  * is taken. */
 void webhook_offer(struct webhook *webhook, struct source_set *set);
+
+/* Any thread: nobody waits for an outcome any more. Who does is told within a tick that
+ * there is none yet. */
+void webhook_end_waits(struct webhook *webhook);
 
 /* Could webhook_handle() want the body of this request, of which there is only the
  * head? Not if that alone says that it is not from whom the source trusts. */

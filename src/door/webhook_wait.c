@@ -23,6 +23,7 @@ static uint64_t awaited(const struct webhook_item *item)
 	case VERDICT_BUSY: return admit->ticket;
 	case VERDICT_CONFLICT: return webhook_passed(admit) ? admit->own_ticket : 0;
 	case VERDICT_STALE:
+	case VERDICT_SPOOLED:
 	case VERDICT_NONE: break;
 	}
 	return 0;
@@ -44,6 +45,7 @@ static void ask(struct webhook_request *it, struct webhook_item *item)
 		.op = { .kind = STORE_WAIT, .done = wait_done, .user = it },
 		.ticket = awaited(item),
 		.until_boot_ms = it->until_boot_ms,
+		.over = &it->webhook->waits_over,
 	};
 	it->webhook->asked = true;
 	store_submit(it->webhook->options.store, &item->wait.op);
@@ -78,6 +80,7 @@ static void wait_done(struct store_op *op)
 	item->release = (struct store_release){
 		.op = { .kind = STORE_RELEASE, .done = release_done, .user = it },
 		.ticket = item->wait.ticket,
+		.states = 1u << STORE_STATE_DEAD,
 		.whole_event = true,
 	};
 	it->webhook->asked = true;

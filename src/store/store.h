@@ -33,6 +33,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -105,6 +106,9 @@ enum store_state {
 	STORE_STATE_CLOSED = 6, /* not open any more; only from a scan of all events */
 };
 
+#define STORE_STATES_ASIDE \
+	(1u << STORE_STATE_HELD | 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD)
+
 /* What is remembered of a ticket beside its outcome; the numbers stand in the
  * journal. A caller notes the first three. */
 enum store_mark {
@@ -166,6 +170,11 @@ struct store_admit {
 	/* Not 0, with one leg: a new event is leased to the caller from the beginning, for
 	 * so long, as attempt 1, which counts as started (STORE_MARK_STARTED). */
 	uint32_t lease_ms;
+	/* While a shared store is away the event may be kept on this node, durable, without
+	 * a decision: `spooled`, with `ticket` a number of this node's alone. It is decided
+	 * as any other when the store is back. Without, or if the store is no shared one:
+	 * ERR_AWAY. Not with lease_ms. */
+	bool spool;
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
@@ -305,14 +314,18 @@ struct store_note {
 };
 
 /*
- * A ticket that is held, parked or dead becomes due at once, under its old number, or
- * is dropped: closed. ERR_FENCED if it is neither. ERR_FULL and ERR_POISONED leave it
+ * A ticket that is in one of the `states` becomes due at once, under its old number, or
+ * is dropped: closed. ERR_FENCED if it is in none. ERR_FULL and ERR_POISONED leave it
  * as it was. With `whole_event` the same for every leg of the event that the ticket
  * belongs to; ERR_FENCED if that is none.
+ *
+ * Held, parked, dead and due ones can be released. A due one is with no taker, and what
+ * was noted of it stays noted: an attempt of which nobody knows stays unknown.
  */
 struct store_release {
 	struct store_op op;
 	uint64_t ticket;
+	uint32_t states; /* bits 1 << enum store_state; 0: STORE_STATES_ASIDE */
 	bool drop;
 	bool whole_event;
 };
@@ -338,8 +351,9 @@ struct store_renew {
 struct store_take {
 	struct store_op op;
 	/* in */
-	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
-	 * Its attempt counts as started, and the take completes when that is durable. */
+	/* Not 0: this one alone, of this sink, if it is due and its time has come, and at once:
+	 * none if not. Its attempt counts as started, and the take completes when that is
+	 * durable. */
 	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
@@ -351,6 +365,12 @@ struct store_take {
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
+
+/* Is it a take that may wait for long? */
+static inline bool store_take_waits(const struct store_op *op)
+{
+	return op->kind == STORE_TAKE && container_of(op, const struct store_take, op)->ticket == 0;
+}
 
 struct store_item {
 	uint64_t ticket;
@@ -429,6 +449,7 @@ struct store_scan {
 	uint32_t max_bytes; /* an item that is larger comes alone */
 	bool all;
 	bool with_payload; /* else the parts are there but for the payload */
+	bool items_only;   /* nobody looks at the parts, nor at flags: a store may leave them out */
 	/* in, out */
 	struct store_cursor cursor;
 	/* out */
@@ -446,10 +467,11 @@ struct store_scan {
  */
 struct store_wait {
 	struct store_op op;
-	uint64_t ticket;        /* the event's */
-	uint64_t until_boot_ms; /* CLOCK_BOOTTIME; looked at by tick */
-	enum outcome outcome;   /* out */
-	bool was_open;          /* the store's */
+	uint64_t ticket;         /* the event's */
+	uint64_t until_boot_ms;  /* CLOCK_BOOTTIME; looked at by tick */
+	const atomic_bool *over; /* as if that came when it is true; NULL: no such */
+	enum outcome outcome;    /* out */
+	bool was_open;           /* the store's */
 };
 
 /*
@@ -496,6 +518,7 @@ struct store_stats {
 	uint64_t held_tickets;   /* open, until they are released */
 	uint64_t parked_tickets; /* the same */
 	uint64_t dead_tickets;   /* the same, or they are too old */
+	uint64_t caller_tickets; /* open, and not delivered by a lane: STORE_SINK_CALLER */
 	uint64_t waits;          /* operations that wait for an outcome */
 	uint64_t commits;        /* durable writes */
 	uint64_t commit_ops;     /* operations in them */
@@ -505,6 +528,10 @@ struct store_stats {
 	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
 	bool writable; /* admits would be accepted now, as far as is known */
+	/* Of a shared store. */
+	bool away;               /* it is not to be had now, as far as is known */
+	uint64_t away_times;     /* so often it was */
+	uint64_t spooled_events; /* kept on this node until they can be decided */
 };
 
 struct histogram;
@@ -631,6 +658,14 @@ static inline bool store_outcome_valid(enum outcome outcome)
 static inline bool store_state_pending(enum store_state state)
 {
 	return state == STORE_STATE_DUE || state == STORE_STATE_LEASED || state == STORE_STATE_HELD;
+}
+
+/* For stores. The states that a release is about, as bits. */
+static inline uint32_t store_release_states(const struct store_release *release)
+{
+	uint32_t states = release->states ? release->states : STORE_STATES_ASIDE;
+
+	return states & (STORE_STATES_ASIDE | 1u << STORE_STATE_DUE);
 }
 
 /* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,

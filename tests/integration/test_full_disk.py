@@ -65,6 +65,7 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     assert len(kept) >= 40, "a whole segment should have fitted"
     eventually(lambda: gateway.get("/readyz").status == 503, "/readyz says that it cannot write")
     assert gateway.get("/healthz").status == 200
+    eventually(lambda: "no room for another segment" in gateway.log(), "the log tells it")
 
     # What it knows it still answers, and what it has it still delivers.
     first = next(iter(kept))
@@ -77,6 +78,8 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     resize(disk, LARGE)
     take_verdict(accepted_again(gateway, {"id": "room"}), "new")
     eventually(lambda: gateway.get("/readyz").status == 200, "/readyz")
+    eventually(lambda: "there is room again" in gateway.log(), "the log tells that too")
+    assert gateway.log().count("no room for another segment") == 1
     for event_id, ticket in kept.items():
         assert take_verdict(gateway.post(large(event_id)), "duplicate") == ticket
     gateway.wait_settled()
