@@ -15,6 +15,7 @@ static void read_tree(struct config_reader *reader, const struct yaml_node *root
 		const char *name;
 		void (*read)(struct config_reader *reader, const struct yaml_node *node);
 	} rest[] = {
+		{ "claims", config_read_claims_api },
 		{ "sources", config_read_sources },
 		{ "sinks", config_read_sinks },
 		{ "routes", config_read_routes },
@@ -93,6 +94,8 @@ static void read_flags(struct config_reader *reader)
 static void read_all(struct config_reader *reader)
 {
 	options_set_defaults(serve_option_table, &reader->config->serve);
+	reader->config->claims = (struct config_claims){ .lease_ms = 30000,
+		                                         .outcome_bytes = 64u << 10 };
 	if (reader->input->text)
 		read_text(reader, *reader->input->text);
 	else if (reader->input->path)

@@ -40,6 +40,8 @@
 #define CONFIG_CASES_MAX 64u       /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
 #define CONFIG_ADMIN_TOKENS_MAX 5u
+#define CONFIG_RESP_PASSWORDS_MAX 5u
+#define CONFIG_LEASE_MS 30000u
 
 /* ---- the result ---- */
 
@@ -60,12 +62,29 @@ struct config_source {
 	struct span path;   /* of its requests: "/in/genesys" */
 	struct span preset; /* empty: the recipe is all its own */
 	enum config_conflict on_conflict;
+	bool spool;         /* while a shared store is away its events are kept, else 503 */
 	bool ack_delivered; /* the answer waits for the outcome … */
 	uint64_t wait_ms;   /* … so long at most */
 	struct recipe_spec recipe;
 	struct auth_spec auth;
 	struct config_place place;
 };
+
+enum config_claims_enabled { CONFIG_CLAIMS_AUTO = 0, CONFIG_CLAIMS_ON, CONFIG_CLAIMS_OFF };
+
+/* The claims API. */
+struct config_claims {
+	enum config_claims_enabled enabled;
+	uint32_t window_s;
+	uint32_t lease_ms;
+	uint32_t outcome_bytes;
+	struct auth_spec auth;
+	struct config_place place;
+};
+
+/* Can nobody reach it whom it does not know, but from this machine? By the listener that
+ * there is, which a reload does not change. */
+bool config_claims_guarded(const struct config_claims *claims, const char *listen);
 
 enum config_sink_kind {
 	CONFIG_SINK_STDOUT = 0,
@@ -145,10 +164,25 @@ struct config_route {
 	struct config_place place;
 };
 
+enum config_store_kind { CONFIG_STORE_LOCAL = 0, CONFIG_STORE_REDIS, CONFIG_STORE_POSTGRES };
+
+/* A store that several gateways share; without a URL, the local one of `serve`. */
+struct config_store {
+	enum config_store_kind kind;
+	struct span url; /* a secret: with its password */
+	uint32_t password_count;
+	struct span password[1];
+	uint32_t lease_ms; /* of a delivery; a node that says nothing for so long has died */
+};
+
 struct config {
 	struct serve_options serve;
+	struct config_store store;
 	uint32_t admin_token_count;
 	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
+	struct config_claims claims;
+	uint32_t resp_password_count;
+	struct span resp_passwords[CONFIG_RESP_PASSWORDS_MAX];
 	uint32_t source_count;
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;
@@ -207,6 +241,13 @@ const struct config_source *config_find_source(const struct config *config, stru
 const struct config_sink *config_find_sink(const struct config *config, struct span name);
 
 const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http", … */
+
+enum config_store_kind config_store_kind_of(struct span url);
+/* Can a part of it be away while others are there: a cluster? */
+bool config_store_in_parts(struct span url);
+/* The URL as people may see it: without user, password and parameters. */
+void config_store_label(struct span url, struct buf *out);
+bool config_spools(const struct config *config); /* does any source? */
 
 /* The routes, compiled; a configuration that was loaded has no problem but memory. `key`
  * as for route_set_new(). */

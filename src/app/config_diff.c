@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 
-#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 3)
+#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 6)
 
 /* ---- a source as bytes ---- */
 
@@ -109,6 +109,7 @@ static void put_rest(struct buf *out, const struct config_source *source)
 {
 	put_text(out, source->path);
 	put_number(out, source->on_conflict);
+	put_number(out, source->spool);
 	put_number(out, source->ack_delivered ? source->wait_ms : 0);
 }
 
@@ -251,14 +252,38 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 	return error;
 }
 
+static bool same_secrets(const struct span *old, uint32_t old_count, const struct span *new,
+                         uint32_t new_count)
+{
+	bool same = old_count == new_count;
+	for (uint32_t i = 0; i < new_count && same; i++)
+		same = span_eq(old[i], new[i]);
+	return same;
+}
+
 /* Their number and place may tell nothing: only that they are others. */
 static int compare_tokens(struct config_diff *diff, const struct config *old,
                           const struct config *new)
 {
-	bool same = old->admin_token_count == new->admin_token_count;
-	for (uint32_t i = 0; i < new->admin_token_count &&same; i++)
-		same = span_eq(old->admin_tokens[i], new->admin_tokens[i]);
-	return same ? 0 : add(diff, "admin.token", false, "changed");
+	int error = 0;
+	if (!same_secrets(old->admin_tokens, old->admin_token_count, new->admin_tokens,
+	                  new->admin_token_count))
+		error = add(diff, "admin.token", false, "changed");
+	if (error == 0 && !same_secrets(old->resp_passwords, old->resp_password_count,
+	                                new->resp_passwords, new->resp_password_count))
+		error = add(diff, "resp.password", false, "changed");
+	return error;
+}
+
+static int compare_store(struct config_diff *diff, const struct config *old,
+                         const struct config *new)
+{
+	int error = 0;
+	if (!span_eq(old->store.url, new->store.url))
+		error = add(diff, "store.url", false, "changed");
+	if (error == 0 && old->store.lease_ms != new->store.lease_ms)
+		error = add(diff, "store.lease", false, "changed");
+	return error;
 }
 
 /* ---- sinks and routes ---- */
@@ -425,6 +450,31 @@ static int compare_routes(struct config_diff *diff, const struct config *old,
 	return equal ? 0 : add(diff, "routes", true, "changed");
 }
 
+static void put_claims_api(struct buf *out, const struct config_claims *claims)
+{
+	put_number(out, claims->enabled);
+	put_number(out, claims->window_s);
+	put_number(out, claims->lease_ms);
+	put_number(out, claims->outcome_bytes);
+	put_auth(out, &claims->auth);
+}
+
+static int compare_claims_api(struct config_diff *diff, const struct config *old,
+                              const struct config *new)
+{
+	struct buf a = { 0 };
+	struct buf b = { 0 };
+	put_claims_api(&a, &old->claims);
+	put_claims_api(&b, &new->claims);
+	bool failed = a.failed || b.failed;
+	bool equal = is_equal(&a, &b);
+	buf_free(&a);
+	buf_free(&b);
+	if (failed)
+		return -ENOMEM;
+	return equal ? 0 : add(diff, "claims", true, "changed");
+}
+
 int config_diff(const struct config_states *states, struct config_diff *ret_diff)
 {
 	struct config_diff diff = { 0 };
@@ -432,6 +482,10 @@ int config_diff(const struct config_states *states, struct config_diff *ret_diff
 	int error = diff.changes ? compare_serve(&diff, states) : -ENOMEM;
 	if (error == 0)
 		error = compare_tokens(&diff, states->start, states->next);
+	if (error == 0)
+		error = compare_store(&diff, states->start, states->next);
+	if (error == 0)
+		error = compare_claims_api(&diff, states->last, states->next);
 	if (error == 0)
 		error = compare_sources(&diff, states->last, states->next);
 	if (error == 0)

@@ -104,9 +104,15 @@ static void tell_unknown(struct config_reader *reader, const char *section,
 static void read_option(struct config_reader *reader, const struct config_option *option,
                         const struct yaml_node *node, void *base)
 {
+	const struct config_option *bare = option->bare && node->kind == YAML_TEXT
+	                                           ? config_option_find(option->path,
+	                                                                span_str(option->bare))
+	                                           : NULL;
 	switch (option->kind) {
 	case CONFIG_SECTION:
-		if (config_is_map(reader, node))
+		if (bare)
+			config_read_value(reader, bare, node, base);
+		else if (config_is_map(reader, node))
 			config_read_section(reader, option->path, node,
 			                    (char *)base + option->offset);
 		break;

@@ -4,6 +4,7 @@
  * config.c          load and free
  * config_read.c     walks the tree by the table
  * config_value.c    one value: ${NAME}, file:, kinds and ranges
+ * config_store.c    which store, and its URL
  * config_source.c   a source as a whole: its name, path, recipe
  * config_sink.c     a sink as a whole: what it is, and what fits that
  * config_route.c    routes, and what sources and sinks have of them
@@ -108,12 +109,21 @@ bool config_is_map(struct config_reader *reader, const struct yaml_node *node);
 bool config_is_repeated(struct config_reader *reader, const struct yaml_node *map,
                         const struct yaml_node *member);
 
+/* ---- config_store.c ---- */
+
+void config_read_store_url(struct config_reader *reader, const struct yaml_node *node,
+                           struct span *ret_url);
+void config_check_store(struct config_reader *reader);
+
 /* ---- config_source.c ---- */
 
 void config_read_sources(struct config_reader *reader, const struct yaml_node *map);
 void config_add_default_source(struct config_reader *reader);
 /* Names stand in URLs, metrics and digests. False: told. */
 bool config_check_name(struct config_reader *reader, const struct yaml_node *node);
+
+/* What the section as a whole must be; its options are read already. */
+void config_read_claims_api(struct config_reader *reader, const struct yaml_node *map);
 
 /* ---- config_sink.c ---- */
 

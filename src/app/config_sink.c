@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "codec/ip.h"
+#include "store/store.h"
 
 #define SECTION "sinks.*"
 
@@ -463,6 +464,9 @@ static void give_ids(struct config_reader *reader)
 		if (sinks[i].kind == CONFIG_SINK_STDOUT)
 			continue;
 		sinks[i].id = sink_id(sinks[i].name);
+		if (sinks[i].name.len > 0 && sinks[i].id == STORE_SINK_CALLER)
+			tell_sink(reader, &sinks[i], CONFIG_ERROR,
+			          "has a number that no sink can have; choose another name");
 		for (uint32_t j = 0; j < i; j++)
 			if (sinks[i].name.len > 0 && sinks[j].id == sinks[i].id)
 				tell_sink(reader, &sinks[i], CONFIG_ERROR,

@@ -209,6 +209,20 @@ static void read_source(struct config_reader *reader, const struct yaml_node *ma
 	*ret_source = draft->source;
 }
 
+void config_read_claims_api(struct config_reader *reader, const struct yaml_node *map)
+{
+	struct config_claims *claims = &reader->config->claims;
+	if (map->kind != YAML_MAP)
+		return; /* told */
+	claims->place = (struct config_place){ map->name->line, map->name->column };
+	const struct yaml_node *auth = yaml_map_find(map, SPAN("auth"));
+	if (!auth || auth->kind != YAML_MAP)
+		return;
+	size_t at = config_enter(reader, SPAN("auth"));
+	config_check_auth(reader, auth, &claims->auth, reader->report->errors);
+	config_leave(reader, at);
+}
+
 void config_read_sources(struct config_reader *reader, const struct yaml_node *map)
 {
 	struct config *config = reader->config;

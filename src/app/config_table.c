@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "app/config_reader.h"
+#include "door/claims.h"
 
 #define DAY_MS UINT64_C(86400000)
 #define HOUR_MS (DAY_MS / 24)
@@ -23,6 +24,106 @@
 #define AUTH SOURCE ".auth"
 #define SINK "sinks.*"
 #define ROUTE "routes[]"
+
+/* The same wherever somebody must be known. */
+#define AUTH_ROWS(AT)                                                                                                                                   \
+	{                                                                                                                                               \
+		.path = AT ".kind",                                                                                                                     \
+		.kind = CONFIG_CHOICE,                                                                                                                  \
+		FIELD(auth_spec, kind),                                                                                                                 \
+		.choices =                                                                                                                              \
+			"none|header|basic|bearer|standard-webhooks|hmac|genesys|github|stripe|shopify|"                                                \
+			"twilio|certificate",                                                                                                           \
+		.reload = true,                                                                                                                         \
+		.standard = "header, if `header` is given",                                                                                             \
+		.also = "type|scheme|method",                                                                                                           \
+		.help = "an API key in a header, HTTP Basic, a bearer token, or a signature as a platform makes it"                                     \
+	},                                                                                                                                              \
+		{ .path = AT ".header",                                                                                                                 \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, header),                                                                                                             \
+		  .max = 64,                                                                                                                            \
+		  .reload = true,                                                                                                                       \
+		  .value = "NAME",                                                                                                                      \
+		  .help = "the header that holds the key (`header`) or the signature (`hmac`)" },                                                       \
+		{ .path = AT ".user",                                                                                                                   \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, user),                                                                                                               \
+		  .max = 128,                                                                                                                           \
+		  .reload = true,                                                                                                                       \
+		  .value = "NAME",                                                                                                                      \
+		  .also = "username|login",                                                                                                             \
+		  .help = "the user of `basic`" },                                                                                                      \
+		{ .path = AT ".secret",                                                                                                                 \
+		  .kind = CONFIG_SECRETS,                                                                                                               \
+		  COUNTED(auth_spec, secrets, secret_count, AUTH_SECRETS_MAX),                                                                          \
+		  .reload = true,                                                                                                                       \
+		  .value = "SECRET",                                                                                                                    \
+		  .also = "secrets|password|token|key|api_key",                                                                                         \
+		  .help = "the key, password, token or signing secret, or a list of up to 5 while they are rotated; `${NAME}` or `file:PATH`" },        \
+		{ .path = AT ".algorithm",                                                                                                              \
+		  .kind = CONFIG_CHOICE,                                                                                                                \
+		  FIELD(auth_spec, algorithm),                                                                                                          \
+		  .choices = "sha256|sha1|sha512",                                                                                                      \
+		  .reload = true,                                                                                                                       \
+		  .standard = "sha256",                                                                                                                 \
+		  .help = "of `hmac`" },                                                                                                                \
+		{ .path = AT ".encoding",                                                                                                               \
+		  .kind = CONFIG_CHOICE,                                                                                                                \
+		  FIELD(auth_spec, encoding),                                                                                                           \
+		  .choices = "hex|base64",                                                                                                              \
+		  .reload = true,                                                                                                                       \
+		  .standard = "hex",                                                                                                                    \
+		  .help = "of the signature of `hmac`" },                                                                                               \
+		{ .path = AT ".prefix",                                                                                                                 \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, prefix),                                                                                                             \
+		  .max = 64,                                                                                                                            \
+		  .reload = true,                                                                                                                       \
+		  .value = "TEXT",                                                                                                                      \
+		  .help = "what stands before the signature of `hmac`, such as `sha256=`" },                                                            \
+		{ .path = AT ".signed",                                                                                                                 \
+		  .kind = CONFIG_TEXTS,                                                                                                                 \
+		  COUNTED(auth_spec, signed_parts, signed_count, AUTH_SIGNED_MAX),                                                                      \
+		  .reload = true,                                                                                                                       \
+		  .value = "[PART…]",                                                                                                                   \
+		  .standard = "[body]",                                                                                                                 \
+		  .help = "what `hmac` signs, joined in this order: `body`, `header:NAME`, `path`, `method`, `url`, `const:TEXT`" },                    \
+		{ .path = AT ".timestamp",                                                                                                              \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, timestamp),                                                                                                          \
+		  .max = 128,                                                                                                                           \
+		  .reload = true,                                                                                                                       \
+		  .value = "PART",                                                                                                                      \
+		  .help = "the part that holds the time of `hmac` in unix seconds, such as `header:X-Time`" },                                          \
+		{ .path = AT ".tolerance",                                                                                                              \
+		  .kind = CONFIG_SECONDS,                                                                                                               \
+		  FIELD(auth_spec, tolerance_s),                                                                                                        \
+		  .min = 1000,                                                                                                                          \
+		  .max = DAY_MS,                                                                                                                        \
+		  .reload = true,                                                                                                                       \
+		  .value = "TIME",                                                                                                                      \
+		  .standard = "5m",                                                                                                                     \
+		  .help = "how far the time of a signature may be off" },                                                                               \
+		{ .path = AT ".public_url",                                                                                                             \
+		  .kind = CONFIG_TEXT,                                                                                                                  \
+		  FIELD(auth_spec, public_url),                                                                                                         \
+		  .max = 512,                                                                                                                           \
+		  .reload = true,                                                                                                                       \
+		  .value = "URL",                                                                                                                       \
+		  .help = "how senders reach stile, `https://HOST[:PORT][/PREFIX]`, if a proxy changes it (`twilio`, and `hmac` that signs the url)" }, \
+		{ .path = AT ".names",                                                                                                                  \
+		  .kind = CONFIG_TEXTS,                                                                                                                 \
+		  COUNTED(auth_spec, names, name_count, AUTH_NETWORKS_MAX),                                                                             \
+		  .reload = true,                                                                                                                       \
+		  .value = "[NAME…]",                                                                                                                   \
+		  .help = "whose client certificates are taken (`certificate`); without it, any that `tls.client_ca` signed" },                         \
+	{                                                                                                                                               \
+		.path = AT ".networks", .kind = CONFIG_NETWORKS,                                                                                        \
+		COUNTED(auth_spec, networks, network_count, AUTH_NETWORKS_MAX), .reload = true,                                                         \
+		.value = "[CIDR…]", .also = "allow|addresses|cidr",                                                                                     \
+		.help = "the addresses that may send, such as `10.0.0.0/8` or `2001:db8::/32`, with any kind"                                           \
+	}
 
 static const struct config_option options[] = {
 	{ .path = "listen", FLAG(SERVE_LISTEN) },
@@ -48,7 +149,46 @@ static const struct config_option options[] = {
 	  .also = "secret|password|bearer",
 	  .help = "what a request must bring as `Authorization: Bearer`: one, or several while they change; needed where others than this machine can reach the listener" },
 
-	{ .path = "store", .kind = CONFIG_SECTION, .help = "what remembers" },
+	{ .path = "resp",
+	  .kind = CONFIG_SECTION,
+	  .also = "redis",
+	  .help = "the door for clients of Redis (docs/redis-door.md)" },
+	{ .path = "resp.listen", FLAG(SERVE_RESP), .also = "address|port" },
+	{ .path = "resp.password",
+	  .kind = CONFIG_SECRETS,
+	  COUNTED(config, resp_passwords, resp_password_count, CONFIG_RESP_PASSWORDS_MAX),
+	  .value = "SECRET",
+	  .also = "secret|requirepass|auth|token",
+	  .help = "what a client says with AUTH or HELLO as the user `default`: one, or several while they change; needed where others than this machine can reach the listener" },
+	{ .path = "resp.tls", FLAG(SERVE_RESP_TLS) },
+	{ .path = "resp.scope", FLAG(SERVE_RESP_SCOPE) },
+	{ .path = "resp.max_value", FLAG(SERVE_RESP_MAX_VALUE), .also = "value" },
+	{ .path = "resp.idle", FLAG(SERVE_RESP_IDLE), .also = "timeout|idle_timeout" },
+
+	{ .path = "store",
+	  .kind = CONFIG_SECTION,
+	  .bare = "url",
+	  .help = "what remembers: a URL, or more" },
+	{ .path = "store.url",
+	  .kind = CONFIG_STORE_URL,
+	  FIELD(config, store.url),
+	  .value = "URL",
+	  .standard = "the local store",
+	  .help = "a store that several gateways share (docs/shared-stores.md): `redis://`, `rediss://`, `redis-cluster://`, `rediss-cluster://` or `postgres://`; `${NAME}` or `file:PATH` for what is secret. As `--store`" },
+	{ .path = "store.password",
+	  .kind = CONFIG_SECRETS,
+	  COUNTED(config, store.password, store.password_count, 1),
+	  .value = "SECRET",
+	  .also = "pass|passwd|secret",
+	  .help = "of the shared store, if the URL has none: `${NAME}` or `file:PATH`" },
+	{ .path = "store.lease",
+	  .kind = CONFIG_MS,
+	  FIELD(config, store.lease_ms),
+	  .min = 1000,
+	  .max = 600000,
+	  .value = "TIME",
+	  .standard = "30s",
+	  .help = "with a shared store: what a gateway was delivering when it died goes to another after this time" },
 	{ .path = "store.local",
 	  .kind = CONFIG_SECTION,
 	  .help = "the store in a folder of this machine" },
@@ -63,6 +203,55 @@ static const struct config_option options[] = {
 	{ .path = "limits.connections", FLAG(SERVE_MAX_CONNECTIONS), .also = "max_connections" },
 	{ .path = "limits.per_address", FLAG(SERVE_MAX_PER_ADDRESS), .also = "max_per_address" },
 	{ .path = "limits.open_tickets", FLAG(SERVE_MAX_OPEN_TICKETS), .also = "max_open_tickets" },
+
+	{ .path = "claims",
+	  .kind = CONFIG_SECTION,
+	  FIELD(config, claims),
+	  .reload = true,
+	  .help = "the claims API, for handlers that act themselves (docs/claims.md)" },
+	{ .path = "claims.enabled",
+	  .kind = CONFIG_CHOICE,
+	  FIELD(config_claims, enabled),
+	  .choices = "auto|on|off",
+	  .reload = true,
+	  .standard = "auto",
+	  .help = "`auto`: where this machine alone can reach the listener, or with `auth`; else its answer is 403" },
+	{ .path = "claims.window",
+	  .kind = CONFIG_SECONDS,
+	  FIELD(config_claims, window_s),
+	  .min = WINDOW_MIN_MS,
+	  .max = WINDOW_MAX_MS,
+	  .reload = true,
+	  .value = "TIME",
+	  .standard = "that of the top",
+	  .also = "ttl|expire",
+	  .help = "how long a claim and its outcome are remembered, unless the caller says otherwise" },
+	{ .path = "claims.lease",
+	  .kind = CONFIG_MS,
+	  FIELD(config_claims, lease_ms),
+	  .min = CLAIMS_LEASE_MIN_MS,
+	  .max = CLAIMS_LEASE_MAX_MS,
+	  .reload = true,
+	  .value = "TIME",
+	  .standard = "30s",
+	  .also = "timeout|lock",
+	  .help = "how long whoever got `new` has it alone, unless the caller says otherwise or renews it" },
+	{ .path = "claims.max_outcome",
+	  .kind = CONFIG_SIZE,
+	  FIELD(config_claims, outcome_bytes),
+	  .min = 1,
+	  .max = CLAIMS_OUTCOME_MAX,
+	  .reload = true,
+	  .value = "SIZE",
+	  .standard = "64KiB",
+	  .also = "outcome_size",
+	  .help = "the largest outcome that is kept" },
+	{ .path = "claims.auth",
+	  .kind = CONFIG_SECTION,
+	  FIELD(config_claims, auth),
+	  .reload = true,
+	  .help = "how it knows its callers; as `auth` of a source" },
+	AUTH_ROWS("claims.auth"),
 
 	{ .path = "sources",
 	  .kind = CONFIG_NAMED,
@@ -116,6 +305,13 @@ static const struct config_option options[] = {
 	  .reload = true,
 	  .standard = "keep first",
 	  .help = "the same key with other content: the second is kept aside, passes, or is answered 422" },
+	{ .path = SOURCE ".store_away",
+	  .kind = CONFIG_CHOICE,
+	  FIELD(config_source, spool),
+	  .choices = "closed|spool",
+	  .reload = true,
+	  .standard = "closed",
+	  .help = "while a shared store is away: 503, and the sender tries again, or 202, and the event is kept on this machine and decided when the store is back" },
 	{ .path = SOURCE ".compare",
 	  .kind = CONFIG_CHOICE,
 	  FIELD(config_source, recipe.compare_values),
@@ -159,102 +355,7 @@ static const struct config_option options[] = {
 	  FIELD(config_source, auth),
 	  .reload = true,
 	  .help = "how the source knows its senders" },
-	{ .path = AUTH ".kind",
-	  .kind = CONFIG_CHOICE,
-	  FIELD(auth_spec, kind),
-	  .choices =
-	          "none|header|basic|bearer|standard-webhooks|hmac|genesys|github|stripe|shopify|"
-	          "twilio|certificate",
-	  .reload = true,
-	  .standard = "header, if `header` is given",
-	  .also = "type|scheme|method",
-	  .help = "an API key in a header, HTTP Basic, a bearer token, or a signature as a platform makes it" },
-	{ .path = AUTH ".header",
-	  .kind = CONFIG_TEXT,
-	  FIELD(auth_spec, header),
-	  .max = 64,
-	  .reload = true,
-	  .value = "NAME",
-	  .help = "the header that holds the key (`header`) or the signature (`hmac`)" },
-	{ .path = AUTH ".user",
-	  .kind = CONFIG_TEXT,
-	  FIELD(auth_spec, user),
-	  .max = 128,
-	  .reload = true,
-	  .value = "NAME",
-	  .also = "username|login",
-	  .help = "the user of `basic`" },
-	{ .path = AUTH ".secret",
-	  .kind = CONFIG_SECRETS,
-	  COUNTED(auth_spec, secrets, secret_count, AUTH_SECRETS_MAX),
-	  .reload = true,
-	  .value = "SECRET",
-	  .also = "secrets|password|token|key|api_key",
-	  .help = "the key, password, token or signing secret, or a list of up to 5 while they are rotated; `${NAME}` or `file:PATH`" },
-	{ .path = AUTH ".algorithm",
-	  .kind = CONFIG_CHOICE,
-	  FIELD(auth_spec, algorithm),
-	  .choices = "sha256|sha1|sha512",
-	  .reload = true,
-	  .standard = "sha256",
-	  .help = "of `hmac`" },
-	{ .path = AUTH ".encoding",
-	  .kind = CONFIG_CHOICE,
-	  FIELD(auth_spec, encoding),
-	  .choices = "hex|base64",
-	  .reload = true,
-	  .standard = "hex",
-	  .help = "of the signature of `hmac`" },
-	{ .path = AUTH ".prefix",
-	  .kind = CONFIG_TEXT,
-	  FIELD(auth_spec, prefix),
-	  .max = 64,
-	  .reload = true,
-	  .value = "TEXT",
-	  .help = "what stands before the signature of `hmac`, such as `sha256=`" },
-	{ .path = AUTH ".signed",
-	  .kind = CONFIG_TEXTS,
-	  COUNTED(auth_spec, signed_parts, signed_count, AUTH_SIGNED_MAX),
-	  .reload = true,
-	  .value = "[PART…]",
-	  .standard = "[body]",
-	  .help = "what `hmac` signs, joined in this order: `body`, `header:NAME`, `path`, `method`, `url`, `const:TEXT`" },
-	{ .path = AUTH ".timestamp",
-	  .kind = CONFIG_TEXT,
-	  FIELD(auth_spec, timestamp),
-	  .max = 128,
-	  .reload = true,
-	  .value = "PART",
-	  .help = "the part that holds the time of `hmac` in unix seconds, such as `header:X-Time`" },
-	{ .path = AUTH ".tolerance",
-	  .kind = CONFIG_SECONDS,
-	  FIELD(auth_spec, tolerance_s),
-	  .min = 1000,
-	  .max = DAY_MS,
-	  .reload = true,
-	  .value = "TIME",
-	  .standard = "5m",
-	  .help = "how far the time of a signature may be off" },
-	{ .path = AUTH ".public_url",
-	  .kind = CONFIG_TEXT,
-	  FIELD(auth_spec, public_url),
-	  .max = 512,
-	  .reload = true,
-	  .value = "URL",
-	  .help = "how senders reach stile, `https://HOST[:PORT][/PREFIX]`, if a proxy changes it (`twilio`, and `hmac` that signs the url)" },
-	{ .path = AUTH ".names",
-	  .kind = CONFIG_TEXTS,
-	  COUNTED(auth_spec, names, name_count, AUTH_NETWORKS_MAX),
-	  .reload = true,
-	  .value = "[NAME…]",
-	  .help = "whose client certificates are taken (`certificate`); without it, any that `tls.client_ca` signed" },
-	{ .path = AUTH ".networks",
-	  .kind = CONFIG_NETWORKS,
-	  COUNTED(auth_spec, networks, network_count, AUTH_NETWORKS_MAX),
-	  .reload = true,
-	  .value = "[CIDR…]",
-	  .also = "allow|addresses|cidr",
-	  .help = "the addresses that may send, such as `10.0.0.0/8` or `2001:db8::/32`, with any kind" },
+	AUTH_ROWS(AUTH),
 
 	{ .path = SOURCE ".id",
 	  .kind = CONFIG_PART,

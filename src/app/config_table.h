@@ -33,8 +33,9 @@ enum config_kind {
 	/* shapes of their own */
 	CONFIG_WHEN,
 	CONFIG_CONTENT,
-	CONFIG_RATE,    /* struct limiter_policy: "50/s" */
-	CONFIG_HEADERS, /* struct config_headers: names and values */
+	CONFIG_RATE,      /* struct limiter_policy: "50/s" */
+	CONFIG_HEADERS,   /* struct config_headers: names and values */
+	CONFIG_STORE_URL, /* struct span */
 };
 
 /* Of which kinds of sinks an option is; 0: of all. */
@@ -58,6 +59,7 @@ struct config_option {
 	const char *standard; /* the default as one would write it; NULL: none */
 	bool reload;          /* SIGHUP is enough */
 	uint8_t sinks;        /* enum config_sinks, as bits */
+	const char *bare;     /* a section: a text in its place is this member of it */
 	const char *also;     /* "password|token": what people write for its name */
 	const char *help;
 };

@@ -20,6 +20,7 @@
 #include "app/manual.h"
 #include "app/serve.h"
 #include "app/sinks_command.h"
+#include "app/store_command.h"
 #include "app/tickets_command.h"
 #include "app/version.h"
 #include "app/why_command.h"
@@ -69,6 +70,15 @@ static const struct command commands[] = {
 	  sinks_command },
 	{ "stats", "stile stats [OPTION…]", "print what a gateway counts", NULL,
 	  &stats_option_table, stats_command },
+	{ "store", "stile store check|init|migrate [OPTION…] [URL]",
+	  "say whether a shared store is fit, or make it ready",
+	  "  check URL                    what is right and wrong with the server's settings; exit\n"
+	  "                               code 1 if stile would refuse it\n"
+	  "  init URL                     make the tables (PostgreSQL)\n"
+	  "  migrate URL                  bring the tables to this version (PostgreSQL)\n"
+	  "\n"
+	  "  stile store check 'redis://:${REDIS_PASSWORD}@cache.example.com:6379'\n",
+	  &store_option_table, store_command },
 	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
 	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
 	  "\n"

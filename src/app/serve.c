@@ -24,9 +24,12 @@
 #include "app/serve.h"
 #include "app/config.h"
 #include "app/serve_admin.h"
+#include "app/serve_callers.h"
 #include "app/serve_orphans.h"
+#include "app/serve_resp.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
+#include "app/serve_store.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -36,18 +39,16 @@
 #include <unistd.h>
 
 #include "app/exit_code.h"
-#include "app/flush_probe.h"
 #include "app/stop_guard.h"
 #include "app/version.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "console/console.h"
 #include "deliver/deliver.h"
+#include "door/claims.h"
 #include "door/webhook.h"
 #include "net/http_server.h"
 #include "net/tls.h"
-#include "store/local/journal_find.h"
-#include "store/local/local_store.h"
 #include "store/port.h"
 #include "sys/clock.h"
 #include "sys/descriptors.h"
@@ -78,13 +79,6 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 /* Of the largest size, that must fit into memory at a time. */
 #define BODIES_MIN UINT64_C(16)
 
-/* Slower than this, waiting for the disk costs more than handing over. */
-#define INLINE_FLUSH_US 1000
-
-/* Batches of events: writing them takes long enough for the next to be read meanwhile.
- * Handing over a small frame costs more than waiting for it. */
-#define BESIDE_BYTES (384u << 10)
-
 struct serve;
 
 struct io {
@@ -92,7 +86,9 @@ struct io {
 	struct loop *loop;
 	struct http_server *server;
 	struct webhook webhook;
-	struct port *port; /* NULL with an embedded store */
+	struct claims claims;
+	struct resp_door resp; /* its server is NULL when there is none */
+	struct port *port;     /* NULL with an embedded store */
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -110,6 +106,7 @@ struct serve {
 	const struct config_input *input;
 	const struct serve_options *options; /* of the start */
 	bool embedded;
+	struct serve_store store;
 	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
 	struct source_counts counts;
@@ -119,6 +116,7 @@ struct serve {
 	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
 	struct http_gauge *gauge;
+	struct serve_resp *resp; /* NULL: there is none */
 	struct deliver *deliver;
 	struct serve_admin *admin;   /* NULL: there is none */
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
@@ -127,6 +125,8 @@ struct serve {
 	struct sinks_failed failed;  /* of the last change, and */
 	uint64_t retry_at_ms;        /* when it is tried again */
 	struct orphans orphans;
+	struct callers callers;
+	struct loop_timer sweep; /* of those */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
@@ -140,6 +140,11 @@ struct serve {
 };
 
 /* ---- one io thread ---- */
+
+static struct store *io_store(const struct io *io)
+{
+	return io->port ? port_store(io->port) : store_host_store(io->serve->host);
+}
 
 static void fill_windows(const struct source_set *set, struct advice_question *windows,
                          struct console_view *ret_view)
@@ -157,7 +162,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
 	const struct config *config = serve->config;
-	if (span_starts(request->head.path, SPAN("/v1")))
+	if (span_starts(request->head.path, SPAN("/v1/claims")))
+		error_fill(&text, 0,
+		           "there is nothing here; claims are made at /v1/claims, unless "
+		           "claims.enabled is off");
+	else if (span_starts(request->head.path, SPAN("/v1")))
 		error_fill(&text, 0,
 		           "there is nothing here; the admin API has a listener of its "
 		           "own (--admin)");
@@ -177,8 +186,9 @@ static void handle(struct http_request *request)
 			loop_enough(io->loop);
 		return;
 	}
-	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
+	if (claims_handle(&io->claims, io->webhook.use->set, request))
+		return;
+	struct console_view view = { .port = io_store(io) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -189,7 +199,8 @@ static void handle(struct http_request *request)
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
-	return webhook_wants_body(&io->webhook, request);
+	return webhook_wants_body(&io->webhook, request) ||
+	       claims_wants_body(io->webhook.use->set, request);
 }
 
 static void run_store(struct io *io)
@@ -208,11 +219,14 @@ static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
-		io->webhook.asked = false;
+		io->webhook.asked = io->claims.asked = io->resp.asked = false;
 		run_store(io);
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
-	} while (unlikely(io->webhook.asked || io->webhook.decided));
+		if (unlikely(io->claims.decided))
+			claims_answer(&io->claims);
+	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
+	                  io->claims.decided || io->resp.asked));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -220,11 +234,16 @@ static void io_tick(struct loop_timer *timer)
 	struct io *io = container_of(timer, struct io, tick);
 	if (!io->port)
 		store_host_tick(io->serve->host);
+	if (!io->port && io->resp.server)
+		resp_door_tick(&io->resp);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
-		io->draining = true;
+		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);
+		if (io->resp.server)
+			resp_server_drain(io->resp.server);
 	}
-	if (io->draining && http_server_drained(io->server))
+	if (io->draining && http_server_drained(io->server) &&
+	    (!io->resp.server || resp_server_drained(io->resp.server)))
 		atomic_store(&io->drained, true);
 	if (atomic_load(&io->end))
 		loop_stop(io->loop);
@@ -240,9 +259,14 @@ static void wake_loop(void *user)
 /* A commit costs the same for much as for little. */
 #define GATHER 4
 
+/* Commands may have many keys. */
+#define RESP_IN_FLIGHT 65536u
+
 static int open_port(struct io *io)
 {
 	struct port_options options = { .wake = wake_loop, .user = io->loop };
+	if (io->serve->resp)
+		options.max_in_flight = RESP_IN_FLIGHT;
 	return port_new(io->serve->host, &options, &io->port);
 }
 
@@ -252,6 +276,8 @@ static void batch_calls(struct io *io)
 	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
 		return;
 	int error = http_server_batch(io->server);
+	if (error == 0 && io->resp.server)
+		error = resp_server_batch(io->resp.server);
 	if (error != 0 && io == io->serve->ios)
 		log_info(
 			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
@@ -268,7 +294,8 @@ static int open_server(struct io *io)
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
-		.scratch_size = webhook_scratch_size,
+		.scratch_size = webhook_scratch_size > claims_scratch_size ? webhook_scratch_size
+		                                                           : claims_scratch_size,
 		.handle = handle,
 		.wants_body = wants_body,
 		.user = io,
@@ -287,15 +314,19 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook,
-		                     &(struct webhook_options){
-					     .sources = serve->sources,
-					     .store = io->port ? port_store(io->port)
-		                                               : store_host_store(serve->host),
-					     .traces = serve->traces,
-					     .feed = serve->console.feed,
-					     .thread = (uint32_t)(io - serve->ios),
-				     });
+		error = webhook_init(&io->webhook, &(struct webhook_options){
+							   .sources = serve->sources,
+							   .store = io_store(io),
+							   .traces = serve->traces,
+							   .feed = serve->console.feed,
+							   .thread = (uint32_t)(io - serve->ios),
+						   });
+	if (error == 0)
+		error = claims_init(&io->claims, &(struct claims_options){
+							 .store = io->webhook.options.store,
+							 .traces = serve->traces,
+							 .key = serve->store.key,
+							 .thread = io->webhook.options.thread });
 	if (serve->embedded)
 		loop_gather(io->loop, GATHER);
 	if (error == 0) {
@@ -309,6 +340,10 @@ static int io_open(struct io *io)
 		return error;
 	}
 	error = open_server(io);
+	if (error == 0 && serve->resp)
+		error = serve_resp_open(serve->resp, &io->resp,
+		                        io == serve->ios ? NULL : &serve->ios[0].resp, io->loop,
+		                        io_store(io), &io->problem);
 	if (error != 0)
 		return error;
 	batch_calls(io);
@@ -316,6 +351,8 @@ static int io_open(struct io *io)
 	console->threads[console->thread_count++] = (struct console_thread){
 		.answer_us = io->webhook.answer_us,
 		.http = http_server_counters(io->server),
+		.resp = io->resp.counters,
+		.reply_us = io->resp.server ? resp_server_reply_us(io->resp.server) : NULL,
 	};
 	return 0;
 }
@@ -336,7 +373,9 @@ static void io_close(struct io *io)
 {
 	if (io->port)
 		port_collect(io->port);
+	claims_release(&io->claims); /* its requests are in the server's memory */
 	io->server = http_server_free(io->server);
+	resp_door_close(&io->resp);
 	if (io->port)
 		store_free(port_store(io->port));
 	webhook_release(&io->webhook);
@@ -359,12 +398,13 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* The others wait for a person, not for a delivery. */
+/* The others wait for a person or for whoever claimed them, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets +
+	                 stats.caller_tickets;
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
@@ -390,6 +430,8 @@ static void end_drain(struct serve *serve)
 	if (!all_drained(serve))
 		log_warn("some connections did not finish in time and are cut");
 	http_server_cut(serve->ios[0].server);
+	if (serve->ios[0].resp.server)
+		resp_server_cut(serve->ios[0].resp.server);
 	for (uint32_t i = 1; i < serve->io_count; i++)
 		atomic_store(&serve->ios[i].end, true);
 	serve_admin_end(serve->admin);
@@ -413,6 +455,7 @@ static void shutdown_step(struct loop_timer *timer)
 	struct serve *serve = container_of(timer, struct serve, step);
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	serve->callers.stopped = true;
 	bool rests = delivery_rests(serve);
 	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
 		end_waits(serve);
@@ -464,8 +507,8 @@ static bool is_changing(struct serve *serve)
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
-	const unsigned char *key = local_store_key(serve->console.store);
-	int error = serve_sources_new(config, key, &serve->counts, &set, ret_text);
+	int error = serve_sources_new(config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &set, ret_text);
 	if (error == 0)
 		error = serve_sinks_change(serve->deliver,
 		                           &(struct sinks_step){ serve->loaded, config,
@@ -560,6 +603,7 @@ static void reload_later(struct loop_timer *timer)
 /* ---- windows that are too short ---- */
 
 #define ADVISE_MS 10000
+#define SWEEP_MS 60000
 
 static void advise_source(void *user, struct span source, const struct gap *gap)
 {
@@ -579,6 +623,16 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}
+}
+
+static void sweep(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, sweep);
+	if (serve->phase == PHASE_SERVE)
+		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
+		                    clock_read(clock_system()).wall_ms);
+	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
+		log_warn("the timer that ends forgotten claims cannot be set");
 }
 
 static void advise(struct loop_timer *timer)
@@ -636,16 +690,6 @@ static int open_signals(struct serve *serve)
 
 /* ---- start ---- */
 
-static void store_says(void *user, enum local_store_level level, const char *text)
-{
-	(void)user;
-	switch (level) {
-	case LOCAL_STORE_INFO: log_info("store", log_str("text", text)); break;
-	case LOCAL_STORE_WARNING: log_warn("store", log_str("text", text)); break;
-	case LOCAL_STORE_ERROR: log_error("store", log_str("text", text)); break;
-	}
-}
-
 static int fail(const char *what, int error, const struct error_text *text)
 {
 	log_error(what, log_str("error", text && text->text[0] ? text->text : error_name(error)));
@@ -664,26 +708,15 @@ static int limit_connections(struct serve *serve)
 		           (unsigned long long)limit);
 		return fail("stile cannot start", -EMFILE, &text);
 	}
+	/* The Redis door has as many again. */
+	uint64_t share = (limit - reserve) / (strcmp(options->resp, "none") == 0 ? 1 : 2);
 	serve->connections = (uint32_t)options->connections;
-	if (options->connections > limit - reserve) {
-		serve->connections = (uint32_t)(limit - reserve);
+	if (options->connections > share) {
+		serve->connections = (uint32_t)share;
 		log_warn("fewer connections than --max-connections: the limit on open files is low",
 		         log_u64("connections", serve->connections), log_u64("open_files", limit));
 	}
 	return 0;
-}
-
-/* The store has the folder: nobody else's is written to. */
-static void choose_commit(struct serve *serve)
-{
-	const struct serve_options *options = serve->options;
-	serve->embedded = options->threads == 1 && options->commit != SERVE_COMMIT_THREAD;
-	if (!serve->embedded || options->commit == SERVE_COMMIT_INLINE)
-		return;
-	uint64_t us = 0;
-	/* A folder that cannot be written is the store's to cope with. */
-	if (flush_probe_us(file_system_real(), options->data, &us) == 0 && us > INLINE_FLUSH_US)
-		serve->embedded = false;
 }
 
 static void traces_say(void *user, bool warning, const char *text)
@@ -706,73 +739,63 @@ static void open_traces(struct serve *serve)
 	serve->console.traces = serve->traces;
 }
 
-static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
-{
-	const struct serve *serve = user;
-	return journal_find_event(&(struct journal_inspect_options){ .path = serve->options->data },
-	                          ticket, ret_payload);
-}
-
 static int open_console(struct serve *serve)
 {
-	serve->console.read = read_event;
-	serve->console.read_user = serve;
+	serve->console.read = serve_store_read;
+	serve->console.read_user = &serve->store;
 	int error = worker_new("stile-answers", &serve->console.worker);
 	if (error == 0)
 		error = feed_new(&serve->console.feed);
 	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
 }
 
-static int open_store(struct serve *serve)
+static int host_store(struct serve *serve, struct error_text *ret_text)
 {
-	const struct serve_options *options = serve->options;
-	struct local_store_options store_options = {
-		.path = options->data,
-		.retain_ms = options->retain_ms,
-		.retain_bytes = options->retain_bytes,
-		.dead_keep_ms = options->dead_keep_ms,
-		.max_open_tickets = (uint32_t)options->open_tickets,
-		.accept_clock = options->accept_clock,
-		.lazy_outcomes = true,
-		.beside_bytes = BESIDE_BYTES,
-		.log = store_says,
-	};
-	struct error_text text = { "" };
-	struct store *store = NULL;
-	int error = local_store_open(&store_options, &store, &text);
-	if (error != 0)
-		return fail("the data folder cannot be opened", error, &text);
-
-	error = serve_sources_new(serve->config, local_store_key(store), &serve->counts,
-	                          &serve->sources, &text);
-	choose_commit(serve);
-	struct store_host_options host_options = {
+	struct store *store = serve->store.store;
+	int error = serve_sources_new(serve->config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &serve->sources, ret_text);
+	serve->embedded = !serve->store.shared && serve_store_inline(serve->options);
+	struct store_host_options options = {
 		.store = store,
 		.mode = serve->embedded ? STORE_HOST_EMBEDDED : STORE_HOST_THREAD,
 		.wake = wake_loop,
 		.user = serve->ios[0].loop,
 	};
 	if (error == 0)
-		error = store_host_new(&host_options, &serve->host);
+		error = store_host_new(&options, &serve->host);
 	if (error != 0) {
 		store_free(store);
-		return fail("the store cannot start", error, &text);
+		return error;
 	}
 	serve->console.store = store;
-	return 0;
+	return serve_store_attach(&serve->store, serve->host);
+}
+
+static int open_store(struct serve *serve)
+{
+	struct error_text text = { "" };
+	int error = serve_store_open(serve->config, &serve->store, &text);
+	if (error != 0)
+		return fail(serve->config->store.kind == CONFIG_STORE_LOCAL
+		                    ? "the data folder cannot be opened"
+		                    : "the shared store cannot be opened",
+		            error, &text);
+	error = host_store(serve, &text);
+	return error == 0 ? 0 : fail("the store cannot start", error, &text);
 }
 
 static int open_delivery(struct serve *serve)
 {
 	struct error_text text = { "" };
-	int error = serve_sinks_start(serve->config, serve->host, serve->console.feed,
-	                              &serve->deliver, &text);
+	struct serve_sinks_options options = { .host = serve->host,
+		                               .feed = serve->console.feed,
+		                               .lease_ms = serve->store.lease_ms };
+	int error = serve_sinks_start(serve->config, &options, &serve->deliver, &text);
 	if (error != 0)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
 	struct io *io = &serve->ios[0];
-	serve_orphans_begin(&serve->orphans, serve->config,
-	                    io->port ? port_store(io->port) : store_host_store(serve->host));
+	serve_orphans_begin(&serve->orphans, serve->config, io_store(io));
 	return 0;
 }
 
@@ -794,6 +817,20 @@ static int open_net(struct serve *serve)
 			return fail("TLS cannot be set up", error, &text);
 	}
 	return 0;
+}
+
+static int open_resp(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct serve_resp_options options = {
+		.config = serve->config,
+		.tls = serve->tls,
+		.key = local_store_key(serve->console.store),
+		.connections = serve->connections,
+		.started_ms = serve->console.started_ms,
+	};
+	int error = serve_resp_new(&options, &serve->resp, &text);
+	return error == 0 ? 0 : fail("the Redis door cannot start", error, &text);
 }
 
 static int open_ios(struct serve *serve)
@@ -821,7 +858,7 @@ static int open_admin(struct serve *serve)
 		.host = serve->host,
 		.sources = serve->sources,
 		.tls = serve->tls,
-		.key = local_store_key(serve->console.store),
+		.key = serve->store.key,
 	};
 	int error = serve_admin_open(&options, &serve->admin, &text);
 	if (error != 0)
@@ -867,6 +904,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_console(serve);
 	if (error == 0)
+		error = open_resp(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = open_delivery(serve);
@@ -879,6 +918,9 @@ static int open_all(struct serve *serve)
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->sweep.due = sweep;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->sweep, SWEEP_MS);
 	serve->later.due = reload_later;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
@@ -899,7 +941,9 @@ static void greet(struct serve *serve)
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
-	         log_str("admin", serve_admin_url(serve->admin)), log_str("data", folder),
+	         log_str("admin", serve_admin_url(serve->admin)),
+	         log_str("resp", serve_resp_url(serve->resp)), log_str("data", folder),
+	         log_str("store", serve->store.shared ? serve->store.label : "local"),
 	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
 	         log_u64("threads", options->threads),
 	         log_str("commit", serve->embedded ? "inline" : "thread"));
@@ -926,16 +970,18 @@ static void close_all(struct serve *serve)
 		store_host_end_takes(serve->host);
 	if (serve->deliver)
 		deliver_join(serve->deliver);
+	serve->console.worker = worker_end(serve->console.worker); /* it may read from the store */
 	if (serve->host)
 		store_host_close(serve->host);
-	serve->console.worker = worker_end(serve->console.worker);
 	serve_admin_settle(serve->admin);
+	serve_store_close(&serve->store);
 	serve->deliver = deliver_free(serve->deliver);
 	serve->admin = serve_admin_close(serve->admin);
 	(void)is_changing(serve); /* no lane is left that needs it */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve_callers_end(&serve->callers);
 	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
@@ -943,6 +989,7 @@ static void close_all(struct serve *serve)
 	source_counts_free(&serve->counts);
 	serve->tls = tls_free(serve->tls);
 	serve->gauge = http_gauge_free(serve->gauge);
+	serve->resp = serve_resp_free(serve->resp);
 	if (serve->signals.fd > 0)
 		close(serve->signals.fd);
 }

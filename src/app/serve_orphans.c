@@ -8,6 +8,8 @@
 
 static bool is_known(const struct orphans *orphans, uint32_t sink)
 {
+	if (sink == STORE_SINK_CALLER)
+		return true;
 	for (uint32_t i = 0; i < orphans->known_count; i++)
 		if (orphans->known[i] == sink)
 			return true;

@@ -169,11 +169,14 @@ static bool is_prompt(const struct config *config)
 	return false;
 }
 
-int serve_sinks_start(const struct config *config, struct store_host *host, struct feed *feed,
+int serve_sinks_start(const struct config *config, const struct serve_sinks_options *given,
                       struct deliver **ret_deliver, struct error_text *ret_text)
 {
 	struct deliver_sink sinks[CONFIG_SINKS_MAX];
-	struct deliver_options options = { .host = host, .sinks = sinks, .feed = feed };
+	struct deliver_options options = { .host = given->host,
+		                           .sinks = sinks,
+		                           .lease_ms = given->lease_ms,
+		                           .feed = given->feed };
 	bool prompt = is_prompt(config);
 	int error = 0;
 	for (; options.sink_count < config->sink_count; options.sink_count++) {

@@ -45,6 +45,12 @@ void serve_sinks_failed(const struct sinks_change *change, struct sinks_failed *
 /* When it is done, or no lane runs any more. Accepts NULL, returns NULL. */
 struct sinks_change *serve_sinks_change_free(struct sinks_change *change);
 
+struct serve_sinks_options {
+	struct store_host *host;
+	struct feed *feed;
+	uint32_t lease_ms; /* 0: leases do not end */
+};
+
 /* A lane for every sink. */
-int serve_sinks_start(const struct config *config, struct store_host *host, struct feed *feed,
+int serve_sinks_start(const struct config *config, const struct serve_sinks_options *options,
                       struct deliver **ret_deliver, struct error_text *ret_text) must_check;

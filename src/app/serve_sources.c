@@ -35,7 +35,22 @@ static int new_routes(const struct config *config, const unsigned char *key,
 	return error;
 }
 
-int serve_sources_new(const struct config *config, const unsigned char *key,
+static struct source_claims_options claims_options(const struct config *config, const char *listen)
+{
+	const struct config_claims *claims = &config->claims;
+	enum source_claims_mode mode = config_claims_guarded(claims, listen)
+	                                       ? SOURCE_CLAIMS_ON
+	                                       : SOURCE_CLAIMS_UNGUARDED;
+	return (struct source_claims_options){
+		.mode = claims->enabled == CONFIG_CLAIMS_OFF ? SOURCE_CLAIMS_OFF : mode,
+		.auth = &claims->auth,
+		.window_s = claims->window_s,
+		.lease_ms = claims->lease_ms,
+		.outcome_bytes = claims->outcome_bytes,
+	};
+}
+
+int serve_sources_new(const struct config *config, const char *listen, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text)
 {
@@ -50,6 +65,7 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 			.recipe = &source->recipe,
 			.auth = &source->auth,
 			.on_conflict = serve_conflict_of(source->on_conflict),
+			.spool = source->spool,
 			.wait_ms = source->ack_delivered ? source->wait_ms : 0,
 			.retries_ms = advice_retries_ms(source->preset),
 		};
@@ -57,13 +73,15 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 	struct route_set *routes = NULL;
 	int error = new_routes(config, key, &routes, ret_text);
 	if (error == 0)
-		error = source_set_new(&(struct source_set_options){ .sources = sources,
-		                                                     .count = config->source_count,
-		                                                     .key = key,
-		                                                     .counts = counts,
-		                                                     .routes = routes,
-		                                                     .warn = warn },
-		                       ret_set, ret_text);
+		error = source_set_new(
+			&(struct source_set_options){ .sources = sources,
+		                                      .count = config->source_count,
+		                                      .claims = claims_options(config, listen),
+		                                      .key = key,
+		                                      .counts = counts,
+		                                      .routes = routes,
+		                                      .warn = warn },
+			ret_set, ret_text);
 	if (error != 0)
 		route_set_free(routes);
 	mem_free(sources);

@@ -59,10 +59,10 @@ static int print_sink(struct span answer)
 static int print_stats(struct span answer)
 {
 	static const char *const paths[] = {
-		"version",      "started",        "tickets.open", "tickets.due",
-		"tickets.held", "tickets.parked", "tickets.dead", "claims",
-		"entities",     "waits",          "commits",      "journal_bytes",
-		"segments",     "clock_held_ms",  "io_errors",    "writable",
+		"version",        "started",       "tickets.open", "tickets.due",   "tickets.held",
+		"tickets.parked", "tickets.dead",  "claims",       "entities",      "waits",
+		"commits",        "journal_bytes", "segments",     "clock_held_ms", "io_errors",
+		"spooled",        "away",          "writable",
 	};
 	for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
 		struct span value = SPAN_EMPTY;

@@ -39,6 +39,10 @@ void admin_close_object(struct buf *out)
 void admin_put_sink(const struct admin *admin, struct buf *out, uint32_t sink)
 {
 	struct lane_view view;
+	if (sink == STORE_SINK_CALLER) {
+		admin_put_text(out, "sink", SPAN("caller"));
+		return;
+	}
 	for (uint32_t i = 0; i < deliver_lane_count(admin->options.console->deliver); i++) {
 		deliver_view(admin->options.console->deliver, i, &view);
 		if (view.sink == sink) {

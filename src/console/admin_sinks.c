@@ -228,6 +228,8 @@ void admin_show_stats(struct admin *admin, struct http_request *request, struct 
 	put_number(&out, "segments", stats.segments);
 	put_number(&out, "clock_held_ms", stats.clock_held_ms);
 	put_number(&out, "io_errors", stats.io_errors);
+	put_number(&out, "spooled", stats.spooled_events);
+	buf_printf(&out, "\"away\":%s,", stats.away ? "true" : "false");
 	buf_printf(&out, "\"writable\":%s,", stats.writable ? "true" : "false");
 	admin_close_object(&out);
 	buf_append_char(&out, '\n');

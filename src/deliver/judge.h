@@ -39,7 +39,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "deliver/breaker.h"
+#include "base/breaker.h"
 #include "deliver/limiter.h"
 #include "sink/outlet.h"
 

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "deliver/breaker.h"
+#include "base/breaker.h"
 #include "deliver/judge.h"
 #include "deliver/limiter.h"
 #include "deliver/retry.h"

@@ -5,6 +5,15 @@
 
 #include "base/mem.h"
 
+/* Also without a secret, when only some networks may send. */
+static int make_auth(const struct auth_spec *spec, struct auth **ret_auth,
+                     struct error_text *ret_text)
+{
+	if (spec->kind == AUTH_NONE && spec->network_count == 0)
+		return 0;
+	return auth_new(spec, ret_auth, ret_text);
+}
+
 static int compile(struct source *source, const struct source_options *options,
                    const unsigned char *key, struct error_text *ret_text)
 {
@@ -16,11 +25,8 @@ static int compile(struct source *source, const struct source_options *options,
 		                  source->name.ptr, problem.text.text);
 	if (r < 0)
 		return error_fill(ret_text, r, "%s", error_name(r));
-	/* Also without a secret, when only some networks may send. */
-	if (options->auth->kind == AUTH_NONE && options->auth->network_count == 0)
-		return 0;
 	struct error_text text = { "" };
-	r = auth_new(options->auth, &source->auth, &text);
+	r = make_auth(options->auth, &source->auth, &text);
 	if (r < 0)
 		return error_fill(ret_text, r, "source %.*s: %s", (int)source->name.len,
 		                  source->name.ptr, text.text[0] ? text.text : error_name(r));
@@ -41,6 +47,7 @@ static int source_init(struct source *source, struct arena *arena,
 		source->below = true;
 	}
 	source->on_conflict = options->on_conflict;
+	source->spool = options->spool;
 	source->wait_ms = options->wait_ms;
 	source->routes = all->routes ? route_set_from(all->routes, source->name) : 0;
 	CHECK(!all->routes || route_set_reach(all->routes, source->routes) <= ROUTE_LEGS_MAX);
@@ -55,8 +62,33 @@ static int source_init(struct source *source, struct arena *arena,
 	return 0;
 }
 
+static int claims_init(struct source_set *set, const struct source_set_options *all,
+                       struct error_text *ret_text)
+{
+	const struct source_claims_options *options = &all->claims;
+	struct source_claims *claims = &set->claims;
+	struct error_text text = { "" };
+
+	claims->mode = options->mode;
+	if (options->mode == SOURCE_CLAIMS_OFF)
+		return 0;
+	claims->window_s = options->window_s;
+	claims->lease_ms = options->lease_ms;
+	claims->outcome_bytes = options->outcome_bytes;
+	claims->meters = source_meters_of(all->counts, SOURCE_CLAIMS_NAME);
+	int r = claims->meters ? make_auth(options->auth, &claims->auth, &text) : -ENOMEM;
+	if (r < 0)
+		return error_fill(ret_text, r, "claims: %s",
+		                  text.text[0] ? text.text : error_name(r));
+	const char *warning = claims->auth ? auth_warning(claims->auth) : NULL;
+	if (warning && all->warn)
+		all->warn(SOURCE_CLAIMS_NAME, warning);
+	return 0;
+}
+
 static void destroy(struct source_set *set)
 {
+	auth_free(set->claims.auth);
 	for (uint32_t i = 0; i < set->count; i++) {
 		recipe_free(set->sources[i].recipe);
 		auth_free(set->sources[i].auth);
@@ -89,6 +121,11 @@ int source_set_new(const struct source_set_options *options, struct source_set *
 			return r;
 		}
 	}
+	int error = claims_init(set, options, ret_text);
+	if (error < 0) {
+		destroy(set);
+		return error;
+	}
 	set->routes = options->routes;
 	*ret_set = set;
 	return 0;
@@ -111,6 +148,14 @@ static bool is_at(const struct source *source, struct span path)
 		return memcmp(path.ptr, source->path.ptr, path.len) == 0;
 	return source->below && path.len > source->path.len && path.ptr[source->path.len] == '/' &&
 	       memcmp(path.ptr, source->path.ptr, source->path.len) == 0;
+}
+
+const struct source *source_named(const struct source_set *set, struct span name)
+{
+	for (uint32_t i = 0; i < set->count; i++)
+		if (span_eq(set->sources[i].name, name))
+			return &set->sources[i];
+	return NULL;
 }
 
 const struct source *source_find(const struct source_set *set, struct span path)

@@ -36,10 +36,27 @@ struct source {
 	struct recipe *recipe;
 	struct auth *auth; /* NULL: anyone may send */
 	enum store_conflict on_conflict;
+	bool spool;       /* its events are kept while a shared store is away; else 503 */
 	uint64_t wait_ms; /* its senders wait for the outcome so long at most; 0: not at all */
 	uint64_t routes;  /* those that are for it, as bits of the set's */
 	uint64_t window_ms;
 	uint64_t retries_ms;          /* for how long its senders retry; 0: not known */
+	struct source_meters *meters; /* one for each io thread */
+};
+
+/* What the claims API is, of the same configuration (door/claims.h). */
+enum source_claims_mode {
+	SOURCE_CLAIMS_OFF = 0,
+	SOURCE_CLAIMS_ON,
+	SOURCE_CLAIMS_UNGUARDED, /* off, since anybody could reach it */
+};
+
+struct source_claims {
+	enum source_claims_mode mode;
+	struct auth *auth; /* NULL: anyone */
+	uint32_t window_s;
+	uint32_t lease_ms;
+	uint32_t outcome_bytes;
 	struct source_meters *meters; /* one for each io thread */
 };
 
@@ -48,6 +65,7 @@ struct source_set {
 	struct arena arena;
 	uint32_t count;
 	struct source *sources;
+	struct source_claims claims;
 	struct route_set *routes; /* NULL: everything goes to the only sink, as it is */
 };
 
@@ -57,14 +75,26 @@ struct source_options {
 	const struct recipe_spec *recipe;
 	const struct auth_spec *auth;
 	enum store_conflict on_conflict;
+	bool spool;
 	uint64_t wait_ms;
 	uint64_t retries_ms;
 };
+
+struct source_claims_options {
+	enum source_claims_mode mode;
+	const struct auth_spec *auth;
+	uint32_t window_s;
+	uint32_t lease_ms;
+	uint32_t outcome_bytes;
+};
+
+#define SOURCE_CLAIMS_NAME SPAN("claims") /* in metrics and lists */
 
 /* `warn` (may be NULL) is told what an owner should know: a weak secret. */
 struct source_set_options {
 	const struct source_options *sources;
 	uint32_t count;
+	struct source_claims_options claims;
 	const unsigned char *key; /* DIGEST_KEY_LEN bytes: the store's secret */
 	struct source_counts *counts;
 	struct route_set *routes; /* may be NULL; the set's own when it was made */
@@ -75,6 +105,9 @@ int source_set_new(const struct source_set_options *options, struct source_set *
                    struct error_text *ret_text) must_check;
 void source_set_hold(struct source_set *set);
 void source_set_release(struct source_set *set); /* accepts NULL */
+
+/* The source of this name, or NULL. */
+const struct source *source_named(const struct source_set *set, struct span name);
 
 /* The source whose path this is, or NULL. */
 const struct source *source_find(const struct source_set *set, struct span path);

@@ -7,6 +7,7 @@
 #include "base/histogram.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "door/trust.h"
 #include "door/webhook_request.h"
 #include "sys/clock.h"
 #include "sys/feed.h"
@@ -180,6 +181,8 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->lease_ms = 0;
 	admit->on_conflict = source->on_conflict;
 	admit->busy_if_open = source->wait_ms > 0;
+	admit->lease_ms = 0;
+	admit->spool = source->spool;
 	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
 }
 
@@ -343,41 +346,6 @@ static void read_events(struct webhook_request *it)
 
 /* ---- who may send ---- */
 
-static struct auth_request question_of(const struct http_request *request)
-{
-	return (struct auth_request){
-		.head = &request->head,
-		.body = request->body,
-		.peer = request->peer,
-		.now_s = clock_read(clock_system()).wall_ms / 1000,
-	};
-}
-
-static bool is_trusted(struct webhook *webhook, const struct source *source,
-                       struct http_request *request)
-{
-	if (!source->auth)
-		return true;
-	struct error_text why;
-	struct auth_request question = question_of(request);
-	enum auth_result result = auth_check(source->auth, &question, &why);
-	if (result == AUTH_OK)
-		return true;
-	struct source_meters *meters = &source->meters[webhook->options.thread];
-	meter_add(&meters->unauthorized, 1);
-	char address[IP_TEXT_MAX];
-	ip_format(&request->peer->address, address);
-	log_warn_of(&meters->refusals, "a request was not let in", log_span("source", source->name),
-	            log_str("peer", address), log_str("reason", auth_result_name(result)),
-	            log_str("text", why.text));
-	uint16_t status = auth_status(result);
-	http_respond_problem(request, status, auth_detail(result),
-	                     status == 401   ? auth_challenge(source->auth)
-	                     : status == 503 ? SPAN("Retry-After: 1\r\n")
-	                                     : SPAN_EMPTY);
-	return false;
-}
-
 bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request)
 {
 	if (request->head.method != HTTP1_POST)
@@ -386,10 +354,7 @@ bool webhook_wants_body(const struct webhook *webhook, const struct http_request
 	if (atomic_load_explicit(&webhook->offered, memory_order_relaxed))
 		return true;
 	const struct source *source = source_find(webhook->use->set, request->head.path);
-	if (!source || !source->auth)
-		return source != NULL;
-	struct auth_request question = question_of(request);
-	return auth_check_head(source->auth, &question) == AUTH_OK;
+	return source && trust_head(source->auth, request);
 }
 
 bool webhook_handle(struct webhook *webhook, struct http_request *request)
@@ -404,7 +369,10 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 		                     SPAN("Allow: POST\r\n"));
 		return true;
 	}
-	if (!is_trusted(webhook, source, request))
+	const struct trust trust = { .auth = source->auth,
+		                     .source = source->name,
+		                     .meters = &source->meters[webhook->options.thread] };
+	if (!trust_request(&trust, request))
 		return true;
 	if (request->unread) {
 		/* Other sources than these were asked whether they want the body. */

@@ -9,7 +9,8 @@
  * Answers:   200 with the verdict (or, for a batch, one for each event);
  *            400 no claim can be computed; 401, 403 not from whom the source
  *            trusts; 405 not a POST; 413 too large for the store; 422 a conflict
- *            that the source rejects; 503 with Retry-After when the store has no
+ *            that the source rejects; 202 kept until the shared store, which is
+ *            away, can decide; 503 with Retry-After when the store has no
  *            room, a write failed, or the original has no outcome yet (busy).
  *            Of a source whose senders wait for the outcome: 502 it is dead, 503 it
  *            has none yet, 504 nobody knows it.

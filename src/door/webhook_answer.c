@@ -63,7 +63,8 @@ static void put_verdict(struct buf *out, const struct webhook_item *item)
 	buf_append_span(out, SPAN("{\"verdict\":\""));
 	buf_append_span(out, span_str(verdict_name(admit->verdict)));
 	switch (admit->verdict) {
-	case VERDICT_NEW: put_member(out, SPAN("\",\"ticket\":\""), admit->ticket); break;
+	case VERDICT_NEW:
+	case VERDICT_SPOOLED: put_member(out, SPAN("\",\"ticket\":\""), admit->ticket); break;
 	case VERDICT_DUPLICATE:
 		put_original(out, admit);
 		buf_append_span(out, SPAN(",\"seen\":"));
@@ -138,6 +139,13 @@ static void count(struct source_meters *meters, const struct webhook_item *item)
 
 #define TOO_LARGE "the event does not fit into one journal frame"
 #define NOT_NOW "the store cannot take events now; nothing was decided, send it again"
+#define AWAY "the shared store is away; send it again"
+
+/* Of one that is away nobody knows whether it has decided. */
+static const char *not_now(int error)
+{
+	return error == ERR_AWAY ? AWAY : NOT_NOW;
+}
 
 static uint16_t status_of(const struct webhook_item *item)
 {
@@ -145,6 +153,8 @@ static uint16_t status_of(const struct webhook_item *item)
 
 	if (admit->verdict == VERDICT_BUSY)
 		return 503;
+	if (admit->verdict == VERDICT_SPOOLED)
+		return 202;
 	if (admit->verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_REJECT)
 		return 422;
 	return webhook_outcome_status(item);
@@ -162,7 +172,7 @@ static void respond_single(struct webhook_request *it)
 		return;
 	}
 	if (admit->op.error != 0) {
-		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
+		http_respond_problem(it->request, 503, not_now(admit->op.error), retry_after);
 		return;
 	}
 	uint16_t status = status_of(it->items);
@@ -200,7 +210,8 @@ static void put_item(struct buf *out, const struct webhook_item *item)
 struct sums {
 	uint64_t verdicts[VERDICT_COUNT];
 	uint64_t refused;
-	uint64_t not_now;             /* the store could not take it: all is to be sent again */
+	uint64_t not_now;             /* the store could not take it: all is to be sent again, */
+	int why_not;                  /* and an error of one of them */
 	uint64_t open, dead, unknown; /* outcomes that are not as the sender wants them */
 };
 
@@ -215,21 +226,26 @@ static struct sums sum_up(const struct webhook_request *it)
 		sums.open += status == 503;
 		sums.dead += status == 502;
 		sums.unknown += status == 504;
+		bool refused = error == ERR_INVALID || error == ERR_TOO_LARGE;
+		sums.refused += refused;
 		if (error == 0)
 			sums.verdicts[item->admit.verdict]++;
-		else if (error == ERR_INVALID || error == ERR_TOO_LARGE)
-			sums.refused++;
-		else
-			sums.not_now++;
+		if (error == 0 || refused)
+			continue;
+		sums.why_not = error;
+		sums.not_now++;
 	}
 	return sums;
 }
 
 static void put_sums(struct buf *out, const struct sums *sums)
 {
-	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
+	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++) {
+		if (i == VERDICT_SPOOLED && sums->verdicts[i] == 0)
+			continue; /* most gateways never spool */
 		buf_printf(out, "\"%s\":%llu,", verdict_name((enum verdict)i),
 		           (unsigned long long)sums->verdicts[i]);
+	}
 	buf_printf(out, "\"refused\":%llu,\"events\":[", (unsigned long long)sums->refused);
 }
 
@@ -243,7 +259,9 @@ static uint16_t batch_status(const struct webhook_request *it, const struct sums
 		return 503;
 	if (sums->dead > 0)
 		return 502;
-	return sums->unknown > 0 ? 504 : 200;
+	if (sums->unknown > 0)
+		return 504;
+	return sums->verdicts[VERDICT_SPOOLED] > 0 ? 202 : 200;
 }
 
 static void respond_batch(struct webhook_request *it)
@@ -252,7 +270,7 @@ static void respond_batch(struct webhook_request *it)
 	struct buf body = { .cap = BATCH_BYTES_MAX };
 
 	if (sums.not_now > 0) {
-		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
+		http_respond_problem(it->request, 503, not_now(sums.why_not), retry_after);
 		return;
 	}
 	buf_append_char(&body, '{');

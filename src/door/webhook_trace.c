@@ -136,7 +136,8 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	char id[DIGEST_PART_MAX], type[DIGEST_PART_MAX];
 
 	uint8_t claim_count = claims_of(admit, claims);
-	bool plain = admit->verdict == VERDICT_NEW && admit->would == VERDICT_NONE;
+	bool plain = admit->verdict == VERDICT_SPOOLED ||
+	             (admit->verdict == VERDICT_NEW && admit->would == VERDICT_NONE);
 	if (plain ? !trace_log_wants_new(log, claims, claim_count)
 	          : !trace_log_wants_suppressed(log))
 		return;

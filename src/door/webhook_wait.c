@@ -23,6 +23,7 @@ static uint64_t awaited(const struct webhook_item *item)
 	case VERDICT_BUSY: return admit->ticket;
 	case VERDICT_CONFLICT: return webhook_passed(admit) ? admit->own_ticket : 0;
 	case VERDICT_STALE:
+	case VERDICT_SPOOLED:
 	case VERDICT_NONE: break;
 	}
 	return 0;

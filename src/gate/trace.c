@@ -191,6 +191,11 @@ static void say_verdict(const struct trace *trace, struct buf *out)
 		break;
 	case VERDICT_STALE: say_stale(trace, out); break;
 	case VERDICT_NEW: say_new(trace, out); break;
+	case VERDICT_SPOOLED:
+		add(out, "kept on this node as ");
+		add_ticket(out, trace->ticket);
+		add(out, ", since the shared store was away; decided when it was back");
+		break;
 	case VERDICT_NONE: add(out, "not decided"); break;
 	}
 }

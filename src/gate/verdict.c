@@ -9,6 +9,7 @@ const char *verdict_name(enum verdict verdict)
 		[VERDICT_NONE] = "none",           [VERDICT_NEW] = "new",
 		[VERDICT_DUPLICATE] = "duplicate", [VERDICT_STALE] = "stale",
 		[VERDICT_CONFLICT] = "conflict",   [VERDICT_BUSY] = "busy",
+		[VERDICT_SPOOLED] = "spooled",
 	};
 	CHECK((unsigned)verdict < VERDICT_COUNT);
 	return names[verdict];

@@ -12,8 +12,9 @@ enum verdict {
 	VERDICT_STALE = 3,
 	VERDICT_CONFLICT = 4,
 	VERDICT_BUSY = 5,
+	VERDICT_SPOOLED = 6, /* none yet: kept here, and decided when the shared store is back */
 };
-#define VERDICT_COUNT 6
+#define VERDICT_COUNT 7
 
 enum outcome {
 	OUTCOME_NONE = 0,

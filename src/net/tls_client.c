@@ -137,13 +137,36 @@ int tls_client_send(struct tls_client *client, struct span bytes)
 	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, &written) == 1 ? 0 : failure();
 }
 
+void tls_client_unblock(struct tls_client *client)
+{
+	SSL_set_mode(client->ssl,
+	             SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+}
+
+/* What a call that did not end well says. */
+static int refusal(const struct tls_client *client)
+{
+	int why = SSL_get_error(client->ssl, 0);
+
+	if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE)
+		return failure();
+	ERR_clear_error();
+	return -EAGAIN;
+}
+
+int tls_client_send_some(struct tls_client *client, struct span bytes, size_t *ret_len)
+{
+	errno = 0;
+	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, ret_len) == 1 ? 0 : refusal(client);
+}
+
 int tls_client_receive(struct tls_client *client, char *out, size_t room, size_t *ret_len)
 {
 	size_t len = 0;
 	errno = 0;
 	if (SSL_read_ex(client->ssl, out, room, &len) != 1) {
 		if (SSL_get_error(client->ssl, 0) != SSL_ERROR_ZERO_RETURN)
-			return failure();
+			return refusal(client);
 		len = 0;
 	}
 	*ret_len = len;

@@ -31,6 +31,11 @@ struct tls_client *tls_client_free(struct tls_client *client);
 
 int tls_client_send(struct tls_client *client, struct span bytes) must_check; /* all of them */
 
+/* From now on the socket does not block (the caller has seen to that): -EAGAIN says that it
+ * would have. Sends are then made by tls_client_send_some(), as much as goes. */
+void tls_client_unblock(struct tls_client *client);
+int tls_client_send_some(struct tls_client *client, struct span bytes, size_t *ret_len) must_check;
+
 /* *ret_len is 0 at the end. Whether the peer said that it is the end is not judged:
  * whoever reads must know the length. */
 int tls_client_receive(struct tls_client *client, char *out, size_t room,

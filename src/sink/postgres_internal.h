@@ -2,18 +2,16 @@
  * postgres_internal: the parts of a postgres outlet.
  *
  *   postgres_plan.c    options, judged and compiled; an event's parameters
- *   postgres_link.c    a connection that an interrupt and a time end
+ *   postgres_begin.c   the connection, and what is prepared on it (link/postgres_link.h)
  *   postgres_outlet.c  transactions, what came of them, the contract of outlet.h
  *
  * Room: sink, postgres_*.c alone. Threads: the lane's.
  */
 #pragma once
 
-#include <libpq-fe.h>
-#include <stdatomic.h>
-
 #include "base/arena.h"
 #include "gate/template.h"
+#include "link/postgres_link.h"
 #include "sink/postgres_outlet.h"
 
 #define POSTGRES_PARAMS_MAX 64u
@@ -53,25 +51,6 @@ int postgres_params_effect(struct postgres_params *params, const struct postgres
                            const struct outlet_attempt *attempt,
                            struct error_text *ret_text) must_check;
 
-/* ---- the connection ---- */
-
-struct postgres_link {
-	const struct postgres_plan *plan;
-	PGconn *conn;     /* NULL: none */
-	int interrupt_fd; /* readable: give up */
-	uint64_t until_ns;
-};
-
 /* Connected, prepared and in pipeline mode when it returns 0; else a text. */
-int postgres_link_open(struct postgres_link *link, struct error_text *ret_text) must_check;
-void postgres_link_close(struct postgres_link *link);
-
-/* From now on. */
-void postgres_link_limit(struct postgres_link *link, uint32_t ms);
-
-/* The next of what PQgetResult() gives. ERR_CLOSING, -ETIMEDOUT, -ECONNRESET. */
-int postgres_link_result(struct postgres_link *link, PGresult **ret_result) must_check;
-
-/* What the server or libpq says, cleaned, without the password. */
-void postgres_link_text(const struct postgres_plan *plan, const char *message,
-                        struct error_text *ret_text);
+int postgres_plan_connect(const struct postgres_plan *plan, struct postgres_link *link,
+                          struct error_text *ret_text) must_check;

@@ -37,81 +37,45 @@ enum { KEY_KNOWN = 0, KEY_NEW = 1 };
 
 /* ---- results ---- */
 
-/* Is it the connection that ended, whatever the words? */
-static bool is_lost(const char *state)
+/* The answer to one statement of the pipeline. True: it went well. */
+static bool take_result(struct postgres_outlet *own, struct batch *batch,
+                        struct postgres_answer *answer, bool commit)
 {
-	return state[0] == '\0' || memcmp(state, "08", 2) == 0 || memcmp(state, "57P", 3) == 0;
-}
-
-static void note_failure(struct postgres_outlet *own, struct batch *batch, const PGresult *result)
-{
-	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	if (batch->error)
-		return; /* the first one counts */
-	snprintf(batch->state, sizeof(batch->state), "%s", state ? state : "");
-	batch->error = is_lost(batch->state) ? -ECONNRESET : -EPROTO;
-	postgres_link_text(own->plan, message ? message : PQresultErrorMessage(result),
-	                   &batch->text);
-}
-
-/* The result of one statement of the pipeline and the end behind it. True: it went well. */
-static bool take_result(struct postgres_outlet *own, struct batch *batch, PGresult **ret_result)
-{
-	PGresult *result = NULL;
-	bool fine = false;
-	*ret_result = NULL;
-	while (true) {
-		int error = postgres_link_result(&own->link, &result);
-		if (error) {
-			batch->error = batch->error ? batch->error : error;
-			break;
-		}
-		if (!result)
-			return fine;
-		ExecStatusType status = PQresultStatus(result);
-		fine = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
-		if (status != PGRES_PIPELINE_ABORTED && !fine)
-			note_failure(own, batch, result);
-		PQclear(*ret_result);
-		*ret_result = result;
-		if (PQstatus(own->link.conn) == CONNECTION_BAD) {
-			batch->error = batch->error ? batch->error : -ECONNRESET;
-			break;
-		}
+	int error = commit ? postgres_take_commit(&own->link, answer)
+	                   : postgres_take(&own->link, answer);
+	bool lost = error < 0 && error != -EPROTO;
+	/* The first one counts, but that the connection is lost counts more. */
+	if (error < 0 && batch->error == 0) {
+		snprintf(batch->state, sizeof(batch->state), "%s", answer->state);
+		batch->text = answer->text;
+		batch->error = error;
+	} else if (lost && batch->error == -EPROTO) {
+		batch->error = error;
 	}
-	return false;
+	return error == 0;
 }
 
 static bool take_plain(struct postgres_outlet *own, struct batch *batch)
 {
-	PGresult *result = NULL;
-	bool fine = take_result(own, batch, &result);
-	PQclear(result);
+	struct postgres_answer answer = { 0 };
+	bool fine = take_result(own, batch, &answer, false);
+	postgres_answer_free(&answer);
 	return fine;
 }
 
 static bool take_commit(struct postgres_outlet *own, struct batch *batch)
 {
-	PGresult *result = NULL;
-	bool fine = take_result(own, batch, &result);
-	/* COMMIT of a transaction that failed says ROLLBACK, and that it went well. */
-	if (fine && strcmp(PQcmdStatus(result), "COMMIT") != 0)
-		fine = false;
-	PQclear(result);
+	struct postgres_answer answer = { 0 };
+	bool fine = take_result(own, batch, &answer, true);
+	postgres_answer_free(&answer);
 	if (!fine && batch->error == 0)
 		batch->error = -EPROTO;
 	return fine;
 }
 
-/* The answer to PQpipelineSync(), which has no end behind it. */
 static void take_sync(struct postgres_outlet *own, struct batch *batch)
 {
-	PGresult *result = NULL;
-	int error = postgres_link_result(&own->link, &result);
-	if (!error && PQresultStatus(result) != PGRES_PIPELINE_SYNC)
-		error = -ECONNRESET;
-	PQclear(result);
+	int error = postgres_take_sync(&own->link);
 	if (error && (batch->error == 0 || batch->error == -EPROTO))
 		batch->error = -ECONNRESET;
 }
@@ -123,16 +87,14 @@ static bool is_connected(const struct batch *batch)
 
 /* ---- sending ---- */
 
-static bool send_plain(struct postgres_outlet *own, const char *sql)
-{
-	return PQsendQueryParams(own->link.conn, sql, 0, NULL, NULL, NULL, NULL, 0);
-}
-
 static bool send_prepared(struct postgres_outlet *own, const char *name)
 {
 	const struct postgres_params *params = &own->params;
-	return PQsendQueryPrepared(own->link.conn, name, (int)params->count, params->values,
-	                           params->lengths, params->formats, 0);
+	return postgres_send_texts(&own->link, name,
+	                           &(struct postgres_texts){ .values = params->values,
+	                                                     .lengths = params->lengths,
+	                                                     .formats = params->formats,
+	                                                     .count = params->count });
 }
 
 /* True: it was sent. An event that cannot be a row stops its batch. */
@@ -156,9 +118,9 @@ static bool send_row(struct postgres_outlet *own, struct batch *batch,
 
 static void send_end(struct postgres_outlet *own, struct batch *batch, bool commit)
 {
-	bool fine = !commit || send_plain(own, "COMMIT");
+	bool fine = !commit || postgres_send(&own->link, "COMMIT");
 	batch->committing |= commit;
-	fine = fine && PQpipelineSync(own->link.conn);
+	fine = fine && postgres_send_sync(&own->link);
 	if (!fine && batch->error == 0)
 		batch->error = -ECONNRESET;
 }
@@ -168,7 +130,7 @@ static uint32_t run_inserts(struct postgres_outlet *own, struct batch *batch)
 {
 	bool commit = !own->plan->statement;
 	uint32_t fresh = 0;
-	if (!send_plain(own, "BEGIN"))
+	if (!postgres_send(&own->link, "BEGIN"))
 		batch->error = -ECONNRESET;
 	for (struct outlet_attempt *at = batch->first; !batch->error && at != batch->last;
 	     at = at->next)
@@ -180,11 +142,11 @@ static uint32_t run_inserts(struct postgres_outlet *own, struct batch *batch)
 		take_plain(own, batch);
 	for (struct outlet_attempt *at = batch->first; at != batch->last && is_connected(batch);
 	     at = at->next) {
-		PGresult *result = NULL;
-		bool fine = take_result(own, batch, &result);
-		at->own = fine && strcmp(PQcmdTuples(result), "1") == 0 ? KEY_NEW : KEY_KNOWN;
+		struct postgres_answer answer = { 0 };
+		bool fine = take_result(own, batch, &answer, false);
+		at->own = fine && postgres_affected(&answer) == 1 ? KEY_NEW : KEY_KNOWN;
 		fresh += at->own == KEY_NEW;
-		PQclear(result);
+		postgres_answer_free(&answer);
 	}
 	if (commit && is_connected(batch))
 		take_commit(own, batch);
@@ -218,17 +180,7 @@ static void clean_up(struct postgres_outlet *own, struct batch *batch)
 {
 	if (batch->error == 0)
 		return;
-	bool usable = batch->error == -EPROTO &&
-	              PQpipelineStatus(own->link.conn) != PQ_PIPELINE_ABORTED;
-	if (usable && PQtransactionStatus(own->link.conn) != PQTRANS_IDLE) {
-		struct batch rollback = { 0 };
-		usable = send_plain(own, "ROLLBACK") && PQpipelineSync(own->link.conn);
-		usable = usable && take_plain(own, &rollback);
-		if (usable)
-			take_sync(own, &rollback);
-		usable = usable && rollback.error == 0;
-	}
-	if (!usable)
+	if (batch->error != -EPROTO || postgres_rollback(&own->link) != 0)
 		postgres_link_close(&own->link);
 }
 
@@ -259,19 +211,6 @@ static void run(struct postgres_outlet *own, struct batch *batch)
 
 /* ---- the connection between batches ---- */
 
-/* A server that went away meanwhile is noticed before anything is sent. */
-static bool is_alive(struct postgres_outlet *own)
-{
-	struct pollfd look = { .fd = PQsocket(own->link.conn), .events = POLLIN };
-	for (int i = 0; i < 3; i++) { /* its last words, then the end */
-		if (poll(&look, 1, 0) == 0)
-			return true;
-		if (!PQconsumeInput(own->link.conn) || PQstatus(own->link.conn) != CONNECTION_OK)
-			return false;
-	}
-	return true;
-}
-
 static bool is_interrupted(const struct postgres_outlet *own)
 {
 	struct pollfd look = { .fd = own->link.interrupt_fd, .events = POLLIN };
@@ -282,9 +221,10 @@ static int connect_if_needed(struct postgres_outlet *own, struct error_text *ret
 {
 	if (is_interrupted(own))
 		return error_fill(ret_text, ERR_CLOSING, "interrupted");
-	if (own->link.conn && !is_alive(own))
-		postgres_link_close(&own->link);
-	return own->link.conn ? 0 : postgres_link_open(&own->link, ret_text);
+	if (postgres_link_is_alive(&own->link))
+		return 0;
+	postgres_link_close(&own->link);
+	return postgres_plan_connect(own->plan, &own->link, ret_text);
 }
 
 /* ---- judging ---- */
@@ -461,7 +401,14 @@ int postgres_outlet_new(const struct postgres_outlet_options *options, struct ou
 		free_outlet(&own->outlet);
 		return error;
 	}
-	own->link.plan = own->plan;
+	own->link.options = (struct postgres_link_options){
+		.conninfo = own->plan->conninfo,
+		.password = own->plan->password,
+		.own_password = own->plan->own_password,
+		.connect_ms = own->plan->connect_ms,
+		.statement_ms = own->plan->timeout_ms,
+		.lock_ms = own->plan->timeout_ms / 2 + 1,
+	};
 	*ret_outlet = &own->outlet;
 	return 0;
 }

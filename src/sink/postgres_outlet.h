@@ -35,7 +35,7 @@
  * Where it connects to is said by the configuration alone; no event can change it. The
  * password is in no text.
  *
- * Room:    sink, the only includer of libpq. Threads: its lane's, which it blocks;
+ * Room:    sink; the connection is link/postgres_link.h. Threads: its lane's, which it blocks;
  *          interrupt() from any, which ends all but the look-up of a host's name.
  * Failure: ERR_CONFIG and a text; -ENOMEM. The first event connects.
  */

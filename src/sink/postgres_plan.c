@@ -162,25 +162,18 @@ static int compile_table(struct postgres_plan *plan, const struct postgres_outle
 	return plan->insert && (options->no_create || plan->create) ? 0 : -ENOMEM;
 }
 
-/* libpq's own message would show what stands there, and that may be the password. */
 static int judge_conninfo(struct postgres_plan *plan, struct error_text *ret_text)
 {
-	char *message = NULL;
-	PQconninfoOption *list = PQconninfoParse(plan->conninfo, &message);
-	int error = 0;
-	PQfreemem(message);
-	if (!list)
+	cleanup_free char *password = NULL;
+	if (postgres_conninfo_check(plan->conninfo, &password, NULL) < 0)
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "postgres: expected postgresql://USER@HOST/DATABASE or "
 		                  "\"host=… dbname=… user=…\", as libpq knows it");
-	for (const PQconninfoOption *it = list; it->keyword; it++) {
-		if (!it->val || strcmp(it->keyword, "password") != 0 || plan->password)
-			continue;
-		plan->password = arena_copy(&plan->arena, span_str(it->val)).ptr;
-		error = plan->password ? 0 : -ENOMEM;
-	}
-	PQconninfoFree(list);
-	return error;
+	if (!password || plan->password)
+		return 0;
+	plan->password = arena_copy(&plan->arena, span_str(password)).ptr;
+	secret_wipe(password, strlen(password));
+	return plan->password ? 0 : -ENOMEM;
 }
 
 static int copy_options(struct postgres_plan *plan, const struct postgres_outlet_options *options,

@@ -5,8 +5,8 @@
  * host with the port's next flush, back with the completion. The letter keeps
  * the caller's done() and user while the operation wears the host's.
  *
- * A take may wait for hours, so it does not go to the store itself: a stand-in
- * of the port does. So the host can end the caller's take when deliveries stop
+ * A take may wait for hours (but for that of one ticket), so it does not go to the store
+ * itself: a stand-in of the port does. So the host can end the caller's take when deliveries stop
  * while the stand-in stays with the store until that closes.
  *
  * Who must be woken is told by flags here and not by the mailboxes, since an
@@ -170,7 +170,7 @@ static bool mail_deliver(struct store_host *host)
 	while (node) {
 		struct letter *letter = letter_of(node);
 		node = node->next;
-		if (letter->op->kind == STORE_TAKE)
+		if (store_take_waits(letter->op))
 			take_submit(host, letter);
 		else
 			store_submit(host->store, letter->op);
@@ -379,7 +379,7 @@ static void refuse(struct store_op *op, int error)
 static void port_submit(struct store *store, struct store_op *op)
 {
 	struct port *port = port_of(store);
-	bool is_take = op->kind == STORE_TAKE;
+	bool is_take = store_take_waits(op);
 
 	CHECK(op->done);
 	if (unlikely(!port->host->store)) {
@@ -440,7 +440,7 @@ static struct store_op *letter_open(struct port *port, struct letter *letter)
 	CHECK(letter->port == port && port->in_flight > 0);
 	op->done = letter->done;
 	op->user = letter->user;
-	port->takes -= op->kind == STORE_TAKE;
+	port->takes -= store_take_waits(op);
 	port->in_flight--;
 	letter->op = NULL;
 	letter->node.next = port->pool;

@@ -153,7 +153,7 @@ int store_admit_check(const struct store_admit *admit)
 			return ERR_INVALID;
 	if (admit->leg_count > STORE_LEGS_MAX ||
 	    (admit->no_ticket && (admit->leg_count | admit->letter.len | admit->lease_ms) != 0) ||
-	    (admit->lease_ms != 0 && admit->leg_count > 1))
+	    (admit->lease_ms != 0 && (admit->leg_count > 1 || admit->spool)))
 		return ERR_INVALID;
 	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX ||
 	    admit->letter.len > STORE_LETTER_MAX)

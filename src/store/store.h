@@ -170,6 +170,11 @@ struct store_admit {
 	/* Not 0, with one leg: a new event is leased to the caller from the beginning, for
 	 * so long, as attempt 1, which counts as started (STORE_MARK_STARTED). */
 	uint32_t lease_ms;
+	/* While a shared store is away the event may be kept on this node, durable, without
+	 * a decision: `spooled`, with `ticket` a number of this node's alone. It is decided
+	 * as any other when the store is back. Without, or if the store is no shared one:
+	 * ERR_AWAY. Not with lease_ms. */
+	bool spool;
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
@@ -346,8 +351,9 @@ struct store_renew {
 struct store_take {
 	struct store_op op;
 	/* in */
-	/* Not 0: this one alone, if it is due and its time has come, and at once: none if not.
-	 * Its attempt counts as started, and the take completes when that is durable. */
+	/* Not 0: this one alone, of this sink, if it is due and its time has come, and at once:
+	 * none if not. Its attempt counts as started, and the take completes when that is
+	 * durable. */
 	uint64_t ticket;
 	uint32_t sink;
 	uint32_t max_items;
@@ -359,6 +365,12 @@ struct store_take {
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
+
+/* Is it a take that may wait for long? */
+static inline bool store_take_waits(const struct store_op *op)
+{
+	return op->kind == STORE_TAKE && container_of(op, const struct store_take, op)->ticket == 0;
+}
 
 struct store_item {
 	uint64_t ticket;
@@ -506,6 +518,7 @@ struct store_stats {
 	uint64_t held_tickets;   /* open, until they are released */
 	uint64_t parked_tickets; /* the same */
 	uint64_t dead_tickets;   /* the same, or they are too old */
+	uint64_t caller_tickets; /* open, and not delivered by a lane: STORE_SINK_CALLER */
 	uint64_t waits;          /* operations that wait for an outcome */
 	uint64_t commits;        /* durable writes */
 	uint64_t commit_ops;     /* operations in them */
@@ -515,6 +528,10 @@ struct store_stats {
 	uint64_t clock_held_ms; /* how far the wall clock is ahead of what can be explained */
 	uint64_t io_errors;
 	bool writable; /* admits would be accepted now, as far as is known */
+	/* Of a shared store. */
+	bool away;               /* it is not to be had now, as far as is known */
+	uint64_t away_times;     /* so often it was */
+	uint64_t spooled_events; /* kept on this node until they can be decided */
 };
 
 struct histogram;

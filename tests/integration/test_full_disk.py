@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+import respkit
 from harness import eventually, take_verdict
 
 SMALL, LARGE = "150m", "800m"
@@ -172,3 +173,29 @@ def test_line_that_a_full_output_cut_is_printed_whole_on_a_line_of_its_own(stile
     assert whole == events
     assert all(json.dumps(events[i]).encode().startswith(line) for line in cut
                for i in [int(line.split(b'"')[3][4:])]), cut
+
+
+def test_full_disk_is_an_error_to_redis_clients_and_never_ok(stile, disk):
+    folder = os.path.join(disk, "data")
+    gateway = respkit.start(stile, folder=folder)
+    value = {i: f"{i:06}" * 10000 for i in range(6000)}
+    kept = []
+    with respkit.Client(gateway.resp) as client:
+        for i, text in value.items():
+            reply = client.call("SET", f"k{i}", text, "NX")
+            if reply != ("+", b"OK"):
+                break
+            kept.append(i)
+        assert reply[0] == "-" and reply[1].startswith(b"OOM "), reply
+        assert len(kept) > 100, "a whole segment should have fitted"
+        # What it knows it still answers.
+        assert client.call("GET", "k0") == ("$", value[0].encode())
+        assert client.call("SET", "k0", "other", "NX") == ("$", None)
+        resize(disk, LARGE)
+        eventually(lambda: client.call("SET", f"k{i}", value[i], "NX") == ("+", b"OK"),
+                   "keys are taken again", pause_s=0.1)
+    gateway.kill()
+    gateway = respkit.start(stile, folder=folder)
+    with respkit.Client(gateway.resp) as client:
+        for i in [*kept, len(kept)]:
+            assert client.call("GET", f"k{i}") == ("$", value[i].encode()), i

@@ -3,7 +3,7 @@
 
 static void seen_compare(struct world *world, uint64_t ticket, uint64_t memory, uint64_t local)
 {
-	bool exact = ticket > world->killed_after && !world->mixed_windows;
+	bool exact = ticket > world->killed_after && !world->mixed_windows && !world->shared;
 	bool right = exact ? local == memory : local <= memory;
 
 	if (!right)
@@ -32,6 +32,31 @@ static bool same_verdict(const struct world *world, enum verdict memory, enum ve
 {
 	return memory == local || (memory == VERDICT_DUPLICATE && local == VERDICT_BUSY &&
 	                           settled_in_batch(world, ticket));
+}
+
+static void item_compare(struct world *world, const struct store_item item[2],
+                         const struct store_parts parts[2])
+{
+	EXPECT(world, item[0].ticket == item[1].ticket);
+	if (item[0].attempt != item[1].attempt)
+		fail_msg("%s, step %llu: attempt %u of ticket %llx, the store says %u",
+		         test_note_seed(world->seed), (unsigned long long)world->step,
+		         item[0].attempt, (unsigned long long)item[0].ticket, item[1].attempt);
+	EXPECT(world, item[0].event == item[1].event && item[0].sink == item[1].sink);
+	EXPECT(world, item[0].order == item[1].order);
+	EXPECT(world, item[0].state == item[1].state);
+	EXPECT(world, item[0].last == item[1].last && item[0].status == item[1].status);
+	EXPECT(world, item[0].due_ms == item[1].due_ms);
+	EXPECT(world, item[0].flags == item[1].flags && item[0].bare == item[1].bare);
+	EXPECT(world, span_eq(parts[0].source, parts[1].source));
+	EXPECT(world, span_eq(parts[0].letter, parts[1].letter));
+	EXPECT(world, span_eq(parts[0].payload, parts[1].payload));
+}
+
+static void lease_add(struct world *world, struct lease lease)
+{
+	if (world->lease_count < LEASES_MAX)
+		world->leases[world->lease_count++] = lease;
 }
 
 static void aside_add(struct world *world, uint64_t ticket)
@@ -89,6 +114,42 @@ static void lookup_compare(struct world *world, const struct store_lookup *memor
 	seen_compare(world, memory->ticket, memory->seen, local->seen);
 }
 
+static void started(struct world *world, const struct store_admit *admit)
+{
+	bool held = admit->verdict == VERDICT_CONFLICT &&
+	            admit->on_conflict == STORE_CONFLICT_ASIDE;
+
+	if (!admit->own_ticket || admit->leg_count != 1 || admit->legs[0].sink != CALLER)
+		return;
+	world->callers[world->caller_at++ % CALLERS_MAX] = admit->own_ticket;
+	world->caller_count += world->caller_count < CALLERS_MAX;
+	if (!admit->lease_ms || held)
+		return;
+	lease_add(world, (struct lease){ admit->own_ticket, 1, true });
+	model_tally.starts++;
+}
+
+static void take_one_compare(struct world *world, struct store_take take[2])
+{
+	struct store_item item[2];
+	struct store_parts parts[2];
+
+	EXPECT(world, take[0].count == take[1].count && take[0].count <= 1);
+	EXPECT(world, take[0].now_ms == take[1].now_ms);
+	for (size_t k = 0; k < 2 && take[0].count; k++) {
+		size_t at = 0;
+		EXPECT(world, store_item_next(buf_span(&take[k].items), &at, &item[k], &parts[k]));
+		EXPECT(world, at == take[k].items.len);
+	}
+	if (take[0].count) {
+		item_compare(world, item, parts);
+		lease_add(world, (struct lease){ item[1].ticket, item[1].attempt, true });
+		model_tally.takes_of_one++;
+	}
+	buf_free(&take[0].items);
+	buf_free(&take[1].items);
+}
+
 void pair_compare(struct world *world, struct pair *pair)
 {
 	EXPECT(world, pair->done[0] && pair->done[1]);
@@ -99,6 +160,10 @@ void pair_compare(struct world *world, struct pair *pair)
 	model_tally.ops[pair->kind]++;
 	if (pair->kind == STORE_ADMIT) {
 		admit_compare(world, &pair->on[0].admit, &pair->on[1].admit);
+		started(world, &pair->on[0].admit);
+	} else if (pair->kind == STORE_TAKE) {
+		struct store_take take[2] = { pair->on[0].take, pair->on[1].take };
+		take_one_compare(world, take);
 	} else if (pair->kind == STORE_LOOKUP) {
 		lookup_compare(world, &pair->on[0].lookup, &pair->on[1].lookup);
 	} else if (pair->kind == STORE_CELL) {
@@ -112,25 +177,6 @@ void pair_compare(struct world *world, struct pair *pair)
 		if (outcome == OUTCOME_DEAD || outcome == OUTCOME_UNKNOWN)
 			aside_add(world, pair->on[0].settle.ticket);
 	}
-}
-
-static void item_compare(struct world *world, const struct store_item item[2],
-                         const struct store_parts parts[2])
-{
-	EXPECT(world, item[0].ticket == item[1].ticket);
-	if (item[0].attempt != item[1].attempt)
-		fail_msg("%s, step %llu: attempt %u of ticket %llx, the store says %u",
-		         test_note_seed(world->seed), (unsigned long long)world->step,
-		         item[0].attempt, (unsigned long long)item[0].ticket, item[1].attempt);
-	EXPECT(world, item[0].event == item[1].event && item[0].sink == item[1].sink);
-	EXPECT(world, item[0].order == item[1].order);
-	EXPECT(world, item[0].state == item[1].state);
-	EXPECT(world, item[0].last == item[1].last && item[0].status == item[1].status);
-	EXPECT(world, item[0].due_ms == item[1].due_ms);
-	EXPECT(world, item[0].flags == item[1].flags && item[0].bare == item[1].bare);
-	EXPECT(world, span_eq(parts[0].source, parts[1].source));
-	EXPECT(world, span_eq(parts[0].letter, parts[1].letter));
-	EXPECT(world, span_eq(parts[0].payload, parts[1].payload));
 }
 
 /* What the local store leased, the memory store leases too: the same tickets,
@@ -158,9 +204,7 @@ void take_compare(struct world *world)
 			EXPECT(world,
 			       store_item_next(buf_span(items[k]), &at[k], &item[k], &parts[k]));
 		item_compare(world, item, parts);
-		if (world->lease_count < LEASES_MAX)
-			world->leases[world->lease_count++] = (struct lease){ item[1].ticket,
-				                                              item[1].attempt };
+		lease_add(world, (struct lease){ item[1].ticket, item[1].attempt, false });
 	}
 	EXPECT(world, at[1] == world->waiting.take.items.len);
 	world->memory_items = call.take.items;
@@ -176,6 +220,7 @@ void stats_compare(struct world *world)
 	EXPECT(world, memory.held_tickets == local.held_tickets);
 	EXPECT(world, memory.parked_tickets == local.parked_tickets);
 	EXPECT(world, memory.dead_tickets == local.dead_tickets);
+	EXPECT(world, memory.caller_tickets == local.caller_tickets);
 	EXPECT(world, memory.waits == local.waits);
 	EXPECT(world, local.writable);
 }
@@ -301,8 +346,8 @@ void waits_compare(struct world *world)
 			continue;
 		EXPECT(world, pair->on[0].op.error == pair->on[1].op.error);
 		/* A dead letter that was too old is found again by a start, and dropped once
-		 * more: then it is still known to be dead. */
-		bool found_again = world->options.dead_keep_ms == HOUR_MS &&
+		 * more: then it is still known to be dead. A shared store remembers. */
+		bool found_again = (world->options.dead_keep_ms == HOUR_MS || world->shared) &&
 		                   pair->on[1].outcome == OUTCOME_DEAD;
 		enum outcome memory = pair->on[0].outcome, local = pair->on[1].outcome;
 		if (memory != local && !found_again)

@@ -53,12 +53,20 @@ static struct span slice(struct world *world, uint64_t len)
 static void legs_make(struct world *world, struct pair *pair)
 {
 	struct store_admit *admit = &pair->on[0].admit;
+	uint64_t dice = below(world, 4);
 
-	if (admit->no_ticket || below(world, 3) == 0)
+	if (admit->no_ticket || dice == 0)
 		return;
+	if (dice == 1) {
+		pair->legs[0] = (struct store_leg){ .sink = CALLER, .order = world->step };
+		admit->legs = pair->legs;
+		admit->leg_count = 1;
+		admit->lease_ms = below(world, 4) ? 1 + (uint32_t)below(world, 100000) : 0;
+		return;
+	}
 	admit->leg_count = 1 + (uint32_t)below(world, below(world, 10) ? 3 : STORE_LEGS_MAX);
 	for (uint32_t i = 0; i < admit->leg_count; i++)
-		pair->legs[i] = (struct store_leg){ .sink = (uint32_t)below(world, SINKS),
+		pair->legs[i] = (struct store_leg){ .sink = sink_choose(world),
 			                            .order = test_random(&world->random) };
 	admit->legs = pair->legs;
 	if (below(world, 2))
@@ -93,6 +101,16 @@ static bool settled_in_batch(const struct world *world, uint64_t ticket)
 		if (pair->kind == STORE_RELEASE && pair->on[0].release.ticket == ticket)
 			return true;
 	}
+	return false;
+}
+
+/* The same of a release. */
+static bool released_in_batch(const struct world *world, uint64_t ticket)
+{
+	for (size_t i = 0; i < world->pair_count; i++)
+		if (world->pairs[i].kind == STORE_RELEASE &&
+		    world->pairs[i].on[0].release.ticket == ticket)
+			return true;
 	return false;
 }
 
@@ -168,6 +186,14 @@ static void settle_make(struct world *world, struct store_settle *settle)
 		*lease = world->leases[--world->lease_count];
 }
 
+static bool is_caller(const struct world *world, uint64_t ticket)
+{
+	for (size_t i = 0; i < world->caller_count; i++)
+		if (world->callers[i] == ticket)
+			return true;
+	return false;
+}
+
 static void note_make(struct world *world, struct store_note *note)
 {
 	*note = (struct store_note){
@@ -177,6 +203,10 @@ static void note_make(struct world *world, struct store_note *note)
 		.text = slice(world, below(world, STORE_TEXT_MAX + 20)),
 	};
 	struct lease *lease = lease_choose(world, &note->ticket, &note->attempt);
+	/* The number after a failed attempt may be used up by the end of its lease, which is
+	 * not known after a restart. */
+	if (is_caller(world, note->ticket))
+		note->mark = STORE_MARK_STARTED;
 	if (lease && note->mark != STORE_MARK_STARTED)
 		lease->attempt++;
 }
@@ -184,12 +214,28 @@ static void note_make(struct world *world, struct store_note *note)
 static void renew_make(struct world *world, struct store_renew *renew)
 {
 	*renew = (struct store_renew){ 0 };
-	lease_choose(world, &renew->ticket, &renew->attempt);
+	struct lease *lease = lease_choose(world, &renew->ticket, &renew->attempt);
+	if (lease && lease->ends)
+		renew->lease_ms = (uint32_t)below(world, 100000);
+}
+
+static void take_make(struct world *world, struct store_take *take)
+{
+	uint64_t ticket = below(world, 4) && world->caller_count
+	                          ? world->callers[below(world, world->caller_count)]
+	                          : ticket_choose(world);
+
+	if (ticket == 0 || settled_in_batch(world, ticket) || released_in_batch(world, ticket))
+		ticket = 1;
+	*take = (struct store_take){ .ticket = ticket,
+		                     .sink = CALLER,
+		                     .lease_ms = (uint32_t)below(world, 20000),
+		                     .without_payload = below(world, 2) };
 }
 
 void pair_make(struct world *world, struct pair *pair)
 {
-	uint64_t dice = below(world, 36);
+	uint64_t dice = below(world, 39);
 
 	if (world->mostly_cells && below(world, 8))
 		dice = 33;
@@ -218,6 +264,9 @@ void pair_make(struct world *world, struct pair *pair)
 	} else if (dice < 34) {
 		pair->kind = STORE_CELL;
 		cell_make(world, &pair->on[0].cell);
+	} else if (dice < 37) {
+		pair->kind = STORE_TAKE;
+		take_make(world, &pair->on[0].take);
 	} else {
 		pair->kind = STORE_LOOKUP;
 		lookup_make(world, &pair->on[0].lookup);

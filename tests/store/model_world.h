@@ -1,6 +1,6 @@
 /*
- * model_world: a local store and a memory store that get the same operations, for
- * test_model.c and its parts.
+ * model_world: a local store, or one that is shared, and a memory store that get the same
+ * operations, for test_model.c and its parts.
  *
  * Room: tests.
  */
@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
+#include "store_under_test.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"
 #include "support/store_calls.h"
@@ -20,8 +21,10 @@
 #define CHECKS 3u
 #define CELLS 300u
 #define SINKS 4u
+#define CALLER STORE_SINK_CALLER /* its tickets alone have leases that end */
 #define BATCH_MAX 24u
 #define LEASES_MAX 4096u
+#define CALLERS_MAX 512u
 #define WAITS_MAX 64u
 #define PAYLOAD_MAX 9000u
 #define HOUR_MS INT64_C(3600000)
@@ -30,6 +33,7 @@
 struct lease {
 	uint64_t ticket;
 	uint32_t attempt;
+	bool ends;
 };
 
 struct pair {
@@ -42,6 +46,7 @@ struct pair {
 		struct store_release release;
 		struct store_note note;
 		struct store_renew renew;
+		struct store_take take;
 		struct store_cell cell;
 	} on[2]; /* memory, local */
 	bool done[2];
@@ -61,7 +66,8 @@ struct world {
 	const char *doing;
 	struct simfs *simfs;
 	struct clock_fake true_clock, jumpy_clock;
-	struct store *memory, *local;
+	struct store *memory, *local; /* local: or the shared one */
+	bool shared;
 	struct local_store_options options;
 	struct take_call waiting; /* at the local store */
 	struct buf memory_items;
@@ -70,6 +76,8 @@ struct world {
 	uint64_t aside
 		[LEASES_MAX]; /* tickets that were held, parked or dead, some of them not now */
 	size_t aside_count;
+	uint64_t callers[CALLERS_MAX]; /* the last tickets of whoever claimed an event */
+	size_t caller_count, caller_at;
 	uint64_t last_event;   /* the last that was admitted */
 	uint64_t killed_after; /* counts of tickets up to this one may be low */
 	/* Claims of one event end at different times. A count may go with the claim
@@ -91,7 +99,7 @@ struct model_tally {
 	uint64_t settled[OUTCOME_COUNT], noted[STORE_MARK_RELEASED + 1];
 	uint64_t waited[OUTCOME_COUNT];
 	uint64_t states[STORE_STATE_CLOSED + 1]; /* seen by scans */
-	uint64_t legs, histories;
+	uint64_t legs, histories, starts, takes_of_one;
 	uint64_t cells[STORE_CELL_REMOVE + 1][2][2]; /* by act, found, changed */
 	uint64_t answers, cells_told;
 };
@@ -108,6 +116,14 @@ extern struct model_tally model_tally;
 static inline uint64_t below(struct world *world, uint64_t n)
 {
 	return n ? test_random_below(&world->random, n) : 0;
+}
+
+/* A sink that takes ask for. */
+static inline uint32_t sink_choose(struct world *world)
+{
+	uint32_t sink = (uint32_t)below(world, SINKS - 1);
+
+	return sink < CALLER ? sink : sink + 1;
 }
 
 /* model_make.c: a random operation, the same for both. */

@@ -1,7 +1,7 @@
 /*
- * What can be done with a ticket, one by one, on both stores: legs, notes, outcomes,
+ * What can be done with a ticket, one by one, on every store: legs, notes, outcomes,
  * release, read, scan, wait. The local one is killed and opened again between the
- * steps, so that what it says comes from the disk too.
+ * steps, so that what it says comes from the disk too, and a shared one is closed.
  */
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "gate/ticket.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
+#include "store_under_test.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"
 #include "support/store_calls.h"
@@ -21,7 +22,8 @@
 
 struct place {
 	struct clock_fake clock;
-	struct simfs *simfs; /* NULL: the memory store */
+	struct simfs *simfs; /* NULL: not the local store */
+	bool shared;         /* nor the memory store */
 	struct store *store;
 	struct take_call call;
 	uint64_t keys;
@@ -56,6 +58,22 @@ static int memory_begin(void **state)
 	return memory_store_open(&options, &place.store);
 }
 
+static void shared_start(void)
+{
+	place.store = shared_open(&(struct shared_options){ .clock = &place.clock.clock,
+	                                                    .dead_keep_ms = DEAD_KEEP_MS });
+}
+
+static int shared_begin(void **state)
+{
+	(void)state;
+	place = (struct place){ .shared = true };
+	clock_fake_init(&place.clock);
+	shared_wipe();
+	shared_start();
+	return 0;
+}
+
 static int local_begin(void **state)
 {
 	(void)state;
@@ -78,6 +96,11 @@ static int end(void **state)
 /* The process is killed: leases and waits are gone. */
 static void restart(void)
 {
+	if (place.shared) {
+		store_free(place.store);
+		shared_start();
+		return;
+	}
 	if (!place.simfs) {
 		memory_store_restart(place.store);
 		return;
@@ -215,6 +238,8 @@ static struct store_item item_of(uint64_t ticket)
 static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	uint64_t event = admit(3);
 	uint64_t next = admit(0);
 
@@ -242,6 +267,8 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 static void test_an_event_is_busy_while_any_leg_is_to_be_delivered(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	struct store_admit op = event_make(3);
 
 	op.busy_if_open = true;
@@ -283,6 +310,8 @@ static void test_legs_without_a_ticket_and_too_many_of_them_are_refused(void **s
 static void test_a_take_without_payload_gives_the_items_alone(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	uint64_t first = admit(1), second = admit(1);
 
 	place.call.take.without_payload = true;
@@ -599,6 +628,8 @@ static void test_a_release_of_dead_legs_leaves_parked_ones_alone(void **state)
 static void test_what_is_dropped_never_comes_back(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	uint64_t parked = admit(1), dead = admit(2);
 	struct store_item one = must_take(CRM), two = must_take(CRM);
 
@@ -936,6 +967,8 @@ static uint32_t scan(struct store_scan op)
 static void test_a_scan_finds_what_was_asked_for_and_all_of_it(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	uint64_t tickets[5];
 
 	for (size_t i = 0; i < ARRAY_LEN(tickets); i++)
@@ -1128,6 +1161,8 @@ static void test_a_wait_ends_with_its_time(void **state)
 static void test_what_was_dropped_was_not_done(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	uint64_t ticket = admit(1), later = admit(1);
 	struct store_item item = must_take(CRM);
 
@@ -1161,6 +1196,223 @@ static void test_waits_are_bounded_and_end_with_the_store(void **state)
 	}
 }
 
+/* ---- leases of whoever claimed the event ---- */
+
+static struct store_admit claim_make(uint32_t lease_ms)
+{
+	static const struct store_leg leg = { .sink = STORE_SINK_CALLER, .order = 3 };
+	struct store_admit op = event_make(0);
+
+	op.legs = &leg;
+	op.leg_count = 1;
+	op.lease_ms = lease_ms;
+	op.busy_if_open = true;
+	return op;
+}
+
+static uint64_t claim(uint32_t lease_ms)
+{
+	struct store_admit op = claim_make(lease_ms);
+
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_NEW);
+	return op.ticket;
+}
+
+/* The number of the attempt; 0: it is not due. */
+static uint32_t take_one(uint64_t ticket, uint32_t sink)
+{
+	struct store_take op = { .ticket = ticket, .sink = sink, .lease_ms = 1000 };
+	struct store_item item = { 0 };
+	struct store_parts parts;
+	size_t at = 0;
+
+	assert_int_equal(store_call(place.store, &op.op, STORE_TAKE), 0);
+	assert_int_equal(store_item_next(buf_span(&op.items), &at, &item, &parts), op.count);
+	if (op.count) {
+		assert_int_equal(item.ticket, ticket);
+		assert_int_equal(item.flags, 5);
+		assert_int_equal(item.order, 3);
+		assert_true(span_eq(parts.payload, SPAN("{\"a\":1}")));
+	}
+	buf_free(&op.items);
+	return item.attempt;
+}
+
+static int settle_as(uint64_t ticket, uint32_t attempt, enum outcome outcome)
+{
+	return settle(&(struct store_item){ .ticket = ticket, .attempt = attempt }, outcome);
+}
+
+static void test_whoever_claims_an_event_has_it_alone_until_the_lease_is_over(void **state)
+{
+	(void)state;
+	struct store_admit op = claim_make(1000);
+
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_NEW);
+	uint64_t ticket = op.ticket;
+	struct store_item item = item_of(ticket);
+	assert_int_equal(item.state, STORE_STATE_LEASED);
+	assert_int_equal(item.attempt, 1);
+	assert_int_equal(item.last, STORE_MARK_STARTED);
+	assert_int_equal(item.due_ms, op.decided_ms + 1000);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_BUSY);
+	assert_int_equal(op.ticket, ticket);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	clock_fake_advance(&place.clock, 999);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	clock_fake_advance(&place.clock, 1);
+	assert_int_equal(take_one(ticket, CRM), 0);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	assert_int_equal(settle_as(ticket, 1, OUTCOME_DONE), ERR_FENCED);
+	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), 0);
+	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), ERR_FENCED);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_DUPLICATE);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+}
+
+static void test_a_caller_keeps_its_lease_when_a_gateway_ends(void **state)
+{
+	(void)state;
+	uint64_t ticket = claim(1000000);
+
+	restart();
+	assert_int_equal(item_of(ticket).state, STORE_STATE_LEASED);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	clock_fake_advance(&place.clock, 1000000);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+	restart();
+	assert_int_equal(settle_as(ticket, 1, OUTCOME_DONE), ERR_FENCED);
+	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), 0);
+}
+
+static void test_a_number_that_a_caller_had_is_not_given_again_after_a_crash(void **state)
+{
+	(void)state;
+	uint64_t ticket = claim(1000000);
+
+	restart();
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
+	assert_int_equal(item_of(ticket).last, STORE_MARK_STARTED);
+	assert_int_equal(settle_as(ticket, 1, OUTCOME_DONE), ERR_FENCED);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+	restart();
+	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), ERR_FENCED);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 3);
+	assert_int_equal(settle_as(ticket, 3, OUTCOME_RELEASED), 0);
+	restart();
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 4);
+	clock_fake_advance(&place.clock, 1000);
+	store_tick(place.store);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
+	restart();
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 5);
+	assert_int_equal(settle_as(ticket, 5, OUTCOME_DONE), 0);
+	restart();
+	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
+}
+
+static void test_a_renewed_lease_goes_on(void **state)
+{
+	(void)state;
+	uint64_t ticket = claim(1000);
+	struct store_renew renew = { .ticket = ticket, .attempt = 1, .lease_ms = 1000 };
+
+	for (int i = 0; i < 10; i++) {
+		clock_fake_advance(&place.clock, 900);
+		store_tick(place.store);
+		assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
+		assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	}
+	renew.lease_ms = 0;
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
+	clock_fake_advance(&place.clock, 100000);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	renew.lease_ms = 1;
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
+	clock_fake_advance(&place.clock, 1);
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), ERR_FENCED);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+}
+
+static void test_a_conflict_kept_aside_is_not_leased(void **state)
+{
+	(void)state;
+	struct store_admit op = claim_make(1000);
+	op.claims[0].digest = digest_with_check(op.claims[0].digest, 1);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	op.claims[0].digest = digest_with_check(op.claims[0].digest, 2);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_CONFLICT);
+	assert_int_equal(item_of(op.own_ticket).state, STORE_STATE_HELD);
+	assert_int_equal(item_of(op.own_ticket).attempt, 0);
+	op.on_conflict = STORE_CONFLICT_PASS;
+	op.claims[0].digest = digest_with_check(op.claims[0].digest, 3);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_CONFLICT);
+	assert_int_equal(item_of(op.own_ticket).state, STORE_STATE_LEASED);
+	clock_fake_advance(&place.clock, 1000);
+	assert_int_equal(take_one(op.own_ticket, STORE_SINK_CALLER), 2);
+}
+
+static void test_what_is_given_back_for_later_is_not_taken_before(void **state)
+{
+	(void)state;
+	uint64_t ticket = claim(1000);
+	struct store_settle give = { .ticket = ticket,
+		                     .attempt = 1,
+		                     .outcome = OUTCOME_RELEASED,
+		                     .due_ms = ticket_time_ms(ticket) + 5000 };
+
+	assert_int_equal(store_call(place.store, &give.op, STORE_SETTLE), 0);
+	clock_fake_advance(&place.clock, 4999);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	clock_fake_advance(&place.clock, 1);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+}
+
+static void test_a_claim_that_was_not_written_has_no_lease(void **state)
+{
+	(void)state;
+	struct store_admit op = claim_make(1000);
+
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	assert_true(store_call(place.store, &op.op, STORE_ADMIT) < 0);
+	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
+	assert_int_equal(op.verdict, VERDICT_NEW);
+	uint64_t ticket = op.ticket;
+	clock_fake_advance(&place.clock, 1000);
+	struct store_take take = { .ticket = ticket, .sink = STORE_SINK_CALLER, .lease_ms = 1000 };
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	assert_true(store_call(place.store, &take.op, STORE_TAKE) < 0);
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
+	assert_int_equal(item_of(ticket).attempt, 1);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+	buf_free(&take.items);
+}
+
+/* The number stays used, and so does the mark, when the event moves. */
+static void test_a_caller_s_number_is_kept_when_its_segment_leaves(void **state)
+{
+	(void)state;
+	place.retain_ms = 1000;
+	restart();
+	churn_once(10);
+	uint64_t leased = claim(100000000), over = claim(1000);
+	clock_fake_advance(&place.clock, 1000);
+	assert_int_equal(take_one(over, STORE_SINK_CALLER), 2);
+	for (int i = 0; i < 3; i++)
+		churn();
+	restart();
+	assert_int_equal(item_of(leased).last, STORE_MARK_STARTED);
+	assert_int_equal(take_one(leased, STORE_SINK_CALLER), 2);
+	assert_int_equal(take_one(over, STORE_SINK_CALLER), 3);
+}
+
 #define IN_MEMORY(test)                                           \
 	{                                                         \
 #test "_in_memory", test, memory_begin, end, NULL \
@@ -1169,43 +1421,57 @@ static void test_waits_are_bounded_and_end_with_the_store(void **state)
 	{                                                      \
 #test "_on_disk", test, local_begin, end, NULL \
 	}
-#define ON_BOTH(test) IN_MEMORY(test), ON_DISK(test)
+#define SHARED(test)                                           \
+	{                                                      \
+#test "_shared", test, shared_begin, end, NULL \
+	}
+#define ON_ALL(test) IN_MEMORY(test), ON_DISK(test), SHARED(test)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ON_BOTH(test_every_leg_of_an_event_is_a_ticket_of_its_own),
-		ON_BOTH(test_an_event_is_busy_while_any_leg_is_to_be_delivered),
-		ON_BOTH(test_legs_without_a_ticket_and_too_many_of_them_are_refused),
-		ON_BOTH(test_a_take_without_payload_gives_the_items_alone),
-		ON_BOTH(test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease),
-		ON_BOTH(test_the_last_number_of_an_attempt_stays),
-		ON_BOTH(test_an_attempt_that_had_started_is_known_after_a_crash),
-		ON_BOTH(test_an_attempt_of_which_nothing_was_noted_is_made_again),
+		ON_ALL(test_every_leg_of_an_event_is_a_ticket_of_its_own),
+		ON_ALL(test_an_event_is_busy_while_any_leg_is_to_be_delivered),
+		ON_ALL(test_legs_without_a_ticket_and_too_many_of_them_are_refused),
+		ON_ALL(test_a_take_without_payload_gives_the_items_alone),
+		ON_ALL(test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease),
+		ON_ALL(test_the_last_number_of_an_attempt_stays),
+		ON_ALL(test_an_attempt_that_had_started_is_known_after_a_crash),
+		ON_ALL(test_an_attempt_of_which_nothing_was_noted_is_made_again),
 
-		ON_BOTH(test_what_is_given_back_is_due_when_it_was_said),
-		ON_BOTH(test_an_outcome_and_a_note_in_one_flush_see_each_other),
-		ON_BOTH(test_what_is_not_allowed_is_refused_and_changes_nothing),
-		IN_MEMORY(test_a_lease_that_is_over_can_neither_note_nor_settle),
-		ON_BOTH(test_what_is_parked_or_dead_is_not_delivered_before_its_release),
-		ON_BOTH(test_what_is_dropped_never_comes_back),
-		ON_BOTH(test_a_dead_one_that_is_forgotten_is_closed),
-		ON_BOTH(test_a_dead_letter_goes_when_it_is_too_old),
-		ON_BOTH(test_what_nobody_has_taken_can_be_dropped_and_hurried),
-		ON_BOTH(test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown),
-		ON_BOTH(test_a_release_of_dead_legs_leaves_parked_ones_alone),
-		ON_BOTH(test_the_legs_of_a_held_event_are_released_together_or_one_by_one),
-		ON_BOTH(test_every_attempt_can_be_read_again),
-		ON_BOTH(test_a_long_text_is_cut),
-		ON_BOTH(test_a_scan_finds_what_was_asked_for_and_all_of_it),
+		ON_ALL(test_what_is_given_back_is_due_when_it_was_said),
+		ON_ALL(test_an_outcome_and_a_note_in_one_flush_see_each_other),
+		ON_ALL(test_what_is_not_allowed_is_refused_and_changes_nothing),
+		ON_ALL(test_a_lease_that_is_over_can_neither_note_nor_settle),
+		ON_ALL(test_whoever_claims_an_event_has_it_alone_until_the_lease_is_over),
+		IN_MEMORY(test_a_number_that_a_caller_had_is_not_given_again_after_a_crash),
+		ON_DISK(test_a_number_that_a_caller_had_is_not_given_again_after_a_crash),
+		SHARED(test_a_caller_keeps_its_lease_when_a_gateway_ends),
+		ON_ALL(test_a_renewed_lease_goes_on),
+		ON_ALL(test_a_conflict_kept_aside_is_not_leased),
+		ON_ALL(test_what_is_given_back_for_later_is_not_taken_before),
+		ON_DISK(test_a_claim_that_was_not_written_has_no_lease),
+		ON_DISK(test_a_caller_s_number_is_kept_when_its_segment_leaves),
+		ON_ALL(test_what_is_parked_or_dead_is_not_delivered_before_its_release),
+		ON_ALL(test_what_is_dropped_never_comes_back),
+		ON_ALL(test_a_dead_one_that_is_forgotten_is_closed),
+		ON_ALL(test_a_dead_letter_goes_when_it_is_too_old),
+		ON_ALL(test_what_nobody_has_taken_can_be_dropped_and_hurried),
+		ON_ALL(test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown),
+		ON_ALL(test_a_release_of_dead_legs_leaves_parked_ones_alone),
+		ON_ALL(test_the_legs_of_a_held_event_are_released_together_or_one_by_one),
+		ON_ALL(test_every_attempt_can_be_read_again),
+		ON_ALL(test_a_long_text_is_cut),
+		ON_ALL(test_a_scan_finds_what_was_asked_for_and_all_of_it),
 		ON_DISK(test_a_scan_of_all_finds_what_is_closed_too),
 		ON_DISK(test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leaves),
 		ON_DISK(test_a_note_that_was_not_written_changed_nothing),
-		ON_BOTH(test_whoever_waits_is_told_when_the_last_leg_has_its_outcome),
-		ON_BOTH(test_a_wait_ends_with_its_time),
-		ON_BOTH(test_what_was_dropped_was_not_done),
-		ON_BOTH(test_waits_are_bounded_and_end_with_the_store),
+		ON_ALL(test_whoever_waits_is_told_when_the_last_leg_has_its_outcome),
+		ON_ALL(test_a_wait_ends_with_its_time),
+		ON_ALL(test_what_was_dropped_was_not_done),
+		ON_ALL(test_waits_are_bounded_and_end_with_the_store),
 	};
 
+	shared_choose_tests();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

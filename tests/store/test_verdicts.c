@@ -1,7 +1,7 @@
 /*
- * Every verdict, kind of claim and policy, one by one, on both stores: the local
- * one is closed and opened again between the steps, so that what it says comes from
- * the disk too.
+ * Every verdict, kind of claim and policy, one by one, on every store: all but the
+ * memory store are closed and opened again between the steps, so that what they say
+ * comes from the disk, or the server, too.
  */
 #include <string.h>
 
@@ -9,6 +9,7 @@
 #include "gate/ticket.h"
 #include "store/local/local_store.h"
 #include "store/memory/memory_store.h"
+#include "store_under_test.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"
 #include "support/store_calls.h"
@@ -18,7 +19,8 @@
 
 struct place {
 	struct clock_fake clock;
-	struct simfs *simfs; /* NULL: the memory store */
+	struct simfs *simfs; /* NULL: not the local store */
+	bool shared;         /* nor the memory store */
 	struct store *store;
 };
 
@@ -47,6 +49,21 @@ static int memory_begin(void **state)
 	return memory_store_open(&options, &place.store);
 }
 
+static void shared_start(void)
+{
+	place.store = shared_open(&(struct shared_options){ .clock = &place.clock.clock });
+}
+
+static int shared_begin(void **state)
+{
+	(void)state;
+	place = (struct place){ .shared = true };
+	clock_fake_init(&place.clock);
+	shared_wipe();
+	shared_start();
+	return 0;
+}
+
 static int local_begin(void **state)
 {
 	(void)state;
@@ -68,6 +85,11 @@ static int end(void **state)
 /* By turns in order and after a kill: the next process knows what this one did. */
 static void restart(void)
 {
+	if (place.shared) {
+		store_free(place.store);
+		shared_start();
+		return;
+	}
 	if (!place.simfs) {
 		memory_store_restart(place.store);
 		return;
@@ -253,6 +275,8 @@ static uint32_t list_held(uint64_t before, uint64_t *tickets, uint32_t max)
 static void test_held_events_are_listed_newest_first(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	uint64_t made[4], found[8];
 
 	assert_int_equal(list_held(0, found, 8), 0);
@@ -465,6 +489,8 @@ static void test_a_shadow_entity_goes_only_forwards_too(void **state)
 static void test_an_event_without_claims_is_always_new(void **state)
 {
 	(void)state;
+	if (place.shared && shared_has_own_numbers())
+		skip(); /* among shards there is no order */
 	struct store_admit bare = event(once(1, 0));
 
 	bare.claim_count = 0;
@@ -616,37 +642,39 @@ static void test_a_release_that_was_not_written_leaves_the_event_held(void **sta
 	{                                           \
 #test, test, local_begin, end, NULL \
 	}
-#define ON_BOTH(test)                                          \
-	{ #test "_in_memory", test, memory_begin, end, NULL }, \
-	{                                                      \
-#test "_on_disk", test, local_begin, end, NULL \
+#define ON_ALL(test)                                                \
+	{ #test "_in_memory", test, memory_begin, end, NULL },      \
+		{ #test "_on_disk", test, local_begin, end, NULL }, \
+	{                                                           \
+#test "_shared", test, shared_begin, end, NULL      \
 	}
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		ON_BOTH(test_other_content_under_a_key_is_no_duplicate),
-		ON_BOTH(test_content_that_is_not_known_makes_no_conflict),
-		ON_BOTH(test_a_conflict_is_kept_aside_once_and_not_delivered),
-		ON_BOTH(test_held_events_are_listed_newest_first),
-		ON_BOTH(test_a_held_event_is_delivered_when_it_is_released),
-		ON_BOTH(test_a_held_event_that_is_dropped_never_comes_back),
-		ON_BOTH(test_nothing_is_held_for_an_event_without_ticket),
-		ON_BOTH(test_a_conflict_that_passes_has_the_claim_from_then_on),
-		ON_BOTH(test_a_conflict_that_would_pass_is_dropped_by_a_later_claim),
-		ON_BOTH(test_whoever_waits_for_the_outcome_is_told_busy_until_it_is_there),
-		ON_BOTH(test_an_entity_goes_only_forwards),
-		ON_BOTH(test_an_equal_order_follows_the_tie_rule),
-		ON_BOTH(test_an_entity_is_forgotten_with_its_window_which_each_event_renews),
-		ON_BOTH(test_a_refused_event_moves_no_entity),
-		ON_BOTH(test_a_shadow_claim_drops_nothing_and_tells),
-		ON_BOTH(test_a_shadow_entity_goes_only_forwards_too),
-		ON_BOTH(test_an_event_without_claims_is_always_new),
-		ON_BOTH(test_verdicts_within_one_flush_see_each_other),
+		ON_ALL(test_other_content_under_a_key_is_no_duplicate),
+		ON_ALL(test_content_that_is_not_known_makes_no_conflict),
+		ON_ALL(test_a_conflict_is_kept_aside_once_and_not_delivered),
+		ON_ALL(test_held_events_are_listed_newest_first),
+		ON_ALL(test_a_held_event_is_delivered_when_it_is_released),
+		ON_ALL(test_a_held_event_that_is_dropped_never_comes_back),
+		ON_ALL(test_nothing_is_held_for_an_event_without_ticket),
+		ON_ALL(test_a_conflict_that_passes_has_the_claim_from_then_on),
+		ON_ALL(test_a_conflict_that_would_pass_is_dropped_by_a_later_claim),
+		ON_ALL(test_whoever_waits_for_the_outcome_is_told_busy_until_it_is_there),
+		ON_ALL(test_an_entity_goes_only_forwards),
+		ON_ALL(test_an_equal_order_follows_the_tie_rule),
+		ON_ALL(test_an_entity_is_forgotten_with_its_window_which_each_event_renews),
+		ON_ALL(test_a_refused_event_moves_no_entity),
+		ON_ALL(test_a_shadow_claim_drops_nothing_and_tells),
+		ON_ALL(test_a_shadow_entity_goes_only_forwards_too),
+		ON_ALL(test_an_event_without_claims_is_always_new),
+		ON_ALL(test_verdicts_within_one_flush_see_each_other),
 		ON_DISK(test_a_lost_frame_gives_back_what_it_had_taken_over),
 		cmocka_unit_test(test_an_event_that_met_a_lost_one_is_judged_again),
 		ON_DISK(test_a_release_that_was_not_written_leaves_the_event_held),
 	};
 
+	shared_choose_tests();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

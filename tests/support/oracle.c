@@ -130,6 +130,8 @@ static void new_done(struct oracle *oracle, struct oracle_event *event,
 	if (event->entity != ORACLE_NOBODY)
 		EXPECT_OF(oracle, event, passes(event, oracle_last_of(oracle, event->entity)));
 	kept(oracle, event, admit->own_ticket);
+	if (event->starts && event->kind != ORACLE_ASIDE)
+		oracle_started(oracle, &event->legs[0], 1);
 }
 
 static void stale_done(struct oracle *oracle, struct oracle_event *event,
@@ -189,7 +191,8 @@ static void admit_done(struct store_op *op)
 		EXPECT_OF(oracle, event, admit->ticket == oracle->events[event->holder].ticket);
 		event->fate = ORACLE_REFUSED;
 		break;
-	case VERDICT_NONE: EXPECT(oracle, admit->verdict != VERDICT_NONE); break;
+	case VERDICT_SPOOLED: /* of no store here */
+	case VERDICT_NONE: EXPECT(oracle, !"a verdict"); break;
 	}
 }
 
@@ -229,6 +232,7 @@ static void legs_make(struct oracle *oracle, struct oracle_event *event)
 		};
 	if (event->leg_count)
 		event->letter = span_of(bytes, below(oracle, 100));
+	event->starts = !event->no_ticket && oracle_legs(event) == 1 && below(oracle, 2);
 }
 
 static uint32_t event_make(struct oracle *oracle)
@@ -310,6 +314,9 @@ static void admit_submit(struct oracle *oracle, struct store *store, uint32_t in
 	own->admit.letter = event->letter;
 	own->admit.legs = own->legs;
 	own->admit.leg_count = event->leg_count;
+	own->admit.lease_ms = event->starts ? ORACLE_LEASE_MS : 0;
+	if (event->starts && event->fate != ORACLE_KEPT && event->kind != ORACLE_ASIDE)
+		event->legs[0].maybe |= 1u << STORE_MARK_STARTED;
 	for (uint32_t i = 0; i < event->leg_count; i++)
 		own->legs[i] = event->legs[i].leg;
 	store_submit(store, &own->op);
@@ -449,7 +456,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 			store_flush(store); /* its write may be under way when the next come */
 		uint32_t event = (uint32_t)below(oracle, oracle->count);
 		uint32_t leg = (uint32_t)below(oracle, ORACLE_LEGS_MAX);
-		switch (below(oracle, 30)) {
+		switch (below(oracle, 32)) {
 		case 0:
 		case 1: again_submit(oracle, store); break;
 		case 2:
@@ -469,7 +476,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		case 16:
 		case 17: oracle_note(oracle, store, event, leg); break;
 		case 18:
-		case 19:
+		case 19: oracle_take_one(oracle, store, event, leg); break;
 		case 20:
 		case 21:
 		case 22:

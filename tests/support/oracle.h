@@ -111,6 +111,7 @@ struct oracle_event {
 	uint64_t order;
 	uint16_t flags;
 	bool no_ticket;
+	bool starts;    /* leased from the beginning; it has one leg */
 	bool contested; /* a conflict may have taken its first claim over */
 	enum oracle_fate fate;
 	uint32_t holder; /* itself, or the event that has the claim it meets */
@@ -149,7 +150,7 @@ struct oracle {
 	uint32_t count;
 	uint64_t acknowledged, errors; /* answers so far */
 	uint64_t verdicts[VERDICT_COUNT];
-	uint64_t releases, notes, outcomes[OUTCOME_COUNT];
+	uint64_t releases, notes, starts, outcomes[OUTCOME_COUNT];
 	int last_error;
 	uint32_t cell_serial;
 	uint64_t cell_changes;
@@ -168,8 +169,8 @@ void oracle_copy(struct oracle *to, const struct oracle *from);
 
 bool oracle_full(const struct oracle *oracle);
 
-/* One random batch: admits of every verdict, retries, notes, settles, releases, a take
- * or a passing of time. */
+/* One random batch: admits of every verdict, some leased at once, retries, notes, settles,
+ * releases, takes of one, a take or a passing of time. */
 void oracle_step(struct oracle *oracle, struct store *store);
 
 /* Takes what is due and settles most of it, so that segments can leave. */

@@ -12,6 +12,7 @@
 #define ORACLE_LONG_S 2592000u
 #define ORACLE_SHORT_S 3u
 #define ORACLE_ENTITIES 6u
+#define ORACLE_LEASE_MS 2000000000u /* none ends by itself */
 
 #define EXPECT(oracle, condition)                                                          \
 	do {                                                                               \
@@ -70,6 +71,9 @@ void oracle_cells_check(struct oracle *oracle, struct store *store);
 
 /* oracle_tickets.c: each does nothing if there is nothing to do it to. */
 void oracle_take(struct oracle *oracle, struct store *store, uint32_t sink);
+void oracle_take_one(struct oracle *oracle, struct store *store, uint32_t event, uint32_t leg);
+/* It has the attempt from now on, which is known to have started. */
+void oracle_started(struct oracle *oracle, struct oracle_leg *leg, uint32_t attempt);
 void oracle_settle(struct oracle *oracle, struct store *store, uint32_t event, uint32_t leg);
 void oracle_note(struct oracle *oracle, struct store *store, uint32_t event, uint32_t leg);
 bool oracle_release(struct oracle *oracle, struct store *store);

@@ -126,6 +126,47 @@ void oracle_take(struct oracle *oracle, struct store *store, uint32_t sink)
 	store_submit(store, &own->op);
 }
 
+void oracle_started(struct oracle *oracle, struct oracle_leg *leg, uint32_t attempt)
+{
+	leg->leased = true;
+	leg->attempt = attempt;
+	marked(leg, STORE_MARK_STARTED, attempt);
+	oracle->starts++;
+}
+
+static void take_one_done(struct store_op *op)
+{
+	struct oracle_op *own = op->user;
+	struct oracle *oracle = own->oracle;
+	struct oracle_leg *leg = leg_of(own);
+
+	own->pending = false;
+	oracle_answered(oracle, op->error);
+	if (op->error == 0 && own->take.count) {
+		EXPECT_OF(oracle, event_of(own), oracle_items(oracle, &own->take) == 1);
+		oracle_started(oracle, leg, leg->attempt);
+	}
+	buf_free(&own->take.items);
+}
+
+void oracle_take_one(struct oracle *oracle, struct store *store, uint32_t event, uint32_t index)
+{
+	const struct oracle_event *of = &oracle->events[event];
+	struct oracle_leg *leg = &oracle->events[event].legs[index];
+
+	if (event >= oracle->count || of->fate != ORACLE_KEPT || of->no_ticket ||
+	    index >= oracle_legs(of) || leg->leased || leg->hold != ORACLE_FREE ||
+	    leg->outcome != ORACLE_OPEN || is_pending(oracle, event, index))
+		return;
+	struct oracle_op *own = begin(oracle, event, index, STORE_TAKE);
+	own->op.done = take_one_done;
+	own->take.ticket = of->ticket + index;
+	own->take.sink = leg->leg.sink;
+	own->take.lease_ms = ORACLE_LEASE_MS;
+	leg->maybe |= 1u << STORE_MARK_STARTED;
+	store_submit(store, &own->op);
+}
+
 /* ---- outcomes ---- */
 
 static void settle_done(struct store_op *op)

@@ -52,6 +52,18 @@ int local_undo_reserve(struct undo_list *list, uint32_t count)
 	return 0;
 }
 
+/* A lease that has ended since does not come back. */
+static void put_back_ticket(struct local_store *local, struct open_ticket ticket)
+{
+	struct open_ticket now;
+
+	bool found = open_tickets_find(local->tickets, ticket.ticket, &now);
+	CHECK(found);
+	if (ticket.state == OPEN_TICKET_LEASED && now.state == OPEN_TICKET_DUE)
+		ticket.state = OPEN_TICKET_DUE;
+	open_tickets_update(local->tickets, &ticket);
+}
+
 /* After its removal the old one fits where it was. */
 static void put_back(struct local_store *local, const struct undo *undo)
 {
@@ -60,7 +72,7 @@ static void put_back(struct local_store *local, const struct undo *undo)
 	if (undo->kind == UNDO_CELL) {
 		local_undo_cell(local, &undo->cell);
 	} else if (undo->kind == UNDO_TICKET) {
-		open_tickets_update(local->tickets, &undo->ticket);
+		put_back_ticket(local, undo->ticket);
 	} else if (undo->kind == UNDO_ENTITY) {
 		newest_remove(local->newest, &undo->entity.digest);
 		if (undo->entity.ticket)
@@ -103,6 +115,7 @@ static void drop_tickets(struct local_store *local, const struct store_admit *ad
 {
 	for (uint32_t i = 0; i < store_leg_count(admit); i++)
 		open_tickets_drop(local->tickets, admit->own_ticket + i);
+	leases_set(&local->leases, admit->own_ticket, 0);
 }
 
 static void undo_kept(struct local_store *local, struct store_admit *admit)
@@ -132,6 +145,12 @@ void local_undo_admit(struct local_store *local, struct store_admit *admit, int 
 }
 
 /* --- keeping an event ---------------------------------------------------- */
+
+/* Is it leased from the beginning? */
+static bool starts(const struct store_admit *admit, const struct taking *taking)
+{
+	return unlikely(admit->lease_ms != 0) && !(taking->flags & EVENT_HELD);
+}
 
 static int insert_ticket(struct local_store *local, const struct store_admit *admit,
                          const struct taking *taking)
@@ -261,7 +280,9 @@ static int put_all(struct local_store *local, const struct store_admit *admit,
 	uint32_t before = local->undo.count;
 	int r = 0;
 
-	if (unlikely(taking->moved | taking->claims.newest)) {
+	if (starts(admit, taking))
+		r = leases_reserve(&local->leases);
+	if (r == 0 && unlikely(taking->moved | taking->claims.newest)) {
 		r = local_undo_reserve(&local->undo, CLAIMS_MAX);
 		lengthen(local, taking, admit->claim_count, admit->own_ticket);
 	}
@@ -313,10 +334,12 @@ static void append_entities(struct local_store *local, const struct taking *taki
 	}
 }
 
-static uint32_t entries_size(const struct taking *taking)
+static uint32_t entries_size(const struct store_admit *admit, const struct taking *taking)
 {
 	uint32_t size = taking->size;
 
+	if (starts(admit, taking))
+		size = (uint32_t)format_align(size, 8) + LOCAL_START_SIZE;
 	for (uint32_t left = taking->claims.newest; left; left &= left - 1)
 		size = (uint32_t)format_align(size, 8) + (uint32_t)sizeof(struct entry_newest);
 	return size;
@@ -328,7 +351,7 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 	uint64_t lost = local->frames_lost;
 
 	taking->size = frame_event_size(admit, taking->claims.once_count);
-	int r = local_reserve(local, entries_size(taking), JOURNAL_NORMAL);
+	int r = local_reserve(local, entries_size(admit, taking), JOURNAL_NORMAL);
 
 	local->full = r == ERR_FULL;
 	local->refused |= local->full;
@@ -346,6 +369,8 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 	note_claims(local, taking, admit->own_ticket);
 	if (unlikely(taking->claims.newest))
 		append_entities(local, taking, admit->own_ticket);
+	if (starts(admit, taking))
+		local_start(local, admit->own_ticket, admit->lease_ms);
 	uint32_t tickets = store_leg_count(admit);
 	local->journal.item.max_ticket = local->last_ticket = admit->own_ticket + tickets - 1;
 	local->journal.item.events += admit->no_ticket ? 0 : tickets;

@@ -64,6 +64,11 @@ static struct store_release *release_of(struct store_op *op)
 	return container_of(op, struct store_release, op);
 }
 
+static struct store_take *take_of(struct store_op *op)
+{
+	return container_of(op, struct store_take, op);
+}
+
 static uint64_t now_of(const struct local_store *local)
 {
 	return steady_clock_last(&local->clock);
@@ -83,6 +88,7 @@ static void settle_is_durable(struct local_store *local, const struct store_sett
 	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
 		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
 		CHECK(dropped);
+		leases_set(&local->leases, settle->ticket, 0);
 	} else if (closes(settle)) {
 		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
 	} else {
@@ -103,6 +109,8 @@ static void complete(struct local_store *local, struct op_queue *queue)
 			settle_is_durable(local, settle_of(op));
 		else if (op->kind == STORE_RELEASE && op->error == 0)
 			local_release_is_durable(local, release_of(op));
+		else if (op->kind == STORE_TAKE && op->error == 0)
+			local_take_is_durable(local, take_of(op));
 		op->done(op);
 	}
 }
@@ -114,7 +122,7 @@ static void undo_op(struct local_store *local, struct store_op *op, int error)
 		return;
 	if (op->kind == STORE_ADMIT)
 		local_undo_admit(local, admit_of(op), error);
-	else if (op->kind == STORE_RELEASE || op->kind == STORE_NOTE ||
+	else if (op->kind == STORE_RELEASE || op->kind == STORE_NOTE || op->kind == STORE_TAKE ||
 	         (op->kind == STORE_CELL && cell_of(op)->act != STORE_CELL_GET))
 		op->error = error; /* the ticket, the cell is as it was */
 }
@@ -386,9 +394,9 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 	case STORE_SETTLE:
 	case STORE_RELEASE:
 	case STORE_NOTE:
-	case STORE_TAKE:
 	case STORE_READ:
 	case STORE_SCAN: break;
+	case STORE_TAKE: return take_of(op)->count > 0;
 	}
 	return true;
 }
@@ -531,8 +539,11 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 		joins = !waits_add(&local->waits, container_of(op, struct store_wait, op));
 		break;
 	case STORE_TAKE:
-		op_queue_put(&local->takes, op);
-		joins = false;
+		joins = take_of(op)->ticket != 0;
+		if (joins)
+			op->error = local_decide_take(local, take_of(op));
+		else
+			op_queue_put(&local->takes, op);
 		break;
 	case STORE_READ:
 	case STORE_SCAN:
@@ -624,6 +635,7 @@ void local_flush(struct store *store)
 	local->flushing = true;
 	op_queue_init(&local->queue);
 	steady_clock_now(&local->clock);
+	local_end_leases(local);
 	if (waiting.first)
 		decide_all(local, waiting.first);
 	flush_batch(local);

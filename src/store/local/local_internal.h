@@ -9,6 +9,7 @@
  *   carry_cells.c  cells that are in the way of a segment's leaving
  *   journal_cursor.c  steps through the journal that is there, entry by entry
  *   take.c         leases: payloads from memory or read back
+ *   take_one.c     leases of one ticket, from its admission on or later, and their ends
  *   read.c         one ticket, with its history
  *   scan_tickets.c all open tickets, a piece at a time
  *   scan_events.c  all events of the journal, a piece at a time
@@ -26,6 +27,7 @@
 #include "store/local/cells.h"
 #include "store/local/journal.h"
 #include "store/local/keeper.h"
+#include "store/local/leases.h"
 #include "store/local/local_store.h"
 #include "store/local/newest.h"
 #include "store/local/open_tickets.h"
@@ -61,6 +63,7 @@ struct reader {
 struct local_counters {
 	atomic_uint_fast64_t live_claims, live_entities, live_cells, expired_claims, index_bytes;
 	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets, parked_tickets, dead_tickets;
+	atomic_uint_fast64_t caller_tickets;
 	atomic_uint_fast64_t waits;
 	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
 	atomic_uint_fast64_t clock_held_ms, io_errors;
@@ -135,6 +138,7 @@ struct local_store {
 	struct newest *newest;
 	struct tally *tally;
 	struct open_tickets *tickets;
+	struct leases leases; /* those that have an end */
 	struct cells *cells;
 	struct shelf shelf;
 	struct keeper *keeper;
@@ -289,7 +293,14 @@ void cursor_next_segment(struct journal_cursor *cursor);
 /* note.c */
 struct waits_legs local_legs(const struct local_store *local, uint64_t event);
 int local_decide_note(struct local_store *local, const struct store_note *note) must_check;
-int local_decide_renew(const struct local_store *local, const struct store_renew *renew) must_check;
+/* Leased with this very attempt: 0 or ERR_FENCED. */
+int local_find_leased(const struct local_store *local, uint64_t ticket, uint32_t attempt,
+                      struct open_ticket *ret_ticket) must_check;
+/* The ticket as it is now comes back if the frame is lost; there is room. */
+void local_save_ticket(struct local_store *local, const struct open_ticket *ticket);
+/* Appends a note of the ticket, which has it as its last from then on. */
+void local_append_note(struct local_store *local, struct open_ticket *ticket,
+                       struct entry_note note, struct span text);
 /* Of any outcome but those that close: false: it waits, and does not join the batch. */
 bool local_decide_aside(struct local_store *local, struct store_settle *settle) must_check;
 void local_aside_is_durable(struct local_store *local, const struct store_settle *settle);
@@ -301,7 +312,8 @@ void local_drop_dead(struct local_store *local, uint32_t looks);
 
 /* read.c */
 /* An open ticket as others see it; `entry` may be NULL: then without flags. */
-struct store_item local_item(const struct open_ticket *ticket, const struct entry *entry);
+struct store_item local_item(const struct local_store *local, const struct open_ticket *ticket,
+                             const struct entry *entry);
 enum store_state local_state(const struct open_ticket *ticket);
 /* The note at a place; its text stays until the next read or frame. */
 int local_read_note(struct local_store *local, const struct open_ticket *ticket,
@@ -338,6 +350,16 @@ int local_read_bytes(struct local_store *local, struct reader_place place,
 uint64_t local_segment_end(const struct local_store *local, uint64_t segment);
 void reader_close(const struct local_store *local, struct reader *reader);
 void reader_leave(struct local_store *local, uint64_t segment); /* it is about to go */
+
+/* take_one.c */
+/* What store_admit.lease_ms needs beside the event, and then making it so. */
+#define LOCAL_START_SIZE ((uint32_t)sizeof(struct entry_note))
+void local_start(struct local_store *local, uint64_t ticket, uint32_t lease_ms);
+int local_decide_take(struct local_store *local, struct store_take *take) must_check;
+void local_take_is_durable(struct local_store *local, struct store_take *take);
+int local_decide_renew(struct local_store *local, const struct store_renew *renew) must_check;
+void local_set_lease(struct local_store *local, uint64_t ticket, uint32_t lease_ms);
+void local_end_leases(struct local_store *local); /* that are over */
 
 /* retention.c */
 void local_retain(struct local_store *local);

@@ -82,6 +82,7 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->parked_tickets,
 	              open_tickets_in(local->tickets, OPEN_TICKET_PARKED));
 	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
+	store_counter(&counters->caller_tickets, open_tickets_callers(local->tickets));
 	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
 	store_counter(&counters->live_cells, cells_count(local->cells));
@@ -260,6 +261,7 @@ static void tick(struct store *store)
 	local->flushing = true;
 	tick_clock(local);
 	uint64_t boot_ms = local->clock.now.boot_ms;
+	local_end_leases(local);
 	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
 	local_commit(local);
 	tick_room(local, boot_ms);
@@ -310,6 +312,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.expired_claims = load_counter(&counters->expired_claims),
 		.index_bytes = load_counter(&counters->index_bytes),
 		.open_tickets = load_counter(&counters->open_tickets),
+		.caller_tickets = load_counter(&counters->caller_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
 		.held_tickets = load_counter(&counters->held_tickets),
 		.parked_tickets = load_counter(&counters->parked_tickets),
@@ -346,6 +349,7 @@ static void destroy(struct local_store *local)
 	mem_free(local->undo.items);
 	local->tally = tally_free(local->tally);
 	local->tickets = open_tickets_free(local->tickets);
+	leases_free(&local->leases);
 	if (local->lock_fd >= 0)
 		fs->methods->close(fs, local->lock_fd);
 	mem_free(local->path);

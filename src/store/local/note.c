@@ -36,8 +36,8 @@ struct waits_legs local_legs(const struct local_store *local, uint64_t event)
 	return legs;
 }
 
-static int find_leased(const struct local_store *local, uint64_t ticket, uint32_t attempt,
-                       struct open_ticket *ret_ticket)
+int local_find_leased(const struct local_store *local, uint64_t ticket, uint32_t attempt,
+                      struct open_ticket *ret_ticket)
 {
 	if (!open_tickets_find(local->tickets, ticket, ret_ticket) ||
 	    ret_ticket->state != OPEN_TICKET_LEASED || ret_ticket->attempt != attempt)
@@ -45,24 +45,15 @@ static int find_leased(const struct local_store *local, uint64_t ticket, uint32_
 	return 0;
 }
 
-int local_decide_renew(const struct local_store *local, const struct store_renew *renew)
-{
-	struct open_ticket ticket;
-
-	return find_leased(local, renew->ticket, renew->attempt, &ticket);
-}
-
-/* The ticket as it is now comes back if the frame is lost; there is room. */
-static void save(struct local_store *local, const struct open_ticket *ticket)
+void local_save_ticket(struct local_store *local, const struct open_ticket *ticket)
 {
 	CHECK(local->undo.count < local->undo.room);
 	local->undo.items[local->undo.count++] = (struct undo){ .kind = UNDO_TICKET,
 		                                                .ticket = *ticket };
 }
 
-/* Appends a note of the ticket, which has it as its last from then on. */
-static void append(struct local_store *local, struct open_ticket *ticket, struct entry_note note,
-                   struct span text)
+void local_append_note(struct local_store *local, struct open_ticket *ticket,
+                       struct entry_note note, struct span text)
 {
 	note.ticket = ticket->ticket;
 	note.at_ms = now_of(local);
@@ -84,24 +75,24 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 
 	if (!store_mark_valid(note->mark))
 		return ERR_INVALID;
-	int r = find_leased(local, note->ticket, note->attempt, &ticket);
+	int r = local_find_leased(local, note->ticket, note->attempt, &ticket);
 	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
 		r = ERR_FULL;
 	if (r == 0)
 		r = local_reserve(local, frame_note_size(text), JOURNAL_NOTE);
 	/* A frame may have been lost meanwhile, with what it said of this ticket. */
 	if (r == 0)
-		r = find_leased(local, note->ticket, note->attempt, &ticket);
+		r = local_find_leased(local, note->ticket, note->attempt, &ticket);
 	if (r < 0)
 		return r;
 	bool started = note->mark == STORE_MARK_STARTED;
-	save(local, &ticket);
-	append(local, &ticket,
-	       (struct entry_note){ .mark = (uint8_t)note->mark,
-	                            .status = note->status,
-	                            .attempt = note->attempt,
-	                            .due_ms = started ? 0 : note->due_ms },
-	       text);
+	local_save_ticket(local, &ticket);
+	local_append_note(local, &ticket,
+	                  (struct entry_note){ .mark = (uint8_t)note->mark,
+	                                       .status = note->status,
+	                                       .attempt = note->attempt,
+	                                       .due_ms = started ? 0 : note->due_ms },
+	                  text);
 	if (!started)
 		ticket.attempt = (uint16_t)store_attempt_next(ticket.attempt);
 	open_tickets_update(local->tickets, &ticket);
@@ -121,7 +112,7 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 {
 	struct open_ticket ticket;
 
-	int r = find_leased(local, settle->ticket, settle->attempt, &ticket);
+	int r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
 	if (r == 0 && local_undo_reserve(&local->undo, 2) < 0) /* with its answer */
 		r = ERR_FULL;
 	settle->op.error = r;
@@ -129,14 +120,14 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 		return true;
 	r = local_reserve(local, local_answer_size(settle, aside_size(settle)), JOURNAL_URGENT);
 	if (r == 0)
-		r = find_leased(local, settle->ticket, settle->attempt, &ticket);
+		r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
 	if (r == 0)
 		r = local_put_answer(local, settle);
 	if (r < 0) {
 		local_defer(local, settle, ERR_FULL);
 		return false;
 	}
-	save(local, &ticket);
+	local_save_ticket(local, &ticket);
 	if (settle->outcome == OUTCOME_RELEASED) {
 		frame_add_settle(&local->journal.frame, settle);
 		ticket.due_ms = settle->due_ms;
@@ -145,11 +136,11 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 	} else {
 		enum store_mark mark = settle->outcome == OUTCOME_DEAD ? STORE_MARK_DEAD
 		                                                       : STORE_MARK_PARKED;
-		append(local, &ticket,
-		       (struct entry_note){ .mark = (uint8_t)mark,
-		                            .status = settle->status,
-		                            .attempt = settle->attempt },
-		       store_text_cut(settle->text));
+		local_append_note(local, &ticket,
+		                  (struct entry_note){ .mark = (uint8_t)mark,
+		                                       .status = settle->status,
+		                                       .attempt = settle->attempt },
+		                  store_text_cut(settle->text));
 	}
 	ticket.state = OPEN_TICKET_CLOSING;
 	open_tickets_update(local->tickets, &ticket);
@@ -178,6 +169,7 @@ void local_close_ticket(struct local_store *local, uint64_t ticket, bool done)
 		(void)!open_tickets_find(local->tickets, ticket, &closed);
 	bool dropped = open_tickets_drop(local->tickets, ticket);
 	CHECK(dropped);
+	leases_set(&local->leases, ticket, 0);
 	if (unlikely(!done))
 		waits_note_dropped(&local->waits, open_ticket_event(&closed));
 	if (unlikely(local->waits.count))
@@ -239,14 +231,14 @@ static void release_one(struct local_store *local, struct open_ticket *ticket, b
 		                       .outcome = drop ? OUTCOME_DEAD : OUTCOME_RELEASED };
 	bool aside = ticket->state == OPEN_TICKET_PARKED || ticket->state == OPEN_TICKET_DEAD;
 
-	save(local, ticket);
+	local_save_ticket(local, ticket);
 	if (drop || !aside)
 		frame_add_settle(&local->journal.frame, &settle);
 	else
-		append(local, ticket,
-		       (struct entry_note){ .mark = STORE_MARK_RELEASED,
-		                            .attempt = ticket->attempt },
-		       SPAN_EMPTY);
+		local_append_note(local, ticket,
+		                  (struct entry_note){ .mark = STORE_MARK_RELEASED,
+		                                       .attempt = ticket->attempt },
+		                  SPAN_EMPTY);
 	if (!aside)
 		ticket->due_ms = 0;
 	ticket->was = ticket->state;

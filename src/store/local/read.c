@@ -33,13 +33,27 @@ enum store_state local_state(const struct open_ticket *ticket)
 	return STORE_STATE_CLOSED;
 }
 
-struct store_item local_item(const struct open_ticket *ticket, const struct entry *entry)
+/* When its lease ends, by the store's clock, or when it is due. */
+static uint64_t due_ms(const struct local_store *local, const struct open_ticket *ticket)
+{
+	uint64_t end_ms = ticket->state == OPEN_TICKET_LEASED
+	                          ? leases_end(&local->leases, ticket->ticket)
+	                          : 0;
+	uint64_t boot_ms = local->clock.now.boot_ms;
+
+	if (end_ms == 0)
+		return ticket->due_ms;
+	return steady_clock_last(&local->clock) + (end_ms > boot_ms ? end_ms - boot_ms : 0);
+}
+
+struct store_item local_item(const struct local_store *local, const struct open_ticket *ticket,
+                             const struct entry *entry)
 {
 	return (struct store_item){
 		.ticket = ticket->ticket,
 		.event = open_ticket_event(ticket),
 		.order = ticket->order,
-		.due_ms = ticket->due_ms,
+		.due_ms = due_ms(local, ticket),
 		.sink = ticket->sink,
 		.attempt = ticket->attempt,
 		.flags = entry ? entry->event.user_flags : 0,
@@ -131,7 +145,7 @@ static int read_ticket(struct local_store *local, struct store_read *read)
 	if (r < 0)
 		return r;
 	struct store_parts parts = { entry.source, entry.letter, entry.payload };
-	struct store_item item = local_item(&ticket, &entry);
+	struct store_item item = local_item(local, &ticket, &entry);
 	r = store_item_append(&read->items, &item, &parts);
 	if (r == 0 && read->history)
 		r = append_history(local, ticket, &read->items);

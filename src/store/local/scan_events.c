@@ -67,7 +67,7 @@ static bool leg_item(const struct walk *walk, const struct entry *entry, uint32_
 	struct open_ticket ticket;
 
 	if (open_tickets_find(local->tickets, number, &ticket)) {
-		*ret_item = local_item(&ticket, entry);
+		*ret_item = local_item(local, &ticket, entry);
 		return ticket.segment == walk->at.segment && ticket.offset == walk->at.at;
 	}
 	struct entry_leg leg = entry_leg_at(entry, i);

@@ -51,7 +51,8 @@ static bool put_ticket(struct local_store *local, struct store_scan *scan,
 	}
 	if (r == 0)
 		parts = (struct store_parts){ entry.source, entry.letter, entry.payload };
-	return local_scan_put(scan, local_item(ticket, r == 0 ? &entry : NULL), parts, ret_error);
+	return local_scan_put(scan, local_item(local, ticket, r == 0 ? &entry : NULL), parts,
+	                      ret_error);
 }
 
 int local_scan_tickets(struct local_store *local, struct store_scan *scan)

@@ -215,10 +215,10 @@ static bool read_failed(struct local_store *local, const struct open_ticket *tic
 }
 
 /* As it will be taken. */
-static bool append_item(struct store_take *take, const struct open_ticket *ticket,
-                        const struct entry *entry)
+static bool append_item(const struct local_store *local, struct store_take *take,
+                        const struct open_ticket *ticket, const struct entry *entry)
 {
-	struct store_item item = local_item(ticket, entry);
+	struct store_item item = local_item(local, ticket, entry);
 	struct store_parts parts = { 0 };
 
 	item.attempt = store_attempt_next(item.attempt);
@@ -259,16 +259,20 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	take->count = 0;
 	take->now_ms = steady_clock_last(&local->clock);
 	while (take->count < take->max_items &&
+	       (!take->lease_ms || leases_reserve(&local->leases) == 0) &&
 	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
 		if (ticket.ticket > local->durable_ticket)
 			break; /* its frame is under way */
 		r = fetch_item(local, take, &ticket, &entry);
 		if (r < 0)
 			continue;
-		if (r == 0 || !append_item(take, &ticket, take->without_payload ? NULL : &entry))
+		if (r == 0 ||
+		    !append_item(local, take, &ticket, take->without_payload ? NULL : &entry))
 			break;
 		bool taken = open_tickets_take(local->tickets, take->sink, &ticket);
 		CHECK(taken);
+		if (unlikely(take->lease_ms | local->leases.count))
+			local_set_lease(local, ticket.ticket, take->lease_ms);
 		take->count++;
 	}
 	return take->count;

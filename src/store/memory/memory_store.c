@@ -63,7 +63,8 @@ struct memory_store {
 	bool ending;
 
 	_Atomic uint64_t live_claims, live_entities, expired_claims;
-	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, ticket_bytes, wait_count;
+	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, callers, ticket_bytes,
+		wait_count;
 	_Atomic uint64_t live_cells, cell_bytes;
 	_Atomic uint64_t commits, commit_ops, bytes;
 	struct histogram commit_us, commit_batch;
@@ -541,8 +542,9 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 		return memory_cells_scan(memory->cells,
 		                         container_of(op, struct store_cell_scan, op),
 		                         memory->now_ms);
-	case STORE_TAKE:
 	case STORE_WAIT: break;
+	case STORE_TAKE:
+		return memory_tickets_take_one(tickets, container_of(op, struct store_take, op));
 	}
 	return ERR_INVALID;
 }
@@ -552,6 +554,7 @@ static void publish(struct memory_store *memory)
 	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED; i++)
 		count_set(&memory->tickets_in[i],
 		          memory_tickets_count(memory->tickets, (enum store_state)i));
+	count_set(&memory->callers, memory_tickets_callers(memory->tickets));
 	count_set(&memory->open_tickets, memory_tickets_open_count(memory->tickets));
 	count_set(&memory->ticket_bytes, memory_tickets_bytes(memory->tickets));
 	count_set(&memory->wait_count, memory->waits.count);
@@ -577,7 +580,7 @@ static void flush(struct store *store)
 	op_list_init(&memory->queue);
 	while (op) {
 		struct store_op *next = op->next;
-		if (op->kind == STORE_TAKE) {
+		if (store_take_waits(op)) {
 			op_list_add(&memory->takes, op);
 		} else if (op->kind == STORE_WAIT) {
 			if (!waits_add(&memory->waits, container_of(op, struct store_wait, op)))
@@ -637,6 +640,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes) +
 		               count_get(&memory->cell_bytes),
 		.open_tickets = count_get(&memory->open_tickets),
+		.caller_tickets = count_get(&memory->callers),
 		.due_tickets = count_get(&memory->tickets_in[STORE_STATE_DUE]),
 		.held_tickets = count_get(&memory->tickets_in[STORE_STATE_HELD]),
 		.parked_tickets = count_get(&memory->tickets_in[STORE_STATE_PARKED]),
@@ -729,14 +733,24 @@ int memory_store_open(const struct memory_store_options *options, struct store *
 	return 0;
 }
 
-void memory_store_restart(struct store *store)
+static void restart(struct store *store, bool shared)
 {
 	struct memory_store *memory = memory_of(store);
 
 	CHECK(store->methods == &memory_methods);
 	CHECK(!memory->queue.head);
 	end_all(memory);
-	memory_tickets_restart(memory->tickets);
+	memory_tickets_restart(memory->tickets, shared);
 	waits_init(&memory->waits, memory->last_ticket, legs_of, memory);
 	publish(memory);
+}
+
+void memory_store_restart(struct store *store)
+{
+	restart(store, false);
+}
+
+void memory_store_restart_shared(struct store *store)
+{
+	restart(store, true);
 }

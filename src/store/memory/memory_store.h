@@ -31,3 +31,6 @@ int memory_store_open(const struct memory_store_options *options,
  * is due again; its attempts go on from the last of which something was noted. Takes
  * and waits end with ERR_CLOSING. For the model tests. */
 void memory_store_restart(struct store *store);
+
+/* The same of a store that others share: leases with an end go on. */
+void memory_store_restart_shared(struct store *store);

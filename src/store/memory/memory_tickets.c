@@ -12,7 +12,8 @@ struct ticket_body {
 	uint32_t refs;
 	uint16_t flags;
 	uint32_t source_len, letter_len, payload_len;
-	char bytes[]; /* source, letter, payload */
+	struct note *started; /* of an event that is leased from the beginning, until it is open */
+	char bytes[];         /* source, letter, payload */
 };
 
 struct note {
@@ -40,6 +41,7 @@ struct memory_tickets {
 	size_t count, room;
 	size_t skipped;         /* slots of the allocation before the first */
 	size_t open;            /* of count */
+	size_t callers;         /* of those, of STORE_SINK_CALLER */
 	size_t due_from;        /* nothing is due before this one */
 	uint64_t lease_ends_ms; /* none of the leases before; 0: never */
 	uint64_t now_ms, boot_ms;
@@ -122,6 +124,7 @@ static void slot_close(struct memory_tickets *tickets, struct slot *slot)
 	notes_free(tickets, slot->notes);
 	body_drop(tickets, slot->body);
 	slot->body = NULL;
+	tickets->callers -= slot->sink == STORE_SINK_CALLER;
 	tickets->open--;
 	while (tickets->count > 0 && !tickets->slots[0].body) {
 		tickets->slots++;
@@ -173,12 +176,22 @@ int memory_tickets_prepare(struct memory_tickets *tickets, const struct store_ad
 
 	if (slots_reserve(tickets, store_leg_count(admit)) < 0)
 		return -ENOMEM;
-	*ret_body = mem_alloc(sizeof(struct ticket_body) + len);
-	return *ret_body ? 0 : -ENOMEM;
+	struct ticket_body *body = mem_alloc(sizeof(*body) + len);
+	if (!body)
+		return -ENOMEM;
+	body->started = admit->lease_ms ? mem_zalloc(1, sizeof(struct note)) : NULL;
+	if (admit->lease_ms && !body->started) {
+		mem_free(body);
+		return -ENOMEM;
+	}
+	*ret_body = body;
+	return 0;
 }
 
 struct ticket_body *memory_tickets_unprepare(struct ticket_body *body)
 {
+	if (body)
+		mem_free(body->started);
 	return mem_free(body);
 }
 
@@ -189,10 +202,36 @@ static char *put(char *at, struct span span)
 	return at + span.len;
 }
 
+static uint64_t lease_end(struct memory_tickets *tickets, uint32_t lease_ms)
+{
+	uint64_t end_ms = lease_ms ? tickets->boot_ms + lease_ms : 0;
+
+	if (end_ms && (!tickets->lease_ends_ms || end_ms < tickets->lease_ends_ms))
+		tickets->lease_ends_ms = end_ms;
+	return end_ms;
+}
+
+/* Leased, and its attempt is known to have started. */
+static void slot_begin(struct memory_tickets *tickets, struct slot *slot, struct note *started,
+                       uint32_t lease_ms)
+{
+	slot->attempt = slot->used = store_attempt_next(slot->attempt);
+	*started = (struct note){ .older = slot->notes,
+		                  .head = { .mark = STORE_MARK_STARTED,
+		                            .attempt = slot->attempt,
+		                            .at_ms = tickets->now_ms } };
+	slot->notes = started;
+	tickets->bytes += sizeof(*started);
+	slot->lease_end_ms = lease_end(tickets, lease_ms);
+	slot_set_state(tickets, slot, STORE_STATE_LEASED);
+}
+
 void memory_tickets_open(struct memory_tickets *tickets, const struct store_admit *admit,
                          uint64_t event, struct ticket_body *body, bool held)
 {
 	static const struct store_leg only = { 0 };
+
+	struct note *started = body->started;
 
 	*body = (struct ticket_body){ .refs = store_leg_count(admit),
 		                      .flags = admit->flags,
@@ -214,7 +253,12 @@ void memory_tickets_open(struct memory_tickets *tickets, const struct store_admi
 			               .state = held ? STORE_STATE_HELD : STORE_STATE_DUE };
 		tickets->counts[slot->state]++;
 		tickets->open++;
+		tickets->callers += slot->sink == STORE_SINK_CALLER;
 	}
+	if (started && held)
+		mem_free(started);
+	else if (started)
+		slot_begin(tickets, &tickets->slots[tickets->count - 1], started, admit->lease_ms);
 }
 
 /* ---- questions ---- */
@@ -244,6 +288,11 @@ bool memory_tickets_held(struct memory_tickets *tickets, uint64_t ticket)
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state)
 {
 	return tickets->counts[state];
+}
+
+uint64_t memory_tickets_callers(const struct memory_tickets *tickets)
+{
+	return tickets->callers;
 }
 
 uint64_t memory_tickets_open_count(const struct memory_tickets *tickets)
@@ -405,15 +454,6 @@ int memory_tickets_release(struct memory_tickets *tickets, const struct store_re
 
 /* ---- leases ---- */
 
-static uint64_t lease_end(struct memory_tickets *tickets, uint32_t lease_ms)
-{
-	uint64_t end_ms = lease_ms ? tickets->boot_ms + lease_ms : 0;
-
-	if (end_ms && (!tickets->lease_ends_ms || end_ms < tickets->lease_ends_ms))
-		tickets->lease_ends_ms = end_ms;
-	return end_ms;
-}
-
 int memory_tickets_renew(struct memory_tickets *tickets, const struct store_renew *renew)
 {
 	struct slot *slot = slot_leased(tickets, renew->ticket, renew->attempt);
@@ -455,11 +495,12 @@ void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep
 	}
 }
 
-void memory_tickets_restart(struct memory_tickets *tickets)
+void memory_tickets_restart(struct memory_tickets *tickets, bool shared)
 {
 	for (size_t i = 0; i < tickets->count; i++) {
 		struct slot *slot = &tickets->slots[i];
-		if (!slot->body)
+		bool goes_on = slot->state != STORE_STATE_LEASED || slot->lease_end_ms != 0;
+		if (!slot->body || (shared && goes_on))
 			continue;
 		slot->attempt = slot->used;
 		if (slot->state == STORE_STATE_LEASED)
@@ -469,12 +510,20 @@ void memory_tickets_restart(struct memory_tickets *tickets)
 
 /* ---- giving out ---- */
 
-static struct store_item item_of(const struct slot *slot)
+/* When its lease ends, by the store's clock, or when it is due. */
+static uint64_t item_due_ms(const struct memory_tickets *tickets, const struct slot *slot)
+{
+	if (slot->state != STORE_STATE_LEASED || !slot->lease_end_ms)
+		return slot->due_ms;
+	return tickets->now_ms + (slot->lease_end_ms - tickets->boot_ms);
+}
+
+static struct store_item item_of(const struct memory_tickets *tickets, const struct slot *slot)
 {
 	return (struct store_item){ .ticket = slot->ticket,
 		                    .event = slot->event,
 		                    .order = slot->order,
-		                    .due_ms = slot->due_ms,
+		                    .due_ms = item_due_ms(tickets, slot),
 		                    .sink = slot->sink,
 		                    .attempt = slot->attempt,
 		                    .flags = slot->body->flags,
@@ -505,6 +554,43 @@ static bool take_fits(const struct store_take *take, const struct store_parts *p
 	       take->items.len + sizeof(struct store_item) + parts_len(parts) <= take->max_bytes;
 }
 
+/* With the number of the attempt to make. */
+static int take_append(struct memory_tickets *tickets, struct store_take *take,
+                       const struct slot *slot)
+{
+	struct store_item item = item_of(tickets, slot);
+	struct store_parts parts = parts_of(slot);
+
+	item.attempt = store_attempt_next(item.attempt);
+	item.state = STORE_STATE_LEASED;
+	if (take->without_payload) {
+		parts = (struct store_parts){ 0 };
+		item.bare = true;
+		item.flags = 0;
+	}
+	return take_fits(take, &parts) ? store_item_append(&take->items, &item, &parts) : ERR_FULL;
+}
+
+int memory_tickets_take_one(struct memory_tickets *tickets, struct store_take *take)
+{
+	struct slot *slot = slot_find(tickets, take->ticket);
+
+	buf_clear(&take->items);
+	take->count = 0;
+	take->now_ms = tickets->now_ms;
+	if (!slot || slot->state != STORE_STATE_DUE || slot->sink != take->sink ||
+	    slot->due_ms > tickets->now_ms)
+		return 0;
+	struct note *started = mem_zalloc(1, sizeof(*started));
+	if (!started || take_append(tickets, take, slot) < 0) {
+		mem_free(started);
+		return ERR_FULL;
+	}
+	slot_begin(tickets, slot, started, take->lease_ms);
+	take->count = 1;
+	return 0;
+}
+
 bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take)
 {
 	buf_clear(&take->items);
@@ -522,16 +608,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 		first = false;
 		if (slot->sink != take->sink)
 			continue;
-		struct store_item item = item_of(slot);
-		struct store_parts parts = parts_of(slot);
-		item.attempt = store_attempt_next(item.attempt);
-		item.state = STORE_STATE_LEASED;
-		if (take->without_payload) {
-			parts = (struct store_parts){ 0 };
-			item.bare = true;
-			item.flags = 0;
-		}
-		if (!take_fits(take, &parts) || store_item_append(&take->items, &item, &parts) < 0)
+		if (take_append(tickets, take, slot) < 0)
 			break;
 		slot->attempt = store_attempt_next(slot->attempt);
 		slot->lease_end_ms = lease_end(tickets, take->lease_ms);
@@ -549,7 +626,7 @@ int memory_tickets_read(struct memory_tickets *tickets, struct store_read *read)
 	if (!slot)
 		return -ENOENT;
 	struct store_parts parts = parts_of(slot);
-	struct store_item item = item_of(slot);
+	struct store_item item = item_of(tickets, slot);
 	int r = store_item_append(&read->items, &item, &parts);
 	for (const struct note *note = slot->notes; note && read->history && r == 0;
 	     note = note->older)
@@ -577,7 +654,7 @@ int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan)
 		if (!scan_wants(scan, slot))
 			continue;
 		struct store_parts parts = parts_of(slot);
-		struct store_item item = item_of(slot);
+		struct store_item item = item_of(tickets, slot);
 		if (!scan->with_payload) {
 			parts.payload = SPAN_EMPTY;
 			item.bare = true;

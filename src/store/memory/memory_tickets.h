@@ -42,6 +42,8 @@ int memory_tickets_renew(struct memory_tickets *tickets, const struct store_rene
 int memory_tickets_read(struct memory_tickets *tickets, struct store_read *read);
 int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan);
 int memory_tickets_list_held(const struct memory_tickets *tickets, struct store_held *held);
+/* Of one ticket. */
+int memory_tickets_take_one(struct memory_tickets *tickets, struct store_take *take);
 /* False: there is nothing to give now. */
 bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take);
 
@@ -52,8 +54,10 @@ void memory_tickets_end_leases(struct memory_tickets *tickets); /* that are over
 /* Dead letters that are older. */
 void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep_ms,
                               struct waits *waits);
-void memory_tickets_restart(struct memory_tickets *tickets);
+/* `shared`: others go on, and with them leases that have an end. */
+void memory_tickets_restart(struct memory_tickets *tickets, bool shared);
 
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state);
+uint64_t memory_tickets_callers(const struct memory_tickets *tickets); /* STORE_SINK_CALLER */
 uint64_t memory_tickets_open_count(const struct memory_tickets *tickets);
 uint64_t memory_tickets_bytes(const struct memory_tickets *tickets);

@@ -1,5 +1,5 @@
 /*
- * breaker: leaves a sink alone that does not work.
+ * breaker: leaves a peer alone that does not work: a sink, a shared store.
  *
  *   closed     attempts go. It opens after `failures` in a row, or when of at
  *              least `calls` in the last window so many per cent failed.
@@ -15,9 +15,9 @@
  * An attempt that began before the state last changed says nothing about the state
  * now: it carries the breaker's turn of its beginning, and is not counted.
  *
- * What counts as a failure is not for this module: see judge.h.
+ * What counts as a failure is not for this module: of sinks, see deliver/judge.h.
  *
- * Room:    deliver. Threads: one owner; `now_ms` is a parameter and never goes
+ * Room:    base. Threads: one owner; `now_ms` is a parameter and never goes
  *          back. Failure: none.
  */
 #pragma once

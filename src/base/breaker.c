@@ -1,5 +1,5 @@
 /* breaker: see breaker.h. */
-#include "deliver/breaker.h"
+#include "base/breaker.h"
 
 #include <string.h>
 

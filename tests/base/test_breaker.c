@@ -1,5 +1,5 @@
 /* The breaker: opens on what it should, asks again in time, and not too often. */
-#include "deliver/breaker.h"
+#include "base/breaker.h"
 
 #include "base/check.h"
 #include "support/test.h"

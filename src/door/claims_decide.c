@@ -1,0 +1,207 @@
+/*
+ * claims_decide: what becomes of a claim.
+ *
+ *   admit ──► new: leased, attempt 1
+ *     │
+ *     ├─ busy ──► take ──► new: the lease was over or given back; the next attempt
+ *     │            ▲ │
+ *     │            │ └─ none ──► read ──► busy until its lease is over
+ *     │            │              │ │
+ *     │            └── wait ◄─────┘ └─ closed meanwhile ──┐
+ *     │                 └─ it has its outcome ────────────┤
+ *     └─ duplicate ───────────────────────────────────────┴──► the outcome's cell
+ *
+ * A wait lasts a slice at most, since nobody is told when a lease ends or is given back.
+ *
+ * An error ends it: while a store closes nothing more is asked of it.
+ */
+#include "base/error.h"
+#include "door/claims_internal.h"
+#include "sys/clock.h"
+
+#define SLICE_MS 500u
+#define OTHERS_RETRY_MS 1000u /* what is not with a caller */
+
+static struct claims_item *item_of(struct store_op *op)
+{
+	return op->user;
+}
+
+static uint64_t boot_ms(void)
+{
+	return clock_read(clock_system()).boot_ms;
+}
+
+static void fail(struct claims_item *item, int error)
+{
+	item->error = error;
+	claims_finish(item);
+}
+
+static void grant(struct claims_item *item, uint32_t attempt, uint64_t now_ms)
+{
+	item->verdict = VERDICT_NEW;
+	item->attempt = attempt;
+	item->now_ms = now_ms;
+	item->lease_until_ms = now_ms + item->lease_ms;
+	claims_finish(item);
+}
+
+/* ---- the outcome ---- */
+
+static void cell_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+
+	if (op->error < 0) {
+		fail(item, op->error);
+		return;
+	}
+	item->has_outcome = item->cell.found &&
+	                    claims_outcome_read(buf_span(&item->cell.value), &item->outcome);
+	claims_finish(item);
+}
+
+void claims_fetch_outcome(struct claims_item *item)
+{
+	const struct claims *claims = item->it->claims;
+
+	item->cell.act = STORE_CELL_GET;
+	item->cell.want_value = true;
+	item->cell.cell.digest = key_claim_answer(item->ticket, claims->options.key);
+	claims_submit(item, &item->cell.op, STORE_CELL, cell_done);
+}
+
+/* ---- what is busy ---- */
+
+static void take_done(struct store_op *op);
+
+static void take(struct claims_item *item)
+{
+	item->take = (struct store_take){ .ticket = item->ticket,
+		                          .sink = STORE_SINK_CALLER,
+		                          .lease_ms = item->lease_ms,
+		                          .without_payload = true };
+	claims_submit(item, &item->take.op, STORE_TAKE, take_done);
+}
+
+static void settled(struct claims_item *item)
+{
+	item->verdict = VERDICT_DUPLICATE;
+	claims_fetch_outcome(item);
+}
+
+static void wait_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+
+	if (op->error < 0)
+		claims_finish(item); /* still busy, as far as is known */
+	else if (item->wait.outcome != OUTCOME_NONE)
+		settled(item);
+	else if (boot_ms() >= item->it->until_boot_ms || item->it->claims->ending)
+		claims_finish(item);
+	else
+		take(item);
+}
+
+static void await(struct claims_item *item)
+{
+	uint64_t now_ms = boot_ms(), until_ms = item->it->until_boot_ms;
+	uint64_t slice_ms = item->retry_ms < SLICE_MS ? item->retry_ms + 1 : SLICE_MS;
+
+	if (now_ms >= until_ms || item->it->claims->ending) {
+		claims_finish(item);
+		return;
+	}
+	item->wait = (struct store_wait){
+		.ticket = item->ticket,
+		.until_boot_ms = until_ms < now_ms + slice_ms ? until_ms : now_ms + slice_ms,
+	};
+	claims_submit(item, &item->wait.op, STORE_WAIT, wait_done);
+}
+
+static void look(struct claims_item *item, struct span items)
+{
+	struct store_item found;
+	struct store_parts parts;
+	size_t at = 0;
+
+	bool told = store_item_next(items, &at, &found, &parts);
+	CHECK(told);
+	bool with_caller = found.sink == STORE_SINK_CALLER && found.due_ms > item->now_ms;
+	item->attempt = found.attempt;
+	item->retry_ms = with_caller ? found.due_ms - item->now_ms : OTHERS_RETRY_MS;
+	item->lease_until_ms = with_caller && found.state == STORE_STATE_LEASED ? found.due_ms : 0;
+}
+
+static void read_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+	int error = op->error;
+
+	if (error == 0)
+		look(item, buf_span(&item->read.items));
+	buf_free(&item->read.items);
+	if (error == -ENOENT)
+		settled(item);
+	else if (error < 0)
+		fail(item, error);
+	else
+		await(item);
+}
+
+static void take_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+	struct store_item taken = { 0 };
+	struct store_parts parts;
+	size_t at = 0;
+	int error = op->error;
+
+	if (error == 0 && item->take.count > 0)
+		(void)store_item_next(buf_span(&item->take.items), &at, &taken, &parts);
+	item->now_ms = item->take.now_ms;
+	buf_free(&item->take.items);
+	if (error < 0) {
+		fail(item, error);
+		return;
+	}
+	/* The last number fences nobody off: whoever has it is not told. */
+	if (taken.attempt > 0 && taken.attempt < STORE_ATTEMPT_MAX) {
+		grant(item, taken.attempt, item->now_ms);
+		return;
+	}
+	item->read = (struct store_read){ .ticket = item->ticket };
+	claims_submit(item, &item->read.op, STORE_READ, read_done);
+}
+
+/* ---- the decision ---- */
+
+static void admit_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+	const struct store_admit *admit = &item->admit;
+
+	if (op->error < 0) {
+		fail(item, op->error);
+		return;
+	}
+	item->verdict = admit->verdict;
+	item->ticket = admit->ticket;
+	item->now_ms = admit->decided_ms;
+	claims_trace(item);
+	switch (admit->verdict) {
+	case VERDICT_NEW: grant(item, 1, admit->decided_ms); break;
+	case VERDICT_DUPLICATE: claims_fetch_outcome(item); break;
+	case VERDICT_BUSY: take(item); break;
+	default: claims_finish(item); break;
+	}
+}
+
+void claims_decide(struct claims_item *item)
+{
+	item->admit.legs = &item->leg;
+	item->admit.leg_count = 1;
+	claims_submit(item, &item->admit.op, STORE_ADMIT, admit_done);
+}

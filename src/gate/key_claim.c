@@ -1,0 +1,189 @@
+/* key_claim: see key_claim.h. */
+#include "gate/key_claim.h"
+
+#include "base/text.h"
+#include "codec/jcs.h"
+#include "codec/json_number.h"
+
+/* No rule of a recipe is named so: theirs have no slash. */
+#define RULE SPAN("/v1/claims")
+#define ANSWER_RULE SPAN("/v1/claims/answer")
+#define CANONICAL_MAX (32u << 20)
+
+void key_claim_scratch_free(struct key_claim_scratch *scratch)
+{
+	buf_free(&scratch->canonical);
+	buf_free(&scratch->sorting);
+}
+
+static int canonicalise(struct key_claim_scratch *scratch, struct span text, const char *name,
+                        struct error_text *ret_problem)
+{
+	const struct jcs_options options = { .exact = true };
+	struct json_problem problem;
+
+	buf_clear(&scratch->canonical);
+	scratch->canonical.cap = scratch->sorting.cap = CANONICAL_MAX;
+	int r = jcs_write(text, &options, &scratch->canonical, &scratch->sorting, &problem);
+	if (r == ERR_INVALID)
+		return error_fill(ret_problem, r, "at byte %zu of %s: expected %s", problem.offset,
+		                  name, problem.expected);
+	if (r == ERR_TOO_LARGE)
+		return error_fill(ret_problem, r, "%s is too large to be compared", name);
+	return r;
+}
+
+static int add_container(struct digest_input *input, const struct json_value *value,
+                         const unsigned char *key, struct key_claim_scratch *scratch,
+                         struct error_text *ret_problem)
+{
+	int r = canonicalise(scratch, value->text, "the key", ret_problem);
+	if (r < 0)
+		return r;
+	struct digest_value hash = digest_of_bytes(key, buf_span(&scratch->canonical));
+	return digest_add(input, value->type == JSON_OBJECT ? DIGEST_OBJECT : DIGEST_ARRAY,
+	                  span_of(hash.bytes, sizeof(hash.bytes)));
+}
+
+static int add_string(struct digest_input *input, const struct json_value *value,
+                      struct error_text *ret_problem)
+{
+	size_t len = value->text.len;
+
+	if (len == 0)
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected a key, found an empty string");
+	if (!value->escaped)
+		return digest_add(input, DIGEST_STRING, value->text);
+	int r = json_decode(value->text, digest_room(input), DIGEST_PART_MAX, &len);
+	return r < 0 ? r : digest_add(input, DIGEST_STRING, span_of(digest_room(input), len));
+}
+
+static int add_part(struct digest_input *input, const struct json_value *value,
+                    const unsigned char *key, struct key_claim_scratch *scratch,
+                    struct error_text *ret_problem)
+{
+	struct span text;
+	int r;
+
+	switch (value->type) {
+	case JSON_STRING: r = add_string(input, value, ret_problem); break;
+	case JSON_NUMBER:
+		r = json_number_exact(value->text, digest_room(input), DIGEST_PART_MAX, &text);
+		r = r < 0 ? r : digest_add(input, DIGEST_NUMBER, text);
+		break;
+	case JSON_FALSE:
+	case JSON_TRUE: r = digest_add(input, DIGEST_LITERAL, value->text); break;
+	case JSON_OBJECT:
+	case JSON_ARRAY: return add_container(input, value, key, scratch, ret_problem);
+	default:
+		return error_fill(ret_problem, ERR_INVALID, "expected a key, found %s",
+		                  value->type == JSON_NULL ? "null" : "none");
+	}
+	if (r == ERR_TOO_LARGE)
+		error_fill(ret_problem, r, "expected at most %d bytes in a part of the key",
+		           DIGEST_PART_MAX);
+	return r;
+}
+
+static struct json_value element_value(enum json_type type, struct span text)
+{
+	struct json_value value = { .type = type, .text = text };
+
+	if (type == JSON_STRING) {
+		value.text = span_of(text.ptr + 1, text.len - 2);
+		value.escaped = memchr(text.ptr, '\\', text.len) != NULL;
+	}
+	return value;
+}
+
+static int add_list(struct digest_input *input, struct span list, const unsigned char *key,
+                    struct key_claim_scratch *scratch, struct error_text *ret_problem)
+{
+	struct json_elements elements;
+	struct json_doc doc;
+	struct span element;
+	uint32_t count = 0;
+
+	int more = json_elements_begin(&elements, list);
+	while (more == 0 && (more = json_elements_next(&elements, NULL, &doc, &element)) == 1) {
+		struct json_value value = element_value(doc.root, element);
+		if (++count > DIGEST_PARTS_MAX)
+			return error_fill(ret_problem, ERR_TOO_LARGE,
+			                  "expected at most %d parts of a key", DIGEST_PARTS_MAX);
+		more = add_part(input, &value, key, scratch, ret_problem);
+	}
+	if (more == 0 && count == 0)
+		return error_fill(ret_problem, ERR_INVALID, "expected a key, found an empty list");
+	return more;
+}
+
+static int content_check(const struct key_claim *claim, const unsigned char *key,
+                         struct key_claim_scratch *scratch, uint32_t *ret_check,
+                         struct error_text *ret_problem)
+{
+	const struct json_value *digest = &claim->payload_digest;
+	struct span bytes = digest->text;
+
+	*ret_check = 0;
+	if (digest->type != JSON_NONE && claim->payload.type != JSON_NONE)
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "found payload and payload_digest, expected one of them");
+	if (digest->type != JSON_NONE && digest->type != JSON_STRING)
+		return error_fill(ret_problem, ERR_INVALID, "expected a string in payload_digest");
+	if (claim->payload.type != JSON_NONE) {
+		struct span text = claim->payload.text;
+		if (claim->payload.type == JSON_STRING) /* with its quotes */
+			text = span_of(text.ptr - 1, text.len + 2);
+		int r = canonicalise(scratch, text, "the payload", ret_problem);
+		if (r < 0)
+			return r;
+		bytes = buf_span(&scratch->canonical);
+	} else if (digest->type == JSON_NONE || bytes.len == 0) {
+		return 0;
+	}
+	struct digest_value hash = digest_of_bytes(key, bytes);
+	memcpy(ret_check, hash.bytes, sizeof(*ret_check));
+	*ret_check = le32toh(*ret_check);
+	if (*ret_check == 0)
+		*ret_check = 1;
+	return 0;
+}
+
+int key_claim_digest(const struct key_claim *claim, const unsigned char key[static DIGEST_KEY_LEN],
+                     struct key_claim_scratch *scratch, struct digest *ret_digest,
+                     struct error_text *ret_problem)
+{
+	struct digest_input input;
+	struct digest_scope scope;
+	uint32_t check = 0;
+
+	int r = digest_scope_init(&scope, claim->scope.len ? claim->scope : KEY_CLAIM_SCOPE, RULE);
+	if (r < 0)
+		return error_fill(ret_problem, r, "expected at most %d bytes in scope",
+		                  DIGEST_SOURCE_MAX);
+	digest_begin(&input, &scope);
+	r = claim->key.type == JSON_ARRAY
+	            ? add_list(&input, claim->key.text, key, scratch, ret_problem)
+	            : add_part(&input, &claim->key, key, scratch, ret_problem);
+	if (r == 0)
+		r = content_check(claim, key, scratch, &check, ret_problem);
+	if (r < 0)
+		return r;
+	*ret_digest = digest_with_check(digest_end(&input, key), check);
+	return 0;
+}
+
+struct digest key_claim_answer(uint64_t ticket, const unsigned char key[static DIGEST_KEY_LEN])
+{
+	struct digest_input input;
+	struct digest_scope scope;
+	char digits[TEXT_U64_MAX];
+
+	int r = digest_scope_init(&scope, KEY_CLAIM_SCOPE, ANSWER_RULE);
+	CHECK(r == 0);
+	digest_begin(&input, &scope);
+	r = digest_add(&input, DIGEST_NUMBER, span_of(digits, text_u64(digits, ticket)));
+	CHECK(r == 0);
+	return digest_with_check(digest_end(&input, key), 0);
+}

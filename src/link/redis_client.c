@@ -1,0 +1,583 @@
+/*
+ * redis_client: see redis_client.h.
+ *
+ * A call is either sent, in the list of its node in the order of the replies, or it waits
+ * in `parked` until its node can be had. While there are calls, a timer looks at both every
+ * few milliseconds.
+ */
+#include "link/redis_client.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "codec/resp_reply.h"
+#include "link/redis_link.h"
+#include "link/redis_slots.h"
+
+#define LOOK_MS 5u
+#define RETRY_MS 20u
+#define REFRESH_MS 100u
+#define REFRESH_TIMEOUT_MS 1000u
+#define NO_NODE UINT32_MAX
+
+struct call_list {
+	struct redis_call *head;
+	struct redis_call **tail;
+};
+
+struct node {
+	struct redis_client *client;
+	struct redis_link *link;
+	struct call_list sent;
+	bool told; /* that it is away */
+};
+
+struct redis_client {
+	struct redis_client_options options;
+	const struct redis_login *login;
+	struct node *nodes[REDIS_NODES_MAX];
+	uint32_t node_count;
+	uint32_t *slots; /* a cluster's: node of each, or NO_NODE */
+	struct call_list parked;
+	uint32_t calls;
+	struct loop_timer timer;
+	struct redis_call refresh;
+	bool refreshing, refresh_wanted;
+	uint64_t refresh_at_ms;
+	uint32_t refresh_node; /* whom to ask next */
+	char trouble[512];
+};
+
+static void list_init(struct call_list *list)
+{
+	list->head = NULL;
+	list->tail = &list->head;
+}
+
+static void list_add(struct call_list *list, struct redis_call *call)
+{
+	call->next = NULL;
+	*list->tail = call;
+	list->tail = &call->next;
+}
+
+static struct redis_call *list_cut(struct call_list *list)
+{
+	struct redis_call *call = list->head;
+
+	if (call) {
+		list->head = call->next;
+		if (!list->head)
+			list->tail = &list->head;
+	}
+	return call;
+}
+
+const char *redis_client_trouble(const struct redis_client *client)
+{
+	return client->trouble;
+}
+
+static uint64_t now_ms(const struct redis_client *client)
+{
+	return loop_now_ms(client->options.loop);
+}
+
+/* ---- nodes ---- */
+
+static void link_up(void *user);
+static void link_reply(void *user, struct span reply);
+static void link_down(void *user, const char *why);
+
+static uint32_t node_find(struct redis_client *client, const struct redis_host *host)
+{
+	for (uint32_t i = 0; i < client->node_count; i++) {
+		const struct redis_host *known = redis_link_host(client->nodes[i]->link);
+		if (known->port == host->port &&
+		    span_eq(span_str(known->name), span_str(host->name)))
+			return i;
+	}
+	return NO_NODE;
+}
+
+/* NO_NODE: no memory, or too many. */
+static uint32_t node_get(struct redis_client *client, const struct redis_host *host)
+{
+	uint32_t found = node_find(client, host);
+
+	if (found != NO_NODE || client->node_count == REDIS_NODES_MAX)
+		return found;
+	struct node *node = mem_zalloc(1, sizeof(*node));
+	if (!node)
+		return NO_NODE;
+	struct redis_link_options options = {
+		.loop = client->options.loop,
+		.login = client->login,
+		.host = *host,
+		.script = client->options.script,
+		.up = link_up,
+		.reply = link_reply,
+		.down = link_down,
+		.user = node,
+	};
+	if (redis_link_new(&options, &node->link) < 0) {
+		mem_free(node);
+		return NO_NODE;
+	}
+	node->client = client;
+	list_init(&node->sent);
+	client->nodes[client->node_count] = node;
+	return client->node_count++;
+}
+
+static uint32_t node_of(const struct redis_client *client, const struct redis_call *call)
+{
+	if (call->ask_node != NO_NODE)
+		return call->ask_node;
+	if (!client->slots)
+		return 0;
+	if (call->slot != REDIS_ANY_SLOT)
+		return client->slots[call->slot];
+	for (uint32_t i = 0; i < client->node_count; i++)
+		if (redis_link_is_up(client->nodes[i]->link))
+			return i;
+	return 0;
+}
+
+/* ---- sending ---- */
+
+static void park(struct redis_client *client, struct redis_call *call, uint32_t after_ms)
+{
+	call->retry_at_ms = now_ms(client) + after_ms;
+	list_add(&client->parked, call);
+}
+
+static void write_call(struct redis_call *call, struct node *node)
+{
+	struct buf *out = redis_link_out(node->link);
+
+	if (call->ask_node != NO_NODE) {
+		resp_request_begin(out, 1);
+		resp_request_add(out, SPAN("ASKING"));
+	}
+	resp_request_begin(out, call->count + (call->script ? 2 : 0));
+	if (call->script) {
+		resp_request_add(out, SPAN("EVALSHA"));
+		resp_request_add(out, span_of(redis_link_sha(node->link), REDIS_LINK_SHA_LEN));
+	}
+	buf_append_span(out, buf_span(&call->arguments));
+	call->stage = call->ask_node != NO_NODE ? REDIS_CALL_ASKING : REDIS_CALL_RESULT;
+}
+
+static bool is_waited_for(const struct redis_client *client, const struct redis_call *call)
+{
+	return call->writes && client->login->replicas > 0;
+}
+
+static void write_wait(struct redis_client *client, struct node *node)
+{
+	struct buf *out = redis_link_out(node->link);
+
+	resp_request_begin(out, 3);
+	resp_request_add(out, SPAN("WAIT"));
+	resp_request_add_u64(out, client->login->replicas);
+	resp_request_add_u64(out, client->login->wait_ms);
+}
+
+static void send_call(struct redis_client *client, struct redis_call *call)
+{
+	uint32_t at = node_of(client, call);
+
+	if (at == NO_NODE) {
+		client->refresh_wanted = true;
+		park(client, call, RETRY_MS);
+		return;
+	}
+	struct node *node = client->nodes[at];
+	if (!redis_link_is_up(node->link)) {
+		redis_link_start(node->link);
+		call->ask_node = NO_NODE;
+		park(client, call, LOOK_MS);
+		return;
+	}
+	call->node = at;
+	write_call(call, node);
+	if (is_waited_for(client, call))
+		write_wait(client, node);
+	list_add(&node->sent, call);
+	redis_link_flush(node->link);
+}
+
+static void finish(struct redis_client *client, struct redis_call *call, int error,
+                   struct span reply)
+{
+	client->calls--;
+	call->done(call, error, reply);
+}
+
+static void timer_begin(struct redis_client *client)
+{
+	if (client->timer.slot == 0)
+		(void)!loop_timer_set(client->options.loop, &client->timer, LOOK_MS);
+}
+
+void redis_client_call(struct redis_client *client, struct redis_call *call)
+{
+	CHECK(call->done && call->arguments.failed == 0);
+	call->ask_node = NO_NODE;
+	call->tries = 0;
+	client->calls++;
+	send_call(client, call);
+	timer_begin(client);
+}
+
+void redis_call_free(struct redis_call *call)
+{
+	buf_free(&call->kept);
+	buf_free(&call->arguments);
+}
+
+/* ---- answers ---- */
+
+/* "MOVED 3999 127.0.0.1:6381": the node, or NO_NODE. */
+static uint32_t redirect_node(struct redis_client *client, struct span text, uint32_t asked)
+{
+	struct redis_host host = *redis_link_host(client->nodes[asked]->link);
+	uint64_t port;
+
+	span_cut_item(&text, ' ');
+	span_cut_item(&text, ' ');
+	size_t colon = text.len;
+	while (colon > 0 && text.ptr[colon - 1] != ':')
+		colon--;
+	if (colon == 0 || colon - 1 > REDIS_HOST_MAX ||
+	    text_parse_u64(span_skip(text, colon), &port) < 0 || port == 0 || port > 65535)
+		return NO_NODE;
+	if (colon > 1) { /* else the same host */
+		memcpy(host.name, text.ptr, colon - 1);
+		host.name[colon - 1] = '\0';
+	}
+	host.port = (uint16_t)port;
+	return node_get(client, &host);
+}
+
+static bool is_passing(const struct resp_reply *value)
+{
+	static const struct span words[] = {
+		{ "TRYAGAIN", 8 }, { "CLUSTERDOWN", 11 }, { "LOADING", 7 },
+		{ "READONLY", 8 }, { "MASTERDOWN", 10 },  { "BUSY", 4 },
+		{ "NOSCRIPT", 8 }, { "NOREPLICAS", 10 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (resp_reply_says(value, words[i]))
+			return true;
+	return false;
+}
+
+/* True: it is made again, or elsewhere. */
+static bool goes_on(struct redis_client *client, struct redis_call *call,
+                    const struct resp_reply *value)
+{
+	call->ask_node = NO_NODE;
+	if (resp_reply_says(value, SPAN("MOVED")) || resp_reply_says(value, SPAN("ASK"))) {
+		uint32_t node = redirect_node(client, value->text, call->node);
+		bool moved = resp_reply_says(value, SPAN("MOVED"));
+		client->refresh_wanted |= moved;
+		if (moved && client->slots && call->slot < REDIS_SLOTS)
+			client->slots[call->slot] = node;
+		else if (!moved)
+			call->ask_node = node;
+		if (++call->tries % 4 == 0)
+			park(client, call, RETRY_MS);
+		else
+			send_call(client, call);
+		return true;
+	}
+	if (!is_passing(value))
+		return false;
+	if (resp_reply_says(value, SPAN("NOSCRIPT")) || resp_reply_says(value, SPAN("READONLY")))
+		redis_link_reset(client->nodes[call->node]->link, "it has to be greeted again");
+	client->refresh_wanted |= client->slots != NULL;
+	park(client, call, RETRY_MS);
+	return true;
+}
+
+/* Fewer replicas have it than they should. */
+static void wait_again(struct redis_client *client, struct redis_call *call)
+{
+	struct node *node = client->nodes[call->node];
+
+	client->refresh_wanted |= client->slots != NULL;
+	if (node_of(client, call) != call->node || !redis_link_is_up(node->link)) {
+		park(client, call, 0);
+		return;
+	}
+	write_wait(client, node);
+	call->stage = REDIS_CALL_WAIT;
+	list_add(&node->sent, call);
+	redis_link_flush(node->link);
+}
+
+/* Its last reply came: `reply` is the result. */
+static void settle(struct redis_client *client, struct redis_call *call, struct span reply,
+                   bool replicated)
+{
+	struct resp_reply value;
+	size_t at = 0;
+
+	if (!resp_reply_next(reply, &at, &value)) {
+		finish(client, call, ERR_INVALID, SPAN_EMPTY);
+		return;
+	}
+	if (now_ms(client) < call->deadline_ms) {
+		if (value.kind == RESP_REPLY_ERROR && goes_on(client, call, &value))
+			return;
+		if (value.kind != RESP_REPLY_ERROR && !replicated) {
+			wait_again(client, call);
+			return;
+		}
+	}
+	bool whole = value.kind == RESP_REPLY_ERROR ? !is_passing(&value) : replicated;
+	finish(client, call, whole ? 0 : ERR_AWAY, whole ? reply : SPAN_EMPTY);
+}
+
+static void link_reply(void *user, struct span reply)
+{
+	struct node *node = user;
+	struct redis_client *client = node->client;
+	struct redis_call *call = node->sent.head;
+	struct resp_reply value;
+	size_t at = 0;
+
+	if (!call || !resp_reply_next(reply, &at, &value) || value.kind == RESP_REPLY_PUSH)
+		return;
+	if (call->stage == REDIS_CALL_ASKING) {
+		call->stage = REDIS_CALL_RESULT;
+		return;
+	}
+	if (call->stage == REDIS_CALL_RESULT && is_waited_for(client, call)) {
+		buf_clear(&call->kept);
+		buf_append_span(&call->kept, reply);
+		call->stage = REDIS_CALL_WAIT;
+		return;
+	}
+	list_cut(&node->sent);
+	if (call->stage == REDIS_CALL_RESULT) {
+		settle(client, call, reply, true);
+	} else if (call->kept.failed) {
+		finish(client, call, call->kept.failed, SPAN_EMPTY);
+	} else {
+		bool enough = value.kind == RESP_REPLY_NUMBER &&
+		              value.number >= (int64_t)client->login->replicas;
+		settle(client, call, buf_span(&call->kept), enough);
+	}
+}
+
+/* ---- connections come and go ---- */
+
+static void parked_look(struct redis_client *client)
+{
+	struct call_list parked = client->parked;
+	uint64_t now = now_ms(client);
+
+	if (!parked.head)
+		return;
+	list_init(&client->parked);
+	for (struct redis_call *call = parked.head, *next; call; call = next) {
+		next = call->next;
+		if (now >= call->deadline_ms)
+			finish(client, call, ERR_AWAY, SPAN_EMPTY);
+		else if (now >= call->retry_at_ms)
+			send_call(client, call);
+		else
+			list_add(&client->parked, call);
+	}
+}
+
+static void link_up(void *user)
+{
+	struct node *node = user;
+	struct redis_client *client = node->client;
+
+	if (node->told)
+		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
+		         log_u64("port", redis_link_host(node->link)->port));
+	node->told = false;
+	for (struct redis_call *call = client->parked.head; call; call = call->next)
+		if (node_of(client, call) == NO_NODE ||
+		    client->nodes[node_of(client, call)] == node)
+			call->retry_at_ms = 0;
+	/* Sent by the timer: here the link is in the middle of its own affairs. */
+	loop_timer_clear(client->options.loop, &client->timer);
+	(void)!loop_timer_set(client->options.loop, &client->timer, 0);
+}
+
+static void link_down(void *user, const char *why)
+{
+	struct node *node = user;
+	struct redis_client *client = node->client;
+	struct redis_call *call;
+
+	snprintf(client->trouble, sizeof(client->trouble), "%s:%u: %.200s",
+	         redis_link_host(node->link)->name, redis_link_host(node->link)->port, why);
+	if (!node->told)
+		log_warn("redis is away", log_str("host", redis_link_host(node->link)->name),
+		         log_u64("port", redis_link_host(node->link)->port), log_str("why", why));
+	node->told = true;
+	client->refresh_wanted |= client->slots != NULL;
+	while ((call = list_cut(&node->sent)) != NULL) {
+		call->ask_node = NO_NODE;
+		park(client, call, LOOK_MS);
+	}
+}
+
+/* ---- the map of slots ---- */
+
+static void slots_range(void *user, const struct redis_slots_range *range)
+{
+	struct redis_client *client = user;
+	uint32_t node = node_get(client, &range->master);
+
+	for (uint32_t slot = range->first; slot <= range->last; slot++)
+		client->slots[slot] = node;
+}
+
+static void refreshed(struct redis_call *call, int error, struct span reply)
+{
+	struct redis_client *client = call->user;
+	struct redis_host asked = *redis_link_host(client->nodes[call->node]->link);
+
+	client->refreshing = false;
+	if (error < 0)
+		return;
+	client->refresh_wanted = !redis_slots_walk(reply, &asked, slots_range, client);
+}
+
+/* Asks another one each time: one that is cut off tells old news. */
+static void refresh_look(struct redis_client *client)
+{
+	uint64_t now = now_ms(client);
+
+	if (!client->slots || !client->refresh_wanted || client->refreshing ||
+	    now < client->refresh_at_ms)
+		return;
+	client->refresh_at_ms = now + REFRESH_MS;
+	uint32_t at = client->refresh_node++ % client->node_count;
+	for (uint32_t i = 0; i < client->node_count; i++) {
+		if (redis_link_is_up(client->nodes[at]->link))
+			break;
+		redis_link_start(client->nodes[at]->link);
+		at = (at + 1) % client->node_count;
+	}
+	struct redis_call *call = &client->refresh;
+	call->slot = REDIS_ANY_SLOT;
+	call->done = refreshed;
+	call->user = client;
+	call->deadline_ms = now + REFRESH_TIMEOUT_MS;
+	call->ask_node = NO_NODE;
+	call->node = at;
+	if (!redis_link_is_up(client->nodes[at]->link))
+		return;
+	client->refreshing = true;
+	client->calls++;
+	write_call(call, client->nodes[at]);
+	list_add(&client->nodes[at]->sent, call);
+	redis_link_flush(client->nodes[at]->link);
+}
+
+/* One that has sent no answer in time is broken off: its calls go on elsewhere. */
+static void sent_look(struct redis_client *client)
+{
+	uint64_t now = now_ms(client);
+
+	for (uint32_t i = 0; i < client->node_count; i++) {
+		struct node *node = client->nodes[i];
+		for (struct redis_call *call = node->sent.head; call; call = call->next) {
+			if (now < call->deadline_ms)
+				continue;
+			redis_link_reset(node->link, "no answer in time");
+			break;
+		}
+	}
+}
+
+static void timer_due(struct loop_timer *timer)
+{
+	struct redis_client *client = container_of(timer, struct redis_client, timer);
+
+	refresh_look(client);
+	sent_look(client);
+	parked_look(client);
+	if (client->calls > 0 || client->refresh_wanted)
+		timer_begin(client);
+}
+
+/* ---- beginning and end ---- */
+
+static int slots_begin(struct redis_client *client)
+{
+	struct buf *arguments = &client->refresh.arguments;
+
+	client->slots = mem_alloc(REDIS_SLOTS * sizeof(*client->slots));
+	if (!client->slots)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < REDIS_SLOTS; i++)
+		client->slots[i] = NO_NODE;
+	client->refresh.count = 2;
+	resp_request_add(arguments, SPAN("CLUSTER"));
+	resp_request_add(arguments, SPAN("SLOTS"));
+	client->refresh_wanted = true;
+	return arguments->failed;
+}
+
+int redis_client_new(const struct redis_client_options *options, struct redis_client **ret_client)
+{
+	struct redis_client *client = mem_zalloc(1, sizeof(*client));
+	int r = 0;
+
+	if (!client)
+		return -ENOMEM;
+	client->options = *options;
+	client->login = options->login;
+	client->timer.due = timer_due;
+	list_init(&client->parked);
+	for (uint32_t i = 0; i < client->login->host_count && r == 0; i++)
+		r = node_get(client, &client->login->hosts[i]) == NO_NODE ? -ENOMEM : 0;
+	if (r == 0 && client->login->cluster)
+		r = slots_begin(client);
+	if (r < 0) {
+		redis_client_free(client);
+		return r;
+	}
+	timer_begin(client);
+	*ret_client = client;
+	return 0;
+}
+
+static void list_fail(struct redis_client *client, struct call_list *list)
+{
+	struct redis_call *call;
+
+	while ((call = list_cut(list)) != NULL)
+		finish(client, call, ERR_CLOSING, SPAN_EMPTY);
+}
+
+struct redis_client *redis_client_free(struct redis_client *client)
+{
+	if (!client)
+		return NULL;
+	loop_timer_clear(client->options.loop, &client->timer);
+	list_fail(client, &client->parked);
+	for (uint32_t i = 0; i < client->node_count; i++) {
+		list_fail(client, &client->nodes[i]->sent);
+		redis_link_free(client->nodes[i]->link);
+		mem_free(client->nodes[i]);
+	}
+	redis_call_free(&client->refresh);
+	mem_free(client->slots);
+	return mem_free(client);
+}

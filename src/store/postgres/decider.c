@@ -1,0 +1,276 @@
+/*
+ * decider: the thread that decides. It takes what is there, decides it in one transaction,
+ * and hands it back when that has committed.
+ *
+ * A transaction that ran into another's locks, or lost its connection, is made again as
+ * long as away_ms allows. One whose COMMIT was under way is asked for first.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "store/postgres/postgres_internal.h"
+
+#define BATCH_BYTES (8u << 20)
+#define PAUSE_MS 20u
+#define TRY_EVERY_MS 500u
+
+static bool decides(const struct store_op *op)
+{
+	switch (op->kind) {
+	case STORE_ADMIT:
+	case STORE_SETTLE:
+	case STORE_LOOKUP:
+	case STORE_RELEASE:
+	case STORE_NOTE:
+	case STORE_RENEW:
+	case STORE_CELL: return true;
+	case STORE_TAKE: return container_of(op, const struct store_take, op)->ticket != 0;
+	case STORE_READ:
+	case STORE_SCAN:
+	case STORE_WAIT:
+	case STORE_HELD:
+	case STORE_CELL_SCAN: break;
+	}
+	return false;
+}
+
+static size_t bytes_of(const struct store_op *op)
+{
+	if (op->kind == STORE_ADMIT) {
+		const struct store_admit *admit = container_of(op, const struct store_admit, op);
+		return admit->payload.len + admit->letter.len;
+	}
+	if (op->kind == STORE_CELL)
+		return container_of(op, const struct store_cell, op)->cell.value.len;
+	return 0;
+}
+
+struct work {
+	struct op_list ops;    /* to decide */
+	struct op_list others; /* that read, after that */
+	uint32_t count;
+};
+
+/* Under the mutex. */
+static void take_work(struct postgres_store *own, struct work *work)
+{
+	size_t bytes = 0;
+
+	*work = (struct work){ .count = 0 };
+	op_list_init(&work->ops);
+	op_list_init(&work->others);
+	while (own->inbox.head) {
+		struct store_op *op = own->inbox.head;
+		bytes += bytes_of(op);
+		if (work->count == own->options.batch_ops ||
+		    (bytes > BATCH_BYTES && work->count > 0))
+			break;
+		own->inbox.head = op->next;
+		if (!own->inbox.head)
+			op_list_init(&own->inbox);
+		bool is_ours = decides(op);
+		op_list_add(is_ours ? &work->ops : &work->others, op);
+		work->count += is_ours;
+	}
+}
+
+static void fail_all(struct op_list *ops, int error)
+{
+	for (struct store_op *op = ops->head; op; op = op->next)
+		op->error = error;
+}
+
+static void pause_ms(uint32_t ms)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = (long)ms * 1000000 }, NULL);
+}
+
+/* ---- the connection ---- */
+
+static void note_away(struct postgres_store *own, uint64_t now_ms)
+{
+	own->try_again_ms = now_ms + TRY_EVERY_MS;
+	own->io_errors++;
+	if (own->away_since_ms != 0)
+		return;
+	own->away_since_ms = now_ms;
+	own->away++;
+	log_warn("the database is away", log_str("reason", own->decider.text.text));
+}
+
+static void note_back(struct postgres_store *own, uint64_t now_ms)
+{
+	if (own->away_since_ms == 0)
+		return;
+	log_info("the database is back", log_u64("after_ms", now_ms - own->away_since_ms));
+	own->away_since_ms = 0;
+	own->away--;
+}
+
+/* In an outage it is tried a few times a second, and not by everybody. */
+static int connect_line(struct postgres_store *own)
+{
+	uint64_t now_ms = postgres_boot_ms();
+
+	if (line_is_open(&own->decider))
+		return 0;
+	if (own->away_since_ms != 0 && now_ms < own->try_again_ms)
+		return -ECONNREFUSED;
+	int error = line_open(&own->decider);
+	now_ms = postgres_boot_ms();
+	if (error)
+		note_away(own, now_ms);
+	else
+		note_back(own, now_ms);
+	return error;
+}
+
+/* ---- a transaction ---- */
+
+static bool has_class(const char *state, const char *class)
+{
+	return memcmp(state, class, strlen(class)) == 0;
+}
+
+/* What the server refused: 0: try again, else what to say. */
+static int judge_refusal(const struct line *line)
+{
+	if (has_class(line->state, "40") || has_class(line->state, "55P03") ||
+	    has_class(line->state, "57014") || has_class(line->state, "25006"))
+		return 0;
+	log_error("the database refuses a transaction", log_str("state", line->state),
+	          log_str("reason", line->text.text));
+	return has_class(line->state, "53") ? ERR_FULL : ERR_AWAY;
+}
+
+static int enter_all(struct postgres_store *own, const struct work *work, bool thorough)
+{
+	struct sheet *sheet = &own->sheet;
+	int error = 0;
+
+	sheet_clear(sheet);
+	sheet->thorough = thorough;
+	sheet->dense = own->options.dense;
+	sheet->node = own->node;
+	for (struct store_op *op = work->ops.head; op && !error; op = op->next)
+		error = sheet_enter(sheet, op);
+	return error;
+}
+
+/* One try: BATCH_…, or an error. */
+static int try_batch(struct postgres_store *own, const struct work *work, bool thorough)
+{
+	struct batch_options options = { .test_clock_ms = postgres_test_clock(own),
+		                         .retain = own->options.retain_ms > 0,
+		                         .notify = own->nodes > 1,
+		                         .channel = own->channel };
+	int error = enter_all(own, work, thorough);
+
+	return error ? error : batch_run(&own->sheet, &own->decider, &options);
+}
+
+/* True: it is over, and every operation has its answer or `*ret_error`. */
+static bool run_once(struct postgres_store *own, const struct work *work, bool *thorough,
+                     bool *unknown, int *ret_error)
+{
+	bool committed = false;
+
+	if (*unknown) {
+		int error = line_was_committed(&own->decider, &committed);
+		if (error != 0 && error != ERR_BUSY)
+			line_close(&own->decider);
+		if (error != 0)
+			return false;
+		*unknown = false;
+		if (committed)
+			return true;
+	}
+	int error = try_batch(own, work, *thorough);
+	if (error == BATCH_DONE)
+		return true;
+	if (error == BATCH_AGAIN) {
+		*thorough = true;
+		return false;
+	}
+	if (error == BATCH_UNKNOWN) {
+		line_close(&own->decider);
+		*unknown = true;
+		return false;
+	}
+	if (error == -ENOMEM)
+		*ret_error = ERR_FULL;
+	else if (error == -EPROTO)
+		*ret_error = judge_refusal(&own->decider);
+	if (error == -EPROTO && has_class(own->decider.state, "25006"))
+		line_close(&own->decider); /* not the server that writes any more */
+	return *ret_error != 0;
+}
+
+static void decide(struct postgres_store *own, struct work *work)
+{
+	uint64_t began_ms = postgres_boot_ms();
+	uint64_t from_ms = own->away_since_ms ? own->away_since_ms : began_ms;
+	bool thorough = false, unknown = false, over = false;
+	int error = 0;
+
+	for (uint32_t tries = 0; !over; tries++) {
+		if (connect_line(own) == 0)
+			over = run_once(own, work, &thorough, &unknown, &error);
+		if (over)
+			break;
+		if (postgres_boot_ms() >= from_ms + own->options.away_ms && tries > 0) {
+			error = ERR_AWAY;
+			break;
+		}
+		if (tries > 1 || !line_is_open(&own->decider))
+			pause_ms(PAUSE_MS);
+	}
+	if (error) {
+		fail_all(&work->ops, error);
+		return;
+	}
+	own->commits++;
+	own->commit_ops += work->count;
+	histogram_record(own->store.commit_us, (postgres_boot_ms() - began_ms) * 1000);
+	histogram_record(own->store.commit_batch, work->count);
+}
+
+/* Under the mutex. */
+static void pass_on(struct postgres_store *own, struct work *work)
+{
+	bool stirs = work->others.head || own->sheet.any_due || own->sheet.any_closed || own->test;
+
+	op_list_join(&own->asked, &work->others);
+	own->deciding = false;
+	if (stirs) {
+		own->stirred = true;
+		postgres_wake_taker(own);
+	} else {
+		pthread_cond_broadcast(&own->settled);
+	}
+}
+
+void decider_main(void *user)
+{
+	struct postgres_store *own = user;
+	struct work work;
+
+	pthread_mutex_lock(&own->mutex);
+	while (own->inbox.head || !own->closing) {
+		if (!own->inbox.head) {
+			pthread_cond_wait(&own->decider_wake, &own->mutex);
+			continue;
+		}
+		take_work(own, &work);
+		own->deciding = true;
+		pthread_mutex_unlock(&own->mutex);
+		own->sheet.any_due = own->sheet.any_closed = false;
+		if (work.count > 0)
+			decide(own, &work);
+		postgres_finish(own, &work.ops);
+		pthread_mutex_lock(&own->mutex);
+		pass_on(own, &work);
+	}
+	pthread_mutex_unlock(&own->mutex);
+}

@@ -1,0 +1,178 @@
+/*
+ * keeper: what is over. See postgres_internal.h; statements are in taker.c.
+ *
+ * Claims have no index by their expiry: it would cost every admission. The tables are
+ * walked page by page instead, some pages a second, so that a walk takes about ten
+ * minutes; what has expired counts no more from its moment on, swept or not.
+ */
+#include "store/postgres/postgres_internal.h"
+
+#define BEAT_EVERY_MS 5000u
+#define KEEP_EVERY_MS 1000u
+#define COUNT_EVERY_MS 2000u
+#define WALK_ROUNDS 600u /* a second each */
+#define PAGES_MIN 64u
+#define PAGES_MAX 4096u
+
+static const char *const sweeps[] = { "claims_sweep", "seen_sweep", "cells_sweep", "events_sweep" };
+_Static_assert(ARRAY_LEN(sweeps) == ARRAY_LEN(((struct postgres_store *)0)->sweeps),
+               "a place for each");
+
+static int run(struct postgres_store *own, const char *name, uint64_t *ret_affected)
+{
+	struct postgres_answer answer = { 0 };
+	int error = line_query(&own->taker, name, &answer);
+
+	if (!error && ret_affected)
+		*ret_affected = postgres_affected(&answer);
+	postgres_answer_free(&answer);
+	return error;
+}
+
+static void arg(struct postgres_store *own, uint64_t value)
+{
+	postgres_args_u64(&own->taker.args, value);
+}
+
+/* This node lives, and those that do not say so leave their tickets to others. */
+static int beat(struct postgres_store *own)
+{
+	struct postgres_answer answer = { 0 };
+
+	arg(own, own->node);
+	arg(own, POSTGRES_STORE_NODE_MS);
+	int error = line_query(&own->taker, "beat", &answer);
+	if (!error)
+		own->nodes = postgres_u64(&answer, 0, 0);
+	postgres_answer_free(&answer);
+	if (error)
+		return error;
+	uint64_t ended = 0;
+	arg(own, POSTGRES_STORE_NODE_MS);
+	error = run(own, "nodes_end", &ended);
+	own->look_now |= ended > 0;
+	return error ? error : run(own, "nodes_forget", NULL);
+}
+
+int keeper_end_leases(struct postgres_store *own)
+{
+	uint64_t ended = 0;
+
+	arg(own, postgres_test_clock(own));
+	int error = run(own, "leases_end", &ended);
+	own->look_now |= ended > 0;
+	return error;
+}
+
+static int drop_old(struct postgres_store *own)
+{
+	uint64_t keep_ms = own->options.dead_keep_ms;
+	uint64_t dropped = 0;
+
+	arg(own, postgres_test_clock(own));
+	arg(own, keep_ms < INT64_MAX ? keep_ms : INT64_MAX);
+	int error = run(own, "dead_drop", &dropped);
+	if (error)
+		return error;
+	arg(own, postgres_test_clock(own));
+	arg(own, own->options.retain_ms);
+	error = run(own, "closed_drop", NULL);
+	return error ? error : run(own, "drops_forget", NULL);
+}
+
+static int sweep(struct postgres_store *own, size_t i, uint64_t pages)
+{
+	struct sweep *at = &own->sweeps[i];
+	uint64_t step = pages / WALK_ROUNDS, swept = 0;
+
+	step = step < PAGES_MIN ? PAGES_MIN : step > PAGES_MAX ? PAGES_MAX : step;
+	if (at->page >= pages)
+		at->page = 0;
+	arg(own, at->page);
+	arg(own, at->page + step);
+	arg(own, postgres_test_clock(own));
+	int error = run(own, sweeps[i], &swept);
+	at->page += step;
+	if (i == 0)
+		own->expired += swept;
+	return error;
+}
+
+static int sweep_all(struct postgres_store *own)
+{
+	struct postgres_answer pages = { 0 };
+	int error = line_query(&own->taker, "pages", &pages);
+
+	for (uint32_t i = 0; i < ARRAY_LEN(sweeps) && !error && i < postgres_rows(&pages); i++)
+		error = sweep(own, i, postgres_u64(&pages, i, 0));
+	postgres_answer_free(&pages);
+	return error;
+}
+
+int keeper_count(struct postgres_store *own)
+{
+	struct postgres_answer answer = { 0 };
+	uint64_t found[STORE_STATE_CLOSED + 1] = { 0 };
+	int error = line_query(&own->taker, "count_tickets", &answer);
+
+	for (uint32_t i = 0; !error && i < postgres_rows(&answer); i++)
+		if (postgres_u64(&answer, i, 0) < ARRAY_LEN(found))
+			found[postgres_u64(&answer, i, 0)] = postgres_u64(&answer, i, 1);
+	for (size_t i = 0; !error && i < ARRAY_LEN(found); i++)
+		own->tickets_in[i] = found[i];
+	if (!error)
+		error = line_query(&own->taker, "count_rows", &answer);
+	if (!error) {
+		own->claims = postgres_u64(&answer, 0, 0);
+		own->cells = postgres_u64(&answer, 0, 1);
+	}
+	postgres_answer_free(&answer);
+	return error;
+}
+
+/* Is it time? And then when again. */
+static bool is_due(uint64_t *at_ms, uint64_t now_ms, uint64_t every_ms)
+{
+	if (now_ms < *at_ms)
+		return false;
+	*at_ms = now_ms + every_ms;
+	return true;
+}
+
+int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
+{
+	int error = 0;
+
+	if (is_due(&own->beat_at_ms, now_ms, BEAT_EVERY_MS))
+		error = beat(own);
+	if (!error && (is_due(&own->keep_at_ms, now_ms, KEEP_EVERY_MS) || all)) {
+		error = keeper_end_leases(own);
+		if (!error)
+			error = drop_old(own);
+		if (!error)
+			error = sweep_all(own);
+	}
+	/* A count that takes long is made less often. */
+	if (!error && (is_due(&own->count_at_ms, now_ms, COUNT_EVERY_MS) || all)) {
+		error = keeper_count(own);
+		own->count_at_ms += 20 * (postgres_boot_ms() - now_ms);
+	}
+	return error;
+}
+
+int keeper_leave(struct postgres_store *own)
+{
+	/* With a test's clock the store is alone, and ends as a local one does: with it all
+	 * leases. */
+	arg(own, own->node);
+	arg(own, own->test);
+	int error = run(own, "give_up", NULL);
+	if (error)
+		return error;
+	arg(own, own->node);
+	error = run(own, "node_delete", NULL);
+	if (error)
+		return error;
+	arg(own, own->node);
+	return run(own, "lines_delete", NULL);
+}

@@ -1,0 +1,67 @@
+/*
+ * line: a connection of a node, with the statements that it prepares, and a way to know
+ * what came of a transaction whose end was not heard.
+ *
+ * Each transaction writes its number into the row of its line (stile_lines). After a
+ * connection was lost with COMMIT under way, a new one asks for that row with a lock: so it
+ * waits for the old transaction, if that still runs, and then finds its number or not.
+ *
+ * Room:      store/postgres. Threads: one owner, which it blocks.
+ * Ownership: line_free() takes what it holds; the address stays the caller's.
+ * Failure:   as postgres_link.h, and ERR_VERSION, ERR_CONFIG with a text: the server is
+ *            there, and not fit.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "link/postgres_args.h"
+#include "link/postgres_link.h"
+#include "store/postgres/address.h"
+
+struct line_statement {
+	const char *name, *sql;
+};
+
+struct line {
+	struct postgres_link link;
+	struct postgres_args args; /* of the next statement */
+	const struct address *address;
+	const struct line_statement *statements; /* up to one without a name */
+	const char *first;                       /* NULL, or a command for every new connection */
+	uint64_t node;
+	uint32_t number;
+	uint64_t batch;    /* of the last transaction that was begun */
+	uint32_t limit_ms; /* for one round trip */
+	struct error_text text;
+	char state[POSTGRES_STATE_LEN + 1]; /* of the last failure */
+	uint32_t sent;                      /* statements that are not answered */
+};
+
+/* Connected, prepared and in pipeline mode, or an error with line->text. */
+int line_open(struct line *line) must_check;
+void line_close(struct line *line);
+void line_free(struct line *line);
+bool line_is_open(const struct line *line);
+
+/* BEGIN, and the number of the transaction. Nothing waits before line_sync(). */
+void line_begin(struct line *line);
+/* The statement with line->args, which are empty then. Errors show at line_sync(). */
+void line_send(struct line *line, const char *name);
+void line_commit(struct line *line); /* sends it */
+/* Ends what was sent, and waits no longer than limit_ms for all answers to it. */
+void line_sync(struct line *line);
+/* Each is as postgres_take(); the first failure stays in line->state and ->text. */
+int line_take(struct line *line, struct postgres_answer *answer) must_check;
+int line_take_nothing(struct line *line) must_check;
+int line_take_commit(struct line *line) must_check;
+int line_take_sync(struct line *line) must_check;
+
+/* One statement, outside of line_begin(): a transaction of its own, of which nobody asks
+ * later. After an error that is not -EPROTO the connection is closed. */
+int line_query(struct line *line, const char *name, struct postgres_answer *answer) must_check;
+
+/* After a failed transaction: 0, or the connection is closed. */
+int line_rollback(struct line *line) must_check;
+
+/* After a lost COMMIT, on a new connection. ERR_BUSY: it cannot be known now. */
+int line_was_committed(struct line *line, bool *ret_committed) must_check;

@@ -1,0 +1,85 @@
+/*
+ * postgres_store: the store in PostgreSQL, which many nodes share.
+ *
+ * Tables:    schema.h. They are made by postgres_store_init(), not by opening.
+ * Room:      store. Only app/ and tests name this header.
+ * Threads:   store.h's rule: one owner thread. It has two threads of its own, each with a
+ *            connection: one decides (all that is submitted, in order, a transaction for
+ *            many), the other takes and reads. postgres_store_key() and stats are for any
+ *            thread. See store_under_way().
+ * Ownership: postgres_store_open() gives a struct store, store_free() takes it. Texts of
+ *            the options are copied.
+ * Time:      the server's, never back behind the last ticket.
+ * Leases:    one without an end (lease_ms 0) lasts as long as its node says that it lives:
+ *            after POSTGRES_STORE_NODE_MS of silence its tickets are due again. The number
+ *            of an attempt is used up by the take, so a node that was only asleep is
+ *            fenced off. What was taken for a sink is given back when the node ends in
+ *            order; a lease of a caller's (store_admit.lease_ms, store_take.ticket) with
+ *            an end outlives the node.
+ * Failure:   open refuses with a text:
+ *            ERR_AWAY     the server is not to be had,
+ *            ERR_VERSION  there are no tables, or of another version,
+ *            ERR_CONFIG   the URL, or a setting of the server that would lose what was
+ *                         acknowledged (synchronous_commit off, fsync off).
+ *            Later: ERR_AWAY after `away_ms` without a connection. A connection that is
+ *            lost during a commit leaves open what came of it; that is read back from the
+ *            server, and never guessed: ERR_AWAY then is of something done wholly or not
+ *            at all. ERR_FULL: the server has no room.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/check.h"
+#include "base/error.h"
+#include "store/store.h"
+#include "sys/clock.h"
+
+#define POSTGRES_STORE_KEY_LEN 16
+#define POSTGRES_STORE_NODE_MS 30000u
+
+/* A zero (or NULL) in any field takes its default. */
+struct postgres_store_options {
+	/* postgres://USER:PASSWORD@HOST:PORT/DATABASE?schema=NAME&…, or postgresql:; the rest
+	 * of the parameters is libpq's (sslmode, target_session_attrs, …) */
+	const char *url;
+	uint32_t connect_ms;   /* default 5 s */
+	uint32_t statement_ms; /* default 10 s: a transaction takes no longer */
+	uint32_t lock_ms;      /* default 2 s */
+	uint32_t away_ms;      /* default 5 s */
+	uint32_t batch_ops;    /* default 1024: operations of one transaction */
+	uint64_t retain_ms;    /* default 0: closed events are kept so long */
+	uint64_t dead_keep_ms; /* default STORE_DEAD_KEEP_MS */
+	/* For tests. */
+	const struct clock *clock; /* stands for the server's; and all housekeeping is done
+	                            * by tick, which waits for it */
+	bool dense;                /* no gaps between ticket numbers, as the model has none */
+};
+
+int postgres_store_open(const struct postgres_store_options *options, struct store **ret_store,
+                        struct error_text *ret_text) must_check;
+
+/* The secret under which claims are digested: the same for all nodes. Lives as long as the
+ * store. */
+const unsigned char *postgres_store_key(const struct store *store);
+
+/* Makes the tables; those that are there stay as they are. */
+int postgres_store_init(const char *url, struct error_text *ret_text) must_check;
+/* Brings the tables to this version; ERR_VERSION if there are none. */
+int postgres_store_migrate(const char *url, struct error_text *ret_text) must_check;
+
+enum postgres_finding_level { POSTGRES_FINE, POSTGRES_WARNING, POSTGRES_ERROR };
+
+struct postgres_finding {
+	enum postgres_finding_level level;
+	const char *name;       /* "synchronous_commit" */
+	struct error_text text; /* what is there, and what would be right */
+};
+
+/* Is this server fit? `tell` is called for each thing that was looked at. A negative error
+ * and a text if it cannot be asked. */
+int postgres_store_check(const char *url,
+                         void (*tell)(void *user, const struct postgres_finding *finding),
+                         void *user, struct error_text *ret_text) must_check;

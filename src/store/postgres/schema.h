@@ -1,0 +1,60 @@
+/*
+ * schema: the tables of a PostgreSQL store, and their versions.
+ *
+ * All are in one schema (stile, unless the URL says another):
+ *
+ *   stile_meta     one row: the version of the tables, and the secret of the digests
+ *   stile_claims   key, ticket, expiry, ord, chk: who has a claim, or moved an entity on
+ *                  key: 96 bits of the digest, then 32 bits: 0 a claim, 1 an entity
+ *   stile_seen     event, seen, expiry: how often one of it came again
+ *   stile_events   event, flags, source, letter, payload: until its last ticket is closed
+ *   stile_tickets  the open tickets, and closed ones (state 6) that are kept for a while
+ *                  state, last: as in store.h; due: as item.due_ms; lease: its end, 0 as
+ *                  long as the node lives; node, stamp: which node has it, and took it in
+ *                  which transaction; node 0: a caller has it, whatever node asked for it;
+ *                  used: the last attempt of which something was noted; len: of the parts
+ *   stile_notes    what was noted of a ticket
+ *   stile_drops    events of which a leg was closed without being done
+ *   stile_cells    names with values
+ *   stile_nodes    who is there, and when it last said so
+ *   stile_lines    the last transaction of each connection of a node
+ *   stile_ticket   a sequence: the last ticket number that was given
+ *
+ * Times are unix milliseconds. Numbers without sign are kept by their bits.
+ *
+ * Invariants
+ *   S1  A claim's row is changed only by who holds a lock on it, or found none.
+ *   S2  Locks are taken in the order claims, cells, tickets, and in each by ascending
+ *       key: rows that are not there are inserted first, then those that are there are
+ *       locked. So no two transactions wait for each other in a ring.
+ *   S3  A ticket number is given under a lock that does not last until the commit; it may
+ *       be lost, but is never given twice.
+ *
+ * Room:    store/postgres.
+ * Failure: a negative error and a text.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "link/postgres_link.h"
+#include "store/postgres/postgres_store.h"
+
+#define SCHEMA_VERSION 1
+#define SCHEMA_NAME_MAX 40
+#define SCHEMA_UNDEFINED_TABLE "42P01"
+
+/* Statements on from here are about this schema, which must be a plain name. */
+int schema_choose(struct postgres_link *link, const char *schema,
+                  struct error_text *ret_text) must_check;
+
+/* 0: there is none. Needs schema_choose(). */
+int schema_version(struct postgres_link *link, uint32_t *ret_version,
+                   struct error_text *ret_text) must_check;
+
+/* Is it the version of this binary? ERR_VERSION and what to do. */
+int schema_expect(struct postgres_link *link, struct error_text *ret_text) must_check;
+
+/* Makes the schema, or brings it to the version of this binary; nodes that do it at the
+ * same time wait for each other. */
+int schema_make(struct postgres_link *link, const char *schema, bool migrate,
+                struct error_text *ret_text) must_check;

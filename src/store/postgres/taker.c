@@ -1,0 +1,586 @@
+/*
+ * taker: the thread that gives out tickets, tells outcomes, and reads.
+ *
+ * Takes wait in a list until there is something for their sink. It looks when the decider
+ * says so, when another node says so (LISTEN), and every second. A take is a transaction:
+ * the number of an attempt must be durable before anybody acts on it, or two could have
+ * the same. If its end was not heard, the tickets are looked for by their stamp and given
+ * back: whoever asked has not got them.
+ */
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "store/postgres/postgres_internal.h"
+
+#define LOOK_EVERY_MS 1000u
+#define WAITS_EVERY_MS 100u /* another node may have settled it */
+#define TRY_EVERY_MS 500u
+
+#define TAKE_START                                                                              \
+	"WITH c AS (SELECT ticket, len FROM stile_tickets WHERE sink = $1::bigint"              \
+	" AND state = 1 ORDER BY ticket LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"              \
+	" s AS (SELECT ticket, sum(len * $9::bigint + $4::bigint) OVER (ORDER BY ticket)"       \
+	" AS total, row_number() OVER (ORDER BY ticket) AS n FROM c),"                          \
+	" u AS (UPDATE stile_tickets t SET state = 2, attempt = least(t.attempt + 1, 65535),"   \
+	" lease = CASE WHEN $5::bigint > 0 THEN stile_now($8::bigint) + $5::bigint ELSE 0 END," \
+	" node = $6::bigint, stamp = $7::bigint FROM s WHERE t.ticket = s.ticket"               \
+	" AND (s.n = 1 OR s.total <= $3::bigint) RETURNING t.ticket, t.event, t.sink, t.ord,"   \
+	" t.due, t.attempt, t.status, t.last) "
+
+const struct line_statement taker_statements[] = {
+	{ "now", "SELECT stile_now($1::bigint)" },
+	{ "sinks_due", "SELECT u.sink FROM unnest($1::bigint[]) AS u (sink) WHERE EXISTS (SELECT"
+	               " FROM stile_tickets t WHERE t.sink = u.sink AND t.state = 1)" },
+	{ "take_whole",
+	  TAKE_START "SELECT u.*, e.flags, e.source, e.letter, e.payload"
+	             " FROM u JOIN stile_events e ON e.event = u.event ORDER BY u.ticket" },
+	{ "take_bare", TAKE_START "SELECT * FROM u ORDER BY u.ticket" },
+	{ "untake",
+	  "UPDATE stile_tickets SET state = 1 WHERE state = 2 AND lease >= 0 AND node = $1::bigint"
+	  " AND stamp = $2::bigint" },
+	{ "outcomes",
+	  "SELECT u.event, coalesce((SELECT bit_or(1 << t.state) FROM stile_tickets t"
+	  " WHERE t.ticket >= u.event AND t.ticket < u.event + 16 AND t.event = u.event), 0)"
+	  "::bigint, EXISTS (SELECT FROM stile_drops d WHERE d.event = u.event"
+	  " AND d.id > $2::bigint) FROM unnest($1::bigint[]) AS u (event)" },
+	/* reader.c */
+	{ "read",
+	  "SELECT t.ticket, t.event, t.sink, t.ord, t.due, t.lease, t.attempt, t.status, t.state,"
+	  " t.last, e.flags, e.source, e.letter, e.payload, stile_now($2::bigint)"
+	  " FROM stile_tickets t JOIN stile_events e ON e.event = t.event"
+	  " WHERE t.ticket = $1::bigint AND t.state <> 6" },
+	{ "history",
+	  "SELECT at, due, attempt, mark, status, text FROM stile_notes WHERE ticket = $1::bigint"
+	  " ORDER BY id DESC LIMIT 1000" },
+#define SCAN_WINDOW                                                                          \
+	"WITH w AS (SELECT * FROM stile_tickets WHERE ticket >= $1::bigint"                  \
+	" AND ticket <= $2::bigint ORDER BY ticket LIMIT $3::bigint), f AS (SELECT * FROM w" \
+	" WHERE ($4::bigint = 0 OR ($4::bigint >> state::integer) & 1 = 1)"                  \
+	" AND ($5::bigint = 0 OR sink = $5::bigint) AND ($6::bigint = 1 OR state <> 6)) "
+	{ "scan_window", SCAN_WINDOW
+	  "SELECT (SELECT count(*) FROM w), (SELECT max(ticket) FROM w), (SELECT count(*) FROM f)" },
+	{ "scan", SCAN_WINDOW
+	  ", l AS (SELECT * FROM f ORDER BY ticket LIMIT $7::bigint), s AS (SELECT *,"
+	  " sum(len + $9::bigint) OVER (ORDER BY ticket) AS total,"
+	  " row_number() OVER (ORDER BY ticket) AS n FROM l)"
+	  " SELECT t.ticket, t.event, t.sink, t.ord, t.due, t.lease, t.attempt, t.status, t.state,"
+	  " t.last, e.flags, e.source, e.letter,"
+	  " CASE WHEN $10::bigint = 1 THEN e.payload END, (SELECT stile_now($11::bigint))"
+	  " FROM s t JOIN stile_events e ON e.event = t.event"
+	  " WHERE t.n = 1 OR t.total <= $8::bigint ORDER BY t.ticket" },
+	{ "held", "SELECT DISTINCT event FROM stile_tickets WHERE state = 3 AND ticket < $1::bigint"
+	          " ORDER BY event DESC LIMIT $2::bigint" },
+	{ "cell_names",
+	  "WITH w AS (SELECT key, name, expiry FROM stile_cells WHERE key >= $1::uuid ORDER BY key"
+	  " LIMIT $2::bigint) SELECT key, name, expiry = 0 OR expiry > (SELECT"
+	  " stile_now($3::bigint)) FROM w ORDER BY key" },
+	/* keeper.c */
+	{ "beat",
+	  "WITH b AS (INSERT INTO stile_nodes VALUES ($1::bigint, stile_clock()) ON CONFLICT"
+	  " (node) DO UPDATE SET beat = excluded.beat) SELECT 1 + count(*) FROM stile_nodes"
+	  " WHERE node <> $1::bigint AND beat > (SELECT stile_clock()) - $2::bigint" },
+	{ "leases_end", "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
+	                " FROM stile_tickets WHERE state = 2 AND lease > 0 AND lease <= (SELECT"
+	                " stile_now($1::bigint)) LIMIT 1000 FOR UPDATE SKIP LOCKED))" },
+	{ "nodes_end",
+	  "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
+	  " FROM stile_tickets t WHERE state = 2 AND lease = 0 AND NOT EXISTS (SELECT"
+	  " FROM stile_nodes n WHERE n.node = t.node AND n.beat > (SELECT stile_clock())"
+	  " - $1::bigint) LIMIT 1000 FOR UPDATE SKIP LOCKED))" },
+	{ "nodes_forget",
+	  "WITH n AS (DELETE FROM stile_nodes WHERE beat < (SELECT stile_clock()) - 86400000"
+	  " RETURNING node) DELETE FROM stile_lines l USING n WHERE l.node = n.node" },
+	{ "dead_drop",
+	  "WITH d AS (DELETE FROM stile_tickets WHERE ticket = ANY(ARRAY(SELECT ticket"
+	  " FROM stile_tickets WHERE state = 5 AND due <= (SELECT stile_now($1::bigint))"
+	  " - $2::bigint ORDER BY due LIMIT 1000 FOR UPDATE SKIP LOCKED))"
+	  " RETURNING ticket, event), n AS (DELETE FROM stile_notes s USING d WHERE s.ticket ="
+	  " d.ticket) INSERT INTO stile_drops (event, at) SELECT event, stile_now($1::bigint)"
+	  " FROM d" },
+	{ "closed_drop",
+	  "WITH d AS (DELETE FROM stile_tickets WHERE ticket = ANY(ARRAY(SELECT ticket"
+	  " FROM stile_tickets WHERE state = 6 AND due <= (SELECT stile_now($1::bigint))"
+	  " - $2::bigint ORDER BY due LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING ticket)"
+	  " DELETE FROM stile_notes s USING d WHERE s.ticket = d.ticket" },
+	{ "drops_forget",
+	  "DELETE FROM stile_drops WHERE id = ANY(ARRAY(SELECT id FROM stile_drops WHERE id <"
+	  " (SELECT max(id) FROM stile_drops) - 100000 ORDER BY id LIMIT 1000))" },
+#define SWEEP(table, condition)                                                             \
+	"DELETE FROM " table " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " table " t WHERE" \
+	" t.ctid >= format('(%s,0)', $1::bigint)::tid"                                      \
+	" AND t.ctid < format('(%s,0)', $2::bigint)::tid AND " condition                    \
+	" FOR UPDATE SKIP LOCKED))"
+#define SWEEP_OVER "t.expiry <= (SELECT stile_now($3::bigint))"
+	{ "claims_sweep", SWEEP("stile_claims", SWEEP_OVER) },
+	{ "seen_sweep", SWEEP("stile_seen", SWEEP_OVER) },
+	{ "cells_sweep", SWEEP("stile_cells", "t.expiry > 1 AND " SWEEP_OVER) },
+	/* Those whose last tickets were closed by two at once, or for age; not of a
+	 * transaction that has not ended. */
+	{ "events_sweep",
+	  SWEEP("stile_events",
+	        "(t.event >> 14) + 1704067200000 < (SELECT stile_now($3::bigint)) - 600000"
+	        " AND NOT EXISTS (SELECT FROM stile_tickets k WHERE k.ticket >= t.event"
+	        " AND k.ticket < t.event + 16 AND k.event = t.event)") },
+	{ "pages",
+	  "SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint"
+	  " FROM unnest(ARRAY['stile_claims', 'stile_seen', 'stile_cells', 'stile_events'])"
+	  " WITH ORDINALITY AS u (name, n) JOIN pg_class c ON c.oid = u.name::regclass"
+	  " ORDER BY u.n" },
+	{ "count_tickets",
+	  "SELECT state::bigint, count(*) FROM stile_tickets WHERE state <> 6 GROUP BY state" },
+	{ "count_rows",
+	  "SELECT CASE WHEN pg_relation_size('stile_claims') < 1048576 THEN (SELECT count(*)"
+	  " FROM stile_claims) ELSE greatest(0, (SELECT reltuples FROM pg_class WHERE oid ="
+	  " 'stile_claims'::regclass))::bigint END, CASE WHEN pg_relation_size('stile_cells')"
+	  " < 1048576 THEN (SELECT count(*) FROM stile_cells) ELSE greatest(0, (SELECT reltuples"
+	  " FROM pg_class WHERE oid = 'stile_cells'::regclass))::bigint END" },
+	{ "give_up", "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2"
+	             " AND (node = $1::bigint OR $2::bigint = 1)" },
+	{ "node_delete", "DELETE FROM stile_nodes WHERE node = $1::bigint" },
+	{ "lines_delete", "DELETE FROM stile_lines WHERE node = $1::bigint" },
+	{ 0 },
+};
+
+static struct store_take *take_of(struct store_op *op)
+{
+	return container_of(op, struct store_take, op);
+}
+
+static struct store_wait *wait_of(struct store_op *op)
+{
+	return container_of(op, struct store_wait, op);
+}
+
+/* ---- the connection ---- */
+
+/* What was taken by a transaction that nobody heard the end of. */
+static int untake(struct postgres_store *own)
+{
+	struct line *line = &own->taker;
+	struct postgres_answer answer = { 0 };
+	bool committed = false;
+	int error = line_was_committed(line, &committed);
+
+	if (!error && committed) {
+		postgres_args_u64(&line->args, own->node);
+		postgres_args_u64(&line->args, line->batch);
+		error = line_query(line, "untake", &answer);
+		postgres_answer_free(&answer);
+	}
+	own->untaken = error != 0;
+	return error;
+}
+
+static int connect_line(struct postgres_store *own, uint64_t now_ms)
+{
+	if (line_is_open(&own->taker) && !postgres_link_is_alive(&own->taker.link))
+		line_close(&own->taker);
+	int error = 0;
+	if (!line_is_open(&own->taker)) {
+		if (now_ms < own->open_at_ms)
+			return -ECONNREFUSED;
+		error = line_open(&own->taker);
+		own->look_now = true; /* what was said meanwhile was not heard */
+	}
+	if (!error && own->untaken)
+		error = untake(own);
+	if (error)
+		own->open_at_ms = now_ms + TRY_EVERY_MS;
+	return error;
+}
+
+/* ---- takes ---- */
+
+static void send_take(struct postgres_store *own, const struct store_take *take)
+{
+	struct postgres_args *args = &own->taker.args;
+
+	postgres_args_u64(args, take->sink);
+	postgres_args_u64(args, take->max_items);
+	postgres_args_u64(args, take->max_bytes);
+	postgres_args_u64(args, sizeof(struct store_item));
+	postgres_args_u64(args, take->lease_ms);
+	postgres_args_u64(args, own->node);
+	postgres_args_u64(args, own->taker.batch);
+	postgres_args_u64(args, postgres_test_clock(own));
+	postgres_args_u64(args, take->without_payload ? 0 : 1);
+	line_send(&own->taker, take->without_payload ? "take_bare" : "take_whole");
+}
+
+static int fill_take(struct store_take *take, const struct postgres_answer *rows)
+{
+	buf_clear(&take->items);
+	take->count = 0;
+	for (uint32_t i = 0; i < postgres_rows(rows); i++) {
+		struct store_parts parts = { 0 };
+		struct store_item item = { .ticket = postgres_u64(rows, i, 0),
+			                   .event = postgres_u64(rows, i, 1),
+			                   .sink = (uint32_t)postgres_u64(rows, i, 2),
+			                   .order = postgres_u64(rows, i, 3),
+			                   .due_ms = postgres_u64(rows, i, 4),
+			                   .attempt = (uint32_t)postgres_u64(rows, i, 5),
+			                   .status = (uint16_t)postgres_u64(rows, i, 6),
+			                   .last = (uint8_t)postgres_u64(rows, i, 7),
+			                   .state = STORE_STATE_LEASED,
+			                   .bare = take->without_payload };
+		if (!take->without_payload) {
+			item.flags = (uint32_t)postgres_u64(rows, i, 8);
+			parts = (struct store_parts){ .source = postgres_span(rows, i, 9),
+				                      .letter = postgres_span(rows, i, 10),
+				                      .payload = postgres_span(rows, i, 11) };
+		}
+		int error = store_item_append(&take->items, &item, &parts);
+		if (error)
+			return error;
+		take->count++;
+	}
+	return 0;
+}
+
+/* One transaction for one take. */
+static int run_take(struct postgres_store *own, struct store_take *take)
+{
+	struct line *line = &own->taker;
+	struct postgres_answer answer = { 0 };
+
+	line_begin(line);
+	send_take(own, take);
+	postgres_args_u64(&line->args, postgres_test_clock(own));
+	line_send(line, "now");
+	line_commit(line);
+	line_sync(line);
+	int error = line_take_nothing(line);
+	int next = line_take_nothing(line);
+	error = error ? error : next;
+	next = line_take(line, &answer);
+	int filled = 0;
+	if (error == 0 && next == 0)
+		filled = fill_take(take, &answer);
+	error = error ? error : next;
+	next = line_take(line, &answer);
+	if (error == 0 && next == 0)
+		take->now_ms = postgres_u64(&answer, 0, 0);
+	error = error ? error : next;
+	next = line_take_commit(line);
+	error = error ? error : next;
+	postgres_answer_free(&answer);
+	if (error == 0 || error == 1 || error == -EPROTO) {
+		next = line_take_sync(line);
+		error = error ? error : next;
+	}
+	if (error == -EPROTO)
+		return line_rollback(line) ? -ECONNRESET : -EPROTO;
+	if (error || filled) {
+		own->untaken = true;
+		line_close(line);
+	}
+	return error ? error : filled;
+}
+
+/* Which of the sinks that are asked for have something. */
+static int find_due(struct postgres_store *own, struct postgres_answer *answer)
+{
+	struct row_list sinks = { 0 };
+	uint64_t wide[256];
+	uint32_t count = 0;
+	int error = 0;
+
+	for (struct store_op *op = own->takes.head; op && count < ARRAY_LEN(wide) && !error;
+	     op = op->next) {
+		wide[count] = take_of(op)->sink;
+		error = row_list_add(&sinks, &wide[count++]);
+	}
+	if (!error) {
+		postgres_args_u64s(&own->taker.args, batch_column(&sinks, 0));
+		error = line_query(&own->taker, "sinks_due", answer);
+	}
+	row_list_free(&sinks);
+	return error;
+}
+
+static bool is_among(const struct postgres_answer *sinks, uint32_t sink)
+{
+	for (uint32_t i = 0; i < postgres_rows(sinks); i++)
+		if (postgres_u64(sinks, i, 0) == sink)
+			return true;
+	return false;
+}
+
+/* Those that wait longest come first. */
+static int serve_takes(struct postgres_store *own)
+{
+	struct postgres_answer due = { 0 };
+	struct op_list waiting = own->takes, finished;
+	int error = own->takes.head ? find_due(own, &due) : 0;
+
+	op_list_init(&finished);
+	if (error || postgres_rows(&due) == 0) {
+		postgres_answer_free(&due);
+		return error;
+	}
+	op_list_init(&own->takes);
+	for (struct store_op *op = waiting.head; op;) {
+		struct store_op *next = op->next;
+		struct store_take *take = take_of(op);
+		take->count = 0;
+		if (!error && is_among(&due, take->sink))
+			error = run_take(own, take);
+		op->error = 0;
+		op_list_add(!error && take->count > 0 ? &finished : &own->takes, op);
+		op = next;
+	}
+	postgres_answer_free(&due);
+	postgres_finish(own, &finished);
+	return error;
+}
+
+/* ---- waits ---- */
+
+/* False: it is not settled yet. */
+static bool tell_outcome(const struct postgres_store *own, struct store_wait *wait, uint64_t states,
+                         bool dropped)
+{
+	bool pending = states &
+	               (1u << STORE_STATE_DUE | 1u << STORE_STATE_LEASED | 1u << STORE_STATE_HELD);
+	bool parked = states & 1u << STORE_STATE_PARKED;
+	bool dead = states & 1u << STORE_STATE_DEAD;
+
+	wait->was_open |= pending || parked || dead;
+	if (pending)
+		return false;
+	if (parked)
+		wait->outcome = OUTCOME_UNKNOWN;
+	else if (dead || dropped)
+		wait->outcome = OUTCOME_DEAD;
+	else
+		wait->outcome = wait->was_open || wait->ticket > own->floor_ticket ? OUTCOME_DONE
+		                                                                   : OUTCOME_NONE;
+	return true;
+}
+
+static int ask_outcomes(struct postgres_store *own, struct postgres_answer *answer)
+{
+	struct row_list events = { 0 };
+	int error = 0;
+
+	for (struct store_op *op = own->waits.head; op && !error; op = op->next)
+		error = row_list_add(&events, &wait_of(op)->ticket);
+	if (!error) {
+		postgres_args_u64s(&own->taker.args, batch_column(&events, 0));
+		postgres_args_u64(&own->taker.args, own->floor_drop);
+		error = line_query(&own->taker, "outcomes", answer);
+	}
+	row_list_free(&events);
+	return error;
+}
+
+/* Answers come in the order of the questions. */
+static int look_at_waits(struct postgres_store *own)
+{
+	struct postgres_answer answer = { 0 };
+	struct op_list waiting = own->waits, finished;
+	int error = own->waits.head ? ask_outcomes(own, &answer) : 0;
+	uint32_t row = 0;
+
+	op_list_init(&finished);
+	if (!error && own->waits.head) {
+		op_list_init(&own->waits);
+		for (struct store_op *op = waiting.head; op; row++) {
+			struct store_op *next = op->next;
+			bool over = row < postgres_rows(&answer) &&
+			            tell_outcome(own, wait_of(op), postgres_u64(&answer, row, 1),
+			                         postgres_u64(&answer, row, 2) != 0);
+			op_list_add(over ? &finished : &own->waits, op);
+			own->wait_count -= over;
+			op = next;
+		}
+	}
+	postgres_answer_free(&answer);
+	own->waiting = own->wait_count;
+	postgres_finish(own, &finished);
+	return error;
+}
+
+static void end_some(struct postgres_store *own, uint64_t boot_ms, int error)
+{
+	struct op_list waiting = own->waits, finished;
+
+	op_list_init(&own->waits);
+	op_list_init(&finished);
+	for (struct store_op *op = waiting.head; op;) {
+		struct store_op *next = op->next;
+		bool over = error || wait_of(op)->until_boot_ms <= boot_ms;
+		op->error = error;
+		op_list_add(over ? &finished : &own->waits, op);
+		own->wait_count -= over;
+		op = next;
+	}
+	own->waiting = own->wait_count;
+	postgres_finish(own, &finished);
+}
+
+static void finish_one(struct postgres_store *own, struct store_op *op, int error)
+{
+	struct op_list list;
+
+	op_list_init(&list);
+	op->error = error;
+	op_list_add(&list, op);
+	postgres_finish(own, &list);
+}
+
+static void add_wait(struct postgres_store *own, struct store_op *op)
+{
+	struct store_wait *wait = wait_of(op);
+
+	wait->was_open = false;
+	wait->outcome = OUTCOME_NONE;
+	op->error = 0;
+	if (own->wait_count == STORE_WAITS_MAX) {
+		finish_one(own, op, ERR_FULL);
+		return;
+	}
+	op_list_add(&own->waits, op);
+	own->wait_count++;
+	own->look_now = true;
+}
+
+/* ---- a round ---- */
+
+static void read_op(struct postgres_store *own, struct store_op *op, uint64_t now_ms)
+{
+	int error = connect_line(own, now_ms);
+
+	if (!error)
+		error = reader_run(own, op);
+	if (error && !line_is_open(&own->taker)) {
+		error = connect_line(own, now_ms);
+		if (!error)
+			error = reader_run(own, op);
+	}
+	finish_one(own, op, error ? ERR_AWAY : op->error);
+}
+
+static void accept_ops(struct postgres_store *own, struct op_list *asked, uint64_t now_ms)
+{
+	for (struct store_op *op = asked->head; op;) {
+		struct store_op *next = op->next;
+		if (op->kind == STORE_TAKE) {
+			op_list_add(&own->takes, op);
+			own->look_now = true;
+		} else if (op->kind == STORE_WAIT) {
+			add_wait(own, op);
+		} else {
+			read_op(own, op, now_ms);
+		}
+		op = next;
+	}
+	op_list_init(asked);
+}
+
+struct round {
+	struct op_list asked;
+	bool tick, ending, leave;
+};
+
+static void begin_round(struct postgres_store *own, struct round *round)
+{
+	uint64_t ignored;
+	ssize_t n = read(own->wake_fd, &ignored, sizeof(ignored));
+
+	(void)n;
+	op_list_init(&round->asked);
+	pthread_mutex_lock(&own->mutex);
+	op_list_join(&round->asked, &own->asked);
+	own->look_now |= own->stirred;
+	round->tick = own->tick_wanted;
+	round->ending = own->ending;
+	round->leave = own->decided_all;
+	own->taking = round->asked.head || own->stirred || own->tick_wanted;
+	own->stirred = own->tick_wanted = false;
+	pthread_mutex_unlock(&own->mutex);
+}
+
+static void end_round(struct postgres_store *own)
+{
+	pthread_mutex_lock(&own->mutex);
+	own->taking = false;
+	pthread_cond_broadcast(&own->settled);
+	pthread_mutex_unlock(&own->mutex);
+}
+
+static void run_round(struct postgres_store *own, struct round *round)
+{
+	uint64_t now_ms = postgres_boot_ms();
+
+	accept_ops(own, &round->asked, now_ms);
+	if (round->ending)
+		end_some(own, 0, ERR_CLOSING);
+	bool look = own->look_now || now_ms >= own->look_at_ms || round->tick;
+	int error = connect_line(own, now_ms);
+	if (!error && own->test && !round->tick)
+		error = keeper_end_leases(own);
+	else if (!error && look)
+		error = keeper_run(own, now_ms, round->tick);
+	if (!error && look) {
+		own->look_now = false;
+		own->look_at_ms = now_ms + (own->waits.head ? WAITS_EVERY_MS : LOOK_EVERY_MS);
+		error = look_at_waits(own);
+	}
+	if (!own->test || round->tick)
+		end_some(own, clock_read(&own->clock).boot_ms, 0);
+	if (!error && look)
+		error = serve_takes(own);
+	if (!error && own->test)
+		error = keeper_count(own);
+	if (error && line_is_open(&own->taker) && own->taker.state[0])
+		log_warn("the database refuses to give out tickets",
+		         log_str("state", own->taker.state),
+		         log_str("reason", own->taker.text.text));
+}
+
+static void sleep_until_something(struct postgres_store *own)
+{
+	struct pollfd polls[2] = {
+		{ .fd = own->wake_fd, .events = POLLIN },
+		{ .fd = postgres_link_fd(&own->taker.link), .events = POLLIN },
+	};
+	uint64_t every = own->waits.head ? WAITS_EVERY_MS : LOOK_EVERY_MS;
+	bool notified = false;
+
+	if (!line_is_open(&own->taker) && every > TRY_EVERY_MS)
+		every = TRY_EVERY_MS;
+	if (poll(polls, 2, (int)every) <= 0 || polls[1].revents == 0 || !line_is_open(&own->taker))
+		return;
+	if (postgres_link_notified(&own->taker.link, &notified) < 0)
+		line_close(&own->taker);
+	own->look_now |= notified;
+}
+
+static void leave(struct postgres_store *own)
+{
+	for (struct store_op *op = own->takes.head; op; op = op->next)
+		op->error = ERR_CLOSING;
+	postgres_finish(own, &own->takes);
+	end_some(own, 0, ERR_CLOSING);
+	if (connect_line(own, UINT64_MAX) < 0 || keeper_leave(own) < 0)
+		log_warn("the database did not hear that this node ends");
+}
+
+void taker_main(void *user)
+{
+	struct postgres_store *own = user;
+	struct round round = { 0 };
+
+	while (!round.leave) {
+		begin_round(own, &round);
+		run_round(own, &round);
+		end_round(own);
+		if (!round.leave)
+			sleep_until_something(own);
+	}
+	leave(own);
+}

@@ -1,0 +1,239 @@
+/*
+ * redis_batch: a shard's calls of the script, one at a time. All that waits goes in one, as
+ * far as it is not too much for the server to do at a stretch.
+ */
+#include "base/error.h"
+#include "base/log.h"
+#include "codec/resp_reply.h"
+#include "store/redis/redis_internal.h"
+#include "sys/clock.h"
+
+#define CLOSE_MS 2000u
+
+/* ---- sending ---- */
+
+static size_t part_bytes(const struct redis_part *part)
+{
+	if (part->op && part->op->kind == STORE_ADMIT)
+		return container_of(part->op, struct store_admit, op)->payload.len;
+	if (part->op && part->op->kind == STORE_CELL)
+		return container_of(part->op, struct store_cell, op)->cell.value.len;
+	return 0;
+}
+
+static void parts_choose(struct redis_shard *shard, bool poll)
+{
+	size_t bytes = 0;
+
+	while (shard->queue.head && shard->under_way.count < REDIS_BATCH_PARTS &&
+	       bytes < REDIS_BATCH_BYTES) {
+		bytes += part_bytes(shard->queue.head);
+		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
+	}
+	/* Takes see all that was submitted before. */
+	if (!shard->queue.head)
+		redis_takes_queue(shard, poll || shard->under_way.count > 0);
+	while (shard->queue.head && shard->queue.head->taker)
+		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
+}
+
+static bool parts_write(const struct redis_shard *shard)
+{
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
+		if (redis_part_writes(part))
+			return true;
+	return false;
+}
+
+static void add_key(struct buf *out, const struct redis_shard *shard, const char *name)
+{
+	struct span parts[] = { span_str(shard->place), span_str(name) };
+
+	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
+}
+
+static void add_batch(struct buf *out, const struct redis_shard *shard, bool writes)
+{
+	const struct redis_store *redis = shard->redis;
+	uint64_t now_ms = redis->fake_clock ? atomic_load(&redis->now_ms) : 0;
+	uint32_t step = redis->shard_count > 1 ? 16 * redis->shard_count : 1;
+	char head[25];
+	uint64_t words[2] = { __builtin_bswap64(now_ms), __builtin_bswap64(shard->batch) };
+	uint32_t halves[2] = { __builtin_bswap32(shard->number), __builtin_bswap32(step) };
+
+	memcpy(head, words, 16);
+	memcpy(head + 16, halves, 8);
+	head[24] = (char)((redis->fake_clock ? 1 : 0) | (writes ? 2 : 0));
+	resp_request_add(out, span_of(head, sizeof(head)));
+	resp_request_add(out, span_of(redis->node, sizeof(redis->node)));
+}
+
+static void answered(struct redis_call *call, int error, struct span reply);
+
+static void batch_send(struct redis_shard *shard)
+{
+	struct redis_store *redis = shard->redis;
+	struct redis_call *call = &shard->call;
+	struct buf *out = &call->arguments;
+
+	shard->batch++;
+	buf_clear(out);
+	call->writes = parts_write(shard);
+	resp_request_add(out, SPAN("2"));
+	add_key(out, shard, "m");
+	add_key(out, shard, "!");
+	add_batch(out, shard, call->writes);
+	call->count = 5;
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
+		call->count += redis_encode(redis, part, out);
+	call->script = true;
+	call->done = answered;
+	call->user = shard;
+	call->deadline_ms = loop_now_ms(redis->loop) +
+	                    (redis->closing && redis->login.timeout_ms > CLOSE_MS
+	                             ? CLOSE_MS
+	                             : redis->login.timeout_ms);
+	shard->busy = true;
+	shard->began_ns = clock_monotonic_ns();
+	if (out->failed)
+		answered(call, ERR_FULL, SPAN_EMPTY);
+	else
+		redis_client_call(redis->client, call);
+}
+
+void redis_shard_pump(struct redis_shard *shard, bool poll)
+{
+	if (shard->busy)
+		return;
+	parts_choose(shard, poll);
+	if (shard->under_way.count > 0)
+		batch_send(shard);
+}
+
+/* ---- answers ---- */
+
+/* A renewal of the store's own. */
+static void own_answered(struct redis_store *redis, const struct redis_part *part, int error,
+                         struct span reply)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, part->ticket);
+	struct resp_reply value;
+	size_t at = 0;
+
+	if (error < 0 || part->letter != 'E' || !lease || lease->attempt != part->attempt ||
+	    !resp_reply_next(reply, &at, &value))
+		return;
+	if (value.number == ERR_FENCED)
+		redis_leases_remove(&redis->leases, part->ticket);
+}
+
+/* The outcome stands; now what later callers are told. */
+static void answer_queue(struct redis_store *redis, struct store_settle *settle)
+{
+	struct redis_part *part = redis_part_get(redis);
+
+	if (!part) {
+		redis_complete(redis, &settle->op, 0);
+		return;
+	}
+	part->letter = 'C';
+	part->op = &settle->op;
+	redis_part_queue(redis, redis_shard_of_digest(redis, &settle->answer->digest), part);
+}
+
+static void part_answered(struct redis_store *redis, struct redis_part *part, int error,
+                          struct span reply)
+{
+	struct store_op *op = part->op;
+
+	if (part->gather) {
+		redis_gather_add(redis, part, error, reply);
+	} else if (part->span) {
+		redis_span_answered(redis, part, error, reply);
+	} else if (part->letter == 'C') {
+		redis_complete(redis, op, error);
+	} else if (!op) {
+		own_answered(redis, part, error, reply);
+	} else {
+		if (error == 0)
+			error = redis_decode(redis, part, reply);
+		op->error = error;
+		redis_lease_follow(redis, op);
+		if (part->taker)
+			redis_take_answered(redis, part->taker, error);
+		else if (error == REDIS_RETRY && op->kind == STORE_ADMIT)
+			redis_span_again(redis, container_of(op, struct store_admit, op));
+		else if (error == 0 && redis_answer_is_elsewhere(redis, op))
+			answer_queue(redis, container_of(op, struct store_settle, op));
+		else
+			redis_complete(redis, op, error);
+	}
+	redis_part_put(redis, part);
+}
+
+static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
+{
+	_Atomic uint64_t *counts[] = { &shard->last,   &shard->open, &shard->leased, &shard->held,
+		                       &shard->parked, &shard->dead, &shard->keys };
+	struct resp_reply value;
+
+	if (!resp_reply_next(reply, &at, &value) || value.text.len != 8 * ARRAY_LEN(counts))
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+		atomic_store_explicit(counts[i], big_u64(value.text.ptr + 8 * i),
+		                      memory_order_relaxed);
+	atomic_store_explicit(&shard->node, shard->call.node, memory_order_relaxed);
+}
+
+/* What the server says of the whole batch. */
+static int batch_error(struct redis_store *redis, const struct resp_reply *value, uint32_t parts)
+{
+	if (value->kind == RESP_REPLY_ARRAY && value->number == (int64_t)parts + 1)
+		return 0;
+	atomic_fetch_add_explicit(&redis->io_errors, 1, memory_order_relaxed);
+	if (resp_reply_says(value, SPAN("OOM")))
+		return ERR_FULL;
+	log_error("redis refused a batch", log_span("answer", value->text));
+	return ERR_AWAY;
+}
+
+static void batch_count(struct redis_shard *shard, uint32_t parts)
+{
+	struct redis_store *redis = shard->redis;
+	uint64_t took_us = (clock_monotonic_ns() - shard->began_ns) / 1000;
+
+	if (!shard->call.writes)
+		return;
+	histogram_record(&redis->commit_us, took_us);
+	histogram_record(&redis->commit_batch, parts);
+	atomic_fetch_add_explicit(&redis->commits, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&redis->commit_ops, parts, memory_order_relaxed);
+}
+
+static void answered(struct redis_call *call, int error, struct span reply)
+{
+	struct redis_shard *shard = call->user;
+	struct redis_store *redis = shard->redis;
+	struct part_list parts = shard->under_way;
+	struct resp_reply value = { 0 };
+	size_t at = 0;
+
+	part_list_init(&shard->under_way);
+	if (error == 0)
+		error = resp_reply_next(reply, &at, &value)
+		                ? batch_error(redis, &value, parts.count)
+		                : ERR_INVALID;
+	if (error == 0)
+		batch_count(shard, parts.count);
+	for (struct redis_part *part = parts.head, *next; part; part = next) {
+		size_t from = at;
+		next = part->next;
+		if (error == 0)
+			resp_reply_skip(reply, &at);
+		if (error == 0 && !next)
+			counts_read(shard, reply, at);
+		part_answered(redis, part, error, span_of(reply.ptr + from, at - from));
+	}
+	shard->busy = false;
+	redis_shard_pump(shard, false);
+}

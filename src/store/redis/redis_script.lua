@@ -1,0 +1,886 @@
+-- redis_script: what the Redis store does inside the server, one batch of operations a
+-- call, all of it or nothing.
+--
+-- Keys. All of a shard begin with the same text P, which ends with a hash tag ("stile{00}"),
+-- so they are in one slot. "id" is a ticket's number, 8 bytes big-endian. Numbers in values
+-- are big-endian too.
+--
+--   P m         the last ticket number that was given, decimal
+--   P !         is never there. Every call names it with P m: so while the slot is moved to
+--               another node no call runs, rather than one that sees half of the keys
+--   P c KEY     a claim, once or content: ticket 8, check 4, seen 4, expiry 8 (ms)
+--   P n KEY     an entity, newest: the same, then order 8
+--   P t id      an open ticket: a record of 46 bytes (RECORD below), and in that of an
+--               event's first leg the event: flags 2, source's length 1, letter's length 2,
+--               source, letter, payload. The first stays until all legs are closed
+--   P N id      what was noted of it, a list, newest first
+--   P o         all open tickets, by number
+--   P d SINK    those that are due, by number
+--   P l         leased, by the end of the lease
+--   P h         held, by number
+--   P p, P x    parked, dead, by since when
+--   P D id      an event of which a leg was dropped, for an hour
+--   P k KEY     a cell: expiry 8 (0: never), length of the name 4, name, value
+--   P r NODE    number and results of a node's last batch: a batch that comes again, since
+--               its answer was lost, is answered from here and not done twice
+--   P q KEY     a claim that an event of another shard is about to take: its token 8
+--   P u id      an event whose claims of other shards are perhaps not taken yet
+--
+-- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; shard; step; flags), the
+-- node, then the operations: a head that begins with a letter, some with more behind. The
+-- answer: one element an operation (a number below 0 is an error), then the counts.
+
+local P = string.sub(KEYS[1], 1, -2)
+local spread = unpack
+local call, pack, unpack = redis.call, struct.pack, struct.unpack
+local sub, floor, ceil = string.sub, math.floor, math.ceil
+local now, batch, shard, step, flags = unpack('>I8I8I4I4B', ARGV[1])
+local fake, writes = flags % 2 == 1, flags >= 2
+local FULL, FENCED, NOENT, RETRY = -5003, -5008, -2, -1000
+local NEW, DUPLICATE, STALE, CONFLICT, BUSY = 1, 2, 3, 4, 5
+local DUE, LEASED, HELD, PARKED, DEAD, CLOSED = 1, 2, 3, 4, 5, 6
+local STARTED, RELEASED = 1, 6
+local RECORD, RECORD_LEN = '>I8I8c8I8I4I2I2I2BBBB', 46
+local EPOCH, ORDERS = 1704067200000, 16384
+local FOREVER = 9007199254740991
+local EXPIRY_MAX = 2 ^ 43 - 1 -- of a cell
+
+if now == 0 then
+	if redis.replicate_commands then redis.replicate_commands() end
+	local t = call('TIME')
+	now = t[1] * 1000 + floor(t[2] / 1000)
+end
+
+local saved, saved_at
+if writes then
+	local r = call('GET', P .. 'r' .. ARGV[2])
+	if r then
+		local done = unpack('>I8', r)
+		if done > batch then return redis.error_reply('STALE batch') end
+		if done == batch then saved, saved_at = cmsgpack.unpack(sub(r, 9)), 0 end
+	end
+end
+-- No room: what only removes is done all the same.
+local full = false
+if writes then
+	local r = redis.pcall('SETRANGE', KEYS[2], 0, '')
+	full = type(r) == 'table' and r.err ~= nil
+end
+
+local last = tonumber(call('GET', KEYS[1])) or 0
+local last_before = last
+
+local function time_of(ticket) return floor(ticket / ORDERS) + EPOCH end
+local function id_of(ticket) return pack('>I8', ticket) end
+
+local function ticket_next(legs)
+	local first = (now > EPOCH and now - EPOCH or 0) * ORDERS + shard * 16
+	local ticket
+	if step == 1 then
+		ticket = first > last and first or last + 1
+		last = ticket + legs - 1
+	else
+		ticket = first > last and first or last + step
+		last = ticket
+	end
+	return ticket
+end
+
+-- Changes of sorted sets that nobody reads before sync().
+local opened, due_at, gone, unleased = {}, {}, {}, {}
+local waiting = false
+
+local function each_part(list, command, key)
+	for i = 1, #list, 1000 do
+		local most = i + 999
+		call(command, key, spread(list, i, most < #list and most or #list))
+	end
+end
+
+local function sync()
+	if not waiting then return end
+	waiting = false
+	each_part(opened, 'ZADD', P .. 'o')
+	for sink, list in pairs(due_at) do each_part(list, 'ZADD', P .. 'd' .. sink) end
+	each_part(gone, 'ZREM', P .. 'o')
+	each_part(unleased, 'ZREM', P .. 'l')
+	opened, due_at, gone, unleased = {}, {}, {}, {}
+end
+
+local function add_due(sink, score, id)
+	local list = due_at[sink]
+	if not list then
+		list = {}
+		due_at[sink] = list
+	end
+	list[#list + 1] = score
+	list[#list + 1] = id
+	waiting = true
+end
+
+-- Tickets.
+
+local function leg_of(text)
+	local r = {}
+	r.event, r.due, r.order, r.ends, r.sink, r.attempt, r.used, r.status, r.state, r.last,
+		r.open, r.legs = unpack(RECORD, text)
+	return r
+end
+
+local function leg_get(id)
+	local text = call('GETRANGE', P .. 't' .. id, 0, RECORD_LEN - 1)
+	if #text < RECORD_LEN then return nil end
+	local r = leg_of(text)
+	if r.state == CLOSED then return nil, r end
+	return r
+end
+
+local function leg_text(r)
+	return pack(RECORD, r.event, r.due, r.order, r.ends, r.sink, r.attempt, r.used, r.status,
+		r.state, r.last, r.open, r.legs)
+end
+
+local function leg_put(id, r) call('SETRANGE', P .. 't' .. id, 0, leg_text(r)) end
+
+local function set_of(r)
+	if r.state == DUE then return P .. 'd' .. pack('>I4', r.sink) end
+	if r.state == LEASED then return P .. 'l' end
+	if r.state == HELD then return P .. 'h' end
+	return P .. (r.state == PARKED and 'p' or 'x')
+end
+
+local function leg_move(id, ticket, r, state)
+	call('ZREM', set_of(r), id)
+	r.state = state
+	local score = ticket
+	if state == LEASED then score = r.ends == 0 and FOREVER or r.ends end
+	if state == PARKED or state == DEAD then score = r.due end
+	call('ZADD', set_of(r), score, id)
+end
+
+local function leg_close(id, r)
+	if r.state == LEASED then
+		unleased[#unleased + 1] = id
+	else
+		call('ZREM', set_of(r), id)
+	end
+	gone[#gone + 1] = id
+	waiting = true
+	if r.legs == 1 then
+		call('DEL', P .. 't' .. id, P .. 'N' .. id)
+		return
+	end
+	local first_id = id_of(r.event)
+	local first = r
+	if first_id ~= id then
+		call('DEL', P .. 't' .. id)
+		first = leg_of(call('GETRANGE', P .. 't' .. first_id, 0, RECORD_LEN - 1))
+	else
+		r.state = CLOSED
+	end
+	call('DEL', P .. 'N' .. id)
+	first.open = first.open - 1
+	if first.open == 0 then call('DEL', P .. 't' .. first_id) else leg_put(first_id, first) end
+end
+
+local function event_legs(event)
+	local pending, parked, dead = false, false, false
+	local leg, first = leg_get(id_of(event))
+	first = first or leg
+	if not first or first.event ~= event then return false, false, false end
+	for i = 0, first.legs - 1 do
+		if i > 0 then leg = leg_get(id_of(event + i)) end
+		if leg then
+			pending = pending or leg.state <= HELD
+			parked = parked or leg.state == PARKED
+			dead = dead or leg.state == DEAD
+		end
+	end
+	return pending, parked, dead
+end
+
+local function note(id, r, mark, attempt, status, due, text)
+	local n = call('LPUSH', P .. 'N' .. id,
+		pack('>I8I8I4I2I2', now, due, attempt, mark, status) .. text)
+	if n > 192 then call('LTRIM', P .. 'N' .. id, 0, 127) end
+	r.last, r.status = mark, status
+end
+
+local function drop_note(event)
+	call('SET', P .. 'D' .. id_of(event), '', 'PX', 3600000)
+end
+
+local function next_attempt(attempt) return attempt < 65535 and attempt + 1 or attempt end
+
+-- Leases that are over.
+local function end_leases()
+	local over = call('ZRANGEBYSCORE', P .. 'l', '-inf', now, 'LIMIT', 0, 1000)
+	for i = 1, #over do
+		local id = over[i]
+		local r = leg_get(id)
+		if r then
+			leg_move(id, unpack('>I8', id), r, DUE)
+			r.ends = 0
+			leg_put(id, r)
+		else
+			call('ZREM', P .. 'l', id)
+		end
+	end
+end
+
+-- Claims.
+
+local function window_kept(seconds)
+	local _, bits = math.frexp(seconds)
+	if bits <= 9 then return seconds end
+	local unit = 2 ^ (bits - 9)
+	return ceil(seconds / unit) * unit
+end
+
+local function claim_get(key)
+	local text = call('GET', key)
+	if not text then return nil end
+	local t = {}
+	t.ticket, t.check, t.seen, t.expiry = unpack('>I8I4I4I8', text)
+	if t.expiry <= now then return nil end
+	t.order = sub(text, 25)
+	return t
+end
+
+local function claim_put(claim, ticket)
+	local from = time_of(ticket)
+	local seconds = claim.window
+	if claim.met then
+		local left = ceil((claim.met.expiry - from) / 1000)
+		if left > seconds then seconds = left end
+	end
+	local expiry = from + window_kept(seconds) * 1000
+	local value = pack('>I8I4I4I8', ticket, claim.check, 0, expiry) .. claim.order
+	if fake then
+		call('SET', claim.key, value)
+	else
+		call('SET', claim.key, value, 'PX', expiry - now > 0 and expiry - now or 1)
+	end
+end
+
+local function claim_seen(key, t)
+	t.seen = t.seen < 4294967295 and t.seen + 1 or t.seen
+	call('SET', key, pack('>I8I4I4I8', t.ticket, t.check, t.seen, t.expiry), 'KEEPTTL')
+end
+
+local function order_greater(a, b)
+	local a1, a2 = unpack('>I4I4', a)
+	local b1, b2 = unpack('>I4I4', b)
+	return a1 > b1 or (a1 == b1 and a2 > b2)
+end
+
+local function judge(claim, t, busy)
+	if not t then return NEW end
+	if claim.kind == 2 then
+		if order_greater(claim.order, t.order) then return NEW end
+		return claim.order == t.order and not claim.equal_drops and NEW or STALE
+	end
+	if claim.kind == 0 and claim.check ~= 0 and t.check ~= 0 and claim.check ~= t.check then
+		return CONFLICT
+	end
+	if busy and event_legs(t.ticket) then return BUSY end
+	return DUPLICATE
+end
+
+local function claim_read(head, at)
+	local c = {}
+	local bits, key, aside
+	c.kind, bits, c.window, c.check, key, c.order, aside = unpack('>BBI4I4c12c8c12', head, at)
+	c.shadow, c.equal_drops, c.foreign = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+	c.key = P .. (c.kind == 2 and 'n' or 'c') .. key
+	c.aside = P .. 'c' .. aside
+	c.reserved = P .. 'q' .. c.kind .. key
+	if c.kind ~= 2 then c.order = '' end
+	return c, at + 42
+end
+
+-- What stands of a claim of another shard in the head of an admit: what is there, or
+-- nothing, and the same of its claim of a conflict.
+local function met_read(text)
+	if text == '' then return nil end
+	local t = {}
+	t.ticket, t.check, t.seen, t.expiry = unpack('>I8I4I4I8', text)
+	t.order = sub(text, 25)
+	return t
+end
+
+local function is_reserved(claim, token)
+	local by = call('GET', claim.reserved)
+	return by and by ~= token
+end
+
+-- Opens the tickets of an event; its number.
+local function keep(a, taking, held)
+	local legs = a.legs > 0 and a.legs or 1
+	local ticket = ticket_next(legs)
+	for i = 1, #taking do
+		if taking[i].foreign then a.taken = a.taken + 2 ^ taking[i].index else claim_put(taking[i], ticket) end
+	end
+	if a.spans then call('SET', P .. 'u' .. id_of(ticket), '', 'PX', 86400000) end
+	if a.no_ticket then return ticket end
+	local r = { event = ticket, due = 0, ends = 0, attempt = 0, used = 0, status = 0, last = 0,
+		state = held and HELD or DUE, open = legs, legs = legs, sink = 0,
+		order = '\0\0\0\0\0\0\0\0' }
+	for i = 0, legs - 1 do
+		local id = id_of(ticket + i)
+		if a.legs > 0 then r.sink, r.order = unpack('>I4c8', a.head, a.legs_at + i * 12) end
+		opened[#opened + 1] = ticket + i
+		opened[#opened + 1] = id
+		waiting = true
+		if held then
+			call('ZADD', P .. 'h', ticket + i, id)
+		elseif a.lease > 0 then
+			r.state, r.attempt, r.used, r.ends = LEASED, 1, 1, now + a.lease
+			call('ZADD', P .. 'l', r.ends, id)
+			note(id, r, STARTED, 1, 0, 0, '')
+		else
+			add_due(pack('>I4', r.sink), ticket + i, id)
+		end
+		call('SET', P .. 't' .. id, i == 0 and leg_text(r) .. a.body or leg_text(r))
+	end
+	return ticket
+end
+
+local function admit_answer(a, verdict, matched, t)
+	a.verdict, a.matched, a.ticket = verdict, matched, t.ticket
+	if verdict == STALE then a.order = t.order end
+end
+
+local function admit_drop(a, claim, verdict, i)
+	a.verdict, a.would, a.would_matched, a.would_ticket = 0, 0, 0, 0
+	local t = claim.met
+	if verdict == CONFLICT and a.on_conflict == 0 and not a.no_ticket then
+		local aside = { kind = 0, key = claim.aside, window = claim.window, check = 0, order = '',
+			foreign = claim.foreign, index = 4 + i }
+		local met
+		if claim.foreign then met = claim.aside_met else met = claim_get(aside.key) end
+		if met then
+			verdict, t, claim = judge(aside, met, a.busy), met, aside
+		else
+			a.own = keep(a, { aside }, true)
+		end
+	end
+	admit_answer(a, verdict, i, t)
+	if verdict == DUPLICATE or verdict == BUSY then
+		if claim.foreign then
+			a.met_again = 1 + (claim.index or i)
+		else
+			claim_seen(claim.key, t)
+			a.seen = t.seen
+			-- The claims of other shards that it should have are perhaps not its own yet.
+			if a.spans and call('EXISTS', P .. 'u' .. id_of(t.ticket)) == 1 then
+				a.heals = 1
+			end
+		end
+	end
+end
+
+local function admit_text(a)
+	return pack('>BBBBI8I8I8I8I8c8BBB', a.verdict, a.matched, a.would, a.would_matched, a.ticket,
+		a.own, a.would_ticket, a.seen, now, a.order, a.taken, a.met_again, a.heals)
+end
+
+-- False: one of its claims is about to be taken by another event, or the reservations of its
+-- own are too old.
+local function claims_read(a, count, i)
+	local at, token, ends = 10, '', nil
+	a.claims = {}
+	if a.spans then
+		token, ends = unpack('>c8I8', ARGV[i + 2])
+		if now >= ends then return false end
+	end
+	for n = 1, count do
+		local claim
+		claim, at = claim_read(a.head, at)
+		claim.index = n - 1
+		a.claims[n] = claim
+		if claim.foreign then
+			claim.met = met_read(ARGV[i + 1 + 2 * n])
+			claim.aside_met = met_read(ARGV[i + 2 + 2 * n])
+		else
+			if step > 1 and is_reserved(claim, token) then return false end
+			claim.met = claim_get(claim.key)
+		end
+	end
+	return true
+end
+
+local function admit_judge(a, count)
+	local taking = {}
+	for i = 0, count - 1 do
+		local claim = a.claims[i + 1]
+		local t = claim.met
+		local verdict = judge(claim, t, a.busy)
+		if verdict ~= NEW and claim.shadow then
+			if a.would == 0 then a.would, a.would_matched, a.would_ticket = verdict, i, t.ticket end
+		else
+			if verdict == CONFLICT and a.on_conflict == 1 then
+				if a.verdict == 0 then admit_answer(a, CONFLICT, i, t) end
+				verdict = NEW
+			end
+			if verdict ~= NEW then
+				admit_drop(a, claim, verdict, i)
+				return nil
+			end
+			taking[#taking + 1] = claim
+		end
+	end
+	return taking
+end
+
+local ops = {}
+
+-- A: admit.
+function ops.A(head, i)
+	local a = { head = head, body = ARGV[i + 1], would = 0, would_matched = 0, would_ticket = 0,
+		verdict = 0, matched = 0, ticket = 0, own = 0, seen = 0, order = '\0\0\0\0\0\0\0\0',
+		taken = 0, met_again = 0, heals = 0 }
+	local bits, count
+	bits, a.on_conflict, count, a.legs, a.lease = unpack('>BBBBI4', head, 2)
+	a.no_ticket, a.busy, a.spans = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+	local following = i + 2 + (a.spans and 1 + 2 * count or 0)
+	if full then return FULL, following end
+	a.legs_at = 10 + count * 42
+	if not claims_read(a, count, i) then return RETRY, following end
+	local taking = admit_judge(a, count)
+	if taking then
+		a.own = keep(a, taking, false)
+		if a.verdict == 0 then a.verdict, a.ticket = NEW, a.own end
+	end
+	return admit_text(a), following
+end
+
+-- P: claims of this shard that an event of another is about to take, all or none; then what
+-- is there of each, and of its claim of a conflict.
+function ops.P(head, i)
+	local token, lease, count = unpack('>c8I4B', head, 2)
+	local out, claims, at = { pack('>I8', now + lease) }, {}, 15
+	if full then return FULL, i + 1 end
+	for n = 1, count do
+		claims[n], at = claim_read(head, at)
+		if is_reserved(claims[n], token) then return RETRY, i + 1 end
+	end
+	local function there(key)
+		local text = call('GET', key)
+		if not text then return '' end
+		local _, _, _, expiry = unpack('>I8I4I4I8', text)
+		return expiry > now and text or ''
+	end
+	for n = 1, count do
+		call('SET', claims[n].reserved, token, 'PX', lease)
+		out[#out + 1] = there(claims[n].key)
+		out[#out + 1] = claims[n].kind == 0 and there(claims[n].aside) or ''
+	end
+	return out, i + 1
+end
+
+-- Q: what came of that, for each: 0 nothing, 1 taken, 2 its claim of a conflict is taken, 3 and 4
+-- one of either came again. The number of times it came.
+function ops.Q(head, i)
+	local token, ticket, count = unpack('>c8I8B', head, 2)
+	local at, seen = 19, 0
+	for n = 1, count do
+		local act = unpack('B', head, at)
+		local claim
+		claim, at = claim_read(head, at + 1)
+		local ours = not is_reserved(claim, token)
+		if act == 2 or act == 4 then
+			claim = { key = claim.aside, window = claim.window, check = 0, order = '',
+				reserved = claim.reserved }
+		end
+		local t = claim_get(claim.key)
+		if act == 1 or act == 2 then
+			claim.met = t
+			-- Late, and somebody else has it by now: it stays so.
+			local by = call('GET', claim.reserved)
+			if ours and (by or not t) then claim_put(claim, ticket) end
+		elseif act >= 3 and t then
+			claim_seen(claim.key, t)
+			seen = t.seen
+		end
+		if ours then call('DEL', claim.reserved) end
+	end
+	return seen, i + 1
+end
+
+-- V: all claims of an event are its own.
+function ops.V(head, i)
+	call('DEL', P .. 'u' .. sub(head, 2))
+	return 0, i + 1
+end
+
+-- A leased ticket, by its number and attempt.
+local function leased(id, attempt)
+	local r = leg_get(id)
+	if r and r.state == LEASED and r.attempt == attempt then return r end
+	return nil
+end
+
+local function cell_put(key, value, expiry)
+	if expiry > 0 and expiry <= now then
+		call('DEL', key)
+	elseif fake or expiry == 0 then
+		call('SET', key, value)
+	else
+		call('SET', key, value, 'PX', expiry - now)
+	end
+end
+
+-- A cell's text: how (0 time to live, 1 expiry, 2 keeps), ms, then what is stored behind the
+-- expiry.
+local function cell_expiry(how, ms, old)
+	if how == 2 then return old end
+	local expiry = (how == 1 or ms == 0) and ms or now + ms
+	return expiry < EXPIRY_MAX and expiry or EXPIRY_MAX
+end
+
+local function cell_get(key)
+	local text = call('GET', key)
+	if not text then return nil, 0 end
+	local expiry = unpack('>I8', text)
+	if expiry > 0 and expiry <= now then return nil, 0 end
+	return text, expiry
+end
+
+-- S: settle; behind it, if so said, the cell of the answer.
+function ops.S(head, i)
+	local id, attempt, outcome, bits, status, due = unpack('>c8I4BBI2I8', head, 2)
+	local forget, answer = bits % 2 == 1, bits % 4 >= 2
+	local following = answer and i + 2 or i + 1
+	local r = leased(id, attempt)
+	if not r then return FENCED, following end
+	local closes = outcome == 1 or (outcome == 2 and forget)
+	if full and (answer or not closes) then return FULL, following end
+	if closes then
+		leg_close(id, r)
+		if outcome == 2 then drop_note(r.event) end
+	elseif outcome == 4 then
+		r.due, r.used, r.ends = due, attempt, 0
+		leg_move(id, unpack('>I8', id), r, DUE)
+		leg_put(id, r)
+	else
+		note(id, r, outcome == 2 and 4 or 5, attempt, status, 0, sub(head, 26))
+		r.due, r.used, r.ends = now, attempt, 0
+		leg_move(id, 0, r, outcome == 2 and DEAD or PARKED)
+		leg_put(id, r)
+	end
+	if answer then
+		local key, how, ms = unpack('>c12BI8', ARGV[i + 1])
+		local _, old = cell_get(P .. 'k' .. key)
+		local expiry = cell_expiry(how, ms, old)
+		cell_put(P .. 'k' .. key, pack('>I8', expiry) .. sub(ARGV[i + 1], 22), expiry)
+	end
+	return 0, following
+end
+
+-- N: note.
+function ops.N(head, i)
+	local id, attempt, mark, status, due = unpack('>c8I4BI2I8', head, 2)
+	local r = leased(id, attempt)
+	if not r then return FENCED, i + 1 end
+	if full then return FULL, i + 1 end
+	note(id, r, mark, attempt, status, mark == STARTED and 0 or due, sub(head, 25))
+	r.used = attempt
+	if mark ~= STARTED then r.attempt, r.due = next_attempt(attempt), due end
+	leg_put(id, r)
+	return 0, i + 1
+end
+
+local function release(id, r, drop)
+	if drop then
+		leg_close(id, r)
+		drop_note(r.event)
+		return 0
+	end
+	if full then return FULL end
+	if r.state ~= HELD then note(id, r, RELEASED, r.attempt, 0, 0, '') end
+	r.due = 0
+	leg_move(id, unpack('>I8', id), r, DUE)
+	leg_put(id, r)
+	return 0
+end
+
+-- R: release.
+function ops.R(head, i)
+	local id, bits = unpack('>c8B', head, 2)
+	local drop, whole = bits % 2 == 1, bits >= 2
+	local r, closed = leg_get(id)
+	local function aside(leg) return leg and leg.state >= HELD end
+	if not whole then
+		return aside(r) and release(id, r, drop) or FENCED, i + 1
+	end
+	local event = (r or closed) and (r or closed).event or unpack('>I8', id)
+	local result = FENCED
+	for n = 0, 15 do
+		local leg_id = id_of(event + n)
+		local leg = leg_get(leg_id)
+		if aside(leg) and leg.event == event then result = release(leg_id, leg, drop) end
+	end
+	return result, i + 1
+end
+
+-- E: renew.
+function ops.E(head, i)
+	local id, attempt, lease = unpack('>c8I4I8', head, 2)
+	local r = leased(id, attempt)
+	if not r then return FENCED, i + 1 end
+	if full then return FULL, i + 1 end
+	r.ends = lease > 0 and now + lease or 0
+	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
+	leg_put(id, r)
+	return 0, i + 1
+end
+
+-- B: a node that closes gives a lease back; its number was not used.
+function ops.B(head, i)
+	local id, attempt = unpack('>c8I4', head, 2)
+	local r = leased(id, attempt)
+	if r then
+		r.attempt, r.ends = r.used, 0
+		leg_move(id, unpack('>I8', id), r, DUE)
+		leg_put(id, r)
+	end
+	return 0, i + 1
+end
+
+-- X: dead letters that are too old leave.
+function ops.X(head, i)
+	local before = unpack('>I8', head, 2)
+	if before > now then return 0, i + 1 end
+	local old = call('ZRANGEBYSCORE', P .. 'x', '-inf', now - before, 'LIMIT', 0, 100)
+	for n = 1, #old do
+		local r = leg_get(old[n])
+		if r then
+			drop_note(r.event)
+			leg_close(old[n], r)
+		end
+	end
+	return #old, i + 1
+end
+
+local function lease_begin(id, r, lease)
+	r.attempt = next_attempt(r.attempt)
+	r.state, r.ends = LEASED, lease > 0 and now + lease or 0
+end
+
+-- What is stored of a ticket's event; `most`: no more of it than that.
+local function event_text(id, r, most)
+	local key = P .. 't' .. (r.legs == 1 and id or id_of(r.event))
+	if most then return call('GETRANGE', key, 0, most) end
+	return call('GET', key)
+end
+
+-- T: take, by sink.
+function ops.T(head, i)
+	local sink, items, bytes, lease, bare = unpack('>c4I4I4I8B', head, 2)
+	local out, used, taken, leases = { pack('>I8', now) }, 0, {}, {}
+	sync()
+	while #taken < items do
+		local from = #taken
+		local ids = call('ZRANGE', P .. 'd' .. sink, from, from + 63)
+		for n = 1, #ids do
+			local id = ids[n]
+			local r = leg_get(id)
+			local text = bare == 0 and event_text(id, r) or ''
+			if #taken == items or (#taken > 0 and used + #text + 72 > bytes) then
+				items = #taken
+				break
+			end
+			used = used + #text + 72
+			lease_begin(id, r, lease)
+			local new = leg_text(r)
+			call('SETRANGE', P .. 't' .. id, 0, new)
+			taken[#taken + 1] = id
+			leases[#leases + 1] = r.ends > 0 and r.ends or FOREVER
+			leases[#leases + 1] = id
+			out[#out + 1] = id .. new
+			out[#out + 1] = text
+		end
+		if #ids < 64 then break end
+	end
+	each_part(taken, 'ZREM', P .. 'd' .. sink)
+	each_part(leases, 'ZADD', P .. 'l')
+	return out, i + 1
+end
+
+-- U: take, this one.
+function ops.U(head, i)
+	local id, sink, lease, bare = unpack('>c8I4I8B', head, 2)
+	local out = { pack('>I8', now) }
+	local r = leg_get(id)
+	if full then return FULL, i + 1 end
+	if r and r.state == DUE and r.sink == sink and r.due <= now then
+		sync()
+		call('ZREM', set_of(r), id)
+		lease_begin(id, r, lease)
+		r.used = r.attempt
+		call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
+		out[2] = id .. leg_text(r) -- with the mark of the attempt before
+		note(id, r, STARTED, r.attempt, 0, 0, '')
+		leg_put(id, r)
+		out[3] = bare == 0 and event_text(id, r) or ''
+	end
+	return out, i + 1
+end
+
+-- L: lookup.
+function ops.L(head, i)
+	local kind, key = unpack('>Bc12', head, 2)
+	local t = claim_get(P .. (kind == 2 and 'n' or 'c') .. key)
+	if not t then return '', i + 1 end
+	local pending = event_legs(t.ticket)
+	local first = leg_get(id_of(t.ticket))
+	local held = first ~= nil and first.state == HELD
+	return pack('>BBI4I4I8', pending and 1 or 0, held and 1 or 0, t.check, t.seen, t.ticket) .. t.order,
+		i + 1
+end
+
+-- W: what came of an event so far.
+function ops.W(head, i)
+	local id = sub(head, 2)
+	local pending, parked, dead = event_legs(unpack('>I8', id))
+	local dropped = call('EXISTS', P .. 'D' .. id)
+	return (pending and 1 or 0) + (parked and 2 or 0) + (dead and 4 or 0) + dropped * 8, i + 1
+end
+
+-- G: read.
+function ops.G(head, i)
+	local id, history = unpack('>c8B', head, 2)
+	local r = leg_get(id)
+	if not r then return NOENT, i + 1 end
+	local out = { id .. leg_text(r), event_text(id, r) }
+	if history == 1 then
+		local notes = call('LRANGE', P .. 'N' .. id, 0, -1)
+		for n = 1, #notes do out[#out + 1] = notes[n] end
+	end
+	return out, i + 1
+end
+
+local function has_bit(mask, bit) return floor(mask / 2 ^ bit) % 2 == 1 end
+
+-- F: scan; the number to go on with, 0 at the end, then the tickets.
+function ops.F(head, i)
+	local from, to, states, sink, items, bytes, payload = unpack('>I8I8I4I4I4I4B', head, 2)
+	local most = payload == 0 and RECORD_LEN + 5 + 64 + 4096 or nil
+	local out, used, count = { '' }, 0, 0
+	local following = 0
+	sync()
+	local ids = call('ZRANGEBYSCORE', P .. 'o', from, to, 'LIMIT', 0, 256)
+	for n = 1, #ids do
+		local id = ids[n]
+		local r = leg_get(id)
+		if r and (states == 0 or has_bit(states, r.state)) and (sink == 0 or sink == r.sink) then
+			local text = event_text(id, r, most)
+			if count == items or (count > 0 and used + #text + 72 > bytes) then
+				following = unpack('>I8', id)
+				break
+			end
+			count, used = count + 1, used + #text + 72
+			out[#out + 1] = id .. leg_text(r)
+			out[#out + 1] = text
+		end
+	end
+	if following == 0 and #ids == 256 then following = unpack('>I8', ids[256]) + 1 end
+	out[1] = pack('>I8', following)
+	return out, i + 1
+end
+
+-- H: events of which a leg is held.
+function ops.H(head, i)
+	local before, items = unpack('>I8I4', head, 2)
+	local out, count = {}, 0
+	while count < items do
+		local ids = call('ZREVRANGEBYSCORE', P .. 'h', '(' .. string.format('%.0f', before), '-inf',
+			'LIMIT', 0, 64)
+		for n = 1, #ids do
+			local ticket = unpack('>I8', ids[n])
+			if ticket < before and count < items then
+				before = leg_get(ids[n]).event
+				count = count + 1
+				out[count] = id_of(before)
+			end
+		end
+		if #ids < 64 then break end
+	end
+	return table.concat(out), i + 1
+end
+
+-- C: a cell; behind it what is to be stored.
+function ops.C(head, i)
+	local act, when, want, how, ms, key = unpack('>BBBBI8c12', head, 2)
+	key = P .. 'k' .. key
+	local text, expiry = cell_get(key)
+	local changed = 0
+	if act == 2 then
+		if full then return FULL, i + 2 end
+		if when == 0 or (when == 1) == (text == nil) then
+			local new = cell_expiry(how, ms, expiry)
+			cell_put(key, pack('>I8', new) .. ARGV[i + 1], new)
+			changed = 1
+		end
+	elseif act == 3 and text then
+		if full then return FULL, i + 2 end
+		local new = cell_expiry(how, ms, expiry)
+		cell_put(key, pack('>I8', new) .. sub(text, 9), new)
+		changed = 1
+	elseif act == 4 and text then
+		call('DEL', key)
+		changed = 1
+	end
+	local out = { pack('>BBI8I8', text and 1 or 0, changed, expiry, now) }
+	if text and want == 1 then out[2] = text end
+	return out, i + 2
+end
+
+-- K: names of cells; the cursor to go on with, then the names.
+function ops.K(head, i)
+	local items, cursor = unpack('>I4', head, 2), sub(head, 6)
+	local found = call('SCAN', cursor, 'MATCH', P .. 'k*', 'COUNT', items)
+	local out = { found[1] }
+	for n = 1, #found[2] do
+		local text = call('GETRANGE', found[2][n], 0, 12 + 4096)
+		local expiry, len = unpack('>I8I4', text)
+		if expiry == 0 or expiry > now then out[#out + 1] = sub(text, 13, 12 + len) end
+	end
+	return out, i + 1
+end
+
+local ONCE = { A = true, S = true, N = true, R = true, E = true, B = true, X = true, U = true,
+	C = true, P = true, Q = true, V = true }
+
+end_leases()
+local out, results = {}, {}
+local i = 3
+while i <= #ARGV do
+	local head = ARGV[i]
+	local letter = sub(head, 1, 1)
+	local result
+	if saved and ONCE[letter] then
+		saved_at = saved_at + 1
+		result = saved[saved_at]
+		local bits, _, claims = unpack('BBB', head .. '\0\0\0', 2)
+		local two = letter == 'A' or letter == 'C'
+			or (letter == 'S' and unpack('B', head, 15) % 4 >= 2)
+		i = two and i + 2 or i + 1
+		if letter == 'A' and bits >= 4 then i = i + 1 + 2 * claims end
+	else
+		result, i = ops[letter](head, i)
+		if ONCE[letter] then results[#results + 1] = result end
+	end
+	out[#out + 1] = result
+end
+sync()
+if last ~= last_before then call('SET', KEYS[1], string.format('%.0f', last)) end
+if writes and saved then
+	call('PEXPIRE', P .. 'r' .. ARGV[2], 3600000)
+elseif writes and not full then
+	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
+end
+out[#out + 1] = pack('>I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
+	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'))
+return out

@@ -1,0 +1,653 @@
+/* redis_store: the owner's side. See redis_store.h, redis_internal.h. */
+#include "store/redis/redis_store.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/text.h"
+#include "codec/resp_reply.h"
+#include "gate/ticket.h"
+#include "link/redis_slots.h"
+#include "store/redis/redis_internal.h"
+#include "store/redis/redis_script.h"
+
+#define SWEEP_MS 1000u
+#define POLICY_PROBES 32u
+#define LAYOUT "1" /* of the keys; another is ERR_VERSION */
+
+static struct redis_store *redis_of(struct store *store)
+{
+	return container_of(store, struct redis_store, store);
+}
+
+/* ---- to the thread, and back ---- */
+
+static void post(struct redis_store *redis, struct store_op *op, struct op_list *chain)
+{
+	atomic_fetch_add(&redis->pending, 1);
+	op_list_add(chain, op);
+}
+
+static void hand_over(struct redis_store *redis, struct op_list *chain)
+{
+	if (!chain->head)
+		return;
+	pthread_mutex_lock(&redis->mutex);
+	op_list_move(&redis->inbox, chain);
+	pthread_mutex_unlock(&redis->mutex);
+	loop_wake(redis->loop);
+}
+
+static void post_one(struct redis_store *redis, struct store_op *op)
+{
+	struct op_list chain;
+
+	op_list_init(&chain);
+	post(redis, op, &chain);
+	hand_over(redis, &chain);
+}
+
+static void settle_down(struct redis_store *redis)
+{
+	while (atomic_load(&redis->pending) > 0)
+		sleeper_sleep(&redis->sleeper, -1);
+}
+
+/* ---- waits ---- */
+
+static void wait_end(struct redis_store *redis, struct redis_wait *slot, int error)
+{
+	struct store_wait *wait = slot->wait;
+
+	slot->wait = NULL;
+	slot->used = slot->asked; /* until the question is back */
+	redis->wait_count--;
+	atomic_store_explicit(&redis->wait_stat, redis->wait_count, memory_order_relaxed);
+	wait->op.error = error;
+	wait->op.done(&wait->op);
+}
+
+static void wait_answered(struct redis_store *redis, struct redis_wait *slot)
+{
+	struct store_wait *wait = slot->wait;
+	uint32_t bits = slot->bits;
+
+	slot->asked = false;
+	if (!wait) {
+		slot->used = false;
+		return;
+	}
+	if (slot->ask.error < 0)
+		return; /* it is asked again */
+	wait->was_open |= (bits & (REDIS_EVENT_PENDING | REDIS_EVENT_PARKED | REDIS_EVENT_DEAD)) !=
+	                  0;
+	if (bits & REDIS_EVENT_PENDING)
+		return;
+	if (bits & REDIS_EVENT_PARKED)
+		wait->outcome = OUTCOME_UNKNOWN;
+	else if (bits & (REDIS_EVENT_DEAD | REDIS_EVENT_DROPPED))
+		wait->outcome = OUTCOME_DEAD;
+	else
+		wait->outcome = wait->was_open || wait->ticket > redis->floor ? OUTCOME_DONE
+		                                                              : OUTCOME_NONE;
+	wait_end(redis, slot, 0);
+}
+
+static void wait_ask(struct redis_store *redis, struct redis_wait *slot, struct op_list *chain)
+{
+	slot->asked = true;
+	slot->ask = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_ASK };
+	post(redis, &slot->ask, chain);
+}
+
+static struct redis_wait *wait_slot(struct redis_store *redis)
+{
+	if (!redis->waits)
+		redis->waits = mem_zalloc(STORE_WAITS_MAX, sizeof(struct redis_wait));
+	if (!redis->waits || redis->wait_count == STORE_WAITS_MAX)
+		return NULL;
+	for (uint32_t i = 0; i < STORE_WAITS_MAX; i++) {
+		struct redis_wait *slot = &redis->waits[(redis->wait_count + i) % STORE_WAITS_MAX];
+		if (!slot->used)
+			return slot;
+	}
+	return NULL;
+}
+
+/* False: there is no room for it. */
+static bool wait_begin(struct redis_store *redis, struct store_wait *wait, struct op_list *chain)
+{
+	struct redis_wait *slot = wait_slot(redis);
+
+	wait->was_open = false;
+	wait->outcome = OUTCOME_NONE;
+	wait->op.error = ERR_FULL;
+	if (!slot)
+		return false;
+	*slot = (struct redis_wait){ .wait = wait, .ticket = wait->ticket, .used = true };
+	redis->wait_count++;
+	atomic_store_explicit(&redis->wait_stat, redis->wait_count, memory_order_relaxed);
+	wait_ask(redis, slot, chain);
+	return true;
+}
+
+/* Some of those that wait, by turns. */
+static void waits_ask(struct redis_store *redis, struct op_list *chain)
+{
+	uint32_t asked = 0;
+
+	for (uint32_t i = 0;
+	     i < STORE_WAITS_MAX && redis->wait_count > 0 && asked < REDIS_WAITS_POLL; i++) {
+		struct redis_wait *slot = &redis->waits[redis->wait_at++ % STORE_WAITS_MAX];
+		if (!slot->wait || slot->asked)
+			continue;
+		wait_ask(redis, slot, chain);
+		asked++;
+	}
+}
+
+static void waits_end(struct redis_store *redis, uint64_t boot_ms, int error)
+{
+	for (uint32_t i = 0; i < STORE_WAITS_MAX && redis->wait_count > 0; i++) {
+		struct redis_wait *slot = &redis->waits[i];
+		if (slot->wait && (error < 0 || slot->wait->until_boot_ms <= boot_ms))
+			wait_end(redis, slot, error);
+	}
+}
+
+/* ---- flush ---- */
+
+static void outbox_take(struct redis_store *redis)
+{
+	struct op_list list;
+
+	op_list_init(&list);
+	pthread_mutex_lock(&redis->mutex);
+	op_list_move(&list, &redis->outbox);
+	pthread_mutex_unlock(&redis->mutex);
+	for (struct store_op *op = list.head, *next; op; op = next) {
+		unsigned kind = op->kind;
+		next = op->next;
+		if (kind == REDIS_OP_ASK)
+			wait_answered(redis, container_of(op, struct redis_wait, ask));
+		else if (kind == REDIS_OP_SWEEP)
+			redis->sweeping = false;
+		else if (kind != REDIS_OP_CLOSE)
+			op->done(op);
+	}
+}
+
+/* What needs no server to be refused. */
+static int op_check(const struct store_op *op)
+{
+	switch (op->kind) {
+	case STORE_ADMIT: return store_admit_check(container_of(op, struct store_admit, op));
+	case STORE_CELL: return store_cell_check(container_of(op, struct store_cell, op));
+	case STORE_NOTE:
+		return store_mark_valid(container_of(op, struct store_note, op)->mark)
+		               ? 0
+		               : ERR_INVALID;
+	case STORE_SETTLE: {
+		const struct store_settle *settle = container_of(op, struct store_settle, op);
+		if (!store_outcome_valid(settle->outcome))
+			return ERR_INVALID;
+		return settle->answer ? store_cell_value_check(settle->answer) : 0;
+	}
+	default: return 0;
+	}
+}
+
+static void submit(struct store *store, struct store_op *op)
+{
+	CHECK(op->done);
+	op_list_add(&redis_of(store)->queue, op);
+}
+
+static bool ends_deliveries(const struct store_op *op)
+{
+	return op->kind == STORE_SETTLE || op->kind == STORE_RELEASE;
+}
+
+/* Hands the queue over; what is refused is in `refused`. */
+static void queue_hand_over(struct redis_store *redis, struct op_list *refused)
+{
+	struct op_list chain;
+	bool ends = false;
+
+	op_list_init(&chain);
+	for (struct store_op *op = redis->queue.head, *next; op; op = next) {
+		next = op->next;
+		ends |= ends_deliveries(op);
+		int error = op_check(op);
+		if (op->kind == STORE_WAIT) {
+			if (!wait_begin(redis, container_of(op, struct store_wait, op), &chain))
+				op_list_add(refused, op);
+		} else if (error < 0) {
+			op->error = error;
+			op_list_add(refused, op);
+		} else {
+			post(redis, op, &chain);
+		}
+	}
+	op_list_init(&redis->queue);
+	if (ends)
+		waits_ask(redis, &chain);
+	hand_over(redis, &chain);
+}
+
+static void clock_look(struct redis_store *redis, uint64_t *ret_boot_ms)
+{
+	struct clock_reading now = clock_read(&redis->clock);
+
+	if (now.wall_ms > atomic_load(&redis->now_ms))
+		atomic_store(&redis->now_ms, now.wall_ms);
+	*ret_boot_ms = now.boot_ms;
+}
+
+static void flush(struct store *store)
+{
+	struct redis_store *redis = redis_of(store);
+	struct op_list refused;
+	uint64_t boot_ms;
+
+	op_list_init(&refused);
+	clock_look(redis, &boot_ms);
+	queue_hand_over(redis, &refused);
+	if (!store->written)
+		settle_down(redis);
+	outbox_take(redis);
+	for (struct store_op *op = refused.head, *next; op; op = next) {
+		next = op->next;
+		op->done(op);
+	}
+}
+
+static bool under_way(struct store *store)
+{
+	struct redis_store *redis = redis_of(store);
+
+	if (atomic_load(&redis->pending) > 0)
+		return true;
+	/* What is not pending any more is here by now. */
+	pthread_mutex_lock(&redis->mutex);
+	bool waits = redis->outbox.head != NULL;
+	pthread_mutex_unlock(&redis->mutex);
+	return waits;
+}
+
+static void sweep(struct redis_store *redis, uint64_t boot_ms)
+{
+	if (redis->sweeping || (!redis->fake_clock && boot_ms < redis->swept_ms + SWEEP_MS))
+		return;
+	redis->swept_ms = boot_ms;
+	redis->sweeping = true;
+	redis->sweep = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_SWEEP };
+	post_one(redis, &redis->sweep);
+}
+
+static void tick(struct store *store)
+{
+	struct redis_store *redis = redis_of(store);
+	struct op_list chain;
+	uint64_t boot_ms;
+
+	op_list_init(&chain);
+	clock_look(redis, &boot_ms);
+	sweep(redis, boot_ms);
+	if (boot_ms >= redis->polled_ms + REDIS_WAITS_POLL_MS) {
+		redis->polled_ms = boot_ms;
+		waits_ask(redis, &chain);
+		hand_over(redis, &chain);
+	}
+	if (redis->fake_clock) /* a test, that looks at once what came of it */
+		settle_down(redis);
+	outbox_take(redis);
+	waits_end(redis, boot_ms, redis->ending ? ERR_CLOSING : 0);
+}
+
+static void end_waits(struct store *store)
+{
+	redis_of(store)->ending = true;
+}
+
+static uint64_t get(_Atomic uint64_t *counter)
+{
+	return atomic_load_explicit(counter, memory_order_relaxed);
+}
+
+/* Of all servers: those of shards that share one are counted once. */
+static uint64_t keys_count(struct redis_store *redis)
+{
+	uint64_t keys = 0;
+
+	for (uint32_t i = 0; i < redis->shard_count; i++) {
+		uint32_t node = atomic_load_explicit(&redis->shards[i].node, memory_order_relaxed);
+		uint32_t before = 0;
+		while (before < i && atomic_load_explicit(&redis->shards[before].node,
+		                                          memory_order_relaxed) != node)
+			before++;
+		if (before == i)
+			keys += get(&redis->shards[i].keys);
+	}
+	return keys;
+}
+
+static void stats(struct store *store, struct store_stats *ret_stats)
+{
+	struct redis_store *redis = redis_of(store);
+	struct store_stats sum = { .waits = get(&redis->wait_stat),
+		                   .commits = get(&redis->commits),
+		                   .commit_ops = get(&redis->commit_ops),
+		                   .io_errors = get(&redis->io_errors),
+		                   .writable = true };
+	uint64_t leased = 0;
+
+	for (uint32_t i = 0; i < redis->shard_count; i++) {
+		struct redis_shard *shard = &redis->shards[i];
+		sum.open_tickets += get(&shard->open);
+		sum.held_tickets += get(&shard->held);
+		sum.parked_tickets += get(&shard->parked);
+		sum.dead_tickets += get(&shard->dead);
+		leased += get(&shard->leased);
+	}
+	uint64_t others = leased + sum.held_tickets + sum.parked_tickets + sum.dead_tickets;
+	sum.due_tickets = sum.open_tickets > others ? sum.open_tickets - others : 0;
+	uint64_t keys = keys_count(redis);
+	sum.live_claims = sum.live_cells = keys > sum.open_tickets ? keys - sum.open_tickets : 0;
+	*ret_stats = sum;
+}
+
+/* ---- the end ---- */
+
+static void parts_free(struct redis_part *part)
+{
+	while (part) {
+		struct redis_part *next = part->next;
+		mem_free(part);
+		part = next;
+	}
+}
+
+static void memory_free(struct redis_store *redis)
+{
+	for (uint32_t i = 0; i < redis->shard_count; i++) {
+		CHECK(!redis->shards[i].queue.head && !redis->shards[i].under_way.head);
+		redis_call_free(&redis->shards[i].call);
+	}
+	parts_free(redis->free_parts);
+	redis_leases_free(&redis->leases);
+	mem_free(redis->shards);
+	mem_free(redis->waits);
+	loop_free(redis->loop);
+	sleeper_destroy(&redis->sleeper);
+	pthread_mutex_destroy(&redis->mutex);
+	mem_free(redis);
+}
+
+/* The thread has ended: all that it has is the owner's. */
+static void thread_leftovers(struct redis_store *redis)
+{
+	loop_timer_clear(redis->loop, &redis->poll_timer);
+	loop_timer_clear(redis->loop, &redis->lease_timer);
+	redis_takes_fail(redis, ERR_CLOSING);
+	redis->client = redis_client_free(redis->client);
+	pthread_mutex_lock(&redis->mutex);
+	op_list_move(&redis->outbox, &redis->finished);
+	pthread_mutex_unlock(&redis->mutex);
+}
+
+static void free_store(struct store *store)
+{
+	struct redis_store *redis = redis_of(store);
+	struct op_list refused;
+
+	op_list_init(&refused);
+	store->written = NULL;
+	if (redis->queue.head)
+		flush(store);
+	settle_down(redis);
+	redis->close = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_CLOSE };
+	post_one(redis, &redis->close);
+	settle_down(redis);
+	loop_stop(redis->loop);
+	thread_join(&redis->thread);
+	thread_leftovers(redis);
+	outbox_take(redis);
+	waits_end(redis, 0, ERR_CLOSING);
+	CHECK(!redis->queue.head); /* nobody may submit to a closing store */
+	memory_free(redis);
+}
+
+static const struct store_methods redis_methods = {
+	.submit = submit,
+	.flush = flush,
+	.under_way = under_way,
+	.tick = tick,
+	.stats = stats,
+	.end_waits = end_waits,
+	.free = free_store,
+};
+
+const unsigned char *redis_store_key(const struct store *store)
+{
+	CHECK(store->methods == &redis_methods);
+	return container_of(store, const struct redis_store, store)->key;
+}
+
+/* ---- the beginning ---- */
+
+/* What is kept once for all: set by the first, read back by all. */
+static int ask_once(struct redis_asker *asker, const char *name, struct span first,
+                    struct buf *ret_reply, struct span *ret_value)
+{
+	char key[REDIS_PLACE_MAX];
+	struct resp_reply value;
+	size_t at = 0;
+
+	snprintf(key, sizeof(key), "%s:%s", asker->login->prefix, name);
+	struct span set[] = { SPAN("SET"), span_str(key), first, SPAN("NX") };
+	struct span read[] = { SPAN("GET"), span_str(key) };
+	uint32_t slot = redis_slot_of(span_str(key));
+	int r = redis_ask(asker, slot, set, ARRAY_LEN(set), ret_reply);
+	if (r == 0)
+		r = redis_ask(asker, slot, read, ARRAY_LEN(read), ret_reply);
+	if (r < 0)
+		return r;
+	if (!resp_reply_next(buf_span(ret_reply), &at, &value) || value.kind != RESP_REPLY_TEXT)
+		return ERR_AWAY;
+	*ret_value = value.text;
+	return 0;
+}
+
+static int learn_key(struct redis_store *redis, struct redis_asker *asker, struct buf *reply)
+{
+	unsigned char random[REDIS_STORE_KEY_LEN];
+	struct span value;
+
+	int r = hash_random(random, sizeof(random));
+	if (r == 0)
+		r = hash_random(redis->node, sizeof(redis->node));
+	if (r == 0)
+		r = ask_once(asker, "secret", span_of(random, sizeof(random)), reply, &value);
+	if (r == 0 && value.len != sizeof(redis->key))
+		r = ERR_VERSION;
+	if (r == 0)
+		memcpy(redis->key, value.ptr, sizeof(redis->key));
+	return r;
+}
+
+static int learn_layout(struct redis_store *redis, struct redis_asker *asker, struct buf *reply)
+{
+	char wanted[32];
+	struct span value;
+	uint64_t shards = 0;
+
+	snprintf(wanted, sizeof(wanted), LAYOUT " %u", redis->login.shards);
+	int r = ask_once(asker, "layout", span_str(wanted), reply, &value);
+	if (r < 0)
+		return r;
+	if (!span_cut_start(&value, SPAN(LAYOUT " ")) || text_parse_u64(value, &shards) < 0 ||
+	    shards < 1 || shards > REDIS_SHARDS_MAX || (shards & (shards - 1)) != 0)
+		return ERR_VERSION;
+	redis->shard_count = (uint32_t)shards;
+	return 0;
+}
+
+static int ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
+                      struct error_text *ret_text)
+{
+	static const struct span words[] = { { "CONFIG", 6 },
+		                             { "GET", 3 },
+		                             { "maxmemory-policy", 16 } };
+	struct span policy = SPAN("noeviction");
+
+	int r = redis_ask(asker, slot, words, ARRAY_LEN(words), reply);
+	if (r < 0)
+		return r;
+	redis_info_find(buf_span(reply), SPAN("maxmemory-policy"), &policy);
+	if (span_eq(policy, SPAN("noeviction")))
+		return 0;
+	return error_fill(ret_text, ERR_CONFIG,
+	                  "this Redis forgets what it was given when its memory is full: "
+	                  "maxmemory-policy must be noeviction, and is %.*s",
+	                  (int)policy.len, policy.ptr);
+}
+
+/* Of a cluster all masters, as far as they have one of these slots. */
+static int learn_policy(struct redis_asker *asker, struct buf *reply, struct error_text *ret_text)
+{
+	uint32_t probes = asker->login->cluster ? POLICY_PROBES : 1;
+	int r = 0;
+
+	for (uint32_t i = 0; i < probes && r == 0; i++)
+		r = ask_policy(asker, i * (REDIS_SLOTS / probes), reply, ret_text);
+	return r;
+}
+
+/* A tag for each shard, in a slot of its part of all slots. */
+static int shards_begin(struct redis_store *redis)
+{
+	redis->shards = mem_zalloc(redis->shard_count, sizeof(struct redis_shard));
+	if (!redis->shards)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < redis->shard_count; i++) {
+		struct redis_shard *shard = &redis->shards[i];
+		uint32_t tag = 0;
+		do {
+			snprintf(shard->place, sizeof(shard->place), "%s{%x}", redis->login.prefix,
+			         tag++);
+			shard->call.slot = redis_slot_of(span_str(shard->place));
+		} while (shard->call.slot / (REDIS_SLOTS / redis->shard_count) != i);
+		shard->redis = redis;
+		shard->number = i;
+		part_list_init(&shard->queue);
+		part_list_init(&shard->under_way);
+	}
+	return 0;
+}
+
+static int learn(struct redis_store *redis, struct error_text *ret_text)
+{
+	struct redis_asker asker = { 0 };
+	struct buf reply = { 0 };
+
+	int r = redis_asker_open(&asker, &redis->login, span_str(redis_script_text));
+	if (r == 0)
+		r = learn_policy(&asker, &reply, ret_text);
+	if (r == 0)
+		r = learn_key(redis, &asker, &reply);
+	if (r == 0)
+		r = learn_layout(redis, &asker, &reply);
+	buf_free(&reply);
+	if (r == ERR_AWAY || r == -ENOMEM)
+		error_fill(ret_text, r, "the store's Redis cannot be used: %s",
+		           asker.client && *redis_client_trouble(asker.client)
+		                   ? redis_client_trouble(asker.client)
+		                   : error_name(r));
+	if (r == ERR_VERSION)
+		error_fill(ret_text, r,
+		           "the store's keys are of a layout that this binary does not know");
+	if (r < 0) {
+		redis_asker_close(&asker);
+		return r;
+	}
+	redis->loop = asker.loop;
+	redis->client = asker.client;
+	return 0;
+}
+
+static void settings_take(struct redis_store *redis, const struct redis_store_options *options)
+{
+	redis->store.methods = &redis_methods;
+	redis->store.commit_us = &redis->commit_us;
+	redis->store.commit_batch = &redis->commit_batch;
+	redis->fake_clock = options->clock != NULL;
+	redis->clock = options->clock ? *options->clock : *clock_system();
+	redis->dead_keep_ms = options->dead_keep_ms ? options->dead_keep_ms : STORE_DEAD_KEEP_MS;
+	op_list_init(&redis->queue);
+	op_list_init(&redis->inbox);
+	op_list_init(&redis->outbox);
+	op_list_init(&redis->finished);
+	sleeper_init(&redis->sleeper);
+	pthread_mutex_init(&redis->mutex, NULL);
+}
+
+static int begin(struct redis_store *redis)
+{
+	struct thread_options thread = {
+		.name = "redis", .cpu = THREAD_ANY_CPU, .run = redis_thread_run, .user = redis
+	};
+	uint64_t boot_ms;
+
+	int r = shards_begin(redis);
+	if (r == 0)
+		r = redis_takes_begin(redis);
+	clock_look(redis, &boot_ms);
+	if (r == 0)
+		r = thread_start(&redis->thread, &thread);
+	if (r < 0)
+		return r;
+	/* The counts, and the last number: of what comes later the outcome is known. */
+	redis->sweeping = true;
+	redis->sweep = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_SWEEP };
+	post_one(redis, &redis->sweep);
+	settle_down(redis);
+	outbox_take(redis);
+	for (uint32_t i = 0; i < redis->shard_count; i++)
+		if (get(&redis->shards[i].last) > redis->floor)
+			redis->floor = get(&redis->shards[i].last);
+	return redis->sweep.error;
+}
+
+int redis_store_open(const struct redis_store_options *options, struct store **ret_store,
+                     struct error_text *ret_text)
+{
+	struct redis_store *redis = mem_zalloc(1, sizeof(*redis));
+
+	if (!redis)
+		return error_fill(ret_text, -ENOMEM, "no memory for the store");
+	settings_take(redis, options);
+	int r = redis_login_read(span_str(options->url), &redis->login, ret_text);
+	if (r == 0)
+		r = learn(redis, ret_text);
+	if (r < 0) {
+		memory_free(redis);
+		return r;
+	}
+	r = begin(redis);
+	if (r < 0) {
+		error_fill(ret_text, r, "the store's Redis refused the first batch: %s",
+		           error_name(r));
+		if (redis->thread.running) {
+			free_store(&redis->store);
+			return r;
+		}
+		thread_leftovers(redis);
+		memory_free(redis);
+		return r;
+	}
+	*ret_store = &redis->store;
+	return 0;
+}

@@ -1,0 +1,186 @@
+/*
+ * redis_takes: takes of sinks, which wait until a shard has something for them, and the
+ * leases that they got.
+ *
+ * A take that comes asks one shard after the other. If none has anything it waits: from then
+ * on it goes with whatever is sent to a shard, and one shard after the other is asked for
+ * it every so often, since another gateway may have admitted something.
+ */
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/redis/redis_internal.h"
+
+/* ---- takes ---- */
+
+void redis_takes_add(struct redis_store *redis, struct store_take *take)
+{
+	struct redis_taker *taker = mem_zalloc(1, sizeof(*taker)), **at = &redis->takers;
+
+	if (!taker) {
+		redis_complete(redis, &take->op, ERR_FULL);
+		return;
+	}
+	taker->take = take;
+	taker->asked_from = redis->spread++ % redis->shard_count;
+	while (*at)
+		at = &(*at)->next;
+	*at = taker;
+}
+
+static void taker_finish(struct redis_store *redis, struct redis_taker *taker, int error)
+{
+	struct redis_taker **at = &redis->takers;
+
+	while (*at != taker)
+		at = &(*at)->next;
+	*at = taker->next;
+	redis_complete(redis, &taker->take->op, error);
+	if (taker->waits)
+		redis->settled--; /* no flush waited for it any more */
+	mem_free(taker);
+}
+
+static bool wants(const struct redis_taker *taker, const struct redis_shard *shard, bool poll)
+{
+	uint32_t next = (taker->asked_from + taker->asked) % shard->redis->shard_count;
+
+	return !taker->under_way && !shard->redis->closing &&
+	       (taker->waits ? poll : next == shard->number);
+}
+
+void redis_takes_queue(struct redis_shard *shard, bool poll)
+{
+	for (struct redis_taker *taker = shard->redis->takers; taker; taker = taker->next) {
+		struct redis_part *part = wants(taker, shard, poll) ? redis_part_get(shard->redis)
+		                                                    : NULL;
+		if (!part)
+			continue;
+		part->op = &taker->take->op;
+		part->taker = taker;
+		taker->under_way = true;
+		part_list_add(&shard->queue, part);
+	}
+}
+
+void redis_take_answered(struct redis_store *redis, struct redis_taker *taker, int error)
+{
+	taker->under_way = false;
+	if (error < 0 && !taker->waits) {
+		taker_finish(redis, taker, error);
+	} else if (error == 0 && taker->take->count > 0) {
+		taker_finish(redis, taker, 0);
+	} else if (!taker->waits && ++taker->asked == redis->shard_count) {
+		taker->waits = true;
+		redis->settled++;
+	}
+}
+
+void redis_takes_fail(struct redis_store *redis, int error)
+{
+	while (redis->takers) {
+		buf_clear(&redis->takers->take->items);
+		redis->takers->take->count = 0;
+		taker_finish(redis, redis->takers, error);
+	}
+}
+
+static void poll_due(struct loop_timer *timer)
+{
+	struct redis_store *redis = container_of(timer, struct redis_store, poll_timer);
+	uint32_t every_ms = REDIS_STORE_POLL_MS / redis->shard_count;
+
+	redis_spans_look(redis);
+	if (redis->takers)
+		redis_shard_pump(&redis->shards[redis->poll_shard++ % redis->shard_count], true);
+	(void)!loop_timer_set(redis->loop, timer, every_ms > 2 ? every_ms : 2);
+}
+
+/* ---- leases ---- */
+
+static void lease_queue(struct redis_store *redis, const struct redis_lease *lease, char letter)
+{
+	struct redis_part *part = redis_part_get(redis);
+
+	if (!part)
+		return;
+	part->letter = letter;
+	part->ticket = lease->ticket;
+	part->attempt = lease->attempt;
+	redis_part_queue(redis, redis_shard_of_ticket(redis, lease->ticket), part);
+}
+
+static void lease_due(struct loop_timer *timer)
+{
+	struct redis_store *redis = container_of(timer, struct redis_store, lease_timer);
+
+	redis_leases_sweep(&redis->leases, loop_now_ms(redis->loop));
+	for (uint32_t i = 0; i < redis->leases.room; i++) {
+		const struct redis_lease *lease = &redis->leases.slots[i];
+		if (lease->ticket != 0 && lease->ends_ms == 0)
+			lease_queue(redis, lease, 'E');
+	}
+	(void)!loop_timer_set(redis->loop, timer, REDIS_LEASE_MS / 3);
+}
+
+void redis_leases_give_back(struct redis_store *redis)
+{
+	for (uint32_t i = 0; i < redis->leases.room; i++)
+		if (redis->leases.slots[i].ticket != 0)
+			lease_queue(redis, &redis->leases.slots[i], 'B');
+}
+
+static void follow_settle(struct redis_store *redis, const struct store_settle *settle)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, settle->ticket);
+	bool over = settle->op.error == 0 || settle->op.error == ERR_FENCED;
+
+	if (lease && lease->attempt == settle->attempt && over)
+		redis_leases_remove(&redis->leases, settle->ticket);
+}
+
+static void follow_note(struct redis_store *redis, const struct store_note *note)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, note->ticket);
+
+	if (!lease || lease->attempt != note->attempt)
+		return;
+	if (note->op.error == ERR_FENCED)
+		redis_leases_remove(&redis->leases, note->ticket);
+	else if (note->op.error == 0 && note->mark != STORE_MARK_STARTED)
+		lease->attempt = store_attempt_next(note->attempt);
+}
+
+/* One without an end is the store's to renew. */
+static void follow_renew(struct redis_store *redis, const struct store_renew *renew)
+{
+	struct redis_lease *lease = redis_leases_find(&redis->leases, renew->ticket);
+	bool ours = lease && lease->attempt == renew->attempt;
+
+	if (ours && renew->op.error == ERR_FENCED)
+		redis_leases_remove(&redis->leases, renew->ticket);
+	else if (renew->op.error == 0 && renew->lease_ms == 0)
+		redis_leases_put(&redis->leases, (struct redis_lease){ .ticket = renew->ticket,
+		                                                       .attempt = renew->attempt });
+	else if (ours && renew->op.error == 0)
+		lease->ends_ms = loop_now_ms(redis->loop) + renew->lease_ms;
+}
+
+void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
+{
+	if (op->kind == STORE_SETTLE)
+		follow_settle(redis, container_of(op, struct store_settle, op));
+	else if (op->kind == STORE_NOTE)
+		follow_note(redis, container_of(op, struct store_note, op));
+	else if (op->kind == STORE_RENEW)
+		follow_renew(redis, container_of(op, struct store_renew, op));
+}
+
+int redis_takes_begin(struct redis_store *redis)
+{
+	redis->poll_timer.due = poll_due;
+	redis->lease_timer.due = lease_due;
+	int r = loop_timer_set(redis->loop, &redis->poll_timer, REDIS_STORE_POLL_MS);
+	if (r == 0 && !redis->fake_clock)
+		r = loop_timer_set(redis->loop, &redis->lease_timer, REDIS_LEASE_MS / 3);
+	return r;
+}

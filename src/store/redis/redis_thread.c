@@ -1,0 +1,235 @@
+/* redis_thread: the store's own thread. See redis_internal.h. */
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/redis/redis_internal.h"
+
+/* ---- parts ---- */
+
+struct redis_part *redis_part_get(struct redis_store *redis)
+{
+	struct redis_part *part = redis->free_parts;
+
+	if (part)
+		redis->free_parts = part->next;
+	else
+		part = mem_alloc(sizeof(*part));
+	if (part)
+		*part = (struct redis_part){ 0 };
+	return part;
+}
+
+void redis_part_put(struct redis_store *redis, struct redis_part *part)
+{
+	part->next = redis->free_parts;
+	redis->free_parts = part;
+}
+
+void redis_part_queue(struct redis_store *redis, uint32_t shard, struct redis_part *part)
+{
+	CHECK(shard < redis->shard_count);
+	part_list_add(&redis->shards[shard].queue, part);
+}
+
+/* ---- where an operation goes ---- */
+
+uint32_t redis_shard_of_digest(const struct redis_store *redis, const struct digest *digest)
+{
+	return (uint32_t)(digest->word[0] >> 40) & (redis->shard_count - 1);
+}
+
+uint32_t redis_shard_of_ticket(const struct redis_store *redis, uint64_t ticket)
+{
+	return (uint32_t)(ticket >> 4) & (redis->shard_count - 1);
+}
+
+static uint32_t shard_of_admit(struct redis_store *redis, const struct store_admit *admit)
+{
+	if (admit->claim_count > 0)
+		return redis_shard_of_digest(redis, &admit->claims[0].digest);
+	return redis->spread++ % redis->shard_count;
+}
+
+static uint32_t shard_of(struct redis_store *redis, const struct store_op *op)
+{
+	uint64_t ticket = 0;
+
+	switch (op->kind) {
+	case STORE_ADMIT: return shard_of_admit(redis, container_of(op, struct store_admit, op));
+	case STORE_LOOKUP:
+		return redis_shard_of_digest(redis,
+		                             &container_of(op, struct store_lookup, op)->digest);
+	case STORE_CELL:
+		return redis_shard_of_digest(redis,
+		                             &container_of(op, struct store_cell, op)->cell.digest);
+	case STORE_CELL_SCAN:
+		return (uint32_t)container_of(op, struct store_cell_scan, op)->cursor.word[1] &
+		       (redis->shard_count - 1);
+	case STORE_SETTLE: ticket = container_of(op, struct store_settle, op)->ticket; break;
+	case STORE_TAKE: ticket = container_of(op, struct store_take, op)->ticket; break;
+	case STORE_RELEASE: ticket = container_of(op, struct store_release, op)->ticket; break;
+	case STORE_NOTE: ticket = container_of(op, struct store_note, op)->ticket; break;
+	case STORE_READ: ticket = container_of(op, struct store_read, op)->ticket; break;
+	case STORE_RENEW: ticket = container_of(op, struct store_renew, op)->ticket; break;
+	case STORE_SCAN:
+	case STORE_HELD:
+	case STORE_WAIT: break;
+	}
+	if (op->kind == (enum store_op_kind)REDIS_OP_ASK)
+		ticket = container_of(op, struct redis_wait, ask)->ticket;
+	return redis_shard_of_ticket(redis, ticket);
+}
+
+bool redis_answer_is_elsewhere(const struct redis_store *redis, const struct store_op *op)
+{
+	const struct store_settle *settle = container_of(op, const struct store_settle, op);
+
+	return op->kind == STORE_SETTLE && settle->answer &&
+	       redis_shard_of_digest(redis, &settle->answer->digest) !=
+	               redis_shard_of_ticket(redis, settle->ticket);
+}
+
+/* ---- operations of all shards ---- */
+
+void redis_gather_begin(struct redis_store *redis, struct store_op *op, char letter)
+{
+	struct redis_gather *gather =
+		mem_zalloc(1, sizeof(*gather) + redis->shard_count * sizeof(gather->replies[0]));
+
+	if (!gather) {
+		redis_complete(redis, op, ERR_FULL);
+		return;
+	}
+	for (uint32_t i = 0; i < redis->shard_count; i++) {
+		struct redis_part *part = redis_part_get(redis);
+		if (!part) {
+			gather->error = ERR_FULL;
+			continue;
+		}
+		part->letter = letter;
+		part->op = op;
+		part->ticket = letter == 'X' ? redis->dead_keep_ms : 0;
+		part->attempt = i;
+		part->gather = gather;
+		gather->missing++;
+		redis_part_queue(redis, i, part);
+	}
+	if (gather->missing == 0) {
+		mem_free(gather);
+		redis_complete(redis, op, ERR_FULL);
+	}
+}
+
+void redis_gather_add(struct redis_store *redis, struct redis_part *part, int error,
+                      struct span reply)
+{
+	struct redis_gather *gather = part->gather;
+	struct store_op *op = part->op;
+	struct buf *kept = &gather->replies[part->attempt];
+
+	if (error == 0)
+		buf_append_span(kept, reply);
+	if (error < 0 || kept->failed)
+		gather->error = error < 0 ? error : kept->failed;
+	if (--gather->missing > 0)
+		return;
+	error = part->letter ? gather->error
+	                     : redis_decode_gathered(op, gather, redis->shard_count);
+	for (uint32_t i = 0; i < redis->shard_count; i++)
+		buf_free(&gather->replies[i]);
+	mem_free(gather);
+	redis_complete(redis, op, error);
+}
+
+/* ---- in and out ---- */
+
+void redis_complete(struct redis_store *redis, struct store_op *op, int error)
+{
+	op->error = error;
+	op_list_add(&redis->finished, op);
+	redis->settled++;
+}
+
+void redis_op_queue(struct redis_store *redis, struct store_op *op)
+{
+	struct redis_part *part = redis_part_get(redis);
+
+	if (!part) {
+		redis_complete(redis, op, ERR_FULL);
+		return;
+	}
+	part->op = op;
+	redis_part_queue(redis, shard_of(redis, op), part);
+}
+
+static void op_receive(struct redis_store *redis, struct store_op *op)
+{
+	unsigned kind = op->kind;
+
+	if (kind == REDIS_OP_CLOSE) {
+		redis->closing = true;
+		redis_leases_give_back(redis);
+		redis_gather_begin(redis, op, 'X');
+	} else if (kind == REDIS_OP_SWEEP) {
+		redis_gather_begin(redis, op, 'X');
+	} else if (kind == STORE_TAKE && container_of(op, struct store_take, op)->ticket == 0) {
+		redis_takes_add(redis, container_of(op, struct store_take, op));
+	} else if ((kind == STORE_SCAN || kind == STORE_HELD) && redis->shard_count > 1) {
+		redis_gather_begin(redis, op, '\0');
+	} else if (kind == STORE_ADMIT &&
+	           redis_span_begin(redis, container_of(op, struct store_admit, op))) {
+		return;
+	} else {
+		redis_op_queue(redis, op);
+	}
+}
+
+static void inbox_take(struct redis_store *redis)
+{
+	struct op_list list;
+
+	op_list_init(&list);
+	pthread_mutex_lock(&redis->mutex);
+	op_list_move(&list, &redis->inbox);
+	pthread_mutex_unlock(&redis->mutex);
+	for (struct store_op *op = list.head, *next; op; op = next) {
+		next = op->next;
+		op_receive(redis, op);
+	}
+}
+
+static void outbox_fill(struct redis_store *redis)
+{
+	bool told = redis->finished.head != NULL;
+
+	if (redis->settled == 0 && !told)
+		return;
+	pthread_mutex_lock(&redis->mutex);
+	op_list_move(&redis->outbox, &redis->finished);
+	pthread_mutex_unlock(&redis->mutex);
+	atomic_fetch_sub(&redis->pending, redis->settled);
+	redis->settled = 0;
+	sleeper_wake(&redis->sleeper);
+	if (told && redis->store.written)
+		redis->store.written(redis->store.written_user);
+}
+
+static void round_end(struct loop_hook *hook)
+{
+	struct redis_store *redis = container_of(hook, struct redis_store, hook);
+
+	inbox_take(redis);
+	for (uint32_t i = 0; i < redis->shard_count; i++)
+		redis_shard_pump(&redis->shards[i], false);
+	outbox_fill(redis);
+}
+
+void redis_thread_run(void *user)
+{
+	struct redis_store *redis = user;
+
+	thread_run_promptly();
+	redis->hook.round = round_end;
+	loop_hook_add(redis->loop, &redis->hook);
+	loop_run(redis->loop);
+	loop_hook_remove(redis->loop, &redis->hook);
+}

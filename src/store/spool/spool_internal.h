@@ -1,0 +1,109 @@
+/*
+ * spool_internal: what spool_store.c and spool_drain.c share.
+ *
+ * Room: store.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "base/breaker.h"
+#include "store/spool/spool_record.h"
+#include "store/spool/spool_store.h"
+
+/* An operation at the shared store, whose done() and user are kept here meanwhile. */
+struct spool_letter {
+	struct spool_letter *next; /* free */
+	struct spool *spool;
+	struct store_op *op;
+	void (*done)(struct store_op *op);
+	void *user;
+	uint32_t turn; /* of the breaker when it went */
+	bool marked;   /* an admit that has the mark as its last claim */
+	struct digest mark;
+};
+
+/* Operations, linked by `next`, in their order. */
+struct spool_queue {
+	struct store_op *first;
+	struct store_op **tail;
+};
+
+#define SPOOL_DRAIN_MAX 128u /* events that leave the spool together */
+
+enum drain_state {
+	DRAIN_IDLE = 0,
+	DRAIN_READY,   /* to be admitted */
+	DRAIN_ASKED,   /* at the shared store */
+	DRAIN_DECIDED, /* to be closed */
+	DRAIN_CLOSING, /* at the local store */
+};
+
+struct drain_entry {
+	struct spool *spool;
+	enum drain_state state;
+	uint64_t ticket; /* the local store's */
+	uint32_t attempt;
+	uint32_t turn;
+	struct store_parts parts; /* in the take's items */
+	struct spool_record record;
+	struct store_settle settle;
+};
+
+struct drain {
+	struct store_take take;
+	uint64_t taken_ms; /* boot */
+	bool taking;
+	uint32_t count; /* entries that are not idle */
+	uint32_t asked;
+	uint64_t after_ms; /* not before */
+	uint64_t decided[VERDICT_COUNT];
+	struct drain_entry *entries;
+};
+
+struct spool {
+	struct store store;
+	struct store *shared;
+	struct store *local;
+	const struct clock *clock;
+	bool ready_when_away;
+	void (*log)(void *user, enum spool_level level, const char *text);
+	void *log_user;
+
+	uint64_t now_ms; /* boot, of this flush or tick */
+	uint64_t random;
+	struct breaker breaker;
+	uint64_t away_since_ms;
+	struct store_lookup probe;
+	uint32_t probe_turn;
+	bool probing;
+
+	struct spool_letter *free_letters;
+	struct spool_chunk *chunks;
+	struct spool_queue finished; /* without the store: done() at the next flush */
+	struct spool_queue held;     /* until the store is back */
+	struct drain drain;
+	bool dirty;  /* something was submitted that no flush has seen */
+	bool ending; /* nothing waits any more */
+
+	atomic_bool away;
+	atomic_uint_fast64_t away_times;
+	atomic_uint_fast64_t waiting; /* in the spool, or on their way into it */
+};
+
+/* spool_store.c */
+void spool_say(const struct spool *spool, enum spool_level level, const char *format, ...)
+	printf_like(3, 4);
+/* The shared store has answered an operation that went in this turn. */
+void spool_judge(struct spool *spool, uint32_t turn, int error);
+void spool_submit_to(struct spool *spool, struct store *store, struct store_op *op);
+
+static inline bool spool_is_back(const struct spool *spool)
+{
+	return spool->breaker.state == BREAKER_CLOSED;
+}
+
+/* spool_drain.c */
+int drain_init(struct spool *spool) must_check;
+void drain_step(struct spool *spool); /* does what can be done now */
+void drain_free(struct spool *spool); /* the stores are freed */

@@ -1,0 +1,329 @@
+"""Several gateways with one memory: Redis, a Redis Cluster, PostgreSQL. Whoever is asked,
+each key is new once; what a node leaves when it dies, another delivers; what was
+acknowledged is never forgotten, whatever befalls the server."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+import rediskit
+import sharedkit
+from gatekit import write
+from harness import Connection, eventually, take_problem
+from sharedkit import Acknowledged, Fleet, load, send, wait_outcomes
+from sinkkit import QUICK, key, source
+
+
+@pytest.fixture(scope="module", params=sorted(sharedkit.BACKENDS))
+def backend(request):
+    made = sharedkit.BACKENDS[request.param]()
+    yield made
+    made.close()
+
+
+def only(*kinds):
+    """For some kinds of stores."""
+    return pytest.mark.parametrize("backend", kinds, indirect=True, scope="module")
+
+
+@pytest.fixture
+def fleet(stile, scratch, binary, backend):
+    def make(*arguments, **more):
+        return Fleet(stile, scratch, binary, backend, *arguments, **more)
+    return make
+
+
+# ---- two nodes ----
+
+def test_clients_racing_on_two_nodes_hear_new_once(fleet, scale):
+    its = fleet()
+    nodes = [its.start("one"), its.start("two")]
+    oracle = Acknowledged()
+    ids = [f"race-{n}" for n in range(150 * scale)]
+    threads = [threading.Thread(target=send, args=(nodes[i % 2], ids, oracle))
+               for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    oracle.check()
+    assert len(oracle.new) == len(ids)
+    printed = lambda: sorted(event["id"] for node in nodes for event in node.events())  # noqa: E731
+    eventually(lambda: len(printed()) >= len(ids), "all are delivered, by one or the other")
+    for node in nodes:
+        assert node.stop() == 0
+    assert printed() == sorted(ids)
+
+
+def test_what_a_killed_node_leaves_another_delivers(fleet, sink):
+    """`park` never sends twice, so what was under way is parked, and all else arrives."""
+    destination = sink(lambda request: 200)
+    its = fleet(destination, f"on_unknown: park, concurrency: 4, {QUICK}")
+    first, second = its.start("first"), its.start("second")
+    oracle = Acknowledged()
+    with load([first, second], oracle, "k"):
+        eventually(lambda: len(destination.got()) > 100, "deliveries are under way")
+        first.kill()
+        before = len(oracle.known)
+        eventually(lambda: len(oracle.known) > before + 50, "the other goes on")
+
+    wait_outcomes(second, oracle, destination)
+
+
+def test_node_that_slept_past_its_lease_is_refused(fleet, sink):
+    held = threading.Event()
+
+    def answer(request):
+        if len(destination.got()) == 1:
+            held.wait(60)  # the first attempt: an answer that comes too late
+        return 200
+    destination = sink(answer)
+    its = fleet(destination, f"on_unknown: retry, {QUICK}")
+    sleeper = its.start("sleeper")
+    with Connection(sleeper.address) as connection:
+        ticket = connection.post({"id": "late"}, path="/in/a").json()["ticket"]
+    destination.wait(1)
+    sleeper.process.send_signal(signal.SIGSTOP)
+    try:
+        other = its.start("other")
+        destination.wait(2)
+        eventually(lambda: other.metrics()["stile_open_tickets"].value() == 0,
+                   "the other has recorded its outcome")
+        held.set()
+    finally:
+        sleeper.process.send_signal(signal.SIGCONT)
+    eventually(lambda: sleeper.metrics()["stile_sink_lost_total"].value(sink="it") == 1 or
+               "too late" in sleeper.log(), "the late outcome is refused")
+    assert [key(request) for request in destination.got()] == [ticket, ticket]
+    assert sleeper.stop() == 0 and other.stop() == 0
+    assert len(destination.got()) == 2
+
+
+# ---- the server ----
+
+def test_server_that_is_killed_under_load_forgets_nothing(fleet, backend, scale):
+    if backend.kind == "cluster":
+        pytest.skip("a cluster that dies as a whole is another matter: see failover")
+    its = fleet(lease_s=20)  # outcomes wait for the server, and come before their leases end
+    nodes = [its.start("one"), its.start("two")]
+    oracle = Acknowledged()
+    for life in range(3 * scale):
+        with load(nodes, oracle, f"l{life}"):
+            before = len(oracle.known)
+            eventually(lambda: len(oracle.known) > before + 100, "events are acknowledged")
+            backend.kill()
+            time.sleep(0.2)
+            backend.start()
+            before = len(oracle.known)
+            eventually(lambda: len(oracle.known) > before + 50, "it goes on by itself")
+    oracle.check()
+    oracle.check_remembered(nodes[0])
+
+    def printed():
+        return [event["id"] for node in nodes for event in node.events()]
+    eventually(lambda: oracle.known <= set(printed()), "all are delivered")
+    assert len(printed()) == len(set(printed())), "delivered twice"
+
+
+@only("redis")
+def test_store_that_says_nothing_is_refused_fast_and_comes_back(fleet, backend):
+    its = fleet()
+    node = its.start("one")
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "before"}, path="/in/a").status == 200
+        node.wait_events(1)
+        node.wait_settled()
+        backend.pause()
+        try:
+            def away():
+                answer = connection.post({"id": "while"}, path="/in/a")
+                detail = take_problem(answer, 503)
+                assert answer.header("retry-after") == "1"
+                return "away" in detail and node.metrics()["stile_store_away"].value() == 1
+            eventually(away, "the breaker opens")
+            began = time.monotonic()
+            for _ in range(50):
+                take_problem(connection.post({"id": "while"}, path="/in/a"), 503)
+            assert time.monotonic() - began < 5, "a refusal waits for nothing"
+            assert node.get("/readyz").status == 503
+        finally:
+            backend.resume()
+        eventually(lambda: node.get("/readyz").status == 200, "it is ready again")
+        answer = connection.post({"id": "while"}, path="/in/a")
+        assert answer.status == 200, answer
+        assert connection.post({"id": "before"}, path="/in/a").json()["verdict"] == "duplicate"
+    eventually(lambda: sorted(event["id"] for event in node.events()) == ["before", "while"],
+               "each is delivered once")
+
+
+@only("redis")
+def test_full_store_refuses_and_goes_on_when_there_is_room(fleet, backend):
+    its = fleet()
+    node = its.start("one")
+    oracle = Acknowledged()
+    used = backend.server.info("used_memory")
+    backend.server.set("maxmemory", str(used))
+    try:
+        with Connection(node.address) as connection:
+            eventually(lambda: connection.post({"id": f"full-{time.monotonic()}",
+                                                "pad": "x" * 100000}, path="/in/a").status == 503,
+                       "the store is full")
+        backend.server.set("maxmemory", "0")
+        send(node, [f"room-{n}" for n in range(20)], oracle)
+        assert len(oracle.new) == 20
+    finally:
+        backend.server.set("maxmemory", "0")
+
+
+@only("redis")
+def test_store_that_evicts_is_refused_and_check_says_why(fleet, backend, run, stile, scratch):
+    its = fleet()
+    code, out, _ = run("store", "check", its.url)
+    assert code == 0, out
+    backend.server.set("maxmemory-policy", "allkeys-lru")
+    try:
+        code, out, _ = run("store", "check", its.url)
+        assert code == 1 and "noeviction" in out, out
+        code, _, log = run("serve", "--store", its.url, "--data", os.path.join(scratch, "none"),
+                           "--listen", "127.0.0.1:0", "--admin", "none")
+        assert code == 1 and "noeviction" in log, log
+    finally:
+        backend.server.set("maxmemory-policy", "noeviction")
+
+
+@only("postgres")
+def test_tables_are_made_by_init_alone_and_their_lack_is_told(fleet, backend, run, scratch):
+    url = backend.url(sharedkit.fresh_name())
+    options = ["--store", url, "--data", os.path.join(scratch, "none"), "--listen",
+               "127.0.0.1:0", "--admin", "none"]
+    code, _, log = run("serve", *options)
+    assert code == 1 and "stile store init" in log, log
+    code, out, _ = run("store", "check", url)
+    assert code == 1 and "init" in out, out
+    for _ in range(2):  # what is there stays
+        code, out, log = run("store", "init", url)
+        assert code == 0, log
+    code, out, log = run("store", "migrate", url)
+    assert code == 0, log
+    code, out, _ = run("store", "check", "--json", url)
+    assert code == 0 and json.loads(out)["fit"] is True, out
+
+
+@only("postgres")
+def test_server_that_may_forget_is_refused(fleet, backend, run, scratch):
+    its = fleet()
+    backend.server.ask("ALTER ROLE stile SET synchronous_commit = off")
+    try:
+        code, out, _ = run("store", "check", its.url)
+        assert code == 1 and "synchronous_commit" in out, out
+        code, _, log = run("serve", "--store", its.url, "--data", os.path.join(scratch, "none"),
+                           "--listen", "127.0.0.1:0", "--admin", "none")
+        assert code == 1 and "synchronous_commit" in log, log
+    finally:
+        backend.server.ask("ALTER ROLE stile RESET synchronous_commit")
+
+
+def test_url_that_nobody_answers_is_told_without_its_password(run, scratch):
+    for url in ("redis://:c4n4ry@127.0.0.1:1", "postgres://stile:c4n4ry@127.0.0.1:1/stile",
+                "redis-cluster://:c4n4ry@127.0.0.1:1"):
+        options = ["--store", url.replace("c4n4ry", "${SECRET}"), "--data",
+                   os.path.join(scratch, "none"), "--listen", "127.0.0.1:0", "--admin", "none"]
+        for words in (["serve", *options], ["store", "check", options[1]],
+                      ["store", "init", options[1]]):
+            code, out, log = run(*words, env={"SECRET": "c4n4ry"})
+            assert "c4n4ry" not in out + log, words
+            assert code == 1 or words[1:2] == ["init"], (words, out, log)
+        code, out, log = run("store", "check", url)  # a password on the command line
+        assert code == 2 and "c4n4ry" not in out + log, log
+
+
+def test_password_and_tls_of_a_redis_and_nobody_reads_the_password(stile, scratch, run):
+    server = rediskit.Redis(password="c4n4ry", tls=True)
+    try:
+        url = server.url().replace("c4n4ry", "${SECRET}") + f"?ca={server.certificate[0]}" \
+            "&timeout=1s"
+        secret = {"SECRET": "c4n4ry"}
+        config = write(scratch, "tls.yaml", f"store: \"{url}\"\nsources:\n" + source("a"))
+        code, out, log = run("store", "check", "--config", config, env=secret)
+        assert code == 0, out
+        said = out + log
+        said += "".join(run("check", config, env=secret)[1:])
+        node = stile("--config", config, env=secret)
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "one"}, path="/in/a").json()["verdict"] == "new"
+            server.kill()
+            eventually(lambda: connection.post({"id": "two"}, path="/in/a").status == 503 and
+                       node.metrics()["stile_store_away"].value() == 1, "it is away")
+            said += node.get("/metrics").body.decode() + node.get("/readyz").body.decode()
+            server.start()
+            eventually(lambda: connection.post({"id": "two"}, path="/in/a").status == 200,
+                       "it is back")
+        assert node.stop() == 0
+        assert "c4n4ry" not in said + node.log()
+        assert "rediss://localhost" in node.log()
+        code, out, _ = run("store", "check", url, env={"SECRET": "another"})
+        assert code == 1 and "another" not in out, out
+    finally:
+        server.close()
+
+
+# ---- a cluster ----
+
+@only("cluster")
+def test_failover_loses_no_acknowledged_claim(fleet, backend):
+    its = fleet()
+    nodes = [its.start("one"), its.start("two")]
+    oracle = Acknowledged()
+    cluster = backend.cluster
+    with load(nodes, oracle, "f"):
+        eventually(lambda: len(oracle.known) > 200, "events are acknowledged")
+        old = cluster.masters()[0]
+        view = cluster.kill_master(old)
+        cluster.wait_promoted(old, view)
+        old.start()  # its successor has no other replica, and may not answer without one
+        cluster.wait_whole()
+        before = len(oracle.known)
+        eventually(lambda: len(oracle.known) > before + 200, "it goes on with the replica")
+    oracle.check()
+    oracle.check_remembered(nodes[0])
+
+
+@only("cluster")
+def test_partition_of_a_master_loses_no_acknowledged_claim(fleet, backend):
+    its = fleet()
+    nodes = [its.start("one"), its.start("two")]
+    oracle = Acknowledged()
+    cluster = backend.cluster
+    with load(nodes, oracle, "p"):
+        eventually(lambda: len(oracle.known) > 200, "events are acknowledged")
+        old = cluster.masters()[0]
+        view = next(one for one in cluster.masters() if one is not old)
+        with cluster.cut_off(old):
+            cluster.wait_promoted(old, view)
+        cluster.wait_whole()
+        before = len(oracle.known)
+        eventually(lambda: len(oracle.known) > before + 100, "it goes on")
+    oracle.check()
+    oracle.check_remembered(nodes[0])
+
+
+@only("cluster")
+def test_resharding_under_load_loses_nothing(fleet, backend):
+    its = fleet()
+    nodes = [its.start("one"), its.start("two")]
+    oracle = Acknowledged()
+    cluster = backend.cluster
+    with load(nodes, oracle, "r"):
+        eventually(lambda: len(oracle.known) > 100, "events are acknowledged")
+        giver, taker = cluster.masters()[:2]
+        cluster.move_slots(giver, taker, 2000)
+        cluster.move_slots(taker, giver, 2000)
+        before = len(oracle.known)
+        eventually(lambda: len(oracle.known) > before + 50, "it goes on")
+    cluster.wait_whole()
+    oracle.check()
+    oracle.check_remembered(nodes[0])

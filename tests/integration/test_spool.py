@@ -1,0 +1,115 @@
+"""A source that spools: while the shared store is away its events are accepted on this
+node, and decided when it is back; nothing is lost, nothing comes twice, whoever dies."""
+
+import itertools
+import random
+import time
+
+import pytest
+
+import sharedkit
+from harness import Connection, eventually
+from sharedkit import Acknowledged, Fleet, send, wait_outcomes
+from sinkkit import QUICK
+
+
+@pytest.fixture(scope="module")
+def backend():
+    made = sharedkit.RedisBackend()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def fleet(stile, scratch, binary, backend):
+    def make(sink=None, more=""):
+        return Fleet(stile, scratch, binary, backend, sink, more, "store_away: spool")
+    return make
+
+
+def wait_away(node):
+    """Until events are spooled."""
+    def spooled():
+        with Connection(node.address) as connection:
+            answer = connection.post({"id": f"probe-{time.monotonic()}"}, path="/in/a")
+            return answer.status == 202
+    eventually(spooled, "events are spooled")
+
+
+def wait_drained(node):
+    eventually(lambda: node.metrics()["stile_spooled_events"].value() == 0 and
+               node.metrics()["stile_store_away"].value() == 0, "the spool is empty")
+
+
+def test_spooled_event_is_told_so_and_delivered_once_the_store_is_back(fleet, backend):
+    node = fleet().start("one")
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "known"}, path="/in/a").json()["verdict"] == "new"
+        node.wait_events(1)
+        node.wait_settled()
+        backend.kill()
+        try:
+            wait_away(node)
+            for _ in range(3):
+                answer = connection.post({"id": "spooled"}, path="/in/a")
+                assert answer.status == 202, answer
+                assert answer.header("stile-verdict") == "spooled"
+                assert answer.json()["verdict"] == "spooled"
+            assert connection.post({"id": "known"}, path="/in/a").status == 202
+            assert node.get("/readyz").status == 200
+            assert node.metrics()["stile_spooled_events"].value() >= 4
+            assert "spooled" not in [event["id"] for event in node.events()]
+        finally:
+            backend.start()
+        wait_drained(node)
+        node.wait_settled()
+        ids = [event["id"] for event in node.events()]
+        assert ids.count("spooled") == 1 and ids.count("known") == 1
+        assert connection.post({"id": "spooled"}, path="/in/a").json()["verdict"] == "duplicate"
+    assert node.stop() == 0
+
+
+def test_two_nodes_that_spooled_the_same_deliver_it_once(fleet, backend):
+    its = fleet()
+    nodes = [its.start("one"), its.start("two")]
+    ids = [f"both-{n}" for n in range(60)]
+    backend.kill()
+    try:
+        for node in nodes:
+            wait_away(node)
+            send(node, ids, Acknowledged())
+    finally:
+        backend.start()
+    for node in nodes:
+        wait_drained(node)
+        node.wait_settled()
+    printed = [event["id"] for node in nodes for event in node.events()]
+    assert sorted(it for it in printed if it.startswith("both")) == sorted(ids)
+
+
+def test_node_and_store_that_die_again_and_again_lose_and_double_nothing(
+        fleet, backend, sink, seed, scale):
+    chance = random.Random(seed)
+    destination = sink(lambda request: 200)
+    its = fleet(destination, f"on_unknown: park, {QUICK}")
+    oracle = Acknowledged()
+    numbers = itertools.count()
+    for _ in range(6 * scale):
+        node = its.start("victim")
+        for step in range(6):
+            if chance.random() < 0.4:
+                if backend.server.running():
+                    backend.kill()
+                else:
+                    backend.start()
+            ids = [f"n-{next(numbers)}" for _ in range(chance.randrange(1, 30))]
+            send(node, ids + chance.sample(ids, len(ids) // 3), oracle)
+            if step == 5 and chance.random() < 0.8:
+                time.sleep(chance.random() * 0.3)
+        node.kill()
+        if not backend.server.running():
+            backend.start()  # a node needs it to start: the key of its digests is there
+    node = its.start("victim")
+    wait_drained(node)
+    wait_outcomes(node, oracle, destination)
+    oracle.check_remembered(node)
