@@ -43,7 +43,7 @@ static bool put_ticket(struct local_store *local, struct store_scan *scan,
 	if (scan->count == scan->max_items)
 		return false;
 	if (scan->items_only)
-		return local_scan_put(scan, local_item(ticket, NULL), parts, ret_error);
+		return local_scan_put(scan, local_item(local, ticket, NULL), parts, ret_error);
 	int r = local_read_event(local, ticket, &entry);
 	if (r < 0 && r != ERR_DAMAGED) {
 		*ret_error = r;
