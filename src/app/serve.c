@@ -825,7 +825,7 @@ static int open_resp(struct serve *serve)
 	struct serve_resp_options options = {
 		.config = serve->config,
 		.tls = serve->tls,
-		.key = local_store_key(serve->console.store),
+		.key = serve->store.key,
 		.connections = serve->connections,
 		.started_ms = serve->console.started_ms,
 	};

@@ -23,7 +23,7 @@ struct superblock {
 	struct superblock_slot slot; /* as last made durable */
 	/* What a start needs at least, whichever slot is all that it finds. */
 	uint64_t oldest, scan_from;
-	int fd;                      /* -1: none */
+	int fd; /* -1: none */
 	unsigned char *block;
 	bool poisoned;     /* a write failed: the next one makes a new file */
 	bool one_slot_bad; /* when it was read; for the log */
