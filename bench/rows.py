@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import rows_deliver
+import rows_postgres
 import servers
 from measure import (DISTURBED_CORES, Missing, children_busy_s, drop_caches, forget_files,
                      machine_busy_s, median, ratio)
@@ -499,6 +500,7 @@ ROWS = {
     "restart": restart,
     "tickets": tickets,
     **rows_deliver.ROWS,
+    **rows_postgres.ROWS,
     "filter": filter_file,
     "recipe": recipe,
 }

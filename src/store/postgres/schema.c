@@ -46,6 +46,12 @@ static const char version_1[] =
 	"CREATE TABLE stile_nodes (node bigint PRIMARY KEY, beat bigint NOT NULL);"
 	"CREATE TABLE stile_lines (node bigint, line integer, batch bigint NOT NULL,"
 	" PRIMARY KEY (node, line));"
+	/* Rows of tickets come and go; those of lines change with every transaction. */
+	"ALTER TABLE stile_tickets SET (autovacuum_vacuum_scale_factor = 0.05);"
+	"ALTER TABLE stile_events SET (autovacuum_vacuum_scale_factor = 0.05);"
+	"ALTER TABLE stile_claims SET (autovacuum_vacuum_scale_factor = 0.05);"
+	"ALTER TABLE stile_lines SET (fillfactor = 20);"
+	"ALTER TABLE stile_nodes SET (fillfactor = 20);"
 	"CREATE FUNCTION stile_clock() RETURNS bigint LANGUAGE sql VOLATILE AS"
 	" $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;"
 	"CREATE FUNCTION stile_now(test_clock bigint) RETURNS bigint LANGUAGE sql VOLATILE AS"
