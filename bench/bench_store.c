@@ -10,6 +10,8 @@
  *                    decided (default 4096: all; 0: none)
  *   --seconds S      length of a measured round; 0: only fill
  *   --rounds N       rounds; the median is printed
+ *   --cells          cells in the place of claims: PUT if absent, a name of 28 bytes, the
+ *                    value "1" (what SET NX EX of the Redis door does)
  *   --memory         print resident bytes per claim after filling
  *   --keep           leave the folder
  *   --recover        only open what is there and tell how long that took
@@ -54,7 +56,7 @@ struct bench {
 	uint32_t batch;
 	double seconds;
 	uint32_t rounds;
-	bool memory, keep, recover, steady;
+	bool memory, keep, recover, steady, cells;
 	uint32_t window_s;
 	double ms_per_admit;  /* of the steady clock */
 	struct clock clock;   /* the same, for the store */
@@ -68,6 +70,8 @@ struct bench {
 
 /* One is decided while the other is written. */
 static struct store_admit admits[2][BATCH_MAX];
+static struct store_cell cells[2][BATCH_MAX];
+static char names[2][BATCH_MAX][28];
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -93,6 +97,14 @@ static void done(struct store_op *op)
 	bench->duplicates += op->error == 0 && admit->verdict != VERDICT_NEW;
 }
 
+static void cell_done(struct store_op *op)
+{
+	struct bench *bench = op->user;
+
+	bench->failed += op->error < 0;
+	bench->duplicates += op->error == 0 && !container_of(op, struct store_cell, op)->changed;
+}
+
 /* Turns with the admits; its zero is when the program began. */
 static void read_steady(void *user, struct clock_reading *ret_reading)
 {
@@ -102,21 +114,55 @@ static void read_steady(void *user, struct clock_reading *ret_reading)
 	*ret_reading = (struct clock_reading){ bench->began_ms + ms, bench->began_ms + ms };
 }
 
+static struct digest digest_next(struct bench *bench)
+{
+	uint64_t n = bench->next++;
+
+	return (struct digest){ { mix(n * 2 + UINT64_C(0x9e3779b97f4a7c15)), mix(n * 2 + 1) } };
+}
+
+static void submit_admit(struct bench *bench, uint32_t i)
+{
+	struct store_admit *admit = &admits[bench->turn][i];
+
+	admit->op.kind = STORE_ADMIT;
+	admit->op.done = done;
+	admit->op.user = bench;
+	admit->claims[0].digest = digest_next(bench);
+	admit->claims[0].window_s = bench->window_s;
+	admit->claim_count = 1;
+	admit->no_ticket = true;
+	store_submit(bench->store, &admit->op);
+}
+
+static void submit_cell(struct bench *bench, uint32_t i)
+{
+	struct store_cell *cell = &cells[bench->turn][i];
+	char *name = names[bench->turn][i];
+
+	cell->op.kind = STORE_CELL;
+	cell->op.done = cell_done;
+	cell->op.user = bench;
+	cell->act = STORE_CELL_PUT;
+	cell->when = STORE_IF_ABSENT;
+	cell->cell.digest = digest_next(bench);
+	cell->cell.ttl_ms = (uint64_t)bench->window_s * 1000;
+	memcpy(name, "event:dedup:", 12);
+	for (uint32_t at = 0; at < 16; at++)
+		name[12 + at] = "0123456789abcdef"[cell->cell.digest.word[0] >> 4 * at & 15];
+	cell->cell.name = span_of(name, 28);
+	cell->cell.value = SPAN("1");
+	store_submit(bench->store, &cell->op);
+}
+
 static void run_batch(struct bench *bench, uint32_t count)
 {
 	bench->turn ^= 1;
 	for (uint32_t i = 0; i < count; i++) {
-		struct store_admit *admit = &admits[bench->turn][i];
-		uint64_t n = bench->next++;
-		admit->op.kind = STORE_ADMIT;
-		admit->op.done = done;
-		admit->op.user = bench;
-		admit->claims[0].digest.word[0] = mix(n * 2 + UINT64_C(0x9e3779b97f4a7c15));
-		admit->claims[0].digest.word[1] = mix(n * 2 + 1);
-		admit->claims[0].window_s = bench->window_s;
-		admit->claim_count = 1;
-		admit->no_ticket = true;
-		store_submit(bench->store, &admit->op);
+		if (bench->cells)
+			submit_cell(bench, i);
+		else
+			submit_admit(bench, i);
 	}
 	store_flush(bench->store);
 	uint64_t now_ns = clock_ns(CLOCK_MONOTONIC);
@@ -205,6 +251,7 @@ static int open_store(struct bench *bench)
 	store_stats(bench->store, &stats);
 	printf("recover_s %.3f\n", (double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / 1e9);
 	printf("recovered_claims %" PRIu64 "\n", stats.live_claims);
+	printf("recovered_cells %" PRIu64 "\n", stats.live_cells);
 	return 0;
 }
 
@@ -214,11 +261,12 @@ static void report_memory(const struct bench *bench, uint64_t before)
 
 	store_tick(bench->store);
 	store_stats(bench->store, &stats);
-	printf("live_claims %" PRIu64 "\n", stats.live_claims);
+	uint64_t live = bench->cells ? stats.live_cells : stats.live_claims;
+	printf("live_%s %" PRIu64 "\n", bench->cells ? "cells" : "claims", live);
 	printf("rss_bytes %" PRIu64 "\n", resident_bytes());
 	printf("index_bytes %" PRIu64 "\n", stats.index_bytes);
-	printf("bytes_per_claim %.2f\n", (double)(resident_bytes() - before) /
-	                                         (double)(stats.live_claims + !stats.live_claims));
+	printf("bytes_per_%s %.2f\n", bench->cells ? "cell" : "claim",
+	       (double)(resident_bytes() - before) / (double)(live + !live));
 }
 
 /* The expired that still wait for the sweep are not live. */
@@ -275,17 +323,12 @@ static int run(struct bench *bench)
 }
 
 static const struct option options[] = {
-	{ "path", required_argument, NULL, 'p' },
-	{ "claims", required_argument, NULL, 'c' },
-	{ "batch", required_argument, NULL, 'b' },
-	{ "seconds", required_argument, NULL, 's' },
-	{ "rounds", required_argument, NULL, 'r' },
-	{ "memory", no_argument, NULL, 'm' },
-	{ "keep", no_argument, NULL, 'k' },
-	{ "recover", no_argument, NULL, 'R' },
-	{ "steady", no_argument, NULL, 'S' },
-	{ "beside", required_argument, NULL, 'B' },
-	{ NULL, 0, NULL, 0 },
+	{ "path", required_argument, NULL, 'p' },   { "claims", required_argument, NULL, 'c' },
+	{ "batch", required_argument, NULL, 'b' },  { "seconds", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' }, { "memory", no_argument, NULL, 'm' },
+	{ "keep", no_argument, NULL, 'k' },         { "recover", no_argument, NULL, 'R' },
+	{ "steady", no_argument, NULL, 'S' },       { "cells", no_argument, NULL, 'C' },
+	{ "beside", required_argument, NULL, 'B' }, { NULL, 0, NULL, 0 },
 };
 
 static bool parse(struct bench *bench, int argc, char **argv)
@@ -303,6 +346,7 @@ static bool parse(struct bench *bench, int argc, char **argv)
 		case 'k': bench->keep = true; break;
 		case 'R': bench->recover = true; break;
 		case 'S': bench->steady = true; break;
+		case 'C': bench->cells = true; break;
 		case 'B': bench->beside = (uint32_t)strtoul(optarg, NULL, 10); break;
 		default: return false;
 		}
@@ -318,10 +362,10 @@ int main(int argc, char **argv)
 	};
 
 	if (!parse(&bench, argc, argv)) {
-		(void)fputs(
-			"usage: bench_store --path DIR [--claims N] [--batch N] [--seconds S] "
-			"[--rounds N] [--beside N] [--steady] [--memory] [--keep] [--recover]\n",
-			stderr);
+		(void)fputs("usage: bench_store --path DIR [--claims N] [--batch N] [--seconds S] "
+		            "[--rounds N] [--beside N] [--steady] [--cells] [--memory] [--keep] "
+		            "[--recover]\n",
+		            stderr);
 		return 2;
 	}
 	return run(&bench);

@@ -10,6 +10,7 @@ import time
 
 import rows_deliver
 import rows_postgres
+import rows_resp
 import servers
 from measure import (DISTURBED_CORES, Missing, children_busy_s, drop_caches, forget_files,
                      machine_busy_s, median, ratio)
@@ -144,6 +145,21 @@ def today(bench):
             what = "%d connections" % connections
             medians = bench.compare(what, found, connections=connections)
         judge_pair(bench, what, medians, "nginx+redis", 5, 6)
+
+
+def redis_store(bench):
+    """decisions in a shared Redis (appendfsync always): stile with that store; nginx, Lua and
+    the same Redis"""
+    options = ["--appendonly", "yes", "--appendfsync", "always"]
+    for connections, least in ((256, None), (64, 2)):
+        with contextlib.ExitStack() as stack:
+            redis = stack.enter_context(
+                servers.Redis(bench.folder("redis"), bench.args.server_cpu, options))
+            found = start(bench, stack, nginx(bench, redis=redis, name="nginx+redis"),
+                          stile(bench, redis=redis))
+            what = "%d connections" % connections
+            medians = bench.compare(what, found, connections=connections)
+        judge_pair(bench, what, medians, "nginx+redis", least, None)
 
 
 def tls(bench):
@@ -492,6 +508,7 @@ ROWS = {
     "http-duplicate": http_duplicate,
     "http-close": http_close,
     "today": today,
+    "redis-store": redis_store,
     "tls": tls,
     "latency": latency,
     "store": store,
@@ -501,6 +518,7 @@ ROWS = {
     "tickets": tickets,
     **rows_deliver.ROWS,
     **rows_postgres.ROWS,
+    **rows_resp.ROWS,
     "filter": filter_file,
     "recipe": recipe,
 }

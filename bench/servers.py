@@ -313,21 +313,27 @@ class Stile(Server):
 
     name = "stile"
 
-    def __init__(self, folder, cpu, binary, certificate=None, more=()):
+    def __init__(self, folder, cpu, binary, certificate=None, more=(), redis=None):
         super().__init__(folder, cpu)
         self.binary = binary
+        self.redis = redis
         self.more = list(more)
         self.certificate = certificate
 
     def start(self):
         command = [self.binary, "serve", "--listen", "127.0.0.1:%d" % self.port, "--data",
                    os.path.join(self.folder, "data"), "--threads", "1"] + self.more
+        if self.redis:
+            command += ["--store", "redis://127.0.0.1:%d" % self.redis.port]
         if self.certificate:
             command += ["--tls-cert", self.certificate[0], "--tls-key", self.certificate[1]]
         self.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for(lambda: self.process.poll() is not None or accepts(self.port), self.name)
         if self.process.poll() is not None:
             raise RuntimeError("stile does not start: " + " ".join(command))
+
+    def pids(self):
+        return super().pids() + (self.redis.pids() if self.redis else [])
 
     def metric(self, name):
         """The value of a metric without labels."""

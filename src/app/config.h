@@ -40,11 +40,10 @@
 #define CONFIG_CASES_MAX 64u       /* of one source */
 #define CONFIG_PROBLEMS_MAX 50u
 #define CONFIG_ADMIN_TOKENS_MAX 5u
+#define CONFIG_RESP_PASSWORDS_MAX 5u
 #define CONFIG_LEASE_MS 30000u
 
 /* ---- the result ---- */
-
-struct config;
 
 /* Line 0: not from the file. */
 struct config_place {
@@ -83,8 +82,9 @@ struct config_claims {
 	struct config_place place;
 };
 
-/* Can nobody reach it whom it does not know, but from this machine? */
-bool config_claims_guarded(const struct config *config);
+/* Can nobody reach it whom it does not know, but from this machine? By the listener that
+ * there is, which a reload does not change. */
+bool config_claims_guarded(const struct config_claims *claims, const char *listen);
 
 enum config_sink_kind {
 	CONFIG_SINK_STDOUT = 0,
@@ -181,6 +181,8 @@ struct config {
 	uint32_t admin_token_count;
 	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
 	struct config_claims claims;
+	uint32_t resp_password_count;
+	struct span resp_passwords[CONFIG_RESP_PASSWORDS_MAX];
 	uint32_t source_count;
 	struct config_source *sources; /* in the order of the file; at least one */
 	uint32_t sink_count;

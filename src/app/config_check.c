@@ -294,11 +294,10 @@ static void check_admin(struct config_reader *reader)
 	config_leave(reader, mark);
 }
 
-bool config_claims_guarded(const struct config *config)
+bool config_claims_guarded(const struct config_claims *claims, const char *listen)
 {
-	const struct auth_spec *auth = &config->claims.auth;
-	return auth->kind != AUTH_NONE || auth->network_count > 0 ||
-	       option_is_loopback(config->serve.listen);
+	const struct auth_spec *auth = &claims->auth;
+	return auth->kind != AUTH_NONE || auth->network_count > 0 || option_is_loopback(listen);
 }
 
 /* Whoever reaches it can take any claim. */
@@ -309,13 +308,34 @@ static void check_claims(struct config_reader *reader)
 	size_t mark = config_enter(reader, SPAN("claims"));
 	if (claims->window_s == 0)
 		claims->window_s = (uint32_t)((config->serve.window_ms + 999) / 1000);
-	if (claims->enabled == CONFIG_CLAIMS_ON && !config_claims_guarded(config))
+	if (claims->enabled == CONFIG_CLAIMS_ON &&
+	    !config_claims_guarded(claims, config->serve.listen))
 		config_tell_at(reader, CONFIG_ERROR, claims->place,
 		               "others than this machine can reach %s, expected claims.auth too",
 		               config->serve.listen);
 	if (claims->auth.kind == AUTH_CERTIFICATE && !config->serve.tls_client_ca)
 		config_tell_at(reader, CONFIG_ERROR, claims->place,
 		               "client certificates are wanted, but tls.client_ca is missing");
+	config_leave(reader, mark);
+}
+
+#define SCOPE_BYTES_MAX 64u
+
+/* Whoever reaches it can say of any event that it was there already. */
+static void check_resp(struct config_reader *reader)
+{
+	const struct config *config = reader->config;
+	const char *listen = config->serve.resp, *scope = config->serve.resp_scope;
+	size_t mark = config_enter(reader, SPAN("resp"));
+	if (config->resp_password_count == 0 && strcmp(listen, "none") != 0 &&
+	    !option_is_loopback(listen))
+		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, listen).place,
+		               "others than this machine can reach %s, expected resp.password too",
+		               listen);
+	if (scope[0] == 0 || strlen(scope) > SCOPE_BYTES_MAX)
+		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, scope).place,
+		               "found a scope of %zu bytes, expected 1 to %u", strlen(scope),
+		               SCOPE_BYTES_MAX);
 	config_leave(reader, mark);
 }
 
@@ -326,6 +346,7 @@ void config_check_all(struct config_reader *reader)
 	check_admin(reader);
 	config_check_store(reader);
 	check_claims(reader);
+	check_resp(reader);
 	config_check_sinks(reader);
 	config_check_routes(reader);
 	for (uint32_t i = 0; i < config->source_count; i++)

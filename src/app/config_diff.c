@@ -252,14 +252,27 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 	return error;
 }
 
+static bool same_secrets(const struct span *old, uint32_t old_count, const struct span *new,
+                         uint32_t new_count)
+{
+	bool same = old_count == new_count;
+	for (uint32_t i = 0; i < new_count && same; i++)
+		same = span_eq(old[i], new[i]);
+	return same;
+}
+
 /* Their number and place may tell nothing: only that they are others. */
 static int compare_tokens(struct config_diff *diff, const struct config *old,
                           const struct config *new)
 {
-	bool same = old->admin_token_count == new->admin_token_count;
-	for (uint32_t i = 0; i < new->admin_token_count &&same; i++)
-		same = span_eq(old->admin_tokens[i], new->admin_tokens[i]);
-	return same ? 0 : add(diff, "admin.token", false, "changed");
+	int error = 0;
+	if (!same_secrets(old->admin_tokens, old->admin_token_count, new->admin_tokens,
+	                  new->admin_token_count))
+		error = add(diff, "admin.token", false, "changed");
+	if (error == 0 && !same_secrets(old->resp_passwords, old->resp_password_count,
+	                                new->resp_passwords, new->resp_password_count))
+		error = add(diff, "resp.password", false, "changed");
+	return error;
 }
 
 static int compare_store(struct config_diff *diff, const struct config *old,

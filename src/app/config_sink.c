@@ -1,8 +1,10 @@
 /* config_sink: a sink as a whole: what it is, and what fits that. See config_reader.h. */
 #include "app/config_reader.h"
 #include "app/serve_sinks.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "codec/ip.h"
+#include "store/store.h"
 
 #define SECTION "sinks.*"
 
@@ -462,11 +464,53 @@ static void give_ids(struct config_reader *reader)
 		if (sinks[i].kind == CONFIG_SINK_STDOUT)
 			continue;
 		sinks[i].id = sink_id(sinks[i].name);
+		if (sinks[i].name.len > 0 && sinks[i].id == STORE_SINK_CALLER)
+			tell_sink(reader, &sinks[i], CONFIG_ERROR,
+			          "has a number that no sink can have; choose another name");
 		for (uint32_t j = 0; j < i; j++)
 			if (sinks[i].name.len > 0 && sinks[j].id == sinks[i].id)
 				tell_sink(reader, &sinks[i], CONFIG_ERROR,
 				          "has the number of another sink; choose another name");
 	}
+}
+
+#define PEM_BYTES_MAX (4u << 20)
+
+/* The client reads it for each connection, and would only say that nothing was sent. A
+ * variable may stand in the path, so it is not told. */
+static void check_pem(struct config_reader *reader, const char *option, const char *path)
+{
+	struct file_system *files = reader->input->files ? reader->input->files
+	                                                 : file_system_real();
+	struct config_place place = config_mark_of(reader->config, path).place;
+	char *bytes = NULL;
+	size_t len = 0;
+	if (!path)
+		return;
+	size_t at = config_enter(reader, span_str(option));
+	int error = file_read_whole(files, path, PEM_BYTES_MAX, &bytes, &len);
+	if (error < 0)
+		config_tell_at(reader, CONFIG_ERROR, place, "the file cannot be read: %s",
+		               error == ERR_TOO_LARGE ? "it has more than 4MiB"
+		                                      : error_name(error));
+	else if (!memmem(bytes, len, "-----BEGIN ", 11))
+		config_tell_at(reader, CONFIG_ERROR, place,
+		               "found another kind of file, expected PEM: -----BEGIN …");
+	if (error == 0)
+		explicit_bzero(bytes, len);
+	mem_free(bytes);
+	config_leave(reader, at);
+}
+
+static void check_files(struct config_reader *reader, const struct config_sink *sink)
+{
+	size_t at = config_enter(reader, SPAN("sinks"));
+	config_enter(reader, sink->name);
+	config_enter(reader, SPAN("tls"));
+	check_pem(reader, "ca", sink->http.ca_file);
+	check_pem(reader, "cert", sink->http.cert_file);
+	check_pem(reader, "key", sink->http.key_file);
+	config_leave(reader, at);
 }
 
 /* One that has dead letters of its own there could send them round and round. */
@@ -498,7 +542,9 @@ void config_check_sinks(struct config_reader *reader)
 			                                 : CONFIG_PRINT_EVENT;
 	check_stdout(reader);
 	give_ids(reader);
-	for (uint32_t i = 0; i < config->sink_count; i++)
+	for (uint32_t i = 0; i < config->sink_count; i++) {
 		if (config->sinks[i].dead_letter.len > 0)
 			check_dead_letter(reader, &config->sinks[i]);
+		check_files(reader, &config->sinks[i]);
+	}
 }

@@ -58,6 +58,8 @@ static void print_report(const struct journal_report *report)
 	printf("seen again     %" PRIu64 "\n", report->seen_records);
 	printf("entities       %" PRIu64 "\n", report->newest_records);
 	printf("notes          %" PRIu64 "\n", report->notes);
+	printf("cells          %" PRIu64 "\n", report->cell_records);
+	printf("live cells     %" PRIu64 "\n", report->live_cells);
 	printf("live claims    %" PRIu64 "\n", report->live_claims);
 	printf("expired claims %" PRIu64 "\n", report->expired_claims);
 	printf("open tickets   %" PRIu64 "\n", report->open_tickets);

@@ -11,9 +11,10 @@
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
  *                 what it has.
  *   2. DRAIN    until all servers are empty, or DRAIN_MS: what is left is cut,
- *                 and the other io threads end.
- *   3. DELIVER  until no ticket is open, or DELIVER_MS, whether or not the sink
- *                 makes headway: then the lanes are asked to end.
+ *                 and the other io threads end. Who waits for an outcome is told that
+ *                 there is none when delivery rests, or after ANSWER_MS.
+ *   3. DELIVER  until no ticket is open, or delivery rests, or DELIVER_MS, whether or
+ *                 not the sink makes headway: then the lanes are asked to end.
  *   4. SETTLE   until they have ended, for which they give the store some seconds:
  *                 then this loop stops.
  *   5. The store is closed. Whatever it could not record comes back with
@@ -23,7 +24,9 @@
 #include "app/serve.h"
 #include "app/config.h"
 #include "app/serve_admin.h"
+#include "app/serve_callers.h"
 #include "app/serve_orphans.h"
+#include "app/serve_resp.h"
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 #include "app/serve_store.h"
@@ -59,9 +62,15 @@ _Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its ad
 
 #define STEP_MS 20
 #define LATER_MS 200
+#define CHANGE_RETRY_MS 5000
 #define DRAIN_MS 5000
+#define ANSWER_MS 3000
 #define DELIVER_MS 5000
 #define STOP_LIMIT_MS 30000
+
+/* Delivery rests when it has done so for that long: what was just admitted is on its way to
+ * a lane until then. */
+#define REST_MS 100
 
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
@@ -78,7 +87,8 @@ struct io {
 	struct http_server *server;
 	struct webhook webhook;
 	struct claims claims;
-	struct port *port; /* NULL with an embedded store */
+	struct resp_door resp; /* its server is NULL when there is none */
+	struct port *port;     /* NULL with an embedded store */
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
@@ -106,17 +116,23 @@ struct serve {
 	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
 	struct http_gauge *gauge;
+	struct serve_resp *resp; /* NULL: there is none */
 	struct deliver *deliver;
 	struct serve_admin *admin;   /* NULL: there is none */
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
 	struct config *before;       /* which that still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
+	struct sinks_failed failed;  /* of the last change, and */
+	uint64_t retry_at_ms;        /* when it is tried again */
 	struct orphans orphans;
+	struct callers callers;
+	struct loop_timer sweep; /* of those */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
 	enum phase phase;
 	uint64_t phase_began_ms;
+	uint64_t rests_since_ms; /* 0: it does not */
 	struct loop_handler signals;
 	struct loop_timer step;
 	struct loop_timer later;
@@ -124,6 +140,11 @@ struct serve {
 };
 
 /* ---- one io thread ---- */
+
+static struct store *io_store(const struct io *io)
+{
+	return io->port ? port_store(io->port) : store_host_store(io->serve->host);
+}
 
 static void fill_windows(const struct source_set *set, struct advice_question *windows,
                          struct console_view *ret_view)
@@ -141,7 +162,11 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
 	const struct config *config = serve->config;
-	if (span_starts(request->head.path, SPAN("/v1")))
+	if (span_starts(request->head.path, SPAN("/v1/claims")))
+		error_fill(&text, 0,
+		           "there is nothing here; claims are made at /v1/claims, unless "
+		           "claims.enabled is off");
+	else if (span_starts(request->head.path, SPAN("/v1")))
 		error_fill(&text, 0,
 		           "there is nothing here; the admin API has a listener of its "
 		           "own (--admin)");
@@ -163,8 +188,7 @@ static void handle(struct http_request *request)
 	}
 	if (claims_handle(&io->claims, io->webhook.use->set, request))
 		return;
-	struct console_view view = { .port = io->port ? port_store(io->port)
-		                                      : store_host_store(io->serve->host) };
+	struct console_view view = { .port = io_store(io) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
@@ -195,14 +219,14 @@ static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
-		io->webhook.asked = io->claims.asked = false;
+		io->webhook.asked = io->claims.asked = io->resp.asked = false;
 		run_store(io);
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
 		if (unlikely(io->claims.decided))
 			claims_answer(&io->claims);
 	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
-	                  io->claims.decided));
+	                  io->claims.decided || io->resp.asked));
 }
 
 static void io_tick(struct loop_timer *timer)
@@ -210,11 +234,16 @@ static void io_tick(struct loop_timer *timer)
 	struct io *io = container_of(timer, struct io, tick);
 	if (!io->port)
 		store_host_tick(io->serve->host);
+	if (!io->port && io->resp.server)
+		resp_door_tick(&io->resp);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
-		io->draining = true;
+		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);
+		if (io->resp.server)
+			resp_server_drain(io->resp.server);
 	}
-	if (io->draining && http_server_drained(io->server))
+	if (io->draining && http_server_drained(io->server) &&
+	    (!io->resp.server || resp_server_drained(io->resp.server)))
 		atomic_store(&io->drained, true);
 	if (atomic_load(&io->end))
 		loop_stop(io->loop);
@@ -230,9 +259,14 @@ static void wake_loop(void *user)
 /* A commit costs the same for much as for little. */
 #define GATHER 4
 
+/* Commands may have many keys. */
+#define RESP_IN_FLIGHT 65536u
+
 static int open_port(struct io *io)
 {
 	struct port_options options = { .wake = wake_loop, .user = io->loop };
+	if (io->serve->resp)
+		options.max_in_flight = RESP_IN_FLIGHT;
 	return port_new(io->serve->host, &options, &io->port);
 }
 
@@ -242,6 +276,8 @@ static void batch_calls(struct io *io)
 	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
 		return;
 	int error = http_server_batch(io->server);
+	if (error == 0 && io->resp.server)
+		error = resp_server_batch(io->resp.server);
 	if (error != 0 && io == io->serve->ios)
 		log_info(
 			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
@@ -278,15 +314,13 @@ static int io_open(struct io *io)
 	struct serve *serve = io->serve;
 	int error = serve->embedded ? 0 : open_port(io);
 	if (error == 0)
-		error = webhook_init(&io->webhook,
-		                     &(struct webhook_options){
-					     .sources = serve->sources,
-					     .store = io->port ? port_store(io->port)
-		                                               : store_host_store(serve->host),
-					     .traces = serve->traces,
-					     .feed = serve->console.feed,
-					     .thread = (uint32_t)(io - serve->ios),
-				     });
+		error = webhook_init(&io->webhook, &(struct webhook_options){
+							   .sources = serve->sources,
+							   .store = io_store(io),
+							   .traces = serve->traces,
+							   .feed = serve->console.feed,
+							   .thread = (uint32_t)(io - serve->ios),
+						   });
 	if (error == 0)
 		error = claims_init(&io->claims, &(struct claims_options){
 							 .store = io->webhook.options.store,
@@ -306,6 +340,10 @@ static int io_open(struct io *io)
 		return error;
 	}
 	error = open_server(io);
+	if (error == 0 && serve->resp)
+		error = serve_resp_open(serve->resp, &io->resp,
+		                        io == serve->ios ? NULL : &serve->ios[0].resp, io->loop,
+		                        io_store(io), &io->problem);
 	if (error != 0)
 		return error;
 	batch_calls(io);
@@ -313,6 +351,8 @@ static int io_open(struct io *io)
 	console->threads[console->thread_count++] = (struct console_thread){
 		.answer_us = io->webhook.answer_us,
 		.http = http_server_counters(io->server),
+		.resp = io->resp.counters,
+		.reply_us = io->resp.server ? resp_server_reply_us(io->resp.server) : NULL,
 	};
 	return 0;
 }
@@ -335,6 +375,7 @@ static void io_close(struct io *io)
 		port_collect(io->port);
 	claims_release(&io->claims); /* its requests are in the server's memory */
 	io->server = http_server_free(io->server);
+	resp_door_close(&io->resp);
 	if (io->port)
 		store_free(port_store(io->port));
 	webhook_release(&io->webhook);
@@ -357,13 +398,31 @@ static bool all_drained(struct serve *serve)
 	return true;
 }
 
-/* The others wait for a person, not for a delivery. */
+/* The others wait for a person or for whoever claimed them, not for a delivery. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
-	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets;
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets +
+	                 stats.caller_tickets;
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
+}
+
+/* What then is left waits for a time ahead, or for a sink that works: a stop does not. */
+static bool delivery_rests(struct serve *serve)
+{
+	uint64_t now_ms = loop_now_ms(serve->ios[0].loop);
+	if (!deliver_is_resting(serve->deliver))
+		serve->rests_since_ms = 0;
+	else if (serve->rests_since_ms == 0)
+		serve->rests_since_ms = now_ms;
+	return serve->rests_since_ms > 0 && now_ms - serve->rests_since_ms >= REST_MS;
+}
+
+static void end_waits(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_end_waits(&serve->ios[i].webhook);
 }
 
 static void end_drain(struct serve *serve)
@@ -371,15 +430,19 @@ static void end_drain(struct serve *serve)
 	if (!all_drained(serve))
 		log_warn("some connections did not finish in time and are cut");
 	http_server_cut(serve->ios[0].server);
+	if (serve->ios[0].resp.server)
+		resp_server_cut(serve->ios[0].resp.server);
 	for (uint32_t i = 1; i < serve->io_count; i++)
 		atomic_store(&serve->ios[i].end, true);
 	serve_admin_end(serve->admin);
 	enter(serve, PHASE_DELIVER);
 }
 
-static void end_deliver(struct serve *serve)
+static void end_deliver(struct serve *serve, bool in_time)
 {
 	uint64_t open = undelivered(serve);
+	if (!in_time)
+		log_warn("some deliveries did not finish in time and are interrupted");
 	if (open > 0)
 		log_warn("events are left for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
@@ -392,11 +455,15 @@ static void shutdown_step(struct loop_timer *timer)
 	struct serve *serve = container_of(timer, struct serve, step);
 	struct loop *loop = serve->ios[0].loop;
 	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	serve->callers.stopped = true;
+	bool rests = delivery_rests(serve);
+	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
+		end_waits(serve);
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&
-	         (undelivered(serve) == 0 || spent_ms > DELIVER_MS))
-		end_deliver(serve);
+	         (undelivered(serve) == 0 || rests || spent_ms > DELIVER_MS))
+		end_deliver(serve, spent_ms <= DELIVER_MS);
 	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
 		loop_stop(loop);
 	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)
@@ -424,6 +491,10 @@ static bool is_changing(struct serve *serve)
 {
 	if (serve_sinks_changing(serve->change))
 		return true;
+	if (serve->change) {
+		serve_sinks_failed(serve->change, &serve->failed);
+		serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	}
 	serve->change = serve_sinks_change_free(serve->change);
 	if (serve->before != serve->config)
 		config_free(serve->before);
@@ -436,10 +507,13 @@ static bool is_changing(struct serve *serve)
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
-	int error = serve_sources_new(config, serve->store.key, &serve->counts, &set, ret_text);
+	int error = serve_sources_new(config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &set, ret_text);
 	if (error == 0)
-		error = serve_sinks_change(serve->deliver, serve->loaded, config, &serve->change,
-		                           ret_text);
+		error = serve_sinks_change(serve->deliver,
+		                           &(struct sinks_step){ serve->loaded, config,
+		                                                 &serve->failed },
+		                           &serve->change, ret_text);
 	if (error != 0) {
 		source_set_release(set);
 		return error;
@@ -498,6 +572,20 @@ static void reload(struct serve *serve)
 	config_free(config);
 }
 
+/* Sinks whose outlet could not be made at the reload: it may have been for want of
+ * something that is there now. */
+static void retry_change(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct sinks_step step = { serve->loaded, serve->loaded, &serve->failed };
+	if (serve->failed.count == 0 || loop_now_ms(serve->ios[0].loop) < serve->retry_at_ms)
+		return;
+	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
+	if (error != 0)
+		log_error("sinks cannot be changed", log_code(error));
+}
+
 /* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
 static void reload_later(struct loop_timer *timer)
 {
@@ -505,6 +593,8 @@ static void reload_later(struct loop_timer *timer)
 	if (!is_changing(serve) && serve->reload_again && serve->phase == PHASE_SERVE) {
 		serve->reload_again = false;
 		reload(serve);
+	} else if (!serve->change && serve->phase == PHASE_SERVE) {
+		retry_change(serve);
 	}
 	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
 		log_error("the timer of reloads cannot be set");
@@ -513,6 +603,7 @@ static void reload_later(struct loop_timer *timer)
 /* ---- windows that are too short ---- */
 
 #define ADVISE_MS 10000
+#define SWEEP_MS 60000
 
 static void advise_source(void *user, struct span source, const struct gap *gap)
 {
@@ -532,6 +623,16 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}
+}
+
+static void sweep(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, sweep);
+	if (serve->phase == PHASE_SERVE)
+		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
+		                    clock_read(clock_system()).wall_ms);
+	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
+		log_warn("the timer that ends forgotten claims cannot be set");
 }
 
 static void advise(struct loop_timer *timer)
@@ -607,9 +708,11 @@ static int limit_connections(struct serve *serve)
 		           (unsigned long long)limit);
 		return fail("stile cannot start", -EMFILE, &text);
 	}
+	/* The Redis door has as many again. */
+	uint64_t share = (limit - reserve) / (strcmp(options->resp, "none") == 0 ? 1 : 2);
 	serve->connections = (uint32_t)options->connections;
-	if (options->connections > limit - reserve) {
-		serve->connections = (uint32_t)(limit - reserve);
+	if (options->connections > share) {
+		serve->connections = (uint32_t)share;
 		log_warn("fewer connections than --max-connections: the limit on open files is low",
 		         log_u64("connections", serve->connections), log_u64("open_files", limit));
 	}
@@ -649,8 +752,8 @@ static int open_console(struct serve *serve)
 static int host_store(struct serve *serve, struct error_text *ret_text)
 {
 	struct store *store = serve->store.store;
-	int error = serve_sources_new(serve->config, serve->store.key, &serve->counts,
-	                              &serve->sources, ret_text);
+	int error = serve_sources_new(serve->config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &serve->sources, ret_text);
 	serve->embedded = !serve->store.shared && serve_store_inline(serve->options);
 	struct store_host_options options = {
 		.store = store,
@@ -692,8 +795,7 @@ static int open_delivery(struct serve *serve)
 		return fail("the delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
 	struct io *io = &serve->ios[0];
-	serve_orphans_begin(&serve->orphans, serve->config,
-	                    io->port ? port_store(io->port) : store_host_store(serve->host));
+	serve_orphans_begin(&serve->orphans, serve->config, io_store(io));
 	return 0;
 }
 
@@ -715,6 +817,20 @@ static int open_net(struct serve *serve)
 			return fail("TLS cannot be set up", error, &text);
 	}
 	return 0;
+}
+
+static int open_resp(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct serve_resp_options options = {
+		.config = serve->config,
+		.tls = serve->tls,
+		.key = serve->store.key,
+		.connections = serve->connections,
+		.started_ms = serve->console.started_ms,
+	};
+	int error = serve_resp_new(&options, &serve->resp, &text);
+	return error == 0 ? 0 : fail("the Redis door cannot start", error, &text);
 }
 
 static int open_ios(struct serve *serve)
@@ -788,6 +904,8 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_console(serve);
 	if (error == 0)
+		error = open_resp(serve);
+	if (error == 0)
 		error = open_ios(serve);
 	if (error == 0)
 		error = open_delivery(serve);
@@ -800,6 +918,9 @@ static int open_all(struct serve *serve)
 	serve->advise.due = advise;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->advise, ADVISE_MS);
+	serve->sweep.due = sweep;
+	if (error == 0)
+		error = loop_timer_set(serve->ios[0].loop, &serve->sweep, SWEEP_MS);
 	serve->later.due = reload_later;
 	if (error == 0)
 		error = loop_timer_set(serve->ios[0].loop, &serve->later, LATER_MS);
@@ -820,7 +941,8 @@ static void greet(struct serve *serve)
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),
-	         log_str("admin", serve_admin_url(serve->admin)), log_str("data", folder),
+	         log_str("admin", serve_admin_url(serve->admin)),
+	         log_str("resp", serve_resp_url(serve->resp)), log_str("data", folder),
 	         log_str("store", serve->store.shared ? serve->store.label : "local"),
 	         log_u64("claims", stats.live_claims), log_u64("open_tickets", stats.open_tickets),
 	         log_u64("threads", options->threads),
@@ -859,6 +981,7 @@ static void close_all(struct serve *serve)
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
+	serve_callers_end(&serve->callers);
 	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
 	serve->traces = trace_log_free(serve->traces);
@@ -866,6 +989,7 @@ static void close_all(struct serve *serve)
 	source_counts_free(&serve->counts);
 	serve->tls = tls_free(serve->tls);
 	serve->gauge = http_gauge_free(serve->gauge);
+	serve->resp = serve_resp_free(serve->resp);
 	if (serve->signals.fd > 0)
 		close(serve->signals.fd);
 }

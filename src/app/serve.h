@@ -16,6 +16,11 @@ struct serve_options {
 	const char *config; /* the configuration file; NULL: none */
 	const char *listen;
 	const char *admin; /* where the admin listener is; "none" */
+	const char *resp;  /* where the Redis door is; "none" */
+	const char *resp_scope;
+	uint64_t resp_tls; /* enum serve_resp_tls */
+	uint64_t resp_max_value;
+	uint64_t resp_idle_ms; /* 0: for ever */
 	const char *data;
 	const char *store; /* the URL of a shared one; NULL: that of the file, or none */
 	uint64_t window_ms;
@@ -39,6 +44,8 @@ struct serve_options {
 
 enum serve_commit { SERVE_COMMIT_AUTO, SERVE_COMMIT_INLINE, SERVE_COMMIT_THREAD };
 
+enum serve_resp_tls { SERVE_RESP_TLS_AUTO, SERVE_RESP_TLS_OFF };
+
 enum serve_io_uring { SERVE_IO_URING_AUTO, SERVE_IO_URING_OFF };
 
 /* The rows of its table. Most stand in the configuration file too (config.h),
@@ -47,6 +54,11 @@ enum serve_row {
 	SERVE_CONFIG,
 	SERVE_LISTEN,
 	SERVE_ADMIN,
+	SERVE_RESP,
+	SERVE_RESP_SCOPE,
+	SERVE_RESP_TLS,
+	SERVE_RESP_MAX_VALUE,
+	SERVE_RESP_IDLE,
 	SERVE_DATA,
 	SERVE_STORE,
 	SERVE_WINDOW,

@@ -3,8 +3,8 @@
 
 #include "base/log.h"
 
-#define ITEMS 1024u
-#define BYTES (64u << 10)
+#define ITEMS 4096u
+#define BYTES (1u << 20)
 
 static bool is_known(const struct orphans *orphans, uint32_t sink)
 {
@@ -44,7 +44,8 @@ void serve_orphans_begin(struct orphans *orphans, const struct config *config, s
 		.scan = { .op = { .kind = STORE_SCAN, .done = scanned },
 		          .states = 1u << STORE_STATE_DUE,
 		          .max_items = ITEMS,
-		          .max_bytes = BYTES },
+		          .max_bytes = BYTES,
+		          .items_only = true },
 	};
 	for (uint32_t i = 0; i < config->sink_count; i++)
 		orphans->known[orphans->known_count++] = config->sinks[i].id;

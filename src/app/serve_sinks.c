@@ -198,6 +198,7 @@ struct one_change {
 	struct deliver_command command;
 	struct sinks_change *all;
 	const struct config_sink *sink; /* of the next configuration; NULL: it is removed */
+	uint32_t id;
 };
 
 struct sinks_change {
@@ -232,7 +233,7 @@ static void post(struct sinks_change *all, struct deliver *deliver, uint32_t lan
 {
 	struct one_change *one = &all->list[all->count++];
 	CHECK(all->count <= ARRAY_LEN(all->list));
-	*one = (struct one_change){ command, all, sink };
+	*one = (struct one_change){ command, all, sink, sink ? sink->id : 0 };
 	one->command.done = change_done;
 	atomic_fetch_add(&all->left, 1);
 	deliver_post(deliver, lane, &one->command);
@@ -274,14 +275,22 @@ static int add_lane(struct deliver *deliver, const struct config_sink *sink, boo
 	return error;
 }
 
-/* A lane that was removed before and comes back was paused. */
-static void change_lane(struct sinks_change *all, struct deliver *deliver, uint32_t lane,
-                        const struct config *last, const struct config *next,
-                        const struct config_sink *sink)
+static bool has_failed(const struct sinks_failed *failed, uint32_t id)
 {
-	const struct config_sink *was = find_id(last, sink->id);
-	bool prompt = is_prompt(next);
-	bool same = was && config_sink_changed(was, sink) == 0 && is_prompt(last) == prompt;
+	for (uint32_t i = 0; i < failed->count; i++)
+		if (failed->ids[i] == id)
+			return true;
+	return false;
+}
+
+/* Also one that was removed before and comes back. */
+static void change_lane(struct sinks_change *all, struct deliver *deliver, uint32_t lane,
+                        const struct sinks_step *step, const struct config_sink *sink)
+{
+	const struct config_sink *was = find_id(step->last, sink->id);
+	bool prompt = is_prompt(step->next);
+	bool same = was && config_sink_changed(was, sink) == 0 && is_prompt(step->last) == prompt &&
+	            !has_failed(step->failed, sink->id);
 	if (same)
 		return;
 	struct deliver_command change = { .kind = DELIVER_CHANGE,
@@ -289,8 +298,6 @@ static void change_lane(struct sinks_change *all, struct deliver *deliver, uint3
 		                          .make = make_outlet };
 	change.policy.prompt = prompt;
 	post(all, deliver, lane, sink, change);
-	if (!was)
-		post(all, deliver, lane, sink, (struct deliver_command){ .kind = DELIVER_RESUME });
 }
 
 static void pause_lane(struct sinks_change *all, struct deliver *deliver,
@@ -302,13 +309,14 @@ static void pause_lane(struct sinks_change *all, struct deliver *deliver,
 		return;
 	log_warn("a sink was removed; what waits for it stays until it comes back",
 	         log_span("sink", sink->name), log_u64("waiting", view.waiting + view.in_flight));
-	post(all, deliver, (uint32_t)lane, NULL, (struct deliver_command){ .kind = DELIVER_PAUSE });
+	post(all, deliver, (uint32_t)lane, NULL,
+	     (struct deliver_command){ .kind = DELIVER_REMOVE });
 }
 
-int serve_sinks_change(struct deliver *deliver, const struct config *last,
-                       const struct config *next, struct sinks_change **ret_change,
-                       struct error_text *ret_text)
+int serve_sinks_change(struct deliver *deliver, const struct sinks_step *step,
+                       struct sinks_change **ret_change, struct error_text *ret_text)
 {
+	const struct config *last = step->last, *next = step->next;
 	struct sinks_change *all = mem_zalloc(1, sizeof(*all));
 	struct lane_view view;
 	uint32_t lanes = deliver_lane_count(deliver);
@@ -323,7 +331,7 @@ int serve_sinks_change(struct deliver *deliver, const struct config *last,
 	for (uint32_t i = 0; i < next->sink_count; i++) {
 		int lane = find_lane(deliver, next->sinks[i].id, &view);
 		if (lane >= 0 && (uint32_t)lane < lanes) /* others are new */
-			change_lane(all, deliver, (uint32_t)lane, last, next, &next->sinks[i]);
+			change_lane(all, deliver, (uint32_t)lane, step, &next->sinks[i]);
 	}
 	for (uint32_t i = 0; i < last->sink_count; i++)
 		if (!find_id(next, last->sinks[i].id))
@@ -335,6 +343,17 @@ int serve_sinks_change(struct deliver *deliver, const struct config *last,
 bool serve_sinks_changing(const struct sinks_change *change)
 {
 	return change && atomic_load(&change->left) > 0;
+}
+
+void serve_sinks_failed(const struct sinks_change *change, struct sinks_failed *ret_failed)
+{
+	struct sinks_failed failed = { 0 };
+	for (uint32_t i = 0; change && i < change->count; i++) {
+		const struct one_change *one = &change->list[i];
+		if (one->command.kind == DELIVER_CHANGE && one->command.error != 0)
+			failed.ids[failed.count++] = one->id;
+	}
+	*ret_failed = failed;
 }
 
 struct sinks_change *serve_sinks_change_free(struct sinks_change *change)

@@ -35,11 +35,12 @@ static int new_routes(const struct config *config, const unsigned char *key,
 	return error;
 }
 
-static struct source_claims_options claims_options(const struct config *config)
+static struct source_claims_options claims_options(const struct config *config, const char *listen)
 {
 	const struct config_claims *claims = &config->claims;
-	enum source_claims_mode mode = config_claims_guarded(config) ? SOURCE_CLAIMS_ON
-	                                                             : SOURCE_CLAIMS_UNGUARDED;
+	enum source_claims_mode mode = config_claims_guarded(claims, listen)
+	                                       ? SOURCE_CLAIMS_ON
+	                                       : SOURCE_CLAIMS_UNGUARDED;
 	return (struct source_claims_options){
 		.mode = claims->enabled == CONFIG_CLAIMS_OFF ? SOURCE_CLAIMS_OFF : mode,
 		.auth = &claims->auth,
@@ -49,7 +50,7 @@ static struct source_claims_options claims_options(const struct config *config)
 	};
 }
 
-int serve_sources_new(const struct config *config, const unsigned char *key,
+int serve_sources_new(const struct config *config, const char *listen, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text)
 {
@@ -72,15 +73,15 @@ int serve_sources_new(const struct config *config, const unsigned char *key,
 	struct route_set *routes = NULL;
 	int error = new_routes(config, key, &routes, ret_text);
 	if (error == 0)
-		error = source_set_new(&(struct source_set_options){ .sources = sources,
-		                                                     .count = config->source_count,
-		                                                     .claims = claims_options(
-									     config),
-		                                                     .key = key,
-		                                                     .counts = counts,
-		                                                     .routes = routes,
-		                                                     .warn = warn },
-		                       ret_set, ret_text);
+		error = source_set_new(
+			&(struct source_set_options){ .sources = sources,
+		                                      .count = config->source_count,
+		                                      .claims = claims_options(config, listen),
+		                                      .key = key,
+		                                      .counts = counts,
+		                                      .routes = routes,
+		                                      .warn = warn },
+			ret_set, ret_text);
 	if (error != 0)
 		route_set_free(routes);
 	mem_free(sources);

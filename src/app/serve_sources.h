@@ -10,7 +10,8 @@
 #include "app/config.h"
 #include "door/source.h"
 
-int serve_sources_new(const struct config *config, const unsigned char *key,
+/* `listen`: the address that there is, whatever the configuration says. */
+int serve_sources_new(const struct config *config, const char *listen, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text) must_check;
 

@@ -13,7 +13,9 @@
 #define TARGET_MAX 8192u
 #define POLL_MS 100
 
-#define WAITING_STATES "only in these states, with commas: held, parked, dead"
+#define WAITING_STATES                                                                   \
+	"only in these states, with commas: held, parked, dead, which are the default, " \
+	"due, leased, or open (all of them)"
 #define DRY_RUN                                                           \
 	TICKETS_OPTION("dry-run", OPTION_FLAG, dry_run, NULL, NULL, 0, 0, \
 	               "only count what is meant")
@@ -39,6 +41,7 @@ static const struct option replay_table[] = {
 	TICKETS_TEXT("nonce", nonce, "TEXT",
 	             "the name of this replay: under one name an event is sent once; without it "
 	             "one is made and printed"),
+	TICKETS_TEXT("to", to, "SINK", "send it to this sink instead of its own"),
 	TICKETS_OPTION("rate", OPTION_COUNT, rate, "N", "50", 1, 100000,
 	               "at most so many a second"),
 	TICKETS_JSON,
@@ -128,6 +131,7 @@ static void add_replay(const struct tickets_options *options, const struct deed 
 	if (deed != &deed_replay)
 		return;
 	tickets_add_parameter(target, "nonce", options->nonce);
+	tickets_add_parameter(target, "to", options->to);
 	buf_printf(target, "&rate=%llu", (unsigned long long)options->rate);
 }
 

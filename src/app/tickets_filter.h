@@ -16,6 +16,7 @@ struct tickets_options {
 	struct ask_options ask;
 	const char *state, *source, *sink, *type, *entity, *id, *since, *until;
 	const char *nonce;
+	const char *to;
 	uint64_t limit;
 	uint64_t rate;
 	bool payload;

@@ -41,7 +41,7 @@ static bool has_number(char type)
 
 static int head_read(struct span bytes, struct head *ret_head)
 {
-	if (bytes.len == 0)
+	if (bytes.len == 0 || !bytes.ptr)
 		return -EAGAIN;
 	size_t most = bytes.len < LINE_MAX_LEN ? bytes.len : LINE_MAX_LEN;
 	const char *end = memchr(bytes.ptr, '\n', most);

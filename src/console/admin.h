@@ -106,7 +106,29 @@ struct admin_command {
 void admin_command_post(struct admin *admin, uint32_t lane, struct admin_command *command);
 int admin_find_lane(const struct admin *admin, uint32_t sink);
 
-/* admin_list.c, admin_tickets.c, admin_sinks.c */
+/* admin_act.c: releases or drops a ticket that was last seen in that state. A due one is
+ * tried now, or leaves its lane. `done` may come before this returns. ERR_FENCED: it is
+ * in no state for that; ERR_BUSY: an attempt is under way, or another of its entity is
+ * before it. */
+struct admin_act {
+	struct admin *admin;
+	uint64_t ticket;
+	uint32_t sink;
+	bool drop;
+	bool whole_event; /* all legs of it that are held, parked or dead */
+	void (*done)(struct admin_act *act, int error);
+	/* private: */
+	struct store_release release;
+	struct admin_command command;
+	uint32_t states;
+	bool store_asked, lane_asked;
+};
+void admin_act_begin(struct admin_act *act, enum store_state state);
+
+/* admin_tickets.c. False: it is none, and answered. */
+bool admin_parse_ticket(struct http_request *request, struct span part, uint64_t *ret_ticket);
+
+/* admin_list.c, admin_show.c, admin_tickets.c, admin_sinks.c */
 admin_answer admin_list_tickets, admin_show_ticket;
 admin_answer admin_release_ticket, admin_drop_ticket;
 admin_answer admin_list_sinks, admin_show_sink, admin_pause_sink, admin_resume_sink;

@@ -139,6 +139,8 @@ static uint32_t sink_number(const struct console *console, struct span name)
 		if (span_eq(span_str(view.name), name))
 			return view.sink;
 	}
+	if (span_eq(name, SPAN("caller")))
+		return STORE_SINK_CALLER;
 	return sink_id(name); /* one that was removed may still have tickets */
 }
 

@@ -9,6 +9,7 @@
  * Replay: the same bytes are admitted again, with a single claim of (nonce, original
  * ticket). So it gets a ticket and an Idempotency-Key of its own, and the same replay
  * run twice is a duplicate. A dead or parked original is closed when that is durable.
+ * A replay to another sink leaves its original as it is.
  * What a job has sent itself, and what is a replay and was delivered, it leaves out.
  */
 #include <inttypes.h>
@@ -36,8 +37,9 @@ struct act {
 	struct admin_job *job;
 	struct act *next; /* while free */
 	struct store_admit admit;
-	struct store_release release;
+	struct admin_act deed;
 	struct store_leg leg;
+	enum store_state original;
 	bool closes; /* the original, when the replay is durable */
 	char letter[LETTER_BYTES_MAX];
 	struct buf bytes; /* source and payload */
@@ -55,7 +57,9 @@ struct admin_job {
 	struct admin_filter filter;
 	char nonce[NONCE_MAX];
 	uint32_t nonce_len;
-	uint64_t rate; /* a second; 0: no limit */
+	uint64_t rate;  /* a second; 0: no limit */
+	bool elsewhere; /* a replay to another sink: `to` */
+	uint32_t to;
 	uint64_t allowed_at_ms;
 	uint64_t allowance; /* acts that may begin now */
 	uint64_t began_ms, ended_ms;
@@ -130,13 +134,13 @@ static void end_act(struct act *act)
 	step(job);
 }
 
-static void released(struct store_op *op)
+static void released(struct admin_act *deed, int error)
 {
-	struct act *act = op->user;
+	struct act *act = container_of(deed, struct act, deed);
 	struct admin_job *job = act->job;
-	if (op->error == ERR_FENCED)
+	if (error == ERR_FENCED || error == ERR_BUSY)
 		job->skipped++; /* somebody was quicker */
-	else if (op->error != 0)
+	else if (error != 0)
 		job->failed++;
 	else
 		job->acted++;
@@ -144,19 +148,10 @@ static void released(struct store_op *op)
 }
 
 /* The replay counts already; its original may be gone meanwhile. */
-static void original_closed(struct store_op *op)
+static void original_closed(struct admin_act *deed, int error)
 {
-	end_act(op->user);
-}
-
-static void release(struct act *act, uint64_t ticket, bool drop, void (*done)(struct store_op *op))
-{
-	act->release = (struct store_release){
-		.op = { .kind = STORE_RELEASE, .done = done, .user = act },
-		.ticket = ticket,
-		.drop = drop,
-	};
-	store_submit(act->job->admin->options.port, &act->release.op);
+	(void)error;
+	end_act(container_of(deed, struct act, deed));
 }
 
 static void replayed(struct store_op *op)
@@ -174,7 +169,7 @@ static void replayed(struct store_op *op)
 	if (sent && (job->first_own == 0 || own < job->first_own))
 		job->first_own = own;
 	if (op->error == 0 && act->closes)
-		release(act, act->release.ticket, true, original_closed);
+		admin_act_begin(&act->deed, act->original);
 	else
 		end_act(act);
 }
@@ -184,8 +179,9 @@ static int replay_claim(const struct admin_job *job, uint64_t ticket, struct cla
 {
 	struct digest_scope scope;
 	struct digest_input input;
-	char text[TICKET_TEXT_LEN];
+	char text[TICKET_TEXT_LEN], to[16];
 	ticket_text(ticket, text);
+	int len = snprintf(to, sizeof(to), "%08" PRIx32, job->to);
 	int r = digest_scope_init(&scope, SPAN("/replay"), SPAN("replay"));
 	if (r < 0)
 		return r;
@@ -193,6 +189,8 @@ static int replay_claim(const struct admin_job *job, uint64_t ticket, struct cla
 	r = digest_add(&input, DIGEST_STRING, span_of(job->nonce, job->nonce_len));
 	if (r == 0)
 		r = digest_add(&input, DIGEST_STRING, span_of(text, sizeof(text)));
+	if (r == 0 && job->elsewhere)
+		r = digest_add(&input, DIGEST_STRING, span_of(to, (size_t)len));
 	if (r < 0)
 		return r;
 	*ret_claim = (struct claim){
@@ -230,8 +228,11 @@ static int begin_replay(struct act *act, const struct store_item *item,
 	buf_append_span(&act->bytes, parts->payload);
 	if (act->bytes.failed)
 		return -ENOMEM;
-	act->leg = (struct store_leg){ .sink = item->sink, .order = item->order };
-	bool plain = item->sink == 0 && item->order == 0;
+	/* Of an event with several legs the other sink gets one. */
+	bool elsewhere = act->job->elsewhere;
+	act->leg = (struct store_leg){ .sink = elsewhere ? act->job->to : item->sink,
+		                       .order = item->order };
+	bool plain = act->leg.sink == 0 && item->order == 0;
 	act->admit = (struct store_admit){
 		.op = { .kind = STORE_ADMIT, .done = replayed, .user = act },
 		.claim_count = 1,
@@ -242,11 +243,15 @@ static int begin_replay(struct act *act, const struct store_item *item,
 		.legs = plain ? NULL : &act->leg,
 		.leg_count = plain ? 0 : 1,
 	};
-	int r = replay_claim(act->job, item->ticket, &act->admit.claims[0]);
+	int r = replay_claim(act->job, elsewhere ? item->event : item->ticket,
+	                     &act->admit.claims[0]);
 	if (r < 0)
 		return r;
-	act->release.ticket = item->ticket;
-	act->closes = item->state == STORE_STATE_DEAD || item->state == STORE_STATE_PARKED;
+	act->original = (enum store_state)item->state;
+	act->deed.drop = true;
+	act->deed.done = original_closed;
+	act->closes = !elsewhere &&
+	              (item->state == STORE_STATE_DEAD || item->state == STORE_STATE_PARKED);
 	store_submit(act->job->admin->options.port, &act->admit.op);
 	return 0;
 }
@@ -258,8 +263,13 @@ static void begin_act(struct admin_job *job, const struct store_item *item,
 	CHECK(act);
 	job->spare = act->next;
 	job->in_flight++;
+	act->deed = (struct admin_act){ .admin = job->admin,
+		                        .ticket = item->ticket,
+		                        .sink = item->sink,
+		                        .drop = job->kind == JOB_DROP,
+		                        .done = released };
 	if (job->kind != JOB_REPLAY) {
-		release(act, item->ticket, job->kind == JOB_DROP, released);
+		admin_act_begin(&act->deed, (enum store_state)item->state);
 	} else if (begin_replay(act, item, parts) < 0) {
 		job->failed++;
 		act->next = job->spare;
@@ -478,6 +488,24 @@ static int make_nonce(struct admin_job *job)
 	return r;
 }
 
+static int parse_to(struct admin_job *job, struct span query, struct error_text *ret_text)
+{
+	struct filter_text to;
+	struct lane_view view;
+	struct deliver *deliver = job->admin->options.console->deliver;
+	if (!admin_param(query, "to", &to, ret_text))
+		return to.given ? ERR_INVALID : 0;
+	for (uint32_t i = 0; i < deliver_lane_count(deliver); i++) {
+		deliver_view(deliver, i, &view);
+		if (!span_eq(span_str(view.name), filter_span(&to)))
+			continue;
+		job->elsewhere = true;
+		job->to = view.sink;
+		return 0;
+	}
+	return error_fill(ret_text, ERR_INVALID, "to: there is no sink of this name");
+}
+
 static int parse_replay(struct admin_job *job, struct span query, struct error_text *ret_text)
 {
 	struct filter_text nonce;
@@ -485,6 +513,8 @@ static int parse_replay(struct admin_job *job, struct span query, struct error_t
 	int r = admin_param_number(query, "rate", RATE_MAX, &job->rate, ret_text);
 	if (r == 0 && job->rate == 0)
 		r = error_fill(ret_text, ERR_INVALID, "rate: expected 1 to %u a second", RATE_MAX);
+	if (r == 0)
+		r = parse_to(job, query, ret_text);
 	if (r < 0)
 		return r;
 	if (!admin_param(query, "nonce", &nonce, ret_text) && !nonce.given)
@@ -497,12 +527,18 @@ static int parse_replay(struct admin_job *job, struct span query, struct error_t
 	return 0;
 }
 
-/* Which states such a job may meet, and meets when none is said. */
+/* Which states such a job may meet, */
 static uint32_t job_states(enum job_kind kind)
 {
-	uint32_t waiting = 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD;
-	return kind == JOB_REPLAY ? waiting | 1u << STORE_STATE_CLOSED
-	                          : waiting | 1u << STORE_STATE_HELD;
+	return kind == JOB_REPLAY ? 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD |
+	                                    1u << STORE_STATE_CLOSED
+	                          : FILTER_OPEN_STATES;
+}
+
+/* and meets when none is said: what needs nobody is left alone. */
+static uint32_t standard_states(enum job_kind kind)
+{
+	return kind == JOB_REPLAY ? job_states(kind) : STORE_STATES_ASIDE;
 }
 
 static bool is_narrow(const struct admin_filter *filter)
@@ -527,8 +563,7 @@ static int parse(struct admin_job *job, struct span query, struct error_text *re
 	if (job->filter.states & ~job_states(job->kind) && job->filter.states != FILTER_ALL_STATES)
 		return error_fill(ret_text, ERR_INVALID, "state: %s is for tickets that are %s",
 		                  kind_names[job->kind],
-		                  job->kind == JOB_REPLAY ? "closed, parked or dead"
-		                                          : "held, parked or dead");
+		                  job->kind == JOB_REPLAY ? "closed, parked or dead" : "open");
 	return 0;
 }
 
@@ -602,7 +637,7 @@ static void start(struct admin *admin, struct http_request *request, enum job_ki
 		return;
 	}
 	if (job->filter.states == 0)
-		job->filter.states = job_states(kind);
+		job->filter.states = standard_states(kind);
 	begin(job);
 	respond_job(request, 202, job);
 }

@@ -165,6 +165,7 @@ static void write_store(const struct console *console, struct buf *out)
 	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
 	single(out, "stile_live_entities", "gauge",
 	       "Entities whose newest event is remembered now.", stats.live_entities);
+	single(out, "stile_live_cells", "gauge", "Names that have a value now.", stats.live_cells);
 	single(out, "stile_expired_claims_total", "counter",
 	       "Claims forgotten because their window ended.", stats.expired_claims);
 	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
@@ -183,6 +184,9 @@ static void write_store(const struct console *console, struct buf *out)
 	       stats.dead_tickets);
 	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
 	       stats.due_tickets);
+	single(out, "stile_caller_tickets", "gauge",
+	       "Claims that whoever made them has not settled: open, and not to be delivered.",
+	       stats.caller_tickets);
 	single(out, "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
 	       stats.waits);
 	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
@@ -296,6 +300,7 @@ static void write_deliver(const struct console *console, struct buf *out)
 	}
 }
 
+/* A counter of a server: of all its threads together. */
 struct http_metric {
 	const char *name;
 	const char *type;
@@ -342,6 +347,72 @@ static void write_http(const struct console *console, struct buf *out)
 	}
 }
 
+#define RESP_METRIC(name, type, field, help)                            \
+	{                                                               \
+		name, type, help, offsetof(struct resp_counters, field) \
+	}
+
+static const struct http_metric resp_metrics[] = {
+	RESP_METRIC("stile_resp_connections", "gauge", open, "Open connections of Redis clients."),
+	RESP_METRIC("stile_resp_accepted_total", "counter", accepted,
+	            "Connections of Redis clients accepted."),
+	RESP_METRIC("stile_resp_refused_total", "counter", refused,
+	            "Connections of Redis clients refused because there were too many."),
+	RESP_METRIC("stile_resp_commands_total", "counter", commands, "Commands of Redis clients."),
+	RESP_METRIC("stile_resp_bad_total", "counter", bad,
+	            "Connections ended for bytes that are no command."),
+	RESP_METRIC("stile_resp_timeouts_total", "counter", timeouts,
+	            "Redis clients that were idle or did not read for too long."),
+	RESP_METRIC("stile_resp_received_bytes_total", "counter", bytes_in,
+	            "Bytes received from Redis clients."),
+	RESP_METRIC("stile_resp_sent_bytes_total", "counter", bytes_out,
+	            "Bytes sent to Redis clients."),
+};
+
+static uint64_t sum_resp(const struct console *console, size_t offset)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < console->thread_count; i++) {
+		const char *counters = (const char *)console->threads[i].resp;
+		sum += meter_read((const atomic_uint_fast64_t *)(const void *)(counters + offset));
+	}
+	return sum;
+}
+
+static void write_reply_times(const struct console *console, struct buf *out)
+{
+	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
+	if (!merged) {
+		buf_fail(out, -ENOMEM);
+		return;
+	}
+	for (uint32_t i = 0; i < console->thread_count; i++)
+		histogram_merge(merged, console->threads[i].reply_us);
+	write_histogram(out,
+	                (struct histogram_text){ "stile_resp_reply_seconds",
+	                                         "From a whole command to its durable reply.",
+	                                         time_bounds_us, ARRAY_LEN(time_bounds_us), true },
+	                merged);
+	mem_free(merged);
+}
+
+/* Only where there is a Redis door. */
+static void write_resp(const struct console *console, struct buf *out)
+{
+	if (console->thread_count == 0 || !console->threads[0].resp)
+		return;
+	for (size_t m = 0; m < ARRAY_LEN(resp_metrics); m++)
+		single(out, resp_metrics[m].name, resp_metrics[m].type, resp_metrics[m].help,
+		       sum_resp(console, resp_metrics[m].offset));
+	head(out, "stile_resp_errors_total", "counter", "Error replies, by their first word.");
+	for (int kind = 0; kind < RESP_ERROR_COUNT; kind++)
+		buf_printf(out, "stile_resp_errors_total{error=\"%s\"} %" PRIu64 "\n",
+		           resp_error_word((enum resp_error)kind),
+		           sum_resp(console, offsetof(struct resp_counters, errors) +
+		                                     (size_t)kind * sizeof(atomic_uint_fast64_t)));
+	write_reply_times(console, out);
+}
+
 static void answer_metrics(struct console *console, const struct console_view *view,
                            struct http_request *request)
 {
@@ -357,6 +428,7 @@ static void answer_metrics(struct console *console, const struct console_view *v
 	write_store(console, &out);
 	write_deliver(console, &out);
 	write_http(console, &out);
+	write_resp(console, &out);
 	struct why_context why = console_why_context(console, view);
 	if (console->traces)
 		why_metrics(&why, &out);

@@ -20,6 +20,7 @@
 #include "gate/advice.h"
 #include "gate/meters.h"
 #include "net/http_server.h"
+#include "net/resp_server.h"
 #include "store/store.h"
 #include "store/trace_log.h"
 #include "sys/worker.h"
@@ -30,6 +31,8 @@
 struct console_thread {
 	const struct histogram *answer_us; /* from whole request to answer */
 	const struct http_counters *http;
+	const struct resp_counters *resp; /* NULL: there is no Redis door */
+	const struct histogram *reply_us; /* its, from whole command to reply */
 };
 
 struct feed;

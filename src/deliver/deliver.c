@@ -28,7 +28,9 @@ struct runner {
 	struct loop_hook round;
 	struct loop_timer timer;
 	bool stopped;
+	atomic_bool in_round; /* the view is not of now */
 	struct mailbox commands;
+	struct mailbox_node *telling;   /* commands that wait until they are written down */
 	struct deliver_command *change; /* waits until nothing is under way */
 	atomic_bool stopping;
 	atomic_bool ended;
@@ -57,6 +59,7 @@ static int obey(struct lane *lane, const struct deliver_command *command)
 	switch (command->kind) {
 	case DELIVER_PAUSE: lane_pause(lane); return 0;
 	case DELIVER_RESUME: lane_resume(lane); return 0;
+	case DELIVER_REMOVE: lane_remove(lane); return 0;
 	case DELIVER_RETRY_NOW: return lane_retry_now(lane, command->ticket);
 	case DELIVER_DROP: return lane_drop(lane, command->ticket);
 	case DELIVER_CHANGE: break; /* not at once */
@@ -103,7 +106,12 @@ static void run_change(struct runner *runner)
 
 static void run_command(struct runner *runner, struct deliver_command *command)
 {
-	if (command->kind != DELIVER_CHANGE) {
+	bool kept = command->kind == DELIVER_PAUSE || command->kind == DELIVER_RESUME;
+	if (kept) {
+		(void)obey(runner->lane, command);
+		command->node.next = runner->telling;
+		runner->telling = &command->node;
+	} else if (command->kind != DELIVER_CHANGE) {
 		finish_command(command, obey(runner->lane, command));
 	} else if (runner->change) {
 		finish_command(command, ERR_BUSY);
@@ -113,9 +121,21 @@ static void run_command(struct runner *runner, struct deliver_command *command)
 	}
 }
 
+static void end_commands(struct runner *runner, bool closing)
+{
+	bool written = lane_wish_written(runner->lane);
+	while (runner->telling && (written || closing)) {
+		struct mailbox_node *node = runner->telling;
+		runner->telling = node->next;
+		finish_command(container_of(node, struct deliver_command, node),
+		               written ? 0 : ERR_CLOSING);
+	}
+}
+
 static void run_commands(struct runner *runner, bool closing)
 {
 	struct mailbox_node *node = mailbox_take(&runner->commands);
+	end_commands(runner, closing);
 	while (node) {
 		struct mailbox_node *next = node->next;
 		struct deliver_command *command = container_of(node, struct deliver_command, node);
@@ -142,6 +162,7 @@ static void round_run(struct loop_hook *hook)
 	struct runner *runner = container_of(hook, struct runner, round);
 	if (!atomic_load(runner->begun) && !atomic_load(&runner->stopping))
 		return;
+	atomic_store(&runner->in_round, true);
 	port_collect(runner->port);
 	if (atomic_load(&runner->stopping) && !runner->stopped) {
 		runner->stopped = true;
@@ -151,6 +172,7 @@ static void round_run(struct loop_hook *hook)
 	run_change(runner);
 	set_timer(runner, lane_run(runner->lane));
 	publish(runner);
+	atomic_store(&runner->in_round, false);
 	lane_flush(runner->lane);
 	if (runner->stopped && lane_is_still(runner->lane))
 		loop_stop(runner->loop);
@@ -375,6 +397,19 @@ void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_
 	pthread_mutex_lock(&runner->seeing);
 	*ret_view = runner->view;
 	pthread_mutex_unlock(&runner->seeing);
+}
+
+bool deliver_is_resting(struct deliver *deliver)
+{
+	bool resting = true;
+	for (uint32_t i = 0; i < deliver->count; i++) {
+		struct runner *runner = &deliver->runners[i];
+		pthread_mutex_lock(&runner->seeing);
+		resting &= runner->view.resting && !atomic_load(&runner->in_round);
+		pthread_mutex_unlock(&runner->seeing);
+		loop_wake(runner->loop);
+	}
+	return resting;
 }
 
 int deliver_find(const struct deliver *deliver, const char *name)

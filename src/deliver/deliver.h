@@ -75,15 +75,21 @@ uint32_t deliver_lane_count(const struct deliver *deliver);
 /* `lane` is below the count, in the order of the options. What it shows is never behind
  * what the store shows: counts are there before outcomes are. */
 void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_view);
+/* Are all lanes resting (lane_view.h)? Also has each look for what came back to it, so
+ * asked again and again it tells of now. What is on its way between the store and a lane
+ * is not seen. */
+bool deliver_is_resting(struct deliver *deliver);
 int deliver_find(const struct deliver *deliver, const char *name); /* lane, or -ENOENT */
 
 /* ---- commands ---- */
 
 enum deliver_command_kind {
-	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends */
+	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends. Also after a restart */
 	DELIVER_RESUME,    /* also of a disabled one; tries at once */
+	DELIVER_REMOVE,    /* as paused, until a change */
 	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
-	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter */
+	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter; done()
+	                      does not wait for the disk */
 	DELIVER_CHANGE,    /* another outlet and policy, when what is under way has ended */
 };
 

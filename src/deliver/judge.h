@@ -38,8 +38,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/error.h"
 #include "base/breaker.h"
+#include "base/error.h"
 #include "deliver/limiter.h"
 #include "sink/outlet.h"
 

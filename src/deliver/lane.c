@@ -52,6 +52,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 			return -ENOMEM;
 		}
 	}
+	lane_wish_init(lane);
 	schedule_init(&lane->schedule);
 	breaker_init(&lane->breaker, &lane->policy.breaker, lane->now_ms);
 	limiter_init(&lane->limiter, &lane->policy.limiter);
@@ -71,6 +72,7 @@ struct lane *lane_free(struct lane *lane)
 		buf_free(&lane->takes[i].take.items);
 	}
 	lane_pool_free(lane);
+	lane_wish_free(lane);
 	schedule_free(&lane->schedule);
 	mem_free(lane->renewals);
 	return mem_free(lane);
@@ -101,9 +103,14 @@ uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms)
 	return boot_ms + lane->store_ms;
 }
 
+bool lane_is_barred(const struct lane *lane)
+{
+	return lane->paused || lane->disabled || lane->removed || !lane->wish.known;
+}
+
 uint32_t lane_room(struct lane *lane)
 {
-	if (lane->paused || lane->disabled || lane->stopping || lane->changing)
+	if (lane_is_barred(lane) || lane->stopping || lane->changing)
 		return 0;
 	uint32_t room = breaker_room(&lane->breaker, lane->now_ms);
 	uint32_t limit = limiter_room(&lane->limiter, lane->now_ms);
@@ -151,7 +158,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 /* When a ticket may start that nothing but time keeps back. */
 static uint64_t next_start_ms(struct lane *lane)
 {
-	if (lane->paused || lane->disabled || lane->changing ||
+	if (lane_is_barred(lane) || lane->changing ||
 	    lane->schedule.count == lane->schedule.started)
 		return UINT64_MAX;
 	uint64_t due_ms = schedule_is_due(&lane->schedule, lane->now_ms)
@@ -172,9 +179,11 @@ static uint64_t next_run_ms(struct lane *lane)
 {
 	if (lane->stopping)
 		return UINT64_MAX;
-	uint64_t next_ms = next_start_ms(lane);
+	uint64_t next_ms = sooner(next_start_ms(lane), lane_wish_next_ms(lane));
 	if (lane->take_after_ms > lane->now_ms)
 		next_ms = sooner(next_ms, lane->take_after_ms);
+	if (lane->unburied)
+		next_ms = sooner(next_ms, lane->bury_at_ms);
 	if (lane->renew_at_ms > 0)
 		next_ms = sooner(next_ms, lane->renew_at_ms);
 	if (next_ms == UINT64_MAX)
@@ -186,8 +195,10 @@ uint64_t lane_run(struct lane *lane)
 {
 	lane->running = true;
 	lane->now_ms = clock_read(lane->clock).boot_ms;
+	lane_wish_run(lane);
 	for (uint32_t turn = 0; turn < TURNS_MAX; turn++) {
 		lane_receive_takes(lane);
+		lane_bury_again(lane);
 		start_due(lane);
 		lane_renew(lane);
 		lane_begin_takes(lane);
@@ -212,6 +223,7 @@ void lane_stop(struct lane *lane)
 	lane->chain = NULL;
 	lane->chain_end = &lane->chain;
 	lane->chained = 0;
+	lane_bury_again(lane);
 	if (lane->lease_ms == 0)
 		return;
 	uint32_t place = SCHEDULE_NONE;
@@ -258,7 +270,10 @@ void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_
 	use_outlet(lane, outlet, policy);
 	breaker_init(&lane->breaker, &lane->policy.breaker, lane->now_ms);
 	limiter_init(&lane->limiter, &lane->policy.limiter);
+	if (lane->disabled)
+		lane_wish_changed(lane);
 	lane->disabled = false;
+	lane->removed = false;
 	lane->changing = false;
 	lane->take_after_ms = 0;
 }
@@ -266,13 +281,25 @@ void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_
 void lane_pause(struct lane *lane)
 {
 	lane->paused = true;
+	lane_wish_changed(lane);
 	log_info("a sink is paused", log_str("sink", lane->name));
+}
+
+void lane_remove(struct lane *lane)
+{
+	lane->removed = true;
 }
 
 void lane_resume(struct lane *lane)
 {
 	lane->paused = false;
 	lane->disabled = false;
+	lane_wish_changed(lane);
+	lane_go(lane);
+}
+
+void lane_go(struct lane *lane)
+{
 	limiter_unpause(&lane->limiter);
 	breaker_try_now(&lane->breaker);
 	lane->take_after_ms = 0;
@@ -315,9 +342,20 @@ static enum lane_state state_of(const struct lane *lane)
 {
 	if (lane->stopping)
 		return LANE_ENDED;
+	if (lane->removed)
+		return LANE_REMOVED;
 	if (lane->disabled)
 		return LANE_DISABLED;
 	return lane->paused ? LANE_PAUSED : LANE_RUNNING;
+}
+
+static bool is_resting(struct lane *lane)
+{
+	for (uint32_t i = 0; i < LANE_TAKES; i++)
+		if (lane->takes[i].state == TAKE_ARRIVED)
+			return false;
+	return lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_POOL_MAX &&
+	       next_start_ms(lane) > lane->now_ms;
 }
 
 /* Of the queue's first, or of what waits for the soonest time. */
@@ -339,6 +377,7 @@ void lane_view(struct lane *lane, struct lane_view *ret_view)
 	ret_view->sink = lane->sink;
 	ret_view->state = state_of(lane);
 	ret_view->in_flight = lane->limiter.in_flight;
+	ret_view->resting = is_resting(lane);
 	ret_view->waiting = lane->schedule.count - lane->schedule.started;
 	ret_view->limit = limiter_limit(&lane->limiter, lane->now_ms);
 	ret_view->latency_us = lane->limiter.latency_us;
@@ -357,6 +396,7 @@ const char *lane_state_name(enum lane_state state)
 	case LANE_RUNNING: return "running";
 	case LANE_PAUSED: return "paused";
 	case LANE_DISABLED: return "disabled";
+	case LANE_REMOVED: return "removed";
 	case LANE_ENDED: return "ended";
 	}
 	return "?";

@@ -82,8 +82,14 @@ bool lane_is_idle(const struct lane *lane);
 void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_policy *policy);
 void lane_cancel_change(struct lane *lane);
 
+/* Is written down: lane_wish_written() tells when, or that it could not be for now. A lane
+ * reads it from the store before it takes anything. */
 void lane_pause(struct lane *lane);
 void lane_resume(struct lane *lane); /* also one that is disabled; tries at once */
+bool lane_wish_written(const struct lane *lane);
+
+/* As paused, by nobody's wish: until lane_change(). */
+void lane_remove(struct lane *lane);
 
 /* Of a ticket that the lane holds. 0, -ENOENT: it does not; ERR_BUSY: it is under
  * way, or (retry) another of its entity is before it. */

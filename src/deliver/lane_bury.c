@@ -3,9 +3,12 @@
  * settled as dead.
  *
  * It is a new event of the store's, with one leg to that sink, the same bytes, and a
- * letter that names the ticket it repeats. One claim, made of ticket and attempt, makes
- * it come once: after a crash in between the same attempt is made again, and what was
- * buried then is a duplicate.
+ * letter that names the ticket it repeats. One claim, made of the ticket, makes it come
+ * once: after a crash in between the same attempt is made again, and what was buried then
+ * is a duplicate; and so it is when a ticket that was released dies again.
+ *
+ * When the store cannot take it, the burial is repeated, not the attempt: the sink has
+ * said what it had to say.
  */
 #include <string.h>
 
@@ -16,7 +19,7 @@
 #include "deliver/lane_private.h"
 #include "gate/ticket.h"
 
-#define WINDOW_S (UINT32_C(7) * 24 * 60 * 60)
+#define WINDOW_S (UINT32_C(30) * 24 * 60 * 60)
 
 struct burial {
 	struct store_admit admit;
@@ -29,10 +32,25 @@ static struct claim claim_of(const struct lane_attempt *attempt)
 {
 	static const unsigned char key[HASH_KEY_LEN] = "stile deadletter";
 	struct claim claim = { .kind = CLAIM_ONCE, .window_s = WINDOW_S };
-	const uint64_t parts[] = { attempt->out.ticket, attempt->out.number };
-	hash_keyed128(key, parts, sizeof(parts), claim.digest.word);
+	hash_keyed128(key, &attempt->out.ticket, sizeof(attempt->out.ticket), claim.digest.word);
 	claim.digest = digest_with_check(claim.digest, 0);
 	return claim;
+}
+
+static void bury_later(struct lane_attempt *attempt, int error)
+{
+	struct lane *lane = attempt->lane;
+	if (lane->stopping) {
+		lane_put_back(attempt, 0);
+		return;
+	}
+	if (!lane->bury_told)
+		log_error("a dead letter could not be passed on; it is tried again",
+		          log_str("sink", lane->name), log_code(error));
+	lane->bury_told = true;
+	attempt->out.next = lane->unburied;
+	lane->unburied = &attempt->out;
+	lane->bury_at_ms = lane->now_ms + LANE_RETRY_MS;
 }
 
 static void buried(struct store_op *op)
@@ -42,34 +60,40 @@ static void buried(struct store_op *op)
 	int error = op->error;
 	buf_free(&burial->letter);
 	mem_free(burial);
-	if (error == 0) {
-		lane_settle(attempt, OUTCOME_DEAD);
+	if (error != 0) {
+		bury_later(attempt, error);
 		return;
 	}
-	if (error != ERR_CLOSING)
-		log_error("a dead letter could not be passed on; it is tried again",
-		          log_str("sink", attempt->lane->name), log_code(error));
-	lane_put_back(attempt, attempt->lane->now_ms + LANE_RETRY_MS);
+	attempt->lane->bury_told = false;
+	lane_settle(attempt, OUTCOME_DEAD);
 }
 
-bool lane_bury(struct lane_attempt *attempt)
+static struct burial *new_burial(struct lane_attempt *attempt)
 {
-	struct lane *lane = attempt->lane;
 	struct letter letter = attempt->out.letter;
 	char text[TICKET_TEXT_LEN];
 	struct burial *burial = mem_zalloc(1, sizeof(*burial));
 	if (!burial)
-		return false;
+		return NULL;
+	burial->attempt = attempt;
 	ticket_text(attempt->out.event, text);
 	letter.texts[LETTER_REPLAY_OF] = span_of(text, sizeof(text));
 	letter_write(&letter, &burial->letter);
-	if (burial->letter.failed) {
-		buf_free(&burial->letter);
-		mem_free(burial);
-		return false;
-	}
+	if (!burial->letter.failed)
+		return burial;
+	buf_free(&burial->letter);
+	return mem_free(burial);
+}
+
+void lane_bury(struct lane_attempt *attempt)
+{
+	struct lane *lane = attempt->lane;
+	struct burial *burial = new_burial(attempt);
 	attempt->stage = STAGE_RECORDING;
-	burial->attempt = attempt;
+	if (!burial) {
+		bury_later(attempt, -ENOMEM);
+		return;
+	}
 	burial->leg.sink = lane->policy.dead_sink;
 	burial->admit = (struct store_admit){
 		.op = { .kind = STORE_ADMIT, .done = buried, .user = burial },
@@ -83,5 +107,22 @@ bool lane_bury(struct lane_attempt *attempt)
 		.leg_count = 1,
 	};
 	lane_submit(lane, &burial->admit.op, true);
-	return true;
+}
+
+void lane_bury_again(struct lane *lane)
+{
+	struct outlet_attempt *out = lane->unburied;
+	if (!out || (lane->now_ms < lane->bury_at_ms && !lane->stopping))
+		return;
+	lane->unburied = NULL;
+	while (out) {
+		struct lane_attempt *attempt = container_of(out, struct lane_attempt, out);
+		out = out->next;
+		if (lane->stopping)
+			lane_put_back(attempt, 0);
+		else if (lane_is_lost(attempt))
+			lane_leave(attempt);
+		else
+			lane_bury(attempt);
+	}
 }

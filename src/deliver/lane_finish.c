@@ -256,14 +256,12 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 static void finish(struct lane_attempt *attempt, enum outcome outcome)
 {
 	struct lane *lane = attempt->lane;
-	if (outcome == OUTCOME_DEAD && lane->policy.buries && !lane_bury(attempt)) {
-		lane_put_back(attempt, lane->now_ms + LANE_RETRY_MS);
-		return;
-	}
 	lane->counts.outcomes[outcome]++;
 	lane_tell(attempt, outcome_name(outcome));
-	if (outcome != OUTCOME_DEAD || !lane->policy.buries)
-		lane_settle(attempt, outcome); /* else when it is buried */
+	if (outcome == OUTCOME_DEAD && lane->policy.buries)
+		lane_bury(attempt);
+	else
+		lane_settle(attempt, outcome);
 }
 
 /* When the next attempt may be made; false: there is none. */
@@ -295,6 +293,7 @@ static void disable(struct lane *lane)
 	if (lane->disabled)
 		return;
 	lane->disabled = true;
+	lane_wish_changed(lane);
 	lane->counts.disabled++;
 	log_error("a sink says that it is gone: it is disabled until someone resumes it",
 	          log_str("sink", lane->name), log_u64("status", lane->counts.error_status));

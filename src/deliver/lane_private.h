@@ -8,6 +8,7 @@
  *   lane_feed.c     and told to whoever listens
  *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
+ *   lane_wish.c    that it is paused, or disabled, is written down
  *
  * An attempt's stages:
  *
@@ -108,6 +109,19 @@ struct lane_renewal {
 	struct store_renew renew;
 };
 
+struct lane_wish {
+	struct store_cell op;
+	char name[sizeof("sink-state:") + LANE_NAME_MAX];
+	uint32_t name_len;
+	char value[sizeof("paused,disabled")];
+	uint32_t value_len;
+	bool under_way;
+	bool known;  /* it was read */
+	bool dirty;  /* it is to be written */
+	bool failed; /* the last write was */
+	uint64_t at_ms;
+};
+
 struct lane {
 	char name[LANE_NAME_MAX + 1];
 	uint32_t sink;
@@ -131,6 +145,8 @@ struct lane {
 	struct breaker breaker;
 	struct limiter limiter;
 	bool paused, disabled, stopping;
+	bool removed; /* its sink is not in the configuration */
+	struct lane_wish wish;
 	bool changing; /* outlet and policy are about to */
 
 	struct lane_take takes[LANE_TAKES];
@@ -151,6 +167,10 @@ struct lane {
 	struct lane_record *records;
 	uint32_t recordable; /* in `records` or not yet allocated */
 
+	struct outlet_attempt *unburied; /* dead, and the store has not taken it yet */
+	uint64_t bury_at_ms;
+	bool bury_told;
+
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
 	uint64_t renew_at_ms;
@@ -163,6 +183,17 @@ void lane_submit(struct lane *lane, struct store_op *op, bool urgent);
 uint64_t lane_random(struct lane *lane);
 uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms); /* as the store has it */
 uint32_t lane_room(struct lane *lane); /* how many attempts may begin now */
+
+/* What is there may start: whoever kept it back does not any more. */
+void lane_go(struct lane *lane);
+bool lane_is_barred(const struct lane *lane); /* by a person, by itself, or not known yet */
+
+/* lane_wish.c */
+void lane_wish_init(struct lane *lane);
+void lane_wish_free(struct lane *lane);
+void lane_wish_changed(struct lane *lane);
+void lane_wish_run(struct lane *lane);
+uint64_t lane_wish_next_ms(const struct lane *lane);
 
 /* lane_take.c */
 void lane_begin_takes(struct lane *lane);
@@ -205,8 +236,10 @@ bool lane_is_lost(const struct lane_attempt *attempt);
 /* Limiter and breaker forget one that says nothing of the sink. */
 void lane_uncount(struct lane_attempt *attempt);
 
-/* lane_bury.c: false: there is no memory for it. */
-bool lane_bury(struct lane_attempt *attempt);
+/* lane_bury.c: then it is settled as dead. */
+void lane_bury(struct lane_attempt *attempt);
+/* What the store could not take is offered again; when the lane stops it is put back. */
+void lane_bury_again(struct lane *lane);
 
 /* lane_lease.c */
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);

@@ -81,7 +81,7 @@ static uint32_t items_wanted(struct lane *lane, uint32_t expected)
 /* It is not the attempts under way that keep others from starting. */
 static bool is_held_up(const struct lane *lane)
 {
-	return lane->paused || lane->disabled || lane->breaker.state != BREAKER_CLOSED ||
+	return lane_is_barred(lane) || lane->breaker.state != BREAKER_CLOSED ||
 	       limiter_is_held(&lane->limiter, lane->now_ms);
 }
 
@@ -94,7 +94,7 @@ static void begin_bare_take(struct lane *lane)
 
 void lane_begin_takes(struct lane *lane)
 {
-	if (lane->stopping || lane->now_ms < lane->take_after_ms)
+	if (lane->stopping || lane->now_ms < lane->take_after_ms || !lane->wish.known)
 		return;
 	if (is_held_up(lane)) {
 		begin_bare_take(lane);

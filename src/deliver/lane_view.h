@@ -18,6 +18,7 @@ enum lane_state {
 	LANE_RUNNING = 0,
 	LANE_PAUSED,   /* by a person */
 	LANE_DISABLED, /* the sink said that it is gone (410); a person resumes it */
+	LANE_REMOVED,  /* from the configuration; its tickets stay */
 	LANE_ENDED,
 };
 
@@ -27,6 +28,7 @@ struct lane_view {
 	enum lane_state state;
 	uint64_t waiting;    /* tickets that the lane has, and no attempt of them is under way */
 	uint64_t in_flight;  /* attempts under way */
+	bool resting;        /* none is, none may start now, and all outcomes are recorded */
 	uint32_t limit;      /* of them, now */
 	uint32_t latency_us; /* smoothed; 0: not known, or not looked at */
 	enum breaker_state breaker;

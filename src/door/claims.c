@@ -30,16 +30,11 @@ static void plan_init(struct claims_plan *plan)
 		const char *name;
 		uint8_t *node;
 	} members[] = {
-		{ "key", &plan->key },
-		{ "scope", &plan->scope },
-		{ "payload", &plan->payload },
-		{ "payload_digest", &plan->payload_digest },
-		{ "window", &plan->window },
-		{ "lease", &plan->lease },
-		{ "source", &plan->source },
-		{ "event", &plan->event },
-		{ "outcome", &plan->outcome },
-		{ "status", &plan->status },
+		{ "key", &plan->key },         { "scope", &plan->scope },
+		{ "payload", &plan->payload }, { "payload_digest", &plan->payload_digest },
+		{ "window", &plan->window },   { "lease", &plan->lease },
+		{ "source", &plan->source },   { "event", &plan->event },
+		{ "outcome", &plan->outcome }, { "status", &plan->status },
 	};
 
 	json_plan_init(&plan->plan);
@@ -152,16 +147,18 @@ void claims_respond_problem(struct claims_request *it, uint16_t status, const ch
 	char bytes[1024];
 	struct buf out = buf_on(bytes, sizeof(bytes));
 
-	buf_printf(&out, "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%u,\"code\":\"%s\","
-	                 "\"detail\":",
+	buf_printf(&out,
+	           "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%u,\"code\":\"%s\","
+	           "\"detail\":",
 	           http1_reason(status), status, code);
 	buf_append_json(&out, span_str(detail));
 	buf_append_span(&out, SPAN("}\n"));
 	CHECK(!out.failed);
-	claims_respond(it, &(struct http_response){ .status = status,
-	                                            .content_type = SPAN("application/problem+json"),
-	                                            .headers = headers,
-	                                            .body = buf_span(&out) });
+	claims_respond(it,
+	               &(struct http_response){ .status = status,
+	                                        .content_type = SPAN("application/problem+json"),
+	                                        .headers = headers,
+	                                        .body = buf_span(&out) });
 }
 
 static struct source_meters *meters_of(const struct claims_request *it)
@@ -246,8 +243,8 @@ static bool act_of(enum http1_method method, bool with_token, enum claims_act *r
 		bool with_token;
 		enum claims_act act;
 	} acts[] = {
-		{ HTTP1_POST, false, CLAIMS_CLAIM },  { HTTP1_GET, false, CLAIMS_LOOKUP },
-		{ HTTP1_PUT, true, CLAIMS_SETTLE },   { HTTP1_PATCH, true, CLAIMS_RENEW },
+		{ HTTP1_POST, false, CLAIMS_CLAIM },    { HTTP1_GET, false, CLAIMS_LOOKUP },
+		{ HTTP1_PUT, true, CLAIMS_SETTLE },     { HTTP1_PATCH, true, CLAIMS_RENEW },
 		{ HTTP1_DELETE, true, CLAIMS_RELEASE },
 	};
 
@@ -295,7 +292,7 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	return trust_head(set->claims.auth, request);
 }
 
-#define UNGUARDED                                                                        \
+#define UNGUARDED                                                                       \
 	"the claims API is off: others than this machine can reach this listener, and " \
 	"claims.auth is missing"
 
@@ -319,9 +316,10 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 		return true;
 	if (!act_of(request->head.method, token.len > 0, &act)) {
 		http_respond_problem(request, 405,
-		                     token.len > 0 ? "a token is settled with PUT, renewed with "
-		                                     "PATCH, given back with DELETE"
-		                                   : "claims are made with POST, looked up with GET",
+		                     token.len > 0
+		                             ? "a token is settled with PUT, renewed with "
+		                               "PATCH, given back with DELETE"
+		                             : "claims are made with POST, looked up with GET",
 		                     token.len > 0 ? SPAN("Allow: PUT, PATCH, DELETE\r\n")
 		                                   : SPAN("Allow: GET, POST\r\n"));
 		return true;
@@ -334,10 +332,9 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 		return true;
 	}
 	struct claims_request *it = request->scratch;
-	*it = (struct claims_request){ .claims = claims,
-		                       .request = request,
-		                       .rules = *rules,
-		                       .act = act };
+	*it = (struct claims_request){
+		.claims = claims, .request = request, .rules = *rules, .act = act
+	};
 	list(it);
 	begin(it, set, token);
 	return true;

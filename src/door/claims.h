@@ -63,6 +63,8 @@ struct claims {
 	struct claims_request *decided;
 	struct claims_request **decided_tail;
 	struct claims_request *live; /* all that are not answered */
+	/* The end is near: nobody waits any more. Set by the owner. */
+	bool ending;
 	/* More was submitted since the store's flush: it wants another one. */
 	bool asked;
 };

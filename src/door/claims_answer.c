@@ -130,19 +130,19 @@ static void respond(struct claims_request *it, uint16_t status, struct span head
 	if (body->failed)
 		claims_respond_problem(it, 503, "unavailable", NOT_NOW, retry_after);
 	else
-		claims_respond(it, &(struct http_response){ .status = status,
-		                                            .content_type =
-		                                                    SPAN("application/json"),
-		                                            .headers = headers,
-		                                            .body = buf_span(body) });
+		claims_respond(it,
+		               &(struct http_response){ .status = status,
+		                                        .content_type = SPAN("application/json"),
+		                                        .headers = headers,
+		                                        .body = buf_span(body) });
 	buf_free(body);
 }
 
 static void respond_error(struct claims_request *it, int error)
 {
 	if (error == ERR_TOO_LARGE)
-		claims_respond_problem(it, 413, "too_large", "it does not fit into one journal frame",
-		                       SPAN_EMPTY);
+		claims_respond_problem(it, 413, "too_large",
+		                       "it does not fit into one journal frame", SPAN_EMPTY);
 	else
 		claims_respond_problem(it, 503, "unavailable", NOT_NOW, retry_after);
 }
@@ -214,7 +214,7 @@ void claims_answer_claims(struct claims_request *it)
 
 /* ---- tokens ---- */
 
-#define FENCED                                                                              \
+#define FENCED                                                                               \
 	"the lease of this token is over: the claim was settled, or given back, or is with " \
 	"another caller, or waits for one"
 #define SETTLED "this token has settled its claim with another outcome"

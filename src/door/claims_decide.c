@@ -99,7 +99,7 @@ static void wait_done(struct store_op *op)
 		claims_finish(item); /* still busy, as far as is known */
 	else if (item->wait.outcome != OUTCOME_NONE)
 		settled(item);
-	else if (boot_ms() >= item->it->until_boot_ms)
+	else if (boot_ms() >= item->it->until_boot_ms || item->it->claims->ending)
 		claims_finish(item);
 	else
 		take(item);
@@ -110,7 +110,7 @@ static void await(struct claims_item *item)
 	uint64_t now_ms = boot_ms(), until_ms = item->it->until_boot_ms;
 	uint64_t slice_ms = item->retry_ms < SLICE_MS ? item->retry_ms + 1 : SLICE_MS;
 
-	if (now_ms >= until_ms) {
+	if (now_ms >= until_ms || item->it->claims->ending) {
 		claims_finish(item);
 		return;
 	}

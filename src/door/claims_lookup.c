@@ -68,15 +68,17 @@ static int param(struct claims_request *it, const char *name, struct span *ret_t
 	if (!bytes)
 		return -ENOMEM;
 	if (url_form_decode(raw, bytes, raw.len, &len) < 0)
-		return error_fill(ret_problem, ERR_INVALID, "expected percent-encoding in %s", name);
+		return error_fill(ret_problem, ERR_INVALID, "expected percent-encoding in %s",
+		                  name);
 	*ret_text = span_of(bytes, len);
 	return 0;
 }
 
 /* `key` is a string; `parts` a JSON array, for keys of several parts or other types. */
-static int read_key(struct claims_request *it, struct key_claim *key, struct error_text *ret_problem)
+static int read_key(struct claims_request *it, struct key_claim *key,
+                    struct error_text *ret_problem)
 {
-	struct span text, parts;
+	struct span text = SPAN_EMPTY, parts = SPAN_EMPTY;
 	struct json_doc doc;
 
 	int r = param(it, "key", &text, ret_problem);

@@ -50,10 +50,10 @@ bool claims_outcome_read(struct span bytes, struct claims_outcome *ret_outcome)
 {
 	struct head head;
 
-	if (bytes.len <= sizeof(head))
+	if (!bytes.ptr || bytes.len <= sizeof(head))
 		return false;
 	memcpy(&head, bytes.ptr, sizeof(head));
-	struct span rest = span_skip(bytes, sizeof(head));
+	struct span rest = span_of(bytes.ptr + sizeof(head), bytes.len - sizeof(head));
 	size_t type_len = (unsigned char)rest.ptr[0];
 	rest = span_skip(rest, 1);
 	if (head.format != FORMAT || head.coding > CLAIMS_BYTES || rest.len < type_len)

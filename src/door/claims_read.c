@@ -34,7 +34,8 @@ int claims_scan(const struct claims *claims, struct span body, struct json_doc *
 		return error_fill(ret_problem, ERR_INVALID, "expected a JSON object, found %s",
 		                  json_type_name(doc->root));
 	if (r < 0)
-		return error_fill(ret_problem, r, "expected JSON; at byte %zu of the body: expected %s",
+		return error_fill(ret_problem, r,
+		                  "expected JSON; at byte %zu of the body: expected %s",
 		                  doc->problem.offset, doc->problem.expected);
 	return 0;
 }
@@ -73,8 +74,9 @@ static int read_text(struct reading *reading, uint8_t node, const char *name, st
 	if (value.type == JSON_NONE)
 		return 0;
 	if (value.type != JSON_STRING)
-		return error_fill(reading->problem, ERR_INVALID, "expected a string in %s, found %s",
-		                  name, json_type_name(value.type));
+		return error_fill(reading->problem, ERR_INVALID,
+		                  "expected a string in %s, found %s", name,
+		                  json_type_name(value.type));
 	*ret_text = value.text;
 	if (!value.escaped || value.text.len == 0)
 		return 0;
@@ -301,6 +303,7 @@ static int read_array(struct reading *reading, struct span body)
 	struct json_elements elements;
 	struct span element;
 
+	reading->doc.problem = (struct json_problem){ .expected = "an array" };
 	int more = json_elements_begin(&elements, body);
 	while (more == 0 && (more = json_elements_next(&elements, &claims->plan->plan,
 	                                               &reading->doc, &element)) == 1) {

@@ -6,9 +6,9 @@
  * while nobody else has the claim: whoever may not act any more must not look as if it had.
  */
 #include "base/error.h"
+#include "base/text.h"
 #include "base/utf8.h"
 #include "codec/json_number.h"
-#include "base/text.h"
 #include "door/claims_internal.h"
 #include "gate/ticket.h"
 #include "sys/clock.h"
@@ -101,8 +101,8 @@ static int read_outcome(struct claims_request *it, struct claims_outcome *outcom
 	struct span body = it->request->body, type;
 
 	if (body.len > it->rules.outcome_bytes)
-		return error_fill(ret_problem, ERR_TOO_LARGE, "expected at most %u bytes of outcome",
-		                  it->rules.outcome_bytes);
+		return error_fill(ret_problem, ERR_TOO_LARGE,
+		                  "expected at most %u bytes of outcome", it->rules.outcome_bytes);
 	bool json = is_json_type(it, &type);
 	if (body.len == 0)
 		return 0;

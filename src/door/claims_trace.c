@@ -11,9 +11,8 @@ static uint8_t claims_of(const struct store_admit *admit, struct trace_claim *re
 
 	for (uint32_t i = 0; i < admit->claim_count; i++)
 		if (admit->claims[i].kind != CLAIM_NEWEST)
-			ret_claims[count++] = (struct trace_claim){
-				admit->claims[i].digest.word[0], admit->claims[i].window_s
-			};
+			ret_claims[count++] = (struct trace_claim){ admit->claims[i].digest.word[0],
+				                                    admit->claims[i].window_s };
 	return count;
 }
 

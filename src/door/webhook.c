@@ -56,6 +56,11 @@ void webhook_offer(struct webhook *webhook, struct source_set *set)
 	source_set_release(atomic_exchange(&webhook->offered, set));
 }
 
+void webhook_end_waits(struct webhook *webhook)
+{
+	atomic_store(&webhook->waits_over, true);
+}
+
 static void accept_offer(struct webhook *webhook)
 {
 	struct source_set *set = atomic_exchange(&webhook->offered, NULL);
@@ -173,6 +178,7 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->letter = SPAN_EMPTY;
 	admit->legs = NULL;
 	admit->leg_count = 0;
+	admit->lease_ms = 0;
 	admit->on_conflict = source->on_conflict;
 	admit->busy_if_open = source->wait_ms > 0;
 	admit->lease_ms = 0;

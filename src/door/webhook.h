@@ -63,6 +63,7 @@ struct webhook {
 	struct webhook_request **decided_tail;
 	/* More was submitted since the store's flush: it wants another one. */
 	bool asked;
+	atomic_bool waits_over;
 };
 
 /* What the webhook needs of a request's scratch space. */
@@ -74,6 +75,10 @@ void webhook_release(struct webhook *webhook);
 /* Any thread: from its next round on the webhook uses this set, of which one hold
  * is taken. */
 void webhook_offer(struct webhook *webhook, struct source_set *set);
+
+/* Any thread: nobody waits for an outcome any more. Who does is told within a tick that
+ * there is none yet. */
+void webhook_end_waits(struct webhook *webhook);
 
 /* Could webhook_handle() want the body of this request, of which there is only the
  * head? Not if that alone says that it is not from whom the source trusts. */

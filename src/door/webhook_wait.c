@@ -45,6 +45,7 @@ static void ask(struct webhook_request *it, struct webhook_item *item)
 		.op = { .kind = STORE_WAIT, .done = wait_done, .user = it },
 		.ticket = awaited(item),
 		.until_boot_ms = it->until_boot_ms,
+		.over = &it->webhook->waits_over,
 	};
 	it->webhook->asked = true;
 	store_submit(it->webhook->options.store, &item->wait.op);
@@ -79,6 +80,7 @@ static void wait_done(struct store_op *op)
 	item->release = (struct store_release){
 		.op = { .kind = STORE_RELEASE, .done = release_done, .user = it },
 		.ticket = item->wait.ticket,
+		.states = 1u << STORE_STATE_DEAD,
 		.whole_event = true,
 	};
 	it->webhook->asked = true;

@@ -51,7 +51,8 @@ static int add_string(struct digest_input *input, const struct json_value *value
 	size_t len = value->text.len;
 
 	if (len == 0)
-		return error_fill(ret_problem, ERR_INVALID, "expected a key, found an empty string");
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected a key, found an empty string");
 	if (!value->escaped)
 		return digest_add(input, DIGEST_STRING, value->text);
 	int r = json_decode(value->text, digest_room(input), DIGEST_PART_MAX, &len);
@@ -155,7 +156,7 @@ int key_claim_digest(const struct key_claim *claim, const unsigned char key[stat
 {
 	struct digest_input input;
 	struct digest_scope scope;
-	uint32_t check;
+	uint32_t check = 0;
 
 	int r = digest_scope_init(&scope, claim->scope.len ? claim->scope : KEY_CLAIM_SCOPE, RULE);
 	if (r < 0)

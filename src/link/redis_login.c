@@ -120,7 +120,7 @@ static int params_read(struct redis_login *login, struct span params, struct err
 
 static int host_read(struct span text, struct redis_host *ret_host)
 {
-	struct span name = text;
+	struct span name;
 	uint32_t port = REDIS_PORT;
 
 	if (span_cut_start(&text, SPAN("["))) { /* an IPv6 address */
@@ -182,14 +182,12 @@ static struct span secret_cut(struct span *authority)
 
 int redis_login_read(struct span url, struct redis_login *ret_login, struct error_text *ret_text)
 {
-	struct redis_login login = {
-		.wait_ms = 1000, .timeout_ms = 5000, .prefix = "stile"
-	};
+	struct redis_login login = { .wait_ms = 1000, .timeout_ms = 5000, .prefix = "stile" };
 	size_t i = 0;
 
 	while (i < ARRAY_LEN(schemes) && !span_cut_start(&url, schemes[i].name))
 		i++;
-	if (i == ARRAY_LEN(schemes))
+	if (i == ARRAY_LEN(schemes) || !url.ptr)
 		return error_fill(ret_text, ERR_INVALID,
 		                  "not a URL of a Redis: redis://, rediss://, redis-cluster://");
 	login.tls = schemes[i].tls;

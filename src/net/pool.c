@@ -8,6 +8,11 @@
 #include "base/mem.h"
 #include "net/gauge.h"
 
+static inline size_t ordinary_room(const struct pool *pool)
+{
+	return pool->input_room ? pool->input_room : POOL_INPUT_ROOM;
+}
+
 void pool_free(struct pool *pool)
 {
 	while (pool->inputs) {
@@ -24,9 +29,9 @@ void pool_free(struct pool *pool)
 
 static int new_input(struct pool *pool, size_t room, struct input **ret_input)
 {
-	bool large = room > POOL_INPUT_ROOM;
+	bool large = room > ordinary_room(pool);
 	if (!large)
-		room = POOL_INPUT_ROOM;
+		room = ordinary_room(pool);
 	CHECK(room < UINT32_MAX);
 	if (large && !gauge_take_bytes(pool->gauge, room, pool->bytes_max))
 		return ERR_FULL;
@@ -44,7 +49,7 @@ static int new_input(struct pool *pool, size_t room, struct input **ret_input)
 int pool_take_input(struct pool *pool, size_t room, struct input **ret_input)
 {
 	struct input *input = pool->inputs;
-	if (room <= POOL_INPUT_ROOM && input) {
+	if (room <= ordinary_room(pool) && input) {
 		pool->inputs = input->next;
 		pool->input_count--;
 		__builtin_prefetch(input->next, 1); /* the one after this is needed soon */
@@ -65,9 +70,10 @@ void pool_drop_input(struct pool *pool, struct input *input)
 	CHECK(input->refs > 0);
 	if (--input->refs > 0)
 		return;
-	if (input->room != POOL_INPUT_ROOM)
+	bool ordinary = input->room == ordinary_room(pool);
+	if (!ordinary)
 		gauge_release_bytes(pool->gauge, input->room);
-	if (input->room != POOL_INPUT_ROOM || pool->input_count >= POOL_SPARE_MAX) {
+	if (!ordinary || pool->input_count >= POOL_SPARE_MAX) {
 		mem_free(input);
 		return;
 	}

@@ -48,7 +48,8 @@ struct pool {
 	struct input *inputs;
 	struct output *outputs;
 	uint32_t input_count, output_count;
-	struct http_gauge *gauge; /* counts inputs that are larger than POOL_INPUT_ROOM */
+	uint32_t input_room;      /* of an ordinary input; 0: POOL_INPUT_ROOM */
+	struct http_gauge *gauge; /* counts inputs that are larger */
 	uint64_t bytes_max;       /* of those, over all pools of the gauge */
 };
 

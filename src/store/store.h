@@ -33,6 +33,7 @@
  */
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -104,6 +105,9 @@ enum store_state {
 	STORE_STATE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
 	STORE_STATE_CLOSED = 6, /* not open any more; only from a scan of all events */
 };
+
+#define STORE_STATES_ASIDE \
+	(1u << STORE_STATE_HELD | 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD)
 
 /* What is remembered of a ticket beside its outcome; the numbers stand in the
  * journal. A caller notes the first three. */
@@ -310,14 +314,18 @@ struct store_note {
 };
 
 /*
- * A ticket that is held, parked or dead becomes due at once, under its old number, or
- * is dropped: closed. ERR_FENCED if it is neither. ERR_FULL and ERR_POISONED leave it
+ * A ticket that is in one of the `states` becomes due at once, under its old number, or
+ * is dropped: closed. ERR_FENCED if it is in none. ERR_FULL and ERR_POISONED leave it
  * as it was. With `whole_event` the same for every leg of the event that the ticket
  * belongs to; ERR_FENCED if that is none.
+ *
+ * Held, parked, dead and due ones can be released. A due one is with no taker, and what
+ * was noted of it stays noted: an attempt of which nobody knows stays unknown.
  */
 struct store_release {
 	struct store_op op;
 	uint64_t ticket;
+	uint32_t states; /* bits 1 << enum store_state; 0: STORE_STATES_ASIDE */
 	bool drop;
 	bool whole_event;
 };
@@ -441,6 +449,7 @@ struct store_scan {
 	uint32_t max_bytes; /* an item that is larger comes alone */
 	bool all;
 	bool with_payload; /* else the parts are there but for the payload */
+	bool items_only;   /* nobody looks at the parts, nor at flags: a store may leave them out */
 	/* in, out */
 	struct store_cursor cursor;
 	/* out */
@@ -458,10 +467,11 @@ struct store_scan {
  */
 struct store_wait {
 	struct store_op op;
-	uint64_t ticket;        /* the event's */
-	uint64_t until_boot_ms; /* CLOCK_BOOTTIME; looked at by tick */
-	enum outcome outcome;   /* out */
-	bool was_open;          /* the store's */
+	uint64_t ticket;         /* the event's */
+	uint64_t until_boot_ms;  /* CLOCK_BOOTTIME; looked at by tick */
+	const atomic_bool *over; /* as if that came when it is true; NULL: no such */
+	enum outcome outcome;    /* out */
+	bool was_open;           /* the store's */
 };
 
 /*
@@ -508,6 +518,7 @@ struct store_stats {
 	uint64_t held_tickets;   /* open, until they are released */
 	uint64_t parked_tickets; /* the same */
 	uint64_t dead_tickets;   /* the same, or they are too old */
+	uint64_t caller_tickets; /* open, and not delivered by a lane: STORE_SINK_CALLER */
 	uint64_t waits;          /* operations that wait for an outcome */
 	uint64_t commits;        /* durable writes */
 	uint64_t commit_ops;     /* operations in them */
@@ -647,6 +658,14 @@ static inline bool store_outcome_valid(enum outcome outcome)
 static inline bool store_state_pending(enum store_state state)
 {
 	return state == STORE_STATE_DUE || state == STORE_STATE_LEASED || state == STORE_STATE_HELD;
+}
+
+/* For stores. The states that a release is about, as bits. */
+static inline uint32_t store_release_states(const struct store_release *release)
+{
+	uint32_t states = release->states ? release->states : STORE_STATES_ASIDE;
+
+	return states & (STORE_STATES_ASIDE | 1u << STORE_STATE_DUE);
 }
 
 /* For stores. Appends an item and its parts, whose lengths it gets, or nothing: -ENOMEM,

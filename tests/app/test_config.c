@@ -334,12 +334,13 @@ static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 	assert_string_equal(find_change(&diff, "sources.heir")->text, "changed: recipe");
 	assert_string_equal(find_change(&diff, "sources.path")->text, "changed: path or policy");
 	assert_true(find_change(&diff, "sources.path")->reloads);
+	assert_true(find_change(&diff, "claims")->reloads); /* the window is the top's */
 	assert_string_equal(find_change(&diff, "listen")->text, "127.0.0.1:1 becomes 127.0.0.1:2");
 	assert_false(find_change(&diff, "listen")->reloads);
 	assert_string_equal(find_change(&diff, "window")->text, "1d becomes 2d");
 	assert_true(find_change(&diff, "window")->reloads);
 	assert_string_equal(find_change(&diff, "log")->text, "text becomes json");
-	assert_int_equal(diff.count, 8);
+	assert_int_equal(diff.count, 9);
 	assert_int_equal(diff.restarts, 2);
 	config_diff_free(&diff);
 	config_free(old);

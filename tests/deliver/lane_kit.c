@@ -99,8 +99,10 @@ static bool is_damaged(const struct lane_kit *kit, struct store_op *op)
 static void front_submit(struct store *store, struct store_op *op)
 {
 	struct lane_kit *kit = container_of(store, struct lane_kit, front);
-	if (kit->crashed || is_damaged(kit, op)) {
-		op->error = kit->crashed ? ERR_CLOSING : ERR_DAMAGED;
+	bool full = (kit->full && op->kind == STORE_ADMIT) ||
+	            (kit->blind && op->kind == STORE_CELL);
+	if (kit->crashed || full || is_damaged(kit, op)) {
+		op->error = kit->crashed ? ERR_CLOSING : full ? ERR_FULL : ERR_DAMAGED;
 		op->done(op);
 		return;
 	}

@@ -29,6 +29,8 @@ struct lane_kit {
 	struct store front;             /* what the lane sees of it */
 	uint64_t submits;               /* of the lane */
 	uint64_t damaged;               /* the ticket whose bytes cannot be read */
+	bool full;                      /* no event is admitted */
+	bool blind;                     /* no cell can be had */
 	bool crashed;                   /* nothing of the lane reaches the store any more */
 	uint32_t takes;                 /* of the lane, waiting at the store */
 	uint64_t tickets[KIT_SENT_MAX]; /* of all events that were admitted to the sink */

@@ -43,7 +43,8 @@ static void an_immediate_outlet_gets_what_waits_in_one_take(void **state)
 	assert_int_equal(kit.sent_count, 4000);
 	assert_int_equal(kit_stats(&kit).open_tickets, 0);
 	assert_int_equal(kit.takes, 3);
-	assert_int_equal(kit.submits, 4000 + 1 + 3); /* outcomes, that take, those that wait */
+	/* Its state, outcomes, that take, those that wait. */
+	assert_int_equal(kit.submits, 1 + 4000 + 1 + 3);
 	kit_close(&kit);
 }
 
@@ -139,6 +140,59 @@ static void a_dead_letter_goes_to_its_sink_too(void **state)
 	kit_close(&kit);
 }
 
+/* Else a sink that has refused an event gets it once a second while the disk is full. */
+static void a_burial_is_repeated_and_not_the_attempt(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	struct store_item item;
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.buries = true;
+	kit.options.policy.dead_sink = 77;
+	kit_start(&kit);
+	kit.full = true;
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_advance(&kit, 30000);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
+	kit.full = false;
+	kit_advance(&kit, 5000);
+	assert_int_equal(kit.sent_count, 1);
+	assert_true(kit_read(&kit, ticket, &item));
+	assert_int_equal(item.state, STORE_STATE_DEAD);
+	assert_int_equal(item.status, 400);
+	assert_int_equal(kit_stats(&kit).due_tickets, 1); /* of the other sink */
+	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_DEAD], 1);
+	kit.full = true;
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 3000);
+	kit_close(&kit); /* it stays open */
+}
+
+/* A sender's retry, or a person, sets it free; whoever reads the letters has one of it. */
+static void what_dies_again_is_one_dead_letter(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	kit_open(&kit);
+	kit.answer = say;
+	kit.user = &no;
+	kit.options.policy.buries = true;
+	kit.options.policy.dead_sink = 77;
+	kit_start(&kit);
+	struct store_release release = { .ticket = kit_admit(&kit, 0) };
+	for (uint32_t i = 0; i < 3; i++) {
+		kit_advance(&kit, 100);
+		assert_int_equal(kit.sent_count, i + 1);
+		assert_int_equal(store_call(kit.store, &release.op, STORE_RELEASE), 0);
+	}
+	kit_advance(&kit, 100);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 1);
+	assert_int_equal(kit_stats(&kit).due_tickets, 1);
+	kit_close(&kit);
+}
+
 static void without_dead_letters_it_is_forgotten(void **state)
 {
 	(void)state;
@@ -153,6 +207,94 @@ static void without_dead_letters_it_is_forgotten(void **state)
 	assert_int_equal(kit.sent_count, 1);
 	assert_int_equal(kit_stats(&kit).open_tickets, 0);
 	kit_close(&kit);
+}
+
+/* ---- what a person decided ---- */
+
+static void what_is_paused_or_disabled_is_so_after_a_crash(void **state)
+{
+	(void)state;
+	struct outlet_result gone = { .answer = OUTLET_REFUSED, .status = 410 };
+	kit_open(&kit);
+	kit_start(&kit);
+	kit_run(&kit);
+	lane_pause(kit.lane);
+	assert_false(lane_wish_written(kit.lane));
+	kit_run(&kit);
+	assert_true(lane_wish_written(kit.lane));
+	kit_crash(&kit);
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 10000);
+	assert_int_equal(kit.sent_count, 0);
+	assert_int_equal(kit_view(&kit).state, LANE_PAUSED);
+	lane_resume(kit.lane);
+	kit_run(&kit);
+	kit_crash(&kit);
+	kit_advance(&kit, 1000);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	kit.answer = say;
+	kit.user = &gone;
+	uint32_t sent = kit.sent_count;
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 1000);
+	kit_crash(&kit);
+	kit_advance(&kit, 100000);
+	assert_int_equal(kit.sent_count, sent + 1);
+	assert_int_equal(kit_view(&kit).state, LANE_DISABLED);
+	lane_prepare_change(kit.lane);
+	lane_change(kit.lane, &kit.outlet, &kit.options.policy);
+	kit.answer = NULL;
+	kit_advance(&kit, 1000);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	kit_crash(&kit);
+	kit_run(&kit);
+	assert_int_equal(kit_view(&kit).state, LANE_RUNNING);
+	kit_close(&kit);
+}
+
+static void nothing_starts_before_it_is_known_whether_it_may(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	kit.blind = true;
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 10000);
+	assert_int_equal(kit.sent_count, 0);
+	lane_pause(kit.lane); /* it is not written down, and stays so long as the lane lives */
+	kit_advance(&kit, 5000);
+	assert_true(lane_wish_written(kit.lane));
+	kit.blind = false;
+	kit_advance(&kit, 5000);
+	assert_int_equal(kit.sent_count, 0);
+	lane_resume(kit.lane);
+	kit_advance(&kit, 5000);
+	assert_int_equal(kit.sent_count, 1);
+	kit_close(&kit);
+}
+
+/* With a shared store: what was decided elsewhere. */
+static void what_another_node_decided_is_seen(void **state)
+{
+	(void)state;
+	struct lane *other = NULL;
+	kit_open(&kit);
+	kit.options.lease_ms = 60000;
+	kit_start(&kit);
+	assert_int_equal(lane_new(&kit.options, &other), 0);
+	lane_pause(other);
+	lane_run(other);
+	lane_flush(other);
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 10000);
+	assert_int_equal(kit_view(&kit).state, LANE_PAUSED);
+	lane_resume(other);
+	lane_run(other);
+	lane_flush(other);
+	kit_advance(&kit, 10000);
+	assert_int_equal(kit_view(&kit).state, LANE_RUNNING);
+	kit_close(&kit);
+	lane_free(other);
 }
 
 /* Noted, so a restart neither forgets the attempts nor sends too early. */
@@ -936,6 +1078,11 @@ int main(void)
 		cmocka_unit_test(a_retry_has_the_same_key_and_bytes_and_the_next_number),
 		cmocka_unit_test(what_is_given_up_is_a_dead_letter),
 		cmocka_unit_test(a_dead_letter_goes_to_its_sink_too),
+		cmocka_unit_test(a_burial_is_repeated_and_not_the_attempt),
+		cmocka_unit_test(what_dies_again_is_one_dead_letter),
+		cmocka_unit_test(what_is_paused_or_disabled_is_so_after_a_crash),
+		cmocka_unit_test(nothing_starts_before_it_is_known_whether_it_may),
+		cmocka_unit_test(what_another_node_decided_is_seen),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),

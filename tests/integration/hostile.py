@@ -325,7 +325,9 @@ def check_promises(sink, bodies, park=(), probe=()):
     """Of every history. bodies: {key: bytes that were posted}, at least of what was
     acknowledged. park, probe: paths whose sinks have that policy."""
     assert not sink.together, f"two attempts of one event at a time: {sink.together[:3]}"
-    seen = collections.defaultdict(list)
+    seen, asked = collections.defaultdict(list), collections.defaultdict(list)
+    for question in sink.probes():
+        asked[question.path].append(question.number)
     for request in sink.requests():
         seen[request.path, request.key].append(request)
     for (path, key), requests in seen.items():
@@ -338,16 +340,15 @@ def check_promises(sink, bodies, park=(), probe=()):
         for request in requests[:-1] if path in park else ():
             assert request.act.known == RETRY, f"{key} was sent again after {request.act}"
         if path in probe:
-            check_asked(sink, path, key, requests)
+            check_asked(sink, path, key, requests, asked[f"{path}/{key}"])
     ids = collections.defaultdict(set)
     for request in sink.requests():
         ids[json.loads(request.body)["id"]].add(request.key)
     assert all(len(keys) == 1 for keys in ids.values()), "an event has two keys"
 
 
-def check_asked(sink, path, key, requests):
+def check_asked(sink, path, key, requests, asked):
     """Between two attempts somebody asked, unless the first was answered."""
-    asked = [probe.number for probe in sink.probes(f"{path}/{key}")]
     for one, two in zip(requests, requests[1:]):
         assert one.act.known == RETRY or any(one.number < at < two.number for at in asked), \
             f"{key} was sent again, without a question, after {one.act}"

@@ -265,24 +265,33 @@ class Cluster:
                     return self.node(address)
         return None
 
-    def wait_whole(self, nodes=None, limit_s=60):
-        """Until every node (of those given) sees all slots served and each master with
-        its replicas in step."""
+    def _replicates(self, node):
+        """Is a replica in step, or has a master its replicas?"""
+        with node.client(decode_responses=True) as client:
+            if client.cluster("INFO")["cluster_state"] != "ok":
+                return False
+            info = client.info("replication")
+        if info["role"] == "slave":
+            return info["master_link_status"] == "up"
+        return info["connected_slaves"] >= self.replica_count
+
+    def _view(self, node):
+        """Who has which slots and who follows whom, as this node sees it."""
+        return {address: ("master" in row["flags"], "fail" in row["flags"], row["master"],
+                          sorted(map(tuple, row["slots"])))
+                for address, row in self.table(node).items()}
+
+    def wait_whole(self, limit_s=60):
+        """Until each master has its replicas in step, all slots are served, and all nodes
+        agree about that."""
         def whole():
-            for node in nodes or self.nodes:
-                try:
-                    with node.client(decode_responses=True) as client:
-                        if client.cluster("INFO")["cluster_state"] != "ok":
-                            return False
-                        info = client.info("replication")
-                except redis.RedisError:
+            try:
+                if not all(self._replicates(node) for node in self.nodes):
                     return False
-                if info["role"] == "slave" and info["master_link_status"] != "up":
-                    return False
-                if nodes is None and info["role"] == "master" and \
-                        info["connected_slaves"] < self.replica_count:
-                    return False
-            return True
+                views = [self._view(node) for node in self.nodes]
+            except redis.RedisError:
+                return False
+            return all(view == views[0] for view in views)
         eventually(whole, "the cluster is whole", limit_s=limit_s, pause_s=0.1)
 
     # ---- what may befall it ----
@@ -337,6 +346,7 @@ class Cluster:
 
     def move_slots(self, source, target, count):
         """As an operator reshards, with all that lies in the slots."""
+        self.wait_whole()
         table = self.table(source)
         return self._cli("reshard", f"{source.address}:{self.port}",
                          "--cluster-from", table[source.address]["id"],

@@ -1,6 +1,7 @@
 """`ack: delivered`: the sender's answer is what came of its event."""
 
 import json
+import signal
 import threading
 
 import pytest
@@ -184,6 +185,37 @@ def test_stop_does_not_wait_for_a_sink_that_hangs(gateway, sink):
         connection.send(request_bytes("POST", "/in/a", event_bytes({"id": fresh()})))
         it.wait(1)
         assert stile.stop() == 0
+
+
+LATER = "retry: { first: 10m, max: 10m }"
+
+
+def test_stop_tells_who_waits_and_waits_for_no_retry(gateway, sink, mode):
+    it = sink(lambda request: 500)
+    stile = gateway(http_sink("crm", it.url(), LATER), "60s", "", *mode)
+    with stile.connect() as connection:
+        connection.send(request_bytes("POST", "/in/a", event_bytes({"id": fresh()})))
+        it.wait(1)
+        stile.process.send_signal(signal.SIGTERM)
+        answer = connection.answer()
+        assert "outcome" not in take(answer, "new", 503) and answer.header("retry-after") == "1"
+    assert stile.wait() == 0
+    assert "in time" not in stile.log() and "left for the next start" in stile.log()
+
+
+def test_stop_waits_for_an_attempt_under_way_and_tells_what_came_of_it(gateway, sink, mode):
+    go = threading.Event()
+    it = sink(lambda request: 200 if go.wait(30) else 500)
+    stile = gateway(http_sink("crm", it.url()), "60s", "", *mode)
+    with stile.connect() as connection:
+        connection.send(request_bytes("POST", "/in/a", event_bytes({"id": fresh()})))
+        it.wait(1)
+        stile.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "stopping" in stile.log(), "it begins to stop")
+        go.set()
+        assert take(connection.answer(), "new")["outcome"] == "done"
+    assert stile.wait() == 0
+    assert "in time" not in stile.log() and "left for the next start" not in stile.log()
 
 
 def test_conflict_that_is_kept_aside_is_answered_at_once(gateway, sink):

@@ -289,6 +289,24 @@ def test_closed_tickets_are_listed_when_asked_for(gate):
     assert [row["ticket"] for row in tickets(it.gateway, state="all", limit=1)] == sent
 
 
+def test_closed_ticket_is_shown_with_all_its_legs(gate, sink, run):
+    other = sink()
+    it = gate(sinks=http_sink("erp", other.url("/erp")))
+    it.status = 200
+    first, ticket, last = it.send(3, type="order.paid", note="the payload")
+    it.gateway.wait_settled()
+    event = ask(it.gateway, "GET", f"/v1/tickets/{ticket}", payload=1)
+    assert event["event"] == ticket and event["payload"]["note"] == "the payload"
+    assert [(leg["state"], leg["sink"], leg["type"]) for leg in event["legs"]] == \
+        [("closed", "crm", "order.paid"), ("closed", "erp", "order.paid")], event
+    assert all(leg["history"] == [] for leg in event["legs"])
+    second = event["legs"][1]["ticket"]
+    assert ask(it.gateway, "GET", f"/v1/tickets/{second}")["event"] == ticket
+    code, out, err = run("tickets", "show", ticket, "--url", it.gateway.admin_url())
+    assert code == 0 and "closed" in out and "erp" in out, err
+    assert first and last
+
+
 # ---- release and drop ----
 
 def test_released_dead_letter_is_sent_under_its_old_key(gate, run):
@@ -331,7 +349,7 @@ def test_many_are_released_and_dropped_by_filter_after_a_count(gate, run):
         assert run(command, *url)[0] == 2
         assert run(command, "--state", "dead", paid[0], *url)[0] == 2
     take_problem(it.gateway.ask("POST", "/v1/drop"), 400)
-    take_problem(it.gateway.ask("POST", "/v1/drop?state=leased"), 400)
+    take_problem(it.gateway.ask("POST", "/v1/drop?state=closed"), 400)
     take_problem(it.gateway.ask("POST", "/v1/replay?state=held"), 400)
 
 
@@ -347,6 +365,40 @@ def test_ticket_that_waits_for_its_next_attempt_is_tried_now_or_dropped(gate):
     it.gateway.wait_settled()
     assert [key(request) for request in it.sink.got()].count(key(it.sink.got()[-1])) == 2
     assert len(it.sink.got()) == 3
+
+
+def test_backlog_of_a_sink_is_dropped_or_tried_now(gate, run):
+    """In its lane or not: what the lane has not taken is due, what it has is leased."""
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }, "
+              "concurrency: 1")
+    it.send(3)
+    eventually(lambda: [row.get("last") for row in tickets(it.gateway)] == ["failed"] * 3 and
+               ask(it.gateway, "GET", "/v1/sinks/crm")["waiting"] == 3, "all have failed once")
+    url = ("--url", it.gateway.admin_url())
+    it.status = 503
+    code, out, err = run("release", "--state", "due,leased", "--sink", "crm", *url)
+    assert code == 0 and out.startswith("released 3 of 3"), (out, err)
+    it.sink.wait(6)
+    eventually(lambda: ask(it.gateway, "GET", "/v1/sinks/crm")["waiting"] == 3, "again in vain")
+    code, out, err = run("drop", "--state", "open", "--sink", "crm", *url)
+    assert code == 0 and out.startswith("dropped 3 of 3"), (out, err)
+    it.gateway.wait_settled()
+    assert len(it.sink.got()) == 6
+
+
+def test_what_waits_for_a_sink_that_is_gone_is_dropped(gate, stile, scratch, run):
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }")
+    first, second, third = it.send(3)
+    it.gateway.kill()
+    config = configure(scratch, source("a"), http_sink("erp", it.sink.url("/erp")))
+    gateway = stile("--config", config)
+    assert {row["state"] for row in tickets(gateway)} == {"due"}
+    assert ask(gateway, "POST", f"/v1/tickets/{first}/drop")["state"] == "dropped"
+    assert ask(gateway, "POST", f"/v1/tickets/{second}/release")["state"] == "released"
+    assert {row["ticket"] for row in tickets(gateway)} == {second, third}
+    code, out, err = run("drop", "--state", "due", "--url", gateway.admin_url())
+    assert code == 0 and out.startswith("dropped 2 of 2"), (out, err)
+    assert tickets(gateway) == []
 
 
 # ---- replay ----
@@ -381,6 +433,41 @@ def test_replay_twice_with_one_nonce_sends_once(gate, run):
     assert job["replayed"] == 4 and job["matched"] == 4, job  # not the replays as well
     it.gateway.wait_settled()
     assert len(it.sink.got()) == before + 8
+
+
+def test_replay_to_another_sink_comes_once_and_leaves_the_original(gate, sink, run):
+    """An event with two legs, of which one is dead and one is done."""
+    other = sink()
+    it = gate(sinks=http_sink("erp", other.url("/erp")) + http_sink("lake", other.url("/lake")))
+    ticket, = it.dead(1)
+    other.wait(2)
+    url = ("--url", it.gateway.admin_url())
+    for count in (1, 0):  # under one nonce once, however many legs there are
+        code, out, err = run("replay", "--nonce", "n-1", "--to", "lake", "--since", "1h",
+                             "--rate", "1000", *url)
+        assert code == 0 and out.startswith(f"replayed {count} of 3"), (out, err)
+    other.wait(3)
+    assert len(other.got("/lake")) == 2 and len(other.got("/erp")) == 1
+    assert len({key(request) for request in other.got("/lake")}) == 2
+    assert [row["ticket"] for row in tickets(it.gateway, state="dead")] == [ticket]
+    take_problem(it.gateway.ask("POST", "/v1/replay?since=1h&to=nowhere"), 400)
+
+
+def test_replay_by_filter_is_of_each_leg(gate, sink):
+    other = sink()
+    it = gate(sinks=http_sink("erp", other.url("/erp")))
+    it.status = 200
+    it.send(2)
+    it.gateway.wait_settled()
+    job = finish(it.gateway, ask(it.gateway, "POST", "/v1/replay", since="1h", rate=1000))
+    assert job["matched"] == job["replayed"] == 4, job
+    it.gateway.wait_settled()
+    assert len(it.sink.got("/crm")) == len(other.got("/erp")) == 4
+    job = finish(it.gateway, ask(it.gateway, "POST", "/v1/replay", since="1h", rate=1000,
+                                 sink="erp"))
+    assert job["replayed"] == 2, job
+    it.gateway.wait_settled()
+    assert len(it.sink.got("/crm")) == 4 and len(other.got("/erp")) == 6
 
 
 def test_replay_is_the_same_bytes_and_says_whose(gate):
@@ -463,6 +550,35 @@ def test_paused_sink_gets_nothing_until_it_is_resumed(gate, run):
         take_problem(it.gateway.ask(method, f"/v1/sinks/{path}"), 404)
     assert run("sinks", "pause", "none", *url)[0] == 1
     assert run("sinks", "stop", "crm", *url)[0] == 2
+
+
+def test_paused_and_disabled_sinks_are_so_after_a_kill(gate, stile, run):
+    it = gate(policy="")
+    it.status = 410
+    erp = http_sink("erp", it.sink.url("/erp"))
+    it.send(1)
+    eventually(lambda: ask(it.gateway, "GET", "/v1/sinks/crm")["state"] == "disabled", "410")
+    it.gateway.kill()
+    it.status = 200
+    with open(it.config, "a", encoding="utf-8") as file:
+        file.write(erp)
+    gateway = stile("--config", it.config)
+    assert ask(gateway, "POST", "/v1/sinks/erp/pause")["state"] == "paused"
+    gateway.kill()
+    gateway = stile("--config", it.config)
+    take(post(gateway, "/in/a", {"id": fresh()}), "new")
+    for name, state, waiting in (("crm", "disabled", 2), ("erp", "paused", 1)):
+        eventually(lambda: ask(gateway, "GET", f"/v1/sinks/{name}")["waiting"] == waiting, name)
+        assert ask(gateway, "GET", f"/v1/sinks/{name}")["state"] == state
+    assert len(it.sink.got()) == 1
+    for name in ("crm", "erp"):
+        assert ask(gateway, "POST", f"/v1/sinks/{name}/resume")["state"] == "running"
+    gateway.wait_settled()
+    gateway.kill()
+    gateway = stile("--config", it.config)
+    take(post(gateway, "/in/a", {"id": fresh()}), "new")
+    gateway.wait_settled()
+    assert len(it.sink.got("/crm")) == 4 and len(it.sink.got("/erp")) == 2
 
 
 def test_sources_and_counts_are_what_was_sent(gate, run):

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+import respkit
 from harness import eventually, take_verdict
 
 SMALL, LARGE = "150m", "800m"
@@ -64,6 +65,7 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     assert len(kept) >= 40, "a whole segment should have fitted"
     eventually(lambda: gateway.get("/readyz").status == 503, "/readyz says that it cannot write")
     assert gateway.get("/healthz").status == 200
+    eventually(lambda: "no room for another segment" in gateway.log(), "the log tells it")
 
     # What it knows it still answers, and what it has it still delivers.
     first = next(iter(kept))
@@ -76,6 +78,8 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     resize(disk, LARGE)
     take_verdict(accepted_again(gateway, {"id": "room"}), "new")
     eventually(lambda: gateway.get("/readyz").status == 200, "/readyz")
+    eventually(lambda: "there is room again" in gateway.log(), "the log tells that too")
+    assert gateway.log().count("no room for another segment") == 1
     for event_id, ticket in kept.items():
         assert take_verdict(gateway.post(large(event_id)), "duplicate") == ticket
     gateway.wait_settled()
@@ -169,3 +173,29 @@ def test_line_that_a_full_output_cut_is_printed_whole_on_a_line_of_its_own(stile
     assert whole == events
     assert all(json.dumps(events[i]).encode().startswith(line) for line in cut
                for i in [int(line.split(b'"')[3][4:])]), cut
+
+
+def test_full_disk_is_an_error_to_redis_clients_and_never_ok(stile, disk):
+    folder = os.path.join(disk, "data")
+    gateway = respkit.start(stile, folder=folder)
+    value = {i: f"{i:06}" * 10000 for i in range(6000)}
+    kept = []
+    with respkit.Client(gateway.resp) as client:
+        for i, text in value.items():
+            reply = client.call("SET", f"k{i}", text, "NX")
+            if reply != ("+", b"OK"):
+                break
+            kept.append(i)
+        assert reply[0] == "-" and reply[1].startswith(b"OOM "), reply
+        assert len(kept) > 100, "a whole segment should have fitted"
+        # What it knows it still answers.
+        assert client.call("GET", "k0") == ("$", value[0].encode())
+        assert client.call("SET", "k0", "other", "NX") == ("$", None)
+        resize(disk, LARGE)
+        eventually(lambda: client.call("SET", f"k{i}", value[i], "NX") == ("+", b"OK"),
+                   "keys are taken again", pause_s=0.1)
+    gateway.kill()
+    gateway = respkit.start(stile, folder=folder)
+    with respkit.Client(gateway.resp) as client:
+        for i in [*kept, len(kept)]:
+            assert client.call("GET", f"k{i}") == ("$", value[i].encode()), i

@@ -186,7 +186,7 @@ def test_parameters_of_paths_are_declared(document):
 def test_documented_query_parameters_are_understood(document, scene):
     """Each has a value that is refused, unless any text is right."""
     refused = {"state": "x", "since": "x", "until": "x", "limit": "x", "cursor": "x", "rate": "x",
-               "dry_run": "x", "payload": "x", "nonce": "x" * 65, "format": "x"}
+               "dry_run": "x", "payload": "x", "nonce": "x" * 65, "format": "x", "to": "x"}
     texts = {"source", "sink", "type", "entity", "id", "any", "ticket", "key", "held", "before"}
     for method, path, operation in operations(document):
         for parameter in map(lambda p: resolve(document, p), operation.get("parameters", ())):

@@ -2,6 +2,7 @@
 each key is new once; what a node leaves when it dies, another delivers; what was
 acknowledged is never forgotten, whatever befalls the server."""
 
+import json
 import os
 import signal
 import threading
@@ -9,10 +10,12 @@ import time
 
 import pytest
 
+import rediskit
 import sharedkit
+from gatekit import write
 from harness import Connection, eventually, take_problem
 from sharedkit import Acknowledged, Fleet, load, send, wait_outcomes
-from sinkkit import HANG, QUICK, key
+from sinkkit import QUICK, key, source
 
 
 @pytest.fixture(scope="module", params=sorted(sharedkit.BACKENDS))
@@ -105,7 +108,7 @@ def test_node_that_slept_past_its_lease_is_refused(fleet, sink):
 def test_server_that_is_killed_under_load_forgets_nothing(fleet, backend, scale):
     if backend.kind == "cluster":
         pytest.skip("a cluster that dies as a whole is another matter: see failover")
-    its = fleet(lease_s=60)  # outcomes wait for the server, and come before their leases end
+    its = fleet(lease_s=20)  # outcomes wait for the server, and come before their leases end
     nodes = [its.start("one"), its.start("two")]
     oracle = Acknowledged()
     for life in range(3 * scale):
@@ -192,6 +195,82 @@ def test_store_that_evicts_is_refused_and_check_says_why(fleet, backend, run, st
         backend.server.set("maxmemory-policy", "noeviction")
 
 
+@only("postgres")
+def test_tables_are_made_by_init_alone_and_their_lack_is_told(fleet, backend, run, scratch):
+    url = backend.url(sharedkit.fresh_name())
+    options = ["--store", url, "--data", os.path.join(scratch, "none"), "--listen",
+               "127.0.0.1:0", "--admin", "none"]
+    code, _, log = run("serve", *options)
+    assert code == 1 and "stile store init" in log, log
+    code, out, _ = run("store", "check", url)
+    assert code == 1 and "init" in out, out
+    for _ in range(2):  # what is there stays
+        code, out, log = run("store", "init", url)
+        assert code == 0, log
+    code, out, log = run("store", "migrate", url)
+    assert code == 0, log
+    code, out, _ = run("store", "check", "--json", url)
+    assert code == 0 and json.loads(out)["fit"] is True, out
+
+
+@only("postgres")
+def test_server_that_may_forget_is_refused(fleet, backend, run, scratch):
+    its = fleet()
+    backend.server.ask("ALTER ROLE stile SET synchronous_commit = off")
+    try:
+        code, out, _ = run("store", "check", its.url)
+        assert code == 1 and "synchronous_commit" in out, out
+        code, _, log = run("serve", "--store", its.url, "--data", os.path.join(scratch, "none"),
+                           "--listen", "127.0.0.1:0", "--admin", "none")
+        assert code == 1 and "synchronous_commit" in log, log
+    finally:
+        backend.server.ask("ALTER ROLE stile RESET synchronous_commit")
+
+
+def test_url_that_nobody_answers_is_told_without_its_password(run, scratch):
+    for url in ("redis://:c4n4ry@127.0.0.1:1", "postgres://stile:c4n4ry@127.0.0.1:1/stile",
+                "redis-cluster://:c4n4ry@127.0.0.1:1"):
+        options = ["--store", url.replace("c4n4ry", "${SECRET}"), "--data",
+                   os.path.join(scratch, "none"), "--listen", "127.0.0.1:0", "--admin", "none"]
+        for words in (["serve", *options], ["store", "check", options[1]],
+                      ["store", "init", options[1]]):
+            code, out, log = run(*words, env={"SECRET": "c4n4ry"})
+            assert "c4n4ry" not in out + log, words
+            assert code == 1 or words[1:2] == ["init"], (words, out, log)
+        code, out, log = run("store", "check", url)  # a password on the command line
+        assert code == 2 and "c4n4ry" not in out + log, log
+
+
+def test_password_and_tls_of_a_redis_and_nobody_reads_the_password(stile, scratch, run):
+    server = rediskit.Redis(password="c4n4ry", tls=True)
+    try:
+        url = server.url().replace("c4n4ry", "${SECRET}") + f"?ca={server.certificate[0]}" \
+            "&timeout=1s"
+        secret = {"SECRET": "c4n4ry"}
+        config = write(scratch, "tls.yaml", f"store: \"{url}\"\nsources:\n" + source("a"))
+        code, out, log = run("store", "check", "--config", config, env=secret)
+        assert code == 0, out
+        said = out + log
+        said += "".join(run("check", config, env=secret)[1:])
+        node = stile("--config", config, env=secret)
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "one"}, path="/in/a").json()["verdict"] == "new"
+            server.kill()
+            eventually(lambda: connection.post({"id": "two"}, path="/in/a").status == 503 and
+                       node.metrics()["stile_store_away"].value() == 1, "it is away")
+            said += node.get("/metrics").body.decode() + node.get("/readyz").body.decode()
+            server.start()
+            eventually(lambda: connection.post({"id": "two"}, path="/in/a").status == 200,
+                       "it is back")
+        assert node.stop() == 0
+        assert "c4n4ry" not in said + node.log()
+        assert "rediss://localhost" in node.log()
+        code, out, _ = run("store", "check", url, env={"SECRET": "another"})
+        assert code == 1 and "another" not in out, out
+    finally:
+        server.close()
+
+
 # ---- a cluster ----
 
 @only("cluster")
@@ -240,9 +319,9 @@ def test_resharding_under_load_loses_nothing(fleet, backend):
     cluster = backend.cluster
     with load(nodes, oracle, "r"):
         eventually(lambda: len(oracle.known) > 100, "events are acknowledged")
-        source, target = cluster.masters()[:2]
-        cluster.move_slots(source, target, 2000)
-        cluster.move_slots(target, source, 2000)
+        giver, taker = cluster.masters()[:2]
+        cluster.move_slots(giver, taker, 2000)
+        cluster.move_slots(taker, giver, 2000)
         before = len(oracle.known)
         eventually(lambda: len(oracle.known) > before + 50, "it goes on")
     cluster.wait_whole()

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from harness import Blockage, Connection, LIMIT_S, event_bytes, eventually, request_bytes, take_verdict
+from sinkkit import configure, http_sink, source
 from load import Oracle, post_all, recent_ids, start_senders
 
 
@@ -81,6 +82,21 @@ def test_reader_that_went_away_does_not_lose_events(stile):
     assert gateway.stop() == 0
     gateway = stile()
     assert gateway.wait_events(1) == [{"id": "nobody"}]
+
+
+@pytest.mark.parametrize("status, options", [
+    (500, "retry: { first: 10m, max: 10m }"), (410, ""),
+    (500, "retry: { first: 10m, max: 10m }, breaker: { failures: 1 }")],
+    ids=["retry", "disabled", "breaker"])
+def test_stop_waits_for_no_sink_that_gets_nothing_now(stile, scratch, sink, status, options):
+    it = sink(lambda request: status)
+    config = configure(scratch, source("a"), http_sink("crm", it.url(), options))
+    gateway = stile("--config", config)
+    for i in range(3):
+        gateway.request("POST", "/in/a", event_bytes({"id": f"later-{i}"}))
+    it.wait(1)
+    assert gateway.stop() == 0
+    assert "in time" not in gateway.log() and "left for the next start" in gateway.log()
 
 
 def test_second_signal_ends_it_at_once_and_loses_nothing(stile, blockage):

@@ -29,10 +29,18 @@ static uint64_t span_make_ms(struct world *world)
 	return 1 + below(world, spans_ms[below(world, ARRAY_LEN(spans_ms))]);
 }
 
+/* Those of the hour, mostly: so the others are left behind in the journal. */
+static uint64_t index_choose(struct world *world)
+{
+	if (below(world, 16) == 0)
+		return below(world, CELLS);
+	return (world->step / 10 * 11 + below(world, 16)) % CELLS;
+}
+
 void cell_value_make(struct world *world, struct store_cell_value *value)
 {
 	static char names[CELLS][16];
-	uint64_t index = below(world, CELLS);
+	uint64_t index = index_choose(world);
 	uint64_t random = index + 177;
 	uint64_t now_ms = world->true_clock.now.wall_ms;
 

@@ -220,6 +220,7 @@ void stats_compare(struct world *world)
 	EXPECT(world, memory.held_tickets == local.held_tickets);
 	EXPECT(world, memory.parked_tickets == local.parked_tickets);
 	EXPECT(world, memory.dead_tickets == local.dead_tickets);
+	EXPECT(world, memory.caller_tickets == local.caller_tickets);
 	EXPECT(world, memory.waits == local.waits);
 	EXPECT(world, local.writable);
 }

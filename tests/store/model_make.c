@@ -91,13 +91,16 @@ static void admit_make(struct world *world, struct store_admit *admit)
 	}
 }
 
-/* Between its decision and its commit an outcome may be seen or not. */
+/* Between its decision and its commit an outcome, or a release, may be seen or not. */
 static bool settled_in_batch(const struct world *world, uint64_t ticket)
 {
-	for (size_t i = 0; i < world->pair_count; i++)
-		if (world->pairs[i].kind == STORE_SETTLE &&
-		    world->pairs[i].on[0].settle.ticket / 2 == ticket / 2)
+	for (size_t i = 0; i < world->pair_count; i++) {
+		const struct pair *pair = &world->pairs[i];
+		if (pair->kind == STORE_SETTLE && pair->on[0].settle.ticket / 2 == ticket / 2)
 			return true;
+		if (pair->kind == STORE_RELEASE && pair->on[0].release.ticket == ticket)
+			return true;
+	}
 	return false;
 }
 
@@ -129,6 +132,10 @@ static void release_make(struct world *world, struct store_release *release)
 		release->ticket = world->leases[0].ticket;
 	else if (world->aside_count)
 		release->ticket = world->aside[below(world, world->aside_count)];
+	if (below(world, 4) == 0) { /* also what nobody has taken */
+		release->states = STORE_STATES_ASIDE | 1u << STORE_STATE_DUE;
+		release->ticket = ticket_choose(world);
+	}
 	if (settled_in_batch(world, release->ticket))
 		release->ticket = 1;
 }
@@ -229,6 +236,9 @@ static void take_make(struct world *world, struct store_take *take)
 void pair_make(struct world *world, struct pair *pair)
 {
 	uint64_t dice = below(world, 39);
+
+	if (world->mostly_cells && below(world, 8))
+		dice = 33;
 
 	pair->done[0] = pair->done[1] = false;
 	if (dice < 12) {

@@ -19,7 +19,7 @@
 #define ENTITIES 24u
 #define ORDERS 40u
 #define CHECKS 3u
-#define CELLS 120u
+#define CELLS 300u
 #define SINKS 4u
 #define CALLER STORE_SINK_CALLER /* its tickets alone have leases that end */
 #define BATCH_MAX 24u
@@ -84,6 +84,7 @@ struct world {
 	 * by which it was raised, so it may be low too. */
 	bool told; /* when a write has ended */
 	bool mixed_windows;
+	bool mostly_cells;
 	unsigned char bytes[PAYLOAD_MAX];
 	struct pair pairs[BATCH_MAX];
 	size_t pair_count;

@@ -42,7 +42,7 @@ struct second {
 	uint64_t at; /* the point at which to lose power */
 };
 
-static uint64_t states, second_states, verdicts[VERDICT_COUNT], releases, notes, starts;
+static uint64_t states, second_states, verdicts[VERDICT_COUNT], releases, notes, starts, cells;
 static uint64_t outcomes[OUTCOME_COUNT];
 
 static struct store *must_open(struct history *history, struct simfs *simfs)
@@ -202,6 +202,7 @@ static void history_run(uint64_t seed)
 	releases += history.oracle.releases;
 	notes += history.oracle.notes;
 	starts += history.oracle.starts;
+	cells += history.oracle.cell_changes;
 	oracle_restarted(&history.oracle);
 	simfs_free(history.simfs);
 	oracle_free(&history.oracle);
@@ -223,7 +224,7 @@ static void test_no_crash_loses_or_repeats_what_was_acknowledged(void **state)
 		assert_true(verdicts[i] > 0);
 	for (int i = OUTCOME_DONE; i < OUTCOME_COUNT; i++)
 		assert_true(outcomes[i] > 0);
-	assert_true(releases > 0 && notes > 0 && starts > 0);
+	assert_true(releases > 0 && notes > 0 && starts > 0 && cells > 0);
 }
 
 int main(void)

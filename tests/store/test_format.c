@@ -50,7 +50,12 @@ static void test_a_newer_version_is_told_from_damage(void **state)
 	struct superblock_slot slot = { .generation = 1 };
 
 	superblock_slot_seal(&slot);
-	slot.version = FORMAT_VERSION + 1;
+	assert_int_equal(slot.version, FORMAT_VERSION);
+	slot.flags = SUPERBLOCK_CELLS;
+	superblock_slot_seal(&slot);
+	assert_int_equal(slot.version, FORMAT_VERSION_CELLS);
+	assert_int_equal(superblock_slot_check(&slot), 0);
+	slot.version = FORMAT_VERSION_CELLS + 1;
 	slot.check = format_checksum(&slot, offsetof(struct superblock_slot, check), 0);
 	assert_int_equal(superblock_slot_check(&slot), ERR_VERSION);
 }

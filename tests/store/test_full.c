@@ -163,6 +163,71 @@ static void test_counts_of_duplicates_do_not_use_up_the_room_of_settles(void **s
 	}
 }
 
+static int note_start(const struct store_item *item)
+{
+	struct store_note note = { .ticket = item->ticket,
+		                   .attempt = item->attempt,
+		                   .mark = STORE_MARK_STARTED };
+
+	return store_call(store, &note.op, STORE_NOTE);
+}
+
+/* Where an attempt is noted before it is made, too; and what came of it is written down. */
+static void test_deliveries_go_on_and_leave_room_for_their_outcomes(void **state)
+{
+	(void)state;
+	struct store_item items[EVENTS_MAX];
+	uint32_t started = 0;
+
+	fill_disk(RESERVE_FRAMES);
+	assert_int_equal(take_items(items, RESERVE_FRAMES), RESERVE_FRAMES);
+	while (started < RESERVE_FRAMES && note_start(&items[started]) == 0)
+		started++;
+	assert_int_equal(started, RESERVE_FRAMES / 2);
+	assert_int_equal(note_start(&items[started]), ERR_FULL);
+	for (uint32_t i = 0; i < started; i++) {
+		struct store_settle settle = settle_of(&items[i]);
+		bool settled;
+		submit(&settle.op, STORE_SETTLE, &settled);
+		store_flush(store);
+		assert_true(settled);
+		assert_int_equal(settle.op.error, 0);
+	}
+}
+
+static uint32_t said_full, said_room;
+
+static void count_says(void *user, enum local_store_level level, const char *text)
+{
+	(void)user;
+	said_full += level == LOCAL_STORE_ERROR && strstr(text, "no room for another segment");
+	said_room += strcmp(text, "there is room again") == 0;
+}
+
+static void test_a_full_disk_is_told_once_and_so_is_its_end(void **state)
+{
+	(void)state;
+	said_full = said_room = 0;
+	store = store_free(store);
+	options.log = count_says;
+	open_store();
+	fill_disk(1);
+	for (uint32_t i = 0; i < 10; i++) {
+		store_tick(store);
+		assert_int_equal(admit(700000, 64u << 10), ERR_FULL);
+	}
+	assert_int_equal(said_full, 1);
+	assert_int_equal(said_room, 0);
+	simfs_set_capacity(simfs, UINT64_MAX);
+	(void)admit(700000, 64u << 10);
+	for (uint32_t i = 0; i < 10; i++)
+		store_tick(store);
+	assert_int_equal(admit(700000, 64u << 10), 0);
+	store_tick(store);
+	assert_int_equal(said_full, 1);
+	assert_int_equal(said_room, 1);
+}
+
 /* ---- nothing is written in vain ---- */
 
 static struct file_methods counting;
@@ -363,6 +428,10 @@ int main(void)
 		                                begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_counts_of_duplicates_do_not_use_up_the_room_of_settles, begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_deliveries_go_on_and_leave_room_for_their_outcomes, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_full_disk_is_told_once_and_so_is_its_end,
+		                                begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_full_disk_is_not_filled_with_zeros_again_and_again, begin, end),
 		cmocka_unit_test_setup_teardown(

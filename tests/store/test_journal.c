@@ -275,6 +275,52 @@ static void test_old_segments_leave_and_their_claims_stay(void **state)
 	end(&world);
 }
 
+/* A copy of the folder as it is, with one of the superblock's slots damaged, opens. */
+static void opens_with_either_slot_alone(const struct world *world)
+{
+	for (uint64_t slot = 0; slot < 2; slot++) {
+		struct local_store_options options = world->options;
+		struct error_text text = { "" };
+		struct store *store = NULL;
+		struct simfs *copy = simfs_copy(world->simfs);
+		simfs_flip_bit(copy, "data/superblock", 8 * (slot * 4096 + 20));
+		options.fs = simfs_fs(copy);
+		int r = local_store_open(&options, &store, &text);
+		if (r < 0)
+			fail_msg("without slot %d: %s: %s", (int)slot, error_name(r), text.text);
+		store_free(store);
+		simfs_free(copy);
+	}
+}
+
+/* What left may be named by neither slot: one of them may be all that is left. */
+static void test_a_damaged_slot_does_no_harm_right_after_segments_left(void **state)
+{
+	(void)state;
+	static char payload[2000];
+	struct world world;
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 200; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	store_tick(world.store);
+	store_free(world.store);
+	world.options.retain_ms = 1000;
+	open_store(&world);
+	uint32_t segments = count_files(&world, ".seg"), claims = count_files(&world, ".clm");
+	for (uint32_t left = 200; left > 0;)
+		left -= settle_all(&world, left, OUTCOME_DONE);
+	clock_fake_advance(&world.clock, UINT64_C(3590) * 1000); /* segments leave, claims stay */
+	for (int i = 0; i < 4; i++) {
+		store_tick(world.store);
+		opens_with_either_slot_alone(&world);
+		clock_fake_advance(&world.clock, 20000); /* and then claims leave */
+	}
+	assert_true(count_files(&world, ".seg") < segments);
+	assert_true(count_files(&world, ".clm") < claims);
+	end(&world);
+}
+
 /* Segments with claims files, closed; their claims live for an hour. */
 static void fill_segments(struct world *world, uint64_t count)
 {
@@ -922,6 +968,7 @@ int main(void)
 		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
 		cmocka_unit_test(test_outcomes_alone_cost_no_write_and_delay_no_duplicate),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
+		cmocka_unit_test(test_a_damaged_slot_does_no_harm_right_after_segments_left),
 		cmocka_unit_test(
 			test_a_damaged_claims_file_is_made_again_before_its_segment_leaves),
 		cmocka_unit_test(test_a_frame_that_failed_and_is_there_keeps_its_claims),

@@ -53,6 +53,7 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 	for (size_t i = 0; i < sizeof(world->bytes); i++)
 		world->bytes[i] = (unsigned char)test_random(&world->random);
 	world->mixed_windows = below(world, 2);
+	world->mostly_cells = steps < 1000 && below(world, 3) == 0;
 	world->options = (struct local_store_options){
 		.path = "data",
 		.clock = &world->jumpy_clock.clock,

@@ -493,6 +493,35 @@ static void test_history_loses_and_doubles_nothing(void **state)
 	}
 }
 
+/* Whatever cannot be allocated: an answer comes, and what was acknowledged is there. */
+static void test_without_memory_nothing_acknowledged_is_lost(void **state)
+{
+	(void)state;
+	for (unsigned long fail = 1; fail < 60; fail++) {
+		struct world *world = world_make();
+		bool acknowledged[12] = { false };
+		go_away(world);
+		mem_fail_at(fail, false);
+		for (uint64_t i = 0; i < 12; i++) {
+			struct store_admit event = once_event(i);
+			acknowledged[i] = admit(world, &event) == 0;
+			if (i == 6)
+				world->shared.mode = SHAKY_WELL;
+			if (i > 6)
+				pass_time(world, 300);
+		}
+		mem_fail_at(0, false);
+		come_back(world);
+		for (uint64_t i = 0; i < 12; i++) {
+			struct store_lookup lookup = { .digest = digest_of(i), .kind = CLAIM_ONCE };
+			assert_int_equal(store_call(world->far, &lookup.op, STORE_LOOKUP), 0);
+			if (acknowledged[i] && !lookup.taken)
+				fail_msg("allocation %d: event %d is lost", (int)fail, (int)i);
+		}
+		world_free(world);
+	}
+}
+
 static void test_record_is_read_as_written_and_no_part_of_it_is(void **state)
 {
 	(void)state;
@@ -545,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_outcome_waits_until_the_store_is_back),
 		cmocka_unit_test(test_event_that_could_not_be_told_from_its_copy_is_refused),
 		cmocka_unit_test(test_history_loses_and_doubles_nothing),
+		cmocka_unit_test(test_without_memory_nothing_acknowledged_is_lost),
 		cmocka_unit_test(test_record_is_read_as_written_and_no_part_of_it_is),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

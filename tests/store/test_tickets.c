@@ -556,6 +556,75 @@ static void test_what_is_parked_or_dead_is_not_delivered_before_its_release(void
 	}
 }
 
+#define DUE (1u << STORE_STATE_DUE)
+
+static int release_due(uint64_t ticket, bool drop)
+{
+	struct store_release op = { .ticket = ticket, .drop = drop, .states = DUE };
+
+	return store_call(place.store, &op.op, STORE_RELEASE);
+}
+
+static void test_what_nobody_has_taken_can_be_dropped_and_hurried(void **state)
+{
+	(void)state;
+	uint64_t dropped = admit(1), later = admit(2), leased = admit(3);
+
+	assert_int_equal(release(dropped, true), ERR_FENCED); /* it was not asked for */
+	assert_int_equal(release_due(dropped, true), 0);
+	assert_int_equal(release_due(dropped, true), ERR_FENCED);
+	restart();
+	assert_int_equal(item_of(dropped).state, STORE_STATE_CLOSED);
+	struct store_item item = must_take(CRM);
+	assert_true(item.ticket == later);
+	struct store_settle back = { .ticket = later,
+		                     .attempt = item.attempt,
+		                     .outcome = OUTCOME_RELEASED,
+		                     .due_ms = place.clock.now.wall_ms + 60000 };
+	assert_int_equal(store_call(place.store, &back.op, STORE_SETTLE), 0);
+	assert_int_equal(release_due(later, false), 0);
+	restart();
+	assert_true(item_of(later).due_ms == 0);
+	item = must_take(CRM);
+	assert_true(item.ticket == later && item.attempt == 2 && item.due_ms == 0);
+	item = must_take(CRM);
+	assert_true(item.ticket == leased);
+	assert_int_equal(release_due(leased, true), ERR_FENCED);
+	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
+}
+
+/* Else a delivery that must not be repeated would be, because somebody was in a hurry. */
+static void test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown(void **state)
+{
+	(void)state;
+	uint64_t ticket = admit(1);
+	struct store_item item = must_take(CRM);
+
+	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
+	restart();
+	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
+	assert_int_equal(release_due(ticket, false), 0);
+	restart();
+	assert_int_equal(must_take(CRM).last, STORE_MARK_STARTED);
+}
+
+static void test_a_release_of_dead_legs_leaves_parked_ones_alone(void **state)
+{
+	(void)state;
+	uint64_t ticket = admit(2);
+	struct store_item one = must_take(CRM), two = must_take(ERP);
+	struct store_release op = { .ticket = ticket,
+		                    .whole_event = true,
+		                    .states = 1u << STORE_STATE_DEAD };
+
+	assert_int_equal(settle(&one, OUTCOME_UNKNOWN), 0);
+	assert_int_equal(store_call(place.store, &op.op, STORE_RELEASE), ERR_FENCED);
+	assert_int_equal(settle(&two, OUTCOME_DEAD), 0);
+	assert_int_equal(store_call(place.store, &op.op, STORE_RELEASE), 0);
+	assert_int_equal(item_of(one.ticket).state, STORE_STATE_PARKED);
+	assert_int_equal(item_of(two.ticket).state, STORE_STATE_DUE);
+}
+
 static void test_what_is_dropped_never_comes_back(void **state)
 {
 	(void)state;
@@ -608,9 +677,9 @@ static void test_a_dead_letter_goes_when_it_is_too_old(void **state)
 	clock_fake_advance(&place.clock, 1);
 	store_tick(place.store);
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
-	restart();
-	store_tick(place.store);
+	restart(); /* nothing was written of that */
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
+	assert_int_equal(release(ticket, false), ERR_FENCED);
 }
 
 static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(void **state)
@@ -884,7 +953,7 @@ static uint32_t scan(struct store_scan op)
 		while (store_item_next(buf_span(&op.items), &at, &item, &parts)) {
 			assert_true(item.ticket > before);
 			before = item.ticket;
-			assert_true(span_eq(parts.source, SPAN("src")));
+			assert_true(span_eq(parts.source, SPAN("src")) || op.items_only);
 			assert_true(item.bare ? parts.payload.len == 0 : parts.payload.len == 7);
 			assert_true(op.states == 0 || op.states & 1u << item.state);
 			assert_true(op.sink == 0 || op.sink == item.sink);
@@ -922,6 +991,9 @@ static void test_a_scan_finds_what_was_asked_for_and_all_of_it(void **state)
 	assert_int_equal(scan((struct store_scan){ .sink = ERP }), 5);
 	assert_int_equal(scan((struct store_scan){ .from = tickets[1] + 1, .to = tickets[2] }), 3);
 	assert_int_equal(scan((struct store_scan){ .sink = 999 }), 0);
+	uint64_t calls = place.simfs ? simfs_calls(place.simfs) : 0;
+	assert_int_equal(scan((struct store_scan){ .items_only = true }), 14);
+	assert_true(!place.simfs || simfs_calls(place.simfs) == calls); /* nothing was read */
 }
 
 /* Counts what a scan of all events finds, by state; none twice. */
@@ -1384,6 +1456,9 @@ int main(void)
 		ON_ALL(test_what_is_dropped_never_comes_back),
 		ON_ALL(test_a_dead_one_that_is_forgotten_is_closed),
 		ON_ALL(test_a_dead_letter_goes_when_it_is_too_old),
+		ON_ALL(test_what_nobody_has_taken_can_be_dropped_and_hurried),
+		ON_ALL(test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown),
+		ON_ALL(test_a_release_of_dead_legs_leaves_parked_ones_alone),
 		ON_ALL(test_the_legs_of_a_held_event_are_released_together_or_one_by_one),
 		ON_ALL(test_every_attempt_can_be_read_again),
 		ON_ALL(test_a_long_text_is_cut),

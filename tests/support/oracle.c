@@ -33,6 +33,12 @@ void oracle_init(struct oracle *oracle, uint64_t seed, struct clock_fake *clock)
 		bytes[i] = (unsigned char)(test_random(&random) | 1);
 }
 
+struct span oracle_bytes(uint32_t start, uint32_t len)
+{
+	CHECK(start + len <= BYTES);
+	return span_of(bytes + start, len);
+}
+
 void oracle_free(struct oracle *oracle)
 {
 	for (uint32_t i = 0; i < ORACLE_SINKS; i++)
@@ -59,6 +65,8 @@ void oracle_restarted(struct oracle *oracle)
 	memset(oracle->take_waits, 0, sizeof(oracle->take_waits));
 	for (uint32_t i = 0; i < ORACLE_OPS_MAX; i++)
 		oracle->ops[i].pending = false;
+	for (uint32_t i = 0; i < ORACLE_CELLS; i++)
+		oracle->cells[i].pending = 0;
 	for (uint32_t i = 0; i < oracle->count; i++)
 		for (uint32_t leg = 0; leg < ORACLE_LEGS_MAX; leg++)
 			oracle->events[i].legs[leg].leased = false;
@@ -448,7 +456,7 @@ void oracle_step(struct oracle *oracle, struct store *store)
 			store_flush(store); /* its write may be under way when the next come */
 		uint32_t event = (uint32_t)below(oracle, oracle->count);
 		uint32_t leg = (uint32_t)below(oracle, ORACLE_LEGS_MAX);
-		switch (below(oracle, 26)) {
+		switch (below(oracle, 32)) {
 		case 0:
 		case 1: again_submit(oracle, store); break;
 		case 2:
@@ -469,6 +477,10 @@ void oracle_step(struct oracle *oracle, struct store *store)
 		case 17: oracle_note(oracle, store, event, leg); break;
 		case 18:
 		case 19: oracle_take_one(oracle, store, event, leg); break;
+		case 20:
+		case 21:
+		case 22:
+		case 23: oracle_cell(oracle, store); break;
 		default: plain_submit(oracle, store); break;
 		}
 	}

@@ -15,6 +15,8 @@
  *   - the last note that was acknowledged is there, and no attempt's number comes again;
  *   - an entity is where the last event that is there has moved it;
  *   - nothing that was acknowledged as settled is open;
+ *   - a cell is as it was acknowledged last, or as one of the operations since would have
+ *     made it; the answer of an outcome is there if the outcome is;
  *   - an event of unknown fate is there whole or not at all;
  *   - nothing else is open, and claims of refused events are free.
  *
@@ -35,6 +37,9 @@
 #define ORACLE_NOBODY UINT32_MAX
 #define ORACLE_LEGS_MAX 3u
 #define ORACLE_SINKS 3u
+#define ORACLE_CELLS 16u
+#define ORACLE_CELL_STATES 12u
+#define ORACLE_ANSWER_EVERY 8u /* events: their outcomes have answers */
 
 enum oracle_fate {
 	ORACLE_UNKNOWN, /* no answer, or an error */
@@ -78,6 +83,22 @@ struct oracle_leg {
 	enum store_mark last; /* acknowledged */
 	uint32_t maybe;       /* bits of marks since: no answer, or an error */
 	uint64_t freed_step;  /* when it was released last */
+	bool answered;        /* acknowledged */
+	bool answer_maybe;    /* an outcome with an answer was submitted */
+};
+
+/* What a cell may be. */
+struct oracle_cell_state {
+	uint32_t value;  /* 0: it is not there */
+	uint32_t serial; /* of the operation that made it so */
+	uint64_t expiry_ms;
+};
+
+struct oracle_cell {
+	uint32_t count;   /* 0: nothing was ever done to it */
+	uint32_t pending; /* operations */
+	/* As acknowledged last; then what it may be: no answer, or an error. */
+	struct oracle_cell_state states[ORACLE_CELL_STATES];
 };
 
 struct oracle_event {
@@ -108,7 +129,10 @@ struct oracle_op {
 		struct store_take take;
 		struct store_release release;
 		struct store_note note;
+		struct store_cell cell;
 	};
+	struct oracle_cell_state before, after;
+	struct store_cell_value answer;
 	struct oracle *oracle;
 	uint32_t event;
 	uint32_t leg;
@@ -128,6 +152,9 @@ struct oracle {
 	uint64_t verdicts[VERDICT_COUNT];
 	uint64_t releases, notes, starts, outcomes[OUTCOME_COUNT];
 	int last_error;
+	uint32_t cell_serial;
+	uint64_t cell_changes;
+	struct oracle_cell cells[ORACLE_CELLS];
 	bool take_waits[ORACLE_SINKS];
 	struct oracle_event events[ORACLE_EVENTS_MAX];
 	struct oracle_op ops[ORACLE_OPS_MAX];

@@ -239,6 +239,7 @@ void oracle_check(struct oracle *oracle, struct store *store)
 	}
 	entities_check(oracle, store);
 	uint64_t open = open_check(oracle, store);
+	oracle_cells_check(oracle, store);
 	for (uint32_t i = 0; i < oracle->count; i++)
 		closed_check(oracle, &oracle->events[i]);
 	for (uint32_t sink = 0; sink < ORACLE_SINKS; sink++)

@@ -1,5 +1,6 @@
 /*
- * oracle_internal: what oracle.c, oracle_tickets.c and oracle_check.c share.
+ * oracle_internal: what oracle.c, oracle_tickets.c, oracle_cells.c and oracle_check.c
+ * share.
  *
  * Room: tests.
  */
@@ -60,6 +61,13 @@ static inline uint32_t oracle_legs(const struct oracle_event *event)
 struct oracle_op *oracle_op_begin(struct oracle *oracle);
 void oracle_answered(struct oracle *oracle, int error);
 void oracle_ops_check(struct oracle *oracle);
+struct span oracle_bytes(uint32_t start, uint32_t len);
+
+/* oracle_cells.c */
+void oracle_cell(struct oracle *oracle, struct store *store);
+void oracle_answer(struct oracle_op *own, struct oracle_leg *leg); /* of its settle, if any */
+/* When it is known which legs are open. */
+void oracle_cells_check(struct oracle *oracle, struct store *store);
 
 /* oracle_tickets.c: each does nothing if there is nothing to do it to. */
 void oracle_take(struct oracle *oracle, struct store *store, uint32_t sink);

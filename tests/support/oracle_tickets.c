@@ -190,6 +190,7 @@ static void settle_done(struct store_op *op)
 		marked(leg, leg->last, settle->attempt);
 	} else {
 		leg->outcome = ORACLE_SETTLED;
+		leg->answered |= settle->answer != NULL;
 	}
 }
 
@@ -230,6 +231,7 @@ void oracle_settle(struct oracle *oracle, struct store *store, uint32_t event, u
 	own->settle.ticket = oracle->events[event].ticket + index;
 	own->settle.attempt = leg->attempt;
 	outcome_choose(oracle, leg, &own->settle);
+	oracle_answer(own, leg);
 	store_submit(store, &own->op);
 }
 

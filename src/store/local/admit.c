@@ -354,6 +354,7 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 	int r = local_reserve(local, entries_size(admit, taking), JOURNAL_NORMAL);
 
 	local->full = r == ERR_FULL;
+	local->refused |= local->full;
 	if (unlikely(local->frames_lost != lost))
 		return DECIDE_AGAIN;
 	if (r < 0)

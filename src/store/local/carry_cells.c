@@ -47,7 +47,7 @@ static int copy(struct carry *carry, const struct entry_head *head, const struct
 		return 1;
 	if (!cursor_read(local, &carry->at, head->size, &bytes, &from_disk))
 		return 1;
-	if (entry_parse(bytes, head->size, &entry) < 0 ||
+	if (entry_parse(bytes, head->size, &entry) < 0 || entry.kind != ENTRY_CELL ||
 	    digest_check(&entry.cell.digest) !=
 	            entry_cell_check(bytes, head->size, carry->at.epoch))
 		return ERR_DAMAGED;

@@ -94,6 +94,15 @@ static int check_entry(const struct local_store *local, const struct cell *cell,
 	               : ERR_DAMAGED;
 }
 
+/* Also of the frame being built: who is told of it waits for that. */
+static int read_bytes(struct local_store *local, struct reader_place place,
+                      const unsigned char **ret_bytes, bool *ret_from_disk)
+{
+	*ret_from_disk = false;
+	*ret_bytes = frame_building(&local->journal.frame, place.segment, place.offset, place.len);
+	return *ret_bytes ? 0 : local_read_bytes(local, place, ret_bytes, ret_from_disk);
+}
+
 int local_read_cell(struct local_store *local, const struct cell *cell, struct entry *ret_entry)
 {
 	struct reader_place place = { cell->segment, cell->offset, sizeof(struct entry_cell),
@@ -103,7 +112,7 @@ int local_read_cell(struct local_store *local, const struct cell *cell, struct e
 	struct entry_head head;
 	bool from_disk;
 
-	int r = local_read_bytes(local, place, &bytes, &from_disk);
+	int r = read_bytes(local, place, &bytes, &from_disk);
 	if (r < 0)
 		return r;
 	memcpy(&head, bytes, sizeof(head));
@@ -111,14 +120,15 @@ int local_read_cell(struct local_store *local, const struct cell *cell, struct e
 	    head.size > sizeof(struct entry_cell) + STORE_NAME_MAX + STORE_VALUE_MAX)
 		return ERR_DAMAGED;
 	place.len = head.size;
-	r = local_read_bytes(local, place, &bytes, &from_disk);
-	if (r == 0)
-		r = entry_parse(bytes, place.len, ret_entry);
-	if (r == 0 && from_disk)
-		r = check_entry(local, cell, bytes, ret_entry);
+	r = read_bytes(local, place, &bytes, &from_disk);
 	if (r < 0)
 		return r;
-	return entry_cell_puts(&ret_entry->cell) ? 0 : ERR_DAMAGED;
+	r = entry_parse(bytes, place.len, ret_entry);
+	if (r < 0)
+		return r;
+	if (ret_entry->kind != ENTRY_CELL || !entry_cell_puts(&ret_entry->cell))
+		return ERR_DAMAGED;
+	return from_disk ? check_entry(local, cell, bytes, ret_entry) : 0;
 }
 
 static void tell_damaged(struct local_store *local, const struct cell *cell, int error)
@@ -172,6 +182,7 @@ static int change_index(struct local_store *local, struct table_probe *probe,
 		             .segment = local->journal.durable.segment,
 		             .offset = journal_next_offset(&local->journal) };
 
+	CHECK(old || what->act == CELL_PUT);
 	if (what->act == CELL_REMOVE) {
 		cells_remove(local->cells, probe, old);
 		return 0;

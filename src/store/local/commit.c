@@ -586,11 +586,7 @@ static void decide_group(struct local_store *local, struct group *group)
 	for (; group->op_count > 0; group->op_count--, op = next) {
 		uint32_t count = claims_of(op);
 		next = op->next; /* whoever is done with it may use it again */
-		if (op->kind == STORE_CELL) {
-			decide(local, op, cells++);
-			continue;
-		}
-		decide(local, op, probes);
+		decide(local, op, op->kind == STORE_CELL ? cells++ : probes);
 		probes += count;
 	}
 }

@@ -125,7 +125,7 @@
  *       cell that is over when it is read ends it, whatever follows.
  *   F12 A superblock of version 2 is durable before the first CELL is.
  *   F8  A segment is retired only when its claims file is durable or its claims
- *       have expired, and a superblock that no longer needs it is durable.
+ *       have expired, and no slot of the superblock needs it any more.
  *   F9  A start goes on in the last segment only if its end is exact: the
  *       superblock has flag 2 and this very end, or all behind the header is
  *       zero. A superblock without flag 2 is durable before the next frame.

@@ -339,14 +339,20 @@ static bool runs_into_slack(const struct frame *frame)
 	return frame->offset % frame->ring_bytes + frame->len > frame->ring_bytes;
 }
 
+const unsigned char *frame_building(const struct frame *frame, uint64_t segment, uint32_t offset,
+                                    uint32_t len)
+{
+	if (segment != frame->segment || frame->entry_count == 0 || offset < frame->offset ||
+	    (uint64_t)offset + len > frame->offset + frame->len)
+		return NULL;
+	return start(frame) + (offset - frame->offset);
+}
+
 const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
                                   uint32_t len)
 {
 	uint64_t end = (uint64_t)offset + len;
 
-	if (segment == frame->segment && frame->entry_count > 0 && offset >= frame->offset)
-		return end <= frame->offset + frame->len ? start(frame) + (offset - frame->offset)
-		                                         : NULL;
 	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
 	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;

@@ -166,6 +166,9 @@ void frame_drop(struct frame *frame);
 /* Most bytes that a frame at this offset of the same segment may have now. */
 uint32_t frame_room(const struct frame *frame, uint32_t offset);
 
-/* Bytes of a segment that are still here, also in the frame being built, or NULL. */
+/* Bytes of the frame being built, which nobody may be told of yet, or NULL. */
+const unsigned char *frame_building(const struct frame *frame, uint64_t segment, uint32_t offset,
+                                    uint32_t len);
+/* Bytes of a segment that are still here, or NULL. */
 const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
                                   uint32_t len);

@@ -220,7 +220,10 @@ void journal_retry(struct journal *journal)
 
 static uint32_t room_left(const struct journal *journal, enum journal_room room)
 {
-	uint64_t limit = room == JOURNAL_URGENT ? journal->options.folder->segment_bytes
+	uint64_t segment_bytes = journal->options.folder->segment_bytes;
+	uint64_t half = (segment_bytes - journal->limit) / 2 / FORMAT_BLOCK * FORMAT_BLOCK;
+	uint64_t limit = room == JOURNAL_URGENT ? segment_bytes
+	                 : room == JOURNAL_NOTE ? journal->limit + half
 	                                        : journal->limit;
 
 	return journal->tail.end < limit ? (uint32_t)(limit - journal->tail.end) : 0;
@@ -242,6 +245,13 @@ static void begin_frame(struct journal *journal, enum journal_room room, int rea
 	                                                    .limit = room_left(journal, room) });
 }
 
+static bool joins_reserve(const struct journal *journal, uint32_t size, enum journal_room room)
+{
+	return room == JOURNAL_URGENT ||
+	       (room == JOURNAL_NOTE &&
+	        journal->frame.len + format_align(size, 8) <= room_left(journal, room));
+}
+
 int journal_reserve(struct journal *journal, uint32_t size, enum journal_room room, uint64_t now_ms)
 {
 	uint32_t frame_size = (uint32_t)sizeof(struct frame_header) +
@@ -250,7 +260,7 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 	if (journal_pending(journal)) {
 		/* One frame of settles is not worth a write for each admit that would
 		 * then find no room either. */
-		if (room == JOURNAL_NORMAL && journal_in_reserve(journal))
+		if (journal_in_reserve(journal) && !joins_reserve(journal, size, room))
 			return journal->reserve_reason == -EAGAIN ? JOURNAL_COMMIT_FIRST : ERR_FULL;
 		if (frame_fits(&journal->frame, size))
 			return 0;
@@ -264,8 +274,8 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 		return JOURNAL_WAIT_FIRST;
 	if (rolls) {
 		/* What is urgent does not wait for the keeper while there is a reserve. */
-		bool reserve = room == JOURNAL_URGENT && journal->open &&
-		               frame_size <= room_left(journal, JOURNAL_URGENT);
+		bool reserve = room != JOURNAL_NORMAL && journal->open &&
+		               frame_size <= room_left(journal, room);
 		int r = roll(journal, now_ms, !reserve);
 		if (r < 0 && !(reserve && journal->open))
 			return ERR_FULL;

@@ -105,7 +105,9 @@ int journal_ready(struct journal *journal, uint64_t now_ms, bool wait) must_chec
 /* Asks again for a next segment after one could not be had. */
 void journal_retry(struct journal *journal);
 
-enum journal_room { JOURNAL_NORMAL, JOURNAL_URGENT };
+/* NOTE: what is needed to go on delivering may have half of the reserve. URGENT: what
+ * came of a delivery may have all of it. */
+enum journal_room { JOURNAL_NORMAL, JOURNAL_NOTE, JOURNAL_URGENT };
 #define JOURNAL_COMMIT_FIRST 1
 #define JOURNAL_WAIT_FIRST 2
 /* Room for an entry of `size` bytes in the current frame. COMMIT_FIRST: ask again when

@@ -379,6 +379,14 @@ bool keeper_preparing(struct keeper *keeper)
 	return preparing;
 }
 
+int keeper_problem(struct keeper *keeper)
+{
+	pthread_mutex_lock(&keeper->mutex);
+	int error = keeper->error;
+	pthread_mutex_unlock(&keeper->mutex);
+	return error;
+}
+
 void keeper_post(struct keeper *keeper, struct keeper_job *job)
 {
 	if (keeper->run_inline)

@@ -52,6 +52,7 @@ void keeper_note_used(struct keeper *keeper, uint64_t bytes);
  * failed nobody waits for the next one: that error stands until one succeeds. */
 int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd) must_check;
 
+int keeper_problem(struct keeper *keeper);    /* the error that stands, or 0 */
 bool keeper_preparing(struct keeper *keeper); /* keeper_get() may soon say more */
 
 struct keeper_job *keeper_job_new(enum keeper_job_kind kind, uint64_t number);

@@ -63,6 +63,7 @@ struct reader {
 struct local_counters {
 	atomic_uint_fast64_t live_claims, live_entities, live_cells, expired_claims, index_bytes;
 	atomic_uint_fast64_t open_tickets, due_tickets, held_tickets, parked_tickets, dead_tickets;
+	atomic_uint_fast64_t caller_tickets;
 	atomic_uint_fast64_t waits;
 	atomic_uint_fast64_t commits, commit_ops, journal_bytes, written_bytes, segments;
 	atomic_uint_fast64_t clock_held_ms, io_errors;
@@ -166,6 +167,8 @@ struct local_store {
 	struct undo_list undo;
 	uint64_t frames_lost; /* ever */
 	bool full;            /* the last admit found no room on disk */
+	bool refused;         /* one did since the last tick */
+	bool told_full;       /* and the operator was told */
 	bool crowded;         /* as many tickets are open as may be, and that was told */
 	bool ending;          /* see store_end_waits() */
 	bool flushing;
@@ -304,7 +307,8 @@ void local_aside_is_durable(struct local_store *local, const struct store_settle
 int local_decide_release(struct local_store *local, const struct store_release *release) must_check;
 void local_release_is_durable(struct local_store *local, const struct store_release *release);
 void local_close_ticket(struct local_store *local, uint64_t ticket, bool done);
-void local_drop_dead(struct local_store *local); /* those that are too old */
+/* Those that are too old, after a look at so many tickets; the next call goes on there. */
+void local_drop_dead(struct local_store *local, uint32_t looks);
 
 /* read.c */
 /* An open ticket as others see it; `entry` may be NULL: then without flags. */

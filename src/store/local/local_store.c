@@ -25,6 +25,7 @@
 #define SEEN_FRAMES 4u /* in one tick */
 /* Once around the index in about a minute at twenty ticks a second, and never more
  * than a fraction of a millisecond in one tick. */
+#define DEAD_PER_TICK 4096u
 #define SWEEP_PARTS 600
 #define SWEEP_MIN 4096
 #define SWEEP_MAX 262144
@@ -81,6 +82,7 @@ void local_publish(struct local_store *local)
 	store_counter(&counters->parked_tickets,
 	              open_tickets_in(local->tickets, OPEN_TICKET_PARKED));
 	store_counter(&counters->dead_tickets, open_tickets_in(local->tickets, OPEN_TICKET_DEAD));
+	store_counter(&counters->caller_tickets, open_tickets_callers(local->tickets));
 	store_counter(&counters->waits, local->waits.count);
 	store_counter(&counters->live_entities, newest_count(local->newest));
 	store_counter(&counters->live_cells, cells_count(local->cells));
@@ -164,10 +166,27 @@ static void tick_clock(struct local_store *local)
 		local_log(local, LOCAL_STORE_WARNING, "%s", text.text);
 }
 
+/* Once, not for each event; and when another segment can be had again. */
+static void tell_room(struct local_store *local)
+{
+	int error = keeper_problem(local->keeper);
+
+	if (local->refused && !local->told_full) {
+		local->told_full = true;
+		local_log(local, LOCAL_STORE_ERROR,
+		          "there is no room for another segment: new events are refused (%s)",
+		          error_name(error < 0 ? error : ERR_FULL));
+	} else if (local->told_full && !local->refused && !local->full && error == 0) {
+		local->told_full = false;
+		local_log(local, LOCAL_STORE_INFO, "there is room again");
+	}
+	local->refused = false;
+}
+
 /* After the disk was full, or a segment could not be begun. */
 static void tick_room(struct local_store *local, uint64_t boot_ms)
 {
-	if (local->journal.open && !local->full) {
+	if (local->journal.open && !local->full && !local->told_full) {
 		local->retry_ms = 0;
 		return;
 	}
@@ -184,10 +203,7 @@ static void tick_room(struct local_store *local, uint64_t boot_ms)
 	}
 	local->room_awaited = keeper_preparing(local->keeper);
 	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), false);
-	bool was_full = local->full;
 	local->full = r < 0;
-	if (was_full && !local->full)
-		local_log(local, LOCAL_STORE_INFO, "there is room again");
 }
 
 static uint64_t sweep_budget(uint64_t slots)
@@ -249,13 +265,14 @@ static void tick(struct store *store)
 	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
 	local_commit(local);
 	tick_room(local, boot_ms);
+	tell_room(local);
 	local_retry_settles(local);
 	waits_expire(&local->waits, boot_ms);
 	if (local->ending) {
 		fail_deferred(local);
 		waits_fail(&local->waits, ERR_CLOSING);
 	}
-	local_drop_dead(local);
+	local_drop_dead(local, DEAD_PER_TICK);
 	local_retain(local);
 	tick_sweep(local);
 	tick_lazy(local, boot_ms);
@@ -295,6 +312,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.expired_claims = load_counter(&counters->expired_claims),
 		.index_bytes = load_counter(&counters->index_bytes),
 		.open_tickets = load_counter(&counters->open_tickets),
+		.caller_tickets = load_counter(&counters->caller_tickets),
 		.due_tickets = load_counter(&counters->due_tickets),
 		.held_tickets = load_counter(&counters->held_tickets),
 		.parked_tickets = load_counter(&counters->parked_tickets),
@@ -500,6 +518,8 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 {
 	if (local->options.accept_clock)
 		steady_clock_accept_wall(&local->clock);
+	steady_clock_now(&local->clock);
+	local_drop_dead(local, UINT32_MAX);
 	publish_all(local); /* the superblock's hint */
 	int r = end->exact ? journal_go_on(&local->journal, end) : 0;
 	if (r < 0)
@@ -507,7 +527,7 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 		          error_name(r));
 	r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
 	if (r == -ENOSPC || r == -EDQUOT) {
-		local->full = true;
+		local->full = local->told_full = true;
 		local_log(local, LOCAL_STORE_ERROR, "no room for a new segment: %s", error_name(r));
 		r = 0;
 	}

@@ -79,7 +79,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
 		r = ERR_FULL;
 	if (r == 0)
-		r = local_reserve(local, frame_note_size(text), JOURNAL_NORMAL);
+		r = local_reserve(local, frame_note_size(text), JOURNAL_NOTE);
 	/* A frame may have been lost meanwhile, with what it said of this ticket. */
 	if (r == 0)
 		r = local_find_leased(local, note->ticket, note->attempt, &ticket);
@@ -178,6 +178,14 @@ void local_close_ticket(struct local_store *local, uint64_t ticket, bool done)
 
 /* --- releases ------------------------------------------------------------- */
 
+/* Of one whose frame is under way nobody was told. */
+static bool is_in(const struct local_store *local, const struct open_ticket *ticket,
+                  uint32_t states)
+{
+	return states & 1u << ticket->state &&
+	       (ticket->state != OPEN_TICKET_DUE || ticket->ticket <= local->durable_ticket);
+}
+
 /* The tickets that a release is about and that are in one of the states. */
 static uint32_t find_legs(const struct local_store *local, const struct store_release *release,
                           uint32_t states, struct open_ticket ret_tickets[static STORE_LEGS_MAX])
@@ -187,7 +195,7 @@ static uint32_t find_legs(const struct local_store *local, const struct store_re
 
 	bool found = open_tickets_find(local->tickets, release->ticket, &ticket);
 	if (!release->whole_event) {
-		if (found && states & 1u << ticket.state)
+		if (found && is_in(local, &ticket, states))
 			ret_tickets[count++] = ticket;
 		return count;
 	}
@@ -196,27 +204,43 @@ static uint32_t find_legs(const struct local_store *local, const struct store_re
 	while (open_tickets_next(local->tickets, ticket.ticket, &ticket) &&
 	       open_ticket_event(&ticket) == event) {
 		CHECK(count < STORE_LEGS_MAX);
-		if (states & 1u << ticket.state)
+		if (is_in(local, &ticket, states))
 			ret_tickets[count++] = ticket;
 	}
 	return count;
 }
 
-#define ASIDE_STATES (1u << OPEN_TICKET_HELD | 1u << OPEN_TICKET_PARKED | 1u << OPEN_TICKET_DEAD)
+static uint32_t states_of(const struct store_release *release)
+{
+	static const uint8_t own[] = { [STORE_STATE_DUE] = OPEN_TICKET_DUE,
+		                       [STORE_STATE_HELD] = OPEN_TICKET_HELD,
+		                       [STORE_STATE_PARKED] = OPEN_TICKET_PARKED,
+		                       [STORE_STATE_DEAD] = OPEN_TICKET_DEAD };
+	uint32_t states = store_release_states(release), bits = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(own); i++)
+		if (states & 1u << i)
+			bits |= 1u << own[i];
+	return bits;
+}
 
 static void release_one(struct local_store *local, struct open_ticket *ticket, bool drop)
 {
 	struct store_settle settle = { .ticket = ticket->ticket,
+		                       .attempt = ticket->attempt,
 		                       .outcome = drop ? OUTCOME_DEAD : OUTCOME_RELEASED };
+	bool aside = ticket->state == OPEN_TICKET_PARKED || ticket->state == OPEN_TICKET_DEAD;
 
 	local_save_ticket(local, ticket);
-	if (drop || ticket->state == OPEN_TICKET_HELD)
+	if (drop || !aside)
 		frame_add_settle(&local->journal.frame, &settle);
 	else
 		local_append_note(local, ticket,
 		                  (struct entry_note){ .mark = STORE_MARK_RELEASED,
 		                                       .attempt = ticket->attempt },
 		                  SPAN_EMPTY);
+	if (!aside)
+		ticket->due_ms = 0;
 	ticket->was = ticket->state;
 	ticket->state = OPEN_TICKET_LEAVING;
 	open_tickets_update(local->tickets, ticket);
@@ -226,15 +250,16 @@ int local_decide_release(struct local_store *local, const struct store_release *
 {
 	struct open_ticket tickets[STORE_LEGS_MAX];
 	uint32_t room = release->whole_event ? STORE_LEGS_MAX : 1;
+	uint32_t states = states_of(release);
 
-	if (find_legs(local, release, ASIDE_STATES, tickets) == 0)
+	if (find_legs(local, release, states, tickets) == 0)
 		return ERR_FENCED;
 	if (local_undo_reserve(&local->undo, room) < 0)
 		return ERR_FULL;
 	int r = local_reserve(local, room * (uint32_t)sizeof(struct entry_note), JOURNAL_NORMAL);
 	if (r < 0)
 		return r;
-	uint32_t count = find_legs(local, release, ASIDE_STATES, tickets);
+	uint32_t count = find_legs(local, release, states, tickets);
 	for (uint32_t i = 0; i < count; i++)
 		release_one(local, &tickets[i], release->drop);
 	local->batch->events++;
@@ -258,17 +283,16 @@ void local_release_is_durable(struct local_store *local, const struct store_rele
 
 /* --- dead letters --------------------------------------------------------- */
 
-#define DEAD_PER_TICK 4096u
-
-/* Nothing is written: the note tells its age to the next start too. */
-void local_drop_dead(struct local_store *local)
+/* Nothing is written: the note tells its age to the next start too, which drops it before
+ * anybody sees it. */
+void local_drop_dead(struct local_store *local, uint32_t looks)
 {
 	struct open_ticket ticket = { .ticket = local->dead_at };
 	uint64_t now_ms = now_of(local);
 
 	if (open_tickets_in(local->tickets, OPEN_TICKET_DEAD) == 0)
 		return;
-	for (uint32_t i = 0; i < DEAD_PER_TICK; i++) {
+	for (uint32_t i = 0; i < looks; i++) {
 		if (!open_tickets_next(local->tickets, ticket.ticket, &ticket)) {
 			ticket.ticket = 0;
 			break;

@@ -57,6 +57,7 @@ struct sink_use {
 struct open_tickets {
 	uint64_t max_open;
 	uint64_t open;
+	uint64_t callers; /* of them, of STORE_SINK_CALLER */
 	uint64_t counts[OPEN_TICKET_STATES];
 	uint64_t moves; /* how often entries were moved, or blocks */
 	/* The directory: places[head … head + count) of room. */
@@ -426,6 +427,7 @@ static void count_open(struct open_tickets *tickets, struct block *block,
 {
 	block->open++;
 	tickets->open++;
+	tickets->callers += ticket->sink == STORE_SINK_CALLER;
 	if (ticket->segment < block->segment_min)
 		block->segment_min = ticket->segment;
 	segment_add(tickets, ticket->segment);
@@ -763,6 +765,7 @@ bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket)
 	segment_subtract(tickets, found->segment);
 	block_at(tickets, index)->open--;
 	tickets->open--;
+	tickets->callers -= found->sink == STORE_SINK_CALLER;
 	tidy(tickets, index);
 	return true;
 }
@@ -827,6 +830,11 @@ bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint
 uint64_t open_tickets_count(const struct open_tickets *tickets)
 {
 	return tickets->open;
+}
+
+uint64_t open_tickets_callers(const struct open_tickets *tickets)
+{
+	return tickets->callers;
 }
 
 uint64_t open_tickets_in(const struct open_tickets *tickets, enum open_ticket_state state)

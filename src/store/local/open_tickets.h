@@ -145,6 +145,7 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 
 uint64_t open_tickets_count(const struct open_tickets *tickets); /* all that are not gone */
 uint64_t open_tickets_in(const struct open_tickets *tickets, enum open_ticket_state state);
+uint64_t open_tickets_callers(const struct open_tickets *tickets); /* of STORE_SINK_CALLER */
 uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink);
 uint64_t open_tickets_bytes(const struct open_tickets *tickets);
 void open_tickets_check(const struct open_tickets *tickets); /* every invariant; for tests */

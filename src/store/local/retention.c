@@ -413,10 +413,10 @@ static void retire(struct local_store *local, struct leaving *leaving)
 {
 	uint64_t oldest = oldest_needed(local, *leaving);
 
-	/* F8: durable before anything goes. */
+	/* F8: durable before anything goes, in both slots. */
 	local->oldest = oldest;
-	if (leaving->scan_from > local->superblock.slot.scan_from ||
-	    oldest > local->superblock.slot.oldest) {
+	while (leaving->scan_from > local->superblock.scan_from ||
+	       oldest > local->superblock.oldest) {
 		int r = local_mark(local, &local->journal.durable, 0);
 		if (r < 0)
 			return;

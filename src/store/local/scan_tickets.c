@@ -42,6 +42,8 @@ static bool put_ticket(struct local_store *local, struct store_scan *scan,
 
 	if (scan->count == scan->max_items)
 		return false;
+	if (scan->items_only)
+		return local_scan_put(scan, local_item(local, ticket, NULL), parts, ret_error);
 	int r = local_read_event(local, ticket, &entry);
 	if (r < 0 && r != ERR_DAMAGED) {
 		*ret_error = r;
@@ -49,7 +51,8 @@ static bool put_ticket(struct local_store *local, struct store_scan *scan,
 	}
 	if (r == 0)
 		parts = (struct store_parts){ entry.source, entry.letter, entry.payload };
-	return local_scan_put(scan, local_item(local, ticket, r == 0 ? &entry : NULL), parts, ret_error);
+	return local_scan_put(scan, local_item(local, ticket, r == 0 ? &entry : NULL), parts,
+	                      ret_error);
 }
 
 int local_scan_tickets(struct local_store *local, struct store_scan *scan)

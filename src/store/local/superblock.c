@@ -64,6 +64,8 @@ static int write_new(struct superblock *sb, const struct folder *folder,
 	close_fd(sb, folder);
 	sb->fd = fd;
 	sb->slot = *slot;
+	sb->oldest = slot->oldest;
+	sb->scan_from = slot->scan_from;
 	sb->poisoned = false;
 	return 0;
 }
@@ -106,6 +108,10 @@ static int choose(struct superblock *sb, int64_t len, struct error_text *text)
 			continue;
 		if (found == 0 || slot.generation > sb->slot.generation)
 			sb->slot = slot;
+		if (found == 0 || slot.oldest < sb->oldest)
+			sb->oldest = slot.oldest;
+		if (found == 0 || slot.scan_from < sb->scan_from)
+			sb->scan_from = slot.scan_from;
 		found++;
 	}
 	if (version)
@@ -178,6 +184,8 @@ int superblock_write(struct superblock *sb, const struct folder *folder,
 		sb->poisoned = true;
 		return r;
 	}
+	sb->oldest = sb->slot.oldest;
+	sb->scan_from = sb->slot.scan_from;
 	sb->slot = slot;
 	return 0;
 }

@@ -2,7 +2,8 @@
  * superblock: what must be known before the segments are read, and how far
  * they were durable.
  *
- * Two slots are written in turn, so a torn write leaves the other. After a
+ * Two slots are written in turn, so a torn write leaves the other, and so does damage:
+ * what only one of them knows to be needless must stay. After a
  * failed write the file is not written again: a new one takes its place
  * (PROMISES: a failed sync is final).
  *
@@ -20,7 +21,9 @@
 
 struct superblock {
 	struct superblock_slot slot; /* as last made durable */
-	int fd;                      /* -1: none */
+	/* What a start needs at least, whichever slot is all that it finds. */
+	uint64_t oldest, scan_from;
+	int fd; /* -1: none */
 	unsigned char *block;
 	bool poisoned;     /* a write failed: the next one makes a new file */
 	bool one_slot_bad; /* when it was read; for the log */

@@ -63,7 +63,8 @@ struct memory_store {
 	bool ending;
 
 	_Atomic uint64_t live_claims, live_entities, expired_claims;
-	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, ticket_bytes, wait_count;
+	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, callers, ticket_bytes,
+		wait_count;
 	_Atomic uint64_t live_cells, cell_bytes;
 	_Atomic uint64_t commits, commit_ops, bytes;
 	struct histogram commit_us, commit_batch;
@@ -553,6 +554,7 @@ static void publish(struct memory_store *memory)
 	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED; i++)
 		count_set(&memory->tickets_in[i],
 		          memory_tickets_count(memory->tickets, (enum store_state)i));
+	count_set(&memory->callers, memory_tickets_callers(memory->tickets));
 	count_set(&memory->open_tickets, memory_tickets_open_count(memory->tickets));
 	count_set(&memory->ticket_bytes, memory_tickets_bytes(memory->tickets));
 	count_set(&memory->wait_count, memory->waits.count);
@@ -638,6 +640,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes) +
 		               count_get(&memory->cell_bytes),
 		.open_tickets = count_get(&memory->open_tickets),
+		.caller_tickets = count_get(&memory->callers),
 		.due_tickets = count_get(&memory->tickets_in[STORE_STATE_DUE]),
 		.held_tickets = count_get(&memory->tickets_in[STORE_STATE_HELD]),
 		.parked_tickets = count_get(&memory->tickets_in[STORE_STATE_PARKED]),

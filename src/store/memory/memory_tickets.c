@@ -41,6 +41,7 @@ struct memory_tickets {
 	size_t count, room;
 	size_t skipped;         /* slots of the allocation before the first */
 	size_t open;            /* of count */
+	size_t callers;         /* of those, of STORE_SINK_CALLER */
 	size_t due_from;        /* nothing is due before this one */
 	uint64_t lease_ends_ms; /* none of the leases before; 0: never */
 	uint64_t now_ms, boot_ms;
@@ -123,6 +124,7 @@ static void slot_close(struct memory_tickets *tickets, struct slot *slot)
 	notes_free(tickets, slot->notes);
 	body_drop(tickets, slot->body);
 	slot->body = NULL;
+	tickets->callers -= slot->sink == STORE_SINK_CALLER;
 	tickets->open--;
 	while (tickets->count > 0 && !tickets->slots[0].body) {
 		tickets->slots++;
@@ -251,6 +253,7 @@ void memory_tickets_open(struct memory_tickets *tickets, const struct store_admi
 			               .state = held ? STORE_STATE_HELD : STORE_STATE_DUE };
 		tickets->counts[slot->state]++;
 		tickets->open++;
+		tickets->callers += slot->sink == STORE_SINK_CALLER;
 	}
 	if (started && held)
 		mem_free(started);
@@ -285,6 +288,11 @@ bool memory_tickets_held(struct memory_tickets *tickets, uint64_t ticket)
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state)
 {
 	return tickets->counts[state];
+}
+
+uint64_t memory_tickets_callers(const struct memory_tickets *tickets)
+{
+	return tickets->callers;
 }
 
 uint64_t memory_tickets_open_count(const struct memory_tickets *tickets)
@@ -396,10 +404,9 @@ int memory_tickets_settle(struct memory_tickets *tickets, const struct store_set
 	return 0;
 }
 
-static bool is_aside(const struct slot *slot)
+static bool is_meant(const struct slot *slot, const struct store_release *release)
 {
-	return slot->state == STORE_STATE_HELD || slot->state == STORE_STATE_PARKED ||
-	       slot->state == STORE_STATE_DEAD;
+	return slot && store_release_states(release) & 1u << slot->state;
 }
 
 static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool drop,
@@ -412,7 +419,7 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 		waits_tell(waits, event);
 		return 0;
 	}
-	if (slot->state != STORE_STATE_HELD) {
+	if (slot->state == STORE_STATE_PARKED || slot->state == STORE_STATE_DEAD) {
 		int r = slot_note(tickets, slot,
 		                  (struct store_history){ .mark = STORE_MARK_RELEASED,
 		                                          .attempt = slot->attempt },
@@ -421,6 +428,7 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 			return r;
 	}
 	slot->due_ms = 0;
+	slot->used = slot->attempt; /* it is written down with the release */
 	slot_set_state(tickets, slot, STORE_STATE_DUE);
 	return 0;
 }
@@ -431,14 +439,14 @@ int memory_tickets_release(struct memory_tickets *tickets, const struct store_re
 	struct slot *slot = slot_find(tickets, release->ticket);
 
 	if (!release->whole_event)
-		return slot && is_aside(slot) ? slot_release(tickets, slot, release->drop, waits)
-		                              : ERR_FENCED;
+		return is_meant(slot, release) ? slot_release(tickets, slot, release->drop, waits)
+		                               : ERR_FENCED;
 	/* The ticket itself may be closed: it is then the event's, or one of its legs. */
 	uint64_t event = slot ? slot->event : release->ticket;
 	int r = ERR_FENCED;
 	for (uint64_t leg = event; leg < event + STORE_LEGS_MAX; leg++) {
 		slot = slot_find(tickets, leg);
-		if (slot && slot->event == event && is_aside(slot))
+		if (is_meant(slot, release) && slot->event == event)
 			r = slot_release(tickets, slot, release->drop, waits);
 	}
 	return r;

@@ -58,5 +58,6 @@ void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep
 void memory_tickets_restart(struct memory_tickets *tickets, bool shared);
 
 uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state);
+uint64_t memory_tickets_callers(const struct memory_tickets *tickets); /* STORE_SINK_CALLER */
 uint64_t memory_tickets_open_count(const struct memory_tickets *tickets);
 uint64_t memory_tickets_bytes(const struct memory_tickets *tickets);

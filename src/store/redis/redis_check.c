@@ -157,12 +157,14 @@ static void check_time(struct check *check)
 
 	if (!ask(check, "time", words, ARRAY_LEN(words)))
 		return;
+	if (!resp_reply_next(buf_span(&check->reply), &at, &value))
+		return;
+	/* Two numbers, of which the first is seconds. */
 	if (!resp_reply_next(buf_span(&check->reply), &at, &value) ||
-	    !resp_reply_next(buf_span(&check->reply), &at, &value) ||
 	    text_parse_u64(value.text, &seconds) < 0)
 		return;
 	int64_t ahead_ms = (int64_t)(seconds * 1000 - clock_read(clock_system()).wall_ms);
-	bool near = ahead_ms > -1000 - SKEW_MAX_MS && ahead_ms < SKEW_MAX_MS;
+	bool near = ahead_ms > -2 * SKEW_MAX_MS && ahead_ms < SKEW_MAX_MS;
 	say(check, near ? REDIS_FINDING_OK : REDIS_FINDING_WARN,
 	    near ? "time agrees with this machine's (%lld s)"
 	         : "time differs from this machine's by %lld s",

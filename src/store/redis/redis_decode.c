@@ -74,7 +74,7 @@ static int parts_read(struct span stored, struct store_item *item, struct store_
 {
 	struct span body = span_skip(stored, RECORD_LEN);
 
-	if (body.len < BODY_HEAD_LEN)
+	if (!body.ptr || body.len < BODY_HEAD_LEN)
 		return ERR_INVALID;
 	size_t source = (unsigned char)body.ptr[2], letter = big_u16(body.ptr + 3);
 	item->flags = big_u16(body.ptr);

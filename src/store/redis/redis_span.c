@@ -229,7 +229,7 @@ static void acts_choose(struct redis_span *span, struct span text)
 static void home_answered(struct redis_store *redis, struct redis_span *span, int error,
                           struct span reply)
 {
-	struct resp_reply value;
+	struct resp_reply value = { 0 };
 	size_t at = 0;
 
 	if (error == 0 && !resp_reply_next(reply, &at, &value))
@@ -239,7 +239,7 @@ static void home_answered(struct redis_store *redis, struct redis_span *span, in
 	if (error == 0 && (value.kind != RESP_REPLY_TEXT || value.text.len < ADMIT_TAKEN_AT + 3))
 		error = ERR_INVALID;
 	note_trouble(span, error);
-	if (error < 0) {
+	if (error != 0) {
 		step_back(redis, span);
 		return;
 	}

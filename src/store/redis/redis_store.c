@@ -14,6 +14,7 @@
 #include "store/redis/redis_script.h"
 
 #define SWEEP_MS 1000u
+#define POLICY_PROBES 32u
 #define LAYOUT "1" /* of the keys; another is ERR_VERSION */
 
 static struct redis_store *redis_of(struct store *store)
@@ -494,14 +495,15 @@ static int learn_layout(struct redis_store *redis, struct redis_asker *asker, st
 	return 0;
 }
 
-static int learn_policy(struct redis_asker *asker, struct buf *reply, struct error_text *ret_text)
+static int ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
+                      struct error_text *ret_text)
 {
 	static const struct span words[] = { { "CONFIG", 6 },
 		                             { "GET", 3 },
 		                             { "maxmemory-policy", 16 } };
 	struct span policy = SPAN("noeviction");
 
-	int r = redis_ask(asker, REDIS_ANY_SLOT, words, ARRAY_LEN(words), reply);
+	int r = redis_ask(asker, slot, words, ARRAY_LEN(words), reply);
 	if (r < 0)
 		return r;
 	redis_info_find(buf_span(reply), SPAN("maxmemory-policy"), &policy);
@@ -511,6 +513,17 @@ static int learn_policy(struct redis_asker *asker, struct buf *reply, struct err
 	                  "this Redis forgets what it was given when its memory is full: "
 	                  "maxmemory-policy must be noeviction, and is %.*s",
 	                  (int)policy.len, policy.ptr);
+}
+
+/* Of a cluster all masters, as far as they have one of these slots. */
+static int learn_policy(struct redis_asker *asker, struct buf *reply, struct error_text *ret_text)
+{
+	uint32_t probes = asker->login->cluster ? POLICY_PROBES : 1;
+	int r = 0;
+
+	for (uint32_t i = 0; i < probes && r == 0; i++)
+		r = ask_policy(asker, i * (REDIS_SLOTS / probes), reply, ret_text);
+	return r;
 }
 
 /* A tag for each shard, in a slot of its part of all slots. */

@@ -1,0 +1,313 @@
+/* resp_command: see resp_command.h. */
+#include "codec/resp_command.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/hex.h"
+#include "base/mem.h"
+
+#define LENGTH_DIGITS_MAX 10u
+
+static enum resp_step broken(struct resp_parser *parser, enum resp_fault fault)
+{
+	parser->fault = (uint8_t)fault;
+	return RESP_BROKEN;
+}
+
+static enum resp_step more(struct resp_parser *parser, size_t need)
+{
+	parser->need = (uint32_t)need;
+	return RESP_MORE;
+}
+
+static enum resp_step whole(struct resp_parser *parser, enum resp_step step)
+{
+	parser->used = parser->at;
+	parser->whole = true;
+	return step;
+}
+
+static void begin(struct resp_parser *parser)
+{
+	if (unlikely(parser->many))
+		parser->many = mem_free(parser->many);
+	parser->args = parser->few;
+	parser->room = RESP_ARGS_FEW;
+	parser->at = parser->count = parser->expected = 0;
+	parser->in_bulk = parser->whole = false;
+}
+
+static bool grow_args(struct resp_parser *parser)
+{
+	uint32_t room = parser->room * 2;
+	struct resp_arg *many = mem_realloc(parser->many, room * sizeof(*many));
+	if (!many)
+		return false;
+	if (!parser->many)
+		memcpy(many, parser->few, sizeof(parser->few));
+	parser->args = parser->many = many;
+	parser->room = room;
+	return true;
+}
+
+static inline bool has_room(struct resp_parser *parser)
+{
+	return likely(parser->count < parser->room) || grow_args(parser);
+}
+
+/* ---- lines of words ---- */
+
+static bool is_blank(char c)
+{
+	return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static bool is_hex_pair(const char *at, const char *end)
+{
+	return end - at >= 4 && at[1] == 'x' && hex_value(at[2]) >= 0 && hex_value(at[3]) >= 0;
+}
+
+static char unescape(char c)
+{
+	switch (c) {
+	case 'n': return '\n';
+	case 'r': return '\r';
+	case 't': return '\t';
+	case 'b': return '\b';
+	case 'a': return '\a';
+	default: return c;
+	}
+}
+
+/* Reads a quoted part from behind its quote on and writes it to *out. NULL: it does not
+ * end, or something stands close behind it. */
+static const char *read_quoted(const char *at, const char *end, char quote, char **out)
+{
+	for (; at < end && *at != quote; at++) {
+		char c = *at;
+		if (quote == '"' && c == '\\' && is_hex_pair(at, end)) {
+			c = (char)(hex_value(at[2]) * 16 + hex_value(at[3]));
+			at += 3;
+		} else if (quote == '"' && c == '\\' && end - at > 1) {
+			c = unescape(*++at);
+		} else if (quote == '\'' && c == '\\' && end - at > 1 && at[1] == '\'') {
+			c = *++at;
+		}
+		*(*out)++ = c;
+	}
+	if (at == end || (end - at > 1 && !is_blank(at[1])))
+		return NULL;
+	return at + 1;
+}
+
+/* One word, which is written over itself. NULL: its quotes are not balanced. */
+static const char *read_word(char *at, const char *end, struct span *ret_word)
+{
+	char *out = at;
+	const char *from = at;
+	while (from < end && !is_blank(*from)) {
+		if (*from == '"' || *from == '\'') {
+			from = read_quoted(from + 1, end, *from, &out);
+			if (!from)
+				return NULL;
+			break;
+		}
+		*out++ = *from++;
+	}
+	*ret_word = span_of(at, (size_t)(out - at));
+	return from;
+}
+
+static enum resp_step read_words(struct resp_parser *parser, char *bytes, size_t len,
+                                 const struct resp_limits *limits)
+{
+	const char *end = bytes + len;
+	char *at = bytes;
+	for (;;) {
+		struct span word;
+		while (at < end && is_blank(*at))
+			at++;
+		if (at == end)
+			break;
+		const char *next = read_word(at, end, &word);
+		if (!next)
+			return broken(parser, RESP_FAULT_QUOTES);
+		if (parser->count == limits->args)
+			return broken(parser, RESP_FAULT_ARRAY_LENGTH);
+		if (!has_room(parser))
+			return RESP_NO_MEMORY;
+		parser->args[parser->count++] = (struct resp_arg){ (uint32_t)(word.ptr - bytes),
+			                                           (uint32_t)word.len };
+		at = bytes + (next - bytes);
+	}
+	return whole(parser, parser->count > 0 ? RESP_COMMAND : RESP_NOTHING);
+}
+
+static enum resp_step read_line(struct resp_parser *parser, char *bytes, size_t len,
+                                const struct resp_limits *limits)
+{
+	const char *end = memchr(bytes + parser->at, '\n', len - parser->at);
+	size_t line_len = end ? (size_t)(end - bytes) : len;
+	if (line_len > limits->line_bytes)
+		return broken(parser, RESP_FAULT_LINE_LENGTH);
+	if (!end) {
+		parser->at = (uint32_t)len;
+		return more(parser, len + 1);
+	}
+	parser->at = (uint32_t)line_len + 1;
+	if (line_len > 0 && bytes[line_len - 1] == '\r')
+		line_len--;
+	return read_words(parser, bytes, line_len, limits);
+}
+
+/* ---- arrays ---- */
+
+enum length { LENGTH_OK, LENGTH_MORE, LENGTH_BAD };
+
+/* A decimal number and CR LF behind the byte at parser->at. One below 0 reads as 0 if
+ * it may be. */
+static inline enum length read_length(struct resp_parser *parser, const char *bytes, size_t len,
+                                      bool negative, uint32_t *ret_value)
+{
+	size_t at = parser->at + 1;
+	bool minus = negative && at < len && bytes[at] == '-';
+	uint64_t value = 0;
+	at += minus;
+	size_t first = at;
+	for (; at < len && bytes[at] >= '0' && bytes[at] <= '9'; at++) {
+		if (at - first == LENGTH_DIGITS_MAX || (at > first && value == 0))
+			return LENGTH_BAD;
+		value = value * 10 + (uint64_t)(bytes[at] - '0');
+	}
+	if (at == len)
+		return LENGTH_MORE;
+	if (at == first || bytes[at] != '\r' || value > INT32_MAX)
+		return LENGTH_BAD;
+	if (at + 1 == len)
+		return LENGTH_MORE;
+	if (bytes[at + 1] != '\n')
+		return LENGTH_BAD;
+	*ret_value = minus ? 0 : (uint32_t)value;
+	parser->at = (uint32_t)at + 2;
+	return LENGTH_OK;
+}
+
+static enum resp_step read_array_head(struct resp_parser *parser, const char *bytes, size_t len,
+                                      const struct resp_limits *limits)
+{
+	enum length result = read_length(parser, bytes, len, true, &parser->expected);
+	if (result == LENGTH_MORE)
+		return more(parser, len + 1);
+	if (result == LENGTH_BAD)
+		return broken(parser, RESP_FAULT_ARRAY_LENGTH);
+	if (parser->expected > limits->args)
+		return broken(parser, limits->stranger ? RESP_FAULT_STRANGER_ARRAY
+		                                       : RESP_FAULT_ARRAY_LENGTH);
+	if (parser->expected == 0)
+		return whole(parser, RESP_NOTHING);
+	return RESP_COMMAND;
+}
+
+/* The length of the next argument; RESP_COMMAND: it is there. */
+static inline enum resp_step read_bulk_head(struct resp_parser *parser, const char *bytes,
+                                            size_t len, const struct resp_limits *limits)
+{
+	uint32_t bulk_len;
+	if (parser->at == len)
+		return more(parser, len + 1);
+	if (unlikely(bytes[parser->at] != '$')) {
+		parser->found = bytes[parser->at];
+		return broken(parser, RESP_FAULT_BULK_START);
+	}
+	enum length result = read_length(parser, bytes, len, false, &bulk_len);
+	if (unlikely(result == LENGTH_MORE))
+		return more(parser, len + 1);
+	if (unlikely(result == LENGTH_BAD))
+		return broken(parser, RESP_FAULT_BULK_LENGTH);
+	if (unlikely(bulk_len > limits->bulk_bytes))
+		return broken(parser,
+		              limits->stranger ? RESP_FAULT_STRANGER_BULK : RESP_FAULT_BULK_LENGTH);
+	if (unlikely((uint64_t)parser->at + bulk_len + 2 > limits->command_bytes))
+		return broken(parser, RESP_FAULT_TOO_LARGE);
+	if (!has_room(parser))
+		return RESP_NO_MEMORY;
+	parser->args[parser->count] = (struct resp_arg){ parser->at, bulk_len };
+	parser->in_bulk = true;
+	return RESP_COMMAND;
+}
+
+static inline enum resp_step read_bulk(struct resp_parser *parser, const char *bytes, size_t len)
+{
+	size_t end = (size_t)parser->at + parser->args[parser->count].len;
+	if (unlikely(len < end + 2))
+		return more(parser, end + 2);
+	if (unlikely(bytes[end] != '\r' || bytes[end + 1] != '\n'))
+		return broken(parser, RESP_FAULT_BULK_END);
+	parser->at = (uint32_t)end + 2;
+	parser->count++;
+	parser->in_bulk = false;
+	return RESP_COMMAND;
+}
+
+static enum resp_step read_array(struct resp_parser *parser, const char *bytes, size_t len,
+                                 const struct resp_limits *limits)
+{
+	enum resp_step step;
+	if (parser->expected == 0) {
+		step = read_array_head(parser, bytes, len, limits);
+		if (step != RESP_COMMAND)
+			return step;
+	}
+	while (parser->count < parser->expected) {
+		step = parser->in_bulk ? RESP_COMMAND : read_bulk_head(parser, bytes, len, limits);
+		if (likely(step == RESP_COMMAND))
+			step = read_bulk(parser, bytes, len);
+		if (unlikely(step != RESP_COMMAND))
+			return step;
+	}
+	return whole(parser, RESP_COMMAND);
+}
+
+enum resp_step resp_parse(struct resp_parser *parser, char *bytes, size_t len,
+                          const struct resp_limits *limits)
+{
+	CHECK(len <= INT32_MAX && limits->args > 0);
+	if (unlikely(parser->fault))
+		return RESP_BROKEN;
+	if (parser->whole || !parser->args)
+		begin(parser);
+	if (len == 0)
+		return more(parser, 1);
+	return bytes[0] == '*' ? read_array(parser, bytes, len, limits)
+	                       : read_line(parser, bytes, len, limits);
+}
+
+void resp_parser_problem(const struct resp_parser *parser, char ret_text[static RESP_PROBLEM_MAX])
+{
+	static const char *const texts[] = {
+		[RESP_FAULT_NONE] = "none",
+		[RESP_FAULT_ARRAY_LENGTH] = "invalid multibulk length",
+		[RESP_FAULT_STRANGER_ARRAY] = "unauthenticated multibulk length",
+		[RESP_FAULT_BULK_START] = "expected '$', got '%c'",
+		[RESP_FAULT_BULK_LENGTH] = "invalid bulk length",
+		[RESP_FAULT_STRANGER_BULK] = "unauthenticated bulk length",
+		[RESP_FAULT_BULK_END] = "expected CR LF behind a bulk string",
+		[RESP_FAULT_TOO_LARGE] = "too big command",
+		[RESP_FAULT_LINE_LENGTH] = "too big inline request",
+		[RESP_FAULT_QUOTES] = "unbalanced quotes in request",
+	};
+	if (parser->fault == RESP_FAULT_BULK_START) {
+		char found = parser->found == '\r' || parser->found == '\n' ? ' ' : parser->found;
+		snprintf(ret_text, RESP_PROBLEM_MAX, "expected '$', got '%c'", found);
+		return;
+	}
+	snprintf(ret_text, RESP_PROBLEM_MAX, "%s", texts[parser->fault]);
+}
+
+void resp_parser_free(struct resp_parser *parser)
+{
+	parser->many = mem_free(parser->many);
+	parser->args = NULL;
+	parser->room = 0;
+}

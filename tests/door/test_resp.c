@@ -1,0 +1,317 @@
+/* resp: what clients of Redis are told. tests/integration compares all of it with Redis
+ * itself; here is what needs a clock, a store or a peer that does as it is told. */
+#include "door/resp_kit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+static struct kit kit;
+static struct peer one, two;
+
+static int open_kit(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	peer_open(&kit, &one);
+	peer_open(&kit, &two);
+	return 0;
+}
+
+static int close_kit(void **state)
+{
+	(void)state;
+	peer_close(&one);
+	peer_close(&two);
+	kit_close(&kit);
+	return 0;
+}
+
+static void a_key_is_taken_once_until_its_time_is_over(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "SET k a NX EX 10\r\n", "+OK\r\n");
+	peer_ask(&kit, &two, "SET k b NX EX 10\r\n", "$-1\r\n");
+	peer_ask(&kit, &two, "GET k\r\n", "$1\r\na\r\n");
+	clock_fake_advance(&kit.clock, 9999);
+	peer_ask(&kit, &two, "SET k b NX EX 10\r\nPTTL k\r\n", "$-1\r\n:1\r\n");
+	clock_fake_advance(&kit.clock, 1);
+	peer_ask(&kit, &two, "SET k b NX EX 10\r\nGET k\r\n", "+OK\r\n$1\r\nb\r\n");
+}
+
+static void times_are_told_and_changed(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "SET k a PX 10600\r\nTTL k\r\nPTTL k\r\n", "+OK\r\n:11\r\n:10600\r\n");
+	peer_ask(&kit, &one, "SET k b KEEPTTL\r\nPTTL k\r\n", "+OK\r\n:10600\r\n");
+	peer_ask(&kit, &one, "PERSIST k\r\nTTL k\r\nTTL none\r\n", ":1\r\n:-1\r\n:-2\r\n");
+	peer_ask(&kit, &one, "EXPIRE k 5 GT\r\nEXPIRE k 5 LT\r\nEXPIRE k 4 GT\r\nTTL k\r\n",
+	         ":0\r\n:1\r\n:0\r\n:5\r\n");
+	peer_ask(&kit, &one, "EXPIRE k 9 NX\r\nEXPIRE k 9 XX\r\nTTL k\r\n", ":0\r\n:1\r\n:9\r\n");
+	peer_ask(&kit, &one, "GETEX k PX 70\r\nPTTL k\r\n", "$1\r\nb\r\n:70\r\n");
+	peer_ask(&kit, &one, "EXPIRE k 0\r\nEXISTS k\r\n", ":1\r\n:0\r\n");
+}
+
+/* Whatever a round has read from all connections is one flush. */
+static void replies_come_in_order_and_wait_for_the_flush(void **state)
+{
+	(void)state;
+	kit.hold = true;
+	peer_say(&one, "SET a 1\r\nPING\r\nGET a\r\nPING x\r\n");
+	peer_say(&two, "SET a 2 NX\r\n");
+	kit_rounds(&kit, 1000);
+	peer_receive(&one);
+	peer_receive(&two);
+	assert_int_equal(one.input.len + two.input.len, 0);
+	uint64_t flushes = kit.flushes;
+	kit.hold = false;
+	peer_expect(&kit, &one, "+OK\r\n+PONG\r\n$1\r\n1\r\n$1\r\nx\r\n");
+	peer_expect(&kit, &two, "$-1\r\n");
+	assert_true(kit.flushes > flushes);
+}
+
+static void a_transaction_is_done_as_one_or_not_at_all(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "MULTI\r\nSET a 1\r\nGET a\r\nSET b 1 EX 0\r\n",
+	         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n");
+	peer_ask(&kit, &two, "EXISTS a\r\nSET a 9\r\n", ":0\r\n+OK\r\n");
+	peer_ask(&kit, &one, "EXEC\r\n",
+	         "*3\r\n+OK\r\n$1\r\n1\r\n-ERR invalid expire time in 'set' command\r\n");
+	peer_ask(&kit, &one, "MULTI\r\nSET a 2\r\nNOSUCH\r\nEXEC\r\nGET a\r\n",
+	         "+OK\r\n+QUEUED\r\n-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
+	         "-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n1\r\n");
+	peer_ask(&kit, &one, "MULTI\r\nEXPIRE a 5 GT\r\nEXEC\r\n",
+	         "+OK\r\n+QUEUED\r\n*1\r\n"
+	         "-ERR NX, XX, GT and LT of 'expire' cannot be in a transaction\r\n");
+}
+
+static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
+{
+	static char command[8192], value[1026], key[4098];
+	(void)state;
+	memset(value, 'v', 1025);
+	memset(key, 'k', 4097);
+	snprintf(command, sizeof(command), "SET k %s\r\n", value);
+	peer_ask(&kit, &one, command,
+	         "-ERR the value has 1025 bytes; stile keeps values of up to 1024 "
+	         "(resp.max_value)\r\n");
+	value[1024] = 0;
+	snprintf(command, sizeof(command), "SET k %s\r\nTYPE k\r\n", value);
+	peer_ask(&kit, &one, command, "+OK\r\n+string\r\n");
+	snprintf(command, sizeof(command), "GET %s\r\n", key);
+	peer_ask(&kit, &one, command,
+	         "-ERR the key has 4097 bytes; stile keeps keys of up to 4096\r\n");
+	key[4096] = 0;
+	snprintf(command, sizeof(command), "SET %s v\r\nGET %s\r\n", key, "k2");
+	peer_ask(&kit, &one, command, "+OK\r\n$-1\r\n");
+	snprintf(command, sizeof(command), "EXISTS %s\r\n", key);
+	peer_ask(&kit, &one, command, ":1\r\n");
+}
+
+static void strangers_may_only_say_who_they_are(void **state)
+{
+	struct kit_options options = { .password = "secret", .limits = resp_server_limits_default };
+	(void)state;
+	assert_int_equal(kit_open_with(&kit, &options), 0);
+	peer_open(&kit, &one);
+	peer_open(&kit, &two);
+	peer_ask(&kit, &one, "GET k\r\nPING\r\n",
+	         "-NOAUTH Authentication required.\r\n-NOAUTH Authentication required.\r\n");
+	peer_ask(&kit, &one, "AUTH secreT\r\n",
+	         "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+	peer_ask(&kit, &one, "AUTH other secret\r\n",
+	         "-WRONGPASS invalid username-password pair or user is disabled.\r\n");
+	peer_ask(&kit, &one, "AUTH default secret\r\nPING\r\n", "+OK\r\n+PONG\r\n");
+	peer_ask(&kit, &one, "RESET\r\nGET k\r\n",
+	         "+RESET\r\n-NOAUTH Authentication required.\r\n");
+	peer_ask(&kit, &two, "*11\r\n",
+	         "-ERR Protocol error: unauthenticated multibulk length\r\n");
+	peer_expect_end(&kit, &two);
+	peer_close(&one);
+	peer_close(&two);
+	kit_close(&kit);
+}
+
+/* ---- peers that do not read, or go away ---- */
+
+static size_t reply_bytes_waiting(void)
+{
+	struct resp_counters *counters = resp_server_counters(kit.door.server);
+	return (size_t)atomic_load(&counters->commands);
+}
+
+struct flood {
+	const char *text;
+	uint64_t commands, still; /* rounds in which nothing more was looked at */
+};
+
+static bool is_not_fed(void *user)
+{
+	struct flood *flood = user;
+	peer_send(&one, flood->text, strlen(flood->text));
+	uint64_t commands = reply_bytes_waiting();
+	flood->still = commands == flood->commands ? flood->still + 1 : 0;
+	flood->commands = commands;
+	return flood->still > 1000;
+}
+
+static void a_peer_that_does_not_read_is_not_fed(void **state)
+{
+	static char text[65536];
+	(void)state;
+	char value[1001];
+	memset(value, 'v', 1000);
+	value[1000] = 0;
+	snprintf(text, sizeof(text), "SET k %s\r\n", value);
+	peer_ask(&kit, &two, text, "+OK\r\n");
+	text[0] = 0;
+	for (size_t i = 0; i < 1000; i++)
+		memcpy(text + i * 7, "GET k\r\n", 8);
+	struct flood flood = { .text = text };
+	kit_run(&kit, is_not_fed, &flood);
+	/* What waits for it is bounded: its limit, what one round adds, and the kernel's. */
+	assert_true(flood.commands < 64u * 1024);
+	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
+}
+
+static bool has_no_connection(void *user)
+{
+	(void)user;
+	return atomic_load(&resp_server_counters(kit.door.server)->open) == 1;
+}
+
+static void a_peer_that_goes_away_takes_nothing_with_it(void **state)
+{
+	(void)state;
+	kit.hold = true;
+	peer_say(&one, "SET a 1\r\nGET a\r\nMGET a b c\r\nSCAN 0\r\nMULTI\r\nSET b 1\r\nEXEC\r\n");
+	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
+	struct linger reset = { .l_onoff = 1 };
+	setsockopt(one.fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+	peer_close(&one);
+	kit_run(&kit, has_no_connection, NULL);
+	kit.hold = false;
+	peer_ask(&kit, &two, "MGET a b\r\n", "*2\r\n$1\r\n1\r\n$1\r\n1\r\n");
+	peer_open(&kit, &one);
+}
+
+static void a_stop_answers_what_was_asked(void **state)
+{
+	(void)state;
+	kit.hold = true;
+	peer_say(&one, "SET a 1\r\n");
+	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
+	resp_server_drain(kit.door.server);
+	peer_expect_end(&kit, &two);
+	kit.hold = false;
+	peer_expect(&kit, &one, "+OK\r\n");
+	peer_expect_end(&kit, &one);
+	assert_true(resp_server_drained(kit.door.server));
+}
+
+/* ---- scans ---- */
+
+static void a_scan_finds_every_key_that_stays(void **state)
+{
+	static bool seen[500];
+	char text[64];
+	unsigned long long cursor = 0;
+	(void)state;
+	for (int i = 0; i < 500; i++) {
+		snprintf(text, sizeof(text), "SET key:%d v\r\n", i);
+		peer_ask(&kit, &one, text, "+OK\r\n");
+	}
+	do {
+		snprintf(text, sizeof(text), "SCAN %llu COUNT 7 MATCH key:*\r\nPING\r\n", cursor);
+		peer_say(&one, text);
+		struct peer_wants wants = { .peer = &one, .len = 1 };
+		buf_clear(&one.input);
+		do {
+			kit_run(&kit, peer_has, &wants);
+			wants.len = one.input.len + 1;
+		} while (one.input.len < 7 ||
+		         memcmp(one.input.ptr + one.input.len - 7, "+PONG\r\n", 7) != 0);
+		buf_append_char(&one.input, 0);
+		assert_int_equal(sscanf(one.input.ptr, "*2\r\n$%*d\r\n%llu\r\n", &cursor), 1);
+		for (const char *at = one.input.ptr; (at = strstr(at, "key:")); at += 4)
+			seen[strtoul(at + 4, NULL, 10)] = true;
+	} while (cursor != 0);
+	for (int i = 0; i < 500; i++)
+		assert_true(seen[i]);
+	buf_clear(&one.input);
+}
+
+/* ---- no memory ---- */
+
+static bool is_answered_or_gone(void *user)
+{
+	static const char end[] = "+PONG\r\n"; /* needs none */
+	size_t len = sizeof(end) - 1;
+	char bytes[65536];
+	ssize_t n;
+	(void)user;
+	/* Without memory of our own: the plan is for the other side. */
+	while ((n = recv(one.fd, bytes, sizeof(bytes), 0)) > 0)
+		if ((size_t)n >= len && memcmp(bytes + n - len, end, len) == 0)
+			return true;
+	return n == 0 || errno != EAGAIN;
+}
+
+/* False: the plan had nothing left to fail. */
+static bool fail_once(unsigned long nth, bool forever)
+{
+	struct kit_options options = { .limits = resp_server_limits_default };
+	mem_fail_at(nth, forever);
+	int error = kit_open_with(&kit, &options);
+	if (error) {
+		mem_fail_at(0, false);
+		assert_int_equal(error, -ENOMEM);
+		return true;
+	}
+	peer_open(&kit, &one);
+	peer_say(&one, "SET a 1 NX\r\nGET a\r\nMGET a b c d e f g h i j k l\r\nSCAN 0\r\n"
+	               "MULTI\r\nSET a 2\r\nGET a\r\nEXEC\r\nINFO\r\nNOSUCH x\r\n"
+	               "DEL a b c\r\nCOMMAND\r\nHELLO 3\r\nPING\r\n");
+	if (!kit_try(&kit, is_answered_or_gone, NULL))
+		fail_msg("a peer waits for ever when allocation %lu fails", nth);
+	unsigned long count = mem_fail_count();
+	mem_fail_at(0, false);
+	peer_close(&one);
+	peer_open(&kit, &two);
+	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
+	peer_close(&two);
+	kit_close(&kit);
+	return count >= nth;
+}
+
+static void without_memory_peers_are_answered_or_dropped(void **state)
+{
+	(void)state;
+	for (int forever = 0; forever < 2; forever++) {
+		unsigned long n = 1;
+		while (fail_once(n, forever))
+			n++;
+		assert_true(n > 30);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define WITH_KIT(test) cmocka_unit_test_setup_teardown(test, open_kit, close_kit)
+		WITH_KIT(a_key_is_taken_once_until_its_time_is_over),
+		WITH_KIT(times_are_told_and_changed),
+		WITH_KIT(replies_come_in_order_and_wait_for_the_flush),
+		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
+		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
+		cmocka_unit_test(strangers_may_only_say_who_they_are),
+		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
+		WITH_KIT(a_peer_that_goes_away_takes_nothing_with_it),
+		WITH_KIT(a_stop_answers_what_was_asked),
+		WITH_KIT(a_scan_finds_every_key_that_stays),
+		cmocka_unit_test(without_memory_peers_are_answered_or_dropped),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
