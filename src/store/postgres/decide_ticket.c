@@ -190,7 +190,8 @@ int sheet_renew(struct sheet *sheet, const struct store_renew *renew)
 
 static int append_taken(struct store_take *take, const struct ticket_row *row)
 {
-	struct store_parts parts = take->without_payload ? (struct store_parts){ 0 } : row->parts;
+	static const struct store_parts none = { 0 };
+	const struct store_parts *parts = take->without_payload ? &none : &row->parts;
 	struct store_item item = { .ticket = row->ticket,
 		                   .event = row->event,
 		                   .order = row->order,
@@ -202,7 +203,7 @@ static int append_taken(struct store_take *take, const struct ticket_row *row)
 		                   .last = (uint8_t)row->last,
 		                   .status = (uint16_t)row->status,
 		                   .bare = take->without_payload };
-	return store_item_append(&take->items, &item, &parts);
+	return store_item_append(&take->items, &item, parts);
 }
 
 int sheet_take_one(struct sheet *sheet, struct store_take *take)
