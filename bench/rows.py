@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import rows_deliver
+import rows_postgres
 import rows_resp
 import servers
 from measure import (DISTURBED_CORES, Missing, children_busy_s, drop_caches, forget_files,
@@ -535,6 +536,7 @@ ROWS = {
     "restart": restart,
     "tickets": tickets,
     **rows_deliver.ROWS,
+    **rows_postgres.ROWS,
     **rows_resp.ROWS,
     "filter": filter_file,
     "recipe": recipe,
