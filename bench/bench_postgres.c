@@ -4,8 +4,8 @@
  *   bench_postgres URL IN_FLIGHT SECONDS [PAYLOAD]
  *
  * So many admissions are always under way, each of a claim that nobody has had; with a
- * payload each of them opens a ticket too. The tables must be there (stile store init).
- * Prints decisions, seconds and the mean number of operations in a transaction.
+ * payload each of them opens a ticket too. With the URL alone it makes the tables.
+ * Prints lines of "key value".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,8 +92,11 @@ static double run(uint32_t in_flight, double seconds)
 int main(int argc, char **argv)
 {
 	struct error_text text = { "" };
+	if (argc == 2 && postgres_store_init(argv[1], &text) == 0)
+		return 0;
 	if (argc < 4) {
-		fprintf(stderr, "usage: bench_postgres URL IN_FLIGHT SECONDS [PAYLOAD]\n");
+		fprintf(stderr, "usage: bench_postgres URL IN_FLIGHT SECONDS [PAYLOAD]\n%s\n",
+		        text.text);
 		return 2;
 	}
 	struct postgres_store_options options = { .url = argv[1] };
@@ -112,8 +115,8 @@ int main(int argc, char **argv)
 	double took_s = run(in_flight, strtod(argv[3], NULL));
 	struct store_stats stats;
 	store_stats(bench.store, &stats);
-	printf("{\"decisions\": %llu, \"seconds\": %.3f, \"per_transaction\": %.1f, \"wrong\": %llu}\n",
-	       (unsigned long long)bench.decided, took_s,
+	printf("decisions_per_s %.0f\nper_transaction %.1f\nwrong %llu\n",
+	       (double)bench.decided / took_s,
 	       stats.commits ? (double)stats.commit_ops / (double)stats.commits : 0.0,
 	       (unsigned long long)bench.wrong);
 	store_free(bench.store);

@@ -127,10 +127,9 @@ int sheet_settle(struct sheet *sheet, const struct entry *entry)
 	return 0;
 }
 
-static bool is_aside(const struct ticket_row *row)
+static bool is_meant(const struct ticket_row *row, const struct store_release *op)
 {
-	return row->state == STORE_STATE_HELD || row->state == STORE_STATE_PARKED ||
-	       row->state == STORE_STATE_DEAD;
+	return row && store_release_states(op) & 1u << row->state;
 }
 
 static void release(struct sheet *sheet, struct ticket_row *row, bool drop)
@@ -140,7 +139,7 @@ static void release(struct sheet *sheet, struct ticket_row *row, bool drop)
 		note_drop(sheet, row->event);
 		return;
 	}
-	if (row->state != STORE_STATE_HELD)
+	if (row->state == STORE_STATE_PARKED || row->state == STORE_STATE_DEAD)
 		sheet_note_add(sheet, row,
 		               &(struct note_row){ .mark = STORE_MARK_RELEASED,
 		                                   .attempt = row->attempt });
@@ -154,7 +153,7 @@ int sheet_release(struct sheet *sheet, const struct store_release *op)
 	int error = ERR_FENCED;
 
 	if (!op->whole_event) {
-		if (!row || !is_aside(row))
+		if (!is_meant(row, op))
 			return ERR_FENCED;
 		release(sheet, row, op->drop);
 		return 0;
@@ -163,7 +162,7 @@ int sheet_release(struct sheet *sheet, const struct store_release *op)
 	uint64_t event = row ? row->event : op->ticket;
 	for (uint64_t leg = event; leg < event + STORE_LEGS_MAX; leg++) {
 		row = sheet_ticket(sheet, leg);
-		if (!row || row->event != event || !is_aside(row))
+		if (!is_meant(row, op) || row->event != event)
 			continue;
 		release(sheet, row, op->drop);
 		error = 0;
@@ -191,7 +190,8 @@ int sheet_renew(struct sheet *sheet, const struct store_renew *renew)
 
 static int append_taken(struct store_take *take, const struct ticket_row *row)
 {
-	struct store_parts parts = take->without_payload ? (struct store_parts){ 0 } : row->parts;
+	static const struct store_parts none = { 0 };
+	const struct store_parts *parts = take->without_payload ? &none : &row->parts;
 	struct store_item item = { .ticket = row->ticket,
 		                   .event = row->event,
 		                   .order = row->order,
@@ -203,7 +203,7 @@ static int append_taken(struct store_take *take, const struct ticket_row *row)
 		                   .last = (uint8_t)row->last,
 		                   .status = (uint16_t)row->status,
 		                   .bare = take->without_payload };
-	return store_item_append(&take->items, &item, &parts);
+	return store_item_append(&take->items, &item, parts);
 }
 
 int sheet_take_one(struct sheet *sheet, struct store_take *take)

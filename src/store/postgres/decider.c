@@ -182,7 +182,7 @@ static bool run_once(struct postgres_store *own, const struct work *work, bool *
 			line_close(&own->decider);
 		if (error != 0)
 			return false;
-		*unknown = false;
+		*unknown = own->decider.in_doubt = false;
 		if (committed)
 			return true;
 	}
@@ -195,7 +195,7 @@ static bool run_once(struct postgres_store *own, const struct work *work, bool *
 	}
 	if (error == BATCH_UNKNOWN) {
 		line_close(&own->decider);
-		*unknown = true;
+		*unknown = own->decider.in_doubt = true;
 		return false;
 	}
 	if (error == -ENOMEM)
@@ -226,6 +226,7 @@ static void decide(struct postgres_store *own, struct work *work)
 		if (tries > 1 || !line_is_open(&own->decider))
 			pause_ms(PAUSE_MS);
 	}
+	own->decider.in_doubt = false; /* known, or given up */
 	if (error) {
 		fail_all(&work->ops, error);
 		return;

@@ -89,8 +89,8 @@ static int set_up(struct line *line)
 		error = expect_safe(line);
 	if (!error)
 		error = schema_expect(&line->link, &line->text);
-	/* The row of a line that has begun something is there, or nobody knows. */
-	if (!error && line->batch == 0)
+	/* If it is gone while something is in doubt, nobody knows. */
+	if (!error && !line->in_doubt)
 		error = make_row(line);
 	if (!error && line->first)
 		error = command(line, line->first);

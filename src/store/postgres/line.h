@@ -31,6 +31,7 @@ struct line {
 	uint64_t node;
 	uint32_t number;
 	uint64_t batch;    /* of the last transaction that was begun */
+	bool in_doubt;     /* line_was_committed() is to be asked: its row is not made anew */
 	uint32_t limit_ms; /* for one round trip */
 	struct error_text text;
 	char state[POSTGRES_STATE_LEN + 1]; /* of the last failure */

@@ -19,15 +19,15 @@
 #define WAITS_EVERY_MS 100u /* another node may have settled it */
 #define TRY_EVERY_MS 500u
 
-#define TAKE_START                                                                              \
-	"WITH c AS (SELECT ticket, len FROM stile_tickets WHERE sink = $1::bigint"              \
-	" AND state = 1 ORDER BY ticket LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"              \
-	" s AS (SELECT ticket, sum(len * $9::bigint + $4::bigint) OVER (ORDER BY ticket)"       \
-	" AS total, row_number() OVER (ORDER BY ticket) AS n FROM c),"                          \
-	" u AS (UPDATE stile_tickets t SET state = 2, attempt = least(t.attempt + 1, 65535),"   \
-	" lease = CASE WHEN $5::bigint > 0 THEN stile_now($8::bigint) + $5::bigint ELSE 0 END," \
-	" node = $6::bigint, stamp = $7::bigint FROM s WHERE t.ticket = s.ticket"               \
-	" AND (s.n = 1 OR s.total <= $3::bigint) RETURNING t.ticket, t.event, t.sink, t.ord,"   \
+#define TAKE_START                                                                                       \
+	"WITH c AS (SELECT ticket, len FROM stile_tickets WHERE sink = $1::bigint"                       \
+	" AND state = 1 ORDER BY ticket LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"                       \
+	" s AS (SELECT ticket, sum(len * $9::bigint + $4::bigint) OVER (ORDER BY ticket)"                \
+	" AS total, row_number() OVER (ORDER BY ticket) AS n FROM c),"                                   \
+	" u AS (UPDATE stile_tickets t SET state = 2, attempt = least(t.attempt + 1, 65535),"            \
+	" lease = CASE WHEN $5::bigint > 0 THEN (SELECT stile_now($8::bigint)) + $5::bigint ELSE 0 END," \
+	" node = $6::bigint, stamp = $7::bigint FROM s WHERE t.ticket = s.ticket"                        \
+	" AND (s.n = 1 OR s.total <= $3::bigint) RETURNING t.ticket, t.event, t.sink, t.ord,"            \
 	" t.due, t.attempt, t.status, t.last) "
 
 const struct line_statement taker_statements[] = {
@@ -98,7 +98,7 @@ const struct line_statement taker_statements[] = {
 	  " FROM stile_tickets WHERE state = 5 AND due <= (SELECT stile_now($1::bigint))"
 	  " - $2::bigint ORDER BY due LIMIT 1000 FOR UPDATE SKIP LOCKED))"
 	  " RETURNING ticket, event), n AS (DELETE FROM stile_notes s USING d WHERE s.ticket ="
-	  " d.ticket) INSERT INTO stile_drops (event, at) SELECT event, stile_now($1::bigint)"
+	  " d.ticket) INSERT INTO stile_drops (event, at) SELECT event, (SELECT stile_now($1::bigint))"
 	  " FROM d" },
 	{ "closed_drop",
 	  "WITH d AS (DELETE FROM stile_tickets WHERE ticket = ANY(ARRAY(SELECT ticket"
@@ -171,6 +171,7 @@ static int untake(struct postgres_store *own)
 		postgres_answer_free(&answer);
 	}
 	own->untaken = error != 0;
+	own->taker.in_doubt = own->untaken;
 	return error;
 }
 
@@ -274,7 +275,7 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	if (error == -EPROTO)
 		return line_rollback(line) ? -ECONNRESET : -EPROTO;
 	if (error || filled) {
-		own->untaken = true;
+		own->untaken = line->in_doubt = true;
 		line_close(line);
 	}
 	return error ? error : filled;
@@ -412,7 +413,7 @@ static void end_some(struct postgres_store *own, uint64_t boot_ms, int error)
 	op_list_init(&finished);
 	for (struct store_op *op = waiting.head; op;) {
 		struct store_op *next = op->next;
-		bool over = error || wait_of(op)->until_boot_ms <= boot_ms;
+		bool over = error || store_wait_is_over(wait_of(op), boot_ms);
 		op->error = error;
 		op_list_add(over ? &finished : &own->waits, op);
 		own->wait_count -= over;
