@@ -685,8 +685,14 @@ function ops.T(head, i)
 		local ids = call('ZRANGE', P .. 'd' .. sink, from, from + 63)
 		for n = 1, #ids do
 			local id = ids[n]
-			local r = leg_get(id)
-			local text = bare == 0 and event_text(id, r) or ''
+			local r, text
+			if bare == 0 then
+				text = call('GET', P .. 't' .. id)
+				r = leg_of(text)
+				if r.legs > 1 then text = event_text(id, r) end
+			else
+				r, text = leg_get(id), ''
+			end
 			if #taken == items or (#taken > 0 and used + #text + 72 > bytes) then
 				items = #taken
 				break

@@ -401,10 +401,10 @@ static void thread_leftovers(struct redis_store *redis)
 static void free_store(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
-	struct op_list refused;
 
-	op_list_init(&refused);
+	pthread_mutex_lock(&redis->mutex);
 	store->written = NULL;
+	pthread_mutex_unlock(&redis->mutex);
 	if (redis->queue.head)
 		flush(store);
 	settle_down(redis);
