@@ -87,6 +87,20 @@ static void a_transaction_is_done_as_one_or_not_at_all(void **state)
 	         "-ERR NX, XX, GT and LT of 'expire' cannot be in a transaction\r\n");
 }
 
+/* What each command may bring is bounded; so is what all of a transaction may. */
+static void a_transaction_whose_replies_could_be_too_large_is_not_done(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "SET a 1\r\nMULTI\r\nSET a 2\r\n", "+OK\r\n+OK\r\n+QUEUED\r\n");
+	for (int i = 0; i < 27; i++)
+		peer_ask(&kit, &one, "SCAN 0 COUNT 10000\r\n", "+QUEUED\r\n");
+	peer_ask(&kit, &one, "PING x\r\nEXEC\r\n",
+	         "+QUEUED\r\n-EXECABORT Transaction discarded: its replies could have more than "
+	         "67108864 bytes of values\r\n");
+	peer_ask(&kit, &one, "GET a\r\nMULTI\r\nGET a\r\nEXEC\r\n",
+	         "$1\r\n1\r\n+OK\r\n+QUEUED\r\n*1\r\n$1\r\n1\r\n");
+}
+
 static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 {
 	static char command[8192], value[1026], key[4098];
@@ -321,6 +335,7 @@ int main(void)
 		WITH_KIT(times_are_told_and_changed),
 		WITH_KIT(replies_come_in_order_and_wait_for_the_flush),
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
+		WITH_KIT(a_transaction_whose_replies_could_be_too_large_is_not_done),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
