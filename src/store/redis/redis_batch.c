@@ -18,6 +18,10 @@ static size_t part_bytes(const struct redis_part *part)
 		return container_of(part->op, struct store_admit, op)->payload.len;
 	if (part->op && part->op->kind == STORE_CELL)
 		return container_of(part->op, struct store_cell, op)->cell.value.len;
+	if (part->op && part->op->kind == STORE_SETTLE) {
+		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
+		return settle->answer ? settle->answer->value.len : 0;
+	}
 	return 0;
 }
 
