@@ -313,12 +313,20 @@ static void fail_count(struct resp_run *run)
 	          is_exec ? "Transaction discarded because of: " : "", run->word->name);
 }
 
+/* A browser that somebody made send a form here: its body must not be read as commands. */
+static bool is_http(struct span name)
+{
+	return resp_is(name, "post") || resp_is(name, "host:");
+}
+
 /* False: the reply is why not. */
 static bool may_run(struct resp_run *run)
 {
 	const struct resp_word *word = run->word;
 	if (unlikely(!word)) {
 		fail_unknown(run);
+		if (is_http(run->args[0]))
+			resp_call_ends(run->task->call);
 		return false;
 	}
 	bool fits = word->arity >= 0 ? run->count == (uint32_t)word->arity

@@ -124,6 +124,22 @@ static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 	peer_ask(&kit, &one, command, ":1\r\n");
 }
 
+/* A page in a browser can send these; what it wrote into the body must not be done. */
+static void what_a_browser_was_made_to_send_is_not_read_as_commands(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a 1\r\n",
+	         "-ERR unknown command 'POST', with args beginning with: '/' 'HTTP/1.1' \r\n");
+	peer_expect_end(&kit, &one);
+	peer_close(&one);
+	peer_open(&kit, &one);
+	peer_ask(&kit, &one, "GET / HTTP/1.1\r\nHost: x\r\nSET a 1\r\n",
+	         "-ERR wrong number of arguments for 'get' command\r\n"
+	         "-ERR unknown command 'Host:', with args beginning with: 'x' \r\n");
+	peer_expect_end(&kit, &one);
+	peer_ask(&kit, &two, "GET a\r\n", "$-1\r\n");
+}
+
 static void strangers_may_only_say_who_they_are(void **state)
 {
 	struct kit_options options = { .password = "secret", .limits = resp_server_limits_default };
@@ -337,6 +353,7 @@ int main(void)
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
 		WITH_KIT(a_transaction_whose_replies_could_be_too_large_is_not_done),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
+		WITH_KIT(what_a_browser_was_made_to_send_is_not_read_as_commands),
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
