@@ -127,10 +127,9 @@ int sheet_settle(struct sheet *sheet, const struct entry *entry)
 	return 0;
 }
 
-static bool is_aside(const struct ticket_row *row)
+static bool is_meant(const struct ticket_row *row, const struct store_release *op)
 {
-	return row->state == STORE_STATE_HELD || row->state == STORE_STATE_PARKED ||
-	       row->state == STORE_STATE_DEAD;
+	return row && store_release_states(op) & 1u << row->state;
 }
 
 static void release(struct sheet *sheet, struct ticket_row *row, bool drop)
@@ -140,11 +139,12 @@ static void release(struct sheet *sheet, struct ticket_row *row, bool drop)
 		note_drop(sheet, row->event);
 		return;
 	}
-	if (row->state != STORE_STATE_HELD)
+	if (row->state == STORE_STATE_PARKED || row->state == STORE_STATE_DEAD)
 		sheet_note_add(sheet, row,
 		               &(struct note_row){ .mark = STORE_MARK_RELEASED,
 		                                   .attempt = row->attempt });
 	row->due = 0;
+	row->used = row->attempt;
 	set_state(sheet, row, STORE_STATE_DUE);
 }
 
@@ -154,7 +154,7 @@ int sheet_release(struct sheet *sheet, const struct store_release *op)
 	int error = ERR_FENCED;
 
 	if (!op->whole_event) {
-		if (!row || !is_aside(row))
+		if (!is_meant(row, op))
 			return ERR_FENCED;
 		release(sheet, row, op->drop);
 		return 0;
@@ -163,7 +163,7 @@ int sheet_release(struct sheet *sheet, const struct store_release *op)
 	uint64_t event = row ? row->event : op->ticket;
 	for (uint64_t leg = event; leg < event + STORE_LEGS_MAX; leg++) {
 		row = sheet_ticket(sheet, leg);
-		if (!row || row->event != event || !is_aside(row))
+		if (!is_meant(row, op) || row->event != event)
 			continue;
 		release(sheet, row, op->drop);
 		error = 0;
