@@ -296,6 +296,24 @@ def memory(bench):
                      figures["bytes_per_claim"], most=32)
 
 
+def cells(bench):
+    """in-process durable SET NX EX: batches of 1,024 at 10 M live names, then a start"""
+    if bench.args.peers_only:
+        return
+    count = MANY // 10 if bench.args.quick else MANY
+    figures = fresh_store(bench, count, "--cells", "--memory", "--keep", "--seconds",
+                          bench.args.seconds, cpu=bench.args.server_cpu)
+    bench.keep("%d cells" % count, {"stile": [figures]})
+    bench.report("durable PUT if absent, M/s", figures["admits_per_s"] / 1e6)
+    bench.report("CPU ns per PUT", figures["cpu_ns_per_admit"])
+    bench.target("bytes per cell", figures["bytes_per_cell"], most=32)
+    path = bench.folder("store")
+    start = bench.program("bench_store", "--path", path, "--cells", "--recover", "--keep")
+    shutil.rmtree(path, ignore_errors=True)
+    bench.report("start with %.1f M cells, s" % (start["recovered_cells"] / 1e6),
+                 start["recover_s"])
+
+
 def scale(bench):
     """cost per admit at 100 M live claims against 1 M"""
     few, many = MANY // 10, MANY if bench.args.quick else MOST
@@ -514,6 +532,7 @@ ROWS = {
     "store": store,
     "scale": scale,
     "memory": memory,
+    "cells": cells,
     "restart": restart,
     "tickets": tickets,
     **rows_deliver.ROWS,

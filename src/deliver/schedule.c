@@ -7,6 +7,7 @@
  *  2. A ticket is in the heap exactly when it is waiting, and then heap[at] is it.
  *  3. The queue is a list by `at`. It holds the queued, and skipped ones, whose
  *     places are free when the queue comes to them.
+ *  4. `numbers`, if it is there, has every ticket that is.
  */
 #include "deliver/schedule.h"
 
@@ -16,6 +17,7 @@
 #include "base/mem.h"
 
 #define FIRST_ROOM 256u
+#define INDEX_FROM 64u  /* fewer tickets are looked at one by one */
 #define KEEP_ROOM 4096u /* an empty schedule gives more than that back */
 
 void schedule_init(struct schedule *schedule)
@@ -25,11 +27,18 @@ void schedule_init(struct schedule *schedule)
 		                       .queue_tail = SCHEDULE_NONE };
 }
 
+static void map_free(struct schedule_map *map)
+{
+	mem_free(map->places);
+	*map = (struct schedule_map){ 0 };
+}
+
 void schedule_free(struct schedule *schedule)
 {
 	mem_free(schedule->tickets);
 	mem_free(schedule->heap);
-	mem_free(schedule->entities);
+	map_free(&schedule->entities);
+	map_free(&schedule->numbers);
 	schedule_init(schedule);
 }
 
@@ -87,64 +96,99 @@ static void give_place(struct schedule *schedule, uint32_t place)
 	schedule->free = place;
 }
 
-/* ---- entities ---- */
+/* ---- maps ---- */
 
-static uint32_t entity_bucket(const struct schedule *schedule, uint64_t order)
+/* What a map knows its tickets by. */
+static uint64_t key_at(const struct schedule *schedule, const struct schedule_map *map,
+                       uint32_t place)
 {
-	return (uint32_t)((order * UINT64_C(0x9e3779b97f4a7c15)) >> 32) &
-	       (schedule->entity_room - 1);
+	return map == &schedule->entities ? at(schedule, place)->order
+	                                  : at(schedule, place)->ticket;
 }
 
-/* Where the entity is, or would be. */
-static uint32_t entity_find(const struct schedule *schedule, uint64_t order)
+static uint32_t map_bucket(const struct schedule_map *map, uint64_t key)
 {
-	uint32_t bucket = entity_bucket(schedule, order);
-	while (schedule->entities[bucket] != 0 &&
-	       at(schedule, schedule->entities[bucket] - 1)->order != order)
-		bucket = (bucket + 1) & (schedule->entity_room - 1);
+	return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (map->room - 1);
+}
+
+/* Where the key is, or would be. */
+static uint32_t map_find(const struct schedule *schedule, const struct schedule_map *map,
+                         uint64_t key)
+{
+	uint32_t bucket = map_bucket(map, key);
+	while (map->places[bucket] != 0 && key_at(schedule, map, map->places[bucket] - 1) != key)
+		bucket = (bucket + 1) & (map->room - 1);
 	return bucket;
 }
 
-static int entities_grow(struct schedule *schedule)
+static int map_grow(const struct schedule *schedule, struct schedule_map *map)
 {
-	uint32_t *old = schedule->entities;
-	uint32_t old_room = schedule->entity_room;
-	uint32_t room = old_room ? old_room * 2 : FIRST_ROOM;
-	uint32_t *entities = mem_zalloc(room, sizeof(*entities));
-	if (!entities)
+	struct schedule_map old = *map;
+	uint32_t room = old.room ? old.room * 2 : FIRST_ROOM;
+	uint32_t *places = mem_zalloc(room, sizeof(*places));
+	if (!places)
 		return -ENOMEM;
-	schedule->entities = entities;
-	schedule->entity_room = room;
-	for (uint32_t i = 0; i < old_room; i++)
-		if (old[i] != 0)
-			entities[entity_find(schedule, at(schedule, old[i] - 1)->order)] = old[i];
-	mem_free(old);
+	map->places = places;
+	map->room = room;
+	for (uint32_t i = 0; i < old.room; i++) {
+		if (old.places[i] == 0)
+			continue;
+		uint64_t key = key_at(schedule, map, old.places[i] - 1);
+		places[map_find(schedule, map, key)] = old.places[i];
+	}
+	mem_free(old.places);
 	return 0;
 }
 
-static int entities_reserve(struct schedule *schedule)
+static int map_reserve(const struct schedule *schedule, struct schedule_map *map)
 {
-	if (schedule->entity_count < schedule->entity_room / 4 * 3)
-		return 0;
-	return entities_grow(schedule);
+	return map->count < map->room / 4 * 3 ? 0 : map_grow(schedule, map);
 }
 
 /* Those behind the hole move up, so that no search stops short of them. */
-static void entity_remove(struct schedule *schedule, uint64_t order)
+static void map_remove(const struct schedule *schedule, struct schedule_map *map, uint64_t key)
 {
-	uint32_t mask = schedule->entity_room - 1;
-	uint32_t hole = entity_find(schedule, order);
-	CHECK(schedule->entities[hole] != 0);
-	for (uint32_t next = (hole + 1) & mask; schedule->entities[next] != 0;
-	     next = (next + 1) & mask) {
-		uint64_t other = at(schedule, schedule->entities[next] - 1)->order;
-		if (((next - entity_bucket(schedule, other)) & mask) < ((next - hole) & mask))
+	uint32_t mask = map->room - 1;
+	uint32_t hole = map_find(schedule, map, key);
+	CHECK(map->places[hole] != 0);
+	for (uint32_t next = (hole + 1) & mask; map->places[next] != 0; next = (next + 1) & mask) {
+		uint64_t other = key_at(schedule, map, map->places[next] - 1);
+		if (((next - map_bucket(map, other)) & mask) < ((next - hole) & mask))
 			continue;
-		schedule->entities[hole] = schedule->entities[next];
+		map->places[hole] = map->places[next];
 		hole = next;
 	}
-	schedule->entities[hole] = 0;
-	schedule->entity_count--;
+	map->places[hole] = 0;
+	map->count--;
+}
+
+/* ---- by number ---- */
+
+/* Made when somebody looks for one among many, and kept as long as it can be. */
+static bool is_indexed(const struct schedule *schedule)
+{
+	return schedule->numbers.room > 0;
+}
+
+/* A ticket has come to this place. Without memory: there is no index any more. */
+static void index_put(struct schedule *schedule, uint32_t place)
+{
+	struct schedule_map *numbers = &schedule->numbers;
+	if (!is_indexed(schedule))
+		return;
+	if (map_reserve(schedule, numbers) != 0) {
+		map_free(numbers);
+		return;
+	}
+	uint32_t bucket = map_find(schedule, numbers, at(schedule, place)->ticket);
+	numbers->count += numbers->places[bucket] == 0;
+	numbers->places[bucket] = place + 1;
+}
+
+static void index_remove(struct schedule *schedule, uint64_t ticket)
+{
+	if (is_indexed(schedule))
+		map_remove(schedule, &schedule->numbers, ticket);
 }
 
 /* ---- heap ---- */
@@ -261,6 +305,7 @@ static uint32_t move_place(struct schedule *schedule, uint32_t place)
 	uint32_t new_place = take_place(schedule);
 	*at(schedule, new_place) = *at(schedule, place);
 	at(schedule, place)->state = SCHEDULE_SKIPPED;
+	index_put(schedule, new_place);
 	return new_place;
 }
 
@@ -284,7 +329,7 @@ static void chain_behind(struct schedule *schedule, uint32_t head, uint32_t plac
 static void chain_before(struct schedule *schedule, uint32_t bucket, uint32_t place,
                          uint64_t now_ms)
 {
-	uint32_t old = schedule->entities[bucket] - 1;
+	uint32_t old = schedule->entities.places[bucket] - 1;
 	bool queued = at(schedule, old)->state == SCHEDULE_QUEUED;
 	unready(schedule, old);
 	if (queued)
@@ -293,18 +338,18 @@ static void chain_before(struct schedule *schedule, uint32_t bucket, uint32_t pl
 	struct schedule_ticket *ticket = at(schedule, place);
 	ticket->next = old;
 	ticket->tail = at(schedule, old)->next == SCHEDULE_NONE ? old : at(schedule, old)->tail;
-	schedule->entities[bucket] = place + 1;
+	schedule->entities.places[bucket] = place + 1;
 	ready(schedule, place, now_ms);
 }
 
 static void add_ordered(struct schedule *schedule, uint32_t place, uint64_t now_ms)
 {
 	struct schedule_ticket *ticket = at(schedule, place);
-	uint32_t bucket = entity_find(schedule, ticket->order);
-	uint32_t head = schedule->entities[bucket] - 1; /* none: SCHEDULE_NONE */
+	uint32_t bucket = map_find(schedule, &schedule->entities, ticket->order);
+	uint32_t head = schedule->entities.places[bucket] - 1; /* none: SCHEDULE_NONE */
 	if (head == SCHEDULE_NONE) {
-		schedule->entities[bucket] = place + 1;
-		schedule->entity_count++;
+		schedule->entities.places[bucket] = place + 1;
+		schedule->entities.count++;
 		ready(schedule, place, now_ms);
 	} else if (at(schedule, head)->state == SCHEDULE_STARTED ||
 	           at(schedule, head)->ticket < ticket->ticket) {
@@ -319,7 +364,7 @@ int schedule_add(struct schedule *schedule, const struct schedule_ticket *ticket
 {
 	int error = reserve(schedule);
 	if (error == 0 && ticket->order != 0)
-		error = entities_reserve(schedule);
+		error = map_reserve(schedule, &schedule->entities);
 	if (error != 0)
 		return error;
 	uint32_t place = take_place(schedule);
@@ -328,6 +373,7 @@ int schedule_add(struct schedule *schedule, const struct schedule_ticket *ticket
 	own->next = SCHEDULE_NONE;
 	own->tail = place;
 	schedule->count++;
+	index_put(schedule, place);
 	if (ticket->order == 0)
 		ready(schedule, place, now_ms);
 	else
@@ -402,7 +448,8 @@ static void step_back(struct schedule *schedule, uint32_t place, uint64_t now_ms
 {
 	struct schedule_ticket *ticket = at(schedule, place);
 	uint32_t head = ticket->next;
-	schedule->entities[entity_find(schedule, ticket->order)] = head + 1;
+	schedule->entities.places[map_find(schedule, &schedule->entities, ticket->order)] = head +
+	                                                                                    1;
 	at(schedule, head)->tail = ticket->tail;
 	ready(schedule, head, now_ms);
 	chain_behind(schedule, head, place);
@@ -441,12 +488,12 @@ static void leave_first(struct schedule *schedule, uint32_t place)
 	const struct schedule_ticket *ticket = at(schedule, place);
 	uint32_t next = ticket->next;
 	if (next == SCHEDULE_NONE) {
-		entity_remove(schedule, ticket->order);
+		map_remove(schedule, &schedule->entities, ticket->order);
 		return;
 	}
-	uint32_t bucket = entity_find(schedule, ticket->order);
-	CHECK(schedule->entities[bucket] == place + 1); /* invariant 1 */
-	schedule->entities[bucket] = next + 1;
+	uint32_t bucket = map_find(schedule, &schedule->entities, ticket->order);
+	CHECK(schedule->entities.places[bucket] == place + 1); /* invariant 1 */
+	schedule->entities.places[bucket] = next + 1;
 	at(schedule, next)->tail = ticket->tail;
 	at(schedule, next)->state = SCHEDULE_WAITING;
 	heap_add(schedule, next);
@@ -455,7 +502,9 @@ static void leave_first(struct schedule *schedule, uint32_t place)
 static void leave_blocked(struct schedule *schedule, uint32_t place)
 {
 	const struct schedule_ticket *ticket = at(schedule, place);
-	uint32_t head = schedule->entities[entity_find(schedule, ticket->order)] - 1;
+	uint32_t head =
+		schedule->entities.places[map_find(schedule, &schedule->entities, ticket->order)] -
+		1;
 	uint32_t before = head;
 	while (at(schedule, before)->next != place)
 		before = at(schedule, before)->next;
@@ -478,6 +527,7 @@ void schedule_remove(struct schedule *schedule, uint32_t place)
 	struct schedule_ticket *ticket = at(schedule, place);
 	uint8_t state = ticket->state;
 	CHECK(state != SCHEDULE_FREE && state != SCHEDULE_SKIPPED);
+	index_remove(schedule, ticket->ticket);
 	unready(schedule, place);
 	schedule->started -= state == SCHEDULE_STARTED;
 	if (state == SCHEDULE_BLOCKED)
@@ -499,8 +549,25 @@ static bool is_there(const struct schedule_ticket *ticket)
 	return ticket->state != SCHEDULE_FREE && ticket->state != SCHEDULE_SKIPPED;
 }
 
-uint32_t schedule_find(const struct schedule *schedule, uint64_t ticket)
+static void make_index(struct schedule *schedule)
 {
+	struct schedule_map *numbers = &schedule->numbers;
+	while (numbers->room / 4 * 3 <= schedule->count)
+		if (map_grow(schedule, numbers) != 0) {
+			map_free(numbers);
+			return;
+		}
+	for (uint32_t i = 0; i < schedule->used; i++)
+		if (is_there(&schedule->tickets[i]))
+			index_put(schedule, i);
+}
+
+uint32_t schedule_find(struct schedule *schedule, uint64_t ticket)
+{
+	if (!is_indexed(schedule) && schedule->count >= INDEX_FROM)
+		make_index(schedule);
+	if (is_indexed(schedule))
+		return schedule->numbers.places[map_find(schedule, &schedule->numbers, ticket)] - 1;
 	for (uint32_t i = 0; i < schedule->used; i++)
 		if (schedule->tickets[i].ticket == ticket && is_there(&schedule->tickets[i]))
 			return i;
@@ -519,5 +586,6 @@ size_t schedule_bytes(const struct schedule *schedule)
 {
 	return (size_t)schedule->used * sizeof(*schedule->tickets) +
 	       (size_t)schedule->heap_count * sizeof(*schedule->heap) +
-	       (size_t)schedule->entity_room * sizeof(*schedule->entities);
+	       ((size_t)schedule->entities.room + schedule->numbers.room) *
+	               sizeof(*schedule->entities.places);
 }

@@ -181,7 +181,6 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->lease_ms = 0;
 	admit->on_conflict = source->on_conflict;
 	admit->busy_if_open = source->wait_ms > 0;
-	admit->lease_ms = 0;
 	admit->spool = source->spool;
 	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
 }

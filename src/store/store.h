@@ -660,6 +660,12 @@ static inline bool store_state_pending(enum store_state state)
 	return state == STORE_STATE_DUE || state == STORE_STATE_LEASED || state == STORE_STATE_HELD;
 }
 
+/* For stores. Is the time of a wait over? */
+static inline bool store_wait_is_over(const struct store_wait *wait, uint64_t boot_ms)
+{
+	return wait->until_boot_ms <= boot_ms || (wait->over && atomic_load(wait->over));
+}
+
 /* For stores. The states that a release is about, as bits. */
 static inline uint32_t store_release_states(const struct store_release *release)
 {

@@ -75,11 +75,6 @@ void waits_note_dropped(struct waits *waits, uint64_t event)
 	*at = event;
 }
 
-static bool is_over(const struct store_wait *wait, uint64_t boot_ms)
-{
-	return wait->until_boot_ms <= boot_ms || (wait->over && atomic_load(wait->over));
-}
-
 /* Takes it out of its bucket first: done() may submit. */
 static void finish(struct waits *waits, struct store_op **at)
 {
@@ -108,7 +103,7 @@ void waits_expire(struct waits *waits, uint64_t boot_ms)
 	for (uint32_t i = 0; i < WAITS_BUCKETS && waits->count > 0; i++) {
 		struct store_op **at = &waits->buckets[i];
 		while (*at) {
-			if (is_over(wait_of(*at), boot_ms))
+			if (store_wait_is_over(wait_of(*at), boot_ms))
 				finish(waits, at);
 			else
 				at = &(*at)->next;

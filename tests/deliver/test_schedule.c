@@ -308,9 +308,38 @@ static void no_memory_changes_nothing(void **state)
 	}
 }
 
+/* Among many, with holes, places that move, and without memory for an index. */
+static void a_ticket_is_found_by_its_number(void **state)
+{
+	(void)state;
+	struct schedule schedule;
+	uint32_t place;
+	for (uint32_t starved = 0; starved < 2; starved++) {
+		schedule_init(&schedule);
+		for (uint64_t i = 1; i <= 5000; i++) {
+			struct schedule_ticket ticket = { .ticket = 10000 - i, .order = i % 7 };
+			assert_int_equal(schedule_add(&schedule, &ticket, 0, &place), 0);
+			if (i == 1000)
+				assert_int_equal(schedule_find(&schedule, 1), SCHEDULE_NONE);
+		}
+		mem_fail_at(starved, true);
+		for (uint64_t i = 1; i <= 5000; i += 3)
+			schedule_remove(&schedule, schedule_find(&schedule, 10000 - i));
+		for (uint64_t i = 1; i <= 5000; i++) {
+			place = schedule_find(&schedule, 10000 - i);
+			assert_true((place == SCHEDULE_NONE) == (i % 3 == 1));
+			if (place != SCHEDULE_NONE)
+				assert_true(schedule_at(&schedule, place)->ticket == 10000 - i);
+		}
+		mem_fail_at(0, false);
+		schedule_free(&schedule);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_ticket_is_found_by_its_number),
 		cmocka_unit_test(any_history_starts_what_may_start_and_nothing_else),
 		cmocka_unit_test(due_tickets_start_in_the_order_they_came),
 		cmocka_unit_test(a_backlog_and_retries_take_turns),

@@ -134,6 +134,22 @@ static void strangers_may_only_say_who_they_are(void **state)
 	kit_close(&kit);
 }
 
+/* Whoever was there a moment ago is waited for, and not for long. */
+static void one_of_two_who_does_not_come_back_holds_nobody_up(void **state)
+{
+	(void)state;
+	resp_server_patience(kit.door.server, 1000000);
+	peer_ask(&kit, &one, "SET a 1\r\n", "+OK\r\n");
+	for (int i = 0; i < 20; i++) {
+		peer_say(&one, "SET a 1\r\n");
+		peer_say(&two, "GET a\r\nPING\r\n");
+		peer_expect(&kit, &one, "+OK\r\n");
+		peer_expect(&kit, &two, "$1\r\n1\r\n+PONG\r\n");
+		peer_ask(&kit, &one, "GET a\r\n", "$1\r\n1\r\n");
+		peer_ask(&kit, &one, "DEL a\r\nSET a 1\r\n", ":1\r\n+OK\r\n");
+	}
+}
+
 /* ---- peers that do not read, or go away ---- */
 
 static size_t reply_bytes_waiting(void)
@@ -307,6 +323,7 @@ int main(void)
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
+		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
 		WITH_KIT(a_peer_that_goes_away_takes_nothing_with_it),
 		WITH_KIT(a_stop_answers_what_was_asked),

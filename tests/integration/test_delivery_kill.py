@@ -4,6 +4,7 @@ lost, nothing starts again after its success was recorded, `park` never sends ag
 import json
 import random
 import shutil
+import signal
 import threading
 import time
 
@@ -22,7 +23,7 @@ ROUTES = "  - { to: [retry, probe, park], order_by: entity }\n"
 class History:
     """All lives of a gateway, its sink, and what senders were told."""
 
-    def __init__(self, stile, scratch, choose):
+    def __init__(self, stile, scratch, choose, more=""):
         self.stile = stile
         self.sink = HostileSink(choose)
         self.lock = threading.Lock()
@@ -30,7 +31,7 @@ class History:
         self.recorded = {}  # ticket → how much the sink's log had when "done" was told
         self.config = configure(
             scratch, source("a") + source("told", "ack: delivered, wait: 20s"),
-            "".join(http_sink(path[1:], self.sink.url(path), f"on_unknown: {path[1:]}, {OPTIONS}" +
+            "".join(http_sink(path[1:], self.sink.url(path), f"on_unknown: {path[1:]}, {OPTIONS}{more}" +
                               (f", probe: \"{self.sink.url(path)}/{{ticket}}\""
                                if path == "/probe" else "")) for path in PATHS), ROUTES)
 
@@ -102,8 +103,8 @@ class History:
 def history(stile, scratch):
     made = []
 
-    def make(choose):
-        made.append(History(stile, scratch, choose))
+    def make(*arguments):
+        made.append(History(stile, scratch, *arguments))
         return made[-1]
 
     yield make
@@ -130,6 +131,33 @@ def test_kill_loop_with_a_hostile_sink(history, seed, scale):
         its.end_life(gateway)
     its.check()
     assert len(its.bodies) >= lives and its.recorded
+
+
+@pytest.mark.release
+def test_frozen_process_repeats_nothing_whose_success_it_recorded(history, seed, scale):
+    """Longer than an attempt may take: the answer is there, but its time is over. That is an
+    unknown outcome: sent again, asked about or parked. A success that was recorded before
+    the freeze, or after it, is none of that."""
+    chance = random.Random(seed)
+    its = history(lambda request: GOOD, ", timeout: 200ms")
+    for life in range(4 * scale):
+        gateway = its.start()
+        senders = [threading.Thread(target=its.send, args=(gateway, f"frozen-{life}-{i}"))
+                   for i in range(3)]
+        for sender in senders:
+            sender.start()
+        for _ in range(4):
+            time.sleep(chance.uniform(0.02, 0.1))  # no check rests on these
+            gateway.process.send_signal(signal.SIGSTOP)
+            time.sleep(chance.uniform(0.1, 0.5))
+            gateway.process.send_signal(signal.SIGCONT)
+        gateway.kill()
+        for sender in senders:
+            sender.join(60)
+            assert not sender.is_alive()
+        its.end_life(gateway)
+    its.check()
+    assert its.recorded
 
 
 @pytest.mark.release

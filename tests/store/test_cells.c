@@ -751,6 +751,43 @@ static void test_a_failed_write_leaves_the_cell_as_it_was(void **state)
 	assert_false(is_there("b"));
 }
 
+/* A bit of the first place on disk that has this text. */
+static void damage(const char *text)
+{
+	const char *path = "data/0000000000000001.seg";
+	size_t len = strlen(text), same = 0;
+
+	for (uint64_t at = 0; at < 65536; at++) {
+		same = simfs_file_byte(simfs, path, at) == (unsigned char)text[same] ? same + 1 : 0;
+		if (same == len) {
+			simfs_flip_bit(simfs, path, at * 8);
+			return;
+		}
+	}
+	fail_msg("%s is not in the journal", text);
+}
+
+static void test_a_damaged_value_is_not_told(void **state)
+{
+	(void)state;
+	struct store_cell cell = { .act = STORE_CELL_GET,
+		                   .want_value = true,
+		                   .cell = value_make("a", NULL) };
+
+	put("a", "one of its kind", 0, STORE_ALWAYS);
+	put("b", "another one", 0, STORE_ALWAYS);
+	reopen(); /* it is not in memory any more */
+	damage("one of its kind");
+	assert_int_equal(store_call(store, &cell.op, STORE_CELL), ERR_DAMAGED);
+	value_is("b", "another one");
+	cell.act = STORE_CELL_PUT;
+	assert_int_equal(store_call(store, &cell.op, STORE_CELL), ERR_DAMAGED);
+	assert_false(cell.changed);
+	put("a", "new", 0, STORE_ALWAYS); /* whoever does not ask for it can go on */
+	value_is("a", "new");
+	buf_free(&cell.value);
+}
+
 /* Values that come often are kept as codes: none may be told as another. */
 static void test_values_that_come_often_are_told_right(void **state)
 {
@@ -792,6 +829,7 @@ int main(void)
 		WITH(local, test_a_folder_without_cells_is_of_the_first_version),
 		WITH(local, test_a_failed_write_leaves_the_cell_as_it_was),
 		WITH(local_beside, test_a_failed_write_leaves_the_cell_as_it_was),
+		WITH(local, test_a_damaged_value_is_not_told),
 		WITH(local_small, test_values_that_come_often_are_told_right),
 	};
 

@@ -108,6 +108,40 @@ static void test_answers_reach_the_thread_that_asked(void **state)
 	store_host_free(host);
 }
 
+static void test_cells_go_through_a_port(void **state)
+{
+	(void)state;
+	struct store_host *host = host_make();
+	struct port *port = port_make(host, 8);
+	unsigned count = 0;
+	struct store_cell cell = {
+		.op = { .kind = STORE_CELL, .done = count_done, .user = &count },
+		.act = STORE_CELL_PUT,
+		.cell = { .digest = { { 7, 8 } }, .name = SPAN("a"), .value = SPAN("1") },
+	};
+	struct store_cell_scan scan = {
+		.op = { .kind = STORE_CELL_SCAN, .done = count_done, .user = &count },
+		.max_names = 10,
+	};
+
+	store_submit(port_store(port), &cell.op);
+	store_submit(port_store(port), &scan.op);
+	store_flush(port_store(port));
+	wait_for(port, &count, 2);
+	assert_true(cell.op.error == 0 && cell.changed && !cell.found);
+	assert_true(scan.op.error == 0 && scan.count == 1);
+	cell.act = STORE_CELL_GET;
+	cell.want_value = true;
+	store_submit(port_store(port), &cell.op);
+	store_flush(port_store(port));
+	wait_for(port, &count, 3);
+	assert_true(cell.found && span_eq(buf_span(&cell.value), SPAN("1")));
+	buf_free(&cell.value);
+	buf_free(&scan.names);
+	port_finish(port);
+	store_host_free(host);
+}
+
 static void test_a_full_port_refuses_at_once(void **state)
 {
 	(void)state;
@@ -631,6 +665,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_answers_reach_the_thread_that_asked),
+		cmocka_unit_test(test_cells_go_through_a_port),
 		cmocka_unit_test(test_a_full_port_refuses_at_once),
 		cmocka_unit_test(test_takes_beyond_the_limit_are_refused),
 		cmocka_unit_test(test_order_of_submission_is_kept),

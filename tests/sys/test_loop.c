@@ -359,245 +359,230 @@ static void a_round_waits_for_what_is_expected_and_no_longer(void **state)
 	loop_hook_remove(fixture->loop, &expecting.hook);
 	for (int i = 0; i < 4; i++) {
 		loop_remove(fixture->loop, &row[i].handler);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
 
-		struct satisfied {
-			struct domino domino;
-			struct loop *loop;
-		};
+struct satisfied {
+	struct domino domino;
+	struct loop *loop;
+};
 
-		static void satisfied_ready(struct loop_handler * handler, uint32_t events)
-		{
-			struct satisfied *satisfied = container_of(handler, struct satisfied,
-			                                           domino.handler);
-			domino_ready(handler, events);
-			loop_enough(satisfied->loop);
-		}
+static void satisfied_ready(struct loop_handler *handler, uint32_t events)
+{
+	struct satisfied *satisfied = container_of(handler, struct satisfied, domino.handler);
+	domino_ready(handler, events);
+	loop_enough(satisfied->loop);
+}
 
-		static void a_round_that_has_enough_looks_no_further(void **state)
-		{
-			struct fixture *fixture = *state;
-			struct satisfied first = { .loop = fixture->loop };
-			struct domino second = { .next_fd = -1 };
-			int fds[2][2];
-			open_pair(fds[0]);
-			open_pair(fds[1]);
-			first.domino.handler = (struct loop_handler){ .ready = satisfied_ready,
-				                                      .fd = fds[0][0] };
-			first.domino.next_fd = fds[1][1];
-			second.handler = (struct loop_handler){ .ready = domino_ready,
-				                                .fd = fds[1][0] };
-			assert_int_equal(loop_add(fixture->loop, &first.domino.handler,
-			                          LOOP_READ | LOOP_EDGE),
-			                 0);
-			assert_int_equal(loop_add(fixture->loop, &second.handler,
-			                          LOOP_READ | LOOP_EDGE),
-			                 0);
-			loop_gather(fixture->loop, 4);
-			write_byte(fds[0][1]);
-			run_rounds(fixture, 1);
-			assert_true(first.domino.calls == 1 && second.calls == 0);
-			run_rounds(fixture, 1);
-			assert_int_equal(second.calls, 1);
-			/* It was enough for that round only. */
-			first.domino.handler.ready = domino_ready;
-			write_byte(fds[0][1]);
-			run_rounds(fixture, 1);
-			assert_true(first.domino.calls == 2 && second.calls == 2);
-			loop_remove(fixture->loop, &first.domino.handler);
-			loop_remove(fixture->loop, &second.handler);
-			for (int i = 0; i < 2; i++) {
-				close(fds[i][0]);
-				close(fds[i][1]);
-			}
-		}
+static void a_round_that_has_enough_looks_no_further(void **state)
+{
+	struct fixture *fixture = *state;
+	struct satisfied first = { .loop = fixture->loop };
+	struct domino second = { .next_fd = -1 };
+	int fds[2][2];
+	open_pair(fds[0]);
+	open_pair(fds[1]);
+	first.domino.handler = (struct loop_handler){ .ready = satisfied_ready, .fd = fds[0][0] };
+	first.domino.next_fd = fds[1][1];
+	second.handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[1][0] };
+	assert_int_equal(loop_add(fixture->loop, &first.domino.handler, LOOP_READ | LOOP_EDGE), 0);
+	assert_int_equal(loop_add(fixture->loop, &second.handler, LOOP_READ | LOOP_EDGE), 0);
+	loop_gather(fixture->loop, 4);
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_true(first.domino.calls == 1 && second.calls == 0);
+	run_rounds(fixture, 1);
+	assert_int_equal(second.calls, 1);
+	/* It was enough for that round only. */
+	first.domino.handler.ready = domino_ready;
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_true(first.domino.calls == 2 && second.calls == 2);
+	loop_remove(fixture->loop, &first.domino.handler);
+	loop_remove(fixture->loop, &second.handler);
+	for (int i = 0; i < 2; i++) {
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
 
-		/* Once for each look, whose handlers have all been called before. */
-		struct looker {
-			struct loop_hook hook;
-			const struct domino *row;
-			int looks, seen[4];
-		};
+/* Once for each look, whose handlers have all been called before. */
+struct looker {
+	struct loop_hook hook;
+	const struct domino *row;
+	int looks, seen[4];
+};
 
-		static void note_look(struct loop_hook * hook)
-		{
-			struct looker *looker = container_of(hook, struct looker, hook);
-			assert_in_range(looker->looks, 0, 3);
-			looker->seen[looker->looks++] = looker->row[0].calls + looker->row[1].calls;
-		}
+static void note_look(struct loop_hook *hook)
+{
+	struct looker *looker = container_of(hook, struct looker, hook);
+	assert_in_range(looker->looks, 0, 3);
+	looker->seen[looker->looks++] = looker->row[0].calls + looker->row[1].calls;
+}
 
-		static void look_hooks_run_after_the_handlers_of_each_look(void **state)
-		{
-			struct fixture *fixture = *state;
-			struct domino row[2] = { 0 };
-			struct looker looker = { .hook.round = note_look, .row = row };
-			int fds[2][2];
-			for (int i = 0; i < 2; i++) {
-				open_pair(fds[i]);
-				row[i].handler = (struct loop_handler){ .ready = domino_ready,
-					                                .fd = fds[i][0] };
-				assert_int_equal(loop_add(fixture->loop, &row[i].handler,
-				                          LOOP_READ | LOOP_EDGE),
-				                 0);
-			}
-			row[0].next_fd = fds[1][1];
-			row[1].next_fd = -1;
-			loop_look_hook_add(fixture->loop, &looker.hook);
-			loop_gather(fixture->loop, 4);
-			write_byte(fds[0][1]);
-			run_rounds(fixture, 1);
-			assert_int_equal(looker.looks,
-			                 3); /* the third found nothing and was the last */
-			assert_true(looker.seen[0] == 1 && looker.seen[1] == 2 &&
-			            looker.seen[2] == 2);
-			loop_hook_remove(fixture->loop, &looker.hook);
-			run_rounds(fixture, 1);
-			assert_int_equal(looker.looks, 3);
-			for (int i = 0; i < 2; i++) {
-				loop_remove(fixture->loop, &row[i].handler);
-				close(fds[i][0]);
-				close(fds[i][1]);
-			}
-		}
+static void look_hooks_run_after_the_handlers_of_each_look(void **state)
+{
+	struct fixture *fixture = *state;
+	struct domino row[2] = { 0 };
+	struct looker looker = { .hook.round = note_look, .row = row };
+	int fds[2][2];
+	for (int i = 0; i < 2; i++) {
+		open_pair(fds[i]);
+		row[i].handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[i][0] };
+		assert_int_equal(loop_add(fixture->loop, &row[i].handler, LOOP_READ | LOOP_EDGE),
+		                 0);
+	}
+	row[0].next_fd = fds[1][1];
+	row[1].next_fd = -1;
+	loop_look_hook_add(fixture->loop, &looker.hook);
+	loop_gather(fixture->loop, 4);
+	write_byte(fds[0][1]);
+	run_rounds(fixture, 1);
+	assert_int_equal(looker.looks, 3); /* the third found nothing and was the last */
+	assert_true(looker.seen[0] == 1 && looker.seen[1] == 2 && looker.seen[2] == 2);
+	loop_hook_remove(fixture->loop, &looker.hook);
+	run_rounds(fixture, 1);
+	assert_int_equal(looker.looks, 3);
+	for (int i = 0; i < 2; i++) {
+		loop_remove(fixture->loop, &row[i].handler);
+		close(fds[i][0]);
+		close(fds[i][1]);
+	}
+}
 
-		static void loop_time_and_the_measuring_clock_are_one(void **state)
-		{
-			struct fixture *fixture = *state;
-			uint64_t before_ns = clock_monotonic_ns();
-			run_rounds(fixture, 1);
-			assert_true(loop_now_ns(fixture->loop) >= before_ns);
-			assert_true(loop_now_ns(fixture->loop) <= clock_monotonic_ns());
-		}
+static void loop_time_and_the_measuring_clock_are_one(void **state)
+{
+	struct fixture *fixture = *state;
+	uint64_t before_ns = clock_monotonic_ns();
+	run_rounds(fixture, 1);
+	assert_true(loop_now_ns(fixture->loop) >= before_ns);
+	assert_true(loop_now_ns(fixture->loop) <= clock_monotonic_ns());
+}
 
 /* A mailbox of the poorest kind: every value posted must be seen, though a wake
  * is skipped when one is on its way. A lost wake would hang here. */
 #define POSTS 20000
 #define POSTERS 3
 
-		struct mail {
-			struct loop_hook hook;
-			struct loop *loop;
-			pthread_mutex_t lock;
-			uint64_t posted, seen;
-		};
+struct mail {
+	struct loop_hook hook;
+	struct loop *loop;
+	pthread_mutex_t lock;
+	uint64_t posted, seen;
+};
 
-		static void *post_all(void *user)
-		{
-			struct mail *mail = user;
-			for (int i = 0; i < POSTS; i++) {
-				pthread_mutex_lock(&mail->lock);
-				mail->posted++;
-				pthread_mutex_unlock(&mail->lock);
-				loop_wake(mail->loop);
-			}
-			return NULL;
-		}
+static void *post_all(void *user)
+{
+	struct mail *mail = user;
+	for (int i = 0; i < POSTS; i++) {
+		pthread_mutex_lock(&mail->lock);
+		mail->posted++;
+		pthread_mutex_unlock(&mail->lock);
+		loop_wake(mail->loop);
+	}
+	return NULL;
+}
 
-		static void see_mail(struct loop_hook * hook)
-		{
-			struct mail *mail = container_of(hook, struct mail, hook);
-			pthread_mutex_lock(&mail->lock);
-			mail->seen = mail->posted;
-			pthread_mutex_unlock(&mail->lock);
-			if (mail->seen == (uint64_t)POSTS * POSTERS)
-				loop_stop(mail->loop);
-		}
+static void see_mail(struct loop_hook *hook)
+{
+	struct mail *mail = container_of(hook, struct mail, hook);
+	pthread_mutex_lock(&mail->lock);
+	mail->seen = mail->posted;
+	pthread_mutex_unlock(&mail->lock);
+	if (mail->seen == (uint64_t)POSTS * POSTERS)
+		loop_stop(mail->loop);
+}
 
-		static void no_wake_from_another_thread_is_lost(void **state)
-		{
-			(void)state;
-			struct mail mail = { .hook.round = see_mail };
-			pthread_t threads[POSTERS];
-			assert_int_equal(loop_new(&mail.loop), 0);
-			pthread_mutex_init(&mail.lock, NULL);
-			loop_hook_add(mail.loop, &mail.hook);
-			for (int i = 0; i < POSTERS; i++)
-				assert_int_equal(pthread_create(&threads[i], NULL, post_all, &mail),
-				                 0);
-			loop_run(mail.loop);
-			for (int i = 0; i < POSTERS; i++)
-				pthread_join(threads[i], NULL);
-			assert_int_equal(mail.seen, POSTS * POSTERS);
-			pthread_mutex_destroy(&mail.lock);
-			loop_free(mail.loop);
-		}
+static void no_wake_from_another_thread_is_lost(void **state)
+{
+	(void)state;
+	struct mail mail = { .hook.round = see_mail };
+	pthread_t threads[POSTERS];
+	assert_int_equal(loop_new(&mail.loop), 0);
+	pthread_mutex_init(&mail.lock, NULL);
+	loop_hook_add(mail.loop, &mail.hook);
+	for (int i = 0; i < POSTERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, post_all, &mail), 0);
+	loop_run(mail.loop);
+	for (int i = 0; i < POSTERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(mail.seen, POSTS * POSTERS);
+	pthread_mutex_destroy(&mail.lock);
+	loop_free(mail.loop);
+}
 
-		static void *stop_it(void *user)
-		{
-			loop_stop(user);
-			return NULL;
-		}
+static void *stop_it(void *user)
+{
+	loop_stop(user);
+	return NULL;
+}
 
-		static void a_loop_that_waits_for_ever_is_stopped_by_another_thread(void **state)
-		{
-			(void)state;
-			struct loop *loop;
-			pthread_t thread;
-			assert_int_equal(loop_new(&loop), 0);
-			for (int i = 0; i < 200; i++) {
-				assert_int_equal(pthread_create(&thread, NULL, stop_it, loop), 0);
-				loop_run(loop);
-				pthread_join(thread, NULL);
-			}
-			loop_free(loop);
-		}
+static void a_loop_that_waits_for_ever_is_stopped_by_another_thread(void **state)
+{
+	(void)state;
+	struct loop *loop;
+	pthread_t thread;
+	assert_int_equal(loop_new(&loop), 0);
+	for (int i = 0; i < 200; i++) {
+		assert_int_equal(pthread_create(&thread, NULL, stop_it, loop), 0);
+		loop_run(loop);
+		pthread_join(thread, NULL);
+	}
+	loop_free(loop);
+}
 
-		static void a_loop_without_memory_is_not_half_made(void **state)
-		{
-			(void)state;
-			struct loop *loop = NULL;
-			mem_fail_at(1, false);
-			assert_int_equal(loop_new(&loop), -ENOMEM);
-			mem_fail_at(0, false);
-			assert_null(loop);
-			assert_int_equal(loop_new(&loop), 0);
-			struct alarm alarm = { .timer.due = alarm_due };
-			mem_fail_at(1, false);
-			assert_int_equal(loop_timer_set(loop, &alarm.timer, 1), -ENOMEM);
-			mem_fail_at(0, false);
-			assert_int_equal(alarm.timer.slot, 0);
-			assert_int_equal(loop_timer_set(loop, &alarm.timer, 1), 0);
-			assert_null(loop_free(loop));
-			assert_null(loop_free(NULL));
-		}
+static void a_loop_without_memory_is_not_half_made(void **state)
+{
+	(void)state;
+	struct loop *loop = NULL;
+	mem_fail_at(1, false);
+	assert_int_equal(loop_new(&loop), -ENOMEM);
+	mem_fail_at(0, false);
+	assert_null(loop);
+	assert_int_equal(loop_new(&loop), 0);
+	struct alarm alarm = { .timer.due = alarm_due };
+	mem_fail_at(1, false);
+	assert_int_equal(loop_timer_set(loop, &alarm.timer, 1), -ENOMEM);
+	mem_fail_at(0, false);
+	assert_int_equal(alarm.timer.slot, 0);
+	assert_int_equal(loop_timer_set(loop, &alarm.timer, 1), 0);
+	assert_null(loop_free(loop));
+	assert_null(loop_free(NULL));
+}
 
-		int main(void)
-		{
-			const struct CMUnitTest tests[] = {
-				cmocka_unit_test_setup_teardown(
-					level_reports_until_read_and_edge_once, setup, teardown),
-				cmocka_unit_test_setup_teardown(
-					writability_is_reported_when_asked_for, setup, teardown),
-				cmocka_unit_test_setup_teardown(a_hang_up_is_reported_as_readable,
-				                                setup, teardown),
-				cmocka_unit_test_setup_teardown(
-					a_removed_handler_is_not_called_in_the_same_round, setup,
-					teardown),
-				cmocka_unit_test_setup_teardown(
-					a_timer_set_in_its_callback_runs_once_a_round, setup,
-					teardown),
-				cmocka_unit_test_setup_teardown(
-					a_cleared_timer_does_not_run_even_if_due, setup, teardown),
-				cmocka_unit_test_setup_teardown(
-					timers_run_in_the_order_of_their_time, setup, teardown),
-				cmocka_unit_test_setup_teardown(
-					hooks_run_in_the_order_they_were_added, setup, teardown),
-				cmocka_unit_test_setup_teardown(
-					a_round_waits_for_what_is_expected_and_no_longer, setup,
-					teardown),
-				cmocka_unit_test_setup_teardown(
-					gathering_takes_what_comes_meanwhile_into_the_round, setup,
-					teardown),
-				cmocka_unit_test_setup_teardown(
-					a_round_that_has_enough_looks_no_further, setup, teardown),
-				cmocka_unit_test_setup_teardown(
-					look_hooks_run_after_the_handlers_of_each_look, setup,
-					teardown),
-				cmocka_unit_test_setup_teardown(
-					loop_time_and_the_measuring_clock_are_one, setup, teardown),
-				cmocka_unit_test(no_wake_from_another_thread_is_lost),
-				cmocka_unit_test(
-					a_loop_that_waits_for_ever_is_stopped_by_another_thread),
-				cmocka_unit_test(a_loop_without_memory_is_not_half_made),
-			};
-			return cmocka_run_group_tests(tests, NULL, NULL);
-		}
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(level_reports_until_read_and_edge_once, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(writability_is_reported_when_asked_for, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(a_hang_up_is_reported_as_readable, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_removed_handler_is_not_called_in_the_same_round,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(a_timer_set_in_its_callback_runs_once_a_round,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(a_cleared_timer_does_not_run_even_if_due, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(timers_run_in_the_order_of_their_time, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(hooks_run_in_the_order_they_were_added, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(a_round_waits_for_what_is_expected_and_no_longer,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(gathering_takes_what_comes_meanwhile_into_the_round,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(a_round_that_has_enough_looks_no_further, setup,
+		                                teardown),
+		cmocka_unit_test_setup_teardown(look_hooks_run_after_the_handlers_of_each_look,
+		                                setup, teardown),
+		cmocka_unit_test_setup_teardown(loop_time_and_the_measuring_clock_are_one, setup,
+		                                teardown),
+		cmocka_unit_test(no_wake_from_another_thread_is_lost),
+		cmocka_unit_test(a_loop_that_waits_for_ever_is_stopped_by_another_thread),
+		cmocka_unit_test(a_loop_without_memory_is_not_half_made),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

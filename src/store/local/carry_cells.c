@@ -18,6 +18,7 @@
 #define CARRY_BYTES (1u << 20)
 #define LOOK_ENTRIES 16384u
 #define READ_BYTES (1u << 20)
+#define WALKS 4u /* until what could not be read is taken for damaged */
 
 struct moved {
 	struct digest digest;
@@ -133,10 +134,21 @@ static bool move_all(struct carry *carry)
 	return true;
 }
 
+/* A whole walk has met all that stand there, but for what could not be read. */
+static void end_walk(struct local_store *local, uint64_t segment, bool damaged)
+{
+	local->carrying.segment = 0;
+	if (!damaged && cells_in_segment(local->cells, segment) == 0)
+		local->carry_walks = 0;
+	else if (damaged || ++local->carry_walks >= WALKS)
+		local_tell_stays(local, segment);
+}
+
 void local_carry_cells(struct local_store *local, uint64_t segment)
 {
 	struct carry carry; /* filled as far as it is used */
 
+	CHECK(local->undo.count == 0); /* the index is what is on disk */
 	carry.local = local;
 	carry.count = carry.bytes = 0;
 	carry.at = local->carrying;
@@ -146,7 +158,6 @@ void local_carry_cells(struct local_store *local, uint64_t segment)
 	if (!move_all(&carry))
 		return;
 	local->carrying = carry.at;
-	/* A whole walk has met all that stand there, but for what cannot be read. */
-	if (r == ERR_DAMAGED || (r == 0 && cells_in_segment(local->cells, segment) > 0))
-		local_tell_stays(local, segment);
+	if (r != 1)
+		end_walk(local, segment, r == ERR_DAMAGED);
 }

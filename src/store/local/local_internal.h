@@ -148,6 +148,7 @@ struct local_store {
 	struct reader cell_readers[CELL_READERS]; /* by the segment's number */
 	struct buf cell_bytes;                    /* of a cell that is written again */
 	struct journal_cursor carrying;           /* cells; segment 0: none is under way */
+	uint32_t carry_walks;                     /* through that segment, in vain */
 	bool has_cells;                           /* and the superblock says so (F12) */
 
 	struct batch batches[2];

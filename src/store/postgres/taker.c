@@ -414,9 +414,7 @@ static void end_some(struct postgres_store *own, uint64_t boot_ms, int error)
 	op_list_init(&finished);
 	for (struct store_op *op = waiting.head; op;) {
 		struct store_op *next = op->next;
-		const struct store_wait *wait = wait_of(op);
-		bool over = error || wait->until_boot_ms <= boot_ms ||
-		            (wait->over && atomic_load(wait->over));
+		bool over = error || store_wait_is_over(wait_of(op), boot_ms);
 		op->error = error;
 		op_list_add(over ? &finished : &own->waits, op);
 		own->wait_count -= over;

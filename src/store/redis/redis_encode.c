@@ -378,7 +378,8 @@ static uint32_t encode_own(const struct redis_store *redis, const struct redis_p
 
 static uint32_t encode_release(const struct store_release *release, struct buf *out)
 {
-	unsigned bits = (release->drop ? 1u : 0u) | (release->whole_event ? 2u : 0u);
+	unsigned bits = (release->drop ? 1u : 0u) | (release->whole_event ? 2u : 0u) |
+	                store_release_states(release) << 1;
 
 	return encode_bits('R', release->ticket, bits, out);
 }

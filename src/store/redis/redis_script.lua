@@ -598,28 +598,28 @@ local function release(id, r, drop)
 		return 0
 	end
 	if full then return FULL end
-	if r.state ~= HELD then note(id, r, RELEASED, r.attempt, 0, 0, '') end
+	if r.state == PARKED or r.state == DEAD then note(id, r, RELEASED, r.attempt, 0, 0, '') end
 	r.due = 0
 	leg_move(id, unpack('>I8', id), r, DUE)
 	leg_put(id, r)
 	return 0
 end
 
--- R: release.
+-- R: release. From the third on the bits are the states that are meant.
 function ops.R(head, i)
 	local id, bits = unpack('>c8B', head, 2)
-	local drop, whole = bits % 2 == 1, bits >= 2
+	local drop, whole = bits % 2 == 1, bits % 4 >= 2
 	local r, closed = leg_get(id)
-	local function aside(leg) return leg and leg.state >= HELD end
+	local function meant(leg) return leg and floor(bits / 2 ^ (leg.state + 1)) % 2 == 1 end
 	if not whole then
-		return aside(r) and release(id, r, drop) or FENCED, i + 1
+		return meant(r) and release(id, r, drop) or FENCED, i + 1
 	end
 	local event = (r or closed) and (r or closed).event or unpack('>I8', id)
 	local result = FENCED
 	for n = 0, 15 do
 		local leg_id = id_of(event + n)
 		local leg = leg_get(leg_id)
-		if aside(leg) and leg.event == event then result = release(leg_id, leg, drop) end
+		if meant(leg) and leg.event == event then result = release(leg_id, leg, drop) end
 	end
 	return result, i + 1
 end
@@ -685,8 +685,14 @@ function ops.T(head, i)
 		local ids = call('ZRANGE', P .. 'd' .. sink, from, from + 63)
 		for n = 1, #ids do
 			local id = ids[n]
-			local r = leg_get(id)
-			local text = bare == 0 and event_text(id, r) or ''
+			local r, text
+			if bare == 0 then
+				text = call('GET', P .. 't' .. id)
+				r = leg_of(text)
+				if r.legs > 1 then text = event_text(id, r) end
+			else
+				r, text = leg_get(id), ''
+			end
 			if #taken == items or (#taken > 0 and used + #text + 72 > bytes) then
 				items = #taken
 				break

@@ -152,7 +152,7 @@ static void waits_end(struct redis_store *redis, uint64_t boot_ms, int error)
 {
 	for (uint32_t i = 0; i < STORE_WAITS_MAX && redis->wait_count > 0; i++) {
 		struct redis_wait *slot = &redis->waits[i];
-		if (slot->wait && (error < 0 || slot->wait->until_boot_ms <= boot_ms))
+		if (slot->wait && (error < 0 || store_wait_is_over(slot->wait, boot_ms)))
 			wait_end(redis, slot, error);
 	}
 }
@@ -401,10 +401,10 @@ static void thread_leftovers(struct redis_store *redis)
 static void free_store(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
-	struct op_list refused;
 
-	op_list_init(&refused);
+	pthread_mutex_lock(&redis->mutex);
 	store->written = NULL;
+	pthread_mutex_unlock(&redis->mutex);
 	if (redis->queue.head)
 		flush(store);
 	settle_down(redis);

@@ -205,12 +205,13 @@ static void outbox_fill(struct redis_store *redis)
 		return;
 	pthread_mutex_lock(&redis->mutex);
 	op_list_move(&redis->outbox, &redis->finished);
+	void (*written)(void *user) = redis->store.written;
 	pthread_mutex_unlock(&redis->mutex);
 	atomic_fetch_sub(&redis->pending, redis->settled);
 	redis->settled = 0;
 	sleeper_wake(&redis->sleeper);
-	if (told && redis->store.written)
-		redis->store.written(redis->store.written_user);
+	if (told && written)
+		written(redis->store.written_user);
 }
 
 static void round_end(struct loop_hook *hook)
