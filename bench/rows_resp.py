@@ -1,6 +1,7 @@
 """Rows of the Redis door: redis-benchmark on it and on Redis, which syncs each write too."""
 
 import contextlib
+import itertools
 import os
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from measure import (DISTURBED_CORES, DISTURBED_MB_S, REPEATS_MAX, Missing, chil
 
 CLIENTS = 50
 KEYS = 2_000_000_000  # so many that hardly one comes twice
-COMMAND = ["SET", "event:dedup:__rand_int__", "1", "NX", "EX", "86400"]
+RUNS = itertools.count()  # redis-benchmark may choose the same keys again
 DURABLE = ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"]
 
 
@@ -38,7 +39,8 @@ def keys_of(server):
 def run_once(bench, server, pipeline, count):
     command = ["taskset", "-c", str(bench.args.load_cpu), "redis-benchmark", "-p",
                str(server.resp_port), "-n", str(count), "-c", str(CLIENTS), "-P", str(pipeline),
-               "-r", str(KEYS), "--csv"] + COMMAND
+               "-r", str(KEYS), "--csv", "SET", "event:dedup:%d:__rand_int__" % next(RUNS), "1",
+               "NX", "EX", "86400"]
     before = {"cpu": own_busy_s(server.pids()), "machine": machine_busy_s(),
               "load": children_busy_s(), "disk": disk_mb(), "own": process_mb(server.pids())}
     began = time.monotonic()

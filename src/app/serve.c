@@ -557,6 +557,9 @@ static void reload(struct serve *serve)
 		error = take_over(serve, config, &text);
 	if (error == 0) {
 		log_changes(&diff);
+		if (serve->store.shared && !serve->store.spools && config_spools(config))
+			log_warn("store_away: spool is in force after a restart: there is no spool "
+			         "yet");
 		log_info("configuration loaded", log_str("file", serve->input->path),
 		         log_u64("sources", config->source_count));
 		serve->before = serve->loaded; /* until the sinks are changed */

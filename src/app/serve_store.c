@@ -143,6 +143,7 @@ static int put_spool_before(const struct config *config, struct serve_store *sto
 		store_free(local);
 		store->store = store_free(store->store);
 	}
+	store->spools = local != NULL;
 	return error;
 }
 

@@ -22,6 +22,7 @@ struct serve_store {
 	struct store *store;
 	const unsigned char *key; /* under which claims are digested; lives as the store */
 	bool shared;
+	bool spools;                /* there is a spool */
 	uint32_t lease_ms;          /* of deliveries; 0: leases do not end */
 	const char *data;           /* the data folder */
 	struct port *reader;        /* shared: of the thread that calls serve_store_read() */

@@ -354,7 +354,7 @@ static bool is_resting(struct lane *lane)
 	for (uint32_t i = 0; i < LANE_TAKES; i++)
 		if (lane->takes[i].state == TAKE_ARRIVED)
 			return false;
-	return lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_POOL_MAX &&
+	return lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_RECORDS_MAX &&
 	       next_start_ms(lane) > lane->now_ms;
 }
 

@@ -407,9 +407,10 @@ struct resp_server *resp_server_free(struct resp_server *server)
 	loop_hook_remove(server->loop, &server->look_hook);
 	while (server->connections) {
 		struct resp_connection *connection = server->connections;
+		server->flushing = connection; /* no list may have it any more */
+		connection->dirty = false;
 		resp_connection_close(connection);
 		resp_connection_drop_calls(connection);
-		connection->dirty = false;
 		resp_connection_free(connection);
 	}
 	free_spares(server);

@@ -48,7 +48,8 @@ static void a_sink_that_could_not_be_changed_is_tried_again(void **state)
 	                                                              .mode = STORE_HOST_THREAD },
 	                                &host),
 	                 0);
-	assert_int_equal(serve_sinks_start(last, host, NULL, &deliver, &text), 0);
+	struct serve_sinks_options options = { .host = host };
+	assert_int_equal(serve_sinks_start(last, &options, &deliver, &text), 0);
 	struct sinks_failed none = { 0 };
 	/* The first allocation is the change itself, the others are of the new outlet. */
 	mem_fail_at(2, true);

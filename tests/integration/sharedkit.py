@@ -123,8 +123,8 @@ class Fleet:
             text += "sinks:\n" + http_sink("it", sink.url("/it"), more)
         self.config = write(scratch, f"{self.name}.yaml", text)
 
-    def start(self, name, **more):
-        return self.stile("--config", self.config, folder=os.path.join(self.scratch, name),
+    def start(self, name, options=(), **more):
+        return self.stile("--config", self.config, *options, folder=os.path.join(self.scratch, name),
                           name=name, **more)
 
 

@@ -9,11 +9,13 @@ import threading
 import time
 
 import pytest
+import redis
 
 import rediskit
+import respkit
 import sharedkit
 from gatekit import write
-from harness import Connection, eventually, take_problem
+from harness import Connection, event_bytes, eventually, take_problem
 from sharedkit import Acknowledged, Fleet, load, send, wait_outcomes
 from sinkkit import QUICK, key, source
 
@@ -101,6 +103,31 @@ def test_node_that_slept_past_its_lease_is_refused(fleet, sink):
     assert [key(request) for request in destination.got()] == [ticket, ticket]
     assert sleeper.stop() == 0 and other.stop() == 0
     assert len(destination.got()) == 2
+
+
+def ask_claims(node, method, token="", **body):
+    """/v1/claims is on the listener of events."""
+    with Connection(node.address) as connection:
+        return connection.request(method, f"/v1/claims{token}", event_bytes(body))
+
+
+def test_claims_and_redis_keys_of_one_node_are_known_to_the_other(fleet):
+    its = fleet()
+    nodes = [its.start(name, options=("--resp", "127.0.0.1:0")) for name in ("one", "two")]
+    mine = ask_claims(nodes[0], "POST", key="order-17", lease="30s")
+    assert mine.status == 201, mine
+    assert ask_claims(nodes[1], "POST", key="order-17").status == 409
+    answer = ask_claims(nodes[1], "PUT", "/" + mine.json()["token"], outcome={"charged": 5})
+    assert answer.status == 200, answer
+    for node in nodes:
+        answer = ask_claims(node, "POST", key="order-17")
+        assert answer.status == 200 and answer.json()["outcome"] == {"charged": 5}, answer
+    one, two = (redis.Redis(*respkit.address_of(node)) for node in nodes)
+    assert one.set("event:1", "PROCESSED", nx=True, ex=100) is True
+    assert two.set("event:1", "PROCESSED", nx=True, ex=100) is None
+    assert two.get("event:1") == b"PROCESSED" and 0 < two.ttl("event:1") <= 100
+    assert two.delete("event:1") == 1
+    assert one.set("event:1", "again", nx=True) is True
 
 
 # ---- the server ----

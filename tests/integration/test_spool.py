@@ -113,3 +113,19 @@ def test_node_and_store_that_die_again_and_again_lose_and_double_nothing(
     wait_drained(node)
     wait_outcomes(node, oracle, destination)
     oracle.check_remembered(node)
+
+
+def test_stop_while_the_store_is_away_keeps_what_was_spooled(fleet, backend):
+    its = fleet()
+    node = its.start("one")
+    backend.kill()
+    try:
+        wait_away(node)
+        send(node, ["kept"], Acknowledged())
+        assert node.stop() == 0
+    finally:
+        backend.start()
+    node = its.start("one")
+    eventually(lambda: "kept" in [event["id"] for event in node.events()],
+               "what was spooled is delivered after the next start")
+    assert node.stop() == 0

@@ -220,7 +220,7 @@ static void test_no_crash_loses_or_repeats_what_was_acknowledged(void **state)
 	printf("%llu crash states of %llu histories, %llu of them within a recovery\n",
 	       (unsigned long long)states, (unsigned long long)histories,
 	       (unsigned long long)second_states);
-	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
+	for (int i = VERDICT_NEW; i <= VERDICT_BUSY; i++)
 		assert_true(verdicts[i] > 0);
 	for (int i = OUTCOME_DONE; i < OUTCOME_COUNT; i++)
 		assert_true(outcomes[i] > 0);

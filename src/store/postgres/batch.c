@@ -256,37 +256,24 @@ static int read_rows(struct sheet *sheet, struct line *line,
 	return error;
 }
 
-/* The first failure; all answers are taken, as far as there are any. */
-static void join(int *error, int next)
-{
-	if (*error == 0 || (*error == 1 && next < 0))
-		*error = next;
-}
-
-/* Of an answer that leaves the connection in order. */
-static bool is_in_order(int error)
-{
-	return error == 0 || error == 1 || error == -EPROTO;
-}
-
 static int read_all(struct sheet *sheet, struct line *line, const struct questions *ask)
 {
 	int error = line_take_nothing(line); /* BEGIN */
-	join(&error, line_take_nothing(line));
-	join(&error, read_inserted(sheet, line));
+	line_join(&error, line_take_nothing(line));
+	line_join(&error, read_inserted(sheet, line));
 	if (ask->locked)
-		join(&error, read_rows(sheet, line, fill_claim));
+		line_join(&error, read_rows(sheet, line, fill_claim));
 	if (ask->cells) {
-		join(&error, line_take_nothing(line));
-		join(&error, read_rows(sheet, line, fill_cell));
-		join(&error, read_rows(sheet, line, fill_cell));
+		line_join(&error, line_take_nothing(line));
+		line_join(&error, read_rows(sheet, line, fill_cell));
+		line_join(&error, read_rows(sheet, line, fill_cell));
 	}
 	if (ask->tickets) {
-		join(&error, read_rows(sheet, line, fill_ticket));
-		join(&error, read_rows(sheet, line, fill_parts));
+		line_join(&error, read_rows(sheet, line, fill_ticket));
+		line_join(&error, read_rows(sheet, line, fill_parts));
 	}
-	if (is_in_order(error))
-		join(&error, line_take_sync(line));
+	if (line_is_in_order(error))
+		line_join(&error, line_take_sync(line));
 	return error;
 }
 
@@ -305,9 +292,9 @@ static int read_old(struct sheet *sheet, struct line *line)
 	ask_legs(sheet, line);
 	line_sync(line);
 	int error = read_rows(sheet, line, fill_claim);
-	join(&error, read_rows(sheet, line, fill_ticket));
-	if (is_in_order(error))
-		join(&error, line_take_sync(line));
+	line_join(&error, read_rows(sheet, line, fill_ticket));
+	if (line_is_in_order(error))
+		line_join(&error, line_take_sync(line));
 	return error;
 }
 
@@ -346,10 +333,10 @@ static int write_all(struct sheet *sheet, struct line *line, const struct batch_
 	line_sync(line);
 	int error = 0;
 	while (line->sent > 1)
-		join(&error, line_take_nothing(line));
-	join(&error, line_take_commit(line));
-	if (is_in_order(error))
-		join(&error, line_take_sync(line));
+		line_join(&error, line_take_nothing(line));
+	line_join(&error, line_take_commit(line));
+	if (line_is_in_order(error))
+		line_join(&error, line_take_sync(line));
 	/* The server told of no failure, but the end was not heard. */
 	return error < 0 && error != -EPROTO ? BATCH_UNKNOWN : error;
 }

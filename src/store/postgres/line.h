@@ -13,6 +13,8 @@
  */
 #pragma once
 
+#include <errno.h>
+
 #include "base/error.h"
 #include "link/postgres_args.h"
 #include "link/postgres_link.h"
@@ -56,6 +58,19 @@ int line_take(struct line *line, struct postgres_answer *answer) must_check;
 int line_take_nothing(struct line *line) must_check;
 int line_take_commit(struct line *line) must_check;
 int line_take_sync(struct line *line) must_check;
+
+/* Of several answers the first failure counts; a statement that was skipped is none. */
+static inline void line_join(int *error, int next)
+{
+	if (*error == 0 || (*error == 1 && next < 0))
+		*error = next;
+}
+
+/* Of answers that leave the connection in order. */
+static inline bool line_is_in_order(int error)
+{
+	return error == 0 || error == 1 || error == -EPROTO;
+}
 
 /* One statement, outside of line_begin(): a transaction of its own, of which nobody asks
  * later. After an error that is not -EPROTO the connection is closed. */

@@ -241,11 +241,9 @@ static int fill_take(struct store_take *take, const struct postgres_answer *rows
 	return 0;
 }
 
-/* One transaction for one take. */
-static int run_take(struct postgres_store *own, struct store_take *take)
+static void send_all_of_take(struct postgres_store *own, const struct store_take *take)
 {
 	struct line *line = &own->taker;
-	struct postgres_answer answer = { 0 };
 
 	line_begin(line);
 	send_take(own, take);
@@ -253,25 +251,27 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	line_send(line, "now");
 	line_commit(line);
 	line_sync(line);
-	int error = line_take_nothing(line);
-	int next = line_take_nothing(line);
-	error = error ? error : next;
-	next = line_take(line, &answer);
-	int filled = 0;
-	if (error == 0 && next == 0)
-		filled = fill_take(take, &answer);
-	error = error ? error : next;
-	next = line_take(line, &answer);
-	if (error == 0 && next == 0)
-		take->now_ms = postgres_u64(&answer, 0, 0);
-	error = error ? error : next;
-	next = line_take_commit(line);
-	error = error ? error : next;
-	postgres_answer_free(&answer);
-	if (error == 0 || error == 1 || error == -EPROTO) {
-		next = line_take_sync(line);
-		error = error ? error : next;
-	}
+}
+
+/* One transaction for one take. What it brings counts when it has committed. */
+static int run_take(struct postgres_store *own, struct store_take *take)
+{
+	struct line *line = &own->taker;
+	struct postgres_answer items = { 0 }, now = { 0 };
+
+	send_all_of_take(own, take);
+	int error = line_take_nothing(line); /* BEGIN */
+	line_join(&error, line_take_nothing(line));
+	line_join(&error, line_take(line, &items));
+	line_join(&error, line_take(line, &now));
+	line_join(&error, line_take_commit(line));
+	if (line_is_in_order(error))
+		line_join(&error, line_take_sync(line));
+	int filled = error ? 0 : fill_take(take, &items);
+	if (!error)
+		take->now_ms = postgres_u64(&now, 0, 0);
+	postgres_answer_free(&items);
+	postgres_answer_free(&now);
 	if (error == -EPROTO)
 		return line_rollback(line) ? -ECONNRESET : -EPROTO;
 	if (error || filled) {

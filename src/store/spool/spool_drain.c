@@ -6,6 +6,7 @@
  * before anything newer is taken.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -46,19 +47,15 @@ static void leave(struct drain_entry *entry)
 
 static void say_empty(struct spool *spool)
 {
-	struct drain *drain = &spool->drain;
-	uint64_t all = 0;
+	uint64_t *decided = spool->drain.decided, all = 0;
 	for (int i = 0; i < VERDICT_COUNT; i++)
-		all += drain->decided[i];
+		all += decided[i];
 	spool_say(spool, SPOOL_INFO,
-	          "the spool is empty: of %llu events %llu were new, %llu duplicates, %llu stale, "
-	          "%llu conflicts",
-	          (unsigned long long)all, (unsigned long long)drain->decided[VERDICT_NEW],
-	          (unsigned long long)(drain->decided[VERDICT_DUPLICATE] +
-	                               drain->decided[VERDICT_BUSY]),
-	          (unsigned long long)drain->decided[VERDICT_STALE],
-	          (unsigned long long)drain->decided[VERDICT_CONFLICT]);
-	memset(drain->decided, 0, sizeof(drain->decided));
+	          "the spool is empty: of %" PRIu64 " events %" PRIu64 " were new, %" PRIu64
+	          " duplicates, %" PRIu64 " stale, %" PRIu64 " conflicts",
+	          all, decided[VERDICT_NEW], decided[VERDICT_DUPLICATE], decided[VERDICT_STALE],
+	          decided[VERDICT_CONFLICT]);
+	memset(decided, 0, sizeof(spool->drain.decided));
 }
 
 static void closed(struct store_op *op)
