@@ -370,6 +370,19 @@ static int connect_to(struct redis_link *link, const struct addrinfo *address)
 	return loop_add(link->options.loop, &link->handler, LOOP_READ | LOOP_WRITE | LOOP_EDGE);
 }
 
+/* A name may have an address where nobody listens (::1 for localhost): which is known only
+ * after a while, so each failure begins with the next one. */
+static struct addrinfo *next_address(const struct redis_link *link, struct addrinfo *found)
+{
+	uint32_t count = 0;
+
+	for (const struct addrinfo *at = found; at; at = at->ai_next)
+		count++;
+	for (uint32_t i = link->failures % count; i > 0; i--)
+		found = found->ai_next;
+	return found;
+}
+
 static const char *connect_begin(struct redis_link *link)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
@@ -380,7 +393,7 @@ static const char *connect_begin(struct redis_link *link)
 	if (r != 0)
 		return gai_strerror(r);
 	r = -ENOENT;
-	for (struct addrinfo *at = found; at && r < 0; at = at->ai_next)
+	for (struct addrinfo *at = next_address(link, found); at && r < 0; at = at->ai_next)
 		r = connect_to(link, at);
 	freeaddrinfo(found);
 	return r < 0 ? error_name(r) : NULL;

@@ -5,6 +5,7 @@ acknowledged is never forgotten, whatever befalls the server."""
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -374,6 +375,21 @@ def test_password_and_tls_of_a_redis_and_nobody_reads_the_password(stile, scratc
         assert "rediss://localhost" in node.log()
         code, out, _ = run("store", "check", url, env={"SECRET": "another"})
         assert code == 1 and "another" not in out, out
+    finally:
+        server.close()
+
+
+def test_name_with_an_address_where_nobody_listens_is_found_by_the_other(binary, scratch):
+    server = rediskit.Redis()
+    try:
+        hosts = write(scratch, "hosts", "::1 both\n127.0.0.1 both\n")
+        alone = ["unshare", "-m", "sh", "-c", f"mount --bind {hosts} /etc/hosts && exec \"$@\"",
+                 "sh"]
+        if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+            pytest.skip("needs a name space of its own, for /etc/hosts")
+        done = subprocess.run([*alone, binary, "store", "check", f"redis://both:{server.port}"],
+                              capture_output=True, check=False, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
     finally:
         server.close()
 
