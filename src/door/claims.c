@@ -296,6 +296,25 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	"the claims API is off: others than this machine can reach this listener, and " \
 	"claims.auth is missing"
 
+#define NOT_OURS                                                                              \
+	"without claims.auth this is answered to this machine only, through no proxy and to " \
+	"no web page"
+
+/* The listener is of this machine alone, but a proxy may stand before it, and a browser sends
+ * what any page wants. */
+static bool is_from_afar(const struct http_request *request)
+{
+	static const struct span signs[] = {
+		{ "Forwarded", 9 }, { "X-Forwarded-For", 15 }, { "X-Real-IP", 9 },
+		{ "Via", 3 },       { "Origin", 6 },
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+		if (http1_header_find(&request->head, signs[i]))
+			return true;
+	return false;
+}
+
 bool claims_handle(struct claims *claims, const struct source_set *set,
                    struct http_request *request)
 {
@@ -307,6 +326,11 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 		return false;
 	if (rules->mode == SOURCE_CLAIMS_UNGUARDED) {
 		http_respond_problem(request, 403, UNGUARDED, SPAN_EMPTY);
+		return true;
+	}
+	if (!rules->auth && is_from_afar(request)) {
+		meter_add(&rules->meters[claims->options.thread].unauthorized, 1);
+		http_respond_problem(request, 403, NOT_OURS, SPAN_EMPTY);
 		return true;
 	}
 	const struct trust trust = { .auth = rules->auth,

@@ -524,6 +524,23 @@ def test_auth_comes_first(stile, scratch):
     assert "0123456789abcdef" not in gateway.log()
 
 
+def test_without_auth_a_proxy_or_a_web_page_gets_nothing(gateway, stile, scratch):
+    key = fresh()
+    signs = [[("X-Forwarded-For", "203.0.113.7")], [("Forwarded", "for=203.0.113.7")],
+             [("X-Real-IP", "203.0.113.7")], [("Via", "1.1 proxy")],
+             [("Origin", "http://evil.test"), ("Content-Type", "text/plain")]]
+    for sign in signs:
+        answer = ask(gateway, "POST", PATH, {"key": key}, sign)
+        assert answer.status == 403 and "claims.auth" in answer.json()["detail"], answer
+    assert ask(gateway, "GET", f"{PATH}?key={key}", None, signs[0]).status == 403
+    token = claim(gateway, key)["token"]
+    assert ask(gateway, "DELETE", f"{PATH}/{token}", None, signs[0]).status == 403
+    config = write(scratch, "auth.yaml",
+                   "claims: { auth: { kind: bearer, secret: 0123456789abcdef } }\n")
+    guarded = stile("--config", config, folder=scratch + "/guarded")
+    claim(guarded, key, headers=[("Authorization", "Bearer 0123456789abcdef"), *signs[0]])
+
+
 def test_public_listener_without_auth_has_no_claims(stile, scratch):
     gateway = stile("--listen", "0.0.0.0:0")
     answer = ask(gateway, "POST", PATH, {"key": "a"})
