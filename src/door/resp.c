@@ -278,6 +278,12 @@ static void submit_job(struct resp_job *job)
 
 /* ---- commands ---- */
 
+void resp_weigh(struct resp_run *run, uint64_t bytes)
+{
+	run->task->weight += bytes;
+	resp_call_weigh(run->task->call, bytes);
+}
+
 void resp_begin_job(struct resp_task *task, struct resp_job *job,
                     const struct resp_session *session)
 {
@@ -307,12 +313,20 @@ static void fail_count(struct resp_run *run)
 	          is_exec ? "Transaction discarded because of: " : "", run->word->name);
 }
 
+/* A browser that somebody made send a form here: its body must not be read as commands. */
+static bool is_http(struct span name)
+{
+	return resp_is(name, "post") || resp_is(name, "host:");
+}
+
 /* False: the reply is why not. */
 static bool may_run(struct resp_run *run)
 {
 	const struct resp_word *word = run->word;
 	if (unlikely(!word)) {
 		fail_unknown(run);
+		if (is_http(run->args[0]))
+			resp_call_ends(run->task->call);
 		return false;
 	}
 	bool fits = word->arity >= 0 ? run->count == (uint32_t)word->arity
@@ -365,6 +379,7 @@ static void handle(struct resp_call *call, const struct span *args, uint32_t cou
 	task->door = door;
 	task->call = call;
 	task->exec = false;
+	task->weight = 0;
 	task->arena = (struct arena){ 0 };
 	task->jobs = &task->one;
 	task->job_count = 1;

@@ -228,7 +228,7 @@ void resp_run_scan(struct resp_run *run)
 	scanning->scan.cursor = cursor;
 	job->scanning = scanning;
 	job->write = write_scan;
-	resp_call_weigh(run->task->call, (uint64_t)scanning->scan.max_names * (RESP_KEY_MAX / 16));
+	resp_weigh(run, (uint64_t)scanning->scan.max_names * (RESP_KEY_MAX / 16));
 }
 
 void resp_scan_submit(struct resp_job *job)
