@@ -356,6 +356,17 @@ def test_bytes_that_are_no_commands_end_as_with_redis(redis_server, door, stream
     assert replies[0] == replies[1]
 
 
+@pytest.mark.parametrize("line", (b"POST / HTTP/1.1", b"GET / HTTP/1.1"))
+def test_the_body_of_a_request_of_http_is_no_command(door, line):
+    with respkit.Client(door) as client:
+        client.send(line + b"\r\nHost: 127.0.0.1\r\n\r\nSET from:http 1\r\n")
+        replies = client.rest()
+    assert replies[-2:] == [("-", b"ERR this is HTTP; here is the protocol of Redis"),
+                            ("end", None)], replies
+    with respkit.Client(door) as client:
+        assert client.call("GET", "from:http") == ("$", None)
+
+
 def test_scans_match_as_in_redis(pair):
     names = ["a", "b", "ab", "a*b", "key:1", "key:22", "[x]", "xyz", "-", "k\\"]
     for client in pair:
