@@ -354,3 +354,32 @@ def test_resharding_under_load_loses_nothing(fleet, backend):
     cluster.wait_whole()
     oracle.check()
     oracle.check_remembered(nodes[0])
+
+
+# ---- a store that has lost its data ----
+
+@only("redis")
+def test_a_gateway_that_starts_after_the_store_was_emptied_has_the_same_secret(fleet, backend):
+    its = fleet()
+    first = its.start("first")
+    secret = backend.server.ask("GET", f"{its.name}:secret")
+    backend.server.ask("FLUSHALL")
+    eventually(lambda: backend.server.ask("GET", f"{its.name}:secret") == secret,
+               "the secret is put back")
+    second = its.start("second")
+    answers = [node.request("POST", "/in/a", event_bytes({"id": "emptied"}))
+               for node in (first, second)]
+    assert [answer.json()["verdict"] for answer in answers] == ["new", "duplicate"]
+    assert "the store has lost its data" in first.log()
+
+
+@only("redis")
+def test_a_gateway_whose_store_was_exchanged_decides_nothing(fleet, backend):
+    its = fleet()
+    node = its.start("only")
+    backend.server.ask("SET", f"{its.name}:secret", "x" * 16)
+    eventually(lambda: "another secret" in node.log(), "it is noticed")
+    take_problem(node.request("POST", "/in/a", event_bytes({"id": "exchanged"})), 503)
+    backend.server.ask("DEL", f"{its.name}:secret")
+    eventually(lambda: node.request("POST", "/in/a", event_bytes({"id": "again"})).status == 200,
+               "its own is put back")
