@@ -268,6 +268,25 @@ def test_url_that_nobody_answers_is_told_without_its_password(run, scratch):
         assert code == 2 and "c4n4ry" not in out + log, log
 
 
+def test_no_character_of_a_password_makes_it_part_of_the_host(run):
+    server = rediskit.Redis(password="c4n/4ry@c4n?4ry:c4n#4ry")
+    try:
+        url = f"redis://:${{SECRET}}@{server.address}:{server.port}"
+        for secret, fits in (("c4n/4ry@c4n?4ry:c4n#4ry", 0), ("c4n%2f4ry@c4n%3F4ry:c4n%234ry", 0),
+                             ("c4n/4ry", 1), ("1/c4n", 1), ("x@c4n", 1)):
+            for kind in (url, "postgres://c:${SECRET}@127.0.0.1:1/c"):
+                code, out, log = run("store", "check", kind, env={"SECRET": secret})
+                assert "c4n" not in out + log and "4ry" not in out + log, (secret, out, log)
+                assert code == (fits if kind is url else 1), (secret, out, log)
+    finally:
+        server.close()
+
+
+def test_password_that_is_a_parameter_is_refused_on_the_command_line(run):
+    code, out, log = run("store", "check", "postgres://u@127.0.0.1:1/c?password=c4n4ry")
+    assert code == 2 and "c4n4ry" not in out + log, log
+
+
 def test_password_and_tls_of_a_redis_and_nobody_reads_the_password(stile, scratch, run):
     server = rediskit.Redis(password="c4n4ry", tls=True)
     try:
