@@ -8,6 +8,7 @@ import pytest
 
 import rediskit
 import respkit
+from harness import eventually
 
 COMMANDS = r"""
 PING
@@ -402,3 +403,20 @@ def test_large_values_and_keys_up_to_their_limits_are_kept(module_stile, tmp_pat
         assert client.call("SET", key + b"k", "v")[0] == "-"
         assert client.call("MGET", *[key] * 30) == ("*", [("$", value)] * 30)
         assert client.call("PING") == ("+", b"PONG")
+
+
+def test_clients_that_do_not_read_cannot_take_all_the_memory(module_stile, tmp_path):
+    """Eight replies of 64 MB wait; what has a large reply is refused, claims go on."""
+    gateway = respkit.start(module_stile, folder=str(tmp_path / "data"))
+    with respkit.Client(gateway.resp) as client:
+        assert client.call("SET", "large", b"v" * 65536) == ("+", b"OK")
+        many = [respkit.Client(gateway.resp) for _ in range(8)]
+        for other in many:
+            other.send(respkit.command_bytes("MGET", *["large"] * 1000))
+        eventually(lambda: client.call("GET", "large")[0] == "-", "it is refused")
+        assert client.call("GET", "large")[1].startswith(b"OOM ")
+        assert client.call("SET", "claim", "1", "NX", "EX", 100) == ("+", b"OK")
+        assert client.call("TTL", "claim")[0] == ":"
+        for other in many:
+            other.close()
+        eventually(lambda: client.call("GET", "large") == ("$", b"v" * 65536), "it is done again")
