@@ -20,7 +20,7 @@ static struct store_cell_value cell_of(struct lane *lane)
 {
 	static const unsigned char key[HASH_KEY_LEN] = "stile sinkstate";
 	struct lane_wish *wish = &lane->wish;
-	struct store_cell_value cell = { .name = span_of(wish->name, wish->name_len) };
+	struct store_cell_value cell = { 0 }; /* without a name: scans do not tell of it */
 	hash_keyed128(key, wish->name, wish->name_len, cell.digest.word);
 	cell.digest = digest_with_check(cell.digest, 0);
 	return cell;

@@ -218,11 +218,13 @@ enum store_when { STORE_ALWAYS = 0, STORE_IF_ABSENT, STORE_IF_PRESENT };
 /* What a cell is to be. At most one of ttl_ms, expiry_ms and keep_expiry. */
 struct store_cell_value {
 	struct digest digest; /* its check is not looked at */
-	struct span name;     /* at most STORE_NAME_MAX bytes; scans give it back */
-	struct span value;    /* at most STORE_VALUE_MAX bytes */
-	uint64_t ttl_ms;      /* from now; */
-	uint64_t expiry_ms;   /* or unix, by the store's clock; both 0: never */
-	bool keep_expiry;     /* that of the cell that is there */
+	/* At most STORE_NAME_MAX bytes; scans give it back. Empty: a cell of the gateway's
+	 * own, not one that a client put. */
+	struct span name;
+	struct span value;  /* at most STORE_VALUE_MAX bytes */
+	uint64_t ttl_ms;    /* from now; */
+	uint64_t expiry_ms; /* or unix, by the store's clock; both 0: never */
+	bool keep_expiry;   /* that of the cell that is there */
 };
 
 struct store_cell {

@@ -192,7 +192,7 @@ static void admit_done(struct store_op *op)
 		event->fate = ORACLE_REFUSED;
 		break;
 	case VERDICT_SPOOLED: /* of no store here */
-	case VERDICT_NONE: EXPECT(oracle, !"a verdict"); break;
+	case VERDICT_NONE: EXPECT(oracle, false); break;
 	}
 }
 

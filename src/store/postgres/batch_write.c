@@ -78,7 +78,8 @@ const struct line_statement batch_statements[] = {
 	  " $8::bigint[], $9::bigint[], $10::bigint[]) AS u" },
 	{ "tickets_update",
 	  "UPDATE stile_tickets t SET due = u.due, lease = u.lease, node = u.node,"
-	  " attempt = u.attempt, used = u.used, status = u.status, state = u.state, last = u.last"
+	  " attempt = u.attempt, used = u.used, status = u.status, state = u.state, last = u.last,"
+	  " stamp = CASE u.node WHEN 0 THEN 0 ELSE t.stamp END"
 	  " FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[],"
 	  " $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[]) AS u (ticket, due, lease,"
 	  " node, attempt, used, status, state, last) WHERE t.ticket = u.ticket" },

@@ -144,6 +144,7 @@ static void release(struct sheet *sheet, struct ticket_row *row, bool drop)
 		               &(struct note_row){ .mark = STORE_MARK_RELEASED,
 		                                   .attempt = row->attempt });
 	row->due = 0;
+	row->used = row->attempt;
 	set_state(sheet, row, STORE_STATE_DUE);
 }
 

@@ -112,14 +112,18 @@ static int sweep_all(struct postgres_store *own)
 int keeper_count(struct postgres_store *own)
 {
 	struct postgres_answer answer = { 0 };
-	uint64_t found[STORE_STATE_CLOSED + 1] = { 0 };
+	uint64_t found[STORE_STATE_CLOSED + 1] = { 0 }, callers = 0;
 	int error = line_query(&own->taker, "count_tickets", &answer);
 
-	for (uint32_t i = 0; !error && i < postgres_rows(&answer); i++)
+	for (uint32_t i = 0; !error && i < postgres_rows(&answer); i++) {
 		if (postgres_u64(&answer, i, 0) < ARRAY_LEN(found))
 			found[postgres_u64(&answer, i, 0)] = postgres_u64(&answer, i, 1);
+		callers += postgres_u64(&answer, i, 2);
+	}
 	for (size_t i = 0; !error && i < ARRAY_LEN(found); i++)
 		own->tickets_in[i] = found[i];
+	if (!error)
+		own->callers = callers;
 	if (!error)
 		error = line_query(&own->taker, "count_rows", &answer);
 	if (!error) {
@@ -162,10 +166,7 @@ int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
 
 int keeper_leave(struct postgres_store *own)
 {
-	/* With a test's clock the store is alone, and ends as a local one does: with it all
-	 * leases. */
 	arg(own, own->node);
-	arg(own, own->test);
 	int error = run(own, "give_up", NULL);
 	if (error)
 		return error;

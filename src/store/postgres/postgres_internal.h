@@ -84,7 +84,8 @@ struct postgres_store {
 	/* Any thread. */
 	_Atomic uint64_t nodes; /* that live */
 	_Atomic uint64_t away;  /* lines without a connection */
-	_Atomic uint64_t claims, cells, expired, tickets_in[STORE_STATE_CLOSED + 1], waiting;
+	_Atomic uint64_t claims, cells, expired, callers, tickets_in[STORE_STATE_CLOSED + 1],
+		waiting;
 	_Atomic uint64_t commits, commit_ops, io_errors;
 };
 

@@ -216,6 +216,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.held_tickets = own->tickets_in[STORE_STATE_HELD],
 		.parked_tickets = own->tickets_in[STORE_STATE_PARKED],
 		.dead_tickets = own->tickets_in[STORE_STATE_DEAD],
+		.caller_tickets = own->callers,
 		.waits = own->waiting,
 		.commits = own->commits,
 		.commit_ops = own->commit_ops,

@@ -218,7 +218,9 @@ static void enter_op(struct sheet *sheet, struct entry *entry)
 	case STORE_SCAN:
 	case STORE_WAIT:
 	case STORE_HELD:
-	case STORE_CELL_SCAN: CHECK(!"an operation that decides nothing"); break;
+	case STORE_CELL_SCAN:
+		CHECK(false); /* an operation that decides nothing */
+		break;
 	}
 }
 

@@ -130,7 +130,8 @@ const struct line_statement taker_statements[] = {
 	  " WITH ORDINALITY AS u (name, n) JOIN pg_class c ON c.oid = u.name::regclass"
 	  " ORDER BY u.n" },
 	{ "count_tickets",
-	  "SELECT state::bigint, count(*) FROM stile_tickets WHERE state <> 6 GROUP BY state" },
+	  "SELECT state::bigint, count(*), count(*) FILTER (WHERE sink = 1) FROM stile_tickets"
+	  " WHERE state <> 6 GROUP BY state" },
 	{ "count_rows",
 	  "SELECT CASE WHEN pg_relation_size('stile_claims') < 1048576 THEN (SELECT count(*)"
 	  " FROM stile_claims) ELSE greatest(0, (SELECT reltuples FROM pg_class WHERE oid ="
@@ -138,7 +139,7 @@ const struct line_statement taker_statements[] = {
 	  " < 1048576 THEN (SELECT count(*) FROM stile_cells) ELSE greatest(0, (SELECT reltuples"
 	  " FROM pg_class WHERE oid = 'stile_cells'::regclass))::bigint END" },
 	{ "give_up", "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2"
-	             " AND (node = $1::bigint OR $2::bigint = 1)" },
+	             " AND node = $1::bigint AND (lease = 0 OR stamp > 0)" },
 	{ "node_delete", "DELETE FROM stile_nodes WHERE node = $1::bigint" },
 	{ "lines_delete", "DELETE FROM stile_lines WHERE node = $1::bigint" },
 	{ 0 },

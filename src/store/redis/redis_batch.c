@@ -173,8 +173,10 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 
 static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 {
-	_Atomic uint64_t *counts[] = { &shard->last,   &shard->open, &shard->leased, &shard->held,
-		                       &shard->parked, &shard->dead, &shard->keys };
+	_Atomic uint64_t *counts[] = {
+		&shard->last,   &shard->open, &shard->leased, &shard->held,
+		&shard->parked, &shard->dead, &shard->keys,   &shard->callers
+	};
 	struct resp_reply value;
 
 	if (!resp_reply_next(reply, &at, &value) || value.text.len != 8 * ARRAY_LEN(counts))

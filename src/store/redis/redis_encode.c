@@ -420,7 +420,7 @@ uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, 
 		return encode_cell_scan(container_of(op, struct store_cell_scan, op), out);
 	case STORE_WAIT: break;
 	}
-	CHECK(!"an operation that goes to the script");
+	CHECK(false); /* only what goes to the script comes here */
 	return 0;
 }
 

@@ -162,6 +162,7 @@ struct redis_shard {
 	uint64_t began_ns; /* it was sent */
 	struct redis_call call;
 	_Atomic uint64_t last, open, leased, held, parked, dead;
+	_Atomic uint64_t callers;
 	_Atomic uint64_t keys; /* of the whole server */
 	_Atomic uint32_t node; /* which that is */
 };

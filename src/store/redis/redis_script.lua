@@ -18,6 +18,7 @@
 --   P d SINK    those that are due, by number
 --   P l         leased, by the end of the lease
 --   P h         held, by number
+--   P C         those of whoever claimed them, a set
 --   P p, P x    parked, dead, by since when
 --   P D id      an event of which a leg was dropped, for an hour
 --   P k KEY     a cell: expiry 8 (0: never), length of the name 4, name, value
@@ -40,6 +41,7 @@ local FULL, FENCED, NOENT, RETRY = -5003, -5008, -2, -1000
 local NEW, DUPLICATE, STALE, CONFLICT, BUSY = 1, 2, 3, 4, 5
 local DUE, LEASED, HELD, PARKED, DEAD, CLOSED = 1, 2, 3, 4, 5, 6
 local STARTED, RELEASED = 1, 6
+local CALLER = 1 -- the sink of legs that no lane delivers
 local RECORD, RECORD_LEN = '>I8I8c8I8I4I2I2I2BBBB', 46
 local EPOCH, ORDERS = 1704067200000, 16384
 local FOREVER = 9007199254740991
@@ -166,6 +168,7 @@ local function leg_close(id, r)
 	end
 	gone[#gone + 1] = id
 	waiting = true
+	if r.sink == CALLER then call('SREM', P .. 'C', id) end
 	if r.legs == 1 then
 		call('DEL', P .. 't' .. id, P .. 'N' .. id)
 		return
@@ -329,6 +332,7 @@ local function keep(a, taking, held)
 	for i = 0, legs - 1 do
 		local id = id_of(ticket + i)
 		if a.legs > 0 then r.sink, r.order = unpack('>I4c8', a.head, a.legs_at + i * 12) end
+		if r.sink == CALLER then call('SADD', P .. 'C', id) end
 		opened[#opened + 1] = ticket + i
 		opened[#opened + 1] = id
 		waiting = true
@@ -599,7 +603,7 @@ local function release(id, r, drop)
 	end
 	if full then return FULL end
 	if r.state == PARKED or r.state == DEAD then note(id, r, RELEASED, r.attempt, 0, 0, '') end
-	r.due = 0
+	r.due, r.used = 0, r.attempt
 	leg_move(id, unpack('>I8', id), r, DUE)
 	leg_put(id, r)
 	return 0
@@ -609,6 +613,7 @@ end
 function ops.R(head, i)
 	local id, bits = unpack('>c8B', head, 2)
 	local drop, whole = bits % 2 == 1, bits % 4 >= 2
+	sync()
 	local r, closed = leg_get(id)
 	local function meant(leg) return leg and floor(bits / 2 ^ (leg.state + 1)) % 2 == 1 end
 	if not whole then
@@ -887,6 +892,7 @@ if writes and saved then
 elseif writes and not full then
 	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
 end
-out[#out + 1] = pack('>I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
-	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'))
+out[#out + 1] = pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
+	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'),
+	call('SCARD', P .. 'C'))
 return out

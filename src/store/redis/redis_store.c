@@ -350,6 +350,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		sum.held_tickets += get(&shard->held);
 		sum.parked_tickets += get(&shard->parked);
 		sum.dead_tickets += get(&shard->dead);
+		sum.caller_tickets += get(&shard->callers);
 		leased += get(&shard->leased);
 	}
 	uint64_t others = leased + sum.held_tickets + sum.parked_tickets + sum.dead_tickets;
