@@ -104,19 +104,89 @@ static bool check_url(struct config_reader *reader, struct config_place place, s
 	return false;
 }
 
+/* The URL with this password. One that stood in the URL may be encoded already: only what
+ * would end it is. */
+static struct span join(struct config_reader *reader, const struct parts *parts,
+                        struct span password, bool encoded)
+{
+	struct buf url = { 0 };
+	/* Room at once: growing would leave copies of a secret behind. */
+	url.failed = buf_reserve(&url, parts->scheme.len + parts->user.len + parts->hosts.len +
+	                                       parts->rest.len + 3 * password.len + 8);
+	buf_append_span(&url, parts->scheme);
+	buf_append_span(&url, SPAN("://"));
+	buf_append_span(&url, parts->user);
+	buf_append_char(&url, ':');
+	for (size_t i = 0; encoded && i < password.len; i++)
+		if (memchr("/?#@:", password.ptr[i], 5))
+			url_percent_byte(password.ptr[i], &url);
+		else
+			buf_append_char(&url, password.ptr[i]);
+	if (!encoded)
+		url_percent_encode(password, &url);
+	buf_append_char(&url, '@');
+	buf_append_span(&url, parts->hosts);
+	buf_append_span(&url, parts->rest);
+	struct span whole = arena_copy(&reader->config->arena, buf_span(&url));
+	if (url.failed || !whole.ptr)
+		reader->failed = -ENOMEM;
+	if (url.room > 0)
+		explicit_bzero(url.ptr, url.room);
+	buf_free(&url);
+	return whole;
+}
+
+/* Parameters of libpq that are passwords. */
+static bool is_clear(const struct parts *parts)
+{
+	struct span rest = parts->rest;
+	const char *query = rest.len > 0 ? memmem(rest.ptr, rest.len, "password=", 9) : NULL;
+	if (query)
+		return rest.len < (size_t)(query - rest.ptr) + 11 ||
+		       memcmp(query + 9, "${", 2) != 0;
+	return parts->has_password && !memmem(parts->password.ptr, parts->password.len, "${", 2);
+}
+
+/* A password from a variable is put in after the URL is taken apart: none of its characters
+ * may make it a host, which messages show. */
+static bool read_url(struct config_reader *reader, const struct yaml_node *node,
+                     struct span *ret_url)
+{
+	struct yaml_node bare = *node, secret = *node;
+	struct parts written, parts;
+	struct span password;
+	if (!split(node->text, &written) || !written.has_password || is_clear(&written))
+		return config_read_text(reader, node, ret_url);
+	size_t head = (size_t)(written.password.ptr - node->text.ptr) - 1;
+	size_t tail = (size_t)(written.hosts.ptr - node->text.ptr) - 1;
+	char *text = arena_alloc(&reader->config->arena, node->text.len);
+	if (!text) {
+		reader->failed = -ENOMEM;
+		return false;
+	}
+	memcpy(text, node->text.ptr, head);
+	memcpy(text + head, node->text.ptr + tail, node->text.len - tail);
+	bare.text = span_of(text, head + node->text.len - tail);
+	secret.text = written.password;
+	if (!config_read_text(reader, &bare, ret_url) ||
+	    !config_read_text(reader, &secret, &password) || !split(*ret_url, &parts))
+		return false;
+	*ret_url = join(reader, &parts, password, true);
+	return true;
+}
+
 void config_read_store_url(struct config_reader *reader, const struct yaml_node *node,
                            struct span *ret_url)
 {
 	struct config_place place = { node->line, node->column };
 	struct span url;
 	bool file = node->kind == YAML_TEXT && span_starts(node->text, SPAN("file:"));
-	if (!(file ? config_read_secret : config_read_text)(reader, node, &url))
+	if (!(file ? config_read_secret(reader, node, &url) : read_url(reader, node, &url)))
 		return;
 	if (!check_url(reader, place, url))
 		return;
 	struct parts written;
-	if (!file && split(node->text, &written) && written.has_password &&
-	    !memmem(written.password.ptr, written.password.len, "${", 2))
+	if (!file && split(node->text, &written) && is_clear(&written))
 		config_tell(reader, CONFIG_WARNING, node,
 		            "found a password in clear text; ${NAME}, file:PATH or store.password "
 		            "keep it out of this file");
@@ -133,11 +203,10 @@ static void read_flag(struct config_reader *reader)
 	if (!flag)
 		return;
 	struct yaml_node node = { .kind = YAML_TEXT, .text = span_str(flag) };
-	if (split(node.text, &parts) && parts.has_password &&
-	    !memmem(parts.password.ptr, parts.password.len, "${", 2)) {
+	if (split(node.text, &parts) && is_clear(&parts)) {
 		config_tell(reader, CONFIG_ERROR, NULL,
 		            "found a password on the command line, where everybody can read it, "
-		            "expected --store 'redis://:${NAME}@HOST', or the configuration file");
+		            "expected ${NAME} for it, in single quotes, or the configuration file");
 		return;
 	}
 	config_read_store_url(reader, &node, &reader->config->store.url);
@@ -148,7 +217,6 @@ static void add_password(struct config_reader *reader)
 {
 	struct config_store *store = &reader->config->store;
 	struct parts parts;
-	struct buf url = { 0 };
 	if (store->password_count == 0 || !split(store->url, &parts))
 		return;
 	if (parts.has_password) {
@@ -156,23 +224,7 @@ static void add_password(struct config_reader *reader)
 		            "store.url has a password too, expected one of the two");
 		return;
 	}
-	/* Room at once: growing would leave copies of a secret behind. */
-	url.failed = buf_reserve(&url, store->url.len + 3 * store->password[0].len + 8);
-	buf_append_span(&url, parts.scheme);
-	buf_append_span(&url, SPAN("://"));
-	buf_append_span(&url, parts.user);
-	buf_append_char(&url, ':');
-	url_percent_encode(store->password[0], &url);
-	buf_append_char(&url, '@');
-	buf_append_span(&url, parts.hosts);
-	buf_append_span(&url, parts.rest);
-	struct span whole = arena_copy(&reader->config->arena, buf_span(&url));
-	if (url.failed || !whole.ptr)
-		reader->failed = -ENOMEM;
-	if (url.room > 0)
-		explicit_bzero(url.ptr, url.room);
-	buf_free(&url);
-	store->url = whole;
+	store->url = join(reader, &parts, store->password[0], false);
 }
 
 static void check_spool(struct config_reader *reader, const struct config_source *source)

@@ -49,12 +49,34 @@ static void grant(struct claims_item *item, uint32_t attempt, uint64_t now_ms)
 
 /* ---- the outcome ---- */
 
+#define BATCH_OUTCOME_BYTES (4u << 20)
+
+/* A small request must not have an answer without bound. False: one alone always fits. */
+static bool is_too_much(struct claims_item *item)
+{
+	struct claims_request *it = item->it;
+
+	it->outcome_bytes += item->cell.value.len;
+	if (!it->batch || it->outcome_bytes <= BATCH_OUTCOME_BYTES)
+		return false;
+	it->outcome_bytes -= item->cell.value.len;
+	buf_free(&item->cell.value);
+	item->status = 413;
+	item->problem = SPAN("it is a duplicate, but the outcomes of the batch are more than "
+	                     "4 MiB: ask for this one alone");
+	return true;
+}
+
 static void cell_done(struct store_op *op)
 {
 	struct claims_item *item = item_of(op);
 
 	if (op->error < 0) {
 		fail(item, op->error);
+		return;
+	}
+	if (is_too_much(item)) {
+		claims_finish(item);
 		return;
 	}
 	item->has_outcome = item->cell.found &&

@@ -94,7 +94,8 @@ struct claims_request {
 	enum claims_act act;
 	bool batch;
 	uint32_t count;
-	uint32_t left; /* at the store */
+	uint32_t left;          /* at the store */
+	uint64_t outcome_bytes; /* of those that the answer will have */
 	uint64_t until_boot_ms;
 	struct claims_item *items;
 	struct lease_token token; /* settle, renew, release */

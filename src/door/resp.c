@@ -313,10 +313,17 @@ static void fail_count(struct resp_run *run)
 	          is_exec ? "Transaction discarded because of: " : "", run->word->name);
 }
 
-/* A browser that somebody made send a form here: its body must not be read as commands. */
+/* A page in a browser can send a body of its choice to a port of its machine: what follows the
+ * head of a request of HTTP is nobody's command. */
 static bool is_http(struct span name)
 {
-	return resp_is(name, "post") || resp_is(name, "host:");
+	return span_eq_nocase(name, SPAN("post")) || span_eq_nocase(name, SPAN("host:"));
+}
+
+static void fail_http(struct resp_run *run)
+{
+	resp_fail(run, RESP_ERR, "this is HTTP; here is the protocol of Redis");
+	resp_call_ends(run->task->call);
 }
 
 /* False: the reply is why not. */
@@ -324,9 +331,10 @@ static bool may_run(struct resp_run *run)
 {
 	const struct resp_word *word = run->word;
 	if (unlikely(!word)) {
-		fail_unknown(run);
 		if (is_http(run->args[0]))
-			resp_call_ends(run->task->call);
+			fail_http(run);
+		else
+			fail_unknown(run);
 		return false;
 	}
 	bool fits = word->arity >= 0 ? run->count == (uint32_t)word->arity

@@ -140,14 +140,26 @@ void resp_run_psetex(struct resp_run *run)
 
 /* ---- GET ---- */
 
+/* False: the reply is why not. */
+static bool may_bring(struct resp_run *run, uint64_t bytes)
+{
+	if (unlikely(resp_call_is_dear(run->task->call))) {
+		resp_fail_memory(run);
+		return false;
+	}
+	resp_weigh(run, bytes);
+	return true;
+}
+
 static struct store_cell *value_cell(struct resp_run *run, enum store_cell_act act)
 {
+	if (!may_bring(run, run->door->shared->options.max_value))
+		return NULL;
 	struct store_cell *cell = resp_cell(run, act, run->args[1]);
 	if (!cell)
 		return NULL;
 	cell->want_value = true;
 	run->job->write = write_old;
-	resp_weigh(run, run->door->shared->options.max_value);
 	return cell;
 }
 
@@ -194,13 +206,14 @@ void resp_run_mget(struct resp_run *run)
 		          (unsigned long long)most, (unsigned long long)(RESP_VALUES_MAX / most));
 		return;
 	}
+	if (!may_bring(run, count * most))
+		return;
 	struct store_cell *cells = resp_cells(run, STORE_CELL_GET, run->args + 1, count);
 	if (!cells)
 		return;
 	for (uint32_t i = 0; i < count; i++)
 		cells[i].want_value = true;
 	run->job->write = write_values;
-	resp_weigh(run, count * most);
 }
 
 /* ---- DEL, EXISTS, TYPE ---- */

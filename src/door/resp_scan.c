@@ -78,8 +78,8 @@ static bool read_cursor(struct resp_cursors *cursors, struct span text,
 static bool glob_class(struct span pattern, size_t at, char c, size_t *ret_at)
 {
 	unsigned char wanted = (unsigned char)c;
-	bool not = at < pattern.len && pattern.ptr[at] == '^', match = false;
-	at += not ;
+	bool negated = at < pattern.len && pattern.ptr[at] == '^', match = false;
+	at += negated;
 	for (; at < pattern.len && pattern.ptr[at] != ']'; at++) {
 		if (pattern.ptr[at] == '\\' && at + 1 < pattern.len)
 			at++;
@@ -96,7 +96,7 @@ static bool glob_class(struct span pattern, size_t at, char c, size_t *ret_at)
 		match |= wanted >= low && wanted <= high;
 	}
 	*ret_at = at < pattern.len ? at + 1 : at;
-	return match != not ;
+	return match != negated;
 }
 
 /* One character of the text; false: it is another. */

@@ -94,14 +94,17 @@ static struct output *take_output(struct pool *pool, size_t room)
 	if (room < POOL_OUTPUT_ROOM)
 		room = POOL_OUTPUT_ROOM;
 	output = mem_alloc(sizeof(*output) + room);
-	if (output)
+	if (output) {
 		output->room = room;
+		pool->output_bytes += room > POOL_OUTPUT_ROOM ? room : 0;
+	}
 	return output;
 }
 
 static void drop_output(struct pool *pool, struct output *output)
 {
 	if (output->room != POOL_OUTPUT_ROOM || pool->output_count >= POOL_SPARE_MAX) {
+		pool->output_bytes -= output->room > POOL_OUTPUT_ROOM ? output->room : 0;
 		mem_free(output);
 		return;
 	}

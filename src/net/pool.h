@@ -51,6 +51,7 @@ struct pool {
 	uint32_t input_room;      /* of an ordinary input; 0: POOL_INPUT_ROOM */
 	struct http_gauge *gauge; /* counts inputs that are larger */
 	uint64_t bytes_max;       /* of those, over all pools of the gauge */
+	uint64_t output_bytes;    /* in outputs that are larger than ordinary ones */
 };
 
 void pool_free(struct pool *pool);

@@ -181,6 +181,7 @@ static void pop_first(struct resp_connection *connection)
 		connection->tail = &connection->first;
 	connection->waiting--;
 	connection->weight -= entry->weight;
+	server->weight -= entry->weight;
 	server->patience.asking -= connection->waiting == 0;
 	server->patience.undone -= !entry->done;
 	server->calls--;
@@ -219,6 +220,14 @@ void resp_call_weigh(struct resp_call *call, uint64_t bytes)
 	struct resp_entry *entry = container_of(call, struct resp_entry, call);
 	entry->weight += bytes;
 	entry->connection->weight += bytes;
+	entry->connection->server->weight += bytes;
+}
+
+bool resp_call_is_dear(const struct resp_call *call)
+{
+	const struct resp_entry *entry = container_of(call, const struct resp_entry, call);
+	const struct resp_server *server = entry->connection->server;
+	return server->pool.output_bytes >= server->options.limits.output_bytes_all;
 }
 
 void resp_call_ends(struct resp_call *call)
@@ -240,7 +249,8 @@ static bool must_pause(const struct resp_connection *connection)
 static bool is_crowded(struct resp_connection *connection)
 {
 	struct resp_server *server = connection->server;
-	if (likely(server->calls < server->options.limits.calls))
+	if (likely(server->calls < server->options.limits.calls &&
+	           server->weight < server->options.limits.weight_bytes_all))
 		return false;
 	resp_hold(connection);
 	return true;

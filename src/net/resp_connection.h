@@ -98,7 +98,8 @@ struct resp_server {
 	struct resp_connection *dirty, **dirty_end;
 	struct resp_connection *held;
 	struct resp_connection *flushing;
-	uint32_t calls; /* that are not replied to */
+	uint32_t calls;  /* that are not replied to */
+	uint64_t weight; /* of them */
 	struct resp_entry *spare_entries;
 	uint32_t spare_count;
 	struct pool pool;

@@ -35,6 +35,8 @@ const struct resp_server_limits resp_server_limits_default = {
 	.pipeline = 1024,
 	.weight_bytes = 8u << 20,
 	.calls = 8192,
+	.weight_bytes_all = 512u << 20,
+	.output_bytes_all = 256u << 20,
 	.idle_ms = 0,
 	.stranger_ms = 30 * 1000,
 	.send_ms = 30 * 1000,
@@ -183,7 +185,8 @@ static void flush_dirty(struct loop_hook *hook)
 			resp_connection_free(connection);
 		connection = next;
 	}
-	if (unlikely(server->held) && server->calls <= server->options.limits.calls / 2)
+	if (unlikely(server->held) && server->calls <= server->options.limits.calls / 2 &&
+	    server->weight <= server->options.limits.weight_bytes_all / 2)
 		let_go(server);
 }
 

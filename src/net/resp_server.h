@@ -67,6 +67,8 @@ struct resp_server_limits {
 	uint32_t pipeline;           /* calls of a connection that are not done; the same */
 	uint32_t weight_bytes;       /* what such calls hold (resp_call_weigh()); the same */
 	uint32_t calls;              /* of all connections of a server; the same */
+	uint64_t weight_bytes_all;   /* what those hold; the same */
+	uint64_t output_bytes_all;   /* not sent, of all; then resp_call_is_dear() */
 	uint32_t idle_ms;            /* 0: for ever */
 	uint32_t stranger_ms;        /* how long a stranger may be one, without a word */
 	uint32_t send_ms;            /* a peer that reads nothing is dropped */
@@ -128,6 +130,10 @@ void resp_call_alone(struct resp_call *call);
 
 /* From inside handle(): the call may hold so many bytes until its reply is written. */
 void resp_call_weigh(struct resp_call *call, uint64_t bytes);
+
+/* From inside handle(): peers that do not read hold so much memory that nothing should be
+ * done that has a large reply. */
+bool resp_call_is_dear(const struct resp_call *call);
 
 /* From inside handle(): the connection ends behind this call's reply. */
 void resp_call_ends(struct resp_call *call);

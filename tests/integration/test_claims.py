@@ -316,6 +316,17 @@ def test_64_clients_on_the_same_keys_get_one_new_each(stile, mode):
         assert claim(gateway, key, "duplicate")["outcome"] == tokens[0]
 
 
+def test_outcomes_of_a_batch_have_a_bound_and_each_can_be_had_alone(gateway):
+    outcome = "v" * 65000
+    settle(gateway, claim(gateway, "large")["token"], outcome)
+    answer = ask(gateway, "POST", PATH, [{"key": "large"}] * 1000).json()
+    told = [each for each in answer["claims"] if "verdict" in each]
+    assert answer["duplicate"] == len(told) == 4 * 2**20 // 65000, answer["refused"]
+    assert all(each["outcome"] == outcome for each in told)
+    assert {each["status"] for each in answer["claims"] if "verdict" not in each} == {413}
+    assert claim(gateway, "large", "duplicate")["outcome"] == outcome
+
+
 def test_batch_has_an_answer_for_each_and_one_write(gateway):
     keys = [fresh() for _ in range(100)]
     commits = sample(gateway, "stile_commits_total")

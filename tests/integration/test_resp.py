@@ -8,6 +8,7 @@ import pytest
 
 import rediskit
 import respkit
+from harness import eventually
 
 COMMANDS = r"""
 PING
@@ -356,6 +357,17 @@ def test_bytes_that_are_no_commands_end_as_with_redis(redis_server, door, stream
     assert replies[0] == replies[1]
 
 
+@pytest.mark.parametrize("line", (b"POST / HTTP/1.1", b"GET / HTTP/1.1"))
+def test_the_body_of_a_request_of_http_is_no_command(door, line):
+    with respkit.Client(door) as client:
+        client.send(line + b"\r\nHost: 127.0.0.1\r\n\r\nSET from:http 1\r\n")
+        replies = client.rest()
+    assert replies[-2:] == [("-", b"ERR this is HTTP; here is the protocol of Redis"),
+                            ("end", None)], replies
+    with respkit.Client(door) as client:
+        assert client.call("GET", "from:http") == ("$", None)
+
+
 def test_scans_match_as_in_redis(pair):
     names = ["a", "b", "ab", "a*b", "key:1", "key:22", "[x]", "xyz", "-", "k\\"]
     for client in pair:
@@ -391,3 +403,20 @@ def test_large_values_and_keys_up_to_their_limits_are_kept(module_stile, tmp_pat
         assert client.call("SET", key + b"k", "v")[0] == "-"
         assert client.call("MGET", *[key] * 30) == ("*", [("$", value)] * 30)
         assert client.call("PING") == ("+", b"PONG")
+
+
+def test_clients_that_do_not_read_cannot_take_all_the_memory(module_stile, tmp_path):
+    """Eight replies of 64 MB wait; what has a large reply is refused, claims go on."""
+    gateway = respkit.start(module_stile, folder=str(tmp_path / "data"))
+    with respkit.Client(gateway.resp) as client:
+        assert client.call("SET", "large", b"v" * 65536) == ("+", b"OK")
+        many = [respkit.Client(gateway.resp) for _ in range(8)]
+        for other in many:
+            other.send(respkit.command_bytes("MGET", *["large"] * 1000))
+        eventually(lambda: client.call("GET", "large")[0] == "-", "it is refused")
+        assert client.call("GET", "large")[1].startswith(b"OOM ")
+        assert client.call("SET", "claim", "1", "NX", "EX", 100) == ("+", b"OK")
+        assert client.call("TTL", "claim")[0] == ":"
+        for other in many:
+            other.close()
+        eventually(lambda: client.call("GET", "large") == ("$", b"v" * 65536), "it is done again")

@@ -349,6 +349,25 @@ def test_url_that_nobody_answers_is_told_without_its_password(run, scratch):
         assert code == 2 and "c4n4ry" not in out + log, log
 
 
+def test_no_character_of_a_password_makes_it_part_of_the_host(run):
+    server = rediskit.Redis(password="c4n/4ry@c4n?4ry:c4n#4ry")
+    try:
+        url = f"redis://:${{SECRET}}@{server.address}:{server.port}"
+        for secret, fits in (("c4n/4ry@c4n?4ry:c4n#4ry", 0), ("c4n%2f4ry@c4n%3F4ry:c4n%234ry", 0),
+                             ("c4n/4ry", 1), ("1/c4n", 1), ("x@c4n", 1)):
+            for kind in (url, "postgres://c:${SECRET}@127.0.0.1:1/c"):
+                code, out, log = run("store", "check", kind, env={"SECRET": secret})
+                assert "c4n" not in out + log and "4ry" not in out + log, (secret, out, log)
+                assert code == (fits if kind is url else 1), (secret, out, log)
+    finally:
+        server.close()
+
+
+def test_password_that_is_a_parameter_is_refused_on_the_command_line(run):
+    code, out, log = run("store", "check", "postgres://u@127.0.0.1:1/c?password=c4n4ry")
+    assert code == 2 and "c4n4ry" not in out + log, log
+
+
 def test_password_and_tls_of_a_redis_and_nobody_reads_the_password(stile, scratch, run):
     server = rediskit.Redis(password="c4n4ry", tls=True)
     try:
@@ -450,3 +469,32 @@ def test_resharding_under_load_loses_nothing(fleet, backend):
     cluster.wait_whole()
     oracle.check()
     oracle.check_remembered(nodes[0])
+
+
+# ---- a store that has lost its data ----
+
+@only("redis")
+def test_a_gateway_that_starts_after_the_store_was_emptied_has_the_same_secret(fleet, backend):
+    its = fleet()
+    first = its.start("first")
+    secret = backend.server.ask("GET", f"{its.name}:secret")
+    backend.server.ask("FLUSHALL")
+    eventually(lambda: backend.server.ask("GET", f"{its.name}:secret") == secret,
+               "the secret is put back")
+    second = its.start("second")
+    answers = [node.request("POST", "/in/a", event_bytes({"id": "emptied"}))
+               for node in (first, second)]
+    assert [answer.json()["verdict"] for answer in answers] == ["new", "duplicate"]
+    assert "the store has lost its data" in first.log()
+
+
+@only("redis")
+def test_a_gateway_whose_store_was_exchanged_decides_nothing(fleet, backend):
+    its = fleet()
+    node = its.start("only")
+    backend.server.ask("SET", f"{its.name}:secret", "x" * 16)
+    eventually(lambda: "another secret" in node.log(), "it is noticed")
+    take_problem(node.request("POST", "/in/a", event_bytes({"id": "exchanged"})), 503)
+    backend.server.ask("DEL", f"{its.name}:secret")
+    eventually(lambda: node.request("POST", "/in/a", event_bytes({"id": "again"})).status == 200,
+               "its own is put back")

@@ -9,6 +9,7 @@
  *   redis_leases.c   which tickets are leased to this process
  *   redis_encode.c   an operation as arguments of the script
  *   redis_decode.c   a result of the script as the answer of an operation
+ *   redis_guard.c    is it still the store that was opened?
  *   redis_ask.c      a question before the thread runs
  *   redis_check.c    is a server fit?
  *
@@ -210,6 +211,10 @@ struct redis_store {
 	struct op_list finished; /* this round, */
 	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
 	bool closing;
+	struct loop_timer guard_timer;
+	struct redis_call guard_call;
+	bool guard_asks; /* the call is under way */
+	bool foreign;    /* the store has another secret than ours */
 };
 
 /* redis_ask.c: one command, an answer; -ENOMEM, ERR_AWAY, or what reads the reply says. */
@@ -298,6 +303,10 @@ void redis_span_again(struct redis_store *redis, struct store_admit *admit); /* 
 void redis_span_answered(struct redis_store *redis, const struct redis_part *part, int error,
                          struct span reply);
 void redis_spans_look(struct redis_store *redis);
+
+/* redis_guard.c: of what a digest says where it is, nothing is asked of another's store. */
+int redis_guard_begin(struct redis_store *redis) must_check;
+bool redis_guard_refuses(const struct redis_store *redis, unsigned kind);
 
 /* redis_encode.c: appends the arguments; returns how many. */
 uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, struct buf *out);

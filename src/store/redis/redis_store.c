@@ -377,6 +377,7 @@ static void memory_free(struct redis_store *redis)
 		CHECK(!redis->shards[i].queue.head && !redis->shards[i].under_way.head);
 		redis_call_free(&redis->shards[i].call);
 	}
+	redis_call_free(&redis->guard_call);
 	parts_free(redis->free_parts);
 	redis_leases_free(&redis->leases);
 	mem_free(redis->shards);
@@ -392,6 +393,7 @@ static void thread_leftovers(struct redis_store *redis)
 {
 	loop_timer_clear(redis->loop, &redis->poll_timer);
 	loop_timer_clear(redis->loop, &redis->lease_timer);
+	loop_timer_clear(redis->loop, &redis->guard_timer);
 	redis_takes_fail(redis, ERR_CLOSING);
 	redis->client = redis_client_free(redis->client);
 	pthread_mutex_lock(&redis->mutex);
@@ -602,6 +604,8 @@ static int begin(struct redis_store *redis)
 	int r = shards_begin(redis);
 	if (r == 0)
 		r = redis_takes_begin(redis);
+	if (r == 0)
+		r = redis_guard_begin(redis);
 	clock_look(redis, &boot_ms);
 	if (r == 0)
 		r = thread_start(&redis->thread, &thread);

@@ -168,7 +168,9 @@ static void op_receive(struct redis_store *redis, struct store_op *op)
 {
 	unsigned kind = op->kind;
 
-	if (kind == REDIS_OP_CLOSE) {
+	if (redis_guard_refuses(redis, kind)) {
+		redis_complete(redis, op, ERR_AWAY);
+	} else if (kind == REDIS_OP_CLOSE) {
 		redis->closing = true;
 		redis_leases_give_back(redis);
 		redis_gather_begin(redis, op, 'X');
