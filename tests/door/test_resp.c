@@ -129,13 +129,13 @@ static void what_a_browser_was_made_to_send_is_not_read_as_commands(void **state
 {
 	(void)state;
 	peer_ask(&kit, &one, "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a 1\r\n",
-	         "-ERR unknown command 'POST', with args beginning with: '/' 'HTTP/1.1' \r\n");
+	         "-ERR this is HTTP; here is the protocol of Redis\r\n");
 	peer_expect_end(&kit, &one);
 	peer_close(&one);
 	peer_open(&kit, &one);
 	peer_ask(&kit, &one, "GET / HTTP/1.1\r\nHost: x\r\nSET a 1\r\n",
 	         "-ERR wrong number of arguments for 'get' command\r\n"
-	         "-ERR unknown command 'Host:', with args beginning with: 'x' \r\n");
+	         "-ERR this is HTTP; here is the protocol of Redis\r\n");
 	peer_expect_end(&kit, &one);
 	peer_ask(&kit, &two, "GET a\r\n", "$-1\r\n");
 }
