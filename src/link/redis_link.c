@@ -378,6 +378,7 @@ static struct addrinfo *next_address(const struct redis_link *link, struct addri
 
 	for (const struct addrinfo *at = found; at; at = at->ai_next)
 		count++;
+	CHECK(count > 0); /* a name that is found has one */
 	for (uint32_t i = link->failures % count; i > 0; i--)
 		found = found->ai_next;
 	return found;
