@@ -278,6 +278,12 @@ static void submit_job(struct resp_job *job)
 
 /* ---- commands ---- */
 
+void resp_weigh(struct resp_run *run, uint64_t bytes)
+{
+	run->task->weight += bytes;
+	resp_call_weigh(run->task->call, bytes);
+}
+
 void resp_begin_job(struct resp_task *task, struct resp_job *job,
                     const struct resp_session *session)
 {
@@ -381,6 +387,7 @@ static void handle(struct resp_call *call, const struct span *args, uint32_t cou
 	task->door = door;
 	task->call = call;
 	task->exec = false;
+	task->weight = 0;
 	task->arena = (struct arena){ 0 };
 	task->jobs = &task->one;
 	task->job_count = 1;

@@ -1,9 +1,6 @@
 /* Keys and values. See resp_internal.h. */
 #include "door/resp_internal.h"
 
-/* What one command may hold of values until its reply is written. */
-#define VALUES_BYTES_MAX (64u << 20)
-
 static enum resp_version version_of(const struct resp_job *job)
 {
 	return (enum resp_version)job->version;
@@ -109,7 +106,7 @@ void resp_run_set(struct resp_run *run)
 	if (words.get) {
 		cell->want_value = true;
 		run->job->write = write_old;
-		resp_call_weigh(run->task->call, run->door->shared->options.max_value);
+		resp_weigh(run, run->door->shared->options.max_value);
 	}
 	if (words.unit.len > 0)
 		resp_set_expiry(run, words.unit, words.number, &cell->cell);
@@ -150,7 +147,7 @@ static bool may_bring(struct resp_run *run, uint64_t bytes)
 		resp_fail_memory(run);
 		return false;
 	}
-	resp_call_weigh(run->task->call, bytes);
+	resp_weigh(run, bytes);
 	return true;
 }
 
@@ -203,10 +200,10 @@ void resp_run_mget(struct resp_run *run)
 {
 	uint64_t most = run->door->shared->options.max_value;
 	uint32_t count = run->count - 1;
-	if (count > 1 && count * most > VALUES_BYTES_MAX) {
+	if (count > 1 && count * most > RESP_VALUES_MAX) {
 		resp_fail(run, RESP_ERR,
 		          "too many keys: with values of up to %llu bytes, at most %llu at a time",
-		          (unsigned long long)most, (unsigned long long)(VALUES_BYTES_MAX / most));
+		          (unsigned long long)most, (unsigned long long)(RESP_VALUES_MAX / most));
 		return;
 	}
 	if (!may_bring(run, count * most))

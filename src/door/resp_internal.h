@@ -89,6 +89,7 @@ struct resp_task {
 	uint32_t left; /* operations at the store */
 	uint32_t job_count;
 	bool exec;
+	uint64_t weight;       /* what its jobs may hold until their replies are written */
 	struct arena arena;    /* of an EXEC: what lives until its reply */
 	struct resp_job *jobs; /* one … */
 	struct resp_job one;   /* … or those of an EXEC */
@@ -132,6 +133,10 @@ struct store_cell *resp_cells(struct resp_run *run, enum store_cell_act act,
 bool resp_write_failure(struct resp_job *job, struct buf *out);
 void resp_write_store_error(struct resp_door *door, struct buf *out, int error);
 void resp_decided(struct store_op *op); /* an operation's done(); its user is the job */
+
+/* What one call may hold of values until its reply is written. */
+#define RESP_VALUES_MAX (64u << 20)
+void resp_weigh(struct resp_run *run, uint64_t bytes); /* this job may hold so much */
 
 void resp_begin_job(struct resp_task *task, struct resp_job *job,
                     const struct resp_session *session);

@@ -89,6 +89,23 @@ static void run_all(const struct resp_run *exec, struct resp_queued *first)
 	}
 }
 
+/* Nothing is submitted yet: all of it is as if it had not been asked for. */
+static void refuse_exec(struct resp_run *exec)
+{
+	struct resp_task *task = exec->task;
+	for (uint32_t i = 0; i < task->job_count; i++) {
+		buf_free(&task->jobs[i].text);
+		if (task->jobs[i].scanning)
+			resp_scan_free(&task->jobs[i]);
+	}
+	task->jobs = &task->one;
+	task->job_count = 1;
+	task->exec = false;
+	resp_fail(exec, RESP_EXECABORT,
+	          "Transaction discarded: its replies could have more than %u bytes of values",
+	          RESP_VALUES_MAX);
+}
+
 void resp_run_exec(struct resp_run *run)
 {
 	struct resp_session *session = run->session;
@@ -118,4 +135,6 @@ void resp_run_exec(struct resp_run *run)
 	task->job_count = count;
 	task->exec = true;
 	run_all(run, first);
+	if (task->weight > RESP_VALUES_MAX)
+		refuse_exec(run);
 }

@@ -78,8 +78,8 @@ static bool read_cursor(struct resp_cursors *cursors, struct span text,
 static bool glob_class(struct span pattern, size_t at, char c, size_t *ret_at)
 {
 	unsigned char wanted = (unsigned char)c;
-	bool not = at < pattern.len && pattern.ptr[at] == '^', match = false;
-	at += not ;
+	bool negated = at < pattern.len && pattern.ptr[at] == '^', match = false;
+	at += negated;
 	for (; at < pattern.len && pattern.ptr[at] != ']'; at++) {
 		if (pattern.ptr[at] == '\\' && at + 1 < pattern.len)
 			at++;
@@ -96,7 +96,7 @@ static bool glob_class(struct span pattern, size_t at, char c, size_t *ret_at)
 		match |= wanted >= low && wanted <= high;
 	}
 	*ret_at = at < pattern.len ? at + 1 : at;
-	return match != not ;
+	return match != negated;
 }
 
 /* One character of the text; false: it is another. */
@@ -228,7 +228,7 @@ void resp_run_scan(struct resp_run *run)
 	scanning->scan.cursor = cursor;
 	job->scanning = scanning;
 	job->write = write_scan;
-	resp_call_weigh(run->task->call, (uint64_t)scanning->scan.max_names * (RESP_KEY_MAX / 16));
+	resp_weigh(run, (uint64_t)scanning->scan.max_names * (RESP_KEY_MAX / 16));
 }
 
 void resp_scan_submit(struct resp_job *job)

@@ -35,6 +35,26 @@ static inline struct digest digest_with_check(struct digest digest, uint32_t che
 	return digest;
 }
 
+/*
+ * A store that is spread over several servers puts what belongs to a digest, and to a
+ * ticket (gate/ticket.h), at the server of its place: a number below DIGEST_PLACES. What
+ * has the same place can be one write.
+ */
+#define DIGEST_PLACES 1024u
+#define DIGEST_PLACE_SHIFT 40
+
+static inline uint32_t digest_place(const struct digest *digest)
+{
+	return (uint32_t)(digest->word[0] >> DIGEST_PLACE_SHIFT) & (DIGEST_PLACES - 1);
+}
+
+static inline struct digest digest_with_place(struct digest digest, uint32_t place)
+{
+	digest.word[0] ^= (uint64_t)(digest_place(&digest) ^ (place & (DIGEST_PLACES - 1)))
+	                  << DIGEST_PLACE_SHIFT;
+	return digest;
+}
+
 static inline bool digest_same_key(const struct digest *a, const struct digest *b)
 {
 	return a->word[0] == b->word[0] && (a->word[1] ^ b->word[1]) >> 32 == 0;

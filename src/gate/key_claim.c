@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "codec/jcs.h"
 #include "codec/json_number.h"
+#include "gate/ticket.h"
 
 /* No rule of a recipe is named so: theirs have no slash. */
 #define RULE SPAN("/v1/claims")
@@ -185,5 +186,6 @@ struct digest key_claim_answer(uint64_t ticket, const unsigned char key[static D
 	digest_begin(&input, &scope);
 	r = digest_add(&input, DIGEST_NUMBER, span_of(digits, text_u64(digits, ticket)));
 	CHECK(r == 0);
-	return digest_with_check(digest_end(&input, key), 0);
+	return digest_with_place(digest_with_check(digest_end(&input, key), 0),
+	                         ticket_place(ticket));
 }

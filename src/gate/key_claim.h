@@ -41,5 +41,6 @@ int key_claim_digest(const struct key_claim *claim, const unsigned char key[stat
                      struct key_claim_scratch *scratch, struct digest *ret_digest,
                      struct error_text *ret_problem) must_check;
 
-/* What the outcome of a ticket is kept under. */
+/* What the outcome of a ticket is kept under: at the place of the ticket, so that it is
+ * settled and its outcome kept in one write, also in a cluster. */
 struct digest key_claim_answer(uint64_t ticket, const unsigned char key[static DIGEST_KEY_LEN]);

@@ -38,5 +38,11 @@ static inline uint64_t ticket_time_ms(uint64_t ticket)
 	return (ticket >> TICKET_ORDER_BITS) + TICKET_EPOCH_MS;
 }
 
+/* See digest_place(). The lowest four bits tell the legs of an event apart. */
+static inline uint32_t ticket_place(uint64_t ticket)
+{
+	return (uint32_t)(ticket >> 4) & 1023u;
+}
+
 void ticket_text(uint64_t ticket, char ret_text[static TICKET_TEXT_LEN]); /* no NUL */
 bool ticket_parse(struct span text, uint64_t *ret_ticket);

@@ -309,12 +309,11 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 	return true;
 }
 
-/* Fewer replicas have it than they should. */
-static void wait_again(struct redis_client *client, struct redis_call *call)
+/* So many replicas are to have it. */
+static void wait_send(struct redis_client *client, struct redis_call *call)
 {
 	struct node *node = client->nodes[call->node];
 
-	client->refresh_wanted |= client->slots != NULL;
 	if (node_of(client, call) != call->node || !redis_link_is_up(node->link)) {
 		park(client, call, 0);
 		return;
@@ -340,12 +339,21 @@ static void settle(struct redis_client *client, struct redis_call *call, struct 
 		if (value.kind == RESP_REPLY_ERROR && goes_on(client, call, &value))
 			return;
 		if (value.kind != RESP_REPLY_ERROR && !replicated) {
-			wait_again(client, call);
+			client->refresh_wanted |= client->slots != NULL;
+			wait_send(client, call);
 			return;
 		}
 	}
 	bool whole = value.kind == RESP_REPLY_ERROR ? !is_passing(&value) : replicated;
 	finish(client, call, whole ? 0 : ERR_AWAY, whole ? reply : SPAN_EMPTY);
+}
+
+/* Nobody expected it to write, so no WAIT is behind it. */
+static bool wrote_all_the_same(const struct redis_client *client, const struct redis_call *call,
+                               struct span reply)
+{
+	return !call->writes && call->wrote && client->login->replicas > 0 &&
+	       call->wrote(call, reply);
 }
 
 static void link_reply(void *user, struct span reply)
@@ -369,7 +377,11 @@ static void link_reply(void *user, struct span reply)
 		return;
 	}
 	list_cut(&node->sent);
-	if (call->stage == REDIS_CALL_RESULT) {
+	if (call->stage == REDIS_CALL_RESULT && wrote_all_the_same(client, call, reply)) {
+		buf_clear(&call->kept);
+		buf_append_span(&call->kept, reply);
+		wait_send(client, call);
+	} else if (call->stage == REDIS_CALL_RESULT) {
 		settle(client, call, reply, true);
 	} else if (call->kept.failed) {
 		finish(client, call, call->kept.failed, SPAN_EMPTY);

@@ -31,9 +31,11 @@ enum redis_call_stage { REDIS_CALL_ASKING = 0, REDIS_CALL_RESULT, REDIS_CALL_WAI
 
 struct redis_call {
 	/* in */
-	uint32_t slot;        /* of its keys; REDIS_ANY_SLOT: any node */
-	bool script;          /* EVALSHA of the client's script, the arguments stand behind that */
-	bool writes;          /* is to be replicated */
+	uint32_t slot; /* of its keys; REDIS_ANY_SLOT: any node */
+	bool script;   /* EVALSHA of the client's script, the arguments stand behind that */
+	bool writes;   /* is to be replicated */
+	/* NULL, or asked of one that does not: has it written all the same, by its reply? */
+	bool (*wrote)(const struct redis_call *call, struct span reply);
 	uint32_t count;       /* of arguments */
 	struct buf arguments; /* resp_request_add(); the caller's */
 	uint64_t deadline_ms; /* by the loop's clock */

@@ -287,7 +287,8 @@ struct store_settle {
 	uint16_t status; /* the caller's */
 	bool forget;
 	/* NULL, or a cell that is put in the same write if the outcome is accepted; stays
-	 * until done(). How a later caller learns what came of it. */
+	 * until done(). How a later caller learns what came of it. Its digest has the place
+	 * of the ticket (digest_with_place()); else a store that is spread may lose it. */
 	const struct store_cell_value *answer;
 };
 

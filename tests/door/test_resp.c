@@ -87,6 +87,20 @@ static void a_transaction_is_done_as_one_or_not_at_all(void **state)
 	         "-ERR NX, XX, GT and LT of 'expire' cannot be in a transaction\r\n");
 }
 
+/* What each command may bring is bounded; so is what all of a transaction may. */
+static void a_transaction_whose_replies_could_be_too_large_is_not_done(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "SET a 1\r\nMULTI\r\nSET a 2\r\n", "+OK\r\n+OK\r\n+QUEUED\r\n");
+	for (int i = 0; i < 27; i++)
+		peer_ask(&kit, &one, "SCAN 0 COUNT 10000\r\n", "+QUEUED\r\n");
+	peer_ask(&kit, &one, "PING x\r\nEXEC\r\n",
+	         "+QUEUED\r\n-EXECABORT Transaction discarded: its replies could have more than "
+	         "67108864 bytes of values\r\n");
+	peer_ask(&kit, &one, "GET a\r\nMULTI\r\nGET a\r\nEXEC\r\n",
+	         "$1\r\n1\r\n+OK\r\n+QUEUED\r\n*1\r\n$1\r\n1\r\n");
+}
+
 static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 {
 	static char command[8192], value[1026], key[4098];
@@ -108,6 +122,22 @@ static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 	peer_ask(&kit, &one, command, "+OK\r\n$-1\r\n");
 	snprintf(command, sizeof(command), "EXISTS %s\r\n", key);
 	peer_ask(&kit, &one, command, ":1\r\n");
+}
+
+/* A page in a browser can send these; what it wrote into the body must not be done. */
+static void what_a_browser_was_made_to_send_is_not_read_as_commands(void **state)
+{
+	(void)state;
+	peer_ask(&kit, &one, "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a 1\r\n",
+	         "-ERR unknown command 'POST', with args beginning with: '/' 'HTTP/1.1' \r\n");
+	peer_expect_end(&kit, &one);
+	peer_close(&one);
+	peer_open(&kit, &one);
+	peer_ask(&kit, &one, "GET / HTTP/1.1\r\nHost: x\r\nSET a 1\r\n",
+	         "-ERR wrong number of arguments for 'get' command\r\n"
+	         "-ERR unknown command 'Host:', with args beginning with: 'x' \r\n");
+	peer_expect_end(&kit, &one);
+	peer_ask(&kit, &two, "GET a\r\n", "$-1\r\n");
 }
 
 static void strangers_may_only_say_who_they_are(void **state)
@@ -321,7 +351,9 @@ int main(void)
 		WITH_KIT(times_are_told_and_changed),
 		WITH_KIT(replies_come_in_order_and_wait_for_the_flush),
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
+		WITH_KIT(a_transaction_whose_replies_could_be_too_large_is_not_done),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
+		WITH_KIT(what_a_browser_was_made_to_send_is_not_read_as_commands),
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),

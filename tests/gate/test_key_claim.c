@@ -2,6 +2,7 @@
 #include "gate/key_claim.h"
 
 #include "gate/lease_token.h"
+#include "gate/ticket.h"
 #include "support/test.h"
 
 static const unsigned char key[DIGEST_KEY_LEN] = "0123456789abcde";
@@ -141,6 +142,22 @@ static void test_a_token_is_read_as_it_was_written_and_no_other_is(void **state)
 	assert_int_equal(lease_token_read(&ours, span_of(text, sizeof(text)), &found), ERR_INVALID);
 }
 
+/* In a cluster a settle is one write only if its outcome is in the shard of its ticket. */
+static void test_an_outcome_is_kept_at_the_place_of_its_ticket(void **state)
+{
+	struct digest first = key_claim_answer(1, key), next = key_claim_answer(2, key);
+
+	(void)state;
+	assert_false(digest_same_key(&first, &next));
+	for (uint64_t ticket = 1; ticket < UINT64_C(1) << TICKET_BITS; ticket = 3 * ticket + 16) {
+		struct digest answer = key_claim_answer(ticket, key);
+		assert_int_equal(digest_place(&answer), ticket_place(ticket));
+		assert_int_equal(digest_check(&answer), 0);
+	}
+	assert_true(ticket_place(16) != ticket_place(32));
+	assert_true(ticket_place(UINT64_MAX) < DIGEST_PLACES);
+}
+
 static int end(void **state)
 {
 	(void)state;
@@ -155,6 +172,7 @@ int main(void)
 		cmocka_unit_test(test_a_scope_keeps_keys_apart),
 		cmocka_unit_test(test_what_is_no_key_is_refused),
 		cmocka_unit_test(test_a_payload_is_known_by_its_value),
+		cmocka_unit_test(test_an_outcome_is_kept_at_the_place_of_its_ticket),
 		cmocka_unit_test(test_a_token_is_read_as_it_was_written_and_no_other_is),
 	};
 

@@ -17,7 +17,7 @@ import sharedkit
 from gatekit import write
 from harness import Connection, event_bytes, eventually, take_problem
 from sharedkit import Acknowledged, Fleet, load, send, wait_outcomes
-from sinkkit import QUICK, key, source
+from sinkkit import QUICK, http_sink, key, source
 
 
 @pytest.fixture(scope="module", params=sorted(sharedkit.BACKENDS))
@@ -220,6 +220,86 @@ def test_store_that_evicts_is_refused_and_check_says_why(fleet, backend, run, st
         assert code == 1 and "noeviction" in log, log
     finally:
         backend.server.set("maxmemory-policy", "noeviction")
+
+
+def test_server_that_evicts_is_refused_also_where_config_is_forbidden(run, scratch):
+    server = rediskit.Redis("--rename-command", "CONFIG", "", "--maxmemory-policy", "volatile-lru")
+    try:
+        code, out, _ = run("store", "check", server.url())
+        assert code == 1 and "noeviction" in out and "volatile-lru" in out, out
+        code, _, log = run("serve", "--store", server.url(), "--data",
+                           os.path.join(scratch, "none"), "--listen", "127.0.0.1:0", "--admin",
+                           "none")
+        assert code == 1 and "noeviction" in log, log
+    finally:
+        server.close()
+
+
+@only("redis")
+def test_full_store_still_renews_leases(fleet, backend, sink):
+    """What is being delivered stays with its node, however long that takes."""
+    held = threading.Event()
+
+    def answer(_):
+        held.wait(60)
+        return 200
+    destination = sink(answer)
+    its = fleet(destination, f"on_unknown: retry, timeout: 60s, {QUICK}")
+    nodes = [its.start("one"), its.start("two")]
+    with Connection(nodes[0].address) as connection:
+        assert connection.post({"id": "long"}, path="/in/a").status == 200
+    destination.wait(1)
+    backend.server.set("maxmemory", "1mb")
+    try:
+        time.sleep(2.5 * sharedkit.LEASE_S)
+        assert len(destination.got()) == 1, "delivered by two at once"
+    finally:
+        backend.server.set("maxmemory", "0")
+        held.set()
+    eventually(lambda: nodes[0].metrics()["stile_open_tickets"].value() == 0, "it is done")
+    assert len(destination.got()) == 1
+
+
+def end_leases(server):
+    """As if their time were over. Told: the numbers of the attempts of open tickets (RECORD in
+    redis_script.lua)."""
+    for ticket in server.ask("ZRANGE", "stile{0}l", "0", "-1"):
+        server.ask("ZADD", "stile{0}l", "XX", "1", ticket)
+    records = [server.ask("GETRANGE", b"stile{0}t" + ticket, "36", "37")
+               for ticket in server.ask("ZRANGE", "stile{0}o", "0", "-1")]
+    return [int.from_bytes(record, "big") for record in records]
+
+
+def test_what_no_replica_knows_to_be_taken_is_not_delivered(stile, scratch, sink):
+    """After a failover another node would take it once more, under the same number."""
+    destination = sink(lambda request: 200)
+    master, replica = rediskit.Redis("--repl-diskless-sync-delay", "0", aof=None), None
+    try:
+        follow = ("--replicaof", master.address, str(master.port))
+        replica = rediskit.Redis(*follow, aof=None)
+        with master.client() as client:
+            client.set("any", "thing")
+            assert client.wait(1, 20000) == 1
+        url = master.url() + "?replicas=1&wait=50ms&timeout=300ms"
+        config = write(scratch, "replicas.yaml", f"store: {{ url: \"{url}\", lease: 60s }}\n"
+                       "sources:\n" + source("a") + "sinks:\n" +
+                       http_sink("it", destination.url("/it"), f"on_unknown: retry, {QUICK}"))
+        node = stile("--config", config)
+        replica.kill()
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "x"}, path="/in/a").status == 503
+            eventually(lambda: destination.got() or max(end_leases(master), default=0) > 5,
+                       "it is taken again and again", pause_s=0.2)
+            assert not destination.got(), "delivered under a lease that no replica has"
+            replica.start()
+            eventually(lambda: connection.post({"id": "x"}, path="/in/a").status == 200,
+                       "it is decided")
+            eventually(lambda: end_leases(master) == [], "it is done", pause_s=0.2)
+        assert destination.got()
+    finally:
+        master.close()
+        if replica:
+            replica.close()
 
 
 @only("postgres")

@@ -8,8 +8,9 @@
  * last commit (so that the superblock knows of all frames).
  *
  * In the fast tier long runs of zeros are sampled: one bit in each of their
- * sectors; STILE_TEST_SCALE of 10 and more flips them all, and one below 1 flips
- * one bit of each byte.
+ * sectors; and so are the files in the middle, which are as their neighbours: one bit
+ * in each sixteenth byte. STILE_TEST_SCALE of 10 and more flips them all, and one
+ * below 1 flips one bit of each byte.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,24 +172,50 @@ static bool sector_is_zero(const struct simfs *simfs, const char *path, uint64_t
 	return true;
 }
 
+/* The number in a file's name; 0: it has none. */
+static uint64_t number_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return strtoull(slash ? slash + 1 : path, NULL, 16);
+}
+
+/* Neither among the two oldest numbers nor among the three newest. */
+static bool in_the_middle(const struct simfs *simfs, const char *path)
+{
+	uint64_t number = number_of(path), oldest = UINT64_MAX, newest = 0;
+	const char *each;
+
+	for (size_t i = 0; (each = simfs_file_name(simfs, i)) != NULL; i++) {
+		uint64_t other = strstr(each, ".seg") || strstr(each, ".clm") ? number_of(each) : 0;
+		oldest = other > 0 && other < oldest ? other : oldest;
+		newest = other > newest ? other : newest;
+	}
+	return number > oldest + 1 && number + 3 <= newest;
+}
+
+#define MIDDLE_BYTES 16u
+
 static void flips_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
-	uint64_t bits = test_scale(8) < 8 ? 1 : 8;     /* sanitizers run at a fraction */
+	uint64_t bytes = !all && in_the_middle(simfs, path) ? MIDDLE_BYTES : 1;
+	/* Sanitizers run at a fraction. */
+	uint64_t bits = test_scale(8) < 8 || bytes > 1 ? 1 : 8;
 	bool is_spare = strstr(path, "spare") != NULL; /* of no meaning after a start */
 
 	for (uint64_t byte = 0; byte < size;) {
 		bool sample = !all && (is_spare || sector_is_zero(simfs, path, byte));
 		for (uint64_t bit = 0; bit < (sample ? 1 : bits); bit++) {
 			uint64_t at = sample ? byte * 8 + byte / SIMFS_SECTOR * 37 % 4096
-			                     : byte * 8 + (bits == 8 ? bit : byte % 8);
+			                     : byte * 8 + (bits == 8 ? bit : byte / bytes % 8);
 			struct simfs *damaged = simfs_copy(simfs);
 			simfs_flip_bit(damaged, path, at);
 			damaged_check(damaged, path, "bit", at);
 			simfs_free(damaged);
 		}
-		byte += sample ? SIMFS_SECTOR : 1;
+		byte += sample ? SIMFS_SECTOR : bytes;
 	}
 }
 
@@ -196,6 +223,7 @@ static void cuts_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
+	uint64_t bytes = !all && in_the_middle(simfs, path) ? MIDDLE_BYTES : 1;
 	bool is_spare = strstr(path, "spare") != NULL;
 
 	for (uint64_t length = 0; length < size;) {
@@ -204,7 +232,7 @@ static void cuts_of_file(const struct simfs *simfs, const char *path)
 		damaged_check(damaged, path, "cut to", length);
 		simfs_free(damaged);
 		bool sample = !all && (is_spare || sector_is_zero(simfs, path, length));
-		length += sample ? SIMFS_SECTOR : 1;
+		length += sample ? SIMFS_SECTOR : bytes;
 	}
 }
 

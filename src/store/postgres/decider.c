@@ -43,6 +43,10 @@ static size_t bytes_of(const struct store_op *op)
 	}
 	if (op->kind == STORE_CELL)
 		return container_of(op, const struct store_cell, op)->cell.value.len;
+	if (op->kind == STORE_SETTLE) {
+		const struct store_settle *settle = container_of(op, const struct store_settle, op);
+		return settle->answer ? settle->answer->value.len : 0;
+	}
 	return 0;
 }
 

@@ -38,6 +38,7 @@ int redis_ask(struct redis_asker *asker, uint32_t slot, const struct span *words
 	}
 	call->slot = slot;
 	call->count = (uint32_t)count;
+	call->writes = asker->writes;
 	call->done = answered;
 	call->user = &question;
 	call->deadline_ms = clock_monotonic_ns() / 1000000 + asker->login->timeout_ms;
@@ -91,4 +92,22 @@ bool redis_info_find(struct span info, struct span name, struct span *ret_value)
 		return true;
 	}
 	return false;
+}
+
+/* INFO first: hosted servers refuse CONFIG. */
+int redis_ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
+                     struct span *policy)
+{
+	static const struct span info[] = { { "INFO", 4 }, { "memory", 6 } };
+	static const struct span config[] = { { "CONFIG", 6 },
+		                              { "GET", 3 },
+		                              { "maxmemory-policy", 16 } };
+
+	int r = redis_ask(asker, slot, info, ARRAY_LEN(info), reply);
+	if (r < 0 || redis_info_find(buf_span(reply), SPAN("maxmemory_policy"), policy))
+		return r;
+	r = redis_ask(asker, slot, config, ARRAY_LEN(config), reply);
+	if (r == 0)
+		redis_info_find(buf_span(reply), SPAN("maxmemory-policy"), policy);
+	return r;
 }

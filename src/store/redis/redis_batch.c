@@ -18,6 +18,10 @@ static size_t part_bytes(const struct redis_part *part)
 		return container_of(part->op, struct store_admit, op)->payload.len;
 	if (part->op && part->op->kind == STORE_CELL)
 		return container_of(part->op, struct store_cell, op)->cell.value.len;
+	if (part->op && part->op->kind == STORE_SETTLE) {
+		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
+		return settle->answer ? settle->answer->value.len : 0;
+	}
 	return 0;
 }
 
@@ -70,6 +74,25 @@ static void add_batch(struct buf *out, const struct redis_shard *shard, bool wri
 
 static void answered(struct redis_call *call, int error, struct span reply);
 
+/* A lease that a failover forgets would be given to another under the same number. */
+static bool has_taken(const struct redis_call *call, struct span reply)
+{
+	const struct redis_shard *shard = call->user;
+	struct resp_reply value;
+	size_t at = 0;
+
+	if (!resp_reply_next(reply, &at, &value) || value.kind != RESP_REPLY_ARRAY)
+		return false;
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
+		size_t items = at;
+		if (part->taker && resp_reply_next(reply, &items, &value) &&
+		    value.kind == RESP_REPLY_ARRAY && value.number > 1)
+			return true;
+		resp_reply_skip(reply, &at);
+	}
+	return false;
+}
+
 static void batch_send(struct redis_shard *shard)
 {
 	struct redis_store *redis = shard->redis;
@@ -79,6 +102,7 @@ static void batch_send(struct redis_shard *shard)
 	shard->batch++;
 	buf_clear(out);
 	call->writes = parts_write(shard);
+	call->wrote = has_taken;
 	resp_request_add(out, SPAN("2"));
 	add_key(out, shard, "m");
 	add_key(out, shard, "!");

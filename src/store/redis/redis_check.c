@@ -86,13 +86,15 @@ static void check_version(struct check *check)
 
 static void check_policy(struct check *check)
 {
-	struct span words[] = { SPAN("CONFIG"), SPAN("GET"), SPAN("maxmemory-policy") };
-	struct span policy = SPAN("?");
+	struct span policy = SPAN("");
 
-	if (!ask(check, "maxmemory-policy", words, ARRAY_LEN(words)))
-		return;
-	redis_info_find(buf_span(&check->reply), SPAN("maxmemory-policy"), &policy);
-	if (span_eq(policy, SPAN("noeviction")))
+	if (redis_ask_policy(&check->asker, check->slot, &check->reply, &policy) < 0)
+		say(check, REDIS_FINDING_ERROR, "maxmemory-policy: no answer: %s",
+		    redis_client_trouble(check->asker.client));
+	else if (policy.len == 0)
+		say(check, REDIS_FINDING_WARN,
+		    "maxmemory-policy: cannot be asked, and must be noeviction");
+	else if (span_eq(policy, SPAN("noeviction")))
 		say(check, REDIS_FINDING_OK, "maxmemory-policy noeviction");
 	else
 		say(check, REDIS_FINDING_ERROR,

@@ -222,6 +222,7 @@ struct redis_asker {
 	struct loop *loop;
 	struct redis_client *client;
 	const struct redis_login *login;
+	bool writes; /* what is asked is to be replicated */
 };
 int redis_ask(struct redis_asker *asker, uint32_t slot, const struct span *words, size_t count,
               struct buf *ret_reply) must_check;
@@ -230,6 +231,10 @@ int redis_asker_open(struct redis_asker *asker, const struct redis_login *login,
 void redis_asker_close(struct redis_asker *asker);
 /* The value of a parameter in an INFO or of CONFIG GET; false: it is not there. */
 bool redis_info_find(struct span info, struct span name, struct span *ret_value);
+
+/* How the server evicts, or `policy` as it was: it tells nobody. */
+int redis_ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
+                     struct span *policy) must_check;
 
 /* redis_thread.c */
 void redis_thread_run(void *user);

@@ -629,12 +629,13 @@ function ops.R(head, i)
 	return result, i + 1
 end
 
--- E: renew.
+-- E: renew. Also when there is no room: it needs none, and a lease that ends while its holder
+-- acts is an event that is delivered by two. (After a removal the server allows the rest.)
 function ops.E(head, i)
 	local id, attempt, lease = unpack('>c8I4I8', head, 2)
 	local r = leased(id, attempt)
 	if not r then return FENCED, i + 1 end
-	if full then return FULL, i + 1 end
+	if full then call('ZREM', P .. 'l', id) end
 	r.ends = lease > 0 and now + lease or 0
 	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
 	leg_put(id, r)

@@ -453,7 +453,10 @@ static int ask_once(struct redis_asker *asker, const char *name, struct span fir
 	struct span set[] = { SPAN("SET"), span_str(key), first, SPAN("NX") };
 	struct span read[] = { SPAN("GET"), span_str(key) };
 	uint32_t slot = redis_slot_of(span_str(key));
+	/* A failover that forgets the secret would make every event new again. */
+	asker->writes = true;
 	int r = redis_ask(asker, slot, set, ARRAY_LEN(set), ret_reply);
+	asker->writes = false;
 	if (r == 0)
 		r = redis_ask(asker, slot, read, ARRAY_LEN(read), ret_reply);
 	if (r < 0)
@@ -501,17 +504,11 @@ static int learn_layout(struct redis_store *redis, struct redis_asker *asker, st
 static int ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
                       struct error_text *ret_text)
 {
-	static const struct span words[] = { { "CONFIG", 6 },
-		                             { "GET", 3 },
-		                             { "maxmemory-policy", 16 } };
 	struct span policy = SPAN("noeviction");
 
-	int r = redis_ask(asker, slot, words, ARRAY_LEN(words), reply);
-	if (r < 0)
+	int r = redis_ask_policy(asker, slot, reply, &policy);
+	if (r < 0 || span_eq(policy, SPAN("noeviction")))
 		return r;
-	redis_info_find(buf_span(reply), SPAN("maxmemory-policy"), &policy);
-	if (span_eq(policy, SPAN("noeviction")))
-		return 0;
 	return error_fill(ret_text, ERR_CONFIG,
 	                  "this Redis forgets what it was given when its memory is full: "
 	                  "maxmemory-policy must be noeviction, and is %.*s",

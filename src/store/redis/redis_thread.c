@@ -1,6 +1,7 @@
 /* redis_thread: the store's own thread. See redis_internal.h. */
 #include "base/error.h"
 #include "base/mem.h"
+#include "gate/ticket.h"
 #include "store/redis/redis_internal.h"
 
 /* ---- parts ---- */
@@ -32,14 +33,16 @@ void redis_part_queue(struct redis_store *redis, uint32_t shard, struct redis_pa
 
 /* ---- where an operation goes ---- */
 
+_Static_assert(REDIS_SHARDS_MAX <= DIGEST_PLACES, "a place is in one shard");
+
 uint32_t redis_shard_of_digest(const struct redis_store *redis, const struct digest *digest)
 {
-	return (uint32_t)(digest->word[0] >> 40) & (redis->shard_count - 1);
+	return digest_place(digest) & (redis->shard_count - 1);
 }
 
 uint32_t redis_shard_of_ticket(const struct redis_store *redis, uint64_t ticket)
 {
-	return (uint32_t)(ticket >> 4) & (redis->shard_count - 1);
+	return ticket_place(ticket) & (redis->shard_count - 1);
 }
 
 static uint32_t shard_of_admit(struct redis_store *redis, const struct store_admit *admit)
