@@ -299,8 +299,11 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 	}
 	if (!is_passing(value))
 		return false;
-	if (resp_reply_says(value, SPAN("NOSCRIPT")) || resp_reply_says(value, SPAN("READONLY")))
-		redis_link_reset(client->nodes[call->node]->link, "it has to be greeted again");
+	if (resp_reply_says(value, SPAN("NOSCRIPT")))
+		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
+	if (resp_reply_says(value, SPAN("READONLY")))
+		redis_link_reset(client->nodes[call->node]->link,
+		                 "it is a replica, which takes no writes");
 	client->refresh_wanted |= client->slots != NULL;
 	park(client, call, RETRY_MS);
 	return true;

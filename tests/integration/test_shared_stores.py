@@ -349,6 +349,21 @@ def test_url_that_nobody_answers_is_told_without_its_password(run, scratch):
         assert code == 2 and "c4n4ry" not in out + log, log
 
 
+def test_replica_is_refused_as_what_it_is(run, scratch):
+    master, replica = rediskit.Redis(), rediskit.Redis()
+    try:
+        replica.ask("REPLICAOF", master.address, master.port)
+        url = replica.url() + "?timeout=1s"
+        code, out, _ = run("store", "check", url)
+        assert code == 1 and "is a replica: name the master" in out, out
+        code, _, log = run("serve", "--store", url, "--data", os.path.join(scratch, "none"),
+                           "--listen", "127.0.0.1:0", "--admin", "none")
+        assert code == 1 and "it is a replica, which takes no writes" in log, log
+    finally:
+        replica.close()
+        master.close()
+
+
 def test_no_character_of_a_password_makes_it_part_of_the_host(run):
     server = rediskit.Redis(password="c4n/4ry@c4n?4ry:c4n#4ry")
     try:
