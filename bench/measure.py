@@ -1,5 +1,6 @@
 """What all rows share: running a program, alternating rounds, medians, targets."""
 
+import itertools
 import json
 import os
 import random
@@ -96,7 +97,7 @@ class Bench:
         self.targets = []  # what the table shows
         self.row = None
         self.run_id = random.SystemRandom().randrange(1 << 16)
-        self.loads = 0
+        self.loads = itertools.count(1)
         self.spoiled = False  # the figures at hand are from disturbed rounds
         self.wrong = []  # rounds with wrong answers
         self.favour = ["chrt", "--rr", "1"] if args.favour else []
@@ -142,8 +143,7 @@ class Bench:
                     "pids": ",".join(str(pid) for pid in server.pids())}
         settings.update(options)
         for _ in range(repeats):
-            self.loads += 1
-            settings["prefix"] = (self.run_id << 16) + self.loads
+            settings["prefix"] = (self.run_id << 16) + next(self.loads)
             words = []
             for key, value in settings.items():
                 words += ["--" + key.replace("_", "-"), value]

@@ -1,6 +1,7 @@
 """The rows of the benchmark, each a function of measure.Bench. The first line
 of a row's text is its title."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -160,6 +161,36 @@ def redis_store(bench):
             what = "%d connections" % connections
             medians = bench.compare(what, found, connections=connections)
         judge_pair(bench, what, medians, "nginx+redis", least, None)
+
+
+def redis_cluster(bench):
+    """two nodes of stile on one Redis Cluster of six (appendfsync always) beside one node"""
+    binary = bench.stile()
+    if binary is None:
+        return
+    cpus = "%s,%s" % (bench.args.server_cpu, bench.args.load_cpu)
+    with contextlib.ExitStack() as stack:
+        cluster = stack.enter_context(servers.RedisCluster(
+            bench.folder("cluster"), cpus, ["--appendonly", "yes", "--appendfsync", "always"]))
+        nodes = start(bench, stack, *(servers.Stile(bench.folder("node-%d" % i), cpus, binary,
+                                                    redis=cluster) for i in range(2)))
+        rounds = bench.alternate({
+            "one node": lambda: together(bench, nodes[:1], 256),
+            "two nodes": lambda: together(bench, nodes, 128)})
+    bench.keep("256 connections in all", rounds)
+    for name, figures in rounds.items():
+        bench.show("256 connections in all", name, "%9.0f/s" % median(figures, "rps"))
+    bench.report("two nodes, requests/s, × one node",
+                 median(rounds["two nodes"], "rps") / median(rounds["one node"], "rps"))
+
+
+def together(bench, nodes, connections):
+    """Load on all nodes at the same time."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        each = list(pool.map(lambda node: bench.load(node, repeats=1, connections=connections),
+                             nodes))
+    return {"rps": sum(figures["rps"] for figures in each),
+            "disturbed": max(figures["disturbed"] for figures in each)}
 
 
 def tls(bench):
@@ -527,6 +558,7 @@ ROWS = {
     "http-close": http_close,
     "today": today,
     "redis-store": redis_store,
+    "redis-cluster": redis_cluster,
     "tls": tls,
     "latency": latency,
     "store": store,

@@ -7,6 +7,7 @@ caller owns, is pinned to the server core, and is ended by its process id.
 import http.client
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -223,10 +224,12 @@ class Redis(Server):
     """Redis, persistent or not. Our own commands come by its unix socket."""
 
     name = "redis"
+    scheme = "redis"
 
-    def __init__(self, folder, cpu, options=()):
+    def __init__(self, folder, cpu, options=(), port=None):
         super().__init__(folder, cpu)
         self.options = list(options)
+        self.port = port or self.port
         self.socket = os.path.join(folder, "redis.sock")
 
     def start(self):
@@ -257,6 +260,50 @@ class Redis(Server):
         """Ends the process and keeps the files."""
         self.process.terminate()
         self.process.wait(120)
+
+
+class RedisCluster:
+    """Three masters with a replica each, on any of the cores."""
+
+    scheme = "redis-cluster"
+
+    def __init__(self, folder, cpus, options=()):
+        self.servers = []
+        for i in range(6):
+            home = os.path.join(folder, str(i))
+            self.servers.append(Redis(home, cpus, ["--cluster-enabled", "yes", *options],
+                                      port=cluster_port()))
+        self.port = self.servers[0].port
+
+    def __enter__(self):
+        for server in self.servers:
+            server.__enter__()
+        places = ["127.0.0.1:%d" % server.port for server in self.servers]
+        subprocess.run(["redis-cli", "--cluster", "create", *places, "--cluster-replicas", "1",
+                        "--cluster-yes"], check=True, stdout=subprocess.DEVNULL)
+        wait_for(lambda: all("cluster_state:ok" in server.call("CLUSTER", "INFO")
+                             for server in self.servers), "the cluster")
+        return self
+
+    def __exit__(self, *error):
+        for server in self.servers:
+            server.__exit__(*error)
+
+    def pids(self):
+        return [pid for server in self.servers for pid in server.pids()]
+
+
+def cluster_port():
+    """A port below those that the kernel gives away, with that of its bus above it."""
+    while True:
+        port = random.randrange(15000, 22000)
+        with socket.socket() as one, socket.socket() as other:
+            try:
+                one.bind(("127.0.0.1", port))
+                other.bind(("127.0.0.1", port + 10000))
+            except OSError:
+                continue
+            return port
 
 
 class Sink(Server):
@@ -324,7 +371,7 @@ class Stile(Server):
         command = [self.binary, "serve", "--listen", "127.0.0.1:%d" % self.port, "--data",
                    os.path.join(self.folder, "data"), "--threads", "1"] + self.more
         if self.redis:
-            command += ["--store", "redis://127.0.0.1:%d" % self.redis.port]
+            command += ["--store", "%s://127.0.0.1:%d" % (self.redis.scheme, self.redis.port)]
         if self.certificate:
             command += ["--tls-cert", self.certificate[0], "--tls-key", self.certificate[1]]
         self.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
