@@ -159,7 +159,7 @@ def test_limit_on_open_tickets_is_503_until_the_sink_goes_on(stile, blockage, co
     gateway.wait_settled()
     ids = [event["id"] for event in blockage.events()]
     assert ids == [f"open-{i}" for i in range(20)] + ["too many"], "refused is not decided"
-    assert gateway.metrics()["stile_overload_total"].value() >= 1
+    assert gateway.metrics()["stile_overload_total"].value(source="events") >= 1
     eventually(lambda: gateway.get("/readyz").status == 200, "/readyz says that there is room")
     assert gateway.log().count("there is room for new ones again") == 1
 

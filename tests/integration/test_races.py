@@ -76,8 +76,8 @@ def test_exactly_one_of_64_clients_is_new_for_each_key(stile, seed, scale, optio
     assert sum(racer.new for racer in racers) == len(ids)
     assert oracle.new == set(ids)
     verdicts = gateway.metrics()["stile_verdicts_total"]
-    assert verdicts.value(verdict="new") == len(ids)
-    assert verdicts.value(verdict="duplicate") == len(ids) * (CLIENTS - 1)
+    assert verdicts.value(source="events", verdict="new") == len(ids)
+    assert verdicts.value(source="events", verdict="duplicate") == len(ids) * (CLIENTS - 1)
     gateway.wait_settled()
     assert gateway.stop() == 0
     printed = [event["id"] for event in gateway.events()]

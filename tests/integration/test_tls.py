@@ -132,7 +132,7 @@ def test_new_connection_for_each_event(gateway, certificate):
             assert connection.socket.recv(1) == b"", "closed with a close_notify, not cut"
     now = metrics(gateway, context)
     assert now["stile_tls_handshakes_total"].value() >= 40
-    assert now["stile_verdicts_total"].value(verdict="new") == 40
+    assert now["stile_verdicts_total"].value(verdict="new", source="events") == 40
     assert len(gateway.wait_events(40)) == 40
 
 
