@@ -243,7 +243,7 @@ static void folder_damage(bool clean)
 	struct simfs *simfs = folder_make(clean);
 	const char *path;
 
-	whole_oldest = clean ? 2 : 0;
+	whole_oldest = clean ? 1 : 0;
 	opened = refused = 0;
 	for (size_t i = 0; (path = simfs_file_name(simfs, i)) != NULL; i++) {
 		uint64_t opened_before = opened, refused_before = refused;
