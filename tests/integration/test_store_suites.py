@@ -9,6 +9,7 @@ import pytest
 
 import rediskit
 import sharedkit
+from harness import eventually
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -90,6 +91,7 @@ def test_redis_over_tls_with_a_password_and_a_replica_that_is_waited_for(binary)
         try:
             login = f":{'a%20secret%3A%20%25'}@localhost:{master.port}"
             url = f"rediss://{login}?replicas=1&ca={master.certificate[0]}"
+            eventually(lambda: replica.info("master_link_status") == "up", "the replica follows")
             run_suite(binary, "test_verdicts", url)
             assert replica.info("role") == "slave"
         finally:
