@@ -24,6 +24,7 @@
 #pragma once
 
 #include "codec/http1.h"
+#include "net/acceptor.h"
 #include "net/gauge.h"
 #include "net/http_server.h"
 #include "net/pool.h"
@@ -108,8 +109,7 @@ struct connection {
 
 struct http_server {
 	struct loop *loop;
-	struct loop_handler listener;
-	struct loop_timer accept_timer; /* accepting is paused until then */
+	struct acceptor acceptor;
 	struct loop_timer wheel_timer;
 	struct loop_hook hook;
 	struct loop_hook look_hook;
@@ -125,7 +125,6 @@ struct http_server {
 	void *user;
 	size_t scratch_size;
 	struct span headers; /* of every answer */
-	uint16_t port;
 	bool draining;
 
 	struct connection *connections; /* all, with closed ones whose requests live on */

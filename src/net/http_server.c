@@ -7,11 +7,8 @@
 
 #include "base/mem.h"
 #include "net/connection.h"
-#include "net/listener.h"
 #include "sys/clock.h"
 
-#define ACCEPTS_PER_ROUND 128
-#define ACCEPT_PAUSE_MS 100 /* when there are no descriptors left */
 #define TICK_MS_MAX 250u
 
 const struct http_limits http_limits_default = {
@@ -117,8 +114,9 @@ static size_t write_turn_away(struct http_server *server, bool address, char *ou
 
 /* Only when it costs nothing: with TLS there is no answer without a handshake,
  * which is what overload cannot afford. */
-static void turn_away(struct http_server *server, int fd, enum gauge_result result)
+static void turn_away(struct acceptor *acceptor, int fd, enum gauge_result result)
 {
+	struct http_server *server = container_of(acceptor, struct http_server, acceptor);
 	char out[768];
 	counter_add(&server->counters.refused, 1);
 	if (!server->tls) {
@@ -134,9 +132,10 @@ static void turn_away(struct http_server *server, int fd, enum gauge_result resu
 
 /* The first bytes are usually there already (TCP_DEFER_ACCEPT). A connection
  * whose only request waits for its answer needs no place in the loop. */
-static void start_connection(struct http_server *server, int fd, const struct sockaddr *address,
+static void start_connection(struct acceptor *acceptor, int fd, const struct sockaddr *address,
                              struct gauge_slot *slot)
 {
+	struct http_server *server = container_of(acceptor, struct http_server, acceptor);
 	struct connection *connection = connection_new(server, fd, address, slot);
 	if (!connection) {
 		gauge_release(server->gauge, slot);
@@ -152,53 +151,11 @@ static void start_connection(struct http_server *server, int fd, const struct so
 		connection_close(connection);
 }
 
-/* False when there is nothing more to accept now. */
-static bool accept_one(struct http_server *server)
-{
-	struct sockaddr_in6 address = { 0 };
-	socklen_t len = sizeof(address);
-	struct sockaddr *any = (struct sockaddr *)(void *)&address;
-	struct gauge_slot *slot;
-	int fd = accept4(server->listener.fd, any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd < 0) {
-		if (errno == EINTR || errno == ECONNABORTED)
-			return true;
-		/* No descriptors or memory: do not spin. */
-		if (errno != EAGAIN &&
-		    !loop_timer_set(server->loop, &server->accept_timer, ACCEPT_PAUSE_MS))
-			loop_remove(server->loop, &server->listener);
-		return false;
-	}
-	enum gauge_result result = gauge_take(server->gauge, any, &server->limits, &slot);
-	if (result == GAUGE_OK)
-		start_connection(server, fd, any, slot);
-	else
-		turn_away(server, fd, result);
-	return true;
-}
-
-static void accept_ready(struct loop_handler *handler, uint32_t events)
-{
-	struct http_server *server = container_of(handler, struct http_server, listener);
-	(void)events;
-	for (int i = 0; i < ACCEPTS_PER_ROUND && accept_one(server); i++)
-		;
-}
-
 /* A timer that has just run has left a place in the loop's heap: cannot fail. */
 static void repeat_timer(struct http_server *server, struct loop_timer *timer, uint64_t after_ms)
 {
 	int error = loop_timer_set(server->loop, timer, after_ms);
 	CHECK(!error);
-}
-
-static void resume_accepting(struct loop_timer *timer)
-{
-	struct http_server *server = container_of(timer, struct http_server, accept_timer);
-	if (server->listener.fd < 0)
-		return;
-	if (loop_add(server->loop, &server->listener, LOOP_READ))
-		repeat_timer(server, timer, ACCEPT_PAUSE_MS);
 }
 
 static void expired(struct wheel_entry *entry)
@@ -230,9 +187,12 @@ static uint64_t tick_for(const struct http_limits *limits)
 static void init_server(struct http_server *server, const struct http_server_options *options)
 {
 	server->loop = options->loop;
-	server->listener.ready = accept_ready;
-	server->listener.fd = -1;
-	server->accept_timer.due = resume_accepting;
+	server->acceptor = (struct acceptor){ .loop = options->loop,
+		                              .gauge = options->gauge,
+		                              .limits = options->limits,
+		                              .taken = start_connection,
+		                              .refused = turn_away };
+	acceptor_init(&server->acceptor);
 	server->wheel_timer.due = turn_wheel;
 	server->hook.round = flush_dirty;
 	server->hook_round = UINT64_MAX;
@@ -255,18 +215,11 @@ static void init_server(struct http_server *server, const struct http_server_opt
 static int start_listening(struct http_server *server, const struct http_server_options *options,
                            struct error_text *ret_text)
 {
-	const char *address = options->address;
-	uint16_t joined = options->joins ? options->joins->port : 0;
-	int error = listener_open(address, joined, &server->listener.fd, &server->port, ret_text);
+	uint16_t joined = options->joins ? options->joins->acceptor.port : 0;
+	int error = loop_timer_set(server->loop, &server->wheel_timer, server->wheel.tick_ms);
 	if (error)
-		return error;
-	error = loop_timer_set(server->loop, &server->wheel_timer, server->wheel.tick_ms);
-	if (!error)
-		error = loop_add(server->loop, &server->listener, LOOP_READ);
-	if (error)
-		return error_fill(ret_text, error, "cannot listen on %s: %s", address,
-		                  error_name(error));
-	return 0;
+		return error_fill(ret_text, error, "no memory for the HTTP server");
+	return acceptor_open(&server->acceptor, options->address, joined, ret_text);
 }
 
 int http_server_new(const struct http_server_options *options, struct http_server **ret_server,
@@ -302,16 +255,6 @@ int http_server_batch(struct http_server *server)
 	return 0;
 }
 
-static void stop_listening(struct http_server *server)
-{
-	loop_timer_clear(server->loop, &server->accept_timer);
-	if (server->listener.fd < 0)
-		return;
-	loop_remove(server->loop, &server->listener);
-	close(server->listener.fd);
-	server->listener.fd = -1;
-}
-
 static void free_spares(struct http_server *server)
 {
 	while (server->spare_connections) {
@@ -331,7 +274,7 @@ struct http_server *http_server_free(struct http_server *server)
 {
 	if (!server)
 		return NULL;
-	stop_listening(server);
+	acceptor_close(&server->acceptor);
 	loop_timer_clear(server->loop, &server->wheel_timer);
 	loop_hook_remove(server->loop, &server->hook);
 	loop_hook_remove(server->loop, &server->look_hook);
@@ -355,9 +298,8 @@ void http_server_drain(struct http_server *server)
 		return;
 	if (server->batch)
 		socket_batch_run(server->batch); /* no connection is closed while it receives */
-	while (server->listener.fd >= 0 && accept_one(server))
-		;
-	stop_listening(server);
+	acceptor_take_rest(&server->acceptor);
+	acceptor_close(&server->acceptor);
 	server->draining = true;
 	for (struct connection *connection = server->connections; connection;
 	     connection = connection->next)
@@ -387,5 +329,5 @@ const struct http_counters *http_server_counters(const struct http_server *serve
 
 uint16_t http_server_port(const struct http_server *server)
 {
-	return server->port;
+	return server->acceptor.port;
 }

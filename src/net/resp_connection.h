@@ -17,6 +17,7 @@
  */
 #pragma once
 
+#include "net/acceptor.h"
 #include "net/gauge.h"
 #include "net/pool.h"
 #include "net/resp_server.h"
@@ -82,8 +83,7 @@ struct resp_connection {
 
 struct resp_server {
 	struct loop *loop;
-	struct loop_handler listener;
-	struct loop_timer accept_timer; /* accepting is paused until then */
+	struct acceptor acceptor;
 	struct loop_timer wheel_timer;
 	struct loop_hook hook;
 	struct loop_hook look_hook;
@@ -91,7 +91,6 @@ struct resp_server {
 	struct wheel wheel;
 	struct resp_server_options options;
 	char *cipher; /* RESP_CIPHER_ROOM bytes to receive ciphertext in; only with tls */
-	uint16_t port;
 	bool draining;
 
 	struct resp_connection *connections;

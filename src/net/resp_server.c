@@ -8,12 +8,9 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "net/listener.h"
 #include "net/resp_connection.h"
 #include "sys/clock.h"
 
-#define ACCEPTS_PER_ROUND 128
-#define ACCEPT_PAUSE_MS 100 /* when there are no descriptors left */
 #define TICK_MS 250u
 #define KEEPALIVE_S 300 /* as Redis asks for it */
 
@@ -192,9 +189,11 @@ static void flush_dirty(struct loop_hook *hook)
 
 /* ---- accepting ---- */
 
-static void turn_away(struct resp_server *server, int fd)
+static void turn_away(struct acceptor *acceptor, int fd, enum gauge_result why)
 {
+	struct resp_server *server = container_of(acceptor, struct resp_server, acceptor);
 	static const char text[] = "-ERR max number of clients reached\r\n";
+	(void)why;
 	resp_count(&server->counters.refused, 1);
 	if (!server->options.tls) {
 		/* Unread bytes would turn the close into a reset. */
@@ -215,9 +214,10 @@ static void keep_alive(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
-static void start_connection(struct resp_server *server, int fd, const struct sockaddr *address,
+static void start_connection(struct acceptor *acceptor, int fd, const struct sockaddr *address,
                              struct gauge_slot *slot)
 {
+	struct resp_server *server = container_of(acceptor, struct resp_server, acceptor);
 	struct resp_connection *connection = NULL;
 	if (resp_connection_new(server, fd, address, slot, &connection)) {
 		gauge_release(server->options.gauge, slot);
@@ -232,56 +232,11 @@ static void start_connection(struct resp_server *server, int fd, const struct so
 		resp_connection_close(connection);
 }
 
-/* False when there is nothing more to accept now. */
-static bool accept_one(struct resp_server *server)
-{
-	struct sockaddr_in6 address = { 0 };
-	socklen_t len = sizeof(address);
-	struct sockaddr *any = (struct sockaddr *)(void *)&address;
-	struct gauge_slot *slot;
-	int fd = accept4(server->listener.fd, any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	if (fd < 0) {
-		if (errno == EINTR || errno == ECONNABORTED)
-			return true;
-		/* No descriptors or memory: do not spin. */
-		if (errno != EAGAIN &&
-		    !loop_timer_set(server->loop, &server->accept_timer, ACCEPT_PAUSE_MS))
-			loop_remove(server->loop, &server->listener);
-		return false;
-	}
-	struct http_limits limits = {
-		.connections = server->options.limits.connections,
-		.connections_per_address = server->options.limits.connections_per_address,
-	};
-	if (gauge_take(server->options.gauge, any, &limits, &slot) == GAUGE_OK)
-		start_connection(server, fd, any, slot);
-	else
-		turn_away(server, fd);
-	return true;
-}
-
-static void accept_ready(struct loop_handler *handler, uint32_t events)
-{
-	struct resp_server *server = container_of(handler, struct resp_server, listener);
-	(void)events;
-	for (int i = 0; i < ACCEPTS_PER_ROUND && accept_one(server); i++)
-		;
-}
-
 /* A timer that has just run has left a place in the loop's heap: cannot fail. */
 static void repeat_timer(struct resp_server *server, struct loop_timer *timer, uint64_t after_ms)
 {
 	int error = loop_timer_set(server->loop, timer, after_ms);
 	CHECK(!error);
-}
-
-static void resume_accepting(struct loop_timer *timer)
-{
-	struct resp_server *server = container_of(timer, struct resp_server, accept_timer);
-	if (server->listener.fd < 0)
-		return;
-	if (loop_add(server->loop, &server->listener, LOOP_READ))
-		repeat_timer(server, timer, ACCEPT_PAUSE_MS);
 }
 
 /* ---- time-outs ---- */
@@ -314,9 +269,15 @@ static void init_server(struct resp_server *server, const struct resp_server_opt
 {
 	server->options = *options;
 	server->loop = options->loop;
-	server->listener.ready = accept_ready;
-	server->listener.fd = -1;
-	server->accept_timer.due = resume_accepting;
+	server->acceptor = (struct acceptor){
+		.loop = options->loop,
+		.gauge = options->gauge,
+		.limits = { .connections = options->limits.connections,
+		            .connections_per_address = options->limits.connections_per_address },
+		.taken = start_connection,
+		.refused = turn_away,
+	};
+	acceptor_init(&server->acceptor);
 	server->wheel_timer.due = turn_wheel;
 	server->hook.round = flush_dirty;
 	server->look_hook.round = look_ends;
@@ -331,18 +292,11 @@ static void init_server(struct resp_server *server, const struct resp_server_opt
 static int start_listening(struct resp_server *server, struct error_text *ret_text)
 {
 	const struct resp_server_options *options = &server->options;
-	uint16_t joined = options->joins ? options->joins->port : 0;
-	int error = listener_open(options->address, joined, &server->listener.fd, &server->port,
-	                          ret_text);
+	uint16_t joined = options->joins ? options->joins->acceptor.port : 0;
+	int error = loop_timer_set(server->loop, &server->wheel_timer, server->wheel.tick_ms);
 	if (error)
-		return error;
-	error = loop_timer_set(server->loop, &server->wheel_timer, server->wheel.tick_ms);
-	if (!error)
-		error = loop_add(server->loop, &server->listener, LOOP_READ);
-	if (error)
-		return error_fill(ret_text, error, "cannot listen on %s: %s", options->address,
-		                  error_name(error));
-	return 0;
+		return error_fill(ret_text, error, "no memory for the Redis door");
+	return acceptor_open(&server->acceptor, options->address, joined, ret_text);
 }
 
 int resp_server_new(const struct resp_server_options *options, struct resp_server **ret_server,
@@ -378,16 +332,6 @@ int resp_server_batch(struct resp_server *server)
 	return socket_batch_new(&server->batch);
 }
 
-static void stop_listening(struct resp_server *server)
-{
-	loop_timer_clear(server->loop, &server->accept_timer);
-	if (server->listener.fd < 0)
-		return;
-	loop_remove(server->loop, &server->listener);
-	close(server->listener.fd);
-	server->listener.fd = -1;
-}
-
 static void free_spares(struct resp_server *server)
 {
 	while (server->spare_entries) {
@@ -404,7 +348,7 @@ struct resp_server *resp_server_free(struct resp_server *server)
 {
 	if (!server)
 		return NULL;
-	stop_listening(server);
+	acceptor_close(&server->acceptor);
 	loop_timer_clear(server->loop, &server->wheel_timer);
 	loop_hook_remove(server->loop, &server->hook);
 	loop_hook_remove(server->loop, &server->look_hook);
@@ -429,7 +373,7 @@ void resp_server_drain(struct resp_server *server)
 		return;
 	if (server->batch)
 		socket_batch_run(server->batch); /* no connection is closed while it receives */
-	stop_listening(server);
+	acceptor_close(&server->acceptor);
 	server->draining = true;
 	for (struct resp_connection *connection = server->connections; connection;
 	     connection = connection->next) {
@@ -468,5 +412,5 @@ const struct histogram *resp_server_reply_us(const struct resp_server *server)
 
 uint16_t resp_server_port(const struct resp_server *server)
 {
-	return server->port;
+	return server->acceptor.port;
 }
