@@ -30,6 +30,7 @@
 #include "app/serve_sinks.h"
 #include "app/serve_sources.h"
 #include "app/serve_store.h"
+#include "app/serve_waiting.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -107,7 +108,8 @@ struct serve {
 	const struct serve_options *options; /* of the start */
 	bool embedded;
 	struct serve_store store;
-	uint32_t connections; /* at most: --max-connections, or what descriptors allow */
+	struct waiting *waiting; /* for the store, until the real servers listen */
+	uint32_t connections;    /* at most: --max-connections, or what descriptors allow */
 	struct store_host *host;
 	struct source_counts counts;
 	struct source_set *sources; /* the latest */
@@ -290,7 +292,8 @@ static int open_server(struct io *io)
 	struct http_server_options options = {
 		.loop = io->loop,
 		.address = serve->options->listen,
-		.joins = io == serve->ios ? NULL : serve->ios[0].server,
+		.joins = io == serve->ios ? serve_waiting_server(serve->waiting)
+		                          : serve->ios[0].server,
 		.limits = http_limits_default,
 		.gauge = serve->gauge,
 		.tls = serve->tls,
@@ -774,10 +777,29 @@ static int host_store(struct serve *serve, struct error_text *ret_text)
 	return serve_store_attach(&serve->store, serve->host);
 }
 
+static int wait_for_store(struct serve *serve, struct error_text *text)
+{
+	struct waiting_options options = { .config = serve->config,
+		                           .gauge = serve->gauge,
+		                           .tls = serve->tls,
+		                           .connections = serve->connections,
+		                           .signal_fd = serve->signals.fd };
+	struct error_text why = *text;
+	int error = serve_waiting_new(&options, &serve->waiting, text);
+	if (error != 0)
+		return error;
+	*text = why;
+	return serve_waiting_run(serve->waiting, &serve->store, text);
+}
+
 static int open_store(struct serve *serve)
 {
 	struct error_text text = { "" };
 	int error = serve_store_open(serve->config, &serve->store, &text);
+	if (error == ERR_AWAY)
+		error = wait_for_store(serve, &text);
+	if (error == ERR_CLOSING)
+		return error;
 	if (error != 0)
 		return fail(serve->config->store.kind == CONFIG_STORE_LOCAL
 		                    ? "the data folder cannot be opened"
@@ -846,6 +868,7 @@ static int open_ios(struct serve *serve)
 			serve->io_count = i + 1;
 			error = io_open(io);
 		}
+		serve->waiting = serve_waiting_free(serve->waiting);
 		if (error != 0)
 			return fail("stile cannot listen", error, &io->problem);
 	}
@@ -987,6 +1010,8 @@ static void close_all(struct serve *serve)
 	serve_callers_end(&serve->callers);
 	serve->console.feed = feed_free(serve->console.feed);
 	serve->host = store_host_free(serve->host);
+	serve_store_free(&serve->store);
+	serve->waiting = serve_waiting_free(serve->waiting);
 	serve->traces = trace_log_free(serve->traces);
 	source_set_release(serve->sources);
 	source_counts_free(&serve->counts);
@@ -1031,8 +1056,12 @@ int serve_run(struct config *config, const struct config_input *input)
 		greet(serve);
 		io_run(&serve->ios[0]);
 	}
+	if (error == 0 && serve_store_refused(&serve->store))
+		error = ERR_CONFIG;
 	close_all(serve);
 	stop_guard_end(&serve->guard);
+	if (error == ERR_CLOSING) /* asked to, while it waited */
+		error = 0;
 	if (error == 0)
 		log_info("stopped");
 	if (serve->loaded != serve->config)

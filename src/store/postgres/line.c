@@ -80,7 +80,7 @@ static int prepare_all(struct line *line, const struct line_statement *statement
 static int expect_key(struct line *line)
 {
 	struct postgres_answer answer = { 0 };
-	unsigned char key[POSTGRES_STORE_KEY_LEN];
+	unsigned char key[POSTGRES_STORE_KEY_LEN] = { 0 };
 	int error = postgres_command(&line->link, "SELECT encode(key, 'hex') FROM stile_meta",
 	                             &answer);
 	if (error)

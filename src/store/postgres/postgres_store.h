@@ -21,7 +21,8 @@
  *            ERR_AWAY     the server is not to be had,
  *            ERR_VERSION  there are no tables, or of another version,
  *            ERR_CONFIG   the URL, or a setting of the server that would lose what was
- *                         acknowledged (synchronous_commit off, fsync off).
+ *                         acknowledged (synchronous_commit off, fsync off); or the server
+ *                         refuses the user, the password or the database.
  *            Later: ERR_AWAY after `away_ms` without a connection. A connection that is
  *            lost during a commit leaves open what came of it; that is read back from the
  *            server, and never guessed: ERR_AWAY then is of something done wholly or not
