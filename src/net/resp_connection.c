@@ -185,8 +185,6 @@ static void pop_first(struct resp_connection *connection)
 	server->patience.asking -= connection->waiting == 0;
 	server->patience.undone -= !entry->done;
 	server->calls--;
-	if (connection->alone == entry)
-		connection->alone = NULL;
 	if (entry->ends)
 		connection->closing = connection->last = true;
 	pool_drop_input(&server->pool, entry->input);
@@ -207,12 +205,6 @@ void resp_call_done(struct resp_call *call)
 	entry->connection->server->patience.undone--;
 	if (entry->connection->first == entry)
 		resp_mark_dirty(entry->connection);
-}
-
-void resp_call_alone(struct resp_call *call)
-{
-	struct resp_entry *entry = container_of(call, struct resp_entry, call);
-	entry->connection->alone = entry;
 }
 
 void resp_call_weigh(struct resp_call *call, uint64_t bytes)
@@ -241,7 +233,7 @@ void resp_call_ends(struct resp_call *call)
 static bool must_pause(const struct resp_connection *connection)
 {
 	const struct resp_server_limits *limits = &connection->server->options.limits;
-	return connection->alone || connection->waiting >= limits->pipeline ||
+	return connection->waiting >= limits->pipeline ||
 	       connection->weight >= limits->weight_bytes ||
 	       outgoing_pending(&connection->out) > limits->output_bytes;
 }

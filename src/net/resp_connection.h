@@ -58,13 +58,12 @@ struct resp_connection {
 	struct resp_parser parser;
 
 	struct resp_entry *first, **tail;
-	struct resp_entry *alone; /* NULL: none is */
-	uint32_t waiting;         /* calls in the queue */
-	uint64_t served;          /* the number of the last hook that had replies for it */
-	uint64_t weight;          /* of them */
-	struct outgoing out;      /* replies, in clear */
-	struct tls_session *tls;  /* NULL: plain */
-	uint32_t lingered;        /* bytes thrown away while lingering */
+	uint32_t waiting;        /* calls in the queue */
+	uint64_t served;         /* the number of the last hook that had replies for it */
+	uint64_t weight;         /* of them */
+	struct outgoing out;     /* replies, in clear */
+	struct tls_session *tls; /* NULL: plain */
+	uint32_t lingered;       /* bytes thrown away while lingering */
 
 	bool dirty;      /* in the server's list */
 	bool held;       /* in the server's other list */
