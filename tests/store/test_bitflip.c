@@ -9,9 +9,9 @@
  *
  * In the fast tier long runs of zeros are sampled: one bit in each of their
  * sectors; and so are the files in the middle, which are as their neighbours, and of
- * the second folder the old ones, which are as in the first: one bit in each sixteenth
+ * the second folder the old ones, which are as in the first: one bit in each fifteenth
  * byte. STILE_TEST_SCALE of 10 and more flips them all, and one
- * below 1 flips one bit of each byte.
+ * below 1 flips one bit of each fifth byte, or 75th in the middle.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,15 +196,22 @@ static bool in_the_middle(const struct simfs *simfs, const char *path)
 	return number >= oldest + whole_oldest && number > 0 && number + 2 <= newest;
 }
 
-#define MIDDLE_BYTES 16u
+#define MIDDLE_BYTES 15u
+#define STRIDE 5u /* of bytes, under sanitizers: odd, so that each part of a field has its turn */
+
+static uint64_t step_in(const struct simfs *simfs, const char *path, bool all)
+{
+	bool middle = !all && in_the_middle(simfs, path);
+
+	return test_stride(STRIDE) * (middle ? MIDDLE_BYTES : 1);
+}
 
 static void flips_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
-	uint64_t bytes = !all && in_the_middle(simfs, path) ? MIDDLE_BYTES : 1;
-	/* Sanitizers run at a fraction. */
-	uint64_t bits = test_scale(8) < 8 || bytes > 1 ? 1 : 8;
+	uint64_t bytes = step_in(simfs, path, all);
+	uint64_t bits = bytes > 1 ? 1 : 8;
 	bool is_spare = strstr(path, "spare") != NULL; /* of no meaning after a start */
 
 	for (uint64_t byte = 0; byte < size;) {
@@ -225,7 +232,7 @@ static void cuts_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
-	uint64_t bytes = !all && in_the_middle(simfs, path) ? MIDDLE_BYTES : 1;
+	uint64_t bytes = step_in(simfs, path, all);
 	bool is_spare = strstr(path, "spare") != NULL;
 
 	for (uint64_t length = 0; length < size;) {
