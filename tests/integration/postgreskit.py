@@ -7,11 +7,10 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 
 import pytest
 
-from harness import eventually
+from harness import eventually, quick_folder
 
 
 def programs():
@@ -27,7 +26,7 @@ class Postgres:
 
     def __init__(self):
         self.bin = programs()
-        self.folder = tempfile.mkdtemp(prefix="stile-pg-")
+        self.folder = quick_folder("stile-pg-", 2 << 30)
         self.data = os.path.join(self.folder, "data")
         self.user = "postgres" if os.geteuid() == 0 else None
         self.process = None

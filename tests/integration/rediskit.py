@@ -15,13 +15,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 
 import pytest
 import redis
 from redis.cluster import RedisCluster
 
-from harness import eventually
+from harness import eventually, quick_folder
 
 CLUSTER_BUS = 10000  # a node's second port, above its first
 NODE_TIMEOUT_MS = 2000
@@ -69,7 +68,7 @@ class Redis:
 
     def __init__(self, *options, password=None, tls=False, aof="always", address="127.0.0.1",
                  port=None):
-        self.folder = tempfile.mkdtemp(prefix="stile-redis-")
+        self.folder = quick_folder("stile-redis-", 1 << 30)
         self.address = address
         self.port = port or free_port([address])
         self.password = password
