@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from harness import eventually, quick_folder
+from harness import LIMIT_S, eventually, quick_folder
 
 
 def programs():
@@ -52,7 +52,7 @@ class Postgres:
                               "-c", "listen_addresses=", "-c", "autovacuum=off",
                               "-c", "max_connections=20"),
                 stdout=log, stderr=log, user=self.user, cwd=self.folder, start_new_session=True)
-        eventually(lambda: self.try_ask("SELECT 1") == "1", "the database answers", limit_s=60)
+        eventually(lambda: self.try_ask("SELECT 1") == "1", "the database answers", limit_s=LIMIT_S)
 
     def kill(self):
         """All of its processes at once, as when the machine stops."""

@@ -157,8 +157,8 @@ static void io_faults(enum simfs_fault_kind kind)
 		io_fault(kind, at, false);
 		io_fault(kind, at, true);
 	}
-	printf("%s at %s of %llu calls\n", fault_names[kind],
-	       test_stride(2) == 1 ? "each" : "some", (unsigned long long)calls);
+	printf("%s at %s of %llu calls\n", fault_names[kind], test_stride(2) == 1 ? "each" : "some",
+	       (unsigned long long)calls);
 }
 
 static void test_an_io_error_never_makes_a_false_acknowledgement(void **state)
