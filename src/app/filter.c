@@ -8,6 +8,7 @@
 #include "app/filter_split.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "gate/digest_later.h"
 #include "store/memory/flat_claims.h"
 #include "sys/stream.h"
 
@@ -41,6 +42,7 @@ struct filter {
 	uint64_t now_ms; /* of the last event that has a time, or of the clock */
 	uint32_t count;
 	struct pending batch[BATCH];
+	struct digest_later later; /* of the batch */
 	struct buf words; /* of a claim, for the rejected */
 	struct filter_envelope envelope;
 	char *bytes; /* ROOM_BYTES */
@@ -194,6 +196,7 @@ static int settle(struct filter *filter, const struct pending *pending,
 static int decide_batch(struct filter *filter)
 {
 	int error = 0;
+	digest_later_flush(&filter->later);
 	for (uint32_t i = 0; i < filter->count; i++)
 		flat_claims_prefetch(filter->claims, &filter->batch[i].event);
 	for (uint32_t i = 0; i < filter->count && error == 0; i++) {
@@ -301,6 +304,7 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 	if (is_broken_array(filter, &input, &items, &problem))
 		return add_broken(filter, piece, items.error, &problem);
 	begin_items(filter, &input, &items);
+	items.later = digest_later_gains() ? &filter->later : NULL;
 	while (error == 0) {
 		struct recipe_result *result = &filter->batch[filter->count].result;
 		enum recipe_step step = recipe_items_next(&items, result, &problem);

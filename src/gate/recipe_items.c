@@ -16,6 +16,7 @@ void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *rec
 	ret_items->error = 0;
 	ret_items->count = 0;
 	ret_items->items_max = RECIPE_ITEMS_MAX;
+	ret_items->later = NULL;
 	ret_items->recipe = recipe;
 	ret_items->scratch = scratch;
 	ret_items->input = input;
@@ -181,6 +182,7 @@ static enum recipe_step first_item(struct recipe_items *items, struct recipe_res
 		return broken(items, error_fill(ret_problem, -ENOMEM,
 		                                "there is no memory for the recipe"));
 	recipe_run_begin(run, items->recipe, items->scratch, items->input);
+	run->later = items->later;
 	struct span body = items->input->body;
 	while (body.len > 0 && json_is_blank(body.ptr[0]))
 		body = span_skip(body, 1);
