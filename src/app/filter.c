@@ -31,6 +31,11 @@ struct pending {
 	uint64_t line;
 };
 
+struct batch {
+	uint32_t count;
+	struct pending events[BATCH];
+};
+
 struct filter {
 	struct filter_options options;
 	struct flat_claims *claims;
@@ -40,9 +45,9 @@ struct filter {
 	const struct filter_input *input;
 	struct filter_split split;
 	uint64_t now_ms; /* of the last event that has a time, or of the clock */
-	uint32_t count;
-	struct pending batch[BATCH];
-	struct digest_later later; /* of the batch */
+	struct batch batches[2];
+	struct batch *filling;     /* the other one waits for memory */
+	struct digest_later later; /* of the one that is being filled */
 	struct buf words; /* of a claim, for the rejected */
 	struct filter_envelope envelope;
 	char *bytes; /* ROOM_BYTES */
@@ -57,6 +62,7 @@ int filter_new(const struct filter_options *options, struct filter **ret_filter)
 	filter->output.out_fd = options->out_fd;
 	filter->output.rejected_fd = options->rejected_fd;
 	filter_envelope_init(&filter->envelope);
+	filter->filling = &filter->batches[0];
 	filter->bytes = mem_map(ROOM_BYTES);
 	if (!filter->bytes || flat_claims_new(&filter->claims) != 0) {
 		filter_free(filter);
@@ -193,27 +199,56 @@ static int settle(struct filter *filter, const struct pending *pending,
  * processor does for several at a time, but lets nothing pass meanwhile that stands
  * behind it. One after each event, they would take 90 ns of it.
  */
-static int decide_batch(struct filter *filter)
+static void fetch_batch(struct filter *filter, const struct batch *batch)
+{
+	digest_later_flush(&filter->later);
+	for (uint32_t i = 0; i < batch->count; i++)
+		flat_claims_prefetch(filter->claims, &batch->events[i].event);
+}
+
+static int decide_batch(struct filter *filter, struct batch *batch)
 {
 	int error = 0;
-	digest_later_flush(&filter->later);
-	for (uint32_t i = 0; i < filter->count; i++)
-		flat_claims_prefetch(filter->claims, &filter->batch[i].event);
-	for (uint32_t i = 0; i < filter->count && error == 0; i++) {
+	for (uint32_t i = 0; i < batch->count; i++)
+		flat_claims_prefetch_known(filter->claims, &batch->events[i].event);
+	for (uint32_t i = 0; i < batch->count && error == 0; i++) {
 		struct flat_verdict verdict;
-		const struct pending *pending = &filter->batch[i];
+		const struct pending *pending = &batch->events[i];
 		error = flat_claims_decide(filter->claims, &pending->event, &verdict);
 		if (error == 0)
 			error = settle(filter, pending, &verdict);
 	}
-	filter->count = 0;
+	batch->count = 0;
 	return error;
+}
+
+static struct batch *other_batch(struct filter *filter)
+{
+	return &filter->batches[filter->filling == &filter->batches[0]];
+}
+
+/* A batch is full: it waits until the next one is, and memory has answered by then. */
+static int turn_batches(struct filter *filter)
+{
+	struct batch *other = other_batch(filter);
+	fetch_batch(filter, filter->filling);
+	int error = decide_batch(filter, other);
+	filter->filling = other;
+	return error;
+}
+
+/* All that is not decided yet. */
+static int decide_all(struct filter *filter)
+{
+	fetch_batch(filter, filter->filling);
+	int error = decide_batch(filter, other_batch(filter));
+	return error == 0 ? decide_batch(filter, filter->filling) : error;
 }
 
 static int add_bad(struct filter *filter, const struct filter_piece *piece, struct span event,
                    const char *reason)
 {
-	int error = decide_batch(filter); /* the rejected stay in order */
+	int error = decide_all(filter); /* the rejected stay in order */
 	filter->stats.read++;
 	filter->stats.bad++;
 	complain(filter, piece->line, reason);
@@ -245,13 +280,14 @@ static uint64_t time_of(struct filter *filter, const struct event *event)
 }
 
 /* The batch's next place has the result; it becomes an event to decide. */
-static int add_event(struct filter *filter, const struct filter_piece *piece, bool batch)
+static int add_event(struct filter *filter, const struct filter_piece *piece, bool several)
 {
-	struct pending *pending = &filter->batch[filter->count];
+	struct batch *batch = filter->filling;
+	struct pending *pending = &batch->events[batch->count];
 	struct recipe_result *result = &pending->result;
 	filter->stats.read++;
 	pending->line = piece->line;
-	pending->whole = batch ? result->payload : piece->whole;
+	pending->whole = several ? result->payload : piece->whole;
 	pending->text = filter->options.envelope ? piece->event : result->payload;
 	pending->event = (struct flat_event){
 		.claims = result->claims,
@@ -260,7 +296,7 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 		.time_ms = time_of(filter, &result->event),
 		.number = filter->stats.read,
 	};
-	return ++filter->count == BATCH ? decide_batch(filter) : 0;
+	return ++batch->count == BATCH ? turn_batches(filter) : 0;
 }
 
 static void begin_items(struct filter *filter, const struct recipe_input *input,
@@ -306,7 +342,8 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 	begin_items(filter, &input, &items);
 	items.later = digest_later_gains() ? &filter->later : NULL;
 	while (error == 0) {
-		struct recipe_result *result = &filter->batch[filter->count].result;
+		struct batch *batch = filter->filling;
+		struct recipe_result *result = &batch->events[batch->count].result;
 		enum recipe_step step = recipe_items_next(&items, result, &problem);
 		/* There is one envelope to write on. */
 		if (filter->options.envelope && items.batch)
@@ -373,7 +410,7 @@ static int take_block(struct filter *filter, struct span *block, bool last,
 	}
 	/* What was found stands, even before what is broken. */
 	if (error == 0 || error == ERR_INVALID) {
-		int written = decide_batch(filter);
+		int written = decide_all(filter);
 		if (written == 0)
 			written = filter_output_flush(&filter->output);
 		error = written != 0 ? written : error;
