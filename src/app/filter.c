@@ -19,7 +19,7 @@
  */
 #define BLOCK_BYTES (256u << 10)
 #define ROOM_BYTES (FILTER_EVENT_MAX + 2 * BLOCK_BYTES)
-#define BATCH 32
+#define BATCH 8
 #define REASON_MAX 320
 
 /* An event whose claims are known and not decided yet. */
@@ -44,11 +44,13 @@ struct filter {
 	struct filter_stats stats;
 	const struct filter_input *input;
 	struct filter_split split;
-	uint64_t now_ms; /* of the last event that has a time, or of the clock */
+	struct json_lines lines; /* those of the block … */
+	bool lines_begun;        /* … that was looked at so */
+	uint64_t now_ms;         /* of the last event that has a time, or of the clock */
 	struct batch batches[2];
 	struct batch *filling;     /* the other one waits for memory */
 	struct digest_later later; /* of the one that is being filled */
-	struct buf words; /* of a claim, for the rejected */
+	struct buf words;          /* of a claim, for the rejected */
 	struct filter_envelope envelope;
 	char *bytes; /* ROOM_BYTES */
 };
@@ -329,6 +331,34 @@ static int add_broken(struct filter *filter, const struct filter_piece *piece, i
 }
 
 /* One piece may hold several events: Records, entities, an array on a line. */
+static int add_items(struct filter *filter, const struct filter_piece *piece,
+                     struct recipe_items *items)
+{
+	struct error_text problem;
+	int error = 0;
+	items->later = digest_later_gains() ? &filter->later : NULL;
+	while (error == 0) {
+		struct batch *batch = filter->filling;
+		struct recipe_result *result = &batch->events[batch->count].result;
+		enum recipe_step step = recipe_items_next(items, result, &problem);
+		/* There is one envelope to write on. */
+		if (filter->options.envelope && items->batch)
+			return add_bad(filter, piece, piece->event,
+			               "expected one event in an envelope, found several");
+		switch (step) {
+		case RECIPE_END: return 0;
+		case RECIPE_EVENT: error = add_event(filter, piece, items->batch); break;
+		case RECIPE_REFUSED:
+			error = add_bad(filter, piece,
+			                filter->options.envelope ? piece->event : result->payload,
+			                problem.text);
+			break;
+		case RECIPE_BROKEN: return add_broken(filter, piece, items->error, &problem);
+		}
+	}
+	return error;
+}
+
 static int add_piece(struct filter *filter, const struct filter_piece *piece)
 {
 	struct recipe_input input;
@@ -340,28 +370,44 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 	if (is_broken_array(filter, &input, &items, &problem))
 		return add_broken(filter, piece, items.error, &problem);
 	begin_items(filter, &input, &items);
-	items.later = digest_later_gains() ? &filter->later : NULL;
-	while (error == 0) {
-		struct batch *batch = filter->filling;
-		struct recipe_result *result = &batch->events[batch->count].result;
-		enum recipe_step step = recipe_items_next(&items, result, &problem);
-		/* There is one envelope to write on. */
-		if (filter->options.envelope && items.batch)
-			return add_bad(filter, piece, piece->event,
-			               "expected one event in an envelope, found several");
-		switch (step) {
-		case RECIPE_END: return 0;
-		case RECIPE_EVENT: error = add_event(filter, piece, items.batch); break;
-		case RECIPE_REFUSED:
-			error = add_bad(filter, piece,
-			                filter->options.envelope ? piece->event : result->payload,
-			                problem.text);
-			break;
-		case RECIPE_BROKEN: return add_broken(filter, piece, items.error, &problem);
-		}
-	}
-	return error;
+	return add_items(filter, piece, &items);
 }
+
+/* ---- lines ---- */
+
+/* Those that are whole, which are scanned where they stand: so each byte is looked at
+ * once, and the end of a line is where its object ends. */
+static void begin_lines(struct filter *filter, struct span block, bool last)
+{
+	const char *end = last ? block.ptr + block.len : memrchr(block.ptr, '\n', block.len);
+	filter->lines_begun = true;
+	filter->lines.end = NULL;
+	if (end && end > block.ptr)
+		json_lines_begin(&filter->lines, span_of(block.ptr, (size_t)(end - block.ptr)));
+}
+
+/* A line that is one object. Not taken: it is another, and cut as the split does. */
+static int take_line(struct filter *filter, struct span *block, bool last, bool *ret_taken)
+{
+	struct recipe_items items;
+	struct recipe_input input = { .body = SPAN_EMPTY };
+	struct filter_piece piece;
+	*ret_taken = false;
+	if (!filter_split_at_line(&filter->split) || filter->options.envelope || block->len == 0)
+		return 0;
+	if (!filter->lines_begun)
+		begin_lines(filter, *block, last);
+	if (!recipe_items_begin_line(&items, filter->options.recipe, &filter->scratch, &input,
+	                             &filter->lines, block->ptr) ||
+	    input.body.len > FILTER_EVENT_MAX)
+		return 0;
+	*ret_taken = true;
+	items.items_max = UINT32_MAX;
+	filter_split_take_line(&filter->split, block, input.body.len, &piece);
+	return add_items(filter, &piece, &items);
+}
+
+/* ---- blocks ---- */
 
 /* In texts an event may have line breaks, between its tokens only: they become
  * blanks, right where they stand. */
@@ -402,7 +448,12 @@ static int take_block(struct filter *filter, struct span *block, bool last,
 	int error = 0;
 	if (filter->options.arrival)
 		filter->now_ms = clock_read(filter->options.clock).wall_ms;
+	filter->lines_begun = false;
 	while (error == 0) {
+		bool taken;
+		error = take_line(filter, block, last, &taken);
+		if (taken || error != 0)
+			continue;
 		enum filter_step step = filter_split_next(&filter->split, block, last, &piece);
 		if (step == FILTER_MORE || step == FILTER_END)
 			break;
@@ -430,11 +481,21 @@ static int fail(const struct filter *filter, int error, struct error_text *ret_t
 	                  error_name(error));
 }
 
+/* An index that need not grow, by what was in the first bytes of an input. */
+static void expect_claims(struct filter *filter, uint64_t size, uint64_t read, uint64_t before)
+{
+	uint64_t found = flat_claims_get_stats(filter->claims).claims - before;
+	if (size > read && read > 0)
+		flat_claims_expect(filter->claims, before + found * (size / read + 1));
+}
+
 int filter_run(struct filter *filter, const struct filter_input *input, struct error_text *ret_text)
 {
 	struct span block = { filter->bytes, 0 };
 	bool last = false;
 	int error = 0;
+	uint64_t size = stream_size(input->fd);
+	uint64_t before = flat_claims_get_stats(filter->claims).claims;
 	filter->input = input;
 	filter->split = (struct filter_split){ .event_max = FILTER_EVENT_MAX };
 	while (!last && error == 0) {
@@ -448,6 +509,8 @@ int filter_run(struct filter *filter, const struct filter_input *input, struct e
 		filter->stats.bytes += (uint64_t)n;
 		block = span_of(filter->bytes, block.len + (size_t)n);
 		error = take_block(filter, &block, last, ret_text);
+		expect_claims(filter, size, (uint64_t)n, before);
+		size = 0;
 		if (filter->options.progress)
 			filter->options.progress(filter->options.user, &filter->stats);
 	}

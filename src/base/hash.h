@@ -54,10 +54,14 @@ static inline uint64_t hash_load64(const unsigned char *p)
 static inline uint64_t hash_last_word(const unsigned char *ptr, size_t len)
 {
 	unsigned char rest[8] = { 0 };
+	uint64_t length = (uint64_t)len << 56;
 	size_t left = len % 8;
-	if (left)
-		memcpy(rest, ptr + len - left, left);
-	return hash_load64(rest) | (uint64_t)len << 56;
+	if (left == 0)
+		return length;
+	if (likely(len >= 8)) /* the last eight bytes, without those of the word before */
+		return hash_load64(ptr + len - 8) >> (64 - 8 * left) | length;
+	memcpy(rest, ptr, left);
+	return hash_load64(rest) | length;
 }
 
 void hash_finish(const struct hash_rest *rest, uint64_t ret_words[static 2]);

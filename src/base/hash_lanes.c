@@ -65,13 +65,10 @@ AVX512 wide_inline __m512i add(__m512i a, __m512i b)
 	return _mm512_add_epi64(a, b);
 }
 
-AVX512 wide_inline __m512i xor(__m512i a, __m512i b)
-{
-	return _mm512_xor_si512(a, b);
-}
+AVX512 wide_inline __m512i xor (__m512i a, __m512i b) { return _mm512_xor_si512(a, b); }
 
-/* As sip_round() of hash.c. */
-AVX512 wide_inline void round_of(struct wide *s)
+	/* As sip_round() of hash.c. */
+	AVX512 wide_inline void round_of(struct wide *s)
 {
 	s->v0 = add(s->v0, s->v1);
 	s->v2 = add(s->v2, s->v3);
@@ -110,7 +107,8 @@ AVX512 wide_inline __m512i fold(struct wide *s)
 	return xor(xor(s->v0, s->v1), xor(s->v2, s->v3));
 }
 
-AVX512 static void finish_wide(const struct hash_lanes *lanes, uint64_t ret_words[static HASH_LANES][2])
+AVX512 static void finish_wide(const struct hash_lanes *lanes,
+                               uint64_t ret_words[static HASH_LANES][2])
 {
 	uint64_t first[HASH_LANES], second[HASH_LANES];
 	struct wide s = {

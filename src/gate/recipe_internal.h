@@ -158,8 +158,8 @@ struct recipe_run {
 	uint64_t judged[RECIPE_TESTS_MAX / 64]; /* tests that were made … */
 	uint64_t held[RECIPE_TESTS_MAX / 64];   /* … and hold */
 	struct json_doc doc;
-	struct digest_later *later;  /* NULL: digests are made at once */
-	struct digest_input *digest; /* of the claim that is being computed */
+	struct digest_later *later;                    /* NULL: digests are made at once */
+	struct digest_input *digest;                   /* of the claim that is being computed */
 	const struct digest_scope *scopes[CLAIMS_MAX]; /* of the claims that are taken */
 	struct digest_input digests[CLAIMS_MAX];
 };

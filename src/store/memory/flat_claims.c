@@ -31,10 +31,10 @@
 #include "base/mem.h"
 
 #define BUCKET_ENTRIES 8u
-#define BUCKET_USED 5u        /* on average at most */
-#define BUCKETS_MIN 1024u     /* a multiple of 64, so that they are whole pages */
+#define BUCKET_USED 5u                /* on average at most */
+#define BUCKETS_MIN 1024u             /* a multiple of 64, so that they are whole pages */
 #define USED_MAX UINT64_C(0xC0000000) /* slots have numbers of 32 bits */
-#define AHEAD 16u             /* slots whose buckets are fetched ahead */
+#define AHEAD 16u                     /* slots whose buckets are fetched ahead */
 #define TIME_MAX ((UINT64_C(1) << 48) - 1)
 #define NUMBER_MAX ((UINT64_C(1) << 40) - 1)
 #define VALUE_MAX ((UINT64_C(1) << 56) - 1)
@@ -42,7 +42,7 @@
 /* Addresses for three billion claims; where so many are not to be had, half. */
 #define RESERVE_MOST (UINT64_C(128) << 30)
 #define RESERVE_LEAST (UINT64_C(1) << 30)
-#define COMMIT_LEAST ((size_t)256 << 10)
+#define COMMIT_FIRST ((size_t)256 << 10)
 
 struct slot {
 	uint64_t key;
@@ -198,7 +198,9 @@ static int commit(struct flat_claims *claims, uint64_t used)
 	char *start = (char *)claims->slots;
 	if (bytes <= claims->committed)
 		return 0;
-	size_t more = claims->committed / 4 / COMMIT_LEAST * COMMIT_LEAST + COMMIT_LEAST;
+	/* Whole huge pages, but for the first few claims. */
+	size_t all = (claims->committed + claims->committed / 8) / MEM_HUGE * MEM_HUGE + MEM_HUGE;
+	size_t more = claims->committed ? all - claims->committed : COMMIT_FIRST;
 	if (more > claims->reserved - claims->committed)
 		more = claims->reserved - claims->committed;
 	if (used > USED_MAX || bytes > claims->committed + more ||
@@ -319,6 +321,17 @@ static int sweep(struct flat_claims *claims)
 	}
 	set_index(claims, &index);
 	return 0;
+}
+
+void flat_claims_expect(struct flat_claims *claims, uint64_t count)
+{
+	struct index index;
+	count = count < FLAT_CLAIMS_EXPECTED_MAX ? count : FLAT_CLAIMS_EXPECTED_MAX;
+	uint64_t buckets = (count / BUCKET_USED / BUCKETS_MIN + 1) * BUCKETS_MIN;
+	if (buckets <= claims->index.count || index_new(buckets, &index) != 0)
+		return;
+	index_copy(&index, &claims->index);
+	set_index(claims, &index);
 }
 
 /* Room for all claims of an event. */

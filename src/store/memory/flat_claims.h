@@ -37,7 +37,8 @@
 #include "store/store.h"
 
 #define FLAT_CLAIMS_RECENT 65536u
-#define FLAT_CLAIMS_WINDOWS_MAX 1024u /* different ones in one table */
+#define FLAT_CLAIMS_EXPECTED_MAX 5000000u /* 64 MB of index */
+#define FLAT_CLAIMS_WINDOWS_MAX 1024u     /* different ones in one table */
 
 struct flat_claims;
 
@@ -66,6 +67,10 @@ struct flat_claims_stats {
 
 int flat_claims_new(struct flat_claims **ret_claims) must_check;
 struct flat_claims *flat_claims_free(struct flat_claims *claims); /* accepts NULL, returns NULL */
+
+/* So many claims may come: makes a larger index at once, of FLAT_CLAIMS_EXPECTED_MAX at
+ * most. It is no promise either way. */
+void flat_claims_expect(struct flat_claims *claims, uint64_t count);
 
 /* Starts to fetch what the decision will touch: of the index first; then, when that is
  * there, of the claims that are known already. */
