@@ -160,7 +160,6 @@ static void names_have_their_limits(void **state)
 /* Short ones and some that are too long for company, in both rows. */
 static void digests_that_wait_for_company_are_the_same(void **state)
 {
-	static const unsigned char key[DIGEST_KEY_LEN] = { 5 };
 	static struct digest_later later;
 	static struct digest_input input;
 	static char value[DIGEST_PART_MAX];

@@ -459,9 +459,10 @@ static void an_inner_event_is_not_mistaken_for_its_cover_without_memory(void **s
 /* By lines where they stand, with digests that are made later: the same claims. */
 static void lines_read_where_they_stand_are_the_same_events(void **state)
 {
-	static const char text[] = "{\"id\":\"1\"}\n{\"id\":\"2\",\"a\":[1, 2]}\r\n"
-				   "{\"Records\":[{\"messageId\":\"m\",\"body\":\"b\","
-				   "\"eventSource\":\"aws:sqs\"}]}\n{\"id\":\"\\u0033\"}";
+	static const char text[] =
+		"{\"id\":\"1\"}\n{\"id\":\"2\",\"a\":[1, 2]}\r\n"
+		"{\"Records\":[{\"messageId\":\"m\",\"body\":\"b\","
+		"\"eventSource\":\"aws:sqs\",\"eventSourceARN\":\"q\"}]}\n{\"id\":\"\\u0033\"}";
 	static struct digest_later later;
 	struct recipe_result found[4];
 	struct json_lines lines;

@@ -31,8 +31,9 @@
 #include "base/mem.h"
 
 #define BUCKET_ENTRIES 8u
-#define BUCKET_USED 5u                /* on average at most */
-#define BUCKETS_MIN 1024u             /* a multiple of 64, so that they are whole pages */
+#define BUCKET_USED 5u   /* on average at most */
+#define BUCKETS_PAGE 64u /* an index has whole pages */
+#define BUCKETS_MIN 1024u
 #define USED_MAX UINT64_C(0xC0000000) /* slots have numbers of 32 bits */
 #define AHEAD 16u                     /* slots whose buckets are fetched ahead */
 #define TIME_MAX ((UINT64_C(1) << 48) - 1)
@@ -294,14 +295,16 @@ static void index_all(const struct flat_claims *claims, const struct index *inde
 	}
 }
 
-/* Twice as many, or, when enough has expired, as many or half. */
+/* Twice as many; where some have expired half as many again, as many or half. */
 static uint64_t buckets_wanted(const struct flat_claims *claims, uint64_t live)
 {
 	uint64_t count = claims->index.count;
-	if (live > claims->used_max / 3 * 2)
+	if (live == claims->used)
 		return count * 2;
+	if (live > claims->used_max / 3 * 2)
+		return (count + count / 2 + BUCKETS_PAGE - 1) / BUCKETS_PAGE * BUCKETS_PAGE;
 	if (live < claims->used_max / 8 && count / 2 >= BUCKETS_MIN)
-		return count / 2;
+		return count / 2 / BUCKETS_PAGE * BUCKETS_PAGE;
 	return count;
 }
 
