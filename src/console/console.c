@@ -314,23 +314,27 @@ struct http_metric {
 	}
 
 static const struct http_metric http_metrics[] = {
-	HTTP_METRIC("stile_http_connections", "gauge", open, "Open connections."),
-	HTTP_METRIC("stile_http_accepted_total", "counter", accepted, "Connections accepted."),
-	HTTP_METRIC("stile_http_refused_total", "counter", refused,
+	HTTP_METRIC("stile_http_connections", "gauge", wires.open, "Open connections."),
+	HTTP_METRIC("stile_http_accepted_total", "counter", wires.accepted,
+	            "Connections accepted."),
+	HTTP_METRIC("stile_http_refused_total", "counter", wires.refused,
 	            "Connections refused because there were too many."),
 	HTTP_METRIC("stile_http_requests_total", "counter", requests, "Whole requests."),
 	HTTP_METRIC("stile_http_bad_requests_total", "counter", bad,
 	            "Requests that were refused as malformed, too large or too slow."),
 	HTTP_METRIC("stile_http_crowded_total", "counter", crowded,
 	            "Requests answered 503 because too many bytes of others were on their way."),
-	HTTP_METRIC("stile_http_timeouts_total", "counter", timeouts,
+	HTTP_METRIC("stile_http_timeouts_total", "counter", wires.timeouts,
 	            "Connections ended because the peer was too slow."),
-	HTTP_METRIC("stile_http_received_bytes_total", "counter", bytes_in, "Bytes received."),
-	HTTP_METRIC("stile_http_sent_bytes_total", "counter", bytes_out, "Bytes sent."),
-	HTTP_METRIC("stile_tls_handshakes_total", "counter", tls_handshakes, "TLS handshakes."),
-	HTTP_METRIC("stile_tls_resumed_total", "counter", tls_resumed,
+	HTTP_METRIC("stile_http_received_bytes_total", "counter", wires.bytes_in,
+	            "Bytes received."),
+	HTTP_METRIC("stile_http_sent_bytes_total", "counter", wires.bytes_out, "Bytes sent."),
+	HTTP_METRIC("stile_tls_handshakes_total", "counter", wires.tls_handshakes,
+	            "TLS handshakes."),
+	HTTP_METRIC("stile_tls_resumed_total", "counter", wires.tls_resumed,
 	            "TLS handshakes that resumed a session."),
-	HTTP_METRIC("stile_tls_failed_total", "counter", tls_failed, "TLS handshakes that failed."),
+	HTTP_METRIC("stile_tls_failed_total", "counter", wires.tls_failed,
+	            "TLS handshakes that failed."),
 };
 
 static void write_http(const struct console *console, struct buf *out)
@@ -353,19 +357,20 @@ static void write_http(const struct console *console, struct buf *out)
 	}
 
 static const struct http_metric resp_metrics[] = {
-	RESP_METRIC("stile_resp_connections", "gauge", open, "Open connections of Redis clients."),
-	RESP_METRIC("stile_resp_accepted_total", "counter", accepted,
+	RESP_METRIC("stile_resp_connections", "gauge", wires.open,
+	            "Open connections of Redis clients."),
+	RESP_METRIC("stile_resp_accepted_total", "counter", wires.accepted,
 	            "Connections of Redis clients accepted."),
-	RESP_METRIC("stile_resp_refused_total", "counter", refused,
+	RESP_METRIC("stile_resp_refused_total", "counter", wires.refused,
 	            "Connections of Redis clients refused because there were too many."),
 	RESP_METRIC("stile_resp_commands_total", "counter", commands, "Commands of Redis clients."),
 	RESP_METRIC("stile_resp_bad_total", "counter", bad,
 	            "Connections ended for bytes that are no command."),
-	RESP_METRIC("stile_resp_timeouts_total", "counter", timeouts,
+	RESP_METRIC("stile_resp_timeouts_total", "counter", wires.timeouts,
 	            "Redis clients that were idle or did not read for too long."),
-	RESP_METRIC("stile_resp_received_bytes_total", "counter", bytes_in,
+	RESP_METRIC("stile_resp_received_bytes_total", "counter", wires.bytes_in,
 	            "Bytes received from Redis clients."),
-	RESP_METRIC("stile_resp_sent_bytes_total", "counter", bytes_out,
+	RESP_METRIC("stile_resp_sent_bytes_total", "counter", wires.bytes_out,
 	            "Bytes sent to Redis clients."),
 };
 

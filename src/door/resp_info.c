@@ -23,12 +23,12 @@ static uint64_t load(const atomic_uint_fast64_t *counter)
 
 static void add_counters(struct info *info, const struct resp_counters *counters)
 {
-	info->open += load(&counters->open);
-	info->accepted += load(&counters->accepted);
-	info->refused += load(&counters->refused);
+	info->open += load(&counters->wires.open);
+	info->accepted += load(&counters->wires.accepted);
+	info->refused += load(&counters->wires.refused);
 	info->commands += load(&counters->commands);
-	info->bytes_in += load(&counters->bytes_in);
-	info->bytes_out += load(&counters->bytes_out);
+	info->bytes_in += load(&counters->wires.bytes_in);
+	info->bytes_out += load(&counters->wires.bytes_out);
 	for (int i = 0; i < RESP_ERROR_COUNT; i++)
 		info->errors += load(&counters->errors[i]);
 }

@@ -22,7 +22,7 @@ static int write_answer(struct request *request, const struct http_response *res
 	bool bodiless = head->method == HTTP1_HEAD || response->status == 204 ||
 	                response->status == 304;
 	size_t body_len = bodiless ? 0 : response->body.len;
-	char *out = outgoing_reserve(&server->pool, to, http1_head_room(&answer) + body_len);
+	char *out = outgoing_reserve(&server->host.pool, to, http1_head_room(&answer) + body_len);
 	if (!out)
 		return -ENOMEM;
 	size_t len = http1_write_head(&answer, out);
@@ -39,19 +39,19 @@ static void pop_first(struct connection *connection)
 	connection->first = request->next;
 	connection->waiting--;
 	if (request->close)
-		connection->closing = connection->last = true;
+		connection->wire.closing = connection->wire.last = true;
 	request_free(request);
 }
 
 /* Answers that were kept aside and whose turn has come. */
 static void write_asides(struct connection *connection)
 {
-	struct pool *pool = &connection->server->pool;
+	struct pool *pool = &connection->server->host.pool;
 	while (connection->first && connection->first->answered) {
 		struct outgoing *aside = &connection->first->aside;
-		if (!connection->closing && !connection->broken &&
-		    outgoing_append(pool, &connection->out, aside->buffer->bytes, aside->len))
-			connection->broken = true;
+		if (!connection->wire.closing && !connection->wire.broken &&
+		    outgoing_append(pool, &connection->wire.out, aside->buffer->bytes, aside->len))
+			connection->wire.broken = true;
 		pop_first(connection);
 	}
 }
@@ -59,9 +59,9 @@ static void write_asides(struct connection *connection)
 static void answer_in_turn(struct request *request, const struct http_response *response)
 {
 	struct connection *connection = request->connection;
-	if (!connection->closing && !connection->broken &&
-	    write_answer(request, response, &connection->out))
-		connection->broken = true;
+	if (!connection->wire.closing && !connection->wire.broken &&
+	    write_answer(request, response, &connection->wire.out))
+		connection->wire.broken = true;
 	pop_first(connection);
 	write_asides(connection);
 }
@@ -69,7 +69,7 @@ static void answer_in_turn(struct request *request, const struct http_response *
 static void answer_aside(struct request *request, const struct http_response *response)
 {
 	if (write_answer(request, response, &request->aside))
-		request->connection->broken = true;
+		request->connection->wire.broken = true;
 }
 
 /* Nobody is left to read the answer. */
@@ -91,18 +91,18 @@ void http_respond(struct http_request *http, const struct http_response *respons
 	CHECK(!request->answered);
 	request->answered = true;
 	request->close = response->close || !http->head.keep_alive;
-	if (unlikely(connection->server->draining)) {
+	if (unlikely(connection->server->host.draining)) {
 		/* No request is taken in any more; those that were are all answered. */
-		connection->last = true;
+		connection->wire.last = true;
 		request->close |= !request->next;
 	}
-	if (unlikely(connection->handler.fd < 0))
+	if (unlikely(connection->wire.handler.fd < 0))
 		answer_nobody(request);
 	else if (likely(connection->first == request))
 		answer_in_turn(request, response);
 	else
 		answer_aside(request, response);
-	server_mark_dirty(connection->server, connection);
+	wire_mark_dirty(&connection->wire);
 }
 
 /* ---- streams ---- */
@@ -111,17 +111,17 @@ bool http_stream_begin(struct http_request *http, const struct http_response *re
 {
 	struct request *request = container_of(http, struct request, http);
 	struct connection *connection = request->connection;
-	if (connection->handler.fd < 0 || connection->first != request || request->next ||
-	    connection->closing)
+	if (connection->wire.handler.fd < 0 || connection->first != request || request->next ||
+	    connection->wire.closing)
 		return false;
 	request->streams = request->close = true;
-	if (write_answer(request, response, &connection->out)) {
+	if (write_answer(request, response, &connection->wire.out)) {
 		request->streams = false;
 		return false;
 	}
 	request->answered = true;
-	connection->last = true; /* no more requests */
-	server_mark_dirty(connection->server, connection);
+	connection->wire.last = true; /* no more requests */
+	wire_mark_dirty(&connection->wire);
 	return true;
 }
 
@@ -129,14 +129,14 @@ int64_t http_stream_write(struct http_request *http, struct span bytes)
 {
 	struct request *request = container_of(http, struct request, http);
 	struct connection *connection = request->connection;
-	struct pool *pool = &connection->server->pool;
+	struct pool *pool = &connection->server->host.pool;
 	CHECK(request->streams);
-	if (connection->handler.fd < 0 || connection->broken)
+	if (connection->wire.handler.fd < 0 || connection->wire.broken)
 		return -1;
-	if (outgoing_append(pool, &connection->out, bytes.ptr, bytes.len))
+	if (outgoing_append(pool, &connection->wire.out, bytes.ptr, bytes.len))
 		return -1;
-	server_mark_dirty(connection->server, connection);
-	return (int64_t)outgoing_pending(&connection->out);
+	wire_mark_dirty(&connection->wire);
+	return (int64_t)outgoing_pending(&connection->wire.out);
 }
 
 void http_stream_end(struct http_request *http)
@@ -144,11 +144,11 @@ void http_stream_end(struct http_request *http)
 	struct request *request = container_of(http, struct request, http);
 	struct connection *connection = request->connection;
 	CHECK(request->streams);
-	if (connection->handler.fd < 0)
+	if (connection->wire.handler.fd < 0)
 		answer_nobody(request);
 	else
 		pop_first(connection);
-	server_mark_dirty(connection->server, connection);
+	wire_mark_dirty(&connection->wire);
 }
 
 void http_respond_problem(struct http_request *request, uint16_t status, const char *detail,

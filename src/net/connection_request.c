@@ -11,12 +11,8 @@
 static struct request *take_request(struct connection *connection)
 {
 	struct http_server *server = connection->server;
-	struct request *request = server->spare_requests;
-	if (likely(request)) {
-		server->spare_requests = request->next;
-		server->spare_request_count--;
-		__builtin_prefetch(request->next, 1);
-	} else {
+	struct request *request = spares_take(&server->spare_requests);
+	if (unlikely(!request)) {
 		size_t size = (sizeof(*request) + 15) / 16 * 16;
 		request = mem_aligned(64, (size + server->scratch_size + 127) / 128 * 128);
 		if (!request)
@@ -38,15 +34,10 @@ static struct request *take_request(struct connection *connection)
 void request_free(struct request *request)
 {
 	struct http_server *server = request->connection->server;
-	pool_drop_input(&server->pool, request->input);
-	outgoing_clear(&server->pool, &request->aside);
-	if (unlikely(server->spare_request_count == POOL_SPARE_MAX)) {
+	pool_drop_input(&server->host.pool, request->input);
+	outgoing_clear(&server->host.pool, &request->aside);
+	if (unlikely(!spares_put(&server->spare_requests, request)))
 		mem_free(request);
-		return;
-	}
-	request->next = server->spare_requests;
-	server->spare_requests = request;
-	server->spare_request_count++;
 }
 
 void connection_drop_requests(struct connection *connection)
@@ -72,14 +63,14 @@ static void enqueue(struct connection *connection, struct request *request)
 void connection_refuse(struct connection *connection, uint16_t status, const char *reason)
 {
 	struct request *request = connection->current;
-	connection->last = true;
-	connection->refused = true;
+	connection->wire.last = true;
+	connection->wire.refused = true;
 	connection->current = NULL;
 	if (!request)
 		request = take_request(connection);
 	if (!request) {
-		connection->broken = true;
-		server_mark_dirty(connection->server, connection);
+		connection->wire.broken = true;
+		wire_mark_dirty(&connection->wire);
 		return;
 	}
 	/* What was read of the head is not to be relied on. */
@@ -114,10 +105,10 @@ static bool begin_request(struct connection *connection)
 	struct http_server *server = connection->server;
 	struct http1_refusal refusal;
 	size_t len;
-	if (connection->in_at == connection->in_len)
+	if (connection->wire.in_at == connection->wire.in_len)
 		return false;
-	struct span input = span_of(connection->input->bytes + connection->in_at,
-	                            connection->in_len - connection->in_at);
+	struct span input = span_of(connection->wire.input->bytes + connection->wire.in_at,
+	                            connection->wire.in_len - connection->wire.in_at);
 	enum http1_status status = http1_scan_head(&connection->scan, input, &server->head_limits,
 	                                           &len, &refusal);
 	if (status == HTTP1_MORE)
@@ -125,8 +116,7 @@ static bool begin_request(struct connection *connection)
 	if (status == HTTP1_DONE) {
 		struct request *request = connection->current = take_request(connection);
 		if (!request) {
-			connection->broken = connection->last = true;
-			server_mark_dirty(server, connection);
+			wire_break_off(&connection->wire);
 			return false;
 		}
 		uint32_t start = connection->scan.start;
@@ -151,16 +141,16 @@ static bool decode_chunked(struct connection *connection, uint32_t *ret_end)
 	struct http1_chunked *chunked = &connection->chunked;
 	struct http1_refusal refusal;
 	size_t taken, given;
-	uint32_t at = connection->in_at + connection->head_len + (uint32_t)chunked->decoded;
-	char *bytes = connection->input->bytes;
+	uint32_t at = connection->wire.in_at + connection->head_len + (uint32_t)chunked->decoded;
+	char *bytes = connection->wire.input->bytes;
 	enum http1_status status =
-		http1_chunked_decode(chunked, span_of(bytes + at, connection->in_len - at),
+		http1_chunked_decode(chunked, span_of(bytes + at, connection->wire.in_len - at),
 	                             bytes + at, &taken, &given, &refusal);
 	if (status == HTTP1_DONE) {
 		*ret_end = at + (uint32_t)taken;
 		return true;
 	}
-	connection->in_len = at + (uint32_t)given;
+	connection->wire.in_len = at + (uint32_t)given;
 	if (status == HTTP1_BAD)
 		connection_refuse(connection, refusal.status, refusal.reason);
 	return false;
@@ -171,18 +161,18 @@ static bool decode_chunked(struct connection *connection, uint32_t *ret_end)
 static bool finish_body(struct connection *connection, uint32_t *ret_end)
 {
 	struct request *request = connection->current;
-	uint32_t start = connection->in_at + connection->head_len;
+	uint32_t start = connection->wire.in_at + connection->head_len;
 	if (request->http.head.chunked) {
 		if (!decode_chunked(connection, ret_end))
 			return false;
-		request->http.body = span_of(connection->input->bytes + start,
+		request->http.body = span_of(connection->wire.input->bytes + start,
 		                             (size_t)connection->chunked.decoded);
 		return true;
 	}
 	size_t length = (size_t)request->http.head.content_length;
-	if (connection->in_len - start < length)
+	if (connection->wire.in_len - start < length)
 		return false;
-	request->http.body = span_of(connection->input->bytes + start, length);
+	request->http.body = span_of(connection->wire.input->bytes + start, length);
 	*ret_end = start + (uint32_t)length;
 	return true;
 }
@@ -193,13 +183,13 @@ static void hand_over(struct connection *connection, uint32_t end)
 	struct request *request = connection->current;
 	connection->current = NULL;
 	connection->scan = (struct http1_scan){ 0 };
-	connection->in_at = end;
+	connection->wire.in_at = end;
 	connection->phase = PHASE_NONE;
-	request->input = connection->input;
+	request->input = connection->wire.input;
 	request->input->refs++;
-	request->http.arrived_ns = loop_now_ns(server->loop);
+	request->http.arrived_ns = loop_now_ns(server->host.loop);
 	if (!request->http.head.keep_alive)
-		connection->last = true;
+		connection->wire.last = true;
 	enqueue(connection, request);
 	counter_add(&server->counters.requests, 1);
 	server->handle(&request->http);
@@ -213,17 +203,17 @@ void connection_offer_continue(struct connection *connection)
 	struct request *request = connection->current;
 	if (!request || !request->http.head.expect_continue || connection->continued)
 		return;
-	if (connection->in_len > connection->in_at + connection->head_len) {
+	if (connection->wire.in_len > connection->wire.in_at + connection->head_len) {
 		connection->continued = true;
 		return;
 	}
 	if (connection->first)
 		return;
 	connection->continued = true;
-	if (outgoing_append(&connection->server->pool, &connection->out, interim,
+	if (outgoing_append(&connection->server->host.pool, &connection->wire.out, interim,
 	                    sizeof(interim) - 1))
-		connection->broken = true;
-	server_mark_dirty(connection->server, connection);
+		connection->wire.broken = true;
+	wire_mark_dirty(&connection->wire);
 }
 
 /* Is it a body that nobody wants? Then nothing is said but the final answer, and what
@@ -232,7 +222,7 @@ static bool refuse_body(struct connection *connection)
 {
 	struct http_server *server = connection->server;
 	struct request *request = connection->current;
-	uint32_t end = connection->in_at + connection->head_len;
+	uint32_t end = connection->wire.in_at + connection->head_len;
 	if (!request || connection->wanted || !server->wants_body)
 		return false;
 	request->http.body = SPAN_EMPTY;
@@ -241,7 +231,7 @@ static bool refuse_body(struct connection *connection)
 		return false;
 	request->http.unread = true;
 	request->http.head.keep_alive = false;
-	connection->refused = true;
+	connection->wire.refused = true;
 	hand_over(connection, end);
 	return true;
 }
@@ -250,40 +240,41 @@ static bool refuse_body(struct connection *connection)
  * refused with an answer. */
 static void await_body(struct connection *connection)
 {
-	int error = connection->current ? connection_make_room(connection) : 0;
+	int error = connection->current ? connection_make_room(&connection->wire) : 0;
 	if (error == ERR_FULL) {
 		connection_refuse(connection, 503,
 		                  "there are too many requests on their way; send it again");
 	} else if (error) {
-		connection->broken = connection->last = true;
-		server_mark_dirty(connection->server, connection);
+		wire_break_off(&connection->wire);
 	} else {
 		connection_offer_continue(connection);
 	}
 }
 
-bool connection_must_pause(const struct connection *connection)
+bool connection_must_pause(const struct wire *wire)
 {
-	return connection->stalled || connection->waiting >= connection->server->limits.pipeline ||
-	       outgoing_pending(&connection->out) >= CONNECTION_OUTPUT_MAX;
+	const struct connection *connection = connection_of_const(wire);
+	return wire->stalled || connection->waiting >= connection->server->limits.pipeline ||
+	       outgoing_pending(&wire->out) >= CONNECTION_OUTPUT_MAX;
 }
 
 /* An input without unread bytes belongs to the requests in it. */
 static void trim_input(struct connection *connection)
 {
-	if (!connection->input || connection->in_at < connection->in_len)
+	if (!connection->wire.input || connection->wire.in_at < connection->wire.in_len)
 		return;
-	pool_drop_input(&connection->server->pool, connection->input);
-	connection->input = NULL;
-	connection->in_at = connection->in_len = 0;
+	pool_drop_input(&connection->server->host.pool, connection->wire.input);
+	connection->wire.input = NULL;
+	connection->wire.in_at = connection->wire.in_len = 0;
 }
 
-void connection_process(struct connection *connection)
+void connection_process(struct wire *wire)
 {
+	struct connection *connection = connection_of(wire);
 	uint32_t end;
-	while (!connection->last) {
-		if (unlikely(connection_must_pause(connection))) {
-			connection->paused = true;
+	while (!wire->last) {
+		if (unlikely(connection_must_pause(wire))) {
+			wire->paused = true;
 			break;
 		}
 		if (!connection->current && !begin_request(connection))
@@ -295,10 +286,10 @@ void connection_process(struct connection *connection)
 		}
 		hand_over(connection, end);
 	}
-	if (connection->last && connection->input) {
-		if (connection->in_at < connection->in_len)
-			connection->refused = true;
-		connection->in_at = connection->in_len;
+	if (wire->last && wire->input) {
+		if (wire->in_at < wire->in_len)
+			wire->refused = true;
+		wire->in_at = wire->in_len;
 	}
 	trim_input(connection);
 }
@@ -309,7 +300,7 @@ static size_t missing_bytes(const struct connection *connection)
 	if (!connection->current || connection->current->http.head.chunked)
 		return ROOM_MIN;
 	size_t whole = connection->head_len + (size_t)connection->current->http.head.content_length;
-	size_t have = connection->in_len - connection->in_at;
+	size_t have = connection->wire.in_len - connection->wire.in_at;
 	return whole > have ? whole - have : ROOM_MIN;
 }
 
@@ -317,9 +308,9 @@ static size_t missing_bytes(const struct connection *connection)
  * arrived, not with what the peer has announced. */
 static int move_input(struct connection *connection, size_t missing)
 {
-	struct pool *pool = &connection->server->pool;
-	struct input *old = connection->input;
-	size_t have = connection->in_len - connection->in_at;
+	struct pool *pool = &connection->server->host.pool;
+	struct input *old = connection->wire.input;
+	size_t have = connection->wire.in_len - connection->wire.in_at;
 	size_t step = have * 2 > ROOM_STEP ? have * 2 : ROOM_STEP;
 	size_t room = have + missing;
 	if (room > step)
@@ -330,25 +321,26 @@ static int move_input(struct connection *connection, size_t missing)
 	int error = pool_take_input(pool, room, &larger);
 	if (error)
 		return error;
-	const char *from = old->bytes + connection->in_at;
+	const char *from = old->bytes + connection->wire.in_at;
 	memcpy(larger->bytes, from, have);
 	if (connection->current)
 		http1_head_rebase(&connection->current->http.head, from, larger->bytes);
 	pool_drop_input(pool, old);
-	connection->input = larger;
-	connection->in_at = 0;
-	connection->in_len = (uint32_t)have;
+	connection->wire.input = larger;
+	connection->wire.in_at = 0;
+	connection->wire.in_len = (uint32_t)have;
 	return 0;
 }
 
-int connection_make_room(struct connection *connection)
+int connection_make_room(struct wire *wire)
 {
-	if (likely(!connection->input)) {
-		connection->in_at = connection->in_len = 0;
-		return pool_take_input(&connection->server->pool, POOL_INPUT_ROOM,
-		                       &connection->input);
+	struct connection *connection = connection_of(wire);
+	if (likely(!wire->input)) {
+		wire->in_at = wire->in_len = 0;
+		return pool_take_input(&connection->server->host.pool, POOL_INPUT_ROOM,
+		                       &wire->input);
 	}
-	size_t room = connection->input->room - connection->in_len;
+	size_t room = wire->input->room - wire->in_len;
 	size_t missing = missing_bytes(connection);
 	if (room >= missing || room >= ROOM_STEP)
 		return 0;

@@ -28,6 +28,7 @@
 #include "base/span.h"
 #include "codec/http1.h"
 #include "codec/ip.h"
+#include "net/wire_counters.h"
 #include "sys/loop.h"
 
 struct http_server;
@@ -94,12 +95,10 @@ struct http_gauge *http_gauge_free(struct http_gauge *gauge);
 
 /* Counters of one server, written by its thread, read by any (relaxed). */
 struct http_counters {
-	atomic_uint_fast64_t accepted, open, requests, bytes_in, bytes_out;
-	atomic_uint_fast64_t refused; /* over a limit on connections */
+	struct wire_counters wires;
+	atomic_uint_fast64_t requests;
 	atomic_uint_fast64_t bad;     /* answered 4xx by the server itself */
 	atomic_uint_fast64_t crowded; /* answered 503: limits.input_bytes */
-	atomic_uint_fast64_t timeouts;
-	atomic_uint_fast64_t tls_handshakes, tls_resumed, tls_failed;
 };
 
 struct http_server_options {

@@ -34,6 +34,7 @@
 #include "codec/resp_command.h"
 #include "codec/resp_write.h"
 #include "net/http_server.h"
+#include "net/wire_counters.h"
 #include "sys/loop.h"
 
 struct resp_server;
@@ -71,7 +72,7 @@ struct resp_server_limits {
 	uint64_t output_bytes_all;   /* not sent, of all; then resp_call_is_dear() */
 	uint32_t idle_ms;            /* 0: for ever */
 	uint32_t stranger_ms;        /* how long a stranger may be one, without a word */
-	uint32_t send_ms;            /* a peer that reads nothing is dropped */
+	uint32_t send_ms;            /* a peer that does not read is dropped */
 	uint32_t connections;        /* in all; beyond is an error and the end */
 	uint32_t connections_per_address;
 };
@@ -80,10 +81,9 @@ extern const struct resp_server_limits resp_server_limits_default;
 
 /* Counters of one server, written by its thread, read by any (relaxed). */
 struct resp_counters {
-	atomic_uint_fast64_t accepted, open, commands, bytes_in, bytes_out;
-	atomic_uint_fast64_t refused;                  /* over a limit on connections */
+	struct wire_counters wires;
+	atomic_uint_fast64_t commands;
 	atomic_uint_fast64_t bad;                      /* ended for bytes that are no command */
-	atomic_uint_fast64_t timeouts;                 /* idle, or did not read */
 	atomic_uint_fast64_t errors[RESP_ERROR_COUNT]; /* the handler's: replies */
 };
 

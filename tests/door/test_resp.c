@@ -227,7 +227,7 @@ static void a_peer_that_does_not_read_is_not_fed(void **state)
 static bool has_no_connection(void *user)
 {
 	(void)user;
-	return atomic_load(&resp_server_counters(kit.door.server)->open) == 1;
+	return atomic_load(&resp_server_counters(kit.door.server)->wires.open) == 1;
 }
 
 static void a_peer_that_goes_away_takes_nothing_with_it(void **state)

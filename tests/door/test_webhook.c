@@ -179,7 +179,7 @@ static void who_shows_no_key_is_refused_before_the_body(void **state)
 static bool is_received(void *user)
 {
 	const struct http_counters *counters = http_server_counters(gate.web.server);
-	return counters->bytes_in >= *(const uint64_t *)user;
+	return counters->wires.bytes_in >= *(const uint64_t *)user;
 }
 
 /* The head proves it, or the body has to be seen: then it is waited for. */

@@ -40,7 +40,7 @@ static const struct http_counters *counters(void)
 static bool all_closed(void *user)
 {
 	(void)user;
-	return counters()->accepted > 0 && counters()->open == 0;
+	return counters()->wires.accepted > 0 && counters()->wires.open == 0;
 }
 
 static void assert_body(const struct web_peer *peer, size_t n, const char *body)
@@ -91,7 +91,7 @@ static void every_row_of_the_corpus_gets_its_status(void **state)
 			            answer_has(&answer, "\"type\":\"about:blank\""));
 		peer_close(&peer);
 	}
-	assert_int_equal(counters()->accepted, http_corpus_count);
+	assert_int_equal(counters()->wires.accepted, http_corpus_count);
 }
 
 static void a_request_that_comes_byte_by_byte_is_answered(void **state)
@@ -103,9 +103,9 @@ static void a_request_that_comes_byte_by_byte_is_answered(void **state)
 	struct web_peer peer;
 	peer_open(&web, &peer, NULL);
 	for (size_t i = 0; i < sizeof(bytes) - 1; i++) {
-		uint64_t seen = counters()->bytes_in;
+		uint64_t seen = counters()->wires.bytes_in;
 		peer_send(&peer, span_of(bytes + i, 1));
-		while (counters()->bytes_in == seen) {
+		while (counters()->wires.bytes_in == seen) {
 			web_until(&web, once, NULL);
 		}
 	}
@@ -447,7 +447,7 @@ static void slow_heads_and_bodies_get_408(void **state)
 		peer_until_eof(&peers[i]);
 		peer_close(&peers[i]);
 	}
-	assert_int_equal(counters()->timeouts, ARRAY_LEN(starts));
+	assert_int_equal(counters()->wires.timeouts, ARRAY_LEN(starts));
 }
 
 /* Told once, behind the answer that the peer still waits for. */
@@ -466,7 +466,7 @@ static void a_slow_request_behind_another_gets_its_408_in_turn(void **state)
 		uint64_t start = loop_now_ms(web.loop);
 		while (loop_now_ms(web.loop) < start + 4u * limits.head_ms)
 			web_until(&web, once, NULL);
-		assert_int_equal(counters()->timeouts, i + 1);
+		assert_int_equal(counters()->wires.timeouts, i + 1);
 		assert_int_equal(peer.len, 0);
 		web_release(&web);
 		peer_until_status(&peer, 0, 200);
@@ -542,7 +542,7 @@ static void an_unwanted_body_is_not_waited_for(void **state)
 static bool has_received(void *user)
 {
 	const uint64_t *bytes = user;
-	return counters()->bytes_in >= *bytes;
+	return counters()->wires.bytes_in >= *bytes;
 }
 
 static void bodies_of_all_connections_share_their_memory(void **state)
@@ -598,7 +598,7 @@ static void a_peer_that_sips_is_dropped_in_the_end(void **state)
 	for (int i = 0; i < 16; i++)
 		peer_say(&peer, POST("/large", "1") "a");
 	uint64_t next_ms = 0;
-	while (counters()->timeouts == 0) {
+	while (counters()->wires.timeouts == 0) {
 		web_until(&web, once, NULL);
 		if (loop_now_ms(web.loop) < next_ms)
 			continue;
@@ -622,7 +622,7 @@ static void idle_connections_are_closed_without_a_word(void **state)
 	peer_until_eof(&peer);
 	assert_int_equal(peer.len, len);
 	assert_int_equal(peer.error, 0);
-	assert_int_equal(counters()->timeouts, 0);
+	assert_int_equal(counters()->wires.timeouts, 0);
 	peer_close(&peer);
 }
 
@@ -654,7 +654,7 @@ static void a_peer_that_does_not_read_is_dropped(void **state)
 	peer.deaf = true;
 	peer_say(&peer, POST("/large", "1") "a");
 	web_until(&web, all_closed, NULL);
-	assert_int_equal(counters()->timeouts, 1);
+	assert_int_equal(counters()->wires.timeouts, 1);
 	peer_close(&peer);
 }
 
@@ -712,10 +712,10 @@ static void too_many_connections_are_turned_away_with_their_status(void **state)
 		assert_true(peer_answer(&peers[3], 0, false, &answer));
 		assert_true(answer_has(&answer, "Retry-After: ") && answer_has(&answer, "Date: ") &&
 		            answer_has(&answer, "}\n"));
-		assert_int_equal(counters()->refused, 1);
+		assert_int_equal(counters()->wires.refused, 1);
 		peer_close(&peers[3]);
 		peer_close(&peers[0]);
-		while (counters()->open > 2)
+		while (counters()->wires.open > 2)
 			web_until(&web, once, NULL);
 		peer_open(&web, &peers[0], NULL);
 		peer_say(&peers[0], POST("/", "1") "a");
@@ -755,7 +755,7 @@ static void an_end_that_comes_with_bytes_is_seen(void **state)
 	peer_say(&peer, "POST / HT");
 	peer_shut(&peer);
 	peer_until_eof(&peer);
-	assert_int_equal(counters()->timeouts, 0);
+	assert_int_equal(counters()->wires.timeouts, 0);
 	peer_close(&peer);
 }
 
@@ -899,7 +899,7 @@ static void slow_peers_do_not_hold_up_others(void **state)
 	}
 	/* To the server and back, whoever else is there. */
 	assert_true(most <= 4);
-	assert_int_equal(counters()->timeouts, 0);
+	assert_int_equal(counters()->wires.timeouts, 0);
 	for (size_t i = 0; i < ARRAY_LEN(slow); i++) {
 		peer_until_status(&slow[i], 0, 408);
 		peer_close(&slow[i]);
@@ -920,7 +920,7 @@ static void accepting_goes_on_when_descriptors_are_free_again(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
 	for (int i = 0; i < 20; i++)
 		web_until(&web, once, NULL);
-	assert_int_equal(counters()->accepted, 0);
+	assert_int_equal(counters()->wires.accepted, 0);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	peer_until_status(&peer, 0, 200);
 	peer_close(&peer);

@@ -77,8 +77,8 @@ static void both_versions_serve_requests(void **state)
 		assert_echo(&peer, 2, SPAN("hello"));
 		peer_close(&peer);
 	}
-	assert_int_equal(counters()->tls_handshakes, 2);
-	assert_int_equal(counters()->tls_failed, 0);
+	assert_int_equal(counters()->wires.tls_handshakes, 2);
+	assert_int_equal(counters()->wires.tls_failed, 0);
 }
 
 static void tls_1_1_is_refused(void **state)
@@ -92,7 +92,7 @@ static void tls_1_1_is_refused(void **state)
 	peer_until_eof(&peer);
 	assert_false(SSL_is_init_finished(peer.ssl));
 	peer_close(&peer);
-	assert_int_equal(counters()->tls_handshakes, 0);
+	assert_int_equal(counters()->wires.tls_handshakes, 0);
 }
 
 static void alpn_is_http_1_1_or_an_alert(void **state)
@@ -113,7 +113,7 @@ static void alpn_is_http_1_1_or_an_alert(void **state)
 	peer_until_eof(&peer);
 	assert_int_equal(peer.error, EPROTO);
 	peer_close(&peer);
-	assert_int_equal(counters()->tls_failed, 1);
+	assert_int_equal(counters()->wires.tls_failed, 1);
 }
 
 static SSL_SESSION *kept;
@@ -150,8 +150,8 @@ static void sessions_are_resumed_with_both_versions(void **state)
 		SSL_SESSION_free(kept);
 		kept = NULL;
 	}
-	assert_int_equal(counters()->tls_handshakes, 6);
-	assert_int_equal(counters()->tls_resumed, 4);
+	assert_int_equal(counters()->wires.tls_handshakes, 6);
+	assert_int_equal(counters()->wires.tls_resumed, 4);
 }
 
 /* One connection with this session (NULL: none), which becomes the one to use
@@ -193,7 +193,7 @@ static void ticket_keys_change_and_the_last_one_still_opens(void **state)
 		SSL_SESSION_free(old);
 		SSL_SESSION_free(renewed);
 	}
-	assert_int_equal(counters()->tls_failed, 0);
+	assert_int_equal(counters()->wires.tls_failed, 0);
 }
 
 static void large_bodies_pass_both_ways(void **state)
@@ -267,7 +267,7 @@ static void what_is_not_tls_is_dropped(void **state)
 	}
 	int rounds = 5;
 	web_until(&web, pass_round, &rounds);
-	assert_int_equal(counters()->open, 0);
+	assert_int_equal(counters()->wires.open, 0);
 	assert_int_equal(counters()->requests, 0);
 }
 
@@ -283,7 +283,7 @@ static void a_slow_handshake_is_closed(void **state)
 	peer_say(&peer, "\x16\x03\x01");
 	peer_until_eof(&peer);
 	assert_int_equal(peer.len, 0);
-	assert_int_equal(counters()->timeouts, 1);
+	assert_int_equal(counters()->wires.timeouts, 1);
 	peer_close(&peer);
 }
 

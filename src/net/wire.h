@@ -1,0 +1,160 @@
+/*
+ * wire: one accepted connection as bytes, plain or TLS: receiving, sending, stalling,
+ * lingering, the end; and what all wires of a server share, their host.
+ *
+ * A server embeds a wire_host, and a wire in each of its connections. It says what its
+ * protocol makes of the bytes (struct wire_kind). All that wires have to say in a round
+ * leaves from the host's round hook, in one system call if it can be.
+ *   wire.c       life and death, reading, the round
+ *   wire_io.c    receiving and sending, plain or TLS
+ *   wire_host.c  accepting, time-outs, drain
+ *
+ * Invariants:
+ *  S1 A wire is freed only by the round hook (or with its host), so no function has to
+ *     fear for its caller's pointer.
+ *  S2 `last` is set: no byte that comes is looked at any more.
+ *  S3 The input from in_at on is not yet part of anything; it may be moved, the bytes
+ *     before it never.
+ *
+ * Room:      net. Threads: that of the loop.
+ * Ownership: the kind makes and frees the memory around a wire. The host owns
+ *            descriptors, inputs, outputs and TLS sessions.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/acceptor.h"
+#include "net/gauge.h"
+#include "net/pool.h"
+#include "net/tls_session.h"
+#include "net/wheel.h"
+#include "net/wire_counters.h"
+#include "sys/loop.h"
+#include "sys/socket_batch.h"
+
+#define STREAM_CIPHER_ROOM (16u * 1024u + 512u) /* a largest record of TLS */
+
+struct wire_host;
+
+struct wire {
+	struct loop_handler handler; /* fd is -1 when closed */
+	struct socket_call sending, receiving;
+	struct wire_host *host;
+	struct wire *dirty_next;
+	struct wire *next, **prev; /* all of the host */
+	struct gauge_slot *slot;
+	struct wheel_entry timeout;
+
+	struct input *input;
+	uint32_t in_at, in_len;
+	struct outgoing out;     /* in clear */
+	struct tls_session *tls; /* NULL: plain */
+	uint32_t lingered;       /* bytes thrown away while lingering */
+	uint64_t stalled_ms;     /* when the kernel first took no more; 0: all was sent since */
+	uint64_t stalled_bytes;  /* sent since then */
+
+	bool dirty;      /* in the host's list */
+	bool registered; /* in the loop */
+	bool hangup;     /* the peer has ended its side, or an error waits */
+	bool eof;        /* and we have read all of it */
+	bool paused;     /* too much unanswered or unsent: not looking at what comes */
+	bool read_due;   /* bytes wait in the kernel, and no edge will tell again */
+	bool stalled;    /* the kernel takes no more: wait until it is writable */
+	bool last;       /* S2 */
+	bool refused;    /* input was left unread: linger */
+	bool closing;    /* the last answer is written */
+	bool lingers;    /* … and sent; what still comes is thrown away */
+	bool greeted;    /* the TLS handshake is done and counted */
+	bool broken;     /* no memory, or a peer's error: close at the next chance */
+};
+
+/* What a server makes of its wires. */
+struct wire_kind {
+	/* A connection; the host sets its wire. NULL: there is no memory. */
+	struct wire *(*make)(struct wire_host *host, int fd, const struct sockaddr *address,
+	                     struct tls_session *tls);
+	void (*begun)(struct wire *wire);    /* it is in the host's lists */
+	int (*make_room)(struct wire *wire); /* in the input, behind in_len */
+	void (*process)(struct wire *wire);  /* bytes came, or it is resumed */
+	bool (*must_pause)(const struct wire *wire);
+	void (*set_deadline)(struct wire *wire);   /* by what it is doing now */
+	void (*rest)(struct wire *wire);           /* all is sent, and nothing to be done */
+	bool (*is_asked)(const struct wire *wire); /* somebody waits for our answer */
+	bool (*is_idle)(const struct wire *wire);  /* may be closed by a drain */
+	void (*expired)(struct wire *wire);        /* its deadline has passed */
+	/* Closed and in no list: to be freed, unless something still needs it. */
+	void (*release)(struct wire *wire);
+
+	/* The rest may be NULL. */
+	void (*greeted)(struct wire *wire); /* the TLS handshake is done */
+	void (*stalled)(struct wire *wire); /* its deadline is that of sending now */
+	void (*closed)(struct wire *wire);
+	void (*look_ends)(struct wire_host *host); /* of the loop: all that it found is read */
+	/* Before the output of a round is sent, of the wires from `first` on by
+	 * dirty_next; and after. */
+	void (*round)(struct wire_host *host, struct wire *first);
+	void (*round_ends)(struct wire_host *host);
+};
+
+struct wire_host {
+	/* The server's, set before wire_host_init(). Also the acceptor's gauge, limits
+	 * and refused(), and of the pool what limits it. */
+	const struct wire_kind *kind;
+	struct loop *loop;
+	struct tls *tls; /* NULL: plain */
+	struct wire_counters *counters;
+	uint32_t send_ms;   /* a peer that reads nothing for so long is dropped, … */
+	uint32_t send_rate; /* … and one that reads fewer bytes a second; not 0 */
+	uint64_t tick_ms;   /* time-outs are late by that at most */
+	struct acceptor acceptor;
+	struct pool pool;
+	/* the host's */
+	struct wheel wheel;
+	struct loop_timer wheel_timer;
+	struct loop_hook hook, look_hook;
+	uint64_t hook_round;        /* the last round whose hook has begun */
+	char *cipher;               /* to receive ciphertext in; only with TLS */
+	struct socket_batch *batch; /* NULL: each wire receives and sends for itself */
+	bool draining;
+	struct wire *wires; /* all, with closed ones that something still needs */
+	struct wire *dirty, **dirty_end;
+	struct wire *flushing;
+};
+
+/* wire_host.c */
+void wire_host_init(struct wire_host *host); /* cannot fail; close undoes it */
+/* `joins`: as http_server_options.joins. */
+int wire_host_open(struct wire_host *host, const char *address, const struct wire_host *joins,
+                   struct error_text *ret_text) must_check;
+void wire_host_close(struct wire_host *host); /* every wire is closed and released */
+int wire_host_batch(struct wire_host *host) must_check;
+/* Accepts no more; idle wires are closed. */
+void wire_host_drain(struct wire_host *host);
+void wire_host_cut(struct wire_host *host); /* drained, and every wire closed */
+bool wire_host_drained(const struct wire_host *host);
+/* One too many: a last word if it costs nothing, and the end of the descriptor. */
+void wire_turn_away(struct wire_host *host, int fd, struct span text);
+
+/* wire.c */
+void wire_begin(struct wire *wire, int fd, struct gauge_slot *slot);
+void wire_mark_dirty(struct wire *wire); /* the round hook will see it */
+void wire_break_off(struct wire *wire);  /* it is closed at the next chance */
+void wire_close(struct wire *wire);      /* at once, whatever is unsent */
+void wire_unlink(struct wire *wire);     /* from the host's list, before it is freed */
+void wire_read(struct wire *wire);
+void wire_received(struct wire *wire, bool more);               /* goes on reading */
+int wire_register(struct wire *wire) must_check;                /* in the loop */
+void wire_round(struct loop_hook *hook);                        /* the host's round hook */
+void wire_set_timeout(struct wire *wire, uint64_t deadline_ms); /* or WHEEL_NEVER */
+
+/* wire_io.c */
+bool wire_fill(struct wire *wire); /* one recv; true: there may be more */
+void wire_send(struct wire *wire); /* all, if the kernel takes it */
+bool wire_may_send(const struct wire *wire);
+/* Queues what a plain wire has to send; wire_send() does what is left. */
+void wire_send_ahead(struct wire *wire);
+/* Queues one recv of a plain wire, whose end calls wire_received(). */
+void wire_receive_together(struct wire *wire);
+bool wire_has_output(const struct wire *wire);
