@@ -193,7 +193,7 @@ static void send_call(struct redis_client *client, struct redis_call *call)
 
 	if (at == NO_NODE) {
 		client->refresh_wanted = true;
-		park(client, call, RETRY_MS);
+		park(client, call, LOOK_MS);
 		return;
 	}
 	struct node *node = client->nodes[at];
@@ -480,7 +480,6 @@ static void refresh_look(struct redis_client *client)
 	if (!client->slots || !client->refresh_wanted || client->refreshing ||
 	    now < client->refresh_at_ms)
 		return;
-	client->refresh_at_ms = now + REFRESH_MS;
 	uint32_t at = client->refresh_node++ % client->node_count;
 	for (uint32_t i = 0; i < client->node_count; i++) {
 		if (redis_link_is_up(client->nodes[at]->link))
@@ -497,6 +496,7 @@ static void refresh_look(struct redis_client *client)
 	call->node = at;
 	if (!redis_link_is_up(client->nodes[at]->link))
 		return;
+	client->refresh_at_ms = now + REFRESH_MS;
 	client->refreshing = true;
 	client->calls++;
 	write_call(call, client->nodes[at]);

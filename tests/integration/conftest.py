@@ -17,13 +17,41 @@ import harness  # noqa: E402
 import sinkkit  # noqa: E402
 
 
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "release: for the binary that users run, not for one with "
                             "sanitizers (memory use, preloaded libraries, long loops)")
 
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Files whose tests are given to the workers one by one, or server by server, and first:
+# what takes long must not begin last. The other files are given out whole.
+APART = ("test_kill", "test_store_suites", "test_shared_stores", "test_postgres_sink",
+         "test_hostile_sinks", "test_full_disk", "test_delivery_kill", "test_resp_kill",
+         "test_spool", "test_postgres_store", "test_stop", "test_journal", "test_ack",
+         "test_rediskit", "test_kill_steps", "test_sinks", "test_clock")
+SERVERS = ("backend", "server", "cluster", "postgres")
+
+
+def group_of(item):
+    """Tests of one group share a worker; None: by itself."""
+    module = item.module.__name__
+    if module not in APART:
+        return module
+    used = [name for name in SERVERS if name in item.fixturenames]
+    if not used:
+        return None
+    kind = item.callspec.params.get("backend", "") if hasattr(item, "callspec") else ""
+    return f"{module}-{used[0]}{kind}"
+
+
+def pytest_collection_modifyitems(items):
+    rank = {name: i for i, name in enumerate(APART)}
+    items.sort(key=lambda item: rank.get(item.module.__name__, len(rank)))
+    for item in items:
+        group = group_of(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

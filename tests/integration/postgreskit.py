@@ -7,11 +7,10 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 
 import pytest
 
-from harness import eventually
+from harness import LIMIT_S, eventually, quick_folder
 
 
 def programs():
@@ -27,7 +26,7 @@ class Postgres:
 
     def __init__(self):
         self.bin = programs()
-        self.folder = tempfile.mkdtemp(prefix="stile-pg-")
+        self.folder = quick_folder("stile-pg-", 2 << 30)
         self.data = os.path.join(self.folder, "data")
         self.user = "postgres" if os.geteuid() == 0 else None
         self.process = None
@@ -53,7 +52,7 @@ class Postgres:
                               "-c", "listen_addresses=", "-c", "autovacuum=off",
                               "-c", "max_connections=20"),
                 stdout=log, stderr=log, user=self.user, cwd=self.folder, start_new_session=True)
-        eventually(lambda: self.try_ask("SELECT 1") == "1", "the database answers", limit_s=60)
+        eventually(lambda: self.try_ask("SELECT 1") == "1", "the database answers", limit_s=LIMIT_S)
 
     def kill(self):
         """All of its processes at once, as when the machine stops."""

@@ -15,13 +15,12 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 
 import pytest
 import redis
 from redis.cluster import RedisCluster
 
-from harness import eventually
+from harness import LIMIT_S, eventually, quick_folder
 
 CLUSTER_BUS = 10000  # a node's second port, above its first
 NODE_TIMEOUT_MS = 2000
@@ -69,7 +68,7 @@ class Redis:
 
     def __init__(self, *options, password=None, tls=False, aof="always", address="127.0.0.1",
                  port=None):
-        self.folder = tempfile.mkdtemp(prefix="stile-redis-")
+        self.folder = quick_folder("stile-redis-", 1 << 30)
         self.address = address
         self.port = port or free_port([address])
         self.password = password
@@ -281,7 +280,7 @@ class Cluster:
                           sorted(map(tuple, row["slots"])))
                 for address, row in self.table(node).items()}
 
-    def wait_whole(self, limit_s=60):
+    def wait_whole(self, limit_s=LIMIT_S):
         """Until each master has its replicas in step, all slots are served, and all nodes
         agree about that."""
         def whole():
@@ -296,7 +295,7 @@ class Cluster:
 
     # ---- what may befall it ----
 
-    def wait_promoted(self, old, view, limit_s=60):
+    def wait_promoted(self, old, view, limit_s=LIMIT_S):
         """Until another has the slots of a master that is gone."""
         def promoted():
             table = self.table(view)

@@ -32,7 +32,7 @@ class RedisBackend:
         self.server = rediskit.Redis()
 
     def url(self, name):
-        return self.server.url() + f"?prefix={name}&timeout=1s"
+        return self.server.url() + f"?prefix={name}&timeout=5s"
 
     def kill(self):
         self.server.kill()
@@ -111,12 +111,12 @@ class Fleet:
     """Nodes with one configuration and one store, each with a data folder of its own."""
 
     def __init__(self, stile, scratch, binary, backend, sink=None, more="", source_more="",
-                 lease_s=LEASE_S):
+                 lease_s=LEASE_S, timeout="5s"):
         self.stile = stile
         self.scratch = scratch
         self.backend = backend
         self.name = fresh_name()
-        self.url = backend.url(self.name)
+        self.url = backend.url(self.name).replace("timeout=5s", f"timeout={timeout}")
         prepare(binary, backend, self.url)
         text = f"store: {{ url: \"{self.url}\", lease: {lease_s}s }}\n"
         text += "sources:\n" + source("a", source_more)

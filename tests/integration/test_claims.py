@@ -120,7 +120,7 @@ def test_other_content_under_the_same_key_is_a_conflict(gateway):
 
 def test_window_is_the_caller_s(gateway):
     key = fresh()
-    first = claim(gateway, key, window="1s", lease="100ms")
+    first = claim(gateway, key, window="2s", lease="2s")
     settle(gateway, first["token"], 1)
     eventually(lambda: not lookup(gateway, key)["found"], "its window has ended")
     again = claim(gateway, key)

@@ -47,6 +47,19 @@ def fill(gateway, prefix, limit=600):
     raise AssertionError(f"{limit} events of 900 kB fitted on a disk of {SMALL}")
 
 
+def fill_rest(gateway, prefix, limit=600):
+    """Small ones too, until there is no room for any: their ids."""
+    ids = []
+    with gateway.connect() as connection:
+        for i in range(limit):
+            answer = connection.post({"id": f"{prefix}-{i}", "pad": "f" * 3000})
+            if answer.status != 200:
+                assert answer.status == 503, answer
+                return ids
+            ids.append(f"{prefix}-{i}")
+    raise AssertionError(f"{limit} small events fitted where no large one did")
+
+
 def accepted_again(gateway, event):
     def attempt():
         answer = gateway.post(event)
@@ -63,6 +76,7 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     assert refusal.status == 503, refusal
     assert int(refusal.header("retry-after")) >= 1
     assert len(kept) >= 40, "a whole segment should have fitted"
+    rest = fill_rest(gateway, "rest")
     eventually(lambda: gateway.get("/readyz").status == 503, "/readyz says that it cannot write")
     assert gateway.get("/healthz").status == 200
     eventually(lambda: "no room for another segment" in gateway.log(), "the log tells it")
@@ -71,8 +85,8 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     first = next(iter(kept))
     assert take_verdict(gateway.post(large(first)), "duplicate") == kept[first]
     blockage.release()
-    printed = blockage.wait_events(len(kept))
-    assert sorted(event["id"] for event in printed) == sorted(kept), "delivery goes on"
+    printed = blockage.wait_events(len(kept) + len(rest))
+    assert sorted(event["id"] for event in printed) == sorted([*kept, *rest]), "delivery goes on"
     assert gateway.post({"id": "still full", "pad": "f" * 900000}).status == 503
 
     resize(disk, LARGE)

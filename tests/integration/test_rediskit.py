@@ -6,6 +6,8 @@ import redis
 import rediskit
 from harness import eventually
 
+pytestmark = pytest.mark.release  # nothing of stile runs here
+
 
 @pytest.fixture
 def server():

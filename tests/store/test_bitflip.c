@@ -9,9 +9,10 @@
  *
  * In the fast tier long runs of zeros are sampled: one bit in each of their
  * sectors; and so are the files in the middle, which are as their neighbours, and of
- * the second folder the old ones, which are as in the first: one bit in each sixteenth
- * byte. STILE_TEST_SCALE of 10 and more flips them all, and one
- * below 1 flips one bit of each byte.
+ * the second folder the old ones, which are as in the first: one bit in each fifteenth
+ * byte. The other bytes of the second folder have one bit flipped, those of the first all
+ * eight. STILE_TEST_SCALE of 10 and more flips them all, and one
+ * below 1 flips one bit of each fifth byte, or 75th in the middle.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static struct clock_fake wall;
 static struct oracle record;
 static struct local_store_options options;
 static uint64_t opened, refused;
-static uint64_t whole_oldest; /* so many of the oldest files are not sampled */
+static bool first_folder; /* of it the oldest files are not sampled either */
 
 /* Has a segment left, so that its claims stand in the claims file alone? */
 static bool segment_retired(const struct simfs *simfs)
@@ -193,18 +194,25 @@ static bool in_the_middle(const struct simfs *simfs, const char *path)
 		oldest = other > 0 && other < oldest ? other : oldest;
 		newest = other > newest ? other : newest;
 	}
-	return number >= oldest + whole_oldest && number > 0 && number + 2 <= newest;
+	return number >= oldest + first_folder && number > 0 && number + 2 <= newest;
 }
 
-#define MIDDLE_BYTES 16u
+#define MIDDLE_BYTES 15u
+#define STRIDE 5u /* of bytes, under sanitizers: odd, so that each part of a field has its turn */
+
+static uint64_t step_in(const struct simfs *simfs, const char *path, bool all)
+{
+	bool middle = !all && in_the_middle(simfs, path);
+
+	return test_stride(STRIDE) * (middle ? MIDDLE_BYTES : 1);
+}
 
 static void flips_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
-	uint64_t bytes = !all && in_the_middle(simfs, path) ? MIDDLE_BYTES : 1;
-	/* Sanitizers run at a fraction. */
-	uint64_t bits = test_scale(8) < 8 || bytes > 1 ? 1 : 8;
+	uint64_t bytes = step_in(simfs, path, all);
+	uint64_t bits = bytes > 1 || !(first_folder || all) ? 1 : 8;
 	bool is_spare = strstr(path, "spare") != NULL; /* of no meaning after a start */
 
 	for (uint64_t byte = 0; byte < size;) {
@@ -225,7 +233,7 @@ static void cuts_of_file(const struct simfs *simfs, const char *path)
 {
 	uint64_t size = simfs_file_size(simfs, path);
 	bool all = test_scale(10) >= 100;
-	uint64_t bytes = !all && in_the_middle(simfs, path) ? MIDDLE_BYTES : 1;
+	uint64_t bytes = step_in(simfs, path, all);
 	bool is_spare = strstr(path, "spare") != NULL;
 
 	for (uint64_t length = 0; length < size;) {
@@ -243,7 +251,7 @@ static void folder_damage(bool clean)
 	struct simfs *simfs = folder_make(clean);
 	const char *path;
 
-	whole_oldest = clean ? 1 : 0;
+	first_folder = clean;
 	opened = refused = 0;
 	for (size_t i = 0; (path = simfs_file_name(simfs, i)) != NULL; i++) {
 		uint64_t opened_before = opened, refused_before = refused;

@@ -1086,7 +1086,7 @@ struct waiting {
 	bool done;
 };
 
-static void wait_begin(struct waiting *waiting, uint64_t ticket, uint64_t ms)
+static void wait_submit(struct waiting *waiting, uint64_t ticket, uint64_t ms)
 {
 	*waiting = (struct waiting){
 		.wait = { .op = { .kind = STORE_WAIT,
@@ -1096,6 +1096,11 @@ static void wait_begin(struct waiting *waiting, uint64_t ticket, uint64_t ms)
 		          .until_boot_ms = place.clock.now.boot_ms + ms },
 	};
 	store_submit(place.store, &waiting->wait.op);
+}
+
+static void wait_begin(struct waiting *waiting, uint64_t ticket, uint64_t ms)
+{
+	wait_submit(waiting, ticket, ms);
 	store_flush(place.store);
 }
 
@@ -1184,7 +1189,8 @@ static void test_waits_are_bounded_and_end_with_the_store(void **state)
 	uint64_t ticket = admit(1);
 
 	for (size_t i = 0; i <= STORE_WAITS_MAX; i++)
-		wait_begin(&waiting[i], ticket, 1000);
+		wait_submit(&waiting[i], ticket, 1000);
+	store_flush(place.store);
 	assert_true(waiting[STORE_WAITS_MAX].done);
 	assert_int_equal(waiting[STORE_WAITS_MAX].wait.op.error, ERR_FULL);
 	store_end_waits(place.store);

@@ -84,7 +84,7 @@ static void test_every_flipped_bit_is_told_and_costs_one_block_at_most(void **st
 	struct simfs *simfs = small_log();
 	const char *path = simfs_file_name(simfs, 0);
 	uint64_t size = simfs_file_size(simfs, path);
-	uint64_t step = test_scale(8) < 8 ? 5 : 1; /* sanitizers run at a fraction */
+	uint64_t step = test_stride(5);
 	uint64_t whole = 0;
 	uint64_t fewer = 0;
 	for (uint64_t bit = 0; bit < size * 8; bit += step) {
@@ -115,7 +115,7 @@ static void test_a_file_cut_anywhere_keeps_what_is_before(void **state)
 	struct simfs *simfs = small_log();
 	const char *path = simfs_file_name(simfs, 0);
 	uint64_t size = simfs_file_size(simfs, path);
-	for (uint64_t length = 0; length < size; length += test_scale(8) < 8 ? 7 : 1) {
+	for (uint64_t length = 0; length < size; length += test_stride(7)) {
 		struct simfs *damaged = simfs_copy(simfs);
 		struct told told = { 0 };
 		simfs_cut_file(damaged, path, length);

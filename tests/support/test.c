@@ -34,6 +34,11 @@ uint64_t test_scale(uint64_t count)
 	return scaled < 1.0 ? 1 : (uint64_t)scaled;
 }
 
+uint64_t test_stride(uint64_t step)
+{
+	return test_scale(1000) < 1000 ? step : 1;
+}
+
 const char *test_note_seed(uint64_t seed)
 {
 	static _Thread_local char text[64];

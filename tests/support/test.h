@@ -22,6 +22,10 @@
 uint64_t test_seed(void);
 uint64_t test_scale(uint64_t count); /* count times STILE_TEST_SCALE, at least 1 */
 
+/* The step of a loop over everything: 1, or `step` where STILE_TEST_SCALE is below 1, as
+ * under sanitizers. */
+uint64_t test_stride(uint64_t step);
+
 /* A small generator (splitmix64): the state is the seed. */
 static inline uint64_t test_random(uint64_t *state)
 {
