@@ -272,11 +272,13 @@ def test_full_store_still_renews_leases(fleet, backend, sink):
 def end_leases(server):
     """As if their time were over. Told: the numbers of the attempts of open tickets (RECORD in
     redis_script.lua)."""
-    for ticket in server.ask("ZRANGE", "stile{0}l", "0", "-1"):
-        server.ask("ZADD", "stile{0}l", "XX", "1", ticket)
+    for leased in ("stile{0}l", "stile{0}a"):
+        for name in server.ask("ZRANGE", leased, "0", "-1"):
+            server.ask("ZADD", leased, "XX", "1", name)
     records = [server.ask("GETRANGE", b"stile{0}t" + ticket, "36", "37")
                for ticket in server.ask("ZRANGE", "stile{0}o", "0", "-1")]
-    return [int.from_bytes(record, "big") for record in records]
+    parcels = server.ask("ZRANGE", "stile{0}a", "0", "-1")  # of first attempts
+    return [int.from_bytes(record, "big") for record in records] + [1 for _ in parcels]
 
 
 def test_what_no_replica_knows_to_be_taken_is_not_delivered(stile, scratch, sink):
