@@ -2,16 +2,23 @@
 #include "app/serve_store.h"
 
 #include <limits.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "app/flush_probe.h"
 #include "app/shared_store.h"
+#include "app/store_secret.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
+#include "store/spool/late_store.h"
 #include "store/spool/spool_store.h"
 #include "sys/file.h"
 
@@ -111,6 +118,104 @@ static int open_spool(const struct config *config, struct store **ret_local,
 	return local_store_open(&options, ret_local, ret_text);
 }
 
+/* ---- one that is away at the start ---- */
+
+struct late_opening {
+	const struct config *config;
+	unsigned char key[HASH_KEY_LEN];
+	atomic_bool refused;
+};
+
+/* What is spooled meanwhile was digested under the secret of an earlier start. */
+static int open_late(void *user, struct store **ret_store, struct error_text *ret_text)
+{
+	struct late_opening *late = user;
+	const unsigned char *key = NULL;
+	struct store *store = NULL;
+	int error = shared_store_open(late->config, &store, &key, ret_text);
+	if (error != 0)
+		return error;
+	if (memcmp(key, late->key, sizeof(late->key)) != 0) {
+		store_free(store);
+		return error_fill(ret_text, ERR_CONFIG,
+		                  "its secret is another than when this gateway last used it; "
+		                  "the next start begins with the new one");
+	}
+	*ret_store = store;
+	return 0;
+}
+
+/* As at a start: but others may be under way, so it ends as by a signal. */
+static void late_is_refused(void *user, int error, const char *text)
+{
+	struct late_opening *late = user;
+	log_error("the shared store cannot be opened",
+	          log_str("error", text[0] ? text : error_name(error)));
+	atomic_store(&late->refused, true);
+	kill(getpid(), SIGTERM);
+}
+
+/* Events can be spooled if the secret is known of which the store's digests are made. */
+static int open_without(const struct config *config, struct serve_store *store,
+                        const struct error_text *why)
+{
+	struct late_opening *late = mem_zalloc(1, sizeof(*late));
+	struct late_store_options options = { .open = open_late,
+		                              .refused = late_is_refused,
+		                              .user = late };
+	if (!late)
+		return -ENOMEM;
+	late->config = config;
+	int error = config_spools(config)
+	                    ? store_secret_read(file_system_real(), config->serve.data,
+	                                        config->store.url, late->key)
+	                    : -ENOENT;
+	if (error == 0)
+		error = late_store_new(&options, &store->store);
+	if (error != 0) {
+		mem_free(late);
+		return error;
+	}
+	store->late = late;
+	store->key = late->key;
+	log_warn("the shared store is away: events of sources that may are spooled until it is "
+	         "there",
+	         log_str("error", why->text));
+	return 0;
+}
+
+static int open_shared(const struct config *config, struct serve_store *store,
+                       struct error_text *ret_text)
+{
+	int error = shared_store_open(config, &store->store, &store->key, ret_text);
+	if (error == ERR_AWAY && open_without(config, store, ret_text) == 0)
+		error = 0;
+	return error;
+}
+
+/* For the next start. */
+static void keep_secret(const struct config *config, const struct serve_store *store)
+{
+	unsigned char old[HASH_KEY_LEN];
+	struct store_stats stats;
+	struct file_system *files = file_system_real();
+	if (!store->spools || store->late)
+		return;
+	store_stats(store->store, &stats);
+	if (stats.spooled_events > 0 &&
+	    (store_secret_read(files, config->serve.data, config->store.url, old) != 0 ||
+	     memcmp(old, store->key, sizeof(old)) != 0))
+		log_warn("the store's secret is not the one under which events were spooled: of "
+		         "those, copies that come from now on are not known",
+		         log_u64("events", stats.spooled_events));
+	secret_wipe(old, sizeof(old));
+	int error = store_secret_write(files, config->serve.data, config->store.url, store->key);
+	if (error != 0)
+		log_warn("the store's secret cannot be kept: while the store is away this gateway "
+		         "can start, but not spool",
+		         log_code(error));
+}
+
 /* For traces, and the spool; a local store makes its own. */
 static int make_folder(const struct config *config, struct error_text *ret_text)
 {
@@ -153,15 +258,19 @@ int serve_store_open(const struct config *config, struct serve_store *ret_store,
 	struct serve_store store = { .data = config->serve.data,
 		                     .shared = config->store.kind != CONFIG_STORE_LOCAL };
 	struct buf label = buf_on(store.label, sizeof(store.label) - 1);
-	int error = store.shared ? shared_store_open(config, &store.store, &store.key, ret_text)
+	int error = store.shared ? open_shared(config, &store, ret_text)
 	                         : open_local(config, &store, ret_text);
 	if (error == 0 && store.shared) {
 		store.lease_ms = config->store.lease_ms;
 		config_store_label(config->store.url, &label);
 		error = put_spool_before(config, &store, ret_text);
 	}
+	if (error == 0 && store.shared)
+		keep_secret(config, &store);
 	if (error == 0)
 		*ret_store = store;
+	else
+		mem_free(store.late);
 	return error;
 }
 
@@ -172,13 +281,25 @@ int serve_store_attach(struct serve_store *store, struct store_host *host)
 	return port_new(host, &(struct port_options){ .max_in_flight = 4 }, &store->reader);
 }
 
+bool serve_store_refused(const struct serve_store *store)
+{
+	return store->late && atomic_load(&store->late->refused);
+}
+
 void serve_store_close(struct serve_store *store)
 {
-	if (!store->reader)
-		return;
-	port_collect(store->reader);
-	store_free(port_store(store->reader));
-	store->reader = NULL;
+	if (store->reader) {
+		port_collect(store->reader);
+		store_free(port_store(store->reader));
+		store->reader = NULL;
+	}
+}
+
+void serve_store_free(struct serve_store *store)
+{
+	if (store->late)
+		secret_wipe(store->late->key, sizeof(store->late->key));
+	store->late = mem_free(store->late);
 }
 
 /* ---- reading an event again ---- */

@@ -5,16 +5,22 @@
  * spool (store/spool/spool_store.h), whose journal is in the folder `spool` of the data
  * folder; it is there if a source spools, or one of an earlier start left it.
  *
+ * A shared store that is away at the start is opened later, if a source spools and the
+ * secret of its digests is known from an earlier start (store_secret.h). If it then answers
+ * and is not fit, the process gets SIGTERM, and serve_store_refused() says why it ends.
+ *
  * Room:      app. Threads: the main one, but for serve_store_read().
  * Ownership: serve_store_open() gives the store, which the host takes; the rest is freed
  *            by serve_store_close(), after the host was closed.
- * Failure:   an error and a text.
+ * Failure:   an error and a text. ERR_AWAY: the shared store is away, and there is no
+ *            going on without it: serve_waiting.h.
  */
 #pragma once
 
 #include "app/config.h"
 #include "store/store.h"
 
+struct late_opening;
 struct port;
 struct store_host;
 
@@ -25,6 +31,7 @@ struct serve_store {
 	bool spools;                /* there is a spool */
 	uint32_t lease_ms;          /* of deliveries; 0: leases do not end */
 	const char *data;           /* the data folder */
+	struct late_opening *late;  /* NULL: it was there */
 	struct port *reader;        /* shared: of the thread that calls serve_store_read() */
 	char label[ERROR_TEXT_MAX]; /* what people may see of where it is */
 };
@@ -34,6 +41,8 @@ int serve_store_open(const struct config *config, struct serve_store *ret_store,
 /* The host has it now. */
 int serve_store_attach(struct serve_store *store, struct store_host *host) must_check;
 void serve_store_close(struct serve_store *store);
+void serve_store_free(struct serve_store *store);          /* nobody needs the key any more */
+bool serve_store_refused(const struct serve_store *store); /* any thread */
 
 /* An event's payload; user is the struct serve_store. One thread, another than the main
  * one. -ENOENT: it is not kept. */

@@ -1,10 +1,24 @@
 /* shared_store: see shared_store.h. */
 #include "app/shared_store.h"
 
+#include <string.h>
+
 #include "store/postgres/postgres_store.h"
 #include "store/redis/redis_store.h"
 
 /* ---- Redis ---- */
+
+/* The server answers, and says no: its words come with the text. What it says while it
+ * loads, or its cluster is down, is not such a no. */
+static bool is_refusal(const char *text)
+{
+	static const char *const words[] = { ": WRONGPASS", ": NOAUTH", ": NOPERM", ": ERR ",
+		                             "it is a replica" };
+	for (size_t i = 0; i < ARRAY_LEN(words); i++)
+		if (strstr(text, words[i]))
+			return true;
+	return false;
+}
 
 static int redis_open(const struct config *config, struct store **ret_store,
                       const unsigned char **ret_key, struct error_text *ret_text)
@@ -14,7 +28,7 @@ static int redis_open(const struct config *config, struct store **ret_store,
 	int error = redis_store_open(&options, ret_store, ret_text);
 	if (error == 0)
 		*ret_key = redis_store_key(*ret_store);
-	return error;
+	return error == ERR_AWAY && is_refusal(ret_text->text) ? ERR_CONFIG : error;
 }
 
 static void redis_tell(void *user, enum redis_finding finding, const char *text)

@@ -10,7 +10,8 @@
 #include "app/config.h"
 #include "store/store.h"
 
-/* `ret_key`: under which claims are digested; lives as long as the store. */
+/* `ret_key`: under which claims are digested; lives as long as the store. ERR_AWAY: nobody
+ * answers there, try again; all else is for a person to mend. */
 int shared_store_open(const struct config *config, struct store **ret_store,
                       const unsigned char **ret_key, struct error_text *ret_text) must_check;
 

@@ -33,7 +33,8 @@ void postgres_link_text(const struct postgres_link_options *options, const char 
                         struct error_text *ret_text)
 {
 	char text[ERROR_TEXT_MAX];
-	size_t len = strlen(message);
+	const char *place = strstr(message, "\nLOCATION:"); /* in the server's source */
+	size_t len = place ? (size_t)(place - message) : strlen(message);
 	len = len < sizeof(text) ? len : sizeof(text);
 	memcpy(text, message, len);
 	len = clean(text, len, options->password);
@@ -365,7 +366,15 @@ static int begin_connect(struct postgres_link *link)
 	if (!link->conn)
 		return -ENOMEM;
 	PQsetNoticeReceiver(link->conn, ignore_notice, NULL);
+	PQsetErrorVerbosity(link->conn, PQERRORS_VERBOSE); /* for is_refusal() */
 	return PQstatus(link->conn) == CONNECTION_BAD ? -ECONNREFUSED : 0;
+}
+
+/* Does the server answer, and want no such user or database? libpq gives no SQLSTATE before
+ * there is a connection but in the text: "FATAL:  28P01: password …". */
+static bool is_refusal(const char *message)
+{
+	return strstr(message, ":  28") || strstr(message, ":  3D000");
 }
 
 static int connect_link(struct postgres_link *link)
@@ -379,6 +388,9 @@ static int connect_link(struct postgres_link *link)
 		if (state == PGRES_POLLING_FAILED)
 			error = -ECONNREFUSED;
 	}
+	if (error == -ECONNREFUSED && is_refusal(PQerrorMessage(link->conn)))
+		error = -EACCES;
+	PQsetErrorVerbosity(link->conn, PQERRORS_DEFAULT);
 	if (!error && PQsetnonblocking(link->conn, 1) != 0)
 		error = -ENOMEM;
 	return error;

@@ -19,7 +19,8 @@
  * Ownership: texts of the options stay the caller's, and must stay. An answer is freed by
  *            postgres_answer_free(); so is one that was never filled, if it is zeroed.
  * Failure:   ERR_CLOSING (interrupted), -ETIMEDOUT, -ECONNRESET, -ECONNREFUSED, -ENOMEM;
- *            -EPROTO: the server said no, and answer.state is its SQLSTATE.
+ *            -EACCES: the server is there and refuses the user, the password or the
+ *            database; -EPROTO: it said no, and answer.state is its SQLSTATE.
  */
 #pragma once
 

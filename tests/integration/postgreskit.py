@@ -82,6 +82,14 @@ class Postgres:
     def conninfo(self, database="postgres"):
         return f"host={self.folder} user=stile dbname={database}"
 
+    def demand_password(self, role):
+        path = os.path.join(self.data, "pg_hba.conf")
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"local all {role} scram-sha-256\n" + text)
+        self.ask("SELECT pg_reload_conf()")
+
     def try_ask(self, sql):
         answer = subprocess.run(self._command("psql", "-XAtq", "-d", self.conninfo(), "-c", sql),
                                 capture_output=True, text=True, user=self.user, cwd=self.folder)

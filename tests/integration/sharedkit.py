@@ -6,6 +6,7 @@ A backend is one kind of store. It can be killed, started again, and stopped for
 import contextlib
 import itertools
 import os
+import re
 import subprocess
 import threading
 import urllib.parse
@@ -126,6 +127,21 @@ class Fleet:
     def start(self, name, options=(), **more):
         return self.stile("--config", self.config, *options, folder=os.path.join(self.scratch, name),
                           name=name, **more)
+
+
+    def start_waiting(self, name, options=()):
+        return start_waiting(self.stile, "--config", self.config, *options,
+                             folder=os.path.join(self.scratch, name), name=name)
+
+
+def start_waiting(stile, *options, **more):
+    """A gateway whose store is away: it listens, and waits."""
+    node = stile(*options, wait=False, **more)
+    found = eventually(lambda: re.search(r"events are refused until it is there. "
+                                         r"listen=https?://([^\s\"]+):(\d+)", node.log()),
+                       "it waits for its store")
+    node.address = (found[1].strip("[]"), int(found[2]))
+    return node
 
 
 class Acknowledged:

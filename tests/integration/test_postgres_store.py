@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import respkit
 import sharedkit
 from harness import Connection, eventually
 from sharedkit import Acknowledged, Fleet, load, send
@@ -175,6 +176,137 @@ def test_nodes_that_share_keys_in_any_order_do_not_block_each_other(fleet, backe
     deadlocks = backend.server.number("SELECT deadlocks FROM pg_stat_database"
                                       " WHERE datname = current_database()")
     assert deadlocks == 0, f"{deadlocks} deadlocks in {time.monotonic() - began:.1f} s"
+
+
+def test_take_of_which_nobody_can_know_any_more_is_given_back(fleet, backend):
+    """Its COMMIT is under way when the connection is cut, and the row that would tell what
+    came of it is deleted."""
+    its = fleet()
+    server = backend.server
+    function = f"CREATE OR REPLACE FUNCTION {its.name}.slow() RETURNS trigger LANGUAGE plpgsql" \
+        " AS $$ BEGIN %s RETURN NULL; END $$;"
+    server.ask(function % "PERFORM pg_sleep(600);" +
+               f"CREATE CONSTRAINT TRIGGER slow AFTER UPDATE ON {its.name}.stile_tickets"
+               " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.state = 2)"
+               f" EXECUTE FUNCTION {its.name}.slow()")
+    node = its.start("one")
+    oracle = Acknowledged()
+    send(node, ["taken"], oracle)
+    sleeping = "FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    eventually(lambda: server.number(f"SELECT count(*) {sleeping}") == 1, "the take commits")
+    server.ask(function % "")
+    with subprocess.Popen(
+            [os.path.join(server.bin, "psql"), "-XAtq", "-d", server.conninfo(), "-c",
+             f"DELETE FROM {its.name}.stile_lines"], user=server.user,
+            cwd=server.folder) as deleting:
+        eventually(lambda: server.number("SELECT count(*) FROM pg_stat_activity WHERE"
+                                         " wait_event_type = 'Lock'") > 0 or
+                   server.number(f"SELECT count(*) {sleeping}") == 0, "the row is waited for")
+        server.ask(f"SELECT count(pg_terminate_backend(pid)) {sleeping}")
+        assert deleting.wait() == 0
+    eventually(lambda: [event["id"] for event in node.events()] == ["taken"], "it is delivered")
+    send(node, ["later"], oracle)
+    eventually(lambda: [event["id"] for event in node.events()] == ["taken", "later"],
+               "and what comes later is")
+
+
+def test_rows_of_connections_that_are_deleted_under_load_double_nothing(fleet, backend, scale):
+    its = fleet()
+    nodes = [its.start("one"), its.start("two")]
+    oracle = Acknowledged()
+    with load(nodes, oracle, "lines", threads=8):
+        for _ in range(10 * scale):
+            before = len(oracle.known)
+            backend.server.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                               " WHERE application_name = 'stile';"
+                               f"DELETE FROM {its.name}.stile_lines")
+            eventually(lambda: len(oracle.known) > before + 20, "it goes on by itself")
+    oracle.check()
+    oracle.check_remembered(nodes[0])
+    delivered = lambda: [event["id"] for node in nodes for event in node.events()]  # noqa: E731
+    eventually(lambda: oracle.known <= set(delivered()), "all are delivered")
+    assert len(delivered()) == len(set(delivered())), "delivered twice"
+
+
+# ---- tables that go away ----
+
+def refused(node, event_id):
+    with Connection(node.address) as connection:
+        return connection.post({"id": event_id}, path="/in/a").status == 503
+
+
+def test_tables_that_are_made_anew_under_a_gateway_are_not_used_by_it(fleet, backend, run):
+    """They have another secret: what it claims there, others would not know."""
+    its = fleet()
+    node = its.start("one")
+    send(node, ["before"], Acknowledged())
+    node.wait_events(1)
+    node.wait_settled()
+    backend.server.ask(f"DROP SCHEMA {its.name} CASCADE")
+    assert run("store", "init", its.url)[0] == 0
+    assert refused(node, "after")
+    assert "made anew" in node.log()
+    eventually(lambda: node.get("/readyz").status == 503, "it is not ready")
+    other = its.start("two")
+    with Connection(other.address) as connection:
+        assert connection.post({"id": "after"}, path="/in/a").json()["verdict"] == "new"
+    assert refused(node, "after")
+    eventually(lambda: [event["id"] for event in other.events()] == ["after"], "it is delivered")
+    assert backend.server.number(f"SELECT count(*) FROM {its.name}.stile_claims") == 1
+    assert node.stop() == 0
+    node = its.start("one")
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "after"}, path="/in/a").json()["verdict"] == "duplicate"
+
+
+def test_tables_that_are_dropped_are_missed_also_when_nothing_comes(fleet, backend):
+    its = fleet()
+    node = its.start("one")
+    secret = backend.server.ask(f"SELECT key FROM {its.name}.stile_meta")
+    backend.server.ask(f"ALTER SCHEMA {its.name} RENAME TO {its.name}_aside")
+    eventually(lambda: node.get("/readyz").status == 503, "it is not ready")
+    assert "stile store init" in node.log()
+    assert refused(node, "one")
+    backend.server.ask(f"ALTER SCHEMA {its.name}_aside RENAME TO {its.name}")
+    oracle = Acknowledged()
+    send(node, ["one"], oracle)
+    assert oracle.new == {"one": 1}, "the same tables are used again"
+    eventually(lambda: node.get("/readyz").status == 200, "it is ready")
+    assert backend.server.ask(f"SELECT key FROM {its.name}.stile_meta") == secret
+
+
+# ---- time ----
+
+def test_clock_of_the_server_that_goes_back_does_not_bring_back_what_was_over(fleet, backend):
+    """A name that was over, and a claim made before the clock went back."""
+    its = fleet(source_more="window: 1h")
+
+    def move_clock(hours):
+        backend.server.ask(
+            f"CREATE OR REPLACE FUNCTION {its.name}.stile_clock() RETURNS bigint LANGUAGE sql"
+            " VOLATILE AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+            f" + {hours} * 3600000 $$")
+    node = its.start("one", ("--resp", "127.0.0.1:0"))
+    with respkit.Client(respkit.address_of(node)) as redis:
+        assert redis.call("SET", "name", "1", "PX", "60000") == ("+", b"OK")
+        move_clock(2)
+        assert redis.call("GET", "name") == ("$", None)
+        assert redis.call("SET", "long", "1", "PX", "3600000") == ("+", b"OK")
+        move_clock(0)
+        assert redis.call("GET", "name") == ("$", None)
+        assert 0 < int(redis.call("PTTL", "long")[1]) <= 3600000, "counted from the later time"
+        move_clock(3)
+        with Connection(node.address) as connection:
+            answer = connection.post({"id": "ahead"}, path="/in/a").json()
+            assert answer["verdict"] == "new"
+            move_clock(0)
+            answer = connection.post({"id": "ahead"}, path="/in/a").json()
+            assert answer["verdict"] == "duplicate"
+            answer = connection.post({"id": "back"}, path="/in/a").json()
+            assert answer["verdict"] == "new"
+            answer = connection.post({"id": "back"}, path="/in/a").json()
+            assert answer["verdict"] == "duplicate"
+    node.wait_events(2)
 
 
 # ---- what is over ----

@@ -354,19 +354,25 @@ def at_once(check, cases):
         list(threads.map(check, cases))
 
 
-def test_url_that_nobody_answers_is_told_without_its_password(run, scratch):
+def test_url_that_nobody_answers_is_told_without_its_password(run, stile):
+    urls = ["redis://:c4n4ry@127.0.0.1:1", "postgres://stile:c4n4ry@127.0.0.1:1/stile",
+            "redis-cluster://:c4n4ry@127.0.0.1:1"]
+
     def check(url):
-        options = ["--store", url.replace("c4n4ry", "${SECRET}"), "--data",
-                   os.path.join(scratch, "none"), "--listen", "127.0.0.1:0", "--admin", "none"]
-        for words in (["serve", *options], ["store", "check", options[1]],
-                      ["store", "init", options[1]]):
+        hidden = url.replace("c4n4ry", "${SECRET}")
+        for words in (["store", "check", hidden], ["store", "init", hidden]):
             code, out, log = run(*words, env={"SECRET": "c4n4ry"})
             assert "c4n4ry" not in out + log, words
             assert code == 1 or words[1:2] == ["init"], (words, out, log)
         code, out, log = run("store", "check", url)  # a password on the command line
         assert code == 2 and "c4n4ry" not in out + log, log
-    at_once(check, ["redis://:c4n4ry@127.0.0.1:1", "postgres://stile:c4n4ry@127.0.0.1:1/stile",
-                    "redis-cluster://:c4n4ry@127.0.0.1:1"])
+
+    at_once(check, urls)
+    for url in urls:
+        node = sharedkit.start_waiting(stile, "--store", url.replace("c4n4ry", "${SECRET}"),
+                                       env={"SECRET": "c4n4ry"})
+        take_problem(node.request("POST", "/in/events", event_bytes({"id": "1"})), 503)
+        assert node.stop() == 0 and "c4n4ry" not in node.log()
 
 
 def test_replica_is_refused_as_what_it_is(run, scratch):
@@ -507,6 +513,74 @@ def test_resharding_under_load_loses_nothing(fleet, backend):
     cluster.wait_whole()
     oracle.check()
     oracle.check_remembered(nodes[0])
+
+
+# ---- a start without the store ----
+
+@only("redis", "postgres")
+def test_gateway_that_starts_without_its_store_refuses_and_goes_on_by_itself(fleet, backend):
+    its = fleet()
+    backend.kill()
+    try:
+        node = its.start_waiting("one")
+        answer = node.request("POST", "/in/a", event_bytes({"id": "early"}))
+        take_problem(answer, 503)
+        assert answer.header("retry-after") == "1"
+        assert node.get("/healthz").status == 200
+        answer = node.get("/readyz")
+        assert answer.status == 503 and b"shared store is away" in answer.body
+        node.process.send_signal(signal.SIGHUP)
+        eventually(lambda: "SIGHUP" in node.log(), "it is told that nothing is loaded again")
+        waited_at = node.address
+    finally:
+        backend.start()
+    node.wait_ready()
+    assert node.address == waited_at, "the port stays"
+    answer = node.request("POST", "/in/a", event_bytes({"id": "early"}))
+    assert answer.status == 200 and answer.json()["verdict"] == "new"
+    eventually(lambda: [event["id"] for event in node.events()] == ["early"], "it is delivered")
+    assert node.stop() == 0
+
+
+@only("redis", "postgres")
+def test_gateway_that_waits_for_its_store_stops_when_it_is_told(fleet, backend):
+    its = fleet()
+    backend.kill()
+    try:
+        assert its.start_waiting("one").stop() == 0
+    finally:
+        backend.start()
+
+
+@only("postgres")
+def test_server_that_comes_without_tables_ends_the_wait(stile, backend):
+    url = backend.url(sharedkit.fresh_name())
+    backend.kill()
+    try:
+        node = sharedkit.start_waiting(stile, "--store", url)
+    finally:
+        backend.start()
+    assert node.wait() == 1
+    assert "stile store init" in node.log()
+
+
+def test_wrong_password_is_refused_at_once(run, scratch):
+    server = rediskit.Redis(password="right")
+    database = sharedkit.PostgresBackend()
+    try:
+        database.server.ask("CREATE ROLE guarded LOGIN PASSWORD 'right'")
+        database.server.demand_password("guarded")
+        unknown = database.url("stile").replace("/postgres?", "/nowhere?")
+        for url in (server.url().replace("right", "${SECRET}") + "?timeout=1s",
+                    database.url("stile").replace("stile@", "guarded:${SECRET}@"), unknown):
+            code, _, log = run("serve", "--store", url, "--data", os.path.join(scratch, "none"),
+                               "--listen", "127.0.0.1:0", "--admin", "none",
+                               env={"SECRET": "wr0ng"})
+            assert code == 1 and "cannot be opened" in log, log
+            assert "wr0ng" not in log and "LOCATION" not in log, log
+    finally:
+        database.close()
+        server.close()
 
 
 # ---- a store that has lost its data ----

@@ -3,12 +3,13 @@ node, and decided when it is back; nothing is lost, nothing comes twice, whoever
 
 import itertools
 import random
+import re
 import time
 
 import pytest
 
 import sharedkit
-from harness import Connection, eventually
+from harness import Connection, event_bytes, eventually
 from sharedkit import Acknowledged, Fleet, send, wait_outcomes
 from sinkkit import QUICK
 
@@ -107,8 +108,8 @@ def test_node_and_store_that_die_again_and_again_lose_and_double_nothing(
             if step == 5 and chance.random() < 0.8:
                 time.sleep(chance.random() * 0.3)
         node.kill()
-        if not backend.server.running():
-            backend.start()  # a node needs it to start: the key of its digests is there
+    if not backend.server.running():
+        backend.start()
     node = its.start("victim")
     wait_drained(node)
     wait_outcomes(node, oracle, destination)
@@ -128,4 +129,74 @@ def test_stop_while_the_store_is_away_keeps_what_was_spooled(fleet, backend):
     node = its.start("one")
     eventually(lambda: "kept" in [event["id"] for event in node.events()],
                "what was spooled is delivered after the next start")
+    assert node.stop() == 0
+
+
+# ---- starts without the store ----
+
+def test_node_that_starts_without_the_store_spools_and_delivers_once_it_is_there(fleet, backend):
+    its = fleet()
+    node = its.start("one")
+    send(node, ["known"], Acknowledged())
+    node.wait_events(1)
+    node.wait_settled()
+    assert node.stop() == 0
+    backend.kill()
+    try:
+        node = its.start("one")
+        assert node.get("/readyz").status == 200
+        with Connection(node.address) as connection:
+            for event_id in ("spooled", "spooled", "known"):
+                answer = connection.post({"id": event_id}, path="/in/a")
+                assert answer.status == 202 and answer.json()["verdict"] == "spooled"
+        assert "events of sources that may are spooled until it is there" in node.log()
+        node.kill()
+        node = its.start("one")  # and again
+        assert node.metrics()["stile_spooled_events"].value() == 3
+    finally:
+        backend.start()
+    wait_drained(node)
+    node.wait_settled()
+    assert sorted(event["id"] for event in node.events()) == ["known", "spooled"]
+    with Connection(node.address) as connection:
+        for event_id in ("spooled", "known"):
+            answer = connection.post({"id": event_id}, path="/in/a")
+            assert answer.json()["verdict"] == "duplicate"
+    assert not re.search(r"^stile_commit_batch_count 0$", node.get("/metrics").body.decode(), re.M)
+    assert node.stop() == 0
+
+
+def test_first_start_without_the_store_spools_nothing(fleet, backend):
+    """The secret of the digests is not known: what was spooled would be known to nobody."""
+    its = fleet()
+    backend.kill()
+    try:
+        node = its.start_waiting("one")
+        assert node.request("POST", "/in/a", event_bytes({"id": "early"})).status == 503
+    finally:
+        backend.start()
+    node.wait_ready()
+    oracle = Acknowledged()
+    send(node, ["early"], oracle)
+    assert oracle.new == {"early": 1}
+    assert node.stop() == 0
+
+
+def test_store_that_comes_back_with_another_secret_ends_the_node(fleet, backend):
+    """What was spooled is kept, and decided after the next start, which warns."""
+    its = fleet()
+    assert its.start("one").stop() == 0
+    server = backend.server
+    server.ask("SET", f"{its.name}:secret", "x" * 16)
+    backend.kill()
+    try:
+        node = its.start("one")
+        send(node, ["spooled"], Acknowledged())
+    finally:
+        backend.start()
+    assert node.wait() == 1
+    assert "its secret is another" in node.log()
+    node = its.start("one")
+    assert "is not the one under which events were spooled" in node.log()
+    eventually(lambda: "spooled" in [event["id"] for event in node.events()], "it is delivered")
     assert node.stop() == 0

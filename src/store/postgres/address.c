@@ -101,10 +101,11 @@ int address_connect(const struct address *address, struct postgres_link *ret_lin
 		                                         .statement_ms = COMMAND_MS,
 		                                         .lock_ms = COMMAND_MS },
 		                            .interrupt_fd = -1 };
-	if (postgres_link_open(ret_link, ret_text) < 0)
-		return ERR_AWAY;
+	int error = postgres_link_open(ret_link, ret_text);
+	if (error < 0)
+		return error == -EACCES ? ERR_CONFIG : ERR_AWAY;
 	postgres_link_limit(ret_link, COMMAND_MS);
-	int error = schema_choose(ret_link, address->schema, ret_text);
+	error = schema_choose(ret_link, address->schema, ret_text);
 	if (error)
 		postgres_link_close(ret_link);
 	return error;

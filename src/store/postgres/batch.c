@@ -16,7 +16,7 @@ static void list(struct sheet *sheet, struct row_list *to, void *row, bool wante
 		sheet->failed = -ENOMEM;
 }
 
-static void ask_new_claims(struct sheet *sheet, struct line *line, uint64_t test_clock_ms)
+static void ask_new_claims(struct sheet *sheet, struct line *line, uint64_t clock)
 {
 	struct row_list wanted = { 0 };
 	for (uint32_t i = 0; i < sheet->claims.count; i++) {
@@ -25,7 +25,7 @@ static void ask_new_claims(struct sheet *sheet, struct line *line, uint64_t test
 	}
 	struct postgres_args *args = &line->args;
 	postgres_args_u64(args, sheet->numbers);
-	postgres_args_u64(args, test_clock_ms);
+	postgres_args_u64(args, clock);
 	postgres_args_keys(args, batch_column(&wanted, offsetof(struct claim_row, key)));
 	postgres_args_u64s(args, batch_column(&wanted, offsetof(struct claim_row, offset)));
 	postgres_args_u64s(args, batch_column(&wanted, offsetof(struct claim_row, window_ms)));
@@ -130,13 +130,13 @@ static struct questions choose_questions(const struct sheet *sheet)
 
 /* In the order of locks (schema.h, S2). */
 static void ask_all(struct sheet *sheet, struct line *line, const struct questions *ask,
-                    uint64_t test_clock_ms)
+                    uint64_t clock)
 {
 	rows_sort(&sheet->claims);
 	rows_sort(&sheet->cells);
 	rows_sort(&sheet->tickets);
 	line_begin(line);
-	ask_new_claims(sheet, line, test_clock_ms);
+	ask_new_claims(sheet, line, clock);
 	if (ask->locked)
 		ask_locked_claims(sheet, line);
 	if (ask->cells) {
@@ -357,7 +357,7 @@ static int give_back(const struct sheet *sheet, struct line *line)
 int batch_run(struct sheet *sheet, struct line *line, const struct batch_options *options)
 {
 	struct questions ask = choose_questions(sheet);
-	ask_all(sheet, line, &ask, options->test_clock_ms);
+	ask_all(sheet, line, &ask, options->clock);
 	int error = read_all(sheet, line, &ask);
 	if (!error)
 		error = read_old(sheet, line);

@@ -14,9 +14,9 @@
 enum { BATCH_DONE = 0, BATCH_AGAIN = 1, BATCH_UNKNOWN = 2 };
 
 struct batch_options {
-	uint64_t test_clock_ms; /* 0: the server's */
-	bool retain;            /* closed tickets are kept */
-	bool notify;            /* tell other nodes that tickets are due */
+	uint64_t clock; /* postgres_clock() */
+	bool retain;    /* closed tickets are kept */
+	bool notify;    /* tell other nodes that tickets are due */
 	const char *channel;
 };
 

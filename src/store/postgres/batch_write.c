@@ -21,13 +21,14 @@
 
 const struct line_statement batch_statements[] = {
 	{ "claims_insert",
-	  "WITH n AS MATERIALIZED (SELECT first, now FROM stile_number($1::bigint, $2::bigint)),"
-	  " i AS (INSERT INTO stile_claims (key, ticket, expiry, ord, chk)"
-	  " SELECT u.key, n.first + u.off, ((n.first + u.off) >> " SQL_TICKET_BITS
-	  ") + " SQL_TICKET_EPOCH " + u.win, u.ord, u.chk"
-	  " FROM n, unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
-	  " AS u (key, off, win, ord, chk) ORDER BY u.key ON CONFLICT DO NOTHING RETURNING key)"
-	  " SELECT n.first, n.now, i.key FROM n LEFT JOIN i ON true" },
+	  "WITH n AS MATERIALIZED (SELECT first, now FROM stile_number($1::bigint, " SQL_CLOCK(
+		  "$2") ")),"
+	                " i AS (INSERT INTO stile_claims (key, ticket, expiry, ord, chk)"
+	                " SELECT u.key, n.first + u.off, ((n.first + u.off) >> " SQL_TICKET_BITS
+	                ") + " SQL_TICKET_EPOCH " + u.win, u.ord, u.chk"
+	                " FROM n, unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
+	                " AS u (key, off, win, ord, chk) ORDER BY u.key ON CONFLICT DO NOTHING RETURNING key)"
+	                " SELECT n.first, n.now, i.key FROM n LEFT JOIN i ON true" },
 	{ "claims_read",
 	  "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE c.key = ANY($1::uuid[])" },
 	{ "claims_lock", "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE " CLAIM_OLD

@@ -92,15 +92,25 @@ static void pause_ms(uint32_t ms)
 
 /* ---- the connection ---- */
 
-static void note_away(struct postgres_store *own, uint64_t now_ms)
+/* Told when it begins, and when the server that comes back is not fit. */
+static void note_away(struct postgres_store *own, uint64_t now_ms, int error)
 {
+	bool unfit = error == ERR_CONFIG || error == ERR_VERSION;
+	bool told = own->away_since_ms != 0 && (!unfit || error == own->away_error);
+
 	own->try_again_ms = now_ms + TRY_EVERY_MS;
 	own->io_errors++;
-	if (own->away_since_ms != 0)
+	if (own->away_since_ms == 0) {
+		own->away_since_ms = now_ms;
+		own->away++;
+	}
+	own->away_error = error;
+	if (told)
 		return;
-	own->away_since_ms = now_ms;
-	own->away++;
-	log_warn("the database is away", log_str("reason", own->decider.text.text));
+	if (unfit)
+		log_error("the database cannot be used", log_str("reason", own->decider.text.text));
+	else
+		log_warn("the database is away", log_str("reason", own->decider.text.text));
 }
 
 static void note_back(struct postgres_store *own, uint64_t now_ms)
@@ -124,7 +134,7 @@ static int connect_line(struct postgres_store *own)
 	int error = line_open(&own->decider);
 	now_ms = postgres_boot_ms();
 	if (error)
-		note_away(own, now_ms);
+		note_away(own, now_ms, error);
 	else
 		note_back(own, now_ms);
 	return error;
@@ -165,7 +175,7 @@ static int enter_all(struct postgres_store *own, const struct work *work, bool t
 /* One try: BATCH_…, or an error. */
 static int try_batch(struct postgres_store *own, const struct work *work, bool thorough)
 {
-	struct batch_options options = { .test_clock_ms = postgres_test_clock(own),
+	struct batch_options options = { .clock = postgres_clock(own),
 		                         .retain = own->options.retain_ms > 0,
 		                         .notify = own->nodes > 1,
 		                         .channel = own->channel };
@@ -174,22 +184,46 @@ static int try_batch(struct postgres_store *own, const struct work *work, bool t
 	return error ? error : batch_run(&own->sheet, &own->decider, &options);
 }
 
+/* True: it is over, and the operations have their answers or `*ret_error`. */
+static bool ask_what_came(struct postgres_store *own, bool *unknown, int *ret_error)
+{
+	bool committed = false;
+	int error = line_was_committed(&own->decider, &committed);
+
+	if (error == -ENOENT) {
+		log_error("the database does not know any more whether a transaction was "
+		          "committed: its row in stile_lines is gone; its senders are told to "
+		          "send again");
+		*ret_error = ERR_AWAY;
+	}
+	if (error != 0 && error != ERR_BUSY)
+		line_close(&own->decider);
+	if (error == 0 || error == -ENOENT)
+		*unknown = own->decider.in_doubt = false;
+	return committed || error == -ENOENT;
+}
+
+/* What the server refused: true as run_once(). */
+static bool cope_with_refusal(struct line *line, int *ret_error)
+{
+	if (line_lost_tables(line)) {
+		line_close(line);
+		return false;
+	}
+	*ret_error = judge_refusal(line);
+	if (has_class(line->state, "25006"))
+		line_close(line); /* not the server that writes any more */
+	return *ret_error != 0;
+}
+
 /* True: it is over, and every operation has its answer or `*ret_error`. */
 static bool run_once(struct postgres_store *own, const struct work *work, bool *thorough,
                      bool *unknown, int *ret_error)
 {
-	bool committed = false;
-
-	if (*unknown) {
-		int error = line_was_committed(&own->decider, &committed);
-		if (error != 0 && error != ERR_BUSY)
-			line_close(&own->decider);
-		if (error != 0)
-			return false;
-		*unknown = own->decider.in_doubt = false;
-		if (committed)
-			return true;
-	}
+	if (*unknown && ask_what_came(own, unknown, ret_error))
+		return true;
+	if (*unknown)
+		return false;
 	int error = try_batch(own, work, *thorough);
 	if (error == BATCH_DONE)
 		return true;
@@ -202,12 +236,10 @@ static bool run_once(struct postgres_store *own, const struct work *work, bool *
 		*unknown = own->decider.in_doubt = true;
 		return false;
 	}
+	if (error == -EPROTO)
+		return cope_with_refusal(&own->decider, ret_error);
 	if (error == -ENOMEM)
 		*ret_error = ERR_FULL;
-	else if (error == -EPROTO)
-		*ret_error = judge_refusal(&own->decider);
-	if (error == -EPROTO && has_class(own->decider.state, "25006"))
-		line_close(&own->decider); /* not the server that writes any more */
 	return *ret_error != 0;
 }
 
@@ -235,6 +267,7 @@ static void decide(struct postgres_store *own, struct work *work)
 		fail_all(&work->ops, error);
 		return;
 	}
+	postgres_heard(own, own->sheet.now_ms);
 	own->commits++;
 	own->commit_ops += work->count;
 	histogram_record(own->store.commit_us, (postgres_boot_ms() - began_ms) * 1000);

@@ -1,5 +1,5 @@
 /*
- * keeper: what is over. See postgres_internal.h; statements are in taker.c.
+ * keeper: what is over. See postgres_internal.h; statements are in taker_statements.c.
  *
  * Claims have no index by their expiry: it would cost every admission. The tables are
  * walked page by page instead, some pages a second, so that a walk takes about ten
@@ -58,7 +58,7 @@ int keeper_end_leases(struct postgres_store *own)
 {
 	uint64_t ended = 0;
 
-	arg(own, postgres_test_clock(own));
+	arg(own, postgres_clock(own));
 	int error = run(own, "leases_end", &ended);
 	own->look_now |= ended > 0;
 	return error;
@@ -69,12 +69,12 @@ static int drop_old(struct postgres_store *own)
 	uint64_t keep_ms = own->options.dead_keep_ms;
 	uint64_t dropped = 0;
 
-	arg(own, postgres_test_clock(own));
+	arg(own, postgres_clock(own));
 	arg(own, keep_ms < INT64_MAX ? keep_ms : INT64_MAX);
 	int error = run(own, "dead_drop", &dropped);
 	if (error)
 		return error;
-	arg(own, postgres_test_clock(own));
+	arg(own, postgres_clock(own));
 	arg(own, own->options.retain_ms);
 	error = run(own, "closed_drop", NULL);
 	return error ? error : run(own, "drops_forget", NULL);
@@ -90,7 +90,7 @@ static int sweep(struct postgres_store *own, size_t i, uint64_t pages)
 		at->page = 0;
 	arg(own, at->page);
 	arg(own, at->page + step);
-	arg(own, postgres_test_clock(own));
+	arg(own, postgres_clock(own));
 	int error = run(own, sweeps[i], &swept);
 	at->page += step;
 	if (i == 0)

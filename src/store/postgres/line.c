@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
+#include "base/secret.h"
 
 /* Tables may have been empty when they were last analysed: an index is right, always. */
 static const char session[] = "SET enable_seqscan = off; SET jit = off;"
@@ -16,8 +18,12 @@ static const char unsafe[] =
 	"SELECT name FROM pg_settings WHERE (name = 'synchronous_commit' AND reset_val = 'off')"
 	" OR (name = 'fsync' AND setting = 'off')";
 
+/* Of "mark", when there is no row. */
+#define DIVISION_BY_ZERO "22012"
+
 static const struct line_statement marks[] = {
-	{ "mark", "UPDATE stile_lines SET batch = $3 WHERE node = $1 AND line = $2::bigint" },
+	{ "mark", "WITH u AS (UPDATE stile_lines SET batch = $3::bigint WHERE node = $1::bigint"
+	          " AND line = $2::bigint RETURNING 1) SELECT 1 / count(*) FROM u" },
 	{ 0 },
 };
 
@@ -70,6 +76,26 @@ static int prepare_all(struct line *line, const struct line_statement *statement
 	return error;
 }
 
+/* Tables that were made anew have another secret: two would not know each other's claims. */
+static int expect_key(struct line *line)
+{
+	struct postgres_answer answer = { 0 };
+	unsigned char key[POSTGRES_STORE_KEY_LEN] = { 0 };
+	int error = postgres_command(&line->link, "SELECT encode(key, 'hex') FROM stile_meta",
+	                             &answer);
+	if (error)
+		keep_text(line, &answer, error);
+	else if (postgres_rows(&answer) != 1 ||
+	         !hex_decode(postgres_span(&answer, 0, 0), key, sizeof(key)) ||
+	         memcmp(key, line->key, sizeof(key)) != 0)
+		error = error_fill(&line->text, ERR_CONFIG,
+		                   "the tables were made anew, with another secret of claims, "
+		                   "while this gateway ran: restart it to begin with them");
+	secret_wipe(key, sizeof(key));
+	postgres_answer_free(&answer);
+	return error;
+}
+
 static int make_row(struct line *line)
 {
 	char sql[160];
@@ -89,6 +115,8 @@ static int set_up(struct line *line)
 		error = expect_safe(line);
 	if (!error)
 		error = schema_expect(&line->link, &line->text);
+	if (!error)
+		error = expect_key(line);
 	/* If it is gone while something is in doubt, nobody knows. */
 	if (!error && !line->in_doubt)
 		error = make_row(line);
@@ -234,6 +262,17 @@ int line_query(struct line *line, const char *name, struct postgres_answer *answ
 	return error ? error : synced;
 }
 
+bool line_lost_tables(const struct line *line)
+{
+	/* No row of this line; no table, schema, function. */
+	static const char *const states[] = { DIVISION_BY_ZERO, SCHEMA_UNDEFINED_TABLE, "3F000",
+		                              "42883" };
+	for (size_t i = 0; i < ARRAY_LEN(states); i++)
+		if (strcmp(line->state, states[i]) == 0)
+			return true;
+	return false;
+}
+
 int line_rollback(struct line *line)
 {
 	int error = line_is_open(line) ? postgres_rollback(&line->link) : -ECONNRESET;
@@ -269,7 +308,7 @@ int line_was_committed(struct line *line, bool *ret_committed)
 		keep_text(line, &answer, error);
 	int synced = error == 0 || error == -EPROTO ? postgres_take_sync(&line->link) : 0;
 	if (!error && postgres_rows(&answer) != 1)
-		error = ERR_BUSY;
+		error = -ENOENT;
 	if (!error)
 		*ret_committed = span_eq(postgres_span(&answer, 0, 0), SPAN("1"));
 	postgres_answer_free(&answer);

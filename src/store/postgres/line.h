@@ -6,6 +6,10 @@
  * connection was lost with COMMIT under way, a new one asks for that row with a lock: so it
  * waits for the old transaction, if that still runs, and then finds its number or not.
  *
+ * A transaction that does not find the row fails: somebody has deleted it, or made the
+ * tables anew. A new connection then looks whether the tables are still those whose secret
+ * the node has; it does not work with others.
+ *
  * Room:      store/postgres. Threads: one owner, which it blocks.
  * Ownership: line_free() takes what it holds; the address stays the caller's.
  * Failure:   as postgres_link.h, and ERR_VERSION, ERR_CONFIG with a text: the server is
@@ -31,6 +35,7 @@ struct line {
 	const struct line_statement *statements; /* up to one without a name */
 	const char *first;                       /* NULL, or a command for every new connection */
 	uint64_t node;
+	const unsigned char *key; /* POSTGRES_STORE_KEY_LEN: of the tables that it is about */
 	uint32_t number;
 	uint64_t batch;    /* of the last transaction that was begun */
 	bool in_doubt;     /* line_was_committed() is to be asked: its row is not made anew */
@@ -76,8 +81,13 @@ static inline bool line_is_in_order(int error)
  * later. After an error that is not -EPROTO the connection is closed. */
 int line_query(struct line *line, const char *name, struct postgres_answer *answer) must_check;
 
+/* Of a refusal: is it that the tables are not there any more, or not the same? Then close
+ * the connection: the next says what is. */
+bool line_lost_tables(const struct line *line);
+
 /* After a failed transaction: 0, or the connection is closed. */
 int line_rollback(struct line *line) must_check;
 
-/* After a lost COMMIT, on a new connection. ERR_BUSY: it cannot be known now. */
+/* After a lost COMMIT, on a new connection: the old one has ended. ERR_BUSY: it cannot be
+ * known now; -ENOENT: its row is gone, so that nobody will ever know. */
 int line_was_committed(struct line *line, bool *ret_committed) must_check;

@@ -71,6 +71,7 @@ struct postgres_store {
 	struct line decider;
 	struct sheet sheet;
 	uint64_t away_since_ms, try_again_ms; /* 0: it is there */
+	int away_error;
 
 	/* The taker. */
 	struct line taker;
@@ -78,12 +79,14 @@ struct postgres_store {
 	uint32_t wait_count;
 	bool untaken;  /* a take may have been made of which nobody heard */
 	bool look_now; /* something may be there for those that wait */
+	bool unfit;    /* the server is there, but not what it was */
 	uint64_t beat_at_ms, keep_at_ms, count_at_ms, look_at_ms, open_at_ms;
 	struct sweep sweeps[4];
 
 	/* Any thread. */
-	_Atomic uint64_t nodes; /* that live */
-	_Atomic uint64_t away;  /* lines without a connection */
+	_Atomic uint64_t latest_ms; /* that the server said it is */
+	_Atomic uint64_t nodes;     /* that live */
+	_Atomic uint64_t away;      /* lines without a connection */
 	_Atomic uint64_t claims, cells, expired, callers, tickets_in[STORE_STATE_CLOSED + 1],
 		waiting;
 	_Atomic uint64_t commits, commit_ops, io_errors;
@@ -94,7 +97,10 @@ void postgres_line_init(struct postgres_store *own, struct line *line, uint32_t 
                         const struct line_statement *statements);
 /* Milliseconds that only go forward, for times here. */
 uint64_t postgres_boot_ms(void);
-uint64_t postgres_test_clock(const struct postgres_store *own); /* 0: the server's */
+/* For statements.h: a test's time, or minus the latest time that this node has heard of:
+ * the server's then, but not before. */
+uint64_t postgres_clock(const struct postgres_store *own);
+void postgres_heard(struct postgres_store *own, uint64_t now_ms); /* any thread */
 void postgres_wake_taker(struct postgres_store *own);
 /* Hands operations back to the owner. */
 void postgres_finish(struct postgres_store *own, struct op_list *list);

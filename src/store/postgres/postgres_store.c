@@ -43,9 +43,17 @@ uint64_t postgres_boot_ms(void)
 	return clock_monotonic_ns() / 1000000;
 }
 
-uint64_t postgres_test_clock(const struct postgres_store *own)
+uint64_t postgres_clock(const struct postgres_store *own)
 {
-	return own->test ? clock_read(&own->clock).wall_ms : 0;
+	return own->test ? clock_read(&own->clock).wall_ms : 0 - own->latest_ms;
+}
+
+void postgres_heard(struct postgres_store *own, uint64_t now_ms)
+{
+	uint64_t latest_ms = own->latest_ms;
+	while (now_ms > latest_ms &&
+	       !atomic_compare_exchange_weak(&own->latest_ms, &latest_ms, now_ms))
+		;
 }
 
 void postgres_line_init(struct postgres_store *own, struct line *line, uint32_t number,
@@ -61,6 +69,7 @@ void postgres_line_init(struct postgres_store *own, struct line *line, uint32_t 
 		.address = &own->address,
 		.statements = statements,
 		.node = own->node,
+		.key = own->key,
 		.number = number,
 		.limit_ms = own->options.statement_ms + own->options.lock_ms,
 	};

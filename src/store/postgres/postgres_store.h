@@ -9,7 +9,8 @@
  *            thread. See store_under_way().
  * Ownership: postgres_store_open() gives a struct store, store_free() takes it. Texts of
  *            the options are copied.
- * Time:      the server's, never back behind the last ticket.
+ * Time:      the server's, never back behind the last ticket, nor behind what it said to
+ *            this node before.
  * Leases:    one without an end (lease_ms 0) lasts as long as its node says that it lives:
  *            after POSTGRES_STORE_NODE_MS of silence its tickets are due again. The number
  *            of an attempt is used up by the take, so a node that was only asleep is
@@ -20,11 +21,14 @@
  *            ERR_AWAY     the server is not to be had,
  *            ERR_VERSION  there are no tables, or of another version,
  *            ERR_CONFIG   the URL, or a setting of the server that would lose what was
- *                         acknowledged (synchronous_commit off, fsync off).
+ *                         acknowledged (synchronous_commit off, fsync off); or the server
+ *                         refuses the user, the password or the database.
  *            Later: ERR_AWAY after `away_ms` without a connection. A connection that is
  *            lost during a commit leaves open what came of it; that is read back from the
  *            server, and never guessed: ERR_AWAY then is of something done wholly or not
- *            at all. ERR_FULL: the server has no room.
+ *            at all. (Also if its row is gone that would tell.) ERR_FULL: the server has no
+ *            room. Tables that are gone, or were made anew and so have another secret, are
+ *            as a server that is away, and said to the log.
  */
 #pragma once
 

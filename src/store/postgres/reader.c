@@ -61,7 +61,7 @@ static int run_read(struct postgres_store *own, struct store_read *read)
 
 	buf_clear(&read->items);
 	postgres_args_u64(&line->args, read->ticket);
-	postgres_args_u64(&line->args, postgres_test_clock(own));
+	postgres_args_u64(&line->args, postgres_clock(own));
 	int error = line_query(line, "read", &answer);
 	read->op.error = -ENOENT;
 	if (!error && postgres_rows(&answer) == 1) {
@@ -138,7 +138,7 @@ static int run_scan(struct postgres_store *own, struct store_scan *scan)
 		postgres_args_u64(&line->args, scan->max_bytes);
 		postgres_args_u64(&line->args, sizeof(struct store_item));
 		postgres_args_u64(&line->args, scan->with_payload);
-		postgres_args_u64(&line->args, postgres_test_clock(own));
+		postgres_args_u64(&line->args, postgres_clock(own));
 		error = line_query(line, "scan", &rows);
 	}
 	if (!error) {
@@ -182,7 +182,7 @@ static int run_cell_scan(struct postgres_store *own, struct store_cell_scan *sca
 
 	postgres_args_key(&line->args, (const unsigned char *)scan->cursor.word);
 	postgres_args_u64(&line->args, max);
-	postgres_args_u64(&line->args, postgres_test_clock(own));
+	postgres_args_u64(&line->args, postgres_clock(own));
 	int error = line_query(line, "cell_names", &rows);
 	buf_clear(&scan->names);
 	scan->count = 0;

@@ -230,8 +230,8 @@ static void batch_count(struct redis_shard *shard, uint32_t parts)
 
 	if (!shard->call.writes)
 		return;
-	histogram_record(&redis->commit_us, took_us);
-	histogram_record(&redis->commit_batch, parts);
+	histogram_record(redis->store.commit_us, took_us);
+	histogram_record(redis->store.commit_batch, parts);
 	atomic_fetch_add_explicit(&redis->commits, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&redis->commit_ops, parts, memory_order_relaxed);
 }
