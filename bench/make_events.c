@@ -83,6 +83,9 @@ int main(int argc, char **argv)
 	uint64_t events = argc > 1 ? strtoull(argv[1], NULL, 10) : 0;
 	uint64_t percent = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 	uint64_t originals = 0;
+	/* The page cache keeps a file in pieces as large as it was written in. */
+	static char pieces[1u << 20];
+	setvbuf(stdout, pieces, _IOFBF, sizeof(pieces));
 	for (uint64_t i = 0; i < events; i++) {
 		uint64_t dice = mix(~i);
 		if (originals > 0 && dice % 100 < percent)

@@ -8,6 +8,7 @@
 #include "app/filter_split.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "gate/digest_later.h"
 #include "store/memory/flat_claims.h"
 #include "sys/stream.h"
 
@@ -18,7 +19,7 @@
  */
 #define BLOCK_BYTES (256u << 10)
 #define ROOM_BYTES (FILTER_EVENT_MAX + 2 * BLOCK_BYTES)
-#define BATCH 32
+#define BATCH 8
 #define REASON_MAX 320
 
 /* An event whose claims are known and not decided yet. */
@@ -30,6 +31,11 @@ struct pending {
 	uint64_t line;
 };
 
+struct batch {
+	uint32_t count;
+	struct pending events[BATCH];
+};
+
 struct filter {
 	struct filter_options options;
 	struct flat_claims *claims;
@@ -38,10 +44,13 @@ struct filter {
 	struct filter_stats stats;
 	const struct filter_input *input;
 	struct filter_split split;
-	uint64_t now_ms; /* of the last event that has a time, or of the clock */
-	uint32_t count;
-	struct pending batch[BATCH];
-	struct buf words; /* of a claim, for the rejected */
+	struct json_lines lines; /* those of the block … */
+	bool lines_begun;        /* … that was looked at so */
+	uint64_t now_ms;         /* of the last event that has a time, or of the clock */
+	struct batch batches[2];
+	struct batch *filling;     /* the other one waits for memory */
+	struct digest_later later; /* of the one that is being filled */
+	struct buf words;          /* of a claim, for the rejected */
 	struct filter_envelope envelope;
 	char *bytes; /* ROOM_BYTES */
 };
@@ -55,6 +64,7 @@ int filter_new(const struct filter_options *options, struct filter **ret_filter)
 	filter->output.out_fd = options->out_fd;
 	filter->output.rejected_fd = options->rejected_fd;
 	filter_envelope_init(&filter->envelope);
+	filter->filling = &filter->batches[0];
 	filter->bytes = mem_map(ROOM_BYTES);
 	if (!filter->bytes || flat_claims_new(&filter->claims) != 0) {
 		filter_free(filter);
@@ -191,26 +201,56 @@ static int settle(struct filter *filter, const struct pending *pending,
  * processor does for several at a time, but lets nothing pass meanwhile that stands
  * behind it. One after each event, they would take 90 ns of it.
  */
-static int decide_batch(struct filter *filter)
+static void fetch_batch(struct filter *filter, const struct batch *batch)
+{
+	digest_later_flush(&filter->later);
+	for (uint32_t i = 0; i < batch->count; i++)
+		flat_claims_prefetch(filter->claims, &batch->events[i].event);
+}
+
+static int decide_batch(struct filter *filter, struct batch *batch)
 {
 	int error = 0;
-	for (uint32_t i = 0; i < filter->count; i++)
-		flat_claims_prefetch(filter->claims, &filter->batch[i].event);
-	for (uint32_t i = 0; i < filter->count && error == 0; i++) {
+	for (uint32_t i = 0; i < batch->count; i++)
+		flat_claims_prefetch_known(filter->claims, &batch->events[i].event);
+	for (uint32_t i = 0; i < batch->count && error == 0; i++) {
 		struct flat_verdict verdict;
-		const struct pending *pending = &filter->batch[i];
+		const struct pending *pending = &batch->events[i];
 		error = flat_claims_decide(filter->claims, &pending->event, &verdict);
 		if (error == 0)
 			error = settle(filter, pending, &verdict);
 	}
-	filter->count = 0;
+	batch->count = 0;
 	return error;
+}
+
+static struct batch *other_batch(struct filter *filter)
+{
+	return &filter->batches[filter->filling == &filter->batches[0]];
+}
+
+/* A batch is full: it waits until the next one is, and memory has answered by then. */
+static int turn_batches(struct filter *filter)
+{
+	struct batch *other = other_batch(filter);
+	fetch_batch(filter, filter->filling);
+	int error = decide_batch(filter, other);
+	filter->filling = other;
+	return error;
+}
+
+/* All that is not decided yet. */
+static int decide_all(struct filter *filter)
+{
+	fetch_batch(filter, filter->filling);
+	int error = decide_batch(filter, other_batch(filter));
+	return error == 0 ? decide_batch(filter, filter->filling) : error;
 }
 
 static int add_bad(struct filter *filter, const struct filter_piece *piece, struct span event,
                    const char *reason)
 {
-	int error = decide_batch(filter); /* the rejected stay in order */
+	int error = decide_all(filter); /* the rejected stay in order */
 	filter->stats.read++;
 	filter->stats.bad++;
 	complain(filter, piece->line, reason);
@@ -242,13 +282,14 @@ static uint64_t time_of(struct filter *filter, const struct event *event)
 }
 
 /* The batch's next place has the result; it becomes an event to decide. */
-static int add_event(struct filter *filter, const struct filter_piece *piece, bool batch)
+static int add_event(struct filter *filter, const struct filter_piece *piece, bool several)
 {
-	struct pending *pending = &filter->batch[filter->count];
+	struct batch *batch = filter->filling;
+	struct pending *pending = &batch->events[batch->count];
 	struct recipe_result *result = &pending->result;
 	filter->stats.read++;
 	pending->line = piece->line;
-	pending->whole = batch ? result->payload : piece->whole;
+	pending->whole = several ? result->payload : piece->whole;
 	pending->text = filter->options.envelope ? piece->event : result->payload;
 	pending->event = (struct flat_event){
 		.claims = result->claims,
@@ -257,7 +298,7 @@ static int add_event(struct filter *filter, const struct filter_piece *piece, bo
 		.time_ms = time_of(filter, &result->event),
 		.number = filter->stats.read,
 	};
-	return ++filter->count == BATCH ? decide_batch(filter) : 0;
+	return ++batch->count == BATCH ? turn_batches(filter) : 0;
 }
 
 static void begin_items(struct filter *filter, const struct recipe_input *input,
@@ -290,6 +331,34 @@ static int add_broken(struct filter *filter, const struct filter_piece *piece, i
 }
 
 /* One piece may hold several events: Records, entities, an array on a line. */
+static int add_items(struct filter *filter, const struct filter_piece *piece,
+                     struct recipe_items *items)
+{
+	struct error_text problem;
+	int error = 0;
+	items->later = digest_later_gains() ? &filter->later : NULL;
+	while (error == 0) {
+		struct batch *batch = filter->filling;
+		struct recipe_result *result = &batch->events[batch->count].result;
+		enum recipe_step step = recipe_items_next(items, result, &problem);
+		/* There is one envelope to write on. */
+		if (filter->options.envelope && items->batch)
+			return add_bad(filter, piece, piece->event,
+			               "expected one event in an envelope, found several");
+		switch (step) {
+		case RECIPE_END: return 0;
+		case RECIPE_EVENT: error = add_event(filter, piece, items->batch); break;
+		case RECIPE_REFUSED:
+			error = add_bad(filter, piece,
+			                filter->options.envelope ? piece->event : result->payload,
+			                problem.text);
+			break;
+		case RECIPE_BROKEN: return add_broken(filter, piece, items->error, &problem);
+		}
+	}
+	return error;
+}
+
 static int add_piece(struct filter *filter, const struct filter_piece *piece)
 {
 	struct recipe_input input;
@@ -301,26 +370,44 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 	if (is_broken_array(filter, &input, &items, &problem))
 		return add_broken(filter, piece, items.error, &problem);
 	begin_items(filter, &input, &items);
-	while (error == 0) {
-		struct recipe_result *result = &filter->batch[filter->count].result;
-		enum recipe_step step = recipe_items_next(&items, result, &problem);
-		/* There is one envelope to write on. */
-		if (filter->options.envelope && items.batch)
-			return add_bad(filter, piece, piece->event,
-			               "expected one event in an envelope, found several");
-		switch (step) {
-		case RECIPE_END: return 0;
-		case RECIPE_EVENT: error = add_event(filter, piece, items.batch); break;
-		case RECIPE_REFUSED:
-			error = add_bad(filter, piece,
-			                filter->options.envelope ? piece->event : result->payload,
-			                problem.text);
-			break;
-		case RECIPE_BROKEN: return add_broken(filter, piece, items.error, &problem);
-		}
-	}
-	return error;
+	return add_items(filter, piece, &items);
 }
+
+/* ---- lines ---- */
+
+/* Those that are whole, which are scanned where they stand: so each byte is looked at
+ * once, and the end of a line is where its object ends. */
+static void begin_lines(struct filter *filter, struct span block, bool last)
+{
+	const char *end = last ? block.ptr + block.len : memrchr(block.ptr, '\n', block.len);
+	filter->lines_begun = true;
+	filter->lines.end = NULL;
+	if (end && end > block.ptr)
+		json_lines_begin(&filter->lines, span_of(block.ptr, (size_t)(end - block.ptr)));
+}
+
+/* A line that is one object. Not taken: it is another, and cut as the split does. */
+static int take_line(struct filter *filter, struct span *block, bool last, bool *ret_taken)
+{
+	struct recipe_items items;
+	struct recipe_input input = { .body = SPAN_EMPTY };
+	struct filter_piece piece;
+	*ret_taken = false;
+	if (!filter_split_at_line(&filter->split) || filter->options.envelope || block->len == 0)
+		return 0;
+	if (!filter->lines_begun)
+		begin_lines(filter, *block, last);
+	if (!recipe_items_begin_line(&items, filter->options.recipe, &filter->scratch, &input,
+	                             &filter->lines, block->ptr) ||
+	    input.body.len > FILTER_EVENT_MAX)
+		return 0;
+	*ret_taken = true;
+	items.items_max = UINT32_MAX;
+	filter_split_take_line(&filter->split, block, input.body.len, &piece);
+	return add_items(filter, &piece, &items);
+}
+
+/* ---- blocks ---- */
 
 /* In texts an event may have line breaks, between its tokens only: they become
  * blanks, right where they stand. */
@@ -361,7 +448,12 @@ static int take_block(struct filter *filter, struct span *block, bool last,
 	int error = 0;
 	if (filter->options.arrival)
 		filter->now_ms = clock_read(filter->options.clock).wall_ms;
+	filter->lines_begun = false;
 	while (error == 0) {
+		bool taken;
+		error = take_line(filter, block, last, &taken);
+		if (taken || error != 0)
+			continue;
 		enum filter_step step = filter_split_next(&filter->split, block, last, &piece);
 		if (step == FILTER_MORE || step == FILTER_END)
 			break;
@@ -369,7 +461,7 @@ static int take_block(struct filter *filter, struct span *block, bool last,
 	}
 	/* What was found stands, even before what is broken. */
 	if (error == 0 || error == ERR_INVALID) {
-		int written = decide_batch(filter);
+		int written = decide_all(filter);
 		if (written == 0)
 			written = filter_output_flush(&filter->output);
 		error = written != 0 ? written : error;
@@ -389,11 +481,21 @@ static int fail(const struct filter *filter, int error, struct error_text *ret_t
 	                  error_name(error));
 }
 
+/* An index that need not grow, by what was in the first bytes of an input. */
+static void expect_claims(struct filter *filter, uint64_t size, uint64_t read, uint64_t before)
+{
+	uint64_t found = flat_claims_get_stats(filter->claims).claims - before;
+	if (size > read && read > 0)
+		flat_claims_expect(filter->claims, before + found * (size / read + 1));
+}
+
 int filter_run(struct filter *filter, const struct filter_input *input, struct error_text *ret_text)
 {
 	struct span block = { filter->bytes, 0 };
 	bool last = false;
 	int error = 0;
+	uint64_t size = stream_size(input->fd);
+	uint64_t before = flat_claims_get_stats(filter->claims).claims;
 	filter->input = input;
 	filter->split = (struct filter_split){ .event_max = FILTER_EVENT_MAX };
 	while (!last && error == 0) {
@@ -407,6 +509,8 @@ int filter_run(struct filter *filter, const struct filter_input *input, struct e
 		filter->stats.bytes += (uint64_t)n;
 		block = span_of(filter->bytes, block.len + (size_t)n);
 		error = take_block(filter, &block, last, ret_text);
+		expect_claims(filter, size, (uint64_t)n, before);
+		size = 0;
 		if (filter->options.progress)
 			filter->options.progress(filter->options.user, &filter->stats);
 	}

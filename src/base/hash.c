@@ -63,13 +63,6 @@ static inline struct hash_state sip_round(struct hash_state s)
 	return s;
 }
 
-static inline uint64_t load64(const unsigned char *p)
-{
-	uint64_t word;
-	memcpy(&word, p, sizeof(word));
-	return le64toh(word);
-}
-
 static inline struct hash_state sip_word(struct hash_state s, uint64_t word)
 {
 	s.v3 ^= word;
@@ -80,8 +73,8 @@ static inline struct hash_state sip_word(struct hash_state s, uint64_t word)
 
 struct hash_state hash_state_begin(const unsigned char key[static HASH_KEY_LEN])
 {
-	uint64_t k0 = load64(key);
-	uint64_t k1 = load64(key + 8);
+	uint64_t k0 = hash_load64(key);
+	uint64_t k1 = hash_load64(key + 8);
 	return (struct hash_state){
 		k0 ^ UINT64_C(0x736f6d6570736575),
 		k1 ^ UINT64_C(0x646f72616e646f6d) ^ 0xee,
@@ -95,18 +88,8 @@ struct hash_state hash_state_feed(struct hash_state state, const void *ptr, size
 	const unsigned char *p = ptr;
 	CHECK(len % 8 == 0);
 	for (size_t i = 0; i < len; i += 8)
-		state = sip_word(state, load64(p + i));
+		state = sip_word(state, hash_load64(p + i));
 	return state;
-}
-
-/* The last word: what is left, and the length. */
-static uint64_t sip_tail(const unsigned char *ptr, size_t len)
-{
-	unsigned char rest[8] = { 0 };
-	size_t left = len % 8;
-	if (left)
-		memcpy(rest, ptr + len - left, left);
-	return load64(rest) | (uint64_t)len << 56;
 }
 
 static inline struct hash_state sip_four(struct hash_state s)
@@ -125,7 +108,7 @@ void hash_finish(const struct hash_rest *rest, uint64_t ret_words[static 2])
 	CHECK(rest->done <= whole);
 	struct hash_state s = hash_state_feed(rest->state, rest->ptr + rest->done,
 	                                      whole - rest->done);
-	s = sip_word(s, sip_tail(rest->ptr, rest->len));
+	s = sip_word(s, hash_last_word(rest->ptr, rest->len));
 	s.v2 ^= 0xee;
 	s = sip_four(s);
 	ret_words[0] = sip_folded(s);
@@ -145,15 +128,15 @@ void hash_finish_pair(const struct hash_rest rests[static 2], uint64_t ret_first
 	struct hash_state a = rests[0].state;
 	struct hash_state b = rests[1].state;
 	for (size_t i = 0; i < both; i++) {
-		a = sip_word(a, load64(p + 8 * i));
-		b = sip_word(b, load64(q + 8 * i));
+		a = sip_word(a, hash_load64(p + 8 * i));
+		b = sip_word(b, hash_load64(q + 8 * i));
 	}
 	for (size_t i = both; i < p_words; i++)
-		a = sip_word(a, load64(p + 8 * i));
+		a = sip_word(a, hash_load64(p + 8 * i));
 	for (size_t i = both; i < q_words; i++)
-		b = sip_word(b, load64(q + 8 * i));
-	a = sip_word(a, sip_tail(rests[0].ptr, rests[0].len));
-	b = sip_word(b, sip_tail(rests[1].ptr, rests[1].len));
+		b = sip_word(b, hash_load64(q + 8 * i));
+	a = sip_word(a, hash_last_word(rests[0].ptr, rests[0].len));
+	b = sip_word(b, hash_last_word(rests[1].ptr, rests[1].len));
 	a.v2 ^= 0xee;
 	b.v2 ^= 0xee;
 	a = sip_four(a);

@@ -12,8 +12,10 @@
  */
 #pragma once
 
+#include <endian.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/check.h"
 
@@ -40,6 +42,27 @@ struct hash_rest {
 	size_t done;              /* … of which so many bytes are in the state */
 	size_t len;
 };
+
+static inline uint64_t hash_load64(const unsigned char *p)
+{
+	uint64_t word;
+	memcpy(&word, p, sizeof(word));
+	return le64toh(word);
+}
+
+/* What is fed last: the bytes that are no whole word, and the length. */
+static inline uint64_t hash_last_word(const unsigned char *ptr, size_t len)
+{
+	unsigned char rest[8] = { 0 };
+	uint64_t length = (uint64_t)len << 56;
+	size_t left = len % 8;
+	if (left == 0)
+		return length;
+	if (likely(len >= 8)) /* the last eight bytes, without those of the word before */
+		return hash_load64(ptr + len - 8) >> (64 - 8 * left) | length;
+	memcpy(rest, ptr, left);
+	return hash_load64(rest) | length;
+}
 
 void hash_finish(const struct hash_rest *rest, uint64_t ret_words[static 2]);
 

@@ -121,6 +121,40 @@ static int take_offset(struct span *text, int64_t *ret_ms)
 	return 0;
 }
 
+static inline int two_digits(const char *p, bool *bad)
+{
+	unsigned tens = (unsigned)p[0] - '0';
+	unsigned ones = (unsigned)p[1] - '0';
+	*bad |= tens > 9 || ones > 9;
+	return (int)(tens * 10 + ones);
+}
+
+/* 2026-01-02T03:04:05Z or 2026-01-02T03:04:05.678Z, as most write it. False: it is
+ * something else, or wrong. */
+static bool parse_usual(struct span text, uint64_t *ret_unix_ms)
+{
+	const char *p = text.ptr;
+	bool bad = text.len != 20 && text.len != 24;
+	if (bad || p[4] != '-' || p[7] != '-' || p[10] != 'T' || p[13] != ':' || p[16] != ':' ||
+	    p[text.len - 1] != 'Z' || (text.len == 24 && p[19] != '.'))
+		return false;
+	int year = two_digits(p, &bad) * 100 + two_digits(p + 2, &bad);
+	int month = two_digits(p + 5, &bad);
+	int day = two_digits(p + 8, &bad);
+	int hour = two_digits(p + 11, &bad);
+	int minute = two_digits(p + 14, &bad);
+	int second = two_digits(p + 17, &bad);
+	int ms = 0;
+	if (text.len == 24)
+		ms = two_digits(p + 20, &bad) * 10 + two_digits(p + 21, &bad) % 10;
+	bad |= year < 1970 || month < 1 || month > 12 || hour > 23 || minute > 59 || second > 59;
+	if (bad || day < 1 || day > days_in_month(year, month))
+		return false;
+	*ret_unix_ms = (uint64_t)(days_of_date(year, month, day) * MS_PER_DAY) +
+	               (uint64_t)((hour * 60 + minute) * 60 + second) * 1000u + (uint64_t)ms;
+	return true;
+}
+
 int moment_parse_iso(struct span text, uint64_t *ret_unix_ms)
 {
 	int64_t date;
@@ -166,6 +200,8 @@ int moment_parse_number(struct span text, uint64_t *ret_unix_ms)
 int moment_parse(struct span text, uint64_t *ret_unix_ms)
 {
 	size_t digits = 0;
+	if (parse_usual(text, ret_unix_ms))
+		return 0;
 	while (is_digit(text, digits))
 		digits++;
 	/* Eight digits alone are a date, 20260102: as seconds that is August 1970. */

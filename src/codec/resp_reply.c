@@ -199,16 +199,26 @@ void resp_request_begin(struct buf *out, uint64_t count)
 	add_line(out, '*', count);
 }
 
+void resp_request_open(struct buf *out, size_t len)
+{
+	add_line(out, '$', len);
+}
+
+void resp_request_close(struct buf *out)
+{
+	buf_append(out, "\r\n", 2);
+}
+
 void resp_request_add_parts(struct buf *out, const struct span *parts, size_t count)
 {
 	size_t len = 0;
 
 	for (size_t i = 0; i < count; i++)
 		len += parts[i].len;
-	add_line(out, '$', len);
+	resp_request_open(out, len);
 	for (size_t i = 0; i < count; i++)
 		buf_append_span(out, parts[i]);
-	buf_append(out, "\r\n", 2);
+	resp_request_close(out);
 }
 
 void resp_request_add(struct buf *out, struct span argument)

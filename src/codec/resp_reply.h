@@ -62,3 +62,7 @@ void resp_request_begin(struct buf *out, uint64_t count);
 void resp_request_add(struct buf *out, struct span argument);
 void resp_request_add_parts(struct buf *out, const struct span *parts, size_t count); /* one */
 void resp_request_add_u64(struct buf *out, uint64_t argument);
+
+/* One argument of `len` bytes, which the caller appends between. */
+void resp_request_open(struct buf *out, size_t len);
+void resp_request_close(struct buf *out);

@@ -51,13 +51,14 @@ static uint32_t less(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* With leases that end no more is held than can be renewed. */
+/* With leases that end no more is held than can be renewed. A take asks for half of what
+ * is left: so another waits at the store while what one brought is on its way here. */
 static uint32_t holdable(const struct lane *lane, uint32_t expected)
 {
 	if (lane->lease_ms == 0)
 		return UINT32_MAX;
 	uint32_t held = lane->schedule.count + expected;
-	return held < LANE_LEASED_MAX ? LANE_LEASED_MAX - held : 0;
+	return held < LANE_LEASED_MAX ? (LANE_LEASED_MAX - held + 1) / 2 : 0;
 }
 
 /*

@@ -45,6 +45,7 @@ void recipe_run_begin(struct recipe_run *run, const struct recipe *recipe,
 	run->scratch = scratch;
 	run->input = *input;
 	run->level = 0;
+	run->later = NULL;
 	run->in_batch = false;
 	run->place = 0;
 	run->headers_read = input->header_count == 0;
@@ -177,33 +178,18 @@ static int read_fields(struct recipe_run *run, const struct recipe_case *it, str
 	return error ? ERR_INVALID : 0; /* the only one there is */
 }
 
-/* `scopes` are those of the claims that are taken. */
-static void end_digests(const struct recipe_run *run, const struct digest_scope *const *scopes,
-                        struct recipe_result *result)
-{
-	struct claim *claims = result->claims;
-	uint32_t i = 0;
-	for (; i + 1 < result->claim_count; i += 2)
-		digest_end_pair(&run->digests[i], &scopes[i], &claims[i].digest,
-		                &claims[i + 1].digest);
-	if (i < result->claim_count)
-		claims[i].digest = digest_end(&run->digests[i], run->recipe->key);
-}
-
 static int read_claims(struct recipe_run *run, const struct recipe_case *it,
                        struct recipe_result *result, struct error_text *ret_problem)
 {
-	const struct digest_scope *scopes[CLAIMS_MAX];
 	for (uint32_t i = 0; i < it->claim_count; i++) {
 		uint32_t n = result->claim_count;
-		scopes[n] = &it->claims[i].scope;
+		run->scopes[n] = &it->claims[i].scope;
 		int fate = recipe_run_claim(run, &it->claims[i], &run->digests[n],
 		                            &result->claims[n], ret_problem);
 		if (fate < 0)
 			return fate;
 		result->claim_count += fate == CLAIM_TAKEN;
 	}
-	end_digests(run, scopes, result);
 	/* ret_problem has the words of the last that was left out. */
 	return result->claim_count ? 0 : ERR_INVALID;
 }
@@ -218,16 +204,38 @@ static bool is_json(const struct recipe_run *run)
 }
 
 /* Claims of kind once tell whether the content is another than it was. */
-static void put_checks(struct recipe_result *result)
+static uint32_t check_of(const struct claim *claim, uint64_t content)
 {
-	uint64_t content = result->event.content;
 	uint32_t check = (uint32_t)(content ^ content >> 32);
-
 	check |= content != 0 && check == 0;
+	return claim->kind == CLAIM_ONCE ? check : 0;
+}
+
+static void make_digests(const struct recipe_run *run, struct recipe_result *result)
+{
+	struct claim *claims = result->claims;
+	uint32_t i = 0;
+	for (; i + 1 < result->claim_count; i += 2)
+		digest_end_pair(&run->digests[i], &run->scopes[i], &claims[i].digest,
+		                &claims[i + 1].digest);
+	if (i < result->claim_count)
+		claims[i].digest = digest_end(&run->digests[i], run->recipe->key);
+	for (i = 0; i < result->claim_count; i++)
+		claims[i].digest = digest_with_check(claims[i].digest,
+		                                     check_of(&claims[i], result->event.content));
+}
+
+static void make_digests_later(struct recipe_run *run, struct recipe_result *result)
+{
 	for (uint32_t i = 0; i < result->claim_count; i++) {
 		struct claim *claim = &result->claims[i];
-		claim->digest = digest_with_check(claim->digest,
-		                                  claim->kind == CLAIM_ONCE ? check : 0);
+		struct digest_wanted wanted = {
+			.input = &run->digests[i],
+			.scope = run->scopes[i],
+			.check = check_of(claim, result->event.content),
+			.index = i,
+		};
+		digest_later_add(run->later, &wanted, &claim->digest);
 	}
 }
 
@@ -253,9 +261,13 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 	error = read_content(run, it, &ret_result->event.content);
 	if (error == ERR_TOO_LARGE)
 		error_fill(ret_problem, error, "the content is too large to be compared");
-	if (error == 0)
-		put_checks(ret_result);
-	return error;
+	if (error < 0)
+		return error;
+	if (run->later)
+		make_digests_later(run, ret_result);
+	else
+		make_digests(run, ret_result);
+	return 0;
 }
 
 /* The bytes of the event inside, decoded where they have to be. */
@@ -293,6 +305,7 @@ int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
 	/* It came in a string: the headers speak of what is around it. */
 	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = bytes });
 	inner->level = run->level + 1;
+	inner->later = run->later;
 	*ret_inner = inner;
 	return recipe_run_event(inner, ret_result, &unused);
 }

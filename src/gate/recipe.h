@@ -55,6 +55,7 @@
 #define RECIPE_INNER_MAX 3             /* events inside strings of events */
 
 struct recipe;
+struct digest_later;
 
 /* What is wrong with a recipe's text. Indexes are -1 where they do not apply. */
 struct recipe_problem {
@@ -128,6 +129,9 @@ struct recipe_items {
 	int error;          /* of REFUSED and BROKEN */
 	uint32_t count;     /* steps that gave an item, so far */
 	uint32_t items_max; /* more are BROKEN with ERR_TOO_LARGE; may be changed at first */
+	/* May be set at first: the claims' digests are not there before
+	 * digest_later_flush(), and results stay where they are until then. */
+	struct digest_later *later;
 	/* the iterator's own */
 	const struct recipe *recipe;
 	struct recipe_scratch *scratch;
@@ -139,6 +143,11 @@ struct recipe_items {
 
 void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *recipe,
                         struct recipe_scratch *scratch, const struct recipe_input *input);
+/* The same for the line at `at`, if it is an object and nothing else: input->body is set,
+ * and it is read once. False: cut the line, and begin with that. */
+bool recipe_items_begin_line(struct recipe_items *ret_items, const struct recipe *recipe,
+                             struct recipe_scratch *scratch, struct recipe_input *input,
+                             struct json_lines *lines, const char *at) must_check;
 enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_result *ret_result,
                                    struct error_text *ret_problem) must_check;
 

@@ -3,6 +3,7 @@
 
 enum {
 	ITEMS_FIRST = 0, /* nothing was looked at */
+	ITEMS_OBJECT,    /* the run has one object */
 	ITEMS_LINES,
 	ITEMS_ELEMENTS,
 	ITEMS_ENDED,
@@ -16,11 +17,26 @@ void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *rec
 	ret_items->error = 0;
 	ret_items->count = 0;
 	ret_items->items_max = RECIPE_ITEMS_MAX;
+	ret_items->later = NULL;
 	ret_items->recipe = recipe;
 	ret_items->scratch = scratch;
 	ret_items->input = input;
 	ret_items->lines = SPAN_EMPTY;
 	ret_items->state = ITEMS_FIRST;
+}
+
+bool recipe_items_begin_line(struct recipe_items *ret_items, const struct recipe *recipe,
+                             struct recipe_scratch *scratch, struct recipe_input *input,
+                             struct json_lines *lines, const char *at)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+	if (!run || !json_lines_scan(lines, at, &recipe->plan, &run->doc, &input->body))
+		return false;
+	recipe_items_begin(ret_items, recipe, scratch, input);
+	recipe_run_begin(run, recipe, scratch, input);
+	run->body = BODY_JSON;
+	ret_items->state = ITEMS_OBJECT;
+	return true;
 }
 
 static bool is_ndjson(struct recipe_run *run)
@@ -173,6 +189,15 @@ static enum recipe_step run_object(struct recipe_items *items, struct recipe_run
 	return run_item(items, run, ret_result, ret_problem);
 }
 
+static enum recipe_step scanned_item(struct recipe_items *items, struct recipe_result *ret_result,
+                                     struct error_text *ret_problem)
+{
+	struct recipe_run *run = recipe_run_at(items->scratch, 0);
+	CHECK(run && run->body == BODY_JSON);
+	run->later = items->later;
+	return run_object(items, run, ret_result, ret_problem);
+}
+
 static enum recipe_step first_item(struct recipe_items *items, struct recipe_result *ret_result,
                                    struct error_text *ret_problem)
 {
@@ -181,6 +206,7 @@ static enum recipe_step first_item(struct recipe_items *items, struct recipe_res
 		return broken(items, error_fill(ret_problem, -ENOMEM,
 		                                "there is no memory for the recipe"));
 	recipe_run_begin(run, items->recipe, items->scratch, items->input);
+	run->later = items->later;
 	struct span body = items->input->body;
 	while (body.len > 0 && json_is_blank(body.ptr[0]))
 		body = span_skip(body, 1);
@@ -202,6 +228,7 @@ enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_res
 {
 	switch (items->state) {
 	case ITEMS_FIRST: return first_item(items, ret_result, ret_problem);
+	case ITEMS_OBJECT: return scanned_item(items, ret_result, ret_problem);
 	case ITEMS_LINES: return next_line(items, ret_result, ret_problem);
 	case ITEMS_ELEMENTS: return next_element(items, ret_result, ret_problem);
 	default: return RECIPE_END;

@@ -27,7 +27,7 @@ struct connection;
 
 struct request {
 	struct connection *connection;
-	struct request *next;  /* in the queue, or while spare */
+	struct request *next;  /* in the queue */
 	struct input *input;   /* what the spans point into; counted */
 	struct outgoing aside; /* the answer, while earlier ones are missing */
 	bool answered;
@@ -78,8 +78,7 @@ struct http_server {
 	struct span headers; /* of every answer */
 
 	struct wire *spare_connections;
-	struct request *spare_requests;
-	uint32_t spare_request_count;
+	struct spares spare_requests;
 
 	char date[HTTP1_DATE_LEN];
 	uint64_t date_until_ns;

@@ -11,12 +11,8 @@
 static struct request *take_request(struct connection *connection)
 {
 	struct http_server *server = connection->server;
-	struct request *request = server->spare_requests;
-	if (likely(request)) {
-		server->spare_requests = request->next;
-		server->spare_request_count--;
-		__builtin_prefetch(request->next, 1);
-	} else {
+	struct request *request = spares_take(&server->spare_requests);
+	if (unlikely(!request)) {
 		size_t size = (sizeof(*request) + 15) / 16 * 16;
 		request = mem_aligned(64, (size + server->scratch_size + 127) / 128 * 128);
 		if (!request)
@@ -40,13 +36,8 @@ void request_free(struct request *request)
 	struct http_server *server = request->connection->server;
 	pool_drop_input(&server->host.pool, request->input);
 	outgoing_clear(&server->host.pool, &request->aside);
-	if (unlikely(server->spare_request_count == POOL_SPARE_MAX)) {
+	if (unlikely(!spares_put(&server->spare_requests, request)))
 		mem_free(request);
-		return;
-	}
-	request->next = server->spare_requests;
-	server->spare_requests = request;
-	server->spare_request_count++;
 }
 
 void connection_drop_requests(struct connection *connection)

@@ -134,11 +134,7 @@ static void free_spares(struct http_server *server)
 		server->spare_connections = wire->next;
 		mem_free(connection_of(wire));
 	}
-	while (server->spare_requests) {
-		struct request *request = server->spare_requests;
-		server->spare_requests = request->next;
-		mem_free(request);
-	}
+	spares_free(&server->spare_requests);
 }
 
 struct http_server *http_server_free(struct http_server *server)

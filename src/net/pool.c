@@ -13,18 +13,16 @@ static inline size_t ordinary_room(const struct pool *pool)
 	return pool->input_room ? pool->input_room : POOL_INPUT_ROOM;
 }
 
+void spares_free(struct spares *spares)
+{
+	while (spares->count > 0)
+		mem_free(spares->items[--spares->count]);
+}
+
 void pool_free(struct pool *pool)
 {
-	while (pool->inputs) {
-		struct input *input = pool->inputs;
-		pool->inputs = input->next;
-		mem_free(input);
-	}
-	while (pool->outputs) {
-		struct output *output = pool->outputs;
-		pool->outputs = output->next;
-		mem_free(output);
-	}
+	spares_free(&pool->inputs);
+	spares_free(&pool->outputs);
 }
 
 static int new_input(struct pool *pool, size_t room, struct input **ret_input)
@@ -48,12 +46,8 @@ static int new_input(struct pool *pool, size_t room, struct input **ret_input)
 
 int pool_take_input(struct pool *pool, size_t room, struct input **ret_input)
 {
-	struct input *input = pool->inputs;
-	if (room <= ordinary_room(pool) && input) {
-		pool->inputs = input->next;
-		pool->input_count--;
-		__builtin_prefetch(input->next, 1); /* the one after this is needed soon */
-	} else {
+	struct input *input = room <= ordinary_room(pool) ? spares_take(&pool->inputs) : NULL;
+	if (unlikely(!input)) {
 		int error = new_input(pool, room, &input);
 		if (error)
 			return error;
@@ -73,24 +67,15 @@ void pool_drop_input(struct pool *pool, struct input *input)
 	bool ordinary = input->room == ordinary_room(pool);
 	if (!ordinary)
 		gauge_release_bytes(pool->gauge, input->room);
-	if (!ordinary || pool->input_count >= POOL_SPARE_MAX) {
+	if (!ordinary || !spares_put(&pool->inputs, input))
 		mem_free(input);
-		return;
-	}
-	input->next = pool->inputs;
-	pool->inputs = input;
-	pool->input_count++;
 }
 
 static struct output *take_output(struct pool *pool, size_t room)
 {
-	struct output *output = pool->outputs;
-	if (room <= POOL_OUTPUT_ROOM && output) {
-		pool->outputs = output->next;
-		pool->output_count--;
-		__builtin_prefetch(output->next, 1);
+	struct output *output = room <= POOL_OUTPUT_ROOM ? spares_take(&pool->outputs) : NULL;
+	if (likely(output))
 		return output;
-	}
 	if (room < POOL_OUTPUT_ROOM)
 		room = POOL_OUTPUT_ROOM;
 	output = mem_alloc(sizeof(*output) + room);
@@ -103,14 +88,10 @@ static struct output *take_output(struct pool *pool, size_t room)
 
 static void drop_output(struct pool *pool, struct output *output)
 {
-	if (output->room != POOL_OUTPUT_ROOM || pool->output_count >= POOL_SPARE_MAX) {
-		pool->output_bytes -= output->room > POOL_OUTPUT_ROOM ? output->room : 0;
-		mem_free(output);
+	if (output->room == POOL_OUTPUT_ROOM && spares_put(&pool->outputs, output))
 		return;
-	}
-	output->next = pool->outputs;
-	pool->outputs = output;
-	pool->output_count++;
+	pool->output_bytes -= output->room > POOL_OUTPUT_ROOM ? output->room : 0;
+	mem_free(output);
 }
 
 void outgoing_clear(struct pool *pool, struct outgoing *outgoing)

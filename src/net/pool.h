@@ -4,13 +4,14 @@
  * Inputs hold what was received. A whole request is never moved: its spans
  * point into its input, which therefore counts who needs it (the connection
  * that still reads into it, and each unanswered request). Outputs hold what is
- * to be sent. Lists are last in, first out, so that a busy server works in
- * memory that is still in the cache, and an idle connection holds none.
+ * to be sent. What is spare is used again last in, first out, so that a busy server
+ * works in memory that is still in the cache, and an idle connection holds none.
  *
  * Room: net. Threads: one owner. Failure: NULL or -ENOMEM when there is no memory.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,19 +22,48 @@ struct http_gauge;
 /* With what stands before them in memory, 65 and 33 cache lines: an odd count
  * spreads the first lines of many buffers over all sets of a cache, where a
  * power of two would put them all into one. */
-#define POOL_INPUT_ROOM (65u * 64u - 24u)
-#define POOL_OUTPUT_ROOM (33u * 64u - 24u)
+#define POOL_INPUT_ROOM (65u * 64u - 16u)
+#define POOL_OUTPUT_ROOM (33u * 64u - 16u)
 #define POOL_SPARE_MAX 1024 /* of each kind; beyond goes back to the heap */
 
+/* Things that nobody uses now. Their addresses stand here and not in themselves: to take
+ * one touches nothing, and those that come after it can be fetched ahead. */
+struct spares {
+	uint32_t count;
+	void *items[POOL_SPARE_MAX];
+};
+
+#define SPARES_AHEAD 4u
+
+/* NULL: there is none. */
+static inline void *spares_take(struct spares *spares)
+{
+	if (unlikely(spares->count == 0))
+		return NULL;
+	uint32_t last = --spares->count;
+	if (last >= SPARES_AHEAD)
+		__builtin_prefetch(spares->items[last - SPARES_AHEAD], 1);
+	return spares->items[last];
+}
+
+/* False: there are enough of them, and it remains the caller's. */
+static inline bool spares_put(struct spares *spares, void *item)
+{
+	if (unlikely(spares->count == POOL_SPARE_MAX))
+		return false;
+	spares->items[spares->count++] = item;
+	return true;
+}
+
+void spares_free(struct spares *spares);
+
 struct input {
-	struct input *next; /* while spare */
 	uint32_t refs;
 	uint32_t room;
 	char bytes[];
 };
 
 struct output {
-	struct output *next; /* while spare */
 	size_t room;
 	char bytes[];
 };
@@ -45,9 +75,7 @@ struct outgoing {
 };
 
 struct pool {
-	struct input *inputs;
-	struct output *outputs;
-	uint32_t input_count, output_count;
+	struct spares inputs, outputs;
 	uint32_t input_room;      /* of an ordinary input; 0: POOL_INPUT_ROOM */
 	struct http_gauge *gauge; /* counts inputs that are larger */
 	uint64_t bytes_max;       /* of those, over all pools of the gauge */

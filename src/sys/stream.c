@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* True: the call is worth repeating. */
@@ -53,6 +54,15 @@ int stream_write_span(int fd, struct span bytes)
 {
 	struct iovec part = { (void *)(uintptr_t)bytes.ptr, bytes.len };
 	return bytes.len > 0 ? stream_write(fd, &part, 1) : 0;
+}
+
+uint64_t stream_size(int fd)
+{
+	struct stat stat;
+	if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
+		return 0;
+	off_t at = lseek(fd, 0, SEEK_CUR);
+	return at >= 0 && stat.st_size > at ? (uint64_t)(stat.st_size - at) : 0;
 }
 
 bool stream_is_terminal(int fd)

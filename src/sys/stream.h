@@ -26,6 +26,9 @@ int64_t stream_read(int fd, void *ptr, size_t len) must_check;
 int stream_write(int fd, struct iovec *parts, int count) must_check;
 int stream_write_span(int fd, struct span bytes) must_check;
 
+/* How many bytes will come, as it looks now; 0: nobody knows. */
+uint64_t stream_size(int fd);
+
 bool stream_is_terminal(int fd);
 
 /* From now on a reader that has gone is an error of the write (-EPIPE), not the

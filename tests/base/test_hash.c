@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash.h"
+#include "base/hash_lanes.h"
 
 /* From the reference implementation: key 00 … 0f, input 00 01 02 … */
 static void siphash_is_the_published_one(void **state)
@@ -140,6 +140,40 @@ static void secret_hashes_depend_on_key_purpose_and_bytes(void **state)
 	assert_int_not_equal(hash_secret64(&secret, bytes, 999), first);
 }
 
+/* As many lanes as there may be, of all lengths, with and without a known beginning. */
+static void digests_side_by_side_are_those_made_alone(void **state)
+{
+	unsigned char key[HASH_KEY_LEN] = { 9, 8, 7 };
+	unsigned char bytes[8 * HASH_LANES_WORDS + 8];
+	static struct hash_lanes lanes;
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)(i * 31);
+	for (size_t len = 0; len < 8 * HASH_LANES_WORDS; len++) {
+		uint64_t found[HASH_LANES][2];
+		size_t count = 1 + len % HASH_LANES;
+		size_t lens[HASH_LANES];
+		for (size_t i = 0; i < count; i++) {
+			lens[i] = (len + 37 * i) % (8 * HASH_LANES_WORDS);
+			size_t done = lens[i] / 24 * 8;
+			struct hash_rest rest = { hash_state_feed(hash_state_begin(key), bytes + i,
+				                                  done),
+				                  bytes + i, done, lens[i] };
+			assert_true(hash_lanes_add(&lanes, &rest));
+			memset(&rest, 0, sizeof(rest));
+		}
+		hash_lanes_finish(&lanes, found);
+		for (size_t i = 0; i < count; i++) {
+			uint64_t expected[2];
+			hash_keyed128(key, bytes + i, lens[i], expected);
+			assert_memory_equal(found[i], expected, sizeof(expected));
+		}
+	}
+	struct hash_rest longer = { hash_state_begin(key), bytes, 0, 8 * HASH_LANES_WORDS };
+	assert_false(hash_lanes_add(&lanes, &longer));
+	assert_int_equal(lanes.count, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -150,6 +184,7 @@ int main(void)
 		cmocka_unit_test(random_bytes_fill_the_whole_buffer),
 		cmocka_unit_test(digests_in_steps_are_those_of_the_whole),
 		cmocka_unit_test(secret_hashes_depend_on_key_purpose_and_bytes),
+		cmocka_unit_test(digests_side_by_side_are_those_made_alone),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,8 @@
 #define json_scan json_scan_portable
 #define json_elements_begin json_elements_begin_portable
 #define json_elements_next json_elements_next_portable
+#define json_lines_begin json_lines_begin_portable
+#define json_lines_scan json_lines_scan_portable
 #define json_marks_fill json_marks_fill_portable
 #define json_level_max json_level_max_portable
 #define json_level json_level_portable

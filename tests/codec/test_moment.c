@@ -106,12 +106,42 @@ static void written_times_come_back(void **state)
 	}
 }
 
+/* Most times are written in one way, which is read in another: to the same effect. */
+static void the_usual_way_to_write_is_read_as_any_other(void **state)
+{
+	uint64_t seed = test_seed();
+	uint64_t random = seed;
+	(void)state;
+	for (uint64_t round = test_scale(50000); round > 0; round--) {
+		char text[TEXT_TIME_LEN];
+		uint64_t usual = 7, other = 7;
+		text_time(text, test_random_below(&random, 253402300800000));
+		text[test_random_below(&random, sizeof(text))] =
+			"0123456789-:TZ. "[test_random_below(&random, 16)];
+		size_t len = sizeof(text);
+		if (test_random_below(&random, 2)) {
+			text[19] = 'Z';
+			len = 20;
+		}
+		int usual_error = moment_parse(span_of(text, len), &usual);
+		/* The same moment in small letters, which is the long way. */
+		if (text[10] == 'T')
+			text[10] = 't';
+		int other_error = moment_parse(span_of(text, len), &other);
+		if (usual_error != other_error || usual != other)
+			fail_msg("%.*s: %llu, not %llu (%s)", (int)len, text,
+			         (unsigned long long)usual, (unsigned long long)other,
+			         test_note_seed(seed));
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(times_are_read),
 		cmocka_unit_test(what_is_no_time_is_refused),
 		cmocka_unit_test(written_times_come_back),
+		cmocka_unit_test(the_usual_way_to_write_is_read_as_any_other),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

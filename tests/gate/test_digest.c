@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "gate/digest.h"
+#include "gate/digest_later.h"
 
 static const unsigned char key[DIGEST_KEY_LEN] = { 0, 1, 2,  3,  4,  5,  6,  7,
 	                                           8, 9, 10, 11, 12, 13, 14, 15 };
@@ -157,6 +157,30 @@ static void names_have_their_limits(void **state)
 	assert_int_equal(digest_scope_init(&scope, SPAN("s"), SPAN_EMPTY), ERR_INVALID);
 }
 
+/* Short ones and some that are too long for company, in both rows. */
+static void digests_that_wait_for_company_are_the_same(void **state)
+{
+	static struct digest_later later;
+	static struct digest_input input;
+	static char value[DIGEST_PART_MAX];
+	struct digest found[41], expected[41];
+	struct digest_scope scope;
+	(void)state;
+	assert_int_equal(digest_scope_init(&scope, SPAN("source"), SPAN("rule")), 0);
+	digest_scope_seal(&scope, key);
+	for (uint32_t i = 0; i < ARRAY_LEN(found); i++) {
+		memset(value, (int)('a' + i % 26), sizeof(value));
+		digest_begin(&input, &scope);
+		assert_int_equal(digest_add(&input, DIGEST_STRING, span_of(value, i * 25)), 0);
+		struct digest_wanted wanted = { &input, &scope, 1000 + i, i % 3 };
+		expected[i] = digest_with_check(digest_end(&input, key), 1000 + i);
+		digest_later_add(&later, &wanted, &found[i]);
+	}
+	digest_later_flush(&later);
+	assert_memory_equal(found, expected, sizeof(found));
+	digest_later_flush(&later);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -169,6 +193,7 @@ int main(void)
 		cmocka_unit_test(another_key_gives_another_digest),
 		cmocka_unit_test(values_and_inputs_have_their_limits),
 		cmocka_unit_test(names_have_their_limits),
+		cmocka_unit_test(digests_that_wait_for_company_are_the_same),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

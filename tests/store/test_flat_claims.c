@@ -303,6 +303,35 @@ static void without_memory_nothing_is_decided(void **state)
 	flat_claims_free(claims);
 }
 
+/* Whatever is expected, at any moment: verdicts are the same, and nothing is lost. */
+static void what_is_expected_changes_no_verdict(void **state)
+{
+	struct flat_claims *claims = NULL;
+	struct flat_verdict verdict;
+	(void)state;
+	assert_int_equal(flat_claims_new(&claims), 0);
+	for (uint32_t round = 0; round < 2; round++)
+		for (uint32_t key = 1; key <= 40000; key++) {
+			struct claim claim = make_claim(key, CLAIM_ONCE, 0);
+			struct flat_event event = {
+				.claims = &claim, .claim_count = 1, .time_ms = 1, .number = key
+			};
+			if (key % 9000 == 0)
+				flat_claims_expect(claims, key * 20);
+			flat_claims_prefetch(claims, &event);
+			flat_claims_prefetch_known(claims, &event);
+			assert_int_equal(flat_claims_decide(claims, &event, &verdict), 0);
+			assert_int_equal(verdict.verdict, round ? VERDICT_DUPLICATE : VERDICT_NEW);
+			assert_int_equal(verdict.first, round ? key : 0);
+		}
+	flat_claims_expect(claims, 0);
+	mem_fail_at(1, true);
+	flat_claims_expect(claims, UINT64_MAX);
+	mem_fail_at(0, false);
+	assert_int_equal(flat_claims_get_stats(claims).claims, 40000);
+	flat_claims_free(claims);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -311,6 +340,7 @@ int main(void)
 		cmocka_unit_test(a_window_counts_in_both_directions),
 		cmocka_unit_test(an_old_state_is_stale_however_old_it_is),
 		cmocka_unit_test(without_memory_nothing_is_decided),
+		cmocka_unit_test(what_is_expected_changes_no_verdict),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -318,10 +318,17 @@ void journal_note_newest(struct journal *journal, const struct entry_newest *new
 	journal_note_claim(journal, &record, window_end_ms(newest->ticket, newest->window_s));
 }
 
+static void write_now(struct journal *journal, const unsigned char *bytes, uint32_t len)
+{
+	struct file_system *fs = journal->options.folder->fs;
+
+	journal->write_error = fs->methods->write(fs, journal->fd, bytes, len, journal->tail.end);
+	keeper_turn(journal->options.keeper);
+}
+
 uint32_t journal_begin_write(struct journal *journal, const struct journal_times *times,
                              const struct journal_way *way)
 {
-	struct file_system *fs = journal->options.folder->fs;
 	struct frame_stamp stamp = { .sequence = journal->tail.sequence + 1,
 		                     .steady_ms = times->steady_ms,
 		                     .wall_ms = times->wall_ms };
@@ -341,11 +348,11 @@ uint32_t journal_begin_write(struct journal *journal, const struct journal_times
 		                                   .ptr = bytes,
 		                                   .len = span,
 		                                   .offset = journal->tail.end,
+		                                   .keeper = journal->options.keeper,
 		                                   .ended = way->ended,
 		                                   .user = way->user });
 	else
-		journal->write_error = fs->methods->write(fs, journal->fd, bytes, span,
-		                                          journal->tail.end);
+		write_now(journal, bytes, span);
 	journal->tail.end += span;
 	journal->tail.sequence = stamp.sequence;
 	return span;

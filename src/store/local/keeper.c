@@ -8,11 +8,13 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/local/scan.h"
+#include "sys/sleeper.h"
 #include "sys/thread.h"
 
 enum prepare_state { PREPARE_IDLE, PREPARE_WANTED, PREPARE_READY, PREPARE_FAILED };
 
-#define NAP_NS 1500000
+#define NAP_NS 3000000
+#define TURN_MS 3 /* at most, after that */
 
 struct job_queue {
 	struct keeper_job *first;
@@ -24,6 +26,7 @@ struct keeper {
 	bool run_inline;
 	bool spare_ready;          /* the keeper's own: spare.seg is whole */
 	atomic_uint_fast64_t used; /* of the current segment, bytes */
+	struct sleeper turn;       /* woken when the journal leaves the disk alone */
 	struct thread thread;
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t work;
@@ -94,9 +97,15 @@ static bool is_late(struct keeper *keeper, uint64_t filled)
 	return filled < used + used / 7;
 }
 
+void keeper_turn(struct keeper *keeper)
+{
+	sleeper_wake(&keeper->turn);
+}
+
 /* Zeros written in one go would stand before every commit for tens of
- * milliseconds (docs/benchmarks.md has the p99 without and with naps). Nobody
- * naps while the owner waits, or soon would. */
+ * milliseconds (docs/benchmarks.md has the p99 without and with naps). A piece
+ * of them begins when a write of the journal has ended, since the disk has time
+ * until the next one. Nobody naps while the owner waits, or soon would. */
 static void nap(void *user, uint32_t filled)
 {
 	struct keeper *keeper = user;
@@ -104,8 +113,11 @@ static void nap(void *user, uint32_t filled)
 	pthread_mutex_lock(&keeper->mutex);
 	bool hurry = keeper->awaited || keeper->stop;
 	pthread_mutex_unlock(&keeper->mutex);
-	if (!hurry && !is_late(keeper, filled))
-		nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+	if (hurry || is_late(keeper, filled))
+		return;
+	nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
+	sleeper_sleep(&keeper->turn, 0); /* forgets writes that have ended meanwhile */
+	sleeper_sleep(&keeper->turn, TURN_MS);
 }
 
 static int prepare_segment(struct keeper *keeper, uint64_t number, int *ret_fd)
@@ -272,6 +284,7 @@ static void run(void *user)
 {
 	struct keeper *keeper = user;
 
+	thread_run_promptly(); /* a turn that comes late stands before the next commit */
 	pthread_mutex_lock(&keeper->mutex);
 	while (!keeper->stop) {
 		if (keeper->prepare == PREPARE_WANTED)
@@ -295,6 +308,7 @@ int keeper_new(const struct folder *folder, bool run_inline, struct keeper **ret
 	keeper->fd = -1;
 	queue_init(&keeper->waiting);
 	queue_init(&keeper->finished);
+	sleeper_init(&keeper->turn);
 	pthread_mutex_init(&keeper->mutex, NULL);
 	pthread_cond_init(&keeper->work, NULL);
 	pthread_cond_init(&keeper->ready, NULL);
@@ -321,6 +335,7 @@ struct keeper *keeper_free(struct keeper *keeper)
 		return NULL;
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->stop = true;
+	sleeper_wake(&keeper->turn);
 	pthread_cond_signal(&keeper->work);
 	pthread_mutex_unlock(&keeper->mutex);
 	thread_join(&keeper->thread);
@@ -355,6 +370,8 @@ int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd)
 
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->awaited = wait;
+	if (wait)
+		sleeper_wake(&keeper->turn);
 	while (wait && keeper->prepare == PREPARE_WANTED && keeper->error == 0)
 		pthread_cond_wait(&keeper->ready, &keeper->mutex);
 	keeper->awaited = false;

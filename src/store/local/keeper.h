@@ -4,7 +4,7 @@
  *
  * Threads:   a thread of its own, or none (`inline`): then each call does its
  *            work at once, for tests that must repeat exactly. The owner calls
- *            everything here; only keeper_get() with `wait` ever waits.
+ *            everything here but keeper_turn(); only keeper_get() with `wait` ever waits.
  * Ownership: a posted job is the keeper's until keeper_collect() gives it back;
  *            free it with keeper_job_free().
  * Failure:   in job->error and from keeper_get(): -errno.
@@ -47,6 +47,9 @@ void keeper_want(struct keeper *keeper, uint64_t number);
 /* So many bytes of the current segment are used: the next one must be ready before all
  * are. */
 void keeper_note_used(struct keeper *keeper, uint64_t bytes);
+/* A write of the journal has ended, and the disk is free until the next one: from any
+ * thread. What the keeper writes in between does not stand before a commit. */
+void keeper_turn(struct keeper *keeper);
 /* The file wanted last, open for writing: 0; -EAGAIN: not yet (never with
  * `wait`, unless none was wanted); else why it could not be. Once an attempt has
  * failed nobody waits for the next one: that error stands until one succeeds. */

@@ -334,8 +334,8 @@ static void destroy(struct local_store *local)
 {
 	struct file_system *fs = local->folder.fs;
 
-	local->keeper = keeper_free(local->keeper);
 	local->writer = writer_free(local->writer);
+	local->keeper = keeper_free(local->keeper);
 	journal_close(&local->journal);
 	reader_close(local, &local->reader);
 	for (uint32_t i = 0; i < CELL_READERS; i++)

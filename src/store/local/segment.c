@@ -8,7 +8,7 @@
 #include "base/mem.h"
 
 #define SPARE_NAME "spare.seg"
-#define FILL_BYTES (512u << 10)
+#define FILL_BYTES (1u << 20)
 
 int folder_file(const struct folder *folder, const char *name,
                 char ret_path[static FOLDER_PATH_MAX])

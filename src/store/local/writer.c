@@ -29,6 +29,7 @@ static void write_job(struct writer *writer)
 
 	writer->error = writer->fs->methods->write(writer->fs, job->fd, job->ptr, job->len,
 	                                           job->offset);
+	keeper_turn(job->keeper);
 }
 
 static void run(void *user)

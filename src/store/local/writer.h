@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "store/local/keeper.h"
 #include "sys/file.h"
 
 struct writer;
@@ -28,6 +29,7 @@ struct writer_job {
 	const void *ptr;
 	size_t len;
 	uint64_t offset;
+	struct keeper *keeper; /* has its turn when the write has ended */
 	/* NULL, or called on the writer's thread when writer_wait() would not wait. */
 	void (*ended)(void *user);
 	void *user;

@@ -6,26 +6,36 @@
  *   key    the first word of the digest
  *   more   the next 32 bits of the digest above, the number's low 32 bits below
  *   value  what the kind remembers (check or order, 56 bits), the number's top 8
- *   time   48 bits of milliseconds, then which window: 1 …, 0 is an empty slot
+ *   time   48 bits of milliseconds, then which window: 1 …, 0 is none
  *
  * The rest of the digest is not compared: 96 bits are enough (claim.h).
  *
+ * A bucket of the index, 64 bytes: for up to eight claims the upper half of the key,
+ * and the number of the slot; slot 0 is nobody's.
+ *
  * Invariants
- *   F1  Slots that are not empty are in the order of key, then of the digest's
- *       part of more.
- *   F2  No slot stands before its home; between home and slot none is empty.
- *   F3  Homes are below `count`; the TAIL behind takes what overflows.
+ *   F1  Each of the slots 1 … used has one entry in the index.
+ *   F2  A bucket's entries are its first ones; an entry stands in its home, or in the
+ *       first bucket behind that has room, counted in a circle. So who comes to a
+ *       bucket with a place to spare need not go on.
+ *   F3  At most five of eight entries are taken.
  */
 #include "store/memory/flat_claims.h"
 
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "base/error.h"
 #include "base/mem.h"
 
-#define COUNT_MIN (UINT64_C(1) << 13)
-#define COUNT_MAX UINT64_C(0xC0000000) /* homes are computed in 32 bits */
-#define TAIL 4096u
+#define BUCKET_ENTRIES 8u
+#define BUCKET_USED 5u   /* on average at most */
+#define BUCKETS_PAGE 64u /* an index has whole pages */
+#define BUCKETS_MIN 1024u
+#define USED_MAX UINT64_C(0xC0000000) /* slots have numbers of 32 bits */
+#define AHEAD 16u                     /* slots whose buckets are fetched ahead */
 #define TIME_MAX ((UINT64_C(1) << 48) - 1)
 #define NUMBER_MAX ((UINT64_C(1) << 40) - 1)
 #define VALUE_MAX ((UINT64_C(1) << 56) - 1)
@@ -33,6 +43,7 @@
 /* Addresses for three billion claims; where so many are not to be had, half. */
 #define RESERVE_MOST (UINT64_C(128) << 30)
 #define RESERVE_LEAST (UINT64_C(1) << 30)
+#define COMMIT_FIRST ((size_t)256 << 10)
 
 struct slot {
 	uint64_t key;
@@ -41,18 +52,29 @@ struct slot {
 	uint64_t time;
 };
 
+struct bucket {
+	uint32_t heads[BUCKET_ENTRIES];
+	uint32_t places[BUCKET_ENTRIES]; /* 0: none */
+};
+
+struct index {
+	struct bucket *buckets;
+	uint64_t count;
+};
+
 struct flat_claims {
 	struct slot *slots;
 	size_t reserved;  /* bytes of addresses … */
 	size_t committed; /* … and of memory */
-	uint64_t count;
+	struct index index;
 	uint64_t used;
-	uint64_t used_max;
+	uint64_t used_max; /* of this index */
 	uint64_t forgotten;
 	/* All that is a window before it may leave. */
 	uint64_t horizon_ms;
 	uint64_t least_ms;        /* of this run of events … */
 	uint64_t least_before_ms; /* … and of the one before */
+	uint64_t leaves_ms;       /* until then nothing leaves */
 	uint32_t noted;           /* events in this run */
 	uint32_t window_count;
 	uint64_t windows_ms[FLAT_CLAIMS_WINDOWS_MAX + 1]; /* from 1 */
@@ -68,52 +90,140 @@ static uint64_t slot_number(const struct slot *slot)
 	return (slot->more & UINT32_MAX) | (slot->value & 0xFF) << 32;
 }
 
-static bool slot_is_empty(const struct slot *slot)
-{
-	return (slot->time & 0xFFFF) == 0;
-}
-
 static uint64_t slot_window_ms(const struct flat_claims *claims, const struct slot *slot)
 {
 	return claims->windows_ms[slot->time & 0xFFFF];
 }
 
-static uint64_t home_of(const struct flat_claims *claims, uint64_t key)
+static bool is_same(const struct slot *slot, uint64_t key, uint64_t more)
 {
-	return (key >> 32) * claims->count >> 32;
+	return slot->key == key && (slot->more ^ more) >> 32 == 0 && (slot->time & 0xFFFF) != 0;
 }
 
-static size_t bytes_of(uint64_t count)
+/* ---- the index ---- */
+
+static inline uint32_t head_of(uint64_t key)
 {
-	size_t bytes = (count + TAIL) * sizeof(struct slot);
-	return (bytes + MEM_PAGE - 1) / MEM_PAGE * MEM_PAGE;
+	return (uint32_t)(key >> 32);
 }
 
-/* Memory for so many homes; zeroed where it is new. */
-static int commit(struct flat_claims *claims, uint64_t count)
+static inline struct bucket *home_of(const struct index *index, uint32_t head)
 {
-	size_t bytes = bytes_of(count);
-	if (bytes <= claims->committed)
-		return 0;
-	char *start = (char *)claims->slots;
-	if (count > COUNT_MAX || bytes > claims->reserved ||
-	    !mem_commit(start + claims->committed, bytes - claims->committed))
+	return &index->buckets[head * index->count >> 32];
+}
+
+static inline struct bucket *bucket_after(const struct index *index, struct bucket *bucket)
+{
+	return ++bucket == index->buckets + index->count ? index->buckets : bucket;
+}
+
+static inline bool is_full(const struct bucket *bucket)
+{
+	return bucket->places[BUCKET_ENTRIES - 1] != 0;
+}
+
+/* A bit for each of eight that is `word`. */
+static inline uint32_t find_word(const uint32_t words[static BUCKET_ENTRIES], uint32_t word)
+{
+#if defined(__SSE2__)
+	const __m128i *at = (const __m128i *)(const void *)words;
+	__m128i all = _mm_set1_epi32((int)word);
+	__m128i low = _mm_cmpeq_epi32(_mm_loadu_si128(at), all);
+	__m128i high = _mm_cmpeq_epi32(_mm_loadu_si128(at + 1), all);
+	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(low)) |
+	       (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(high)) << 4;
+#else
+	uint32_t found = 0;
+	for (uint32_t i = 0; i < BUCKET_ENTRIES; i++)
+		found |= (uint32_t)(words[i] == word) << i;
+	return found;
+#endif
+}
+
+static size_t index_bytes(uint64_t count)
+{
+	return count * sizeof(struct bucket);
+}
+
+static int index_new(uint64_t count, struct index *ret_index)
+{
+	CHECK(index_bytes(count) % MEM_PAGE == 0);
+	size_t bytes = index_bytes(count);
+	struct bucket *buckets = mem_reserve(bytes);
+	if (!buckets)
 		return -ENOMEM;
+	if (!mem_commit(buckets, bytes)) {
+		mem_unmap(buckets, bytes);
+		return -ENOMEM;
+	}
 	if (bytes >= MEM_HUGE)
-		mem_prefer_huge(start, bytes);
-	claims->committed = bytes;
+		mem_prefer_huge(buckets, bytes);
+	*ret_index = (struct index){ buckets, count };
 	return 0;
 }
 
-static void set_count(struct flat_claims *claims, uint64_t count)
+static void index_free(struct index *index)
 {
-	claims->count = count;
-	claims->used_max = count / 4 * 3;
+	mem_unmap(index->buckets, index_bytes(index->count));
+	*index = (struct index){ NULL, 0 };
+}
+
+/* From its home to where there is room. */
+static void index_add(const struct index *index, uint32_t head, uint32_t place)
+{
+	struct bucket *bucket = home_of(index, head);
+	while (is_full(bucket))
+		bucket = bucket_after(index, bucket);
+	uint32_t i = (uint32_t)__builtin_ctz(find_word(bucket->places, 0));
+	bucket->heads[i] = head;
+	bucket->places[i] = place;
+}
+
+/* Buckets are in the order of heads in both, so that one goes through each of them
+ * from its beginning to its end. */
+static void index_copy(const struct index *to, const struct index *from)
+{
+	for (uint64_t i = 0; i < from->count; i++) {
+		const struct bucket *bucket = &from->buckets[i];
+		for (uint32_t j = 0; j < BUCKET_ENTRIES && bucket->places[j]; j++)
+			index_add(to, bucket->heads[j], bucket->places[j]);
+	}
+}
+
+/* ---- slots ---- */
+
+/* Memory for so many slots beside that of nobody. */
+static int commit(struct flat_claims *claims, uint64_t used)
+{
+	size_t bytes = (used + 1) * sizeof(struct slot);
+	char *start = (char *)claims->slots;
+	if (bytes <= claims->committed)
+		return 0;
+	/* Whole huge pages, but for the first few claims. */
+	size_t all = (claims->committed + claims->committed / 8) / MEM_HUGE * MEM_HUGE + MEM_HUGE;
+	size_t more = claims->committed ? all - claims->committed : COMMIT_FIRST;
+	if (more > claims->reserved - claims->committed)
+		more = claims->reserved - claims->committed;
+	if (used > USED_MAX || bytes > claims->committed + more ||
+	    !mem_commit(start + claims->committed, more))
+		return -ENOMEM;
+	claims->committed += more;
+	if (claims->committed >= MEM_HUGE)
+		mem_prefer_huge(start, claims->committed);
+	return 0;
+}
+
+static void set_index(struct flat_claims *claims, const struct index *index)
+{
+	index_free(&claims->index);
+	claims->index = *index;
+	claims->used_max = index->count * BUCKET_USED;
 }
 
 int flat_claims_new(struct flat_claims **ret_claims)
 {
 	struct flat_claims *claims = mem_zalloc(1, sizeof(*claims));
+	struct index index;
 	if (!claims)
 		return -ENOMEM;
 	for (claims->reserved = RESERVE_MOST; !claims->slots; claims->reserved /= 2) {
@@ -121,138 +231,157 @@ int flat_claims_new(struct flat_claims **ret_claims)
 		if (claims->slots || claims->reserved == RESERVE_LEAST)
 			break;
 	}
-	if (!claims->slots || commit(claims, COUNT_MIN) != 0) {
+	if (!claims->slots || commit(claims, CLAIMS_MAX) != 0 ||
+	    index_new(BUCKETS_MIN, &index) != 0) {
 		flat_claims_free(claims);
 		return -ENOMEM;
 	}
-	set_count(claims, COUNT_MIN);
+	set_index(claims, &index);
 	claims->least_ms = TIME_MAX;
+	claims->leaves_ms = UINT64_MAX;
 	*ret_claims = claims;
 	return 0;
 }
 
 struct flat_claims *flat_claims_free(struct flat_claims *claims)
 {
-	if (claims)
+	if (claims) {
 		mem_unmap(claims->slots, claims->reserved);
+		index_free(&claims->index);
+	}
 	return mem_free(claims);
 }
 
-/* Before this key, as F1 has it. */
-static bool is_less(const struct slot *slot, uint64_t key, uint64_t more)
-{
-	return slot->key < key || (slot->key == key && slot->more >> 32 < more >> 32);
-}
+/* ---- sweeping ---- */
 
-static bool is_same(const struct slot *slot, uint64_t key, uint64_t more)
+static uint64_t leaves_ms(const struct flat_claims *claims, const struct slot *slot)
 {
-	return slot->key == key && slot->more >> 32 == more >> 32 && !slot_is_empty(slot);
-}
-
-/* Where the key is, or would be. */
-static struct slot *seek(const struct flat_claims *claims, uint64_t key, uint64_t more)
-{
-	struct slot *slot = &claims->slots[home_of(claims, key)];
-	while (!slot_is_empty(slot) && is_less(slot, key, more))
-		slot++;
-	return slot;
-}
-
-/* Makes room at a place that seek() found. */
-static void push(struct flat_claims *claims, struct slot *slot)
-{
-	struct slot *end = slot;
-	while (!slot_is_empty(end))
-		end++;
-	CHECK(end < claims->slots + claims->count + TAIL);
-	memmove(slot + 1, slot, (size_t)(end - slot) * sizeof(*slot));
-	claims->used++;
-}
-
-static bool has_left(const struct flat_claims *claims, const struct slot *slot)
-{
-	return slot_time_ms(slot) + slot_window_ms(claims, slot) <= claims->horizon_ms;
-}
-
-/* Moves what is live up against `end`, in its order; returns how many. */
-static uint64_t pack(struct flat_claims *claims, struct slot *end)
-{
-	struct slot *to = end;
-	for (struct slot *from = claims->slots + claims->count + TAIL; from-- > claims->slots;)
-		if (!slot_is_empty(from) && !has_left(claims, from))
-			*--to = *from;
-	return (uint64_t)(end - to);
-}
-
-/* The other way round: from `from` to their places. It never overtakes itself: what
- * is still to come fits in behind. */
-static void spread(struct flat_claims *claims, const struct slot *from, struct slot *end)
-{
-	struct slot *to = claims->slots;
-	for (; from < end; from++) {
-		struct slot moved = *from;
-		struct slot *home = &claims->slots[home_of(claims, moved.key)];
-		for (; to < home; to++)
-			*to = (struct slot){ 0 };
-		CHECK(to <= from);
-		*to++ = moved;
-	}
-	memset(to, 0, (size_t)(end - to) * sizeof(*to));
+	return slot_time_ms(slot) + slot_window_ms(claims, slot);
 }
 
 static uint64_t count_live(const struct flat_claims *claims)
 {
 	uint64_t live = 0;
-	for (uint64_t i = 0; i < claims->count + TAIL; i++)
-		live += !slot_is_empty(&claims->slots[i]) && !has_left(claims, &claims->slots[i]);
+	if (claims->horizon_ms < claims->leaves_ms)
+		return claims->used;
+	for (uint64_t i = 1; i <= claims->used; i++)
+		live += leaves_ms(claims, &claims->slots[i]) > claims->horizon_ms;
 	return live;
 }
 
-/* Half as much again, or, when enough of it has expired, the same or half. */
-static uint64_t count_wanted(const struct flat_claims *claims, uint64_t live)
+/* Moves what is live together. */
+static void pack(struct flat_claims *claims)
 {
+	struct slot *to = &claims->slots[1];
+	claims->leaves_ms = UINT64_MAX;
+	for (uint64_t i = 1; i <= claims->used; i++) {
+		const struct slot *from = &claims->slots[i];
+		uint64_t leaves = leaves_ms(claims, from);
+		if (leaves <= claims->horizon_ms)
+			continue;
+		if (leaves < claims->leaves_ms)
+			claims->leaves_ms = leaves;
+		*to++ = *from;
+	}
+	claims->used = (uint64_t)(to - claims->slots) - 1;
+}
+
+static void index_all(const struct flat_claims *claims, const struct index *index)
+{
+	for (uint64_t i = 1; i <= claims->used; i++) {
+		uint64_t ahead = i + AHEAD <= claims->used ? i + AHEAD : i;
+		__builtin_prefetch(home_of(index, head_of(claims->slots[ahead].key)), 1);
+		index_add(index, head_of(claims->slots[i].key), (uint32_t)i);
+	}
+}
+
+/* Twice as many; where some have expired half as many again, as many or half. */
+static uint64_t buckets_wanted(const struct flat_claims *claims, uint64_t live)
+{
+	uint64_t count = claims->index.count;
+	if (live == claims->used)
+		return count * 2;
 	if (live > claims->used_max / 3 * 2)
-		return claims->count + claims->count / 2;
-	if (live < claims->used_max / 8 && claims->count / 2 >= COUNT_MIN)
-		return claims->count / 2;
-	return claims->count;
+		return (count + count / 2 + BUCKETS_PAGE - 1) / BUCKETS_PAGE * BUCKETS_PAGE;
+	if (live < claims->used_max / 8 && count / 2 >= BUCKETS_MIN)
+		return count / 2 / BUCKETS_PAGE * BUCKETS_PAGE;
+	return count;
 }
 
 static int sweep(struct flat_claims *claims)
 {
-	uint64_t old_count = claims->count;
+	struct index index;
 	uint64_t live = count_live(claims);
-	uint64_t count = count_wanted(claims, live);
-	if (commit(claims, count) != 0)
+	if (index_new(buckets_wanted(claims, live), &index) != 0)
 		return -ENOMEM;
-	uint64_t most = count > old_count ? count : old_count;
-	struct slot *end = claims->slots + most + TAIL;
-	uint64_t packed = pack(claims, end);
-	CHECK(packed == live);
-	set_count(claims, count);
-	spread(claims, end - live, end);
-	claims->forgotten += claims->used - live;
-	claims->used = live;
-	if (bytes_of(count) < claims->committed)
-		mem_decommit((char *)claims->slots + bytes_of(count),
-		             claims->committed - bytes_of(count));
+	if (live == claims->used) {
+		index_copy(&index, &claims->index);
+	} else {
+		claims->forgotten += claims->used - live;
+		pack(claims);
+		CHECK(claims->used == live);
+		index_all(claims, &index);
+	}
+	set_index(claims, &index);
 	return 0;
 }
 
-/* Room for all claims of an event: by number, and in the tail (F3). */
-static bool has_room(const struct flat_claims *claims)
+void flat_claims_expect(struct flat_claims *claims, uint64_t count)
 {
-	return claims->used + CLAIMS_MAX <= claims->used_max &&
-	       slot_is_empty(&claims->slots[claims->count + TAIL - 1 - CLAIMS_MAX]);
+	struct index index;
+	count = count < FLAT_CLAIMS_EXPECTED_MAX ? count : FLAT_CLAIMS_EXPECTED_MAX;
+	uint64_t buckets = (count / BUCKET_USED / BUCKETS_MIN + 1) * BUCKETS_MIN;
+	if (buckets <= claims->index.count || index_new(buckets, &index) != 0)
+		return;
+	index_copy(&index, &claims->index);
+	set_index(claims, &index);
 }
+
+/* Room for all claims of an event. */
+static int make_room(struct flat_claims *claims)
+{
+	if (unlikely(claims->used + CLAIMS_MAX > claims->used_max) && sweep(claims) != 0)
+		return -ENOMEM;
+	return commit(claims, claims->used + CLAIMS_MAX);
+}
+
+/* ---- decisions ---- */
 
 void flat_claims_prefetch(const struct flat_claims *claims, const struct flat_event *event)
 {
+	for (uint32_t i = 0; i < event->claim_count; i++)
+		__builtin_prefetch(home_of(&claims->index,
+		                           head_of(event->claims[i].digest.word[0])),
+		                   1);
+}
+
+void flat_claims_prefetch_known(const struct flat_claims *claims, const struct flat_event *event)
+{
 	for (uint32_t i = 0; i < event->claim_count; i++) {
-		const struct slot *slot =
-			&claims->slots[home_of(claims, event->claims[i].digest.word[0])];
-		__builtin_prefetch(slot, 1);
-		__builtin_prefetch(slot + 2, 1);
+		uint32_t head = head_of(event->claims[i].digest.word[0]);
+		const struct bucket *bucket = home_of(&claims->index, head);
+		uint32_t found = find_word(bucket->heads, head);
+		if (found)
+			__builtin_prefetch(&claims->slots[bucket->places[__builtin_ctz(found)]], 1);
+	}
+}
+
+/* The claim's slot, or NULL. */
+static struct slot *seek(const struct flat_claims *claims, const struct claim *claim)
+{
+	uint64_t key = claim->digest.word[0];
+	uint64_t more = claim->digest.word[1];
+	struct bucket *bucket = home_of(&claims->index, head_of(key));
+	for (;;) {
+		uint32_t found = find_word(bucket->heads, head_of(key));
+		for (; found; found &= found - 1) {
+			struct slot *slot = &claims->slots[bucket->places[__builtin_ctz(found)]];
+			if (is_same(slot, key, more))
+				return slot;
+		}
+		if (likely(!is_full(bucket)))
+			return NULL;
+		bucket = bucket_after(&claims->index, bucket);
 	}
 }
 
@@ -280,35 +409,40 @@ static struct slot slot_of(const struct claim *claim)
 	};
 }
 
-/* At the place that seek() found. */
-static void put(struct flat_claims *claims, struct slot *slot, const struct claim *claim,
+static void put(struct flat_claims *claims, const struct claim *claim,
                 const struct flat_event *event)
 {
 	struct slot what = slot_of(claim);
 	uint64_t number = event->number < NUMBER_MAX ? event->number : NUMBER_MAX;
 	uint64_t time_ms = event->time_ms < TIME_MAX ? event->time_ms : TIME_MAX;
-	bool there = is_same(slot, what.key, what.more);
+	struct slot *slot = seek(claims, claim);
 	/* An older event that passes cannot shorten what is remembered. */
-	if (there && claim->kind == CLAIM_NEWEST && slot_time_ms(slot) > time_ms)
+	if (slot && claim->kind == CLAIM_NEWEST && slot_time_ms(slot) > time_ms)
 		time_ms = slot_time_ms(slot);
-	if (!there)
-		push(claims, slot);
+	if (!slot) {
+		CHECK(claims->used < claims->used_max);
+		slot = &claims->slots[++claims->used];
+		index_add(&claims->index, head_of(what.key), (uint32_t)claims->used);
+	}
 	*slot = (struct slot){
 		.key = what.key,
 		.more = what.more >> 32 << 32 | (number & UINT32_MAX),
 		.value = what.value << 8 | number >> 32,
 		.time = time_ms << 16 | window_number(claims, claim->window_s),
 	};
+	uint64_t leaves = leaves_ms(claims, slot);
+	if (leaves < claims->leaves_ms)
+		claims->leaves_ms = leaves;
 }
 
-/* Does the slot that seek() found hold this claim at this time? */
+/* Does the slot that seek() found, if it did, hold the claim at this time? */
 static bool is_known(const struct flat_claims *claims, const struct slot *slot,
                      const struct claim *claim, uint64_t time_ms)
 {
+	if (!slot)
+		return false;
 	uint64_t first_ms = slot_time_ms(slot);
 	uint64_t window_ms = slot_window_ms(claims, slot);
-	if (!is_same(slot, claim->digest.word[0], claim->digest.word[1]))
-		return false;
 	if (time_ms < first_ms)
 		return claim->kind == CLAIM_NEWEST || first_ms - time_ms < window_ms;
 	return time_ms - first_ms < window_ms;
@@ -318,9 +452,9 @@ static bool is_known(const struct flat_claims *claims, const struct slot *slot,
 static enum verdict judge(const struct flat_claims *claims, const struct slot *slot,
                           const struct claim *claim, uint64_t time_ms)
 {
-	uint64_t value = slot->value >> 8;
 	if (!is_known(claims, slot, claim, time_ms))
 		return VERDICT_NEW;
+	uint64_t value = slot->value >> 8;
 	if (claim->kind == CLAIM_NEWEST) {
 		bool stale = claim->order < value || (claim->order == value && claim->equal_drops);
 		return stale ? VERDICT_STALE : VERDICT_NEW;
@@ -338,11 +472,6 @@ static struct flat_verdict answer(enum verdict verdict, uint32_t matched, const 
 	};
 }
 
-static struct slot *seek_claim(const struct flat_claims *claims, const struct claim *claim)
-{
-	return seek(claims, claim->digest.word[0], claim->digest.word[1]);
-}
-
 /* The first time it is a conflict, then a duplicate of that. */
 static struct flat_verdict answer_conflict(struct flat_claims *claims,
                                            const struct flat_event *event, uint32_t matched,
@@ -350,12 +479,12 @@ static struct flat_verdict answer_conflict(struct flat_claims *claims,
 {
 	struct claim aside = store_aside_claim(&event->claims[matched]);
 	struct flat_verdict conflict = answer(VERDICT_CONFLICT, matched, first);
-	struct slot *slot = seek_claim(claims, &aside);
+	const struct slot *slot = seek(claims, &aside);
 	if (event->on_conflict == STORE_CONFLICT_REJECT)
 		return conflict;
 	if (is_known(claims, slot, &aside, event->time_ms))
 		return answer(VERDICT_DUPLICATE, matched, slot);
-	put(claims, slot, &aside, event);
+	put(claims, &aside, event);
 	return conflict;
 }
 
@@ -364,7 +493,7 @@ static bool claim_drops(struct flat_claims *claims, const struct flat_event *eve
                         struct flat_verdict *verdict, uint32_t *takes)
 {
 	const struct claim *claim = &event->claims[i];
-	const struct slot *slot = seek_claim(claims, claim);
+	const struct slot *slot = seek(claims, claim);
 	enum verdict found = judge(claims, slot, claim, event->time_ms);
 	bool conflict = found == VERDICT_CONFLICT;
 	if (found != VERDICT_NEW && claim->shadow) {
@@ -404,7 +533,7 @@ int flat_claims_decide(struct flat_claims *claims, const struct flat_event *even
 	struct flat_verdict verdict = { .verdict = VERDICT_NEW };
 	uint32_t takes = 0;
 	CHECK(event->claim_count <= CLAIMS_MAX);
-	if (!has_room(claims) && sweep(claims) != 0)
+	if (make_room(claims) != 0)
 		return -ENOMEM;
 	note_time(claims, event->time_ms);
 	for (uint32_t i = 0; i < event->claim_count; i++)
@@ -414,8 +543,7 @@ int flat_claims_decide(struct flat_claims *claims, const struct flat_event *even
 		}
 	for (uint32_t i = 0; i < event->claim_count; i++)
 		if (takes >> i & 1)
-			put(claims, seek_claim(claims, &event->claims[i]), &event->claims[i],
-			    event);
+			put(claims, &event->claims[i], event);
 	verdict.passes = true;
 	*ret_verdict = verdict;
 	return 0;
@@ -426,6 +554,6 @@ struct flat_claims_stats flat_claims_get_stats(const struct flat_claims *claims)
 	return (struct flat_claims_stats){
 		.claims = claims->used,
 		.forgotten = claims->forgotten,
-		.bytes = bytes_of(claims->count) + sizeof(*claims),
+		.bytes = claims->committed + index_bytes(claims->index.count) + sizeof(*claims),
 	};
 }

@@ -17,11 +17,11 @@
  * older than every one of that many events before it; and memory is that of one
  * window, as far as events come in order.
  *
- * The table: 32 bytes a claim, in the order of their keys, each as near as can be to
- * the place where a key would stand among evenly spread ones; at most 3/4 of the
- * places are taken. Growing is two passes within the same memory, so that no more
- * is touched than is needed; it makes one decision wait, which nobody notices in a
- * filter.
+ * Claims stand one after the other as they came, 32 bytes each, and an index of
+ * buckets tells where: 64 bytes for at most five of them on average, a single line of
+ * the cache, which is all that a new event touches of old memory. Growing makes an
+ * index twice as large, in one pass through both; it makes one decision wait, which
+ * nobody notices in a filter.
  *
  * Room:      store/memory. Threads: one owner.
  * Ownership: flat_claims_new() gives it, flat_claims_free() takes it.
@@ -37,7 +37,8 @@
 #include "store/store.h"
 
 #define FLAT_CLAIMS_RECENT 65536u
-#define FLAT_CLAIMS_WINDOWS_MAX 1024u /* different ones in one table */
+#define FLAT_CLAIMS_EXPECTED_MAX 5000000u /* 64 MB of index */
+#define FLAT_CLAIMS_WINDOWS_MAX 1024u     /* different ones in one table */
 
 struct flat_claims;
 
@@ -67,8 +68,14 @@ struct flat_claims_stats {
 int flat_claims_new(struct flat_claims **ret_claims) must_check;
 struct flat_claims *flat_claims_free(struct flat_claims *claims); /* accepts NULL, returns NULL */
 
-/* Starts to fetch what the decision will touch. */
+/* So many claims may come: makes a larger index at once, of FLAT_CLAIMS_EXPECTED_MAX at
+ * most. It is no promise either way. */
+void flat_claims_expect(struct flat_claims *claims, uint64_t count);
+
+/* Starts to fetch what the decision will touch: of the index first; then, when that is
+ * there, of the claims that are known already. */
 void flat_claims_prefetch(const struct flat_claims *claims, const struct flat_event *event);
+void flat_claims_prefetch_known(const struct flat_claims *claims, const struct flat_event *event);
 
 int flat_claims_decide(struct flat_claims *claims, const struct flat_event *event,
                        struct flat_verdict *ret_verdict) must_check;

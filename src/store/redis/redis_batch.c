@@ -9,6 +9,8 @@
 #include "sys/clock.h"
 
 #define CLOSE_MS 2000u
+#define COUNTS_PARTS 8u
+#define COUNTS_MS 20u
 
 /* ---- sending ---- */
 
@@ -34,11 +36,8 @@ static void parts_choose(struct redis_shard *shard, bool poll)
 		bytes += part_bytes(shard->queue.head);
 		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
 	}
-	/* Takes see all that was submitted before. */
-	if (!shard->queue.head)
-		redis_takes_queue(shard, poll || shard->under_way.count > 0);
-	while (shard->queue.head && shard->queue.head->taker)
-		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
+	redis_takes_choose(shard, poll || shard->under_way.count > 0);
+	redis_parcels_choose(shard);
 }
 
 static bool parts_write(const struct redis_shard *shard)
@@ -56,18 +55,26 @@ static void add_key(struct buf *out, const struct redis_shard *shard, const char
 	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
 }
 
+/* They cost as much as some events do: a large batch has them if they are old. */
+static bool counts_wanted(const struct redis_shard *shard)
+{
+	return shard->under_way.count < COUNTS_PARTS || shard->redis->fake_clock ||
+	       loop_now_ms(shard->redis->loop) >= shard->counted_ms + COUNTS_MS;
+}
+
 static void add_batch(struct buf *out, const struct redis_shard *shard, bool writes)
 {
 	const struct redis_store *redis = shard->redis;
 	uint64_t now_ms = redis->fake_clock ? atomic_load(&redis->now_ms) : 0;
-	uint32_t step = redis->shard_count > 1 ? 16 * redis->shard_count : 1;
+	uint32_t step = redis_ticket_step(redis);
 	char head[25];
 	uint64_t words[2] = { __builtin_bswap64(now_ms), __builtin_bswap64(shard->batch) };
 	uint32_t halves[2] = { __builtin_bswap32(shard->number), __builtin_bswap32(step) };
 
 	memcpy(head, words, 16);
 	memcpy(head + 16, halves, 8);
-	head[24] = (char)((redis->fake_clock ? 1 : 0) | (writes ? 2 : 0));
+	head[24] = (char)((redis->fake_clock ? 1 : 0) | (writes ? 2 : 0) |
+	                  (counts_wanted(shard) ? 4 : 0));
 	resp_request_add(out, span_of(head, sizeof(head)));
 	resp_request_add(out, span_of(redis->node, sizeof(redis->node)));
 }
@@ -107,9 +114,12 @@ static void batch_send(struct redis_shard *shard)
 	add_key(out, shard, "m");
 	add_key(out, shard, "!");
 	add_batch(out, shard, call->writes);
-	call->count = 5;
-	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
+	call->count = 5 + redis_encode_offers(shard, out);
+	shard->answers = shard->offer_count;
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
 		call->count += redis_encode(redis, part, out);
+		shard->answers += !part->follows;
+	}
 	call->script = true;
 	call->done = answered;
 	call->user = shard;
@@ -165,9 +175,19 @@ static void answer_queue(struct redis_store *redis, struct store_settle *settle)
 	redis_part_queue(redis, redis_shard_of_digest(redis, &settle->answer->digest), part);
 }
 
-static void part_answered(struct redis_store *redis, struct redis_part *part, int error,
+/* One that an operation of store.h is. */
+static int part_decode(struct redis_shard *shard, struct redis_part *part, struct span reply)
+{
+	if (redis_part_is_grouped(part))
+		return redis_group_decode(shard, part, reply);
+	part->has_some = part->taker && part->offer && shard->offers[part->offer - 1].taken;
+	return redis_decode(shard->redis, part, reply);
+}
+
+static void part_answered(struct redis_shard *shard, struct redis_part *part, int error,
                           struct span reply)
 {
+	struct redis_store *redis = shard->redis;
 	struct store_op *op = part->op;
 
 	if (part->gather) {
@@ -180,7 +200,7 @@ static void part_answered(struct redis_store *redis, struct redis_part *part, in
 		own_answered(redis, part, error, reply);
 	} else {
 		if (error == 0)
-			error = redis_decode(redis, part, reply);
+			error = part_decode(shard, part, reply);
 		op->error = error;
 		redis_lease_follow(redis, op);
 		if (part->taker)
@@ -209,12 +229,13 @@ static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 		atomic_store_explicit(counts[i], big_u64(value.text.ptr + 8 * i),
 		                      memory_order_relaxed);
 	atomic_store_explicit(&shard->node, shard->call.node, memory_order_relaxed);
+	shard->counted_ms = loop_now_ms(shard->redis->loop);
 }
 
 /* What the server says of the whole batch. */
-static int batch_error(struct redis_store *redis, const struct resp_reply *value, uint32_t parts)
+static int batch_error(struct redis_store *redis, const struct resp_reply *value, uint32_t answers)
 {
-	if (value->kind == RESP_REPLY_ARRAY && value->number == (int64_t)parts + 1)
+	if (value->kind == RESP_REPLY_ARRAY && value->number == (int64_t)answers + 1)
 		return 0;
 	atomic_fetch_add_explicit(&redis->io_errors, 1, memory_order_relaxed);
 	if (resp_reply_says(value, SPAN("OOM")))
@@ -247,18 +268,20 @@ static void answered(struct redis_call *call, int error, struct span reply)
 	part_list_init(&shard->under_way);
 	if (error == 0)
 		error = resp_reply_next(reply, &at, &value)
-		                ? batch_error(redis, &value, parts.count)
+		                ? batch_error(redis, &value, shard->answers)
 		                : ERR_INVALID;
+	if (error == 0)
+		error = redis_offers_answered(shard, reply, &at);
 	if (error == 0)
 		batch_count(shard, parts.count);
 	for (struct redis_part *part = parts.head, *next; part; part = next) {
 		size_t from = at;
 		next = part->next;
-		if (error == 0)
+		if (error == 0 && !part->follows)
 			resp_reply_skip(reply, &at);
 		if (error == 0 && !next)
 			counts_read(shard, reply, at);
-		part_answered(redis, part, error, span_of(reply.ptr + from, at - from));
+		part_answered(shard, part, error, span_of(reply.ptr + from, at - from));
 	}
 	shard->busy = false;
 	redis_shard_pump(shard, false);

@@ -11,7 +11,6 @@
 #define ADMIT_LEN 55u
 #define RECORD_LEN 46u
 #define ITEM_LEN (8u + RECORD_LEN)
-#define BODY_HEAD_LEN 5u
 #define NOTE_LEN 24u
 #define LOOKUP_LEN 18u
 #define CELL_LEN 18u
@@ -74,11 +73,11 @@ static int parts_read(struct span stored, struct store_item *item, struct store_
 {
 	struct span body = span_skip(stored, RECORD_LEN);
 
-	if (!body.ptr || body.len < BODY_HEAD_LEN)
+	if (!body.ptr || body.len < REDIS_BODY_HEAD_LEN)
 		return ERR_INVALID;
 	size_t source = (unsigned char)body.ptr[2], letter = big_u16(body.ptr + 3);
 	item->flags = big_u16(body.ptr);
-	body = span_skip(body, BODY_HEAD_LEN);
+	body = span_skip(body, REDIS_BODY_HEAD_LEN);
 	if (body.len < source + letter)
 		return ERR_INVALID;
 	*ret_parts = (struct store_parts){ .source = span_of(body.ptr, source),
@@ -121,7 +120,8 @@ static int item_append(struct buf *items, struct span head, struct span stored,
 }
 
 /* What was taken by sink, or without an end, is remembered as leased to this process. */
-static int decode_take(struct redis_store *redis, struct store_take *take, struct span reply)
+static int decode_take(struct redis_store *redis, struct store_take *take, struct span reply,
+                       bool has_some)
 {
 	struct wanted wanted = { .taken = true,
 		                 .alone = take->without_payload,
@@ -132,8 +132,10 @@ static int decode_take(struct redis_store *redis, struct store_take *take, struc
 	size_t offset = 0, *at = &offset;
 	int r = 0;
 
-	buf_clear(&take->items);
-	take->count = 0;
+	if (!has_some) {
+		buf_clear(&take->items);
+		take->count = 0;
+	}
 	if (!resp_reply_next(reply, at, &whole))
 		return ERR_INVALID;
 	if (whole.kind == RESP_REPLY_NUMBER)
@@ -433,6 +435,7 @@ int redis_decode(struct redis_store *redis, struct redis_part *part, struct span
 	struct store_op *op = part->op;
 
 	if (op->kind == STORE_TAKE)
-		return decode_take(redis, container_of(op, struct store_take, op), reply);
+		return decode_take(redis, container_of(op, struct store_take, op), reply,
+		                   part->has_some);
 	return decode_value(redis, op, reply);
 }

@@ -4,7 +4,9 @@
 #include "store/redis/redis_internal.h"
 
 #define NUMBER_MAX ((UINT64_C(1) << 53) - 1) /* that the script can count with */
-#define HEAD_MAX (20u + CLAIMS_MAX * 43u + STORE_LEGS_MAX * 12u + STORE_TEXT_MAX)
+#define CLAIM_LEN 42u
+#define LEG_LEN 12u
+#define HEAD_MAX (20u + CLAIMS_MAX * (CLAIM_LEN + 1) + STORE_LEGS_MAX * LEG_LEN + STORE_TEXT_MAX)
 
 /* A head in the making, on memory of the caller. */
 struct head {
@@ -120,31 +122,69 @@ static uint32_t encode_span(const struct redis_span *span, char letter, uint32_t
 	return 1;
 }
 
+static void put_admit(struct head *head, const struct store_admit *admit,
+                      const struct redis_span *span)
+{
+	put_u8(head,
+	       (admit->no_ticket ? 1u : 0u) | (admit->busy_if_open ? 2u : 0u) | (span ? 4u : 0u));
+	put_u8(head, (unsigned)admit->on_conflict);
+	put_u8(head, admit->claim_count);
+	put_u8(head, admit->leg_count);
+	put_u32(head, admit->lease_ms);
+	for (uint32_t i = 0; i < admit->claim_count; i++)
+		put_claim(head, &admit->claims[i], span && span->shards[i] != span->home);
+	for (uint32_t i = 0; i < admit->leg_count; i++) {
+		put_u32(head, admit->legs[i].sink);
+		put_u64(head, admit->legs[i].order);
+	}
+}
+
+size_t redis_admit_head_len(const struct store_admit *admit)
+{
+	return 8u + (size_t)admit->claim_count * CLAIM_LEN + (size_t)admit->leg_count * LEG_LEN;
+}
+
+void redis_encode_admit_head(const struct store_admit *admit, struct buf *out)
+{
+	char bytes[HEAD_MAX];
+	struct head head = { bytes };
+
+	put_admit(&head, admit, NULL);
+	CHECK((size_t)(head.at - bytes) == redis_admit_head_len(admit));
+	buf_append(out, bytes, (size_t)(head.at - bytes));
+}
+
+static void put_body(struct head *head, const struct store_admit *admit)
+{
+	put_u16(head, admit->flags);
+	put_u8(head, (unsigned)admit->source.len);
+	put_u16(head, (uint16_t)admit->letter.len);
+}
+
+void redis_encode_body(const struct store_admit *admit, struct buf *out)
+{
+	char bytes[REDIS_BODY_HEAD_LEN];
+	struct head head = { bytes };
+
+	put_body(&head, admit);
+	buf_append(out, bytes, sizeof(bytes));
+	buf_append_span(out, admit->source);
+	buf_append_span(out, admit->letter);
+	buf_append_span(out, admit->payload);
+}
+
 static uint32_t encode_admit(const struct store_admit *admit, const struct redis_span *span,
                              struct buf *out)
 {
-	char bytes[HEAD_MAX], event[8];
+	char bytes[HEAD_MAX], event[REDIS_BODY_HEAD_LEN];
 	struct head head = { bytes }, body = { event };
 
 	put_u8(&head, 'A');
-	put_u8(&head,
-	       (admit->no_ticket ? 1u : 0u) | (admit->busy_if_open ? 2u : 0u) | (span ? 4u : 0u));
-	put_u8(&head, (unsigned)admit->on_conflict);
-	put_u8(&head, admit->claim_count);
-	put_u8(&head, admit->leg_count);
-	put_u32(&head, admit->lease_ms);
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		put_claim(&head, &admit->claims[i], span && span->shards[i] != span->home);
-	for (uint32_t i = 0; i < admit->leg_count; i++) {
-		put_u32(&head, admit->legs[i].sink);
-		put_u64(&head, admit->legs[i].order);
-	}
+	put_admit(&head, admit, span);
 	add(out, bytes, &head);
-	put_u16(&body, admit->flags);
-	put_u8(&body, (unsigned)admit->source.len);
-	put_u16(&body, (uint16_t)admit->letter.len);
-	struct span parts[] = { span_of(event, (size_t)(body.at - event)), admit->source,
-		                admit->letter, admit->payload };
+	put_body(&body, admit);
+	struct span parts[] = { span_of(event, sizeof(event)), admit->source, admit->letter,
+		                admit->payload };
 	resp_request_add_parts(out, parts, admit->no_ticket ? 0 : ARRAY_LEN(parts));
 	return 2 + (span ? add_span(span, out) : 0);
 }
@@ -261,14 +301,15 @@ static uint32_t encode_note(const struct store_note *note, struct buf *out)
 	return 1;
 }
 
-static uint64_t lease_ms(const struct redis_store *redis, uint32_t lease)
+uint64_t redis_lease_ms(const struct redis_store *redis, uint32_t lease_ms)
 {
-	return lease == 0 && !redis->fake_clock ? REDIS_LEASE_MS : lease;
+	return lease_ms == 0 && !redis->fake_clock ? REDIS_LEASE_MS : lease_ms;
 }
 
-static uint32_t encode_take(const struct redis_store *redis, const struct store_take *take,
+static uint32_t encode_take(const struct redis_store *redis, const struct redis_part *part,
                             struct buf *out)
 {
+	const struct store_take *take = container_of(part->op, struct store_take, op);
 	char bytes[32];
 	struct head head = { bytes };
 
@@ -282,8 +323,9 @@ static uint32_t encode_take(const struct redis_store *redis, const struct store_
 		put_u32(&head, take->max_items);
 		put_u32(&head, take->max_bytes);
 	}
-	put_u64(&head, lease_ms(redis, take->lease_ms));
+	put_u64(&head, redis_lease_ms(redis, take->lease_ms));
 	put_u8(&head, take->without_payload);
+	put_u8(&head, part->offer);
 	add(out, bytes, &head);
 	return 1;
 }
@@ -350,7 +392,7 @@ static uint32_t encode_bits(char letter, uint64_t ticket, unsigned bits, struct 
 static uint32_t encode_renew(const struct redis_store *redis, uint64_t ticket, uint32_t attempt,
                              uint32_t lease, struct buf *out)
 {
-	uint64_t ms = lease_ms(redis, lease);
+	uint64_t ms = redis_lease_ms(redis, lease);
 
 	return encode_small('E', ticket, &attempt, &ms, out);
 }
@@ -390,6 +432,8 @@ uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, 
 
 	if (part->letter)
 		return encode_own(redis, part, out);
+	if (redis_part_is_grouped(part))
+		return redis_encode_group(redis, part, out);
 	if (op->kind == (enum store_op_kind)REDIS_OP_ASK)
 		return encode_small('W', container_of(op, struct redis_wait, ask)->ticket, NULL,
 		                    NULL, out);
@@ -401,7 +445,7 @@ uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, 
 		bool answers = settle->answer && !redis_answer_is_elsewhere(redis, op);
 		return encode_settle(settle, answers, out);
 	}
-	case STORE_TAKE: return encode_take(redis, container_of(op, struct store_take, op), out);
+	case STORE_TAKE: return encode_take(redis, part, out);
 	case STORE_LOOKUP: return encode_lookup(container_of(op, struct store_lookup, op), out);
 	case STORE_RELEASE: return encode_release(container_of(op, struct store_release, op), out);
 	case STORE_NOTE: return encode_note(container_of(op, struct store_note, op), out);

@@ -5,6 +5,7 @@
  *   redis_thread.c   the store's own thread: operations go to their shards
  *   redis_batch.c    a shard's calls of the script
  *   redis_takes.c    takes that wait, leases that are renewed and given back
+ *   redis_parcel.c   events that are leased as they are admitted
  *   redis_span.c     events whose claims are in several shards
  *   redis_leases.c   which tickets are leased to this process
  *   redis_encode.c   an operation as arguments of the script
@@ -35,6 +36,10 @@
 #define REDIS_BATCH_PARTS 1024u
 #define REDIS_BATCH_BYTES (1u << 20)
 #define REDIS_PLACE_MAX (REDIS_PREFIX_MAX + 16u)
+#define REDIS_OFFERS_MAX 8u    /* in a batch */
+#define REDIS_NAME_LEN 16u     /* of a parcel */
+#define REDIS_PLACE_LEN 16u    /* in its table */
+#define REDIS_BODY_HEAD_LEN 5u /* of what is stored of an event */
 #define REDIS_WAITS_POLL 256u
 #define REDIS_WAITS_POLL_MS 50u
 
@@ -136,6 +141,33 @@ struct redis_part {
 	struct redis_taker *taker; /* T */
 	struct redis_gather *gather;
 	struct redis_span *span;
+	/* redis_parcel.c's, while it is in a batch */
+	uint64_t parcel; /* S: that its ticket came in; 0: none */
+	uint8_t offer;   /* A, T: number of its offer; 0: none */
+	uint16_t place;  /* in the parcel */
+	bool follows;    /* is of one operation with the part before */
+	bool has_some;   /* T: of its offer */
+};
+
+/* Admits of a batch that a take may have at once. */
+struct redis_offer {
+	struct redis_taker *taker;
+	uint64_t parcel;
+	uint64_t take_bytes; /* that its items would have there */
+	size_t bytes;        /* stored */
+	uint32_t places;
+	bool full;  /* nothing more is offered */
+	bool taken; /* some of it is */
+};
+
+/* The answer of parts that are one operation, being read. */
+struct redis_group {
+	struct span reply;
+	size_t at;
+	const char *bits; /* of the next part */
+	uint64_t ticket;  /* the next */
+	uint64_t now_ms;
+	int error;
 };
 
 /* An operation that all shards answer. */
@@ -157,9 +189,15 @@ struct redis_shard {
 	char place[REDIS_PLACE_MAX]; /* what its keys begin with */
 	struct part_list queue;
 	struct part_list under_way;
+	struct redis_part *takers; /* the takes among those, which are the last; or NULL */
+	struct redis_offer offers[REDIS_OFFERS_MAX];
+	uint32_t offer_count;
+	struct redis_group group;
+	uint32_t answers; /* that the batch has */
 	bool busy;
 	uint64_t batch;    /* the number of the last */
 	uint64_t began_ns; /* it was sent */
+	uint64_t counted_ms;
 	struct redis_call call;
 	_Atomic uint64_t last, open, leased, held, parked, dead;
 	_Atomic uint64_t callers;
@@ -207,6 +245,7 @@ struct redis_store {
 	struct redis_leases leases;
 	struct redis_span *spans; /* that are tried again */
 	uint64_t spanned;
+	uint64_t parcels;
 	struct redis_part *free_parts;
 	struct op_list finished; /* this round, */
 	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
@@ -286,13 +325,27 @@ void redis_shard_pump(struct redis_shard *shard, bool poll);
 
 /* redis_takes.c */
 void redis_takes_add(struct redis_store *redis, struct store_take *take);
-void redis_takes_queue(struct redis_shard *shard, bool poll); /* those that want this shard */
+void redis_takes_choose(struct redis_shard *shard, bool poll); /* those that want this shard */
 void redis_take_answered(struct redis_store *redis, struct redis_taker *taker, int error);
 int redis_takes_begin(struct redis_store *redis) must_check;
 void redis_takes_fail(struct redis_store *redis, int error);
 void redis_leases_give_back(struct redis_store *redis);
 /* An operation on a ticket came back. */
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op);
+
+/* redis_parcel.c: what of a batch goes together; its offers; a part of one of those. Encoding
+ * gives the number of arguments, decoding the part's error. */
+void redis_parcels_choose(struct redis_shard *shard);
+uint32_t redis_encode_offers(const struct redis_shard *shard, struct buf *out);
+uint32_t redis_encode_group(const struct redis_store *redis, const struct redis_part *part,
+                            struct buf *out);
+int redis_offers_answered(struct redis_shard *shard, struct span reply, size_t *at) must_check;
+int redis_group_decode(struct redis_shard *shard, struct redis_part *part, struct span reply);
+
+static inline bool redis_part_is_grouped(const struct redis_part *part)
+{
+	return !part->taker && (part->offer || part->parcel);
+}
 
 /* redis_span.c */
 #define REDIS_RETRY (-1000)        /* of the script: a claim is about to be taken */
@@ -311,6 +364,16 @@ bool redis_guard_refuses(const struct redis_store *redis, unsigned kind);
 /* redis_encode.c: appends the arguments; returns how many. */
 uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, struct buf *out);
 bool redis_part_writes(const struct redis_part *part);
+size_t redis_admit_head_len(const struct store_admit *admit);
+void redis_encode_admit_head(const struct store_admit *admit, struct buf *out);
+void redis_encode_body(const struct store_admit *admit, struct buf *out); /* the event */
+uint64_t redis_lease_ms(const struct redis_store *redis, uint32_t lease_ms);
+
+/* How far the numbers of events that follow each other are apart. */
+static inline uint32_t redis_ticket_step(const struct redis_store *redis)
+{
+	return redis->shard_count > 1 ? 16 * redis->shard_count : 1;
+}
 
 /* redis_decode.c: `reply` is the element of the answer that belongs to it. 0 or the
  * operation's error. */

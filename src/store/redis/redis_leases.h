@@ -14,6 +14,8 @@ struct redis_lease {
 	uint64_t ticket;  /* 0: none */
 	uint64_t ends_ms; /* by the loop's clock, of one that the taker renews; 0: the store does */
 	uint32_t attempt;
+	uint16_t place;  /* in the */
+	uint64_t parcel; /* that it came in; 0: none */
 };
 
 struct redis_leases {

@@ -5,7 +5,8 @@
 -- so they are in one slot. "id" is a ticket's number, 8 bytes big-endian. Numbers in values
 -- are big-endian too.
 --
---   P m         the last ticket number that was given, decimal
+--   P m         the last ticket number that was given, decimal, a space, and how many tickets
+--               are in parcels
 --   P !         is never there. Every call names it with P m: so while the slot is moved to
 --               another node no call runs, rather than one that sees half of the keys
 --   P c KEY     a claim, once or content: ticket 8, check 4, seen 4, expiry 8 (ms)
@@ -13,6 +14,13 @@
 --   P t id      an open ticket: a record of 46 bytes (RECORD below), and in that of an
 --               event's first leg the event: flags 2, source's length 1, letter's length 2,
 --               source, letter, payload. The first stays until all legs are closed
+--   P b NAME    a parcel: the events of tickets that were leased as they were admitted. A table
+--               first, of order 8, where 4, length 4 a place; then what P t has of an event
+--   P a NAME    and what became of them: sink 4, end of the lease 8 (0: none), places 2, open
+--               ones 2, a byte of bits a place (1: it has a ticket, 2: which is open in here,
+--               4: of the answer), then runs of places, whose tickets have numbers in a row:
+--               places 2, the first number 8
+--   P a         parcels, by the end of the lease
 --   P N id      what was noted of it, a list, newest first
 --   P o         all open tickets, by number
 --   P d SINK    those that are due, by number
@@ -27,16 +35,21 @@
 --   P q KEY     a claim that an event of another shard is about to take: its token 8
 --   P u id      an event whose claims of other shards are perhaps not taken yet
 --
+-- A ticket that nothing happens to but that it is done is in a parcel, with those that were
+-- admitted with it. All else first takes it out: then it is as any other.
+--
 -- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; shard; step; flags), the
 -- node, then the operations: a head that begins with a letter, some with more behind. The
--- answer: one element an operation (a number below 0 is an error), then the counts.
+-- answer: one element an operation (a number below 0 is an error), then the counts, if they
+-- were asked for.
 
 local P = string.sub(KEYS[1], 1, -2)
 local spread = unpack
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
-local sub, floor, ceil = string.sub, math.floor, math.ceil
+local sub, byte, floor, ceil = string.sub, string.byte, math.floor, math.ceil
+local format, concat = string.format, table.concat
 local now, batch, shard, step, flags = unpack('>I8I8I4I4B', ARGV[1])
-local fake, writes = flags % 2 == 1, flags >= 2
+local fake, writes, counts = flags % 2 == 1, flags % 4 >= 2, flags >= 4
 local FULL, FENCED, NOENT, RETRY = -5003, -5008, -2, -1000
 local NEW, DUPLICATE, STALE, CONFLICT, BUSY = 1, 2, 3, 4, 5
 local DUE, LEASED, HELD, PARKED, DEAD, CLOSED = 1, 2, 3, 4, 5, 6
@@ -69,8 +82,14 @@ if writes then
 	full = type(r) == 'table' and r.err ~= nil
 end
 
-local last = tonumber(call('GET', KEYS[1])) or 0
-local last_before = last
+local last_text = call('GET', KEYS[1]) or '0 0'
+local last, parcelled = string.match(last_text, '^(%d+) (%d+)$')
+last, parcelled = tonumber(last), tonumber(parcelled)
+
+-- A closure finds the locals of the function around it by a walk over all that were found
+-- before, and those of what is around that at once. So what all use is above, and the rest
+-- in a function of its own (not indented).
+local function run()
 
 local function time_of(ticket) return floor(ticket / ORDERS) + EPOCH end
 local function id_of(ticket) return pack('>I8', ticket) end
@@ -91,11 +110,16 @@ end
 -- Changes of sorted sets that nobody reads before sync().
 local opened, due_at, gone, unleased = {}, {}, {}, {}
 local waiting = false
+local empty = {} -- sinks of which nothing is due
 
 local function each_part(list, command, key)
 	for i = 1, #list, 1000 do
-		local most = i + 999
-		call(command, key, spread(list, i, most < #list and most or #list))
+		local most = i + 999 < #list and i + 999 or #list
+		if key then
+			call(command, key, spread(list, i, most))
+		else
+			call(command, spread(list, i, most))
+		end
 	end
 end
 
@@ -118,6 +142,7 @@ local function add_due(sink, score, id)
 	list[#list + 1] = score
 	list[#list + 1] = id
 	waiting = true
+	empty[sink] = nil
 end
 
 -- Tickets.
@@ -129,17 +154,147 @@ local function leg_of(text)
 	return r
 end
 
-local function leg_get(id)
-	local text = call('GETRANGE', P .. 't' .. id, 0, RECORD_LEN - 1)
-	if #text < RECORD_LEN then return nil end
-	local r = leg_of(text)
-	if r.state == CLOSED then return nil, r end
-	return r
-end
-
 local function leg_text(r)
 	return pack(RECORD, r.event, r.due, r.order, r.ends, r.sink, r.attempt, r.used, r.status,
 		r.state, r.last, r.open, r.legs)
+end
+
+-- Parcels.
+
+local parcels, parcels_all = {}, false
+local offers = {}
+local fresh = {} -- tickets that this call put in one
+local BITS = {}
+for bits = 0, 7 do BITS[bits] = string.char(bits) end
+local IN_PARCEL = { [2] = true, [3] = true, [6] = true, [7] = true }
+
+local function parcel_get(name)
+	local p = parcels[name]
+	if p ~= nil then return p end
+	local text = call('GET', P .. 'a' .. name)
+	if text then
+		p = { name = name }
+		p.sink, p.ends, p.places, p.open = unpack('>I4I8I2I2', text)
+		p.bits = { byte(text, 17, 16 + p.places) }
+		p.runs = sub(text, 17 + p.places)
+	end
+	parcels[name] = p or false
+	return p
+end
+
+local function parcel_close(p, place)
+	p.bits[place] = p.bits[place] - 2
+	p.open = p.open - 1
+	p.changed = true
+	parcelled = parcelled - 1
+end
+
+-- Each place of a parcel that has a ticket in it: f(place, ticket), until that says true.
+local function parcel_each(p, f)
+	local place = 0
+	for at = 1, #p.runs, 10 do
+		local places, ticket = unpack('>I2I8', p.runs, at)
+		for _ = 1, places do
+			place = place + 1
+			local bits = p.bits[place]
+			if IN_PARCEL[bits] and f(place, ticket) then return true end
+			if bits % 2 == 1 then ticket = ticket + step end
+		end
+	end
+	return false
+end
+
+-- It is from now on as any other.
+local function parcel_take_out(p, place, ticket)
+	local id, key = id_of(ticket), P .. 'b' .. p.name
+	local order, from, len = unpack('>c8I4I4', call('GETRANGE', key, place * 16 - 16, place * 16 - 1))
+	local r = { event = ticket, due = 0, order = order, ends = p.ends, sink = p.sink, attempt = 1,
+		used = 0, status = 0, state = LEASED, last = 0, open = 1, legs = 1 }
+	-- No room: after a removal the server allows the rest. That of the parcel comes.
+	if full then call('DEL', KEYS[2]) end
+	call('SET', P .. 't' .. id, leg_text(r) .. call('GETRANGE', key, from, from + len - 1))
+	call('ZADD', P .. 'o', ticket, id)
+	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
+	parcel_close(p, place)
+	return r
+end
+
+local function parcels_get_all()
+	if parcels_all then return end
+	parcels_all = true
+	local names = call('ZRANGE', P .. 'a', 0, -1)
+	for n = 1, #names do parcel_get(names[n]) end
+end
+
+-- The parcel and the place where a ticket is.
+local function parcel_find(ticket)
+	local found, at
+	parcels_get_all()
+	for _, p in pairs(parcels) do
+		if p and parcel_each(p, function(place, number)
+			at = place
+			return number == ticket
+		end) then
+			found = p
+			break
+		end
+	end
+	return found, at
+end
+
+local function parcels_empty()
+	parcels_get_all()
+	for _, p in pairs(parcels) do
+		if p then parcel_each(p, function(place, ticket) parcel_take_out(p, place, ticket) end) end
+	end
+end
+
+local function parcels_write()
+	local over, names = {}, {}
+	for name, p in pairs(parcels) do
+		if p and p.changed and p.open == 0 then
+			names[#names + 1] = name
+			over[#over + 1] = P .. 'a' .. name
+			over[#over + 1] = P .. 'b' .. name
+		elseif p and p.changed then
+			local bits = {}
+			for place = 1, p.places do bits[place] = BITS[p.bits[place]] end
+			if full then call('DEL', KEYS[2]) end
+			call('SETRANGE', P .. 'a' .. name, 14, pack('>I2', p.open) .. concat(bits))
+		end
+	end
+	each_part(over, 'DEL')
+	each_part(names, 'ZREM', P .. 'a')
+end
+
+-- What was offered and accepted so far is there for all that follows; no more is.
+local function offers_write()
+	for n = 1, #offers do
+		local o = offers[n]
+		if o.open > 0 and o.stands then
+			local head = pack('>c4I8I2I2', o.sink, o.ends, o.places, o.open)
+			call('MSET', P .. 'a' .. o.name, head .. concat(o.bits) .. concat(o.runs),
+				P .. 'b' .. o.name, o.bytes)
+			call('ZADD', P .. 'a', o.ends > 0 and o.ends or FOREVER, o.name)
+			parcelled = parcelled + o.open
+			parcels_all = false
+		end
+		o.stands = false
+	end
+end
+
+local function leg_get(id)
+	local text = call('GETRANGE', P .. 't' .. id, 0, RECORD_LEN - 1)
+	if #text < RECORD_LEN then
+		local ticket = unpack('>I8', id)
+		if fresh[ticket] then offers_write() end
+		if parcelled == 0 then return nil end
+		local p, place = parcel_find(ticket)
+		return p and parcel_take_out(p, place, ticket) or nil
+	end
+	local r = leg_of(text)
+	if r.state == CLOSED then return nil, r end
+	return r
 end
 
 local function leg_put(id, r) call('SETRANGE', P .. 't' .. id, 0, leg_text(r)) end
@@ -157,6 +312,7 @@ local function leg_move(id, ticket, r, state)
 	local score = ticket
 	if state == LEASED then score = r.ends == 0 and FOREVER or r.ends end
 	if state == PARKED or state == DEAD then score = r.due end
+	if state == DUE then empty[pack('>I4', r.sink)] = nil end
 	call('ZADD', set_of(r), score, id)
 end
 
@@ -188,6 +344,7 @@ end
 
 local function event_legs(event)
 	local pending, parked, dead = false, false, false
+	if fresh[event] or (parcelled > 0 and parcel_find(event)) then return true, false, false, true end
 	local leg, first = leg_get(id_of(event))
 	first = first or leg
 	if not first or first.event ~= event then return false, false, false end
@@ -217,6 +374,11 @@ local function next_attempt(attempt) return attempt < 65535 and attempt + 1 or a
 
 -- Leases that are over.
 local function end_leases()
+	local parcels_over = call('ZRANGEBYSCORE', P .. 'a', '-inf', now, 'LIMIT', 0, 100)
+	for i = 1, #parcels_over do
+		local p = parcel_get(parcels_over[i])
+		if p then parcel_each(p, function(place, ticket) parcel_take_out(p, place, ticket) end) end
+	end
 	local over = call('ZRANGEBYSCORE', P .. 'l', '-inf', now, 'LIMIT', 0, 1000)
 	for i = 1, #over do
 		local id = over[i]
@@ -240,8 +402,31 @@ local function window_kept(seconds)
 	return ceil(seconds / unit) * unit
 end
 
+-- What is known of claims and reservations; false: it is not there. All that is read and
+-- written of them goes this way.
+local known = {}
+
+local function known_get(key)
+	local text = known[key]
+	if text == nil then
+		text = call('GET', key)
+		known[key] = text
+	end
+	return text
+end
+
+local function known_fetch(keys)
+	for i = 1, #keys, 1000 do
+		local most = i + 999 < #keys and i + 999 or #keys
+		local texts = call('MGET', spread(keys, i, most))
+		for n = i, most do
+			if known[keys[n]] == nil then known[keys[n]] = texts[n - i + 1] end
+		end
+	end
+end
+
 local function claim_get(key)
-	local text = call('GET', key)
+	local text = known_get(key)
 	if not text then return nil end
 	local t = {}
 	t.ticket, t.check, t.seen, t.expiry = unpack('>I8I4I4I8', text)
@@ -259,6 +444,7 @@ local function claim_put(claim, ticket)
 	end
 	local expiry = from + window_kept(seconds) * 1000
 	local value = pack('>I8I4I4I8', ticket, claim.check, 0, expiry) .. claim.order
+	known[claim.key] = value
 	if fake then
 		call('SET', claim.key, value)
 	else
@@ -268,7 +454,8 @@ end
 
 local function claim_seen(key, t)
 	t.seen = t.seen < 4294967295 and t.seen + 1 or t.seen
-	call('SET', key, pack('>I8I4I4I8', t.ticket, t.check, t.seen, t.expiry), 'KEEPTTL')
+	known[key] = pack('>I8I4I4I8', t.ticket, t.check, t.seen, t.expiry)
+	call('SET', key, known[key], 'KEEPTTL')
 end
 
 local function order_greater(a, b)
@@ -313,8 +500,15 @@ local function met_read(text)
 end
 
 local function is_reserved(claim, token)
-	local by = call('GET', claim.reserved)
+	local by = known_get(claim.reserved)
 	return by and by ~= token
+end
+
+local function offer_stands(offer) return offer.stands and empty[offer.sink] end
+
+local function offer_body(offer, place)
+	local from, len = unpack('>I4I4', offer.bytes, place * 16 - 7)
+	return sub(offer.bytes, from + 1, from + len)
 end
 
 -- Opens the tickets of an event; its number.
@@ -326,6 +520,11 @@ local function keep(a, taking, held)
 	end
 	if a.spans then call('SET', P .. 'u' .. id_of(ticket), '', 'PX', 86400000) end
 	if a.no_ticket then return ticket end
+	if a.offer and offer_stands(a.offer) and not held then
+		a.in_parcel, fresh[ticket] = true, true
+		return ticket
+	end
+	if a.offer then a.body = offer_body(a.offer, a.place) end
 	local r = { event = ticket, due = 0, ends = 0, attempt = 0, used = 0, status = 0, last = 0,
 		state = held and HELD or DUE, open = legs, legs = legs, sink = 0,
 		order = '\0\0\0\0\0\0\0\0' }
@@ -392,7 +591,7 @@ end
 -- False: one of its claims is about to be taken by another event, or the reservations of its
 -- own are too old.
 local function claims_read(a, count, i)
-	local at, token, ends = 10, '', nil
+	local at, token, ends = a.claims_at, '', nil
 	a.claims = {}
 	if a.spans then
 		token, ends = unpack('>c8I8', ARGV[i + 2])
@@ -437,26 +636,119 @@ local function admit_judge(a, count)
 	return taking
 end
 
-local ops = {}
-
--- A: admit.
-function ops.A(head, i)
-	local a = { head = head, body = ARGV[i + 1], would = 0, would_matched = 0, would_ticket = 0,
+-- An event whose head is here; what is decided, and what is behind the head.
+local function admit_new(head, at)
+	local a = { head = head, would = 0, would_matched = 0, would_ticket = 0,
 		verdict = 0, matched = 0, ticket = 0, own = 0, seen = 0, order = '\0\0\0\0\0\0\0\0',
 		taken = 0, met_again = 0, heals = 0 }
-	local bits, count
-	bits, a.on_conflict, count, a.legs, a.lease = unpack('>BBBBI4', head, 2)
+	local bits
+	bits, a.on_conflict, a.count, a.legs, a.lease = unpack('>BBBBI4', head, at)
 	a.no_ticket, a.busy, a.spans = bits % 2 == 1, bits % 4 >= 2, bits >= 4
-	local following = i + 2 + (a.spans and 1 + 2 * count or 0)
-	if full then return FULL, following end
-	a.legs_at = 10 + count * 42
-	if not claims_read(a, count, i) then return RETRY, following end
-	local taking = admit_judge(a, count)
+	a.claims_at = at + 8
+	a.legs_at = a.claims_at + a.count * 42
+	return a
+end
+
+local function admit(a, i)
+	if full then return FULL end
+	if not claims_read(a, a.count, i) then return RETRY end
+	local taking = admit_judge(a, a.count)
 	if taking then
 		a.own = keep(a, taking, false)
 		if a.verdict == 0 then a.verdict, a.ticket = NEW, a.own end
 	end
-	return admit_text(a), following
+	return admit_text(a)
+end
+
+local ops = {}
+
+-- O: a take would have what is admitted, as soon as it is. It has it while nothing of its sink
+-- is due, which is older. The parcel's name, and behind the head its bytes.
+function ops.O(head, i)
+	local sink, lease, name = unpack('>c4I8c16', head, 2)
+	local stands = not full and call('EXISTS', P .. 'd' .. sink) == 0
+	empty[sink] = stands or nil
+	offers[#offers + 1] = { sink = sink, ends = lease > 0 and now + lease or 0, name = name,
+		bytes = ARGV[i + 1], stands = stands, places = 0, open = 0, bits = {}, runs = {} }
+	return pack('>BI8', stands and 1 or 0, now), i + 2
+end
+
+-- A: admit.
+function ops.A(head, i)
+	local a = admit_new(head, 2)
+	a.body = ARGV[i + 1]
+	return admit(a, i), i + 2 + (a.spans and 1 + 2 * a.count or 0)
+end
+
+-- What almost every event is: it has one claim, which nobody had.
+local ttls = {}
+
+local function claim_put_first(key, window, check, ticket)
+	local from = time_of(ticket)
+	local of_window = ttls[window]
+	if not of_window or of_window.from ~= from then
+		local expiry = from + window_kept(window) * 1000
+		of_window = { from = from, expiry = expiry,
+			ttl = format('%.0f', expiry - now > 0 and expiry - now or 1) }
+		ttls[window] = of_window
+	end
+	local value = pack('>I8I4I4I8', ticket, check, 0, of_window.expiry)
+	known[key] = value
+	if fake then call('SET', key, value) else call('SET', key, value, 'PX', of_window.ttl) end
+end
+
+-- M: admits that an offer is made for, in a row; the number of the offer and of them, then
+-- their heads. The answer: the time, the first ticket, bits of each (see P a), and what
+-- there is to say of those whose third bit is set.
+function ops.M(head, i)
+	local number, count = unpack('>BI2', head, 2)
+	local offer = offers[number]
+	local stands = offer_stands(offer)
+	local at, starts, keys = 5, {}, {}
+	local quick, windows, checks, reserved = {}, {}, {}, {} -- of those with one claim
+	for n = 1, count do
+		local _, _, claims, legs, _, kind, _, window, check, key = unpack('>BBBBI4BBI4I4c12', head, at)
+		starts[n] = at
+		local whole = P .. (kind == 2 and 'n' or 'c') .. key
+		keys[#keys + 1] = whole
+		if step > 1 then keys[#keys + 1] = P .. 'q' .. kind .. key end
+		if claims == 1 and kind ~= 2 and stands then
+			quick[n], windows[n], checks[n] = whole, window, check
+			if step > 1 then reserved[n] = keys[#keys] end
+		end
+		for c = 1, claims - 1 do
+			local kind_c, key_c = unpack('>Bxxxxxxxxxc12', head, at + 8 + c * 42)
+			keys[#keys + 1] = P .. (kind_c == 2 and 'n' or 'c') .. key_c
+			if step > 1 then keys[#keys + 1] = P .. 'q' .. kind_c .. key_c end
+		end
+		at = at + 8 + claims * 42 + legs * 12
+	end
+	if full then return FULL, i + 1 end
+	known_fetch(keys)
+	local out, bits, first = {}, {}, nil
+	for n = 1, count do
+		local key, before = quick[n], last
+		if key and known[key] == false and not (reserved[n] and known[reserved[n]]) then
+			local ticket = ticket_next(1)
+			claim_put_first(key, windows[n], checks[n], ticket)
+			fresh[ticket] = true
+			offer.open = offer.open + 1
+			bits[n] = '\3'
+		else
+			local a = admit_new(head, starts[n])
+			a.offer, a.place = offer, offer.places + n
+			out[#out + 1] = admit(a, 0)
+			if a.in_parcel then offer.open = offer.open + 1 end
+			bits[n] = BITS[4 + (a.in_parcel and 2 or 0) + (last ~= before and 1 or 0)]
+		end
+		if not first and last ~= before then first = last end
+	end
+	local text = concat(bits)
+	offer.places = offer.places + count
+	offer.bits[#offer.bits + 1] = text
+	offer.runs[#offer.runs + 1] = pack('>I2I8', count, first or 0)
+	table.insert(out, 1, pack('>I8I8', now, first or 0) .. text)
+	return out, i + 1
 end
 
 -- P: claims of this shard that an event of another is about to take, all or none; then what
@@ -470,13 +762,14 @@ function ops.P(head, i)
 		if is_reserved(claims[n], token) then return RETRY, i + 1 end
 	end
 	local function there(key)
-		local text = call('GET', key)
+		local text = known_get(key)
 		if not text then return '' end
 		local _, _, _, expiry = unpack('>I8I4I4I8', text)
 		return expiry > now and text or ''
 	end
 	for n = 1, count do
 		call('SET', claims[n].reserved, token, 'PX', lease)
+		known[claims[n].reserved] = token
 		out[#out + 1] = there(claims[n].key)
 		out[#out + 1] = claims[n].kind == 0 and there(claims[n].aside) or ''
 	end
@@ -501,13 +794,16 @@ function ops.Q(head, i)
 		if act == 1 or act == 2 then
 			claim.met = t
 			-- Late, and somebody else has it by now: it stays so.
-			local by = call('GET', claim.reserved)
+			local by = known_get(claim.reserved)
 			if ours and (by or not t) then claim_put(claim, ticket) end
 		elseif act >= 3 and t then
 			claim_seen(claim.key, t)
 			seen = t.seen
 		end
-		if ours then call('DEL', claim.reserved) end
+		if ours then
+			call('DEL', claim.reserved)
+			known[claim.reserved] = false
+		end
 	end
 	return seen, i + 1
 end
@@ -580,6 +876,27 @@ function ops.S(head, i)
 		cell_put(P .. 'k' .. key, pack('>I8', expiry) .. sub(ARGV[i + 1], 22), expiry)
 	end
 	return 0, following
+end
+
+-- Z: tickets of a parcel are done: its name, then the place and the number of each. The
+-- answer: a byte each, 0 or, if it is not leased any more, 1.
+function ops.Z(head, i)
+	local p = parcel_get(sub(head, 2, 17))
+	local out = {}
+	for at = 18, #head, 10 do
+		local high, low = byte(head, at, at + 1)
+		local place = high * 256 + low + 1
+		if p and IN_PARCEL[p.bits[place]] then
+			parcel_close(p, place)
+			out[#out + 1] = '\0'
+		else
+			local id = sub(head, at + 2, at + 9)
+			local r = leased(id, 1)
+			if r then leg_close(id, r) end
+			out[#out + 1] = r and '\0' or '\1'
+		end
+	end
+	return concat(out), i + 1
 end
 
 -- N: note.
@@ -683,8 +1000,11 @@ end
 
 -- T: take, by sink.
 function ops.T(head, i)
-	local sink, items, bytes, lease, bare = unpack('>c4I4I4I8B', head, 2)
+	local sink, items, bytes, lease, bare, offer = unpack('>c4I4I4I8BB', head, 2)
 	local out, used, taken, leases = { pack('>I8', now) }, 0, {}, {}
+	local open = offer > 0 and offers[offer].open or 0
+	if empty[sink] or (saved and open > 0) then return 0, i + 1 end
+	if open > 0 then items, used = items - open, #offers[offer].bytes + 72 * open end
 	sync()
 	while #taken < items do
 		local from = #taken
@@ -699,7 +1019,7 @@ function ops.T(head, i)
 			else
 				r, text = leg_get(id), ''
 			end
-			if #taken == items or (#taken > 0 and used + #text + 72 > bytes) then
+			if #taken == items or (#taken + open > 0 and used + #text + 72 > bytes) then
 				items = #taken
 				break
 			end
@@ -745,8 +1065,8 @@ function ops.L(head, i)
 	local kind, key = unpack('>Bc12', head, 2)
 	local t = claim_get(P .. (kind == 2 and 'n' or 'c') .. key)
 	if not t then return '', i + 1 end
-	local pending = event_legs(t.ticket)
-	local first = leg_get(id_of(t.ticket))
+	local pending, _, _, in_parcel = event_legs(t.ticket)
+	local first = not in_parcel and leg_get(id_of(t.ticket)) or nil
 	local held = first ~= nil and first.state == HELD
 	return pack('>BBI4I4I8', pending and 1 or 0, held and 1 or 0, t.check, t.seen, t.ticket) .. t.order,
 		i + 1
@@ -781,6 +1101,8 @@ function ops.F(head, i)
 	local most = payload == 0 and RECORD_LEN + 5 + 64 + 4096 or nil
 	local out, used, count = { '' }, 0, 0
 	local following = 0
+	offers_write()
+	if parcelled > 0 then parcels_empty() end
 	sync()
 	local ids = call('ZRANGEBYSCORE', P .. 'o', from, to, 'LIMIT', 0, 256)
 	for n = 1, #ids do
@@ -863,7 +1185,7 @@ function ops.K(head, i)
 end
 
 local ONCE = { A = true, S = true, N = true, R = true, E = true, B = true, X = true, U = true,
-	C = true, P = true, Q = true, V = true }
+	C = true, P = true, Q = true, V = true, O = true, M = true, Z = true }
 
 end_leases()
 local out, results = {}, {}
@@ -876,7 +1198,12 @@ while i <= #ARGV do
 		saved_at = saved_at + 1
 		result = saved[saved_at]
 		local bits, _, claims = unpack('BBB', head .. '\0\0\0', 2)
-		local two = letter == 'A' or letter == 'C'
+		if letter == 'O' then offers[#offers + 1] = { open = 0 } end
+		-- What it got it has.
+		if letter == 'M' and type(result) == 'table' and string.find(result[1], '[\2\3\6\7]', 17) then
+			offers[byte(head, 2)].open = 1
+		end
+		local two = letter == 'A' or letter == 'C' or letter == 'O'
 			or (letter == 'S' and unpack('B', head, 15) % 4 >= 2)
 		i = two and i + 2 or i + 1
 		if letter == 'A' and bits >= 4 then i = i + 1 + 2 * claims end
@@ -887,13 +1214,20 @@ while i <= #ARGV do
 	out[#out + 1] = result
 end
 sync()
-if last ~= last_before then call('SET', KEYS[1], string.format('%.0f', last)) end
+if not saved then offers_write() end
+parcels_write()
+local last_now = format('%.0f %.0f', last, parcelled)
+if last_now ~= last_text then call('SET', KEYS[1], last_now) end
 if writes and saved then
 	call('PEXPIRE', P .. 'r' .. ARGV[2], 3600000)
 elseif writes and not full then
 	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
 end
-out[#out + 1] = pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
-	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'),
-	call('SCARD', P .. 'C'))
+out[#out + 1] = counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
+	call('ZCARD', P .. 'l') + parcelled, call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'),
+	call('ZCARD', P .. 'x'), call('DBSIZE') + parcelled, call('SCARD', P .. 'C')) or ''
 return out
+
+end
+
+return run()

@@ -15,7 +15,7 @@
 
 #define SWEEP_MS 1000u
 #define POLICY_PROBES 32u
-#define LAYOUT "1" /* of the keys; another is ERR_VERSION */
+#define LAYOUT "2" /* of the keys; another is ERR_VERSION */
 
 static struct redis_store *redis_of(struct store *store)
 {

@@ -40,16 +40,18 @@ static void taker_finish(struct redis_store *redis, struct redis_taker *taker, i
 	mem_free(taker);
 }
 
+/* The first time a take sees all that was submitted before it. */
 static bool wants(const struct redis_taker *taker, const struct redis_shard *shard, bool poll)
 {
 	uint32_t next = (taker->asked_from + taker->asked) % shard->redis->shard_count;
 
 	return !taker->under_way && !shard->redis->closing &&
-	       (taker->waits ? poll : next == shard->number);
+	       (taker->waits ? poll : next == shard->number && !shard->queue.head);
 }
 
-void redis_takes_queue(struct redis_shard *shard, bool poll)
+void redis_takes_choose(struct redis_shard *shard, bool poll)
 {
+	shard->takers = NULL;
 	for (struct redis_taker *taker = shard->redis->takers; taker; taker = taker->next) {
 		struct redis_part *part = wants(taker, shard, poll) ? redis_part_get(shard->redis)
 		                                                    : NULL;
@@ -58,7 +60,9 @@ void redis_takes_queue(struct redis_shard *shard, bool poll)
 		part->op = &taker->take->op;
 		part->taker = taker;
 		taker->under_way = true;
-		part_list_add(&shard->queue, part);
+		part_list_add(&shard->under_way, part);
+		if (!shard->takers)
+			shard->takers = part;
 	}
 }
 
