@@ -3,9 +3,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "gate/ticket.h"
 
 #define BYTES (64u << 10)
 #define LEASE_MS 60000u
+#define WINDOW_MAX_MS (UINT64_C(1) << 40) /* 34 years: no window is longer, no date earlier */
 
 static void step(struct callers *callers);
 
@@ -27,12 +29,27 @@ static void end(struct callers *callers)
 static void settled(struct store_op *op)
 {
 	struct callers *callers = op->user;
-	if (op->error == 0)
+	if (op->error == 0 && callers->settle.outcome == OUTCOME_DEAD)
 		callers->closed++;
 	if (op->error == 0 || op->error == ERR_FENCED)
 		step(callers);
 	else
 		end(callers); /* the store is closed, or has worse to tell of */
+}
+
+/* How long a claim lives from its ticket on stands as the order of its leg (door/claims.h).
+ * What is no such length is the time itself. */
+static uint64_t end_ms(const struct store_item *item)
+{
+	return item->order < WINDOW_MAX_MS ? ticket_time_ms(item->ticket) + item->order
+	                                   : item->order;
+}
+
+/* Ends are by the store's clock, which a take tells; ours may be another. */
+static void learn_time(struct callers *callers)
+{
+	callers->apart_ms = (int64_t)(callers->take.now_ms - callers->wall_ms);
+	callers->now_ms = callers->take.now_ms;
 }
 
 static void taken(struct store_op *op)
@@ -49,14 +66,15 @@ static void taken(struct store_op *op)
 		step(callers); /* somebody was quicker */
 		return;
 	}
+	learn_time(callers);
+	bool over = end_ms(&item) < callers->take.now_ms;
 	callers->settle = (struct store_settle){ .ticket = item.ticket,
 		                                 .attempt = item.attempt,
-		                                 .outcome = OUTCOME_DEAD,
-		                                 .forget = true };
+		                                 .outcome = over ? OUTCOME_DEAD : OUTCOME_RELEASED,
+		                                 .forget = over };
 	ask(callers, &callers->settle.op, STORE_SETTLE, settled);
 }
 
-/* The time up to which a claim lives stands as the order of its leg (door/claims.h). */
 static void scanned(struct store_op *op)
 {
 	struct callers *callers = op->user;
@@ -68,7 +86,7 @@ static void scanned(struct store_op *op)
 		return;
 	}
 	while (store_item_next(buf_span(&callers->scan.items), &at, &item, &parts))
-		if (item.order < callers->now_ms && callers->count < CALLERS_PER_SCAN)
+		if (end_ms(&item) < callers->now_ms && callers->count < CALLERS_PER_SCAN)
 			callers->over[callers->count++] = item.ticket;
 	step(callers);
 }
@@ -98,7 +116,8 @@ void serve_callers_sweep(struct callers *callers, struct store *store, uint64_t 
 	struct buf items = callers->scan.items;
 	callers->store = store;
 	callers->sweeping = true;
-	callers->now_ms = now_ms;
+	callers->wall_ms = now_ms;
+	callers->now_ms = now_ms + (uint64_t)callers->apart_ms;
 	callers->closed = 0;
 	callers->count = 0;
 	callers->scan = (struct store_scan){ .states = 1u << STORE_STATE_DUE,

@@ -17,8 +17,10 @@
 struct callers {
 	struct store *store;
 	bool sweeping;
-	bool stopped; /* for good: the store is about to be closed */
-	uint64_t now_ms;
+	bool stopped;     /* for good: the store is about to be closed */
+	uint64_t wall_ms; /* this machine's when it began */
+	uint64_t now_ms;  /* the store's, as far as it is known */
+	int64_t apart_ms; /* how far the store's clock is ahead of this machine's */
 	struct store_scan scan;
 	struct store_take take;
 	struct store_settle settle;

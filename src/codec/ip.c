@@ -30,6 +30,23 @@ bool ip_is_loopback(const struct ip_address *address)
 	return memcmp(address->bytes, v6, sizeof(v6)) == 0;
 }
 
+/* Host without its port: "localhost", "127.0.0.1", "::1". */
+static struct span host_name(struct span host)
+{
+	if (span_cut_start(&host, SPAN("[")))
+		return span_cut_item(&host, ']');
+	return span_cut_item(&host, ':');
+}
+
+bool ip_is_loopback_host(struct span host)
+{
+	struct ip_address address;
+	struct span name = host_name(host);
+	if (span_eq_nocase(name, SPAN("localhost")))
+		return true;
+	return ip_parse(name, &address) == 0 && ip_is_loopback(&address);
+}
+
 /* From IANA's registries of special-purpose addresses, IPv4 as ::ffff:a.b.c.d. */
 struct special {
 	unsigned char bytes[16];

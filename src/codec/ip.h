@@ -30,6 +30,8 @@ struct ip_network {
 struct ip_address ip_from_v4(const unsigned char bytes[static 4]);
 bool ip_is_v4(const struct ip_address *address);
 bool ip_is_loopback(const struct ip_address *address); /* 127.0.0.0/8, ::1 */
+/* Of a header Host: "localhost:8080", "127.0.0.1", "[::1]:80". */
+bool ip_is_loopback_host(struct span host);
 
 /* Why no stranger may be sent there: "a loopback", "a private", "a link-local", … as
  * in "… address"; NULL for one of the public internet. Addresses of IPv6 that stand for

@@ -162,6 +162,39 @@ size_t json_compact(struct span text, char *bytes)
 	return compact_tokens(text, bytes);
 }
 
+/* Behind the string that begins at `at`. */
+static const char *skip_string(const char *at, const char *end)
+{
+	for (at++; at < end && *at != '"'; at++)
+		at += *at == '\\';
+	return at < end ? at + 1 : end;
+}
+
+bool json_member_next(struct span *rest, struct span *ret_name)
+{
+	const char *at = rest->ptr, *end = rest->ptr + rest->len;
+	unsigned depth = 0;
+
+	while (at < end && *at != '"') /* the brace, a comma */
+		at++;
+	if (at >= end)
+		return false;
+	const char *name = at + 1;
+	at = skip_string(at, end);
+	*ret_name = span_of(name, (size_t)(at - 1 - name));
+	while (at < end && (depth > 0 || (*at != ',' && *at != '}'))) {
+		if (*at == '"') {
+			at = skip_string(at, end);
+			continue;
+		}
+		depth += *at == '{' || *at == '[';
+		depth -= *at == '}' || *at == ']';
+		at++;
+	}
+	*rest = span_of(at, (size_t)(end - at));
+	return true;
+}
+
 const char *json_type_name(enum json_type type)
 {
 	switch (type) {

@@ -15,23 +15,6 @@ static struct span header(const struct http_request *request, struct span name)
 	return found ? *found : SPAN_EMPTY;
 }
 
-/* Host without its port: "localhost", "127.0.0.1", "::1". */
-static struct span host_name(struct span host)
-{
-	if (span_cut_start(&host, SPAN("[")))
-		return span_cut_item(&host, ']');
-	return span_cut_item(&host, ':');
-}
-
-static bool is_loopback_name(struct span host)
-{
-	struct ip_address address;
-	struct span name = host_name(host);
-	if (span_eq_nocase(name, SPAN("localhost")))
-		return true;
-	return ip_parse(name, &address) == 0 && ip_is_loopback(&address);
-}
-
 /* A page sends Origin with what could change something; it must be our own page. */
 static bool is_own_origin(const struct admin *admin, const struct http_request *request)
 {
@@ -60,7 +43,7 @@ static bool has_token(const struct admin *admin, const struct http_request *requ
 static bool is_this_machine(const struct http_request *request)
 {
 	return ip_is_loopback(&request->peer->address) &&
-	       is_loopback_name(header(request, SPAN("Host"))) &&
+	       ip_is_loopback_host(header(request, SPAN("Host"))) &&
 	       !http1_header_find(&request->head, SPAN("Forwarded")) &&
 	       !http1_header_find(&request->head, SPAN("X-Forwarded-For"));
 }

@@ -296,12 +296,12 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	"the claims API is off: others than this machine can reach this listener, and " \
 	"claims.auth is missing"
 
-#define NOT_OURS                                                                              \
-	"without claims.auth this is answered to this machine only, through no proxy and to " \
-	"no web page"
+#define NOT_OURS                                                                             \
+	"without claims.auth this is answered to this machine only, under a loopback name, " \
+	"through no proxy and to no web page"
 
 /* The listener is of this machine alone, but a proxy may stand before it, and a browser sends
- * what any page wants. */
+ * what any page wants, also one that has made its own name lead here. */
 static bool is_from_afar(const struct http_request *request)
 {
 	static const struct span signs[] = {
@@ -312,7 +312,11 @@ static bool is_from_afar(const struct http_request *request)
 	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
 		if (http1_header_find(&request->head, signs[i]))
 			return true;
-	return false;
+	const struct span *host = http1_header_find(&request->head, SPAN("Host"));
+	const struct span *site = http1_header_find(&request->head, SPAN("Sec-Fetch-Site"));
+	if (site && !span_eq(*site, SPAN("none")))
+		return true;
+	return !host || !ip_is_loopback_host(*host);
 }
 
 bool claims_handle(struct claims *claims, const struct source_set *set,

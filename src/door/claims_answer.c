@@ -33,6 +33,14 @@ static void put_number(struct buf *out, const char *name, uint64_t number)
 
 /* ---- claims ---- */
 
+/* By the store's clock, of which the ticket's number tells. */
+static uint32_t expiry_s(const struct claims_item *item)
+{
+	uint64_t end_s = ticket_time_ms(item->ticket) / 1000 + item->window_s;
+
+	return end_s < UINT32_MAX ? (uint32_t)end_s : UINT32_MAX;
+}
+
 static void put_token(struct buf *out, const struct claims_item *item)
 {
 	char text[LEASE_TOKEN_LEN];
@@ -40,7 +48,7 @@ static void put_token(struct buf *out, const struct claims_item *item)
 	lease_token_write(&item->it->claims->token_key,
 	                  &(struct lease_token){ .ticket = item->ticket,
 	                                         .attempt = item->attempt,
-	                                         .expiry_s = item->expiry_s },
+	                                         .expiry_s = expiry_s(item) },
 	                  text);
 	buf_printf(out, ",\"token\":\"%.*s\"", LEASE_TOKEN_LEN, text);
 }

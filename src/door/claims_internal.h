@@ -56,7 +56,8 @@ struct claims_item {
 	uint64_t ticket;
 	uint32_t attempt;  /* of the lease, or that is known */
 	uint32_t lease_ms; /* asked for */
-	uint32_t expiry_s; /* about when the claim is forgotten */
+	uint32_t window_s; /* about as long as the claim is remembered */
+	uint32_t expiry_s; /* of a token: when it is forgotten, by the store's clock */
 	uint64_t lease_until_ms;
 	uint64_t retry_ms; /* busy: when to ask again */
 	uint64_t now_ms;   /* by the store's clock */
@@ -121,6 +122,10 @@ void claims_respond_problem(struct claims_request *it, uint16_t status, const ch
  * whole request. */
 int claims_read(struct claims_request *it, const struct source_set *set,
                 struct error_text *ret_problem) must_check;
+/* Does an object that was scanned have these members and no others? The first name is a
+ * text that lists them, the last is NULL. */
+int claims_expect_members(struct span object, const char *const *names,
+                          struct error_text *ret_problem) must_check;
 /* A duration of a body; 0 if it is not there. */
 int claims_read_time(const struct json_value *value, const char *name, uint64_t min_ms,
                      uint64_t max_ms, uint64_t *ret_ms, struct error_text *ret_problem) must_check;

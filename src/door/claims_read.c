@@ -21,9 +21,32 @@ struct reading {
 	struct claims_request *it;
 	const struct source_set *set;
 	struct json_doc doc;
+	struct span text; /* that it is of */
 	struct error_text *problem;
 	uint32_t room; /* of it->items */
 };
+
+/* One that nobody reads may be one that was meant otherwise: "ttl" for "window". */
+int claims_expect_members(struct span object, const char *const *names,
+                          struct error_text *ret_problem)
+{
+	char bytes[64];
+	struct span name;
+
+	while (json_member_next(&object, &name)) {
+		const char *const *known = names;
+		size_t len = 0;
+		if (json_decode(name, bytes, sizeof(bytes), &len) < 0)
+			len = 0;
+		while (*known && !span_eq(span_str(*known), span_of(bytes, len)))
+			known++;
+		if (!*known)
+			return error_fill(ret_problem, ERR_INVALID,
+			                  "there is no member \"%.*s\" here; expected %s",
+			                  (int)(name.len < 64 ? name.len : 64), name.ptr, *names);
+	}
+	return 0;
+}
 
 int claims_scan(const struct claims *claims, struct span body, struct json_doc *doc,
                 struct error_text *ret_problem)
@@ -218,14 +241,28 @@ static uint32_t longest_window_s(const struct store_admit *admit)
 }
 
 /* The store rounds windows up by 1/256 at most, and a second is lost to the clock. */
-static uint32_t expiry_s(const struct store_admit *admit)
+static uint32_t whole_window_s(const struct store_admit *admit)
 {
 	uint64_t window_s = longest_window_s(admit);
-	uint64_t now_s = clock_read(clock_system()).wall_ms / 1000;
-	uint64_t end_s = now_s + window_s + window_s / 256 + 2;
+	uint64_t whole_s = window_s + window_s / 256 + 2;
 
-	return end_s < UINT32_MAX ? (uint32_t)end_s : UINT32_MAX;
+	return whole_s < UINT32_MAX ? (uint32_t)whole_s : UINT32_MAX;
 }
+
+/* The first is what is told of all. */
+static const char *const of_key[] = {
+	"key, scope, payload, payload_digest, window, lease",
+	"key",
+	"scope",
+	"payload",
+	"payload_digest",
+	"window",
+	"lease",
+	NULL,
+};
+static const char *const of_source[] = {
+	"source, event, lease", "source", "event", "lease", NULL,
+};
 
 static int read_claim(struct reading *reading, struct claims_item *item)
 {
@@ -242,13 +279,16 @@ static int read_claim(struct reading *reading, struct claims_item *item)
 	if (by_source && value_of(reading, plan->key).type != JSON_NONE)
 		return error_fill(reading->problem, ERR_INVALID,
 		                  "found key and source, expected one of them");
+	r = claims_expect_members(reading->text, by_source ? of_source : of_key, reading->problem);
+	if (r < 0)
+		return r;
 	r = by_source ? read_event(reading, item) : read_key(reading, item);
 	if (r < 0)
 		return r;
 	item->lease_ms = (uint32_t)lease_ms;
-	item->expiry_s = expiry_s(&item->admit);
+	item->window_s = whole_window_s(&item->admit);
 	item->leg = (struct store_leg){ .sink = STORE_SINK_CALLER,
-		                        .order = (uint64_t)item->expiry_s * 1000 };
+		                        .order = (uint64_t)item->window_s * 1000 };
 	item->admit.lease_ms = item->lease_ms;
 	item->admit.busy_if_open = true;
 	item->admit.on_conflict = STORE_CONFLICT_REJECT;
@@ -308,6 +348,7 @@ static int read_array(struct reading *reading, struct span body)
 	while (more == 0 && (more = json_elements_next(&elements, &claims->plan->plan,
 	                                               &reading->doc, &element)) == 1) {
 		int r = 0;
+		reading->text = element;
 		if (reading->doc.root != JSON_OBJECT)
 			r = error_fill(reading->problem, ERR_INVALID, "expected a JSON object");
 		more = add_claim(reading, r);
@@ -325,6 +366,7 @@ static int read_lines(struct reading *reading, struct span body)
 
 	while (body.len > 0 && r == 0) {
 		struct span line = json_trim(span_cut_item(&body, '\n'));
+		reading->text = line;
 		if (line.len > 0)
 			r = add_claim(reading, claims_scan(reading->it->claims, line, &reading->doc,
 			                                   reading->problem));
@@ -351,6 +393,7 @@ int claims_read(struct claims_request *it, const struct source_set *set,
 	reading.set = set;
 	reading.problem = ret_problem;
 	reading.room = 0;
+	reading.text = body;
 	bool lines = is_ndjson(&it->request->head);
 	it->batch = lines || (body.len > 0 && body.ptr[0] == '[');
 	if (lines)

@@ -76,10 +76,13 @@ static int read_status(const struct json_value *value, uint16_t *ret_status,
 static int read_json(struct claims_request *it, struct claims_outcome *outcome,
                      struct error_text *ret_problem)
 {
+	static const char *const members[] = { "outcome, status", "outcome", "status", NULL };
 	const struct claims_plan *plan = it->claims->plan;
 	struct json_doc doc;
 
 	int r = claims_scan(it->claims, it->request->body, &doc, ret_problem);
+	if (r == 0)
+		r = claims_expect_members(it->request->body, members, ret_problem);
 	if (r < 0)
 		return r;
 	struct json_value value = json_get(&doc, plan->outcome);
@@ -189,6 +192,7 @@ void claims_settle(struct claims_request *it)
 
 void claims_renew(struct claims_request *it)
 {
+	static const char *const members[] = { "lease", "lease", NULL };
 	struct error_text problem = { "" };
 	uint64_t lease_ms = it->rules.lease_ms;
 	struct json_doc doc;
@@ -196,6 +200,8 @@ void claims_renew(struct claims_request *it)
 
 	if (it->request->body.len > 0) {
 		r = claims_scan(it->claims, it->request->body, &doc, &problem);
+		if (r == 0)
+			r = claims_expect_members(it->request->body, members, &problem);
 		struct json_value lease = { .type = JSON_NONE };
 		if (r == 0)
 			lease = json_get(&doc, it->claims->plan->lease);

@@ -262,10 +262,7 @@ static void finish(struct resp_task *task)
 void resp_decided(struct store_op *op)
 {
 	struct resp_job *job = op->user;
-	bool (*next)(struct resp_job *) = job->next;
-	job->next = NULL;
-	if (likely(!next) || !next(job))
-		finish(job->task);
+	finish(job->task);
 }
 
 /* A port that is full completes inside submit: the last must be the last. */
@@ -289,7 +286,6 @@ void resp_begin_job(struct resp_task *task, struct resp_job *job,
 {
 	job->task = task;
 	job->write = write_fixed;
-	job->next = NULL;
 	job->text = (struct buf){ 0 };
 	job->version = session->version == RESP_3 ? RESP_3 : RESP_2;
 	job->count = 0;

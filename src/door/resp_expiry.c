@@ -164,34 +164,16 @@ static bool read_conditions(struct resp_run *run, uint8_t *ret_conditions)
 	return true;
 }
 
-/* No expiry is the latest of all. */
-static bool conditions_hold(const struct resp_job *job)
+/* GT holds only of a key that has a time, so XX adds nothing to it. */
+static enum store_when when_of(uint8_t conditions)
 {
-	const struct store_cell *cell = &job->one;
-	int64_t until = job->number;
-	if (!(job->unit & UNIT_AT))
-		until += (int64_t)cell->now_ms;
-	bool timed = cell->expiry_ms != 0;
-	if ((job->conditions & IF_NONE) && timed)
-		return false;
-	if ((job->conditions & IF_SOME) && !timed)
-		return false;
-	if ((job->conditions & IF_LATER) && (!timed || until <= (int64_t)cell->expiry_ms))
-		return false;
-	return !(job->conditions & IF_EARLIER) || !timed || until < (int64_t)cell->expiry_ms;
-}
-
-/* The key was looked up: is its time to be changed? */
-static bool expire_then(struct resp_job *job)
-{
-	struct store_cell *cell = &job->one;
-	if (cell->op.error || !cell->found || !conditions_hold(job))
-		return false;
-	cell->act = STORE_CELL_EXPIRE;
-	put_expiry(&cell->cell, job->unit, job->number);
-	job->task->door->asked = true;
-	store_submit(job->task->door->store, &cell->op);
-	return true;
+	if (conditions & IF_NONE)
+		return STORE_IF_TIMELESS;
+	if (conditions & IF_LATER)
+		return STORE_IF_LATER;
+	if (conditions & IF_EARLIER)
+		return conditions & IF_SOME ? STORE_IF_TIMED_EARLIER : STORE_IF_EARLIER;
+	return conditions & IF_SOME ? STORE_IF_TIMED : STORE_ALWAYS;
 }
 
 static void write_moved(struct resp_job *job, struct buf *out)
@@ -200,42 +182,26 @@ static void write_moved(struct resp_job *job, struct buf *out)
 		resp_write_integer(out, job->one.changed);
 }
 
-/* With conditions it is two operations; no other command of this client comes between. */
-static void expire_if(struct resp_run *run)
-{
-	if (run->task->exec) {
-		resp_fail(run, RESP_ERR, "NX, XX, GT and LT of '%s' cannot be in a transaction",
-		          run->word->name);
-		return;
-	}
-	run->job->one.act = STORE_CELL_GET;
-	run->job->next = expire_then;
-	resp_call_alone(run->task->call);
-}
-
 static void run_expire(struct resp_run *run, uint8_t unit)
 {
-	struct resp_job *job = run->job;
-	int64_t value;
-	if (!read_conditions(run, &job->conditions))
+	uint8_t conditions;
+	int64_t value, ms;
+	if (!read_conditions(run, &conditions))
 		return;
 	if (!resp_integer(run->args[2], &value)) {
 		resp_fail_integer(run);
 		return;
 	}
-	if (!to_ms(unit, value, &job->number)) {
+	if (!to_ms(unit, value, &ms)) {
 		fail_expiry(run);
 		return;
 	}
 	struct store_cell *cell = resp_cell(run, STORE_CELL_EXPIRE, run->args[1]);
 	if (!cell)
 		return;
-	job->unit = unit;
-	job->write = write_moved;
-	if (job->conditions)
-		expire_if(run);
-	else
-		put_expiry(&cell->cell, unit, job->number);
+	run->job->write = write_moved;
+	cell->when = when_of(conditions);
+	put_expiry(&cell->cell, unit, ms);
 }
 
 void resp_run_expire(struct resp_run *run)

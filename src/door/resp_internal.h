@@ -69,14 +69,10 @@ struct resp_queued {
 struct resp_job {
 	struct resp_task *task;
 	void (*write)(struct resp_job *job, struct buf *out);
-	/* NULL, or what follows the first operation; true: it has submitted another. */
-	bool (*next)(struct resp_job *job);
 	struct span fixed; /* the reply, if it is one of few */
 	struct buf text;   /* or what was made for it */
 	uint8_t version;
-	uint8_t unit; /* resp_expiry.c */
-	uint8_t conditions;
-	int64_t number; /* the same */
+	uint8_t unit;   /* resp_expiry.c */
 	uint32_t count; /* of cells */
 	struct store_cell *cells;
 	struct resp_scanning *scanning; /* resp_scan.c */

@@ -34,18 +34,6 @@ static int canonicalise(struct key_claim_scratch *scratch, struct span text, con
 	return r;
 }
 
-static int add_container(struct digest_input *input, const struct json_value *value,
-                         const unsigned char *key, struct key_claim_scratch *scratch,
-                         struct error_text *ret_problem)
-{
-	int r = canonicalise(scratch, value->text, "the key", ret_problem);
-	if (r < 0)
-		return r;
-	struct digest_value hash = digest_of_bytes(key, buf_span(&scratch->canonical));
-	return digest_add(input, value->type == JSON_OBJECT ? DIGEST_OBJECT : DIGEST_ARRAY,
-	                  span_of(hash.bytes, sizeof(hash.bytes)));
-}
-
 static int add_string(struct digest_input *input, const struct json_value *value,
                       struct error_text *ret_problem)
 {
@@ -61,7 +49,6 @@ static int add_string(struct digest_input *input, const struct json_value *value
 }
 
 static int add_part(struct digest_input *input, const struct json_value *value,
-                    const unsigned char *key, struct key_claim_scratch *scratch,
                     struct error_text *ret_problem)
 {
 	struct span text;
@@ -73,13 +60,11 @@ static int add_part(struct digest_input *input, const struct json_value *value,
 		r = json_number_exact(value->text, digest_room(input), DIGEST_PART_MAX, &text);
 		r = r < 0 ? r : digest_add(input, DIGEST_NUMBER, text);
 		break;
-	case JSON_FALSE:
-	case JSON_TRUE: r = digest_add(input, DIGEST_LITERAL, value->text); break;
-	case JSON_OBJECT:
-	case JSON_ARRAY: return add_container(input, value, key, scratch, ret_problem);
+	case JSON_NONE: return error_fill(ret_problem, ERR_INVALID, "expected a key, found none");
 	default:
-		return error_fill(ret_problem, ERR_INVALID, "expected a key, found %s",
-		                  value->type == JSON_NULL ? "null" : "none");
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected a text or a number in key, found %s",
+		                  json_type_name(value->type));
 	}
 	if (r == ERR_TOO_LARGE)
 		error_fill(ret_problem, r, "expected at most %d bytes in a part of the key",
@@ -98,8 +83,7 @@ static struct json_value element_value(enum json_type type, struct span text)
 	return value;
 }
 
-static int add_list(struct digest_input *input, struct span list, const unsigned char *key,
-                    struct key_claim_scratch *scratch, struct error_text *ret_problem)
+static int add_list(struct digest_input *input, struct span list, struct error_text *ret_problem)
 {
 	struct json_elements elements;
 	struct json_doc doc;
@@ -112,7 +96,7 @@ static int add_list(struct digest_input *input, struct span list, const unsigned
 		if (++count > DIGEST_PARTS_MAX)
 			return error_fill(ret_problem, ERR_TOO_LARGE,
 			                  "expected at most %d parts of a key", DIGEST_PARTS_MAX);
-		more = add_part(input, &value, key, scratch, ret_problem);
+		more = add_part(input, &value, ret_problem);
 	}
 	if (more == 0 && count == 0)
 		return error_fill(ret_problem, ERR_INVALID, "expected a key, found an empty list");
@@ -164,9 +148,8 @@ int key_claim_digest(const struct key_claim *claim, const unsigned char key[stat
 		return error_fill(ret_problem, r, "expected at most %d bytes in scope",
 		                  DIGEST_SOURCE_MAX);
 	digest_begin(&input, &scope);
-	r = claim->key.type == JSON_ARRAY
-	            ? add_list(&input, claim->key.text, key, scratch, ret_problem)
-	            : add_part(&input, &claim->key, key, scratch, ret_problem);
+	r = claim->key.type == JSON_ARRAY ? add_list(&input, claim->key.text, ret_problem)
+	                                  : add_part(&input, &claim->key, ret_problem);
 	if (r == 0)
 		r = content_check(claim, key, scratch, &check, ret_problem);
 	if (r < 0)

@@ -3,8 +3,8 @@
  * finds it in an event.
  *
  * The key is one value or a list of them, typed as the parts of a recipe: the number 1
- * is not the string "1", 1.0 is 1, objects are compared by their canonical form. An empty
- * string and null are no keys. Its rule is named as no recipe's can be, so that it never
+ * is not the string "1", 1.0 is 1. Only strings and numbers are keys; an empty string is
+ * none. Its rule is named as no recipe's can be, so that it never
  * meets the claim of an event.
  *
  * Room:    gate. Threads: pure, but for the scratch. No I/O.

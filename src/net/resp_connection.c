@@ -180,8 +180,6 @@ static void pop_first(struct resp_connection *connection)
 	server->patience.asking -= connection->waiting == 0;
 	server->patience.undone -= !entry->done;
 	server->calls--;
-	if (connection->alone == entry)
-		connection->alone = NULL;
 	if (entry->ends)
 		connection->wire.closing = connection->wire.last = true;
 	pool_drop_input(&server->host.pool, entry->input);
@@ -202,12 +200,6 @@ void resp_call_done(struct resp_call *call)
 	entry->connection->server->patience.undone--;
 	if (entry->connection->first == entry)
 		wire_mark_dirty(&entry->connection->wire);
-}
-
-void resp_call_alone(struct resp_call *call)
-{
-	struct resp_entry *entry = container_of(call, struct resp_entry, call);
-	entry->connection->alone = entry;
 }
 
 void resp_call_weigh(struct resp_call *call, uint64_t bytes)
@@ -238,7 +230,7 @@ static bool must_pause(const struct wire *wire)
 	const struct resp_connection *connection = container_of(wire, const struct resp_connection,
 	                                                        wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
-	return wire->last || connection->alone || connection->waiting >= limits->pipeline ||
+	return wire->last || connection->waiting >= limits->pipeline ||
 	       connection->weight >= limits->weight_bytes ||
 	       outgoing_pending(&wire->out) > limits->output_bytes;
 }

@@ -35,11 +35,10 @@ struct resp_connection {
 	struct resp_parser parser;
 
 	struct resp_entry *first, **tail;
-	struct resp_entry *alone; /* NULL: none is */
-	uint32_t waiting;         /* calls in the queue */
-	uint64_t served;          /* the number of the last hook that had replies for it */
-	uint64_t weight;          /* of them */
-	bool held;                /* in the server's list */
+	uint32_t waiting; /* calls in the queue */
+	uint64_t served;  /* the number of the last hook that had replies for it */
+	uint64_t weight;  /* of them */
+	bool held;        /* in the server's list */
 };
 
 struct resp_server {

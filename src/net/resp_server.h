@@ -124,10 +124,6 @@ void resp_server_patience(struct resp_server *server, uint64_t ns);
 /* The reply can be written. Once for each call; from inside handle(), or later. */
 void resp_call_done(struct resp_call *call);
 
-/* From inside handle(): until the call is replied to, no other command of its connection
- * is looked at. */
-void resp_call_alone(struct resp_call *call);
-
 /* From inside handle(): the call may hold so many bytes until its reply is written. */
 void resp_call_weigh(struct resp_call *call, uint64_t bytes);
 

@@ -128,9 +128,28 @@ int store_cell_value_check(const struct store_cell_value *value)
 int store_cell_check(const struct store_cell *cell)
 {
 	if (cell->act < STORE_CELL_GET || cell->act > STORE_CELL_REMOVE ||
-	    cell->when > STORE_IF_PRESENT)
+	    cell->when > STORE_IF_TIMED_EARLIER ||
+	    (cell->act == STORE_CELL_PUT && cell->when > STORE_IF_PRESENT))
 		return ERR_INVALID;
 	return store_cell_value_check(&cell->cell);
+}
+
+bool store_when_moves(enum store_when when, uint64_t old_ms, uint64_t new_ms)
+{
+	/* Never is the largest. */
+	bool timed = old_ms != 0, earlier = new_ms - 1 < old_ms - 1;
+
+	switch (when) {
+	case STORE_IF_TIMELESS: return !timed;
+	case STORE_IF_TIMED: return timed;
+	case STORE_IF_LATER: return new_ms - 1 > old_ms - 1;
+	case STORE_IF_EARLIER: return earlier;
+	case STORE_IF_TIMED_EARLIER: return timed && earlier;
+	case STORE_ALWAYS:
+	case STORE_IF_ABSENT:
+	case STORE_IF_PRESENT: break;
+	}
+	return true;
 }
 
 uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms, uint64_t old_ms)

@@ -206,14 +206,26 @@ struct store_admit {
  *
  *   GET     changes nothing.
  *   PUT     writes name, value and expiry anew, if `when` holds.
- *   EXPIRE  another expiry for a cell that is there; one that is over removes it.
+ *   EXPIRE  another expiry for a cell that is there, if `when` holds; one that is over
+ *           removes it.
  *   REMOVE  a cell that is there is forgotten.
  *
  * The store's clock says when a cell is over; from that moment on it is not found.
  */
 enum store_cell_act { STORE_CELL_GET = 1, STORE_CELL_PUT, STORE_CELL_EXPIRE, STORE_CELL_REMOVE };
 
-enum store_when { STORE_ALWAYS = 0, STORE_IF_ABSENT, STORE_IF_PRESENT };
+/* ABSENT and PRESENT are of PUT, the others of EXPIRE. To have no expiry is the latest of
+ * all. */
+enum store_when {
+	STORE_ALWAYS = 0,
+	STORE_IF_ABSENT,
+	STORE_IF_PRESENT,
+	STORE_IF_TIMELESS, /* it has no expiry */
+	STORE_IF_TIMED,
+	STORE_IF_LATER,         /* than the one that it has */
+	STORE_IF_EARLIER,       /* … or it has none */
+	STORE_IF_TIMED_EARLIER, /* than the one that it has */
+};
 
 /* What a cell is to be. At most one of ttl_ms, expiry_ms and keep_expiry. */
 struct store_cell_value {
@@ -231,8 +243,8 @@ struct store_cell {
 	struct store_op op;
 	/* in */
 	enum store_cell_act act;
-	enum store_when when; /* PUT */
-	bool want_value;      /* of the cell as it was before */
+	enum store_when when;
+	bool want_value; /* of the cell as it was before */
 	struct store_cell_value cell;
 	/* out */
 	bool found;         /* it was there before */
@@ -694,6 +706,9 @@ static inline bool store_when_holds(enum store_when when, bool found)
 {
 	return when == STORE_ALWAYS || found == (when == STORE_IF_PRESENT);
 }
+
+/* For stores. Is an EXPIRE to be done, from one expiry to another? 0: never. */
+bool store_when_moves(enum store_when when, uint64_t old_ms, uint64_t new_ms);
 
 /* For stores. When a cell that is put at `now_ms` is over; `old_ms`: that of the one that
  * is there, which is what keep_expiry keeps. 0: never. */

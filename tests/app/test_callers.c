@@ -65,10 +65,42 @@ static void test_only_claims_whose_window_has_ended_are_closed(void **state)
 	serve_callers_end(&callers);
 }
 
+/* The end is counted from the ticket, by the store's clock: one of ours that is ahead, or
+ * behind, neither ends a claim early nor keeps it for ever. */
+static void test_windows_end_by_the_clock_of_the_store(void **state)
+{
+	static struct callers callers;
+
+	(void)state;
+	clock_fake_init(&fake);
+	struct memory_store_options options = { .clock = &fake.clock };
+	assert_int_equal(memory_store_open(&options, &store), 0);
+	for (uint64_t i = 0; i < 4; i++)
+		claim(1 + i, i < 2 ? 60000 : 3600000, 100, STORE_SINK_CALLER);
+	clock_fake_advance(&fake, 5000);
+	for (int round = 0; round < 3; round++) { /* a day ahead */
+		serve_callers_sweep(&callers, store, fake.now.wall_ms + 86400000);
+		for (int i = 0; i < 100 && callers.sweeping; i++)
+			store_flush(store);
+		assert_false(callers.sweeping);
+		assert_int_equal(callers.closed, 0);
+		assert_int_equal(open_count(), 4);
+	}
+	clock_fake_advance(&fake, 60000);
+	serve_callers_sweep(&callers, store, fake.now.wall_ms + 86400000);
+	for (int i = 0; i < 100 && callers.sweeping; i++)
+		store_flush(store);
+	assert_int_equal(callers.closed, 2);
+	assert_int_equal(open_count(), 2);
+	serve_callers_end(&callers);
+	store_free(store);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_only_claims_whose_window_has_ended_are_closed),
+		cmocka_unit_test(test_windows_end_by_the_clock_of_the_store),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

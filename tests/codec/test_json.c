@@ -647,6 +647,21 @@ static void compact_texts_have_no_blanks_between_tokens(void **state)
 	assert_int_equal(json_compact(SPAN_EMPTY, NULL), 0);
 }
 
+static void test_members_are_those_of_the_object_itself(void **state)
+{
+	static const char text[] = " { \"a\\\"}\" : {\"x\":[\"}\",{}]} , \"b\":1,\"\":[ ] } ";
+	static const char *const names[] = { "a\\\"}", "b", "" };
+	struct span rest = span_str(text), name;
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		assert_true(json_member_next(&rest, &name));
+		assert_true(span_eq(name, span_str(names[i])));
+	}
+	assert_false(json_member_next(&rest, &name));
+	rest = SPAN("{}");
+	assert_false(json_member_next(&rest, &name));
+}
+
 static size_t compact_slowly(struct span text, char *bytes)
 {
 	size_t len = 0;
@@ -804,6 +819,7 @@ static void lines_are_judged_as_if_each_were_alone(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_members_are_those_of_the_object_itself),
 		cmocka_unit_test(valid_texts_are_accepted),
 		cmocka_unit_test(invalid_texts_are_refused_at_the_right_byte),
 		cmocka_unit_test(nul_bytes_are_refused_everywhere),

@@ -10,6 +10,7 @@
 #define json_level json_level_portable
 #define json_decode json_decode_portable
 #define json_compact json_compact_portable
+#define json_member_next json_member_next_portable
 #define json_type_name json_type_name_portable
 #include "../../src/codec/json.c"
 #include "../../src/codec/json_marks.c"

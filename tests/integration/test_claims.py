@@ -2,6 +2,11 @@
 
 import base64
 import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
 import threading
 import urllib.parse
 
@@ -94,11 +99,11 @@ def test_busy_says_when_to_ask_again(gateway):
 
 def test_keys_have_parts_types_and_a_scope(gateway):
     key = fresh()
-    first = claim(gateway, [key, 1, {"a": 1, "b": 2}])
-    same = claim(gateway, [key, 1.0, {"b": 2, "a": 1}], "busy")
+    first = claim(gateway, [key, 1])
+    same = claim(gateway, [key, 1.0], "busy")
     assert same["ticket"] == first["ticket"]
-    claim(gateway, [key, "1", {"a": 1, "b": 2}])
-    claim(gateway, [key, 1, {"a": 1, "b": 2}], scope="another")
+    claim(gateway, [key, "1"])
+    claim(gateway, [key, 1], scope="another")
     claim(gateway, key)
     claim(gateway, [key], "busy")
 
@@ -494,6 +499,15 @@ def test_stop_is_quick_while_claims_are_open_and_callers_wait(stile, mode):
     (b'{"key":"a","source":"events","event":{}}', "one of them"),
     (b'{"source":"events","event":[]}', "object"),
     (b'{"source":"nobody","event":{}}', "source"),
+    (b'{"key":true}', "found true"),
+    (b'{"key":{}}', "found an object"),
+    (b'{"key":["a",["b"]]}', "found an array"),
+    (b'{"key":["a",false]}', "found false"),
+    (b'{"key":"a","ttl":"1h"}', 'no member "ttl"'),
+    (b'{"ttl":"1h","key":"a\\"}"}', 'no member "ttl"'),
+    (b'{"key":"a","payload":{"x":[1,"}\\""]},"Window":"1h"}', 'no member "Window"'),
+    (b'{"key":"a","event":{}}', 'no member "event"'),
+    (b'{"source":"events","event":{"id":1},"window":"1h"}', 'no member "window"'),
 ])
 def test_bad_claims_are_refused_with_a_reason(gateway, body, words):
     detail = problem(ask(gateway, "POST", PATH, body), 400, "invalid")
@@ -515,6 +529,12 @@ def test_bad_tokens_methods_and_outcomes_are_refused(stile, scratch):
     problem(large, 413, "too_large")
     problem(ask(gateway, "PUT", f"{PATH}/{token}", b"{}"), 400, "invalid")
     problem(ask(gateway, "PUT", f"{PATH}/{token}", b'{"outcome":1,"status":"x"}'), 400, "invalid")
+    for method, body in (("PUT", b'{"outcome":1,"stat\\u0075s":1,"state":"done"}'),
+                         ("PATCH", b'{"state":"done"}')):
+        detail = problem(ask(gateway, method, f"{PATH}/{token}", body), 400, "invalid")
+        assert 'no member "state"' in detail
+    batch = ask(gateway, "POST", PATH, [{"key": fresh()}, {"key": fresh(), "ttl": "1h"}])
+    assert [it.get("status") for it in batch.json()["claims"]][1] == 400, batch
     settle(gateway, token, "x" * 900)
 
 
@@ -539,12 +559,14 @@ def test_without_auth_a_proxy_or_a_web_page_gets_nothing(gateway, stile, scratch
     key = fresh()
     signs = [[("X-Forwarded-For", "203.0.113.7")], [("Forwarded", "for=203.0.113.7")],
              [("X-Real-IP", "203.0.113.7")], [("Via", "1.1 proxy")],
-             [("Origin", "http://evil.test"), ("Content-Type", "text/plain")]]
+             [("Origin", "http://evil.test"), ("Content-Type", "text/plain")],
+             [("Host", "rebound.test")], [("Host", "127.0.0.1.evil.test:8080")],
+             [("Sec-Fetch-Site", "cross-site")]]
     for sign in signs:
         answer = ask(gateway, "POST", PATH, {"key": key}, sign)
         assert answer.status == 403 and "claims.auth" in answer.json()["detail"], answer
     assert ask(gateway, "GET", f"{PATH}?key={key}", None, signs[0]).status == 403
-    token = claim(gateway, key)["token"]
+    token = claim(gateway, key, headers=[("Host", "localhost:8080")])["token"]
     assert ask(gateway, "DELETE", f"{PATH}/{token}", None, signs[0]).status == 403
     config = write(scratch, "auth.yaml",
                    "claims: { auth: { kind: bearer, secret: 0123456789abcdef } }\n")
@@ -558,6 +580,46 @@ def test_public_listener_without_auth_has_no_claims(stile, scratch):
     assert answer.status == 403 and "claims.auth" in answer.json()["detail"]
     off = write(scratch, "off.yaml", "claims: { enabled: off }\n")
     assert ask(stile("--config", off, folder=scratch + "/2"), "POST", PATH, {}).status == 404
+
+
+# ---- the examples of the manual ----
+
+
+TYPESCRIPT = """
+let made = 0;
+async function createCase(event) { made += 1; return { case: event.id, made }; }
+const first = await handler({ id: "one" });
+const again = await handler({ id: "one" });
+const other = await handler({ id: "two" });
+let conflict = "";
+try { await handler({ id: "one", more: 1 }); } catch (error) { conflict = error.message; }
+console.log(JSON.stringify({ first, again, other, conflict, made }));
+"""
+
+
+def test_typescript_example_acts_once_and_gives_everyone_the_outcome(stile, scratch):
+    node = shutil.which("node") or shutil.which("nodejs")
+    if not node:
+        pytest.skip("node is not installed: tools/install-packages test")
+    manual = pathlib.Path(__file__).resolve().parents[2] / "docs" / "claims.md"
+    found = re.findall(r"^```ts\n(.*?)^```$", manual.read_text(encoding="utf-8"), re.M | re.S)
+    assert len(found) == 1, "one example"
+    # Node runs it but for its types, of which it has one.
+    script = found[0].replace("event: unknown", "event")
+    assert script != found[0]
+    config = write(scratch, "stile.yaml",
+                   "claims: { auth: { kind: bearer, secret: 0123456789abcdef } }\n"
+                   "sources:\n  genesys: { claims: [ { once: [id] } ] }\n")
+    gateway = stile("--config", config)
+    path = write(scratch, "example.mjs", script + TYPESCRIPT)
+    done = subprocess.run([node, path], check=False, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "STILE_URL": "http://%s:%d" % gateway.address,
+                               "STILE_TOKEN": "0123456789abcdef"})
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["first"] == said["again"] == {"case": "one", "made": 1}
+    assert said["other"] == {"case": "two", "made": 2} and said["made"] == 2
+    assert said["conflict"] == "the same id with other content"
 
 
 # ---- what people see ----

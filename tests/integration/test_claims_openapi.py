@@ -60,6 +60,8 @@ class Scene:
 
     def at_token(self, method, status):
         body = {200: {"outcome": 1}, 400: 7, 413: {"outcome": "x" * 2000}}.get(status, {"outcome": 2})
+        if method == "PATCH" and status != 400:
+            body = {"lease": "1m"}
         if status == 404:
             return self.ask(method, f"{PATH}/none", body)
         path = self.settled() if status == 409 else self.token()

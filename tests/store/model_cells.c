@@ -65,8 +65,10 @@ void cell_make(struct world *world, struct store_cell *cell)
 		                                    STORE_CELL_EXPIRE, STORE_CELL_REMOVE };
 
 	*cell = (struct store_cell){ .act = acts[below(world, ARRAY_LEN(acts))],
-		                     .when = (enum store_when)below(world, 3),
 		                     .want_value = below(world, 2) };
+	uint64_t conditions = cell->act == STORE_CELL_EXPIRE ? STORE_IF_TIMED_EARLIER
+	                                                     : STORE_IF_PRESENT;
+	cell->when = (enum store_when)below(world, conditions + 1);
 	cell_value_make(world, &cell->cell);
 }
 

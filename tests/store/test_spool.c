@@ -21,6 +21,7 @@
 enum shaky_mode {
 	SHAKY_WELL = 0,
 	SHAKY_AWAY, /* nothing is done */
+	SHAKY_PART, /* nothing is done of events with odd numbers, which is told after 5 s */
 	SHAKY_DEAF, /* it is done, and nobody hears of it */
 	SHAKY_DEAD, /* the process has died: nothing is done, and nothing is told but that */
 };
@@ -41,7 +42,18 @@ struct shaky {
 	} slots[SLOTS];
 	struct store_op *failed[SLOTS];
 	uint32_t failed_count;
+	struct store_op *mute[SLOTS];
+	uint64_t mute_until_ms[SLOTS];
+	uint32_t mute_count, mute_told;
 };
+
+static struct clock_fake fake;
+
+static bool is_odd(const struct store_op *op)
+{
+	return op->kind == STORE_ADMIT &&
+	       container_of(op, const struct store_admit, op)->claims[0].digest.word[1] >> 32 & 1;
+}
 
 static void slot_done(struct store_op *op)
 {
@@ -64,6 +76,12 @@ static void shaky_submit(struct store *store, struct store_op *op)
 		shaky->failed[shaky->failed_count++] = op;
 		return;
 	}
+	if (shaky->mode == SHAKY_PART && is_odd(op)) {
+		uint32_t at = shaky->mute_count++ % SLOTS;
+		shaky->mute[at] = op;
+		shaky->mute_until_ms[at] = clock_read(&fake.clock).boot_ms + 5000;
+		return;
+	}
 	struct slot *slot = shaky->slots;
 	while (slot->op)
 		assert_true(++slot < shaky->slots + SLOTS);
@@ -79,6 +97,13 @@ static void shaky_flush(struct store *store)
 	struct shaky *shaky = container_of(store, struct shaky, store);
 	while (shaky->failed_count > 0) {
 		struct store_op *op = shaky->failed[--shaky->failed_count];
+		op->error = shaky->mode == SHAKY_DEAD ? ERR_CLOSING : ERR_AWAY;
+		op->done(op);
+	}
+	while (shaky->mute_told < shaky->mute_count &&
+	       (shaky->mode != SHAKY_PART || shaky->mute_until_ms[shaky->mute_told % SLOTS] <=
+	                                             clock_read(&fake.clock).boot_ms)) {
+		struct store_op *op = shaky->mute[shaky->mute_told++ % SLOTS];
 		op->error = shaky->mode == SHAKY_DEAD ? ERR_CLOSING : ERR_AWAY;
 		op->done(op);
 	}
@@ -114,12 +139,11 @@ static const struct store_methods shaky_methods = {
 
 /* ---- a node ---- */
 
-static struct clock_fake fake;
-
 struct world {
 	struct store *far, *near; /* what they remember outlives the node */
 	struct shaky shared, local;
 	struct store *node;
+	bool in_parts;
 };
 
 static struct store *memory_make(void)
@@ -147,19 +171,26 @@ static void node_start(struct world *world)
 	struct spool_store_options options = { .shared = &world->shared.store,
 		                               .local = &world->local.store,
 		                               .clock = &fake.clock,
+		                               .in_parts = world->in_parts,
 		                               .ready_when_away = true };
 	assert_int_equal(spool_store_open(&options, &world->node), 0);
 }
 
-static struct world *world_make(void)
+static struct world *world_make_of(bool in_parts)
 {
 	struct world *world = mem_zalloc(1, sizeof(*world));
 	assert_non_null(world);
+	world->in_parts = in_parts;
 	clock_fake_init(&fake);
 	world->far = memory_make();
 	world->near = memory_make();
 	node_start(world);
 	return world;
+}
+
+static struct world *world_make(void)
+{
+	return world_make_of(false);
 }
 
 /* kill -9: nothing that is under way is heard of. */
@@ -216,7 +247,7 @@ static int admit(struct world *world, struct store_admit *event)
 static void go_away(struct world *world)
 {
 	world->shared.mode = SHAKY_AWAY;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < (world->in_parts ? 60 : 6); i++) {
 		struct store_lookup lookup = { .digest = digest_of(1), .kind = CLAIM_ONCE };
 		assert_int_equal(store_call(world->node, &lookup.op, STORE_LOOKUP), ERR_AWAY);
 	}
@@ -383,6 +414,43 @@ static void test_node_that_dies_before_it_hears_of_the_decision_makes_no_second_
 	}
 }
 
+static void test_part_that_is_away_holds_up_nobody_else(void **state)
+{
+	(void)state;
+	struct world *world = world_make_of(true);
+	struct store_stats stats;
+	uint64_t decided = 0;
+	go_away(world);
+	for (uint64_t i = 0; i < 3000; i++) {
+		struct store_admit event = once_event(i);
+		assert_int_equal(admit(world, &event), 0);
+		assert_int_equal(event.verdict, VERDICT_SPOOLED);
+	}
+	world->shared.mode = SHAKY_PART;
+	for (int s = 0; s < 120 && decided < 1500; s++) {
+		pass_time(world, 1000);
+		decided = open_tickets(world->far);
+	}
+	assert_int_equal(decided, 1500);
+	store_stats(world->node, &stats);
+	assert_false(stats.away); /* the others are there */
+	assert_int_equal(stats.spooled_events, 1500);
+	struct store_admit event = once_event(10000);
+	assert_int_equal(admit(world, &event), 0);
+	assert_int_equal(event.verdict, VERDICT_SPOOLED); /* behind the others */
+	pass_time(world, 20000);
+	assert_int_equal(open_tickets(world->far), 1501);
+	node_kill(world);
+	node_start(world);
+	world->shared.mode = SHAKY_WELL;
+	pass_time(world, 20000);
+	store_stats(world->node, &stats);
+	assert_int_equal(stats.spooled_events, 0);
+	assert_int_equal(open_tickets(world->far), 3001);
+	assert_int_equal(open_tickets(world->near), 0);
+	world_free(world);
+}
+
 static void test_windows_count_from_when_the_event_came(void **state)
 {
 	(void)state;
@@ -454,9 +522,10 @@ static void test_history_loses_and_doubles_nothing(void **state)
 {
 	(void)state;
 	enum { KEYS = 400 };
+	static const enum shaky_mode modes[] = { SHAKY_WELL, SHAKY_AWAY, SHAKY_DEAF };
 	for (uint64_t seed = 1; seed <= 40; seed++) {
 		uint64_t random = seed * UINT64_C(0x9e3779b97f4a7c15);
-		struct world *world = world_make();
+		struct world *world = world_make_of(seed % 2 == 0);
 		bool acknowledged[KEYS] = { false };
 		for (int step = 0; step < 1500; step++) {
 			uint64_t key = test_random_below(&random, KEYS);
@@ -466,7 +535,7 @@ static void test_history_loses_and_doubles_nothing(void **state)
 			if (admit(world, &event) == 0)
 				acknowledged[key] = true;
 			if (test_random_below(&random, 20) == 0)
-				world->shared.mode = (enum shaky_mode)test_random_below(&random, 3);
+				world->shared.mode = modes[test_random_below(&random, 3)];
 			if (test_random_below(&random, 4) == 0)
 				pass_time(world, 50 + test_random_below(&random, 400));
 			if (test_random_below(&random, 100) == 0) {
@@ -570,6 +639,7 @@ int main(void)
 		cmocka_unit_test(test_lost_answer_makes_no_second_ticket),
 		cmocka_unit_test(
 			test_node_that_dies_before_it_hears_of_the_decision_makes_no_second_ticket),
+		cmocka_unit_test(test_part_that_is_away_holds_up_nobody_else),
 		cmocka_unit_test(test_windows_count_from_when_the_event_came),
 		cmocka_unit_test(test_outcome_waits_until_the_store_is_back),
 		cmocka_unit_test(test_event_that_could_not_be_told_from_its_copy_is_refused),

@@ -277,10 +277,14 @@ static int plan(struct local_store *local, const struct store_cell *cell, const 
 	    (puts && !store_when_holds(cell->when, cell->found)))
 		return 0;
 	*what = (struct frame_cell){ .digest = value->digest, .act = CELL_REMOVE };
-	*ret_changed = true;
-	if (cell->act == STORE_CELL_REMOVE)
+	if (cell->act == STORE_CELL_REMOVE) {
+		*ret_changed = true;
 		return 1;
+	}
 	what->expiry_ms = store_cell_expiry(value, cell->now_ms, cell->expiry_ms);
+	if (!puts && !store_when_moves(cell->when, cell->expiry_ms, what->expiry_ms))
+		return 0;
+	*ret_changed = true;
 	if (what->expiry_ms != 0 && what->expiry_ms <= cell->now_ms) { /* is over at once */
 		what->expiry_ms = 0;
 		return cell->found;

@@ -187,9 +187,13 @@ int memory_cells_do(struct memory_cells *cells, struct store_cell *cell, uint64_
 		return put(cells, cell);
 	if (cell->act == STORE_CELL_GET || !*at)
 		return 0;
+	if (cell->act == STORE_CELL_EXPIRE) {
+		uint64_t new_ms = store_cell_expiry(&cell->cell, now_ms, (*at)->expiry_ms);
+		if (!store_when_moves(cell->when, (*at)->expiry_ms, new_ms))
+			return 0;
+		(*at)->expiry_ms = new_ms;
+	}
 	cell->changed = true;
-	if (cell->act == STORE_CELL_EXPIRE)
-		(*at)->expiry_ms = store_cell_expiry(&cell->cell, now_ms, (*at)->expiry_ms);
 	if (cell->act == STORE_CELL_REMOVE || is_over(*at, now_ms))
 		drop(cells, at);
 	return 0;

@@ -19,12 +19,15 @@ void sheet_cell_put(struct sheet *sheet, struct cell_row *row, const struct stor
 
 static void change(struct sheet *sheet, struct cell_row *row, struct store_cell *cell)
 {
-	cell->changed = true;
-	if (cell->act == STORE_CELL_REMOVE) {
+	uint64_t expiry = store_cell_expiry(&cell->cell, sheet->now_ms, row->expiry);
+
+	cell->changed = cell->act == STORE_CELL_REMOVE ||
+	                store_when_moves(cell->when, row->expiry, expiry);
+	if (cell->act == STORE_CELL_REMOVE)
 		row->live = false;
+	if (cell->act == STORE_CELL_REMOVE || !cell->changed)
 		return;
-	}
-	row->expiry = store_cell_expiry(&cell->cell, sheet->now_ms, row->expiry);
+	row->expiry = expiry;
 	row->moved = true;
 	row->live = !is_over(sheet, row);
 }

@@ -1144,6 +1144,17 @@ function ops.H(head, i)
 	return table.concat(out), i + 1
 end
 
+-- Is an expiry to be changed, by a condition of enum store_when? Never (0) is the latest.
+local function cell_moves(when, old, new)
+	local earlier = new ~= 0 and (old == 0 or new < old)
+	if when == 3 then return old == 0 end
+	if when == 4 then return old ~= 0 end
+	if when == 5 then return old ~= 0 and (new == 0 or new > old) end
+	if when == 6 then return earlier end
+	if when == 7 then return old ~= 0 and earlier end
+	return true
+end
+
 -- C: a cell; behind it what is to be stored.
 function ops.C(head, i)
 	local act, when, want, how, ms, key = unpack('>BBBBI8c12', head, 2)
@@ -1160,8 +1171,10 @@ function ops.C(head, i)
 	elseif act == 3 and text then
 		if full then return FULL, i + 2 end
 		local new = cell_expiry(how, ms, expiry)
-		cell_put(key, pack('>I8', new) .. sub(text, 9), new)
-		changed = 1
+		if cell_moves(when, expiry, new) then
+			cell_put(key, pack('>I8', new) .. sub(text, 9), new)
+			changed = 1
+		end
 	elseif act == 4 and text then
 		call('DEL', key)
 		changed = 1

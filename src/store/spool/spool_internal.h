@@ -29,10 +29,13 @@ struct spool_queue {
 	struct store_op **tail;
 };
 
-#define SPOOL_DRAIN_MAX 128u /* events that leave the spool together */
+#define SPOOL_DRAIN_MAX 128u   /* events that leave the spool together */
+#define SPOOL_DRAINS_MAX 8u    /* such groups, if a part of the store can be away */
+#define SPOOL_ASIDE_MAX 65536u /* events that such a part can leave undecided; more wait */
 
 enum drain_state {
 	DRAIN_IDLE = 0,
+	DRAIN_READING, /* again, at the local store */
 	DRAIN_READY,   /* to be admitted */
 	DRAIN_ASKED,   /* at the shared store */
 	DRAIN_DECIDED, /* to be closed */
@@ -40,7 +43,7 @@ enum drain_state {
 };
 
 struct drain_entry {
-	struct spool *spool;
+	struct drain *drain;
 	enum drain_state state;
 	uint64_t ticket; /* the local store's */
 	uint32_t attempt;
@@ -48,16 +51,25 @@ struct drain_entry {
 	struct store_parts parts; /* in the take's items */
 	struct spool_record record;
 	struct store_settle settle;
+	struct store_read read;
+};
+
+/* One whose part of the store is away. It stays leased in the local store. */
+struct drain_aside {
+	uint64_t ticket;
+	uint64_t until_ms; /* boot */
+	uint32_t attempt;
 };
 
 struct drain {
+	struct spool *spool;
 	struct store_take take;
 	uint64_t taken_ms; /* boot */
 	bool taking;
 	uint32_t count; /* entries that are not idle */
 	uint32_t asked;
+	uint64_t asked_ms;
 	uint64_t after_ms; /* not before */
-	uint64_t decided[VERDICT_COUNT];
 	struct drain_entry *entries;
 };
 
@@ -66,7 +78,7 @@ struct spool {
 	struct store *shared;
 	struct store *local;
 	const struct clock *clock;
-	bool ready_when_away;
+	bool ready_when_away, in_parts;
 	void (*log)(void *user, enum spool_level level, const char *text);
 	void *log_user;
 
@@ -82,9 +94,14 @@ struct spool {
 	struct spool_chunk *chunks;
 	struct spool_queue finished; /* without the store: done() at the next flush */
 	struct spool_queue held;     /* until the store is back */
-	struct drain drain;
-	bool dirty;  /* something was submitted that no flush has seen */
-	bool ending; /* nothing waits any more */
+	struct drain drains[SPOOL_DRAINS_MAX];
+	uint32_t drain_count;
+	struct drain again;        /* of what was put aside */
+	struct drain_aside *aside; /* a ring of SPOOL_ASIDE_MAX; NULL: nothing ever was */
+	uint32_t aside_first, aside_count;
+	uint64_t decided[VERDICT_COUNT]; /* since it was empty */
+	bool dirty;                      /* something was submitted that no flush has seen */
+	bool ending;                     /* nothing waits any more */
 
 	atomic_bool away;
 	atomic_uint_fast64_t away_times;

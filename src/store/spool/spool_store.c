@@ -542,6 +542,7 @@ static uint64_t count_waiting(struct store *local)
 
 static int open_inner(struct spool *spool, const struct spool_store_options *options)
 {
+	spool->in_parts = options->in_parts;
 	int error = hash_random(&spool->random, sizeof(spool->random));
 	if (error == 0 && options->local)
 		error = drain_init(spool);

@@ -13,6 +13,7 @@
  * When the store is back, what was spooled is admitted in the order in which it came,
  * with its windows counted from then, and closed in the local store after. Until the
  * spool is empty, events that may be spooled go behind it, so that they stay in order.
+ * (Not so those for a part of the store that stays away: others overtake them.)
  * Delivery is by the tickets of the shared store alone.
  *
  * Never twice. An admission can be made and its answer be lost: with the connection, or
