@@ -641,10 +641,10 @@ def test_answers_come_while_tickets_are_admitted_and_released(gate):
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
-    for _ in range(5):
+    for count in range(13, 26, 3):
         it.dead(3)
         finish(it.gateway, ask(it.gateway, "POST", "/v1/release", state="dead"))
-        eventually(lambda: len(tickets(it.gateway, state="dead")) >= 10, "they are dead again")
+        eventually(lambda: len(tickets(it.gateway, state="dead")) == count, "all are dead again")
     stop.set()
     for reader in readers:
         reader.join()
