@@ -478,7 +478,9 @@ struct store_scan {
  * UNKNOWN if one is parked, else DEAD if one is dead or was dropped, else DONE. NONE:
  * until_boot_ms came first, or it was closed so long ago that nobody knows. (What was
  * closed before the store was opened is not known; of an event that is still open such
- * legs are not counted.) ERR_FULL: STORE_WAITS_MAX wait already.
+ * legs are not counted. A shared store does not know either of an event that was admitted
+ * before it was opened, and is closed when it is asked for.) ERR_FULL: STORE_WAITS_MAX wait
+ * already.
  */
 struct store_wait {
 	struct store_op op;

@@ -80,6 +80,7 @@ struct world {
 	size_t caller_count, caller_at;
 	uint64_t last_event;   /* the last that was admitted */
 	uint64_t killed_after; /* counts of tickets up to this one may be low */
+	uint64_t first_event;  /* since the store was opened; 0: none yet */
 	/* Claims of one event end at different times. A count may go with the claim
 	 * by which it was raised, so it may be low too. */
 	bool told; /* when a write has ended */

@@ -210,6 +210,7 @@ static void after_restart(struct world *world)
 {
 	world->waiting.waiting = false;
 	world->lease_count = 0;
+	world->first_event = 0;
 	if (world->shared)
 		memory_store_restart_shared(world->memory);
 	else
