@@ -73,6 +73,12 @@ bool option_is_address(const char *text)
 	       text_parse_u64(span_str(colon + 1), &port) == 0 && port <= 65535;
 }
 
+void option_url(const char *scheme, const char *address, uint16_t port, char *out, size_t room)
+{
+	const char *colon = strrchr(address, ':');
+	snprintf(out, room, "%s://%.*s:%u", scheme, (int)(colon - address), address, port);
+}
+
 bool option_is_loopback(const char *text)
 {
 	return strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]:", 6) == 0;

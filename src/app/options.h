@@ -74,6 +74,8 @@ int option_choice(const char *choices, struct span word);
 /* Is it ADDR:PORT, and if so one that only this machine can reach? */
 bool option_is_address(const char *text);
 bool option_is_loopback(const char *text);
+/* The URL of a listener that was told ADDR:PORT, and got this port. */
+void option_url(const char *scheme, const char *address, uint16_t port, char *out, size_t room);
 
 /* The table as people read it. */
 void options_print(struct option_table table, FILE *out);

@@ -328,11 +328,9 @@ static void greet(struct serve *serve)
 	char folder[PATH_MAX];
 	if (!realpath(options->data, folder))
 		snprintf(folder, sizeof(folder), "%s", options->data);
-	const char *scheme = serve->tls ? "https" : "http";
-	const char *colon = strrchr(options->listen, ':');
 	char url[512];
-	snprintf(url, sizeof(url), "%s://%.*s:%u", scheme, (int)(colon - options->listen),
-	         options->listen, http_server_port(serve->ios[0].server));
+	option_url(serve->tls ? "https" : "http", options->listen,
+	           http_server_port(serve->ios[0].server), url, sizeof(url));
 	struct store_stats stats;
 	store_stats(serve->console.store, &stats);
 	log_info("stile is ready", log_str("version", STILE_VERSION), log_str("listen", url),

@@ -168,11 +168,8 @@ static int open_rest(struct serve_admin *it)
 
 static void write_url(struct serve_admin *it)
 {
-	const char *listen = it->options.config->serve.admin;
-	const char *colon = strrchr(listen, ':');
-	snprintf(it->url, sizeof(it->url), "%s://%.*s:%u",
-	         uses_tls(&it->options) ? "https" : "http", (int)(colon - listen), listen,
-	         http_server_port(it->server));
+	option_url(uses_tls(&it->options) ? "https" : "http", it->options.config->serve.admin,
+	           http_server_port(it->server), it->url, sizeof(it->url));
 }
 
 static int open_all(struct serve_admin *it, struct error_text *ret_text)

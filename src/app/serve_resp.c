@@ -69,11 +69,8 @@ struct serve_resp *serve_resp_free(struct serve_resp *resp)
 
 static void write_url(struct serve_resp *resp, const struct resp_door *door)
 {
-	const char *listen = resp->options.config->serve.resp;
-	const char *colon = strrchr(listen, ':');
-	snprintf(resp->url, sizeof(resp->url), "%s://%.*s:%u",
-	         uses_tls(&resp->options) ? "rediss" : "redis", (int)(colon - listen), listen,
-	         resp_server_port(door->server));
+	option_url(uses_tls(&resp->options) ? "rediss" : "redis", resp->options.config->serve.resp,
+	           resp_server_port(door->server), resp->url, sizeof(resp->url));
 }
 
 int serve_resp_open(struct serve_resp *resp, struct resp_door *door, const struct resp_door *joins,

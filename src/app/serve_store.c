@@ -172,11 +172,11 @@ static int open_without(const struct config *config, struct serve_store *store,
 	                    : -ENOENT;
 	if (error == 0)
 		error = late_store_new(&options, &store->store);
+	store->late = late;
 	if (error != 0) {
-		mem_free(late);
+		serve_store_free(store);
 		return error;
 	}
-	store->late = late;
 	store->key = late->key;
 	log_warn("the shared store is away: events of sources that may are spooled until it is "
 	         "there",
@@ -270,7 +270,7 @@ int serve_store_open(const struct config *config, struct serve_store *ret_store,
 	if (error == 0)
 		*ret_store = store;
 	else
-		mem_free(store.late);
+		serve_store_free(&store);
 	return error;
 }
 

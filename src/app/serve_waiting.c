@@ -126,15 +126,6 @@ static void open_store(void *user)
 	loop_stop(waiting->loop);
 }
 
-static void write_url(const struct waiting *waiting, char *url, size_t room)
-{
-	const char *listen = waiting->options.config->serve.listen;
-	const char *colon = strrchr(listen, ':');
-
-	snprintf(url, room, "%s://%.*s:%u", waiting->options.tls ? "https" : "http",
-	         (int)(colon - listen), listen, http_server_port(waiting->server));
-}
-
 int serve_waiting_run(struct waiting *waiting, struct serve_store *ret_store,
                       struct error_text *ret_text)
 {
@@ -146,7 +137,8 @@ int serve_waiting_run(struct waiting *waiting, struct serve_store *ret_store,
 
 	if (error != 0)
 		return error;
-	write_url(waiting, url, sizeof(url));
+	option_url(waiting->options.tls ? "https" : "http", waiting->options.config->serve.listen,
+	           http_server_port(waiting->server), url, sizeof(url));
 	log_warn("the shared store is away: events are refused until it is there",
 	         log_str("listen", url), log_str("error", ret_text->text));
 	loop_run(waiting->loop);

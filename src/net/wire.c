@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #define READS_PER_ROUND 4 /* of one wire, before others get their turn */
-#define LINGER_BYTES (1024 * 1024)
 #define LINGER_MS 2000u
 
 static void ready(struct loop_handler *handler, uint32_t events);
@@ -98,13 +97,13 @@ void wire_unlink(struct wire *wire)
 static void linger(struct wire *wire)
 {
 	for (;;) {
-		ssize_t n = recv(wire->handler.fd, NULL, LINGER_BYTES, MSG_TRUNC);
+		ssize_t n = recv(wire->handler.fd, NULL, WIRE_LINGER_BYTES, MSG_TRUNC);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && errno == EAGAIN)
 			return;
 		wire->lingered += n > 0 ? (uint32_t)n : 0;
-		if (n <= 0 || wire->lingered >= LINGER_BYTES)
+		if (n <= 0 || wire->lingered >= WIRE_LINGER_BYTES)
 			break;
 	}
 	wire_close(wire);

@@ -34,7 +34,8 @@
 #include "sys/loop.h"
 #include "sys/socket_batch.h"
 
-#define STREAM_CIPHER_ROOM (16u * 1024u + 512u) /* a largest record of TLS */
+#define WIRE_LINGER_BYTES (1024 * 1024)       /* that are thrown away unread at an end */
+#define WIRE_CIPHER_ROOM (16u * 1024u + 512u) /* a largest record of TLS */
 
 struct wire_host;
 

@@ -48,7 +48,7 @@ void wire_turn_away(struct wire_host *host, int fd, struct span text)
 	counter_add(&host->counters->refused, 1);
 	if (!host->tls) {
 		/* Unread bytes would turn the close into a reset. */
-		recv(fd, NULL, 1024 * 1024, MSG_TRUNC | MSG_DONTWAIT);
+		recv(fd, NULL, WIRE_LINGER_BYTES, MSG_TRUNC | MSG_DONTWAIT);
 		send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		shutdown(fd, SHUT_WR);
 	}
@@ -105,7 +105,7 @@ int wire_host_open(struct wire_host *host, const char *address, const struct wir
                    struct error_text *ret_text)
 {
 	if (host->tls)
-		host->cipher = mem_alloc(STREAM_CIPHER_ROOM);
+		host->cipher = mem_alloc(WIRE_CIPHER_ROOM);
 	if ((host->tls && !host->cipher) ||
 	    loop_timer_set(host->loop, &host->wheel_timer, host->wheel.tick_ms))
 		return error_fill(ret_text, -ENOMEM, "no memory to listen on %s", address);

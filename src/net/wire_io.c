@@ -138,7 +138,7 @@ static void decrypt(struct wire *wire)
 static bool fill_tls(struct wire *wire)
 {
 	char *cipher = wire->host->cipher;
-	size_t n = receive(wire, cipher, STREAM_CIPHER_ROOM);
+	size_t n = receive(wire, cipher, WIRE_CIPHER_ROOM);
 	if (n == 0)
 		return false;
 	tls_session_feed(wire->tls, span_of(cipher, n));
@@ -147,7 +147,7 @@ static bool fill_tls(struct wire *wire)
 		note_handshake(wire);
 	if (outgoing_pending(tls_session_output(wire->tls)) > 0)
 		wire_mark_dirty(wire);
-	return n == STREAM_CIPHER_ROOM || wire->hangup;
+	return n == WIRE_CIPHER_ROOM || wire->hangup;
 }
 
 bool wire_fill(struct wire *wire)
