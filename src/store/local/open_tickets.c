@@ -511,12 +511,15 @@ static struct open_ticket *make_entry(struct open_tickets *tickets, uint64_t tic
 		return &block->tickets[at];
 	}
 	if (block->used == BLOCK_TICKETS) {
-		if (at == BLOCK_TICKETS)
+		if (at == BLOCK_TICKETS) {
 			block = place_insert(tickets, ++index, ticket);
-		else if (at == 0)
+		} else if (at == 0) {
+			/* Its own first may be gone, and be lower than the ticket: invariant 1. */
+			place_at(tickets, index)->first = block->tickets[0].ticket;
 			block = place_insert(tickets, index, ticket);
-		else
+		} else {
 			split(tickets, index, at);
+		}
 		at = block->used;
 	}
 	struct open_ticket *entry = &block->tickets[at];
