@@ -235,8 +235,8 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 {
 	const struct config *new = states->next;
 	int error = 0;
-	for (size_t i = 0; i < config_table.count && error == 0; i++) {
-		const struct config_option *row = &config_table.options[i];
+	const struct config_option *row;
+	for (size_t i = 0; error == 0 && (row = config_table_row(i)); i++) {
 		char was[256];
 		char is[256];
 		char text[600];
@@ -313,6 +313,7 @@ static void put_policy(struct buf *out, const struct config_sink *sink)
 	buf_append(out, numbers, sizeof(numbers));
 	put_texts(out, sink->rules, sink->rule_count);
 	put_text(out, sink->dead_letter);
+	put_number(out, policy->dead_sink);
 }
 
 static void put_file(struct buf *out, const char *path)
