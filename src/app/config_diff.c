@@ -235,8 +235,8 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 {
 	const struct config *new = states->next;
 	int error = 0;
-	for (size_t i = 0; i < config_table.count && error == 0; i++) {
-		const struct config_option *row = &config_table.options[i];
+	const struct config_option *row;
+	for (size_t i = 0; error == 0 && (row = config_table_row(i)); i++) {
 		char was[256];
 		char is[256];
 		char text[600];

@@ -443,8 +443,8 @@ static void every_preset_has_a_guide(void **state)
 static void the_table_is_sound(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < config_table.count; i++) {
-		const struct config_option *option = &config_table.options[i];
+	const struct config_option *option;
+	for (size_t i = 0; (option = config_table_row(i)); i++) {
 		const char *choices = config_option_choices(option);
 		const char *standard = config_option_standard(option);
 		assert_non_null(config_option_help(option));
@@ -456,7 +456,7 @@ static void the_table_is_sound(void **state)
 		if (option->kind == CONFIG_CHOICE && option_choice(choices, span_str(standard)) > 0)
 			fail_msg("%s: the default is not the first word", option->path);
 		for (size_t j = 0; j < i; j++)
-			assert_string_not_equal(option->path, config_table.options[j].path);
+			assert_string_not_equal(option->path, config_table_row(j)->path);
 	}
 }
 
