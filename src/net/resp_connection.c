@@ -261,6 +261,9 @@ static int make_room(struct wire *wire)
 	}
 	if (old && old->room - wire->in_at >= need)
 		return 0;
+	/* Of many arguments each is announced by itself: no byte is moved again and again. */
+	if (need > pool->input_room && need < 2 * (size_t)pending)
+		need = 2 * (size_t)pending;
 	int error = pool_take_input(pool, need, &input);
 	if (error)
 		return error;

@@ -2,6 +2,7 @@
  * itself; here is what needs a clock, a store or a peer that does as it is told. */
 #include "door/resp_kit.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -124,6 +125,39 @@ static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 	peer_ask(&kit, &one, command, "+OK\r\n$-1\r\n");
 	snprintf(command, sizeof(command), "EXISTS %s\r\n", key);
 	peer_ask(&kit, &one, command, ":1\r\n");
+}
+
+struct upload {
+	const char *bytes;
+	size_t at, len;
+};
+
+static bool is_sent(void *user)
+{
+	struct upload *upload = user;
+	upload->at += peer_send(&one, upload->bytes + upload->at, upload->len - upload->at);
+	return upload->at == upload->len;
+}
+
+static void a_command_of_many_arguments_is_moved_a_few_times_only(void **state)
+{
+	(void)state;
+	char key[1001];
+	struct buf command = { 0 };
+	memset(key, 'k', 1000);
+	key[1000] = 0;
+	buf_append_span(&command, SPAN("*3001\r\n$6\r\nEXISTS\r\n"));
+	for (int i = 0; i < 3000; i++)
+		buf_printf(&command, "$1000\r\n%s\r\n", key);
+	assert_false(command.failed);
+	struct upload upload = { .bytes = command.ptr, .len = command.len };
+	mem_fail_at(ULONG_MAX, false); /* only counts */
+	kit_run(&kit, is_sent, &upload);
+	peer_expect(&kit, &one, ":0\r\n");
+	unsigned long count = mem_fail_count();
+	mem_fail_at(0, false);
+	assert_true(count < 100);
+	buf_free(&command);
 }
 
 /* A page in a browser can send these; what it wrote into the body must not be done. */
@@ -355,6 +389,7 @@ int main(void)
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
 		WITH_KIT(a_transaction_whose_replies_could_be_too_large_is_not_done),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
+		WITH_KIT(a_command_of_many_arguments_is_moved_a_few_times_only),
 		WITH_KIT(what_a_browser_was_made_to_send_is_not_read_as_commands),
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
