@@ -25,10 +25,12 @@ static void start_deadline(struct resp_connection *connection)
 	                 after_ms > 0 ? loop_now_ms(server->host.loop) + after_ms : WHEEL_NEVER);
 }
 
+/* What a client sends buys time, but not that of a stranger. The limit may also be that of
+ * sending, which is over. */
 static void set_deadline(struct wire *wire)
 {
 	struct resp_connection *connection = resp_connection_of(wire);
-	if (connection->server->options.limits.idle_ms > 0)
+	if (connection->client.trusted && wire->timeout.deadline_ms != WHEEL_NEVER)
 		start_deadline(connection);
 }
 

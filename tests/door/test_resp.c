@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "net/resp_connection.h"
 
 static struct kit kit;
 static struct peer one, two;
@@ -258,6 +259,94 @@ static void a_peer_that_does_not_read_is_not_fed(void **state)
 	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
 }
 
+static struct wire *wire_of_one(void)
+{
+	struct sockaddr_in own;
+	socklen_t len = sizeof(own);
+	assert_int_equal(getsockname(one.fd, (struct sockaddr *)&own, &len), 0);
+	struct wire *wire = kit.door.server->host.wires;
+	while (wire && resp_connection_of(wire)->client.port != ntohs(own.sin_port))
+		wire = wire->next;
+	assert_non_null(wire);
+	return wire;
+}
+
+static bool is_paused(void *user)
+{
+	return ((struct wire *)user)->paused;
+}
+
+static bool is_stalled(void *user)
+{
+	return ((struct wire *)user)->stalled;
+}
+
+/* It has sent half a command; what it is told fills its line, until it reads again. */
+static void a_peer_that_reads_again_has_all_its_time_again(void **state)
+{
+	static char text[8192];
+	(void)state;
+	const size_t most = resp_server_limits_default.pipeline, command = strlen("GET k\r\n");
+	const size_t reply = strlen("$1000\r\n") + 1000 + 2;
+	int small = 4096;
+	memcpy(text, "SET k ", 6);
+	memset(text + 6, 'v', 1000);
+	memcpy(text + 1006, "\r\n", 3);
+	peer_ask(&kit, &one, text, "+OK\r\n");
+	struct wire *wire = wire_of_one();
+	assert_int_equal(wire->timeout.deadline_ms, WHEEL_NEVER);
+	setsockopt(wire->handler.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	for (size_t i = 0; i < most; i++)
+		memcpy(text + i * command, "GET k\r\n", command);
+	memcpy(text + most * command, "PIN", 4);
+	kit.hold = true;
+	peer_say(&one, text);
+	kit_run(&kit, is_paused, wire);
+	kit.hold = false;
+	kit_run(&kit, is_stalled, wire);
+	assert_int_not_equal(wire->timeout.deadline_ms, WHEEL_NEVER);
+	struct peer_wants wants = { .peer = &one, .len = most * reply };
+	kit_run(&kit, peer_has, &wants);
+	kit_rounds(&kit, 10);
+	assert_int_equal(wire->timeout.deadline_ms, WHEEL_NEVER);
+	buf_clear(&one.input);
+	peer_ask(&kit, &one, "G\r\n", "+PONG\r\n");
+}
+
+struct later {
+	uint64_t ms; /* loop time */
+};
+
+static bool is_later(void *user)
+{
+	return loop_now_ms(kit.loop) > ((struct later *)user)->ms;
+}
+
+static bool has_bytes(void *user)
+{
+	return ((struct wire *)user)->in_len > 0;
+}
+
+static void letters_of_a_word_buy_a_stranger_no_time(void **state)
+{
+	(void)state;
+	struct kit_options options = { .password = "secret", .limits = resp_server_limits_default };
+	options.limits.idle_ms = 60 * 1000;
+	assert_int_equal(kit_open_with(&kit, &options), 0);
+	peer_open(&kit, &one);
+	peer_ask(&kit, &one, "HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n");
+	kit_rounds(&kit, 10);
+	struct wire *wire = wire_of_one();
+	uint64_t deadline_ms = wire->timeout.deadline_ms;
+	kit_run(&kit, is_later, &(struct later){ loop_now_ms(kit.loop) });
+	peer_say(&one, "AU");
+	kit_run(&kit, has_bytes, wire);
+	kit_rounds(&kit, 10);
+	assert_int_equal(wire->timeout.deadline_ms, deadline_ms);
+	peer_close(&one);
+	kit_close(&kit);
+}
+
 static bool has_no_connection(void *user)
 {
 	(void)user;
@@ -394,6 +483,8 @@ int main(void)
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
+		WITH_KIT(a_peer_that_reads_again_has_all_its_time_again),
+		cmocka_unit_test(letters_of_a_word_buy_a_stranger_no_time),
 		WITH_KIT(a_peer_that_goes_away_takes_nothing_with_it),
 		WITH_KIT(a_stop_answers_what_was_asked),
 		WITH_KIT(a_scan_finds_every_key_that_stays),
