@@ -10,7 +10,8 @@
  * ticket). So it gets a ticket and an Idempotency-Key of its own, and the same replay
  * run twice is a duplicate. A dead or parked original is closed when that is durable.
  * A replay to another sink leaves its original as it is.
- * What a job has sent itself, and what is a replay and was delivered, it leaves out.
+ * What a job has sent itself, and what is a replay and was delivered, it leaves out; and
+ * claims of callers, which go nowhere but to another sink.
  */
 #include <inttypes.h>
 
@@ -289,6 +290,9 @@ static bool is_meant(const struct admin_job *job, const struct store_item *item,
 	if (job->kind != JOB_REPLAY)
 		return true;
 	if (job->first_own != 0 && item->ticket >= job->first_own)
+		return false;
+	/* Whoever made the claim has acted: nobody would ask for it, or settle it, again. */
+	if (item->sink == STORE_SINK_CALLER && !job->elsewhere)
 		return false;
 	/* Its original is there too, and is what a replay of all repeats. */
 	return item->state != STORE_STATE_CLOSED || job->filter.event != 0 ||
