@@ -259,6 +259,48 @@ static void a_peer_that_does_not_read_is_not_fed(void **state)
 	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
 }
 
+struct pour {
+	struct upload upload;
+	struct flood flood;
+};
+
+static bool nothing_more_is_taken(void *user)
+{
+	struct pour *pour = user;
+	(void)is_sent(&pour->upload);
+	return is_not_fed(&pour->flood);
+}
+
+/* A key of one letter takes seven bytes of a command, and an operation at the store. */
+static void what_commands_of_many_keys_hold_is_bounded(void **state)
+{
+	(void)state;
+	enum { COMMANDS = 40, KEYS = 4000 };
+	struct buf commands = { 0 };
+	for (int i = 0; i < COMMANDS; i++) {
+		buf_printf(&commands, "*%d\r\n$6\r\nEXISTS\r\n", KEYS + 1);
+		for (int k = 0; k < KEYS; k++)
+			buf_append_span(&commands, SPAN("$1\r\nk\r\n"));
+	}
+	assert_false(commands.failed);
+	struct pour pour = { .upload = { .bytes = commands.ptr, .len = commands.len },
+		             .flood = { .text = "" } };
+	kit.hold = true;
+	kit_run(&kit, nothing_more_is_taken, &pour);
+	const struct resp_server_limits *limits = &resp_server_limits_default;
+	assert_true(pour.flood.commands > 0);
+	assert_true(pour.flood.commands <=
+	            1 + limits->weight_bytes / (KEYS * sizeof(struct store_cell)));
+	kit.hold = false;
+	kit_run(&kit, is_sent, &pour.upload);
+	for (int i = 0; i < COMMANDS; i++)
+		buf_append_span(&two.input, SPAN(":0\r\n"));
+	buf_append_char(&two.input, '\0');
+	peer_expect(&kit, &one, two.input.ptr);
+	buf_clear(&two.input);
+	buf_free(&commands);
+}
+
 static struct wire *wire_of_one(void)
 {
 	struct sockaddr_in own;
@@ -483,6 +525,7 @@ int main(void)
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
+		WITH_KIT(what_commands_of_many_keys_hold_is_bounded),
 		WITH_KIT(a_peer_that_reads_again_has_all_its_time_again),
 		cmocka_unit_test(letters_of_a_word_buy_a_stranger_no_time),
 		WITH_KIT(a_peer_that_goes_away_takes_nothing_with_it),
