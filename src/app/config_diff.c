@@ -324,6 +324,7 @@ static void put_policy(struct buf *out, const struct config_sink *sink)
 	buf_append(out, numbers, sizeof(numbers));
 	put_texts(out, sink->rules, sink->rule_count);
 	put_text(out, sink->dead_letter);
+	put_number(out, policy->dead_sink);
 }
 
 static void put_file(struct buf *out, const char *path)

@@ -121,15 +121,13 @@ static int parse_to(struct admin_job *job, struct span query, struct error_text 
 	struct deliver *deliver = job->admin->options.console->deliver;
 	if (!admin_param(query, "to", &to, ret_text))
 		return to.given ? ERR_INVALID : 0;
-	for (uint32_t i = 0; i < deliver_lane_count(deliver); i++) {
-		deliver_view(deliver, i, &view);
-		if (!span_eq(span_str(view.name), filter_span(&to)))
-			continue;
-		job->elsewhere = true;
-		job->to = view.sink;
-		return 0;
-	}
-	return error_fill(ret_text, ERR_INVALID, "to: there is no sink of this name");
+	int lane = deliver_find(deliver, filter_span(&to));
+	if (lane < 0)
+		return error_fill(ret_text, ERR_INVALID, "to: there is no sink of this name");
+	deliver_view(deliver, (uint32_t)lane, &view);
+	job->elsewhere = true;
+	job->to = view.sink;
+	return 0;
 }
 
 static int parse_replay(struct admin_job *job, struct span query, struct error_text *ret_text)

@@ -49,6 +49,14 @@ static void submit(struct lane *lane, enum store_cell_act act, void (*done)(stru
 	lane_submit(lane, &wish->op.op, true);
 }
 
+/* When something is to be done next; what was decided meanwhile is written at once. */
+static uint64_t next_ms(const struct lane *lane, int error)
+{
+	if (error != 0)
+		return lane->now_ms + LANE_RETRY_MS;
+	return lane->wish.dirty ? 0 : lane->now_ms + LOOK_MS;
+}
+
 /* ---- reading ---- */
 
 static bool has(struct span value, struct span word)
@@ -77,7 +85,7 @@ static void read_done(struct store_op *op)
 	struct lane_wish *wish = &lane->wish;
 	struct span value = wish->op.found ? buf_span(&wish->op.value) : SPAN_EMPTY;
 	wish->under_way = false;
-	wish->at_ms = lane->now_ms + (op->error == 0 ? LOOK_MS : LANE_RETRY_MS);
+	wish->at_ms = next_ms(lane, op->error);
 	if (op->error == 0 && !wish->dirty)
 		take_over(lane, value);
 	if (op->error != 0 && op->error != ERR_CLOSING && !wish->known)
@@ -93,7 +101,7 @@ static void write_done(struct store_op *op)
 	struct lane *lane = op->user;
 	struct lane_wish *wish = &lane->wish;
 	wish->under_way = false;
-	wish->at_ms = lane->now_ms + (op->error == 0 ? LOOK_MS : LANE_RETRY_MS);
+	wish->at_ms = next_ms(lane, op->error);
 	if (op->error == 0) {
 		wish->failed = false;
 		return;

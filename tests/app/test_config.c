@@ -296,6 +296,24 @@ static const struct config_change *find_change(const struct config_diff *diff, c
 	return NULL;
 }
 
+/* The number of the sink for them is another, whatever it is called. */
+static void a_sink_whose_dead_letters_go_elsewhere_is_changed(void **state)
+{
+	(void)state;
+	static const char crm[] = "sinks:\n  crm: { http: https://192.0.2.1/, dead_letter: aside, "
+				  "allow: 192.0.2.0/24 }\n";
+	char text[2][256];
+	snprintf(text[0], sizeof(text[0]), "%s  aside: { file: /tmp/aside }\n", crm);
+	snprintf(text[1], sizeof(text[1]), "%s  aside: stdout\n", crm);
+	struct config *old = load(text[0]);
+	struct config *new = load(text[1]);
+	assert_int_equal(config_sink_changed(&old->sinks[0], &old->sinks[0]), 0);
+	assert_int_not_equal(old->sinks[0].policy.dead_sink, new->sinks[0].policy.dead_sink);
+	assert_int_equal(config_sink_changed(&old->sinks[0], &new->sinks[0]), 1);
+	config_free(old);
+	config_free(new);
+}
+
 static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 {
 	(void)state;
@@ -565,6 +583,7 @@ int main(void)
 		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(flags_count_more_than_the_file),
+		cmocka_unit_test(a_sink_whose_dead_letters_go_elsewhere_is_changed),
 		cmocka_unit_test(what_needs_a_restart_is_told_from_what_reloads),
 		cmocka_unit_test(what_needs_a_restart_is_told_as_long_as_it_differs_from_the_start),
 		cmocka_unit_test(every_failing_allocation_is_told_and_leaks_nothing),

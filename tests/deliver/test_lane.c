@@ -249,6 +249,27 @@ static void nothing_starts_before_it_is_known_whether_it_may(void **state)
 	kit_close(&kit);
 }
 
+/* While it is asked for, or another is being written. */
+static void what_is_decided_meanwhile_is_written_down_next(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	lane_run(kit.lane); /* it asks */
+	lane_pause(kit.lane);
+	kit_advance(&kit, 1);
+	assert_true(lane_wish_written(kit.lane));
+	lane_resume(kit.lane);
+	lane_run(kit.lane); /* it writes */
+	lane_pause(kit.lane);
+	kit_advance(&kit, 1);
+	assert_true(lane_wish_written(kit.lane));
+	kit_crash(&kit);
+	kit_run(&kit);
+	assert_int_equal(kit_view(&kit).state, LANE_PAUSED);
+	kit_close(&kit);
+}
+
 /* With a shared store: what was decided elsewhere. */
 static void what_another_node_decided_is_seen(void **state)
 {
@@ -648,6 +669,7 @@ int main(void)
 		cmocka_unit_test(a_burial_is_repeated_and_not_the_attempt),
 		cmocka_unit_test(what_dies_again_is_one_dead_letter),
 		cmocka_unit_test(what_is_paused_or_disabled_is_so_after_a_crash),
+		cmocka_unit_test(what_is_decided_meanwhile_is_written_down_next),
 		cmocka_unit_test(nothing_starts_before_it_is_known_whether_it_may),
 		cmocka_unit_test(what_another_node_decided_is_seen),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),

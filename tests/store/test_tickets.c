@@ -527,6 +527,38 @@ static void test_a_release_of_dead_legs_leaves_parked_ones_alone(void **state)
 	assert_int_equal(item_of(two.ticket).state, STORE_STATE_DUE);
 }
 
+static void test_releases_of_one_event_in_one_flush_are_each_about_their_own_legs(void **state)
+{
+	(void)state;
+	uint64_t event = admit(2);
+	struct store_item dead = must_take(CRM);
+	bool finished[2] = { false, false };
+
+	assert_int_equal(settle(&dead, OUTCOME_DEAD), 0);
+	struct store_release drop = {
+		.op = { .kind = STORE_RELEASE, .done = store_calls_done, .user = &finished[0] },
+		.ticket = event,
+		.drop = true,
+		.whole_event = true
+	};
+	struct store_release hurry = {
+		.op = { .kind = STORE_RELEASE, .done = store_calls_done, .user = &finished[1] },
+		.ticket = event + 1,
+		.states = 1u << STORE_STATE_DUE
+	};
+	store_submit(place.store, &drop.op);
+	store_submit(place.store, &hurry.op);
+	store_calls_flush(place.store);
+	assert_true(finished[0] && finished[1]);
+	assert_int_equal(drop.op.error, 0);
+	assert_int_equal(hurry.op.error, 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(item_of(event).state, STORE_STATE_CLOSED);
+		assert_int_equal(item_of(event + 1).state, STORE_STATE_DUE);
+		restart();
+	}
+}
+
 static void test_what_is_dropped_never_comes_back(void **state)
 {
 	(void)state;
@@ -1353,6 +1385,7 @@ int main(void)
 		ON_ALL(test_what_nobody_has_taken_can_be_dropped_and_hurried),
 		ON_ALL(test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown),
 		ON_ALL(test_a_release_of_dead_legs_leaves_parked_ones_alone),
+		ON_ALL(test_releases_of_one_event_in_one_flush_are_each_about_their_own_legs),
 		ON_ALL(test_the_legs_of_a_held_event_are_released_together_or_one_by_one),
 		ON_ALL(test_every_attempt_can_be_read_again),
 		ON_ALL(test_a_long_text_is_cut),

@@ -220,12 +220,15 @@ struct open_ticket *ticket_blocks_add(struct ticket_blocks *blocks, uint64_t tic
 		return &block->tickets[at];
 	}
 	if (block->used == TICKET_BLOCK_MAX) {
-		if (at == TICKET_BLOCK_MAX)
+		if (at == TICKET_BLOCK_MAX) {
 			block = place_insert(blocks, ++index, ticket);
-		else if (at == 0)
+		} else if (at == 0) {
+			/* Its own first may be gone, and be lower than the ticket: invariant 1. */
+			ticket_place_at(blocks, index)->first = block->tickets[0].ticket;
 			block = place_insert(blocks, index, ticket);
-		else
+		} else {
 			split(blocks, index, at);
+		}
 		at = block->used;
 	}
 	struct open_ticket *entry = &block->tickets[at];
