@@ -555,7 +555,7 @@ static void test_releases_of_one_event_in_one_flush_are_each_about_their_own_leg
 	for (int i = 0; i < 2; i++) {
 		assert_int_equal(item_of(event).state, STORE_STATE_CLOSED);
 		assert_int_equal(item_of(event + 1).state, STORE_STATE_DUE);
-		restart();
+		place_restart();
 	}
 }
 
