@@ -286,7 +286,9 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	enum http1_method method = request->head.method;
 	struct span token;
 
-	if ((method != HTTP1_POST && method != HTTP1_PUT && method != HTTP1_PATCH) ||
+	/* That of a DELETE means nothing, but a signature may be over it. */
+	if ((method != HTTP1_POST && method != HTTP1_PUT && method != HTTP1_PATCH &&
+	     method != HTTP1_DELETE) ||
 	    set->claims.mode != SOURCE_CLAIMS_ON || !path_of(request->head.path, &token))
 		return false;
 	return trust_head(set->claims.auth, request);
