@@ -327,6 +327,10 @@ static void process(struct wire *wire)
 {
 	struct resp_connection *connection = resp_connection_of(wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
+	if (unlikely(wire->tls && wire->stalled)) {
+		wire->paused = true; /* TLS may have answers of its own to what is read */
+		return;
+	}
 	while (!wire->last && wire->in_at < wire->in_len) {
 		if (unlikely(must_pause(wire) || is_crowded(connection))) {
 			wire->paused = true;
