@@ -6,9 +6,10 @@
  * same (the process was stopped) is renewed before anything starts, and the store
  * refuses if somebody else has the ticket by then.
  *
- * One that waits for its next attempt is leased for that long, too, up to WAIT_MAX_MS: so
- * it need not be renewed, and does not count against LANE_LEASED_MAX. Else those that fail
- * would keep all others out. (If this node dies, it is delivered when it was to be.)
+ * One that waits for its next attempt, or behind one that does, is leased for that long,
+ * too, up to WAIT_MAX_MS: so it need not be renewed, and does not count against
+ * LANE_LEASED_MAX. Else those that fail would keep all others out. (If this node dies, it
+ * is delivered when it was to be.)
  *
  * Kept in 32 bits: units of 16 ms since the lane was made, plus 1; 0 never ends.
  */
@@ -70,12 +71,14 @@ static void renewed(struct store_op *op)
 	lane->long_leased += renewal->renew.lease_ms > lane->lease_ms;
 }
 
-/* For as long as it will need it. */
-static uint32_t lease_for(const struct lane *lane, const struct schedule_ticket *ticket)
+/* For as long as it will need it: it goes when the first of its entity has gone. */
+static uint32_t lease_for(struct lane *lane, uint32_t place)
 {
-	bool waits = ticket->state == SCHEDULE_WAITING &&
-	             ticket->due_ms > lane->now_ms + lane->lease_ms;
-	uint64_t wait_ms = waits ? ticket->due_ms - lane->now_ms : 0;
+	const struct schedule_ticket *first = schedule_at(&lane->schedule,
+	                                                  schedule_first(&lane->schedule, place));
+	bool waits = first->state == SCHEDULE_WAITING &&
+	             first->due_ms > lane->now_ms + lane->lease_ms;
+	uint64_t wait_ms = waits ? first->due_ms - lane->now_ms : 0;
 	return lane->lease_ms + (uint32_t)(wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS);
 }
 
@@ -95,7 +98,7 @@ static void renew(struct lane *lane, uint32_t place)
 		.renew = { .op = { .kind = STORE_RENEW, .done = renewed, .user = renewal },
 		           .ticket = ticket->ticket,
 		           .attempt = ticket->attempt,
-		           .lease_ms = lease_for(lane, ticket) },
+		           .lease_ms = lease_for(lane, place) },
 	};
 	lane_submit(lane, &renewal->renew.op, true);
 }
