@@ -42,6 +42,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 	lane->pooled = LANE_POOL_MAX;
 	lane->recordable = LANE_RECORDS_MAX;
 	lane->chain_end = &lane->chain;
+	lane->renewed_last = SCHEDULE_NONE;
 	struct clock_reading now = clock_read(lane->clock);
 	lane->now_ms = lane->born_ms = now.boot_ms;
 	lane->store_ms = now.wall_ms - now.boot_ms; /* until the first take tells */

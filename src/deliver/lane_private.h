@@ -37,7 +37,7 @@
 #define LANE_RECORDS_MAX (LANE_TAKES * LANE_LARGE_ITEMS)
 #define LANE_RECORD_SLABS (LANE_RECORDS_MAX / LANE_SLAB)
 #define LANE_KEEP_BYTES 65536u /* a pooled attempt keeps no larger buffer */
-#define LANE_LEASED_MAX 1024u  /* tickets held when leases end */
+#define LANE_LEASED_MAX 1024u  /* tickets held when leases end, but for those that wait */
 #define LANE_RETRY_MS 1000u    /* after an error of the store */
 
 /* Of a ticket (schedule_ticket.marks). */
@@ -175,6 +175,8 @@ struct lane {
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
 	uint64_t renew_at_ms;
+	uint32_t long_leased;  /* tickets that need no renewal for now; about */
+	uint32_t renewed_last; /* place of the last of a full round, or SCHEDULE_NONE */
 
 	struct lane_view counts; /* what the view takes over as it is */
 };

@@ -293,6 +293,52 @@ static void what_was_decided_belongs_to_a_name(void **state)
 	kit_close(&kit);
 }
 
+static void refuse_the_first(struct lane_kit *it, const struct outlet_attempt *attempt, bool probe,
+                             struct outlet_result *result)
+{
+	const uint64_t *last = it->user;
+	(void)probe;
+	if (attempt->ticket <= *last)
+		*result = (struct outlet_result){ .answer = OUTLET_REFUSED, .status = 500 };
+}
+
+/* Whose leases end: more of them than can be renewed wait for their next attempt, or behind
+ * one of their entity that does. */
+static void fail_and_see_others_pass(uint64_t order)
+{
+	enum { FAILING = 3000 };
+	uint64_t last = UINT64_MAX;
+	kit_open(&kit);
+	kit.options.lease_ms = 30000;
+	kit.options.policy.breaker.failures = kit.options.policy.breaker.per_cent = 0;
+	kit.options.policy.retry = (struct retry_policy){ .first_ms = 180 * MINUTE_MS,
+		                                          .max_ms = 180 * MINUTE_MS };
+	kit.answer = refuse_the_first;
+	kit.user = &last;
+	kit_start(&kit);
+	for (uint32_t i = 0; i < FAILING; i++)
+		kit_admit(&kit, order);
+	last = kit.tickets[FAILING - 1];
+	kit_advance(&kit, 2 * MINUTE_MS);
+	for (uint32_t i = 0; i < FAILING && order == 0; i++)
+		assert_true(kit_sends_of(&kit, kit.tickets[i]) > 0);
+	uint64_t good = kit_admit(&kit, 0);
+	kit_advance(&kit, 1000);
+	assert_int_equal(kit_sends_of(&kit, good), 1);
+	last = 0;
+	kit_advance(&kit, 180 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit_view(&kit).lost, 0);
+	kit_close(&kit);
+}
+
+static void those_that_fail_do_not_keep_others_out(void **state)
+{
+	(void)state;
+	fail_and_see_others_pass(0);
+	fail_and_see_others_pass(7);
+}
+
 /* With a shared store: what was decided elsewhere. */
 static void what_another_node_decided_is_seen(void **state)
 {
@@ -694,6 +740,7 @@ int main(void)
 		cmocka_unit_test(what_is_paused_or_disabled_is_so_after_a_crash),
 		cmocka_unit_test(what_is_decided_meanwhile_is_written_down_next),
 		cmocka_unit_test(what_was_decided_belongs_to_a_name),
+		cmocka_unit_test(those_that_fail_do_not_keep_others_out),
 		cmocka_unit_test(nothing_starts_before_it_is_known_whether_it_may),
 		cmocka_unit_test(what_another_node_decided_is_seen),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
