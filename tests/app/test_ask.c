@@ -23,6 +23,7 @@ static void test_addresses_are_read_strictly(void **state)
 		{ "http://[::1]", "::1", "80" },
 		{ "https://gate.example.com", "gate.example.com", "443" },
 		{ "https://[::1]:8443/", "::1", "8443" },
+		{ "unix:/run/stile/admin.sock", "/run/stile/admin.sock", "" },
 	};
 	static const char *const bad[] = {
 		"",
@@ -41,6 +42,11 @@ static void test_addresses_are_read_strictly(void **state)
 		"http://[::1",
 		"http://a b",
 		"http://a:000000000080",
+		"unix:",
+		"unix:/",
+		"unix:admin.sock",
+		"unix:/0123456789012345678901234567890123456789012345678901234567890123456789"
+		"012345678901234567890123456789012345678",
 	};
 	struct ask_address address;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -48,6 +54,7 @@ static void test_addresses_are_read_strictly(void **state)
 		assert_string_equal(address.host, good[i].host);
 		assert_string_equal(address.port, good[i].port);
 		assert_int_equal(address.secure, good[i].url[4] == 's');
+		assert_int_equal(address.local, good[i].url[0] == 'u');
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct error_text text = { "" };
