@@ -352,7 +352,7 @@ def test_ticket_shows_its_legs_and_every_attempt(gate, run):
     assert event["payload"]["note"] == "the payload"
     code, out, err = run("tickets", "show", ticket, "--payload", "--url", it.gateway.admin_url())
     assert code == 0 and "order.paid" in out and "the payload" in out, err
-    assert out.count("500") == 3 and "crm" in out
+    assert out.split().count("500") == 3 and "crm" in out  # a ticket may have these digits too
     take_problem(it.gateway.ask("GET", "/v1/tickets/zzzzzzzzzzz"), 404)
     take_problem(it.gateway.ask("GET", "/v1/tickets/none"), 400)
     assert run("tickets", "show", "zzzzzzzzzzz", "--url", it.gateway.admin_url())[0] == 1
