@@ -379,6 +379,7 @@ static void put_postgres(struct buf *out, const struct config_sink *sink)
 
 static void put_sink(struct buf *out, const struct config_sink *sink)
 {
+	put_text(out, sink->name); /* standard output may have another, and is the same */
 	put_number(out, sink->kind);
 	put_number(out, sink->id);
 	put_number(out, sink->print);

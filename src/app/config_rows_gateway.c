@@ -6,7 +6,7 @@ static const struct config_option rows[] = {
 	{ .path = "threads", FLAG(SERVE_THREADS) },
 	{ .path = "io_uring", FLAG(SERVE_IO_URING) },
 	{ .path = "log", FLAG(SERVE_LOG) },
-	{ .path = "print", FLAG(SERVE_PRINT) },
+	{ .path = "print", FLAG(SERVE_PRINT), .reload = true }, /* by the sinks that have it */
 	{ .path = "window", FLAG(SERVE_WINDOW), .reload = true },
 
 	{ .path = "tls", .kind = CONFIG_SECTION, .help = "listen with TLS" },

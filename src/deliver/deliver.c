@@ -87,6 +87,8 @@ static int change(struct runner *runner, struct deliver_command *command)
 	if (atomic_load(&runner->stopping))
 		outlet->methods->interrupt(outlet);
 	pthread_mutex_unlock(&runner->seeing);
+	if (command->name)
+		lane_rename(runner->lane, command->name);
 	lane_change(runner->lane, outlet, &command->policy);
 	if (old->immediate != outlet->immediate)
 		thread_run_behind(outlet->immediate);

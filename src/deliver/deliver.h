@@ -103,6 +103,7 @@ struct deliver_command {
 	/* CHANGE: the policy, and who makes the outlet: on the lane's thread, with its loop.
 	 * If that fails the lane goes on as it was. */
 	struct deliver_policy policy;
+	const char *name; /* what it is called then; NULL: as it was */
 	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);
 	/* 0, or of RETRY_NOW and DROP: -ENOENT: the lane does not have it; ERR_BUSY: it is
 	 * under way, or another of its entity is before it; of CHANGE: that of make();

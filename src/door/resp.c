@@ -245,6 +245,7 @@ struct store_cell *resp_cells(struct resp_run *run, enum store_cell_act act,
 		resp_fail_memory(run);
 		return NULL;
 	}
+	resp_call_weigh(run->task->call, count * sizeof(*cells));
 	for (uint32_t i = 0; i < count; i++)
 		init_cell(run, &cells[i], act, keys[i]);
 	job->cells = cells;

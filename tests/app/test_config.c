@@ -314,6 +314,22 @@ static void a_sink_whose_dead_letters_go_elsewhere_is_changed(void **state)
 	config_free(new);
 }
 
+/* It is an option of the sinks: they change with it, and it must not be told otherwise. */
+static void what_the_sinks_take_over_needs_no_restart(void **state)
+{
+	(void)state;
+	struct config *old = load("print: event\n");
+	struct config *new = load("print: envelope\n");
+	struct config_diff diff;
+	assert_int_equal(config_sink_changed(&old->sinks[0], &new->sinks[0]), 1);
+	assert_int_equal(config_diff(&(struct config_states){ old, old, new }, &diff), 0);
+	assert_true(find_change(&diff, "print")->reloads);
+	assert_int_equal(diff.restarts, 0);
+	config_diff_free(&diff);
+	config_free(old);
+	config_free(new);
+}
+
 static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 {
 	(void)state;
@@ -584,6 +600,7 @@ int main(void)
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(flags_count_more_than_the_file),
 		cmocka_unit_test(a_sink_whose_dead_letters_go_elsewhere_is_changed),
+		cmocka_unit_test(what_the_sinks_take_over_needs_no_restart),
 		cmocka_unit_test(what_needs_a_restart_is_told_from_what_reloads),
 		cmocka_unit_test(what_needs_a_restart_is_told_as_long_as_it_differs_from_the_start),
 		cmocka_unit_test(every_failing_allocation_is_told_and_leaks_nothing),

@@ -270,6 +270,29 @@ static void what_is_decided_meanwhile_is_written_down_next(void **state)
 	kit_close(&kit);
 }
 
+static void what_was_decided_belongs_to_a_name(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	kit_run(&kit);
+	lane_pause(kit.lane);
+	kit_run(&kit);
+	lane_rename(kit.lane, "other");
+	lane_run(kit.lane);                      /* it asks … */
+	lane_rename(kit.lane, kit.options.name); /* … and the answer is that of "other" */
+	kit_admit(&kit, 0);
+	kit_advance(&kit, 1);
+	assert_int_equal(kit_view(&kit).state, LANE_PAUSED);
+	assert_int_equal(kit.sent_count, 0);
+	lane_rename(kit.lane, "other");
+	kit_advance(&kit, 1);
+	assert_string_equal(kit_view(&kit).name, "other");
+	assert_int_equal(kit_view(&kit).state, LANE_RUNNING);
+	assert_int_equal(kit.sent_count, 1);
+	kit_close(&kit);
+}
+
 /* With a shared store: what was decided elsewhere. */
 static void what_another_node_decided_is_seen(void **state)
 {
@@ -670,6 +693,7 @@ int main(void)
 		cmocka_unit_test(what_dies_again_is_one_dead_letter),
 		cmocka_unit_test(what_is_paused_or_disabled_is_so_after_a_crash),
 		cmocka_unit_test(what_is_decided_meanwhile_is_written_down_next),
+		cmocka_unit_test(what_was_decided_belongs_to_a_name),
 		cmocka_unit_test(nothing_starts_before_it_is_known_whether_it_may),
 		cmocka_unit_test(what_another_node_decided_is_seen),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),

@@ -140,6 +140,17 @@ def test_name_of_a_sink_is_that_of_the_one_that_is_there(make, sink):
     it.wait(1, "/out")
 
 
+def test_standard_output_under_another_name(make):
+    gate = make("  out: stdout\n")
+    assert gate.gateway.ask("POST", "/v1/sinks/out/pause").status == 200
+    assert "option=sinks.lines text=added" in gate.load("  lines: stdout\n")
+    eventually(lambda: gate.gateway.ask("GET", "/v1/sinks/lines").status == 200, "it is there")
+    assert gate.gateway.ask("GET", "/v1/sinks/out").status == 404
+    gate.send()
+    gate.gateway.wait_settled()
+    assert len(gate.gateway.lines()) == 1
+
+
 def test_events_for_a_sink_that_is_not_there_are_told_at_the_start(stile, scratch, sink):
     it = sink(lambda request: 503 if request.path == "/crm" else 200)
     crm, out = http_sink("crm", it.url("/crm"), QUICK), http_sink("other", it.url("/other"))
