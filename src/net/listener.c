@@ -212,7 +212,9 @@ void listener_close(int fd)
 {
 	union address address = { 0 };
 	socklen_t len = sizeof(address);
-	if (getsockname(fd, &address.any, &len) == 0 && address.any.sa_family == AF_UNIX)
+	struct stat status;
+	if (getsockname(fd, &address.any, &len) == 0 && address.any.sa_family == AF_UNIX &&
+	    lstat(address.local.sun_path, &status) == 0 && S_ISSOCK(status.st_mode))
 		unlink(address.local.sun_path);
 	close(fd);
 }

@@ -32,5 +32,5 @@ int listener_open(const char *address, uint16_t joined, int *ret_fd, uint16_t *r
  */
 bool listener_is_unix(const char *address);
 
-/* Of a unix socket the path goes too. */
+/* Of a unix socket the path goes too, if a socket is there. */
 void listener_close(int fd);

@@ -240,7 +240,7 @@ def test_socket_that_a_killed_gateway_left_is_replaced(stile, path, scratch):
 
 def test_place_of_a_socket_that_is_taken_stays_as_it_is(stile, run, path, scratch):
     listen = ("--listen", "127.0.0.1:0", "--admin", f"unix:{path}")
-    stile("--admin", f"unix:{path}")
+    gateway = stile("--admin", f"unix:{path}")
     other = os.path.join(scratch, "other")
     code, _, err = run("serve", "--data", other, *listen)
     assert code == 1 and path in err, err
@@ -250,6 +250,7 @@ def test_place_of_a_socket_that_is_taken_stays_as_it_is(stile, run, path, scratc
         file.write("no socket")
     code, _, err = run("serve", "--data", other, *listen)
     assert code == 1 and path in err, err
+    assert gateway.stop() == 0
     with open(path, encoding="ascii") as file:
         assert file.read() == "no socket"
 
