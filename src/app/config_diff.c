@@ -219,6 +219,7 @@ static void write_value(const struct option *option, const struct serve_options 
 	switch (option->kind) {
 	case OPTION_TEXT:
 	case OPTION_LISTEN:
+	case OPTION_UNIX:
 	case OPTION_ADDRESS: {
 		const char *text = *(const char *const *)field;
 		snprintf(ret_text, size, "%s", text ? text : "nothing");
