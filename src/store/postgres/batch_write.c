@@ -32,7 +32,7 @@
 		      " FROM n, unnest($6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[],"       \
 		      " $10::bigint[]) AS u (key, off, win, ord, chk) ORDER BY u.key"               \
 		      " ON CONFLICT DO NOTHING RETURNING 1)"
-#define ALL_CHECK                                                                                   \
+#define ALL_CHECK \
 	"1 / ((SELECT count(*) FROM i) = $11::bigint AND (SELECT count(*) FROM m) = 1)::integer"
 
 const struct line_statement batch_statements[] = {

@@ -176,6 +176,11 @@ static int enter_all(struct postgres_store *own, const struct work *work, bool t
 	return error;
 }
 
+static bool expects_new(const struct postgres_store *own)
+{
+	return own->new_run >= NEW_RUN || (own->options.eager && !own->was_old);
+}
+
 /* One try: BATCH_…, or an error. */
 static int try_batch(struct postgres_store *own, const struct work *work, bool thorough)
 {
@@ -188,11 +193,13 @@ static int try_batch(struct postgres_store *own, const struct work *work, bool t
 
 	if (error)
 		return error;
-	if (own->new_run >= NEW_RUN && sheet_is_plain(sheet)) {
+	if (expects_new(own) && sheet_is_plain(sheet)) {
 		error = batch_run_all(sheet, &own->decider, &options);
 		own->new_run = error == BATCH_OLD ? 0 : own->new_run;
+		own->was_old = error == BATCH_OLD;
 		return error;
 	}
+	own->was_old = false;
 	error = batch_run(sheet, &own->decider, &options);
 	if (error == BATCH_DONE && sheet->claims.count > 0)
 		own->new_run = sheet_was_all_new(sheet) ? own->new_run + 1 : 0;

@@ -114,7 +114,7 @@ struct sheet {
 	bool thorough, dense;
 	bool short_of;
 	bool all_at_once; /* batch_run_all() has sent it */
-	int failed; /* -ENOMEM */
+	int failed;       /* -ENOMEM */
 	/* From the server. */
 	uint64_t now_ms, first;
 	uint64_t next;   /* dense: the next number */
