@@ -40,12 +40,22 @@ static bool has_token(const struct admin *admin, const struct http_request *requ
 	return found;
 }
 
+/* What proxies say of themselves, and of whom they ask for. */
+static bool came_by_proxy(const struct http_request *request)
+{
+	static const struct span signs[] = {
+		{ "Forwarded", 9 }, { "X-Forwarded-For", 15 }, { "X-Real-IP", 9 }, { "Via", 3 }
+	};
+	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+		if (http1_header_find(&request->head, signs[i]))
+			return true;
+	return false;
+}
+
 static bool is_this_machine(const struct http_request *request)
 {
 	return ip_is_loopback(&request->peer->address) &&
-	       ip_is_loopback_host(header(request, SPAN("Host"))) &&
-	       !http1_header_find(&request->head, SPAN("Forwarded")) &&
-	       !http1_header_find(&request->head, SPAN("X-Forwarded-For"));
+	       ip_is_loopback_host(header(request, SPAN("Host"))) && !came_by_proxy(request);
 }
 
 bool admin_guard(const struct admin *admin, struct http_request *request)

@@ -278,6 +278,16 @@ void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_
 	lane->take_after_ms = 0;
 }
 
+void lane_rename(struct lane *lane, const char *name)
+{
+	CHECK(strlen(name) <= LANE_NAME_MAX);
+	if (strcmp(lane->name, name) == 0)
+		return;
+	memset(lane->name, 0, sizeof(lane->name));
+	memcpy(lane->name, name, strlen(name));
+	lane_wish_renamed(lane);
+}
+
 void lane_pause(struct lane *lane)
 {
 	lane->paused = true;

@@ -116,9 +116,10 @@ struct lane_wish {
 	char value[sizeof("paused,disabled")];
 	uint32_t value_len;
 	bool under_way;
-	bool known;  /* it was read */
-	bool dirty;  /* it is to be written */
-	bool failed; /* the last write was */
+	bool known;   /* it was read */
+	bool dirty;   /* it is to be written */
+	bool failed;  /* the last write was */
+	bool renamed; /* since what is under way was asked: its answer is another's */
 	uint64_t at_ms;
 };
 
@@ -192,6 +193,7 @@ bool lane_is_barred(const struct lane *lane); /* by a person, by itself, or not 
 void lane_wish_init(struct lane *lane);
 void lane_wish_free(struct lane *lane);
 void lane_wish_changed(struct lane *lane);
+void lane_wish_renamed(struct lane *lane);
 void lane_wish_run(struct lane *lane);
 uint64_t lane_wish_next_ms(const struct lane *lane);
 

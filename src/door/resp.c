@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/histogram.h"
 #include "base/mem.h"
 #include "door/resp_internal.h"
@@ -244,6 +245,7 @@ struct store_cell *resp_cells(struct resp_run *run, enum store_cell_act act,
 		resp_fail_memory(run);
 		return NULL;
 	}
+	resp_call_weigh(run->task->call, count * sizeof(*cells));
 	for (uint32_t i = 0; i < count; i++)
 		init_cell(run, &cells[i], act, keys[i]);
 	job->cells = cells;
@@ -459,15 +461,11 @@ bool resp_integer(struct span text, int64_t *ret_value)
 
 static int make_run_id(char ret_id[static RESP_RUN_ID_LEN])
 {
-	static const char digits[] = "0123456789abcdef";
 	unsigned char bytes[RESP_RUN_ID_LEN / 2];
 	int error = hash_random(bytes, sizeof(bytes));
 	if (error)
 		return error;
-	for (size_t i = 0; i < sizeof(bytes); i++) {
-		ret_id[2 * i] = digits[bytes[i] >> 4];
-		ret_id[2 * i + 1] = digits[bytes[i] & 15];
-	}
+	hex_encode(bytes, sizeof(bytes), ret_id);
 	return 0;
 }
 

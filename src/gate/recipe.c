@@ -254,6 +254,8 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		return error;
 	/* In an event that is known by its headers the body may be anything: whether
 	 * a name comes twice in it is not ours to judge. */
+	if (run->body == BODY_UNREAD && run->recipe->parts[it->fields[FIELD_CONTENT]].of_body)
+		recipe_read_body(run);
 	if (run->body == BODY_UNREAD)
 		run->body = json_scan(run->input.body, NULL, &run->doc) == 0 ? BODY_JSON
 		                                                             : BODY_OTHER;

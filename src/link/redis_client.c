@@ -103,16 +103,28 @@ static uint32_t node_find(struct redis_client *client, const struct redis_host *
 	return NO_NODE;
 }
 
-/* NO_NODE: no memory, or too many. */
-static uint32_t node_get(struct redis_client *client, const struct redis_host *host)
+/* The place of one that has left the cluster: it has no slot, no connection and nothing to
+ * answer. Those of the login stay. NO_NODE: there is none. */
+static uint32_t node_spare(const struct redis_client *client)
 {
-	uint32_t found = node_find(client, host);
+	bool used[REDIS_NODES_MAX] = { false };
 
-	if (found != NO_NODE || client->node_count == REDIS_NODES_MAX)
-		return found;
+	for (uint32_t i = 0; client->slots && i < REDIS_SLOTS; i++)
+		if (client->slots[i] != NO_NODE)
+			used[client->slots[i]] = true;
+	for (uint32_t i = client->login->host_count; i < client->node_count; i++)
+		if (!used[i] && !client->nodes[i]->sent.head &&
+		    !redis_link_is_up(client->nodes[i]->link))
+			return i;
+	return NO_NODE;
+}
+
+static struct node *node_new(struct redis_client *client, const struct redis_host *host)
+{
 	struct node *node = mem_zalloc(1, sizeof(*node));
+
 	if (!node)
-		return NO_NODE;
+		return NULL;
 	struct redis_link_options options = {
 		.loop = client->options.loop,
 		.login = client->login,
@@ -123,14 +135,38 @@ static uint32_t node_get(struct redis_client *client, const struct redis_host *h
 		.down = link_down,
 		.user = node,
 	};
-	if (redis_link_new(&options, &node->link) < 0) {
-		mem_free(node);
-		return NO_NODE;
-	}
+	if (redis_link_new(&options, &node->link) < 0)
+		return mem_free(node);
 	node->client = client;
 	list_init(&node->sent);
-	client->nodes[client->node_count] = node;
-	return client->node_count++;
+	return node;
+}
+
+static void node_free(struct node *node)
+{
+	redis_link_free(node->link);
+	mem_free(node);
+}
+
+/* NO_NODE: no memory, or too many. A call that was about to ask one whose place was given to
+ * another asks that one, and is told where to go. */
+static uint32_t node_get(struct redis_client *client, const struct redis_host *host)
+{
+	uint32_t at = node_find(client, host);
+
+	if (at != NO_NODE)
+		return at;
+	bool full = client->node_count == REDIS_NODES_MAX;
+	at = full ? node_spare(client) : client->node_count;
+	struct node *node = at != NO_NODE ? node_new(client, host) : NULL;
+	if (!node)
+		return NO_NODE;
+	if (full)
+		node_free(client->nodes[at]);
+	else
+		client->node_count++;
+	client->nodes[at] = node;
+	return at;
 }
 
 static uint32_t node_of(const struct redis_client *client, const struct redis_call *call)
@@ -589,8 +625,7 @@ struct redis_client *redis_client_free(struct redis_client *client)
 	list_fail(client, &client->parked);
 	for (uint32_t i = 0; i < client->node_count; i++) {
 		list_fail(client, &client->nodes[i]->sent);
-		redis_link_free(client->nodes[i]->link);
-		mem_free(client->nodes[i]);
+		node_free(client->nodes[i]);
 	}
 	redis_call_free(&client->refresh);
 	mem_free(client->slots);

@@ -25,10 +25,12 @@ static void start_deadline(struct resp_connection *connection)
 	                 after_ms > 0 ? loop_now_ms(server->host.loop) + after_ms : WHEEL_NEVER);
 }
 
+/* What a client sends buys time, but not that of a stranger. The limit may also be that of
+ * sending, which is over. */
 static void set_deadline(struct wire *wire)
 {
 	struct resp_connection *connection = resp_connection_of(wire);
-	if (connection->server->options.limits.idle_ms > 0)
+	if (connection->client.trusted && wire->timeout.deadline_ms != WHEEL_NEVER)
 		start_deadline(connection);
 }
 
@@ -261,6 +263,9 @@ static int make_room(struct wire *wire)
 	}
 	if (old && old->room - wire->in_at >= need)
 		return 0;
+	/* Of many arguments each is announced by itself: no byte is moved again and again. */
+	if (need > pool->input_room && need < 2 * (size_t)pending)
+		need = 2 * (size_t)pending;
 	int error = pool_take_input(pool, need, &input);
 	if (error)
 		return error;

@@ -63,7 +63,7 @@ struct resp_call {
 struct resp_server_limits {
 	struct resp_limits known;    /* of trusted clients … */
 	struct resp_limits stranger; /* … and of others */
-	uint64_t input_bytes;        /* of commands larger than some KiB, in all; then they wait */
+	uint64_t input_bytes;        /* of commands larger than some KiB, in all; beyond: dropped */
 	uint32_t output_bytes;       /* not sent, of a connection; then its commands wait */
 	uint32_t pipeline;           /* calls of a connection that are not done; the same */
 	uint32_t weight_bytes;       /* what such calls hold (resp_call_weigh()); the same */

@@ -93,6 +93,8 @@ def gate(stile, scratch, sink):
     ([("Sec-Fetch-Site", "same-origin")], 200),
     ([("X-Forwarded-For", "192.0.2.1")], 403),
     ([("Forwarded", "for=192.0.2.1")], 403),
+    ([("X-Real-IP", "192.0.2.1")], 403),
+    ([("Via", "1.1 proxy")], 403),
 ])
 def test_only_this_machine_under_its_own_name_is_answered(module_gateway, headers, status):
     for method, path in (("GET", "/v1/stats"), ("GET", "/healthz"),
@@ -468,6 +470,27 @@ def test_replay_by_filter_is_of_each_leg(gate, sink):
     assert job["replayed"] == 2, job
     it.gateway.wait_settled()
     assert len(it.sink.got("/crm")) == 4 and len(other.got("/erp")) == 6
+
+
+def test_replay_leaves_the_claims_of_callers_to_them(gate, sink):
+    lake = sink()
+    it = gate(sinks=http_sink("lake", lake.url("/lake")))
+    it.status = 200
+    it.send(1)
+    with it.gateway.connect() as connection:
+        made = connection.request("POST", "/v1/claims", b'{"key":"k"}').json()
+        settled = connection.request("PUT", "/v1/claims/" + made["token"])
+        assert settled.status == 200, settled
+    it.gateway.wait_settled()
+    job = finish(it.gateway, ask(it.gateway, "POST", "/v1/replay", since="1h", rate=1000))
+    assert job["matched"] == job["replayed"] == 2, job  # the legs of the event
+    it.gateway.wait_settled()
+    assert tickets(it.gateway) == []
+    job = finish(it.gateway, ask(it.gateway, "POST", "/v1/replay", source="claims", to="lake",
+                                 rate=1000))
+    assert job["matched"] == job["replayed"] == 1, job
+    lake.wait(3)
+    it.gateway.wait_settled()
 
 
 def test_replay_is_the_same_bytes_and_says_whose(gate):

@@ -3,6 +3,7 @@ each key is new once; what a node leaves when it dies, another delivers; what wa
 acknowledged is never forgotten, whatever befalls the server."""
 
 import concurrent.futures
+import contextlib
 import json
 import os
 import signal
@@ -465,38 +466,16 @@ def test_name_with_an_address_where_nobody_listens_is_found_by_the_other(binary,
 
 # ---- a cluster ----
 
-@only("cluster")
-def test_failover_loses_no_acknowledged_claim(fleet, backend):
+@contextlib.contextmanager
+def claims_under_load(fleet, prefix):
+    """Before, while and after the block happens, events are acknowledged on two nodes; at the
+    end the store knows them all."""
     its = fleet()
     nodes = [its.start("one"), its.start("two")]
     oracle = Acknowledged()
-    cluster = backend.cluster
-    with load(nodes, oracle, "f"):
+    with load(nodes, oracle, prefix):
         eventually(lambda: len(oracle.known) > 200, "events are acknowledged")
-        old = cluster.masters()[0]
-        view = cluster.kill_master(old)
-        cluster.wait_promoted(old, view)
-        old.start()  # its successor has no other replica, and may not answer without one
-        cluster.wait_whole()
-        before = len(oracle.known)
-        eventually(lambda: len(oracle.known) > before + 200, "it goes on with the replica")
-    oracle.check()
-    oracle.check_remembered(nodes[0])
-
-
-@only("cluster")
-def test_partition_of_a_master_loses_no_acknowledged_claim(fleet, backend):
-    its = fleet()
-    nodes = [its.start("one"), its.start("two")]
-    oracle = Acknowledged()
-    cluster = backend.cluster
-    with load(nodes, oracle, "p"):
-        eventually(lambda: len(oracle.known) > 200, "events are acknowledged")
-        old = cluster.masters()[0]
-        view = next(one for one in cluster.masters() if one is not old)
-        with cluster.cut_off(old):
-            cluster.wait_promoted(old, view)
-        cluster.wait_whole()
+        yield
         before = len(oracle.known)
         eventually(lambda: len(oracle.known) > before + 100, "it goes on")
     oracle.check()
@@ -504,21 +483,35 @@ def test_partition_of_a_master_loses_no_acknowledged_claim(fleet, backend):
 
 
 @only("cluster")
-def test_resharding_under_load_loses_nothing(fleet, backend):
-    its = fleet()
-    nodes = [its.start("one"), its.start("two")]
-    oracle = Acknowledged()
+def test_failover_loses_no_acknowledged_claim(fleet, backend):
     cluster = backend.cluster
-    with load(nodes, oracle, "r"):
-        eventually(lambda: len(oracle.known) > 100, "events are acknowledged")
+    with claims_under_load(fleet, "f"):
+        old = cluster.masters()[0]
+        view = cluster.kill_master(old)
+        cluster.wait_promoted(old, view)
+        old.start()  # its successor has no other replica, and may not answer without one
+        cluster.wait_whole()
+
+
+@only("cluster")
+def test_partition_of_a_master_loses_no_acknowledged_claim(fleet, backend):
+    cluster = backend.cluster
+    with claims_under_load(fleet, "p"):
+        old = cluster.masters()[0]
+        view = next(one for one in cluster.masters() if one is not old)
+        with cluster.cut_off(old):
+            cluster.wait_promoted(old, view)
+        cluster.wait_whole()
+
+
+@only("cluster")
+def test_resharding_under_load_loses_nothing(fleet, backend):
+    cluster = backend.cluster
+    with claims_under_load(fleet, "r"):
         giver, taker = cluster.masters()[:2]
         cluster.move_slots(giver, taker, 600)
         cluster.move_slots(taker, giver, 600)
-        before = len(oracle.known)
-        eventually(lambda: len(oracle.known) > before + 50, "it goes on")
-    cluster.wait_whole()
-    oracle.check()
-    oracle.check_remembered(nodes[0])
+        cluster.wait_whole()
 
 
 # ---- a start without the store ----

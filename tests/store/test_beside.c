@@ -19,12 +19,12 @@ struct place {
 
 static struct place place;
 
-static void place_open(bool threads)
+static void place_open(bool threads, uint32_t segment_bytes)
 {
 	struct local_store_options options = { .path = "data",
 		                               .clock = &place.clock.clock,
 		                               .fs = simfs_fs(place.simfs),
-		                               .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		                               .segment_bytes = segment_bytes,
 		                               .beside_bytes = 1,
 		                               .keeper_inline = !threads };
 	struct error_text text = { "" };
@@ -38,7 +38,7 @@ static int begin(void **state)
 	(void)state;
 	place = (struct place){ .simfs = simfs_new(1) };
 	clock_fake_init(&place.clock);
-	place_open(false);
+	place_open(false, LOCAL_STORE_SEGMENT_MIN);
 	return 0;
 }
 
@@ -147,6 +147,52 @@ static void test_a_lost_write_takes_back_what_was_decided_since(void **state)
 	assert_int_equal(second.admit.verdict, VERDICT_NEW);
 }
 
+struct cell_call {
+	struct store_cell cell;
+	bool done;
+};
+
+static void submit_cell(struct cell_call *call, uint64_t key, enum store_cell_act act,
+                        struct span value)
+{
+	*call = (struct cell_call){
+		.cell = { .op = { .kind = STORE_CELL, .done = store_calls_done },
+		          .act = act,
+		          .want_value = act == STORE_CELL_GET,
+		          .cell = { .digest = { { key * UINT64_C(0x9e3779b97f4a7c15), 0 } },
+		                    .name = SPAN("name"),
+		                    .value = value } },
+	};
+	call->cell.op.user = &call->done;
+	store_submit(place.store, &call->cell.op);
+}
+
+/* More than what of a segment is kept in memory for others. */
+static void test_all_of_a_large_frame_can_be_read_while_it_is_written(void **state)
+{
+	static char bytes[STORE_VALUE_MAX];
+	struct cell_call puts[7], reads[7];
+
+	(void)state;
+	store_free(place.store);
+	place_open(false, 64u << 20);
+	for (uint32_t i = 0; i < 7; i++)
+		submit_cell(&puts[i], i + 1, STORE_CELL_PUT,
+		            span_of(bytes, sizeof(bytes) - 64 + i));
+	store_flush(place.store);
+	assert_true(store_under_way(place.store));
+	for (uint32_t i = 0; i < 7; i++)
+		submit_cell(&reads[i], i + 1, STORE_CELL_GET, SPAN_EMPTY);
+	store_calls_flush(place.store);
+	for (uint32_t i = 0; i < 7; i++) {
+		assert_true(puts[i].done && reads[i].done);
+		assert_int_equal(puts[i].cell.op.error, 0);
+		assert_int_equal(reads[i].cell.op.error, 0);
+		assert_int_equal(reads[i].cell.value.len, sizeof(bytes) - 64 + i);
+		buf_free(&reads[i].cell.value);
+	}
+}
+
 /* Each key comes twice: in the first half of a round, and while that is written. */
 static void test_the_threads_of_writer_and_owner_agree(void **state)
 {
@@ -154,7 +200,7 @@ static void test_the_threads_of_writer_and_owner_agree(void **state)
 
 	(void)state;
 	store_free(place.store);
-	place_open(true);
+	place_open(true, LOCAL_STORE_SEGMENT_MIN);
 	for (uint32_t i = 0; i < MANY; i++) {
 		submit(&calls[i][0], i + 1);
 		if (i % 4 == 3)
@@ -180,6 +226,8 @@ int main(void)
 		                                end),
 		cmocka_unit_test_setup_teardown(test_a_lost_write_takes_back_what_was_decided_since,
 		                                begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_all_of_a_large_frame_can_be_read_while_it_is_written, begin, end),
 		cmocka_unit_test_setup_teardown(test_the_threads_of_writer_and_owner_agree, begin,
 		                                end),
 	};

@@ -662,6 +662,27 @@ static void test_a_second_store_on_the_folder_is_refused(void **state)
 }
 
 /* Earlier builds locked a file of that name. */
+/* As one whose battery is empty may say. */
+static void test_a_clock_that_no_ticket_can_tell_is_refused(void **state)
+{
+	struct error_text text = { "" };
+	struct store *store = NULL;
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	end(&world);
+	world.simfs = simfs_new(1);
+	world.options.fs = simfs_fs(world.simfs);
+	clock_fake_jump(&world.clock, INT64_C(80) * 365 * 24 * 60 * 60 * 1000);
+	assert_int_equal(local_store_open(&world.options, &store, &text), ERR_CONFIG);
+	assert_non_null(strstr(text.text, "2105-"));
+	clock_fake_init(&world.clock); /* nothing of that was written down */
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_NEW);
+	end(&world);
+}
+
 static void test_a_folder_with_a_file_lock_opens_and_loses_it(void **state)
 {
 	(void)state;
@@ -1027,6 +1048,7 @@ int main(void)
 		cmocka_unit_test(test_a_segment_with_a_failed_write_is_not_gone_on_with),
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
 		cmocka_unit_test(test_a_folder_with_a_file_lock_opens_and_loses_it),
+		cmocka_unit_test(test_a_clock_that_no_ticket_can_tell_is_refused),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
 		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
 		cmocka_unit_test(test_an_operator_is_told_once_that_damage_keeps_segments),
