@@ -350,7 +350,9 @@ def test_server_that_may_forget_is_refused(fleet, backend, run, scratch):
                            "--listen", "127.0.0.1:0", "--admin", "none")
         assert code == 1 and "synchronous_commit" in log, log
     finally:
-        backend.server.ask("ALTER ROLE stile RESET synchronous_commit")
+        # Durable at once: the session has the role's setting, and a later test kills the server.
+        backend.server.ask("SET synchronous_commit = on;"
+                           "ALTER ROLE stile RESET synchronous_commit")
 
 
 def at_once(check, cases):

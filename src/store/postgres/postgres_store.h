@@ -60,6 +60,7 @@ struct postgres_store_options {
 	const struct clock *clock; /* stands for the server's; and all housekeeping is done
 	                            * by tick, which waits for it */
 	bool dense;                /* no gaps between ticket numbers, as the model has none */
+	bool eager;                /* everything is expected to be new, always */
 };
 
 int postgres_store_open(const struct postgres_store_options *options, struct store **ret_store,
