@@ -27,6 +27,15 @@ static size_t part_bytes(const struct redis_part *part)
 	return 0;
 }
 
+/* After which a take may have something: not after decisions alone. */
+static bool makes_due(const struct redis_shard *shard)
+{
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
+		if (!part->decides)
+			return true;
+	return false;
+}
+
 static void parts_choose(struct redis_shard *shard, bool poll)
 {
 	size_t bytes = 0;
@@ -36,7 +45,8 @@ static void parts_choose(struct redis_shard *shard, bool poll)
 		bytes += part_bytes(shard->queue.head);
 		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
 	}
-	redis_takes_choose(shard, poll || shard->under_way.count > 0);
+	redis_decisions_find(shard);
+	redis_takes_choose(shard, poll || makes_due(shard));
 	redis_parcels_choose(shard);
 }
 
@@ -102,7 +112,7 @@ static bool has_taken(const struct redis_call *call, struct span reply)
 
 static void batch_send(struct redis_shard *shard)
 {
-	struct redis_store *redis = shard->redis;
+	const struct redis_store *redis = shard->redis;
 	struct redis_call *call = &shard->call;
 	struct buf *out = &call->arguments;
 
@@ -117,7 +127,7 @@ static void batch_send(struct redis_shard *shard)
 	call->count = 5 + redis_encode_offers(shard, out);
 	shard->answers = shard->offer_count;
 	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
-		call->count += redis_encode(redis, part, out);
+		call->count += redis_encode(shard, part, out);
 		shard->answers += !part->follows;
 	}
 	call->script = true;
