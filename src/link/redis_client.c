@@ -32,7 +32,8 @@ struct node {
 	struct redis_client *client;
 	struct redis_link *link;
 	struct call_list sent;
-	bool told; /* that it is away */
+	bool told;    /* that it is away */
+	bool replica; /* it is there, and takes no writes */
 };
 
 struct redis_client {
@@ -301,9 +302,11 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 		return false;
 	if (resp_reply_says(value, SPAN("NOSCRIPT")))
 		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
-	if (resp_reply_says(value, SPAN("READONLY")))
+	if (resp_reply_says(value, SPAN("READONLY"))) {
+		client->nodes[call->node]->replica = true;
 		redis_link_reset(client->nodes[call->node]->link,
 		                 "it is a replica, which takes no writes");
+	}
 	client->refresh_wanted |= client->slots != NULL;
 	park(client, call, RETRY_MS);
 	return true;
@@ -322,6 +325,23 @@ static void wait_send(struct redis_client *client, struct redis_call *call)
 	call->stage = REDIS_CALL_WAIT;
 	list_add(&node->sent, call);
 	redis_link_flush(node->link);
+}
+
+static void tell_there(struct node *node)
+{
+	if (node->told)
+		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
+		         log_u64("port", redis_link_host(node->link)->port));
+	node->told = false;
+}
+
+/* It has done what a replica does not do. */
+static void node_writes(struct node *node)
+{
+	if (!node->replica)
+		return;
+	node->replica = false;
+	tell_there(node);
 }
 
 /* Its last reply came: `reply` is the result. */
@@ -345,6 +365,8 @@ static void settle(struct redis_client *client, struct redis_call *call, struct 
 		}
 	}
 	bool whole = value.kind == RESP_REPLY_ERROR ? !is_passing(&value) : replicated;
+	if (value.kind != RESP_REPLY_ERROR && call->writes)
+		node_writes(client->nodes[call->node]);
 	finish(client, call, whole ? 0 : ERR_AWAY, whole ? reply : SPAN_EMPTY);
 }
 
@@ -418,10 +440,8 @@ static void link_up(void *user)
 	struct node *node = user;
 	struct redis_client *client = node->client;
 
-	if (node->told)
-		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
-		         log_u64("port", redis_link_host(node->link)->port));
-	node->told = false;
+	if (!node->replica)
+		tell_there(node);
 	for (struct redis_call *call = client->parked.head; call; call = call->next)
 		if (node_of(client, call) == NO_NODE ||
 		    client->nodes[node_of(client, call)] == node)

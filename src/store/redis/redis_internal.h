@@ -184,9 +184,13 @@ struct part_list {
 	uint32_t count;
 };
 
+/* Why a server does not write, while it answers: told once, and when it is over. */
+enum redis_trouble { REDIS_FINE = 0, REDIS_FULL, REDIS_REFUSES, REDIS_TROUBLES };
+
 struct redis_shard {
 	struct redis_store *redis;
 	uint32_t number;
+	enum redis_trouble trouble;
 	char place[REDIS_PLACE_MAX]; /* what its keys begin with */
 	struct part_list queue;
 	struct part_list under_way;
@@ -250,6 +254,7 @@ struct redis_store {
 	struct redis_part *free_parts;
 	struct op_list finished; /* this round, */
 	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
+	uint32_t troubles[REDIS_TROUBLES]; /* shards that have it */
 	bool closing;
 	struct loop_timer guard_timer;
 	struct redis_call guard_call;

@@ -40,8 +40,8 @@
 --
 -- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; shard; step; flags), the
 -- node, then the operations: a head that begins with a letter, some with more behind. The
--- answer: one element an operation (a number below 0 is an error), then the counts, if they
--- were asked for.
+-- answer: one element an operation (a number below 0 is an error), then whether there is no room
+-- (a byte: 0, 1, or 2 if nobody looked) and the counts, if they were asked for.
 
 local P = string.sub(KEYS[1], 1, -2)
 local spread = unpack
@@ -75,11 +75,16 @@ if writes then
 		if done == batch then saved, saved_at = cmsgpack.unpack(sub(r, 9)), 0 end
 	end
 end
--- No room: what only removes is done all the same.
+-- No room: what only removes is done all the same. Any other reason not to write is the answer;
+-- before 7.0 its words stand behind where they came from.
 local full = false
 if writes then
 	local r = redis.pcall('SETRANGE', KEYS[2], 0, '')
-	full = type(r) == 'table' and r.err ~= nil
+	if type(r) == 'table' and r.err then
+		local why = string.match(r.err, '^@.-: %-(.*)$') or r.err
+		if sub(why, 1, 3) ~= 'OOM' then return redis.error_reply(why) end
+		full = true
+	end
 end
 
 local last_text = call('GET', KEYS[1]) or '0 0'
@@ -1256,7 +1261,8 @@ if writes and saved then
 elseif writes and not full then
 	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
 end
-out[#out + 1] = counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
+out[#out + 1] = (full and '\1' or writes and '\0' or '\2')
+	.. (counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
 	call('ZCARD', P .. 'l') + parcelled, call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'),
-	call('ZCARD', P .. 'x'), call('DBSIZE') + parcelled, call('SCARD', P .. 'C')) or ''
+	call('ZCARD', P .. 'x'), call('DBSIZE') + parcelled, call('SCARD', P .. 'C')) or '')
 return out

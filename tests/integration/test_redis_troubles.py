@@ -1,0 +1,200 @@
+"""A Redis that answers and yet does not do as it should: it becomes a replica, is full, or its
+answers are lost. Whatever it is, it is told once, and when it is over; and no event is lost or
+delivered twice for it."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+import rediskit
+from gatekit import write
+from harness import Connection, eventually
+from sinkkit import QUICK, http_sink, source
+
+
+@pytest.fixture
+def server():
+    made = rediskit.Redis(aof=None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def gateway(stile, scratch):
+    """stile with this URL as its store, and perhaps a sink."""
+    def start(url, sink=None, more="", source_more=""):
+        text = f"store: {{ url: \"{url}\", lease: 60s }}\nsources:\n" + source("a", source_more)
+        if sink:
+            text += "sinks:\n" + http_sink("it", sink.url("/it"), f"{more}{QUICK}")
+        return stile("--config", write(scratch, "troubles.yaml", text))
+    return start
+
+
+class LossyWay:
+    """Between a gateway and its Redis; the answer to a request that has `pattern` is lost once,
+    and the connection with it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.pattern = None
+        self.lost = threading.Event()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}?timeout=20s"
+
+    def lose(self, pattern):
+        self.pattern = pattern
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection((self.server.address, self.server.port))
+            met = threading.Event()
+            threading.Thread(target=self.there, args=(near, far, met), daemon=True).start()
+            threading.Thread(target=self.back, args=(near, far, met), daemon=True).start()
+
+    def there(self, near, far, met):
+        seen = b""
+        while data := self.receive(near):
+            seen = seen[-64:] + data
+            if self.pattern and self.pattern in seen:
+                self.pattern = None
+                met.set()  # before the server can have answered
+            far.sendall(data)
+        self.cut(far)
+
+    def back(self, near, far, met):
+        while data := self.receive(far):
+            if met.is_set():
+                self.lost.set()
+                break
+            near.sendall(data)
+        self.cut(near)
+        self.cut(far)
+
+    @staticmethod
+    def receive(sock):
+        try:
+            return sock.recv(65536)
+        except OSError:
+            return b""
+
+    @staticmethod
+    def cut(sock):
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self):
+        self.listener.close()
+
+
+def told(node, words):
+    return sum(words in line for line in node.log().splitlines())
+
+
+def test_gateway_whose_redis_becomes_a_replica_says_so_once_and_when_it_is_over(gateway, server):
+    other = rediskit.Redis(aof=None)
+    try:
+        node = gateway(server.url() + "?timeout=300ms")
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "before"}, path="/in/a").json()["verdict"] == "new"
+            server.ask("REPLICAOF", other.address, str(other.port))
+            server.set("replica-serve-stale-data", "yes")
+            for n in range(8):
+                assert connection.post({"id": f"r{n}"}, path="/in/a").status == 503
+            server.ask("REPLICAOF", "NO", "ONE")
+            eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
+                       "it is a master again")
+            eventually(lambda: told(node, "redis is there again") == 1, "that is told")
+        assert told(node, "it is a replica, which takes no writes") == 1, node.log()
+        assert told(node, "redis refused a batch") == 0, node.log()
+        assert node.stop() == 0
+        assert told(node, "redis is there again") == 1, node.log()
+    finally:
+        other.close()
+
+
+def test_gateway_whose_redis_is_full_says_so_once_and_when_it_is_over(gateway, server):
+    node = gateway(server.url())
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "before"}, path="/in/a").status == 200
+        for _ in range(2):
+            server.set("maxmemory", "1")
+            for n in range(8):
+                assert connection.post({"id": f"f{n}"}, path="/in/a").status == 503
+            server.set("maxmemory", "0")
+            eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
+                       "there is room again")
+    assert node.stop() == 0
+    assert told(node, "redis is full") == told(node, "redis has room again") == 2, node.log()
+
+
+def test_answer_that_is_lost_with_an_offer_is_found_again(gateway, server, sink):
+    way, destination = LossyWay(server), sink(lambda request: 200)
+    try:
+        node = gateway(way.url(), destination)
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "first"}, path="/in/a").json()["verdict"] == "new"
+            eventually(lambda: node.metrics()["stile_open_tickets"].value() == 0, "it is done")
+            events = [{"id": f"e{n}"} for n in range(5)] + [{"id": "e1"}, {"id": "first"}]
+
+            def offered():
+                """A take waits: what comes now is offered to it."""
+                way.lose(b"$29\r\nO")
+                answer = connection.post(events, path="/in/a").json()
+                assert [it["verdict"] for it in answer["events"]] in (
+                    ["new"] * 5 + ["duplicate"] * 2, ["duplicate"] * 7), answer
+                return way.lost.is_set()
+            eventually(offered, "an answer with an offer is lost")
+            destination.wait(6)
+            again = connection.post(events, path="/in/a").json()
+            assert [it["verdict"] for it in again["events"]] == ["duplicate"] * 7
+        assert node.stop() == 0
+        assert sorted(destination.ids()) == [f"e{n}" for n in range(5)] + ["first"]
+        assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
+    finally:
+        way.close()
+
+
+def test_full_redis_takes_the_outcomes_of_a_parcel_that_is_half_done(gateway, server, sink):
+    go_on, refused = threading.Event(), set()
+
+    def answer(request):
+        name = json.loads(request.body)["id"]
+        if name.startswith("late"):
+            go_on.wait(60)
+        if name == "late-again" and name not in refused:
+            refused.add(name)
+            return 503
+        return 200
+    destination = sink(answer)
+    node = gateway(server.url(), destination, "concurrency: 16, on_unknown: retry, ")
+    early = ["early-1", "early-2", "early-3"]
+    late = ["late-1", "late-2", "late-again"]
+    with Connection(node.address) as connection:
+        answer = connection.post([{"id": name} for name in early + late], path="/in/a").json()
+        assert [it["verdict"] for it in answer["events"]] == ["new"] * 6
+        destination.wait(6)
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() == 3, "half is done")
+        server.set("maxmemory", "1")
+        go_on.set()
+        assert connection.post({"id": "full"}, path="/in/a").status == 503
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() <= 1,
+                   "what is done is recorded")
+        server.set("maxmemory", "0")
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() == 0,
+                   "what failed is tried again")
+    assert node.stop() == 0
+    assert sorted(destination.ids()) == sorted(early + late + ["late-again"])
+    assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
+    assert server.ask("KEYS", "stile{0}b*") == []
