@@ -202,3 +202,32 @@ def test_full_redis_takes_the_outcomes_of_a_parcel_that_is_half_done(gateway, se
     assert sorted(destination.ids()) == sorted(early + late + ["late-again"])
     assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
     assert server.ask("KEYS", "stile{0}b*") == []
+
+
+def test_node_that_left_the_cluster_is_forgotten_and_found_again(gateway):
+    cluster = rediskit.Cluster()
+    try:
+        first, old = cluster.masters()[:2]
+        node = gateway(f"redis-cluster://{first.address}:{first.port}?timeout=20s")
+        with Connection(node.address) as connection:
+            def decided(names):
+                return all(connection.post({"id": name}, path="/in/a").status == 200
+                           for name in names)
+            assert decided([f"a{n}" for n in range(64)])  # all shards
+            cluster.kill_master(old)
+            eventually(lambda: decided([f"b{n}" for n in range(64)]), "its replica has its slots")
+            left = "a redis that has left the cluster is not asked any more"
+            eventually(lambda: told(node, left) == 1, "it is forgotten")
+            where = f"host={old.address} port={old.port}"
+            assert where in next(line for line in node.log().splitlines()
+                                 if left in line)
+            old.start()
+            cluster.wait_whole()
+            assert decided([f"c{n}" for n in range(64)])
+            cluster.fail_over(next(one for one in cluster.masters()
+                                   if old in cluster.replicas_of(one)))
+            cluster.wait_whole()
+            eventually(lambda: decided([f"d{n}" for n in range(64)]), "it is asked again")
+        assert node.stop() == 0
+    finally:
+        cluster.close()
