@@ -382,6 +382,24 @@ def test_url_that_nobody_answers_is_told_without_its_password(run, stile):
         assert node.stop() == 0 and "c4n4ry" not in node.log()
 
 
+def test_parameter_that_there_is_not_is_a_matter_of_usage(run, scratch):
+    def check(case):
+        url, word = case
+        for words in (["store", "check", url], ["store", "init", url],
+                      ["serve", "--store", url, "--data", os.path.join(scratch, "none")]):
+            code, out, log = run(*words, env={"SECRET": "c4n4ry"})
+            assert code == 2 and word in log, (words, out, log)
+            assert out == "" and "c4n4ry" not in log
+
+    at_once(check, [("redis://127.0.0.1:1/?replicas=some", "replicas"),
+                    ("redis://:${SECRET}@127.0.0.1:1?nonsense=1", "nonsense"),
+                    ("redis-cluster://127.0.0.1:1?shards=3", "shards"),
+                    ("redis://127.0.0.1:70000", "HOST:PORT"),
+                    ("redis://127.0.0.1:1/first", "number of a database"),
+                    ("postgres://u:${SECRET}@127.0.0.1:1/c?nonsense=1", "connection string"),
+                    ("postgres://u@127.0.0.1:1/c?schema=No", "schema")])
+
+
 def test_replica_is_refused_as_what_it_is(run, scratch):
     master, replica = rediskit.Redis(), rediskit.Redis()
     try:

@@ -63,6 +63,9 @@ struct postgres_store_options {
 	bool eager;                /* everything is expected to be new, always */
 };
 
+/* Is the URL one? ERR_CONFIG and a text without its secrets; nobody is asked. */
+int postgres_store_url_check(const char *url, struct error_text *ret_text) must_check;
+
 int postgres_store_open(const struct postgres_store_options *options, struct store **ret_store,
                         struct error_text *ret_text) must_check;
 
