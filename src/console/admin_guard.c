@@ -3,7 +3,8 @@
  *
  * A browser on this machine reaches the loopback for every page that it shows. So
  * without a token: the name that it asked for must be one of the loopback (a page may
- * have made its own name lead here), and a page may only ask what it came from.
+ * have made its own name lead here), and a page may only ask what it came from. No
+ * browser reaches a unix socket, and who may open it the file system says.
  */
 #include "base/secret.h"
 #include "codec/ip.h"
@@ -54,8 +55,9 @@ static bool came_by_proxy(const struct http_request *request)
 
 static bool is_this_machine(const struct http_request *request)
 {
-	return ip_is_loopback(&request->peer->address) &&
-	       ip_is_loopback_host(header(request, SPAN("Host"))) && !came_by_proxy(request);
+	bool here = request->peer->local || (ip_is_loopback(&request->peer->address) &&
+	                                     ip_is_loopback_host(header(request, SPAN("Host"))));
+	return here && !came_by_proxy(request);
 }
 
 bool admin_guard(const struct admin *admin, struct http_request *request)

@@ -118,6 +118,7 @@ static void release(struct wire *wire)
 		return;
 	if (connection->held)
 		unhold(connection);
+	loop_timer_clear(connection->server->host.loop, &connection->delay);
 	wire_unlink(wire);
 	connection->server->options.gone(&connection->client);
 	resp_parser_free(&connection->parser);
@@ -154,6 +155,7 @@ static struct resp_entry *take_entry(struct resp_connection *connection)
 	entry->connection = connection;
 	entry->input = connection->wire.input;
 	entry->weight = 0;
+	entry->delay_ms = 0;
 	entry->done = entry->fault = entry->ends = false;
 	entry->call.client = &connection->client;
 	entry->call.arrived_ns = loop_now_ns(server->host.loop);
@@ -180,8 +182,10 @@ static void pop_first(struct resp_connection *connection)
 	connection->weight -= entry->weight;
 	server->weight -= entry->weight;
 	server->patience.asking -= connection->waiting == 0;
-	server->patience.undone -= !entry->done;
+	server->patience.undone -= !entry->done && connection->late != entry;
 	server->calls--;
+	if (connection->late == entry)
+		connection->late = NULL;
 	if (entry->ends)
 		connection->wire.closing = connection->wire.last = true;
 	pool_drop_input(&server->host.pool, entry->input);
@@ -194,14 +198,42 @@ static void pop_first(struct resp_connection *connection)
 	server->spare_count++;
 }
 
+static void delay_over(struct loop_timer *timer)
+{
+	struct resp_connection *connection = container_of(timer, struct resp_connection, delay);
+	if (connection->late)
+		connection->late->done = true;
+	connection->late = NULL;
+	wire_mark_dirty(&connection->wire);
+}
+
+/* Without a timer it is done now. */
+static bool begin_delay(struct resp_entry *entry)
+{
+	struct resp_connection *connection = entry->connection;
+	CHECK(!connection->late); /* R2 */
+	connection->delay.due = delay_over;
+	if (loop_timer_set(connection->server->host.loop, &connection->delay, entry->delay_ms) < 0)
+		return false;
+	connection->late = entry;
+	return true;
+}
+
 void resp_call_done(struct resp_call *call)
 {
 	struct resp_entry *entry = container_of(call, struct resp_entry, call);
 	CHECK(!entry->done);
-	entry->done = true;
 	entry->connection->server->patience.undone--;
+	if (unlikely(entry->delay_ms > 0) && begin_delay(entry))
+		return;
+	entry->done = true;
 	if (entry->connection->first == entry)
 		wire_mark_dirty(&entry->connection->wire);
+}
+
+void resp_call_delay(struct resp_call *call, uint32_t ms)
+{
+	container_of(call, struct resp_entry, call)->delay_ms = ms;
 }
 
 void resp_call_weigh(struct resp_call *call, uint64_t bytes)
@@ -232,7 +264,7 @@ static bool must_pause(const struct wire *wire)
 	const struct resp_connection *connection = container_of(wire, const struct resp_connection,
 	                                                        wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
-	return wire->last || connection->waiting >= limits->pipeline ||
+	return wire->last || connection->late || connection->waiting >= limits->pipeline ||
 	       connection->weight >= limits->weight_bytes ||
 	       outgoing_pending(&wire->out) > limits->output_bytes;
 }

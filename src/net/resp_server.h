@@ -131,6 +131,10 @@ void resp_call_weigh(struct resp_call *call, uint64_t bytes);
  * done that has a large reply. */
 bool resp_call_is_dear(const struct resp_call *call);
 
+/* From inside handle(), before the call is done: its reply leaves so much later, and the commands
+ * behind it stay where they are until then. */
+void resp_call_delay(struct resp_call *call, uint32_t ms);
+
 /* From inside handle(): the connection ends behind this call's reply. */
 void resp_call_ends(struct resp_call *call);
 

@@ -353,6 +353,10 @@ const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, u
 {
 	uint64_t end = (uint64_t)offset + len;
 
+	/* What is being written is here as a whole, however long, and not on disk yet. */
+	if (segment == frame->segment && offset >= frame->busy_from && end <= frame->busy_end)
+		return frame->memory + frame->busy_from % frame->ring_bytes +
+		       (offset - frame->busy_from);
 	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
 	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;
