@@ -254,6 +254,9 @@ static bool is_meant(const struct admin_job *job, const struct store_item *item,
 		return true;
 	if (job->first_own != 0 && item->ticket >= job->first_own)
 		return false;
+	/* Whoever made the claim has acted: nobody would ask for it, or settle it, again. */
+	if (item->sink == STORE_SINK_CALLER && !job->elsewhere)
+		return false;
 	/* Its original is there too, and is what a replay of all repeats. */
 	return item->state != STORE_STATE_CLOSED || job->filter.event != 0 ||
 	       letter_read(parts->letter, &letter) < 0 || letter.texts[LETTER_REPLAY_OF].len == 0;

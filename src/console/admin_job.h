@@ -10,7 +10,8 @@
  * ticket). So it gets a ticket and an Idempotency-Key of its own, and the same replay
  * run twice is a duplicate. A dead or parked original is closed when that is durable.
  * A replay to another sink leaves its original as it is.
- * What a job has sent itself, and what is a replay and was delivered, it leaves out.
+ * What a job has sent itself, and what is a replay and was delivered, it leaves out; and
+ * claims of callers, which go nowhere but to another sink.
  *
  * Room:      console. Threads: the one of the admin listener.
  * Ownership: admin_job_new() gives it; admin_job_begin() hands it to admin->jobs, from

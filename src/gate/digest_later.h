@@ -3,10 +3,10 @@
  * than two by themselves (base/hash_lanes.h), so whoever has many events to read asks
  * for the digests of all of them afterwards.
  *
- * Inputs are copied; a digest is written to its place when seven others have come, or
+ * Inputs are copied; a digest is written to its place when eight others have come, or
  * by digest_later_flush(). Claims of one rule are of nearly the same length, and eight
  * take as long as the longest: so there are two rows, for the first and the second
- * claims of events.
+ * claims of events, and a flush makes both of them at once.
  *
  * Room:      gate. Threads: one owner.
  * Ownership: plain memory, zeroed is empty; the places are the caller's and stay until

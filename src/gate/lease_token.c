@@ -46,10 +46,12 @@ void lease_token_write(const struct lease_token_key *key, const struct lease_tok
 		             .expiry_s = htole32(token->expiry_s),
 		             .attempt = htole16((uint16_t)token->attempt),
 		             .format = FORMAT };
+	unsigned char bytes[sizeof(wire)];
 
 	CHECK(token->attempt <= UINT16_MAX);
 	prove(key, &wire, wire.proof);
-	hex_encode(&wire, sizeof(wire), ret_text);
+	memcpy(bytes, &wire, sizeof(wire));
+	hex_encode(bytes, sizeof(bytes), ret_text);
 }
 
 int lease_token_read(const struct lease_token_key *key, struct span text,

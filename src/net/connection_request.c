@@ -311,6 +311,9 @@ static int move_input(struct connection *connection, size_t missing)
 	struct pool *pool = &connection->server->host.pool;
 	struct input *old = connection->wire.input;
 	size_t have = connection->wire.in_len - connection->wire.in_at;
+	bool chunked = connection->current && connection->current->http.head.chunked;
+	if (chunked && missing < have)
+		missing = have; /* nobody knows how much comes: no byte is moved again and again */
 	size_t step = have * 2 > ROOM_STEP ? have * 2 : ROOM_STEP;
 	size_t room = have + missing;
 	if (room > step)

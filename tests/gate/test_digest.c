@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "codec/json_number.h"
 #include "gate/digest_later.h"
 
 static const unsigned char key[DIGEST_KEY_LEN] = { 0, 1, 2,  3,  4,  5,  6,  7,
@@ -181,6 +182,37 @@ static void digests_that_wait_for_company_are_the_same(void **state)
 	digest_later_flush(&later);
 }
 
+/* As whoever adds a number does: its exact form is made in the input's own room. */
+static struct digest digest_of_number(const char *number, const struct digest_scope *scope)
+{
+	static struct digest_input input;
+	struct span text;
+	digest_begin(&input, scope);
+	assert_int_equal(json_number_exact(span_str(number), digest_room(&input), DIGEST_PART_MAX,
+	                                   &text),
+	                 0);
+	assert_int_equal(digest_add(&input, DIGEST_NUMBER, text), 0);
+	return digest_end(&input, key);
+}
+
+static void every_digit_of_a_long_number_counts(void **state)
+{
+	struct digest_scope scope;
+	char number[] = "1234567890123456789012345678901234567890.25";
+	(void)state;
+	assert_int_equal(digest_scope_init(&scope, SPAN("source"), SPAN("rule")), 0);
+	struct digest first = digest_of_number(number, &scope);
+	for (size_t i = 0; number[i]; i++) {
+		char digit = number[i];
+		if (digit == '.')
+			continue;
+		number[i] = digit == '7' ? '8' : '7';
+		struct digest other = digest_of_number(number, &scope);
+		assert_memory_not_equal(&other, &first, sizeof(first));
+		number[i] = digit;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -194,6 +226,7 @@ int main(void)
 		cmocka_unit_test(values_and_inputs_have_their_limits),
 		cmocka_unit_test(names_have_their_limits),
 		cmocka_unit_test(digests_that_wait_for_company_are_the_same),
+		cmocka_unit_test(every_digit_of_a_long_number_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

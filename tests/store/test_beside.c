@@ -147,6 +147,50 @@ static void test_a_lost_write_takes_back_what_was_decided_since(void **state)
 	assert_int_equal(second.admit.verdict, VERDICT_NEW);
 }
 
+/* Else its number would be given to two, when what it was given out on is lost. */
+static void test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written(void **state)
+{
+	struct take_call take = { .take = { .sink = 7 } };
+	struct store_leg leg = { .sink = 7 };
+	struct store_parts parts;
+	struct store_item item;
+	struct call call;
+	bool taken = false;
+	size_t at = 0;
+
+	(void)state;
+	place.store->written = store_calls_written;
+	submit(&call, 1);
+	call.admit.legs = &leg;
+	call.admit.leg_count = 1;
+	store_calls_flush(place.store);
+	struct store_take one = {
+		.op = { .kind = STORE_TAKE, .done = store_calls_done, .user = &taken },
+		.ticket = call.admit.ticket,
+		.sink = 7,
+		.lease_ms = 10,
+	};
+	store_submit(place.store, &one.op);
+	store_flush(place.store);
+	clock_fake_advance(&place.clock, 20);
+	take_call_begin(place.store, &take, 10, 1000);
+	store_flush(place.store); /* the write has not ended */
+	assert_false(taken);
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	store_calls_flush(place.store);
+	assert_true(taken);
+	assert_int_equal(one.op.error, ERR_POISONED);
+	store_tick(place.store);
+	assert_true(take_call_poll(&take));
+	assert_true(store_item_next(buf_span(&take.take.items), &at, &item, &parts));
+	struct store_settle settle = { .ticket = item.ticket,
+		                       .attempt = item.attempt,
+		                       .outcome = OUTCOME_DONE };
+	assert_int_equal(store_call(place.store, &settle.op, STORE_SETTLE), 0);
+	buf_free(&take.take.items);
+	buf_free(&one.items);
+}
+
 struct cell_call {
 	struct store_cell cell;
 	bool done;
@@ -226,6 +270,9 @@ int main(void)
 		                                end),
 		cmocka_unit_test_setup_teardown(test_a_lost_write_takes_back_what_was_decided_since,
 		                                begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written,
+			begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_all_of_a_large_frame_can_be_read_while_it_is_written, begin, end),
 		cmocka_unit_test_setup_teardown(test_the_threads_of_writer_and_owner_agree, begin,

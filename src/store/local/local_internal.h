@@ -319,6 +319,8 @@ enum store_state local_state(const struct open_ticket *ticket);
 /* The note at a place; its text stays until the next read or frame. */
 int local_read_note(struct local_store *local, const struct open_ticket *ticket,
                     struct entry *ret_entry) must_check;
+/* Is its last note in a frame that is not durable yet? */
+bool local_note_waits(const struct local_store *local, const struct open_ticket *ticket);
 void local_serve_reads(struct local_store *local);
 
 /* scan_tickets.c, scan_events.c */

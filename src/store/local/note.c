@@ -16,6 +16,8 @@
 #include "store/local/local_internal.h"
 #include "store/local/replay.h"
 
+#define SOON_MS 50u /* about when the next tick comes */
+
 static uint64_t now_of(const struct local_store *local)
 {
 	return steady_clock_last(&local->clock);
@@ -96,7 +98,8 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	if (!started)
 		ticket.attempt = (uint16_t)store_attempt_next(ticket.attempt);
 	open_tickets_update(local->tickets, &ticket);
-	local->batch->events += started; /* somebody waits to begin */
+	/* Somebody waits to begin, and would have to wait for the tick. */
+	local->batch->events += started || note->due_ms < now_of(local) + SOON_MS;
 	return 0;
 }
 
