@@ -10,8 +10,9 @@
  * and sent without knowing what its tickets will be, writes the first of them: so that is
  * known then, too.
  *
- * A transaction also fails if somebody has deleted the row, or made the tables anew. A new connection then looks whether the tables are still those whose secret
- * the node has; it does not work with others.
+ * A transaction also fails if somebody has deleted the row, or made the tables anew. A new
+ * connection then looks whether the tables are still those whose secret the node has; it
+ * does not work with others.
  *
  * Room:      store/postgres. Threads: one owner, which it blocks.
  * Ownership: line_free() takes what it holds; the address stays the caller's.
