@@ -20,25 +20,24 @@ void digest_later_add(struct digest_later *later, const struct digest_wanted *wa
                       struct digest *ret_digest)
 {
 	struct digest_row *row = &later->rows[wanted->index % DIGEST_LATER_ROWS];
-	uint32_t place = row->lanes.count;
 	struct hash_rest rest = {
 		.state = wanted->scope->state,
 		.ptr = wanted->input->bytes,
 		.done = wanted->scope->len / 8 * 8,
 		.len = wanted->input->len,
 	};
-	CHECK(place < HASH_LANES);
 	CHECK(wanted->input->len <= DIGEST_INPUT_MAX);
+	if (row->lanes.count == HASH_LANES)
+		flush_row(row);
+	uint32_t place = row->lanes.count;
 	if (!hash_lanes_add(&row->lanes, &rest)) {
 		uint64_t words[2];
 		hash_finish(&rest, words);
 		*ret_digest = digest_of(words, wanted->check);
 		return;
 	}
-	row->places[place] = ret_digest;
+	row->places[place] = later->claims ? &later->claims[wanted->index].digest : ret_digest;
 	row->checks[place] = wanted->check;
-	if (place + 1 == HASH_LANES)
-		flush_row(row);
 }
 
 void digest_later_flush(struct digest_later *later)
@@ -46,4 +45,10 @@ void digest_later_flush(struct digest_later *later)
 	for (uint32_t i = 0; i < DIGEST_LATER_ROWS; i++)
 		if (later->rows[i].lanes.count > 0)
 			flush_row(&later->rows[i]);
+}
+
+void digest_later_drop(struct digest_later *later)
+{
+	for (uint32_t i = 0; i < DIGEST_LATER_ROWS; i++)
+		later->rows[i].lanes.count = later->rows[i].lanes.longest = 0;
 }
