@@ -12,7 +12,7 @@
 #include "sys/clock.h"
 #include "sys/feed.h"
 
-#define FLUSH_AHEAD_BYTES (512u << 10) /* a write of about 0.2 ms */
+#define FLUSH_AHEAD_BYTES (768u << 10) /* a write of about 0.3 ms */
 #define BATCH_ROOM 8u                  /* items, at first, */
 #define BATCH_ITEM_BYTES 768u          /* and one for so many bytes of the body, */
 #define BATCH_ROOM_MAX 1024u           /* up to so many */
