@@ -148,19 +148,31 @@ def today(bench):
         judge_pair(bench, what, medians, "nginx+redis", 5, 6)
 
 
+DECIDES = """sources:
+  events: { preset: auto }
+routes:
+  - { to: none }
+"""
+
+
 def redis_store(bench):
-    """decisions in a shared Redis (appendfsync always): stile with that store; nginx, Lua and
-    the same Redis"""
+    """decisions in a shared Redis (appendfsync always): stile with that store, deciding only
+    (to: none), then with the events kept and delivered too; nginx, Lua and the same Redis"""
     options = ["--appendonly", "yes", "--appendfsync", "always"]
-    for connections, least in ((256, None), (64, 2)):
-        with contextlib.ExitStack() as stack:
-            redis = stack.enter_context(
-                servers.Redis(bench.folder("redis"), bench.args.server_cpu, options))
-            found = start(bench, stack, nginx(bench, redis=redis, name="nginx+redis"),
-                          stile(bench, redis=redis))
-            what = "%d connections" % connections
-            medians = bench.compare(what, found, connections=connections)
-        judge_pair(bench, what, medians, "nginx+redis", least, None)
+    decides = os.path.join(bench.args.work, "decides.yaml")
+    with open(decides, "w", encoding="utf-8") as file:
+        file.write(DECIDES)
+    for kind, more, least in (("decisions", ["--config", decides], 2), ("delivered", [], None)):
+        for connections in (256, 64):
+            with contextlib.ExitStack() as stack:
+                redis = stack.enter_context(
+                    servers.Redis(bench.folder("redis"), bench.args.server_cpu, options))
+                found = start(bench, stack, nginx(bench, redis=redis, name="nginx+redis"),
+                              stile(bench, redis=redis, more=more))
+                what = "%s, %d connections" % (kind, connections)
+                medians = bench.compare(what, found, connections=connections)
+            judge_pair(bench, what, medians, "nginx+redis", least if connections == 64 else None,
+                       None)
 
 
 def redis_cluster(bench):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -19,7 +20,8 @@
 static int bad_url(const char *url, struct error_text *ret_text)
 {
 	return error_fill(ret_text, ERR_INVALID,
-	                  "\"%.100s\" is not an address: expected http://HOST:PORT or https://…",
+	                  "\"%.100s\" is not an address: expected http://HOST:PORT, https://… or "
+	                  "unix:/PATH",
 	                  url);
 }
 
@@ -57,6 +59,12 @@ int ask_parse_url(const char *url, struct ask_address *ret_address, struct error
 {
 	struct span text = span_str(url);
 	struct ask_address address = { .bracketed = false };
+	if (option_is_unix(url)) {
+		address.local = true;
+		snprintf(address.host, sizeof(address.host), "%s", url + strlen("unix:"));
+		*ret_address = address;
+		return 0;
+	}
 	address.secure = span_cut_start(&text, SPAN("https://"));
 	if ((!address.secure && !span_cut_start(&text, SPAN("http://"))) || text.len == 0)
 		return bad_url(url, ret_text);
@@ -168,13 +176,13 @@ static int set_limits(int fd)
 	return 0;
 }
 
-static int connect_one(const struct addrinfo *info)
+static int connect_one(const struct sockaddr *address, socklen_t len)
 {
-	int fd = socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC, info->ai_protocol);
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return -errno;
 	int r = set_limits(fd);
-	if (r == 0 && connect(fd, info->ai_addr, info->ai_addrlen) < 0)
+	if (r == 0 && connect(fd, address, len) < 0)
 		r = -errno;
 	if (r == 0)
 		return fd;
@@ -182,8 +190,21 @@ static int connect_one(const struct addrinfo *info)
 	return r;
 }
 
+static int connect_path(const struct ask_address *address, struct error_text *ret_text)
+{
+	struct sockaddr_un path = { .sun_family = AF_UNIX };
+	CHECK(strlen(address->host) < sizeof(path.sun_path)); /* option_is_unix() */
+	memcpy(path.sun_path, address->host, strlen(address->host));
+	int r = connect_one((const struct sockaddr *)(const void *)&path, sizeof(path));
+	return r >= 0 ? r
+	              : error_fill(ret_text, r, "no gateway answers at %s: %s", address->host,
+	                           error_name(r));
+}
+
 static int connect_to(const struct ask_address *address, struct error_text *ret_text)
 {
+	if (address->local)
+		return connect_path(address, ret_text);
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC };
 	struct addrinfo *list = NULL;
 	int r = getaddrinfo(address->host, address->port, &hints, &list);
@@ -192,7 +213,7 @@ static int connect_to(const struct ask_address *address, struct error_text *ret_
 		                  gai_strerror(r));
 	r = -EHOSTUNREACH;
 	for (const struct addrinfo *info = list; info && r < 0; info = info->ai_next)
-		r = connect_one(info);
+		r = connect_one(info->ai_addr, info->ai_addrlen);
 	freeaddrinfo(list);
 	if (r < 0)
 		error_fill(ret_text, r, "no gateway answers at %s port %s: %s", address->host,
@@ -287,12 +308,14 @@ static int exchange(const struct line *line, const struct question *question, st
 	int r = buf_reserve(&request, REQUEST_MAX); /* growing would leave copies of a token */
 	if (r < 0)
 		return r;
-	buf_printf(&request,
-	           "%s %.*s HTTP/1.1\r\nHost: %s%s%s:%s\r\nContent-Length: 0\r\n"
-	           "Connection: close\r\n",
-	           question->method, (int)question->target.len, question->target.ptr,
-	           address->bracketed ? "[" : "", address->host, address->bracketed ? "]" : "",
-	           address->port);
+	buf_printf(&request, "%s %.*s HTTP/1.1\r\n", question->method, (int)question->target.len,
+	           question->target.ptr);
+	if (address->local)
+		buf_append_span(&request, SPAN("Host: localhost\r\n"));
+	else
+		buf_printf(&request, "Host: %s%s%s:%s\r\n", address->bracketed ? "[" : "",
+		           address->host, address->bracketed ? "]" : "", address->port);
+	buf_append_span(&request, SPAN("Content-Length: 0\r\nConnection: close\r\n"));
 	r = add_token(question->token_file, &request);
 	buf_append_span(&request, SPAN("\r\n"));
 	if (r == 0)
@@ -326,8 +349,9 @@ static int talk(const struct line *line, const struct question *question, struct
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
 	int r = exchange(line, question, &answer);
 	if (r < 0)
-		error_fill(ret_text, r, "%s port %s: %s", question->address.host,
-		           question->address.port, error_name(r));
+		error_fill(ret_text, r, "%s%s%s: %s", question->address.host,
+		           question->address.local ? "" : " port ", question->address.port,
+		           error_name(r));
 	else
 		r = take_answer(&answer, out, ret_text);
 	buf_free(&answer);

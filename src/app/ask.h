@@ -35,7 +35,7 @@ struct ask_options {
 	  0,                                                                                      \
 	  0,                                                                                      \
 	  NULL,                                                                                   \
-	  "the gateway's admin listener; https:// where it has TLS" },                            \
+	  "the gateway's admin listener; https:// where it has TLS, unix:/PATH for a socket" },   \
 		{ "ca",                                                                           \
 		  OPTION_TEXT,                                                                    \
 		  offsetof(type, member.ca),                                                      \
@@ -50,9 +50,11 @@ struct ask_options {
 			NULL, "a file with the token, where the gateway wants one (admin.token)"  \
 	}
 
-/* Where a URL such as http://127.0.0.1:8080 or https://[::1]:8443/ leads. */
+/* Where a URL such as http://127.0.0.1:8080, https://[::1]:8443/ or
+ * unix:/run/stile.sock leads. */
 struct ask_address {
 	bool secure; /* https */
+	bool local;  /* unix: the host is the path, and there is no port */
 	char host[ASK_HOST_MAX];
 	char port[8];
 	bool bracketed; /* an IPv6 address */

@@ -127,47 +127,60 @@ static int add(struct config_diff *diff, const char *option, bool reloads, const
 	return 0;
 }
 
-static bool is_equal(struct buf *a, struct buf *b)
+/* What was written of an old and of a new one: secrets are among it. */
+struct versions {
+	struct buf old;
+	struct buf new;
+};
+
+/* 1 if they differ, 0 if not, or -ENOMEM; they are wiped and freed. */
+static int versions_differ(struct versions *versions)
 {
-	bool equal = span_eq(buf_span(a), buf_span(b));
-	if (a->room > 0)
-		explicit_bzero(a->ptr, a->room);
-	if (b->room > 0)
-		explicit_bzero(b->ptr, b->room);
-	buf_clear(a);
-	buf_clear(b);
-	return equal;
+	bool failed = versions->old.failed || versions->new.failed;
+	bool equal = span_eq(buf_span(&versions->old), buf_span(&versions->new));
+	if (versions->old.room > 0)
+		explicit_bzero(versions->old.ptr, versions->old.room);
+	if (versions->new.room > 0)
+		explicit_bzero(versions->new.ptr, versions->new.room);
+	buf_free(&versions->old);
+	buf_free(&versions->new);
+	return failed ? -ENOMEM : !equal;
 }
+
+/* The member of a section that has a name of its own. */
+static int add_named(struct config_diff *diff, const char *section, struct span name,
+                     const char *text)
+{
+	char option[16 + 64];
+	snprintf(option, sizeof(option), "%s.%.*s", section, (int)name.len, name.ptr);
+	return add(diff, option, true, text);
+}
+
+/* ---- sources ---- */
 
 static int compare_source(struct config_diff *diff, const struct config_source *old,
                           const struct config_source *new)
 {
-	struct buf a = { 0 };
-	struct buf b = { 0 };
-	put_recipe(&a, &old->recipe);
-	put_recipe(&b, &new->recipe);
-	bool failed = a.failed || b.failed;
-	bool recipe = !is_equal(&a, &b);
-	put_auth(&a, &old->auth);
-	put_auth(&b, &new->auth);
-	failed = failed || a.failed || b.failed;
-	bool auth = !is_equal(&a, &b);
-	put_rest(&a, old);
-	put_rest(&b, new);
-	failed = failed || a.failed || b.failed;
-	bool rest = !is_equal(&a, &b);
-	buf_free(&a);
-	buf_free(&b);
-	if (failed)
+	struct versions recipes = { 0 };
+	struct versions auths = { 0 };
+	struct versions rests = { 0 };
+	put_recipe(&recipes.old, &old->recipe);
+	put_recipe(&recipes.new, &new->recipe);
+	put_auth(&auths.old, &old->auth);
+	put_auth(&auths.new, &new->auth);
+	put_rest(&rests.old, old);
+	put_rest(&rests.new, new);
+	int recipe = versions_differ(&recipes);
+	int auth = versions_differ(&auths);
+	int rest = versions_differ(&rests);
+	if (recipe < 0 || auth < 0 || rest < 0)
 		return -ENOMEM;
 	if (!recipe && !auth && !rest)
 		return 0;
-	char option[16 + 64];
 	char text[64];
-	snprintf(option, sizeof(option), "sources.%s", new->name.ptr);
 	snprintf(text, sizeof(text), "changed:%s%s%s", recipe ? " recipe" : "", auth ? " auth" : "",
 	         rest ? " path or policy" : "");
-	return add(diff, option, true, text);
+	return add_named(diff, "sources", new->name, text);
 }
 
 static int add_sources(struct config_diff *diff, const struct config *from,
@@ -176,10 +189,8 @@ static int add_sources(struct config_diff *diff, const struct config *from,
 	int error = 0;
 	for (uint32_t i = 0; i < from->source_count && error == 0; i++) {
 		const struct config_source *source = &from->sources[i];
-		char option[16 + 64];
-		snprintf(option, sizeof(option), "sources.%s", source->name.ptr);
 		if (!config_find_source(other, source->name))
-			error = add(diff, option, true, text);
+			error = add_named(diff, "sources", source->name, text);
 	}
 	return error;
 }
@@ -190,7 +201,7 @@ static int compare_sources(struct config_diff *diff, const struct config *old,
 	int error = add_sources(diff, old, new, "removed");
 	if (error == 0)
 		error = add_sources(diff, new, old, "added");
-	for (uint32_t i = 0; i < new->source_count &&error == 0; i++) {
+	for (uint32_t i = 0; error == 0 && i < new->source_count; i++) {
 		const struct config_source *was = config_find_source(old, new->sources[i].name);
 		if (was)
 			error = compare_source(diff, was, &new->sources[i]);
@@ -208,6 +219,7 @@ static void write_value(const struct option *option, const struct serve_options 
 	switch (option->kind) {
 	case OPTION_TEXT:
 	case OPTION_LISTEN:
+	case OPTION_UNIX:
 	case OPTION_ADDRESS: {
 		const char *text = *(const char *const *)field;
 		snprintf(ret_text, size, "%s", text ? text : "nothing");
@@ -235,8 +247,8 @@ static int compare_serve(struct config_diff *diff, const struct config_states *s
 {
 	const struct config *new = states->next;
 	int error = 0;
-	for (size_t i = 0; i < config_table.count && error == 0; i++) {
-		const struct config_option *row = &config_table.options[i];
+	const struct config_option *row;
+	for (size_t i = 0; error == 0 && (row = config_table_row(i)); i++) {
 		char was[256];
 		char is[256];
 		char text[600];
@@ -313,6 +325,7 @@ static void put_policy(struct buf *out, const struct config_sink *sink)
 	buf_append(out, numbers, sizeof(numbers));
 	put_texts(out, sink->rules, sink->rule_count);
 	put_text(out, sink->dead_letter);
+	put_number(out, policy->dead_sink);
 }
 
 static void put_file(struct buf *out, const char *path)
@@ -366,6 +379,7 @@ static void put_postgres(struct buf *out, const struct config_sink *sink)
 
 static void put_sink(struct buf *out, const struct config_sink *sink)
 {
+	put_text(out, sink->name); /* standard output may have another, and is the same */
 	put_number(out, sink->kind);
 	put_number(out, sink->id);
 	put_number(out, sink->print);
@@ -392,15 +406,10 @@ static void put_routes(struct buf *out, const struct config *config)
 
 int config_sink_changed(const struct config_sink *old, const struct config_sink *new)
 {
-	struct buf a = { 0 };
-	struct buf b = { 0 };
-	put_sink(&a, old);
-	put_sink(&b, new);
-	bool failed = a.failed || b.failed;
-	bool equal = is_equal(&a, &b);
-	buf_free(&a);
-	buf_free(&b);
-	return failed ? -ENOMEM : !equal;
+	struct versions sinks = { 0 };
+	put_sink(&sinks.old, old);
+	put_sink(&sinks.new, new);
+	return versions_differ(&sinks);
 }
 
 static int add_sinks(struct config_diff *diff, const struct config *from,
@@ -409,10 +418,8 @@ static int add_sinks(struct config_diff *diff, const struct config *from,
 	int error = 0;
 	for (uint32_t i = 0; i < from->sink_count && error == 0; i++) {
 		const struct config_sink *sink = &from->sinks[i];
-		char option[16 + 64];
-		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
 		if (!config_find_sink(other, sink->name))
-			error = add(diff, option, true, text);
+			error = add_named(diff, "sinks", sink->name, text);
 	}
 	return error;
 }
@@ -423,13 +430,11 @@ static int compare_sinks(struct config_diff *diff, const struct config *old,
 	int error = add_sinks(diff, old, new, "removed");
 	if (error == 0)
 		error = add_sinks(diff, new, old, "added");
-	for (uint32_t i = 0; i < new->sink_count &&error == 0; i++) {
+	for (uint32_t i = 0; error == 0 && i < new->sink_count; i++) {
 		const struct config_sink *sink = &new->sinks[i];
 		const struct config_sink *was = config_find_sink(old, sink->name);
-		char option[16 + 64];
-		snprintf(option, sizeof(option), "sinks.%s", sink->name.ptr);
 		int changed = was ? config_sink_changed(was, sink) : 0;
-		error = changed > 0 ? add(diff, option, true, "changed") : changed;
+		error = changed > 0 ? add_named(diff, "sinks", sink->name, "changed") : changed;
 	}
 	return error;
 }
@@ -437,17 +442,11 @@ static int compare_sinks(struct config_diff *diff, const struct config *old,
 static int compare_routes(struct config_diff *diff, const struct config *old,
                           const struct config *new)
 {
-	struct buf a = { 0 };
-	struct buf b = { 0 };
-	put_routes(&a, old);
-	put_routes(&b, new);
-	bool failed = a.failed || b.failed;
-	bool equal = is_equal(&a, &b);
-	buf_free(&a);
-	buf_free(&b);
-	if (failed)
-		return -ENOMEM;
-	return equal ? 0 : add(diff, "routes", true, "changed");
+	struct versions routes = { 0 };
+	put_routes(&routes.old, old);
+	put_routes(&routes.new, new);
+	int changed = versions_differ(&routes);
+	return changed > 0 ? add(diff, "routes", true, "changed") : changed;
 }
 
 static void put_claims_api(struct buf *out, const struct config_claims *claims)
@@ -462,17 +461,11 @@ static void put_claims_api(struct buf *out, const struct config_claims *claims)
 static int compare_claims_api(struct config_diff *diff, const struct config *old,
                               const struct config *new)
 {
-	struct buf a = { 0 };
-	struct buf b = { 0 };
-	put_claims_api(&a, &old->claims);
-	put_claims_api(&b, &new->claims);
-	bool failed = a.failed || b.failed;
-	bool equal = is_equal(&a, &b);
-	buf_free(&a);
-	buf_free(&b);
-	if (failed)
-		return -ENOMEM;
-	return equal ? 0 : add(diff, "claims", true, "changed");
+	struct versions claims = { 0 };
+	put_claims_api(&claims.old, &old->claims);
+	put_claims_api(&claims.new, &new->claims);
+	int changed = versions_differ(&claims);
+	return changed > 0 ? add(diff, "claims", true, "changed") : changed;
 }
 
 int config_diff(const struct config_states *states, struct config_diff *ret_diff)

@@ -51,8 +51,8 @@ static bool is_meant(const struct config_option *option, struct span name)
 static const struct config_option *find_meant(const char *section, struct span name)
 {
 	const struct config_option *found = NULL;
-	for (size_t i = 0; i < config_table.count; i++) {
-		const struct config_option *option = &config_table.options[i];
+	const struct config_option *option;
+	for (size_t i = 0; (option = config_table_row(i)); i++) {
 		if (!is_meant(option, name))
 			continue;
 		if (config_option_in(option, section, NULL))
@@ -77,9 +77,10 @@ static void tell_unknown(struct config_reader *reader, const char *section,
 {
 	struct span name = member->name->text;
 	struct suggest suggest = suggest_begin(name);
-	for (size_t i = 0; i < config_table.count; i++) {
+	const struct config_option *option;
+	for (size_t i = 0; (option = config_table_row(i)); i++) {
 		struct span known;
-		if (config_option_in(&config_table.options[i], section, &known))
+		if (config_option_in(option, section, &known))
 			suggest_offer(&suggest, known);
 	}
 	const struct config_option *meant = find_meant(section, name);

@@ -3,6 +3,7 @@
 #include "app/suggest.h"
 
 #define SECTION "routes[]"
+#define NOWHERE SPAN("none") /* of `to`: decided, and no more */
 
 static void read_route(struct config_reader *reader, const struct yaml_node *map,
                        struct config_route *ret_route)
@@ -41,6 +42,11 @@ void config_read_routes(struct config_reader *reader, const struct yaml_node *li
 	}
 }
 
+static bool leads_nowhere(const struct config_route *route)
+{
+	return route->to_count == 1 && span_eq(route->to[0], NOWHERE);
+}
+
 int config_routes_new(const struct config *config, const unsigned char *key,
                       struct route_set **ret_set, struct route_problem *ret_problem)
 {
@@ -48,11 +54,13 @@ int config_routes_new(const struct config *config, const unsigned char *key,
 	struct route_sink sinks[CONFIG_SINKS_MAX];
 	for (uint32_t i = 0; i < config->route_count; i++) {
 		const struct config_route *route = &config->routes[i];
+		bool nowhere = leads_nowhere(route);
 		specs[i] = (struct route_spec){
 			.from = route->from,
 			.from_count = route->from_count,
 			.to = route->to,
-			.to_count = route->to_count,
+			.to_count = nowhere ? 0 : route->to_count,
+			.nowhere = nowhere,
 			.type = route->type,
 			.order_by = route->order_by,
 			.condition_count = route->condition_count,
@@ -104,6 +112,12 @@ static bool check_to(struct config_reader *reader, struct span name)
 {
 	const struct config *config = reader->config;
 	struct suggest suggest = suggest_begin(name);
+	if (span_eq(name, NOWHERE)) {
+		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, name.ptr).place,
+		               "found none beside sinks, expected sinks, or none alone: events "
+		               "that are only decided, and go nowhere");
+		return false;
+	}
 	if (config_find_sink(config, name))
 		return true;
 	for (uint32_t i = 0; i < config->sink_count; i++)
@@ -112,18 +126,31 @@ static bool check_to(struct config_reader *reader, struct span name)
 	return false;
 }
 
+/* What is only decided has no order in which it goes. */
+static bool check_nowhere(struct config_reader *reader, const struct config_route *route)
+{
+	if (route->order_by.len == 0)
+		return true;
+	size_t at = config_enter(reader, SPAN("order_by"));
+	config_tell_at(reader, CONFIG_ERROR,
+	               config_mark_of(reader->config, route->order_by.ptr).place,
+	               "has no meaning with to: none, by which nothing is delivered");
+	config_leave(reader, at);
+	return false;
+}
+
 static bool check_names(struct config_reader *reader, const struct config_route *route)
 {
-	bool fine = route->to_count > 0;
+	bool fine = route->to_count > 0, nowhere = leads_nowhere(route);
 	size_t at = config_enter(reader, SPAN("from"));
 	for (uint32_t i = 0; i < route->from_count; i++)
 		fine = check_from(reader, route->from[i]) && fine;
 	config_leave(reader, at);
 	at = config_enter(reader, SPAN("to"));
-	for (uint32_t i = 0; i < route->to_count; i++)
+	for (uint32_t i = 0; i < route->to_count && !nowhere; i++)
 		fine = check_to(reader, route->to[i]) && fine;
 	config_leave(reader, at);
-	return fine;
+	return fine && (!nowhere || check_nowhere(reader, route));
 }
 
 static void tell_problem(struct config_reader *reader, const struct route_problem *problem)
@@ -154,7 +181,8 @@ static void check_source(struct config_reader *reader, const struct route_set *s
 	config_enter(reader, source->name);
 	if (reader->config->route_count > 0 && routes == 0)
 		config_tell_at(reader, CONFIG_WARNING, source->place,
-		               "no route is for its events: they are decided and go nowhere");
+		               "no route is for its events: they are decided and go nowhere "
+		               "(to: none, if that is meant)");
 	if (reach > ROUTE_LEGS_MAX)
 		config_tell_at(reader, CONFIG_ERROR, source->place,
 		               "its events may go to %u sinks at once, expected at most %u", reach,
@@ -165,6 +193,8 @@ static void check_source(struct config_reader *reader, const struct route_set *s
 static void check_sink(struct config_reader *reader, const struct config_sink *sink)
 {
 	const struct config *config = reader->config;
+	if (sink->place.line == 0)
+		return; /* nobody asked for it */
 	for (uint32_t i = 0; i < config->route_count; i++)
 		for (uint32_t j = 0; j < config->routes[i].to_count; j++)
 			if (span_eq(config->routes[i].to[j], sink->name))

@@ -382,6 +382,10 @@ static void read_sink(struct config_reader *reader, const struct yaml_node *node
 	if (!sink || !config_check_name(reader, node->name) ||
 	    !config_read_text(reader, node->name, &sink->name))
 		return;
+	if (span_eq(sink->name, SPAN("none")))
+		config_tell(reader, CONFIG_ERROR, node->name,
+		            "found none, which says in routes that events go nowhere (to: none), "
+		            "expected another name");
 	sink->place = (struct config_place){ node->name->line, node->name->column };
 	sink->kind = CONFIG_SINK_KINDS; /* not known yet */
 	if (node->kind == YAML_MAP && node->count > 0) {

@@ -5,6 +5,7 @@
  * and people see it without user, password and parameters (config_store_label()).
  */
 #include "app/config_reader.h"
+#include "app/shared_store.h"
 #include "codec/url.h"
 
 static const struct {
@@ -227,6 +228,18 @@ static void add_password(struct config_reader *reader)
 	store->url = join(reader, &parts, store->password[0], false);
 }
 
+/* What is wrong with it is told by those who will use it, without its secrets. */
+static void check_whole(struct config_reader *reader)
+{
+	const struct config_store *store = &reader->config->store;
+	struct error_text text = { "" };
+	int error = store->url.ptr ? shared_store_url_check(store, &text) : 0;
+	if (error == -ENOMEM)
+		reader->failed = error;
+	else if (error < 0)
+		config_tell(reader, CONFIG_ERROR, NULL, "%s", text.text);
+}
+
 static void check_spool(struct config_reader *reader, const struct config_source *source)
 {
 	size_t mark = config_enter(reader, SPAN("sources"));
@@ -249,11 +262,13 @@ void config_check_store(struct config_reader *reader)
 	size_t mark = config_enter(reader, SPAN("store"));
 	read_flag(reader);
 	store->kind = config_store_kind_of(store->url);
-	if (store->kind != CONFIG_STORE_LOCAL)
+	if (store->kind != CONFIG_STORE_LOCAL) {
 		add_password(reader);
-	else if (store->password_count > 0)
+		check_whole(reader);
+	} else if (store->password_count > 0) {
 		config_tell(reader, CONFIG_ERROR, NULL,
 		            "password is of no use without url: the store is local");
+	}
 	if (store->lease_ms == 0)
 		store->lease_ms = CONFIG_LEASE_MS;
 	config_leave(reader, mark);

@@ -1,6 +1,9 @@
 /*
  * config_table: the one table of all options of the configuration file.
  *
+ * What reads a file, compares two, sets defaults, writes the manual or makes a guess at
+ * a name that is wrong, goes by it. The rows themselves: config_rows.h.
+ *
  * Room: app. Threads: constant.
  */
 #pragma once
@@ -64,12 +67,8 @@ struct config_option {
 	const char *help;
 };
 
-struct config_table {
-	const struct config_option *options;
-	size_t count;
-};
-
-extern const struct config_table config_table;
+/* The rows from 0 on, in the order of the manual; NULL after the last. */
+const struct config_option *config_table_row(size_t index);
 
 /* The row of "SECTION.name" or, for the top, of "name"; NULL if there is none. */
 const struct config_option *config_option_find(const char *section, struct span name);

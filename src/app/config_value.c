@@ -403,8 +403,8 @@ static bool has_number(const struct config_option *row)
 void config_set_defaults(const char *section, void *base)
 {
 	size_t len = strlen(section);
-	for (size_t i = 0; i < config_table.count; i++) {
-		const struct config_option *row = &config_table.options[i];
+	const struct config_option *row;
+	for (size_t i = 0; (row = config_table_row(i)); i++) {
 		struct option option = option_of(row);
 		struct error_text expected;
 		uint64_t value = 0;

@@ -53,8 +53,9 @@ static void print_markdown_row(const struct config_option *option, FILE *out)
 static void print_markdown(FILE *out)
 {
 	fputs("| option | value | default | change | meaning |\n|---|---|---|---|---|\n", out);
-	for (size_t i = 0; i < config_table.count; i++)
-		print_markdown_row(&config_table.options[i], out);
+	const struct config_option *row;
+	for (size_t i = 0; (row = config_table_row(i)); i++)
+		print_markdown_row(row, out);
 }
 
 /* ---- roff ---- */
@@ -219,8 +220,9 @@ static void print_yaml_5(FILE *out)
 	      ".SH OPTIONS\n"
 	      "In the names below * stands for a name that you choose, [] for each of a list.\n",
 	      out);
-	for (size_t i = 0; i < config_table.count; i++)
-		print_option(&config_table.options[i], out);
+	const struct config_option *row;
+	for (size_t i = 0; (row = config_table_row(i)); i++)
+		print_option(row, out);
 	print_presets(out);
 	fputs(".SH PARTS\n"
 	      "A part names one value of an event.\n"

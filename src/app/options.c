@@ -4,9 +4,12 @@
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "app/suggest.h"
 #include "base/text.h"
+
+#define UNIX_PATH_ROOM sizeof(((struct sockaddr_un *)NULL)->sun_path) /* with its NUL */
 
 static void *field_of(const struct option *option, void *values)
 {
@@ -76,12 +79,22 @@ bool option_is_address(const char *text)
 void option_url(const char *scheme, const char *address, uint16_t port, char *out, size_t room)
 {
 	const char *colon = strrchr(address, ':');
-	snprintf(out, room, "%s://%.*s:%u", scheme, (int)(colon - address), address, port);
+	if (option_is_unix(address))
+		snprintf(out, room, "%s", address);
+	else
+		snprintf(out, room, "%s://%.*s:%u", scheme, (int)(colon - address), address, port);
+}
+
+bool option_is_unix(const char *text)
+{
+	return strncmp(text, "unix:/", 6) == 0 && text[6] != '\0' &&
+	       strlen(text) < strlen("unix:") + UNIX_PATH_ROOM;
 }
 
 bool option_is_loopback(const char *text)
 {
-	return strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]:", 6) == 0;
+	return strncmp(text, "127.", 4) == 0 || strncmp(text, "[::1]:", 6) == 0 ||
+	       option_is_unix(text);
 }
 
 /* A bound of the table, as one would write it. */
@@ -162,6 +175,14 @@ int option_set(const struct option *option, const char *text, void *values,
 		if (strcmp(text, "none") != 0 && !option_is_address(text))
 			return error_fill(ret_expected, -EINVAL,
 			                  "none, or ADDR:PORT, such as 127.0.0.1:8081");
+		*(const char **)field = text;
+		return 0;
+	case OPTION_UNIX:
+		if (strcmp(text, "none") != 0 && !option_is_address(text) && !option_is_unix(text))
+			return error_fill(ret_expected, -EINVAL,
+			                  "none, or ADDR:PORT, such as 127.0.0.1:8081, or "
+			                  "unix:/PATH of at most %zu bytes",
+			                  UNIX_PATH_ROOM - 1);
 		*(const char **)field = text;
 		return 0;
 	case OPTION_TEXT:

@@ -26,6 +26,7 @@ enum option_kind {
 	OPTION_CHOICE,   /* uint64_t: which of the words in `choices` */
 	OPTION_ADDRESS,  /* const char *, ADDR:PORT */
 	OPTION_LISTEN,   /* const char *, ADDR:PORT or none */
+	OPTION_UNIX,     /* const char *, ADDR:PORT, unix:/PATH or none */
 	OPTION_TEXTS,    /* struct option_texts: may be given several times */
 };
 
@@ -71,10 +72,11 @@ int option_set(const struct option *option, const char *text, void *values,
 /* Which of the words in "one|two", or -1. */
 int option_choice(const char *choices, struct span word);
 
-/* Is it ADDR:PORT, and if so one that only this machine can reach? */
-bool option_is_address(const char *text);
+bool option_is_address(const char *text); /* ADDR:PORT */
+bool option_is_unix(const char *text);    /* unix:/PATH */
+/* Of either: can only this machine reach it? */
 bool option_is_loopback(const char *text);
-/* The URL of a listener that was told ADDR:PORT, and got this port. */
+/* The URL of a listener that was told one of these, and got this port. */
 void option_url(const char *scheme, const char *address, uint16_t port, char *out, size_t room);
 
 /* The table as people read it. */

@@ -28,6 +28,7 @@
 /* Descriptors that no connection gets: the store's files, and what else is open. */
 #define RESERVED_DESCRIPTORS 64u
 #define DESCRIPTORS_PER_THREAD 5u
+#define DESCRIPTORS_PER_SINK 8u
 
 static void on_signal(struct loop_handler *handler, uint32_t events)
 {
@@ -75,7 +76,20 @@ static int fail(const char *what, int error, const struct error_text *text)
 	return error;
 }
 
-/* Peers must not be able to take what the store needs to go on. */
+/* What sinks may have open; of requests a connection for each attempt under way. */
+static uint64_t sink_descriptors(const struct config *config)
+{
+	uint64_t count = 0;
+	for (uint32_t i = 0; i < config->sink_count; i++) {
+		const struct config_sink *sink = &config->sinks[i];
+		bool requests = sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE;
+		if (sink->kind != CONFIG_SINK_STDOUT)
+			count += DESCRIPTORS_PER_SINK + (requests ? sink->policy.limiter.most : 0);
+	}
+	return count;
+}
+
+/* Peers must not be able to take what store and sinks need to go on. */
 static int limit_connections(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -87,8 +101,10 @@ static int limit_connections(struct serve *serve)
 		           (unsigned long long)limit);
 		return fail("stile cannot start", -EMFILE, &text);
 	}
+	uint64_t sinks = sink_descriptors(serve->config), half = (limit - reserve) / 2;
+	uint64_t left = limit - reserve - (sinks < half ? sinks : half);
 	/* The Redis door has as many again. */
-	uint64_t share = (limit - reserve) / (strcmp(options->resp, "none") == 0 ? 1 : 2);
+	uint64_t share = left / (strcmp(options->resp, "none") == 0 ? 1 : 2);
 	serve->connections = (uint32_t)options->connections;
 	if (options->connections > share) {
 		serve->connections = (uint32_t)share;

@@ -295,6 +295,7 @@ static void change_lane(struct sinks_change *all, struct deliver *deliver, uint3
 		return;
 	struct deliver_command change = { .kind = DELIVER_CHANGE,
 		                          .policy = sink->policy,
+		                          .name = sink->name.ptr,
 		                          .make = make_outlet };
 	change.policy.prompt = prompt;
 	post(all, deliver, lane, sink, change);

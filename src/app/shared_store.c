@@ -98,12 +98,14 @@ static const struct {
 	            const unsigned char **ret_key, struct error_text *ret_text);
 	int (*check)(const char *url, const struct shared_listener *listener,
 	             struct error_text *ret_text);
+	int (*url_check)(const char *url, struct error_text *ret_text);
 	int (*init)(const char *url, struct error_text *ret_text);
 	int (*migrate)(const char *url, struct error_text *ret_text);
 } kinds[] = {
-	[CONFIG_STORE_REDIS] = { redis_open, redis_check, redis_prepare, redis_prepare },
-	[CONFIG_STORE_POSTGRES] = { postgres_open, postgres_check, postgres_store_init,
-	                            postgres_store_migrate },
+	[CONFIG_STORE_REDIS] = { redis_open, redis_check, redis_store_url_check, redis_prepare,
+	                         redis_prepare },
+	[CONFIG_STORE_POSTGRES] = { postgres_open, postgres_check, postgres_store_url_check,
+	                            postgres_store_init, postgres_store_migrate },
 };
 
 int shared_store_open(const struct config *config, struct store **ret_store,
@@ -111,6 +113,12 @@ int shared_store_open(const struct config *config, struct store **ret_store,
 {
 	CHECK(config->store.kind != CONFIG_STORE_LOCAL);
 	return kinds[config->store.kind].open(config, ret_store, ret_key, ret_text);
+}
+
+int shared_store_url_check(const struct config_store *store, struct error_text *ret_text)
+{
+	CHECK(store->kind != CONFIG_STORE_LOCAL);
+	return kinds[store->kind].url_check(store->url.ptr, ret_text);
 }
 
 int shared_store_check(const struct config_store *store, const struct shared_listener *listener,

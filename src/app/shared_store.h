@@ -15,6 +15,11 @@
 int shared_store_open(const struct config *config, struct store **ret_store,
                       const unsigned char **ret_key, struct error_text *ret_text) must_check;
 
+/* Is the store's URL one, with parameters that there are? ERR_INVALID or ERR_CONFIG and a text;
+ * nobody is asked. */
+int shared_store_url_check(const struct config_store *store,
+                           struct error_text *ret_text) must_check;
+
 enum shared_level { SHARED_FINE = 0, SHARED_WARNING, SHARED_ERROR };
 
 /* Who is told what was found. */

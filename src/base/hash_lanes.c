@@ -47,6 +47,8 @@ bool hash_lanes_add(struct hash_lanes *lanes, const struct hash_rest *rest)
 	lanes->words[lane] = whole + 1;
 	if (lanes->longest < whole + 1)
 		lanes->longest = (uint32_t)whole + 1;
+	if (lane == 0 || lanes->shortest > whole + 1)
+		lanes->shortest = (uint32_t)whole + 1;
 	put_state(lanes, lane, &rest->state);
 	return true;
 }
@@ -111,32 +113,75 @@ AVX512 wide_inline __m512i fold(struct wide *s)
 	return exclusive(exclusive(s->v0, s->v1), exclusive(s->v2, s->v3));
 }
 
-AVX512 static void finish_wide(const struct hash_lanes *lanes,
-                               uint64_t ret_words[static HASH_LANES][2])
+AVX512 wide_inline struct wide begin_row(const struct hash_lanes *lanes)
 {
-	uint64_t first[HASH_LANES], second[HASH_LANES];
-	struct wide s = {
+	return (struct wide){
 		_mm512_loadu_si512(lanes->states.v0),
 		_mm512_loadu_si512(lanes->states.v1),
 		_mm512_loadu_si512(lanes->states.v2),
 		_mm512_loadu_si512(lanes->states.v3),
 	};
-	__m512i words = _mm512_loadu_si512(lanes->words);
-	for (uint32_t i = 0; i < lanes->longest; i++) {
-		__mmask8 these = _mm512_cmpgt_epi64_mask(words, _mm512_set1_epi64(i));
-		feed_some(&s, _mm512_loadu_si512(lanes->message[i]), these);
+}
+
+AVX512 wide_inline void feed_row(struct wide *s, const struct hash_lanes *lanes, uint32_t i)
+{
+	__m512i word = _mm512_loadu_si512(lanes->message[i]);
+	if (likely(i < lanes->shortest)) {
+		feed(s, word);
+		return;
 	}
-	s.v2 = exclusive(s.v2, _mm512_set1_epi64(0xee));
-	_mm512_storeu_si512(first, fold(&s));
-	s.v1 = exclusive(s.v1, _mm512_set1_epi64(0xdd));
-	_mm512_storeu_si512(second, fold(&s));
+	__m512i words = _mm512_loadu_si512(lanes->words);
+	feed_some(s, word, _mm512_cmpgt_epi64_mask(words, _mm512_set1_epi64(i)));
+}
+
+AVX512 wide_inline void end_row(struct wide *s, uint64_t ret_words[static HASH_LANES][2])
+{
+	uint64_t first[HASH_LANES], second[HASH_LANES];
+	s->v2 = exclusive(s->v2, _mm512_set1_epi64(0xee));
+	_mm512_storeu_si512(first, fold(s));
+	s->v1 = exclusive(s->v1, _mm512_set1_epi64(0xdd));
+	_mm512_storeu_si512(second, fold(s));
 	for (uint32_t i = 0; i < HASH_LANES; i++) {
 		ret_words[i][0] = first[i];
 		ret_words[i][1] = second[i];
 	}
 }
 
+AVX512 static void finish_wide(const struct hash_lanes *lanes,
+                               uint64_t ret_words[static HASH_LANES][2])
+{
+	struct wide s = begin_row(lanes);
+	for (uint32_t i = 0; i < lanes->longest; i++)
+		feed_row(&s, lanes, i);
+	end_row(&s, ret_words);
+}
+
+AVX512 static void finish_wide_pair(const struct hash_lanes *first, const struct hash_lanes *second,
+                                    uint64_t ret_first[static HASH_LANES][2],
+                                    uint64_t ret_second[static HASH_LANES][2])
+{
+	struct wide a = begin_row(first);
+	struct wide b = begin_row(second);
+	uint32_t i = 0;
+	for (; i < first->longest && i < second->longest; i++) {
+		feed_row(&a, first, i);
+		feed_row(&b, second, i);
+	}
+	for (uint32_t j = i; j < first->longest; j++)
+		feed_row(&a, first, j);
+	for (uint32_t j = i; j < second->longest; j++)
+		feed_row(&b, second, j);
+	end_row(&a, ret_first);
+	end_row(&b, ret_second);
+}
+
 #endif
+
+static void clear(struct hash_lanes *lanes)
+{
+	lanes->count = 0;
+	lanes->longest = 0;
+}
 
 void hash_lanes_finish(struct hash_lanes *lanes, uint64_t ret_words[static HASH_LANES][2])
 {
@@ -146,6 +191,21 @@ void hash_lanes_finish(struct hash_lanes *lanes, uint64_t ret_words[static HASH_
 	else
 #endif
 		memcpy(ret_words, lanes->done, sizeof(lanes->done));
-	lanes->count = 0;
-	lanes->longest = 0;
+	clear(lanes);
+}
+
+void hash_lanes_finish_pair(struct hash_lanes *first, struct hash_lanes *second,
+                            uint64_t ret_first[static HASH_LANES][2],
+                            uint64_t ret_second[static HASH_LANES][2])
+{
+#if LANES_WIDE
+	if (hash_lanes_gain()) {
+		finish_wide_pair(first, second, ret_first, ret_second);
+		clear(first);
+		clear(second);
+		return;
+	}
+#endif
+	hash_lanes_finish(first, ret_first);
+	hash_lanes_finish(second, ret_second);
 }

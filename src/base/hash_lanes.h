@@ -22,6 +22,7 @@
 struct hash_lanes {
 	uint32_t count;
 	uint32_t longest; /* words */
+	uint32_t shortest;
 	uint64_t words[HASH_LANES];
 	struct {
 		uint64_t v0[HASH_LANES], v1[HASH_LANES], v2[HASH_LANES], v3[HASH_LANES];
@@ -37,3 +38,9 @@ bool hash_lanes_add(struct hash_lanes *lanes, const struct hash_rest *rest) must
 
 /* The digests of those that were added, in their order; then it is empty. */
 void hash_lanes_finish(struct hash_lanes *lanes, uint64_t ret_words[static HASH_LANES][2]);
+
+/* Those of two at once. The rounds of one are a chain, so that one by itself leaves the
+ * processor half idle. */
+void hash_lanes_finish_pair(struct hash_lanes *first, struct hash_lanes *second,
+                            uint64_t ret_first[static HASH_LANES][2],
+                            uint64_t ret_second[static HASH_LANES][2]);

@@ -1,5 +1,5 @@
 /*
- * hex: hexadecimal digits, either case.
+ * hex: hexadecimal digits; either case is read, lower case is written.
  *
  * Room: base. Threads: pure.
  */
@@ -32,4 +32,15 @@ static inline bool hex_decode(struct span text, unsigned char *bytes, size_t roo
 		bytes[i] = (unsigned char)(high * 16 + low);
 	}
 	return true;
+}
+
+/* Two digits for each byte, lower case, without a NUL. */
+static inline void hex_encode(const void *bytes, size_t len, char *ret_digits)
+{
+	static const char digits[] = "0123456789abcdef";
+	const unsigned char *at = bytes;
+	for (size_t i = 0; i < len; i++) {
+		ret_digits[2 * i] = digits[at[i] >> 4];
+		ret_digits[2 * i + 1] = digits[at[i] & 15];
+	}
 }

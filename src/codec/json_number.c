@@ -98,7 +98,8 @@ int json_number_exact(struct span text, char *bytes, size_t room, struct span *r
 	/* A sign before the digits and an exponent or zeros behind them. */
 	const size_t around = 1 + JSON_NUMBER_PLAIN_MAX;
 	struct pieces pieces = take_apart(text);
-	if (room < around || significant(&pieces, bytes + 1, room - around, &len) < 0)
+	char *digits = bytes + pieces.negative;
+	if (room < around || significant(&pieces, digits, room - around, &len) < 0)
 		return ERR_TOO_LARGE;
 	if (len == 0) {
 		*ret_value = SPAN("0");
@@ -106,7 +107,7 @@ int json_number_exact(struct span text, char *bytes, size_t room, struct span *r
 	}
 	if (pieces.huge)
 		return ERR_TOO_LARGE;
-	char *end = bytes + 1 + len;
+	char *end = digits + len;
 	int64_t whole = (int64_t)len + pieces.exponent + pieces.negative;
 	if (pieces.exponent >= 0 && whole <= JSON_NUMBER_PLAIN_MAX) {
 		memset(end, '0', (size_t)pieces.exponent);
@@ -114,9 +115,9 @@ int json_number_exact(struct span text, char *bytes, size_t room, struct span *r
 	} else {
 		end += snprintf(end, JSON_NUMBER_PLAIN_MAX, "e%lld", (long long)pieces.exponent);
 	}
-	bytes[0] = '-';
-	const char *begin = pieces.negative ? bytes : bytes + 1;
-	*ret_value = span_of(begin, (size_t)(end - begin));
+	if (pieces.negative)
+		bytes[0] = '-';
+	*ret_value = span_of(bytes, (size_t)(end - bytes));
 	return 0;
 }
 

@@ -25,7 +25,7 @@
 /* Is this its exact form already? */
 bool json_number_is_plain(struct span text);
 
-/* Written to `bytes`, or `text` itself where that is the exact form already.
+/* Written to `bytes`, where it begins, or `text` itself where that is the exact form already.
  * ERR_TOO_LARGE: more than `room` bytes, or an exponent beyond a thousand million. */
 int json_number_exact(struct span text, char *bytes, size_t room,
                       struct span *ret_value) must_check;

@@ -1,6 +1,9 @@
 /* moment: see moment.h. */
 #include "codec/moment.h"
 
+#include <endian.h>
+#include <string.h>
+
 #include "base/error.h"
 
 #define MS_PER_DAY INT64_C(86400000)
@@ -121,34 +124,63 @@ static int take_offset(struct span *text, int64_t *ret_ms)
 	return 0;
 }
 
-static inline int two_digits(const char *p, bool *bad)
+static inline uint64_t load64(const char *p)
 {
-	unsigned tens = (unsigned)p[0] - '0';
-	unsigned ones = (unsigned)p[1] - '0';
-	*bad |= tens > 9 || ones > 9;
+	uint64_t word;
+	memcpy(&word, p, sizeof(word));
+	return le64toh(word);
+}
+
+/* Eight characters: what stands where '0' is in `form` becomes a digit's value, and what
+ * is as in `form` becomes 0. False: something is neither. */
+static inline bool read_eight(uint64_t text, const char form[static 8], uint64_t *ret_values)
+{
+	uint64_t values = text ^ load64(form);
+	uint64_t digits = 0;
+	for (int i = 0; i < 8; i++) /* known to the compiler */
+		digits |= (uint64_t)(form[i] == '0' ? 0x80 - 10 : 0x80 - 1) << 8 * i;
+	*ret_values = values;
+	return ((values | (values + digits)) & UINT64_C(0x8080808080808080)) == 0;
+}
+
+/* The two digits from place `at` on. */
+static inline int two_digits(uint64_t values, unsigned at)
+{
+	unsigned tens = (unsigned)(values >> 8 * at) & 0xFF;
+	unsigned ones = (unsigned)(values >> (8 * at + 8)) & 0xFF;
 	return (int)(tens * 10 + ones);
 }
 
-/* 2026-01-02T03:04:05Z or 2026-01-02T03:04:05.678Z, as most write it. False: it is
- * something else, or wrong. */
+/* ":05Z" as ":05.000Z". */
+static inline uint64_t with_fraction(const char *p)
+{
+	uint32_t word;
+	memcpy(&word, p, sizeof(word));
+	uint64_t last = le32toh(word) >> 24;
+	return (le32toh(word) & 0xFFFFFF) | (load64("\0\0\0.000\0") | last << 56);
+}
+
+/* 2026-01-02T03:04:05Z or 2026-01-02T03:04:05.678Z, as most write it: three words that
+ * are looked at as a whole. False: it is something else, or wrong. */
 static bool parse_usual(struct span text, uint64_t *ret_unix_ms)
 {
 	const char *p = text.ptr;
-	bool bad = text.len != 20 && text.len != 24;
-	if (bad || p[4] != '-' || p[7] != '-' || p[10] != 'T' || p[13] != ':' || p[16] != ':' ||
-	    p[text.len - 1] != 'Z' || (text.len == 24 && p[19] != '.'))
+	uint64_t date, hours, rest;
+	if (text.len != 20 && text.len != 24)
 		return false;
-	int year = two_digits(p, &bad) * 100 + two_digits(p + 2, &bad);
-	int month = two_digits(p + 5, &bad);
-	int day = two_digits(p + 8, &bad);
-	int hour = two_digits(p + 11, &bad);
-	int minute = two_digits(p + 14, &bad);
-	int second = two_digits(p + 17, &bad);
-	int ms = 0;
-	if (text.len == 24)
-		ms = two_digits(p + 20, &bad) * 10 + two_digits(p + 21, &bad) % 10;
-	bad |= year < 1970 || month < 1 || month > 12 || hour > 23 || minute > 59 || second > 59;
-	if (bad || day < 1 || day > days_in_month(year, month))
+	bool right = read_eight(load64(p), "0000-00-", &date);
+	right &= read_eight(load64(p + 8), "00T00:00", &hours);
+	right &= read_eight(text.len == 24 ? load64(p + 16) : with_fraction(p + 16), ":00.000Z",
+	                    &rest);
+	int year = two_digits(date, 0) * 100 + two_digits(date, 2);
+	int month = two_digits(date, 5);
+	int day = two_digits(hours, 0);
+	int hour = two_digits(hours, 3);
+	int minute = two_digits(hours, 6);
+	int second = two_digits(rest, 1);
+	int ms = two_digits(rest, 4) * 10 + (int)(rest >> 48 & 0xFF);
+	if (!right || year < 1970 || month < 1 || month > 12 || hour > 23 || minute > 59 ||
+	    second > 59 || day < 1 || day > days_in_month(year, month))
 		return false;
 	*ret_unix_ms = (uint64_t)(days_of_date(year, month, day) * MS_PER_DAY) +
 	               (uint64_t)((hour * 60 + minute) * 60 + second) * 1000u + (uint64_t)ms;

@@ -25,6 +25,12 @@ static inline struct ip_address socket_address_ip(const struct sockaddr *address
 	return ip;
 }
 
+/* A peer on this machine, by a socket in the file system. */
+static inline bool socket_address_is_unix(const struct sockaddr *address)
+{
+	return address->sa_family == AF_UNIX;
+}
+
 /* sin_port and sin6_port stand at the same place. */
 static inline uint16_t socket_address_port(const struct sockaddr *address)
 {

@@ -143,5 +143,7 @@ void admin_stream_close(struct admin *admin); /* all of them */
 /* admin_jobs.c */
 admin_answer admin_start_replay, admin_start_release, admin_start_drop, admin_replay_ticket;
 admin_answer admin_list_jobs, admin_show_job, admin_cancel_job;
+
+/* admin_job.c */
 void admin_jobs_tick(struct admin *admin);
 void admin_jobs_free(struct admin *admin);

@@ -134,10 +134,10 @@ static int parse_times(struct span query, uint64_t now_ms, struct admin_filter *
 static uint32_t sink_number(const struct console *console, struct span name)
 {
 	struct lane_view view;
-	for (uint32_t i = 0; i < deliver_lane_count(console->deliver); i++) {
-		deliver_view(console->deliver, i, &view);
-		if (span_eq(span_str(view.name), name))
-			return view.sink;
+	int lane = deliver_find(console->deliver, name);
+	if (lane >= 0) {
+		deliver_view(console->deliver, (uint32_t)lane, &view);
+		return view.sink;
 	}
 	if (span_eq(name, SPAN("caller")))
 		return STORE_SINK_CALLER;

@@ -3,7 +3,8 @@
  *
  * A browser on this machine reaches the loopback for every page that it shows. So
  * without a token: the name that it asked for must be one of the loopback (a page may
- * have made its own name lead here), and a page may only ask what it came from.
+ * have made its own name lead here), and a page may only ask what it came from. No
+ * browser reaches a unix socket, and who may open it the file system says.
  */
 #include "base/secret.h"
 #include "codec/ip.h"
@@ -40,12 +41,23 @@ static bool has_token(const struct admin *admin, const struct http_request *requ
 	return found;
 }
 
+/* What proxies say of themselves, and of whom they ask for. */
+static bool came_by_proxy(const struct http_request *request)
+{
+	static const struct span signs[] = {
+		{ "Forwarded", 9 }, { "X-Forwarded-For", 15 }, { "X-Real-IP", 9 }, { "Via", 3 }
+	};
+	for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+		if (http1_header_find(&request->head, signs[i]))
+			return true;
+	return false;
+}
+
 static bool is_this_machine(const struct http_request *request)
 {
-	return ip_is_loopback(&request->peer->address) &&
-	       ip_is_loopback_host(header(request, SPAN("Host"))) &&
-	       !http1_header_find(&request->head, SPAN("Forwarded")) &&
-	       !http1_header_find(&request->head, SPAN("X-Forwarded-For"));
+	bool here = request->peer->local || (ip_is_loopback(&request->peer->address) &&
+	                                     ip_is_loopback_host(header(request, SPAN("Host"))));
+	return here && !came_by_proxy(request);
 }
 
 bool admin_guard(const struct admin *admin, struct http_request *request)

@@ -67,10 +67,10 @@ void admin_list_sinks(struct admin *admin, struct http_request *request, struct 
 static int find_sink(struct admin *admin, struct http_request *request, struct span name,
                      struct lane_view *ret_view)
 {
-	for (uint32_t i = 0; i < deliver_lane_count(admin->options.console->deliver); i++) {
-		deliver_view(admin->options.console->deliver, i, ret_view);
-		if (span_eq(span_str(ret_view->name), name))
-			return (int)i;
+	int lane = deliver_find(admin->options.console->deliver, name);
+	if (lane >= 0) {
+		deliver_view(admin->options.console->deliver, (uint32_t)lane, ret_view);
+		return lane;
 	}
 	http_respond_problem(request, 404,
 	                     "there is no sink of this name; GET /v1/sinks lists them", SPAN_EMPTY);

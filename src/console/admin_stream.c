@@ -67,6 +67,8 @@ void admin_stream_tick(struct admin *admin)
 {
 	if (atomic_load(&admin->options.console->draining))
 		admin_stream_close(admin);
+	if (admin->heartbeat_ms > admin->now_ms + HEARTBEAT_MS)
+		admin->heartbeat_ms = admin->now_ms; /* the clock was set */
 	if (admin->stream_count == 0 || admin->now_ms < admin->heartbeat_ms)
 		return;
 	admin->heartbeat_ms = admin->now_ms + HEARTBEAT_MS;

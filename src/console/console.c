@@ -280,23 +280,28 @@ static void write_outcomes(const struct lane_view *view, struct buf *out)
 		           view->outcomes[outcome]);
 }
 
+/* False: another sink has its name by now, and each name stands here once. */
+static bool look(const struct console *console, uint32_t lane, struct lane_view *ret_view)
+{
+	deliver_view(console->deliver, lane, ret_view);
+	return deliver_find(console->deliver, span_str(ret_view->name)) == (int)lane;
+}
+
 static void write_deliver(const struct console *console, struct buf *out)
 {
 	struct lane_view view;
 	uint32_t count = deliver_lane_count(console->deliver);
 	head(out, "stile_deliveries_total", "counter", "Attempts to deliver, by outcome.");
-	for (uint32_t i = 0; i < count; i++) {
-		deliver_view(console->deliver, i, &view);
-		write_outcomes(&view, out);
-	}
+	for (uint32_t i = 0; i < count; i++)
+		if (look(console, i, &view))
+			write_outcomes(&view, out);
 	for (size_t m = 0; m < ARRAY_LEN(sink_metrics); m++) {
 		const struct sink_metric *metric = &sink_metrics[m];
 		head(out, metric->name, metric->type, metric->help);
-		for (uint32_t i = 0; i < count; i++) {
-			deliver_view(console->deliver, i, &view);
-			buf_printf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", metric->name, view.name,
-			           metric->value(&view));
-		}
+		for (uint32_t i = 0; i < count; i++)
+			if (look(console, i, &view))
+				buf_printf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", metric->name,
+				           view.name, metric->value(&view));
 	}
 }
 

@@ -18,7 +18,6 @@
 #define SETTLE_LIMIT_MS 5000
 
 struct runner {
-	char name[LANE_NAME_MAX + 1];
 	struct lane *lane;
 	struct loop *loop;
 	struct outlet *outlet;
@@ -88,6 +87,8 @@ static int change(struct runner *runner, struct deliver_command *command)
 	if (atomic_load(&runner->stopping))
 		outlet->methods->interrupt(outlet);
 	pthread_mutex_unlock(&runner->seeing);
+	if (command->name)
+		lane_rename(runner->lane, command->name);
 	lane_change(runner->lane, outlet, &command->policy);
 	if (old->immediate != outlet->immediate)
 		thread_run_behind(outlet->immediate);
@@ -221,7 +222,6 @@ static int runner_open(struct runner *runner, const struct deliver_options *opti
 		.feed = options->feed,
 	};
 	struct port_options port = { .wake = wake, .user = sink->loop };
-	snprintf(runner->name, sizeof(runner->name), "%s", sink->name);
 	runner->timer.due = timer_due;
 	runner->round.round = round_run;
 	mailbox_init(&runner->commands);
@@ -412,12 +412,17 @@ bool deliver_is_resting(struct deliver *deliver)
 	return resting;
 }
 
-int deliver_find(const struct deliver *deliver, const char *name)
+int deliver_find(struct deliver *deliver, struct span name)
 {
-	for (uint32_t i = 0; i < deliver->count; i++)
-		if (strcmp(deliver->runners[i].name, name) == 0)
-			return (int)i;
-	return -ENOENT;
+	int there = -ENOENT, removed = -ENOENT;
+	for (uint32_t i = 0; i < deliver->count; i++) {
+		struct runner *runner = &deliver->runners[i];
+		pthread_mutex_lock(&runner->seeing);
+		if (span_eq(span_str(runner->view.name), name))
+			*(runner->view.state == LANE_REMOVED ? &removed : &there) = (int)i;
+		pthread_mutex_unlock(&runner->seeing);
+	}
+	return there >= 0 ? there : removed;
 }
 
 void deliver_post(struct deliver *deliver, uint32_t lane, struct deliver_command *command)

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/span.h"
 #include "deliver/lane_view.h"
 #include "deliver/policy.h"
 #include "sink/outlet.h"
@@ -79,7 +80,9 @@ void deliver_view(struct deliver *deliver, uint32_t lane, struct lane_view *ret_
  * asked again and again it tells of now. What is on its way between the store and a lane
  * is not seen. */
 bool deliver_is_resting(struct deliver *deliver);
-int deliver_find(const struct deliver *deliver, const char *name); /* lane, or -ENOENT */
+/* The lane of that name, or -ENOENT. There are two when a sink was removed and another, of
+ * another number, has its name: then it is that of the one that is there. */
+int deliver_find(struct deliver *deliver, struct span name);
 
 /* ---- commands ---- */
 
@@ -100,6 +103,7 @@ struct deliver_command {
 	/* CHANGE: the policy, and who makes the outlet: on the lane's thread, with its loop.
 	 * If that fails the lane goes on as it was. */
 	struct deliver_policy policy;
+	const char *name; /* what it is called then; NULL: as it was */
 	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);
 	/* 0, or of RETRY_NOW and DROP: -ENOENT: the lane does not have it; ERR_BUSY: it is
 	 * under way, or another of its entity is before it; of CHANGE: that of make();

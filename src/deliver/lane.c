@@ -42,6 +42,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 	lane->pooled = LANE_POOL_MAX;
 	lane->recordable = LANE_RECORDS_MAX;
 	lane->chain_end = &lane->chain;
+	lane->renewed_last = SCHEDULE_NONE;
 	struct clock_reading now = clock_read(lane->clock);
 	lane->now_ms = lane->born_ms = now.boot_ms;
 	lane->store_ms = now.wall_ms - now.boot_ms; /* until the first take tells */
@@ -276,6 +277,16 @@ void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_
 	lane->removed = false;
 	lane->changing = false;
 	lane->take_after_ms = 0;
+}
+
+void lane_rename(struct lane *lane, const char *name)
+{
+	CHECK(strlen(name) <= LANE_NAME_MAX);
+	if (strcmp(lane->name, name) == 0)
+		return;
+	memset(lane->name, 0, sizeof(lane->name));
+	memcpy(lane->name, name, strlen(name));
+	lane_wish_renamed(lane);
 }
 
 void lane_pause(struct lane *lane)

@@ -81,6 +81,8 @@ void lane_prepare_change(struct lane *lane);
 bool lane_is_idle(const struct lane *lane);
 void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_policy *policy);
 void lane_cancel_change(struct lane *lane);
+/* It is called so from here on; whether it is paused is asked anew, by that name. */
+void lane_rename(struct lane *lane, const char *name);
 
 /* Is written down: lane_wish_written() tells when, or that it could not be for now. A lane
  * reads it from the store before it takes anything. */

@@ -6,6 +6,11 @@
  * same (the process was stopped) is renewed before anything starts, and the store
  * refuses if somebody else has the ticket by then.
  *
+ * One that waits for its next attempt, or behind one that does, is leased for that long,
+ * too, up to WAIT_MAX_MS: so it need not be renewed, and does not count against
+ * LANE_LEASED_MAX. Else those that fail would keep all others out. (If this node dies, it
+ * is delivered when it was to be.)
+ *
  * Kept in 32 bits: units of 16 ms since the lane was made, plus 1; 0 never ends.
  */
 #include "base/error.h"
@@ -14,20 +19,26 @@
 #include "sys/clock.h"
 
 #define UNIT_MS 16u
+#define WAIT_MAX_MS 3600000u
+
+static uint32_t lease_until(const struct lane *lane, uint64_t end_ms)
+{
+	return (uint32_t)((end_ms - lane->born_ms) / UNIT_MS) + 1;
+}
+
+static uint64_t end_of(const struct lane *lane, uint32_t lease)
+{
+	return lane->born_ms + (uint64_t)(lease - 1) * UNIT_MS;
+}
 
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms)
 {
-	if (lane->lease_ms == 0)
-		return 0;
-	return (uint32_t)((asked_ms + lane->lease_ms - lane->born_ms) / UNIT_MS) + 1;
+	return lane->lease_ms == 0 ? 0 : lease_until(lane, asked_ms + lane->lease_ms);
 }
 
 bool lane_lease_over(struct lane *lane, uint32_t lease)
 {
-	if (lease == 0)
-		return false;
-	uint64_t now_ms = clock_read(lane->clock).boot_ms;
-	return now_ms >= lane->born_ms + (uint64_t)(lease - 1) * UNIT_MS;
+	return lease != 0 && clock_read(lane->clock).boot_ms >= end_of(lane, lease);
 }
 
 static void lose(struct lane *lane, uint32_t place)
@@ -52,10 +63,28 @@ static void renewed(struct store_op *op)
 	if (ticket->state == SCHEDULE_FREE || ticket->state == SCHEDULE_SKIPPED ||
 	    ticket->ticket != renewal->renew.ticket || ticket->attempt != renewal->renew.attempt)
 		return; /* it has left or moved on meanwhile */
-	if (op->error == 0)
-		ticket->lease = lane_lease_from(lane, renewal->asked_ms);
-	else if (op->error == ERR_FENCED)
+	if (op->error == ERR_FENCED)
 		lose(lane, renewal->place);
+	if (op->error != 0)
+		return;
+	ticket->lease = lease_until(lane, renewal->asked_ms + renewal->renew.lease_ms);
+	lane->long_leased += renewal->renew.lease_ms > lane->lease_ms;
+}
+
+/* For as long as it will need it: it goes when the first of its entity has gone. */
+static uint32_t lease_for(struct lane *lane, uint32_t place)
+{
+	const struct schedule_ticket *first = schedule_at(&lane->schedule,
+	                                                  schedule_first(&lane->schedule, place));
+	bool waits = first->state == SCHEDULE_WAITING &&
+	             first->due_ms > lane->now_ms + lane->lease_ms;
+	uint64_t wait_ms = waits ? first->due_ms - lane->now_ms : 0;
+	return lane->lease_ms + (uint32_t)(wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS);
+}
+
+static bool is_long(const struct lane *lane, const struct schedule_ticket *ticket)
+{
+	return end_of(lane, ticket->lease) > lane->now_ms + lane->lease_ms;
 }
 
 static void renew(struct lane *lane, uint32_t place)
@@ -69,12 +98,13 @@ static void renew(struct lane *lane, uint32_t place)
 		.renew = { .op = { .kind = STORE_RENEW, .done = renewed, .user = renewal },
 		           .ticket = ticket->ticket,
 		           .attempt = ticket->attempt,
-		           .lease_ms = lane->lease_ms },
+		           .lease_ms = lease_for(lane, place) },
 	};
 	lane_submit(lane, &renewal->renew.op, true);
 }
 
-/* One round at a time: those of the last must all be back. */
+/* One round at a time: those of the last must all be back. If there were more than a round
+ * has room for, the next goes on behind them. */
 void lane_renew(struct lane *lane)
 {
 	if (lane->lease_ms == 0 || lane->now_ms < lane->renew_at_ms || lane->stopping)
@@ -82,9 +112,18 @@ void lane_renew(struct lane *lane)
 	lane->renew_at_ms = lane->now_ms + lane->lease_ms / 3 + 1;
 	if (lane->renewing > 0)
 		return;
-	uint32_t place = SCHEDULE_NONE;
-	while ((place = schedule_each(&lane->schedule, place)) != SCHEDULE_NONE &&
-	       lane->renewing < LANE_LEASED_MAX)
-		if (!(schedule_at(&lane->schedule, place)->marks & LANE_MARK_NOTING))
+	uint32_t place = SCHEDULE_NONE, last = SCHEDULE_NONE;
+	lane->long_leased = 0;
+	while ((place = schedule_each(&lane->schedule, place)) != SCHEDULE_NONE) {
+		const struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
+		bool behind = lane->renewed_last == SCHEDULE_NONE || place > lane->renewed_last;
+		if (is_long(lane, ticket)) {
+			lane->long_leased++;
+		} else if (behind && lane->renewing < LANE_LEASED_MAX &&
+		           !(ticket->marks & LANE_MARK_NOTING)) {
 			renew(lane, place);
+			last = place;
+		}
+	}
+	lane->renewed_last = lane->renewing == LANE_LEASED_MAX ? last : SCHEDULE_NONE;
 }

@@ -37,7 +37,7 @@
 #define LANE_RECORDS_MAX (LANE_TAKES * LANE_LARGE_ITEMS)
 #define LANE_RECORD_SLABS (LANE_RECORDS_MAX / LANE_SLAB)
 #define LANE_KEEP_BYTES 65536u /* a pooled attempt keeps no larger buffer */
-#define LANE_LEASED_MAX 1024u  /* tickets held when leases end */
+#define LANE_LEASED_MAX 1024u  /* tickets held when leases end, but for those that wait */
 #define LANE_RETRY_MS 1000u    /* after an error of the store */
 
 /* Of a ticket (schedule_ticket.marks). */
@@ -116,9 +116,10 @@ struct lane_wish {
 	char value[sizeof("paused,disabled")];
 	uint32_t value_len;
 	bool under_way;
-	bool known;  /* it was read */
-	bool dirty;  /* it is to be written */
-	bool failed; /* the last write was */
+	bool known;   /* it was read */
+	bool dirty;   /* it is to be written */
+	bool failed;  /* the last write was */
+	bool renamed; /* since what is under way was asked: its answer is another's */
 	uint64_t at_ms;
 };
 
@@ -174,6 +175,8 @@ struct lane {
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
 	uint64_t renew_at_ms;
+	uint32_t long_leased;  /* tickets that need no renewal for now; about */
+	uint32_t renewed_last; /* place of the last of a full round, or SCHEDULE_NONE */
 
 	struct lane_view counts; /* what the view takes over as it is */
 };
@@ -192,6 +195,7 @@ bool lane_is_barred(const struct lane *lane); /* by a person, by itself, or not 
 void lane_wish_init(struct lane *lane);
 void lane_wish_free(struct lane *lane);
 void lane_wish_changed(struct lane *lane);
+void lane_wish_renamed(struct lane *lane);
 void lane_wish_run(struct lane *lane);
 uint64_t lane_wish_next_ms(const struct lane *lane);
 

@@ -57,7 +57,8 @@ static uint32_t holdable(const struct lane *lane, uint32_t expected)
 {
 	if (lane->lease_ms == 0)
 		return UINT32_MAX;
-	uint32_t held = lane->schedule.count + expected;
+	uint32_t held = lane->schedule.count - less(lane->long_leased, lane->schedule.count) +
+	                expected;
 	return held < LANE_LEASED_MAX ? (LANE_LEASED_MAX - held + 1) / 2 : 0;
 }
 

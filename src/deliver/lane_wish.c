@@ -49,6 +49,23 @@ static void submit(struct lane *lane, enum store_cell_act act, void (*done)(stru
 	lane_submit(lane, &wish->op.op, true);
 }
 
+/* It is back. True: it was of another name, and is asked anew. */
+static bool is_over(struct lane_wish *wish)
+{
+	bool renamed = wish->renamed;
+	wish->under_way = false;
+	wish->renamed = false;
+	return renamed;
+}
+
+/* When something is to be done next; what was decided meanwhile is written at once. */
+static uint64_t next_ms(const struct lane *lane, int error)
+{
+	if (error != 0)
+		return lane->now_ms + LANE_RETRY_MS;
+	return lane->wish.dirty ? 0 : lane->now_ms + LOOK_MS;
+}
+
 /* ---- reading ---- */
 
 static bool has(struct span value, struct span word)
@@ -76,8 +93,9 @@ static void read_done(struct store_op *op)
 	struct lane *lane = op->user;
 	struct lane_wish *wish = &lane->wish;
 	struct span value = wish->op.found ? buf_span(&wish->op.value) : SPAN_EMPTY;
-	wish->under_way = false;
-	wish->at_ms = lane->now_ms + (op->error == 0 ? LOOK_MS : LANE_RETRY_MS);
+	if (is_over(wish))
+		return;
+	wish->at_ms = next_ms(lane, op->error);
 	if (op->error == 0 && !wish->dirty)
 		take_over(lane, value);
 	if (op->error != 0 && op->error != ERR_CLOSING && !wish->known)
@@ -92,8 +110,9 @@ static void write_done(struct store_op *op)
 {
 	struct lane *lane = op->user;
 	struct lane_wish *wish = &lane->wish;
-	wish->under_way = false;
-	wish->at_ms = lane->now_ms + (op->error == 0 ? LOOK_MS : LANE_RETRY_MS);
+	if (is_over(wish))
+		return;
+	wish->at_ms = next_ms(lane, op->error);
 	if (op->error == 0) {
 		wish->failed = false;
 		return;
@@ -126,6 +145,16 @@ void lane_wish_changed(struct lane *lane)
 {
 	lane->wish.dirty = true;
 	lane->wish.at_ms = 0;
+}
+
+void lane_wish_renamed(struct lane *lane)
+{
+	struct lane_wish *wish = &lane->wish;
+	lane_wish_init(lane);
+	lane->paused = lane->disabled = false; /* not known, so nothing starts */
+	wish->known = wish->dirty = wish->failed = false;
+	wish->renamed = wish->under_way;
+	wish->at_ms = 0;
 }
 
 bool lane_wish_written(const struct lane *lane)

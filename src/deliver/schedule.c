@@ -574,6 +574,14 @@ uint32_t schedule_find(struct schedule *schedule, uint64_t ticket)
 	return SCHEDULE_NONE;
 }
 
+uint32_t schedule_first(const struct schedule *schedule, uint32_t place)
+{
+	uint64_t order = at(schedule, place)->order;
+	if (order == 0)
+		return place;
+	return schedule->entities.places[map_find(schedule, &schedule->entities, order)] - 1;
+}
+
 uint32_t schedule_each(const struct schedule *schedule, uint32_t place)
 {
 	for (uint32_t i = place == SCHEDULE_NONE ? 0 : place + 1; i < schedule->used; i++)

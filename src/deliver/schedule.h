@@ -111,6 +111,9 @@ void schedule_remove(struct schedule *schedule, uint32_t place);
 
 uint32_t schedule_find(struct schedule *schedule, uint64_t ticket); /* or SCHEDULE_NONE */
 
+/* The first of its entity; of one that has none, itself. */
+uint32_t schedule_first(const struct schedule *schedule, uint32_t place);
+
 /* All tickets in it: start with SCHEDULE_NONE; ends with it. */
 uint32_t schedule_each(const struct schedule *schedule, uint32_t place);
 

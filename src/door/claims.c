@@ -286,7 +286,9 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	enum http1_method method = request->head.method;
 	struct span token;
 
-	if ((method != HTTP1_POST && method != HTTP1_PUT && method != HTTP1_PATCH) ||
+	/* That of a DELETE means nothing, but a signature may be over it. */
+	if ((method != HTTP1_POST && method != HTTP1_PUT && method != HTTP1_PATCH &&
+	     method != HTTP1_DELETE) ||
 	    set->claims.mode != SOURCE_CLAIMS_ON || !path_of(request->head.path, &token))
 		return false;
 	return trust_head(set->claims.auth, request);
@@ -337,6 +339,14 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 		http_respond_problem(request, 403, NOT_OURS, SPAN_EMPTY);
 		return true;
 	}
+	if (request->unread && claims_wants_body(set, request)) {
+		/* Another configuration was asked, and said no. Before the signature: without
+		 * its body that is wrong. */
+		http_respond_problem(request, 503,
+		                     "the configuration has just changed; send it again",
+		                     SPAN("Retry-After: 1\r\n"));
+		return true;
+	}
 	const struct trust trust = { .auth = rules->auth,
 		                     .source = SOURCE_CLAIMS_NAME,
 		                     .meters = &rules->meters[claims->options.thread] };
@@ -350,13 +360,6 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 		                             : "claims are made with POST, looked up with GET",
 		                     token.len > 0 ? SPAN("Allow: PUT, PATCH, DELETE\r\n")
 		                                   : SPAN("Allow: GET, POST\r\n"));
-		return true;
-	}
-	if (request->unread && act != CLAIMS_LOOKUP) {
-		/* Another configuration was asked whether it wants the body. */
-		http_respond_problem(request, 503,
-		                     "the configuration has just changed; send it again",
-		                     SPAN("Retry-After: 1\r\n"));
 		return true;
 	}
 	struct claims_request *it = request->scratch;

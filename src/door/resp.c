@@ -7,8 +7,10 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/hex.h"
 #include "base/histogram.h"
 #include "base/mem.h"
+#include "door/resp_guesses.h"
 #include "door/resp_internal.h"
 
 /* ---- replies that are known at once ---- */
@@ -244,6 +246,7 @@ struct store_cell *resp_cells(struct resp_run *run, enum store_cell_act act,
 		resp_fail_memory(run);
 		return NULL;
 	}
+	resp_call_weigh(run->task->call, count * sizeof(*cells));
 	for (uint32_t i = 0; i < count; i++)
 		init_cell(run, &cells[i], act, keys[i]);
 	job->cells = cells;
@@ -459,15 +462,11 @@ bool resp_integer(struct span text, int64_t *ret_value)
 
 static int make_run_id(char ret_id[static RESP_RUN_ID_LEN])
 {
-	static const char digits[] = "0123456789abcdef";
 	unsigned char bytes[RESP_RUN_ID_LEN / 2];
 	int error = hash_random(bytes, sizeof(bytes));
 	if (error)
 		return error;
-	for (size_t i = 0; i < sizeof(bytes); i++) {
-		ret_id[2 * i] = digits[bytes[i] >> 4];
-		ret_id[2 * i + 1] = digits[bytes[i] & 15];
-	}
+	hex_encode(bytes, sizeof(bytes), ret_id);
 	return 0;
 }
 
@@ -484,8 +483,11 @@ int resp_shared_new(const struct resp_options *options, struct resp_shared **ret
 	if (!error)
 		error = make_run_id(shared->run_id);
 	if (!error)
+		error = resp_guesses_new(&shared->guesses);
+	if (!error)
 		error = -pthread_mutex_init(&shared->cursors.lock, NULL);
 	if (error) {
+		resp_guesses_free(shared->guesses);
 		mem_free(shared);
 		return error;
 	}
@@ -495,8 +497,10 @@ int resp_shared_new(const struct resp_options *options, struct resp_shared **ret
 
 struct resp_shared *resp_shared_free(struct resp_shared *shared)
 {
-	if (shared)
+	if (shared) {
 		pthread_mutex_destroy(&shared->cursors.lock);
+		resp_guesses_free(shared->guesses);
+	}
 	return mem_free(shared);
 }
 

@@ -56,11 +56,14 @@ struct resp_options {
 	uint64_t started_ms;     /* unix */
 };
 
+struct resp_guesses;
+
 struct resp_shared {
 	struct resp_options options;
 	struct digest_scope scope;
 	char run_id[RESP_RUN_ID_LEN];
 	struct resp_cursors cursors;
+	struct resp_guesses *guesses;
 	_Atomic(const struct resp_counters *) counters[RESP_THREADS_MAX];
 	atomic_uint thread_count;
 };

@@ -7,6 +7,7 @@
  *   resp_expiry.c   EXPIRE, TTL … : their times
  *   resp_scan.c     SCAN, DBSIZE
  *   resp_session.c  HELLO, AUTH, CLIENT … : the connection
+ *   resp_guesses.c  passwords that were wrong, by address
  *   resp_multi.c    MULTI, EXEC, DISCARD
  *   resp_info.c     INFO, CONFIG, COMMAND
  *

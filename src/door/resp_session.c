@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/secret.h"
+#include "door/resp_guesses.h"
 #include "door/resp_internal.h"
 #include "sys/clock.h"
 
@@ -65,12 +66,25 @@ static bool is_password(const struct resp_options *options, struct span text)
 	return match;
 }
 
+/* Also a right answer waits, if others of its address were wrong a moment ago: else one that
+ * does not come at once would tell as much. */
+static void slow_down(struct resp_run *run, bool wrong)
+{
+	struct resp_call *call = run->task->call;
+	uint32_t ms = resp_guesses_wait(run->door->shared->guesses, &run->client->address, wrong,
+	                                call->arrived_ns / 1000000);
+	if (ms > 0)
+		resp_call_delay(call, ms);
+}
+
 /* There is one user. Without a password everybody is it. */
 static bool authenticate(struct resp_run *run, struct span user, struct span password)
 {
 	const struct resp_options *options = &run->door->shared->options;
 	bool known = span_eq(user, SPAN("default"));
 	bool match = options->password_count == 0 || is_password(options, password);
+	if (options->password_count > 0)
+		slow_down(run, !(known && match));
 	if (known && match) {
 		run->client->trusted = true;
 		return true;

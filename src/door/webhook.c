@@ -165,7 +165,7 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	const struct source *source = it->source;
 
 	item->status = 0;
-	item->awaited = item->unheard = item->released = false;
+	item->unrouted = item->awaited = item->unheard = item->released = false;
 	item->outcome = OUTCOME_NONE;
 	item->event = result->event;
 	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = it };

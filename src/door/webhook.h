@@ -59,7 +59,7 @@ struct webhook {
 	struct recipe_scratch route_scratch;
 	struct digest_later later; /* of the batch that is read */
 	struct buf words;          /* of a trace */
-	size_t batch_bytes; /* of batches, since the last flush ahead */
+	size_t batch_bytes;        /* of batches, since the last flush ahead */
 	/* Decided in this round, answered together by webhook_answer(). */
 	struct webhook_request *decided;
 	struct webhook_request **decided_tail;

@@ -131,7 +131,7 @@ static void count(struct source_meters *meters, const struct webhook_item *item)
 		meter_add(&meters->overload, 1);
 	else
 		meter_add(&meters->verdicts[admit->verdict], 1);
-	if (admit->op.error == 0 && admit->no_ticket && admit->verdict == VERDICT_NEW)
+	if (admit->op.error == 0 && item->unrouted && admit->verdict == VERDICT_NEW)
 		meter_add(&meters->unrouted, 1);
 	if (admit->op.error == 0 && admit->would != VERDICT_NONE)
 		meter_add(&meters->would[admit->would], 1);

@@ -14,6 +14,7 @@ struct webhook_item {
 	struct event event;  /* its texts live as long as the request */
 	uint16_t status;     /* 0: it was for the store to decide */
 	struct span problem; /* else: why it was refused */
+	bool unrouted;       /* no route is for it */
 	/* webhook_wait.c */
 	bool awaited;         /* the answer says what came of it */
 	bool unheard;         /* the store could not say */

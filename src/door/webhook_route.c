@@ -83,17 +83,18 @@ static bool keep_letter(struct webhook_request *it, struct store_admit *admit,
 }
 
 static bool keep_legs(struct webhook_request *it, struct store_admit *admit,
-                      const struct route_leg *legs, uint32_t count)
+                      const struct route_match *match)
 {
 	struct store_leg *own = it->legs;
 	if (it->batch)
-		own = arena_alloc(&it->arena, count * sizeof(*own));
+		own = arena_alloc(&it->arena, match->count * sizeof(*own));
 	if (!own)
 		return false;
-	for (uint32_t i = 0; i < count; i++)
-		own[i] = (struct store_leg){ .sink = legs[i].sink, .order = legs[i].order };
+	for (uint32_t i = 0; i < match->count; i++)
+		own[i] = (struct store_leg){ .sink = match->legs[i].sink,
+			                     .order = match->legs[i].order };
 	admit->legs = own;
-	admit->leg_count = count;
+	admit->leg_count = match->count;
 	return true;
 }
 
@@ -101,25 +102,26 @@ int webhook_route(struct webhook_request *it, struct webhook_item *item,
                   const struct recipe_input *input, struct error_text *ret_problem)
 {
 	const struct source_set *set = it->use->set;
-	struct route_leg legs[ROUTE_LEGS_MAX];
+	struct route_match match;
 	char bytes[5][DECODED_MAX];
-	uint32_t count = 0;
 	struct recipe_input own = *input;
 	own.body = item->admit.payload;
 	struct route_question question = { it->source->routes, &item->event, &own };
-	int error = route_set_match(set->routes, &it->webhook->route_scratch, &question, legs,
-	                            &count, ret_problem);
+	int error = route_set_match(set->routes, &it->webhook->route_scratch, &question, &match,
+	                            ret_problem);
 	if (error != 0)
 		return error;
-	if (count == 0 && item->admit.claim_count == 0)
+	if (match.count == 0 && item->admit.claim_count == 0)
 		return error_fill(ret_problem, ERR_INVALID,
-		                  "no route is for this event, and it takes no claim");
+		                  "%s, and it takes no claim: there is nothing to decide",
+		                  match.found ? "this event goes nowhere"
+		                              : "no route is for this event");
 	/* Decided and remembered, but there is nobody to deliver it to. */
-	item->admit.no_ticket = count == 0;
-	if (count == 0)
+	item->admit.no_ticket = match.count == 0;
+	item->unrouted = !match.found;
+	if (match.count == 0)
 		return 0;
 	struct letter letter = make_letter(it, &item->event, input, bytes);
-	bool kept = keep_letter(it, &item->admit, &letter) &&
-	            keep_legs(it, &item->admit, legs, count);
+	bool kept = keep_letter(it, &item->admit, &letter) && keep_legs(it, &item->admit, &match);
 	return kept ? 0 : -ENOMEM;
 }

@@ -133,8 +133,8 @@ static inline int digest_add(struct digest_input *input, enum digest_part type, 
 }
 
 /* Where the next part's value will be: one may write it there and give that very
- * place to digest_add(), which then copies nothing. Of DIGEST_PART_MAX bytes at
- * least, while fewer than DIGEST_PARTS_MAX parts are in. */
+ * place to digest_add(), which then copies nothing; a place inside of it would be
+ * overwritten while it is copied. Of DIGEST_PART_MAX bytes at least, while fewer than DIGEST_PARTS_MAX parts are in. */
 static inline char *digest_room(struct digest_input *input)
 {
 	return (char *)input->bytes + input->len + 5;

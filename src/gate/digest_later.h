@@ -6,7 +6,7 @@
  * Inputs are copied; a digest is written to its place when eight others have come, or
  * by digest_later_flush(). Claims of one rule are of nearly the same length, and eight
  * take as long as the longest: so there are two rows, for the first and the second
- * claims of events.
+ * claims of events, and a flush makes both of them at once.
  *
  * Room:      gate. Threads: one owner.
  * Ownership: plain memory, zeroed is empty; the places are the caller's and stay until

@@ -42,7 +42,6 @@ static void prove(const struct lease_token_key *key, const struct wire *wire,
 void lease_token_write(const struct lease_token_key *key, const struct lease_token *token,
                        char ret_text[static LEASE_TOKEN_LEN])
 {
-	static const char digits[] = "0123456789abcdef";
 	struct wire wire = { .ticket = htole64(token->ticket),
 		             .expiry_s = htole32(token->expiry_s),
 		             .attempt = htole16((uint16_t)token->attempt),
@@ -52,10 +51,7 @@ void lease_token_write(const struct lease_token_key *key, const struct lease_tok
 	CHECK(token->attempt <= UINT16_MAX);
 	prove(key, &wire, wire.proof);
 	memcpy(bytes, &wire, sizeof(wire));
-	for (size_t i = 0; i < sizeof(bytes); i++) {
-		ret_text[2 * i] = digits[bytes[i] >> 4];
-		ret_text[2 * i + 1] = digits[bytes[i] & 15];
-	}
+	hex_encode(bytes, sizeof(bytes), ret_text);
 }
 
 int lease_token_read(const struct lease_token_key *key, struct span text,

@@ -254,6 +254,8 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		return error;
 	/* In an event that is known by its headers the body may be anything: whether
 	 * a name comes twice in it is not ours to judge. */
+	if (run->body == BODY_UNREAD && run->recipe->parts[it->fields[FIELD_CONTENT]].of_body)
+		recipe_read_body(run);
 	if (run->body == BODY_UNREAD)
 		run->body = json_scan(run->input.body, NULL, &run->doc) == 0 ? BODY_JSON
 		                                                             : BODY_OTHER;
@@ -354,16 +356,21 @@ static int run_either(struct recipe_run *run, const struct recipe_case *it,
 	return 0;
 }
 
-int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
-                     struct error_text *ret_problem)
+int recipe_run_found(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_result *ret_result, struct error_text *ret_problem)
 {
-	const struct recipe_case *it = recipe_find_case(run);
 	if (!it)
 		return recipe_refuse(run, ret_problem);
 	int error = run_either(run, it, ret_result, ret_problem);
 	if (unlikely(error == -ENOMEM))
 		error_fill(ret_problem, error, "there is no memory for the recipe");
 	return error;
+}
+
+int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
+                     struct error_text *ret_problem)
+{
+	return recipe_run_found(run, recipe_find_case(run), ret_result, ret_problem);
 }
 
 int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,

@@ -84,16 +84,24 @@ static struct recipe_run *next_run(struct recipe_items *items)
 	return run;
 }
 
-static enum recipe_step run_item(struct recipe_items *items, struct recipe_run *run,
-                                 struct recipe_result *ret_result, struct error_text *ret_problem)
+/* `it` is its case, or NULL. */
+static enum recipe_step run_found(struct recipe_items *items, struct recipe_run *run,
+                                  const struct recipe_case *it, struct recipe_result *ret_result,
+                                  struct error_text *ret_problem)
 {
-	items->error = recipe_run_event(run, ret_result, ret_problem);
+	items->error = recipe_run_found(run, it, ret_result, ret_problem);
 	if (items->error == 0)
 		return RECIPE_EVENT;
 	if (items->error == -ENOMEM)
 		return broken(items, -ENOMEM); /* not the item's fault: all is to be sent again */
 	ret_result->payload = run->input.body;
 	return RECIPE_REFUSED;
+}
+
+static enum recipe_step run_item(struct recipe_items *items, struct recipe_run *run,
+                                 struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	return run_found(items, run, recipe_find_case(run), ret_result, ret_problem);
 }
 
 static enum recipe_step next_line(struct recipe_items *items, struct recipe_result *ret_result,
@@ -187,7 +195,7 @@ static enum recipe_step run_object(struct recipe_items *items, struct recipe_run
 	}
 	items->state = ITEMS_ENDED;
 	items->count = 1;
-	return run_item(items, run, ret_result, ret_problem);
+	return run_found(items, run, it, ret_result, ret_problem);
 }
 
 static enum recipe_step scanned_item(struct recipe_items *items, struct recipe_result *ret_result,

@@ -136,8 +136,8 @@ static int add_conditions(struct compiler *c, uint32_t number, struct route *rou
 
 static int add_sinks(struct compiler *c, const struct route_spec *spec, struct route *route)
 {
-	if (spec->to_count == 0)
-		return refuse(c, "to", -1, "expected a sink");
+	if (spec->nowhere == (spec->to_count > 0))
+		return refuse(c, "to", -1, "expected a sink, or none");
 	for (uint32_t i = 0; i < spec->to_count; i++) {
 		uint32_t at = 0;
 		while (at < c->options->sink_count &&
@@ -383,8 +383,7 @@ static int find_routes(const struct route_set *set, struct recipe_scratch *scrat
 }
 
 int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
-                    const struct route_question *question,
-                    struct route_leg ret_legs[static ROUTE_LEGS_MAX], uint32_t *ret_count,
+                    const struct route_question *question, struct route_match *ret_match,
                     struct error_text *ret_problem)
 {
 	uint64_t orders[ROUTE_SINKS_MAX];
@@ -407,8 +406,9 @@ int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
 	for (; sinks; sinks &= sinks - 1) {
 		int at = __builtin_ctzll(sinks);
 		CHECK(count < ROUTE_LEGS_MAX);
-		ret_legs[count++] = (struct route_leg){ set->sinks[at], orders[at] };
+		ret_match->legs[count++] = (struct route_leg){ set->sinks[at], orders[at] };
 	}
-	*ret_count = count;
+	ret_match->count = count;
+	ret_match->found = routes != 0 || count > 0;
 	return 0;
 }

@@ -4,6 +4,7 @@
  * Every route that is for the event's source, whose type pattern matches and whose
  * conditions all hold sends the event to its sinks; a sink that several of them name
  * gets it once, by the first of them. Without any route everything goes to every sink.
+ * A route may also lead nowhere: what it is for is decided, and no more is wanted of it.
  *
  * A condition is written as those of recipes (recipe_spec.h): a part of the request or
  * of the payload, and a pattern. The words type, id, entity and source stand for what
@@ -36,8 +37,9 @@
 struct route_spec {
 	const struct span *from; /* names of sources … */
 	uint32_t from_count;     /* … 0: all */
-	uint32_t to_count;       /* at least 1 */
+	uint32_t to_count;       /* at least 1 … */
 	const struct span *to;   /* names of sinks */
+	bool nowhere;            /* … or this, and none */
 	struct span type;        /* a pattern; empty: any type, or none */
 	struct span order_by;    /* empty: none */
 	uint32_t condition_count;
@@ -95,9 +97,14 @@ struct route_question {
 	const struct recipe_input *input; /* of its request; its body is the event's payload */
 };
 
-/* Legs in the order of the sinks; none: no route is for it. At most ROUTE_LEGS_MAX, of
- * routes that reach no more. `scratch` is for routes alone. */
+/* Where an event goes; its legs are in the order of the sinks. */
+struct route_match {
+	bool found; /* a route is for it, which may lead nowhere */
+	uint32_t count;
+	struct route_leg legs[ROUTE_LEGS_MAX];
+};
+
+/* Of routes that reach no more than ROUTE_LEGS_MAX sinks. `scratch` is for routes alone. */
 int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
-                    const struct route_question *question,
-                    struct route_leg ret_legs[static ROUTE_LEGS_MAX], uint32_t *ret_count,
+                    const struct route_question *question, struct route_match *ret_match,
                     struct error_text *ret_problem) must_check;

@@ -23,6 +23,8 @@
 #define TICKET_ORDER_BITS 14
 #define TICKET_TEXT_LEN 11
 #define TICKET_EPOCH_MS UINT64_C(1704067200000) /* 2024-01-01T00:00:00Z */
+/* The first moment that no number can tell, in 2093. */
+#define TICKET_END_MS (TICKET_EPOCH_MS + (UINT64_C(1) << (TICKET_BITS - TICKET_ORDER_BITS)))
 
 /* The first number at or after `now_ms` (unix) that is greater than `last`. */
 static inline uint64_t ticket_next(uint64_t last, uint64_t now_ms)

@@ -18,7 +18,7 @@
 #include "base/buf.h"
 #include "base/span.h"
 
-#define POSTGRES_ARGS_MAX 16u
+#define POSTGRES_ARGS_MAX 24u
 #define POSTGRES_KEY_LEN 16u /* of a uuid */
 
 struct postgres_args {

@@ -32,13 +32,16 @@ struct node {
 	struct redis_client *client;
 	struct redis_link *link;
 	struct call_list sent;
-	bool told; /* that it is away */
+	bool told;    /* that it is away */
+	bool replica; /* it is there, and takes no writes */
+	bool named;   /* by the login: it is never forgotten */
+	bool mapped;  /* it had slots when the map was last asked for */
 };
 
 struct redis_client {
 	struct redis_client_options options;
 	const struct redis_login *login;
-	struct node *nodes[REDIS_NODES_MAX];
+	struct node *nodes[REDIS_NODES_MAX]; /* NULL: one that was forgotten */
 	uint32_t node_count;
 	uint32_t *slots; /* a cluster's: node of each, or NO_NODE */
 	struct call_list parked;
@@ -46,6 +49,7 @@ struct redis_client {
 	struct loop_timer timer;
 	struct redis_call refresh;
 	bool refreshing, refresh_wanted;
+	bool sift; /* there is a new map */
 	uint64_t refresh_at_ms;
 	uint32_t refresh_node; /* whom to ask next */
 	char trouble[512];
@@ -95,6 +99,8 @@ static void link_down(void *user, const char *why);
 static uint32_t node_find(struct redis_client *client, const struct redis_host *host)
 {
 	for (uint32_t i = 0; i < client->node_count; i++) {
+		if (!client->nodes[i])
+			continue;
 		const struct redis_host *known = redis_link_host(client->nodes[i]->link);
 		if (known->port == host->port &&
 		    span_eq(span_str(known->name), span_str(host->name)))
@@ -106,9 +112,11 @@ static uint32_t node_find(struct redis_client *client, const struct redis_host *
 /* NO_NODE: no memory, or too many. */
 static uint32_t node_get(struct redis_client *client, const struct redis_host *host)
 {
-	uint32_t found = node_find(client, host);
+	uint32_t found = node_find(client, host), place = 0;
 
-	if (found != NO_NODE || client->node_count == REDIS_NODES_MAX)
+	while (place < client->node_count && client->nodes[place])
+		place++;
+	if (found != NO_NODE || place == REDIS_NODES_MAX)
 		return found;
 	struct node *node = mem_zalloc(1, sizeof(*node));
 	if (!node)
@@ -129,8 +137,10 @@ static uint32_t node_get(struct redis_client *client, const struct redis_host *h
 	}
 	node->client = client;
 	list_init(&node->sent);
-	client->nodes[client->node_count] = node;
-	return client->node_count++;
+	client->nodes[place] = node;
+	if (place == client->node_count)
+		client->node_count++;
+	return place;
 }
 
 static uint32_t node_of(const struct redis_client *client, const struct redis_call *call)
@@ -142,7 +152,7 @@ static uint32_t node_of(const struct redis_client *client, const struct redis_ca
 	if (call->slot != REDIS_ANY_SLOT)
 		return client->slots[call->slot];
 	for (uint32_t i = 0; i < client->node_count; i++)
-		if (redis_link_is_up(client->nodes[i]->link))
+		if (client->nodes[i] && redis_link_is_up(client->nodes[i]->link))
 			return i;
 	return 0;
 }
@@ -301,9 +311,11 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 		return false;
 	if (resp_reply_says(value, SPAN("NOSCRIPT")))
 		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
-	if (resp_reply_says(value, SPAN("READONLY")))
+	if (resp_reply_says(value, SPAN("READONLY"))) {
+		client->nodes[call->node]->replica = true;
 		redis_link_reset(client->nodes[call->node]->link,
 		                 "it is a replica, which takes no writes");
+	}
 	client->refresh_wanted |= client->slots != NULL;
 	park(client, call, RETRY_MS);
 	return true;
@@ -322,6 +334,23 @@ static void wait_send(struct redis_client *client, struct redis_call *call)
 	call->stage = REDIS_CALL_WAIT;
 	list_add(&node->sent, call);
 	redis_link_flush(node->link);
+}
+
+static void tell_there(struct node *node)
+{
+	if (node->told)
+		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
+		         log_u64("port", redis_link_host(node->link)->port));
+	node->told = false;
+}
+
+/* It has done what a replica does not do. */
+static void node_writes(struct node *node)
+{
+	if (!node->replica)
+		return;
+	node->replica = false;
+	tell_there(node);
 }
 
 /* Its last reply came: `reply` is the result. */
@@ -345,6 +374,8 @@ static void settle(struct redis_client *client, struct redis_call *call, struct 
 		}
 	}
 	bool whole = value.kind == RESP_REPLY_ERROR ? !is_passing(&value) : replicated;
+	if (value.kind != RESP_REPLY_ERROR && call->writes)
+		node_writes(client->nodes[call->node]);
 	finish(client, call, whole ? 0 : ERR_AWAY, whole ? reply : SPAN_EMPTY);
 }
 
@@ -418,10 +449,8 @@ static void link_up(void *user)
 	struct node *node = user;
 	struct redis_client *client = node->client;
 
-	if (node->told)
-		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
-		         log_u64("port", redis_link_host(node->link)->port));
-	node->told = false;
+	if (!node->replica)
+		tell_there(node);
 	for (struct redis_call *call = client->parked.head; call; call = call->next)
 		if (node_of(client, call) == NO_NODE ||
 		    client->nodes[node_of(client, call)] == node)
@@ -457,6 +486,8 @@ static void slots_range(void *user, const struct redis_slots_range *range)
 	struct redis_client *client = user;
 	uint32_t node = node_get(client, &range->master);
 
+	if (node != NO_NODE)
+		client->nodes[node]->mapped = true;
 	for (uint32_t slot = range->first; slot <= range->last; slot++)
 		client->slots[slot] = node;
 }
@@ -469,7 +500,46 @@ static void refreshed(struct redis_call *call, int error, struct span reply)
 	client->refreshing = false;
 	if (error < 0)
 		return;
-	client->refresh_wanted = !redis_slots_walk(reply, &asked, slots_range, client);
+	for (uint32_t i = 0; i < client->node_count; i++)
+		if (client->nodes[i])
+			client->nodes[i]->mapped = false;
+	client->sift = redis_slots_walk(reply, &asked, slots_range, client);
+	client->refresh_wanted = !client->sift;
+}
+
+static void node_free(struct node *node)
+{
+	redis_link_free(node->link);
+	mem_free(node);
+}
+
+static void node_forget(struct redis_client *client, uint32_t at)
+{
+	struct node *node = client->nodes[at];
+
+	log_info("a redis that has left the cluster is not asked any more",
+	         log_str("host", redis_link_host(node->link)->name),
+	         log_u64("port", redis_link_host(node->link)->port));
+	for (struct redis_call *call = client->parked.head; call; call = call->next)
+		if (call->ask_node == at)
+			call->ask_node = NO_NODE;
+	for (uint32_t slot = 0; slot < REDIS_SLOTS; slot++)
+		if (client->slots[slot] == at)
+			client->slots[slot] = NO_NODE;
+	node_free(node);
+	client->nodes[at] = NULL;
+}
+
+/* After a new map. What is there but has no slots, as replicas, may still be asked for one. */
+static void nodes_sift(struct redis_client *client)
+{
+	client->sift = false;
+	for (uint32_t i = 0; i < client->node_count; i++) {
+		const struct node *node = client->nodes[i];
+		if (node && !node->named && !node->mapped && !redis_link_is_up(node->link) &&
+		    !node->sent.head)
+			node_forget(client, i);
+	}
 }
 
 /* Asks another one each time: one that is cut off tells old news. */
@@ -482,9 +552,10 @@ static void refresh_look(struct redis_client *client)
 		return;
 	uint32_t at = client->refresh_node++ % client->node_count;
 	for (uint32_t i = 0; i < client->node_count; i++) {
-		if (redis_link_is_up(client->nodes[at]->link))
+		if (client->nodes[at] && redis_link_is_up(client->nodes[at]->link))
 			break;
-		redis_link_start(client->nodes[at]->link);
+		if (client->nodes[at])
+			redis_link_start(client->nodes[at]->link);
 		at = (at + 1) % client->node_count;
 	}
 	struct redis_call *call = &client->refresh;
@@ -494,7 +565,7 @@ static void refresh_look(struct redis_client *client)
 	call->deadline_ms = now + REFRESH_TIMEOUT_MS;
 	call->ask_node = NO_NODE;
 	call->node = at;
-	if (!redis_link_is_up(client->nodes[at]->link))
+	if (!client->nodes[at] || !redis_link_is_up(client->nodes[at]->link))
 		return;
 	client->refresh_at_ms = now + REFRESH_MS;
 	client->refreshing = true;
@@ -511,7 +582,8 @@ static void sent_look(struct redis_client *client)
 
 	for (uint32_t i = 0; i < client->node_count; i++) {
 		struct node *node = client->nodes[i];
-		for (struct redis_call *call = node->sent.head; call; call = call->next) {
+		for (struct redis_call *call = node ? node->sent.head : NULL; call;
+		     call = call->next) {
 			if (now < call->deadline_ms)
 				continue;
 			redis_link_reset(node->link, "no answer in time");
@@ -524,10 +596,12 @@ static void timer_due(struct loop_timer *timer)
 {
 	struct redis_client *client = container_of(timer, struct redis_client, timer);
 
+	if (client->sift)
+		nodes_sift(client);
 	refresh_look(client);
 	sent_look(client);
 	parked_look(client);
-	if (client->calls > 0 || client->refresh_wanted)
+	if (client->calls > 0 || client->refresh_wanted || client->sift)
 		timer_begin(client);
 }
 
@@ -562,6 +636,8 @@ int redis_client_new(const struct redis_client_options *options, struct redis_cl
 	list_init(&client->parked);
 	for (uint32_t i = 0; i < client->login->host_count && r == 0; i++)
 		r = node_get(client, &client->login->hosts[i]) == NO_NODE ? -ENOMEM : 0;
+	for (uint32_t i = 0; i < client->node_count; i++)
+		client->nodes[i]->named = true;
 	if (r == 0 && client->login->cluster)
 		r = slots_begin(client);
 	if (r < 0) {
@@ -588,9 +664,10 @@ struct redis_client *redis_client_free(struct redis_client *client)
 	loop_timer_clear(client->options.loop, &client->timer);
 	list_fail(client, &client->parked);
 	for (uint32_t i = 0; i < client->node_count; i++) {
+		if (!client->nodes[i])
+			continue;
 		list_fail(client, &client->nodes[i]->sent);
-		redis_link_free(client->nodes[i]->link);
-		mem_free(client->nodes[i]);
+		node_free(client->nodes[i]);
 	}
 	redis_call_free(&client->refresh);
 	mem_free(client->slots);

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <unistd.h>
 
 #include "net/listener.h"
 
@@ -86,6 +85,6 @@ void acceptor_close(struct acceptor *acceptor)
 	if (acceptor->listener.fd < 0)
 		return;
 	loop_remove(acceptor->loop, &acceptor->listener);
-	close(acceptor->listener.fd);
+	listener_close(acceptor->listener.fd);
 	acceptor->listener.fd = -1;
 }

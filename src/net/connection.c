@@ -23,6 +23,7 @@ static struct wire *make(struct wire_host *host, int fd, const struct sockaddr *
 		.server = server,
 		.peer = { .address = socket_address_ip(address),
 		          .port = socket_address_port(address),
+		          .local = socket_address_is_unix(address),
 		          .tls = tls },
 		.phase = PHASE_HEAD,
 	};

@@ -335,6 +335,9 @@ static int move_input(struct connection *connection, size_t missing)
 	struct pool *pool = &connection->server->host.pool;
 	struct input *old = connection->wire.input;
 	size_t have = connection->wire.in_len - connection->wire.in_at;
+	bool chunked = connection->current && connection->current->http.head.chunked;
+	if (chunked && missing < have)
+		missing = have; /* nobody knows how much comes: no byte is moved again and again */
 	size_t room = room_for(connection, have + missing, have);
 	if (!connection->current && have + missing <= POOL_INPUT_ROOM)
 		room = POOL_INPUT_ROOM;

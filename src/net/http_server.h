@@ -44,6 +44,7 @@ struct http_name {
 struct http_peer {
 	struct ip_address address;
 	uint16_t port;
+	bool local; /* by a unix socket: it has neither address nor port */
 	bool tls;
 	bool certified; /* showed a certificate that our client CA vouches for */
 	uint32_t name_count;

@@ -6,7 +6,11 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include "base/text.h"
 
 #define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
 #define DEFER_ACCEPT_S 1
@@ -15,20 +19,13 @@ union address {
 	struct sockaddr any;
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
+	struct sockaddr_un local;
 };
 
 static bool parse_port(const char *text, in_port_t *ret_port)
 {
-	unsigned long port = 0;
-	size_t len = strlen(text);
-	if (len == 0 || len > 5)
-		return false;
-	for (size_t i = 0; i < len; i++) {
-		if (text[i] < '0' || text[i] > '9')
-			return false;
-		port = port * 10 + (unsigned long)(text[i] - '0');
-	}
-	if (port > 65535)
+	uint64_t port = 0;
+	if (text_parse_u64(span_str(text), &port) < 0 || port > 65535)
 		return false;
 	*ret_port = htons((uint16_t)port);
 	return true;
@@ -101,6 +98,8 @@ static int set_options(int fd)
 	return 0;
 }
 
+/* ---- TCP ---- */
+
 static int bind_and_listen(int fd, union address *address, uint16_t *ret_port)
 {
 	socklen_t len = address_len(address);
@@ -114,26 +113,108 @@ static int bind_and_listen(int fd, union address *address, uint16_t *ret_port)
 	return 0;
 }
 
+static int open_inet(union address *address, uint16_t joined, int *ret_fd, uint16_t *ret_port)
+{
+	if (joined)
+		*address_port(address) = htons(joined);
+	int error = joined ? 0 : check_free(address);
+	int fd = error ? error : open_socket(address);
+	if (fd < 0)
+		return fd;
+	error = bind_and_listen(fd, address, ret_port);
+	if (error) {
+		close(fd);
+		return error;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* ---- in the file system ---- */
+
+#define UNIX_PREFIX "unix:"
+
+bool listener_is_unix(const char *address)
+{
+	return strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0;
+}
+
+static bool parse_path(const char *text, union address *ret_address)
+{
+	const char *path = text + strlen(UNIX_PREFIX);
+	*ret_address = (union address){ .local = { .sun_family = AF_UNIX } };
+	if (path[0] != '/' || strlen(path) >= sizeof(ret_address->local.sun_path))
+		return false;
+	memcpy(ret_address->local.sun_path, path, strlen(path) + 1);
+	return true;
+}
+
+/* Removes a socket at which nobody answers. */
+static int clear_path(const union address *address)
+{
+	struct stat status;
+	const char *path = address->local.sun_path;
+	if (lstat(path, &status) < 0)
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(status.st_mode))
+		return -EEXIST;
+	int fd = open_socket(address);
+	if (fd < 0)
+		return fd;
+	int error = connect(fd, &address->any, sizeof(address->local)) == 0 ? -EADDRINUSE : -errno;
+	close(fd);
+	if (error != -ECONNREFUSED)
+		return error == -EAGAIN ? -EADDRINUSE : error; /* its backlog is full */
+	return unlink(path) == 0 || errno == ENOENT ? 0 : -errno;
+}
+
+/* The mode of the socket is that of its file from the first moment on. */
+static int open_unix(const union address *address, int *ret_fd)
+{
+	int error = clear_path(address);
+	int fd = error ? error : open_socket(address);
+	if (fd < 0)
+		return fd;
+	if (fchmod(fd, S_IRUSR | S_IWUSR) || bind(fd, &address->any, sizeof(address->local)) ||
+	    listen(fd, BACKLOG)) {
+		error = -errno;
+		close(fd);
+		return error;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* ---- either ---- */
+
 int listener_open(const char *text, uint16_t joined, int *ret_fd, uint16_t *ret_port,
                   struct error_text *ret_text)
 {
 	union address address;
-	if (!parse_address(text, &address))
-		return error_fill(
-			ret_text, ERR_CONFIG,
-			"cannot read the address \"%s\": expected IPV4:PORT or [IPV6]:PORT", text);
-	if (joined)
-		*address_port(&address) = htons(joined);
-	int error = joined ? 0 : check_free(&address);
-	int fd = error ? -1 : open_socket(&address);
-	if (!error)
-		error = fd < 0 ? fd : bind_and_listen(fd, &address, ret_port);
-	if (error) {
-		if (fd >= 0)
-			close(fd);
+	bool local = listener_is_unix(text);
+	CHECK(!local || joined == 0);
+	if (local ? !parse_path(text, &address) : !parse_address(text, &address))
+		return error_fill(ret_text, ERR_CONFIG,
+		                  "cannot read the address \"%s\": expected IPV4:PORT, [IPV6]:PORT "
+		                  "or unix:/PATH",
+		                  text);
+	int error = local ? open_unix(&address, ret_fd)
+	                  : open_inet(&address, joined, ret_fd, ret_port);
+	if (error)
 		return error_fill(ret_text, error, "cannot listen on %s: %s", text,
 		                  error_name(error));
-	}
-	*ret_fd = fd;
+	if (local)
+		*ret_port = 0;
 	return 0;
+}
+
+void listener_close(int fd)
+{
+	union address address = { 0 };
+	socklen_t len = sizeof(address);
+	struct stat status;
+	if (getsockname(fd, &address.any, &len) == 0 && address.any.sa_family == AF_UNIX &&
+	    lstat(address.local.sun_path, &status) == 0 && S_ISSOCK(status.st_mode))
+		unlink(address.local.sun_path);
+	close(fd);
 }

@@ -25,10 +25,12 @@ static void start_deadline(struct resp_connection *connection)
 	                 after_ms > 0 ? loop_now_ms(server->host.loop) + after_ms : WHEEL_NEVER);
 }
 
+/* What a client sends buys time, but not that of a stranger. The limit may also be that of
+ * sending, which is over. */
 static void set_deadline(struct wire *wire)
 {
 	struct resp_connection *connection = resp_connection_of(wire);
-	if (connection->server->options.limits.idle_ms > 0)
+	if (connection->client.trusted && wire->timeout.deadline_ms != WHEEL_NEVER)
 		start_deadline(connection);
 }
 
@@ -116,6 +118,7 @@ static void release(struct wire *wire)
 		return;
 	if (connection->held)
 		unhold(connection);
+	loop_timer_clear(connection->server->host.loop, &connection->delay);
 	wire_unlink(wire);
 	connection->server->options.gone(&connection->client);
 	resp_parser_free(&connection->parser);
@@ -152,6 +155,7 @@ static struct resp_entry *take_entry(struct resp_connection *connection)
 	entry->connection = connection;
 	entry->input = connection->wire.input;
 	entry->weight = 0;
+	entry->delay_ms = 0;
 	entry->done = entry->fault = entry->ends = false;
 	entry->call.client = &connection->client;
 	entry->call.arrived_ns = loop_now_ns(server->host.loop);
@@ -178,8 +182,10 @@ static void pop_first(struct resp_connection *connection)
 	connection->weight -= entry->weight;
 	server->weight -= entry->weight;
 	server->patience.asking -= connection->waiting == 0;
-	server->patience.undone -= !entry->done;
+	server->patience.undone -= !entry->done && connection->late != entry;
 	server->calls--;
+	if (connection->late == entry)
+		connection->late = NULL;
 	if (entry->ends)
 		connection->wire.closing = connection->wire.last = true;
 	pool_drop_input(&server->host.pool, entry->input);
@@ -192,14 +198,42 @@ static void pop_first(struct resp_connection *connection)
 	server->spare_count++;
 }
 
+static void delay_over(struct loop_timer *timer)
+{
+	struct resp_connection *connection = container_of(timer, struct resp_connection, delay);
+	if (connection->late)
+		connection->late->done = true;
+	connection->late = NULL;
+	wire_mark_dirty(&connection->wire);
+}
+
+/* Without a timer it is done now. */
+static bool begin_delay(struct resp_entry *entry)
+{
+	struct resp_connection *connection = entry->connection;
+	CHECK(!connection->late); /* R2 */
+	connection->delay.due = delay_over;
+	if (loop_timer_set(connection->server->host.loop, &connection->delay, entry->delay_ms) < 0)
+		return false;
+	connection->late = entry;
+	return true;
+}
+
 void resp_call_done(struct resp_call *call)
 {
 	struct resp_entry *entry = container_of(call, struct resp_entry, call);
 	CHECK(!entry->done);
-	entry->done = true;
 	entry->connection->server->patience.undone--;
+	if (unlikely(entry->delay_ms > 0) && begin_delay(entry))
+		return;
+	entry->done = true;
 	if (entry->connection->first == entry)
 		wire_mark_dirty(&entry->connection->wire);
+}
+
+void resp_call_delay(struct resp_call *call, uint32_t ms)
+{
+	container_of(call, struct resp_entry, call)->delay_ms = ms;
 }
 
 void resp_call_weigh(struct resp_call *call, uint64_t bytes)
@@ -230,7 +264,7 @@ static bool must_pause(const struct wire *wire)
 	const struct resp_connection *connection = container_of(wire, const struct resp_connection,
 	                                                        wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
-	return wire->last || connection->waiting >= limits->pipeline ||
+	return wire->last || connection->late || connection->waiting >= limits->pipeline ||
 	       connection->weight >= limits->weight_bytes ||
 	       outgoing_pending(&wire->out) > limits->output_bytes;
 }
@@ -261,6 +295,9 @@ static int make_room(struct wire *wire)
 	}
 	if (old && old->room - wire->in_at >= need)
 		return 0;
+	/* Of many arguments each is announced by itself: no byte is moved again and again. */
+	if (need > pool->input_room && need < 2 * (size_t)pending)
+		need = 2 * (size_t)pending;
 	int error = pool_take_input(pool, need, &input);
 	if (error)
 		return error;
@@ -322,6 +359,10 @@ static void process(struct wire *wire)
 {
 	struct resp_connection *connection = resp_connection_of(wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
+	if (unlikely(wire->tls && wire->stalled)) {
+		wire->paused = true; /* TLS may have answers of its own to what is read */
+		return;
+	}
 	while (!wire->last && wire->in_at < wire->in_len) {
 		if (unlikely(must_pause(wire) || is_crowded(connection))) {
 			wire->paused = true;

@@ -6,6 +6,7 @@
  * Invariants:
  *  R1 Calls stand in a queue in the order of their commands; replies are written
  *     from its head on.
+ *  R2 A connection has at most one call whose reply is delayed.
  *
  * Room: net. Threads: that of the server.
  */
@@ -21,6 +22,7 @@ struct resp_entry {
 	struct resp_connection *connection;
 	struct input *input; /* what its arguments point into; counted */
 	uint64_t weight;
+	uint32_t delay_ms;
 	bool done;
 	bool fault; /* not the handler's: the bytes behind it are no command */
 	bool ends;
@@ -39,6 +41,9 @@ struct resp_connection {
 	uint64_t served;  /* the number of the last hook that had replies for it */
 	uint64_t weight;  /* of them */
 	bool held;        /* in the server's list */
+	/* R2: a call that is done, and whose reply waits for the timer; nothing is read then. */
+	struct resp_entry *late;
+	struct loop_timer delay;
 };
 
 struct resp_server {

@@ -63,7 +63,7 @@ struct resp_call {
 struct resp_server_limits {
 	struct resp_limits known;    /* of trusted clients … */
 	struct resp_limits stranger; /* … and of others */
-	uint64_t input_bytes;        /* of commands larger than some KiB, in all; then they wait */
+	uint64_t input_bytes;        /* of commands larger than some KiB, in all; beyond: dropped */
 	uint32_t output_bytes;       /* not sent, of a connection; then its commands wait */
 	uint32_t pipeline;           /* calls of a connection that are not done; the same */
 	uint32_t weight_bytes;       /* what such calls hold (resp_call_weigh()); the same */
@@ -130,6 +130,10 @@ void resp_call_weigh(struct resp_call *call, uint64_t bytes);
 /* From inside handle(): peers that do not read hold so much memory that nothing should be
  * done that has a large reply. */
 bool resp_call_is_dear(const struct resp_call *call);
+
+/* From inside handle(), before the call is done: its reply leaves so much later, and the commands
+ * behind it stay where they are until then. */
+void resp_call_delay(struct resp_call *call, uint32_t ms);
 
 /* From inside handle(): the connection ends behind this call's reply. */
 void resp_call_ends(struct resp_call *call);

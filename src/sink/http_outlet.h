@@ -14,7 +14,7 @@
  * has to look there, since a retry may come in other company.
  *
  * With `verdicts` the peer is another stile, and each event of a batch has a result of its
- * own: new, duplicate and stale are DONE, since it has them on disk, as is a conflict that
+ * own: new, duplicate, stale and spooled are DONE, since it has them on disk, as is a conflict that
  * it let through; unless it waits for outcomes and has a bad one (REFUSED, 502 or 504). Any
  * other conflict is REFUSED for good, busy is REFUSED with 503, and what it cannot read is
  * REFUSED with its status. A 2xx without verdicts is UNKNOWN: to send again is safe. An event

@@ -64,6 +64,13 @@ static void judge_outcome(struct span outcome, struct outlet_result *result)
 		refuse(result, 504, false);
 }
 
+/* It is on its disk, or need not be: also what is decided later. */
+static bool is_kept(struct span verdict)
+{
+	return span_eq(verdict, SPAN("new")) || span_eq(verdict, SPAN("duplicate")) ||
+	       span_eq(verdict, SPAN("stale")) || span_eq(verdict, SPAN("spooled"));
+}
+
 /* The item that the reader has scanned. False: it is none. */
 static bool judge_item(const struct reader *reader, struct outlet_result *result)
 {
@@ -73,8 +80,7 @@ static bool judge_item(const struct reader *reader, struct outlet_result *result
 		bool known = text_parse_u64(text_of(reader, STATUS), &status) == 0 &&
 		             status >= 400 && status < 600;
 		refuse(result, known ? (uint16_t)status : 400, false);
-	} else if (span_eq(verdict, SPAN("new")) || span_eq(verdict, SPAN("duplicate")) ||
-	           span_eq(verdict, SPAN("stale"))) {
+	} else if (is_kept(verdict)) {
 		judge_outcome(text_of(reader, OUTCOME), result);
 	} else if (span_eq(verdict, SPAN("conflict"))) {
 		judge_outcome(text_of(reader, OUTCOME), result);

@@ -492,6 +492,7 @@ size_t port_drain(struct port *port, int timeout_ms)
 		store_host_wake(port->host); /* for what was posted lazily before */
 		port_wait(port, (int)((end_ns - now_ns) / 1000000 + 1));
 	}
+	port_flush(&port->store); /* what the last done()s submitted: the close answers it */
 	atomic_store(&port->all_urgent, false);
 	return port->in_flight;
 }

@@ -343,6 +343,8 @@ struct store_release {
 	uint32_t states; /* bits 1 << enum store_state; 0: STORE_STATES_ASIDE */
 	bool drop;
 	bool whole_event;
+	uint64_t event; /* the store's: whose, */
+	uint32_t legs;  /* and which legs it has met, as bits */
 };
 
 /* Go on with a lease for `lease_ms` more. ERR_FENCED if it is not there any more. */

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #define TRACE_SAMPLE_MAX 30u
+#define TRACE_SAMPLE_BACK_S 60u
 
 struct trace_sampler {
 	uint32_t rate, burst; /* a second; at most */
@@ -42,13 +43,14 @@ static inline void trace_sampler_set(struct trace_sampler *sampler, uint32_t shi
 	atomic_store_explicit(&sampler->shift, shift, memory_order_relaxed);
 }
 
-/* A clock that goes back a little counts on in the second it was in. */
+/* A clock that goes back a little counts on in the second it was in; one that goes back
+ * further is another one's, and begins anew. */
 static inline void trace_sampler_clock(struct trace_sampler *sampler, uint64_t now_ms)
 {
 	uint64_t second = now_ms / 1000;
-	if (second <= sampler->second)
+	if (second <= sampler->second && sampler->second - second < TRACE_SAMPLE_BACK_S)
 		return;
-	uint64_t passed = second - sampler->second;
+	uint64_t passed = second > sampler->second ? second - sampler->second : 0;
 	uint64_t fill = passed > sampler->burst ? sampler->burst : passed * sampler->rate;
 	sampler->tokens += fill;
 	if (sampler->tokens > sampler->burst)

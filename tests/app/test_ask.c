@@ -9,6 +9,10 @@
 #include "support/test.h"
 #include "sys/thread.h"
 
+/* One byte more than the kernel takes: 108. */
+#define TWENTY "01234567890123456789"
+#define LONG_PATH "unix:/1234567" TWENTY TWENTY TWENTY TWENTY TWENTY
+
 static void test_addresses_are_read_strictly(void **state)
 {
 	(void)state;
@@ -23,6 +27,7 @@ static void test_addresses_are_read_strictly(void **state)
 		{ "http://[::1]", "::1", "80" },
 		{ "https://gate.example.com", "gate.example.com", "443" },
 		{ "https://[::1]:8443/", "::1", "8443" },
+		{ "unix:/run/stile/admin.sock", "/run/stile/admin.sock", "" },
 	};
 	static const char *const bad[] = {
 		"",
@@ -41,6 +46,10 @@ static void test_addresses_are_read_strictly(void **state)
 		"http://[::1",
 		"http://a b",
 		"http://a:000000000080",
+		"unix:",
+		"unix:/",
+		"unix:admin.sock",
+		LONG_PATH,
 	};
 	struct ask_address address;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
@@ -48,6 +57,7 @@ static void test_addresses_are_read_strictly(void **state)
 		assert_string_equal(address.host, good[i].host);
 		assert_string_equal(address.port, good[i].port);
 		assert_int_equal(address.secure, good[i].url[4] == 's');
+		assert_int_equal(address.local, good[i].url[0] == 'u');
 	}
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct error_text text = { "" };

@@ -296,6 +296,40 @@ static const struct config_change *find_change(const struct config_diff *diff, c
 	return NULL;
 }
 
+/* The number of the sink for them is another, whatever it is called. */
+static void a_sink_whose_dead_letters_go_elsewhere_is_changed(void **state)
+{
+	(void)state;
+	static const char crm[] = "sinks:\n  crm: { http: https://192.0.2.1/, dead_letter: aside, "
+				  "allow: 192.0.2.0/24 }\n";
+	char text[2][256];
+	snprintf(text[0], sizeof(text[0]), "%s  aside: { file: /tmp/aside }\n", crm);
+	snprintf(text[1], sizeof(text[1]), "%s  aside: stdout\n", crm);
+	struct config *old = load(text[0]);
+	struct config *new = load(text[1]);
+	assert_int_equal(config_sink_changed(&old->sinks[0], &old->sinks[0]), 0);
+	assert_int_not_equal(old->sinks[0].policy.dead_sink, new->sinks[0].policy.dead_sink);
+	assert_int_equal(config_sink_changed(&old->sinks[0], &new->sinks[0]), 1);
+	config_free(old);
+	config_free(new);
+}
+
+/* It is an option of the sinks: they change with it, and it must not be told otherwise. */
+static void what_the_sinks_take_over_needs_no_restart(void **state)
+{
+	(void)state;
+	struct config *old = load("print: event\n");
+	struct config *new = load("print: envelope\n");
+	struct config_diff diff;
+	assert_int_equal(config_sink_changed(&old->sinks[0], &new->sinks[0]), 1);
+	assert_int_equal(config_diff(&(struct config_states){ old, old, new }, &diff), 0);
+	assert_true(find_change(&diff, "print")->reloads);
+	assert_int_equal(diff.restarts, 0);
+	config_diff_free(&diff);
+	config_free(old);
+	config_free(new);
+}
+
 static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 {
 	(void)state;
@@ -409,8 +443,8 @@ static void every_preset_has_a_guide(void **state)
 static void the_table_is_sound(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < config_table.count; i++) {
-		const struct config_option *option = &config_table.options[i];
+	const struct config_option *option;
+	for (size_t i = 0; (option = config_table_row(i)); i++) {
 		const char *choices = config_option_choices(option);
 		const char *standard = config_option_standard(option);
 		assert_non_null(config_option_help(option));
@@ -422,7 +456,7 @@ static void the_table_is_sound(void **state)
 		if (option->kind == CONFIG_CHOICE && option_choice(choices, span_str(standard)) > 0)
 			fail_msg("%s: the default is not the first word", option->path);
 		for (size_t j = 0; j < i; j++)
-			assert_string_not_equal(option->path, config_table.options[j].path);
+			assert_string_not_equal(option->path, config_table_row(j)->path);
 	}
 }
 
@@ -565,6 +599,8 @@ int main(void)
 		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(flags_count_more_than_the_file),
+		cmocka_unit_test(a_sink_whose_dead_letters_go_elsewhere_is_changed),
+		cmocka_unit_test(what_the_sinks_take_over_needs_no_restart),
 		cmocka_unit_test(what_needs_a_restart_is_told_from_what_reloads),
 		cmocka_unit_test(what_needs_a_restart_is_told_as_long_as_it_differs_from_the_start),
 		cmocka_unit_test(every_failing_allocation_is_told_and_leaks_nothing),

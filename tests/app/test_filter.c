@@ -333,7 +333,7 @@ static void blocks_do_not_show(void **state)
 	uint32_t originals = 0;
 	(void)state;
 	begin(&stage);
-	for (uint32_t i = 0; i < 3000; i++) {
+	for (uint32_t i = 0; i < 12000; i++) {
 		bool again = originals > 0 && test_random_below(&random, 3) == 0;
 		uint64_t id = again ? test_random_below(&random, originals) : originals++;
 		uint64_t fill = id * 7919 % 700;
@@ -343,10 +343,10 @@ static void blocks_do_not_show(void **state)
 		buf_append_span(&text, SPAN("\"}\n"));
 	}
 	assert_false(text.failed);
-	assert_true(text.len > 3 * (256u << 10));
+	assert_true(text.len > 3 * (1u << 20));
 	run(&stage, buf_span(&text));
 	assert_int_equal(stage.stats.verdicts[VERDICT_NEW], originals);
-	assert_int_equal(stage.stats.verdicts[VERDICT_DUPLICATE], 3000 - originals);
+	assert_int_equal(stage.stats.verdicts[VERDICT_DUPLICATE], 12000 - originals);
 	/* Each original once, in order. */
 	FILE *out = fdopen(dup(stage.options.out_fd), "r");
 	assert_non_null(out);

@@ -174,6 +174,43 @@ static void digests_side_by_side_are_those_made_alone(void **state)
 	assert_int_equal(lanes.count, 0);
 }
 
+/* Fills lanes with `count` inputs of about `len` bytes. */
+static void fill_lanes(struct hash_lanes *lanes, const unsigned char *key,
+                       const unsigned char *bytes, size_t count, size_t len)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct hash_rest rest = { hash_state_begin(key), bytes + i, 0, len + i * 5 };
+		assert_true(hash_lanes_add(lanes, &rest));
+	}
+}
+
+/* Rows of different lengths, and rows that are not full. */
+static void two_rows_at_once_are_as_each_by_itself(void **state)
+{
+	unsigned char key[HASH_KEY_LEN] = { 4, 5, 6 };
+	unsigned char bytes[8 * HASH_LANES_WORDS];
+	static struct hash_lanes lanes[2];
+	(void)state;
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (unsigned char)(i * 37);
+	for (size_t round = 0; round < 400; round++) {
+		uint64_t found[2][HASH_LANES][2];
+		size_t counts[2] = { 1 + round % HASH_LANES, 1 + round / 3 % HASH_LANES };
+		size_t lens[2] = { round, 400 - round };
+		for (int i = 0; i < 2; i++)
+			fill_lanes(&lanes[i], key, bytes, counts[i], lens[i]);
+		hash_lanes_finish_pair(&lanes[0], &lanes[1], found[0], found[1]);
+		for (int i = 0; i < 2; i++) {
+			assert_int_equal(lanes[i].count, 0);
+			for (size_t j = 0; j < counts[i]; j++) {
+				uint64_t expected[2];
+				hash_keyed128(key, bytes + j, lens[i] + j * 5, expected);
+				assert_memory_equal(found[i][j], expected, sizeof(expected));
+			}
+		}
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -185,6 +222,7 @@ int main(void)
 		cmocka_unit_test(digests_in_steps_are_those_of_the_whole),
 		cmocka_unit_test(secret_hashes_depend_on_key_purpose_and_bytes),
 		cmocka_unit_test(digests_side_by_side_are_those_made_alone),
+		cmocka_unit_test(two_rows_at_once_are_as_each_by_itself),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,20 @@ void kit_open(struct lane_kit *kit)
 	kit->options.store = &kit->front;
 }
 
+static void say(struct lane_kit *kit, const struct outlet_attempt *attempt, bool probe,
+                struct outlet_result *result)
+{
+	(void)attempt;
+	(void)probe;
+	*result = *(const struct outlet_result *)kit->user;
+}
+
+void kit_say(struct lane_kit *kit, struct outlet_result *answer)
+{
+	kit->answer = say;
+	kit->user = answer;
+}
+
 void kit_start(struct lane_kit *kit)
 {
 	assert_int_equal(lane_new(&kit->options, &kit->lane), 0);
@@ -222,6 +236,12 @@ static uint64_t run(struct lane_kit *kit)
 	return wait_ms;
 }
 
+void kit_admit_many(struct lane_kit *kit, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		kit_admit(kit, 0);
+}
+
 void kit_run(struct lane_kit *kit)
 {
 	run(kit);
@@ -276,7 +296,7 @@ uint32_t kit_sends_of(const struct lane_kit *kit, uint64_t ticket)
 	return count;
 }
 
-bool kit_read(struct lane_kit *kit, uint64_t ticket, struct store_item *ret_item)
+static bool read_item(struct lane_kit *kit, uint64_t ticket, struct store_item *ret_item)
 {
 	struct store_read read = { .ticket = ticket };
 	struct store_parts parts;
@@ -286,4 +306,17 @@ bool kit_read(struct lane_kit *kit, uint64_t ticket, struct store_item *ret_item
 		assert_true(store_item_next(buf_span(&read.items), &offset, ret_item, &parts));
 	buf_free(&read.items);
 	return error == 0;
+}
+
+bool kit_is_open(struct lane_kit *kit, uint64_t ticket)
+{
+	struct store_item item;
+	return read_item(kit, ticket, &item);
+}
+
+struct store_item kit_item(struct lane_kit *kit, uint64_t ticket)
+{
+	struct store_item item;
+	assert_true(read_item(kit, ticket, &item));
+	return item;
 }

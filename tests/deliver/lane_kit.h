@@ -58,6 +58,9 @@ void kit_open(struct lane_kit *kit);
 void kit_start(struct lane_kit *kit);
 void kit_close(struct lane_kit *kit);
 
+/* Every attempt has this answer from now on; the test may change it. */
+void kit_say(struct lane_kit *kit, struct outlet_result *answer);
+
 /* The process ends without a word, and another starts: what was noted is known. What
  * the outlet holds gets lost on the way. (Some events are admitted, so that no take of
  * the old lane is left at the store.) */
@@ -66,6 +69,7 @@ void kit_crash(struct lane_kit *kit);
 /* An event for the sink; its ticket. */
 uint64_t kit_admit(struct lane_kit *kit, uint64_t order);
 uint64_t kit_admit_to(struct lane_kit *kit, uint32_t sink, uint64_t order);
+void kit_admit_many(struct lane_kit *kit, uint32_t count); /* of no entity */
 
 void kit_run(struct lane_kit *kit);                  /* until nothing happens */
 void kit_advance(struct lane_kit *kit, uint64_t ms); /* the lane runs when it wants */
@@ -76,5 +80,5 @@ struct store_stats kit_stats(struct lane_kit *kit);
 struct lane_view kit_view(struct lane_kit *kit);
 uint32_t kit_sends_of(const struct lane_kit *kit, uint64_t ticket); /* not probes */
 
-/* The last mark of an open ticket, and its state; false: it is closed. */
-bool kit_read(struct lane_kit *kit, uint64_t ticket, struct store_item *ret_item);
+bool kit_is_open(struct lane_kit *kit, uint64_t ticket);
+struct store_item kit_item(struct lane_kit *kit, uint64_t ticket); /* of an open one */

@@ -258,8 +258,8 @@ static void a_sink_that_hangs_delays_no_other(void **state)
 	wait_until_open(&setting, EVENTS);
 	assert_each_once(good);
 	assert_int_equal(atomic_load(&deaf->done), 0);
-	assert_int_equal(deliver_find(setting.deliver, "good"), 1);
-	assert_int_equal(deliver_find(setting.deliver, "bad"), -ENOENT);
+	assert_int_equal(deliver_find(setting.deliver, SPAN("good")), 1);
+	assert_int_equal(deliver_find(setting.deliver, SPAN("bad")), -ENOENT);
 	setting_close(&setting);
 }
 
@@ -427,10 +427,10 @@ static void a_lane_that_is_added_gets_what_waits_for_it(void **state)
 	setting_open(&setting, sinks, 1);
 	admit_all(&setting, 2);
 	wait_until_open(&setting, EVENTS);
-	assert_int_equal(deliver_find(setting.deliver, "two"), -ENOENT);
+	assert_int_equal(deliver_find(setting.deliver, SPAN("two")), -ENOENT);
 	assert_int_equal(deliver_add(setting.deliver, &sinks[1]), 0);
 	assert_int_equal(deliver_lane_count(setting.deliver), 2);
-	assert_int_equal(deliver_find(setting.deliver, "two"), 1);
+	assert_int_equal(deliver_find(setting.deliver, SPAN("two")), 1);
 	wait_until_open(&setting, 0);
 	assert_each_once(one);
 	assert_each_once(two);

@@ -2,10 +2,12 @@
  * itself; here is what needs a clock, a store or a peer that does as it is told. */
 #include "door/resp_kit.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "net/resp_connection.h"
 
 static struct kit kit;
 static struct peer one, two;
@@ -126,6 +128,39 @@ static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 	peer_ask(&kit, &one, command, ":1\r\n");
 }
 
+struct upload {
+	const char *bytes;
+	size_t at, len;
+};
+
+static bool is_sent(void *user)
+{
+	struct upload *upload = user;
+	upload->at += peer_send(&one, upload->bytes + upload->at, upload->len - upload->at);
+	return upload->at == upload->len;
+}
+
+static void a_command_of_many_arguments_is_moved_a_few_times_only(void **state)
+{
+	(void)state;
+	char key[1001];
+	struct buf command = { 0 };
+	memset(key, 'k', 1000);
+	key[1000] = 0;
+	buf_append_span(&command, SPAN("*3001\r\n$6\r\nEXISTS\r\n"));
+	for (int i = 0; i < 3000; i++)
+		buf_printf(&command, "$1000\r\n%s\r\n", key);
+	assert_false(command.failed);
+	struct upload upload = { .bytes = command.ptr, .len = command.len };
+	mem_fail_at(ULONG_MAX, false); /* only counts */
+	kit_run(&kit, is_sent, &upload);
+	peer_expect(&kit, &one, ":0\r\n");
+	unsigned long count = mem_fail_count();
+	mem_fail_at(0, false);
+	assert_true(count < 100);
+	buf_free(&command);
+}
+
 /* A page in a browser can send these; what it wrote into the body must not be done. */
 static void what_a_browser_was_made_to_send_is_not_read_as_commands(void **state)
 {
@@ -222,6 +257,136 @@ static void a_peer_that_does_not_read_is_not_fed(void **state)
 	/* What waits for it is bounded: its limit, what one round adds, and the kernel's. */
 	assert_true(flood.commands < 64u * 1024);
 	peer_ask(&kit, &two, "PING\r\n", "+PONG\r\n");
+}
+
+struct pour {
+	struct upload upload;
+	struct flood flood;
+};
+
+static bool nothing_more_is_taken(void *user)
+{
+	struct pour *pour = user;
+	(void)is_sent(&pour->upload);
+	return is_not_fed(&pour->flood);
+}
+
+/* A key of one letter takes seven bytes of a command, and an operation at the store. */
+static void what_commands_of_many_keys_hold_is_bounded(void **state)
+{
+	(void)state;
+	enum { COMMANDS = 40, KEYS = 4000 };
+	struct buf commands = { 0 };
+	for (int i = 0; i < COMMANDS; i++) {
+		buf_printf(&commands, "*%d\r\n$6\r\nEXISTS\r\n", KEYS + 1);
+		for (int k = 0; k < KEYS; k++)
+			buf_append_span(&commands, SPAN("$1\r\nk\r\n"));
+	}
+	assert_false(commands.failed);
+	struct pour pour = { .upload = { .bytes = commands.ptr, .len = commands.len },
+		             .flood = { .text = "" } };
+	kit.hold = true;
+	kit_run(&kit, nothing_more_is_taken, &pour);
+	const struct resp_server_limits *limits = &resp_server_limits_default;
+	assert_true(pour.flood.commands > 0);
+	assert_true(pour.flood.commands <=
+	            1 + limits->weight_bytes / (KEYS * sizeof(struct store_cell)));
+	kit.hold = false;
+	kit_run(&kit, is_sent, &pour.upload);
+	for (int i = 0; i < COMMANDS; i++)
+		buf_append_span(&two.input, SPAN(":0\r\n"));
+	buf_append_char(&two.input, '\0');
+	peer_expect(&kit, &one, two.input.ptr);
+	buf_clear(&two.input);
+	buf_free(&commands);
+}
+
+static struct wire *wire_of_one(void)
+{
+	struct sockaddr_in own;
+	socklen_t len = sizeof(own);
+	assert_int_equal(getsockname(one.fd, (struct sockaddr *)&own, &len), 0);
+	struct wire *wire = kit.door.server->host.wires;
+	while (wire && resp_connection_of(wire)->client.port != ntohs(own.sin_port))
+		wire = wire->next;
+	assert_non_null(wire);
+	return wire;
+}
+
+static bool is_paused(void *user)
+{
+	return ((struct wire *)user)->paused;
+}
+
+static bool is_stalled(void *user)
+{
+	return ((struct wire *)user)->stalled;
+}
+
+/* It has sent half a command; what it is told fills its line, until it reads again. */
+static void a_peer_that_reads_again_has_all_its_time_again(void **state)
+{
+	static char text[8192];
+	(void)state;
+	const size_t most = resp_server_limits_default.pipeline, command = strlen("GET k\r\n");
+	const size_t reply = strlen("$1000\r\n") + 1000 + 2;
+	int small = 4096;
+	memcpy(text, "SET k ", 6);
+	memset(text + 6, 'v', 1000);
+	memcpy(text + 1006, "\r\n", 3);
+	peer_ask(&kit, &one, text, "+OK\r\n");
+	struct wire *wire = wire_of_one();
+	assert_int_equal(wire->timeout.deadline_ms, WHEEL_NEVER);
+	setsockopt(wire->handler.fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	for (size_t i = 0; i < most; i++)
+		memcpy(text + i * command, "GET k\r\n", command);
+	memcpy(text + most * command, "PIN", 4);
+	kit.hold = true;
+	peer_say(&one, text);
+	kit_run(&kit, is_paused, wire);
+	kit.hold = false;
+	kit_run(&kit, is_stalled, wire);
+	assert_int_not_equal(wire->timeout.deadline_ms, WHEEL_NEVER);
+	struct peer_wants wants = { .peer = &one, .len = most * reply };
+	kit_run(&kit, peer_has, &wants);
+	kit_rounds(&kit, 10);
+	assert_int_equal(wire->timeout.deadline_ms, WHEEL_NEVER);
+	buf_clear(&one.input);
+	peer_ask(&kit, &one, "G\r\n", "+PONG\r\n");
+}
+
+struct later {
+	uint64_t ms; /* loop time */
+};
+
+static bool is_later(void *user)
+{
+	return loop_now_ms(kit.loop) > ((struct later *)user)->ms;
+}
+
+static bool has_bytes(void *user)
+{
+	return ((struct wire *)user)->in_len > 0;
+}
+
+static void letters_of_a_word_buy_a_stranger_no_time(void **state)
+{
+	(void)state;
+	struct kit_options options = { .password = "secret", .limits = resp_server_limits_default };
+	options.limits.idle_ms = 60 * 1000;
+	assert_int_equal(kit_open_with(&kit, &options), 0);
+	peer_open(&kit, &one);
+	peer_ask(&kit, &one, "HELLO 4\r\n", "-NOPROTO unsupported protocol version\r\n");
+	kit_rounds(&kit, 10);
+	struct wire *wire = wire_of_one();
+	uint64_t deadline_ms = wire->timeout.deadline_ms;
+	kit_run(&kit, is_later, &(struct later){ loop_now_ms(kit.loop) });
+	peer_say(&one, "AU");
+	kit_run(&kit, has_bytes, wire);
+	kit_rounds(&kit, 10);
+	assert_int_equal(wire->timeout.deadline_ms, deadline_ms);
+	peer_close(&one);
+	kit_close(&kit);
 }
 
 static bool has_no_connection(void *user)
@@ -355,10 +520,14 @@ int main(void)
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
 		WITH_KIT(a_transaction_whose_replies_could_be_too_large_is_not_done),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
+		WITH_KIT(a_command_of_many_arguments_is_moved_a_few_times_only),
 		WITH_KIT(what_a_browser_was_made_to_send_is_not_read_as_commands),
 		cmocka_unit_test(strangers_may_only_say_who_they_are),
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
+		WITH_KIT(what_commands_of_many_keys_hold_is_bounded),
+		WITH_KIT(a_peer_that_reads_again_has_all_its_time_again),
+		cmocka_unit_test(letters_of_a_word_buy_a_stranger_no_time),
 		WITH_KIT(a_peer_that_goes_away_takes_nothing_with_it),
 		WITH_KIT(a_stop_answers_what_was_asked),
 		WITH_KIT(a_scan_finds_every_key_that_stays),

@@ -71,17 +71,6 @@ static void file_read(struct simfs *simfs, const char *path, void *ptr, size_t l
 		((unsigned char *)ptr)[i] = simfs_file_byte(simfs, path, offset + i);
 }
 
-static void file_write(struct simfs *simfs, const char *path, const void *ptr, size_t len,
-                       uint64_t offset)
-{
-	struct file_system *fs = simfs_fs(simfs);
-	int fd = -1;
-
-	CHECK(fs->methods->open(fs, path, FILE_WRITE | FILE_SYNC_DATA, &fd) == 0);
-	CHECK(fs->methods->write(fs, fd, ptr, len, offset) == 0);
-	fs->methods->close(fs, fd);
-}
-
 static void edits_apply(struct simfs *simfs, const uint8_t *data, size_t size)
 {
 	size_t files = 0;
@@ -99,7 +88,7 @@ static void edits_apply(struct simfs *simfs, const uint8_t *data, size_t size)
 			len = size;
 		uint64_t file_size = simfs_file_size(simfs, path);
 		if (len && file_size)
-			file_write(simfs, path, data, len, offset % file_size);
+			simfs_overwrite(simfs, path, offset % file_size, span_of(data, len));
 		data += len;
 		size -= len;
 	}
@@ -144,7 +133,7 @@ static void frame_append(struct simfs *simfs, const uint8_t *data, size_t size)
 	if (superblock.durable_end + header.span > simfs_file_size(simfs, path))
 		return;
 	frame_seal(frame, &header);
-	file_write(simfs, path, frame, header.span, superblock.durable_end);
+	simfs_overwrite(simfs, path, superblock.durable_end, span_of(frame, header.span));
 }
 
 static void claims_replace(struct simfs *simfs, const uint8_t *data, size_t size)
@@ -163,7 +152,7 @@ static void claims_replace(struct simfs *simfs, const uint8_t *data, size_t size
 	if (size)
 		memcpy(block + 8, data, size);
 	claims_block_seal(block);
-	file_write(simfs, path, block, sizeof(block), FORMAT_BLOCK);
+	simfs_overwrite(simfs, path, FORMAT_BLOCK, span_of(block, sizeof(block)));
 }
 
 static void must_answer(struct store *store)
@@ -197,7 +186,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	case 1: frame_append(simfs, data + 1, size - 1); break;
 	case 2:
 		simfs_cut_file(simfs, "data/superblock", 0);
-		file_write(simfs, "data/superblock", data + 1, size - 1, 0);
+		simfs_overwrite(simfs, "data/superblock", 0, span_of(data + 1, size - 1));
 		break;
 	case 3: claims_replace(simfs, data + 1, size - 1); break;
 	}

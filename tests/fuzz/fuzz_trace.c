@@ -69,15 +69,6 @@ static void folder_make(void)
 	simfs_free(simfs);
 }
 
-static void file_write(struct simfs *simfs, const void *ptr, size_t len, uint64_t offset)
-{
-	struct file_system *fs = simfs_fs(simfs);
-	int fd = -1;
-	CHECK(fs->methods->open(fs, PATH, FILE_WRITE | FILE_SYNC_DATA, &fd) == 0);
-	CHECK(fs->methods->write(fs, fd, ptr, len, offset) == 0);
-	fs->methods->close(fs, fd);
-}
-
 static void edits_apply(struct simfs *simfs, const uint8_t *data, size_t size)
 {
 	while (size > 3) {
@@ -88,7 +79,8 @@ static void edits_apply(struct simfs *simfs, const uint8_t *data, size_t size)
 		if (len > size)
 			len = size;
 		if (len)
-			file_write(simfs, data, len, offset % simfs_file_size(simfs, PATH));
+			simfs_overwrite(simfs, PATH, offset % simfs_file_size(simfs, PATH),
+			                span_of(data, len));
 		data += len;
 		size -= len;
 	}
@@ -114,7 +106,8 @@ static void block_append(struct simfs *simfs, uint32_t kind, const uint8_t *data
 		memcpy(block + sizeof(header), data, size);
 	trace_block_seal(&header, block + sizeof(header));
 	memcpy(block, &header, sizeof(header));
-	file_write(simfs, block, trace_block_span(header.body_len), header.offset);
+	simfs_overwrite(simfs, PATH, header.offset,
+	                span_of(block, trace_block_span(header.body_len)));
 }
 
 static void must_answer(struct trace_log *log, struct span query)

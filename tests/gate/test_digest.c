@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "codec/json_number.h"
 #include "gate/digest_later.h"
 
 static const unsigned char key[DIGEST_KEY_LEN] = { 0, 1, 2,  3,  4,  5,  6,  7,
@@ -187,20 +188,21 @@ static void digests_that_wait_go_where_the_claims_will_be(void **state)
 	static struct digest_later later;
 	static struct digest_input input;
 	static char value[DIGEST_PART_MAX];
-	static struct claim claims[30][2];
-	struct digest expected[30][2];
+	static struct claim claims[30][4];
+	struct digest expected[30][4];
 	struct digest_scope scope;
 	(void)state;
 	assert_int_equal(digest_scope_init(&scope, SPAN("source"), SPAN("rule")), 0);
 	digest_scope_seal(&scope, key);
 	for (uint32_t i = 0; i < ARRAY_LEN(claims); i++) {
-		struct claim made[2] = { 0 };
+		struct claim made[4] = { 0 };
 		later.claims = claims[i];
-		for (uint32_t n = 0; n < 2; n++) {
+		for (uint32_t n = 0; n < (i ? 4 : 1); n++) {
 			digest_begin(&input, &scope);
 			memset(value, (int)('a' + i % 26), sizeof(value));
-			assert_int_equal(
-				digest_add(&input, DIGEST_STRING, span_of(value, i * 30 + n)), 0);
+			assert_int_equal(digest_add(&input, DIGEST_STRING,
+			                            span_of(value, i * 20 + n)),
+			                 0);
 			struct digest_wanted wanted = { &input, &scope, 1, n };
 			expected[i][n] = digest_with_check(digest_end(&input, key), 1);
 			digest_later_add(&later, &wanted, &made[n].digest);
@@ -209,7 +211,7 @@ static void digests_that_wait_go_where_the_claims_will_be(void **state)
 	}
 	digest_later_flush(&later);
 	for (uint32_t i = 0; i < ARRAY_LEN(claims); i++)
-		for (uint32_t n = 0; n < 2; n++)
+		for (uint32_t n = 0; n < (i ? 4 : 1); n++)
 			assert_memory_equal(&claims[i][n].digest, &expected[i][n],
 			                    sizeof(struct digest));
 	struct digest untouched = { { 7, 7 } }, before = untouched;
@@ -219,6 +221,37 @@ static void digests_that_wait_go_where_the_claims_will_be(void **state)
 	digest_later_drop(&later);
 	digest_later_flush(&later);
 	assert_memory_equal(&untouched, &before, sizeof(before));
+}
+
+/* As whoever adds a number does: its exact form is made in the input's own room. */
+static struct digest digest_of_number(const char *number, const struct digest_scope *scope)
+{
+	static struct digest_input input;
+	struct span text;
+	digest_begin(&input, scope);
+	assert_int_equal(json_number_exact(span_str(number), digest_room(&input), DIGEST_PART_MAX,
+	                                   &text),
+	                 0);
+	assert_int_equal(digest_add(&input, DIGEST_NUMBER, text), 0);
+	return digest_end(&input, key);
+}
+
+static void every_digit_of_a_long_number_counts(void **state)
+{
+	struct digest_scope scope;
+	char number[] = "1234567890123456789012345678901234567890.25";
+	(void)state;
+	assert_int_equal(digest_scope_init(&scope, SPAN("source"), SPAN("rule")), 0);
+	struct digest first = digest_of_number(number, &scope);
+	for (size_t i = 0; number[i]; i++) {
+		char digit = number[i];
+		if (digit == '.')
+			continue;
+		number[i] = digit == '7' ? '8' : '7';
+		struct digest other = digest_of_number(number, &scope);
+		assert_memory_not_equal(&other, &first, sizeof(first));
+		number[i] = digit;
+	}
 }
 
 int main(void)
@@ -235,6 +268,7 @@ int main(void)
 		cmocka_unit_test(names_have_their_limits),
 		cmocka_unit_test(digests_that_wait_for_company_are_the_same),
 		cmocka_unit_test(digests_that_wait_go_where_the_claims_will_be),
+		cmocka_unit_test(every_digit_of_a_long_number_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

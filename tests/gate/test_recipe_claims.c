@@ -441,6 +441,36 @@ static uint64_t content_of(const struct recipe *recipe, const char *body)
 	return run.result.event.content;
 }
 
+static uint64_t content_with_header(const struct recipe *recipe, const char *body)
+{
+	const char *const headers[] = { "X-Id: 7", NULL };
+	struct bench_run run = bench_request(recipe, (struct bench_request){ .body = span_str(body),
+	                                                                     .headers = headers });
+	assert_int_equal(run.error, 0);
+	assert_true(run.result.event.json);
+	return run.result.event.content;
+}
+
+static void content_is_read_also_if_nothing_else_is_of_the_body(void **state)
+{
+	(void)state;
+	struct recipe_case_spec it = {
+		.content = SPAN("data"),
+		.claim_count = 1,
+		.claims = { { .part_count = 1, .parts = { SPAN("header:X-Id") } } },
+	};
+	struct recipe *recipe = bench_compile(
+		(struct recipe_spec){ .cases = &it, .case_count = 1 });
+	assert_int_equal(content_with_header(recipe, "{\"data\":{\"x\":1},\"try\":1}"),
+	                 content_with_header(recipe, "{\"data\":{\"x\":1},\"try\":2}"));
+	assert_int_not_equal(content_with_header(recipe, "{\"data\":{\"x\":1}}"),
+	                     content_with_header(recipe, "{\"data\":{\"x\":2}}"));
+	/* Twice: which of them is not ours to judge, and it is JSON still. */
+	assert_int_not_equal(content_with_header(recipe, "{\"data\":1,\"data\":2}"),
+	                     content_with_header(recipe, "{\"data\":1,\"data\":3}"));
+	recipe_free(recipe);
+}
+
 static void content_changes_with_what_the_case_calls_so(void **state)
 {
 	struct recipe_case_spec it = {
@@ -592,6 +622,7 @@ int main(void)
 		cmocka_unit_test(a_claim_is_named_by_its_own_text),
 		cmocka_unit_test(conditions_pick_the_case),
 		cmocka_unit_test(a_replay_passes_or_is_gated),
+		cmocka_unit_test(content_is_read_also_if_nothing_else_is_of_the_body),
 		cmocka_unit_test(content_changes_with_what_the_case_calls_so),
 		cmocka_unit_test(content_is_compared_by_value_where_the_recipe_says_so),
 		cmocka_unit_test(values_beyond_their_room_are_refused),

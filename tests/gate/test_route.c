@@ -44,41 +44,41 @@ static struct event event_of(const struct asked *asked)
 	};
 }
 
-static int match_legs(const struct route_set *set, struct asked asked, struct route_leg *legs,
-                      uint32_t *ret_count, struct error_text *ret_problem)
+static int match_legs(const struct route_set *set, struct asked asked,
+                      struct route_match *ret_match, struct error_text *ret_problem)
 {
 	struct event event = event_of(&asked);
 	struct recipe_input input = { .body = span_str(asked.body ? asked.body : "{}") };
 	struct route_question question = { route_set_from(set, event.source), &event, &input };
-	return route_set_match(set, &scratch, &question, legs, ret_count, ret_problem);
+	return route_set_match(set, &scratch, &question, ret_match, ret_problem);
 }
 
 /* Sinks as bits, in the order of `sinks`. */
 static uint32_t match(const struct route_set *set, struct asked asked)
 {
-	struct route_leg legs[ROUTE_LEGS_MAX];
+	struct route_match match;
 	struct error_text problem;
-	uint32_t count = 0, bits = 0, last = 0;
-	assert_int_equal(match_legs(set, asked, legs, &count, &problem), 0);
-	for (uint32_t i = 0; i < count; i++)
+	uint32_t bits = 0, last = 0;
+	assert_int_equal(match_legs(set, asked, &match, &problem), 0);
+	for (uint32_t i = 0; i < match.count; i++)
 		for (uint32_t at = 0; at < ARRAY_LEN(sinks); at++)
-			if (legs[i].sink == sinks[at].id) {
+			if (match.legs[i].sink == sinks[at].id) {
 				assert_true(bits == 0 || at > last);
 				last = at;
 				bits |= 1u << at;
 			}
-	assert_int_equal(__builtin_popcount(bits), count);
+	assert_int_equal(__builtin_popcount(bits), match.count);
+	assert_true(match.found || match.count == 0);
 	return bits;
 }
 
 static uint64_t order(const struct route_set *set, struct asked asked, uint32_t leg)
 {
-	struct route_leg legs[ROUTE_LEGS_MAX];
+	struct route_match match;
 	struct error_text problem;
-	uint32_t count = 0;
-	assert_int_equal(match_legs(set, asked, legs, &count, &problem), 0);
-	assert_true(leg < count);
-	return legs[leg].order;
+	assert_int_equal(match_legs(set, asked, &match, &problem), 0);
+	assert_true(leg < match.count);
+	return match.legs[leg].order;
 }
 
 #define TO(...)                                     \
@@ -115,6 +115,34 @@ static void routes_are_for_their_sources(void **state)
 	assert_int_equal(route_set_from(set, SPAN("genesys")), 2);
 	assert_int_equal(route_set_from(set, SPAN("other")), 0);
 	assert_int_equal(route_set_reach(set, 3), 2);
+	route_set_free(set);
+}
+
+static void a_route_that_leads_nowhere_is_for_an_event_all_the_same(void **state)
+{
+	(void)state;
+	struct route_spec routes[] = {
+		{ FROM(TEXT("orders")), .type = SPAN("paid"), TO(TEXT("crm")) },
+		{ FROM(TEXT("orders")), .nowhere = true },
+	};
+	static const struct {
+		struct asked asked;
+		uint32_t sinks;
+		bool found;
+	} rows[] = {
+		{ { .source = "orders", .type = "paid" }, CRM, true },
+		{ { .source = "orders", .type = "sent" }, 0, true },
+		{ { .source = "genesys", .type = "paid" }, 0, false },
+	};
+	struct route_set *set = compile(routes, 2);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct route_match found;
+		struct error_text problem;
+		assert_int_equal(match(set, rows[i].asked), rows[i].sinks);
+		assert_int_equal(match_legs(set, rows[i].asked, &found, &problem), 0);
+		assert_int_equal(found.found, rows[i].found);
+	}
+	assert_int_equal(route_set_reach(set, route_set_from(set, SPAN("orders"))), 1);
 	route_set_free(set);
 }
 
@@ -187,11 +215,10 @@ static void a_name_twice_where_a_route_looks_is_refused(void **state)
 		  TO(TEXT("crm")) },
 	};
 	struct route_set *set = compile(routes, 1);
-	struct route_leg legs[ROUTE_LEGS_MAX];
+	struct route_match found;
 	struct error_text problem = { "" };
-	uint32_t count = 0;
 	struct asked asked = { "a", NULL, NULL, "{\"kind\":\"a\",\"kind\":\"b\"}" };
-	assert_int_equal(match_legs(set, asked, legs, &count, &problem), ERR_INVALID);
+	assert_int_equal(match_legs(set, asked, &found, &problem), ERR_INVALID);
 	assert_non_null(strstr(problem.text, "only once"));
 	route_set_free(set);
 }
@@ -246,6 +273,7 @@ static void what_is_wrong_is_told_with_its_place(void **state)
 	} rows[] = {
 		{ { TO(TEXT("nowhere")) }, "to", 0 },
 		{ { .to_count = 0 }, "to", -1 },
+		{ { TO(TEXT("crm")), .nowhere = true }, "to", -1 },
 		{ { TO(TEXT("crm")), .order_by = SPAN("a[") }, "order_by", -1 },
 		{ { TO(TEXT("crm")), .type = SPAN("****************") }, "type", -1 },
 		{ { TO(TEXT("crm")), .condition_count = 3,
@@ -288,6 +316,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(without_routes_every_sink_gets_everything),
 		cmocka_unit_test(routes_are_for_their_sources),
+		cmocka_unit_test(a_route_that_leads_nowhere_is_for_an_event_all_the_same),
 		cmocka_unit_test(a_type_pattern_is_the_whole_type_with_its_case),
 		cmocka_unit_test(conditions_ask_the_payload_and_the_event),
 		cmocka_unit_test(a_name_twice_where_a_route_looks_is_refused),

@@ -237,6 +237,21 @@ def test_given_back_it_is_the_next_caller_s_at_once(gateway):
     problem(ask(gateway, "PUT", f"{PATH}/{first['token']}", {"outcome": 1}), 409, "fenced")
 
 
+def test_given_back_with_a_body_that_comes_later(gateway):
+    """Some clients send one with every method."""
+    key = fresh()
+    first = claim(gateway, key, lease="1h")
+    with gateway.connect() as connection:
+        connection.send(b"DELETE %s/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n"
+                        b"Expect: 100-continue\r\n\r\n" % (PATH.encode(),
+                                                          first["token"].encode()))
+        assert connection.answer(head_only=True).status == 100
+        connection.send(b"{}")
+        answer = connection.answer()
+        assert answer.status == 200 and answer.json()["state"] == "released", answer
+    assert lookup(gateway, key)["state"] == "due"
+
+
 def test_prefer_wait_waits_for_the_outcome(stile, mode):
     gateway = stile(*mode)
     key, found = fresh(), []

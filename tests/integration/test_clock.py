@@ -7,7 +7,7 @@ import os
 import pytest
 
 from gatekit import sample, why
-from harness import eventually, take_verdict
+from harness import Connection, eventually, take_verdict
 
 
 def faked(offset):
@@ -55,9 +55,9 @@ def test_jump_of_the_wall_clock_over_a_restart_expires_nothing(stile, offset, en
     assert take_verdict(gateway.post({"id": "newest"}), "new") > later
 
 
-@pytest.mark.release
-@pytest.mark.parametrize("offset", ["+400d", "-400d"])
-def test_jump_while_it_runs_expires_nothing(stile, scratch, offset):
+@pytest.fixture
+def turnable(stile, scratch):
+    """A gateway, and what turns its wall clock."""
     path = os.path.join(scratch, "offset")
 
     def turn(text):
@@ -67,7 +67,33 @@ def test_jump_while_it_runs_expires_nothing(stile, scratch, offset):
     turn("+0")
     environment = {**faked(""), "FAKETIME_TIMESTAMP_FILE": path, "FAKETIME_NO_CACHE": "1"}
     del environment["FAKETIME"]
-    gateway = stile("--window", "30m", env=environment)
+    return stile("--window", "30m", env=environment), turn
+
+
+@pytest.mark.release
+def test_clock_that_is_set_back_does_not_silence_a_stream(turnable):
+    """By what is sent to it a reader that is gone is noticed."""
+    gateway, turn = turnable
+    with Connection(gateway.admin) as connection:
+        connection.send(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await_sign(connection.socket)
+        turn("-400d")
+        eventually(lambda: wall_of(gateway) != wall_now(), "the process sees the other time")
+        await_sign(connection.socket)
+
+
+def await_sign(stream):
+    heard = b""
+    while b": still here" not in heard:
+        piece = stream.recv(65536)
+        assert piece, heard
+        heard += piece
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("offset", ["+400d", "-400d"])
+def test_jump_while_it_runs_expires_nothing(stile, turnable, offset):
+    gateway, turn = turnable
     ticket = take_verdict(gateway.post({"id": "before"}), "new")
     turn(offset)
     eventually(lambda: wall_of(gateway) != wall_now(), "the process sees the other time")

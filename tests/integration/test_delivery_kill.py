@@ -1,6 +1,7 @@
 """kill -9 while deliveries are under way, at any moment and at each durable step: nothing is
 lost, nothing starts again after its success was recorded, `park` never sends again."""
 
+import contextlib
 import json
 import random
 import shutil
@@ -48,6 +49,20 @@ class History:
                     self.send_one(connection, name, number)
         except OSError:
             pass  # killed: what was not answered is not known
+
+    @contextlib.contextmanager
+    def sending(self, gateway, name):
+        """Three senders, until the block has ended and the gateway is gone."""
+        senders = [threading.Thread(target=self.send, args=(gateway, f"{name}-{i}"))
+                   for i in range(3)]
+        for sender in senders:
+            sender.start()
+        yield
+        gateway.kill()
+        for sender in senders:
+            sender.join(60)
+            assert not sender.is_alive()
+        self.end_life(gateway)
 
     def send_one(self, connection, name, number):
         body = event_bytes({"id": f"{name}-{number}", "entity": name, "n": number})
@@ -119,16 +134,8 @@ def test_kill_loop_with_a_hostile_sink(history, seed, scale):
     its = history(choose_some(seed, 0.3))
     for life in range(lives):
         gateway = its.start("--threads", str(1 + life % 2))
-        senders = [threading.Thread(target=its.send, args=(gateway, f"{seed}-{life}-{i}"))
-                   for i in range(3)]
-        for sender in senders:
-            sender.start()
-        time.sleep(chance.uniform(0.05, 0.3))  # when the kill comes; no check rests on it
-        gateway.kill()
-        for sender in senders:
-            sender.join(60)
-            assert not sender.is_alive()
-        its.end_life(gateway)
+        with its.sending(gateway, f"{seed}-{life}"):
+            time.sleep(chance.uniform(0.05, 0.3))  # when the kill comes; no check rests on it
     its.check()
     assert len(its.bodies) >= lives and its.recorded
 
@@ -142,20 +149,12 @@ def test_frozen_process_repeats_nothing_whose_success_it_recorded(history, seed,
     its = history(lambda request: GOOD, ", timeout: 200ms")
     for life in range(4 * scale):
         gateway = its.start()
-        senders = [threading.Thread(target=its.send, args=(gateway, f"frozen-{life}-{i}"))
-                   for i in range(3)]
-        for sender in senders:
-            sender.start()
-        for _ in range(4):
-            time.sleep(chance.uniform(0.02, 0.1))  # no check rests on these
-            gateway.process.send_signal(signal.SIGSTOP)
-            time.sleep(chance.uniform(0.1, 0.5))
-            gateway.process.send_signal(signal.SIGCONT)
-        gateway.kill()
-        for sender in senders:
-            sender.join(60)
-            assert not sender.is_alive()
-        its.end_life(gateway)
+        with its.sending(gateway, f"frozen-{life}"):
+            for _ in range(4):
+                time.sleep(chance.uniform(0.02, 0.1))  # no check rests on these
+                gateway.process.send_signal(signal.SIGSTOP)
+                time.sleep(chance.uniform(0.1, 0.5))
+                gateway.process.send_signal(signal.SIGCONT)
     its.check()
     assert its.recorded
 

@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import re
 import resource
 
 import pytest
 
 from harness import Connection, eventually, take_problem, take_verdict
+from sinkkit import HANG, configure, http_sink, source
 
 
 def hold(gateway, count):
@@ -101,6 +103,28 @@ def test_connections_leave_descriptors_to_the_store(stile):
     for connection in held:
         connection.close()
     assert len(gateway.wait_events(160)) == 160
+
+
+def test_connections_leave_descriptors_to_sinks(stile, scratch, sink):
+    """The sink's attempts have theirs, and the store has its own all the same."""
+    it = sink(lambda request: HANG)
+    crm = http_sink("crm", it.url(), "concurrency: 60, adapt: no, on_unknown: park")
+    few_files = 'ulimit -Sn 200 && ulimit -Hn 200 && exec "$@"'
+    gateway = stile("--config", configure(scratch, source("a"), crm),
+                    wrap=("sh", "-c", few_files, "sh"))
+    count = int(re.search(r'"fewer connections.* connections=(\d+)', gateway.log())[1])
+    with gateway.connect() as connection:
+        for i in range(60):
+            take_verdict(connection.post({"id": f"small-{i}"}, (), "/in/a"), "new")
+    it.wait(60)
+    held = hold(gateway, count)
+    refused(gateway, 503)
+    pad = "s" * 900000
+    for i in range(160):  # more than two segments
+        take_verdict(held[i % count].post({"id": f"big-{i}", "pad": pad}, (), "/in/a"), "new")
+    for connection in held:
+        connection.close()
+    assert "Too many open files" not in gateway.log()
 
 
 @pytest.mark.release

@@ -115,24 +115,79 @@ def test_user_without_rights_is_told_which(run, backend):
 
 # ---- connections and locks ----
 
-def test_connections_that_are_cut_lose_and_double_nothing(fleet, backend, scale):
-    """Whether a COMMIT whose answer was cut off took place is asked, not guessed."""
-    its = fleet()
+CUT = ("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+       " WHERE application_name = 'stile';")
+
+
+def check_under_load(its, server, disturb_sql, times):
+    """Two nodes, and a server that does this to them again and again: what was acknowledged
+    is remembered, and delivered once. Returns the ids."""
     nodes = [its.start("one"), its.start("two")]
     oracle = Acknowledged()
-    with load(nodes, oracle, "cut", threads=8):
-        for _ in range(15 * scale):
+    with load(nodes, oracle, "disturbed", threads=8):
+        for _ in range(times):
             before = len(oracle.known)
-            backend.server.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                               " WHERE application_name = 'stile'")
+            server.ask(disturb_sql)
             eventually(lambda: len(oracle.known) > before + 20, "it goes on by itself")
     oracle.check()
     oracle.check_remembered(nodes[0])
     delivered = lambda: [event["id"] for node in nodes for event in node.events()]  # noqa: E731
     eventually(lambda: oracle.known <= set(delivered()), "all are delivered")
     assert len(delivered()) == len(set(delivered())), "delivered twice"
+    return oracle.known
+
+
+def test_connections_that_are_cut_lose_and_double_nothing(fleet, backend, scale):
+    """Whether a COMMIT whose answer was cut off took place is asked, not guessed."""
+    its = fleet()
+    known = check_under_load(its, backend.server, CUT, 15 * scale)
     claims = backend.server.number(f"SELECT count(*) FROM {its.name}.stile_claims")
-    assert claims == len(oracle.known)
+    assert claims == len(known)
+
+
+def cut_after_commit(node, server, event_id):
+    """Posts the event, cuts the connection when it is on the server's disk and waits there
+    for a replica that does not exist, and returns the answer; or None: something else of the
+    node waited first, or nothing did."""
+    answers = []
+
+    def post():
+        with Connection(node.address) as connection:
+            answers.append(connection.post({"id": event_id}, path="/in/a").json())
+    sender = threading.Thread(target=post)
+    waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+    deciding = f"{waiting} AND query LIKE '%stile_number%'"
+    setting(server, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+    try:
+        sender.start()
+        eventually(lambda: not sender.is_alive() or
+                   server.number(f"SELECT count(*) {waiting}") > 0, "it is committed")
+        cut = server.number(f"SELECT count(pg_terminate_backend(pid)) {deciding}") == 1
+    finally:
+        setting(server, "ALTER SYSTEM RESET synchronous_standby_names")
+    sender.join()
+    return answers[0] if cut else None
+
+
+def test_commit_of_which_only_the_answer_was_lost_is_answered_as_it_was_decided(fleet, backend):
+    its = fleet()
+    node = its.start("one")
+    oracle = Acknowledged()
+    answer, sent = None, 0
+    while not answer:
+        for n in range(8):  # so that more of the same is expected
+            send(node, [f"before-{sent}-{n}"], oracle)
+        eventually(lambda: backend.server.number(
+            f"SELECT count(*) FROM {its.name}.stile_tickets") == 0, "all are settled")
+        event_id = f"unheard-{sent}"
+        answer = cut_after_commit(node, backend.server, event_id)
+        sent += 1
+    assert answer["verdict"] == "new"
+    with Connection(node.address) as connection:
+        again = connection.post({"id": event_id}, path="/in/a").json()
+    assert (again["verdict"], again["ticket"]) == ("duplicate", answer["ticket"])
+    node.wait_events(9 * sent)
+    assert [event["id"] for event in node.events()].count(event_id) == 1
 
 
 def test_lock_of_somebody_else_delays_only_what_it_is_about(fleet, backend):
@@ -212,20 +267,7 @@ def test_take_of_which_nobody_can_know_any_more_is_given_back(fleet, backend):
 
 def test_rows_of_connections_that_are_deleted_under_load_double_nothing(fleet, backend, scale):
     its = fleet()
-    nodes = [its.start("one"), its.start("two")]
-    oracle = Acknowledged()
-    with load(nodes, oracle, "lines", threads=8):
-        for _ in range(10 * scale):
-            before = len(oracle.known)
-            backend.server.ask("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-                               " WHERE application_name = 'stile';"
-                               f"DELETE FROM {its.name}.stile_lines")
-            eventually(lambda: len(oracle.known) > before + 20, "it goes on by itself")
-    oracle.check()
-    oracle.check_remembered(nodes[0])
-    delivered = lambda: [event["id"] for node in nodes for event in node.events()]  # noqa: E731
-    eventually(lambda: oracle.known <= set(delivered()), "all are delivered")
-    assert len(delivered()) == len(set(delivered())), "delivered twice"
+    check_under_load(its, backend.server, f"{CUT} DELETE FROM {its.name}.stile_lines", 10 * scale)
 
 
 # ---- tables that go away ----

@@ -1,6 +1,7 @@
 """SIGHUP: sources, recipes and auth change without losing a request."""
 
 import collections
+import hmac
 import os
 import re
 import signal
@@ -124,6 +125,28 @@ def test_changed_secret_counts_at_once(make, scratch):
     take(send("none"), "new")
     log = it.gateway.log()
     assert not any(key in log for key in (*KEYS.values(), "0123456789abcdef"))
+
+
+def test_signature_over_a_body_that_the_old_file_did_not_want_is_not_called_wrong(make):
+    """The first request after a reload is asked for its body by the rules before it."""
+    secret, body = "0123456789abcdef0123", b'{"outcome":1}'
+    sign = hmac.new(secret.encode(), body, "sha256").hexdigest()
+    claims = f'claims: {{ auth: {{ kind: github, secret: "{secret}" }} }}\n'
+    it = make(source("a") + "claims: { enabled: off }\n")
+    it.load(source("a") + claims)
+
+    def settle():
+        with it.gateway.connect() as connection:
+            connection.send(b"PUT /v1/claims/nothing HTTP/1.1\r\nHost: localhost\r\n"
+                            b"Expect: 100-continue\r\nContent-Length: %d\r\n"
+                            b"X-Hub-Signature-256: sha256=%s\r\n\r\n" % (len(body), sign.encode()))
+            answer = connection.answer()
+            if answer.status == 100:
+                connection.send(body)
+                answer = connection.answer()
+            return answer
+    assert settle().status == 503
+    assert settle().status == 404  # let in, with a token that is none
 
 
 def test_policy_mode_and_recipe_change_and_what_was_claimed_stays(make):

@@ -6,6 +6,7 @@ import re
 import shutil
 import ssl
 import subprocess
+import time
 
 import pytest
 import redis
@@ -149,6 +150,31 @@ def test_a_stranger_has_small_limits_and_learns_nothing(guarded):
     with respkit.Client(guarded.resp, context) as client:
         assert client.call("HELLO", 3, "AUTH", "default", PASSWORD)[0] == "%"
         assert client.call("GET", "nosuch") == ("_", b"")
+
+
+def test_guessing_passwords_takes_time_and_holds_up_nobody(stile, scratch):
+    path = os.path.join(scratch, "guesses.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("resp: { listen: '127.0.0.1:0', password: '${RESP_PASSWORD}' }\n")
+    gateway = stile("--config", path, env={"RESP_PASSWORD": PASSWORD})
+    gateway.resp = respkit.address_of(gateway)
+    with respkit.Client(gateway.resp) as guest, respkit.Client(gateway.resp) as guesser, \
+            respkit.Client(gateway.resp) as late:
+        assert guest.call("AUTH", PASSWORD) == ("+", b"OK")
+        began = time.monotonic()
+        for word in ("a", "b", "c", "d", PASSWORD):
+            guesser.send(respkit.command_bytes("AUTH", word))
+        guesser.send(respkit.command_bytes("PING"))
+        for i in range(50):
+            assert guest.call("SET", f"k{i}", "v") == ("+", b"OK")
+        assert [guesser.reply()[1][:9] for _ in range(4)] == [b"WRONGPASS"] * 4
+        assert [guesser.reply()[1], guesser.reply()[1]] == [b"OK", b"PONG"]
+        assert time.monotonic() - began >= 0.05 + 0.1 + 0.2 + 0.4
+        # One that goes away before it is answered leaves nothing behind.
+        late.send(respkit.command_bytes("AUTH", "e") + respkit.command_bytes("PING"))
+        late.close()
+        assert guest.call("GET", "k1") == ("$", b"v")
+    assert gateway.stop() == 0
 
 
 def test_others_than_this_machine_need_a_password(run, tmp_path):

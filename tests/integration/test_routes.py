@@ -56,6 +56,24 @@ def test_event_that_no_route_is_for_is_remembered(gateway):
     assert [it["type"] for it in stile.wait_events(1)] == ["wanted"]
 
 
+def test_source_that_leads_nowhere_only_decides(gateway):
+    stile = gateway(source("guard") + source("a"), "  out: stdout\n",
+                    "  - { from: guard, to: none }\n  - { from: a, type: x, to: out }\n")
+    event = {"id": fresh(), "type": "x"}
+    ticket = take(post(stile, "/in/guard", event), "new")["ticket"]
+    assert take(post(stile, "/in/guard", event), "duplicate")["ticket"] == ticket
+    both = [event, {"id": fresh()}, {"id": fresh()}]
+    answer = stile.request("POST", "/in/guard", json.dumps(both).encode()).json()
+    assert [it["verdict"] for it in answer["events"]] == ["duplicate", "new", "new"]
+    take(post(stile, "/in/a", {"id": fresh(), "type": "other"}), "new")
+    take(post(stile, "/in/a", {"id": event["id"], "type": "x"}), "new")
+    assert [it["id"] for it in stile.wait_events(1)] == [event["id"]]
+    stile.wait_settled()
+    assert len(stile.events()) == 1
+    assert sample(stile, "stile_unrouted_total", source="guard") == 0
+    assert sample(stile, "stile_unrouted_total", source="a") == 1
+
+
 def test_without_routes_every_sink_has_everything(gateway, sink):
     it = sink()
     stile = gateway(source("a"), "  out: stdout\n" + http_sink("one", it.url("/one")) +

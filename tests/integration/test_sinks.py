@@ -123,6 +123,34 @@ def test_removed_sink_keeps_what_waits_until_it_comes_back(make, sink):
     assert good == set(ids)
 
 
+def test_name_of_a_sink_is_that_of_the_one_that_is_there(make, sink):
+    """Standard output has a number of its own: under an old name it is another sink."""
+    it = sink()
+    gate = make("  out: stdout\n")
+    gate.load(http_sink("out", it.url("/out")))
+    answer = gate.gateway.ask("POST", "/v1/sinks/out/pause")
+    assert answer.status == 200 and answer.json()["state"] == "paused", answer
+    gate.send()
+    row = eventually(lambda: [row for row in gate.gateway.ask("GET", "/v1/sinks").json()["sinks"]
+                              if row["waiting"] == 1], "it waits")[0]
+    assert row["state"] == "paused"
+    assert gate.gateway.ask("GET", "/v1/sinks/out").json()["waiting"] == 1
+    assert gate.gateway.metrics()["stile_deliveries_total"].value(sink="out", outcome="done") == 0
+    assert gate.gateway.ask("POST", "/v1/sinks/out/resume").status == 200
+    it.wait(1, "/out")
+
+
+def test_standard_output_under_another_name(make):
+    gate = make("  out: stdout\n")
+    assert gate.gateway.ask("POST", "/v1/sinks/out/pause").status == 200
+    assert "option=sinks.lines text=added" in gate.load("  lines: stdout\n")
+    eventually(lambda: gate.gateway.ask("GET", "/v1/sinks/lines").status == 200, "it is there")
+    assert gate.gateway.ask("GET", "/v1/sinks/out").status == 404
+    gate.send()
+    gate.gateway.wait_settled()
+    assert len(gate.gateway.lines()) == 1
+
+
 def test_events_for_a_sink_that_is_not_there_are_told_at_the_start(stile, scratch, sink):
     it = sink(lambda request: 503 if request.path == "/crm" else 200)
     crm, out = http_sink("crm", it.url("/crm"), QUICK), http_sink("other", it.url("/other"))

@@ -2,6 +2,7 @@
 node, and decided when it is back; nothing is lost, nothing comes twice, whoever dies."""
 
 import itertools
+import os
 import random
 import re
 import time
@@ -11,7 +12,7 @@ import pytest
 import sharedkit
 from harness import Connection, event_bytes, eventually
 from sharedkit import Acknowledged, Fleet, send, wait_outcomes
-from sinkkit import QUICK
+from sinkkit import QUICK, configure, source
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,33 @@ def test_spooled_event_is_told_so_and_delivered_once_the_store_is_back(fleet, ba
         assert ids.count("spooled") == 1 and ids.count("known") == 1
         assert connection.post({"id": "spooled"}, path="/in/a").json()["verdict"] == "duplicate"
     assert node.stop() == 0
+
+
+def test_what_another_stile_spools_is_delivered_to_it(fleet, backend, stile, scratch):
+    """It has it on disk, as if it had decided: nobody sends it again."""
+    far = fleet().start("far")
+    host, port = far.address
+    sinks = (f"  far: {{ stile: \"http://{host}:{port}/in/a\", allow: 127.0.0.0/8, "
+             "on_unknown: park }\n")
+    near = stile("--config", configure(scratch, source("a"), sinks),
+                 folder=os.path.join(scratch, "near"))
+    backend.kill()
+    try:
+        wait_away(far)
+        for count in (1, 20):  # alone, and in company
+            events = [{"id": f"handed-on-{count}-{i}"} for i in range(count)]
+            answer = near.request("POST", "/in/a", event_bytes(events))
+            assert answer.status == 200, answer
+            near.wait_settled()
+        deliveries = near.metrics()["stile_deliveries_total"]
+        assert deliveries.value(sink="far", outcome="done") == 21
+        assert deliveries.value(sink="far", outcome="unknown") == 0
+    finally:
+        backend.start()
+    wait_drained(far)
+    far.wait_settled()
+    ids = [it["id"] for it in far.events() if it["id"].startswith("handed-on")]
+    assert len(ids) == len(set(ids)) == 21
 
 
 def test_two_nodes_that_spooled_the_same_deliver_it_once(fleet, backend):

@@ -1,11 +1,13 @@
 /* The HTTP server over sockets: what a peer sees. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "codec/http_corpus.h"
 #include "net/web.h"
 
@@ -319,6 +321,25 @@ static void large_bodies_arrive_undamaged_fixed_and_chunked(void **state)
 		peer_close(&peer);
 		free(bytes);
 	}
+}
+
+static void a_chunked_body_is_moved_a_few_times_only(void **state)
+{
+	(void)state;
+	struct web_peer peer;
+	const size_t len = 1024 * 1024;
+	uint64_t random = 1;
+	char *bytes = random_bytes(&random, len);
+	mem_fail_at(ULONG_MAX, false); /* only counts */
+	peer_open(&web, &peer, NULL);
+	peer_say(&peer, "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+	send_chunked(&peer, &random, bytes, len);
+	peer_until_answers(&peer, 1);
+	unsigned long count = mem_fail_count();
+	mem_fail_at(0, false);
+	assert_true(count < 50);
+	peer_close(&peer);
+	free(bytes);
 }
 
 static void head_and_204_have_no_body(void **state)
@@ -966,6 +987,7 @@ int main(void)
 		TEST(continue_is_said_when_the_body_is_awaited_and_only_then),
 		TEST(no_body_is_asked_for_that_nobody_wants),
 		TEST(large_bodies_arrive_undamaged_fixed_and_chunked),
+		TEST(a_chunked_body_is_moved_a_few_times_only),
 		TEST(head_and_204_have_no_body),
 		TEST(connections_end_when_either_side_says_so),
 		TEST(http_1_0_is_kept_alive_when_it_asks),

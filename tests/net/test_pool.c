@@ -64,6 +64,29 @@ static void only_so_many_are_kept(void **state)
 	pool_free(&pool);
 }
 
+/* As wire_io.c does it: what was sent is stepped over, and cleared when nothing is left. */
+static void a_peer_that_is_always_a_little_behind_does_not_make_its_output_grow(void **state)
+{
+	(void)state;
+	static char bytes[1000];
+	struct outgoing out = { 0 };
+	unsigned char written = 0, sent = 0;
+	for (int i = 0; i < 100000; i++) {
+		memset(bytes, written++, sizeof(bytes));
+		assert_int_equal(outgoing_append(&pool, &out, bytes, sizeof(bytes)), 0);
+		if (i < 5)
+			continue; /* so many are always behind */
+		for (size_t at = 0; at < sizeof(bytes); at += 250, out.at += 250)
+			assert_int_equal(out.buffer->bytes[out.at], (char)sent);
+		sent++;
+		assert_int_equal(outgoing_pending(&out), 5 * sizeof(bytes));
+		assert_true(out.buffer->room <= 4 * 6 * sizeof(bytes));
+	}
+	outgoing_clear(&pool, &out);
+	assert_int_equal(pool.output_bytes, 0);
+	pool_free(&pool);
+}
+
 static void what_is_to_be_sent_outlives_a_move_to_a_larger_output(void **state)
 {
 	(void)state;
@@ -88,6 +111,8 @@ int main(void)
 		cmocka_unit_test(the_last_input_that_came_back_is_taken_first),
 		cmocka_unit_test(an_input_comes_back_when_nobody_needs_it),
 		cmocka_unit_test(only_so_many_are_kept),
+		cmocka_unit_test(
+			a_peer_that_is_always_a_little_behind_does_not_make_its_output_grow),
 		cmocka_unit_test(what_is_to_be_sent_outlives_a_move_to_a_larger_output),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,23 +116,11 @@ static void alpn_is_http_1_1_or_an_alert(void **state)
 	assert_int_equal(counters()->wires.tls_failed, 1);
 }
 
-static SSL_SESSION *kept;
-
-static int keep_session(SSL *ssl, SSL_SESSION *session)
-{
-	(void)ssl;
-	SSL_SESSION_free(kept);
-	kept = session;
-	return 1;
-}
-
 static void sessions_are_resumed_with_both_versions(void **state)
 {
 	(void)state;
 	static const int versions[] = { TLS1_2_VERSION, TLS1_3_VERSION };
-	SSL_CTX_set_session_cache_mode(web_tls.client,
-	                               SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
-	SSL_CTX_sess_set_new_cb(web_tls.client, keep_session);
+	web_tls_keep_sessions(&web_tls);
 	for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
 		SSL_CTX_set_min_proto_version(web_tls.client, versions[i]);
 		SSL_CTX_set_max_proto_version(web_tls.client, versions[i]);
@@ -140,15 +128,14 @@ static void sessions_are_resumed_with_both_versions(void **state)
 			struct web_peer peer;
 			peer_open(&web, &peer, web_tls.client);
 			if (round > 0)
-				assert_int_equal(SSL_set_session(peer.ssl, kept), 1);
+				assert_int_equal(SSL_set_session(peer.ssl, web_tls.session), 1);
 			peer_say(&peer, LAST);
 			peer_until_eof(&peer);
 			assert_echo(&peer, 0, SPAN("hello"));
 			assert_int_equal(SSL_session_reused(peer.ssl), round > 0);
 			peer_close(&peer);
 		}
-		SSL_SESSION_free(kept);
-		kept = NULL;
+		web_tls_forget_session(&web_tls);
 	}
 	assert_int_equal(counters()->wires.tls_handshakes, 6);
 	assert_int_equal(counters()->wires.tls_resumed, 4);

@@ -223,16 +223,6 @@ static void at_most_32_names_are_taken(void **state)
 	identity_free(&client);
 }
 
-static SSL_SESSION *kept;
-
-static int keep_session(SSL *ssl, SSL_SESSION *session)
-{
-	(void)ssl;
-	SSL_SESSION_free(kept);
-	kept = session;
-	return 1;
-}
-
 static void a_resumed_session_keeps_its_names(void **state)
 {
 	(void)state;
@@ -241,21 +231,18 @@ static void a_resumed_session_keeps_its_names(void **state)
 	struct tls *tls = server_tls(true);
 	struct web web;
 	assert_int_equal(web_open(&web, NULL, tls), 0);
-	SSL_CTX_set_session_cache_mode(web_tls.client,
-	                               SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
-	SSL_CTX_sess_set_new_cb(web_tls.client, keep_session);
+	web_tls_keep_sessions(&web_tls);
 	show(&client);
 	for (size_t i = 0; i < ARRAY_LEN(versions); i++) {
 		SSL_CTX_set_min_proto_version(web_tls.client, versions[i]);
 		SSL_CTX_set_max_proto_version(web_tls.client, versions[i]);
 		for (int round = 0; round < 3; round++) {
 			char text[256];
-			const char *said = ask(&web, kept, text, sizeof(text));
+			const char *said = ask(&web, web_tls.session, text, sizeof(text));
 			assert_non_null(said);
 			assert_string_equal(said, " tls certified cn=crm");
 		}
-		SSL_SESSION_free(kept);
-		kept = NULL;
+		web_tls_forget_session(&web_tls);
 	}
 	web_close(&web);
 	tls_free(tls);

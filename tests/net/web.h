@@ -98,8 +98,11 @@ struct web_tls {
 	struct tls *tls;
 	struct clock_fake clock; /* by which the keys of tickets change */
 	SSL_CTX *client;
+	struct ssl_session_st *session; /* an SSL_SESSION: the client's last, if kept */
 };
 
 enum web_key { WEB_ECDSA, WEB_RSA };
 void web_tls_open(struct web_tls *web_tls, enum web_key kind);
 void web_tls_close(struct web_tls *web_tls);
+void web_tls_keep_sessions(struct web_tls *web_tls);
+void web_tls_forget_session(struct web_tls *web_tls);

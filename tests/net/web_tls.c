@@ -61,8 +61,31 @@ void web_tls_open(struct web_tls *web_tls, enum web_key kind)
 	EVP_PKEY_free(key);
 }
 
+static int keep_session(SSL *ssl, SSL_SESSION *session)
+{
+	struct web_tls *web_tls = SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl));
+	SSL_SESSION_free(web_tls->session);
+	web_tls->session = session;
+	return 1;
+}
+
+void web_tls_keep_sessions(struct web_tls *web_tls)
+{
+	SSL_CTX_set_app_data(web_tls->client, web_tls);
+	SSL_CTX_set_session_cache_mode(web_tls->client,
+	                               SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_sess_set_new_cb(web_tls->client, keep_session);
+}
+
+void web_tls_forget_session(struct web_tls *web_tls)
+{
+	SSL_SESSION_free(web_tls->session);
+	web_tls->session = NULL;
+}
+
 void web_tls_close(struct web_tls *web_tls)
 {
+	web_tls_forget_session(web_tls);
 	SSL_CTX_free(web_tls->client);
 	tls_free(web_tls->tls);
 	test_dir_remove(web_tls->dir);

@@ -90,6 +90,16 @@ static inline struct outlet_attempt http_kit_attempt(struct http_kit *kit)
 	};
 }
 
+/* A chain of attempts to the same. */
+static inline void http_kit_fill(struct http_kit *kit, struct outlet_attempt *attempts,
+                                 size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		attempts[i] = http_kit_attempt(kit);
+		attempts[i].next = i + 1 < count ? &attempts[i + 1] : NULL;
+	}
+}
+
 static inline void http_kit_wait(struct http_kit *kit)
 {
 	assert_int_equal(loop_timer_set(kit->loop, &kit->guard, HTTP_KIT_PATIENCE_MS), 0);

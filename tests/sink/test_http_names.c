@@ -265,10 +265,7 @@ static void http2_carries_many_on_one_connection(void **state)
 	(void)state;
 	begin_tls(&scene, "https://good.test", &name);
 	http_kit_open(&scene.kit, &scene.options);
-	for (size_t i = 0; i < ARRAY_LEN(attempts); i++) {
-		attempts[i] = http_kit_attempt(&scene.kit);
-		attempts[i].next = i + 1 < ARRAY_LEN(attempts) ? &attempts[i + 1] : NULL;
-	}
+	http_kit_fill(&scene.kit, attempts, ARRAY_LEN(attempts));
 	http_kit_send(&scene.kit, attempts);
 	for (size_t i = 0; i < ARRAY_LEN(attempts); i++) {
 		assert_int_equal(attempts[i].result.answer, OUTLET_DONE);
@@ -302,10 +299,7 @@ static void what_goaway_leaves_out_goes_to_another_connection(void **state)
 	(void)state;
 	begin_tls(&scene, "https://good.test", &name);
 	http_kit_open(&scene.kit, &scene.options);
-	for (size_t i = 0; i < ARRAY_LEN(attempts); i++) {
-		attempts[i] = http_kit_attempt(&scene.kit);
-		attempts[i].next = i + 1 < ARRAY_LEN(attempts) ? &attempts[i + 1] : NULL;
-	}
+	http_kit_fill(&scene.kit, attempts, ARRAY_LEN(attempts));
 	http_kit_send(&scene.kit, attempts);
 	for (size_t i = 0; i < ARRAY_LEN(attempts); i++)
 		assert_int_equal(attempts[i].result.answer, OUTLET_DONE);

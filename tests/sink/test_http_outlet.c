@@ -184,10 +184,7 @@ static void many_go_at_the_same_time(void **state)
 	(void)state;
 	http_scene_begin(&scene, "/ok");
 	http_kit_open(&scene.kit, &scene.options);
-	for (size_t i = 0; i < ARRAY_LEN(attempts); i++) {
-		attempts[i] = http_kit_attempt(&scene.kit);
-		attempts[i].next = i + 1 < ARRAY_LEN(attempts) ? &attempts[i + 1] : NULL;
-	}
+	http_kit_fill(&scene.kit, attempts, ARRAY_LEN(attempts));
 	http_kit_send(&scene.kit, attempts);
 	for (size_t i = 0; i < ARRAY_LEN(attempts); i++)
 		assert_int_equal(attempts[i].result.answer, OUTLET_DONE);

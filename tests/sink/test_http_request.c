@@ -282,12 +282,11 @@ static void fill_batch(struct http_kit *kit, struct outlet_attempt attempts[stat
 {
 	static const char *const payloads[BATCH] = { "{\"id\":1}", "{\n\"id\":\r\n2}",
 		                                     "plain \"x\"", "[4]", "5" };
+	http_kit_fill(kit, attempts, BATCH);
 	for (size_t i = 0; i < BATCH; i++) {
-		attempts[i] = http_kit_attempt(kit);
 		attempts[i].event = KIT_TICKET + i;
 		attempts[i].json = i != 2;
 		attempts[i].payload = span_str(payloads[i]);
-		attempts[i].next = i + 1 < BATCH ? &attempts[i + 1] : NULL;
 	}
 }
 

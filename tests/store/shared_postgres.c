@@ -35,10 +35,14 @@ static int wipe(const char *url, struct error_text *ret_text)
 static int open_store(const struct shared_options *options, struct store **ret_store,
                       struct error_text *ret_text)
 {
+	static bool eager;
+
+	eager = !eager; /* half of the stores decide in either way */
 	return postgres_store_open(
 		&(struct postgres_store_options){ .url = options->url,
 	                                          .clock = options->clock,
 	                                          .dense = true,
+	                                          .eager = eager,
 	                                          .retain_ms = 60000,
 	                                          .dead_keep_ms = options->dead_keep_ms },
 		ret_store, ret_text);

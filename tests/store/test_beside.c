@@ -19,12 +19,12 @@ struct place {
 
 static struct place place;
 
-static void place_open(bool threads)
+static void place_open(bool threads, uint32_t segment_bytes)
 {
 	struct local_store_options options = { .path = "data",
 		                               .clock = &place.clock.clock,
 		                               .fs = simfs_fs(place.simfs),
-		                               .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
+		                               .segment_bytes = segment_bytes,
 		                               .beside_bytes = 1,
 		                               .keeper_inline = !threads };
 	struct error_text text = { "" };
@@ -38,7 +38,7 @@ static int begin(void **state)
 	(void)state;
 	place = (struct place){ .simfs = simfs_new(1) };
 	clock_fake_init(&place.clock);
-	place_open(false);
+	place_open(false, LOCAL_STORE_SEGMENT_MIN);
 	return 0;
 }
 
@@ -208,6 +208,96 @@ static void test_a_tick_completes_what_was_decided_ahead(void **state)
 	assert_int_equal(copy.admit.verdict, VERDICT_DUPLICATE);
 }
 
+/* Else its number would be given to two, when what it was given out on is lost. */
+static void test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written(void **state)
+{
+	struct take_call take = { .take = { .sink = 7 } };
+	struct store_leg leg = { .sink = 7 };
+	struct store_parts parts;
+	struct store_item item;
+	struct call call;
+	bool taken = false;
+	size_t at = 0;
+
+	(void)state;
+	place.store->written = store_calls_written;
+	submit(&call, 1);
+	call.admit.legs = &leg;
+	call.admit.leg_count = 1;
+	store_calls_flush(place.store);
+	struct store_take one = {
+		.op = { .kind = STORE_TAKE, .done = store_calls_done, .user = &taken },
+		.ticket = call.admit.ticket,
+		.sink = 7,
+		.lease_ms = 10,
+	};
+	store_submit(place.store, &one.op);
+	store_flush(place.store);
+	clock_fake_advance(&place.clock, 20);
+	take_call_begin(place.store, &take, 10, 1000);
+	store_flush(place.store); /* the write has not ended */
+	assert_false(taken);
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	store_calls_flush(place.store);
+	assert_true(taken);
+	assert_int_equal(one.op.error, ERR_POISONED);
+	store_tick(place.store);
+	assert_true(take_call_poll(&take));
+	assert_true(store_item_next(buf_span(&take.take.items), &at, &item, &parts));
+	struct store_settle settle = { .ticket = item.ticket,
+		                       .attempt = item.attempt,
+		                       .outcome = OUTCOME_DONE };
+	assert_int_equal(store_call(place.store, &settle.op, STORE_SETTLE), 0);
+	buf_free(&take.take.items);
+	buf_free(&one.items);
+}
+
+struct cell_call {
+	struct store_cell cell;
+	bool done;
+};
+
+static void submit_cell(struct cell_call *call, uint64_t key, enum store_cell_act act,
+                        struct span value)
+{
+	*call = (struct cell_call){
+		.cell = { .op = { .kind = STORE_CELL, .done = store_calls_done },
+		          .act = act,
+		          .want_value = act == STORE_CELL_GET,
+		          .cell = { .digest = { { key * UINT64_C(0x9e3779b97f4a7c15), 0 } },
+		                    .name = SPAN("name"),
+		                    .value = value } },
+	};
+	call->cell.op.user = &call->done;
+	store_submit(place.store, &call->cell.op);
+}
+
+/* More than what of a segment is kept in memory for others. */
+static void test_all_of_a_large_frame_can_be_read_while_it_is_written(void **state)
+{
+	static char bytes[STORE_VALUE_MAX];
+	struct cell_call puts[7], reads[7];
+
+	(void)state;
+	store_free(place.store);
+	place_open(false, 64u << 20);
+	for (uint32_t i = 0; i < 7; i++)
+		submit_cell(&puts[i], i + 1, STORE_CELL_PUT,
+		            span_of(bytes, sizeof(bytes) - 64 + i));
+	store_flush(place.store);
+	assert_true(store_under_way(place.store));
+	for (uint32_t i = 0; i < 7; i++)
+		submit_cell(&reads[i], i + 1, STORE_CELL_GET, SPAN_EMPTY);
+	store_calls_flush(place.store);
+	for (uint32_t i = 0; i < 7; i++) {
+		assert_true(puts[i].done && reads[i].done);
+		assert_int_equal(puts[i].cell.op.error, 0);
+		assert_int_equal(reads[i].cell.op.error, 0);
+		assert_int_equal(reads[i].cell.value.len, sizeof(bytes) - 64 + i);
+		buf_free(&reads[i].cell.value);
+	}
+}
+
 /* Each key comes twice: in the first half of a round, and while that is written. */
 static void test_the_threads_of_writer_and_owner_agree(void **state)
 {
@@ -215,7 +305,7 @@ static void test_the_threads_of_writer_and_owner_agree(void **state)
 
 	(void)state;
 	store_free(place.store);
-	place_open(true);
+	place_open(true, LOCAL_STORE_SEGMENT_MIN);
 	for (uint32_t i = 0; i < MANY; i++) {
 		submit(&calls[i][0], i + 1);
 		if (i % 4 == 3)
@@ -249,6 +339,11 @@ int main(void)
 			test_what_was_decided_ahead_is_lost_with_the_frame_before, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_tick_completes_what_was_decided_ahead, begin,
 		                                end),
+		cmocka_unit_test_setup_teardown(
+			test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written,
+			begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_all_of_a_large_frame_can_be_read_while_it_is_written, begin, end),
 		cmocka_unit_test_setup_teardown(test_the_threads_of_writer_and_owner_agree, begin,
 		                                end),
 	};

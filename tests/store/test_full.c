@@ -228,6 +228,34 @@ static void test_a_full_disk_is_told_once_and_so_is_its_end(void **state)
 	assert_int_equal(said_room, 1);
 }
 
+static int put_cell(uint64_t number)
+{
+	static char bytes[64u << 10];
+	struct store_cell op = { .act = STORE_CELL_PUT,
+		                 .cell = { .digest = { { number, ~number } },
+		                           .name = SPAN("name"),
+		                           .value = span_of(bytes, sizeof(bytes)) } };
+
+	return store_call(store, &op.op, STORE_CELL);
+}
+
+static void test_a_disk_that_is_full_of_cells_is_told_too(void **state)
+{
+	uint64_t number = 1;
+
+	(void)state;
+	said_full = said_room = 0;
+	store = store_free(store);
+	options.log = count_says;
+	open_store();
+	simfs_set_capacity(simfs, simfs_used(simfs) + SEGMENT / 2);
+	while (put_cell(number) == 0)
+		number++;
+	assert_int_equal(put_cell(number), ERR_FULL);
+	store_tick(store);
+	assert_int_equal(said_full, 1);
+}
+
 /* ---- nothing is written in vain ---- */
 
 static struct file_methods counting;
@@ -431,6 +459,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			test_deliveries_go_on_and_leave_room_for_their_outcomes, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_full_disk_is_told_once_and_so_is_its_end,
+		                                begin, end),
+		cmocka_unit_test_setup_teardown(test_a_disk_that_is_full_of_cells_is_told_too,
 		                                begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_full_disk_is_not_filled_with_zeros_again_and_again, begin, end),

@@ -193,6 +193,53 @@ static uint64_t commits(const struct world *world)
 	return stats.commits;
 }
 
+/* Whether a note of a failed attempt is durable with the flush; else it is with the tick. */
+static bool is_noted_at_once(struct world *world, const struct store_item *item, uint32_t attempt,
+                             uint64_t due_ms)
+{
+	bool finished = false;
+	struct store_note note = {
+		.op = { .kind = STORE_NOTE, .done = store_calls_done, .user = &finished },
+		.ticket = item->ticket,
+		.attempt = attempt,
+		.mark = STORE_MARK_FAILED,
+		.due_ms = due_ms,
+	};
+	store_submit(world->store, &note.op);
+	store_flush(world->store);
+	bool at_once = finished;
+	store_tick(world->store);
+	assert_true(finished);
+	assert_int_equal(note.op.error, 0);
+	return at_once;
+}
+
+static void test_retry_that_is_due_at_once_does_not_wait_for_the_tick(void **state)
+{
+	(void)state;
+	struct world world;
+	struct take_call call = { 0 };
+	struct store_item item;
+	struct store_parts parts;
+	size_t at = 0;
+
+	begin(&world);
+	store_free(world.store);
+	world.options.lazy_outcomes = true;
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("first")), VERDICT_NEW);
+	take_call_begin(world.store, &call, 1, 1u << 20);
+	store_flush(world.store);
+	assert_true(take_call_poll(&call));
+	assert_true(store_item_next(buf_span(&call.take.items), &at, &item, &parts));
+	uint64_t now_ms = call.take.now_ms;
+	assert_true(is_noted_at_once(&world, &item, 1, 0));
+	assert_true(is_noted_at_once(&world, &item, 2, now_ms + 10));
+	assert_false(is_noted_at_once(&world, &item, 3, now_ms + 1000));
+	buf_free(&call.take.items);
+	end(&world);
+}
+
 static void test_outcomes_alone_cost_no_write_and_delay_no_duplicate(void **state)
 {
 	(void)state;
@@ -615,6 +662,27 @@ static void test_a_second_store_on_the_folder_is_refused(void **state)
 }
 
 /* Earlier builds locked a file of that name. */
+/* As one whose battery is empty may say. */
+static void test_a_clock_that_no_ticket_can_tell_is_refused(void **state)
+{
+	struct error_text text = { "" };
+	struct store *store = NULL;
+	struct world world;
+
+	(void)state;
+	begin(&world);
+	end(&world);
+	world.simfs = simfs_new(1);
+	world.options.fs = simfs_fs(world.simfs);
+	clock_fake_jump(&world.clock, INT64_C(80) * 365 * 24 * 60 * 60 * 1000);
+	assert_int_equal(local_store_open(&world.options, &store, &text), ERR_CONFIG);
+	assert_non_null(strstr(text.text, "2105-"));
+	clock_fake_init(&world.clock); /* nothing of that was written down */
+	open_store(&world);
+	assert_int_equal(admit(&world, 1, SPAN("x")), VERDICT_NEW);
+	end(&world);
+}
+
 static void test_a_folder_with_a_file_lock_opens_and_loses_it(void **state)
 {
 	(void)state;
@@ -966,6 +1034,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
+		cmocka_unit_test(test_retry_that_is_due_at_once_does_not_wait_for_the_tick),
 		cmocka_unit_test(test_outcomes_alone_cost_no_write_and_delay_no_duplicate),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
 		cmocka_unit_test(test_a_damaged_slot_does_no_harm_right_after_segments_left),
@@ -979,6 +1048,7 @@ int main(void)
 		cmocka_unit_test(test_a_segment_with_a_failed_write_is_not_gone_on_with),
 		cmocka_unit_test(test_a_second_store_on_the_folder_is_refused),
 		cmocka_unit_test(test_a_folder_with_a_file_lock_opens_and_loses_it),
+		cmocka_unit_test(test_a_clock_that_no_ticket_can_tell_is_refused),
 		cmocka_unit_test(test_an_event_too_large_for_a_frame_is_refused_alone),
 		cmocka_unit_test(test_a_damaged_payload_is_parked_and_the_others_are_served),
 		cmocka_unit_test(test_an_operator_is_told_once_that_damage_keeps_segments),

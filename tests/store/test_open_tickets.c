@@ -269,6 +269,38 @@ static void test_carried_tickets_come_back_below_the_newer_ones(void **state)
 	open_tickets_free(tickets);
 }
 
+/* The lowest of a block may be gone, and forgotten with it, when one comes back that is
+ * lower than all that are left and the block is full. */
+static void test_a_carried_ticket_finds_its_place_before_a_full_block(void **state)
+{
+	(void)state;
+	struct open_tickets *tickets;
+	struct open_ticket ticket, found;
+	assert_int_equal(open_tickets_new(0, &tickets), 0);
+	for (uint64_t block = 1; block <= 3; block++)
+		for (uint64_t i = 0; i < 512; i++) {
+			ticket = sample(block * 1000 + i, 5);
+			assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+		}
+	ticket = sample(4000, 5);
+	assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	for (uint64_t i = 2000; i < 2400; i++)
+		assert_true(open_tickets_drop(tickets, i));
+	for (uint64_t i = 1000; i < 1400; i++)
+		assert_true(open_tickets_drop(tickets, i)); /* the two become one */
+	for (uint64_t i = 1112; i < 1384; i++) {            /* which is full then */
+		ticket = sample(i, 6);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+	}
+	for (uint64_t i = 1050; i < 1112; i++) {
+		ticket = sample(i, 6);
+		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
+		open_tickets_check(tickets);
+		assert_true(open_tickets_find(tickets, i, &found));
+	}
+	open_tickets_free(tickets);
+}
+
 static void test_more_than_the_limit_is_refused_before_it_is_admitted(void **state)
 {
 	(void)state;
@@ -342,6 +374,7 @@ int main(void)
 		cmocka_unit_test(test_any_history_agrees_with_the_model),
 		cmocka_unit_test(test_memory_follows_what_is_open_though_a_few_old_ones_stay),
 		cmocka_unit_test(test_carried_tickets_come_back_below_the_newer_ones),
+		cmocka_unit_test(test_a_carried_ticket_finds_its_place_before_a_full_block),
 		cmocka_unit_test(test_more_than_the_limit_is_refused_before_it_is_admitted),
 		cmocka_unit_test(test_inserts_after_a_reserve_need_no_memory),
 		cmocka_unit_test(test_a_failed_allocation_changes_nothing),

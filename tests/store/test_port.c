@@ -427,6 +427,28 @@ static void test_what_cannot_be_drained_comes_back_when_the_host_closes(void **s
 	store_host_free(host);
 }
 
+/* As by a done() that came when time was over. */
+static void test_what_there_was_no_time_to_post_comes_back_when_the_host_closes(void **state)
+{
+	(void)state;
+	struct stuck_store stuck = { .store = { .methods = &stuck_methods } };
+	struct store_host *host = host_of(&stuck.store);
+	struct port *port = port_make(host, 64);
+	unsigned count = 0;
+	struct store_settle settle = {
+		.op = { .kind = STORE_SETTLE, .done = count_done, .user = &count },
+	};
+
+	store_submit(port_store(port), &settle.op);
+	assert_int_equal(port_drain(port, 0), 1);
+	store_host_close(host);
+	assert_int_equal(port_collect(port), 1);
+	assert_int_equal(settle.op.error, ERR_CLOSING);
+	assert_int_equal(port_in_flight(port), 0);
+	store_free(port_store(port));
+	store_host_free(host);
+}
+
 /* ---- an embedded host ---- */
 
 static atomic_uint host_wakes, port_wakes;
@@ -673,6 +695,8 @@ int main(void)
 		cmocka_unit_test(test_waits_end_with_the_takes),
 		cmocka_unit_test(test_ended_takes_leave_settles_working),
 		cmocka_unit_test(test_what_cannot_be_drained_comes_back_when_the_host_closes),
+		cmocka_unit_test(
+			test_what_there_was_no_time_to_post_comes_back_when_the_host_closes),
 		cmocka_unit_test(test_lazy_posts_wake_nobody),
 		cmocka_unit_test(test_the_owner_uses_the_store_beside_its_ports),
 		cmocka_unit_test(test_one_new_for_each_key_of_64_clients),

@@ -172,6 +172,55 @@ static void test_conflict_that_is_kept_aside_needs_its_row(void **state)
 	sheet.thorough = false;
 }
 
+/* What is told of a sheet without deciding it is what deciding comes to. */
+static void test_sheet_of_new_events_needs_no_decision(void **state)
+{
+	struct store_admit told[] = { event(1, 0), event(2, 7), event(3, 0) };
+	struct store_admit decided[ARRAY_LEN(told)];
+
+	(void)state;
+	told[1].no_ticket = true;
+	memcpy(decided, told, sizeof(told));
+	for (size_t i = 0; i < ARRAY_LEN(told); i++)
+		assert_int_equal(sheet_enter(&sheet, &told[i].op), 0);
+	assert_true(sheet_is_plain(&sheet));
+	sheet_open_all(&sheet);
+	assert_int_equal(sheet.events.count, 2);
+	assert_int_equal(((struct event_row *)sheet.events.at[1])->event, 2);
+	assert_int_equal(sheet.tickets.count, 2);
+	assert_true(sheet.any_due);
+	sheet.now_ms = NOW_MS;
+	sheet.first = 100;
+	sheet_all_new(&sheet);
+	sheet_clear(&sheet);
+	for (size_t i = 0; i < ARRAY_LEN(told); i++)
+		assert_int_equal(sheet_enter(&sheet, &decided[i].op), 0);
+	decide(100);
+	assert_memory_equal(told, decided, sizeof(told));
+	sheet_free(&sheet);
+}
+
+static void test_sheet_with_more_than_new_events_is_not_plain(void **state)
+{
+	struct store_admit admits[] = { event(1, 0), event(1, 0) };
+	struct store_lookup lookup = { .op = { .kind = STORE_LOOKUP }, .digest = { { 5, 0 } } };
+	struct store_settle settle = { .op = { .kind = STORE_SETTLE }, .ticket = 5 };
+	struct store_op *others[] = { &admits[1].op, &lookup.op, &settle.op };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+		assert_int_equal(sheet_enter(&sheet, &admits[0].op), 0);
+		assert_true(sheet_is_plain(&sheet));
+		assert_int_equal(sheet_enter(&sheet, others[i]), 0);
+		assert_false(sheet_is_plain(&sheet));
+		sheet_free(&sheet);
+	}
+	admits[0].lease_ms = 1000; /* its end is not known before the server's time is */
+	assert_int_equal(sheet_enter(&sheet, &admits[0].op), 0);
+	assert_false(sheet_is_plain(&sheet));
+	sheet_free(&sheet);
+}
+
 static void test_window_is_kept_as_the_model_keeps_it(void **state)
 {
 	(void)state;
@@ -190,6 +239,8 @@ int main(void)
 		cmocka_unit_test(test_second_of_a_batch_is_a_duplicate_of_the_first),
 		cmocka_unit_test(test_expired_claim_is_not_taken_without_its_lock),
 		cmocka_unit_test(test_conflict_that_is_kept_aside_needs_its_row),
+		cmocka_unit_test(test_sheet_of_new_events_needs_no_decision),
+		cmocka_unit_test(test_sheet_with_more_than_new_events_is_not_plain),
 		cmocka_unit_test(test_window_is_kept_as_the_model_keeps_it),
 	};
 

@@ -131,8 +131,60 @@ static void test_after_a_reboot_a_wall_that_went_back_is_not_followed(void **sta
 	machine.wall_error_ms = -400 * DAY_MS;
 	machine_reboot(&machine, 1000, 60000);
 	steady_clock_start(&steady, &machine.clock, &saved);
-	assert_int_equal(steady_clock_last(&steady), START_MS + 60000);
+	assert_int_equal(steady_clock_last(&steady), START_MS);
 	assert_int_equal(steady_clock_accept_wall(&steady), 0);
+}
+
+/* How long that one was up says nothing of how long ago the folder was used. */
+static void test_on_another_machine_its_time_since_boot_has_not_passed(void **state)
+{
+	(void)state;
+	static const int64_t errors_ms[] = { 0, HOUR_MS, -2000, -400 * DAY_MS };
+	for (size_t i = 0; i < ARRAY_LEN(errors_ms); i++) {
+		struct machine machine;
+		struct steady_clock steady;
+		machine_init(&machine);
+		steady_clock_start(&steady, &machine.clock, NULL);
+		struct steady_clock_state saved = steady_clock_save(&steady);
+		machine.true_ms += 1000;
+		machine.boot_at_ms = START_MS - 200 * DAY_MS;
+		machine.wall_error_ms = errors_ms[i];
+		machine.clock.boot_id[0]++;
+		steady_clock_start(&steady, &machine.clock, &saved);
+		int64_t wall_ms = machine.true_ms + errors_ms[i];
+		assert_int_equal(steady_clock_last(&steady),
+		                 wall_ms > START_MS ? wall_ms : START_MS);
+	}
+}
+
+static void test_a_start_long_after_a_reboot_is_explained(void **state)
+{
+	(void)state;
+	struct machine machine;
+	struct steady_clock steady;
+	machine_init(&machine);
+	steady_clock_start(&steady, &machine.clock, NULL);
+	struct steady_clock_state saved = steady_clock_save(&steady);
+	machine_reboot(&machine, HOUR_MS, 5 * DAY_MS);
+	steady_clock_start(&steady, &machine.clock, &saved);
+	assert_int_equal(steady_clock_last(&steady), machine.true_ms);
+	assert_int_equal(steady_clock_held_ms(&steady), 0);
+}
+
+/* Another machine, and its wall is wrong by more than it was up. */
+static void test_of_a_time_since_boot_with_a_wall_that_is_held_a_day_is_believed(void **state)
+{
+	(void)state;
+	struct machine machine;
+	struct steady_clock steady;
+	machine_init(&machine);
+	steady_clock_start(&steady, &machine.clock, NULL);
+	struct steady_clock_state saved = steady_clock_save(&steady);
+	machine.boot_at_ms = START_MS - 200 * DAY_MS;
+	machine.wall_error_ms = 400 * DAY_MS;
+	machine.clock.boot_id[0]++;
+	steady_clock_start(&steady, &machine.clock, &saved);
+	assert_int_equal(steady_clock_last(&steady), START_MS + DAY_MS);
 }
 
 static void test_a_wall_slightly_behind_is_met_by_running_slower(void **state)
@@ -225,6 +277,10 @@ int main(void)
 		cmocka_unit_test(test_a_restart_in_the_same_boot_goes_on_by_boot_time),
 		cmocka_unit_test(test_after_a_reboot_the_wall_is_believed_up_to_a_day),
 		cmocka_unit_test(test_after_a_reboot_a_wall_that_went_back_is_not_followed),
+		cmocka_unit_test(test_on_another_machine_its_time_since_boot_has_not_passed),
+		cmocka_unit_test(test_a_start_long_after_a_reboot_is_explained),
+		cmocka_unit_test(
+			test_of_a_time_since_boot_with_a_wall_that_is_held_a_day_is_believed),
 		cmocka_unit_test(test_a_wall_slightly_behind_is_met_by_running_slower),
 		cmocka_unit_test(test_no_window_is_cut_short_in_any_history),
 	};

@@ -3,114 +3,16 @@
  * release, read, scan, wait. The local one is killed and opened again between the
  * steps, so that what it says comes from the disk too, and a shared one is closed.
  */
+#include "place.h"
+
 #include <string.h>
 
 #include "base/error.h"
 #include "gate/ticket.h"
-#include "store/local/local_store.h"
-#include "store/memory/memory_store.h"
-#include "store_under_test.h"
-#include "support/clock_fake.h"
-#include "support/simfs.h"
-#include "support/store_calls.h"
-#include "support/test.h"
 
 #define CRM 11u
 #define ERP 22u
 #define SMS 33u
-#define DEAD_KEEP_MS 100000u
-
-struct place {
-	struct clock_fake clock;
-	struct simfs *simfs; /* NULL: not the local store */
-	bool shared;         /* nor the memory store */
-	struct store *store;
-	struct take_call call;
-	uint64_t keys;
-	uint64_t retain_ms; /* 0: long */
-};
-
-static struct place place;
-
-static void local_open(void)
-{
-	struct local_store_options options = { .path = "data",
-		                               .clock = &place.clock.clock,
-		                               .fs = simfs_fs(place.simfs),
-		                               .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
-		                               .retain_ms = place.retain_ms,
-		                               .dead_keep_ms = DEAD_KEEP_MS,
-		                               .keeper_inline = true };
-	struct error_text text = { "" };
-
-	if (local_store_open(&options, &place.store, &text) < 0)
-		fail_msg("open: %s", text.text);
-}
-
-static int memory_begin(void **state)
-{
-	struct memory_store_options options = { .clock = &place.clock.clock,
-		                                .dead_keep_ms = DEAD_KEEP_MS };
-
-	(void)state;
-	place = (struct place){ .simfs = NULL };
-	clock_fake_init(&place.clock);
-	return memory_store_open(&options, &place.store);
-}
-
-static void shared_start(void)
-{
-	place.store = shared_open(&(struct shared_options){ .clock = &place.clock.clock,
-	                                                    .dead_keep_ms = DEAD_KEEP_MS });
-}
-
-static int shared_begin(void **state)
-{
-	(void)state;
-	place = (struct place){ .shared = true };
-	clock_fake_init(&place.clock);
-	shared_wipe();
-	shared_start();
-	return 0;
-}
-
-static int local_begin(void **state)
-{
-	(void)state;
-	place = (struct place){ .simfs = simfs_new(1) };
-	clock_fake_init(&place.clock);
-	local_open();
-	return 0;
-}
-
-static int end(void **state)
-{
-	(void)state;
-	place.store = store_free(place.store);
-	buf_free(&place.call.take.items);
-	if (place.simfs)
-		simfs_free(place.simfs);
-	return 0;
-}
-
-/* The process is killed: leases and waits are gone. */
-static void restart(void)
-{
-	if (place.shared) {
-		store_free(place.store);
-		shared_start();
-		return;
-	}
-	if (!place.simfs) {
-		memory_store_restart(place.store);
-		return;
-	}
-	struct simfs *left = simfs_copy(place.simfs);
-	store_free(place.store);
-	simfs_free(place.simfs);
-	place.simfs = left;
-	local_open();
-}
 
 /* ---- operations ---- */
 
@@ -244,13 +146,13 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 	uint64_t next = admit(0);
 
 	assert_true(next >= event + 3);
-	restart();
+	place_restart();
 	struct store_item erp = must_take(ERP);
 	assert_true(erp.ticket == event + 1 && erp.event == event);
 	assert_true(erp.order == UINT64_MAX && erp.sink == ERP);
 	assert_int_equal(erp.flags, 5);
 	assert_int_equal(settle(&erp, OUTCOME_DONE), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(event + 1).state, STORE_STATE_CLOSED);
 	struct store_item crm = must_take(CRM), sms = must_take(SMS), only = must_take(0);
 	assert_true(crm.ticket == event && crm.order == 7);
@@ -258,7 +160,7 @@ static void test_every_leg_of_an_event_is_a_ticket_of_its_own(void **state)
 	assert_true(only.ticket == next && only.event == next);
 	assert_int_equal(settle(&sms, OUTCOME_DEAD), 0);
 	assert_int_equal(settle(&crm, OUTCOME_RELEASED), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(event).state, STORE_STATE_DUE);
 	assert_int_equal(item_of(event + 1).state, STORE_STATE_CLOSED);
 	assert_int_equal(item_of(event + 2).state, STORE_STATE_DEAD);
@@ -303,7 +205,7 @@ static void test_legs_without_a_ticket_and_too_many_of_them_are_refused(void **s
 	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), ERR_TOO_LARGE);
 	op.letter.len--;
 	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
-	restart();
+	place_restart();
 	assert_true(due_count() == STORE_LEGS_MAX);
 }
 
@@ -343,13 +245,13 @@ static void test_a_failed_attempt_moves_the_number_on_and_keeps_the_lease(void *
 	assert_int_equal(item.state, STORE_STATE_LEASED);
 	assert_int_equal(item.attempt, 3);
 	assert_int_equal(item.last, STORE_MARK_UNKNOWN);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	assert_int_equal(item.attempt, 3);
 	assert_int_equal(item.last, STORE_MARK_UNKNOWN);
 	assert_true(item.due_ms == 777);
 	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
@@ -388,11 +290,11 @@ static void test_the_last_number_of_an_attempt_stays(void **state)
 	item = must_take(CRM);
 	assert_int_equal(item.attempt, STORE_ATTEMPT_MAX);
 	assert_int_equal(note(&item, STORE_MARK_FAILED, 0), 0);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	assert_int_equal(item.attempt, STORE_ATTEMPT_MAX);
 	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
@@ -404,13 +306,13 @@ static void test_an_attempt_that_had_started_is_known_after_a_crash(void **state
 
 	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
 	assert_int_equal(item_of(item.ticket).attempt, 1);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	assert_int_equal(item.last, STORE_MARK_STARTED);
 	assert_int_equal(item.attempt, 2);
 	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
 	assert_int_equal(note(&item, STORE_MARK_FAILED, 429), 0);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	assert_int_equal(item.last, STORE_MARK_FAILED);
 	assert_int_equal(item.status, 429);
@@ -422,7 +324,7 @@ static void test_an_attempt_of_which_nothing_was_noted_is_made_again(void **stat
 	(void)state;
 	admit(1);
 	must_take(CRM);
-	restart();
+	place_restart();
 	struct store_item item = must_take(CRM);
 	assert_int_equal(item.attempt, 1);
 	assert_int_equal(item.last, STORE_MARK_NONE);
@@ -439,13 +341,13 @@ static void test_what_is_given_back_is_due_when_it_was_said(void **state)
 		                   .due_ms = UINT64_C(1) << 45 };
 
 	assert_int_equal(store_call(place.store, &op.op, STORE_SETTLE), 0);
-	restart();
+	place_restart();
 	assert_true(item_of(ticket).due_ms == UINT64_C(1) << 45);
 	item = must_take(CRM);
 	assert_int_equal(item.attempt, 2);
 	assert_true(item.due_ms == UINT64_C(1) << 45);
 	assert_int_equal(settle(&item, OUTCOME_RELEASED), 0);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	assert_int_equal(item.attempt, 3);
 	assert_true(item.due_ms == 0);
@@ -474,7 +376,7 @@ static void test_an_outcome_and_a_note_in_one_flush_see_each_other(void **state)
 	store_flush(place.store);
 	assert_true(done[0] && done[1]);
 	assert_int_equal(failed.op.error | back.op.error, 0);
-	restart();
+	place_restart();
 	struct store_item item = must_take(CRM);
 	assert_int_equal(item.attempt, 3);
 	assert_int_equal(item.status, 500);
@@ -540,7 +442,7 @@ static void test_what_is_parked_or_dead_is_not_delivered_before_its_release(void
 		struct store_item item = must_take(CRM);
 		assert_int_equal(settle(&item, outcomes[i]), 0);
 		assert_int_equal(settle(&item, outcomes[i]), ERR_FENCED);
-		restart();
+		place_restart();
 		item = item_of(ticket);
 		assert_int_equal(item.state, states[i]);
 		assert_int_equal(item.last, marks[i]);
@@ -548,7 +450,7 @@ static void test_what_is_parked_or_dead_is_not_delivered_before_its_release(void
 		assert_true(item.due_ms == place.clock.now.wall_ms);
 		assert_true(due_count() == 0);
 		assert_int_equal(release(ticket, false), 0);
-		restart();
+		place_restart();
 		item = must_take(CRM);
 		assert_true(item.ticket == ticket && item.attempt == 2 && item.due_ms == 0);
 		assert_int_equal(item.last, STORE_MARK_RELEASED);
@@ -573,7 +475,7 @@ static void test_what_nobody_has_taken_can_be_dropped_and_hurried(void **state)
 	assert_int_equal(release(dropped, true), ERR_FENCED); /* it was not asked for */
 	assert_int_equal(release_due(dropped, true), 0);
 	assert_int_equal(release_due(dropped, true), ERR_FENCED);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(dropped).state, STORE_STATE_CLOSED);
 	struct store_item item = must_take(CRM);
 	assert_true(item.ticket == later);
@@ -583,7 +485,7 @@ static void test_what_nobody_has_taken_can_be_dropped_and_hurried(void **state)
 		                     .due_ms = place.clock.now.wall_ms + 60000 };
 	assert_int_equal(store_call(place.store, &back.op, STORE_SETTLE), 0);
 	assert_int_equal(release_due(later, false), 0);
-	restart();
+	place_restart();
 	assert_true(item_of(later).due_ms == 0);
 	item = must_take(CRM);
 	assert_true(item.ticket == later && item.attempt == 2 && item.due_ms == 0);
@@ -601,10 +503,10 @@ static void test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown(void *
 	struct store_item item = must_take(CRM);
 
 	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
 	assert_int_equal(release_due(ticket, false), 0);
-	restart();
+	place_restart();
 	assert_int_equal(must_take(CRM).last, STORE_MARK_STARTED);
 }
 
@@ -625,6 +527,38 @@ static void test_a_release_of_dead_legs_leaves_parked_ones_alone(void **state)
 	assert_int_equal(item_of(two.ticket).state, STORE_STATE_DUE);
 }
 
+static void test_releases_of_one_event_in_one_flush_are_each_about_their_own_legs(void **state)
+{
+	(void)state;
+	uint64_t event = admit(2);
+	struct store_item dead = must_take(CRM);
+	bool finished[2] = { false, false };
+
+	assert_int_equal(settle(&dead, OUTCOME_DEAD), 0);
+	struct store_release drop = {
+		.op = { .kind = STORE_RELEASE, .done = store_calls_done, .user = &finished[0] },
+		.ticket = event,
+		.drop = true,
+		.whole_event = true
+	};
+	struct store_release hurry = {
+		.op = { .kind = STORE_RELEASE, .done = store_calls_done, .user = &finished[1] },
+		.ticket = event + 1,
+		.states = 1u << STORE_STATE_DUE
+	};
+	store_submit(place.store, &drop.op);
+	store_submit(place.store, &hurry.op);
+	store_calls_flush(place.store);
+	assert_true(finished[0] && finished[1]);
+	assert_int_equal(drop.op.error, 0);
+	assert_int_equal(hurry.op.error, 0);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(item_of(event).state, STORE_STATE_CLOSED);
+		assert_int_equal(item_of(event + 1).state, STORE_STATE_DUE);
+		place_restart();
+	}
+}
+
 static void test_what_is_dropped_never_comes_back(void **state)
 {
 	(void)state;
@@ -637,11 +571,11 @@ static void test_what_is_dropped_never_comes_back(void **state)
 	assert_int_equal(settle(&two, OUTCOME_DEAD), 0);
 	assert_int_equal(release(parked, true), 0);
 	assert_int_equal(release(parked, true), ERR_FENCED);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(parked).state, STORE_STATE_CLOSED);
 	assert_int_equal(item_of(dead).state, STORE_STATE_DEAD);
 	assert_int_equal(release(dead, true), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(dead).state, STORE_STATE_CLOSED);
 	assert_int_equal(item_of(dead + 1).state, STORE_STATE_DUE);
 }
@@ -657,7 +591,7 @@ static void test_a_dead_one_that_is_forgotten_is_closed(void **state)
 
 	assert_int_equal(store_call(place.store, &op.op, STORE_SETTLE), 0);
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
@@ -667,17 +601,17 @@ static void test_a_dead_letter_goes_when_it_is_too_old(void **state)
 	uint64_t ticket = admit(1);
 	struct store_item item = must_take(CRM);
 
-	clock_fake_advance(&place.clock, 2 * DEAD_KEEP_MS);
+	clock_fake_advance(&place.clock, 2 * PLACE_DEAD_KEEP_MS);
 	assert_int_equal(settle(&item, OUTCOME_DEAD), 0);
-	clock_fake_advance(&place.clock, DEAD_KEEP_MS - 1);
+	clock_fake_advance(&place.clock, PLACE_DEAD_KEEP_MS - 1);
 	store_tick(place.store);
-	restart();
+	place_restart();
 	store_tick(place.store);
 	assert_int_equal(item_of(ticket).state, STORE_STATE_DEAD);
 	clock_fake_advance(&place.clock, 1);
 	store_tick(place.store);
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
-	restart(); /* nothing was written of that */
+	place_restart(); /* nothing was written of that */
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 	assert_int_equal(release(ticket, false), ERR_FENCED);
 }
@@ -702,7 +636,7 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
 	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
 	assert_int_equal(release(held[0] + 1, false), 0);
-	restart();
+	place_restart();
 	assert_int_equal(store_call(place.store, &list.op, STORE_HELD), 0);
 	assert_true(list.count == 2 && listed[0] == held[1] && listed[1] == held[0]);
 	assert_int_equal(item_of(held[0]).state, STORE_STATE_HELD);
@@ -713,7 +647,7 @@ static void test_the_legs_of_a_held_event_are_released_together_or_one_by_one(vo
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), ERR_FENCED);
 	all = (struct store_release){ .ticket = held[1], .whole_event = true, .drop = true };
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
-	restart();
+	place_restart();
 	for (uint64_t i = 0; i < 3; i++) {
 		assert_int_equal(item_of(held[0] + i).state, STORE_STATE_DUE);
 		assert_int_equal(item_of(held[1] + i).state, STORE_STATE_CLOSED);
@@ -767,7 +701,7 @@ static void test_every_attempt_can_be_read_again(void **state)
 	struct store_item item = must_take(CRM);
 
 	assert_int_equal(note(&item, STORE_MARK_FAILED, 500), 0);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	clock_fake_advance(&place.clock, 10);
 	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
@@ -775,11 +709,11 @@ static void test_every_attempt_can_be_read_again(void **state)
 	item.attempt++;
 	assert_int_equal(settle(&item, OUTCOME_DEAD), 0);
 	history_check(ticket, notes + 1, 4);
-	restart();
+	place_restart();
 	history_check(ticket, notes + 1, 4);
 	history_check(ticket + 1, NULL, 0);
 	assert_int_equal(release(ticket, false), 0);
-	restart();
+	place_restart();
 	history_check(ticket, notes, 5);
 }
 
@@ -798,7 +732,7 @@ static void test_a_long_text_is_cut(void **state)
 	assert_int_equal(store_call(place.store, &op.op, STORE_NOTE), 0);
 	text[STORE_TEXT_MAX] = '\0';
 	const struct expected_note cut = { STORE_MARK_FAILED, 1, 0, text };
-	restart();
+	place_restart();
 	history_check(ticket, &cut, 1);
 }
 
@@ -896,7 +830,7 @@ static void test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leav
 	(void)state;
 	uint64_t held;
 	place.retain_ms = 1000;
-	restart();
+	place_restart();
 	churn_once(10); /* few of many are left then */
 	held_make(&held);
 	uint64_t event = admit(3);
@@ -915,11 +849,11 @@ static void test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leav
 		churn();
 		moved_check(event, held, back);
 		if (i == 1)
-			restart();
+			place_restart();
 		moved_check(event, held, back);
 	}
 	/* The attempts go on where they were. */
-	restart();
+	place_restart();
 	assert_int_equal(must_take(SMS).attempt, 2);
 	assert_int_equal(must_take(CRM).attempt, 2);
 	item = must_take(CRM);
@@ -928,7 +862,7 @@ static void test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leav
 	struct store_release all = { .ticket = held, .whole_event = true, .drop = true };
 	assert_int_equal(store_call(place.store, &all.op, STORE_RELEASE), 0);
 	churn();
-	restart();
+	place_restart();
 	assert_int_equal(item_of(back).state, STORE_STATE_CLOSED);
 	assert_int_equal(item_of(held + 1).state, STORE_STATE_CLOSED);
 }
@@ -977,7 +911,7 @@ static void test_a_scan_finds_what_was_asked_for_and_all_of_it(void **state)
 	assert_int_equal(settle(&one, OUTCOME_DONE), 0);
 	assert_int_equal(settle(&two, OUTCOME_DEAD), 0);
 	assert_int_equal(settle(&three, OUTCOME_UNKNOWN), 0);
-	restart();
+	place_restart();
 	must_take(ERP);
 	assert_int_equal(scan((struct store_scan){ 0 }), 14);
 	assert_int_equal(scan((struct store_scan){ .with_payload = true }), 14);
@@ -1040,7 +974,7 @@ static void test_a_scan_of_all_finds_what_is_closed_too(void **state)
 		if (i % 3 == 0)
 			assert_int_equal(settle(&erp, OUTCOME_DEAD), 0);
 		if (i % 100 == 0)
-			restart();
+			place_restart();
 	}
 	store_tick(place.store);
 	scan_all(0, 0, counts);
@@ -1073,7 +1007,7 @@ static void test_a_note_that_was_not_written_changed_nothing(void **state)
 	assert_true(note(&item, STORE_MARK_STARTED, 0) < 0);
 	history_check(ticket, &first, 1);
 	assert_int_equal(note(&item, STORE_MARK_STARTED, 0), 0);
-	restart();
+	place_restart();
 	item = must_take(CRM);
 	assert_int_equal(item.last, STORE_MARK_STARTED);
 	assert_int_equal(item.attempt, 3);
@@ -1178,7 +1112,7 @@ static void test_what_was_dropped_was_not_done(void **state)
 	item = must_take(CRM);
 	assert_int_equal(settle(&item, OUTCOME_DONE), 0);
 	assert_int_equal(outcome_now(later), OUTCOME_DONE);
-	restart();
+	place_restart();
 	assert_int_equal(outcome_now(later), OUTCOME_NONE); /* nobody remembers */
 }
 
@@ -1286,12 +1220,12 @@ static void test_a_caller_keeps_its_lease_when_a_gateway_ends(void **state)
 	(void)state;
 	uint64_t ticket = claim(1000000);
 
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_LEASED);
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
 	clock_fake_advance(&place.clock, 1000000);
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
-	restart();
+	place_restart();
 	assert_int_equal(settle_as(ticket, 1, OUTCOME_DONE), ERR_FENCED);
 	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), 0);
 }
@@ -1301,24 +1235,24 @@ static void test_a_number_that_a_caller_had_is_not_given_again_after_a_crash(voi
 	(void)state;
 	uint64_t ticket = claim(1000000);
 
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
 	assert_int_equal(item_of(ticket).last, STORE_MARK_STARTED);
 	assert_int_equal(settle_as(ticket, 1, OUTCOME_DONE), ERR_FENCED);
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
-	restart();
+	place_restart();
 	assert_int_equal(settle_as(ticket, 2, OUTCOME_DONE), ERR_FENCED);
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 3);
 	assert_int_equal(settle_as(ticket, 3, OUTCOME_RELEASED), 0);
-	restart();
+	place_restart();
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 4);
 	clock_fake_advance(&place.clock, 1000);
 	store_tick(place.store);
 	assert_int_equal(item_of(ticket).state, STORE_STATE_DUE);
-	restart();
+	place_restart();
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 5);
 	assert_int_equal(settle_as(ticket, 5, OUTCOME_DONE), 0);
-	restart();
+	place_restart();
 	assert_int_equal(item_of(ticket).state, STORE_STATE_CLOSED);
 }
 
@@ -1406,32 +1340,18 @@ static void test_a_caller_s_number_is_kept_when_its_segment_leaves(void **state)
 {
 	(void)state;
 	place.retain_ms = 1000;
-	restart();
+	place_restart();
 	churn_once(10);
 	uint64_t leased = claim(100000000), over = claim(1000);
 	clock_fake_advance(&place.clock, 1000);
 	assert_int_equal(take_one(over, STORE_SINK_CALLER), 2);
 	for (int i = 0; i < 3; i++)
 		churn();
-	restart();
+	place_restart();
 	assert_int_equal(item_of(leased).last, STORE_MARK_STARTED);
 	assert_int_equal(take_one(leased, STORE_SINK_CALLER), 2);
 	assert_int_equal(take_one(over, STORE_SINK_CALLER), 3);
 }
-
-#define IN_MEMORY(test)                                           \
-	{                                                         \
-#test "_in_memory", test, memory_begin, end, NULL \
-	}
-#define ON_DISK(test)                                          \
-	{                                                      \
-#test "_on_disk", test, local_begin, end, NULL \
-	}
-#define SHARED(test)                                           \
-	{                                                      \
-#test "_shared", test, shared_begin, end, NULL \
-	}
-#define ON_ALL(test) IN_MEMORY(test), ON_DISK(test), SHARED(test)
 
 int main(void)
 {
@@ -1465,6 +1385,7 @@ int main(void)
 		ON_ALL(test_what_nobody_has_taken_can_be_dropped_and_hurried),
 		ON_ALL(test_hurrying_a_due_ticket_does_not_forget_that_it_is_unknown),
 		ON_ALL(test_a_release_of_dead_legs_leaves_parked_ones_alone),
+		ON_ALL(test_releases_of_one_event_in_one_flush_are_each_about_their_own_legs),
 		ON_ALL(test_the_legs_of_a_held_event_are_released_together_or_one_by_one),
 		ON_ALL(test_every_attempt_can_be_read_again),
 		ON_ALL(test_a_long_text_is_cut),

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "store/trace_format.h"
+#include "store/trace_sampler.h"
 #include "store/traces.h"
 #include "support/test.h"
 #include "sys/thread.h"
@@ -334,6 +335,23 @@ static void test_both_comings_of_an_id_are_sampled_alike(void **state)
 	assert_false(trace_log_wants_new(trace_log, NULL, 0));
 }
 
+/* The times are those of a shared store's server: another one may take its place. */
+static void test_a_clock_that_went_back_far_does_not_thin_for_so_long(void **state)
+{
+	struct trace_sampler sampler = { 0 };
+	const uint64_t now_ms = UINT64_C(1767225600000), ahead_ms = UINT64_C(300000);
+	uint32_t kept = 0;
+
+	(void)state;
+	trace_sampler_init(&sampler, 50, 100);
+	assert_true(trace_sampler_take(&sampler, now_ms + ahead_ms));
+	for (uint64_t second = 0; second < 200; second++)
+		for (uint32_t i = 0; i < 20; i++)
+			kept += trace_sampler_take(&sampler, now_ms + second * 1000);
+	assert_int_equal(kept, 200 * 20);
+	assert_int_equal(trace_sampler_shift(&sampler), 0);
+}
+
 static void test_events_that_pass_leave_no_trace_when_told_so(void **state)
 {
 	(void)state;
@@ -525,6 +543,7 @@ int main(void)
 		TEST(test_long_texts_are_cut_and_still_found),
 		TEST(test_a_flood_is_thinned_and_says_so),
 		TEST(test_both_comings_of_an_id_are_sampled_alike),
+		cmocka_unit_test(test_a_clock_that_went_back_far_does_not_thin_for_so_long),
 		TEST(test_events_that_pass_leave_no_trace_when_told_so),
 		TEST(test_what_finds_no_room_in_memory_is_counted_as_lost),
 		TEST(test_a_second_reader_sees_what_was_written_and_changes_nothing),

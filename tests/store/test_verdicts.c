@@ -3,103 +3,14 @@
  * memory store are closed and opened again between the steps, so that what they say
  * comes from the disk, or the server, too.
  */
+#include "place.h"
+
 #include <string.h>
 
 #include "base/error.h"
 #include "gate/ticket.h"
-#include "store/local/local_store.h"
-#include "store/memory/memory_store.h"
-#include "store_under_test.h"
-#include "support/clock_fake.h"
-#include "support/simfs.h"
-#include "support/store_calls.h"
-#include "support/test.h"
 
 #define WINDOW_S 60u
-
-struct place {
-	struct clock_fake clock;
-	struct simfs *simfs; /* NULL: not the local store */
-	bool shared;         /* nor the memory store */
-	struct store *store;
-};
-
-static struct place place;
-
-static void local_open(void)
-{
-	struct local_store_options options = { .path = "data",
-		                               .clock = &place.clock.clock,
-		                               .fs = simfs_fs(place.simfs),
-		                               .segment_bytes = LOCAL_STORE_SEGMENT_MIN,
-		                               .keeper_inline = true };
-	struct error_text text = { "" };
-
-	if (local_store_open(&options, &place.store, &text) < 0)
-		fail_msg("open: %s", text.text);
-}
-
-static int memory_begin(void **state)
-{
-	struct memory_store_options options = { .clock = &place.clock.clock };
-
-	(void)state;
-	place = (struct place){ .simfs = NULL };
-	clock_fake_init(&place.clock);
-	return memory_store_open(&options, &place.store);
-}
-
-static void shared_start(void)
-{
-	place.store = shared_open(&(struct shared_options){ .clock = &place.clock.clock });
-}
-
-static int shared_begin(void **state)
-{
-	(void)state;
-	place = (struct place){ .shared = true };
-	clock_fake_init(&place.clock);
-	shared_wipe();
-	shared_start();
-	return 0;
-}
-
-static int local_begin(void **state)
-{
-	(void)state;
-	place = (struct place){ .simfs = simfs_new(1) };
-	clock_fake_init(&place.clock);
-	local_open();
-	return 0;
-}
-
-static int end(void **state)
-{
-	(void)state;
-	place.store = store_free(place.store);
-	if (place.simfs)
-		simfs_free(place.simfs);
-	return 0;
-}
-
-/* By turns in order and after a kill: the next process knows what this one did. */
-static void restart(void)
-{
-	if (place.shared) {
-		store_free(place.store);
-		shared_start();
-		return;
-	}
-	if (!place.simfs) {
-		memory_store_restart(place.store);
-		return;
-	}
-	struct simfs *left = simfs_copy(place.simfs);
-	store_free(place.store);
-	simfs_free(place.simfs);
-	place.simfs = left;
-	local_open();
-}
 
 /* ---- events ---- */
 
@@ -217,7 +128,7 @@ static void test_other_content_under_a_key_is_no_duplicate(void **state)
 	struct store_admit first = run(event(once(1, 100)));
 
 	assert_int_equal(verdict_of(once(1, 100)), VERDICT_DUPLICATE);
-	restart();
+	place_restart();
 	assert_int_equal(look(once(1, 0)).check, 100);
 	struct store_admit other = event(once(1, 200));
 	other.on_conflict = STORE_CONFLICT_REJECT;
@@ -235,7 +146,7 @@ static void test_content_that_is_not_known_makes_no_conflict(void **state)
 	run(event(once(1, 0)));
 	run(event(once(2, 100)));
 	run(event(content(3, 100)));
-	restart();
+	place_restart();
 	assert_int_equal(verdict_of(once(1, 200)), VERDICT_DUPLICATE);
 	assert_int_equal(verdict_of(once(2, 0)), VERDICT_DUPLICATE);
 	assert_int_equal(verdict_of(content(3, 200)), VERDICT_DUPLICATE);
@@ -250,7 +161,7 @@ static void test_a_conflict_is_kept_aside_once_and_not_delivered(void **state)
 	assert_int_equal(other.verdict, VERDICT_CONFLICT);
 	assert_true(other.ticket == first.ticket && other.own_ticket > first.ticket);
 	assert_int_equal(held_count(), 1);
-	restart();
+	place_restart();
 	assert_int_equal(held_count(), 1);
 	struct store_admit again = run(event_of_two(once(1, 200), once(2, 200)));
 	assert_int_equal(again.verdict, VERDICT_DUPLICATE);
@@ -284,7 +195,7 @@ static void test_held_events_are_listed_newest_first(void **state)
 		run(event(once(i + 1, 100)));
 		made[i] = run(event(once(i + 1, 200))).own_ticket;
 	}
-	restart();
+	place_restart();
 	assert_int_equal(release(made[1], true), 0);
 	assert_int_equal(list_held(0, found, 8), 3);
 	assert_true(found[0] == made[3] && found[1] == made[2] && found[2] == made[0]);
@@ -303,11 +214,11 @@ static void test_a_held_event_is_delivered_when_it_is_released(void **state)
 
 	assert_int_equal(release(first.ticket, false), ERR_FENCED);
 	assert_int_equal(release(12345, false), ERR_FENCED);
-	restart();
+	place_restart();
 	assert_int_equal(release(other.own_ticket, false), 0);
 	assert_int_equal(held_count(), 0);
 	assert_int_equal(release(other.own_ticket, false), ERR_FENCED);
-	restart();
+	place_restart();
 	assert_int_equal(held_count(), 0);
 	assert_true(deliver() == first.ticket && deliver() == other.own_ticket && deliver() == 0);
 	assert_int_equal(run(event(once(1, 200))).verdict, VERDICT_DUPLICATE);
@@ -321,7 +232,7 @@ static void test_a_held_event_that_is_dropped_never_comes_back(void **state)
 
 	assert_int_equal(release(other.own_ticket, true), 0);
 	assert_int_equal(held_count(), 0);
-	restart();
+	place_restart();
 	assert_int_equal(release(other.own_ticket, false), ERR_FENCED);
 	deliver();
 	assert_true(deliver() == 0);
@@ -350,7 +261,7 @@ static void test_a_conflict_that_passes_has_the_claim_from_then_on(void **state)
 	other = run(other);
 	assert_int_equal(other.verdict, VERDICT_CONFLICT);
 	assert_true(other.ticket == first.ticket && other.own_ticket > first.ticket);
-	restart();
+	place_restart();
 	struct store_lookup found = look(once(1, 0));
 	assert_true(found.ticket == other.own_ticket && found.check == 200);
 	assert_true(look(once(2, 0)).ticket == other.own_ticket);
@@ -398,11 +309,11 @@ static void test_an_entity_goes_only_forwards(void **state)
 	struct store_admit older = run(event(newest(1, 499)));
 	assert_int_equal(older.verdict, VERDICT_STALE);
 	assert_true(older.ticket == first.ticket && older.order == 500 && older.own_ticket == 0);
-	restart();
+	place_restart();
 	assert_int_equal(verdict_of(newest(1, 499)), VERDICT_STALE);
 	struct store_admit later = run(event(newest(1, 501)));
 	assert_int_equal(later.verdict, VERDICT_NEW);
-	restart();
+	place_restart();
 	struct store_lookup found = look(newest(1, 0));
 	assert_true(found.taken && found.order == 501 && found.ticket == later.ticket);
 	assert_int_equal(verdict_of(newest(1, 500)), VERDICT_STALE);
@@ -428,12 +339,12 @@ static void test_an_entity_is_forgotten_with_its_window_which_each_event_renews(
 	clock_fake_advance(&place.clock, 40000);
 	run(event(newest(1, 600)));
 	clock_fake_advance(&place.clock, 40000);
-	restart();
+	place_restart();
 	assert_int_equal(verdict_of(newest(1, 550)), VERDICT_STALE);
 	clock_fake_advance(&place.clock, 20000);
 	assert_false(look(newest(1, 0)).taken);
 	assert_int_equal(verdict_of(newest(1, 10)), VERDICT_NEW);
-	restart();
+	place_restart();
 	assert_int_equal(look(newest(1, 0)).order, 10);
 }
 
@@ -462,7 +373,7 @@ static void test_a_shadow_claim_drops_nothing_and_tells(void **state)
 	assert_int_equal(same.would, VERDICT_DUPLICATE);
 	assert_int_equal(same.would_matched, 1);
 	assert_true(same.would_ticket == first.ticket);
-	restart();
+	place_restart();
 	assert_true(look(once(1, 0)).ticket == first.ticket); /* its first holder keeps it */
 	assert_int_equal(run(event(shadow(once(1, 200)))).would, VERDICT_CONFLICT);
 	assert_int_equal(look(once(1, 0)).check, 100);
@@ -480,7 +391,7 @@ static void test_a_shadow_entity_goes_only_forwards_too(void **state)
 	assert_int_equal(older.verdict, VERDICT_NEW);
 	assert_int_equal(older.would, VERDICT_STALE);
 	assert_true(older.would_ticket == first.ticket);
-	restart();
+	place_restart();
 	assert_true(look(newest(1, 0)).order == 500 && look(newest(1, 0)).ticket == first.ticket);
 	run(event(shadow(newest(1, 600))));
 	assert_int_equal(look(newest(1, 0)).order, 600);
@@ -497,7 +408,7 @@ static void test_an_event_without_claims_is_always_new(void **state)
 	struct store_admit first = run(bare), second = run(bare);
 	assert_int_equal(first.verdict, VERDICT_NEW);
 	assert_int_equal(second.verdict, VERDICT_NEW);
-	restart();
+	place_restart();
 	struct store_admit third = run(bare);
 	assert_true(second.ticket > first.ticket && third.ticket > second.ticket);
 	assert_true(deliver() == first.ticket && deliver() == second.ticket &&
@@ -581,7 +492,7 @@ static void test_a_lost_frame_gives_back_what_it_had_taken_over(void **state)
 	assert_true(looks[1].taken && looks[1].ticket == first.ticket && looks[1].order == 500);
 	assert_false(looks[2].taken);
 	run(event(once(7, 0))); /* in the next segment: from now on the frame is no more */
-	restart();
+	place_restart();
 	assert_int_equal(verdict_of(once(1, 100)), VERDICT_DUPLICATE);
 	assert_true(look(newest(9, 0)).order == 500 && !look(newest(8, 0)).taken);
 	assert_int_equal(verdict_of(newest(9, 501)), VERDICT_NEW);
@@ -594,7 +505,7 @@ static void judged_again(enum store_conflict on_conflict, bool is_shadow)
 	struct store_admit lost = event(once(1, 100)), next = event(once(1, 200));
 	bool done[2];
 
-	local_begin(NULL);
+	place_on_disk(NULL);
 	next.claims[0].shadow = is_shadow;
 	next.on_conflict = on_conflict;
 	lost.payload = next.payload = span_of(bytes, sizeof(bytes));
@@ -606,10 +517,10 @@ static void judged_again(enum store_conflict on_conflict, bool is_shadow)
 	assert_int_equal(next.op.error, 0);
 	assert_int_equal(next.verdict, VERDICT_NEW);
 	assert_int_equal(next.would, VERDICT_NONE);
-	restart();
+	place_restart();
 	assert_true(look(once(1, 0)).ticket == next.ticket && look(once(1, 0)).check == 200);
 	assert_true(deliver() == next.ticket && deliver() == 0);
-	end(NULL);
+	place_end(NULL);
 }
 
 static void test_an_event_that_met_a_lost_one_is_judged_again(void **state)
@@ -633,21 +544,10 @@ static void test_a_release_that_was_not_written_leaves_the_event_held(void **sta
 	assert_true(done && op.op.error == ERR_POISONED);
 	assert_int_equal(held_count(), 1);
 	run(event(once(7, 0)));
-	restart();
+	place_restart();
 	assert_int_equal(held_count(), 1);
 	assert_int_equal(release(other.own_ticket, true), 0);
 }
-
-#define ON_DISK(test)                               \
-	{                                           \
-#test, test, local_begin, end, NULL \
-	}
-#define ON_ALL(test)                                                \
-	{ #test "_in_memory", test, memory_begin, end, NULL },      \
-		{ #test "_on_disk", test, local_begin, end, NULL }, \
-	{                                                           \
-#test "_shared", test, shared_begin, end, NULL      \
-	}
 
 int main(void)
 {

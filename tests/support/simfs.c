@@ -894,14 +894,20 @@ unsigned char simfs_file_byte(const struct simfs *simfs, const char *path, uint6
 	return byte;
 }
 
-void simfs_flip_bit(struct simfs *simfs, const char *path, uint64_t bit)
+void simfs_overwrite(struct simfs *simfs, const char *path, uint64_t offset, struct span bytes)
 {
 	struct inode *inode = file_of(simfs, path);
+
+	image_write(&inode->cache, bytes.ptr, bytes.len, offset);
+	inode_sync(inode);
+}
+
+void simfs_flip_bit(struct simfs *simfs, const char *path, uint64_t bit)
+{
 	unsigned char byte = simfs_file_byte(simfs, path, bit / 8);
 
 	byte = (unsigned char)(byte ^ (1u << (bit % 8)));
-	image_write(&inode->cache, &byte, 1, bit / 8);
-	inode_sync(inode);
+	simfs_overwrite(simfs, path, bit / 8, span_of(&byte, 1));
 }
 
 void simfs_cut_file(struct simfs *simfs, const char *path, uint64_t size)

@@ -28,6 +28,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/span.h"
 #include "sys/file.h"
 
 #define SIMFS_SECTOR 512u
@@ -80,5 +81,6 @@ uint64_t simfs_file_size(const struct simfs *simfs, const char *path);
 unsigned char simfs_file_byte(const struct simfs *simfs, const char *path, uint64_t offset);
 
 /* Damage: done to cache and disk alike, no call is counted. */
+void simfs_overwrite(struct simfs *simfs, const char *path, uint64_t offset, struct span bytes);
 void simfs_flip_bit(struct simfs *simfs, const char *path, uint64_t bit);
 void simfs_cut_file(struct simfs *simfs, const char *path, uint64_t size);

@@ -282,36 +282,52 @@ static void domino_ready(struct loop_handler *handler, uint32_t events)
 		write_byte(domino->next_fd);
 }
 
+/* Four of them, each of which makes the next fall. */
+struct dominoes {
+	struct domino row[4];
+	int fds[4][2];
+};
+
+static void dominoes_set_up(struct dominoes *its, struct loop *loop)
+{
+	*its = (struct dominoes){ 0 };
+	for (int i = 0; i < 4; i++) {
+		struct loop_handler *handler = &its->row[i].handler;
+		open_pair(its->fds[i]);
+		*handler = (struct loop_handler){ .ready = domino_ready, .fd = its->fds[i][0] };
+		assert_int_equal(loop_add(loop, handler, LOOP_READ | LOOP_EDGE), 0);
+	}
+	for (int i = 0; i < 4; i++)
+		its->row[i].next_fd = i < 3 ? its->fds[i + 1][1] : -1;
+}
+
+static void dominoes_clear(struct dominoes *its, struct loop *loop)
+{
+	for (int i = 0; i < 4; i++) {
+		loop_remove(loop, &its->row[i].handler);
+		close(its->fds[i][0]);
+		close(its->fds[i][1]);
+	}
+}
+
 static void gathering_takes_what_comes_meanwhile_into_the_round(void **state)
 {
 	struct fixture *fixture = *state;
-	struct domino row[4] = { 0 };
-	int fds[4][2];
-	for (int i = 0; i < 4; i++) {
-		open_pair(fds[i]);
-		row[i].handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[i][0] };
-		assert_int_equal(loop_add(fixture->loop, &row[i].handler, LOOP_READ | LOOP_EDGE),
-		                 0);
-	}
-	for (int i = 0; i < 4; i++)
-		row[i].next_fd = i < 3 ? fds[i + 1][1] : -1;
+	struct dominoes its;
+	dominoes_set_up(&its, fixture->loop);
 	loop_gather(fixture->loop, 2);
-	write_byte(fds[0][1]);
+	write_byte(its.fds[0][1]);
 	run_rounds(fixture, 1);
-	assert_true(row[0].calls == 1 && row[1].calls == 1 && row[2].calls == 1);
-	assert_int_equal(row[3].calls, 0); /* bounded: hooks and timers get their turn */
+	assert_true(its.row[0].calls == 1 && its.row[1].calls == 1 && its.row[2].calls == 1);
+	assert_int_equal(its.row[3].calls, 0); /* bounded: hooks and timers get their turn */
 	run_rounds(fixture, 1);
-	assert_int_equal(row[3].calls, 1);
+	assert_int_equal(its.row[3].calls, 1);
 
 	loop_gather(fixture->loop, 0);
-	write_byte(fds[0][1]);
+	write_byte(its.fds[0][1]);
 	run_rounds(fixture, 1);
-	assert_true(row[0].calls == 2 && row[1].calls == 1);
-	for (int i = 0; i < 4; i++) {
-		loop_remove(fixture->loop, &row[i].handler);
-		close(fds[i][0]);
-		close(fds[i][1]);
-	}
+	assert_true(its.row[0].calls == 2 && its.row[1].calls == 1);
+	dominoes_clear(&its, fixture->loop);
 }
 
 /* Expects another look after each, until the last has been called. */
@@ -331,37 +347,25 @@ static void expect_more(struct loop_hook *hook)
 static void a_round_waits_for_what_is_expected_and_no_longer(void **state)
 {
 	struct fixture *fixture = *state;
-	struct domino row[4] = { 0 };
-	int fds[4][2];
+	struct dominoes its;
 	struct expecting expecting = { .hook.round = expect_more,
 		                       .loop = fixture->loop,
-		                       .last = &row[3],
+		                       .last = &its.row[3],
 		                       .until_ns = clock_monotonic_ns() + 40000000000 };
-	for (int i = 0; i < 4; i++) {
-		open_pair(fds[i]);
-		row[i].handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[i][0] };
-		assert_int_equal(loop_add(fixture->loop, &row[i].handler, LOOP_READ | LOOP_EDGE),
-		                 0);
-	}
-	for (int i = 0; i < 4; i++)
-		row[i].next_fd = i < 3 ? fds[i + 1][1] : -1;
+	dominoes_set_up(&its, fixture->loop);
 	loop_look_hook_add(fixture->loop, &expecting.hook);
-	write_byte(fds[0][1]);
+	write_byte(its.fds[0][1]);
 	run_rounds(fixture, 1);
-	assert_int_equal(row[3].calls, 1);
+	assert_int_equal(its.row[3].calls, 1);
 
-	row[2].next_fd = -1; /* what is expected does not come, and the time is over */
-	row[3].calls = 0;
+	its.row[2].next_fd = -1; /* what is expected does not come, and the time is over */
+	its.row[3].calls = 0;
 	expecting.until_ns = 1;
-	write_byte(fds[0][1]);
+	write_byte(its.fds[0][1]);
 	run_rounds(fixture, 1);
-	assert_int_equal(row[3].calls, 0);
+	assert_int_equal(its.row[3].calls, 0);
 	loop_hook_remove(fixture->loop, &expecting.hook);
-	for (int i = 0; i < 4; i++) {
-		loop_remove(fixture->loop, &row[i].handler);
-		close(fds[i][0]);
-		close(fds[i][1]);
-	}
+	dominoes_clear(&its, fixture->loop);
 }
 
 struct satisfied {

@@ -232,6 +232,7 @@ static int write_change(struct local_store *local, struct table_probe *probe,
 		return ERR_FULL;
 	int r = local_reserve(local, frame_cell_size(what), JOURNAL_NORMAL);
 	local->full = r == ERR_FULL;
+	local->refused |= local->full;
 	if (unlikely(local->frames_lost != lost))
 		return DECIDE_AGAIN;
 	if (r == 0)

@@ -153,13 +153,14 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 	struct event_head head;
 	unsigned char *entry = add(frame, size, &offset);
 	unsigned char *at = put_event_head(
-		entry, &(struct entry_event){ .size = size,
-	                                      .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
-	                                      .claim_count = (uint8_t)claims->once_count,
-	                                      .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
-	                                      .source_len = (uint8_t)admit->source.len,
-	                                      .ticket = ticket,
-	                                      .user_flags = admit->flags },
+		entry,
+		&(struct entry_event){ .size = size,
+	                               .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
+	                               .claim_count = (uint8_t)claims->once_count,
+	                               .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
+	                               .source_len = (uint8_t)admit->source.len,
+	                               .ticket = ticket,
+	                               .user_flags = admit->flags },
 		&head);
 
 	for (uint32_t left = claims->once; left; left &= left - 1) {
@@ -366,6 +367,10 @@ const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, u
 {
 	uint64_t end = (uint64_t)offset + len;
 
+	/* What is being written is here as a whole, however long, and not on disk yet. */
+	if (segment == frame->segment && offset >= frame->busy_from && end <= frame->busy_end)
+		return frame->memory + frame->busy_from % frame->ring_bytes +
+		       (offset - frame->busy_from);
 	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
 	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "codec/base64.h"
 #include "gate/letter.h"
@@ -145,24 +146,14 @@ static int verify_found(void *user, enum journal_finding finding, const char *te
 	return 0;
 }
 
-static void append_hex(char *text, const unsigned char *bytes, size_t len)
-{
-	static const char digits[] = "0123456789abcdef";
-
-	for (size_t i = 0; i < len; i++) {
-		text[2 * i] = digits[bytes[i] >> 4];
-		text[2 * i + 1] = digits[bytes[i] & 15];
-	}
-	text[2 * len] = '\0';
-}
-
 static void report_folder(struct verify *verify, const struct journal_walk *walk)
 {
 	const struct superblock_slot *slot = &walk->superblock.slot;
 	struct journal_report *report = &verify->report;
 
 	report->version = slot->version;
-	append_hex(report->folder_id, slot->folder_id, sizeof(slot->folder_id));
+	hex_encode(slot->folder_id, sizeof(slot->folder_id), report->folder_id);
+	report->folder_id[2 * sizeof(slot->folder_id)] = '\0';
 	report->clean = slot->flags & SUPERBLOCK_CLEAN;
 	report->oldest = walk->catalog.oldest;
 	report->last = walk->catalog.last;
@@ -263,12 +254,10 @@ static void put_ticket(struct buf *line, uint64_t ticket)
 
 static void put_hex(struct buf *line, const struct digest *digest)
 {
-	unsigned char bytes[sizeof(*digest)];
-	char hex[2 * sizeof(bytes) + 1];
+	char hex[2 * sizeof(*digest)];
 
-	memcpy(bytes, digest, sizeof(bytes));
-	append_hex(hex, bytes, sizeof(bytes));
-	buf_printf(line, "\"digest\":\"%s\"", hex);
+	hex_encode(digest, sizeof(*digest), hex);
+	buf_printf(line, "\"digest\":\"%.*s\"", (int)sizeof(hex), hex);
 }
 
 static void put_digest(struct buf *line, const struct digest *digest, uint32_t window_s)

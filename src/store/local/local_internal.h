@@ -308,7 +308,7 @@ void local_append_note(struct local_store *local, struct open_ticket *ticket,
 /* Of any outcome but those that close: false: it waits, and does not join the batch. */
 bool local_decide_aside(struct local_store *local, struct store_settle *settle) must_check;
 void local_aside_is_durable(struct local_store *local, const struct store_settle *settle);
-int local_decide_release(struct local_store *local, const struct store_release *release) must_check;
+int local_decide_release(struct local_store *local, struct store_release *release) must_check;
 void local_release_is_durable(struct local_store *local, const struct store_release *release);
 void local_close_ticket(struct local_store *local, uint64_t ticket, bool done);
 /* Those that are too old, after a look at so many tickets; the next call goes on there. */
@@ -322,6 +322,8 @@ enum store_state local_state(const struct open_ticket *ticket);
 /* The note at a place; its text stays until the next read or frame. */
 int local_read_note(struct local_store *local, const struct open_ticket *ticket,
                     struct entry *ret_entry) must_check;
+/* Is its last note in a frame that is not durable yet? */
+bool local_note_waits(const struct local_store *local, const struct open_ticket *ticket);
 void local_serve_reads(struct local_store *local);
 
 /* scan_tickets.c, scan_events.c */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/text.h"
 #include "store/local/local_internal.h"
 
 #define SEGMENT_BYTES_DEFAULT (64u << 20)
@@ -514,15 +515,31 @@ static void cut_previous(struct local_store *local)
 	fs->methods->close(fs, fd);
 }
 
+/* A clock so far ahead is wrong, and would be believed for ever once it was written down. */
+static int check_clock(const struct local_store *local, struct error_text *text)
+{
+	uint64_t now_ms = steady_clock_last(&local->clock);
+	char time[TEXT_TIME_LEN];
+
+	if (now_ms < TICKET_END_MS)
+		return 0;
+	text_time(time, now_ms);
+	return error_fill(text, ERR_CONFIG, "the clock says %.*s, which is later than tickets go",
+	                  TEXT_TIME_LEN, time);
+}
+
 /* A full disk does not keep the store closed: what is there can be delivered. */
 static int begin(struct local_store *local, const struct journal_end *end, struct error_text *text)
 {
 	if (local->options.accept_clock)
 		steady_clock_accept_wall(&local->clock);
 	steady_clock_now(&local->clock);
+	int r = check_clock(local, text);
+	if (r < 0)
+		return r;
 	local_drop_dead(local, UINT32_MAX);
 	publish_all(local); /* the superblock's hint */
-	int r = end->exact ? journal_go_on(&local->journal, end) : 0;
+	r = end->exact ? journal_go_on(&local->journal, end) : 0;
 	if (r < 0)
 		local_log(local, LOCAL_STORE_WARNING, "the last segment cannot be gone on with: %s",
 		          error_name(r));

@@ -16,6 +16,8 @@
 #include "store/local/local_internal.h"
 #include "store/local/replay.h"
 
+#define SOON_MS 50u /* about when the next tick comes */
+
 static uint64_t now_of(const struct local_store *local)
 {
 	return steady_clock_last(&local->clock);
@@ -96,7 +98,8 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	if (!started)
 		ticket.attempt = (uint16_t)store_attempt_next(ticket.attempt);
 	open_tickets_update(local->tickets, &ticket);
-	local->batch->events += started; /* somebody waits to begin */
+	/* Somebody waits to begin, and would have to wait for the tick. */
+	local->batch->events += started || note->due_ms < now_of(local) + SOON_MS;
 	return 0;
 }
 
@@ -246,7 +249,7 @@ static void release_one(struct local_store *local, struct open_ticket *ticket, b
 	open_tickets_update(local->tickets, ticket);
 }
 
-int local_decide_release(struct local_store *local, const struct store_release *release)
+int local_decide_release(struct local_store *local, struct store_release *release)
 {
 	struct open_ticket tickets[STORE_LEGS_MAX];
 	uint32_t room = release->whole_event ? STORE_LEGS_MAX : 1;
@@ -260,24 +263,31 @@ int local_decide_release(struct local_store *local, const struct store_release *
 	if (r < 0)
 		return r;
 	uint32_t count = find_legs(local, release, states, tickets);
-	for (uint32_t i = 0; i < count; i++)
+	release->legs = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		release->event = open_ticket_event(&tickets[i]);
+		release->legs |= 1u << tickets[i].leg;
 		release_one(local, &tickets[i], release->drop);
+	}
 	local->batch->events++;
 	return count > 0 ? 0 : ERR_FENCED;
 }
 
+/* The legs that it has met, and no others that leave: those are of other releases. */
 void local_release_is_durable(struct local_store *local, const struct store_release *release)
 {
-	struct open_ticket tickets[STORE_LEGS_MAX];
-	uint32_t count = find_legs(local, release, 1u << OPEN_TICKET_LEAVING, tickets);
+	struct open_ticket ticket;
 
-	CHECK(count > 0);
-	for (uint32_t i = 0; i < count; i++) {
-		tickets[i].state = OPEN_TICKET_DUE;
+	CHECK(release->legs != 0);
+	for (uint32_t left = release->legs; left; left &= left - 1) {
+		uint64_t number = release->event + (uint64_t)__builtin_ctz(left);
+		bool found = open_tickets_find(local->tickets, number, &ticket);
+		CHECK(found && ticket.state == OPEN_TICKET_LEAVING);
+		ticket.state = OPEN_TICKET_DUE;
 		if (release->drop)
-			local_close_ticket(local, tickets[i].ticket, false);
+			local_close_ticket(local, number, false);
 		else
-			open_tickets_update(local->tickets, &tickets[i]);
+			open_tickets_update(local->tickets, &ticket);
 	}
 }
 

@@ -2,46 +2,20 @@
 #include "store/local/open_tickets.h"
 
 #include <errno.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "store/local/segment_uses.h"
+#include "store/local/ticket_blocks.h"
 #include "store/store.h"
 
-#define BLOCK_TICKETS 512u
-
 /*
- * Tickets in ascending order, the gone among them until the block is packed.
- *
- * Invariants (open_tickets_check()):
- * 1. first of a place <= all tickets of its block < first of the next place.
- * 2. open and due of a block count its tickets in those states; only the last
- *    block may have none open.
+ * Invariants (open_tickets_check()), beside those of ticket_blocks.h:
  * 3. No due ticket of a sink is below the sink's `from`; the sink of a due ticket
  *    has its bit in due_sinks of the ticket's block.
  * 4. No ticket of a block that is open has a segment below segment_min.
- * 5. The segments' counts are those of the open tickets in them, none is zero.
+ * 5. The segments' counts are those of the open tickets in them.
  */
-struct block {
-	struct block *next; /* of the spare ones */
-	uint32_t used;
-	uint32_t open;
-	uint32_t due;
-	uint32_t segment_min;
-	uint32_t sought;    /* where block_seek() was last */
-	uint64_t due_sinks; /* bits of sinks that may have due tickets here */
-	struct open_ticket tickets[BLOCK_TICKETS];
-};
-
-struct place {
-	uint64_t first;
-	struct block *block;
-};
-
-struct segment_use {
-	uint32_t segment;
-	uint32_t count;
-};
 
 /* Those that ever had a ticket; a gateway has a few. */
 struct sink_use {
@@ -59,31 +33,23 @@ struct open_tickets {
 	uint64_t open;
 	uint64_t callers; /* of them, of STORE_SINK_CALLER */
 	uint64_t counts[OPEN_TICKET_STATES];
-	uint64_t moves; /* how often entries were moved, or blocks */
-	/* The directory: places[head … head + count) of room. */
-	struct place *places;
-	uint32_t head;
-	uint32_t count;
-	uint32_t room;
-	struct block *spare;
-	uint32_t spare_count;
-	struct segment_use *segments; /* ascending */
-	uint32_t segment_count;
-	uint32_t segment_room;
+	struct ticket_blocks blocks;
+	struct segment_uses segments;
 	struct sink_use *sinks;
 	uint32_t sink_count;
 	uint32_t sink_room;
 	struct sink_use *sought_sink; /* the last that was looked for, or NULL */
 };
 
-static struct place *place_at(const struct open_tickets *tickets, uint32_t index)
+static inline struct ticket_block *block_at(const struct open_tickets *tickets, uint32_t index)
 {
-	return &tickets->places[tickets->head + index];
+	return ticket_block_at(&tickets->blocks, index);
 }
 
-static struct block *block_at(const struct open_tickets *tickets, uint32_t index)
+static inline struct open_ticket *seek(const struct open_tickets *tickets, uint64_t ticket,
+                                       uint32_t *ret_index)
 {
-	return place_at(tickets, index)->block;
+	return ticket_blocks_seek(&tickets->blocks, ticket, ret_index);
 }
 
 int open_tickets_new(uint64_t max_open, struct open_tickets **ret_tickets)
@@ -100,87 +66,20 @@ struct open_tickets *open_tickets_free(struct open_tickets *tickets)
 {
 	if (!tickets)
 		return NULL;
-	for (uint32_t i = 0; i < tickets->count; i++)
-		mem_free(block_at(tickets, i));
-	while (tickets->spare) {
-		struct block *next = tickets->spare->next;
-		mem_free(tickets->spare);
-		tickets->spare = next;
-	}
-	mem_free(tickets->places);
-	mem_free(tickets->segments);
+	ticket_blocks_clear(&tickets->blocks);
+	segment_uses_clear(&tickets->segments);
 	mem_free(tickets->sinks);
 	return mem_free(tickets);
 }
 
-/* --- segments ----------------------------------------------------------- */
-
-/* The first with a number of at least `segment`. */
-static uint32_t segment_seek(const struct open_tickets *tickets, uint32_t segment)
+bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
+                       struct open_ticket *ret_ticket)
 {
-	uint32_t low = 0;
-	uint32_t high = tickets->segment_count;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (tickets->segments[middle].segment < segment)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-static int segment_reserve(struct open_tickets *tickets)
-{
-	if (tickets->segment_count < tickets->segment_room)
-		return 0;
-	uint32_t room = tickets->segment_room ? tickets->segment_room * 2 : 16;
-	struct segment_use *segments = mem_realloc(tickets->segments, room * sizeof(*segments));
-	if (!segments)
-		return -ENOMEM;
-	tickets->segments = segments;
-	tickets->segment_room = room;
-	return 0;
-}
-
-static void segment_add(struct open_tickets *tickets, uint32_t segment)
-{
-	uint32_t at = segment_seek(tickets, segment);
-	struct segment_use *use = &tickets->segments[at];
-	if (at == tickets->segment_count || use->segment != segment) {
-		CHECK(tickets->segment_count < tickets->segment_room);
-		memmove(use + 1, use, (tickets->segment_count - at) * sizeof(*use));
-		*use = (struct segment_use){ .segment = segment };
-		tickets->segment_count++;
-	}
-	use->count++;
-}
-
-static void segment_subtract(struct open_tickets *tickets, uint32_t segment)
-{
-	uint32_t at = segment_seek(tickets, segment);
-	CHECK(at < tickets->segment_count && tickets->segments[at].segment == segment);
-	struct segment_use *use = &tickets->segments[at];
-	if (--use->count > 0)
-		return;
-	tickets->segment_count--;
-	memmove(use, use + 1, (tickets->segment_count - at) * sizeof(*use));
-}
-
-bool open_tickets_oldest_segment(const struct open_tickets *tickets, uint32_t *ret_segment)
-{
-	if (tickets->segment_count == 0)
-		return false;
-	*ret_segment = tickets->segments[0].segment;
-	return true;
-}
-
-uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment)
-{
-	uint32_t at = segment_seek(tickets, segment);
-	if (at == tickets->segment_count || tickets->segments[at].segment != segment)
-		return 0;
-	return tickets->segments[at].count;
+	uint32_t index;
+	const struct open_ticket *found = seek(tickets, ticket, &index);
+	if (found)
+		*ret_ticket = *found;
+	return found != NULL;
 }
 
 /* --- sinks ---------------------------------------------------------------- */
@@ -225,168 +124,9 @@ static uint64_t sink_bit(const struct open_tickets *tickets, const struct sink_u
 	return UINT64_C(1) << (use - tickets->sinks) % 64;
 }
 
-/* --- blocks and their directory ------------------------------------------ */
-
-static int spare_reserve(struct open_tickets *tickets, uint32_t count)
-{
-	while (tickets->spare_count < count) {
-		struct block *block = mem_alloc(sizeof(*block));
-		if (!block)
-			return -ENOMEM;
-		block->next = tickets->spare;
-		tickets->spare = block;
-		tickets->spare_count++;
-	}
-	return 0;
-}
-
-static struct block *spare_take(struct open_tickets *tickets)
-{
-	CHECK(tickets->spare_count > 0);
-	struct block *block = tickets->spare;
-	tickets->spare = block->next;
-	tickets->spare_count--;
-	block->used = block->open = block->due = block->sought = 0;
-	block->due_sinks = 0;
-	block->segment_min = UINT32_MAX;
-	return block;
-}
-
-/* Room in the directory for `count` more places at its end. */
-static int places_reserve(struct open_tickets *tickets, uint32_t count)
-{
-	if (tickets->head + tickets->count + count <= tickets->room)
-		return 0;
-	if (tickets->head < tickets->room / 2 || tickets->count + count > tickets->room) {
-		uint32_t room = (tickets->count + count) * 2 + 16;
-		struct place *places = mem_realloc(tickets->places,
-		                                   (tickets->head + room) * sizeof(*places));
-		if (!places)
-			return -ENOMEM;
-		tickets->places = places;
-		tickets->room = tickets->head + room;
-	}
-	if (tickets->head > 0)
-		memmove(tickets->places, place_at(tickets, 0),
-		        tickets->count * sizeof(struct place));
-	tickets->head = 0;
-	return 0;
-}
-
-/* A place at `index`; a spare block and room were reserved. */
-static struct block *place_insert(struct open_tickets *tickets, uint32_t index, uint64_t first)
-{
-	CHECK(index <= tickets->count);
-	CHECK(tickets->head + tickets->count < tickets->room);
-	struct place *place = place_at(tickets, index);
-	memmove(place + 1, place, (tickets->count - index) * sizeof(*place));
-	*place = (struct place){ first, spare_take(tickets) };
-	tickets->count++;
-	tickets->moves++;
-	return place->block;
-}
-
-static void place_remove(struct open_tickets *tickets, uint32_t index)
-{
-	CHECK(index < tickets->count);
-	struct place *place = place_at(tickets, index);
-	mem_free(place->block);
-	if (index == 0)
-		tickets->head++;
-	else
-		memmove(place, place + 1, (tickets->count - index - 1) * sizeof(*place));
-	tickets->count--;
-	tickets->moves++;
-}
-
-/* The last place whose first is not above the ticket; 0 if there is none. */
-static uint32_t place_seek(const struct open_tickets *tickets, uint64_t ticket)
-{
-	uint32_t low = 0;
-	uint32_t high = tickets->count;
-	/* New tickets come at the end, outcomes mostly near the beginning. */
-	if (high > 0 && place_at(tickets, high - 1)->first <= ticket)
-		return high - 1;
-	if (high > 1 && place_at(tickets, 1)->first > ticket)
-		return 0;
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-		if (place_at(tickets, middle)->first <= ticket)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Is this the first in the block that is not below the ticket? */
-static bool is_place(const struct block *block, uint32_t at, uint64_t ticket)
-{
-	return at <= block->used && (at == block->used || block->tickets[at].ticket >= ticket) &&
-	       (at == 0 || block->tickets[at - 1].ticket < ticket);
-}
-
-/* The first in the block that is not below the ticket. */
-static uint32_t block_seek(struct block *block, uint64_t ticket)
-{
-	if (is_place(block, block->used, ticket))
-		return block->used;
-	/* Outcomes come in the order of delivery. */
-	if (is_place(block, block->sought + 1, ticket))
-		return ++block->sought;
-	uint32_t low = 0;
-	uint32_t high = block->used;
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		if (block->tickets[middle].ticket < ticket)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	block->sought = low;
-	return low;
-}
-
-static void block_pack(struct block *block)
-{
-	uint32_t kept = 0;
-	for (uint32_t i = 0; i < block->used; i++) {
-		if (block->tickets[i].state != OPEN_TICKET_GONE)
-			block->tickets[kept++] = block->tickets[i];
-	}
-	CHECK(kept == block->open);
-	block->used = kept;
-}
-
-static struct open_ticket *seek(const struct open_tickets *tickets, uint64_t ticket,
-                                uint32_t *ret_index)
-{
-	if (tickets->count == 0)
-		return NULL;
-	uint32_t index = place_seek(tickets, ticket);
-	struct block *block = block_at(tickets, index);
-	uint32_t at = block_seek(block, ticket);
-	if (at == block->used || block->tickets[at].ticket != ticket)
-		return NULL;
-	if (block->tickets[at].state == OPEN_TICKET_GONE)
-		return NULL;
-	*ret_index = index;
-	return &block->tickets[at];
-}
-
-bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
-                       struct open_ticket *ret_ticket)
-{
-	uint32_t index;
-	const struct open_ticket *found = seek(tickets, ticket, &index);
-	if (found)
-		*ret_ticket = *found;
-	return found != NULL;
-}
-
 /* --- states --------------------------------------------------------------- */
 
-static inline void count_due(struct open_tickets *tickets, struct block *block,
+static inline void count_due(struct open_tickets *tickets, struct ticket_block *block,
                              const struct open_ticket *ticket)
 {
 	struct sink_use *use = sink_find(tickets, ticket->sink);
@@ -400,7 +140,7 @@ static inline void count_due(struct open_tickets *tickets, struct block *block,
 	block->due_sinks |= sink_bit(tickets, use);
 }
 
-static inline void uncount_due(struct open_tickets *tickets, struct block *block,
+static inline void uncount_due(struct open_tickets *tickets, struct ticket_block *block,
                                const struct open_ticket *ticket)
 {
 	sink_find(tickets, ticket->sink)->due--;
@@ -412,7 +152,7 @@ static inline void uncount_due(struct open_tickets *tickets, struct block *block
 static inline void set_state(struct open_tickets *tickets, uint32_t index,
                              struct open_ticket *ticket, enum open_ticket_state state)
 {
-	struct block *block = block_at(tickets, index);
+	struct ticket_block *block = block_at(tickets, index);
 	if (ticket->state == OPEN_TICKET_DUE)
 		uncount_due(tickets, block, ticket);
 	tickets->counts[ticket->state]--;
@@ -422,7 +162,7 @@ static inline void set_state(struct open_tickets *tickets, uint32_t index,
 		count_due(tickets, block, ticket);
 }
 
-static void count_open(struct open_tickets *tickets, struct block *block,
+static void count_open(struct open_tickets *tickets, struct ticket_block *block,
                        const struct open_ticket *ticket)
 {
 	block->open++;
@@ -430,7 +170,7 @@ static void count_open(struct open_tickets *tickets, struct block *block,
 	tickets->callers += ticket->sink == STORE_SINK_CALLER;
 	if (ticket->segment < block->segment_min)
 		block->segment_min = ticket->segment;
-	segment_add(tickets, ticket->segment);
+	segment_uses_add(&tickets->segments, ticket->segment);
 }
 
 /* --- insert ---------------------------------------------------------------- */
@@ -439,24 +179,18 @@ int open_tickets_reserve(struct open_tickets *tickets, uint32_t count)
 {
 	if (tickets->max_open && tickets->open + count > tickets->max_open)
 		return ERR_FULL;
-	uint32_t room = 0;
-	if (tickets->count > 0)
-		room = BLOCK_TICKETS - block_at(tickets, tickets->count - 1)->used;
-	uint32_t blocks = count > room ? (count - room + BLOCK_TICKETS - 1) / BLOCK_TICKETS : 0;
-	int error = places_reserve(tickets, blocks + 1);
+	int error = ticket_blocks_reserve(&tickets->blocks, count);
 	if (!error)
-		error = spare_reserve(tickets, blocks);
-	if (!error)
-		error = segment_reserve(tickets);
+		error = segment_uses_reserve(&tickets->segments);
 	return error;
 }
 
 static void relocate(struct open_tickets *tickets, uint32_t index, struct open_ticket *at,
                      const struct open_ticket *to)
 {
-	struct block *block = block_at(tickets, index);
-	segment_add(tickets, to->segment);
-	segment_subtract(tickets, at->segment);
+	struct ticket_block *block = block_at(tickets, index);
+	segment_uses_add(&tickets->segments, to->segment);
+	segment_uses_subtract(&tickets->segments, at->segment);
 	at->segment = to->segment;
 	at->offset = to->offset;
 	at->length = to->length;
@@ -472,64 +206,10 @@ int open_tickets_relocate(struct open_tickets *tickets, const struct open_ticket
 	struct open_ticket *at = seek(tickets, ticket->ticket, &index);
 	if (!at)
 		return -ENOENT;
-	if (segment_reserve(tickets) != 0)
+	if (segment_uses_reserve(&tickets->segments) != 0)
 		return -ENOMEM;
 	relocate(tickets, index, at, ticket);
 	return 0;
-}
-
-/* Where the block is full: its upper part from `at` on goes to a block of its
- * own, so that a run of late tickets then finds room at the end of the lower. */
-static void split(struct open_tickets *tickets, uint32_t index, uint32_t at)
-{
-	struct block *lower = block_at(tickets, index);
-	struct block *upper = place_insert(tickets, index + 1, lower->tickets[at].ticket);
-	upper->used = lower->used - at;
-	memcpy(upper->tickets, lower->tickets + at, upper->used * sizeof(upper->tickets[0]));
-	lower->used = at; /* moves: place_insert() */
-	upper->segment_min = lower->segment_min;
-	for (uint32_t i = 0; i < upper->used; i++) {
-		upper->open += upper->tickets[i].state != OPEN_TICKET_GONE;
-		upper->due += upper->tickets[i].state == OPEN_TICKET_DUE;
-	}
-	upper->due_sinks = lower->due_sinks;
-	lower->open -= upper->open;
-	lower->due -= upper->due;
-}
-
-/* A free entry for this ticket, which is not open; sets *ret_index. */
-static struct open_ticket *make_entry(struct open_tickets *tickets, uint64_t ticket,
-                                      uint32_t *ret_index)
-{
-	if (tickets->count == 0)
-		place_insert(tickets, 0, ticket);
-	uint32_t index = place_seek(tickets, ticket);
-	struct block *block = block_at(tickets, index);
-	uint32_t at = block_seek(block, ticket);
-	if (at < block->used && block->tickets[at].ticket == ticket) {
-		*ret_index = index; /* was here and is gone */
-		return &block->tickets[at];
-	}
-	if (block->used == BLOCK_TICKETS) {
-		if (at == BLOCK_TICKETS)
-			block = place_insert(tickets, ++index, ticket);
-		else if (at == 0)
-			block = place_insert(tickets, index, ticket);
-		else
-			split(tickets, index, at);
-		at = block->used;
-	}
-	struct open_ticket *entry = &block->tickets[at];
-	if (at < block->used) {
-		memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
-		tickets->moves++;
-	}
-	*entry = (struct open_ticket){ .ticket = ticket };
-	block->used++;
-	if (ticket < place_at(tickets, index)->first)
-		place_at(tickets, index)->first = ticket;
-	*ret_index = index;
-	return entry;
 }
 
 static bool is_aside(uint8_t state)
@@ -542,10 +222,9 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 {
 	CHECK(ticket->ticket != 0);
 	uint32_t index;
-	if (places_reserve(tickets, 1) != 0 || segment_reserve(tickets) != 0 ||
-	    sink_reserve(tickets, ticket->sink) != 0)
-		return -ENOMEM;
 	struct open_ticket *entry = seek(tickets, ticket->ticket, &index);
+	if (segment_uses_reserve(&tickets->segments) != 0)
+		return -ENOMEM;
 	if (entry) {
 		struct open_ticket to = *ticket;
 		to.note_segment = entry->note_segment;
@@ -553,19 +232,14 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 		relocate(tickets, index, entry, &to);
 		return 0;
 	}
-	bool may_need_block = tickets->count == 0 ||
-	                      block_at(tickets, place_seek(tickets, ticket->ticket))->used ==
-	                              BLOCK_TICKETS;
-	if (may_need_block && spare_reserve(tickets, 1) != 0)
+	if (ticket_blocks_reserve_for(&tickets->blocks, ticket->ticket) != 0 ||
+	    sink_reserve(tickets, ticket->sink) != 0)
 		return -ENOMEM;
-	entry = make_entry(tickets, ticket->ticket, &index);
+	entry = ticket_blocks_add(&tickets->blocks, ticket->ticket, &index);
 	*entry = *ticket;
 	entry->state = OPEN_TICKET_GONE;
 	count_open(tickets, block_at(tickets, index), entry);
 	set_state(tickets, index, entry, is_aside(ticket->state) ? ticket->state : OPEN_TICKET_DUE);
-	/* split() may leave an upper part of which all are gone: invariant 2. */
-	if (index + 2 < tickets->count && block_at(tickets, index + 1)->open == 0)
-		place_remove(tickets, index + 1);
 	return 0;
 }
 
@@ -573,8 +247,9 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 
 /* The first of the sink's from `at` on. A block that has none at all forgets the
  * sink, and is skipped next time. */
-static struct open_ticket *block_first_due(const struct open_tickets *tickets, struct block *block,
-                                           uint32_t at, const struct sink_use *use)
+static struct open_ticket *block_first_due(const struct open_tickets *tickets,
+                                           struct ticket_block *block, uint32_t at,
+                                           const struct sink_use *use)
 {
 	for (uint32_t i = at; i < block->used; i++) {
 		struct open_ticket *ticket = &block->tickets[i];
@@ -588,16 +263,16 @@ static struct open_ticket *block_first_due(const struct open_tickets *tickets, s
 
 static struct open_ticket *seek_due(struct open_tickets *tickets, struct sink_use *use)
 {
-	if (unlikely(use->moves != tickets->moves)) {
-		use->index = place_seek(tickets, use->from);
-		use->at = block_seek(block_at(tickets, use->index), use->from);
-		use->moves = tickets->moves;
+	if (unlikely(use->moves != tickets->blocks.moves)) {
+		use->index = ticket_blocks_seek_place(&tickets->blocks, use->from);
+		use->at = ticket_block_seek(block_at(tickets, use->index), use->from);
+		use->moves = tickets->blocks.moves;
 	}
 	uint64_t bit = sink_bit(tickets, use);
 	struct open_ticket *ticket = NULL;
 	for (;; use->index++, use->at = 0) {
-		CHECK(use->index < tickets->count);
-		struct block *block = block_at(tickets, use->index);
+		CHECK(use->index < tickets->blocks.count);
+		struct ticket_block *block = block_at(tickets, use->index);
 		if (block->due_sinks & bit)
 			ticket = block_first_due(tickets, block, use->at, use);
 		if (ticket)
@@ -615,8 +290,8 @@ static inline struct open_ticket *first_due(struct open_tickets *tickets, uint32
 	if (!use || use->due == 0)
 		return NULL;
 	/* Mostly it is the one that was looked at just now, or the next. */
-	if (likely(use->moves == tickets->moves)) {
-		struct block *block = block_at(tickets, use->index);
+	if (likely(use->moves == tickets->blocks.moves)) {
+		struct ticket_block *block = block_at(tickets, use->index);
 		struct open_ticket *ticket = &block->tickets[use->at];
 		*ret_index = use->index;
 		if (use->at < block->used && ticket->state == OPEN_TICKET_DUE &&
@@ -710,51 +385,6 @@ bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket)
 	return true;
 }
 
-/* Puts the block at index + 1 behind the tickets of the one at index. */
-static void join(struct open_tickets *tickets, uint32_t index)
-{
-	struct block *lower = block_at(tickets, index);
-	struct block *upper = block_at(tickets, index + 1);
-	block_pack(lower);
-	block_pack(upper);
-	memcpy(lower->tickets + lower->used, upper->tickets,
-	       upper->used * sizeof(upper->tickets[0]));
-	lower->used += upper->used;
-	lower->open += upper->open;
-	lower->due += upper->due;
-	lower->due_sinks |= upper->due_sinks;
-	if (upper->segment_min < lower->segment_min)
-		lower->segment_min = upper->segment_min;
-	place_remove(tickets, index + 1);
-}
-
-/*
- * After a drop. The last block stays as it is, since open_tickets_reserve()
- * counts on its room; others go when empty and are joined when sparse.
- */
-static void tidy(struct open_tickets *tickets, uint32_t index)
-{
-	struct block *block = block_at(tickets, index);
-	if (index + 1 == tickets->count) {
-		if (block->open == 0) {
-			block->used = 0;
-			tickets->moves++;
-		}
-		return;
-	}
-	if (block->open == 0) {
-		place_remove(tickets, index);
-		return;
-	}
-	if (block->open > BLOCK_TICKETS / 4)
-		return;
-	if (index > 0 && block_at(tickets, index - 1)->open + block->open <= BLOCK_TICKETS / 2)
-		join(tickets, index - 1);
-	else if (index + 2 < tickets->count &&
-	         block_at(tickets, index + 1)->open + block->open <= BLOCK_TICKETS / 2)
-		join(tickets, index);
-}
-
 bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket)
 {
 	uint32_t index;
@@ -762,11 +392,11 @@ bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket)
 	if (!found)
 		return false;
 	set_state(tickets, index, found, OPEN_TICKET_GONE);
-	segment_subtract(tickets, found->segment);
+	segment_uses_subtract(&tickets->segments, found->segment);
 	block_at(tickets, index)->open--;
 	tickets->open--;
 	tickets->callers -= found->sink == STORE_SINK_CALLER;
-	tidy(tickets, index);
+	ticket_blocks_tidy(&tickets->blocks, index);
 	return true;
 }
 
@@ -775,11 +405,12 @@ bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket)
 bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
                        struct open_ticket *ret_ticket)
 {
-	if (tickets->count == 0)
+	if (tickets->blocks.count == 0)
 		return false;
-	for (uint32_t i = place_seek(tickets, after + 1); i < tickets->count; i++) {
-		struct block *block = block_at(tickets, i);
-		for (uint32_t at = block_seek(block, after + 1); at < block->used; at++) {
+	for (uint32_t i = ticket_blocks_seek_place(&tickets->blocks, after + 1);
+	     i < tickets->blocks.count; i++) {
+		struct ticket_block *block = block_at(tickets, i);
+		for (uint32_t at = ticket_block_seek(block, after + 1); at < block->used; at++) {
 			if (block->tickets[at].state == OPEN_TICKET_GONE)
 				continue;
 			*ret_ticket = block->tickets[at];
@@ -791,7 +422,7 @@ bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
 
 /* The first open ticket from `at` on whose segment is low enough. A block that
  * has none at all learns its true segment_min, and is skipped next time. */
-static const struct open_ticket *block_next_before(struct block *block, uint32_t at,
+static const struct open_ticket *block_next_before(struct ticket_block *block, uint32_t at,
                                                    uint32_t segment)
 {
 	uint32_t lowest = UINT32_MAX;
@@ -811,14 +442,15 @@ static const struct open_ticket *block_next_before(struct block *block, uint32_t
 bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
                               struct open_ticket *ret_ticket)
 {
-	if (tickets->count == 0)
+	if (tickets->blocks.count == 0)
 		return false;
-	for (uint32_t i = place_seek(tickets, after + 1); i < tickets->count; i++) {
-		struct block *block = block_at(tickets, i);
+	for (uint32_t i = ticket_blocks_seek_place(&tickets->blocks, after + 1);
+	     i < tickets->blocks.count; i++) {
+		struct ticket_block *block = block_at(tickets, i);
 		if (block->segment_min > segment)
 			continue;
 		const struct open_ticket *found =
-			block_next_before(block, block_seek(block, after + 1), segment);
+			block_next_before(block, ticket_block_seek(block, after + 1), segment);
 		if (found) {
 			*ret_ticket = *found;
 			return true;
@@ -846,9 +478,10 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
                               struct open_ticket *ret_ticket)
 {
 	uint64_t below = before > 0 ? before : UINT64_MAX;
-	for (uint32_t i = tickets->count; i > 0; i--) {
-		const struct block *block = block_at(tickets, i - 1);
-		if (place_at(tickets, i - 1)->first >= below || block->open == block->due)
+	for (uint32_t i = tickets->blocks.count; i > 0; i--) {
+		const struct ticket_block *block = block_at(tickets, i - 1);
+		if (ticket_place_at(&tickets->blocks, i - 1)->first >= below ||
+		    block->open == block->due)
 			continue;
 		for (uint32_t at = block->used; at > 0; at--) {
 			const struct open_ticket *ticket = &block->tickets[at - 1];
@@ -870,15 +503,24 @@ uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink)
 	return use ? use->due : 0;
 }
 
-uint64_t open_tickets_bytes(const struct open_tickets *tickets)
+uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment)
 {
-	return sizeof(*tickets) + tickets->room * sizeof(struct place) +
-	       tickets->segment_room * sizeof(struct segment_use) +
-	       tickets->sink_room * sizeof(struct sink_use) +
-	       ((uint64_t)tickets->count + tickets->spare_count) * sizeof(struct block);
+	return segment_uses_of(&tickets->segments, segment);
 }
 
-static void check_due(const struct open_tickets *tickets, const struct block *block,
+bool open_tickets_oldest_segment(const struct open_tickets *tickets, uint32_t *ret_segment)
+{
+	return segment_uses_oldest(&tickets->segments, ret_segment);
+}
+
+uint64_t open_tickets_bytes(const struct open_tickets *tickets)
+{
+	return sizeof(*tickets) + ticket_blocks_bytes(&tickets->blocks) +
+	       segment_uses_bytes(&tickets->segments) +
+	       tickets->sink_room * sizeof(struct sink_use);
+}
+
+static void check_due(const struct open_tickets *tickets, const struct ticket_block *block,
                       const struct open_ticket *ticket)
 {
 	const struct sink_use *use = sink_search(tickets, ticket->sink);
@@ -886,26 +528,17 @@ static void check_due(const struct open_tickets *tickets, const struct block *bl
 	CHECK(block->due_sinks & sink_bit(tickets, use));
 }
 
-static void check_block(const struct open_tickets *tickets, uint32_t index, uint64_t *counts)
+static void check_block(const struct open_tickets *tickets, const struct ticket_block *block,
+                        uint64_t *counts)
 {
-	const struct block *block = block_at(tickets, index);
-	uint32_t open = 0;
-	uint32_t due = 0;
-	uint64_t before = place_at(tickets, index)->first - 1;
 	for (uint32_t i = 0; i < block->used; i++) {
 		const struct open_ticket *ticket = &block->tickets[i];
-		CHECK(ticket->ticket > before); /* 1 */
-		before = ticket->ticket;
-		open += ticket->state != OPEN_TICKET_GONE;
-		due += ticket->state == OPEN_TICKET_DUE;
 		counts[ticket->state]++;
 		if (ticket->state == OPEN_TICKET_DUE)
 			check_due(tickets, block, ticket);
-		CHECK(ticket->state == OPEN_TICKET_GONE || ticket->segment >= block->segment_min);
+		CHECK(ticket->state == OPEN_TICKET_GONE ||
+		      ticket->segment >= block->segment_min); /* 4 */
 	}
-	CHECK(open == block->open && due == block->due); /* 2 */
-	CHECK(open > 0 || index + 1 == tickets->count);  /* 2 */
-	CHECK(index + 1 == tickets->count || before < place_at(tickets, index + 1)->first);
 }
 
 void open_tickets_check(const struct open_tickets *tickets)
@@ -913,8 +546,9 @@ void open_tickets_check(const struct open_tickets *tickets)
 	uint64_t open = 0;
 	uint64_t due = 0;
 	uint64_t counts[OPEN_TICKET_STATES] = { 0 };
-	for (uint32_t i = 0; i < tickets->count; i++) {
-		check_block(tickets, i, counts);
+	ticket_blocks_check(&tickets->blocks);
+	for (uint32_t i = 0; i < tickets->blocks.count; i++) {
+		check_block(tickets, block_at(tickets, i), counts);
 		open += block_at(tickets, i)->open;
 	}
 	CHECK(open == tickets->open);
@@ -923,10 +557,5 @@ void open_tickets_check(const struct open_tickets *tickets)
 	for (uint32_t i = 0; i < tickets->sink_count; i++)
 		due += tickets->sinks[i].due;
 	CHECK(due == counts[OPEN_TICKET_DUE]);
-	for (uint32_t i = 0; i < tickets->segment_count; i++) {
-		CHECK(tickets->segments[i].count > 0); /* 5 */
-		CHECK(i == 0 || tickets->segments[i - 1].segment < tickets->segments[i].segment);
-		open -= tickets->segments[i].count;
-	}
-	CHECK(open == 0);
+	CHECK(segment_uses_check(&tickets->segments) == open); /* 5 */
 }

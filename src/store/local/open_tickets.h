@@ -1,11 +1,9 @@
 /*
  * open_tickets: the tickets that are not settled, in the order of their numbers.
  *
- * Sorted blocks of up to 512 tickets in a directory. A new ticket goes to the
- * end; one that recovery meets late (its record was carried forward) goes to
- * its place in the order. A block whose tickets are all gone is freed, blocks
- * that have become sparse are joined, so memory follows what is open even when
- * a few old tickets stay for ever.
+ * A new ticket goes to the end; one that recovery meets late (its record was carried
+ * forward) goes to its place in the order. They are kept in blocks (ticket_blocks.h),
+ * so that memory follows what is open even when a few old tickets stay for ever.
  *
  * A ticket's life:
  *

@@ -121,8 +121,7 @@ static int append_history(struct local_store *local, struct open_ticket ticket, 
 	return 0;
 }
 
-/* Its last note is in the frame being built. */
-static bool note_waits(const struct local_store *local, const struct open_ticket *ticket)
+bool local_note_waits(const struct local_store *local, const struct open_ticket *ticket)
 {
 	return ticket->note_segment == local->journal.durable.segment &&
 	       ticket->note_offset >= local->journal.durable.end;
@@ -135,7 +134,7 @@ static int read_ticket(struct local_store *local, struct store_read *read)
 
 	buf_clear(&read->items);
 	bool found = open_tickets_find(local->tickets, read->ticket, &ticket);
-	if (found && read->history && note_waits(local, &ticket)) {
+	if (found && read->history && local_note_waits(local, &ticket)) {
 		local_commit(local);
 		found = open_tickets_find(local->tickets, read->ticket, &ticket);
 	}

@@ -40,11 +40,24 @@ static void watch(struct steady_clock *steady)
 	steady->alarm = true;
 }
 
-/* Rule 3: `since_ms` have passed for certain. */
-static uint64_t after_reboot(uint64_t since_ms, uint64_t wall_ms)
+/* Rule 3: was this machine booted after that was saved? */
+static bool booted_since(const struct steady_clock_state *saved,
+                         const struct clock_reading *reading)
 {
-	bool explained = wall_ms > since_ms && wall_ms - since_ms <= STEADY_CLOCK_DOWNTIME_MAX_MS;
-	return explained ? wall_ms : since_ms;
+	return reading->wall_ms >= saved->wall_ms &&
+	       reading->wall_ms - saved->wall_ms >= reading->boot_ms;
+}
+
+static uint64_t after_reboot(const struct steady_clock_state *saved,
+                             const struct clock_reading *reading)
+{
+	uint64_t up_ms = booted_since(saved, reading) ? reading->boot_ms : 0;
+	if (reading->wall_ms <= saved->steady_ms)
+		return saved->steady_ms;
+	if (reading->wall_ms - saved->steady_ms <= up_ms + STEADY_CLOCK_DOWNTIME_MAX_MS)
+		return reading->wall_ms;
+	return saved->steady_ms +
+	       (up_ms < STEADY_CLOCK_DOWNTIME_MAX_MS ? up_ms : STEADY_CLOCK_DOWNTIME_MAX_MS);
 }
 
 void steady_clock_start(struct steady_clock *steady, const struct clock *clock,
@@ -66,7 +79,7 @@ void steady_clock_start(struct steady_clock *steady, const struct clock *clock,
 	if (same_boot)
 		now->steady_ms = saved->steady_ms + (reading.boot_ms - saved->boot_ms);
 	else
-		now->steady_ms = after_reboot(saved->steady_ms + reading.boot_ms, reading.wall_ms);
+		now->steady_ms = after_reboot(saved, &reading);
 	watch(steady);
 }
 

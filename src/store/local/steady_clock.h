@@ -11,9 +11,12 @@
  * 2. While the wall is behind by up to a second, time runs slower by 1/1000
  *    until both agree. It is not made to run faster when the wall is ahead:
  *    that would cut windows short.
- * 3. After a reboot at least the time since boot has passed. A wall that is
- *    ahead of that by at most a day is believed: the machine was off. One
- *    further ahead is held; one that is behind is not followed.
+ * 3. After a reboot the wall is believed if it is ahead of what is saved by at
+ *    most the time since boot and a day, for which the machine was off. The
+ *    time since boot counts only if the wall says that this boot was after
+ *    what is saved: the folder may have come to another machine, which was up
+ *    before. A wall further ahead is held, and the time since boot is believed
+ *    alone, up to a day; one that is behind is not followed.
  * 4. With nothing saved, time starts at the wall.
  * 5. steady_clock_accept_wall(): a person says that the wall is right; time
  *    goes forward to it.

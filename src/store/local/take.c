@@ -261,8 +261,10 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	while (take->count < take->max_items &&
 	       (!take->lease_ms || leases_reserve(&local->leases) == 0) &&
 	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
-		if (ticket.ticket > local->durable_ticket)
-			break; /* its frame is under way */
+		/* Its frame is under way, or one that leased it since: what is lost with that
+		 * must not be with somebody. */
+		if (ticket.ticket > local->durable_ticket || local_note_waits(local, &ticket))
+			break;
 		r = fetch_item(local, take, &ticket, &entry);
 		if (r < 0)
 			continue;

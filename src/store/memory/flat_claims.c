@@ -10,15 +10,23 @@
  *
  * The rest of the digest is not compared: 96 bits are enough (claim.h).
  *
- * A bucket of the index, 64 bytes: for up to eight claims the upper half of the key,
- * and the number of the slot; slot 0 is nobody's.
+ * Slot 0 is nobody's.
+ *
+ * A bucket of the index, 64 bytes: sixteen entries of 32 bits, 0 is none.
+ *
+ *   tag    8 bits of the key, which tell most others apart; below
+ *   place  24 bits: 1 + the number of the slot, or of the group of slots that it is
+ *          in, where there are too many of them
+ *
+ * A group has 2^shift slots; shift is 0 for 16 million claims, and then each doubling
+ * adds one: who finds a tag looks at all of the group.
  *
  * Invariants
  *   F1  Each of the slots 1 … used has one entry in the index.
  *   F2  A bucket's entries are its first ones; an entry stands in its home, or in the
  *       first bucket behind that has room, counted in a circle. So who comes to a
  *       bucket with a place to spare need not go on.
- *   F3  At most five of eight entries are taken.
+ *   F3  At most eleven of sixteen entries are taken.
  */
 #include "store/memory/flat_claims.h"
 
@@ -30,11 +38,15 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define BUCKET_ENTRIES 8u
-#define BUCKET_USED 5u   /* on average at most */
+#define BUCKET_ENTRIES 16u
+#define BUCKET_USED 11u  /* on average at most */
 #define BUCKETS_PAGE 64u /* an index has whole pages */
 #define BUCKETS_MIN 1024u
-#define USED_MAX UINT64_C(0xC0000000) /* slots have numbers of 32 bits */
+#define USED_MAX UINT64_C(0xC0000000)
+#ifndef FLAT_CLAIMS_PLACE_BITS
+#define FLAT_CLAIMS_PLACE_BITS 24 /* less: tests, of groups */
+#endif
+#define PLACES_MAX ((UINT64_C(1) << FLAT_CLAIMS_PLACE_BITS) - 1)
 #define AHEAD 16u                     /* slots whose buckets are fetched ahead */
 #define TIME_MAX ((UINT64_C(1) << 48) - 1)
 #define NUMBER_MAX ((UINT64_C(1) << 40) - 1)
@@ -43,7 +55,7 @@
 /* Addresses for three billion claims; where so many are not to be had, half. */
 #define RESERVE_MOST (UINT64_C(128) << 30)
 #define RESERVE_LEAST (UINT64_C(1) << 30)
-#define COMMIT_FIRST ((size_t)256 << 10)
+#define COMMIT_STEP ((size_t)256 << 10)
 
 struct slot {
 	uint64_t key;
@@ -53,13 +65,13 @@ struct slot {
 };
 
 struct bucket {
-	uint32_t heads[BUCKET_ENTRIES];
-	uint32_t places[BUCKET_ENTRIES]; /* 0: none */
+	uint32_t entries[BUCKET_ENTRIES];
 };
 
 struct index {
 	struct bucket *buckets;
 	uint64_t count;
+	unsigned shift;
 };
 
 struct flat_claims {
@@ -102,14 +114,14 @@ static bool is_same(const struct slot *slot, uint64_t key, uint64_t more)
 
 /* ---- the index ---- */
 
-static inline uint32_t head_of(uint64_t key)
+static inline uint32_t tag_of(uint64_t key)
 {
-	return (uint32_t)(key >> 32);
+	return key & 0xFF;
 }
 
-static inline struct bucket *home_of(const struct index *index, uint32_t head)
+static inline struct bucket *home_of(const struct index *index, uint64_t key)
 {
-	return &index->buckets[head * index->count >> 32];
+	return &index->buckets[(key >> 32) * index->count >> 32];
 }
 
 static inline struct bucket *bucket_after(const struct index *index, struct bucket *bucket)
@@ -119,25 +131,41 @@ static inline struct bucket *bucket_after(const struct index *index, struct buck
 
 static inline bool is_full(const struct bucket *bucket)
 {
-	return bucket->places[BUCKET_ENTRIES - 1] != 0;
+	return bucket->entries[BUCKET_ENTRIES - 1] != 0;
 }
 
-/* A bit for each of eight that is `word`. */
-static inline uint32_t find_word(const uint32_t words[static BUCKET_ENTRIES], uint32_t word)
+/* A bit for each entry that is `value` as far as `mask` goes. */
+static inline uint32_t find_entries(const struct bucket *bucket, uint32_t mask, uint32_t value)
 {
 #if defined(__SSE2__)
-	const __m128i *at = (const __m128i *)(const void *)words;
-	__m128i all = _mm_set1_epi32((int)word);
-	__m128i low = _mm_cmpeq_epi32(_mm_loadu_si128(at), all);
-	__m128i high = _mm_cmpeq_epi32(_mm_loadu_si128(at + 1), all);
-	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(low)) |
-	       (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(high)) << 4;
+	const __m128i *at = (const __m128i *)(const void *)bucket->entries;
+	__m128i masks = _mm_set1_epi32((int)mask);
+	__m128i values = _mm_set1_epi32((int)value);
+	__m128i four[4];
+	for (int i = 0; i < 4; i++)
+		four[i] = _mm_cmpeq_epi32(_mm_and_si128(_mm_loadu_si128(at + i), masks), values);
+	__m128i low = _mm_packs_epi32(four[0], four[1]);
+	__m128i high = _mm_packs_epi32(four[2], four[3]);
+	return (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(low, high));
 #else
 	uint32_t found = 0;
 	for (uint32_t i = 0; i < BUCKET_ENTRIES; i++)
-		found |= (uint32_t)(words[i] == word) << i;
+		found |= (uint32_t)((bucket->entries[i] & mask) == value) << i;
 	return found;
 #endif
+}
+
+/* Those that may be the key's. */
+static inline uint32_t find_tag(const struct bucket *bucket, uint64_t key)
+{
+	uint32_t found = find_entries(bucket, 0xFF, tag_of(key));
+	return unlikely(tag_of(key) == 0) ? found & ~find_entries(bucket, UINT32_MAX, 0) : found;
+}
+
+/* The first slot of an entry's group. */
+static inline uint64_t slot_of_entry(const struct index *index, uint32_t entry)
+{
+	return (uint64_t)((entry >> 8) - 1) << index->shift;
 }
 
 static size_t index_bytes(uint64_t count)
@@ -156,38 +184,27 @@ static int index_new(uint64_t count, struct index *ret_index)
 		mem_unmap(buckets, bytes);
 		return -ENOMEM;
 	}
-	if (bytes >= MEM_HUGE)
-		mem_prefer_huge(buckets, bytes);
-	*ret_index = (struct index){ buckets, count };
+	mem_populate(buckets, bytes);
+	*ret_index = (struct index){ buckets, count, 0 };
+	while ((count * BUCKET_USED >> ret_index->shift) + 1 > PLACES_MAX)
+		ret_index->shift++;
 	return 0;
 }
 
 static void index_free(struct index *index)
 {
 	mem_unmap(index->buckets, index_bytes(index->count));
-	*index = (struct index){ NULL, 0 };
+	*index = (struct index){ NULL, 0, 0 };
 }
 
 /* From its home to where there is room. */
-static void index_add(const struct index *index, uint32_t head, uint32_t place)
+static void index_add(const struct index *index, uint64_t key, uint64_t slot)
 {
-	struct bucket *bucket = home_of(index, head);
+	struct bucket *bucket = home_of(index, key);
 	while (is_full(bucket))
 		bucket = bucket_after(index, bucket);
-	uint32_t i = (uint32_t)__builtin_ctz(find_word(bucket->places, 0));
-	bucket->heads[i] = head;
-	bucket->places[i] = place;
-}
-
-/* Buckets are in the order of heads in both, so that one goes through each of them
- * from its beginning to its end. */
-static void index_copy(const struct index *to, const struct index *from)
-{
-	for (uint64_t i = 0; i < from->count; i++) {
-		const struct bucket *bucket = &from->buckets[i];
-		for (uint32_t j = 0; j < BUCKET_ENTRIES && bucket->places[j]; j++)
-			index_add(to, bucket->heads[j], bucket->places[j]);
-	}
+	uint32_t i = (uint32_t)__builtin_ctz(find_entries(bucket, UINT32_MAX, 0));
+	bucket->entries[i] = (uint32_t)((slot >> index->shift) + 1) << 8 | tag_of(key);
 }
 
 /* ---- slots ---- */
@@ -199,17 +216,14 @@ static int commit(struct flat_claims *claims, uint64_t used)
 	char *start = (char *)claims->slots;
 	if (bytes <= claims->committed)
 		return 0;
-	/* Whole huge pages, but for the first few claims. */
-	size_t all = (claims->committed + claims->committed / 8) / MEM_HUGE * MEM_HUGE + MEM_HUGE;
-	size_t more = claims->committed ? all - claims->committed : COMMIT_FIRST;
+	size_t more = COMMIT_STEP;
 	if (more > claims->reserved - claims->committed)
 		more = claims->reserved - claims->committed;
 	if (used > USED_MAX || bytes > claims->committed + more ||
 	    !mem_commit(start + claims->committed, more))
 		return -ENOMEM;
+	mem_populate(start + claims->committed, more);
 	claims->committed += more;
-	if (claims->committed >= MEM_HUGE)
-		mem_prefer_huge(start, claims->committed);
 	return 0;
 }
 
@@ -290,8 +304,8 @@ static void index_all(const struct flat_claims *claims, const struct index *inde
 {
 	for (uint64_t i = 1; i <= claims->used; i++) {
 		uint64_t ahead = i + AHEAD <= claims->used ? i + AHEAD : i;
-		__builtin_prefetch(home_of(index, head_of(claims->slots[ahead].key)), 1);
-		index_add(index, head_of(claims->slots[i].key), (uint32_t)i);
+		__builtin_prefetch(home_of(index, claims->slots[ahead].key), 1);
+		index_add(index, claims->slots[i].key, i);
 	}
 }
 
@@ -314,14 +328,12 @@ static int sweep(struct flat_claims *claims)
 	uint64_t live = count_live(claims);
 	if (index_new(buckets_wanted(claims, live), &index) != 0)
 		return -ENOMEM;
-	if (live == claims->used) {
-		index_copy(&index, &claims->index);
-	} else {
+	if (live < claims->used) {
 		claims->forgotten += claims->used - live;
 		pack(claims);
 		CHECK(claims->used == live);
-		index_all(claims, &index);
 	}
+	index_all(claims, &index);
 	set_index(claims, &index);
 	return 0;
 }
@@ -333,7 +345,7 @@ void flat_claims_expect(struct flat_claims *claims, uint64_t count)
 	uint64_t buckets = (count / BUCKET_USED / BUCKETS_MIN + 1) * BUCKETS_MIN;
 	if (buckets <= claims->index.count || index_new(buckets, &index) != 0)
 		return;
-	index_copy(&index, &claims->index);
+	index_all(claims, &index);
 	set_index(claims, &index);
 }
 
@@ -350,33 +362,52 @@ static int make_room(struct flat_claims *claims)
 void flat_claims_prefetch(const struct flat_claims *claims, const struct flat_event *event)
 {
 	for (uint32_t i = 0; i < event->claim_count; i++)
-		__builtin_prefetch(home_of(&claims->index,
-		                           head_of(event->claims[i].digest.word[0])),
-		                   1);
+		__builtin_prefetch(home_of(&claims->index, event->claims[i].digest.word[0]), 1);
 }
 
 void flat_claims_prefetch_known(const struct flat_claims *claims, const struct flat_event *event)
 {
 	for (uint32_t i = 0; i < event->claim_count; i++) {
-		uint32_t head = head_of(event->claims[i].digest.word[0]);
-		const struct bucket *bucket = home_of(&claims->index, head);
-		uint32_t found = find_word(bucket->heads, head);
-		if (found)
-			__builtin_prefetch(&claims->slots[bucket->places[__builtin_ctz(found)]], 1);
+		uint64_t key = event->claims[i].digest.word[0];
+		const struct bucket *bucket = home_of(&claims->index, key);
+		uint32_t found = find_tag(bucket, key);
+		if (!found)
+			continue;
+		uint32_t entry = bucket->entries[__builtin_ctz(found)];
+		__builtin_prefetch(&claims->slots[slot_of_entry(&claims->index, entry)], 1);
 	}
+}
+
+/* The claim's slot among those from `first` up to before `end`, or NULL. */
+static inline struct slot *seek_slots(const struct flat_claims *claims, uint64_t first,
+                                      uint64_t end, const struct claim *claim)
+{
+	if (end > claims->used + 1)
+		end = claims->used + 1;
+	for (uint64_t i = first; i < end; i++)
+		if (is_same(&claims->slots[i], claim->digest.word[0], claim->digest.word[1]))
+			return &claims->slots[i];
+	return NULL;
+}
+
+static inline struct slot *seek_group(const struct flat_claims *claims, uint32_t entry,
+                                      const struct claim *claim)
+{
+	uint64_t first = slot_of_entry(&claims->index, entry);
+	return seek_slots(claims, first, first + (UINT64_C(1) << claims->index.shift), claim);
 }
 
 /* The claim's slot, or NULL. */
 static struct slot *seek(const struct flat_claims *claims, const struct claim *claim)
 {
 	uint64_t key = claim->digest.word[0];
-	uint64_t more = claim->digest.word[1];
-	struct bucket *bucket = home_of(&claims->index, head_of(key));
+	struct bucket *bucket = home_of(&claims->index, key);
 	for (;;) {
-		uint32_t found = find_word(bucket->heads, head_of(key));
+		uint32_t found = find_tag(bucket, key);
 		for (; found; found &= found - 1) {
-			struct slot *slot = &claims->slots[bucket->places[__builtin_ctz(found)]];
-			if (is_same(slot, key, more))
+			uint32_t entry = bucket->entries[__builtin_ctz(found)];
+			struct slot *slot = seek_group(claims, entry, claim);
+			if (slot)
 				return slot;
 		}
 		if (likely(!is_full(bucket)))
@@ -409,20 +440,20 @@ static struct slot slot_of(const struct claim *claim)
 	};
 }
 
-static void put(struct flat_claims *claims, const struct claim *claim,
+/* Into the slot that seek() finds, or a new one. */
+static void put(struct flat_claims *claims, const struct claim *claim, struct slot *slot,
                 const struct flat_event *event)
 {
 	struct slot what = slot_of(claim);
 	uint64_t number = event->number < NUMBER_MAX ? event->number : NUMBER_MAX;
 	uint64_t time_ms = event->time_ms < TIME_MAX ? event->time_ms : TIME_MAX;
-	struct slot *slot = seek(claims, claim);
 	/* An older event that passes cannot shorten what is remembered. */
 	if (slot && claim->kind == CLAIM_NEWEST && slot_time_ms(slot) > time_ms)
 		time_ms = slot_time_ms(slot);
 	if (!slot) {
 		CHECK(claims->used < claims->used_max);
 		slot = &claims->slots[++claims->used];
-		index_add(&claims->index, head_of(what.key), (uint32_t)claims->used);
+		index_add(&claims->index, what.key, claims->used);
 	}
 	*slot = (struct slot){
 		.key = what.key,
@@ -479,21 +510,28 @@ static struct flat_verdict answer_conflict(struct flat_claims *claims,
 {
 	struct claim aside = store_aside_claim(&event->claims[matched]);
 	struct flat_verdict conflict = answer(VERDICT_CONFLICT, matched, first);
-	const struct slot *slot = seek(claims, &aside);
+	struct slot *slot = seek(claims, &aside);
 	if (event->on_conflict == STORE_CONFLICT_REJECT)
 		return conflict;
 	if (is_known(claims, slot, &aside, event->time_ms))
 		return answer(VERDICT_DUPLICATE, matched, slot);
-	put(claims, &aside, event);
+	put(claims, &aside, slot, event);
 	return conflict;
 }
 
-/* True: claim `i` drops the event. Else its bit is in `takes` if it is taken. */
+/* What an event that passes will take: a bit for each claim, and their slots. */
+struct taking {
+	uint32_t bits;
+	struct slot *slots[CLAIMS_MAX];
+};
+
+/* True: claim `i` drops the event. Else its bit is in `taking` if it is taken. */
 static bool claim_drops(struct flat_claims *claims, const struct flat_event *event, uint32_t i,
-                        struct flat_verdict *verdict, uint32_t *takes)
+                        struct flat_verdict *verdict, struct taking *taking)
 {
 	const struct claim *claim = &event->claims[i];
-	const struct slot *slot = seek(claims, claim);
+	struct slot *slot = seek(claims, claim);
+	taking->slots[i] = slot;
 	enum verdict found = judge(claims, slot, claim, event->time_ms);
 	bool conflict = found == VERDICT_CONFLICT;
 	if (found != VERDICT_NEW && claim->shadow) {
@@ -507,11 +545,26 @@ static bool claim_drops(struct flat_claims *claims, const struct flat_event *eve
 		if (conflict && verdict->verdict == VERDICT_NEW)
 			*verdict = answer(found, i, slot);
 		verdict->would = would;
-		*takes |= 1u << i;
+		taking->bits |= 1u << i;
 		return false;
 	}
 	*verdict = conflict ? answer_conflict(claims, event, i, slot) : answer(found, i, slot);
 	return true;
+}
+
+static void take_claims(struct flat_claims *claims, const struct flat_event *event,
+                        const struct taking *taking)
+{
+	uint64_t before = claims->used;
+	for (uint32_t i = 0; i < event->claim_count; i++) {
+		struct slot *slot = taking->slots[i];
+		if (!(taking->bits >> i & 1))
+			continue;
+		/* One that was not there may be by now, if the event claims it twice. */
+		if (!slot)
+			slot = seek_slots(claims, before + 1, claims->used + 1, &event->claims[i]);
+		put(claims, &event->claims[i], slot, event);
+	}
 }
 
 static void note_time(struct flat_claims *claims, uint64_t time_ms)
@@ -530,22 +583,20 @@ static void note_time(struct flat_claims *claims, uint64_t time_ms)
 int flat_claims_decide(struct flat_claims *claims, const struct flat_event *event,
                        struct flat_verdict *ret_verdict)
 {
-	struct flat_verdict verdict = { .verdict = VERDICT_NEW };
-	uint32_t takes = 0;
+	struct taking taking;
+	taking.bits = 0;
 	CHECK(event->claim_count <= CLAIMS_MAX);
 	if (make_room(claims) != 0)
 		return -ENOMEM;
 	note_time(claims, event->time_ms);
+	/* Written where it stays: to copy what was written in pieces a moment ago makes the
+	 * processor wait for each of them (17 ns in all). */
+	*ret_verdict = (struct flat_verdict){ .verdict = VERDICT_NEW };
 	for (uint32_t i = 0; i < event->claim_count; i++)
-		if (claim_drops(claims, event, i, &verdict, &takes)) {
-			*ret_verdict = verdict;
+		if (claim_drops(claims, event, i, ret_verdict, &taking))
 			return 0;
-		}
-	for (uint32_t i = 0; i < event->claim_count; i++)
-		if (takes >> i & 1)
-			put(claims, &event->claims[i], event);
-	verdict.passes = true;
-	*ret_verdict = verdict;
+	take_claims(claims, event, &taking);
+	ret_verdict->passes = true;
 	return 0;
 }
 

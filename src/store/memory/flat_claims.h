@@ -37,7 +37,7 @@
 #include "store/store.h"
 
 #define FLAT_CLAIMS_RECENT 65536u
-#define FLAT_CLAIMS_EXPECTED_MAX 5000000u /* 64 MB of index */
+#define FLAT_CLAIMS_EXPECTED_MAX 20000000u /* 116 MB of index */
 #define FLAT_CLAIMS_WINDOWS_MAX 1024u     /* different ones in one table */
 
 struct flat_claims;

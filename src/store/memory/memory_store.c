@@ -1,9 +1,8 @@
 /*
  * memory_store: see memory_store.h.
  *
- * Claims hang in a chained hash, entities (claims of kind newest) among them; each
- * points to the event that took it, or moved it on last. An event lives while a
- * claim of it does. Open tickets: memory_tickets.h. Cells: memory_cells.h.
+ * The operations, one after the other, on what is remembered: claims
+ * (memory_claims.h), open tickets (memory_tickets.h) and cells (memory_cells.h).
  */
 #include "store/memory/memory_store.h"
 
@@ -16,27 +15,11 @@
 #include "base/mem.h"
 #include "gate/ticket.h"
 #include "store/memory/memory_cells.h"
+#include "store/memory/memory_claims.h"
 #include "store/memory/memory_tickets.h"
 #include "store/waits.h"
 
 #define MAX_OPEN_DEFAULT (16u << 20)
-#define BUCKETS_FIRST 1024u
-#define SWEEP_BUCKETS 4096u
-
-struct event {
-	uint64_t ticket;
-	uint64_t seen;
-	uint32_t refs;
-};
-
-struct taken {
-	struct taken *next;
-	struct event *event;
-	struct digest digest;
-	uint64_t expires_ms;
-	bool newest;    /* an entity, */
-	uint64_t order; /* and how far it is */
-};
 
 struct op_list {
 	struct store_op *head;
@@ -51,10 +34,7 @@ struct memory_store {
 	struct op_list queue;
 	struct op_list takes;
 
-	struct taken **buckets;
-	size_t bucket_count; /* a power of two */
-	size_t sweep_at;
-
+	struct memory_claims *claims;
 	struct memory_tickets *tickets;
 	struct memory_cells *cells;
 	struct waits waits;
@@ -62,11 +42,12 @@ struct memory_store {
 	uint64_t dead_keep_ms;
 	bool ending;
 
-	_Atomic uint64_t live_claims, live_entities, expired_claims;
+	/* What stats() tells, as publish() saw it last. */
+	_Atomic uint64_t live_claims, live_entities, expired_claims, claim_bytes;
 	_Atomic uint64_t tickets_in[STORE_STATE_CLOSED + 1], open_tickets, callers, ticket_bytes,
 		wait_count;
 	_Atomic uint64_t live_cells, cell_bytes;
-	_Atomic uint64_t commits, commit_ops, bytes;
+	_Atomic uint64_t commits, commit_ops;
 	struct histogram commit_us, commit_batch;
 };
 
@@ -129,158 +110,42 @@ static void read_clock(struct memory_store *memory)
 	memory_tickets_end_leases(memory->tickets);
 }
 
-/* ---- claims ---- */
-
-static void event_drop(struct memory_store *memory, struct event *event)
-{
-	CHECK(event->refs > 0);
-	if (--event->refs == 0) {
-		mem_free(event);
-		count_add(&memory->bytes, -(uint64_t)sizeof(*event));
-	}
-}
-
-static struct taken **bucket_of(struct memory_store *memory, const struct digest *digest)
-{
-	return &memory->buckets[digest->word[0] & (memory->bucket_count - 1)];
-}
-
-static _Atomic uint64_t *live_count(struct memory_store *memory, const struct taken *taken)
-{
-	return taken->newest ? &memory->live_entities : &memory->live_claims;
-}
-
-static void taken_drop(struct memory_store *memory, struct taken **at)
-{
-	struct taken *taken = *at;
-
-	*at = taken->next;
-	event_drop(memory, taken->event);
-	count_add(live_count(memory, taken), -UINT64_C(1));
-	mem_free(taken);
-	count_add(&memory->bytes, -(uint64_t)sizeof(*taken));
-	count_add(&memory->expired_claims, 1);
-}
-
-static void bucket_expire(struct memory_store *memory, struct taken **at)
-{
-	while (*at) {
-		if ((*at)->expires_ms <= memory->now_ms)
-			taken_drop(memory, at);
-		else
-			at = &(*at)->next;
-	}
-}
-
-static struct taken *claim_find(struct memory_store *memory, const struct digest *digest,
-                                bool newest)
-{
-	struct taken **at = bucket_of(memory, digest);
-
-	bucket_expire(memory, at);
-	for (struct taken *taken = *at; taken; taken = taken->next)
-		if (taken->newest == newest && digest_same_key(&taken->digest, digest))
-			return taken;
-	return NULL;
-}
-
-/* A failed growth only makes the chains longer. */
-static void buckets_grow(struct memory_store *memory)
-{
-	size_t old_count = memory->bucket_count;
-	struct taken **old = memory->buckets;
-	struct taken **grown = mem_zalloc(old_count * 2, sizeof(struct taken *));
-
-	if (!grown)
-		return;
-	memory->buckets = grown;
-	memory->bucket_count = old_count * 2;
-	for (size_t i = 0; i < old_count; i++) {
-		while (old[i]) {
-			struct taken *taken = old[i];
-			struct taken **at = bucket_of(memory, &taken->digest);
-			old[i] = taken->next;
-			taken->next = *at;
-			*at = taken;
-		}
-	}
-	mem_free(old);
-	count_add(&memory->bytes, old_count * sizeof(struct taken *));
-}
-
-/* Nine significant bits, rounded up, as the index of the local store keeps it
- * (local/table.h): all stores give the same verdicts. */
-static uint64_t window_kept_s(uint32_t window_s)
-{
-	unsigned bits = 32u - (unsigned)__builtin_clz(window_s | 1);
-	unsigned shift = bits > 9 ? bits - 9 : 0;
-	uint64_t below = (UINT64_C(1) << shift) - 1;
-
-	return (window_s + below) & ~below;
-}
-
-/* The event has the claim from now on, whoever had it; `fresh` is used if nobody
- * had. */
-static void claim_put(struct memory_store *memory, struct taken **fresh, struct event *event,
-                      const struct claim *claim)
-{
-	bool newest = claim->kind == CLAIM_NEWEST;
-	struct taken *taken = claim_find(memory, &claim->digest, newest);
-	uint64_t now_ms = ticket_time_ms(event->ticket);
-	uint32_t window_s = claim->window_s;
-
-	event->refs++;
-	if (taken) {
-		window_s = store_window_s(window_s, taken->expires_ms, now_ms);
-		event_drop(memory, taken->event);
-	} else {
-		struct taken **at = bucket_of(memory, &claim->digest);
-		taken = *fresh;
-		*fresh = NULL;
-		taken->newest = newest;
-		taken->next = *at;
-		*at = taken;
-		count_add(&memory->bytes, sizeof(*taken));
-		count_add(live_count(memory, taken), 1);
-	}
-	taken->digest = claim->digest;
-	taken->event = event;
-	taken->order = claim->order;
-	taken->expires_ms = now_ms + window_kept_s(window_s) * 1000;
-}
-
 /* ---- operations ---- */
+
+static struct taken_claim *claim_find(struct memory_store *memory, const struct digest *digest,
+                                      bool newest)
+{
+	return memory_claims_find(memory->claims, digest, newest, memory->now_ms);
+}
 
 /* All that a new event needs, allocated before anything is changed. */
 struct parts {
-	struct event *event;
-	struct taken *taken[CLAIMS_MAX];
-	struct ticket_body *body;
+	struct taken_parts taken;
+	struct ticket_body *body; /* NULL without a ticket */
 };
 
 static void parts_free(struct parts *parts)
 {
-	mem_free(parts->event);
+	memory_claims_unprepare(&parts->taken);
 	memory_tickets_unprepare(parts->body);
-	for (size_t i = 0; i < CLAIMS_MAX; i++)
-		mem_free(parts->taken[i]);
+}
+
+static bool has_room(const struct memory_store *memory, const struct store_admit *admit)
+{
+	return memory_tickets_open_count(memory->tickets) + store_leg_count(admit) <=
+	       memory->max_open;
 }
 
 static int parts_alloc(struct memory_store *memory, const struct store_admit *admit,
                        uint32_t claims, struct parts *ret_parts)
 {
-	struct parts parts = { .event = mem_zalloc(1, sizeof(struct event)) };
-	bool whole = parts.event != NULL;
+	struct parts parts = { .body = NULL };
 
-	for (uint32_t i = 0; i < claims && whole; i++) {
-		parts.taken[i] = mem_zalloc(1, sizeof(struct taken));
-		whole = parts.taken[i] != NULL;
-	}
-	if (whole && !admit->no_ticket)
-		whole = memory_tickets_open_count(memory->tickets) + store_leg_count(admit) <=
-		                memory->max_open &&
-		        memory_tickets_prepare(memory->tickets, admit, &parts.body) == 0;
-	if (!whole) {
+	if (memory_claims_prepare(claims, &parts.taken) < 0)
+		return ERR_FULL;
+	if (!admit->no_ticket &&
+	    (!has_room(memory, admit) ||
+	     memory_tickets_prepare(memory->tickets, admit, &parts.body) < 0)) {
 		parts_free(&parts);
 		return ERR_FULL;
 	}
@@ -304,31 +169,21 @@ static int event_keep(struct memory_store *memory, struct store_admit *admit,
 	if (error < 0)
 		return error;
 
-	struct event *event = parts.event;
-	event->refs = 1; /* ours */
-	event->ticket = ticket_next(memory->last_ticket, memory->now_ms);
-	CHECK(event->ticket > memory->last_ticket);
-	admit->own_ticket = event->ticket;
-	memory->last_ticket = event->ticket + store_leg_count(admit) - 1;
-	count_add(&memory->bytes, sizeof(struct event));
-	for (uint32_t i = 0; i < taking->count; i++)
-		claim_put(memory, &parts.taken[i], event, &taking->claims[i]);
-	if (count_get(&memory->live_claims) + count_get(&memory->live_entities) >
-	    memory->bucket_count)
-		buckets_grow(memory);
+	uint64_t ticket = ticket_next(memory->last_ticket, memory->now_ms);
+	CHECK(ticket > memory->last_ticket);
+	admit->own_ticket = ticket;
+	memory->last_ticket = ticket + store_leg_count(admit) - 1;
+	memory_claims_put(memory->claims, &parts.taken, ticket, taking->claims, taking->count,
+	                  memory->now_ms);
 	if (!admit->no_ticket)
-		memory_tickets_open(memory->tickets, admit, event->ticket, parts.body,
-		                    taking->held);
-	parts.event = NULL;
-	parts.body = NULL;
+		memory_tickets_open(memory->tickets, admit, ticket, TAKE(parts.body), taking->held);
 	parts_free(&parts);
-	event_drop(memory, event);
 	return 0;
 }
 
 /* What this claim alone says of the event; `taken` is whom it meets, or NULL. */
 static enum verdict claim_judge(struct memory_store *memory, const struct store_admit *admit,
-                                const struct claim *claim, const struct taken *taken)
+                                const struct claim *claim, const struct taken_claim *taken)
 {
 	if (!taken)
 		return VERDICT_NEW;
@@ -346,7 +201,7 @@ static enum verdict claim_judge(struct memory_store *memory, const struct store_
 }
 
 static void answer(struct store_admit *admit, enum verdict verdict, uint32_t matched,
-                   const struct taken *taken)
+                   const struct taken_claim *taken)
 {
 	admit->verdict = verdict;
 	admit->matched = matched;
@@ -360,12 +215,12 @@ static void answer(struct store_admit *admit, enum verdict verdict, uint32_t mat
 
 /* The first time it is kept, then it is a duplicate of that. */
 static int answer_conflict(struct memory_store *memory, struct store_admit *admit, uint32_t matched,
-                           const struct taken *taken)
+                           const struct taken_claim *taken)
 {
 	struct taking taking = { .claims = { store_aside_claim(&admit->claims[matched]) },
 		                 .count = 1,
 		                 .held = true };
-	struct taken *aside = claim_find(memory, &taking.claims[0].digest, false);
+	struct taken_claim *aside = claim_find(memory, &taking.claims[0].digest, false);
 
 	if (admit->on_conflict == STORE_CONFLICT_ASIDE && !admit->no_ticket) {
 		if (aside) {
@@ -382,7 +237,7 @@ static int answer_conflict(struct memory_store *memory, struct store_admit *admi
 }
 
 static void note_would(struct store_admit *admit, enum verdict verdict, uint32_t matched,
-                       const struct taken *taken)
+                       const struct taken_claim *taken)
 {
 	if (admit->would != VERDICT_NONE)
 		return;
@@ -417,7 +272,8 @@ static bool claim_drops(struct memory_store *memory, struct store_admit *admit, 
                         struct taking *taking, int *ret_error)
 {
 	const struct claim *claim = &admit->claims[i];
-	const struct taken *taken = claim_find(memory, &claim->digest, claim->kind == CLAIM_NEWEST);
+	const struct taken_claim *taken = claim_find(memory, &claim->digest,
+	                                             claim->kind == CLAIM_NEWEST);
 	enum verdict verdict = claim_judge(memory, admit, claim, taken);
 
 	if (verdict != VERDICT_NEW && claim->shadow) {
@@ -459,8 +315,8 @@ static int admit_decide(struct memory_store *memory, struct store_admit *admit)
 
 static int lookup_decide(struct memory_store *memory, struct store_lookup *lookup)
 {
-	const struct taken *taken = claim_find(memory, &lookup->digest,
-	                                       lookup->kind == CLAIM_NEWEST);
+	const struct taken_claim *taken = claim_find(memory, &lookup->digest,
+	                                             lookup->kind == CLAIM_NEWEST);
 
 	lookup->taken = taken != NULL;
 	lookup->open = lookup->held = false;
@@ -551,6 +407,10 @@ static int op_decide(struct memory_store *memory, struct store_op *op)
 
 static void publish(struct memory_store *memory)
 {
+	count_set(&memory->live_claims, memory_claims_count(memory->claims));
+	count_set(&memory->live_entities, memory_claims_entities(memory->claims));
+	count_set(&memory->expired_claims, memory_claims_expired(memory->claims));
+	count_set(&memory->claim_bytes, memory_claims_bytes(memory->claims));
 	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED; i++)
 		count_set(&memory->tickets_in[i],
 		          memory_tickets_count(memory->tickets, (enum store_state)i));
@@ -607,10 +467,7 @@ static void tick(struct store *store)
 	struct memory_store *memory = memory_of(store);
 
 	read_clock(memory);
-	for (size_t i = 0; i < SWEEP_BUCKETS && i < memory->bucket_count; i++) {
-		memory->sweep_at = (memory->sweep_at + 1) & (memory->bucket_count - 1);
-		bucket_expire(memory, &memory->buckets[memory->sweep_at]);
-	}
+	memory_claims_sweep(memory->claims, memory->now_ms);
 	memory_cells_sweep(memory->cells, memory->now_ms);
 	memory_tickets_drop_dead(memory->tickets, memory->dead_keep_ms, &memory->waits);
 	waits_expire(&memory->waits, memory->boot_ms);
@@ -637,7 +494,7 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		.live_entities = count_get(&memory->live_entities),
 		.live_cells = count_get(&memory->live_cells),
 		.expired_claims = count_get(&memory->expired_claims),
-		.index_bytes = count_get(&memory->bytes) + count_get(&memory->ticket_bytes) +
+		.index_bytes = count_get(&memory->claim_bytes) + count_get(&memory->ticket_bytes) +
 		               count_get(&memory->cell_bytes),
 		.open_tickets = count_get(&memory->open_tickets),
 		.caller_tickets = count_get(&memory->callers),
@@ -652,20 +509,11 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 	};
 }
 
-static void claims_free(struct memory_store *memory)
-{
-	for (size_t i = 0; i < memory->bucket_count; i++)
-		while (memory->buckets[i])
-			taken_drop(memory, &memory->buckets[i]);
-	mem_free(memory->buckets);
-}
-
 static struct memory_store *memory_free(struct memory_store *memory)
 {
 	memory_tickets_free(memory->tickets);
 	memory_cells_free(memory->cells);
-	if (memory->buckets)
-		claims_free(memory);
+	memory_claims_free(memory->claims);
 	return mem_free(memory);
 }
 
@@ -718,12 +566,10 @@ int memory_store_open(const struct memory_store_options *options, struct store *
 	memory->dead_keep_ms = options->dead_keep_ms ? options->dead_keep_ms : STORE_DEAD_KEEP_MS;
 	op_list_init(&memory->queue);
 	op_list_init(&memory->takes);
-	memory->bucket_count = BUCKETS_FIRST;
-	memory->buckets = mem_zalloc(memory->bucket_count, sizeof(struct taken *));
 	memory->store.commit_us = &memory->commit_us;
 	memory->store.commit_batch = &memory->commit_batch;
 	waits_init(&memory->waits, 0, legs_of, memory);
-	if (!memory->buckets || memory_tickets_new(&memory->tickets) < 0 ||
+	if (memory_claims_new(&memory->claims) < 0 || memory_tickets_new(&memory->tickets) < 0 ||
 	    memory_cells_new(&memory->cells) < 0) {
 		memory_free(memory);
 		return -ENOMEM;

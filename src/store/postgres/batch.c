@@ -337,6 +337,8 @@ static int write_all(struct sheet *sheet, struct line *line, const struct batch_
 	line_join(&error, line_take_commit(line));
 	if (line_is_in_order(error))
 		line_join(&error, line_take_sync(line));
+	if (!error)
+		line_committed(line);
 	/* The server told of no failure, but the end was not heard. */
 	return error < 0 && error != -EPROTO ? BATCH_UNKNOWN : error;
 }
@@ -383,4 +385,70 @@ int batch_run(struct sheet *sheet, struct line *line, const struct batch_options
 	if (rolled_back == 0 && error == BATCH_AGAIN)
 		rolled_back = give_back(sheet, line);
 	return rolled_back < 0 && error == BATCH_AGAIN ? rolled_back : error;
+}
+
+/* ---- in one trip ---- */
+
+/* Dense: none was used, and nobody said which they were; nobody else got any meanwhile. */
+static int give_back_all(const struct sheet *sheet, struct line *line)
+{
+	struct postgres_answer answer = { 0 };
+	if (!sheet->dense)
+		return 0;
+	postgres_args_u64(&line->args, sheet->numbers);
+	int error = line_query(line, "give_back_all", &answer);
+	postgres_answer_free(&answer);
+	return error;
+}
+
+static int read_numbers(struct sheet *sheet, struct line *line)
+{
+	struct postgres_answer answer = { 0 };
+	int error = line_take(line, &answer);
+	if (!error) {
+		sheet->first = postgres_u64(&answer, 0, 0);
+		sheet->now_ms = postgres_u64(&answer, 0, 1);
+	}
+	postgres_answer_free(&answer);
+	while (line->sent > 0)
+		line_join(&error, line_take_nothing(line));
+	/* The server commits when it comes to the end of what was sent. */
+	if (line_is_in_order(error))
+		line_join(&error, line_take_sync(line));
+	return error;
+}
+
+/* What the server refused: it has rolled back. */
+static int cope_with_refusal(const struct sheet *sheet, struct line *line)
+{
+	bool old = line_divided(line);
+	int error = old ? give_back_all(sheet, line) : line_rollback(line);
+	if (error)
+		return error;
+	return old ? BATCH_OLD : -EPROTO;
+}
+
+int batch_run_all(struct sheet *sheet, struct line *line, const struct batch_options *options)
+{
+	rows_sort(&sheet->claims);
+	sheet_open_all(sheet);
+	if (sheet->failed)
+		return sheet->failed;
+	sheet->all_at_once = true;
+	batch_write_all(sheet, line, options);
+	int error = read_numbers(sheet, line);
+	if (error == -EPROTO)
+		return cope_with_refusal(sheet, line);
+	if (error)
+		return BATCH_UNKNOWN;
+	line->mark = line_mark_of(sheet->first);
+	sheet_all_new(sheet);
+	return BATCH_DONE;
+}
+
+void batch_all_committed(struct sheet *sheet, const struct line *line)
+{
+	sheet->first = line_first(line);
+	sheet->now_ms = statements_ticket_ms(sheet->first);
+	sheet_all_new(sheet);
 }

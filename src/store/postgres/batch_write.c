@@ -19,6 +19,22 @@
 	"t.ticket, t.event, t.sink, t.ord, t.due, t.lease, t.node, t.attempt, t.used," \
 	" t.status, t.state, t.last"
 
+/* A whole transaction, which fails if a claim was there already, or its line is gone. */
+#define ALL_START                                                                                   \
+	"n AS MATERIALIZED (SELECT first, now FROM stile_number($1::bigint, " SQL_CLOCK(            \
+		"$2") ")),"                                                                         \
+		      " m AS (UPDATE stile_lines l SET batch = -1 - n.first FROM n"                 \
+		      " WHERE l.node = $3::bigint AND l.line = $4::bigint AND l.batch = $5::bigint" \
+		      " RETURNING 1),"                                                              \
+		      " i AS (INSERT INTO stile_claims (key, ticket, expiry, ord, chk)"             \
+		      " SELECT u.key, n.first + u.off, ((n.first + u.off) >> " SQL_TICKET_BITS      \
+		      ") + " SQL_TICKET_EPOCH " + u.win, u.ord, u.chk"                              \
+		      " FROM n, unnest($6::uuid[], $7::bigint[], $8::bigint[], $9::bigint[],"       \
+		      " $10::bigint[]) AS u (key, off, win, ord, chk) ORDER BY u.key"               \
+		      " ON CONFLICT DO NOTHING RETURNING 1)"
+#define ALL_CHECK \
+	"1 / ((SELECT count(*) FROM i) = $11::bigint AND (SELECT count(*) FROM m) = 1)::integer"
+
 const struct line_statement batch_statements[] = {
 	{ "claims_insert",
 	  "WITH n AS MATERIALIZED (SELECT first, now FROM stile_number($1::bigint, " SQL_CLOCK(
@@ -29,6 +45,18 @@ const struct line_statement batch_statements[] = {
 	                " FROM n, unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])"
 	                " AS u (key, off, win, ord, chk) ORDER BY u.key ON CONFLICT DO NOTHING RETURNING key)"
 	                " SELECT n.first, n.now, i.key FROM n LEFT JOIN i ON true" },
+	{ "all_claims", "WITH " ALL_START " SELECT n.first, n.now, " ALL_CHECK " FROM n" },
+	{ "all_events",
+	  "WITH " ALL_START ", e AS (INSERT INTO stile_events (event, flags, source, letter,"
+	  " payload) SELECT n.first + u.off, u.flags, u.source, u.letter, u.payload FROM n,"
+	  " unnest($12::bigint[], $13::bigint[], $14::bytea[], $15::bytea[], $16::bytea[])"
+	  " AS u (off, flags, source, letter, payload)),"
+	  " t AS (INSERT INTO stile_tickets (ticket, event, sink, ord, lease, len, attempt, used,"
+	  " state, last, due, node, stamp, status) SELECT n.first + u.off, n.first + u.event,"
+	  " u.sink, u.ord, 0, u.len, 0, 0, 1, 0, 0, 0, 0, 0 FROM n, unnest($17::bigint[],"
+	  " $18::bigint[], $19::bigint[], $20::bigint[], $21::bigint[])"
+	  " AS u (off, event, sink, ord, len))"
+	  " SELECT n.first, n.now, " ALL_CHECK " FROM n" },
 	{ "claims_read",
 	  "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE c.key = ANY($1::uuid[])" },
 	{ "claims_lock", "SELECT " CLAIM_COLUMNS " FROM " CLAIM_TABLES " WHERE " CLAIM_OLD
@@ -102,6 +130,8 @@ const struct line_statement batch_statements[] = {
 	  "INSERT INTO stile_drops (event, at) SELECT u, $2::bigint FROM unnest($1::bigint[])"
 	  " AS u" },
 	{ "give_back", "SELECT stile_give_back($1::bigint, $2::bigint)" },
+	{ "give_back_all",
+	  "SELECT stile_give_back(last_value, last_value - $1::bigint) FROM stile_ticket" },
 	{ "notify", "SELECT pg_notify($1::text, '')" },
 	{ 0 },
 };
@@ -110,6 +140,67 @@ static void list(struct sheet *sheet, struct row_list *to, void *row, bool wante
 {
 	if (wanted && row_list_add(to, row) < 0)
 		sheet->failed = -ENOMEM;
+}
+
+static void send_notify(struct line *line, const char *channel)
+{
+	postgres_args_bytes(&line->args, span_str(channel));
+	line_send(line, "notify");
+}
+
+/* ---- all at once ---- */
+
+static void send_column(struct line *line, const struct row_list *rows, size_t offset)
+{
+	postgres_args_u64s(&line->args, batch_column(rows, offset));
+}
+
+static void send_events(struct line *line, const struct row_list *rows)
+{
+	struct postgres_args *args = &line->args;
+	send_column(line, rows, offsetof(struct event_row, event));
+	send_column(line, rows, offsetof(struct event_row, flags));
+	postgres_args_spans(args, batch_column(rows, offsetof(struct event_row, source)));
+	postgres_args_spans(args, batch_column(rows, offsetof(struct event_row, letter)));
+	postgres_args_spans(args, batch_column(rows, offsetof(struct event_row, payload)));
+}
+
+static void send_all_tickets(struct line *line, const struct rows *tickets)
+{
+	static const size_t columns[] = {
+		offsetof(struct ticket_row, ticket), offsetof(struct ticket_row, event),
+		offsetof(struct ticket_row, sink),   offsetof(struct ticket_row, order),
+		offsetof(struct ticket_row, len),
+	};
+	struct row_list rows = { .at = tickets->at, .count = tickets->count };
+	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
+		send_column(line, &rows, columns[i]);
+}
+
+void batch_write_all(struct sheet *sheet, struct line *line, const struct batch_options *options)
+{
+	struct row_list claims = { .at = sheet->claims.at, .count = sheet->claims.count };
+	struct postgres_args *args = &line->args;
+	line_begin_bare(line);
+	postgres_args_u64(args, sheet->numbers);
+	postgres_args_u64(args, options->clock);
+	postgres_args_u64(args, line->node);
+	postgres_args_u64(args, line->number);
+	postgres_args_u64(args, (uint64_t)line->mark);
+	postgres_args_keys(args, batch_column(&claims, offsetof(struct claim_row, key)));
+	send_column(line, &claims, offsetof(struct claim_row, offset));
+	send_column(line, &claims, offsetof(struct claim_row, window_ms));
+	send_column(line, &claims, offsetof(struct claim_row, order));
+	send_column(line, &claims, offsetof(struct claim_row, check));
+	postgres_args_u64(args, claims.count);
+	if (sheet->events.count > 0) {
+		send_events(line, &sheet->events);
+		send_all_tickets(line, &sheet->tickets);
+	}
+	line_send(line, sheet->events.count > 0 ? "all_events" : "all_claims");
+	if (options->notify && sheet->any_due)
+		send_notify(line, options->channel);
+	line_sync(line);
 }
 
 /* ---- claims ---- */
@@ -206,11 +297,6 @@ static void write_cells(struct sheet *sheet, struct line *line)
 
 /* ---- tickets ---- */
 
-static void send_column(struct line *line, const struct row_list *rows, size_t offset)
-{
-	postgres_args_u64s(&line->args, batch_column(rows, offset));
-}
-
 static void send_new_tickets(struct line *line, const struct row_list *rows)
 {
 	static const size_t columns[] = {
@@ -237,17 +323,6 @@ static void send_changed_tickets(struct line *line, const struct row_list *rows)
 	for (size_t i = 0; i < ARRAY_LEN(columns); i++)
 		send_column(line, rows, columns[i]);
 	line_send(line, "tickets_update");
-}
-
-static void send_events(struct line *line, const struct row_list *rows)
-{
-	struct postgres_args *args = &line->args;
-	send_column(line, rows, offsetof(struct event_row, event));
-	send_column(line, rows, offsetof(struct event_row, flags));
-	postgres_args_spans(args, batch_column(rows, offsetof(struct event_row, source)));
-	postgres_args_spans(args, batch_column(rows, offsetof(struct event_row, letter)));
-	postgres_args_spans(args, batch_column(rows, offsetof(struct event_row, payload)));
-	line_send(line, "events_insert");
 }
 
 static void send_notes(struct line *line, const struct row_list *rows)
@@ -297,8 +372,10 @@ static void write_tickets(struct sheet *sheet, struct line *line, bool retain)
 		list(sheet, &changed, row, !row->fresh && row->changed && !row->closed);
 		list(sheet, &closed, row, row->closed);
 	}
-	if (sheet->events.count > 0)
+	if (sheet->events.count > 0) {
 		send_events(line, &sheet->events);
+		line_send(line, "events_insert");
+	}
 	if (fresh.count > 0)
 		send_new_tickets(line, &fresh);
 	if (changed.count > 0)
@@ -333,10 +410,8 @@ void batch_write(struct sheet *sheet, struct line *line, const struct batch_opti
 		postgres_args_u64(&line->args, sheet->next - 1);
 		line_send(line, "give_back");
 	}
-	if (options->notify && sheet->any_due) {
-		postgres_args_bytes(&line->args, span_str(options->channel));
-		line_send(line, "notify");
-	}
+	if (options->notify && sheet->any_due)
+		send_notify(line, options->channel);
 	/* A row that is missing would be lost: the transaction must not end well. */
 	if (sheet->failed)
 		line_close(line);

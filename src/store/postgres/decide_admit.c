@@ -240,6 +240,61 @@ int sheet_admit(struct sheet *sheet, const struct entry *entry)
 	return 0;
 }
 
+/* ---- all new ---- */
+
+bool sheet_is_plain(const struct sheet *sheet)
+{
+	uint32_t wanted = 0;
+
+	if (sheet->cells.count > 0 || sheet->tickets.count > 0 || sheet->thorough)
+		return false;
+	for (uint32_t i = 0; i < sheet->entry_count; i++) {
+		const struct store_op *op = sheet->entries[i].op;
+		const struct store_admit *admit = container_of(op, const struct store_admit, op);
+		if (op->kind != STORE_ADMIT || admit->lease_ms > 0 || store_admit_check(admit) < 0)
+			return false;
+		wanted += admit->claim_count;
+	}
+	for (uint32_t i = 0; i < sheet->claims.count; i++)
+		if (((const struct claim_row *)sheet->claims.at[i])->locked)
+			return false;
+	return wanted == sheet->claims.count && wanted > 0;
+}
+
+void sheet_open_all(struct sheet *sheet)
+{
+	for (uint32_t i = 0; i < sheet->entry_count; i++) {
+		const struct entry *entry = &sheet->entries[i];
+		const struct store_admit *admit = container_of(entry->op, struct store_admit, op);
+		if (!admit->no_ticket)
+			open_event(sheet, admit, entry->offset, false);
+	}
+}
+
+void sheet_all_new(struct sheet *sheet)
+{
+	for (uint32_t i = 0; i < sheet->entry_count; i++) {
+		const struct entry *entry = &sheet->entries[i];
+		struct store_admit *admit = container_of(entry->op, struct store_admit, op);
+		answer_clear(admit);
+		admit->op.error = 0;
+		admit->decided_ms = sheet->now_ms;
+		admit->verdict = VERDICT_NEW;
+		admit->ticket = admit->own_ticket = sheet->first + entry->offset;
+		admit->first_seen_ms = ticket_time_ms(admit->ticket);
+	}
+}
+
+bool sheet_was_all_new(const struct sheet *sheet)
+{
+	for (uint32_t i = 0; i < sheet->claims.count; i++)
+		if (!((const struct claim_row *)sheet->claims.at[i])->inserted)
+			return false;
+	return true;
+}
+
+/* ---- lookups ---- */
+
 int sheet_lookup(struct sheet *sheet, const struct entry *entry)
 {
 	struct store_lookup *lookup = container_of(entry->op, struct store_lookup, op);

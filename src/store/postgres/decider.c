@@ -2,6 +2,9 @@
  * decider: the thread that decides. It takes what is there, decides it in one transaction,
  * and hands it back when that has committed.
  *
+ * If the last ones were all new, the next is sent as if it were, too: one statement, which
+ * fails if that is wrong. Then it is made as all others are.
+ *
  * A transaction that ran into another's locks, or lost its connection, is made again as
  * long as away_ms allows. One whose COMMIT was under way is asked for first.
  */
@@ -14,6 +17,7 @@
 #define BATCH_BYTES (8u << 20)
 #define PAUSE_MS 20u
 #define TRY_EVERY_MS 500u
+#define NEW_RUN 4u /* transactions that were all new: the next is expected to be, too */
 
 static bool decides(const struct store_op *op)
 {
@@ -172,6 +176,11 @@ static int enter_all(struct postgres_store *own, const struct work *work, bool t
 	return error;
 }
 
+static bool expects_new(const struct postgres_store *own)
+{
+	return own->new_run >= NEW_RUN || (own->options.eager && !own->was_old);
+}
+
 /* One try: BATCH_…, or an error. */
 static int try_batch(struct postgres_store *own, const struct work *work, bool thorough)
 {
@@ -179,9 +188,22 @@ static int try_batch(struct postgres_store *own, const struct work *work, bool t
 		                         .retain = own->options.retain_ms > 0,
 		                         .notify = own->nodes > 1,
 		                         .channel = own->channel };
+	struct sheet *sheet = &own->sheet;
 	int error = enter_all(own, work, thorough);
 
-	return error ? error : batch_run(&own->sheet, &own->decider, &options);
+	if (error)
+		return error;
+	if (expects_new(own) && sheet_is_plain(sheet)) {
+		error = batch_run_all(sheet, &own->decider, &options);
+		own->new_run = error == BATCH_OLD ? 0 : own->new_run;
+		own->was_old = error == BATCH_OLD;
+		return error;
+	}
+	own->was_old = false;
+	error = batch_run(sheet, &own->decider, &options);
+	if (error == BATCH_DONE && sheet->claims.count > 0)
+		own->new_run = sheet_was_all_new(sheet) ? own->new_run + 1 : 0;
+	return error;
 }
 
 /* True: it is over, and the operations have their answers or `*ret_error`. */
@@ -198,6 +220,8 @@ static bool ask_what_came(struct postgres_store *own, bool *unknown, int *ret_er
 	}
 	if (error != 0 && error != ERR_BUSY)
 		line_close(&own->decider);
+	if (committed && own->sheet.all_at_once)
+		batch_all_committed(&own->sheet, &own->decider);
 	if (error == 0 || error == -ENOENT)
 		*unknown = own->decider.in_doubt = false;
 	return committed || error == -ENOENT;
@@ -231,6 +255,8 @@ static bool run_once(struct postgres_store *own, const struct work *work, bool *
 		*thorough = true;
 		return false;
 	}
+	if (error == BATCH_OLD)
+		return false;
 	if (error == BATCH_UNKNOWN) {
 		line_close(&own->decider);
 		*unknown = own->decider.in_doubt = true;

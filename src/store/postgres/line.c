@@ -3,11 +3,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/hex.h"
 #include "base/secret.h"
+#include "base/text.h"
 
 /* Tables may have been empty when they were last analysed: an index is right, always. */
 static const char session[] = "SET enable_seqscan = off; SET jit = off;"
@@ -23,7 +25,8 @@ static const char unsafe[] =
 
 static const struct line_statement marks[] = {
 	{ "mark", "WITH u AS (UPDATE stile_lines SET batch = $3::bigint WHERE node = $1::bigint"
-	          " AND line = $2::bigint RETURNING 1) SELECT 1 / count(*) FROM u" },
+	          " AND line = $2::bigint AND batch = $4::bigint RETURNING 1)"
+	          " SELECT 1 / count(*) FROM u" },
 	{ 0 },
 };
 
@@ -101,8 +104,9 @@ static int make_row(struct line *line)
 	char sql[160];
 	snprintf(sql, sizeof(sql),
 	         "INSERT INTO stile_lines VALUES (%" PRIu64 ", %u, %" PRIu64
-	         ") ON CONFLICT DO NOTHING",
+	         ") ON CONFLICT (node, line) DO UPDATE SET batch = excluded.batch",
 	         line->node, line->number, line->batch);
+	line->mark = (int64_t)line->batch;
 	return command(line, sql);
 }
 
@@ -177,16 +181,28 @@ static void send_plain(struct line *line, const char *sql)
 	line->sent++;
 }
 
-void line_begin(struct line *line)
+void line_begin_bare(struct line *line)
 {
 	CHECK(line->sent == 0);
 	line->batch++;
 	line->state[0] = '\0';
 	line->text.text[0] = '\0';
+}
+
+uint64_t line_first(const struct line *line)
+{
+	CHECK(line->mark < 0);
+	return (uint64_t)(-1 - line->mark);
+}
+
+void line_begin(struct line *line)
+{
+	line_begin_bare(line);
 	send_plain(line, "BEGIN");
 	postgres_args_u64(&line->args, line->node);
 	postgres_args_u64(&line->args, line->number);
 	postgres_args_u64(&line->args, line->batch);
+	postgres_args_u64(&line->args, (uint64_t)line->mark);
 	line_send(line, "mark");
 }
 
@@ -236,6 +252,11 @@ int line_take_commit(struct line *line)
 	return error;
 }
 
+void line_committed(struct line *line)
+{
+	line->mark = (int64_t)line->batch;
+}
+
 int line_take_nothing(struct line *line)
 {
 	struct postgres_answer answer = { 0 };
@@ -260,6 +281,11 @@ int line_query(struct line *line, const char *name, struct postgres_answer *answ
 	if (synced)
 		line_close(line);
 	return error ? error : synced;
+}
+
+bool line_divided(const struct line *line)
+{
+	return strcmp(line->state, DIVISION_BY_ZERO) == 0;
 }
 
 bool line_lost_tables(const struct line *line)
@@ -293,14 +319,27 @@ int line_rollback(struct line *line)
 
 /* ---- what came of it ---- */
 
+static int64_t number_of(struct span text)
+{
+	char digits[TEXT_U64_MAX + 2];
+	snprintf(digits, sizeof(digits), "%.*s", (int)text.len, text.ptr);
+	return strtoll(digits, NULL, 10);
+}
+
+/* No number of a transaction, nor one that was here before. */
+static int64_t fence_of(const struct line *line)
+{
+	return INT64_MAX - (int64_t)line->batch;
+}
+
 int line_was_committed(struct line *line, bool *ret_committed)
 {
 	struct postgres_answer answer = { 0 };
-	char sql[160];
+	char sql[240];
 	snprintf(sql, sizeof(sql),
-	         "SELECT (batch = %" PRIu64 ")::integer FROM stile_lines WHERE node = %" PRIu64
-	         " AND line = %u FOR UPDATE",
-	         line->batch, line->node, line->number);
+	         "UPDATE stile_lines SET batch = CASE batch WHEN %" PRId64 " THEN %" PRId64
+	         " ELSE batch END WHERE node = %" PRIu64 " AND line = %u RETURNING batch::text",
+	         line->mark, fence_of(line), line->node, line->number);
 	postgres_link_limit(&line->link, line->limit_ms);
 	bool sent = postgres_send(&line->link, sql) && postgres_send_sync(&line->link);
 	int error = sent ? postgres_take(&line->link, &answer) : -ECONNRESET;
@@ -309,8 +348,10 @@ int line_was_committed(struct line *line, bool *ret_committed)
 	int synced = error == 0 || error == -EPROTO ? postgres_take_sync(&line->link) : 0;
 	if (!error && postgres_rows(&answer) != 1)
 		error = -ENOENT;
-	if (!error)
-		*ret_committed = span_eq(postgres_span(&answer, 0, 0), SPAN("1"));
+	if (!error && !synced) {
+		line->mark = number_of(postgres_span(&answer, 0, 0));
+		*ret_committed = line->mark != fence_of(line);
+	}
 	postgres_answer_free(&answer);
 	if (error == -EPROTO || synced)
 		error = ERR_BUSY;

@@ -2,12 +2,15 @@
  * line: a connection of a node, with the statements that it prepares, and a way to know
  * what came of a transaction whose end was not heard.
  *
- * Each transaction writes its number into the row of its line (stile_lines). After a
- * connection was lost with COMMIT under way, a new one asks for that row with a lock: so it
- * waits for the old transaction, if that still runs, and then finds its number or not.
+ * Each transaction writes a number into the row of its line (stile_lines), in place of that
+ * of the last one; it fails if it does not find that. After a connection was lost with
+ * COMMIT under way, a new one writes a number of its own in place of the last: so it waits
+ * for the old transaction, if that still runs, and then finds its number; or it does not,
+ * and the old one, if it still comes to that, fails. A transaction that is one statement,
+ * and sent without knowing what its tickets will be, writes the first of them: so that is
+ * known then, too.
  *
- * A transaction that does not find the row fails: somebody has deleted it, or made the
- * tables anew. A new connection then looks whether the tables are still those whose secret
+ * A transaction also fails if somebody has deleted the row, or made the tables anew. A new connection then looks whether the tables are still those whose secret
  * the node has; it does not work with others.
  *
  * Room:      store/postgres. Threads: one owner, which it blocks.
@@ -38,6 +41,7 @@ struct line {
 	const unsigned char *key; /* POSTGRES_STORE_KEY_LEN: of the tables that it is about */
 	uint32_t number;
 	uint64_t batch;    /* of the last transaction that was begun */
+	int64_t mark;      /* what the row has, as far as is known */
 	bool in_doubt;     /* line_was_committed() is to be asked: its row is not made anew */
 	uint32_t limit_ms; /* for one round trip */
 	struct error_text text;
@@ -53,6 +57,16 @@ bool line_is_open(const struct line *line);
 
 /* BEGIN, and the number of the transaction. Nothing waits before line_sync(). */
 void line_begin(struct line *line);
+/* Nothing is sent: one statement follows that writes line_mark_of() its first ticket number
+ * in place of line->mark, and is a transaction that line_sync() ends. If its end was heard,
+ * the caller sets line->mark. */
+void line_begin_bare(struct line *line);
+static inline int64_t line_mark_of(uint64_t first)
+{
+	return -1 - (int64_t)first;
+}
+/* That ticket number, of the last transaction that committed. */
+uint64_t line_first(const struct line *line);
 /* The statement with line->args, which are empty then. Errors show at line_sync(). */
 void line_send(struct line *line, const char *name);
 void line_commit(struct line *line); /* sends it */
@@ -63,6 +77,8 @@ int line_take(struct line *line, struct postgres_answer *answer) must_check;
 int line_take_nothing(struct line *line) must_check;
 int line_take_commit(struct line *line) must_check;
 int line_take_sync(struct line *line) must_check;
+/* The end was heard: nobody will ask line_was_committed(). */
+void line_committed(struct line *line);
 
 /* Of several answers the first failure counts; a statement that was skipped is none. */
 static inline void line_join(int *error, int next)
@@ -84,6 +100,8 @@ int line_query(struct line *line, const char *name, struct postgres_answer *answ
 /* Of a refusal: is it that the tables are not there any more, or not the same? Then close
  * the connection: the next says what is. */
 bool line_lost_tables(const struct line *line);
+/* Did it divide by zero, as statements do where something is not as it must be? */
+bool line_divided(const struct line *line);
 
 /* After a failed transaction: 0, or the connection is closed. */
 int line_rollback(struct line *line) must_check;

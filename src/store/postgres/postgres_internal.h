@@ -70,6 +70,8 @@ struct postgres_store {
 	/* The decider. */
 	struct line decider;
 	struct sheet sheet;
+	uint32_t new_run;                     /* transactions on end that were all new */
+	bool was_old;                         /* the last try expected too much */
 	uint64_t away_since_ms, try_again_ms; /* 0: it is there */
 	int away_error;
 

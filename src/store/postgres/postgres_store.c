@@ -431,6 +431,15 @@ const unsigned char *postgres_store_key(const struct store *store)
 	return container_of(store, const struct postgres_store, store)->key;
 }
 
+int postgres_store_url_check(const char *url, struct error_text *ret_text)
+{
+	struct address address;
+	int error = address_read(url, &address, ret_text);
+	if (!error)
+		address_free(&address);
+	return error;
+}
+
 /* ---- the tables ---- */
 
 static int make_tables(const char *url, bool migrate, struct error_text *ret_text)

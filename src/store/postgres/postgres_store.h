@@ -60,7 +60,11 @@ struct postgres_store_options {
 	const struct clock *clock; /* stands for the server's; and all housekeeping is done
 	                            * by tick, which waits for it */
 	bool dense;                /* no gaps between ticket numbers, as the model has none */
+	bool eager;                /* everything is expected to be new, always */
 };
+
+/* Is the URL one? ERR_CONFIG and a text without its secrets; nobody is asked. */
+int postgres_store_url_check(const char *url, struct error_text *ret_text) must_check;
 
 int postgres_store_open(const struct postgres_store_options *options, struct store **ret_store,
                         struct error_text *ret_text) must_check;

@@ -17,7 +17,7 @@ void sheet_clear(struct sheet *sheet)
 	sheet->events.count = sheet->notes.count = sheet->drops.count = 0;
 	sheet->entry_count = 0;
 	sheet->numbers = 0;
-	sheet->short_of = sheet->any_due = sheet->any_closed = false;
+	sheet->short_of = sheet->all_at_once = sheet->any_due = sheet->any_closed = false;
 	sheet->failed = 0;
 }
 

@@ -113,7 +113,8 @@ struct sheet {
 	uint64_t node;
 	bool thorough, dense;
 	bool short_of;
-	int failed; /* -ENOMEM */
+	bool all_at_once; /* batch_run_all() has sent it */
+	int failed;       /* -ENOMEM */
 	/* From the server. */
 	uint64_t now_ms, first;
 	uint64_t next;   /* dense: the next number */
@@ -126,6 +127,16 @@ void sheet_free(struct sheet *sheet);
 int sheet_enter(struct sheet *sheet, struct store_op *op) must_check;
 /* Answers are in the operations; they count when the transaction has committed. */
 void sheet_decide(struct sheet *sheet);
+
+/* Is it all admissions, of claims that are wanted once each, with nothing to lock? Then it
+ * is known before anything is asked what it comes to if all of them are new: */
+bool sheet_is_plain(const struct sheet *sheet);
+/* events and tickets, numbered from 0, */
+void sheet_open_all(struct sheet *sheet);
+/* and, when their numbers begin with sheet->first, the answers. */
+void sheet_all_new(struct sheet *sheet);
+/* Of a sheet that was decided: were they? */
+bool sheet_was_all_new(const struct sheet *sheet);
 
 /* Is there one, that others could have too, with this number? */
 struct ticket_row *sheet_ticket(const struct sheet *sheet, uint64_t ticket);

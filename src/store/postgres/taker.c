@@ -179,6 +179,8 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	if (error || filled) {
 		own->untaken = line->in_doubt = true;
 		line_close(line);
+	} else {
+		line_committed(line);
 	}
 	return error ? error : filled;
 }

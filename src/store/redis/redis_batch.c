@@ -12,6 +12,9 @@
 #define COUNTS_PARTS 8u
 #define COUNTS_MS 20u
 
+/* Of the last element of an answer. */
+enum room { ROOM_NONE = 1, ROOM_UNKNOWN = 2 };
+
 /* ---- sending ---- */
 
 static size_t part_bytes(const struct redis_part *part)
@@ -27,6 +30,15 @@ static size_t part_bytes(const struct redis_part *part)
 	return 0;
 }
 
+/* After which a take may have something: not after decisions alone. */
+static bool makes_due(const struct redis_shard *shard)
+{
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
+		if (!part->decides)
+			return true;
+	return false;
+}
+
 static void parts_choose(struct redis_shard *shard, bool poll)
 {
 	size_t bytes = 0;
@@ -36,7 +48,8 @@ static void parts_choose(struct redis_shard *shard, bool poll)
 		bytes += part_bytes(shard->queue.head);
 		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
 	}
-	redis_takes_choose(shard, poll || shard->under_way.count > 0);
+	redis_decisions_find(shard);
+	redis_takes_choose(shard, poll || makes_due(shard));
 	redis_parcels_choose(shard);
 }
 
@@ -102,7 +115,7 @@ static bool has_taken(const struct redis_call *call, struct span reply)
 
 static void batch_send(struct redis_shard *shard)
 {
-	struct redis_store *redis = shard->redis;
+	const struct redis_store *redis = shard->redis;
 	struct redis_call *call = &shard->call;
 	struct buf *out = &call->arguments;
 
@@ -117,7 +130,7 @@ static void batch_send(struct redis_shard *shard)
 	call->count = 5 + redis_encode_offers(shard, out);
 	shard->answers = shard->offer_count;
 	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
-		call->count += redis_encode(redis, part, out);
+		call->count += redis_encode(shard, part, out);
 		shard->answers += !part->follows;
 	}
 	call->script = true;
@@ -215,6 +228,30 @@ static void part_answered(struct redis_shard *shard, struct redis_part *part, in
 	redis_part_put(redis, part);
 }
 
+static void trouble_begins(enum redis_trouble trouble, struct span answer)
+{
+	if (trouble == REDIS_FULL)
+		log_warn("redis is full: events are refused, what is open is delivered");
+	else
+		log_error("redis refused a batch", log_span("answer", answer));
+}
+
+/* One line for all shards, when it begins and when it is over. */
+static void trouble_set(struct redis_shard *shard, enum redis_trouble trouble, struct span answer)
+{
+	uint32_t *troubles = shard->redis->troubles;
+	enum redis_trouble old = shard->trouble;
+
+	if (trouble == old)
+		return;
+	shard->trouble = trouble;
+	if (trouble != REDIS_FINE && troubles[trouble]++ == 0)
+		trouble_begins(trouble, answer);
+	if (old != REDIS_FINE && --troubles[old] == 0)
+		log_info(old == REDIS_FULL ? "redis has room again" : "redis takes batches again");
+}
+
+/* What stands behind the answers of all operations. */
 static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 {
 	_Atomic uint64_t *counts[] = {
@@ -223,25 +260,30 @@ static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 	};
 	struct resp_reply value;
 
-	if (!resp_reply_next(reply, &at, &value) || value.text.len != 8 * ARRAY_LEN(counts))
+	if (!resp_reply_next(reply, &at, &value) || value.text.len < 1)
+		return;
+	if (value.text.ptr[0] != ROOM_UNKNOWN)
+		trouble_set(shard, value.text.ptr[0] == ROOM_NONE ? REDIS_FULL : REDIS_FINE,
+		            SPAN_EMPTY);
+	if (value.text.len != 1 + 8 * ARRAY_LEN(counts))
 		return;
 	for (size_t i = 0; i < ARRAY_LEN(counts); i++)
-		atomic_store_explicit(counts[i], big_u64(value.text.ptr + 8 * i),
+		atomic_store_explicit(counts[i], big_u64(value.text.ptr + 1 + 8 * i),
 		                      memory_order_relaxed);
 	atomic_store_explicit(&shard->node, shard->call.node, memory_order_relaxed);
 	shard->counted_ms = loop_now_ms(shard->redis->loop);
 }
 
 /* What the server says of the whole batch. */
-static int batch_error(struct redis_store *redis, const struct resp_reply *value, uint32_t answers)
+static int batch_error(struct redis_shard *shard, const struct resp_reply *value)
 {
-	if (value->kind == RESP_REPLY_ARRAY && value->number == (int64_t)answers + 1)
+	bool full = resp_reply_says(value, SPAN("OOM"));
+
+	if (value->kind == RESP_REPLY_ARRAY && value->number == (int64_t)shard->answers + 1)
 		return 0;
-	atomic_fetch_add_explicit(&redis->io_errors, 1, memory_order_relaxed);
-	if (resp_reply_says(value, SPAN("OOM")))
-		return ERR_FULL;
-	log_error("redis refused a batch", log_span("answer", value->text));
-	return ERR_AWAY;
+	atomic_fetch_add_explicit(&shard->redis->io_errors, 1, memory_order_relaxed);
+	trouble_set(shard, full ? REDIS_FULL : REDIS_REFUSES, value->text);
+	return full ? ERR_FULL : ERR_AWAY;
 }
 
 static void batch_count(struct redis_shard *shard, uint32_t parts)
@@ -260,16 +302,14 @@ static void batch_count(struct redis_shard *shard, uint32_t parts)
 static void answered(struct redis_call *call, int error, struct span reply)
 {
 	struct redis_shard *shard = call->user;
-	struct redis_store *redis = shard->redis;
 	struct part_list parts = shard->under_way;
 	struct resp_reply value = { 0 };
 	size_t at = 0;
 
 	part_list_init(&shard->under_way);
 	if (error == 0)
-		error = resp_reply_next(reply, &at, &value)
-		                ? batch_error(redis, &value, shard->answers)
-		                : ERR_INVALID;
+		error = resp_reply_next(reply, &at, &value) ? batch_error(shard, &value)
+		                                            : ERR_INVALID;
 	if (error == 0)
 		error = redis_offers_answered(shard, reply, &at);
 	if (error == 0)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "codec/resp_reply.h"
 #include "link/redis_slots.h"
@@ -280,6 +281,16 @@ static bool check_mode(struct check *check)
 	    cluster ? "is a node of a cluster: use redis-cluster://"
 	            : "is no cluster: use redis://");
 	return false;
+}
+
+int redis_store_url_check(const char *url, struct error_text *ret_text)
+{
+	struct redis_login login;
+
+	int r = redis_login_read(span_str(url), &login, ret_text);
+	if (r == 0)
+		secret_wipe(&login, sizeof(login));
+	return r;
 }
 
 bool redis_store_check(const char *url,

@@ -154,6 +154,33 @@ void redis_encode_admit_head(const struct store_admit *admit, struct buf *out)
 	buf_append(out, bytes, (size_t)(head.at - bytes));
 }
 
+static void add_key(const struct redis_shard *shard, struct span letters,
+                    const struct digest *digest, struct buf *out)
+{
+	char key[12];
+	struct head head = { key };
+
+	put_key(&head, digest);
+	struct span parts[] = { span_str(shard->place), letters, span_of(key, sizeof(key)) };
+	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
+}
+
+uint32_t redis_encode_keys(const struct redis_shard *shard, const struct store_admit *admit,
+                           struct buf *out)
+{
+	bool cluster = shard->redis->shard_count > 1;
+
+	for (uint32_t i = 0; i < admit->claim_count; i++) {
+		const struct claim *claim = &admit->claims[i];
+		char reserved[2] = { 'q', (char)('0' + claim->kind) };
+		add_key(shard, claim->kind == CLAIM_NEWEST ? SPAN("n") : SPAN("c"), &claim->digest,
+		        out);
+		if (cluster)
+			add_key(shard, span_of(reserved, sizeof(reserved)), &claim->digest, out);
+	}
+	return admit->claim_count * (cluster ? 2u : 1u);
+}
+
 static void put_body(struct head *head, const struct store_admit *admit)
 {
 	put_u16(head, admit->flags);
@@ -426,14 +453,16 @@ static uint32_t encode_release(const struct store_release *release, struct buf *
 	return encode_bits('R', release->ticket, bits, out);
 }
 
-uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, struct buf *out)
+uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *part,
+                      struct buf *out)
 {
+	const struct redis_store *redis = shard->redis;
 	const struct store_op *op = part->op;
 
 	if (part->letter)
 		return encode_own(redis, part, out);
 	if (redis_part_is_grouped(part))
-		return redis_encode_group(redis, part, out);
+		return redis_encode_group(shard, part, out);
 	if (op->kind == (enum store_op_kind)REDIS_OP_ASK)
 		return encode_small('W', container_of(op, struct redis_wait, ask)->ticket, NULL,
 		                    NULL, out);

@@ -145,6 +145,7 @@ struct redis_part {
 	uint64_t parcel; /* S: that its ticket came in; 0: none */
 	uint8_t offer;   /* A, T: number of its offer; 0: none */
 	uint16_t place;  /* in the parcel */
+	bool decides;    /* A: nothing is kept of it but its claims */
 	bool follows;    /* is of one operation with the part before */
 	bool has_some;   /* T: of its offer */
 };
@@ -183,9 +184,13 @@ struct part_list {
 	uint32_t count;
 };
 
+/* Why a server does not write, while it answers: told once, and when it is over. */
+enum redis_trouble { REDIS_FINE = 0, REDIS_FULL, REDIS_REFUSES, REDIS_TROUBLES };
+
 struct redis_shard {
 	struct redis_store *redis;
 	uint32_t number;
+	enum redis_trouble trouble;
 	char place[REDIS_PLACE_MAX]; /* what its keys begin with */
 	struct part_list queue;
 	struct part_list under_way;
@@ -249,6 +254,7 @@ struct redis_store {
 	struct redis_part *free_parts;
 	struct op_list finished; /* this round, */
 	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
+	uint32_t troubles[REDIS_TROUBLES]; /* shards that have it */
 	bool closing;
 	struct loop_timer guard_timer;
 	struct redis_call guard_call;
@@ -335,16 +341,17 @@ void redis_lease_follow(struct redis_store *redis, const struct store_op *op);
 
 /* redis_parcel.c: what of a batch goes together; its offers; a part of one of those. Encoding
  * gives the number of arguments, decoding the part's error. */
+void redis_decisions_find(struct redis_shard *shard);
 void redis_parcels_choose(struct redis_shard *shard);
 uint32_t redis_encode_offers(const struct redis_shard *shard, struct buf *out);
-uint32_t redis_encode_group(const struct redis_store *redis, const struct redis_part *part,
+uint32_t redis_encode_group(const struct redis_shard *shard, const struct redis_part *part,
                             struct buf *out);
 int redis_offers_answered(struct redis_shard *shard, struct span reply, size_t *at) must_check;
 int redis_group_decode(struct redis_shard *shard, struct redis_part *part, struct span reply);
 
 static inline bool redis_part_is_grouped(const struct redis_part *part)
 {
-	return !part->taker && (part->offer || part->parcel);
+	return !part->taker && (part->offer || part->parcel || part->decides);
 }
 
 /* redis_span.c */
@@ -362,7 +369,11 @@ int redis_guard_begin(struct redis_store *redis) must_check;
 bool redis_guard_refuses(const struct redis_store *redis, unsigned kind);
 
 /* redis_encode.c: appends the arguments; returns how many. */
-uint32_t redis_encode(struct redis_store *redis, const struct redis_part *part, struct buf *out);
+uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *part,
+                      struct buf *out);
+/* The keys of its claims; in a cluster each with that of its reservation. How many. */
+uint32_t redis_encode_keys(const struct redis_shard *shard, const struct store_admit *admit,
+                           struct buf *out);
 bool redis_part_writes(const struct redis_part *part);
 size_t redis_admit_head_len(const struct store_admit *admit);
 void redis_encode_admit_head(const struct store_admit *admit, struct buf *out);

@@ -9,7 +9,7 @@
  *
  * In a batch stand first the offers, then the parts in their order; those of one kind that
  * follow each other, of one offer or of one parcel, are one operation of the script: the
- * first of them leads.
+ * first of them leads. So are events that are only decided, whether anybody takes or not.
  */
 #include "base/error.h"
 #include "codec/resp_reply.h"
@@ -28,13 +28,28 @@ static uint32_t sink_of(const struct store_admit *admit)
 	return admit->leg_count ? admit->legs[0].sink : 0;
 }
 
-static bool is_offerable(const struct redis_part *part)
+/* NULL: it is none, or goes through several shards. */
+static const struct store_admit *admit_of(const struct redis_part *part)
 {
 	if (part->letter || part->span || !part->op || part->op->kind != STORE_ADMIT)
-		return false;
-	const struct store_admit *admit = container_of(part->op, struct store_admit, op);
-	return admit->claim_count > 0 && admit->leg_count <= 1 && !admit->no_ticket &&
+		return NULL;
+	return container_of(part->op, struct store_admit, op);
+}
+
+static bool is_offerable(const struct redis_part *part)
+{
+	const struct store_admit *admit = admit_of(part);
+
+	return admit && admit->claim_count > 0 && admit->leg_count <= 1 && !admit->no_ticket &&
 	       admit->lease_ms == 0 && sink_of(admit) != STORE_SINK_CALLER;
+}
+
+void redis_decisions_find(struct redis_shard *shard)
+{
+	for (struct redis_part *part = shard->under_way.head; part; part = part->next) {
+		const struct store_admit *admit = admit_of(part);
+		part->decides = admit && admit->no_ticket;
+	}
 }
 
 /* The take that waits longest, of those that want the bytes. */
@@ -126,6 +141,16 @@ static bool may_offer(const struct redis_shard *shard)
 	return shard->takers && !part;
 }
 
+/* Both are of one operation of the script. */
+static bool goes_with(const struct redis_part *part, const struct redis_part *before)
+{
+	if (part->taker || before->taker)
+		return false;
+	if (part->offer || before->offer)
+		return part->offer == before->offer;
+	return part->decides ? before->decides : part->parcel && before->parcel == part->parcel;
+}
+
 void redis_parcels_choose(struct redis_shard *shard)
 {
 	const struct redis_part *before = NULL;
@@ -137,9 +162,7 @@ void redis_parcels_choose(struct redis_shard *shard)
 			offer_choose(shard, part);
 		else if (!part->letter && part->op && part->op->kind == STORE_SETTLE)
 			parcel_choose(shard->redis, part);
-		part->follows = before && !part->taker && !before->taker &&
-		                (part->offer ? before->offer == part->offer
-		                             : part->parcel && before->parcel == part->parcel);
+		part->follows = before && goes_with(part, before);
 		before = part;
 	}
 }
@@ -219,20 +242,33 @@ static uint32_t group_count(const struct redis_part *leader)
 	return count;
 }
 
-static void encode_admits(const struct redis_part *leader, struct buf *out)
+/* The heads of all, then the keys of all. */
+static uint32_t encode_admits(const struct redis_shard *shard, const struct redis_part *leader,
+                              struct buf *out)
 {
-	uint32_t count = group_count(leader);
-	char head[4] = { 'M', (char)leader->offer, (char)(count >> 8), (char)count };
+	uint32_t count = group_count(leader), claims = 0;
+	char head[6] = { 'M', (char)leader->offer, (char)(count >> 8), (char)count };
 	const struct redis_part *part = leader;
 	size_t len = sizeof(head);
 
-	for (uint32_t i = 0; i < count; i++, part = part->next)
-		len += redis_admit_head_len(container_of(part->op, struct store_admit, op));
+	for (uint32_t i = 0; i < count; i++, part = part->next) {
+		claims += admit_of(part)->claim_count;
+		len += redis_admit_head_len(admit_of(part));
+	}
+	uint32_t keys = claims * (shard->redis->shard_count > 1 ? 2 : 1), added = 0;
+	head[4] = (char)(keys >> 8);
+	head[5] = (char)keys;
 	resp_request_open(out, len);
 	buf_append(out, head, sizeof(head));
-	for (part = leader; count > 0; count--, part = part->next)
-		redis_encode_admit_head(container_of(part->op, struct store_admit, op), out);
+	part = leader;
+	for (uint32_t i = 0; i < count; i++, part = part->next)
+		redis_encode_admit_head(admit_of(part), out);
 	resp_request_close(out);
+	part = leader;
+	for (uint32_t i = 0; i < count; i++, part = part->next)
+		added += redis_encode_keys(shard, admit_of(part), out);
+	CHECK(added == keys);
+	return 1 + keys;
 }
 
 static void encode_done(const struct redis_store *redis, const struct redis_part *leader,
@@ -262,15 +298,14 @@ uint32_t redis_encode_offers(const struct redis_shard *shard, struct buf *out)
 	return 2 * shard->offer_count;
 }
 
-uint32_t redis_encode_group(const struct redis_store *redis, const struct redis_part *part,
+uint32_t redis_encode_group(const struct redis_shard *shard, const struct redis_part *part,
                             struct buf *out)
 {
 	if (part->follows)
 		return 0;
-	if (part->offer)
-		encode_admits(part, out);
-	else
-		encode_done(redis, part, out);
+	if (!part->parcel)
+		return encode_admits(shard, part, out);
+	encode_done(shard->redis, part, out);
 	return 1;
 }
 
@@ -297,7 +332,7 @@ static int group_begin(struct redis_group *group, const struct redis_part *leade
 {
 	struct resp_reply value;
 	size_t at = 0;
-	size_t head = leader->offer ? GROUP_LEN : 0;
+	size_t head = leader->parcel ? 0 : GROUP_LEN;
 
 	*group = (struct redis_group){ .reply = reply };
 	if (!resp_reply_next(reply, &at, &value))
@@ -310,7 +345,7 @@ static int group_begin(struct redis_group *group, const struct redis_part *leade
 		return ERR_INVALID;
 	group->at = at;
 	group->bits = value.text.ptr + head;
-	if (leader->offer) {
+	if (!leader->parcel) {
 		group->now_ms = big_u64(value.text.ptr);
 		group->ticket = big_u64(value.text.ptr + 8);
 	}
@@ -391,7 +426,7 @@ int redis_group_decode(struct redis_shard *shard, struct redis_part *part, struc
 	if (group->error < 0)
 		return group->error;
 	unsigned bits = (unsigned char)*group->bits++;
-	if (part->offer)
+	if (!part->parcel)
 		return admit_decode(shard, part, bits);
 	return bits == 0 ? 0 : ERR_FENCED;
 }

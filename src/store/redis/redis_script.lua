@@ -40,8 +40,8 @@
 --
 -- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; shard; step; flags), the
 -- node, then the operations: a head that begins with a letter, some with more behind. The
--- answer: one element an operation (a number below 0 is an error), then the counts, if they
--- were asked for.
+-- answer: one element an operation (a number below 0 is an error), then whether there is no room
+-- (a byte: 0, 1, or 2 if nobody looked) and the counts, if they were asked for.
 
 local P = string.sub(KEYS[1], 1, -2)
 local spread = unpack
@@ -75,21 +75,21 @@ if writes then
 		if done == batch then saved, saved_at = cmsgpack.unpack(sub(r, 9)), 0 end
 	end
 end
--- No room: what only removes is done all the same.
+-- No room: what only removes is done all the same. Any other reason not to write is the answer;
+-- before 7.0 its words stand behind where they came from.
 local full = false
 if writes then
 	local r = redis.pcall('SETRANGE', KEYS[2], 0, '')
-	full = type(r) == 'table' and r.err ~= nil
+	if type(r) == 'table' and r.err then
+		local why = string.match(r.err, '^@.-: %-(.*)$') or r.err
+		if sub(why, 1, 3) ~= 'OOM' then return redis.error_reply(why) end
+		full = true
+	end
 end
 
 local last_text = call('GET', KEYS[1]) or '0 0'
 local last, parcelled = string.match(last_text, '^(%d+) (%d+)$')
 last, parcelled = tonumber(last), tonumber(parcelled)
-
--- A closure finds the locals of the function around it by a walk over all that were found
--- before, and those of what is around that at once. So what all use is above, and the rest
--- in a function of its own (not indented).
-local function run()
 
 local function time_of(ticket) return floor(ticket / ORDERS) + EPOCH end
 local function id_of(ticket) return pack('>I8', ticket) end
@@ -106,6 +106,116 @@ local function ticket_next(legs)
 	end
 	return ticket
 end
+
+local function window_kept(seconds)
+	local _, bits = math.frexp(seconds)
+	if bits <= 9 then return seconds end
+	local unit = 2 ^ (bits - 9)
+	return ceil(seconds / unit) * unit
+end
+
+-- What is known of claims and reservations; false: it is not there. All that is read and
+-- written of them goes this way.
+local known = {}
+local fresh = {} -- tickets that this call put in a parcel
+local offers = {} -- of takes
+
+local function known_get(key)
+	local text = known[key]
+	if text == nil then
+		text = call('GET', key)
+		known[key] = text
+	end
+	return text
+end
+
+-- What almost every event is: it has one claim, which nobody had.
+local ends = {}
+
+local function claim_put_first(key, ticket, window, check)
+	local from = time_of(ticket)
+	local of_window = ends[window]
+	if not of_window or of_window.from ~= from then
+		local expiry = from + window_kept(unpack('>I4', window)) * 1000
+		if expiry <= now then expiry = now + 1 end
+		of_window = { from = from, bytes = pack('>I4I8', 0, expiry),
+			ttl = format('%.0f', expiry - now) }
+		ends[window] = of_window
+	end
+	local value = pack('>I8', ticket) .. check .. of_window.bytes
+	known[key] = value
+	if fake then call('SET', key, value) else call('SET', key, value, 'PX', of_window.ttl) end
+end
+
+-- All else is made when something asks for it: that takes as long as some ten events do.
+local make, made
+
+local function others()
+	made = made or make()
+	return made
+end
+
+local function keys_read(from, count)
+	if count <= 1000 then return call('MGET', spread(ARGV, from, from + count - 1)) end
+	local texts = {}
+	for i = 0, count - 1, 1000 do
+		local part = call('MGET', spread(ARGV, from + i, from + (i + 999 < count and i + 999 or count - 1)))
+		for n = 1, #part do texts[i + n] = part[n] end
+	end
+	return texts
+end
+
+-- M: admits in a row that are only decided, or that an offer is made for: its number or 0, how
+-- many they are and how many keys they have, then their heads. Behind it the keys, which are
+-- those of their claims, in a cluster each with that of its reservation. The answer: the time,
+-- the first ticket, bits of each (see P a), and what there is to say of those whose third bit is
+-- set.
+local function admit_many(head, i)
+	local number, count, key_count = unpack('>BI2I2', head, 2)
+	local keys_at, following = i + 1, i + 1 + key_count
+	if full then return FULL, following end
+	local offer = number > 0 and offers[number] or nil
+	local stands = not offer or others().offer_stands(offer)
+	local texts = keys_read(keys_at, key_count)
+	local at, k, a_claim = 7, 0, step > 1 and 2 or 1
+	local out, bits, first = { '' }, {}, nil
+	for n = 1, count do
+		local claims, legs, _, _, _, _, kind = byte(head, at + 2, at + 8)
+		local key, before = ARGV[keys_at + k], last
+		if claims == 1 and kind ~= 2 and stands and not texts[k + 1] and not known[key]
+			and not (step > 1 and texts[k + 2]) then
+			local ticket = ticket_next(1)
+			claim_put_first(key, ticket, sub(head, at + 10, at + 13), sub(head, at + 14, at + 17))
+			bits[n] = offer and '\3' or '\1'
+			if offer then fresh[ticket], offer.open = true, offer.open + 1 end
+		else
+			for c = 0, claims * a_claim - 1 do
+				key = ARGV[keys_at + k + c]
+				if known[key] == nil then known[key] = texts[k + 1 + c] end
+			end
+			local a = others().admit_new(head, at)
+			a.offer, a.place = offer, offer and offer.places + n
+			out[#out + 1] = others().admit(a, 0)
+			if a.in_parcel then offer.open = offer.open + 1 end
+			bits[n] = string.char(4 + (a.in_parcel and 2 or 0) + (last ~= before and 1 or 0))
+		end
+		if not first and last ~= before then first = last end
+		at, k = at + 8 + claims * 42 + legs * 12, k + claims * a_claim
+	end
+	local text = concat(bits)
+	if offer then
+		offer.places = offer.places + count
+		offer.bits[#offer.bits + 1] = text
+		offer.runs[#offer.runs + 1] = pack('>I2I8', count, first or 0)
+	end
+	out[1] = pack('>I8I8', now, first or 0) .. text
+	return out, following
+end
+
+-- A closure finds the locals of the function around it by a walk over all that were found
+-- before, and those of what is around that at once. So what all use is above, and the rest
+-- in a function of its own (not indented).
+function make()
 
 -- Changes of sorted sets that nobody reads before sync().
 local opened, due_at, gone, unleased = {}, {}, {}, {}
@@ -162,8 +272,6 @@ end
 -- Parcels.
 
 local parcels, parcels_all = {}, false
-local offers = {}
-local fresh = {} -- tickets that this call put in one
 local BITS = {}
 for bits = 0, 7 do BITS[bits] = string.char(bits) end
 local IN_PARCEL = { [2] = true, [3] = true, [6] = true, [7] = true }
@@ -394,36 +502,6 @@ local function end_leases()
 end
 
 -- Claims.
-
-local function window_kept(seconds)
-	local _, bits = math.frexp(seconds)
-	if bits <= 9 then return seconds end
-	local unit = 2 ^ (bits - 9)
-	return ceil(seconds / unit) * unit
-end
-
--- What is known of claims and reservations; false: it is not there. All that is read and
--- written of them goes this way.
-local known = {}
-
-local function known_get(key)
-	local text = known[key]
-	if text == nil then
-		text = call('GET', key)
-		known[key] = text
-	end
-	return text
-end
-
-local function known_fetch(keys)
-	for i = 1, #keys, 1000 do
-		local most = i + 999 < #keys and i + 999 or #keys
-		local texts = call('MGET', spread(keys, i, most))
-		for n = i, most do
-			if known[keys[n]] == nil then known[keys[n]] = texts[n - i + 1] end
-		end
-	end
-end
 
 local function claim_get(key)
 	local text = known_get(key)
@@ -678,77 +756,6 @@ function ops.A(head, i)
 	local a = admit_new(head, 2)
 	a.body = ARGV[i + 1]
 	return admit(a, i), i + 2 + (a.spans and 1 + 2 * a.count or 0)
-end
-
--- What almost every event is: it has one claim, which nobody had.
-local ttls = {}
-
-local function claim_put_first(key, window, check, ticket)
-	local from = time_of(ticket)
-	local of_window = ttls[window]
-	if not of_window or of_window.from ~= from then
-		local expiry = from + window_kept(window) * 1000
-		of_window = { from = from, expiry = expiry,
-			ttl = format('%.0f', expiry - now > 0 and expiry - now or 1) }
-		ttls[window] = of_window
-	end
-	local value = pack('>I8I4I4I8', ticket, check, 0, of_window.expiry)
-	known[key] = value
-	if fake then call('SET', key, value) else call('SET', key, value, 'PX', of_window.ttl) end
-end
-
--- M: admits that an offer is made for, in a row; the number of the offer and of them, then
--- their heads. The answer: the time, the first ticket, bits of each (see P a), and what
--- there is to say of those whose third bit is set.
-function ops.M(head, i)
-	local number, count = unpack('>BI2', head, 2)
-	local offer = offers[number]
-	local stands = offer_stands(offer)
-	local at, starts, keys = 5, {}, {}
-	local quick, windows, checks, reserved = {}, {}, {}, {} -- of those with one claim
-	for n = 1, count do
-		local _, _, claims, legs, _, kind, _, window, check, key = unpack('>BBBBI4BBI4I4c12', head, at)
-		starts[n] = at
-		local whole = P .. (kind == 2 and 'n' or 'c') .. key
-		keys[#keys + 1] = whole
-		if step > 1 then keys[#keys + 1] = P .. 'q' .. kind .. key end
-		if claims == 1 and kind ~= 2 and stands then
-			quick[n], windows[n], checks[n] = whole, window, check
-			if step > 1 then reserved[n] = keys[#keys] end
-		end
-		for c = 1, claims - 1 do
-			local kind_c, key_c = unpack('>Bxxxxxxxxxc12', head, at + 8 + c * 42)
-			keys[#keys + 1] = P .. (kind_c == 2 and 'n' or 'c') .. key_c
-			if step > 1 then keys[#keys + 1] = P .. 'q' .. kind_c .. key_c end
-		end
-		at = at + 8 + claims * 42 + legs * 12
-	end
-	if full then return FULL, i + 1 end
-	known_fetch(keys)
-	local out, bits, first = {}, {}, nil
-	for n = 1, count do
-		local key, before = quick[n], last
-		if key and known[key] == false and not (reserved[n] and known[reserved[n]]) then
-			local ticket = ticket_next(1)
-			claim_put_first(key, windows[n], checks[n], ticket)
-			fresh[ticket] = true
-			offer.open = offer.open + 1
-			bits[n] = '\3'
-		else
-			local a = admit_new(head, starts[n])
-			a.offer, a.place = offer, offer.places + n
-			out[#out + 1] = admit(a, 0)
-			if a.in_parcel then offer.open = offer.open + 1 end
-			bits[n] = BITS[4 + (a.in_parcel and 2 or 0) + (last ~= before and 1 or 0)]
-		end
-		if not first and last ~= before then first = last end
-	end
-	local text = concat(bits)
-	offer.places = offer.places + count
-	offer.bits[#offer.bits + 1] = text
-	offer.runs[#offer.runs + 1] = pack('>I2I8', count, first or 0)
-	table.insert(out, 1, pack('>I8I8', now, first or 0) .. text)
-	return out, i + 1
 end
 
 -- P: claims of this shard that an event of another is about to take, all or none; then what
@@ -1197,38 +1204,56 @@ function ops.K(head, i)
 	return out, i + 1
 end
 
-local ONCE = { A = true, S = true, N = true, R = true, E = true, B = true, X = true, U = true,
-	C = true, P = true, Q = true, V = true, O = true, M = true, Z = true }
-
 end_leases()
+
+local function finish()
+	sync()
+	if not saved then offers_write() end
+	parcels_write()
+end
+
+return { ops = ops, admit_new = admit_new, admit = admit, offer_stands = offer_stands, finish = finish }
+
+end
+
+-- What was done in the call that this one repeats: its result, and where the next operation is.
+local function again(letter, head, i)
+	saved_at = saved_at + 1
+	local result, more = saved[saved_at], 0
+	if letter == 'M' then
+		-- What it got it has.
+		if type(result) == 'table' and string.find(result[1], '[\2\3\6\7]', 17) then
+			offers[byte(head, 2)].open = 1
+		end
+		more = unpack('>I2', head, 5)
+	elseif letter == 'O' then
+		offers[#offers + 1] = { open = 0 }
+		more = 1
+	elseif letter == 'A' then
+		local bits, _, claims = byte(head, 2, 4)
+		more = bits >= 4 and 2 + 2 * claims or 1
+	elseif letter == 'C' or (letter == 'S' and byte(head, 15) % 4 >= 2) then
+		more = 1
+	end
+	return result, i + 1 + more
+end
+
+local ONCE = 'ABCEMNOPQRSUVXZ'
 local out, results = {}, {}
 local i = 3
 while i <= #ARGV do
 	local head = ARGV[i]
 	local letter = sub(head, 1, 1)
-	local result
-	if saved and ONCE[letter] then
-		saved_at = saved_at + 1
-		result = saved[saved_at]
-		local bits, _, claims = unpack('BBB', head .. '\0\0\0', 2)
-		if letter == 'O' then offers[#offers + 1] = { open = 0 } end
-		-- What it got it has.
-		if letter == 'M' and type(result) == 'table' and string.find(result[1], '[\2\3\6\7]', 17) then
-			offers[byte(head, 2)].open = 1
-		end
-		local two = letter == 'A' or letter == 'C' or letter == 'O'
-			or (letter == 'S' and unpack('B', head, 15) % 4 >= 2)
-		i = two and i + 2 or i + 1
-		if letter == 'A' and bits >= 4 then i = i + 1 + 2 * claims end
+	local once, result = string.find(ONCE, letter, 1, true), nil
+	if saved and once then
+		result, i = again(letter, head, i)
 	else
-		result, i = ops[letter](head, i)
-		if ONCE[letter] then results[#results + 1] = result end
+		if letter == 'M' then result, i = admit_many(head, i) else result, i = others().ops[letter](head, i) end
+		if once then results[#results + 1] = result end
 	end
 	out[#out + 1] = result
 end
-sync()
-if not saved then offers_write() end
-parcels_write()
+if made then made.finish() end
 local last_now = format('%.0f %.0f', last, parcelled)
 if last_now ~= last_text then call('SET', KEYS[1], last_now) end
 if writes and saved then
@@ -1236,11 +1261,8 @@ if writes and saved then
 elseif writes and not full then
 	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
 end
-out[#out + 1] = counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
+out[#out + 1] = (full and '\1' or writes and '\0' or '\2')
+	.. (counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
 	call('ZCARD', P .. 'l') + parcelled, call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'),
-	call('ZCARD', P .. 'x'), call('DBSIZE') + parcelled, call('SCARD', P .. 'C')) or ''
+	call('ZCARD', P .. 'x'), call('DBSIZE') + parcelled, call('SCARD', P .. 'C')) or '')
 return out
-
-end
-
-return run()

@@ -52,6 +52,9 @@ struct redis_store_options {
 	uint64_t dead_keep_ms; /* 0: STORE_DEAD_KEEP_MS */
 };
 
+/* Is the URL one? ERR_INVALID and a text without its secrets; nobody is asked. */
+int redis_store_url_check(const char *url, struct error_text *ret_text) must_check;
+
 int redis_store_open(const struct redis_store_options *options, struct store **ret_store,
                      struct error_text *ret_text) must_check;
 

@@ -1,0 +1,233 @@
+"""A Redis that answers and yet does not do as it should: it becomes a replica, is full, or its
+answers are lost. Whatever it is, it is told once, and when it is over; and no event is lost or
+delivered twice for it."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+import rediskit
+from gatekit import write
+from harness import Connection, eventually
+from sinkkit import QUICK, http_sink, source
+
+
+@pytest.fixture
+def server():
+    made = rediskit.Redis(aof=None)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def gateway(stile, scratch):
+    """stile with this URL as its store, and perhaps a sink."""
+    def start(url, sink=None, more="", source_more=""):
+        text = f"store: {{ url: \"{url}\", lease: 600s }}\nsources:\n" + source("a", source_more)
+        if sink:
+            text += "sinks:\n" + http_sink("it", sink.url("/it"), f"{more}{QUICK}")
+        return stile("--config", write(scratch, "troubles.yaml", text))
+    return start
+
+
+class LossyWay:
+    """Between a gateway and its Redis; the answer to a request that has `pattern` is lost once,
+    and the connection with it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.pattern = None
+        self.lost = threading.Event()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}?timeout=20s"
+
+    def lose(self, pattern):
+        self.pattern = pattern
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection((self.server.address, self.server.port))
+            met = threading.Event()
+            threading.Thread(target=self.there, args=(near, far, met), daemon=True).start()
+            threading.Thread(target=self.back, args=(near, far, met), daemon=True).start()
+
+    def there(self, near, far, met):
+        seen = b""
+        while data := self.receive(near):
+            seen = seen[-64:] + data
+            if self.pattern and self.pattern in seen:
+                self.pattern = None
+                met.set()  # before the server can have answered
+            far.sendall(data)
+        self.cut(far)
+
+    def back(self, near, far, met):
+        while data := self.receive(far):
+            if met.is_set():
+                self.lost.set()
+                break
+            near.sendall(data)
+        self.cut(near)
+        self.cut(far)
+
+    @staticmethod
+    def receive(sock):
+        try:
+            return sock.recv(65536)
+        except OSError:
+            return b""
+
+    @staticmethod
+    def cut(sock):
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self):
+        self.listener.close()
+
+
+def told(node, words):
+    return sum(words in line for line in node.log().splitlines())
+
+
+def test_gateway_whose_redis_becomes_a_replica_says_so_once_and_when_it_is_over(gateway, server):
+    other = rediskit.Redis(aof=None)
+    try:
+        node = gateway(server.url() + "?timeout=300ms")
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "before"}, path="/in/a").json()["verdict"] == "new"
+            server.ask("REPLICAOF", other.address, str(other.port))
+            server.set("replica-serve-stale-data", "yes")
+            for n in range(8):
+                assert connection.post({"id": f"r{n}"}, path="/in/a").status == 503
+            server.ask("REPLICAOF", "NO", "ONE")
+            eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
+                       "it is a master again")
+            eventually(lambda: told(node, "redis is there again") == 1, "that is told")
+        assert told(node, "it is a replica, which takes no writes") == 1, node.log()
+        assert told(node, "redis refused a batch") == 0, node.log()
+        assert node.stop() == 0
+        assert told(node, "redis is there again") == 1, node.log()
+    finally:
+        other.close()
+
+
+def test_gateway_whose_redis_is_full_says_so_once_and_when_it_is_over(gateway, server):
+    node = gateway(server.url())
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "before"}, path="/in/a").status == 200
+        for _ in range(2):
+            server.set("maxmemory", "1")
+            for n in range(8):
+                assert connection.post({"id": f"f{n}"}, path="/in/a").status == 503
+            server.set("maxmemory", "0")
+            eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
+                       "there is room again")
+    assert node.stop() == 0
+    assert told(node, "redis is full") == told(node, "redis has room again") == 2, node.log()
+
+
+def test_answer_that_is_lost_with_an_offer_is_found_again(gateway, server, sink):
+    way, destination = LossyWay(server), sink(lambda request: 200)
+    sent = ["first"]
+    try:
+        node = gateway(way.url(), destination)
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "first"}, path="/in/a").json()["verdict"] == "new"
+            destination.wait(1)
+
+            def offered():
+                """If a take waits, what comes is offered to it. (What of a batch another take has
+                got comes when its lease ends, which is too late here.)"""
+                way.lose(b"$29\r\nO")
+                sent.append(f"e{len(sent)}")
+                events = [{"id": sent[-1]}, {"id": sent[-1]}, {"id": "first"}]
+                answer = connection.post(events, path="/in/a").json()
+                assert [it["verdict"] for it in answer["events"]] == \
+                    ["new", "duplicate", "duplicate"], answer
+                destination.wait(len(sent))
+                return way.lost.is_set()
+            eventually(offered, "an answer with an offer is lost")
+            for name in sent:
+                answer = connection.post({"id": name}, path="/in/a").json()
+                assert answer["verdict"] == "duplicate", answer
+        assert node.stop() == 0
+        assert sorted(destination.ids()) == sorted(sent)
+        assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
+    finally:
+        way.close()
+
+
+def test_full_redis_takes_the_outcomes_of_a_parcel_that_is_half_done(gateway, server, sink):
+    go_on, refused = threading.Event(), set()
+
+    def answer(request):
+        name = json.loads(request.body)["id"]
+        if name.startswith("late"):
+            go_on.wait(60)
+        if name == "late-again" and name not in refused:
+            refused.add(name)
+            return 503
+        return 200
+    destination = sink(answer)
+    node = gateway(server.url(), destination, "concurrency: 16, on_unknown: retry, ")
+    early = ["early-1", "early-2", "early-3"]
+    late = ["late-1", "late-2", "late-again"]
+    with Connection(node.address) as connection:
+        answer = connection.post([{"id": name} for name in early + late], path="/in/a").json()
+        assert [it["verdict"] for it in answer["events"]] == ["new"] * 6
+        destination.wait(6)
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() == 3, "half is done")
+        server.set("maxmemory", "1")
+        go_on.set()
+        assert connection.post({"id": "full"}, path="/in/a").status == 503
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() <= 1,
+                   "what is done is recorded")
+        server.set("maxmemory", "0")
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() == 0,
+                   "what failed is tried again")
+    assert node.stop() == 0
+    assert sorted(destination.ids()) == sorted(early + late + ["late-again"])
+    assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
+    assert server.ask("KEYS", "stile{0}b*") == []
+
+
+def test_node_that_left_the_cluster_is_forgotten_and_found_again(gateway):
+    cluster = rediskit.Cluster()
+    try:
+        first, old = cluster.masters()[:2]
+        node = gateway(f"redis-cluster://{first.address}:{first.port}?timeout=20s")
+        with Connection(node.address) as connection:
+            def decided(names):
+                return all(connection.post({"id": name}, path="/in/a").status == 200
+                           for name in names)
+            assert decided([f"a{n}" for n in range(64)])  # all shards
+            cluster.kill_master(old)
+            eventually(lambda: decided([f"b{n}" for n in range(64)]), "its replica has its slots")
+            left = "a redis that has left the cluster is not asked any more"
+            eventually(lambda: told(node, left) == 1, "it is forgotten")
+            where = f"host={old.address} port={old.port}"
+            assert where in next(line for line in node.log().splitlines()
+                                 if left in line)
+            old.start()
+            cluster.wait_whole()
+            assert decided([f"c{n}" for n in range(64)])
+            cluster.fail_over(next(one for one in cluster.masters()
+                                   if old in cluster.replicas_of(one)))
+            cluster.wait_whole()
+            eventually(lambda: decided([f"d{n}" for n in range(64)]), "it is asked again")
+        assert node.stop() == 0
+    finally:
+        cluster.close()
