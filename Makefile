@@ -24,6 +24,7 @@ build:
 	@ninja --quiet -C build
 
 run: build
+	@tools/install-packages run
 	@build/stile serve $(ARGS)
 
 test:
@@ -53,7 +54,7 @@ format:
 	@git ls-files '*.c' '*.h' | xargs clang-format -i
 
 install-deps:
-	@tools/install-packages build test lint fuzz bench
+	@tools/install-packages build run test lint fuzz bench
 
 install: build
 	@meson install -C build --no-rebuild

@@ -378,6 +378,17 @@ static uint32_t count_operations(const struct resp_task *task)
 	return count;
 }
 
+/* All operations of a task, or none: a store that takes some of them only would have done
+ * half of a transaction. */
+static uint32_t place_all(struct resp_run *run, uint32_t operations)
+{
+	if (likely(operations <= store_room(run->door->store)))
+		return operations;
+	resp_take_back(run->task);
+	resp_fail_memory(run);
+	return 0;
+}
+
 static void handle(struct resp_call *call, const struct span *args, uint32_t count)
 {
 	struct resp_door *door = call->client->user;
@@ -402,8 +413,11 @@ static void handle(struct resp_call *call, const struct span *args, uint32_t cou
 		.count = count,
 	};
 	run_command(&run);
+	uint32_t operations = count_operations(task);
+	if (unlikely(operations > 1))
+		operations = place_all(&run, operations);
 	/* One more than there are, so that the task is not done before all are submitted. */
-	task->left = count_operations(task) + 1;
+	task->left = operations + 1;
 	for (uint32_t i = 0; i < task->job_count; i++) {
 		submit_job(&task->jobs[i]);
 		if (unlikely(task->jobs[i].scanning))

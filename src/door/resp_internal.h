@@ -200,6 +200,9 @@ void resp_run_discard(struct resp_run *run);
 /* Keeps the command for EXEC; its reply is QUEUED, or why not. */
 void resp_queue(struct resp_run *run);
 void resp_discard(struct resp_session *session);
+/* Nothing is submitted yet: all of the task is as if it had not been asked for, and it is
+ * one job again, without a reply. */
+void resp_take_back(struct resp_task *task);
 
 void resp_run_info(struct resp_run *run);
 void resp_run_config(struct resp_run *run);

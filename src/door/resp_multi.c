@@ -89,10 +89,8 @@ static void run_all(const struct resp_run *exec, struct resp_queued *first)
 	}
 }
 
-/* Nothing is submitted yet: all of it is as if it had not been asked for. */
-static void refuse_exec(struct resp_run *exec)
+void resp_take_back(struct resp_task *task)
 {
-	struct resp_task *task = exec->task;
 	for (uint32_t i = 0; i < task->job_count; i++) {
 		buf_free(&task->jobs[i].text);
 		if (task->jobs[i].scanning)
@@ -101,6 +99,11 @@ static void refuse_exec(struct resp_run *exec)
 	task->jobs = &task->one;
 	task->job_count = 1;
 	task->exec = false;
+}
+
+static void refuse_exec(struct resp_run *exec)
+{
+	resp_take_back(exec->task);
 	resp_fail(exec, RESP_EXECABORT,
 	          "Transaction discarded: its replies could have more than %u bytes of values",
 	          RESP_VALUES_MAX);

@@ -175,12 +175,35 @@ static void run_effects(struct postgres_outlet *own, struct batch *batch)
 		take_sync(own, batch);
 }
 
-/* What the transaction left behind; a connection in doubt is closed. */
+static bool has_class(const char *state, const char *classes)
+{
+	for (; *classes; classes += 2)
+		if (memcmp(state, classes, 2) == 0)
+			return true;
+	return false;
+}
+
+static bool is_data(const struct batch *batch)
+{
+	return batch->unfit || (batch->error == -EPROTO && has_class(batch->state, "2122234454P0"));
+}
+
+static bool is_collision(const struct batch *batch)
+{
+	return batch->error == -EPROTO &&
+	       (has_class(batch->state, "40") || strcmp(batch->state, "55P03") == 0 ||
+	        strcmp(batch->state, "57014") == 0);
+}
+
+/* What the transaction left behind. A connection in doubt is closed, and so is one where the
+ * server says no to more than an event: what was prepared may be gone, or the server may
+ * take no writes any more while another does. */
 static void clean_up(struct postgres_outlet *own, struct batch *batch)
 {
 	if (batch->error == 0)
 		return;
-	if (batch->error != -EPROTO || postgres_rollback(&own->link) != 0)
+	bool stays = is_data(batch) || is_collision(batch);
+	if (!stays || batch->unfit || postgres_rollback(&own->link) != 0)
 		postgres_link_close(&own->link);
 }
 
@@ -228,26 +251,6 @@ static int connect_if_needed(struct postgres_outlet *own, struct error_text *ret
 }
 
 /* ---- judging ---- */
-
-static bool has_class(const char *state, const char *classes)
-{
-	for (; *classes; classes += 2)
-		if (memcmp(state, classes, 2) == 0)
-			return true;
-	return false;
-}
-
-static bool is_data(const struct batch *batch)
-{
-	return batch->unfit || (batch->error == -EPROTO && has_class(batch->state, "2122234454P0"));
-}
-
-static bool is_collision(const struct batch *batch)
-{
-	return batch->error == -EPROTO &&
-	       (has_class(batch->state, "40") || strcmp(batch->state, "55P03") == 0 ||
-	        strcmp(batch->state, "57014") == 0);
-}
 
 static void judge_batch(const struct batch *batch, struct outlet_result *result)
 {

@@ -530,9 +530,17 @@ static struct port *port_free(struct port *port)
 	return mem_free(port);
 }
 
+static uint32_t port_room(const struct store *store)
+{
+	const struct port *port = container_of(store, const struct port, store);
+
+	return port->max_in_flight - port->in_flight;
+}
+
 static const struct store_methods port_methods = {
 	.submit = port_submit,
 	.flush = port_flush,
+	.room = port_room,
 	.tick = port_tick,
 	.stats = port_stats,
 	.free = port_close,

@@ -563,6 +563,8 @@ struct store_methods {
 	void (*decide)(struct store *store);
 	/* NULL if a flush completes all it decided. See store_under_way(). */
 	bool (*under_way)(struct store *store);
+	/* NULL if there is no bound. See store_room(). */
+	uint32_t (*room)(const struct store *store);
 	/* Housekeeping: expiry, lazy writes, take-overs from helpers. Call it a
 	 * few times a second; bounded work (well under 10 ms). */
 	void (*tick)(struct store *store);
@@ -609,6 +611,13 @@ static inline void store_decide(struct store *store)
 static inline bool store_under_way(struct store *store)
 {
 	return store->methods->under_way && store->methods->under_way(store);
+}
+
+/* So many can be submitted now before one is refused for want of a place: for those that
+ * must all be taken, or none. */
+static inline uint32_t store_room(const struct store *store)
+{
+	return store->methods->room ? store->methods->room(store) : UINT32_MAX;
 }
 
 static inline void store_tick(struct store *store)

@@ -271,6 +271,16 @@ static bool nothing_more_is_taken(void *user)
 	return is_not_fed(&pour->flood);
 }
 
+static void expect_zeros(int count)
+{
+	struct buf replies = { 0 };
+	for (int i = 0; i < count; i++)
+		buf_append_span(&replies, SPAN(":0\r\n"));
+	buf_append_char(&replies, '\0');
+	peer_expect(&kit, &one, replies.ptr);
+	buf_free(&replies);
+}
+
 /* A key of one letter takes seven bytes of a command, and an operation at the store. */
 static void what_commands_of_many_keys_hold_is_bounded(void **state)
 {
@@ -293,12 +303,34 @@ static void what_commands_of_many_keys_hold_is_bounded(void **state)
 	            1 + limits->weight_bytes / (KEYS * sizeof(struct store_cell)));
 	kit.hold = false;
 	kit_run(&kit, is_sent, &pour.upload);
-	for (int i = 0; i < COMMANDS; i++)
-		buf_append_span(&two.input, SPAN(":0\r\n"));
-	buf_append_char(&two.input, '\0');
-	peer_expect(&kit, &one, two.input.ptr);
-	buf_clear(&two.input);
+	expect_zeros(COMMANDS);
 	buf_free(&commands);
+}
+
+static uint32_t two_places(const struct store *store)
+{
+	(void)store;
+	return 2;
+}
+
+static void without_places_for_all_operations_none_is_done(void **state)
+{
+	(void)state;
+	const struct store_methods *methods = kit.store->methods;
+	struct store_methods narrow = *methods;
+	narrow.room = two_places;
+	kit.store->methods = &narrow;
+
+	peer_ask(&kit, &one, "SET a 1\r\nEXISTS a b\r\n", "+OK\r\n:1\r\n");
+	peer_ask(&kit, &one, "DEL a b c\r\n",
+	         "-OOM no memory for the command now; nothing was done\r\n");
+	peer_ask(&kit, &one, "MULTI\r\nSET b 1\r\nPING\r\nSCAN 0\r\nSET c 1\r\nEXEC\r\n",
+	         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
+	         "-OOM no memory for the command now; nothing was done\r\n");
+	peer_ask(&kit, &one, "MULTI\r\nSET d 1\r\nPING\r\nSET e 1\r\nEXEC\r\n",
+	         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n+PONG\r\n+OK\r\n");
+	kit.store->methods = methods;
+	peer_ask(&kit, &one, "EXISTS a b c d e\r\n", ":3\r\n");
 }
 
 static struct wire *wire_of_one(void)
@@ -526,6 +558,7 @@ int main(void)
 		WITH_KIT(one_of_two_who_does_not_come_back_holds_nobody_up),
 		WITH_KIT(a_peer_that_does_not_read_is_not_fed),
 		WITH_KIT(what_commands_of_many_keys_hold_is_bounded),
+		WITH_KIT(without_places_for_all_operations_none_is_done),
 		WITH_KIT(a_peer_that_reads_again_has_all_its_time_again),
 		cmocka_unit_test(letters_of_a_word_buy_a_stranger_no_time),
 		WITH_KIT(a_peer_that_goes_away_takes_nothing_with_it),

@@ -108,6 +108,15 @@ def test_row_that_may_fit_later_is_tried_again(gateway, postgres):
     assert postgres.number("SELECT count(*) FROM calls") == 1
 
 
+def test_table_that_is_dropped_meanwhile_is_made_again(gateway, postgres):
+    it = gateway(postgres_sink(postgres, "dropped", "table: dropped"))
+    for _ in range(2):
+        take(post(it, "/in/a", {"id": fresh()}), "new")
+        it.wait_settled()
+        assert postgres.number("SELECT count(*) FROM dropped") == 1
+        postgres.ask("DROP TABLE dropped")
+
+
 def test_database_that_is_not_ready_is_told_and_waited_for(gateway, postgres):
     conninfo = postgres.conninfo() + " password=c4n4ry-0123456789"
     it = gateway(postgres_sink(postgres, "late", "create: no, table: late_events",

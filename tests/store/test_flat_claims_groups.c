@@ -1,5 +1,6 @@
 /* flat_claims with so few bits for a place that slots are found by groups, as with many
- * millions of claims: the same tests. */
+ * millions of claims, and without vector instructions: the same tests. */
+#undef __SSE2__
 #define FLAT_CLAIMS_PLACE_BITS 12
 #define flat_claims_new flat_claims_new_grouped
 #define flat_claims_free flat_claims_free_grouped

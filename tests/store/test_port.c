@@ -151,6 +151,7 @@ static void test_a_full_port_refuses_at_once(void **state)
 	struct store_admit admits[3];
 
 	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(store_room(port_store(port)), 2 - i);
 		admits[i] = admit_of(i + 1, &count);
 		store_submit(port_store(port), &admits[i].op);
 	}
@@ -158,6 +159,7 @@ static void test_a_full_port_refuses_at_once(void **state)
 	assert_int_equal(admits[2].op.error, ERR_FULL);
 	store_flush(port_store(port));
 	wait_for(port, &count, 3);
+	assert_int_equal(store_room(port_store(port)), 2);
 	store_submit(port_store(port), &admits[2].op);
 	store_flush(port_store(port));
 	wait_for(port, &count, 4);

@@ -47,7 +47,7 @@
 #define FLAT_CLAIMS_PLACE_BITS 24 /* less: tests, of groups */
 #endif
 #define PLACES_MAX ((UINT64_C(1) << FLAT_CLAIMS_PLACE_BITS) - 1)
-#define AHEAD 16u                     /* slots whose buckets are fetched ahead */
+#define AHEAD 16u /* slots whose buckets are fetched ahead */
 #define TIME_MAX ((UINT64_C(1) << 48) - 1)
 #define NUMBER_MAX ((UINT64_C(1) << 40) - 1)
 #define VALUE_MAX ((UINT64_C(1) << 56) - 1)

@@ -5,9 +5,11 @@
  * walked page by page instead, some pages a second, so that a walk takes about ten
  * minutes; what has expired counts no more from its moment on, swept or not.
  */
+#include "base/log.h"
 #include "store/postgres/postgres_internal.h"
 
 #define BEAT_EVERY_MS 5000u
+#define CLOCK_JUMP_MS 30000 /* more than waiting for an answer explains */
 #define KEEP_EVERY_MS 1000u
 #define COUNT_EVERY_MS 2000u
 #define WALK_ROUNDS 600u /* a second each */
@@ -34,6 +36,23 @@ static void arg(struct postgres_store *own, uint64_t value)
 	postgres_args_u64(&own->taker.args, value);
 }
 
+/* The server's clock, against the one of this machine that nobody can set. */
+static void watch_clock(struct postgres_store *own, uint64_t said_ms)
+{
+	int64_t before_ms = own->clock_offset_ms;
+	int64_t offset_ms = (int64_t)(said_ms - clock_read(clock_system()).boot_ms);
+
+	own->clock_offset_ms = offset_ms;
+	if (before_ms == 0)
+		return;
+	if (offset_ms > before_ms + CLOCK_JUMP_MS)
+		log_error("the clock of the database went ahead: windows end as much sooner",
+		          log_u64("by_ms", (uint64_t)(offset_ms - before_ms)));
+	else if (offset_ms < before_ms - CLOCK_JUMP_MS)
+		log_warn("the clock of the database went back: it is waited for",
+		         log_u64("by_ms", (uint64_t)(before_ms - offset_ms)));
+}
+
 /* This node lives, and those that do not say so leave their tickets to others. */
 static int beat(struct postgres_store *own)
 {
@@ -42,8 +61,10 @@ static int beat(struct postgres_store *own)
 	arg(own, own->node);
 	arg(own, POSTGRES_STORE_NODE_MS);
 	int error = line_query(&own->taker, "beat", &answer);
-	if (!error)
+	if (!error) {
 		own->nodes = postgres_u64(&answer, 0, 0);
+		watch_clock(own, postgres_u64(&answer, 0, 1));
+	}
 	postgres_answer_free(&answer);
 	if (error)
 		return error;

@@ -66,7 +66,8 @@ const struct line_statement taker_statements[] = {
 	/* keeper.c */
 	{ "beat",
 	  "WITH b AS (INSERT INTO stile_nodes VALUES ($1::bigint, stile_clock()) ON CONFLICT"
-	  " (node) DO UPDATE SET beat = excluded.beat) SELECT 1 + count(*) FROM stile_nodes"
+	  " (node) DO UPDATE SET beat = excluded.beat) SELECT 1 + count(*),"
+	  " (SELECT stile_clock()) FROM stile_nodes"
 	  " WHERE node <> $1::bigint AND beat > (SELECT stile_clock()) - $2::bigint" },
 	{ "leases_end", "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
 	                " FROM stile_tickets WHERE state = 2 AND lease > 0 AND lease <= (SELECT"
