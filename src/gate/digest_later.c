@@ -39,9 +39,6 @@ void digest_later_add(struct digest_later *later, const struct digest_wanted *wa
                       struct digest *ret_digest)
 {
 	struct digest_row *row = &later->rows[wanted->index % DIGEST_LATER_ROWS];
-	if (row->lanes.count == HASH_LANES)
-		flush_row(row);
-	uint32_t place = row->lanes.count;
 	struct hash_rest rest = {
 		.state = wanted->scope->state,
 		.ptr = wanted->input->bytes,
@@ -49,13 +46,20 @@ void digest_later_add(struct digest_later *later, const struct digest_wanted *wa
 		.len = wanted->input->len,
 	};
 	CHECK(wanted->input->len <= DIGEST_INPUT_MAX);
-	if (!hash_lanes_add(&row->lanes, &rest)) {
+	/* A row that has a claim of this event already is not flushed: that claim is not
+	 * yet where it will be. */
+	bool full = row->lanes.count == HASH_LANES;
+	bool alone = full && later->claims && wanted->index >= DIGEST_LATER_ROWS;
+	if (full && !alone)
+		flush_row(row);
+	uint32_t place = row->lanes.count;
+	if (alone || !hash_lanes_add(&row->lanes, &rest)) {
 		uint64_t words[2];
 		hash_finish(&rest, words);
 		*ret_digest = digest_of(words, wanted->check);
 		return;
 	}
-	row->places[place] = ret_digest;
+	row->places[place] = later->claims ? &later->claims[wanted->index].digest : ret_digest;
 	row->checks[place] = wanted->check;
 }
 
@@ -68,4 +72,10 @@ void digest_later_flush(struct digest_later *later)
 	}
 	flush_row(&later->rows[0]);
 	flush_row(&later->rows[1]);
+}
+
+void digest_later_drop(struct digest_later *later)
+{
+	for (uint32_t i = 0; i < DIGEST_LATER_ROWS; i++)
+		later->rows[i].lanes.count = later->rows[i].lanes.longest = 0;
 }

@@ -22,6 +22,10 @@
 #define DIGEST_LATER_ROWS 2
 
 struct digest_later {
+	/* Where the claims of the event that is read will stand, if not where they are
+	 * made; may be changed between two events. One that cannot wait for others is
+	 * still written where it was made. */
+	struct claim *claims;
 	struct digest_row {
 		struct hash_lanes lanes;
 		struct digest *places[HASH_LANES];
@@ -46,3 +50,4 @@ struct digest_wanted {
 void digest_later_add(struct digest_later *later, const struct digest_wanted *wanted,
                       struct digest *ret_digest);
 void digest_later_flush(struct digest_later *later);
+void digest_later_drop(struct digest_later *later); /* those that wait are not wanted */

@@ -129,8 +129,9 @@ struct recipe_items {
 	int error;          /* of REFUSED and BROKEN */
 	uint32_t count;     /* steps that gave an item, so far */
 	uint32_t items_max; /* more are BROKEN with ERR_TOO_LARGE; may be changed at first */
-	/* May be set at first: the claims' digests are not there before
-	 * digest_later_flush(), and results stay where they are until then. */
+	/* May be set before a step: the claims' digests are not there before
+	 * digest_later_flush(), and results (or later->claims) stay where they are until
+	 * then. */
 	struct digest_later *later;
 	/* the iterator's own */
 	const struct recipe *recipe;

@@ -79,6 +79,7 @@ static struct recipe_run *next_run(struct recipe_items *items)
 	if (items->count == items->items_max)
 		return NULL;
 	run->in_batch = true;
+	run->later = items->later;
 	run->place = items->count++;
 	return run;
 }

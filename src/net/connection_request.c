@@ -1,5 +1,6 @@
 /* From bytes to requests. See connection.h. */
 #include <errno.h>
+#include <sys/ioctl.h>
 
 #include "base/error.h"
 #include "base/mem.h"
@@ -304,8 +305,31 @@ static size_t missing_bytes(const struct connection *connection)
 	return whole > have ? whole - have : ROOM_MIN;
 }
 
-/* C3: the unfinished request goes to a larger input; grows with what has
- * arrived, not with what the peer has announced. */
+/* Bytes that have arrived and wait in the kernel. */
+static size_t arrived_bytes(const struct connection *connection)
+{
+	int count = 0;
+	if (ioctl(connection->wire.handler.fd, FIONREAD, &count) < 0 || count < 0)
+		return 0;
+	return (size_t)count;
+}
+
+/* Room for a request of `whole` bytes, of which there are `have`: grows with what has
+ * arrived, not with what the peer has announced. The last recv has some room to spare:
+ * so it tells that nothing comes behind. */
+static size_t room_for(const struct connection *connection, size_t whole, size_t have)
+{
+	size_t step = have * 2 > ROOM_STEP ? have * 2 : ROOM_STEP;
+	whole += ROOM_MIN;
+	if (whole <= step)
+		return whole;
+	size_t there = have + arrived_bytes(connection);
+	if (step < there)
+		step = there + ROOM_MIN;
+	return whole < step ? whole : step;
+}
+
+/* C3: the unfinished request goes to a larger input. */
 static int move_input(struct connection *connection, size_t missing)
 {
 	struct pool *pool = &connection->server->host.pool;
@@ -314,10 +338,7 @@ static int move_input(struct connection *connection, size_t missing)
 	bool chunked = connection->current && connection->current->http.head.chunked;
 	if (chunked && missing < have)
 		missing = have; /* nobody knows how much comes: no byte is moved again and again */
-	size_t step = have * 2 > ROOM_STEP ? have * 2 : ROOM_STEP;
-	size_t room = have + missing;
-	if (room > step)
-		room = step;
+	size_t room = room_for(connection, have + missing, have);
 	if (!connection->current && have + missing <= POOL_INPUT_ROOM)
 		room = POOL_INPUT_ROOM;
 	struct input *larger;

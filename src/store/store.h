@@ -559,6 +559,8 @@ struct store;
 struct store_methods {
 	void (*submit)(struct store *store, struct store_op *op);
 	void (*flush)(struct store *store);
+	/* NULL if it gains nothing. See store_decide(). */
+	void (*decide)(struct store *store);
 	/* NULL if a flush completes all it decided. See store_under_way(). */
 	bool (*under_way)(struct store *store);
 	/* NULL if there is no bound. See store_room(). */
@@ -595,6 +597,14 @@ static inline void store_submit(struct store *store, struct store_op *op)
 static inline void store_flush(struct store *store)
 {
 	store->methods->flush(store);
+}
+
+/* For an owner that has many to submit before it flushes: what waits may be decided now,
+ * while it is still in the processor's cache, and is made durable by the flush. */
+static inline void store_decide(struct store *store)
+{
+	if (store->methods->decide)
+		store->methods->decide(store);
 }
 
 /* Something that was flushed is not completed: another flush is due (see above). */

@@ -226,6 +226,65 @@ static void a_body_that_was_not_read_is_never_an_event(void **state)
 	close_gate();
 }
 
+/* ---- batches ---- */
+
+/* Small events, so that room for them is found again and again, and some that are
+ * refused between them. */
+static void append_event(struct buf *out, int i)
+{
+	if (i % 17 == 5)
+		buf_append_span(out, SPAN("{\"name\":\"none\"}"));
+	else
+		buf_printf(out, "{\"id\":\"%d\",\"n\":%d}", i, i);
+}
+
+static int count_of(const struct buf *text, const char *what)
+{
+	int count = 0;
+	const char *at = text->ptr;
+	while ((at = memmem(at, (size_t)(text->ptr + text->len - at), what, strlen(what)))) {
+		at += strlen(what);
+		count++;
+	}
+	return count;
+}
+
+static void events_of_a_batch_are_known_one_by_one(void **state)
+{
+	enum { COUNT = 300, REFUSED = 18 };
+	struct buf batch = { 0 }, answer = { 0 }, one = { 0 };
+	(void)state;
+	open_gate(NULL);
+	for (int i = 0; i < COUNT; i++) {
+		buf_append_char(&batch, i ? ',' : '[');
+		append_event(&batch, i);
+	}
+	buf_append_char(&batch, ']');
+	assert_int_equal(ask("/in/events", buf_span(&batch), &answer), 200);
+	assert_int_equal(count_of(&answer, "\"verdict\":\"new\""), COUNT - REFUSED);
+	assert_int_equal(count_of(&answer, "\"status\":400"), REFUSED);
+	for (int i = 0; i < COUNT; i++) {
+		if (i % 17 == 5)
+			continue;
+		buf_clear(&one);
+		buf_clear(&answer);
+		append_event(&one, i);
+		assert_int_equal(ask("/in/events", buf_span(&one), &answer), 200);
+		assert_int_equal(count_of(&answer, "\"verdict\":\"duplicate\""), 1);
+	}
+	/* What was read of a broken one leaves nothing behind. */
+	batch.ptr[batch.len - 1] = ',';
+	assert_int_equal(ask("/in/events", buf_span(&batch), NULL), 400);
+	batch.ptr[batch.len - 1] = ']';
+	buf_clear(&answer);
+	assert_int_equal(ask("/in/events", buf_span(&batch), &answer), 200);
+	assert_int_equal(count_of(&answer, "\"verdict\":\"duplicate\""), COUNT - REFUSED);
+	buf_free(&batch);
+	buf_free(&answer);
+	buf_free(&one);
+	close_gate();
+}
+
 /* ---- without memory ---- */
 
 static void make_large(struct buf *one, struct buf *batch)
@@ -285,6 +344,7 @@ int main(void)
 		cmocka_unit_test(who_shows_no_key_is_refused_before_the_body),
 		cmocka_unit_test(a_body_that_may_be_trusted_is_waited_for),
 		cmocka_unit_test(a_body_that_was_not_read_is_never_an_event),
+		cmocka_unit_test(events_of_a_batch_are_known_one_by_one),
 		cmocka_unit_test(want_of_memory_is_never_the_senders_fault),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,6 +147,67 @@ static void test_a_lost_write_takes_back_what_was_decided_since(void **state)
 	assert_int_equal(second.admit.verdict, VERDICT_NEW);
 }
 
+static void test_what_is_decided_ahead_waits_for_the_flush(void **state)
+{
+	struct call first, copy;
+
+	(void)state;
+	submit(&first, 1);
+	store_decide(place.store);
+	submit(&copy, 1);
+	store_decide(place.store);
+	assert_false(first.done || copy.done);
+	assert_false(store_under_way(place.store));
+	store_flush(place.store); /* there is nothing more to decide, but this to write */
+	assert_true(store_under_way(place.store));
+	assert_false(first.done || copy.done);
+	store_calls_flush(place.store);
+	assert_true(first.done && copy.done);
+	assert_int_equal(first.admit.verdict, VERDICT_NEW);
+	assert_int_equal(copy.admit.verdict, VERDICT_DUPLICATE);
+}
+
+static void test_what_was_decided_ahead_is_lost_with_the_frame_before(void **state)
+{
+	struct call first, second, copy, again;
+
+	(void)state;
+	submit(&first, 1);
+	store_flush(place.store);
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	submit(&second, 2);
+	submit(&copy, 1);
+	store_decide(place.store);
+	assert_false(first.done || second.done || copy.done);
+	store_calls_flush(place.store);
+	assert_int_equal(first.admit.op.error, ERR_POISONED);
+	assert_int_equal(second.admit.op.error, ERR_POISONED);
+	assert_int_equal(copy.admit.op.error, ERR_POISONED);
+	submit(&again, 2);
+	store_decide(place.store);
+	store_calls_flush(place.store);
+	assert_int_equal(again.admit.op.error, 0);
+	assert_int_equal(again.admit.verdict, VERDICT_NEW);
+}
+
+static void test_a_tick_completes_what_was_decided_ahead(void **state)
+{
+	struct call call, copy;
+
+	(void)state;
+	submit(&call, 1);
+	store_calls_flush(place.store);
+	submit(&copy, 1); /* rests on nothing but what is durable */
+	store_decide(place.store);
+	submit(&call, 2);
+	store_decide(place.store);
+	store_tick(place.store);
+	assert_true(call.done);
+	store_flush(place.store);
+	assert_true(copy.done);
+	assert_int_equal(copy.admit.verdict, VERDICT_DUPLICATE);
+}
+
 /* Else its number would be given to two, when what it was given out on is lost. */
 static void test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written(void **state)
 {
@@ -249,6 +310,8 @@ static void test_the_threads_of_writer_and_owner_agree(void **state)
 		submit(&calls[i][0], i + 1);
 		if (i % 4 == 3)
 			store_flush(place.store);
+		else if (i % 4 == 1)
+			store_decide(place.store);
 		submit(&calls[i][1], i + 1);
 	}
 	store_calls_flush(place.store);
@@ -270,6 +333,12 @@ int main(void)
 		                                end),
 		cmocka_unit_test_setup_teardown(test_a_lost_write_takes_back_what_was_decided_since,
 		                                begin, end),
+		cmocka_unit_test_setup_teardown(test_what_is_decided_ahead_waits_for_the_flush,
+		                                begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_what_was_decided_ahead_is_lost_with_the_frame_before, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_tick_completes_what_was_decided_ahead, begin,
+		                                end),
 		cmocka_unit_test_setup_teardown(
 			test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written,
 			begin, end),

@@ -109,6 +109,8 @@ static void flush_between(struct world *world)
 	} else if (beside && below(world, 8) == 0) {
 		store_flush(world->memory);
 		store_flush(world->local);
+	} else if (below(world, 4) == 0) {
+		store_decide(world->local); /* the memory store has no use for that */
 	}
 }
 

@@ -27,6 +27,10 @@
 
 #define OUTCOMES_WORTH_A_WRITE 1024u
 
+/* Whoever has so much to say that it is decided ahead has more to say while this is
+ * written: of beside_bytes, the part from which such a frame is written beside. */
+#define AHEAD_PART 2u
+
 /*
  * Operations whose claims are on their way through the table together.
  */
@@ -193,6 +197,7 @@ static void lose_batch(struct local_store *local, struct batch *batch, struct op
 	}
 	op_queue_init(&batch->ops);
 	batch->events = 0;
+	batch->ahead = false;
 	forget_touched(batch);
 	for (uint32_t i = 0; i < batch->seen_count; i++)
 		tally_mark_dirty(local->tally, batch->seen[i].ticket);
@@ -341,6 +346,7 @@ static void end_write(struct local_store *local)
 	forget_touched(batch);
 	batch->seen_count = 0;
 	batch->events = 0;
+	batch->ahead = false;
 	complete(local, &batch->ops);
 }
 
@@ -353,6 +359,7 @@ void local_commit(struct local_store *local)
 		return;
 	}
 	local->batch->events = 0;
+	local->batch->ahead = false;
 	complete(local, &local->batch->ops);
 }
 
@@ -371,8 +378,12 @@ static bool worth_a_write(const struct local_store *local)
 /* The frame is large enough, so that deciding the next one meanwhile pays. */
 static bool goes_beside(const struct local_store *local)
 {
+	uint32_t enough = local->options.beside_bytes;
+
+	if (local->batch->ahead)
+		enough /= AHEAD_PART;
 	return local->writer && journal_pending(&local->journal) &&
-	       local->journal.frame.len >= local->options.beside_bytes;
+	       local->journal.frame.len >= enough;
 }
 
 /* Does the answer rest on what is not durable yet? */
@@ -624,20 +635,41 @@ void local_retry_settles(struct local_store *local)
 	local_commit(local);
 }
 
-void local_flush(struct store *store)
+static void decide_waiting(struct local_store *local)
 {
-	struct local_store *local = local_of(store);
 	struct op_queue waiting = local->queue;
 
-	CHECK(!local->flushing);
-	if (!waiting.first && !local->under_way)
-		return;
-	local->flushing = true;
 	op_queue_init(&local->queue);
 	steady_clock_now(&local->clock);
 	local_end_leases(local);
 	if (waiting.first)
 		decide_all(local, waiting.first);
+}
+
+void local_decide(struct store *store)
+{
+	struct local_store *local = local_of(store);
+
+	CHECK(!local->flushing);
+	if (!local->queue.first)
+		return;
+	local->flushing = true;
+	decide_waiting(local);
+	local->batch->ahead = true;
+	local->decided = true;
+	local->flushing = false;
+}
+
+void local_flush(struct store *store)
+{
+	struct local_store *local = local_of(store);
+
+	CHECK(!local->flushing);
+	if (!local->queue.first && !local->under_way && !local->decided)
+		return;
+	local->flushing = true;
+	local->decided = false;
+	decide_waiting(local);
 	flush_batch(local);
 	complete(local, &local->ready);
 	local_serve_reads(local);

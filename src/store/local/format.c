@@ -125,6 +125,14 @@ bool frame_body_valid(const struct frame_header *header, const unsigned char *bo
 	return header->body_check == format_checksum(body, header->body_len, header->epoch);
 }
 
+uint32_t entry_made_check(const struct entry_made *made, uint64_t epoch)
+{
+	CHECK(made->size >= made->head_size);
+	uint64_t head = format_checksum(made->head, made->head_size, epoch);
+	return (uint32_t)format_checksum(made->entry + made->head_size,
+	                                 made->size - made->head_size, head);
+}
+
 uint32_t entry_event_check(const unsigned char *entry, uint32_t size, uint64_t epoch)
 {
 	struct entry_event event;

@@ -438,6 +438,15 @@ uint32_t entry_event_check(const unsigned char *entry, uint32_t size, uint64_t e
 uint32_t entry_note_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
 uint32_t entry_cell_check(const unsigned char *entry, uint32_t size, uint64_t epoch);
 
+/* The same of one that was just put together, without reading its head back. */
+struct entry_made {
+	const uint64_t *head; /* in words, with zeros for the check */
+	uint32_t head_size;
+	uint32_t size;              /* of the entry, which stands */
+	const unsigned char *entry; /* here */
+};
+uint32_t entry_made_check(const struct entry_made *made, uint64_t epoch);
+
 /* One entry of a body, taken apart; spans point into the body. */
 struct entry {
 	enum entry_kind kind;

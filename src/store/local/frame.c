@@ -90,17 +90,11 @@ static unsigned char *put_span(unsigned char *at, struct span span)
 	return at + span.len;
 }
 
-static void seal_event(const struct frame *frame, unsigned char *entry, uint32_t size)
-{
-	uint32_t check = entry_event_check(entry, size, frame->epoch);
-
-	memcpy(entry + offsetof(struct entry_event, check), &check, sizeof(check));
-}
-
 /*
- * The head of an event goes out in whole words. A struct filled field by field
- * and then copied cost 100 ns here: the wide load waits until the narrow stores,
- * and all stores to the cold ring before them, have left the core.
+ * The head of an event goes out in whole words, and its check is made of those words.
+ * A struct filled field by field and then copied cost 100 ns here: the wide load waits
+ * until the narrow stores, and all stores to the cold ring before them, have left the
+ * core. Reading the head back from the ring for the check cost 200 ns.
  */
 static unsigned char *put_word(unsigned char *at, uint64_t word)
 {
@@ -108,14 +102,30 @@ static unsigned char *put_word(unsigned char *at, uint64_t word)
 	return at + sizeof(word);
 }
 
-static inline unsigned char *put_event_head(unsigned char *at, const struct entry_event *event)
+struct event_head {
+	uint64_t words[sizeof(struct entry_event) / sizeof(uint64_t)];
+};
+
+static inline unsigned char *put_event_head(unsigned char *at, const struct entry_event *event,
+                                            struct event_head *ret_head)
 {
-	at = put_word(at, event->size | (uint64_t)event->kind << 32 |
-	                          (uint64_t)event->claim_count << 40 |
-	                          (uint64_t)event->flags << 48 | (uint64_t)event->source_len << 56);
-	at = put_word(at, event->ticket);
-	return put_word(at, event->check | (uint64_t)event->user_flags << 32 |
-	                            (uint64_t)event->attempt << 48);
+	uint64_t *words = ret_head->words;
+
+	CHECK(event->check == 0);
+	words[0] = event->size | (uint64_t)event->kind << 32 | (uint64_t)event->claim_count << 40 |
+	           (uint64_t)event->flags << 48 | (uint64_t)event->source_len << 56;
+	words[1] = event->ticket;
+	words[2] = (uint64_t)event->user_flags << 32 | (uint64_t)event->attempt << 48;
+	return put_word(put_word(put_word(at, words[0]), words[1]), words[2]);
+}
+
+static void seal_event(const struct frame *frame, const struct event_head *head,
+                       unsigned char *entry, uint32_t size)
+{
+	struct entry_made made = { head->words, sizeof(head->words), size, entry };
+	uint32_t check = entry_made_check(&made, frame->epoch);
+
+	memcpy(entry + offsetof(struct entry_event, check), &check, sizeof(check));
 }
 
 static unsigned char *put_routing(unsigned char *at, const struct entry_routing *routing)
@@ -140,15 +150,18 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 {
 	bool routed = unlikely(frame_is_routed(admit));
 	uint32_t size = frame_event_size(admit, claims->once_count), offset;
+	struct event_head head;
 	unsigned char *entry = add(frame, size, &offset);
 	unsigned char *at = put_event_head(
-		entry, &(struct entry_event){ .size = size,
-	                                      .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
-	                                      .claim_count = (uint8_t)claims->once_count,
-	                                      .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
-	                                      .source_len = (uint8_t)admit->source.len,
-	                                      .ticket = ticket,
-	                                      .user_flags = admit->flags });
+		entry,
+		&(struct entry_event){ .size = size,
+	                               .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
+	                               .claim_count = (uint8_t)claims->once_count,
+	                               .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
+	                               .source_len = (uint8_t)admit->source.len,
+	                               .ticket = ticket,
+	                               .user_flags = admit->flags },
+		&head);
 
 	for (uint32_t left = claims->once; left; left &= left - 1) {
 		const struct claim *claim = &claims->claims[__builtin_ctz(left)];
@@ -164,7 +177,7 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 	put_span(at, admit->payload);
 	/* Nobody will ask for the payload of a ticket that is not open. */
 	if (!admit->no_ticket)
-		seal_event(frame, entry, size);
+		seal_event(frame, &head, entry, size);
 	return offset;
 }
 
@@ -185,6 +198,7 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
 {
 	bool routed = (event->leg_count | event->letter.len) != 0;
 	uint32_t size = frame_carried_size(event), offset;
+	struct event_head head;
 	unsigned char *entry = add(frame, size, &offset);
 	unsigned char *at = put_event_head(entry,
 	                                   &(struct entry_event){
@@ -194,30 +208,26 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
 						   .source_len = (uint8_t)event->source.len,
 						   .ticket = carried->ticket,
 						   .user_flags = event->event.user_flags,
-						   .attempt = carried->attempt });
+						   .attempt = carried->attempt },
+	                                   &head);
 
 	if (routed)
 		at = put_carried_leg(at, event, carried->leg);
 	put_span(put_span(put_span(at, event->source), event->letter), event->payload);
-	seal_event(frame, entry, size);
+	seal_event(frame, &head, entry, size);
 	return offset;
 }
 
 uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle)
 {
-	struct entry_settle entry = {
-		.size = frame_settle_size(settle),
-		.kind = ENTRY_SETTLE,
-		.outcome = (uint8_t)settle->outcome,
-		.ticket = settle->ticket,
-		.attempt = settle->attempt,
-	};
-	uint32_t offset;
-	unsigned char *at = add(frame, entry.size, &offset);
+	uint32_t size = frame_settle_size(settle), offset;
+	unsigned char *at = add(frame, size, &offset);
 
-	memcpy(at, &entry, sizeof(entry));
-	if (unlikely(entry.size > sizeof(entry)))
-		memcpy(at + sizeof(entry), &settle->due_ms, sizeof(settle->due_ms));
+	at = put_word(at, size | (uint64_t)ENTRY_SETTLE << 32 | (uint64_t)settle->outcome << 40);
+	at = put_word(at, settle->ticket);
+	at = put_word(at, settle->attempt);
+	if (unlikely(size > sizeof(struct entry_settle)))
+		put_word(at, settle->due_ms);
 	return offset;
 }
 
@@ -257,16 +267,20 @@ uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest
 uint32_t frame_add_cell(struct frame *frame, const struct frame_cell *cell)
 {
 	uint32_t size = frame_cell_size(cell), offset;
-	unsigned char *entry = add(frame, size, &offset);
-	unsigned char *at = put_word(entry, size | (uint64_t)ENTRY_CELL << 32 |
-	                                            (uint64_t)cell->act << 40 |
-	                                            (uint64_t)cell->name.len << 48);
+	unsigned char *entry = add(frame, size, &offset), *at = entry;
+	const uint64_t head[sizeof(struct entry_cell) / sizeof(uint64_t)] = {
+		size | (uint64_t)ENTRY_CELL << 32 | (uint64_t)cell->act << 40 |
+			(uint64_t)cell->name.len << 48,
+		cell->digest.word[0],
+		cell->digest.word[1] >> 32 << 32,
+		cell->expiry_ms,
+	};
 
-	at = put_word(at, cell->digest.word[0]);
-	at = put_word(at, cell->digest.word[1] >> 32 << 32);
-	at = put_word(at, cell->expiry_ms);
+	for (size_t i = 0; i < ARRAY_LEN(head); i++)
+		at = put_word(at, head[i]);
 	put_span(put_span(at, cell->name), cell->value);
-	uint32_t check = entry_cell_check(entry, size, frame->epoch);
+	struct entry_made made = { head, sizeof(head), size, entry };
+	uint32_t check = entry_made_check(&made, frame->epoch);
 	memcpy(entry + offsetof(struct entry_cell, digest.word[1]), &check, sizeof(check));
 	return offset;
 }

@@ -106,6 +106,7 @@ struct undo_list {
 struct batch {
 	struct op_queue ops;                     /* waiting for the frame */
 	uint32_t events;                         /* what makes it worth a write */
+	bool ahead;                              /* some was decided before the flush */
 	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame */
 	uint32_t seen_count;
 	/* The digests of cells that it changes, as bits: some more may seem to be. */
@@ -173,6 +174,7 @@ struct local_store {
 	bool crowded;         /* as many tickets are open as may be, and that was told */
 	bool ending;          /* see store_end_waits() */
 	bool flushing;
+	bool decided; /* some, which a flush has not seen yet */
 	bool superblock_dirty;
 	uint64_t superblock_boot_ms; /* when it was written last */
 	uint64_t seen_boot_ms;       /* when duplicates were written down last */
@@ -248,6 +250,7 @@ void local_undo_admit(struct local_store *local, struct store_admit *admit, int 
 /* Room for the entries, after writing what is there if need be. */
 int local_reserve(struct local_store *local, uint32_t size, enum journal_room room) must_check;
 void local_flush(struct store *store);
+void local_decide(struct store *store);
 /* Ends the write under way; writes and completes the batch. */
 void local_commit(struct local_store *local);
 bool local_under_way(struct store *store);

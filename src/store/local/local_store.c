@@ -382,6 +382,7 @@ static void close_store(struct store *store)
 static const struct store_methods methods = {
 	.submit = submit,
 	.flush = local_flush,
+	.decide = local_decide,
 	.tick = tick,
 	.stats = stats,
 	.under_way = local_under_way,

@@ -79,9 +79,9 @@ struct postgres_store {
 	struct line taker;
 	struct op_list takes, waits;
 	uint32_t wait_count;
-	bool untaken;  /* a take may have been made of which nobody heard */
-	bool look_now; /* something may be there for those that wait */
-	bool unfit;    /* the server is there, but not what it was */
+	bool untaken;            /* a take may have been made of which nobody heard */
+	bool look_now;           /* something may be there for those that wait */
+	bool unfit;              /* the server is there, but not what it was */
 	int64_t clock_offset_ms; /* of the server's clock to that of this boot; 0: not known */
 	uint64_t beat_at_ms, keep_at_ms, count_at_ms, look_at_ms, open_at_ms;
 	struct sweep sweeps[4];
