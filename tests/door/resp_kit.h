@@ -19,9 +19,10 @@
 #include "door/resp.h"
 #include "store/memory/memory_store.h"
 #include "support/clock_fake.h"
+#include "sys/clock.h"
 #include "sys/loop.h"
 
-#define KIT_ROUNDS_MAX 200000u /* only a hang reaches it */
+#define KIT_WAIT_NS UINT64_C(60000000000) /* only a hang reaches it */
 
 struct kit {
 	struct loop *loop;
@@ -36,7 +37,7 @@ struct kit {
 	uint64_t flushes;
 	bool (*until)(void *user);
 	void *user;
-	uint32_t rounds;
+	uint64_t began_ns;
 	bool met;
 };
 
@@ -68,7 +69,7 @@ static inline void kit_check(struct loop_hook *hook)
 {
 	struct kit *kit = container_of(hook, struct kit, check);
 	kit->met = kit->until(kit->user);
-	if (kit->met || ++kit->rounds > KIT_ROUNDS_MAX)
+	if (kit->met || clock_monotonic_ns() - kit->began_ns > KIT_WAIT_NS)
 		loop_stop(kit->loop);
 	else
 		loop_again(kit->loop);
@@ -78,7 +79,7 @@ static inline bool kit_try(struct kit *kit, bool (*until)(void *user), void *use
 {
 	kit->until = until;
 	kit->user = user;
-	kit->rounds = 0;
+	kit->began_ns = clock_monotonic_ns();
 	loop_hook_add(kit->loop, &kit->check);
 	loop_again(kit->loop);
 	loop_run(kit->loop);
