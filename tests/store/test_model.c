@@ -310,8 +310,11 @@ static void test_the_histories_came_to_everything(void **state)
 		assert_true(model_tally.settled[i] > 0);
 	for (int i = STORE_MARK_STARTED; i <= STORE_MARK_UNKNOWN; i++)
 		assert_true(model_tally.noted[i] > 0);
+	/* A shared store has a fiftieth of the steps: not everything that is rare comes then. */
+	int waited = 0;
 	for (int i = OUTCOME_NONE; i < OUTCOME_RELEASED; i++)
-		assert_true(model_tally.waited[i] > 0);
+		waited += model_tally.waited[i] > 0;
+	assert_true(waited >= (shared_is_asked_for() ? 2 : OUTCOME_RELEASED - OUTCOME_NONE));
 	for (int i = STORE_STATE_DUE; i < STORE_STATE_CLOSED + !shared_is_asked_for(); i++)
 		assert_true(model_tally.states[i] > 0);
 	assert_true(model_tally.ops[STORE_RELEASE] > 0 && model_tally.ops[STORE_RENEW] > 0);
