@@ -11,6 +11,7 @@
 #define CLOSE_MS 2000u
 #define COUNTS_PARTS 8u
 #define COUNTS_MS 20u
+#define CROWD_LEAST 16u
 
 /* Of the last element of an answer. */
 enum room { ROOM_NONE = 1, ROOM_UNKNOWN = 2 };
@@ -148,13 +149,48 @@ static void batch_send(struct redis_shard *shard)
 		redis_client_call(redis->client, call);
 }
 
+/*
+ * Many senders that were answered together soon have more to say. The few who came while
+ * their batch was under way would be a batch of their own, which costs the server as much
+ * as one of all: they wait for the others, a millisecond at most.
+ */
+static void crowd_begin(struct redis_shard *shard, uint32_t answered)
+{
+	struct redis_store *redis = shard->redis;
+
+	shard->crowd = 0;
+	if (answered < CROWD_LEAST || redis->closing)
+		return;
+	/* The timer of another shard does as well, and is not put off. */
+	if (!redis->crowd_timed)
+		redis->crowd_timed = loop_timer_set(redis->loop, &redis->crowd_timer, 1) == 0;
+	if (redis->crowd_timed)
+		shard->crowd = answered + shard->queue.count;
+}
+
+static bool crowd_is_missing(const struct redis_shard *shard)
+{
+	return shard->queue.count > 0 && shard->queue.count < shard->crowd - shard->crowd / 4;
+}
+
+void redis_crowd_over(struct loop_timer *timer)
+{
+	struct redis_store *redis = container_of(timer, struct redis_store, crowd_timer);
+
+	redis->crowd_timed = false;
+	for (uint32_t i = 0; i < redis->shard_count; i++)
+		redis->shards[i].crowd = 0; /* the round's end sends what waits */
+}
+
 void redis_shard_pump(struct redis_shard *shard, bool poll)
 {
-	if (shard->busy)
+	if (shard->busy || (!poll && crowd_is_missing(shard)))
 		return;
 	parts_choose(shard, poll);
-	if (shard->under_way.count > 0)
-		batch_send(shard);
+	if (shard->under_way.count == 0)
+		return;
+	shard->crowd = 0;
+	batch_send(shard);
 }
 
 /* ---- answers ---- */
@@ -324,5 +360,7 @@ static void answered(struct redis_call *call, int error, struct span reply)
 		part_answered(shard, part, error, span_of(reply.ptr + from, at - from));
 	}
 	shard->busy = false;
+	if (error == 0)
+		crowd_begin(shard, parts.count);
 	redis_shard_pump(shard, false);
 }

@@ -200,6 +200,8 @@ struct redis_shard {
 	struct redis_group group;
 	uint32_t answers; /* that the batch has */
 	bool busy;
+	uint32_t crowd;    /* operations that the last batch answered or found waiting, while
+	                    * the next one waits until most of as many are there; 0: it does not */
 	uint64_t batch;    /* the number of the last */
 	uint64_t began_ns; /* it was sent */
 	uint64_t counted_ms;
@@ -242,6 +244,8 @@ struct redis_store {
 	/* the thread's */
 	struct loop_hook hook;
 	struct loop_timer poll_timer, lease_timer;
+	struct loop_timer crowd_timer; /* nobody waits longer for the others */
+	bool crowd_timed;              /* it is set */
 	struct redis_client *client;
 	struct redis_shard *shards;
 	uint32_t shard_count, shard_bits;
@@ -328,6 +332,8 @@ static inline struct redis_part *part_list_cut(struct part_list *list)
 /* redis_batch.c: sends what the shard has, if it is not busy; `poll`: also if that is
  * nothing but takes that wait. */
 void redis_shard_pump(struct redis_shard *shard, bool poll);
+/* Of crowd_timer: what waits for others is sent. */
+void redis_crowd_over(struct loop_timer *timer);
 
 /* redis_takes.c */
 void redis_takes_add(struct redis_store *redis, struct store_take *take);

@@ -393,6 +393,7 @@ static void thread_leftovers(struct redis_store *redis)
 {
 	loop_timer_clear(redis->loop, &redis->poll_timer);
 	loop_timer_clear(redis->loop, &redis->lease_timer);
+	loop_timer_clear(redis->loop, &redis->crowd_timer);
 	loop_timer_clear(redis->loop, &redis->guard_timer);
 	redis_takes_fail(redis, ERR_CLOSING);
 	redis->client = redis_client_free(redis->client);

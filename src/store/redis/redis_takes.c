@@ -183,6 +183,7 @@ int redis_takes_begin(struct redis_store *redis)
 {
 	redis->poll_timer.due = poll_due;
 	redis->lease_timer.due = lease_due;
+	redis->crowd_timer.due = redis_crowd_over;
 	int r = loop_timer_set(redis->loop, &redis->poll_timer, REDIS_STORE_POLL_MS);
 	if (r == 0 && !redis->fake_clock)
 		r = loop_timer_set(redis->loop, &redis->lease_timer, REDIS_LEASE_MS / 3);
