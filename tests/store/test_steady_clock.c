@@ -32,6 +32,15 @@ static void machine_init(struct machine *machine)
 	machine->clock.user = machine;
 }
 
+/* A folder's first use on a machine, and what it keeps of it. */
+static struct steady_clock_state start_and_save(struct machine *machine,
+                                                struct steady_clock *steady)
+{
+	machine_init(machine);
+	steady_clock_start(steady, &machine->clock, NULL);
+	return steady_clock_save(steady);
+}
+
 static void machine_reboot(struct machine *machine, int64_t off_ms, int64_t up_ms)
 {
 	machine->boot_at_ms = machine->true_ms + off_ms;
@@ -87,9 +96,7 @@ static void test_a_restart_in_the_same_boot_goes_on_by_boot_time(void **state)
 	(void)state;
 	struct machine machine;
 	struct steady_clock steady;
-	machine_init(&machine);
-	steady_clock_start(&steady, &machine.clock, NULL);
-	struct steady_clock_state saved = steady_clock_save(&steady);
+	struct steady_clock_state saved = start_and_save(&machine, &steady);
 	machine.true_ms += 3 * DAY_MS;
 	machine.wall_error_ms = -HOUR_MS;
 	steady_clock_start(&steady, &machine.clock, &saved);
@@ -101,9 +108,7 @@ static void test_after_a_reboot_the_wall_is_believed_up_to_a_day(void **state)
 	(void)state;
 	struct machine machine;
 	struct steady_clock steady;
-	machine_init(&machine);
-	steady_clock_start(&steady, &machine.clock, NULL);
-	struct steady_clock_state saved = steady_clock_save(&steady);
+	struct steady_clock_state saved = start_and_save(&machine, &steady);
 	machine_reboot(&machine, DAY_MS - 1000, 60000);
 	steady_clock_start(&steady, &machine.clock, &saved);
 	assert_int_equal(steady_clock_last(&steady), machine.true_ms);
@@ -125,9 +130,7 @@ static void test_after_a_reboot_a_wall_that_went_back_is_not_followed(void **sta
 	(void)state;
 	struct machine machine;
 	struct steady_clock steady;
-	machine_init(&machine);
-	steady_clock_start(&steady, &machine.clock, NULL);
-	struct steady_clock_state saved = steady_clock_save(&steady);
+	struct steady_clock_state saved = start_and_save(&machine, &steady);
 	machine.wall_error_ms = -400 * DAY_MS;
 	machine_reboot(&machine, 1000, 60000);
 	steady_clock_start(&steady, &machine.clock, &saved);
@@ -162,9 +165,7 @@ static void test_a_start_long_after_a_reboot_is_explained(void **state)
 	(void)state;
 	struct machine machine;
 	struct steady_clock steady;
-	machine_init(&machine);
-	steady_clock_start(&steady, &machine.clock, NULL);
-	struct steady_clock_state saved = steady_clock_save(&steady);
+	struct steady_clock_state saved = start_and_save(&machine, &steady);
 	machine_reboot(&machine, HOUR_MS, 5 * DAY_MS);
 	steady_clock_start(&steady, &machine.clock, &saved);
 	assert_int_equal(steady_clock_last(&steady), machine.true_ms);
@@ -177,9 +178,7 @@ static void test_of_a_time_since_boot_with_a_wall_that_is_held_a_day_is_believed
 	(void)state;
 	struct machine machine;
 	struct steady_clock steady;
-	machine_init(&machine);
-	steady_clock_start(&steady, &machine.clock, NULL);
-	struct steady_clock_state saved = steady_clock_save(&steady);
+	struct steady_clock_state saved = start_and_save(&machine, &steady);
 	machine.boot_at_ms = START_MS - 200 * DAY_MS;
 	machine.wall_error_ms = 400 * DAY_MS;
 	machine.clock.boot_id[0]++;
