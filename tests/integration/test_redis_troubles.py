@@ -32,9 +32,13 @@ def gateway(stile, scratch):
     return start
 
 
+# How a take of what is due begins, and an offer of what comes.
+PLAIN_TAKE, OFFER = b"$23\r\nT", b"$29\r\nO"
+
+
 class LossyWay:
     """Between a gateway and its Redis; the answer to a request that has `pattern` is lost once,
-    and the connection with it."""
+    and the connection with it. While it is shut, so is every other connection."""
 
     def __init__(self, server):
         self.server = server
@@ -42,13 +46,18 @@ class LossyWay:
         self.port = self.listener.getsockname()[1]
         self.pattern = None
         self.lost = threading.Event()
+        self.shuts = self.shut = False
         threading.Thread(target=self.accept, daemon=True).start()
 
-    def url(self):
-        return f"redis://127.0.0.1:{self.port}?timeout=20s"
+    def url(self, timeout="20s"):
+        return f"redis://127.0.0.1:{self.port}?timeout={timeout}"
 
-    def lose(self, pattern):
+    def lose(self, pattern, and_shut=False):
+        self.shuts = and_shut
         self.pattern = pattern
+
+    def open(self):
+        self.shut = False
 
     def accept(self):
         while True:
@@ -56,6 +65,9 @@ class LossyWay:
                 near, _ = self.listener.accept()
             except OSError:
                 return
+            if self.shut:
+                near.close()
+                continue
             far = socket.create_connection((self.server.address, self.server.port))
             met = threading.Event()
             threading.Thread(target=self.there, args=(near, far, met), daemon=True).start()
@@ -74,6 +86,7 @@ class LossyWay:
     def back(self, near, far, met):
         while data := self.receive(far):
             if met.is_set():
+                self.shut = self.shuts
                 self.lost.set()
                 break
             near.sendall(data)
@@ -151,7 +164,7 @@ def test_answer_that_is_lost_with_an_offer_is_found_again(gateway, server, sink)
             def offered():
                 """If a take waits, what comes is offered to it. (What of a batch another take has
                 got comes when its lease ends, which is too late here.)"""
-                way.lose(b"$29\r\nO")
+                way.lose(OFFER)
                 sent.append(f"e{len(sent)}")
                 events = [{"id": sent[-1]}, {"id": sent[-1]}, {"id": "first"}]
                 answer = connection.post(events, path="/in/a").json()
@@ -166,6 +179,80 @@ def test_answer_that_is_lost_with_an_offer_is_found_again(gateway, server, sink)
         assert node.stop() == 0
         assert sorted(destination.ids()) == sorted(sent)
         assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
+    finally:
+        way.close()
+
+
+class LateSink:
+    """A sink that works from some moment on, and what it took."""
+
+    def __init__(self, sink):
+        self.works = False
+        self.taken = []
+        self.destination = sink(self.answer)
+
+    def answer(self, request):
+        if not self.works:
+            return 503
+        self.taken.append(json.loads(request.body)["id"])
+        return 200
+
+    def wait_all(self, node, server, ids):
+        """Well before any lease could have ended."""
+        eventually(lambda: set(ids) <= set(self.taken), "all are delivered")
+        eventually(lambda: server.ask("ZCARD", "stile{0}o") == 0, "all are settled")
+        eventually(lambda: node.metrics()["stile_open_tickets"].value() == 0, "that is known")
+        assert sorted(self.taken) == sorted(ids)
+        assert node.stop() == 0
+        assert server.ask("ZCARD", "stile{0}a") == 0
+
+
+def leave_due(gateway, server, destination, ids):
+    """A gateway ends whose sink took nothing yet."""
+    node = gateway(server.url(), destination, "on_unknown: retry, ")
+    with Connection(node.address) as connection:
+        answer = connection.post([{"id": name} for name in ids], path="/in/a").json()
+    assert [it["verdict"] for it in answer["events"]] == ["new"] * len(ids)
+    assert node.stop() == 0
+
+
+def test_tickets_whose_take_was_not_heard_are_taken_again_at_once(gateway, server, sink):
+    late, way, ids = LateSink(sink), LossyWay(server), [f"e{n}" for n in range(20)]
+    try:
+        leave_due(gateway, server, late.destination, ids)
+        late.works = True
+        way.lose(PLAIN_TAKE)
+        node = gateway(way.url(), late.destination, "on_unknown: retry, ")
+        assert way.lost.wait(60)
+        late.wait_all(node, server, ids)
+    finally:
+        way.close()
+
+
+@pytest.mark.parametrize("how", [PLAIN_TAKE, OFFER], ids=["plain", "offer"])
+def test_tickets_of_a_take_that_was_given_up_are_taken_again_at_once(gateway, server, sink, how):
+    late, way, ids = LateSink(sink), LossyWay(server), [f"e{n}" for n in range(20)]
+    try:
+        if how == PLAIN_TAKE:
+            leave_due(gateway, server, late.destination, ids)
+        late.works = True
+        way.lose(how, and_shut=True)
+        node = gateway(way.url(timeout="1s"), late.destination, "on_unknown: retry, ")
+        with Connection(node.address) as connection:
+            def refused():
+                """The batch before this one was given up, or this one was."""
+                name = ids[0] if how == PLAIN_TAKE else f"e{len(sent)}"
+                sent.append(name)
+                return connection.post({"id": name}, path="/in/a").status == 503
+            sent = []
+            eventually(lambda: refused() and way.lost.is_set(), "the answer is lost")
+            way.open()
+            if how == OFFER:
+                ids = sent
+                for name in ids:
+                    eventually(lambda: connection.post({"id": name}, path="/in/a").status == 200,
+                               "the store is there again")
+        late.wait_all(node, server, ids)
     finally:
         way.close()
 

@@ -81,13 +81,14 @@ static void add_batch(struct buf *out, const struct redis_shard *shard, bool wri
 	const struct redis_store *redis = shard->redis;
 	uint64_t now_ms = redis->fake_clock ? atomic_load(&redis->now_ms) : 0;
 	uint32_t step = redis_ticket_step(redis);
-	char head[25];
-	uint64_t words[2] = { __builtin_bswap64(now_ms), __builtin_bswap64(shard->batch) };
+	char head[33];
+	uint64_t words[3] = { __builtin_bswap64(now_ms), __builtin_bswap64(shard->batch),
+		              __builtin_bswap64(shard->heard) };
 	uint32_t halves[2] = { __builtin_bswap32(shard->number), __builtin_bswap32(step) };
 
-	memcpy(head, words, 16);
-	memcpy(head + 16, halves, 8);
-	head[24] = (char)((redis->fake_clock ? 1 : 0) | (writes ? 2 : 0) |
+	memcpy(head, words, 24);
+	memcpy(head + 24, halves, 8);
+	head[32] = (char)((redis->fake_clock ? 1 : 0) | (writes ? 2 : 0) |
 	                  (counts_wanted(shard) ? 4 : 0));
 	resp_request_add(out, span_of(head, sizeof(head)));
 	resp_request_add(out, span_of(redis->node, sizeof(redis->node)));
@@ -120,9 +121,10 @@ static void batch_send(struct redis_shard *shard)
 	struct redis_call *call = &shard->call;
 	struct buf *out = &call->arguments;
 
-	shard->batch++;
 	buf_clear(out);
-	call->writes = parts_write(shard);
+	/* What one before has taken, of which nobody heard, is given back. */
+	call->writes = parts_write(shard) || shard->heard != shard->batch;
+	shard->batch++;
 	call->wrote = has_taken;
 	resp_request_add(out, SPAN("2"));
 	add_key(out, shard, "m");
@@ -343,9 +345,11 @@ static void answered(struct redis_call *call, int error, struct span reply)
 	size_t at = 0;
 
 	part_list_init(&shard->under_way);
-	if (error == 0)
+	if (error == 0) {
+		shard->heard = shard->batch;
 		error = resp_reply_next(reply, &at, &value) ? batch_error(shard, &value)
 		                                            : ERR_INVALID;
+	}
 	if (error == 0)
 		error = redis_offers_answered(shard, reply, &at);
 	if (error == 0)

@@ -202,7 +202,8 @@ struct redis_shard {
 	bool busy;
 	uint32_t crowd;    /* operations that the last batch answered or found waiting, while
 	                    * the next one waits until most of as many are there; 0: it does not */
-	uint64_t batch;    /* the number of the last */
+	uint64_t batch;    /* the number of the last, */
+	uint64_t heard;    /* and that of the last that was answered */
 	uint64_t began_ns; /* it was sent */
 	uint64_t counted_ms;
 	struct redis_call call;

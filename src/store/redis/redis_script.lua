@@ -30,16 +30,18 @@
 --   P p, P x    parked, dead, by since when
 --   P D id      an event of which a leg was dropped, for an hour
 --   P k KEY     a cell: expiry 8 (0: never), length of the name 4, name, value
---   P r NODE    number and results of a node's last batch: a batch that comes again, since
---               its answer was lost, is answered from here and not done twice
+--   P r NODE    number and results of a node's last batch that changed something, and what its
+--               takes have taken: a batch that comes again, since its answer was lost, is
+--               answered from here and not done twice; what one has taken that was given up is
+--               given back by the next
 --   P q KEY     a claim that an event of another shard is about to take: its token 8
 --   P u id      an event whose claims of other shards are perhaps not taken yet
 --
 -- A ticket that nothing happens to but that it is done is in a parcel, with those that were
 -- admitted with it. All else first takes it out: then it is as any other.
 --
--- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; shard; step; flags), the
--- node, then the operations: a head that begins with a letter, some with more behind. The
+-- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; that of the last one whose
+-- answer was heard; shard; step; flags), the node, then the operations: a head that begins with a letter, some with more behind. The
 -- answer: one element an operation (a number below 0 is an error), then whether there is no room
 -- (a byte: 0, 1, or 2 if nobody looked) and the counts, if they were asked for.
 
@@ -48,7 +50,7 @@ local spread = unpack
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local sub, byte, floor, ceil = string.sub, string.byte, math.floor, math.ceil
 local format, concat = string.format, table.concat
-local now, batch, shard, step, flags = unpack('>I8I8I4I4B', ARGV[1])
+local now, batch, heard, shard, step, flags = unpack('>I8I8I8I4I4B', ARGV[1])
 local fake, writes, counts = flags % 2 == 1, flags % 4 >= 2, flags >= 4
 local FULL, FENCED, NOENT, RETRY = -5003, -5008, -2, -1000
 local NEW, DUPLICATE, STALE, CONFLICT, BUSY = 1, 2, 3, 4, 5
@@ -66,13 +68,18 @@ if now == 0 then
 	now = t[1] * 1000 + floor(t[2] / 1000)
 end
 
-local saved, saved_at
-if writes then
-	local r = call('GET', P .. 'r' .. ARGV[2])
-	if r then
-		local done = unpack('>I8', r)
-		if done > batch then return redis.error_reply('STALE batch') end
-		if done == batch then saved, saved_at = cmsgpack.unpack(sub(r, 9)), 0 end
+-- A take's tickets: id and attempt of each; those of a parcel: its name.
+local takes, parcels_taken = {}, {}
+local saved, saved_at, saved_takes, unheard
+local record = call('GET', P .. 'r' .. ARGV[2])
+if record then
+	local done = unpack('>I8', record)
+	if done > batch then return redis.error_reply('STALE batch') end
+	if done == batch then
+		saved, saved_takes = spread(cmsgpack.unpack(sub(record, 9)))
+		saved_at = 0
+	elseif done > heard then
+		unheard = sub(record, 9)
 	end
 end
 -- No room: what only removes is done all the same. Any other reason not to write is the answer;
@@ -86,6 +93,7 @@ if writes then
 		full = true
 	end
 end
+if full or not writes then unheard = nil end -- nothing could say that it was given back
 
 local last_text = call('GET', KEYS[1]) or '0 0'
 local last, parcelled = string.match(last_text, '^(%d+) (%d+)$')
@@ -384,6 +392,7 @@ local function offers_write()
 			call('MSET', P .. 'a' .. o.name, head .. concat(o.bits) .. concat(o.runs),
 				P .. 'b' .. o.name, o.bytes)
 			call('ZADD', P .. 'a', o.ends > 0 and o.ends or FOREVER, o.name)
+			parcels_taken[#parcels_taken + 1] = o.name
 			parcelled = parcelled + o.open
 			parcels_all = false
 		end
@@ -955,27 +964,54 @@ end
 
 -- E: renew. Also when there is no room: it needs none, and a lease that ends while its holder
 -- acts is an event that is delivered by two. (After a removal the server allows the rest.)
+local function lease_renew(id, r, lease)
+	if full or not writes then call('ZREM', P .. 'l', id) end
+	r.ends = lease > 0 and now + lease or 0
+	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
+	leg_put(id, r)
+end
+
 function ops.E(head, i)
 	local id, attempt, lease = unpack('>c8I4I8', head, 2)
 	local r = leased(id, attempt)
 	if not r then return FENCED, i + 1 end
-	if full then call('ZREM', P .. 'l', id) end
-	r.ends = lease > 0 and now + lease or 0
-	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
-	leg_put(id, r)
+	lease_renew(id, r, lease)
 	return 0, i + 1
 end
 
--- B: a node that closes gives a lease back; its number was not used.
+-- A lease is given back; its number was not used.
+local function give_back(id, r)
+	r.attempt, r.ends = r.used, 0
+	leg_move(id, unpack('>I8', id), r, DUE)
+	leg_put(id, r)
+end
+
+-- B: a node closes.
 function ops.B(head, i)
 	local id, attempt = unpack('>c8I4', head, 2)
 	local r = leased(id, attempt)
-	if r then
-		r.attempt, r.ends = r.used, 0
-		leg_move(id, unpack('>I8', id), r, DUE)
-		leg_put(id, r)
-	end
+	if r then give_back(id, r) end
 	return 0, i + 1
+end
+
+-- What a batch has taken whose answer nobody heard, and nobody asks for any more.
+local function untake(text)
+	local _, lost, names = spread(cmsgpack.unpack(text))
+	for n = 1, #lost do
+		for at = 1, #lost[n], 10 do
+			local id, attempt = unpack('>c8I2', lost[n], at)
+			local r = leased(id, attempt)
+			if r then give_back(id, r) end
+		end
+	end
+	for n = 1, #names do
+		local p = parcel_get(names[n])
+		if p then
+			parcel_each(p, function(place, ticket)
+				give_back(id_of(ticket), parcel_take_out(p, place, ticket))
+			end)
+		end
+	end
 end
 
 -- X: dead letters that are too old leave.
@@ -1008,9 +1044,12 @@ end
 -- T: take, by sink.
 function ops.T(head, i)
 	local sink, items, bytes, lease, bare, offer = unpack('>c4I4I4I8BB', head, 2)
-	local out, used, taken, leases = { pack('>I8', now) }, 0, {}, {}
+	local out, used, taken, leases, attempts = { pack('>I8', now) }, 0, {}, {}, {}
 	local open = offer > 0 and offers[offer].open or 0
-	if empty[sink] or (saved and open > 0) then return 0, i + 1 end
+	if empty[sink] then
+		takes[#takes + 1] = ''
+		return 0, i + 1
+	end
 	if open > 0 then items, used = items - open, #offers[offer].bytes + 72 * open end
 	sync()
 	while #taken < items do
@@ -1035,6 +1074,7 @@ function ops.T(head, i)
 			local new = leg_text(r)
 			call('SETRANGE', P .. 't' .. id, 0, new)
 			taken[#taken + 1] = id
+			attempts[#taken] = pack('>c8I2', id, r.attempt)
 			leases[#leases + 1] = r.ends > 0 and r.ends or FOREVER
 			leases[#leases + 1] = id
 			out[#out + 1] = id .. new
@@ -1044,7 +1084,24 @@ function ops.T(head, i)
 	end
 	each_part(taken, 'ZREM', P .. 'd' .. sink)
 	each_part(leases, 'ZADD', P .. 'l')
+	takes[#takes + 1] = concat(attempts)
 	return out, i + 1
+end
+
+-- What a take got in the call that this one repeats, as far as nothing else happened to it.
+local function take_again(head, attempts)
+	local _, _, _, lease, bare = unpack('>c4I4I4I8B', head, 2)
+	local out = { pack('>I8', now) }
+	for at = 1, #attempts, 10 do
+		local id, attempt = unpack('>c8I2', attempts, at)
+		local r = leased(id, attempt)
+		if r then
+			lease_renew(id, r, lease)
+			out[#out + 1] = id .. leg_text(r)
+			out[#out + 1] = bare == 0 and event_text(id, r) or ''
+		end
+	end
+	return out
 end
 
 -- U: take, this one.
@@ -1205,6 +1262,7 @@ function ops.K(head, i)
 end
 
 end_leases()
+if unheard then untake(unheard) end
 
 local function finish()
 	sync()
@@ -1212,7 +1270,8 @@ local function finish()
 	parcels_write()
 end
 
-return { ops = ops, admit_new = admit_new, admit = admit, offer_stands = offer_stands, finish = finish }
+return { ops = ops, admit_new = admit_new, admit = admit, offer_stands = offer_stands,
+	take_again = take_again, finish = finish }
 
 end
 
@@ -1221,18 +1280,11 @@ local function again(letter, head, i)
 	saved_at = saved_at + 1
 	local result, more = saved[saved_at], 0
 	if letter == 'M' then
-		-- What it got it has.
-		if type(result) == 'table' and string.find(result[1], '[\2\3\6\7]', 17) then
-			offers[byte(head, 2)].open = 1
-		end
 		more = unpack('>I2', head, 5)
-	elseif letter == 'O' then
-		offers[#offers + 1] = { open = 0 }
-		more = 1
 	elseif letter == 'A' then
 		local bits, _, claims = byte(head, 2, 4)
 		more = bits >= 4 and 2 + 2 * claims or 1
-	elseif letter == 'C' or (letter == 'S' and byte(head, 15) % 4 >= 2) then
+	elseif letter == 'C' or letter == 'O' or (letter == 'S' and byte(head, 15) % 4 >= 2) then
 		more = 1
 	end
 	return result, i + 1 + more
@@ -1241,12 +1293,16 @@ end
 local ONCE = 'ABCEMNOPQRSUVXZ'
 local out, results = {}, {}
 local i = 3
+if unheard then others() end
 while i <= #ARGV do
 	local head = ARGV[i]
 	local letter = sub(head, 1, 1)
 	local once, result = string.find(ONCE, letter, 1, true), nil
 	if saved and once then
 		result, i = again(letter, head, i)
+	elseif saved and letter == 'T' then
+		takes[#takes + 1] = ''
+		result, i = others().take_again(head, saved_takes[#takes]), i + 1
 	else
 		if letter == 'M' then result, i = admit_many(head, i) else result, i = others().ops[letter](head, i) end
 		if once then results[#results + 1] = result end
@@ -1256,10 +1312,11 @@ end
 if made then made.finish() end
 local last_now = format('%.0f %.0f', last, parcelled)
 if last_now ~= last_text then call('SET', KEYS[1], last_now) end
-if writes and saved then
+if saved then
 	call('PEXPIRE', P .. 'r' .. ARGV[2], 3600000)
-elseif writes and not full then
-	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack(results), 'PX', 3600000)
+elseif (writes or concat(takes) ~= '') and not full then
+	call('SET', P .. 'r' .. ARGV[2],
+		pack('>I8', batch) .. cmsgpack.pack({ results, takes, parcels_taken }), 'PX', 3600000)
 end
 out[#out + 1] = (full and '\1' or writes and '\0' or '\2')
 	.. (counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
