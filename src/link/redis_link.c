@@ -2,13 +2,11 @@
 #include "link/redis_link.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -18,8 +16,17 @@
 
 #define READ_BYTES (64u << 10)
 #define IN_BYTES_MAX (1u << 30)
+#define LOOK_MS 5u
 
-enum link_state { LINK_DOWN = 0, LINK_PAUSING, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+enum link_state {
+	LINK_DOWN = 0,
+	LINK_PAUSING,
+	LINK_LOOKING, /* for the addresses of its name */
+	LINK_CONNECTING,
+	LINK_SHAKING, /* hands, over TLS */
+	LINK_GREETING,
+	LINK_UP
+};
 
 /* What the replies of the greeting belong to, in the order they are sent. */
 enum greeting { GREET_AUTH = 0, GREET_SELECT, GREET_NAME, GREET_SCRIPT, GREET_COUNT };
@@ -28,7 +35,9 @@ struct redis_link {
 	struct redis_link_options options;
 	enum link_state state;
 	struct loop_handler handler;
-	struct loop_timer timer; /* the end of a pause, or of the patience with a connect */
+	struct loop_timer timer;    /* the end of a pause, or of the patience with a connect */
+	struct name_lookup *lookup; /* stays over a reset: no second thread asks the same */
+	uint64_t looked_until_ms;
 	struct tls_client *tls;
 	struct buf in, out;
 	size_t out_sent;
@@ -124,6 +133,7 @@ struct redis_link *redis_link_free(struct redis_link *link)
 	if (!link)
 		return NULL;
 	close_socket(link);
+	name_lookup_free(link->lookup);
 	buf_free(&link->in);
 	buf_free(&link->out);
 	return mem_free(link);
@@ -314,42 +324,47 @@ static void receive(struct redis_link *link)
 
 /* ---- connecting ---- */
 
-static int shake_hands(struct redis_link *link, struct error_text *ret_text)
+static void shake_hands(struct redis_link *link)
+{
+	struct error_text text = { "" };
+	int r = tls_client_shake(link->tls, &text);
+
+	if (r == 0)
+		greet(link);
+	else if (r != -EAGAIN)
+		redis_link_reset(link, text.text);
+}
+
+static void tls_begin(struct redis_link *link)
 {
 	const struct redis_login *login = link->options.login;
-	int fd = link->handler.fd, flags = fcntl(fd, F_GETFL);
-	struct timeval patience = { .tv_sec = REDIS_LINK_SHAKE_MS / 1000 };
-	struct tls_client_options options = { .fd = fd,
+	struct error_text text = { "" };
+	struct tls_client_options options = { .fd = link->handler.fd,
 		                              .host = link->options.host.name,
 		                              .ca_file = login->ca_file[0] ? login->ca_file
 		                                                           : NULL };
 
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
-	int r = tls_client_open(&options, &link->tls, ret_text);
-	fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-	if (r == 0)
-		tls_client_unblock(link->tls);
-	return r;
+	link->state = LINK_SHAKING;
+	if (tls_client_begin(&options, &link->tls, &text) < 0)
+		redis_link_reset(link, text.text);
+	else
+		shake_hands(link);
 }
 
 static void connected(struct redis_link *link)
 {
-	struct error_text text = { "" };
 	int error = 0;
 	socklen_t len = sizeof(error);
 
 	getsockopt(link->handler.fd, SOL_SOCKET, SO_ERROR, &error, &len);
-	if (error != 0) {
+	if (error == 0)
+		error = -loop_timer_set(link->options.loop, &link->timer, REDIS_LINK_CONNECT_MS);
+	if (error != 0)
 		redis_link_reset(link, error_name(-error));
-		return;
-	}
-	if (link->options.login->tls && shake_hands(link, &text) < 0) {
-		redis_link_reset(link, text.text);
-		return;
-	}
-	greet(link);
+	else if (link->options.login->tls)
+		tls_begin(link);
+	else
+		greet(link);
 }
 
 static int connect_to(struct redis_link *link, const struct addrinfo *address)
@@ -367,47 +382,97 @@ static int connect_to(struct redis_link *link, const struct addrinfo *address)
 		return error;
 	}
 	link->handler.fd = fd;
-	return loop_add(link->options.loop, &link->handler, LOOP_READ | LOOP_WRITE | LOOP_EDGE);
+	int r = loop_add(link->options.loop, &link->handler, LOOP_READ | LOOP_WRITE | LOOP_EDGE);
+	if (r < 0) {
+		close(fd);
+		link->handler.fd = -1;
+	}
+	return r;
+}
+
+/* EAI_NONAME: it is no address but a name. */
+static int connect_to_text(struct redis_link *link, const char *address, int *ret_error)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST };
+	struct addrinfo *found = NULL;
+	char port[8];
+
+	snprintf(port, sizeof(port), "%u", link->options.host.port);
+	int r = getaddrinfo(address, port, &hints, &found);
+	if (r != 0)
+		return r;
+	*ret_error = connect_to(link, found);
+	freeaddrinfo(found);
+	return 0;
+}
+
+static void connect_ends(struct redis_link *link, int error)
+{
+	if (error == 0)
+		error = loop_timer_set(link->options.loop, &link->timer, REDIS_LINK_CONNECT_MS);
+	if (error < 0)
+		redis_link_reset(link, error_name(error));
 }
 
 /* A name may have an address where nobody listens (::1 for localhost): which is known only
  * after a while, so each failure begins with the next one. */
-static struct addrinfo *next_address(const struct redis_link *link, struct addrinfo *found)
+static void connect_to_one(struct redis_link *link, const struct name_addresses *addresses)
 {
-	uint32_t count = 0;
+	uint32_t first = link->failures % addresses->count;
+	char text[IP_TEXT_MAX];
+	int error = -ENOENT;
 
-	for (const struct addrinfo *at = found; at; at = at->ai_next)
-		count++;
-	CHECK(count > 0); /* a name that is found has one */
-	for (uint32_t i = link->failures % count; i > 0; i--)
-		found = found->ai_next;
-	return found;
+	link->state = LINK_CONNECTING;
+	for (uint32_t i = first; i < addresses->count && error < 0; i++) {
+		ip_format(&addresses->list[i], text);
+		if (connect_to_text(link, text, &error) != 0)
+			error = -EAFNOSUPPORT;
+	}
+	connect_ends(link, error);
 }
 
-static const char *connect_begin(struct redis_link *link)
+static void look(struct redis_link *link)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
-	char port[8];
+	struct name_addresses addresses;
+	int error = 0;
 
-	snprintf(port, sizeof(port), "%u", link->options.host.port);
-	int r = getaddrinfo(link->options.host.name, port, &hints, &found);
-	if (r != 0)
-		return gai_strerror(r);
-	r = -ENOENT;
-	for (struct addrinfo *at = next_address(link, found); at && r < 0; at = at->ai_next)
-		r = connect_to(link, at);
-	freeaddrinfo(found);
-	return r < 0 ? error_name(r) : NULL;
+	if (name_lookup_ready(link->lookup, &error, &addresses)) {
+		link->lookup = name_lookup_free(link->lookup);
+		if (error)
+			redis_link_reset(link, gai_strerror(error));
+		else
+			connect_to_one(link, &addresses);
+	} else if (loop_now_ms(link->options.loop) >= link->looked_until_ms) {
+		redis_link_reset(link, "its address is not told in time");
+	} else if (loop_timer_set(link->options.loop, &link->timer, LOOK_MS) < 0) {
+		redis_link_reset(link, "no memory");
+	}
+}
+
+static void look_begin(struct redis_link *link)
+{
+	struct name_lookup_question question = { .host = link->options.host.name,
+		                                 .loop = link->options.loop,
+		                                 .ask = link->options.look_up };
+	int r = link->lookup ? 0 : name_lookup_start(&question, &link->lookup);
+
+	link->state = LINK_LOOKING;
+	link->looked_until_ms = loop_now_ms(link->options.loop) + REDIS_LINK_CONNECT_MS;
+	if (r < 0)
+		redis_link_reset(link, error_name(r));
+	else
+		look(link);
 }
 
 static void link_connect(struct redis_link *link)
 {
+	int error = 0;
+
 	link->state = LINK_CONNECTING;
-	const char *why = connect_begin(link);
-	if (!why && loop_timer_set(link->options.loop, &link->timer, REDIS_LINK_CONNECT_MS) < 0)
-		why = "no memory";
-	if (why)
-		redis_link_reset(link, why);
+	if (connect_to_text(link, link->options.host.name, &error) != 0)
+		look_begin(link);
+	else
+		connect_ends(link, error);
 }
 
 void redis_link_start(struct redis_link *link)
@@ -422,6 +487,8 @@ static void timer_due(struct loop_timer *timer)
 
 	if (link->state == LINK_PAUSING)
 		link_connect(link);
+	else if (link->state == LINK_LOOKING)
+		look(link);
 	else if (link->state != LINK_UP)
 		redis_link_reset(link, "no answer in time");
 }
@@ -432,6 +499,8 @@ static void ready(struct loop_handler *handler, uint32_t events)
 
 	if (link->state == LINK_CONNECTING && events & (LOOP_WRITE | LOOP_HANGUP))
 		connected(link);
+	else if (link->state == LINK_SHAKING)
+		shake_hands(link);
 	if (link->state != LINK_GREETING && link->state != LINK_UP)
 		return;
 	if (events & LOOP_WRITE)

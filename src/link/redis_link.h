@@ -3,8 +3,8 @@
  * that calls will name, carries requests and brings their replies in order. When it
  * breaks it comes back by itself, with pauses that grow up to REDIS_LINK_PAUSE_MAX_MS.
  *
- * Room:      link. Threads: the owner of its loop. Connecting does not block but for the
- *            name's resolution and, over TLS, the handshake (REDIS_LINK_SHAKE_MS at most).
+ * Room:      link. Threads: the owner of its loop. Nothing blocks: a name is looked up by a
+ *            thread of its own, and the handshake of TLS goes on when the socket is ready.
  * Ownership: redis_link_new() gives it, redis_link_free() takes it; the login and the
  *            texts of the options stay the caller's and must live as long.
  * Failure:   told by down(): all requests without a reply are lost, done or not.
@@ -14,12 +14,12 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/span.h"
+#include "link/name_lookup.h"
 #include "link/redis_login.h"
 #include "sys/loop.h"
 
 #define REDIS_LINK_PAUSE_MAX_MS 1000u
-#define REDIS_LINK_CONNECT_MS 2000u
-#define REDIS_LINK_SHAKE_MS 2000u
+#define REDIS_LINK_CONNECT_MS 2000u /* for each: the name, the connection, the greeting with TLS */
 #define REDIS_LINK_SHA_LEN 40u
 
 struct redis_link;
@@ -28,7 +28,8 @@ struct redis_link_options {
 	struct loop *loop;
 	const struct redis_login *login;
 	struct redis_host host;
-	struct span script; /* empty: none */
+	struct span script;      /* empty: none */
+	name_lookup_fn *look_up; /* for tests; NULL: the system's resolver */
 	/* Each on the loop's thread. From reply() and down() the link must not be freed;
 	 * it may be reset. */
 	void (*up)(void *user);

@@ -72,26 +72,39 @@ static int check_name(const struct tls_client *client, struct error_text *ret_te
 	                  client->host);
 }
 
-static int shake_hands(const struct tls_client *client, struct error_text *ret_text)
+/* Both would wait for the peer. */
+static bool is_unready(const struct tls_client *client, int result)
+{
+	int why = SSL_get_error(client->ssl, result);
+
+	return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
+}
+
+int tls_client_shake(struct tls_client *client, struct error_text *ret_text)
 {
 	errno = 0;
-	if (SSL_connect(client->ssl) == 1)
+	int result = SSL_connect(client->ssl);
+	if (result == 1)
 		return check_name(client, ret_text);
+	int error = errno;
+	bool unready = is_unready(client, result);
 	long verified = SSL_get_verify_result(client->ssl);
 	const char *reason = ERR_reason_error_string(ERR_peek_last_error());
 	ERR_clear_error();
+	if (unready)
+		return error_fill(ret_text, -EAGAIN, "no TLS connection: no answer in time");
 	if (verified != X509_V_OK)
 		return error_fill(ret_text, -EPROTO,
 		                  "the certificate shown there is not believed: %s",
 		                  X509_verify_cert_error_string(verified));
 	return error_fill(ret_text, -EPROTO, "no TLS connection: %s",
 	                  reason  ? reason
-	                  : errno ? error_name(-errno)
+	                  : error ? error_name(-error)
 	                          : "the peer ended it");
 }
 
-int tls_client_open(const struct tls_client_options *options, struct tls_client **ret_client,
-                    struct error_text *ret_text)
+static int make(const struct tls_client_options *options, struct tls_client **ret_client,
+                struct error_text *ret_text)
 {
 	struct tls_client *client = mem_zalloc(1, sizeof(*client));
 	if (!client)
@@ -102,11 +115,34 @@ int tls_client_open(const struct tls_client_options *options, struct tls_client 
 	int error = client->context ? set_rules(client->context, options, ret_text) : -ENOMEM;
 	if (!error && !prepare(client, options->fd))
 		error = -ENOMEM;
-	if (!error)
-		error = shake_hands(client, ret_text);
 	if (error) {
 		tls_client_free(client);
 		return error;
+	}
+	*ret_client = client;
+	return 0;
+}
+
+int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
+                     struct error_text *ret_text)
+{
+	int error = make(options, ret_client, ret_text);
+	if (!error)
+		SSL_set_mode((*ret_client)->ssl,
+		             SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	return error;
+}
+
+int tls_client_open(const struct tls_client_options *options, struct tls_client **ret_client,
+                    struct error_text *ret_text)
+{
+	struct tls_client *client = NULL;
+	int error = make(options, &client, ret_text);
+	if (!error)
+		error = tls_client_shake(client, ret_text);
+	if (error) {
+		tls_client_free(client);
+		return error == -EAGAIN ? -ETIMEDOUT : error; /* the socket has a time-out */
 	}
 	*ret_client = client;
 	return 0;
@@ -137,18 +173,10 @@ int tls_client_send(struct tls_client *client, struct span bytes)
 	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, &written) == 1 ? 0 : failure();
 }
 
-void tls_client_unblock(struct tls_client *client)
-{
-	SSL_set_mode(client->ssl,
-	             SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-}
-
 /* What a call that did not end well says. */
 static int refusal(const struct tls_client *client)
 {
-	int why = SSL_get_error(client->ssl, 0);
-
-	if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE)
+	if (!is_unready(client, 0))
 		return failure();
 	ERR_clear_error();
 	return -EAGAIN;

@@ -2,7 +2,7 @@
  * http_internal: the parts of an HTTP outlet.
  *
  *   http_plan.c      options, judged and compiled     http_url.c     where they lead to
- *   http_names.c     names, addresses, who waits      http_lookup.c  one question
+ *   http_names.c     names, addresses, who waits
  *   http_request.c   attempts to URL, headers, body   http_result.c  what came of them
  *   http2_refusals.c requests that a server has not begun
  *   http_transfer.c  one request in libcurl           http_sockets.c libcurl on our loop
@@ -15,7 +15,7 @@
 
 #include <stdatomic.h>
 
-#include "sink/http_lookup.h"
+#include "link/name_lookup.h"
 #include "sink/http_plan.h"
 
 #define HTTP_ANSWER_KEPT 2048u /* bytes: for the text, and for secrets that reach over its end */
@@ -29,7 +29,7 @@ struct http_lane {
 	struct http_transfer *spare;
 
 	struct http_transfer *waiting, **waiting_end; /* for addresses */
-	struct http_lookup *lookup;
+	struct name_lookup *lookup;
 	struct loop_timer late; /* they have waited long enough */
 	struct http_outlet *outlet;
 	bool known;          /* there are addresses, … */
@@ -89,7 +89,7 @@ struct http_outlet {
 	struct http_plan *plan;
 	struct loop *loop;
 	const struct clock *clock;
-	http_lookup_fn *lookup;
+	name_lookup_fn *lookup;
 	CURLM *multi;
 	struct http_lane lanes[2]; /* requests, probes */
 	struct http_transfer *active;

@@ -15,7 +15,7 @@ static void give_up(struct loop_timer *timer)
 
 /* The line for CURLOPT_RESOLVE. libcurl's URL may have another name than was asked
  * for: that which TLS verifies. */
-static int write_pin(struct http_lane *lane, const struct http_addresses *addresses)
+static int write_pin(struct http_lane *lane, const struct name_addresses *addresses)
 {
 	struct buf *line = &lane->pin_line;
 	buf_clear(line);
@@ -36,7 +36,7 @@ static int write_pin(struct http_lane *lane, const struct http_addresses *addres
 int http_lane_init(struct http_lane *lane, struct http_outlet *outlet,
                    const struct http_target *target)
 {
-	struct http_addresses addresses = { .count = 1 };
+	struct name_addresses addresses = { .count = 1 };
 	lane->target = target;
 	lane->outlet = outlet;
 	lane->waiting_end = &lane->waiting;
@@ -55,7 +55,7 @@ void http_lane_close(struct http_lane *lane)
 {
 	CHECK(!lane->waiting);
 	loop_timer_clear(lane->outlet->loop, &lane->late);
-	lane->lookup = http_lookup_free(lane->lookup);
+	lane->lookup = name_lookup_free(lane->lookup);
 	buf_free(&lane->pin_line);
 }
 
@@ -94,14 +94,14 @@ static bool is_current(const struct http_lane *lane)
 void http_lane_start(struct http_lane *lane, struct http_transfer *transfer)
 {
 	struct http_outlet *outlet = lane->outlet;
-	struct http_lookup_question question = { .host = lane->target->host,
+	struct name_lookup_question question = { .host = lane->target->host,
 		                                 .loop = outlet->loop,
 		                                 .ask = outlet->lookup };
 	if (is_current(lane)) {
 		start_now(transfer);
 		return;
 	}
-	if (!lane->lookup && http_lookup_start(&question, &lane->lookup)) {
+	if (!lane->lookup && name_lookup_start(&question, &lane->lookup)) {
 		http_outlet_fail(transfer, false, "no thread to look up its address");
 		return;
 	}
@@ -115,7 +115,7 @@ void http_lane_start(struct http_lane *lane, struct http_transfer *transfer)
 }
 
 /* All addresses are judged, not only the one that would be used. */
-static bool are_allowed(struct http_lane *lane, const struct http_addresses *addresses,
+static bool are_allowed(struct http_lane *lane, const struct name_addresses *addresses,
                         char why[static OUTLET_TEXT_MAX])
 {
 	for (uint32_t i = 0; i < addresses->count; i++) {
@@ -132,7 +132,7 @@ static bool are_allowed(struct http_lane *lane, const struct http_addresses *add
 }
 
 /* Names that cannot be asked for now keep the addresses that they had. */
-static bool settle(struct http_lane *lane, int error, const struct http_addresses *addresses,
+static bool settle(struct http_lane *lane, int error, const struct name_addresses *addresses,
                    char why[static OUTLET_TEXT_MAX])
 {
 	bool later = error == EAI_AGAIN || error == EAI_SYSTEM || error == EAI_MEMORY;
@@ -163,12 +163,12 @@ void http_lane_doubt(struct http_lane *lane)
 
 void http_lane_poll(struct http_lane *lane)
 {
-	struct http_addresses addresses;
+	struct name_addresses addresses;
 	char why[OUTLET_TEXT_MAX] = "";
 	int error;
-	if (!lane->lookup || !http_lookup_ready(lane->lookup, &error, &addresses))
+	if (!lane->lookup || !name_lookup_ready(lane->lookup, &error, &addresses))
 		return;
-	lane->lookup = http_lookup_free(lane->lookup);
+	lane->lookup = name_lookup_free(lane->lookup);
 	if (!settle(lane, error, &addresses, why)) {
 		http_lane_fail_waiting(lane, why);
 		return;

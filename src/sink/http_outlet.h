@@ -64,6 +64,7 @@
 #include "base/error.h"
 #include "codec/ip.h"
 #include "gate/template.h"
+#include "link/name_lookup.h"
 #include "sink/outlet.h"
 #include "sys/clock.h"
 #include "sys/loop.h"
@@ -73,7 +74,6 @@
 #define HTTP_ALLOW_MAX 32u
 #define HTTP_BATCH_MAX 256u
 #define HTTP_NAME_MS 30000u
-#define HTTP_ADDRESSES_MAX 64u
 
 enum http_method { HTTP_POST = 0, HTTP_PUT, HTTP_PATCH };
 enum http_batch { HTTP_BATCH_NONE = 0, HTTP_BATCH_NDJSON, HTTP_BATCH_ARRAY };
@@ -90,14 +90,6 @@ struct http_request_option {
 	const struct http_header_option *headers;
 	uint32_t header_count;
 };
-
-struct http_addresses {
-	uint32_t count;
-	struct ip_address list[HTTP_ADDRESSES_MAX];
-};
-
-/* Fills the addresses of a name, on any thread; 0, or an EAI_… of <netdb.h>. */
-typedef int http_lookup_fn(const char *host, struct http_addresses *ret_addresses);
 
 /* What is 0 or empty is by default. */
 struct http_outlet_options {
@@ -128,7 +120,7 @@ struct http_outlet_options {
 	uint32_t sign_count;
 	const struct ip_network *allow; /* networks that are reached though not public */
 	uint32_t allow_count;
-	http_lookup_fn *lookup; /* for tests; default: the system's resolver */
+	name_lookup_fn *lookup; /* for tests; default: the system's resolver */
 };
 
 int http_outlet_new(const struct http_outlet_options *options, struct outlet **ret_outlet,

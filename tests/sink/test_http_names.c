@@ -9,12 +9,12 @@ static atomic_int fails_with; /* EAI_… */
 static atomic_bool moved;     /* everything is at meta.test's address */
 static sem_t may_answer;      /* for slow.test */
 
-static void put(struct http_addresses *addresses, const char *text)
+static void put(struct name_addresses *addresses, const char *text)
 {
 	assert_int_equal(ip_parse(span_str(text), &addresses->list[addresses->count++]), 0);
 }
 
-static int look_up(const char *host, struct http_addresses *ret_addresses)
+static int look_up(const char *host, struct name_addresses *ret_addresses)
 {
 	atomic_fetch_add(&lookups, 1);
 	if (atomic_load(&fails_with))

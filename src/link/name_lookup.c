@@ -1,5 +1,5 @@
-/* http_lookup: see http_lookup.h. */
-#include "sink/http_lookup.h"
+/* name_lookup: see name_lookup.h. */
+#include "link/name_lookup.h"
 
 #include <netdb.h>
 #include <pthread.h>
@@ -7,29 +7,30 @@
 
 #include "base/mem.h"
 #include "codec/socket_address.h"
+#include "sys/loop.h"
 #include "sys/thread.h"
 
 /* Shared by the asker and the thread; the one that leaves last frees it. */
-struct http_lookup {
+struct name_lookup {
 	struct thread thread;
 	pthread_mutex_t lock; /* for what follows, down to the answer */
 	bool answered;
 	bool left; /* the asker is gone, and so may be its loop */
 	int error;
-	struct http_addresses addresses;
+	struct name_addresses addresses;
 	struct loop *loop;
-	http_lookup_fn *ask;
+	name_lookup_fn *ask;
 	char host[];
 };
 
-static void free_shared(struct http_lookup *lookup)
+static void free_shared(struct name_lookup *lookup)
 {
 	pthread_mutex_destroy(&lookup->lock);
 	mem_free(lookup);
 }
 
 /* More addresses than there is room for are an error: all must be judged. */
-static int ask_system(const char *host, struct http_addresses *ret_addresses)
+static int ask_system(const char *host, struct name_addresses *ret_addresses)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list = NULL;
@@ -38,7 +39,7 @@ static int ask_system(const char *host, struct http_addresses *ret_addresses)
 		return error;
 	ret_addresses->count = 0;
 	struct addrinfo *at = list;
-	for (; at && ret_addresses->count < HTTP_ADDRESSES_MAX; at = at->ai_next)
+	for (; at && ret_addresses->count < NAME_ADDRESSES_MAX; at = at->ai_next)
 		ret_addresses->list[ret_addresses->count++] = socket_address_ip(at->ai_addr);
 	error = at ? EAI_OVERFLOW : ret_addresses->count == 0 ? EAI_NONAME : 0;
 	freeaddrinfo(list);
@@ -47,8 +48,8 @@ static int ask_system(const char *host, struct http_addresses *ret_addresses)
 
 static void answer(void *user)
 {
-	struct http_lookup *lookup = user;
-	struct http_addresses addresses = { .count = 0 };
+	struct name_lookup *lookup = user;
+	struct name_addresses addresses = { .count = 0 };
 	int error = lookup->ask(lookup->host, &addresses);
 	pthread_mutex_lock(&lookup->lock);
 	lookup->error = error;
@@ -62,10 +63,10 @@ static void answer(void *user)
 		free_shared(lookup);
 }
 
-int http_lookup_start(const struct http_lookup_question *question, struct http_lookup **ret_lookup)
+int name_lookup_start(const struct name_lookup_question *question, struct name_lookup **ret_lookup)
 {
 	size_t len = strlen(question->host);
-	struct http_lookup *lookup = mem_zalloc(1, sizeof(*lookup) + len + 1);
+	struct name_lookup *lookup = mem_zalloc(1, sizeof(*lookup) + len + 1);
 	if (!lookup)
 		return -ENOMEM;
 	lookup->loop = question->loop;
@@ -73,7 +74,7 @@ int http_lookup_start(const struct http_lookup_question *question, struct http_l
 	memcpy(lookup->host, question->host, len + 1);
 	pthread_mutex_init(&lookup->lock, NULL);
 	struct thread_options options = {
-		.name = "http-name", .cpu = THREAD_ANY_CPU, .run = answer, .user = lookup
+		.name = "name", .cpu = THREAD_ANY_CPU, .run = answer, .user = lookup
 	};
 	int error = thread_start(&lookup->thread, &options);
 	if (error) {
@@ -84,8 +85,8 @@ int http_lookup_start(const struct http_lookup_question *question, struct http_l
 	return 0;
 }
 
-bool http_lookup_ready(struct http_lookup *lookup, int *ret_error,
-                       struct http_addresses *ret_addresses)
+bool name_lookup_ready(struct name_lookup *lookup, int *ret_error,
+                       struct name_addresses *ret_addresses)
 {
 	pthread_mutex_lock(&lookup->lock);
 	bool answered = lookup->answered;
@@ -97,7 +98,7 @@ bool http_lookup_ready(struct http_lookup *lookup, int *ret_error,
 	return answered;
 }
 
-struct http_lookup *http_lookup_free(struct http_lookup *lookup)
+struct name_lookup *name_lookup_free(struct name_lookup *lookup)
 {
 	if (!lookup)
 		return NULL;
