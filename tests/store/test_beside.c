@@ -252,6 +252,60 @@ static void test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_writte
 	buf_free(&one.items);
 }
 
+static void submit_op(struct store_op *op, enum store_op_kind kind, bool *done)
+{
+	op->kind = kind;
+	op->done = store_calls_done;
+	op->user = done;
+	store_submit(place.store, op);
+}
+
+/* A dead letter; its number. */
+static uint64_t admit_dead(void)
+{
+	struct take_call take = { 0 };
+	struct call call;
+
+	submit(&call, 1);
+	take_call_begin(place.store, &take, 10, 1000);
+	store_calls_flush(place.store);
+	assert_true(take_call_poll(&take));
+	buf_free(&take.take.items);
+	bool settled = false;
+	struct store_settle settle = { .ticket = call.admit.ticket,
+		                       .attempt = 1,
+		                       .outcome = OUTCOME_DEAD };
+	submit_op(&settle.op, STORE_SETTLE, &settled);
+	store_tick(place.store);
+	store_calls_flush(place.store);
+	assert_true(settled && settle.op.error == 0);
+	return call.admit.ticket;
+}
+
+/* It is dead as before, and nobody will say so again. */
+static void test_who_waits_for_a_release_hears_that_it_was_lost(void **state)
+{
+	static bool released, told; /* the store has them longer than a test that fails */
+	static struct store_release release;
+	static struct store_wait wait;
+
+	(void)state;
+	place.store->written = store_calls_written;
+	release.ticket = wait.ticket = admit_dead();
+	wait.until_boot_ms = UINT64_MAX;
+	submit_op(&release.op, STORE_RELEASE, &released);
+	store_flush(place.store);
+	submit_op(&wait.op, STORE_WAIT, &told);
+	store_flush(place.store); /* the write has not ended */
+	assert_false(released || told);
+	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
+	store_calls_flush(place.store);
+	assert_true(released);
+	assert_int_equal(release.op.error, ERR_POISONED);
+	assert_true(told);
+	assert_int_equal(wait.outcome, OUTCOME_DEAD);
+}
+
 struct cell_call {
 	struct store_cell cell;
 	bool done;
@@ -339,6 +393,8 @@ int main(void)
 			test_what_was_decided_ahead_is_lost_with_the_frame_before, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_tick_completes_what_was_decided_ahead, begin,
 		                                end),
+		cmocka_unit_test_setup_teardown(test_who_waits_for_a_release_hears_that_it_was_lost,
+		                                begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_lease_that_ends_under_way_is_not_given_on_before_it_is_written,
 			begin, end),

@@ -240,6 +240,9 @@ static void fail_batches(struct local_store *local, int io_error)
 	}
 	for (struct store_op *op = lost.first, *next; op; op = next) {
 		next = op->next;
+		/* Who waits saw it leave, and it is as it was. */
+		if (op->kind == STORE_RELEASE && local->waits.count > 0)
+			waits_tell(&local->waits, release_of(op)->event);
 		if (op->kind == STORE_SETTLE && op->error == 0)
 			local_defer(local, settle_of(op), error);
 		else
