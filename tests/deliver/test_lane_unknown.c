@@ -178,15 +178,35 @@ static void unknown_that_is_given_up_is_parked_and_not_dead(void **state)
 
 /* ---- leases ---- */
 
+#define LEASE_MS 10000u
+
+/* One attempt is under way and gets no answer; its ticket. `most`: at a time; 0: as by default. */
+static uint64_t hold_leased(uint32_t most)
+{
+	kit_open(&kit);
+	kit.holds = true;
+	kit.options.lease_ms = LEASE_MS;
+	if (most)
+		kit.options.policy.limiter.most = most;
+	kit_start(&kit);
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_run(&kit);
+	assert_int_equal(kit.held_count, 1);
+	return ticket;
+}
+
+/* The process stops for longer than its lease: nothing runs meanwhile. */
+static void sleep_past_the_lease(void)
+{
+	clock_fake_advance(&kit.clock, UINT64_C(2) * LEASE_MS);
+	store_tick(kit.store);
+}
+
 static void leases_are_renewed_as_long_as_it_takes(void **state)
 {
 	(void)state;
-	kit_open(&kit);
-	kit.holds = true;
-	kit.options.lease_ms = 10000;
-	kit_start(&kit);
-	uint64_t ticket = kit_admit(&kit, 0);
-	kit_advance(&kit, 100000); /* ten times the lease */
+	uint64_t ticket = hold_leased(0);
+	kit_advance(&kit, UINT64_C(10) * LEASE_MS);
 	assert_int_equal(kit_item(&kit, ticket).state, STORE_STATE_LEASED);
 	kit_answer(&kit, 0, OUTLET_DONE, 200);
 	kit_run(&kit);
@@ -216,17 +236,11 @@ static uint32_t steal(struct lane_kit *it, uint64_t *ret_ticket)
 static void a_node_that_slept_past_its_lease_neither_starts_nor_settles(void **state)
 {
 	(void)state;
-	kit_open(&kit);
-	kit.holds = true;
-	kit.options.lease_ms = 10000;
-	kit.options.policy.limiter.most = 1;
-	kit_start(&kit);
-	uint64_t out = kit_admit(&kit, 0);
+	uint64_t out = hold_leased(1);
 	uint64_t waits = kit_admit(&kit, 0);
 	kit_run(&kit);
 	assert_int_equal(kit.held_count, 1);
-	clock_fake_advance(&kit.clock, 20000); /* nothing runs meanwhile */
-	store_tick(kit.store);
+	sleep_past_the_lease();
 	uint64_t stolen[2];
 	uint32_t attempts[2];
 	for (uint32_t i = 0; i < 2; i++)
@@ -251,16 +265,9 @@ static void a_node_that_slept_past_its_lease_neither_starts_nor_settles(void **s
 static void a_ticket_that_comes_back_is_not_sent_beside_its_first_attempt(void **state)
 {
 	(void)state;
-	kit_open(&kit);
-	kit.holds = true;
-	kit.options.lease_ms = 10000;
-	kit_start(&kit);
-	uint64_t ticket = kit_admit(&kit, 0);
-	kit_run(&kit);
-	assert_int_equal(kit.held_count, 1);
+	uint64_t ticket = hold_leased(0);
 	assert_true(kit.takes > 0); /* which get it */
-	clock_fake_advance(&kit.clock, 20000);
-	store_tick(kit.store);
+	sleep_past_the_lease();
 	store_flush(kit.store);
 	kit_run(&kit);
 	assert_int_equal(kit.sent_count, 1);
@@ -276,7 +283,7 @@ static void no_more_is_held_than_can_be_renewed(void **state)
 {
 	(void)state;
 	kit_open(&kit);
-	kit.options.lease_ms = 10000;
+	kit.options.lease_ms = LEASE_MS;
 	kit_start(&kit);
 	lane_pause(kit.lane);
 	kit_admit_many(&kit, 3000);

@@ -53,7 +53,8 @@ def postgres():
     made.close()
 
 
-SUITES = ["test_verdicts", "test_tickets", "test_model"]
+SUITES = ["test_verdicts", "test_tickets", "test_ticket_leases", "test_ticket_records",
+          "test_ticket_waits", "test_model"]
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -61,12 +62,12 @@ def test_redis_answers_as_the_model_does(binary, server, suite):
     run_suite(binary, suite, server.url())
 
 
-@pytest.mark.parametrize("suite", SUITES[:2])
+@pytest.mark.parametrize("suite", SUITES[:-1])
 def test_redis_with_shards_gives_the_same_verdicts(binary, server, suite):
     run_suite(binary, suite, server.url() + "?shards=8")
 
 
-@pytest.mark.parametrize("suite", SUITES[:2])
+@pytest.mark.parametrize("suite", SUITES[:-1])
 def test_cluster_gives_the_same_verdicts_and_waits_for_replicas(binary, cluster, suite):
     run_suite(binary, suite, cluster.url() + "/?replicas=1")
 

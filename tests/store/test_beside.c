@@ -124,21 +124,33 @@ static void test_a_ticket_under_way_is_not_delivered(void **state)
 	buf_free(&take.take.items);
 }
 
-static void test_a_lost_write_takes_back_what_was_decided_since(void **state)
+/* A write that will be lost is under way, and behind it wait two: one more of the same, and
+ * another. */
+static void submit_to_a_lost_write(struct call calls[static 3])
 {
-	struct call first, second, copy, again;
-
-	(void)state;
-	submit(&first, 1);
+	submit(&calls[0], 1);
 	store_flush(place.store);
 	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
-	submit(&second, 2);
-	submit(&copy, 1);
+	submit(&calls[1], 2);
+	submit(&calls[2], 1);
+}
+
+static void flush_and_lose(const struct call calls[static 3])
+{
 	store_calls_flush(place.store);
-	assert_true(first.done && second.done && copy.done);
-	assert_int_equal(first.admit.op.error, ERR_POISONED);
-	assert_int_equal(second.admit.op.error, ERR_POISONED);
-	assert_int_equal(copy.admit.op.error, ERR_POISONED);
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_true(calls[i].done);
+		assert_int_equal(calls[i].admit.op.error, ERR_POISONED);
+	}
+}
+
+static void test_a_lost_write_takes_back_what_was_decided_since(void **state)
+{
+	struct call lost[3], again, second;
+
+	(void)state;
+	submit_to_a_lost_write(lost);
+	flush_and_lose(lost);
 	submit(&again, 1);
 	submit(&second, 2);
 	store_calls_flush(place.store);
@@ -169,20 +181,13 @@ static void test_what_is_decided_ahead_waits_for_the_flush(void **state)
 
 static void test_what_was_decided_ahead_is_lost_with_the_frame_before(void **state)
 {
-	struct call first, second, copy, again;
+	struct call lost[3], again;
 
 	(void)state;
-	submit(&first, 1);
-	store_flush(place.store);
-	simfs_fail_at(place.simfs, SIMFS_EIO, 1, false);
-	submit(&second, 2);
-	submit(&copy, 1);
+	submit_to_a_lost_write(lost);
 	store_decide(place.store);
-	assert_false(first.done || second.done || copy.done);
-	store_calls_flush(place.store);
-	assert_int_equal(first.admit.op.error, ERR_POISONED);
-	assert_int_equal(second.admit.op.error, ERR_POISONED);
-	assert_int_equal(copy.admit.op.error, ERR_POISONED);
+	assert_false(lost[0].done || lost[1].done || lost[2].done);
+	flush_and_lose(lost);
 	submit(&again, 2);
 	store_decide(place.store);
 	store_calls_flush(place.store);
