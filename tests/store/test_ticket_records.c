@@ -294,6 +294,63 @@ static void test_a_scan_of_all_finds_what_is_closed_too(void **state)
 
 /* ---- when the disk fails ---- */
 
+#define LOST 8u
+
+/* A frame of which the first half reaches the disk. */
+static void lose_half_a_frame(void)
+{
+	static struct store_admit lost[LOST];
+	static char payload[1000];
+	bool done = false;
+
+	for (uint32_t i = 0; i < LOST; i++) {
+		lost[i] = kit_event_make(1);
+		lost[i].op = (struct store_op){ .kind = STORE_ADMIT,
+			                        .done = store_calls_done,
+			                        .user = &done };
+		lost[i].payload = span_of(payload, sizeof(payload));
+		store_submit(place.store, &lost[i].op);
+	}
+	simfs_fail_at(place.simfs, SIMFS_SHORT, 1, false);
+	store_calls_flush(place.store);
+	for (uint32_t i = 0; i < LOST; i++)
+		assert_int_equal(lost[i].op.error, ERR_POISONED);
+}
+
+static uint32_t count_all(void)
+{
+	struct store_scan op = { .all = true, .max_items = 1000, .max_bytes = 1u << 20 };
+	uint32_t count = 0;
+
+	while (!op.end) {
+		assert_int_equal(store_call(place.store, &op.op, STORE_SCAN), 0);
+		count += op.count;
+	}
+	buf_free(&op.items);
+	return count;
+}
+
+/* Where a segment ends that no start has read stands in the next one. */
+static void test_what_was_refused_is_not_found_behind_the_end_of_its_segment(void **state)
+{
+	(void)state;
+	struct store_stats stats;
+
+	kit_churn_once(10);
+	uint32_t admitted = count_all();
+	lose_half_a_frame();
+	assert_int_equal(count_all(), admitted);
+	kit_churn_once(1000);
+	admitted = count_all();
+	store_tick(place.store);
+	place_restart();
+	store_stats(place.store, &stats);
+	assert_true(stats.segments > 2);
+	assert_int_equal(count_all(), admitted);
+	place_restart();
+	assert_int_equal(count_all(), admitted);
+}
+
 static void test_a_note_that_was_not_written_changed_nothing(void **state)
 {
 	(void)state;
@@ -325,6 +382,7 @@ int main(void)
 		ON_ALL(test_a_scan_finds_what_was_asked_for_and_all_of_it),
 		ON_DISK(test_a_scan_of_all_finds_what_is_closed_too),
 		ON_DISK(test_what_is_open_keeps_its_legs_and_last_note_when_its_segment_leaves),
+		ON_DISK(test_what_was_refused_is_not_found_behind_the_end_of_its_segment),
 		ON_DISK(test_a_note_that_was_not_written_changed_nothing),
 	};
 

@@ -187,13 +187,20 @@ int catalog_check(const struct catalog *catalog, uint64_t number, struct error_t
 int catalog_successor(const struct catalog *catalog, const struct folder *folder, uint64_t number,
                       struct catalog_successor *ret_successor, struct error_text *text)
 {
-	struct claims_summary summary;
-	struct segment_header header;
-
 	*ret_successor = (struct catalog_successor){ 0 };
 	if (number == catalog->last)
 		return 0;
-	if (!catalog_has_segment(catalog, number + 1)) {
+	return catalog_successor_read(folder, number, catalog_has_segment(catalog, number + 1),
+	                              ret_successor, text);
+}
+
+int catalog_successor_read(const struct folder *folder, uint64_t number, bool has_segment,
+                           struct catalog_successor *ret_successor, struct error_text *text)
+{
+	struct claims_summary summary;
+	struct segment_header header;
+
+	if (!has_segment) {
 		int r = claims_file_summary(folder, number + 1, &summary, text);
 		if (r < 0)
 			return r;

@@ -58,3 +58,7 @@ struct catalog_successor {
 };
 int catalog_successor(const struct catalog *catalog, const struct folder *folder, uint64_t number,
                       struct catalog_successor *ret_successor, struct error_text *text) must_check;
+/* The same of a number that has one, whose segment is there or has left. */
+int catalog_successor_read(const struct folder *folder, uint64_t number, bool has_segment,
+                           struct catalog_successor *ret_successor,
+                           struct error_text *text) must_check;

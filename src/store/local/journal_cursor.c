@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "store/local/catalog.h"
 #include "store/local/local_internal.h"
 
 #define READ_AHEAD (64u << 10)
@@ -37,6 +38,24 @@ bool cursor_read(struct local_store *local, const struct journal_cursor *cursor,
 	if ((uint64_t)place.offset + len > local_segment_end(local, place.segment))
 		return false;
 	return local_read_bytes(local, place, ret_bytes, ret_from_disk) == 0;
+}
+
+/* What stands behind it was refused. */
+static bool learn_end(struct local_store *local, uint64_t segment)
+{
+	struct shelf_item *item = shelf_find(&local->shelf, segment);
+	const struct shelf_item *next = shelf_find(&local->shelf, segment + 1);
+	struct catalog_successor successor;
+	struct error_text text;
+
+	CHECK(item);
+	if (item->end != 0 || segment == local->journal.durable.segment)
+		return true;
+	if (!next || catalog_successor_read(&local->folder, segment, next->segment_bytes > 0,
+	                                    &successor, &text) < 0)
+		return false;
+	item->end = successor.end;
+	return true;
 }
 
 /* Of a segment that no start since had to read: its header tells. */
@@ -99,7 +118,8 @@ enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *c
 	if (at_end(local, cursor))
 		return CURSOR_END;
 	if (!item || item->segment_bytes == 0 ||
-	    (cursor->epoch == 0 && !learn_epoch(local, cursor))) {
+	    (cursor->epoch == 0 &&
+	     (!learn_end(local, cursor->segment) || !learn_epoch(local, cursor)))) {
 		cursor_next_segment(cursor);
 		return CURSOR_MOVED;
 	}
