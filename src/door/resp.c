@@ -306,7 +306,7 @@ static void fail_count(struct resp_run *run)
 {
 	bool is_exec = run->word->run == resp_run_exec;
 	if (is_exec)
-		resp_discard(run->session);
+		resp_discard(run->door, run->session);
 	resp_fail(run, is_exec ? RESP_EXECABORT : RESP_ERR,
 	          "%swrong number of arguments for '%s' command",
 	          is_exec ? "Transaction discarded because of: " : "", run->word->name);
@@ -450,8 +450,7 @@ static void reply(struct resp_call *call, struct buf *out)
 
 static void gone(struct resp_client *client)
 {
-	struct resp_session *session = client->state;
-	arena_free(&session->arena);
+	resp_discard(client->user, client->state);
 }
 
 bool resp_integer(struct span text, int64_t *ret_value)
@@ -522,7 +521,9 @@ int resp_door_open(struct resp_door *door, struct resp_shared *shared, struct st
                    const struct resp_server_options *where, struct error_text *ret_text)
 {
 	struct resp_server_options options = *where;
-	*door = (struct resp_door){ .store = store, .shared = shared };
+	*door = (struct resp_door){ .store = store,
+		                    .shared = shared,
+		                    .queued_bytes_max = RESP_QUEUED_BYTES_ALL };
 	options.call_size = sizeof(struct resp_task);
 	options.client_size = sizeof(struct resp_session);
 	options.trusts = shared->options.password_count == 0;

@@ -33,6 +33,7 @@
 #define RESP_KEY_MAX STORE_NAME_MAX
 #define RESP_CURSORS_MAX 256u
 #define RESP_RUN_ID_LEN 40u
+#define RESP_QUEUED_BYTES_ALL (256u << 20)
 
 /* Places of scans that do not fit the 64 bits that clients have for them; the one that
  * was not used for longest goes first. */
@@ -81,6 +82,8 @@ struct resp_door {
 	struct resp_counters *counters;
 	const struct resp_word *last; /* that was asked for */
 	uint64_t commits, commit_us;  /* that there were at the last tick */
+	/* Of commands that wait for their EXEC, on all connections; beyond: OOM. */
+	uint64_t queued_bytes, queued_bytes_max;
 	/* More was submitted since the store's flush: it wants another one. */
 	bool asked;
 };

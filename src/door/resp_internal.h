@@ -199,7 +199,7 @@ void resp_run_exec(struct resp_run *run);
 void resp_run_discard(struct resp_run *run);
 /* Keeps the command for EXEC; its reply is QUEUED, or why not. */
 void resp_queue(struct resp_run *run);
-void resp_discard(struct resp_session *session);
+void resp_discard(struct resp_door *door, struct resp_session *session);
 /* Nothing is submitted yet: all of the task is as if it had not been asked for, and it is
  * one job again, without a reply. */
 void resp_take_back(struct resp_task *task);

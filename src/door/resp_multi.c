@@ -7,8 +7,10 @@
 #define QUEUED_MAX 1024u
 #define QUEUED_BYTES_MAX (2u << 20)
 
-void resp_discard(struct resp_session *session)
+void resp_discard(struct resp_door *door, struct resp_session *session)
 {
+	CHECK(door->queued_bytes >= session->arena.given);
+	door->queued_bytes -= session->arena.given;
 	arena_free(&session->arena);
 	session->first = NULL;
 	session->tail = NULL;
@@ -35,7 +37,7 @@ void resp_run_discard(struct resp_run *run)
 		resp_fail(run, RESP_ERR, "DISCARD without MULTI");
 		return;
 	}
-	resp_discard(run->session);
+	resp_discard(run->door, run->session);
 	resp_ok(run);
 }
 
@@ -57,9 +59,16 @@ static struct resp_queued *copy_command(struct arena *arena, const struct resp_r
 void resp_queue(struct resp_run *run)
 {
 	struct resp_session *session = run->session;
+	if (run->door->queued_bytes >= run->door->queued_bytes_max) {
+		session->spoiled = true;
+		resp_fail_memory(run);
+		return;
+	}
+	size_t given = session->arena.given;
 	struct resp_queued *queued = session->queued < QUEUED_MAX
 	                                     ? copy_command(&session->arena, run)
 	                                     : NULL;
+	run->door->queued_bytes += session->arena.given - given;
 	if (!queued) {
 		session->spoiled = true;
 		resp_fail(run, RESP_ERR,
@@ -118,7 +127,7 @@ void resp_run_exec(struct resp_run *run)
 		return;
 	}
 	if (session->spoiled) {
-		resp_discard(session);
+		resp_discard(run->door, session);
 		resp_fail(run, RESP_EXECABORT, "Transaction discarded because of previous errors.");
 		return;
 	}
@@ -127,8 +136,10 @@ void resp_run_exec(struct resp_run *run)
 	uint32_t count = session->queued;
 	task->arena = session->arena;
 	task->arena.cap = 0;
+	run->door->queued_bytes -= session->arena.given;
+	resp_call_weigh(task->call, session->arena.given);
 	session->arena = (struct arena){ 0 };
-	resp_discard(session);
+	resp_discard(run->door, session);
 	struct resp_job *jobs = arena_alloc(&task->arena, (count + 1) * sizeof(*jobs));
 	if (!jobs) {
 		resp_fail_memory(run);

@@ -48,7 +48,7 @@ void resp_run_select(struct resp_run *run)
 void resp_run_reset(struct resp_run *run)
 {
 	struct resp_session *session = run->session;
-	resp_discard(session);
+	resp_discard(run->door, session);
 	session->version = RESP_2;
 	session->name[0] = 0;
 	run->client->trusted = run->door->shared->options.password_count == 0;

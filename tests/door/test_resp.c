@@ -91,6 +91,25 @@ static void a_transaction_is_done_as_one_or_not_at_all(void **state)
 	         "+QUEUED\r\n*7\r\n:0\r\n:1\r\n:1\r\n:0\r\n:1\r\n:0\r\n:3\r\n");
 }
 
+static void what_all_transactions_wait_with_is_bounded(void **state)
+{
+	(void)state;
+	struct peer three;
+	kit.door.queued_bytes_max = 1;
+	peer_ask(&kit, &one, "MULTI\r\nSET a 1\r\n", "+OK\r\n+QUEUED\r\n");
+	peer_ask(&kit, &two, "MULTI\r\nSET b 1\r\nEXEC\r\n",
+	         "+OK\r\n-OOM no memory for the command now; nothing was done\r\n"
+	         "-EXECABORT Transaction discarded because of previous errors.\r\n");
+	peer_ask(&kit, &one, "EXEC\r\n", "*1\r\n+OK\r\n");
+	peer_ask(&kit, &two, "MULTI\r\nSET b 1\r\nDISCARD\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
+	peer_open(&kit, &three);
+	peer_ask(&kit, &three, "MULTI\r\nSET c 1\r\nQUIT\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
+	peer_expect_end(&kit, &three);
+	peer_close(&three);
+	peer_ask(&kit, &two, "MULTI\r\nSET b 1\r\nEXEC\r\n", "+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+	assert_int_equal(kit.door.queued_bytes, 0);
+}
+
 /* What each command may bring is bounded; so is what all of a transaction may. */
 static void a_transaction_whose_replies_could_be_too_large_is_not_done(void **state)
 {
@@ -550,6 +569,7 @@ int main(void)
 		WITH_KIT(times_are_told_and_changed),
 		WITH_KIT(replies_come_in_order_and_wait_for_the_flush),
 		WITH_KIT(a_transaction_is_done_as_one_or_not_at_all),
+		WITH_KIT(what_all_transactions_wait_with_is_bounded),
 		WITH_KIT(a_transaction_whose_replies_could_be_too_large_is_not_done),
 		WITH_KIT(what_is_too_large_is_told_and_the_connection_goes_on),
 		WITH_KIT(a_command_of_many_arguments_is_moved_a_few_times_only),
