@@ -8,6 +8,8 @@
  * to those who listen: the number of each request's stream, and every GOAWAY. What is
  * not understood here changes nothing: the request is unknown, as without it.
  */
+#include <string.h>
+
 #include "base/text.h"
 #include "sink/http_internal.h"
 
@@ -20,19 +22,25 @@ static bool take_number(struct span text, uint64_t *ret_value)
 	return len > 0 && text_parse_u64(span_of(text.ptr, len), ret_value) == 0;
 }
 
+static bool is_same(const struct http_way *a, const struct http_way *b)
+{
+	return a->own_port == b->own_port && a->peer_port == b->peer_port &&
+	       strcmp(a->peer_ip, b->peer_ip) == 0 && strcmp(a->own_ip, b->own_ip) == 0;
+}
+
 /* All that is under way on the same connection, behind the last stream. */
 static void note_goaway(struct http_transfer *heard, uint64_t last)
 {
 	if (!heard->written)
 		return;
 	for (struct http_transfer *at = heard->outlet->active; at; at = at->next)
-		if (at->written && at->own_port == heard->own_port && at->stream > last &&
+		if (at->written && is_same(&at->way, &heard->way) && at->stream > last &&
 		    !at->answered)
 			at->unprocessed = true;
 }
 
 /* "recveived GOAWAY, error=0, last_stream=1999", so spelt in 7.88. */
-static void hear(struct http_transfer *transfer, struct span text)
+void http2_refusals_hear(struct http_transfer *transfer, struct span text)
 {
 	uint64_t number;
 	if (span_cut_start(&text, SPAN("Using Stream ID: "))) {
@@ -52,7 +60,7 @@ static int listen_to(CURL *easy, curl_infotype type, char *ptr, size_t len, void
 {
 	(void)easy;
 	if (type == CURLINFO_TEXT)
-		hear(user, span_of(ptr, len));
+		http2_refusals_hear(user, span_of(ptr, len));
 	return 0;
 }
 

@@ -39,6 +39,12 @@ struct http_lane {
 	struct curl_slist pin_node;
 };
 
+/* One connection: a port of ours may have another elsewhere. */
+struct http_way {
+	char peer_ip[IP_TEXT_MAX], own_ip[IP_TEXT_MAX]; /* as libcurl writes them */
+	int peer_port, own_port;
+};
+
 /* One request, from its begin to its result, and then the next. */
 struct http_transfer {
 	struct http_outlet *outlet;
@@ -60,7 +66,7 @@ struct http_transfer {
 	bool written;        /* libcurl has begun to write the request, … */
 	bool unprocessed;    /* … but the server says that it did nothing with it */
 	bool again;          /* libcurl wanted to write it once more */
-	int own_port;        /* of the connection that it was written to … */
+	struct http_way way; /* the connection that it was written to, … */
 	uint32_t stream;     /* … and its number there, with HTTP/2 */
 	const char *refusal; /* an address that may not be connected to: why */
 	bool has_peer;       /* connected to, or tried: */
@@ -123,6 +129,8 @@ int http_transfer_start(struct http_transfer *transfer) must_check; /* hands it 
 
 /* http2_refusals.c: learns from libcurl which requests a server has not begun. */
 CURLcode http2_refusals_watch(struct http_transfer *transfer) must_check;
+/* What libcurl says while it works on that one. */
+void http2_refusals_hear(struct http_transfer *transfer, struct span text);
 
 /* http_result.c */
 void http_result_of(const struct http_transfer *transfer, CURLcode code,

@@ -1,4 +1,5 @@
 /* http_transfer: one request in libcurl. See http_internal.h. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -26,16 +27,15 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
 static int may_write(void *user, char *peer_ip, char *own_ip, int peer_port, int own_port)
 {
 	struct http_transfer *transfer = user;
-	(void)peer_ip;
-	(void)own_ip;
-	(void)peer_port;
 	if (transfer->written && !transfer->unprocessed) {
 		transfer->again = true;
 		return CURL_PREREQFUNC_ABORT;
 	}
 	transfer->written = true;
 	transfer->unprocessed = false;
-	transfer->own_port = own_port;
+	transfer->way = (struct http_way){ .peer_port = peer_port, .own_port = own_port };
+	snprintf(transfer->way.peer_ip, sizeof(transfer->way.peer_ip), "%s", peer_ip);
+	snprintf(transfer->way.own_ip, sizeof(transfer->way.own_ip), "%s", own_ip);
 	transfer->stream = 0;
 	return CURL_PREREQFUNC_OK;
 }
