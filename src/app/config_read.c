@@ -40,28 +40,35 @@ static struct span last_name(const struct config_option *option)
 	return span_str(dot ? dot + 1 : option->path);
 }
 
-/* Is this what people write for the option, or its name in another place? */
-static bool is_meant(const struct config_option *option, struct span name)
+/* Is this its name, in the file or as a flag? */
+static bool is_named(const struct config_option *option, struct span name)
 {
-	return (option->also && option_choice(option->also, name) >= 0) ||
-	       (option->flag && is_same_name(span_str(option->flag->name), name)) ||
+	return (option->flag && is_same_name(span_str(option->flag->name), name)) ||
 	       is_same_name(last_name(option), name);
 }
 
+/* Or what people write for it, where it could stand? */
+static bool is_meant(const struct config_option *option, struct span name)
+{
+	return (option->also && option_choice(option->also, name) >= 0) || is_named(option, name);
+}
+
+/* In its own section, or else the one place that has the very name. */
 static const struct config_option *find_meant(const char *section, struct span name)
 {
 	const struct config_option *found = NULL;
 	const struct config_option *option;
+	uint32_t places = 0;
 	for (size_t i = 0; (option = config_table_row(i)); i++) {
-		if (!is_meant(option, name))
-			continue;
-		if (config_option_in(option, section, NULL))
+		if (config_option_in(option, section, NULL) && is_meant(option, name))
 			return option;
-		/* Below a name that one chooses there would be too many to mean. */
-		if (!found && !strchr(option->path, '*'))
-			found = option;
+		if (!is_named(option, name))
+			continue;
+		found = option;
+		places++;
 	}
-	return found;
+	/* Below a name that one chooses there would be too many to mean. */
+	return places == 1 && !strchr(found->path, '*') ? found : NULL;
 }
 
 bool config_has_unknown(const char *section, const struct yaml_node *map)
