@@ -107,8 +107,9 @@ static int make(const struct tls_client_options *options, struct tls_client **re
                 struct error_text *ret_text)
 {
 	struct tls_client *client = mem_zalloc(1, sizeof(*client));
+	error_fill(ret_text, 0, "no memory for TLS");
 	if (!client)
-		return error_fill(ret_text, -ENOMEM, "no memory for TLS");
+		return -ENOMEM;
 	client->host = options->host;
 	client->context = SSL_CTX_new(TLS_client_method());
 	error_fill(ret_text, 0, "cannot set up TLS");
