@@ -80,7 +80,10 @@ struct store_op {
 };
 
 /* Flags of an event; the store keeps them and does not look at them. */
-enum store_event_flags { STORE_EVENT_JSON = 1 /* the payload is valid JSON */ };
+enum store_event_flags {
+	STORE_EVENT_JSON = 1, /* the payload is valid JSON, */
+	STORE_EVENT_LINE = 2, /* and known to be without line breaks */
+};
 
 /*
  * One sink that an event goes to. An event with n legs gets n ticket numbers in a

@@ -175,11 +175,10 @@ int local_read_event(struct local_store *local, const struct open_ticket *ticket
 /* The ticket stays leased: nobody has its attempt, so nobody can settle it. */
 static void park(struct local_store *local, const struct open_ticket *ticket, int error)
 {
-	struct open_ticket parked;
 	char name[FORMAT_NAME_MAX];
 
-	bool taken = open_tickets_take(local->tickets, ticket->sink, &parked);
-	CHECK(taken && parked.ticket == ticket->ticket);
+	const struct open_ticket *parked = open_tickets_take(local->tickets, ticket->sink);
+	CHECK(parked == ticket);
 	format_name(name, ticket->segment, FILE_KIND_SEGMENT);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
 	local_log(local, LOCAL_STORE_ERROR,
@@ -251,7 +250,7 @@ static int fetch_item(struct local_store *local, const struct store_take *take,
 /* Gathers what is due; 0 if nothing could be given now. */
 static uint32_t fill_take(struct local_store *local, struct store_take *take)
 {
-	struct open_ticket ticket;
+	const struct open_ticket *ticket, *taken;
 	struct entry entry;
 	int r;
 
@@ -260,21 +259,21 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	take->now_ms = steady_clock_last(&local->clock);
 	while (take->count < take->max_items &&
 	       (!take->lease_ms || leases_reserve(&local->leases) == 0) &&
-	       open_tickets_peek(local->tickets, take->sink, &ticket)) {
+	       (ticket = open_tickets_peek(local->tickets, take->sink))) {
 		/* Its frame is under way, or one that leased it since: what is lost with that
 		 * must not be with somebody. */
-		if (ticket.ticket > local->durable_ticket || local_note_waits(local, &ticket))
+		if (ticket->ticket > local->durable_ticket || local_note_waits(local, ticket))
 			break;
-		r = fetch_item(local, take, &ticket, &entry);
+		r = fetch_item(local, take, ticket, &entry);
 		if (r < 0)
 			continue;
 		if (r == 0 ||
-		    !append_item(local, take, &ticket, take->without_payload ? NULL : &entry))
+		    !append_item(local, take, ticket, take->without_payload ? NULL : &entry))
 			break;
-		bool taken = open_tickets_take(local->tickets, take->sink, &ticket);
-		CHECK(taken);
+		taken = open_tickets_take(local->tickets, take->sink);
+		CHECK(taken == ticket);
 		if (unlikely(take->lease_ms | local->leases.count))
-			local_set_lease(local, ticket.ticket, take->lease_ms);
+			local_set_lease(local, ticket->ticket, take->lease_ms);
 		take->count++;
 	}
 	return take->count;
