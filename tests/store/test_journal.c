@@ -200,7 +200,7 @@ static void end_some(struct lent *lent, uint64_t one_of, uint64_t *random)
 
 static void fill_frame(struct frame *frame, uint64_t *random)
 {
-	uint64_t count = 1 + test_random_below(random, 600);
+	uint64_t count = 1 + test_random_below(random, test_random_below(random, 2) ? 200 : 1200);
 	for (uint64_t i = 0; i < count && frame_fits(frame, sizeof(struct entry_settle)); i++)
 		frame_add_settle(frame, &(struct store_settle){ .ticket = test_random(random) });
 }
