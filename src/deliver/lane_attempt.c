@@ -219,6 +219,7 @@ static void fill(struct lane_attempt *attempt, const struct store_item *item,
 	struct outlet_attempt *out = &attempt->out;
 	attempt->filled = true;
 	out->json = (item->flags & STORE_EVENT_JSON) != 0;
+	out->line = out->json && (item->flags & STORE_EVENT_LINE) != 0;
 	out->source = parts->source;
 	out->payload = parts->payload;
 	if (attempt->lettered)

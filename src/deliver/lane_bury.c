@@ -99,7 +99,8 @@ void lane_bury(struct lane_attempt *attempt)
 		.op = { .kind = STORE_ADMIT, .done = buried, .user = burial },
 		.claims = { claim_of(attempt) },
 		.claim_count = 1,
-		.flags = attempt->out.json ? STORE_EVENT_JSON : 0,
+		.flags = (uint16_t)((attempt->out.json ? STORE_EVENT_JSON : 0) |
+		                    (attempt->out.line ? STORE_EVENT_LINE : 0)),
 		.source = attempt->out.source,
 		.letter = buf_span(&burial->letter),
 		.payload = attempt->out.payload,

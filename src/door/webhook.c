@@ -170,7 +170,8 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	item->event = result->event;
 	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = it };
 	admit->no_ticket = false;
-	admit->flags = result->event.json ? STORE_EVENT_JSON : 0;
+	admit->flags = (uint16_t)((result->event.json ? STORE_EVENT_JSON : 0) |
+	                          (result->event.line ? STORE_EVENT_LINE : 0));
 	admit->claim_count = result->claim_count;
 	memcpy(admit->claims, result->claims, result->claim_count * sizeof(result->claims[0]));
 	admit->source = result->event.source;

@@ -30,7 +30,8 @@ struct event_text {
 
 struct event {
 	const char *name;              /* of the recipe's case: "genesys conversation" */
-	bool json;                     /* the payload is one JSON text */
+	bool json;                     /* the payload is one JSON text, */
+	bool line;                     /* and known to be without line breaks */
 	bool replay;                   /* its sender was asked to send it again */
 	struct span source;            /* the name of the way in */
 	struct event_text id;          /* as the sender knows it */

@@ -50,6 +50,7 @@ struct outlet_attempt {
 	uint64_t event;  /* the event's, which its sender was told; the Idempotency-Key */
 	uint32_t number; /* of the attempt, from 1 */
 	bool json;       /* the payload is valid JSON */
+	bool line;       /* and known to be without line breaks */
 	struct span source;
 	struct span payload;
 	struct letter letter;

@@ -10,10 +10,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "sink/outlet_line.h"
+#include "sink/line_parts.h"
 
 /*
  * An interrupt must never wait behind a stuck reader, and the descriptor is
@@ -30,6 +29,7 @@ enum write_way {
 
 #define PIECE_BYTES 4096u
 #define BATCH_BYTES (1u << 20)
+#define PARTS_MAX 1024u /* of one system call; Linux takes no more */
 
 /* A sync costs the same for much as for little; a write does not, and a short chain
  * stays in the cache. */
@@ -43,8 +43,8 @@ struct stdout_outlet {
 	enum write_way way;
 	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
 	bool envelope;
-	bool torn;        /* what was written last ends inside a line */
-	struct buf lines; /* the batch being written */
+	bool torn;               /* what was written last ends inside a line */
+	struct line_parts lines; /* the batch being written */
 };
 
 /* 0 when the descriptor takes bytes, or why it does not. */
@@ -61,61 +61,74 @@ static int wait_writable(struct stdout_outlet *own)
 	return 0;
 }
 
-static ssize_t write_some(struct stdout_outlet *own, const char *ptr, size_t len)
+static ssize_t write_some(struct stdout_outlet *own)
 {
+	int count;
+	const struct iovec *parts = line_parts_left(&own->lines, PARTS_MAX, &count);
 	if (own->way == WRITE_NOWAIT) {
-		struct iovec part = { .iov_base = (void *)(uintptr_t)ptr, .iov_len = len };
-		ssize_t n = pwritev2(own->fd, &part, 1, -1, RWF_NOWAIT);
+		ssize_t n = pwritev2(own->fd, parts, count, -1, RWF_NOWAIT);
 		if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS))
 			return n;
 		own->way = WRITE_PIECES;
 		errno = EAGAIN; /* wait first: a piece must not block */
 		return -1;
 	}
-	if (own->way == WRITE_PIECES && len > PIECE_BYTES)
-		len = PIECE_BYTES;
-	return write(own->fd, ptr, len);
+	if (own->way == WRITE_WHOLE)
+		return writev(own->fd, parts, count);
+	size_t len = parts->iov_len < PIECE_BYTES ? parts->iov_len : PIECE_BYTES;
+	return write(own->fd, parts->iov_base, len);
 }
 
-/* Writes as much as it can; returns how many bytes left. */
-static size_t write_lines(struct stdout_outlet *own, const char *ptr, size_t len, int *ret_error)
+/* Writes as much as it can; returns how many bytes. */
+static size_t write_lines(struct stdout_outlet *own, int *ret_error)
 {
-	size_t at = 0;
+	struct line_parts *lines = &own->lines;
 	bool wait = own->way == WRITE_PIECES;
-	while (at < len) {
-		int error = wait ? wait_writable(own) : 0;
-		ssize_t n = error == 0 ? write_some(own, ptr + at, len - at) : 0;
+	int error = 0;
+	while (lines->left > 0) {
+		error = wait ? wait_writable(own) : 0;
+		ssize_t n = error == 0 ? write_some(own) : 0;
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			error = -errno;
-		if (error != 0) {
-			*ret_error = error;
-			return at;
-		}
+		if (error != 0)
+			break;
 		wait = n < 0 || own->way == WRITE_PIECES;
 		if (n > 0)
-			at += (size_t)n;
+			line_parts_written(lines, (size_t)n);
 	}
-	*ret_error = 0;
-	return at;
+	*ret_error = error;
+	return lines->len - lines->left;
 }
 
 /* Fills the batch from `first` on and returns the first that is not in it. */
 static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outlet_attempt *first)
 {
-	buf_clear(&own->lines);
-	if (own->torn)
-		buf_append_char(&own->lines, '\n'); /* a reader must not join two lines */
-	return outlet_append_events(&own->lines, first, own->envelope, BATCH_BYTES);
+	return line_parts_fill(&own->lines, first,
+	                       &(struct line_form){ .envelope = own->envelope,
+	                                            .together = own->way == WRITE_PIECES,
+	                                            .torn = own->torn, /* no two lines joined */
+	                                            .enough = BATCH_BYTES });
+}
+
+/* Does what was written end inside a line, of those from `first` on? */
+static bool is_torn(const struct stdout_outlet *own, const struct outlet_attempt *first,
+                    size_t written)
+{
+	size_t end = own->torn ? 1 : 0;
+	for (; first && end < written; first = first->next)
+		end = first->own;
+	return end != written;
 }
 
 /* Writes the batch; returns how many bytes of it arrived where they stay. A file's
  * bytes do so when they are synced: an outcome must not outlast its line. */
-static size_t write_batch(struct stdout_outlet *own, int *ret_error)
+static size_t write_batch(struct stdout_outlet *own, const struct outlet_attempt *first,
+                          int *ret_error)
 {
-	size_t written = write_lines(own, own->lines.ptr, own->lines.len, ret_error);
+	size_t written = write_lines(own, ret_error);
 	if (written == 0)
 		return 0;
-	own->torn = own->lines.ptr[written - 1] != '\n';
+	own->torn = written < own->lines.len && is_torn(own, first, written);
 	if (own->sync && own->sync(own->fd) < 0) {
 		*ret_error = -errno;
 		return 0;
@@ -142,7 +155,7 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 			error = -ENOMEM;
 			break;
 		}
-		size_t written = write_batch(own, &error);
+		size_t written = write_batch(own, chain, &error);
 		while (chain != last && chain->own <= written)
 			chain = outlet_tell(chain, OUTLET_DONE, SPAN_EMPTY);
 	}
@@ -161,7 +174,7 @@ static void free_outlet(struct outlet *base)
 {
 	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
 	close(own->interrupt_fd);
-	buf_free(&own->lines);
+	line_parts_free(&own->lines);
 	mem_free(own);
 }
 

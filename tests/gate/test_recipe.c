@@ -348,6 +348,38 @@ static void bodies_without_an_id_are_refused_with_what_was_expected(void **state
 }
 
 /* Lengths are those of the value, however it is written. */
+/* Whoever writes lines believes it. */
+static void an_event_without_blanks_is_known_as_a_line(void **state)
+{
+	static const struct {
+		const char *body;
+		bool line;
+	} cases[] = {
+		{ "{\"id\":\"1\",\"a\":[1,{\"b\":null}]}", true },
+		{ "{\"id\":\"a b\"}", true },
+		{ "{\"id\":\"a\\nb\"}", true },
+		{ "{\"id\":\"1\"}\n", false },
+		{ "\n{\"id\":\"1\"}", false },
+		{ "{\"id\":\"1\",\n\"a\":1}", false },
+		{ "{\"id\":\"1\",\"a\":\n1}", false },
+		{ "{\"id\":\"1\",\"a\":[1,\r2]}", false },
+		{ "{\"id\":\"1\",\"a\":{\n}}", false },
+		{ "{\"id\":\"1\",\"a\":[\n]}", false },
+		{ "{\"id\":\"1\",\"a\":{\"b\":1\n}}", false },
+		{ "{\n\"id\":\"1\"}", false },
+		{ "{\"id\"\n:\"1\"}", false },
+		{ "{\"id\":\"1\"\n}", false },
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+		struct outcome_of_run run = run_body(cases[i].body);
+		assert_int_equal(run.error, 0);
+		assert_true(run.result.event.json);
+		if (run.result.event.line != cases[i].line)
+			fail_msg("%s", cases[i].body);
+	}
+}
+
 static void an_id_has_at_most_1024_bytes(void **state)
 {
 	static const char *const spellings[] = { "x", "\\u0078" };
@@ -384,6 +416,7 @@ int main(void)
 		cmocka_unit_test(headers_without_specversion_mean_nothing),
 		cmocka_unit_test(broken_binary_mode_is_refused_with_the_header_named),
 		cmocka_unit_test(bodies_without_an_id_are_refused_with_what_was_expected),
+		cmocka_unit_test(an_event_without_blanks_is_known_as_a_line),
 		cmocka_unit_test(an_id_has_at_most_1024_bytes),
 	};
 	return cmocka_run_group_tests(tests, set_up, tear_down);

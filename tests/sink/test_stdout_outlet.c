@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "gate/ticket.h"
@@ -235,6 +236,44 @@ static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
 	fclose(file);
 }
 
+/* RLIMIT_FSIZE tears a write as a full disk does, here in the second of two large lines,
+ * which are written from where they lie. */
+static void a_torn_line_is_ended_before_the_next(void **state)
+{
+	(void)state;
+	static char payload[1024];
+	memset(payload, '1', sizeof(payload));
+	struct outlet_attempt events[2];
+	for (uint32_t i = 0; i < ARRAY_LEN(events); i++)
+		events[i] = (struct outlet_attempt){ .ticket = i + 1,
+			                             .json = true,
+			                             .payload = span_of(payload, sizeof(payload)) };
+	FILE *file = tmpfile();
+	assert_non_null(file);
+	struct outlet *sink = file_outlet_new(fileno(file));
+	struct rlimit limit;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	struct rlimit small = { .rlim_cur = 1500, .rlim_max = limit.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	send(sink, events, ARRAY_LEN(events));
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(events[0].result.answer, OUTLET_DONE);
+	assert_int_equal(events[1].result.answer, OUTLET_NOT_SENT);
+	send(sink, &events[1], 1);
+	assert_int_equal(events[1].result.answer, OUTLET_DONE);
+	deliver_two(sink, OUTLET_DONE);
+	static char text[4096];
+	ssize_t len = pread(fileno(file), text, sizeof(text) - 1, 0);
+	assert_int_equal(len, 1500 + 1 + 1025 + 2 * 9);
+	assert_int_equal(text[1024], '\n');
+	assert_int_equal(text[1499], '1');
+	assert_int_equal(text[1500], '\n');
+	assert_memory_equal(text + 1501, payload, sizeof(payload));
+	assert_string_equal(text + 1501 + 1024, "\n{\"id\":1}\n{\"id\":2}\n");
+	sink->methods->free(sink);
+	fclose(file);
+}
+
 static void what_is_no_file_is_not_synced(void **state)
 {
 	(void)state;
@@ -250,12 +289,14 @@ static void what_is_no_file_is_not_synced(void **state)
 int main(void)
 {
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_event_is_one_line_whatever_its_spacing),
 		cmocka_unit_test(an_envelope_names_ticket_and_source),
 		cmocka_unit_test(a_closed_reader_gives_the_events_back),
 		cmocka_unit_test(an_interrupt_frees_a_stuck_sink),
 		cmocka_unit_test(a_file_has_a_batch_on_disk_before_it_is_done),
+		cmocka_unit_test(a_torn_line_is_ended_before_the_next),
 		cmocka_unit_test(what_is_no_file_is_not_synced),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,7 +128,10 @@ static void test_young_frames_are_read_from_memory_and_only_those(void **state)
 
 	assert_int_equal(frame_init(&frame, ring, 4 * FORMAT_BLOCK), 0);
 	while (offset + 4 * FORMAT_BLOCK <= sizeof(disk)) {
-		frame_begin(&frame, &(struct frame_place){ 1, 77, offset, 4 * FORMAT_BLOCK });
+		frame_begin(&frame, &(struct frame_place){ .segment = 1,
+		                                           .epoch = 77,
+		                                           .offset = offset,
+		                                           .limit = 4 * FORMAT_BLOCK });
 		uint64_t count = 1 + test_random_below(&random, 300);
 		for (uint64_t i = 0; i < count; i++) {
 			struct store_settle settle = { .ticket = test_random(&random) };
@@ -151,6 +154,137 @@ static void test_young_frames_are_read_from_memory_and_only_those(void **state)
 				assert_true(offset - at > ring - 4 * FORMAT_BLOCK);
 		}
 	}
+	frame_free(&frame);
+}
+
+#define LENT_MAX 6u
+#define LENT_BYTES 512u
+
+struct lent {
+	struct frame_loan *loan; /* NULL: none */
+	const unsigned char *at;
+	unsigned char copy[LENT_BYTES];
+};
+
+/* Something young is lent, if it can be; true: it is. */
+static bool lend_some(struct frame *frame, struct lent *lent, uint32_t end, uint64_t *random)
+{
+	uint32_t offset = FORMAT_BLOCK + (uint32_t)test_random_below(random, end - FORMAT_BLOCK);
+	offset = offset / LENT_BYTES * LENT_BYTES;
+	lent->at = frame_cached(frame, frame->segment, offset, LENT_BYTES);
+	lent->loan = lent->at ? frame_lend(frame) : NULL;
+	if (!lent->loan)
+		return false;
+	if (!frame_lend_bytes(frame, lent->loan, offset, lent->at)) {
+		store_loan_end(&lent->loan->loan);
+		lent->loan = NULL;
+		return false;
+	}
+	memcpy(lent->copy, lent->at, LENT_BYTES);
+	return true;
+}
+
+/* Each of them is as it was; then it is given back. */
+static void end_some(struct lent *lent, uint64_t one_of, uint64_t *random)
+{
+	for (uint32_t i = 0; i < LENT_MAX; i++) {
+		if (!lent[i].loan)
+			continue;
+		assert_memory_equal(lent[i].copy, lent[i].at, LENT_BYTES);
+		if (test_random_below(random, one_of) > 0)
+			continue;
+		store_loan_end(&lent[i].loan->loan);
+		lent[i].loan = NULL;
+	}
+}
+
+static void fill_frame(struct frame *frame, uint64_t *random)
+{
+	uint64_t count = 1 + test_random_below(random, test_random_below(random, 2) ? 200 : 1200);
+	for (uint64_t i = 0; i < count && frame_fits(frame, sizeof(struct entry_settle)); i++)
+		frame_add_settle(frame, &(struct store_settle){ .ticket = test_random(random) });
+}
+
+/* Frames of a segment after the other, some of them written while the next is begun. */
+static void test_lent_bytes_stay_until_the_loan_ends(void **state)
+{
+	(void)state;
+	uint64_t random = test_seed();
+	struct lent lent[LENT_MAX] = { { 0 } };
+	struct frame frame;
+	uint32_t offset = FORMAT_BLOCK, span, lends = 0, leaves = 0;
+	uint64_t segment = 1, patience = 2;
+
+	assert_int_equal(frame_init(&frame, 16 * FORMAT_BLOCK, 6 * FORMAT_BLOCK), 0);
+	for (uint32_t turn = 0; turn < 20000; turn++) {
+		const unsigned char *memory = frame.memory;
+		struct frame_place place = { .segment = segment,
+			                     .epoch = 77,
+			                     .offset = offset,
+			                     .limit = 6 * FORMAT_BLOCK,
+			                     .size = FORMAT_BLOCK };
+		if (frame.busy_end > 0 && frame_room(&frame, offset) < place.size)
+			frame_written(&frame);
+		frame_begin(&frame, &place);
+		leaves += frame.memory != memory;
+		fill_frame(&frame, &random);
+		struct lent *one = &lent[test_random_below(&random, LENT_MAX)];
+		if (!one->loan)
+			lends += lend_some(&frame, one, offset + 1, &random);
+		fill_frame(&frame, &random);
+		end_some(lent, patience, &random);
+		if (frame.busy_end > 0)
+			frame_written(&frame);
+		frame_finish(&frame, &(struct frame_stamp){ 1, 2, 3 }, &span);
+		frame_keep(&frame, span);
+		offset += span;
+		if (test_random_below(&random, 2))
+			frame_written(&frame);
+		end_some(lent, patience, &random);
+		if (test_random_below(&random, 40) == 0) {
+			frame_written(&frame);
+			segment++;
+			offset = FORMAT_BLOCK;
+			patience = 1 + test_random_below(&random, 60);
+		}
+	}
+	assert_true(lends > 1000);
+	assert_true(leaves > 100);
+	end_some(lent, 1, &random);
+	assert_non_null(frame_lend(&frame));
+	frame_free(&frame);
+}
+
+/* Nobody gives it back: frames go on, and nothing more is lent. */
+static void test_a_loan_that_does_not_end_holds_up_nobody(void **state)
+{
+	(void)state;
+	uint64_t random = test_seed();
+	struct lent lent[LENT_MAX] = { { 0 } };
+	struct frame frame;
+	uint32_t offset = FORMAT_BLOCK, span;
+
+	assert_int_equal(frame_init(&frame, 8 * FORMAT_BLOCK, 4 * FORMAT_BLOCK), 0);
+	for (uint32_t turn = 0; turn < 100; turn++) {
+		frame_begin(&frame, &(struct frame_place){ .segment = 1,
+		                                           .epoch = 77,
+		                                           .offset = offset,
+		                                           .limit = 4 * FORMAT_BLOCK,
+		                                           .size = 4 * FORMAT_BLOCK });
+		assert_true(frame.limit == 4 * FORMAT_BLOCK);
+		fill_frame(&frame, &random);
+		frame_finish(&frame, &(struct frame_stamp){ 1, 2, 3 }, &span);
+		frame_keep(&frame, span);
+		frame_written(&frame);
+		offset += span;
+		if (turn == 0)
+			while (!lend_some(&frame, &lent[0], offset, &random))
+				;
+	}
+	assert_memory_equal(lent[0].copy, lent[0].at, LENT_BYTES);
+	assert_null(frame_lend(&frame));
+	end_some(lent, 1, &random);
+	assert_non_null(frame_lend(&frame));
 	frame_free(&frame);
 }
 
@@ -1034,6 +1168,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_young_frames_are_read_from_memory_and_only_those),
+		cmocka_unit_test(test_lent_bytes_stay_until_the_loan_ends),
+		cmocka_unit_test(test_a_loan_that_does_not_end_holds_up_nobody),
 		cmocka_unit_test(test_retry_that_is_due_at_once_does_not_wait_for_the_tick),
 		cmocka_unit_test(test_outcomes_alone_cost_no_write_and_delay_no_duplicate),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),

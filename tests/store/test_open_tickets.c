@@ -65,20 +65,18 @@ static void step_insert(struct open_tickets *tickets, struct model *model, uint6
 
 static void step_take(struct open_tickets *tickets, struct model *model, uint32_t sink)
 {
-	struct open_ticket ticket;
-	struct open_ticket peeked;
 	uint64_t first = 1;
 	while (first <= NUMBERS &&
 	       (model->tickets[first].state != OPEN_TICKET_DUE || sink_of(first) != sink))
 		first++;
-	assert_int_equal(open_tickets_peek(tickets, sink, &peeked), first <= NUMBERS);
-	if (!open_tickets_take(tickets, sink, &ticket)) {
-		assert_true(first > NUMBERS);
+	const struct open_ticket *peeked = open_tickets_peek(tickets, sink);
+	assert_int_equal(peeked != NULL, first <= NUMBERS);
+	const struct open_ticket *ticket = open_tickets_take(tickets, sink);
+	assert_ptr_equal(ticket, peeked);
+	if (!ticket)
 		return;
-	}
-	assert_int_equal(ticket.ticket, first);
-	assert_int_equal(peeked.ticket, first);
-	assert_int_equal(ticket.attempt, ++model->tickets[first].attempt);
+	assert_int_equal(ticket->ticket, first);
+	assert_int_equal(ticket->attempt, ++model->tickets[first].attempt);
 	model->tickets[first].state = OPEN_TICKET_LEASED;
 }
 
@@ -260,12 +258,12 @@ static void test_carried_tickets_come_back_below_the_newer_ones(void **state)
 		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
 	}
 	open_tickets_check(tickets);
-	struct open_ticket ticket;
 	for (uint64_t i = 1; i <= 60000; i++) {
-		assert_true(open_tickets_take(tickets, 0, &ticket));
-		assert_int_equal(ticket.ticket, i);
+		const struct open_ticket *ticket = open_tickets_take(tickets, 0);
+		assert_non_null(ticket);
+		assert_int_equal(ticket->ticket, i);
 	}
-	assert_false(open_tickets_take(tickets, 0, &ticket));
+	assert_null(open_tickets_take(tickets, 0));
 	open_tickets_free(tickets);
 }
 

@@ -305,28 +305,24 @@ static inline struct open_ticket *first_due(struct open_tickets *tickets, uint32
 	return ticket;
 }
 
-bool open_tickets_peek(struct open_tickets *tickets, uint32_t sink, struct open_ticket *ret_ticket)
+const struct open_ticket *open_tickets_peek(struct open_tickets *tickets, uint32_t sink)
 {
 	uint32_t index;
-	const struct open_ticket *ticket = first_due(tickets, sink, &index);
-	if (ticket)
-		*ret_ticket = *ticket;
-	return ticket != NULL;
+	return first_due(tickets, sink, &index);
 }
 
-bool open_tickets_take(struct open_tickets *tickets, uint32_t sink, struct open_ticket *ret_ticket)
+const struct open_ticket *open_tickets_take(struct open_tickets *tickets, uint32_t sink)
 {
 	uint32_t index;
 	struct open_ticket *ticket = first_due(tickets, sink, &index);
 	if (!ticket)
-		return false;
+		return NULL;
 	set_state(tickets, index, ticket, OPEN_TICKET_LEASED);
 	ticket->attempt = (uint16_t)store_attempt_next(ticket->attempt);
-	*ret_ticket = *ticket;
 	struct sink_use *use = tickets->sought_sink; /* set_state() sought it */
 	use->from = ticket->ticket + 1;
 	use->at++;
-	return true;
+	return ticket;
 }
 
 void open_tickets_update(struct open_tickets *tickets, const struct open_ticket *ticket)

@@ -99,13 +99,12 @@ bool open_tickets_find(const struct open_tickets *tickets, uint64_t ticket,
 /* Everything but its place is as given from now on. The ticket is open. */
 void open_tickets_update(struct open_tickets *tickets, const struct open_ticket *ticket);
 
-/* The oldest due ticket of a sink, without taking it. */
-bool open_tickets_peek(struct open_tickets *tickets, uint32_t sink,
-                       struct open_ticket *ret_ticket) must_check;
+/* The oldest due ticket of a sink, without taking it, or NULL. It is lent until the next
+ * change of any ticket: a copy of what was just changed would wait for that. */
+const struct open_ticket *open_tickets_peek(struct open_tickets *tickets, uint32_t sink) must_check;
 
-/* Leases it: its attempt is one higher (stays at 65535). */
-bool open_tickets_take(struct open_tickets *tickets, uint32_t sink,
-                       struct open_ticket *ret_ticket) must_check;
+/* Leases it: its attempt is one higher (stays at 65535). Lent as above, or NULL. */
+const struct open_ticket *open_tickets_take(struct open_tickets *tickets, uint32_t sink) must_check;
 
 /* A lease ended without outcome: due again. ERR_FENCED unless leased with this
  * very attempt. */
