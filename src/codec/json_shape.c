@@ -1,0 +1,528 @@
+/* json_shape: see json_shape.h. */
+#include "codec/json_shape.h"
+
+#include <assert.h>
+
+#if defined(__x86_64__) && !defined(JSON_PORTABLE)
+#include <immintrin.h>
+#define JSON_SHAPE_WIDE 1
+#else
+#define JSON_SHAPE_WIDE 0
+#endif
+
+#include "codec/json_internal.h"
+
+/* How much was spent in vain. Up to DEBT_FOR_ALL every text is tried, then one in
+ * TRIED_MAX; above DEBT_FOR_LESSONS only one in LESSONS_MAX is learnt. */
+#define DEBT_MAX 72
+#define DEBT_FOR_ALL 64
+#define DEBT_FOR_LESSONS 48
+#define LESSON_COSTS 16
+#define MISS_COSTS 1
+#define HIT_GAINS 2
+#define TRIED_MAX 16
+#define LESSONS_MAX 256
+
+static_assert(JSON_SHAPE_STEPS <= UINT16_MAX, "a step's number has 16 bits");
+static_assert(JSON_SHAPE_LENGTH <= UINT8_MAX && JSON_SHAPE_ENDS <= UINT8_MAX, "8 bits");
+
+/* ---- scanning ---- */
+
+/* Are these the bytes at p? */
+static inline bool match_words(const struct json_shape_step *step, const char *p, const char *end)
+{
+	size_t left = (size_t)(end - p);
+	size_t len = step->len;
+	if (unlikely(left < JSON_SHAPE_BYTES))
+		return left >= len && memcmp(p, step->bytes, len) == 0;
+	uint64_t differs = 0;
+	size_t i = 0;
+	for (; i + 8 <= len; i += 8)
+		differs |= json_load64(p + i) ^ json_load64(step->bytes + i);
+	if (i < len)
+		differs |= (json_load64(p + i) ^ json_load64(step->bytes + i)) &
+		           json_name_masks[len - i];
+	return differs == 0;
+}
+
+/* The string that was met last. */
+struct string {
+	const char *begin; /* NULL: something else came after it */
+	uint32_t node;
+};
+
+/* Member by member: a whole one would be put together in memory and read back from there
+ * before that has come to rest. */
+json_inline void put_value(struct json_value *value, enum json_type type, const char *from,
+                           const char *to)
+{
+	value->type = type;
+	value->escaped = false;
+	value->text.ptr = from;
+	value->text.len = (size_t)(to - from);
+}
+
+/* There is more than plain bytes in the string that seemed to end at p: its real end, or
+ * NULL. */
+__attribute__((noinline)) static const char *finish_value(struct json_scanner *s,
+                                                          struct string string, const char *p)
+{
+	s->marks->next++;
+	p = json_finish_string(s, p);
+	if (!p)
+		return NULL;
+	s->marks->next--;
+	if (string.node) {
+		struct json_value *value = &s->doc->values[string.node];
+		put_value(value, JSON_STRING, string.begin, p);
+		value->escaped = s->escape_at >= string.begin;
+	}
+	return p;
+}
+
+/* The first mark from p on, when the chunk has no more. */
+__attribute__((noinline)) static const char *find_mark(const struct json_scanner *s, const char *p)
+{
+	s->marks->next = s->marks->count;
+	const char *found = json_find_mark(s, p);
+	s->marks->next--;
+	return found;
+}
+
+/* The number or word at p, or NULL. */
+json_inline const char *find_bare_end(const struct json_scanner *s, const char *p,
+                                      enum json_type *ret_type)
+{
+	const char *end = NULL;
+	if (s->end - p >= (ptrdiff_t)JSON_MARKS_BEHIND)
+		end = json_scan_short(p, ret_type);
+	if (!end && p < s->end)
+		end = json_scan_bare(s, p, ret_type);
+	return unlikely(end && *ret_type == JSON_ARRAY) ? NULL : end;
+}
+
+json_inline const char *place_of(const char *const *places, struct json_shape_place place)
+{
+	return places[place.step] + place.offset;
+}
+
+/* All values but the containers were put. */
+static void end_walk(struct json_doc *doc, const struct json_shape_end *end,
+                     const struct json_set *lacking, const char *const *places)
+{
+	doc->blanks = end->blanks;
+	for (int i = 0; i < JSON_SET_WORDS; i++) {
+		doc->seen.words[i] = end->seen.words[i];
+		doc->there.words[i] = end->there.words[i] & ~lacking->words[i];
+	}
+	for (uint32_t i = 0; i < end->container_count; i++) {
+		const struct json_shape_container *it = &end->containers[i];
+		put_value(&doc->values[it->node], (enum json_type)it->type,
+		          place_of(places, it->from), place_of(places, it->last) + 1);
+	}
+}
+
+typedef bool match_step(const struct json_shape_step *step, const char *p, const char *end);
+
+/* The values of a text, from one step to the next. What decides about the way is always
+ * a branch, and the marks say where strings end: so no step waits for the one before. */
+json_inline const char *walk_steps(const struct json_shapes *shapes, uint32_t first,
+                                   struct json_scanner *s, const char *p, match_step *matches)
+{
+	const char *places[JSON_SHAPE_LENGTH];
+	struct json_marks *marks = s->marks;
+	struct json_set lacking = { { 0 } };
+	struct string string = { NULL, 0 };
+	uint32_t count = 0;
+	const uint16_t *at = marks->places + marks->next; /* the first from p on */
+	const uint16_t *last = marks->places + marks->count;
+	const char *base = marks->base;
+	const struct json_shape_step *step = &shapes->steps[first];
+	while (at < last && base + *at < p)
+		at++;
+	while (step != shapes->steps) {
+		if (unlikely(!matches(step, p, s->end))) {
+			bool finished = !string.begin || p == s->end || *p == '"';
+			if (finished) {
+				step = &shapes->steps[step->other];
+				continue;
+			}
+			marks->next = (uint32_t)(at - marks->places);
+			p = finish_value(s, string, p);
+			if (!p)
+				return NULL;
+			at = marks->places + marks->next;
+			last = marks->places + marks->count;
+			base = marks->base;
+			lacking.words[string.node / 64] &= ~(UINT64_C(1) << string.node % 64);
+			string.begin = NULL;
+			continue;
+		}
+		const char *value = p + step->len;
+		const char *end = value;
+		string.begin = NULL;
+		if (likely(step->kind == JSON_SHAPE_STRING)) {
+			string = (struct string){ value, step->node };
+			at += step->marks;
+			if (likely(at < last)) {
+				end = base + *at;
+			} else {
+				end = find_mark(s, value);
+				at = marks->places + marks->next;
+				last = marks->places + marks->count;
+				base = marks->base;
+			}
+			if (step->node)
+				put_value(&s->doc->values[step->node], JSON_STRING, value, end);
+			if (unlikely(end == value))
+				json_set_put(&lacking, step->node);
+		} else {
+			if (step->kind == JSON_SHAPE_BARE) {
+				enum json_type type = JSON_NONE;
+				end = find_bare_end(s, value, &type);
+				if (unlikely(!end)) {
+					step = &shapes->steps[step->other];
+					continue;
+				}
+				if (step->node)
+					put_value(&s->doc->values[step->node], type, value, end);
+				if (type == JSON_NULL)
+					json_set_put(&lacking, step->node);
+			}
+			at += step->marks;
+		}
+		CHECK(count < JSON_SHAPE_LENGTH);
+		places[count++] = p;
+		if (unlikely(step->kind == JSON_SHAPE_END)) {
+			end_walk(s->doc, &shapes->ends[step->end], &lacking, places);
+			/* The last step may have ended in the next chunk. */
+			marks->next = at < last ? (uint32_t)(at - marks->places) : marks->count;
+			return end;
+		}
+		p = end;
+		/* Foreseen, so that nothing waits for the number to be loaded. */
+		step = likely(step->straight) ? step + 1 : &shapes->steps[step->next];
+	}
+	return NULL;
+}
+
+__attribute__((noinline)) static const char *walk_base(const struct json_shapes *shapes,
+                                                       uint32_t first, struct json_scanner *s,
+                                                       const char *p)
+{
+	return walk_steps(shapes, first, s, p, match_words);
+}
+
+#if JSON_SHAPE_WIDE
+
+#define AVX512 __attribute__((target("avx2,bmi,popcnt,avx512f,avx512bw")))
+
+/* No byte is read but those that are compared. */
+AVX512 static inline bool match_wide(const struct json_shape_step *step, const char *p,
+                                     const char *end)
+{
+	if (unlikely(end - p < step->len))
+		return false;
+	__m512i bytes = _mm512_maskz_loadu_epi8(step->mask, p);
+	return _mm512_cmpneq_epi8_mask(bytes, _mm512_loadu_si512(step->bytes)) == 0;
+}
+
+__attribute__((noinline)) AVX512 static const char *walk_wide(const struct json_shapes *shapes,
+                                                              uint32_t first,
+                                                              struct json_scanner *s, const char *p)
+{
+	return walk_steps(shapes, first, s, p, match_wide);
+}
+
+#endif
+
+static const char *walk(const struct json_shapes *shapes, uint32_t first, struct json_scanner *s,
+                        const char *p)
+{
+#if JSON_SHAPE_WIDE
+	if (json_level() == JSON_LEVEL_AVX512)
+		return walk_wide(shapes, first, s, p);
+#endif
+	return walk_base(shapes, first, s, p);
+}
+
+/* The plan's first step; its place, or NULL. */
+static uint16_t *find_plan(struct json_shapes *shapes, const struct json_plan *plan)
+{
+	for (uint32_t i = 0; i < JSON_SHAPE_PLANS; i++)
+		if (shapes->serials[i] == plan->serial)
+			return &shapes->firsts[i];
+	return NULL;
+}
+
+static void spend(struct json_shapes *shapes, uint32_t cost)
+{
+	shapes->debt = shapes->debt + cost > DEBT_MAX ? DEBT_MAX : shapes->debt + cost;
+}
+
+/* Is it worth a try? */
+static inline bool is_tried(struct json_shapes *shapes)
+{
+	return likely(shapes->debt <= DEBT_FOR_ALL) || ++shapes->untried % TRIED_MAX == 0;
+}
+
+const char *json_shapes_scan(struct json_shapes *shapes, struct json_scanner *s, const char *p)
+{
+	const uint16_t *first = s->plan ? find_plan(shapes, s->plan) : NULL;
+	if (!first || *first == 0 || !is_tried(shapes))
+		return NULL;
+	const char *base = s->marks->base;
+	uint32_t next = s->marks->next;
+	const char *after = walk(shapes, *first, s, p);
+	if (likely(after)) {
+		shapes->debt -= shapes->debt < HIT_GAINS ? shapes->debt : HIT_GAINS;
+		return after;
+	}
+	spend(shapes, MISS_COSTS);
+	/* As it was, for who scans it now. */
+	s->escape_at = s->start;
+	if (s->marks->base == base)
+		s->marks->next = next;
+	else
+		json_marks_fill(s->marks, p, s->end);
+	return NULL;
+}
+
+/* ---- learning ---- */
+
+/* A text that becomes a shape. */
+struct lesson {
+	struct json_shapes *shapes;
+	const struct json_scanner *s;
+	uint32_t last;    /* the last step, or 0 */
+	uint16_t *link;   /* what leads to the next one */
+	const char *from; /* where that begins */
+	uint32_t count;   /* steps so far */
+	bool failed;
+	bool full; /* … since there was no room */
+	struct json_shape_end end;
+};
+
+static bool is_marked(char c)
+{
+	return (signed char)c < 0x20 || c == '"' || c == '\\';
+}
+
+static bool is_same(const struct json_shape_step *a, const struct json_shape_step *b)
+{
+	return a->len == b->len && a->kind == b->kind && a->node == b->node &&
+	       memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+}
+
+/* Goes to the step, which is made if it is not there. */
+static void add_step(struct lesson *lesson, const struct json_shape_step *step)
+{
+	struct json_shapes *shapes = lesson->shapes;
+	uint32_t others = 0;
+	while (*lesson->link && !is_same(&shapes->steps[*lesson->link], step)) {
+		lesson->link = &shapes->steps[*lesson->link].other;
+		others++;
+	}
+	if (*lesson->link == 0) {
+		lesson->full = shapes->step_count == JSON_SHAPE_STEPS - 1;
+		lesson->failed = lesson->full || others >= JSON_SHAPE_OTHERS;
+		if (lesson->failed)
+			return;
+		uint32_t number = ++shapes->step_count;
+		shapes->steps[number] = *step;
+		*lesson->link = (uint16_t)number;
+		shapes->steps[lesson->last].straight |= others == 0 && lesson->last == number - 1;
+	}
+	lesson->count++;
+	lesson->last = *lesson->link;
+	lesson->link = &shapes->steps[lesson->last].next;
+}
+
+static void add_bytes(struct lesson *lesson, size_t len, enum json_shape_next kind, uint32_t node)
+{
+	struct json_shape_step step = {
+		.mask = ~UINT64_C(0) >> (JSON_SHAPE_BYTES - len),
+		.len = (uint8_t)len,
+		.kind = kind,
+		.node = (uint8_t)node,
+	};
+	memcpy(step.bytes, lesson->from, len);
+	for (size_t i = 0; i < len; i++)
+		step.marks = (uint8_t)(step.marks + is_marked(step.bytes[i]));
+	if (lesson->count == JSON_SHAPE_LENGTH)
+		lesson->failed = true;
+	if (kind == JSON_SHAPE_END)
+		step.end = (uint8_t)lesson->shapes->end_count;
+	if (!lesson->failed)
+		add_step(lesson, &step);
+	lesson->from += len;
+}
+
+/* All up to `to`, in as many steps as it takes. */
+static void add_steps(struct lesson *lesson, const char *to, enum json_shape_next kind,
+                      uint32_t node)
+{
+	while (to - lesson->from > JSON_SHAPE_BYTES && !lesson->failed)
+		add_bytes(lesson, JSON_SHAPE_BYTES, JSON_SHAPE_MORE, 0);
+	if (!lesson->failed)
+		add_bytes(lesson, (size_t)(to - lesson->from), kind, node);
+}
+
+/* The wanted node whose value begins at p, or 0. */
+static uint32_t node_at(const struct lesson *lesson, const char *p)
+{
+	const struct json_scanner *s = lesson->s;
+	for (uint32_t i = JSON_ROOT; i < s->plan->node_count; i++)
+		if (s->plan->nodes[i].wanted && json_set_has(&s->doc->seen, i) &&
+		    s->doc->values[i].text.ptr == p)
+			return i;
+	return 0;
+}
+
+/* Of a byte that belongs to the next step. Long ones are cut, and it is in the last. */
+static struct json_shape_place place_at(const struct lesson *lesson, const char *p)
+{
+	size_t offset = (size_t)(p - lesson->from);
+	return (struct json_shape_place){
+		.step = (uint8_t)(lesson->count + offset / JSON_SHAPE_BYTES),
+		.offset = (uint8_t)(offset % JSON_SHAPE_BYTES),
+	};
+}
+
+static void begin_container(struct lesson *lesson, const char *p)
+{
+	struct json_shape_end *end = &lesson->end;
+	uint32_t node = node_at(lesson, p);
+	if (node == 0)
+		return;
+	if (end->container_count == JSON_SHAPE_CONTAINERS) {
+		lesson->failed = true;
+		return;
+	}
+	end->containers[end->container_count++] = (struct json_shape_container){
+		.node = (uint8_t)node,
+		.type = *p == '{' ? JSON_OBJECT : JSON_ARRAY,
+		.from = place_at(lesson, p),
+	};
+}
+
+static void end_container(struct lesson *lesson, const char *p)
+{
+	struct json_shape_end *end = &lesson->end;
+	for (uint32_t i = 0; i < end->container_count; i++) {
+		struct json_shape_container *it = &end->containers[i];
+		struct span text = lesson->s->doc->values[it->node].text;
+		if (text.ptr + text.len == p + 1)
+			it->last = place_at(lesson, p);
+	}
+}
+
+/* The closing quote of the string that begins at p. */
+static const char *closing_quote(const char *p)
+{
+	while (*p != '"')
+		p += *p == '\\' ? 2 : 1;
+	return p;
+}
+
+/* The string whose quote is at p: a name belongs to the step, a value ends it. */
+static const char *learn_string(struct lesson *lesson, const char *p)
+{
+	const char *quote = closing_quote(p + 1);
+	const char *after = quote + 1;
+	while (json_is_blank(*after))
+		after++;
+	if (*after == ':')
+		return quote + 1;
+	add_steps(lesson, p + 1, JSON_SHAPE_STRING, node_at(lesson, p + 1));
+	lesson->from = quote;
+	return quote + 1;
+}
+
+static bool ends_bare(char c)
+{
+	return c == ',' || c == ']' || c == '}' || json_is_blank(c);
+}
+
+static const char *learn_bare(struct lesson *lesson, const char *p)
+{
+	add_steps(lesson, p, JSON_SHAPE_BARE, node_at(lesson, p));
+	while (!ends_bare(*p))
+		p++;
+	lesson->from = p;
+	return p;
+}
+
+/* One token of a text that is known to be sound. */
+static const char *learn_token(struct lesson *lesson, const char *p)
+{
+	switch (*p) {
+	case '"': return learn_string(lesson, p);
+	case '{':
+	case '[': begin_container(lesson, p); return p + 1;
+	case '}':
+	case ']': end_container(lesson, p); return p + 1;
+	case ':':
+	case ',':
+	case ' ':
+	case '\n':
+	case '\r':
+	case '\t': return p + 1;
+	default: return learn_bare(lesson, p);
+	}
+}
+
+static void forget_all(struct json_shapes *shapes)
+{
+	memset(shapes->serials, 0, sizeof(shapes->serials));
+	memset(shapes->firsts, 0, sizeof(shapes->firsts));
+	shapes->step_count = 0;
+	shapes->end_count = 0;
+}
+
+static void end_lesson(struct lesson *lesson, const char *end)
+{
+	struct json_shapes *shapes = lesson->shapes;
+	const struct json_doc *doc = lesson->s->doc;
+	lesson->full |= shapes->end_count == JSON_SHAPE_ENDS;
+	if (!lesson->failed && !lesson->full)
+		add_steps(lesson, end, JSON_SHAPE_END, 0);
+	if (lesson->full)
+		forget_all(shapes);
+	if (lesson->failed || lesson->full)
+		return;
+	lesson->end.blanks = doc->blanks;
+	lesson->end.seen = doc->seen;
+	for (uint32_t i = JSON_ROOT; i < lesson->s->plan->node_count; i++)
+		if (lesson->s->plan->nodes[i].wanted && json_set_has(&doc->seen, i))
+			json_set_put(&lesson->end.there, i);
+	shapes->ends[shapes->end_count++] = lesson->end;
+}
+
+static uint16_t *add_plan(struct json_shapes *shapes, const struct json_plan *plan)
+{
+	uint32_t place = shapes->plan_next++ % JSON_SHAPE_PLANS;
+	shapes->serials[place] = plan->serial;
+	shapes->firsts[place] = 0;
+	return &shapes->firsts[place];
+}
+
+void json_shapes_learn(struct json_shapes *shapes, const struct json_scanner *s, const char *p,
+                       const char *end)
+{
+	if (!s->plan || s->plan->serial == 0 || *p != '{')
+		return;
+	if (shapes->debt > DEBT_FOR_LESSONS && ++shapes->unlearnt % LESSONS_MAX != 0)
+		return;
+	spend(shapes, LESSON_COSTS);
+	uint16_t *first = find_plan(shapes, s->plan);
+	struct lesson lesson = {
+		.shapes = shapes,
+		.s = s,
+		.link = first ? first : add_plan(shapes, s->plan),
+		.from = p,
+	};
+	while (p < end && !lesson.failed)
+		p = learn_token(&lesson, p);
+	end_lesson(&lesson, end);
+}
