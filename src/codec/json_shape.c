@@ -172,10 +172,11 @@ json_inline const char *walk_steps(const struct json_shapes *shapes, uint32_t fi
 				last = marks->places + marks->count;
 				base = marks->base;
 			}
-			if (step->node)
+			if (step->node) {
 				put_value(&s->doc->values[step->node], JSON_STRING, value, end);
-			if (unlikely(end == value))
-				json_set_put(&lacking, step->node);
+				if (unlikely(end == value))
+					json_set_put(&lacking, step->node);
+			}
 		} else {
 			if (step->kind == JSON_SHAPE_BARE) {
 				enum json_type type = JSON_NONE;
@@ -184,10 +185,11 @@ json_inline const char *walk_steps(const struct json_shapes *shapes, uint32_t fi
 					step = &shapes->steps[step->other];
 					continue;
 				}
-				if (step->node)
+				if (step->node) {
 					put_value(&s->doc->values[step->node], type, value, end);
-				if (type == JSON_NULL)
-					json_set_put(&lacking, step->node);
+					if (type == JSON_NULL)
+						json_set_put(&lacking, step->node);
+				}
 			}
 			at += step->marks;
 		}
