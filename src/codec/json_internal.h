@@ -60,17 +60,31 @@ json_inline size_t json_count_digits(const char *p)
 	return others ? (size_t)__builtin_ctzll(others) / 8 : 8;
 }
 
-/* A whole number of at most 15 digits, a word or an empty array; where it ends, or
- * NULL: it is something else. JSON_MARKS_BEHIND bytes can be read. */
+/* The end of the number at p, which begins with a digit, if it is short: at most 15
+ * digits, then at most 7 after a point, and no exponent. */
+json_inline const char *json_scan_digits(const char *p)
+{
+	size_t len = *p == '0' ? 1 : json_count_digits(p);
+	if (len == 8)
+		len += json_count_digits(p + 8);
+	if (unlikely(len == 16))
+		return NULL;
+	if (p[len] == '.') {
+		size_t more = json_count_digits(p + len + 1);
+		if (unlikely(more == 0 || more == 8))
+			return NULL;
+		len += 1 + more;
+	}
+	return (p[len] | 0x20) == 'e' ? NULL : p + len;
+}
+
+/* A short number, a word or an empty array; where it ends, or NULL: it is something else.
+ * JSON_MARKS_BEHIND bytes can be read. */
 json_inline const char *json_scan_short(const char *p, enum json_type *ret_type)
 {
-	if (*p >= '1' && *p <= '9') {
-		size_t len = json_count_digits(p);
-		if (len == 8)
-			len += json_count_digits(p + 8);
+	if (*p >= '0' && *p <= '9') {
 		*ret_type = JSON_NUMBER;
-		bool more = len == 16 || p[len] == '.' || (p[len] | 0x20) == 'e';
-		return more ? NULL : p + len;
+		return json_scan_digits(p);
 	}
 	uint32_t word = json_load32(p);
 	if (word == JSON_BYTES('t', 'r', 'u', 'e')) {

@@ -45,12 +45,6 @@ static inline bool match_words(const struct json_shape_step *step, const char *p
 	return differs == 0;
 }
 
-/* The string that was met last. */
-struct string {
-	const char *begin; /* NULL: something else came after it */
-	uint32_t node;
-};
-
 /* Member by member: a whole one would be put together in memory and read back from there
  * before that has come to rest. */
 json_inline void put_value(struct json_value *value, enum json_type type, const char *from,
@@ -62,31 +56,77 @@ json_inline void put_value(struct json_value *value, enum json_type type, const 
 	value->text.len = (size_t)(to - from);
 }
 
-/* There is more than plain bytes in the string that seemed to end at p: its real end, or
- * NULL. */
-__attribute__((noinline)) static const char *finish_value(struct json_scanner *s,
-                                                          struct string string, const char *p)
+/* Marks from the first one that was not passed on. As a local variable whose address
+ * inlined code alone sees, it lives in registers. */
+struct cursor {
+	const char *base;
+	const uint16_t *at;
+	const uint16_t *last;
+};
+
+json_inline struct cursor cursor_at(const struct json_marks *marks)
 {
+	return (struct cursor){
+		.base = marks->base,
+		.at = marks->places + marks->next,
+		.last = marks->places + marks->count,
+	};
+}
+
+/* Steps may have gone on into the next chunk. */
+json_inline void leave_cursor(const struct cursor *cursor, struct json_marks *marks)
+{
+	bool within = cursor->at < cursor->last;
+	marks->next = within ? (uint32_t)(cursor->at - marks->places) : marks->count;
+}
+
+/* One text on its way along the steps. */
+struct walk {
+	struct json_scanner *s;
+	struct json_set lacking;
+	uint32_t count;
+	const char *places[JSON_SHAPE_NOTED];
+};
+
+/* The first mark from p on, when the chunk has no more. */
+__attribute__((noinline)) static const char *find_mark(const struct json_scanner *s, const char *p)
+{
+	const char *found = json_find_mark(s, p);
+	s->marks->next--;
+	return found;
+}
+
+/* There is more than plain bytes in the string from `begin` on, which seemed to end at p:
+ * its real end, or NULL. */
+__attribute__((noinline)) static const char *finish_value(struct walk *walk, uint32_t node,
+                                                          const char *begin, const char *p)
+{
+	struct json_scanner *s = walk->s;
 	s->marks->next++;
 	p = json_finish_string(s, p);
 	if (!p)
 		return NULL;
 	s->marks->next--;
-	if (string.node) {
-		struct json_value *value = &s->doc->values[string.node];
-		put_value(value, JSON_STRING, string.begin, p);
-		value->escaped = s->escape_at >= string.begin;
+	if (node) {
+		struct json_value *value = &s->doc->values[node];
+		put_value(value, JSON_STRING, begin, p);
+		value->escaped = s->escape_at >= begin;
+		walk->lacking.words[node / 64] &= ~(UINT64_C(1) << node % 64);
 	}
 	return p;
 }
 
-/* The first mark from p on, when the chunk has no more. */
-__attribute__((noinline)) static const char *find_mark(const struct json_scanner *s, const char *p)
+/* The string at p, up to the first byte that is not plain: its closing quote, most often,
+ * which the next step begins with. */
+json_inline const char *take_string(struct walk *walk, const struct json_shape_step *step,
+                                    const char *p, const char *end)
 {
-	s->marks->next = s->marks->count;
-	const char *found = json_find_mark(s, p);
-	s->marks->next--;
-	return found;
+	if (step->node) {
+		put_value(&walk->s->doc->values[step->node], JSON_STRING, p, end);
+		if (unlikely(p == end))
+			json_set_put(&walk->lacking, step->node);
+	}
+	return end;
 }
 
 /* The number or word at p, or NULL. */
@@ -101,24 +141,63 @@ json_inline const char *find_bare_end(const struct json_scanner *s, const char *
 	return unlikely(end && *ret_type == JSON_ARRAY) ? NULL : end;
 }
 
-json_inline const char *place_of(const char *const *places, struct json_shape_place place)
+json_inline const char *take_bare(struct walk *walk, const struct json_shape_step *step,
+                                  const char *p)
 {
-	return places[place.step] + place.offset;
+	enum json_type type = JSON_NONE;
+	const char *end = find_bare_end(walk->s, p, &type);
+	if (end && step->node) {
+		put_value(&walk->s->doc->values[step->node], type, p, end);
+		if (type == JSON_NULL)
+			json_set_put(&walk->lacking, step->node);
+	}
+	return end;
+}
+
+/* What comes after the step at p, up to the next one. NULL: something else does. */
+json_inline const char *take_value(struct walk *walk, struct cursor *cursor,
+                                   const struct json_shape_step *step, const char *p)
+{
+	const char *value = p + step->len;
+	const char *end = value;
+	if (step->kind == JSON_SHAPE_BARE) {
+		end = take_bare(walk, step, value);
+		if (unlikely(!end))
+			return NULL;
+	}
+	cursor->at += step->marks;
+	if (step->noted) {
+		CHECK(walk->count < JSON_SHAPE_NOTED);
+		walk->places[walk->count++] = p;
+	}
+	if (step->kind != JSON_SHAPE_STRING)
+		return end;
+	if (likely(cursor->at < cursor->last))
+		return take_string(walk, step, value, cursor->base + *cursor->at);
+	walk->s->marks->next = walk->s->marks->count;
+	end = find_mark(walk->s, value);
+	*cursor = cursor_at(walk->s->marks);
+	return take_string(walk, step, value, end);
+}
+
+static const char *place_of(const struct walk *walk, struct json_shape_place place)
+{
+	return walk->places[place.step] + place.offset;
 }
 
 /* All values but the containers were put. */
-static void end_walk(struct json_doc *doc, const struct json_shape_end *end,
-                     const struct json_set *lacking, const char *const *places)
+static void end_walk(const struct walk *walk, const struct json_shape_end *end)
 {
+	struct json_doc *doc = walk->s->doc;
 	doc->blanks = end->blanks;
 	for (int i = 0; i < JSON_SET_WORDS; i++) {
 		doc->seen.words[i] = end->seen.words[i];
-		doc->there.words[i] = end->there.words[i] & ~lacking->words[i];
+		doc->there.words[i] = end->there.words[i] & ~walk->lacking.words[i];
 	}
 	for (uint32_t i = 0; i < end->container_count; i++) {
 		const struct json_shape_container *it = &end->containers[i];
 		put_value(&doc->values[it->node], (enum json_type)it->type,
-		          place_of(places, it->from), place_of(places, it->last) + 1);
+		          place_of(walk, it->from), place_of(walk, it->last) + 1);
 	}
 }
 
@@ -129,81 +208,50 @@ typedef bool match_step(const struct json_shape_step *step, const char *p, const
 json_inline const char *walk_steps(const struct json_shapes *shapes, uint32_t first,
                                    struct json_scanner *s, const char *p, match_step *matches)
 {
-	const char *places[JSON_SHAPE_LENGTH];
-	struct json_marks *marks = s->marks;
-	struct json_set lacking = { { 0 } };
-	struct string string = { NULL, 0 };
-	uint32_t count = 0;
-	const uint16_t *at = marks->places + marks->next; /* the first from p on */
-	const uint16_t *last = marks->places + marks->count;
-	const char *base = marks->base;
+	struct walk walk;
+	struct cursor cursor = cursor_at(s->marks);
+	const struct json_shape_step *none = shapes->steps;
+	const struct json_shape_step *before = none; /* if a string came after it … */
+	const char *begin = p;                       /* … that began here */
 	const struct json_shape_step *step = &shapes->steps[first];
-	while (at < last && base + *at < p)
-		at++;
-	while (step != shapes->steps) {
-		if (unlikely(!matches(step, p, s->end))) {
-			bool finished = !string.begin || p == s->end || *p == '"';
-			if (finished) {
+	walk.s = s;
+	walk.lacking = (struct json_set){ { 0 } };
+	walk.count = 0;
+	while (cursor.at < cursor.last && cursor.base + *cursor.at < p)
+		cursor.at++;
+	while (step != none) {
+		if (likely(matches(step, p, s->end))) {
+			if (likely(step->quick && cursor.at + step->marks < cursor.last)) {
+				begin = p + step->len;
+				cursor.at += step->marks;
+				p = take_string(&walk, step, begin, cursor.base + *cursor.at);
+				before = step++;
+				continue;
+			}
+			const char *after = take_value(&walk, &cursor, step, p);
+			if (unlikely(!after)) {
 				step = &shapes->steps[step->other];
 				continue;
 			}
-			marks->next = (uint32_t)(at - marks->places);
-			p = finish_value(s, string, p);
+			begin = p + step->len;
+			p = after;
+			if (step->kind == JSON_SHAPE_END) {
+				leave_cursor(&cursor, s->marks);
+				end_walk(&walk, &shapes->ends[step->end]);
+				return p;
+			}
+			before = step->kind == JSON_SHAPE_STRING ? step : none;
+			step = &shapes->steps[step->next];
+		} else if (before != none && p < s->end && *p != '"') {
+			leave_cursor(&cursor, s->marks);
+			p = finish_value(&walk, before->node, begin, p);
 			if (!p)
 				return NULL;
-			at = marks->places + marks->next;
-			last = marks->places + marks->count;
-			base = marks->base;
-			lacking.words[string.node / 64] &= ~(UINT64_C(1) << string.node % 64);
-			string.begin = NULL;
-			continue;
-		}
-		const char *value = p + step->len;
-		const char *end = value;
-		string.begin = NULL;
-		if (likely(step->kind == JSON_SHAPE_STRING)) {
-			string = (struct string){ value, step->node };
-			at += step->marks;
-			if (likely(at < last)) {
-				end = base + *at;
-			} else {
-				end = find_mark(s, value);
-				at = marks->places + marks->next;
-				last = marks->places + marks->count;
-				base = marks->base;
-			}
-			if (step->node) {
-				put_value(&s->doc->values[step->node], JSON_STRING, value, end);
-				if (unlikely(end == value))
-					json_set_put(&lacking, step->node);
-			}
+			cursor = cursor_at(s->marks);
+			before = none;
 		} else {
-			if (step->kind == JSON_SHAPE_BARE) {
-				enum json_type type = JSON_NONE;
-				end = find_bare_end(s, value, &type);
-				if (unlikely(!end)) {
-					step = &shapes->steps[step->other];
-					continue;
-				}
-				if (step->node) {
-					put_value(&s->doc->values[step->node], type, value, end);
-					if (type == JSON_NULL)
-						json_set_put(&lacking, step->node);
-				}
-			}
-			at += step->marks;
+			step = &shapes->steps[step->other];
 		}
-		CHECK(count < JSON_SHAPE_LENGTH);
-		places[count++] = p;
-		if (unlikely(step->kind == JSON_SHAPE_END)) {
-			end_walk(s->doc, &shapes->ends[step->end], &lacking, places);
-			/* The last step may have ended in the next chunk. */
-			marks->next = at < last ? (uint32_t)(at - marks->places) : marks->count;
-			return end;
-		}
-		p = end;
-		/* Foreseen, so that nothing waits for the number to be loaded. */
-		step = likely(step->straight) ? step + 1 : &shapes->steps[step->next];
 	}
 	return NULL;
 }
@@ -223,10 +271,10 @@ __attribute__((noinline)) static const char *walk_base(const struct json_shapes 
 AVX512 static inline bool match_wide(const struct json_shape_step *step, const char *p,
                                      const char *end)
 {
-	if (unlikely(end - p < step->len))
-		return false;
-	__m512i bytes = _mm512_maskz_loadu_epi8(step->mask, p);
-	return _mm512_cmpneq_epi8_mask(bytes, _mm512_loadu_si512(step->bytes)) == 0;
+	if (unlikely(end - p < JSON_SHAPE_BYTES))
+		return end - p >= step->len && memcmp(p, step->bytes, step->len) == 0;
+	__m512i bytes = _mm512_loadu_si512(p);
+	return (_mm512_cmpneq_epi8_mask(bytes, _mm512_loadu_si512(step->bytes)) & step->mask) == 0;
 }
 
 __attribute__((noinline)) AVX512 static const char *walk_wide(const struct json_shapes *shapes,
@@ -296,10 +344,12 @@ const char *json_shapes_scan(struct json_shapes *shapes, struct json_scanner *s,
 struct lesson {
 	struct json_shapes *shapes;
 	const struct json_scanner *s;
-	uint32_t last;    /* the last step, or 0 */
-	uint16_t *link;   /* what leads to the next one */
-	const char *from; /* where that begins */
-	uint32_t count;   /* steps so far */
+	uint32_t last;        /* the last step, or 0 */
+	uint16_t *link;       /* what leads to the next one */
+	const char *from;     /* where that begins */
+	uint32_t count;       /* steps so far … */
+	uint32_t noted_count; /* … and those that are noted */
+	bool noted;           /* the next one will be */
 	bool failed;
 	bool full; /* … since there was no room */
 	struct json_shape_end end;
@@ -313,7 +363,7 @@ static bool is_marked(char c)
 static bool is_same(const struct json_shape_step *a, const struct json_shape_step *b)
 {
 	return a->len == b->len && a->kind == b->kind && a->node == b->node &&
-	       memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+	       a->noted == b->noted && memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
 /* Goes to the step, which is made if it is not there. */
@@ -333,7 +383,9 @@ static void add_step(struct lesson *lesson, const struct json_shape_step *step)
 		uint32_t number = ++shapes->step_count;
 		shapes->steps[number] = *step;
 		*lesson->link = (uint16_t)number;
-		shapes->steps[lesson->last].straight |= others == 0 && lesson->last == number - 1;
+		struct json_shape_step *last = &shapes->steps[lesson->last];
+		last->quick |= last->kind == JSON_SHAPE_STRING && !last->noted &&
+		               last->next == lesson->last + 1;
 	}
 	lesson->count++;
 	lesson->last = *lesson->link;
@@ -347,11 +399,13 @@ static void add_bytes(struct lesson *lesson, size_t len, enum json_shape_next ki
 		.len = (uint8_t)len,
 		.kind = kind,
 		.node = (uint8_t)node,
+		.noted = lesson->noted,
 	};
 	memcpy(step.bytes, lesson->from, len);
 	for (size_t i = 0; i < len; i++)
 		step.marks = (uint8_t)(step.marks + is_marked(step.bytes[i]));
-	if (lesson->count == JSON_SHAPE_LENGTH)
+	lesson->noted_count += lesson->noted;
+	if (lesson->count == JSON_SHAPE_LENGTH || lesson->noted_count > JSON_SHAPE_NOTED)
 		lesson->failed = true;
 	if (kind == JSON_SHAPE_END)
 		step.end = (uint8_t)lesson->shapes->end_count;
@@ -368,6 +422,7 @@ static void add_steps(struct lesson *lesson, const char *to, enum json_shape_nex
 		add_bytes(lesson, JSON_SHAPE_BYTES, JSON_SHAPE_MORE, 0);
 	if (!lesson->failed)
 		add_bytes(lesson, (size_t)(to - lesson->from), kind, node);
+	lesson->noted = false;
 }
 
 /* The wanted node whose value begins at p, or 0. */
@@ -381,12 +436,13 @@ static uint32_t node_at(const struct lesson *lesson, const char *p)
 	return 0;
 }
 
-/* Of a byte that belongs to the next step. Long ones are cut, and it is in the last. */
-static struct json_shape_place place_at(const struct lesson *lesson, const char *p)
+/* Of a byte that belongs to the next step. Long ones are cut, and all of them noted. */
+static struct json_shape_place note_place(struct lesson *lesson, const char *p)
 {
 	size_t offset = (size_t)(p - lesson->from);
+	lesson->noted = true;
 	return (struct json_shape_place){
-		.step = (uint8_t)(lesson->count + offset / JSON_SHAPE_BYTES),
+		.step = (uint8_t)(lesson->noted_count + offset / JSON_SHAPE_BYTES),
 		.offset = (uint8_t)(offset % JSON_SHAPE_BYTES),
 	};
 }
@@ -404,7 +460,7 @@ static void begin_container(struct lesson *lesson, const char *p)
 	end->containers[end->container_count++] = (struct json_shape_container){
 		.node = (uint8_t)node,
 		.type = *p == '{' ? JSON_OBJECT : JSON_ARRAY,
-		.from = place_at(lesson, p),
+		.from = note_place(lesson, p),
 	};
 }
 
@@ -415,7 +471,7 @@ static void end_container(struct lesson *lesson, const char *p)
 		struct json_shape_container *it = &end->containers[i];
 		struct span text = lesson->s->doc->values[it->node].text;
 		if (text.ptr + text.len == p + 1)
-			it->last = place_at(lesson, p);
+			it->last = note_place(lesson, p);
 	}
 }
 

@@ -32,7 +32,8 @@
 #define JSON_SHAPE_LENGTH 128 /* steps of one shape */
 #define JSON_SHAPE_OTHERS 6   /* steps at one place */
 #define JSON_SHAPE_ENDS 32
-#define JSON_SHAPE_CONTAINERS 8 /* that are wanted, in one shape */
+#define JSON_SHAPE_CONTAINERS 8 /* that are wanted, in one shape … */
+#define JSON_SHAPE_NOTED 32     /* … and steps where they begin or end */
 #define JSON_SHAPE_PLANS 8
 
 enum json_shape_next {
@@ -50,14 +51,14 @@ struct json_shape_step {
 	uint8_t kind;  /* enum json_shape_next */
 	uint8_t node;  /* of the value, or 0 */
 	uint8_t end;   /* JSON_SHAPE_END: its place in `ends` */
-	bool straight; /* the next step is the one behind this */
+	bool noted;    /* its place is remembered, for a container */
+	bool quick;    /* a string that is not noted; the next step is the one behind this */
 	uint16_t next;
 	uint16_t other; /* what may stand here instead, or 0 */
 };
 
-/* Where in the steps of a shape something is. */
 struct json_shape_place {
-	uint8_t step;
+	uint8_t step; /* which of those that are noted */
 	uint8_t offset;
 };
 
