@@ -2,37 +2,20 @@
 #include "codec/json.h"
 
 #include <assert.h>
-#include <endian.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "codec/json_escape.h"
+#include "codec/json_internal.h"
+#include "codec/json_shape.h"
 
-#define hot_inline static inline __attribute__((always_inline))
+#define hot_inline json_inline
 #define cold_path __attribute__((cold, noinline))
 
 static_assert(JSON_DEPTH_MAX == 64, "the stack of open containers is one 64-bit word");
 
-/* An open container inside which wanted values may be. */
-struct frame {
-	const char *at; /* where it began */
-	uint32_t node;
-	uint32_t index; /* arrays: of the present element */
-};
-
-struct scan {
-	const char *start;
-	const char *end;
-	struct json_marks *marks;
-	const char *escape_at; /* the last backslash met in a string, or start */
-	const struct json_plan *plan;
-	struct json_doc *doc;
-	bool valued; /* see scan_members() */
-	struct frame frames[JSON_STEPS_MAX + 1];
-};
-
 /*
- * Where the scan stands among containers. Apart from struct scan, since only
+ * Where the scan stands among containers. Apart from the scanner, since only
  * inlined code sees it: so it lives in registers.
  *
  * A scan that is not careful leaves out the checks for the end of the text. It
@@ -53,7 +36,8 @@ struct nest {
 };
 
 /* Returns NULL, so that a scanner can say `return fail(…)`. */
-cold_path static const char *fail(const struct scan *s, const char *at, const char *expected)
+cold_path static const char *fail(const struct json_scanner *s, const char *at,
+                                  const char *expected)
 {
 	s->doc->problem.offset = (size_t)(at - s->start);
 	s->doc->problem.expected = expected;
@@ -65,9 +49,7 @@ static inline bool is_digit(const char *p, const char *end)
 	return p < end && *p >= '0' && *p <= '9';
 }
 
-/* None is left in the chunk: the first one of the rest that is at p or after it, or
- * the end. */
-__attribute__((noinline)) static const char *find_mark(const struct scan *s, const char *p)
+__attribute__((noinline)) const char *json_find_mark(const struct json_scanner *s, const char *p)
 {
 	struct json_marks *marks = s->marks;
 	for (;;) {
@@ -82,13 +64,13 @@ __attribute__((noinline)) static const char *find_mark(const struct scan *s, con
 
 /* The first byte from p on that is a quote, a backslash, a control character or
  * not ASCII; or the end. Those before p are done with. */
-hot_inline const char *skip_plain(const struct scan *s, const char *p)
+hot_inline const char *skip_plain(const struct json_scanner *s, const char *p)
 {
 	struct json_marks *marks = s->marks;
 	const char *at;
 	do {
 		if (unlikely(marks->next == marks->count))
-			return find_mark(s, p);
+			return json_find_mark(s, p);
 		at = marks->base + marks->places[marks->next++];
 	} while (unlikely(at < p));
 	return at;
@@ -106,12 +88,13 @@ __attribute__((noinline)) static const char *skip_blank_run(const char *p, const
 	return skip_blanks(p, end);
 }
 
-hot_inline bool at_end(const struct scan *s, const struct nest *nest, const char *p)
+hot_inline bool at_end(const struct json_scanner *s, const struct nest *nest, const char *p)
 {
 	return nest->careful && p == s->end;
 }
 
-hot_inline const char *skip_blank(const struct scan *s, const struct nest *nest, const char *p)
+hot_inline const char *skip_blank(const struct json_scanner *s, const struct nest *nest,
+                                  const char *p)
 {
 	if (at_end(s, nest, p) || likely(*p > ' '))
 		return p;
@@ -122,7 +105,7 @@ hot_inline const char *skip_blank(const struct scan *s, const struct nest *nest,
 	return skip_blank_run(p, s->end);
 }
 
-static const char *skip_unicode_escape(const struct scan *s, const char *p)
+static const char *skip_unicode_escape(const struct json_scanner *s, const char *p)
 {
 	int32_t unit = json_escaped_unit(p, s->end);
 	if (unit < 0)
@@ -137,7 +120,7 @@ static const char *skip_unicode_escape(const struct scan *s, const char *p)
 	return p + JSON_ESCAPE_MAX;
 }
 
-static const char *skip_escape(struct scan *s, const char *p)
+static const char *skip_escape(struct json_scanner *s, const char *p)
 {
 	s->escape_at = p;
 	if (s->end - p < 2)
@@ -156,9 +139,8 @@ static const char *skip_escape(struct scan *s, const char *p)
 	}
 }
 
-/* From a byte that is not plain to the closing quote. Out of line: in most
- * strings the first such byte is that quote. */
-__attribute__((noinline)) static const char *finish_string(struct scan *s, const char *p)
+/* Out of line: in most strings the first byte that is not plain is the closing quote. */
+__attribute__((noinline)) const char *json_finish_string(struct json_scanner *s, const char *p)
 {
 	for (;;) {
 		if (p == s->end)
@@ -185,12 +167,12 @@ __attribute__((noinline)) static const char *finish_string(struct scan *s, const
 }
 
 /* p is after the opening quote; returns the place of the closing one. */
-hot_inline const char *scan_string(struct scan *s, const char *p)
+hot_inline const char *scan_string(struct json_scanner *s, const char *p)
 {
 	p = skip_plain(s, p);
 	if (likely(p != s->end && *p == '"'))
 		return p;
-	return finish_string(s, p);
+	return json_finish_string(s, p);
 }
 
 static inline const char *skip_digits(const char *p, const char *end)
@@ -200,7 +182,7 @@ static inline const char *skip_digits(const char *p, const char *end)
 	return p;
 }
 
-static const char *scan_exponent(const struct scan *s, const char *p)
+static const char *scan_exponent(const struct json_scanner *s, const char *p)
 {
 	p++;
 	if (p < s->end && (*p == '+' || *p == '-'))
@@ -210,7 +192,7 @@ static const char *scan_exponent(const struct scan *s, const char *p)
 	return skip_digits(p, s->end);
 }
 
-static const char *scan_number(const struct scan *s, const char *p)
+static const char *scan_number(const struct json_scanner *s, const char *p)
 {
 	const char *end = s->end;
 	if (*p == '-')
@@ -229,7 +211,8 @@ static const char *scan_number(const struct scan *s, const char *p)
 	return p;
 }
 
-static const char *scan_literal(const struct scan *s, const char *p, enum json_type *ret_type)
+static const char *scan_literal(const struct json_scanner *s, const char *p,
+                                enum json_type *ret_type)
 {
 	size_t left = (size_t)(s->end - p);
 	if (left >= 4 && memcmp(p, "true", 4) == 0) {
@@ -247,8 +230,16 @@ static const char *scan_literal(const struct scan *s, const char *p, enum json_t
 	return fail(s, p, "a value: object, array, string, number, true, false or null");
 }
 
-hot_inline void keep(const struct scan *s, uint32_t node, enum json_type type, const char *begin,
-                     const char *end)
+const char *json_scan_bare(const struct json_scanner *s, const char *p, enum json_type *ret_type)
+{
+	if (*p != '-' && !is_digit(p, s->end))
+		return scan_literal(s, p, ret_type);
+	*ret_type = JSON_NUMBER;
+	return scan_number(s, p);
+}
+
+hot_inline void keep(const struct json_scanner *s, uint32_t node, enum json_type type,
+                     const char *begin, const char *end)
 {
 	if (!s->plan->nodes[node].wanted)
 		return;
@@ -262,19 +253,12 @@ hot_inline void keep(const struct scan *s, uint32_t node, enum json_type type, c
 		json_set_put(&s->doc->there, node);
 }
 
-hot_inline const char *scan_scalar(struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_scalar(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	enum json_type type = JSON_STRING;
 	bool quoted = *p == '"';
 	const char *begin = p + quoted;
-	if (quoted) {
-		p = scan_string(s, begin);
-	} else if (*p == '-' || is_digit(p, s->end)) {
-		type = JSON_NUMBER;
-		p = scan_number(s, p);
-	} else {
-		p = scan_literal(s, p, &type);
-	}
+	p = quoted ? scan_string(s, begin) : json_scan_bare(s, p, &type);
 	if (unlikely(!p))
 		return NULL;
 	if (nest->node) {
@@ -284,8 +268,8 @@ hot_inline const char *scan_scalar(struct scan *s, struct nest *nest, const char
 	return p + quoted;
 }
 
-cold_path static uint32_t find_escaped_name(const struct scan *s, const struct json_table *table,
-                                            struct span name)
+cold_path static uint32_t find_escaped_name(const struct json_scanner *s,
+                                            const struct json_table *table, struct span name)
 {
 	char quoted[1 + JSON_NAME_MAX + 8] = "\"";
 	char *bytes = quoted + 1;
@@ -297,7 +281,7 @@ cold_path static uint32_t find_escaped_name(const struct scan *s, const struct j
 }
 
 /* The node of a name in the innermost frame, or 0. */
-hot_inline uint32_t find_name(const struct scan *s, const struct json_table *table,
+hot_inline uint32_t find_name(const struct json_scanner *s, const struct json_table *table,
                               const char *begin, size_t len)
 {
 	if (unlikely(s->escape_at >= begin))
@@ -305,14 +289,14 @@ hot_inline uint32_t find_name(const struct scan *s, const struct json_table *tab
 	return json_plan_find(s->plan, table, begin, len, s->end);
 }
 
-cold_path static const char *fail_repeated(const struct scan *s, const char *at)
+cold_path static const char *fail_repeated(const struct json_scanner *s, const char *at)
 {
 	s->doc->problem.repeated = true;
 	return fail(s, at, "this name only once");
 }
 
 /* Notes which node the name's value is for; false when it came before. */
-hot_inline bool enter_name(const struct scan *s, struct nest *nest, const char *begin,
+hot_inline bool enter_name(const struct json_scanner *s, struct nest *nest, const char *begin,
                            const char *end)
 {
 	if (nest->depth != nest->live)
@@ -324,26 +308,6 @@ hot_inline bool enter_name(const struct scan *s, struct nest *nest, const char *
 		return false;
 	json_set_put(&s->doc->seen, nest->node);
 	return true;
-}
-
-static inline uint32_t load32(const char *p)
-{
-	uint32_t word;
-	memcpy(&word, p, sizeof(word));
-	return le32toh(word);
-}
-
-#define BYTES(a, b, c, d) \
-	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
-
-/* How many of the eight bytes at p are digits, up to the first that is none. */
-hot_inline size_t count_digits(const char *p)
-{
-	uint64_t word = json_load64(p);
-	uint64_t others = ((word + UINT64_C(0x4646464646464646)) |
-	                   (word - UINT64_C(0x3030303030303030))) &
-	                  UINT64_C(0x8080808080808080);
-	return others ? (size_t)__builtin_ctzll(others) / 8 : 8;
 }
 
 /* Is there nothing but spaces from p to q? Of at most 16; as many can be read. */
@@ -359,35 +323,6 @@ hot_inline bool are_spaces(const char *p, const char *q)
 	return len <= 16 && (others | (json_load64(q - 8) ^ spaces)) == 0;
 }
 
-/* A whole number of at most 15 digits, a word or an empty array; where it ends, or
- * NULL: it is something else. */
-hot_inline const char *scan_short(const char *p, enum json_type *ret_type)
-{
-	if (*p >= '1' && *p <= '9') {
-		size_t len = count_digits(p);
-		if (len == 8)
-			len += count_digits(p + 8);
-		*ret_type = JSON_NUMBER;
-		bool more = len == 16 || p[len] == '.' || (p[len] | 0x20) == 'e';
-		return more ? NULL : p + len;
-	}
-	uint32_t word = load32(p);
-	if (word == BYTES('t', 'r', 'u', 'e')) {
-		*ret_type = JSON_TRUE;
-		return p + 4;
-	}
-	if (word == BYTES('n', 'u', 'l', 'l')) {
-		*ret_type = JSON_NULL;
-		return p + 4;
-	}
-	if ((word & 0xFFFF) == BYTES('[', ']', 0, 0)) {
-		*ret_type = JSON_ARRAY;
-		return p + 2;
-	}
-	*ret_type = JSON_FALSE;
-	return word == BYTES('f', 'a', 'l', 's') && p[4] == 'e' ? p + 5 : NULL;
-}
-
 struct member {
 	const char *name; /* its quote */
 	const char *name_end;
@@ -397,7 +332,8 @@ struct member {
 };
 
 /* False: its name came before. */
-hot_inline bool take_member(const struct scan *s, const struct json_table *table, struct member m)
+hot_inline bool take_member(const struct json_scanner *s, const struct json_table *table,
+                            struct member m)
 {
 	uint32_t node = find_name(s, table, m.name + 1, (size_t)(m.name_end - m.name - 1));
 	if (node == 0)
@@ -411,13 +347,13 @@ hot_inline bool take_member(const struct scan *s, const struct json_table *table
 
 /* From the end of a value to the quote of the next name, if that follows at once or
  * on a line of its own; else NULL. `at` is the first mark after the value. */
-hot_inline const char *next_name(const struct scan *s, const char *base, const uint16_t **at,
-                                 const char *p)
+hot_inline const char *next_name(const struct json_scanner *s, const char *base,
+                                 const uint16_t **at, const char *p)
 {
-	uint32_t after = load32(p) & 0xFFFF;
-	if (likely(after == BYTES(',', '"', 0, 0)))
+	uint32_t after = json_load32(p) & 0xFFFF;
+	if (likely(after == JSON_BYTES(',', '"', 0, 0)))
 		return p + 1;
-	if (after != BYTES(',', '\n', 0, 0))
+	if (after != JSON_BYTES(',', '\n', 0, 0))
 		return NULL;
 	const char *name = base + (*at)[1];
 	if (*name != '"' || !are_spaces(p + 2, name))
@@ -438,7 +374,8 @@ hot_inline const char *next_name(const struct scan *s, const char *base, const u
  * or NULL. Returns where the next name should begin, or where the last value ends:
  * s->valued tells; or NULL: a name came twice.
  */
-hot_inline const char *scan_members(struct scan *s, const struct json_table *table, const char *p)
+hot_inline const char *scan_members(struct json_scanner *s, const struct json_table *table,
+                                    const char *p)
 {
 	const char *base = s->marks->base;
 	const uint16_t *at = s->marks->places + s->marks->next;
@@ -450,18 +387,18 @@ hot_inline const char *scan_members(struct scan *s, const struct json_table *tab
 		return p;
 	while (at < safe) {
 		struct member m = { .name = p, .name_end = base + at[1], .type = JSON_STRING };
-		uint32_t between = load32(m.name_end);
-		if (likely((between & 0xFFFFFF) == BYTES('"', ':', '"', 0))) {
+		uint32_t between = json_load32(m.name_end);
+		if (likely((between & 0xFFFFFF) == JSON_BYTES('"', ':', '"', 0))) {
 			m.value = m.name_end + 3;
 			m.end = base + at[3];
-		} else if (between == BYTES('"', ':', ' ', '"')) {
+		} else if (between == JSON_BYTES('"', ':', ' ', '"')) {
 			m.value = m.name_end + 4;
 			m.end = base + at[3];
 			s->doc->blanks = true;
-		} else if ((between & 0xFFFF) == BYTES('"', ':', 0, 0)) {
+		} else if ((between & 0xFFFF) == JSON_BYTES('"', ':', 0, 0)) {
 			bool blank = m.name_end[2] == ' ';
 			m.value = m.name_end + 2 + blank;
-			m.end = scan_short(m.value, &m.type);
+			m.end = json_scan_short(m.value, &m.type);
 			s->doc->blanks |= blank;
 			if (!m.end)
 				break;
@@ -490,21 +427,21 @@ hot_inline const char *scan_members(struct scan *s, const struct json_table *tab
 }
 
 /* Two of them: where names are looked for, and where not. */
-__attribute__((noinline)) static const char *scan_live(struct scan *s,
+__attribute__((noinline)) static const char *scan_live(struct json_scanner *s,
                                                        const struct json_table *table,
                                                        const char *p)
 {
 	return scan_members(s, table, p);
 }
 
-__attribute__((noinline)) static const char *scan_others(struct scan *s, const char *p)
+__attribute__((noinline)) static const char *scan_others(struct json_scanner *s, const char *p)
 {
 	return scan_members(s, NULL, p);
 }
 
 /* A name and its colon; p is where the name should begin. nest->valued tells that
  * its value, and perhaps more of them, were taken too. */
-hot_inline const char *scan_name(struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_name(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	if (!nest->careful) {
 		p = nest->depth == nest->live ? scan_live(s, nest->table, p) : scan_others(s, p);
@@ -527,13 +464,13 @@ hot_inline const char *scan_name(struct scan *s, struct nest *nest, const char *
 }
 
 /* The node of the innermost frame's present element, if one comes. */
-hot_inline void enter_element(const struct scan *s, struct nest *nest)
+hot_inline void enter_element(const struct json_scanner *s, struct nest *nest)
 {
-	const struct frame *frame = &s->frames[nest->live];
+	const struct json_frame *frame = &s->frames[nest->live];
 	nest->node = json_plan_element(s->plan, frame->node, frame->index);
 }
 
-hot_inline void set_table(const struct scan *s, struct nest *nest)
+hot_inline void set_table(const struct json_scanner *s, struct nest *nest)
 {
 	uint32_t members = s->plan->nodes[s->frames[nest->live].node].members;
 	if (members)
@@ -541,12 +478,12 @@ hot_inline void set_table(const struct scan *s, struct nest *nest)
 }
 
 /* Gives the container at p, whose node is known, a frame if it needs one. */
-hot_inline void open_node(struct scan *s, struct nest *nest, const char *p)
+hot_inline void open_node(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	const struct json_node *node = &s->plan->nodes[nest->node];
 	bool object = *p == '{';
 	if (object ? node->members : node->elements) {
-		s->frames[++nest->live] = (struct frame){ .at = p, .node = nest->node };
+		s->frames[++nest->live] = (struct json_frame){ .at = p, .node = nest->node };
 		nest->node = 0;
 		if (object)
 			set_table(s, nest);
@@ -560,7 +497,7 @@ hot_inline void open_node(struct scan *s, struct nest *nest, const char *p)
 }
 
 /* Enters the container at p. */
-hot_inline const char *open_container(struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *open_container(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	if (unlikely(nest->depth == JSON_DEPTH_MAX))
 		return fail(s, p, "at most 64 containers inside each other");
@@ -581,16 +518,16 @@ hot_inline bool closes(const struct nest *nest, char c)
 	return c == (in_object(nest) ? '}' : ']');
 }
 
-cold_path static const char *fail_close(const struct scan *s, const char *p, bool object)
+cold_path static const char *fail_close(const struct json_scanner *s, const char *p, bool object)
 {
 	return fail(s, p, object ? "a comma or }" : "a comma or ]");
 }
 
 /* Ends the frame of the container that ends before p. */
-hot_inline void close_frame(const struct scan *s, struct nest *nest, enum json_type type,
+hot_inline void close_frame(const struct json_scanner *s, struct nest *nest, enum json_type type,
                             const char *p)
 {
-	const struct frame *frame = &s->frames[nest->live];
+	const struct json_frame *frame = &s->frames[nest->live];
 	keep(s, frame->node, type, frame->at, p);
 	nest->live--;
 	nest->node = 0; /* an element that did not come */
@@ -599,7 +536,8 @@ hot_inline void close_frame(const struct scan *s, struct nest *nest, enum json_t
 }
 
 /* Leaves the container whose closing bracket is at p. */
-hot_inline const char *close_container(const struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *close_container(const struct json_scanner *s, struct nest *nest,
+                                       const char *p)
 {
 	enum json_type type = in_object(nest) ? JSON_OBJECT : JSON_ARRAY;
 	p++;
@@ -617,7 +555,7 @@ hot_inline const char *close_container(const struct scan *s, struct nest *nest, 
 }
 
 /* After the comma of an array. */
-hot_inline void next_element(struct scan *s, struct nest *nest)
+hot_inline void next_element(struct json_scanner *s, struct nest *nest)
 {
 	if (nest->depth == nest->live) {
 		s->frames[nest->live].index++;
@@ -627,7 +565,7 @@ hot_inline void next_element(struct scan *s, struct nest *nest)
 
 /* After a value: over closing brackets, and over a comma with the name that
  * must follow it in an object. Depth 0 means that the text's value has ended. */
-hot_inline const char *scan_after(struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_after(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	while (p && nest->depth > 0) {
 		p = skip_blank(s, nest, p);
@@ -646,7 +584,7 @@ hot_inline const char *scan_after(struct scan *s, struct nest *nest, const char 
 
 /* The value at p, or of a container its bracket and what comes up to the first
  * value in it. */
-hot_inline const char *scan_value(struct scan *s, struct nest *nest, const char *p)
+hot_inline const char *scan_value(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	p = skip_blank(s, nest, p);
 	if (unlikely(at_end(s, nest, p)))
@@ -662,7 +600,7 @@ hot_inline const char *scan_value(struct scan *s, struct nest *nest, const char 
 }
 
 /* The whole text, from its first byte; returns where it ends. */
-hot_inline const char *scan_text(struct scan *s, const char *p, bool careful)
+hot_inline const char *scan_text(struct json_scanner *s, const char *p, bool careful)
 {
 	struct nest nest = { .careful = careful, .node = s->plan ? JSON_ROOT : 0 };
 	do {
@@ -678,7 +616,7 @@ hot_inline const char *scan_text(struct scan *s, const char *p, bool careful)
 
 /* For texts that are not a container or do not end as one, which are rare or
  * wrong. */
-cold_path static const char *scan_careful(struct scan *s, const char *p)
+cold_path static const char *scan_careful(struct json_scanner *s, const char *p)
 {
 	return scan_text(s, p, true);
 }
@@ -701,26 +639,49 @@ static inline bool is_container(char first, char last)
 	return (first == '{' || first == '[') && (last == '}' || last == ']');
 }
 
-/* Scans the value at `begin`; returns where it ends. `end` has no blank before it. */
-static const char *scan_from(const char *start, const char *begin, const char *end,
-                             struct json_marks *marks, const struct json_plan *plan,
+/* The value at `begin`, whatever it looks like. */
+static const char *scan_any(struct json_scanner *s, const char *begin)
+{
+	s->doc->blanks = false;
+	s->doc->seen = (struct json_set){ { 0 } };
+	s->doc->there = (struct json_set){ { 0 } };
+	bool sure = s->end - begin >= 2 && is_container(*begin, s->end[-1]);
+	return likely(sure) ? scan_text(s, begin, false) : scan_careful(s, begin);
+}
+
+static const char *scan_and_learn(struct json_scanner *s, struct json_shapes *shapes,
+                                  const char *begin)
+{
+	const char *p = scan_any(s, begin);
+	if (p)
+		json_shapes_learn(shapes, s, begin, p);
+	return p;
+}
+
+struct scan_place {
+	const char *start; /* of the text */
+	const char *begin; /* of the value */
+	const char *end;   /* of the text; no blank is before it */
+};
+
+/* Scans a value; returns where it ends. */
+static const char *scan_from(struct scan_place place, struct json_marks *marks,
+                             const struct json_plan *plan, struct json_shapes *shapes,
                              struct json_doc *doc)
 {
-	struct scan s;
-	s.start = start;
-	s.end = end;
+	struct json_scanner s;
+	s.start = place.start;
+	s.end = place.end;
 	s.marks = marks;
-	s.escape_at = start;
+	s.escape_at = place.start;
 	s.plan = plan;
 	s.doc = doc;
-	doc->blanks = false;
-	doc->seen = (struct json_set){ { 0 } };
-	doc->there = (struct json_set){ { 0 } };
 	doc->problem.repeated = false;
-	bool sure = end - begin >= 2 && is_container(*begin, end[-1]);
-	const char *p = likely(sure) ? scan_text(&s, begin, false) : scan_careful(&s, begin);
+	const char *p = shapes ? json_shapes_scan(shapes, &s, place.begin) : NULL;
+	if (!p)
+		p = shapes ? scan_and_learn(&s, shapes, place.begin) : scan_any(&s, place.begin);
 	if (p)
-		doc->root = type_at(begin);
+		doc->root = type_at(place.begin);
 	return p;
 }
 
@@ -739,13 +700,20 @@ static int refuse(struct json_doc *doc, size_t offset, const char *expected)
 
 int json_scan(struct span text, const struct json_plan *plan, struct json_doc *doc)
 {
+	return json_scan_known(text, plan, NULL, doc);
+}
+
+int json_scan_known(struct span text, const struct json_plan *plan, struct json_shapes *shapes,
+                    struct json_doc *doc)
+{
 	static const char nothing[1];
 	const char *start = text.len ? text.ptr : nothing;
 	const char *end = trim_end(start, start + text.len);
 	const char *begin = skip_blanks(start, end);
 	struct json_marks marks;
 	json_marks_fill(&marks, begin, end);
-	const char *p = scan_from(start, begin, end, &marks, plan, doc);
+	const char *p = scan_from((struct scan_place){ start, begin, end }, &marks, plan, shapes,
+	                          doc);
 	if (!p)
 		return ERR_INVALID;
 	if (p != end)
@@ -764,6 +732,7 @@ int json_elements_begin(struct json_elements *ret_elements, struct span text)
 	ret_elements->at = at + 1;
 	ret_elements->end = trim_end(at, end);
 	ret_elements->begun = false;
+	ret_elements->shapes = NULL;
 	json_marks_fill(&ret_elements->marks, ret_elements->at, ret_elements->end);
 	return 0;
 }
@@ -788,7 +757,8 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 	/* Asked again for the same element, it goes back. */
 	if (unlikely(json_marks_are_beyond(&elements->marks, p)))
 		json_marks_fill(&elements->marks, p, end);
-	const char *after = scan_from(elements->start, p, end, &elements->marks, plan, doc);
+	const char *after = scan_from((struct scan_place){ elements->start, p, end },
+	                              &elements->marks, plan, elements->shapes, doc);
 	if (!after)
 		return ERR_INVALID;
 	elements->begun = true;
@@ -802,6 +772,7 @@ void json_lines_begin(struct json_lines *ret_lines, struct span text)
 	CHECK(text.len > 0);
 	ret_lines->text_end = text.ptr + text.len;
 	ret_lines->end = trim_end(text.ptr, ret_lines->text_end);
+	ret_lines->shapes = NULL;
 	json_marks_fill(&ret_lines->marks, text.ptr, ret_lines->end);
 }
 
@@ -820,7 +791,8 @@ bool json_lines_scan(struct json_lines *lines, const char *p, const struct json_
 		return false;
 	if (unlikely(json_marks_are_beyond(&lines->marks, p)))
 		json_marks_fill(&lines->marks, p, lines->end);
-	const char *after = scan_from(p, p, lines->end, &lines->marks, plan, doc);
+	const char *after = scan_from((struct scan_place){ p, p, lines->end }, &lines->marks, plan,
+	                              lines->shapes, doc);
 	if (!after || !is_line_end(after, lines->text_end))
 		return false;
 	size_t len = (size_t)(after - p);

@@ -510,8 +510,9 @@ static int compile_fields(struct compiler *c, struct recipe_case *it)
 }
 
 /* What must be there for the case to hold: found out before any test is made. */
-static void note_needs(const struct recipe *recipe, struct recipe_case *it)
+static void note_needs(struct recipe *recipe, struct recipe_case *it)
 {
+	struct recipe_needs *needs = &recipe->needs[it - recipe->cases];
 	for (uint32_t i = 0; i < it->test_count; i++) {
 		const struct recipe_test *test = &recipe->tests[it->tests[i]];
 		const struct recipe_part *part = &recipe->parts[test->part];
@@ -519,9 +520,9 @@ static void note_needs(const struct recipe *recipe, struct recipe_case *it)
 		if (test->negate)
 			continue;
 		if (part->kind == PART_JSON)
-			json_set_put(&it->needs, part->node);
+			json_set_put(&needs->nodes, part->node);
 		if (part->kind == PART_HEADER)
-			it->header_needs |= 1u << part->header;
+			needs->headers |= 1u << part->header;
 	}
 	it->whole = false;
 	for (uint32_t i = 0; i < it->claim_count && !it->body_tests; i++)
@@ -580,7 +581,10 @@ static int make_room(struct recipe *recipe, uint32_t cases)
 	recipe->part_count = 1;
 	recipe->test_count = 1;
 	json_plan_init(&recipe->plan);
-	return recipe->parts && recipe->tests && recipe->cases ? 0 : -ENOMEM;
+	recipe->needs = arena_alloc(&recipe->arena, cases * sizeof(*recipe->needs));
+	if (!recipe->parts || !recipe->tests || !recipe->cases || !recipe->needs)
+		return -ENOMEM;
+	return 0;
 }
 
 static int compile(struct compiler *c)

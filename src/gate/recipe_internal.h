@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "codec/http1.h"
 #include "codec/json.h"
+#include "codec/json_shape.h"
 #include "gate/digest_later.h"
 #include "gate/pattern.h"
 #include "gate/recipe.h"
@@ -97,12 +98,17 @@ enum recipe_field {
 };
 #define FIELD_COUNT 10
 
+/* What must be there for a case to hold, if nothing else: of all cases side by side, so
+ * that most of them are sorted out without being looked at. */
+struct recipe_needs {
+	struct json_set nodes;
+	uint32_t headers; /* bits */
+};
+
 struct recipe_case {
 	const char *name;
-	bool body_tests;       /* some condition is about the body */
-	bool whole;            /* known by headers alone: never a batch */
-	struct json_set needs; /* nodes that must be there */
-	uint32_t header_needs; /* headers that must be there */
+	bool body_tests; /* some condition is about the body */
+	bool whole;      /* known by headers alone: never a batch */
 	uint8_t test_count;
 	uint8_t claim_count;
 	uint16_t tests[RECIPE_SPEC_CONDITIONS_MAX];
@@ -129,6 +135,7 @@ struct recipe {
 	struct recipe_part *parts;
 	struct recipe_test *tests;
 	struct recipe_case *cases;
+	struct recipe_needs *needs; /* of each case */
 	struct span source;
 	struct span scope;
 	uint32_t window_s;
@@ -158,6 +165,7 @@ struct recipe_run {
 	uint64_t judged[RECIPE_TESTS_MAX / 64]; /* tests that were made … */
 	uint64_t held[RECIPE_TESTS_MAX / 64];   /* … and hold */
 	struct json_doc doc;
+	struct json_shapes shapes;                     /* of the events before */
 	struct digest_later *later;                    /* NULL: digests are made at once */
 	struct digest_input *digest;                   /* of the claim that is being computed */
 	const struct digest_scope *scopes[CLAIMS_MAX]; /* of the claims that are taken */

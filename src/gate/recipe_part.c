@@ -10,7 +10,7 @@ static const struct recipe_value missing = { .type = DIGEST_MISSING };
 
 void recipe_read_body(struct recipe_run *run)
 {
-	int error = json_scan(run->input.body, &run->recipe->plan, &run->doc);
+	int error = json_scan_known(run->input.body, &run->recipe->plan, &run->shapes, &run->doc);
 	run->body = error == 0 ? BODY_JSON : BODY_OTHER;
 	if (error == 0)
 		return;
@@ -217,18 +217,24 @@ bool recipe_test_holds(struct recipe_run *run, uint16_t number)
 	return holds;
 }
 
+static inline bool lacks_nodes(const struct recipe_run *run, const struct recipe_needs *needs)
+{
+	uint64_t lacking = 0;
+	for (int i = 0; i < JSON_SET_WORDS; i++)
+		lacking |= needs->nodes.words[i] & ~run->doc.there.words[i];
+	return lacking;
+}
+
 bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it)
 {
-	if (it->header_needs && !run->headers_read)
+	const struct recipe_needs *needs = &run->recipe->needs[it - run->recipe->cases];
+	if (needs->headers && !run->headers_read)
 		recipe_read_headers(run);
-	if (it->header_needs & ~run->headers_there)
+	if (needs->headers & ~run->headers_there)
 		return false;
 	if (it->body_tests && run->body == BODY_UNREAD)
 		recipe_read_body(run);
-	uint64_t lacking = 0;
-	for (int i = 0; it->body_tests && i < JSON_SET_WORDS; i++)
-		lacking |= it->needs.words[i] & ~run->doc.there.words[i];
-	if (lacking)
+	if (it->body_tests && lacks_nodes(run, needs))
 		return false;
 	for (uint32_t i = 0; i < it->test_count; i++)
 		if (!recipe_test_holds(run, it->tests[i]))
@@ -236,10 +242,23 @@ bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it)
 	return true;
 }
 
+/* The first case from `i` on that may hold, by what is known already; or how many there
+ * are. */
+static inline uint32_t next_case(const struct recipe_run *run, uint32_t i)
+{
+	const struct recipe *recipe = run->recipe;
+	if (!run->headers_read || run->body != BODY_JSON)
+		return i;
+	while (i < recipe->case_count && ((recipe->needs[i].headers & ~run->headers_there) ||
+	                                  lacks_nodes(run, &recipe->needs[i])))
+		i++;
+	return i;
+}
+
 const struct recipe_case *recipe_find_case(struct recipe_run *run)
 {
 	const struct recipe *recipe = run->recipe;
-	for (uint32_t i = 0; i < recipe->case_count; i++)
+	for (uint32_t i = next_case(run, 0); i < recipe->case_count; i = next_case(run, i + 1))
 		if (recipe_case_holds(run, &recipe->cases[i]))
 			return &recipe->cases[i];
 	if (run->body == BODY_UNREAD)
