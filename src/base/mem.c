@@ -1,11 +1,18 @@
 /* mem: see mem.h. */
 #include "base/mem.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#define HUGE_FILE "/sys/kernel/mm/transparent_hugepage/enabled"
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; libraries know it later */
+#endif
 
 /* fail_at is 0 in production: one relaxed load and a predicted branch. */
 static atomic_ulong fail_at;
@@ -138,6 +145,26 @@ void mem_decommit(void *ptr, size_t size)
 void mem_prefer_huge(void *ptr, size_t size)
 {
 	(void)madvise(ptr, size, MADV_HUGEPAGE);
+}
+
+/* MADV_COLLAPSE does not ask. */
+static bool huge_is_off(void)
+{
+	char text[64] = "";
+	int fd = open(HUGE_FILE, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return true;
+	ssize_t len = read(fd, text, sizeof(text) - 1);
+	(void)close(fd);
+	return len <= 0 || strstr(text, "[never]");
+}
+
+void mem_join_huge(void *ptr, size_t size)
+{
+	CHECK((uintptr_t)ptr % MEM_HUGE == 0 && size % MEM_HUGE == 0);
+	if (!huge_is_off())
+		(void)madvise(ptr, size, MADV_COLLAPSE);
 }
 
 void mem_populate(void *ptr, size_t size)

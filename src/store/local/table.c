@@ -163,25 +163,25 @@ static void fetch_directory(const struct table *table, struct table_probe *probe
 	fetch(&table_shard_numbers(shard)[guess]);
 }
 
-static void fetch_home(const struct table *table, struct table_probe *probe)
+static void find_home(const struct table *table, struct table_probe *probe)
 {
 	const struct table_shard *shard = shard_of(table, &probe->digest);
 	probe->bucket = table_shard_home(shard, probe->hash);
 	probe->version = shard->version;
-	fetch(probe->bucket);
 }
 
-/* The entry that may be it; else where it would be put. */
+/* The entry that may be it; else where it would be put. Of a full bucket one entry in four
+ * looks like it, and is not. */
 static void fetch_entry(const struct table *table, struct table_probe *probe)
 {
 	const struct table_shard *shard = shard_of(table, &probe->digest);
 	const struct table_bucket *home = bucket_of(shard, probe);
 	uint64_t same = table_bucket_match(home, tag_of(&probe->digest));
 	uint64_t empty = table_bucket_match(home, 0);
-	if (unlikely(!(same | empty))) {
-		table_shard_prefetch_room(shard, probe->hash, table->now_ms);
+	if (unlikely(!empty))
+		table_shard_prefetch_room(shard, probe->hash, table->now_ms, same != 0);
+	if (unlikely(!(same | empty)))
 		return;
-	}
 	const uint8_t *body = home->bodies[__builtin_ctzll(same ? same : empty)];
 	fetch(body);
 	fetch(body + TABLE_BODY - 1);
@@ -193,7 +193,10 @@ void table_fetch(const struct table *table, uint32_t step, struct table_probe *p
 	for (size_t i = 0; i < count && step == 0; i++)
 		fetch_directory(table, &probes[i]);
 	for (size_t i = 0; i < count && step == 1; i++)
-		fetch_home(table, &probes[i]);
+		find_home(table, &probes[i]);
+	/* One right after the other: each holds up what is behind it until its page is found. */
+	for (size_t i = 0; i < count && step == 1; i++)
+		fetch(probes[i].bucket);
 	for (size_t i = 0; i < count && step == 2; i++)
 		fetch_entry(table, &probes[i]);
 }

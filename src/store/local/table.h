@@ -84,14 +84,16 @@ struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
 /*
  * A digest on its way through the table. Three steps, TABLE_STEPS, start to
  * fetch what a find and a put of it will touch, each from what the one before
- * has fetched: so some other work, about that of ten digests, should be between
+ * has fetched: so some other work, about that of six digests, should be between
  * them. All digests of a group are taken through a step in one call, since what
  * the processor waits for in one (the address of a page that it has not met
- * lately) it then fetches for several. Worth it when eight or more digests are
- * known before the first is needed.
+ * lately) it then fetches for several. But a core has only some two dozen lines
+ * under way at a time, and stands still when it asks for more: so groups are small,
+ * and what one is decided in is time for the lines of the others. Worth it when
+ * eight or more digests are known before the first is needed.
  */
 #define TABLE_STEPS 3u
-#define TABLE_GROUP 16u /* digests in a group, about */
+#define TABLE_GROUP 8u /* digests in a group, about */
 
 struct table_bucket;
 

@@ -45,6 +45,7 @@ int table_arena_init(struct table_arena *arena)
 		return -ENOMEM;
 	arena->owners = (uint16_t *)(void *)(arena->buckets + arena->limit);
 	pthread_mutex_init(&arena->mutex, NULL);
+	table_pages_init(&arena->pages, (char *)arena->buckets);
 	return 0;
 }
 

@@ -10,7 +10,8 @@
  * The array's addresses are reserved once and never change. Of a table
  * below 64 MiB the pages are small, so that memory comes in small steps. Beyond,
  * a helper makes huge pages ready ahead (table_pages.h), as much as a 32nd of
- * what is in use. Pages that it did not reach are small and may become huge later.
+ * what is in use. Small pages, at the beginning or where it came too late, it makes
+ * huge afterwards.
  *
  * Room:    store/local, only for table and table_shard.
  * Threads: table_arena_take() may be called by several at once; all else by one.

@@ -1,31 +1,63 @@
 /* table_pages: see table_pages.h. */
 #include "store/local/table_pages.h"
 
+#include <stdint.h>
+#include <time.h>
+
 #include "base/mem.h"
 
-/* The next huge page of what is wanted, or NULL: the end. */
-static char *take_page(struct table_pages *pages)
+/* Between two pages that are joined. */
+#define PAUSE_NS 5000000u
+
+struct page {
+	char *start;
+	bool touched; /* it is to be joined */
+};
+
+static bool has_work(const struct table_pages *pages)
+{
+	return pages->size > 0 || pages->behind < pages->start;
+}
+
+/* The next huge page: what is needed soon goes before what is only to be joined. False:
+ * the end. */
+static bool take_page(struct table_pages *pages, struct page *ret_page)
 {
 	pthread_mutex_lock(&pages->mutex);
-	while (!pages->stop && pages->size == 0)
+	while (!pages->stop && !has_work(pages))
 		pthread_cond_wait(&pages->work, &pages->mutex);
-	char *page = pages->stop ? NULL : pages->start;
-	if (page) {
+	bool goes_on = !pages->stop;
+	if (goes_on && pages->size > 0) {
+		*ret_page = (struct page){ .start = pages->start };
 		pages->start += MEM_HUGE;
 		pages->size -= pages->size < MEM_HUGE ? pages->size : MEM_HUGE;
+	} else if (goes_on) {
+		*ret_page = (struct page){ .start = pages->behind, .touched = true };
+		pages->behind += MEM_HUGE;
 	}
 	pthread_mutex_unlock(&pages->mutex);
-	return page;
+	return goes_on;
 }
 
 static void run(void *user)
 {
-	char *page;
+	struct page page;
 
-	while ((page = take_page(user))) {
-		mem_prefer_huge(page, MEM_HUGE);
-		mem_populate(page, MEM_HUGE);
+	while (take_page(user, &page)) {
+		mem_prefer_huge(page.start, MEM_HUGE);
+		if (page.touched) {
+			mem_join_huge(page.start, MEM_HUGE);
+			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+		} else {
+			mem_populate(page.start, MEM_HUGE);
+		}
 	}
+}
+
+void table_pages_init(struct table_pages *pages, char *first)
+{
+	CHECK((uintptr_t)first % MEM_HUGE == 0);
+	*pages = (struct table_pages){ .behind = first };
 }
 
 static void start(struct table_pages *pages)
@@ -50,6 +82,9 @@ void table_pages_want(struct table_pages *pages, char *first, size_t size)
 	pthread_mutex_lock(&pages->mutex);
 	pages->start = first;
 	pages->size = size;
+	/* What is there was given back, and comes anew. */
+	if (pages->behind > first)
+		pages->behind = first;
 	pthread_cond_signal(&pages->work);
 	pthread_mutex_unlock(&pages->mutex);
 }

@@ -133,12 +133,16 @@ static void prefetch_bucket(const struct table_bucket *bucket)
 		__builtin_prefetch((const char *)bucket + i);
 }
 
-void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms)
+void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms,
+                               bool maybe)
 {
+	bool purges = may_expire(shard, now_ms); /* then the neighbours are hardly needed */
+	if (maybe && !purges)
+		return;
 	uint32_t place = table_shard_place(shard, hash);
 	prefetch_bucket(table_shard_bucket(shard, place));
-	if (may_expire(shard, now_ms))
-		return; /* the neighbours are hardly needed */
+	if (purges)
+		return;
 	if (place > 0)
 		prefetch_bucket(table_shard_bucket(shard, place - 1));
 	if (place + 1 < shard->bucket_count)
@@ -380,31 +384,47 @@ static void vacate(struct table_shard *shard, struct table_spot spot)
 	shard->count--;
 }
 
-static void tell_gone(const struct table_shard *shard, const struct table_entry *entry)
+static void tell_gone(const struct table_shard *shard, const struct table_bucket *bucket,
+                      uint32_t slot)
 {
-	if (shard->cells)
-		shard->arena->gone(shard->arena->gone_user, table_entry_place(entry),
-		                   table_entry_code(entry));
+	struct table_entry entry = table_bucket_get(bucket, slot);
+	shard->arena->gone(shard->arena->gone_user, table_entry_place(&entry),
+	                   table_entry_code(&entry));
+}
+
+/* Of all slots, whatever is in them, and without a branch for each: which of them have
+ * expired is as good as random. Bit n: slot n has; and the first time of the other `taken`. */
+static inline uint64_t slots_over(const struct table_shard *shard,
+                                  const struct table_bucket *bucket, uint64_t taken,
+                                  uint64_t now_ms, uint64_t *ret_min_ms)
+{
+	uint64_t mask = 0;
+	uint64_t min_ms = UINT64_MAX;
+	for (uint32_t slot = 0; slot < TABLE_BUCKET_ENTRIES; slot++) {
+		struct table_entry entry = table_bucket_get(bucket, slot);
+		uint64_t expiry_ms = expiry_of_ms(shard, &entry);
+		uint64_t over = expiry_ms <= now_ms;
+		bool first = (taken >> slot & 1 & ~over) && expiry_ms < min_ms;
+		mask |= over << slot;
+		min_ms = first ? expiry_ms : min_ms;
+	}
+	*ret_min_ms = min_ms;
+	return mask & taken;
 }
 
 /* Removes what has expired; how many, and what is the first to expire of the rest. */
-static uint32_t purge(struct table_shard *shard, struct table_bucket *bucket, uint64_t now_ms,
-                      uint32_t *ret_min_s)
+static inline uint32_t purge(struct table_shard *shard, struct table_bucket *bucket,
+                             uint64_t now_ms, uint32_t *ret_min_s)
 {
 	uint64_t taken = ~table_bucket_match(bucket, 0);
-	uint64_t min_ms = UINT64_MAX;
-	uint32_t purged = 0;
-	for (; taken; taken &= taken - 1) {
-		uint32_t slot = (uint32_t)__builtin_ctzll(taken);
-		struct table_entry entry = table_bucket_get(bucket, slot);
-		uint64_t expiry_ms = expiry_of_ms(shard, &entry);
-		bool gone = expiry_ms <= now_ms;
-		if (gone) {
-			bucket->tags[slot] = 0;
-			tell_gone(shard, &entry);
-		}
-		purged += gone;
-		min_ms = !gone && expiry_ms < min_ms ? expiry_ms : min_ms;
+	uint64_t min_ms;
+	uint64_t over = slots_over(shard, bucket, taken, now_ms, &min_ms);
+	uint32_t purged = (uint32_t)__builtin_popcountll(over);
+	for (; over; over &= over - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(over);
+		if (unlikely(shard->cells))
+			tell_gone(shard, bucket, slot);
+		bucket->tags[slot] = 0;
 	}
 	shard->count -= purged;
 	shard->expired += purged;

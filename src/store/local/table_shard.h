@@ -279,8 +279,10 @@ static inline bool table_bucket_seek(const struct table_bucket *bucket,
 	return false;
 }
 
-/* Starts to fetch what a put at about now_ms will touch that finds its bucket full. */
-void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms);
+/* Starts to fetch what a put at about now_ms will touch that finds its bucket full. `maybe`:
+ * it may as well be there already, so only what is likely to be needed. */
+void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms,
+                               bool maybe);
 
 /* An empty shard without memory. */
 void table_shard_init(struct table_shard *shard, struct table_arena *arena, uint32_t number,
