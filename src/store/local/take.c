@@ -15,7 +15,7 @@
 #include "store/local/local_internal.h"
 
 #define READ_BYTES (256u << 10)
-#define LEND_BYTES 512u /* less is copied: that is as fast */
+#define LEND_BYTES 512u /* less is copied; where the limit should be was not measured */
 #define READ_TRIES 40u  /* two seconds of ticks */
 
 void reader_close(const struct local_store *local, struct reader *reader)
