@@ -397,7 +397,7 @@ static void add_bytes(struct lesson *lesson, size_t len, enum json_shape_next ki
 	struct json_shape_step step = {
 		.mask = ~UINT64_C(0) >> (JSON_SHAPE_BYTES - len),
 		.len = (uint8_t)len,
-		.kind = kind,
+		.kind = (uint8_t)kind,
 		.node = (uint8_t)node,
 		.noted = lesson->noted,
 	};
