@@ -147,6 +147,13 @@ void mem_prefer_huge(void *ptr, size_t size)
 	(void)madvise(ptr, size, MADV_HUGEPAGE);
 }
 
+void mem_populate(void *ptr, size_t size)
+{
+#ifdef MADV_POPULATE_WRITE
+	(void)madvise(ptr, size, MADV_POPULATE_WRITE);
+#endif
+}
+
 /* MADV_COLLAPSE does not ask. */
 static bool huge_is_off(void)
 {
@@ -160,16 +167,26 @@ static bool huge_is_off(void)
 	return len <= 0 || strstr(text, "[never]");
 }
 
-void mem_join_huge(void *ptr, size_t size)
+/* A huge page that is touched and goes back is the next that the kernel gives. Where a host
+ * has to find the memory, that takes milliseconds, in which nobody waits. */
+static void touch_huge(void)
 {
-	CHECK((uintptr_t)ptr % MEM_HUGE == 0 && size % MEM_HUGE == 0);
-	if (!huge_is_off())
-		(void)madvise(ptr, size, MADV_COLLAPSE);
+	char *ptr = mem_reserve(MEM_HUGE);
+
+	if (!ptr)
+		return;
+	if (mem_commit(ptr, MEM_HUGE)) {
+		mem_prefer_huge(ptr, MEM_HUGE);
+		mem_populate(ptr, MEM_HUGE);
+	}
+	mem_unmap(ptr, MEM_HUGE);
 }
 
-void mem_populate(void *ptr, size_t size)
+void mem_join_huge(void *ptr)
 {
-#ifdef MADV_POPULATE_WRITE
-	(void)madvise(ptr, size, MADV_POPULATE_WRITE);
-#endif
+	CHECK((uintptr_t)ptr % MEM_HUGE == 0);
+	if (huge_is_off())
+		return;
+	touch_huge();
+	(void)madvise(ptr, MEM_HUGE, MADV_COLLAPSE);
 }

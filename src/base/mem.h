@@ -39,15 +39,15 @@ void mem_decommit(void *ptr, size_t size);
  * in the kernel's own time for what is touched already. */
 void mem_prefer_huge(void *ptr, size_t size);
 
-/* Huge pages now for what is touched already: it is copied, and whoever touches it waits
- * meanwhile (half a millisecond each; some, where a host has to find the memory).
- * Begins and ends at a multiple of MEM_HUGE. What cannot be joined, or nobody has touched,
- * or all where the system is told to have no huge pages, stays as it is. */
-void mem_join_huge(void *ptr, size_t size);
-
 /* Memory that is committed, and its pages now rather than when they are touched;
  * what they hold stays. If there are none, or on an old kernel: later. */
 void mem_populate(void *ptr, size_t size);
+
+/* A huge page in the place of small ones, now: the MEM_HUGE bytes at this multiple of it are
+ * copied, and whoever touches them waits meanwhile, somewhat more than half a millisecond;
+ * the caller waits longer, where a host has to find the memory. What cannot be joined, or
+ * nobody has touched, or all where the system is told to have no huge pages, stays. */
+void mem_join_huge(void *ptr);
 
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
  * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how

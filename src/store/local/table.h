@@ -84,7 +84,7 @@ struct table *table_free(struct table *table); /* accepts NULL, returns NULL */
 /*
  * A digest on its way through the table. Three steps, TABLE_STEPS, start to
  * fetch what a find and a put of it will touch, each from what the one before
- * has fetched: so some other work, about that of six digests, should be between
+ * has fetched: so some other work, about that of five digests, should be between
  * them. All digests of a group are taken through a step in one call, since what
  * the processor waits for in one (the address of a page that it has not met
  * lately) it then fetches for several. But a core has only some two dozen lines

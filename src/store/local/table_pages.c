@@ -46,7 +46,7 @@ static void run(void *user)
 	while (take_page(user, &page)) {
 		mem_prefer_huge(page.start, MEM_HUGE);
 		if (page.touched) {
-			mem_join_huge(page.start, MEM_HUGE);
+			mem_join_huge(page.start);
 			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 		} else {
 			mem_populate(page.start, MEM_HUGE);
