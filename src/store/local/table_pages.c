@@ -7,7 +7,7 @@
 #include "base/mem.h"
 
 /* Between two pages that are joined. */
-#define PAUSE_NS 5000000u
+#define PAUSE_NS 10000000u
 
 struct page {
 	char *start;
