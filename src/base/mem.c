@@ -1,15 +1,12 @@
 /* mem: see mem.h. */
 #include "base/mem.h"
 
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#define HUGE_FILE "/sys/kernel/mm/transparent_hugepage/enabled"
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25 /* Linux 6.1; libraries know it later */
 #endif
@@ -154,19 +151,6 @@ void mem_populate(void *ptr, size_t size)
 #endif
 }
 
-/* MADV_COLLAPSE does not ask. */
-static bool huge_is_off(void)
-{
-	char text[64] = "";
-	int fd = open(HUGE_FILE, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return true;
-	ssize_t len = read(fd, text, sizeof(text) - 1);
-	(void)close(fd);
-	return len <= 0 || strstr(text, "[never]");
-}
-
 /* A huge page that is touched and goes back is the next that the kernel gives. Where a host
  * has to find the memory, that takes milliseconds, in which nobody waits. */
 static void touch_huge(void)
@@ -177,8 +161,8 @@ static void touch_huge(void)
 		return;
 	if (mem_commit(ptr, MEM_HUGE)) {
 		mem_prefer_huge(ptr, MEM_HUGE);
-		*(volatile char *)ptr =
-			1; /* holds no lock that others wait for, as populating does */
+		/* By a touch: to populate it would hold a lock that others wait for. */
+		*(volatile char *)ptr = 1;
 	}
 	mem_unmap(ptr, MEM_HUGE);
 }
@@ -186,8 +170,6 @@ static void touch_huge(void)
 void mem_join_huge(void *ptr)
 {
 	CHECK((uintptr_t)ptr % MEM_HUGE == 0);
-	if (huge_is_off())
-		return;
 	touch_huge();
 	(void)madvise(ptr, MEM_HUGE, MADV_COLLAPSE);
 }

@@ -46,7 +46,8 @@ void mem_populate(void *ptr, size_t size);
 /* A huge page in the place of small ones, now: the MEM_HUGE bytes at this multiple of it are
  * copied, and whoever touches them waits meanwhile, somewhat more than half a millisecond;
  * the caller waits longer, where a host has to find the memory. What cannot be joined, or
- * nobody has touched, or all where the system is told to have no huge pages, stays. */
+ * nobody has touched, stays. The kernel does it also where it is told to have no huge pages:
+ * so the caller asks before. */
 void mem_join_huge(void *ptr);
 
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes

@@ -9,7 +9,6 @@
 #include "codec/json_internal.h"
 #include "codec/json_shape.h"
 
-#define hot_inline json_inline
 #define cold_path __attribute__((cold, noinline))
 
 static_assert(JSON_DEPTH_MAX == 64, "the stack of open containers is one 64-bit word");
@@ -64,7 +63,7 @@ __attribute__((noinline)) const char *json_find_mark(const struct json_scanner *
 
 /* The first byte from p on that is a quote, a backslash, a control character or
  * not ASCII; or the end. Those before p are done with. */
-hot_inline const char *skip_plain(const struct json_scanner *s, const char *p)
+json_inline const char *skip_plain(const struct json_scanner *s, const char *p)
 {
 	struct json_marks *marks = s->marks;
 	const char *at;
@@ -88,13 +87,13 @@ __attribute__((noinline)) static const char *skip_blank_run(const char *p, const
 	return skip_blanks(p, end);
 }
 
-hot_inline bool at_end(const struct json_scanner *s, const struct nest *nest, const char *p)
+json_inline bool at_end(const struct json_scanner *s, const struct nest *nest, const char *p)
 {
 	return nest->careful && p == s->end;
 }
 
-hot_inline const char *skip_blank(const struct json_scanner *s, const struct nest *nest,
-                                  const char *p)
+json_inline const char *skip_blank(const struct json_scanner *s, const struct nest *nest,
+                                   const char *p)
 {
 	if (at_end(s, nest, p) || likely(*p > ' '))
 		return p;
@@ -167,7 +166,7 @@ __attribute__((noinline)) const char *json_finish_string(struct json_scanner *s,
 }
 
 /* p is after the opening quote; returns the place of the closing one. */
-hot_inline const char *scan_string(struct json_scanner *s, const char *p)
+json_inline const char *scan_string(struct json_scanner *s, const char *p)
 {
 	p = skip_plain(s, p);
 	if (likely(p != s->end && *p == '"'))
@@ -238,8 +237,8 @@ const char *json_scan_bare(const struct json_scanner *s, const char *p, enum jso
 	return scan_number(s, p);
 }
 
-hot_inline void keep(const struct json_scanner *s, uint32_t node, enum json_type type,
-                     const char *begin, const char *end)
+json_inline void keep(const struct json_scanner *s, uint32_t node, enum json_type type,
+                      const char *begin, const char *end)
 {
 	if (!s->plan->nodes[node].wanted)
 		return;
@@ -253,7 +252,7 @@ hot_inline void keep(const struct json_scanner *s, uint32_t node, enum json_type
 		json_set_put(&s->doc->there, node);
 }
 
-hot_inline const char *scan_scalar(struct json_scanner *s, struct nest *nest, const char *p)
+json_inline const char *scan_scalar(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	enum json_type type = JSON_STRING;
 	bool quoted = *p == '"';
@@ -281,8 +280,8 @@ cold_path static uint32_t find_escaped_name(const struct json_scanner *s,
 }
 
 /* The node of a name in the innermost frame, or 0. */
-hot_inline uint32_t find_name(const struct json_scanner *s, const struct json_table *table,
-                              const char *begin, size_t len)
+json_inline uint32_t find_name(const struct json_scanner *s, const struct json_table *table,
+                               const char *begin, size_t len)
 {
 	if (unlikely(s->escape_at >= begin))
 		return find_escaped_name(s, table, span_of(begin, len));
@@ -296,8 +295,8 @@ cold_path static const char *fail_repeated(const struct json_scanner *s, const c
 }
 
 /* Notes which node the name's value is for; false when it came before. */
-hot_inline bool enter_name(const struct json_scanner *s, struct nest *nest, const char *begin,
-                           const char *end)
+json_inline bool enter_name(const struct json_scanner *s, struct nest *nest, const char *begin,
+                            const char *end)
 {
 	if (nest->depth != nest->live)
 		return true;
@@ -311,7 +310,7 @@ hot_inline bool enter_name(const struct json_scanner *s, struct nest *nest, cons
 }
 
 /* Is there nothing but spaces from p to q? Of at most 16; as many can be read. */
-hot_inline bool are_spaces(const char *p, const char *q)
+json_inline bool are_spaces(const char *p, const char *q)
 {
 	const uint64_t spaces = UINT64_C(0x2020202020202020);
 	size_t len = (size_t)(q - p);
@@ -332,8 +331,8 @@ struct member {
 };
 
 /* False: its name came before. */
-hot_inline bool take_member(const struct json_scanner *s, const struct json_table *table,
-                            struct member m)
+json_inline bool take_member(const struct json_scanner *s, const struct json_table *table,
+                             struct member m)
 {
 	uint32_t node = find_name(s, table, m.name + 1, (size_t)(m.name_end - m.name - 1));
 	if (node == 0)
@@ -347,8 +346,8 @@ hot_inline bool take_member(const struct json_scanner *s, const struct json_tabl
 
 /* From the end of a value to the quote of the next name, if that follows at once or
  * on a line of its own; else NULL. `at` is the first mark after the value. */
-hot_inline const char *next_name(const struct json_scanner *s, const char *base,
-                                 const uint16_t **at, const char *p)
+json_inline const char *next_name(const struct json_scanner *s, const char *base,
+                                  const uint16_t **at, const char *p)
 {
 	uint32_t after = json_load32(p) & 0xFFFF;
 	if (likely(after == JSON_BYTES(',', '"', 0, 0)))
@@ -374,8 +373,8 @@ hot_inline const char *next_name(const struct json_scanner *s, const char *base,
  * or NULL. Returns where the next name should begin, or where the last value ends:
  * s->valued tells; or NULL: a name came twice.
  */
-hot_inline const char *scan_members(struct json_scanner *s, const struct json_table *table,
-                                    const char *p)
+json_inline const char *scan_members(struct json_scanner *s, const struct json_table *table,
+                                     const char *p)
 {
 	const char *base = s->marks->base;
 	const uint16_t *at = s->marks->places + s->marks->next;
@@ -441,7 +440,7 @@ __attribute__((noinline)) static const char *scan_others(struct json_scanner *s,
 
 /* A name and its colon; p is where the name should begin. nest->valued tells that
  * its value, and perhaps more of them, were taken too. */
-hot_inline const char *scan_name(struct json_scanner *s, struct nest *nest, const char *p)
+json_inline const char *scan_name(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	if (!nest->careful) {
 		p = nest->depth == nest->live ? scan_live(s, nest->table, p) : scan_others(s, p);
@@ -464,13 +463,13 @@ hot_inline const char *scan_name(struct json_scanner *s, struct nest *nest, cons
 }
 
 /* The node of the innermost frame's present element, if one comes. */
-hot_inline void enter_element(const struct json_scanner *s, struct nest *nest)
+json_inline void enter_element(const struct json_scanner *s, struct nest *nest)
 {
 	const struct json_frame *frame = &s->frames[nest->live];
 	nest->node = json_plan_element(s->plan, frame->node, frame->index);
 }
 
-hot_inline void set_table(const struct json_scanner *s, struct nest *nest)
+json_inline void set_table(const struct json_scanner *s, struct nest *nest)
 {
 	uint32_t members = s->plan->nodes[s->frames[nest->live].node].members;
 	if (members)
@@ -478,7 +477,7 @@ hot_inline void set_table(const struct json_scanner *s, struct nest *nest)
 }
 
 /* Gives the container at p, whose node is known, a frame if it needs one. */
-hot_inline void open_node(struct json_scanner *s, struct nest *nest, const char *p)
+json_inline void open_node(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	const struct json_node *node = &s->plan->nodes[nest->node];
 	bool object = *p == '{';
@@ -497,7 +496,7 @@ hot_inline void open_node(struct json_scanner *s, struct nest *nest, const char 
 }
 
 /* Enters the container at p. */
-hot_inline const char *open_container(struct json_scanner *s, struct nest *nest, const char *p)
+json_inline const char *open_container(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	if (unlikely(nest->depth == JSON_DEPTH_MAX))
 		return fail(s, p, "at most 64 containers inside each other");
@@ -508,12 +507,12 @@ hot_inline const char *open_container(struct json_scanner *s, struct nest *nest,
 	return skip_blank(s, nest, p + 1);
 }
 
-hot_inline bool in_object(const struct nest *nest)
+json_inline bool in_object(const struct nest *nest)
 {
 	return nest->objects & 1;
 }
 
-hot_inline bool closes(const struct nest *nest, char c)
+json_inline bool closes(const struct nest *nest, char c)
 {
 	return c == (in_object(nest) ? '}' : ']');
 }
@@ -524,8 +523,8 @@ cold_path static const char *fail_close(const struct json_scanner *s, const char
 }
 
 /* Ends the frame of the container that ends before p. */
-hot_inline void close_frame(const struct json_scanner *s, struct nest *nest, enum json_type type,
-                            const char *p)
+json_inline void close_frame(const struct json_scanner *s, struct nest *nest, enum json_type type,
+                             const char *p)
 {
 	const struct json_frame *frame = &s->frames[nest->live];
 	keep(s, frame->node, type, frame->at, p);
@@ -536,8 +535,8 @@ hot_inline void close_frame(const struct json_scanner *s, struct nest *nest, enu
 }
 
 /* Leaves the container whose closing bracket is at p. */
-hot_inline const char *close_container(const struct json_scanner *s, struct nest *nest,
-                                       const char *p)
+json_inline const char *close_container(const struct json_scanner *s, struct nest *nest,
+                                        const char *p)
 {
 	enum json_type type = in_object(nest) ? JSON_OBJECT : JSON_ARRAY;
 	p++;
@@ -555,7 +554,7 @@ hot_inline const char *close_container(const struct json_scanner *s, struct nest
 }
 
 /* After the comma of an array. */
-hot_inline void next_element(struct json_scanner *s, struct nest *nest)
+json_inline void next_element(struct json_scanner *s, struct nest *nest)
 {
 	if (nest->depth == nest->live) {
 		s->frames[nest->live].index++;
@@ -565,7 +564,7 @@ hot_inline void next_element(struct json_scanner *s, struct nest *nest)
 
 /* After a value: over closing brackets, and over a comma with the name that
  * must follow it in an object. Depth 0 means that the text's value has ended. */
-hot_inline const char *scan_after(struct json_scanner *s, struct nest *nest, const char *p)
+json_inline const char *scan_after(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	while (p && nest->depth > 0) {
 		p = skip_blank(s, nest, p);
@@ -584,7 +583,7 @@ hot_inline const char *scan_after(struct json_scanner *s, struct nest *nest, con
 
 /* The value at p, or of a container its bracket and what comes up to the first
  * value in it. */
-hot_inline const char *scan_value(struct json_scanner *s, struct nest *nest, const char *p)
+json_inline const char *scan_value(struct json_scanner *s, struct nest *nest, const char *p)
 {
 	p = skip_blank(s, nest, p);
 	if (unlikely(at_end(s, nest, p)))
@@ -600,7 +599,7 @@ hot_inline const char *scan_value(struct json_scanner *s, struct nest *nest, con
 }
 
 /* The whole text, from its first byte; returns where it ends. */
-hot_inline const char *scan_text(struct json_scanner *s, const char *p, bool careful)
+json_inline const char *scan_text(struct json_scanner *s, const char *p, bool careful)
 {
 	struct nest nest = { .careful = careful, .node = s->plan ? JSON_ROOT : 0 };
 	do {

@@ -175,7 +175,7 @@ struct lane {
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
 	uint64_t renew_at_ms;
-	uint32_t long_leased;  /* tickets that need no renewal for now, as last counted */
+	uint32_t long_leased;  /* tickets with more than a usual lease left, as last counted */
 	uint32_t renewed_last; /* place of the last of a full round, or SCHEDULE_NONE */
 
 	struct lane_view counts; /* what the view takes over as it is */

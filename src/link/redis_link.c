@@ -16,7 +16,7 @@
 
 #define READ_BYTES (64u << 10)
 #define IN_BYTES_MAX (1u << 30)
-#define LOOK_MS 5u
+#define LOOK_MS 5u /* between two looks for the answer */
 
 enum link_state {
 	LINK_DOWN = 0,

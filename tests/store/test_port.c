@@ -643,19 +643,24 @@ static void test_one_new_for_each_key_of_64_clients(void **state)
 	race(store_make());
 }
 
+static struct store *local_store_make(struct simfs *simfs, struct local_store_options options)
+{
+	struct store *store = NULL;
+
+	options.path = "data";
+	options.fs = simfs_fs(simfs);
+	options.clock = &fake.clock;
+	assert_int_equal(local_store_open(&options, &store, NULL), 0);
+	return store;
+}
+
 /* The same on the local store, with its keeper thread at work beside it. */
 static void test_one_new_for_each_key_on_the_local_store(void **state)
 {
 	(void)state;
 	struct simfs *simfs = simfs_new(test_seed());
-	struct store *store = NULL;
-	struct local_store_options options = { .path = "data",
-		                               .fs = simfs_fs(simfs),
-		                               .clock = &fake.clock,
-		                               .segment_bytes = 256u << 10 };
 
-	assert_int_equal(local_store_open(&options, &store, NULL), 0);
-	race(store);
+	race(local_store_make(simfs, (struct local_store_options){ .segment_bytes = 256u << 10 }));
 	simfs_free(simfs);
 }
 
@@ -728,15 +733,9 @@ static void test_what_is_lent_stays_as_it_was_while_the_store_writes_on(void **s
 {
 	(void)state;
 	struct simfs *simfs = simfs_new(test_seed());
-	struct store *store = NULL;
-	struct local_store_options options = { .path = "data",
-		                               .fs = simfs_fs(simfs),
-		                               .clock = &fake.clock,
-		                               .beside_bytes = 4096,
-		                               .segment_bytes = 1u << 20 };
-
-	assert_int_equal(local_store_open(&options, &store, NULL), 0);
-	struct store_host *host = host_of(store);
+	struct store_host *host = host_of(
+		local_store_make(simfs, (struct local_store_options){ .beside_bytes = 4096,
+	                                                              .segment_bytes = 1u << 20 }));
 	struct thread thread;
 	assert_int_equal(thread_start(&thread, &(struct thread_options){ .name = "lent",
 	                                                                 .cpu = THREAD_ANY_CPU,

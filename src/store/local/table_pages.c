@@ -2,9 +2,14 @@
 #include "store/local/table_pages.h"
 
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/mem.h"
+#include "sys/file.h"
+
+#define HUGE_FILE "/sys/kernel/mm/transparent_hugepage/enabled"
+#define HUGE_FILE_MAX 4096u
 
 /* Between two pages that are joined. */
 #define PAUSE_NS 10000000u
@@ -39,11 +44,27 @@ static bool take_page(struct table_pages *pages, struct page *ret_page)
 	return goes_on;
 }
 
+/* Is the system told to have huge pages? */
+static bool may_join(void)
+{
+	char *text;
+	size_t len;
+
+	if (file_read_whole(file_system_real(), HUGE_FILE, HUGE_FILE_MAX, &text, &len) != 0)
+		return false;
+	bool may = len > 0 && !strstr(text, "[never]");
+	mem_free(text);
+	return may;
+}
+
 static void run(void *user)
 {
+	bool joins = may_join();
 	struct page page;
 
 	while (take_page(user, &page)) {
+		if (page.touched && !joins)
+			continue;
 		mem_prefer_huge(page.start, MEM_HUGE);
 		if (page.touched) {
 			mem_join_huge(page.start);

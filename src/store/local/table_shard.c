@@ -134,10 +134,10 @@ static void prefetch_bucket(const struct table_bucket *bucket)
 }
 
 void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms,
-                               bool maybe)
+                               bool may_be_there)
 {
 	bool purges = may_expire(shard, now_ms); /* then the neighbours are hardly needed */
-	if (maybe && !purges)
+	if (may_be_there && !purges)
 		return;
 	uint32_t place = table_shard_place(shard, hash);
 	prefetch_bucket(table_shard_bucket(shard, place));
