@@ -30,6 +30,15 @@ static void most_signals(sigset_t *ret_set)
 	sigdelset(ret_set, SIGTRAP);
 }
 
+static cpu_set_t only(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET((size_t)cpu, &set);
+	return set;
+}
+
 static int init_attributes(pthread_attr_t *attributes, int cpu)
 {
 	int error = pthread_attr_init(attributes);
@@ -39,9 +48,7 @@ static int init_attributes(pthread_attr_t *attributes, int cpu)
 		pthread_attr_destroy(attributes);
 		return -EINVAL;
 	}
-	cpu_set_t set;
-	CPU_ZERO(&set);
-	CPU_SET((size_t)cpu, &set);
+	cpu_set_t set = only(cpu);
 	error = pthread_attr_setaffinity_np(attributes, sizeof(set), &set);
 	if (error)
 		pthread_attr_destroy(attributes);
@@ -101,6 +108,18 @@ void thread_run_behind(bool behind)
 	if (sched_getscheduler(0) == policy)
 		sched_setscheduler(0, behind ? SCHED_BATCH : SCHED_OTHER,
 		                   &(struct sched_param){ 0 });
+}
+
+void thread_run_last(void)
+{
+	sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
+}
+
+void thread_move(struct thread *thread, int cpu)
+{
+	CHECK(thread->running && cpu >= 0 && cpu < CPU_SETSIZE);
+	cpu_set_t set = only(cpu);
+	pthread_setaffinity_np(thread->id, sizeof(set), &set);
 }
 
 void thread_join(struct thread *thread)

@@ -47,6 +47,11 @@ void thread_run_promptly(void);
  */
 void thread_run_behind(bool behind);
 
+/* The calling thread runs where and while nobody else wants to. */
+void thread_run_last(void);
+/* From now on the thread, which runs, stays on that core. */
+void thread_move(struct thread *thread, int cpu);
+
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
 
 /* Instead of thread_join(), by anybody who must not wait: the thread ends when it
