@@ -33,6 +33,7 @@ struct cells {
 	size_t segments, room;
 	/* replaying */
 	uint64_t now_ms;
+	bool loading;
 	uint32_t waiting;
 	struct change changes[REPLAY_GROUP];
 	struct table_probe probes[REPLAY_GROUP];
@@ -231,8 +232,11 @@ void cells_replay_begin(struct cells *cells, uint64_t now_ms, uint64_t expected)
 {
 	cells->now_ms = now_ms;
 	/* Without memory for all at once there may still be enough for each. */
-	if (expected >= RESERVE_FROM)
-		(void)!table_reserve(cells->table, expected);
+	if (expected < RESERVE_FROM)
+		return;
+	cells->loading = true;
+	(void)!table_load_begin(cells->table, expected);
+	table_load_touch(cells->table);
 }
 
 static int replay_put(struct cells *cells, struct table_probe *probe, const struct cell *cell,
@@ -264,7 +268,7 @@ static int apply(struct cells *cells, const struct change *change, struct table_
 	return 0;
 }
 
-int cells_replay_end(struct cells *cells)
+static int apply_waiting(struct cells *cells)
 {
 	int r = 0;
 
@@ -276,6 +280,16 @@ int cells_replay_end(struct cells *cells)
 		short_values_drop(cells->values, cells->changes[i].cell.code);
 	}
 	cells->waiting = 0;
+	return r;
+}
+
+int cells_replay_end(struct cells *cells)
+{
+	int r = apply_waiting(cells);
+
+	if (cells->loading)
+		table_load_end(cells->table);
+	cells->loading = false;
 	return r;
 }
 
@@ -291,7 +305,7 @@ int cells_replay(struct cells *cells, const struct entry *entry, uint64_t segmen
 		change->cell.code = short_values_code(cells->values, entry->payload);
 	short_values_hold(cells->values, change->cell.code); /* while it waits */
 	cells->probes[cells->waiting++] = cells_probe(&entry->cell.digest);
-	return cells->waiting == REPLAY_GROUP ? cells_replay_end(cells) : 0;
+	return cells->waiting == REPLAY_GROUP ? apply_waiting(cells) : 0;
 }
 
 /* --- all of them --------------------------------------------------------------- */

@@ -45,6 +45,11 @@ struct loader {
 	int error;
 };
 
+static bool is_large(const struct loader *loader)
+{
+	return loader->options.expected >= RESERVE_FROM;
+}
+
 static struct chunk *pop(struct chunk **list)
 {
 	struct chunk *chunk = *list;
@@ -71,6 +76,8 @@ static void run(void *user)
 {
 	struct loader *loader = user;
 
+	if (is_large(loader))
+		table_load_touch(loader->options.table);
 	pthread_mutex_lock(&loader->mutex);
 	for (;;) {
 		struct chunk *chunk = pop(&loader->full);
@@ -122,8 +129,8 @@ int loader_new(const struct loader_options *options, struct loader **ret_loader)
 	pthread_mutex_init(&loader->mutex, NULL);
 	pthread_cond_init(&loader->changed, NULL);
 	int r = make_chunks(loader);
-	if (r == 0 && options->expected >= RESERVE_FROM)
-		r = table_reserve(options->table, options->expected);
+	if (r == 0 && is_large(loader))
+		r = table_load_begin(options->table, options->expected);
 	if (r == 0 && options->threaded)
 		r = thread_start(&loader->thread, &(struct thread_options){ .name = "stile-loader",
 		                                                            .cpu = THREAD_ANY_CPU,
@@ -151,6 +158,8 @@ struct loader *loader_free(struct loader *loader)
 	if (!loader)
 		return NULL;
 	stop(loader);
+	if (is_large(loader))
+		table_load_end(loader->options.table);
 	mem_free(loader->filling);
 	mem_free(loader->memory);
 	pthread_cond_destroy(&loader->changed);

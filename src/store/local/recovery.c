@@ -28,6 +28,7 @@ struct recovery {
 	struct error_text *text;
 	struct catalog catalog;
 	struct loader *loader;
+	struct read_ahead *ahead; /* NULL: one thread does it all */
 	uint64_t now_ms;
 	uint64_t steady_ms; /* the latest that was written */
 	uint64_t max_ticket;
@@ -408,6 +409,8 @@ static int read_segment(struct recovery *recovery, const struct catalog_successo
 	 * the disk: what is read here must be durable before it counts. */
 	if (r == 0 && recovery->number == recovery->catalog.last)
 		r = scan.folder->fs->methods->sync_data(scan.folder->fs, scan.fd);
+	if (r == 0 && recovery->ahead)
+		scan_read_ahead(&scan, recovery->ahead);
 	if (r == 0)
 		r = scan_segment(recovery, successor, &scan);
 	scan_close(&scan);
@@ -454,7 +457,9 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 
 static int read_claims(struct recovery *recovery)
 {
-	const struct claims_visitor visitor = { .each = each_record, .user = recovery };
+	const struct claims_visitor visitor = { .each = each_record,
+		                                .user = recovery,
+		                                .ahead = recovery->ahead };
 	struct shelf_item *item = &recovery->item;
 	struct claims_summary summary;
 
@@ -535,6 +540,8 @@ static int load(struct recovery *recovery)
 	                                             .expected = local->superblock.slot.live_claims,
 	                                             .threaded = !local->options.keeper_inline },
 	                   &recovery->loader);
+	if (r == 0 && !local->options.keeper_inline)
+		r = read_ahead_new(local->folder.fs, &recovery->ahead);
 	if (r < 0)
 		return error_fill(recovery->text, r, "recovery: %s", error_name(r));
 	cells_replay_begin(local->cells, recovery->now_ms, local->superblock.slot.live_cells);
@@ -588,6 +595,7 @@ int local_recover(struct local_store *local, struct journal_end *ret_end, struct
 
 	int r = recover(&recovery);
 	loader_free(recovery.loader);
+	read_ahead_free(recovery.ahead);
 	catalog_free(&recovery.catalog);
 	if (r == 0)
 		*ret_end = recovery.end;

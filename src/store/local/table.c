@@ -454,9 +454,20 @@ int table_reserve_shards(struct table *table, uint64_t expected, struct table_ra
 	return 0;
 }
 
-int table_reserve(struct table *table, uint64_t expected)
+int table_load_begin(struct table *table, uint64_t expected)
 {
+	table_arena_load_begin(&table->arena);
 	return table_reserve_shards(table, expected, TABLE_ALL);
+}
+
+void table_load_touch(struct table *table)
+{
+	table_arena_touch(&table->arena);
+}
+
+void table_load_end(struct table *table)
+{
+	table_arena_load_end(&table->arena);
 }
 
 void table_get_stats(const struct table *table, struct table_stats *ret_stats)

@@ -31,6 +31,11 @@ static size_t bytes_of(uint32_t buckets)
 	return (size_t)buckets * TABLE_BUCKET_BYTES;
 }
 
+static size_t pages_of(uint32_t count)
+{
+	return round_up(bytes_of(count), MEM_PAGE);
+}
+
 int table_arena_init(struct table_arena *arena)
 {
 	*arena = (struct table_arena){ .limit = LIMIT_MOST };
@@ -80,10 +85,9 @@ static int make_ready(struct table_arena *arena, uint32_t count)
 }
 
 /*
- * What is below this bucket may be in huge pages. If it was touched already, the
- * kernel joins it in its own time; if not, as in a bulk load, it is huge at once.
- * A table that grows is not to wait for that: clearing a huge page takes up to
- * milliseconds where a host has to find the memory first.
+ * What is below this bucket was touched, and may be in huge pages: the kernel joins it
+ * in its own time. Not before: who touches a huge page for the first time waits up to
+ * milliseconds where a host has to find the memory.
  */
 static void join_pages(struct table_arena *arena, uint32_t bucket)
 {
@@ -118,7 +122,8 @@ static void clear_used(struct table_arena *arena, uint32_t first, uint32_t end)
 	for (uint32_t i = first; i < end && i < arena->high; i++)
 		memset(arena->buckets[i].tags, 0, sizeof(arena->buckets[i].tags));
 	if (end > arena->high) {
-		join_pages(arena, first);
+		if (!arena->loading)
+			join_pages(arena, first);
 		arena->high = end;
 	}
 }
@@ -137,7 +142,8 @@ static int take(struct table_arena *arena, uint32_t shard, uint32_t count, uint3
 	for (uint32_t i = first; i < first + count; i++)
 		arena->owners[i] = (uint16_t)shard;
 	arena->count += count;
-	ask_ahead(arena);
+	if (!arena->loading)
+		ask_ahead(arena);
 	*ret_first = first;
 	return 0;
 }
@@ -151,12 +157,31 @@ int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, 
 	return error;
 }
 
-/* --- shrinking ----------------------------------------------------------- */
+/* --- a bulk load ---------------------------------------------------------- */
 
-static size_t pages_of(uint32_t count)
+void table_arena_load_begin(struct table_arena *arena)
 {
-	return round_up(bytes_of(count), MEM_PAGE);
+	arena->loading = true;
 }
+
+void table_arena_touch(struct table_arena *arena)
+{
+	size_t size = pages_of(arena->count);
+
+	/* In steps: each holds a lock of the process, which others want for their memory. */
+	for (size_t at = 0; at < size; at += STEP_BYTES)
+		mem_populate((char *)arena->buckets + at,
+		             size - at < STEP_BYTES ? size - at : STEP_BYTES);
+}
+
+void table_arena_load_end(struct table_arena *arena)
+{
+	arena->loading = false;
+	join_pages(arena, arena->count);
+	ask_ahead(arena);
+}
+
+/* --- shrinking ----------------------------------------------------------- */
 
 static size_t resident_bytes(const struct table_arena *arena)
 {
