@@ -53,7 +53,8 @@ struct newest *newest_free(struct newest *newest)
 	if (!newest)
 		return NULL;
 	for (uint32_t i = 0; newest->shards && i < SHARDS; i++)
-		mem_free(newest->shards[i].entities);
+		if (newest->shards[i].entities) /* few have any: see tally_free() */
+			mem_free(newest->shards[i].entities);
 	mem_free(newest->shards);
 	return mem_free(newest);
 }
