@@ -149,6 +149,8 @@ static void call_helper(struct awake *awake)
 {
 	int cpu = sched_getcpu();
 
+	if (cpu < 0)
+		return;
 	if (!awake->started) {
 		awake->started = true;
 		int error = thread_start(&awake->thread,
