@@ -9,10 +9,12 @@
 #include "sys/sleeper.h"
 #include "sys/thread.h"
 
-/* Work between two waits, in halves of a wait. Less, and most of the core's time would
- * be spent here; more, and what can be won is a hundredth. */
+/* Work of the owner from one wait to the next, in halves of a wait. Less, and most of the
+ * core's time would be spent here; more, and what can be won is a hundredth. */
 #define WORK_MIN 3u
 #define WORK_MAX 10u
+/* Of the time between two waits so many quarters are work: it is not idle besides. */
+#define BUSY_QUARTERS 3u
 
 /* Waits are compared in rows, one way and then the other: a single one of its kind says
  * nothing, as the host gets used to a core that sleeps, or does not. After both rows
@@ -29,20 +31,26 @@
 #define NOBODY_WAITS_NS UINT64_C(100000) /* then the helper sleeps */
 #define LOOKS 32u                        /* between two looks at the clock */
 
-struct awake {
-	/* The owner's. */
-	uint64_t began_ns, ended_ns;
-	uint64_t work_ns, wait_ns; /* averages */
-	uint32_t turn;             /* of those that are worth it */
-	uint64_t row_ns[2];        /* asleep, awake */
-	bool worth_it, is_awake;   /* this wait */
-	bool started;              /* the helper, or it was tried */
-	int cpu;                   /* where the helper was told to be */
-
+/* What both threads know; the last of them frees it. */
+struct helper {
 	struct thread thread;
 	struct sleeper idle;
-	atomic_bool waiting;
+	atomic_bool waiting; /* the owner */
 	atomic_bool stop;
+	atomic_bool ended;
+	atomic_uint users;
+};
+
+struct awake {
+	struct awake_time began;
+	uint64_t ended_ns;
+	uint64_t work_ns, between_ns, wait_ns; /* averages */
+	uint32_t turn;                         /* of those that are worth it */
+	uint64_t row_ns[2];                    /* asleep, awake */
+	bool worth_it, is_awake;               /* this wait */
+	struct helper *helper;
+	bool tried; /* to start it */
+	int cpu;    /* where it is */
 };
 
 static inline void relax(void)
@@ -55,7 +63,7 @@ static inline void relax(void)
 }
 
 /* Until nobody has waited for a while, or somebody waits for too long. */
-static void turn(const struct awake *awake)
+static void turn(const struct helper *helper)
 {
 	uint64_t since_ns = clock_monotonic_ns(), ns;
 	bool waiting = true;
@@ -64,35 +72,43 @@ static void turn(const struct awake *awake)
 		for (uint32_t i = 0; i < LOOKS; i++)
 			relax();
 		ns = clock_monotonic_ns() - since_ns;
-		if (atomic_load_explicit(&awake->waiting, memory_order_relaxed) != waiting) {
+		if (atomic_load_explicit(&helper->waiting, memory_order_relaxed) != waiting) {
 			waiting = !waiting;
 			since_ns += ns;
 			ns = 0;
 		}
 	} while (ns < (waiting ? LONG_WAIT_NS : NOBODY_WAITS_NS) &&
-	         !atomic_load_explicit(&awake->stop, memory_order_relaxed));
+	         !atomic_load_explicit(&helper->stop, memory_order_relaxed));
+}
+
+static void let_go(struct helper *helper)
+{
+	if (atomic_fetch_sub(&helper->users, 1) == 1)
+		mem_free(helper);
 }
 
 static void run(void *user)
 {
-	struct awake *awake = user;
+	struct helper *helper = user;
 
-	thread_run_last();
-	while (!atomic_load(&awake->stop)) {
-		turn(awake);
-		sleeper_sleep(&awake->idle, -1);
+	if (thread_run_last() == 0) {
+		while (!atomic_load(&helper->stop)) {
+			turn(helper);
+			sleeper_sleep(&helper->idle, -1);
+		}
 	}
+	atomic_store(&helper->ended, true);
+	let_go(helper);
 }
 
-struct awake *awake_new(uint64_t now_ns)
+struct awake *awake_new(struct awake_time at)
 {
 	struct awake *awake = mem_zalloc(1, sizeof(*awake));
 
 	if (!awake)
 		return NULL;
-	awake->ended_ns = now_ns;
-	awake->cpu = -1;
-	sleeper_init(&awake->idle);
+	awake->began = at;
+	awake->ended_ns = at.now_ns;
 	return awake;
 }
 
@@ -100,9 +116,13 @@ struct awake *awake_free(struct awake *awake)
 {
 	if (!awake)
 		return NULL;
-	atomic_store(&awake->stop, true);
-	sleeper_wake(&awake->idle);
-	thread_join(&awake->thread);
+	struct helper *helper = awake->helper;
+	if (helper) {
+		atomic_store(&helper->stop, true);
+		sleeper_wake(&helper->idle);
+		thread_leave(&helper->thread);
+		let_go(helper);
+	}
 	return mem_free(awake);
 }
 
@@ -120,7 +140,8 @@ static void learn(uint64_t *average, uint64_t ns)
 static bool is_worth_it(const struct awake *awake)
 {
 	return awake->work_ns * 2 >= awake->wait_ns * WORK_MIN &&
-	       awake->work_ns * 2 <= awake->wait_ns * WORK_MAX;
+	       awake->work_ns * 2 <= awake->wait_ns * WORK_MAX &&
+	       awake->work_ns * 4 >= awake->between_ns * BUSY_QUARTERS;
 }
 
 static bool is_shorter(const struct awake *awake)
@@ -144,6 +165,23 @@ static void note_turn(struct awake *awake, uint64_t ns)
 	awake->turn = (awake->turn + 1) % (ROW * ROWS);
 }
 
+static void start_helper(struct awake *awake, int cpu)
+{
+	struct helper *helper = mem_zalloc(1, sizeof(*helper));
+
+	awake->tried = true;
+	if (!helper)
+		return;
+	sleeper_init(&helper->idle);
+	atomic_init(&helper->users, 2);
+	int error = thread_start(&helper->thread, &(struct thread_options){ .name = "stile-awake",
+	                                                                    .cpu = cpu,
+	                                                                    .run = run,
+	                                                                    .user = helper });
+	awake->helper = error ? mem_free(helper) : helper;
+	awake->cpu = cpu;
+}
+
 /* The helper is where the owner is, and does not sleep. */
 static void call_helper(struct awake *awake)
 {
@@ -151,42 +189,35 @@ static void call_helper(struct awake *awake)
 
 	if (cpu < 0)
 		return;
-	if (!awake->started) {
-		awake->started = true;
-		int error = thread_start(&awake->thread,
-		                         &(struct thread_options){ .name = "stile-awake",
-		                                                   .cpu = cpu,
-		                                                   .run = run,
-		                                                   .user = awake });
-		awake->cpu = error == 0 ? cpu : -1;
-	}
-	if (!awake->thread.running)
+	if (!awake->tried)
+		start_helper(awake, cpu);
+	struct helper *helper = awake->helper;
+	if (!helper || atomic_load_explicit(&helper->ended, memory_order_relaxed))
 		return;
-	if (cpu != awake->cpu)
-		thread_move(&awake->thread, cpu);
-	awake->cpu = cpu;
-	sleeper_wake(&awake->idle);
+	if (cpu != awake->cpu && thread_move(&helper->thread, cpu) == 0)
+		awake->cpu = cpu;
+	atomic_store(&helper->waiting, true);
+	sleeper_wake(&helper->idle);
 }
 
-bool awake_begin(struct awake *awake, uint64_t now_ns)
+bool awake_begin(struct awake *awake, struct awake_time at)
 {
-	learn(&awake->work_ns, now_ns - awake->ended_ns);
-	awake->began_ns = now_ns;
+	learn(&awake->work_ns, at.cpu_ns - awake->began.cpu_ns);
+	learn(&awake->between_ns, at.now_ns - awake->ended_ns);
+	awake->began = at;
 	awake->worth_it = is_worth_it(awake);
 	awake->is_awake = awake->worth_it && choose(awake);
-	if (awake->is_awake) {
-		atomic_store(&awake->waiting, true);
+	if (awake->is_awake)
 		call_helper(awake);
-	}
 	return awake->is_awake;
 }
 
 void awake_end(struct awake *awake, uint64_t now_ns)
 {
-	uint64_t ns = now_ns - awake->began_ns;
+	uint64_t ns = now_ns - awake->began.now_ns;
 
-	if (awake->is_awake)
-		atomic_store_explicit(&awake->waiting, false, memory_order_release);
+	if (awake->is_awake && awake->helper)
+		atomic_store_explicit(&awake->helper->waiting, false, memory_order_release);
 	if (awake->worth_it)
 		note_turn(awake, ns);
 	learn(&awake->wait_ns, ns);

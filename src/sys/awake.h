@@ -4,7 +4,8 @@
  * A virtual core that has nothing to do is given back to the host, and it takes tens of
  * microseconds to have it again: of a durable write of 145, some 25 to 50. So while the
  * owner sleeps in its write, a thread of the lowest kind turns on the spot on the same
- * core; whoever else wants to run there takes its place at once.
+ * core; whoever else of this control group wants to run there takes its place at once.
+ * (Among control groups the kernel shares by their weights, whatever their threads are.)
  *
  * That costs time of the core which nobody wanted, and it is spent only where it is worth
  * it: while the owner is so busy that little is left, and waits so often that the rest is
@@ -13,8 +14,10 @@
  *
  * Room:      sys. Threads: one owner; the helper's thread is started by the first wait
  *            that is worth it.
- * Ownership: awake_new() gives it, awake_free() takes it (accepts NULL).
- * Failure:   awake_new(): NULL, no memory. Without a thread there is no help.
+ * Ownership: awake_new() gives it, awake_free() takes it (accepts NULL). The helper, which
+ *            may not get to run for long, ends in its own time.
+ * Failure:   awake_new(): NULL, no memory. Without a thread, or if it may not be of the
+ *            lowest kind, there is no help.
  * Time:      what the owner says, so that tests can say it.
  */
 #pragma once
@@ -26,10 +29,15 @@
 
 struct awake;
 
-struct awake *awake_new(uint64_t now_ns);
+struct awake_time {
+	uint64_t now_ns; /* clock_monotonic_ns() */
+	uint64_t cpu_ns; /* clock_thread_ns() of the owner */
+};
+
+struct awake *awake_new(struct awake_time at);
 struct awake *awake_free(struct awake *awake);
 
 /* The owner is about to wait; true: awake. */
-bool awake_begin(struct awake *awake, uint64_t now_ns);
+bool awake_begin(struct awake *awake, struct awake_time at);
 /* It has waited. */
 void awake_end(struct awake *awake, uint64_t now_ns);

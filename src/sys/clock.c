@@ -66,9 +66,19 @@ const struct clock *clock_system(void)
 	return &system_clock;
 }
 
-uint64_t clock_monotonic_ns(void)
+static uint64_t read_ns(clockid_t id)
 {
 	struct timespec now;
-	clock_gettime(CLOCK_BOOTTIME, &now);
+	clock_gettime(id, &now);
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t clock_monotonic_ns(void)
+{
+	return read_ns(CLOCK_BOOTTIME);
+}
+
+uint64_t clock_thread_ns(void)
+{
+	return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }

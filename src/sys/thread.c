@@ -110,16 +110,18 @@ void thread_run_behind(bool behind)
 		                   &(struct sched_param){ 0 });
 }
 
-void thread_run_last(void)
+int thread_run_last(void)
 {
-	sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
+	return sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 }) ? -errno : 0;
 }
 
-void thread_move(struct thread *thread, int cpu)
+int thread_move(struct thread *thread, int cpu)
 {
-	CHECK(thread->running && cpu >= 0 && cpu < CPU_SETSIZE);
+	CHECK(thread->running);
+	if (cpu < 0 || cpu >= CPU_SETSIZE)
+		return -EINVAL;
 	cpu_set_t set = only(cpu);
-	pthread_setaffinity_np(thread->id, sizeof(set), &set);
+	return -pthread_setaffinity_np(thread->id, sizeof(set), &set);
 }
 
 void thread_join(struct thread *thread)

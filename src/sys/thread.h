@@ -47,10 +47,10 @@ void thread_run_promptly(void);
  */
 void thread_run_behind(bool behind);
 
-/* The calling thread runs where and while nobody else wants to. */
-void thread_run_last(void);
+/* The calling thread runs while nobody else of its control group wants to. */
+int thread_run_last(void) must_check;
 /* From now on the thread, which runs, stays on that core. */
-void thread_move(struct thread *thread, int cpu);
+int thread_move(struct thread *thread, int cpu) must_check;
 
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
 

@@ -85,8 +85,9 @@ static void test_reads_that_differ_from_what_was_asked_for(void **ret_state)
 		size_t len = (1 + test_random_below(&random, BLOCKS)) * FORMAT_BLOCK;
 		size_t next = test_random_below(&random, BLOCKS) * FORMAT_BLOCK;
 		read_and_compare(state, len, at, next < READ_AHEAD_PIECE ? next : READ_AHEAD_PIECE);
-		at = test_random_below(&random, 4) ? at + len
-		                                   : test_random_below(&random, BLOCKS) * FORMAT_BLOCK;
+		at = test_random_below(&random, 4)
+		             ? at + len
+		             : test_random_below(&random, BLOCKS) * FORMAT_BLOCK;
 		if (at >= SIZE)
 			at = 0;
 		if (i % 50 == 49)
@@ -111,12 +112,39 @@ static void test_what_was_read_ahead_is_of_its_file_only(void **ret_state)
 	fs->methods->close(fs, other);
 }
 
+/* The disk fails where nobody has asked yet, and again when it is asked. */
+static int64_t read_fails(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset)
+{
+	return offset > 0 ? -EIO : file_system_real()->methods->read(fs, fd, ptr, len, offset);
+}
+
+static void test_what_could_not_be_read_ahead_is_told_when_it_is_wanted(void **ret_state)
+{
+	struct state *state = *ret_state;
+	struct file_methods methods = *file_system_real()->methods;
+	struct file_system bad = *file_system_real();
+	struct read_ahead *ahead;
+
+	methods.read = read_fails;
+	bad.methods = &methods;
+	assert_int_equal(read_ahead_new(&bad, &ahead), 0);
+	assert_int_equal(read_ahead_read(ahead, state->fd, state->into, FORMAT_BLOCK, 0,
+	                                 FORMAT_BLOCK),
+	                 FORMAT_BLOCK);
+	assert_int_equal(read_ahead_read(ahead, state->fd, state->into, FORMAT_BLOCK, FORMAT_BLOCK,
+	                                 FORMAT_BLOCK),
+	                 -EIO);
+	read_ahead_free(ahead);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_reads_in_order_give_the_file, begin, end),
 		cmocka_unit_test_setup_teardown(test_reads_that_differ_from_what_was_asked_for,
 		                                begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_what_could_not_be_read_ahead_is_told_when_it_is_wanted, begin, end),
 		cmocka_unit_test_setup_teardown(test_what_was_read_ahead_is_of_its_file_only, begin,
 		                                end),
 	};

@@ -114,8 +114,7 @@ static void test_damage_is_told_with_its_place(void **state)
 
 	(void)state;
 	/* In the second piece of a segment without a claims file, within a frame. */
-	simfs_flip_bit(place.simfs, "data/0000000000000006.seg",
-	               8 * ((UINT64_C(1) << 20) + 5000));
+	simfs_flip_bit(place.simfs, "data/0000000000000006.seg", 8 * ((UINT64_C(1) << 20) + 5000));
 	assert_int_equal(place_open(&text), ERR_DAMAGED);
 	assert_non_null(strstr(text.text, "0000000000000006.seg is damaged at offset "));
 	place.store = NULL;

@@ -1,6 +1,7 @@
 /* table_pages: memory that is made ready or joined beside its owner. */
 #include <sched.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "support/test.h"
 
@@ -101,6 +102,36 @@ static void test_what_was_given_back_is_joined_again_when_it_is_wanted_again(voi
 	place_free(&place);
 }
 
+static bool is_there(const struct place *place, uint32_t page)
+{
+	unsigned char resident[MEM_HUGE / MEM_PAGE];
+	bool any = false;
+
+	assert_int_equal(mincore(page_at(place, page), MEM_HUGE, resident), 0);
+	for (size_t i = 0; i < sizeof(resident); i++)
+		any = any || (resident[i] & 1);
+	return any;
+}
+
+/* All may be joined; then most of it goes back. */
+static void test_what_is_given_back_is_not_joined(void **state)
+{
+	(void)state;
+	struct place place;
+	place_make(&place);
+	fill(&place, 0, PAGES - 1);
+	table_pages_want(&place.pages, page_at(&place, PAGES - 1), 0);
+	table_pages_cut(&place.pages, page_at(&place, 1));
+	mem_decommit(page_at(&place, 1), BYTES - MEM_HUGE);
+	await(&place, page_at(&place, 1));
+	assert_ptr_equal(behind(&place), page_at(&place, 1));
+	check(&place, 0, 1, true);
+	/* The first of them may have been in hand. */
+	for (uint32_t page = 2; page < PAGES; page++)
+		assert_false(is_there(&place, page));
+	place_free(&place);
+}
+
 static void test_it_ends_before_any_wish_and_in_the_middle_of_one(void **state)
 {
 	struct place place;
@@ -121,6 +152,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_was_touched_before_a_wish_is_joined_and_stays_as_it_is),
 		cmocka_unit_test(test_what_was_given_back_is_joined_again_when_it_is_wanted_again),
+		cmocka_unit_test(test_what_is_given_back_is_not_joined),
 		cmocka_unit_test(test_it_ends_before_any_wish_and_in_the_middle_of_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,6 @@
 #define SEGMENT_BITS (TABLE_PLACE_BITS - OFFSET_BITS)
 #define SEGMENT_SPAN (UINT64_C(1) << SEGMENT_BITS)
 #define REPLAY_GROUP 64u
-/* Below this, reserving maps a thousand shards for nothing. */
-#define RESERVE_FROM (16u * TABLE_SHARDS)
 
 static_assert(SHORT_VALUES_MAX == (1u << TABLE_CODE_BITS) - 1, "a code fits its bits");
 
@@ -33,7 +31,6 @@ struct cells {
 	size_t segments, room;
 	/* replaying */
 	uint64_t now_ms;
-	bool loading;
 	uint32_t waiting;
 	struct change changes[REPLAY_GROUP];
 	struct table_probe probes[REPLAY_GROUP];
@@ -232,9 +229,6 @@ void cells_replay_begin(struct cells *cells, uint64_t now_ms, uint64_t expected)
 {
 	cells->now_ms = now_ms;
 	/* Without memory for all at once there may still be enough for each. */
-	if (expected < RESERVE_FROM)
-		return;
-	cells->loading = true;
 	(void)!table_load_begin(cells->table, expected);
 	table_load_touch(cells->table);
 }
@@ -287,9 +281,7 @@ int cells_replay_end(struct cells *cells)
 {
 	int r = apply_waiting(cells);
 
-	if (cells->loading)
-		table_load_end(cells->table);
-	cells->loading = false;
+	table_load_end(cells->table);
 	return r;
 }
 

@@ -309,7 +309,8 @@ static void begin_write(struct local_store *local, bool beside)
 	batch->undo_count = local->undo.count;
 	bool waits = local->awake && !beside;
 	if (waits)
-		awake_begin(local->awake, batch->began_ns);
+		awake_begin(local->awake,
+		            (struct awake_time){ batch->began_ns, clock_thread_ns() });
 	batch->bytes = journal_begin_write(&local->journal,
 	                                   &(struct journal_times){ at.steady_ms, at.wall_ms },
 	                                   &way);

@@ -13,8 +13,6 @@
 #define CHUNK_RECORDS 4096u
 /* From so many claims on the index no longer fits the caches. */
 #define GATHER_FROM 500000u
-/* Below this, reserving maps a thousand shards for nothing. */
-#define RESERVE_FROM (16u * TABLE_SHARDS)
 #define CHUNKS_MORE 32u
 
 struct chunk {
@@ -45,11 +43,6 @@ struct loader {
 	int error;
 };
 
-static bool is_large(const struct loader *loader)
-{
-	return loader->options.expected >= RESERVE_FROM;
-}
-
 static struct chunk *pop(struct chunk **list)
 {
 	struct chunk *chunk = *list;
@@ -76,8 +69,7 @@ static void run(void *user)
 {
 	struct loader *loader = user;
 
-	if (is_large(loader))
-		table_load_touch(loader->options.table);
+	table_load_touch(loader->options.table);
 	pthread_mutex_lock(&loader->mutex);
 	for (;;) {
 		struct chunk *chunk = pop(&loader->full);
@@ -129,7 +121,7 @@ int loader_new(const struct loader_options *options, struct loader **ret_loader)
 	pthread_mutex_init(&loader->mutex, NULL);
 	pthread_cond_init(&loader->changed, NULL);
 	int r = make_chunks(loader);
-	if (r == 0 && is_large(loader))
+	if (r == 0)
 		r = table_load_begin(options->table, options->expected);
 	if (r == 0 && options->threaded)
 		r = thread_start(&loader->thread, &(struct thread_options){ .name = "stile-loader",
@@ -158,8 +150,7 @@ struct loader *loader_free(struct loader *loader)
 	if (!loader)
 		return NULL;
 	stop(loader);
-	if (is_large(loader))
-		table_load_end(loader->options.table);
+	table_load_end(loader->options.table);
 	mem_free(loader->filling);
 	mem_free(loader->memory);
 	pthread_cond_destroy(&loader->changed);

@@ -485,7 +485,8 @@ static int make_parts(struct local_store *local)
 	if (r == 0 && local->options.beside_bytes > 0)
 		r = writer_new(local->folder.fs, local->options.keeper_inline, &local->writer);
 	if (r == 0 && local->options.stay_awake) {
-		local->awake = awake_new(clock_monotonic_ns());
+		local->awake = awake_new(
+			(struct awake_time){ clock_monotonic_ns(), clock_thread_ns() });
 		r = local->awake ? 0 : -ENOMEM;
 	}
 	if (r == 0)

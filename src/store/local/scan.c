@@ -122,7 +122,8 @@ static int64_t read_some(struct scan *scan, unsigned char *ptr, uint64_t from, u
 		needed = READ_AHEAD_PIECE;
 	want = least(want, needed);
 	uint64_t next = from + want < scan->end ? left_from(scan, from + want) : 0;
-	return read_ahead_read(scan->ahead, scan->fd, ptr, want, from, least(next, READ_AHEAD_PIECE));
+	return read_ahead_read(scan->ahead, scan->fd, ptr, want, from,
+	                       least(next, READ_AHEAD_PIECE));
 }
 
 /* Makes [at, at + len) stand in the window; fewer bytes only at the file's end. */

@@ -7,6 +7,8 @@
 #include "base/mem.h"
 #include "store/local/table_shard.h"
 
+#define LOAD_FROM (16u * TABLE_SHARDS)
+
 struct table {
 	_Alignas(64) struct table_shard shards[TABLE_SHARDS];
 	struct table_arena arena;
@@ -456,6 +458,9 @@ int table_reserve_shards(struct table *table, uint64_t expected, struct table_ra
 
 int table_load_begin(struct table *table, uint64_t expected)
 {
+	/* Buckets in a thousand shards would be for nothing. */
+	if (expected < LOAD_FROM)
+		return 0;
 	table_arena_load_begin(&table->arena);
 	return table_reserve_shards(table, expected, TABLE_ALL);
 }

@@ -166,7 +166,7 @@ void table_arena_load_begin(struct table_arena *arena)
 
 void table_arena_touch(struct table_arena *arena)
 {
-	size_t size = pages_of(arena->count);
+	size_t size = arena->loading ? pages_of(arena->count) : 0;
 
 	/* In steps: each holds a lock of the process, which others want for their memory. */
 	for (size_t at = 0; at < size; at += STEP_BYTES)
@@ -176,9 +176,17 @@ void table_arena_touch(struct table_arena *arena)
 
 void table_arena_load_end(struct table_arena *arena)
 {
+	size_t used = bytes_of(arena->count);
+
+	if (!arena->loading)
+		return;
 	arena->loading = false;
 	join_pages(arena, arena->count);
 	ask_ahead(arena);
+	/* Nothing to be had ahead: it has the rest to do all the same. */
+	if (used >= AHEAD_FROM && arena->wanted < used)
+		table_pages_want(&arena->pages, (char *)arena->buckets + used / MEM_HUGE * MEM_HUGE,
+		                 0);
 }
 
 /* --- shrinking ----------------------------------------------------------- */
@@ -196,6 +204,7 @@ static void give_back(struct table_arena *arena)
 	size_t kept = pages_of(arena->count);
 	if (pages_of(arena->high) < kept + kept / 64 + 16 * (size_t)MEM_PAGE && arena->count > 0)
 		return;
+	table_pages_cut(&arena->pages, (char *)arena->buckets + round_up(kept, MEM_HUGE));
 	mem_decommit((char *)arena->buckets + kept, resident_bytes(arena) - kept);
 	if (arena->wanted > kept)
 		arena->wanted = kept;

@@ -110,6 +110,20 @@ void table_pages_want(struct table_pages *pages, char *first, size_t size)
 	pthread_mutex_unlock(&pages->mutex);
 }
 
+void table_pages_cut(struct table_pages *pages, char *end)
+{
+	if (!pages->thread.running)
+		return;
+	pthread_mutex_lock(&pages->mutex);
+	if (pages->start + pages->size > end)
+		pages->size = pages->start < end ? (size_t)(end - pages->start) : 0;
+	if (pages->start > end)
+		pages->start = end;
+	if (pages->behind > end)
+		pages->behind = end;
+	pthread_mutex_unlock(&pages->mutex);
+}
+
 void table_pages_end(struct table_pages *pages)
 {
 	if (!pages->started)

@@ -9,7 +9,7 @@
  * than on what is in it.
  *
  * Pages that it has not reached in time come when they are touched, and are small;
- * so are those of the table's beginning. It joins them afterwards, one at a time and
+ * so are those of the table's beginning, and all of a bulk load. It joins them afterwards, one at a time and
  * with pauses, since who touches such a page then waits until it has been copied. The
  * kernel would do the same, in minutes.
  *
@@ -45,4 +45,7 @@ void table_pages_init(struct table_pages *pages, char *first);
 /* These bytes, of committed memory, soon; they begin at a huge page. A wish takes
  * the place of one that was not met yet. */
 void table_pages_want(struct table_pages *pages, char *start, size_t size);
+/* What is here and above goes back: nothing of it is touched or joined any more, but for a
+ * page that it has in hand. */
+void table_pages_cut(struct table_pages *pages, char *end);
 void table_pages_end(struct table_pages *pages);
