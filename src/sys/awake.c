@@ -9,10 +9,10 @@
 #include "sys/sleeper.h"
 #include "sys/thread.h"
 
-/* Work of the owner from one wait to the next, in halves of a wait. Less, and most of the
- * core's time would be spent here; more, and what can be won is a hundredth. */
-#define WORK_MIN 3u
-#define WORK_MAX 10u
+/* Work of the owner from one wait to the next, in waits. Less, and much of the core's time
+ * would be spent here; more, and what can be won is a hundredth or two. */
+#define WORK_MIN 2u
+#define WORK_MAX 4u
 /* Of the time between two waits so many quarters are work: it is not idle besides. */
 #define BUSY_QUARTERS 3u
 
@@ -139,8 +139,8 @@ static void learn(uint64_t *average, uint64_t ns)
 
 static bool is_worth_it(const struct awake *awake)
 {
-	return awake->work_ns * 2 >= awake->wait_ns * WORK_MIN &&
-	       awake->work_ns * 2 <= awake->wait_ns * WORK_MAX &&
+	return awake->work_ns >= awake->wait_ns * WORK_MIN &&
+	       awake->work_ns <= awake->wait_ns * WORK_MAX &&
 	       awake->work_ns * 4 >= awake->between_ns * BUSY_QUARTERS;
 }
 

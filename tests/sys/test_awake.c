@@ -89,8 +89,8 @@ static void waits_that_are_not_shorter_are_asleep(void **state)
 static void cores_that_sleep_anyway_may_sleep(void **state)
 {
 	(void)state;
-	struct life life = begin(250, 140, 100);
-	life.idle_ns = 190 * US;
+	struct life life = begin(300, 140, 100);
+	life.idle_ns = 140 * US;
 	assert_int_equal(live(&life, ROW * ROWS), 0);
 	awake_free(life.awake);
 }
@@ -98,7 +98,7 @@ static void cores_that_sleep_anyway_may_sleep(void **state)
 static void idle_and_busy_cores_may_sleep(void **state)
 {
 	(void)state;
-	static const uint64_t work_us[] = { 20, 150, 1500, 1000000 };
+	static const uint64_t work_us[] = { 20, 150, 250, 700, 1500, 1000000 };
 	for (size_t i = 0; i < sizeof(work_us) / sizeof(work_us[0]); i++) {
 		struct life life = begin(work_us[i], 140, 100);
 		assert_int_equal(live(&life, ROW * ROWS), 0);
