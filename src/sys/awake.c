@@ -16,12 +16,14 @@
 /* Of the time between two waits so many quarters are work: it is not idle besides. */
 #define BUSY_QUARTERS 3u
 
-/* Waits are compared in rows, one way and then the other: a single one of its kind says
- * nothing, as the host gets used to a core that sleeps, or does not. After both rows
- * come those that go the shorter way, and then it begins anew. */
+/* Rounds of a wait and the work before the next one are compared in rows, of one way of
+ * waiting and then of the other. Whole rounds, since a host may take back elsewhere what
+ * the core has had; rows, since it gets used to a core that sleeps, or does not. After both
+ * come those that go the shorter way, and then it begins anew; what was seen before counts
+ * for half. */
 #define ROW 256u
 #define ROWS 16u
-#define GAIN_PART 16u /* shorter by this part of it, at least */
+#define GAIN_PART 32u /* shorter by this part of it, at least */
 
 /* An average of about so many; what is far longer counts as so many times as long. */
 #define AVERAGE_OF 16u
@@ -44,10 +46,10 @@ struct helper {
 struct awake {
 	struct awake_time began;
 	uint64_t ended_ns;
-	uint64_t work_ns, between_ns, wait_ns; /* averages */
-	uint32_t turn;                         /* of those that are worth it */
-	uint64_t row_ns[2];                    /* asleep, awake */
-	bool worth_it, is_awake;               /* this wait */
+	uint64_t work_ns, between_ns, wait_ns, round_ns; /* averages */
+	uint32_t turn;                                   /* of those that are worth it */
+	uint64_t row_ns[2];                              /* rounds: asleep, awake */
+	bool worth_it, is_awake;                         /* this wait */
 	struct helper *helper;
 	bool tried; /* to start it */
 	int cpu;    /* where it is */
@@ -153,16 +155,20 @@ static bool choose(struct awake *awake)
 {
 	uint32_t row = awake->turn / ROW;
 
-	if (awake->turn == 0)
-		awake->row_ns[false] = awake->row_ns[true] = 0;
+	if (awake->turn == 0) {
+		awake->row_ns[false] /= 2;
+		awake->row_ns[true] /= 2;
+	}
 	return row == 0 ? false : row == 1 ? true : is_shorter(awake);
 }
 
-static void note_turn(struct awake *awake, uint64_t ns)
+static void note_round(struct awake *awake, uint64_t ns)
 {
-	if (awake->turn / ROW < 2)
-		awake->row_ns[awake->turn / ROW] += clip(awake->wait_ns, ns);
-	awake->turn = (awake->turn + 1) % (ROW * ROWS);
+	if (awake->worth_it && awake->turn / ROW < 2)
+		awake->row_ns[awake->turn / ROW] += clip(awake->round_ns, ns);
+	if (awake->worth_it)
+		awake->turn = (awake->turn + 1) % (ROW * ROWS);
+	learn(&awake->round_ns, ns);
 }
 
 static void start_helper(struct awake *awake, int cpu)
@@ -202,6 +208,7 @@ static void call_helper(struct awake *awake)
 
 bool awake_begin(struct awake *awake, struct awake_time at)
 {
+	note_round(awake, at.now_ns - awake->began.now_ns);
 	learn(&awake->work_ns, at.cpu_ns - awake->began.cpu_ns);
 	learn(&awake->between_ns, at.now_ns - awake->ended_ns);
 	awake->began = at;
@@ -214,12 +221,8 @@ bool awake_begin(struct awake *awake, struct awake_time at)
 
 void awake_end(struct awake *awake, uint64_t now_ns)
 {
-	uint64_t ns = now_ns - awake->began.now_ns;
-
 	if (awake->is_awake && awake->helper)
 		atomic_store_explicit(&awake->helper->waiting, false, memory_order_release);
-	if (awake->worth_it)
-		note_turn(awake, ns);
-	learn(&awake->wait_ns, ns);
+	learn(&awake->wait_ns, now_ns - awake->began.now_ns);
 	awake->ended_ns = now_ns;
 }

@@ -9,8 +9,8 @@
  *
  * That costs time of the core which nobody wanted, and it is spent only where it is worth
  * it: while the owner is so busy that little is left, and waits so often that the rest is
- * not nothing; and where waiting awake is shorter. Whether it is, is seen by waiting the
- * other way now and then.
+ * not nothing; and where its rounds are shorter then. Whether they are, is seen by waiting
+ * the other way now and then.
  *
  * Room:      sys. Threads: one owner; the helper's thread is started by the first wait
  *            that is worth it.

@@ -21,6 +21,7 @@ struct life {
 	struct awake *awake;
 	struct awake_time at;
 	uint64_t work_ns, idle_ns, asleep_ns, awake_ns;
+	uint64_t toll_ns;     /* what the host takes back after a wait awake */
 	uint32_t stall_every; /* waits; 0: never */
 };
 
@@ -49,6 +50,7 @@ static uint32_t live(struct life *life, uint32_t waits)
 		if (life->stall_every > 0 && i % life->stall_every == 0)
 			life->at.now_ns += 5000 * US;
 		awake_end(life->awake, life->at.now_ns);
+		life->at.now_ns += is_awake ? life->toll_ns : 0;
 	}
 	return awake;
 }
@@ -92,6 +94,16 @@ static void cores_that_sleep_anyway_may_sleep(void **state)
 	struct life life = begin(300, 140, 100);
 	life.idle_ns = 140 * US;
 	assert_int_equal(live(&life, ROW * ROWS), 0);
+	awake_free(life.awake);
+}
+
+static void waits_that_are_paid_for_later_are_asleep(void **state)
+{
+	(void)state;
+	struct life life = begin(440, 140, 100);
+	life.toll_ns = 35 * US;
+	live(&life, 1);
+	assert_int_equal(live(&life, ROW * ROWS), ROW);
 	awake_free(life.awake);
 }
 
@@ -185,6 +197,7 @@ int main(void)
 		cmocka_unit_test(stalls_of_either_kind_change_nothing),
 		cmocka_unit_test(waits_that_are_not_shorter_are_asleep),
 		cmocka_unit_test(cores_that_sleep_anyway_may_sleep),
+		cmocka_unit_test(waits_that_are_paid_for_later_are_asleep),
 		cmocka_unit_test(idle_and_busy_cores_may_sleep),
 		cmocka_unit_test(helper_runs_last_and_sleeps_when_nobody_waits),
 	};
