@@ -380,6 +380,10 @@ static void close_all(struct serve *serve)
 	if (serve->deliver)
 		deliver_join(serve->deliver);
 	serve->console.worker = worker_end(serve->console.worker); /* it may read from the store */
+	/* After a start that failed no io thread has sent what it asked for: the close answers it. */
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		if (serve->ios[i].port)
+			store_flush(port_store(serve->ios[i].port));
 	if (serve->host)
 		store_host_close(serve->host);
 	serve_admin_settle(serve->admin);

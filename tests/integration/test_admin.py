@@ -242,8 +242,9 @@ def test_place_of_a_socket_that_is_taken_stays_as_it_is(stile, run, path, scratc
     listen = ("--listen", "127.0.0.1:0", "--admin", f"unix:{path}")
     gateway = stile("--admin", f"unix:{path}")
     other = os.path.join(scratch, "other")
-    code, _, err = run("serve", "--data", other, *listen)
-    assert code == 1 and path in err, err
+    for commit in ("inline", "thread"):
+        code, _, err = run("serve", "--data", other, "--commit", commit, *listen)
+        assert code == 1 and path in err, err
     assert status_at(path) == 200
     os.unlink(path)
     with open(path, "w", encoding="ascii") as file:
