@@ -61,7 +61,7 @@ const struct option serve_option_rows[SERVE_ROWS] = {
 	[SERVE_STAY_AWAKE] = { "stay-awake", OPTION_CHOICE,
 	                       offsetof(struct serve_options, stay_awake), "WHEN", "auto", 0, 0,
 	                       "auto|never",
-	                       "keep a busy core from sleeping during a write where that is seen to shorten it; never: leave the core to the system" },
+	                       "keep a busy core from sleeping during its short writes where that is seen to pay; never: leave the core to the system" },
 	[SERVE_RETAIN] = { "retain", OPTION_DURATION, offsetof(struct serve_options, retain_ms),
 	                   "TIME", "7d", 1000, 3650 * DAY_MS, NULL,
 	                   "how long the events of settled tickets are kept" },

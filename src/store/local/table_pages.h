@@ -9,9 +9,9 @@
  * than on what is in it.
  *
  * Pages that it has not reached in time come when they are touched, and are small;
- * so are those of the table's beginning, and all of a bulk load. It joins them afterwards, one at a time and
- * with pauses, since who touches such a page then waits until it has been copied. The
- * kernel would do the same, in minutes.
+ * so are those of the table's beginning, and all of a bulk load. It joins them afterwards,
+ * one at a time and with pauses, since who touches such a page then waits until it has
+ * been copied. The kernel would do the same, in minutes.
  *
  * Nothing depends on it.
  *

@@ -279,8 +279,8 @@ static inline bool table_bucket_seek(const struct table_bucket *bucket,
 	return false;
 }
 
-/* Starts to fetch what a put at about now_ms will touch that finds its bucket full. `may_be_there`:
- * then it needs no room, so only what is likely to be needed. */
+/* Starts to fetch what a put at about now_ms will touch that finds its bucket full.
+ * `may_be_there`: then it needs no room, so only what is likely to be needed. */
 void table_shard_prefetch_room(const struct table_shard *shard, int32_t hash, uint64_t now_ms,
                                bool may_be_there);
 
