@@ -11,6 +11,15 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "sys/turns.h"
+
+/*
+ * Flushes of the disk's cache, by those who write to the data folder. The kernel has one
+ * at a time under way and begins the next one on the core that hears of the end of the
+ * first. If that core is busy with something else, a commit would wait there for up to a
+ * tick (4 ms, twice a second, at half of the maximum rate: docs/benchmarks.md).
+ */
+static struct turns flushes = TURNS_INIT;
 
 static int open_flags(int flags)
 {
@@ -93,9 +102,8 @@ static int64_t real_read(struct file_system *fs, int fd, void *ptr, size_t len, 
 	return (int64_t)done;
 }
 
-static int real_write(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset)
+static int write_whole(int fd, const void *ptr, size_t len, uint64_t offset)
 {
-	(void)fs;
 	size_t done = 0;
 	size_t stepped_back = SIZE_MAX;
 	while (done < len) {
@@ -121,14 +129,46 @@ static int real_write(struct file_system *fs, int fd, const void *ptr, size_t le
 	return 0;
 }
 
+static int real_write(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset)
+{
+	(void)fs;
+	bool flushes_too = fcntl(fd, F_GETFL) & O_DSYNC;
+	if (flushes_too)
+		turns_take(&flushes);
+	int error = write_whole(fd, ptr, len, offset);
+	if (flushes_too)
+		turns_give(&flushes);
+	return error;
+}
+
+/* What the cache of the system holds of the file goes to the disk, without a flush. An
+ * error that it meets is told once, so it counts. */
+static int write_out(int fd)
+{
+	int result;
+	do
+		result = sync_file_range(fd, 0, 0,
+		                         SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+	while (result < 0 && errno == EINTR);
+	bool cannot = result < 0 && (errno == ESPIPE || errno == EINVAL || errno == ENOSYS);
+	return result < 0 && !cannot ? -errno : 0;
+}
+
+/* With little left to write, those who wait behind it do not wait long. */
 static int real_sync_data(struct file_system *fs, int fd)
 {
 	(void)fs;
+	int error = write_out(fd);
+	if (error != 0)
+		return error;
 	int result;
+	turns_take(&flushes);
 	do
 		result = fdatasync(fd);
 	while (result < 0 && errno == EINTR);
-	return result < 0 ? -errno : 0;
+	error = result < 0 ? -errno : 0;
+	turns_give(&flushes);
+	return error;
 }
 
 static int real_truncate(struct file_system *fs, int fd, uint64_t size)
@@ -182,10 +222,12 @@ static int real_sync_dir(struct file_system *fs, const char *path)
 	if (fd < 0)
 		return -errno;
 	int result;
+	turns_take(&flushes);
 	do
 		result = fsync(fd);
 	while (result < 0 && errno == EINTR);
 	int error = result < 0 ? -errno : 0;
+	turns_give(&flushes);
 	close(fd);
 	return error;
 }

@@ -191,6 +191,27 @@ static void full_device_is_said_so(void **state)
 	assert_int_equal(fs->methods->close(fs, fd), -EBADF);
 }
 
+/* What failed does not stand in the way of the next one. */
+static void failed_flush_is_over(void **state)
+{
+	(void)state;
+	int full = -1;
+	if (fs->methods->open(fs, "/dev/full", FILE_WRITE | FILE_SYNC_DATA, &full) < 0)
+		skip();
+	int fd = open_file("a", FILE_WRITE | FILE_CREATE | FILE_SYNC_DATA);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(fs->methods->write(fs, full, "x", 1, 0), -ENOSPC);
+		assert_int_equal(fs->methods->write(fs, fd, "x", 1, 0), 0);
+		assert_int_equal(fs->methods->sync_data(fs, full), -EINVAL);
+		assert_int_equal(fs->methods->sync_data(fs, fd), 0);
+		assert_int_equal(fs->methods->sync_data(fs, -1), -EBADF);
+		assert_int_equal(fs->methods->sync_dir(fs, in_dir("none")), -ENOENT);
+		assert_int_equal(fs->methods->sync_dir(fs, dir), 0);
+	}
+	assert_int_equal(fs->methods->close(fs, full), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
 static void put(const char *name, const char *text)
 {
 	int fd = open_file(name, FILE_WRITE | FILE_CREATE);
@@ -331,6 +352,7 @@ int main(void)
 		                                destroy),
 		cmocka_unit_test_setup_teardown(directories_list_rename_remove, make, destroy),
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
+		cmocka_unit_test_setup_teardown(failed_flush_is_over, make, destroy),
 		cmocka_unit_test_setup_teardown(a_whole_file_is_read_up_to_its_limit, make,
 		                                destroy),
 		cmocka_unit_test(what_has_no_size_is_read_to_its_end),
