@@ -530,6 +530,47 @@ static void let_segments_leave(struct world *world)
 	}
 }
 
+/* What was there before it was used again is no write that was cut short. */
+static void test_a_file_that_is_used_again_has_no_torn_tail(void **state)
+{
+	(void)state;
+	static char payload[3 * FORMAT_BLOCK];
+	struct world world;
+	struct journal_report report;
+	struct error_text text = { "" };
+
+	begin(&world);
+	world.options.retain_ms = 1000;
+	store_free(world.store);
+	open_store(&world);
+	memset(payload, 'x', sizeof(payload));
+	for (uint64_t i = 1; i <= 40; i++)
+		assert_int_equal(admit(&world, i, span_of(payload, sizeof(payload))), VERDICT_NEW);
+	assert_int_equal(settle_all(&world, 40, OUTCOME_DONE), 40);
+	for (int i = 0; i < 4; i++) {
+		clock_fake_advance(&world.clock, 2000);
+		store_tick(world.store);
+	}
+	for (uint64_t i = 41; i <= 80; i++) {
+		assert_int_equal(admit(&world, i, SPAN("{}")), VERDICT_NEW);
+		struct world killed = world;
+		killed.simfs = simfs_copy(world.simfs);
+		killed.options.fs = simfs_fs(killed.simfs);
+		killed.options.log_user = &killed;
+		killed.logs = 0;
+		struct journal_inspect_options options = { .path = "data",
+			                                   .fs = killed.options.fs,
+			                                   .clock = killed.options.clock };
+		assert_int_equal(journal_verify(&options, NULL, &report, &text), 0);
+		assert_false(report.torn_tail);
+		open_store(&killed);
+		if (killed.logs != 0)
+			fail_msg("said after event %llu: %s", (unsigned long long)i, killed.log);
+		end(&killed);
+	}
+	end(&world);
+}
+
 static void damaged_claims_file(const char *path, uint64_t bit, bool settled)
 {
 	struct world world;
@@ -1174,6 +1215,7 @@ int main(void)
 		cmocka_unit_test(test_outcomes_alone_cost_no_write_and_delay_no_duplicate),
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
 		cmocka_unit_test(test_a_damaged_slot_does_no_harm_right_after_segments_left),
+		cmocka_unit_test(test_a_file_that_is_used_again_has_no_torn_tail),
 		cmocka_unit_test(
 			test_a_damaged_claims_file_is_made_again_before_its_segment_leaves),
 		cmocka_unit_test(test_a_frame_that_failed_and_is_there_keeps_its_claims),

@@ -216,13 +216,12 @@ int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned
 	if (r < 0)
 		return r;
 	if (r == 0 || header.sequence != scan->sequence + 1) {
-		/* A recycled segment has old frames there: not worth a word. */
-		uint32_t magic = 0;
+		/* A recycled segment has old frames there, or the inside of one: neither
+		 * is worth a word. */
 		if (scan->base + scan->filled > scan->at)
 			memcpy(&header, scan->window + (scan->at - scan->base), sizeof(header));
-		magic = header.magic;
-		scan->torn = magic == FRAME_MAGIC ? header.epoch == scan->header.epoch
-		                                  : !all_zero((void *)&header, sizeof(header));
+		scan->torn = header.magic == FRAME_MAGIC &&
+		             header.epoch == scan->header.epoch;
 		return judge_tail(scan, "no valid frame");
 	}
 	r = fetch(scan, scan->at, header.span);

@@ -30,7 +30,7 @@ struct scan {
 	uint64_t size;
 	uint64_t end; /* the valid end; of the file if it is not known */
 	bool end_known;
-	bool torn;         /* bytes behind the end that are no frame */
+	bool torn;         /* behind the end a frame was cut short */
 	bool blank;        /* all behind the header is zero; known with the end */
 	uint64_t at;       /* of the next frame; the valid end, once all is read */
 	uint64_t sequence; /* of the last frame; before the first: of the one before it */
