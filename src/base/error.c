@@ -20,6 +20,7 @@ const char *error_name(int error)
 	case ERR_CLOSING: return "shutting down";
 	case ERR_CONFIG: return "bad configuration";
 	case ERR_AWAY: return "not to be reached";
+	case ERR_KIND: return "not a regular file";
 	default: break;
 	}
 	if (error < 0 && error >= -4095) {

@@ -24,6 +24,7 @@ enum {
 	ERR_CLOSING = -5009, /* shutting down */
 	ERR_CONFIG = -5010,  /* options make no sense together */
 	ERR_AWAY = -5011,    /* the other side is not to be had now: try again later */
+	ERR_KIND = -5012,    /* a file of another kind stands in its place */
 };
 
 #define ERROR_TEXT_MAX 512

@@ -41,7 +41,8 @@ static int open_file(const struct trace_files *files, uint64_t number, int flags
 {
 	char path[TRACE_PATH_MAX];
 	int r = path_of(files->folder, number, path);
-	return r < 0 ? r : files->fs->methods->open(files->fs, path, flags, ret_fd);
+	return r < 0 ? r
+	             : files->fs->methods->open(files->fs, path, flags | FILE_REGULAR, ret_fd);
 }
 
 /* ---- windows ---- */
@@ -549,7 +550,7 @@ int trace_files_sync(struct file_system *fs, const char *folder, uint64_t number
 	int fd = -1;
 	int r = path_of(folder, number, path);
 	if (r == 0)
-		r = fs->methods->open(fs, path, FILE_READ | FILE_WRITE, &fd);
+		r = fs->methods->open(fs, path, FILE_READ | FILE_WRITE | FILE_REGULAR, &fd);
 	if (r < 0)
 		return r == -ENOENT ? 0 : r;
 	r = fs->methods->sync_data(fs, fd);

@@ -35,6 +35,8 @@ static int open_flags(int flags)
 		result |= O_DIRECT;
 	if (flags & FILE_SYNC_DATA)
 		result |= O_DSYNC;
+	if (flags & FILE_REGULAR)
+		result |= O_NONBLOCK; /* else a pipe is waited for; nothing to a file */
 	return result;
 }
 
@@ -45,6 +47,14 @@ static int open_retry(const char *path, int flags)
 		fd = open(path, flags, 0600);
 	while (fd < 0 && errno == EINTR);
 	return fd;
+}
+
+static int check_regular(int fd)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) ? 0 : ERR_KIND;
 }
 
 /* A file system without O_DIRECT says EINVAL, some after having created the
@@ -62,9 +72,13 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 		fd = open_retry(path, existed ? mode : mode & ~O_EXCL);
 	}
 	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	return 0;
+		return errno == EISDIR && (flags & FILE_REGULAR) ? ERR_KIND : -errno;
+	int error = flags & FILE_REGULAR ? check_regular(fd) : 0;
+	if (error != 0)
+		close(fd);
+	else
+		*ret_fd = fd;
+	return error;
 }
 
 static int real_close(struct file_system *fs, int fd)

@@ -21,6 +21,7 @@ enum file_flags {
 	FILE_EXCLUSIVE = 8,  /* with FILE_CREATE: must not exist */
 	FILE_DIRECT = 16,    /* O_DIRECT where the file system has it, else ignored */
 	FILE_SYNC_DATA = 32, /* O_DSYNC: a write that returned is durable */
+	FILE_REGULAR = 64,   /* a pipe, a device, a folder: ERR_KIND, and no waiting for it */
 };
 
 /* Buffers, offsets and lengths of FILE_DIRECT access are multiples of this. */

@@ -21,9 +21,9 @@ struct turns {
 	uint64_t now;  /* of whose turn it is, or will be */
 };
 
-#define TURNS_INIT                                                                                 \
-	{                                                                                          \
-		.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .now = 1  \
+#define TURNS_INIT                                                                                \
+	{                                                                                         \
+		.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .now = 1 \
 	}
 
 /* Waits for all who came before. */

@@ -215,6 +215,29 @@ def test_lost_superblock_is_refused_and_not_taken_for_a_new_folder(stile, run, d
     assert gateway.wait() in (1, 3), "a folder with segments is not new"
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("name", ["superblock", "spare.seg", "0000000000000001.seg",
+                                  "0000000000000001.clm"])
+def test_what_is_no_file_is_named_or_put_away_and_never_waited_for(stile, run, data, name, make):
+    """A pipe that nobody writes to would hold up whoever opens it."""
+    fill(stile, 20)
+    path = os.path.join(data, name)
+    if os.path.exists(path):
+        os.remove(path)
+    make(path)
+    code, out, err = run("journal", "verify", data)
+    needed = name == "superblock" or name == "0000000000000001.seg"
+    assert code == (1 if needed else 0), (out, err)
+    assert not needed or name + ": not a regular file" in err, err
+    gateway = stile(wait=False)
+    if needed or make is os.mkdir:  # what was only left behind is removed, if it can be
+        assert gateway.wait() == 1
+        assert name in gateway.log()
+    else:
+        gateway.wait_ready()
+        assert gateway.stop() == 0
+
+
 def starts_or_refuses(gateway):
     """True when it serves, false when it ended with exit code 3."""
     try:

@@ -191,6 +191,31 @@ static void full_device_is_said_so(void **state)
 	assert_int_equal(fs->methods->close(fs, fd), -EBADF);
 }
 
+static void put(const char *name, const char *text)
+{
+	int fd = open_file(name, FILE_WRITE | FILE_CREATE);
+	assert_int_equal(fs->methods->write(fs, fd, text, strlen(text), 0), 0);
+	assert_int_equal(fs->methods->close(fs, fd), 0);
+}
+
+/* And a pipe that nobody writes to is not waited for. */
+static void only_a_regular_file_is_opened_as_one(void **state)
+{
+	(void)state;
+	int fd = -1;
+	put("file", "text");
+	assert_int_equal(mkfifo(in_dir("pipe"), 0600), 0);
+	assert_int_equal(mkdir(in_dir("folder"), 0700), 0);
+	for (int writes = 0; writes < 2; writes++) {
+		int flags = FILE_REGULAR | FILE_READ | (writes ? FILE_WRITE : 0);
+		assert_int_equal(fs->methods->open(fs, in_dir("pipe"), flags, &fd), ERR_KIND);
+		assert_int_equal(fs->methods->open(fs, in_dir("folder"), flags, &fd), ERR_KIND);
+		assert_int_equal(fs->methods->open(fs, "/dev/null", flags, &fd), ERR_KIND);
+		fd = open_file("file", flags);
+		assert_int_equal(fs->methods->close(fs, fd), 0);
+	}
+}
+
 /* What failed does not stand in the way of the next one. */
 static void failed_flush_is_over(void **state)
 {
@@ -209,13 +234,6 @@ static void failed_flush_is_over(void **state)
 		assert_int_equal(fs->methods->sync_dir(fs, dir), 0);
 	}
 	assert_int_equal(fs->methods->close(fs, full), 0);
-	assert_int_equal(fs->methods->close(fs, fd), 0);
-}
-
-static void put(const char *name, const char *text)
-{
-	int fd = open_file(name, FILE_WRITE | FILE_CREATE);
-	assert_int_equal(fs->methods->write(fs, fd, text, strlen(text), 0), 0);
 	assert_int_equal(fs->methods->close(fs, fd), 0);
 }
 
@@ -352,6 +370,8 @@ int main(void)
 		                                destroy),
 		cmocka_unit_test_setup_teardown(directories_list_rename_remove, make, destroy),
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
+		cmocka_unit_test_setup_teardown(only_a_regular_file_is_opened_as_one, make,
+		                                destroy),
 		cmocka_unit_test_setup_teardown(failed_flush_is_over, make, destroy),
 		cmocka_unit_test_setup_teardown(a_whole_file_is_read_up_to_its_limit, make,
 		                                destroy),

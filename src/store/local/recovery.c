@@ -64,14 +64,27 @@ static int open_superblock(struct recovery *recovery)
 	return 0;
 }
 
+static int remove_one(const struct recovery *recovery, const char *name)
+{
+	int r = folder_remove(&recovery->local->folder, name);
+
+	return r < 0 ? error_fill(recovery->text, r, "%s cannot be removed: %s", name,
+	                          error_name(r))
+	             : 0;
+}
+
 static int remove_all(const struct recovery *recovery, const struct catalog_numbers *numbers,
                       enum file_kind kind, uint64_t below)
 {
+	char name[FORMAT_NAME_MAX];
 	int r = 0;
 
-	for (size_t i = 0; i < numbers->count && r == 0; i++)
-		if (numbers->items[i] < below)
-			r = segment_remove(&recovery->local->folder, numbers->items[i], kind);
+	for (size_t i = 0; i < numbers->count && r == 0; i++) {
+		if (numbers->items[i] >= below)
+			continue;
+		format_name(name, numbers->items[i], kind);
+		r = remove_one(recovery, name);
+	}
 	return r;
 }
 
@@ -79,11 +92,10 @@ static int remove_all(const struct recovery *recovery, const struct catalog_numb
 static int remove_leftovers(struct recovery *recovery)
 {
 	const struct catalog *catalog = &recovery->catalog;
-	const struct folder *folder = &recovery->local->folder;
 
-	int r = folder_remove(folder, "lock"); /* earlier builds locked a file */
+	int r = remove_one(recovery, "lock"); /* earlier builds locked a file */
 	if (r == 0)
-		r = folder_remove(folder, "spare.seg");
+		r = remove_one(recovery, "spare.seg");
 	if (r == 0)
 		r = remove_all(recovery, &catalog->unused, FILE_KIND_SEGMENT, UINT64_MAX);
 	if (r == 0)
@@ -93,7 +105,7 @@ static int remove_leftovers(struct recovery *recovery)
 	if (r == 0)
 		r = remove_all(recovery, &catalog->claims, FILE_KIND_CLAIMS, catalog->oldest);
 	/* What is seen must stay seen, also after the next loss of power. */
-	return r < 0 ? r : folder_sync(folder);
+	return r < 0 ? r : folder_sync(&recovery->local->folder);
 }
 
 static int check_files(struct recovery *recovery)

@@ -34,7 +34,7 @@ int folder_open(const struct folder *folder, const char *name, int flags, int *r
 	int r = folder_file(folder, name, path);
 	if (r < 0)
 		return r;
-	return folder->fs->methods->open(folder->fs, path, flags, ret_fd);
+	return folder->fs->methods->open(folder->fs, path, flags | FILE_REGULAR, ret_fd);
 }
 
 int folder_sync(const struct folder *folder)
