@@ -12,6 +12,9 @@
 #define LIMIT_MOST (UINT32_C(1) << 26)
 #define LIMIT_LEAST (UINT32_C(1) << 16)
 
+/* A process that may have only so many addresses needs as many for the rest, up to this. */
+#define REST_MOST ((size_t)1 << 30)
+
 #define STEP_BYTES ((size_t)MEM_HUGE) /* memory is made ready by so much at least */
 
 /* From here on the helper is ahead by a 32nd of what is in use: a huge page at
@@ -36,13 +39,23 @@ static size_t pages_of(uint32_t count)
 	return round_up(bytes_of(count), MEM_PAGE);
 }
 
+/* NULL where these would be the last addresses that the process can have. */
+static void *reserve(size_t bytes)
+{
+	size_t rest = bytes < REST_MOST ? bytes : REST_MOST;
+	char *start = mem_reserve(bytes + rest);
+	if (start)
+		mem_unmap(start + bytes, rest);
+	return start;
+}
+
 int table_arena_init(struct table_arena *arena)
 {
 	*arena = (struct table_arena){ .limit = LIMIT_MOST };
 	for (; arena->limit >= LIMIT_LEAST; arena->limit /= 2) {
 		/* Both parts are whole pages from LIMIT_LEAST up. */
 		arena->reserved = bytes_of(arena->limit) + arena->limit * sizeof(uint16_t);
-		arena->buckets = mem_reserve(arena->reserved);
+		arena->buckets = reserve(arena->reserved);
 		if (arena->buckets)
 			break;
 	}
