@@ -41,8 +41,7 @@ static int open_file(const struct trace_files *files, uint64_t number, int flags
 {
 	char path[TRACE_PATH_MAX];
 	int r = path_of(files->folder, number, path);
-	return r < 0 ? r
-	             : files->fs->methods->open(files->fs, path, flags | FILE_REGULAR, ret_fd);
+	return r < 0 ? r : files->fs->methods->open(files->fs, path, flags | FILE_REGULAR, ret_fd);
 }
 
 /* ---- windows ---- */

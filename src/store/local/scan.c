@@ -220,8 +220,7 @@ int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned
 		 * is worth a word. */
 		if (scan->base + scan->filled > scan->at)
 			memcpy(&header, scan->window + (scan->at - scan->base), sizeof(header));
-		scan->torn = header.magic == FRAME_MAGIC &&
-		             header.epoch == scan->header.epoch;
+		scan->torn = header.magic == FRAME_MAGIC && header.epoch == scan->header.epoch;
 		return judge_tail(scan, "no valid frame");
 	}
 	r = fetch(scan, scan->at, header.span);
