@@ -38,7 +38,9 @@ int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)
 	memset(block, 0, FILE_BLOCK);
 	int fd = -1;
 	int error = fs->methods->open(fs, path,
-	                              FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA, &fd);
+	                              FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA |
+	                                      FILE_REGULAR,
+	                              &fd);
 	if (error != 0)
 		return error;
 	error = measure(fs, fd, block, ret_us);

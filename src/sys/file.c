@@ -15,11 +15,15 @@
 
 /*
  * Flushes of the disk's cache, by those who write to the data folder. The kernel has one
- * at a time under way and begins the next one on the core that hears of the end of the
- * first. If that core is busy with something else, a commit would wait there for up to a
- * tick (4 ms, twice a second, at half of the maximum rate: docs/benchmarks.md).
+ * at a time under way in a queue of the disk, and begins the next one on the core that
+ * hears of the end of the first. If that core is busy with something else, a commit would
+ * wait there for up to a tick (4 ms, twice a second, at half of the maximum rate:
+ * docs/benchmarks.md). A sync that takes longer than that has the disk or the file system
+ * to itself for other reasons, and is not waited for.
  */
 static struct turns flushes = TURNS_INIT;
+
+#define FLUSH_TURN_MS 8u
 
 static int open_flags(int flags)
 {
@@ -35,8 +39,6 @@ static int open_flags(int flags)
 		result |= O_DIRECT;
 	if (flags & FILE_SYNC_DATA)
 		result |= O_DSYNC;
-	if (flags & FILE_REGULAR)
-		result |= O_NONBLOCK; /* else a pipe is waited for; nothing to a file */
 	return result;
 }
 
@@ -49,12 +51,11 @@ static int open_retry(const char *path, int flags)
 	return fd;
 }
 
-static int check_regular(int fd)
+/* Before it is opened, since to open a pipe is to wait for its other end. */
+static int check_regular(const char *path)
 {
 	struct stat st;
-	if (fstat(fd, &st) < 0)
-		return -errno;
-	return S_ISREG(st.st_mode) ? 0 : ERR_KIND;
+	return stat(path, &st) < 0 || S_ISREG(st.st_mode) ? 0 : ERR_KIND;
 }
 
 /* A file system without O_DIRECT says EINVAL, some after having created the
@@ -65,6 +66,9 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 	CHECK(flags & (FILE_READ | FILE_WRITE));
 	CHECK(!(flags & FILE_EXCLUSIVE) || (flags & FILE_CREATE));
 	int mode = open_flags(flags);
+	int error = flags & FILE_REGULAR ? check_regular(path) : 0;
+	if (error != 0)
+		return error;
 	bool existed = !(flags & FILE_EXCLUSIVE) || access(path, F_OK) == 0;
 	int fd = open_retry(path, mode);
 	if (fd < 0 && errno == EINVAL && (mode & O_DIRECT)) {
@@ -72,13 +76,9 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 		fd = open_retry(path, existed ? mode : mode & ~O_EXCL);
 	}
 	if (fd < 0)
-		return errno == EISDIR && (flags & FILE_REGULAR) ? ERR_KIND : -errno;
-	int error = flags & FILE_REGULAR ? check_regular(fd) : 0;
-	if (error != 0)
-		close(fd);
-	else
-		*ret_fd = fd;
-	return error;
+		return -errno;
+	*ret_fd = fd;
+	return 0;
 }
 
 static int real_close(struct file_system *fs, int fd)
@@ -146,43 +146,50 @@ static int write_whole(int fd, const void *ptr, size_t len, uint64_t offset)
 static int real_write(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset)
 {
 	(void)fs;
-	bool flushes_too = fcntl(fd, F_GETFL) & O_DSYNC;
-	if (flushes_too)
-		turns_take(&flushes);
+	int flags = fcntl(fd, F_GETFL);
+	bool turn = flags >= 0 && (flags & O_DSYNC) && turns_take(&flushes, FLUSH_TURN_MS);
 	int error = write_whole(fd, ptr, len, offset);
-	if (flushes_too)
+	if (turn)
 		turns_give(&flushes);
 	return error;
 }
 
-/* What the cache of the system holds of the file goes to the disk, without a flush. An
- * error that it meets is told once, so it counts. */
-static int write_out(int fd)
+static int sync_retry(int (*sync)(int fd), int fd)
 {
 	int result;
 	do
-		result = sync_file_range(fd, 0, 0,
-		                         SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+		result = sync(fd);
 	while (result < 0 && errno == EINTR);
-	bool cannot = result < 0 && (errno == ESPIPE || errno == EINVAL || errno == ENOSYS);
-	return result < 0 && !cannot ? -errno : 0;
+	return result < 0 ? -errno : 0;
 }
 
-/* With little left to write, those who wait behind it do not wait long. */
+static int sync_in_turn(int (*sync)(int fd), int fd)
+{
+	bool turn = turns_take(&flushes, FLUSH_TURN_MS);
+	int error = sync_retry(sync, fd);
+	if (turn)
+		turns_give(&flushes);
+	return error;
+}
+
+static int write_out_range(int fd)
+{
+	return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE_AND_WAIT);
+}
+
+/* What the system's cache holds of the file goes to the disk, without a flush. An error
+ * that it meets is told once: so whether the call is to be had is asked before. */
+static int write_out(int fd)
+{
+	return sync_file_range(fd, 0, 0, 0) < 0 ? 0 : sync_retry(write_out_range, fd);
+}
+
+/* Most of it before its turn, so that those who come after it do not wait for that. */
 static int real_sync_data(struct file_system *fs, int fd)
 {
 	(void)fs;
 	int error = write_out(fd);
-	if (error != 0)
-		return error;
-	int result;
-	turns_take(&flushes);
-	do
-		result = fdatasync(fd);
-	while (result < 0 && errno == EINTR);
-	error = result < 0 ? -errno : 0;
-	turns_give(&flushes);
-	return error;
+	return error != 0 ? error : sync_in_turn(fdatasync, fd);
 }
 
 static int real_truncate(struct file_system *fs, int fd, uint64_t size)
@@ -235,13 +242,7 @@ static int real_sync_dir(struct file_system *fs, const char *path)
 	int fd = open_retry(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	int result;
-	turns_take(&flushes);
-	do
-		result = fsync(fd);
-	while (result < 0 && errno == EINTR);
-	int error = result < 0 ? -errno : 0;
-	turns_give(&flushes);
+	int error = sync_in_turn(fsync, fd);
 	close(fd);
 	return error;
 }

@@ -3,7 +3,7 @@
  * so that a test can fail, tear, drop or delay any call (tests/support/simfs.h).
  *
  * Room:    sys. Threads: the real one is safe from any thread.
- * Failure: 0 (or a count) or -errno. Reads and writes are whole: short ones
+ * Failure: 0 (or a count), -errno, or what is said below. Reads and writes are whole: short ones
  *          are continued inside, a read past the end returns fewer bytes.
  */
 #pragma once
@@ -21,7 +21,7 @@ enum file_flags {
 	FILE_EXCLUSIVE = 8,  /* with FILE_CREATE: must not exist */
 	FILE_DIRECT = 16,    /* O_DIRECT where the file system has it, else ignored */
 	FILE_SYNC_DATA = 32, /* O_DSYNC: a write that returned is durable */
-	FILE_REGULAR = 64,   /* a pipe, a device, a folder: ERR_KIND, and no waiting for it */
+	FILE_REGULAR = 64,   /* a pipe, a device, a folder: ERR_KIND, without waiting for it */
 };
 
 /* Buffers, offsets and lengths of FILE_DIRECT access are multiples of this. */

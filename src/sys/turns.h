@@ -5,6 +5,9 @@
  * that gets to run: where both share a core, and the first sleeps only while it holds the
  * mutex, the other would wait for long. Here whoever is next has it.
  *
+ * For what is better done one after the other, and need not be: nobody waits longer than
+ * it says.
+ *
  * Room:      sys. Threads: any.
  * Ownership: the struct is the caller's, who makes it with TURNS_INIT.
  * Failure:   none.
@@ -12,20 +15,26 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "base/check.h"
+
+struct turns_guest;
+
 struct turns {
-	pthread_mutex_t mutex;
+	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t changed;
-	uint64_t last; /* number of whoever came last */
-	uint64_t now;  /* of whose turn it is, or will be */
+	bool taken;
+	struct turns_guest *first; /* of those who wait */
+	uint32_t waiting;          /* how many they are */
 };
 
-#define TURNS_INIT                                                                                \
-	{                                                                                         \
-		.mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .now = 1 \
-	}
+/* clang-format off */
+#define TURNS_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER }
+/* clang-format on */
 
-/* Waits for all who came before. */
-void turns_take(struct turns *turns);
+/* Waits for all who came before. False: not within that time, so it is nobody's turn. */
+bool turns_take(struct turns *turns, uint32_t limit_ms) must_check;
+/* By whoever has it. */
 void turns_give(struct turns *turns);

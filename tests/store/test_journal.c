@@ -568,6 +568,46 @@ static void test_a_file_that_is_used_again_has_no_torn_tail(void **state)
 			fail_msg("said after event %llu: %s", (unsigned long long)i, killed.log);
 		end(&killed);
 	}
+	/* After a clean stop it is gone on with, so a start leaves no file behind. */
+	uint32_t segments = 0;
+	for (uint64_t i = 81; i <= 120; i++) {
+		store_free(world.store);
+		open_store(&world);
+		assert_int_equal(world.logs, 0);
+		if (i == 81)
+			segments = count_files(&world, ".seg");
+		if (i % 4 == 0)
+			assert_int_equal(admit(&world, i, SPAN("{}")), VERDICT_NEW);
+	}
+	assert_true(count_files(&world, ".seg") <= segments + 2); /* ten frames */
+	end(&world);
+}
+
+/* It may have been answered: the superblock says only later how far the journal goes. */
+static void test_a_damaged_last_frame_does_not_vanish_without_a_word(void **state)
+{
+	(void)state;
+	struct world world;
+
+	begin(&world);
+	for (uint64_t i = 1; i <= 3; i++)
+		assert_int_equal(admit(&world, i, SPAN("{}")), VERDICT_NEW);
+	struct simfs *killed = simfs_copy(world.simfs);
+	for (uint64_t bit = 0; bit < 8 * sizeof(struct frame_header); bit++) {
+		struct error_text text = { "" };
+		struct simfs *copy = simfs_copy(killed);
+		struct store *store = NULL;
+		simfs_flip_bit(copy, "data/0000000000000001.seg", 8 * 3 * FORMAT_BLOCK + bit);
+		world.options.fs = simfs_fs(copy);
+		world.logs = 0;
+		int r = local_store_open(&world.options, &store, &text);
+		assert_true(r == 0 || r == ERR_DAMAGED);
+		if (r == 0 && world.logs == 0)
+			fail_msg("nothing was said of bit %u", (unsigned)bit);
+		store_free(store);
+		simfs_free(copy);
+	}
+	simfs_free(killed);
 	end(&world);
 }
 
@@ -1216,6 +1256,7 @@ int main(void)
 		cmocka_unit_test(test_old_segments_leave_and_their_claims_stay),
 		cmocka_unit_test(test_a_damaged_slot_does_no_harm_right_after_segments_left),
 		cmocka_unit_test(test_a_file_that_is_used_again_has_no_torn_tail),
+		cmocka_unit_test(test_a_damaged_last_frame_does_not_vanish_without_a_word),
 		cmocka_unit_test(
 			test_a_damaged_claims_file_is_made_again_before_its_segment_leaves),
 		cmocka_unit_test(test_a_frame_that_failed_and_is_there_keeps_its_claims),

@@ -6,7 +6,7 @@
  *   3. Numbers below `scan from` give their claims: from the claims file, or
  *      from the segment itself. Segments from there on are read in full, in
  *      order: claims, open tickets, settles, cells, counts of duplicates.
- *   4. The last segment's tail is torn (said, and left behind) or damaged
+ *   4. The last segment's tail is blank, old, torn (said, and left behind) or damaged
  *      (refused); see scan.h. So is everything that should be there and is not.
  *
  * Nothing is written but removals, so a crash in recovery changes nothing.
@@ -105,7 +105,12 @@ static int remove_leftovers(struct recovery *recovery)
 	if (r == 0)
 		r = remove_all(recovery, &catalog->claims, FILE_KIND_CLAIMS, catalog->oldest);
 	/* What is seen must stay seen, also after the next loss of power. */
-	return r < 0 ? r : folder_sync(&recovery->local->folder);
+	if (r < 0)
+		return r;
+	r = folder_sync(&recovery->local->folder);
+	return r < 0 ? error_fill(recovery->text, r, "the folder cannot be synced: %s",
+	                          error_name(r))
+	             : 0;
 }
 
 static int check_files(struct recovery *recovery)

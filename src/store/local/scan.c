@@ -217,10 +217,12 @@ int scan_next(struct scan *scan, struct frame_header *ret_header, const unsigned
 		return r;
 	if (r == 0 || header.sequence != scan->sequence + 1) {
 		/* A recycled segment has old frames there, or the inside of one: neither
-		 * is worth a word. */
+		 * is worth a word. One of its own has two marks, of which one is enough:
+		 * it may have been whole, and answered. */
 		if (scan->base + scan->filled > scan->at)
 			memcpy(&header, scan->window + (scan->at - scan->base), sizeof(header));
-		scan->torn = header.magic == FRAME_MAGIC && header.epoch == scan->header.epoch;
+		bool next = header.magic == FRAME_MAGIC && header.sequence == scan->sequence + 1;
+		scan->torn = next || header.epoch == scan->header.epoch;
 		return judge_tail(scan, "no valid frame");
 	}
 	r = fetch(scan, scan->at, header.span);

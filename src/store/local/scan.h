@@ -3,12 +3,12 @@
  *
  * If the valid end is known (the next segment's header tells it), everything up
  * to there must be valid. If not, this is the last segment: the first frame
- * that is not valid ends it, and is a torn tail unless a later frame of the
- * same epoch stands behind it, which is damage.
+ * that is not valid ends it: a torn tail, or nothing of this segment's, unless
+ * a later frame of the same epoch stands behind it, which is damage.
  *
  * Format:  format.h
  * Threads: one owner.
- * Failure: ERR_DAMAGED, ERR_VERSION, -errno, with file and offset in the text.
+ * Failure: ERR_DAMAGED, ERR_VERSION, ERR_KIND, -errno, with file and offset in the text.
  *          After a failure only scan_close().
  */
 #pragma once
