@@ -23,7 +23,7 @@
  */
 static struct turns flushes = TURNS_INIT;
 
-#define FLUSH_TURN_MS 8u
+#define FLUSH_TURN_MS 8
 
 static int open_flags(int flags)
 {

@@ -3,8 +3,9 @@
  * so that a test can fail, tear, drop or delay any call (tests/support/simfs.h).
  *
  * Room:    sys. Threads: the real one is safe from any thread.
- * Failure: 0 (or a count), -errno, or what is said below. Reads and writes are whole: short ones
- *          are continued inside, a read past the end returns fewer bytes.
+ * Failure: 0 (or a count), -errno, or what is said below. Reads and writes are
+ *          whole: short ones are continued inside, a read past the end returns
+ *          fewer bytes.
  */
 #pragma once
 

@@ -1,26 +1,13 @@
 /* turns: see turns.h. */
 #include "sys/turns.h"
 
-#include <time.h>
+#include "sys/sleeper.h"
 
 struct turns_guest {
 	struct turns_guest *next;
+	struct sleeper sleeper;
 	bool called; /* it has its turn */
 };
-
-static struct timespec in_ms(uint32_t ms)
-{
-	struct timespec end;
-
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	end.tv_sec += ms / 1000;
-	end.tv_nsec += (long)(ms % 1000) * 1000000;
-	if (end.tv_nsec >= 1000000000) {
-		end.tv_sec++;
-		end.tv_nsec -= 1000000000;
-	}
-	return end;
-}
 
 static struct turns_guest **link_to(struct turns *turns, const struct turns_guest *guest)
 {
@@ -32,17 +19,16 @@ static struct turns_guest **link_to(struct turns *turns, const struct turns_gues
 }
 
 /* With the mutex, which is let go meanwhile. */
-static bool wait_for_call(struct turns *turns, uint32_t limit_ms)
+static bool wait_for_call(struct turns *turns, int limit_ms)
 {
 	struct turns_guest guest = { .next = NULL };
-	struct timespec end = in_ms(limit_ms);
-	int error = 0;
 
+	sleeper_init(&guest.sleeper);
 	*link_to(turns, NULL) = &guest;
 	turns->waiting++;
-	while (!guest.called && error == 0)
-		error = pthread_cond_clockwait(&turns->changed, &turns->mutex, CLOCK_MONOTONIC,
-		                               &end);
+	pthread_mutex_unlock(&turns->mutex);
+	sleeper_sleep(&guest.sleeper, limit_ms);
+	pthread_mutex_lock(&turns->mutex);
 	if (!guest.called) {
 		*link_to(turns, &guest) = guest.next;
 		turns->waiting--;
@@ -50,7 +36,7 @@ static bool wait_for_call(struct turns *turns, uint32_t limit_ms)
 	return guest.called;
 }
 
-bool turns_take(struct turns *turns, uint32_t limit_ms)
+bool turns_take(struct turns *turns, int limit_ms)
 {
 	pthread_mutex_lock(&turns->mutex);
 	bool has = !turns->taken || wait_for_call(turns, limit_ms);
@@ -70,7 +56,7 @@ void turns_give(struct turns *turns)
 		turns->first = next->next;
 		turns->waiting--;
 		next->called = true;
-		pthread_cond_broadcast(&turns->changed);
+		sleeper_wake(&next->sleeper); /* with the mutex: it is there until it has that */
 	}
 	pthread_mutex_unlock(&turns->mutex);
 }

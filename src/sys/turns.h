@@ -24,17 +24,16 @@ struct turns_guest;
 
 struct turns {
 	pthread_mutex_t mutex; /* guards what follows */
-	pthread_cond_t changed;
 	bool taken;
 	struct turns_guest *first; /* of those who wait */
 	uint32_t waiting;          /* how many they are */
 };
 
 /* clang-format off */
-#define TURNS_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER }
+#define TURNS_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER }
 /* clang-format on */
 
 /* Waits for all who came before. False: not within that time, so it is nobody's turn. */
-bool turns_take(struct turns *turns, uint32_t limit_ms) must_check;
+bool turns_take(struct turns *turns, int limit_ms) must_check;
 /* By whoever has it. */
 void turns_give(struct turns *turns);

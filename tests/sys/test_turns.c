@@ -8,7 +8,7 @@
 
 #define THREADS 4u
 #define ROUNDS 2000u
-#define LONG_MS 600000u
+#define LONG_MS 600000
 
 struct place {
 	struct turns turns;
