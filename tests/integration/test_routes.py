@@ -133,12 +133,13 @@ def test_every_sink_has_its_own_state(gateway, sink):
     ticket = take(post(stile, "/in/a", event), "new")["ticket"]
     take(post(stile, "/in/a", event), "duplicate")
     it.wait(3, "/slow")
+    eventually(lambda: sample(stile, "stile_deliveries_total", sink="never", outcome="dead") == 1,
+               "it is dead")
     eventually(lambda: sample(stile, "stile_open_tickets") == 1, "the dead letter alone is open")
     assert len(it.got("/good")) == 1 and len(it.got("/never")) == 1 and len(it.got("/slow")) == 3
     assert {key(request) for request in it.got()} == {ticket}
     assert len({request.body for request in it.got()}) == 1
     assert [request.headers["Stile-Attempt"] for request in it.got("/slow")] == ["1", "2", "3"]
-    assert sample(stile, "stile_deliveries_total", sink="never", outcome="dead") == 1
 
 
 def test_sinks_go_on_where_they_were_after_a_kill(stile, scratch, sink):
@@ -218,6 +219,7 @@ def test_dead_letter_goes_to_its_sink_once(gateway, sink):
     for _ in range(20):
         event = {"id": fresh(), "type": "t"}
         tickets[event["id"]] = take(post(stile, "/in/a", event), "new")["ticket"]
+    it.wait(20, "/aside")
     eventually(lambda: sample(stile, "stile_open_tickets") == 20, "the dead letters alone are open")
     assert sorted(it.ids("/crm")) == sorted(it.ids("/aside")) == sorted(tickets)
     for request in it.got("/aside"):
