@@ -198,6 +198,15 @@ class Blockage:
             os.close(self.read_fd)
 
 
+def its_environment(env):
+    """That of a gateway; STILE_TEST_PRELOAD is a library to start it with."""
+    env = {**os.environ, **(env or {})}
+    libraries = [os.environ.get("STILE_TEST_PRELOAD"), env.get("LD_PRELOAD")]
+    if any(libraries):
+        env["LD_PRELOAD"] = ":".join(filter(None, libraries))
+    return env
+
+
 class Stile:
     """One process. Use it through the fixture `stile`, which ends what a test
     leaves behind."""
@@ -217,7 +226,7 @@ class Stile:
             self.log_start = log.tell()  # a name may serve for several lives
             self.process = subprocess.Popen(
                 [*wrap, binary, "serve", "--data", data, *options], stdin=subprocess.DEVNULL,
-                stdout=out, stderr=log, env={**os.environ, **(env or {})}, pass_fds=pass_fds)
+                stdout=out, stderr=log, env=its_environment(env), pass_fds=pass_fds)
         if stdout is None:
             out.close()
         self.address = None
