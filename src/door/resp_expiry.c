@@ -51,9 +51,10 @@ static void put_expiry(struct store_cell_value *cell, uint8_t unit, int64_t ms)
 {
 	if (ms <= 0)
 		cell->expiry_ms = PAST_MS;
-	else if (unit & UNIT_AT)
+	else if (unit & UNIT_AT) {
 		cell->expiry_ms = (uint64_t)ms;
-	else
+		cell->wall_ms = clock_read(clock_system()).wall_ms;
+	} else
 		cell->ttl_ms = (uint64_t)ms;
 }
 
@@ -93,8 +94,11 @@ static void write_ttl(struct resp_job *job, struct buf *out)
 		return;
 	}
 	uint64_t ms = cell->expiry_ms;
-	if (!(job->unit & UNIT_AT))
-		ms = ms > cell->now_ms ? ms - cell->now_ms : 0;
+	uint64_t before_ms = job->unit & UNIT_AT
+	                             ? store_ahead_ms(cell->now_ms,
+	                                              clock_read(clock_system()).wall_ms)
+	                             : cell->now_ms;
+	ms = ms > before_ms ? ms - before_ms : 0;
 	resp_write_integer(out,
 	                   (int64_t)((job->unit & UNIT_MASK) == UNIT_S ? (ms + 500) / 1000 : ms));
 }

@@ -173,6 +173,8 @@ uint64_t store_cell_expiry(const struct store_cell_value *value, uint64_t now_ms
 	if (value->keep_expiry)
 		return old_ms;
 	uint64_t expiry_ms = value->expiry_ms;
+	if (value->wall_ms != 0 && expiry_ms > value->wall_ms && expiry_ms < STORE_EXPIRY_MAX_MS)
+		expiry_ms += store_ahead_ms(now_ms, value->wall_ms);
 	if (value->ttl_ms != 0)
 		expiry_ms = value->ttl_ms < UINT64_MAX - now_ms ? now_ms + value->ttl_ms
 		                                                : UINT64_MAX;

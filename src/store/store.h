@@ -235,6 +235,14 @@ enum store_when {
 	STORE_IF_TIMED_EARLIER, /* than the one that it has */
 };
 
+#define STORE_AHEAD_MS 1000u
+
+/* How far a store's clock is before another, if that is more than a little. */
+static inline uint64_t store_ahead_ms(uint64_t now_ms, uint64_t wall_ms)
+{
+	return now_ms > wall_ms && now_ms - wall_ms > STORE_AHEAD_MS ? now_ms - wall_ms : 0;
+}
+
 /* What a cell is to be. At most one of ttl_ms, expiry_ms and keep_expiry. */
 struct store_cell_value {
 	struct digest digest; /* its check is not looked at */
@@ -244,7 +252,11 @@ struct store_cell_value {
 	struct span value;  /* at most STORE_VALUE_MAX bytes */
 	uint64_t ttl_ms;    /* from now; */
 	uint64_t expiry_ms; /* or unix, by the store's clock; both 0: never */
-	bool keep_expiry;   /* that of the cell that is there */
+	/* 0, or what the clock says by which expiry_ms was said: of a store whose clock is
+	 * more than STORE_AHEAD_MS before that one, since that was set back, it is the time
+	 * that is left which counts. */
+	uint64_t wall_ms;
+	bool keep_expiry; /* that of the cell that is there */
 };
 
 struct store_cell {

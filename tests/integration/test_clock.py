@@ -3,9 +3,11 @@
 import datetime
 import glob
 import os
+import time
 
 import pytest
 
+import respkit
 from gatekit import sample, why
 from harness import Connection, eventually, take_verdict
 
@@ -53,6 +55,32 @@ def test_jump_of_the_wall_clock_over_a_restart_expires_nothing(stile, offset, en
     assert take_verdict(gateway.post({"id": "jump"}), "duplicate") == ticket
     assert take_verdict(gateway.post({"id": "later"}), "duplicate") == later
     assert take_verdict(gateway.post({"id": "newest"}), "new") > later
+
+
+@pytest.mark.release
+@pytest.mark.parametrize("offset_s", [3600, -3600, 400 * 86400, -400 * 86400])
+def test_expiry_of_a_key_by_the_wall_is_not_early_after_a_jump(stile, offset_s):
+    gateway = respkit.start(stile)
+    gateway.stop()
+    gateway = respkit.start(stile, env=faked(f"{offset_s:+d}"))
+    wall = int(time.time()) + offset_s
+    with respkit.Client(gateway.resp) as client:
+        def number(*words):
+            kind, value = client.call(*map(str, words))
+            assert kind == ":", value
+            return int(value)
+
+        assert client.call("SET", "at", "1", "NX", "EXAT", str(wall + 1000)) == ("+", b"OK")
+        assert client.call("SET", "at", "1", "NX", "EXAT", str(wall + 1000))[1] is None
+        client.call("SET", "moved", "1")
+        assert number("EXPIREAT", "moved", wall + 1000) == 1
+        assert number("EXPIREAT", "moved", wall + 500, "LT") == 1
+        assert number("EXISTS", "at", "moved") == 2
+        for name, left in (("at", 1000), ("moved", 500)):
+            assert number("TTL", name) > left - 300
+            assert abs(number("EXPIRETIME", name) - wall - left) < 2
+        assert number("EXPIREAT", "moved", 1) == 1
+        assert number("EXISTS", "moved") == 0
 
 
 @pytest.fixture

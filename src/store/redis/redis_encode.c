@@ -248,7 +248,7 @@ static void add_stored(const struct store_cell_value *cell, struct buf *out)
 
 static uint32_t encode_cell(const struct store_cell *cell, struct buf *out)
 {
-	char bytes[32];
+	char bytes[40];
 	struct head head = { bytes };
 
 	put_u8(&head, 'C');
@@ -257,6 +257,7 @@ static uint32_t encode_cell(const struct store_cell *cell, struct buf *out)
 	put_u8(&head, cell->want_value);
 	put_expiry(&head, &cell->cell);
 	put_key(&head, &cell->cell.digest);
+	put_number(&head, cell->cell.wall_ms);
 	add(out, bytes, &head);
 	if (cell->act == STORE_CELL_PUT)
 		add_stored(&cell->cell, out);

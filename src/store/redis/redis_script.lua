@@ -848,10 +848,11 @@ local function cell_put(key, value, expiry)
 end
 
 -- A cell's text: how (0 time to live, 1 expiry, 2 keeps), ms, then what is stored behind the
--- expiry.
-local function cell_expiry(how, ms, old)
+-- expiry. `wall`: as that of struct store_cell_value.
+local function cell_expiry(how, ms, old, wall)
 	if how == 2 then return old end
 	local expiry = (how == 1 or ms == 0) and ms or now + ms
+	if wall > 0 and expiry > wall and now - wall > 1000 then expiry = expiry + now - wall end
 	return expiry < EXPIRY_MAX and expiry or EXPIRY_MAX
 end
 
@@ -888,7 +889,7 @@ function ops.S(head, i)
 	if answer then
 		local key, how, ms = unpack('>c12BI8', ARGV[i + 1])
 		local _, old = cell_get(P .. 'k' .. key)
-		local expiry = cell_expiry(how, ms, old)
+		local expiry = cell_expiry(how, ms, old, 0)
 		cell_put(P .. 'k' .. key, pack('>I8', expiry) .. sub(ARGV[i + 1], 22), expiry)
 	end
 	return 0, following
@@ -1221,20 +1222,20 @@ end
 
 -- C: a cell; behind it what is to be stored.
 function ops.C(head, i)
-	local act, when, want, how, ms, key = unpack('>BBBBI8c12', head, 2)
+	local act, when, want, how, ms, key, wall = unpack('>BBBBI8c12I8', head, 2)
 	key = P .. 'k' .. key
 	local text, expiry = cell_get(key)
 	local changed = 0
 	if act == 2 then
 		if full then return FULL, i + 2 end
 		if when == 0 or (when == 1) == (text == nil) then
-			local new = cell_expiry(how, ms, expiry)
+			local new = cell_expiry(how, ms, expiry, wall)
 			cell_put(key, pack('>I8', new) .. ARGV[i + 1], new)
 			changed = 1
 		end
 	elseif act == 3 and text then
 		if full then return FULL, i + 2 end
-		local new = cell_expiry(how, ms, expiry)
+		local new = cell_expiry(how, ms, expiry, wall)
 		if cell_moves(when, expiry, new) then
 			cell_put(key, pack('>I8', new) .. sub(text, 9), new)
 			changed = 1
