@@ -11,7 +11,8 @@
  *     │                 └─ it has its outcome ────────────┤
  *     └─ duplicate ───────────────────────────────────────┴──► the outcome's cell
  *
- * A wait lasts a slice at most, since nobody is told when a lease ends or is given back.
+ * A wait lasts a slice at most, since nobody is told when a lease ends or is given back. Of a
+ * batch to which something was granted nothing waits any more: its leases run.
  *
  * An error ends it: while a store closes nothing more is asked of it.
  */
@@ -44,6 +45,7 @@ static void grant(struct claims_item *item, uint32_t attempt, uint64_t now_ms)
 	item->attempt = attempt;
 	item->now_ms = now_ms;
 	item->lease_until_ms = now_ms + item->lease_ms;
+	item->it->until_boot_ms = 0;
 	claims_finish(item);
 }
 
@@ -113,6 +115,15 @@ static void settled(struct claims_item *item)
 	claims_fetch_outcome(item);
 }
 
+/* Who has left must not get what nobody would settle. */
+static bool waits_on(const struct claims_item *item)
+{
+	const struct claims_request *it = item->it;
+
+	return boot_ms() < it->until_boot_ms && !it->claims->ending &&
+	       !http_peer_has_ended(it->request);
+}
+
 static void wait_done(struct store_op *op)
 {
 	struct claims_item *item = item_of(op);
@@ -121,10 +132,10 @@ static void wait_done(struct store_op *op)
 		claims_finish(item); /* still busy, as far as is known */
 	else if (item->wait.outcome != OUTCOME_NONE)
 		settled(item);
-	else if (boot_ms() >= item->it->until_boot_ms || item->it->claims->ending)
-		claims_finish(item);
-	else
+	else if (waits_on(item))
 		take(item);
+	else
+		claims_finish(item);
 }
 
 static void await(struct claims_item *item)
@@ -132,7 +143,9 @@ static void await(struct claims_item *item)
 	uint64_t now_ms = boot_ms(), until_ms = item->it->until_boot_ms;
 	uint64_t slice_ms = item->retry_ms < SLICE_MS ? item->retry_ms + 1 : SLICE_MS;
 
-	if (now_ms >= until_ms || item->it->claims->ending) {
+	if (item->it->batch && slice_ms > item->lease_ms / 4)
+		slice_ms = item->lease_ms / 4; /* another may be granted meanwhile */
+	if (!waits_on(item)) {
 		claims_finish(item);
 		return;
 	}

@@ -125,6 +125,14 @@ bool http_stream_begin(struct http_request *http, const struct http_response *re
 	return true;
 }
 
+bool http_peer_has_ended(const struct http_request *http)
+{
+	const struct request *request = container_of(http, const struct request, http);
+	const struct wire *wire = &request->connection->wire;
+
+	return wire->handler.fd < 0 || wire->broken || wire->hangup || wire->eof;
+}
+
 int64_t http_stream_write(struct http_request *http, struct span bytes)
 {
 	struct request *request = container_of(http, struct request, http);

@@ -134,6 +134,10 @@ int http_server_batch(struct http_server *server) must_check;
  * Bytes are copied. */
 void http_respond(struct http_request *request, const struct http_response *response);
 
+/* Will the peer send no more, be it that it is gone? For who makes it wait: one that has
+ * given up looks no different. */
+bool http_peer_has_ended(const struct http_request *request);
+
 /*
  * An answer without an end: begun with a head and the first bytes, then written piece by
  * piece. The request lives until http_stream_end(), which ends the connection, also when

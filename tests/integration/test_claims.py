@@ -289,10 +289,50 @@ def test_prefer_wait_takes_over_what_is_given_back(gateway):
     assert found[0]["attempt"] == 2
 
 
+def test_prefer_wait_of_a_caller_that_has_left_takes_nothing(gateway):
+    key = fresh()
+    first = claim(gateway, key, lease="1h")
+    with gateway.connect() as connection:
+        connection.send(b"POST %s HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=60\r\n"
+                        b"Content-Length: %d\r\n\r\n{\"key\":\"%s\"}" %
+                        (PATH.encode(), len(key) + 10, key.encode()))
+        eventually(lambda: lookup(gateway, key)["seen"] == 1, "it has come")
+    eventually(lambda: sample(gateway, "stile_http_connections") == 1, "it waits no more",
+               limit_s=40)
+    ask(gateway, "DELETE", f"{PATH}/{first['token']}")
+    assert claim(gateway, key)["attempt"] == 2
+
+
 def test_prefer_wait_ends_busy(gateway):
     key = fresh()
     claim(gateway, key)
     claim(gateway, key, "busy", [("Prefer", "wait=1")])
+
+
+def test_prefer_wait_of_a_batch_ends_with_its_first_lease(gateway):
+    """Else that would be over before its holder hears of it, and even be granted again."""
+    key, held = fresh(), fresh()
+    claim(gateway, held, lease="1h")
+    answer = ask(gateway, "POST", PATH, [{"key": key, "lease": "300ms"}] * 2,
+                 [("Prefer", "wait=50")]).json()
+    assert [it["verdict"] for it in answer["claims"]] == ["new", "busy"]
+    answer = ask(gateway, "POST", PATH, [{"key": held}, {"key": fresh(), "lease": "20s"}],
+                 [("Prefer", "wait=50")]).json()
+    assert [it["verdict"] for it in answer["claims"]] == ["busy", "new"]
+    settle(gateway, answer["claims"][1]["token"], {})
+
+
+def test_prefer_wait_of_a_batch_waits_for_all_outcomes(gateway):
+    keys, found = [fresh(), fresh()], []
+    tokens = [claim(gateway, key, lease="1h")["token"] for key in keys]
+    thread = threading.Thread(target=lambda: found.append(
+        ask(gateway, "POST", PATH, [{"key": key} for key in keys], [("Prefer", "wait=50")])))
+    thread.start()
+    eventually(lambda: all(lookup(gateway, key)["seen"] == 1 for key in keys), "they have come")
+    for i, token in enumerate(tokens):
+        settle(gateway, token, {"n": i})
+    thread.join()
+    assert [it["outcome"] for it in found[0].json()["claims"]] == [{"n": 0}, {"n": 1}]
 
 
 # ---- many at once ----
