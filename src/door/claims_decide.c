@@ -11,6 +11,9 @@
  *     │                 └─ it has its outcome ────────────┤
  *     └─ duplicate ───────────────────────────────────────┴──► the outcome's cell
  *
+ * What is stale because one with the same order was there goes the way of what is busy, if
+ * that one is a caller's: it is the same, come again. Else it stays stale.
+ *
  * A wait lasts a slice at most, since nobody is told when a lease ends or is given back. Of a
  * batch to which something was granted nothing waits any more: its leases run.
  *
@@ -83,6 +86,8 @@ static void cell_done(struct store_op *op)
 	}
 	item->has_outcome = item->cell.found &&
 	                    claims_outcome_read(buf_span(&item->cell.value), &item->outcome);
+	if (item->has_outcome && item->verdict == VERDICT_STALE)
+		item->verdict = VERDICT_DUPLICATE;
 	claims_finish(item);
 }
 
@@ -111,7 +116,8 @@ static void take(struct claims_item *item)
 
 static void settled(struct claims_item *item)
 {
-	item->verdict = VERDICT_DUPLICATE;
+	if (item->verdict == VERDICT_BUSY)
+		item->verdict = VERDICT_DUPLICATE;
 	claims_fetch_outcome(item);
 }
 
@@ -156,7 +162,8 @@ static void await(struct claims_item *item)
 	claims_submit(item, &item->wait.op, STORE_WAIT, wait_done);
 }
 
-static void look(struct claims_item *item, struct span items)
+/* False: it is stale. */
+static bool look(struct claims_item *item, struct span items)
 {
 	struct store_item found;
 	struct store_parts parts;
@@ -164,10 +171,14 @@ static void look(struct claims_item *item, struct span items)
 
 	bool told = store_item_next(items, &at, &found, &parts);
 	CHECK(told);
+	if (item->verdict == VERDICT_STALE && found.sink != STORE_SINK_CALLER)
+		return false;
+	item->verdict = VERDICT_BUSY;
 	bool with_caller = found.sink == STORE_SINK_CALLER && found.due_ms > item->now_ms;
 	item->attempt = found.attempt;
 	item->retry_ms = with_caller ? found.due_ms - item->now_ms : OTHERS_RETRY_MS;
 	item->lease_until_ms = with_caller && found.state == STORE_STATE_LEASED ? found.due_ms : 0;
+	return true;
 }
 
 static void read_done(struct store_op *op)
@@ -175,15 +186,16 @@ static void read_done(struct store_op *op)
 	struct claims_item *item = item_of(op);
 	int error = op->error;
 
-	if (error == 0)
-		look(item, buf_span(&item->read.items));
+	bool busy = error == 0 && look(item, buf_span(&item->read.items));
 	buf_free(&item->read.items);
 	if (error == -ENOENT)
 		settled(item);
 	else if (error < 0)
 		fail(item, error);
-	else
+	else if (busy)
 		await(item);
+	else
+		claims_finish(item);
 }
 
 static void take_done(struct store_op *op)
@@ -213,6 +225,11 @@ static void take_done(struct store_op *op)
 
 /* ---- the decision ---- */
 
+static bool is_equal(const struct store_admit *admit)
+{
+	return admit->order == admit->claims[admit->matched].order;
+}
+
 static void admit_done(struct store_op *op)
 {
 	struct claims_item *item = item_of(op);
@@ -230,6 +247,12 @@ static void admit_done(struct store_op *op)
 	case VERDICT_NEW: grant(item, 1, admit->decided_ms); break;
 	case VERDICT_DUPLICATE: claims_fetch_outcome(item); break;
 	case VERDICT_BUSY: take(item); break;
+	case VERDICT_STALE:
+		if (is_equal(admit))
+			take(item);
+		else
+			claims_finish(item);
+		break;
 	default: claims_finish(item); break;
 	}
 }

@@ -450,6 +450,35 @@ def test_stale_is_told(stile, scratch):
     assert answer.status == 200 and answer.json()["verdict"] == "stale"
 
 
+@pytest.mark.parametrize("claims", [
+    "[ { newest: { entity: id, time: at, equal: drop } } ]",
+    "[ { newest: { entity: id, time: at, equal: drop } }, { once: [id, at] } ]"])
+def test_same_event_of_a_recipe_by_newest_is_offered_until_it_is_settled(stile, scratch, claims):
+    gateway = stile("--config", write(scratch, "stile.yaml",
+                                      f"sources:\n  state: {{ claims: {claims} }}\n"))
+
+    def of(event, verdict, **more):
+        answer = ask(gateway, "POST", PATH, {"source": "state", "event": event, **more}).json()
+        assert answer["verdict"] == verdict, answer
+        return answer
+
+    event = {"id": fresh(), "at": "2026-01-01T00:00:00Z"}
+    first = of(event, "new", lease="1h")
+    assert of(event, "busy")["lease_until"] == first["lease_until"]
+    ask(gateway, "DELETE", f"{PATH}/{first['token']}")
+    second = of(event, "new")
+    assert (second["ticket"], second["attempt"]) == (first["ticket"], 2)
+    settle(gateway, second["token"], {"n": 1})
+    assert of(event, "duplicate")["outcome"] == {"n": 1}
+    newer = {**event, "at": "2026-01-01T00:00:01Z"}
+    of(newer, "new")
+    of(event, "stale")
+    other = {"id": fresh(), "at": "2026-01-01T00:00:00Z"}
+    take(post(gateway, "/in/state", other), "new")
+    gateway.wait_events(1)
+    of(other, "stale")
+
+
 # ---- lookup ----
 
 
