@@ -67,6 +67,19 @@ static void put_outcome(struct buf *out, const struct claims_item *item)
 	claims_put_time(out, "settled", outcome->settled_ms);
 }
 
+static const char *state_name(enum store_state state)
+{
+	switch (state) {
+	case STORE_STATE_DUE: return "due";
+	case STORE_STATE_LEASED: return "leased";
+	case STORE_STATE_HELD: return "held";
+	case STORE_STATE_PARKED: return "parked";
+	case STORE_STATE_DEAD: return "dead";
+	case STORE_STATE_CLOSED: break;
+	}
+	return "done";
+}
+
 static void put_verdict(struct buf *out, const struct claims_item *item)
 {
 	buf_printf(out, "{\"verdict\":\"%s\"", verdict_name(item->verdict));
@@ -81,6 +94,7 @@ static void put_verdict(struct buf *out, const struct claims_item *item)
 		break;
 	case VERDICT_DUPLICATE:
 		put_number(out, "seen", item->admit.seen);
+		buf_printf(out, ",\"state\":\"%s\"", state_name(item->state));
 		put_outcome(out, item);
 		break;
 	case VERDICT_BUSY:
@@ -263,21 +277,6 @@ void claims_answer_settle(struct claims_request *it)
 
 /* ---- the flat lookup ---- */
 
-static const char *state_name(const struct claims_item *item)
-{
-	if (!item->found)
-		return "none";
-	switch (item->state) {
-	case STORE_STATE_DUE: return "due";
-	case STORE_STATE_LEASED: return "leased";
-	case STORE_STATE_HELD: return "held";
-	case STORE_STATE_PARKED: return "parked";
-	case STORE_STATE_DEAD: return "dead";
-	case STORE_STATE_CLOSED: break;
-	}
-	return "done";
-}
-
 static uint64_t since_s(uint64_t from_ms, uint64_t to_ms)
 {
 	return to_ms > from_ms ? (to_ms - from_ms) / 1000 : 0;
@@ -290,7 +289,7 @@ static void put_lookup(struct buf *out, const struct claims_item *item)
 	const struct claims_outcome *outcome = item->has_outcome ? &item->outcome : &none;
 
 	buf_printf(out, "{\"found\":%s,\"state\":\"%s\"", item->found ? "true" : "false",
-	           state_name(item));
+	           item->found ? state_name(item->state) : "none");
 	claims_put_ticket(out, "ticket", item->ticket);
 	claims_put_time(out, "first_seen", item->admit.first_seen_ms);
 	put_number(out, "age_s",

@@ -72,6 +72,24 @@ static bool is_too_much(struct claims_item *item)
 	return true;
 }
 
+/* It has no outcome: it is an event that stile delivered, or could not. */
+static void stands_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+	struct store_item found;
+	struct store_parts parts;
+	size_t at = 0;
+	int error = op->error;
+
+	if (error == 0 && store_item_next(buf_span(&item->read.items), &at, &found, &parts))
+		item->state = (enum store_state)found.state;
+	buf_free(&item->read.items);
+	if (error < 0 && error != -ENOENT)
+		fail(item, error);
+	else
+		claims_finish(item);
+}
+
 static void cell_done(struct store_op *op)
 {
 	struct claims_item *item = item_of(op);
@@ -88,7 +106,12 @@ static void cell_done(struct store_op *op)
 	                    claims_outcome_read(buf_span(&item->cell.value), &item->outcome);
 	if (item->has_outcome && item->verdict == VERDICT_STALE)
 		item->verdict = VERDICT_DUPLICATE;
-	claims_finish(item);
+	if (item->has_outcome || item->verdict != VERDICT_DUPLICATE) {
+		claims_finish(item);
+		return;
+	}
+	item->read = (struct store_read){ .ticket = item->ticket };
+	claims_submit(item, &item->read.op, STORE_READ, stands_done);
 }
 
 void claims_fetch_outcome(struct claims_item *item)

@@ -63,7 +63,7 @@ struct claims_item {
 	uint64_t now_ms;   /* by the store's clock */
 	bool found;        /* lookup */
 	bool repeated;     /* settle: it was settled so before */
-	enum store_state state;
+	enum store_state state; /* lookup, duplicate: as far as it is known; 0: it is done */
 	bool has_outcome;
 	struct claims_outcome outcome; /* its spans are of `cell` */
 

@@ -249,6 +249,16 @@ static uint32_t whole_window_s(const struct store_admit *admit)
 	return whole_s < UINT32_MAX ? (uint32_t)whole_s : UINT32_MAX;
 }
 
+/* What is leased must not be forgotten meanwhile: another would get it too. */
+static void outlast_lease(struct store_admit *admit, uint64_t lease_ms)
+{
+	uint32_t lease_s = (uint32_t)((lease_ms + 999) / 1000);
+
+	for (uint32_t i = 0; i < admit->claim_count; i++)
+		if (admit->claims[i].window_s < lease_s)
+			admit->claims[i].window_s = lease_s;
+}
+
 /* The first is what is told of all. */
 static const char *const of_key[] = {
 	"key, scope, payload, payload_digest, window, lease",
@@ -285,6 +295,7 @@ static int read_claim(struct reading *reading, struct claims_item *item)
 	r = by_source ? read_event(reading, item) : read_key(reading, item);
 	if (r < 0)
 		return r;
+	outlast_lease(&item->admit, lease_ms);
 	item->lease_ms = (uint32_t)lease_ms;
 	item->window_s = whole_window_s(&item->admit);
 	item->leg = (struct store_leg){ .sink = STORE_SINK_CALLER,

@@ -14,6 +14,7 @@ import pytest
 
 from gatekit import fresh, post, sample, take, why, write
 from harness import Connection, eventually, event_bytes
+from sinkkit import http_sink
 
 PATH = "/v1/claims"
 
@@ -130,6 +131,14 @@ def test_window_is_the_caller_s(gateway):
     eventually(lambda: not lookup(gateway, key)["found"], "its window has ended")
     again = claim(gateway, key)
     assert again["ticket"] != first["ticket"]
+
+
+def test_window_lasts_as_long_as_the_lease(gateway):
+    key, marker = fresh(), fresh()
+    first = claim(gateway, key, window="1s", lease="1h")
+    claim(gateway, marker, window="1s", lease="1s")
+    eventually(lambda: not lookup(gateway, marker)["found"], "the window of another has ended")
+    assert claim(gateway, key, "busy")["ticket"] == first["ticket"]
 
 
 def test_settling_twice_is_once(gateway):
@@ -477,6 +486,18 @@ def test_same_event_of_a_recipe_by_newest_is_offered_until_it_is_settled(stile, 
     take(post(gateway, "/in/state", other), "new")
     gateway.wait_events(1)
     of(other, "stale")
+
+
+def test_duplicate_of_an_event_that_is_dead_says_so(stile, scratch, sink):
+    it = sink(lambda request: 422 if b"dies" in request.body else 200)
+    gateway = stile("--config", write(
+        scratch, "stile.yaml", "sources:\n  a: { claims: [ { once: [id] } ] }\nsinks:\n" +
+        http_sink("crm", it.url())))
+    for event, state in (({"id": fresh("dies")}, "dead"), ({"id": fresh()}, "done")):
+        take(post(gateway, "/in/a", event), "new")
+        answer = eventually(lambda: (lambda a: a if a["verdict"] == "duplicate" else None)(
+            ask(gateway, "POST", PATH, {"source": "a", "event": event}).json()), "it has an outcome")
+        assert (answer["state"], answer["outcome_coding"]) == (state, "none")
 
 
 # ---- lookup ----
