@@ -208,8 +208,18 @@ static uint64_t wait_of(const struct http1_head *head)
 	uint64_t seconds = 0;
 
 	while (rest.len > 0) {
-		struct span item = json_trim(span_cut_item(&rest, ','));
-		if (span_cut_start(&item, SPAN("wait=")) && text_parse_u64(item, &seconds) == 0)
+		struct span item = span_cut_item(&rest, ',');
+		struct span value = span_cut_item(&item, ';'); /* what follows are its parameters */
+		struct span name = json_trim(span_cut_item(&value, '='));
+		value = json_trim(value);
+		if (value.len >= 2 && value.ptr[0] == '"' && value.ptr[value.len - 1] == '"')
+			value = span_of(value.ptr + 1, value.len - 2);
+		if (!span_eq_nocase(name, SPAN("wait")))
+			continue;
+		int r = text_parse_u64(value, &seconds);
+		if (r == ERR_TOO_LARGE)
+			seconds = CLAIMS_WAIT_MAX_S;
+		if (r == 0 || r == ERR_TOO_LARGE)
 			break;
 	}
 	return seconds < CLAIMS_WAIT_MAX_S ? seconds : CLAIMS_WAIT_MAX_S;

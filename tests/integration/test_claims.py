@@ -279,10 +279,12 @@ def test_prefer_wait_waits_for_the_outcome(stile, mode):
     assert [it["outcome"] for it in found] == [{"who": "first"}] * 8
 
 
-def test_prefer_wait_takes_over_a_lease_that_ends(gateway):
+@pytest.mark.parametrize("prefer", ["wait=50", 'respond-async, WAIT = "50" ; x=1',
+                                    "wait=99999999999999999999999"])
+def test_prefer_wait_takes_over_a_lease_that_ends(gateway, prefer):
     key = fresh()
     claim(gateway, key, lease="300ms")
-    second = claim(gateway, key, headers=[("Prefer", "wait=50")])
+    second = claim(gateway, key, headers=[("Prefer", prefer)])
     assert second["attempt"] == 2
 
 
