@@ -87,7 +87,8 @@ const struct option serve_option_rows[SERVE_ROWS] = {
 	[SERVE_MAX_OPEN_TICKETS] = { "max-open-tickets", OPTION_COUNT,
 	                             offsetof(struct serve_options, open_tickets), "N", "10000000",
 	                             1, 100000000, NULL,
-	                             "events waiting for delivery; beyond it the answer is 503" },
+	                             "open tickets: events for each sink that wait, are dead, parked "
+	                             "or held; beyond it the answer is 503" },
 	[SERVE_ACCEPT_CLOCK] = { "accept-clock", OPTION_FLAG,
 	                         offsetof(struct serve_options, accept_clock), NULL, NULL, 0, 0,
 	                         NULL,

@@ -439,7 +439,7 @@ static void test_a_store_with_too_many_open_tickets_says_so_once(void **state)
 		assert_int_equal(admit(i, 10), ERR_FULL);
 	store_tick(store);
 	assert_int_equal(told_count, 1);
-	assert_non_null(strstr(told[0], "3 events wait for their outcome"));
+	assert_non_null(strstr(told[0], "3 tickets are open"));
 	settle_all(3);
 	assert_true(is_writable());
 	assert_int_equal(told_count, 2);

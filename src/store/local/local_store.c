@@ -59,13 +59,13 @@ static void tell_crowd(struct local_store *local, uint64_t open)
 	if (!local->crowded && open >= most) {
 		local->crowded = true;
 		local_log(local, LOCAL_STORE_ERROR,
-		          "%llu events wait for their outcome, as many as may: new ones are "
-		          "refused until some have it",
+		          "%llu tickets are open, as many as may: new events are refused until "
+		          "some are done, or dropped if they are dead, parked or held",
 		          (unsigned long long)open);
 	} else if (local->crowded && open < most && open <= most - most / 8) {
 		local->crowded = false;
 		local_log(local, LOCAL_STORE_INFO,
-		          "%llu events wait for their outcome: there is room for new ones again",
+		          "%llu tickets are open: there is room for new ones again",
 		          (unsigned long long)open);
 	}
 }
