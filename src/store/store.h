@@ -373,7 +373,21 @@ struct store_renew {
 	uint64_t ticket;
 	uint32_t attempt;
 	uint32_t lease_ms; /* 0: for ever */
+	uint64_t until_ms; /* not beyond this time of the store's clock; 0: any */
 };
+
+/* For stores. False: its end has come. */
+static inline bool store_renew_lease(const struct store_renew *renew, uint64_t now_ms,
+                                     uint32_t *ret_lease_ms)
+{
+	*ret_lease_ms = renew->lease_ms;
+	if (renew->until_ms == 0)
+		return true;
+	uint64_t left_ms = renew->until_ms > now_ms ? renew->until_ms - now_ms : 0;
+	if (renew->lease_ms == 0 || left_ms < renew->lease_ms)
+		*ret_lease_ms = left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
+	return left_ms > 0;
+}
 
 /*
  * Lease the oldest due tickets of a sink, also those whose time lies ahead: to wait

@@ -141,6 +141,17 @@ def test_window_lasts_as_long_as_the_lease(gateway):
     assert claim(gateway, key, "busy")["ticket"] == first["ticket"]
 
 
+def test_no_lease_is_renewed_beyond_its_window(gateway):
+    key = fresh()
+    first = claim(gateway, key, window="2s", lease="2s")
+    answer = ask(gateway, "PATCH", f"{PATH}/{first['token']}", {"lease": "1h"})
+    assert answer.status == 200 and answer.json()["lease_until"] <= first["lease_until"], answer
+    eventually(lambda: not lookup(gateway, key)["found"], "its window has ended")
+    problem(ask(gateway, "PATCH", f"{PATH}/{first['token']}", {"lease": "1h"}), 409, "fenced")
+    problem(ask(gateway, "PUT", f"{PATH}/{first['token']}", {"outcome": 1}), 409, "fenced")
+    assert claim(gateway, key)["ticket"] != first["ticket"]
+
+
 def test_settling_twice_is_once(gateway):
     key = fresh()
     token = claim(gateway, key)["token"]

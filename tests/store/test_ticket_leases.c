@@ -147,6 +147,31 @@ static void test_a_renewed_lease_goes_on(void **state)
 	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
 }
 
+static void test_a_renewed_lease_goes_no_further_than_it_may(void **state)
+{
+	(void)state;
+	uint64_t ticket = claim(1000);
+	uint64_t until_ms = ticket_time_ms(ticket) + 3000;
+	struct store_renew renew = {
+		.ticket = ticket, .attempt = 1, .lease_ms = 1000000, .until_ms = until_ms
+	};
+
+	clock_fake_advance(&place.clock, 900);
+	store_tick(place.store);
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
+	clock_fake_advance(&place.clock, 2000);
+	store_tick(place.store);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 0);
+	clock_fake_advance(&place.clock, 200);
+	store_tick(place.store);
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), ERR_FENCED);
+	assert_int_equal(take_one(ticket, STORE_SINK_CALLER), 2);
+	renew.attempt = 2;
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), ERR_FENCED);
+	renew.until_ms = 0;
+	assert_int_equal(store_call(place.store, &renew.op, STORE_RENEW), 0);
+}
+
 static void test_a_conflict_kept_aside_is_not_leased(void **state)
 {
 	(void)state;
@@ -229,6 +254,7 @@ int main(void)
 		ON_DISK(test_a_number_that_a_caller_had_is_not_given_again_after_a_crash),
 		SHARED(test_a_caller_keeps_its_lease_when_a_gateway_ends),
 		ON_ALL(test_a_renewed_lease_goes_on),
+		ON_ALL(test_a_renewed_lease_goes_no_further_than_it_may),
 		ON_ALL(test_a_conflict_kept_aside_is_not_leased),
 		ON_ALL(test_what_is_given_back_for_later_is_not_taken_before),
 		ON_DISK(test_a_claim_that_was_not_written_has_no_lease),

@@ -22,12 +22,15 @@ void local_set_lease(struct local_store *local, uint64_t ticket, uint32_t lease_
 int local_decide_renew(struct local_store *local, const struct store_renew *renew)
 {
 	struct open_ticket ticket;
+	uint32_t lease_ms;
 
 	int r = local_find_leased(local, renew->ticket, renew->attempt, &ticket);
-	if (r == 0 && renew->lease_ms && leases_reserve(&local->leases) < 0)
+	if (r == 0 && !store_renew_lease(renew, local->clock.now.steady_ms, &lease_ms))
+		r = ERR_FENCED;
+	if (r == 0 && lease_ms && leases_reserve(&local->leases) < 0)
 		r = ERR_FULL;
 	if (r == 0)
-		local_set_lease(local, renew->ticket, renew->lease_ms);
+		local_set_lease(local, renew->ticket, lease_ms);
 	return r;
 }
 

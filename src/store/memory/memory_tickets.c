@@ -457,10 +457,11 @@ int memory_tickets_release(struct memory_tickets *tickets, const struct store_re
 int memory_tickets_renew(struct memory_tickets *tickets, const struct store_renew *renew)
 {
 	struct slot *slot = slot_leased(tickets, renew->ticket, renew->attempt);
+	uint32_t lease_ms;
 
-	if (!slot)
+	if (!slot || !store_renew_lease(renew, tickets->now_ms, &lease_ms))
 		return ERR_FENCED;
-	slot->lease_end_ms = lease_end(tickets, renew->lease_ms);
+	slot->lease_end_ms = lease_end(tickets, lease_ms);
 	return 0;
 }
 

@@ -179,11 +179,12 @@ static uint64_t lease_end(const struct sheet *sheet, uint32_t lease_ms)
 int sheet_renew(struct sheet *sheet, const struct store_renew *renew)
 {
 	struct ticket_row *row = leased(sheet, renew->ticket, renew->attempt);
+	uint32_t lease_ms;
 
-	if (!row)
+	if (!row || !store_renew_lease(renew, sheet->now_ms, &lease_ms))
 		return ERR_FENCED;
-	row->lease = lease_end(sheet, renew->lease_ms);
-	if (renew->lease_ms == 0)
+	row->lease = lease_end(sheet, lease_ms);
+	if (lease_ms == 0)
 		row->node = sheet->node;
 	row->changed = true;
 	return 0;

@@ -417,19 +417,30 @@ static uint32_t encode_bits(char letter, uint64_t ticket, unsigned bits, struct 
 	return 1;
 }
 
-static uint32_t encode_renew(const struct redis_store *redis, uint64_t ticket, uint32_t attempt,
-                             uint32_t lease, struct buf *out)
+static uint32_t encode_renew(const struct redis_store *redis, const struct store_renew *renew,
+                             struct buf *out)
 {
-	uint64_t ms = redis_lease_ms(redis, lease);
+	char bytes[32];
+	struct head head = { bytes };
 
-	return encode_small('E', ticket, &attempt, &ms, out);
+	put_u8(&head, 'E');
+	put_u64(&head, renew->ticket);
+	put_u32(&head, renew->attempt);
+	put_u64(&head, redis_lease_ms(redis, renew->lease_ms));
+	put_number(&head, renew->until_ms);
+	add(out, bytes, &head);
+	return 1;
 }
 
 static uint32_t encode_own(const struct redis_store *redis, const struct redis_part *part,
                            struct buf *out)
 {
 	switch (part->letter) {
-	case 'E': return encode_renew(redis, part->ticket, part->attempt, 0, out);
+	case 'E':
+		return encode_renew(redis,
+		                    &(struct store_renew){ .ticket = part->ticket,
+		                                           .attempt = part->attempt },
+		                    out);
 	case 'B': return encode_small('B', part->ticket, &part->attempt, NULL, out);
 	case 'P':
 	case 'Q': return encode_span(part->span, part->letter, part->attempt, out);
@@ -484,10 +495,7 @@ uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *
 		return encode_bits('G', read->ticket, read->history, out);
 	}
 	case STORE_SCAN: return encode_scan(container_of(op, struct store_scan, op), out);
-	case STORE_RENEW: {
-		const struct store_renew *renew = container_of(op, struct store_renew, op);
-		return encode_renew(redis, renew->ticket, renew->attempt, renew->lease_ms, out);
-	}
+	case STORE_RENEW: return encode_renew(redis, container_of(op, struct store_renew, op), out);
 	case STORE_HELD: return encode_held(container_of(op, struct store_held, op), out);
 	case STORE_CELL: return encode_cell(container_of(op, struct store_cell, op), out);
 	case STORE_CELL_SCAN:

@@ -973,9 +973,10 @@ local function lease_renew(id, r, lease)
 end
 
 function ops.E(head, i)
-	local id, attempt, lease = unpack('>c8I4I8', head, 2)
+	local id, attempt, lease, till = unpack('>c8I4I8I8', head, 2)
 	local r = leased(id, attempt)
-	if not r then return FENCED, i + 1 end
+	if not r or (till > 0 and till <= now) then return FENCED, i + 1 end
+	if till > 0 and (lease == 0 or till - now < lease) then lease = till - now end
 	lease_renew(id, r, lease)
 	return 0, i + 1
 end
