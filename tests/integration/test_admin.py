@@ -319,9 +319,22 @@ def test_tickets_are_listed_by_every_filter(gate):
 @pytest.mark.parametrize("query", [
     "state=none", "state=", "limit=0", "limit=1001", "limit=x", "cursor=0", "cursor=" + "0" * 48,
     "since=yesterday", "since=1h&until=2h", "sink=a&sink=b", "type=" + "*a" * 40,
-    "source=" + "x" * 300, "source=%zz"])
+    "source=" + "x" * 300, "source=%zz", "dry_run=1", "payload=1"])
 def test_question_that_makes_no_sense_is_400(module_gateway, query):
     take_problem(module_gateway.ask("GET", "/v1/tickets?" + query), 400)
+
+
+def test_drop_that_was_asked_for_wrongly_drops_nothing(gate):
+    """As a body too: curl -d dry_run=1 would else be a drop."""
+    it = gate()
+    it.dead(1)
+    for query in ("dry-run=1", "dry_run=true", "dry_run=2", "dry_run=", "dry_run",
+                  "dry_run=1&dry_run=0", "rate=1", "nonce=n", "limit=1"):
+        take_problem(it.gateway.ask("POST", "/v1/drop?state=dead&" + query), 400)
+    answer = it.gateway.ask("POST", "/v1/drop?state=dead", body=b"dry_run=1")
+    assert "query" in take_problem(answer, 400)
+    assert ask(it.gateway, "GET", "/v1/jobs")["jobs"] == []
+    assert len(tickets(it.gateway, state="dead")) == 1
 
 
 def test_pages_are_whole_while_tickets_come_and_go(gate):
