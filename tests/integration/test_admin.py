@@ -588,6 +588,51 @@ def test_replay_leaves_the_claims_of_callers_to_them(gate, sink):
     it.gateway.wait_settled()
 
 
+def test_replay_of_a_ticket_in_no_state_for_it_is_refused(gate, sink, run):
+    """Not there; on its way; a claim that its caller has; or one that was settled."""
+    lake = sink()
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }",
+              sinks=http_sink("lake", lake.url("/lake")))
+    url = ("--url", it.gateway.admin_url())
+
+    def refused(ticket, status, text, *options):
+        query = "&".join(f"{name[2:]}={value}" for name, value in zip(options[::2], options[1::2]))
+        answer = it.gateway.ask("POST", f"/v1/tickets/{ticket}/replay?{query}")
+        assert text in take_problem(answer, status)
+        for more in ((), ("--dry-run",)):
+            code, out, err = run("replay", ticket, *options, *more, *url)
+            assert code == 1 and out == "" and ticket in err and text in err, (out, err)
+
+    refused("zzzzzzzzzzz", 404, "no such ticket")
+    with it.gateway.connect() as connection:
+        made = connection.request("POST", "/v1/claims", b'{"key":"k"}').json()
+        refused(made["ticket"], 409, "on its way")
+        refused(made["ticket"], 409, "on its way", "--to", "lake")
+        assert connection.request("PUT", "/v1/claims/" + made["token"]).status == 200
+    refused(made["ticket"], 409, "claim of a caller")
+    code, out, err = run("replay", made["ticket"], "--to", "lake", *url)
+    assert code == 0 and out.startswith("replayed 1 of 1"), (out, err)
+    lake.wait(1)
+    ask(it.gateway, "POST", "/v1/sinks/lake/pause")
+    ticket, = it.send()
+    refused(ticket, 409, "on its way")  # crm is tried in vain, lake is paused
+    jobs = ask(it.gateway, "GET", "/v1/jobs")["jobs"]
+    assert {(job["state"], "error" in job) for job in jobs} == {("failed", True), ("done", False)}
+
+
+def test_replay_of_an_event_is_of_its_legs_that_are_done_with(gate, sink, run):
+    """One leg is delivered, the other waits: named by the event, what is done is sent again."""
+    lake = sink()
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }",
+              sinks=http_sink("lake", lake.url("/lake")))
+    ticket, = it.send()
+    lake.wait(1)
+    eventually(lambda: len(tickets(it.gateway)) == 1, "one leg waits")
+    code, out, err = run("replay", ticket, "--url", it.gateway.admin_url())
+    assert code == 0 and out.startswith("replayed 1 of 1"), (out, err)
+    lake.wait(2)
+
+
 def test_replay_is_the_same_bytes_and_says_whose(gate):
     it = gate()
     it.status = 200
