@@ -29,12 +29,11 @@ static struct config_problem *next_problem(struct config_report *report, enum co
 /* Texts of others may quote what was written: no byte of it may steer a terminal. */
 static void tame(char *text)
 {
-	for (unsigned char *at = (unsigned char *)text; *at; at++) {
-		bool high = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
-		if (high)
-			at[1] = '?';
-		if (high || *at < ' ' || *at == 0x7f)
-			*at = '?';
+	size_t len = strlen(text);
+	for (size_t at = 0, size; at < len; at += size ? size : 1) {
+		size = utf8_sequence(text + at, len - at);
+		if (size > 0 && utf8_steers(text + at, size))
+			memset(text + at, '?', size);
 	}
 }
 

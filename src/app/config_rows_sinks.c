@@ -10,7 +10,7 @@ static const struct config_option rows[] = {
 	  .value = "NAME: stdout | {…}",
 	  .standard = "{ stdout: stdout }",
 	  .also = "output|outputs|destinations",
-	  .help = "where new events go, by name; each says with `stdout`, `http`, `file`, `postgres` or `stile` what it is" },
+	  .help = "where new events go, by name (not `none` or `caller`); each says with `stdout`, `http`, `file`, `postgres` or `stile` what it is" },
 	{ .path = SINK ".stdout",
 	  .kind = CONFIG_CHOICE,
 	  FIELD(config_sink, print),

@@ -62,9 +62,11 @@ static const struct deed deed_forget = { "release", "drop", "dropped" };
 static const struct deed deed_drop = { "drop", "drop", "dropped" };
 static const struct deed deed_replay = { "replay", "replay", "replayed" };
 
-static int failed(const struct deed *deed, const char *text)
+/* `ticket`: the one that was named; NULL: they are meant by a filter. */
+static int failed(const struct deed *deed, const char *ticket, const char *text)
 {
-	fprintf(stderr, "stile %s: %s\n", deed->command, text);
+	fprintf(stderr, "stile %s: %s%s%s\n", deed->command, ticket ? ticket : "",
+	        ticket ? ": " : "", text);
 	return EXIT_CODE_FAILED;
 }
 
@@ -101,6 +103,18 @@ static int wait_for_job(const struct tickets_options *options, struct buf *answe
 	return r;
 }
 
+/* One that did not come to its end, and why, if it says so. */
+static int failed_job(const struct deed *deed, const char *ticket, struct span job)
+{
+	struct error_text text = { "" };
+	struct span error = SPAN_EMPTY;
+	if (answer_value(job, "error", &error) < 0)
+		error = SPAN_EMPTY;
+	error_fill(&text, ERR_INVALID, "the job did not come to its end%s%.*s",
+	           error.len > 0 ? ": " : "", (int)error.len, error.ptr ? error.ptr : "");
+	return failed(deed, ticket, text.text);
+}
+
 static int print_job(const struct tickets_options *options, const struct deed *deed,
                      struct span job)
 {
@@ -120,8 +134,6 @@ static int print_job(const struct tickets_options *options, const struct deed *d
 			printf("; nonce %.*s", (int)nonce.len, nonce.ptr);
 		putchar('\n');
 	}
-	if (!is_state(job, "done"))
-		return failed(deed, "the job did not come to its end");
 	return failures > 0 ? EXIT_CODE_FAILED : EXIT_CODE_OK;
 }
 
@@ -136,7 +148,7 @@ static void add_replay(const struct tickets_options *options, const struct deed 
 }
 
 static int run_job(const struct tickets_options *options, const struct deed *deed,
-                   const struct buf *target)
+                   const char *ticket, const struct buf *target)
 {
 	struct buf answer = { .cap = ASK_ANSWER_MAX };
 	struct error_text text = { "" };
@@ -144,7 +156,10 @@ static int run_job(const struct tickets_options *options, const struct deed *dee
 	                       : ask_post(&options->ask, buf_span(target), &answer, &text);
 	if (r == 0)
 		r = wait_for_job(options, &answer, &text);
-	int code = r < 0 ? failed(deed, text.text) : print_job(options, deed, buf_span(&answer));
+	int code = r < 0 ? failed(deed, ticket, text.text)
+	                 : print_job(options, deed, buf_span(&answer));
+	if (r == 0 && !is_state(buf_span(&answer), "done"))
+		code = failed_job(deed, ticket, buf_span(&answer));
 	buf_free(&answer);
 	return code;
 }
@@ -155,7 +170,7 @@ static int act_on_filter(const struct tickets_options *options, const struct dee
 	buf_printf(&target, "/v1/%s?dry_run=%d", deed->name, options->dry_run);
 	tickets_filter_write(options, &target);
 	add_replay(options, deed, &target);
-	int code = run_job(options, deed, &target);
+	int code = run_job(options, deed, NULL, &target);
 	buf_free(&target);
 	return code;
 }
@@ -173,10 +188,9 @@ static int act_on_ticket(const struct tickets_options *options, const struct dee
 	if (deed == &deed_replay) {
 		buf_printf(&target, "?dry_run=%d", options->dry_run);
 		add_replay(options, deed, &target);
-		code = run_job(options, deed, &target);
+		code = run_job(options, deed, ticket, &target);
 	} else if (ask_post(&options->ask, buf_span(&target), &answer, &text) < 0) {
-		fprintf(stderr, "stile %s: %s: %s\n", deed->command, ticket, text.text);
-		code = EXIT_CODE_FAILED;
+		code = failed(deed, ticket, text.text);
 	} else if (options->json) {
 		fwrite(answer.ptr, 1, answer.len, stdout);
 	} else {

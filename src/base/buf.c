@@ -90,7 +90,10 @@ static void append_escape(struct buf *buf, unsigned code)
 	case '\t': buf_append(buf, "\\t", 2); return;
 	default: break;
 	}
-	const char text[6] = { '\\', 'u', '0', '0', hex[code >> 4 & 15], hex[code & 15] };
+	const char text[6] = {
+		'\\',          'u', hex[code >> 12 & 15], hex[code >> 8 & 15], hex[code >> 4 & 15],
+		hex[code & 15]
+	};
 	buf_append(buf, text, sizeof(text));
 }
 
@@ -113,8 +116,8 @@ static size_t append_special(struct buf *buf, const char *at, size_t left)
 		buf_append(buf, "\xef\xbf\xbd", 3);
 		return 1;
 	}
-	if (n == 2 && c == 0xc2 && (unsigned char)at[1] < 0xa0)
-		append_escape(buf, (unsigned char)at[1]);
+	if (utf8_steers(at, n))
+		append_escape(buf, utf8_code(at, n));
 	else
 		buf_append(buf, at, n);
 	return n;

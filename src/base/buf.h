@@ -39,7 +39,8 @@ void buf_append_slow(struct buf *buf, const void *ptr, size_t len);
 void buf_append_u64(struct buf *buf, uint64_t value); /* decimal */
 void buf_printf(struct buf *buf, const char *format, ...) printf_like(2, 3);
 /* Quoted and escaped; bad UTF-8 becomes U+FFFD. Control characters, also the
- * ones beyond ASCII, are written as \u escapes: safe on a terminal. */
+ * ones beyond ASCII, and those that turn the direction of a line are written as \u
+ * escapes (utf8_steers()): safe on a terminal. */
 void buf_append_json(struct buf *buf, struct span text);
 void buf_clear(struct buf *buf); /* keeps the memory */
 void buf_free(struct buf *buf);  /* leaves an empty buf with the same cap */

@@ -1,6 +1,6 @@
 /*
  * utf8: is this a well-formed sequence? Unicode's table 3-7: no overlong
- * forms, no surrogates, nothing beyond U+10FFFF.
+ * forms, no surrogates, nothing beyond U+10FFFF. And is it fit to be shown?
  *
  * Room: base. Threads: pure.
  */
@@ -47,4 +47,27 @@ static inline size_t utf8_sequence(const char *ptr, size_t len)
 	bool overlong = p[0] == 0xf0 && p[1] < 0x90;
 	bool beyond = p[0] == 0xf4 && p[1] > 0x8f;
 	return overlong || beyond ? 0 : 4;
+}
+
+/* Of a well-formed sequence of two or three bytes. */
+static inline unsigned utf8_code(const char *ptr, size_t n)
+{
+	const unsigned char *p = (const unsigned char *)ptr;
+	return n == 2 ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
+	              : (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+}
+
+/* Would the well-formed sequence of n bytes steer a terminal, or the order in which a
+ * line is shown? The controls (C0, DEL, C1), the marks, embeddings, overrides and isolates
+ * of the bidirectional algorithm, and the separators of lines. */
+static inline bool utf8_steers(const char *ptr, size_t n)
+{
+	unsigned char c = (unsigned char)*ptr;
+	if (n == 1)
+		return c < ' ' || c == 0x7f;
+	if (n > 3)
+		return false;
+	unsigned code = utf8_code(ptr, n);
+	return code < 0xa0 || code == 0x61c || code == 0x200e || code == 0x200f ||
+	       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }

@@ -63,32 +63,36 @@ int url_form_decode(struct span text, char *bytes, size_t room, size_t *ret_len)
 	return decode(text, '+', span_of(bytes, room), ret_len);
 }
 
-static bool is_name(struct span text, struct span name)
+bool url_param_is(struct span raw_name, struct span name)
 {
 	size_t len = 0;
-	for (size_t at = 0; at < text.len; len++) {
-		int c = next_byte(text, &at, '+');
+	for (size_t at = 0; at < raw_name.len; len++) {
+		int c = next_byte(raw_name, &at, '+');
 		if (c < 0 || len == name.len || (char)c != name.ptr[len])
 			return false;
 	}
 	return len == name.len;
 }
 
-static size_t find_byte(struct span text, char c)
+bool url_param_next(struct span *params, struct span *ret_name, struct span *ret_value)
 {
-	const char *at = text.len ? memchr(text.ptr, c, text.len) : NULL;
-	return at ? (size_t)(at - text.ptr) : text.len;
+	while (params->len > 0) {
+		struct span pair = span_cut_item(params, '&');
+		if (pair.len == 0)
+			continue;
+		*ret_name = span_cut_item(&pair, '=');
+		*ret_value = pair;
+		return true;
+	}
+	return false;
 }
 
 uint32_t url_param_find(struct span params, struct span name, struct span *ret_value)
 {
 	uint32_t count = 0;
-	while (params.len > 0) {
-		struct span pair = span_of(params.ptr, find_byte(params, '&'));
-		struct span key = span_of(pair.ptr, find_byte(pair, '='));
-		if (is_name(key, name) && count++ == 0)
-			*ret_value = span_skip(pair, key.len + 1);
-		params = span_skip(params, pair.len + 1);
-	}
+	struct span key, value;
+	while (url_param_next(&params, &key, &value))
+		if (url_param_is(key, name) && count++ == 0)
+			*ret_value = value;
 	return count;
 }

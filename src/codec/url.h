@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -32,6 +33,13 @@ int url_percent_decode(struct span text, char *bytes, size_t room, size_t *ret_l
 
 /* The same, and + is a blank. */
 int url_form_decode(struct span text, char *bytes, size_t room, size_t *ret_len) must_check;
+
+/* Takes the next parameter off `params`, with its raw name and value (empty when it has
+ * no =), and steps over pieces that are empty. False: there is none any more. */
+bool url_param_next(struct span *params, struct span *ret_name, struct span *ret_value);
+
+/* Is that raw name this one, by its decoded value? */
+bool url_param_is(struct span raw_name, struct span name);
 
 /* How often the parameter is there; writes the raw value of the first (empty
  * when it has no =). Names are compared by their decoded value. */

@@ -2,6 +2,8 @@
 #include "console/admin.h"
 
 #include "base/mem.h"
+#include "console/query.h"
+#include "console/why.h"
 
 #define HEADERS                                                                   \
 	"Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n" \
@@ -25,35 +27,39 @@ static void answer_advise(struct admin *admin, struct http_request *request, str
 
 static admin_answer answer_index;
 
+#define FILTER "state source sink type entity id since until"
+#define REPLAY "dry_run nonce to rate"
+
 /* A part in braces is any text without a slash. */
 struct admin_route {
 	enum http1_method method;
 	const char *path;
 	admin_answer *answer;
+	const char *parameters; /* that it has, with blanks between them */
 };
 
 static const struct admin_route routes[] = {
-	{ HTTP1_GET, "/v1", answer_index },
-	{ HTTP1_GET, "/v1/tickets", admin_list_tickets },
-	{ HTTP1_GET, "/v1/tickets/{ticket}", admin_show_ticket },
-	{ HTTP1_POST, "/v1/tickets/{ticket}/release", admin_release_ticket },
-	{ HTTP1_POST, "/v1/tickets/{ticket}/drop", admin_drop_ticket },
-	{ HTTP1_POST, "/v1/tickets/{ticket}/replay", admin_replay_ticket },
-	{ HTTP1_POST, "/v1/replay", admin_start_replay },
-	{ HTTP1_POST, "/v1/release", admin_start_release },
-	{ HTTP1_POST, "/v1/drop", admin_start_drop },
-	{ HTTP1_GET, "/v1/jobs", admin_list_jobs },
-	{ HTTP1_GET, "/v1/jobs/{job}", admin_show_job },
-	{ HTTP1_POST, "/v1/jobs/{job}/cancel", admin_cancel_job },
-	{ HTTP1_GET, "/v1/sinks", admin_list_sinks },
-	{ HTTP1_GET, "/v1/sinks/{sink}", admin_show_sink },
-	{ HTTP1_POST, "/v1/sinks/{sink}/pause", admin_pause_sink },
-	{ HTTP1_POST, "/v1/sinks/{sink}/resume", admin_resume_sink },
-	{ HTTP1_GET, "/v1/sources", admin_list_sources },
-	{ HTTP1_GET, "/v1/stats", admin_show_stats },
-	{ HTTP1_GET, "/v1/stream", admin_open_stream },
-	{ HTTP1_GET, "/v1/why", answer_why },
-	{ HTTP1_GET, "/v1/advise", answer_advise },
+	{ HTTP1_GET, "/v1", answer_index, "" },
+	{ HTTP1_GET, "/v1/tickets", admin_list_tickets, FILTER " limit cursor" },
+	{ HTTP1_GET, "/v1/tickets/{ticket}", admin_show_ticket, "payload" },
+	{ HTTP1_POST, "/v1/tickets/{ticket}/release", admin_release_ticket, "" },
+	{ HTTP1_POST, "/v1/tickets/{ticket}/drop", admin_drop_ticket, "" },
+	{ HTTP1_POST, "/v1/tickets/{ticket}/replay", admin_replay_ticket, REPLAY },
+	{ HTTP1_POST, "/v1/replay", admin_start_replay, FILTER " " REPLAY },
+	{ HTTP1_POST, "/v1/release", admin_start_release, FILTER " dry_run" },
+	{ HTTP1_POST, "/v1/drop", admin_start_drop, FILTER " dry_run" },
+	{ HTTP1_GET, "/v1/jobs", admin_list_jobs, "" },
+	{ HTTP1_GET, "/v1/jobs/{job}", admin_show_job, "" },
+	{ HTTP1_POST, "/v1/jobs/{job}/cancel", admin_cancel_job, "" },
+	{ HTTP1_GET, "/v1/sinks", admin_list_sinks, "" },
+	{ HTTP1_GET, "/v1/sinks/{sink}", admin_show_sink, "" },
+	{ HTTP1_POST, "/v1/sinks/{sink}/pause", admin_pause_sink, "" },
+	{ HTTP1_POST, "/v1/sinks/{sink}/resume", admin_resume_sink, "" },
+	{ HTTP1_GET, "/v1/sources", admin_list_sources, "" },
+	{ HTTP1_GET, "/v1/stats", admin_show_stats, "" },
+	{ HTTP1_GET, "/v1/stream", admin_open_stream, "" },
+	{ HTTP1_GET, "/v1/why", answer_why, WHY_PARAMETERS },
+	{ HTTP1_GET, "/v1/advise", answer_advise, ADVISE_PARAMETERS },
 };
 
 static const char *method_name(enum http1_method method)
@@ -112,6 +118,20 @@ static void refuse_method(struct http_request *request, enum http1_method wanted
 		                     SPAN("Allow: POST\r\n"));
 }
 
+static void answer(struct admin *admin, const struct admin_route *route,
+                   struct http_request *request, struct span part)
+{
+	struct error_text text;
+	if (query_check(request->head.query, route->parameters, &text) < 0)
+		http_respond_problem(request, 400, text.text, SPAN_EMPTY);
+	else if (request->body.len > 0 || request->unread)
+		http_respond_problem(request, 400,
+		                     "parameters stand in the query; no request here has a body",
+		                     SPAN_EMPTY);
+	else
+		route->answer(admin, request, part);
+}
+
 static void dispatch(struct admin *admin, struct http_request *request)
 {
 	const struct admin_route *other = NULL;
@@ -122,7 +142,7 @@ static void dispatch(struct admin *admin, struct http_request *request)
 		other = &routes[i];
 		if (!method_fits(other->method, request->head.method))
 			continue;
-		other->answer(admin, request, part);
+		answer(admin, other, request, part);
 		return;
 	}
 	if (other)

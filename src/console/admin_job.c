@@ -10,6 +10,7 @@
 #define JOBS_KEPT 64u /* ended ones that can still be asked about */
 #define ACTS_MAX 64u
 #define PIECE_BYTES (1u << 20)
+#define KNOWN_MS 2000u /* so long a request may wait for its job */
 #define NONCE_WINDOW_S (30u * 24 * 60 * 60)
 
 struct act {
@@ -55,11 +56,35 @@ struct admin_job *admin_job_free(struct admin_job *job)
 	return mem_free(job);
 }
 
-static void end_job(struct admin_job *job, enum job_state state)
+/* Why nothing of the one ticket that was asked for is sent again. */
+static const char *find_problem(const struct admin_job *job)
 {
-	job->state = state;
+	if (job->met_claim)
+		return "it is the claim of a caller, who has acted on it: it is only sent to "
+		       "another sink (to)";
+	if (job->met_open)
+		return "it is held or still on its way: what is closed, parked or dead is sent "
+		       "again";
+	return "there is no such ticket, or it was closed so long ago that it is not kept";
+}
+
+static void end_job(struct admin_job *job)
+{
+	if (job->filter.event != 0 && job->matched == 0 && !job->cancelled && job->error == 0)
+		job->problem = find_problem(job);
+	job->state = job->cancelled                    ? JOB_CANCELLED
+	             : job->error != 0 || job->problem ? JOB_FAILED
+	                                               : JOB_DONE;
 	job->ended_ms = job->admin->now_ms;
 	free_acts(job);
+}
+
+static void tell(struct admin_job *job)
+{
+	void (*known)(struct admin_job *) = job->known;
+	job->known = NULL;
+	if (known)
+		known(job);
 }
 
 void admin_jobs_free(struct admin *admin)
@@ -244,7 +269,7 @@ static void begin_act(struct admin_job *job, const struct store_item *item,
 
 /* ---- steps ---- */
 
-static bool is_meant(const struct admin_job *job, const struct store_item *item,
+static bool is_meant(struct admin_job *job, const struct store_item *item,
                      const struct store_parts *parts)
 {
 	struct letter letter;
@@ -255,8 +280,10 @@ static bool is_meant(const struct admin_job *job, const struct store_item *item,
 	if (job->first_own != 0 && item->ticket >= job->first_own)
 		return false;
 	/* Whoever made the claim has acted: nobody would ask for it, or settle it, again. */
-	if (item->sink == STORE_SINK_CALLER && !job->elsewhere)
+	if (item->sink == STORE_SINK_CALLER && !job->elsewhere) {
+		job->met_claim = true;
 		return false;
+	}
 	/* Its original is there too, and is what a replay of all repeats. */
 	return item->state != STORE_STATE_CLOSED || job->filter.event != 0 ||
 	       letter_read(parts->letter, &letter) < 0 || letter.texts[LETTER_REPLAY_OF].len == 0;
@@ -270,6 +297,9 @@ static bool work_off(struct admin_job *job)
 	while (job->spare && (job->dry_run || job->rate == 0 || job->allowance > 0)) {
 		if (!store_item_next(buf_span(&job->scan.items), &job->at, &item, &parts))
 			return true;
+		job->met_open |= item.state != STORE_STATE_CLOSED &&
+		                 (item.ticket == job->filter.event ||
+		                  item.event == job->filter.event);
 		if (!is_meant(job, &item, &parts))
 			continue;
 		job->matched++;
@@ -327,9 +357,9 @@ void admin_job_step(struct admin_job *job)
 		scan_on(job);
 	job->stepping = false;
 	if (empty && !more && job->in_flight == 0)
-		end_job(job, job->cancelled    ? JOB_CANCELLED
-		             : job->error != 0 ? JOB_FAILED
-		                               : JOB_DONE);
+		end_job(job);
+	if (job->matched > 0 || job->state != JOB_RUNNING)
+		tell(job);
 }
 
 /* What a tenth of a second allows may be used at once. */
@@ -353,6 +383,8 @@ void admin_jobs_tick(struct admin *admin)
 		job->cancelled |= draining;
 		allow(job);
 		admin_job_step(job);
+		if (admin->now_ms - job->began_ms > KNOWN_MS)
+			tell(job);
 	}
 }
 
@@ -362,6 +394,8 @@ void admin_job_begin(struct admin_job *job)
 	job->began_ms = job->allowed_at_ms = admin->now_ms;
 	job->allowance = 1;
 	admin_filter_scan(&job->filter, &job->scan);
+	if (job->first_open)
+		job->scan.states = FILTER_OPEN_STATES; /* also to say that it is there */
 	job->scan.with_payload = job->kind == JOB_REPLAY && !job->dry_run;
 	job->id = ++admin->job_count;
 	job->next = admin->jobs;

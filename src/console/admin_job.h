@@ -10,6 +10,8 @@
  * ticket). So it gets a ticket and an Idempotency-Key of its own, and the same replay
  * run twice is a duplicate. A dead or parked original is closed when that is durable.
  * A replay to another sink leaves its original as it is.
+ * Of one ticket (`event` of the filter) it fails when nothing is sent again, with a text in
+ * `problem`: there is none, it is still on its way, or it is a caller's.
  * What a job has sent itself, and what is a replay and was delivered, it leaves out; and
  * claims of callers, which go nowhere but to another sink.
  *
@@ -38,6 +40,10 @@ struct admin_job {
 	struct admin_filter filter;
 	bool dry_run;
 	bool first_open; /* of one ticket: look among the open ones before the whole journal */
+	/* Called once: when something is meant, when it has ended, or when that is not
+	 * known for a while. NULL: nobody waits for it. */
+	void (*known)(struct admin_job *job);
+	struct http_request *request; /* for `known` */
 	char nonce[ADMIN_NONCE_MAX];
 	uint32_t nonce_len;
 	uint64_t rate;  /* a second; 0: no limit */
@@ -47,10 +53,12 @@ struct admin_job {
 	/* What came of it. */
 	uint64_t began_ms, ended_ms;
 	uint64_t matched, acted, skipped, failed;
-	int error; /* why it failed */
+	int error;           /* why it failed */
+	const char *problem; /* of one ticket: why nothing was meant; else NULL */
 
 	/* Where it stands. */
 	bool cancelled;
+	bool met_open, met_claim; /* of one ticket: it is there, but not to be sent again */
 	uint64_t allowed_at_ms;
 	uint64_t allowance; /* acts that may begin now */
 	uint64_t first_own; /* the lowest ticket that it made; 0: none */

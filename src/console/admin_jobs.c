@@ -41,8 +41,9 @@ static void put_job(struct buf *out, const struct admin_job *job)
 	admin_put_time(out, "began", job->began_ms);
 	if (job->state != JOB_RUNNING)
 		admin_put_time(out, "ended", job->ended_ms);
-	if (job->error != 0)
-		admin_put_text(out, "error", span_str(error_name(job->error)));
+	if (job->error != 0 || job->problem)
+		admin_put_text(out, "error",
+		               span_str(job->problem ? job->problem : error_name(job->error)));
 	admin_close_object(out);
 }
 
@@ -206,6 +207,18 @@ static void begin(struct admin_job *job, struct http_request *request)
 	respond_job(request, 202, job);
 }
 
+/* Of one ticket: the answer waits until it is known whether there is such a one. */
+static void ticket_known(struct admin_job *job)
+{
+	if (job->problem)
+		http_respond_problem(job->request, job->met_open || job->met_claim ? 409 : 404,
+		                     job->problem, SPAN_EMPTY);
+	else if (job->state == JOB_FAILED && job->matched == 0)
+		admin_respond_error(job->request, job->error);
+	else
+		respond_job(job->request, 202, job);
+}
+
 static struct admin_job *new_job(struct admin *admin, struct http_request *request,
                                  enum job_kind kind)
 {
@@ -277,5 +290,7 @@ void admin_replay_ticket(struct admin *admin, struct http_request *request, stru
 	job->filter.to = ticket + STORE_LEGS_MAX - 1;
 	job->filter.states = 1u << STORE_STATE_PARKED | 1u << STORE_STATE_DEAD;
 	job->first_open = true;
-	begin(job, request);
+	job->request = request;
+	job->known = ticket_known;
+	admin_job_begin(job);
 }

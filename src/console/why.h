@@ -87,6 +87,9 @@ struct why_context {
 	uint64_t window_ms; /* of sources that are not among them; 0: not known */
 };
 
+#define WHY_PARAMETERS "id ticket key any held source before limit format"
+#define ADVISE_PARAMETERS "source format"
+
 /* Reads the query of the target ("id=…&limit=5"). ERR_INVALID or ERR_TOO_LARGE
  * with a text for whoever asked. */
 int why_question_parse(struct span query, struct why_question *ret_question,

@@ -1,6 +1,7 @@
 /* why_question: from the query of a request to a question. See why.h. */
 #include "base/text.h"
 #include "codec/url.h"
+#include "console/query.h"
 #include "console/why.h"
 #include "gate/ticket.h"
 
@@ -19,8 +20,8 @@ static int set_about(struct why_question *question, enum why_about about,
 	if (question->about != WHY_ABOUT_NOTHING)
 		return error_fill(ret_text, ERR_INVALID,
 		                  "ask for one of id, ticket, key, any and held, once");
-	if (value->len == 0)
-		return error_fill(ret_text, ERR_INVALID, "what is asked for is empty");
+	if (about == WHY_ABOUT_HELD && !span_eq(span_of(value->bytes, value->len), SPAN("1")))
+		return error_fill(ret_text, ERR_INVALID, "held is 1");
 	question->about = about;
 	question->value = *value;
 	return 0;
@@ -76,42 +77,42 @@ static int set_parameter(struct why_question *question, struct span name,
 		return set_limit(question, text, ret_text);
 	if (span_eq(name, SPAN("format")))
 		return set_form(question, text, ret_text);
-	if (span_eq(name, SPAN("source"))) {
-		question->source = *value;
+	CHECK(span_eq(name, SPAN("source")));
+	question->source = *value;
+	return 0;
+}
+
+/* Of a query with known parameters: the one of this name, if it is there. */
+static int read_parameter(struct why_question *question, struct span query, struct span name,
+                          struct error_text *ret_text)
+{
+	struct span raw = SPAN_EMPTY;
+	struct why_value value = { .len = 0 };
+	if (url_param_find(query, name, &raw) == 0)
 		return 0;
-	}
-	return error_fill(
-		ret_text, ERR_INVALID,
-		"unknown parameter; there are id, ticket, key, any, held, source, before, "
-		"limit and format");
+	int r = decode(raw, &value);
+	if (r == ERR_TOO_LARGE)
+		return error_fill(ret_text, r, "a value is longer than %u bytes", WHY_TEXT_MAX);
+	if (r < 0)
+		return error_fill(ret_text, r, "a %% is not followed by two digits");
+	if (value.len == 0)
+		return error_fill(ret_text, ERR_INVALID, "%.*s is empty", (int)name.len, name.ptr);
+	return set_parameter(question, name, &value, ret_text);
 }
 
 int why_question_parse(struct span query, struct why_question *ret_question,
                        struct error_text *ret_text)
 {
 	struct why_question question = { .limit = WHY_LIMIT };
-	while (query.len > 0) {
-		const char *end = memchr(query.ptr, '&', query.len);
-		struct span pair = span_of(query.ptr, end ? (size_t)(end - query.ptr) : query.len);
-		query = span_skip(query, pair.len + 1);
-		if (pair.len == 0)
-			continue;
-		const char *equals = memchr(pair.ptr, '=', pair.len);
-		struct span name = span_of(pair.ptr,
-		                           equals ? (size_t)(equals - pair.ptr) : pair.len);
-		struct why_value value = { .len = 0 };
-		int r = decode(span_skip(pair, name.len + 1), &value);
-		if (r == ERR_TOO_LARGE)
-			return error_fill(ret_text, r, "a value is longer than %u bytes",
-			                  WHY_TEXT_MAX);
-		if (r < 0)
-			return error_fill(ret_text, r, "a %% is not followed by two digits");
-		r = set_parameter(&question, name, &value, ret_text);
-		if (r < 0)
-			return r;
-	}
-	*ret_question = question;
-	return 0;
+	struct span names = SPAN(WHY_PARAMETERS);
+	int r = query_check(query, WHY_PARAMETERS, ret_text);
+	while (r == 0 && names.len > 0)
+		r = read_parameter(&question, query, span_cut_item(&names, ' '), ret_text);
+	if (r == 0 && question.before != 0 && question.about != WHY_ABOUT_HELD)
+		r = error_fill(ret_text, ERR_INVALID, "before goes with held=1");
+	if (r == 0)
+		*ret_question = question;
+	return r;
 }
 
 struct span why_content_type(enum why_form form)

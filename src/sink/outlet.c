@@ -60,9 +60,7 @@ size_t outlet_clean(char *text, size_t len)
 	size_t to = 0;
 	for (size_t at = 0; at < len;) {
 		size_t size = utf8_sequence(text + at, len - at);
-		unsigned char c = (unsigned char)text[at];
-		bool control = c < ' ' || c == 0x7f ||
-		               (size == 2 && c == 0xc2 && (unsigned char)text[at + 1] < 0xa0);
+		bool control = size > 0 && utf8_steers(text + at, size);
 		if (size > 0 && !control) {
 			memmove(text + to, text + at, size);
 			to += size;

@@ -128,6 +128,11 @@ static void json_escapes_what_could_break_a_line_or_a_terminal(void **state)
 		{ { "a\"b\\c", 5 }, "\"a\\\"b\\\\c\"" },
 		{ { "\n\r\t\0\x1b\x7f", 6 }, "\"\\n\\r\\t\\u0000\\u001b\\u007f\"" },
 		{ { "\xc2\x9b", 2 }, "\"\\u009b\"" }, /* C1 CSI */
+		{ { "\xd8\x9c\xe2\x80\x8e\xe2\x80\x8f", 8 }, "\"\\u061c\\u200e\\u200f\"" },
+		{ { "\xe2\x80\xaa\xe2\x80\xae", 6 }, "\"\\u202a\\u202e\"" }, /* turn a line */
+		{ { "\xe2\x81\xa6\xe2\x81\xa9", 6 }, "\"\\u2066\\u2069\"" },
+		{ { "\xe2\x80\x8d\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa", 12 }, /* beside them */
+		  "\"\xe2\x80\x8d\xe2\x80\xaf\xe2\x81\xa5\xe2\x81\xaa\"" },
 		{ { "gr\xc3\xbc\xc3\x9f", 6 }, "\"gr\xc3\xbc\xc3\x9f\"" },
 		{ { "\xf0\x9f\x90\x91", 4 }, "\"\xf0\x9f\x90\x91\"" },
 		{ { "\xff", 1 }, "\"\xef\xbf\xbd\"" },

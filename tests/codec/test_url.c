@@ -82,6 +82,26 @@ static void parameters_are_found_by_their_decoded_name(void **state)
 	assert_int_equal(url_param_find(SPAN_EMPTY, SPAN("x"), &value), 0);
 }
 
+static void parameters_come_one_after_the_other(void **state)
+{
+	static const struct {
+		struct span name, value;
+	} rows[] = {
+		{ { "a", 1 }, { "1=2", 3 } }, { { "b", 1 }, { "", 0 } },
+		{ { "", 0 }, { "e", 1 } },    { { "c", 1 }, { "", 0 } },
+		{ { "%61", 3 }, { "%", 1 } },
+	};
+	struct span rest = SPAN("&a=1=2&b&&=e&c=&%61=%&"), name, value;
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		assert_true(url_param_next(&rest, &name, &value));
+		assert_true(span_eq(name, rows[i].name) && span_eq(value, rows[i].value));
+	}
+	assert_false(url_param_next(&rest, &name, &value));
+	assert_true(url_param_is(SPAN("%61+b"), SPAN("a b")));
+	assert_false(url_param_is(SPAN("a"), SPAN("ab")) || url_param_is(SPAN("ab"), SPAN("a")));
+}
+
 static void every_byte_comes_back_from_its_encoding(void **state)
 {
 	char bytes[256], encoded[768], decoded[256];
@@ -108,6 +128,7 @@ int main(void)
 		cmocka_unit_test(a_value_longer_than_the_room_is_refused),
 		cmocka_unit_test(a_plus_is_a_blank_in_forms_alone),
 		cmocka_unit_test(parameters_are_found_by_their_decoded_name),
+		cmocka_unit_test(parameters_come_one_after_the_other),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

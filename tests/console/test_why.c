@@ -304,7 +304,11 @@ static void test_a_bad_question_is_refused_with_a_reason(void **state)
 	} rows[] = {
 		{ "id=", "empty" },
 		{ "id=a&key=b", "one of" },
-		{ "id=a&id=a", "one of" },
+		{ "id=a&id=a", "2 times" },
+		{ "id=a&source=b&source=b", "2 times" },
+		{ "id=a&source=", "source is empty" },
+		{ "held=2", "held is 1" },
+		{ "id=a&before=00000000001", "goes with held" },
 		{ "id=%4", "two digits" },
 		{ "id=a&limit=0", "limit" },
 		{ "id=a&held=1", "one of" },
@@ -312,7 +316,9 @@ static void test_a_bad_question_is_refused_with_a_reason(void **state)
 		{ "id=a&limit=501", "limit" },
 		{ "id=a&limit=x", "limit" },
 		{ "id=a&format=xml", "format" },
-		{ "idd=a", "unknown parameter" },
+		{ "idd=a", "unknown parameter idd; there are id, ticket, key, any, held, source, "
+		           "before, limit and format" },
+		{ "id=a&=b", "unknown parameter ;" },
 	};
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct why_question question;

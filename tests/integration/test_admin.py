@@ -319,9 +319,22 @@ def test_tickets_are_listed_by_every_filter(gate):
 @pytest.mark.parametrize("query", [
     "state=none", "state=", "limit=0", "limit=1001", "limit=x", "cursor=0", "cursor=" + "0" * 48,
     "since=yesterday", "since=1h&until=2h", "sink=a&sink=b", "type=" + "*a" * 40,
-    "source=" + "x" * 300, "source=%zz"])
+    "source=" + "x" * 300, "source=%zz", "dry_run=1", "payload=1"])
 def test_question_that_makes_no_sense_is_400(module_gateway, query):
     take_problem(module_gateway.ask("GET", "/v1/tickets?" + query), 400)
+
+
+def test_drop_that_was_asked_for_wrongly_drops_nothing(gate):
+    """As a body too: curl -d dry_run=1 would else be a drop."""
+    it = gate()
+    it.dead(1)
+    for query in ("dry-run=1", "dry_run=true", "dry_run=2", "dry_run=", "dry_run",
+                  "dry_run=1&dry_run=0", "rate=1", "nonce=n", "limit=1"):
+        take_problem(it.gateway.ask("POST", "/v1/drop?state=dead&" + query), 400)
+    answer = it.gateway.ask("POST", "/v1/drop?state=dead", body=b"dry_run=1")
+    assert "query" in take_problem(answer, 400)
+    assert ask(it.gateway, "GET", "/v1/jobs")["jobs"] == []
+    assert len(tickets(it.gateway, state="dead")) == 1
 
 
 def test_pages_are_whole_while_tickets_come_and_go(gate):
@@ -573,6 +586,51 @@ def test_replay_leaves_the_claims_of_callers_to_them(gate, sink):
     assert job["matched"] == job["replayed"] == 1, job
     lake.wait(3)
     it.gateway.wait_settled()
+
+
+def test_replay_of_a_ticket_in_no_state_for_it_is_refused(gate, sink, run):
+    """Not there; on its way; a claim that its caller has; or one that was settled."""
+    lake = sink()
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }",
+              sinks=http_sink("lake", lake.url("/lake")))
+    url = ("--url", it.gateway.admin_url())
+
+    def refused(ticket, status, text, *options):
+        query = "&".join(f"{name[2:]}={value}" for name, value in zip(options[::2], options[1::2]))
+        answer = it.gateway.ask("POST", f"/v1/tickets/{ticket}/replay?{query}")
+        assert text in take_problem(answer, status)
+        for more in ((), ("--dry-run",)):
+            code, out, err = run("replay", ticket, *options, *more, *url)
+            assert code == 1 and out == "" and ticket in err and text in err, (out, err)
+
+    refused("zzzzzzzzzzz", 404, "no such ticket")
+    with it.gateway.connect() as connection:
+        made = connection.request("POST", "/v1/claims", b'{"key":"k"}').json()
+        refused(made["ticket"], 409, "on its way")
+        refused(made["ticket"], 409, "on its way", "--to", "lake")
+        assert connection.request("PUT", "/v1/claims/" + made["token"]).status == 200
+    refused(made["ticket"], 409, "claim of a caller")
+    code, out, err = run("replay", made["ticket"], "--to", "lake", *url)
+    assert code == 0 and out.startswith("replayed 1 of 1"), (out, err)
+    lake.wait(1)
+    ask(it.gateway, "POST", "/v1/sinks/lake/pause")
+    ticket, = it.send()
+    refused(ticket, 409, "on its way")  # crm is tried in vain, lake is paused
+    jobs = ask(it.gateway, "GET", "/v1/jobs")["jobs"]
+    assert {(job["state"], "error" in job) for job in jobs} == {("failed", True), ("done", False)}
+
+
+def test_replay_of_an_event_is_of_its_legs_that_are_done_with(gate, sink, run):
+    """One leg is delivered, the other waits: named by the event, what is done is sent again."""
+    lake = sink()
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }",
+              sinks=http_sink("lake", lake.url("/lake")))
+    ticket, = it.send()
+    lake.wait(1)
+    eventually(lambda: len(tickets(it.gateway)) == 1, "one leg waits")
+    code, out, err = run("replay", ticket, "--url", it.gateway.admin_url())
+    assert code == 0 and out.startswith("replayed 1 of 1"), (out, err)
+    lake.wait(2)
 
 
 def test_replay_is_the_same_bytes_and_says_whose(gate):

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from gatekit import fresh, post, write
-from harness import eventually
+from harness import eventually, take_problem
 from sinkkit import QUICK, http_sink, source
 
 TOKEN = "0123456789abcdef"
@@ -110,20 +110,27 @@ class Scene:
     def part(self, name, status):
         """What stands in braces, so that the answer is of that status."""
         if name == "ticket":
-            return {400: lambda: "x", 404: lambda: "zzzzzzzzzzz",
-                    409: lambda: "zzzzzzzzzzz"}.get(status, self.dead)()
+            return "zzzzzzzzzzz" if status in (400, 404, 409) else self.dead()
         if name == "sink":
             return "none" if status == 404 else "crm"
         assert name == "job"
         return "99999" if status == 404 else self.job()
 
+    def claim(self):
+        """A ticket that is open, and its caller's."""
+        with self.gateway.connect() as connection:
+            body = b'{"key":"%s"}' % fresh().encode()
+            return connection.request("POST", "/v1/claims", body).json()["ticket"]
+
     def path(self, path, status):
+        if path.endswith("/replay") and status == 409:
+            path = path.replace("{ticket}", self.claim())
         done = re.sub(r"\{(\w+)\}", lambda match: self.part(match[1], status), path)
         queries = {"/v1/why": {200: "?any=x", 400: "?limit=x"}, "/v1/advise": {400: "?format=x"},
                    "/v1/tickets": {400: "?state=x"},
                    "/v1/replay": {202: "?state=dead", 400: "?state=held"},
                    "/v1/release": {202: "?state=dead"}, "/v1/drop": {202: "?id=none"}}
-        return done + queries.get(path, {}).get(status, "")
+        return done + queries.get(path, {}).get(status, "?x=1" if status == 400 else "")
 
 
 @pytest.fixture(scope="module")
@@ -183,16 +190,36 @@ def test_parameters_of_paths_are_declared(document):
         assert declared == set(re.findall(r"\{(\w+)\}", path)), path
 
 
+def query_parameters(document, operation):
+    return [resolve(document, parameter)["name"] for parameter in operation.get("parameters", ())]
+
+
 def test_documented_query_parameters_are_understood(document, scene):
     """Each has a value that is refused, unless any text is right."""
     refused = {"state": "x", "since": "x", "until": "x", "limit": "x", "cursor": "x", "rate": "x",
-               "dry_run": "x", "payload": "x", "nonce": "x" * 65, "format": "x", "to": "x"}
-    texts = {"source", "sink", "type", "entity", "id", "any", "ticket", "key", "held", "before"}
+               "dry_run": "x", "payload": "x", "nonce": "x" * 65, "format": "x", "to": "x",
+               "held": "x", "before": "x"}
+    texts = {"source", "sink", "type", "entity", "id", "any", "ticket", "key"}
     for method, path, operation in operations(document):
-        for parameter in map(lambda p: resolve(document, p), operation.get("parameters", ())):
-            name = parameter["name"]
+        for name in query_parameters(document, operation):
             assert name in refused or name in texts, name
-            if name in texts or path == "/v1/why" and name == "limit":
-                continue
-            answer = scene.ask(method, scene.path(path, 200) + f"?{name}={refused[name]}")
-            assert answer.status == 400 or path in ("/v1/why",), (method, path, name, answer)
+            at = re.sub(r"\{ticket\}", "zzzzzzzzzzz", path)
+            answer = scene.ask(method, f"{at}?{name}={refused.get(name, '')}")
+            problem = take_problem(answer, 400)
+            assert name in problem, (method, path, name, problem)
+
+
+def test_any_other_parameter_is_refused_and_those_that_there_are_are_told(document, scene):
+    for method, path, operation in operations(document):
+        if not path.startswith("/v1"):
+            continue
+        known = query_parameters(document, operation)
+        at = re.sub(r"\{\w+\}", "zzzzzzzzzzz", path)
+        for name in ("dry-run", "State", "x", ""):
+            problem = take_problem(scene.ask(method, f"{at}?&{name}=1"), 400)
+            told = problem.removeprefix(f"unknown parameter {name}; there are ")
+            assert set(told.replace(" and ", ", ").split(", ")) == set(known or ["none here"]), \
+                (method, path, problem)
+        for name in known:
+            problem = take_problem(scene.ask(method, f"{at}?{name}=1&{name}=1"), 400)
+            assert problem == f"{name} came 2 times, expected once", (method, path)

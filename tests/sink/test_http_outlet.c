@@ -279,8 +279,14 @@ static void texts_of_answers_are_fit_for_a_terminal(void **state)
 		                  "a [2J ?"
 		                  "\xc3\xa4"
 		                  " b." };
+	char turned[] = "a\xe2\x80\xae"
+			"b\xe2\x81\xa6\xc2\x9b"
+			"c\xe2\x82\xac";
 	(void)state;
 	expect(&it);
+	size_t len = outlet_clean(turned, strlen(turned));
+	assert_int_equal(len, 8);
+	assert_memory_equal(turned, "a b c\xe2\x82\xac", len);
 }
 
 struct interrupter {
