@@ -252,6 +252,20 @@ static void check_source(struct config_reader *reader, struct config_source *sou
 	config_leave(reader, mark);
 }
 
+/* What came as a flag is told at the start, with its path. */
+static void check_tls_files(struct config_reader *reader)
+{
+	const struct serve_options *serve = &reader->config->serve;
+	const struct {
+		const char *option, *path;
+	} files[] = { { "cert", serve->tls_cert },
+		      { "key", serve->tls_key },
+		      { "client_ca", serve->tls_client_ca } };
+	for (size_t i = 0; i < ARRAY_LEN(files); i++)
+		if (config_mark_of(reader->config, files[i].path).place.line > 0)
+			config_check_pem(reader, files[i].option, files[i].path);
+}
+
 static void check_tls(struct config_reader *reader)
 {
 	struct serve_options *serve = &reader->config->serve;
@@ -268,6 +282,8 @@ static void check_tls(struct config_reader *reader)
 			config_mark_of(reader->config, serve->tls_client_ca).place,
 			"found client_ca alone, expected cert and key too: without TLS nobody "
 			"shows a certificate");
+	else
+		check_tls_files(reader);
 	config_leave(reader, mark);
 }
 
