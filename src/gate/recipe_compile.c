@@ -454,6 +454,20 @@ static int compile_claim(struct compiler *c, const struct recipe_claim_spec *spe
 	return error ? error : name_claim(c, spec, claim);
 }
 
+/* Two of one name would be one claim with two keys: what the one has seen would be known to
+ * the other. Cases may share a name: an event has only one case. */
+static int check_name(const struct compiler *c, uint32_t index)
+{
+	const struct recipe_claim_spec *claims = c->of->claims;
+	c->problem->field = "name";
+	for (uint32_t i = 0; i < index && claims[index].name.len > 0; i++)
+		if (span_eq(claims[i].name, claims[index].name))
+			return refuse(c, 0,
+			              "expected another name: two claims of one recipe with one "
+			              "name would share their memory");
+	return 0;
+}
+
 static int compile_claims(struct compiler *c, struct recipe_case *it)
 {
 	const struct recipe_case_spec *spec = c->of;
@@ -470,6 +484,8 @@ static int compile_claims(struct compiler *c, struct recipe_case *it)
 	for (uint32_t i = 0; i < spec->claim_count; i++) {
 		c->problem->claim_index = (int)i;
 		int error = compile_claim(c, &spec->claims[i], &it->claims[i]);
+		if (error == 0)
+			error = check_name(c, i);
 		if (error < 0)
 			return error;
 	}
