@@ -404,6 +404,13 @@ static void write_own_text(const struct recipe_claim_spec *spec, struct buf *out
 	}
 }
 
+/* For people, without the mark that ends a list in the digest. */
+static struct span name_shown(struct span own_text)
+{
+	char last = own_text.len > 0 ? own_text.ptr[own_text.len - 1] : '\0';
+	return span_of(own_text.ptr, own_text.len - (last == ',' || last == ':'));
+}
+
 /* The name that stands in the digest; a long text is hashed, which is no secret. */
 static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
                       struct recipe_claim *claim)
@@ -422,7 +429,8 @@ static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
 			name = span_of(hashed, (size_t)len);
 		}
 	}
-	int error = text.failed ? -ENOMEM : keep_text(c, name, &claim->name);
+	struct span shown = spec->name.len > 0 ? name : name_shown(name);
+	int error = text.failed ? -ENOMEM : keep_text(c, shown, &claim->name);
 	if (error == 0 && digest_scope_init(&claim->scope, c->recipe->scope, name) < 0)
 		error = refuse(c, 0, "expected a name of at most %d bytes", DIGEST_RULE_MAX);
 	buf_free(&text);
