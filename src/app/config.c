@@ -46,6 +46,11 @@ static void read_text(struct config_reader *reader, struct span text)
 		               (struct config_place){ problem.line, problem.column }, "%s",
 		               problem.text.text);
 	const struct yaml_node *root = doc ? yaml_doc_root(doc) : NULL;
+	if (doc && !root && reader->input->again)
+		config_tell(
+			reader, CONFIG_ERROR, NULL,
+			"the file is empty, and may be in the middle of being written; {} would "
+			"be all defaults");
 	read_tree(reader, root);
 	if (doc && !has(root, SPAN("sources")))
 		config_add_default_source(reader);
@@ -60,7 +65,9 @@ static void read_file(struct config_reader *reader)
 	struct file_system *files = input->files ? input->files : file_system_real();
 	char *bytes = NULL;
 	size_t len = 0;
-	int error = file_read_whole(files, input->path, YAML_SIZE_MAX, &bytes, &len);
+	int error = (input->again ? file_read_regular : file_read_whole)(files, input->path,
+	                                                                 YAML_SIZE_MAX, &bytes,
+	                                                                 &len);
 	if (error == -ENOMEM)
 		reader->failed = error;
 	else if (error != 0)

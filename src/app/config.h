@@ -230,6 +230,9 @@ struct config_input {
 	char **flags;
 	const char *(*variable)(const char *name); /* NULL: the environment */
 	struct file_system *files;                 /* NULL: the machine's */
+	/* While a gateway runs: it waits for no pipe, and a file without a word is refused,
+	 * since it is rather one that is being written. */
+	bool again;
 };
 
 /* The report is filled also when all is well: it may have warnings. */

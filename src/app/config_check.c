@@ -234,6 +234,25 @@ static void advise_auth(struct config_reader *reader, const struct config_source
 	               "anybody who reaches %s can send events here: auth is missing", listen);
 }
 
+/* The first recipe that holds is used, and one without conditions always does. */
+static void advise_order(struct config_reader *reader, const struct config_source *source)
+{
+	const struct recipe_spec *recipe = &source->recipe;
+	uint32_t all = 0;
+	while (all < recipe->case_count && recipe->cases[all].condition_count > 0)
+		all++;
+	if (source->preset.len > 0 || all + 1 >= recipe->case_count)
+		return;
+	const struct recipe_claim_spec *claim = &recipe->cases[all + 1].claims[0];
+	struct span near = claim->part_count > 0 ? claim->parts[0] : SPAN_EMPTY;
+	size_t mark = config_enter(reader, SPAN("recipes"));
+	config_enter_index(reader, all + 1);
+	config_tell_at(reader, CONFIG_WARNING, place_of(reader, near, source->place),
+	               "is never used: recipes[%u] has no when, and takes every event before it",
+	               all);
+	config_leave(reader, mark);
+}
+
 static void check_source(struct config_reader *reader, struct config_source *source)
 {
 	struct serve_options *serve = &reader->config->serve;
@@ -248,8 +267,23 @@ static void check_source(struct config_reader *reader, struct config_source *sou
 		check_recipe(reader, source);
 		advise_window(reader, source);
 		advise_auth(reader, source);
+		advise_order(reader, source);
 	}
 	config_leave(reader, mark);
+}
+
+/* What came as a flag is told at the start, with its path. */
+static void check_tls_files(struct config_reader *reader)
+{
+	const struct serve_options *serve = &reader->config->serve;
+	const struct {
+		const char *option, *path;
+	} files[] = { { "cert", serve->tls_cert },
+		      { "key", serve->tls_key },
+		      { "client_ca", serve->tls_client_ca } };
+	for (size_t i = 0; i < ARRAY_LEN(files); i++)
+		if (config_mark_of(reader->config, files[i].path).place.line > 0)
+			config_check_pem(reader, files[i].option, files[i].path);
 }
 
 static void check_tls(struct config_reader *reader)
@@ -268,6 +302,8 @@ static void check_tls(struct config_reader *reader)
 			config_mark_of(reader->config, serve->tls_client_ca).place,
 			"found client_ca alone, expected cert and key too: without TLS nobody "
 			"shows a certificate");
+	else
+		check_tls_files(reader);
 	config_leave(reader, mark);
 }
 

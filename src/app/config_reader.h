@@ -90,6 +90,9 @@ bool config_read_texts(struct config_reader *reader, const struct config_option 
 /* A text, ${NAME} or file:PATH, that no report shows. False: told. */
 bool config_read_secret(struct config_reader *reader, const struct yaml_node *node,
                         struct span *ret_text);
+/* Can this file be one of certificates or keys? Told if not; NULL is none at all. Those who
+ * use it read it later, and have no good words for what they do not find. */
+void config_check_pem(struct config_reader *reader, const char *option, const char *path);
 /* Fields below a section become what the table calls their default, where that is a
  * number, a time, a size or a word. */
 void config_set_defaults(const char *section, void *base);

@@ -482,42 +482,14 @@ static void give_ids(struct config_reader *reader)
 	}
 }
 
-#define PEM_BYTES_MAX (4u << 20)
-
-/* The client reads it for each connection, and would only say that nothing was sent. A
- * variable may stand in the path, so it is not told. */
-static void check_pem(struct config_reader *reader, const char *option, const char *path)
-{
-	struct file_system *files = reader->input->files ? reader->input->files
-	                                                 : file_system_real();
-	struct config_place place = config_mark_of(reader->config, path).place;
-	char *bytes = NULL;
-	size_t len = 0;
-	if (!path)
-		return;
-	size_t at = config_enter(reader, span_str(option));
-	int error = file_read_whole(files, path, PEM_BYTES_MAX, &bytes, &len);
-	if (error < 0)
-		config_tell_at(reader, CONFIG_ERROR, place, "the file cannot be read: %s",
-		               error == ERR_TOO_LARGE ? "it has more than 4MiB"
-		                                      : error_name(error));
-	else if (!memmem(bytes, len, "-----BEGIN ", 11))
-		config_tell_at(reader, CONFIG_ERROR, place,
-		               "found another kind of file, expected PEM: -----BEGIN …");
-	if (error == 0)
-		explicit_bzero(bytes, len);
-	mem_free(bytes);
-	config_leave(reader, at);
-}
-
 static void check_files(struct config_reader *reader, const struct config_sink *sink)
 {
 	size_t at = config_enter(reader, SPAN("sinks"));
 	config_enter(reader, sink->name);
 	config_enter(reader, SPAN("tls"));
-	check_pem(reader, "ca", sink->http.ca_file);
-	check_pem(reader, "cert", sink->http.cert_file);
-	check_pem(reader, "key", sink->http.key_file);
+	config_check_pem(reader, "ca", sink->http.ca_file);
+	config_check_pem(reader, "cert", sink->http.cert_file);
+	config_check_pem(reader, "key", sink->http.key_file);
 	config_leave(reader, at);
 }
 

@@ -212,8 +212,8 @@ static bool read_secret_file(struct config_reader *reader, const struct yaml_nod
 	struct file_system *files = reader->input->files;
 	char *bytes = NULL;
 	size_t len = 0;
-	int error = file_read_whole(files ? files : file_system_real(), path, SECRET_MAX, &bytes,
-	                            &len);
+	int error = file_read_regular(files ? files : file_system_real(), path, SECRET_MAX, &bytes,
+	                              &len);
 	if (error != 0) {
 		config_tell(reader, CONFIG_ERROR, node, "the secret's file %s cannot be read: %s",
 		            written,
@@ -254,6 +254,35 @@ bool config_read_secret(struct config_reader *reader, const struct yaml_node *no
 		config_tell(reader, CONFIG_ERROR, node, "the secret is empty");
 	*ret_text = text;
 	return text.len > 0;
+}
+
+/* ---- certificates and keys ---- */
+
+#define PEM_BYTES_MAX (4u << 20)
+
+/* A variable may stand in the path, so it is not told. */
+void config_check_pem(struct config_reader *reader, const char *option, const char *path)
+{
+	struct file_system *files = reader->input->files ? reader->input->files
+	                                                 : file_system_real();
+	struct config_place place = config_mark_of(reader->config, path).place;
+	char *bytes = NULL;
+	size_t len = 0;
+	if (!path)
+		return;
+	size_t at = config_enter(reader, span_str(option));
+	int error = file_read_regular(files, path, PEM_BYTES_MAX, &bytes, &len);
+	if (error < 0)
+		config_tell_at(reader, CONFIG_ERROR, place, "the file cannot be read: %s",
+		               error == ERR_TOO_LARGE ? "it has more than 4MiB"
+		                                      : error_name(error));
+	else if (!memmem(bytes, len, "-----BEGIN ", 11))
+		config_tell_at(reader, CONFIG_ERROR, place,
+		               "found another kind of file, expected PEM: -----BEGIN …");
+	if (error == 0)
+		explicit_bzero(bytes, len);
+	mem_free(bytes);
+	config_leave(reader, at);
 }
 
 /* ---- kinds ---- */

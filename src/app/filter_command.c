@@ -162,13 +162,55 @@ static int run_inputs(struct watch *watch, struct filter *filter, int count, cha
 	return code;
 }
 
+/* ---- the outputs ---- */
+
+/* What is read and would be written over: its name, or NULL. */
+static const char *find_read(int out_fd, const struct filter_command_options *values, int count,
+                             char **names)
+{
+	bool standard = count == 0;
+	for (int i = 0; i < count; i++) {
+		standard |= strcmp(names[i], "-") == 0;
+		if (file_is_at(out_fd, names[i]))
+			return names[i];
+	}
+	if (standard && file_is_same(out_fd, STDIN_FILENO))
+		return "standard input";
+	return values->choice.config && file_is_at(out_fd, values->choice.config)
+	               ? values->choice.config
+	               : NULL;
+}
+
+/* Before anything is written: what is lost then stays lost. */
+static int refuse_same(const struct filter_command_options *values, int rejected_fd, int count,
+                       char **names)
+{
+	struct error_text text;
+	const char *read = find_read(STDOUT_FILENO, values, count, names);
+	if (read) {
+		error_fill(&text, 0, "standard output would go into %s, which is read", read);
+		return command_usage_error("filter", text.text);
+	}
+	read = rejected_fd >= 0 ? find_read(rejected_fd, values, count, names) : NULL;
+	if (!read && rejected_fd >= 0 && file_is_same(rejected_fd, STDOUT_FILENO))
+		read = "standard output";
+	if (!read)
+		return EXIT_CODE_OK;
+	error_fill(&text, 0, "--rejected %s would overwrite %s, expected another file",
+	           values->rejected, read);
+	return command_usage_error("filter", text.text);
+}
+
 static int open_rejected(const char *path, int *ret_fd)
 {
 	struct file_system *fs = file_system_real();
-	int error = fs->methods->open(fs, path, FILE_WRITE | FILE_CREATE, ret_fd);
-	if (error != 0)
-		return error;
-	error = fs->methods->truncate(fs, *ret_fd, 0);
+	return fs->methods->open(fs, path, FILE_WRITE | FILE_CREATE, ret_fd);
+}
+
+static int empty_rejected(int fd)
+{
+	struct file_system *fs = file_system_real();
+	int error = fs->methods->truncate(fs, fd, 0);
 	/* Pipes and devices have no length. */
 	return error == -EINVAL ? 0 : error;
 }
@@ -198,6 +240,12 @@ static int run(const struct filter_command_options *values, const struct source_
 	int error = 0;
 	if (values->rejected)
 		error = open_rejected(values->rejected, &filter_options.rejected_fd);
+	int refused = error == 0 ? refuse_same(values, filter_options.rejected_fd, count, names)
+	                         : EXIT_CODE_OK;
+	if (refused != EXIT_CODE_OK)
+		return refused;
+	if (error == 0 && filter_options.rejected_fd >= 0)
+		error = empty_rejected(filter_options.rejected_fd);
 	if (error != 0)
 		return fail(&watch, values->rejected, error_name(error));
 	if (filter_new(&filter_options, &filter) != 0)

@@ -75,7 +75,7 @@ const struct option serve_option_rows[SERVE_ROWS] = {
 	                      "how long events that could not be delivered are kept for a person" },
 	[SERVE_MAX_BODY] = { "max-body", OPTION_SIZE, offsetof(struct serve_options, body_bytes),
 	                     "SIZE", "1MiB", 1024, 4u << 20, NULL,
-	                     "largest request body; beyond it the answer is 413" },
+	                     "largest request body, up to 4MiB; beyond it the answer is 413" },
 	[SERVE_MAX_CONNECTIONS] = { "max-connections", OPTION_COUNT,
 	                            offsetof(struct serve_options, connections), "N", "8192", 1,
 	                            1000000, NULL,

@@ -71,11 +71,13 @@ void serve_reload(struct serve *serve)
 	struct config_report report;
 	struct config_diff diff = { 0 };
 	struct error_text text = { "" };
-	if (!serve->input->path) {
+	struct config_input input = *serve->input;
+	input.again = true;
+	if (!input.path) {
 		log_warn("SIGHUP: there is no configuration file to load again");
 		return;
 	}
-	if (file_is_pipe(serve->input->path)) {
+	if (file_is_pipe(input.path)) {
 		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
 		         "again");
 		return;
@@ -84,7 +86,7 @@ void serve_reload(struct serve *serve)
 		serve->reload_again = true; /* see serve_reload_later() */
 		return;
 	}
-	int error = config_load(serve->input, &config, &report);
+	int error = config_load(&input, &config, &report);
 	config_log_report(&report);
 	if (error == 0)
 		error = config_diff(&(struct config_states){ serve->config, serve->loaded, config },

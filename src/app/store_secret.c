@@ -39,7 +39,7 @@ int store_secret_read(struct file_system *files, const char *folder, struct span
 	struct kept kept, wanted;
 	int error = place(folder, NAME, path);
 	if (error == 0)
-		error = file_read_whole(files, path, sizeof(kept), &bytes, &len);
+		error = file_read_regular(files, path, sizeof(kept), &bytes, &len);
 	if (error != 0)
 		return error == ERR_TOO_LARGE ? -ENOENT : error;
 	if (len == sizeof(kept)) {

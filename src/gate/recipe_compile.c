@@ -404,6 +404,13 @@ static void write_own_text(const struct recipe_claim_spec *spec, struct buf *out
 	}
 }
 
+/* For people, without the mark that ends a list in the digest. */
+static struct span name_shown(struct span own_text)
+{
+	char last = own_text.len > 0 ? own_text.ptr[own_text.len - 1] : '\0';
+	return span_of(own_text.ptr, own_text.len - (last == ',' || last == ':'));
+}
+
 /* The name that stands in the digest; a long text is hashed, which is no secret. */
 static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
                       struct recipe_claim *claim)
@@ -422,7 +429,8 @@ static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
 			name = span_of(hashed, (size_t)len);
 		}
 	}
-	int error = text.failed ? -ENOMEM : keep_text(c, name, &claim->name);
+	struct span shown = spec->name.len > 0 ? name : name_shown(name);
+	int error = text.failed ? -ENOMEM : keep_text(c, shown, &claim->name);
 	if (error == 0 && digest_scope_init(&claim->scope, c->recipe->scope, name) < 0)
 		error = refuse(c, 0, "expected a name of at most %d bytes", DIGEST_RULE_MAX);
 	buf_free(&text);
@@ -454,6 +462,20 @@ static int compile_claim(struct compiler *c, const struct recipe_claim_spec *spe
 	return error ? error : name_claim(c, spec, claim);
 }
 
+/* Two of one name would be one claim with two keys: what the one has seen would be known to
+ * the other. Cases may share a name: an event has only one case. */
+static int check_name(const struct compiler *c, uint32_t index)
+{
+	const struct recipe_claim_spec *claims = c->of->claims;
+	c->problem->field = "name";
+	for (uint32_t i = 0; i < index && claims[index].name.len > 0; i++)
+		if (span_eq(claims[i].name, claims[index].name))
+			return refuse(c, 0,
+			              "expected another name: two claims of one recipe with one "
+			              "name would share their memory");
+	return 0;
+}
+
 static int compile_claims(struct compiler *c, struct recipe_case *it)
 {
 	const struct recipe_case_spec *spec = c->of;
@@ -470,6 +492,8 @@ static int compile_claims(struct compiler *c, struct recipe_case *it)
 	for (uint32_t i = 0; i < spec->claim_count; i++) {
 		c->problem->claim_index = (int)i;
 		int error = compile_claim(c, &spec->claims[i], &it->claims[i]);
+		if (error == 0)
+			error = check_name(c, i);
 		if (error < 0)
 			return error;
 	}

@@ -64,7 +64,7 @@ struct recipe_test {
 };
 
 struct recipe_claim {
-	struct span name; /* as in the digest */
+	struct span name; /* for people; nearly that of the digest */
 	enum claim_kind kind;
 	uint32_t window_s;
 	enum recipe_missing missing;

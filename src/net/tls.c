@@ -1,13 +1,12 @@
 /* Certificates and the rules of TLS. See tls.h. */
 #include "net/tls.h"
 
-#include <fcntl.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "net/tls_private.h"
+#include "sys/file.h"
 
 /* AES-128 first: as safe for what passes here, and cheaper. */
 #define SUITES_13 "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
@@ -43,16 +42,17 @@ static int select_protocol(SSL *ssl, const unsigned char **ret_out, unsigned cha
 	return SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
-/* OpenSSL's own words for a file that is not there are of no use to anybody. */
+/* OpenSSL's own words for a file that is not there are of no use to anybody, and it would
+ * wait for a pipe. */
 static int check_readable(const char *what, const char *path, struct error_text *ret_text)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		int error = -errno;
+	struct file_system *fs = file_system_real();
+	int fd = -1;
+	int error = fs->methods->open(fs, path, FILE_READ | FILE_REGULAR, &fd);
+	if (error != 0)
 		return error_fill(ret_text, error, "cannot read the TLS %s %s: %s", what, path,
 		                  error_name(error));
-	}
-	close(fd);
+	fs->methods->close(fs, fd);
 	return 0;
 }
 

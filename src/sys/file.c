@@ -39,6 +39,8 @@ static int open_flags(int flags)
 		result |= O_DIRECT;
 	if (flags & FILE_SYNC_DATA)
 		result |= O_DSYNC;
+	if (flags & FILE_REGULAR)
+		result |= O_NONBLOCK; /* until it is known to be one */
 	return result;
 }
 
@@ -51,11 +53,23 @@ static int open_retry(const char *path, int flags)
 	return fd;
 }
 
-/* Before it is opened, since to open a pipe is to wait for its other end. */
+/* Before it is opened, since to open a device may do something already. */
 static int check_regular(const char *path)
 {
 	struct stat st;
 	return stat(path, &st) < 0 || S_ISREG(st.st_mode) ? 0 : ERR_KIND;
+}
+
+/* After it is opened, since the path may lead elsewhere by then. */
+static int check_opened(int fd)
+{
+	struct stat st;
+	int mode = fcntl(fd, F_GETFL);
+	if (mode < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode))
+		return ERR_KIND;
+	return fcntl(fd, F_SETFL, mode & ~O_NONBLOCK) < 0 ? -errno : 0;
 }
 
 /* A file system without O_DIRECT says EINVAL, some after having created the
@@ -77,6 +91,11 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 	}
 	if (fd < 0)
 		return -errno;
+	error = flags & FILE_REGULAR ? check_opened(fd) : 0;
+	if (error != 0) {
+		close(fd);
+		return error;
+	}
 	*ret_fd = fd;
 	return 0;
 }
@@ -387,16 +406,28 @@ static int read_open(struct file_system *fs, int fd, size_t max, char **ret_byte
 	return error;
 }
 
-int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
-                    size_t *ret_len)
+static int read_path(struct file_system *fs, const char *path, int flags, size_t max,
+                     char **ret_bytes, size_t *ret_len)
 {
 	int fd = -1;
-	int error = fs->methods->open(fs, path, FILE_READ, &fd);
+	int error = fs->methods->open(fs, path, FILE_READ | flags, &fd);
 	if (error != 0)
 		return error;
 	error = read_open(fs, fd, max, ret_bytes, ret_len);
 	fs->methods->close(fs, fd);
 	return error;
+}
+
+int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                    size_t *ret_len)
+{
+	return read_path(fs, path, 0, max, ret_bytes, ret_len);
+}
+
+int file_read_regular(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                      size_t *ret_len)
+{
+	return read_path(fs, path, FILE_REGULAR, max, ret_bytes, ret_len);
 }
 
 bool file_is_pipe(const char *path)
@@ -409,4 +440,21 @@ bool file_is_public(const char *path)
 {
 	struct stat st;
 	return stat(path, &st) == 0 && (st.st_mode & S_IROTH);
+}
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+	return S_ISREG(a->st_mode) && a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+bool file_is_at(int fd, const char *path)
+{
+	struct stat opened, named;
+	return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && is_same(&opened, &named);
+}
+
+bool file_is_same(int fd, int other)
+{
+	struct stat a, b;
+	return fstat(fd, &a) == 0 && fstat(other, &b) == 0 && is_same(&a, &b);
 }

@@ -63,11 +63,21 @@ struct file_methods {
 int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
                     size_t *ret_len) must_check;
 
+/* The same of a regular file alone: of anything else ERR_KIND, at once. What a running
+ * gateway reads is read so: nothing may keep it waiting. */
+int file_read_regular(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
+                      size_t *ret_len) must_check;
+
 /* Can it be read but once? False also when it cannot be told. */
 bool file_is_pipe(const char *path);
 
 /* May everybody on this machine read it? False also when it cannot be told. */
 bool file_is_public(const char *path);
+
+/* Is this open file the one at the path, or the other open one, and a regular one? False
+ * also when it cannot be told. */
+bool file_is_at(int fd, const char *path);
+bool file_is_same(int fd, int other);
 
 /* The machine's files. */
 struct file_system *file_system_real(void);

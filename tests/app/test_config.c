@@ -260,6 +260,31 @@ static void a_secret_may_come_from_a_file(void **state)
 	assert_refused(text, "cannot be read");
 }
 
+/* An editor that empties the file first would let everybody in, for a moment. */
+static void an_empty_file_is_refused_while_a_gateway_runs(void **state)
+{
+	static const struct {
+		const char *text;
+		bool empty;
+	} files[] = {
+		{ "", true }, { "# soon\n\n", true }, { "{}\n", false }, { "log: json", false }
+	};
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(files) * 2; i++) {
+		struct span bytes = span_str(files[i / 2].text);
+		struct config_input input = { .path = "x", .text = &bytes, .again = i % 2 };
+		struct config *config = NULL;
+		struct config_report report;
+		bool refused = input.again && files[i / 2].empty;
+		assert_int_equal(config_load(&input, &config, &report), refused ? ERR_CONFIG : 0);
+		assert_int_equal(report.errors, refused);
+		if (refused)
+			assert_non_null(strstr(report.problems[0].text, "the file is empty"));
+		config_report_free(&report);
+		config_free(config);
+	}
+}
+
 static void flags_count_more_than_the_file(void **state)
 {
 	(void)state;
@@ -598,6 +623,7 @@ int main(void)
 		cmocka_unit_test(recipes_keep_their_order_and_names),
 		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
+		cmocka_unit_test(an_empty_file_is_refused_while_a_gateway_runs),
 		cmocka_unit_test(flags_count_more_than_the_file),
 		cmocka_unit_test(a_sink_whose_dead_letters_go_elsewhere_is_changed),
 		cmocka_unit_test(what_the_sinks_take_over_needs_no_restart),

@@ -140,6 +140,23 @@ static void names_and_windows_are_judged(void **state)
 	assert_int_equal(problem.claim_index, 1);
 }
 
+/* Cases may: an event has only one of them. */
+static void two_claims_of_a_recipe_may_not_have_one_name(void **state)
+{
+	(void)state;
+	two[0].claims[0].name = SPAN("order");
+	two[1].claims[0].name = SPAN("order");
+	assert_int_equal(compile(&spec), 0);
+	two[1].claims[1].name = SPAN("orders");
+	assert_int_equal(compile(&spec), 0);
+	two[1].claims[1].name = SPAN("order");
+	assert_problem(&spec, "name", -1, 0,
+	               "expected another name: two claims of one recipe with one name would share "
+	               "their memory");
+	assert_int_equal(problem.case_index, 1);
+	assert_int_equal(problem.claim_index, 1);
+}
+
 static void kinds_of_claims_have_their_own_texts(void **state)
 {
 	struct recipe_claim_spec *claim = &two[0].claims[0];
@@ -255,6 +272,7 @@ int main(void)
 		cmocka_unit_test_setup(a_claim_needs_a_part_that_must_be_there, set_up),
 		cmocka_unit_test_setup(counts_are_judged, set_up),
 		cmocka_unit_test_setup(names_and_windows_are_judged, set_up),
+		cmocka_unit_test_setup(two_claims_of_a_recipe_may_not_have_one_name, set_up),
 		cmocka_unit_test_setup(kinds_of_claims_have_their_own_texts, set_up),
 		cmocka_unit_test_setup(fields_and_conditions_are_judged, set_up),
 		cmocka_unit_test_setup(more_than_there_is_room_for_is_refused, set_up),

@@ -97,6 +97,42 @@ static void newest_and_shadow_are_told(void **state)
 }
 
 /* Long values are cut, hostile ones escaped. */
+static struct recipe *compile_claim(struct recipe_claim_spec claim)
+{
+	struct recipe_case_spec it = { .claim_count = 1, .claims = { claim } };
+	return bench_compile((struct recipe_spec){ .cases = &it, .case_count = 1 });
+}
+
+/* The digest keeps the mark behind each part: else data folders would forget. */
+static void an_unnamed_claim_is_shown_without_the_end_mark_of_its_digest(void **state)
+{
+	const struct {
+		struct recipe_claim_spec claim;
+		const char *told, *in_digest;
+	} claims[] = {
+		{ { .part_count = 2, .parts = { SPAN("a"), SPAN("b") } }, "a,b", "a,b," },
+		{ { .kind = CLAIM_CONTENT }, "content", "content:" },
+		{ { .kind = CLAIM_CONTENT, .except_count = 1, .except = { SPAN("at") } },
+		  "content:-at",
+		  "content:-at," },
+	};
+	static const char body[] = "{\"a\":1,\"b\":2}";
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(claims); i++) {
+		char told[64];
+		struct recipe_claim_spec named = claims[i].claim;
+		named.name = span_str(claims[i].in_digest);
+		struct recipe *recipe = compile_claim(claims[i].claim);
+		struct recipe *other = compile_claim(named);
+		snprintf(told, sizeof(told), "\"name\":\"%s\"", claims[i].told);
+		assert_told(explain(recipe, body), told);
+		struct claim one = bench_first(recipe, body), two = bench_first(other, body);
+		assert_memory_equal(&one.digest, &two.digest, sizeof(one.digest));
+		recipe_free(recipe);
+		recipe_free(other);
+	}
+}
+
 static void hostile_values_are_escaped(void **state)
 {
 	struct recipe *recipe = bench_preset("auto");
@@ -125,6 +161,7 @@ int main(void)
 		cmocka_unit_test(what_is_missing_is_told),
 		cmocka_unit_test(events_in_strings_and_batches_are_told),
 		cmocka_unit_test(newest_and_shadow_are_told),
+		cmocka_unit_test(an_unnamed_claim_is_shown_without_the_end_mark_of_its_digest),
 		cmocka_unit_test(hostile_values_are_escaped),
 	};
 	return cmocka_run_group_tests(tests, NULL, tear_down);

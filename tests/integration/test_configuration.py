@@ -146,12 +146,27 @@ def test_a_pipe_without_a_byte_is_no_configuration(binary, through_pipe):
         assert code == 2 and "nothing came through this pipe" in err, err
 
 
-def test_a_secret_and_an_event_come_through_pipes(binary, through_pipe, write):
-    secret = through_pipe("c4n4ry-7f3d-0123456789\n")
-    path = write("sources:\n  a:\n    preset: auto\n"
-                 f"    auth: {{ header: X-Api-Key, secret: \"file:{secret}\" }}\n")
-    code, out, err = call(binary, "check", path)
-    assert code == 0 and re.search(r"^a .* header ", out, re.MULTILINE), (out, err)
+def test_what_the_configuration_names_is_a_regular_file_and_no_pipe_is_waited_for(run, write,
+                                                                                  scratch):
+    pipe = os.path.join(scratch, "pipe")
+    os.mkfifo(pipe)
+    sink = "sources: {{ a: {{ preset: auto }} }}\nsinks: {{ s: {{ {} }} }}\n".format
+    for text in (f"sources: {{ a: {{ preset: auto, auth: {{ header: X, secret: 'file:{pipe}' }} }} }}\n",
+                 f"admin: {{ token: 'file:{scratch}' }}\n",
+                 f"store: {{ url: 'file:{pipe}' }}\n",
+                 f"tls: {{ cert: {pipe}, key: {pipe} }}\n",
+                 sink(f"http: https://a.example/, tls: {{ ca: {pipe} }}"),
+                 sink(f"http: https://a.example/, sign: 'file:{pipe}'")):
+        path = write(text)
+        for command in (["check", path], ["serve", "--config", path]):
+            code, _, err = run(*command)
+            assert code == 2 and "cannot be read: not a regular file" in err, (text, err)
+    code, _, err = run("serve", "--data", os.path.join(scratch, "data"), "--listen", "127.0.0.1:0",
+                       "--tls-cert", pipe, "--tls-key", pipe)
+    assert code == 1 and f"{pipe}: not a regular file" in err, err
+
+
+def test_an_event_comes_through_a_pipe(binary, through_pipe):
     code, out, err = call(binary, "explain", through_pipe('{"id":"1"}'))
     assert code == 0 and out.startswith("this is     plain"), (out, err)
 

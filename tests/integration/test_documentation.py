@@ -91,7 +91,8 @@ def test_every_example_of_a_configuration_is_right(run, pages, scratch):
             for example in block.splitlines() if is_alternatives(block) else [block]:
                 for name in re.findall(r"/etc/stile/([\w.]+)", example):
                     with open(os.path.join(scratch, name), "w", encoding="utf-8") as secret:
-                        secret.write(environment["CRM_TOKEN"])
+                        secret.write("-----BEGIN CERTIFICATE-----\n" if name.endswith(".pem")
+                                     else environment["CRM_TOKEN"])
                 with open(file, "w", encoding="utf-8") as out:
                     out.write(whole(example).replace("/etc/stile/", f"{scratch}/"))
                 code, _, err = run("check", file, env=environment)

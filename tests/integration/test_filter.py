@@ -122,6 +122,34 @@ def test_what_cannot_be_read_or_written_is_exit_code_1(filter, binary, write, sc
     assert done.returncode == 1 and b"standard output" in done.stderr
 
 
+@pytest.mark.parametrize("options, read, written, told", [
+    (["--rejected", "in", "in"], None, None, "would overwrite in"),
+    (["--rejected", "link", "other", "in"], None, None, "would overwrite in"),
+    (["--rejected", "in"], "in", None, "would overwrite standard input"),
+    (["--rejected", "in", "other", "-"], "in", None, "would overwrite standard input"),
+    (["--rejected", "stile.yaml", "--config", "stile.yaml", "in"], None, None,
+     "would overwrite stile.yaml"),
+    (["--rejected", "out", "in"], None, "out", "would overwrite standard output"),
+    (["in"], None, "in", "standard output would go into in"),
+    ([], "in", "in", "standard output would go into standard input"),
+])
+def test_what_is_read_is_not_written_over(binary, write, scratch, options, read, written, told):
+    data = lines(event(1), event(1))
+    for name in ("in", "other", "out"):
+        write(data, name)
+    write(b"sources: { a: { preset: auto } }\n", "stile.yaml")
+    os.symlink("in", os.path.join(scratch, "link"))
+    with open(os.path.join(scratch, read) if read else os.devnull, "rb") as source, \
+            open(os.path.join(scratch, written) if written else os.devnull, "ab") as sink:
+        done = subprocess.run(["prlimit", "--fsize=100000", binary, "filter", *options],
+                              cwd=scratch, stdin=source, stdout=sink, stderr=subprocess.PIPE,
+                              check=False, timeout=60)
+    assert done.returncode == 2 and told in done.stderr.decode(), done.stderr
+    for name in ("in", "other", "out"):
+        with open(os.path.join(scratch, name), "rb") as file:
+            assert file.read() == data, name
+
+
 def test_bad_events_are_exit_code_3_only_when_that_is_asked_for(filter):
     assert filter("--strict", stdin=b"{}\n")[0] == 3
     assert filter(stdin=b"{}\n")[0] == 0

@@ -220,6 +220,39 @@ def test_bad_file_changes_nothing_and_all_its_errors_are_told(make):
     assert it.gateway.stop() == 0
 
 
+def still_asks_for_its_key(gateway):
+    assert post(gateway, "/in/a", {"id": fresh()}).status == 401
+    key = [("X-Api-Key", KEYS["KEY_A"])]
+    take(post(gateway, "/in/a", {"id": fresh()}, key), "new")
+
+
+def test_empty_file_changes_nothing_and_opens_nothing(make):
+    it = make(source("a", key="${KEY_A}"))
+    for text in ("", "# nothing yet\n"):
+        with open(it.path, "w", encoding="ascii") as file:
+            file.write(text)
+        said = it.hang_up("configuration not loaded")
+        assert "the file is empty" in said, said
+        still_asks_for_its_key(it.gateway)
+        assert post(it.gateway, "/in/events", {"id": fresh()}).status == 404
+
+
+def test_pipes_in_place_of_files_do_not_stop_the_gateway(make, scratch):
+    it = make(source("a", key="${KEY_A}"))
+    pipe = os.path.join(scratch, "pipe")
+    os.mkfifo(pipe)
+    said = it.fail(source("a", key=f'"file:{pipe}"'))
+    assert "not a regular file" in said, said
+    os.remove(it.path)
+    os.mkfifo(it.path)
+    it.hang_up("SIGHUP: the configuration came through a pipe")
+    os.remove(it.path)
+    os.symlink("/dev/ptmx", it.path)
+    assert "not a regular file" in it.hang_up("configuration not loaded")
+    still_asks_for_its_key(it.gateway)
+    assert it.gateway.stop() == 0
+
+
 def test_what_needs_a_restart_is_told_and_the_rest_is_taken(make):
     it = make(source("a") + "threads: 1\nlisten: 127.0.0.1:0\nlimits: { body: 1MiB }\n")
     said = it.load(source("b") + "threads: 2\nlisten: 127.0.0.1:0\nlimits: { body: 64KiB }\n")

@@ -212,8 +212,54 @@ static void only_a_regular_file_is_opened_as_one(void **state)
 		assert_int_equal(fs->methods->open(fs, in_dir("folder"), flags, &fd), ERR_KIND);
 		assert_int_equal(fs->methods->open(fs, "/dev/null", flags, &fd), ERR_KIND);
 		fd = open_file("file", flags);
+		assert_false(fcntl(fd, F_GETFL) & O_NONBLOCK);
 		assert_int_equal(fs->methods->close(fs, fd), 0);
 	}
+}
+
+static void only_a_regular_file_is_read_as_one(void **state)
+{
+	(void)state;
+	char *bytes = NULL;
+	size_t len = 0;
+	put("file", "text");
+	assert_int_equal(mkfifo(in_dir("pipe"), 0600), 0);
+	assert_int_equal(mkdir(in_dir("folder"), 0700), 0);
+	static const char *const others[] = { "pipe", "folder" };
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		assert_int_equal(file_read_regular(fs, in_dir(others[i]), 1, &bytes, &len),
+		                 ERR_KIND);
+	assert_int_equal(file_read_regular(fs, "/dev/null", 1, &bytes, &len), ERR_KIND);
+	assert_int_equal(file_read_regular(fs, in_dir("none"), 4, &bytes, &len), -ENOENT);
+	assert_null(bytes);
+	assert_int_equal(file_read_regular(fs, in_dir("file"), 4, &bytes, &len), 0);
+	assert_string_equal(bytes, "text");
+	mem_free(bytes);
+}
+
+static void one_file_by_two_names_is_the_same(void **state)
+{
+	(void)state;
+	char target[512];
+	put("file", "text");
+	put("other", "text");
+	snprintf(target, sizeof(target), "%s", in_dir("file"));
+	assert_int_equal(symlink(target, in_dir("link")), 0);
+	int fd = open_file("file", FILE_READ), link = open_file("link", FILE_READ);
+	int other = open_file("other", FILE_READ), null = -1;
+	assert_int_equal(fs->methods->open(fs, "/dev/null", FILE_READ, &null), 0);
+	assert_true(file_is_at(fd, in_dir("file")));
+	assert_true(file_is_at(fd, in_dir("link")));
+	assert_false(file_is_at(fd, in_dir("other")));
+	assert_false(file_is_at(fd, in_dir("none")));
+	assert_false(file_is_at(null, "/dev/null"));
+	assert_true(file_is_same(fd, link));
+	assert_false(file_is_same(fd, other));
+	assert_false(file_is_same(null, null));
+	assert_false(file_is_same(fd, -1));
+	const int all[] = { fd, link, other, null };
+	for (size_t i = 0; i < ARRAY_LEN(all); i++)
+		assert_int_equal(fs->methods->close(fs, all[i]), 0);
 }
 
 /* What failed does not stand in the way of the next one. */
@@ -371,6 +417,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(full_device_is_said_so, make, destroy),
 		cmocka_unit_test_setup_teardown(only_a_regular_file_is_opened_as_one, make,
 		                                destroy),
+		cmocka_unit_test_setup_teardown(only_a_regular_file_is_read_as_one, make, destroy),
+		cmocka_unit_test_setup_teardown(one_file_by_two_names_is_the_same, make, destroy),
 		cmocka_unit_test_setup_teardown(failed_flush_is_over, make, destroy),
 		cmocka_unit_test_setup_teardown(a_whole_file_is_read_up_to_its_limit, make,
 		                                destroy),
