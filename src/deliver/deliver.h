@@ -89,7 +89,8 @@ int deliver_find(struct deliver *deliver, struct span name);
 enum deliver_command_kind {
 	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends. Also after a restart */
 	DELIVER_RESUME,    /* also of a disabled one; tries at once */
-	DELIVER_REMOVE,    /* as paused, until a change */
+	DELIVER_REMOVE,    /* as paused, until a change; with leases that end what has not
+	                      begun is given back */
 	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
 	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter; done()
 	                      does not wait for the disk */

@@ -90,7 +90,9 @@ void lane_pause(struct lane *lane);
 void lane_resume(struct lane *lane); /* also one that is disabled; tries at once */
 bool lane_wish_written(const struct lane *lane);
 
-/* As paused, by nobody's wish: until lane_change(). */
+/* As paused, by nobody's wish: until lane_change(). With leases that end it takes nothing
+ * meanwhile, and what it holds and has not begun is given back: another lane may have the
+ * sink. */
 void lane_remove(struct lane *lane);
 
 /* Of a ticket that the lane holds. 0, -ENOENT: it does not; ERR_BUSY: it is under

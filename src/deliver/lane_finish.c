@@ -210,7 +210,7 @@ static void note_done(struct store_op *op)
 	else if (op->error != ERR_CLOSING)
 		log_error("a failed attempt could not be noted", log_str("sink", lane->name),
 		          log_code(op->error));
-	if (lane->stopping && lane->lease_ms > 0)
+	if (lane_gives_back(lane))
 		lane_settle(attempt, OUTCOME_RELEASED);
 	else
 		schedule_back(attempt);
@@ -245,7 +245,7 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 		return;
 	}
 	attempt->due_ms = due_ms;
-	if (attempt->lane->stopping && attempt->lane->lease_ms > 0)
+	if (lane_gives_back(attempt->lane))
 		lane_settle(attempt, OUTCOME_RELEASED);
 	else
 		schedule_back(attempt);

@@ -249,3 +249,6 @@ void lane_bury_again(struct lane *lane);
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);
 bool lane_lease_over(struct lane *lane, uint32_t lease); /* asks the clock */
 void lane_renew(struct lane *lane);
+/* Leases end, and nothing more is delivered from here: others shall have what it holds. */
+bool lane_gives_back(const struct lane *lane);
+void lane_give_back(struct lane *lane); /* if so, all that has not begun */

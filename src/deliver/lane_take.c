@@ -98,7 +98,8 @@ static void begin_bare_take(struct lane *lane)
 
 void lane_begin_takes(struct lane *lane)
 {
-	if (lane->stopping || lane->now_ms < lane->take_after_ms || !lane->wish.known)
+	if (lane->stopping || lane_gives_back(lane) || lane->now_ms < lane->take_after_ms ||
+	    !lane->wish.known)
 		return;
 	if (is_held_up(lane)) {
 		begin_bare_take(lane);

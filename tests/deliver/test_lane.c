@@ -363,6 +363,59 @@ static void what_another_node_decided_is_seen(void **state)
 	lane_free(other);
 }
 
+/* With a shared store other nodes may still have the sink. */
+static void what_a_removed_sink_has_not_begun_is_given_back(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit.options.lease_ms = 30000;
+	kit.options.policy.limiter.most = 1;
+	kit.holds = true;
+	kit_start(&kit);
+	lane_pause(kit.lane); /* it takes all of them */
+	for (uint32_t i = 0; i < 300; i++)
+		kit_admit(&kit, i % 3);
+	kit_advance(&kit, 10000);
+	assert_int_equal(kit_stats(&kit).due_tickets, 0);
+	lane_resume(kit.lane);
+	kit_run(&kit);
+	assert_int_equal(kit.held_count, 1);
+	lane_remove(kit.lane);
+	kit_advance(&kit, 100);
+	assert_int_equal(kit_stats(&kit).due_tickets, 299);
+	kit_advance(&kit, 2 * MINUTE_MS); /* what is under way is still ours */
+	kit_answer(&kit, 0, OUTLET_REFUSED, 500);
+	kit_admit_many(&kit, 50); /* takes that waited before get some */
+	kit_advance(&kit, 2 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).due_tickets, 350);
+	assert_int_equal(kit_view(&kit).waiting, 0);
+	assert_int_equal(kit_view(&kit).lost, 0);
+	assert_int_equal(kit.takes, 0);
+	assert_int_equal(kit.sent_count, 1);
+
+	kit.holds = false; /* it comes back */
+	lane_prepare_change(kit.lane);
+	lane_change(kit.lane, &kit.outlet, &kit.options.policy);
+	kit_advance(&kit, 10 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit.sent_count, 351);
+	kit_close(&kit);
+}
+
+/* Its store has no other taker. */
+static void what_a_removed_sink_has_waits_there_when_leases_do_not_end(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	lane_remove(kit.lane);
+	kit_admit_many(&kit, 20);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_view(&kit).waiting, 20);
+	assert_int_equal(kit.sent_count, 0);
+	kit_close(&kit);
+}
+
 /* Noted, so a restart neither forgets the attempts nor sends too early. */
 static void a_restart_keeps_number_and_time_of_a_retry(void **state)
 {
@@ -743,6 +796,8 @@ int main(void)
 		cmocka_unit_test(those_that_fail_do_not_keep_others_out),
 		cmocka_unit_test(nothing_starts_before_it_is_known_whether_it_may),
 		cmocka_unit_test(what_another_node_decided_is_seen),
+		cmocka_unit_test(what_a_removed_sink_has_not_begun_is_given_back),
+		cmocka_unit_test(what_a_removed_sink_has_waits_there_when_leases_do_not_end),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),
