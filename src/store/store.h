@@ -183,6 +183,9 @@ struct store_admit {
 	 * as any other when the store is back. Without, or if the store is no shared one:
 	 * ERR_AWAY. Not with lease_ms. */
 	bool spool;
+	/* It repeats an open ticket that its lane is done with: no limit of open tickets
+	 * refuses it, since what waits for it would never close. */
+	bool beyond_limit;
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
