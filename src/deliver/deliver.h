@@ -24,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/span.h"
+#include "deliver/lane.h"
 #include "deliver/lane_view.h"
 #include "deliver/policy.h"
 #include "sink/outlet.h"
@@ -93,7 +94,7 @@ enum deliver_command_kind {
 	                      begun is given back */
 	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
 	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter; done()
-	                      does not wait for the disk */
+	                      comes when the store has it */
 	DELIVER_CHANGE,    /* another outlet and policy, when what is under way has ended */
 };
 
@@ -108,11 +109,13 @@ struct deliver_command {
 	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);
 	/* 0, or of RETRY_NOW and DROP: -ENOENT: the lane does not have it; ERR_BUSY: it is
 	 * under way, or another of its entity is before it; of CHANGE: that of make();
-	 * ERR_BUSY: another change is not done yet. ERR_CLOSING: too late. */
+	 * ERR_BUSY: another change is not done yet; of DROP: ERR_FENCED, it is somebody else's
+	 * by now. ERR_CLOSING: too late. */
 	int error;
 	void (*done)(struct deliver_command *command); /* on the lane's thread; may be NULL */
 	void *user;
 	struct mailbox_node node; /* the lane's */
+	struct lane_drop drop;    /* the same */
 };
 
 void deliver_post(struct deliver *deliver, uint32_t lane, struct deliver_command *command);

@@ -315,7 +315,7 @@ int lane_retry_now(struct lane *lane, uint64_t ticket)
 	return 0;
 }
 
-int lane_drop(struct lane *lane, uint64_t ticket)
+int lane_drop(struct lane *lane, uint64_t ticket, struct lane_drop *drop)
 {
 	uint32_t place = schedule_find(&lane->schedule, ticket);
 	if (place == SCHEDULE_NONE)
@@ -328,6 +328,7 @@ int lane_drop(struct lane *lane, uint64_t ticket)
 	attempt->out.number = held->attempt;
 	attempt->place = place;
 	attempt->forget = true;
+	attempt->drop = drop;
 	lane_settle(attempt, OUTCOME_DEAD);
 	lane->urgent = true;
 	return 0;

@@ -81,9 +81,12 @@ static void say_settled(struct lane *lane, int error)
 static void settle_done(struct store_op *op)
 {
 	struct lane_attempt *attempt = op->user;
+	struct lane_drop *drop = attempt->drop;
 	CHECK(attempt->stage == STAGE_RECORDING);
 	say_settled(attempt->lane, op->error);
 	lane_pool_put(attempt);
+	if (drop)
+		drop->done(drop, op->error);
 }
 
 static void record_done(struct store_op *op)
@@ -141,6 +144,7 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 		.attempt = attempt->out.number,
 		.outcome = outcome,
 		.forget = attempt->forget || lane->policy.forget_dead,
+		.awaited = attempt->drop != NULL,
 	};
 	if (outcome == OUTCOME_RELEASED && attempt->due_ms > lane->now_ms)
 		attempt->settle.due_ms = lane_store_time(lane, attempt->due_ms);

@@ -61,6 +61,7 @@ struct lane_attempt {
 	struct outlet_attempt out;
 	struct lane *lane;
 	struct lane_attempt *next_free;
+	struct lane_drop *drop; /* who waits until it is dropped, or NULL */
 	enum lane_stage stage;
 	uint32_t place; /* in the schedule, or SCHEDULE_NONE */
 	uint32_t turn;  /* of the breaker */

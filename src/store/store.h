@@ -321,6 +321,7 @@ struct store_settle {
 	struct span text;
 	uint16_t status; /* the caller's */
 	bool forget;
+	bool awaited; /* somebody waits for it to be durable: it is worth a write of its own */
 	/* NULL, or a cell that is put in the same write if the outcome is accepted; stays
 	 * until done(). How a later caller learns what came of it. Its digest has the place
 	 * of the ticket (digest_with_place()); else a store that is spread may lose it. */

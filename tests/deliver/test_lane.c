@@ -645,6 +645,19 @@ static void a_rate_is_kept_and_used(void **state)
 
 /* ---- commands ---- */
 
+struct dropping {
+	struct lane_drop drop;
+	uint32_t answers;
+	int error;
+};
+
+static void dropped(struct lane_drop *drop, int error)
+{
+	struct dropping *it = container_of(drop, struct dropping, drop);
+	it->answers++;
+	it->error = error;
+}
+
 static void a_person_can_drop_and_hurry_what_waits(void **state)
 {
 	(void)state;
@@ -657,9 +670,13 @@ static void a_person_can_drop_and_hurry_what_waits(void **state)
 	kit_start(&kit);
 	kit_admit_many(&kit, 3);
 	kit_run(&kit);
-	assert_int_equal(lane_drop(kit.lane, kit.tickets[0]), 0);
-	assert_int_equal(lane_drop(kit.lane, 12345), -ENOENT);
+	struct dropping it = { .drop.done = dropped };
+	assert_int_equal(lane_drop(kit.lane, kit.tickets[0], &it.drop), 0);
+	assert_int_equal(lane_drop(kit.lane, 12345, &it.drop), -ENOENT);
+	assert_int_equal(it.answers, 0); /* the store does not have it yet */
 	kit_run(&kit);
+	assert_int_equal(it.answers, 1);
+	assert_int_equal(it.error, 0);
 	assert_false(kit_is_open(&kit, kit.tickets[0]));
 	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
 	assert_int_equal(lane_retry_now(kit.lane, kit.tickets[0]), -ENOENT);
@@ -682,12 +699,14 @@ static void what_is_under_way_can_be_neither_dropped_nor_hurried(void **state)
 	uint64_t ticket = kit_admit(&kit, 5);
 	uint64_t blocked = kit_admit(&kit, 5);
 	kit_run(&kit);
-	assert_int_equal(lane_drop(kit.lane, ticket), ERR_BUSY);
+	struct dropping it = { .drop.done = dropped };
+	assert_int_equal(lane_drop(kit.lane, ticket, &it.drop), ERR_BUSY);
 	assert_int_equal(lane_retry_now(kit.lane, ticket), ERR_BUSY);
 	assert_int_equal(lane_retry_now(kit.lane, blocked), ERR_BUSY);
-	assert_int_equal(lane_drop(kit.lane, blocked), 0);
+	assert_int_equal(lane_drop(kit.lane, blocked, &it.drop), 0);
 	kit_answer(&kit, 0, OUTLET_DONE, 200);
 	kit_run(&kit);
+	assert_int_equal(it.answers, 1);
 	assert_int_equal(kit_stats(&kit).open_tickets, 0);
 	assert_int_equal(kit.sent_count, 1);
 	kit_close(&kit);
