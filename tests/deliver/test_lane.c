@@ -596,6 +596,33 @@ static void an_outage_is_asked_little_and_recovery_is_paced(void **state)
 	kit_close(&kit);
 }
 
+/* With a shared store: another node may reach the sink. */
+static void an_outage_here_keeps_little_from_others(void **state)
+{
+	(void)state;
+	struct outage outage = { .down = true };
+	kit_open(&kit);
+	kit.options.lease_ms = 30000;
+	kit.answer = maybe_down;
+	kit.user = &outage;
+	kit_start(&kit);
+	uint32_t count = 1000;
+	for (uint32_t i = 0; i < count; i++) {
+		kit_admit(&kit, i % 4);
+		kit_advance(&kit, 5);
+	}
+	kit_advance(&kit, 30 * MINUTE_MS);
+	assert_int_equal(kit_view(&kit).breaker, BREAKER_OPEN);
+	assert_in_range(outage.tries, 30, 90); /* it is still asked */
+	assert_in_range(kit_view(&kit).waiting, 1, 60);
+	assert_in_range(kit_stats(&kit).due_tickets, count - 60, count - 1);
+	outage.down = false;
+	kit_advance(&kit, 10 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit.sent_count, count + outage.tries);
+	kit_close(&kit);
+}
+
 /* With attempts that take their time: the limit is what is under way. */
 static void after_an_outage_the_first_go_one_by_one(void **state)
 {
@@ -825,6 +852,7 @@ int main(void)
 		cmocka_unit_test(a_stuck_head_blocks_only_its_entity),
 		cmocka_unit_test(a_stuck_head_steps_aside_when_the_policy_says_so),
 		cmocka_unit_test(an_outage_is_asked_little_and_recovery_is_paced),
+		cmocka_unit_test(an_outage_here_keeps_little_from_others),
 		cmocka_unit_test(after_an_outage_the_first_go_one_by_one),
 		cmocka_unit_test(a_rate_is_kept_and_used),
 		cmocka_unit_test(a_person_can_drop_and_hurry_what_waits),
