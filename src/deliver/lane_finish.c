@@ -303,10 +303,12 @@ static void disable(struct lane *lane)
 	          log_str("sink", lane->name), log_u64("status", lane->counts.error_status));
 }
 
-static void retry(struct lane_attempt *attempt)
+/* `gone`: the sink says so. Its events wait for whoever resumes it, also after their last
+ * attempt: that one says nothing of them. */
+static void retry(struct lane_attempt *attempt, bool gone)
 {
-	uint64_t due_ms = 0;
-	if (!next_due(attempt, &due_ms)) {
+	uint64_t due_ms = attempt->lane->now_ms;
+	if (!next_due(attempt, &due_ms) && !gone) {
 		finish(attempt, OUTCOME_DEAD);
 		return;
 	}
@@ -355,7 +357,7 @@ static void sent(struct lane_attempt *attempt)
 	switch (judgement.fate) {
 	case JUDGE_DONE: finish(attempt, OUTCOME_DONE); break;
 	case JUDGE_DEAD: finish(attempt, OUTCOME_DEAD); break;
-	case JUDGE_RETRY: retry(attempt); break;
+	case JUDGE_RETRY: retry(attempt, judgement.disable); break;
 	case JUDGE_UNKNOWN: unknown(attempt); break;
 	}
 }

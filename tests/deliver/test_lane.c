@@ -492,6 +492,31 @@ static void gone_disables_the_sink_until_it_is_resumed(void **state)
 	kit_close(&kit);
 }
 
+static void the_last_attempt_at_a_sink_that_is_gone_makes_no_dead_letter(void **state)
+{
+	(void)state;
+	struct outlet_result gone = { .answer = OUTLET_REFUSED, .status = 410 };
+	kit_open(&kit);
+	kit_say(&kit, &gone);
+	kit.options.policy.retry.attempts = 1;
+	kit_start(&kit);
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_advance(&kit, 60 * MINUTE_MS);
+	assert_int_equal(kit_view(&kit).state, LANE_DISABLED);
+	assert_int_equal(kit_view(&kit).waiting, 1);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
+	lane_resume(kit.lane); /* in vain */
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_view(&kit).state, LANE_DISABLED);
+	assert_int_equal(kit_sends_of(&kit, ticket), 2);
+	gone.status = 500;
+	lane_resume(kit.lane);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_item(&kit, ticket).state, STORE_STATE_DEAD);
+	assert_int_equal(kit.sent_count, 3);
+	kit_close(&kit);
+}
+
 static void a_paused_sink_starts_nothing(void **state)
 {
 	(void)state;
@@ -848,6 +873,7 @@ int main(void)
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),
 		cmocka_unit_test(gone_disables_the_sink_until_it_is_resumed),
+		cmocka_unit_test(the_last_attempt_at_a_sink_that_is_gone_makes_no_dead_letter),
 		cmocka_unit_test(a_paused_sink_starts_nothing),
 		cmocka_unit_test(a_stuck_head_blocks_only_its_entity),
 		cmocka_unit_test(a_stuck_head_steps_aside_when_the_policy_says_so),
