@@ -60,7 +60,7 @@ static int obey(struct lane *lane, const struct deliver_command *command)
 	case DELIVER_RESUME: lane_resume(lane); return 0;
 	case DELIVER_REMOVE: lane_remove(lane); return 0;
 	case DELIVER_RETRY_NOW: return lane_retry_now(lane, command->ticket);
-	case DELIVER_DROP: return lane_drop(lane, command->ticket);
+	case DELIVER_DROP:
 	case DELIVER_CHANGE: break; /* not at once */
 	}
 	return ERR_INVALID;
@@ -71,6 +71,19 @@ static void finish_command(struct deliver_command *command, int error)
 	command->error = error;
 	if (command->done)
 		command->done(command);
+}
+
+static void dropped(struct lane_drop *drop, int error)
+{
+	finish_command(container_of(drop, struct deliver_command, drop), error);
+}
+
+static void drop(struct lane *lane, struct deliver_command *command)
+{
+	command->drop.done = dropped;
+	int error = lane_drop(lane, command->ticket, &command->drop);
+	if (error != 0)
+		finish_command(command, error);
 }
 
 static int change(struct runner *runner, struct deliver_command *command)
@@ -112,6 +125,8 @@ static void run_command(struct runner *runner, struct deliver_command *command)
 		(void)obey(runner->lane, command);
 		command->node.next = runner->telling;
 		runner->telling = &command->node;
+	} else if (command->kind == DELIVER_DROP) {
+		drop(runner->lane, command);
 	} else if (command->kind != DELIVER_CHANGE) {
 		finish_command(command, obey(runner->lane, command));
 	} else if (runner->change) {

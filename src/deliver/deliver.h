@@ -24,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/span.h"
+#include "deliver/lane.h"
 #include "deliver/lane_view.h"
 #include "deliver/policy.h"
 #include "sink/outlet.h"
@@ -89,10 +90,11 @@ int deliver_find(struct deliver *deliver, struct span name);
 enum deliver_command_kind {
 	DELIVER_PAUSE = 1, /* nothing starts; what is under way ends. Also after a restart */
 	DELIVER_RESUME,    /* also of a disabled one; tries at once */
-	DELIVER_REMOVE,    /* as paused, until a change */
+	DELIVER_REMOVE,    /* as paused, until a change; with leases that end what has not
+	                      begun is given back */
 	DELIVER_RETRY_NOW, /* a ticket that waits for its time */
 	DELIVER_DROP,      /* a ticket that is not under way: closed, no dead letter; done()
-	                      does not wait for the disk */
+	                      comes when the store has it */
 	DELIVER_CHANGE,    /* another outlet and policy, when what is under way has ended */
 };
 
@@ -107,11 +109,13 @@ struct deliver_command {
 	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);
 	/* 0, or of RETRY_NOW and DROP: -ENOENT: the lane does not have it; ERR_BUSY: it is
 	 * under way, or another of its entity is before it; of CHANGE: that of make();
-	 * ERR_BUSY: another change is not done yet. ERR_CLOSING: too late. */
+	 * ERR_BUSY: another change is not done yet; of DROP: ERR_FENCED, it is somebody else's
+	 * by now. ERR_CLOSING: too late. */
 	int error;
 	void (*done)(struct deliver_command *command); /* on the lane's thread; may be NULL */
 	void *user;
 	struct mailbox_node node; /* the lane's */
+	struct lane_drop drop;    /* the same */
 };
 
 void deliver_post(struct deliver *deliver, uint32_t lane, struct deliver_command *command);

@@ -200,6 +200,7 @@ uint64_t lane_run(struct lane *lane)
 	for (uint32_t turn = 0; turn < TURNS_MAX; turn++) {
 		lane_receive_takes(lane);
 		lane_bury_again(lane);
+		lane_give_back(lane);
 		start_due(lane);
 		lane_renew(lane);
 		lane_begin_takes(lane);
@@ -225,22 +226,7 @@ void lane_stop(struct lane *lane)
 	lane->chain_end = &lane->chain;
 	lane->chained = 0;
 	lane_bury_again(lane);
-	if (lane->lease_ms == 0)
-		return;
-	uint32_t place = SCHEDULE_NONE;
-	while ((place = schedule_each(&lane->schedule, place)) != SCHEDULE_NONE) {
-		struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
-		struct lane_attempt *attempt = ticket->state == SCHEDULE_STARTED
-		                                       ? NULL
-		                                       : lane_pool_get(lane);
-		if (!attempt)
-			continue; /* it has its own way back, or its lease ends */
-		attempt->out.ticket = ticket->ticket;
-		attempt->out.number = ticket->attempt;
-		attempt->place = SCHEDULE_NONE;
-		attempt->due_ms = ticket->due_ms;
-		lane_settle(attempt, OUTCOME_RELEASED);
-	}
+	lane_give_back(lane);
 }
 
 bool lane_is_still(const struct lane *lane)
@@ -329,7 +315,7 @@ int lane_retry_now(struct lane *lane, uint64_t ticket)
 	return 0;
 }
 
-int lane_drop(struct lane *lane, uint64_t ticket)
+int lane_drop(struct lane *lane, uint64_t ticket, struct lane_drop *drop)
 {
 	uint32_t place = schedule_find(&lane->schedule, ticket);
 	if (place == SCHEDULE_NONE)
@@ -342,6 +328,7 @@ int lane_drop(struct lane *lane, uint64_t ticket)
 	attempt->out.number = held->attempt;
 	attempt->place = place;
 	attempt->forget = true;
+	attempt->drop = drop;
 	lane_settle(attempt, OUTCOME_DEAD);
 	lane->urgent = true;
 	return 0;

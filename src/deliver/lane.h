@@ -90,12 +90,22 @@ void lane_pause(struct lane *lane);
 void lane_resume(struct lane *lane); /* also one that is disabled; tries at once */
 bool lane_wish_written(const struct lane *lane);
 
-/* As paused, by nobody's wish: until lane_change(). */
+/* As paused, by nobody's wish: until lane_change(). With leases that end it takes nothing
+ * meanwhile, and what it holds and has not begun is given back: another lane may have the
+ * sink. */
 void lane_remove(struct lane *lane);
 
 /* Of a ticket that the lane holds. 0, -ENOENT: it does not; ERR_BUSY: it is under
  * way, or (retry) another of its entity is before it. */
 int lane_retry_now(struct lane *lane, uint64_t ticket);
-int lane_drop(struct lane *lane, uint64_t ticket); /* closed, without a dead letter */
+
+/* The same; closed, without a dead letter. After 0 `drop` is the lane's until done(), which
+ * comes when the store has it, or has refused it: ERR_FENCED, the ticket is somebody
+ * else's; ERR_CLOSING. */
+struct lane_drop {
+	void (*done)(struct lane_drop *drop, int error);
+};
+
+int lane_drop(struct lane *lane, uint64_t ticket, struct lane_drop *drop);
 
 void lane_view(struct lane *lane, struct lane_view *ret_view);

@@ -42,6 +42,7 @@ struct lane_attempt *lane_pool_get(struct lane *lane)
 	attempt->out.result.status = 0;
 	attempt->out.result.text_len = 0;
 	attempt->forget = false;
+	attempt->drop = NULL;
 	attempt->due_ms = 0;
 	attempt->out.result.retry_after_ms = 0;
 	return attempt;

@@ -7,6 +7,10 @@
  * once: after a crash in between the same attempt is made again, and what was buried then
  * is a duplicate; and so it is when a ticket that was released dies again.
  *
+ * The limit of open tickets does not hold for it: each ticket has one letter at most, and a
+ * letter none (a sink for dead letters has no such sink itself), so no more than twice the
+ * limit are ever open.
+ *
  * When the store cannot take it, the burial is repeated, not the attempt: the sink has
  * said what it had to say.
  */
@@ -106,6 +110,7 @@ void lane_bury(struct lane_attempt *attempt)
 		.payload = attempt->out.payload,
 		.legs = &burial->leg,
 		.leg_count = 1,
+		.beyond_limit = true, /* else nothing would close when all that is open dies */
 	};
 	lane_submit(lane, &burial->admit.op, true);
 }

@@ -81,9 +81,12 @@ static void say_settled(struct lane *lane, int error)
 static void settle_done(struct store_op *op)
 {
 	struct lane_attempt *attempt = op->user;
+	struct lane_drop *drop = attempt->drop;
 	CHECK(attempt->stage == STAGE_RECORDING);
 	say_settled(attempt->lane, op->error);
 	lane_pool_put(attempt);
+	if (drop)
+		drop->done(drop, op->error);
 }
 
 static void record_done(struct store_op *op)
@@ -141,6 +144,7 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 		.attempt = attempt->out.number,
 		.outcome = outcome,
 		.forget = attempt->forget || lane->policy.forget_dead,
+		.awaited = attempt->drop != NULL,
 	};
 	if (outcome == OUTCOME_RELEASED && attempt->due_ms > lane->now_ms)
 		attempt->settle.due_ms = lane_store_time(lane, attempt->due_ms);
@@ -210,7 +214,7 @@ static void note_done(struct store_op *op)
 	else if (op->error != ERR_CLOSING)
 		log_error("a failed attempt could not be noted", log_str("sink", lane->name),
 		          log_code(op->error));
-	if (lane->stopping && lane->lease_ms > 0)
+	if (lane_gives_back(lane))
 		lane_settle(attempt, OUTCOME_RELEASED);
 	else
 		schedule_back(attempt);
@@ -245,7 +249,7 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 		return;
 	}
 	attempt->due_ms = due_ms;
-	if (attempt->lane->stopping && attempt->lane->lease_ms > 0)
+	if (lane_gives_back(attempt->lane))
 		lane_settle(attempt, OUTCOME_RELEASED);
 	else
 		schedule_back(attempt);
@@ -299,10 +303,12 @@ static void disable(struct lane *lane)
 	          log_str("sink", lane->name), log_u64("status", lane->counts.error_status));
 }
 
-static void retry(struct lane_attempt *attempt)
+/* `gone`: the sink says so. Its events wait for whoever resumes it, also after their last
+ * attempt: that one says nothing of them. */
+static void retry(struct lane_attempt *attempt, bool gone)
 {
-	uint64_t due_ms = 0;
-	if (!next_due(attempt, &due_ms)) {
+	uint64_t due_ms = attempt->lane->now_ms;
+	if (!next_due(attempt, &due_ms) && !gone) {
 		finish(attempt, OUTCOME_DEAD);
 		return;
 	}
@@ -351,7 +357,7 @@ static void sent(struct lane_attempt *attempt)
 	switch (judgement.fate) {
 	case JUDGE_DONE: finish(attempt, OUTCOME_DONE); break;
 	case JUDGE_DEAD: finish(attempt, OUTCOME_DEAD); break;
-	case JUDGE_RETRY: retry(attempt); break;
+	case JUDGE_RETRY: retry(attempt, judgement.disable); break;
 	case JUDGE_UNKNOWN: unknown(attempt); break;
 	}
 }

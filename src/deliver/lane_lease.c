@@ -127,3 +127,30 @@ void lane_renew(struct lane *lane)
 	}
 	lane->renewed_last = lane->renewing == LANE_LEASED_MAX ? last : SCHEDULE_NONE;
 }
+
+bool lane_gives_back(const struct lane *lane)
+{
+	return lane->lease_ms > 0 && (lane->stopping || lane->removed);
+}
+
+/* What is under way has a way back of its own. What there are no attempts for now is
+ * renewed until there are, or its lease ends with this process. */
+void lane_give_back(struct lane *lane)
+{
+	uint32_t place = SCHEDULE_NONE;
+	while (lane_gives_back(lane) &&
+	       (place = schedule_each(&lane->schedule, place)) != SCHEDULE_NONE) {
+		const struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
+		if (ticket->state == SCHEDULE_STARTED)
+			continue;
+		struct lane_attempt *attempt = lane_pool_get(lane);
+		if (!attempt)
+			return;
+		attempt->out.ticket = ticket->ticket;
+		attempt->out.number = ticket->attempt;
+		attempt->place = place;
+		attempt->due_ms = ticket->due_ms;
+		lane_settle(attempt, OUTCOME_RELEASED);
+		lane->urgent = true;
+	}
+}

@@ -61,6 +61,7 @@ struct lane_attempt {
 	struct outlet_attempt out;
 	struct lane *lane;
 	struct lane_attempt *next_free;
+	struct lane_drop *drop; /* who waits until it is dropped, or NULL */
 	enum lane_stage stage;
 	uint32_t place; /* in the schedule, or SCHEDULE_NONE */
 	uint32_t turn;  /* of the breaker */
@@ -249,3 +250,6 @@ void lane_bury_again(struct lane *lane);
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);
 bool lane_lease_over(struct lane *lane, uint32_t lease); /* asks the clock */
 void lane_renew(struct lane *lane);
+/* Leases end, and nothing more is delivered from here: others shall have what it holds. */
+bool lane_gives_back(const struct lane *lane);
+void lane_give_back(struct lane *lane); /* if so, all that has not begun */

@@ -6,7 +6,8 @@
  * here, nothing is taken: what waits does so at the store. When nothing can start for
  * some time (an outage, a pause, no tokens), one take at a time brings the tickets
  * alone, and not too often: so the lane knows all of them, for commands, and an outage
- * costs the store little. Their bytes are read when their turn comes.
+ * costs the store little. Their bytes are read when their turn comes. From a store that is
+ * shared an outage takes one at a time.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -89,16 +90,33 @@ static bool is_held_up(const struct lane *lane)
 	       limiter_is_held(&lane->limiter, lane->now_ms);
 }
 
+/* Other nodes may reach the sink that does not work from here: no more is kept from them
+ * than one to find out with whether it works again. */
+static bool takes_one_by_one(const struct lane *lane)
+{
+	return lane->lease_ms > 0 && !lane_is_barred(lane) && lane->breaker.state != BREAKER_CLOSED;
+}
+
+/* Is there one for the breaker's next probe? */
+static bool has_probe(const struct lane *lane)
+{
+	uint64_t until_ms = lane->breaker.state == BREAKER_OPEN ? lane->breaker.until_ms : 0;
+	return schedule_is_due(&lane->schedule, until_ms > lane->now_ms ? until_ms : lane->now_ms);
+}
+
 static void begin_bare_take(struct lane *lane)
 {
 	uint32_t items = less(LANE_BARE_ITEMS, holdable(lane, 0));
+	if (takes_one_by_one(lane))
+		items = has_probe(lane) ? 0 : less(items, 1);
 	if (promised(lane) == 0 && items > 0)
 		submit_take(lane, &lane->takes[0], items, true);
 }
 
 void lane_begin_takes(struct lane *lane)
 {
-	if (lane->stopping || lane->now_ms < lane->take_after_ms || !lane->wish.known)
+	if (lane->stopping || lane_gives_back(lane) || lane->now_ms < lane->take_after_ms ||
+	    !lane->wish.known)
 		return;
 	if (is_held_up(lane)) {
 		begin_bare_take(lane);

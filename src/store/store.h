@@ -183,6 +183,9 @@ struct store_admit {
 	 * as any other when the store is back. Without, or if the store is no shared one:
 	 * ERR_AWAY. Not with lease_ms. */
 	bool spool;
+	/* It repeats an open ticket that its lane is done with: no limit of open tickets
+	 * refuses it, since what waits for it would never close. */
+	bool beyond_limit;
 	/* out */
 	enum verdict verdict;
 	uint32_t matched;       /* not new: index of the claim that decided */
@@ -318,6 +321,7 @@ struct store_settle {
 	struct span text;
 	uint16_t status; /* the caller's */
 	bool forget;
+	bool awaited; /* somebody waits for it to be durable: it is worth a write of its own */
 	/* NULL, or a cell that is put in the same write if the outcome is accepted; stays
 	 * until done(). How a later caller learns what came of it. Its digest has the place
 	 * of the ticket (digest_with_place()); else a store that is spread may lose it. */

@@ -363,6 +363,59 @@ static void what_another_node_decided_is_seen(void **state)
 	lane_free(other);
 }
 
+/* With a shared store other nodes may still have the sink. */
+static void what_a_removed_sink_has_not_begun_is_given_back(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit.options.lease_ms = 30000;
+	kit.options.policy.limiter.most = 1;
+	kit.holds = true;
+	kit_start(&kit);
+	lane_pause(kit.lane); /* it takes all of them */
+	for (uint32_t i = 0; i < 300; i++)
+		kit_admit(&kit, i % 3);
+	kit_advance(&kit, 10000);
+	assert_int_equal(kit_stats(&kit).due_tickets, 0);
+	lane_resume(kit.lane);
+	kit_run(&kit);
+	assert_int_equal(kit.held_count, 1);
+	lane_remove(kit.lane);
+	kit_advance(&kit, 100);
+	assert_int_equal(kit_stats(&kit).due_tickets, 299);
+	kit_advance(&kit, 2 * MINUTE_MS); /* what is under way is still ours */
+	kit_answer(&kit, 0, OUTLET_REFUSED, 500);
+	kit_admit_many(&kit, 50); /* takes that waited before get some */
+	kit_advance(&kit, 2 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).due_tickets, 350);
+	assert_int_equal(kit_view(&kit).waiting, 0);
+	assert_int_equal(kit_view(&kit).lost, 0);
+	assert_int_equal(kit.takes, 0);
+	assert_int_equal(kit.sent_count, 1);
+
+	kit.holds = false; /* it comes back */
+	lane_prepare_change(kit.lane);
+	lane_change(kit.lane, &kit.outlet, &kit.options.policy);
+	kit_advance(&kit, 10 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit.sent_count, 351);
+	kit_close(&kit);
+}
+
+/* Its store has no other taker. */
+static void what_a_removed_sink_has_waits_there_when_leases_do_not_end(void **state)
+{
+	(void)state;
+	kit_open(&kit);
+	kit_start(&kit);
+	lane_remove(kit.lane);
+	kit_admit_many(&kit, 20);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_view(&kit).waiting, 20);
+	assert_int_equal(kit.sent_count, 0);
+	kit_close(&kit);
+}
+
 /* Noted, so a restart neither forgets the attempts nor sends too early. */
 static void a_restart_keeps_number_and_time_of_a_retry(void **state)
 {
@@ -436,6 +489,31 @@ static void gone_disables_the_sink_until_it_is_resumed(void **state)
 	kit_advance(&kit, MINUTE_MS);
 	assert_int_equal(kit_stats(&kit).open_tickets, 0);
 	assert_int_equal(kit_sends_of(&kit, first), 2);
+	kit_close(&kit);
+}
+
+static void the_last_attempt_at_a_sink_that_is_gone_makes_no_dead_letter(void **state)
+{
+	(void)state;
+	struct outlet_result gone = { .answer = OUTLET_REFUSED, .status = 410 };
+	kit_open(&kit);
+	kit_say(&kit, &gone);
+	kit.options.policy.retry.attempts = 1;
+	kit_start(&kit);
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_advance(&kit, 60 * MINUTE_MS);
+	assert_int_equal(kit_view(&kit).state, LANE_DISABLED);
+	assert_int_equal(kit_view(&kit).waiting, 1);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
+	lane_resume(kit.lane); /* in vain */
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_view(&kit).state, LANE_DISABLED);
+	assert_int_equal(kit_sends_of(&kit, ticket), 2);
+	gone.status = 500;
+	lane_resume(kit.lane);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit_item(&kit, ticket).state, STORE_STATE_DEAD);
+	assert_int_equal(kit.sent_count, 3);
 	kit_close(&kit);
 }
 
@@ -543,6 +621,33 @@ static void an_outage_is_asked_little_and_recovery_is_paced(void **state)
 	kit_close(&kit);
 }
 
+/* With a shared store: another node may reach the sink. */
+static void an_outage_here_keeps_little_from_others(void **state)
+{
+	(void)state;
+	struct outage outage = { .down = true };
+	kit_open(&kit);
+	kit.options.lease_ms = 30000;
+	kit.answer = maybe_down;
+	kit.user = &outage;
+	kit_start(&kit);
+	uint32_t count = 1000;
+	for (uint32_t i = 0; i < count; i++) {
+		kit_admit(&kit, i % 4);
+		kit_advance(&kit, 5);
+	}
+	kit_advance(&kit, 30 * MINUTE_MS);
+	assert_int_equal(kit_view(&kit).breaker, BREAKER_OPEN);
+	assert_in_range(outage.tries, 30, 90); /* it is still asked */
+	assert_in_range(kit_view(&kit).waiting, 1, 60);
+	assert_in_range(kit_stats(&kit).due_tickets, count - 60, count - 1);
+	outage.down = false;
+	kit_advance(&kit, 10 * MINUTE_MS);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit.sent_count, count + outage.tries);
+	kit_close(&kit);
+}
+
 /* With attempts that take their time: the limit is what is under way. */
 static void after_an_outage_the_first_go_one_by_one(void **state)
 {
@@ -592,6 +697,19 @@ static void a_rate_is_kept_and_used(void **state)
 
 /* ---- commands ---- */
 
+struct dropping {
+	struct lane_drop drop;
+	uint32_t answers;
+	int error;
+};
+
+static void dropped(struct lane_drop *drop, int error)
+{
+	struct dropping *it = container_of(drop, struct dropping, drop);
+	it->answers++;
+	it->error = error;
+}
+
 static void a_person_can_drop_and_hurry_what_waits(void **state)
 {
 	(void)state;
@@ -604,9 +722,13 @@ static void a_person_can_drop_and_hurry_what_waits(void **state)
 	kit_start(&kit);
 	kit_admit_many(&kit, 3);
 	kit_run(&kit);
-	assert_int_equal(lane_drop(kit.lane, kit.tickets[0]), 0);
-	assert_int_equal(lane_drop(kit.lane, 12345), -ENOENT);
+	struct dropping it = { .drop.done = dropped };
+	assert_int_equal(lane_drop(kit.lane, kit.tickets[0], &it.drop), 0);
+	assert_int_equal(lane_drop(kit.lane, 12345, &it.drop), -ENOENT);
+	assert_int_equal(it.answers, 0); /* the store does not have it yet */
 	kit_run(&kit);
+	assert_int_equal(it.answers, 1);
+	assert_int_equal(it.error, 0);
 	assert_false(kit_is_open(&kit, kit.tickets[0]));
 	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
 	assert_int_equal(lane_retry_now(kit.lane, kit.tickets[0]), -ENOENT);
@@ -629,12 +751,14 @@ static void what_is_under_way_can_be_neither_dropped_nor_hurried(void **state)
 	uint64_t ticket = kit_admit(&kit, 5);
 	uint64_t blocked = kit_admit(&kit, 5);
 	kit_run(&kit);
-	assert_int_equal(lane_drop(kit.lane, ticket), ERR_BUSY);
+	struct dropping it = { .drop.done = dropped };
+	assert_int_equal(lane_drop(kit.lane, ticket, &it.drop), ERR_BUSY);
 	assert_int_equal(lane_retry_now(kit.lane, ticket), ERR_BUSY);
 	assert_int_equal(lane_retry_now(kit.lane, blocked), ERR_BUSY);
-	assert_int_equal(lane_drop(kit.lane, blocked), 0);
+	assert_int_equal(lane_drop(kit.lane, blocked, &it.drop), 0);
 	kit_answer(&kit, 0, OUTLET_DONE, 200);
 	kit_run(&kit);
+	assert_int_equal(it.answers, 1);
 	assert_int_equal(kit_stats(&kit).open_tickets, 0);
 	assert_int_equal(kit.sent_count, 1);
 	kit_close(&kit);
@@ -743,14 +867,18 @@ int main(void)
 		cmocka_unit_test(those_that_fail_do_not_keep_others_out),
 		cmocka_unit_test(nothing_starts_before_it_is_known_whether_it_may),
 		cmocka_unit_test(what_another_node_decided_is_seen),
+		cmocka_unit_test(what_a_removed_sink_has_not_begun_is_given_back),
+		cmocka_unit_test(what_a_removed_sink_has_waits_there_when_leases_do_not_end),
 		cmocka_unit_test(without_dead_letters_it_is_forgotten),
 		cmocka_unit_test(a_restart_keeps_number_and_time_of_a_retry),
 		cmocka_unit_test(retry_after_pauses_the_sink_and_is_bounded),
 		cmocka_unit_test(gone_disables_the_sink_until_it_is_resumed),
+		cmocka_unit_test(the_last_attempt_at_a_sink_that_is_gone_makes_no_dead_letter),
 		cmocka_unit_test(a_paused_sink_starts_nothing),
 		cmocka_unit_test(a_stuck_head_blocks_only_its_entity),
 		cmocka_unit_test(a_stuck_head_steps_aside_when_the_policy_says_so),
 		cmocka_unit_test(an_outage_is_asked_little_and_recovery_is_paced),
+		cmocka_unit_test(an_outage_here_keeps_little_from_others),
 		cmocka_unit_test(after_an_outage_the_first_go_one_by_one),
 		cmocka_unit_test(a_rate_is_kept_and_used),
 		cmocka_unit_test(a_person_can_drop_and_hurry_what_waits),

@@ -122,6 +122,7 @@ class Fleet:
         text += "sources:\n" + source("a", source_more)
         if sink:
             text += "sinks:\n" + http_sink("it", sink.url("/it"), more)
+        self.text = text
         self.config = write(scratch, f"{self.name}.yaml", text)
 
     def start(self, name, options=(), **more):

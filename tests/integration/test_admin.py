@@ -464,6 +464,19 @@ def test_ticket_that_waits_for_its_next_attempt_is_tried_now_or_dropped(gate):
     assert len(it.sink.got()) == 3
 
 
+def test_what_was_answered_as_dropped_stays_so_over_a_kill(gate, stile):
+    """Out of its lane: the answer waits until the store has it."""
+    it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }")
+    for _ in range(3):
+        ticket, = it.send()
+        eventually(lambda: [row.get("last") for row in tickets(it.gateway)] == ["failed"] and
+                   ask(it.gateway, "GET", "/v1/sinks/crm")["waiting"] == 1, "it has failed once")
+        assert ask(it.gateway, "POST", f"/v1/tickets/{ticket}/drop")["state"] == "dropped"
+        it.gateway.kill()
+        it.gateway = stile("--config", it.config)
+        assert tickets(it.gateway) == []
+
+
 def test_backlog_of_a_sink_is_dropped_or_tried_now(gate, run):
     """In its lane or not: what the lane has not taken is due, what it has is leased."""
     it = gate(policy="retry: { first: 1h, max: 1h }, breaker: { failures: 0, percent: 0 }, "

@@ -226,6 +226,24 @@ def test_dead_letter_goes_to_its_sink_once(gateway, sink):
         assert key(request) not in tickets.values() and request.headers["Stile-Source"] == "a"
 
 
+def test_dead_letters_go_on_when_as_many_are_open_as_may_be(gateway, sink):
+    """A letter is an open ticket too: if it had to wait for room, nothing would ever close."""
+    up = {"crm": False}
+    it = sink(lambda request: 200 if request.path == "/aside" else 422 if up["crm"] else 503)
+    stile = gateway(source("a"), http_sink("crm", it.url("/crm"), "dead_letter: aside, "
+                    f"dead_letters: forget, {QUICK}") +
+                    http_sink("aside", it.url("/aside")), "  - { to: crm }\n",
+                    "--max-open-tickets", "10")
+    ids = [fresh() for _ in range(10)]
+    for event in ids:
+        take(post(stile, "/in/a", {"id": event}), "new")
+    assert post(stile, "/in/a", {"id": fresh()}).status == 503
+    up["crm"] = True
+    stile.wait_settled()
+    assert sorted(it.ids("/aside")) == sorted(ids)
+    take(post(stile, "/in/a", {"id": fresh()}), "new")
+
+
 def test_dead_letter_of_a_crash_comes_once(stile, scratch, sink):
     """Killed again and again while letters die."""
     it = sink(lambda request: 422 if request.path == "/crm" else 200)

@@ -108,6 +108,36 @@ def test_node_that_slept_past_its_lease_is_refused(fleet, sink):
     assert len(destination.got()) == 2
 
 
+def test_node_whose_configuration_drops_a_sink_leaves_its_events_to_others(fleet, sink, stile,
+                                                                           scratch):
+    """Neither what it holds, nor what comes later: its takes still wait at the store then."""
+    up = threading.Event()
+    destination = sink(lambda request: 200 if up.is_set() else 500)
+    retry = "retry: { first: 300ms, max: 300ms }, breaker: { failures: 0, percent: 0 }"
+    its = fleet(destination, retry)
+    own = write(scratch, "own.yaml", its.text)
+    node = stile("--config", own, folder=os.path.join(scratch, "drops"), name="drops")
+    other = its.start("keeps")
+    ids = [str(number) for number in range(60)]
+    with Connection(node.address) as connection:
+        for number in ids[:20]:
+            assert connection.post({"id": number}, path="/in/a").status == 200
+    eventually(lambda: sum(row["waiting"] for row in node.ask("GET", "/v1/sinks").json()["sinks"])
+               > 0, "it holds some")
+    write(scratch, "own.yaml", its.text.replace("  it:", "  another:"))
+    node.process.send_signal(signal.SIGHUP)
+    eventually(lambda: "sink was removed" in node.log(), "it is removed")
+    up.set()
+    with Connection(other.address) as connection:
+        for number in ids[20:]:
+            assert connection.post({"id": number}, path="/in/a").status == 200
+            time.sleep(0.01)
+    good = lambda: set(destination.ids()) == set(ids) and \
+        other.metrics()["stile_open_tickets"].value() == 0  # noqa: E731
+    eventually(good, "the other delivers all of them")
+    assert node.stop() == 0 and other.stop() == 0
+
+
 def ask_claims(node, method, token="", **body):
     """/v1/claims is on the listener of events."""
     with Connection(node.address) as connection:

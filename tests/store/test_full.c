@@ -449,6 +449,25 @@ static void test_a_store_with_too_many_open_tickets_says_so_once(void **state)
 	assert_int_equal(told_count, 2);
 }
 
+static void test_an_admit_beyond_the_limit_of_open_tickets_is_taken(void **state)
+{
+	(void)state;
+	store = store_free(store);
+	options.max_open_tickets = 3;
+	open_store();
+	for (uint64_t i = 1; i <= 3; i++)
+		assert_int_equal(admit(i, 10), 0);
+	struct store_admit letter = { .payload = SPAN("{}"), .beyond_limit = true };
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(store_call(store, &letter.op, STORE_ADMIT), 0);
+	assert_int_equal(admit(4, 10), ERR_FULL);
+	store = store_free(store);
+	open_store(); /* and is there again */
+	assert_false(is_writable());
+	settle_all(6);
+	assert_int_equal(admit(4, 10), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -472,6 +491,8 @@ int main(void)
 			test_a_closed_segment_takes_events_though_the_disk_is_full, begin, end),
 		cmocka_unit_test_setup_teardown(
 			test_a_store_with_too_many_open_tickets_says_so_once, begin, end),
+		cmocka_unit_test_setup_teardown(
+			test_an_admit_beyond_the_limit_of_open_tickets_is_taken, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -297,7 +297,7 @@ struct lazy_settle {
 };
 
 /* Takes what is due and submits its outcome, without an event beside it. */
-static void settle_lazily(struct world *world, struct lazy_settle *lazy)
+static void settle_it(struct world *world, struct lazy_settle *lazy, bool awaited)
 {
 	struct store_item item;
 	struct store_parts parts;
@@ -312,11 +312,17 @@ static void settle_lazily(struct world *world, struct lazy_settle *lazy)
 		.op = { .kind = STORE_SETTLE, .done = store_calls_done, .user = &lazy->finished },
 		.ticket = item.ticket,
 		.attempt = item.attempt,
-		.outcome = OUTCOME_DONE
+		.outcome = OUTCOME_DONE,
+		.awaited = awaited,
 	};
 	store_submit(world->store, &lazy->settle.op);
 	store_flush(world->store);
 	buf_free(&lazy->call.take.items);
+}
+
+static void settle_lazily(struct world *world, struct lazy_settle *lazy)
+{
+	settle_it(world, lazy, false);
 }
 
 static uint64_t commits(const struct world *world)
@@ -402,6 +408,13 @@ static void test_outcomes_alone_cost_no_write_and_delay_no_duplicate(void **stat
 	store_tick(world.store);
 	assert_true(lazy.finished);
 	assert_int_equal(lazy.settle.op.error, 0);
+
+	/* … with one that is worth it … */
+	assert_int_equal(admit(&world, 4, SPAN("fourth")), VERDICT_NEW);
+	before = commits(&world);
+	settle_it(&world, &lazy, true);
+	assert_true(lazy.finished);
+	assert_int_equal(commits(&world), before + 1);
 
 	/* … or with the end. */
 	assert_int_equal(admit(&world, 3, SPAN("third")), VERDICT_NEW);

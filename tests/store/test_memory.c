@@ -158,6 +158,9 @@ static void test_open_tickets_are_bounded(void **state)
 	assert_int_equal(admit(store, 1, 0, 60).verdict, VERDICT_DUPLICATE);
 	store_stats(store, &stats);
 	assert_false(stats.writable);
+	struct store_admit letter = { .payload = SPAN("{}"), .beyond_limit = true };
+	assert_int_equal(store_call(store, &letter.op, STORE_ADMIT), 0);
+	assert_int_equal(admit(store, 3, 0, 60).op.error, ERR_FULL);
 	store_free(store);
 }
 

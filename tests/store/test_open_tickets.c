@@ -311,6 +311,7 @@ static void test_more_than_the_limit_is_refused_before_it_is_admitted(void **sta
 		assert_int_equal(open_tickets_insert(tickets, &ticket), 0);
 	}
 	assert_int_equal(open_tickets_reserve(tickets, 1), ERR_FULL);
+	assert_int_equal(open_tickets_reserve_beyond(tickets, 1), 0);
 	assert_true(open_tickets_drop(tickets, 5));
 	assert_int_equal(open_tickets_reserve(tickets, 1), 0);
 	open_tickets_free(tickets);

@@ -164,7 +164,8 @@ static int insert_ticket(struct local_store *local, const struct store_admit *ad
 	};
 
 	uint32_t count = store_leg_count(admit);
-	int r = open_tickets_reserve(local->tickets, count);
+	int r = unlikely(admit->beyond_limit) ? open_tickets_reserve_beyond(local->tickets, count)
+	                                      : open_tickets_reserve(local->tickets, count);
 
 	for (uint32_t i = 0; i < count && r == 0; i++) {
 		if (unlikely(admit->leg_count)) {

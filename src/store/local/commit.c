@@ -521,6 +521,7 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 		return false;
 	}
 	frame_add_settle(&local->journal.frame, settle);
+	local->batch->events += settle->awaited;
 	return true;
 }
 

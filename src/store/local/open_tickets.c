@@ -179,6 +179,11 @@ int open_tickets_reserve(struct open_tickets *tickets, uint32_t count)
 {
 	if (tickets->max_open && tickets->open + count > tickets->max_open)
 		return ERR_FULL;
+	return open_tickets_reserve_beyond(tickets, count);
+}
+
+int open_tickets_reserve_beyond(struct open_tickets *tickets, uint32_t count)
+{
 	int error = ticket_blocks_reserve(&tickets->blocks, count);
 	if (!error)
 		error = segment_uses_reserve(&tickets->segments);

@@ -79,6 +79,8 @@ struct open_tickets *open_tickets_free(struct open_tickets *tickets); /* accepts
 
 /* ERR_FULL: max_open tickets are open, or would be with `count` more. */
 int open_tickets_reserve(struct open_tickets *tickets, uint32_t count) must_check;
+/* The same, and the limit is not applied. */
+int open_tickets_reserve_beyond(struct open_tickets *tickets, uint32_t count) must_check;
 
 /*
  * Adds a ticket as due, or as held, parked or dead if its state says so; attempt and

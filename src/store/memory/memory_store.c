@@ -132,8 +132,9 @@ static void parts_free(struct parts *parts)
 
 static bool has_room(const struct memory_store *memory, const struct store_admit *admit)
 {
-	return memory_tickets_open_count(memory->tickets) + store_leg_count(admit) <=
-	       memory->max_open;
+	return admit->beyond_limit ||
+	       memory_tickets_open_count(memory->tickets) + store_leg_count(admit) <=
+	               memory->max_open;
 }
 
 static int parts_alloc(struct memory_store *memory, const struct store_admit *admit,
