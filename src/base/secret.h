@@ -13,5 +13,11 @@
  * is empty proves nothing. */
 bool secret_equal(struct span a, struct span b) must_check;
 
+/* What is shorter is too common in any text to be blotted out of it. */
+#define SECRET_BLOT_MIN 4u
+
+/* Whatever a text repeats of the secret becomes ***. Returns the new length. */
+size_t secret_blot(char *text, size_t len, struct span secret);
+
 /* Overwrites, also where a compiler would think that nobody looks any more. */
 void secret_wipe(void *ptr, size_t len);

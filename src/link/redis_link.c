@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "codec/resp_reply.h"
 #include "net/tls_client.h"
 
@@ -216,12 +217,32 @@ static void greet(struct redis_link *link)
 	redis_link_flush(link);
 }
 
+void redis_link_words(const struct redis_link *link, struct span said,
+                      char ret_words[static REDIS_LINK_WORDS_MAX])
+{
+	struct span password = span_str(link->options.login->password);
+	char text[REDIS_LINK_WORDS_MAX + REDIS_WORD_MAX];
+	const char *args = said.len > 0 ? memmem(said.ptr, said.len, ", with args", 11) : NULL;
+
+	if (args)
+		said.len = (size_t)(args - said.ptr);
+	size_t len = said.len < sizeof(text) ? said.len : sizeof(text);
+	if (len > 0)
+		memcpy(text, said.ptr, len);
+	len = secret_blot(text, len, password);
+	if (said.len > sizeof(text)) /* the beginning of a password may be at its end */
+		len = len > password.len ? len - password.len : 0;
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			text[i] = ' ';
+	snprintf(ret_words, REDIS_LINK_WORDS_MAX, "%.*s", (int)len, text);
+}
+
 static void greeting_refused(struct redis_link *link, const struct resp_reply *value)
 {
-	char why[160];
+	char why[REDIS_LINK_WORDS_MAX];
 
-	snprintf(why, sizeof(why), "%.*s", (int)(value->text.len < 150 ? value->text.len : 150),
-	         value->text.ptr);
+	redis_link_words(link, value->text, why);
 	redis_link_reset(link, why);
 }
 

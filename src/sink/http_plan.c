@@ -9,7 +9,6 @@
 
 #define SECRET_MIN 24
 #define SECRET_MAX 64
-#define BLOT_MIN 4u /* shorter texts are too common to be blotted out */
 #define PATH_BLOT_MIN 16u
 #define PART_BLOT_MIN 8u
 
@@ -54,7 +53,7 @@ const char *http_plan_refusal(const struct http_plan *plan, const struct ip_addr
 
 static int add_blot(struct http_plan *plan, struct span secret)
 {
-	if (secret.len < BLOT_MIN)
+	if (secret.len < SECRET_BLOT_MIN)
 		return 0;
 	if (plan->blot_count == HTTP_BLOTS_MAX)
 		return ERR_TOO_LARGE;

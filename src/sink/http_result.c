@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/secret.h"
 #include "base/text.h"
 #include "sink/http_internal.h"
 
@@ -39,7 +40,7 @@ void http_result_not_sent(struct outlet_result *ret_result, bool permanent, cons
 static size_t blot(const struct http_plan *plan, char *text, size_t len)
 {
 	for (uint32_t i = 0; i < plan->blot_count; i++)
-		len = outlet_blot(text, len, plan->blots[i]);
+		len = secret_blot(text, len, plan->blots[i]);
 	return len;
 }
 

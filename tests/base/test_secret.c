@@ -42,6 +42,29 @@ static void wiped_bytes_are_gone(void **state)
 	secret_wipe(NULL, 0);
 }
 
+static void check_blot(const char *text, const char *secret, const char *wanted)
+{
+	char copy[64];
+	size_t len = strlen(text);
+	memcpy(copy, text, len);
+	len = secret_blot(copy, len, span_str(secret));
+	assert_int_equal(len, strlen(wanted));
+	assert_memory_equal(copy, wanted, len);
+}
+
+static void blots_leave_nothing_of_a_secret_and_all_of_the_rest(void **state)
+{
+	(void)state;
+	check_blot("key abcd is wrong", "abcd", "key *** is wrong");
+	check_blot("abcdabcd and abcd", "abcd", "****** and ***");
+	check_blot("a long one: 0123456789", "0123456789", "a long one: ***");
+	check_blot("abc", "abcd", "abc");
+	check_blot("", "abcd", "");
+	check_blot("translate abc", "abc", "translate abc");
+	check_blot("translate", "a", "translate");
+	check_blot("translate", "", "translate");
+}
+
 static void hex_is_decoded_or_refused(void **state)
 {
 	(void)state;
@@ -141,6 +164,7 @@ int main(void)
 		cmocka_unit_test(only_equal_bytes_are_equal),
 		cmocka_unit_test(nothing_equals_nothing),
 		cmocka_unit_test(wiped_bytes_are_gone),
+		cmocka_unit_test(blots_leave_nothing_of_a_secret_and_all_of_the_rest),
 		cmocka_unit_test(hex_is_decoded_or_refused),
 		cmocka_unit_test(ed25519_signatures_of_the_rfc_are_right_and_no_bit_else),
 		cmocka_unit_test(a_key_that_accepts_anything_is_refused),
