@@ -488,6 +488,7 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_SIZE: read_number(reader, option, node, field); break;
 	case CONFIG_RATE: config_read_rate(reader, node, field); break;
 	case CONFIG_HEADERS: config_read_headers(reader, node, field); break;
+	case CONFIG_URL: (void)config_read_url(reader, node, field); break;
 	case CONFIG_STORE_URL: config_read_store_url(reader, node, field); break;
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;

@@ -16,6 +16,8 @@ static const char *variable(const char *name)
 {
 	if (strcmp(name, "KEY") == 0)
 		return "s3cret-0123456789";
+	if (strcmp(name, "ODD") == 0)
+		return "a/b@c:1?d#e%41%zz%";
 	if (strcmp(name, "EMPTY") == 0)
 		return "";
 	return strcmp(name, "DIR") == 0 ? getenv("STILE_TEST_DIR_OF_CONFIG") : NULL;
@@ -215,6 +217,26 @@ static void variables_are_replaced_wherever_a_text_stands(void **state)
 	assert_span(config->sources[0].auth.secrets[1], "xs3cret-0123456789x");
 	config_free(config);
 	assert_refused("window: ${NONE}\n", "no variable NONE");
+}
+
+static void no_character_of_a_password_ends_it_in_a_url(void **state)
+{
+	(void)state;
+	struct config *config = load(
+		"store: 'redis://:${ODD}@h:1'\n"
+		"sinks:\n"
+		"  url: { postgres: 'postgresql://u:${ODD}@h:1/d?options=${KEY}' }\n"
+		"  list: { postgres: 'host=h password=${KEY}' }\n");
+	assert_span(config->store.url, "redis://:a%2Fb%40c%3A1%3Fd%23e%41%25zz%25@h:1");
+	assert_span(
+		config->sinks[0].postgres.conninfo,
+		"postgresql://u:a%2Fb%40c%3A1%3Fd%23e%41%25zz%25@h:1/d?options=s3cret-0123456789");
+	assert_span(config->sinks[1].postgres.conninfo, "host=h password=s3cret-0123456789");
+	config_free(config);
+	assert_refused("sinks: { it: { http: 'https://me:${ODD}@h/' } }\n", "without a user");
+	assert_refused("sinks: { it: { postgres: 'postgresql://u:${NONE}@h/d' } }\n",
+	               "no variable NONE");
+	assert_refused("sinks: { it: { postgres: [x] } }\n", "expected a text");
 }
 
 static void write_secret(const char *folder, const char *text, mode_t mode)
@@ -596,6 +618,7 @@ int main(void)
 		cmocka_unit_test(a_source_is_what_was_written),
 		cmocka_unit_test(claims_beside_a_preset_are_added_to_each_of_its_cases),
 		cmocka_unit_test(recipes_keep_their_order_and_names),
+		cmocka_unit_test(no_character_of_a_password_ends_it_in_a_url),
 		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(flags_count_more_than_the_file),
