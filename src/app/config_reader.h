@@ -29,8 +29,16 @@ struct config_reader {
 	const struct config_input *input;
 	struct config *config;
 	struct config_report *report;
-	struct buf option; /* where it is: "sources.genesys.window" */
-	int failed;        /* -ENOMEM: what was read is not all */
+	struct buf option;            /* where it is: "sources.genesys.window" */
+	int failed;                   /* -ENOMEM: what was read is not all */
+	struct config_values *values; /* NULL, or what the variables of a text had */
+};
+
+#define CONFIG_VALUES_MAX 8u
+
+struct config_values {
+	struct span list[CONFIG_VALUES_MAX];
+	uint32_t count; /* may be more than there is room for */
 };
 
 /* A text that was written in the file, for problems that are found later. */

@@ -20,9 +20,7 @@
 /* Bytes that may stand in a line: no controls, no password. */
 static size_t clean(char *text, size_t len, struct span password, bool cut)
 {
-	len = secret_blot(text, len, password);
-	if (cut) /* the beginning of a password may be at its end */
-		len = len > password.len ? len - password.len : 0;
+	len = secret_blot(text, len, password, cut);
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
 			text[i] = ' ';

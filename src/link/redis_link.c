@@ -220,7 +220,6 @@ static void greet(struct redis_link *link)
 void redis_link_words(const struct redis_link *link, struct span said,
                       char ret_words[static REDIS_LINK_WORDS_MAX])
 {
-	struct span password = span_str(link->options.login->password);
 	char text[REDIS_LINK_WORDS_MAX + REDIS_WORD_MAX];
 	const char *args = said.len > 0 ? memmem(said.ptr, said.len, ", with args", 11) : NULL;
 
@@ -229,9 +228,8 @@ void redis_link_words(const struct redis_link *link, struct span said,
 	size_t len = said.len < sizeof(text) ? said.len : sizeof(text);
 	if (len > 0)
 		memcpy(text, said.ptr, len);
-	len = secret_blot(text, len, password);
-	if (said.len > sizeof(text)) /* the beginning of a password may be at its end */
-		len = len > password.len ? len - password.len : 0;
+	len = secret_blot(text, len, span_str(link->options.login->password),
+	                  said.len > sizeof(text));
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
 			text[i] = ' ';

@@ -239,6 +239,24 @@ static void no_character_of_a_password_ends_it_in_a_url(void **state)
 	assert_refused("sinks: { it: { postgres: [x] } }\n", "expected a text");
 }
 
+static void what_variables_have_in_a_header_is_known_by_itself(void **state)
+{
+	(void)state;
+	struct config *config = load("sinks: { it: { http: 'https://a.example.com/', headers: {\n"
+	                             "  Cookie: 'a=${KEY}; b=${NONE:-dflt}',\n"
+	                             "  X-A: '{id} ${KEY}' } } }\n");
+	const struct http_header_option *list = config->sinks[0].http.headers.list;
+	assert_int_equal(list[0].part_count, 2);
+	assert_span(list[0].parts[0], "s3cret-0123456789");
+	assert_span(list[0].parts[1], "dflt");
+	assert_int_equal(list[1].part_count, 1);
+	assert_span(list[1].parts[0], "s3cret-0123456789");
+	config_free(config);
+	assert_refused("sinks: { it: { http: 'https://a.example.com/', headers: { A: '"
+	               "${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}' } } }\n",
+	               "found 9 variables, expected at most 8");
+}
+
 static void write_secret(const char *folder, const char *text, mode_t mode)
 {
 	char path[300];
@@ -517,6 +535,7 @@ static void sinks_and_routes_are_what_was_written(void **state)
 	assert_int_equal(crm->http.headers.count, 2);
 	assert_true(crm->http.headers.list[0].secret);
 	assert_false(crm->http.headers.list[1].secret);
+	assert_int_equal(crm->http.headers.list[1].part_count, 0);
 	assert_int_equal(crm->http.timeout_ms, 5000);
 	assert_int_equal(crm->http.connect_ms, 1000);
 	assert_int_equal(crm->http.allow_count, 1);
@@ -618,6 +637,7 @@ int main(void)
 		cmocka_unit_test(a_source_is_what_was_written),
 		cmocka_unit_test(claims_beside_a_preset_are_added_to_each_of_its_cases),
 		cmocka_unit_test(recipes_keep_their_order_and_names),
+		cmocka_unit_test(what_variables_have_in_a_header_is_known_by_itself),
 		cmocka_unit_test(no_character_of_a_password_ends_it_in_a_url),
 		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
