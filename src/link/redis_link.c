@@ -244,7 +244,8 @@ static void greeting_refused(struct redis_link *link, const struct resp_reply *v
 	redis_link_reset(link, why);
 }
 
-/* A name is nice to have; all else must be granted. */
+/* A name is nice to have; all else must be granted. But to a stranger even that is refused, with
+ * better words than the script, which is too long to be heard from one. */
 static void greeting_reply(struct redis_link *link, struct span reply)
 {
 	struct resp_reply value;
@@ -256,7 +257,8 @@ static void greeting_reply(struct redis_link *link, struct span reply)
 	CHECK(greeting < GREET_COUNT);
 	if (!resp_reply_next(reply, &at, &value))
 		return;
-	if (value.kind == RESP_REPLY_ERROR && greeting != GREET_NAME) {
+	if (value.kind == RESP_REPLY_ERROR &&
+	    (greeting != GREET_NAME || resp_reply_says(&value, SPAN("NOAUTH")))) {
 		greeting_refused(link, &value);
 		return;
 	}
