@@ -12,7 +12,10 @@ uint64_t http_retry_after(struct span value, uint64_t now_ms)
 {
 	uint64_t seconds;
 	char copy[64];
-	if (text_parse_u64(value, &seconds) == 0)
+	int error = text_parse_u64(value, &seconds);
+	if (error == ERR_TOO_LARGE)
+		return RETRY_AFTER_MAX_MS;
+	if (error == 0)
 		return seconds < RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : RETRY_AFTER_MAX_MS;
 	if (value.len >= sizeof(copy) || (value.len > 0 && memchr(value.ptr, '\0', value.len)))
 		return 0;
