@@ -4,7 +4,7 @@
  * config.c          load and free
  * config_read.c     walks the tree by the table
  * config_value.c    one value: ${NAME}, file:, kinds and ranges
- * config_store.c    which store, and its URL
+ * config_store.c    which store, and URLs with a password
  * config_source.c   a source as a whole: its name, path, recipe
  * config_sink.c     a sink as a whole: what it is, and what fits that
  * config_route.c    routes, and what sources and sinks have of them
@@ -29,8 +29,16 @@ struct config_reader {
 	const struct config_input *input;
 	struct config *config;
 	struct config_report *report;
-	struct buf option; /* where it is: "sources.genesys.window" */
-	int failed;        /* -ENOMEM: what was read is not all */
+	struct buf option;            /* where it is: "sources.genesys.window" */
+	int failed;                   /* -ENOMEM: what was read is not all */
+	struct config_values *values; /* NULL, or what the variables of a text had */
+};
+
+#define CONFIG_VALUES_MAX 8u
+
+struct config_values {
+	struct span list[CONFIG_VALUES_MAX];
+	uint32_t count; /* may be more than there is room for */
 };
 
 /* A text that was written in the file, for problems that are found later. */
@@ -114,6 +122,10 @@ bool config_is_repeated(struct config_reader *reader, const struct yaml_node *ma
 
 /* ---- config_store.c ---- */
 
+/* A text that may be a URL. Whatever a variable has in the place of the password is the
+ * password: none of its characters ends it. False: told. */
+bool config_read_url(struct config_reader *reader, const struct yaml_node *node,
+                     struct span *ret_url);
 void config_read_store_url(struct config_reader *reader, const struct yaml_node *node,
                            struct span *ret_url);
 void config_check_store(struct config_reader *reader);

@@ -72,6 +72,32 @@ static bool names_secret(struct span name)
 	return false;
 }
 
+/* Sinks that repeat a header may repeat the secret in it alone. */
+static bool read_header_value(struct config_reader *reader, const struct yaml_node *node,
+                              struct http_header_option *header)
+{
+	struct config_values values = { .count = 0 };
+	/* Of a file the whole value is the secret, not its path. */
+	reader->values = span_starts(node->text, SPAN("file:")) ? NULL : &values;
+	bool fine = header->secret ? config_read_secret(reader, node, &header->value)
+	                           : config_read_text(reader, node, &header->value);
+	reader->values = NULL;
+	if (!fine || values.count == 0)
+		return fine;
+	if (values.count > CONFIG_VALUES_MAX) {
+		config_tell(reader, CONFIG_ERROR, node, "found %u variables, expected at most %u",
+		            values.count, CONFIG_VALUES_MAX);
+		return false;
+	}
+	struct span *parts = config_alloc(reader, values.count, sizeof(*parts));
+	if (!parts)
+		return false;
+	memcpy(parts, values.list, values.count * sizeof(*parts));
+	header->parts = parts;
+	header->part_count = values.count;
+	return true;
+}
+
 /* What comes from a file or the environment is taken as it is; else it is a template. */
 static void read_header(struct config_reader *reader, const struct yaml_node *node,
                         struct http_header_option *ret_header)
@@ -84,8 +110,7 @@ static void read_header(struct config_reader *reader, const struct yaml_node *no
 	struct http_header_option header = { .secret = secret, .hidden = variable };
 	if (!config_read_text(reader, node->name, &header.name))
 		return;
-	if (secret ? config_read_secret(reader, node, &header.value)
-	           : config_read_text(reader, node, &header.value))
+	if (read_header_value(reader, node, &header))
 		*ret_header = header;
 }
 

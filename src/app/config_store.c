@@ -6,6 +6,7 @@
  */
 #include "app/config_reader.h"
 #include "app/shared_store.h"
+#include "base/hex.h"
 #include "codec/url.h"
 
 static const struct {
@@ -105,8 +106,16 @@ static bool check_url(struct config_reader *reader, struct config_place place, s
 	return false;
 }
 
-/* The URL with this password. One that stood in the URL may be encoded already: only what
- * would end it is. */
+/* Of a password that may be encoded already: what would end it, and a % that begins no code. */
+static bool breaks_url(struct span password)
+{
+	unsigned char byte[1];
+	if (password.ptr[0] == '%')
+		return password.len < 3 || !hex_decode(span_of(password.ptr + 1, 2), byte, 1);
+	return memchr("/?#@:", password.ptr[0], 5);
+}
+
+/* The URL with this password. One that stood in the URL may be encoded already. */
 static struct span join(struct config_reader *reader, const struct parts *parts,
                         struct span password, bool encoded)
 {
@@ -119,7 +128,7 @@ static struct span join(struct config_reader *reader, const struct parts *parts,
 	buf_append_span(&url, parts->user);
 	buf_append_char(&url, ':');
 	for (size_t i = 0; encoded && i < password.len; i++)
-		if (memchr("/?#@:", password.ptr[i], 5))
+		if (breaks_url(span_skip(password, i)))
 			url_percent_byte(password.ptr[i], &url);
 		else
 			buf_append_char(&url, password.ptr[i]);
@@ -150,13 +159,14 @@ static bool is_clear(const struct parts *parts)
 
 /* A password from a variable is put in after the URL is taken apart: none of its characters
  * may make it a host, which messages show. */
-static bool read_url(struct config_reader *reader, const struct yaml_node *node,
+bool config_read_url(struct config_reader *reader, const struct yaml_node *node,
                      struct span *ret_url)
 {
 	struct yaml_node bare = *node, secret = *node;
 	struct parts written, parts;
 	struct span password;
-	if (!split(node->text, &written) || !written.has_password || is_clear(&written))
+	if (node->kind != YAML_TEXT || !split(node->text, &written) || !written.has_password ||
+	    is_clear(&written))
 		return config_read_text(reader, node, ret_url);
 	size_t head = (size_t)(written.password.ptr - node->text.ptr) - 1;
 	size_t tail = (size_t)(written.hosts.ptr - node->text.ptr) - 1;
@@ -182,7 +192,7 @@ void config_read_store_url(struct config_reader *reader, const struct yaml_node 
 	struct config_place place = { node->line, node->column };
 	struct span url;
 	bool file = node->kind == YAML_TEXT && span_starts(node->text, SPAN("file:"));
-	if (!(file ? config_read_secret(reader, node, &url) : read_url(reader, node, &url)))
+	if (!(file ? config_read_secret(reader, node, &url) : config_read_url(reader, node, &url)))
 		return;
 	if (!check_url(reader, place, url))
 		return;

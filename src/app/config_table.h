@@ -38,6 +38,7 @@ enum config_kind {
 	CONFIG_CONTENT,
 	CONFIG_RATE,      /* struct limiter_policy: "50/s" */
 	CONFIG_HEADERS,   /* struct config_headers: names and values */
+	CONFIG_URL,       /* struct span: perhaps with a password, from a variable */
 	CONFIG_STORE_URL, /* struct span */
 };
 

@@ -76,6 +76,15 @@ static bool is_name(struct span name)
 	return name.len > 0 && name.len <= NAME_MAX_;
 }
 
+static bool put_value(struct config_reader *reader, struct span value, struct buf *out)
+{
+	struct config_values *values = reader->values;
+	buf_append_span(out, value);
+	if (!values || values->count++ >= CONFIG_VALUES_MAX)
+		return true;
+	return keep(reader, value, &values->list[values->count - 1]);
+}
+
 /* `inside` is what stands between the braces. */
 static bool expand_reference(struct config_reader *reader, const struct yaml_node *node,
                              struct span inside, struct buf *out)
@@ -89,18 +98,15 @@ static bool expand_reference(struct config_reader *reader, const struct yaml_nod
 		return false;
 	}
 	const char *value = variable_of(reader, name);
-	if (dash && (!value || !*value)) {
-		buf_append_span(out, span_skip(inside, name.len + 2));
-		return true;
-	}
+	if (dash && (!value || !*value))
+		return put_value(reader, span_skip(inside, name.len + 2), out);
 	if (!value) {
 		config_tell(reader, CONFIG_ERROR, node,
 		            "found ${%.*s}, but the environment has no variable %.*s",
 		            (int)name.len, name.ptr, (int)name.len, name.ptr);
 		return false;
 	}
-	buf_append_span(out, span_str(value));
-	return true;
+	return put_value(reader, span_str(value), out);
 }
 
 /* Takes one piece off the front of the rest. */
@@ -517,6 +523,7 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_SIZE: read_number(reader, option, node, field); break;
 	case CONFIG_RATE: config_read_rate(reader, node, field); break;
 	case CONFIG_HEADERS: config_read_headers(reader, node, field); break;
+	case CONFIG_URL: (void)config_read_url(reader, node, field); break;
 	case CONFIG_STORE_URL: config_read_store_url(reader, node, field); break;
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;

@@ -2,10 +2,77 @@
 #include "base/secret.h"
 
 #include <sodium/utils.h>
+#include <string.h>
+
+#include "base/hex.h"
 
 bool secret_equal(struct span a, struct span b)
 {
 	return a.len == b.len && a.len > 0 && sodium_memcmp(a.ptr, b.ptr, a.len) == 0;
+}
+
+static bool is_code(const char *digits, char byte)
+{
+	unsigned char value;
+	return hex_decode(span_of(digits, 2), &value, 1) && value == (unsigned char)byte;
+}
+
+/* With how many bytes the text begins that stand for this one. */
+static size_t spelled(struct span text, char byte)
+{
+	CHECK(text.ptr && text.len > 0);
+	bool slash = text.ptr[0] == '\\';
+	if (text.ptr[0] == '%' && text.len >= 3 && is_code(text.ptr + 1, byte))
+		return 3;
+	if (slash && text.len >= 6 && memcmp(text.ptr + 1, "u00", 3) == 0 &&
+	    is_code(text.ptr + 4, byte))
+		return 6;
+	if (slash && text.len >= 2 && text.ptr[1] == byte)
+		return 2;
+	return text.ptr[0] == byte;
+}
+
+static bool is_half_a_code(struct span text)
+{
+	bool slash = text.ptr[0] == '\\';
+	return (text.ptr[0] == '%' && text.len < 3) ||
+	       (slash && (text.len == 1 || (text.len < 6 && text.ptr[1] == 'u')));
+}
+
+/* How many bytes of the text, from its beginning on, are the secret; 0: none. */
+static size_t match(struct span text, struct span secret, bool cut)
+{
+	size_t len = 0;
+	if (span_starts(text, secret))
+		return secret.len;
+	for (size_t i = 0; i < secret.len; i++) {
+		struct span rest = span_skip(text, len);
+		if (rest.len == 0)
+			return cut ? len : 0;
+		size_t size = spelled(rest, secret.ptr[i]);
+		if (size == 0)
+			return cut && is_half_a_code(rest) ? text.len : 0;
+		len += size;
+	}
+	return len;
+}
+
+size_t secret_blot(char *text, size_t len, struct span secret, bool cut)
+{
+	if (secret.len < SECRET_BLOT_MIN)
+		return len;
+	for (size_t at = 0; at < len; at++) {
+		size_t size = match(span_of(text + at, len - at), secret, cut);
+		size_t stars = size < 3 ? size
+		                        : 3; /* less only at the end of a text that was cut */
+		if (size == 0)
+			continue;
+		memset(text + at, '*', stars);
+		memmove(text + at + stars, text + at + size, len - at - size);
+		len -= size - stars;
+		at += stars - 1;
+	}
+	return len;
 }
 
 void secret_wipe(void *ptr, size_t len)

@@ -8,19 +8,19 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "link/postgres_args.h"
 #include "sys/clock.h"
 
 /* ---- texts ---- */
 
+#define PASSWORD_MAX 4096u /* of one from a file */
+
 /* Bytes that may stand in a line: no controls, no password. */
-static size_t clean(char *text, size_t len, const char *password)
+static size_t clean(char *text, size_t len, struct span password, bool cut)
 {
-	size_t secret = password ? strlen(password) : 0;
-	for (size_t i = 0; secret > 0 && i + secret <= len; i++)
-		if (memcmp(text + i, password, secret) == 0)
-			memset(text + i, '*', secret);
+	len = secret_blot(text, len, password, cut);
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
 			text[i] = ' ';
@@ -32,12 +32,13 @@ static size_t clean(char *text, size_t len, const char *password)
 void postgres_link_text(const struct postgres_link_options *options, const char *message,
                         struct error_text *ret_text)
 {
-	char text[ERROR_TEXT_MAX];
+	char text[ERROR_TEXT_MAX + PASSWORD_MAX];
 	const char *place = strstr(message, "\nLOCATION:"); /* in the server's source */
 	size_t len = place ? (size_t)(place - message) : strlen(message);
-	len = len < sizeof(text) ? len : sizeof(text);
+	bool cut = len > sizeof(text);
+	len = cut ? sizeof(text) : len;
 	memcpy(text, message, len);
-	len = clean(text, len, options->password);
+	len = clean(text, len, span_str(options->password ? options->password : ""), cut);
 	error_fill(ret_text, 0, "%.*s", (int)len, text);
 }
 

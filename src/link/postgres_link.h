@@ -11,7 +11,8 @@
  * The session has client_encoding UTF8, statement_timeout and lock_timeout as the options
  * say, and synchronous_commit on if it would be off.
  *
- * Where it connects to is said by the options alone. The password is in no text.
+ * Where it connects to is said by the options alone. The password is in no text, unless it is
+ * too short to be told from one (SECRET_BLOT_MIN).
  *
  * Room:      link, with postgres_args.c the only includers of libpq.
  * Threads:   one owner, which it blocks. Whoever writes to interrupt_fd ends all waiting

@@ -8,6 +8,7 @@
 #include "link/redis_client.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -22,6 +23,7 @@
 #define REFRESH_MS 100u
 #define REFRESH_TIMEOUT_MS 1000u
 #define NO_NODE UINT32_MAX
+#define TOLD_MAX 4u /* reasons why one is away, until it is back */
 
 struct call_list {
 	struct redis_call *head;
@@ -32,10 +34,11 @@ struct node {
 	struct redis_client *client;
 	struct redis_link *link;
 	struct call_list sent;
-	bool told;    /* that it is away */
-	bool replica; /* it is there, and takes no writes */
-	bool named;   /* by the login: it is never forgotten */
-	bool mapped;  /* it had slots when the map was last asked for */
+	uint32_t told; /* how often, that it is away */
+	char word[16]; /* the server's, of the last time */
+	bool refuses;  /* it is there, and takes no writes */
+	bool named;    /* by the login: it is never forgotten */
+	bool mapped;   /* it had slots when the map was last asked for */
 };
 
 struct redis_client {
@@ -274,6 +277,65 @@ static uint32_t redirect_node(struct redis_client *client, struct span text, uin
 	return node_get(client, &host);
 }
 
+/* ---- who is away ---- */
+
+/* The code that the server's words begin with, as NOAUTH; else "". */
+static void word_of(const char *why, char ret_word[static 16])
+{
+	size_t len = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+
+	if (why[len] != ' ' || len < 3 || len > 15)
+		len = 0;
+	memcpy(ret_word, why, len);
+	ret_word[len] = '\0';
+}
+
+/* Once, and again when the server says why: at first often nothing but an end is seen. */
+static void tell_away(struct node *node, const char *why)
+{
+	const struct redis_host *host = redis_link_host(node->link);
+	struct redis_client *client = node->client;
+	char word[sizeof(node->word)];
+
+	snprintf(client->trouble, sizeof(client->trouble), "%s:%u: %.200s", host->name, host->port,
+	         why);
+	word_of(why, word);
+	if (node->told >= TOLD_MAX ||
+	    (node->told > 0 && (word[0] == '\0' || strcmp(word, node->word) == 0)))
+		return;
+	log_warn("redis is away", log_str("host", host->name), log_u64("port", host->port),
+	         log_str("why", why));
+	node->told++;
+	memcpy(node->word, word, sizeof(word));
+}
+
+static void tell_there(struct node *node)
+{
+	if (node->told > 0)
+		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
+		         log_u64("port", redis_link_host(node->link)->port));
+	node->told = 0;
+}
+
+/* It answers, and does not do what it is told. */
+static void node_refuses(struct node *node, const struct resp_reply *value)
+{
+	char why[REDIS_LINK_WORDS_MAX];
+
+	node->refuses = true;
+	redis_link_words(node->link, value->text, why);
+	tell_away(node, why);
+}
+
+/* It has done what it refused before. */
+static void node_writes(struct node *node)
+{
+	if (!node->refuses)
+		return;
+	node->refuses = false;
+	tell_there(node);
+}
+
 static bool is_passing(const struct resp_reply *value)
 {
 	static const struct span words[] = {
@@ -311,10 +373,12 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 		return false;
 	if (resp_reply_says(value, SPAN("NOSCRIPT")))
 		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
-	if (resp_reply_says(value, SPAN("READONLY"))) {
-		client->nodes[call->node]->replica = true;
+	else if (resp_reply_says(value, SPAN("READONLY"))) {
+		client->nodes[call->node]->refuses = true;
 		redis_link_reset(client->nodes[call->node]->link,
 		                 "it is a replica, which takes no writes");
+	} else if (!resp_reply_says(value, SPAN("TRYAGAIN"))) { /* a slot that moves */
+		node_refuses(client->nodes[call->node], value);
 	}
 	client->refresh_wanted |= client->slots != NULL;
 	park(client, call, RETRY_MS);
@@ -334,23 +398,6 @@ static void wait_send(struct redis_client *client, struct redis_call *call)
 	call->stage = REDIS_CALL_WAIT;
 	list_add(&node->sent, call);
 	redis_link_flush(node->link);
-}
-
-static void tell_there(struct node *node)
-{
-	if (node->told)
-		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
-		         log_u64("port", redis_link_host(node->link)->port));
-	node->told = false;
-}
-
-/* It has done what a replica does not do. */
-static void node_writes(struct node *node)
-{
-	if (!node->replica)
-		return;
-	node->replica = false;
-	tell_there(node);
 }
 
 /* Its last reply came: `reply` is the result. */
@@ -449,7 +496,7 @@ static void link_up(void *user)
 	struct node *node = user;
 	struct redis_client *client = node->client;
 
-	if (!node->replica)
+	if (!node->refuses)
 		tell_there(node);
 	for (struct redis_call *call = client->parked.head; call; call = call->next)
 		if (node_of(client, call) == NO_NODE ||
@@ -466,12 +513,7 @@ static void link_down(void *user, const char *why)
 	struct redis_client *client = node->client;
 	struct redis_call *call;
 
-	snprintf(client->trouble, sizeof(client->trouble), "%s:%u: %.200s",
-	         redis_link_host(node->link)->name, redis_link_host(node->link)->port, why);
-	if (!node->told)
-		log_warn("redis is away", log_str("host", redis_link_host(node->link)->name),
-		         log_u64("port", redis_link_host(node->link)->port), log_str("why", why));
-	node->told = true;
+	tell_away(node, why);
 	client->refresh_wanted |= client->slots != NULL;
 	while ((call = list_cut(&node->sent)) != NULL) {
 		call->ask_node = NO_NODE;

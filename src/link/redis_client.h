@@ -3,10 +3,13 @@
  *
  * A call is one command. It is sent to whoever has its slot, again and elsewhere when the
  * connection breaks or the server says so (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, LOADING,
- * READONLY, MASTERDOWN, NOSCRIPT), until there is an answer or its time is over. So it may
- * be done more than once: whoever calls makes that harmless. A call that writes is
+ * READONLY, MASTERDOWN, NOSCRIPT, NOREPLICAS), until there is an answer or its time is over.
+ * So it may be done more than once: whoever calls makes that harmless. A call that writes is
  * answered when as many replicas have it as the login asks for (WAIT, whose answer is
  * looked at, and which is repeated as long as there is time).
+ *
+ * A server that is away, or refuses what it would do otherwise, is logged once, once more when
+ * it says why, and when it is back.
  *
  * Calls of one slot that are under way together may overtake each other.
  *

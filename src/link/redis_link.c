@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/secret.h"
 #include "codec/resp_reply.h"
 #include "net/tls_client.h"
 
@@ -216,16 +217,35 @@ static void greet(struct redis_link *link)
 	redis_link_flush(link);
 }
 
+void redis_link_words(const struct redis_link *link, struct span said,
+                      char ret_words[static REDIS_LINK_WORDS_MAX])
+{
+	char text[REDIS_LINK_WORDS_MAX + REDIS_WORD_MAX];
+	const char *args = said.len > 0 ? memmem(said.ptr, said.len, ", with args", 11) : NULL;
+
+	if (args)
+		said.len = (size_t)(args - said.ptr);
+	size_t len = said.len < sizeof(text) ? said.len : sizeof(text);
+	if (len > 0)
+		memcpy(text, said.ptr, len);
+	len = secret_blot(text, len, span_str(link->options.login->password),
+	                  said.len > sizeof(text));
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			text[i] = ' ';
+	snprintf(ret_words, REDIS_LINK_WORDS_MAX, "%.*s", (int)len, text);
+}
+
 static void greeting_refused(struct redis_link *link, const struct resp_reply *value)
 {
-	char why[160];
+	char why[REDIS_LINK_WORDS_MAX];
 
-	snprintf(why, sizeof(why), "%.*s", (int)(value->text.len < 150 ? value->text.len : 150),
-	         value->text.ptr);
+	redis_link_words(link, value->text, why);
 	redis_link_reset(link, why);
 }
 
-/* A name is nice to have; all else must be granted. */
+/* A name is nice to have; all else must be granted. But to a stranger even that is refused, with
+ * better words than the script, which is too long to be heard from one. */
 static void greeting_reply(struct redis_link *link, struct span reply)
 {
 	struct resp_reply value;
@@ -237,7 +257,8 @@ static void greeting_reply(struct redis_link *link, struct span reply)
 	CHECK(greeting < GREET_COUNT);
 	if (!resp_reply_next(reply, &at, &value))
 		return;
-	if (value.kind == RESP_REPLY_ERROR && greeting != GREET_NAME) {
+	if (value.kind == RESP_REPLY_ERROR &&
+	    (greeting != GREET_NAME || resp_reply_says(&value, SPAN("NOAUTH")))) {
 		greeting_refused(link, &value);
 		return;
 	}

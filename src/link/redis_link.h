@@ -53,5 +53,11 @@ const char *redis_link_sha(const struct redis_link *link);
 struct buf *redis_link_out(struct redis_link *link);
 void redis_link_flush(struct redis_link *link);
 
+/* What the server said, for people: on one line, without the login's password. Servers repeat
+ * words of a command that they do not know, and cut them: those are left out. */
+#define REDIS_LINK_WORDS_MAX 160u
+void redis_link_words(const struct redis_link *link, struct span said,
+                      char ret_words[static REDIS_LINK_WORDS_MAX]);
+
 /* Breaks it off, as if the peer had; down() is called if it was up. */
 void redis_link_reset(struct redis_link *link, const char *why);

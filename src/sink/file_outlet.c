@@ -72,7 +72,7 @@ static int open_file(struct file_outlet *own, const struct file_path *path)
 		return -errno;
 	int error = fstat(own->fd, &status) == 0 ? 0 : -errno;
 	if (error == 0 && !S_ISREG(status.st_mode))
-		error = -EINVAL;
+		error = ERR_KIND;
 	if (error != 0) {
 		close_file(own);
 		return error;

@@ -49,8 +49,8 @@
  *
  * TLS 1.2 and later, names verified; HTTP/2 where ALPN agrees on it.
  *
- * Texts of results hold no secrets: values of secret headers, of the URL's query and
- * long names of its path are blotted out of what a server says.
+ * Texts of results hold no secrets: values of secret headers and their secret parts, of the
+ * URL's query and long names of its path are blotted out of what a server says.
  *
  * Room:      sink, the only includer of libcurl.
  * Threads:   one, that of the loop, with SIGPIPE blocked or ignored (sys/thread.h does
@@ -83,6 +83,8 @@ struct http_header_option {
 	struct span value; /* a template */
 	bool secret;       /* as are all that are named like one: authorization, …key, …token */
 	bool hidden;       /* a template with a secret in it */
+	const struct span *parts; /* of the value: secrets by themselves, too */
+	uint32_t part_count;
 };
 
 struct http_request_option {

@@ -9,7 +9,6 @@
 
 #define SECRET_MIN 24
 #define SECRET_MAX 64
-#define BLOT_MIN 4u /* shorter texts are too common to be blotted out */
 #define PATH_BLOT_MIN 16u
 #define PART_BLOT_MIN 8u
 
@@ -54,16 +53,17 @@ const char *http_plan_refusal(const struct http_plan *plan, const struct ip_addr
 
 static int add_blot(struct http_plan *plan, struct span secret)
 {
-	if (secret.len < BLOT_MIN)
+	if (secret.len < SECRET_BLOT_MIN)
 		return 0;
+	for (uint32_t i = 0; i < plan->blot_count; i++)
+		if (span_eq(plan->blots[i], secret))
+			return 0;
 	if (plan->blot_count == HTTP_BLOTS_MAX)
 		return ERR_TOO_LARGE;
 	struct span copy = arena_copy(&plan->arena, secret);
 	if (!copy.ptr)
 		return -ENOMEM;
 	plan->blots[plan->blot_count++] = copy;
-	if (copy.len > plan->blot_longest)
-		plan->blot_longest = copy.len;
 	return 0;
 }
 
@@ -220,6 +220,8 @@ static int add_header(struct http_plan *plan, struct http_target *target,
 	if (!error && is_secret(header))
 		error = fixed ? add_header_blots(plan, header->value)
 		              : add_part_blots(plan, header->value, " ;,=", PART_BLOT_MIN);
+	for (uint32_t i = 0; !error && i < header->part_count; i++)
+		error = add_blot(plan, header->parts[i]);
 	if (!error && fixed)
 		return add_fixed(plan, target, header->name, header->value);
 	struct span name = arena_copy(&plan->arena, header->name);

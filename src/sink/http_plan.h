@@ -77,7 +77,6 @@ struct http_plan {
 	struct ip_network allow[HTTP_ALLOW_MAX];
 	uint32_t blot_count; /* secrets, for answers that repeat them */
 	struct span blots[HTTP_BLOTS_MAX];
-	size_t blot_longest;
 };
 
 int http_plan_new(const struct http_outlet_options *options, struct http_plan **ret_plan,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/secret.h"
 #include "base/text.h"
 #include "sink/http_internal.h"
 
@@ -11,7 +12,10 @@ uint64_t http_retry_after(struct span value, uint64_t now_ms)
 {
 	uint64_t seconds;
 	char copy[64];
-	if (text_parse_u64(value, &seconds) == 0)
+	int error = text_parse_u64(value, &seconds);
+	if (error == ERR_TOO_LARGE)
+		return RETRY_AFTER_MAX_MS;
+	if (error == 0)
 		return seconds < RETRY_AFTER_MAX_MS / 1000 ? seconds * 1000 : RETRY_AFTER_MAX_MS;
 	if (value.len >= sizeof(copy) || (value.len > 0 && memchr(value.ptr, '\0', value.len)))
 		return 0;
@@ -36,15 +40,14 @@ void http_result_not_sent(struct outlet_result *ret_result, bool permanent, cons
 }
 
 /* Secrets that the answer repeats become ***. */
-static size_t blot(const struct http_plan *plan, char *text, size_t len)
+static size_t blot(const struct http_plan *plan, char *text, size_t len, bool cut)
 {
 	for (uint32_t i = 0; i < plan->blot_count; i++)
-		len = outlet_blot(text, len, plan->blots[i]);
+		len = secret_blot(text, len, plan->blots[i], cut);
 	return len;
 }
 
-/* A secret of which only the beginning was kept must not be seen either: what is shown
- * ends so far before the end of what was kept that no secret reaches over both. */
+/* A secret of which only the beginning was kept must not be seen either. */
 static void put_answer(const struct http_transfer *transfer, struct outlet_result *result)
 {
 	const struct http_plan *plan = transfer->outlet->plan;
@@ -52,10 +55,7 @@ static void put_answer(const struct http_transfer *transfer, struct outlet_resul
 	size_t len = transfer->kept;
 	memcpy(copy, transfer->answer, len);
 	bool cut = transfer->answer_bytes > transfer->kept;
-	len = blot(plan, copy, len);
-	if (cut)
-		len = len > plan->blot_longest ? len - plan->blot_longest : 0;
-	len = outlet_clean(copy, len);
+	len = outlet_clean(copy, blot(plan, copy, len, cut));
 	outlet_result_text(result, span_of(copy, len));
 }
 
@@ -64,7 +64,7 @@ void http_result_text(const struct http_plan *plan, struct span text, struct out
 	char copy[HTTP_ANSWER_KEPT];
 	size_t len = text.len < sizeof(copy) ? text.len : sizeof(copy);
 	memcpy(copy, text.ptr, len);
-	len = outlet_clean(copy, blot(plan, copy, len));
+	len = outlet_clean(copy, blot(plan, copy, len, text.len > len));
 	outlet_result_text(result, span_of(copy, len));
 }
 

@@ -41,20 +41,6 @@ struct template_event outlet_template_event(const struct outlet_attempt *attempt
 	};
 }
 
-size_t outlet_blot(char *text, size_t len, struct span secret)
-{
-	char *at = text;
-	while (len > 0 && secret.len >= 3 &&
-	       (at = memmem(at, len - (size_t)(at - text), secret.ptr, secret.len)) != NULL) {
-		size_t behind = len - (size_t)(at - text) - secret.len;
-		memset(at, '*', 3);
-		memmove(at + 3, at + secret.len, behind);
-		len -= secret.len - 3;
-		at += 3;
-	}
-	return len;
-}
-
 size_t outlet_clean(char *text, size_t len)
 {
 	size_t to = 0;

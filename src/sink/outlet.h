@@ -95,9 +95,6 @@ struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_a
 /* What the places of a template are filled from; lives as long as the attempt. */
 struct template_event outlet_template_event(const struct outlet_attempt *attempt);
 
-/* Secrets that a text repeats become ***. Returns the new length. */
-size_t outlet_blot(char *text, size_t len, struct span secret);
-
 /* One line of UTF-8 for people: blanks for control characters, ? for what is no text.
  * Returns the new length. */
 size_t outlet_clean(char *text, size_t len);

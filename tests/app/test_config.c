@@ -16,6 +16,8 @@ static const char *variable(const char *name)
 {
 	if (strcmp(name, "KEY") == 0)
 		return "s3cret-0123456789";
+	if (strcmp(name, "ODD") == 0)
+		return "a/b@c:1?d#e%41%zz%";
 	if (strcmp(name, "EMPTY") == 0)
 		return "";
 	return strcmp(name, "DIR") == 0 ? getenv("STILE_TEST_DIR_OF_CONFIG") : NULL;
@@ -215,6 +217,44 @@ static void variables_are_replaced_wherever_a_text_stands(void **state)
 	assert_span(config->sources[0].auth.secrets[1], "xs3cret-0123456789x");
 	config_free(config);
 	assert_refused("window: ${NONE}\n", "no variable NONE");
+}
+
+static void no_character_of_a_password_ends_it_in_a_url(void **state)
+{
+	(void)state;
+	struct config *config = load(
+		"store: 'redis://:${ODD}@h:1'\n"
+		"sinks:\n"
+		"  url: { postgres: 'postgresql://u:${ODD}@h:1/d?options=${KEY}' }\n"
+		"  list: { postgres: 'host=h password=${KEY}' }\n");
+	assert_span(config->store.url, "redis://:a%2Fb%40c%3A1%3Fd%23e%41%25zz%25@h:1");
+	assert_span(
+		config->sinks[0].postgres.conninfo,
+		"postgresql://u:a%2Fb%40c%3A1%3Fd%23e%41%25zz%25@h:1/d?options=s3cret-0123456789");
+	assert_span(config->sinks[1].postgres.conninfo, "host=h password=s3cret-0123456789");
+	config_free(config);
+	assert_refused("sinks: { it: { http: 'https://me:${ODD}@h/' } }\n", "without a user");
+	assert_refused("sinks: { it: { postgres: 'postgresql://u:${NONE}@h/d' } }\n",
+	               "no variable NONE");
+	assert_refused("sinks: { it: { postgres: [x] } }\n", "expected a text");
+}
+
+static void what_variables_have_in_a_header_is_known_by_itself(void **state)
+{
+	(void)state;
+	struct config *config = load("sinks: { it: { http: 'https://a.example.com/', headers: {\n"
+	                             "  Cookie: 'a=${KEY}; b=${NONE:-dflt}',\n"
+	                             "  X-A: '{id} ${KEY}' } } }\n");
+	const struct http_header_option *list = config->sinks[0].http.headers.list;
+	assert_int_equal(list[0].part_count, 2);
+	assert_span(list[0].parts[0], "s3cret-0123456789");
+	assert_span(list[0].parts[1], "dflt");
+	assert_int_equal(list[1].part_count, 1);
+	assert_span(list[1].parts[0], "s3cret-0123456789");
+	config_free(config);
+	assert_refused("sinks: { it: { http: 'https://a.example.com/', headers: { A: '"
+	               "${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}${KEY}' } } }\n",
+	               "found 9 variables, expected at most 8");
 }
 
 static void write_secret(const char *folder, const char *text, mode_t mode)
@@ -520,6 +560,7 @@ static void sinks_and_routes_are_what_was_written(void **state)
 	assert_int_equal(crm->http.headers.count, 2);
 	assert_true(crm->http.headers.list[0].secret);
 	assert_false(crm->http.headers.list[1].secret);
+	assert_int_equal(crm->http.headers.list[1].part_count, 0);
 	assert_int_equal(crm->http.timeout_ms, 5000);
 	assert_int_equal(crm->http.connect_ms, 1000);
 	assert_int_equal(crm->http.allow_count, 1);
@@ -621,6 +662,8 @@ int main(void)
 		cmocka_unit_test(a_source_is_what_was_written),
 		cmocka_unit_test(claims_beside_a_preset_are_added_to_each_of_its_cases),
 		cmocka_unit_test(recipes_keep_their_order_and_names),
+		cmocka_unit_test(what_variables_have_in_a_header_is_known_by_itself),
+		cmocka_unit_test(no_character_of_a_password_ends_it_in_a_url),
 		cmocka_unit_test(variables_are_replaced_wherever_a_text_stands),
 		cmocka_unit_test(a_secret_may_come_from_a_file),
 		cmocka_unit_test(an_empty_file_is_refused_while_a_gateway_runs),

@@ -42,6 +42,59 @@ static void wiped_bytes_are_gone(void **state)
 	secret_wipe(NULL, 0);
 }
 
+static void check_blot(const char *text, const char *secret, const char *wanted)
+{
+	char copy[64];
+	size_t len = strlen(text);
+	memcpy(copy, text, len);
+	len = secret_blot(copy, len, span_str(secret), false);
+	assert_int_equal(len, strlen(wanted));
+	assert_memory_equal(copy, wanted, len);
+}
+
+static void blots_leave_nothing_of_a_secret_and_all_of_the_rest(void **state)
+{
+	(void)state;
+	check_blot("key abcd is wrong", "abcd", "key *** is wrong");
+	check_blot("abcdabcd and abcd", "abcd", "****** and ***");
+	check_blot("a long one: 0123456789", "0123456789", "a long one: ***");
+	check_blot("abc", "abcd", "abc");
+	check_blot("", "abcd", "");
+	check_blot("translate abc", "abc", "translate abc");
+	check_blot("translate", "a", "translate");
+	check_blot("translate", "", "translate");
+}
+
+static void blots_find_a_secret_in_the_spelling_of_json_and_of_urls(void **state)
+{
+	(void)state;
+	check_blot("{\"k\":\"s3\\/c+=\\\"x\"}", "s3/c+=\"x", "{\"k\":\"***\"}");
+	check_blot("a \\u0073\\u002F\\u002bx b", "s/+x", "a *** b");
+	check_blot("GET /?k=s3%2Fc%2b%3D&v=1", "s3/c+=", "GET /?k=***&v=1");
+	check_blot("a\\\\b and a\\\\\\\\b", "a\\\\b", "*** and ***"); /* one as it is */
+	check_blot("50%41off", "50%41off", "***");
+	check_blot("50%2541off", "50%41off", "***");
+	check_blot("s3%2Fd%2b%3D", "s3/c+=", "s3%2Fd%2b%3D");
+	check_blot("s3%2", "s3/c+=", "s3%2");
+}
+
+/* However much of it is there. */
+static void blots_find_the_beginning_of_a_secret_where_a_text_was_cut(void **state)
+{
+	static const char *const texts[] = { "x s3/c+=", "x s3%2Fc%2B%3D", "x \\u00733\\/c+=" };
+	(void)state;
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++)
+		for (size_t cut = 3; cut <= strlen(texts[i]); cut++) {
+			char copy[64];
+			memcpy(copy, texts[i], cut);
+			size_t len = secret_blot(copy, cut, SPAN("s3/c+="), true);
+			assert_true(len > 2 && len <= 5);
+			assert_memory_equal(copy, "x ***", len);
+		}
+	char whole[] = "all is well";
+	assert_int_equal(secret_blot(whole, 11, SPAN("s3/c+="), true), 11);
+}
+
 static void hex_is_decoded_or_refused(void **state)
 {
 	(void)state;
@@ -141,6 +194,9 @@ int main(void)
 		cmocka_unit_test(only_equal_bytes_are_equal),
 		cmocka_unit_test(nothing_equals_nothing),
 		cmocka_unit_test(wiped_bytes_are_gone),
+		cmocka_unit_test(blots_leave_nothing_of_a_secret_and_all_of_the_rest),
+		cmocka_unit_test(blots_find_a_secret_in_the_spelling_of_json_and_of_urls),
+		cmocka_unit_test(blots_find_the_beginning_of_a_secret_where_a_text_was_cut),
 		cmocka_unit_test(hex_is_decoded_or_refused),
 		cmocka_unit_test(ed25519_signatures_of_the_rfc_are_right_and_no_bit_else),
 		cmocka_unit_test(a_key_that_accepts_anything_is_refused),

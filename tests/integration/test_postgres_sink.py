@@ -4,6 +4,7 @@ import json
 import random
 import threading
 import time
+import urllib.parse
 
 import pytest
 
@@ -131,6 +132,21 @@ def test_database_that_is_not_ready_is_told_and_waited_for(gateway, postgres):
     it.wait_settled()
     assert postgres.number("SELECT count(*) FROM late_events") == 1
     assert "c4n4ry" not in it.log()
+
+
+def test_no_character_of_a_password_in_the_url_keeps_the_sink_from_its_database(gateway, postgres):
+    password = "c4n/4ry@c4n:1?x#%zz"
+    postgres.ask(f"CREATE ROLE guarded LOGIN PASSWORD '{password}'; "
+                 "GRANT ALL ON SCHEMA public TO guarded")
+    postgres.demand_password("guarded")
+    folder = urllib.parse.quote(postgres.folder, safe="")
+    conninfo = f"postgresql://guarded:${{SECRET}}@{folder}/postgres"
+    it = gateway(postgres_sink(postgres, "guarded", "table: guarded_events", conninfo=conninfo),
+                 env={"SECRET": password})
+    take(post(it, "/in/a", {"id": fresh()}), "new")
+    it.wait_settled()
+    assert postgres.number("SELECT count(*) FROM guarded_events") == 1
+    assert "c4n" not in it.log()
 
 
 def test_stop_does_not_wait_for_a_stuck_database(gateway, postgres):

@@ -137,6 +137,48 @@ def test_gateway_whose_redis_becomes_a_replica_says_so_once_and_when_it_is_over(
         other.close()
 
 
+def test_gateway_whose_redis_wants_replicas_says_so_once_and_when_it_is_over(gateway, server):
+    node = gateway(server.url() + "?timeout=300ms")
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "before"}, path="/in/a").json()["verdict"] == "new"
+        for spell in (1, 2):
+            server.set("min-replicas-to-write", "1")
+            for n in range(4):
+                assert connection.post({"id": f"r{n}"}, path="/in/a").status == 503
+            server.set("min-replicas-to-write", "0")
+            eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
+                       "it needs none any more")
+            eventually(lambda: told(node, "redis is there again") == spell, "that is told")
+            assert told(node, "why=\"NOREPLICAS ") == spell, node.log()
+    assert node.stop() == 0
+    assert told(node, "redis is away") == told(node, "redis is there again") == 2, node.log()
+
+
+@pytest.mark.parametrize("before, word", [(None, "NOAUTH"), ("c4n4ry-1", "WRONGPASS")])
+def test_gateway_whose_password_is_changed_says_what_the_server_says(gateway, before, word):
+    server = rediskit.Redis(aof=None, password=before)
+    try:
+        node = gateway(server.url() + "?timeout=300ms")
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "before"}, path="/in/a").json()["verdict"] == "new"
+            server.set("requirepass", "c4n4ry-2")
+            server.password = "c4n4ry-2"
+            server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+            assert connection.post({"id": "during"}, path="/in/a").status == 503
+            eventually(lambda: told(node, f"why=\"{word} ") == 1, "the reason is told")
+            for n in range(4):
+                assert connection.post({"id": f"r{n}"}, path="/in/a").status == 503
+            server.set("requirepass", before or "")
+            server.password = before
+            eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
+                       "the old one is right again")
+            eventually(lambda: told(node, "redis is there again") == 1, "that is told")
+        assert told(node, f"why=\"{word} ") == 1 and "c4n4ry" not in node.log(), node.log()
+        assert node.stop() == 0
+    finally:
+        server.close()
+
+
 def test_gateway_whose_redis_is_full_says_so_once_and_when_it_is_over(gateway, server):
     node = gateway(server.url())
     with Connection(node.address) as connection:

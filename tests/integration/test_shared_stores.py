@@ -462,6 +462,26 @@ def test_no_character_of_a_password_makes_it_part_of_the_host(run):
         server.close()
 
 
+def test_redis_that_does_not_know_auth_is_told_without_the_password_that_it_repeats(run, scratch):
+    server = rediskit.Redis("--rename-command", "AUTH", "")
+    try:
+        def check(case):
+            login, secret = case
+            url = f"redis://{login}@{server.address}:{server.port}?timeout=1s"
+            folder = os.path.join(scratch, "none")
+            for words in (["store", "check", url],
+                          ["serve", "--store", url, "--data", folder, "--listen", "127.0.0.1:0",
+                           "--admin", "none"]):
+                code, out, log = run(*words, env={"SECRET": secret})
+                assert code == 1 and "unknown command" in out + log, (words, out, log)
+                assert "c4n4ry" not in out + log, (words, out, log)
+        for case in ((":${SECRET}", "c4n4ry"), ("usr:${SECRET}", "c4n4ry"),
+                     (":${SECRET}", "c4n4ry" * 40)):  # longer than what Redis repeats
+            check(case)
+    finally:
+        server.close()
+
+
 def test_password_that_is_a_parameter_is_refused_on_the_command_line(run):
     code, out, log = run("store", "check", "postgres://u@127.0.0.1:1/c?password=c4n4ry")
     assert code == 2 and "c4n4ry" not in out + log, log

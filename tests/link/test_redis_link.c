@@ -20,6 +20,8 @@ struct world {
 	size_t received;
 	bool hangs_up;       /* the server, on the first bytes */
 	const char *awaited; /* how the reason begins why it goes down at last */
+	const char *refusal; /* of AUTH */
+	char why[512];       /* it went down at last */
 	bool up, down;
 };
 
@@ -54,6 +56,8 @@ static void peer_ready(struct loop_handler *handler, uint32_t events)
 		loop_remove(world->loop, handler);
 		close(handler->fd);
 		handler->fd = -1;
+	} else if (world->refusal) {
+		send(handler->fd, world->refusal, strlen(world->refusal), MSG_NOSIGNAL);
 	} else if (memmem(bytes, (size_t)n, "SETNAME", 7)) {
 		assert_int_equal(send(handler->fd, "+OK\r\n", 5, MSG_NOSIGNAL), 5);
 	}
@@ -107,6 +111,7 @@ static void note_down(void *user, const char *why)
 	if (!world->awaited || strncmp(why, world->awaited, strlen(world->awaited)) != 0)
 		return; /* a slow machine: it comes again */
 	world->down = true;
+	snprintf(world->why, sizeof(world->why), "%s", why);
 	loop_stop(world->loop);
 }
 
@@ -227,6 +232,50 @@ static void test_loop_goes_on_while_hands_are_shaken(void **state)
 	end(world);
 }
 
+/* Redis repeats what it does not understand, and cuts it. */
+static void check_refusal(const char *password, const char *refusal, const char *wanted)
+{
+	struct world *world = begin("127.0.0.1");
+
+	snprintf(world->login.password, sizeof(world->login.password), "%s", password);
+	world->refusal = refusal;
+	world->awaited = "ERR ";
+	redis_link_start(world->link);
+	loop_run(world->loop);
+	assert_string_equal(world->why, wanted);
+	end(world);
+}
+
+static void test_server_that_repeats_the_password_is_quoted_without_it(void **state)
+{
+	(void)state;
+	char filler[401], text[1024];
+
+	check_refusal("s3cret",
+	              "-ERR unknown command 'AUTH', with args beginning with: 's3cret' \r\n",
+	              "ERR unknown command 'AUTH'");
+	check_refusal("s3cret", "-ERR unknown command `AUTH`, with args beginning with: `s3c\r\n",
+	              "ERR unknown command `AUTH`");
+	check_refusal("s3cret", "-ERR no user for s3cret\tat all\r\n",
+	              "ERR no user for *** at all");
+	/* One that is cut in our own hands, behind one that makes room for it. */
+	memset(filler, 'x', 400);
+	filler[400] = '\0';
+	for (int pad = 0; pad < 24; pad++) {
+		snprintf(text, sizeof(text), "-ERR s3cret%.*ss3cret%ss3cret\r\n", 120 + pad, filler,
+		         filler + 100 + pad);
+		struct world *world = begin("127.0.0.1");
+		snprintf(world->login.password, sizeof(world->login.password), "s3cret");
+		world->refusal = text;
+		world->awaited = "ERR ***x";
+		redis_link_start(world->link);
+		loop_run(world->loop);
+		assert_null(strstr(world->why, "s3"));
+		assert_null(strstr(world->why, "xs"));
+		end(world);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -235,6 +284,7 @@ int main(void)
 		cmocka_unit_test(test_link_ends_while_its_name_is_looked_up),
 		cmocka_unit_test(test_address_is_not_looked_up),
 		cmocka_unit_test(test_loop_goes_on_while_hands_are_shaken),
+		cmocka_unit_test(test_server_that_repeats_the_password_is_quoted_without_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,6 +76,9 @@ static const struct deed deeds[] = {
 	{ .path = "/503",
 	  .answer = "HTTP/1.1 503 Later\r\nretry-after: Thu, 01 Jan 2026 00:01:00 GMT\r\n"
 	            "Content-Length: 0\r\n\r\n" },
+	{ .path = "/503-never",
+	  .answer = "HTTP/1.1 503 Later\r\nRetry-After: 99999999999999999999999\r\n"
+	            "Content-Length: 0\r\n\r\n" },
 	{ .path = "/503-bare", .answer = "HTTP/1.1 503 Later\r\nContent-Length: 0\r\n\r\n" },
 	{ .path = "/no-length", .answer = "HTTP/1.1 200 OK\r\n\r\nuntil the end", .close = true },
 	{ .path = "/dirty",

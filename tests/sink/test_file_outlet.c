@@ -335,13 +335,17 @@ static void a_folder_that_is_not_there_is_tried_again(void **state)
 	bench_close(bench);
 }
 
-static void a_pipe_is_refused_without_waiting(void **state)
+static void a_pipe_is_refused_without_waiting_and_as_what_it_is(void **state)
 {
 	(void)state;
 	struct bench *bench = bench_new("out");
+	struct outlet_attempt attempt = { .ticket = 1, .payload = SPAN("{}") };
 	assert_int_equal(mkfifo(bench->path, 0600), 0);
 	bench_open(bench);
-	assert_int_equal(send_one(bench, "{}"), OUTLET_NOT_SENT);
+	send_all(bench, &attempt, 1);
+	assert_int_equal(attempt.result.answer, OUTLET_NOT_SENT);
+	assert_non_null(
+		memmem(attempt.result.text, attempt.result.text_len, "not a regular file", 18));
 	bench_close(bench);
 }
 
@@ -387,7 +391,7 @@ int main(void)
 		cmocka_unit_test(each_day_has_its_file),
 		cmocka_unit_test(a_full_disk_leaves_whole_lines_alone),
 		cmocka_unit_test(a_folder_that_is_not_there_is_tried_again),
-		cmocka_unit_test(a_pipe_is_refused_without_waiting),
+		cmocka_unit_test(a_pipe_is_refused_without_waiting_and_as_what_it_is),
 		cmocka_unit_test(nothing_is_written_after_an_interrupt),
 		cmocka_unit_test(paths_that_make_no_file_are_refused),
 	};

@@ -254,6 +254,10 @@ static void retry_after_is_read_in_both_forms(void **state)
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 503);
 	assert_int_equal(attempt.result.retry_after_ms, 60000);
 	attempt = http_kit_attempt(&scene.kit);
+	attempt.payload = SPAN("{\"id\":\"503-never\"}"); /* more than any number */
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 503);
+	assert_int_equal(attempt.result.retry_after_ms, UINT64_C(365) * 86400 * 1000);
+	attempt = http_kit_attempt(&scene.kit);
 	attempt.payload = SPAN("{\"id\":\"503-bare\"}");
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 503);
 	assert_int_equal(attempt.result.retry_after_ms, 0);

@@ -511,6 +511,31 @@ static void secrets_beside_places_are_in_no_text(void **state)
 	http_scene_end(&scene);
 }
 
+/* A server that repeats not the header, but what it found in it. */
+static void secret_parts_of_headers_are_in_no_text(void **state)
+{
+	struct http_scene scene;
+	const struct span parts[] = { SPAN("c4n4ry/"), SPAN("a") };
+	const struct http_header_option headers[] = {
+		{ .name = SPAN("X-A"),
+		  .value = SPAN("id=a; key=c4n4ry/; v=1"),
+		  .secret = true,
+		  .parts = parts,
+		  .part_count = ARRAY_LEN(parts) },
+	};
+	(void)state;
+	http_scene_begin(&scene, "/echo/was/c4n4ry/or/c4n4ry%2F");
+	scene.options.request.headers = headers;
+	scene.options.request.header_count = ARRAY_LEN(headers);
+	http_kit_open(&scene.kit, &scene.options);
+	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
+	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
+	expect_line(&scene.server, "X-A: id=a; key=c4n4ry/; v=1");
+	http_kit_expect_text(&attempt.result, "/echo/was/***or/***");
+	assert_null(memmem(attempt.result.text, attempt.result.text_len, "c4n4ry", 6));
+	http_scene_end(&scene);
+}
+
 static void expect_refusal(const struct http_outlet_options *options, const char *part)
 {
 	struct error_text text = { "" };
@@ -625,6 +650,7 @@ int main(void)
 		cmocka_unit_test(secrets_are_in_no_text),
 		cmocka_unit_test(a_secret_in_a_query_with_places_is_in_no_text),
 		cmocka_unit_test(secrets_beside_places_are_in_no_text),
+		cmocka_unit_test(secret_parts_of_headers_are_in_no_text),
 		cmocka_unit_test(bad_urls_are_refused),
 		cmocka_unit_test(bad_options_are_refused),
 	};
