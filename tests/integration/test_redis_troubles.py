@@ -291,6 +291,45 @@ def test_full_redis_takes_the_outcomes_of_a_parcel_that_is_half_done(gateway, se
     assert server.ask("KEYS", "stile{0}b*") == []
 
 
+@pytest.mark.parametrize("on_unknown", ["retry", "park"])
+def test_full_redis_gives_out_what_is_due_until_all_is_delivered(gateway, server, sink, on_unknown):
+    """That is how it gets room. Some are delivered by their third attempt only."""
+    late, ids, tries = LateSink(sink), [f"e{n}" for n in range(60)], {}
+    leave_due(gateway, server, late.destination, ids)
+
+    def answer(request):
+        name = json.loads(request.body)["id"]
+        tries[name] = tries.get(name, 0) + 1
+        return 503 if name.endswith("7") and tries[name] < 3 else late.answer(request)
+    late.destination.answer, late.works = answer, True
+    server.set("maxmemory", "1")
+    try:
+        node = gateway(server.url(), late.destination, f"on_unknown: {on_unknown}, ")
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "full"}, path="/in/a").status == 503
+        late.wait_all(node, server, ids)
+        assert {name for name, times in tries.items() if times == 3} == \
+            {name for name in ids if name.endswith("7")}
+        assert told(node, "level=error") == 0, node.log()
+    finally:
+        server.set("maxmemory", "0")
+
+
+def test_full_redis_keeps_what_a_gateway_that_ends_gives_back(gateway, server, sink):
+    late, ids = LateSink(sink), [f"e{n}" for n in range(20)]
+    node = gateway(server.url(), late.destination, "on_unknown: park, ")
+    with Connection(node.address) as connection:
+        connection.post([{"id": name} for name in ids], path="/in/a")
+    eventually(lambda: len(late.destination.got()) >= len(ids), "all were tried")
+    server.set("maxmemory", "1")
+    try:
+        assert node.stop() == 0
+        late.works = True
+        late.wait_all(gateway(server.url(), late.destination, "on_unknown: park, "), server, ids)
+    finally:
+        server.set("maxmemory", "0")
+
+
 def test_node_that_left_the_cluster_is_forgotten_and_found_again(gateway):
     cluster = rediskit.Cluster()
     try:
