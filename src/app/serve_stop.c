@@ -3,7 +3,7 @@
  *
  * Driven by a timer of io thread 0, each step bounded in time:
  *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
- *                 what it has.
+ *                 what it has. A shared store that is away is waited for less.
  *   2. DRAIN    until all servers are empty, or SERVE_DRAIN_MS: what is left is cut,
  *                 and the other io threads end. Who waits for an outcome is told that
  *                 there is none when delivery rests, or after ANSWER_MS.
@@ -120,6 +120,7 @@ void serve_stop(struct serve *serve, const char *signal)
 	log_info("stopping", log_str("signal", signal));
 	if (!guarded)
 		log_warn("nothing bounds this stop if the disk hangs");
+	store_host_hurry(serve->host);
 	atomic_store(&serve->console.draining, true);
 	enter(serve, PHASE_DRAIN);
 	serve_stop_step(&serve->step);

@@ -76,6 +76,7 @@ struct lane *lane_free(struct lane *lane)
 	lane_wish_free(lane);
 	schedule_free(&lane->schedule);
 	mem_free(lane->renewals);
+	mem_free(lane->known);
 	return mem_free(lane);
 }
 

@@ -88,6 +88,7 @@ struct lane_record *lane_record_get(struct lane *lane)
 void lane_record_put(struct lane_record *record)
 {
 	struct lane *lane = record->lane;
+	record->settle.ticket = 0;
 	record->next_free = lane->records;
 	lane->records = record;
 	lane->recordable++;

@@ -83,6 +83,8 @@ static void settle_done(struct store_op *op)
 	struct lane_attempt *attempt = op->user;
 	struct lane_drop *drop = attempt->drop;
 	CHECK(attempt->stage == STAGE_RECORDING);
+	if (op->error == ERR_FENCED && attempt->settle.outcome == OUTCOME_DONE)
+		lane_known_add(attempt->lane, attempt->settle.ticket);
 	say_settled(attempt->lane, op->error);
 	lane_pool_put(attempt);
 	if (drop)
@@ -92,7 +94,11 @@ static void settle_done(struct store_op *op)
 static void record_done(struct store_op *op)
 {
 	struct lane_record *record = op->user;
-	say_settled(record->lane, op->error);
+	bool fenced = op->error == ERR_FENCED;
+	if (fenced && !record->outdated)
+		lane_known_add(record->lane, record->settle.ticket);
+	if (!fenced || !record->outdated)
+		say_settled(record->lane, op->error);
 	lane_record_put(record);
 }
 
@@ -108,6 +114,7 @@ static bool record_success(const struct lane_attempt *attempt)
 		.attempt = attempt->out.number,
 		.outcome = OUTCOME_DONE,
 	};
+	record->outdated = false;
 	lane_submit(attempt->lane, &record->settle.op, false);
 	return true;
 }
@@ -396,6 +403,14 @@ bool lane_is_lost(const struct lane_attempt *attempt)
 	       schedule_at(&lane->schedule, attempt->place)->marks & LANE_MARK_LOST;
 }
 
+static bool is_done(const struct lane_attempt *attempt)
+{
+	const struct outlet_result *result = &attempt->out.result;
+	if (attempt->asks)
+		return result->answer == OUTLET_DONE;
+	return judge(&attempt->lane->policy.rules, result).fate == JUDGE_DONE;
+}
+
 void lane_outlet_done(struct outlet_attempt *out)
 {
 	struct lane_attempt *attempt = out->user;
@@ -410,10 +425,13 @@ void lane_outlet_done(struct outlet_attempt *out)
 	lane->counts.answers[out->result.answer]++;
 	if (attempt->place != SCHEDULE_NONE) /* the lease may be another by now */
 		out->number = schedule_at(&lane->schedule, attempt->place)->attempt;
-	if (lane_is_lost(attempt))
+	if (lane_is_lost(attempt)) {
+		if (is_done(attempt))
+			lane_known_add(lane, out->ticket);
 		lane_leave(attempt);
-	else if (attempt->asks)
+	} else if (attempt->asks) {
 		asked(attempt);
-	else
+	} else {
 		sent(attempt);
+	}
 }

@@ -8,6 +8,7 @@
  *   lane_feed.c     and told to whoever listens
  *   lane_bury.c     a dead letter goes to a sink of its own
  *   lane_lease.c    leases that end
+ *   lane_known.c    successes that the store did not hear of in time
  *   lane_wish.c    that it is paused, or disabled, is written down
  *
  * An attempt's stages:
@@ -91,6 +92,7 @@ struct lane_record {
 	struct store_settle settle;
 	struct lane *lane;
 	struct lane_record *next_free;
+	bool outdated; /* its ticket has come again, and is settled under that number */
 };
 
 enum take_state { TAKE_IDLE = 0, TAKE_WAITING, TAKE_ARRIVED };
@@ -167,7 +169,9 @@ struct lane {
 	struct lane_record *record_slabs[LANE_RECORD_SLABS];
 	uint32_t record_slab_count;
 	struct lane_record *records;
-	uint32_t recordable; /* in `records` or not yet allocated */
+	uint32_t recordable;  /* in `records` or not yet allocated */
+	uint64_t *known;      /* see lane_known.c; NULL: none yet */
+	uint64_t known_count; /* ever */
 
 	struct outlet_attempt *unburied; /* dead, and the store has not taken it yet */
 	uint64_t bury_at_ms;
@@ -245,6 +249,11 @@ void lane_uncount(struct lane_attempt *attempt);
 void lane_bury(struct lane_attempt *attempt);
 /* What the store could not take is offered again; when the lane stops it is put back. */
 void lane_bury_again(struct lane *lane);
+
+/* lane_known.c: this ticket is done, but the store has refused to hear it. */
+void lane_known_add(struct lane *lane, uint64_t ticket);
+/* One that comes from the store is known to be done: then it is settled so. */
+bool lane_known_settle(struct lane *lane, const struct store_item *item);
 
 /* lane_lease.c */
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms);

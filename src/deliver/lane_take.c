@@ -191,7 +191,7 @@ static void receive(struct lane *lane, const struct store_item *item,
 		.leg = (uint8_t)(item->ticket - item->event),
 		.marks = is_unknown(item) ? LANE_MARK_UNKNOWN : 0,
 	};
-	if (lane->lease_ms > 0 && goes_on(lane, &ticket))
+	if (lane->lease_ms > 0 && (goes_on(lane, &ticket) || lane_known_settle(lane, item)))
 		return;
 	bool now = !item->bare && ticket.due_ms <= lane->now_ms && lane_room(lane) > 0 &&
 	           !schedule_is_due(&lane->schedule, lane->now_ms);

@@ -247,6 +247,21 @@ void redis_client_call(struct redis_client *client, struct redis_call *call)
 	timer_begin(client);
 }
 
+static void list_hurry(struct call_list *list, uint64_t deadline_ms)
+{
+	for (struct redis_call *call = list->head; call; call = call->next)
+		if (call->deadline_ms > deadline_ms)
+			call->deadline_ms = deadline_ms;
+}
+
+void redis_client_hurry(struct redis_client *client, uint64_t deadline_ms)
+{
+	list_hurry(&client->parked, deadline_ms);
+	for (uint32_t i = 0; i < client->node_count; i++)
+		if (client->nodes[i])
+			list_hurry(&client->nodes[i]->sent, deadline_ms);
+}
+
 void redis_call_free(struct redis_call *call)
 {
 	buf_free(&call->kept);

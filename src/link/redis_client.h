@@ -66,6 +66,8 @@ int redis_client_new(const struct redis_client_options *options,
 struct redis_client *redis_client_free(struct redis_client *client); /* accepts NULL */
 
 void redis_client_call(struct redis_client *client, struct redis_call *call);
+/* What is under way has no more time than that. */
+void redis_client_hurry(struct redis_client *client, uint64_t deadline_ms);
 void redis_call_free(struct redis_call *call); /* the memory that it kept */
 
 /* Why the last connection ended, or "". */

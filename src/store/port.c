@@ -79,11 +79,13 @@ struct store_host {
 
 	struct port *touched; /* ports with completions to post */
 	bool takes_ended;     /* what the host's thread did about end_takes */
+	bool hurried;         /* and about hurry */
 
 	struct mailbox inbox;
 	atomic_bool woken;
 	atomic_bool stop;
 	atomic_bool end_takes;
+	atomic_bool hurry;
 	_Atomic(struct port *) ports;
 	atomic_uint open_ports;
 	struct sleeper sleeper;
@@ -229,6 +231,10 @@ static bool round_run(struct store_host *host, bool flush_always)
 {
 	bool any = mail_deliver(host);
 
+	if (unlikely(atomic_load(&host->hurry)) && !host->hurried) {
+		host->hurried = true;
+		store_hurry(host->store);
+	}
 	if (unlikely(atomic_load(&host->end_takes)) && !host->takes_ended)
 		takes_end(host);
 	if (any || flush_always || store_under_way(host->store))
@@ -281,6 +287,12 @@ void store_host_wake(struct store_host *host)
 		sleeper_wake(&host->sleeper);
 	else
 		host->wake(host->wake_user);
+}
+
+void store_host_hurry(struct store_host *host)
+{
+	atomic_store(&host->hurry, true);
+	store_host_wake(host);
 }
 
 void store_host_end_takes(struct store_host *host)

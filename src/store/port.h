@@ -23,14 +23,16 @@
  *            or tick, and its completion does not wake the port either. Use it
  *            for settles. A port is woken once per collect at most.
  * Threads:   a port has one owner thread. store_host_run() and _tick() belong
- *            to the owner (EMBEDDED) or to nobody (THREAD). store_host_wake()
- *            and store_host_end_takes() from any thread. port_new() from any
- *            thread while the host lives.
+ *            to the owner (EMBEDDED) or to nobody (THREAD). store_host_wake(),
+ *            store_host_hurry() and store_host_end_takes() from any thread.
+ *            port_new() from any thread while the host lives.
  * Ownership: the host takes the store and frees it; an operation belongs to
  *            the port from submit to done(), as with every store. The done()
  *            and user of an operation, and the items of a take, are borrowed
  *            meanwhile and given back as they were before done() is called.
- * Shutdown:  1. doors stop submitting;
+ * Shutdown:  0. store_host_hurry(): from now on a server that is away is not waited for
+ *               long, so that what the doors still have is answered in time;
+ *            1. doors stop submitting;
  *            2. store_host_end_takes(): waiting takes come back with
  *               ERR_CLOSING, and so do later ones, and with the next tick
  *               whoever waits for an outcome; settles and admits go on.
@@ -93,6 +95,7 @@ void store_host_run(struct store_host *host);
 void store_host_tick(struct store_host *host);
 
 void store_host_wake(struct store_host *host);
+void store_host_hurry(struct store_host *host); /* see store_hurry() */
 void store_host_end_takes(struct store_host *host);
 
 struct port_options {

@@ -54,6 +54,7 @@
 #define STORE_EXPIRY_MAX_MS ((UINT64_C(1) << 43) - 1) /* unix, in 2248: what is later is that */
 #define STORE_ATTEMPT_MAX 65535u /* the number of an attempt goes no further, and stays */
 #define STORE_DEAD_KEEP_MS (UINT64_C(30) * 24 * 60 * 60 * 1000) /* by default */
+#define STORE_HURRY_MS 2000u                                    /* see store_hurry() */
 
 enum store_op_kind {
 	STORE_ADMIT = 1,
@@ -628,6 +629,8 @@ struct store_methods {
 	 * outcome that cannot be written comes back with ERR_CLOSING instead of
 	 * waiting for room, and its ticket stays open; and so do waits. */
 	void (*end_waits)(struct store *store);
+	/* NULL if there is no server to wait for. See store_hurry(). */
+	void (*hurry)(struct store *store);
 	/* Fails waiting takes and waits with ERR_CLOSING, makes all durable, frees. */
 	void (*free)(struct store *store);
 };
@@ -684,6 +687,14 @@ static inline void store_end_waits(struct store *store)
 {
 	if (store->methods->end_waits)
 		store->methods->end_waits(store);
+}
+
+/* The process is about to end: what a server has not answered STORE_HURRY_MS from now, or
+ * after it was asked, is given up as ERR_AWAY, if it has more time otherwise. */
+static inline void store_hurry(struct store *store)
+{
+	if (store->methods->hurry)
+		store->methods->hurry(store);
 }
 
 static inline void store_stats(struct store *store, struct store_stats *ret_stats)

@@ -107,6 +107,11 @@ static void front_submit(struct store *store, struct store_op *op)
 		return;
 	}
 	kit->submits++;
+	if (kit->late && op->kind == STORE_SETTLE) {
+		op->next = kit->outcomes;
+		kit->outcomes = op;
+		return;
+	}
 	if (op->kind == STORE_TAKE) {
 		struct take_front *front = calloc(1, sizeof(*front)); /* beside mem's failures */
 		*front = (struct take_front){ kit, op->done, op->user };
@@ -122,6 +127,17 @@ static void front_flush(struct store *store)
 	struct lane_kit *kit = container_of(store, struct lane_kit, front);
 	if (!kit->crashed)
 		store_flush(kit->store);
+}
+
+void kit_let_go(struct lane_kit *kit)
+{
+	kit->late = false;
+	while (kit->outcomes) {
+		struct store_op *op = kit->outcomes;
+		kit->outcomes = op->next;
+		store_submit(kit->store, op);
+	}
+	store_flush(kit->store);
 }
 
 static const struct store_methods front_methods = { .submit = front_submit, .flush = front_flush };

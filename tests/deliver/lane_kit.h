@@ -31,6 +31,8 @@ struct lane_kit {
 	uint64_t damaged;               /* the ticket whose bytes cannot be read */
 	bool full;                      /* no event is admitted */
 	bool blind;                     /* no cell can be had */
+	bool late;                      /* outcomes reach the store by kit_let_go() */
+	struct store_op *outcomes;      /* which are here until then, the last first */
 	bool crashed;                   /* nothing of the lane reaches the store any more */
 	uint32_t takes;                 /* of the lane, waiting at the store */
 	uint64_t tickets[KIT_SENT_MAX]; /* of all events that were admitted to the sink */
@@ -71,6 +73,7 @@ uint64_t kit_admit(struct lane_kit *kit, uint64_t order);
 uint64_t kit_admit_to(struct lane_kit *kit, uint32_t sink, uint64_t order);
 void kit_admit_many(struct lane_kit *kit, uint32_t count); /* of no entity */
 
+void kit_let_go(struct lane_kit *kit);               /* outcomes are not late any more */
 void kit_run(struct lane_kit *kit);                  /* until nothing happens */
 void kit_advance(struct lane_kit *kit, uint64_t ms); /* the lane runs when it wants */
 void kit_answer(struct lane_kit *kit, uint32_t which, enum outlet_answer answer,

@@ -279,6 +279,78 @@ static void a_ticket_that_comes_back_is_not_sent_beside_its_first_attempt(void *
 	kit_close(&kit);
 }
 
+/* The store is away for longer than the lease, and so is the outcome of what was done. */
+static uint64_t be_done_unheard(uint32_t most)
+{
+	uint64_t ticket = hold_leased(most);
+	struct store_note started = { .ticket = ticket, .attempt = 1, .mark = STORE_MARK_STARTED };
+	assert_int_equal(store_call(kit.store, &started.op, STORE_NOTE), 0);
+	kit.late = true;
+	kit_answer(&kit, 0, OUTLET_DONE, 200);
+	assert_non_null(kit.outcomes);
+	return ticket;
+}
+
+static void what_is_done_is_not_begun_again_if_its_outcome_comes_behind_a_take(void **state)
+{
+	(void)state;
+	uint64_t ticket = be_done_unheard(0);
+	assert_true(kit.takes > 0); /* which get it */
+	sleep_past_the_lease();
+	store_flush(kit.store);
+	kit_run(&kit);
+	assert_int_equal(kit_item(&kit, ticket).attempt, 2);
+	kit_let_go(&kit);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit.sent_count, 1);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	assert_int_equal(kit_view(&kit).lost, 0);
+	kit_close(&kit);
+}
+
+static void what_is_done_is_not_begun_again_if_its_outcome_was_refused_before(void **state)
+{
+	(void)state;
+	uint64_t ticket = be_done_unheard(1), stolen;
+	sleep_past_the_lease();
+	uint32_t attempt = steal(&kit, &stolen);
+	assert_int_equal(stolen, ticket);
+	kit_let_go(&kit);
+	kit_run(&kit);
+	assert_int_equal(kit_view(&kit).lost, 1);
+	struct store_settle settle = { .ticket = ticket,
+		                       .attempt = attempt,
+		                       .outcome = OUTCOME_RELEASED };
+	assert_int_equal(store_call(kit.store, &settle.op, STORE_SETTLE), 0);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit.sent_count, 1);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	kit_close(&kit);
+}
+
+/* Whoever gives it free wants it to be delivered. */
+static void what_is_done_is_sent_again_if_a_person_says_so(void **state)
+{
+	(void)state;
+	uint64_t ticket = be_done_unheard(1), stolen;
+	sleep_past_the_lease();
+	uint32_t attempt = steal(&kit, &stolen);
+	struct store_settle settle = { .ticket = ticket,
+		                       .attempt = attempt,
+		                       .outcome = OUTCOME_DEAD };
+	assert_int_equal(store_call(kit.store, &settle.op, STORE_SETTLE), 0);
+	kit_let_go(&kit);
+	kit_run(&kit);
+	struct store_release release = { .ticket = ticket };
+	assert_int_equal(store_call(kit.store, &release.op, STORE_RELEASE), 0);
+	kit_advance(&kit, MINUTE_MS);
+	assert_int_equal(kit.sent_count, 2);
+	kit_answer(&kit, 0, OUTLET_DONE, 200);
+	kit_run(&kit);
+	assert_int_equal(kit_stats(&kit).open_tickets, 0);
+	kit_close(&kit);
+}
+
 static void no_more_is_held_than_can_be_renewed(void **state)
 {
 	(void)state;
@@ -406,6 +478,10 @@ int main(void)
 		cmocka_unit_test(unknown_that_is_given_up_is_parked_and_not_dead),
 		cmocka_unit_test(leases_are_renewed_as_long_as_it_takes),
 		cmocka_unit_test(a_node_that_slept_past_its_lease_neither_starts_nor_settles),
+		cmocka_unit_test(
+			what_is_done_is_not_begun_again_if_its_outcome_comes_behind_a_take),
+		cmocka_unit_test(what_is_done_is_not_begun_again_if_its_outcome_was_refused_before),
+		cmocka_unit_test(what_is_done_is_sent_again_if_a_person_says_so),
 		cmocka_unit_test(a_ticket_that_comes_back_is_not_sent_beside_its_first_attempt),
 		cmocka_unit_test(no_more_is_held_than_can_be_renewed),
 		cmocka_unit_test(in_any_history_nothing_is_lost_and_unknown_is_honoured),

@@ -5,6 +5,7 @@ delivered twice for it."""
 import json
 import socket
 import threading
+import time
 
 import pytest
 
@@ -331,6 +332,97 @@ def test_full_redis_takes_the_outcomes_of_a_parcel_that_is_half_done(gateway, se
     assert sorted(destination.ids()) == sorted(early + late + ["late-again"])
     assert server.ask("ZCARD", "stile{0}o") == server.ask("ZCARD", "stile{0}a") == 0
     assert server.ask("KEYS", "stile{0}b*") == []
+
+
+@pytest.mark.parametrize("on_unknown", ["retry", "park"])
+def test_full_redis_gives_out_what_is_due_until_all_is_delivered(gateway, server, sink, on_unknown):
+    """That is how it gets room. Some are delivered by their third attempt only."""
+    late, ids, tries = LateSink(sink), [f"e{n}" for n in range(60)], {}
+    leave_due(gateway, server, late.destination, ids)
+
+    def answer(request):
+        name = json.loads(request.body)["id"]
+        tries[name] = tries.get(name, 0) + 1
+        return 503 if name.endswith("7") and tries[name] < 3 else late.answer(request)
+    late.destination.answer, late.works = answer, True
+    server.set("maxmemory", "1")
+    try:
+        node = gateway(server.url(), late.destination, f"on_unknown: {on_unknown}, ")
+        with Connection(node.address) as connection:
+            assert connection.post({"id": "full"}, path="/in/a").status == 503
+        late.wait_all(node, server, ids)
+        assert {name for name, times in tries.items() if times == 3} == \
+            {name for name in ids if name.endswith("7")}
+        assert told(node, "level=error") == 0, node.log()
+    finally:
+        server.set("maxmemory", "0")
+
+
+def test_full_redis_keeps_what_a_gateway_that_ends_gives_back(gateway, server, sink):
+    late, ids = LateSink(sink), [f"e{n}" for n in range(20)]
+    node = gateway(server.url(), late.destination, "on_unknown: park, ")
+    with Connection(node.address) as connection:
+        connection.post([{"id": name} for name in ids], path="/in/a")
+    eventually(lambda: len(late.destination.got()) >= len(ids), "all were tried")
+    server.set("maxmemory", "1")
+    try:
+        assert node.stop() == 0
+        late.works = True
+        late.wait_all(gateway(server.url(), late.destination, "on_unknown: park, "), server, ids)
+    finally:
+        server.set("maxmemory", "0")
+
+
+def test_event_that_waits_behind_a_batch_is_given_up_with_it(gateway, server, sink):
+    """A take is asked for all the time; the event comes when that is under way already."""
+    node = gateway(f"{server.url()}?timeout=6s", sink(lambda request: 200))
+    with Connection(node.address) as connection:
+        assert connection.post({"id": "before"}, path="/in/a").status == 200
+        server.pause()
+        try:
+            time.sleep(1)
+            began = time.monotonic()
+            assert connection.post({"id": "behind"}, path="/in/a").status == 503
+            assert time.monotonic() - began < 9
+        finally:
+            server.resume()
+    assert node.stop() == 0
+
+
+class Sender(threading.Thread):
+    def __init__(self, node, name):
+        super().__init__(daemon=True)
+        self.node, self.name, self.status = node, name, None
+        self.start()
+
+    def run(self):
+        with Connection(self.node.address) as connection:
+            self.status = connection.post({"id": self.name}, path="/in/a").status
+
+
+@pytest.mark.parametrize("away", ["kill", "pause"])
+@pytest.mark.parametrize("source_more, status", [("", 503), ("store_away: spool", 202)],
+                         ids=["closed", "spool"])
+def test_stop_while_redis_is_away_answers_all_and_ends_in_time(gateway, server, sink, away,
+                                                               source_more, status):
+    go_on = threading.Event()
+    destination = sink(lambda request: (go_on.wait(60), 200)[1])
+    node = gateway(f"{server.url()}?timeout=20s", destination, "on_unknown: retry, ", source_more)
+    with Connection(node.address) as connection:
+        for name in ("one", "two", "three"):
+            assert connection.post({"id": name}, path="/in/a").status == 200
+    destination.wait(3)
+    getattr(server, away)()
+    senders = [Sender(node, f"late-{n}") for n in range(4)]
+    eventually(lambda: node.metrics()["stile_http_connections"].value() >= 4, "they are there")
+    go_on.set()
+    time.sleep(1)  # and wait for an answer
+    began = time.monotonic()
+    assert node.stop() == 0
+    assert time.monotonic() - began < 15
+    for sender in senders:
+        sender.join(60)
+    assert [sender.status for sender in senders] == [status] * 4, node.log()
 
 
 def test_node_that_left_the_cluster_is_forgotten_and_found_again(gateway):

@@ -189,6 +189,31 @@ def test_server_that_is_killed_under_load_forgets_nothing(fleet, backend, scale)
     assert len(printed()) == len(set(printed())), "delivered twice"
 
 
+@only("redis", "postgres")
+@pytest.mark.parametrize("on_unknown", ["park", "retry"])
+def test_outage_longer_than_the_lease_repeats_nothing_that_is_done(fleet, backend, sink,
+                                                                   on_unknown):
+    """Its takes and its outcomes come to the store in any order when that is back."""
+    go_on, ids = threading.Event(), [f"done-{n}" for n in range(8)]
+    destination = sink(lambda request: (go_on.wait(60), 200)[1])
+    its = fleet(destination, f"on_unknown: {on_unknown}, {QUICK}", lease_s=2)
+    node = its.start("one")
+    with Connection(node.address) as connection:
+        for name in ids:
+            assert connection.post({"id": name}, path="/in/a").status == 200
+    destination.wait(len(ids))
+    backend.kill()
+    try:
+        go_on.set()
+        time.sleep(4)  # as the lease is the server's to count
+    finally:
+        backend.start()
+    eventually(lambda: node.metrics()["stile_store_away"].value() == 0 and
+               node.metrics()["stile_open_tickets"].value() == 0, "all outcomes are recorded")
+    assert sorted(destination.ids()) == sorted(ids)
+    assert node.stop() == 0
+
+
 @only("redis")
 def test_store_that_says_nothing_is_refused_fast_and_comes_back(fleet, backend):
     its = fleet(timeout="1s")

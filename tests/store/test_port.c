@@ -429,6 +429,36 @@ static void test_what_cannot_be_drained_comes_back_when_the_host_closes(void **s
 	store_host_free(host);
 }
 
+struct hurried_store {
+	struct store store;
+	atomic_uint times;
+};
+
+static void hurried_count(struct store *store)
+{
+	atomic_fetch_add(&container_of(store, struct hurried_store, store)->times, 1);
+}
+
+static const struct store_methods hurried_methods = {
+	.submit = stuck_submit,
+	.flush = stuck_nothing,
+	.tick = stuck_nothing,
+	.hurry = hurried_count,
+	.free = stuck_nothing,
+};
+
+static void test_a_store_is_told_once_that_there_is_little_time(void **state)
+{
+	(void)state;
+	struct hurried_store hurried = { .store = { .methods = &hurried_methods } };
+	struct store_host *host = host_of(&hurried.store);
+
+	store_host_hurry(host);
+	store_host_hurry(host);
+	store_host_free(host);
+	assert_int_equal(atomic_load(&hurried.times), 1);
+}
+
 /* As by a done() that came when time was over. */
 static void test_what_there_was_no_time_to_post_comes_back_when_the_host_closes(void **state)
 {
@@ -789,6 +819,7 @@ int main(void)
 		cmocka_unit_test(test_what_cannot_be_drained_comes_back_when_the_host_closes),
 		cmocka_unit_test(
 			test_what_there_was_no_time_to_post_comes_back_when_the_host_closes),
+		cmocka_unit_test(test_a_store_is_told_once_that_there_is_little_time),
 		cmocka_unit_test(test_lazy_posts_wake_nobody),
 		cmocka_unit_test(test_the_owner_uses_the_store_beside_its_ports),
 		cmocka_unit_test(test_one_new_for_each_key_of_64_clients),

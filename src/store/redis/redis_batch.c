@@ -8,7 +8,6 @@
 #include "store/redis/redis_internal.h"
 #include "sys/clock.h"
 
-#define CLOSE_MS 2000u
 #define COUNTS_PARTS 8u
 #define COUNTS_MS 20u
 #define CROWD_LEAST 16u
@@ -95,6 +94,7 @@ static void add_batch(struct buf *out, const struct redis_shard *shard, bool wri
 }
 
 static void answered(struct redis_call *call, int error, struct span reply);
+static void queue_give_up(struct redis_shard *shard);
 
 /* A lease that a failover forgets would be given to another under the same number. */
 static bool has_taken(const struct redis_call *call, struct span reply)
@@ -113,6 +113,14 @@ static bool has_taken(const struct redis_call *call, struct span reply)
 		resp_reply_skip(reply, &at);
 	}
 	return false;
+}
+
+static uint32_t patience_ms(const struct redis_store *redis)
+{
+	bool ends = redis->closing || redis->hurried;
+
+	return ends && redis->login.timeout_ms > STORE_HURRY_MS ? STORE_HURRY_MS
+	                                                        : redis->login.timeout_ms;
 }
 
 static void batch_send(struct redis_shard *shard)
@@ -139,10 +147,7 @@ static void batch_send(struct redis_shard *shard)
 	call->script = true;
 	call->done = answered;
 	call->user = shard;
-	call->deadline_ms = loop_now_ms(redis->loop) +
-	                    (redis->closing && redis->login.timeout_ms > CLOSE_MS
-	                             ? CLOSE_MS
-	                             : redis->login.timeout_ms);
+	call->deadline_ms = loop_now_ms(redis->loop) + patience_ms(redis);
 	shard->busy = true;
 	shard->began_ns = clock_monotonic_ns();
 	if (out->failed)
@@ -188,6 +193,10 @@ void redis_shard_pump(struct redis_shard *shard, bool poll)
 {
 	if (shard->busy || (!poll && crowd_is_missing(shard)))
 		return;
+	if (shard->redis->closing && shard->silent) { /* leases that are not given back end */
+		queue_give_up(shard);
+		return;
+	}
 	parts_choose(shard, poll);
 	if (shard->under_way.count == 0)
 		return;
@@ -337,6 +346,19 @@ static void batch_count(struct redis_shard *shard, uint32_t parts)
 	atomic_fetch_add_explicit(&redis->commit_ops, parts, memory_order_relaxed);
 }
 
+/* Behind a batch that was not answered in time: else it would wait as long once more. */
+static void queue_give_up(struct redis_shard *shard)
+{
+	struct redis_part *part = shard->queue.head;
+
+	part_list_init(&shard->queue);
+	while (part) {
+		struct redis_part *next = part->next;
+		part_answered(shard, part, ERR_AWAY, SPAN_EMPTY);
+		part = next;
+	}
+}
+
 static void answered(struct redis_call *call, int error, struct span reply)
 {
 	struct redis_shard *shard = call->user;
@@ -345,6 +367,7 @@ static void answered(struct redis_call *call, int error, struct span reply)
 	size_t at = 0;
 
 	part_list_init(&shard->under_way);
+	shard->silent = error == ERR_AWAY;
 	if (error == 0) {
 		shard->heard = shard->batch;
 		error = resp_reply_next(reply, &at, &value) ? batch_error(shard, &value)
@@ -363,6 +386,8 @@ static void answered(struct redis_call *call, int error, struct span reply)
 			counts_read(shard, reply, at);
 		part_answered(shard, part, error, span_of(reply.ptr + from, at - from));
 	}
+	if (shard->silent)
+		queue_give_up(shard);
 	shard->busy = false;
 	if (error == 0)
 		crowd_begin(shard, parts.count);

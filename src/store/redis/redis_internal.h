@@ -200,6 +200,7 @@ struct redis_shard {
 	struct redis_group group;
 	uint32_t answers; /* that the batch has */
 	bool busy;
+	bool silent;       /* the last batch was not answered in time */
 	uint32_t crowd;    /* operations that the last batch answered or found waiting, while
 	                    * the next one waits until most of as many are there; 0: it does not */
 	uint64_t batch;    /* the number of the last, */
@@ -236,6 +237,7 @@ struct redis_store {
 	struct op_list inbox, outbox;
 	_Atomic uint32_t pending; /* operations that a flush waits for */
 	_Atomic uint64_t now_ms;  /* of a fake clock */
+	atomic_bool hurry;        /* see store_hurry() */
 	struct sleeper sleeper;   /* where the owner waits */
 	struct thread thread;
 	struct loop *loop;
@@ -260,6 +262,7 @@ struct redis_store {
 	struct op_list finished; /* this round, */
 	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
 	uint32_t troubles[REDIS_TROUBLES]; /* shards that have it */
+	bool hurried;                      /* what was under way then has less time */
 	bool closing;
 	struct loop_timer guard_timer;
 	struct redis_call guard_call;

@@ -95,6 +95,16 @@ if writes then
 end
 if full or not writes then unheard = nil end -- nothing could say that it was given back
 
+-- After a removal the server allows the rest of a call, with or without room. So goes what
+-- delivery needs, which is how room is made: the leases of takes, marks, outcomes. None of
+-- that keeps more than a few bytes, and no event comes in by it.
+local allowed = writes and not full
+local function allow()
+	if allowed then return end
+	allowed = true
+	call('DEL', KEYS[2])
+end
+
 local last_text = call('GET', KEYS[1]) or '0 0'
 local last, parcelled = string.match(last_text, '^(%d+) (%d+)$')
 last, parcelled = tonumber(last), tonumber(parcelled)
@@ -326,8 +336,7 @@ local function parcel_take_out(p, place, ticket)
 	local order, from, len = unpack('>c8I4I4', call('GETRANGE', key, place * 16 - 16, place * 16 - 1))
 	local r = { event = ticket, due = 0, order = order, ends = p.ends, sink = p.sink, attempt = 1,
 		used = 0, status = 0, state = LEASED, last = 0, open = 1, legs = 1 }
-	-- No room: after a removal the server allows the rest. That of the parcel comes.
-	if full then call('DEL', KEYS[2]) end
+	allow()
 	call('SET', P .. 't' .. id, leg_text(r) .. call('GETRANGE', key, from, from + len - 1))
 	call('ZADD', P .. 'o', ticket, id)
 	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
@@ -375,7 +384,7 @@ local function parcels_write()
 		elseif p and p.changed then
 			local bits = {}
 			for place = 1, p.places do bits[place] = BITS[p.bits[place]] end
-			if full then call('DEL', KEYS[2]) end
+			allow()
 			call('SETRANGE', P .. 'a' .. name, 14, pack('>I2', p.open) .. concat(bits))
 		end
 	end
@@ -476,14 +485,21 @@ local function event_legs(event)
 	return pending, parked, dead
 end
 
+-- While there is no room, one takes the place of the oldest as soon as there are some.
 local function note(id, r, mark, attempt, status, due, text)
+	allow()
 	local n = call('LPUSH', P .. 'N' .. id,
 		pack('>I8I8I4I2I2', now, due, attempt, mark, status) .. text)
-	if n > 192 then call('LTRIM', P .. 'N' .. id, 0, 127) end
+	if n > 192 then
+		call('LTRIM', P .. 'N' .. id, 0, 127)
+	elseif full and n > 8 then
+		call('LTRIM', P .. 'N' .. id, 0, n - 2)
+	end
 	r.last, r.status = mark, status
 end
 
 local function drop_note(event)
+	allow()
 	call('SET', P .. 'D' .. id_of(event), '', 'PX', 3600000)
 end
 
@@ -872,7 +888,7 @@ function ops.S(head, i)
 	local r = leased(id, attempt)
 	if not r then return FENCED, following end
 	local closes = outcome == 1 or (outcome == 2 and forget)
-	if full and (answer or not closes) then return FULL, following end
+	if full and answer then return FULL, following end
 	if closes then
 		leg_close(id, r)
 		if outcome == 2 then drop_note(r.event) end
@@ -921,7 +937,6 @@ function ops.N(head, i)
 	local id, attempt, mark, status, due = unpack('>c8I4BI2I8', head, 2)
 	local r = leased(id, attempt)
 	if not r then return FENCED, i + 1 end
-	if full then return FULL, i + 1 end
 	note(id, r, mark, attempt, status, mark == STARTED and 0 or due, sub(head, 25))
 	r.used = attempt
 	if mark ~= STARTED then r.attempt, r.due = next_attempt(attempt), due end
@@ -964,9 +979,9 @@ function ops.R(head, i)
 end
 
 -- E: renew. Also when there is no room: it needs none, and a lease that ends while its holder
--- acts is an event that is delivered by two. (After a removal the server allows the rest.)
+-- acts is an event that is delivered by two.
 local function lease_renew(id, r, lease)
-	if full or not writes then call('ZREM', P .. 'l', id) end
+	allow()
 	r.ends = lease > 0 and now + lease or 0
 	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
 	leg_put(id, r)
@@ -1072,6 +1087,7 @@ function ops.T(head, i)
 				break
 			end
 			used = used + #text + 72
+			allow()
 			lease_begin(id, r, lease)
 			local new = leg_text(r)
 			call('SETRANGE', P .. 't' .. id, 0, new)

@@ -312,6 +312,14 @@ static void end_waits(struct store *store)
 	redis_of(store)->ending = true;
 }
 
+static void hurry(struct store *store)
+{
+	struct redis_store *redis = redis_of(store);
+
+	atomic_store(&redis->hurry, true);
+	loop_wake(redis->loop);
+}
+
 static uint64_t get(_Atomic uint64_t *counter)
 {
 	return atomic_load_explicit(counter, memory_order_relaxed);
@@ -431,6 +439,7 @@ static const struct store_methods redis_methods = {
 	.tick = tick,
 	.stats = stats,
 	.end_waits = end_waits,
+	.hurry = hurry,
 	.free = free_store,
 };
 

@@ -219,10 +219,18 @@ static void outbox_fill(struct redis_store *redis)
 		written(redis->store.written_user);
 }
 
+static void hurry(struct redis_store *redis)
+{
+	redis->hurried = true;
+	redis_client_hurry(redis->client, loop_now_ms(redis->loop) + STORE_HURRY_MS);
+}
+
 static void round_end(struct loop_hook *hook)
 {
 	struct redis_store *redis = container_of(hook, struct redis_store, hook);
 
+	if (unlikely(atomic_load(&redis->hurry)) && !redis->hurried)
+		hurry(redis);
 	inbox_take(redis);
 	for (uint32_t i = 0; i < redis->shard_count; i++)
 		redis_shard_pump(&redis->shards[i], false);

@@ -141,6 +141,14 @@ static void late_end_waits(struct store *store)
 		store_end_waits(late->inner);
 }
 
+static void late_hurry(struct store *store)
+{
+	struct late_store *late = late_of(store);
+
+	if (inner_of(late))
+		store_hurry(late->inner);
+}
+
 static void late_free(struct store *store)
 {
 	struct late_store *late = late_of(store);
@@ -161,6 +169,7 @@ static const struct store_methods late_methods = {
 	.tick = late_tick,
 	.stats = late_stats,
 	.end_waits = late_end_waits,
+	.hurry = late_hurry,
 	.free = late_free,
 };
 

@@ -502,6 +502,11 @@ static void spool_end_waits(struct store *store)
 	release_held(spool);
 }
 
+static void spool_hurry(struct store *store)
+{
+	store_hurry(spool_of(store)->shared);
+}
+
 static void spool_free(struct store *store)
 {
 	struct spool *spool = spool_of(store);
@@ -528,6 +533,7 @@ static const struct store_methods spool_methods = {
 	.tick = spool_tick,
 	.stats = spool_stats,
 	.end_waits = spool_end_waits,
+	.hurry = spool_hurry,
 	.free = spool_free,
 };
 
