@@ -59,10 +59,10 @@ struct claims_item {
 	uint32_t window_s; /* about as long as the claim is remembered */
 	uint32_t expiry_s; /* of a token: when it is forgotten, by the store's clock */
 	uint64_t lease_until_ms;
-	uint64_t retry_ms; /* busy: when to ask again */
-	uint64_t now_ms;   /* by the store's clock */
-	bool found;        /* lookup */
-	bool repeated;     /* settle: it was settled so before */
+	uint64_t retry_ms;      /* busy: when to ask again */
+	uint64_t now_ms;        /* by the store's clock */
+	bool found;             /* lookup */
+	bool repeated;          /* settle: it was settled so before */
 	enum store_state state; /* lookup, duplicate: as far as it is known; 0: it is done */
 	bool has_outcome;
 	struct claims_outcome outcome; /* its spans are of `cell` */
