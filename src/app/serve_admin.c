@@ -17,7 +17,7 @@
 #include "sys/worker.h"
 
 #define CONNECTIONS_MAX 64u
-#define BODY_BYTES_MAX (64u << 10) /* nothing here has a body; what one sends is not looked at */
+#define BODY_BYTES_MAX (64u << 10) /* nothing here has a body: one that comes is refused */
 #define DRAIN_MS 5000
 
 struct serve_admin {

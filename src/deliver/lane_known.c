@@ -18,14 +18,22 @@ void lane_known_add(struct lane *lane, uint64_t ticket)
 		lane->known[lane->known_count++ % LANE_RECORDS_MAX] = ticket;
 }
 
-static bool was_refused(const struct lane *lane, uint64_t ticket)
+static uint64_t *find_refused(const struct lane *lane, uint64_t ticket)
 {
 	uint64_t count = lane->known_count < LANE_RECORDS_MAX ? lane->known_count
 	                                                      : LANE_RECORDS_MAX;
 	for (uint64_t i = 0; i < count; i++)
 		if (lane->known[i] == ticket)
-			return true;
-	return false;
+			return &lane->known[i];
+	return NULL;
+}
+
+/* A person wants it once more. */
+static void forget(struct lane *lane, uint64_t ticket)
+{
+	uint64_t *refused;
+	while ((refused = find_refused(lane, ticket)) != NULL)
+		*refused = 0;
 }
 
 /* On its way to the store; one that was refused is of no interest any more then. */
@@ -48,8 +56,10 @@ static bool is_recording(struct lane *lane, uint64_t ticket)
 
 bool lane_known_settle(struct lane *lane, const struct store_item *item)
 {
+	if (item->last == STORE_MARK_RELEASED)
+		forget(lane, item->ticket);
 	if (item->attempt < 2 || item->last == STORE_MARK_RELEASED ||
-	    (!is_recording(lane, item->ticket) && !was_refused(lane, item->ticket)))
+	    (!is_recording(lane, item->ticket) && !find_refused(lane, item->ticket)))
 		return false;
 	struct lane_attempt *attempt = lane_pool_get(lane);
 	if (!attempt)

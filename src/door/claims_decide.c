@@ -221,6 +221,48 @@ static void read_done(struct store_op *op)
 		claims_finish(item);
 }
 
+static void busy(struct claims_item *item)
+{
+	item->verdict = VERDICT_BUSY;
+	item->retry_ms = OTHERS_RETRY_MS;
+	item->lease_until_ms = 0;
+	claims_finish(item);
+}
+
+static void shorten_done(struct store_op *op)
+{
+	struct claims_item *item = item_of(op);
+
+	if (op->error == 0)
+		grant(item, item->attempt, item->now_ms);
+	else if (op->error == ERR_FENCED)
+		busy(item);
+	else
+		fail(item, op->error);
+}
+
+/* From one who did not settle it: the rest of that one's window is all that there is. */
+static void take_over(struct claims_item *item, const struct store_item *taken)
+{
+	if (taken->order / 1000 <= UINT32_MAX)
+		item->window_s = (uint32_t)(taken->order / 1000);
+	uint64_t end_ms = claims_window_end_ms(item->ticket, item->window_s);
+
+	item->attempt = taken->attempt;
+	if (item->now_ms + item->lease_ms <= end_ms) {
+		grant(item, item->attempt, item->now_ms);
+	} else if (item->now_ms + CLAIMS_LEASE_MIN_MS > end_ms) {
+		busy(item); /* it is about to be forgotten */
+	} else {
+		item->lease_ms = (uint32_t)(end_ms - item->now_ms);
+		item->renew = (struct store_renew){ .ticket = item->ticket,
+			                            .attempt = item->attempt,
+			                            .lease_ms = item->lease_ms,
+			                            .until_ms = end_ms };
+		claims_submit(item, &item->renew.op, STORE_RENEW, shorten_done);
+	}
+}
+
 static void take_done(struct store_op *op)
 {
 	struct claims_item *item = item_of(op);
@@ -239,7 +281,7 @@ static void take_done(struct store_op *op)
 	}
 	/* The last number fences nobody off: whoever has it is not told. */
 	if (taken.attempt > 0 && taken.attempt < STORE_ATTEMPT_MAX) {
-		grant(item, taken.attempt, item->now_ms);
+		take_over(item, &taken);
 		return;
 	}
 	item->read = (struct store_read){ .ticket = item->ticket };
@@ -271,6 +313,7 @@ static void admit_done(struct store_op *op)
 	case VERDICT_DUPLICATE: claims_fetch_outcome(item); break;
 	case VERDICT_BUSY: take(item); break;
 	case VERDICT_STALE:
+		item->admit.seen = 1; /* stores do not count what is stale */
 		if (is_equal(admit))
 			take(item);
 		else

@@ -132,6 +132,10 @@ int claims_read_time(const struct json_value *value, const char *name, uint64_t 
 int claims_scan(const struct claims *claims, struct span body, struct json_doc *doc,
                 struct error_text *ret_problem) must_check;
 
+/* When a claim may be forgotten, of which a leg or a token has the window, rounded up: with
+ * that another may have it, so no lease goes beyond. */
+uint64_t claims_window_end_ms(uint64_t ticket, uint64_t whole_s);
+
 /* ---- claims_decide.c ---- */
 
 void claims_decide(struct claims_item *item);

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "codec/http1.h"
 #include "door/claims_internal.h"
+#include "gate/ticket.h"
 #include "sys/clock.h"
 
 #define WINDOW_MIN_MS 1000u
@@ -247,6 +248,13 @@ static uint32_t whole_window_s(const struct store_admit *admit)
 	uint64_t whole_s = window_s + window_s / 256 + 2;
 
 	return whole_s < UINT32_MAX ? (uint32_t)whole_s : UINT32_MAX;
+}
+
+uint64_t claims_window_end_ms(uint64_t ticket, uint64_t whole_s)
+{
+	uint64_t window_ms = whole_s > 2 ? (whole_s - 2) * 1000 * 256 / 257 : 0;
+
+	return ticket_time_ms(ticket) + window_ms;
 }
 
 /* What is leased must not be forgotten meanwhile: another would get it too. */

@@ -190,17 +190,6 @@ void claims_settle(struct claims_request *it)
 
 /* ---- renew, give back ---- */
 
-/* The end of its window, which the token has rounded up (claims_read.c): with it the claim
- * is forgotten, and another may have it. */
-static uint64_t window_end_ms(const struct lease_token *token)
-{
-	uint64_t begin_ms = ticket_time_ms(token->ticket);
-	uint64_t whole_s = token->expiry_s > begin_ms / 1000 ? token->expiry_s - begin_ms / 1000
-	                                                     : 0;
-
-	return begin_ms + (whole_s > 2 ? (whole_s - 2) * 1000 * 256 / 257 : 0);
-}
-
 void claims_renew(struct claims_request *it)
 {
 	static const char *const members[] = { "lease", "lease", NULL };
@@ -228,7 +217,9 @@ void claims_renew(struct claims_request *it)
 	if (!item)
 		return;
 	item->lease_ms = (uint32_t)lease_ms;
-	uint64_t until_ms = window_end_ms(&it->token);
+	uint64_t begin_s = ticket_time_ms(it->token.ticket) / 1000, end_s = it->token.expiry_s;
+	uint64_t until_ms = claims_window_end_ms(it->token.ticket,
+	                                         end_s > begin_s ? end_s - begin_s : 0);
 	item->lease_until_ms = clock_read(clock_system()).wall_ms + lease_ms;
 	if (item->lease_until_ms > until_ms)
 		item->lease_until_ms = until_ms;

@@ -36,9 +36,10 @@ struct node {
 	struct call_list sent;
 	uint32_t told; /* how often, that it is away */
 	char word[16]; /* the server's, of the last time */
-	bool refuses;  /* it is there, and takes no writes */
-	bool named;    /* by the login: it is never forgotten */
-	bool mapped;   /* it had slots when the map was last asked for */
+	/* It is there, and does not do what it is told: */
+	enum { REFUSES_NOTHING = 0, REFUSES_ALL, REFUSES_WRITES } refuses;
+	bool named;  /* by the login: it is never forgotten */
+	bool mapped; /* it had slots when the map was last asked for */
 };
 
 struct redis_client {
@@ -337,17 +338,17 @@ static void node_refuses(struct node *node, const struct resp_reply *value)
 {
 	char why[REDIS_LINK_WORDS_MAX];
 
-	node->refuses = true;
+	node->refuses = resp_reply_says(value, SPAN("NOREPLICAS")) ? REFUSES_WRITES : REFUSES_ALL;
 	redis_link_words(node->link, value->text, why);
 	tell_away(node, why);
 }
 
 /* It has done what it refused before. */
-static void node_writes(struct node *node)
+static void node_obeys(struct node *node, bool writes)
 {
-	if (!node->refuses)
+	if (node->refuses == REFUSES_NOTHING || (node->refuses == REFUSES_WRITES && !writes))
 		return;
-	node->refuses = false;
+	node->refuses = REFUSES_NOTHING;
 	tell_there(node);
 }
 
@@ -389,7 +390,7 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 	if (resp_reply_says(value, SPAN("NOSCRIPT")))
 		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
 	else if (resp_reply_says(value, SPAN("READONLY"))) {
-		client->nodes[call->node]->refuses = true;
+		client->nodes[call->node]->refuses = REFUSES_WRITES;
 		redis_link_reset(client->nodes[call->node]->link,
 		                 "it is a replica, which takes no writes");
 	} else if (!resp_reply_says(value, SPAN("TRYAGAIN"))) { /* a slot that moves */
@@ -436,8 +437,8 @@ static void settle(struct redis_client *client, struct redis_call *call, struct 
 		}
 	}
 	bool whole = value.kind == RESP_REPLY_ERROR ? !is_passing(&value) : replicated;
-	if (value.kind != RESP_REPLY_ERROR && call->writes)
-		node_writes(client->nodes[call->node]);
+	if (value.kind != RESP_REPLY_ERROR)
+		node_obeys(client->nodes[call->node], call->writes);
 	finish(client, call, whole ? 0 : ERR_AWAY, whole ? reply : SPAN_EMPTY);
 }
 
@@ -511,7 +512,7 @@ static void link_up(void *user)
 	struct node *node = user;
 	struct redis_client *client = node->client;
 
-	if (!node->refuses)
+	if (node->refuses == REFUSES_NOTHING)
 		tell_there(node);
 	for (struct redis_call *call = client->parked.head; call; call = call->next)
 		if (node_of(client, call) == NO_NODE ||

@@ -1,6 +1,7 @@
 """The claims API: every answer, races, leases that end, kills, and a lookup with one schema."""
 
 import base64
+import datetime
 import json
 import os
 import pathlib
@@ -141,14 +142,31 @@ def test_window_lasts_as_long_as_the_lease(gateway):
     assert claim(gateway, key, "busy")["ticket"] == first["ticket"]
 
 
-def test_no_lease_is_renewed_beyond_its_window(gateway):
+def later(moment, seconds):
+    return (datetime.datetime.fromisoformat(moment.replace("Z", "+00:00")) +
+            datetime.timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def test_no_lease_goes_beyond_the_window(gateway):
+    """Not by renewing it, nor as that of the next caller, whatever that one asks for."""
     key = fresh()
-    first = claim(gateway, key, window="2s", lease="2s")
-    answer = ask(gateway, "PATCH", f"{PATH}/{first['token']}", {"lease": "1h"})
-    assert answer.status == 200 and answer.json()["lease_until"] <= first["lease_until"], answer
+    first = claim(gateway, key, window="1h", lease="100ms")
+    end = later(first["first_seen"], 3600)
+    lease_is_over(gateway, key)
+    second = claim(gateway, key, window="7d", lease="12h")
+    assert second["attempt"] == 2 and second["lease_ms"] < 3600_000
+    assert second["lease_until"] < end
+    answer = ask(gateway, "PATCH", f"{PATH}/{second['token']}", {"lease": "12h"})
+    assert answer.status == 200 and answer.json()["lease_until"] < end, answer
+    assert lookup(gateway, key)["lease_left_s"] < 3600
+
+
+def test_token_is_refused_when_its_window_has_ended(gateway):
+    key = fresh()
+    first = claim(gateway, key, window="1s", lease="1s")
     eventually(lambda: not lookup(gateway, key)["found"], "its window has ended")
-    problem(ask(gateway, "PATCH", f"{PATH}/{first['token']}", {"lease": "1h"}), 409, "fenced")
-    problem(ask(gateway, "PUT", f"{PATH}/{first['token']}", {"outcome": 1}), 409, "fenced")
+    for method, body in (("PATCH", {"lease": "1h"}), ("PUT", {"outcome": 1})):
+        problem(ask(gateway, method, f"{PATH}/{first['token']}", body), 409, "fenced")
     assert claim(gateway, key)["ticket"] != first["ticket"]
 
 
@@ -335,7 +353,7 @@ def test_prefer_wait_of_a_batch_ends_with_its_first_lease(gateway):
     """Else that would be over before its holder hears of it, and even be granted again."""
     key, held = fresh(), fresh()
     claim(gateway, held, lease="1h")
-    answer = ask(gateway, "POST", PATH, [{"key": key, "lease": "300ms"}] * 2,
+    answer = ask(gateway, "POST", PATH, [{"key": key, "lease": "5s"}] * 2,
                  [("Prefer", "wait=50")]).json()
     assert [it["verdict"] for it in answer["claims"]] == ["new", "busy"]
     answer = ask(gateway, "POST", PATH, [{"key": held}, {"key": fresh(), "lease": "20s"}],
