@@ -360,7 +360,7 @@ def test_full_redis_gives_out_what_is_due_until_all_is_delivered(gateway, server
 
 def test_full_redis_keeps_what_a_gateway_that_ends_gives_back(gateway, server, sink):
     late, ids = LateSink(sink), [f"e{n}" for n in range(20)]
-    node = gateway(server.url(), late.destination, "on_unknown: park, ")
+    node = gateway(server.url(), late.destination, "on_unknown: retry, ")
     with Connection(node.address) as connection:
         connection.post([{"id": name} for name in ids], path="/in/a")
     eventually(lambda: len(late.destination.got()) >= len(ids), "all were tried")
@@ -368,7 +368,7 @@ def test_full_redis_keeps_what_a_gateway_that_ends_gives_back(gateway, server, s
     try:
         assert node.stop() == 0
         late.works = True
-        late.wait_all(gateway(server.url(), late.destination, "on_unknown: park, "), server, ids)
+        late.wait_all(gateway(server.url(), late.destination, "on_unknown: retry, "), server, ids)
     finally:
         server.set("maxmemory", "0")
 
