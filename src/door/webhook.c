@@ -183,6 +183,7 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->on_conflict = source->on_conflict;
 	admit->busy_if_open = source->wait_ms > 0;
 	admit->spool = source->spool;
+	admit->beyond_limit = false;
 	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
 }
 
