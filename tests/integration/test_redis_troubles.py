@@ -334,8 +334,7 @@ def test_full_redis_takes_the_outcomes_of_a_parcel_that_is_half_done(gateway, se
     assert server.ask("KEYS", "stile{0}b*") == []
 
 
-@pytest.mark.parametrize("on_unknown", ["retry", "park"])
-def test_full_redis_gives_out_what_is_due_until_all_is_delivered(gateway, server, sink, on_unknown):
+def test_full_redis_gives_out_what_is_due_until_all_is_delivered(gateway, server, sink):
     """That is how it gets room. Some are delivered by their third attempt only."""
     late, ids, tries = LateSink(sink), [f"e{n}" for n in range(60)], {}
     leave_due(gateway, server, late.destination, ids)
@@ -347,7 +346,7 @@ def test_full_redis_gives_out_what_is_due_until_all_is_delivered(gateway, server
     late.destination.answer, late.works = answer, True
     server.set("maxmemory", "1")
     try:
-        node = gateway(server.url(), late.destination, f"on_unknown: {on_unknown}, ")
+        node = gateway(server.url(), late.destination, "on_unknown: retry, ")
         with Connection(node.address) as connection:
             assert connection.post({"id": "full"}, path="/in/a").status == 503
         late.wait_all(node, server, ids)

