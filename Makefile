@@ -6,7 +6,7 @@ help:
 	@echo "make run           install what is missing, build, start the gateway"
 	@echo "make build         the optimised binary: build/stile"
 	@echo "make test          all tests, in some minutes"
-	@echo "make test-long     the same with the counts before a release"
+	@echo "make test-long     the same with the counts before a release, and shaken"
 	@echo "make bench         stile and its peers side by side (BENCH_ARGS=--quick)"
 	@echo "make fuzz          libFuzzer on every parser (FUZZ_SECONDS=60 each)"
 	@echo "make lint          clang-format, clang-tidy, cppcheck, rooms, scripts"

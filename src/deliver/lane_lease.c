@@ -133,8 +133,8 @@ bool lane_gives_back(const struct lane *lane)
 	return lane->lease_ms > 0 && (lane->stopping || lane->removed);
 }
 
-/* What is under way has a way back of its own. What there are no attempts for now is
- * renewed until there are, or its lease ends with this process. */
+/* What is under way has a way back of its own. When the pool of attempts is empty, the rest
+ * stays leased and goes back in a later run, or with the process, when its lease ends. */
 void lane_give_back(struct lane *lane)
 {
 	uint32_t place = SCHEDULE_NONE;

@@ -48,7 +48,7 @@ static void grant(struct claims_item *item, uint32_t attempt, uint64_t now_ms)
 	item->attempt = attempt;
 	item->now_ms = now_ms;
 	item->lease_until_ms = now_ms + item->lease_ms;
-	item->it->until_boot_ms = 0;
+	item->it->until_boot_ms = 0; /* of a batch: the others wait no more */
 	claims_finish(item);
 }
 
@@ -221,7 +221,7 @@ static void read_done(struct store_op *op)
 		claims_finish(item);
 }
 
-static void busy(struct claims_item *item)
+static void tell_busy(struct claims_item *item)
 {
 	item->verdict = VERDICT_BUSY;
 	item->retry_ms = OTHERS_RETRY_MS;
@@ -236,7 +236,7 @@ static void shorten_done(struct store_op *op)
 	if (op->error == 0)
 		grant(item, item->attempt, item->now_ms);
 	else if (op->error == ERR_FENCED)
-		busy(item);
+		tell_busy(item);
 	else
 		fail(item, op->error);
 }
@@ -252,7 +252,7 @@ static void take_over(struct claims_item *item, const struct store_item *taken)
 	if (item->now_ms + item->lease_ms <= end_ms) {
 		grant(item, item->attempt, item->now_ms);
 	} else if (item->now_ms + CLAIMS_LEASE_MIN_MS > end_ms) {
-		busy(item); /* it is about to be forgotten */
+		tell_busy(item); /* it is about to be forgotten */
 	} else {
 		item->lease_ms = (uint32_t)(end_ms - item->now_ms);
 		item->renew = (struct store_renew){ .ticket = item->ticket,

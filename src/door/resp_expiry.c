@@ -33,14 +33,18 @@ bool resp_is_expiry(struct span word)
 	return find_unit(word, &unit);
 }
 
+static uint64_t wall_ms(void)
+{
+	return clock_read(clock_system()).wall_ms;
+}
+
 /* To milliseconds; false: they are more than there are. */
 static bool to_ms(uint8_t unit, int64_t value, int64_t *ret_ms)
 {
 	if ((unit & UNIT_MASK) == UNIT_S && __builtin_mul_overflow(value, 1000, &value))
 		return false;
 	/* From now on, they must have an end that can be told. */
-	if (!(unit & UNIT_AT) && value > INT64_MAX / 2 &&
-	    value > INT64_MAX - (int64_t)clock_read(clock_system()).wall_ms)
+	if (!(unit & UNIT_AT) && value > INT64_MAX / 2 && value > INT64_MAX - (int64_t)wall_ms())
 		return false;
 	*ret_ms = value;
 	return true;
@@ -49,13 +53,14 @@ static bool to_ms(uint8_t unit, int64_t value, int64_t *ret_ms)
 /* Zero and below are over at once. */
 static void put_expiry(struct store_cell_value *cell, uint8_t unit, int64_t ms)
 {
-	if (ms <= 0)
+	if (ms <= 0) {
 		cell->expiry_ms = PAST_MS;
-	else if (unit & UNIT_AT) {
+	} else if (unit & UNIT_AT) {
 		cell->expiry_ms = (uint64_t)ms;
-		cell->wall_ms = clock_read(clock_system()).wall_ms;
-	} else
+		cell->wall_ms = wall_ms();
+	} else {
 		cell->ttl_ms = (uint64_t)ms;
+	}
 }
 
 static void fail_expiry(struct resp_run *run)
@@ -94,11 +99,10 @@ static void write_ttl(struct resp_job *job, struct buf *out)
 		return;
 	}
 	uint64_t ms = cell->expiry_ms;
-	uint64_t before_ms = job->unit & UNIT_AT
-	                             ? store_ahead_ms(cell->now_ms,
-	                                              clock_read(clock_system()).wall_ms)
-	                             : cell->now_ms;
-	ms = ms > before_ms ? ms - before_ms : 0;
+	/* By the wall, which may have been set back; or from now on. */
+	uint64_t from_ms = job->unit & UNIT_AT ? store_ahead_ms(cell->now_ms, wall_ms())
+	                                       : cell->now_ms;
+	ms = ms > from_ms ? ms - from_ms : 0;
 	resp_write_integer(out,
 	                   (int64_t)((job->unit & UNIT_MASK) == UNIT_S ? (ms + 500) / 1000 : ms));
 }

@@ -864,7 +864,7 @@ local function cell_put(key, value, expiry)
 end
 
 -- A cell's text: how (0 time to live, 1 expiry, 2 keeps), ms, then what is stored behind the
--- expiry. `wall`: as that of struct store_cell_value.
+-- expiry. `wall` and the second of difference: as in store_cell_expiry().
 local function cell_expiry(how, ms, old, wall)
 	if how == 2 then return old end
 	local expiry = (how == 1 or ms == 0) and ms or now + ms
