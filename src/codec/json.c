@@ -2,16 +2,34 @@
 #include "codec/json.h"
 
 #include <assert.h>
+#include <endian.h>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "codec/json_escape.h"
-#include "codec/json_internal.h"
-#include "codec/json_shape.h"
 
+#define force_inline static inline __attribute__((always_inline))
 #define cold_path __attribute__((cold, noinline))
 
 static_assert(JSON_DEPTH_MAX == 64, "the stack of open containers is one 64-bit word");
+
+/* An open container inside which wanted values may be. */
+struct frame {
+	const char *at; /* where it began */
+	uint32_t node;
+	uint32_t index; /* arrays: of the present element */
+};
+
+struct scanner {
+	const char *start;
+	const char *end;
+	struct json_marks *marks;
+	const char *escape_at; /* the last backslash met in a string, or start */
+	const struct json_plan *plan;
+	struct json_doc *doc;
+	bool valued; /* see scan_members() */
+	struct frame frames[JSON_STEPS_MAX + 1];
+};
 
 /*
  * Where the scan stands among containers. Apart from the scanner, since only
@@ -35,8 +53,7 @@ struct nest {
 };
 
 /* Returns NULL, so that a scanner can say `return fail(…)`. */
-cold_path static const char *fail(const struct json_scanner *s, const char *at,
-                                  const char *expected)
+cold_path static const char *fail(const struct scanner *s, const char *at, const char *expected)
 {
 	s->doc->problem.offset = (size_t)(at - s->start);
 	s->doc->problem.expected = expected;
@@ -48,7 +65,9 @@ static inline bool is_digit(const char *p, const char *end)
 	return p < end && *p >= '0' && *p <= '9';
 }
 
-__attribute__((noinline)) const char *json_find_mark(const struct json_scanner *s, const char *p)
+/* None is left in the chunk: the first mark of the rest that is at p or after it, or
+ * the end. It is the one before marks->next. */
+__attribute__((noinline)) static const char *find_mark(const struct scanner *s, const char *p)
 {
 	struct json_marks *marks = s->marks;
 	for (;;) {
@@ -63,13 +82,13 @@ __attribute__((noinline)) const char *json_find_mark(const struct json_scanner *
 
 /* The first byte from p on that is a quote, a backslash, a control character or
  * not ASCII; or the end. Those before p are done with. */
-json_inline const char *skip_plain(const struct json_scanner *s, const char *p)
+force_inline const char *skip_plain(const struct scanner *s, const char *p)
 {
 	struct json_marks *marks = s->marks;
 	const char *at;
 	do {
 		if (unlikely(marks->next == marks->count))
-			return json_find_mark(s, p);
+			return find_mark(s, p);
 		at = marks->base + marks->places[marks->next++];
 	} while (unlikely(at < p));
 	return at;
@@ -87,13 +106,12 @@ __attribute__((noinline)) static const char *skip_blank_run(const char *p, const
 	return skip_blanks(p, end);
 }
 
-json_inline bool at_end(const struct json_scanner *s, const struct nest *nest, const char *p)
+force_inline bool at_end(const struct scanner *s, const struct nest *nest, const char *p)
 {
 	return nest->careful && p == s->end;
 }
 
-json_inline const char *skip_blank(const struct json_scanner *s, const struct nest *nest,
-                                   const char *p)
+force_inline const char *skip_blank(const struct scanner *s, const struct nest *nest, const char *p)
 {
 	if (at_end(s, nest, p) || likely(*p > ' '))
 		return p;
@@ -104,7 +122,7 @@ json_inline const char *skip_blank(const struct json_scanner *s, const struct ne
 	return skip_blank_run(p, s->end);
 }
 
-static const char *skip_unicode_escape(const struct json_scanner *s, const char *p)
+static const char *skip_unicode_escape(const struct scanner *s, const char *p)
 {
 	int32_t unit = json_escaped_unit(p, s->end);
 	if (unit < 0)
@@ -119,7 +137,7 @@ static const char *skip_unicode_escape(const struct json_scanner *s, const char 
 	return p + JSON_ESCAPE_MAX;
 }
 
-static const char *skip_escape(struct json_scanner *s, const char *p)
+static const char *skip_escape(struct scanner *s, const char *p)
 {
 	s->escape_at = p;
 	if (s->end - p < 2)
@@ -139,7 +157,7 @@ static const char *skip_escape(struct json_scanner *s, const char *p)
 }
 
 /* Out of line: in most strings the first byte that is not plain is the closing quote. */
-__attribute__((noinline)) const char *json_finish_string(struct json_scanner *s, const char *p)
+__attribute__((noinline)) static const char *finish_string(struct scanner *s, const char *p)
 {
 	for (;;) {
 		if (p == s->end)
@@ -166,12 +184,12 @@ __attribute__((noinline)) const char *json_finish_string(struct json_scanner *s,
 }
 
 /* p is after the opening quote; returns the place of the closing one. */
-json_inline const char *scan_string(struct json_scanner *s, const char *p)
+force_inline const char *scan_string(struct scanner *s, const char *p)
 {
 	p = skip_plain(s, p);
 	if (likely(p != s->end && *p == '"'))
 		return p;
-	return json_finish_string(s, p);
+	return finish_string(s, p);
 }
 
 static inline const char *skip_digits(const char *p, const char *end)
@@ -181,7 +199,7 @@ static inline const char *skip_digits(const char *p, const char *end)
 	return p;
 }
 
-static const char *scan_exponent(const struct json_scanner *s, const char *p)
+static const char *scan_exponent(const struct scanner *s, const char *p)
 {
 	p++;
 	if (p < s->end && (*p == '+' || *p == '-'))
@@ -191,7 +209,7 @@ static const char *scan_exponent(const struct json_scanner *s, const char *p)
 	return skip_digits(p, s->end);
 }
 
-static const char *scan_number(const struct json_scanner *s, const char *p)
+static const char *scan_number(const struct scanner *s, const char *p)
 {
 	const char *end = s->end;
 	if (*p == '-')
@@ -210,8 +228,7 @@ static const char *scan_number(const struct json_scanner *s, const char *p)
 	return p;
 }
 
-static const char *scan_literal(const struct json_scanner *s, const char *p,
-                                enum json_type *ret_type)
+static const char *scan_literal(const struct scanner *s, const char *p, enum json_type *ret_type)
 {
 	size_t left = (size_t)(s->end - p);
 	if (left >= 4 && memcmp(p, "true", 4) == 0) {
@@ -229,7 +246,9 @@ static const char *scan_literal(const struct json_scanner *s, const char *p,
 	return fail(s, p, "a value: object, array, string, number, true, false or null");
 }
 
-const char *json_scan_bare(const struct json_scanner *s, const char *p, enum json_type *ret_type)
+/* The end of the number or word at p, which is before the end of the text; NULL: it is
+ * none. */
+static const char *scan_bare(const struct scanner *s, const char *p, enum json_type *ret_type)
 {
 	if (*p != '-' && !is_digit(p, s->end))
 		return scan_literal(s, p, ret_type);
@@ -237,8 +256,8 @@ const char *json_scan_bare(const struct json_scanner *s, const char *p, enum jso
 	return scan_number(s, p);
 }
 
-json_inline void keep(const struct json_scanner *s, uint32_t node, enum json_type type,
-                      const char *begin, const char *end)
+force_inline void keep(const struct scanner *s, uint32_t node, enum json_type type,
+                       const char *begin, const char *end)
 {
 	if (!s->plan->nodes[node].wanted)
 		return;
@@ -252,12 +271,12 @@ json_inline void keep(const struct json_scanner *s, uint32_t node, enum json_typ
 		json_set_put(&s->doc->there, node);
 }
 
-json_inline const char *scan_scalar(struct json_scanner *s, struct nest *nest, const char *p)
+force_inline const char *scan_scalar(struct scanner *s, struct nest *nest, const char *p)
 {
 	enum json_type type = JSON_STRING;
 	bool quoted = *p == '"';
 	const char *begin = p + quoted;
-	p = quoted ? scan_string(s, begin) : json_scan_bare(s, p, &type);
+	p = quoted ? scan_string(s, begin) : scan_bare(s, p, &type);
 	if (unlikely(!p))
 		return NULL;
 	if (nest->node) {
@@ -267,8 +286,8 @@ json_inline const char *scan_scalar(struct json_scanner *s, struct nest *nest, c
 	return p + quoted;
 }
 
-cold_path static uint32_t find_escaped_name(const struct json_scanner *s,
-                                            const struct json_table *table, struct span name)
+cold_path static uint32_t find_escaped_name(const struct scanner *s, const struct json_table *table,
+                                            struct span name)
 {
 	char quoted[1 + JSON_NAME_MAX + 8] = "\"";
 	char *bytes = quoted + 1;
@@ -280,23 +299,23 @@ cold_path static uint32_t find_escaped_name(const struct json_scanner *s,
 }
 
 /* The node of a name in the innermost frame, or 0. */
-json_inline uint32_t find_name(const struct json_scanner *s, const struct json_table *table,
-                               const char *begin, size_t len)
+force_inline uint32_t find_name(const struct scanner *s, const struct json_table *table,
+                                const char *begin, size_t len)
 {
 	if (unlikely(s->escape_at >= begin))
 		return find_escaped_name(s, table, span_of(begin, len));
 	return json_plan_find(s->plan, table, begin, len, s->end);
 }
 
-cold_path static const char *fail_repeated(const struct json_scanner *s, const char *at)
+cold_path static const char *fail_repeated(const struct scanner *s, const char *at)
 {
 	s->doc->problem.repeated = true;
 	return fail(s, at, "this name only once");
 }
 
 /* Notes which node the name's value is for; false when it came before. */
-json_inline bool enter_name(const struct json_scanner *s, struct nest *nest, const char *begin,
-                            const char *end)
+force_inline bool enter_name(const struct scanner *s, struct nest *nest, const char *begin,
+                             const char *end)
 {
 	if (nest->depth != nest->live)
 		return true;
@@ -309,8 +328,71 @@ json_inline bool enter_name(const struct json_scanner *s, struct nest *nest, con
 	return true;
 }
 
+static inline uint32_t load32(const char *p)
+{
+	uint32_t word;
+	memcpy(&word, p, sizeof(word));
+	return le32toh(word);
+}
+
+#define BYTES(a, b, c, d) \
+	((uint32_t)(a) | (uint32_t)(b) << 8 | (uint32_t)(c) << 16 | (uint32_t)(d) << 24)
+
+/* How many of the eight bytes at p are digits, up to the first that is none. */
+force_inline size_t count_digits(const char *p)
+{
+	uint64_t word = json_load64(p);
+	uint64_t others = ((word + UINT64_C(0x4646464646464646)) |
+	                   (word - UINT64_C(0x3030303030303030))) &
+	                  UINT64_C(0x8080808080808080);
+	return others ? (size_t)__builtin_ctzll(others) / 8 : 8;
+}
+
+/* The end of the number at p, which begins with a digit, if it is short: at most 15
+ * digits, then at most 7 after a point, and no exponent. */
+force_inline const char *scan_digits(const char *p)
+{
+	size_t len = *p == '0' ? 1 : count_digits(p);
+	if (len == 8)
+		len += count_digits(p + 8);
+	if (unlikely(len == 16))
+		return NULL;
+	if (p[len] == '.') {
+		size_t more = count_digits(p + len + 1);
+		if (unlikely(more == 0 || more == 8))
+			return NULL;
+		len += 1 + more;
+	}
+	return (p[len] | 0x20) == 'e' ? NULL : p + len;
+}
+
+/* A short number, a word or an empty array; where it ends, or NULL: it is something else.
+ * JSON_MARKS_BEHIND bytes can be read. */
+force_inline const char *scan_short(const char *p, enum json_type *ret_type)
+{
+	if (*p >= '0' && *p <= '9') {
+		*ret_type = JSON_NUMBER;
+		return scan_digits(p);
+	}
+	uint32_t word = load32(p);
+	if (word == BYTES('t', 'r', 'u', 'e')) {
+		*ret_type = JSON_TRUE;
+		return p + 4;
+	}
+	if (word == BYTES('n', 'u', 'l', 'l')) {
+		*ret_type = JSON_NULL;
+		return p + 4;
+	}
+	if ((word & 0xFFFF) == BYTES('[', ']', 0, 0)) {
+		*ret_type = JSON_ARRAY;
+		return p + 2;
+	}
+	*ret_type = JSON_FALSE;
+	return word == BYTES('f', 'a', 'l', 's') && p[4] == 'e' ? p + 5 : NULL;
+}
+
 /* Is there nothing but spaces from p to q? Of at most 16; as many can be read. */
-json_inline bool are_spaces(const char *p, const char *q)
+force_inline bool are_spaces(const char *p, const char *q)
 {
 	const uint64_t spaces = UINT64_C(0x2020202020202020);
 	size_t len = (size_t)(q - p);
@@ -331,8 +413,8 @@ struct member {
 };
 
 /* False: its name came before. */
-json_inline bool take_member(const struct json_scanner *s, const struct json_table *table,
-                             struct member m)
+force_inline bool take_member(const struct scanner *s, const struct json_table *table,
+                              struct member m)
 {
 	uint32_t node = find_name(s, table, m.name + 1, (size_t)(m.name_end - m.name - 1));
 	if (node == 0)
@@ -346,13 +428,13 @@ json_inline bool take_member(const struct json_scanner *s, const struct json_tab
 
 /* From the end of a value to the quote of the next name, if that follows at once or
  * on a line of its own; else NULL. `at` is the first mark after the value. */
-json_inline const char *next_name(const struct json_scanner *s, const char *base,
-                                  const uint16_t **at, const char *p)
+force_inline const char *next_name(const struct scanner *s, const char *base, const uint16_t **at,
+                                   const char *p)
 {
-	uint32_t after = json_load32(p) & 0xFFFF;
-	if (likely(after == JSON_BYTES(',', '"', 0, 0)))
+	uint32_t after = load32(p) & 0xFFFF;
+	if (likely(after == BYTES(',', '"', 0, 0)))
 		return p + 1;
-	if (after != JSON_BYTES(',', '\n', 0, 0))
+	if (after != BYTES(',', '\n', 0, 0))
 		return NULL;
 	const char *name = base + (*at)[1];
 	if (*name != '"' || !are_spaces(p + 2, name))
@@ -373,8 +455,8 @@ json_inline const char *next_name(const struct json_scanner *s, const char *base
  * or NULL. Returns where the next name should begin, or where the last value ends:
  * s->valued tells; or NULL: a name came twice.
  */
-json_inline const char *scan_members(struct json_scanner *s, const struct json_table *table,
-                                     const char *p)
+force_inline const char *scan_members(struct scanner *s, const struct json_table *table,
+                                      const char *p)
 {
 	const char *base = s->marks->base;
 	const uint16_t *at = s->marks->places + s->marks->next;
@@ -386,18 +468,18 @@ json_inline const char *scan_members(struct json_scanner *s, const struct json_t
 		return p;
 	while (at < safe) {
 		struct member m = { .name = p, .name_end = base + at[1], .type = JSON_STRING };
-		uint32_t between = json_load32(m.name_end);
-		if (likely((between & 0xFFFFFF) == JSON_BYTES('"', ':', '"', 0))) {
+		uint32_t between = load32(m.name_end);
+		if (likely((between & 0xFFFFFF) == BYTES('"', ':', '"', 0))) {
 			m.value = m.name_end + 3;
 			m.end = base + at[3];
-		} else if (between == JSON_BYTES('"', ':', ' ', '"')) {
+		} else if (between == BYTES('"', ':', ' ', '"')) {
 			m.value = m.name_end + 4;
 			m.end = base + at[3];
 			s->doc->blanks = true;
-		} else if ((between & 0xFFFF) == JSON_BYTES('"', ':', 0, 0)) {
+		} else if ((between & 0xFFFF) == BYTES('"', ':', 0, 0)) {
 			bool blank = m.name_end[2] == ' ';
 			m.value = m.name_end + 2 + blank;
-			m.end = json_scan_short(m.value, &m.type);
+			m.end = scan_short(m.value, &m.type);
 			s->doc->blanks |= blank;
 			if (!m.end)
 				break;
@@ -426,21 +508,21 @@ json_inline const char *scan_members(struct json_scanner *s, const struct json_t
 }
 
 /* Two of them: where names are looked for, and where not. */
-__attribute__((noinline)) static const char *scan_live(struct json_scanner *s,
+__attribute__((noinline)) static const char *scan_live(struct scanner *s,
                                                        const struct json_table *table,
                                                        const char *p)
 {
 	return scan_members(s, table, p);
 }
 
-__attribute__((noinline)) static const char *scan_others(struct json_scanner *s, const char *p)
+__attribute__((noinline)) static const char *scan_others(struct scanner *s, const char *p)
 {
 	return scan_members(s, NULL, p);
 }
 
 /* A name and its colon; p is where the name should begin. nest->valued tells that
  * its value, and perhaps more of them, were taken too. */
-json_inline const char *scan_name(struct json_scanner *s, struct nest *nest, const char *p)
+force_inline const char *scan_name(struct scanner *s, struct nest *nest, const char *p)
 {
 	if (!nest->careful) {
 		p = nest->depth == nest->live ? scan_live(s, nest->table, p) : scan_others(s, p);
@@ -463,13 +545,13 @@ json_inline const char *scan_name(struct json_scanner *s, struct nest *nest, con
 }
 
 /* The node of the innermost frame's present element, if one comes. */
-json_inline void enter_element(const struct json_scanner *s, struct nest *nest)
+force_inline void enter_element(const struct scanner *s, struct nest *nest)
 {
-	const struct json_frame *frame = &s->frames[nest->live];
+	const struct frame *frame = &s->frames[nest->live];
 	nest->node = json_plan_element(s->plan, frame->node, frame->index);
 }
 
-json_inline void set_table(const struct json_scanner *s, struct nest *nest)
+force_inline void set_table(const struct scanner *s, struct nest *nest)
 {
 	uint32_t members = s->plan->nodes[s->frames[nest->live].node].members;
 	if (members)
@@ -477,12 +559,12 @@ json_inline void set_table(const struct json_scanner *s, struct nest *nest)
 }
 
 /* Gives the container at p, whose node is known, a frame if it needs one. */
-json_inline void open_node(struct json_scanner *s, struct nest *nest, const char *p)
+force_inline void open_node(struct scanner *s, struct nest *nest, const char *p)
 {
 	const struct json_node *node = &s->plan->nodes[nest->node];
 	bool object = *p == '{';
 	if (object ? node->members : node->elements) {
-		s->frames[++nest->live] = (struct json_frame){ .at = p, .node = nest->node };
+		s->frames[++nest->live] = (struct frame){ .at = p, .node = nest->node };
 		nest->node = 0;
 		if (object)
 			set_table(s, nest);
@@ -496,7 +578,7 @@ json_inline void open_node(struct json_scanner *s, struct nest *nest, const char
 }
 
 /* Enters the container at p. */
-json_inline const char *open_container(struct json_scanner *s, struct nest *nest, const char *p)
+force_inline const char *open_container(struct scanner *s, struct nest *nest, const char *p)
 {
 	if (unlikely(nest->depth == JSON_DEPTH_MAX))
 		return fail(s, p, "at most 64 containers inside each other");
@@ -507,26 +589,26 @@ json_inline const char *open_container(struct json_scanner *s, struct nest *nest
 	return skip_blank(s, nest, p + 1);
 }
 
-json_inline bool in_object(const struct nest *nest)
+force_inline bool in_object(const struct nest *nest)
 {
 	return nest->objects & 1;
 }
 
-json_inline bool closes(const struct nest *nest, char c)
+force_inline bool closes(const struct nest *nest, char c)
 {
 	return c == (in_object(nest) ? '}' : ']');
 }
 
-cold_path static const char *fail_close(const struct json_scanner *s, const char *p, bool object)
+cold_path static const char *fail_close(const struct scanner *s, const char *p, bool object)
 {
 	return fail(s, p, object ? "a comma or }" : "a comma or ]");
 }
 
 /* Ends the frame of the container that ends before p. */
-json_inline void close_frame(const struct json_scanner *s, struct nest *nest, enum json_type type,
-                             const char *p)
+force_inline void close_frame(const struct scanner *s, struct nest *nest, enum json_type type,
+                              const char *p)
 {
-	const struct json_frame *frame = &s->frames[nest->live];
+	const struct frame *frame = &s->frames[nest->live];
 	keep(s, frame->node, type, frame->at, p);
 	nest->live--;
 	nest->node = 0; /* an element that did not come */
@@ -535,8 +617,7 @@ json_inline void close_frame(const struct json_scanner *s, struct nest *nest, en
 }
 
 /* Leaves the container whose closing bracket is at p. */
-json_inline const char *close_container(const struct json_scanner *s, struct nest *nest,
-                                        const char *p)
+force_inline const char *close_container(const struct scanner *s, struct nest *nest, const char *p)
 {
 	enum json_type type = in_object(nest) ? JSON_OBJECT : JSON_ARRAY;
 	p++;
@@ -554,7 +635,7 @@ json_inline const char *close_container(const struct json_scanner *s, struct nes
 }
 
 /* After the comma of an array. */
-json_inline void next_element(struct json_scanner *s, struct nest *nest)
+force_inline void next_element(struct scanner *s, struct nest *nest)
 {
 	if (nest->depth == nest->live) {
 		s->frames[nest->live].index++;
@@ -564,7 +645,7 @@ json_inline void next_element(struct json_scanner *s, struct nest *nest)
 
 /* After a value: over closing brackets, and over a comma with the name that
  * must follow it in an object. Depth 0 means that the text's value has ended. */
-json_inline const char *scan_after(struct json_scanner *s, struct nest *nest, const char *p)
+force_inline const char *scan_after(struct scanner *s, struct nest *nest, const char *p)
 {
 	while (p && nest->depth > 0) {
 		p = skip_blank(s, nest, p);
@@ -583,7 +664,7 @@ json_inline const char *scan_after(struct json_scanner *s, struct nest *nest, co
 
 /* The value at p, or of a container its bracket and what comes up to the first
  * value in it. */
-json_inline const char *scan_value(struct json_scanner *s, struct nest *nest, const char *p)
+force_inline const char *scan_value(struct scanner *s, struct nest *nest, const char *p)
 {
 	p = skip_blank(s, nest, p);
 	if (unlikely(at_end(s, nest, p)))
@@ -599,7 +680,7 @@ json_inline const char *scan_value(struct json_scanner *s, struct nest *nest, co
 }
 
 /* The whole text, from its first byte; returns where it ends. */
-json_inline const char *scan_text(struct json_scanner *s, const char *p, bool careful)
+force_inline const char *scan_text(struct scanner *s, const char *p, bool careful)
 {
 	struct nest nest = { .careful = careful, .node = s->plan ? JSON_ROOT : 0 };
 	do {
@@ -615,7 +696,7 @@ json_inline const char *scan_text(struct json_scanner *s, const char *p, bool ca
 
 /* For texts that are not a container or do not end as one, which are rare or
  * wrong. */
-cold_path static const char *scan_careful(struct json_scanner *s, const char *p)
+cold_path static const char *scan_careful(struct scanner *s, const char *p)
 {
 	return scan_text(s, p, true);
 }
@@ -639,22 +720,13 @@ static inline bool is_container(char first, char last)
 }
 
 /* The value at `begin`, whatever it looks like. */
-static const char *scan_any(struct json_scanner *s, const char *begin)
+static const char *scan_any(struct scanner *s, const char *begin)
 {
 	s->doc->blanks = false;
 	s->doc->seen = (struct json_set){ { 0 } };
 	s->doc->there = (struct json_set){ { 0 } };
 	bool sure = s->end - begin >= 2 && is_container(*begin, s->end[-1]);
 	return likely(sure) ? scan_text(s, begin, false) : scan_careful(s, begin);
-}
-
-static const char *scan_and_learn(struct json_scanner *s, struct json_shapes *shapes,
-                                  const char *begin)
-{
-	const char *p = scan_any(s, begin);
-	if (p)
-		json_shapes_learn(shapes, s, begin, p);
-	return p;
 }
 
 struct scan_place {
@@ -665,10 +737,9 @@ struct scan_place {
 
 /* Scans a value; returns where it ends. */
 static const char *scan_from(struct scan_place place, struct json_marks *marks,
-                             const struct json_plan *plan, struct json_shapes *shapes,
-                             struct json_doc *doc)
+                             const struct json_plan *plan, struct json_doc *doc)
 {
-	struct json_scanner s;
+	struct scanner s;
 	s.start = place.start;
 	s.end = place.end;
 	s.marks = marks;
@@ -676,9 +747,7 @@ static const char *scan_from(struct scan_place place, struct json_marks *marks,
 	s.plan = plan;
 	s.doc = doc;
 	doc->problem.repeated = false;
-	const char *p = shapes ? json_shapes_scan(shapes, &s, place.begin) : NULL;
-	if (!p)
-		p = shapes ? scan_and_learn(&s, shapes, place.begin) : scan_any(&s, place.begin);
+	const char *p = scan_any(&s, place.begin);
 	if (p)
 		doc->root = type_at(place.begin);
 	return p;
@@ -699,20 +768,13 @@ static int refuse(struct json_doc *doc, size_t offset, const char *expected)
 
 int json_scan(struct span text, const struct json_plan *plan, struct json_doc *doc)
 {
-	return json_scan_known(text, plan, NULL, doc);
-}
-
-int json_scan_known(struct span text, const struct json_plan *plan, struct json_shapes *shapes,
-                    struct json_doc *doc)
-{
 	static const char nothing[1];
 	const char *start = text.len ? text.ptr : nothing;
 	const char *end = trim_end(start, start + text.len);
 	const char *begin = skip_blanks(start, end);
 	struct json_marks marks;
 	json_marks_fill(&marks, begin, end);
-	const char *p = scan_from((struct scan_place){ start, begin, end }, &marks, plan, shapes,
-	                          doc);
+	const char *p = scan_from((struct scan_place){ start, begin, end }, &marks, plan, doc);
 	if (!p)
 		return ERR_INVALID;
 	if (p != end)
@@ -731,7 +793,6 @@ int json_elements_begin(struct json_elements *ret_elements, struct span text)
 	ret_elements->at = at + 1;
 	ret_elements->end = trim_end(at, end);
 	ret_elements->begun = false;
-	ret_elements->shapes = NULL;
 	json_marks_fill(&ret_elements->marks, ret_elements->at, ret_elements->end);
 	return 0;
 }
@@ -757,7 +818,7 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 	if (unlikely(json_marks_are_beyond(&elements->marks, p)))
 		json_marks_fill(&elements->marks, p, end);
 	const char *after = scan_from((struct scan_place){ elements->start, p, end },
-	                              &elements->marks, plan, elements->shapes, doc);
+	                              &elements->marks, plan, doc);
 	if (!after)
 		return ERR_INVALID;
 	elements->begun = true;
@@ -771,7 +832,6 @@ void json_lines_begin(struct json_lines *ret_lines, struct span text)
 	CHECK(text.len > 0);
 	ret_lines->text_end = text.ptr + text.len;
 	ret_lines->end = trim_end(text.ptr, ret_lines->text_end);
-	ret_lines->shapes = NULL;
 	json_marks_fill(&ret_lines->marks, text.ptr, ret_lines->end);
 }
 
@@ -791,7 +851,7 @@ bool json_lines_scan(struct json_lines *lines, const char *p, const struct json_
 	if (unlikely(json_marks_are_beyond(&lines->marks, p)))
 		json_marks_fill(&lines->marks, p, lines->end);
 	const char *after = scan_from((struct scan_place){ p, p, lines->end }, &lines->marks, plan,
-	                              lines->shapes, doc);
+	                              doc);
 	if (!after || !is_line_end(after, lines->text_end))
 		return false;
 	size_t len = (size_t)(after - p);

@@ -98,18 +98,12 @@ static inline struct json_value json_get(const struct json_doc *doc, uint32_t no
  * nothing but doc->problem means anything. */
 int json_scan(struct span text, const struct json_plan *plan, struct json_doc *doc) must_check;
 
-/* The same, faster for texts that look like some before: json_shape.h. */
-struct json_shapes;
-int json_scan_known(struct span text, const struct json_plan *plan, struct json_shapes *shapes,
-                    struct json_doc *doc) must_check;
-
 /* The elements of an array, each scanned as a text of its own. */
 struct json_elements {
 	const char *start;
 	const char *at;
 	const char *end;
 	bool begun;
-	struct json_shapes *shapes; /* NULL; may be set after the begin */
 	struct json_marks marks;
 };
 
@@ -126,7 +120,6 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 struct json_lines {
 	const char *end;            /* of the last object … */
 	const char *text_end;       /* … and of its line */
-	struct json_shapes *shapes; /* NULL; may be set after the begin */
 	struct json_marks marks;
 };
 

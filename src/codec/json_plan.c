@@ -1,8 +1,6 @@
 /* json_plan: see json_plan.h. */
 #include "codec/json_plan.h"
 
-#include <stdatomic.h>
-
 #include "base/error.h"
 #include "base/utf8.h"
 #include "codec/json.h"
@@ -262,8 +260,6 @@ static void seal_table(struct json_plan *plan, uint32_t number)
 
 void json_plan_seal(struct json_plan *plan)
 {
-	static atomic_uint_fast64_t serials;
-	plan->serial = atomic_fetch_add_explicit(&serials, 1, memory_order_relaxed) + 1;
 	for (uint32_t i = 0; i < plan->table_count; i++)
 		seal_table(plan, i);
 }

@@ -73,7 +73,6 @@ struct json_table {
 
 /* Node 0 is none, node 1 the text's own value. */
 struct json_plan {
-	uint64_t serial; /* no other plan has it that was sealed; 0: not sealed */
 	uint32_t node_count;
 	uint32_t table_count;
 	struct json_node nodes[JSON_NODES_MAX];

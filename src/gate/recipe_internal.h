@@ -11,7 +11,6 @@
 #include "base/hash.h"
 #include "codec/http1.h"
 #include "codec/json.h"
-#include "codec/json_shape.h"
 #include "gate/digest_later.h"
 #include "gate/pattern.h"
 #include "gate/recipe.h"
@@ -165,7 +164,6 @@ struct recipe_run {
 	uint64_t judged[RECIPE_TESTS_MAX / 64]; /* tests that were made … */
 	uint64_t held[RECIPE_TESTS_MAX / 64];   /* … and hold */
 	struct json_doc doc;
-	struct json_shapes shapes;                     /* of the events before */
 	struct digest_later *later;                    /* NULL: digests are made at once */
 	struct digest_input *digest;                   /* of the claim that is being computed */
 	const struct digest_scope *scopes[CLAIMS_MAX]; /* of the claims that are taken */

@@ -32,7 +32,6 @@ bool recipe_items_begin_line(struct recipe_items *ret_items, const struct recipe
 	struct recipe_run *run = recipe_run_at(scratch, 0);
 	if (!run)
 		return false;
-	lines->shapes = &run->shapes;
 	if (!json_lines_scan(lines, at, &recipe->plan, &run->doc, &input->body))
 		return false;
 	recipe_items_begin(ret_items, recipe, scratch, input);
@@ -180,9 +179,7 @@ static enum recipe_step begin_array(struct recipe_items *items, struct span arra
                                     struct error_text *ret_problem)
 {
 	int error = json_elements_begin(&items->elements, array);
-	struct recipe_run *run = recipe_run_at(items->scratch, 0);
-	CHECK(error == 0 && run);
-	items->elements.shapes = &run->shapes;
+	CHECK(error == 0);
 	items->batch = true;
 	items->state = ITEMS_ELEMENTS;
 	return next_element(items, ret_result, ret_problem);

@@ -10,7 +10,7 @@ static const struct recipe_value missing = { .type = DIGEST_MISSING };
 
 void recipe_read_body(struct recipe_run *run)
 {
-	int error = json_scan_known(run->input.body, &run->recipe->plan, &run->shapes, &run->doc);
+	int error = json_scan(run->input.body, &run->recipe->plan, &run->doc);
 	run->body = error == 0 ? BODY_JSON : BODY_OTHER;
 	if (error == 0)
 		return;

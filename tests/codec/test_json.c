@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "codec/json.h"
-#include "codec/json_shape.h"
 #include "support/json_model.h"
 #include "support/vectors.h"
 
@@ -58,27 +57,6 @@ static bool is_same_doc(const struct json_doc *a, const struct json_doc *b)
 	return true;
 }
 
-/* A memory of shapes changes nothing: not one that learns this text, nor one that has
- * learnt it, nor one that knows all others. */
-static void assert_same_by_shapes(struct span text, int error, const struct json_doc *doc)
-{
-	static struct json_shapes fresh;
-	static struct json_shapes old;
-	struct json_shapes *const memories[] = { &fresh, &fresh, &old };
-	memset(&fresh, 0, sizeof(fresh));
-	old.debt = 0; /* always tried, always learnt */
-	for (size_t i = 0; i < ARRAY_LEN(memories); i++) {
-		struct json_doc known;
-		int r = json_scan_known(text, &plan, memories[i], &known);
-		bool same = r == error &&
-		            (error == 0 ? is_same_doc(&known, doc)
-		                        : known.problem.offset == doc->problem.offset &&
-		                                  known.problem.repeated == doc->problem.repeated);
-		if (!same)
-			fail_msg("not the same by shapes (%zu): %.*s", i, (int)text.len, text.ptr);
-	}
-}
-
 /* In memory of exactly its size: one byte too far is seen by ASan. */
 static int scan_exactly(struct span text, struct json_doc *doc)
 {
@@ -87,7 +65,6 @@ static int scan_exactly(struct span text, struct json_doc *doc)
 	if (text.len)
 		memcpy(copy, text.ptr, text.len);
 	int error = json_scan(span_of(copy, text.len), &plan, doc);
-	assert_same_by_shapes(span_of(copy, text.len), error, doc);
 	for (size_t i = 0; i < PATHS && error == 0; i++)
 		if (json_set_has(&doc->seen, nodes[i]))
 			doc->values[nodes[i]].text.ptr = text.ptr +
@@ -776,17 +753,14 @@ static void the_json_test_suite_is_judged_right(void **state)
 /* What json_lines_scan() says of each line, one letter each: o, an object; x, another. */
 static void judge_lines(struct span text, char *letters)
 {
-	static struct json_shapes shapes;
 	struct json_lines lines;
 	struct json_doc doc, alone;
 	struct span object;
 	const char *end = text.ptr + text.len;
 	json_lines_begin(&lines, text);
-	lines.shapes = &shapes;
 	for (const char *p = text.ptr; p < end;) {
 		const char *eol = memchr(p, '\n', (size_t)(end - p));
 		size_t len = (size_t)((eol ? eol : end) - p);
-		shapes.debt = 0;
 		bool taken = json_lines_scan(&lines, p, &plan, &doc, &object);
 		*letters++ = taken ? 'o' : 'x';
 		if (taken) {

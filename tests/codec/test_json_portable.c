@@ -1,12 +1,6 @@
 /* json without vector instructions, as other machines build it: the same tests. */
 #define JSON_PORTABLE 1
 #define json_scan json_scan_portable
-#define json_scan_known json_scan_known_portable
-#define json_scan_bare json_scan_bare_portable
-#define json_find_mark json_find_mark_portable
-#define json_finish_string json_finish_string_portable
-#define json_shapes_scan json_shapes_scan_portable
-#define json_shapes_learn json_shapes_learn_portable
 #define json_elements_begin json_elements_begin_portable
 #define json_elements_next json_elements_next_portable
 #define json_lines_begin json_lines_begin_portable
@@ -20,7 +14,6 @@
 #define json_type_name json_type_name_portable
 #include "../../src/codec/json.c"
 #include "../../src/codec/json_marks.c"
-#include "../../src/codec/json_shape.c"
 #include "../../src/codec/json_text.c"
 
 #include "test_json.c"

@@ -1,5 +1,4 @@
-/* fuzz_json: the scanner and the model by recursive descent agree on every text, and a
- * memory of shapes changes nothing, whatever texts came before (they end with NUL). */
+/* fuzz_json: the scanner and the model by recursive descent agree on every text. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -7,7 +6,6 @@
 
 #include "base/check.h"
 #include "codec/json.h"
-#include "codec/json_shape.h"
 #include "support/json_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -71,38 +69,6 @@ static void compare_compact(struct span text, const struct json_plan *plan)
 	free(bytes);
 }
 
-static void compare_doc(const struct json_doc *doc, const struct json_doc *expected,
-                        const struct json_plan *plan)
-{
-	CHECK(doc->root == expected->root);
-	CHECK(doc->blanks == expected->blanks);
-	CHECK(memcmp(&doc->seen, &expected->seen, sizeof(doc->seen)) == 0);
-	CHECK(memcmp(&doc->there, &expected->there, sizeof(doc->there)) == 0);
-	for (uint32_t i = 0; i < plan->node_count; i++)
-		if (plan->nodes[i].wanted && json_set_has(&doc->seen, i))
-			compare_value(&doc->values[i], &expected->values[i]);
-}
-
-static void compare_shapes(struct span text, const struct json_plan *plan)
-{
-	static struct json_shapes shapes;
-	memset(&shapes, 0, sizeof(shapes));
-	while (text.len > 0) {
-		struct json_doc doc, expected;
-		const char *end = memchr(text.ptr, '\0', text.len);
-		size_t len = end ? (size_t)(end - text.ptr) : text.len;
-		struct span one = span_of(text.ptr, len);
-		int error = json_scan(one, plan, &expected);
-		for (int i = 0; i < 2; i++) {
-			shapes.debt = 0;
-			CHECK(json_scan_known(one, plan, &shapes, &doc) == error);
-			if (error == 0)
-				compare_doc(&doc, &expected, plan);
-		}
-		text = span_skip(text, len + (end != NULL));
-	}
-}
-
 static void judge(const uint8_t *data, size_t size)
 {
 	static struct json_plan plan;
@@ -122,7 +88,6 @@ static void judge(const uint8_t *data, size_t size)
 	int error = json_scan(text, &plan, &doc);
 	CHECK((error == 0) == valid);
 	compare_elements(text, &plan, valid);
-	compare_shapes(text, &plan);
 	if (!valid) {
 		CHECK(doc.problem.offset <= size);
 		CHECK(doc.problem.expected);
