@@ -118,8 +118,8 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 
 /* Objects that are lines, each scanned as a text of its own. */
 struct json_lines {
-	const char *end;            /* of the last object … */
-	const char *text_end;       /* … and of its line */
+	const char *end;      /* of the last object … */
+	const char *text_end; /* … and of its line */
 	struct json_marks marks;
 };
 
