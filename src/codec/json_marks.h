@@ -1,17 +1,14 @@
 /*
- * json_marks: where in a text the bytes are that end a run of plain ones in a string:
- * quotes, backslashes, control characters and all that is not ASCII.
+ * json_marks: the places in a text of all bytes that may end a string: quotes,
+ * backslashes, control characters and everything that is not ASCII.
  *
- * They are found ahead of need, a chunk at a time. Strings are short, and where one
- * ends decides where the next begins: who searches from there makes everything wait
- * for load, compare and count, again and again, and no branch foresees in which
- * block a string ends. A list of places has neither.
+ * They are found ahead, a chunk at a time. Strings are short, and a scanner that
+ * searches for the end of each one waits for a load, a compare and a count every time,
+ * behind a branch that nobody can predict. Reading a list of places does not.
  *
- * The program is built for the oldest machines of an architecture and asks at run
- * time for more (json_level()).
+ * Uses SSE2, which every x86-64 has; elsewhere words of eight bytes.
  *
- * Room:      codec. Threads: one owner; json_level_max is set before there are any,
- *            by tests alone.
+ * Room:      codec. Threads: one owner.
  * Ownership: all memory is the caller's; the text must stay.
  */
 #pragma once
@@ -47,14 +44,3 @@ static inline bool json_marks_are_beyond(const struct json_marks *marks, const c
 		return marks->base > p;
 	return marks->base + marks->places[marks->next - 1] >= p;
 }
-
-enum json_level {
-	JSON_LEVEL_BASE = 0, /* what the compiler may use everywhere */
-	JSON_LEVEL_AVX2,
-	JSON_LEVEL_AVX512, /* with VBMI2 */
-};
-
-extern enum json_level json_level_max;
-
-/* The highest that machine and json_level_max allow. */
-enum json_level json_level(void);

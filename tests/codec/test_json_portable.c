@@ -6,8 +6,6 @@
 #define json_lines_begin json_lines_begin_portable
 #define json_lines_scan json_lines_scan_portable
 #define json_marks_fill json_marks_fill_portable
-#define json_level_max json_level_max_portable
-#define json_level json_level_portable
 #define json_decode json_decode_portable
 #define json_compact json_compact_portable
 #define json_member_next json_member_next_portable
