@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "gate/digest_later.h"
-#include "store/memory/flat_claims.h"
+#include "app/flat_claims.h"
 #include "sys/stream.h"
 
 /*

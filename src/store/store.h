@@ -20,7 +20,7 @@
  * deciding and writing overlap, and one that has not flushes once more.
  *
  * Room:      store. Others see only this header; app/ alone names a concrete
- *            store (memory/memory_store.h, local/local_store.h).
+ *            store (local/local_store.h, …).
  * Threads:   a store has one owner thread that calls everything here. Other
  *            threads go through a port (store/port.h), which is a store too.
  * Ownership: an operation belongs to the store from submit to done(); what its
@@ -509,7 +509,7 @@ bool store_history_next(struct span items, size_t *offset, struct store_history 
  *
  * With `all` the events of the journal in the order in which they stand there, also
  * those that are closed, as far back as they are kept. That is the order in which they
- * were admitted, but for the few that were moved later, which may come twice. (The memory store has none that are closed.)
+ * were admitted, but for the few that were moved later, which may come twice.
  */
 struct store_scan {
 	struct store_op op;

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "support/clock_fake.h"
 #include "support/store_calls.h"
 #include "support/test.h"
@@ -41,8 +41,8 @@ static void test_only_claims_whose_window_has_ended_are_closed(void **state)
 	(void)state;
 	clock_fake_init(&fake);
 	uint64_t now_ms = fake.now.wall_ms;
-	struct memory_store_options options = { .clock = &fake.clock };
-	assert_int_equal(memory_store_open(&options, &store), 0);
+	struct model_store_options options = { .clock = &fake.clock };
+	assert_int_equal(model_store_open(&options, &store), 0);
 	for (uint64_t i = 0; i < CLAIMS; i++)
 		claim(1 + i, now_ms + (i % 2 ? 1000 : 9000), 100, STORE_SINK_CALLER);
 	claim(10001, now_ms + 1000, 1000000, STORE_SINK_CALLER); /* somebody is at it */
@@ -73,8 +73,8 @@ static void test_windows_end_by_the_clock_of_the_store(void **state)
 
 	(void)state;
 	clock_fake_init(&fake);
-	struct memory_store_options options = { .clock = &fake.clock };
-	assert_int_equal(memory_store_open(&options, &store), 0);
+	struct model_store_options options = { .clock = &fake.clock };
+	assert_int_equal(model_store_open(&options, &store), 0);
 	for (uint64_t i = 0; i < 4; i++)
 		claim(1 + i, i < 2 ? 60000 : 3600000, 100, STORE_SINK_CALLER);
 	clock_fake_advance(&fake, 5000);

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "store/port.h"
 #include "support/test.h"
 
@@ -43,7 +43,7 @@ static void a_sink_that_could_not_be_changed_is_tried_again(void **state)
 	struct error_text text = { "" };
 	struct config *last = load("sinks: { one: { file: /nowhere/b } }");
 	struct config *next = load("sinks: { one: { file: /nowhere/c } }");
-	assert_int_equal(memory_store_open(&(struct memory_store_options){ 0 }, &store), 0);
+	assert_int_equal(model_store_open(&(struct model_store_options){ 0 }, &store), 0);
 	assert_int_equal(store_host_new(&(struct store_host_options){ .store = store,
 	                                                              .mode = STORE_HOST_THREAD },
 	                                &host),

@@ -155,8 +155,8 @@ void kit_open(struct lane_kit *kit)
 		.clock = &kit->clock.clock,
 		.seed = test_seed(),
 	};
-	struct memory_store_options options = { .clock = &kit->clock.clock };
-	assert_int_equal(memory_store_open(&options, &kit->store), 0);
+	struct model_store_options options = { .clock = &kit->clock.clock };
+	assert_int_equal(model_store_open(&options, &kit->store), 0);
 	kit->front.methods = &front_methods;
 	kit->options.store = &kit->front;
 }
@@ -233,7 +233,7 @@ void kit_crash(struct lane_kit *kit)
 	forget_held(kit);
 	kit->lane = lane_free(kit->lane);
 	kit->crashed = false;
-	memory_store_restart(kit->store);
+	model_store_restart(kit->store);
 	kit_start(kit);
 }
 

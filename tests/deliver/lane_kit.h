@@ -1,5 +1,5 @@
 /*
- * lane_kit: a lane with a memory store, a clock that the test turns, and an outlet
+ * lane_kit: a lane with the model store, a clock that the test turns, and an outlet
  * that does what the test says. One thread, nothing waits for real.
  *
  * Room: tests.
@@ -7,7 +7,7 @@
 #pragma once
 
 #include "deliver/lane.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "support/clock_fake.h"
 #include "support/test.h"
 

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "store/port.h"
 #include "support/test.h"
 #include "sys/loop.h"
@@ -136,7 +136,7 @@ static struct deliver_sink sink_of(struct counting *own, const char *name, uint3
 static void setting_open(struct setting *setting, const struct deliver_sink *sinks, uint32_t count)
 {
 	struct store *store = NULL;
-	assert_int_equal(memory_store_open(&(struct memory_store_options){ 0 }, &store), 0);
+	assert_int_equal(model_store_open(&(struct model_store_options){ 0 }, &store), 0);
 	struct store_host_options options = { .store = store, .mode = STORE_HOST_THREAD };
 	assert_int_equal(store_host_new(&options, &setting->host), 0);
 	assert_int_equal(port_new(setting->host, &(struct port_options){ 0 }, &setting->door), 0);

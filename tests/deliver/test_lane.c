@@ -837,7 +837,7 @@ static void the_last_number_of_an_attempt_does_not_end_the_attempts(void **state
 	struct store_note note = { .ticket = ticket, .mark = STORE_MARK_FAILED };
 	for (note.attempt = 1; note.attempt < STORE_ATTEMPT_MAX; note.attempt++)
 		assert_int_equal(store_call(kit.store, &note.op, STORE_NOTE), 0);
-	memory_store_restart(kit.store);
+	model_store_restart(kit.store);
 	kit_start(&kit);
 	kit_advance(&kit, 10 * MINUTE_MS);
 	uint32_t sends = kit_sends_of(&kit, ticket);

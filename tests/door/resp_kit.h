@@ -1,5 +1,5 @@
 /*
- * resp_kit: a Redis door on the memory store, in this process, and peers that talk to it
+ * resp_kit: a Redis door on the model store, in this process, and peers that talk to it
  * over real sockets. Time is a fake clock's. One loop runs both: kit_run() goes on until
  * a condition holds.
  */
@@ -17,8 +17,8 @@
 
 #include "base/buf.h"
 #include "door/resp.h"
-#include "store/memory/memory_store.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "sys/clock.h"
 #include "sys/loop.h"
 
@@ -120,7 +120,7 @@ static inline int kit_open_with(struct kit *kit, const struct kit_options *optio
 	struct error_text text;
 	*kit = (struct kit){ .flush.round = kit_flush, .check.round = kit_check };
 	clock_fake_init(&kit->clock);
-	struct memory_store_options store = { .clock = &kit->clock.clock };
+	struct model_store_options store = { .clock = &kit->clock.clock };
 	struct resp_options shared = {
 		.key = key,
 		.scope = SPAN("resp"),
@@ -131,7 +131,7 @@ static inline int kit_open_with(struct kit *kit, const struct kit_options *optio
 	};
 	int error = loop_new(&kit->loop);
 	if (!error)
-		error = memory_store_open(&store, &kit->store);
+		error = model_store_open(&store, &kit->store);
 	if (!error)
 		error = http_gauge_new(&kit->gauge);
 	if (!error)

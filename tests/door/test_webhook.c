@@ -7,7 +7,7 @@
 #include "door/webhook.h"
 #include "gate/presets.h"
 #include "net/web.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 
 #define SECRET "0123456789abcdef"
 
@@ -83,7 +83,7 @@ static struct source_set *new_set(const struct auth_spec *auth)
 static void open_gate(const struct auth_spec *auth)
 {
 	gate = (struct gate){ .counts = { .thread_count = 1 }, .round = { .round = decide } };
-	assert_int_equal(memory_store_open(&(struct memory_store_options){ 0 }, &gate.store), 0);
+	assert_int_equal(model_store_open(&(struct model_store_options){ 0 }, &gate.store), 0);
 	gate.set = new_set(auth);
 	struct webhook_options options = { .sources = gate.set, .store = gate.store };
 	assert_int_equal(webhook_init(&gate.webhook, &options), 0);

@@ -74,14 +74,14 @@ void cell_make(struct world *world, struct store_cell *cell)
 
 void cell_compare(struct world *world, struct store_cell on[2])
 {
-	const struct store_cell *memory = &on[0], *local = &on[1];
+	const struct store_cell *model = &on[0], *local = &on[1];
 
-	EXPECT(world, memory->found == local->found);
-	EXPECT(world, memory->changed == local->changed);
-	EXPECT(world, memory->now_ms == local->now_ms);
-	EXPECT(world, memory->expiry_ms == local->expiry_ms);
-	EXPECT(world, span_eq(buf_span(&memory->value), buf_span(&local->value)));
-	model_tally.cells[memory->act][memory->found][memory->changed]++;
+	EXPECT(world, model->found == local->found);
+	EXPECT(world, model->changed == local->changed);
+	EXPECT(world, model->now_ms == local->now_ms);
+	EXPECT(world, model->expiry_ms == local->expiry_ms);
+	EXPECT(world, span_eq(buf_span(&model->value), buf_span(&local->value)));
+	model_tally.cells[model->act][model->found][model->changed]++;
 	buf_free(&on[0].value);
 	buf_free(&on[1].value);
 }
@@ -112,12 +112,12 @@ static uint32_t names_of(struct world *world, struct store *store, bool told[sta
 
 void cells_compare(struct world *world)
 {
-	bool memory[CELLS] = { false }, local[CELLS] = { false };
+	bool model[CELLS] = { false }, local[CELLS] = { false };
 	struct store_stats stats;
-	uint32_t count = names_of(world, world->memory, memory);
+	uint32_t count = names_of(world, world->model, model);
 
 	EXPECT(world, names_of(world, world->local, local) == count);
-	EXPECT(world, memcmp(memory, local, sizeof(local)) == 0);
+	EXPECT(world, memcmp(model, local, sizeof(local)) == 0);
 	store_stats(world->local, &stats);
 	EXPECT(world, stats.live_cells >= count);
 	model_tally.cells_told += count;

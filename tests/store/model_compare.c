@@ -1,15 +1,15 @@
 /* model_compare: see model_world.h. */
 #include "model_world.h"
 
-static void seen_compare(struct world *world, uint64_t ticket, uint64_t memory, uint64_t local)
+static void seen_compare(struct world *world, uint64_t ticket, uint64_t model, uint64_t local)
 {
 	bool exact = ticket > world->killed_after && !world->mixed_windows && !world->shared;
-	bool right = exact ? local == memory : local <= memory;
+	bool right = exact ? local == model : local <= model;
 
 	if (!right)
 		fail_msg("%s, step %llu: ticket %llx was seen %llu times, the store says %llu",
 		         test_note_seed(world->seed), (unsigned long long)world->step,
-		         (unsigned long long)ticket, (unsigned long long)memory,
+		         (unsigned long long)ticket, (unsigned long long)model,
 		         (unsigned long long)local);
 }
 
@@ -27,11 +27,11 @@ static bool settled_in_batch(const struct world *world, uint64_t event)
 	return false;
 }
 
-static bool same_verdict(const struct world *world, enum verdict memory, enum verdict local,
+static bool same_verdict(const struct world *world, enum verdict model, enum verdict local,
                          uint64_t ticket)
 {
-	return memory == local || (memory == VERDICT_DUPLICATE && local == VERDICT_BUSY &&
-	                           settled_in_batch(world, ticket));
+	return model == local || (model == VERDICT_DUPLICATE && local == VERDICT_BUSY &&
+	                          settled_in_batch(world, ticket));
 }
 
 static void item_compare(struct world *world, const struct store_item item[2],
@@ -67,53 +67,53 @@ static void aside_add(struct world *world, uint64_t ticket)
 	world->aside[at] = ticket;
 }
 
-static void admit_compare(struct world *world, const struct store_admit *memory,
+static void admit_compare(struct world *world, const struct store_admit *model,
                           const struct store_admit *local)
 {
-	if (!same_verdict(world, memory->verdict, local->verdict, memory->ticket))
+	if (!same_verdict(world, model->verdict, local->verdict, model->ticket))
 		fail_msg("%s, step %llu: the model says %s of ticket %llx by claim %u, the store "
 		         "%s of ticket %llx by claim %u",
 		         test_note_seed(world->seed), (unsigned long long)world->step,
-		         verdict_name(memory->verdict), (unsigned long long)memory->ticket,
-		         memory->matched, verdict_name(local->verdict),
+		         verdict_name(model->verdict), (unsigned long long)model->ticket,
+		         model->matched, verdict_name(local->verdict),
 		         (unsigned long long)local->ticket, local->matched);
-	EXPECT(world, memory->matched == local->matched);
-	EXPECT(world, memory->ticket == local->ticket);
-	EXPECT(world, memory->own_ticket == local->own_ticket);
-	EXPECT(world, memory->first_seen_ms == local->first_seen_ms);
-	EXPECT(world, memory->order == local->order);
-	EXPECT(world, same_verdict(world, memory->would, local->would, memory->would_ticket));
-	EXPECT(world, memory->would_matched == local->would_matched);
-	EXPECT(world, memory->would_ticket == local->would_ticket);
-	if (memory->verdict == VERDICT_DUPLICATE || memory->verdict == VERDICT_BUSY)
-		seen_compare(world, memory->ticket, memory->seen, local->seen);
-	model_tally.verdicts[memory->verdict]++;
-	model_tally.would_verdicts[memory->would]++;
-	if (memory->own_ticket)
-		world->last_event = memory->own_ticket;
+	EXPECT(world, model->matched == local->matched);
+	EXPECT(world, model->ticket == local->ticket);
+	EXPECT(world, model->own_ticket == local->own_ticket);
+	EXPECT(world, model->first_seen_ms == local->first_seen_ms);
+	EXPECT(world, model->order == local->order);
+	EXPECT(world, same_verdict(world, model->would, local->would, model->would_ticket));
+	EXPECT(world, model->would_matched == local->would_matched);
+	EXPECT(world, model->would_ticket == local->would_ticket);
+	if (model->verdict == VERDICT_DUPLICATE || model->verdict == VERDICT_BUSY)
+		seen_compare(world, model->ticket, model->seen, local->seen);
+	model_tally.verdicts[model->verdict]++;
+	model_tally.would_verdicts[model->would]++;
+	if (model->own_ticket)
+		world->last_event = model->own_ticket;
 	if (world->first_event == 0)
-		world->first_event = memory->own_ticket;
-	model_tally.legs += memory->own_ticket ? memory->leg_count : 0;
-	if (memory->verdict == VERDICT_CONFLICT && memory->on_conflict == STORE_CONFLICT_ASIDE &&
-	    memory->own_ticket)
-		for (uint32_t i = 0; i < store_leg_count(memory); i++)
-			aside_add(world, memory->own_ticket + i);
+		world->first_event = model->own_ticket;
+	model_tally.legs += model->own_ticket ? model->leg_count : 0;
+	if (model->verdict == VERDICT_CONFLICT && model->on_conflict == STORE_CONFLICT_ASIDE &&
+	    model->own_ticket)
+		for (uint32_t i = 0; i < store_leg_count(model); i++)
+			aside_add(world, model->own_ticket + i);
 }
 
-static void lookup_compare(struct world *world, const struct store_lookup *memory,
+static void lookup_compare(struct world *world, const struct store_lookup *model,
                            const struct store_lookup *local)
 {
-	EXPECT(world, memory->taken == local->taken);
-	if (!memory->taken)
+	EXPECT(world, model->taken == local->taken);
+	if (!model->taken)
 		return;
-	bool unsure = settled_in_batch(world, memory->ticket);
-	EXPECT(world, memory->ticket == local->ticket);
-	EXPECT(world, memory->open == local->open || unsure);
-	EXPECT(world, memory->held == local->held || unsure);
-	EXPECT(world, memory->check == local->check);
-	EXPECT(world, memory->order == local->order);
-	EXPECT(world, memory->first_seen_ms == local->first_seen_ms);
-	seen_compare(world, memory->ticket, memory->seen, local->seen);
+	bool unsure = settled_in_batch(world, model->ticket);
+	EXPECT(world, model->ticket == local->ticket);
+	EXPECT(world, model->open == local->open || unsure);
+	EXPECT(world, model->held == local->held || unsure);
+	EXPECT(world, model->check == local->check);
+	EXPECT(world, model->order == local->order);
+	EXPECT(world, model->first_seen_ms == local->first_seen_ms);
+	seen_compare(world, model->ticket, model->seen, local->seen);
 }
 
 static void started(struct world *world, const struct store_admit *admit)
@@ -228,12 +228,12 @@ void borrowed_compare(struct world *world, uint64_t one_of)
 	buf_free(&now);
 }
 
-/* What the local store leased, the memory store leases too: the same tickets,
+/* What the local store leased, the model leases too: the same tickets,
  * oldest first, byte for byte. How many a take gives is the store's affair. */
 void take_compare(struct world *world)
 {
 	struct take_call call = {
-		.take = { .items = world->memory_items,
+		.take = { .items = world->model_items,
 		          .sink = world->waiting.take.sink,
 		          .without_payload = world->waiting.take.without_payload }
 	};
@@ -243,8 +243,8 @@ void take_compare(struct world *world)
 
 	EXPECT(world, world->waiting.take.op.error == 0);
 	EXPECT(world, world->waiting.take.count > 0);
-	take_call_begin(world->memory, &call, world->waiting.take.count, UINT32_MAX);
-	store_flush(world->memory);
+	take_call_begin(world->model, &call, world->waiting.take.count, UINT32_MAX);
+	store_flush(world->model);
 	EXPECT(world, call.finished && call.take.op.error == 0);
 	EXPECT(world, call.take.count == world->waiting.take.count);
 	for (uint32_t i = 0; i < call.take.count; i++) {
@@ -256,22 +256,22 @@ void take_compare(struct world *world)
 		lease_add(world, (struct lease){ item[1].ticket, item[1].attempt, false });
 	}
 	EXPECT(world, at[1] == world->waiting.take.items.len);
-	world->memory_items = call.take.items;
+	world->model_items = call.take.items;
 	borrowed_keep(world, &world->waiting.take);
 }
 
 void stats_compare(struct world *world)
 {
-	struct store_stats memory, local;
-	store_stats(world->memory, &memory);
+	struct store_stats model, local;
+	store_stats(world->model, &model);
 	store_stats(world->local, &local);
-	EXPECT(world, memory.open_tickets == local.open_tickets);
-	EXPECT(world, memory.due_tickets == local.due_tickets);
-	EXPECT(world, memory.held_tickets == local.held_tickets);
-	EXPECT(world, memory.parked_tickets == local.parked_tickets);
-	EXPECT(world, memory.dead_tickets == local.dead_tickets);
-	EXPECT(world, memory.caller_tickets == local.caller_tickets);
-	EXPECT(world, memory.waits == local.waits);
+	EXPECT(world, model.open_tickets == local.open_tickets);
+	EXPECT(world, model.due_tickets == local.due_tickets);
+	EXPECT(world, model.held_tickets == local.held_tickets);
+	EXPECT(world, model.parked_tickets == local.parked_tickets);
+	EXPECT(world, model.dead_tickets == local.dead_tickets);
+	EXPECT(world, model.caller_tickets == local.caller_tickets);
+	EXPECT(world, model.waits == local.waits);
 	EXPECT(world, local.writable);
 }
 
@@ -306,7 +306,7 @@ void read_compare(struct world *world, uint64_t ticket)
 	size_t at[2] = { 0, 0 };
 
 	read[1] = read[0];
-	int error = store_call(world->memory, &read[0].op, STORE_READ);
+	int error = store_call(world->model, &read[0].op, STORE_READ);
 	EXPECT(world, store_call(world->local, &read[1].op, STORE_READ) == error);
 	EXPECT(world, error == 0 || error == -ENOENT);
 	for (size_t k = 0; k < 2 && error == 0; k++)
@@ -371,7 +371,7 @@ void scan_compare(struct world *world)
 		scan.from = ticket_choose(world);
 		scan.to = below(world, 2) ? 0 : scan.from + below(world, UINT64_C(1) << 40);
 	}
-	scan_all(world, world->memory, scan, &found[0]);
+	scan_all(world, world->model, scan, &found[0]);
 	scan_all(world, world->local, scan, &found[1]);
 	while (store_item_next(buf_span(&found[0]), &at[0], &item[0], &parts[0])) {
 		EXPECT(world, store_item_next(buf_span(&found[1]), &at[1], &item[1], &parts[1]));
@@ -399,14 +399,14 @@ void waits_compare(struct world *world)
 		 * more: then it is still known to be dead. A shared store remembers. */
 		bool found_again = (world->options.dead_keep_ms == HOUR_MS || world->shared) &&
 		                   pair->on[1].outcome == OUTCOME_DEAD;
-		enum outcome memory = pair->on[0].outcome, local = pair->on[1].outcome;
+		enum outcome model = pair->on[0].outcome, local = pair->on[1].outcome;
 		bool older = pair->on[1].ticket < world->first_event || world->first_event == 0;
-		bool unknown = world->shared && older && memory == OUTCOME_DONE &&
+		bool unknown = world->shared && older && model == OUTCOME_DONE &&
 		               local == OUTCOME_NONE;
-		if (memory != local && !found_again && !unknown)
+		if (model != local && !found_again && !unknown)
 			fail_msg("%s, step %llu: ticket %llx came to %s, the store says %s",
 			         test_note_seed(world->seed), (unsigned long long)world->step,
-			         (unsigned long long)pair->on[0].ticket, outcome_name(memory),
+			         (unsigned long long)pair->on[0].ticket, outcome_name(model),
 			         outcome_name(local));
 		model_tally.waited[pair->on[0].outcome] += pair->on[0].op.error == 0;
 		pair->used = false;

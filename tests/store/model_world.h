@@ -1,5 +1,5 @@
 /*
- * model_world: a local store, or one that is shared, and a memory store that get the same
+ * model_world: a local store, or one that is shared, and the model store that get the same
  * operations, for test_model.c and its parts.
  *
  * Room: tests.
@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "store/local/local_store.h"
-#include "store/memory/memory_store.h"
 #include "store_under_test.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "support/simfs.h"
 #include "support/store_calls.h"
 #include "support/test.h"
@@ -49,7 +49,7 @@ struct pair {
 		struct store_renew renew;
 		struct store_take take;
 		struct store_cell cell;
-	} on[2]; /* memory, local */
+	} on[2]; /* model, local */
 	bool done[2];
 	struct store_cell_value answer;
 	struct store_leg legs[STORE_LEGS_MAX];
@@ -74,11 +74,11 @@ struct world {
 	const char *doing;
 	struct simfs *simfs;
 	struct clock_fake true_clock, jumpy_clock;
-	struct store *memory, *local; /* local: or the shared one */
+	struct store *model, *local; /* local: or the shared one */
 	bool shared;
 	struct local_store_options options;
 	struct take_call waiting; /* at the local store */
-	struct buf memory_items;
+	struct buf model_items;
 	struct borrowed borrowed[BORROWED_MAX];
 	struct lease leases[LEASES_MAX];
 	size_t lease_count;

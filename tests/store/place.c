@@ -2,7 +2,7 @@
 #include "place.h"
 
 #include "store/local/local_store.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 
 struct place place;
 
@@ -29,13 +29,13 @@ static void shared_start(void)
 
 int place_in_memory(void **state)
 {
-	struct memory_store_options options = { .clock = &place.clock.clock,
+	struct model_store_options options = { .clock = &place.clock.clock,
 		                                .dead_keep_ms = PLACE_DEAD_KEEP_MS };
 
 	(void)state;
 	place = (struct place){ .simfs = NULL };
 	clock_fake_init(&place.clock);
-	return memory_store_open(&options, &place.store);
+	return model_store_open(&options, &place.store);
 }
 
 int place_on_disk(void **state)
@@ -84,6 +84,6 @@ void place_restart(void)
 		store_free(place.store);
 		shared_start();
 	} else {
-		memory_store_restart(place.store);
+		model_store_restart(place.store);
 	}
 }

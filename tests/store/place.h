@@ -17,7 +17,7 @@
 struct place {
 	struct clock_fake clock;
 	struct simfs *simfs; /* NULL: not the local store */
-	bool shared;         /* nor the memory store */
+	bool shared;         /* nor the model */
 	struct store *store;
 	uint64_t retain_ms; /* of the local store, from the next restart on; 0: long */
 	struct take_call call;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"
 #include "support/store_calls.h"
@@ -19,11 +19,11 @@ static struct local_store_options local_options;
 
 static int memory(void **state)
 {
-	struct memory_store_options options = { .clock = &fake.clock };
+	struct model_store_options options = { .clock = &fake.clock };
 
 	(void)state;
 	clock_fake_init(&fake);
-	return memory_store_open(&options, &store);
+	return model_store_open(&options, &store);
 }
 
 static void local_open(void)

@@ -1,10 +1,10 @@
 /*
- * The local store, or a shared one, against the memory store: random histories, equal
+ * The local store, or a shared one, against the model store: random histories, equal
  * answers.
  *
  * Both get the same operations in the same flushes. Segments are as small as
  * can be, so rollover, claims files, retention and carrying happen all the
- * time. The wall clock of the local store jumps, that of the memory store tells
+ * time. The wall clock of the local store jumps, that of the model tells
  * the true time: a window must not notice. (A shared store's clock is its server's, and
  * is not judged.)
  */
@@ -72,27 +72,27 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 	world->shared = shared_is_asked_for();
 	if (world->shared)
 		shared_wipe();
-	struct memory_store_options options = { .clock = &world->true_clock.clock,
-		                                .dead_keep_ms = world->options.dead_keep_ms };
-	assert_int_equal(memory_store_open(&options, &world->memory), 0);
+	struct model_store_options options = { .clock = &world->true_clock.clock,
+		                               .dead_keep_ms = world->options.dead_keep_ms };
+	assert_int_equal(model_store_open(&options, &world->model), 0);
 	local_open(world);
 }
 
 static void world_end(struct world *world)
 {
 	borrowed_compare(world, 1);
-	store_free(world->memory);
+	store_free(world->model);
 	store_free(world->local);
 	simfs_free(world->simfs);
 	buf_free(&world->waiting.take.items);
-	buf_free(&world->memory_items);
+	buf_free(&world->model_items);
 }
 
 static void flush_both(struct world *world)
 {
-	store_flush(world->memory);
+	store_flush(world->model);
 	store_calls_flush(world->local);
-	store_tick(world->memory);
+	store_tick(world->model);
 	store_tick(world->local);
 	if (take_call_poll(&world->waiting))
 		take_compare(world);
@@ -108,10 +108,10 @@ static void flush_between(struct world *world)
 	if (beside && world->waiting.waiting) {
 		flush_both(world);
 	} else if (beside && below(world, 8) == 0) {
-		store_flush(world->memory);
+		store_flush(world->model);
 		store_flush(world->local);
 	} else if (below(world, 4) == 0) {
-		store_decide(world->local); /* the memory store has no use for that */
+		store_decide(world->local); /* the model has no use for that */
 	}
 }
 
@@ -129,7 +129,7 @@ static void step_batch(struct world *world)
 			pair->on[k].op.kind = pair->kind;
 			pair->on[k].op.done = store_calls_done;
 			pair->on[k].op.user = &pair->done[k];
-			store_submit(k == 0 ? world->memory : world->local, &pair->on[k].op);
+			store_submit(k == 0 ? world->model : world->local, &pair->on[k].op);
 		}
 		world->pair_count++;
 	}
@@ -182,7 +182,7 @@ static void step_wait(struct world *world)
 	pair->on[1] = pair->on[0];
 	for (size_t k = 0; k < 2; k++) {
 		pair->on[k].op.user = &pair->done[k];
-		store_submit(k == 0 ? world->memory : world->local, &pair->on[k].op);
+		store_submit(k == 0 ? world->model : world->local, &pair->on[k].op);
 	}
 	flush_both(world);
 	stats_compare(world);
@@ -196,7 +196,7 @@ static void step_time(struct world *world)
 	clock_fake_advance(&world->true_clock, ms);
 	clock_fake_advance(&world->jumpy_clock, ms);
 	for (uint64_t i = 0; i <= below(world, 4); i++) {
-		store_tick(world->memory);
+		store_tick(world->model);
 		store_tick(world->local);
 	}
 	waits_compare(world);
@@ -217,9 +217,9 @@ static void after_restart(struct world *world)
 	world->lease_count = 0;
 	world->first_event = 0;
 	if (world->shared)
-		memory_store_restart_shared(world->memory);
+		model_store_restart_shared(world->model);
 	else
-		memory_store_restart(world->memory);
+		model_store_restart(world->model);
 	waits_compare(world);
 	local_open(world);
 	flush_both(world);
@@ -254,7 +254,7 @@ static void step_kill(struct world *world)
 					    { .digest = { { world->step, 1 } }, .window_s = 1 } } };
 	struct store_admit twin = last;
 	after_restart(world);
-	EXPECT(world, store_call(world->memory, &last.op, STORE_ADMIT) == 0);
+	EXPECT(world, store_call(world->model, &last.op, STORE_ADMIT) == 0);
 	EXPECT(world, store_call(world->local, &twin.op, STORE_ADMIT) == 0);
 	EXPECT(world, last.ticket == twin.ticket);
 	world->killed_after = world->last_event = last.ticket;

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/local/local_store.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"
 #include "support/test.h"
@@ -23,7 +23,7 @@ static struct store *store_make(void)
 {
 	struct store *store = NULL;
 
-	assert_int_equal(memory_store_open(&(struct memory_store_options){ .clock = &fake.clock },
+	assert_int_equal(model_store_open(&(struct model_store_options){ .clock = &fake.clock },
 	                                   &store),
 	                 0);
 	return store;

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/memory/memory_store.h"
+#include "support/model_store.h"
 #include "store/spool/spool_record.h"
 #include "support/clock_fake.h"
 #include "support/store_calls.h"
@@ -126,7 +126,7 @@ static void shaky_free(struct store *store)
 	struct shaky *shaky = container_of(store, struct shaky, store);
 	shaky->mode = SHAKY_DEAD;
 	shaky_flush(store);
-	memory_store_restart(shaky->inner);
+	model_store_restart(shaky->inner);
 }
 
 static const struct store_methods shaky_methods = {
@@ -149,7 +149,7 @@ struct world {
 static struct store *memory_make(void)
 {
 	struct store *store = NULL;
-	assert_int_equal(memory_store_open(&(struct memory_store_options){ .clock = &fake.clock },
+	assert_int_equal(model_store_open(&(struct model_store_options){ .clock = &fake.clock },
 	                                   &store),
 	                 0);
 	return store;

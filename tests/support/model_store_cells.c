@@ -1,10 +1,10 @@
 /*
- * memory_cells: see memory_cells.h.
+ * model_store_cells: see model_store_cells.h.
  *
  * The buckets only ever double, and a cell of bucket i then is in i or i + their old
  * number. So a scan that goes up through the buckets misses none.
  */
-#include "store/memory/memory_cells.h"
+#include "support/model_store_cells.h"
 
 #include <string.h>
 
@@ -15,16 +15,16 @@
 #define SWEEP_BUCKETS 4096u
 #define SCAN_BUCKETS 4096u
 
-struct memory_cell {
-	struct memory_cell *next;
+struct model_cell {
+	struct model_cell *next;
 	struct digest digest;
 	uint64_t expiry_ms; /* 0: never */
 	uint32_t name_len, value_len;
 	char bytes[]; /* name, value */
 };
 
-struct memory_cells {
-	struct memory_cell **buckets;
+struct model_cells {
+	struct model_cell **buckets;
 	size_t bucket_count; /* a power of two */
 	size_t sweep_at;
 	uint64_t count, bytes;
@@ -32,27 +32,27 @@ struct memory_cells {
 
 static size_t cell_size(size_t name_len, size_t value_len)
 {
-	return sizeof(struct memory_cell) + name_len + value_len;
+	return sizeof(struct model_cell) + name_len + value_len;
 }
 
-static struct span value_of(const struct memory_cell *cell)
+static struct span value_of(const struct model_cell *cell)
 {
 	return span_of(cell->bytes + cell->name_len, cell->value_len);
 }
 
-static bool is_over(const struct memory_cell *cell, uint64_t now_ms)
+static bool is_over(const struct model_cell *cell, uint64_t now_ms)
 {
 	return cell->expiry_ms != 0 && cell->expiry_ms <= now_ms;
 }
 
-static struct memory_cell **bucket_of(struct memory_cells *cells, const struct digest *digest)
+static struct model_cell **bucket_of(struct model_cells *cells, const struct digest *digest)
 {
 	return &cells->buckets[digest->word[0] & (cells->bucket_count - 1)];
 }
 
-static void drop(struct memory_cells *cells, struct memory_cell **at)
+static void drop(struct model_cells *cells, struct model_cell **at)
 {
-	struct memory_cell *cell = *at;
+	struct model_cell *cell = *at;
 
 	*at = cell->next;
 	CHECK(cells->count > 0);
@@ -61,7 +61,7 @@ static void drop(struct memory_cells *cells, struct memory_cell **at)
 	mem_free(cell);
 }
 
-static void bucket_expire(struct memory_cells *cells, struct memory_cell **at, uint64_t now_ms)
+static void bucket_expire(struct model_cells *cells, struct model_cell **at, uint64_t now_ms)
 {
 	while (*at) {
 		if (is_over(*at, now_ms))
@@ -72,10 +72,10 @@ static void bucket_expire(struct memory_cells *cells, struct memory_cell **at, u
 }
 
 /* What points to the cell, or to NULL at the end of its bucket. */
-static struct memory_cell **find(struct memory_cells *cells, const struct digest *digest,
-                                 uint64_t now_ms)
+static struct model_cell **find(struct model_cells *cells, const struct digest *digest,
+                                uint64_t now_ms)
 {
-	struct memory_cell **at = bucket_of(cells, digest);
+	struct model_cell **at = bucket_of(cells, digest);
 
 	bucket_expire(cells, at, now_ms);
 	while (*at && !digest_same_key(&(*at)->digest, digest))
@@ -84,11 +84,11 @@ static struct memory_cell **find(struct memory_cells *cells, const struct digest
 }
 
 /* A failed growth only makes the chains longer. */
-static void grow(struct memory_cells *cells)
+static void grow(struct model_cells *cells)
 {
 	size_t old_count = cells->bucket_count;
-	struct memory_cell **old = cells->buckets;
-	struct memory_cell **grown = mem_zalloc(old_count * 2, sizeof(*grown));
+	struct model_cell **old = cells->buckets;
+	struct model_cell **grown = mem_zalloc(old_count * 2, sizeof(*grown));
 
 	if (!grown)
 		return;
@@ -96,8 +96,8 @@ static void grow(struct memory_cells *cells)
 	cells->bucket_count = old_count * 2;
 	for (size_t i = 0; i < old_count; i++) {
 		while (old[i]) {
-			struct memory_cell *cell = old[i];
-			struct memory_cell **at = bucket_of(cells, &cell->digest);
+			struct model_cell *cell = old[i];
+			struct model_cell **at = bucket_of(cells, &cell->digest);
 			old[i] = cell->next;
 			cell->next = *at;
 			*at = cell;
@@ -106,15 +106,15 @@ static void grow(struct memory_cells *cells)
 	mem_free(old);
 }
 
-int memory_cells_prepare(const struct store_cell_value *value, struct memory_cell **ret_fresh)
+int model_cells_prepare(const struct store_cell_value *value, struct model_cell **ret_fresh)
 {
-	struct memory_cell *fresh = mem_alloc(cell_size(value->name.len, value->value.len));
+	struct model_cell *fresh = mem_alloc(cell_size(value->name.len, value->value.len));
 
 	if (!fresh)
 		return ERR_FULL;
-	*fresh = (struct memory_cell){ .digest = value->digest,
-		                       .name_len = (uint32_t)value->name.len,
-		                       .value_len = (uint32_t)value->value.len };
+	*fresh = (struct model_cell){ .digest = value->digest,
+		                      .name_len = (uint32_t)value->name.len,
+		                      .value_len = (uint32_t)value->value.len };
 	if (value->name.len)
 		memcpy(fresh->bytes, value->name.ptr, value->name.len);
 	if (value->value.len)
@@ -123,15 +123,15 @@ int memory_cells_prepare(const struct store_cell_value *value, struct memory_cel
 	return 0;
 }
 
-struct memory_cell *memory_cells_unprepare(struct memory_cell *fresh)
+struct model_cell *model_cells_unprepare(struct model_cell *fresh)
 {
 	return mem_free(fresh);
 }
 
-void memory_cells_put(struct memory_cells *cells, struct memory_cell *fresh,
-                      const struct store_cell_value *value, uint64_t now_ms)
+void model_cells_put(struct model_cells *cells, struct model_cell *fresh,
+                     const struct store_cell_value *value, uint64_t now_ms)
 {
-	struct memory_cell **at = find(cells, &value->digest, now_ms);
+	struct model_cell **at = find(cells, &value->digest, now_ms);
 
 	fresh->expiry_ms = store_cell_expiry(value, now_ms, *at ? (*at)->expiry_ms : 0);
 	if (*at)
@@ -144,22 +144,22 @@ void memory_cells_put(struct memory_cells *cells, struct memory_cell *fresh,
 		grow(cells);
 }
 
-static int put(struct memory_cells *cells, struct store_cell *cell)
+static int put(struct model_cells *cells, struct store_cell *cell)
 {
-	struct memory_cell *fresh;
+	struct model_cell *fresh;
 
 	if (!store_when_holds(cell->when, cell->found))
 		return 0;
-	int error = memory_cells_prepare(&cell->cell, &fresh);
+	int error = model_cells_prepare(&cell->cell, &fresh);
 	if (error < 0)
 		return error;
-	memory_cells_put(cells, fresh, &cell->cell, cell->now_ms);
+	model_cells_put(cells, fresh, &cell->cell, cell->now_ms);
 	cell->changed = true;
 	return 0;
 }
 
 /* What there is before anything changes. */
-static int tell(struct store_cell *cell, const struct memory_cell *there)
+static int tell(struct store_cell *cell, const struct model_cell *there)
 {
 	buf_clear(&cell->value);
 	cell->found = there != NULL;
@@ -173,12 +173,12 @@ static int tell(struct store_cell *cell, const struct memory_cell *there)
 	return 0;
 }
 
-int memory_cells_do(struct memory_cells *cells, struct store_cell *cell, uint64_t now_ms)
+int model_cells_do(struct model_cells *cells, struct store_cell *cell, uint64_t now_ms)
 {
 	int error = store_cell_check(cell);
 	if (error < 0)
 		return error;
-	struct memory_cell **at = find(cells, &cell->cell.digest, now_ms);
+	struct model_cell **at = find(cells, &cell->cell.digest, now_ms);
 	cell->now_ms = now_ms;
 	error = tell(cell, *at);
 	if (error < 0)
@@ -199,7 +199,7 @@ int memory_cells_do(struct memory_cells *cells, struct store_cell *cell, uint64_
 	return 0;
 }
 
-static int bucket_tell(const struct memory_cell *cell, struct store_cell_scan *scan)
+static int bucket_tell(const struct model_cell *cell, struct store_cell_scan *scan)
 {
 	for (; cell; cell = cell->next) {
 		if (store_name_append(&scan->names, span_of(cell->bytes, cell->name_len)) < 0)
@@ -209,14 +209,14 @@ static int bucket_tell(const struct memory_cell *cell, struct store_cell_scan *s
 	return 0;
 }
 
-int memory_cells_scan(struct memory_cells *cells, struct store_cell_scan *scan, uint64_t now_ms)
+int model_cells_scan(struct model_cells *cells, struct store_cell_scan *scan, uint64_t now_ms)
 {
 	uint64_t *at = &scan->cursor.word[0], first = *at;
 
 	buf_clear(&scan->names);
 	scan->count = 0;
 	for (; *at < cells->bucket_count && *at - first < SCAN_BUCKETS; ++*at) {
-		struct memory_cell **bucket = &cells->buckets[*at];
+		struct model_cell **bucket = &cells->buckets[*at];
 		if (scan->count > 0 && scan->count >= scan->max_names)
 			break;
 		bucket_expire(cells, bucket, now_ms);
@@ -228,7 +228,7 @@ int memory_cells_scan(struct memory_cells *cells, struct store_cell_scan *scan, 
 	return 0;
 }
 
-void memory_cells_sweep(struct memory_cells *cells, uint64_t now_ms)
+void model_cells_sweep(struct model_cells *cells, uint64_t now_ms)
 {
 	for (size_t i = 0; i < SWEEP_BUCKETS && i < cells->bucket_count; i++) {
 		cells->sweep_at = (cells->sweep_at + 1) & (cells->bucket_count - 1);
@@ -236,24 +236,24 @@ void memory_cells_sweep(struct memory_cells *cells, uint64_t now_ms)
 	}
 }
 
-uint64_t memory_cells_count(const struct memory_cells *cells)
+uint64_t model_cells_count(const struct model_cells *cells)
 {
 	return cells->count;
 }
 
-uint64_t memory_cells_bytes(const struct memory_cells *cells)
+uint64_t model_cells_bytes(const struct model_cells *cells)
 {
-	return cells->bytes + cells->bucket_count * sizeof(struct memory_cell *);
+	return cells->bytes + cells->bucket_count * sizeof(struct model_cell *);
 }
 
-int memory_cells_new(struct memory_cells **ret_cells)
+int model_cells_new(struct model_cells **ret_cells)
 {
-	struct memory_cells *cells = mem_zalloc(1, sizeof(*cells));
+	struct model_cells *cells = mem_zalloc(1, sizeof(*cells));
 
 	if (!cells)
 		return -ENOMEM;
 	cells->bucket_count = BUCKETS_FIRST;
-	cells->buckets = mem_zalloc(cells->bucket_count, sizeof(struct memory_cell *));
+	cells->buckets = mem_zalloc(cells->bucket_count, sizeof(struct model_cell *));
 	if (!cells->buckets) {
 		mem_free(cells);
 		return -ENOMEM;
@@ -262,7 +262,7 @@ int memory_cells_new(struct memory_cells **ret_cells)
 	return 0;
 }
 
-struct memory_cells *memory_cells_free(struct memory_cells *cells)
+struct model_cells *model_cells_free(struct model_cells *cells)
 {
 	if (!cells)
 		return NULL;

@@ -28,7 +28,7 @@
  *       bucket with a place to spare need not go on.
  *   F3  At most eleven of sixteen entries are taken.
  */
-#include "store/memory/flat_claims.h"
+#include "app/flat_claims.h"
 
 #include <string.h>
 #if defined(__SSE2__)

@@ -1,5 +1,5 @@
 /* Decisions of a filter, held against the obvious model that forgets nothing. */
-#include "store/memory/flat_claims.h"
+#include "app/flat_claims.h"
 
 #include "base/error.h"
 #include "base/mem.h"

@@ -1,5 +1,5 @@
-/* memory_tickets: see memory_tickets.h. */
-#include "store/memory/memory_tickets.h"
+/* model_store_tickets: see model_store_tickets.h. */
+#include "support/model_store_tickets.h"
 
 #include <stddef.h>
 #include <string.h>
@@ -36,7 +36,7 @@ struct slot {
 	enum store_state state;
 };
 
-struct memory_tickets {
+struct model_tickets {
 	struct slot *slots; /* ascending; a closed one has no body, and the first is open */
 	size_t count, room;
 	size_t skipped;         /* slots of the allocation before the first */
@@ -49,9 +49,9 @@ struct memory_tickets {
 	uint64_t counts[STORE_STATE_CLOSED + 1];
 };
 
-int memory_tickets_new(struct memory_tickets **ret_tickets)
+int model_tickets_new(struct model_tickets **ret_tickets)
 {
-	struct memory_tickets *tickets = mem_zalloc(1, sizeof(*tickets));
+	struct model_tickets *tickets = mem_zalloc(1, sizeof(*tickets));
 
 	if (!tickets)
 		return -ENOMEM;
@@ -59,7 +59,7 @@ int memory_tickets_new(struct memory_tickets **ret_tickets)
 	return 0;
 }
 
-void memory_tickets_set_time(struct memory_tickets *tickets, uint64_t now_ms, uint64_t boot_ms)
+void model_tickets_set_time(struct model_tickets *tickets, uint64_t now_ms, uint64_t boot_ms)
 {
 	tickets->now_ms = now_ms;
 	tickets->boot_ms = boot_ms;
@@ -67,7 +67,7 @@ void memory_tickets_set_time(struct memory_tickets *tickets, uint64_t now_ms, ui
 
 /* ---- slots ---- */
 
-static size_t slot_index(const struct memory_tickets *tickets, uint64_t ticket)
+static size_t slot_index(const struct model_tickets *tickets, uint64_t ticket)
 {
 	size_t low = 0, high = tickets->count;
 
@@ -81,7 +81,7 @@ static size_t slot_index(const struct memory_tickets *tickets, uint64_t ticket)
 	return low;
 }
 
-static struct slot *slot_find(struct memory_tickets *tickets, uint64_t ticket)
+static struct slot *slot_find(struct model_tickets *tickets, uint64_t ticket)
 {
 	size_t at = slot_index(tickets, ticket);
 
@@ -90,8 +90,7 @@ static struct slot *slot_find(struct memory_tickets *tickets, uint64_t ticket)
 	return tickets->slots[at].body ? &tickets->slots[at] : NULL;
 }
 
-static void slot_set_state(struct memory_tickets *tickets, struct slot *slot,
-                           enum store_state state)
+static void slot_set_state(struct model_tickets *tickets, struct slot *slot, enum store_state state)
 {
 	tickets->counts[slot->state]--;
 	tickets->counts[state]++;
@@ -100,7 +99,7 @@ static void slot_set_state(struct memory_tickets *tickets, struct slot *slot,
 		tickets->due_from = (size_t)(slot - tickets->slots);
 }
 
-static void body_drop(struct memory_tickets *tickets, struct ticket_body *body)
+static void body_drop(struct model_tickets *tickets, struct ticket_body *body)
 {
 	if (--body->refs > 0)
 		return;
@@ -108,7 +107,7 @@ static void body_drop(struct memory_tickets *tickets, struct ticket_body *body)
 	mem_free(body);
 }
 
-static void notes_free(struct memory_tickets *tickets, struct note *note)
+static void notes_free(struct model_tickets *tickets, struct note *note)
 {
 	while (note) {
 		struct note *older = note->older;
@@ -118,7 +117,7 @@ static void notes_free(struct memory_tickets *tickets, struct note *note)
 	}
 }
 
-static void slot_close(struct memory_tickets *tickets, struct slot *slot)
+static void slot_close(struct model_tickets *tickets, struct slot *slot)
 {
 	tickets->counts[slot->state]--;
 	notes_free(tickets, slot->notes);
@@ -134,7 +133,7 @@ static void slot_close(struct memory_tickets *tickets, struct slot *slot)
 	}
 }
 
-struct memory_tickets *memory_tickets_free(struct memory_tickets *tickets)
+struct model_tickets *model_tickets_free(struct model_tickets *tickets)
 {
 	if (!tickets)
 		return NULL;
@@ -146,7 +145,7 @@ struct memory_tickets *memory_tickets_free(struct memory_tickets *tickets)
 
 /* ---- opening ---- */
 
-static int slots_reserve(struct memory_tickets *tickets, uint32_t more)
+static int slots_reserve(struct model_tickets *tickets, uint32_t more)
 {
 	size_t room = tickets->room ? tickets->room : 64;
 	struct slot *memory = tickets->slots - tickets->skipped;
@@ -169,8 +168,8 @@ static int slots_reserve(struct memory_tickets *tickets, uint32_t more)
 	return 0;
 }
 
-int memory_tickets_prepare(struct memory_tickets *tickets, const struct store_admit *admit,
-                           struct ticket_body **ret_body)
+int model_tickets_prepare(struct model_tickets *tickets, const struct store_admit *admit,
+                          struct ticket_body **ret_body)
 {
 	size_t len = admit->source.len + admit->letter.len + admit->payload.len;
 
@@ -188,7 +187,7 @@ int memory_tickets_prepare(struct memory_tickets *tickets, const struct store_ad
 	return 0;
 }
 
-struct ticket_body *memory_tickets_unprepare(struct ticket_body *body)
+struct ticket_body *model_tickets_unprepare(struct ticket_body *body)
 {
 	if (body)
 		mem_free(body->started);
@@ -202,7 +201,7 @@ static char *put(char *at, struct span span)
 	return at + span.len;
 }
 
-static uint64_t lease_end(struct memory_tickets *tickets, uint32_t lease_ms)
+static uint64_t lease_end(struct model_tickets *tickets, uint32_t lease_ms)
 {
 	uint64_t end_ms = lease_ms ? tickets->boot_ms + lease_ms : 0;
 
@@ -212,7 +211,7 @@ static uint64_t lease_end(struct memory_tickets *tickets, uint32_t lease_ms)
 }
 
 /* Leased, and its attempt is known to have started. */
-static void slot_begin(struct memory_tickets *tickets, struct slot *slot, struct note *started,
+static void slot_begin(struct model_tickets *tickets, struct slot *slot, struct note *started,
                        uint32_t lease_ms)
 {
 	slot->attempt = slot->used = store_attempt_next(slot->attempt);
@@ -226,8 +225,8 @@ static void slot_begin(struct memory_tickets *tickets, struct slot *slot, struct
 	slot_set_state(tickets, slot, STORE_STATE_LEASED);
 }
 
-void memory_tickets_open(struct memory_tickets *tickets, const struct store_admit *admit,
-                         uint64_t event, struct ticket_body *body, bool held)
+void model_tickets_open(struct model_tickets *tickets, const struct store_admit *admit,
+                        uint64_t event, struct ticket_body *body, bool held)
 {
 	static const struct store_leg only = { 0 };
 
@@ -263,7 +262,7 @@ void memory_tickets_open(struct memory_tickets *tickets, const struct store_admi
 
 /* ---- questions ---- */
 
-struct waits_legs memory_tickets_legs(struct memory_tickets *tickets, uint64_t event)
+struct waits_legs model_tickets_legs(struct model_tickets *tickets, uint64_t event)
 {
 	struct waits_legs legs = { 0 };
 
@@ -278,36 +277,36 @@ struct waits_legs memory_tickets_legs(struct memory_tickets *tickets, uint64_t e
 	return legs;
 }
 
-bool memory_tickets_held(struct memory_tickets *tickets, uint64_t ticket)
+bool model_tickets_held(struct model_tickets *tickets, uint64_t ticket)
 {
 	const struct slot *slot = slot_find(tickets, ticket);
 
 	return slot && slot->state == STORE_STATE_HELD;
 }
 
-uint64_t memory_tickets_count(const struct memory_tickets *tickets, enum store_state state)
+uint64_t model_tickets_count(const struct model_tickets *tickets, enum store_state state)
 {
 	return tickets->counts[state];
 }
 
-uint64_t memory_tickets_callers(const struct memory_tickets *tickets)
+uint64_t model_tickets_callers(const struct model_tickets *tickets)
 {
 	return tickets->callers;
 }
 
-uint64_t memory_tickets_open_count(const struct memory_tickets *tickets)
+uint64_t model_tickets_open_count(const struct model_tickets *tickets)
 {
 	return tickets->open;
 }
 
-uint64_t memory_tickets_bytes(const struct memory_tickets *tickets)
+uint64_t model_tickets_bytes(const struct model_tickets *tickets)
 {
 	return tickets->bytes + tickets->room * sizeof(struct slot);
 }
 
 /* ---- notes and outcomes ---- */
 
-static int slot_note(struct memory_tickets *tickets, struct slot *slot, struct store_history head,
+static int slot_note(struct model_tickets *tickets, struct slot *slot, struct store_history head,
                      struct span text)
 {
 	text = store_text_cut(text);
@@ -324,14 +323,14 @@ static int slot_note(struct memory_tickets *tickets, struct slot *slot, struct s
 	return 0;
 }
 
-static struct slot *slot_leased(struct memory_tickets *tickets, uint64_t ticket, uint32_t attempt)
+static struct slot *slot_leased(struct model_tickets *tickets, uint64_t ticket, uint32_t attempt)
 {
 	struct slot *slot = slot_find(tickets, ticket);
 
 	return slot && slot->state == STORE_STATE_LEASED && slot->attempt == attempt ? slot : NULL;
 }
 
-int memory_tickets_note(struct memory_tickets *tickets, const struct store_note *note)
+int model_tickets_note(struct model_tickets *tickets, const struct store_note *note)
 {
 	struct slot *slot = slot_leased(tickets, note->ticket, note->attempt);
 	bool started = note->mark == STORE_MARK_STARTED;
@@ -356,7 +355,7 @@ int memory_tickets_note(struct memory_tickets *tickets, const struct store_note 
 	return 0;
 }
 
-static int settle_aside(struct memory_tickets *tickets, struct slot *slot,
+static int settle_aside(struct model_tickets *tickets, struct slot *slot,
                         const struct store_settle *settle)
 {
 	bool dead = settle->outcome == OUTCOME_DEAD;
@@ -374,8 +373,8 @@ static int settle_aside(struct memory_tickets *tickets, struct slot *slot,
 	return 0;
 }
 
-int memory_tickets_settle(struct memory_tickets *tickets, const struct store_settle *settle,
-                          struct waits *waits)
+int model_tickets_settle(struct model_tickets *tickets, const struct store_settle *settle,
+                         struct waits *waits)
 {
 	struct slot *slot = slot_leased(tickets, settle->ticket, settle->attempt);
 
@@ -409,7 +408,7 @@ static bool is_meant(const struct slot *slot, const struct store_release *releas
 	return slot && store_release_states(release) & 1u << slot->state;
 }
 
-static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool drop,
+static int slot_release(struct model_tickets *tickets, struct slot *slot, bool drop,
                         struct waits *waits)
 {
 	if (drop) {
@@ -433,8 +432,8 @@ static int slot_release(struct memory_tickets *tickets, struct slot *slot, bool 
 	return 0;
 }
 
-int memory_tickets_release(struct memory_tickets *tickets, const struct store_release *release,
-                           struct waits *waits)
+int model_tickets_release(struct model_tickets *tickets, const struct store_release *release,
+                          struct waits *waits)
 {
 	struct slot *slot = slot_find(tickets, release->ticket);
 
@@ -454,7 +453,7 @@ int memory_tickets_release(struct memory_tickets *tickets, const struct store_re
 
 /* ---- leases ---- */
 
-int memory_tickets_renew(struct memory_tickets *tickets, const struct store_renew *renew)
+int model_tickets_renew(struct model_tickets *tickets, const struct store_renew *renew)
 {
 	struct slot *slot = slot_leased(tickets, renew->ticket, renew->attempt);
 	uint32_t lease_ms;
@@ -465,7 +464,7 @@ int memory_tickets_renew(struct memory_tickets *tickets, const struct store_rene
 	return 0;
 }
 
-void memory_tickets_end_leases(struct memory_tickets *tickets)
+void model_tickets_end_leases(struct model_tickets *tickets)
 {
 	uint64_t next_ms = 0;
 
@@ -483,8 +482,8 @@ void memory_tickets_end_leases(struct memory_tickets *tickets)
 	tickets->lease_ends_ms = next_ms;
 }
 
-void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep_ms,
-                              struct waits *waits)
+void model_tickets_drop_dead(struct model_tickets *tickets, uint64_t dead_keep_ms,
+                             struct waits *waits)
 {
 	for (size_t i = tickets->count; i-- > 0 && tickets->counts[STORE_STATE_DEAD] > 0;) {
 		struct slot *slot = &tickets->slots[i];
@@ -496,7 +495,7 @@ void memory_tickets_drop_dead(struct memory_tickets *tickets, uint64_t dead_keep
 	}
 }
 
-void memory_tickets_restart(struct memory_tickets *tickets, bool shared)
+void model_tickets_restart(struct model_tickets *tickets, bool shared)
 {
 	for (size_t i = 0; i < tickets->count; i++) {
 		struct slot *slot = &tickets->slots[i];
@@ -512,14 +511,14 @@ void memory_tickets_restart(struct memory_tickets *tickets, bool shared)
 /* ---- giving out ---- */
 
 /* When its lease ends, by the store's clock, or when it is due. */
-static uint64_t item_due_ms(const struct memory_tickets *tickets, const struct slot *slot)
+static uint64_t item_due_ms(const struct model_tickets *tickets, const struct slot *slot)
 {
 	if (slot->state != STORE_STATE_LEASED || !slot->lease_end_ms)
 		return slot->due_ms;
 	return tickets->now_ms + (slot->lease_end_ms - tickets->boot_ms);
 }
 
-static struct store_item item_of(const struct memory_tickets *tickets, const struct slot *slot)
+static struct store_item item_of(const struct model_tickets *tickets, const struct slot *slot)
 {
 	return (struct store_item){ .ticket = slot->ticket,
 		                    .event = slot->event,
@@ -556,7 +555,7 @@ static bool take_fits(const struct store_take *take, const struct store_parts *p
 }
 
 /* With the number of the attempt to make. */
-static int take_append(struct memory_tickets *tickets, struct store_take *take,
+static int take_append(struct model_tickets *tickets, struct store_take *take,
                        const struct slot *slot)
 {
 	struct store_item item = item_of(tickets, slot);
@@ -572,7 +571,7 @@ static int take_append(struct memory_tickets *tickets, struct store_take *take,
 	return take_fits(take, &parts) ? store_item_append(&take->items, &item, &parts) : ERR_FULL;
 }
 
-int memory_tickets_take_one(struct memory_tickets *tickets, struct store_take *take)
+int model_tickets_take_one(struct model_tickets *tickets, struct store_take *take)
 {
 	struct slot *slot = slot_find(tickets, take->ticket);
 
@@ -592,7 +591,7 @@ int memory_tickets_take_one(struct memory_tickets *tickets, struct store_take *t
 	return 0;
 }
 
-bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take)
+bool model_tickets_take(struct model_tickets *tickets, struct store_take *take)
 {
 	buf_clear(&take->items);
 	take->count = 0;
@@ -619,7 +618,7 @@ bool memory_tickets_take(struct memory_tickets *tickets, struct store_take *take
 	return take->count > 0;
 }
 
-int memory_tickets_read(struct memory_tickets *tickets, struct store_read *read)
+int model_tickets_read(struct model_tickets *tickets, struct store_read *read)
 {
 	const struct slot *slot = slot_find(tickets, read->ticket);
 
@@ -642,7 +641,7 @@ static bool scan_wants(const struct store_scan *scan, const struct slot *slot)
 	       (scan->sink == 0 || scan->sink == slot->sink);
 }
 
-int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan)
+int model_tickets_scan(struct model_tickets *tickets, struct store_scan *scan)
 {
 	uint64_t from = scan->cursor.word[0] > scan->from ? scan->cursor.word[0] : scan->from;
 	uint64_t to = scan->to ? scan->to : UINT64_MAX;
@@ -674,7 +673,7 @@ int memory_tickets_scan(struct memory_tickets *tickets, struct store_scan *scan)
 	return 0;
 }
 
-int memory_tickets_list_held(const struct memory_tickets *tickets, struct store_held *held)
+int model_tickets_list_held(const struct model_tickets *tickets, struct store_held *held)
 {
 	uint64_t before = held->before ? held->before : UINT64_MAX;
 

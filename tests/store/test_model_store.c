@@ -1,11 +1,11 @@
-/* The memory store alone, and the oracle of the other suites against it. */
+/* The model store alone, and the oracle of the other suites against it. */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "gate/ticket.h"
-#include "store/memory/memory_store.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "support/oracle.h"
 #include "support/store_calls.h"
 #include "support/test.h"
@@ -15,11 +15,10 @@ static struct clock_fake fake;
 static struct store *store_make(uint32_t max_open)
 {
 	struct store *store = NULL;
-	struct memory_store_options options = { .clock = &fake.clock,
-		                                .max_open_tickets = max_open };
+	struct model_store_options options = { .clock = &fake.clock, .max_open_tickets = max_open };
 
 	clock_fake_init(&fake);
-	assert_int_equal(memory_store_open(&options, &store), 0);
+	assert_int_equal(model_store_open(&options, &store), 0);
 	return store;
 }
 
@@ -194,7 +193,7 @@ static void oracle_run(uint64_t seed, uint64_t steps)
 	oracle_init(&oracle, seed, &fake);
 	for (uint64_t i = 0; i < steps && !oracle_full(&oracle); i++)
 		oracle_step(&oracle, store);
-	memory_store_restart(store);
+	model_store_restart(store);
 	oracle_check(&oracle, store);
 	store_free(store);
 	oracle_free(&oracle);

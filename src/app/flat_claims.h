@@ -27,7 +27,7 @@
  * virtual machine has taken free memory back, huge pages are those that it has to find
  * again, which took 2 ms a MB against 0.4.
  *
- * Room:      store/memory. Threads: one owner.
+ * Room:      app. Threads: one owner.
  * Ownership: flat_claims_new() gives it, flat_claims_free() takes it.
  * Failure:   -ENOMEM: nothing was decided.
  */

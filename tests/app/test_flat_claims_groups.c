@@ -9,6 +9,6 @@
 #define flat_claims_prefetch_known flat_claims_prefetch_known_grouped
 #define flat_claims_decide flat_claims_decide_grouped
 #define flat_claims_get_stats flat_claims_get_stats_grouped
-#include "../../src/store/memory/flat_claims.c"
+#include "../../src/app/flat_claims.c"
 
 #include "test_flat_claims.c"

@@ -1,5 +1,5 @@
-/* memory_claims: see memory_claims.h. */
-#include "store/memory/memory_claims.h"
+/* model_store_claims: see model_store_claims.h. */
+#include "support/model_store_claims.h"
 
 #include <errno.h>
 
@@ -10,7 +10,7 @@
 #define BUCKETS_FIRST 1024u
 #define SWEEP_BUCKETS 4096u
 
-struct memory_claims {
+struct model_claims {
 	struct taken_claim **buckets;
 	size_t bucket_count; /* a power of two */
 	size_t sweep_at;
@@ -20,9 +20,9 @@ struct memory_claims {
 	uint64_t bytes;
 };
 
-int memory_claims_new(struct memory_claims **ret_claims)
+int model_claims_new(struct model_claims **ret_claims)
 {
-	struct memory_claims *claims = mem_zalloc(1, sizeof(*claims));
+	struct model_claims *claims = mem_zalloc(1, sizeof(*claims));
 
 	if (!claims)
 		return -ENOMEM;
@@ -36,7 +36,7 @@ int memory_claims_new(struct memory_claims **ret_claims)
 	return 0;
 }
 
-static void event_drop(struct memory_claims *claims, struct taken_event *event)
+static void event_drop(struct model_claims *claims, struct taken_event *event)
 {
 	CHECK(event->refs > 0);
 	if (--event->refs == 0) {
@@ -45,17 +45,17 @@ static void event_drop(struct memory_claims *claims, struct taken_event *event)
 	}
 }
 
-static struct taken_claim **bucket_of(struct memory_claims *claims, const struct digest *digest)
+static struct taken_claim **bucket_of(struct model_claims *claims, const struct digest *digest)
 {
 	return &claims->buckets[digest->word[0] & (claims->bucket_count - 1)];
 }
 
-static uint64_t *live_count(struct memory_claims *claims, const struct taken_claim *taken)
+static uint64_t *live_count(struct model_claims *claims, const struct taken_claim *taken)
 {
 	return taken->newest ? &claims->entities : &claims->live;
 }
 
-static void claim_drop(struct memory_claims *claims, struct taken_claim **at)
+static void claim_drop(struct model_claims *claims, struct taken_claim **at)
 {
 	struct taken_claim *taken = *at;
 
@@ -67,7 +67,7 @@ static void claim_drop(struct memory_claims *claims, struct taken_claim **at)
 	claims->expired++;
 }
 
-static void bucket_expire(struct memory_claims *claims, struct taken_claim **at, uint64_t now_ms)
+static void bucket_expire(struct model_claims *claims, struct taken_claim **at, uint64_t now_ms)
 {
 	while (*at) {
 		if ((*at)->expires_ms <= now_ms)
@@ -77,7 +77,7 @@ static void bucket_expire(struct memory_claims *claims, struct taken_claim **at,
 	}
 }
 
-struct memory_claims *memory_claims_free(struct memory_claims *claims)
+struct model_claims *model_claims_free(struct model_claims *claims)
 {
 	if (!claims)
 		return NULL;
@@ -87,8 +87,8 @@ struct memory_claims *memory_claims_free(struct memory_claims *claims)
 	return mem_free(claims);
 }
 
-struct taken_claim *memory_claims_find(struct memory_claims *claims, const struct digest *digest,
-                                       bool newest, uint64_t now_ms)
+struct taken_claim *model_claims_find(struct model_claims *claims, const struct digest *digest,
+                                      bool newest, uint64_t now_ms)
 {
 	struct taken_claim **at = bucket_of(claims, digest);
 
@@ -100,7 +100,7 @@ struct taken_claim *memory_claims_find(struct memory_claims *claims, const struc
 }
 
 /* A failed growth only makes the chains longer. */
-static void buckets_grow(struct memory_claims *claims)
+static void buckets_grow(struct model_claims *claims)
 {
 	size_t old_count = claims->bucket_count;
 	struct taken_claim **old = claims->buckets;
@@ -123,7 +123,7 @@ static void buckets_grow(struct memory_claims *claims)
 	claims->bytes += old_count * sizeof(struct taken_claim *);
 }
 
-int memory_claims_prepare(uint32_t count, struct taken_parts *ret_parts)
+int model_claims_prepare(uint32_t count, struct taken_parts *ret_parts)
 {
 	CHECK(count <= CLAIMS_MAX);
 	struct taken_parts parts = { .event = mem_zalloc(1, sizeof(struct taken_event)) };
@@ -134,14 +134,14 @@ int memory_claims_prepare(uint32_t count, struct taken_parts *ret_parts)
 		whole = parts.claims[i] != NULL;
 	}
 	if (!whole) {
-		memory_claims_unprepare(&parts);
+		model_claims_unprepare(&parts);
 		return -ENOMEM;
 	}
 	*ret_parts = parts;
 	return 0;
 }
 
-void memory_claims_unprepare(struct taken_parts *parts)
+void model_claims_unprepare(struct taken_parts *parts)
 {
 	mem_free(parts->event);
 	for (size_t i = 0; i < CLAIMS_MAX; i++)
@@ -160,7 +160,7 @@ static uint64_t window_kept_s(uint32_t window_s)
 }
 
 /* A claim that nobody has: `*fresh` is used. */
-static struct taken_claim *claim_add(struct memory_claims *claims, struct taken_claim **fresh,
+static struct taken_claim *claim_add(struct model_claims *claims, struct taken_claim **fresh,
                                      const struct claim *claim)
 {
 	struct taken_claim **at = bucket_of(claims, &claim->digest);
@@ -176,11 +176,11 @@ static struct taken_claim *claim_add(struct memory_claims *claims, struct taken_
 
 /* The event has the claim from now on, whoever had it; `fresh` is used if nobody
  * had. */
-static void claim_put(struct memory_claims *claims, struct taken_claim **fresh,
+static void claim_put(struct model_claims *claims, struct taken_claim **fresh,
                       struct taken_event *event, const struct claim *claim, uint64_t now_ms)
 {
-	struct taken_claim *taken = memory_claims_find(claims, &claim->digest,
-	                                               claim->kind == CLAIM_NEWEST, now_ms);
+	struct taken_claim *taken = model_claims_find(claims, &claim->digest,
+	                                              claim->kind == CLAIM_NEWEST, now_ms);
 	uint64_t from_ms = ticket_time_ms(event->ticket);
 	uint32_t window_s = claim->window_s;
 
@@ -197,8 +197,8 @@ static void claim_put(struct memory_claims *claims, struct taken_claim **fresh,
 	taken->expires_ms = from_ms + window_kept_s(window_s) * 1000;
 }
 
-void memory_claims_put(struct memory_claims *claims, struct taken_parts *parts, uint64_t ticket,
-                       const struct claim *list, uint32_t count, uint64_t now_ms)
+void model_claims_put(struct model_claims *claims, struct taken_parts *parts, uint64_t ticket,
+                      const struct claim *list, uint32_t count, uint64_t now_ms)
 {
 	struct taken_event *event = TAKE(parts->event);
 
@@ -212,7 +212,7 @@ void memory_claims_put(struct memory_claims *claims, struct taken_parts *parts, 
 		buckets_grow(claims);
 }
 
-void memory_claims_sweep(struct memory_claims *claims, uint64_t now_ms)
+void model_claims_sweep(struct model_claims *claims, uint64_t now_ms)
 {
 	for (size_t i = 0; i < SWEEP_BUCKETS && i < claims->bucket_count; i++) {
 		claims->sweep_at = (claims->sweep_at + 1) & (claims->bucket_count - 1);
@@ -220,22 +220,22 @@ void memory_claims_sweep(struct memory_claims *claims, uint64_t now_ms)
 	}
 }
 
-uint64_t memory_claims_count(const struct memory_claims *claims)
+uint64_t model_claims_count(const struct model_claims *claims)
 {
 	return claims->live;
 }
 
-uint64_t memory_claims_entities(const struct memory_claims *claims)
+uint64_t model_claims_entities(const struct model_claims *claims)
 {
 	return claims->entities;
 }
 
-uint64_t memory_claims_expired(const struct memory_claims *claims)
+uint64_t model_claims_expired(const struct model_claims *claims)
 {
 	return claims->expired;
 }
 
-uint64_t memory_claims_bytes(const struct memory_claims *claims)
+uint64_t model_claims_bytes(const struct model_claims *claims)
 {
 	return claims->bytes;
 }

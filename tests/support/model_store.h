@@ -1,10 +1,11 @@
 /*
- * memory_store: the store without a disk. It is the model that the tests hold
- * the others against, so it is written to be obviously right.
+ * model_store: the model of a store, in memory. The model test compares every store
+ * with it, and tests that need some store use it because it needs no disk. It is written
+ * to be obviously right.
  *
- * Room:      store. Only app/ and tests name this header.
+ * Room:      tests.
  * Threads:   store.h's rule: one owner thread; stats from any.
- * Ownership: memory_store_open() gives a struct store, store_free() takes it.
+ * Ownership: model_store_open() gives a struct store, store_free() takes it.
  * Failure:   ERR_FULL when memory or max_open_tickets is used up; nothing was
  *            decided then. Nothing is durable, and nothing else can fail.
  * Time:      the wall clock of `clock`, never backwards. A caller that wants
@@ -18,19 +19,19 @@
 #include "store/store.h"
 #include "sys/clock.h"
 
-struct memory_store_options {
+struct model_store_options {
 	const struct clock *clock; /* NULL: the machine's */
 	uint32_t max_open_tickets; /* 0: 16 Mi */
 	uint64_t dead_keep_ms;     /* 0: STORE_DEAD_KEEP_MS */
 };
 
-int memory_store_open(const struct memory_store_options *options,
-                      struct store **ret_store) must_check;
+int model_store_open(const struct model_store_options *options,
+                     struct store **ret_store) must_check;
 
 /* What a restart does to a store that remembers: leases are gone, so what was leased
  * is due again; its attempts go on from the last of which something was noted. Takes
  * and waits end with ERR_CLOSING. For the model tests. */
-void memory_store_restart(struct store *store);
+void model_store_restart(struct store *store);
 
 /* The same of a store that others share: leases with an end go on. */
-void memory_store_restart_shared(struct store *store);
+void model_store_restart_shared(struct store *store);
