@@ -2,7 +2,8 @@
  * model_store: see model_store.h.
  *
  * The operations, one after the other, on what is remembered: claims
- * (model_store_claims.h), open tickets (model_store_tickets.h) and cells (model_store_cells.h).
+ * (model_store_claims.h), open tickets (model_store_tickets.h) and cells
+ * (model_store_cells.h).
  */
 #include "support/model_store.h"
 
@@ -180,6 +181,14 @@ static int event_keep(struct model_store *model, struct store_admit *admit,
 	return 0;
 }
 
+/* Do both know their content, and is it another? */
+static bool content_differs(const struct claim *claim, const struct taken_claim *taken)
+{
+	uint32_t ours = digest_check(&claim->digest), theirs = digest_check(&taken->digest);
+
+	return ours != 0 && theirs != 0 && ours != theirs;
+}
+
 /* What this claim alone says of the event; `taken` is whom it meets, or NULL. */
 static enum verdict claim_judge(struct model_store *model, const struct store_admit *admit,
                                 const struct claim *claim, const struct taken_claim *taken)
@@ -191,7 +200,7 @@ static enum verdict claim_judge(struct model_store *model, const struct store_ad
 		              (claim->order == taken->order && !claim->equal_drops);
 		return passes ? VERDICT_NEW : VERDICT_STALE;
 	}
-	if (store_conflicts(claim, digest_check(&taken->digest)))
+	if (claim->kind == CLAIM_ONCE && content_differs(claim, taken))
 		return VERDICT_CONFLICT;
 	if (admit->busy_if_open && model_tickets_legs(model->tickets, taken->event->ticket).pending)
 		return VERDICT_BUSY;

@@ -3,6 +3,18 @@
  * with it, and tests that need some store use it because it needs no disk. It is written
  * to be obviously right.
  *
+ * It decides by rules of its own: it shares no rule of a decision with src/store, or the
+ * model test would compare a rule with itself. It does share what the contract fixes:
+ * which operations are well-formed, the form of items, the key of a conflict that is kept
+ * aside, and the waits (store/waits.h).
+ *
+ * The oracle (support/oracle.h) is another model of the same contract, for another
+ * question. This one says what a store must answer: it is a store itself, and knows one
+ * state. The oracle says what may be found after a crash or a fault: it keeps what was
+ * acknowledged and, for each operation without an answer, every state that is then
+ * possible; and it makes the operations itself, since an outcome that failed is tried
+ * again.
+ *
  * Room:      tests.
  * Threads:   store.h's rule: one owner thread; stats from any.
  * Ownership: model_store_open() gives a struct store, store_free() takes it.

@@ -128,12 +128,61 @@ struct model_cell *model_cells_unprepare(struct model_cell *fresh)
 	return mem_free(fresh);
 }
 
+/* As a time: no expiry is later than any. */
+static uint64_t never_is_last(uint64_t expiry_ms)
+{
+	return expiry_ms ? expiry_ms : UINT64_MAX;
+}
+
+/* When the cell is over once this is done; 0: never. */
+static uint64_t expiry_of(const struct store_cell_value *value, uint64_t now_ms, uint64_t old_ms)
+{
+	uint64_t end_ms = 0;
+
+	if (value->keep_expiry)
+		return old_ms;
+	if (value->ttl_ms) {
+		end_ms = value->ttl_ms > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + value->ttl_ms;
+	} else if (value->expiry_ms) {
+		uint64_t wall_ms = value->wall_ms;
+		bool set_back = wall_ms && now_ms > wall_ms && now_ms - wall_ms > STORE_AHEAD_MS;
+		bool ahead = value->expiry_ms > wall_ms && value->expiry_ms < STORE_EXPIRY_MAX_MS;
+		end_ms = value->expiry_ms;
+		if (set_back && ahead) /* what counts is the time that is left */
+			end_ms = now_ms + (value->expiry_ms - wall_ms);
+	}
+	return end_ms > STORE_EXPIRY_MAX_MS ? STORE_EXPIRY_MAX_MS : end_ms;
+}
+
+static bool may_put(enum store_when when, bool found)
+{
+	return when == STORE_IF_ABSENT ? !found : when == STORE_IF_PRESENT ? found : true;
+}
+
+static bool may_move(enum store_when when, uint64_t old_ms, uint64_t new_ms)
+{
+	bool later = never_is_last(new_ms) > never_is_last(old_ms);
+	bool earlier = never_is_last(new_ms) < never_is_last(old_ms);
+
+	switch (when) {
+	case STORE_IF_TIMELESS: return old_ms == 0;
+	case STORE_IF_TIMED: return old_ms != 0;
+	case STORE_IF_LATER: return later;
+	case STORE_IF_EARLIER: return earlier;
+	case STORE_IF_TIMED_EARLIER: return old_ms != 0 && earlier;
+	case STORE_ALWAYS:
+	case STORE_IF_ABSENT:
+	case STORE_IF_PRESENT: return true;
+	}
+	return false;
+}
+
 void model_cells_put(struct model_cells *cells, struct model_cell *fresh,
                      const struct store_cell_value *value, uint64_t now_ms)
 {
 	struct model_cell **at = find(cells, &value->digest, now_ms);
 
-	fresh->expiry_ms = store_cell_expiry(value, now_ms, *at ? (*at)->expiry_ms : 0);
+	fresh->expiry_ms = expiry_of(value, now_ms, *at ? (*at)->expiry_ms : 0);
 	if (*at)
 		drop(cells, at);
 	fresh->next = *at;
@@ -148,7 +197,7 @@ static int put(struct model_cells *cells, struct store_cell *cell)
 {
 	struct model_cell *fresh;
 
-	if (!store_when_holds(cell->when, cell->found))
+	if (!may_put(cell->when, cell->found))
 		return 0;
 	int error = model_cells_prepare(&cell->cell, &fresh);
 	if (error < 0)
@@ -188,8 +237,8 @@ int model_cells_do(struct model_cells *cells, struct store_cell *cell, uint64_t 
 	if (cell->act == STORE_CELL_GET || !*at)
 		return 0;
 	if (cell->act == STORE_CELL_EXPIRE) {
-		uint64_t new_ms = store_cell_expiry(&cell->cell, now_ms, (*at)->expiry_ms);
-		if (!store_when_moves(cell->when, (*at)->expiry_ms, new_ms))
+		uint64_t new_ms = expiry_of(&cell->cell, now_ms, (*at)->expiry_ms);
+		if (!may_move(cell->when, (*at)->expiry_ms, new_ms))
 			return 0;
 		(*at)->expiry_ms = new_ms;
 	}

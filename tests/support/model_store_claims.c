@@ -150,13 +150,25 @@ void model_claims_unprepare(struct taken_parts *parts)
 
 /* Nine significant bits, rounded up, as the index of the local store keeps it
  * (local/table.h): all stores give the same verdicts. */
-static uint64_t window_kept_s(uint32_t window_s)
+static uint64_t window_kept_s(uint64_t window_s)
 {
-	unsigned bits = 32u - (unsigned)__builtin_clz(window_s | 1);
+	unsigned bits = 64u - (unsigned)__builtin_clzll(window_s | 1);
 	unsigned shift = bits > 9 ? bits - 9 : 0;
 	uint64_t below = (UINT64_C(1) << shift) - 1;
 
 	return (window_s + below) & ~below;
+}
+
+/* A claim that changes hands is kept at least as long as it was going to be. */
+static uint64_t window_after_s(const struct claim *claim, const struct taken_claim *taken,
+                               uint64_t from_ms)
+{
+	uint64_t left_ms = taken->expires_ms - from_ms;
+	uint64_t left_s = left_ms / 1000 + (left_ms % 1000 != 0);
+
+	if (taken->expires_ms <= from_ms || left_s < claim->window_s)
+		return claim->window_s;
+	return left_s < UINT32_MAX ? left_s : UINT32_MAX;
 }
 
 /* A claim that nobody has: `*fresh` is used. */
@@ -182,11 +194,11 @@ static void claim_put(struct model_claims *claims, struct taken_claim **fresh,
 	struct taken_claim *taken = model_claims_find(claims, &claim->digest,
 	                                              claim->kind == CLAIM_NEWEST, now_ms);
 	uint64_t from_ms = ticket_time_ms(event->ticket);
-	uint32_t window_s = claim->window_s;
+	uint64_t window_s = claim->window_s;
 
 	event->refs++;
 	if (taken) {
-		window_s = store_window_s(window_s, taken->expires_ms, from_ms);
+		window_s = window_after_s(claim, taken, from_ms);
 		event_drop(claims, taken->event);
 	} else {
 		taken = claim_add(claims, fresh, claim);
