@@ -6,10 +6,10 @@
 #include "app/filter_envelope.h"
 #include "app/filter_output.h"
 #include "app/filter_split.h"
+#include "app/flat_claims.h"
 #include "base/mem.h"
 #include "base/text.h"
 #include "gate/digest_later.h"
-#include "app/flat_claims.h"
 #include "sys/stream.h"
 
 /*

@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "support/model_store.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "support/store_calls.h"
 #include "support/test.h"
 

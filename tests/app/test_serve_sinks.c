@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "support/model_store.h"
 #include "store/port.h"
+#include "support/model_store.h"
 #include "support/test.h"
 
 static struct config *load(const char *text)

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "deliver/lane.h"
-#include "support/model_store.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "support/test.h"
 
 #define KIT_SENT_MAX 65536u

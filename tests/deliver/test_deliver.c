@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "support/model_store.h"
 #include "store/port.h"
+#include "support/model_store.h"
 #include "support/test.h"
 #include "sys/loop.h"
 

@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "app/filter.h"
+#include "app/flat_claims.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "codec/json.h"
 #include "gate/presets.h"
-#include "app/flat_claims.h"
 
 #define TEXT_MAX 4096u
 #define PIECES_MAX 200u /* of the smaller ones; a pipe holds as many, and the rest */

@@ -30,7 +30,7 @@ static void shared_start(void)
 int place_in_memory(void **state)
 {
 	struct model_store_options options = { .clock = &place.clock.clock,
-		                                .dead_keep_ms = PLACE_DEAD_KEEP_MS };
+		                               .dead_keep_ms = PLACE_DEAD_KEEP_MS };
 
 	(void)state;
 	place = (struct place){ .simfs = NULL };

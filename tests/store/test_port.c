@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/local/local_store.h"
-#include "support/model_store.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "support/simfs.h"
 #include "support/test.h"
 #include "sys/sleeper.h"
@@ -24,7 +24,7 @@ static struct store *store_make(void)
 	struct store *store = NULL;
 
 	assert_int_equal(model_store_open(&(struct model_store_options){ .clock = &fake.clock },
-	                                   &store),
+	                                  &store),
 	                 0);
 	return store;
 }

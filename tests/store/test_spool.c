@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "support/model_store.h"
 #include "store/spool/spool_record.h"
 #include "support/clock_fake.h"
+#include "support/model_store.h"
 #include "support/store_calls.h"
 #include "support/test.h"
 
@@ -150,7 +150,7 @@ static struct store *memory_make(void)
 {
 	struct store *store = NULL;
 	assert_int_equal(model_store_open(&(struct model_store_options){ .clock = &fake.clock },
-	                                   &store),
+	                                  &store),
 	                 0);
 	return store;
 }
