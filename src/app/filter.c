@@ -9,7 +9,6 @@
 #include "app/flat_claims.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "gate/digest_later.h"
 #include "sys/stream.h"
 
 /*
@@ -51,9 +50,8 @@ struct filter {
 	bool lines_begun;        /* … that was looked at so */
 	uint64_t now_ms;         /* of the last event that has a time, or of the clock */
 	struct batch batches[2];
-	struct batch *filling;     /* the other one waits for memory */
-	struct digest_later later; /* of the one that is being filled */
-	struct buf words;          /* of a claim, for the rejected */
+	struct batch *filling; /* the other one waits for memory */
+	struct buf words;      /* of a claim, for the rejected */
 	struct filter_envelope envelope;
 	char *bytes; /* ROOM_BYTES */
 };
@@ -206,7 +204,6 @@ static int settle(struct filter *filter, const struct pending *pending,
  */
 static void fetch_batch(struct filter *filter, const struct batch *batch)
 {
-	digest_later_flush(&filter->later);
 	for (uint32_t i = 0; i < batch->count; i++)
 		flat_claims_prefetch(filter->claims, &batch->events[i].event);
 }
@@ -339,7 +336,6 @@ static int add_items(struct filter *filter, const struct filter_piece *piece,
 {
 	struct error_text problem;
 	int error = 0;
-	items->later = digest_later_gains() ? &filter->later : NULL;
 	while (error == 0) {
 		struct batch *batch = filter->filling;
 		struct recipe_result *result = &batch->events[batch->count].result;

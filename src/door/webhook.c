@@ -272,7 +272,6 @@ static struct webhook_item *batch_room(struct webhook_request *it, uint32_t *roo
 		struct webhook_item *items = arena_alloc(&it->arena, more * sizeof(*items));
 		if (!items)
 			return NULL;
-		digest_later_flush(&it->webhook->later);
 		if (it->count > 0)
 			memcpy(items, it->items, it->count * sizeof(*items));
 		it->items = items;
@@ -302,40 +301,23 @@ static int keep_item(struct webhook_request *it, struct webhook_item *item, stru
 	return 0;
 }
 
-static int read_items(struct webhook_request *it, struct reading *reading)
+/* The items of a batch, the first of which is read: 0, or an error for the whole request. */
+static int read_batch(struct webhook_request *it, struct reading *reading)
 {
-	struct digest_later *later = &it->webhook->later;
 	uint32_t room = 0;
 	int r = 0;
 
+	it->batch = true;
 	while (r == 0 && reading->step != RECIPE_END) {
 		struct webhook_item *item = batch_room(it, &room);
 		if (!item)
 			return -ENOMEM;
-		if (it->count > 0) {
-			later->claims = item->admit.claims;
+		if (it->count > 0)
 			reading->step = recipe_items_next(&reading->items, &reading->result,
 			                                  &reading->problem);
-		}
 		if (reading->step != RECIPE_END)
 			r = keep_item(it, item, reading);
 	}
-	return r;
-}
-
-/* The items of a batch, from its first on, which is read: 0, or an error for the whole
- * request. */
-static int read_batch(struct webhook_request *it, struct reading *reading)
-{
-	struct digest_later *later = &it->webhook->later;
-
-	it->batch = true;
-	reading->items.later = digest_later_gains() ? later : NULL;
-	int r = read_items(it, reading);
-	if (r == 0)
-		digest_later_flush(later);
-	else
-		digest_later_drop(later);
 	return r;
 }
 

@@ -26,7 +26,6 @@
 #include <stddef.h>
 
 #include "door/source.h"
-#include "gate/digest_later.h"
 #include "gate/meters.h"
 #include "gate/recipe.h"
 #include "net/http_server.h"
@@ -57,9 +56,8 @@ struct webhook {
 	struct histogram *answer_us; /* from whole request to answer */
 	struct recipe_scratch scratch;
 	struct recipe_scratch route_scratch;
-	struct digest_later later; /* of the batch that is read */
-	struct buf words;          /* of a trace */
-	size_t batch_bytes;        /* of batches, since the last flush ahead */
+	struct buf words;   /* of a trace */
+	size_t batch_bytes; /* of batches, since the last flush ahead */
 	/* Decided in this round, answered together by webhook_answer(). */
 	struct webhook_request *decided;
 	struct webhook_request **decided_tail;

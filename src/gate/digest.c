@@ -32,11 +32,6 @@ int digest_scope_init(struct digest_scope *ret_scope, struct span source, struct
 	return 0;
 }
 
-void digest_scope_seal(struct digest_scope *scope, const unsigned char key[static DIGEST_KEY_LEN])
-{
-	scope->state = hash_state_feed(hash_state_begin(key), scope->bytes, scope->len / 8 * 8);
-}
-
 void digest_begin(struct digest_input *input, const struct digest_scope *scope)
 {
 	CHECK(scope->len > 0);
@@ -52,21 +47,6 @@ struct digest digest_end(const struct digest_input *input,
 	CHECK(input->len <= DIGEST_INPUT_MAX);
 	hash_keyed128(key, input->bytes, input->len, digest.word);
 	return digest;
-}
-
-void digest_end_pair(const struct digest_input inputs[static 2],
-                     const struct digest_scope *const scopes[static 2], struct digest *ret_first,
-                     struct digest *ret_second)
-{
-	struct hash_rest rests[2];
-	for (int i = 0; i < 2; i++)
-		rests[i] = (struct hash_rest){
-			.state = scopes[i]->state,
-			.ptr = inputs[i].bytes,
-			.done = scopes[i]->len / 8 * 8,
-			.len = inputs[i].len,
-		};
-	hash_finish_pair(rests, ret_first->word, ret_second->word);
 }
 
 struct digest_value digest_of_bytes(const unsigned char key[static DIGEST_KEY_LEN],

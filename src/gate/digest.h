@@ -43,7 +43,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/span.h"
 #include "gate/claim.h"
 
@@ -72,7 +71,6 @@ enum digest_part {
 /* What stands before the parts: the same for all events of a source and rule. */
 struct digest_scope {
 	uint8_t len;
-	struct hash_state state; /* after its whole words */
 	unsigned char bytes[DIGEST_SCOPE_MAX];
 };
 
@@ -83,18 +81,11 @@ struct digest_input {
 
 int digest_scope_init(struct digest_scope *ret_scope, struct span source,
                       struct span rule) must_check;
-/* Only for digest_end_pair(): what all inputs begin with is hashed once. */
-void digest_scope_seal(struct digest_scope *scope, const unsigned char key[static DIGEST_KEY_LEN]);
 void digest_begin(struct digest_input *input, const struct digest_scope *scope);
 static inline int digest_add(struct digest_input *input, enum digest_part type,
                              struct span value) must_check;
 struct digest digest_end(const struct digest_input *input,
                          const unsigned char key[static DIGEST_KEY_LEN]);
-
-/* Two at once, which is faster than one after the other. */
-void digest_end_pair(const struct digest_input inputs[static 2],
-                     const struct digest_scope *const scopes[static 2], struct digest *ret_first,
-                     struct digest *ret_second);
 
 /* For values that go in as a digest of their own; the same to all machines. */
 struct digest_value {

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/hash.h"
 #include "base/span.h"
 #include "gate/digest.h"
 

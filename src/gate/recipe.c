@@ -45,7 +45,6 @@ void recipe_run_begin(struct recipe_run *run, const struct recipe *recipe,
 	run->scratch = scratch;
 	run->input = *input;
 	run->level = 0;
-	run->later = NULL;
 	run->in_batch = false;
 	run->place = 0;
 	run->headers_read = input->header_count == 0;
@@ -183,9 +182,7 @@ static int read_claims(struct recipe_run *run, const struct recipe_case *it,
 {
 	for (uint32_t i = 0; i < it->claim_count; i++) {
 		uint32_t n = result->claim_count;
-		run->scopes[n] = &it->claims[i].scope;
-		int fate = recipe_run_claim(run, &it->claims[i], &run->digests[n],
-		                            &result->claims[n], ret_problem);
+		int fate = recipe_run_claim(run, &it->claims[i], &result->claims[n], ret_problem);
 		if (fate < 0)
 			return fate;
 		result->claim_count += fate == CLAIM_TAKEN;
@@ -209,34 +206,6 @@ static uint32_t check_of(const struct claim *claim, uint64_t content)
 	uint32_t check = (uint32_t)(content ^ content >> 32);
 	check |= content != 0 && check == 0;
 	return claim->kind == CLAIM_ONCE ? check : 0;
-}
-
-static void make_digests(const struct recipe_run *run, struct recipe_result *result)
-{
-	struct claim *claims = result->claims;
-	uint32_t i = 0;
-	for (; i + 1 < result->claim_count; i += 2)
-		digest_end_pair(&run->digests[i], &run->scopes[i], &claims[i].digest,
-		                &claims[i + 1].digest);
-	if (i < result->claim_count)
-		claims[i].digest = digest_end(&run->digests[i], run->recipe->key);
-	for (i = 0; i < result->claim_count; i++)
-		claims[i].digest = digest_with_check(claims[i].digest,
-		                                     check_of(&claims[i], result->event.content));
-}
-
-static void make_digests_later(struct recipe_run *run, struct recipe_result *result)
-{
-	for (uint32_t i = 0; i < result->claim_count; i++) {
-		struct claim *claim = &result->claims[i];
-		struct digest_wanted wanted = {
-			.input = &run->digests[i],
-			.scope = run->scopes[i],
-			.check = check_of(claim, result->event.content),
-			.index = i,
-		};
-		digest_later_add(run->later, &wanted, &claim->digest);
-	}
 }
 
 /* Whoever writes lines need not look at its bytes then, which are far away by that time.
@@ -275,10 +244,11 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		error_fill(ret_problem, error, "the content is too large to be compared");
 	if (error < 0)
 		return error;
-	if (run->later)
-		make_digests_later(run, ret_result);
-	else
-		make_digests(run, ret_result);
+	for (uint32_t i = 0; i < ret_result->claim_count; i++) {
+		struct claim *claim = &ret_result->claims[i];
+		claim->digest = digest_with_check(claim->digest,
+		                                  check_of(claim, ret_result->event.content));
+	}
 	return 0;
 }
 
@@ -317,7 +287,6 @@ int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
 	/* It came in a string: the headers speak of what is around it. */
 	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = bytes });
 	inner->level = run->level + 1;
-	inner->later = run->later;
 	*ret_inner = inner;
 	return recipe_run_event(inner, ret_result, &unused);
 }

@@ -55,7 +55,6 @@
 #define RECIPE_INNER_MAX 3             /* events inside strings of events */
 
 struct recipe;
-struct digest_later;
 
 /* What is wrong with a recipe's text. Indexes are -1 where they do not apply. */
 struct recipe_problem {
@@ -129,10 +128,6 @@ struct recipe_items {
 	int error;          /* of REFUSED and BROKEN */
 	uint32_t count;     /* steps that gave an item, so far */
 	uint32_t items_max; /* more are BROKEN with ERR_TOO_LARGE; may be changed at first */
-	/* May be set before a step: the claims' digests are not there before
-	 * digest_later_flush(), and results (or later->claims) stay where they are until
-	 * then. */
-	struct digest_later *later;
 	/* the iterator's own */
 	const struct recipe *recipe;
 	struct recipe_scratch *scratch;

@@ -33,7 +33,7 @@ static int add_container(struct recipe_run *run, const struct recipe_value *valu
 		return error;
 	struct digest_value hash = digest_of_bytes(run->recipe->key,
 	                                           buf_span(&run->scratch->canonical));
-	return digest_add(run->digest, value->type, span_of(hash.bytes, sizeof(hash.bytes)));
+	return digest_add(&run->digest, value->type, span_of(hash.bytes, sizeof(hash.bytes)));
 }
 
 static void append_u32(struct buf *out, uint32_t value)
@@ -145,7 +145,7 @@ static int add_list(struct recipe_run *run, const struct recipe_part *part, stru
 	if (error != 0)
 		return error;
 	struct digest_value hash = digest_of_bytes(run->recipe->key, buf_span(&run->scratch->list));
-	return digest_add(run->digest, DIGEST_LIST, span_of(hash.bytes, sizeof(hash.bytes)));
+	return digest_add(&run->digest, DIGEST_LIST, span_of(hash.bytes, sizeof(hash.bytes)));
 }
 
 static int add_string(struct recipe_run *run, struct event_text text, bool optional)
@@ -153,10 +153,10 @@ static int add_string(struct recipe_run *run, struct event_text text, bool optio
 	struct span value = text.raw;
 	int error = 0;
 	if (text.coding != EVENT_TEXT_PLAIN)
-		error = event_text_value(text, digest_room(run->digest), DIGEST_PART_MAX, &value);
+		error = event_text_value(text, digest_room(&run->digest), DIGEST_PART_MAX, &value);
 	if (error == 0 && value.len == 0 && !optional)
 		return PART_IS_MISSING; /* a header of two quotes */
-	return error ? error : digest_add(run->digest, DIGEST_STRING, value);
+	return error ? error : digest_add(&run->digest, DIGEST_STRING, value);
 }
 
 /* 0, PART_IS_MISSING or an error. */
@@ -170,17 +170,17 @@ static int add_value(struct recipe_run *run, const struct recipe_part *part,
 	switch (value->type) {
 	case DIGEST_STRING: return add_string(run, value->text, part->optional);
 	case DIGEST_NUMBER:
-		error = json_number_exact(text, digest_room(run->digest), DIGEST_PART_MAX, &text);
-		return error ? error : digest_add(run->digest, DIGEST_NUMBER, text);
+		error = json_number_exact(text, digest_room(&run->digest), DIGEST_PART_MAX, &text);
+		return error ? error : digest_add(&run->digest, DIGEST_NUMBER, text);
 	case DIGEST_OBJECT:
 	case DIGEST_ARRAY: return add_container(run, value, except, ret_problem);
 	case DIGEST_LIST: return add_list(run, part, text, ret_problem);
 	case DIGEST_BODY:
 		hash = digest_of_bytes(run->recipe->key, text);
 		text = span_of(hash.bytes, sizeof(hash.bytes));
-		return digest_add(run->digest, DIGEST_BODY, text);
-	case DIGEST_MISSING: return digest_add(run->digest, DIGEST_MISSING, SPAN_EMPTY);
-	default: return digest_add(run->digest, value->type, text);
+		return digest_add(&run->digest, DIGEST_BODY, text);
+	case DIGEST_MISSING: return digest_add(&run->digest, DIGEST_MISSING, SPAN_EMPTY);
+	default: return digest_add(&run->digest, value->type, text);
 	}
 }
 
@@ -261,12 +261,12 @@ static inline int add_part(struct recipe_run *run, const struct recipe_claim *cl
 	const struct json_value *json = &run->doc.values[part->node];
 	if (!json_set_has(&run->doc.seen, part->node)) {
 		if (part->optional)
-			return digest_add(run->digest, DIGEST_MISSING, SPAN_EMPTY);
+			return digest_add(&run->digest, DIGEST_MISSING, SPAN_EMPTY);
 	} else if (json->text.len > 0 && json->text.len <= DIGEST_PART_MAX) {
 		if (json->type == JSON_STRING && !json->escaped)
-			return digest_add(run->digest, DIGEST_STRING, json->text);
+			return digest_add(&run->digest, DIGEST_STRING, json->text);
 		if (json->type == JSON_NUMBER && json_number_is_plain(json->text))
-			return digest_add(run->digest, DIGEST_NUMBER, json->text);
+			return digest_add(&run->digest, DIGEST_NUMBER, json->text);
 	}
 	return add_any_part(run, claim, number, ret_problem);
 }
@@ -294,23 +294,23 @@ static int add_place(struct recipe_run *run, const struct recipe_claim *claim)
 	if (!run->in_batch || claim->of_body)
 		return 0;
 	size_t len = text_u64(digits, run->place);
-	return digest_add(run->digest, DIGEST_PLACE, span_of(digits, len));
+	return digest_add(&run->digest, DIGEST_PLACE, span_of(digits, len));
 }
 
 static int add_parts(struct recipe_run *run, const struct recipe_claim *claim,
                      struct error_text *ret_problem)
 {
 	int error = 0;
-	digest_begin(run->digest, &claim->scope);
+	digest_begin(&run->digest, &claim->scope);
 	if (claim->kind == CLAIM_NEWEST)
-		error = digest_add(run->digest, DIGEST_FORWARDS, SPAN_EMPTY);
+		error = digest_add(&run->digest, DIGEST_FORWARDS, SPAN_EMPTY);
 	if (claim->part_count == 0)
 		error = add_body(run, claim, ret_problem);
 	for (uint32_t i = 0; error == 0 && i < claim->part_count; i++)
 		error = add_part(run, claim, claim->parts[i], ret_problem);
 	if (error != PART_IS_MISSING || claim->missing != RECIPE_MISSING_DIGEST)
 		return error ? error : add_place(run, claim);
-	digest_begin(run->digest, &claim->scope);
+	digest_begin(&run->digest, &claim->scope);
 	return add_body(run, claim, ret_problem);
 }
 
@@ -359,11 +359,9 @@ static bool all_hold(struct recipe_run *run, const uint16_t *tests, uint32_t cou
 }
 
 int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
-                     struct digest_input *input, struct claim *ret_claim,
-                     struct error_text *ret_problem)
+                     struct claim *ret_claim, struct error_text *ret_problem)
 {
 	uint64_t order = 0;
-	run->digest = input;
 	CHECK(claim->window_s > 0);
 	CHECK(claim->part_count <= RECIPE_SPEC_PARTS_MAX);
 	if (!all_hold(run, claim->tests, claim->test_count)) {
@@ -378,6 +376,7 @@ int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
 	if (error < 0)
 		return error;
 	*ret_claim = (struct claim){
+		.digest = digest_end(&run->digest, run->recipe->key),
 		.window_s = claim->window_s,
 		.kind = (uint8_t)claim->kind,
 		.shadow = claim->shadow,

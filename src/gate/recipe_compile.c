@@ -434,8 +434,6 @@ static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
 	if (error == 0 && digest_scope_init(&claim->scope, c->recipe->scope, name) < 0)
 		error = refuse(c, 0, "expected a name of at most %d bytes", DIGEST_RULE_MAX);
 	buf_free(&text);
-	if (error == 0)
-		digest_scope_seal(&claim->scope, c->recipe->key);
 	return error;
 }
 

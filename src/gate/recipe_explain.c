@@ -120,9 +120,7 @@ static void put_claim(struct recipe_run *run, struct buf *out, const struct reci
 {
 	struct claim claim;
 	struct error_text problem = { "" };
-	int fate = recipe_run_claim(run, it, &run->digests[0], &claim, &problem);
-	if (fate == CLAIM_TAKEN)
-		claim.digest = digest_end(&run->digests[0], run->recipe->key);
+	int fate = recipe_run_claim(run, it, &claim, &problem);
 	put_element(out);
 	buf_append_char(out, '{');
 	put_text(out, "name", it->name);

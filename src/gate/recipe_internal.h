@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "codec/http1.h"
 #include "codec/json.h"
-#include "gate/digest_later.h"
+#include "gate/digest.h"
 #include "gate/pattern.h"
 #include "gate/recipe.h"
 
@@ -164,10 +164,7 @@ struct recipe_run {
 	uint64_t judged[RECIPE_TESTS_MAX / 64]; /* tests that were made … */
 	uint64_t held[RECIPE_TESTS_MAX / 64];   /* … and hold */
 	struct json_doc doc;
-	struct digest_later *later;                    /* NULL: digests are made at once */
-	struct digest_input *digest;                   /* of the claim that is being computed */
-	const struct digest_scope *scopes[CLAIMS_MAX]; /* of the claims that are taken */
-	struct digest_input digests[CLAIMS_MAX];
+	struct digest_input digest; /* of the claim that is being computed */
 };
 
 /* What a part has in this event. */
@@ -210,10 +207,9 @@ int recipe_run_found(struct recipe_run *run, const struct recipe_case *it,
 int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
                     struct recipe_result *ret_result, struct error_text *ret_problem) must_check;
 /* enum recipe_claim_fate, or an error; ret_problem also says why one is skipped. The
- * digest itself is left to the caller, who may have two of them to compute. */
+ * digest has no check of the content yet. */
 int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
-                     struct digest_input *input, struct claim *ret_claim,
-                     struct error_text *ret_problem) must_check;
+                     struct claim *ret_claim, struct error_text *ret_problem) must_check;
 int recipe_refuse_repeated(const struct recipe_part *part, struct error_text *ret_problem);
 int recipe_refuse_body(const struct recipe_run *run, struct error_text *ret_problem);
 /* The event inside a string of this one, and what is claimed for it: its run, and 0

@@ -17,7 +17,6 @@ void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *rec
 	ret_items->error = 0;
 	ret_items->count = 0;
 	ret_items->items_max = RECIPE_ITEMS_MAX;
-	ret_items->later = NULL;
 	ret_items->recipe = recipe;
 	ret_items->scratch = scratch;
 	ret_items->input = input;
@@ -81,7 +80,6 @@ static struct recipe_run *next_run(struct recipe_items *items)
 	if (items->count == items->items_max)
 		return NULL;
 	run->in_batch = true;
-	run->later = items->later;
 	run->place = items->count++;
 	return run;
 }
@@ -205,7 +203,6 @@ static enum recipe_step scanned_item(struct recipe_items *items, struct recipe_r
 {
 	struct recipe_run *run = recipe_run_at(items->scratch, 0);
 	CHECK(run && run->body == BODY_JSON);
-	run->later = items->later;
 	return run_object(items, run, ret_result, ret_problem);
 }
 
@@ -217,7 +214,6 @@ static enum recipe_step first_item(struct recipe_items *items, struct recipe_res
 		return broken(items, error_fill(ret_problem, -ENOMEM,
 		                                "there is no memory for the recipe"));
 	recipe_run_begin(run, items->recipe, items->scratch, items->input);
-	run->later = items->later;
 	struct span body = items->input->body;
 	while (body.len > 0 && json_is_blank(body.ptr[0]))
 		body = span_skip(body, 1);

@@ -28,8 +28,7 @@ static const struct recipe_claim *find_claim(struct recipe_run *run, const struc
 	for (uint32_t i = 0; i < it->claim_count; i++) {
 		struct claim claim;
 		struct error_text unused;
-		if (recipe_run_claim(run, &it->claims[i], &run->digests[0], &claim, &unused) ==
-		            CLAIM_TAKEN &&
+		if (recipe_run_claim(run, &it->claims[i], &claim, &unused) == CLAIM_TAKEN &&
 		    index-- == 0)
 			return &it->claims[i];
 	}

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "base/hash_lanes.h"
+#include "base/hash.h"
 
 /* From the reference implementation: key 00 … 0f, input 00 01 02 … */
 static void siphash_is_the_published_one(void **state)
@@ -94,32 +94,6 @@ static void random_bytes_fill_the_whole_buffer(void **state)
 	assert_int_equal(hash_random(NULL, 0), 0);
 }
 
-/* By steps, alone and in pairs of all lengths: always the same digest. */
-static void digests_in_steps_are_those_of_the_whole(void **state)
-{
-	unsigned char key[HASH_KEY_LEN] = { 9, 8, 7 };
-	unsigned char bytes[200];
-	(void)state;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (unsigned char)(i * 31);
-	for (size_t len = 0; len < sizeof(bytes); len++) {
-		size_t other = (len * 7) % sizeof(bytes);
-		size_t done = len / 16 * 8;
-		uint64_t expected[2], found[2], second[2];
-		struct hash_rest rests[2] = {
-			{ hash_state_feed(hash_state_begin(key), bytes, done), bytes, done, len },
-			{ hash_state_begin(key), bytes, 0, other },
-		};
-		hash_keyed128(key, bytes, len, expected);
-		hash_finish(&rests[0], found);
-		assert_memory_equal(found, expected, sizeof(found));
-		hash_finish_pair(rests, found, second);
-		assert_memory_equal(found, expected, sizeof(found));
-		hash_keyed128(key, bytes, other, expected);
-		assert_memory_equal(second, expected, sizeof(second));
-	}
-}
-
 static void secret_hashes_depend_on_key_purpose_and_bytes(void **state)
 {
 	unsigned char key[HASH_KEY_LEN] = { 1 };
@@ -140,77 +114,6 @@ static void secret_hashes_depend_on_key_purpose_and_bytes(void **state)
 	assert_int_not_equal(hash_secret64(&secret, bytes, 999), first);
 }
 
-/* As many lanes as there may be, of all lengths, with and without a known beginning. */
-static void digests_side_by_side_are_those_made_alone(void **state)
-{
-	unsigned char key[HASH_KEY_LEN] = { 9, 8, 7 };
-	unsigned char bytes[8 * HASH_LANES_WORDS + 8];
-	static struct hash_lanes lanes;
-	(void)state;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (unsigned char)(i * 31);
-	for (size_t len = 0; len < 8 * HASH_LANES_WORDS; len++) {
-		uint64_t found[HASH_LANES][2];
-		size_t count = 1 + len % HASH_LANES;
-		size_t lens[HASH_LANES];
-		for (size_t i = 0; i < count; i++) {
-			lens[i] = (len + 37 * i) % (8 * HASH_LANES_WORDS);
-			size_t done = lens[i] / 24 * 8;
-			struct hash_rest rest = { hash_state_feed(hash_state_begin(key), bytes + i,
-				                                  done),
-				                  bytes + i, done, lens[i] };
-			assert_true(hash_lanes_add(&lanes, &rest));
-			memset(&rest, 0, sizeof(rest));
-		}
-		hash_lanes_finish(&lanes, found);
-		for (size_t i = 0; i < count; i++) {
-			uint64_t expected[2];
-			hash_keyed128(key, bytes + i, lens[i], expected);
-			assert_memory_equal(found[i], expected, sizeof(expected));
-		}
-	}
-	struct hash_rest longer = { hash_state_begin(key), bytes, 0, 8 * HASH_LANES_WORDS };
-	assert_false(hash_lanes_add(&lanes, &longer));
-	assert_int_equal(lanes.count, 0);
-}
-
-/* Fills lanes with `count` inputs of about `len` bytes. */
-static void fill_lanes(struct hash_lanes *lanes, const unsigned char *key,
-                       const unsigned char *bytes, size_t count, size_t len)
-{
-	for (size_t i = 0; i < count; i++) {
-		struct hash_rest rest = { hash_state_begin(key), bytes + i, 0, len + i * 5 };
-		assert_true(hash_lanes_add(lanes, &rest));
-	}
-}
-
-/* Rows of different lengths, and rows that are not full. */
-static void two_rows_at_once_are_as_each_by_itself(void **state)
-{
-	unsigned char key[HASH_KEY_LEN] = { 4, 5, 6 };
-	unsigned char bytes[8 * HASH_LANES_WORDS];
-	static struct hash_lanes lanes[2];
-	(void)state;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (unsigned char)(i * 37);
-	for (size_t round = 0; round < 400; round++) {
-		uint64_t found[2][HASH_LANES][2];
-		size_t counts[2] = { 1 + round % HASH_LANES, 1 + round / 3 % HASH_LANES };
-		size_t lens[2] = { round, 400 - round };
-		for (int i = 0; i < 2; i++)
-			fill_lanes(&lanes[i], key, bytes, counts[i], lens[i]);
-		hash_lanes_finish_pair(&lanes[0], &lanes[1], found[0], found[1]);
-		for (int i = 0; i < 2; i++) {
-			assert_int_equal(lanes[i].count, 0);
-			for (size_t j = 0; j < counts[i]; j++) {
-				uint64_t expected[2];
-				hash_keyed128(key, bytes + j, lens[i] + j * 5, expected);
-				assert_memory_equal(found[i][j], expected, sizeof(expected));
-			}
-		}
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -219,10 +122,7 @@ int main(void)
 		cmocka_unit_test(checksum_of_kept_bytes_never_changes),
 		cmocka_unit_test(checksum_sees_every_flipped_bit),
 		cmocka_unit_test(random_bytes_fill_the_whole_buffer),
-		cmocka_unit_test(digests_in_steps_are_those_of_the_whole),
 		cmocka_unit_test(secret_hashes_depend_on_key_purpose_and_bytes),
-		cmocka_unit_test(digests_side_by_side_are_those_made_alone),
-		cmocka_unit_test(two_rows_at_once_are_as_each_by_itself),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "codec/json_number.h"
-#include "gate/digest_later.h"
+#include "gate/digest.h"
 
 static const unsigned char key[DIGEST_KEY_LEN] = { 0, 1, 2,  3,  4,  5,  6,  7,
 	                                           8, 9, 10, 11, 12, 13, 14, 15 };
@@ -158,71 +158,6 @@ static void names_have_their_limits(void **state)
 	assert_int_equal(digest_scope_init(&scope, SPAN("s"), SPAN_EMPTY), ERR_INVALID);
 }
 
-/* Short ones and some that are too long for company, in both rows. */
-static void digests_that_wait_for_company_are_the_same(void **state)
-{
-	static struct digest_later later;
-	static struct digest_input input;
-	static char value[DIGEST_PART_MAX];
-	struct digest found[41], expected[41];
-	struct digest_scope scope;
-	(void)state;
-	assert_int_equal(digest_scope_init(&scope, SPAN("source"), SPAN("rule")), 0);
-	digest_scope_seal(&scope, key);
-	for (uint32_t i = 0; i < ARRAY_LEN(found); i++) {
-		memset(value, (int)('a' + i % 26), sizeof(value));
-		digest_begin(&input, &scope);
-		assert_int_equal(digest_add(&input, DIGEST_STRING, span_of(value, i * 25)), 0);
-		struct digest_wanted wanted = { &input, &scope, 1000 + i, i % 3 };
-		expected[i] = digest_with_check(digest_end(&input, key), 1000 + i);
-		digest_later_add(&later, &wanted, &found[i]);
-	}
-	digest_later_flush(&later);
-	assert_memory_equal(found, expected, sizeof(found));
-	digest_later_flush(&later);
-}
-
-/* As a caller does that moves the claims of each event when it is read. */
-static void digests_that_wait_go_where_the_claims_will_be(void **state)
-{
-	static struct digest_later later;
-	static struct digest_input input;
-	static char value[DIGEST_PART_MAX];
-	static struct claim claims[30][4];
-	struct digest expected[30][4];
-	struct digest_scope scope;
-	(void)state;
-	assert_int_equal(digest_scope_init(&scope, SPAN("source"), SPAN("rule")), 0);
-	digest_scope_seal(&scope, key);
-	for (uint32_t i = 0; i < ARRAY_LEN(claims); i++) {
-		struct claim made[4] = { 0 };
-		later.claims = claims[i];
-		for (uint32_t n = 0; n < (i ? 4 : 1); n++) {
-			digest_begin(&input, &scope);
-			memset(value, (int)('a' + i % 26), sizeof(value));
-			assert_int_equal(digest_add(&input, DIGEST_STRING,
-			                            span_of(value, i * 20 + n)),
-			                 0);
-			struct digest_wanted wanted = { &input, &scope, 1, n };
-			expected[i][n] = digest_with_check(digest_end(&input, key), 1);
-			digest_later_add(&later, &wanted, &made[n].digest);
-		}
-		memcpy(claims[i], made, sizeof(made));
-	}
-	digest_later_flush(&later);
-	for (uint32_t i = 0; i < ARRAY_LEN(claims); i++)
-		for (uint32_t n = 0; n < (i ? 4 : 1); n++)
-			assert_memory_equal(&claims[i][n].digest, &expected[i][n],
-			                    sizeof(struct digest));
-	struct digest untouched = { { 7, 7 } }, before = untouched;
-	later.claims = NULL;
-	digest_begin(&input, &scope);
-	digest_later_add(&later, &(struct digest_wanted){ &input, &scope, 1, 0 }, &untouched);
-	digest_later_drop(&later);
-	digest_later_flush(&later);
-	assert_memory_equal(&untouched, &before, sizeof(before));
-}
-
 /* As whoever adds a number does: its exact form is made in the input's own room. */
 static struct digest digest_of_number(const char *number, const struct digest_scope *scope)
 {
@@ -266,8 +201,6 @@ int main(void)
 		cmocka_unit_test(another_key_gives_another_digest),
 		cmocka_unit_test(values_and_inputs_have_their_limits),
 		cmocka_unit_test(names_have_their_limits),
-		cmocka_unit_test(digests_that_wait_for_company_are_the_same),
-		cmocka_unit_test(digests_that_wait_go_where_the_claims_will_be),
 		cmocka_unit_test(every_digit_of_a_long_number_counts),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
