@@ -12,8 +12,8 @@
 #include <time.h>
 
 #include "base/buf.h"
-#include "door/auth.h"
-#include "net/hmac.h"
+#include "door/auth/auth.h"
+#include "net/tls/hmac.h"
 
 #define BODY_LEN 1024
 #define ROUNDS_MAX 101

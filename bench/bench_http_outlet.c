@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/mem.h"
-#include "sink/http_outlet.h"
+#include "sink/http/http_outlet.h"
 
 struct bench {
 	struct loop *loop;

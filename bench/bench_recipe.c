@@ -18,8 +18,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "bench_recipe.h"
-#include "gate/presets.h"
-#include "gate/recipe.h"
+#include "gate/recipe/presets.h"
+#include "gate/recipe/recipe.h"
 
 #define EVENTS 512
 #define EVENT_ROOM 2048

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "gate/ticket.h"
 #include "process.h"
-#include "store/local/table.h"
+#include "store/local/index/table.h"
 
 #define BATCH 1024
 #define NOW_MS (TICKET_EPOCH_MS + UINT64_C(86400000))

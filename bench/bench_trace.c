@@ -13,8 +13,8 @@
 
 #include "base/mem.h"
 #include "gate/ticket.h"
-#include "store/trace_log.h"
 #include "sys/clock.h"
+#include "trace/trace_log.h"
 
 #define TRACES 4000
 #define ROUNDS_MAX 101

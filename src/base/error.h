@@ -2,7 +2,7 @@
  * error: one int, 0 or negative. -1 … -4095 is -errno, our own codes beyond.
  *
  * What an operator must read also fills a struct error_text; library code
- * fills it, the edge (app/) prints it.
+ * fills it, the edge (serve/, cli/) prints it.
  *
  * Room: base. Threads: error_name() is pure; an error_text has one owner.
  */

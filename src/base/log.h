@@ -12,7 +12,7 @@
  * Every call site may write LOG_BURST lines in LOG_WINDOW_MS; what it had to
  * leave out is told by the next line that it writes (suppressed=n).
  *
- * Room:    base. It does not ask for the time: app/ gives a clock function to
+ * Room:    base. It does not ask for the time: serve/ gives a clock function to
  *          log_setup(); without one, lines carry no time and have no limit.
  * Threads: any; one write(2) per line. log_setup() before threads start.
  * Failure: a line that cannot be written at once is lost and counted; a field that does not fit is

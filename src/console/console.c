@@ -5,7 +5,7 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "console/why.h"
+#include "console/why/why.h"
 
 #define METRICS_BYTES_MAX (4u << 20) /* a source with a long name takes two KiB */
 

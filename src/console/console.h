@@ -7,7 +7,7 @@
  * Room:      console.
  * Threads:   any io thread may handle a request; everything read is atomic, or the
  *            thread's own (struct console_view).
- * Ownership: borrows what app/ registered; all of it outlives the servers.
+ * Ownership: borrows what serve/ registered; all of it outlives the servers.
  */
 #pragma once
 
@@ -15,15 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "console/why.h"
+#include "console/why/why.h"
 #include "deliver/deliver.h"
 #include "gate/advice.h"
 #include "gate/meters.h"
-#include "net/http_server.h"
-#include "net/resp_server.h"
+#include "net/http/http_server.h"
+#include "net/resp/resp_server.h"
 #include "store/store.h"
-#include "store/trace_log.h"
 #include "sys/worker.h"
+#include "trace/trace_log.h"
 
 #define CONSOLE_THREADS_MAX 64
 

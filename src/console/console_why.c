@@ -7,7 +7,7 @@
  */
 #include "base/mem.h"
 #include "console/console.h"
-#include "console/why.h"
+#include "console/why/why.h"
 
 #define WHY_BYTES_MAX (4u << 20)
 #define HELD_MAX 1024u

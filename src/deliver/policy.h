@@ -1,7 +1,7 @@
 /*
  * policy: how a sink wants its events.
  *
- * Room: deliver; app/ fills it from the configuration. Threads: a value.
+ * Room: deliver; config/ fills it from the configuration. Threads: a value.
  */
 #pragma once
 

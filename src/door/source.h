@@ -23,10 +23,10 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/span.h"
-#include "door/auth.h"
+#include "door/auth/auth.h"
 #include "gate/meters.h"
-#include "gate/recipe.h"
-#include "gate/route.h"
+#include "gate/recipe/recipe.h"
+#include "gate/recipe/route.h"
 #include "store/store.h"
 
 struct source {

@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-#include "door/auth.h"
+#include "door/auth/auth.h"
 #include "gate/meters.h"
-#include "net/http_server.h"
+#include "net/http/http_server.h"
 
 struct trust {
 	const struct auth *auth; /* NULL: anyone may come */

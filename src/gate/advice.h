@@ -74,7 +74,7 @@ const char *advice_state_name(enum advice_state state); /* "too short", … */
 const char *advice_trust_name(enum advice_trust trust); /* "none", "low", … */
 
 /* How long the senders behind a preset are known to retry; 0: unknown, or they do
- * not. The one table of it: app/preset_guide.c has the words. */
+ * not. The one table of it: config/preset_guide.c has the words. */
 uint64_t advice_retries_ms(struct span preset);
 
 /* The least window that one would write, such as 15m, 6h or 4d, and is at

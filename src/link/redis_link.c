@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "codec/resp_reply.h"
-#include "net/tls_client.h"
+#include "net/tls/tls_client.h"
 
 #define READ_BYTES (64u << 10)
 #define IN_BYTES_MAX (1u << 30)

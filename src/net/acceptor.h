@@ -22,8 +22,8 @@
 struct acceptor {
 	/* the server's, set before open */
 	struct loop *loop;
-	struct http_gauge *gauge;
-	struct http_limits limits; /* of connections, in all and per address */
+	struct gauge *gauge;
+	struct gauge_limits limits;
 	void (*taken)(struct acceptor *acceptor, int fd, const struct sockaddr *address,
 	              struct gauge_slot *slot);
 	void (*refused)(struct acceptor *acceptor, int fd, enum gauge_result why);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "codec/socket_address.h"
@@ -27,16 +28,16 @@ struct shard {
 	struct gauge_slot *buckets[BUCKETS];
 };
 
-struct http_gauge {
+struct gauge {
 	atomic_uint_fast32_t total;
 	atomic_uint_fast64_t bytes;
 	unsigned char hash_key[HASH_KEY_LEN];
 	struct shard shards[SHARDS];
 };
 
-int http_gauge_new(struct http_gauge **ret_gauge)
+int gauge_new(struct gauge **ret_gauge)
 {
-	struct http_gauge *gauge = mem_zalloc(1, sizeof(*gauge));
+	struct gauge *gauge = mem_zalloc(1, sizeof(*gauge));
 	if (!gauge)
 		return -ENOMEM;
 	int error = hash_random(gauge->hash_key, sizeof(gauge->hash_key));
@@ -50,7 +51,7 @@ int http_gauge_new(struct http_gauge **ret_gauge)
 	return 0;
 }
 
-struct http_gauge *http_gauge_free(struct http_gauge *gauge)
+struct gauge *gauge_free(struct gauge *gauge)
 {
 	if (!gauge)
 		return NULL;
@@ -89,7 +90,7 @@ static struct gauge_slot *find_or_make(struct shard *shard, struct gauge_key key
 	return slot;
 }
 
-static enum gauge_result take_slot(struct http_gauge *gauge, const struct sockaddr *address,
+static enum gauge_result take_slot(struct gauge *gauge, const struct sockaddr *address,
                                    uint32_t most, struct gauge_slot **ret_slot)
 {
 	uint64_t words[2];
@@ -112,8 +113,8 @@ static enum gauge_result take_slot(struct http_gauge *gauge, const struct sockad
 	return result;
 }
 
-enum gauge_result gauge_take(struct http_gauge *gauge, const struct sockaddr *address,
-                             const struct http_limits *limits, struct gauge_slot **ret_slot)
+enum gauge_result gauge_take(struct gauge *gauge, const struct sockaddr *address,
+                             const struct gauge_limits *limits, struct gauge_slot **ret_slot)
 {
 	enum gauge_result result = GAUGE_FULL;
 	if (atomic_fetch_add(&gauge->total, 1) < limits->connections)
@@ -123,7 +124,7 @@ enum gauge_result gauge_take(struct http_gauge *gauge, const struct sockaddr *ad
 	return result;
 }
 
-void gauge_release(struct http_gauge *gauge, struct gauge_slot *slot)
+void gauge_release(struct gauge *gauge, struct gauge_slot *slot)
 {
 	struct shard *shard = &gauge->shards[slot->hash % SHARDS];
 	pthread_mutex_lock(&shard->lock);
@@ -139,17 +140,7 @@ void gauge_release(struct http_gauge *gauge, struct gauge_slot *slot)
 	atomic_fetch_sub(&gauge->total, 1);
 }
 
-bool gauge_take_bytes(struct http_gauge *gauge, uint64_t bytes, uint64_t most)
+atomic_uint_fast64_t *gauge_bytes(struct gauge *gauge)
 {
-	uint64_t before = atomic_fetch_add_explicit(&gauge->bytes, bytes, memory_order_relaxed);
-	if (before <= most && bytes <= most - before)
-		return true;
-	gauge_release_bytes(gauge, bytes);
-	return false;
-}
-
-void gauge_release_bytes(struct http_gauge *gauge, uint64_t bytes)
-{
-	uint64_t before = atomic_fetch_sub_explicit(&gauge->bytes, bytes, memory_order_relaxed);
-	CHECK(before >= bytes);
+	return &gauge->bytes;
 }

@@ -25,10 +25,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/pool.h"
 #include "net/acceptor.h"
 #include "net/gauge.h"
-#include "net/pool.h"
-#include "net/tls_session.h"
+#include "net/tls/tls_session.h"
 #include "net/wheel.h"
 #include "net/wire_counters.h"
 #include "sys/loop.h"

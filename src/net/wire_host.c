@@ -90,7 +90,7 @@ void wire_host_init(struct wire_host *host)
 	host->acceptor.loop = host->loop;
 	host->acceptor.taken = taken;
 	acceptor_init(&host->acceptor);
-	host->pool.gauge = host->acceptor.gauge;
+	host->pool.bytes = gauge_bytes(host->acceptor.gauge);
 	host->wheel_timer.due = turn_wheel;
 	host->hook.round = wire_round;
 	host->look_hook.round = look_ends;

@@ -9,7 +9,7 @@
  * so it may block in send(), or go on in the loop and tell later: a slow sink
  * delays no other.
  *
- * Room:      sink; deliver/ sees only this header, app/ names concrete outlets.
+ * Room:      sink; deliver/ sees only this header, config/ names concrete outlets.
  * Threads:   all on the outlet's thread, but interrupt(), which is for any.
  * Ownership: an attempt belongs to the outlet from send() or probe() to done();
  *            its texts stay until then. done() may send again.

@@ -19,7 +19,7 @@
  * an earlier one began: an owner that has more to submit does that first, so that
  * deciding and writing overlap, and one that has not flushes once more.
  *
- * Room:      store. Others see only this header; app/ alone names a concrete
+ * Room:      store. Others see only this header; serve/ alone names a concrete
  *            store (local/local_store.h, …).
  * Threads:   a store has one owner thread that calls everything here. Other
  *            threads go through a port (store/port.h), which is a store too.

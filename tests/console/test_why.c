@@ -3,9 +3,9 @@
 
 #include "base/mem.h"
 #include "codec/json.h"
-#include "console/why.h"
-#include "store/traces.h"
+#include "console/why/why.h"
 #include "support/test.h"
+#include "trace/traces.h"
 
 static struct simfs *simfs;
 static struct why_context context;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "door/auth.h"
+#include "door/auth/auth.h"
 #include "support/test.h"
 
 #define AUTH_KIT_HEAD_MAX 8192

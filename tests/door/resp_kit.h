@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "door/resp.h"
+#include "door/resp/resp.h"
 #include "support/clock_fake.h"
 #include "support/model_store.h"
 #include "sys/clock.h"
@@ -27,7 +27,7 @@
 struct kit {
 	struct loop *loop;
 	struct store *store;
-	struct http_gauge *gauge;
+	struct gauge *gauge;
 	struct resp_shared *shared;
 	struct resp_door door;
 	struct clock_fake clock;
@@ -109,7 +109,7 @@ static inline void kit_close(struct kit *kit)
 		kit->store = store_free(kit->store);
 	resp_door_close(&kit->door);
 	kit->shared = resp_shared_free(kit->shared);
-	kit->gauge = http_gauge_free(kit->gauge);
+	kit->gauge = gauge_free(kit->gauge);
 	kit->loop = loop_free(kit->loop);
 }
 
@@ -133,7 +133,7 @@ static inline int kit_open_with(struct kit *kit, const struct kit_options *optio
 	if (!error)
 		error = model_store_open(&store, &kit->store);
 	if (!error)
-		error = http_gauge_new(&kit->gauge);
+		error = gauge_new(&kit->gauge);
 	if (!error)
 		error = resp_shared_new(&shared, &kit->shared);
 	if (!error) {

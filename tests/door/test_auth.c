@@ -159,7 +159,7 @@ static void networks_come_first_and_believe_no_header(void **state)
 }
 
 static enum auth_result check_names(const struct auth *auth, bool certified,
-                                    const struct http_name *names, uint32_t count)
+                                    const struct peer_name *names, uint32_t count)
 {
 	auth_kit_request(&kit, "/in/events", "", SPAN("{}"));
 	kit.peer.tls = true;
@@ -172,11 +172,11 @@ static enum auth_result check_names(const struct auth *auth, bool certified,
 static void a_certificate_must_have_one_of_the_names(void **state)
 {
 	(void)state;
-	static const struct http_name crm[] = { { { "Somebody", 8 }, false },
+	static const struct peer_name crm[] = { { { "Somebody", 8 }, false },
 		                                { { "CRM.example.com", 15 }, true } };
-	static const struct http_name subject[] = { { { "crm.example.com", 15 }, false } };
-	static const struct http_name shouted[] = { { { "CRM.example.com", 15 }, false } };
-	static const struct http_name longer[] = { { { "crm.example.com.evil", 20 }, true },
+	static const struct peer_name subject[] = { { { "crm.example.com", 15 }, false } };
+	static const struct peer_name shouted[] = { { { "CRM.example.com", 15 }, false } };
+	static const struct peer_name longer[] = { { { "crm.example.com.evil", 20 }, true },
 		                                   { { "*.example.com", 13 }, true } };
 	struct auth_spec spec = { .kind = AUTH_CERTIFICATE,
 		                  .name_count = 2,

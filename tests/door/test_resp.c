@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "net/resp_connection.h"
+#include "net/resp/resp_connection.h"
 
 static struct kit kit;
 static struct peer one, two;

@@ -1,5 +1,5 @@
 /* resp_guesses: wrong passwords of an address make it wait, longer each time, never for ever. */
-#include "door/resp_guesses.h"
+#include "door/resp/resp_guesses.h"
 
 #include "support/test.h"
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "door/webhook.h"
-#include "gate/presets.h"
+#include "door/webhook/webhook.h"
+#include "gate/recipe/presets.h"
 #include "net/web.h"
 #include "support/model_store.h"
 

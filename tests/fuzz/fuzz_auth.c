@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "codec/base64.h"
-#include "door/auth.h"
+#include "door/auth/auth.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

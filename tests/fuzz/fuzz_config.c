@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "app/check_command.h"
-#include "app/config.h"
 #include "base/check.h"
+#include "cli/check_command.h"
+#include "config/config.h"
 
 #define CANARY "c4n4ry"
 

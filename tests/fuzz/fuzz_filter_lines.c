@@ -13,12 +13,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "app/filter.h"
-#include "app/flat_claims.h"
 #include "base/check.h"
 #include "base/hash.h"
+#include "cli/filter/filter.h"
+#include "cli/filter/flat_claims.h"
 #include "codec/json.h"
-#include "gate/presets.h"
+#include "gate/recipe/presets.h"
 
 #define TEXT_MAX 4096u
 #define PIECES_MAX 200u /* of the smaller ones; a pipe holds as many, and the rest */

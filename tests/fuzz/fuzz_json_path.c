@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "base/check.h"
 #include "base/error.h"
-#include "gate/recipe.h"
+#include "gate/recipe/recipe.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "gate/presets.h"
-#include "gate/recipe.h"
+#include "gate/recipe/presets.h"
+#include "gate/recipe/recipe.h"
 
 #define HEADERS_MAX 16
 

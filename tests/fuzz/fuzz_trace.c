@@ -11,11 +11,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "console/why.h"
+#include "console/why/why.h"
 #include "gate/ticket.h"
-#include "store/trace_format.h"
-#include "store/trace_log.h"
 #include "support/simfs.h"
+#include "trace/trace_format.h"
+#include "trace/trace_log.h"
 
 #define PATH "data/traces/0000000000000001.trc"
 

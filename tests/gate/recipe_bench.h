@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "gate/presets.h"
-#include "gate/recipe.h"
+#include "gate/recipe/presets.h"
+#include "gate/recipe/recipe.h"
 
 #define BENCH_WINDOW_S 3600
 #define BENCH_HEADERS_MAX 12

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "gate/presets.h"
-#include "gate/recipe.h"
+#include "gate/recipe/presets.h"
+#include "gate/recipe/recipe.h"
 
 #define WINDOW_S 345600
 #define HEADERS_MAX 8

@@ -1,5 +1,5 @@
 /* route: an event goes to the sinks that its routes name, each once, and in order. */
-#include "gate/route.h"
+#include "gate/recipe/route.h"
 
 #include "gate/pattern.h"
 #include "support/test.h"

@@ -6,7 +6,7 @@
 
 #include "base/hex.h"
 #include "base/secret.h"
-#include "net/hmac.h"
+#include "net/tls/hmac.h"
 #include "support/vectors.h"
 
 static void compute(enum hmac_algorithm algorithm, struct span secret, struct span message,

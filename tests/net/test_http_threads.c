@@ -7,7 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include "net/http_server.h"
+#include "net/http/http_server.h"
 #include "support/test.h"
 
 #define THREADS 2
@@ -48,7 +48,7 @@ static void *run_loop(void *user)
 	return NULL;
 }
 
-static void start(struct io *io, struct http_gauge *gauge, const struct http_server *other)
+static void start(struct io *io, struct gauge *gauge, const struct http_server *other)
 {
 	struct error_text text;
 	assert_int_equal(loop_new(&io->loop), 0);
@@ -109,12 +109,12 @@ static void *run_client(void *user)
 static void io_threads_share_a_port_and_a_gauge(void **state)
 {
 	(void)state;
-	struct http_gauge *gauge;
+	struct gauge *gauge;
 	struct io ios[THREADS] = { 0 };
 	pthread_t clients[CLIENTS];
 	int failures[CLIENTS] = { 0 };
 	uint64_t requests = 0;
-	assert_int_equal(http_gauge_new(&gauge), 0);
+	assert_int_equal(gauge_new(&gauge), 0);
 	for (int i = 0; i < THREADS; i++)
 		start(&ios[i], gauge, i > 0 ? ios[0].server : NULL);
 	for (int i = 0; i < CLIENTS; i++)
@@ -132,7 +132,7 @@ static void io_threads_share_a_port_and_a_gauge(void **state)
 		loop_free(ios[i].loop);
 	}
 	assert_int_equal(requests, CLIENTS * CONNECTIONS * REQUESTS);
-	http_gauge_free(gauge);
+	gauge_free(gauge);
 }
 
 int main(void)

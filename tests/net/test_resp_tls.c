@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "net/resp_connection.h"
+#include "net/resp/resp_connection.h"
 #include "net/web.h"
 #include "sys/clock.h"
 
@@ -15,7 +15,7 @@
 
 static struct web_tls tls;
 static struct loop *loop;
-static struct http_gauge *gauge;
+static struct gauge *gauge;
 static struct resp_server *server;
 static struct loop_hook hook;
 static SSL *ssl;
@@ -47,7 +47,7 @@ static int open_all(void **state)
 	(void)state;
 	web_tls_open(&tls, WEB_ECDSA);
 	assert_int_equal(loop_new(&loop), 0);
-	assert_int_equal(http_gauge_new(&gauge), 0);
+	assert_int_equal(gauge_new(&gauge), 0);
 	struct resp_server_options options = { .loop = loop,
 		                               .address = "127.0.0.1:0",
 		                               .limits = resp_server_limits_default,
@@ -76,7 +76,7 @@ static int close_all(void **state)
 	close(fd);
 	loop_hook_remove(loop, &hook);
 	server = resp_server_free(server);
-	gauge = http_gauge_free(gauge);
+	gauge = gauge_free(gauge);
 	loop = loop_free(loop);
 	web_tls_close(&tls);
 	return 0;

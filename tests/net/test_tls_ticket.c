@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "net/tls_ticket.h"
+#include "net/tls/tls_ticket.h"
 #include "support/clock_fake.h"
 #include "support/test.h"
 

@@ -150,7 +150,7 @@ static int open_all(struct web *web, const struct http_limits *limits, struct tl
 	web->guard.due = too_late;
 	int error = loop_new(&web->loop);
 	if (!error)
-		error = http_gauge_new(&web->gauge);
+		error = gauge_new(&web->gauge);
 	if (!error) {
 		web->options = (struct http_server_options){
 			.loop = web->loop,
@@ -188,7 +188,7 @@ int web_open_with(struct web *web, const struct http_limits *limits,
 void web_close(struct web *web)
 {
 	http_server_free(web->server);
-	http_gauge_free(web->gauge);
+	gauge_free(web->gauge);
 	loop_free(web->loop);
 }
 

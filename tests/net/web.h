@@ -13,8 +13,8 @@
 #include <openssl/types.h>
 #include <stdlib.h>
 
-#include "net/http_server.h"
-#include "net/tls.h"
+#include "net/http/http_server.h"
+#include "net/tls/tls.h"
 #include "support/clock_fake.h"
 #include "support/test.h"
 
@@ -24,7 +24,7 @@
 
 struct web {
 	struct loop *loop;
-	struct http_gauge *gauge;
+	struct gauge *gauge;
 	struct http_server *server;
 	struct http_server_options options;
 	struct http_request *held[WEB_HELD_MAX];

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "sink/hostile.h"
-#include "sink/http_outlet.h"
+#include "sink/http/http_outlet.h"
 #include "support/clock_fake.h"
 #include "support/test.h"
 

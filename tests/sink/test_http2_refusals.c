@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "sink/http_internal.h"
+#include "sink/http/http_internal.h"
 
 #define COUNT 4u
 

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "store/local/format.h"
+#include "store/local/journal/format.h"
 #include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"

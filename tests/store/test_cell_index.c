@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "store/local/cells.h"
-#include "store/local/short_values.h"
+#include "store/local/index/short_values.h"
 #include "support/test.h"
 
 #define KEYS 20000u

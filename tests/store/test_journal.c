@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "gate/ticket.h"
-#include "store/local/frame.h"
+#include "store/local/journal/frame.h"
 #include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"

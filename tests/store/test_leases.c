@@ -1,5 +1,5 @@
 /* The ends of leases, against an array that is searched. */
-#include "store/local/leases.h"
+#include "store/local/index/leases.h"
 #include "support/test.h"
 
 #define TICKETS 200u

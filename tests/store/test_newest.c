@@ -5,8 +5,8 @@
 
 #include "base/mem.h"
 #include "gate/ticket.h"
-#include "store/local/newest.h"
-#include "store/local/window.h"
+#include "gate/window.h"
+#include "store/local/index/newest.h"
 
 #define START_MS (TICKET_EPOCH_MS + UINT64_C(1000000000))
 #define ENTITIES 20000u

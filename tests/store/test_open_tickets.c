@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/local/open_tickets.h"
+#include "store/local/index/open_tickets.h"
 
 #define NUMBERS 6000
 #define SINKS 3u

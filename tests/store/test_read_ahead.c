@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/local/format.h"
-#include "store/local/read_ahead.h"
+#include "store/local/journal/format.h"
+#include "store/local/journal/read_ahead.h"
 
 #define BLOCKS 700u /* 2.7 MiB: more than two pieces */
 #define SIZE ((size_t)BLOCKS * FORMAT_BLOCK)

@@ -4,7 +4,7 @@
 
 #include "support/test.h"
 
-#include "store/local/steady_clock.h"
+#include "store/local/journal/steady_clock.h"
 
 #define HOUR_MS INT64_C(3600000)
 #define DAY_MS (24 * HOUR_MS)

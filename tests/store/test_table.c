@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "gate/ticket.h"
-#include "store/local/table.h"
-#include "store/local/table_shard.h"
+#include "store/local/index/table.h"
+#include "store/local/index/table_shard.h"
 
 #define START_MS (TICKET_EPOCH_MS + UINT64_C(1000000000))
 #define KEYS 40000

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 
 #include "base/mem.h"
-#include "store/local/table_arena.h"
+#include "store/local/index/table_arena.h"
 
 #define AHEAD_FROM ((size_t)64 << 20) /* as in table_arena.c */
 

@@ -6,7 +6,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "store/local/table_pages.h"
+#include "store/local/index/table_pages.h"
 
 #define PAGES 6u /* huge ones */
 #define BYTES ((size_t)PAGES * MEM_HUGE)

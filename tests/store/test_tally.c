@@ -5,7 +5,7 @@
 #include "support/test.h"
 
 #include "base/mem.h"
-#include "store/local/tally.h"
+#include "store/local/index/tally.h"
 
 #define TICKETS 20000
 

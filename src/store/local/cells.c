@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/local/short_values.h"
+#include "store/local/index/short_values.h"
 
 #define OFFSET_BITS 27 /* in units of 8, up to 1 GiB */
 #define SEGMENT_BITS (TABLE_PLACE_BITS - OFFSET_BITS)

@@ -23,8 +23,8 @@
 
 #include "base/check.h"
 #include "base/span.h"
-#include "store/local/format.h"
-#include "store/local/table.h"
+#include "store/local/index/table.h"
+#include "store/local/journal/format.h"
 
 struct cells;
 

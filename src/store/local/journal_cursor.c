@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "store/local/catalog.h"
+#include "store/local/journal/catalog.h"
 #include "store/local/local_internal.h"
 
 #define READ_AHEAD (64u << 10)

@@ -4,9 +4,9 @@
 #include <errno.h>
 
 #include "gate/ticket.h"
-#include "store/local/catalog.h"
-#include "store/local/scan.h"
-#include "store/local/superblock.h"
+#include "store/local/journal/catalog.h"
+#include "store/local/journal/scan.h"
+#include "store/local/journal/superblock.h"
 
 /* A ticket's time may be a little ahead of the clock, so that its segment may seem
  * to have begun after it. */

@@ -10,8 +10,8 @@
 #include "gate/ticket.h"
 #include "gate/verdict.h"
 #include "store/local/cells.h"
+#include "store/local/index/open_tickets.h"
 #include "store/local/journal_walk.h"
-#include "store/local/open_tickets.h"
 #include "store/local/replay.h"
 
 /* --- verify ------------------------------------------------------------ */

@@ -6,7 +6,7 @@
  * entry, every claims file. It goes on after damage where it can, so that one
  * run tells of all. Dump gives each record as one line of JSON.
  *
- * Room:    store/local. Only app/ and tests name this header.
+ * Room:    store/local. Only serve/ and tests name this header.
  * Threads: any; nothing is shared.
  * Writes:  nothing but the lock on the folder.
  * Failure: ERR_BUSY (a process has the folder; verify and dump refuse), -ENOENT

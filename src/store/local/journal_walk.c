@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "store/local/scan.h"
+#include "store/local/journal/scan.h"
 
 static int lock_folder(struct journal_walk *walk, struct error_text *text)
 {

@@ -13,11 +13,11 @@
  */
 #pragma once
 
-#include "store/local/catalog.h"
-#include "store/local/claims_file.h"
-#include "store/local/format.h"
+#include "store/local/journal/catalog.h"
+#include "store/local/journal/claims_file.h"
+#include "store/local/journal/format.h"
+#include "store/local/journal/superblock.h"
 #include "store/local/journal_inspect.h"
-#include "store/local/superblock.h"
 
 struct journal_walk {
 	struct folder folder;

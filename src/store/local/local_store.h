@@ -3,7 +3,7 @@
  * makes decisions durable, an index in memory makes them fast.
  *
  * Format:    format.h, docs/journal.md
- * Room:      store. Only app/ and tests name this header.
+ * Room:      store. Only serve/ and tests name this header.
  * Threads:   store.h's rule: one owner thread. A keeper thread of its own
  *            prepares and retires segments, a writer thread writes large frames
  *            (neither with keeper_inline).

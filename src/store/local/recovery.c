@@ -17,11 +17,13 @@
 
 #include "base/error.h"
 #include "gate/ticket.h"
-#include "store/local/catalog.h"
-#include "store/local/loader.h"
+#include "store/local/index/loader.h"
+#include "store/local/journal/catalog.h"
+#include "store/local/journal/scan.h"
 #include "store/local/local_internal.h"
 #include "store/local/replay.h"
-#include "store/local/scan.h"
+
+_Static_assert(CLAIMS_RECORD_FLAGS == TABLE_FLAGS_ALL, "the index keeps all flags of a record");
 
 struct recovery {
 	struct local_store *local;

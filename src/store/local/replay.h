@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #include "base/check.h"
-#include "store/local/format.h"
-#include "store/local/open_tickets.h"
+#include "store/local/index/open_tickets.h"
+#include "store/local/journal/format.h"
 
 struct replay_place {
 	uint32_t segment;

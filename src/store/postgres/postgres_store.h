@@ -2,7 +2,7 @@
  * postgres_store: the store in PostgreSQL, which many nodes share.
  *
  * Tables:    schema.h. They are made by postgres_store_init(), not by opening.
- * Room:      store. Only app/ and tests name this header.
+ * Room:      store. Only serve/ and tests name this header.
  * Threads:   store.h's rule: one owner thread. It has two threads of its own, each with a
  *            connection: one decides (all that is submitted, in order, a transaction for
  *            many), the other takes and reads. postgres_store_key() and stats are for any

@@ -25,7 +25,7 @@
  *            all keys of the servers but open tickets. `seen` is counted by claim, not by
  *            event, history goes back 128 notes at least.
  *
- * Room:      store. Only app/ and tests name this header.
+ * Room:      store. Only serve/ and tests name this header.
  * Threads:   store.h's rule: one owner; a thread of its own talks to the servers.
  *            redis_store_key() and stats are for any thread.
  * Ownership: redis_store_open() gives a struct store, store_free() takes it.

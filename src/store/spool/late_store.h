@@ -4,7 +4,7 @@
  * A thread of its own tries to open it. Until that goes well every operation is ERR_AWAY;
  * then all are passed on. It stands behind a spool (spool_store.h), whose probes find out.
  *
- * Room:      store. Only app/ and tests name this header.
+ * Room:      store. Only serve/ and tests name this header.
  * Threads:   store.h's rule. Stats are for any thread.
  * Ownership: late_store_new() gives it, store_free() takes it and what was opened. To free
  *            one that is being opened waits for that.

@@ -24,7 +24,7 @@
  * kind once or content, and no shadow). One that would need it, but has all its claims
  * already, is not spooled: ERR_AWAY.
  *
- * Room:      store. Only app/ and tests name this header.
+ * Room:      store. Only serve/ and tests name this header.
  * Threads:   store.h's rule. Stats are for any thread.
  * Ownership: takes both stores when it is made, and frees them.
  * Failure:   as store.h; -ENOMEM.

@@ -1,0 +1,126 @@
+/* answer_table: see answer_table.h. */
+#include "cli/answer_table.h"
+
+#include "base/error.h"
+#include "codec/json.h"
+
+static int add_path(struct json_plan *plan, const char *text, uint8_t *ret_node)
+{
+	struct json_path path;
+	struct json_problem problem;
+	int r = json_path_parse(span_str(text), &path, &problem);
+	return r < 0 ? r : json_plan_add(plan, &path, ret_node);
+}
+
+static struct span value_of(const struct json_doc *doc, uint8_t node)
+{
+	struct json_value value = json_get(doc, node);
+	return value.type == JSON_NONE || value.type == JSON_NULL ? SPAN_EMPTY : value.text;
+}
+
+int answer_value(struct span answer, const char *path, struct span *ret_value)
+{
+	struct json_plan plan;
+	struct json_doc doc;
+	uint8_t node;
+	json_plan_init(&plan);
+	int r = add_path(&plan, path, &node);
+	if (r < 0)
+		return r;
+	json_plan_seal(&plan);
+	r = json_scan(answer, &plan, &doc);
+	if (r == 0)
+		*ret_value = value_of(&doc, node);
+	return r;
+}
+
+/* ---- rows ---- */
+
+struct table {
+	struct answer_columns columns;
+	struct json_plan plan;
+	uint8_t nodes[ANSWER_COLUMNS_MAX];
+	size_t widths[ANSWER_COLUMNS_MAX];
+	FILE *out;
+	bool printing; /* else the widths are measured */
+};
+
+static void put_cell(struct table *table, uint32_t i, struct span text)
+{
+	bool last = i + 1 == table->columns.count;
+	if (text.len == 0)
+		text = SPAN("-");
+	if (!table->printing) {
+		if (text.len > table->widths[i])
+			table->widths[i] = text.len;
+		return;
+	}
+	fwrite(text.ptr, 1, text.len, table->out);
+	for (size_t at = text.len; at < table->widths[i] + 2 && !last; at++)
+		fputc(' ', table->out);
+	if (last)
+		fputc('\n', table->out);
+}
+
+static void put_titles(struct table *table)
+{
+	for (uint32_t i = 0; i < table->columns.count; i++)
+		put_cell(table, i, span_str(table->columns.list[i].title));
+}
+
+static int put_rows(struct table *table, struct span array)
+{
+	struct json_elements elements;
+	struct json_doc doc;
+	struct span element;
+	int count = 0;
+	int r = json_elements_begin(&elements, array);
+	while (r == 0) {
+		int more = json_elements_next(&elements, &table->plan, &doc, &element);
+		if (more <= 0)
+			return more < 0 ? more : count;
+		for (uint32_t i = 0; i < table->columns.count; i++)
+			put_cell(table, i, value_of(&doc, table->nodes[i]));
+		count++;
+	}
+	return r;
+}
+
+int answer_print_table(struct span array, struct answer_columns columns, bool titles, FILE *out)
+{
+	struct table table = { .columns = columns, .out = out };
+	CHECK(columns.count <= ANSWER_COLUMNS_MAX);
+	json_plan_init(&table.plan);
+	for (uint32_t i = 0; i < columns.count; i++) {
+		int r = add_path(&table.plan, columns.list[i].path, &table.nodes[i]);
+		if (r < 0)
+			return r;
+	}
+	json_plan_seal(&table.plan);
+	put_titles(&table);
+	int r = put_rows(&table, array);
+	if (r < 0)
+		return r;
+	table.printing = true;
+	if (titles)
+		put_titles(&table);
+	return put_rows(&table, array);
+}
+
+int answer_print_lines(struct span array, FILE *out)
+{
+	struct json_elements elements;
+	struct json_doc doc;
+	struct span element;
+	int count = 0;
+	int r = json_elements_begin(&elements, array);
+	while (r == 0) {
+		int more = json_elements_next(&elements, NULL, &doc, &element);
+		if (more <= 0)
+			return more < 0 ? more : count;
+		fwrite(element.ptr, 1, element.len, out);
+		fputc('\n', out);
+		count++;
+	}
+	return r;
+}

@@ -1,0 +1,84 @@
+/*
+ * filter_split: where one event ends and the next begins, in bytes that come in
+ * pieces. It finds bounds and judges nothing: whether an event is JSON, the recipe
+ * says.
+ *
+ * Two forms, told apart by the first bytes:
+ *
+ *   lines   NDJSON: an event a line; blank lines do not count. The last line may
+ *           lack its line break.
+ *   texts   JSON texts one after another: the elements of an array are events, and
+ *           so is every object that stands alone, over as many lines as it likes.
+ *           Arrays may follow each other (cat a.json b.json).
+ *
+ * A first byte [ means texts; an object that is not closed on the first line means
+ * texts too, unless the second line begins with another; all else is lines. A byte
+ * order mark at the start is skipped.
+ *
+ * An event of more than the limit is skipped, in either form. In lines a broken
+ * event spoils its line alone; in texts what follows cannot be told apart, and the
+ * split ends.
+ *
+ * Room:      cli. Threads: one owner. Pure.
+ * Ownership: everything is the caller's; no memory of its own.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "base/span.h"
+
+#define FILTER_EVENT_MAX (4u << 20)
+
+enum filter_form { FILTER_UNKNOWN = 0, FILTER_LINES, FILTER_TEXTS };
+
+enum filter_step {
+	FILTER_END = 0,  /* all is read */
+	FILTER_MORE,     /* what is left is the beginning of something */
+	FILTER_EVENT,    /* ret_piece */
+	FILTER_TOO_LONG, /* ret_piece: its line and first bytes; the rest is skipped */
+	FILTER_BROKEN,   /* ret_piece: the line; nothing comes after */
+};
+
+struct filter_piece {
+	struct span event;    /* without blanks around it */
+	struct span whole;    /* as it came: in lines the line with its break */
+	uint64_t line;        /* where it begins, from 1 */
+	const char *expected; /* BROKEN: what should have been there */
+};
+
+/* Zeroed but for event_max is ready. */
+struct filter_split {
+	size_t event_max;
+	enum filter_form form;
+	/* the split's own */
+	uint64_t lines; /* that were passed */
+	size_t at;      /* bytes of the unfinished event that were looked at */
+	uint32_t depth;
+	uint8_t place; /* of texts */
+	bool in_string;
+	bool escaped;
+	bool skipping; /* the rest of an event that is too long */
+	bool marked;   /* the start was looked at for a byte order mark */
+};
+
+/*
+ * The next event of `input`, which is moved on to what is not used yet; the caller
+ * keeps those bytes, and puts more behind them after FILTER_MORE. `last`: there is
+ * no more to come.
+ */
+enum filter_step filter_split_next(struct filter_split *split, struct span *input, bool last,
+                                   struct filter_piece *ret_piece) must_check;
+
+/* In lines: the caller has found an event of `len` bytes at the start of `input`, with
+ * nothing behind it but the end of the line, which is what comes next. */
+void filter_split_take_line(struct filter_split *split, struct span *input, size_t len,
+                            struct filter_piece *ret_piece);
+
+/* May the next line be taken so? */
+static inline bool filter_split_at_line(const struct filter_split *split)
+{
+	return split->form == FILTER_LINES && !split->skipping;
+}

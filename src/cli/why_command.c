@@ -1,0 +1,231 @@
+/* why_command: see why_command.h. */
+#include "cli/why_command.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "cli/ask.h"
+#include "console/why/why.h"
+#include "store/local/journal_find.h"
+#include "trace/trace_log.h"
+
+#define ANSWER_MAX (16u << 20)
+#define DAY_MS UINT64_C(86400000)
+
+struct why_options {
+	struct ask_options ask;
+	const char *data;
+	const char *source;
+	uint64_t by; /* which of by_names */
+	uint64_t limit;
+	uint64_t window_ms;
+	const char *before;
+	bool held;
+	bool json;
+};
+
+/* In the order of the choices of --by. */
+static const struct {
+	const char *name;
+	enum why_about about;
+} by_names[] = {
+	{ "any", WHY_ABOUT_ANY },
+	{ "id", WHY_ABOUT_ID },
+	{ "ticket", WHY_ABOUT_TICKET },
+	{ "key", WHY_ABOUT_KEY },
+};
+
+#define OPTION_DATA                                                                               \
+	{                                                                                         \
+		"data", OPTION_TEXT, offsetof(struct why_options, data), "DIR", NULL, 0, 0, NULL, \
+			"read this data folder instead, whether or not a gateway has it"          \
+	}
+#define OPTION_SOURCE                                                                            \
+	{                                                                                        \
+		"source", OPTION_TEXT, offsetof(struct why_options, source), "NAME", NULL, 0, 0, \
+			NULL, "only this source"                                                 \
+	}
+#define OPTION_JSON                                                                              \
+	{                                                                                        \
+		"json", OPTION_FLAG, offsetof(struct why_options, json), NULL, NULL, 0, 0, NULL, \
+			"print the answer as JSON"                                               \
+	}
+
+static const struct option why_table[] = {
+	ASK_OPTIONS(struct why_options, ask),
+	OPTION_DATA,
+	{ "by", OPTION_CHOICE, offsetof(struct why_options, by), "WHAT", "any", 0, 0,
+	  "any|id|ticket|key", "what ID is: an id, a ticket, a key or one of its parts" },
+	{ "held", OPTION_FLAG, offsetof(struct why_options, held), NULL, NULL, 0, 0, NULL,
+	  "list the events that are kept aside, the newest first, instead of asking for one" },
+	{ "before", OPTION_TEXT, offsetof(struct why_options, before), "TICKET", NULL, 0, 0, NULL,
+	  "with --held: go on behind this ticket" },
+	OPTION_SOURCE,
+	{ "limit", OPTION_COUNT, offsetof(struct why_options, limit), "N", "20", 1, WHY_LIMIT_MAX,
+	  NULL, "how many repeats of an event are listed, or events that are kept aside" },
+	OPTION_JSON,
+};
+
+static const struct option advise_table[] = {
+	ASK_OPTIONS(struct why_options, ask),
+	OPTION_DATA,
+	{ "window", OPTION_DURATION, offsetof(struct why_options, window_ms), "TIME", NULL, 1000,
+	  3650 * DAY_MS, NULL, "with --data: the window to judge" },
+	OPTION_SOURCE,
+	OPTION_JSON,
+};
+
+const struct option_table why_option_table = { why_table, ARRAY_LEN(why_table) };
+const struct option_table advise_option_table = { advise_table, ARRAY_LEN(advise_table) };
+
+static int usage_error(const char *command, const char *text)
+{
+	fprintf(stderr, "stile %s: %s\ntry: stile help %s\n", command, text, command);
+	return EXIT_CODE_USAGE;
+}
+
+static int failed(const char *command, const char *text)
+{
+	fprintf(stderr, "stile %s: %s\n", command, text);
+	return EXIT_CODE_FAILED;
+}
+
+static int print(const char *command, const struct buf *answer)
+{
+	fwrite(answer->ptr, 1, answer->len, stdout);
+	if (fflush(stdout) != 0)
+		return failed(command, "the answer cannot be printed");
+	return EXIT_CODE_OK;
+}
+
+/* ---- over HTTP ---- */
+
+static void add_parameter(struct buf *target, const char *name, const char *value)
+{
+	buf_printf(target, "&%s=", name);
+	ask_encode(target, span_str(value));
+}
+
+static int ask(const char *command, const struct why_options *options, const char *id)
+{
+	struct buf target = { .cap = 8192 };
+	struct buf answer = { .cap = ANSWER_MAX };
+	struct error_text text = { "" };
+	buf_printf(&target, "/v1/%s?format=%s", command, options->json ? "json" : "text");
+	if (id) {
+		add_parameter(&target, by_names[options->by].name, id);
+		buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
+	} else if (options->held) {
+		buf_printf(&target, "&held=1&limit=%llu", (unsigned long long)options->limit);
+	}
+	if (options->before)
+		add_parameter(&target, "before", options->before);
+	if (options->source)
+		add_parameter(&target, "source", options->source);
+	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
+	                      : ask_get(&options->ask, buf_span(&target), &answer, &text);
+	int code = r < 0 ? failed(command, text.text) : print(command, &answer);
+	buf_free(&target);
+	buf_free(&answer);
+	return code;
+}
+
+/* ---- from a folder ---- */
+
+static bool set_value(struct why_value *value, const char *text)
+{
+	struct span span = span_str(text);
+	if (span.len > sizeof(value->bytes))
+		return false;
+	if (span.len > 0)
+		memcpy(value->bytes, span.ptr, span.len);
+	value->len = (uint32_t)span.len;
+	return true;
+}
+
+static void say(void *user, bool warning, const char *text)
+{
+	(void)user;
+	if (warning)
+		fprintf(stderr, "stile: %s\n", text);
+}
+
+static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
+{
+	return journal_find_event(&(struct journal_inspect_options){ .path = user }, ticket,
+	                          ret_payload);
+}
+
+static int read_folder(const char *command, const struct why_options *options,
+                       const struct why_question *question)
+{
+	struct trace_log_options log_options = {
+		.path = options->data,
+		.read_only = true,
+		.log = say,
+	};
+	struct why_context context = { .window_ms = options->window_ms,
+		                       .read = read_event,
+		                       .read_user = (void *)(uintptr_t)options->data };
+	struct buf answer = { .cap = ANSWER_MAX };
+	struct error_text text = { "" };
+	if (trace_log_open(&log_options, &context.log, &text) < 0)
+		return failed(command, text.text);
+	bool advises = question->about == WHY_ABOUT_NOTHING;
+	uint16_t status = (advises ? why_advise : why_answer)(&context, question, &answer);
+	buf_append_char(&answer, 0);
+	answer.len -= answer.failed ? 0 : 1;
+	int code = status == 200 ? print(command, &answer)
+	                         : failed(command, answer.ptr ? answer.ptr : "no memory");
+	buf_free(&answer);
+	trace_log_free(context.log);
+	return code;
+}
+
+static int look_up(const char *command, const struct why_options *options, const char *id)
+{
+	struct why_question question = {
+		.limit = (uint32_t)options->limit,
+		.form = options->json ? WHY_JSON : WHY_TEXT,
+	};
+	if (!options->data)
+		return ask(command, options, id);
+	if (id)
+		question.about = by_names[options->by].about;
+	if (!set_value(&question.value, id) || !set_value(&question.source, options->source))
+		return usage_error(command, "what is asked for is too long");
+	return read_folder(command, options, &question);
+}
+
+int why_command(int argc, char **argv)
+{
+	struct why_options options = { 0 };
+	struct error_text text = { "" };
+	int rest = 0;
+	if (options_parse(why_option_table, argc, argv, &options, &rest, &text) != 0)
+		return usage_error("why", text.text);
+	if (options.held && options.data)
+		return usage_error("why", "--held asks a gateway: a folder does not tell what is "
+		                          "held now");
+	if (options.before && !options.held)
+		return usage_error("why", "--before goes with --held");
+	if (rest != (options.held ? 0 : 1) || (rest == 1 && argv[0][0] == 0))
+		return usage_error("why", "expected one id, ticket or key, or --held");
+	return look_up("why", &options, options.held ? NULL : argv[0]);
+}
+
+int advise_command(int argc, char **argv)
+{
+	struct why_options options = { 0 };
+	struct error_text text = { "" };
+	int rest = 0;
+	if (options_parse(advise_option_table, argc, argv, &options, &rest, &text) != 0)
+		return usage_error("advise", text.text);
+	if (rest > 0)
+		return usage_error("advise", "expected options only");
+	if (options.window_ms > 0 && !options.data)
+		return usage_error("advise", "--window goes with --data: a gateway knows its own");
+	return look_up("advise", &options, NULL);
+}

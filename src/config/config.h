@@ -1,0 +1,289 @@
+/*
+ * config: what stile shall do, from a YAML file, the environment and the flags
+ * of the command line (which count more than the file).
+ *
+ * One table of options (config_options) drives reading, ranges, defaults, what
+ * can be reloaded, `stile check`, docs/configuration.md and the manual pages.
+ * Where a flag of `stile serve` is the same thing, its row is shared.
+ *
+ * A load reports all problems at once, each with file, line, column, the option,
+ * what was found and what was expected. Secrets never get into a report: a value
+ * that came from the environment or a file is shown as it was written (${NAME}),
+ * the value of a secret not at all.
+ *
+ * Room:      config. Threads: a config is read only once it is loaded; any thread
+ *            may read it. All its texts have a NUL behind them.
+ * Ownership: a config owns everything that its specs point to, and wipes it when
+ *            it is freed; a report owns its texts and outlives the config.
+ * Failure:   ERR_CONFIG with at least one error in the report; -ENOMEM.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "config/serve_options.h"
+#include "deliver/policy.h"
+#include "door/auth/auth_spec.h"
+#include "gate/recipe/recipe_spec.h"
+#include "gate/recipe/route.h"
+#include "sink/http/http_outlet.h"
+#include "sys/file.h"
+
+#define CONFIG_SOURCES_MAX 256u
+#define CONFIG_SINKS_MAX ROUTE_SINKS_MAX
+#define CONFIG_ROUTES_MAX ROUTES_MAX
+#define CONFIG_ROUTE_NAMES_MAX 32u /* in `from` and in `to` */
+#define CONFIG_CASES_MAX 64u       /* of one source */
+#define CONFIG_PROBLEMS_MAX 50u
+#define CONFIG_ADMIN_TOKENS_MAX 5u
+#define CONFIG_RESP_PASSWORDS_MAX 5u
+#define CONFIG_LEASE_MS 30000u
+
+/* ---- the result ---- */
+
+/* Line 0: not from the file. */
+struct config_place {
+	uint32_t line, column;
+};
+
+/* What becomes of an event with a known key and other content. */
+enum config_conflict {
+	CONFIG_CONFLICT_KEEP_FIRST = 0, /* the second is kept aside */
+	CONFIG_CONFLICT_LET_THROUGH,
+	CONFIG_CONFLICT_REJECT, /* 422 */
+};
+
+struct config_source {
+	struct span name;
+	struct span path;   /* of its requests: "/in/genesys" */
+	struct span preset; /* empty: the recipe is all its own */
+	enum config_conflict on_conflict;
+	bool spool;         /* while a shared store is away its events are kept, else 503 */
+	bool ack_delivered; /* the answer waits for the outcome … */
+	uint64_t wait_ms;   /* … so long at most */
+	struct recipe_spec recipe;
+	struct auth_spec auth;
+	struct config_place place;
+};
+
+enum config_claims_enabled { CONFIG_CLAIMS_AUTO = 0, CONFIG_CLAIMS_ON, CONFIG_CLAIMS_OFF };
+
+/* The claims API. */
+struct config_claims {
+	enum config_claims_enabled enabled;
+	uint32_t window_s;
+	uint32_t lease_ms;
+	uint32_t outcome_bytes;
+	struct auth_spec auth;
+	struct config_place place;
+};
+
+/* Can nobody reach it whom it does not know, but from this machine? By the listener that
+ * there is, which a reload does not change. */
+bool config_claims_guarded(const struct config_claims *claims, const char *listen);
+
+enum config_sink_kind {
+	CONFIG_SINK_STDOUT = 0,
+	CONFIG_SINK_HTTP,
+	CONFIG_SINK_FILE,
+	CONFIG_SINK_POSTGRES,
+	CONFIG_SINK_STILE,
+	CONFIG_SINK_KINDS,
+};
+
+struct config_headers {
+	struct http_header_option list[HTTP_HEADERS_MAX];
+	uint32_t count;
+};
+
+/* A line of standard output or of a file. */
+enum config_print { CONFIG_PRINT_EVENT = 0, CONFIG_PRINT_ENVELOPE, CONFIG_PRINT_AS_TOP };
+
+/* How an http sink is asked; serve_sinks.h makes an outlet of it. */
+struct config_http {
+	struct span url;
+	struct span probe; /* empty: there is none */
+	enum http_method method;
+	struct config_headers headers;
+	struct span body; /* empty: the payload */
+	bool body_is_form;
+	enum http_batch batch;
+	uint32_t batch_events;
+	uint32_t batch_bytes;
+	uint32_t connect_ms, timeout_ms, idle_ms;
+	bool http1;
+	struct span correlation_header;
+	const char *ca_file, *cert_file, *key_file;
+	struct span server_name;
+	uint32_t sign_count;
+	struct span sign[HTTP_SECRETS_MAX];
+	uint32_t allow_count;
+	struct span allow[HTTP_ALLOW_MAX];
+};
+
+struct config_file {
+	struct span path;
+	bool no_sync;
+	uint64_t rotate_bytes, rotate_ms;
+	uint32_t keep;
+};
+
+struct config_postgres {
+	struct span conninfo, table, statement, key;
+	uint32_t password_count;
+	struct span password[1];
+	bool no_create;
+};
+
+struct config_sink {
+	struct span name;
+	enum config_sink_kind kind;
+	uint32_t id; /* of its tickets; 0: standard output */
+	struct deliver_policy policy;
+	uint32_t rule_count; /* of `retry.on` … */
+	struct span rules[JUDGE_RULES_MAX];
+	bool steps_aside;        /* order.stuck */
+	struct span dead_letter; /* the sink that dead letters go to; empty: none */
+	enum config_print print; /* stdout, file */
+	struct config_http http; /* http, stile */
+	struct config_file file;
+	struct config_postgres postgres; /* its times are those of `http` */
+	struct config_place place;
+};
+
+struct config_route {
+	uint32_t from_count, to_count, condition_count;
+	struct span from[CONFIG_ROUTE_NAMES_MAX];
+	struct span to[CONFIG_ROUTE_NAMES_MAX];
+	struct span type, order_by;
+	struct recipe_condition conditions[RECIPE_SPEC_CONDITIONS_MAX];
+	struct config_place place;
+};
+
+enum config_store_kind { CONFIG_STORE_LOCAL = 0, CONFIG_STORE_REDIS, CONFIG_STORE_POSTGRES };
+
+/* A store that several gateways share; without a URL, the local one of `serve`. */
+struct config_store {
+	enum config_store_kind kind;
+	struct span url; /* a secret: with its password */
+	uint32_t password_count;
+	struct span password[1];
+	uint32_t lease_ms; /* of a delivery; a node that says nothing for so long has died */
+};
+
+struct config {
+	struct serve_options serve;
+	struct config_store store;
+	uint32_t admin_token_count;
+	struct span admin_tokens[CONFIG_ADMIN_TOKENS_MAX];
+	struct config_claims claims;
+	uint32_t resp_password_count;
+	struct span resp_passwords[CONFIG_RESP_PASSWORDS_MAX];
+	uint32_t source_count;
+	struct config_source *sources; /* in the order of the file; at least one */
+	uint32_t sink_count;
+	struct config_sink *sinks; /* at least one */
+	uint32_t route_count;
+	struct config_route *routes; /* none: everything goes to every sink */
+
+	struct arena arena;
+	struct config_mark *marks; /* where texts stood in the file */
+};
+
+/* ---- the report ---- */
+
+enum config_level { CONFIG_ERROR = 0, CONFIG_WARNING };
+
+struct config_problem {
+	enum config_level level;
+	struct config_place place;
+	const char *option; /* "sources.genesys.window"; may be empty */
+	const char *text;   /* "found …, expected …" */
+};
+
+struct config_report {
+	const char *file;                /* what was loaded; NULL: no file */
+	struct config_problem *problems; /* by line and column */
+	uint32_t count;
+	uint32_t errors, warnings; /* also those beyond CONFIG_PROBLEMS_MAX of a level */
+	struct arena arena;
+};
+
+/* "file:line:column: option: text", without a line break. */
+void config_problem_write(const struct config_report *report, const struct config_problem *problem,
+                          struct buf *out);
+/* All of them, one a line, and how many were left out. */
+void config_report_print(const struct config_report *report, FILE *out);
+void config_log_report(const struct config_report *report); /* as log lines */
+void config_report_free(struct config_report *report);      /* leaves an empty one */
+
+/* ---- loading ---- */
+
+struct config_input {
+	const char *path;        /* NULL: the defaults alone */
+	const struct span *text; /* not NULL: the file's content, `path` is its name only */
+	int flag_count; /* flags of `stile serve`, without other arguments; kept as they are */
+	char **flags;
+	const char *(*variable)(const char *name); /* NULL: the environment */
+	struct file_system *files;                 /* NULL: the machine's */
+	/* While a gateway runs: it waits for no pipe, and a file without a word is refused,
+	 * since it is rather one that is being written. */
+	bool again;
+};
+
+/* The report is filled also when all is well: it may have warnings. */
+int config_load(const struct config_input *input, struct config **ret_config,
+                struct config_report *report) must_check;
+struct config *config_free(struct config *config); /* accepts NULL, returns NULL */
+
+const struct config_source *config_find_source(const struct config *config, struct span name);
+const struct config_sink *config_find_sink(const struct config *config, struct span name);
+
+const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http", … */
+
+enum config_store_kind config_store_kind_of(struct span url);
+/* Can a part of it be away while others are there: a cluster? */
+bool config_store_in_parts(struct span url);
+/* The URL as people may see it: without user, password and parameters. */
+void config_store_label(struct span url, struct buf *out);
+bool config_spools(const struct config *config); /* does any source? */
+
+/* The routes, compiled; a configuration that was loaded has no problem but memory. `key`
+ * as for route_set_new(). */
+int config_routes_new(const struct config *config, const unsigned char *key,
+                      struct route_set **ret_set, struct route_problem *ret_problem) must_check;
+
+/* For people: "none", "header", "standard-webhooks", … */
+const char *config_auth_word(enum auth_kind kind);
+
+/* ---- reloading ---- */
+
+struct config_change {
+	const char *option;
+	bool reloads;     /* else it needs a restart */
+	const char *text; /* "changed", "added", "127.0.0.1:1 becomes 127.0.0.1:2" */
+};
+
+struct config_diff {
+	struct config_change *changes;
+	uint32_t count;
+	uint32_t restarts; /* of them need a restart */
+	struct arena arena;
+};
+
+/* What the next one changes: of what reloads, against the last that was taken over;
+ * of what needs a restart, against that of the start, so that it is told as long as
+ * it differs. */
+struct config_states {
+	const struct config *start;
+	const struct config *last;
+	const struct config *next;
+};
+/* Does the sink need another lane, or another policy? 1, 0, or -ENOMEM. */
+int config_sink_changed(const struct config_sink *old, const struct config_sink *next) must_check;
+int config_diff(const struct config_states *states, struct config_diff *ret_diff) must_check;
+void config_diff_free(struct config_diff *diff); /* leaves an empty one */

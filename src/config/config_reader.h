@@ -1,0 +1,176 @@
+/*
+ * config_reader: what the files that read a configuration share.
+ *
+ * config.c          load and free
+ * config_read.c     walks the tree by the table
+ * config_value.c    one value: ${NAME}, file:, kinds and ranges
+ * config_store.c    which store, and URLs with a password
+ * config_source.c   a source as a whole: its name, path, recipe
+ * config_sink.c     a sink as a whole: what it is, and what fits that
+ * config_route.c    routes, and what sources and sinks have of them
+ * config_claims.c   claims, conditions and content
+ * config_auth.c     what each kind of auth needs
+ * config_check.c    what only holds for the whole, and advice
+ * config_report.c   problems
+ *
+ * A reader goes on after every problem, so that all are told at once; what it
+ * could not read stays zeroed. Memory that is short is remembered in `failed`
+ * and told once, at the end.
+ *
+ * Room: config. Threads: as config.h.
+ */
+#pragma once
+
+#include "codec/yaml.h"
+#include "config/config.h"
+#include "config/config_table.h"
+
+struct config_reader {
+	const struct config_input *input;
+	struct config *config;
+	struct config_report *report;
+	struct buf option;            /* where it is: "sources.genesys.window" */
+	int failed;                   /* -ENOMEM: what was read is not all */
+	struct config_values *values; /* NULL, or what the variables of a text had */
+};
+
+#define CONFIG_VALUES_MAX 8u
+
+struct config_values {
+	struct span list[CONFIG_VALUES_MAX];
+	uint32_t count; /* may be more than there is room for */
+};
+
+/* A text that was written in the file, for problems that are found later. */
+struct config_mark {
+	struct config_mark *next;
+	const char *ptr;
+	struct config_place place;
+	bool exact; /* its characters are those of the file, so columns can be added */
+};
+
+/* A source that is being read. */
+struct config_draft {
+	struct config_source source;
+	struct recipe_case_spec plain; /* id, type, … of a source without `recipes` */
+};
+
+/* ---- config_report.c ---- */
+
+/* About the option that the reader is at. A NULL node: about no place. */
+void config_tell(struct config_reader *reader, enum config_level level,
+                 const struct yaml_node *node, const char *format, ...) printf_like(4, 5);
+void config_tell_at(struct config_reader *reader, enum config_level level,
+                    struct config_place place, const char *format, ...) printf_like(4, 5);
+void config_report_sort(struct config_report *report);
+
+/* What a node is, for "found …": its text as it was written, cut. */
+#define CONFIG_FOUND_MAX 96
+struct config_found {
+	char text[CONFIG_FOUND_MAX];
+};
+struct config_found config_found(const struct yaml_node *node);
+/* The same, without the text: it may be a secret. */
+const char *config_found_kind(const struct yaml_node *node);
+
+/* The option's name grows by a member, an index, and shrinks again. */
+size_t config_enter(struct config_reader *reader, struct span name);
+size_t config_enter_index(struct config_reader *reader, uint32_t index);
+void config_leave(struct config_reader *reader, size_t mark);
+
+/* ---- config_value.c ---- */
+
+void *config_alloc(struct config_reader *reader, size_t count, size_t size);
+
+/* A text with its ${NAME}s replaced. False: told. */
+bool config_read_text(struct config_reader *reader, const struct yaml_node *node,
+                      struct span *ret_text);
+/* The same, warning about what is hardly meant. */
+bool config_read_part(struct config_reader *reader, const struct yaml_node *node,
+                      struct span *ret_text);
+/* A value of one of the kinds that are no section. */
+void config_read_value(struct config_reader *reader, const struct config_option *option,
+                       const struct yaml_node *node, void *base);
+/* One text or a list of at most `max`. False: told. */
+bool config_read_texts(struct config_reader *reader, const struct config_option *option,
+                       const struct yaml_node *node, struct span *ret_texts, uint32_t *ret_count);
+
+/* A text, ${NAME} or file:PATH, that no report shows. False: told. */
+bool config_read_secret(struct config_reader *reader, const struct yaml_node *node,
+                        struct span *ret_text);
+/* Can this file be one of certificates or keys? Told if not; NULL is none at all. Those who
+ * use it read it later, and have no good words for what they do not find. */
+void config_check_pem(struct config_reader *reader, const char *option, const char *path);
+/* Fields below a section become what the table calls their default, where that is a
+ * number, a time, a size or a word. */
+void config_set_defaults(const char *section, void *base);
+
+/* Where a text of the configuration was written; line 0 if nowhere. */
+struct config_mark config_mark_of(const struct config *config, const char *ptr);
+
+/* ---- config_read.c ---- */
+
+void config_read_section(struct config_reader *reader, const char *section,
+                         const struct yaml_node *map, void *base);
+/* An unknown option may be what a later check would miss: one mistake, one message. */
+bool config_has_unknown(const char *section, const struct yaml_node *map);
+/* False: told. */
+bool config_is_map(struct config_reader *reader, const struct yaml_node *node);
+/* True: told, with the line of the first. */
+bool config_is_repeated(struct config_reader *reader, const struct yaml_node *map,
+                        const struct yaml_node *member);
+
+/* ---- config_store.c ---- */
+
+/* A text that may be a URL. Whatever a variable has in the place of the password is the
+ * password: none of its characters ends it. False: told. */
+bool config_read_url(struct config_reader *reader, const struct yaml_node *node,
+                     struct span *ret_url);
+void config_read_store_url(struct config_reader *reader, const struct yaml_node *node,
+                           struct span *ret_url);
+void config_check_store(struct config_reader *reader);
+
+/* ---- config_source.c ---- */
+
+void config_read_sources(struct config_reader *reader, const struct yaml_node *map);
+void config_add_default_source(struct config_reader *reader);
+/* Names stand in URLs, metrics and digests. False: told. */
+bool config_check_name(struct config_reader *reader, const struct yaml_node *node);
+
+/* What the section as a whole must be; its options are read already. */
+void config_read_claims_api(struct config_reader *reader, const struct yaml_node *map);
+
+/* ---- config_sink.c ---- */
+
+void config_read_rate(struct config_reader *reader, const struct yaml_node *node,
+                      struct limiter_policy *limiter);
+/* Names and values, one a member of the map. */
+void config_read_headers(struct config_reader *reader, const struct yaml_node *map,
+                         struct config_headers *ret_headers);
+void config_read_sinks(struct config_reader *reader, const struct yaml_node *map);
+void config_add_default_sink(struct config_reader *reader);
+void config_check_sinks(struct config_reader *reader);
+
+/* ---- config_route.c ---- */
+
+void config_read_routes(struct config_reader *reader, const struct yaml_node *list);
+void config_check_routes(struct config_reader *reader);
+
+/* ---- config_claims.c ---- */
+
+void config_read_claims(struct config_reader *reader, const struct yaml_node *list,
+                        struct recipe_case_spec *spec);
+void config_read_when(struct config_reader *reader, const struct yaml_node *map,
+                      struct recipe_condition *ret_conditions, uint32_t *ret_count);
+
+/* ---- config_auth.c ---- */
+
+/* errors_before: how many there were before the source was read. */
+void config_check_auth(struct config_reader *reader, const struct yaml_node *map,
+                       struct auth_spec *auth, uint32_t errors_before);
+
+/* ---- config_check.c ---- */
+
+/* After file and flags: fills in what sources inherit, and tells what does not
+ * fit together. */
+void config_check_all(struct config_reader *reader);

@@ -1,0 +1,83 @@
+/*
+ * options: one table per command drives parsing, ranges, defaults and help.
+ *
+ * Room:      config. Threads: start-up only.
+ * Ownership: text values point into argv or the table; nothing to free.
+ * Failure:   -EINVAL with a text that names the option, what was found and
+ *            what was expected.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/span.h"
+
+enum option_kind {
+	OPTION_TEXT,     /* const char * */
+	OPTION_FLAG,     /* bool */
+	OPTION_COUNT,    /* uint64_t */
+	OPTION_SIZE,     /* uint64_t, bytes: 64KiB, 1MiB */
+	OPTION_DURATION, /* uint64_t, milliseconds: 10s, 4d */
+	OPTION_CHOICE,   /* uint64_t: which of the words in `choices` */
+	OPTION_ADDRESS,  /* const char *, ADDR:PORT */
+	OPTION_LISTEN,   /* const char *, ADDR:PORT or none */
+	OPTION_UNIX,     /* const char *, ADDR:PORT, unix:/PATH or none */
+	OPTION_TEXTS,    /* struct option_texts: may be given several times */
+};
+
+#define OPTION_TEXTS_MAX 32
+
+struct option_texts {
+	const char *texts[OPTION_TEXTS_MAX];
+	uint32_t count;
+};
+
+struct option {
+	const char *name; /* without the dashes */
+	enum option_kind kind;
+	size_t offset;        /* of its field in the command's struct */
+	const char *value;    /* what help calls its value */
+	const char *standard; /* the default, as one would write it; NULL: none */
+	uint64_t min, max;    /* of numbers; both 0: no range */
+	const char *choices;  /* "text|json" */
+	const char *help;
+};
+
+struct option_table {
+	const struct option *options;
+	size_t count;
+};
+
+void options_set_defaults(struct option_table table, void *values);
+
+/* Sets what the arguments say and leaves the rest as it was. Arguments that are
+ * not options are left in argv[0 … *ret_rest_count). */
+int options_apply(struct option_table table, int argc, char **argv, void *values,
+                  int *ret_rest_count, struct error_text *ret_text) must_check;
+
+/* The defaults, then the arguments. */
+int options_parse(struct option_table table, int argc, char **argv, void *ret_values,
+                  int *ret_rest_count, struct error_text *ret_text) must_check;
+
+/* Reads one value into its field of `values`; a text is borrowed. On failure
+ * -EINVAL, and ret_expected says what would have been right. */
+int option_set(const struct option *option, const char *text, void *values,
+               struct error_text *ret_expected) must_check;
+
+/* Which of the words in "one|two", or -1. */
+int option_choice(const char *choices, struct span word);
+
+bool option_is_address(const char *text); /* ADDR:PORT */
+bool option_is_unix(const char *text);    /* unix:/PATH */
+/* Of either: can only this machine reach it? */
+bool option_is_loopback(const char *text);
+/* The URL of a listener that was told one of these, and got this port. */
+void option_url(const char *scheme, const char *address, uint16_t port, char *out, size_t room);
+
+/* The table as people read it. */
+void options_print(struct option_table table, FILE *out);

@@ -1,0 +1,115 @@
+/*
+ * why: the answers of GET /v1/why and GET /v1/advise, and the metrics of gaps,
+ * from a trace log.
+ *
+ * A question is about an id, a ticket or a key (or anything: an id, else a
+ * ticket, else a key). The answer has each original that it concerns, and under
+ * it what came later and was the same, with the reason in plain words. Or it is
+ * about the events that are kept aside: then each of them has a story, the newest
+ * first, and `next` tells whether to ask again, with before=.
+ *
+ *   GET /v1/why?id=…|ticket=…|key=…|any=…[&source=…][&limit=20][&format=text]
+ *   GET /v1/why?held=1[&before=TICKET][&source=…][&limit=20][&format=text]
+ *   GET /v1/advise[?source=…][&format=text]
+ *
+ * Room:      console.
+ * Threads:   any; see trace_log.h for what a search may wait for.
+ * Ownership: everything is the caller's. Answers are appended to `out`, which
+ *            should have a cap.
+ * Failure:   the functions return the HTTP status. 200: `out` has the answer,
+ *            also when nothing was found. Else it has one sentence for people:
+ *            400 the question makes no sense, 503 not now.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/span.h"
+#include "gate/advice.h"
+#include "trace/trace_log.h"
+
+#define WHY_LIMIT 20u      /* repeats of one original that are listed */
+#define WHY_LIMIT_MAX 500u /* … at most */
+#define WHY_ORIGINALS_MAX 16u
+#define WHY_HELD_MAX 100u      /* kept aside, that one answer looks at */
+#define WHY_TEXT_MAX 512u      /* bytes of a value in a question */
+#define WHY_DIFFERENCES_MAX 4u /* conflicts of one answer whose content is compared */
+#define WHY_PATHS_MAX 12u      /* members of one of these that are named */
+
+enum why_form { WHY_JSON = 0, WHY_TEXT };
+
+enum why_about {
+	WHY_ABOUT_NOTHING = 0,
+	WHY_ABOUT_ID,
+	WHY_ABOUT_TICKET,
+	WHY_ABOUT_KEY,
+	WHY_ABOUT_ANY,
+	WHY_ABOUT_HELD
+};
+
+struct why_value {
+	uint32_t len;
+	char bytes[WHY_TEXT_MAX];
+};
+
+struct why_question {
+	enum why_about about;
+	struct why_value value; /* as asked */
+	struct why_value source;
+	uint64_t before; /* HELD: older tickets than this one; 0: all */
+	uint32_t limit;
+	enum why_form form;
+};
+
+/* Tickets that are held, newest first: all from the newest (or from before the
+ * question's `before`) to the last. Not `known`: nobody could be asked. */
+struct why_held {
+	bool known;
+	bool all; /* there are none below the last */
+	uint32_t count;
+	const uint64_t *tickets;
+};
+
+struct why_context {
+	struct trace_log *log;
+	struct why_held held;
+	/* The payload of an event that is still kept, appended: for what two events of
+	 * one key differ in. -ENOENT: it has gone. NULL: nobody can be asked. */
+	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
+	void *read_user;
+	uint32_t *compared; /* why_answer()'s own: conflicts so far */
+	/* The sources and their windows, for advice. */
+	const struct advice_question *sources;
+	size_t source_count;
+	uint64_t window_ms; /* of sources that are not among them; 0: not known */
+};
+
+#define WHY_PARAMETERS "id ticket key any held source before limit format"
+#define ADVISE_PARAMETERS "source format"
+
+/* Reads the query of the target ("id=…&limit=5"). ERR_INVALID or ERR_TOO_LARGE
+ * with a text for whoever asked. */
+int why_question_parse(struct span query, struct why_question *ret_question,
+                       struct error_text *ret_text) must_check;
+
+/* The content type of an answer with status 200. */
+struct span why_content_type(enum why_form form);
+
+uint16_t why_answer(const struct why_context *context, const struct why_question *question,
+                    struct buf *out);
+uint16_t why_advise(const struct why_context *context, const struct why_question *question,
+                    struct buf *out);
+
+/* For GET /metrics. */
+void why_metrics(const struct why_context *context, struct buf *out);
+
+/* why_difference.c: in which members the content of two events differs, as far as
+ * both are kept and are JSON objects: ,"difference":[…] or a line. */
+void why_difference(const struct why_context *context, const struct trace *trace,
+                    enum why_form form, struct buf *out);
+
+/* Lines without control characters, for a terminal: a JSON text less its quotes. */
+void why_plain(struct buf *out, struct span text);

@@ -1,0 +1,72 @@
+/*
+ * auth: does this request come from whom the source trusts?
+ *
+ * Made of a spec (auth_spec.h) once; a check allocates nothing but what OpenSSL
+ * does for itself, and a copy of the message for ed25519.
+ *
+ * Rules, whatever the kind:
+ *  A1 What is judged are the bytes as they came. A header that proves something
+ *     must be there once: repeated it proves nothing.
+ *  A2 Exact length first, then constant time. All secrets are tried, whichever
+ *     fits: neither time nor answer tells which, or how much of it was right.
+ *  A3 An empty or cut signature fits nothing.
+ *  A4 Time stamps are judged after the signature that covers them.
+ *  A5 Networks come first, and are asked of the connection's own peer: no header
+ *     can say otherwise.
+ *
+ * What the sender is told (auth_detail()) is the same for every wrong proof;
+ * ret_why is for the log and names headers and seconds, but never holds a secret,
+ * a signature, or anything that the sender wrote.
+ *
+ * Room:      door.
+ * Threads:   any number may check with one struct auth.
+ * Ownership: auth_new() copies all of the spec it needs; auth_free() wipes it.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "codec/http1.h"
+#include "door/auth/auth_spec.h"
+#include "net/http/http_server.h"
+
+struct auth;
+
+struct auth_request {
+	const struct http1_head *head;
+	struct span body; /* raw */
+	const struct http_peer *peer;
+	uint64_t now_s; /* unix time */
+};
+
+enum auth_result {
+	AUTH_OK = 0,
+	AUTH_MISSING,   /* nothing was shown */
+	AUTH_WRONG,     /* what was shown does not fit */
+	AUTH_STALE,     /* signed rightly, too long ago or too far ahead */
+	AUTH_NETWORK,   /* from where nobody may send */
+	AUTH_NO_MEMORY, /* not judged */
+};
+
+/* ERR_CONFIG or -ENOMEM; the text says what was expected, and no secret. */
+int auth_new(const struct auth_spec *spec, struct auth **ret_auth,
+             struct error_text *ret_text) must_check;
+struct auth *auth_free(struct auth *auth);
+
+/* What its owner should be told at the start: a weak secret, a body that nobody
+ * signs. NULL: nothing. Lives as long as the auth. */
+const char *auth_warning(const struct auth *auth);
+
+/* ret_why may be NULL and is not touched by AUTH_OK. */
+enum auth_result auth_check(const struct auth *auth, const struct auth_request *request,
+                            struct error_text *ret_why) must_check;
+
+/* What the head alone says, before there is a body: AUTH_OK if that must be seen to
+ * tell. Whoever is refused here is refused by auth_check(), whatever the body. */
+enum auth_result auth_check_head(const struct auth *auth,
+                                 const struct auth_request *request) must_check;
+
+/* For the answer to anything but AUTH_OK. */
+uint16_t auth_status(enum auth_result result);         /* 401, 403, 503 */
+const char *auth_detail(enum auth_result result);      /* for the sender */
+struct span auth_challenge(const struct auth *auth);   /* WWW-Authenticate line, or empty */
+const char *auth_result_name(enum auth_result result); /* for metrics: "missing", … */

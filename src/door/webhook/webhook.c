@@ -1,0 +1,450 @@
+/* webhook: see webhook.h. */
+#include "door/webhook/webhook.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/histogram.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "door/trust.h"
+#include "door/webhook/webhook_request.h"
+#include "sys/clock.h"
+#include "sys/feed.h"
+
+#define FLUSH_AHEAD_BYTES (768u << 10) /* a write of about 0.3 ms */
+#define BATCH_ROOM 8u                  /* items, at first, */
+#define BATCH_ITEM_BYTES 768u          /* and one for so many bytes of the body, */
+#define BATCH_ROOM_MAX 1024u           /* up to so many */
+
+const size_t webhook_scratch_size = sizeof(struct webhook_request);
+
+/* ---- sets of sources ---- */
+
+static int use_set(struct webhook *webhook, struct source_set *set)
+{
+	struct webhook_use *use = mem_zalloc(1, sizeof(*use));
+
+	if (!use)
+		return -ENOMEM;
+	use->set = set;
+	use->next = webhook->use;
+	webhook->use = use;
+	return 0;
+}
+
+/* Older sets go when nobody waits who came by them. */
+static void drop_unused(struct webhook *webhook)
+{
+	struct webhook_use **at = &webhook->use->next;
+
+	while (*at) {
+		struct webhook_use *use = *at;
+		if (use->waiting > 0) {
+			at = &use->next;
+			continue;
+		}
+		*at = use->next;
+		source_set_release(use->set);
+		mem_free(use);
+	}
+}
+
+void webhook_offer(struct webhook *webhook, struct source_set *set)
+{
+	source_set_hold(set);
+	source_set_release(atomic_exchange(&webhook->offered, set));
+}
+
+void webhook_end_waits(struct webhook *webhook)
+{
+	atomic_store(&webhook->waits_over, true);
+}
+
+static void accept_offer(struct webhook *webhook)
+{
+	struct source_set *set = atomic_exchange(&webhook->offered, NULL);
+
+	if (!set)
+		return;
+	if (use_set(webhook, set) == 0)
+		return;
+	/* Without memory for it now: at the next request. */
+	struct source_set *none = NULL;
+	if (!atomic_compare_exchange_strong(&webhook->offered, &none, set))
+		source_set_release(set); /* a newer one came meanwhile */
+}
+
+int webhook_init(struct webhook *webhook, const struct webhook_options *options)
+{
+	*webhook = (struct webhook){ .options = *options };
+	webhook->decided_tail = &webhook->decided;
+	webhook->answer_us = mem_zalloc(1, sizeof(struct histogram));
+	if (!webhook->answer_us || use_set(webhook, options->sources) < 0) {
+		mem_free(webhook->answer_us);
+		webhook->answer_us = NULL;
+		return -ENOMEM;
+	}
+	source_set_hold(options->sources);
+	return 0;
+}
+
+void webhook_release(struct webhook *webhook)
+{
+	while (webhook->use) {
+		struct webhook_use *use = webhook->use;
+		webhook->use = use->next;
+		source_set_release(use->set);
+		mem_free(use);
+	}
+	source_set_release(atomic_exchange(&webhook->offered, NULL));
+	webhook->answer_us = mem_free(webhook->answer_us);
+	recipe_scratch_free(&webhook->scratch);
+	recipe_scratch_free(&webhook->route_scratch);
+	buf_free(&webhook->words);
+}
+
+/* ---- from a request to operations ---- */
+
+/* Runs inside the store's flush: only notes the decision, so that all answers
+ * of a round share one reading of the clock. */
+void webhook_decided(struct webhook_request *it)
+{
+	struct webhook *webhook = it->webhook;
+
+	it->next = NULL;
+	*webhook->decided_tail = it;
+	webhook->decided_tail = &it->next;
+}
+
+static void decided(struct store_op *op)
+{
+	struct webhook_request *it = op->user;
+
+	CHECK(it->left > 0);
+	if (--it->left == 0)
+		webhook_decided(it);
+}
+
+static bool is_inside(struct span text, const struct buf *buf)
+{
+	uintptr_t at = (uintptr_t)text.ptr, start = (uintptr_t)buf->ptr;
+
+	return buf->ptr && at >= start && at < start + buf->len;
+}
+
+/* Texts of an event that was a string inside another stand in the scratch, which
+ * the next event overwrites. */
+static bool keep_text(struct webhook_request *it, struct event_text *text)
+{
+	const struct recipe_scratch *scratch = &it->webhook->scratch;
+
+	for (size_t i = 0; i < ARRAY_LEN(scratch->inner); i++) {
+		if (!is_inside(text->raw, &scratch->inner[i]))
+			continue;
+		text->raw = arena_copy(&it->arena, text->raw);
+		return text->raw.ptr != NULL;
+	}
+	return true;
+}
+
+/* A request's events, one after the other. */
+struct reading {
+	const struct recipe_input *input;
+	struct recipe_items items;
+	struct recipe_result result;
+	struct error_text problem;
+	enum recipe_step step;
+};
+
+/* What the decision needs; where the event goes is another's. */
+static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
+                       const struct recipe_result *result)
+{
+	struct store_admit *admit = &item->admit;
+	const struct source *source = it->source;
+
+	item->status = 0;
+	item->unrouted = item->awaited = item->unheard = item->released = false;
+	item->outcome = OUTCOME_NONE;
+	item->event = result->event;
+	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = it };
+	admit->no_ticket = false;
+	admit->flags = (uint16_t)((result->event.json ? STORE_EVENT_JSON : 0) |
+	                          (result->event.line ? STORE_EVENT_LINE : 0));
+	admit->claim_count = result->claim_count;
+	memcpy(admit->claims, result->claims, result->claim_count * sizeof(result->claims[0]));
+	admit->source = result->event.source;
+	admit->payload = result->payload;
+	admit->letter = SPAN_EMPTY;
+	admit->legs = NULL;
+	admit->leg_count = 0;
+	admit->lease_ms = 0;
+	admit->on_conflict = source->on_conflict;
+	admit->busy_if_open = source->wait_ms > 0;
+	admit->spool = source->spool;
+	admit->beyond_limit = false;
+	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
+}
+
+/* 0, -ENOMEM, or ERR_INVALID and a text for the sender. */
+static int fill_item(struct webhook_request *it, struct webhook_item *item, struct reading *reading)
+{
+	if (!fill_admit(it, item, &reading->result))
+		return -ENOMEM;
+	if (!it->use->set->routes)
+		return 0;
+	return webhook_route(it, item, reading->input, &reading->problem);
+}
+
+static struct source_meters *meters_of(const struct webhook_request *it)
+{
+	return &it->source->meters[it->webhook->options.thread];
+}
+
+static uint32_t count_decidable(const struct webhook_request *it)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < it->count; i++)
+		count += it->items[i].status == 0;
+	return count;
+}
+
+/* Large batches do not wait for the round's end: the first are written while the
+ * others are read, and each is decided while its bytes are at hand. */
+static void flush_ahead(struct webhook *webhook, size_t bytes)
+{
+	webhook->batch_bytes += bytes;
+	if (webhook->batch_bytes < FLUSH_AHEAD_BYTES) {
+		store_decide(webhook->options.store);
+		return;
+	}
+	webhook->batch_bytes = 0;
+	store_flush(webhook->options.store);
+}
+
+static void submit_all(struct webhook_request *it)
+{
+	struct store *store = it->webhook->options.store;
+
+	it->use->waiting++;
+	/* A port that is full completes inside submit: the last must be the last. */
+	uint32_t submitted = 0, all = it->left;
+	for (uint32_t i = 0; submitted < all; i++) {
+		if (it->items[i].status != 0)
+			continue;
+		submitted++;
+		store_submit(store, &it->items[i].admit.op);
+	}
+	if (it->batch)
+		flush_ahead(it->webhook, it->request->body.len);
+}
+
+static void refuse(struct webhook_request *it, int error, const char *text)
+{
+	struct source_meters *meters = meters_of(it);
+
+	arena_free(&it->arena);
+	if (error == -ENOMEM) {
+		meter_add(&meters->overload, 1);
+		http_respond_problem(it->request, 503, "no memory for the request now",
+		                     SPAN("Retry-After: 1\r\n"));
+		return;
+	}
+	meter_add(&meters->refused, 1);
+	bool too_many = it->batch && error == ERR_TOO_LARGE;
+	http_respond_problem(it->request, too_many ? 413 : 400, text, SPAN_EMPTY);
+}
+
+/* Growing means to copy; so large events have room at once. */
+static uint32_t first_room(size_t body_len)
+{
+	size_t items = body_len / BATCH_ITEM_BYTES + BATCH_ROOM;
+	return items < BATCH_ROOM_MAX ? (uint32_t)items : BATCH_ROOM_MAX;
+}
+
+/* Room for another item, whose number is it->count; NULL without memory. */
+static struct webhook_item *batch_room(struct webhook_request *it, uint32_t *room)
+{
+	if (it->count == *room) {
+		uint32_t more = *room ? *room * 2 : first_room(it->request->body.len);
+		struct webhook_item *items = arena_alloc(&it->arena, more * sizeof(*items));
+		if (!items)
+			return NULL;
+		if (it->count > 0)
+			memcpy(items, it->items, it->count * sizeof(*items));
+		it->items = items;
+		*room = more;
+	}
+	return &it->items[it->count];
+}
+
+static bool refuse_item(struct webhook_request *it, struct webhook_item *item,
+                        const struct error_text *problem)
+{
+	meter_add(&meters_of(it)->refused, 1);
+	item->status = 400;
+	item->problem = arena_copy(&it->arena, span_str(problem->text));
+	return item->problem.ptr != NULL;
+}
+
+/* One item of a batch is read. 0, or an error for the whole request. */
+static int keep_item(struct webhook_request *it, struct webhook_item *item, struct reading *reading)
+{
+	if (reading->step == RECIPE_BROKEN)
+		return reading->items.error;
+	it->count++;
+	int r = reading->step == RECIPE_EVENT ? fill_item(it, item, reading) : ERR_INVALID;
+	if (r == -ENOMEM || (r < 0 && !refuse_item(it, item, &reading->problem)))
+		return -ENOMEM;
+	return 0;
+}
+
+/* The items of a batch, the first of which is read: 0, or an error for the whole request. */
+static int read_batch(struct webhook_request *it, struct reading *reading)
+{
+	uint32_t room = 0;
+	int r = 0;
+
+	it->batch = true;
+	while (r == 0 && reading->step != RECIPE_END) {
+		struct webhook_item *item = batch_room(it, &room);
+		if (!item)
+			return -ENOMEM;
+		if (it->count > 0)
+			reading->step = recipe_items_next(&reading->items, &reading->result,
+			                                  &reading->problem);
+		if (reading->step != RECIPE_END)
+			r = keep_item(it, item, reading);
+	}
+	return r;
+}
+
+static int read_one(struct webhook_request *it, struct reading *reading)
+{
+	if (reading->step != RECIPE_EVENT)
+		return reading->items.error;
+	it->count = 1;
+	it->items = &it->one;
+	return fill_item(it, &it->one, reading);
+}
+
+static void read_events(struct webhook_request *it)
+{
+	struct http_request *request = it->request;
+	struct recipe_input input = {
+		.body = request->body,
+		.headers = request->head.headers,
+		.header_count = request->head.header_count,
+		.path = request->head.path,
+		.query = request->head.query,
+	};
+	struct reading reading; /* large, and written by what follows, but for: */
+	reading.input = &input;
+	reading.problem.text[0] = '\0';
+
+	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
+	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);
+	int r = reading.items.batch ? read_batch(it, &reading) : read_one(it, &reading);
+	if (r < 0) {
+		refuse(it, r, reading.problem.text);
+		return;
+	}
+	it->left = count_decidable(it);
+	if (it->left == 0)
+		webhook_respond(it); /* a batch of none, or of none that can be decided */
+	else
+		submit_all(it);
+}
+
+/* ---- who may send ---- */
+
+bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request)
+{
+	if (request->head.method != HTTP1_POST)
+		return false;
+	/* A new set that waits for its first request may want any. */
+	if (atomic_load_explicit(&webhook->offered, memory_order_relaxed))
+		return true;
+	const struct source *source = source_find(webhook->use->set, request->head.path);
+	return source && trust_head(source->auth, request);
+}
+
+bool webhook_handle(struct webhook *webhook, struct http_request *request)
+{
+	if (unlikely(atomic_load_explicit(&webhook->offered, memory_order_relaxed)))
+		accept_offer(webhook);
+	const struct source *source = source_find(webhook->use->set, request->head.path);
+	if (!source)
+		return false;
+	if (request->head.method != HTTP1_POST) {
+		http_respond_problem(request, 405, "events are sent with POST",
+		                     SPAN("Allow: POST\r\n"));
+		return true;
+	}
+	const struct trust trust = { .auth = source->auth,
+		                     .source = source->name,
+		                     .meters = &source->meters[webhook->options.thread] };
+	if (!trust_request(&trust, request))
+		return true;
+	if (request->unread) {
+		/* Other sources than these were asked whether they want the body. */
+		http_respond_problem(request, 503, "the sources have just changed; send it again",
+		                     SPAN("Retry-After: 1\r\n"));
+		return true;
+	}
+	struct webhook_request *it = request->scratch;
+	it->webhook = webhook;
+	it->use = webhook->use;
+	it->source = source;
+	it->request = request;
+	it->arena = (struct arena){ .blocks = NULL };
+	it->batch = false;
+	it->waited = false;
+	it->count = 0;
+	it->items = NULL;
+	read_events(it);
+	return true;
+}
+
+/* ---- answers ---- */
+
+/* True: its sender waits for what comes of its events. */
+static bool goes_on(struct webhook_request *it)
+{
+	if (it->waited)
+		return false;
+	if (it->webhook->options.traces)
+		webhook_trace(it);
+	if (unlikely(feed_heard(it->webhook->options.feed)))
+		webhook_tell(it);
+	return it->source->wait_ms > 0 && webhook_await(it, clock_read(clock_system()).boot_ms);
+}
+
+static void answer(struct webhook_request *it, uint64_t now_ns)
+{
+	struct webhook_use *use = it->use;
+	uint64_t arrived_ns = it->request->arrived_ns;
+
+	histogram_record(it->webhook->answer_us,
+	                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
+	webhook_respond(it); /* frees the request */
+	use->waiting--;
+}
+
+void webhook_answer(struct webhook *webhook, uint64_t now_ns)
+{
+	struct webhook_request *it = webhook->decided;
+
+	webhook->decided = NULL;
+	webhook->decided_tail = &webhook->decided;
+	while (it) {
+		struct webhook_request *next = it->next;
+		if (!goes_on(it))
+			answer(it, now_ns);
+		it = next;
+	}
+	if (unlikely(webhook->use->next))
+		drop_unused(webhook);
+}

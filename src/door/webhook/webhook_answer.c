@@ -1,0 +1,312 @@
+/*
+ * webhook_answer: what senders are told. docs/reference.md has the answers as users
+ * see them.
+ *
+ * A single event is answered from memory of the stack; a batch into a buf.
+ */
+#include <string.h>
+
+#include "base/text.h"
+#include "door/webhook/webhook_request.h"
+#include "gate/ticket.h"
+
+#define SINGLE_BYTES 512u
+#define BATCH_BYTES_MAX (1u << 20) /* a thousand items need a fifth of it */
+
+static const struct span retry_after = { "Retry-After: 1\r\n", 16 };
+
+static void put_ticket(struct buf *out, uint64_t ticket)
+{
+	char number[TICKET_TEXT_LEN];
+
+	ticket_text(ticket, number);
+	buf_append(out, number, sizeof(number));
+}
+
+static void put_member(struct buf *out, struct span before, uint64_t ticket)
+{
+	buf_append_span(out, before);
+	put_ticket(out, ticket);
+	buf_append_char(out, '"');
+}
+
+static void put_original(struct buf *out, const struct store_admit *admit)
+{
+	char time[TEXT_TIME_LEN];
+
+	put_member(out, SPAN("\",\"ticket\":\""), admit->ticket);
+	text_time(time, admit->first_seen_ms);
+	buf_append_span(out, SPAN(",\"first_seen\":\""));
+	buf_append(out, time, sizeof(time));
+	buf_append_char(out, '"');
+}
+
+static void put_would(struct buf *out, const struct store_admit *admit)
+{
+	buf_append_span(out, SPAN(",\"would\":\""));
+	buf_append_span(out, span_str(verdict_name(admit->would)));
+	put_member(out, SPAN("\",\"would_original\":\""), admit->would_ticket);
+}
+
+static void put_outcome(struct buf *out, const struct webhook_item *item)
+{
+	buf_append_span(out, SPAN(",\"outcome\":\""));
+	buf_append_span(out, span_str(outcome_name(item->outcome)));
+	buf_append_char(out, '"');
+}
+
+/* {"verdict":…}, without a line break. */
+static void put_verdict(struct buf *out, const struct webhook_item *item)
+{
+	const struct store_admit *admit = &item->admit;
+
+	buf_append_span(out, SPAN("{\"verdict\":\""));
+	buf_append_span(out, span_str(verdict_name(admit->verdict)));
+	switch (admit->verdict) {
+	case VERDICT_NEW:
+	case VERDICT_SPOOLED: put_member(out, SPAN("\",\"ticket\":\""), admit->ticket); break;
+	case VERDICT_DUPLICATE:
+		put_original(out, admit);
+		buf_append_span(out, SPAN(",\"seen\":"));
+		buf_append_u64(out, admit->seen);
+		break;
+	case VERDICT_CONFLICT:
+		put_original(out, admit);
+		if (admit->on_conflict == STORE_CONFLICT_PASS)
+			put_member(out, SPAN(",\"passed_as\":\""), admit->own_ticket);
+		else if (admit->on_conflict == STORE_CONFLICT_ASIDE)
+			put_member(out, SPAN(",\"aside\":\""), admit->own_ticket);
+		break;
+	case VERDICT_STALE:
+	case VERDICT_BUSY:
+	case VERDICT_NONE: put_original(out, admit); break;
+	}
+	if (admit->would != VERDICT_NONE)
+		put_would(out, admit);
+	if (item->outcome != OUTCOME_NONE)
+		put_outcome(out, item);
+	buf_append_char(out, '}');
+}
+
+static void put_headers(struct buf *out, const struct webhook_item *item, uint16_t status)
+{
+	const struct store_admit *admit = &item->admit;
+	bool passed_anew = admit->verdict == VERDICT_CONFLICT && webhook_passed(admit);
+
+	buf_append_span(out, SPAN("Stile-Verdict: "));
+	buf_append_span(out, span_str(verdict_name(admit->verdict)));
+	buf_append_span(out, SPAN("\r\nStile-Ticket: "));
+	put_ticket(out, passed_anew ? admit->own_ticket : admit->ticket);
+	buf_append_span(out, SPAN("\r\n"));
+	if (admit->would != VERDICT_NONE) {
+		buf_append_span(out, SPAN("Stile-Would: "));
+		buf_append_span(out, span_str(verdict_name(admit->would)));
+		buf_append_span(out, SPAN("\r\n"));
+	}
+	if (item->outcome != OUTCOME_NONE) {
+		buf_append_span(out, SPAN("Stile-Outcome: "));
+		buf_append_span(out, span_str(outcome_name(item->outcome)));
+		buf_append_span(out, SPAN("\r\n"));
+	}
+	if (status == 503)
+		buf_append_span(out, retry_after);
+}
+
+/* A copy that has waited is busy no more. */
+static void end_wait(struct webhook_item *item)
+{
+	if (item->outcome != OUTCOME_NONE && item->admit.verdict == VERDICT_BUSY)
+		item->admit.verdict = VERDICT_DUPLICATE;
+}
+
+static void count(struct source_meters *meters, const struct webhook_item *item)
+{
+	const struct store_admit *admit = &item->admit;
+
+	if (item->status != 0)
+		return; /* counted when it was refused */
+	if (admit->op.error == ERR_TOO_LARGE)
+		meter_add(&meters->refused, 1);
+	else if (admit->op.error != 0)
+		meter_add(&meters->overload, 1);
+	else
+		meter_add(&meters->verdicts[admit->verdict], 1);
+	if (admit->op.error == 0 && item->unrouted && admit->verdict == VERDICT_NEW)
+		meter_add(&meters->unrouted, 1);
+	if (admit->op.error == 0 && admit->would != VERDICT_NONE)
+		meter_add(&meters->would[admit->would], 1);
+}
+
+#define TOO_LARGE "the event does not fit into one journal frame"
+#define NOT_NOW "the store cannot take events now; nothing was decided, send it again"
+#define AWAY "the shared store is away; send it again"
+
+/* Of one that is away nobody knows whether it has decided. */
+static const char *not_now(int error)
+{
+	return error == ERR_AWAY ? AWAY : NOT_NOW;
+}
+
+static uint16_t status_of(const struct webhook_item *item)
+{
+	const struct store_admit *admit = &item->admit;
+
+	if (admit->verdict == VERDICT_BUSY)
+		return 503;
+	if (admit->verdict == VERDICT_SPOOLED)
+		return 202;
+	if (admit->verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_REJECT)
+		return 422;
+	return webhook_outcome_status(item);
+}
+
+static void respond_single(struct webhook_request *it)
+{
+	const struct store_admit *admit = &it->items->admit;
+	char header_bytes[SINGLE_BYTES], body_bytes[SINGLE_BYTES];
+	struct buf headers = buf_on(header_bytes, sizeof(header_bytes));
+	struct buf body = buf_on(body_bytes, sizeof(body_bytes));
+
+	if (admit->op.error == ERR_TOO_LARGE) {
+		http_respond_problem(it->request, 413, TOO_LARGE, SPAN_EMPTY);
+		return;
+	}
+	if (admit->op.error != 0) {
+		http_respond_problem(it->request, 503, not_now(admit->op.error), retry_after);
+		return;
+	}
+	uint16_t status = status_of(it->items);
+	put_headers(&headers, it->items, status);
+	put_verdict(&body, it->items);
+	buf_append_char(&body, '\n');
+	CHECK(!headers.failed && !body.failed);
+	http_respond(it->request, &(struct http_response){
+					  .status = status,
+					  .content_type = SPAN("application/json"),
+					  .headers = buf_span(&headers),
+					  .body = buf_span(&body),
+				  });
+}
+
+static void put_refused(struct buf *out, uint16_t status, struct span problem)
+{
+	buf_append_span(out, SPAN("{\"error\":"));
+	buf_append_json(out, problem);
+	buf_append_span(out, SPAN(",\"status\":"));
+	buf_append_u64(out, status);
+	buf_append_char(out, '}');
+}
+
+static void put_item(struct buf *out, const struct webhook_item *item)
+{
+	if (item->status != 0)
+		put_refused(out, item->status, item->problem);
+	else if (item->admit.op.error != 0)
+		put_refused(out, 413, SPAN(TOO_LARGE));
+	else
+		put_verdict(out, item);
+}
+
+struct sums {
+	uint64_t verdicts[VERDICT_COUNT];
+	uint64_t refused;
+	uint64_t not_now;             /* the store could not take it: all is to be sent again, */
+	int why_not;                  /* and an error of one of them */
+	uint64_t open, dead, unknown; /* outcomes that are not as the sender wants them */
+};
+
+static struct sums sum_up(const struct webhook_request *it)
+{
+	struct sums sums = { .refused = 0 };
+
+	for (uint32_t i = 0; i < it->count; i++) {
+		const struct webhook_item *item = &it->items[i];
+		int error = item->status != 0 ? ERR_INVALID : item->admit.op.error;
+		uint16_t status = error == 0 ? status_of(item) : 0;
+		sums.open += status == 503;
+		sums.dead += status == 502;
+		sums.unknown += status == 504;
+		bool refused = error == ERR_INVALID || error == ERR_TOO_LARGE;
+		sums.refused += refused;
+		if (error == 0)
+			sums.verdicts[item->admit.verdict]++;
+		if (error == 0 || refused)
+			continue;
+		sums.why_not = error;
+		sums.not_now++;
+	}
+	return sums;
+}
+
+static void put_sums(struct buf *out, const struct sums *sums)
+{
+	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++) {
+		if (i == VERDICT_SPOOLED && sums->verdicts[i] == 0)
+			continue; /* most gateways never spool */
+		buf_printf(out, "\"%s\":%llu,", verdict_name((enum verdict)i),
+		           (unsigned long long)sums->verdicts[i]);
+	}
+	buf_printf(out, "\"refused\":%llu,\"events\":[", (unsigned long long)sums->refused);
+}
+
+/* A sender can only repeat the whole batch: it is asked to if any event of it was
+ * not decided, is busy or without an outcome; what was decided is a duplicate then. */
+static uint16_t batch_status(const struct webhook_request *it, const struct sums *sums)
+{
+	if (it->count > 0 && sums->refused == it->count)
+		return 400;
+	if (sums->open > 0)
+		return 503;
+	if (sums->dead > 0)
+		return 502;
+	if (sums->unknown > 0)
+		return 504;
+	return sums->verdicts[VERDICT_SPOOLED] > 0 ? 202 : 200;
+}
+
+static void respond_batch(struct webhook_request *it)
+{
+	struct sums sums = sum_up(it);
+	struct buf body = { .cap = BATCH_BYTES_MAX };
+
+	if (sums.not_now > 0) {
+		http_respond_problem(it->request, 503, not_now(sums.why_not), retry_after);
+		return;
+	}
+	buf_append_char(&body, '{');
+	put_sums(&body, &sums);
+	for (uint32_t i = 0; i < it->count; i++) {
+		if (i > 0)
+			buf_append_char(&body, ',');
+		put_item(&body, &it->items[i]);
+	}
+	buf_append_span(&body, SPAN("]}\n"));
+	uint16_t status = batch_status(it, &sums);
+	if (body.failed)
+		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
+	else
+		http_respond(it->request,
+		             &(struct http_response){
+				     .status = status,
+				     .content_type = SPAN("application/json"),
+				     .headers = status == 503 ? retry_after : SPAN_EMPTY,
+				     .body = buf_span(&body),
+			     });
+	buf_free(&body);
+}
+
+void webhook_respond(struct webhook_request *it)
+{
+	struct source_meters *meters = &it->source->meters[it->webhook->options.thread];
+	struct arena arena = it->arena; /* the answer frees the request */
+
+	for (uint32_t i = 0; i < it->count; i++) {
+		end_wait(&it->items[i]);
+		count(meters, &it->items[i]);
+	}
+	if (it->batch)
+		respond_batch(it);
+	else
+		respond_single(it);
+	arena_free(&arena);
+}

@@ -1,0 +1,365 @@
+/* recipe: from an event to its claims. See recipe.h. */
+#include "gate/recipe/recipe.h"
+
+#include <stdio.h>
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "codec/jcs.h"
+#include "gate/recipe/recipe_internal.h"
+
+static void lift_caps(struct recipe_scratch *scratch)
+{
+	struct buf *bufs[] = { &scratch->canonical, &scratch->sorting, &scratch->list };
+	for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+		bufs[i]->cap = RECIPE_SCRATCH_MAX;
+	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+		scratch->inner[i].cap = RECIPE_SCRATCH_MAX;
+}
+
+struct recipe_run *recipe_run_at(struct recipe_scratch *scratch, uint32_t level)
+{
+	CHECK(level <= RECIPE_INNER_MAX);
+	if (!scratch->runs[level]) {
+		lift_caps(scratch);
+		scratch->runs[level] = mem_zalloc(1, sizeof(struct recipe_run));
+	}
+	return scratch->runs[level];
+}
+
+void recipe_scratch_free(struct recipe_scratch *scratch)
+{
+	buf_free(&scratch->canonical);
+	buf_free(&scratch->sorting);
+	buf_free(&scratch->list);
+	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+		buf_free(&scratch->inner[i]);
+	for (size_t i = 0; i <= RECIPE_INNER_MAX; i++)
+		scratch->runs[i] = mem_free(scratch->runs[i]);
+}
+
+void recipe_run_begin(struct recipe_run *run, const struct recipe *recipe,
+                      struct recipe_scratch *scratch, const struct recipe_input *input)
+{
+	run->recipe = recipe;
+	run->scratch = scratch;
+	run->input = *input;
+	run->level = 0;
+	run->in_batch = false;
+	run->place = 0;
+	run->headers_read = input->header_count == 0;
+	run->headers_there = 0;
+	run->headers_repeated = 0;
+	recipe_run_next(run, input->body, BODY_UNREAD);
+}
+
+void recipe_run_next(struct recipe_run *run, struct span bytes, enum recipe_body body)
+{
+	run->input.body = bytes;
+	run->body = body;
+	memset(run->judged, 0, sizeof(run->judged));
+	memset(run->held, 0, sizeof(run->held));
+}
+
+/* The canonical form of a JSON text. */
+static int read_canonical(struct recipe_run *run, struct span *text)
+{
+	static const struct jcs_options exact = { .exact = true };
+	struct buf *out = &run->scratch->canonical;
+	struct json_problem problem;
+	buf_clear(out);
+	int error = jcs_write(*text, &exact, out, &run->scratch->sorting, &problem);
+	if (error == 0)
+		*text = buf_span(out);
+	return error;
+}
+
+/* As written but for blanks between tokens, if there are any. */
+static int digest_content(struct recipe_run *run, struct span text, bool json, uint64_t *ret_digest)
+{
+	struct buf *compact = &run->scratch->canonical;
+	int error = ERR_INVALID;
+	if (json && run->recipe->compare_values)
+		error = read_canonical(run, &text);
+	if (error == -ENOMEM)
+		return error;
+	if (error != 0 && json && run->doc.blanks) {
+		buf_clear(compact);
+		error = buf_reserve(compact, text.len);
+		if (error < 0)
+			return error;
+		text = span_of(compact->ptr, json_compact(text, compact->ptr));
+	}
+	*ret_digest = hash_secret64(&run->recipe->content_secret, text.ptr, text.len);
+	return 0;
+}
+
+/* A string with escapes, of which there are several for one value. */
+static int read_string(struct recipe_run *run, struct event_text *text)
+{
+	struct buf *out = &run->scratch->canonical;
+	buf_clear(out);
+	int error = buf_reserve(out, text->raw.len + 1);
+	/* What cannot be decoded is compared as it is. */
+	if (error == 0 && event_text_value(*text, out->ptr, out->room, &text->raw) == 0)
+		text->coding = EVENT_TEXT_PLAIN;
+	return error;
+}
+
+static int read_content(struct recipe_run *run, const struct recipe_case *it, uint64_t *ret_digest)
+{
+	uint16_t part = it->fields[FIELD_CONTENT];
+	struct recipe_value value = { .type = DIGEST_MISSING };
+	if (part)
+		value = recipe_part_value(run, part);
+	if (!recipe_value_is_there(&value))
+		return digest_content(run, run->input.body, run->body == BODY_JSON, ret_digest);
+	bool nested = value.type == DIGEST_OBJECT || value.type == DIGEST_ARRAY ||
+	              value.type == DIGEST_LIST;
+	if (run->recipe->compare_values && value.type == DIGEST_STRING) {
+		int error = read_string(run, &value.text);
+		if (error < 0)
+			return error;
+	}
+	bool number = run->recipe->compare_values && value.type == DIGEST_NUMBER;
+	return digest_content(run, value.text.raw, nested || number, ret_digest);
+}
+
+/* A field's text; containers have none. */
+static int read_any_field(struct recipe_run *run, uint16_t part, struct event_text *ret_text,
+                          struct error_text *ret_problem)
+{
+	struct recipe_value value = recipe_part_value(run, part);
+	if (value.repeated)
+		return recipe_refuse_repeated(&run->recipe->parts[part], ret_problem);
+	bool scalar = value.type == DIGEST_STRING || value.type == DIGEST_NUMBER ||
+	              value.type == DIGEST_LITERAL;
+	*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
+	if (scalar && recipe_value_is_there(&value))
+		*ret_text = value.text;
+	return 0;
+}
+
+static inline int read_field(struct recipe_run *run, uint16_t number, struct event_text *ret_text,
+                             struct error_text *ret_problem)
+{
+	const struct recipe_part *part = &run->recipe->parts[number];
+	const struct json_value *json = &run->doc.values[part->node];
+	if (number && unlikely(part->kind != PART_JSON || run->body != BODY_JSON))
+		return read_any_field(run, number, ret_text, ret_problem);
+	if (number == 0 || !json_set_has(&run->doc.there, part->node) ||
+	    json->type >= JSON_OBJECT) {
+		*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
+		return 0;
+	}
+	ret_text->raw = json->text;
+	ret_text->coding = json->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN;
+	return 0;
+}
+
+static int read_fields(struct recipe_run *run, const struct recipe_case *it, struct event *event,
+                       struct error_text *ret_problem)
+{
+	const uint16_t *fields = it->fields;
+	event->name = it->name;
+	event->source = run->recipe->source;
+	event->replay = false;
+	int error = read_field(run, fields[FIELD_ID], &event->id, ret_problem);
+	error |= read_field(run, fields[FIELD_TYPE], &event->type, ret_problem);
+	error |= read_field(run, fields[FIELD_ENTITY], &event->entity, ret_problem);
+	error |= read_field(run, fields[FIELD_TIME], &event->time, ret_problem);
+	error |= read_field(run, fields[FIELD_CORRELATION], &event->correlation, ret_problem);
+	error |= read_field(run, fields[FIELD_ORIGIN], &event->origin, ret_problem);
+	if (fields[FIELD_REPLAY]) {
+		struct recipe_value value = recipe_part_value(run, fields[FIELD_REPLAY]);
+		event->replay = recipe_value_is_there(&value);
+	}
+	return error ? ERR_INVALID : 0; /* the only one there is */
+}
+
+static int read_claims(struct recipe_run *run, const struct recipe_case *it,
+                       struct recipe_result *result, struct error_text *ret_problem)
+{
+	for (uint32_t i = 0; i < it->claim_count; i++) {
+		uint32_t n = result->claim_count;
+		int fate = recipe_run_claim(run, &it->claims[i], &result->claims[n], ret_problem);
+		if (fate < 0)
+			return fate;
+		result->claim_count += fate == CLAIM_TAKEN;
+	}
+	/* ret_problem has the words of the last that was left out. */
+	return result->claim_count ? 0 : ERR_INVALID;
+}
+
+/* A text that a name twice on a used path spoilt for the recipe is JSON still. */
+static bool is_json(const struct recipe_run *run)
+{
+	struct json_doc doc;
+	if (run->body == BODY_JSON || !run->doc.problem.repeated)
+		return run->body == BODY_JSON;
+	return json_scan(run->input.body, NULL, &doc) == 0;
+}
+
+/* Claims of kind once tell whether the content is another than it was. */
+static uint32_t check_of(const struct claim *claim, uint64_t content)
+{
+	uint32_t check = (uint32_t)(content ^ content >> 32);
+	check |= content != 0 && check == 0;
+	return claim->kind == CLAIM_ONCE ? check : 0;
+}
+
+/* Whoever writes lines need not look at its bytes then, which are far away by that time.
+ * (In a string of JSON no line can break.) */
+static bool is_line(const struct recipe_run *run)
+{
+	struct span body = run->input.body;
+	return run->body == BODY_JSON && !run->doc.blanks && !json_is_blank(body.ptr[0]) &&
+	       !json_is_blank(body.ptr[body.len - 1]);
+}
+
+int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
+                    struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	ret_result->payload = run->input.body;
+	ret_result->claim_count = 0;
+	if (it->fields[FIELD_ITEMS])
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected one event, found a batch of them (%s)", it->name);
+	int error = read_fields(run, it, &ret_result->event, ret_problem);
+	if (error == 0 && !(ret_result->event.replay && run->recipe->replay_passes))
+		error = read_claims(run, it, ret_result, ret_problem);
+	if (error < 0)
+		return error;
+	/* In an event that is known by its headers the body may be anything: whether
+	 * a name comes twice in it is not ours to judge. */
+	if (run->body == BODY_UNREAD && run->recipe->parts[it->fields[FIELD_CONTENT]].of_body)
+		recipe_read_body(run);
+	if (run->body == BODY_UNREAD)
+		run->body = json_scan(run->input.body, NULL, &run->doc) == 0 ? BODY_JSON
+		                                                             : BODY_OTHER;
+	ret_result->event.json = is_json(run);
+	ret_result->event.line = is_line(run);
+	error = read_content(run, it, &ret_result->event.content);
+	if (error == ERR_TOO_LARGE)
+		error_fill(ret_problem, error, "the content is too large to be compared");
+	if (error < 0)
+		return error;
+	for (uint32_t i = 0; i < ret_result->claim_count; i++) {
+		struct claim *claim = &ret_result->claims[i];
+		claim->digest = digest_with_check(claim->digest,
+		                                  check_of(claim, ret_result->event.content));
+	}
+	return 0;
+}
+
+/* The bytes of the event inside, decoded where they have to be. */
+static int read_inner(struct recipe_run *run, const struct recipe_case *it, struct span *ret_bytes)
+{
+	struct recipe_value value = recipe_part_value(run, it->fields[FIELD_INNER]);
+	struct span raw = value.text.raw;
+	if (value.type != DIGEST_STRING || run->level == RECIPE_INNER_MAX)
+		return ERR_INVALID;
+	if (value.text.coding == EVENT_TEXT_JSON) {
+		struct buf *decoded = &run->scratch->inner[run->level];
+		buf_clear(decoded);
+		int error = buf_reserve(decoded, raw.len);
+		if (error == 0)
+			error = json_decode(raw, decoded->ptr, raw.len, &decoded->len);
+		if (error < 0)
+			return error;
+		raw = buf_span(decoded);
+	}
+	*ret_bytes = raw;
+	return 0;
+}
+
+int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_run **ret_inner, struct recipe_result *ret_result)
+{
+	struct error_text unused;
+	struct span bytes;
+	int error = read_inner(run, it, &bytes);
+	if (error < 0)
+		return error;
+	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
+	if (!inner)
+		return -ENOMEM;
+	/* It came in a string: the headers speak of what is around it. */
+	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = bytes });
+	inner->level = run->level + 1;
+	*ret_inner = inner;
+	return recipe_run_event(inner, ret_result, &unused);
+}
+
+int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
+{
+	const struct recipe *recipe = run->recipe;
+	const struct recipe_case *last = &recipe->cases[recipe->case_count - 1];
+	char name[RECIPE_PART_NAME_MAX];
+	if (run->body == BODY_OTHER)
+		return recipe_refuse_body(run, ret_problem);
+	if (run->doc.root != JSON_OBJECT)
+		return error_fill(ret_problem, ERR_INVALID, "expected a JSON object, found %s",
+		                  json_type_name(run->doc.root));
+	for (uint32_t i = 0; i < last->test_count; i++) {
+		const struct recipe_test *test = &recipe->tests[last->tests[i]];
+		if (recipe_test_holds(run, last->tests[i]))
+			continue;
+		struct recipe_value value = recipe_part_value(run, test->part);
+		recipe_part_name(&recipe->parts[test->part], name);
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "not known as any kind of event; for a %s expected %s%s%.*s, "
+		                  "found %s",
+		                  last->name, name,
+		                  test->any      ? ""
+		                  : test->negate ? " not "
+		                                 : " ",
+		                  (int)test->text.len, test->text.ptr, recipe_value_name(&value));
+	}
+	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
+}
+
+/* The case's own claims, or those of the event that is a string of this one. */
+static int run_either(struct recipe_run *run, const struct recipe_case *it,
+                      struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	struct recipe_run *inner;
+	int error = it->fields[FIELD_INNER] ? recipe_run_inner(run, it, &inner, ret_result)
+	                                    : ERR_INVALID;
+	if (error == -ENOMEM)
+		return error;
+	if (error < 0)
+		return recipe_run_case(run, it, ret_result, ret_problem);
+	ret_result->payload = run->input.body;
+	ret_result->event.json = true;
+	ret_result->event.line = is_line(run);
+	return 0;
+}
+
+int recipe_run_found(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	if (!it)
+		return recipe_refuse(run, ret_problem);
+	int error = run_either(run, it, ret_result, ret_problem);
+	if (unlikely(error == -ENOMEM))
+		error_fill(ret_problem, error, "there is no memory for the recipe");
+	return error;
+}
+
+int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
+                     struct error_text *ret_problem)
+{
+	return recipe_run_found(run, recipe_find_case(run), ret_result, ret_problem);
+}
+
+int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
+               const struct recipe_input *input, struct recipe_result *ret_result,
+               struct error_text *ret_problem)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+	if (!run)
+		return error_fill(ret_problem, -ENOMEM, "there is no memory for the recipe");
+	recipe_run_begin(run, recipe, scratch, input);
+	return recipe_run_event(run, ret_result, ret_problem);
+}

@@ -1,0 +1,203 @@
+/* tls_client: see tls_client.h. */
+#include "net/tls/tls_client.h"
+
+#include <errno.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509v3.h>
+
+#include "base/mem.h"
+
+struct tls_client {
+	SSL_CTX *context;
+	SSL *ssl;
+	const char *host;
+};
+
+static int load_trust(SSL_CTX *context, const char *ca_file, struct error_text *ret_text)
+{
+	if (!ca_file)
+		return SSL_CTX_set_default_verify_paths(context) == 1 ? 0 : -ENOMEM;
+	if (SSL_CTX_load_verify_file(context, ca_file) == 1)
+		return 0;
+	ERR_clear_error();
+	return error_fill(ret_text, ERR_INVALID, "%s cannot be read, or holds no certificate (PEM)",
+	                  ca_file);
+}
+
+/* A certificate of the file is enough by itself, whoever signed it. */
+static int set_rules(SSL_CTX *context, const struct tls_client_options *options,
+                     struct error_text *ret_text)
+{
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
+	SSL_CTX_set_mode(context, SSL_MODE_AUTO_RETRY);
+	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+	if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1 ||
+	    X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN) != 1)
+		return -ENOMEM;
+	return load_trust(context, options->ca_file, ret_text);
+}
+
+/* Names of hosts go to the server, so that it can choose; addresses do not. */
+static bool prepare(struct tls_client *client, int fd)
+{
+	ASN1_OCTET_STRING *address = a2i_IPADDRESS(client->host);
+	bool is_address = address != NULL;
+	ASN1_OCTET_STRING_free(address);
+	client->ssl = SSL_new(client->context);
+	return client->ssl && SSL_set_fd(client->ssl, fd) == 1 &&
+	       (is_address || SSL_set_tlsext_host_name(client->ssl, client->host) == 1);
+}
+
+static bool is_trusted_itself(const struct tls_client *client, X509 *certificate)
+{
+	const STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(
+		SSL_CTX_get_cert_store(client->context));
+	for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
+		const X509 *known = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i));
+		if (known && X509_cmp(known, certificate) == 0)
+			return true;
+	}
+	return false;
+}
+
+static int check_name(const struct tls_client *client, struct error_text *ret_text)
+{
+	X509 *certificate = SSL_get0_peer_certificate(client->ssl);
+	if (certificate && (X509_check_host(certificate, client->host, 0, 0, NULL) == 1 ||
+	                    X509_check_ip_asc(certificate, client->host, 0) == 1 ||
+	                    is_trusted_itself(client, certificate)))
+		return 0;
+	return error_fill(ret_text, -EPROTO, "the certificate shown there is not for %s",
+	                  client->host);
+}
+
+/* Both would wait for the peer. */
+static bool is_unready(const struct tls_client *client, int result)
+{
+	int why = SSL_get_error(client->ssl, result);
+
+	return why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE;
+}
+
+int tls_client_shake(struct tls_client *client, struct error_text *ret_text)
+{
+	errno = 0;
+	int result = SSL_connect(client->ssl);
+	if (result == 1)
+		return check_name(client, ret_text);
+	int error = errno;
+	bool unready = is_unready(client, result);
+	long verified = SSL_get_verify_result(client->ssl);
+	const char *reason = ERR_reason_error_string(ERR_peek_last_error());
+	ERR_clear_error();
+	if (unready)
+		return error_fill(ret_text, -EAGAIN, "no TLS connection: no answer in time");
+	if (verified != X509_V_OK)
+		return error_fill(ret_text, -EPROTO,
+		                  "the certificate shown there is not believed: %s",
+		                  X509_verify_cert_error_string(verified));
+	return error_fill(ret_text, -EPROTO, "no TLS connection: %s",
+	                  reason  ? reason
+	                  : error ? error_name(-error)
+	                          : "the peer ended it");
+}
+
+static int make(const struct tls_client_options *options, struct tls_client **ret_client,
+                struct error_text *ret_text)
+{
+	struct tls_client *client = mem_zalloc(1, sizeof(*client));
+	error_fill(ret_text, 0, "no memory for TLS");
+	if (!client)
+		return -ENOMEM;
+	client->host = options->host;
+	client->context = SSL_CTX_new(TLS_client_method());
+	error_fill(ret_text, 0, "cannot set up TLS");
+	int error = client->context ? set_rules(client->context, options, ret_text) : -ENOMEM;
+	if (!error && !prepare(client, options->fd))
+		error = -ENOMEM;
+	if (error) {
+		tls_client_free(client);
+		return error;
+	}
+	*ret_client = client;
+	return 0;
+}
+
+int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
+                     struct error_text *ret_text)
+{
+	int error = make(options, ret_client, ret_text);
+	if (!error)
+		SSL_set_mode((*ret_client)->ssl,
+		             SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	return error;
+}
+
+int tls_client_open(const struct tls_client_options *options, struct tls_client **ret_client,
+                    struct error_text *ret_text)
+{
+	struct tls_client *client = NULL;
+	int error = make(options, &client, ret_text);
+	if (!error)
+		error = tls_client_shake(client, ret_text);
+	if (error) {
+		tls_client_free(client);
+		return error == -EAGAIN ? -ETIMEDOUT : error; /* the socket has a time-out */
+	}
+	*ret_client = client;
+	return 0;
+}
+
+struct tls_client *tls_client_free(struct tls_client *client)
+{
+	if (!client)
+		return NULL;
+	SSL_free(client->ssl);
+	SSL_CTX_free(client->context);
+	ERR_clear_error();
+	return mem_free(client);
+}
+
+static int failure(void)
+{
+	int error = errno ? -errno : -EPROTO;
+	ERR_clear_error();
+	return error;
+}
+
+int tls_client_send(struct tls_client *client, struct span bytes)
+{
+	size_t written = 0;
+	errno = 0;
+	/* Without partial writes it is all or an error. */
+	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, &written) == 1 ? 0 : failure();
+}
+
+/* What a call that did not end well says. */
+static int refusal(const struct tls_client *client)
+{
+	if (!is_unready(client, 0))
+		return failure();
+	ERR_clear_error();
+	return -EAGAIN;
+}
+
+int tls_client_send_some(struct tls_client *client, struct span bytes, size_t *ret_len)
+{
+	errno = 0;
+	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, ret_len) == 1 ? 0 : refusal(client);
+}
+
+int tls_client_receive(struct tls_client *client, char *out, size_t room, size_t *ret_len)
+{
+	size_t len = 0;
+	errno = 0;
+	if (SSL_read_ex(client->ssl, out, room, &len) != 1) {
+		if (SSL_get_error(client->ssl, 0) != SSL_ERROR_ZERO_RETURN)
+			return refusal(client);
+		len = 0;
+	}
+	*ret_len = len;
+	return 0;
+}

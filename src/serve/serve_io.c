@@ -1,0 +1,249 @@
+/* One io thread: doors, store, answers. See serve_private.h. */
+#include "serve/serve_private.h"
+
+#include "base/log.h"
+#include "sys/clock.h"
+
+/* A commit costs the same for much as for little. */
+#define GATHER 4
+
+/* Commands may have many keys. */
+#define RESP_IN_FLIGHT 65536u
+
+/* Of the largest size, that must fit into memory at a time. */
+#define BODIES_MIN UINT64_C(16)
+
+struct store *serve_io_store(const struct io *io)
+{
+	return io->port ? port_store(io->port) : store_host_store(io->serve->host);
+}
+
+static void fill_windows(const struct source_set *set, struct advice_question *windows,
+                         struct console_view *ret_view)
+{
+	for (uint32_t i = 0; i < set->count; i++)
+		windows[i] = (struct advice_question){ .source = set->sources[i].name,
+			                               .window_ms = set->sources[i].window_ms,
+			                               .retries_ms = set->sources[i].retries_ms };
+	ret_view->windows = windows;
+	ret_view->window_count = set->count;
+}
+
+/* The path of the only source is no secret: it is told at the start too. */
+static void refuse_path(const struct serve *serve, struct http_request *request)
+{
+	struct error_text text;
+	const struct config *config = serve->config;
+	if (span_starts(request->head.path, SPAN("/v1/claims")))
+		error_fill(&text, 0,
+		           "there is nothing here; claims are made at /v1/claims, unless "
+		           "claims.enabled is off");
+	else if (span_starts(request->head.path, SPAN("/v1")))
+		error_fill(&text, 0,
+		           "there is nothing here; the admin API has a listener of its "
+		           "own (--admin)");
+	else if (config->source_count == 1 && !serve->input->path)
+		error_fill(&text, 0, "there is nothing here; events go to %s",
+		           config->sources[0].path.ptr);
+	else
+		error_fill(&text, 0, "there is nothing here; events go to the path of a source");
+	http_respond_problem(request, 404, text.text, SPAN_EMPTY);
+}
+
+static void handle(struct http_request *request)
+{
+	struct io *io = request->user;
+	if (webhook_handle(&io->webhook, request)) {
+		if (unlikely(io->webhook.decided)) /* by a flush ahead: its sender waits */
+			loop_enough(io->loop);
+		return;
+	}
+	if (claims_handle(&io->claims, io->webhook.use->set, request))
+		return;
+	struct console_view view = { .port = serve_io_store(io) };
+	struct advice_question windows[CONFIG_SOURCES_MAX];
+	fill_windows(io->webhook.use->set, windows, &view);
+	if (!console_handle(&io->serve->console, &view, request))
+		refuse_path(io->serve, request);
+}
+
+/* As handle() decides: all others are answered without a look at the body. */
+static bool wants_body(const struct http_request *request)
+{
+	const struct io *io = request->user;
+	return webhook_wants_body(&io->webhook, request) ||
+	       claims_wants_body(io->webhook.use->set, request);
+}
+
+static void run_store(struct io *io)
+{
+	if (io->port) {
+		store_flush(port_store(io->port));
+		port_collect(io->port);
+	} else {
+		store_host_run(io->serve->host);
+	}
+}
+
+/* Runs before the server's own hook, so decisions are durable before the
+ * answers leave. Whoever waits for an outcome asks the store again in the same round. */
+static void io_round(struct loop_hook *hook)
+{
+	struct io *io = container_of(hook, struct io, round);
+	do {
+		io->webhook.asked = io->claims.asked = io->resp.asked = false;
+		run_store(io);
+		if (io->webhook.decided)
+			webhook_answer(&io->webhook, clock_monotonic_ns());
+		if (unlikely(io->claims.decided))
+			claims_answer(&io->claims);
+	} while (unlikely(io->webhook.asked || io->webhook.decided || io->claims.asked ||
+	                  io->claims.decided || io->resp.asked));
+}
+
+static void io_tick(struct loop_timer *timer)
+{
+	struct io *io = container_of(timer, struct io, tick);
+	if (!io->port)
+		store_host_tick(io->serve->host);
+	if (!io->port && io->resp.server)
+		resp_door_tick(&io->resp);
+	if (atomic_load(&io->serve->console.draining) && !io->draining) {
+		io->draining = io->claims.ending = true;
+		http_server_drain(io->server);
+		if (io->resp.server)
+			resp_server_drain(io->resp.server);
+	}
+	if (io->draining && http_server_drained(io->server) &&
+	    (!io->resp.server || resp_server_drained(io->resp.server)))
+		atomic_store(&io->drained, true);
+	if (atomic_load(&io->end))
+		loop_stop(io->loop);
+	else if (loop_timer_set(io->loop, &io->tick, STORE_HOST_TICK_MS) != 0)
+		log_error("the tick timer cannot be set"); /* its slot was just freed */
+}
+
+void serve_io_wake(void *loop)
+{
+	loop_wake(loop);
+}
+
+static int open_port(struct io *io)
+{
+	struct port_options options = { .wake = serve_io_wake, .user = io->loop };
+	if (io->serve->resp)
+		options.max_in_flight = RESP_IN_FLIGHT;
+	return port_new(io->serve->host, &options, &io->port);
+}
+
+/* A gain and no need. One message is enough for all threads. */
+static void batch_calls(struct io *io)
+{
+	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
+		return;
+	int error = http_server_batch(io->server);
+	if (error == 0 && io->resp.server)
+		error = resp_server_batch(io->resp.server);
+	if (error != 0 && io == io->serve->ios)
+		log_info(
+			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
+			log_str("error", error_name(error)));
+}
+
+static int open_server(struct io *io)
+{
+	struct serve *serve = io->serve;
+	struct http_server_options options = {
+		.loop = io->loop,
+		.address = serve->options->listen,
+		.joins = io == serve->ios ? serve_waiting_server(serve->waiting)
+		                          : serve->ios[0].server,
+		.limits = http_limits_default,
+		.gauge = serve->gauge,
+		.tls = serve->tls,
+		.scratch_size = webhook_scratch_size > claims_scratch_size ? webhook_scratch_size
+		                                                           : claims_scratch_size,
+		.handle = handle,
+		.wants_body = wants_body,
+		.user = io,
+	};
+	options.limits.body_bytes = (uint32_t)serve->options->body_bytes;
+	if (options.limits.input_bytes < BODIES_MIN * serve->options->body_bytes)
+		options.limits.input_bytes = BODIES_MIN * serve->options->body_bytes;
+	options.limits.connections = serve->connections;
+	options.limits.connections_per_address = (uint32_t)serve->options->connections_per_address;
+	return http_server_new(&options, &io->server, &io->problem);
+}
+
+int serve_io_open(struct io *io)
+{
+	struct serve *serve = io->serve;
+	int error = serve->embedded ? 0 : open_port(io);
+	if (error == 0)
+		error = webhook_init(&io->webhook, &(struct webhook_options){
+							   .sources = serve->sources,
+							   .store = serve_io_store(io),
+							   .traces = serve->traces,
+							   .feed = serve->console.feed,
+							   .thread = (uint32_t)(io - serve->ios),
+						   });
+	if (error == 0)
+		error = claims_init(&io->claims, &(struct claims_options){
+							 .store = io->webhook.options.store,
+							 .traces = serve->traces,
+							 .key = serve->store.key,
+							 .thread = io->webhook.options.thread });
+	if (serve->embedded)
+		loop_gather(io->loop, GATHER);
+	if (error == 0) {
+		io->round.round = io_round;
+		loop_hook_add(io->loop, &io->round);
+		io->tick.due = io_tick;
+		error = loop_timer_set(io->loop, &io->tick, STORE_HOST_TICK_MS);
+	}
+	if (error != 0) {
+		error_fill(&io->problem, error, "an io thread cannot start: %s", error_name(error));
+		return error;
+	}
+	error = open_server(io);
+	if (error == 0 && serve->resp)
+		error = serve_resp_open(serve->resp, &io->resp,
+		                        io == serve->ios ? NULL : &serve->ios[0].resp, io->loop,
+		                        serve_io_store(io), &io->problem);
+	if (error != 0)
+		return error;
+	batch_calls(io);
+	struct console *console = &serve->console;
+	console->threads[console->thread_count++] = (struct console_thread){
+		.answer_us = io->webhook.answer_us,
+		.http = http_server_counters(io->server),
+		.resp = io->resp.counters,
+		.reply_us = io->resp.server ? resp_server_reply_us(io->resp.server) : NULL,
+	};
+	return 0;
+}
+
+void serve_io_run(void *user)
+{
+	struct io *io = user;
+	loop_run(io->loop);
+	size_t left = io->port ? port_drain(io->port, SERVE_DRAIN_MS) : 0;
+	if (left > 0)
+		log_warn("decisions were not made in time; their senders get no answer",
+		         log_u64("decisions", left));
+}
+
+/* The store is closed: it has let go of every operation, and those live in the
+ * server's requests. */
+void serve_io_close(struct io *io)
+{
+	if (io->port)
+		port_collect(io->port);
+	claims_release(&io->claims); /* its requests are in the server's memory */
+	io->server = http_server_free(io->server);
+	resp_door_close(&io->resp);
+	if (io->port)
+		store_free(port_store(io->port));
+	webhook_release(&io->webhook);
+	io->loop = loop_free(io->loop);
+}

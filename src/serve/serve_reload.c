@@ -1,0 +1,143 @@
+/* A new configuration while the gateway runs. See serve_private.h. */
+#include "serve/serve_private.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "sys/file.h"
+
+#define LATER_MS 200
+#define CHANGE_RETRY_MS 5000
+
+/* What the new file changes that only a restart can. */
+static void log_changes(const struct config_diff *diff)
+{
+	for (uint32_t i = 0; i < diff->count; i++) {
+		const struct config_change *change = &diff->changes[i];
+		if (change->reloads)
+			log_info("configuration changed", log_str("option", change->option),
+			         log_str("text", change->text));
+		else
+			log_warn("configuration changed, but only a restart can take it over",
+			         log_str("option", change->option), log_str("text", change->text));
+	}
+}
+
+bool serve_reload_is_changing(struct serve *serve)
+{
+	if (serve_sinks_changing(serve->change))
+		return true;
+	if (serve->change) {
+		serve_sinks_failed(serve->change, &serve->failed);
+		serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	}
+	serve->change = serve_sinks_change_free(serve->change);
+	if (serve->before != serve->config)
+		config_free(serve->before);
+	serve->before = NULL;
+	return false;
+}
+
+/* All io threads go over to the sources of the new configuration, which may lead to new
+ * sinks: those are there before. */
+static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
+{
+	struct source_set *set = NULL;
+	int error = serve_sources_new(config, serve->options->listen, serve->store.key,
+	                              &serve->counts, &set, ret_text);
+	if (error == 0)
+		error = serve_sinks_change(serve->deliver,
+		                           &(struct sinks_step){ serve->loaded, config,
+		                                                 &serve->failed },
+		                           &serve->change, ret_text);
+	if (error != 0) {
+		source_set_release(set);
+		return error;
+	}
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_offer(&serve->ios[i].webhook, set);
+	serve_admin_offer(serve->admin, set);
+	source_set_release(serve->sources);
+	serve->sources = set;
+	memset(serve->alarms, 0, sizeof(serve->alarms));
+	return 0;
+}
+
+/* A bad file changes nothing. What only a restart can change keeps its old value:
+ * the options stay those of the start. */
+void serve_reload(struct serve *serve)
+{
+	struct config *config = NULL;
+	struct config_report report;
+	struct config_diff diff = { 0 };
+	struct error_text text = { "" };
+	struct config_input input = *serve->input;
+	input.again = true;
+	if (!input.path) {
+		log_warn("SIGHUP: there is no configuration file to load again");
+		return;
+	}
+	if (file_is_pipe(input.path)) {
+		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
+		         "again");
+		return;
+	}
+	if (serve_reload_is_changing(serve)) {
+		serve->reload_again = true; /* see serve_reload_later() */
+		return;
+	}
+	int error = config_load(&input, &config, &report);
+	config_log_report(&report);
+	if (error == 0)
+		error = config_diff(&(struct config_states){ serve->config, serve->loaded, config },
+		                    &diff);
+	if (error == 0)
+		error = take_over(serve, config, &text);
+	if (error == 0) {
+		log_changes(&diff);
+		if (serve->store.shared && !serve->store.spools && config_spools(config))
+			log_warn("store_away: spool is in force after a restart: there is no spool "
+			         "yet");
+		log_info("configuration loaded", log_str("file", serve->input->path),
+		         log_u64("sources", config->source_count));
+		serve->before = serve->loaded; /* until the sinks are changed */
+		serve->loaded = config;
+		config = NULL;
+	} else {
+		log_error("configuration not loaded; the old one goes on",
+		          log_str("file", serve->input->path),
+		          log_str("error", text.text[0] ? text.text : error_name(error)));
+	}
+	config_diff_free(&diff);
+	config_report_free(&report);
+	config_free(config);
+}
+
+/* Sinks whose outlet could not be made at the reload: it may have been for want of
+ * something that is there now. */
+static void retry_change(struct serve *serve)
+{
+	struct error_text text = { "" };
+	struct sinks_step step = { serve->loaded, serve->loaded, &serve->failed };
+	if (serve->failed.count == 0 || loop_now_ms(serve->ios[0].loop) < serve->retry_at_ms)
+		return;
+	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
+	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
+	if (error != 0)
+		log_error("sinks cannot be changed", log_code(error));
+}
+
+/* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
+void serve_reload_later(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, later);
+	if (!serve_reload_is_changing(serve) && serve->reload_again &&
+	    serve->phase == PHASE_SERVE) {
+		serve->reload_again = false;
+		serve_reload(serve);
+	} else if (!serve->change && serve->phase == PHASE_SERVE) {
+		retry_change(serve);
+	}
+	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
+		log_error("the timer of reloads cannot be set");
+}

@@ -1,0 +1,127 @@
+/*
+ * The steps of a stop. See serve_private.h.
+ *
+ * Driven by a timer of io thread 0, each step bounded in time:
+ *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
+ *                 what it has. A shared store that is away is waited for less.
+ *   2. DRAIN    until all servers are empty, or SERVE_DRAIN_MS: what is left is cut,
+ *                 and the other io threads end. Who waits for an outcome is told that
+ *                 there is none when delivery rests, or after ANSWER_MS.
+ *   3. DELIVER  until no ticket is open, or delivery rests, or DELIVER_MS, whether or
+ *                 not the sink makes headway: then the lanes are asked to end.
+ *   4. SETTLE   until they have ended, for which they give the store some seconds:
+ *                 then this loop stops.
+ *   5. The store is closed. Whatever it could not record comes back with
+ *      ERR_CLOSING, and only then the memory of operations is freed.
+ * If all that takes longer than LIMIT_MS, stop_guard ends the process.
+ */
+#include "serve/serve_private.h"
+
+#include "base/log.h"
+
+#define STEP_MS 20
+#define ANSWER_MS 3000
+#define DELIVER_MS 5000
+#define LIMIT_MS 30000
+
+/* Delivery rests when it has done so for that long: what was just admitted is on its way to
+ * a lane until then. */
+#define REST_MS 100
+
+static void enter(struct serve *serve, enum serve_phase phase)
+{
+	serve->phase = phase;
+	serve->phase_began_ms = loop_now_ms(serve->ios[0].loop);
+}
+
+static bool all_drained(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		if (!atomic_load(&serve->ios[i].drained))
+			return false;
+	return true;
+}
+
+/* The others wait for a person or for whoever claimed them, not for a delivery. */
+static uint64_t undelivered(struct serve *serve)
+{
+	struct store_stats stats;
+	store_stats(serve->console.store, &stats);
+	uint64_t aside = stats.held_tickets + stats.parked_tickets + stats.dead_tickets +
+	                 stats.caller_tickets;
+	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
+}
+
+/* What then is left waits for a time ahead, or for a sink that works: a stop does not. */
+static bool delivery_rests(struct serve *serve)
+{
+	uint64_t now_ms = loop_now_ms(serve->ios[0].loop);
+	if (!deliver_is_resting(serve->deliver))
+		serve->rests_since_ms = 0;
+	else if (serve->rests_since_ms == 0)
+		serve->rests_since_ms = now_ms;
+	return serve->rests_since_ms > 0 && now_ms - serve->rests_since_ms >= REST_MS;
+}
+
+static void end_waits(struct serve *serve)
+{
+	for (uint32_t i = 0; i < serve->io_count; i++)
+		webhook_end_waits(&serve->ios[i].webhook);
+}
+
+static void end_drain(struct serve *serve)
+{
+	if (!all_drained(serve))
+		log_warn("some connections did not finish in time and are cut");
+	http_server_cut(serve->ios[0].server);
+	if (serve->ios[0].resp.server)
+		resp_server_cut(serve->ios[0].resp.server);
+	for (uint32_t i = 1; i < serve->io_count; i++)
+		atomic_store(&serve->ios[i].end, true);
+	serve_admin_end(serve->admin);
+	enter(serve, PHASE_DELIVER);
+}
+
+static void end_deliver(struct serve *serve, bool in_time)
+{
+	uint64_t open = undelivered(serve);
+	if (!in_time)
+		log_warn("some deliveries did not finish in time and are interrupted");
+	if (open > 0)
+		log_warn("events are left for the next start", log_u64("open_tickets", open));
+	store_host_end_takes(serve->host);
+	deliver_end(serve->deliver);
+	enter(serve, PHASE_SETTLE);
+}
+
+void serve_stop_step(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, step);
+	struct loop *loop = serve->ios[0].loop;
+	uint64_t spent_ms = loop_now_ms(loop) - serve->phase_began_ms;
+	serve->callers.stopped = true;
+	bool rests = delivery_rests(serve);
+	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
+		end_waits(serve);
+	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > SERVE_DRAIN_MS))
+		end_drain(serve);
+	else if (serve->phase == PHASE_DELIVER &&
+	         (undelivered(serve) == 0 || rests || spent_ms > DELIVER_MS))
+		end_deliver(serve, spent_ms <= DELIVER_MS);
+	else if (serve->phase == PHASE_SETTLE && deliver_ended(serve->deliver))
+		loop_stop(loop);
+	if (loop_timer_set(loop, &serve->step, STEP_MS) != 0)
+		loop_stop(loop);
+}
+
+void serve_stop(struct serve *serve, const char *signal)
+{
+	bool guarded = stop_guard_begin(&serve->guard, LIMIT_MS) == 0; /* of the log, too */
+	log_info("stopping", log_str("signal", signal));
+	if (!guarded)
+		log_warn("nothing bounds this stop if the disk hangs");
+	store_host_hurry(serve->host);
+	atomic_store(&serve->console.draining, true);
+	enter(serve, PHASE_DRAIN);
+	serve_stop_step(&serve->step);
+}

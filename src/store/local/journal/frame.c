@@ -1,0 +1,492 @@
+/* frame: see frame.h. */
+#include "store/local/journal/frame.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+
+static unsigned char *ring_new(const struct frame *frame)
+{
+	size_t size = (size_t)frame->ring_bytes + frame->frame_max;
+	bool huge = frame->ring_bytes >= MEM_HUGE;
+	unsigned char *memory = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK, size);
+	/* O_DIRECT looks up every page of a write. The slack is seldom used. */
+	if (memory && huge)
+		mem_prefer_huge(memory, frame->ring_bytes);
+	return memory;
+}
+
+int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max)
+{
+	CHECK(ring_bytes % FORMAT_BLOCK == 0 && ring_bytes > 0);
+	CHECK(frame_max % FORMAT_BLOCK == 0 && frame_max > 0);
+	*frame = (struct frame){ .ring_bytes = ring_bytes, .frame_max = frame_max };
+	frame->memory = ring_new(frame);
+	return frame->memory ? 0 : -ENOMEM;
+}
+
+void frame_free(struct frame *frame)
+{
+	frame->memory = mem_free(frame->memory);
+	frame->other = mem_free(frame->other);
+}
+
+static unsigned char *start(const struct frame *frame)
+{
+	return frame->memory + frame->offset % frame->ring_bytes;
+}
+
+/* --- loans ----------------------------------------------------------------- */
+
+/* The lowest offset that is lent, of either ring; UINT32_MAX: nothing is. */
+static uint32_t lent_from(const struct frame *frame)
+{
+	uint32_t from = UINT32_MAX;
+
+	for (uint32_t i = 0; i < FRAME_LOANS; i++) {
+		const struct frame_loan *loan = &frame->loans[i];
+		if (atomic_load_explicit(&loan->loan.out, memory_order_acquire) &&
+		    loan->from < from)
+			from = loan->from;
+	}
+	return from;
+}
+
+/* A frame that has less room than this before what is lent goes to another place. */
+static uint32_t lent_room_least(const struct frame *frame)
+{
+	return frame->ring_bytes / 4;
+}
+
+/* What a frame at `offset` of the same segment may have, so that it does not come upon
+ * `from`: it overwrites what is further behind its end than the ring is long. Whole
+ * blocks, since it ends with one. */
+static uint32_t room_before(const struct frame *frame, uint32_t from, uint32_t offset)
+{
+	uint64_t end = (uint64_t)from + frame->ring_bytes;
+
+	if (end >= (uint64_t)offset + frame->frame_max)
+		return frame->frame_max;
+	return end > offset ? (uint32_t)(end - offset) / FORMAT_BLOCK * FORMAT_BLOCK : 0;
+}
+
+static uint32_t lent_room(const struct frame *frame, uint32_t offset)
+{
+	return frame->left ? frame->frame_max : room_before(frame, lent_from(frame), offset);
+}
+
+/* Where what was put into the ring ends: it has overwritten the oldest bytes. */
+static uint32_t written_end(const struct frame *frame)
+{
+	uint32_t end = frame->offset + frame->len;
+
+	return end > frame->cached_end ? end : frame->cached_end;
+}
+
+struct frame_loan *frame_lend(struct frame *frame)
+{
+	if (frame->left && lent_from(frame) != UINT32_MAX)
+		return NULL;
+	frame->left = false;
+	if (!frame->other)
+		frame->other = ring_new(frame);
+	for (uint32_t i = 0; i < FRAME_LOANS && frame->other; i++) {
+		struct frame_loan *loan = &frame->loans[i];
+		if (atomic_load_explicit(&loan->loan.out, memory_order_acquire))
+			continue;
+		loan->from = UINT32_MAX - 1;
+		atomic_store_explicit(&loan->loan.out, true, memory_order_relaxed);
+		return loan;
+	}
+	return NULL;
+}
+
+bool frame_lend_bytes(struct frame *frame, struct frame_loan *loan, uint32_t offset, const void *at)
+{
+	uintptr_t place = (uintptr_t)at - (uintptr_t)frame->memory;
+	uint64_t end = (uint64_t)offset + frame->ring_bytes;
+
+	CHECK(!frame->left);
+	if (place >= (uintptr_t)frame->ring_bytes + frame->frame_max ||
+	    end < (uint64_t)written_end(frame) + lent_room_least(frame))
+		return false;
+	uint32_t room = room_before(frame, offset, frame->offset);
+	if (frame->entry_count > 0 && room < frame->limit)
+		frame->limit = room;
+	if (offset < loan->from)
+		loan->from = offset;
+	return true;
+}
+
+/* Is something lent of this ring that a frame at this place would come upon? */
+static bool is_in_the_way(const struct frame *frame, const struct frame_place *place)
+{
+	uint32_t from = frame->left ? UINT32_MAX : lent_from(frame);
+
+	if (from == UINT32_MAX)
+		return false;
+	if (place->segment != frame->segment)
+		return true;
+	uint32_t room = room_before(frame, from, place->offset);
+	return room < place->size || room < lent_room_least(frame);
+}
+
+static void leave_ring(struct frame *frame)
+{
+	unsigned char *memory = frame->memory;
+
+	CHECK(frame->busy_end == 0 && frame->other);
+	frame->memory = frame->other;
+	frame->other = memory;
+	frame->left = true;
+}
+
+/* --- frames ------------------------------------------------------------------ */
+
+uint32_t frame_room(const struct frame *frame, uint32_t offset)
+{
+	uint32_t busy = frame->busy_from % frame->ring_bytes;
+	uint32_t busy_len = frame->busy_end - frame->busy_from;
+	uint32_t at = offset % frame->ring_bytes;
+	uint32_t most = lent_room(frame, offset);
+
+	if (busy_len == 0 || at >= busy + busy_len)
+		return most;
+	uint32_t room = at < busy ? busy - at : 0;
+	return room < most ? room : most;
+}
+
+void frame_begin(struct frame *frame, const struct frame_place *place)
+{
+	CHECK(place->offset % FORMAT_BLOCK == 0);
+	CHECK(frame->entry_count == 0);
+	CHECK(frame->busy_end == 0 || place->segment == frame->segment);
+	bool leaves = frame->busy_end == 0 && is_in_the_way(frame, place);
+	if (leaves)
+		leave_ring(frame);
+	if (leaves || place->segment != frame->segment) {
+		frame->cached_from = frame->cached_end = place->offset;
+		frame->spill_from = frame->spill_end = 0;
+	}
+	frame->segment = place->segment;
+	frame->epoch = place->epoch;
+	frame->offset = place->offset;
+	frame_set_limit(frame, place->limit);
+	frame->len = sizeof(struct frame_header);
+}
+
+void frame_set_limit(struct frame *frame, uint32_t limit)
+{
+	uint32_t room = frame_room(frame, frame->offset);
+
+	frame->limit = limit < room ? limit : room;
+}
+
+/* Room for one entry at the end, padded with zeros to 8. */
+static inline unsigned char *add(struct frame *frame, uint32_t size, uint32_t *ret_offset)
+{
+	uint32_t padded = (size + 7) & ~UINT32_C(7);
+	unsigned char *at = start(frame) + frame->len;
+
+	CHECK(frame->len >= sizeof(struct frame_header));
+	CHECK(frame->len + padded <= frame->limit);
+	if (padded != size)
+		memset(at + padded - 8, 0, 8);
+	*ret_offset = frame->offset + frame->len;
+	frame->len += padded;
+	frame->entry_count++;
+	return at;
+}
+
+static unsigned char *put_span(unsigned char *at, struct span span)
+{
+	if (span.len)
+		memcpy(at, span.ptr, span.len);
+	return at + span.len;
+}
+
+/*
+ * The head of an event goes out in whole words, and its check is made of those words.
+ * A struct filled field by field and then copied cost 100 ns here: the wide load waits
+ * until the narrow stores, and all stores to the cold ring before them, have left the
+ * core. Reading the head back from the ring for the check cost 200 ns.
+ */
+static unsigned char *put_word(unsigned char *at, uint64_t word)
+{
+	memcpy(at, &word, sizeof(word));
+	return at + sizeof(word);
+}
+
+struct event_head {
+	uint64_t words[sizeof(struct entry_event) / sizeof(uint64_t)];
+};
+
+static inline unsigned char *put_event_head(unsigned char *at, const struct entry_event *event,
+                                            struct event_head *ret_head)
+{
+	uint64_t *words = ret_head->words;
+
+	CHECK(event->check == 0);
+	words[0] = event->size | (uint64_t)event->kind << 32 | (uint64_t)event->claim_count << 40 |
+	           (uint64_t)event->flags << 48 | (uint64_t)event->source_len << 56;
+	words[1] = event->ticket;
+	words[2] = (uint64_t)event->user_flags << 32 | (uint64_t)event->attempt << 48;
+	return put_word(put_word(put_word(at, words[0]), words[1]), words[2]);
+}
+
+static void seal_event(const struct frame *frame, const struct event_head *head,
+                       unsigned char *entry, uint32_t size)
+{
+	struct entry_made made = { head->words, sizeof(head->words), size, entry };
+	uint32_t check = entry_made_check(&made, frame->epoch);
+
+	memcpy(entry + offsetof(struct entry_event, check), &check, sizeof(check));
+}
+
+static unsigned char *put_routing(unsigned char *at, const struct entry_routing *routing)
+{
+	return put_word(at, routing->leg_count | (uint64_t)routing->first_leg << 8 |
+	                            (uint64_t)routing->letter_len << 16);
+}
+
+static unsigned char *put_legs(unsigned char *at, const struct store_admit *admit)
+{
+	at = put_routing(at, &(struct entry_routing){ .leg_count = (uint8_t)admit->leg_count,
+	                                              .letter_len = (uint16_t)admit->letter.len });
+	for (uint32_t i = 0; i < admit->leg_count; i++) {
+		at = put_word(at, admit->legs[i].order);
+		at = put_word(at, admit->legs[i].sink);
+	}
+	return at;
+}
+
+uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
+                         const struct frame_claims *claims, uint64_t ticket, uint8_t flags)
+{
+	bool routed = unlikely(frame_is_routed(admit));
+	uint32_t size = frame_event_size(admit, claims->once_count), offset;
+	struct event_head head;
+	unsigned char *entry = add(frame, size, &offset);
+	unsigned char *at = put_event_head(
+		entry,
+		&(struct entry_event){ .size = size,
+	                               .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
+	                               .claim_count = (uint8_t)claims->once_count,
+	                               .flags = admit->no_ticket ? EVENT_NO_TICKET : flags,
+	                               .source_len = (uint8_t)admit->source.len,
+	                               .ticket = ticket,
+	                               .user_flags = admit->flags },
+		&head);
+
+	for (uint32_t left = claims->once; left; left &= left - 1) {
+		const struct claim *claim = &claims->claims[__builtin_ctz(left)];
+		at = put_word(at, claim->digest.word[0]);
+		at = put_word(at, claim->digest.word[1]);
+		at = put_word(at, claim->window_s);
+	}
+	if (unlikely(routed))
+		at = put_legs(at, admit);
+	at = put_span(at, admit->source);
+	if (unlikely(routed))
+		at = put_span(at, admit->letter);
+	put_span(at, admit->payload);
+	/* Nobody will ask for the payload of a ticket that is not open. */
+	if (!admit->no_ticket)
+		seal_event(frame, &head, entry, size);
+	return offset;
+}
+
+static unsigned char *put_carried_leg(unsigned char *at, const struct entry *event, uint8_t leg)
+{
+	at = put_routing(at, &(struct entry_routing){ .leg_count = event->leg_count ? 1 : 0,
+	                                              .first_leg = leg,
+	                                              .letter_len = (uint16_t)event->letter.len });
+	if (event->leg_count == 0)
+		return at;
+	struct entry_leg its = entry_leg_at(event, leg - event->first_leg);
+	at = put_word(at, its.order);
+	return put_word(at, its.sink);
+}
+
+uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
+                           const struct frame_carried *carried)
+{
+	bool routed = (event->leg_count | event->letter.len) != 0;
+	uint32_t size = frame_carried_size(event), offset;
+	struct event_head head;
+	unsigned char *entry = add(frame, size, &offset);
+	unsigned char *at = put_event_head(entry,
+	                                   &(struct entry_event){
+						   .size = size,
+						   .kind = routed ? ENTRY_ROUTED : ENTRY_EVENT,
+						   .flags = EVENT_CARRIED | carried->flags,
+						   .source_len = (uint8_t)event->source.len,
+						   .ticket = carried->ticket,
+						   .user_flags = event->event.user_flags,
+						   .attempt = carried->attempt },
+	                                   &head);
+
+	if (routed)
+		at = put_carried_leg(at, event, carried->leg);
+	put_span(put_span(put_span(at, event->source), event->letter), event->payload);
+	seal_event(frame, &head, entry, size);
+	return offset;
+}
+
+uint32_t frame_add_settle(struct frame *frame, const struct store_settle *settle)
+{
+	uint32_t size = frame_settle_size(settle), offset;
+	unsigned char *at = add(frame, size, &offset);
+
+	at = put_word(at, size | (uint64_t)ENTRY_SETTLE << 32 | (uint64_t)settle->outcome << 40);
+	at = put_word(at, settle->ticket);
+	at = put_word(at, settle->attempt);
+	if (unlikely(size > sizeof(struct entry_settle)))
+		put_word(at, settle->due_ms);
+	return offset;
+}
+
+uint32_t frame_add_note(struct frame *frame, struct entry_note *note, struct span text)
+{
+	uint32_t size = frame_note_size(text), offset;
+	unsigned char *entry = add(frame, size, &offset);
+
+	note->size = size;
+	note->kind = ENTRY_NOTE;
+	note->check = 0;
+	memcpy(entry, note, sizeof(*note));
+	put_span(entry + sizeof(*note), text);
+	note->check = entry_note_check(entry, size, frame->epoch);
+	memcpy(entry + offsetof(struct entry_note, check), &note->check, sizeof(note->check));
+	return offset;
+}
+
+uint32_t frame_add_seen(struct frame *frame, const struct entry_seen *seen)
+{
+	uint32_t offset;
+
+	CHECK(seen->size == sizeof(*seen) && seen->kind == ENTRY_SEEN);
+	memcpy(add(frame, sizeof(*seen), &offset), seen, sizeof(*seen));
+	return offset;
+}
+
+uint32_t frame_add_newest(struct frame *frame, const struct entry_newest *newest)
+{
+	uint32_t offset;
+
+	CHECK(newest->size == sizeof(*newest) && newest->kind == ENTRY_NEWEST);
+	memcpy(add(frame, sizeof(*newest), &offset), newest, sizeof(*newest));
+	return offset;
+}
+
+uint32_t frame_add_cell(struct frame *frame, const struct frame_cell *cell)
+{
+	uint32_t size = frame_cell_size(cell), offset;
+	unsigned char *entry = add(frame, size, &offset), *at = entry;
+	const uint64_t head[sizeof(struct entry_cell) / sizeof(uint64_t)] = {
+		size | (uint64_t)ENTRY_CELL << 32 | (uint64_t)cell->act << 40 |
+			(uint64_t)cell->name.len << 48,
+		cell->digest.word[0],
+		cell->digest.word[1] >> 32 << 32,
+		cell->expiry_ms,
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(head); i++)
+		at = put_word(at, head[i]);
+	put_span(put_span(at, cell->name), cell->value);
+	struct entry_made made = { head, sizeof(head), size, entry };
+	uint32_t check = entry_made_check(&made, frame->epoch);
+	memcpy(entry + offsetof(struct entry_cell, digest.word[1]), &check, sizeof(check));
+	return offset;
+}
+
+const unsigned char *frame_finish(struct frame *frame, const struct frame_stamp *stamp,
+                                  uint32_t *ret_span)
+{
+	uint32_t span = (uint32_t)format_align(frame->len, FORMAT_BLOCK);
+	struct frame_header header = {
+		.entry_count = frame->entry_count,
+		.epoch = frame->epoch,
+		.sequence = stamp->sequence,
+		.body_len = frame->len - (uint32_t)sizeof(header),
+		.span = span,
+		.steady_ms = stamp->steady_ms,
+		.wall_ms = stamp->wall_ms,
+	};
+
+	CHECK(frame->entry_count > 0);
+	memset(start(frame) + frame->len, 0, span - frame->len);
+	frame_seal(start(frame), &header);
+	*ret_span = span;
+	return start(frame);
+}
+
+void frame_keep(struct frame *frame, uint32_t span)
+{
+	uint32_t end = frame->offset + span;
+
+	CHECK(frame->entry_count > 0);
+	if (frame->offset % frame->ring_bytes + span > frame->ring_bytes) {
+		/* An older frame in the slack is overwritten now. */
+		if (frame->cached_from < frame->spill_end)
+			frame->cached_from = frame->spill_end;
+		frame->spill_from = frame->offset;
+		frame->spill_end = end;
+	}
+	frame->cached_end = end;
+	frame->busy_from = frame->offset;
+	frame->busy_end = end;
+	frame->len = 0;
+	frame->entry_count = 0;
+}
+
+void frame_written(struct frame *frame)
+{
+	frame->busy_from = frame->busy_end = 0;
+}
+
+void frame_drop(struct frame *frame)
+{
+	frame->busy_from = frame->busy_end = 0;
+	/* The half-built frame overwrote older ones in the ring. */
+	frame->cached_from = frame->cached_end = frame->offset;
+	frame->spill_from = frame->spill_end = 0;
+	frame->len = 0;
+	frame->entry_count = 0;
+}
+
+static bool runs_into_slack(const struct frame *frame)
+{
+	return frame->offset % frame->ring_bytes + frame->len > frame->ring_bytes;
+}
+
+const unsigned char *frame_building(const struct frame *frame, uint64_t segment, uint32_t offset,
+                                    uint32_t len)
+{
+	if (segment != frame->segment || frame->entry_count == 0 || offset < frame->offset ||
+	    (uint64_t)offset + len > frame->offset + frame->len)
+		return NULL;
+	return start(frame) + (offset - frame->offset);
+}
+
+const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
+                                  uint32_t len)
+{
+	uint64_t end = (uint64_t)offset + len;
+
+	/* What is being written is here as a whole, however long, and not on disk yet. */
+	if (segment == frame->segment && offset >= frame->busy_from && end <= frame->busy_end)
+		return frame->memory + frame->busy_from % frame->ring_bytes +
+		       (offset - frame->busy_from);
+	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
+	    written_end(frame) - offset > frame->ring_bytes)
+		return NULL;
+	if (offset >= frame->spill_from && offset < frame->spill_end) {
+		if (runs_into_slack(frame))
+			return NULL;
+		return frame->memory + frame->spill_from % frame->ring_bytes +
+		       (offset - frame->spill_from);
+	}
+	return frame->memory + offset % frame->ring_bytes;
+}

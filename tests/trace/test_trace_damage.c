@@ -1,0 +1,337 @@
+/*
+ * Damage, crashes and failures of a trace log: what is read back is what was
+ * written or it is missing and told; a failure never reaches whoever adds.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "support/test.h"
+#include "trace/traces.h"
+
+#define TRACES 60u
+
+static struct numbers numbers;
+
+struct told {
+	int warnings;
+	int notes;
+	char text[512];
+};
+
+static void hear(void *user, bool warning, const char *text)
+{
+	struct told *told = user;
+	if (warning)
+		told->warnings++;
+	else
+		told->notes++;
+	snprintf(told->text, sizeof(told->text), "%s", text);
+}
+
+static void add(struct trace_log *log, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++) {
+		struct made_trace made;
+		made_trace_fill(&made, i);
+		trace_log_add(log, &made.trace);
+	}
+}
+
+#define BLOCKS 5u
+static uint64_t block_ends[BLOCKS];
+
+/* Five blocks in one file, and its process was killed. */
+static struct simfs *small_log(void)
+{
+	struct simfs *simfs = simfs_new(test_seed());
+	struct trace_log *log = traces_open(simfs);
+	for (uint64_t i = 0; i < BLOCKS; i++) {
+		add(log, i * 12, i * 12 + 12);
+		trace_log_tick(log);
+		block_ends[i] = simfs_used(simfs);
+	}
+	struct simfs *killed = simfs_copy(simfs);
+	trace_log_free(log);
+	simfs_free(simfs);
+	return killed;
+}
+
+/* Opens the disk, checks every trace that is there, and that the log goes on. */
+static uint32_t check_log(struct simfs *simfs, struct told *ret_told)
+{
+	struct trace_log_options options = traces_options(simfs);
+	struct trace_log *log = NULL;
+	struct error_text text = { "" };
+	options.log = hear;
+	options.log_user = ret_told;
+	options.fs->methods->make_dir(options.fs, "data"); /* as the store does */
+	if (trace_log_open(&options, &log, &text) < 0)
+		fail_msg("the log does not open: %s", text.text);
+	numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+	uint32_t found = numbers.count;
+	add(log, 1000, 1004);
+	numbers_find(log, &(struct trace_query){ .key = SPAN("order-1000") }, &numbers);
+	assert_int_equal(numbers.count, 4);
+	trace_log_free(log);
+	return found;
+}
+
+static void test_every_flipped_bit_is_told_and_costs_one_block_at_most(void **state)
+{
+	(void)state;
+	struct simfs *simfs = small_log();
+	const char *path = simfs_file_name(simfs, 0);
+	uint64_t size = simfs_file_size(simfs, path);
+	uint64_t step = test_stride(5);
+	uint64_t whole = 0;
+	uint64_t fewer = 0;
+	for (uint64_t bit = 0; bit < size * 8; bit += step) {
+		struct simfs *damaged = simfs_copy(simfs);
+		struct told told = { 0 };
+		simfs_flip_bit(damaged, path, bit);
+		uint32_t found = check_log(damaged, &told);
+		/* A flip between two blocks changes nothing. */
+		if (found != TRACES && found != TRACES - 12)
+			fail_msg("bit %llu: %u traces are left", (unsigned long long)bit, found);
+		if (found != TRACES && told.warnings + told.notes == 0)
+			fail_msg("bit %llu: a loss that nobody was told of",
+			         (unsigned long long)bit);
+		whole += found == TRACES;
+		fewer += found != TRACES;
+		simfs_free(damaged);
+	}
+	printf("%llu flips: %llu without loss, %llu cost a block\n",
+	       (unsigned long long)(whole + fewer), (unsigned long long)whole,
+	       (unsigned long long)fewer);
+	assert_true(fewer > whole);
+	simfs_free(simfs);
+}
+
+static void test_a_file_cut_anywhere_keeps_what_is_before(void **state)
+{
+	(void)state;
+	struct simfs *simfs = small_log();
+	const char *path = simfs_file_name(simfs, 0);
+	uint64_t size = simfs_file_size(simfs, path);
+	for (uint64_t length = 0; length < size; length += test_stride(7)) {
+		struct simfs *damaged = simfs_copy(simfs);
+		struct told told = { 0 };
+		simfs_cut_file(damaged, path, length);
+		uint32_t found = check_log(damaged, &told);
+		uint32_t whole = 0;
+		/* The zeros behind the last record are not missed. */
+		while (whole < BLOCKS && block_ends[whole] <= length + 63)
+			whole++;
+		uint32_t least = whole > 0 && block_ends[whole - 1] > length ? whole - 1 : whole;
+		if (found < 12 * least || found > 12 * whole || found % 12 != 0)
+			fail_msg("cut to %llu: %u traces are left", (unsigned long long)length,
+			         found);
+		simfs_free(damaged);
+	}
+	simfs_free(simfs);
+}
+
+static void test_a_damaged_place_in_the_middle_is_a_warning_with_file_and_offset(void **state)
+{
+	(void)state;
+	struct simfs *simfs = small_log();
+	struct told told = { 0 };
+	simfs_flip_bit(simfs, simfs_file_name(simfs, 0), 8 * 200);
+	assert_int_equal(check_log(simfs, &told), TRACES - 12);
+	assert_int_equal(told.warnings, 1);
+	assert_non_null(strstr(told.text, "traces/0000000000000001.trc at offset 64"));
+	simfs_free(simfs);
+}
+
+/* Power loss: each unsynced sector kept, dropped or garbled. Of what was synced
+ * only the last block can suffer, which shares its last sector with the next. */
+static void power_loss(uint64_t seed)
+{
+	struct simfs *simfs = simfs_new(seed);
+	struct file_system *fs = simfs_fs(simfs);
+	struct trace_log *log = traces_open(simfs);
+	fs->methods->sync_dir(fs, ".");
+	uint64_t random = seed;
+	uint64_t blocks = 1 + test_random_below(&random, 4);
+	for (uint64_t i = 0; i < blocks; i++) {
+		add(log, i * 12, i * 12 + 12);
+		trace_log_tick(log); /* writes and syncs */
+	}
+	add(log, blocks * 12, blocks * 12 + 24);
+	numbers_find(log, &(struct trace_query){ 0 }, &numbers); /* writes, no sync */
+	struct simfs *found = simfs_crash_copy(simfs, seed);
+	struct told told = { 0 };
+	uint32_t count = check_log(found, &told);
+	if (count < (blocks - 1) * 12 || count > blocks * 12 + 24)
+		fail_msg("%s: %u traces of %llu synced and 24 more", test_note_seed(seed), count,
+		         (unsigned long long)(blocks * 12));
+	simfs_free(found);
+	trace_log_free(log);
+	simfs_free(simfs);
+}
+
+static void test_power_loss_never_gives_wrong_traces_and_keeps_what_was_synced(void **state)
+{
+	(void)state;
+	for (uint64_t round = 0; round < test_scale(2000); round++)
+		power_loss(test_seed() + round);
+}
+
+/* ---- failures ---- */
+
+static const char *const fault_names[] = { "none", "EIO", "ENOSPC", "short write" };
+
+/* Opens if it can, adds, asks, closes; then the disk works and all is checked. */
+static uint64_t faulty_life(enum simfs_fault_kind kind, uint64_t at, bool forever)
+{
+	struct simfs *simfs = small_log();
+	struct trace_log_options options = traces_options(simfs);
+	struct trace_log *log = NULL;
+	struct error_text text = { "" };
+	simfs_fail_at(simfs, kind, at, forever);
+	int r = trace_log_open(&options, &log, &text);
+	if (r < 0 && text.text[0] == 0)
+		fail_msg("%s at %llu: a refusal without a text", fault_names[kind],
+		         (unsigned long long)at);
+	for (uint64_t i = 0; r == 0 && i < 8; i++) {
+		add(log, 2000 + i * 4, 2004 + i * 4);
+		trace_log_tick(log);
+		numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+	}
+	struct trace_stats stats = { 0 };
+	if (r == 0)
+		trace_log_stats(log, &stats);
+	uint64_t calls = simfs_calls(simfs);
+	bool hit = simfs_faults(simfs) > 0;
+	simfs_fail_at(simfs, SIMFS_NO_FAULT, 0, false);
+	if (r == 0 && !forever && hit) {
+		add(log, 3000, 3004);
+		numbers_find(log, &(struct trace_query){ .key = SPAN("order-3000") }, &numbers);
+		if (numbers.count != 4)
+			fail_msg("%s at %llu: the log does not go on", fault_names[kind],
+			         (unsigned long long)at);
+	}
+	trace_log_free(log);
+	struct told told = { 0 };
+	check_log(simfs, &told);
+	simfs_free(simfs);
+	return calls;
+}
+
+static void faults(enum simfs_fault_kind kind)
+{
+	uint64_t calls = faulty_life(SIMFS_NO_FAULT, 1000000, false);
+	for (uint64_t at = 1; at <= calls; at++) {
+		faulty_life(kind, at, false);
+		faulty_life(kind, at, true);
+	}
+	printf("%s at each of %llu calls\n", fault_names[kind], (unsigned long long)calls);
+}
+
+static void test_an_io_error_loses_traces_but_never_the_log(void **state)
+{
+	(void)state;
+	faults(SIMFS_EIO);
+}
+
+static void test_a_full_disk_loses_traces_but_never_the_log(void **state)
+{
+	(void)state;
+	faults(SIMFS_ENOSPC);
+}
+
+static void test_a_short_write_loses_traces_but_never_the_log(void **state)
+{
+	(void)state;
+	faults(SIMFS_SHORT);
+}
+
+static void test_lost_traces_are_counted_and_told_once(void **state)
+{
+	(void)state;
+	struct simfs *simfs = simfs_new(test_seed());
+	struct told told = { 0 };
+	struct trace_log_options options = traces_options(simfs);
+	struct trace_log *log = NULL;
+	struct trace_stats stats;
+	struct file_system *fs = simfs_fs(simfs);
+	fs->methods->make_dir(fs, "data");
+	options.log = hear;
+	options.log_user = &told;
+	assert_int_equal(trace_log_open(&options, &log, NULL), 0);
+	simfs_fail_at(simfs, SIMFS_ENOSPC, 1, true);
+	for (uint64_t i = 0; i < 5; i++) {
+		add(log, i * 4, i * 4 + 4);
+		trace_log_tick(log);
+	}
+	trace_log_stats(log, &stats);
+	assert_int_equal(stats.lost, 20);
+	assert_int_equal(told.warnings, 1);
+	simfs_fail_at(simfs, SIMFS_NO_FAULT, 0, false);
+	add(log, 20, 24);
+	trace_log_tick(log);
+	assert_int_equal(told.notes, 1);
+	assert_string_equal(told.text, "traces are written again");
+	trace_log_stats(log, &stats);
+	assert_int_equal(stats.lost, 20);
+	assert_int_equal(stats.records, 4);
+	trace_log_free(log);
+	simfs_free(simfs);
+}
+
+static unsigned long memory_life(unsigned long fail_at, bool forever)
+{
+	struct simfs *simfs = small_log();
+	struct trace_log_options options = traces_options(simfs);
+	struct trace_log *log = NULL;
+	struct error_text text = { "" };
+	mem_fail_at(fail_at, forever);
+	int r = trace_log_open(&options, &log, &text);
+	for (uint64_t i = 0; r == 0 && i < 4; i++) {
+		add(log, 2000 + i * 4, 2004 + i * 4);
+		trace_log_tick(log);
+		numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+	}
+	unsigned long count = mem_fail_count();
+	mem_fail_at(0, false);
+	if (r < 0)
+		assert_true(text.text[0] != 0);
+	trace_log_free(log);
+	struct told told = { 0 };
+	if (check_log(simfs, &told) < TRACES)
+		fail_msg("allocation %lu: traces of an earlier life are gone", fail_at);
+	simfs_free(simfs);
+	return count;
+}
+
+static void test_no_failed_allocation_disturbs_the_log(void **state)
+{
+	(void)state;
+	unsigned long count = memory_life(1000000000, false);
+	for (unsigned long n = 1; n <= count; n++) {
+		memory_life(n, false);
+		memory_life(n, true);
+	}
+	printf("each of %lu allocations failed\n", count);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_every_flipped_bit_is_told_and_costs_one_block_at_most),
+		cmocka_unit_test(test_a_file_cut_anywhere_keeps_what_is_before),
+		cmocka_unit_test(
+			test_a_damaged_place_in_the_middle_is_a_warning_with_file_and_offset),
+		cmocka_unit_test(
+			test_power_loss_never_gives_wrong_traces_and_keeps_what_was_synced),
+		cmocka_unit_test(test_an_io_error_loses_traces_but_never_the_log),
+		cmocka_unit_test(test_a_full_disk_loses_traces_but_never_the_log),
+		cmocka_unit_test(test_a_short_write_loses_traces_but_never_the_log),
+		cmocka_unit_test(test_lost_traces_are_counted_and_told_once),
+		cmocka_unit_test(test_no_failed_allocation_disturbs_the_log),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
