@@ -84,15 +84,6 @@ void *mem_map(size_t size)
 	return ptr == MAP_FAILED ? NULL : ptr;
 }
 
-void *mem_remap(void *ptr, size_t old_size, size_t new_size)
-{
-	CHECK(new_size > 0 && new_size % MEM_PAGE == 0);
-	if (must_fail())
-		return NULL;
-	void *moved = mremap(ptr, old_size, new_size, MREMAP_MAYMOVE);
-	return moved == MAP_FAILED ? NULL : moved;
-}
-
 void *mem_unmap(void *ptr, size_t size)
 {
 	/* Cutting a hole can fail only for want of kernel memory; then the pages

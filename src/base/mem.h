@@ -19,11 +19,9 @@ char *mem_strdup(const char *text) must_check;
 void *mem_free(void *ptr); /* accepts NULL, returns NULL */
 
 /* Whole zeroed pages, given back to the kernel by mem_unmap(); sizes are
- * multiples of MEM_PAGE. mem_remap() may move them, shrinks or grows; on
- * failure ptr stays valid with its old size. */
+ * multiples of MEM_PAGE. */
 #define MEM_PAGE 4096u
 void *mem_map(size_t size) must_check;
-void *mem_remap(void *ptr, size_t old_size, size_t new_size) must_check;
 void *mem_unmap(void *ptr, size_t size); /* accepts NULL, returns NULL */
 
 /* Addresses first, memory later: mem_reserve() gives addresses that start at a

@@ -41,7 +41,8 @@ static void count_end(struct lane_attempt *attempt, enum breaker_says breaker,
 	say_breaker(lane);
 }
 
-void lane_uncount(struct lane_attempt *attempt)
+/* Limiter and breaker forget one that says nothing of the sink. */
+static void uncount(struct lane_attempt *attempt)
 {
 	count_end(attempt, BREAKER_NOTHING, LIMITER_NOTHING);
 }
@@ -167,7 +168,7 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 void lane_leave(struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
-	lane_uncount(attempt);
+	uncount(attempt);
 	lane->counts.lost++;
 	char ticket[TICKET_TEXT_LEN];
 	ticket_text(attempt->out.event, ticket);
@@ -250,7 +251,7 @@ static void note(struct lane_attempt *attempt, enum store_mark mark, uint64_t du
 
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 {
-	lane_uncount(attempt);
+	uncount(attempt);
 	if (attempt->noted) { /* else it would be taken for one that may have arrived */
 		note(attempt, STORE_MARK_FAILED, due_ms);
 		return;

@@ -242,8 +242,6 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 /* Its ticket is not ours any more, or its bytes are gone. */
 void lane_leave(struct lane_attempt *attempt);
 bool lane_is_lost(const struct lane_attempt *attempt);
-/* Limiter and breaker forget one that says nothing of the sink. */
-void lane_uncount(struct lane_attempt *attempt);
 
 /* lane_bury.c: then it is settled as dead. */
 void lane_bury(struct lane_attempt *attempt);

@@ -589,11 +589,3 @@ uint32_t schedule_each(const struct schedule *schedule, uint32_t place)
 			return i;
 	return SCHEDULE_NONE;
 }
-
-size_t schedule_bytes(const struct schedule *schedule)
-{
-	return (size_t)schedule->used * sizeof(*schedule->tickets) +
-	       (size_t)schedule->heap_count * sizeof(*schedule->heap) +
-	       ((size_t)schedule->entities.room + schedule->numbers.room) *
-	               sizeof(*schedule->entities.places);
-}

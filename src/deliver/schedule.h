@@ -122,5 +122,3 @@ static inline struct schedule_ticket *schedule_at(struct schedule *schedule, uin
 	CHECK(place < schedule->used);
 	return &schedule->tickets[place];
 }
-
-size_t schedule_bytes(const struct schedule *schedule); /* memory that tickets take */

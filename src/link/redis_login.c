@@ -14,14 +14,6 @@ static const struct {
 	{ { "rediss-cluster://", 17 }, true, true },
 };
 
-bool redis_login_is_url(struct span url)
-{
-	for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-		if (span_starts(url, schemes[i].name))
-			return true;
-	return false;
-}
-
 /* ---- pieces ---- */
 
 static int word_read(struct span text, char ret_word[static REDIS_WORD_MAX + 1])

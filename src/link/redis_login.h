@@ -60,6 +60,5 @@ struct redis_login {
 	uint32_t shards;
 };
 
-bool redis_login_is_url(struct span url); /* by its scheme */
 int redis_login_read(struct span url, struct redis_login *ret_login,
                      struct error_text *ret_text) must_check;

@@ -279,7 +279,7 @@ static void host_main(void *user)
 	}
 }
 
-void store_host_wake(struct store_host *host)
+static void host_wake(struct store_host *host)
 {
 	if (atomic_exchange(&host->woken, true))
 		return;
@@ -292,13 +292,13 @@ void store_host_wake(struct store_host *host)
 void store_host_hurry(struct store_host *host)
 {
 	atomic_store(&host->hurry, true);
-	store_host_wake(host);
+	host_wake(host);
 }
 
 void store_host_end_takes(struct store_host *host)
 {
 	atomic_store(&host->end_takes, true);
-	store_host_wake(host);
+	host_wake(host);
 }
 
 struct store *store_host_store(struct store_host *host)
@@ -347,7 +347,7 @@ struct store_host *store_host_free(struct store_host *host)
 
 static void store_written(void *user)
 {
-	store_host_wake(user);
+	host_wake(user);
 }
 
 int store_host_new(const struct store_host_options *options, struct store_host **ret_host)
@@ -425,7 +425,7 @@ static void port_flush(struct store *store)
 	if (!port->queued.newest)
 		return;
 	mailbox_post(&port->host->inbox, &port->queued);
-	store_host_wake(port->host);
+	host_wake(port->host);
 }
 
 void port_flush_lazy(struct port *port)
@@ -489,11 +489,6 @@ size_t port_wait(struct port *port, int timeout_ms)
 	return port_collect(port);
 }
 
-void port_wake(struct port *port)
-{
-	sleeper_wake(&port->sleeper);
-}
-
 size_t port_drain(struct port *port, int timeout_ms)
 {
 	uint64_t end_ns = clock_monotonic_ns() + (uint64_t)timeout_ms * 1000000;
@@ -504,16 +499,11 @@ size_t port_drain(struct port *port, int timeout_ms)
 		if (now_ns >= end_ns)
 			break;
 		port_flush(&port->store);
-		store_host_wake(port->host); /* for what was posted lazily before */
+		host_wake(port->host); /* for what was posted lazily before */
 		port_wait(port, (int)((end_ns - now_ns) / 1000000 + 1));
 	}
 	port_flush(&port->store); /* what the last done()s submitted: the close answers it */
 	atomic_store(&port->all_urgent, false);
-	return port->in_flight;
-}
-
-size_t port_in_flight(const struct port *port)
-{
 	return port->in_flight;
 }
 

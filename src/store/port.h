@@ -23,8 +23,8 @@
  *            or tick, and its completion does not wake the port either. Use it
  *            for settles. A port is woken once per collect at most.
  * Threads:   a port has one owner thread. store_host_run() and _tick() belong
- *            to the owner (EMBEDDED) or to nobody (THREAD). store_host_wake(),
- *            store_host_hurry() and store_host_end_takes() from any thread.
+ *            to the owner (EMBEDDED) or to nobody (THREAD). store_host_hurry()
+ *            and store_host_end_takes() from any thread.
  *            port_new() from any thread while the host lives.
  * Ownership: the host takes the store and frees it; an operation belongs to
  *            the port from submit to done(), as with every store. The done()
@@ -94,7 +94,6 @@ struct store *store_host_store(struct store_host *host);
 void store_host_run(struct store_host *host);
 void store_host_tick(struct store_host *host);
 
-void store_host_wake(struct store_host *host);
 void store_host_hurry(struct store_host *host); /* see store_hurry() */
 void store_host_end_takes(struct store_host *host);
 
@@ -116,16 +115,11 @@ void port_flush_lazy(struct port *port);
 /* Runs the done() of everything that came back; returns how many. */
 size_t port_collect(struct port *port);
 
-/* Sleeps until a completion comes that is not lazy, or port_wake(), or
- * timeout_ms passed (negative: for ever), then collects. */
+/* Sleeps until a completion comes that is not lazy, or timeout_ms passed (negative: for
+ * ever), then collects. */
 size_t port_wait(struct port *port, int timeout_ms);
-
-/* Any thread: the port's next (or present) port_wait() returns at once. */
-void port_wake(struct port *port);
 
 /* Flushes and waits until nothing is in flight; returns how many still are
  * after timeout_ms: those are answered by store_host_close() at the latest.
  * Takes must have been ended, or they count. */
 size_t port_drain(struct port *port, int timeout_ms);
-
-size_t port_in_flight(const struct port *port);

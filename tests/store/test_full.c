@@ -374,7 +374,7 @@ static void test_a_stop_on_a_full_disk_ends_and_the_ticket_stays_open(void **sta
 	port_collect(port);
 	assert_true(settled);
 	assert_int_equal(settle.op.error, ERR_CLOSING);
-	assert_int_equal(port_in_flight(port), 0);
+	assert_int_equal(store_room(store), PORT_IN_FLIGHT_DEFAULT);
 	store_free(store);
 	store_host_free(host);
 	simfs_set_capacity(simfs, 0);

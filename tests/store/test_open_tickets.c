@@ -15,7 +15,6 @@ struct model {
 	struct open_ticket tickets[NUMBERS + 1]; /* state 0: not open */
 	uint64_t open;
 	uint64_t counts[OPEN_TICKET_STATES];
-	uint64_t due_at[SINKS];
 };
 
 static struct open_ticket sample(uint64_t number, uint32_t segment)
@@ -35,12 +34,10 @@ static void model_count(struct model *model)
 {
 	model->open = 0;
 	memset(model->counts, 0, sizeof(model->counts));
-	memset(model->due_at, 0, sizeof(model->due_at));
 	for (uint64_t i = 1; i <= NUMBERS; i++) {
 		enum open_ticket_state state = model->tickets[i].state;
 		model->open += state != OPEN_TICKET_GONE;
 		model->counts[state]++;
-		model->due_at[sink_of(i)] += state == OPEN_TICKET_DUE;
 	}
 }
 
@@ -87,17 +84,8 @@ static void step_lease(struct open_tickets *tickets, struct model *model, uint64
 	struct open_ticket *at = &model->tickets[number];
 	uint32_t attempt = at->attempt + (dice % 8 == 0 ? 1u : 0u);
 	bool ok = at->state == OPEN_TICKET_LEASED && attempt == at->attempt;
-	int wanted = ok ? 0 : ERR_FENCED;
-	switch (dice / 8 % 2) {
-	case 0:
-		assert_int_equal(open_tickets_release(tickets, number, attempt), wanted);
-		at->state = ok ? OPEN_TICKET_DUE : at->state;
-		break;
-	default:
-		assert_int_equal(open_tickets_settle(tickets, number, attempt), wanted);
-		at->state = ok ? OPEN_TICKET_CLOSING : at->state;
-		break;
-	}
+	assert_int_equal(open_tickets_settle(tickets, number, attempt), ok ? 0 : ERR_FENCED);
+	at->state = ok ? OPEN_TICKET_CLOSING : at->state;
 }
 
 static void step_drop(struct open_tickets *tickets, struct model *model, uint64_t number)
@@ -138,8 +126,6 @@ static void compare(struct open_tickets *tickets, struct model *model)
 	for (int i = OPEN_TICKET_DUE; i < OPEN_TICKET_STATES; i++)
 		assert_int_equal(open_tickets_in(tickets, (enum open_ticket_state)i),
 		                 model->counts[i]);
-	for (uint32_t i = 0; i < SINKS; i++)
-		assert_int_equal(open_tickets_due_at(tickets, i), model->due_at[i]);
 	uint32_t oldest = UINT32_MAX;
 	uint64_t after = 0;
 	for (uint64_t i = 1; i <= NUMBERS; i++) {

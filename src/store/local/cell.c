@@ -103,7 +103,8 @@ static int read_bytes(struct local_store *local, struct reader_place place,
 	return *ret_bytes ? 0 : local_read_bytes(local, place, ret_bytes, ret_from_disk);
 }
 
-int local_read_cell(struct local_store *local, const struct cell *cell, struct entry *ret_entry)
+/* The entry that put it; the spans stay until the next read or frame. */
+static int read_cell(struct local_store *local, const struct cell *cell, struct entry *ret_entry)
 {
 	struct reader_place place = { cell->segment, cell->offset, sizeof(struct entry_cell),
 		                      READ_BYTES,
@@ -149,7 +150,7 @@ static int append_value(struct local_store *local, const struct cell *cell, stru
 	if (cell->code) {
 		bytes = cells_value(local->cells, cell->code);
 	} else {
-		int r = local_read_cell(local, cell, &entry);
+		int r = read_cell(local, cell, &entry);
 		if (r < 0) {
 			tell_damaged(local, cell, r);
 			return r;
@@ -249,7 +250,7 @@ static int plan_longer(struct local_store *local, const struct cell *old, struct
 	struct buf *bytes = &local->cell_bytes;
 	struct entry entry;
 
-	int r = local_read_cell(local, old, &entry);
+	int r = read_cell(local, old, &entry);
 	if (r < 0) {
 		tell_damaged(local, old, r);
 		return r;
@@ -382,7 +383,7 @@ static int tell_names(struct local_store *local, const struct cells_scan *at,
 		struct entry entry;
 		if (cell_is_over(&at->cells[i], now_of(local)))
 			continue;
-		int r = local_read_cell(local, &at->cells[i], &entry);
+		int r = read_cell(local, &at->cells[i], &entry);
 		if (r == ERR_DAMAGED) { /* the others are told */
 			tell_damaged(local, &at->cells[i], r);
 			continue;

@@ -275,9 +275,6 @@ void local_undo_cell(struct local_store *local, const struct undo_cell *undo);
 uint32_t local_answer_size(const struct store_settle *settle, uint32_t size);
 /* There is room in the frame and the undo list. ERR_FULL: nothing was changed. */
 int local_put_answer(struct local_store *local, const struct store_settle *settle) must_check;
-/* The entry that put it; the spans stay until the next read or frame. */
-int local_read_cell(struct local_store *local, const struct cell *cell,
-                    struct entry *ret_entry) must_check;
 
 /* carry_cells.c */
 void local_carry_cells(struct local_store *local, uint64_t segment); /* a piece of them */

@@ -95,9 +95,6 @@ struct postgres_store {
 	_Atomic uint64_t commits, commit_ops, io_errors;
 };
 
-/* A connection of this node, not open yet. */
-void postgres_line_init(struct postgres_store *own, struct line *line, uint32_t number,
-                        const struct line_statement *statements);
 /* Milliseconds that only go forward, for times here. */
 uint64_t postgres_boot_ms(void);
 /* For statements.h: a test's time, or minus the latest time that this node has heard of:

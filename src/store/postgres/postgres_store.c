@@ -56,8 +56,9 @@ void postgres_heard(struct postgres_store *own, uint64_t now_ms)
 		;
 }
 
-void postgres_line_init(struct postgres_store *own, struct line *line, uint32_t number,
-                        const struct line_statement *statements)
+/* A connection of this node, not open yet. */
+static void line_init(struct postgres_store *own, struct line *line, uint32_t number,
+                      const struct line_statement *statements)
 {
 	*line = (struct line){
 		.link = { .options = { .conninfo = own->address.conninfo,
@@ -342,8 +343,8 @@ static int begin_lines(struct postgres_store *own, struct error_text *ret_text)
 	postgres_link_close(&link);
 	if (error)
 		return error;
-	postgres_line_init(own, &own->decider, 0, batch_statements);
-	postgres_line_init(own, &own->taker, 1, taker_statements);
+	line_init(own, &own->decider, 0, batch_statements);
+	line_init(own, &own->taker, 1, taker_statements);
 	own->taker.first = own->listen;
 	error = line_open(&own->decider);
 	if (error)

@@ -110,7 +110,9 @@ int schema_choose(struct postgres_link *link, const char *schema, struct error_t
 	return run(link, sql, "the schema cannot be chosen", ret_text);
 }
 
-int schema_version(struct postgres_link *link, uint32_t *ret_version, struct error_text *ret_text)
+/* 0: there is none. */
+static int version_of(struct postgres_link *link, uint32_t *ret_version,
+                      struct error_text *ret_text)
 {
 	struct postgres_answer answer = { 0 };
 	uint64_t version = 0;
@@ -131,7 +133,7 @@ int schema_version(struct postgres_link *link, uint32_t *ret_version, struct err
 int schema_expect(struct postgres_link *link, struct error_text *ret_text)
 {
 	uint32_t version = 0;
-	int error = schema_version(link, &version, ret_text);
+	int error = version_of(link, &version, ret_text);
 	if (error)
 		return error;
 	if (version == 0)
@@ -177,7 +179,7 @@ static int make(struct postgres_link *link, const char *schema, bool migrate,
 	if (!error)
 		error = run(link, "SAVEPOINT looked", "the version cannot be read", ret_text);
 	if (!error)
-		error = schema_version(link, &version, ret_text);
+		error = version_of(link, &version, ret_text);
 	if (!error && version == 0)
 		error = run(link, "ROLLBACK TO looked", "the version cannot be read", ret_text);
 	if (!error && version == 0 && migrate)

@@ -47,10 +47,6 @@
 int schema_choose(struct postgres_link *link, const char *schema,
                   struct error_text *ret_text) must_check;
 
-/* 0: there is none. Needs schema_choose(). */
-int schema_version(struct postgres_link *link, uint32_t *ret_version,
-                   struct error_text *ret_text) must_check;
-
 /* Is it the version of this binary? ERR_VERSION and what to do. */
 int schema_expect(struct postgres_link *link, struct error_text *ret_text) must_check;
 

@@ -1,4 +1,4 @@
-/* redis_check: is a server fit? And, for tests, forget everything. */
+/* redis_check: is a server fit? */
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -313,27 +313,4 @@ bool redis_store_check(const char *url,
 	buf_free(&check.reply);
 	redis_asker_close(&check.asker);
 	return check.fit;
-}
-
-/* ---- tests ---- */
-
-int redis_store_wipe(const char *url, struct error_text *ret_text)
-{
-	static const struct span words[] = { { "FLUSHALL", 8 } };
-	struct redis_asker asker = { 0 };
-	struct redis_login login;
-	struct buf reply = { 0 };
-
-	int r = redis_login_read(span_str(url), &login, ret_text);
-	if (r < 0)
-		return r;
-	uint32_t probes = login.cluster ? PROBES : 1;
-	r = redis_asker_open(&asker, &login, SPAN_EMPTY);
-	for (uint32_t i = 0; i < probes && r == 0; i++)
-		r = redis_ask(&asker, i * (REDIS_SLOTS / probes), words, 1, &reply);
-	if (r < 0)
-		error_fill(ret_text, r, "%s", error_name(r));
-	buf_free(&reply);
-	redis_asker_close(&asker);
-	return r;
 }

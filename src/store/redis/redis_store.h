@@ -69,6 +69,3 @@ enum redis_finding { REDIS_FINDING_OK = 0, REDIS_FINDING_WARN, REDIS_FINDING_ERR
 bool redis_store_check(const char *url,
                        void (*tell)(void *user, enum redis_finding finding, const char *text),
                        void *user);
-
-/* Forgets everything: all keys of the prefix. For tests. */
-int redis_store_wipe(const char *url, struct error_text *ret_text) must_check;

@@ -356,16 +356,6 @@ static struct open_ticket *seek_leased(struct open_tickets *tickets, uint64_t ti
 	return found;
 }
 
-int open_tickets_release(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
-{
-	uint32_t index;
-	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
-	if (!found)
-		return ERR_FENCED;
-	set_state(tickets, index, found, OPEN_TICKET_DUE);
-	return 0;
-}
-
 int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
 {
 	uint32_t index;
@@ -498,12 +488,6 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 	return false;
 }
 
-uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink)
-{
-	const struct sink_use *use = sink_search(tickets, sink);
-	return use ? use->due : 0;
-}
-
 uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment)
 {
 	return segment_uses_of(&tickets->segments, segment);
@@ -542,6 +526,17 @@ static void check_block(const struct open_tickets *tickets, const struct ticket_
 	}
 }
 
+static uint64_t due_of_sink(const struct open_tickets *tickets, uint32_t sink)
+{
+	uint64_t due = 0;
+	for (uint32_t i = 0; i < tickets->blocks.count; i++)
+		for (uint32_t at = 0; at < block_at(tickets, i)->used; at++) {
+			const struct open_ticket *ticket = &block_at(tickets, i)->tickets[at];
+			due += ticket->state == OPEN_TICKET_DUE && ticket->sink == sink;
+		}
+	return due;
+}
+
 void open_tickets_check(const struct open_tickets *tickets)
 {
 	uint64_t open = 0;
@@ -555,8 +550,10 @@ void open_tickets_check(const struct open_tickets *tickets)
 	CHECK(open == tickets->open);
 	for (int i = OPEN_TICKET_DUE; i < OPEN_TICKET_STATES; i++)
 		CHECK(counts[i] == tickets->counts[i]);
-	for (uint32_t i = 0; i < tickets->sink_count; i++)
+	for (uint32_t i = 0; i < tickets->sink_count; i++) {
+		CHECK(tickets->sinks[i].due == due_of_sink(tickets, tickets->sinks[i].sink));
 		due += tickets->sinks[i].due;
+	}
 	CHECK(due == counts[OPEN_TICKET_DUE]);
 	CHECK(segment_uses_check(&tickets->segments) == open); /* 5 */
 }

@@ -108,11 +108,6 @@ const struct open_ticket *open_tickets_peek(struct open_tickets *tickets, uint32
 /* Leases it: its attempt is one higher (stays at 65535). Lent as above, or NULL. */
 const struct open_ticket *open_tickets_take(struct open_tickets *tickets, uint32_t sink) must_check;
 
-/* A lease ended without outcome: due again. ERR_FENCED unless leased with this
- * very attempt. */
-int open_tickets_release(struct open_tickets *tickets, uint64_t ticket,
-                         uint32_t attempt) must_check;
-
 /* Leased → closing. ERR_FENCED unless leased with this very attempt. */
 int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
 
@@ -145,6 +140,5 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 uint64_t open_tickets_count(const struct open_tickets *tickets); /* all that are not gone */
 uint64_t open_tickets_in(const struct open_tickets *tickets, enum open_ticket_state state);
 uint64_t open_tickets_callers(const struct open_tickets *tickets); /* of STORE_SINK_CALLER */
-uint64_t open_tickets_due_at(const struct open_tickets *tickets, uint32_t sink);
 uint64_t open_tickets_bytes(const struct open_tickets *tickets);
 void open_tickets_check(const struct open_tickets *tickets); /* every invariant; for tests */

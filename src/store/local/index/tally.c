@@ -339,11 +339,6 @@ uint64_t tally_sweep(struct tally *tally, uint64_t now_ms, uint64_t budget)
 	return before - tally->count;
 }
 
-uint64_t tally_count(const struct tally *tally)
-{
-	return tally->count;
-}
-
 uint64_t tally_dirty(const struct tally *tally)
 {
 	return tally->waiting;

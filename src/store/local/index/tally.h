@@ -58,7 +58,6 @@ bool tally_mark_dirty(struct tally *tally, uint64_t ticket);
  * Returns how many were removed. */
 uint64_t tally_sweep(struct tally *tally, uint64_t now_ms, uint64_t budget);
 
-uint64_t tally_count(const struct tally *tally);
 uint64_t tally_dirty(const struct tally *tally); /* how many wait */
 uint64_t tally_bytes(const struct tally *tally);
 void tally_check(const struct tally *tally); /* every invariant; for tests */

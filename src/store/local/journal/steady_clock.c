@@ -146,8 +146,3 @@ uint64_t steady_clock_accept_wall(struct steady_clock *steady)
 	watch(steady);
 	return (uint64_t)deviation_ms;
 }
-
-uint64_t steady_clock_to_wall_ms(const struct steady_clock *steady, uint64_t steady_ms)
-{
-	return steady_ms + (uint64_t)steady_clock_deviation_ms(steady);
-}

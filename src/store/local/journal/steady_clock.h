@@ -91,6 +91,3 @@ bool steady_clock_alarm(struct steady_clock *steady, struct error_text *ret_text
 
 /* Rule 5. Returns by how many milliseconds time went forward. */
 uint64_t steady_clock_accept_wall(struct steady_clock *steady);
-
-/* A steady time as the wall clock shows it now, for people. */
-uint64_t steady_clock_to_wall_ms(const struct steady_clock *steady, uint64_t steady_ms);
