@@ -15,7 +15,7 @@ help:
 	@echo "make install       build and install (DESTDIR=…)"
 	@echo "make clean         remove all build folders"
 
-# What users run. That -O3 and LTO pay is likely, see docs/experiments.md.
+# What users run. Why -O3 and LTO: docs/internals/requests.md.
 RELEASE = -Dtests=false -Doptimization=3 -Db_lto=true
 
 build:

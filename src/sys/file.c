@@ -18,7 +18,7 @@
  * at a time under way in a queue of the disk, and begins the next one on the core that
  * hears of the end of the first. If that core is busy with something else, a commit would
  * wait there for up to a tick (4 ms, twice a second, at half of the maximum rate:
- * docs/experiments.md). A sync that takes longer than that has the disk or the file system
+ * docs/internals/journal.md). A sync that takes longer than that has the disk or the file system
  * to itself for other reasons, and is not waited for.
  */
 static struct turns flushes = TURNS_INIT;

@@ -103,7 +103,7 @@ void keeper_turn(struct keeper *keeper)
 }
 
 /* Zeros written in one go would stand before every commit for tens of
- * milliseconds (docs/experiments.md has the p99 without and with naps). A piece
+ * milliseconds (docs/internals/journal.md has the p99 without and with naps). A piece
  * of them begins when a write of the journal has ended, since the disk has time
  * until the next one. Nobody naps while the owner waits, or soon would. */
 static void nap(void *user, uint32_t filled)
