@@ -1,8 +1,8 @@
 /* admin_json: a ticket as JSON. See admin.h. */
 #include <inttypes.h>
 
+#include "base/base64.h"
 #include "base/text.h"
-#include "codec/base64.h"
 #include "console/admin/admin.h"
 #include "gate/letter.h"
 #include "gate/ticket.h"
@@ -115,12 +115,7 @@ void admin_put_payload(struct buf *out, const struct store_item *item, struct sp
 		buf_append_span(out, payload);
 	} else {
 		buf_append_span(out, SPAN("\"payload_base64\":\""));
-		if (buf_reserve(out, BASE64_LEN(payload.len)) < 0) {
-			out->failed = true;
-			return;
-		}
-		base64_encode(payload, out->ptr + out->len);
-		out->len += BASE64_LEN(payload.len);
+		base64_append(out, payload);
 		buf_append_char(out, '"');
 	}
 	buf_append_char(out, ',');

@@ -1,9 +1,9 @@
 /* From a spec to a struct auth. See auth.h. */
 #include <stdarg.h>
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "codec/base64.h"
 #include "door/auth/auth_private.h"
 
 #define SECRET_MAX 1024
@@ -123,11 +123,12 @@ static struct span keep_basic(struct auth *auth, struct span user, struct span s
 	keep(auth, SPAN(":"));
 	keep(auth, secret);
 	struct span plain = span_of(start, user.len + 1 + secret.len);
-	char *text = auth->memory + auth->memory_len;
-	CHECK(BASE64_LEN(plain.len) <= auth->memory_room - auth->memory_len);
-	base64_encode(plain, text);
-	auth->memory_len += BASE64_LEN(plain.len);
-	return span_of(text, BASE64_LEN(plain.len));
+	struct buf text = buf_on(auth->memory + auth->memory_len,
+	                         auth->memory_room - auth->memory_len);
+	base64_append(&text, plain);
+	CHECK(!text.failed);
+	auth->memory_len += text.len;
+	return buf_span(&text);
 }
 
 static int set_basic(struct auth *auth, const struct auth_spec *spec, struct error_text *ret_text)
@@ -374,7 +375,7 @@ static size_t room_for(const struct auth_spec *spec)
 	size_t room = spec->header.len + spec->prefix.len + spec->public_url.len + 1;
 	for (uint32_t i = 0; i < spec->secret_count; i++) {
 		size_t plain = spec->user.len + 1 + spec->secrets[i].len;
-		room += plain + BASE64_LEN(plain);
+		room += plain + BASE64_LEN(plain) + 1;
 	}
 	for (uint32_t i = 0; i < spec->signed_count; i++)
 		room += spec->signed_parts[i].len;

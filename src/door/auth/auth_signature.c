@@ -5,11 +5,11 @@
  * All three do the same: gather what the sender says it signed with (given), and
  * what it must have signed (message), then try every secret on every signature.
  */
+#include "base/base64.h"
 #include "base/hex.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "codec/base64.h"
 #include "door/auth/auth_private.h"
 
 #define GIVEN_MAX 8 /* signatures in one header: rotation needs two or three */

@@ -11,10 +11,10 @@
  */
 #include <stdlib.h>
 
+#include "base/base64.h"
 #include "base/hex.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "codec/base64.h"
 #include "codec/url.h"
 #include "door/auth/auth_private.h"
 

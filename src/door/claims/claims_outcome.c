@@ -14,8 +14,8 @@
 #include <endian.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/error.h"
-#include "codec/base64.h"
 #include "door/claims/claims_internal.h"
 
 #define FORMAT 1
@@ -73,21 +73,6 @@ bool claims_outcome_same(const struct claims_outcome *a, const struct claims_out
 	       span_eq(a->body, b->body);
 }
 
-static void put_base64(struct buf *out, struct span bytes)
-{
-	size_t len = BASE64_LEN(bytes.len);
-	int r = buf_reserve(out, len + 2);
-
-	if (r < 0) {
-		buf_fail(out, r);
-		return;
-	}
-	buf_append_char(out, '"');
-	base64_encode(bytes, out->ptr + out->len);
-	out->len += len;
-	buf_append_char(out, '"');
-}
-
 void claims_outcome_put(const struct claims_outcome *outcome, struct buf *out)
 {
 	if (outcome->coding == CLAIMS_JSON)
@@ -100,10 +85,13 @@ void claims_outcome_put(const struct claims_outcome *outcome, struct buf *out)
 
 void claims_outcome_put_text(const struct claims_outcome *outcome, struct buf *out)
 {
-	if (outcome->coding == CLAIMS_BYTES)
-		put_base64(out, outcome->body);
-	else
+	if (outcome->coding != CLAIMS_BYTES) {
 		buf_append_json(out, outcome->body);
+		return;
+	}
+	buf_append_char(out, '"');
+	base64_append(out, outcome->body);
+	buf_append_char(out, '"');
 }
 
 const char *claims_coding_name(enum claims_coding coding)

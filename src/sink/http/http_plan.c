@@ -1,9 +1,9 @@
 /* http_plan: see http_plan.h. The URL is http_url.c's. */
 #include "sink/http/http_plan.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "codec/base64.h"
 #include "codec/http1.h"
 #include "sink/http/http_url.h"
 

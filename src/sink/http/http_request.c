@@ -1,7 +1,7 @@
 /* http_request: attempts to URL, headers and body. See http_internal.h. */
+#include "base/base64.h"
 #include "base/hash.h"
 #include "base/text.h"
-#include "codec/base64.h"
 #include "gate/ticket.h"
 #include "sink/http/http_internal.h"
 #include "sink/http/http_url.h"
@@ -102,18 +102,16 @@ static void add_signature(struct http_transfer *transfer, const struct key *key,
 {
 	const struct http_plan *plan = transfer->outlet->plan;
 	char digits[TEXT_U64_MAX];
-	char memory[HTTP_SECRETS_MAX * (4 + BASE64_LEN(SIGN_HMAC_LEN))];
+	char memory[HTTP_SECRETS_MAX * (4 + BASE64_LEN(SIGN_HMAC_LEN)) + 1];
 	struct buf codes = buf_on(memory, sizeof(memory));
 	uint64_t seconds = clock_read(transfer->outlet->clock).wall_ms / 1000;
 	struct span time = span_of(digits, text_u64(digits, seconds));
 	struct span parts[] = { span_of(key->text, key->len), SPAN("."), time, SPAN("."), body };
 	for (uint32_t i = 0; i < plan->sign_count; i++) {
 		unsigned char code[SIGN_HMAC_LEN];
-		char text[BASE64_LEN(SIGN_HMAC_LEN)];
 		sign_hmac(&plan->sign_keys[i], parts, ARRAY_LEN(parts), code);
-		base64_encode(span_of(code, sizeof(code)), text);
 		buf_append_span(&codes, i ? SPAN(" v1,") : SPAN("v1,"));
-		buf_append(&codes, text, sizeof(text));
+		base64_append(&codes, span_of(code, sizeof(code)));
 	}
 	CHECK(!codes.failed);
 	add_builtin(transfer, HTTP_WEBHOOK_TIMESTAMP, time);

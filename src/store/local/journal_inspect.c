@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/hex.h"
 #include "base/utf8.h"
-#include "codec/base64.h"
 #include "gate/letter.h"
 #include "gate/ticket.h"
 #include "gate/verdict.h"
@@ -277,17 +277,6 @@ static bool is_text(struct span bytes)
 	return true;
 }
 
-static void put_base64(struct buf *line, struct span bytes)
-{
-	size_t len = BASE64_LEN(bytes.len);
-
-	buf_fail(line, buf_reserve(line, len));
-	if (line->failed)
-		return;
-	base64_encode(bytes, line->ptr + line->len);
-	line->len += len;
-}
-
 static void put_bytes(struct buf *line, const char *name, struct span bytes)
 {
 	buf_printf(line, ",\"%s\":", name);
@@ -296,7 +285,7 @@ static void put_bytes(struct buf *line, const char *name, struct span bytes)
 		return;
 	}
 	buf_append_char(line, '"');
-	put_base64(line, bytes);
+	base64_append(line, bytes);
 	buf_printf(line, "\",\"%s_encoding\":\"base64\"", name);
 }
 
