@@ -34,8 +34,6 @@ static void submit_take(struct lane *lane, struct lane_take *take, uint32_t item
 	take->take.max_bytes = lane->outlet->immediate ? LANE_LARGE_BYTES : LANE_TAKE_BYTES;
 	take->take.lease_ms = lane->lease_ms;
 	take->take.without_payload = bare;
-	take->take.borrows = lane->outlet->immediate;
-	take->take.loan = NULL;
 	lane_submit(lane, &take->take.op, true);
 }
 
@@ -244,8 +242,6 @@ static void receive_take(struct lane *lane, struct lane_take *take)
 	/* An outlet that is not immediate has copies. */
 	if (lane->outlet->immediate)
 		lane_send(lane);
-	store_loan_end(take->take.loan);
-	take->take.loan = NULL;
 }
 
 static struct lane_take *next_arrived(struct lane *lane)

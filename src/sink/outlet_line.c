@@ -19,14 +19,6 @@ void outlet_one_line(struct buf *out, size_t start)
 	replace(out->ptr + start, out->ptr + out->len, '\r');
 }
 
-bool outlet_is_line(const struct outlet_attempt *attempt)
-{
-	struct span payload = attempt->payload;
-	return attempt->line ||
-	       (attempt->json && payload.len > 0 && !memchr(payload.ptr, '\n', payload.len) &&
-	        !memchr(payload.ptr, '\r', payload.len));
-}
-
 void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt)
 {
 	size_t start = out->len;
@@ -39,7 +31,7 @@ void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt)
 		outlet_one_line(out, start);
 }
 
-void outlet_append_head(struct buf *out, const struct outlet_attempt *attempt)
+static void append_head(struct buf *out, const struct outlet_attempt *attempt)
 {
 	char ticket[TICKET_TEXT_LEN];
 	ticket_text(attempt->ticket, ticket);
@@ -52,17 +44,12 @@ void outlet_append_head(struct buf *out, const struct outlet_attempt *attempt)
 	buf_append_span(out, attempt->json ? SPAN(",\"event\":") : SPAN(",\"text\":"));
 }
 
-void outlet_append_tail(struct buf *out, bool envelope)
-{
-	buf_append_span(out, envelope ? SPAN("}\n") : SPAN("\n"));
-}
-
 void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, bool envelope)
 {
 	if (envelope)
-		outlet_append_head(out, attempt);
+		append_head(out, attempt);
 	outlet_append_line(out, attempt);
-	outlet_append_tail(out, envelope);
+	buf_append_span(out, envelope ? SPAN("}\n") : SPAN("\n"));
 }
 
 struct outlet_attempt *outlet_append_events(struct buf *out, struct outlet_attempt *first,

@@ -11,9 +11,6 @@
 #include "base/buf.h"
 #include "sink/outlet.h"
 
-/* Is the payload such a line as it is? Looks at its bytes, unless it is known. */
-bool outlet_is_line(const struct outlet_attempt *attempt);
-
 void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt);
 
 /* Blanks for the line breaks from `start` on; they stand between tokens of JSON. */
@@ -22,9 +19,6 @@ void outlet_one_line(struct buf *out, size_t start);
 /* A whole line with its end. With `envelope` it is {"ticket","source","attempt","event"},
  * and what is no JSON stands under "text". */
 void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, bool envelope);
-/* What comes before the payload in an envelope, and after it in any case. */
-void outlet_append_head(struct buf *out, const struct outlet_attempt *attempt);
-void outlet_append_tail(struct buf *out, bool envelope);
 
 /* The lines of a chain from `first` on, until there are `enough` bytes; each one's `own`
  * is then where its line ends. Returns the first that has none. An event that finds no

@@ -10,9 +10,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "sink/line_parts.h"
+#include "sink/outlet_line.h"
 
 /*
  * An interrupt must never wait behind a stuck reader, and the descriptor is
@@ -29,7 +30,6 @@ enum write_way {
 
 #define PIECE_BYTES 4096u
 #define BATCH_BYTES (1u << 20)
-#define PARTS_MAX 1024u /* of one system call; Linux takes no more */
 
 /* A sync costs the same for much as for little; a write does not, and a short chain
  * stays in the cache. */
@@ -43,8 +43,8 @@ struct stdout_outlet {
 	enum write_way way;
 	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
 	bool envelope;
-	bool torn;               /* what was written last ends inside a line */
-	struct line_parts lines; /* the batch being written */
+	bool torn;        /* what was written last ends inside a line */
+	struct buf lines; /* the batch being written */
 };
 
 /* 0 when the descriptor takes bytes, or why it does not. */
@@ -61,53 +61,51 @@ static int wait_writable(struct stdout_outlet *own)
 	return 0;
 }
 
-static ssize_t write_some(struct stdout_outlet *own)
+static ssize_t write_some(struct stdout_outlet *own, size_t at)
 {
-	int count;
-	const struct iovec *parts = line_parts_left(&own->lines, PARTS_MAX, &count);
+	struct iovec rest = { .iov_base = own->lines.ptr + at, .iov_len = own->lines.len - at };
 	if (own->way == WRITE_NOWAIT) {
-		ssize_t n = pwritev2(own->fd, parts, count, -1, RWF_NOWAIT);
+		ssize_t n = pwritev2(own->fd, &rest, 1, -1, RWF_NOWAIT);
 		if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS))
 			return n;
 		own->way = WRITE_PIECES;
 		errno = EAGAIN; /* wait first: a piece must not block */
 		return -1;
 	}
-	if (own->way == WRITE_WHOLE)
-		return writev(own->fd, parts, count);
-	size_t len = parts->iov_len < PIECE_BYTES ? parts->iov_len : PIECE_BYTES;
-	return write(own->fd, parts->iov_base, len);
+	if (own->way == WRITE_PIECES && rest.iov_len > PIECE_BYTES)
+		rest.iov_len = PIECE_BYTES;
+	return write(own->fd, rest.iov_base, rest.iov_len);
 }
 
 /* Writes as much as it can; returns how many bytes. */
 static size_t write_lines(struct stdout_outlet *own, int *ret_error)
 {
-	struct line_parts *lines = &own->lines;
+	size_t at = 0;
 	bool wait = own->way == WRITE_PIECES;
-	int error = 0;
-	while (lines->left > 0) {
-		error = wait ? wait_writable(own) : 0;
-		ssize_t n = error == 0 ? write_some(own) : 0;
+	*ret_error = 0;
+	while (at < own->lines.len) {
+		int error = wait ? wait_writable(own) : 0;
+		ssize_t n = error == 0 ? write_some(own, at) : 0;
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
 			error = -errno;
-		if (error != 0)
+		if (error != 0) {
+			*ret_error = error;
 			break;
+		}
 		wait = n < 0 || own->way == WRITE_PIECES;
 		if (n > 0)
-			line_parts_written(lines, (size_t)n);
+			at += (size_t)n;
 	}
-	*ret_error = error;
-	return lines->len - lines->left;
+	return at;
 }
 
 /* Fills the batch from `first` on and returns the first that is not in it. */
 static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outlet_attempt *first)
 {
-	return line_parts_fill(&own->lines, first,
-	                       &(struct line_form){ .envelope = own->envelope,
-	                                            .together = own->way == WRITE_PIECES,
-	                                            .torn = own->torn, /* no two lines joined */
-	                                            .enough = BATCH_BYTES });
+	buf_clear(&own->lines);
+	if (own->torn) /* a reader must not join two lines */
+		buf_append_char(&own->lines, '\n');
+	return outlet_append_events(&own->lines, first, own->envelope, BATCH_BYTES);
 }
 
 /* Does what was written end inside a line, of those from `first` on? */
@@ -174,7 +172,7 @@ static void free_outlet(struct outlet *base)
 {
 	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
 	close(own->interrupt_fd);
-	line_parts_free(&own->lines);
+	buf_free(&own->lines);
 	mem_free(own);
 }
 

@@ -130,12 +130,9 @@ static void take_done(struct store_op *op)
 	struct letter *letter = stand_in->letter;
 
 	stand_in->busy = false;
-	if (!letter) {
-		store_loan_end(stand_in->take.loan);
+	if (!letter)
 		return;
-	}
 	struct store_take *take = container_of(letter->op, struct store_take, op);
-	take->loan = stand_in->take.loan;
 	take->items = stand_in->take.items;
 	take->count = stand_in->take.count;
 	take->now_ms = stand_in->take.now_ms;

@@ -24,12 +24,12 @@ bool store_item_next(struct span items, size_t *offset, struct store_item *ret_i
 
 	const char *at = items.ptr + *offset + sizeof(item);
 	size_t before = (size_t)item.source_len + item.letter_len;
-	size_t len = before + (item.lent ? 0 : item.payload_len);
+	size_t len = before + item.payload_len;
 	CHECK(items.len - *offset - sizeof(item) >= len);
 	*ret_item = item;
 	ret_parts->source = span_of(at, item.source_len);
 	ret_parts->letter = span_of(at + item.source_len, item.letter_len);
-	ret_parts->payload = span_of(item.lent ? item.lent : at + before, item.payload_len);
+	ret_parts->payload = span_of(at + before, item.payload_len);
 	*offset += sizeof(item) + len;
 	/* A take's items come from another thread: the next one's head is on its way
 	 * while this one is worked on. */
@@ -63,11 +63,9 @@ static char *put(char *at, struct span span)
 	return at + span.len;
 }
 
-/* `here`: what of the payload is. */
-static int append_item(struct buf *items, struct store_item *item, const struct store_parts *parts,
-                       struct span here)
+int store_item_append(struct buf *items, struct store_item *item, const struct store_parts *parts)
 {
-	size_t len = sizeof(*item) + parts->source.len + parts->letter.len + here.len;
+	size_t len = sizeof(*item) + parts->source.len + parts->letter.len + parts->payload.len;
 
 	int r = buf_reserve(items, len);
 	if (r < 0)
@@ -77,22 +75,9 @@ static int append_item(struct buf *items, struct store_item *item, const struct 
 	item->payload_len = (uint32_t)parts->payload.len;
 	char *at = items->ptr + items->len;
 	memcpy(at, item, sizeof(*item));
-	put(put(put(at + sizeof(*item), parts->source), parts->letter), here);
+	put(put(put(at + sizeof(*item), parts->source), parts->letter), parts->payload);
 	items->len += len;
 	return 0;
-}
-
-int store_item_append(struct buf *items, struct store_item *item, const struct store_parts *parts)
-{
-	item->lent = NULL;
-	return append_item(items, item, parts, parts->payload);
-}
-
-int store_item_append_lent(struct buf *items, struct store_item *item,
-                           const struct store_parts *parts)
-{
-	item->lent = parts->payload.ptr;
-	return append_item(items, item, parts, SPAN_EMPTY);
 }
 
 int store_history_append(struct buf *items, struct store_history history, struct span text)

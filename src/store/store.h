@@ -80,11 +80,6 @@ struct store_op {
 	void *user; /* the caller's */
 };
 
-/* What a store lends: whoever has it may look until he says that he does not any more. */
-struct store_loan {
-	atomic_bool out;
-};
-
 /* Flags of an event; the store keeps them and does not look at them. */
 enum store_event_flags {
 	STORE_EVENT_JSON = 1, /* the payload is valid JSON, */
@@ -403,12 +398,6 @@ static inline bool store_renew_lease(const struct store_renew *renew, uint64_t n
  *
  * A lease that is neither renewed nor settled in time is over: the ticket is due again,
  * and its number is used up. (The leases of a local store end with its process, too.)
- *
- * With `borrows` payloads may stay where the store has them, if it can do without that
- * place for a while: `loan` is not NULL then, and whoever took them says with
- * store_loan_end(), on any thread and before the store is closed, that they are not
- * looked at any more. The store does not wait for it, but lends nothing more when
- * something was kept for long.
  */
 struct store_take {
 	struct store_op op;
@@ -422,21 +411,11 @@ struct store_take {
 	uint32_t max_bytes;
 	uint32_t lease_ms;    /* 0: for ever */
 	bool without_payload; /* the items alone, without their parts: STORE_READ has them */
-	bool borrows;
-	/* in: NULL; out */
-	struct store_loan *loan;
 	/* out */
 	struct buf items; /* the caller's; cleared by the store when it answers */
 	uint32_t count;
 	uint64_t now_ms; /* by the store's clock, which due_ms is of */
 };
-
-/* Accepts NULL. */
-static inline void store_loan_end(struct store_loan *loan)
-{
-	if (loan)
-		atomic_store_explicit(&loan->out, false, memory_order_release);
-}
 
 /* Is it a take that may wait for long? */
 static inline bool store_take_waits(const struct store_op *op)
@@ -458,11 +437,10 @@ struct store_item {
 	uint32_t source_len;
 	uint32_t letter_len;
 	uint32_t payload_len;
-	const char *lent; /* where the payload is, if it is not here */
-	uint8_t state;    /* enum store_state */
-	uint8_t last;     /* enum store_mark: of the last note, */
-	uint16_t status;  /* and its status */
-	bool bare;        /* left out, as asked: the payload; of a take all parts, and flags */
+	uint8_t state;   /* enum store_state */
+	uint8_t last;    /* enum store_mark: of the last note, */
+	uint16_t status; /* and its status */
+	bool bare;       /* left out, as asked: the payload; of a take all parts, and flags */
 };
 
 struct store_parts {
@@ -782,9 +760,6 @@ static inline uint32_t store_release_states(const struct store_release *release)
  * ERR_TOO_LARGE. */
 int store_item_append(struct buf *items, struct store_item *item,
                       const struct store_parts *parts) must_check;
-/* The same, and the payload stays where it is. */
-int store_item_append_lent(struct buf *items, struct store_item *item,
-                           const struct store_parts *parts) must_check;
 int store_history_append(struct buf *items, struct store_history history,
                          struct span text) must_check;
 int store_name_append(struct buf *names, struct span name) must_check;

@@ -236,8 +236,8 @@ static void a_file_has_a_batch_on_disk_before_it_is_done(void **state)
 	fclose(file);
 }
 
-/* RLIMIT_FSIZE tears a write as a full disk does, here in the second of two large lines,
- * which are written from where they lie. */
+/* RLIMIT_FSIZE tears a write as a full disk does, here in the second of two large
+ * lines. */
 static void a_torn_line_is_ended_before_the_next(void **state)
 {
 	(void)state;

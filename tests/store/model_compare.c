@@ -181,53 +181,6 @@ void pair_compare(struct world *world, struct pair *pair)
 	}
 }
 
-static void append_payloads(struct buf *out, const struct buf *items)
-{
-	struct store_item item;
-	struct store_parts parts;
-	size_t at = 0;
-
-	while (store_item_next(buf_span(items), &at, &item, &parts))
-		buf_append_span(out, parts.payload);
-}
-
-/* Some look at it for longer than others. */
-static void borrowed_keep(struct world *world, struct store_take *take)
-{
-	struct borrowed *slot = &world->borrowed[below(world, BORROWED_MAX)];
-
-	if (!take->loan)
-		return;
-	model_tally.lent++;
-	if (slot->loan || below(world, 4) == 0) {
-		store_loan_end(take->loan);
-	} else {
-		*slot = (struct borrowed){ .loan = take->loan, .items = take->items };
-		append_payloads(&slot->copy, &slot->items);
-		take->items = (struct buf){ 0 };
-	}
-	take->loan = NULL;
-}
-
-void borrowed_compare(struct world *world, uint64_t one_of)
-{
-	struct buf now = { 0 };
-
-	for (size_t i = 0; i < BORROWED_MAX; i++) {
-		struct borrowed *slot = &world->borrowed[i];
-		if (!slot->loan || below(world, one_of))
-			continue;
-		buf_clear(&now);
-		append_payloads(&now, &slot->items);
-		EXPECT(world, span_eq(buf_span(&now), buf_span(&slot->copy)));
-		store_loan_end(slot->loan);
-		slot->loan = NULL;
-		buf_free(&slot->items);
-		buf_free(&slot->copy);
-	}
-	buf_free(&now);
-}
-
 /* What the local store leased, the model leases too: the same tickets,
  * oldest first, byte for byte. How many a take gives is the store's affair. */
 void take_compare(struct world *world)
@@ -257,7 +210,6 @@ void take_compare(struct world *world)
 	}
 	EXPECT(world, at[1] == world->waiting.take.items.len);
 	world->model_items = call.take.items;
-	borrowed_keep(world, &world->waiting.take);
 }
 
 void stats_compare(struct world *world)

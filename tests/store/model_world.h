@@ -26,7 +26,6 @@
 #define LEASES_MAX 4096u
 #define CALLERS_MAX 512u
 #define WAITS_MAX 64u
-#define BORROWED_MAX 4u
 #define PAYLOAD_MAX 9000u
 #define HOUR_MS INT64_C(3600000)
 #define DAY_MS (24 * HOUR_MS)
@@ -55,13 +54,6 @@ struct pair {
 	struct store_leg legs[STORE_LEGS_MAX];
 };
 
-/* What a take has borrowed, and what it was then. */
-struct borrowed {
-	struct store_loan *loan; /* NULL: none */
-	struct buf items;
-	struct buf copy; /* of all payloads */
-};
-
 /* One wait at both. */
 struct wait_pair {
 	struct store_wait on[2];
@@ -79,7 +71,6 @@ struct world {
 	struct local_store_options options;
 	struct take_call waiting; /* at the local store */
 	struct buf model_items;
-	struct borrowed borrowed[BORROWED_MAX];
 	struct lease leases[LEASES_MAX];
 	size_t lease_count;
 	uint64_t aside
@@ -112,7 +103,6 @@ struct model_tally {
 	uint64_t legs, histories, starts, takes_of_one;
 	uint64_t cells[STORE_CELL_REMOVE + 1][2][2]; /* by act, found, changed */
 	uint64_t answers, cells_told;
-	uint64_t lent; /* takes of which something was */
 };
 extern struct model_tally model_tally;
 
@@ -150,10 +140,7 @@ void cells_compare(struct world *world);                         /* which there 
 
 /* model_compare.c: equal answers. */
 void pair_compare(struct world *world, struct pair *pair);
-void take_compare(struct world *world);
-/* What was borrowed is as it was; one of so many loans ends. */
-void borrowed_compare(struct world *world,
-                      uint64_t one_of); /* what the local store leased, both do */
+void take_compare(struct world *world); /* what the local store leased, both do */
 void stats_compare(struct world *world);
 void read_compare(struct world *world, uint64_t ticket);
 void scan_compare(struct world *world);

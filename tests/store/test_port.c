@@ -694,91 +694,6 @@ static void test_one_new_for_each_key_on_the_local_store(void **state)
 	simfs_free(simfs);
 }
 
-#define LENT_EVENTS 20u
-#define LENT_LEN 2000u
-
-static atomic_uint lent_takes;
-
-/* The host's thread writes on while this one looks at what it was lent. */
-static void lent_round(struct port *port, const struct store_leg *leg, uint64_t round)
-{
-	char payloads[LENT_EVENTS][LENT_LEN];
-	struct store_admit admits[LENT_EVENTS];
-	struct store_settle settles[LENT_EVENTS] = { 0 };
-	unsigned count = 0, taken = 0;
-	struct store_take take = { .op = { .kind = STORE_TAKE, .done = count_done, .user = &taken },
-		                   .sink = leg->sink,
-		                   .max_items = LENT_EVENTS,
-		                   .max_bytes = 1u << 20,
-		                   .borrows = true };
-
-	for (uint32_t i = 0; i < LENT_EVENTS; i++) {
-		memset(payloads[i], (int)('a' + (round + i) % 26), LENT_LEN);
-		admits[i] = admit_of(1 + round * LENT_EVENTS + i, &count);
-		admits[i].legs = leg;
-		admits[i].leg_count = 1;
-		admits[i].payload = span_of(payloads[i], LENT_LEN);
-		store_submit(port_store(port), &admits[i].op);
-	}
-	store_submit(port_store(port), &take.op);
-	store_flush(port_store(port));
-	wait_for(port, &taken, 1);
-	struct store_item item;
-	struct store_parts parts;
-	size_t offset = 0;
-	uint32_t i = 0;
-	for (; store_item_next(buf_span(&take.items), &offset, &item, &parts); i++) {
-		assert_int_equal(parts.payload.len, LENT_LEN);
-		for (size_t k = 0; k < LENT_LEN; k++)
-			assert_int_equal(parts.payload.ptr[k], parts.payload.ptr[0]);
-		settles[i] = (struct store_settle){
-			.op = { .kind = STORE_SETTLE, .done = count_done, .user = &count },
-			.ticket = item.ticket,
-			.attempt = item.attempt,
-			.outcome = OUTCOME_DONE,
-		};
-		store_submit(port_store(port), &settles[i].op);
-	}
-	assert_true(i > 0);
-	atomic_fetch_add(&lent_takes, take.loan != NULL);
-	store_flush(port_store(port));
-	store_loan_end(take.loan);
-	wait_for(port, &count, LENT_EVENTS + i);
-	buf_free(&take.items);
-}
-
-static void lent_rounds(void *user)
-{
-	static atomic_uint threads;
-	uint32_t which = atomic_fetch_add(&threads, 1);
-	struct store_leg leg = { .sink = 10 + which };
-	struct port *port = port_make(user, 0);
-
-	for (uint64_t round = 0; round < 200; round++)
-		lent_round(port, &leg, which * 1000 + round);
-	port_finish(port);
-}
-
-static void test_what_is_lent_stays_as_it_was_while_the_store_writes_on(void **state)
-{
-	(void)state;
-	struct simfs *simfs = simfs_new(test_seed());
-	struct store_host *host = host_of(
-		local_store_make(simfs, (struct local_store_options){ .beside_bytes = 4096,
-	                                                              .segment_bytes = 1u << 20 }));
-	struct thread thread;
-	assert_int_equal(thread_start(&thread, &(struct thread_options){ .name = "lent",
-	                                                                 .cpu = THREAD_ANY_CPU,
-	                                                                 .run = lent_rounds,
-	                                                                 .user = host }),
-	                 0);
-	lent_rounds(host);
-	thread_join(&thread);
-	assert_true(atomic_load(&lent_takes) > 0);
-	store_host_free(host);
-	simfs_free(simfs);
-}
-
 static void test_no_allocation_failure_breaks_the_ports(void **state)
 {
 	(void)state;
@@ -824,7 +739,6 @@ int main(void)
 		cmocka_unit_test(test_the_owner_uses_the_store_beside_its_ports),
 		cmocka_unit_test(test_one_new_for_each_key_of_64_clients),
 		cmocka_unit_test(test_one_new_for_each_key_on_the_local_store),
-		cmocka_unit_test(test_what_is_lent_stays_as_it_was_while_the_store_writes_on),
 		cmocka_unit_test(test_no_allocation_failure_breaks_the_ports),
 	};
 

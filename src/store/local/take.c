@@ -15,8 +15,7 @@
 #include "store/local/local_internal.h"
 
 #define READ_BYTES (256u << 10)
-#define LEND_BYTES 512u /* less is copied; where the limit should be was not measured */
-#define READ_TRIES 40u  /* two seconds of ticks */
+#define READ_TRIES 40u /* two seconds of ticks */
 
 void reader_close(const struct local_store *local, struct reader *reader)
 {
@@ -214,34 +213,10 @@ static bool read_failed(struct local_store *local, const struct open_ticket *tic
 	return false;
 }
 
-/* A take that is being filled. */
-struct filling {
-	struct store_take *take;
-	struct frame_loan *loan;
-	bool lends;  /* as far as it can be */
-	size_t lent; /* bytes */
-};
-
-/* Can the payload stay where it is? Not in the reader's window. */
-static bool lend(struct local_store *local, struct filling *filling,
-                 const struct open_ticket *ticket, const struct entry *entry)
-{
-	struct frame *frame = &local->journal.frame;
-
-	if (!filling->lends || entry->payload.len < LEND_BYTES)
-		return false;
-	if (!filling->loan)
-		filling->loan = frame_lend(frame);
-	filling->lends = filling->loan != NULL;
-	return filling->lends && ticket->segment == frame->segment &&
-	       frame_lend_bytes(frame, filling->loan, ticket->offset, entry->payload.ptr);
-}
-
 /* As it will be taken. */
-static bool append_item(struct local_store *local, struct filling *filling,
+static bool append_item(struct local_store *local, struct store_take *take,
                         const struct open_ticket *ticket, const struct entry *entry)
 {
-	struct buf *items = &filling->take->items;
 	struct store_item item = local_item(local, ticket, entry);
 	struct store_parts parts = { 0 };
 
@@ -249,21 +224,17 @@ static bool append_item(struct local_store *local, struct filling *filling,
 	item.state = STORE_STATE_LEASED;
 	if (entry)
 		parts = (struct store_parts){ entry->source, entry->letter, entry->payload };
-	if (!entry || !lend(local, filling, ticket, entry))
-		return store_item_append(items, &item, &parts) == 0;
-	filling->lent += parts.payload.len;
-	return store_item_append_lent(items, &item, &parts) == 0;
+	return store_item_append(&take->items, &item, &parts) == 0;
 }
 
 /* The event of the ticket, if it is wanted: 1, or 0: the take ends here, or
  * ERR_DAMAGED: this one is left out. */
-static int fetch_item(struct local_store *local, const struct filling *filling,
+static int fetch_item(struct local_store *local, const struct store_take *take,
                       const struct open_ticket *ticket, struct entry *entry)
 {
-	const struct store_take *take = filling->take;
 	size_t len = take->without_payload ? sizeof(struct store_item) : ticket->length;
 
-	if (take->count > 0 && take->items.len + filling->lent + len > take->max_bytes)
+	if (take->count > 0 && take->items.len + len > take->max_bytes)
 		return 0;
 	if (take->without_payload)
 		return 1;
@@ -279,7 +250,6 @@ static int fetch_item(struct local_store *local, const struct filling *filling,
 /* Gathers what is due; 0 if nothing could be given now. */
 static uint32_t fill_take(struct local_store *local, struct store_take *take)
 {
-	struct filling filling = { .take = take, .lends = take->borrows };
 	const struct open_ticket *ticket, *taken;
 	struct entry entry;
 	int r;
@@ -294,22 +264,17 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 		 * must not be with somebody. */
 		if (ticket->ticket > local->durable_ticket || local_note_waits(local, ticket))
 			break;
-		r = fetch_item(local, &filling, ticket, &entry);
+		r = fetch_item(local, take, ticket, &entry);
 		if (r < 0)
 			continue;
 		if (r == 0 ||
-		    !append_item(local, &filling, ticket, take->without_payload ? NULL : &entry))
+		    !append_item(local, take, ticket, take->without_payload ? NULL : &entry))
 			break;
 		taken = open_tickets_take(local->tickets, take->sink);
 		CHECK(taken == ticket);
 		if (unlikely(take->lease_ms | local->leases.count))
 			local_set_lease(local, ticket->ticket, take->lease_ms);
 		take->count++;
-	}
-	take->loan = filling.loan ? &filling.loan->loan : NULL;
-	if (take->count == 0) {
-		store_loan_end(take->loan);
-		take->loan = NULL;
 	}
 	return take->count;
 }

@@ -29,51 +29,11 @@ int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max)
 void frame_free(struct frame *frame)
 {
 	frame->memory = mem_free(frame->memory);
-	frame->other = mem_free(frame->other);
 }
 
 static unsigned char *start(const struct frame *frame)
 {
 	return frame->memory + frame->offset % frame->ring_bytes;
-}
-
-/* --- loans ----------------------------------------------------------------- */
-
-/* The lowest offset that is lent, of either ring; UINT32_MAX: nothing is. */
-static uint32_t lent_from(const struct frame *frame)
-{
-	uint32_t from = UINT32_MAX;
-
-	for (uint32_t i = 0; i < FRAME_LOANS; i++) {
-		const struct frame_loan *loan = &frame->loans[i];
-		if (atomic_load_explicit(&loan->loan.out, memory_order_acquire) &&
-		    loan->from < from)
-			from = loan->from;
-	}
-	return from;
-}
-
-/* A frame that has less room than this before what is lent goes to another place. */
-static uint32_t lent_room_least(const struct frame *frame)
-{
-	return frame->ring_bytes / 4;
-}
-
-/* What a frame at `offset` of the same segment may have, so that it does not come upon
- * `from`: it overwrites what is further behind its end than the ring is long. Whole
- * blocks, since it ends with one. */
-static uint32_t room_before(const struct frame *frame, uint32_t from, uint32_t offset)
-{
-	uint64_t end = (uint64_t)from + frame->ring_bytes;
-
-	if (end >= (uint64_t)offset + frame->frame_max)
-		return frame->frame_max;
-	return end > offset ? (uint32_t)(end - offset) / FORMAT_BLOCK * FORMAT_BLOCK : 0;
-}
-
-static uint32_t lent_room(const struct frame *frame, uint32_t offset)
-{
-	return frame->left ? frame->frame_max : room_before(frame, lent_from(frame), offset);
 }
 
 /* Where what was put into the ring ends: it has overwritten the oldest bytes. */
@@ -84,72 +44,12 @@ static uint32_t written_end(const struct frame *frame)
 	return end > frame->cached_end ? end : frame->cached_end;
 }
 
-struct frame_loan *frame_lend(struct frame *frame)
-{
-	if (frame->left && lent_from(frame) != UINT32_MAX)
-		return NULL;
-	frame->left = false;
-	if (!frame->other)
-		frame->other = ring_new(frame);
-	for (uint32_t i = 0; i < FRAME_LOANS && frame->other; i++) {
-		struct frame_loan *loan = &frame->loans[i];
-		if (atomic_load_explicit(&loan->loan.out, memory_order_acquire))
-			continue;
-		loan->from = UINT32_MAX - 1;
-		atomic_store_explicit(&loan->loan.out, true, memory_order_relaxed);
-		return loan;
-	}
-	return NULL;
-}
-
-bool frame_lend_bytes(struct frame *frame, struct frame_loan *loan, uint32_t offset, const void *at)
-{
-	uintptr_t place = (uintptr_t)at - (uintptr_t)frame->memory;
-	uint64_t end = (uint64_t)offset + frame->ring_bytes;
-
-	CHECK(!frame->left);
-	if (place >= (uintptr_t)frame->ring_bytes + frame->frame_max ||
-	    end < (uint64_t)written_end(frame) + lent_room_least(frame))
-		return false;
-	uint32_t room = room_before(frame, offset, frame->offset);
-	if (frame->entry_count > 0 && room < frame->limit)
-		frame->limit = room;
-	if (offset < loan->from)
-		loan->from = offset;
-	return true;
-}
-
-/* Is something lent of this ring that a frame at this place would come upon? */
-static bool is_in_the_way(const struct frame *frame, const struct frame_place *place)
-{
-	uint32_t from = frame->left ? UINT32_MAX : lent_from(frame);
-
-	if (from == UINT32_MAX)
-		return false;
-	if (place->segment != frame->segment)
-		return true;
-	uint32_t room = room_before(frame, from, place->offset);
-	return room < place->size || room < lent_room_least(frame);
-}
-
-static void leave_ring(struct frame *frame)
-{
-	unsigned char *memory = frame->memory;
-
-	CHECK(frame->busy_end == 0 && frame->other);
-	frame->memory = frame->other;
-	frame->other = memory;
-	frame->left = true;
-}
-
-/* --- frames ------------------------------------------------------------------ */
-
 uint32_t frame_room(const struct frame *frame, uint32_t offset)
 {
 	uint32_t busy = frame->busy_from % frame->ring_bytes;
 	uint32_t busy_len = frame->busy_end - frame->busy_from;
 	uint32_t at = offset % frame->ring_bytes;
-	uint32_t most = lent_room(frame, offset);
+	uint32_t most = frame->frame_max;
 
 	if (busy_len == 0 || at >= busy + busy_len)
 		return most;
@@ -162,10 +62,7 @@ void frame_begin(struct frame *frame, const struct frame_place *place)
 	CHECK(place->offset % FORMAT_BLOCK == 0);
 	CHECK(frame->entry_count == 0);
 	CHECK(frame->busy_end == 0 || place->segment == frame->segment);
-	bool leaves = frame->busy_end == 0 && is_in_the_way(frame, place);
-	if (leaves)
-		leave_ring(frame);
-	if (leaves || place->segment != frame->segment) {
+	if (place->segment != frame->segment) {
 		frame->cached_from = frame->cached_end = place->offset;
 		frame->spill_from = frame->spill_end = 0;
 	}

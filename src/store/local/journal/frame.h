@@ -8,13 +8,8 @@
  * a sink that keeps up never reads the disk. While one frame is being written the
  * next one is put together behind it.
  *
- * Bytes of the ring can be lent: they then stay as they are until the loan ends. Where a
- * new frame would come upon them, or another segment begins, frames go on in a second
- * ring. As long as anything is lent of the one that was left, nothing is lent of the
- * other; so there are never more than two.
- *
  * Format:  format.h
- * Threads: the owner's; a loan is ended on any.
+ * Threads: the owner's.
  * Failure: frame_init() -ENOMEM. An entry that does not fit is a bug of the
  *          caller: frame_fits() tells.
  */
@@ -27,18 +22,8 @@
 #include "store/local/journal/format.h"
 #include "store/store.h"
 
-#define FRAME_LOANS 8u
-
-struct frame_loan {
-	struct store_loan loan;
-	uint32_t from; /* no byte of it has a lower offset */
-};
-
 struct frame {
 	unsigned char *memory;
-	unsigned char *other; /* the second ring; NULL: nothing was lent yet */
-	struct frame_loan loans[FRAME_LOANS];
-	bool left; /* they are of the other ring, if any is out */
 	uint32_t ring_bytes;
 	uint32_t frame_max; /* most bytes of one frame; the slack has as many */
 	/* the frame being built */
@@ -66,7 +51,6 @@ struct frame_place {
 	uint64_t epoch;
 	uint32_t offset;
 	uint32_t limit; /* at most frame_max is used */
-	uint32_t size;  /* that it has to have room for */
 };
 void frame_begin(struct frame *frame, const struct frame_place *place);
 void frame_set_limit(struct frame *frame, uint32_t limit);
@@ -185,13 +169,6 @@ uint32_t frame_room(const struct frame *frame, uint32_t offset);
 /* Bytes of the frame being built, which nobody may be told of yet, or NULL. */
 const unsigned char *frame_building(const struct frame *frame, uint64_t segment, uint32_t offset,
                                     uint32_t len);
-/* A loan of nothing yet, or NULL: none can be given now. */
-struct frame_loan *frame_lend(struct frame *frame);
-/* It is also of the bytes from this offset of the segment on, of which one is at `at`.
- * False: they are not in the ring, or too old: soon a frame stands there. */
-bool frame_lend_bytes(struct frame *frame, struct frame_loan *loan, uint32_t offset,
-                      const void *at);
-
 /* Bytes of a segment that are still here, or NULL. */
 const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, uint32_t offset,
                                   uint32_t len);

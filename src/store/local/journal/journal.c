@@ -236,14 +236,13 @@ int journal_ready(struct journal *journal, uint64_t now_ms, bool wait)
 	return roll(journal, now_ms, wait);
 }
 
-static void begin_frame(struct journal *journal, enum journal_room room, uint32_t size, int reason)
+static void begin_frame(struct journal *journal, enum journal_room room, int reason)
 {
 	journal->reserve_reason = reason;
 	frame_begin(&journal->frame, &(struct frame_place){ .segment = journal->tail.segment,
 	                                                    .epoch = journal->epoch,
 	                                                    .offset = (uint32_t)journal->tail.end,
-	                                                    .limit = room_left(journal, room),
-	                                                    .size = size });
+	                                                    .limit = room_left(journal, room) });
 }
 
 static bool joins_reserve(const struct journal *journal, uint32_t size, enum journal_room room)
@@ -281,11 +280,11 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 		if (r < 0 && !(reserve && journal->open))
 			return ERR_FULL;
 		if (r < 0) {
-			begin_frame(journal, JOURNAL_URGENT, frame_size, r);
+			begin_frame(journal, JOURNAL_URGENT, r);
 			return 0;
 		}
 	}
-	begin_frame(journal, JOURNAL_NORMAL, frame_size, 0);
+	begin_frame(journal, JOURNAL_NORMAL, 0);
 	return 0;
 }
 
