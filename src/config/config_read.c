@@ -79,6 +79,15 @@ bool config_has_unknown(const char *section, const struct yaml_node *map)
 	return false;
 }
 
+/* One that an earlier release had: its successor's row, or NULL if it sets nothing now. */
+static const struct config_option *find_old(struct config_reader *reader, const char *section,
+                                            const struct option_old *old,
+                                            const struct yaml_node *member)
+{
+	config_tell(reader, CONFIG_WARNING, member->name, "old option: %s", old->advice);
+	return old->successor ? config_option_find(section, span_str(old->successor)) : NULL;
+}
+
 static void tell_unknown(struct config_reader *reader, const char *section,
                          const struct yaml_node *member)
 {
@@ -140,7 +149,11 @@ void config_read_section(struct config_reader *reader, const char *section,
 		struct span name = member->name->text;
 		const struct config_option *option = config_option_find(section, name);
 		size_t at = config_enter(reader, name);
-		if (config_is_repeated(reader, map, member))
+		const struct option_old *old = option ? NULL
+		                                      : option_old_path(buf_span(&reader->option));
+		if (old)
+			option = find_old(reader, section, old, member);
+		if (config_is_repeated(reader, map, member) || (old && !option))
 			;
 		else if (!option)
 			tell_unknown(reader, section, member);

@@ -73,7 +73,6 @@ static const struct config_option rows[] = {
 	{ .path = "store.local.retain_size", FLAG(SERVE_RETAIN_SIZE), .also = "max_size" },
 	{ .path = "store.local.dead_keep", FLAG(SERVE_DEAD_KEEP) },
 	{ .path = "store.local.commit", FLAG(SERVE_COMMIT) },
-	{ .path = "store.local.stay_awake", FLAG(SERVE_STAY_AWAKE) },
 
 	{ .path = "limits", .kind = CONFIG_SECTION, .help = "what peers may ask for" },
 	{ .path = "limits.body", FLAG(SERVE_MAX_BODY), .also = "max_body" },

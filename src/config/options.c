@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "config/suggest.h"
 
@@ -14,6 +15,27 @@
 static void *field_of(const struct option *option, void *values)
 {
 	return (char *)values + option->offset;
+}
+
+static const struct option_old old_options[] = {
+	{ "stay-awake", "store.local.stay_awake", NULL,
+	  "it has no effect any more: remove it (no thread busy-waits now)" },
+};
+
+const struct option_old *option_old_flag(struct span name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(old_options); i++)
+		if (old_options[i].flag && span_eq(name, span_str(old_options[i].flag)))
+			return &old_options[i];
+	return NULL;
+}
+
+const struct option_old *option_old_path(struct span path)
+{
+	for (size_t i = 0; i < ARRAY_LEN(old_options); i++)
+		if (old_options[i].path && span_eq(path, span_str(old_options[i].path)))
+			return &old_options[i];
+	return NULL;
 }
 
 static int unknown_option(struct option_table table, struct span name, struct error_text *ret_text)
@@ -236,10 +258,22 @@ static int parse_option(struct option_table table, int argc, char **argv, int *a
 {
 	const char *text = argv[*at] + 2;
 	size_t len = strcspn(text, "=");
-	const struct option *option = find(table, span_of(text, len));
-	if (!option)
-		return unknown_option(table, span_of(text, len), ret_text);
+	struct span name = span_of(text, len);
+	const struct option *option = find(table, name);
+	const struct option_old *old = option ? NULL : option_old_flag(name);
 	const char *value = text[len] == '=' ? text + len + 1 : NULL;
+	if (old) {
+		log_warn("an old option is used", log_span("option", name),
+		         log_str("advice", old->advice));
+		if (old->successor)
+			option = find(table, span_str(old->successor));
+		else if (!value && *at + 1 < argc)
+			++*at;
+		if (!option)
+			return 0;
+	}
+	if (!option)
+		return unknown_option(table, name, ret_text);
 	if (option->kind == OPTION_FLAG && value)
 		return error_fill(ret_text, -EINVAL, "--%s takes no value", option->name);
 	if (option->kind != OPTION_FLAG && !value) {

@@ -48,6 +48,21 @@ struct option {
 	const char *help;
 };
 
+/*
+ * An option that earlier releases had. It is still read for one release, with a warning:
+ * what it set is ignored, or set by its successor.
+ */
+struct option_old {
+	const char *flag;      /* without the dashes; NULL: it was none */
+	const char *path;      /* of the configuration file; NULL: it did not stand there */
+	const char *successor; /* flag or last name of the path; NULL: there is none */
+	const char *advice;    /* "store.keep_for is its successor" */
+};
+
+/* NULL: no release had it. */
+const struct option_old *option_old_flag(struct span name);
+const struct option_old *option_old_path(struct span path);
+
 struct option_table {
 	const struct option *options;
 	size_t count;

@@ -30,9 +30,8 @@ struct serve_options {
 	uint64_t threads;
 	uint64_t log_json;
 	uint64_t print_envelope;
-	uint64_t commit;     /* enum serve_commit */
-	uint64_t io_uring;   /* enum serve_io_uring */
-	uint64_t stay_awake; /* enum serve_stay_awake */
+	uint64_t commit;   /* enum serve_commit */
+	uint64_t io_uring; /* enum serve_io_uring */
 	uint64_t retain_ms;
 	uint64_t retain_bytes;
 	uint64_t dead_keep_ms;
@@ -48,8 +47,6 @@ enum serve_commit { SERVE_COMMIT_AUTO, SERVE_COMMIT_INLINE, SERVE_COMMIT_THREAD 
 enum serve_resp_tls { SERVE_RESP_TLS_AUTO, SERVE_RESP_TLS_OFF };
 
 enum serve_io_uring { SERVE_IO_URING_AUTO, SERVE_IO_URING_OFF };
-
-enum serve_stay_awake { SERVE_STAY_AWAKE_AUTO, SERVE_STAY_AWAKE_NEVER };
 
 /* The rows of its table. */
 enum serve_row {
@@ -72,7 +69,6 @@ enum serve_row {
 	SERVE_PRINT,
 	SERVE_COMMIT,
 	SERVE_IO_URING,
-	SERVE_STAY_AWAKE,
 	SERVE_RETAIN,
 	SERVE_RETAIN_SIZE,
 	SERVE_DEAD_KEEP,

@@ -103,8 +103,6 @@ static int change(struct runner *runner, struct deliver_command *command)
 	if (command->name)
 		lane_rename(runner->lane, command->name);
 	lane_change(runner->lane, outlet, &command->policy);
-	if (old->immediate != outlet->immediate)
-		thread_run_behind(outlet->immediate);
 	old->methods->free(old);
 	return 0;
 }
@@ -203,10 +201,6 @@ static void timer_due(struct loop_timer *timer)
 static void run(void *user)
 {
 	struct runner *runner = user;
-	/* It is faster than what comes in: on a core that they share it has time enough
-	 * while the journal is written, and the senders' answers go first. */
-	if (runner->outlet->immediate)
-		thread_run_behind(true);
 	loop_again(runner->loop);
 	loop_run(runner->loop);
 	size_t left = port_drain(runner->port, SETTLE_LIMIT_MS);

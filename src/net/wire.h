@@ -92,7 +92,6 @@ struct wire_kind {
 	void (*greeted)(struct wire *wire); /* the TLS handshake is done */
 	void (*stalled)(struct wire *wire); /* its deadline is that of sending now */
 	void (*closed)(struct wire *wire);
-	void (*look_ends)(struct wire_host *host); /* of the loop: all that it found is read */
 	/* Before the output of a round is sent, of the wires from `first` on by
 	 * dirty_next; and after. */
 	void (*round)(struct wire_host *host, struct wire *first);

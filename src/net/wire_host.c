@@ -80,8 +80,6 @@ static void look_ends(struct loop_hook *hook)
 	struct wire_host *host = container_of(hook, struct wire_host, look_hook);
 	if (host->batch)
 		socket_batch_run(host->batch);
-	if (host->kind->look_ends)
-		host->kind->look_ends(host);
 }
 
 void wire_host_init(struct wire_host *host)

@@ -106,8 +106,6 @@ static void io_tick(struct loop_timer *timer)
 	struct io *io = container_of(timer, struct io, tick);
 	if (!io->port)
 		store_host_tick(io->serve->host);
-	if (!io->port && io->resp.server)
-		resp_door_tick(&io->resp);
 	if (atomic_load(&io->serve->console.draining) && !io->draining) {
 		io->draining = io->claims.ending = true;
 		http_server_drain(io->server);

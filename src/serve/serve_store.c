@@ -80,7 +80,6 @@ static int open_local(const struct config *config, struct serve_store *store,
 		.accept_clock = options->accept_clock,
 		.lazy_outcomes = true,
 		.beside_bytes = BESIDE_BYTES,
-		.stay_awake = options->stay_awake == SERVE_STAY_AWAKE_AUTO,
 		.log = local_says,
 		.log_user = who,
 	};

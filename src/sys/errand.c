@@ -5,7 +5,6 @@ static void run(void *user)
 {
 	struct errand *errand = user;
 
-	thread_run_promptly();
 	while (!atomic_load(&errand->stop)) {
 		if (!atomic_exchange(&errand->wanted, false)) {
 			sleeper_sleep(&errand->work, -1);

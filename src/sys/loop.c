@@ -4,8 +4,6 @@
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -26,8 +24,6 @@ struct loop {
 	int event_at, event_count;
 	bool again;
 	unsigned gather;
-	uint64_t expect_ns; /* loop_expect() */
-	bool slack_set;
 	bool enough; /* no more looks in this round */
 
 	struct loop_timer **heap; /* by at_ms, then order; heap[0] is due first */
@@ -321,46 +317,6 @@ static void run_handlers(struct loop *loop)
 	run_hooks(loop->look_hooks);
 }
 
-/* Sleeps in slices: to be woken for each of many that come one by one costs more. */
-#define EXPECT_SLICES 4u
-#define EXPECT_SLICE_MIN_NS UINT64_C(20000)
-#define EXPECT_SLICE_MAX_NS UINT64_C(1000000)
-#define EXPECT_SLACK_NS 1000UL /* of the kernel's timers; 50 us otherwise */
-
-void loop_expect(struct loop *loop, uint64_t until_ns)
-{
-	if (!loop->slack_set)
-		prctl(PR_SET_TIMERSLACK, EXPECT_SLACK_NS);
-	loop->slack_set = true;
-	loop->expect_ns = until_ns;
-}
-
-static void sleep_ns(uint64_t ns)
-{
-	struct timespec time = { .tv_sec = (time_t)(ns / 1000000000),
-		                 .tv_nsec = (long)(ns % 1000000000) };
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &time, NULL);
-}
-
-static void await_expected(struct loop *loop)
-{
-	uint64_t now_ns = clock_monotonic_ns();
-	uint64_t slice_ns = loop->expect_ns > now_ns ? (loop->expect_ns - now_ns) / EXPECT_SLICES
-	                                             : 0;
-	if (slice_ns < EXPECT_SLICE_MIN_NS)
-		slice_ns = EXPECT_SLICE_MIN_NS;
-	if (slice_ns > EXPECT_SLICE_MAX_NS)
-		slice_ns = EXPECT_SLICE_MAX_NS;
-	while (now_ns < loop->expect_ns) {
-		uint64_t left_ns = loop->expect_ns - now_ns;
-		sleep_ns(left_ns < slice_ns ? left_ns : slice_ns);
-		take_events(loop, 0);
-		run_handlers(loop);
-		now_ns = clock_monotonic_ns();
-	}
-	loop->expect_ns = 0;
-}
-
 static void run_round(struct loop *loop)
 {
 	wait_events(loop);
@@ -369,8 +325,6 @@ static void run_round(struct loop *loop)
 		take_events(loop, 0);
 		run_handlers(loop);
 	}
-	if (loop->expect_ns > 0)
-		await_expected(loop);
 	run_timers(loop);
 	run_hooks(loop->hooks);
 }

@@ -75,11 +75,6 @@ uint64_t loop_now_ms(const struct loop *loop);
  * for much work as for little, such as a commit. */
 void loop_gather(struct loop *loop, unsigned times);
 
-/* From inside a handler or a look hook: more is expected soon, so this round sleeps a
- * little and looks again, a few times until then (loop_now_ns()'s clock), before its timers
- * and hooks run. 0: no more. */
-void loop_expect(struct loop *loop, uint64_t until_ns);
-
 /* This round looks no further: something is ready that its hooks should see soon. */
 void loop_enough(struct loop *loop);
 

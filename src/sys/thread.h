@@ -33,25 +33,6 @@ struct thread_options {
 #define THREAD_ANY_CPU (-1)
 
 int thread_start(struct thread *thread, const struct thread_options *options) must_check;
-/*
- * The calling thread mostly waits, and works for some microseconds when it is woken:
- * it may begin at once then, also on a core that is busy with another thread. No more
- * of the core becomes its share. Does nothing where the kernel cannot (before 6.12).
- */
-void thread_run_promptly(void);
-/*
- * The opposite, or as it was again: nobody waits for what the calling thread does, so
- * who wakes it goes on first if they share a core, until it sleeps or its turn is over.
- * The share of the core stays the same. Does nothing to a thread with a policy that
- * somebody has chosen for it.
- */
-void thread_run_behind(bool behind);
-
-/* The calling thread runs while nobody else of its control group wants to. */
-int thread_run_last(void) must_check;
-/* From now on the thread, which runs, stays on that core. */
-int thread_move(struct thread *thread, int cpu) must_check;
-
 void thread_join(struct thread *thread); /* of one that did not start: nothing */
 
 /* Instead of thread_join(), by anybody who must not wait: the thread ends when it

@@ -138,6 +138,21 @@ static void the_defaults_of_serve_are_in_range(void **state)
 	assert_int_equal(options.threads, 1);
 }
 
+/* With or without "=", its value is not taken for an argument of its own. */
+static void an_option_of_an_earlier_release_is_still_read(void **state)
+{
+	(void)state;
+	struct serve_options options = { 0 };
+	struct error_text text = { "" };
+	const char *args[] = { "--stay-awake", "never", "--stay-awake=auto", "--threads", "2" };
+	int rest = -1;
+	assert_int_equal(options_parse(serve_option_table, 5, (char **)args, &options, &rest,
+	                               &text),
+	                 0);
+	assert_int_equal(rest, 0);
+	assert_int_equal(options.threads, 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -146,6 +161,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_option_is_left_over),
 		cmocka_unit_test(errors_say_what_was_found_and_expected),
 		cmocka_unit_test(the_defaults_of_serve_are_in_range),
+		cmocka_unit_test(an_option_of_an_earlier_release_is_still_read),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

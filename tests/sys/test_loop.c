@@ -330,44 +330,6 @@ static void gathering_takes_what_comes_meanwhile_into_the_round(void **state)
 	dominoes_clear(&its, fixture->loop);
 }
 
-/* Expects another look after each, until the last has been called. */
-struct expecting {
-	struct loop_hook hook;
-	struct loop *loop;
-	const struct domino *last;
-	uint64_t until_ns;
-};
-
-static void expect_more(struct loop_hook *hook)
-{
-	struct expecting *expecting = container_of(hook, struct expecting, hook);
-	loop_expect(expecting->loop, expecting->last->calls > 0 ? 0 : expecting->until_ns);
-}
-
-static void a_round_waits_for_what_is_expected_and_no_longer(void **state)
-{
-	struct fixture *fixture = *state;
-	struct dominoes its;
-	struct expecting expecting = { .hook.round = expect_more,
-		                       .loop = fixture->loop,
-		                       .last = &its.row[3],
-		                       .until_ns = clock_monotonic_ns() + 40000000000 };
-	dominoes_set_up(&its, fixture->loop);
-	loop_look_hook_add(fixture->loop, &expecting.hook);
-	write_byte(its.fds[0][1]);
-	run_rounds(fixture, 1);
-	assert_int_equal(its.row[3].calls, 1);
-
-	its.row[2].next_fd = -1; /* what is expected does not come, and the time is over */
-	its.row[3].calls = 0;
-	expecting.until_ns = 1;
-	write_byte(its.fds[0][1]);
-	run_rounds(fixture, 1);
-	assert_int_equal(its.row[3].calls, 0);
-	loop_hook_remove(fixture->loop, &expecting.hook);
-	dominoes_clear(&its, fixture->loop);
-}
-
 struct satisfied {
 	struct domino domino;
 	struct loop *loop;
@@ -574,8 +536,6 @@ int main(void)
 		                                teardown),
 		cmocka_unit_test_setup_teardown(hooks_run_in_the_order_they_were_added, setup,
 		                                teardown),
-		cmocka_unit_test_setup_teardown(a_round_waits_for_what_is_expected_and_no_longer,
-		                                setup, teardown),
 		cmocka_unit_test_setup_teardown(gathering_takes_what_comes_meanwhile_into_the_round,
 		                                setup, teardown),
 		cmocka_unit_test_setup_teardown(a_round_that_has_enough_looks_no_further, setup,

@@ -80,42 +80,12 @@ static void impossible_processor_starts_nothing(void **state)
 	assert_int_equal(seen.cpus, 0);
 }
 
-static void go_behind(void *user)
-{
-	int *policies = user;
-	thread_run_behind(true);
-	policies[0] = sched_getscheduler(0);
-	thread_run_behind(false);
-	policies[1] = sched_getscheduler(0);
-	sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
-	thread_run_behind(true);
-	policies[2] = sched_getscheduler(0);
-}
-
-static void thread_that_runs_behind_pushes_nobody_aside(void **state)
-{
-	(void)state;
-	int policies[3] = { -1, -1, -1 };
-	struct thread thread;
-	struct thread_options options = {
-		.name = "behind", .cpu = THREAD_ANY_CPU, .run = go_behind, .user = policies
-	};
-	if (sched_getscheduler(0) != SCHED_OTHER)
-		skip();
-	assert_int_equal(thread_start(&thread, &options), 0);
-	thread_join(&thread);
-	assert_int_equal(policies[0], SCHED_BATCH);
-	assert_int_equal(policies[1], SCHED_OTHER);
-	assert_int_equal(policies[2], SCHED_IDLE); /* what somebody has chosen stays */
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(thread_has_its_name_and_no_signals),
 		cmocka_unit_test(pinned_thread_has_one_processor),
 		cmocka_unit_test(impossible_processor_starts_nothing),
-		cmocka_unit_test(thread_that_runs_behind_pushes_nobody_aside),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

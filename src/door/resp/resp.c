@@ -541,24 +541,6 @@ int resp_door_open(struct resp_door *door, struct resp_shared *shared, struct st
 	return 0;
 }
 
-#define COMMITS_MIN 8u        /* to know what one costs */
-#define PATIENCE_MAX_US 1000u /* however slow the disk is */
-
-void resp_door_tick(struct resp_door *door)
-{
-	struct store_stats stats;
-	store_stats(door->store, &stats);
-	uint64_t commits = stats.commits - door->commits;
-	if (commits < COMMITS_MIN)
-		return;
-	uint64_t sum_us = histogram_sum(door->store->commit_us);
-	uint64_t half_us = (sum_us - door->commit_us) / commits / 2;
-	door->commits = stats.commits;
-	door->commit_us = sum_us;
-	resp_server_patience(door->server,
-	                     1000 * (half_us < PATIENCE_MAX_US ? half_us : PATIENCE_MAX_US));
-}
-
 void resp_door_close(struct resp_door *door)
 {
 	door->server = resp_server_free(door->server);

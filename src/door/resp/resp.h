@@ -81,7 +81,6 @@ struct resp_door {
 	struct resp_server *server; /* set by resp_door_open() */
 	struct resp_counters *counters;
 	const struct resp_word *last; /* that was asked for */
-	uint64_t commits, commit_us;  /* that there were at the last tick */
 	/* Of commands that wait for their EXEC, on all connections; beyond: OOM. */
 	uint64_t queued_bytes, queued_bytes_max;
 	/* More was submitted since the store's flush: it wants another one. */
@@ -92,10 +91,6 @@ struct resp_door {
  * is the door's. */
 int resp_door_open(struct resp_door *door, struct resp_shared *shared, struct store *store,
                    const struct resp_server_options *where, struct error_text *ret_text) must_check;
-
-/* A few times a second, where each round of the loop flushes the store itself: a round
- * waits for clients as long as its commits are worth (resp_server_patience()). */
-void resp_door_tick(struct resp_door *door);
 
 /* After the store is closed. Accepts a door that was never opened. */
 void resp_door_close(struct resp_door *door);

@@ -163,8 +163,6 @@ static struct resp_entry *take_entry(struct resp_connection *connection)
 		entry->input->refs++;
 	*connection->tail = entry;
 	connection->tail = &entry->next;
-	server->patience.asking += connection->waiting == 0;
-	server->patience.undone++;
 	connection->waiting++;
 	server->calls++;
 	return entry;
@@ -181,8 +179,6 @@ static void pop_first(struct resp_connection *connection)
 	connection->waiting--;
 	connection->weight -= entry->weight;
 	server->weight -= entry->weight;
-	server->patience.asking -= connection->waiting == 0;
-	server->patience.undone -= !entry->done && connection->late != entry;
 	server->calls--;
 	if (connection->late == entry)
 		connection->late = NULL;
@@ -223,7 +219,6 @@ void resp_call_done(struct resp_call *call)
 {
 	struct resp_entry *entry = container_of(call, struct resp_entry, call);
 	CHECK(!entry->done);
-	entry->connection->server->patience.undone--;
 	if (unlikely(entry->delay_ms > 0) && begin_delay(entry))
 		return;
 	entry->done = true;
@@ -395,13 +390,12 @@ static void write_fault(struct resp_connection *connection, struct buf *out)
 	resp_write_error(out, RESP_ERR, span_of(text, (size_t)len));
 }
 
-bool resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
+void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
 {
 	struct resp_server *server = connection->server;
 	struct buf *out = &server->replies;
 	struct resp_entry *entry;
 	uint64_t arrived_ns = 0, count = 0;
-	bool any = connection->first && connection->first->done;
 	buf_clear(out);
 	while ((entry = connection->first) && entry->done) {
 		if (unlikely(entry->call.arrived_ns != arrived_ns) && count > 0) {
@@ -419,12 +413,11 @@ bool resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
 	if (count > 0)
 		histogram_record_n(server->reply_us, (now_ns - arrived_ns) / 1000, count);
 	if (connection->wire.handler.fd < 0 || connection->wire.broken)
-		return false;
+		return;
 	if (out->failed ||
 	    (out->len > 0 &&
 	     outgoing_append(&server->host.pool, &connection->wire.out, out->ptr, out->len) != 0))
 		connection->wire.broken = true;
-	return any;
 }
 
 /* An idle connection holds no memory. */
@@ -463,7 +456,6 @@ const struct wire_kind resp_connection_kind = {
 	.is_idle = is_idle,
 	.expired = expired,
 	.release = release,
-	.look_ends = resp_server_look_ends,
 	.round = resp_server_round,
 	.round_ends = resp_server_round_ends,
 };

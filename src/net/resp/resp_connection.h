@@ -1,6 +1,6 @@
 /*
  * resp_connection: one peer of a resp_server. The private side of resp_server.h:
- *   resp_server.c      the round, patience, limits, drain
+ *   resp_server.c      the round, limits, drain
  *   resp_connection.c  bytes to calls, calls to replies: what a wire of RESP is
  *
  * Invariants:
@@ -38,7 +38,6 @@ struct resp_connection {
 
 	struct resp_entry *first, **tail;
 	uint32_t waiting; /* calls in the queue */
-	uint64_t served;  /* the number of the last hook that had replies for it */
 	uint64_t weight;  /* of them */
 	bool held;        /* in the server's list */
 	/* R2: a call that is done, and whose reply waits for the timer; nothing is read then. */
@@ -59,19 +58,6 @@ struct resp_server {
 	struct span *args;  /* of the command that is handled */
 	uint32_t args_room;
 
-	struct {
-		uint64_t ns;      /* 0: none */
-		uint64_t served;  /* hooks that had replies */
-		uint32_t last;    /* connections that the last of them had replies for */
-		uint32_t present; /* connections of the last two */
-		uint32_t asking;  /* connections with calls */
-		uint32_t undone;  /* calls that are not done */
-		uint32_t before;  /* asking, when waiting began */
-		uint32_t misses;  /* waits in a row that brought little */
-		uint32_t rest;    /* rounds without waiting, for that */
-		uint64_t until_ns;
-	} patience;
-
 	struct histogram *reply_us;
 	struct resp_counters counters;
 };
@@ -87,10 +73,9 @@ void resp_hold(struct resp_connection *connection); /* until there are fewer cal
 /* resp_connection.c */
 extern const struct wire_kind resp_connection_kind;
 void resp_connection_drop_calls(struct resp_connection *connection);
-/* Those whose turn has come; false: there are none, or nobody to read them. */
-bool resp_connection_reply(struct resp_connection *connection, uint64_t now_ns);
+/* Writes the replies that are next in order and done. */
+void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns);
 
 /* resp_server.c, for that kind */
-void resp_server_look_ends(struct wire_host *host);
 void resp_server_round(struct wire_host *host, struct wire *first);
 void resp_server_round_ends(struct wire_host *host);

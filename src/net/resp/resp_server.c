@@ -1,4 +1,4 @@
-/* The round, patience, limits, drain. See resp_server.h and resp_connection.h. */
+/* The round, limits, drain. See resp_server.h and resp_connection.h. */
 #include "net/resp/resp_server.h"
 
 #include <errno.h>
@@ -58,90 +58,14 @@ static void let_go(struct resp_server *server)
 	}
 }
 
-/* ---- patience ---- */
-
-#define RESTS_MAX 6u /* doublings */
-
-/* Of two hooks, those that the later has too are counted once. */
-static void note_served(struct resp_server *server, uint32_t count, uint32_t both)
-{
-	server->patience.present = count + server->patience.last - both;
-	server->patience.last = count;
-}
-
-/* Whoever was replied to a moment ago is back, or does not come. */
-static void end_wait(struct resp_server *server)
-{
-	uint32_t gained = server->patience.asking - server->patience.before;
-	loop_expect(server->host.loop, 0);
-	server->patience.until_ns = 0;
-	if (gained * 4 >= server->patience.before) {
-		server->patience.misses = 0;
-		return;
-	}
-	if (server->patience.misses < RESTS_MAX)
-		server->patience.misses++;
-	server->patience.rest = 1u << server->patience.misses;
-}
-
-static void begin_wait(struct resp_server *server)
-{
-	server->patience.before = server->patience.asking;
-	server->patience.until_ns = clock_monotonic_ns() + server->patience.ns;
-	loop_expect(server->host.loop, server->patience.until_ns);
-}
-
-/* After a look: is it worth to wait for another? */
-static void consider_wait(struct resp_server *server)
-{
-	bool all = server->patience.asking >= server->patience.present;
-	if (server->patience.until_ns > 0) {
-		if (all)
-			end_wait(server);
-		return;
-	}
-	if (!all && server->patience.undone > 0 && server->patience.rest == 0)
-		begin_wait(server);
-}
-
-void resp_server_patience(struct resp_server *server, uint64_t ns)
-{
-	server->patience.ns = ns;
-}
-
 /* ---- rounds ---- */
-
-void resp_server_look_ends(struct wire_host *host)
-{
-	struct resp_server *server = container_of(host, struct resp_server, host);
-	if (server->patience.ns > 0)
-		consider_wait(server);
-}
-
-static void write_replies(struct resp_server *server, struct wire *first)
-{
-	uint64_t now_ns = clock_monotonic_ns(), served = ++server->patience.served;
-	uint32_t count = 0, both = 0;
-	for (struct wire *wire = first; wire; wire = wire->dirty_next) {
-		struct resp_connection *connection = resp_connection_of(wire);
-		if (!resp_connection_reply(connection, now_ns))
-			continue;
-		count++;
-		both += connection->served + 1 == served;
-		connection->served = served;
-	}
-	note_served(server, count, both);
-}
 
 void resp_server_round(struct wire_host *host, struct wire *first)
 {
-	struct resp_server *server = container_of(host, struct resp_server, host);
-	if (server->patience.until_ns > 0)
-		end_wait(server);
-	else if (server->patience.rest > 0 && first)
-		server->patience.rest--;
-	if (first)
-		write_replies(server, first);
+	(void)host;
+	uint64_t now_ns = clock_monotonic_ns();
+	for (struct wire *wire = first; wire; wire = wire->dirty_next)
+		resp_connection_reply(resp_connection_of(wire), now_ns);
 }
 
 void resp_server_round_ends(struct wire_host *host)

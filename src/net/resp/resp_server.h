@@ -113,14 +113,6 @@ struct resp_server *resp_server_free(struct resp_server *server); /* after the l
 /* As http_server_batch(). */
 int resp_server_batch(struct resp_server *server) must_check;
 
-/*
- * Clients that wait for their reply before they send again come in groups: while one is
- * committed, the other sends, and each commit has half of them. So a round that has work for
- * a commit waits up to so long for those who were replied to a moment ago. 0: it does not.
- * Worth about half the time of a commit.
- */
-void resp_server_patience(struct resp_server *server, uint64_t ns);
-
 /* The reply can be written. Once for each call; from inside handle(), or later. */
 void resp_call_done(struct resp_call *call);
 

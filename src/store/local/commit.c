@@ -307,15 +307,9 @@ static void begin_write(struct local_store *local, bool beside)
 	batch->began_ns = clock_monotonic_ns();
 	batch->last_ticket = local->last_ticket;
 	batch->undo_count = local->undo.count;
-	bool waits = local->awake && !beside;
-	if (waits)
-		awake_begin(local->awake,
-		            (struct awake_time){ batch->began_ns, clock_thread_ns() });
 	batch->bytes = journal_begin_write(&local->journal,
 	                                   &(struct journal_times){ at.steady_ms, at.wall_ms },
 	                                   &way);
-	if (waits)
-		awake_end(local->awake, clock_monotonic_ns());
 	local->under_way = batch;
 	local->batch = &local->batches[batch == local->batches];
 	CHECK(!local->batch->ops.first && local->batch->seen_count == 0);

@@ -38,7 +38,6 @@
 #include "store/local/journal/superblock.h"
 #include "store/local/local_store.h"
 #include "store/waits.h"
-#include "sys/awake.h"
 
 struct op_queue {
 	struct store_op *first;
@@ -145,7 +144,6 @@ struct local_store {
 	struct shelf shelf;
 	struct keeper *keeper;
 	struct writer *writer; /* NULL: no write is made beside */
-	struct awake *awake;   /* NULL: who writes sleeps meanwhile */
 	struct journal journal;
 	struct reader reader;
 	struct reader cell_readers[CELL_READERS]; /* by the segment's number */

@@ -336,7 +336,6 @@ static void destroy(struct local_store *local)
 	struct file_system *fs = local->folder.fs;
 
 	local->writer = writer_free(local->writer);
-	local->awake = awake_free(local->awake);
 	local->keeper = keeper_free(local->keeper);
 	journal_close(&local->journal);
 	reader_close(local, &local->reader);
@@ -484,11 +483,6 @@ static int make_parts(struct local_store *local)
 		r = keeper_new(&local->folder, local->options.keeper_inline, &local->keeper);
 	if (r == 0 && local->options.beside_bytes > 0)
 		r = writer_new(local->folder.fs, local->options.keeper_inline, &local->writer);
-	if (r == 0 && local->options.stay_awake) {
-		local->awake = awake_new(
-			(struct awake_time){ clock_monotonic_ns(), clock_thread_ns() });
-		r = local->awake ? 0 : -ENOMEM;
-	}
 	if (r == 0)
 		r = journal_init(&local->journal,
 		                 &(struct journal_options){

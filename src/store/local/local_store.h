@@ -56,8 +56,6 @@ struct local_store_options {
 	uint32_t beside_bytes;     /* default 0, never: frames of this size and more are
 	                               * written while the owner goes on; see
 	                               * store_under_way() */
-	bool stay_awake;           /* the core does not sleep in the owner's short writes
-	                               * where that pays; see sys/awake.h */
 	bool lazy_outcomes;        /* settles complete with the next event's write, or the
 	                               * tick's: an event costs one write, not two */
 	bool accept_clock;         /* trust the wall clock once, as an operator says */

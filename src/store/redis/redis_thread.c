@@ -241,7 +241,6 @@ void redis_thread_run(void *user)
 {
 	struct redis_store *redis = user;
 
-	thread_run_promptly();
 	redis->hook.round = round_end;
 	loop_hook_add(redis->loop, &redis->hook);
 	loop_run(redis->loop);

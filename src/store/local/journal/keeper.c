@@ -284,7 +284,6 @@ static void run(void *user)
 {
 	struct keeper *keeper = user;
 
-	thread_run_promptly(); /* a turn that comes late stands before the next commit */
 	pthread_mutex_lock(&keeper->mutex);
 	while (!keeper->stop) {
 		if (keeper->prepare == PREPARE_WANTED)
