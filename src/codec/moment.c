@@ -1,9 +1,6 @@
 /* moment: see moment.h. */
 #include "codec/moment.h"
 
-#include <endian.h>
-#include <string.h>
-
 #include "base/error.h"
 
 #define MS_PER_DAY INT64_C(86400000)
@@ -124,69 +121,6 @@ static int take_offset(struct span *text, int64_t *ret_ms)
 	return 0;
 }
 
-static inline uint64_t load64(const char *p)
-{
-	uint64_t word;
-	memcpy(&word, p, sizeof(word));
-	return le64toh(word);
-}
-
-/* Eight characters: what stands where '0' is in `form` becomes a digit's value, and what
- * is as in `form` becomes 0. False: something is neither. */
-static inline bool read_eight(uint64_t text, const char form[static 8], uint64_t *ret_values)
-{
-	uint64_t values = text ^ load64(form);
-	uint64_t digits = 0;
-	for (int i = 0; i < 8; i++) /* known to the compiler */
-		digits |= (uint64_t)(form[i] == '0' ? 0x80 - 10 : 0x80 - 1) << 8 * i;
-	*ret_values = values;
-	return ((values | (values + digits)) & UINT64_C(0x8080808080808080)) == 0;
-}
-
-/* The two digits from place `at` on. */
-static inline int two_digits(uint64_t values, unsigned at)
-{
-	unsigned tens = (unsigned)(values >> 8 * at) & 0xFF;
-	unsigned ones = (unsigned)(values >> (8 * at + 8)) & 0xFF;
-	return (int)(tens * 10 + ones);
-}
-
-/* ":05Z" as ":05.000Z". */
-static inline uint64_t with_fraction(const char *p)
-{
-	uint32_t word;
-	memcpy(&word, p, sizeof(word));
-	uint64_t last = le32toh(word) >> 24;
-	return (le32toh(word) & 0xFFFFFF) | (load64("\0\0\0.000\0") | last << 56);
-}
-
-/* 2026-01-02T03:04:05Z or 2026-01-02T03:04:05.678Z, as most write it: three words that
- * are looked at as a whole. False: it is something else, or wrong. */
-static bool parse_usual(struct span text, uint64_t *ret_unix_ms)
-{
-	const char *p = text.ptr;
-	uint64_t date, hours, rest;
-	if (text.len != 20 && text.len != 24)
-		return false;
-	bool right = read_eight(load64(p), "0000-00-", &date);
-	right &= read_eight(load64(p + 8), "00T00:00", &hours);
-	right &= read_eight(text.len == 24 ? load64(p + 16) : with_fraction(p + 16), ":00.000Z",
-	                    &rest);
-	int year = two_digits(date, 0) * 100 + two_digits(date, 2);
-	int month = two_digits(date, 5);
-	int day = two_digits(hours, 0);
-	int hour = two_digits(hours, 3);
-	int minute = two_digits(hours, 6);
-	int second = two_digits(rest, 1);
-	int ms = two_digits(rest, 4) * 10 + (int)(rest >> 48 & 0xFF);
-	if (!right || year < 1970 || month < 1 || month > 12 || hour > 23 || minute > 59 ||
-	    second > 59 || day < 1 || day > days_in_month(year, month))
-		return false;
-	*ret_unix_ms = (uint64_t)(days_of_date(year, month, day) * MS_PER_DAY) +
-	               (uint64_t)((hour * 60 + minute) * 60 + second) * 1000u + (uint64_t)ms;
-	return true;
-}
-
 int moment_parse_iso(struct span text, uint64_t *ret_unix_ms)
 {
 	int64_t date;
@@ -204,7 +138,8 @@ int moment_parse_iso(struct span text, uint64_t *ret_unix_ms)
 	return 0;
 }
 
-int moment_parse_number(struct span text, uint64_t *ret_unix_ms)
+/* Seconds, milli-, micro- or nanoseconds, by the size of the number. */
+static int parse_number(struct span text, uint64_t *ret_unix_ms)
 {
 	uint64_t whole = 0;
 	size_t digits = 0;
@@ -232,12 +167,9 @@ int moment_parse_number(struct span text, uint64_t *ret_unix_ms)
 int moment_parse(struct span text, uint64_t *ret_unix_ms)
 {
 	size_t digits = 0;
-	if (parse_usual(text, ret_unix_ms))
-		return 0;
 	while (is_digit(text, digits))
 		digits++;
 	/* Eight digits alone are a date, 20260102: as seconds that is August 1970. */
 	bool number = digits == text.len ? digits != 8 : text.ptr[digits] == '.';
-	return number ? moment_parse_number(text, ret_unix_ms)
-	              : moment_parse_iso(text, ret_unix_ms);
+	return number ? parse_number(text, ret_unix_ms) : moment_parse_iso(text, ret_unix_ms);
 }

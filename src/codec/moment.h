@@ -22,7 +22,6 @@
 #include "base/span.h"
 
 int moment_parse_iso(struct span text, uint64_t *ret_unix_ms) must_check;
-int moment_parse_number(struct span text, uint64_t *ret_unix_ms) must_check;
 
 /* Digits (and a fraction) are a number, all else is ISO 8601. */
 int moment_parse(struct span text, uint64_t *ret_unix_ms) must_check;

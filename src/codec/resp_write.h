@@ -28,7 +28,6 @@ const char *resp_error_word(enum resp_error error);
 
 /* `-WORD text`; line breaks in the text become blanks. */
 void resp_write_error(struct buf *out, enum resp_error error, struct span text);
-void resp_write_double(struct buf *out, double value, enum resp_version version);
 
 static inline void resp_write_line(struct buf *out, char kind, struct span text)
 {
@@ -71,12 +70,6 @@ static inline void resp_write_null(struct buf *out, enum resp_version version)
 	buf_append_span(out, version == RESP_3 ? SPAN("_\r\n") : SPAN("$-1\r\n"));
 }
 
-/* In the place of an array. */
-static inline void resp_write_null_array(struct buf *out, enum resp_version version)
-{
-	buf_append_span(out, version == RESP_3 ? SPAN("_\r\n") : SPAN("*-1\r\n"));
-}
-
 static inline void resp_write_array(struct buf *out, uint64_t count)
 {
 	resp_write_number(out, '*', count);
@@ -94,14 +87,6 @@ static inline void resp_write_map(struct buf *out, uint64_t pairs, enum resp_ver
 static inline void resp_write_set(struct buf *out, uint64_t count, enum resp_version version)
 {
 	resp_write_number(out, version == RESP_3 ? '~' : '*', count);
-}
-
-static inline void resp_write_bool(struct buf *out, bool value, enum resp_version version)
-{
-	if (version == RESP_3)
-		buf_append_span(out, value ? SPAN("#t\r\n") : SPAN("#f\r\n"));
-	else
-		resp_write_integer(out, value);
 }
 
 /* Text to be shown as it is (INFO, CLIENT INFO). */

@@ -184,6 +184,5 @@ int recipe_match(const struct recipe *recipe, struct recipe_scratch *scratch,
  * is not there, or no single value. */
 struct event_text recipe_match_entity(const struct recipe_scratch *scratch, uint32_t number);
 
-/* For messages and listings. */
-struct span recipe_source(const struct recipe *recipe);
-uint32_t recipe_window_s(const struct recipe *recipe); /* the longest of all claims */
+/* The longest of all claims. */
+uint32_t recipe_window_s(const struct recipe *recipe);

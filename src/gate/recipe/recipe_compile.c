@@ -663,11 +663,6 @@ struct recipe *recipe_free(struct recipe *recipe)
 	return mem_free(recipe);
 }
 
-struct span recipe_source(const struct recipe *recipe)
-{
-	return recipe->source;
-}
-
 uint32_t recipe_window_s(const struct recipe *recipe)
 {
 	return recipe->window_max_s;
