@@ -35,9 +35,23 @@ int digest_scope_init(struct digest_scope *ret_scope, struct span source, struct
 void digest_begin(struct digest_input *input, const struct digest_scope *scope)
 {
 	CHECK(scope->len > 0);
-	/* As texts: the compiler's own copy of so many bytes is slow to begin. */
-	digest_copy(input->bytes, (const char *)scope->bytes, scope->len);
+	memcpy(input->bytes, scope->bytes, scope->len);
 	input->len = scope->len;
+}
+
+int digest_add(struct digest_input *input, enum digest_part type, struct span value)
+{
+	CHECK(input->len <= DIGEST_INPUT_MAX);
+	if (value.len > DIGEST_PART_MAX || DIGEST_INPUT_MAX - input->len < 5 + value.len)
+		return ERR_TOO_LARGE;
+	unsigned char *at = input->bytes + input->len;
+	uint32_t len = htole32((uint32_t)value.len);
+	at[0] = (unsigned char)type;
+	memcpy(at + 1, &len, sizeof(len));
+	if (value.len > 0 && value.ptr != digest_room(input))
+		memcpy(at + 5, value.ptr, value.len);
+	input->len += 5 + (uint32_t)value.len;
+	return 0;
 }
 
 struct digest digest_end(const struct digest_input *input,

@@ -37,9 +37,7 @@
  */
 #pragma once
 
-#include <endian.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -82,8 +80,7 @@ struct digest_input {
 int digest_scope_init(struct digest_scope *ret_scope, struct span source,
                       struct span rule) must_check;
 void digest_begin(struct digest_input *input, const struct digest_scope *scope);
-static inline int digest_add(struct digest_input *input, enum digest_part type,
-                             struct span value) must_check;
+int digest_add(struct digest_input *input, enum digest_part type, struct span value) must_check;
 struct digest digest_end(const struct digest_input *input,
                          const unsigned char key[static DIGEST_KEY_LEN]);
 
@@ -94,34 +91,6 @@ struct digest_value {
 
 struct digest_value digest_of_bytes(const unsigned char key[static DIGEST_KEY_LEN],
                                     struct span bytes);
-
-/* Texts are short: a call of memcpy() would cost more than the copy. */
-static inline void digest_copy(unsigned char *to, const char *from, size_t len)
-{
-	if (len < 16) {
-		for (size_t i = 0; i < len; i++)
-			to[i] = (unsigned char)from[i];
-		return;
-	}
-	for (size_t i = 0; i + 16 < len; i += 16)
-		memcpy(to + i, from + i, 16);
-	memcpy(to + len - 16, from + len - 16, 16);
-}
-
-static inline int digest_add(struct digest_input *input, enum digest_part type, struct span value)
-{
-	CHECK(input->len <= DIGEST_INPUT_MAX);
-	if (value.len > DIGEST_PART_MAX || DIGEST_INPUT_MAX - input->len < 5 + value.len)
-		return ERR_TOO_LARGE;
-	unsigned char *at = input->bytes + input->len;
-	uint32_t len = htole32((uint32_t)value.len);
-	at[0] = (unsigned char)type;
-	memcpy(at + 1, &len, sizeof(len));
-	if (value.ptr != (const char *)at + 5)
-		digest_copy(at + 5, value.ptr, value.len);
-	input->len += 5 + (uint32_t)value.len;
-	return 0;
-}
 
 /* Where the next part's value will be: one may write it there and give that very
  * place to digest_add(), which then copies nothing; a place inside of it would be

@@ -126,8 +126,8 @@ static int read_content(struct recipe_run *run, const struct recipe_case *it, ui
 }
 
 /* A field's text; containers have none. */
-static int read_any_field(struct recipe_run *run, uint16_t part, struct event_text *ret_text,
-                          struct error_text *ret_problem)
+static int read_field(struct recipe_run *run, uint16_t part, struct event_text *ret_text,
+                      struct error_text *ret_problem)
 {
 	struct recipe_value value = recipe_part_value(run, part);
 	if (value.repeated)
@@ -137,23 +137,6 @@ static int read_any_field(struct recipe_run *run, uint16_t part, struct event_te
 	*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
 	if (scalar && recipe_value_is_there(&value))
 		*ret_text = value.text;
-	return 0;
-}
-
-static inline int read_field(struct recipe_run *run, uint16_t number, struct event_text *ret_text,
-                             struct error_text *ret_problem)
-{
-	const struct recipe_part *part = &run->recipe->parts[number];
-	const struct json_value *json = &run->doc.values[part->node];
-	if (number && unlikely(part->kind != PART_JSON || run->body != BODY_JSON))
-		return read_any_field(run, number, ret_text, ret_problem);
-	if (number == 0 || !json_set_has(&run->doc.there, part->node) ||
-	    json->type >= JSON_OBJECT) {
-		*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
-		return 0;
-	}
-	ret_text->raw = json->text;
-	ret_text->coding = json->escaped ? EVENT_TEXT_JSON : EVENT_TEXT_PLAIN;
 	return 0;
 }
 

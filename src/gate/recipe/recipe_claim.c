@@ -236,8 +236,8 @@ static int refuse_value(const struct recipe_part *part, const struct recipe_valu
 	return error;
 }
 
-static int add_any_part(struct recipe_run *run, const struct recipe_claim *claim, uint16_t number,
-                        struct error_text *ret_problem)
+static int add_part(struct recipe_run *run, const struct recipe_claim *claim, uint16_t number,
+                    struct error_text *ret_problem)
 {
 	const struct recipe_part *part = &run->recipe->parts[number];
 	struct recipe_value value = recipe_part_value(run, number);
@@ -249,26 +249,6 @@ static int add_any_part(struct recipe_run *run, const struct recipe_claim *claim
 	if (error == PART_IS_MISSING)
 		return refuse_missing(run, part, &value, ret_problem);
 	return error < 0 ? refuse_value(part, &value, error, ret_problem) : error;
-}
-
-/* Most parts are plain strings or numbers of the body: those take the short way. */
-static inline int add_part(struct recipe_run *run, const struct recipe_claim *claim,
-                           uint16_t number, struct error_text *ret_problem)
-{
-	const struct recipe_part *part = &run->recipe->parts[number];
-	if (unlikely(part->kind != PART_JSON || run->body != BODY_JSON))
-		return add_any_part(run, claim, number, ret_problem);
-	const struct json_value *json = &run->doc.values[part->node];
-	if (!json_set_has(&run->doc.seen, part->node)) {
-		if (part->optional)
-			return digest_add(&run->digest, DIGEST_MISSING, SPAN_EMPTY);
-	} else if (json->text.len > 0 && json->text.len <= DIGEST_PART_MAX) {
-		if (json->type == JSON_STRING && !json->escaped)
-			return digest_add(&run->digest, DIGEST_STRING, json->text);
-		if (json->type == JSON_NUMBER && json_number_is_plain(json->text))
-			return digest_add(&run->digest, DIGEST_NUMBER, json->text);
-	}
-	return add_any_part(run, claim, number, ret_problem);
 }
 
 static int add_body(struct recipe_run *run, const struct recipe_claim *claim,

@@ -186,19 +186,8 @@ static bool value_matches(const struct recipe_test *test, const struct recipe_va
 	return pattern_matches(&test->pattern, text);
 }
 
-/* Most tests are about plain strings of the body: those take the short way. */
 static bool is_matched(struct recipe_run *run, const struct recipe_test *test)
 {
-	const struct recipe_part *part = &run->recipe->parts[test->part];
-	if (part->kind == PART_JSON && run->body == BODY_JSON) {
-		const struct json_value *json = &run->doc.values[part->node];
-		if (!json_set_has(&run->doc.there, part->node))
-			return false;
-		if (test->any)
-			return true;
-		if (json->type == JSON_STRING && !json->escaped)
-			return pattern_matches(&test->pattern, json->text);
-	}
 	struct recipe_value value = recipe_part_value(run, test->part);
 	return recipe_value_is_there(&value) && (test->any || value_matches(test, &value));
 }
@@ -242,23 +231,10 @@ bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it)
 	return true;
 }
 
-/* The first case from `i` on that may hold, by what is known already; or how many there
- * are. */
-static inline uint32_t next_case(const struct recipe_run *run, uint32_t i)
-{
-	const struct recipe *recipe = run->recipe;
-	if (!run->headers_read || run->body != BODY_JSON)
-		return i;
-	while (i < recipe->case_count && ((recipe->needs[i].headers & ~run->headers_there) ||
-	                                  lacks_nodes(run, &recipe->needs[i])))
-		i++;
-	return i;
-}
-
 const struct recipe_case *recipe_find_case(struct recipe_run *run)
 {
 	const struct recipe *recipe = run->recipe;
-	for (uint32_t i = next_case(run, 0); i < recipe->case_count; i = next_case(run, i + 1))
+	for (uint32_t i = 0; i < recipe->case_count; i++)
 		if (recipe_case_holds(run, &recipe->cases[i]))
 			return &recipe->cases[i];
 	if (run->body == BODY_UNREAD)
