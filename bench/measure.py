@@ -1,5 +1,6 @@
 """What all rows share: running a program, alternating rounds, medians, targets."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -110,8 +111,19 @@ class Bench:
             raise Missing("%s is not built" % name)
         return path
 
+    @contextlib.contextmanager
+    def programs_of(self, build):
+        """Within it, tool() and stile() are those of that build: a folder, or a binary alone."""
+        own, self.args.build = self.args.build, build
+        try:
+            yield
+        finally:
+            self.args.build = own
+
     def stile(self):
-        path = os.path.join(self.args.build, "stile")
+        path = self.args.build
+        if not os.path.isfile(path):
+            path = os.path.join(path, "stile")
         if self.args.peers_only or not os.path.exists(path):
             return None
         return path
@@ -264,13 +276,14 @@ class Bench:
             file.write("\n")
 
     def summary(self):
-        lines = ["%-16s %-52s %10s  %-15s %s" % ("row", "figure", "value", "target", "")]
+        wide = max([52] + [len(one["what"]) for one in self.targets])
+        lines = ["%-16s %-*s %10s  %-15s %s" % ("row", wide, "figure", "value", "target", "")]
         for one in self.targets:
             state = {True: "reached", False: "SHORT", None: ""}[one["reached"]]
             if one["disturbed"]:
                 state += " (disturbed)"
-            lines.append("%-16s %-52s %10.2f  %-15s %s" % (
-                one["row"], one["what"], one["value"], one["limit"] or "", state))
+            lines.append("%-16s %-*s %10.2f  %-15s %s" % (
+                one["row"], wide, one["what"], one["value"], one["limit"] or "", state))
         if self.args.quick:
             lines.append("quick: stores are a tenth of the size that the targets are meant for")
         lines += ["WRONG: " + text for text in self.wrong]

@@ -269,9 +269,9 @@ def store(bench):
                      found["stile, growing"]["cpu_ns_per_admit"])
 
 
-def fresh_store(bench, claims, *options, cpu=None):
+def fresh_store(bench, claims, *options, cpu=None, name="store"):
     """bench_store on an empty folder, which it first fills with that many claims."""
-    path = bench.folder("store")
+    path = bench.folder(name)
     shutil.rmtree(path, ignore_errors=True)
     figures = bench.program("bench_store", "--path", path, "--claims", claims, "--batch", 1024,
                             *options, cpu=cpu)
@@ -468,6 +468,9 @@ def make_events(bench, count):
     return path
 
 
+JQ_AWK = "jq -r .id | awk '!seen[$0]++'"
+
+
 def filter_round(bench, path, count, command, out=os.devnull):
     """Seconds of a shell command that reads the events, on one core; and what it
     wrote to standard error."""
@@ -513,7 +516,7 @@ def filter_file(bench):
     peer_count = PEER_EVENTS // 4 if bench.args.quick else PEER_EVENTS
     part = make_events(bench, peer_count)
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peer_filter.py")
-    peers = {"jq+awk": "jq -r .id | awk '!seen[$0]++'", "python": "/usr/bin/python3 " + script}
+    peers = {"jq+awk": JQ_AWK, "python": "/usr/bin/python3 " + script}
     sides = {name: (lambda command=command: filter_round(bench, part, peer_count, command)[0])
              for name, command in peers.items()}
     if bench.stile():

@@ -84,13 +84,17 @@ def pgbench_side(bench, server):
     return one_round
 
 
+def make_tables(bench, server):
+    subprocess.run([bench.tool("bench_postgres"), server.url()], check=True)
+
+
 def postgres(bench):
     """decisions/s with the PostgreSQL store; `INSERT … ON CONFLICT DO NOTHING`, 32 clients"""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(Postgres())
         sides = {"pgbench": pgbench_side(bench, server)}
         if not bench.args.peers_only:
-            subprocess.run([bench.tool("bench_postgres"), server.url()], check=True)
+            make_tables(bench, server)
             for name, in_flight, payload in SIDES:
                 sides[name] = lambda in_flight=in_flight, payload=payload: bench.program(
                     "bench_postgres", server.url(), in_flight, bench.args.seconds, payload)
