@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "net/http/http_server.h"
 #include "sys/loop.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 #define TRY_EVERY_MS 1000
@@ -26,7 +26,7 @@ struct waiting {
 
 	/* The thread's, until it has ended. */
 	struct thread thread;
-	struct sleeper sleeper;
+	struct wake_event wake;
 	struct serve_store store;
 	struct error_text text;
 	int error;
@@ -118,7 +118,7 @@ static void open_store(void *user)
 
 	waiting->error = ERR_AWAY;
 	while (waiting->error == ERR_AWAY && !atomic_load(&waiting->ending)) {
-		sleeper_sleep(&waiting->sleeper, TRY_EVERY_MS);
+		wake_event_wait(&waiting->wake, TRY_EVERY_MS);
 		if (!atomic_load(&waiting->ending))
 			waiting->error = serve_store_open(waiting->options.config, &waiting->store,
 			                                  &waiting->text);
@@ -143,7 +143,7 @@ int serve_waiting_run(struct waiting *waiting, struct serve_store *ret_store,
 	         log_str("listen", url), log_str("error", ret_text->text));
 	loop_run(waiting->loop);
 	atomic_store(&waiting->ending, true);
-	sleeper_wake(&waiting->sleeper);
+	wake_event_set(&waiting->wake);
 	thread_join(&waiting->thread);
 	*ret_text = waiting->text;
 	if (waiting->signalled && waiting->error == 0) {
@@ -166,7 +166,7 @@ int serve_waiting_new(const struct waiting_options *options, struct waiting **re
 	if (!waiting)
 		return -ENOMEM;
 	waiting->options = *options;
-	sleeper_init(&waiting->sleeper);
+	wake_event_init(&waiting->wake);
 	int error = loop_new(&waiting->loop);
 	if (error == 0)
 		error = listen_at(waiting, options->config->serve.listen, options->tls,
@@ -197,6 +197,6 @@ struct waiting *serve_waiting_free(struct waiting *waiting)
 	waiting->server = http_server_free(waiting->server);
 	waiting->admin = http_server_free(waiting->admin);
 	waiting->loop = loop_free(waiting->loop);
-	sleeper_destroy(&waiting->sleeper);
+	wake_event_destroy(&waiting->wake);
 	return mem_free(waiting);
 }

@@ -14,7 +14,7 @@ static void watch(void *user)
 	uint64_t began_ns = clock_monotonic_ns();
 	/* A sleep may end early, but only the clock says that time is up. */
 	for (uint64_t spent_ns = 0; spent_ns < limit_ns; spent_ns = clock_monotonic_ns() - began_ns)
-		if (sleeper_sleep(&guard->sleeper, (int)((limit_ns - spent_ns) / 1000000) + 1))
+		if (wake_event_wait(&guard->wake, (int)((limit_ns - spent_ns) / 1000000) + 1))
 			return;
 	log_error("the stop takes too long (does the disk hang?); ended as by a crash",
 	          log_u64("limit_ms", (uint64_t)guard->limit_ms));
@@ -23,7 +23,7 @@ static void watch(void *user)
 
 int stop_guard_begin(struct stop_guard *guard, int limit_ms)
 {
-	sleeper_init(&guard->sleeper);
+	wake_event_init(&guard->wake);
 	guard->limit_ms = limit_ms;
 	int error = thread_start(&guard->thread, &(struct thread_options){
 							 .name = "stile-stop",
@@ -32,7 +32,7 @@ int stop_guard_begin(struct stop_guard *guard, int limit_ms)
 							 .user = guard,
 						 });
 	if (error != 0)
-		sleeper_destroy(&guard->sleeper);
+		wake_event_destroy(&guard->wake);
 	return error;
 }
 
@@ -40,7 +40,7 @@ void stop_guard_end(struct stop_guard *guard)
 {
 	if (!guard->thread.running)
 		return;
-	sleeper_wake(&guard->sleeper);
+	wake_event_set(&guard->wake);
 	thread_join(&guard->thread);
-	sleeper_destroy(&guard->sleeper);
+	wake_event_destroy(&guard->wake);
 }

@@ -13,11 +13,11 @@
 #pragma once
 
 #include "base/check.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 struct stop_guard {
-	struct sleeper sleeper;
+	struct wake_event wake;
 	struct thread thread;
 	int limit_ms;
 };

@@ -25,7 +25,7 @@
 #include "base/mem.h"
 #include "sys/clock.h"
 #include "sys/mailbox.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 struct letter {
@@ -62,7 +62,7 @@ struct port {
 
 	/* Both. */
 	struct mailbox inbox;
-	struct sleeper sleeper;
+	struct wake_event waiting;
 	pthread_mutex_t posting; /* held by the host while it posts and wakes */
 	atomic_bool woken;
 	atomic_bool all_urgent; /* port_drain() waits for lazy ones too */
@@ -88,7 +88,7 @@ struct store_host {
 	atomic_bool hurry;
 	_Atomic(struct port *) ports;
 	atomic_uint open_ports;
-	struct sleeper sleeper;
+	struct wake_event waiting;
 	struct thread thread;
 };
 
@@ -205,7 +205,7 @@ static void port_post(struct port *port)
 	mailbox_post(&port->inbox, &port->finished);
 	urgent |= atomic_load(&port->all_urgent);
 	if (urgent && !atomic_exchange(&port->woken, true)) {
-		sleeper_wake(&port->sleeper);
+		wake_event_set(&port->waiting);
 		if (port->wake)
 			port->wake(port->wake_user);
 	}
@@ -269,7 +269,7 @@ static void host_main(void *user)
 			completions_post(host);
 			next_ns = now_ns + tick_ns;
 		} else if (!any && !stop) {
-			sleeper_sleep(&host->sleeper, (int)((next_ns - now_ns) / 1000000 + 1));
+			wake_event_wait(&host->waiting, (int)((next_ns - now_ns) / 1000000 + 1));
 		}
 		if (stop && !any)
 			return;
@@ -281,7 +281,7 @@ static void host_wake(struct store_host *host)
 	if (atomic_exchange(&host->woken, true))
 		return;
 	if (host->mode == STORE_HOST_THREAD)
-		sleeper_wake(&host->sleeper);
+		wake_event_set(&host->waiting);
 	else
 		host->wake(host->wake_user);
 }
@@ -314,7 +314,7 @@ static void host_destroy(struct store_host *host)
 		port_free(port);
 		port = next;
 	}
-	sleeper_destroy(&host->sleeper);
+	wake_event_destroy(&host->waiting);
 	mem_free(host);
 }
 
@@ -324,7 +324,7 @@ void store_host_close(struct store_host *host)
 		return;
 	if (host->mode == STORE_HOST_THREAD) {
 		atomic_store(&host->stop, true);
-		sleeper_wake(&host->sleeper);
+		wake_event_set(&host->waiting);
 		thread_join(&host->thread);
 	}
 	round_run(host, true);
@@ -364,7 +364,7 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 	host->wake = options->wake;
 	host->wake_user = options->user;
 	mailbox_init(&host->inbox);
-	sleeper_init(&host->sleeper);
+	wake_event_init(&host->waiting);
 	if (host->mode == STORE_HOST_THREAD)
 		error = thread_start(&host->thread, &(struct thread_options){ .name = "store",
 		                                                              .cpu = THREAD_ANY_CPU,
@@ -482,7 +482,7 @@ size_t port_wait(struct port *port, int timeout_ms)
 
 	if (count || timeout_ms == 0)
 		return count;
-	sleeper_sleep(&port->sleeper, timeout_ms);
+	wake_event_wait(&port->waiting, timeout_ms);
 	return port_collect(port);
 }
 
@@ -527,7 +527,7 @@ static struct port *port_free(struct port *port)
 	for (size_t i = 0; i < PORT_TAKES_MAX; i++)
 		buf_free(&port->stand_ins[i].take.items);
 	pthread_mutex_destroy(&port->posting);
-	sleeper_destroy(&port->sleeper);
+	wake_event_destroy(&port->waiting);
 	mem_free(port->letters);
 	return mem_free(port);
 }
@@ -581,7 +581,7 @@ int port_new(struct store_host *host, const struct port_options *options, struct
 		mem_free(port);
 		return -ENOMEM;
 	}
-	sleeper_init(&port->sleeper);
+	wake_event_init(&port->waiting);
 	pthread_mutex_init(&port->posting, NULL); /* never fails for a plain one */
 	mailbox_init(&port->inbox);
 	port->host = host;

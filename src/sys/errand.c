@@ -7,13 +7,13 @@ static void run(void *user)
 
 	while (!atomic_load(&errand->stop)) {
 		if (!atomic_exchange(&errand->wanted, false)) {
-			sleeper_sleep(&errand->work, -1);
+			wake_event_wait(&errand->work, -1);
 			continue;
 		}
 		struct errand_job job = errand->job; /* the next may be put in its place */
 		job.run(job.user);
 		atomic_store(&errand->done, true);
-		sleeper_wake(&errand->finished);
+		wake_event_set(&errand->finished);
 		if (job.ended)
 			job.ended(job.ended_user);
 	}
@@ -22,8 +22,8 @@ static void run(void *user)
 int errand_init(struct errand *errand, const char *name)
 {
 	*errand = (struct errand){ .under_way = false };
-	sleeper_init(&errand->work);
-	sleeper_init(&errand->finished);
+	wake_event_init(&errand->work);
+	wake_event_init(&errand->finished);
 	return thread_start(&errand->thread, &(struct thread_options){ .name = name,
 	                                                               .cpu = THREAD_ANY_CPU,
 	                                                               .run = run,
@@ -34,7 +34,7 @@ void errand_end(struct errand *errand)
 {
 	CHECK(!errand->under_way);
 	atomic_store(&errand->stop, true);
-	sleeper_wake(&errand->work);
+	wake_event_set(&errand->work);
 	thread_join(&errand->thread);
 }
 
@@ -44,7 +44,7 @@ void errand_start(struct errand *errand, const struct errand_job *job)
 	errand->under_way = true;
 	errand->job = *job;
 	atomic_store(&errand->wanted, true);
-	sleeper_wake(&errand->work);
+	wake_event_set(&errand->work);
 }
 
 bool errand_ended(struct errand *errand)
@@ -57,6 +57,6 @@ void errand_wait(struct errand *errand)
 {
 	CHECK(errand->under_way);
 	while (!atomic_exchange(&errand->done, false))
-		sleeper_sleep(&errand->finished, -1);
+		wake_event_wait(&errand->finished, -1);
 	errand->under_way = false;
 }

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 
 #include "base/check.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 struct errand_job {
@@ -30,8 +30,8 @@ struct errand {
 	atomic_bool wanted;
 	atomic_bool done;
 	atomic_bool stop;
-	struct sleeper work;     /* the thread's */
-	struct sleeper finished; /* the owner's */
+	struct wake_event work;     /* the thread's */
+	struct wake_event finished; /* the owner's */
 };
 
 int errand_init(struct errand *errand, const char *name) must_check;

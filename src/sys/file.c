@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "sys/turns.h"
+#include "sys/fair_lock.h"
 
 /*
  * Flushes of the disk's cache, by those who write to the data folder. The kernel has one
@@ -21,7 +21,7 @@
  * docs/internals/journal.md). A sync that takes longer than that has the disk or the file system
  * to itself for other reasons, and is not waited for.
  */
-static struct turns flushes = TURNS_INIT;
+static struct fair_lock flushes = FAIR_LOCK_INIT;
 
 #define FLUSH_TURN_MS 8
 
@@ -166,10 +166,10 @@ static int real_write(struct file_system *fs, int fd, const void *ptr, size_t le
 {
 	(void)fs;
 	int flags = fcntl(fd, F_GETFL);
-	bool turn = flags >= 0 && (flags & O_DSYNC) && turns_take(&flushes, FLUSH_TURN_MS);
+	bool turn = flags >= 0 && (flags & O_DSYNC) && fair_lock_take(&flushes, FLUSH_TURN_MS);
 	int error = write_whole(fd, ptr, len, offset);
 	if (turn)
-		turns_give(&flushes);
+		fair_lock_release(&flushes);
 	return error;
 }
 
@@ -184,10 +184,10 @@ static int sync_retry(int (*sync)(int fd), int fd)
 
 static int sync_in_turn(int (*sync)(int fd), int fd)
 {
-	bool turn = turns_take(&flushes, FLUSH_TURN_MS);
+	bool turn = fair_lock_take(&flushes, FLUSH_TURN_MS);
 	int error = sync_retry(sync, fd);
 	if (turn)
-		turns_give(&flushes);
+		fair_lock_release(&flushes);
 	return error;
 }
 

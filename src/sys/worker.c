@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 struct worker {
 	struct mailbox waiting;
-	struct sleeper sleeper;
+	struct wake_event wake;
 	struct thread thread;
 	atomic_bool ending;
 };
@@ -50,7 +50,7 @@ static void work(void *user)
 	struct worker *worker = user;
 
 	while (!atomic_load(&worker->ending)) {
-		sleeper_sleep(&worker->sleeper, -1);
+		wake_event_wait(&worker->wake, -1);
 		work_off(worker);
 	}
 }
@@ -63,11 +63,11 @@ int worker_new(const char *name, struct worker **ret_worker)
 	if (!worker)
 		return -ENOMEM;
 	mailbox_init(&worker->waiting);
-	sleeper_init(&worker->sleeper);
+	wake_event_init(&worker->wake);
 	options.user = worker;
 	int r = thread_start(&worker->thread, &options);
 	if (r < 0) {
-		sleeper_destroy(&worker->sleeper);
+		wake_event_destroy(&worker->wake);
 		mem_free(worker);
 		return r;
 	}
@@ -80,10 +80,10 @@ struct worker *worker_end(struct worker *worker)
 	if (!worker)
 		return NULL;
 	atomic_store(&worker->ending, true);
-	sleeper_wake(&worker->sleeper);
+	wake_event_set(&worker->wake);
 	thread_join(&worker->thread);
 	work_off(worker);
-	sleeper_destroy(&worker->sleeper);
+	wake_event_destroy(&worker->wake);
 	return mem_free(worker);
 }
 
@@ -104,7 +104,7 @@ int worker_give(struct worker *worker, struct worker_desk *desk, struct worker_t
 	task->desk = desk;
 	mailbox_chain_add(&chain, &task->node);
 	mailbox_post(&worker->waiting, &chain);
-	sleeper_wake(&worker->sleeper);
+	wake_event_set(&worker->wake);
 	return 0;
 }
 

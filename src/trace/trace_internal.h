@@ -18,7 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 #include "trace/trace_files.h"
 #include "trace/trace_log.h"
@@ -59,10 +59,10 @@ struct trace_log {
 	atomic_uint_fast64_t added, lost, thinned, records, disk_bytes, index_bytes, oldest_ms;
 	uint64_t damaged_bytes;
 	/* the writer */
-	struct sleeper sleeper;
+	struct wake_event wake;
 	struct thread thread;
 	atomic_bool ending;
-	bool has_sleeper;
+	bool has_wake;
 };
 
 /* With the hot lock: a free block, emptied; NULL: there is none. */

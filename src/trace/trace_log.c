@@ -105,7 +105,7 @@ static void add_fitting(struct trace_log *log, const struct trace *trace)
 	}
 	pthread_mutex_unlock(&log->hot);
 	if (wake && !log->options.no_thread)
-		sleeper_wake(&log->sleeper);
+		wake_event_set(&log->wake);
 	if (at)
 		atomic_fetch_add_explicit(&log->added, 1, memory_order_relaxed);
 	else if (kept)
@@ -235,7 +235,7 @@ static void write_on(void *user)
 {
 	struct trace_log *log = user;
 	while (!atomic_load(&log->ending)) {
-		sleeper_sleep(&log->sleeper, TRACE_TICK_MS);
+		wake_event_wait(&log->wake, TRACE_TICK_MS);
 		trace_log_tick(log);
 	}
 }
@@ -244,8 +244,8 @@ static int start_writer(struct trace_log *log)
 {
 	if (log->options.no_thread)
 		return 0;
-	sleeper_init(&log->sleeper);
-	log->has_sleeper = true;
+	wake_event_init(&log->wake);
+	log->has_wake = true;
 	struct thread_options options = {
 		.name = "stile-traces",
 		.cpu = THREAD_ANY_CPU,
@@ -302,11 +302,11 @@ struct trace_log *trace_log_free(struct trace_log *log)
 		return NULL;
 	atomic_store(&log->ending, true);
 	if (log->thread.running) {
-		sleeper_wake(&log->sleeper);
+		wake_event_set(&log->wake);
 		thread_join(&log->thread);
 	}
-	if (log->has_sleeper)
-		sleeper_destroy(&log->sleeper);
+	if (log->has_wake)
+		wake_event_destroy(&log->wake);
 	if (log->files.fs)
 		trace_log_tick(log);
 	trace_files_close(&log->files);

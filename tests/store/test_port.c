@@ -12,7 +12,7 @@
 #include "support/model_store.h"
 #include "support/simfs.h"
 #include "support/test.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 #define LONG_MS 60000 /* a bound for what comes at once */

@@ -5,7 +5,7 @@
 #include <pthread.h>
 
 #include "base/error.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/worker.h"
 
 #define TASKS (WORKER_TASKS_MAX + 1)
@@ -18,22 +18,22 @@ struct errand {
 
 static struct errand errands[TASKS];
 static struct worker_desk desk;
-static struct sleeper bell;
-static struct sleeper gate; /* the first errand waits here, if it is told to */
+static struct wake_event bell;
+static struct wake_event gate; /* the first errand waits here, if it is told to */
 static bool first_waits;
 static unsigned ran, back;
 static pthread_t home;
 
 static void ring(void *user)
 {
-	sleeper_wake(user);
+	wake_event_set(user);
 }
 
 static void run(struct worker_task *task)
 {
 	struct errand *errand = container_of(task, struct errand, task);
 	if (errand->number == 0 && first_waits)
-		sleeper_sleep(&gate, -1);
+		wake_event_wait(&gate, -1);
 	errand->ran_elsewhere = !pthread_equal(pthread_self(), home);
 	assert_int_equal(errand->number, ran++);
 }
@@ -51,8 +51,8 @@ static struct worker *begin(bool waits)
 	home = pthread_self();
 	ran = back = 0;
 	first_waits = waits;
-	sleeper_init(&bell);
-	sleeper_init(&gate);
+	wake_event_init(&bell);
+	wake_event_init(&gate);
 	worker_desk_init(&desk, ring, &bell);
 	assert_int_equal(worker_new("test", &worker), 0);
 	for (unsigned i = 0; i < TASKS; i++)
@@ -62,8 +62,8 @@ static struct worker *begin(bool waits)
 
 static void end(void)
 {
-	sleeper_destroy(&bell);
-	sleeper_destroy(&gate);
+	wake_event_destroy(&bell);
+	wake_event_destroy(&gate);
 }
 
 static void tasks_run_elsewhere_in_order_and_come_back(void **state)
@@ -73,7 +73,7 @@ static void tasks_run_elsewhere_in_order_and_come_back(void **state)
 	for (unsigned i = 0; i < WORKER_TASKS_MAX; i++)
 		assert_int_equal(worker_give(worker, &desk, &errands[i].task), 0);
 	while (back < WORKER_TASKS_MAX) {
-		sleeper_sleep(&bell, -1);
+		wake_event_wait(&bell, -1);
 		worker_collect(&desk);
 	}
 	for (unsigned i = 0; i < WORKER_TASKS_MAX; i++)
@@ -91,9 +91,9 @@ static void one_task_too_many_is_refused(void **state)
 		assert_int_equal(worker_give(worker, &desk, &errands[i].task), 0);
 	struct worker_task *last = &errands[WORKER_TASKS_MAX].task;
 	assert_int_equal(worker_give(worker, &desk, last), ERR_BUSY);
-	sleeper_wake(&gate);
+	wake_event_set(&gate);
 	while (back == 0) {
-		sleeper_sleep(&bell, -1);
+		wake_event_wait(&bell, -1);
 		worker_collect(&desk);
 	}
 	assert_int_equal(worker_give(worker, &desk, last), 0);
@@ -107,7 +107,7 @@ static void what_waits_at_the_end_comes_back_undone(void **state)
 {
 	(void)state;
 	struct worker *worker = begin(true);
-	sleeper_wake(&gate);
+	wake_event_set(&gate);
 	for (unsigned i = 0; i < WORKER_TASKS_MAX; i++)
 		assert_int_equal(worker_give(worker, &desk, &errands[i].task), 0);
 	worker_end(worker);

@@ -29,7 +29,7 @@
 #include "link/redis_client.h"
 #include "store/redis/redis_leases.h"
 #include "store/redis/redis_store.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 #define REDIS_LEASE_MS 30000u
@@ -238,7 +238,7 @@ struct redis_store {
 	_Atomic uint32_t pending; /* operations that a flush waits for */
 	_Atomic uint64_t now_ms;  /* of a fake clock */
 	atomic_bool hurry;        /* see store_hurry() */
-	struct sleeper sleeper;   /* where the owner waits */
+	struct wake_event wake;   /* where the owner waits */
 	struct thread thread;
 	struct loop *loop;
 	_Atomic uint64_t commits, commit_ops, wait_stat, io_errors;

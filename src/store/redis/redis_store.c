@@ -52,7 +52,7 @@ static void post_one(struct redis_store *redis, struct store_op *op)
 static void settle_down(struct redis_store *redis)
 {
 	while (atomic_load(&redis->pending) > 0)
-		sleeper_sleep(&redis->sleeper, -1);
+		wake_event_wait(&redis->wake, -1);
 }
 
 /* ---- waits ---- */
@@ -391,7 +391,7 @@ static void memory_free(struct redis_store *redis)
 	mem_free(redis->shards);
 	mem_free(redis->waits);
 	loop_free(redis->loop);
-	sleeper_destroy(&redis->sleeper);
+	wake_event_destroy(&redis->wake);
 	pthread_mutex_destroy(&redis->mutex);
 	mem_free(redis);
 }
@@ -600,7 +600,7 @@ static void settings_take(struct redis_store *redis, const struct redis_store_op
 	op_list_init(&redis->inbox);
 	op_list_init(&redis->outbox);
 	op_list_init(&redis->finished);
-	sleeper_init(&redis->sleeper);
+	wake_event_init(&redis->wake);
 	pthread_mutex_init(&redis->mutex, NULL);
 }
 

@@ -214,7 +214,7 @@ static void outbox_fill(struct redis_store *redis)
 	pthread_mutex_unlock(&redis->mutex);
 	atomic_fetch_sub(&redis->pending, redis->settled);
 	redis->settled = 0;
-	sleeper_wake(&redis->sleeper);
+	wake_event_set(&redis->wake);
 	if (told && written)
 		written(redis->store.written_user);
 }

@@ -6,7 +6,7 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 #define EVERY_MS 1000u
@@ -16,7 +16,7 @@ struct late_store {
 	struct late_store_options options;
 	struct histogram commit_us, commit_batch;
 	struct thread thread;
-	struct sleeper sleeper;
+	struct wake_event wake;
 	atomic_bool ending;
 	_Atomic(struct store *) opened; /* by the thread; NULL: not yet */
 
@@ -41,7 +41,7 @@ static void open_late(void *user)
 	int error = ERR_AWAY;
 
 	while (error == ERR_AWAY && !atomic_load(&late->ending)) {
-		sleeper_sleep(&late->sleeper, (int)late->options.every_ms);
+		wake_event_wait(&late->wake, (int)late->options.every_ms);
 		if (!atomic_load(&late->ending))
 			error = late->options.open(late->options.user, &opened, &text);
 	}
@@ -154,11 +154,11 @@ static void late_free(struct store *store)
 	struct late_store *late = late_of(store);
 
 	atomic_store(&late->ending, true);
-	sleeper_wake(&late->sleeper);
+	wake_event_set(&late->wake);
 	thread_join(&late->thread);
 	tell_failed(late);
 	late->inner = store_free(inner_of(late));
-	sleeper_destroy(&late->sleeper);
+	wake_event_destroy(&late->wake);
 	mem_free(late);
 }
 
@@ -186,13 +186,13 @@ int late_store_new(const struct late_store_options *options, struct store **ret_
 		                      .commit_us = &late->commit_us,
 		                      .commit_batch = &late->commit_batch };
 	late->failed_end = &late->failed;
-	sleeper_init(&late->sleeper);
+	wake_event_init(&late->wake);
 	int error = thread_start(&late->thread, &(struct thread_options){ .name = "late store",
 	                                                                  .cpu = THREAD_ANY_CPU,
 	                                                                  .run = open_late,
 	                                                                  .user = late });
 	if (error != 0) {
-		sleeper_destroy(&late->sleeper);
+		wake_event_destroy(&late->wake);
 		mem_free(late);
 		return error;
 	}

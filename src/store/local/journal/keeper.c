@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/local/journal/scan.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 #include "sys/thread.h"
 
 enum prepare_state { PREPARE_IDLE, PREPARE_WANTED, PREPARE_READY, PREPARE_FAILED };
@@ -26,7 +26,7 @@ struct keeper {
 	bool run_inline;
 	bool spare_ready;          /* the keeper's own: spare.seg is whole */
 	atomic_uint_fast64_t used; /* of the current segment, bytes */
-	struct sleeper turn;       /* woken when the journal leaves the disk alone */
+	struct wake_event turn;       /* woken when the journal leaves the disk alone */
 	struct thread thread;
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t work;
@@ -99,7 +99,7 @@ static bool is_late(struct keeper *keeper, uint64_t filled)
 
 void keeper_turn(struct keeper *keeper)
 {
-	sleeper_wake(&keeper->turn);
+	wake_event_set(&keeper->turn);
 }
 
 /* Zeros written in one go would stand before every commit for tens of
@@ -116,8 +116,8 @@ static void nap(void *user, uint32_t filled)
 	if (hurry || is_late(keeper, filled))
 		return;
 	nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
-	sleeper_sleep(&keeper->turn, 0); /* forgets writes that have ended meanwhile */
-	sleeper_sleep(&keeper->turn, TURN_MS);
+	wake_event_wait(&keeper->turn, 0); /* forgets writes that have ended meanwhile */
+	wake_event_wait(&keeper->turn, TURN_MS);
 }
 
 static int prepare_segment(struct keeper *keeper, uint64_t number, int *ret_fd)
@@ -307,7 +307,7 @@ int keeper_new(const struct folder *folder, bool run_inline, struct keeper **ret
 	keeper->fd = -1;
 	queue_init(&keeper->waiting);
 	queue_init(&keeper->finished);
-	sleeper_init(&keeper->turn);
+	wake_event_init(&keeper->turn);
 	pthread_mutex_init(&keeper->mutex, NULL);
 	pthread_cond_init(&keeper->work, NULL);
 	pthread_cond_init(&keeper->ready, NULL);
@@ -334,7 +334,7 @@ struct keeper *keeper_free(struct keeper *keeper)
 		return NULL;
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->stop = true;
-	sleeper_wake(&keeper->turn);
+	wake_event_set(&keeper->turn);
 	pthread_cond_signal(&keeper->work);
 	pthread_mutex_unlock(&keeper->mutex);
 	thread_join(&keeper->thread);
@@ -370,7 +370,7 @@ int keeper_get(struct keeper *keeper, uint64_t number, bool wait, int *ret_fd)
 	pthread_mutex_lock(&keeper->mutex);
 	keeper->awaited = wait;
 	if (wait)
-		sleeper_wake(&keeper->turn);
+		wake_event_set(&keeper->turn);
 	while (wait && keeper->prepare == PREPARE_WANTED && keeper->error == 0)
 		pthread_cond_wait(&keeper->ready, &keeper->mutex);
 	keeper->awaited = false;

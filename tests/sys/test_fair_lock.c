@@ -4,21 +4,21 @@
 #include <sched.h>
 
 #include "sys/thread.h"
-#include "sys/turns.h"
+#include "sys/fair_lock.h"
 
 #define THREADS 4u
 #define ROUNDS 2000u
 #define LONG_MS 600000
 
 struct place {
-	struct turns turns;
+	struct fair_lock turns;
 	uint32_t order[THREADS]; /* who had a turn, one after the other */
 	uint32_t count;
 	uint32_t inside;
 	uint32_t most; /* at the same time */
 };
 
-struct guest {
+struct waiter {
 	struct place *place;
 	uint32_t number;
 	uint32_t rounds;
@@ -27,48 +27,48 @@ struct guest {
 
 static void have_turns(void *user)
 {
-	struct guest *guest = user;
-	struct place *place = guest->place;
-	for (uint32_t i = 0; i < guest->rounds; i++) {
-		if (!turns_take(&place->turns, LONG_MS))
+	struct waiter *waiter = user;
+	struct place *place = waiter->place;
+	for (uint32_t i = 0; i < waiter->rounds; i++) {
+		if (!fair_lock_take(&place->turns, LONG_MS))
 			return; /* it will be missed */
 		place->inside++;
 		if (place->inside > place->most)
 			place->most = place->inside;
-		place->order[place->count++ % THREADS] = guest->number;
+		place->order[place->count++ % THREADS] = waiter->number;
 		place->inside--;
-		turns_give(&place->turns);
+		fair_lock_release(&place->turns);
 	}
 }
 
-static void start(struct guest *guest)
+static void start(struct waiter *waiter)
 {
 	struct thread_options options = {
-		.name = "guest", .cpu = THREAD_ANY_CPU, .run = have_turns, .user = guest
+		.name = "waiter", .cpu = THREAD_ANY_CPU, .run = have_turns, .user = waiter
 	};
-	assert_int_equal(thread_start(&guest->thread, &options), 0);
+	assert_int_equal(thread_start(&waiter->thread, &options), 0);
 }
 
-static uint32_t waiting(struct turns *turns)
+static uint32_t waiting(struct fair_lock *lock)
 {
-	pthread_mutex_lock(&turns->mutex);
-	uint32_t count = turns->waiting;
-	pthread_mutex_unlock(&turns->mutex);
+	pthread_mutex_lock(&lock->mutex);
+	uint32_t count = lock->waiting;
+	pthread_mutex_unlock(&lock->mutex);
 	return count;
 }
 
 /* Each of them waits before the next one comes. */
-static void start_in_order(struct guest guests[static THREADS], struct place *place)
+static void start_in_order(struct waiter guests[static THREADS], struct place *place)
 {
 	for (uint32_t i = 0; i < THREADS; i++) {
-		guests[i] = (struct guest){ .place = place, .number = i, .rounds = 1 };
+		guests[i] = (struct waiter){ .place = place, .number = i, .rounds = 1 };
 		start(&guests[i]);
 		while (waiting(&place->turns) < i + 1)
 			sched_yield();
 	}
 }
 
-static void join_in_order(struct guest guests[static THREADS], const struct place *place)
+static void join_in_order(struct waiter guests[static THREADS], const struct place *place)
 {
 	for (uint32_t i = 0; i < THREADS; i++)
 		thread_join(&guests[i].thread);
@@ -80,15 +80,15 @@ static void join_in_order(struct guest guests[static THREADS], const struct plac
 static void who_came_first_goes_first(void **state)
 {
 	(void)state;
-	struct place place = { .turns = TURNS_INIT };
-	struct guest guests[THREADS];
-	assert_true(turns_take(&place.turns, 0));
+	struct place place = { .turns = FAIR_LOCK_INIT };
+	struct waiter guests[THREADS];
+	assert_true(fair_lock_take(&place.turns, 0));
 	start_in_order(guests, &place);
 	assert_int_equal(place.count, 0);
-	turns_give(&place.turns);
-	assert_true(turns_take(&place.turns, LONG_MS)); /* all others came before */
+	fair_lock_release(&place.turns);
+	assert_true(fair_lock_take(&place.turns, LONG_MS)); /* all others came before */
 	assert_int_equal(place.count, THREADS);
-	turns_give(&place.turns);
+	fair_lock_release(&place.turns);
 	join_in_order(guests, &place);
 }
 
@@ -96,27 +96,27 @@ static void who_came_first_goes_first(void **state)
 static void who_waits_too_long_goes_without(void **state)
 {
 	(void)state;
-	struct place place = { .turns = TURNS_INIT };
-	struct guest guests[THREADS];
-	assert_true(turns_take(&place.turns, 0));
-	assert_false(turns_take(&place.turns, 0));
+	struct place place = { .turns = FAIR_LOCK_INIT };
+	struct waiter guests[THREADS];
+	assert_true(fair_lock_take(&place.turns, 0));
+	assert_false(fair_lock_take(&place.turns, 0));
 	start_in_order(guests, &place);
-	assert_false(turns_take(&place.turns, 1)); /* the last of them */
+	assert_false(fair_lock_take(&place.turns, 1)); /* the last of them */
 	assert_int_equal(waiting(&place.turns), THREADS);
 	assert_int_equal(place.count, 0);
-	turns_give(&place.turns);
+	fair_lock_release(&place.turns);
 	join_in_order(guests, &place);
-	assert_true(turns_take(&place.turns, 0));
-	turns_give(&place.turns);
+	assert_true(fair_lock_take(&place.turns, 0));
+	fair_lock_release(&place.turns);
 }
 
 static void nobody_meets_another(void **state)
 {
 	(void)state;
-	struct place place = { .turns = TURNS_INIT };
-	struct guest guests[THREADS];
+	struct place place = { .turns = FAIR_LOCK_INIT };
+	struct waiter guests[THREADS];
 	for (uint32_t i = 0; i < THREADS; i++) {
-		guests[i] = (struct guest){ .place = &place, .number = i, .rounds = ROUNDS };
+		guests[i] = (struct waiter){ .place = &place, .number = i, .rounds = ROUNDS };
 		start(&guests[i]);
 	}
 	for (uint32_t i = 0; i < THREADS; i++)

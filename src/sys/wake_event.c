@@ -1,0 +1,68 @@
+/* wake_event: see wake_event.h. */
+#include "sys/wake_event.h"
+
+#include <assert.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "sys/clock.h"
+
+enum { AWAKE, ASLEEP, WOKEN };
+
+static_assert(sizeof(atomic_int) == 4, "a futex is a word of 32 bits");
+
+void wake_event_init(struct wake_event *event)
+{
+	atomic_init(&event->state, AWAKE);
+}
+
+void wake_event_destroy(struct wake_event *event)
+{
+	CHECK(atomic_load(&event->state) != ASLEEP);
+}
+
+/* Negative: no end. A step of the wall clock does not change how long it is. */
+static void wait_asleep(struct wake_event *event, int64_t left_ns)
+{
+	struct timespec left = { .tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000 };
+
+	syscall(SYS_futex, &event->state, FUTEX_WAIT_PRIVATE, ASLEEP, left_ns < 0 ? NULL : &left,
+	        NULL, 0);
+}
+
+static void wait_until_woken(struct wake_event *event, int timeout_ms)
+{
+	uint64_t end_ns = clock_monotonic_ns() +
+	                  (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
+
+	while (atomic_load(&event->state) == ASLEEP) {
+		int64_t left_ns = -1;
+		if (timeout_ms >= 0)
+			left_ns = (int64_t)(end_ns - clock_monotonic_ns());
+		if (timeout_ms >= 0 && left_ns <= 0)
+			return;
+		wait_asleep(event, left_ns);
+	}
+}
+
+bool wake_event_wait(struct wake_event *event, int timeout_ms)
+{
+	int state = AWAKE;
+
+	if (timeout_ms != 0 && atomic_compare_exchange_strong(&event->state, &state, ASLEEP))
+		wait_until_woken(event, timeout_ms);
+	return atomic_exchange(&event->state, AWAKE) == WOKEN;
+}
+
+/* The event may be gone when the system call is made: waking at an address
+ * where nobody waits does nothing. */
+void wake_event_set(struct wake_event *event)
+{
+	if (atomic_exchange(&event->state, WOKEN) == ASLEEP)
+		syscall(SYS_futex, &event->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
