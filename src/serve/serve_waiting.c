@@ -12,8 +12,8 @@
 #include "base/mem.h"
 #include "net/http/http_server.h"
 #include "sys/loop.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 #define TRY_EVERY_MS 1000
 

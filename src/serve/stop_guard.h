@@ -13,8 +13,8 @@
 #pragma once
 
 #include "base/check.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 struct stop_guard {
 	struct wake_event wake;

@@ -25,8 +25,8 @@
 #include "base/mem.h"
 #include "sys/clock.h"
 #include "sys/mailbox.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 struct letter {
 	struct mailbox_node node; /* in a mailbox, a chain, or the pool */

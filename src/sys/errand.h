@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 #include "base/check.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 struct errand_job {
 	void (*run)(void *user);

@@ -9,7 +9,8 @@ struct fair_lock_waiter {
 	bool granted;
 };
 
-static struct fair_lock_waiter **link_to(struct fair_lock *lock, const struct fair_lock_waiter *waiter)
+static struct fair_lock_waiter **link_to(struct fair_lock *lock,
+                                         const struct fair_lock_waiter *waiter)
 {
 	struct fair_lock_waiter **link = &lock->first;
 

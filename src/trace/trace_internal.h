@@ -18,8 +18,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 #include "trace/trace_files.h"
 #include "trace/trace_log.h"
 #include "trace/trace_sampler.h"

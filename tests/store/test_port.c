@@ -12,8 +12,8 @@
 #include "support/model_store.h"
 #include "support/simfs.h"
 #include "support/test.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 #define LONG_MS 60000 /* a bound for what comes at once */
 

@@ -3,8 +3,8 @@
 
 #include <sched.h>
 
-#include "sys/thread.h"
 #include "sys/fair_lock.h"
+#include "sys/thread.h"
 
 #define THREADS 4u
 #define ROUNDS 2000u

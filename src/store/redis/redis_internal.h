@@ -29,8 +29,8 @@
 #include "link/redis_client.h"
 #include "store/redis/redis_leases.h"
 #include "store/redis/redis_store.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 #define REDIS_LEASE_MS 30000u
 #define REDIS_BATCH_PARTS 1024u

@@ -6,8 +6,8 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 #define EVERY_MS 1000u
 

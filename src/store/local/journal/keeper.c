@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/local/journal/scan.h"
-#include "sys/wake_event.h"
 #include "sys/thread.h"
+#include "sys/wake_event.h"
 
 enum prepare_state { PREPARE_IDLE, PREPARE_WANTED, PREPARE_READY, PREPARE_FAILED };
 
@@ -26,7 +26,7 @@ struct keeper {
 	bool run_inline;
 	bool spare_ready;          /* the keeper's own: spare.seg is whole */
 	atomic_uint_fast64_t used; /* of the current segment, bytes */
-	struct wake_event turn;       /* woken when the journal leaves the disk alone */
+	struct wake_event turn;    /* woken when the journal leaves the disk alone */
 	struct thread thread;
 	pthread_mutex_t mutex; /* guards what follows */
 	pthread_cond_t work;
