@@ -129,9 +129,7 @@ struct recipe_items {
 	uint32_t count;     /* steps that gave an item, so far */
 	uint32_t items_max; /* more are BROKEN with ERR_TOO_LARGE; may be changed at first */
 	/* the iterator's own */
-	const struct recipe *recipe;
-	struct recipe_scratch *scratch;
-	const struct recipe_input *input;
+	struct recipe_run *run; /* the scratch's; NULL: no memory */
 	struct span lines;
 	struct json_elements elements;
 	int state;

@@ -1,10 +1,13 @@
-/* recipe_explain: how a recipe sees an event, in JSON. See recipe.h. */
+/* recipe_explain: how a recipe sees an event, in JSON, and its claims in words. See
+ * recipe.h. */
 #include <stdio.h>
 
 #include "gate/recipe/recipe_internal.h"
+#include "gate/trace.h"
 
 #define VALUE_SHOWN_MAX 256 /* bytes of a value; the rest is told by its length */
 #define DECODED_MAX 4096
+#define WORD_MAX 256 /* bytes of one value; a key of longer ones is cut anyway */
 
 static void put_name(struct buf *out, const char *name)
 {
@@ -260,11 +263,9 @@ static void explain_batch(struct recipe_items *items, enum recipe_step step,
 	buf_append_span(out, SPAN("{\"batch\":true,\"events\":["));
 	for (; step == RECIPE_EVENT || step == RECIPE_REFUSED;
 	     step = recipe_items_next(items, result, problem)) {
-		struct recipe_run *run = recipe_run_at(items->scratch, 0);
-		CHECK(run);
 		put_element(out);
-		recipe_run_next(run, result->payload, BODY_UNREAD);
-		explain_run(run, out);
+		recipe_run_next(items->run, result->payload, BODY_UNREAD);
+		explain_run(items->run, out);
 	}
 	buf_append_char(out, ']');
 	if (step == RECIPE_BROKEN)
@@ -289,4 +290,99 @@ void recipe_explain(const struct recipe *recipe, struct recipe_scratch *scratch,
 	} else {
 		buf_append_span(out, SPAN("{\"refused\":\"there is no memory\"}"));
 	}
+}
+
+/* ---- in words, for traces ---- */
+
+/* The run and case that the event's claims come from: those of the event inside a
+ * string of this one, where there is one. */
+static const struct recipe_case *find_claims(struct recipe_run **run)
+{
+	const struct recipe_case *it = recipe_find_case(*run);
+
+	while (it && it->fields[FIELD_INNER]) {
+		struct recipe_run *inner;
+		struct recipe_result unused;
+		if (recipe_run_inner(*run, it, &inner, &unused) < 0)
+			break;
+		*run = inner;
+		it = recipe_find_case(inner);
+	}
+	return it;
+}
+
+/* The claim that is `index`-th of those that the event takes. */
+static const struct recipe_claim *find_claim(struct recipe_run *run, const struct recipe_case *it,
+                                             uint32_t index)
+{
+	for (uint32_t i = 0; i < it->claim_count; i++) {
+		struct claim claim;
+		struct error_text unused;
+		if (recipe_run_claim(run, &it->claims[i], &claim, &unused) == CLAIM_TAKEN &&
+		    index-- == 0)
+			return &it->claims[i];
+	}
+	return NULL;
+}
+
+static void put_word(struct recipe_run *run, uint16_t part, struct buf *out)
+{
+	struct recipe_value value = recipe_part_value(run, part);
+	char bytes[WORD_MAX];
+	struct span text = value.text.raw;
+
+	if (value.type == DIGEST_MISSING)
+		return;
+	if (value.type == DIGEST_STRING &&
+	    event_text_value(value.text, bytes, sizeof(bytes), &text) < 0)
+		text = value.text.raw;
+	buf_append_span(out, text.len > WORD_MAX ? span_of(text.ptr, WORD_MAX) : text);
+}
+
+static void put_part_names(const struct recipe *recipe, const struct recipe_claim *claim,
+                           struct buf *out)
+{
+	for (uint32_t i = 0; i < claim->part_count; i++) {
+		if (i > 0)
+			buf_append_span(out, SPAN(", "));
+		buf_append_span(out, recipe->parts[claim->parts[i]].text);
+	}
+	if (claim->part_count == 0)
+		buf_append_span(out, SPAN("body"));
+}
+
+static void put_key(struct recipe_run *run, const struct recipe_claim *claim, struct buf *out)
+{
+	for (uint32_t i = 0; i < claim->part_count; i++) {
+		if (i > 0)
+			buf_append_char(out, TRACE_PART_END);
+		put_word(run, claim->parts[i], out);
+	}
+}
+
+bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
+                  const struct recipe_input *input, uint32_t index, struct buf *memory,
+                  struct recipe_words *ret_words)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+
+	if (!run)
+		return false;
+	recipe_run_begin(run, recipe, scratch, input);
+	const struct recipe_case *it = find_claims(&run);
+	const struct recipe_claim *claim = it ? find_claim(run, it, index) : NULL;
+	if (!claim)
+		return false;
+	size_t start = memory->len;
+	put_part_names(recipe, claim, memory);
+	size_t parts_end = memory->len;
+	put_key(run, claim, memory);
+	if (memory->failed)
+		return false;
+	*ret_words = (struct recipe_words){
+		.rule = claim->name,
+		.parts = span_of(memory->ptr + start, parts_end - start),
+		.key = span_of(memory->ptr + parts_end, memory->len - parts_end),
+	};
+	return true;
 }

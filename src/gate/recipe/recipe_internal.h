@@ -196,14 +196,8 @@ bool recipe_value_is_there(const struct recipe_value *value);
 bool recipe_test_holds(struct recipe_run *run, uint16_t test);
 bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it);
 const struct recipe_case *recipe_find_case(struct recipe_run *run);
-bool recipe_find_whole(struct recipe_run *run);
 
-/* 0, or an error and a text for the sender. */
-int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
-                     struct error_text *ret_problem) must_check;
-/* … whose case recipe_find_case() has found, or NULL. */
-int recipe_run_found(struct recipe_run *run, const struct recipe_case *it,
-                     struct recipe_result *ret_result, struct error_text *ret_problem) must_check;
+/* What the case says of the event: 0, or an error and a text for the sender. */
 int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
                     struct recipe_result *ret_result, struct error_text *ret_problem) must_check;
 /* enum recipe_claim_fate, or an error; ret_problem also says why one is skipped. The

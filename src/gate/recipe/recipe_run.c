@@ -1,4 +1,4 @@
-/* recipe: from an event to its claims. See recipe.h. */
+/* recipe_run: from a request to its events, and from an event to its claims. See recipe.h. */
 #include "gate/recipe/recipe.h"
 
 #include <stdio.h>
@@ -256,6 +256,9 @@ static int read_inner(struct recipe_run *run, const struct recipe_case *it, stru
 	return 0;
 }
 
+static int run_event(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_result *ret_result, struct error_text *ret_problem);
+
 int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
                      struct recipe_run **ret_inner, struct recipe_result *ret_result)
 {
@@ -271,7 +274,7 @@ int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
 	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = bytes });
 	inner->level = run->level + 1;
 	*ret_inner = inner;
-	return recipe_run_event(inner, ret_result, &unused);
+	return run_event(inner, recipe_find_case(inner), ret_result, &unused);
 }
 
 int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
@@ -302,38 +305,26 @@ int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
 	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
 }
 
-/* The case's own claims, or those of the event that is a string of this one. */
-static int run_either(struct recipe_run *run, const struct recipe_case *it,
-                      struct recipe_result *ret_result, struct error_text *ret_problem)
-{
-	struct recipe_run *inner;
-	int error = it->fields[FIELD_INNER] ? recipe_run_inner(run, it, &inner, ret_result)
-	                                    : ERR_INVALID;
-	if (error == -ENOMEM)
-		return error;
-	if (error < 0)
-		return recipe_run_case(run, it, ret_result, ret_problem);
-	ret_result->payload = run->input.body;
-	ret_result->event.json = true;
-	ret_result->event.line = is_line(run);
-	return 0;
-}
-
-int recipe_run_found(struct recipe_run *run, const struct recipe_case *it,
+/* `it` is the case that was found, or NULL. Its own claims, or those of the event that is
+ * a string of this one. */
+static int run_event(struct recipe_run *run, const struct recipe_case *it,
                      struct recipe_result *ret_result, struct error_text *ret_problem)
 {
+	struct recipe_run *inner;
 	if (!it)
 		return recipe_refuse(run, ret_problem);
-	int error = run_either(run, it, ret_result, ret_problem);
+	int error = it->fields[FIELD_INNER] ? recipe_run_inner(run, it, &inner, ret_result)
+	                                    : ERR_INVALID;
+	if (error == 0) {
+		ret_result->payload = run->input.body;
+		ret_result->event.json = true;
+		ret_result->event.line = is_line(run);
+	} else if (error != -ENOMEM) {
+		error = recipe_run_case(run, it, ret_result, ret_problem);
+	}
 	if (unlikely(error == -ENOMEM))
 		error_fill(ret_problem, error, "there is no memory for the recipe");
 	return error;
-}
-
-int recipe_run_event(struct recipe_run *run, struct recipe_result *ret_result,
-                     struct error_text *ret_problem)
-{
-	return recipe_run_found(run, recipe_find_case(run), ret_result, ret_problem);
 }
 
 int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
@@ -344,5 +335,269 @@ int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
 	if (!run)
 		return error_fill(ret_problem, -ENOMEM, "there is no memory for the recipe");
 	recipe_run_begin(run, recipe, scratch, input);
-	return recipe_run_event(run, ret_result, ret_problem);
+	return run_event(run, recipe_find_case(run), ret_result, ret_problem);
+}
+
+/* ---- the events of one request ---- */
+
+enum {
+	ITEMS_FIRST = 0, /* nothing was looked at */
+	ITEMS_OBJECT,    /* the run has one object */
+	ITEMS_LINES,
+	ITEMS_ELEMENTS,
+	ITEMS_ENDED,
+};
+
+void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *recipe,
+                        struct recipe_scratch *scratch, const struct recipe_input *input)
+{
+	/* One by one: to clear all of it would take longer than a small event does. */
+	ret_items->batch = false;
+	ret_items->error = 0;
+	ret_items->count = 0;
+	ret_items->items_max = RECIPE_ITEMS_MAX;
+	ret_items->run = recipe_run_at(scratch, 0);
+	ret_items->lines = SPAN_EMPTY;
+	ret_items->state = ITEMS_FIRST;
+	if (ret_items->run)
+		recipe_run_begin(ret_items->run, recipe, scratch, input);
+}
+
+bool recipe_items_begin_line(struct recipe_items *ret_items, const struct recipe *recipe,
+                             struct recipe_scratch *scratch, struct recipe_input *input,
+                             struct json_lines *lines, const char *at)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+	if (!run || !json_lines_scan(lines, at, &recipe->plan, &run->doc, &input->body))
+		return false;
+	recipe_items_begin(ret_items, recipe, scratch, input);
+	run->body = BODY_JSON;
+	ret_items->state = ITEMS_OBJECT;
+	return true;
+}
+
+static bool is_ndjson(struct recipe_run *run)
+{
+	static const struct span types[] = {
+		{ "application/x-ndjson", 20 },
+		{ "application/ndjson", 18 },
+		{ "application/jsonl", 17 },
+		{ "application/x-jsonlines", 23 },
+	};
+	if (!run->headers_read)
+		recipe_read_headers(run);
+	if (!(run->headers_there & 1u << HEADER_CONTENT_TYPE))
+		return false;
+	for (size_t i = 0; i < ARRAY_LEN(types); i++)
+		if (http1_is_media_type(run->headers[HEADER_CONTENT_TYPE], types[i]))
+			return true;
+	return false;
+}
+
+static enum recipe_step broken(struct recipe_items *items, int error)
+{
+	items->state = ITEMS_ENDED;
+	items->error = error;
+	return RECIPE_BROKEN;
+}
+
+static enum recipe_step too_many(struct recipe_items *items, struct error_text *ret_problem)
+{
+	return broken(items,
+	              error_fill(ret_problem, ERR_TOO_LARGE,
+	                         "expected at most %u events in one request", items->items_max));
+}
+
+/* False: there are too many. */
+static bool count_item(struct recipe_items *items)
+{
+	if (items->count == items->items_max)
+		return false;
+	items->run->in_batch = true;
+	items->run->place = items->count++;
+	return true;
+}
+
+/* `it` is its case, or NULL. */
+static enum recipe_step run_found(struct recipe_items *items, const struct recipe_case *it,
+                                  struct recipe_result *ret_result, struct error_text *ret_problem)
+{
+	items->error = run_event(items->run, it, ret_result, ret_problem);
+	if (items->error == 0)
+		return RECIPE_EVENT;
+	if (items->error == -ENOMEM)
+		return broken(items, -ENOMEM); /* not the item's fault: all is to be sent again */
+	ret_result->payload = items->run->input.body;
+	return RECIPE_REFUSED;
+}
+
+static enum recipe_step run_item(struct recipe_items *items, struct span bytes,
+                                 enum recipe_body body, struct recipe_result *ret_result,
+                                 struct error_text *ret_problem)
+{
+	if (!count_item(items))
+		return too_many(items, ret_problem);
+	recipe_run_next(items->run, bytes, body);
+	return run_found(items, recipe_find_case(items->run), ret_result, ret_problem);
+}
+
+static enum recipe_step next_line(struct recipe_items *items, struct recipe_result *ret_result,
+                                  struct error_text *ret_problem)
+{
+	struct span line = SPAN_EMPTY;
+	while (line.len == 0 && items->lines.len > 0) {
+		struct span rest = items->lines;
+		const char *eol = memchr(rest.ptr, '\n', rest.len);
+		size_t len = eol ? (size_t)(eol - rest.ptr) : rest.len;
+		line = json_trim(span_of(rest.ptr, len));
+		items->lines = span_skip(rest, len + 1);
+	}
+	if (line.len == 0) {
+		items->state = ITEMS_ENDED;
+		return RECIPE_END;
+	}
+	return run_item(items, line, BODY_UNREAD, ret_result, ret_problem);
+}
+
+static int refuse_array(const struct recipe_run *run, struct error_text *ret_problem)
+{
+	const struct json_problem *problem = &run->doc.problem;
+	return error_fill(ret_problem, ERR_INVALID,
+	                  "expected a JSON array of events; at byte %zu of it: expected %s",
+	                  problem->offset, problem->expected);
+}
+
+/* A name twice spoils its own event alone: the scan goes on without the plan. */
+static enum recipe_step refuse_element(struct recipe_items *items, struct recipe_result *ret_result,
+                                       struct error_text *ret_problem)
+{
+	struct recipe_run *run = items->run;
+	struct json_problem problem = run->doc.problem;
+	struct span element;
+	if (!problem.repeated ||
+	    json_elements_next(&items->elements, NULL, &run->doc, &element) != 1)
+		return broken(items, refuse_array(run, ret_problem));
+	if (!count_item(items))
+		return too_many(items, ret_problem);
+	ret_result->payload = element;
+	items->error = error_fill(ret_problem, ERR_INVALID, "at byte %zu of it: expected %s",
+	                          problem.offset - (size_t)(element.ptr - items->elements.start),
+	                          problem.expected);
+	return RECIPE_REFUSED;
+}
+
+static enum recipe_step next_element(struct recipe_items *items, struct recipe_result *ret_result,
+                                     struct error_text *ret_problem)
+{
+	struct recipe_run *run = items->run;
+	struct span element;
+	int more = json_elements_next(&items->elements, &run->recipe->plan, &run->doc, &element);
+	if (more < 0)
+		return refuse_element(items, ret_result, ret_problem);
+	if (more == 0) {
+		items->state = ITEMS_ENDED;
+		return RECIPE_END;
+	}
+	return run_item(items, element, BODY_JSON, ret_result, ret_problem);
+}
+
+static enum recipe_step begin_array(struct recipe_items *items, struct span array,
+                                    struct recipe_result *ret_result,
+                                    struct error_text *ret_problem)
+{
+	int error = json_elements_begin(&items->elements, array);
+	CHECK(error == 0);
+	items->batch = true;
+	items->state = ITEMS_ELEMENTS;
+	return next_element(items, ret_result, ret_problem);
+}
+
+/* One event, or an object with a batch inside. */
+static enum recipe_step run_object(struct recipe_items *items, struct recipe_result *ret_result,
+                                   struct error_text *ret_problem)
+{
+	struct recipe_run *run = items->run;
+	const struct recipe_case *it = recipe_find_case(run);
+	if (it && it->fields[FIELD_ITEMS] && run->recipe->batch == RECIPE_BATCH_AUTO) {
+		struct recipe_value value = recipe_part_value(run, it->fields[FIELD_ITEMS]);
+		if (value.type == DIGEST_ARRAY)
+			return begin_array(items, value.text.raw, ret_result, ret_problem);
+	}
+	items->state = ITEMS_ENDED;
+	items->count = 1;
+	return run_found(items, it, ret_result, ret_problem);
+}
+
+/* Is the event known by headers alone? Then its body is no batch. */
+static bool is_whole(struct recipe_run *run)
+{
+	const struct recipe *recipe = run->recipe;
+	for (uint32_t i = 0; i < recipe->case_count; i++)
+		if (recipe->cases[i].whole && recipe_case_holds(run, &recipe->cases[i]))
+			return true;
+	return false;
+}
+
+static enum recipe_step first_item(struct recipe_items *items, struct recipe_result *ret_result,
+                                   struct error_text *ret_problem)
+{
+	struct recipe_run *run = items->run;
+	if (!run)
+		return broken(items, error_fill(ret_problem, -ENOMEM,
+		                                "there is no memory for the recipe"));
+	struct span body = run->input.body;
+	while (body.len > 0 && json_is_blank(body.ptr[0]))
+		body = span_skip(body, 1);
+	bool array = body.len > 0 && body.ptr[0] == '[';
+	bool lines = is_ndjson(run);
+	if (run->recipe->batch == RECIPE_BATCH_NEVER || (!array && !lines) || is_whole(run))
+		return run_object(items, ret_result, ret_problem);
+	if (!lines)
+		return begin_array(items, body, ret_result, ret_problem);
+	items->batch = true;
+	items->lines = body;
+	items->state = ITEMS_LINES;
+	return next_line(items, ret_result, ret_problem);
+}
+
+enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_result *ret_result,
+                                   struct error_text *ret_problem)
+{
+	switch (items->state) {
+	case ITEMS_FIRST: return first_item(items, ret_result, ret_problem);
+	case ITEMS_OBJECT: return run_object(items, ret_result, ret_problem);
+	case ITEMS_LINES: return next_line(items, ret_result, ret_problem);
+	case ITEMS_ELEMENTS: return next_element(items, ret_result, ret_problem);
+	default: return RECIPE_END;
+	}
+}
+
+/* ---- cases, for routes ---- */
+
+int recipe_match(const struct recipe *recipe, struct recipe_scratch *scratch,
+                 const struct recipe_input *input, uint64_t cases, uint64_t *ret_held,
+                 struct error_text *ret_problem)
+{
+	struct recipe_run *run = recipe_run_at(scratch, 0);
+	uint64_t held = 0;
+	if (!run)
+		return -ENOMEM;
+	recipe_run_begin(run, recipe, scratch, input);
+	for (uint32_t i = 0; i < recipe->case_count && i < 64; i++)
+		if (cases >> i & 1 && recipe_case_holds(run, &recipe->cases[i]))
+			held |= UINT64_C(1) << i;
+	if (run->body == BODY_OTHER && run->doc.problem.repeated)
+		return recipe_refuse_body(run, ret_problem);
+	*ret_held = held;
+	return 0;
+}
+
+struct event_text recipe_match_entity(const struct recipe_scratch *scratch, uint32_t number)
+{
+	struct recipe_run *run = scratch->runs[0];
+	CHECK(run && number < run->recipe->case_count);
+	struct event_text entity;
+	if (read_field(run, run->recipe->cases[number].fields[FIELD_ENTITY], &entity, NULL) < 0)
+		return (struct event_text){ .coding = EVENT_TEXT_NONE };
+	return entity;
 }
