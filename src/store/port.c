@@ -1,19 +1,18 @@
 /*
  * port: see port.h.
  *
- * Each operation travels in a letter: out of the port's pool at submit, to the
- * host with the port's next flush, back with the completion. The letter keeps
- * the caller's done() and user while the operation wears the host's.
+ * Each operation gets a call from the port's pool at submit. The call goes to the host
+ * with the port's next flush and comes back with the completion. It keeps the caller's
+ * done() and user while the operation has the host's.
  *
- * A take may wait for hours (but for that of one ticket), so it does not go to the store
- * itself: a stand-in of the port does. So the host can end the caller's take when deliveries stop
- * while the stand-in stays with the store until that closes.
+ * A take may wait for hours (except that of one ticket), so the caller's take is not given
+ * to the store: a proxy of the port is. So the host can end the caller's take when
+ * deliveries stop, while the proxy stays at the store until that closes.
  *
- * Who must be woken is told by flags here and not by the mailboxes, since an
- * embedded host cannot say when it is about to sleep: whoever posts does so
- * first and then sets the flag; whoever receives clears the flag first and then
- * takes. So a flag that was already set belongs to a receiver that has not
- * taken yet.
+ * Flags, and not the mailboxes, say who must be woken, since an embedded host cannot know
+ * when it is about to sleep. A sender posts first and then sets the flag; a receiver
+ * clears the flag first and then takes. So a flag that was already set belongs to a
+ * receiver that has not taken yet.
  */
 #include "store/port.h"
 
@@ -28,7 +27,7 @@
 #include "sys/thread.h"
 #include "sys/wake_event.h"
 
-struct letter {
+struct port_call {
 	struct mailbox_node node; /* in a mailbox, a chain, or the pool */
 	struct port *port;
 	struct store_op *op;
@@ -37,9 +36,9 @@ struct letter {
 	bool lazy;
 };
 
-struct stand_in {
+struct proxy_take {
 	struct store_take take;
-	struct letter *letter; /* NULL: free, or its take was ended */
+	struct port_call *call; /* NULL: free, or its take was ended */
 	bool busy;             /* at the store */
 };
 
@@ -49,13 +48,13 @@ struct port {
 	struct port *next_port; /* all of the host's; freed with it */
 
 	/* The port's thread. */
-	struct letter *letters;
+	struct port_call *calls;
 	struct mailbox_node *pool;
 	struct mailbox_chain queued;
 	uint32_t in_flight, max_in_flight, takes;
 
 	/* The host's thread. */
-	struct stand_in stand_ins[PORT_TAKES_MAX];
+	struct proxy_take proxies[PORT_TAKES_MAX];
 	struct mailbox_chain finished;
 	bool finished_urgent;
 	struct port *next_touched;
@@ -92,9 +91,9 @@ struct store_host {
 	struct thread thread;
 };
 
-static struct letter *letter_of(struct mailbox_node *node)
+static struct port_call *call_of(struct mailbox_node *node)
 {
-	return container_of(node, struct letter, node);
+	return container_of(node, struct port_call, node);
 }
 
 static struct port *port_of(struct store *store)
@@ -104,9 +103,9 @@ static struct port *port_of(struct store *store)
 
 /* ---- the host's side ---- */
 
-static void letter_finish(struct letter *letter)
+static void call_finish(struct port_call *call)
 {
-	struct port *port = letter->port;
+	struct port *port = call->port;
 	struct store_host *host = port->host;
 
 	if (!port->finished.newest) {
@@ -114,53 +113,53 @@ static void letter_finish(struct letter *letter)
 		host->touched = port;
 		port->finished_urgent = false;
 	}
-	if (!letter->lazy)
+	if (!call->lazy)
 		port->finished_urgent = true;
-	mailbox_chain_add(&port->finished, &letter->node);
+	mailbox_chain_add(&port->finished, &call->node);
 }
 
 static void op_done(struct store_op *op)
 {
-	letter_finish(op->user);
+	call_finish(op->user);
 }
 
 static void take_done(struct store_op *op)
 {
-	struct stand_in *stand_in = op->user;
-	struct letter *letter = stand_in->letter;
+	struct proxy_take *proxy = op->user;
+	struct port_call *call = proxy->call;
 
-	stand_in->busy = false;
-	if (!letter)
+	proxy->busy = false;
+	if (!call)
 		return;
-	struct store_take *take = container_of(letter->op, struct store_take, op);
-	take->items = stand_in->take.items;
-	take->count = stand_in->take.count;
-	take->now_ms = stand_in->take.now_ms;
+	struct store_take *take = container_of(call->op, struct store_take, op);
+	take->items = proxy->take.items;
+	take->count = proxy->take.count;
+	take->now_ms = proxy->take.now_ms;
 	take->op.error = op->error;
-	stand_in->letter = NULL;
-	stand_in->take.items = (struct buf){ 0 };
-	letter_finish(letter);
+	proxy->call = NULL;
+	proxy->take.items = (struct buf){ 0 };
+	call_finish(call);
 }
 
-static void take_submit(struct store_host *host, struct letter *letter)
+static void take_submit(struct store_host *host, struct port_call *call)
 {
-	struct store_take *take = container_of(letter->op, struct store_take, op);
-	struct stand_in *stand_in = letter->port->stand_ins;
+	struct store_take *take = container_of(call->op, struct store_take, op);
+	struct proxy_take *proxy = call->port->proxies;
 
 	if (host->takes_ended) {
 		take->op.error = ERR_CLOSING;
-		letter_finish(letter);
+		call_finish(call);
 		return;
 	}
-	while (stand_in->busy)
-		CHECK(++stand_in < letter->port->stand_ins + PORT_TAKES_MAX);
-	stand_in->letter = letter;
-	stand_in->busy = true;
-	stand_in->take = *take;
-	stand_in->take.op.done = take_done;
-	stand_in->take.op.user = stand_in;
+	while (proxy->busy)
+		CHECK(++proxy < call->port->proxies + PORT_TAKES_MAX);
+	proxy->call = call;
+	proxy->busy = true;
+	proxy->take = *take;
+	proxy->take.op.done = take_done;
+	proxy->take.op.user = proxy;
 	take->items = (struct buf){ .cap = take->items.cap };
-	store_submit(host->store, &stand_in->take.op);
+	store_submit(host->store, &proxy->take.op);
 }
 
 static bool mail_deliver(struct store_host *host)
@@ -170,12 +169,12 @@ static bool mail_deliver(struct store_host *host)
 	bool any = node != NULL;
 
 	while (node) {
-		struct letter *letter = letter_of(node);
+		struct port_call *call = call_of(node);
 		node = node->next;
-		if (store_take_waits(letter->op))
-			take_submit(host, letter);
+		if (store_take_waits(call->op))
+			take_submit(host, call);
 		else
-			store_submit(host->store, letter->op);
+			store_submit(host->store, call->op);
 	}
 	return any;
 }
@@ -186,12 +185,12 @@ static void takes_end(struct store_host *host)
 	store_end_waits(host->store);
 	for (struct port *port = atomic_load(&host->ports); port; port = port->next_port) {
 		for (size_t i = 0; i < PORT_TAKES_MAX; i++) {
-			struct letter *letter = port->stand_ins[i].letter;
-			if (!letter)
+			struct port_call *call = port->proxies[i].call;
+			if (!call)
 				continue;
-			port->stand_ins[i].letter = NULL;
-			letter->op->error = ERR_CLOSING;
-			letter_finish(letter);
+			port->proxies[i].call = NULL;
+			call->op->error = ERR_CLOSING;
+			call_finish(call);
 		}
 	}
 }
@@ -218,7 +217,7 @@ static void completions_post(struct store_host *host)
 
 	host->touched = NULL;
 	while (port) {
-		struct port *next = port->next_touched; /* port_post() lets it go */
+		struct port *next = port->next_touched; /* after port_post() it may be gone */
 		port_post(port);
 		port = next;
 	}
@@ -402,17 +401,17 @@ static void port_submit(struct store *store, struct store_op *op)
 		refuse(op, ERR_FULL);
 		return;
 	}
-	struct letter *letter = letter_of(port->pool);
-	port->pool = letter->node.next;
+	struct port_call *call = call_of(port->pool);
+	port->pool = call->node.next;
 	port->in_flight++;
 	port->takes += is_take;
-	letter->op = op;
-	letter->done = op->done;
-	letter->user = op->user;
-	letter->lazy = false;
+	call->op = op;
+	call->done = op->done;
+	call->user = op->user;
+	call->lazy = false;
 	op->done = op_done;
-	op->user = letter;
-	mailbox_chain_add(&port->queued, &letter->node);
+	op->user = call;
+	mailbox_chain_add(&port->queued, &call->node);
 }
 
 static void port_flush(struct store *store)
@@ -430,7 +429,7 @@ void port_flush_lazy(struct port *port)
 	if (!port->queued.newest)
 		return;
 	for (struct mailbox_node *node = port->queued.newest; node; node = node->next)
-		letter_of(node)->lazy = true;
+		call_of(node)->lazy = true;
 	mailbox_post(&port->host->inbox, &port->queued);
 }
 
@@ -445,18 +444,18 @@ static void port_stats(struct store *store, struct store_stats *ret_stats)
 	store_stats(port_of(store)->host->store, ret_stats);
 }
 
-static struct store_op *letter_open(struct port *port, struct letter *letter)
+static struct store_op *call_open(struct port *port, struct port_call *call)
 {
-	struct store_op *op = letter->op;
+	struct store_op *op = call->op;
 
-	CHECK(letter->port == port && port->in_flight > 0);
-	op->done = letter->done;
-	op->user = letter->user;
+	CHECK(call->port == port && port->in_flight > 0);
+	op->done = call->done;
+	op->user = call->user;
 	port->takes -= store_take_waits(op);
 	port->in_flight--;
-	letter->op = NULL;
-	letter->node.next = port->pool;
-	port->pool = &letter->node;
+	call->op = NULL;
+	call->node.next = port->pool;
+	port->pool = &call->node;
 	return op;
 }
 
@@ -468,8 +467,8 @@ size_t port_collect(struct port *port)
 	struct mailbox_node *node = mailbox_take(&port->inbox);
 	while (node) {
 		struct mailbox_node *next = node->next;
-		struct store_op *op = letter_open(port, letter_of(node));
-		op->done(op); /* may submit: the letter is back in the pool */
+		struct store_op *op = call_open(port, call_of(node));
+		op->done(op); /* may submit: the call is back in the pool */
 		count++;
 		node = next;
 	}
@@ -509,7 +508,7 @@ struct store *port_store(struct port *port)
 	return &port->store;
 }
 
-/* The port itself stays until the host goes: its stand-ins may be at the store. */
+/* The port itself stays until the host goes: its proxies may be at the store. */
 static void port_close(struct store *store)
 {
 	struct port *port = port_of(store);
@@ -518,17 +517,17 @@ static void port_close(struct store *store)
 	pthread_mutex_lock(&port->posting);
 	port->wake = NULL;
 	pthread_mutex_unlock(&port->posting);
-	port->letters = mem_free(port->letters);
+	port->calls = mem_free(port->calls);
 	atomic_fetch_sub(&port->host->open_ports, 1);
 }
 
 static struct port *port_free(struct port *port)
 {
 	for (size_t i = 0; i < PORT_TAKES_MAX; i++)
-		buf_free(&port->stand_ins[i].take.items);
+		buf_free(&port->proxies[i].take.items);
 	pthread_mutex_destroy(&port->posting);
 	wake_event_destroy(&port->waiting);
-	mem_free(port->letters);
+	mem_free(port->calls);
 	return mem_free(port);
 }
 
@@ -548,13 +547,13 @@ static const struct store_methods port_methods = {
 	.free = port_close,
 };
 
-static void letters_init(struct port *port)
+static void calls_init(struct port *port)
 {
 	for (uint32_t i = port->max_in_flight; i-- > 0;) {
-		struct letter *letter = &port->letters[i];
-		letter->port = port;
-		letter->node.next = port->pool;
-		port->pool = &letter->node;
+		struct port_call *call = &port->calls[i];
+		call->port = port;
+		call->node.next = port->pool;
+		port->pool = &call->node;
 	}
 }
 
@@ -576,8 +575,8 @@ int port_new(struct store_host *host, const struct port_options *options, struct
 		return -ENOMEM;
 	port->max_in_flight = options->max_in_flight ? options->max_in_flight
 	                                             : PORT_IN_FLIGHT_DEFAULT;
-	port->letters = mem_zalloc(port->max_in_flight, sizeof(struct letter));
-	if (!port->letters) {
+	port->calls = mem_zalloc(port->max_in_flight, sizeof(struct port_call));
+	if (!port->calls) {
 		mem_free(port);
 		return -ENOMEM;
 	}
@@ -590,7 +589,7 @@ int port_new(struct store_host *host, const struct port_options *options, struct
 	port->store.methods = &port_methods;
 	port->store.commit_us = host->store->commit_us;
 	port->store.commit_batch = host->store->commit_batch;
-	letters_init(port);
+	calls_init(port);
 	port_enlist(host, port);
 	*ret_port = port;
 	return 0;

@@ -37,13 +37,8 @@
 #include "store/local/journal/steady_clock.h"
 #include "store/local/journal/superblock.h"
 #include "store/local/local_store.h"
+#include "store/op_queue.h"
 #include "store/waits.h"
-
-struct op_queue {
-	struct store_op *first;
-	struct store_op **last;
-	uint32_t count;
-};
 
 /* A window of one segment, for payloads that are no longer in memory. */
 struct reader {
@@ -190,34 +185,6 @@ struct local_store {
 static inline struct local_store *local_of(const struct store *store)
 {
 	return container_of(store, struct local_store, store);
-}
-
-static inline void op_queue_init(struct op_queue *queue)
-{
-	queue->first = NULL;
-	queue->last = &queue->first;
-	queue->count = 0;
-}
-
-static inline void op_queue_put(struct op_queue *queue, struct store_op *op)
-{
-	op->next = NULL;
-	*queue->last = op;
-	queue->last = &op->next;
-	queue->count++;
-}
-
-static inline struct store_op *op_queue_take(struct op_queue *queue)
-{
-	struct store_op *op = queue->first;
-
-	if (op) {
-		queue->first = op->next;
-		queue->count--;
-		if (!queue->first)
-			queue->last = &queue->first;
-	}
-	return op;
 }
 
 /* See window_flags(). */

@@ -55,8 +55,8 @@ static size_t bytes_of(const struct store_op *op)
 }
 
 struct work {
-	struct op_list ops;    /* to decide */
-	struct op_list others; /* that read, after that */
+	struct op_queue ops;    /* to decide */
+	struct op_queue others; /* that read, after that */
 	uint32_t count;
 };
 
@@ -66,26 +66,24 @@ static void take_work(struct postgres_store *own, struct work *work)
 	size_t bytes = 0;
 
 	*work = (struct work){ .count = 0 };
-	op_list_init(&work->ops);
-	op_list_init(&work->others);
-	while (own->inbox.head) {
-		struct store_op *op = own->inbox.head;
+	op_queue_init(&work->ops);
+	op_queue_init(&work->others);
+	while (own->inbox.first) {
+		struct store_op *op = own->inbox.first;
 		bytes += bytes_of(op);
 		if (work->count == own->options.batch_ops ||
 		    (bytes > BATCH_BYTES && work->count > 0))
 			break;
-		own->inbox.head = op->next;
-		if (!own->inbox.head)
-			op_list_init(&own->inbox);
+		op = op_queue_take(&own->inbox);
 		bool is_ours = decides(op);
-		op_list_add(is_ours ? &work->ops : &work->others, op);
+		op_queue_put(is_ours ? &work->ops : &work->others, op);
 		work->count += is_ours;
 	}
 }
 
-static void fail_all(struct op_list *ops, int error)
+static void fail_all(struct op_queue *ops, int error)
 {
-	for (struct store_op *op = ops->head; op; op = op->next)
+	for (struct store_op *op = ops->first; op; op = op->next)
 		op->error = error;
 }
 
@@ -171,7 +169,7 @@ static int enter_all(struct postgres_store *own, const struct work *work, bool t
 	sheet->thorough = thorough;
 	sheet->dense = own->options.dense;
 	sheet->node = own->node;
-	for (struct store_op *op = work->ops.head; op && !error; op = op->next)
+	for (struct store_op *op = work->ops.first; op && !error; op = op->next)
 		error = sheet_enter(sheet, op);
 	return error;
 }
@@ -303,9 +301,9 @@ static void decide(struct postgres_store *own, struct work *work)
 /* Under the mutex. */
 static void pass_on(struct postgres_store *own, struct work *work)
 {
-	bool stirs = work->others.head || own->sheet.any_due || own->sheet.any_closed || own->test;
+	bool stirs = work->others.first || own->sheet.any_due || own->sheet.any_closed || own->test;
 
-	op_list_join(&own->asked, &work->others);
+	op_queue_move(&own->asked, &work->others);
 	own->deciding = false;
 	if (stirs) {
 		own->stirred = true;
@@ -321,8 +319,8 @@ void decider_main(void *user)
 	struct work work;
 
 	pthread_mutex_lock(&own->mutex);
-	while (own->inbox.head || !own->closing) {
-		if (!own->inbox.head) {
+	while (own->inbox.first || !own->closing) {
+		if (!own->inbox.first) {
 			pthread_cond_wait(&own->decider_wake, &own->mutex);
 			continue;
 		}

@@ -22,19 +22,11 @@
 #include <stdatomic.h>
 
 #include "base/histogram.h"
+#include "store/op_queue.h"
 #include "store/postgres/address.h"
 #include "store/postgres/batch.h"
 #include "store/postgres/postgres_store.h"
 #include "sys/thread.h"
-
-struct op_list {
-	struct store_op *head;
-	struct store_op **tail;
-};
-
-void op_list_init(struct op_list *list);
-void op_list_add(struct op_list *list, struct store_op *op);
-void op_list_join(struct op_list *to, struct op_list *from); /* leaves it empty */
 
 struct sweep {
 	uint64_t page; /* the next to look at */
@@ -53,12 +45,12 @@ struct postgres_store {
 	struct histogram commit_us, commit_batch;
 
 	/* The owner. */
-	struct op_list queue;
+	struct op_queue queue;
 
 	/* Under the mutex. */
 	pthread_mutex_t mutex;
 	pthread_cond_t decider_wake, settled;
-	struct op_list inbox, asked, finished;
+	struct op_queue inbox, asked, finished;
 	bool deciding, taking; /* at work */
 	bool stirred;          /* the taker must look: tickets or outcomes may be there */
 	bool tick_wanted;      /* and do all of its housekeeping */
@@ -77,7 +69,7 @@ struct postgres_store {
 
 	/* The taker. */
 	struct line taker;
-	struct op_list takes, waits;
+	struct op_queue takes, waits;
 	uint32_t wait_count;
 	bool untaken;            /* a take may have been made of which nobody heard */
 	bool look_now;           /* something may be there for those that wait */
@@ -103,7 +95,7 @@ uint64_t postgres_clock(const struct postgres_store *own);
 void postgres_heard(struct postgres_store *own, uint64_t now_ms); /* any thread */
 void postgres_wake_taker(struct postgres_store *own);
 /* Hands operations back to the owner. */
-void postgres_finish(struct postgres_store *own, struct op_list *list);
+void postgres_finish(struct postgres_store *own, struct op_queue *list);
 
 void decider_main(void *user);
 void taker_main(void *user);

@@ -14,30 +14,6 @@
 #include "base/text.h"
 #include "store/postgres/postgres_internal.h"
 
-/* ---- lists and times ---- */
-
-void op_list_init(struct op_list *list)
-{
-	list->head = NULL;
-	list->tail = &list->head;
-}
-
-void op_list_add(struct op_list *list, struct store_op *op)
-{
-	op->next = NULL;
-	*list->tail = op;
-	list->tail = &op->next;
-}
-
-void op_list_join(struct op_list *to, struct op_list *from)
-{
-	if (!from->head)
-		return;
-	*to->tail = from->head;
-	to->tail = from->tail;
-	op_list_init(from);
-}
-
 uint64_t postgres_boot_ms(void)
 {
 	return clock_monotonic_ns() / 1000000;
@@ -95,14 +71,14 @@ void postgres_wake_taker(struct postgres_store *own)
 	signal_fd(own->wake_fd);
 }
 
-void postgres_finish(struct postgres_store *own, struct op_list *list)
+void postgres_finish(struct postgres_store *own, struct op_queue *list)
 {
-	bool any = list->head != NULL;
+	bool any = list->first != NULL;
 
 	if (!any)
 		return;
 	pthread_mutex_lock(&own->mutex);
-	op_list_join(&own->finished, list);
+	op_queue_move(&own->finished, list);
 	pthread_mutex_unlock(&own->mutex);
 	if (own->store.written)
 		own->store.written(own->store.written_user);
@@ -117,18 +93,18 @@ static bool waits_anyway(const struct store_op *op)
 
 static void hand_over(struct postgres_store *own)
 {
-	struct store_op *op = own->queue.head;
+	struct store_op *op = own->queue.first;
 	bool asked = false;
 
-	op_list_init(&own->queue);
+	op_queue_init(&own->queue);
 	while (op) {
 		struct store_op *next = op->next;
 		bool waits = waits_anyway(op);
-		op_list_add(waits ? &own->asked : &own->inbox, op);
+		op_queue_put(waits ? &own->asked : &own->inbox, op);
 		asked |= waits;
 		op = next;
 	}
-	if (own->inbox.head)
+	if (own->inbox.first)
 		pthread_cond_signal(&own->decider_wake);
 	if (asked)
 		postgres_wake_taker(own);
@@ -137,22 +113,22 @@ static void hand_over(struct postgres_store *own)
 /* Under the mutex. */
 static bool is_busy(const struct postgres_store *own)
 {
-	return own->inbox.head || own->deciding || own->asked.head || own->taking || own->stirred ||
+	return own->inbox.first || own->deciding || own->asked.first || own->taking || own->stirred ||
 	       own->tick_wanted;
 }
 
 /* done() may submit again, so the list is left before it is walked. */
 static void collect(struct postgres_store *own, bool wait)
 {
-	struct op_list finished;
+	struct op_queue finished;
 
-	op_list_init(&finished);
+	op_queue_init(&finished);
 	pthread_mutex_lock(&own->mutex);
 	while (wait && is_busy(own))
 		pthread_cond_wait(&own->settled, &own->mutex);
-	op_list_join(&finished, &own->finished);
+	op_queue_move(&finished, &own->finished);
 	pthread_mutex_unlock(&own->mutex);
-	for (struct store_op *op = finished.head; op;) {
+	for (struct store_op *op = finished.first; op;) {
 		struct store_op *next = op->next;
 		op->done(op);
 		op = next;
@@ -162,14 +138,14 @@ static void collect(struct postgres_store *own, bool wait)
 static void submit(struct store *store, struct store_op *op)
 {
 	CHECK(op->done);
-	op_list_add(&own_of(store)->queue, op);
+	op_queue_put(&own_of(store)->queue, op);
 }
 
 static void flush(struct store *store)
 {
 	struct postgres_store *own = own_of(store);
 
-	if (own->queue.head) {
+	if (own->queue.first) {
 		pthread_mutex_lock(&own->mutex);
 		hand_over(own);
 		pthread_mutex_unlock(&own->mutex);
@@ -182,7 +158,7 @@ static bool under_way(struct store *store)
 	struct postgres_store *own = own_of(store);
 
 	pthread_mutex_lock(&own->mutex);
-	bool busy = is_busy(own) || own->finished.head;
+	bool busy = is_busy(own) || own->finished.first;
 	pthread_mutex_unlock(&own->mutex);
 	return busy;
 }
@@ -272,7 +248,7 @@ static void free_store(struct store *store)
 	thread_join(&own->taker_thread);
 	store->written = NULL;
 	collect(own, false);
-	CHECK(!own->queue.head); /* nobody may submit to a closing store */
+	CHECK(!own->queue.first); /* nobody may submit to a closing store */
 	destroy(own);
 }
 
@@ -406,10 +382,10 @@ int postgres_store_open(const struct postgres_store_options *options, struct sto
 	pthread_mutex_init(&own->mutex, NULL); /* these never fail for plain ones */
 	pthread_cond_init(&own->decider_wake, NULL);
 	pthread_cond_init(&own->settled, NULL);
-	struct op_list *lists[] = { &own->queue,    &own->inbox, &own->asked,
+	struct op_queue *lists[] = { &own->queue,    &own->inbox, &own->asked,
 		                    &own->finished, &own->takes, &own->waits };
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-		op_list_init(lists[i]);
+		op_queue_init(lists[i]);
 	copy_options(own, options);
 	int error = address_read(options->url, &own->address, &text);
 	if (!error)

@@ -193,7 +193,7 @@ static int find_due(struct postgres_store *own, struct postgres_answer *answer)
 	uint32_t count = 0;
 	int error = 0;
 
-	for (struct store_op *op = own->takes.head; op && count < ARRAY_LEN(wide) && !error;
+	for (struct store_op *op = own->takes.first; op && count < ARRAY_LEN(wide) && !error;
 	     op = op->next) {
 		wide[count] = take_of(op)->sink;
 		error = row_list_add(&sinks, &wide[count++]);
@@ -218,23 +218,23 @@ static bool is_among(const struct postgres_answer *sinks, uint32_t sink)
 static int serve_takes(struct postgres_store *own)
 {
 	struct postgres_answer due = { 0 };
-	struct op_list waiting = own->takes, finished;
-	int error = own->takes.head ? find_due(own, &due) : 0;
+	struct op_queue waiting = own->takes, finished;
+	int error = own->takes.first ? find_due(own, &due) : 0;
 
-	op_list_init(&finished);
+	op_queue_init(&finished);
 	if (error || postgres_rows(&due) == 0) {
 		postgres_answer_free(&due);
 		return error;
 	}
-	op_list_init(&own->takes);
-	for (struct store_op *op = waiting.head; op;) {
+	op_queue_init(&own->takes);
+	for (struct store_op *op = waiting.first; op;) {
 		struct store_op *next = op->next;
 		struct store_take *take = take_of(op);
 		take->count = 0;
 		if (!error && is_among(&due, take->sink))
 			error = run_take(own, take);
 		op->error = 0;
-		op_list_add(!error && take->count > 0 ? &finished : &own->takes, op);
+		op_queue_put(!error && take->count > 0 ? &finished : &own->takes, op);
 		op = next;
 	}
 	postgres_answer_free(&due);
@@ -271,7 +271,7 @@ static int ask_outcomes(struct postgres_store *own, struct postgres_answer *answ
 	struct row_list events = { 0 };
 	int error = 0;
 
-	for (struct store_op *op = own->waits.head; op && !error; op = op->next)
+	for (struct store_op *op = own->waits.first; op && !error; op = op->next)
 		error = row_list_add(&events, &wait_of(op)->ticket);
 	if (!error) {
 		postgres_args_u64s(&own->taker.args, batch_column(&events, 0));
@@ -286,19 +286,19 @@ static int ask_outcomes(struct postgres_store *own, struct postgres_answer *answ
 static int look_at_waits(struct postgres_store *own)
 {
 	struct postgres_answer answer = { 0 };
-	struct op_list waiting = own->waits, finished;
-	int error = own->waits.head ? ask_outcomes(own, &answer) : 0;
+	struct op_queue waiting = own->waits, finished;
+	int error = own->waits.first ? ask_outcomes(own, &answer) : 0;
 	uint32_t row = 0;
 
-	op_list_init(&finished);
-	if (!error && own->waits.head) {
-		op_list_init(&own->waits);
-		for (struct store_op *op = waiting.head; op; row++) {
+	op_queue_init(&finished);
+	if (!error && own->waits.first) {
+		op_queue_init(&own->waits);
+		for (struct store_op *op = waiting.first; op; row++) {
 			struct store_op *next = op->next;
 			bool over = row < postgres_rows(&answer) &&
 			            tell_outcome(own, wait_of(op), postgres_u64(&answer, row, 1),
 			                         postgres_u64(&answer, row, 2) != 0);
-			op_list_add(over ? &finished : &own->waits, op);
+			op_queue_put(over ? &finished : &own->waits, op);
 			own->wait_count -= over;
 			op = next;
 		}
@@ -311,15 +311,15 @@ static int look_at_waits(struct postgres_store *own)
 
 static void end_some(struct postgres_store *own, uint64_t boot_ms, int error)
 {
-	struct op_list waiting = own->waits, finished;
+	struct op_queue waiting = own->waits, finished;
 
-	op_list_init(&own->waits);
-	op_list_init(&finished);
-	for (struct store_op *op = waiting.head; op;) {
+	op_queue_init(&own->waits);
+	op_queue_init(&finished);
+	for (struct store_op *op = waiting.first; op;) {
 		struct store_op *next = op->next;
 		bool over = error || store_wait_is_over(wait_of(op), boot_ms);
 		op->error = error;
-		op_list_add(over ? &finished : &own->waits, op);
+		op_queue_put(over ? &finished : &own->waits, op);
 		own->wait_count -= over;
 		op = next;
 	}
@@ -329,11 +329,11 @@ static void end_some(struct postgres_store *own, uint64_t boot_ms, int error)
 
 static void finish_one(struct postgres_store *own, struct store_op *op, int error)
 {
-	struct op_list list;
+	struct op_queue list;
 
-	op_list_init(&list);
+	op_queue_init(&list);
 	op->error = error;
-	op_list_add(&list, op);
+	op_queue_put(&list, op);
 	postgres_finish(own, &list);
 }
 
@@ -348,7 +348,7 @@ static void add_wait(struct postgres_store *own, struct store_op *op)
 		finish_one(own, op, ERR_FULL);
 		return;
 	}
-	op_list_add(&own->waits, op);
+	op_queue_put(&own->waits, op);
 	own->wait_count++;
 	own->look_now = true;
 }
@@ -369,12 +369,12 @@ static void read_op(struct postgres_store *own, struct store_op *op, uint64_t no
 	finish_one(own, op, error ? ERR_AWAY : op->error);
 }
 
-static void accept_ops(struct postgres_store *own, struct op_list *asked, uint64_t now_ms)
+static void accept_ops(struct postgres_store *own, struct op_queue *asked, uint64_t now_ms)
 {
-	for (struct store_op *op = asked->head; op;) {
+	for (struct store_op *op = asked->first; op;) {
 		struct store_op *next = op->next;
 		if (op->kind == STORE_TAKE) {
-			op_list_add(&own->takes, op);
+			op_queue_put(&own->takes, op);
 			own->look_now = true;
 		} else if (op->kind == STORE_WAIT) {
 			add_wait(own, op);
@@ -383,11 +383,11 @@ static void accept_ops(struct postgres_store *own, struct op_list *asked, uint64
 		}
 		op = next;
 	}
-	op_list_init(asked);
+	op_queue_init(asked);
 }
 
 struct round {
-	struct op_list asked;
+	struct op_queue asked;
 	bool tick, ending, leave;
 };
 
@@ -397,14 +397,14 @@ static void begin_round(struct postgres_store *own, struct round *round)
 	ssize_t n = read(own->wake_fd, &ignored, sizeof(ignored));
 
 	(void)n;
-	op_list_init(&round->asked);
+	op_queue_init(&round->asked);
 	pthread_mutex_lock(&own->mutex);
-	op_list_join(&round->asked, &own->asked);
+	op_queue_move(&round->asked, &own->asked);
 	own->look_now |= own->stirred;
 	round->tick = own->tick_wanted;
 	round->ending = own->ending;
 	round->leave = own->decided_all;
-	own->taking = round->asked.head || own->stirred || own->tick_wanted;
+	own->taking = round->asked.first || own->stirred || own->tick_wanted;
 	own->stirred = own->tick_wanted = false;
 	pthread_mutex_unlock(&own->mutex);
 }
@@ -432,7 +432,7 @@ static void run_round(struct postgres_store *own, struct round *round)
 		error = keeper_run(own, now_ms, round->tick);
 	if (!error && look) {
 		own->look_now = false;
-		own->look_at_ms = now_ms + (own->waits.head ? WAITS_EVERY_MS : LOOK_EVERY_MS);
+		own->look_at_ms = now_ms + (own->waits.first ? WAITS_EVERY_MS : LOOK_EVERY_MS);
 		error = look_at_waits(own);
 	}
 	if (!own->test || round->tick)
@@ -455,7 +455,7 @@ static void sleep_until_something(struct postgres_store *own)
 		{ .fd = own->wake_fd, .events = POLLIN },
 		{ .fd = postgres_link_fd(&own->taker.link), .events = POLLIN },
 	};
-	uint64_t every = own->waits.head ? WAITS_EVERY_MS : LOOK_EVERY_MS;
+	uint64_t every = own->waits.first ? WAITS_EVERY_MS : LOOK_EVERY_MS;
 	bool notified = false;
 
 	if (!line_is_open(&own->taker) && every > TRY_EVERY_MS)
@@ -469,7 +469,7 @@ static void sleep_until_something(struct postgres_store *own)
 
 static void leave(struct postgres_store *own)
 {
-	for (struct store_op *op = own->takes.head; op; op = op->next)
+	for (struct store_op *op = own->takes.first; op; op = op->next)
 		op->error = ERR_CLOSING;
 	postgres_finish(own, &own->takes);
 	end_some(own, 0, ERR_CLOSING);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/breaker.h"
+#include "store/op_queue.h"
 #include "store/spool/spool_record.h"
 #include "store/spool/spool_store.h"
 
@@ -21,12 +22,6 @@ struct spool_letter {
 	uint32_t turn; /* of the breaker when it went */
 	bool marked;   /* an admit that has the mark as its last claim */
 	struct digest mark;
-};
-
-/* Operations, linked by `next`, in their order. */
-struct spool_queue {
-	struct store_op *first;
-	struct store_op **tail;
 };
 
 #define SPOOL_DRAIN_MAX 128u   /* events that leave the spool together */
@@ -92,8 +87,8 @@ struct spool {
 
 	struct spool_letter *free_letters;
 	struct spool_chunk *chunks;
-	struct spool_queue finished; /* without the store: done() at the next flush */
-	struct spool_queue held;     /* until the store is back */
+	struct op_queue finished; /* without the store: done() at the next flush */
+	struct op_queue held;     /* until the store is back */
 	struct drain drains[SPOOL_DRAINS_MAX];
 	uint32_t drain_count;
 	struct drain again;        /* of what was put aside */

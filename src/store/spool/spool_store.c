@@ -83,33 +83,18 @@ void spool_submit_to(struct spool *spool, struct store *store, struct store_op *
 
 /* ---- queues and letters ---- */
 
-static void queue_add(struct spool_queue *queue, struct store_op *op)
-{
-	op->next = NULL;
-	*queue->tail = op;
-	queue->tail = &op->next;
-}
-
-static struct store_op *queue_take_all(struct spool_queue *queue)
-{
-	struct store_op *first = queue->first;
-	queue->first = NULL;
-	queue->tail = &queue->first;
-	return first;
-}
-
 /* done() comes with the next flush: submitting only queues. */
 static void finish(struct spool *spool, struct store_op *op, int error)
 {
 	op->error = error;
-	queue_add(&spool->finished, op);
+	op_queue_put(&spool->finished, op);
 	spool->dirty = true;
 }
 
 static void run_finished(struct spool *spool)
 {
 	while (spool->finished.first) {
-		struct store_op *op = queue_take_all(&spool->finished);
+		struct store_op *op = op_queue_take_all(&spool->finished);
 		while (op) {
 			struct store_op *next = op->next;
 			op->done(op);
@@ -246,7 +231,7 @@ static void away(struct spool *spool, struct store_op *op, const struct digest *
 	if (op->kind == STORE_ADMIT && can_spool(spool, admit_of(op)) && !spool->ending)
 		keep(spool, admit_of(op), mark);
 	else if (waits(op) && !spool->ending)
-		queue_add(&spool->held, op);
+		op_queue_put(&spool->held, op);
 	else
 		finish(spool, op, ERR_AWAY);
 }
@@ -347,7 +332,7 @@ static void say_away(struct spool *spool)
 
 static void try_held(struct spool *spool)
 {
-	struct store_op *op = queue_take_all(&spool->held);
+	struct store_op *op = op_queue_take_all(&spool->held);
 	while (op) {
 		struct store_op *next = op->next;
 		spool_submit(&spool->store, op);
@@ -411,7 +396,7 @@ static void probe(struct spool *spool)
 /* Takes that waited at the shared store end with the store; the port ends its own. */
 static void release_held(struct spool *spool)
 {
-	struct store_op *op = queue_take_all(&spool->held);
+	struct store_op *op = op_queue_take_all(&spool->held);
 	while (op) {
 		struct store_op *next = op->next;
 		finish(spool, op, ERR_CLOSING);
@@ -575,8 +560,8 @@ int spool_store_open(const struct spool_store_options *options, struct store **r
 	struct spool *spool = mem_zalloc(1, sizeof(*spool));
 	if (!spool)
 		return -ENOMEM;
-	spool->finished.tail = &spool->finished.first;
-	spool->held.tail = &spool->held.first;
+	op_queue_init(&spool->finished);
+	op_queue_init(&spool->held);
 	int error = open_inner(spool, options);
 	if (error != 0) {
 		drain_free(spool);
