@@ -39,7 +39,7 @@ struct port_call {
 struct proxy_take {
 	struct store_take take;
 	struct port_call *call; /* NULL: free, or its take was ended */
-	bool busy;             /* at the store */
+	bool busy;              /* at the store */
 };
 
 struct port {

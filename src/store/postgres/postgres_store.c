@@ -113,8 +113,8 @@ static void hand_over(struct postgres_store *own)
 /* Under the mutex. */
 static bool is_busy(const struct postgres_store *own)
 {
-	return own->inbox.first || own->deciding || own->asked.first || own->taking || own->stirred ||
-	       own->tick_wanted;
+	return own->inbox.first || own->deciding || own->asked.first || own->taking ||
+	       own->stirred || own->tick_wanted;
 }
 
 /* done() may submit again, so the list is left before it is walked. */
@@ -383,7 +383,7 @@ int postgres_store_open(const struct postgres_store_options *options, struct sto
 	pthread_cond_init(&own->decider_wake, NULL);
 	pthread_cond_init(&own->settled, NULL);
 	struct op_queue *lists[] = { &own->queue,    &own->inbox, &own->asked,
-		                    &own->finished, &own->takes, &own->waits };
+		                     &own->finished, &own->takes, &own->waits };
 	for (size_t i = 0; i < ARRAY_LEN(lists); i++)
 		op_queue_init(lists[i]);
 	copy_options(own, options);
