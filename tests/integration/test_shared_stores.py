@@ -307,10 +307,9 @@ def test_full_store_still_renews_leases(fleet, backend, sink):
     nodes = [its.start("one"), its.start("two")]
 
     def lease_end_ms():
-        """Of the ticket alone or, at first, of its parcel (redis_script.lua)."""
-        rows = [backend.server.ask("ZRANGE", f"{its.name}{{0}}{letter}", "0", "-1", "WITHSCORES")
-                for letter in "al"]  # the way it goes
-        return int(float((rows[1] or rows[0])[1]))
+        """Of the only leased ticket (redis_script.lua)."""
+        return int(float(backend.server.ask("ZRANGE", f"{its.name}{{0}}l", "0", "-1",
+                                            "WITHSCORES")[1]))
     with Connection(nodes[0].address) as connection:
         assert connection.post({"id": "long"}, path="/in/a").status == 200
     destination.wait(1)
@@ -330,13 +329,11 @@ def test_full_store_still_renews_leases(fleet, backend, sink):
 def end_leases(server):
     """As if their time were over. Told: the numbers of the attempts of open tickets (RECORD in
     redis_script.lua)."""
-    for leased in ("stile{0}l", "stile{0}a"):
-        for name in server.ask("ZRANGE", leased, "0", "-1"):
-            server.ask("ZADD", leased, "XX", "1", name)
+    for ticket in server.ask("ZRANGE", "stile{0}l", "0", "-1"):
+        server.ask("ZADD", "stile{0}l", "XX", "1", ticket)
     records = [server.ask("GETRANGE", b"stile{0}t" + ticket, "36", "37")
                for ticket in server.ask("ZRANGE", "stile{0}o", "0", "-1")]
-    parcels = server.ask("ZRANGE", "stile{0}a", "0", "-1")  # of first attempts
-    return [int.from_bytes(record, "big") for record in records] + [1 for _ in parcels]
+    return [int.from_bytes(record, "big") for record in records]
 
 
 def test_what_no_replica_knows_to_be_taken_is_not_delivered(stile, scratch, sink):

@@ -1,6 +1,6 @@
 /*
- * redis_batch: a shard's calls of the script, one at a time. All that waits goes in one, as
- * far as it is not too much for the server to do at a stretch.
+ * redis_batch: a shard's calls of the script, one at a time. Everything that waits for the shard
+ * goes into the next call, up to what the server should do at a stretch.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -10,9 +10,11 @@
 
 #define COUNTS_PARTS 8u
 #define COUNTS_MS 20u
-#define CROWD_LEAST 16u
+#define LINGER_LEAST 16u
+#define BATCH_PARTS 1024u
+#define BATCH_BYTES (1u << 20)
 
-/* Of the last element of an answer. */
+/* In the last element of an answer. */
 enum room { ROOM_NONE = 1, ROOM_UNKNOWN = 2 };
 
 /* ---- sending ---- */
@@ -30,27 +32,30 @@ static size_t part_bytes(const struct redis_part *part)
 	return 0;
 }
 
-/* After which a take may have something: not after decisions alone. */
-static bool makes_due(const struct redis_shard *shard)
+/* An admit that keeps nothing but its claims. */
+static bool only_decides(const struct redis_part *part)
 {
-	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
-		if (!part->decides)
-			return true;
-	return false;
+	return part->kind == REDIS_PART_OP && part->op->kind == STORE_ADMIT &&
+	       container_of(part->op, struct store_admit, op)->no_ticket;
 }
 
+/* Decisions in a row become one operation of the script. Takes join unless there are only
+ * decisions: those make no ticket due. */
 static void parts_choose(struct redis_shard *shard, bool poll)
 {
 	size_t bytes = 0;
+	bool decided = false;
 
-	while (shard->queue.head && shard->under_way.count < REDIS_BATCH_PARTS &&
-	       bytes < REDIS_BATCH_BYTES) {
-		bytes += part_bytes(shard->queue.head);
-		part_list_add(&shard->under_way, part_list_cut(&shard->queue));
+	while (shard->queue.head && shard->under_way.count < BATCH_PARTS && bytes < BATCH_BYTES) {
+		struct redis_part *part = part_list_cut(&shard->queue);
+		bytes += part_bytes(part);
+		part->only_decides = only_decides(part);
+		part->follows = decided && part->only_decides;
+		decided = part->only_decides;
+		poll |= !decided;
+		part_list_add(&shard->under_way, part);
 	}
-	redis_decisions_find(shard);
-	redis_takes_choose(shard, poll || makes_due(shard));
-	redis_parcels_choose(shard);
+	redis_takes_choose(shard, poll);
 }
 
 static bool parts_write(const struct redis_shard *shard)
@@ -63,12 +68,12 @@ static bool parts_write(const struct redis_shard *shard)
 
 static void add_key(struct buf *out, const struct redis_shard *shard, const char *name)
 {
-	struct span parts[] = { span_str(shard->place), span_str(name) };
+	struct span parts[] = { span_str(shard->prefix), span_str(name) };
 
 	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
 }
 
-/* They cost as much as some events do: a large batch has them if they are old. */
+/* They cost as much as some events: a large batch asks only if they are old. */
 static bool counts_wanted(const struct redis_shard *shard)
 {
 	return shard->under_way.count < COUNTS_PARTS || shard->redis->fake_clock ||
@@ -96,7 +101,7 @@ static void add_batch(struct buf *out, const struct redis_shard *shard, bool wri
 static void answered(struct redis_call *call, int error, struct span reply);
 static void queue_give_up(struct redis_shard *shard);
 
-/* A lease that a failover forgets would be given to another under the same number. */
+/* If a failover forgot a lease, another gateway would get it under the same attempt number. */
 static bool has_taken(const struct redis_call *call, struct span reply)
 {
 	const struct redis_shard *shard = call->user;
@@ -107,7 +112,7 @@ static bool has_taken(const struct redis_call *call, struct span reply)
 		return false;
 	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
 		size_t items = at;
-		if (part->taker && resp_reply_next(reply, &items, &value) &&
+		if (part->kind == REDIS_PART_TAKE && resp_reply_next(reply, &items, &value) &&
 		    value.kind == RESP_REPLY_ARRAY && value.number > 1)
 			return true;
 		resp_reply_skip(reply, &at);
@@ -130,7 +135,7 @@ static void batch_send(struct redis_shard *shard)
 	struct buf *out = &call->arguments;
 
 	buf_clear(out);
-	/* What one before has taken, of which nobody heard, is given back. */
+	/* The script gives back what an unanswered batch before this one leased. */
 	call->writes = parts_write(shard) || shard->heard != shard->batch;
 	shard->batch++;
 	call->wrote = has_taken;
@@ -138,8 +143,8 @@ static void batch_send(struct redis_shard *shard)
 	add_key(out, shard, "m");
 	add_key(out, shard, "!");
 	add_batch(out, shard, call->writes);
-	call->count = 5 + redis_encode_offers(shard, out);
-	shard->answers = shard->offer_count;
+	call->count = 5;
+	shard->answers = 0;
 	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
 		call->count += redis_encode(shard, part, out);
 		shard->answers += !part->follows;
@@ -157,120 +162,113 @@ static void batch_send(struct redis_shard *shard)
 }
 
 /*
- * Many senders that were answered together soon have more to say. The few who came while
- * their batch was under way would be a batch of their own, which costs the server as much
- * as one of all: they wait for the others, a millisecond at most.
+ * Senders that were answered together soon send more. The few operations that were queued while
+ * their batch was under way would be a batch of their own, which costs the server as much as a
+ * full one: so they wait for the others, a millisecond at most.
  */
-static void crowd_begin(struct redis_shard *shard, uint32_t answered)
+static void linger_begin(struct redis_shard *shard, uint32_t answered)
 {
 	struct redis_store *redis = shard->redis;
 
-	shard->crowd = 0;
-	if (answered < CROWD_LEAST || redis->closing)
+	shard->linger = 0;
+	if (answered < LINGER_LEAST || redis->closing)
 		return;
-	/* The timer of another shard does as well, and is not put off. */
-	if (!redis->crowd_timed)
-		redis->crowd_timed = loop_timer_set(redis->loop, &redis->crowd_timer, 1) == 0;
-	if (redis->crowd_timed)
-		shard->crowd = answered + shard->queue.count;
+	/* All shards share the timer; it is not put off. */
+	if (!redis->linger_timed)
+		redis->linger_timed = loop_timer_set(redis->loop, &redis->linger_timer, 1) == 0;
+	if (redis->linger_timed)
+		shard->linger = answered + shard->queue.count;
 }
 
-static bool crowd_is_missing(const struct redis_shard *shard)
+static bool lingers(const struct redis_shard *shard)
 {
-	return shard->queue.count > 0 && shard->queue.count < shard->crowd - shard->crowd / 4;
+	return shard->queue.count > 0 && shard->queue.count < shard->linger - shard->linger / 4;
 }
 
-void redis_crowd_over(struct loop_timer *timer)
+void redis_linger_end(struct loop_timer *timer)
 {
-	struct redis_store *redis = container_of(timer, struct redis_store, crowd_timer);
+	struct redis_store *redis = container_of(timer, struct redis_store, linger_timer);
 
-	redis->crowd_timed = false;
+	redis->linger_timed = false;
 	for (uint32_t i = 0; i < redis->shard_count; i++)
-		redis->shards[i].crowd = 0; /* the round's end sends what waits */
+		redis->shards[i].linger = 0; /* the end of the round sends what waits */
 }
 
 void redis_shard_pump(struct redis_shard *shard, bool poll)
 {
-	if (shard->busy || (!poll && crowd_is_missing(shard)))
+	if (shard->busy || (!poll && lingers(shard)))
 		return;
-	if (shard->redis->closing && shard->silent) { /* leases that are not given back end */
+	if (shard->redis->closing && shard->silent) { /* its leases end by themselves */
 		queue_give_up(shard);
 		return;
 	}
 	parts_choose(shard, poll);
 	if (shard->under_way.count == 0)
 		return;
-	shard->crowd = 0;
+	shard->linger = 0;
 	batch_send(shard);
 }
 
 /* ---- answers ---- */
 
-/* A renewal of the store's own. */
-static void own_answered(struct redis_store *redis, const struct redis_part *part, int error,
-                         struct span reply)
+/* The answer to a renewal of the store's own. */
+static void renewal_answered(struct redis_store *redis, const struct redis_part *part,
+                             struct span reply)
 {
-	struct redis_lease *lease = redis_leases_find(&redis->leases, part->ticket);
+	const struct redis_lease *lease = redis_leases_find(&redis->leases, part->ticket);
 	struct resp_reply value;
 	size_t at = 0;
 
-	if (error < 0 || part->letter != 'E' || !lease || lease->attempt != part->attempt ||
-	    !resp_reply_next(reply, &at, &value))
-		return;
-	if (value.number == ERR_FENCED)
+	if (lease && lease->attempt == part->attempt && resp_reply_next(reply, &at, &value) &&
+	    value.number == ERR_FENCED)
 		redis_leases_remove(&redis->leases, part->ticket);
 }
 
-/* The outcome stands; now what later callers are told. */
-static void answer_queue(struct redis_store *redis, struct store_settle *settle)
+static void op_answered(struct redis_shard *shard, const struct redis_part *part, int error,
+                        struct span reply)
 {
-	struct redis_part *part = redis_part_get(redis);
+	struct redis_store *redis = shard->redis;
+	struct store_op *op = part->op;
 
-	if (!part) {
-		redis_complete(redis, &settle->op, 0);
-		return;
+	if (error == 0)
+		error = redis_decode(shard, part, reply);
+	op->error = error;
+	redis_lease_follow(redis, op);
+	if (part->kind == REDIS_PART_TAKE) {
+		redis_take_answered(redis, part->taker, error);
+	} else if (error == REDIS_RETRY && op->kind == STORE_ADMIT) {
+		redis_cross_retry(redis, container_of(op, struct store_admit, op));
+	} else if (error == 0 && redis_answer_is_elsewhere(redis, op)) {
+		/* The outcome is recorded; now the answer that later callers get. */
+		const struct store_settle *settle = container_of(op, struct store_settle, op);
+		if (!redis_part_queue(redis, redis_shard_of_digest(redis, &settle->answer->digest),
+		                      REDIS_PART_ANSWER, op))
+			redis_complete(redis, op, 0);
+	} else {
+		redis_complete(redis, op, error);
 	}
-	part->letter = 'C';
-	part->op = &settle->op;
-	redis_part_queue(redis, redis_shard_of_digest(redis, &settle->answer->digest), part);
-}
-
-/* One that an operation of store.h is. */
-static int part_decode(struct redis_shard *shard, struct redis_part *part, struct span reply)
-{
-	if (redis_part_is_grouped(part))
-		return redis_group_decode(shard, part, reply);
-	part->has_some = part->taker && part->offer && shard->offers[part->offer - 1].taken;
-	return redis_decode(shard->redis, part, reply);
 }
 
 static void part_answered(struct redis_shard *shard, struct redis_part *part, int error,
                           struct span reply)
 {
 	struct redis_store *redis = shard->redis;
-	struct store_op *op = part->op;
 
-	if (part->gather) {
-		redis_gather_add(redis, part, error, reply);
-	} else if (part->span) {
-		redis_span_answered(redis, part, error, reply);
-	} else if (part->letter == 'C') {
-		redis_complete(redis, op, error);
-	} else if (!op) {
-		own_answered(redis, part, error, reply);
-	} else {
+	switch (part->kind) {
+	case REDIS_PART_OP:
+	case REDIS_PART_TAKE: op_answered(shard, part, error, reply); break;
+	case REDIS_PART_GATHER:
+	case REDIS_PART_SWEEP: redis_gather_add(redis, part, error, reply); break;
+	case REDIS_PART_ANSWER: redis_complete(redis, part->op, error); break;
+	case REDIS_PART_RESERVE:
+	case REDIS_PART_DECIDE:
+	case REDIS_PART_CONFIRM: redis_cross_answered(redis, part, error, reply); break;
+	case REDIS_PART_RENEW:
 		if (error == 0)
-			error = part_decode(shard, part, reply);
-		op->error = error;
-		redis_lease_follow(redis, op);
-		if (part->taker)
-			redis_take_answered(redis, part->taker, error);
-		else if (error == REDIS_RETRY && op->kind == STORE_ADMIT)
-			redis_span_again(redis, container_of(op, struct store_admit, op));
-		else if (error == 0 && redis_answer_is_elsewhere(redis, op))
-			answer_queue(redis, container_of(op, struct store_settle, op));
-		else
-			redis_complete(redis, op, error);
+			renewal_answered(redis, part, reply);
+		break;
+	case REDIS_PART_GIVE_BACK:
+	case REDIS_PART_FORGET: break;
 	}
 	redis_part_put(redis, part);
 }
@@ -283,7 +281,7 @@ static void trouble_begins(enum redis_trouble trouble, struct span answer)
 		log_error("redis refused a batch", log_span("answer", answer));
 }
 
-/* One line for all shards, when it begins and when it is over. */
+/* One log line for all shards, when it begins and when it ends. */
 static void trouble_set(struct redis_shard *shard, enum redis_trouble trouble, struct span answer)
 {
 	uint32_t *troubles = shard->redis->troubles;
@@ -298,7 +296,7 @@ static void trouble_set(struct redis_shard *shard, enum redis_trouble trouble, s
 		log_info(old == REDIS_FULL ? "redis has room again" : "redis takes batches again");
 }
 
-/* What stands behind the answers of all operations. */
+/* The last element of an answer. */
 static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 {
 	_Atomic uint64_t *counts[] = {
@@ -321,7 +319,7 @@ static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 	shard->counted_ms = loop_now_ms(shard->redis->loop);
 }
 
-/* What the server says of the whole batch. */
+/* The error of the whole batch. */
 static int batch_error(struct redis_shard *shard, const struct resp_reply *value)
 {
 	bool full = resp_reply_says(value, SPAN("OOM"));
@@ -346,7 +344,7 @@ static void batch_count(struct redis_shard *shard, uint32_t parts)
 	atomic_fetch_add_explicit(&redis->commit_ops, parts, memory_order_relaxed);
 }
 
-/* Behind a batch that was not answered in time: else it would wait as long once more. */
+/* After a batch that was not answered in time: else the queue would wait as long again. */
 static void queue_give_up(struct redis_shard *shard)
 {
 	struct redis_part *part = shard->queue.head;
@@ -374,8 +372,6 @@ static void answered(struct redis_call *call, int error, struct span reply)
 		                                            : ERR_INVALID;
 	}
 	if (error == 0)
-		error = redis_offers_answered(shard, reply, &at);
-	if (error == 0)
 		batch_count(shard, parts.count);
 	for (struct redis_part *part = parts.head, *next; part; part = next) {
 		size_t from = at;
@@ -390,6 +386,6 @@ static void answered(struct redis_call *call, int error, struct span reply)
 		queue_give_up(shard);
 	shard->busy = false;
 	if (error == 0)
-		crowd_begin(shard, parts.count);
+		linger_begin(shard, parts.count);
 	redis_shard_pump(shard, false);
 }

@@ -177,7 +177,7 @@ static void check_time(struct check *check)
 /* A script that writes: is that allowed here? */
 static void check_script(struct check *check)
 {
-	char key[REDIS_PLACE_MAX];
+	char key[REDIS_KEY_MAX];
 	struct resp_reply value;
 	size_t at = 0;
 

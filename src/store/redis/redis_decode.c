@@ -1,6 +1,6 @@
 /*
- * redis_decode: what redis_script.lua answered, as the answers of operations. A result that
- * is not as it should be (somebody else's script, a broken server) is ERR_INVALID.
+ * redis_decode: results of redis_script.lua as the answers of operations. A result of another
+ * form (another script, a broken server) is ERR_INVALID.
  */
 #include "base/error.h"
 #include "base/text.h"
@@ -14,8 +14,11 @@
 #define NOTE_LEN 24u
 #define LOOKUP_LEN 18u
 #define CELL_LEN 18u
+#define GROUP_LEN 16u /* before the bits of each admit */
 
-static bool text_next(struct span reply, size_t *at, struct span *ret_text)
+enum group_bits { GROUP_NUMBER_USED = 1, GROUP_HAS_ANSWER = 2 };
+
+bool redis_text_next(struct span reply, size_t *at, struct span *ret_text)
 {
 	struct resp_reply value;
 
@@ -25,10 +28,18 @@ static bool text_next(struct span reply, size_t *at, struct span *ret_text)
 	return true;
 }
 
-void redis_decode_admit(struct store_admit *admit, struct span text)
+int redis_decode_admit(struct store_admit *admit, struct span reply, struct span *ret_text)
 {
-	const char *at = text.ptr;
+	struct resp_reply value;
+	size_t offset = 0;
 
+	if (!resp_reply_next(reply, &offset, &value))
+		return ERR_INVALID;
+	if (value.kind == RESP_REPLY_NUMBER && value.number < 0)
+		return (int)value.number;
+	if (value.kind != RESP_REPLY_TEXT || value.text.len != ADMIT_LEN)
+		return ERR_INVALID;
+	const char *at = value.text.ptr;
 	admit->verdict = (enum verdict)at[0];
 	admit->matched = (uint32_t)at[1];
 	admit->would = (enum verdict)at[2];
@@ -40,6 +51,63 @@ void redis_decode_admit(struct store_admit *admit, struct span text)
 	admit->decided_ms = big_u64(at + 36);
 	admit->order = big_u64(at + 44);
 	admit->first_seen_ms = ticket_time_ms(admit->ticket);
+	*ret_text = value.text;
+	return 0;
+}
+
+/* ---- admits that only decide ---- */
+
+static int group_begin(struct redis_group *group, const struct redis_part *leader,
+                       struct span reply)
+{
+	struct resp_reply value;
+	size_t at = 0;
+
+	*group = (struct redis_group){ .reply = reply };
+	if (!resp_reply_next(reply, &at, &value))
+		return ERR_INVALID;
+	if (value.kind == RESP_REPLY_NUMBER)
+		return value.number < 0 ? (int)value.number : ERR_INVALID;
+	if (value.kind != RESP_REPLY_ARRAY || !resp_reply_next(reply, &at, &value) ||
+	    value.kind != RESP_REPLY_TEXT ||
+	    value.text.len != GROUP_LEN + redis_group_count(leader))
+		return ERR_INVALID;
+	group->at = at;
+	group->bits = value.text.ptr + GROUP_LEN;
+	group->now_ms = big_u64(value.text.ptr);
+	group->ticket = big_u64(value.text.ptr + 8);
+	return 0;
+}
+
+static int decode_group(struct redis_shard *shard, const struct redis_part *part, struct span reply)
+{
+	struct store_admit *admit = container_of(part->op, struct store_admit, op);
+	struct redis_group *group = &shard->group;
+	int r = 0;
+
+	if (!part->follows)
+		group->error = group_begin(group, part, reply);
+	if (group->error < 0)
+		return group->error;
+	unsigned bits = (unsigned char)*group->bits++;
+	if (bits & GROUP_HAS_ANSWER) {
+		struct span text;
+		size_t from = group->at;
+		resp_reply_skip(group->reply, &group->at);
+		r = redis_decode_admit(admit, span_of(group->reply.ptr + from, group->at - from),
+		                       &text);
+	} else {
+		admit->verdict = VERDICT_NEW;
+		admit->would = VERDICT_NONE;
+		admit->matched = admit->would_matched = 0;
+		admit->ticket = admit->own_ticket = group->ticket;
+		admit->would_ticket = admit->seen = admit->order = 0;
+		admit->decided_ms = group->now_ms;
+		admit->first_seen_ms = ticket_time_ms(group->ticket);
+	}
+	if (bits & GROUP_NUMBER_USED)
+		group->ticket += redis_ticket_step(shard->redis);
+	return r;
 }
 
 static int decode_lookup(struct store_lookup *lookup, struct span text)
@@ -62,9 +130,9 @@ static int decode_lookup(struct store_lookup *lookup, struct span text)
 
 /* ---- tickets ---- */
 
-/* How an item is wanted. */
+/* How the caller wants an item. */
 struct wanted {
-	bool taken; /* its due time is when it is due, not when its lease ends */
+	bool taken; /* its due time stays, instead of the end of its lease */
 	bool alone; /* without parts */
 	bool with_payload;
 };
@@ -119,9 +187,8 @@ static int item_append(struct buf *items, struct span head, struct span stored,
 	return r;
 }
 
-/* What was taken by sink, or without an end, is remembered as leased to this process. */
-static int decode_take(struct redis_store *redis, struct store_take *take, struct span reply,
-                       bool has_some)
+/* Tickets taken by sink, or without an end, are remembered as leased to this process. */
+static int decode_take(struct redis_store *redis, struct store_take *take, struct span reply)
 {
 	struct wanted wanted = { .taken = true,
 		                 .alone = take->without_payload,
@@ -132,20 +199,18 @@ static int decode_take(struct redis_store *redis, struct store_take *take, struc
 	size_t offset = 0, *at = &offset;
 	int r = 0;
 
-	if (!has_some) {
-		buf_clear(&take->items);
-		take->count = 0;
-	}
+	buf_clear(&take->items);
+	take->count = 0;
 	if (!resp_reply_next(reply, at, &whole))
 		return ERR_INVALID;
 	if (whole.kind == RESP_REPLY_NUMBER)
 		return (int)whole.number;
-	if (whole.kind != RESP_REPLY_ARRAY || !text_next(reply, at, &head) || head.len != 8)
+	if (whole.kind != RESP_REPLY_ARRAY || !redis_text_next(reply, at, &head) || head.len != 8)
 		return ERR_INVALID;
 	take->now_ms = big_u64(head.ptr);
 	for (int64_t i = 1; i + 1 < whole.number; i += 2) {
 		struct store_item item = { 0 };
-		if (!text_next(reply, at, &head) || !text_next(reply, at, &stored))
+		if (!redis_text_next(reply, at, &head) || !redis_text_next(reply, at, &stored))
 			return ERR_INVALID;
 		if (r == 0)
 			r = item_append(&take->items, head, stored, wanted, &item);
@@ -181,12 +246,12 @@ static int decode_read(struct store_read *read, int64_t count, struct span reply
 	struct store_item item;
 
 	buf_clear(&read->items);
-	if (count < 2 || !text_next(reply, at, &head) || !text_next(reply, at, &stored))
+	if (count < 2 || !redis_text_next(reply, at, &head) || !redis_text_next(reply, at, &stored))
 		return ERR_INVALID;
 	int r = item_append(&read->items, head, stored, (struct wanted){ .with_payload = true },
 	                    &item);
 	for (int64_t i = 2; i < count; i++) {
-		if (!text_next(reply, at, &stored))
+		if (!redis_text_next(reply, at, &stored))
 			return ERR_INVALID;
 		if (r == 0)
 			r = history_append(&read->items, stored);
@@ -196,12 +261,12 @@ static int decode_read(struct store_read *read, int64_t count, struct span reply
 
 /* ---- several tickets ---- */
 
-/* What one shard found, being read. */
+/* What one shard found, while it is read. */
 struct found {
 	struct span reply;
 	size_t at;
 	int64_t left;       /* items that are not read yet */
-	uint64_t following; /* where that shard goes on; 0: it has no more */
+	uint64_t following; /* where that shard continues; 0: it has no more */
 	struct span head, stored;
 	uint64_t ticket; /* of the item that was read; 0: there is none */
 };
@@ -211,8 +276,9 @@ static bool found_next(struct found *found)
 	found->ticket = 0;
 	if (found->left == 0)
 		return true;
-	if (!text_next(found->reply, &found->at, &found->head) ||
-	    !text_next(found->reply, &found->at, &found->stored) || found->head.len != ITEM_LEN)
+	if (!redis_text_next(found->reply, &found->at, &found->head) ||
+	    !redis_text_next(found->reply, &found->at, &found->stored) ||
+	    found->head.len != ITEM_LEN)
 		return false;
 	found->left--;
 	found->ticket = big_u64(found->head.ptr);
@@ -226,7 +292,7 @@ static bool found_begin(struct found *found, struct span reply)
 
 	*found = (struct found){ .reply = reply };
 	if (!resp_reply_next(reply, &found->at, &whole) || whole.kind != RESP_REPLY_ARRAY ||
-	    !text_next(reply, &found->at, &following) || following.len != 8)
+	    !redis_text_next(reply, &found->at, &following) || following.len != 8)
 		return false;
 	found->following = big_u64(following.ptr);
 	found->left = (whole.number - 1) / 2;
@@ -243,7 +309,7 @@ static struct found *found_least(struct found *found, uint32_t count)
 	return least;
 }
 
-/* Nobody knows yet what comes at or after this. */
+/* The first number that some shard has not looked at yet. */
 static uint64_t found_bound(const struct found *found, uint32_t count)
 {
 	uint64_t bound = UINT64_MAX;
@@ -320,7 +386,7 @@ int redis_decode_gathered(struct store_op *op, const struct redis_gather *gather
 		struct span reply = buf_span(&gather->replies[i]);
 		size_t at = 0;
 		if (op->kind == STORE_SCAN ? !found_begin(&found[i], reply)
-		                           : !text_next(reply, &at, &texts[i]))
+		                           : !redis_text_next(reply, &at, &texts[i]))
 			return ERR_INVALID;
 	}
 	if (op->kind == STORE_SCAN)
@@ -335,8 +401,8 @@ static int decode_cell(struct store_cell *cell, int64_t count, struct span reply
 	struct span head, stored = SPAN_EMPTY;
 
 	buf_clear(&cell->value);
-	if (count < 1 || !text_next(reply, at, &head) || head.len != CELL_LEN ||
-	    (count > 1 && !text_next(reply, at, &stored)))
+	if (count < 1 || !redis_text_next(reply, at, &head) || head.len != CELL_LEN ||
+	    (count > 1 && !redis_text_next(reply, at, &stored)))
 		return ERR_INVALID;
 	cell->found = head.ptr[0] != 0;
 	cell->changed = head.ptr[1] != 0;
@@ -358,11 +424,11 @@ static int decode_cell_scan(struct redis_store *redis, struct store_cell_scan *s
 
 	buf_clear(&scan->names);
 	scan->count = 0;
-	if (count < 1 || !text_next(reply, at, &cursor) ||
+	if (count < 1 || !redis_text_next(reply, at, &cursor) ||
 	    text_parse_u64(cursor, &scan->cursor.word[0]) < 0)
 		return ERR_INVALID;
 	for (int64_t i = 1; i < count; i++) {
-		if (!text_next(reply, at, &name))
+		if (!redis_text_next(reply, at, &name))
 			return ERR_INVALID;
 		if (r == 0)
 			r = store_name_append(&scan->names, name);
@@ -375,18 +441,6 @@ static int decode_cell_scan(struct redis_store *redis, struct store_cell_scan *s
 }
 
 /* ---- all ---- */
-
-static int decode_text(struct store_op *op, struct span text)
-{
-	if (op->kind == STORE_LOOKUP)
-		return decode_lookup(container_of(op, struct store_lookup, op), text);
-	if (op->kind == STORE_HELD)
-		return held_merge(container_of(op, struct store_held, op), &text, 1);
-	if (op->kind != STORE_ADMIT || text.len != ADMIT_LEN)
-		return ERR_INVALID;
-	redis_decode_admit(container_of(op, struct store_admit, op), text);
-	return 0;
-}
 
 static int decode_array(struct redis_store *redis, struct store_op *op, int64_t count,
                         struct span reply, size_t *at)
@@ -401,16 +455,19 @@ static int decode_array(struct redis_store *redis, struct store_op *op, int64_t 
 	return ERR_INVALID;
 }
 
-static int decode_scan(struct store_scan *scan, struct span reply)
+static int decode_text(struct store_op *op, struct span text)
 {
-	struct found found;
-
-	return found_begin(&found, reply) ? scan_merge(scan, &found, 1) : ERR_INVALID;
+	if (op->kind == STORE_LOOKUP)
+		return decode_lookup(container_of(op, struct store_lookup, op), text);
+	if (op->kind == STORE_HELD)
+		return held_merge(container_of(op, struct store_held, op), &text, 1);
+	return ERR_INVALID;
 }
 
 static int decode_value(struct redis_store *redis, struct store_op *op, struct span reply)
 {
 	struct resp_reply value;
+	struct found found;
 	size_t at = 0;
 
 	if (!resp_reply_next(reply, &at, &value))
@@ -425,17 +482,23 @@ static int decode_value(struct redis_store *redis, struct store_op *op, struct s
 		return decode_text(op, value.text);
 	if (value.kind != RESP_REPLY_ARRAY)
 		return ERR_INVALID;
-	if (op->kind == STORE_SCAN)
-		return decode_scan(container_of(op, struct store_scan, op), reply);
-	return decode_array(redis, op, value.number, reply, &at);
+	if (op->kind != STORE_SCAN)
+		return decode_array(redis, op, value.number, reply, &at);
+	return found_begin(&found, reply)
+	               ? scan_merge(container_of(op, struct store_scan, op), &found, 1)
+	               : ERR_INVALID;
 }
 
-int redis_decode(struct redis_store *redis, struct redis_part *part, struct span reply)
+int redis_decode(struct redis_shard *shard, const struct redis_part *part, struct span reply)
 {
 	struct store_op *op = part->op;
+	struct span text;
 
+	if (part->only_decides)
+		return decode_group(shard, part, reply);
+	if (op->kind == STORE_ADMIT)
+		return redis_decode_admit(container_of(op, struct store_admit, op), reply, &text);
 	if (op->kind == STORE_TAKE)
-		return decode_take(redis, container_of(op, struct store_take, op), reply,
-		                   part->has_some);
-	return decode_value(redis, op, reply);
+		return decode_take(shard->redis, container_of(op, struct store_take, op), reply);
+	return decode_value(shard->redis, op, reply);
 }

@@ -1,14 +1,14 @@
-/* redis_encode: operations as arguments of redis_script.lua, which says what each holds. */
+/* redis_encode: operations as arguments of redis_script.lua, which describes them. */
 #include "base/text.h"
 #include "codec/resp_reply.h"
 #include "store/redis/redis_internal.h"
 
-#define NUMBER_MAX ((UINT64_C(1) << 53) - 1) /* that the script can count with */
+#define NUMBER_MAX ((UINT64_C(1) << 53) - 1) /* the largest that is exact in Lua */
 #define CLAIM_LEN 42u
 #define LEG_LEN 12u
 #define HEAD_MAX (20u + CLAIMS_MAX * (CLAIM_LEN + 1) + STORE_LEGS_MAX * LEG_LEN + STORE_TEXT_MAX)
 
-/* A head in the making, on memory of the caller. */
+/* A head that is being written, in memory of the caller. */
 struct head {
 	char *at;
 };
@@ -79,43 +79,44 @@ static void put_claim(struct head *head, const struct claim *claim, bool foreign
 	put_key(head, &aside.digest);
 }
 
-/* What the other shards said. */
-static uint32_t add_span(const struct redis_span *span, struct buf *out)
+/* What the other shards answered. */
+static uint32_t add_cross(const struct redis_cross *cross, struct buf *out)
 {
 	char bytes[16];
 	struct head head = { bytes };
 
-	put_span(&head, span_of(span->token, sizeof(span->token)));
-	put_u64(&head, span->ends_ms);
+	put_span(&head, span_of(cross->token, sizeof(cross->token)));
+	put_u64(&head, cross->ends_ms);
 	add(out, bytes, &head);
-	for (uint32_t i = 0; i < span->admit->claim_count; i++) {
-		resp_request_add(out, buf_span(&span->met[i]));
-		resp_request_add(out, buf_span(&span->aside_met[i]));
+	for (uint32_t i = 0; i < cross->admit->claim_count; i++) {
+		resp_request_add(out, buf_span(&cross->met[i]));
+		resp_request_add(out, buf_span(&cross->aside_met[i]));
 	}
-	return 1 + 2 * span->admit->claim_count;
+	return 1 + 2 * cross->admit->claim_count;
 }
 
-/* The claims of one shard, before its home decides or after. */
-static uint32_t encode_span(const struct redis_span *span, char letter, uint32_t shard,
-                            struct buf *out)
+/* The claims of one shard: to reserve, or to confirm. */
+static uint32_t encode_cross(const struct redis_part *part, struct buf *out)
 {
+	const struct redis_cross *cross = part->cross;
+	bool confirms = part->kind == REDIS_PART_CONFIRM;
 	char bytes[HEAD_MAX];
 	struct head head = { bytes };
 
-	put_u8(&head, (unsigned char)letter);
-	put_span(&head, span_of(span->token, sizeof(span->token)));
-	if (letter == 'P')
-		put_u32(&head, REDIS_SPAN_LEASE_MS);
+	put_u8(&head, confirms ? 'Q' : 'P');
+	put_span(&head, span_of(cross->token, sizeof(cross->token)));
+	if (confirms)
+		put_u64(&head, cross->ticket);
 	else
-		put_u64(&head, span->ticket);
+		put_u32(&head, REDIS_CROSS_LEASE_MS);
 	char *count = head.at;
 	put_u8(&head, 0);
-	for (uint32_t i = 0; i < span->admit->claim_count; i++) {
-		if (span->shards[i] != shard)
+	for (uint32_t i = 0; i < cross->admit->claim_count; i++) {
+		if (cross->shards[i] != part->shard)
 			continue;
-		if (letter == 'Q')
-			put_u8(&head, span->acts[i]);
-		put_claim(&head, &span->admit->claims[i], false);
+		if (confirms)
+			put_u8(&head, cross->acts[i]);
+		put_claim(&head, &cross->admit->claims[i], false);
 		++*count;
 	}
 	add(out, bytes, &head);
@@ -123,97 +124,106 @@ static uint32_t encode_span(const struct redis_span *span, char letter, uint32_t
 }
 
 static void put_admit(struct head *head, const struct store_admit *admit,
-                      const struct redis_span *span)
+                      const struct redis_cross *cross)
 {
 	put_u8(head,
-	       (admit->no_ticket ? 1u : 0u) | (admit->busy_if_open ? 2u : 0u) | (span ? 4u : 0u));
+	       (admit->no_ticket ? 1u : 0u) | (admit->busy_if_open ? 2u : 0u) | (cross ? 4u : 0u));
 	put_u8(head, (unsigned)admit->on_conflict);
 	put_u8(head, admit->claim_count);
 	put_u8(head, admit->leg_count);
 	put_u32(head, admit->lease_ms);
 	for (uint32_t i = 0; i < admit->claim_count; i++)
-		put_claim(head, &admit->claims[i], span && span->shards[i] != span->home);
+		put_claim(head, &admit->claims[i], cross && cross->shards[i] != cross->home);
 	for (uint32_t i = 0; i < admit->leg_count; i++) {
 		put_u32(head, admit->legs[i].sink);
 		put_u64(head, admit->legs[i].order);
 	}
 }
 
-size_t redis_admit_head_len(const struct store_admit *admit)
-{
-	return 8u + (size_t)admit->claim_count * CLAIM_LEN + (size_t)admit->leg_count * LEG_LEN;
-}
-
-void redis_encode_admit_head(const struct store_admit *admit, struct buf *out)
-{
-	char bytes[HEAD_MAX];
-	struct head head = { bytes };
-
-	put_admit(&head, admit, NULL);
-	CHECK((size_t)(head.at - bytes) == redis_admit_head_len(admit));
-	buf_append(out, bytes, (size_t)(head.at - bytes));
-}
-
-static void add_key(const struct redis_shard *shard, struct span letters,
-                    const struct digest *digest, struct buf *out)
+static void add_key(const struct redis_shard *shard, struct span kind, const struct digest *digest,
+                    struct buf *out)
 {
 	char key[12];
 	struct head head = { key };
 
 	put_key(&head, digest);
-	struct span parts[] = { span_str(shard->place), letters, span_of(key, sizeof(key)) };
+	struct span parts[] = { span_str(shard->prefix), kind, span_of(key, sizeof(key)) };
 	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
 }
 
-uint32_t redis_encode_keys(const struct redis_shard *shard, const struct store_admit *admit,
+/* The keys of its claims, in a cluster each followed by the key of its reservation. */
+static void add_claim_keys(const struct redis_shard *shard, const struct store_admit *admit,
                            struct buf *out)
 {
-	bool cluster = shard->redis->shard_count > 1;
-
 	for (uint32_t i = 0; i < admit->claim_count; i++) {
 		const struct claim *claim = &admit->claims[i];
 		char reserved[2] = { 'q', (char)('0' + claim->kind) };
 		add_key(shard, claim->kind == CLAIM_NEWEST ? SPAN("n") : SPAN("c"), &claim->digest,
 		        out);
-		if (cluster)
+		if (shard->redis->shard_count > 1)
 			add_key(shard, span_of(reserved, sizeof(reserved)), &claim->digest, out);
 	}
-	return admit->claim_count * (cluster ? 2u : 1u);
 }
 
-static void put_body(struct head *head, const struct store_admit *admit)
+uint32_t redis_group_count(const struct redis_part *leader)
 {
-	put_u16(head, admit->flags);
-	put_u8(head, (unsigned)admit->source.len);
-	put_u16(head, (uint16_t)admit->letter.len);
+	uint32_t count = 1;
+
+	for (const struct redis_part *part = leader->next; part && part->follows; part = part->next)
+		count++;
+	return count;
 }
 
-void redis_encode_body(const struct store_admit *admit, struct buf *out)
+/* Admits in a row that only decide: the heads of all, then the keys of all. */
+static uint32_t encode_group(const struct redis_shard *shard, const struct redis_part *leader,
+                             struct buf *out)
 {
-	char bytes[REDIS_BODY_HEAD_LEN];
-	struct head head = { bytes };
+	uint32_t count = redis_group_count(leader), claims = 0;
+	char bytes[HEAD_MAX];
+	const struct redis_part *part = leader;
+	size_t len = 5;
 
-	put_body(&head, admit);
-	buf_append(out, bytes, sizeof(bytes));
-	buf_append_span(out, admit->source);
-	buf_append_span(out, admit->letter);
-	buf_append_span(out, admit->payload);
+	for (uint32_t i = 0; i < count; i++, part = part->next) {
+		const struct store_admit *admit = container_of(part->op, struct store_admit, op);
+		claims += admit->claim_count;
+		len += 8u + admit->claim_count * CLAIM_LEN + admit->leg_count * LEG_LEN;
+	}
+	uint32_t keys = claims * (shard->redis->shard_count > 1 ? 2 : 1);
+	resp_request_open(out, len);
+	struct head first = { bytes };
+	put_u8(&first, 'M');
+	put_u16(&first, (uint16_t)count);
+	put_u16(&first, (uint16_t)keys);
+	buf_append(out, bytes, (size_t)(first.at - bytes));
+	part = leader;
+	for (uint32_t i = 0; i < count; i++, part = part->next) {
+		struct head head = { bytes };
+		put_admit(&head, container_of(part->op, struct store_admit, op), NULL);
+		buf_append(out, bytes, (size_t)(head.at - bytes));
+	}
+	resp_request_close(out);
+	part = leader;
+	for (uint32_t i = 0; i < count; i++, part = part->next)
+		add_claim_keys(shard, container_of(part->op, struct store_admit, op), out);
+	return 1 + keys;
 }
 
-static uint32_t encode_admit(const struct store_admit *admit, const struct redis_span *span,
+static uint32_t encode_admit(const struct store_admit *admit, const struct redis_cross *cross,
                              struct buf *out)
 {
 	char bytes[HEAD_MAX], event[REDIS_BODY_HEAD_LEN];
 	struct head head = { bytes }, body = { event };
 
 	put_u8(&head, 'A');
-	put_admit(&head, admit, span);
+	put_admit(&head, admit, cross);
 	add(out, bytes, &head);
-	put_body(&body, admit);
+	put_u16(&body, admit->flags);
+	put_u8(&body, (unsigned)admit->source.len);
+	put_u16(&body, (uint16_t)admit->letter.len);
 	struct span parts[] = { span_of(event, sizeof(event)), admit->source, admit->letter,
 		                admit->payload };
 	resp_request_add_parts(out, parts, admit->no_ticket ? 0 : ARRAY_LEN(parts));
-	return 2 + (span ? add_span(span, out) : 0);
+	return 2 + (cross ? add_cross(cross, out) : 0);
 }
 
 static uint32_t encode_lookup(const struct store_lookup *lookup, struct buf *out)
@@ -329,15 +339,14 @@ static uint32_t encode_note(const struct store_note *note, struct buf *out)
 	return 1;
 }
 
-uint64_t redis_lease_ms(const struct redis_store *redis, uint32_t lease_ms)
+static uint64_t lease_ms_of(const struct redis_store *redis, uint32_t lease_ms)
 {
 	return lease_ms == 0 && !redis->fake_clock ? REDIS_LEASE_MS : lease_ms;
 }
 
-static uint32_t encode_take(const struct redis_store *redis, const struct redis_part *part,
+static uint32_t encode_take(const struct redis_store *redis, const struct store_take *take,
                             struct buf *out)
 {
-	const struct store_take *take = container_of(part->op, struct store_take, op);
 	char bytes[32];
 	struct head head = { bytes };
 
@@ -351,9 +360,8 @@ static uint32_t encode_take(const struct redis_store *redis, const struct redis_
 		put_u32(&head, take->max_items);
 		put_u32(&head, take->max_bytes);
 	}
-	put_u64(&head, redis_lease_ms(redis, take->lease_ms));
+	put_u64(&head, lease_ms_of(redis, take->lease_ms));
 	put_u8(&head, take->without_payload);
-	put_u8(&head, part->offer);
 	add(out, bytes, &head);
 	return 1;
 }
@@ -388,31 +396,38 @@ static uint32_t encode_held(const struct store_held *held, struct buf *out)
 	return 1;
 }
 
-/* A letter, a ticket, then up to two numbers. */
-static uint32_t encode_small(char letter, uint64_t ticket, const uint32_t *attempt,
-                             const uint64_t *number, struct buf *out)
-{
-	char bytes[32];
-	struct head head = { bytes };
-
-	put_u8(&head, (unsigned char)letter);
-	put_u64(&head, ticket);
-	if (attempt)
-		put_u32(&head, *attempt);
-	if (number)
-		put_u64(&head, *number);
-	add(out, bytes, &head);
-	return 1;
-}
-
-static uint32_t encode_bits(char letter, uint64_t ticket, unsigned bits, struct buf *out)
+/* An opcode, then a number (a ticket or a time). */
+static uint32_t encode_number(char opcode, uint64_t number, struct buf *out)
 {
 	char bytes[16];
 	struct head head = { bytes };
 
-	put_u8(&head, (unsigned char)letter);
+	put_u8(&head, (unsigned char)opcode);
+	put_u64(&head, number);
+	add(out, bytes, &head);
+	return 1;
+}
+
+static uint32_t encode_bits(char opcode, uint64_t ticket, unsigned bits, struct buf *out)
+{
+	char bytes[16];
+	struct head head = { bytes };
+
+	put_u8(&head, (unsigned char)opcode);
 	put_u64(&head, ticket);
 	put_u8(&head, bits);
+	add(out, bytes, &head);
+	return 1;
+}
+
+static uint32_t encode_give_back(const struct redis_part *part, struct buf *out)
+{
+	char bytes[16];
+	struct head head = { bytes };
+
+	put_u8(&head, 'B');
+	put_u64(&head, part->ticket);
+	put_u32(&head, part->attempt);
 	add(out, bytes, &head);
 	return 1;
 }
@@ -426,35 +441,10 @@ static uint32_t encode_renew(const struct redis_store *redis, const struct store
 	put_u8(&head, 'E');
 	put_u64(&head, renew->ticket);
 	put_u32(&head, renew->attempt);
-	put_u64(&head, redis_lease_ms(redis, renew->lease_ms));
+	put_u64(&head, lease_ms_of(redis, renew->lease_ms));
 	put_number(&head, renew->until_ms);
 	add(out, bytes, &head);
 	return 1;
-}
-
-static uint32_t encode_own(const struct redis_store *redis, const struct redis_part *part,
-                           struct buf *out)
-{
-	switch (part->letter) {
-	case 'E':
-		return encode_renew(redis,
-		                    &(struct store_renew){ .ticket = part->ticket,
-		                                           .attempt = part->attempt },
-		                    out);
-	case 'B': return encode_small('B', part->ticket, &part->attempt, NULL, out);
-	case 'P':
-	case 'Q': return encode_span(part->span, part->letter, part->attempt, out);
-	case 'V': return encode_small('V', part->ticket, NULL, NULL, out);
-	case 'C': {
-		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
-		struct store_cell cell = { .act = STORE_CELL_PUT, .cell = *settle->answer };
-		return encode_cell(&cell, out);
-	}
-	default: break;
-	}
-	CHECK(part->letter == 'X');
-	return encode_small('X', part->ticket < NUMBER_MAX ? part->ticket : NUMBER_MAX, NULL, NULL,
-	                    out);
 }
 
 static uint32_t encode_release(const struct store_release *release, struct buf *out)
@@ -465,28 +455,23 @@ static uint32_t encode_release(const struct store_release *release, struct buf *
 	return encode_bits('R', release->ticket, bits, out);
 }
 
-uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *part,
-                      struct buf *out)
+static uint32_t encode_op(const struct redis_shard *shard, const struct redis_part *part,
+                          struct buf *out)
 {
 	const struct redis_store *redis = shard->redis;
 	const struct store_op *op = part->op;
 
-	if (part->letter)
-		return encode_own(redis, part, out);
-	if (redis_part_is_grouped(part))
-		return redis_encode_group(shard, part, out);
 	if (op->kind == (enum store_op_kind)REDIS_OP_ASK)
-		return encode_small('W', container_of(op, struct redis_wait, ask)->ticket, NULL,
-		                    NULL, out);
+		return encode_number('W', container_of(op, struct redis_wait, ask)->ticket, out);
 	switch (op->kind) {
 	case STORE_ADMIT:
-		return encode_admit(container_of(op, struct store_admit, op), part->span, out);
+		return encode_admit(container_of(op, struct store_admit, op), part->cross, out);
 	case STORE_SETTLE: {
 		const struct store_settle *settle = container_of(op, struct store_settle, op);
 		bool answers = settle->answer && !redis_answer_is_elsewhere(redis, op);
 		return encode_settle(settle, answers, out);
 	}
-	case STORE_TAKE: return encode_take(redis, part, out);
+	case STORE_TAKE: return encode_take(redis, container_of(op, struct store_take, op), out);
 	case STORE_LOOKUP: return encode_lookup(container_of(op, struct store_lookup, op), out);
 	case STORE_RELEASE: return encode_release(container_of(op, struct store_release, op), out);
 	case STORE_NOTE: return encode_note(container_of(op, struct store_note, op), out);
@@ -502,7 +487,40 @@ uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *
 		return encode_cell_scan(container_of(op, struct store_cell_scan, op), out);
 	case STORE_WAIT: break;
 	}
-	CHECK(false); /* only what goes to the script comes here */
+	CHECK(false); /* a wait stays with the owner */
+	return 0;
+}
+
+uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *part,
+                      struct buf *out)
+{
+	if (part->follows)
+		return 0;
+	if (part->only_decides)
+		return encode_group(shard, part, out);
+	switch (part->kind) {
+	case REDIS_PART_OP:
+	case REDIS_PART_TAKE:
+	case REDIS_PART_GATHER:
+	case REDIS_PART_DECIDE: return encode_op(shard, part, out);
+	case REDIS_PART_SWEEP:
+		return encode_number('X', part->ticket < NUMBER_MAX ? part->ticket : NUMBER_MAX,
+		                     out);
+	case REDIS_PART_ANSWER: {
+		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
+		struct store_cell cell = { .act = STORE_CELL_PUT, .cell = *settle->answer };
+		return encode_cell(&cell, out);
+	}
+	case REDIS_PART_RENEW: {
+		struct store_renew renew = { .ticket = part->ticket, .attempt = part->attempt };
+		return encode_renew(shard->redis, &renew, out);
+	}
+	case REDIS_PART_GIVE_BACK: return encode_give_back(part, out);
+	case REDIS_PART_RESERVE:
+	case REDIS_PART_CONFIRM: return encode_cross(part, out);
+	case REDIS_PART_FORGET: return encode_number('V', part->ticket, out);
+	}
+	CHECK(false); /* all kinds are above */
 	return 0;
 }
 
@@ -510,7 +528,8 @@ bool redis_part_writes(const struct redis_part *part)
 {
 	const struct store_op *op = part->op;
 
-	if (part->letter)
+	if (part->kind != REDIS_PART_OP && part->kind != REDIS_PART_TAKE &&
+	    part->kind != REDIS_PART_GATHER)
 		return true;
 	return op->kind == STORE_ADMIT || op->kind == STORE_SETTLE || op->kind == STORE_RELEASE ||
 	       op->kind == STORE_NOTE || op->kind == STORE_RENEW || op->kind == STORE_CELL ||

@@ -2,16 +2,14 @@
  * redis_internal: what the files of the Redis store share.
  *
  *   redis_store.c    the owner's side: submit, flush, tick, waits, open and close
- *   redis_thread.c   the store's own thread: operations go to their shards
+ *   redis_open.c     what is asked before the thread runs: secret, layout, memory policy
+ *   redis_thread.c   the store's own thread: which shard an operation goes to
  *   redis_batch.c    a shard's calls of the script
- *   redis_takes.c    takes that wait, leases that are renewed and given back
- *   redis_parcel.c   events that are leased as they are admitted
- *   redis_span.c     events whose claims are in several shards
+ *   redis_takes.c    takes that wait; leases that are renewed and given back
+ *   redis_cross.c    events whose claims are in several shards
  *   redis_leases.c   which tickets are leased to this process
  *   redis_encode.c   an operation as arguments of the script
  *   redis_decode.c   a result of the script as the answer of an operation
- *   redis_guard.c    is it still the store that was opened?
- *   redis_ask.c      a question before the thread runs
  *   redis_check.c    is a server fit?
  *
  * The way of an operation: queue (owner) ── flush ──► inbox ──► shard's queue ──► batch ──►
@@ -33,20 +31,15 @@
 #include "sys/wake_event.h"
 
 #define REDIS_LEASE_MS 30000u
-#define REDIS_BATCH_PARTS 1024u
-#define REDIS_BATCH_BYTES (1u << 20)
-#define REDIS_PLACE_MAX (REDIS_PREFIX_MAX + 16u)
-#define REDIS_OFFERS_MAX 8u    /* in a batch */
-#define REDIS_NAME_LEN 16u     /* of a parcel */
-#define REDIS_PLACE_LEN 16u    /* in its table */
-#define REDIS_BODY_HEAD_LEN 5u /* of what is stored of an event */
+#define REDIS_KEY_MAX (REDIS_PREFIX_MAX + 16u) /* of a key that is not one of an entry */
+#define REDIS_BODY_HEAD_LEN 5u                 /* of a stored event */
 #define REDIS_WAITS_POLL 256u
 #define REDIS_WAITS_POLL_MS 50u
 
 /* Kinds of operations beside those of store.h. */
 enum redis_op_kind {
-	REDIS_OP_ASK = 100, /* what came of an event so far */
-	REDIS_OP_SWEEP,     /* what is too old leaves */
+	REDIS_OP_ASK = 100, /* the outcome of an event so far */
+	REDIS_OP_SWEEP,     /* dead letters that are too old are removed */
 	REDIS_OP_CLOSE,     /* leases are given back */
 };
 
@@ -85,13 +78,20 @@ enum redis_event_bits {
 	REDIS_EVENT_DROPPED = 8,
 };
 
+enum redis_wait_state {
+	REDIS_WAIT_FREE = 0,
+	REDIS_WAIT_IDLE,  /* is asked again at its time */
+	REDIS_WAIT_ASKED, /* the question is with the thread */
+	REDIS_WAIT_OVER,  /* the same, but nobody waits for the answer any more */
+};
+
 /* A wait of the owner's, and the question that is asked for it. */
 struct redis_wait {
-	struct store_op ask;     /* REDIS_OP_ASK */
-	struct store_wait *wait; /* NULL: it is over */
+	struct store_op ask; /* REDIS_OP_ASK */
+	struct store_wait *wait;
 	uint64_t ticket;
 	uint32_t bits; /* the answer */
-	bool used, asked;
+	enum redis_wait_state state;
 };
 
 /* A take by sink that is with the thread. */
@@ -99,22 +99,23 @@ struct redis_taker {
 	struct redis_taker *next;
 	struct store_take *take;
 	bool under_way;      /* in a batch */
-	bool waits;          /* all shards have been asked since it came */
-	uint32_t asked_from; /* else: the first of them, */
-	uint32_t asked;      /* and how many were */
+	bool waits;          /* every shard has been asked since it was submitted */
+	uint32_t asked_from; /* until then: the first shard asked, */
+	uint32_t asked;      /* and how many were asked */
 };
 
-enum redis_span_act {
-	REDIS_SPAN_NONE = 0,
-	REDIS_SPAN_TAKEN,        /* the event has the claim, */
-	REDIS_SPAN_ASIDE,        /* or that of its conflict */
-	REDIS_SPAN_MET,          /* it came again, */
-	REDIS_SPAN_MET_CONFLICT, /* or that of its conflict */
+/* What a cross-shard admit does to a claim in a shard that is not its home: see the script, Q. */
+enum redis_cross_act {
+	REDIS_CROSS_NONE = 0,
+	REDIS_CROSS_TAKEN,         /* the event takes the claim, */
+	REDIS_CROSS_ASIDE,         /* or the claim of its conflict */
+	REDIS_CROSS_SEEN,          /* it was taken, and is counted as seen again, */
+	REDIS_CROSS_SEEN_CONFLICT, /* or the claim of its conflict is */
 };
 
-/* An event whose claims are in several shards: see redis_span.c. */
-struct redis_span {
-	struct redis_span *next; /* of those that are tried again */
+/* An admit whose claims are in several shards, or one that is tried again: see redis_cross.c. */
+struct redis_cross {
+	struct redis_cross *next; /* of those that are tried again */
 	struct store_admit *admit;
 	char token[8];
 	uint64_t deadline_ms, retry_at_ms;
@@ -123,45 +124,45 @@ struct redis_span {
 	uint32_t home; /* the shard that decides */
 	uint32_t shards[CLAIMS_MAX];
 	bool reserved[CLAIMS_MAX];
-	struct buf met[CLAIMS_MAX], aside_met[CLAIMS_MAX];
+	struct buf met[CLAIMS_MAX], aside_met[CLAIMS_MAX]; /* what the other shards have of them */
 	uint8_t acts[CLAIMS_MAX];
 	uint32_t missing; /* answers */
 	uint32_t tries;
-	bool simple, again; /* one shard's; to be tried again */
+	bool one_shard; /* all its claims are in its home: only tried again from here */
+	bool again;     /* a claim was reserved by another event: try again */
 	int error;
+};
+
+enum redis_part_kind {
+	REDIS_PART_OP = 0, /* an operation that one shard answers */
+	REDIS_PART_TAKE,   /* a take by sink */
+	REDIS_PART_GATHER, /* a share of an operation that all shards answer, */
+	REDIS_PART_SWEEP,  /* or of one that has no answer but its error */
+	REDIS_PART_ANSWER, /* the cell of an outcome's answer, in another shard than the ticket */
+	REDIS_PART_RENEW,  /* the store's own: a lease is renewed, */
+	REDIS_PART_GIVE_BACK, /* or given back */
+	REDIS_PART_RESERVE,   /* the steps of a cross-shard admit */
+	REDIS_PART_DECIDE,
+	REDIS_PART_CONFIRM,
+	REDIS_PART_FORGET, /* all its claims are confirmed: the home forgets its mark */
 };
 
 /* One operation's piece of work at one shard. */
 struct redis_part {
 	struct redis_part *next;
-	char letter;               /* of the script; 0: by its operation */
-	struct store_op *op;       /* NULL: an affair of the store's own, */
-	uint64_t ticket;           /* about this, */
-	uint32_t attempt;          /* or, of a multiple operation, the number of its shard */
-	struct redis_taker *taker; /* T */
-	struct redis_gather *gather;
-	struct redis_span *span;
-	/* redis_parcel.c's, while it is in a batch */
-	uint64_t parcel; /* S: that its ticket came in; 0: none */
-	uint8_t offer;   /* A, T: number of its offer; 0: none */
-	uint16_t place;  /* in the parcel */
-	bool decides;    /* A: nothing is kept of it but its claims */
-	bool follows;    /* is of one operation with the part before */
-	bool has_some;   /* T: of its offer */
-};
-
-/* Admits of a batch that a take may have at once. */
-struct redis_offer {
+	enum redis_part_kind kind;
+	bool only_decides;   /* OP: an admit that keeps nothing but its claims */
+	bool follows;        /* is in one operation of the script with the part before */
+	struct store_op *op; /* OP, TAKE, GATHER, SWEEP, ANSWER */
+	uint32_t shard;      /* GATHER, SWEEP, RESERVE, CONFIRM */
+	uint32_t attempt;    /* RENEW, GIVE_BACK, */
+	uint64_t ticket;     /* and FORGET; of a SWEEP how long dead letters are kept */
 	struct redis_taker *taker;
-	uint64_t parcel;
-	uint64_t take_bytes; /* that its items would have there */
-	size_t bytes;        /* stored */
-	uint32_t places;
-	bool full;  /* nothing more is offered */
-	bool taken; /* some of it is */
+	struct redis_gather *gather;
+	struct redis_cross *cross;
 };
 
-/* The answer of parts that are one operation, being read. */
+/* The answer of admits that are one operation of the script, while it is read. */
 struct redis_group {
 	struct span reply;
 	size_t at;
@@ -175,7 +176,7 @@ struct redis_group {
 struct redis_gather {
 	uint32_t missing;
 	int error;
-	struct buf replies[]; /* one a shard */
+	struct buf replies[]; /* one for each shard */
 };
 
 struct part_list {
@@ -184,34 +185,31 @@ struct part_list {
 	uint32_t count;
 };
 
-/* Why a server does not write, while it answers: told once, and when it is over. */
+/* Why a server does not write although it answers. Logged when it begins and when it ends. */
 enum redis_trouble { REDIS_FINE = 0, REDIS_FULL, REDIS_REFUSES, REDIS_TROUBLES };
 
 struct redis_shard {
 	struct redis_store *redis;
 	uint32_t number;
 	enum redis_trouble trouble;
-	char place[REDIS_PLACE_MAX]; /* what its keys begin with */
+	char prefix[REDIS_KEY_MAX]; /* of its keys; P in the script */
 	struct part_list queue;
 	struct part_list under_way;
-	struct redis_part *takers; /* the takes among those, which are the last; or NULL */
-	struct redis_offer offers[REDIS_OFFERS_MAX];
-	uint32_t offer_count;
 	struct redis_group group;
-	uint32_t answers; /* that the batch has */
-	bool busy;
+	uint32_t answers;  /* that the batch has */
+	bool busy;         /* a batch is under way */
 	bool silent;       /* the last batch was not answered in time */
-	uint32_t crowd;    /* operations that the last batch answered or found waiting, while
-	                    * the next one waits until most of as many are there; 0: it does not */
-	uint64_t batch;    /* the number of the last, */
-	uint64_t heard;    /* and that of the last that was answered */
-	uint64_t began_ns; /* it was sent */
+	uint32_t linger;   /* how many operations the last batch answered or left waiting; the next
+	                    * waits until most of that many are queued. 0: it does not */
+	uint64_t batch;    /* the number of the last batch, */
+	uint64_t heard;    /* and of the last that was answered */
+	uint64_t began_ns; /* the last batch was sent */
 	uint64_t counted_ms;
 	struct redis_call call;
 	_Atomic uint64_t last, open, leased, held, parked, dead;
 	_Atomic uint64_t callers;
 	_Atomic uint64_t keys; /* of the whole server */
-	_Atomic uint32_t node; /* which that is */
+	_Atomic uint32_t node; /* which server that is */
 };
 
 struct redis_store {
@@ -225,9 +223,9 @@ struct redis_store {
 
 	/* the owner's */
 	struct op_list queue;
-	struct redis_wait *waits; /* STORE_WAITS_MAX, from the first on */
+	struct redis_wait *waits; /* STORE_WAITS_MAX, allocated with the first */
 	uint32_t wait_count, wait_at;
-	uint64_t floor; /* tickets up to here were given before */
+	uint64_t floor; /* tickets up to this one are older than this process */
 	uint64_t polled_ms, swept_ms;
 	struct store_op sweep, close;
 	bool sweeping, ending;
@@ -247,60 +245,67 @@ struct redis_store {
 	/* the thread's */
 	struct loop_hook hook;
 	struct loop_timer poll_timer, lease_timer;
-	struct loop_timer crowd_timer; /* nobody waits longer for the others */
-	bool crowd_timed;              /* it is set */
+	struct loop_timer linger_timer; /* the longest that a batch waits for more */
+	bool linger_timed;              /* it is set */
 	struct redis_client *client;
 	struct redis_shard *shards;
-	uint32_t shard_count, shard_bits;
+	uint32_t shard_count;
 	uint32_t poll_shard, spread;
 	struct redis_taker *takers;
 	struct redis_leases leases;
-	struct redis_span *spans; /* that are tried again */
-	uint64_t spanned;
-	uint64_t parcels;
+	struct redis_cross *retries; /* admits that are tried again */
+	uint64_t tokens;             /* given to cross-shard admits */
 	struct redis_part *free_parts;
-	struct op_list finished; /* this round, */
-	uint32_t settled;        /* and how many that a flush waits for are not pending any more */
+	struct op_list finished;           /* in this round, */
+	uint32_t settled;                  /* and how many fewer are pending */
 	uint32_t troubles[REDIS_TROUBLES]; /* shards that have it */
 	bool hurried;                      /* what was under way then has less time */
 	bool closing;
 	struct loop_timer guard_timer;
 	struct redis_call guard_call;
 	bool guard_asks; /* the call is under way */
-	bool foreign;    /* the store has another secret than ours */
+	bool foreign;    /* the store's secret is not ours */
 };
 
-/* redis_ask.c: one command, an answer; -ENOMEM, ERR_AWAY, or what reads the reply says. */
+/* ---- redis_open.c ---- */
+
+/* Questions to a Redis, one at a time, before the store has a thread. */
 struct redis_asker {
 	struct loop *loop;
 	struct redis_client *client;
 	const struct redis_login *login;
 	bool writes; /* what is asked is to be replicated */
 };
-int redis_ask(struct redis_asker *asker, uint32_t slot, const struct span *words, size_t count,
-              struct buf *ret_reply) must_check;
 int redis_asker_open(struct redis_asker *asker, const struct redis_login *login,
                      struct span script) must_check;
 void redis_asker_close(struct redis_asker *asker);
-/* The value of a parameter in an INFO or of CONFIG GET; false: it is not there. */
+/* One command; -ENOMEM, ERR_AWAY. An error of the server's is a reply. */
+int redis_ask(struct redis_asker *asker, uint32_t slot, const struct span *words, size_t count,
+              struct buf *ret_reply) must_check;
+/* The value of a parameter in an INFO or of CONFIG GET; false: there is none. */
 bool redis_info_find(struct span info, struct span name, struct span *ret_value);
-
-/* How the server evicts, or `policy` as it was: it tells nobody. */
+/* The server's maxmemory-policy; `policy` stays as it was if the server does not say. */
 int redis_ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
                      struct span *policy) must_check;
 
-/* redis_thread.c */
+/* Connects, and reads or sets what all gateways of the store share: secret, layout, shards. An
+ * error's text is filled. */
+int redis_connect(struct redis_store *redis, struct error_text *ret_text) must_check;
+
+/* ---- redis_thread.c ---- */
+
 void redis_thread_run(void *user);
+int redis_guard_begin(struct redis_store *redis) must_check;
 void redis_complete(struct redis_store *redis, struct store_op *op, int error);
-/* Waits for all shards to answer this letter; then the operation is decoded and complete. */
-void redis_gather_begin(struct redis_store *redis, struct store_op *op, char letter);
 void redis_gather_add(struct redis_store *redis, struct redis_part *part, int error,
                       struct span reply);
 uint32_t redis_shard_of_digest(const struct redis_store *redis, const struct digest *digest);
 uint32_t redis_shard_of_ticket(const struct redis_store *redis, uint64_t ticket);
-struct redis_part *redis_part_get(struct redis_store *redis); /* NULL: no memory */
+/* A new part at the end of a shard's queue; NULL: no memory. */
+struct redis_part *redis_part_queue(struct redis_store *redis, uint32_t shard,
+                                    enum redis_part_kind kind, struct store_op *op);
+struct redis_part *redis_part_get(struct redis_store *redis); /* zeroed; NULL: no memory */
 void redis_part_put(struct redis_store *redis, struct redis_part *part);
-void redis_part_queue(struct redis_store *redis, uint32_t shard, struct redis_part *part);
 void redis_op_queue(struct redis_store *redis, struct store_op *op);
 /* The cell of an outcome's answer is in another shard than its ticket. */
 bool redis_answer_is_elsewhere(const struct redis_store *redis, const struct store_op *op);
@@ -333,74 +338,61 @@ static inline struct redis_part *part_list_cut(struct part_list *list)
 	return part;
 }
 
-/* redis_batch.c: sends what the shard has, if it is not busy; `poll`: also if that is
- * nothing but takes that wait. */
-void redis_shard_pump(struct redis_shard *shard, bool poll);
-/* Of crowd_timer: what waits for others is sent. */
-void redis_crowd_over(struct loop_timer *timer);
+/* ---- redis_batch.c ---- */
 
-/* redis_takes.c */
+/* Sends what the shard has, unless it is busy; `poll`: also if that is only takes that wait. */
+void redis_shard_pump(struct redis_shard *shard, bool poll);
+/* Of linger_timer: batches do not wait any longer. */
+void redis_linger_end(struct loop_timer *timer);
+
+/* ---- redis_takes.c ---- */
+
 void redis_takes_add(struct redis_store *redis, struct store_take *take);
-void redis_takes_choose(struct redis_shard *shard, bool poll); /* those that want this shard */
+/* Adds the takes that want this shard to its batch. */
+void redis_takes_choose(struct redis_shard *shard, bool poll);
 void redis_take_answered(struct redis_store *redis, struct redis_taker *taker, int error);
 int redis_takes_begin(struct redis_store *redis) must_check;
 void redis_takes_fail(struct redis_store *redis, int error);
 void redis_leases_give_back(struct redis_store *redis);
-/* An operation on a ticket came back. */
+/* An operation on a ticket was answered. */
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op);
 
-/* redis_parcel.c: what of a batch goes together; its offers; a part of one of those. Encoding
- * gives the number of arguments, decoding the part's error. */
-void redis_decisions_find(struct redis_shard *shard);
-void redis_parcels_choose(struct redis_shard *shard);
-uint32_t redis_encode_offers(const struct redis_shard *shard, struct buf *out);
-uint32_t redis_encode_group(const struct redis_shard *shard, const struct redis_part *part,
-                            struct buf *out);
-int redis_offers_answered(struct redis_shard *shard, struct span reply, size_t *at) must_check;
-int redis_group_decode(struct redis_shard *shard, struct redis_part *part, struct span reply);
+/* ---- redis_cross.c ---- */
 
-static inline bool redis_part_is_grouped(const struct redis_part *part)
-{
-	return !part->taker && (part->offer || part->parcel || part->decides);
-}
+#define REDIS_RETRY (-1000)         /* of the script: a claim is reserved by another event */
+#define REDIS_CROSS_LEASE_MS 10000u /* of a reservation */
+/* False: all claims are in one shard. */
+bool redis_cross_begin(struct redis_store *redis, struct store_admit *admit);
+/* An admit of one shard that is tried again later. */
+void redis_cross_retry(struct redis_store *redis, struct store_admit *admit);
+void redis_cross_answered(struct redis_store *redis, const struct redis_part *part, int error,
+                          struct span reply);
+/* Tries again what is due. */
+void redis_cross_poll(struct redis_store *redis);
 
-/* redis_span.c */
-#define REDIS_RETRY (-1000)        /* of the script: a claim is about to be taken */
-#define REDIS_SPAN_LEASE_MS 10000u /* of a reservation */
-bool redis_span_begin(struct redis_store *redis,
-                      struct store_admit *admit); /* false: it needs none */
-void redis_span_again(struct redis_store *redis, struct store_admit *admit); /* of one shard */
-void redis_span_answered(struct redis_store *redis, const struct redis_part *part, int error,
-                         struct span reply);
-void redis_spans_look(struct redis_store *redis);
+/* ---- redis_encode.c ---- */
 
-/* redis_guard.c: of what a digest says where it is, nothing is asked of another's store. */
-int redis_guard_begin(struct redis_store *redis) must_check;
-bool redis_guard_refuses(const struct redis_store *redis, unsigned kind);
-
-/* redis_encode.c: appends the arguments; returns how many. */
+/* Appends the arguments of a part and of those that follow it; returns how many. */
 uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *part,
                       struct buf *out);
-/* The keys of its claims; in a cluster each with that of its reservation. How many. */
-uint32_t redis_encode_keys(const struct redis_shard *shard, const struct store_admit *admit,
-                           struct buf *out);
 bool redis_part_writes(const struct redis_part *part);
-size_t redis_admit_head_len(const struct store_admit *admit);
-void redis_encode_admit_head(const struct store_admit *admit, struct buf *out);
-void redis_encode_body(const struct store_admit *admit, struct buf *out); /* the event */
-uint64_t redis_lease_ms(const struct redis_store *redis, uint32_t lease_ms);
+uint32_t redis_group_count(const struct redis_part *leader); /* it, and what follows it */
 
-/* How far the numbers of events that follow each other are apart. */
+/* The distance between the numbers of two events in a row. */
 static inline uint32_t redis_ticket_step(const struct redis_store *redis)
 {
 	return redis->shard_count > 1 ? 16 * redis->shard_count : 1;
 }
 
-/* redis_decode.c: `reply` is the element of the answer that belongs to it. 0 or the
- * operation's error. */
-int redis_decode(struct redis_store *redis, struct redis_part *part, struct span reply);
-void redis_decode_admit(struct store_admit *admit, struct span text);
+/* ---- redis_decode.c ---- */
+
+/* `reply` is the part's element of the answer. 0 or the operation's error. */
+int redis_decode(struct redis_shard *shard, const struct redis_part *part, struct span reply);
+/* The result of an admit; false: it is none, and `ret_error` says why. */
+int redis_decode_admit(struct store_admit *admit, struct span reply, struct span *ret_text);
 int redis_decode_gathered(struct store_op *op, const struct redis_gather *gather, uint32_t shards);
+/* The next element, if it is a text. */
+bool redis_text_next(struct span reply, size_t *at, struct span *ret_text);
 
 static inline uint64_t big_u64(const char *at)
 {

@@ -1,49 +1,47 @@
--- redis_script: what the Redis store does inside the server, one batch of operations a
--- call, all of it or nothing.
+-- redis_script: the Redis store's logic, which runs inside the server. One call does one batch
+-- of operations, all of it or nothing.
 --
--- Keys. All of a shard begin with the same text P, which ends with a hash tag ("stile{00}"),
--- so they are in one slot. "id" is a ticket's number, 8 bytes big-endian. Numbers in values
--- are big-endian too.
+-- KEYS. All keys of a shard begin with the same text P, which ends with a hash tag
+-- ("stile{0}"), so they are in one slot. "id" is a ticket number, 8 bytes big-endian. Numbers in
+-- values are big-endian too.
 --
---   P m         the last ticket number that was given, decimal, a space, and how many tickets
---               are in parcels
---   P !         is never there. Every call names it with P m: so while the slot is moved to
---               another node no call runs, rather than one that sees half of the keys
+--   P m         a hash: "layout", the version of this list of keys, and "last", the last ticket
+--               number given (decimal). Layout 2 had a string here
+--   P !         never exists. Every call names it with P m: while the slot moves to another
+--               node, no call runs instead of one that sees half of the keys
 --   P c KEY     a claim, once or content: ticket 8, check 4, seen 4, expiry 8 (ms)
---   P n KEY     an entity, newest: the same, then order 8
---   P t id      an open ticket: a record of 46 bytes (RECORD below), and in that of an
---               event's first leg the event: flags 2, source's length 1, letter's length 2,
---               source, letter, payload. The first stays until all legs are closed
---   P b NAME    a parcel: the events of tickets that were leased as they were admitted. A table
---               first, of order 8, where 4, length 4 a place; then what P t has of an event
---   P a NAME    and what became of them: sink 4, end of the lease 8 (0: none), places 2, open
---               ones 2, a byte of bits a place (1: it has a ticket, 2: which is open in here,
---               4: of the answer), then runs of places, whose tickets have numbers in a row:
---               places 2, the first number 8
---   P a         parcels, by the end of the lease
---   P N id      what was noted of it, a list, newest first
+--   P n KEY     a claim, newest (of an entity): the same, then order 8
+--   P t id      an open ticket: a record of 46 bytes (RECORD below); the first leg of an event
+--               has the event too: flags 2, length of the source 1, length of the metadata 2,
+--               source, metadata, payload. The first leg's key stays until all legs are closed
+--   P N id      the notes on a ticket, a list, newest first
 --   P o         all open tickets, by number
---   P d SINK    those that are due, by number
---   P l         leased, by the end of the lease
---   P h         held, by number
---   P C         those of whoever claimed them, a set
---   P p, P x    parked, dead, by since when
+--   P d SINK    tickets that are due, by number
+--   P l         leased tickets, by the end of the lease
+--   P h         held tickets, by number
+--   P C         tickets of callers (no lane delivers them), a set
+--   P p, P x    parked and dead tickets, by the time since when
 --   P D id      an event of which a leg was dropped, for an hour
 --   P k KEY     a cell: expiry 8 (0: never), length of the name 4, name, value
---   P r NODE    number and results of a node's last batch that changed something, and what its
---               takes have taken: a batch that comes again, since its answer was lost, is
---               answered from here and not done twice; what one has taken that was given up is
---               given back by the next
---   P q KEY     a claim that an event of another shard is about to take: its token 8
---   P u id      an event whose claims of other shards are perhaps not taken yet
+--   P r NODE    a gateway's last batch that changed something: its number, its results, and the
+--               tickets that its takes leased. A batch that is sent again, because its answer
+--               was lost, is answered from here and not done twice. What a batch leased that the
+--               gateway gave up, the gateway's next batch gives back
+--   P q KEY     a reservation: an event whose home is another shard is about to take this
+--               claim. The event's token 8
+--   P u id      an event whose claims in other shards may not be taken yet
 --
--- A ticket that nothing happens to but that it is done is in a parcel, with those that were
--- admitted with it. All else first takes it out: then it is as any other.
+-- KEYS[]: P m, P !. ARGV[]: the batch (time, 0: the server's; batch number; number of the last
+-- batch whose answer was received; shard; step between ticket numbers; flags), the gateway,
+-- then the operations. An operation is a head, whose first byte is the opcode, and for some
+-- opcodes more arguments. The answer: one element for each operation (a number below 0 is an
+-- error), then one byte for the room (0: there is room, 1: memory is full, 2: nobody looked)
+-- and, if asked for, the counts.
 --
--- KEYS: P m, P !. ARGV: the batch (time, 0: the server's; number; that of the last one whose
--- answer was heard; shard; step; flags), the node, then the operations: a head that begins with a letter, some with more behind. The
--- answer: one element an operation (a number below 0 is an error), then whether there is no room
--- (a byte: 0, 1, or 2 if nobody looked) and the counts, if they were asked for.
+-- OPCODES. A admit, M many admits that only decide, P reserve, Q confirm, V forget the mark of
+-- P u, S settle, N note, R release, E renew, B give a lease back, T take by sink, U take one
+-- ticket, L lookup, W outcome so far, G read, F scan, H held events, X expire dead letters,
+-- C cell, K names of cells.
 
 local P = string.sub(KEYS[1], 1, -2)
 local spread = unpack
@@ -51,7 +49,8 @@ local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local sub, byte, floor, ceil = string.sub, string.byte, math.floor, math.ceil
 local format, concat = string.format, table.concat
 local now, batch, heard, shard, step, flags = unpack('>I8I8I8I4I4B', ARGV[1])
-local fake, writes, counts = flags % 2 == 1, flags % 4 >= 2, flags >= 4
+local fake_clock, writes, counts = flags % 2 == 1, flags % 4 >= 2, flags >= 4
+local LAYOUT = '3'
 local FULL, FENCED, NOENT, RETRY = -5003, -5008, -2, -1000
 local NEW, DUPLICATE, STALE, CONFLICT, BUSY = 1, 2, 3, 4, 5
 local DUE, LEASED, HELD, PARKED, DEAD, CLOSED = 1, 2, 3, 4, 5, 6
@@ -68,8 +67,14 @@ if now == 0 then
 	now = t[1] * 1000 + floor(t[2] / 1000)
 end
 
--- A take's tickets: id and attempt of each; those of a parcel: its name.
-local takes, parcels_taken = {}, {}
+local at_start = redis.pcall('HMGET', KEYS[1], 'layout', 'last')
+if at_start.err or (at_start[1] and at_start[1] ~= LAYOUT) then
+	return redis.error_reply('LAYOUT the keys have another layout than ' .. LAYOUT)
+end
+local last = tonumber(at_start[2] or '0')
+
+-- Of each take in this batch the tickets that it leased: id and attempt of each.
+local takes = {}
 local saved, saved_at, saved_takes, unheard
 local record = call('GET', P .. 'r' .. ARGV[2])
 if record then
@@ -82,8 +87,8 @@ if record then
 		unheard = sub(record, 9)
 	end
 end
--- No room: what only removes is done all the same. Any other reason not to write is the answer;
--- before 7.0 its words stand behind where they came from.
+-- No room: operations that only remove are done all the same. Any other reason why the server
+-- does not write is the answer (before 7.0 it follows the place in the script).
 local full = false
 if writes then
 	local r = redis.pcall('SETRANGE', KEYS[2], 0, '')
@@ -93,21 +98,17 @@ if writes then
 		full = true
 	end
 end
-if full or not writes then unheard = nil end -- nothing could say that it was given back
+if full or not writes then unheard = nil end -- it could not be recorded as given back
 
--- After a removal the server allows the rest of a call, with or without room. So goes what
--- delivery needs, which is how room is made: the leases of takes, marks, outcomes. None of
--- that keeps more than a few bytes, and no event comes in by it.
+-- After a removal the server allows writes for the rest of a call, with or without room. What
+-- delivery needs uses that, since delivery is what makes room: leases of takes, notes, outcomes.
+-- Each keeps a few bytes at most, and no event gets in this way.
 local allowed = writes and not full
 local function allow()
 	if allowed then return end
 	allowed = true
 	call('DEL', KEYS[2])
 end
-
-local last_text = call('GET', KEYS[1]) or '0 0'
-local last, parcelled = string.match(last_text, '^(%d+) (%d+)$')
-last, parcelled = tonumber(last), tonumber(parcelled)
 
 local function time_of(ticket) return floor(ticket / ORDERS) + EPOCH end
 local function id_of(ticket) return pack('>I8', ticket) end
@@ -132,11 +133,9 @@ local function window_kept(seconds)
 	return ceil(seconds / unit) * unit
 end
 
--- What is known of claims and reservations; false: it is not there. All that is read and
--- written of them goes this way.
+-- Claims and reservations that were read or written so far; false: there is none. All access
+-- to them goes through this cache.
 local known = {}
-local fresh = {} -- tickets that this call put in a parcel
-local offers = {} -- of takes
 
 local function known_get(key)
 	local text = known[key]
@@ -147,7 +146,7 @@ local function known_get(key)
 	return text
 end
 
--- What almost every event is: it has one claim, which nobody had.
+-- The common case: an event with one claim, which nobody had taken.
 local ends = {}
 
 local function claim_put_first(key, ticket, window, check)
@@ -162,19 +161,19 @@ local function claim_put_first(key, ticket, window, check)
 	end
 	local value = pack('>I8', ticket) .. check .. of_window.bytes
 	known[key] = value
-	if fake then call('SET', key, value) else call('SET', key, value, 'PX', of_window.ttl) end
+	if fake_clock then call('SET', key, value) else call('SET', key, value, 'PX', of_window.ttl) end
 end
 
--- All else is made when something asks for it: that takes as long as some ten events do.
-local make, made
+-- The functions for everything else. To make them takes as long as about ten events, so a batch
+-- that needs none of them does not: see load_rest().
+local load_rest, rest
 
-local function others()
-	made = made or make()
-	return made
+local function rest_of_script()
+	rest = rest or load_rest()
+	return rest
 end
 
 local function keys_read(from, count)
-	if count <= 1000 then return call('MGET', spread(ARGV, from, from + count - 1)) end
 	local texts = {}
 	for i = 0, count - 1, 1000 do
 		local part = call('MGET', spread(ARGV, from + i, from + (i + 999 < count and i + 999 or count - 1)))
@@ -183,62 +182,47 @@ local function keys_read(from, count)
 	return texts
 end
 
--- M: admits in a row that are only decided, or that an offer is made for: its number or 0, how
--- many they are and how many keys they have, then their heads. Behind it the keys, which are
--- those of their claims, in a cluster each with that of its reservation. The answer: the time,
--- the first ticket, bits of each (see P a), and what there is to say of those whose third bit is
--- set.
+-- M: a run of admits that only decide: how many, how many keys they have, their heads. The
+-- arguments behind it are the keys of their claims, in a cluster each followed by the key of
+-- its reservation. The answer: the time, the first ticket number, a byte of bits for each (1: it
+-- used a ticket number, 2: it has an answer of its own), then the answers of those that have one.
 local function admit_many(head, i)
-	local number, count, key_count = unpack('>BI2I2', head, 2)
+	local count, key_count = unpack('>I2I2', head, 2)
 	local keys_at, following = i + 1, i + 1 + key_count
 	if full then return FULL, following end
-	local offer = number > 0 and offers[number] or nil
-	local stands = not offer or others().offer_stands(offer)
 	local texts = keys_read(keys_at, key_count)
-	local at, k, a_claim = 7, 0, step > 1 and 2 or 1
+	local at, k, keys_of_claim = 6, 0, step > 1 and 2 or 1
 	local out, bits, first = { '' }, {}, nil
 	for n = 1, count do
 		local claims, legs, _, _, _, _, kind = byte(head, at + 2, at + 8)
 		local key, before = ARGV[keys_at + k], last
-		if claims == 1 and kind ~= 2 and stands and not texts[k + 1] and not known[key]
+		if claims == 1 and kind ~= 2 and not texts[k + 1] and not known[key]
 			and not (step > 1 and texts[k + 2]) then
-			local ticket = ticket_next(1)
-			claim_put_first(key, ticket, sub(head, at + 10, at + 13), sub(head, at + 14, at + 17))
-			bits[n] = offer and '\3' or '\1'
-			if offer then fresh[ticket], offer.open = true, offer.open + 1 end
+			claim_put_first(key, ticket_next(1), sub(head, at + 10, at + 13), sub(head, at + 14, at + 17))
+			bits[n] = '\1'
 		else
-			for c = 0, claims * a_claim - 1 do
+			for c = 0, claims * keys_of_claim - 1 do
 				key = ARGV[keys_at + k + c]
 				if known[key] == nil then known[key] = texts[k + 1 + c] end
 			end
-			local a = others().admit_new(head, at)
-			a.offer, a.place = offer, offer and offer.places + n
-			out[#out + 1] = others().admit(a, 0)
-			if a.in_parcel then offer.open = offer.open + 1 end
-			bits[n] = string.char(4 + (a.in_parcel and 2 or 0) + (last ~= before and 1 or 0))
+			out[#out + 1] = rest_of_script().admit(rest_of_script().admit_new(head, at), 0)
+			bits[n] = last ~= before and '\3' or '\2'
 		end
 		if not first and last ~= before then first = last end
-		at, k = at + 8 + claims * 42 + legs * 12, k + claims * a_claim
+		at, k = at + 8 + claims * 42 + legs * 12, k + claims * keys_of_claim
 	end
-	local text = concat(bits)
-	if offer then
-		offer.places = offer.places + count
-		offer.bits[#offer.bits + 1] = text
-		offer.runs[#offer.runs + 1] = pack('>I2I8', count, first or 0)
-	end
-	out[1] = pack('>I8I8', now, first or 0) .. text
+	out[1] = pack('>I8I8', now, first or 0) .. concat(bits)
 	return out, following
 end
 
--- A closure finds the locals of the function around it by a walk over all that were found
--- before, and those of what is around that at once. So what all use is above, and the rest
--- in a function of its own (not indented).
-function make()
+-- Making a closure looks for each local that it uses among all captured locals of the function
+-- around it, but finds locals further out at once. So what everything uses is above, and the rest
+-- is inside this function (not indented).
+function load_rest()
 
--- Changes of sorted sets that nobody reads before sync().
-local opened, due_at, gone, unleased = {}, {}, {}, {}
+-- Changes of sorted sets, gathered until sync().
+local opened, due_at, closed, unleased = {}, {}, {}, {}
 local waiting = false
-local empty = {} -- sinks of which nothing is due
 
 local function each_part(list, command, key)
 	for i = 1, #list, 1000 do
@@ -256,9 +240,9 @@ local function sync()
 	waiting = false
 	each_part(opened, 'ZADD', P .. 'o')
 	for sink, list in pairs(due_at) do each_part(list, 'ZADD', P .. 'd' .. sink) end
-	each_part(gone, 'ZREM', P .. 'o')
+	each_part(closed, 'ZREM', P .. 'o')
 	each_part(unleased, 'ZREM', P .. 'l')
-	opened, due_at, gone, unleased = {}, {}, {}, {}
+	opened, due_at, closed, unleased = {}, {}, {}, {}
 end
 
 local function add_due(sink, score, id)
@@ -270,7 +254,6 @@ local function add_due(sink, score, id)
 	list[#list + 1] = score
 	list[#list + 1] = id
 	waiting = true
-	empty[sink] = nil
 end
 
 -- Tickets.
@@ -287,137 +270,9 @@ local function leg_text(r)
 		r.state, r.last, r.open, r.legs)
 end
 
--- Parcels.
-
-local parcels, parcels_all = {}, false
-local BITS = {}
-for bits = 0, 7 do BITS[bits] = string.char(bits) end
-local IN_PARCEL = { [2] = true, [3] = true, [6] = true, [7] = true }
-
-local function parcel_get(name)
-	local p = parcels[name]
-	if p ~= nil then return p end
-	local text = call('GET', P .. 'a' .. name)
-	if text then
-		p = { name = name }
-		p.sink, p.ends, p.places, p.open = unpack('>I4I8I2I2', text)
-		p.bits = { byte(text, 17, 16 + p.places) }
-		p.runs = sub(text, 17 + p.places)
-	end
-	parcels[name] = p or false
-	return p
-end
-
-local function parcel_close(p, place)
-	p.bits[place] = p.bits[place] - 2
-	p.open = p.open - 1
-	p.changed = true
-	parcelled = parcelled - 1
-end
-
--- Each place of a parcel that has a ticket in it: f(place, ticket), until that says true.
-local function parcel_each(p, f)
-	local place = 0
-	for at = 1, #p.runs, 10 do
-		local places, ticket = unpack('>I2I8', p.runs, at)
-		for _ = 1, places do
-			place = place + 1
-			local bits = p.bits[place]
-			if IN_PARCEL[bits] and f(place, ticket) then return true end
-			if bits % 2 == 1 then ticket = ticket + step end
-		end
-	end
-	return false
-end
-
--- It is from now on as any other.
-local function parcel_take_out(p, place, ticket)
-	local id, key = id_of(ticket), P .. 'b' .. p.name
-	local order, from, len = unpack('>c8I4I4', call('GETRANGE', key, place * 16 - 16, place * 16 - 1))
-	local r = { event = ticket, due = 0, order = order, ends = p.ends, sink = p.sink, attempt = 1,
-		used = 0, status = 0, state = LEASED, last = 0, open = 1, legs = 1 }
-	allow()
-	call('SET', P .. 't' .. id, leg_text(r) .. call('GETRANGE', key, from, from + len - 1))
-	call('ZADD', P .. 'o', ticket, id)
-	call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
-	parcel_close(p, place)
-	return r
-end
-
-local function parcels_get_all()
-	if parcels_all then return end
-	parcels_all = true
-	local names = call('ZRANGE', P .. 'a', 0, -1)
-	for n = 1, #names do parcel_get(names[n]) end
-end
-
--- The parcel and the place where a ticket is.
-local function parcel_find(ticket)
-	local found, at
-	parcels_get_all()
-	for _, p in pairs(parcels) do
-		if p and parcel_each(p, function(place, number)
-			at = place
-			return number == ticket
-		end) then
-			found = p
-			break
-		end
-	end
-	return found, at
-end
-
-local function parcels_empty()
-	parcels_get_all()
-	for _, p in pairs(parcels) do
-		if p then parcel_each(p, function(place, ticket) parcel_take_out(p, place, ticket) end) end
-	end
-end
-
-local function parcels_write()
-	local over, names = {}, {}
-	for name, p in pairs(parcels) do
-		if p and p.changed and p.open == 0 then
-			names[#names + 1] = name
-			over[#over + 1] = P .. 'a' .. name
-			over[#over + 1] = P .. 'b' .. name
-		elseif p and p.changed then
-			local bits = {}
-			for place = 1, p.places do bits[place] = BITS[p.bits[place]] end
-			allow()
-			call('SETRANGE', P .. 'a' .. name, 14, pack('>I2', p.open) .. concat(bits))
-		end
-	end
-	each_part(over, 'DEL')
-	each_part(names, 'ZREM', P .. 'a')
-end
-
--- What was offered and accepted so far is there for all that follows; no more is.
-local function offers_write()
-	for n = 1, #offers do
-		local o = offers[n]
-		if o.open > 0 and o.stands then
-			local head = pack('>c4I8I2I2', o.sink, o.ends, o.places, o.open)
-			call('MSET', P .. 'a' .. o.name, head .. concat(o.bits) .. concat(o.runs),
-				P .. 'b' .. o.name, o.bytes)
-			call('ZADD', P .. 'a', o.ends > 0 and o.ends or FOREVER, o.name)
-			parcels_taken[#parcels_taken + 1] = o.name
-			parcelled = parcelled + o.open
-			parcels_all = false
-		end
-		o.stands = false
-	end
-end
-
 local function leg_get(id)
 	local text = call('GETRANGE', P .. 't' .. id, 0, RECORD_LEN - 1)
-	if #text < RECORD_LEN then
-		local ticket = unpack('>I8', id)
-		if fresh[ticket] then offers_write() end
-		if parcelled == 0 then return nil end
-		local p, place = parcel_find(ticket)
-		return p and parcel_take_out(p, place, ticket) or nil
-	end
+	if #text < RECORD_LEN then return nil end
 	local r = leg_of(text)
 	if r.state == CLOSED then return nil, r end
 	return r
@@ -438,7 +293,6 @@ local function leg_move(id, ticket, r, state)
 	local score = ticket
 	if state == LEASED then score = r.ends == 0 and FOREVER or r.ends end
 	if state == PARKED or state == DEAD then score = r.due end
-	if state == DUE then empty[pack('>I4', r.sink)] = nil end
 	call('ZADD', set_of(r), score, id)
 end
 
@@ -448,7 +302,7 @@ local function leg_close(id, r)
 	else
 		call('ZREM', set_of(r), id)
 	end
-	gone[#gone + 1] = id
+	closed[#closed + 1] = id
 	waiting = true
 	if r.sink == CALLER then call('SREM', P .. 'C', id) end
 	if r.legs == 1 then
@@ -470,7 +324,6 @@ end
 
 local function event_legs(event)
 	local pending, parked, dead = false, false, false
-	if fresh[event] or (parcelled > 0 and parcel_find(event)) then return true, false, false, true end
 	local leg, first = leg_get(id_of(event))
 	first = first or leg
 	if not first or first.event ~= event then return false, false, false end
@@ -485,7 +338,7 @@ local function event_legs(event)
 	return pending, parked, dead
 end
 
--- While there is no room, one takes the place of the oldest as soon as there are some.
+-- Without room a note replaces the oldest one if there are several.
 local function note(id, r, mark, attempt, status, due, text)
 	allow()
 	local n = call('LPUSH', P .. 'N' .. id,
@@ -505,13 +358,8 @@ end
 
 local function next_attempt(attempt) return attempt < 65535 and attempt + 1 or attempt end
 
--- Leases that are over.
+-- Leases that have ended: their tickets are due again.
 local function end_leases()
-	local parcels_over = call('ZRANGEBYSCORE', P .. 'a', '-inf', now, 'LIMIT', 0, 100)
-	for i = 1, #parcels_over do
-		local p = parcel_get(parcels_over[i])
-		if p then parcel_each(p, function(place, ticket) parcel_take_out(p, place, ticket) end) end
-	end
 	local over = call('ZRANGEBYSCORE', P .. 'l', '-inf', now, 'LIMIT', 0, 1000)
 	for i = 1, #over do
 		local id = over[i]
@@ -548,7 +396,7 @@ local function claim_put(claim, ticket)
 	local expiry = from + window_kept(seconds) * 1000
 	local value = pack('>I8I4I4I8', ticket, claim.check, 0, expiry) .. claim.order
 	known[claim.key] = value
-	if fake then
+	if fake_clock then
 		call('SET', claim.key, value)
 	else
 		call('SET', claim.key, value, 'PX', expiry - now > 0 and expiry - now or 1)
@@ -607,14 +455,7 @@ local function is_reserved(claim, token)
 	return by and by ~= token
 end
 
-local function offer_stands(offer) return offer.stands and empty[offer.sink] end
-
-local function offer_body(offer, place)
-	local from, len = unpack('>I4I4', offer.bytes, place * 16 - 7)
-	return sub(offer.bytes, from + 1, from + len)
-end
-
--- Opens the tickets of an event; its number.
+-- Takes the claims and opens the tickets of an event. Returns its number.
 local function keep(a, taking, held)
 	local legs = a.legs > 0 and a.legs or 1
 	local ticket = ticket_next(legs)
@@ -623,11 +464,6 @@ local function keep(a, taking, held)
 	end
 	if a.spans then call('SET', P .. 'u' .. id_of(ticket), '', 'PX', 86400000) end
 	if a.no_ticket then return ticket end
-	if a.offer and offer_stands(a.offer) and not held then
-		a.in_parcel, fresh[ticket] = true, true
-		return ticket
-	end
-	if a.offer then a.body = offer_body(a.offer, a.place) end
 	local r = { event = ticket, due = 0, ends = 0, attempt = 0, used = 0, status = 0, last = 0,
 		state = held and HELD or DUE, open = legs, legs = legs, sink = 0,
 		order = '\0\0\0\0\0\0\0\0' }
@@ -765,17 +601,6 @@ end
 
 local ops = {}
 
--- O: a take would have what is admitted, as soon as it is. It has it while nothing of its sink
--- is due, which is older. The parcel's name, and behind the head its bytes.
-function ops.O(head, i)
-	local sink, lease, name = unpack('>c4I8c16', head, 2)
-	local stands = not full and call('EXISTS', P .. 'd' .. sink) == 0
-	empty[sink] = stands or nil
-	offers[#offers + 1] = { sink = sink, ends = lease > 0 and now + lease or 0, name = name,
-		bytes = ARGV[i + 1], stands = stands, places = 0, open = 0, bits = {}, runs = {} }
-	return pack('>BI8', stands and 1 or 0, now), i + 2
-end
-
 -- A: admit.
 function ops.A(head, i)
 	local a = admit_new(head, 2)
@@ -856,7 +681,7 @@ end
 local function cell_put(key, value, expiry)
 	if expiry > 0 and expiry <= now then
 		call('DEL', key)
-	elseif fake or expiry == 0 then
+	elseif fake_clock or expiry == 0 then
 		call('SET', key, value)
 	else
 		call('SET', key, value, 'PX', expiry - now)
@@ -909,27 +734,6 @@ function ops.S(head, i)
 		cell_put(P .. 'k' .. key, pack('>I8', expiry) .. sub(ARGV[i + 1], 22), expiry)
 	end
 	return 0, following
-end
-
--- Z: tickets of a parcel are done: its name, then the place and the number of each. The
--- answer: a byte each, 0 or, if it is not leased any more, 1.
-function ops.Z(head, i)
-	local p = parcel_get(sub(head, 2, 17))
-	local out = {}
-	for at = 18, #head, 10 do
-		local high, low = byte(head, at, at + 1)
-		local place = high * 256 + low + 1
-		if p and IN_PARCEL[p.bits[place]] then
-			parcel_close(p, place)
-			out[#out + 1] = '\0'
-		else
-			local id = sub(head, at + 2, at + 9)
-			local r = leased(id, 1)
-			if r then leg_close(id, r) end
-			out[#out + 1] = r and '\0' or '\1'
-		end
-	end
-	return concat(out), i + 1
 end
 
 -- N: note.
@@ -1013,20 +817,12 @@ end
 
 -- What a batch has taken whose answer nobody heard, and nobody asks for any more.
 local function untake(text)
-	local _, lost, names = spread(cmsgpack.unpack(text))
+	local _, lost = spread(cmsgpack.unpack(text))
 	for n = 1, #lost do
 		for at = 1, #lost[n], 10 do
 			local id, attempt = unpack('>c8I2', lost[n], at)
 			local r = leased(id, attempt)
 			if r then give_back(id, r) end
-		end
-	end
-	for n = 1, #names do
-		local p = parcel_get(names[n])
-		if p then
-			parcel_each(p, function(place, ticket)
-				give_back(id_of(ticket), parcel_take_out(p, place, ticket))
-			end)
 		end
 	end
 end
@@ -1060,14 +856,8 @@ end
 
 -- T: take, by sink.
 function ops.T(head, i)
-	local sink, items, bytes, lease, bare, offer = unpack('>c4I4I4I8BB', head, 2)
+	local sink, items, bytes, lease, bare = unpack('>c4I4I4I8B', head, 2)
 	local out, used, taken, leases, attempts = { pack('>I8', now) }, 0, {}, {}, {}
-	local open = offer > 0 and offers[offer].open or 0
-	if empty[sink] then
-		takes[#takes + 1] = ''
-		return 0, i + 1
-	end
-	if open > 0 then items, used = items - open, #offers[offer].bytes + 72 * open end
 	sync()
 	while #taken < items do
 		local from = #taken
@@ -1082,7 +872,7 @@ function ops.T(head, i)
 			else
 				r, text = leg_get(id), ''
 			end
-			if #taken == items or (#taken + open > 0 and used + #text + 72 > bytes) then
+			if #taken == items or (#taken > 0 and used + #text + 72 > bytes) then
 				items = #taken
 				break
 			end
@@ -1147,8 +937,8 @@ function ops.L(head, i)
 	local kind, key = unpack('>Bc12', head, 2)
 	local t = claim_get(P .. (kind == 2 and 'n' or 'c') .. key)
 	if not t then return '', i + 1 end
-	local pending, _, _, in_parcel = event_legs(t.ticket)
-	local first = not in_parcel and leg_get(id_of(t.ticket)) or nil
+	local pending = event_legs(t.ticket)
+	local first = leg_get(id_of(t.ticket))
 	local held = first ~= nil and first.state == HELD
 	return pack('>BBI4I4I8', pending and 1 or 0, held and 1 or 0, t.check, t.seen, t.ticket) .. t.order,
 		i + 1
@@ -1183,8 +973,6 @@ function ops.F(head, i)
 	local most = payload == 0 and RECORD_LEN + 5 + 64 + 4096 or nil
 	local out, used, count = { '' }, 0, 0
 	local following = 0
-	offers_write()
-	if parcelled > 0 then parcels_empty() end
 	sync()
 	local ids = call('ZRANGEBYSCORE', P .. 'o', from, to, 'LIMIT', 0, 256)
 	for n = 1, #ids do
@@ -1282,62 +1070,61 @@ end
 end_leases()
 if unheard then untake(unheard) end
 
-local function finish()
-	sync()
-	if not saved then offers_write() end
-	parcels_write()
-end
-
-return { ops = ops, admit_new = admit_new, admit = admit, offer_stands = offer_stands,
-	take_again = take_again, finish = finish }
+return { ops = ops, admit_new = admit_new, admit = admit, take_again = take_again, sync = sync }
 
 end
 
--- What was done in the call that this one repeats: its result, and where the next operation is.
-local function again(letter, head, i)
+-- An operation that the call before this repetition did: its result, and where the next one is.
+local function again(opcode, head, i)
 	saved_at = saved_at + 1
-	local result, more = saved[saved_at], 0
-	if letter == 'M' then
-		more = unpack('>I2', head, 5)
-	elseif letter == 'A' then
+	local arguments = 0
+	if opcode == 'M' then
+		arguments = unpack('>I2', head, 4)
+	elseif opcode == 'A' then
 		local bits, _, claims = byte(head, 2, 4)
-		more = bits >= 4 and 2 + 2 * claims or 1
-	elseif letter == 'C' or letter == 'O' or (letter == 'S' and byte(head, 15) % 4 >= 2) then
-		more = 1
+		arguments = bits >= 4 and 2 + 2 * claims or 1
+	elseif opcode == 'C' or (opcode == 'S' and byte(head, 15) % 4 >= 2) then
+		arguments = 1
 	end
-	return result, i + 1 + more
+	return saved[saved_at], i + 1 + arguments
 end
 
-local ONCE = 'ABCEMNOPQRSUVXZ'
+local DONE_ONCE = 'ABCEMNPQRSUVX'
 local out, results = {}, {}
 local i = 3
-if unheard then others() end
+if unheard then rest_of_script() end
 while i <= #ARGV do
 	local head = ARGV[i]
-	local letter = sub(head, 1, 1)
-	local once, result = string.find(ONCE, letter, 1, true), nil
+	local opcode = sub(head, 1, 1)
+	local once, result = string.find(DONE_ONCE, opcode, 1, true), nil
 	if saved and once then
-		result, i = again(letter, head, i)
-	elseif saved and letter == 'T' then
+		result, i = again(opcode, head, i)
+	elseif saved and opcode == 'T' then
 		takes[#takes + 1] = ''
-		result, i = others().take_again(head, saved_takes[#takes]), i + 1
+		result, i = rest_of_script().take_again(head, saved_takes[#takes]), i + 1
 	else
-		if letter == 'M' then result, i = admit_many(head, i) else result, i = others().ops[letter](head, i) end
+		if opcode == 'M' then
+			result, i = admit_many(head, i)
+		else
+			result, i = rest_of_script().ops[opcode](head, i)
+		end
 		if once then results[#results + 1] = result end
 	end
 	out[#out + 1] = result
 end
-if made then made.finish() end
-local last_now = format('%.0f %.0f', last, parcelled)
-if last_now ~= last_text then call('SET', KEYS[1], last_now) end
+if rest then rest.sync() end
+local last_text = format('%.0f', last)
+if last_text ~= at_start[2] and writes and not full then
+	call('HSET', KEYS[1], 'layout', LAYOUT, 'last', last_text)
+end
 if saved then
 	call('PEXPIRE', P .. 'r' .. ARGV[2], 3600000)
 elseif (writes or concat(takes) ~= '') and not full then
-	call('SET', P .. 'r' .. ARGV[2],
-		pack('>I8', batch) .. cmsgpack.pack({ results, takes, parcels_taken }), 'PX', 3600000)
+	call('SET', P .. 'r' .. ARGV[2], pack('>I8', batch) .. cmsgpack.pack({ results, takes }),
+		'PX', 3600000)
 end
 out[#out + 1] = (full and '\1' or writes and '\0' or '\2')
-	.. (counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o') + parcelled,
-	call('ZCARD', P .. 'l') + parcelled, call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'),
-	call('ZCARD', P .. 'x'), call('DBSIZE') + parcelled, call('SCARD', P .. 'C')) or '')
+	.. (counts and pack('>I8I8I8I8I8I8I8I8', last, call('ZCARD', P .. 'o'), call('ZCARD', P .. 'l'),
+	call('ZCARD', P .. 'h'), call('ZCARD', P .. 'p'), call('ZCARD', P .. 'x'), call('DBSIZE'),
+	call('SCARD', P .. 'C')) or '')
 return out

@@ -1,21 +1,11 @@
 /* redis_store: the owner's side. See redis_store.h, redis_internal.h. */
 #include "store/redis/redis_store.h"
 
-#include <stdio.h>
-
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/mem.h"
-#include "base/text.h"
-#include "codec/resp_reply.h"
-#include "gate/ticket.h"
-#include "link/redis_slots.h"
 #include "store/redis/redis_internal.h"
-#include "store/redis/redis_script.h"
 
 #define SWEEP_MS 1000u
-#define POLICY_PROBES 32u
-#define LAYOUT "2" /* of the keys; another is ERR_VERSION */
 
 static struct redis_store *redis_of(struct store *store)
 {
@@ -61,8 +51,8 @@ static void wait_end(struct redis_store *redis, struct redis_wait *slot, int err
 {
 	struct store_wait *wait = slot->wait;
 
-	slot->wait = NULL;
-	slot->used = slot->asked; /* until the question is back */
+	/* With a question under way the slot is free when that is answered. */
+	slot->state = slot->state == REDIS_WAIT_ASKED ? REDIS_WAIT_OVER : REDIS_WAIT_FREE;
 	redis->wait_count--;
 	atomic_store_explicit(&redis->wait_stat, redis->wait_count, memory_order_relaxed);
 	wait->op.error = error;
@@ -74,11 +64,11 @@ static void wait_answered(struct redis_store *redis, struct redis_wait *slot)
 	struct store_wait *wait = slot->wait;
 	uint32_t bits = slot->bits;
 
-	slot->asked = false;
-	if (!wait) {
-		slot->used = false;
+	if (slot->state == REDIS_WAIT_OVER) {
+		slot->state = REDIS_WAIT_FREE;
 		return;
 	}
+	slot->state = REDIS_WAIT_IDLE;
 	if (slot->ask.error < 0)
 		return; /* it is asked again */
 	wait->was_open |= (bits & (REDIS_EVENT_PENDING | REDIS_EVENT_PARKED | REDIS_EVENT_DEAD)) !=
@@ -97,7 +87,8 @@ static void wait_answered(struct redis_store *redis, struct redis_wait *slot)
 
 static void wait_ask(struct redis_store *redis, struct redis_wait *slot, struct op_list *chain)
 {
-	slot->asked = true;
+	CHECK(slot->state == REDIS_WAIT_IDLE);
+	slot->state = REDIS_WAIT_ASKED;
 	slot->ask = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_ASK };
 	post(redis, &slot->ask, chain);
 }
@@ -110,7 +101,7 @@ static struct redis_wait *wait_slot(struct redis_store *redis)
 		return NULL;
 	for (uint32_t i = 0; i < STORE_WAITS_MAX; i++) {
 		struct redis_wait *slot = &redis->waits[(redis->wait_count + i) % STORE_WAITS_MAX];
-		if (!slot->used)
+		if (slot->state == REDIS_WAIT_FREE)
 			return slot;
 	}
 	return NULL;
@@ -126,14 +117,16 @@ static bool wait_begin(struct redis_store *redis, struct store_wait *wait, struc
 	wait->op.error = ERR_FULL;
 	if (!slot)
 		return false;
-	*slot = (struct redis_wait){ .wait = wait, .ticket = wait->ticket, .used = true };
+	*slot = (struct redis_wait){ .wait = wait,
+		                     .ticket = wait->ticket,
+		                     .state = REDIS_WAIT_IDLE };
 	redis->wait_count++;
 	atomic_store_explicit(&redis->wait_stat, redis->wait_count, memory_order_relaxed);
 	wait_ask(redis, slot, chain);
 	return true;
 }
 
-/* Some of those that wait, by turns. */
+/* Asks for some of the waits, the next time for the next ones. */
 static void waits_ask(struct redis_store *redis, struct op_list *chain)
 {
 	uint32_t asked = 0;
@@ -141,7 +134,7 @@ static void waits_ask(struct redis_store *redis, struct op_list *chain)
 	for (uint32_t i = 0;
 	     i < STORE_WAITS_MAX && redis->wait_count > 0 && asked < REDIS_WAITS_POLL; i++) {
 		struct redis_wait *slot = &redis->waits[redis->wait_at++ % STORE_WAITS_MAX];
-		if (!slot->wait || slot->asked)
+		if (slot->state != REDIS_WAIT_IDLE)
 			continue;
 		wait_ask(redis, slot, chain);
 		asked++;
@@ -152,7 +145,8 @@ static void waits_end(struct redis_store *redis, uint64_t boot_ms, int error)
 {
 	for (uint32_t i = 0; i < STORE_WAITS_MAX && redis->wait_count > 0; i++) {
 		struct redis_wait *slot = &redis->waits[i];
-		if (slot->wait && (error < 0 || store_wait_is_over(slot->wait, boot_ms)))
+		bool waits = slot->state == REDIS_WAIT_IDLE || slot->state == REDIS_WAIT_ASKED;
+		if (waits && (error < 0 || store_wait_is_over(slot->wait, boot_ms)))
 			wait_end(redis, slot, error);
 	}
 }
@@ -401,7 +395,7 @@ static void thread_leftovers(struct redis_store *redis)
 {
 	loop_timer_clear(redis->loop, &redis->poll_timer);
 	loop_timer_clear(redis->loop, &redis->lease_timer);
-	loop_timer_clear(redis->loop, &redis->crowd_timer);
+	loop_timer_clear(redis->loop, &redis->linger_timer);
 	loop_timer_clear(redis->loop, &redis->guard_timer);
 	redis_takes_fail(redis, ERR_CLOSING);
 	redis->client = redis_client_free(redis->client);
@@ -451,143 +445,6 @@ const unsigned char *redis_store_key(const struct store *store)
 
 /* ---- the beginning ---- */
 
-/* What is kept once for all: set by the first, read back by all. */
-static int ask_once(struct redis_asker *asker, const char *name, struct span first,
-                    struct buf *ret_reply, struct span *ret_value)
-{
-	char key[REDIS_PLACE_MAX];
-	struct resp_reply value;
-	size_t at = 0;
-
-	snprintf(key, sizeof(key), "%s:%s", asker->login->prefix, name);
-	struct span set[] = { SPAN("SET"), span_str(key), first, SPAN("NX") };
-	struct span read[] = { SPAN("GET"), span_str(key) };
-	uint32_t slot = redis_slot_of(span_str(key));
-	/* A failover that forgets the secret would make every event new again. */
-	asker->writes = true;
-	int r = redis_ask(asker, slot, set, ARRAY_LEN(set), ret_reply);
-	asker->writes = false;
-	if (r == 0)
-		r = redis_ask(asker, slot, read, ARRAY_LEN(read), ret_reply);
-	if (r < 0)
-		return r;
-	if (!resp_reply_next(buf_span(ret_reply), &at, &value) || value.kind != RESP_REPLY_TEXT)
-		return ERR_AWAY;
-	*ret_value = value.text;
-	return 0;
-}
-
-static int learn_key(struct redis_store *redis, struct redis_asker *asker, struct buf *reply)
-{
-	unsigned char random[REDIS_STORE_KEY_LEN];
-	struct span value;
-
-	int r = hash_random(random, sizeof(random));
-	if (r == 0)
-		r = hash_random(redis->node, sizeof(redis->node));
-	if (r == 0)
-		r = ask_once(asker, "secret", span_of(random, sizeof(random)), reply, &value);
-	if (r == 0 && value.len != sizeof(redis->key))
-		r = ERR_VERSION;
-	if (r == 0)
-		memcpy(redis->key, value.ptr, sizeof(redis->key));
-	return r;
-}
-
-static int learn_layout(struct redis_store *redis, struct redis_asker *asker, struct buf *reply)
-{
-	char wanted[32];
-	struct span value;
-	uint64_t shards = 0;
-
-	snprintf(wanted, sizeof(wanted), LAYOUT " %u", redis->login.shards);
-	int r = ask_once(asker, "layout", span_str(wanted), reply, &value);
-	if (r < 0)
-		return r;
-	if (!span_cut_start(&value, SPAN(LAYOUT " ")) || text_parse_u64(value, &shards) < 0 ||
-	    shards < 1 || shards > REDIS_SHARDS_MAX || (shards & (shards - 1)) != 0)
-		return ERR_VERSION;
-	redis->shard_count = (uint32_t)shards;
-	return 0;
-}
-
-static int ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
-                      struct error_text *ret_text)
-{
-	struct span policy = SPAN("noeviction");
-
-	int r = redis_ask_policy(asker, slot, reply, &policy);
-	if (r < 0 || span_eq(policy, SPAN("noeviction")))
-		return r;
-	return error_fill(ret_text, ERR_CONFIG,
-	                  "this Redis forgets what it was given when its memory is full: "
-	                  "maxmemory-policy must be noeviction, and is %.*s",
-	                  (int)policy.len, policy.ptr);
-}
-
-/* Of a cluster all masters, as far as they have one of these slots. */
-static int learn_policy(struct redis_asker *asker, struct buf *reply, struct error_text *ret_text)
-{
-	uint32_t probes = asker->login->cluster ? POLICY_PROBES : 1;
-	int r = 0;
-
-	for (uint32_t i = 0; i < probes && r == 0; i++)
-		r = ask_policy(asker, i * (REDIS_SLOTS / probes), reply, ret_text);
-	return r;
-}
-
-/* A tag for each shard, in a slot of its part of all slots. */
-static int shards_begin(struct redis_store *redis)
-{
-	redis->shards = mem_zalloc(redis->shard_count, sizeof(struct redis_shard));
-	if (!redis->shards)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < redis->shard_count; i++) {
-		struct redis_shard *shard = &redis->shards[i];
-		uint32_t tag = 0;
-		do {
-			snprintf(shard->place, sizeof(shard->place), "%s{%x}", redis->login.prefix,
-			         tag++);
-			shard->call.slot = redis_slot_of(span_str(shard->place));
-		} while (shard->call.slot / (REDIS_SLOTS / redis->shard_count) != i);
-		shard->redis = redis;
-		shard->number = i;
-		part_list_init(&shard->queue);
-		part_list_init(&shard->under_way);
-	}
-	return 0;
-}
-
-static int learn(struct redis_store *redis, struct error_text *ret_text)
-{
-	struct redis_asker asker = { 0 };
-	struct buf reply = { 0 };
-
-	int r = redis_asker_open(&asker, &redis->login, span_str(redis_script_text));
-	if (r == 0)
-		r = learn_policy(&asker, &reply, ret_text);
-	if (r == 0)
-		r = learn_key(redis, &asker, &reply);
-	if (r == 0)
-		r = learn_layout(redis, &asker, &reply);
-	buf_free(&reply);
-	if (r == ERR_AWAY || r == -ENOMEM)
-		error_fill(ret_text, r, "the store's Redis cannot be used: %s",
-		           asker.client && *redis_client_trouble(asker.client)
-		                   ? redis_client_trouble(asker.client)
-		                   : error_name(r));
-	if (r == ERR_VERSION)
-		error_fill(ret_text, r,
-		           "the store's keys are of a layout that this binary does not know");
-	if (r < 0) {
-		redis_asker_close(&asker);
-		return r;
-	}
-	redis->loop = asker.loop;
-	redis->client = asker.client;
-	return 0;
-}
-
 static void settings_take(struct redis_store *redis, const struct redis_store_options *options)
 {
 	redis->store.methods = &redis_methods;
@@ -611,9 +468,7 @@ static int begin(struct redis_store *redis)
 	};
 	uint64_t boot_ms;
 
-	int r = shards_begin(redis);
-	if (r == 0)
-		r = redis_takes_begin(redis);
+	int r = redis_takes_begin(redis);
 	if (r == 0)
 		r = redis_guard_begin(redis);
 	clock_look(redis, &boot_ms);
@@ -643,7 +498,7 @@ int redis_store_open(const struct redis_store_options *options, struct store **r
 	settings_take(redis, options);
 	int r = redis_login_read(span_str(options->url), &redis->login, ret_text);
 	if (r == 0)
-		r = learn(redis, ret_text);
+		r = redis_connect(redis, ret_text);
 	if (r < 0) {
 		memory_free(redis);
 		return r;

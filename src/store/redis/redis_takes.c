@@ -1,10 +1,10 @@
 /*
- * redis_takes: takes of sinks, which wait until a shard has something for them, and the
- * leases that they got.
+ * redis_takes: takes by sink, which wait until a shard has tickets for them, and the leases of
+ * those tickets.
  *
- * A take that comes asks one shard after the other. If none has anything it waits: from then
- * on it goes with whatever is sent to a shard, and one shard after the other is asked for
- * it every so often, since another gateway may have admitted something.
+ * A new take asks one shard after the other. If none has a ticket it waits: from then on it
+ * joins every batch that may make a ticket due, and asks one shard after the other on a timer,
+ * since another gateway may have admitted an event.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -36,11 +36,11 @@ static void taker_finish(struct redis_store *redis, struct redis_taker *taker, i
 	*at = taker->next;
 	redis_complete(redis, &taker->take->op, error);
 	if (taker->waits)
-		redis->settled--; /* no flush waited for it any more */
+		redis->settled--; /* no flush was waiting for it any more */
 	mem_free(taker);
 }
 
-/* The first time a take sees all that was submitted before it. */
+/* A new take first lets the shard do what was submitted before it. */
 static bool wants(const struct redis_taker *taker, const struct redis_shard *shard, bool poll)
 {
 	uint32_t next = (taker->asked_from + taker->asked) % shard->redis->shard_count;
@@ -51,18 +51,16 @@ static bool wants(const struct redis_taker *taker, const struct redis_shard *sha
 
 void redis_takes_choose(struct redis_shard *shard, bool poll)
 {
-	shard->takers = NULL;
 	for (struct redis_taker *taker = shard->redis->takers; taker; taker = taker->next) {
 		struct redis_part *part = wants(taker, shard, poll) ? redis_part_get(shard->redis)
 		                                                    : NULL;
 		if (!part)
 			continue;
+		part->kind = REDIS_PART_TAKE;
 		part->op = &taker->take->op;
 		part->taker = taker;
 		taker->under_way = true;
 		part_list_add(&shard->under_way, part);
-		if (!shard->takers)
-			shard->takers = part;
 	}
 }
 
@@ -93,7 +91,7 @@ static void poll_due(struct loop_timer *timer)
 	struct redis_store *redis = container_of(timer, struct redis_store, poll_timer);
 	uint32_t every_ms = REDIS_STORE_POLL_MS / redis->shard_count;
 
-	redis_spans_look(redis);
+	redis_cross_poll(redis);
 	if (redis->takers)
 		redis_shard_pump(&redis->shards[redis->poll_shard++ % redis->shard_count], true);
 	(void)!loop_timer_set(redis->loop, timer, every_ms > 2 ? every_ms : 2);
@@ -101,16 +99,16 @@ static void poll_due(struct loop_timer *timer)
 
 /* ---- leases ---- */
 
-static void lease_queue(struct redis_store *redis, const struct redis_lease *lease, char letter)
+static void lease_queue(struct redis_store *redis, const struct redis_lease *lease,
+                        enum redis_part_kind kind)
 {
-	struct redis_part *part = redis_part_get(redis);
+	struct redis_part *part =
+		redis_part_queue(redis, redis_shard_of_ticket(redis, lease->ticket), kind, NULL);
 
 	if (!part)
 		return;
-	part->letter = letter;
 	part->ticket = lease->ticket;
 	part->attempt = lease->attempt;
-	redis_part_queue(redis, redis_shard_of_ticket(redis, lease->ticket), part);
 }
 
 static void lease_due(struct loop_timer *timer)
@@ -121,7 +119,7 @@ static void lease_due(struct loop_timer *timer)
 	for (uint32_t i = 0; i < redis->leases.room; i++) {
 		const struct redis_lease *lease = &redis->leases.slots[i];
 		if (lease->ticket != 0 && lease->ends_ms == 0)
-			lease_queue(redis, lease, 'E');
+			lease_queue(redis, lease, REDIS_PART_RENEW);
 	}
 	(void)!loop_timer_set(redis->loop, timer, REDIS_LEASE_MS / 3);
 }
@@ -130,7 +128,7 @@ void redis_leases_give_back(struct redis_store *redis)
 {
 	for (uint32_t i = 0; i < redis->leases.room; i++)
 		if (redis->leases.slots[i].ticket != 0)
-			lease_queue(redis, &redis->leases.slots[i], 'B');
+			lease_queue(redis, &redis->leases.slots[i], REDIS_PART_GIVE_BACK);
 }
 
 static void follow_settle(struct redis_store *redis, const struct store_settle *settle)
@@ -154,7 +152,7 @@ static void follow_note(struct redis_store *redis, const struct store_note *note
 		lease->attempt = store_attempt_next(note->attempt);
 }
 
-/* One without an end is the store's to renew. */
+/* The store renews a lease without an end. */
 static void follow_renew(struct redis_store *redis, const struct store_renew *renew)
 {
 	struct redis_lease *lease = redis_leases_find(&redis->leases, renew->ticket);
@@ -183,7 +181,7 @@ int redis_takes_begin(struct redis_store *redis)
 {
 	redis->poll_timer.due = poll_due;
 	redis->lease_timer.due = lease_due;
-	redis->crowd_timer.due = redis_crowd_over;
+	redis->linger_timer.due = redis_linger_end;
 	int r = loop_timer_set(redis->loop, &redis->poll_timer, REDIS_STORE_POLL_MS);
 	if (r == 0 && !redis->fake_clock)
 		r = loop_timer_set(redis->loop, &redis->lease_timer, REDIS_LEASE_MS / 3);

@@ -1,8 +1,13 @@
-/* redis_thread: the store's own thread. See redis_internal.h. */
+/* redis_thread: the store's own thread, which brings operations to their shards. */
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "codec/resp_reply.h"
 #include "gate/ticket.h"
+#include "link/redis_slots.h"
 #include "store/redis/redis_internal.h"
+
+#define GUARD_MS 1000u
 
 /* ---- parts ---- */
 
@@ -25,10 +30,18 @@ void redis_part_put(struct redis_store *redis, struct redis_part *part)
 	redis->free_parts = part;
 }
 
-void redis_part_queue(struct redis_store *redis, uint32_t shard, struct redis_part *part)
+struct redis_part *redis_part_queue(struct redis_store *redis, uint32_t shard,
+                                    enum redis_part_kind kind, struct store_op *op)
 {
+	struct redis_part *part = redis_part_get(redis);
+
 	CHECK(shard < redis->shard_count);
+	if (!part)
+		return NULL;
+	part->kind = kind;
+	part->op = op;
 	part_list_add(&redis->shards[shard].queue, part);
+	return part;
 }
 
 /* ---- where an operation goes ---- */
@@ -93,7 +106,8 @@ bool redis_answer_is_elsewhere(const struct redis_store *redis, const struct sto
 
 /* ---- operations of all shards ---- */
 
-void redis_gather_begin(struct redis_store *redis, struct store_op *op, char letter)
+/* Asks all shards; when all have answered, the operation is decoded and complete. */
+static void gather_begin(struct redis_store *redis, struct store_op *op, enum redis_part_kind kind)
 {
 	struct redis_gather *gather =
 		mem_zalloc(1, sizeof(*gather) + redis->shard_count * sizeof(gather->replies[0]));
@@ -103,18 +117,15 @@ void redis_gather_begin(struct redis_store *redis, struct store_op *op, char let
 		return;
 	}
 	for (uint32_t i = 0; i < redis->shard_count; i++) {
-		struct redis_part *part = redis_part_get(redis);
+		struct redis_part *part = redis_part_queue(redis, i, kind, op);
 		if (!part) {
 			gather->error = ERR_FULL;
 			continue;
 		}
-		part->letter = letter;
-		part->op = op;
-		part->ticket = letter == 'X' ? redis->dead_keep_ms : 0;
-		part->attempt = i;
+		part->ticket = redis->dead_keep_ms;
+		part->shard = i;
 		part->gather = gather;
 		gather->missing++;
-		redis_part_queue(redis, i, part);
 	}
 	if (gather->missing == 0) {
 		mem_free(gather);
@@ -127,7 +138,7 @@ void redis_gather_add(struct redis_store *redis, struct redis_part *part, int er
 {
 	struct redis_gather *gather = part->gather;
 	struct store_op *op = part->op;
-	struct buf *kept = &gather->replies[part->attempt];
+	struct buf *kept = &gather->replies[part->shard];
 
 	if (error == 0)
 		buf_append_span(kept, reply);
@@ -135,12 +146,89 @@ void redis_gather_add(struct redis_store *redis, struct redis_part *part, int er
 		gather->error = error < 0 ? error : kept->failed;
 	if (--gather->missing > 0)
 		return;
-	error = part->letter ? gather->error
-	                     : redis_decode_gathered(op, gather, redis->shard_count);
+	error = part->kind == REDIS_PART_SWEEP
+	                ? gather->error
+	                : redis_decode_gathered(op, gather, redis->shard_count);
 	for (uint32_t i = 0; i < redis->shard_count; i++)
 		buf_free(&gather->replies[i]);
 	mem_free(gather);
 	redis_complete(redis, op, error);
+}
+
+/* ---- the guard ----
+ *
+ * Is the store still the one whose secret we use? A Redis that was emptied, or restarted without
+ * its data, has lost that too, and the next gateway to start would make another: the same key
+ * would then have two digests, and be new twice. So a gateway puts a lost secret back, and one
+ * whose secret is not the store's decides nothing more. */
+
+static void guard_answered(struct redis_call *call, int error, struct span reply);
+
+static void guard_ask(struct redis_store *redis, bool puts)
+{
+	struct redis_call *call = &redis->guard_call;
+	char name[REDIS_KEY_MAX];
+
+	snprintf(name, sizeof(name), "%s:secret", redis->login.prefix);
+	buf_clear(&call->arguments);
+	resp_request_add(&call->arguments, puts ? SPAN("SETNX") : SPAN("GET"));
+	resp_request_add(&call->arguments, span_str(name));
+	if (puts)
+		resp_request_add(&call->arguments, span_of(redis->key, sizeof(redis->key)));
+	if (call->arguments.failed)
+		return;
+	call->slot = redis_slot_of(span_str(name));
+	call->count = puts ? 3 : 2;
+	call->writes = puts;
+	call->done = guard_answered;
+	call->user = redis;
+	call->deadline_ms = loop_now_ms(redis->loop) + redis->login.timeout_ms;
+	redis->guard_asks = true;
+	redis_client_call(redis->client, call);
+}
+
+static void guard_answered(struct redis_call *call, int error, struct span reply)
+{
+	struct redis_store *redis = call->user;
+	struct resp_reply value;
+	size_t at = 0;
+
+	redis->guard_asks = false;
+	if (error || call->writes || !resp_reply_next(reply, &at, &value))
+		return;
+	if (value.kind == RESP_REPLY_TEXT) {
+		bool foreign = !span_eq(value.text, span_of(redis->key, sizeof(redis->key)));
+		if (foreign && !redis->foreign)
+			log_error(
+				"the store has another secret than at the start: it was emptied or "
+				"exchanged, and nothing more is decided; start stile again");
+		redis->foreign = foreign;
+	} else if (value.kind == RESP_REPLY_NULL) {
+		log_error("the store has lost its data: what it knew before is new again");
+		guard_ask(redis, true);
+	}
+}
+
+static void guard_due(struct loop_timer *timer)
+{
+	struct redis_store *redis = container_of(timer, struct redis_store, guard_timer);
+
+	if (!redis->guard_asks && !redis->closing)
+		guard_ask(redis, false);
+	(void)!loop_timer_set(redis->loop, timer, GUARD_MS);
+}
+
+int redis_guard_begin(struct redis_store *redis)
+{
+	redis->guard_timer.due = guard_due;
+	return loop_timer_set(redis->loop, &redis->guard_timer, GUARD_MS);
+}
+
+/* With another secret a digest means nothing in this store. */
+static bool guard_refuses(const struct redis_store *redis, unsigned kind)
+{
+	return redis->foreign &&
+	       (kind == STORE_ADMIT || kind == STORE_CELL || kind == STORE_LOOKUP);
 }
 
 /* ---- in and out ---- */
@@ -154,34 +242,28 @@ void redis_complete(struct redis_store *redis, struct store_op *op, int error)
 
 void redis_op_queue(struct redis_store *redis, struct store_op *op)
 {
-	struct redis_part *part = redis_part_get(redis);
-
-	if (!part) {
+	if (!redis_part_queue(redis, shard_of(redis, op), REDIS_PART_OP, op))
 		redis_complete(redis, op, ERR_FULL);
-		return;
-	}
-	part->op = op;
-	redis_part_queue(redis, shard_of(redis, op), part);
 }
 
 static void op_receive(struct redis_store *redis, struct store_op *op)
 {
 	unsigned kind = op->kind;
 
-	if (redis_guard_refuses(redis, kind)) {
+	if (guard_refuses(redis, kind)) {
 		redis_complete(redis, op, ERR_AWAY);
 	} else if (kind == REDIS_OP_CLOSE) {
 		redis->closing = true;
 		redis_leases_give_back(redis);
-		redis_gather_begin(redis, op, 'X');
+		gather_begin(redis, op, REDIS_PART_SWEEP);
 	} else if (kind == REDIS_OP_SWEEP) {
-		redis_gather_begin(redis, op, 'X');
+		gather_begin(redis, op, REDIS_PART_SWEEP);
 	} else if (kind == STORE_TAKE && container_of(op, struct store_take, op)->ticket == 0) {
 		redis_takes_add(redis, container_of(op, struct store_take, op));
 	} else if ((kind == STORE_SCAN || kind == STORE_HELD) && redis->shard_count > 1) {
-		redis_gather_begin(redis, op, '\0');
+		gather_begin(redis, op, REDIS_PART_GATHER);
 	} else if (kind == STORE_ADMIT &&
-	           redis_span_begin(redis, container_of(op, struct store_admit, op))) {
+	           redis_cross_begin(redis, container_of(op, struct store_admit, op))) {
 		return;
 	} else {
 		redis_op_queue(redis, op);
@@ -204,9 +286,9 @@ static void inbox_take(struct redis_store *redis)
 
 static void outbox_fill(struct redis_store *redis)
 {
-	bool told = redis->finished.head != NULL;
+	bool any = redis->finished.head != NULL;
 
-	if (redis->settled == 0 && !told)
+	if (redis->settled == 0 && !any)
 		return;
 	pthread_mutex_lock(&redis->mutex);
 	op_list_move(&redis->outbox, &redis->finished);
@@ -215,7 +297,7 @@ static void outbox_fill(struct redis_store *redis)
 	atomic_fetch_sub(&redis->pending, redis->settled);
 	redis->settled = 0;
 	wake_event_set(&redis->wake);
-	if (told && written)
+	if (any && written)
 		written(redis->store.written_user);
 }
 
