@@ -139,8 +139,8 @@ int json_decode(struct span text, char *bytes, size_t room, size_t *ret_len) mus
  * at most text.len bytes. Returns how many. */
 size_t json_compact(struct span text, char *bytes);
 
-/* The members of an object that json_scan() accepted, one a call: `rest` is its text at
- * first. The name is as it is written, between the quotes. False: there are no more. */
-bool json_member_next(struct span *rest, struct span *ret_name);
+/* The members of an object that json_scan() accepted, one each call: `rest` is its text at
+ * first. The name is as written, between the quotes. False: there are no more. */
+bool json_member_next(struct span *rest, struct span *ret_name, struct span *ret_value);
 
 const char *json_type_name(enum json_type type); /* "a string", "null", … for messages */

@@ -20,88 +20,20 @@ struct differ {
 	struct buf sorting;
 };
 
-/* A member of an object that json_scan() has accepted. */
-struct member {
-	struct span name; /* between its quotes, as written */
-	struct span value;
-};
-
-static const char *skip_blanks(const char *p)
-{
-	while (json_is_blank(*p))
-		p++;
-	return p;
-}
-
-/* Behind the string whose opening quote stands at `p`. */
-static const char *skip_string(const char *p)
-{
-	for (p++; *p != '"'; p++)
-		p += *p == '\\';
-	return p + 1;
-}
-
-/* Behind the value at `p`. */
-static const char *skip_value(const char *p)
-{
-	uint32_t depth = 0;
-	do {
-		if (*p == '"') {
-			p = skip_string(p);
-			continue;
-		}
-		depth += *p == '{' || *p == '[';
-		depth -= *p == '}' || *p == ']';
-		p++;
-	} while (depth > 0);
-	return p;
-}
-
-static bool ends_scalar(char c)
-{
-	return json_is_blank(c) || c == ',' || c == '}';
-}
-
-static const char *skip_member_value(const char *p)
-{
-	if (*p == '"' || *p == '{' || *p == '[')
-		return skip_value(p);
-	while (!ends_scalar(*p))
-		p++;
-	return p;
-}
-
-/* The member at *at, which stands behind a brace or a comma; false at the end. */
-static bool next_member(const char **at, struct member *ret_member)
-{
-	const char *p = skip_blanks(*at);
-	if (*p == '}')
-		return false;
-	const char *name_end = skip_string(p);
-	ret_member->name = span_of(p + 1, (size_t)(name_end - p) - 2);
-	p = skip_blanks(skip_blanks(name_end) + 1); /* the colon */
-	const char *value_end = skip_member_value(p);
-	ret_member->value = span_of(p, (size_t)(value_end - p));
-	p = skip_blanks(value_end);
-	*at = p + (*p == ',');
-	return true;
-}
-
-/* Most have their members in the same order: so the search begins behind the member
- * that was found last. 1: it is there. */
-static int find_member(struct differ *differ, struct span object, const char **hint,
+/* The value of the member with this name. Most objects have their members in the same
+ * order, so the search begins behind the member that was found last: at `hint`. 1: it is
+ * there. */
+static int find_member(struct differ *differ, struct span object, struct span *hint,
                        struct span name, struct span *ret_value)
 {
-	struct member member;
-	const char *at = *hint;
-	for (int turn = 0; turn < 2; turn++, at = object.ptr + 1) {
-		while (next_member(&at, &member)) {
-			if (span_eq(member.name, name)) {
-				*ret_value = member.value;
-				*hint = at;
+	struct span rest = *hint, found;
+	for (int turn = 0; turn < 2; turn++, rest = object) {
+		while (json_member_next(&rest, &found, ret_value)) {
+			if (span_eq(found, name)) {
+				*hint = rest;
 				return 1;
 			}
-			differ->searched += member.name.len + member.value.len + 1;
+			differ->searched += found.len + ret_value->len + 1;
 			if (differ->searched > SEARCH_MAX)
 				return ERR_TOO_LARGE;
 		}
@@ -173,24 +105,22 @@ static int compare_values(struct differ *differ, struct span first, struct span 
 static int compare_objects(struct differ *differ, struct span first, struct span second,
                            uint32_t depth)
 {
-	const char *at = first.ptr + 1, *hint = second.ptr + 1;
-	struct member member;
-	struct span other;
+	struct span rest = first, hint = second, name, value, other;
 	int r = 0;
-	while (r >= 0 && next_member(&at, &member)) {
-		size_t before = enter(differ, member.name);
-		r = find_member(differ, second, &hint, member.name, &other);
+	while (r >= 0 && json_member_next(&rest, &name, &value)) {
+		size_t before = enter(differ, name);
+		r = find_member(differ, second, &hint, name, &other);
 		if (r == 1)
-			r = compare_values(differ, member.value, other, depth);
+			r = compare_values(differ, value, other, depth);
 		else if (r == 0)
 			tell(differ, JSON_MISSING);
 		leave(differ, before);
 	}
-	at = second.ptr + 1;
-	hint = first.ptr + 1;
-	while (r >= 0 && next_member(&at, &member)) {
-		size_t before = enter(differ, member.name);
-		r = find_member(differ, first, &hint, member.name, &other);
+	rest = second;
+	hint = first;
+	while (r >= 0 && json_member_next(&rest, &name, &value)) {
+		size_t before = enter(differ, name);
+		r = find_member(differ, first, &hint, name, &other);
 		if (r == 0)
 			tell(differ, JSON_ADDED);
 		leave(differ, before);

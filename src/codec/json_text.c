@@ -85,15 +85,7 @@ size_t json_compact(struct span text, char *bytes)
 	return (size_t)(to - bytes);
 }
 
-/* Behind the string that begins at `at`. */
-static const char *skip_string(const char *at, const char *end)
-{
-	for (at++; at < end && *at != '"'; at++)
-		at += *at == '\\';
-	return at < end ? at + 1 : end;
-}
-
-bool json_member_next(struct span *rest, struct span *ret_name)
+bool json_member_next(struct span *rest, struct span *ret_name, struct span *ret_value)
 {
 	const char *at = rest->ptr, *end = rest->ptr + rest->len;
 	unsigned depth = 0;
@@ -103,17 +95,21 @@ bool json_member_next(struct span *rest, struct span *ret_name)
 	if (at >= end)
 		return false;
 	const char *name = at + 1;
-	at = skip_string(at, end);
+	at = string_end(at, end);
 	*ret_name = span_of(name, (size_t)(at - 1 - name));
+	while (at < end && (json_is_blank(*at) || *at == ':'))
+		at++;
+	const char *value = at;
 	while (at < end && (depth > 0 || (*at != ',' && *at != '}'))) {
 		if (*at == '"') {
-			at = skip_string(at, end);
+			at = string_end(at, end);
 			continue;
 		}
 		depth += *at == '{' || *at == '[';
 		depth -= *at == '}' || *at == ']';
 		at++;
 	}
+	*ret_value = json_trim(span_of(value, (size_t)(at - value)));
 	*rest = span_of(at, (size_t)(end - at));
 	return true;
 }

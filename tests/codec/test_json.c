@@ -667,15 +667,17 @@ static void test_members_are_those_of_the_object_itself(void **state)
 {
 	static const char text[] = " { \"a\\\"}\" : {\"x\":[\"}\",{}]} , \"b\":1,\"\":[ ] } ";
 	static const char *const names[] = { "a\\\"}", "b", "" };
-	struct span rest = span_str(text), name;
+	static const char *const values[] = { "{\"x\":[\"}\",{}]}", "1", "[ ]" };
+	struct span rest = span_str(text), name, value;
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-		assert_true(json_member_next(&rest, &name));
+		assert_true(json_member_next(&rest, &name, &value));
 		assert_true(span_eq(name, span_str(names[i])));
+		assert_true(span_eq(value, span_str(values[i])));
 	}
-	assert_false(json_member_next(&rest, &name));
+	assert_false(json_member_next(&rest, &name, &value));
 	rest = SPAN("{}");
-	assert_false(json_member_next(&rest, &name));
+	assert_false(json_member_next(&rest, &name, &value));
 }
 
 static size_t compact_slowly(struct span text, char *bytes)

@@ -32,9 +32,9 @@ int claims_expect_members(struct span object, const char *const *names,
                           struct error_text *ret_problem)
 {
 	char bytes[64];
-	struct span name;
+	struct span name, value;
 
-	while (json_member_next(&object, &name)) {
+	while (json_member_next(&object, &name, &value)) {
 		const char *const *known = names;
 		size_t len = 0;
 		if (json_decode(name, bytes, sizeof(bytes), &len) < 0)
