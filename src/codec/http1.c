@@ -1,9 +1,22 @@
-/* Finding and reading the head of a request. See http1.h. */
-#include "codec/http1_private.h"
+/* http1: heads of requests, the chunked transfer coding, heads of answers. See http1.h. */
+#include "codec/http1.h"
+
+#include <time.h>
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
+
+#include "base/hex.h"
+
+static inline enum http1_status refuse(struct http1_refusal *ret_refusal, uint16_t status,
+                                       const char *reason)
+{
+	*ret_refusal = (struct http1_refusal){ status, reason };
+	return HTTP1_BAD;
+}
+
+/* ---- heads of requests ---- */
 
 #define TOKEN 1 /* tchar */
 #define HOST 2  /* what we let into a Host value */
@@ -508,4 +521,275 @@ void http1_head_rebase(struct http1_head *head, const char *from, const char *to
 		rebase(&head->headers[i].name, from, to);
 		rebase(&head->headers[i].value, from, to);
 	}
+}
+
+/* ---- the chunked transfer coding, one byte of framing at a time ---- */
+
+enum state {
+	SIZE = 0,  /* hex digits */
+	EXTENSION, /* after ';' */
+	SIZE_LF,   /* after the CR of a size line */
+	DATA,      /* `left` bytes to come */
+	DATA_CR,   /* after the data */
+	DATA_LF,
+	TRAILER, /* at the start of a line behind the last chunk */
+	TRAILER_NAME,
+	TRAILER_VALUE,
+	TRAILER_LF, /* after the CR of a trailer */
+	END_LF,     /* after the CR of the empty line */
+	END,
+};
+
+static enum http1_status take_size(struct http1_chunked *chunked, char c,
+                                   struct http1_refusal *ret_refusal)
+{
+	int digit = hex_value(c);
+	if (digit >= 0) {
+		if (chunked->digits++ == 15) /* 60 bits: cannot overflow */
+			return refuse(ret_refusal, 400, "a chunk size has too many digits");
+		chunked->left = chunked->left * 16 + (uint64_t)digit;
+		return HTTP1_MORE;
+	}
+	if (chunked->digits == 0 || (c != ';' && c != '\r'))
+		return refuse(ret_refusal, 400, "a chunk size is not a hexadecimal number");
+	if (chunked->left > chunked->limit - chunked->decoded)
+		return refuse(ret_refusal, 413, "the body is too large");
+	chunked->digits = 0;
+	chunked->extension = 0;
+	chunked->state = c == ';' ? EXTENSION : SIZE_LF;
+	return HTTP1_MORE;
+}
+
+static enum http1_status take_extension(struct http1_chunked *chunked, char c,
+                                        struct http1_refusal *ret_refusal)
+{
+	if (c == '\r') {
+		chunked->state = SIZE_LF;
+		return HTTP1_MORE;
+	}
+	if (!http1_is_value_char(c))
+		return refuse(ret_refusal, 400, "a chunk extension has a forbidden byte");
+	if (chunked->extension++ == HTTP1_CHUNK_EXTENSION_MAX ||
+	    chunked->extensions++ == HTTP1_CHUNK_EXTENSIONS_MAX)
+		return refuse(ret_refusal, 400, "chunk extensions are too long");
+	return HTTP1_MORE;
+}
+
+static enum http1_status take_trailer(struct http1_chunked *chunked, char c,
+                                      struct http1_refusal *ret_refusal)
+{
+	if (chunked->trailers++ == HTTP1_TRAILERS_MAX)
+		return refuse(ret_refusal, 431, "the trailer section is too large");
+	if (chunked->state == TRAILER && c == '\r') {
+		chunked->state = END_LF;
+	} else if (chunked->state == TRAILER_VALUE) {
+		if (c == '\r')
+			chunked->state = TRAILER_LF;
+		else if (!http1_is_value_char(c))
+			return refuse(ret_refusal, 400, "a trailer has a forbidden byte");
+	} else if (chunked->state == TRAILER_NAME && c == ':') {
+		chunked->state = TRAILER_VALUE;
+	} else if (http1_is_token_char(c)) {
+		chunked->state = TRAILER_NAME;
+	} else {
+		return refuse(ret_refusal, 400,
+		              "a trailer name is not a token followed by a colon");
+	}
+	return HTTP1_MORE;
+}
+
+/* A byte that must be CR or LF, and what comes behind it. */
+static enum http1_status take_line_end(struct http1_chunked *chunked, char c,
+                                       struct http1_refusal *ret_refusal)
+{
+	if (c != (chunked->state == DATA_CR ? '\r' : '\n'))
+		return refuse(ret_refusal, 400, "a chunk does not end with CR LF");
+	switch (chunked->state) {
+	case SIZE_LF: chunked->state = chunked->left > 0 ? DATA : TRAILER; break;
+	case DATA_CR: chunked->state = DATA_LF; break;
+	case DATA_LF: chunked->state = SIZE; break;
+	case TRAILER_LF: chunked->state = TRAILER; break;
+	default: chunked->state = END; return HTTP1_DONE;
+	}
+	return HTTP1_MORE;
+}
+
+static enum http1_status take_framing(struct http1_chunked *chunked, char c,
+                                      struct http1_refusal *ret_refusal)
+{
+	switch (chunked->state) {
+	case SIZE: return take_size(chunked, c, ret_refusal);
+	case EXTENSION: return take_extension(chunked, c, ret_refusal);
+	case TRAILER:
+	case TRAILER_NAME:
+	case TRAILER_VALUE: return take_trailer(chunked, c, ret_refusal);
+	default: return take_line_end(chunked, c, ret_refusal);
+	}
+}
+
+static size_t take_data(struct http1_chunked *chunked, struct span input, char *out)
+{
+	size_t n = input.len < chunked->left ? input.len : (size_t)chunked->left;
+	if (n > 0 && out != input.ptr)
+		memmove(out, input.ptr, n);
+	chunked->left -= n;
+	chunked->decoded += n;
+	if (chunked->left == 0)
+		chunked->state = DATA_CR;
+	return n;
+}
+
+enum http1_status http1_chunked_decode(struct http1_chunked *chunked, struct span input, char *out,
+                                       size_t *ret_taken, size_t *ret_given,
+                                       struct http1_refusal *ret_refusal)
+{
+	enum http1_status status = HTTP1_MORE;
+	size_t taken = 0, given = 0;
+	CHECK(chunked->state != END);
+	CHECK(chunked->decoded <= chunked->limit);
+	while (taken < input.len && status == HTTP1_MORE) {
+		if (chunked->state == DATA) {
+			struct span rest = span_of(input.ptr + taken, input.len - taken);
+			size_t n = take_data(chunked, rest, out + given);
+			taken += n;
+			given += n;
+		} else {
+			status = take_framing(chunked, input.ptr[taken++], ret_refusal);
+		}
+	}
+	*ret_taken = taken;
+	*ret_given = given;
+	return status;
+}
+
+/* ---- heads of answers ---- */
+
+const char *http1_reason(uint16_t status)
+{
+	static const struct {
+		uint16_t status;
+		const char *reason;
+	} known[] = {
+		{ 200, "OK" },
+		{ 201, "Created" },
+		{ 202, "Accepted" },
+		{ 204, "No Content" },
+		{ 304, "Not Modified" },
+		{ 400, "Bad Request" },
+		{ 401, "Unauthorized" },
+		{ 403, "Forbidden" },
+		{ 404, "Not Found" },
+		{ 405, "Method Not Allowed" },
+		{ 408, "Request Timeout" },
+		{ 409, "Conflict" },
+		{ 411, "Length Required" },
+		{ 413, "Content Too Large" },
+		{ 414, "URI Too Long" },
+		{ 415, "Unsupported Media Type" },
+		{ 417, "Expectation Failed" },
+		{ 422, "Unprocessable Content" },
+		{ 429, "Too Many Requests" },
+		{ 431, "Request Header Fields Too Large" },
+		{ 500, "Internal Server Error" },
+		{ 501, "Not Implemented" },
+		{ 502, "Bad Gateway" },
+		{ 503, "Service Unavailable" },
+		{ 504, "Gateway Timeout" },
+		{ 505, "HTTP Version Not Supported" },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(known); i++)
+		if (known[i].status == status)
+			return known[i].reason;
+	return "Unknown";
+}
+
+static inline char *put(char *out, const void *ptr, size_t len)
+{
+	memcpy(out, ptr, len);
+	return out + len;
+}
+
+#define PUT(out, literal) put((out), (literal), sizeof(literal) - 1)
+
+static char *put_number(char *out, uint64_t value)
+{
+	char digits[20];
+	size_t at = sizeof(digits);
+	do {
+		digits[--at] = (char)('0' + value % 10);
+		value /= 10;
+	} while (value > 0);
+	return put(out, digits + at, sizeof(digits) - at);
+}
+
+static char *put_status_line(char *out, uint16_t status)
+{
+	if (likely(status == 200))
+		return PUT(out, "HTTP/1.1 200 OK\r\n");
+	const char *reason = http1_reason(status);
+	out = PUT(out, "HTTP/1.1 ");
+	out = put_number(out, status);
+	*out++ = ' ';
+	out = put(out, reason, strlen(reason));
+	return PUT(out, "\r\n");
+}
+
+size_t http1_write_head(const struct http1_answer *answer, char *out)
+{
+	char *start = out;
+	out = put_status_line(out, answer->status);
+	out = PUT(out, "Date: ");
+	out = put(out, answer->date, HTTP1_DATE_LEN);
+	out = PUT(out, "\r\n");
+	if (answer->content_type.len > 0) {
+		out = PUT(out, "Content-Type: ");
+		out = put(out, answer->content_type.ptr, answer->content_type.len);
+		out = PUT(out, "\r\n");
+	}
+	if (answer->status != 204 && answer->status != 304 && !answer->endless) {
+		out = PUT(out, "Content-Length: ");
+		out = put_number(out, answer->content_length);
+		out = PUT(out, "\r\n");
+	}
+	if (answer->close)
+		out = PUT(out, "Connection: close\r\n");
+	else if (answer->say_keep_alive)
+		out = PUT(out, "Connection: keep-alive\r\n");
+	if (answer->headers.len > 0)
+		out = put(out, answer->headers.ptr, answer->headers.len);
+	if (answer->fixed.len > 0)
+		out = put(out, answer->fixed.ptr, answer->fixed.len);
+	out = PUT(out, "\r\n");
+	return (size_t)(out - start);
+}
+
+static char *put_two(char *out, int value)
+{
+	*out++ = (char)('0' + value / 10 % 10);
+	*out++ = (char)('0' + value % 10);
+	return out;
+}
+
+void http1_format_date(uint64_t unix_s, char out[HTTP1_DATE_LEN])
+{
+	static const char days[] = "SunMonTueWedThuFriSat";
+	static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+	time_t when = (time_t)(unix_s % 253402300800u); /* the year has four digits */
+	struct tm tm = { 0 };
+	gmtime_r(&when, &tm);
+	out = put(out, days + 3 * (tm.tm_wday % 7), 3);
+	out = PUT(out, ", ");
+	out = put_two(out, tm.tm_mday);
+	*out++ = ' ';
+	out = put(out, months + 3 * (tm.tm_mon % 12), 3);
+	*out++ = ' ';
+	out = put_two(out, (tm.tm_year + 1900) / 100);
+	out = put_two(out, (tm.tm_year + 1900) % 100);
+	*out++ = ' ';
+	out = put_two(out, tm.tm_hour);
+	*out++ = ':';
+	out = put_two(out, tm.tm_min);
+	*out++ = ':';
+	out = put_two(out, tm.tm_sec);
+	PUT(out, " GMT");
 }

@@ -116,7 +116,7 @@ struct http1_chunked {
 	uint32_t extension; /* bytes of the current extension */
 	uint32_t extensions;
 	uint32_t trailers; /* bytes of all trailer lines */
-	uint8_t state;     /* enum in http1_chunked.c */
+	uint8_t state;     /* enum state in http1.c */
 };
 
 /* Decodes `input` to `out`, which may be input.ptr itself or lie before it.
