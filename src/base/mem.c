@@ -93,29 +93,13 @@ void *mem_unmap(void *ptr, size_t size)
 	return NULL;
 }
 
-/* Both ends of what was mapped too much are cut off again. */
-static void trim(char *mapped, size_t mapped_size, char *ptr, size_t size)
-{
-	size_t before = (size_t)(ptr - mapped);
-	if (before > 0)
-		(void)munmap(mapped, before);
-	if (mapped_size - before > size)
-		(void)munmap(ptr + size, mapped_size - before - size);
-}
-
 void *mem_reserve(size_t size)
 {
 	CHECK(size > 0 && size % MEM_PAGE == 0);
 	if (must_fail())
 		return NULL;
-	size_t mapped_size = size + MEM_HUGE;
-	char *mapped = mmap(NULL, mapped_size, PROT_NONE,
-	                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (mapped == MAP_FAILED)
-		return NULL;
-	char *ptr = mapped + (MEM_HUGE - (uintptr_t)mapped % MEM_HUGE) % MEM_HUGE;
-	trim(mapped, mapped_size, ptr, size);
-	return ptr;
+	void *ptr = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	return ptr == MAP_FAILED ? NULL : ptr;
 }
 
 bool mem_commit(void *ptr, size_t size)
@@ -130,37 +114,9 @@ void mem_decommit(void *ptr, size_t size)
 		(void)madvise(ptr, size, MADV_DONTNEED);
 }
 
-void mem_prefer_huge(void *ptr, size_t size)
-{
-	(void)madvise(ptr, size, MADV_HUGEPAGE);
-}
-
 void mem_populate(void *ptr, size_t size)
 {
 #ifdef MADV_POPULATE_WRITE
 	(void)madvise(ptr, size, MADV_POPULATE_WRITE);
 #endif
-}
-
-/* A huge page that is touched and goes back is the next that the kernel gives. Where a host
- * has to find the memory, that takes milliseconds, in which nobody waits. */
-static void touch_huge(void)
-{
-	char *ptr = mem_reserve(MEM_HUGE);
-
-	if (!ptr)
-		return;
-	if (mem_commit(ptr, MEM_HUGE)) {
-		mem_prefer_huge(ptr, MEM_HUGE);
-		/* By a touch: to populate it would hold a lock that others wait for. */
-		*(volatile char *)ptr = 1;
-	}
-	mem_unmap(ptr, MEM_HUGE);
-}
-
-void mem_join_huge(void *ptr)
-{
-	CHECK((uintptr_t)ptr % MEM_HUGE == 0);
-	touch_huge();
-	(void)madvise(ptr, MEM_HUGE, MADV_COLLAPSE);
 }

@@ -24,29 +24,16 @@ void *mem_free(void *ptr); /* accepts NULL, returns NULL */
 void *mem_map(size_t size) must_check;
 void *mem_unmap(void *ptr, size_t size); /* accepts NULL, returns NULL */
 
-/* Addresses first, memory later: mem_reserve() gives addresses that start at a
- * multiple of MEM_HUGE and cost nothing, mem_commit() makes a part of them zeroed
- * memory (false: it is not there), mem_decommit() gives the pages of a part back,
- * which is zeroed memory still. mem_unmap() ends them all. */
-#define MEM_HUGE (2u << 20)
+/* Addresses first, memory later: mem_reserve() gives addresses that cost nothing,
+ * mem_commit() makes a part of them zeroed memory (false: it is not there), mem_decommit()
+ * gives the pages of a part back, which is zeroed memory still. mem_unmap() ends them all. */
 void *mem_reserve(size_t size) must_check;
 bool mem_commit(void *ptr, size_t size) must_check;
 void mem_decommit(void *ptr, size_t size);
 
-/* Huge pages, where the system has them: at once for what will be touched, and
- * in the kernel's own time for what is touched already. */
-void mem_prefer_huge(void *ptr, size_t size);
-
 /* Memory that is committed, and its pages now rather than when they are touched;
  * what they hold stays. If there are none, or on an old kernel: later. */
 void mem_populate(void *ptr, size_t size);
-
-/* A huge page in the place of small ones, now: the MEM_HUGE bytes at this multiple of it are
- * copied, and whoever touches them waits meanwhile, somewhat more than half a millisecond;
- * the caller waits longer, where a host has to find the memory. What cannot be joined, or
- * nobody has touched, stays. The kernel does it also where it is told to have no huge pages:
- * so the caller asks before. */
-void mem_join_huge(void *ptr);
 
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
  * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how

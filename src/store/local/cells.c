@@ -230,7 +230,6 @@ void cells_replay_begin(struct cells *cells, uint64_t now_ms, uint64_t expected)
 	cells->now_ms = now_ms;
 	/* Without memory for all at once there may still be enough for each. */
 	(void)!table_load_begin(cells->table, expected);
-	table_load_touch(cells->table);
 }
 
 static int replay_put(struct cells *cells, struct table_probe *probe, const struct cell *cell,
@@ -279,10 +278,7 @@ static int apply_waiting(struct cells *cells)
 
 int cells_replay_end(struct cells *cells)
 {
-	int r = apply_waiting(cells);
-
-	table_load_end(cells->table);
-	return r;
+	return apply_waiting(cells);
 }
 
 int cells_replay(struct cells *cells, const struct entry *entry, uint64_t segment, uint32_t offset)

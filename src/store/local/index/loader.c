@@ -69,7 +69,6 @@ static void run(void *user)
 {
 	struct loader *loader = user;
 
-	table_load_touch(loader->options.table);
 	pthread_mutex_lock(&loader->mutex);
 	for (;;) {
 		struct chunk *chunk = pop(&loader->full);
@@ -150,7 +149,6 @@ struct loader *loader_free(struct loader *loader)
 	if (!loader)
 		return NULL;
 	stop(loader);
-	table_load_end(loader->options.table);
 	mem_free(loader->filling);
 	mem_free(loader->memory);
 	pthread_cond_destroy(&loader->changed);

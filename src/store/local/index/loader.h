@@ -8,8 +8,7 @@
  *
  * Threads:   the owner calls everything here; the thread, if there is one,
  *            alone touches the table between new and finish.
- * Ownership: loader_new() gives it, loader_free() takes it and ends the load; the table
- *            is the caller's.
+ * Ownership: loader_new() gives it, loader_free() takes it; the table is the caller's.
  * Failure:   -ENOMEM, at the latest from loader_finish().
  */
 #pragma once

@@ -459,20 +459,7 @@ int table_reserve_shards(struct table *table, uint64_t expected, struct table_ra
 int table_load_begin(struct table *table, uint64_t expected)
 {
 	/* Buckets in a thousand shards would be for nothing. */
-	if (expected < LOAD_FROM)
-		return 0;
-	table_arena_load_begin(&table->arena);
-	return table_reserve_shards(table, expected, TABLE_ALL);
-}
-
-void table_load_touch(struct table *table)
-{
-	table_arena_touch(&table->arena);
-}
-
-void table_load_end(struct table *table)
-{
-	table_arena_load_end(&table->arena);
+	return expected < LOAD_FROM ? 0 : table_reserve_shards(table, expected, TABLE_ALL);
 }
 
 void table_get_stats(const struct table *table, struct table_stats *ret_stats)

@@ -163,12 +163,8 @@ bool table_remove(struct table *table, const struct digest *digest);
 uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget);
 
 /* A bulk load: buckets for `expected` claims in all, in those shards that are empty, so
- * that it seldom rebuilds. Pages are small until its end, which must follow, also after a
- * failure. Of few claims it is nothing. */
+ * that it seldom rebuilds. Of few claims it is nothing. */
 int table_load_begin(struct table *table, uint64_t expected) must_check;
-/* Their memory, at once; by whoever is about to fill it. */
-void table_load_touch(struct table *table);
-void table_load_end(struct table *table);
 int table_reserve_shards(struct table *table, uint64_t expected,
                          struct table_range range) must_check;
 

@@ -6,23 +6,12 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-static unsigned char *ring_new(const struct frame *frame)
-{
-	size_t size = (size_t)frame->ring_bytes + frame->frame_max;
-	bool huge = frame->ring_bytes >= MEM_HUGE;
-	unsigned char *memory = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK, size);
-	/* O_DIRECT looks up every page of a write. The slack is seldom used. */
-	if (memory && huge)
-		mem_prefer_huge(memory, frame->ring_bytes);
-	return memory;
-}
-
 int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max)
 {
 	CHECK(ring_bytes % FORMAT_BLOCK == 0 && ring_bytes > 0);
 	CHECK(frame_max % FORMAT_BLOCK == 0 && frame_max > 0);
 	*frame = (struct frame){ .ring_bytes = ring_bytes, .frame_max = frame_max };
-	frame->memory = ring_new(frame);
+	frame->memory = mem_aligned(FORMAT_BLOCK, (size_t)ring_bytes + frame_max);
 	return frame->memory ? 0 : -ENOMEM;
 }
 

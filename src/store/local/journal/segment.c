@@ -56,15 +56,11 @@ int folder_remove(const struct folder *folder, const char *name)
 static int fill_zeros(const struct folder *folder, int fd, struct segment_pace pace)
 {
 	uint32_t chunk = folder->segment_bytes < FILL_BYTES ? folder->segment_bytes : FILL_BYTES;
-	bool huge = folder->segment_bytes >= MEM_HUGE;
-	cleanup_free unsigned char *zeros = mem_aligned(huge ? MEM_HUGE : FORMAT_BLOCK,
-	                                                huge ? MEM_HUGE : chunk);
+	cleanup_free unsigned char *zeros = mem_aligned(FORMAT_BLOCK, chunk);
 	int r = 0;
 
 	if (!zeros)
 		return -ENOMEM;
-	if (huge)
-		mem_prefer_huge(zeros, MEM_HUGE); /* one page to pin, not a hundred */
 	memset(zeros, 0, chunk);
 	for (uint32_t at = 0; at < folder->segment_bytes && r == 0; at += chunk) {
 		uint32_t left = folder->segment_bytes - at;
