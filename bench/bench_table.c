@@ -116,7 +116,7 @@ static double run_load(struct table *table, uint64_t count)
 		for (uint64_t j = 0; j < 4096; j++)
 			records[j] = record_at(i + j);
 		start = cpu_ns();
-		CHECK(table_put_batch(table, records, 4096, TABLE_ALL, NOW_MS) == 0);
+		CHECK(table_put_batch(table, records, 4096, NOW_MS) == 0);
 		total_ns += cpu_ns() - start;
 	}
 	return (double)total_ns / (double)count;

@@ -1,5 +1,4 @@
 /* table against an array indexed by key, over a time that the test sets. */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -403,7 +402,7 @@ static void test_a_batch_skips_what_has_expired_and_keeps_the_higher_ticket(void
 		records[i].ticket += (i < 20) == (i % 2 == 0) ? 1000 : 0;
 	}
 	records[5].window_s = records[25].window_s = 1;
-	assert_int_equal(table_put_batch(table, records, 40, TABLE_ALL, START_MS + 2000), 0);
+	assert_int_equal(table_put_batch(table, records, 40, START_MS + 2000), 0);
 	for (uint64_t i = 0; i < 20; i++) {
 		bool found = table_find(table, &records[i].digest, 0, &hit);
 		assert_int_equal(found, i != 5);
@@ -413,23 +412,7 @@ static void test_a_batch_skips_what_has_expired_and_keeps_the_higher_ticket(void
 	table_free(table);
 }
 
-struct loader {
-	struct table *table;
-	const struct table_record *records;
-	struct table_range range;
-};
-
-static void *load(void *user)
-{
-	struct loader *loader = user;
-	int error = table_reserve_shards(loader->table, 200000, loader->range);
-	if (!error)
-		error = table_put_batch(loader->table, loader->records, 200000, loader->range,
-		                        START_MS);
-	return error ? loader : NULL;
-}
-
-static void test_two_threads_load_two_ranges_of_shards(void **state)
+static void test_a_bulk_load_takes_about_what_was_reserved(void **state)
 {
 	(void)state;
 	struct table *table = NULL;
@@ -439,16 +422,8 @@ static void test_two_threads_load_two_ranges_of_shards(void **state)
 	for (uint64_t i = 0; i < 200000; i++)
 		records[i] = record_at(i);
 	assert_int_equal(table_new(&table), 0);
-	struct loader loaders[2] = { { table, records, { 0, TABLE_SHARDS / 2 } },
-		                     { table, records, { TABLE_SHARDS / 2, TABLE_SHARDS } } };
-	pthread_t threads[2];
-	for (int i = 0; i < 2; i++)
-		assert_int_equal(pthread_create(&threads[i], NULL, load, &loaders[i]), 0);
-	for (int i = 0; i < 2; i++) {
-		void *failed = NULL;
-		pthread_join(threads[i], &failed);
-		assert_null(failed);
-	}
+	assert_int_equal(table_load_begin(table, 200000), 0);
+	assert_int_equal(table_put_batch(table, records, 200000, START_MS), 0);
 	table_check(table);
 	table_get_stats(table, &stats);
 	assert_int_equal(stats.claims, 200000);
@@ -512,7 +487,7 @@ int main(void)
 		cmocka_unit_test(test_a_steady_flow_does_not_grow_the_table),
 		cmocka_unit_test(test_a_claim_costs_at_most_30_bytes),
 		cmocka_unit_test(test_a_batch_skips_what_has_expired_and_keeps_the_higher_ticket),
-		cmocka_unit_test(test_two_threads_load_two_ranges_of_shards),
+		cmocka_unit_test(test_a_bulk_load_takes_about_what_was_reserved),
 		cmocka_unit_test(test_a_failed_allocation_changes_nothing),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,7 +11,7 @@
  *
  * Nothing is written but removals, so a crash in recovery changes nothing.
  *
- * Threads: the owner's; see loader.h for the second one.
+ * Threads: the owner's.
  */
 #include <string.h>
 
@@ -30,7 +30,6 @@ struct recovery {
 	struct error_text *text;
 	struct catalog catalog;
 	struct loader *loader;
-	struct read_ahead *ahead; /* NULL: one thread does it all */
 	uint64_t now_ms;
 	uint64_t steady_ms; /* the latest that was written */
 	uint64_t max_ticket;
@@ -428,8 +427,6 @@ static int read_segment(struct recovery *recovery, const struct catalog_successo
 	 * the disk: what is read here must be durable before it counts. */
 	if (r == 0 && recovery->number == recovery->catalog.last)
 		r = scan.folder->fs->methods->sync_data(scan.folder->fs, scan.fd);
-	if (r == 0 && recovery->ahead)
-		scan_read_ahead(&scan, recovery->ahead);
 	if (r == 0)
 		r = scan_segment(recovery, successor, &scan);
 	scan_close(&scan);
@@ -476,9 +473,7 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 
 static int read_claims(struct recovery *recovery)
 {
-	const struct claims_visitor visitor = { .each = each_record,
-		                                .user = recovery,
-		                                .ahead = recovery->ahead };
+	const struct claims_visitor visitor = { .each = each_record, .user = recovery };
 	struct shelf_item *item = &recovery->item;
 	struct claims_summary summary;
 
@@ -556,11 +551,9 @@ static int load(struct recovery *recovery)
 
 	int r = loader_new(&(struct loader_options){ .table = local->table,
 	                                             .now_ms = recovery->now_ms,
-	                                             .expected = local->superblock.slot.live_claims,
-	                                             .threaded = !local->options.keeper_inline },
+	                                             .expected =
+	                                                     local->superblock.slot.live_claims },
 	                   &recovery->loader);
-	if (r == 0 && !local->options.keeper_inline)
-		r = read_ahead_new(local->folder.fs, &recovery->ahead);
 	if (r < 0)
 		return error_fill(recovery->text, r, "recovery: %s", error_name(r));
 	cells_replay_begin(local->cells, recovery->now_ms, local->superblock.slot.live_cells);
@@ -614,7 +607,6 @@ int local_recover(struct local_store *local, struct journal_end *ret_end, struct
 
 	int r = recover(&recovery);
 	loader_free(recovery.loader);
-	read_ahead_free(recovery.ahead);
 	catalog_free(&recovery.catalog);
 	if (r == 0)
 		*ret_end = recovery.end;

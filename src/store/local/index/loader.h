@@ -1,19 +1,16 @@
 /*
  * loader: puts the claims that recovery reads into the index.
  *
- * Claims come in the order of the journal, which is random to the index: put
- * one by one, each costs a walk of cold page tables and a cache miss. So when
- * there are many they are first gathered by shard, and each shard gets a chunk
- * at a time, on a second thread, while reading and checking go on.
+ * Claims come in the order of the journal, which is random to the index: put one by one,
+ * each costs a walk of cold page tables and a cache miss. So when there are many they are
+ * first gathered by shard, and the table gets a chunk of neighbouring shards at a time.
  *
- * Threads:   the owner calls everything here; the thread, if there is one,
- *            alone touches the table between new and finish.
+ * Threads:   the owner's.
  * Ownership: loader_new() gives it, loader_free() takes it; the table is the caller's.
  * Failure:   -ENOMEM, at the latest from loader_finish().
  */
 #pragma once
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/check.h"
@@ -25,10 +22,9 @@ struct loader_options {
 	struct table *table;
 	uint64_t now_ms;   /* what has expired by then is left out */
 	uint64_t expected; /* claims, about */
-	bool threaded;
 };
 int loader_new(const struct loader_options *options, struct loader **ret_loader) must_check;
-struct loader *loader_free(struct loader *loader); /* accepts NULL; waits for the thread */
+struct loader *loader_free(struct loader *loader); /* accepts NULL */
 /* By value, in registers: a struct filled by the caller and copied here cost as
  * much as all the rest (the copy's wide loads wait for the narrow stores). */
 int loader_add(struct loader *loader, struct digest digest, uint64_t ticket, uint32_t window_s,

@@ -355,12 +355,9 @@ struct group {
 	size_t count;
 };
 
-static bool is_wanted(const struct table_record *record, struct table_range range, uint64_t now_ms)
+/* As table_find() judges it: by the window as it is kept, rounded up. */
+static bool is_live(const struct table_record *record, uint64_t now_ms)
 {
-	uint32_t shard = table_shard_of(&record->digest);
-	if (shard < range.first || shard >= range.last)
-		return false;
-	/* As table_find() judges it: by the window as it is kept, rounded up. */
 	uint64_t window_s = window_decode(window_encode(record->window_s));
 	return ticket_time_ms(record->ticket) + window_s * 1000 > now_ms;
 }
@@ -376,7 +373,7 @@ static int put_group(struct table *table, struct group *group, uint64_t now_ms)
 }
 
 int table_put_batch(struct table *table, const struct table_record *records, size_t count,
-                    struct table_range range, uint64_t now_ms)
+                    uint64_t now_ms)
 {
 	struct group groups[TABLE_STEPS + 1] = { 0 };
 	uint32_t idle = 0;
@@ -384,7 +381,7 @@ int table_put_batch(struct table *table, const struct table_record *records, siz
 		struct group *group = &groups[turn % (TABLE_STEPS + 1)];
 		group->count = 0;
 		for (; count > 0 && group->count < TABLE_GROUP; count--, records++) {
-			if (!is_wanted(records, range, now_ms))
+			if (!is_live(records, now_ms))
 				continue;
 			group->records[group->count] = records;
 			group->probes[group->count++] = table_probe(&records->digest);
@@ -445,21 +442,13 @@ uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget)
 	return expired_sum(table) - before;
 }
 
-int table_reserve_shards(struct table *table, uint64_t expected, struct table_range range)
-{
-	CHECK(range.first <= range.last && range.last <= TABLE_SHARDS);
-	for (uint32_t i = range.first; i < range.last; i++) {
-		int error = table_shard_reserve(&table->shards[i], expected / TABLE_SHARDS);
-		if (error)
-			return error;
-	}
-	return 0;
-}
-
 int table_load_begin(struct table *table, uint64_t expected)
 {
+	int error = 0;
 	/* Buckets in a thousand shards would be for nothing. */
-	return expected < LOAD_FROM ? 0 : table_reserve_shards(table, expected, TABLE_ALL);
+	for (uint32_t i = 0; i < TABLE_SHARDS && expected >= LOAD_FROM && !error; i++)
+		error = table_shard_reserve(&table->shards[i], expected / TABLE_SHARDS);
+	return error;
 }
 
 void table_get_stats(const struct table *table, struct table_stats *ret_stats)

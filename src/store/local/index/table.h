@@ -17,9 +17,7 @@
  * they are to the caller, out. The same memory, the same steps, the same sweep. The
  * later put holds, and expiry is exact.
  *
- * Room:      store/local. Threads: one owner; but two threads may call
- *            table_put_batch() and table_reserve_shards() on disjoint ranges
- *            of shards at the same time.
+ * Room:      store/local. Threads: one owner.
  * Ownership: table_new() gives it, table_free() takes it.
  * Failure:   -ENOMEM leaves the table as it was. Nothing but putting (and
  *            reserving) can fail.
@@ -137,18 +135,10 @@ bool table_find_cell(const struct table *table, struct table_probe *probe,
 int table_put_cell(struct table *table, struct table_probe *probe, const struct table_cell *cell,
                    uint64_t now_ms) must_check;
 
-/*
- * Puts those records whose shard is in [first, last); prefetches ahead. On
- * -ENOMEM some are put; putting all again is harmless. Records that have
- * expired at now_ms are skipped.
- */
-struct table_range {
-	uint32_t first;
-	uint32_t last;
-};
-#define TABLE_ALL ((struct table_range){ 0, TABLE_SHARDS })
+/* Puts these records; prefetches ahead. On -ENOMEM some are put; putting all again is
+ * harmless. Records that have expired at now_ms are skipped. */
 int table_put_batch(struct table *table, const struct table_record *records, size_t count,
-                    struct table_range range, uint64_t now_ms) must_check;
+                    uint64_t now_ms) must_check;
 uint32_t table_shard_of(const struct digest *digest);
 
 /* Forgets the claim, live or expired; false if it was not there. Never fails,
@@ -165,8 +155,6 @@ uint64_t table_sweep(struct table *table, uint64_t now_ms, uint64_t budget);
 /* A bulk load: buckets for `expected` claims in all, in those shards that are empty, so
  * that it seldom rebuilds. Of few claims it is nothing. */
 int table_load_begin(struct table *table, uint64_t expected) must_check;
-int table_reserve_shards(struct table *table, uint64_t expected,
-                         struct table_range range) must_check;
 
 /* Adds up the shards: about a microsecond. */
 void table_get_stats(const struct table *table, struct table_stats *ret_stats);

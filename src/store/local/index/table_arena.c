@@ -57,7 +57,6 @@ int table_arena_init(struct table_arena *arena)
 	if (!arena->buckets)
 		return -ENOMEM;
 	arena->owners = (uint16_t *)(void *)(arena->buckets + arena->limit);
-	pthread_mutex_init(&arena->mutex, NULL);
 	return 0;
 }
 
@@ -66,7 +65,6 @@ void table_arena_free(struct table_arena *arena)
 	if (!arena->buckets)
 		return;
 	mem_unmap(arena->buckets, arena->reserved);
-	pthread_mutex_destroy(&arena->mutex);
 	*arena = (struct table_arena){ 0 };
 }
 
@@ -100,8 +98,9 @@ static void clear_used(struct table_arena *arena, uint32_t first, uint32_t end)
 		arena->high = end;
 }
 
-static int take(struct table_arena *arena, uint32_t shard, uint32_t count, uint32_t *ret_first)
+int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, uint32_t *ret_first)
 {
+	CHECK(count > 0 && shard <= UINT16_MAX);
 	uint32_t first = arena->count;
 	if (count > arena->limit - first)
 		return -ENOMEM;
@@ -116,15 +115,6 @@ static int take(struct table_arena *arena, uint32_t shard, uint32_t count, uint3
 	arena->count += count;
 	*ret_first = first;
 	return 0;
-}
-
-int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, uint32_t *ret_first)
-{
-	CHECK(count > 0 && shard <= UINT16_MAX);
-	pthread_mutex_lock(&arena->mutex);
-	int error = take(arena, shard, count, ret_first);
-	pthread_mutex_unlock(&arena->mutex);
-	return error;
 }
 
 /* --- shrinking ----------------------------------------------------------- */

@@ -9,12 +9,11 @@
  * steps, and given back when the array shrinks.
  *
  * Room:    store/local, only for table and table_shard.
- * Threads: table_arena_take() may be called by several at once; all else by one.
+ * Threads: one owner.
  * Failure: -ENOMEM, with nothing changed.
  */
 #pragma once
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,7 +38,6 @@ struct table_arena {
 	uint32_t limit;  /* as many have addresses */
 	uint32_t ready;  /* as many have memory */
 	size_t reserved; /* bytes of addresses, those of the owners included */
-	pthread_mutex_t mutex;
 	/* Of a table of cells: this one is removed for age. */
 	void (*gone)(void *user, uint64_t place, uint32_t code);
 	void *gone_user;

@@ -138,7 +138,6 @@ int claims_file_write(const struct folder *folder, const struct claims_summary *
 
 struct reading {
 	const struct folder *folder;
-	struct read_ahead *ahead;
 	uint64_t number;
 	int fd;
 	unsigned char *run;
@@ -152,13 +151,10 @@ static int damaged(const struct reading *reading, uint64_t offset, const char *w
 	                  reading->name, (unsigned long long)offset, what);
 }
 
-/* `next`: bytes of the run behind this one. */
-static int read_run(const struct reading *reading, uint64_t offset, size_t len, size_t next)
+static int read_run(const struct reading *reading, uint64_t offset, size_t len)
 {
 	struct file_system *fs = reading->folder->fs;
-	int64_t n = reading->ahead ? read_ahead_read(reading->ahead, reading->fd, reading->run, len,
-	                                             offset, next)
-	                           : fs->methods->read(fs, reading->fd, reading->run, len, offset);
+	int64_t n = fs->methods->read(fs, reading->fd, reading->run, len, offset);
 
 	if (n < 0)
 		return error_fill(reading->text, (int)n, "%s: %s", reading->name,
@@ -170,7 +166,7 @@ static int read_run(const struct reading *reading, uint64_t offset, size_t len, 
 
 static int read_head(const struct reading *reading, struct claims_header *ret_header)
 {
-	int r = read_run(reading, 0, FORMAT_BLOCK, 0);
+	int r = read_run(reading, 0, FORMAT_BLOCK);
 	if (r < 0)
 		return r;
 	memcpy(ret_header, reading->run, sizeof(*ret_header));
@@ -197,12 +193,6 @@ static bool records_valid(const struct claims_record *records, size_t count)
 	return true;
 }
 
-/* How many blocks are read together from this one on. */
-static uint64_t run_at(uint64_t block, uint64_t blocks)
-{
-	return blocks - block < RUN_BLOCKS ? blocks - block : RUN_BLOCKS;
-}
-
 static int read_blocks(const struct reading *reading, const struct claims_header *header,
                        const struct claims_visitor *visitor)
 {
@@ -210,9 +200,8 @@ static int read_blocks(const struct reading *reading, const struct claims_header
 	uint64_t seen = 0;
 
 	for (uint64_t i = 0; i < blocks;) {
-		uint64_t n = run_at(i, blocks);
-		int r = read_run(reading, (1 + i) * FORMAT_BLOCK, n * FORMAT_BLOCK,
-		                 run_at(i + n, blocks) * FORMAT_BLOCK);
+		uint64_t n = blocks - i < RUN_BLOCKS ? blocks - i : RUN_BLOCKS;
+		int r = read_run(reading, (1 + i) * FORMAT_BLOCK, n * FORMAT_BLOCK);
 		for (uint64_t k = 0; k < n && r == 0; k++, i++) {
 			const unsigned char *block = reading->run + k * FORMAT_BLOCK;
 			struct claims_block head;
@@ -239,11 +228,7 @@ int claims_file_read(const struct folder *folder, uint64_t number,
                      const struct claims_visitor *visitor, struct claims_summary *ret_summary,
                      struct error_text *text)
 {
-	struct reading reading = { .folder = folder,
-		                   .ahead = visitor ? visitor->ahead : NULL,
-		                   .number = number,
-		                   .fd = -1,
-		                   .text = text };
+	struct reading reading = { .folder = folder, .number = number, .fd = -1, .text = text };
 	struct claims_header header;
 
 	format_name(reading.name, number, FILE_KIND_CLAIMS);
@@ -257,8 +242,6 @@ int claims_file_read(const struct folder *folder, uint64_t number,
 	r = read_head(&reading, &header);
 	if (r == 0 && visitor)
 		r = read_blocks(&reading, &header, visitor);
-	if (reading.ahead)
-		read_ahead_drop(reading.ahead);
 	folder->fs->methods->close(folder->fs, reading.fd);
 	if (r != 0)
 		return r;

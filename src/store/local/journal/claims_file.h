@@ -16,7 +16,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "store/local/journal/read_ahead.h"
 #include "store/local/journal/segment.h"
 
 struct claims_list {
@@ -50,7 +49,6 @@ int claims_file_write(const struct folder *folder, const struct claims_summary *
 struct claims_visitor {
 	int (*each)(void *user, const struct claims_record *records, size_t count);
 	void *user;
-	struct read_ahead *ahead; /* NULL: nothing is read ahead */
 };
 int claims_file_read(const struct folder *folder, uint64_t number,
                      const struct claims_visitor *visitor, struct claims_summary *ret_summary,

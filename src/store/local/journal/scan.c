@@ -69,15 +69,8 @@ int scan_open(struct scan *scan, const struct folder *folder, uint64_t number, u
 	return scan->window ? 0 : -ENOMEM;
 }
 
-void scan_read_ahead(struct scan *scan, struct read_ahead *ahead)
-{
-	scan->ahead = ahead;
-}
-
 void scan_close(struct scan *scan)
 {
-	if (scan->ahead)
-		read_ahead_drop(scan->ahead);
 	if (scan->fd >= 0)
 		scan->folder->fs->methods->close(scan->folder->fs, scan->fd);
 	scan->fd = -1;
@@ -109,23 +102,6 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* What is needed and more, for which there is room behind `ptr`. */
-static int64_t read_some(struct scan *scan, unsigned char *ptr, uint64_t from, uint64_t needed)
-{
-	struct file_system *fs = scan->folder->fs;
-	uint64_t room = scan->room - (uint64_t)(ptr - scan->window);
-	uint64_t want = least(room, left_from(scan, from));
-
-	if (!scan->ahead)
-		return fs->methods->read(fs, scan->fd, ptr, want, from);
-	if (needed < READ_AHEAD_PIECE)
-		needed = READ_AHEAD_PIECE;
-	want = least(want, needed);
-	uint64_t next = from + want < scan->end ? left_from(scan, from + want) : 0;
-	return read_ahead_read(scan->ahead, scan->fd, ptr, want, from,
-	                       least(next, READ_AHEAD_PIECE));
-}
-
 /* Makes [at, at + len) stand in the window; fewer bytes only at the file's end. */
 static int fetch(struct scan *scan, uint64_t at, size_t len)
 {
@@ -147,7 +123,9 @@ static int fetch(struct scan *scan, uint64_t at, size_t len)
 	uint64_t from = at + kept;
 	if (from >= scan->size)
 		return 0;
-	int64_t n = read_some(scan, scan->window + kept, from, at + len - from);
+	int64_t n = scan->folder->fs->methods->read(scan->folder->fs, scan->fd, scan->window + kept,
+	                                            least(scan->room - kept, left_from(scan, from)),
+	                                            from);
 	if (n < 0)
 		return failed(scan, (int)n);
 	/* Only whole blocks count, so that the next read is aligned. */

@@ -17,7 +17,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "store/local/journal/read_ahead.h"
 #include "store/local/journal/segment.h"
 
 struct scan {
@@ -25,7 +24,6 @@ struct scan {
 	uint64_t number;
 	struct segment_header header;
 	struct error_text *text;
-	struct read_ahead *ahead; /* NULL: pieces are read when they are needed */
 	int fd;
 	uint64_t size;
 	uint64_t end; /* the valid end; of the file if it is not known */
@@ -48,8 +46,6 @@ struct scan {
 /* Opens and checks the header. `end` 0: not known. */
 int scan_open(struct scan *scan, const struct folder *folder, uint64_t number, uint64_t end,
               struct error_text *text) must_check;
-/* Before the first frame: the pieces of a segment that will be read to its end. */
-void scan_read_ahead(struct scan *scan, struct read_ahead *ahead);
 void scan_close(struct scan *scan); /* also after a failed open */
 
 /* 1: a frame; ret_body stays until the next call. 0: the end. */
