@@ -60,4 +60,4 @@ install: build
 	@meson install -C build --no-rebuild
 
 clean:
-	rm -rf build build-test build-asan build-tsan build-fuzz build-lint
+	rm -rf build build-test build-asan build-tsan build-fuzz build-lint build-walk
