@@ -826,37 +826,3 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 	*ret_element = span_of(p, (size_t)(after - p));
 	return 1;
 }
-
-void json_lines_begin(struct json_lines *ret_lines, struct span text)
-{
-	CHECK(text.len > 0);
-	ret_lines->text_end = text.ptr + text.len;
-	ret_lines->end = trim_end(text.ptr, ret_lines->text_end);
-	json_marks_fill(&ret_lines->marks, text.ptr, ret_lines->end);
-}
-
-/* Nothing but the end of the line, or of all lines? */
-static bool is_line_end(const char *p, const char *end)
-{
-	if (p < end && *p == '\r')
-		p++;
-	return p == end || *p == '\n';
-}
-
-bool json_lines_scan(struct json_lines *lines, const char *p, const struct json_plan *plan,
-                     struct json_doc *doc, struct span *ret_object)
-{
-	if (p >= lines->end || *p != '{')
-		return false;
-	if (unlikely(json_marks_are_beyond(&lines->marks, p)))
-		json_marks_fill(&lines->marks, p, lines->end);
-	const char *after = scan_from((struct scan_place){ p, p, lines->end }, &lines->marks, plan,
-	                              doc);
-	if (!after || !is_line_end(after, lines->text_end))
-		return false;
-	size_t len = (size_t)(after - p);
-	if (unlikely(doc->blanks) && memchr(p, '\n', len))
-		return false;
-	*ret_object = span_of(p, len);
-	return true;
-}

@@ -116,21 +116,6 @@ int json_elements_begin(struct json_elements *ret_elements, struct span text) mu
 int json_elements_next(struct json_elements *elements, const struct json_plan *plan,
                        struct json_doc *doc, struct span *ret_element) must_check;
 
-/* Objects that are lines, each scanned as a text of its own. */
-struct json_lines {
-	const char *end;      /* of the last object … */
-	const char *text_end; /* … and of its line */
-	struct json_marks marks;
-};
-
-/* `text` is not empty: one line or more, the last one whole. */
-void json_lines_begin(struct json_lines *ret_lines, struct span text);
-
-/* Scans the object at p, where a line begins. False: there is something else on it,
- * blanks around it or no JSON; whoever wants to know cuts the line and scans that. */
-bool json_lines_scan(struct json_lines *lines, const char *p, const struct json_plan *plan,
-                     struct json_doc *doc, struct span *ret_object) must_check;
-
 /* The value of a string that json_scan() accepted, as UTF-8 (it may hold NUL).
  * ERR_TOO_LARGE: more than `room` bytes. */
 int json_decode(struct span text, char *bytes, size_t room, size_t *ret_len) must_check;

@@ -41,22 +41,6 @@ static struct json_value found(const struct json_doc *doc, int path)
 	return json_get(doc, nodes[path]);
 }
 
-static bool is_same_doc(const struct json_doc *a, const struct json_doc *b)
-{
-	if (a->root != b->root || a->blanks != b->blanks ||
-	    memcmp(&a->seen, &b->seen, sizeof(a->seen)) != 0 ||
-	    memcmp(&a->there, &b->there, sizeof(a->there)) != 0)
-		return false;
-	for (size_t i = 0; i < PATHS; i++) {
-		struct json_value x = found(a, (int)i);
-		struct json_value y = found(b, (int)i);
-		if (x.type != y.type || x.escaped != y.escaped || x.text.ptr != y.text.ptr ||
-		    x.text.len != y.text.len)
-			return false;
-	}
-	return true;
-}
-
 /* In memory of exactly its size: one byte too far is seen by ASan. */
 static int scan_exactly(struct span text, struct json_doc *doc)
 {
@@ -750,90 +734,6 @@ static void the_json_test_suite_is_judged_right(void **state)
 	assert_true(count > 300);
 }
 
-/* ---- lines ---- */
-
-/* What json_lines_scan() says of each line, one letter each: o, an object; x, another. */
-static void judge_lines(struct span text, char *letters)
-{
-	struct json_lines lines;
-	struct json_doc doc, alone;
-	struct span object;
-	const char *end = text.ptr + text.len;
-	json_lines_begin(&lines, text);
-	for (const char *p = text.ptr; p < end;) {
-		const char *eol = memchr(p, '\n', (size_t)(end - p));
-		size_t len = (size_t)((eol ? eol : end) - p);
-		bool taken = json_lines_scan(&lines, p, &plan, &doc, &object);
-		*letters++ = taken ? 'o' : 'x';
-		if (taken) {
-			struct span trimmed = json_trim(span_of(p, len));
-			assert_ptr_equal(object.ptr, trimmed.ptr);
-			assert_int_equal(object.len, trimmed.len);
-			assert_int_equal(json_scan(object, &plan, &alone), 0);
-			assert_true(is_same_doc(&doc, &alone));
-		}
-		p += len + 1;
-	}
-	*letters = '\0';
-}
-
-static void objects_on_lines_are_found_and_nothing_else(void **state)
-{
-	static const struct {
-		const char *text;
-		const char *letters;
-	} cases[] = {
-		{ "{}", "o" },
-		{ "{}\n", "o" },
-		{ "{}\r\n{\"a\": 1}\r\n", "oo" },
-		{ "{}\n\n{}\n", "oxo" },
-		{ " {}\n{} \n{}", "xxo" },
-		{ "{}{}\n{}", "xo" },
-		{ "{\"a\":\n1}\n{\"b\":2}", "xxo" },
-		{ "{\"a\":[\n{}\n]}\n{}", "xoxo" },
-		{ "{\"a\":\"b\nc\"}\n{}", "xxo" },
-		{ "[{}]\n{}\n1\ntrue\n\"{}\"", "xoxxx" },
-		{ "{\"a\":1\n{\"b\":2}\n{", "xox" },
-		{ "{}\r{}\n{}", "xo" },
-		{ "{\"a\":\"\\u00zz\"}\n{\"a\":\"\\u00e9\"}", "xo" },
-	};
-	char letters[16];
-	(void)state;
-	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		judge_lines(span_str(cases[i].text), letters);
-		assert_string_equal(letters, cases[i].letters);
-	}
-}
-
-/* Lines of all lengths up to several chunks, some spoilt: each is judged as alone. */
-static void lines_are_judged_as_if_each_were_alone(void **state)
-{
-	uint64_t seed = test_seed();
-	uint64_t random = seed;
-	static char text[64 << 10];
-	static char letters[sizeof(text)];
-	(void)state;
-	for (uint64_t round = test_scale(300); round > 0; round--) {
-		size_t len = 0;
-		char expected[64] = { 0 };
-		for (size_t i = 0; i < 20; i++) {
-			bool sound = test_random_below(&random, 8) != 0;
-			size_t fill = test_random_below(&random,
-			                                test_random_below(&random, 3000) + 1);
-			len += (size_t)snprintf(text + len, 32, "{\"a\":[1,%s\"",
-			                        test_random_below(&random, 4) ? "" : " ");
-			memset(text + len, test_random_below(&random, 2) ? 'x' : ',', fill);
-			len += fill;
-			len += (size_t)snprintf(text + len, 32, "\",{}],\"b\":%s}\n",
-			                        sound ? "{}" : "");
-			expected[i] = sound ? 'o' : 'x';
-		}
-		judge_lines(span_of(text, len), letters);
-		if (strcmp(letters, expected) != 0)
-			fail_msg("%s, not %s (%s)", letters, expected, test_note_seed(seed));
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -863,8 +763,6 @@ int main(void)
 		cmocka_unit_test(compact_texts_have_no_blanks_between_tokens),
 		cmocka_unit_test(compact_texts_are_those_of_a_slow_copy),
 		cmocka_unit_test(the_json_test_suite_is_judged_right),
-		cmocka_unit_test(objects_on_lines_are_found_and_nothing_else),
-		cmocka_unit_test(lines_are_judged_as_if_each_were_alone),
 	};
 	return cmocka_run_group_tests(tests, set_up, NULL);
 }

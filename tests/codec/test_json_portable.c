@@ -3,8 +3,6 @@
 #define json_scan json_scan_portable
 #define json_elements_begin json_elements_begin_portable
 #define json_elements_next json_elements_next_portable
-#define json_lines_begin json_lines_begin_portable
-#define json_lines_scan json_lines_scan_portable
 #define json_marks_fill json_marks_fill_portable
 #define json_decode json_decode_portable
 #define json_compact json_compact_portable

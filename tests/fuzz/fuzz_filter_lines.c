@@ -1,7 +1,6 @@
 /*
- * fuzz_filter_lines: the filter over lines, which it scans where they stand, against a
- * filter that is obviously right: cut at line breaks, each line read by itself, claims
- * decided one by one. Both must let the same bytes pass, count the same verdicts and
+ * fuzz_filter_lines: the filter over lines against a filter that is obviously right: cut at
+ * line breaks, each line read by itself, claims decided one by one. Both must let the same bytes pass, count the same verdicts and
  * complain of the same lines.
  *
  * The first byte says in which pieces the rest comes: so lines are cut at every place

@@ -455,41 +455,6 @@ static void an_inner_event_is_not_mistaken_for_its_cover_without_memory(void **s
 	assert_true(n > 3);
 }
 
-/* By lines where they stand: the same claims. */
-static void lines_read_where_they_stand_are_the_same_events(void **state)
-{
-	static const char text[] =
-		"{\"id\":\"1\"}\n{\"id\":\"2\",\"a\":[1, 2]}\r\n"
-		"{\"Records\":[{\"messageId\":\"m\",\"body\":\"b\","
-		"\"eventSource\":\"aws:sqs\",\"eventSourceARN\":\"q\"}]}\n{\"id\":\"\\u0033\"}";
-	struct recipe_result found[4];
-	struct json_lines lines;
-	const char *at = text;
-	(void)state;
-	json_lines_begin(&lines, span_of(text, sizeof(text) - 1));
-	for (size_t i = 0; i < ARRAY_LEN(found); i++) {
-		struct recipe_items items;
-		struct recipe_input input = { .body = SPAN_EMPTY };
-		struct error_text problem;
-		assert_true(
-			recipe_items_begin_line(&items, autos, &bench_scratch, &input, &lines, at));
-		assert_int_equal(recipe_items_next(&items, &found[i], &problem), RECIPE_EVENT);
-		at += strcspn(at, "\n") + 1;
-	}
-	at = text;
-	for (size_t i = 0; i < ARRAY_LEN(found); i++) {
-		size_t len = strcspn(at, "\r\n");
-		struct bench_request request = { .body = span_of(at, len) };
-		struct batch alone = run_items(autos, request, 0);
-		assert_int_equal(alone.count, 1);
-		assert_int_equal(found[i].claim_count, alone.results[0].claim_count);
-		assert_int_equal(found[i].event.content, alone.results[0].event.content);
-		assert_memory_equal(&found[i].claims[0].digest, &alone.results[0].claims[0].digest,
-		                    sizeof(struct digest));
-		at += len + strspn(at + len, "\r\n");
-	}
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -499,7 +464,6 @@ int main(void)
 		cmocka_unit_test(a_broken_array_is_refused_as_a_whole),
 		cmocka_unit_test(more_items_than_allowed_are_refused_as_a_whole),
 		cmocka_unit_test(one_object_is_one_event),
-		cmocka_unit_test(lines_read_where_they_stand_are_the_same_events),
 		cmocka_unit_test(an_event_in_headers_is_never_a_batch),
 		cmocka_unit_test(a_source_that_never_has_batches_has_none),
 		cmocka_unit_test(items_known_by_the_request_alone_have_their_place),

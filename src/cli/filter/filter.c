@@ -46,9 +46,7 @@ struct filter {
 	struct filter_stats stats;
 	const struct filter_input *input;
 	struct filter_split split;
-	struct json_lines lines; /* those of the block … */
-	bool lines_begun;        /* … that was looked at so */
-	uint64_t now_ms;         /* of the last event that has a time, or of the clock */
+	uint64_t now_ms; /* of the last event that has a time, or of the clock */
 	struct batch batches[2];
 	struct batch *filling; /* the other one waits for memory */
 	struct buf words;      /* of a claim, for the rejected */
@@ -372,40 +370,6 @@ static int add_piece(struct filter *filter, const struct filter_piece *piece)
 	return add_items(filter, piece, &items);
 }
 
-/* ---- lines ---- */
-
-/* Those that are whole, which are scanned where they stand: so each byte is looked at
- * once, and the end of a line is where its object ends. */
-static void begin_lines(struct filter *filter, struct span block, bool last)
-{
-	const char *end = last ? block.ptr + block.len : memrchr(block.ptr, '\n', block.len);
-	filter->lines_begun = true;
-	filter->lines.end = NULL;
-	if (end && end > block.ptr)
-		json_lines_begin(&filter->lines, span_of(block.ptr, (size_t)(end - block.ptr)));
-}
-
-/* A line that is one object. Not taken: it is another, and cut as the split does. */
-static int take_line(struct filter *filter, struct span *block, bool last, bool *ret_taken)
-{
-	struct recipe_items items;
-	struct recipe_input input = { .body = SPAN_EMPTY };
-	struct filter_piece piece;
-	*ret_taken = false;
-	if (!filter_split_at_line(&filter->split) || filter->options.envelope || block->len == 0)
-		return 0;
-	if (!filter->lines_begun)
-		begin_lines(filter, *block, last);
-	if (!recipe_items_begin_line(&items, filter->options.recipe, &filter->scratch, &input,
-	                             &filter->lines, block->ptr) ||
-	    input.body.len > FILTER_EVENT_MAX)
-		return 0;
-	*ret_taken = true;
-	items.items_max = UINT32_MAX;
-	filter_split_take_line(&filter->split, block, input.body.len, &piece);
-	return add_items(filter, &piece, &items);
-}
-
 /* ---- blocks ---- */
 
 /* In texts an event may have line breaks, between its tokens only: they become
@@ -447,12 +411,7 @@ static int take_block(struct filter *filter, struct span *block, bool last,
 	int error = 0;
 	if (filter->options.arrival)
 		filter->now_ms = clock_read(filter->options.clock).wall_ms;
-	filter->lines_begun = false;
 	while (error == 0) {
-		bool taken;
-		error = take_line(filter, block, last, &taken);
-		if (taken || error != 0)
-			continue;
 		enum filter_step step = filter_split_next(&filter->split, block, last, &piece);
 		if (step == FILTER_MORE || step == FILTER_END)
 			break;

@@ -70,22 +70,6 @@ static enum filter_step next_line(struct filter_split *split, struct span *input
 	return last ? FILTER_END : FILTER_MORE;
 }
 
-void filter_split_take_line(struct filter_split *split, struct span *input, size_t len,
-                            struct filter_piece *ret_piece)
-{
-	CHECK(filter_split_at_line(split));
-	CHECK(len > 0 && len <= input->len);
-	size_t whole = len;
-	whole += whole < input->len && input->ptr[whole] == '\r';
-	whole += whole < input->len && input->ptr[whole] == '\n';
-	*ret_piece = (struct filter_piece){
-		.event = span_of(input->ptr, len),
-		.whole = span_of(input->ptr, whole),
-		.line = ++split->lines,
-	};
-	use(split, input, whole);
-}
-
 /* ---- texts ---- */
 
 static enum filter_step broken(const struct filter_split *split, const char *expected,

@@ -71,14 +71,3 @@ struct filter_split {
  */
 enum filter_step filter_split_next(struct filter_split *split, struct span *input, bool last,
                                    struct filter_piece *ret_piece) must_check;
-
-/* In lines: the caller has found an event of `len` bytes at the start of `input`, with
- * nothing behind it but the end of the line, which is what comes next. */
-void filter_split_take_line(struct filter_split *split, struct span *input, size_t len,
-                            struct filter_piece *ret_piece);
-
-/* May the next line be taken so? */
-static inline bool filter_split_at_line(const struct filter_split *split)
-{
-	return split->form == FILTER_LINES && !split->skipping;
-}

@@ -137,11 +137,6 @@ struct recipe_items {
 
 void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *recipe,
                         struct recipe_scratch *scratch, const struct recipe_input *input);
-/* The same for the line at `at`, if it is an object and nothing else: input->body is set,
- * and it is read once. False: cut the line, and begin with that. */
-bool recipe_items_begin_line(struct recipe_items *ret_items, const struct recipe *recipe,
-                             struct recipe_scratch *scratch, struct recipe_input *input,
-                             struct json_lines *lines, const char *at) must_check;
 enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_result *ret_result,
                                    struct error_text *ret_problem) must_check;
 

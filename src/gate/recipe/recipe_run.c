@@ -342,7 +342,6 @@ int recipe_run(const struct recipe *recipe, struct recipe_scratch *scratch,
 
 enum {
 	ITEMS_FIRST = 0, /* nothing was looked at */
-	ITEMS_OBJECT,    /* the run has one object */
 	ITEMS_LINES,
 	ITEMS_ELEMENTS,
 	ITEMS_ENDED,
@@ -361,19 +360,6 @@ void recipe_items_begin(struct recipe_items *ret_items, const struct recipe *rec
 	ret_items->state = ITEMS_FIRST;
 	if (ret_items->run)
 		recipe_run_begin(ret_items->run, recipe, scratch, input);
-}
-
-bool recipe_items_begin_line(struct recipe_items *ret_items, const struct recipe *recipe,
-                             struct recipe_scratch *scratch, struct recipe_input *input,
-                             struct json_lines *lines, const char *at)
-{
-	struct recipe_run *run = recipe_run_at(scratch, 0);
-	if (!run || !json_lines_scan(lines, at, &recipe->plan, &run->doc, &input->body))
-		return false;
-	recipe_items_begin(ret_items, recipe, scratch, input);
-	run->body = BODY_JSON;
-	ret_items->state = ITEMS_OBJECT;
-	return true;
 }
 
 static bool is_ndjson(struct recipe_run *run)
@@ -565,7 +551,6 @@ enum recipe_step recipe_items_next(struct recipe_items *items, struct recipe_res
 {
 	switch (items->state) {
 	case ITEMS_FIRST: return first_item(items, ret_result, ret_problem);
-	case ITEMS_OBJECT: return run_object(items, ret_result, ret_problem);
 	case ITEMS_LINES: return next_line(items, ret_result, ret_problem);
 	case ITEMS_ELEMENTS: return next_element(items, ret_result, ret_problem);
 	default: return RECIPE_END;
