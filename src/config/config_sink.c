@@ -533,7 +533,7 @@ static void check_dead_letter(struct config_reader *reader, struct config_sink *
 		               "found %s, expected another sink, without a dead_letter of its own",
 		               to->name.ptr);
 	config_leave(reader, at);
-	sink->policy.buries = to != NULL;
+	sink->policy.has_dead_sink = to != NULL;
 	sink->policy.dead_sink = to ? to->id : 0;
 }
 

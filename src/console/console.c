@@ -274,10 +274,16 @@ static const struct sink_metric sink_metrics[] = {
 
 static void write_outcomes(const struct lane_view *view, struct buf *out)
 {
-	for (int outcome = OUTCOME_DONE; outcome < OUTCOME_COUNT; outcome++)
+	const struct {
+		const char *outcome;
+		uint64_t count;
+	} rows[] = { { "done", view->outcomes[OUTCOME_DONE] },
+		     { "dead", view->outcomes[OUTCOME_DEAD] },
+		     { "unknown", view->outcomes[OUTCOME_UNKNOWN] },
+		     { "failed", view->failed } };
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
 		buf_printf(out, "stile_deliveries_total{sink=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
-		           view->name, outcome_name((enum outcome)outcome),
-		           view->outcomes[outcome]);
+		           view->name, rows[i].outcome, rows[i].count);
 }
 
 /* False: another sink has its name by now, and each name stands here once. */

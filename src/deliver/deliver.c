@@ -137,7 +137,7 @@ static void run_command(struct runner *runner, struct deliver_command *command)
 
 static void end_commands(struct runner *runner, bool closing)
 {
-	bool written = lane_wish_written(runner->lane);
+	bool written = lane_is_state_saved(runner->lane);
 	while (runner->telling && (written || closing)) {
 		struct mailbox_node *node = runner->telling;
 		runner->telling = node->next;

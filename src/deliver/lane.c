@@ -53,7 +53,7 @@ int lane_new(const struct lane_options *options, struct lane **ret_lane)
 			return -ENOMEM;
 		}
 	}
-	lane_wish_init(lane);
+	sink_state_init(lane);
 	schedule_init(&lane->schedule);
 	breaker_init(&lane->breaker, &lane->policy.breaker, lane->now_ms);
 	limiter_init(&lane->limiter, &lane->policy.limiter);
@@ -73,7 +73,7 @@ struct lane *lane_free(struct lane *lane)
 		buf_free(&lane->takes[i].take.items);
 	}
 	lane_pool_free(lane);
-	lane_wish_free(lane);
+	sink_state_free(lane);
 	schedule_free(&lane->schedule);
 	mem_free(lane->renewals);
 	mem_free(lane->known);
@@ -107,17 +107,277 @@ uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms)
 
 bool lane_is_barred(const struct lane *lane)
 {
-	return lane->paused || lane->disabled || lane->removed || !lane->wish.known;
+	return lane->paused || lane->disabled || lane->life == LANE_OUT_OF_USE || !lane->saved.known;
 }
 
 uint32_t lane_room(struct lane *lane)
 {
-	if (lane_is_barred(lane) || lane->stopping || lane->changing)
+	if (lane_is_barred(lane) || lane->life == LANE_STOPPING || lane->changing)
 		return 0;
 	uint32_t room = breaker_room(&lane->breaker, lane->now_ms);
 	uint32_t limit = limiter_room(&lane->limiter, lane->now_ms);
 	room = room < limit ? room : limit;
 	return room < lane->pooled ? room : lane->pooled;
+}
+
+/*
+ * Tickets come from the store.
+ *
+ * While attempts can start, takes bring the bytes with them, and what they bring goes
+ * straight to the outlet. While the sink has all that it can do, or tickets wait here,
+ * nothing is taken: the rest waits at the store. When nothing can start for some time
+ * (an outage, a pause, no tokens), one take at a time brings the tickets alone, and not
+ * too often: so the lane knows all of them, for commands, and an outage costs the store
+ * little. Their bytes are read when they start. From a shared store an outage takes one
+ * ticket at a time.
+ */
+
+/* ---- asking ---- */
+
+static void take_done(struct store_op *op)
+{
+	struct lane_take *take = op->user;
+	struct lane *lane = take->lane;
+	CHECK(take->state == TAKE_WAITING);
+	take->state = TAKE_ARRIVED;
+	take->order = ++lane->taken;
+}
+
+static void submit_take(struct lane *lane, struct lane_take *take, uint32_t items, bool bare)
+{
+	take->state = TAKE_WAITING;
+	take->asked_ms = lane->now_ms;
+	take->take.op = (struct store_op){ .kind = STORE_TAKE, .done = take_done, .user = take };
+	take->take.sink = lane->sink;
+	take->take.max_items = items;
+	take->take.max_bytes = lane->outlet->immediate ? LANE_LARGE_BYTES : LANE_TAKE_BYTES;
+	take->take.lease_ms = lane->lease_ms;
+	take->take.without_payload = bare;
+	lane_submit(lane, &take->take.op, true);
+}
+
+/* What the takes that wait may bring together. */
+static uint32_t items_expected(const struct lane *lane)
+{
+	uint32_t items = 0;
+	for (uint32_t i = 0; i < LANE_TAKES; i++)
+		if (lane->takes[i].state != TAKE_IDLE)
+			items += lane->takes[i].take.max_items;
+	return items;
+}
+
+static uint32_t less(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* With leases that end no more is held than can be renewed. A take asks for half of what
+ * is left: so another waits at the store while what one brought is on its way here. */
+static uint32_t holdable(const struct lane *lane, uint32_t expected)
+{
+	if (lane->lease_ms == 0)
+		return UINT32_MAX;
+	uint32_t held = lane->schedule.count - less(lane->long_leased, lane->schedule.count) +
+	                expected;
+	return held < LANE_LEASED_MAX ? (LANE_LEASED_MAX - held + 1) / 2 : 0;
+}
+
+/*
+ * How many items another take may bring. An immediate outlet gets large takes, as many
+ * as there are records for: those whose outcomes are not durable yet are missing
+ * meanwhile. (If it gets less than what comes in while an outcome is written, it falls
+ * behind, and the store reads from the disk what it had in memory.) For another, each take asks for half of the room that is left, so
+ * that some wait at the store while others are on their way.
+ */
+static uint32_t items_wanted(struct lane *lane, uint32_t expected)
+{
+	bool large = lane->outlet->immediate;
+	uint32_t room = large ? lane->recordable : lane_room(lane);
+	uint32_t left = room > expected ? room - expected : 0;
+	uint32_t most = less(large ? LANE_LARGE_ITEMS : LANE_TAKE_ITEMS, holdable(lane, expected));
+	if (!large)
+		return less((left + 1) / 2, most);
+	return left >= LANE_LARGE_ITEMS / 4 ? less(left, most) : 0;
+}
+
+/* It is not the attempts under way that keep others from starting. */
+static bool is_held_up(const struct lane *lane)
+{
+	return lane_is_barred(lane) || lane->breaker.state != BREAKER_CLOSED ||
+	       limiter_is_held(&lane->limiter, lane->now_ms);
+}
+
+/* Other nodes may reach the sink that does not work from here: no more is kept from them
+ * than one to find out with whether it works again. */
+static bool takes_one_by_one(const struct lane *lane)
+{
+	return lane->lease_ms > 0 && !lane_is_barred(lane) && lane->breaker.state != BREAKER_CLOSED;
+}
+
+/* Is there one for the breaker's next probe? */
+static bool has_probe(const struct lane *lane)
+{
+	uint64_t until_ms = lane->breaker.state == BREAKER_OPEN ? lane->breaker.until_ms : 0;
+	return schedule_is_due(&lane->schedule, until_ms > lane->now_ms ? until_ms : lane->now_ms);
+}
+
+static void begin_bare_take(struct lane *lane)
+{
+	uint32_t items = less(LANE_BARE_ITEMS, holdable(lane, 0));
+	if (takes_one_by_one(lane))
+		items = has_probe(lane) ? 0 : less(items, 1);
+	if (items_expected(lane) == 0 && items > 0)
+		submit_take(lane, &lane->takes[0], items, true);
+}
+
+static void begin_takes(struct lane *lane)
+{
+	if (lane->life == LANE_STOPPING || lane_gives_back(lane) || lane->now_ms < lane->take_after_ms ||
+	    !lane->saved.known)
+		return;
+	if (is_held_up(lane)) {
+		begin_bare_take(lane);
+		return;
+	}
+	if (schedule_is_due(&lane->schedule, lane->now_ms))
+		return;
+	for (uint32_t i = 0; i < LANE_TAKES; i++) {
+		struct lane_take *take = &lane->takes[i];
+		uint32_t items = take->state == TAKE_IDLE ? items_wanted(lane, items_expected(lane)) : 0;
+		if (items > 0)
+			submit_take(lane, take, items, false);
+	}
+}
+
+/* ---- receiving ---- */
+
+static uint64_t due_of(const struct lane *lane, const struct store_item *item)
+{
+	uint64_t now_ms = lane_store_time(lane, lane->now_ms);
+	return item->due_ms > now_ms ? lane->now_ms + (item->due_ms - now_ms) : 0;
+}
+
+/* Nobody knows what came of the attempt before: it began, and nothing was noted
+ * after, or that it is unknown was. */
+static bool is_unknown(const struct store_item *item)
+{
+	return item->last == STORE_MARK_STARTED || item->last == STORE_MARK_UNKNOWN;
+}
+
+/* No memory for it: the store keeps it for a while. */
+static void give_back_ticket(struct lane *lane, const struct schedule_ticket *ticket)
+{
+	struct lane_attempt *attempt = lane_pool_get(lane);
+	if (!attempt) {
+		log_error("out of memory: the event will be delivered after a restart",
+		          log_str("sink", lane->name));
+		return;
+	}
+	attempt->out.ticket = ticket->ticket;
+	attempt->out.number = ticket->attempt;
+	attempt->place = SCHEDULE_NONE;
+	attempt->due_ms = lane->now_ms + LANE_RETRY_MS;
+	lane_settle(attempt, OUTCOME_RELEASED);
+}
+
+/* Our lease of it was over, and now we have it again: there are never two of it here.
+ * What waits, or is under way, goes on under the new number. */
+static bool take_over_again(struct lane *lane, const struct schedule_ticket *again)
+{
+	uint32_t place = schedule_find(&lane->schedule, again->ticket);
+	if (place == SCHEDULE_NONE)
+		return false;
+	struct schedule_ticket *held = schedule_at(&lane->schedule, place);
+	held->attempt = again->attempt;
+	held->lease = again->lease;
+	held->marks &= (uint8_t)~LANE_MARK_LOST;
+	if (held->state != SCHEDULE_STARTED)
+		held->marks |= again->marks;
+	return true;
+}
+
+static void receive(struct lane *lane, const struct store_item *item,
+                    const struct store_parts *parts, uint32_t lease)
+{
+	struct schedule_ticket ticket = {
+		.ticket = item->ticket,
+		.order = item->order,
+		.due_ms = due_of(lane, item),
+		.attempt = item->attempt,
+		.lease = lease,
+		.leg = (uint8_t)(item->ticket - item->event),
+		.marks = is_unknown(item) ? LANE_MARK_UNKNOWN : 0,
+	};
+	if (lane->lease_ms > 0 && (take_over_again(lane, &ticket) || lane_known_settle(lane, item)))
+		return;
+	bool now = !item->bare && ticket.due_ms <= lane->now_ms && lane_room(lane) > 0 &&
+	           !schedule_is_due(&lane->schedule, lane->now_ms);
+	if (now && ticket.order == 0 && lane->lease_ms == 0) {
+		lane_begin(lane, &(struct lane_start){ &ticket, SCHEDULE_NONE, item, parts });
+		return;
+	}
+	uint32_t place = SCHEDULE_NONE;
+	if (schedule_add(&lane->schedule, &ticket, lane->now_ms, &place) != 0)
+		give_back_ticket(lane, &ticket);
+	else if (now && schedule_start_this(&lane->schedule, place))
+		lane_begin(lane, &(struct lane_start){ &ticket, place, item, parts });
+}
+
+static void take_failed(struct lane *lane, int error)
+{
+	if (error == ERR_CLOSING) {
+		lane->take_after_ms = UINT64_MAX;
+		return;
+	}
+	log_error("tickets cannot be read from the store for delivery", log_str("sink", lane->name),
+	          log_code(error));
+	uint32_t doublings = lane->take_errors < 5 ? lane->take_errors : 5;
+	lane->take_errors++;
+	lane->take_after_ms = lane->now_ms + (UINT64_C(100) << doublings);
+}
+
+static void receive_take(struct lane *lane, struct lane_take *take)
+{
+	take->state = TAKE_IDLE;
+	if (take->take.op.error != 0) {
+		take_failed(lane, take->take.op.error);
+		return;
+	}
+	lane->take_errors = 0;
+	if (take->take.without_payload)
+		lane->take_after_ms = lane->now_ms + LANE_BARE_EVERY_MS;
+	lane->store_ms = take->take.now_ms - lane->now_ms;
+	/* It began when the store answered, which nobody here knows: not before it was
+	 * asked. One that is over by that is renewed before anything starts. */
+	uint32_t lease = lane_lease_from(lane, take->asked_ms);
+	struct store_item item;
+	struct store_parts parts;
+	size_t offset = 0;
+	while (store_item_next(buf_span(&take->take.items), &offset, &item, &parts)) {
+		receive(lane, &item, &parts, lease);
+		if (lane->outlet->immediate && lane->chained >= lane->outlet->batch_max)
+			lane_send(lane);
+	}
+	/* An outlet that is not immediate has copies. */
+	if (lane->outlet->immediate)
+		lane_send(lane);
+}
+
+static struct lane_take *next_arrived(struct lane *lane)
+{
+	struct lane_take *first = NULL;
+	for (uint32_t i = 0; i < LANE_TAKES; i++) {
+		struct lane_take *take = &lane->takes[i];
+		if (take->state == TAKE_ARRIVED && (!first || take->order < first->order))
+			first = take;
+	}
+	return first;
+}
+
+static void receive_takes(struct lane *lane)
+{
+	for (struct lane_take *take; (take = next_arrived(lane)) != NULL;)
+		receive_take(lane, take);
 }
 
 /* ---- one run ---- */
@@ -179,13 +439,13 @@ static uint64_t next_start_ms(struct lane *lane)
 
 static uint64_t next_run_ms(struct lane *lane)
 {
-	if (lane->stopping)
+	if (lane->life == LANE_STOPPING)
 		return UINT64_MAX;
-	uint64_t next_ms = sooner(next_start_ms(lane), lane_wish_next_ms(lane));
+	uint64_t next_ms = sooner(next_start_ms(lane), sink_state_next_ms(lane));
 	if (lane->take_after_ms > lane->now_ms)
 		next_ms = sooner(next_ms, lane->take_after_ms);
-	if (lane->unburied)
-		next_ms = sooner(next_ms, lane->bury_at_ms);
+	if (lane->dead_letters)
+		next_ms = sooner(next_ms, lane->dead_letter_at_ms);
 	if (lane->renew_at_ms > 0)
 		next_ms = sooner(next_ms, lane->renew_at_ms);
 	if (next_ms == UINT64_MAX)
@@ -197,14 +457,14 @@ uint64_t lane_run(struct lane *lane)
 {
 	lane->running = true;
 	lane->now_ms = clock_read(lane->clock).boot_ms;
-	lane_wish_run(lane);
+	sink_state_run(lane);
 	for (uint32_t turn = 0; turn < TURNS_MAX; turn++) {
-		lane_receive_takes(lane);
-		lane_bury_again(lane);
+		receive_takes(lane);
+		dead_letter_send_again(lane);
 		lane_give_back(lane);
 		start_due(lane);
 		lane_renew(lane);
-		lane_begin_takes(lane);
+		begin_takes(lane);
 		if (!lane->chain)
 			break;
 		lane_send(lane);
@@ -217,7 +477,7 @@ uint64_t lane_run(struct lane *lane)
 
 void lane_stop(struct lane *lane)
 {
-	lane->stopping = true;
+	lane->life = LANE_STOPPING;
 	for (struct outlet_attempt *out = lane->chain; out;) {
 		struct outlet_attempt *next = out->next;
 		lane_put_back(container_of(out, struct lane_attempt, out), 0);
@@ -226,13 +486,13 @@ void lane_stop(struct lane *lane)
 	lane->chain = NULL;
 	lane->chain_end = &lane->chain;
 	lane->chained = 0;
-	lane_bury_again(lane);
+	dead_letter_send_again(lane);
 	lane_give_back(lane);
 }
 
 bool lane_is_still(const struct lane *lane)
 {
-	return lane->stopping && lane->out == 0;
+	return lane->life == LANE_STOPPING && lane->out == 0;
 }
 
 /* ---- commands ---- */
@@ -259,9 +519,9 @@ void lane_change(struct lane *lane, struct outlet *outlet, const struct deliver_
 	breaker_init(&lane->breaker, &lane->policy.breaker, lane->now_ms);
 	limiter_init(&lane->limiter, &lane->policy.limiter);
 	if (lane->disabled)
-		lane_wish_changed(lane);
+		sink_state_changed(lane);
 	lane->disabled = false;
-	lane->removed = false;
+	lane->life = LANE_LIVE;
 	lane->changing = false;
 	lane->take_after_ms = 0;
 }
@@ -273,26 +533,26 @@ void lane_rename(struct lane *lane, const char *name)
 		return;
 	memset(lane->name, 0, sizeof(lane->name));
 	memcpy(lane->name, name, strlen(name));
-	lane_wish_renamed(lane);
+	sink_state_renamed(lane);
 }
 
 void lane_pause(struct lane *lane)
 {
 	lane->paused = true;
-	lane_wish_changed(lane);
-	log_info("a sink is paused", log_str("sink", lane->name));
+	sink_state_changed(lane);
+	log_info("sink paused", log_str("sink", lane->name));
 }
 
 void lane_remove(struct lane *lane)
 {
-	lane->removed = true;
+	lane->life = LANE_OUT_OF_USE;
 }
 
 void lane_resume(struct lane *lane)
 {
 	lane->paused = false;
 	lane->disabled = false;
-	lane_wish_changed(lane);
+	sink_state_changed(lane);
 	lane_go(lane);
 }
 
@@ -301,7 +561,7 @@ void lane_go(struct lane *lane)
 	limiter_unpause(&lane->limiter);
 	breaker_try_now(&lane->breaker);
 	lane->take_after_ms = 0;
-	log_info("a sink goes on", log_str("sink", lane->name));
+	log_info("sink resumed", log_str("sink", lane->name));
 }
 
 int lane_retry_now(struct lane *lane, uint64_t ticket)
@@ -339,9 +599,9 @@ int lane_drop(struct lane *lane, uint64_t ticket, struct lane_drop *drop)
 
 static enum lane_state state_of(const struct lane *lane)
 {
-	if (lane->stopping)
+	if (lane->life == LANE_STOPPING)
 		return LANE_ENDED;
-	if (lane->removed)
+	if (lane->life == LANE_OUT_OF_USE)
 		return LANE_REMOVED;
 	if (lane->disabled)
 		return LANE_DISABLED;

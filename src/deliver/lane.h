@@ -84,13 +84,13 @@ void lane_cancel_change(struct lane *lane);
 /* It is called so from here on; whether it is paused is asked anew, by that name. */
 void lane_rename(struct lane *lane, const char *name);
 
-/* Is written down: lane_wish_written() tells when, or that it could not be for now. A lane
+/* Is written down: lane_is_state_saved() tells when, or that it could not be for now. A lane
  * reads it from the store before it takes anything. */
 void lane_pause(struct lane *lane);
 void lane_resume(struct lane *lane); /* also one that is disabled; tries at once */
-bool lane_wish_written(const struct lane *lane);
+bool lane_is_state_saved(const struct lane *lane);
 
-/* As paused, by nobody's wish: until lane_change(). With leases that end it takes nothing
+/* As paused, by nobody's saved: until lane_change(). With leases that end it takes nothing
  * meanwhile, and what it holds and has not begun is given back: another lane may have the
  * sink. */
 void lane_remove(struct lane *lane);

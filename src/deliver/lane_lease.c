@@ -14,7 +14,7 @@
  * Kept in 32 bits: units of 16 ms since the lane was made, plus 1; 0 never ends.
  */
 #include "base/error.h"
-#include "base/log.h"
+#include "base/mem.h"
 #include "deliver/lane_private.h"
 #include "sys/clock.h"
 
@@ -107,7 +107,7 @@ static void renew(struct lane *lane, uint32_t place)
  * has room for, the next goes on behind them. */
 void lane_renew(struct lane *lane)
 {
-	if (lane->lease_ms == 0 || lane->now_ms < lane->renew_at_ms || lane->stopping)
+	if (lane->lease_ms == 0 || lane->now_ms < lane->renew_at_ms || lane->life == LANE_STOPPING)
 		return;
 	lane->renew_at_ms = lane->now_ms + lane->lease_ms / 3 + 1;
 	if (lane->renewing > 0)
@@ -130,7 +130,7 @@ void lane_renew(struct lane *lane)
 
 bool lane_gives_back(const struct lane *lane)
 {
-	return lane->lease_ms > 0 && (lane->stopping || lane->removed);
+	return lane->lease_ms > 0 && (lane->life != LANE_LIVE);
 }
 
 /* What is under way has a way back of its own. When the pool of attempts is empty, the rest
@@ -153,4 +153,76 @@ void lane_give_back(struct lane *lane)
 		lane_settle(attempt, OUTCOME_RELEASED);
 		lane->urgent = true;
 	}
+}
+
+/* ---- successes that the store did not learn of in time ---- */
+
+/*
+ * While a shared store is unreachable, outcomes wait and leases continue to end. When it
+ * is back, the tickets are handed out again, perhaps to this very lane, before or after it
+ * learns that its outcome was refused. What the lane knows to be done is then neither
+ * delivered again nor parked, but settled under the new number. Not if a person has
+ * released it meanwhile.
+ */
+
+/* The last LANE_RECORDS_MAX; without memory for them nothing is known. */
+void lane_known_add(struct lane *lane, uint64_t ticket)
+{
+	if (!lane->known)
+		lane->known = mem_zalloc(LANE_RECORDS_MAX, sizeof(*lane->known));
+	if (lane->known)
+		lane->known[lane->known_count++ % LANE_RECORDS_MAX] = ticket;
+}
+
+static uint64_t *find_refused(const struct lane *lane, uint64_t ticket)
+{
+	uint64_t count = lane->known_count < LANE_RECORDS_MAX ? lane->known_count
+	                                                      : LANE_RECORDS_MAX;
+	for (uint64_t i = 0; i < count; i++)
+		if (lane->known[i] == ticket)
+			return &lane->known[i];
+	return NULL;
+}
+
+/* A person wants it once more. */
+static void forget(struct lane *lane, uint64_t ticket)
+{
+	uint64_t *refused;
+	while ((refused = find_refused(lane, ticket)) != NULL)
+		*refused = 0;
+}
+
+/* On its way to the store; one that was refused is of no interest any more then. */
+static bool is_recording(struct lane *lane, uint64_t ticket)
+{
+	bool found = false;
+	if (lane->recordable == LANE_RECORDS_MAX)
+		return false;
+	for (uint32_t i = 0; i < lane->record_slab_count; i++) {
+		for (uint32_t k = 0; k < LANE_SLAB; k++) {
+			struct lane_record *record = &lane->record_slabs[i][k];
+			if (record->settle.ticket != ticket)
+				continue;
+			record->outdated = true;
+			found = true;
+		}
+	}
+	return found;
+}
+
+bool lane_known_settle(struct lane *lane, const struct store_item *item)
+{
+	if (item->last == STORE_MARK_RELEASED)
+		forget(lane, item->ticket);
+	if (item->attempt < 2 || item->last == STORE_MARK_RELEASED ||
+	    (!is_recording(lane, item->ticket) && !find_refused(lane, item->ticket)))
+		return false;
+	struct lane_attempt *attempt = lane_pool_get(lane);
+	if (!attempt)
+		return false;
+	attempt->out.ticket = item->ticket;
+	attempt->out.event = item->event;
+	attempt->out.number = item->attempt;
+	lane_settle(attempt, OUTCOME_DONE);
+	return true;
 }

@@ -1,15 +1,11 @@
 /*
  * lane_private: what the files of a lane share.
  *
- *   lane.c          beginning, end, one run, commands, view
- *   lane_take.c     tickets come from the store
- *   lane_attempt.c  an attempt's way: begin, read, note, send
- *   lane_finish.c   what came of it: judged and recorded
- *   lane_feed.c     and told to whoever listens
- *   lane_bury.c     a dead letter goes to a sink of its own
- *   lane_lease.c    leases that end
- *   lane_known.c    successes that the store did not hear of in time
- *   lane_wish.c    that it is paused, or disabled, is written down
+ *   lane.c         begin and end, one run, takes from the store, commands, view
+ *   attempt.c      begin, read, note, send; the result is judged and recorded
+ *   dead_letter.c  a dead event goes to a sink of its own
+ *   lane_lease.c   leases that end, and successes recorded too late
+ *   sink_state.c   paused and disabled are saved in the store
  *
  * An attempt's stages:
  *
@@ -46,6 +42,12 @@ enum lane_marks {
 	LANE_MARK_UNKNOWN = 1, /* an attempt before it may have arrived */
 	LANE_MARK_LOST = 2,    /* its lease is over while an attempt is under way */
 	LANE_MARK_NOTING = 4,  /* its number is about to move on */
+};
+
+enum lane_life {
+	LANE_LIVE = 0,
+	LANE_OUT_OF_USE, /* its sink was removed from the configuration; it may come back */
+	LANE_STOPPING,   /* for good */
 };
 
 enum lane_stage {
@@ -112,7 +114,7 @@ struct lane_renewal {
 	struct store_renew renew;
 };
 
-struct lane_wish {
+struct sink_state {
 	struct store_cell op;
 	char name[sizeof("sink-state:") + LANE_NAME_MAX];
 	uint32_t name_len;
@@ -148,9 +150,9 @@ struct lane {
 	struct schedule schedule;
 	struct breaker breaker;
 	struct limiter limiter;
-	bool paused, disabled, stopping;
-	bool removed; /* its sink is not in the configuration */
-	struct lane_wish wish;
+	bool paused, disabled; /* saved: see sink_state.c */
+	enum lane_life life;
+	struct sink_state saved;
 	bool changing; /* outlet and policy are about to */
 
 	struct lane_take takes[LANE_TAKES];
@@ -170,12 +172,12 @@ struct lane {
 	uint32_t record_slab_count;
 	struct lane_record *records;
 	uint32_t recordable;  /* in `records` or not yet allocated */
-	uint64_t *known;      /* see lane_known.c; NULL: none yet */
+	uint64_t *known;      /* see lane_lease.c; NULL: none yet */
 	uint64_t known_count; /* ever */
 
-	struct outlet_attempt *unburied; /* dead, and the store has not taken it yet */
-	uint64_t bury_at_ms;
-	bool bury_told;
+	struct outlet_attempt *dead_letters; /* dead, and the store has not taken it yet */
+	uint64_t dead_letter_at_ms;
+	bool dead_letter_logged;
 
 	struct lane_renewal *renewals; /* LANE_LEASED_MAX, if leases end */
 	uint32_t renewing;
@@ -192,27 +194,21 @@ uint64_t lane_random(struct lane *lane);
 uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms); /* as the store has it */
 uint32_t lane_room(struct lane *lane); /* how many attempts may begin now */
 
-/* What is there may start: whoever kept it back does not any more. */
+/* What waits may start: nothing holds it back any more. */
 void lane_go(struct lane *lane);
-bool lane_is_barred(const struct lane *lane); /* by a person, by itself, or not known yet */
+bool lane_is_barred(const struct lane *lane); /* paused, disabled, removed, or not known yet */
 
-/* lane_wish.c */
-void lane_wish_init(struct lane *lane);
-void lane_wish_free(struct lane *lane);
-void lane_wish_changed(struct lane *lane);
-void lane_wish_renamed(struct lane *lane);
-void lane_wish_run(struct lane *lane);
-uint64_t lane_wish_next_ms(const struct lane *lane);
+/* sink_state.c */
+void sink_state_init(struct lane *lane);
+void sink_state_free(struct lane *lane);
+void sink_state_changed(struct lane *lane);
+void sink_state_renamed(struct lane *lane);
+void sink_state_run(struct lane *lane);
+uint64_t sink_state_next_ms(const struct lane *lane);
 
-/* lane_take.c */
-void lane_begin_takes(struct lane *lane);
-void lane_receive_takes(struct lane *lane);
-
-/* lane_attempt.c */
+/* attempt.c */
 struct lane_attempt *lane_pool_get(struct lane *lane); /* NULL: none is left */
 void lane_pool_put(struct lane_attempt *attempt);
-struct lane_record *lane_record_get(struct lane *lane); /* NULL: none is left */
-void lane_record_put(struct lane_record *record);
 void lane_pool_free(struct lane *lane);
 
 /* A ticket's attempt begins. There is room. `place`: where it stands in the schedule,
@@ -225,30 +221,22 @@ struct lane_start {
 };
 
 void lane_begin(struct lane *lane, const struct lane_start *start);
-/* Its bytes are there: it is noted if need be, then sent. */
-void lane_go_on(struct lane_attempt *attempt);
 void lane_send(struct lane *lane);
 
-/* lane_feed.c: `outcome` is one's name, or "failed": it is tried again. */
-void lane_tell(const struct lane_attempt *attempt, const char *outcome);
-
-/* lane_finish.c */
-void lane_outlet_done(struct outlet_attempt *out);
-/* Its ticket leaves the lane with this outcome; the result's text and status go with
- * it. */
+/* Its ticket leaves the lane with this outcome, and with the result's text and status. */
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome);
-/* It did not begin after all, and is due again then. */
+/* It did not begin after all; its ticket is due again at that time. */
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 /* Its ticket is not ours any more, or its bytes are gone. */
 void lane_leave(struct lane_attempt *attempt);
 bool lane_is_lost(const struct lane_attempt *attempt);
 
-/* lane_bury.c: then it is settled as dead. */
-void lane_bury(struct lane_attempt *attempt);
+/* dead_letter_send.c: then it is settled as dead. */
+void dead_letter_send(struct lane_attempt *attempt);
 /* What the store could not take is offered again; when the lane stops it is put back. */
-void lane_bury_again(struct lane *lane);
+void dead_letter_send_again(struct lane *lane);
 
-/* lane_known.c: this ticket is done, but the store has refused to hear it. */
+/* This ticket is done, but the store refused the outcome. */
 void lane_known_add(struct lane *lane, uint64_t ticket);
 /* One that comes from the store is known to be done: then it is settled so. */
 bool lane_known_settle(struct lane *lane, const struct store_item *item);

@@ -1,5 +1,5 @@
 /*
- * lane_view: what is to be seen of a lane: how a sink is doing.
+ * lane_view: the state of a lane and what it has counted.
  *
  * Room: deliver; read through deliver_view(). Threads: a value.
  */
@@ -33,8 +33,9 @@ struct lane_view {
 	uint32_t latency_us; /* smoothed; 0: not known, or not looked at */
 	enum breaker_state breaker;
 	uint64_t breaker_until_ms;        /* open: CLOCK_BOOTTIME */
-	uint64_t paused_until_ms;         /* at the sink's wish; CLOCK_BOOTTIME, 0: not */
-	uint64_t outcomes[OUTCOME_COUNT]; /* attempts by what came of them; RELEASED: made again */
+	uint64_t paused_until_ms;         /* at the sink's saved; CLOCK_BOOTTIME, 0: not */
+	uint64_t outcomes[OUTCOME_COUNT]; /* attempts by outcome; RELEASED is never an attempt's */
+	uint64_t failed;                  /* attempts that failed and are made again */
 	uint64_t answers[OUTLET_NOT_FOUND + 1]; /* of the outlet, also to probes */
 	uint64_t disabled;                      /* how often it was */
 	uint64_t lost;                          /* leases that ended under way, damaged events */

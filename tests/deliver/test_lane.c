@@ -100,7 +100,7 @@ static void what_is_given_up_is_a_dead_letter(void **state)
 	assert_int_equal(kit.sent_count, 3);
 	assert_int_equal(kit_item(&kit, ticket).state, STORE_STATE_DEAD);
 	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_DEAD], 1);
-	assert_int_equal(kit_view(&kit).outcomes[OUTCOME_RELEASED], 2);
+	assert_int_equal(kit_view(&kit).failed, 2);
 	kit_close(&kit);
 }
 
@@ -109,7 +109,7 @@ static void start_with_dead_sink(struct outlet_result *answer)
 {
 	kit_open(&kit);
 	kit_say(&kit, answer);
-	kit.options.policy.buries = true;
+	kit.options.policy.has_dead_sink = true;
 	kit.options.policy.dead_sink = 77;
 	kit_start(&kit);
 }
@@ -196,9 +196,9 @@ static void what_is_paused_or_disabled_is_so_after_a_crash(void **state)
 	kit_start(&kit);
 	kit_run(&kit);
 	lane_pause(kit.lane);
-	assert_false(lane_wish_written(kit.lane));
+	assert_false(lane_is_state_saved(kit.lane));
 	kit_run(&kit);
-	assert_true(lane_wish_written(kit.lane));
+	assert_true(lane_is_state_saved(kit.lane));
 	kit_crash(&kit);
 	kit_admit(&kit, 0);
 	kit_advance(&kit, 10000);
@@ -239,7 +239,7 @@ static void nothing_starts_before_it_is_known_whether_it_may(void **state)
 	assert_int_equal(kit.sent_count, 0);
 	lane_pause(kit.lane); /* it is not written down, and stays so long as the lane lives */
 	kit_advance(&kit, 5000);
-	assert_true(lane_wish_written(kit.lane));
+	assert_true(lane_is_state_saved(kit.lane));
 	kit.blind = false;
 	kit_advance(&kit, 5000);
 	assert_int_equal(kit.sent_count, 0);
@@ -258,12 +258,12 @@ static void what_is_decided_meanwhile_is_written_down_next(void **state)
 	lane_run(kit.lane); /* it asks */
 	lane_pause(kit.lane);
 	kit_advance(&kit, 1);
-	assert_true(lane_wish_written(kit.lane));
+	assert_true(lane_is_state_saved(kit.lane));
 	lane_resume(kit.lane);
 	lane_run(kit.lane); /* it writes */
 	lane_pause(kit.lane);
 	kit_advance(&kit, 1);
-	assert_true(lane_wish_written(kit.lane));
+	assert_true(lane_is_state_saved(kit.lane));
 	kit_crash(&kit);
 	kit_run(&kit);
 	assert_int_equal(kit_view(&kit).state, LANE_PAUSED);

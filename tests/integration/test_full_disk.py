@@ -158,7 +158,7 @@ def test_output_that_is_full_is_no_delivery(stile):
     with open("/dev/full", "wb") as full:
         gateway = stile(stdout=full.fileno())
     ticket = take_verdict(gateway.post({"id": "kept"}), "new")
-    eventually(lambda: gateway.metrics()["stile_deliveries_total"].value(outcome="released") > 0,
+    eventually(lambda: gateway.metrics()["stile_deliveries_total"].value(outcome="failed") > 0,
                "a first attempt has failed")
     assert take_verdict(gateway.post({"id": "kept"}), "duplicate") == ticket
     assert gateway.stop() == 0
@@ -174,7 +174,7 @@ def test_line_that_a_full_output_cut_is_printed_whole_on_a_line_of_its_own(stile
     events = [{"id": f"cut-{i}", "pad": "c" * 70001} for i in range(30)]
     for event in events:
         take_verdict(gateway.post(event), "new")
-    eventually(lambda: gateway.metrics()["stile_deliveries_total"].value(outcome="released") > 0,
+    eventually(lambda: gateway.metrics()["stile_deliveries_total"].value(outcome="failed") > 0,
                "the output is full")
     resize(disk, SMALL)
     gateway.wait_settled()

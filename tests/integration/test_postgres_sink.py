@@ -101,7 +101,7 @@ def test_row_that_may_fit_later_is_tried_again(gateway, postgres):
     it = gateway(postgres_sink(postgres, "calls", "statement: "
                                "\"INSERT INTO calls VALUES ({id}, {$.customer})\""))
     take(post(it, "/in/a", {"id": fresh(), "customer": "c1"}), "new")
-    eventually(lambda: sample(it, "stile_deliveries_total", sink="calls", outcome="released") >= 2,
+    eventually(lambda: sample(it, "stile_deliveries_total", sink="calls", outcome="failed") >= 2,
                "it was tried again")
     assert postgres.number("SELECT count(*) FROM calls") == 0
     postgres.ask("INSERT INTO customers VALUES ('c1')")
@@ -210,7 +210,7 @@ def test_kill_of_the_database_during_commits_is_exactly_once(stile, scratch, sca
         count = server.ask(f"SELECT count(*), count(DISTINCT id) FROM {table}")
         assert count == f"{len(ids)}|{len(ids)}"
         assert len(ids) > 1000
-        assert sample(it, "stile_deliveries_total", sink="db", outcome="released") > 0
+        assert sample(it, "stile_deliveries_total", sink="db", outcome="failed") > 0
         assert sample(it, "stile_dead_tickets") == 0
     finally:
         server.close()

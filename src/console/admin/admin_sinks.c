@@ -36,8 +36,10 @@ static void put_sink(struct buf *out, const struct lane_view *view)
 	put_number(out, "latency_us", view->latency_us);
 	admin_put_text(out, "breaker", span_str(breaker_state_name(view->breaker)));
 	buf_append_span(out, SPAN("\"outcomes\":{"));
-	for (int i = OUTCOME_DONE; i < OUTCOME_COUNT; i++)
-		put_number(out, outcome_name((enum outcome)i), view->outcomes[i]);
+	put_number(out, "done", view->outcomes[OUTCOME_DONE]);
+	put_number(out, "dead", view->outcomes[OUTCOME_DEAD]);
+	put_number(out, "unknown", view->outcomes[OUTCOME_UNKNOWN]);
+	put_number(out, "failed", view->failed);
 	admin_close_object(out);
 	buf_append_char(out, ',');
 	put_number(out, "disabled", view->disabled);
