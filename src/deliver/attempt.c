@@ -153,8 +153,7 @@ static void say_breaker(struct lane *lane)
 {
 	struct span why = span_of(lane->counts.error, lane->counts.error_len);
 	if (lane->breaker.state == BREAKER_OPEN)
-		log_warn("circuit breaker opened",
-		         log_str("sink", lane->name),
+		log_warn("circuit breaker opened", log_str("sink", lane->name),
 		         log_u64("ms", lane->breaker.until_ms - lane->now_ms),
 		         log_u64("status", lane->counts.error_status), log_span("text", why));
 	else if (lane->breaker.state == BREAKER_CLOSED)
@@ -550,7 +549,8 @@ static void sent(struct lane_attempt *attempt)
 	struct judgement judgement = judge(&lane->policy.rules, result);
 	if (judgement.fate != JUDGE_DONE)
 		remember_error(attempt);
-	if (lane->life == LANE_STOPPING && result->answer == OUTLET_NOT_SENT && !result->permanent) {
+	if (lane->life == LANE_STOPPING && result->answer == OUTLET_NOT_SENT &&
+	    !result->permanent) {
 		lane_put_back(attempt, 0); /* it was interrupted: not the sink's fault */
 		return;
 	}

@@ -48,8 +48,8 @@ static void send_later(struct lane_attempt *attempt, int error)
 		return;
 	}
 	if (!lane->dead_letter_logged)
-		log_error("dead letter not stored yet: trying again",
-		          log_str("sink", lane->name), log_code(error));
+		log_error("dead letter not stored yet: trying again", log_str("sink", lane->name),
+		          log_code(error));
 	lane->dead_letter_logged = true;
 	attempt->out.next = lane->dead_letters;
 	lane->dead_letters = &attempt->out;

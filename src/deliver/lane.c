@@ -107,7 +107,8 @@ uint64_t lane_store_time(const struct lane *lane, uint64_t boot_ms)
 
 bool lane_is_barred(const struct lane *lane)
 {
-	return lane->paused || lane->disabled || lane->life == LANE_OUT_OF_USE || !lane->saved.known;
+	return lane->paused || lane->disabled || lane->life == LANE_OUT_OF_USE ||
+	       !lane->saved.known;
 }
 
 uint32_t lane_room(struct lane *lane)
@@ -232,8 +233,8 @@ static void begin_bare_take(struct lane *lane)
 
 static void begin_takes(struct lane *lane)
 {
-	if (lane->life == LANE_STOPPING || lane_gives_back(lane) || lane->now_ms < lane->take_after_ms ||
-	    !lane->saved.known)
+	if (lane->life == LANE_STOPPING || lane_gives_back(lane) ||
+	    lane->now_ms < lane->take_after_ms || !lane->saved.known)
 		return;
 	if (is_held_up(lane)) {
 		begin_bare_take(lane);
@@ -243,7 +244,8 @@ static void begin_takes(struct lane *lane)
 		return;
 	for (uint32_t i = 0; i < LANE_TAKES; i++) {
 		struct lane_take *take = &lane->takes[i];
-		uint32_t items = take->state == TAKE_IDLE ? items_wanted(lane, items_expected(lane)) : 0;
+		uint32_t items = take->state == TAKE_IDLE ? items_wanted(lane, items_expected(lane))
+		                                          : 0;
 		if (items > 0)
 			submit_take(lane, take, items, false);
 	}

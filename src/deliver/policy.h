@@ -32,7 +32,7 @@ struct deliver_policy {
 	struct retry_policy stuck;
 	uint64_t retry_after_max_ms; /* a sink may ask for no longer pause */
 	bool forget_dead;            /* no dead letters are kept */
-	bool has_dead_sink;                 /* dead letters go to another sink, too: … */
+	bool has_dead_sink;          /* dead letters go to another sink, too: … */
 	uint32_t dead_sink;          /* … this one */
 	bool prompt;                 /* outcomes go to the store at once: somebody waits for them */
 };

@@ -45,7 +45,7 @@ static void submit(struct lane *lane, enum store_cell_act act, void (*done)(stru
 	saved->op.want_value = act == STORE_CELL_GET;
 	saved->op.cell = cell_of(lane);
 	saved->op.cell.value = act == STORE_CELL_PUT ? span_of(saved->value, saved->value_len)
-	                                            : SPAN_EMPTY;
+	                                             : SPAN_EMPTY;
 	lane_submit(lane, &saved->op.op, true);
 }
 
