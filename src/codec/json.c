@@ -455,8 +455,9 @@ force_inline const char *next_name(const struct scanner *s, const char *base, co
  * or NULL. Returns where the next name should begin, or where the last value ends:
  * s->valued tells; or NULL: a name came twice.
  */
-force_inline const char *scan_members(struct scanner *s, const struct json_table *table,
-                                      const char *p)
+__attribute__((noinline)) static const char *scan_members(struct scanner *s,
+                                                          const struct json_table *table,
+                                                          const char *p)
 {
 	const char *base = s->marks->base;
 	const uint16_t *at = s->marks->places + s->marks->next;
@@ -507,25 +508,12 @@ force_inline const char *scan_members(struct scanner *s, const struct json_table
 	return p;
 }
 
-/* Two of them: where names are looked for, and where not. */
-__attribute__((noinline)) static const char *scan_live(struct scanner *s,
-                                                       const struct json_table *table,
-                                                       const char *p)
-{
-	return scan_members(s, table, p);
-}
-
-__attribute__((noinline)) static const char *scan_others(struct scanner *s, const char *p)
-{
-	return scan_members(s, NULL, p);
-}
-
 /* A name and its colon; p is where the name should begin. nest->valued tells that
  * its value, and perhaps more of them, were taken too. */
 force_inline const char *scan_name(struct scanner *s, struct nest *nest, const char *p)
 {
 	if (!nest->careful) {
-		p = nest->depth == nest->live ? scan_live(s, nest->table, p) : scan_others(s, p);
+		p = scan_members(s, nest->depth == nest->live ? nest->table : NULL, p);
 		nest->valued = s->valued;
 		if (!p || nest->valued)
 			return p;
@@ -719,37 +707,25 @@ static inline bool is_container(char first, char last)
 	return (first == '{' || first == '[') && (last == '}' || last == ']');
 }
 
-/* The value at `begin`, whatever it looks like. */
-static const char *scan_any(struct scanner *s, const char *begin)
-{
-	s->doc->blanks = false;
-	s->doc->seen = (struct json_set){ { 0 } };
-	s->doc->there = (struct json_set){ { 0 } };
-	bool sure = s->end - begin >= 2 && is_container(*begin, s->end[-1]);
-	return likely(sure) ? scan_text(s, begin, false) : scan_careful(s, begin);
-}
-
-struct scan_place {
-	const char *start; /* of the text */
-	const char *begin; /* of the value */
-	const char *end;   /* of the text; no blank is before it */
-};
-
-/* Scans a value; returns where it ends. */
-static const char *scan_from(struct scan_place place, struct json_marks *marks,
+/* Scans the value at `begin`; returns where it ends. No blank is at the end of `text`. */
+static const char *scan_from(struct span text, const char *begin, struct json_marks *marks,
                              const struct json_plan *plan, struct json_doc *doc)
 {
-	struct scanner s;
-	s.start = place.start;
-	s.end = place.end;
+	struct scanner s; /* its frames are set when containers are opened */
+	s.start = text.ptr;
+	s.end = text.ptr + text.len;
 	s.marks = marks;
-	s.escape_at = place.start;
+	s.escape_at = text.ptr;
 	s.plan = plan;
 	s.doc = doc;
 	doc->problem.repeated = false;
-	const char *p = scan_any(&s, place.begin);
+	doc->blanks = false;
+	doc->seen = (struct json_set){ { 0 } };
+	doc->there = (struct json_set){ { 0 } };
+	bool sure = s.end - begin >= 2 && is_container(*begin, s.end[-1]);
+	const char *p = likely(sure) ? scan_text(&s, begin, false) : scan_careful(&s, begin);
 	if (p)
-		doc->root = type_at(place.begin);
+		doc->root = type_at(begin);
 	return p;
 }
 
@@ -774,7 +750,7 @@ int json_scan(struct span text, const struct json_plan *plan, struct json_doc *d
 	const char *begin = skip_blanks(start, end);
 	struct json_marks marks;
 	json_marks_fill(&marks, begin, end);
-	const char *p = scan_from((struct scan_place){ start, begin, end }, &marks, plan, doc);
+	const char *p = scan_from(span_of(start, (size_t)(end - start)), begin, &marks, plan, doc);
 	if (!p)
 		return ERR_INVALID;
 	if (p != end)
@@ -817,8 +793,8 @@ int json_elements_next(struct json_elements *elements, const struct json_plan *p
 	/* Asked again for the same element, it goes back. */
 	if (unlikely(json_marks_are_beyond(&elements->marks, p)))
 		json_marks_fill(&elements->marks, p, end);
-	const char *after = scan_from((struct scan_place){ elements->start, p, end },
-	                              &elements->marks, plan, doc);
+	struct span text = span_of(elements->start, (size_t)(end - elements->start));
+	const char *after = scan_from(text, p, &elements->marks, plan, doc);
 	if (!after)
 		return ERR_INVALID;
 	elements->begun = true;
