@@ -4,17 +4,18 @@
 #include <stdio.h>
 
 #include "base/exit_code.h"
-#include "cli/answer_table.h"
-#include "cli/ask.h"
+#include "cli/answer.h"
+#include "cli/gateway.h"
+#include "codec/url.h"
 #include "config/command.h"
 
 struct sinks_options {
-	struct ask_options ask;
+	struct gateway_options gateway;
 	bool json;
 };
 
 static const struct option table[] = {
-	ASK_OPTIONS(struct sinks_options, ask),
+	GATEWAY_OPTIONS(struct sinks_options, gateway),
 	{ "json", OPTION_FLAG, offsetof(struct sinks_options, json), NULL, NULL, 0, 0, NULL,
 	  "print the answer as JSON" },
 };
@@ -78,10 +79,11 @@ static int ask_and_print(const char *command, const struct sinks_options *option
                          const char *method, const struct buf *target,
                          int (*print)(struct span answer))
 {
-	struct buf answer = { .cap = ASK_ANSWER_MAX };
+	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "the answer is not understood" };
-	int r = (strcmp(method, "GET") == 0 ? ask_get : ask_post)(&options->ask, buf_span(target),
-	                                                          &answer, &text);
+	int r = (strcmp(method, "GET") == 0 ? gateway_get : gateway_post)(&options->gateway,
+	                                                                  buf_span(target), &answer,
+	                                                                  &text);
 	if (r == 0 && options->json)
 		fwrite(answer.ptr, 1, answer.len, stdout);
 	else if (r == 0)
@@ -106,7 +108,7 @@ int sinks_command(int argc, char **argv)
 	buf_append_span(&target, SPAN("/v1/sinks"));
 	if (acts) {
 		buf_append_char(&target, '/');
-		ask_encode(&target, span_str(argv[1]));
+		url_percent_encode(span_str(argv[1]), &target);
 		buf_printf(&target, "/%s", argv[0]);
 	}
 	int code = ask_and_print("sinks", &options, acts ? "POST" : "GET", &target,

@@ -4,7 +4,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
-#include "cli/answer_table.h"
+#include "cli/answer.h"
 #include "cli/tickets_command.h"
 #include "cli/tickets_filter.h"
 #include "config/command.h"
@@ -21,7 +21,7 @@
 	               "only count what is meant")
 
 static const struct option release_table[] = {
-	ASK_OPTIONS(struct tickets_options, ask),
+	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER(WAITING_STATES),
 	DRY_RUN,
 	TICKETS_OPTION("drop", OPTION_FLAG, drop, NULL, NULL, 0, 0,
@@ -29,13 +29,13 @@ static const struct option release_table[] = {
 	TICKETS_JSON,
 };
 static const struct option drop_table[] = {
-	ASK_OPTIONS(struct tickets_options, ask),
+	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER(WAITING_STATES),
 	DRY_RUN,
 	TICKETS_JSON,
 };
 static const struct option replay_table[] = {
-	ASK_OPTIONS(struct tickets_options, ask),
+	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER("only in these states, with commas: closed, parked, dead"),
 	DRY_RUN,
 	TICKETS_TEXT("nonce", nonce, "TEXT",
@@ -98,7 +98,7 @@ static int wait_for_job(const struct tickets_options *options, struct buf *answe
 	while (r == 0 && is_state(buf_span(answer), "running")) {
 		nanosleep(&(struct timespec){ .tv_nsec = POLL_MS * 1000000L }, NULL);
 		buf_clear(answer);
-		r = ask_get(&options->ask, span_str(target), answer, ret_text);
+		r = gateway_get(&options->gateway, span_str(target), answer, ret_text);
 	}
 	return r;
 }
@@ -142,18 +142,18 @@ static void add_replay(const struct tickets_options *options, const struct deed 
 {
 	if (deed != &deed_replay)
 		return;
-	tickets_add_parameter(target, "nonce", options->nonce);
-	tickets_add_parameter(target, "to", options->to);
+	gateway_add_parameter(target, "nonce", options->nonce);
+	gateway_add_parameter(target, "to", options->to);
 	buf_printf(target, "&rate=%llu", (unsigned long long)options->rate);
 }
 
 static int run_job(const struct tickets_options *options, const struct deed *deed,
                    const char *ticket, const struct buf *target)
 {
-	struct buf answer = { .cap = ASK_ANSWER_MAX };
+	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "" };
 	int r = target->failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
-	                       : ask_post(&options->ask, buf_span(target), &answer, &text);
+	                       : gateway_post(&options->gateway, buf_span(target), &answer, &text);
 	if (r == 0)
 		r = wait_for_job(options, &answer, &text);
 	int code = r < 0 ? failed(deed, ticket, text.text)
@@ -181,7 +181,7 @@ static int act_on_ticket(const struct tickets_options *options, const struct dee
                          const char *ticket)
 {
 	struct buf target = { .cap = TARGET_MAX };
-	struct buf answer = { .cap = ASK_ANSWER_MAX };
+	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "" };
 	int code = EXIT_CODE_OK;
 	buf_printf(&target, "/v1/tickets/%s/%s", ticket, deed->name);
@@ -189,7 +189,7 @@ static int act_on_ticket(const struct tickets_options *options, const struct dee
 		buf_printf(&target, "?dry_run=%d", options->dry_run);
 		add_replay(options, deed, &target);
 		code = run_job(options, deed, ticket, &target);
-	} else if (ask_post(&options->ask, buf_span(&target), &answer, &text) < 0) {
+	} else if (gateway_post(&options->gateway, buf_span(&target), &answer, &text) < 0) {
 		code = failed(deed, ticket, text.text);
 	} else if (options->json) {
 		fwrite(answer.ptr, 1, answer.len, stdout);

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/exit_code.h"
-#include "cli/answer_table.h"
+#include "cli/answer.h"
 #include "cli/tickets_filter.h"
 #include "config/command.h"
 #include "gate/ticket.h"
@@ -13,7 +13,7 @@
 #define PAGE_MAX 1000u
 
 static const struct option list_table[] = {
-	ASK_OPTIONS(struct tickets_options, ask),
+	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER("only in these states, with commas: due, leased, held, parked, dead, "
 	               "closed; open (those but closed) is the default, all is all"),
 	TICKETS_OPTION("limit", OPTION_COUNT, limit, "N", "100", 1, 1000000, "at most so many"),
@@ -69,7 +69,7 @@ static void write_target(const struct tickets_options *options, uint64_t left, s
 static int list(const struct tickets_options *options)
 {
 	struct buf target = { .cap = TARGET_MAX };
-	struct buf answer = { .cap = ASK_ANSWER_MAX };
+	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "" };
 	struct span next = SPAN_EMPTY;
 	uint64_t left = options->limit;
@@ -78,8 +78,9 @@ static int list(const struct tickets_options *options)
 	do {
 		write_target(options, left, next, &target);
 		buf_clear(&answer);
-		r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
-		                  : ask_get(&options->ask, buf_span(&target), &answer, &text);
+		r = target.failed
+		            ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
+		            : gateway_get(&options->gateway, buf_span(&target), &answer, &text);
 		if (r == 0)
 			r = print_page(options, buf_span(&answer), first, &next);
 		first = first && r <= 0;
@@ -157,11 +158,11 @@ static int print_event(struct span answer)
 
 static int show(const struct tickets_options *options, const char *ticket)
 {
-	struct buf answer = { .cap = ASK_ANSWER_MAX };
+	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "" };
 	char target[64];
 	snprintf(target, sizeof(target), "/v1/tickets/%.11s?payload=%d", ticket, options->payload);
-	int r = ask_get(&options->ask, span_str(target), &answer, &text);
+	int r = gateway_get(&options->gateway, span_str(target), &answer, &text);
 	if (r == 0 && options->json)
 		fwrite(answer.ptr, 1, answer.len, stdout);
 	else if (r == 0)

@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #include "base/buf.h"
-#include "cli/ask.h"
+#include "cli/gateway.h"
 #include "config/options.h"
 
 struct tickets_options {
-	struct ask_options ask;
+	struct gateway_options gateway;
 	const char *state, *source, *sink, *type, *entity, *id, *since, *until;
 	const char *nonce;
 	const char *to;
@@ -51,4 +51,3 @@ struct tickets_options {
 /* "&state=dead&since=2h", percent-encoded. */
 void tickets_filter_write(const struct tickets_options *options, struct buf *target);
 bool tickets_filter_given(const struct tickets_options *options);
-void tickets_add_parameter(struct buf *target, const char *name, const char *value);

@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "base/exit_code.h"
 #include "base/text.h"
-#include "cli/ask.h"
+#include "cli/gateway.h"
 #include "console/why/why.h"
 #include "store/local/journal_find.h"
 #include "trace/trace_log.h"
@@ -15,7 +15,7 @@
 #define DAY_MS UINT64_C(86400000)
 
 struct why_options {
-	struct ask_options ask;
+	struct gateway_options gateway;
 	const char *data;
 	const char *source;
 	uint64_t by; /* which of by_names */
@@ -54,7 +54,7 @@ static const struct {
 	}
 
 static const struct option why_table[] = {
-	ASK_OPTIONS(struct why_options, ask),
+	GATEWAY_OPTIONS(struct why_options, gateway),
 	OPTION_DATA,
 	{ "by", OPTION_CHOICE, offsetof(struct why_options, by), "WHAT", "any", 0, 0,
 	  "any|id|ticket|key", "what ID is: an id, a ticket, a key or one of its parts" },
@@ -69,7 +69,7 @@ static const struct option why_table[] = {
 };
 
 static const struct option advise_table[] = {
-	ASK_OPTIONS(struct why_options, ask),
+	GATEWAY_OPTIONS(struct why_options, gateway),
 	OPTION_DATA,
 	{ "window", OPTION_DURATION, offsetof(struct why_options, window_ms), "TIME", NULL, 1000,
 	  3650 * DAY_MS, NULL, "with --data: the window to judge" },
@@ -102,12 +102,6 @@ static int print(const char *command, const struct buf *answer)
 
 /* ---- over HTTP ---- */
 
-static void add_parameter(struct buf *target, const char *name, const char *value)
-{
-	buf_printf(target, "&%s=", name);
-	ask_encode(target, span_str(value));
-}
-
 static int ask(const char *command, const struct why_options *options, const char *id)
 {
 	struct buf target = { .cap = 8192 };
@@ -115,17 +109,17 @@ static int ask(const char *command, const struct why_options *options, const cha
 	struct error_text text = { "" };
 	buf_printf(&target, "/v1/%s?format=%s", command, options->json ? "json" : "text");
 	if (id) {
-		add_parameter(&target, by_names[options->by].name, id);
+		gateway_add_parameter(&target, by_names[options->by].name, id);
 		buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
 	} else if (options->held) {
 		buf_printf(&target, "&held=1&limit=%llu", (unsigned long long)options->limit);
 	}
 	if (options->before)
-		add_parameter(&target, "before", options->before);
+		gateway_add_parameter(&target, "before", options->before);
 	if (options->source)
-		add_parameter(&target, "source", options->source);
+		gateway_add_parameter(&target, "source", options->source);
 	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
-	                      : ask_get(&options->ask, buf_span(&target), &answer, &text);
+	                      : gateway_get(&options->gateway, buf_span(&target), &answer, &text);
 	int code = r < 0 ? failed(command, text.text) : print(command, &answer);
 	buf_free(&target);
 	buf_free(&answer);

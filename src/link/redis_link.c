@@ -145,7 +145,7 @@ struct redis_link *redis_link_free(struct redis_link *link)
 static int send_some(struct redis_link *link, struct span bytes, size_t *ret_len)
 {
 	if (link->tls)
-		return tls_client_send_some(link->tls, bytes, ret_len);
+		return tls_client_send(link->tls, bytes, ret_len);
 	ssize_t n = send(link->handler.fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
 	if (n < 0)
 		return -errno;

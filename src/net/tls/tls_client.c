@@ -25,15 +25,65 @@ static int load_trust(SSL_CTX *context, const char *ca_file, struct error_text *
 	                  ca_file);
 }
 
-/* A certificate of the file is enough by itself, whoever signed it. */
+static bool is_trusted_itself(X509_STORE_CTX *check, X509 *certificate)
+{
+	const STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(
+		X509_STORE_CTX_get0_store(check));
+	for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
+		const X509 *known = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i));
+		if (known && X509_cmp(known, certificate) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool is_wrong_name(long verified)
+{
+	return verified == X509_V_ERR_HOSTNAME_MISMATCH ||
+	       verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
+}
+
+/* OpenSSL's answer stands, but for the name of a certificate that is in the file. */
+static int verify(int good, X509_STORE_CTX *check)
+{
+	if (good || !is_wrong_name(X509_STORE_CTX_get_error(check)) ||
+	    !is_trusted_itself(check, X509_STORE_CTX_get0_cert(check)))
+		return good;
+	X509_STORE_CTX_set_error(check, X509_V_OK);
+	return 1;
+}
+
+int tls_client_trust(void *ssl_context, const char *host)
+{
+	SSL_CTX *context = ssl_context;
+	X509_VERIFY_PARAM *rules = SSL_CTX_get0_param(context);
+	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, verify);
+	/* A certificate of the file is enough by itself, whoever signed it. */
+	if (X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN) != 1)
+		return -ENOMEM;
+	if (X509_VERIFY_PARAM_set1_ip_asc(rules, host) == 1)
+		return 0;
+	ERR_clear_error(); /* a name, then */
+	return X509_VERIFY_PARAM_set1_host(rules, host, 0) == 1 ? 0 : -ENOMEM;
+}
+
+int tls_client_distrust(long verified, const char *host, struct error_text *ret_text)
+{
+	if (is_wrong_name(verified))
+		return error_fill(ret_text, -EPROTO, "the certificate shown there is not for %s",
+		                  host);
+	return error_fill(ret_text, -EPROTO, "the certificate shown there is not believed: %s",
+	                  X509_verify_cert_error_string(verified));
+}
+
 static int set_rules(SSL_CTX *context, const struct tls_client_options *options,
                      struct error_text *ret_text)
 {
-	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
-	SSL_CTX_set_mode(context, SSL_MODE_AUTO_RETRY);
+	SSL_CTX_set_mode(context, SSL_MODE_AUTO_RETRY | SSL_MODE_ENABLE_PARTIAL_WRITE |
+	                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
 	SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
 	if (SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1 ||
-	    X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN) != 1)
+	    tls_client_trust(context, options->host))
 		return -ENOMEM;
 	return load_trust(context, options->ca_file, ret_text);
 }
@@ -49,29 +99,6 @@ static bool prepare(struct tls_client *client, int fd)
 	       (is_address || SSL_set_tlsext_host_name(client->ssl, client->host) == 1);
 }
 
-static bool is_trusted_itself(const struct tls_client *client, X509 *certificate)
-{
-	const STACK_OF(X509_OBJECT) *objects = X509_STORE_get0_objects(
-		SSL_CTX_get_cert_store(client->context));
-	for (int i = 0; i < sk_X509_OBJECT_num(objects); i++) {
-		const X509 *known = X509_OBJECT_get0_X509(sk_X509_OBJECT_value(objects, i));
-		if (known && X509_cmp(known, certificate) == 0)
-			return true;
-	}
-	return false;
-}
-
-static int check_name(const struct tls_client *client, struct error_text *ret_text)
-{
-	X509 *certificate = SSL_get0_peer_certificate(client->ssl);
-	if (certificate && (X509_check_host(certificate, client->host, 0, 0, NULL) == 1 ||
-	                    X509_check_ip_asc(certificate, client->host, 0) == 1 ||
-	                    is_trusted_itself(client, certificate)))
-		return 0;
-	return error_fill(ret_text, -EPROTO, "the certificate shown there is not for %s",
-	                  client->host);
-}
-
 /* Both would wait for the peer. */
 static bool is_unready(const struct tls_client *client, int result)
 {
@@ -85,7 +112,7 @@ int tls_client_shake(struct tls_client *client, struct error_text *ret_text)
 	errno = 0;
 	int result = SSL_connect(client->ssl);
 	if (result == 1)
-		return check_name(client, ret_text);
+		return 0;
 	int error = errno;
 	bool unready = is_unready(client, result);
 	long verified = SSL_get_verify_result(client->ssl);
@@ -94,17 +121,15 @@ int tls_client_shake(struct tls_client *client, struct error_text *ret_text)
 	if (unready)
 		return error_fill(ret_text, -EAGAIN, "no TLS connection: no answer in time");
 	if (verified != X509_V_OK)
-		return error_fill(ret_text, -EPROTO,
-		                  "the certificate shown there is not believed: %s",
-		                  X509_verify_cert_error_string(verified));
+		return tls_client_distrust(verified, client->host, ret_text);
 	return error_fill(ret_text, -EPROTO, "no TLS connection: %s",
 	                  reason  ? reason
 	                  : error ? error_name(-error)
 	                          : "the peer ended it");
 }
 
-static int make(const struct tls_client_options *options, struct tls_client **ret_client,
-                struct error_text *ret_text)
+int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
+                     struct error_text *ret_text)
 {
 	struct tls_client *client = mem_zalloc(1, sizeof(*client));
 	error_fill(ret_text, 0, "no memory for TLS");
@@ -119,31 +144,6 @@ static int make(const struct tls_client_options *options, struct tls_client **re
 	if (error) {
 		tls_client_free(client);
 		return error;
-	}
-	*ret_client = client;
-	return 0;
-}
-
-int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
-                     struct error_text *ret_text)
-{
-	int error = make(options, ret_client, ret_text);
-	if (!error)
-		SSL_set_mode((*ret_client)->ssl,
-		             SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-	return error;
-}
-
-int tls_client_open(const struct tls_client_options *options, struct tls_client **ret_client,
-                    struct error_text *ret_text)
-{
-	struct tls_client *client = NULL;
-	int error = make(options, &client, ret_text);
-	if (!error)
-		error = tls_client_shake(client, ret_text);
-	if (error) {
-		tls_client_free(client);
-		return error == -EAGAIN ? -ETIMEDOUT : error; /* the socket has a time-out */
 	}
 	*ret_client = client;
 	return 0;
@@ -166,14 +166,6 @@ static int failure(void)
 	return error;
 }
 
-int tls_client_send(struct tls_client *client, struct span bytes)
-{
-	size_t written = 0;
-	errno = 0;
-	/* Without partial writes it is all or an error. */
-	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, &written) == 1 ? 0 : failure();
-}
-
 /* What a call that did not end well says. */
 static int refusal(const struct tls_client *client)
 {
@@ -183,7 +175,7 @@ static int refusal(const struct tls_client *client)
 	return -EAGAIN;
 }
 
-int tls_client_send_some(struct tls_client *client, struct span bytes, size_t *ret_len)
+int tls_client_send(struct tls_client *client, struct span bytes, size_t *ret_len)
 {
 	errno = 0;
 	return SSL_write_ex(client->ssl, bytes.ptr, bytes.len, ret_len) == 1 ? 0 : refusal(client);

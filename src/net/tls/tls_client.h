@@ -1,19 +1,18 @@
 /*
- * tls_client: one TLS connection of ours to a server. What a server needs is in tls.h.
+ * tls_client: one TLS connection of ours to a server, on a socket that does not block.
+ * What a server needs is in tls.h. tls_client_begin(), then tls_client_shake() whenever the
+ * socket is ready, until it returns 0. From then on -EAGAIN means that a call would have
+ * blocked, and tls_client_send() sends as much as the socket takes.
  *
- * On a socket that blocks, for commands that ask one question: tls_client_open(). On one
- * that does not: tls_client_begin(), then tls_client_shake() whenever the socket is ready,
- * until it says 0. From then on -EAGAIN says that a call would have blocked, and sends are
- * made by tls_client_send_some(), as much as goes.
+ * A server is trusted if a CA signed its certificate for the name it was called by, or if
+ * this certificate itself is in the given file: then by any name, since a gateway is asked
+ * on the loopback address and its certificate is for the outside. libcurl's connections
+ * get the same rule by tls_client_trust().
  *
- * The server is believed if a CA vouches for it under the name it was called by, or
- * if its very certificate is in the given file: then by any name, since a gateway is
- * asked on the loopback address and its certificate is for the outside.
- *
- * Room:      net. Threads: one owner; blocks as long as the socket does. A peer that
- *            is gone raises SIGPIPE, unless the caller ignores it.
+ * Room:      net. Threads: one owner. A peer that is gone raises SIGPIPE, unless the
+ *            caller ignores it.
  * Ownership: the descriptor stays the caller's. tls_client_free() accepts NULL.
- * Failure:   -errno or -EPROTO; of open, begin and shake with a text.
+ * Failure:   -errno or -EPROTO; of begin and shake with a text.
  */
 #pragma once
 
@@ -29,18 +28,20 @@ struct tls_client_options {
 	const char *ca_file; /* PEM: who is believed; NULL: whom the machine believes */
 };
 
-int tls_client_open(const struct tls_client_options *options, struct tls_client **ret_client,
-                    struct error_text *ret_text) must_check;
 int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
                      struct error_text *ret_text) must_check;
 /* -EAGAIN: not yet. */
 int tls_client_shake(struct tls_client *client, struct error_text *ret_text) must_check;
 struct tls_client *tls_client_free(struct tls_client *client);
 
-int tls_client_send(struct tls_client *client, struct span bytes) must_check; /* all of them */
-int tls_client_send_some(struct tls_client *client, struct span bytes, size_t *ret_len) must_check;
+int tls_client_send(struct tls_client *client, struct span bytes, size_t *ret_len) must_check;
 
 /* *ret_len is 0 at the end. Whether the peer said that it is the end is not judged:
  * whoever reads must know the length. */
 int tls_client_receive(struct tls_client *client, char *out, size_t room,
                        size_t *ret_len) must_check;
+
+/* Gives an SSL_CTX, which has its certificates, the rule above for this name or address. */
+int tls_client_trust(void *context, const char *host) must_check;
+/* -EPROTO, and why a certificate was refused: what SSL_get_verify_result() said. */
+int tls_client_distrust(long verified, const char *host, struct error_text *ret_text);

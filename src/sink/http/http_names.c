@@ -28,7 +28,7 @@ static int write_pin(struct http_lane *lane, const struct name_addresses *addres
 	buf_append_char(line, '\0');
 	if (line->failed)
 		return -ENOMEM;
-	lane->pin_node = (struct curl_slist){ .data = line->ptr };
+	lane->pin_node = (struct http_line){ .text = line->ptr };
 	lane->pin = true;
 	return 0;
 }
@@ -78,12 +78,6 @@ void http_lane_fail_waiting(struct http_lane *lane, const char *why)
 	}
 }
 
-static void start_now(struct http_transfer *transfer)
-{
-	if (http_transfer_start(transfer))
-		http_outlet_fail(transfer, false, "no memory to send it");
-}
-
 static bool is_current(const struct http_lane *lane)
 {
 	if (!lane->known || lane->target->literal)
@@ -98,7 +92,7 @@ void http_lane_start(struct http_lane *lane, struct http_transfer *transfer)
 		                                 .loop = outlet->loop,
 		                                 .ask = outlet->lookup };
 	if (is_current(lane)) {
-		start_now(transfer);
+		http_outlet_start(transfer);
 		return;
 	}
 	if (!lane->lookup && name_lookup_start(&question, &lane->lookup)) {
@@ -177,7 +171,7 @@ void http_lane_poll(struct http_lane *lane)
 	while (list) {
 		struct http_transfer *transfer = list;
 		list = list->next;
-		start_now(transfer);
+		http_outlet_start(transfer);
 	}
-	http_sockets_run(lane->outlet);
+	http_client_run(&lane->outlet->client);
 }

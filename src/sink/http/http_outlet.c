@@ -1,13 +1,8 @@
 /* http_outlet: see http_outlet.h. */
 #include "sink/http/http_outlet.h"
 
-#include <stdio.h>
-
 #include "base/mem.h"
 #include "sink/http/http_internal.h"
-
-/* No code of libcurl's: the outlet is ending. */
-#define CODE_INTERRUPTED CURLE_ABORTED_BY_CALLBACK
 
 static struct http_outlet *of(struct outlet *base)
 {
@@ -47,16 +42,85 @@ void http_outlet_fail(struct http_transfer *transfer, bool permanent, const char
 	end_transfer(transfer, &result, false);
 }
 
-static void unlink_active(struct http_transfer *transfer)
+/* ---- transfers: new ones, or such that were used before ---- */
+
+static void free_transfer(struct http_transfer *transfer)
 {
-	struct http_outlet *outlet = transfer->outlet;
-	if (transfer->next)
-		transfer->next->before = transfer->before;
-	if (transfer->before)
-		transfer->before->next = transfer->next;
-	else
-		outlet->active = transfer->next;
+	http_call_close(&transfer->call);
+	buf_free(&transfer->text);
+	buf_free(&transfer->body);
+	mem_free(transfer);
 }
+
+static int new_transfer(struct http_lane *lane, struct http_transfer **ret_transfer)
+{
+	static const char *const methods[] = { "POST", "PUT", "PATCH" };
+	const struct http_plan *plan = lane->outlet->plan;
+	const struct http_call_options options = {
+		.https = lane->target->https,
+		.http1 = plan->http1,
+		.fresh = plan->fresh,
+		.whole = plan->verdicts,
+		.method = lane->target == &plan->probe ? "GET" : methods[plan->method],
+		.url = lane->target->url,
+		.connect_ms = plan->connect_ms,
+		.timeout_ms = plan->timeout_ms,
+		.idle_s = plan->idle_s,
+		.answer_max = plan->answer_max,
+		.ca_file = plan->ca_file,
+		.cert_file = plan->cert_file,
+		.key_file = plan->key_file,
+	};
+	struct http_transfer *transfer = mem_zalloc(1, sizeof(*transfer));
+	if (!transfer)
+		return -ENOMEM;
+	transfer->outlet = lane->outlet;
+	transfer->lane = lane;
+	if (http_call_open(&transfer->call, &lane->outlet->client, &options)) {
+		mem_free(transfer);
+		return -ENOMEM;
+	}
+	*ret_transfer = transfer;
+	return 0;
+}
+
+static int take_transfer(struct http_lane *lane, struct http_transfer **ret_transfer)
+{
+	struct http_transfer *transfer = lane->spare;
+	if (!transfer)
+		return new_transfer(lane, ret_transfer);
+	lane->spare = transfer->next;
+	http_call_reset(&transfer->call);
+	buf_clear(&transfer->text);
+	buf_clear(&transfer->body);
+	transfer->line_count = 0;
+	*ret_transfer = transfer;
+	return 0;
+}
+
+void http_outlet_start(struct http_transfer *transfer)
+{
+	struct http_lane *lane = transfer->lane;
+	struct http_call *call = &transfer->call;
+	call->lines = lane->target->fixed;
+	for (uint32_t i = transfer->line_count; i-- > 0;) {
+		transfer->nodes[i] = (struct http_line){
+			.text = transfer->text.ptr + transfer->lines[i],
+			.next = call->lines,
+		};
+		call->lines = &transfer->nodes[i];
+	}
+	bool made = transfer->outlet->plan->has_body || transfer->batch;
+	call->url = lane->target->url ? NULL : transfer->text.ptr;
+	call->body = made ? buf_span(&transfer->body) : transfer->chain->payload;
+	call->pin = lane->pin ? &lane->pin_node : NULL;
+	if (http_call_start(call))
+		http_outlet_fail(transfer, false, "no memory to send it");
+	else
+		lane->pin = false;
+}
+
+/* ---- attempts to requests, and results to attempts ---- */
 
 static void fail_chain(struct outlet_attempt *chain, bool permanent, const char *why)
 {
@@ -87,7 +151,7 @@ static void begin(struct http_lane *lane, struct outlet_attempt *chain)
 		fail_chain(chain, false, "interrupted");
 		return;
 	}
-	if (http_transfer_take(lane, &transfer)) {
+	if (take_transfer(lane, &transfer)) {
 		fail_chain(chain, false, "no memory to send it");
 		return;
 	}
@@ -106,15 +170,14 @@ static void begin(struct http_lane *lane, struct outlet_attempt *chain)
 	}
 }
 
-void http_outlet_finish(struct http_transfer *transfer, CURLcode code)
+static void finish(struct http_call *call, enum http_end end)
 {
+	struct http_transfer *transfer = container_of(call, struct http_transfer, call);
 	struct outlet_result result;
-	unlink_active(transfer);
-	http_result_of(transfer, code, &result);
+	http_result_of(transfer, end, &result);
 	bool each = transfer->outlet->plan->verdicts && http_verdicts_read(transfer, &result);
-	if (code == CURLE_COULDNT_CONNECT)
+	if (end == HTTP_END_CONNECT)
 		http_lane_doubt(transfer->lane);
-	curl_multi_remove_handle(transfer->outlet->multi, transfer->easy);
 	bool too_large = transfer->outlet->plan->verdicts && result.status == 413 && !each;
 	if (too_large && transfer->chain->next) { /* together they are; each may not be */
 		struct outlet_attempt *chain = TAKE(transfer->chain);
@@ -149,7 +212,7 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 	struct http_outlet *outlet = of(base);
 	while (chain)
 		begin(&outlet->lanes[0], cut_batch(outlet->plan, &chain));
-	http_sockets_run(outlet);
+	http_client_run(&outlet->client);
 }
 
 static void probe(struct outlet *base, struct outlet_attempt *attempt)
@@ -157,7 +220,7 @@ static void probe(struct outlet *base, struct outlet_attempt *attempt)
 	struct http_outlet *outlet = of(base);
 	attempt->next = NULL;
 	begin(&outlet->lanes[1], attempt);
-	http_sockets_run(outlet);
+	http_client_run(&outlet->client);
 }
 
 static void interrupt(struct outlet *base)
@@ -167,37 +230,22 @@ static void interrupt(struct outlet *base)
 	loop_wake(outlet->loop);
 }
 
-static void end_all(struct http_outlet *outlet)
-{
-	outlet->busy = true;
-	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++)
-		if (outlet->lanes[i].waiting)
-			http_lane_fail_waiting(&outlet->lanes[i], "interrupted");
-	while (outlet->active) {
-		struct http_transfer *transfer = outlet->active;
-		snprintf(transfer->error, sizeof(transfer->error), "interrupted");
-		http_outlet_finish(transfer, CODE_INTERRUPTED);
-	}
-	outlet->busy = false;
-}
-
 static void each_round(struct loop_hook *hook)
 {
 	struct http_outlet *outlet = container_of(hook, struct http_outlet, hook);
 	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++)
 		http_lane_poll(&outlet->lanes[i]);
-	if (unlikely(outlet->timer_owed)) {
-		outlet->timer_owed = false;
-		outlet->timer.due(&outlet->timer);
-	}
-	if (unlikely(atomic_load_explicit(&outlet->interrupted, memory_order_relaxed)))
-		end_all(outlet);
+	if (likely(!atomic_load_explicit(&outlet->interrupted, memory_order_relaxed)))
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++)
+		if (outlet->lanes[i].waiting)
+			http_lane_fail_waiting(&outlet->lanes[i], "interrupted");
+	http_client_abort(&outlet->client, "interrupted");
 }
 
 static void free_outlet(struct outlet *base)
 {
 	struct http_outlet *outlet = of(base);
-	CHECK(!outlet->active);
 	loop_hook_remove(outlet->loop, &outlet->hook);
 	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++) {
 		struct http_lane *lane = &outlet->lanes[i];
@@ -206,13 +254,12 @@ static void free_outlet(struct outlet *base)
 		while (lane->spare) {
 			struct http_transfer *transfer = lane->spare;
 			lane->spare = transfer->next;
-			http_transfer_free(transfer);
+			free_transfer(transfer);
 		}
 	}
-	http_sockets_close(outlet);
+	http_client_close(&outlet->client);
 	http_plan_free(outlet->plan);
 	mem_free(outlet);
-	curl_global_cleanup();
 }
 
 static const struct outlet_methods methods = {
@@ -228,26 +275,17 @@ static const struct outlet_methods methods_with_probe = {
 	.free = free_outlet,
 };
 
-/* Counted by libcurl. Its memory is its own: version 7.88 divides by zero when the table
- * of a socket's transfers cannot grow (singlesocket()), so a test that makes each
- * allocation fail would end there. */
-static int init_curl(struct error_text *ret_text)
+static const char *refuse(const struct http_client *client, const struct ip_address *address)
 {
-	CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
-	return code ? error_fill(ret_text, ERR_CONFIG, "libcurl does not start: %s",
-	                         curl_easy_strerror(code))
-	            : 0;
+	const struct http_outlet *outlet = container_of(client, const struct http_outlet, client);
+	return http_plan_refusal(outlet->plan, address);
 }
 
 int http_outlet_check(const struct http_outlet_options *options, struct error_text *ret_text)
 {
 	struct http_plan *plan = NULL;
-	int error = init_curl(ret_text);
-	if (error)
-		return error;
-	error = http_plan_new(options, &plan, ret_text);
+	int error = http_plan_new(options, &plan, ret_text);
 	http_plan_free(plan);
-	curl_global_cleanup();
 	return error;
 }
 
@@ -261,7 +299,7 @@ static int open_outlet(struct http_outlet *outlet, const struct http_outlet_opti
 	bool has_probe = plan->probe.host;
 	outlet->outlet.methods = has_probe ? &methods_with_probe : &methods;
 	outlet->outlet.batch_max = plan->batch_events;
-	error = http_sockets_open(outlet);
+	error = http_client_open(&outlet->client, ret_text);
 	if (!error)
 		error = http_lane_init(&outlet->lanes[0], outlet, &plan->request);
 	if (!error && has_probe)
@@ -272,16 +310,18 @@ static int open_outlet(struct http_outlet *outlet, const struct http_outlet_opti
 int http_outlet_new(const struct http_outlet_options *options, struct outlet **ret_outlet,
                     struct error_text *ret_text)
 {
-	int error = init_curl(ret_text);
-	struct http_outlet *outlet = error ? NULL : mem_zalloc(1, sizeof(*outlet));
+	struct http_outlet *outlet = mem_zalloc(1, sizeof(*outlet));
 	if (!outlet)
-		return error ? error : (curl_global_cleanup(), -ENOMEM);
+		return -ENOMEM;
 	outlet->loop = options->loop;
 	outlet->clock = options->clock ? options->clock : clock_system();
 	outlet->lookup = options->lookup;
 	outlet->hook.round = each_round;
 	loop_hook_add(outlet->loop, &outlet->hook);
-	error = open_outlet(outlet, options, ret_text);
+	outlet->client = (struct http_client){
+		.loop = options->loop, .clock = outlet->clock, .refuse = refuse, .done = finish
+	};
+	int error = open_outlet(outlet, options, ret_text);
 	if (error) {
 		free_outlet(&outlet->outlet);
 		return error;

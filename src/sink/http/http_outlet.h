@@ -20,23 +20,17 @@
  * REFUSED with its status. A 2xx without verdicts is UNKNOWN: to send again is safe. An event
  * that is no JSON goes alone, as it came.
  *
- * What is known of an attempt
- *   NOT_SENT  until libcurl begins to write the request: no address, refused, TLS,
- *             a time-out before that. libcurl asks a callback right before it writes
- *             (CURLOPT_PREREQFUNCTION); an attempt for which it never asked sent
- *             nothing. Also what a server of HTTP/2 says it did not begin. permanent: a template's value is missing or unfit.
+ * What is known of an attempt (see link/http.h)
+ *   NOT_SENT  until libcurl begins to write the request: no address, refused, TLS, a
+ *             time-out before that. Also what a server of HTTP/2 says it did not process.
+ *             permanent: a template's value is missing or unfit.
  *   UNKNOWN   from then on, until the whole head of a final answer (not 1xx) is here.
  *   DONE      the head says 2xx. REFUSED: it says anything else; redirects are not
- *             followed. What comes of the answer's body changes nothing.
- * libcurl sends a request a second time by itself when a connection from its pool
- * ends without an answer, or a stream of HTTP/2 is refused. Who had read the first
- * one nobody knows: the callback allows one write for each attempt, the second ends
- * it as UNKNOWN. A connection that the peer is known to have closed is not taken
- * from the pool; one that closes just when the request leaves cannot be told from
- * one that closed after reading it. `idle_ms` should be below the peer's own limit.
- * Over HTTP/2 a server that winds a connection down says which requests it has not
- * begun: those go on to another connection by themselves. A stream that is refused on
- * its own (REFUSED_STREAM) libcurl does not tell from a lost one.
+ *             followed. How the answer's body ends changes nothing.
+ * A connection that the peer is known to have closed is not taken from the pool; one that
+ * closes just when the request leaves cannot be told from one that closed after reading it:
+ * UNKNOWN. `idle_ms` should be below the peer's own limit. A stream of HTTP/2 that is refused
+ * on its own (REFUSED_STREAM) libcurl does not tell from a lost one.
  *
  * Where it may connect to (SSRF)
  *   Scheme, host and port are fixed; places are for path and query, and what fills
@@ -52,7 +46,7 @@
  * Texts of results hold no secrets: values of secret headers and their secret parts, of the
  * URL's query and long names of its path are blotted out of what a server says.
  *
- * Room:      sink, the only includer of libcurl.
+ * Room:      sink.
  * Threads:   one, that of the loop, with SIGPIPE blocked or ignored (sys/thread.h does
  *            that): OpenSSL writes without asking. interrupt() any. Names are resolved on short-lived
  *            threads, which an ending outlet does not wait for.

@@ -164,7 +164,7 @@ static int judge_secret(struct span value, struct error_text *ret_text)
 int http_plan_add_line(struct http_plan *plan, struct http_target *target,
                        const struct span parts[static 3])
 {
-	struct curl_slist *node = arena_alloc(&plan->arena, sizeof(*node));
+	struct http_line *node = arena_alloc(&plan->arena, sizeof(*node));
 	size_t len = parts[0].len + parts[1].len + parts[2].len;
 	char *line = arena_alloc(&plan->arena, len + 1);
 	if (!node || !line)
@@ -172,7 +172,7 @@ int http_plan_add_line(struct http_plan *plan, struct http_target *target,
 	struct buf out = buf_on(line, len);
 	for (size_t i = 0; i < 3; i++)
 		buf_append_span(&out, parts[i]);
-	*node = (struct curl_slist){ .data = line, .next = target->fixed };
+	*node = (struct http_line){ .text = line, .next = target->fixed };
 	target->fixed = node;
 	return 0;
 }

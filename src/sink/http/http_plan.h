@@ -7,10 +7,9 @@
  */
 #pragma once
 
-#include <curl/curl.h>
-
 #include "base/arena.h"
 #include "base/sign.h"
+#include "link/http.h"
 #include "sink/http/http_outlet.h"
 
 /* Headers that are there without being asked for. An own header of the same name
@@ -46,10 +45,10 @@ struct http_target {
 	struct span prefix; /* of that URL: "https://crm.example.com:8443" */
 	uint32_t path;      /* template: what comes behind it */
 	bool places_in_path;
-	const char *url;          /* all of it, if it is the same each time; else NULL */
-	struct curl_slist *fixed; /* headers that are the same each time */
-	uint32_t replaced;        /* bits: builtins that an own header replaces */
-	uint32_t own_count;       /* headers with places */
+	const char *url;         /* all of it, if it is the same each time; else NULL */
+	struct http_line *fixed; /* headers that are the same each time */
+	uint32_t replaced;       /* bits: builtins that an own header replaces */
+	uint32_t own_count;      /* headers with places */
 	struct http_own_header own[HTTP_HEADERS_MAX];
 };
 

@@ -3,17 +3,12 @@
 
 #include <string.h>
 
-#include "base/text.h"
+#include "link/http.h"
 
 /* A URL, cut behind its host and port. */
 struct halves {
 	struct span front;
 	struct span rest;
-};
-
-/* What libcurl reads in the front. */
-struct front {
-	char *scheme, *host, *port;
 };
 
 static int refuse(struct error_text *ret_text, const char *expected)
@@ -46,37 +41,6 @@ static int cut_url(struct span url, struct halves *ret_halves, struct error_text
 		return refuse(ret_text, "no #: a fragment is not sent");
 	*ret_halves = (struct halves){ span_of(url.ptr, (size_t)(host.ptr - url.ptr) + host.len),
 		                       rest };
-	return 0;
-}
-
-static void free_front(struct front *front)
-{
-	curl_free(front->scheme);
-	curl_free(front->host);
-	curl_free(front->port);
-}
-
-/* libcurl's own reading, so that what is judged is what is connected to: it knows
- * the many ways to write an address, and names beyond ASCII. */
-static int read_front(struct span text, struct front *ret_front, struct error_text *ret_text)
-{
-	CURLU *url = curl_url();
-	char copy[512];
-	if (!url)
-		return -ENOMEM;
-	bool fits = text.ptr && text.len < sizeof(copy) && !memchr(text.ptr, '\0', text.len);
-	if (fits) {
-		memcpy(copy, text.ptr, text.len);
-		copy[text.len] = '\0';
-	}
-	if (!fits || curl_url_set(url, CURLUPART_URL, copy, CURLU_DISALLOW_USER) ||
-	    curl_url_get(url, CURLUPART_SCHEME, &ret_front->scheme, 0) ||
-	    curl_url_get(url, CURLUPART_HOST, &ret_front->host, CURLU_PUNYCODE) ||
-	    curl_url_get(url, CURLUPART_PORT, &ret_front->port, CURLU_DEFAULT_PORT)) {
-		curl_url_cleanup(url);
-		return refuse(ret_text, "http:// or https://, a host and perhaps a port");
-	}
-	curl_url_cleanup(url);
 	return 0;
 }
 
@@ -131,18 +95,25 @@ static int set_tls_name(struct http_plan *plan, struct http_target *target, stru
 	return put_prefix(plan, target);
 }
 
-static int fill_front(struct http_plan *plan, struct http_target *target, const struct front *front,
+static int fill_front(struct http_plan *plan, struct http_target *target, struct span front,
                       struct error_text *ret_text)
 {
-	uint64_t port;
-	CHECK(front->scheme && front->host && front->port);
-	target->https = strcmp(front->scheme, "https") == 0;
-	if (!target->https && strcmp(front->scheme, "http") != 0)
-		return refuse(ret_text, "http:// or https://");
-	if (text_parse_u64(span_str(front->port), &port) || port == 0 || port > UINT16_MAX)
-		return refuse(ret_text, "a port from 1 to 65535");
-	target->port = (uint16_t)port;
-	int error = fill_host(plan, target, span_str(front->host), ret_text);
+	struct http_url url;
+	char copy[512];
+	int error = ERR_INVALID;
+	if (front.ptr && front.len < sizeof(copy) && !memchr(front.ptr, '\0', front.len)) {
+		memcpy(copy, front.ptr, front.len);
+		copy[front.len] = '\0';
+		error = http_url_read(copy, &url);
+	}
+	if (error == ERR_INVALID)
+		return refuse(ret_text, "http:// or https://, a host and a port from 1 to 65535, "
+		                        "if any");
+	if (error)
+		return error;
+	target->https = url.https;
+	target->port = url.port;
+	error = fill_host(plan, target, span_str(url.host), ret_text);
 	return error ? error : put_prefix(plan, target);
 }
 
@@ -171,18 +142,16 @@ static int judge_whole(struct http_plan *plan, struct http_target *target,
                        struct error_text *ret_text)
 {
 	struct buf out = { .cap = 2 * TEMPLATE_TEXT_MAX };
-	CURLU *url = curl_url();
 	buf_append_span(&out, target->prefix);
 	template_sample(plan->templates, target->path, &out);
 	buf_append_char(&out, '\0');
-	int error = !url || out.failed ? -ENOMEM : 0;
-	if (!error && curl_url_set(url, CURLUPART_URL, out.ptr, CURLU_PATH_AS_IS))
+	int error = out.failed ? -ENOMEM : 0;
+	if (!error && !http_url_is_valid(out.ptr))
 		error = refuse(ret_text, "a URL that can be read");
 	if (!error && template_is_fixed(plan->templates, target->path)) {
 		target->url = arena_copy(&plan->arena, span_of(out.ptr, out.len - 1)).ptr;
 		error = target->url ? 0 : -ENOMEM;
 	}
-	curl_url_cleanup(url);
 	buf_free(&out);
 	return error;
 }
@@ -191,13 +160,9 @@ int http_url_compile(struct http_plan *plan, struct http_target *target, struct 
                      struct span tls_name, struct error_text *ret_text)
 {
 	struct halves halves = { 0 };
-	struct front front = { NULL, NULL, NULL };
 	int error = cut_url(url, &halves, ret_text);
 	if (!error)
-		error = read_front(halves.front, &front, ret_text);
-	if (!error)
-		error = fill_front(plan, target, &front, ret_text);
-	free_front(&front);
+		error = fill_front(plan, target, halves.front, ret_text);
 	if (!error && tls_name.len > 0)
 		error = set_tls_name(plan, target, tls_name, ret_text);
 	if (!error)

@@ -97,8 +97,8 @@ static bool judge_item(const struct reader *reader, struct outlet_result *result
 static bool read_single(const struct http_transfer *transfer, struct reader *reader)
 {
 	struct outlet_attempt *attempt = transfer->chain;
-	struct outlet_result result = { .retry_after_ms = transfer->retry_after_ms };
-	struct span answer = buf_span(&transfer->whole);
+	struct outlet_result result = { .retry_after_ms = transfer->call.retry_after_ms };
+	struct span answer = buf_span(&transfer->call.whole);
 	if (json_scan(answer, &reader->item, &reader->doc) != 0 || !judge_item(reader, &result))
 		return false;
 	http_result_text(transfer->outlet->plan, answer, &result);
@@ -112,7 +112,7 @@ static bool read_items(const struct http_transfer *transfer, struct reader *read
 	struct json_elements elements;
 	struct outlet_attempt *attempt = transfer->chain;
 	struct span item;
-	if (json_scan(buf_span(&transfer->whole), &reader->answer, &reader->doc) != 0)
+	if (json_scan(buf_span(&transfer->call.whole), &reader->answer, &reader->doc) != 0)
 		return false;
 	struct json_value events = json_get(&reader->doc, reader->events);
 	if (events.type != JSON_ARRAY || json_elements_begin(&elements, events.text) != 0)
@@ -120,7 +120,7 @@ static bool read_items(const struct http_transfer *transfer, struct reader *read
 	int found = json_elements_next(&elements, &reader->item, &reader->doc, &item);
 	while (found == 1 && attempt) {
 		attempt->result =
-			(struct outlet_result){ .retry_after_ms = transfer->retry_after_ms };
+			(struct outlet_result){ .retry_after_ms = transfer->call.retry_after_ms };
 		if (!judge_item(reader, &attempt->result))
 			return false;
 		http_result_text(transfer->outlet->plan, item, &attempt->result);
@@ -132,11 +132,11 @@ static bool read_items(const struct http_transfer *transfer, struct reader *read
 
 bool http_verdicts_read(const struct http_transfer *transfer, struct outlet_result *result)
 {
-	if (!transfer->answered)
+	if (!transfer->call.answered)
 		return false;
 	struct reader *reader = mem_alloc(sizeof(*reader));
 	bool read = false;
-	if (reader && !transfer->whole.failed) {
+	if (reader && !transfer->call.whole.failed) {
 		init_reader(reader);
 		read = transfer->batch ? read_items(transfer, reader)
 		                       : read_single(transfer, reader);

@@ -1,25 +1,25 @@
-/* http2_refusals: of which requests a server has said that it did nothing with them. */
+/* http: of which calls a server has said that it did not process them. */
 #include "support/test.h"
 
 #include <stdio.h>
 
-#include "sink/http/http_internal.h"
+#include "link/http.h"
 
 #define COUNT 4u
 
-static struct http_outlet outlet;
-static struct http_transfer transfers[COUNT];
+static struct http_client client;
+static struct http_call calls[COUNT];
 
 /* Requests that are written, on one connection, with streams 1, 3, 5 … */
 static int begin(void **state)
 {
 	(void)state;
-	outlet = (struct http_outlet){ .active = &transfers[0] };
+	client = (struct http_client){ .active = &calls[0] };
 	for (uint32_t i = 0; i < COUNT; i++) {
 		char text[64];
-		transfers[i] = (struct http_transfer){
-			.outlet = &outlet,
-			.next = i + 1 < COUNT ? &transfers[i + 1] : NULL,
+		calls[i] = (struct http_call){
+			.client = &client,
+			.next = i + 1 < COUNT ? &calls[i + 1] : NULL,
 			.written = true,
 			.way = { .peer_ip = "192.0.2.1",
 			         .own_ip = "192.0.2.9",
@@ -27,7 +27,7 @@ static int begin(void **state)
 			         .own_port = 40000 },
 		};
 		snprintf(text, sizeof(text), "Using Stream ID: %u (easy handle)", 2 * i + 1);
-		http2_refusals_hear(&transfers[i], span_str(text));
+		http_call_hear(&calls[i], span_str(text));
 	}
 	return 0;
 }
@@ -37,17 +37,17 @@ static void hear_goaway(uint32_t last)
 	char text[64];
 
 	snprintf(text, sizeof(text), "received GOAWAY, error=0, last_stream=%u", last);
-	http2_refusals_hear(&transfers[0], span_str(text));
+	http_call_hear(&calls[0], span_str(text));
 }
 
 static void what_is_behind_the_last_stream_was_not_begun(void **state)
 {
 	(void)state;
-	transfers[3].answered = true;
+	calls[3].answered = true;
 	hear_goaway(3);
-	assert_false(transfers[0].unprocessed || transfers[1].unprocessed);
-	assert_true(transfers[2].unprocessed);
-	assert_false(transfers[3].unprocessed); /* whatever the server says of it now */
+	assert_false(calls[0].unprocessed || calls[1].unprocessed);
+	assert_true(calls[2].unprocessed);
+	assert_false(calls[3].unprocessed); /* whatever the server says of it now */
 }
 
 /* Two addresses of a host, or two of ours, may have the same port on our side: what one
@@ -55,21 +55,21 @@ static void what_is_behind_the_last_stream_was_not_begun(void **state)
 static void what_is_on_another_connection_stays_unknown(void **state)
 {
 	(void)state;
-	snprintf(transfers[1].way.peer_ip, IP_TEXT_MAX, "192.0.2.2");
-	snprintf(transfers[2].way.own_ip, IP_TEXT_MAX, "192.0.2.8");
-	transfers[3].way.peer_port = 8443;
+	snprintf(calls[1].way.peer_ip, IP_TEXT_MAX, "192.0.2.2");
+	snprintf(calls[2].way.own_ip, IP_TEXT_MAX, "192.0.2.8");
+	calls[3].way.peer_port = 8443;
 	hear_goaway(1);
 	for (uint32_t i = 0; i < COUNT; i++)
-		assert_false(transfers[i].unprocessed);
+		assert_false(calls[i].unprocessed);
 }
 
 static void what_was_not_written_is_not_spoken_of(void **state)
 {
 	(void)state;
-	transfers[2].written = false;
+	calls[2].written = false;
 	hear_goaway(1);
-	assert_true(transfers[1].unprocessed && transfers[3].unprocessed);
-	assert_false(transfers[2].unprocessed);
+	assert_true(calls[1].unprocessed && calls[3].unprocessed);
+	assert_false(calls[2].unprocessed);
 }
 
 int main(void)

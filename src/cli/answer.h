@@ -1,5 +1,5 @@
 /*
- * answer_table: rows of a JSON answer as people read them.
+ * answer: rows of a JSON answer as people read them.
  *
  * Room:    cli. Threads: pure, but for the output.
  * Failure: ERR_INVALID: the answer is not of that shape.

@@ -1,5 +1,5 @@
-/* answer_table: see answer_table.h. */
-#include "cli/answer_table.h"
+/* answer: see answer.h. */
+#include "cli/answer.h"
 
 #include "base/error.h"
 #include "codec/json.h"

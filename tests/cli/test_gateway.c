@@ -1,11 +1,12 @@
-/* ask: the small client behind `stile why`. */
+/* gateway: the questions of the commands to a running gateway. */
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "cli/ask.h"
+#include "cli/gateway.h"
 #include "support/test.h"
 #include "sys/thread.h"
 
@@ -16,19 +17,6 @@
 static void test_addresses_are_read_strictly(void **state)
 {
 	(void)state;
-	static const struct {
-		const char *url;
-		const char *host;
-		const char *port;
-	} good[] = {
-		{ "http://127.0.0.1:8080", "127.0.0.1", "8080" },
-		{ "http://localhost/", "localhost", "80" },
-		{ "http://[::1]:9/", "::1", "9" },
-		{ "http://[::1]", "::1", "80" },
-		{ "https://gate.example.com", "gate.example.com", "443" },
-		{ "https://[::1]:8443/", "::1", "8443" },
-		{ "unix:/run/stile/admin.sock", "/run/stile/admin.sock", "" },
-	};
 	static const char *const bad[] = {
 		"",
 		"http://",
@@ -38,67 +26,38 @@ static void test_addresses_are_read_strictly(void **state)
 		"127.0.0.1:8080",
 		"http://a:0",
 		"http://a:65536",
-		"http://a:",
 		"http://a:8080x",
 		"http://a/b",
+		"http://a?b",
+		"http://a/?b",
+		"http://a#b",
 		"http://u:p@a",
 		"http://[::1]x",
 		"http://[::1",
 		"http://a b",
-		"http://a:000000000080",
 		"unix:",
 		"unix:/",
 		"unix:admin.sock",
 		LONG_PATH,
 	};
-	struct ask_address address;
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		assert_int_equal(ask_parse_url(good[i].url, &address, NULL), 0);
-		assert_string_equal(address.host, good[i].host);
-		assert_string_equal(address.port, good[i].port);
-		assert_int_equal(address.secure, good[i].url[4] == 's');
-		assert_int_equal(address.local, good[i].url[0] == 'u');
-	}
+	struct buf out = { 0 };
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		struct error_text text = { "" };
-		if (ask_parse_url(bad[i], &address, &text) != ERR_INVALID)
+		const struct gateway_options options = { .url = bad[i] };
+		if (gateway_get(&options, SPAN("/"), &out, &text) != ERR_INVALID)
 			fail_msg("\"%s\" is accepted", bad[i]);
 		assert_non_null(strstr(text.text, "http://HOST:PORT"));
 	}
 }
 
-static void test_values_are_encoded(void **state)
+static void test_a_parameter_is_encoded(void **state)
 {
 	(void)state;
 	struct buf text = { 0 };
-	ask_encode(&text, SPAN("a-Z_0.~ &=%é\n"));
-	buf_append_char(&text, 0);
-	assert_string_equal(text.ptr, "a-Z_0.~%20%26%3D%25%C3%A9%0A");
+	gateway_add_parameter(&text, "id", "a-Z_0.~ &=%\n");
+	gateway_add_parameter(&text, "source", NULL);
+	assert_true(span_eq(buf_span(&text), SPAN("&id=a-Z_0.~%20%26%3D%25%0A")));
 	buf_free(&text);
-}
-
-static void test_an_answer_that_is_not_whole_is_refused(void **state)
-{
-	(void)state;
-	static const char whole[] =
-		"HTTP/1.1 200 OK\r\nServer: x\r\ncontent-length:  5 \r\n\r\nhello";
-	uint16_t status = 0;
-	struct span body = SPAN_EMPTY;
-	assert_int_equal(ask_parse_answer(span_str(whole), &status, &body), 0);
-	assert_int_equal(status, 200);
-	assert_true(span_eq(body, SPAN("hello")));
-	for (size_t len = 0; len < sizeof(whole) - 1; len++)
-		assert_int_equal(ask_parse_answer(span_of(whole, len), &status, &body),
-		                 ERR_INVALID);
-	static const char *const bad[] = {
-		"HTTP/1.1 200 OK\r\n\r\n",
-		"HTTP/1.1 2x0 OK\r\nContent-Length: 0\r\n\r\n",
-		"SSH-2.0-OpenSSH\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nX-Content-Length: 0\r\n\r\n",
-	};
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		assert_int_equal(ask_parse_answer(span_str(bad[i]), &status, &body), ERR_INVALID);
 }
 
 /* A server for one question. */
@@ -155,8 +114,8 @@ static void test_a_question_is_asked_and_its_answer_given(void **state)
 	struct server server;
 	struct buf out = { 0 };
 	server_begin(&server, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
-	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/v1/why?id=a"), &out,
-	                NULL);
+	int r = gateway_get(&(struct gateway_options){ .url = server.url }, SPAN("/v1/why?id=a"),
+	                    &out, NULL);
 	server_end(&server);
 	assert_int_equal(r, 0);
 	assert_true(span_eq(buf_span(&out), SPAN("hello")));
@@ -172,16 +131,59 @@ static void test_a_refusal_says_what_the_gateway_said(void **state)
 	struct error_text text = { "" };
 	server_begin(&server, "HTTP/1.1 400 Bad Request\r\nContent-Length: 34\r\n\r\n"
 	                      "{\"detail\":\"limit is \\\"a\\\" number\"}");
-	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/"), &out, &text);
+	int r = gateway_get(&(struct gateway_options){ .url = server.url }, SPAN("/"), &out, &text);
 	server_end(&server);
 	assert_int_equal(r, ERR_INVALID);
 	assert_string_equal(text.text, "the gateway says 400: limit is \"a\" number");
 	assert_int_equal(out.len, 0);
-	server_begin(&server, "hello\r\n\r\n");
-	r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/"), &out, &text);
+}
+
+static void test_an_answer_that_is_not_whole_or_not_http_is_refused(void **state)
+{
+	(void)state;
+	static const struct {
+		const char *answer;
+		int error;
+		const char *text;
+	} cases[] = {
+		{ "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello", ERR_DAMAGED,
+		  "ended before" },
+		{ "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\nhello", ERR_DAMAGED,
+		  "ended before" },
+		{ "SSH-2.0-OpenSSH\r\n\r\n", ERR_INVALID, "is no gateway; if it listens with TLS" },
+		{ "\x15\x03\x03", ERR_INVALID, "is no gateway; if it listens with TLS" },
+		{ "", ERR_INVALID, "is no gateway; if it listens with TLS" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct server server;
+		struct buf out = { 0 };
+		struct error_text text = { "" };
+		server_begin(&server, cases[i].answer);
+		int r = gateway_get(&(struct gateway_options){ .url = server.url }, SPAN("/"), &out,
+		                    &text);
+		server_end(&server);
+		assert_int_equal(r, cases[i].error);
+		if (!strstr(text.text, cases[i].text))
+			fail_msg("\"%s\" is not in \"%s\"", cases[i].text, text.text);
+		assert_int_equal(out.len, 0);
+	}
+}
+
+/* A proxy of the environment never sees a question, nor its token. */
+static void test_proxies_of_the_environment_are_not_used(void **state)
+{
+	(void)state;
+	struct server server;
+	struct buf out = { 0 };
+	assert_int_equal(setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
+	assert_int_equal(setenv("all_proxy", "http://127.0.0.1:1", 1), 0);
+	server_begin(&server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+	int r = gateway_get(&(struct gateway_options){ .url = server.url }, SPAN("/"), &out, NULL);
 	server_end(&server);
-	assert_int_equal(r, ERR_INVALID);
-	assert_string_equal(text.text, "what answers there is no gateway");
+	unsetenv("http_proxy");
+	unsetenv("all_proxy");
+	assert_int_equal(r, 0);
+	buf_free(&out);
 }
 
 static void test_nobody_there_is_told_with_the_address(void **state)
@@ -199,7 +201,7 @@ static void test_nobody_there_is_told_with_the_address(void **state)
 	shutdown(fd, SHUT_RDWR);
 	server_end(&server);
 	close(fd);
-	int r = ask_get(&(struct ask_options){ .url = server.url }, SPAN("/"), &out, &text);
+	int r = gateway_get(&(struct gateway_options){ .url = server.url }, SPAN("/"), &out, &text);
 	assert_int_equal(r, -ECONNREFUSED);
 	assert_non_null(strstr(text.text, "no gateway answers at 127.0.0.1 port "));
 }
@@ -208,10 +210,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses_are_read_strictly),
-		cmocka_unit_test(test_values_are_encoded),
-		cmocka_unit_test(test_an_answer_that_is_not_whole_is_refused),
+		cmocka_unit_test(test_a_parameter_is_encoded),
 		cmocka_unit_test(test_a_question_is_asked_and_its_answer_given),
 		cmocka_unit_test(test_a_refusal_says_what_the_gateway_said),
+		cmocka_unit_test(test_an_answer_that_is_not_whole_or_not_http_is_refused),
+		cmocka_unit_test(test_proxies_of_the_environment_are_not_used),
 		cmocka_unit_test(test_nobody_there_is_told_with_the_address),
 	};
 
