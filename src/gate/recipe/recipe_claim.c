@@ -42,16 +42,9 @@ static void read_header(struct recipe_run *run, const struct http1_header *heade
 
 void recipe_read_headers(struct recipe_run *run)
 {
-	const struct recipe_headers *headers = &run->recipe->headers;
 	run->headers_read = true;
-	for (uint32_t i = 0; i < run->input.header_count; i++) {
-		const struct http1_header *header = &run->input.headers[i];
-		size_t len = header->name.len;
-		/* Length and first letter sort out most, at the price of one load. */
-		if (len > 0 && len <= RECIPE_HEADER_NAME_MAX &&
-		    headers->letters[len] >> (header->name.ptr[0] & 31) & 1)
-			read_header(run, header);
-	}
+	for (uint32_t i = 0; i < run->input.header_count; i++)
+		read_header(run, &run->input.headers[i]);
 }
 
 static struct recipe_value json_to_value(const struct json_value *json)
@@ -176,9 +169,7 @@ static bool value_matches(const struct recipe_test *test, const struct recipe_va
 {
 	char bytes[DECODED_MAX];
 	struct span text = value->text.raw;
-	bool scalar = value->type == DIGEST_STRING || value->type == DIGEST_NUMBER ||
-	              value->type == DIGEST_LITERAL;
-	if (!scalar)
+	if (!recipe_value_is_scalar(value))
 		return false;
 	if (value->text.coding != EVENT_TEXT_PLAIN &&
 	    event_text_value(value->text, bytes, sizeof(bytes), &text) < 0)
@@ -301,15 +292,19 @@ static int canonicalise(struct recipe_run *run, struct span text, const struct j
 	                  problem.expected);
 }
 
+static int add_hash(struct recipe_run *run, enum digest_part type, struct span bytes)
+{
+	struct digest_value hash = digest_of_bytes(run->recipe->key, bytes);
+	return digest_add(&run->digest, type, span_of(hash.bytes, sizeof(hash.bytes)));
+}
+
 static int add_container(struct recipe_run *run, const struct recipe_value *value,
                          const struct json_plan *except, struct error_text *ret_problem)
 {
 	int error = canonicalise(run, value->text.raw, except, ret_problem);
 	if (error < 0)
 		return error;
-	struct digest_value hash = digest_of_bytes(run->recipe->key,
-	                                           buf_span(&run->scratch->canonical));
-	return digest_add(&run->digest, value->type, span_of(hash.bytes, sizeof(hash.bytes)));
+	return add_hash(run, value->type, buf_span(&run->scratch->canonical));
 }
 
 static void append_u32(struct buf *out, uint32_t value)
@@ -420,8 +415,7 @@ static int add_list(struct recipe_run *run, const struct recipe_part *part, stru
 	int error = append_list(run, part->list, array, part->optional, ret_problem);
 	if (error != 0)
 		return error;
-	struct digest_value hash = digest_of_bytes(run->recipe->key, buf_span(&run->scratch->list));
-	return digest_add(&run->digest, DIGEST_LIST, span_of(hash.bytes, sizeof(hash.bytes)));
+	return add_hash(run, DIGEST_LIST, buf_span(&run->scratch->list));
 }
 
 static int add_string(struct recipe_run *run, struct event_text text, bool optional)
@@ -441,7 +435,6 @@ static int add_value(struct recipe_run *run, const struct recipe_part *part,
                      struct error_text *ret_problem)
 {
 	struct span text = value->text.raw;
-	struct digest_value hash;
 	int error;
 	switch (value->type) {
 	case DIGEST_STRING: return add_string(run, value->text, part->optional);
@@ -451,10 +444,7 @@ static int add_value(struct recipe_run *run, const struct recipe_part *part,
 	case DIGEST_OBJECT:
 	case DIGEST_ARRAY: return add_container(run, value, except, ret_problem);
 	case DIGEST_LIST: return add_list(run, part, text, ret_problem);
-	case DIGEST_BODY:
-		hash = digest_of_bytes(run->recipe->key, text);
-		text = span_of(hash.bytes, sizeof(hash.bytes));
-		return digest_add(&run->digest, DIGEST_BODY, text);
+	case DIGEST_BODY: return add_hash(run, DIGEST_BODY, text);
 	case DIGEST_MISSING: return digest_add(&run->digest, DIGEST_MISSING, SPAN_EMPTY);
 	default: return digest_add(&run->digest, value->type, text);
 	}

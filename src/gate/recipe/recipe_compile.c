@@ -47,7 +47,6 @@ static int add_header(struct compiler *c, struct span name, uint8_t *ret_place)
 	int error = keep_text(c, name, &headers->names[headers->count]);
 	if (error < 0)
 		return error;
-	headers->letters[name.len] |= 1u << (name.ptr[0] & 31);
 	*ret_place = (uint8_t)headers->count++;
 	return 0;
 }

@@ -119,7 +119,6 @@ struct recipe_case {
 struct recipe_headers {
 	uint32_t count;
 	struct span names[RECIPE_HEADERS_MAX];
-	uint32_t letters[RECIPE_HEADER_NAME_MAX + 1]; /* by length: bits of first letters */
 };
 
 #define HEADER_CONTENT_TYPE 0
@@ -193,6 +192,13 @@ void recipe_read_body(struct recipe_run *run);
 void recipe_read_headers(struct recipe_run *run);
 struct recipe_value recipe_part_value(struct recipe_run *run, uint16_t part);
 bool recipe_value_is_there(const struct recipe_value *value);
+
+static inline bool recipe_value_is_scalar(const struct recipe_value *value)
+{
+	return value->type == DIGEST_STRING || value->type == DIGEST_NUMBER ||
+	       value->type == DIGEST_LITERAL;
+}
+
 bool recipe_test_holds(struct recipe_run *run, uint16_t test);
 bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it);
 const struct recipe_case *recipe_find_case(struct recipe_run *run);

@@ -132,10 +132,8 @@ static int read_field(struct recipe_run *run, uint16_t part, struct event_text *
 	struct recipe_value value = recipe_part_value(run, part);
 	if (value.repeated)
 		return recipe_refuse_repeated(&run->recipe->parts[part], ret_problem);
-	bool scalar = value.type == DIGEST_STRING || value.type == DIGEST_NUMBER ||
-	              value.type == DIGEST_LITERAL;
 	*ret_text = (struct event_text){ .coding = EVENT_TEXT_NONE };
-	if (scalar && recipe_value_is_there(&value))
+	if (recipe_value_is_scalar(&value) && recipe_value_is_there(&value))
 		*ret_text = value.text;
 	return 0;
 }
