@@ -30,8 +30,8 @@
 static void cross_free(struct redis_cross *cross)
 {
 	for (uint32_t i = 0; i < CLAIMS_MAX; i++) {
-		buf_free(&cross->met[i]);
-		buf_free(&cross->aside_met[i]);
+		buf_free(&cross->stored[i]);
+		buf_free(&cross->aside_stored[i]);
 	}
 	mem_free(cross);
 }
@@ -155,16 +155,16 @@ static int reserved_read(struct redis_cross *cross, uint32_t shard, struct span 
 	if (ends_ms < cross->ends_ms)
 		cross->ends_ms = ends_ms;
 	for (uint32_t i = 0; i < cross->admit->claim_count; i++) {
-		struct span met, aside;
+		struct span stored, aside;
 		if (cross->shards[i] != shard)
 			continue;
-		if (!redis_text_next(reply, &at, &met) || !redis_text_next(reply, &at, &aside))
+		if (!redis_text_next(reply, &at, &stored) || !redis_text_next(reply, &at, &aside))
 			return ERR_INVALID;
-		buf_clear(&cross->met[i]);
-		buf_clear(&cross->aside_met[i]);
-		buf_append_span(&cross->met[i], met);
-		buf_append_span(&cross->aside_met[i], aside);
-		if (cross->met[i].failed || cross->aside_met[i].failed)
+		buf_clear(&cross->stored[i]);
+		buf_clear(&cross->aside_stored[i]);
+		buf_append_span(&cross->stored[i], stored);
+		buf_append_span(&cross->aside_stored[i], aside);
+		if (cross->stored[i].failed || cross->aside_stored[i].failed)
 			return ERR_FULL;
 		cross->reserved[i] = true;
 	}
@@ -208,7 +208,7 @@ static void acts_choose(struct redis_cross *cross, struct span text)
 			cross->acts[i] = REDIS_CROSS_SEEN;
 		else if (seen == i + 5)
 			cross->acts[i] = REDIS_CROSS_SEEN_CONFLICT;
-		else if (heals && cross->met[i].len == 0 && !cross->admit->claims[i].shadow)
+		else if (heals && cross->stored[i].len == 0 && !cross->admit->claims[i].shadow)
 			cross->acts[i] = REDIS_CROSS_TAKEN;
 		else
 			cross->acts[i] = REDIS_CROSS_NONE;

@@ -89,8 +89,8 @@ static uint32_t add_cross(const struct redis_cross *cross, struct buf *out)
 	put_u64(&head, cross->ends_ms);
 	add(out, bytes, &head);
 	for (uint32_t i = 0; i < cross->admit->claim_count; i++) {
-		resp_request_add(out, buf_span(&cross->met[i]));
-		resp_request_add(out, buf_span(&cross->aside_met[i]));
+		resp_request_add(out, buf_span(&cross->stored[i]));
+		resp_request_add(out, buf_span(&cross->aside_stored[i]));
 	}
 	return 1 + 2 * cross->admit->claim_count;
 }

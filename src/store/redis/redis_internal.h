@@ -124,7 +124,8 @@ struct redis_cross {
 	uint32_t home; /* the shard that decides */
 	uint32_t shards[CLAIMS_MAX];
 	bool reserved[CLAIMS_MAX];
-	struct buf met[CLAIMS_MAX], aside_met[CLAIMS_MAX]; /* what the other shards have of them */
+	struct buf stored[CLAIMS_MAX],
+		aside_stored[CLAIMS_MAX]; /* what the other shards have of them */
 	uint8_t acts[CLAIMS_MAX];
 	uint32_t missing; /* answers */
 	uint32_t tries;

@@ -188,8 +188,8 @@ end
 -- used a ticket number, 2: it has an answer of its own), then the answers of those that have one.
 local function admit_many(head, i)
 	local count, key_count = unpack('>I2I2', head, 2)
-	local keys_at, following = i + 1, i + 1 + key_count
-	if full then return FULL, following end
+	local keys_at = i + 1
+	if full then return FULL end
 	local texts = keys_read(keys_at, key_count)
 	local at, k, keys_of_claim = 6, 0, step > 1 and 2 or 1
 	local out, bits, first = { '' }, {}, nil
@@ -212,7 +212,7 @@ local function admit_many(head, i)
 		at, k = at + 8 + claims * 42 + legs * 12, k + claims * keys_of_claim
 	end
 	out[1] = pack('>I8I8', now, first or 0) .. concat(bits)
-	return out, following
+	return out
 end
 
 -- Making a closure looks for each local that it uses among all captured locals of the function
@@ -224,7 +224,7 @@ function load_rest()
 local opened, due_at, closed, unleased = {}, {}, {}, {}
 local waiting = false
 
-local function each_part(list, command, key)
+local function call_in_parts(list, command, key)
 	for i = 1, #list, 1000 do
 		local most = i + 999 < #list and i + 999 or #list
 		if key then
@@ -238,10 +238,10 @@ end
 local function sync()
 	if not waiting then return end
 	waiting = false
-	each_part(opened, 'ZADD', P .. 'o')
-	for sink, list in pairs(due_at) do each_part(list, 'ZADD', P .. 'd' .. sink) end
-	each_part(closed, 'ZREM', P .. 'o')
-	each_part(unleased, 'ZREM', P .. 'l')
+	call_in_parts(opened, 'ZADD', P .. 'o')
+	for sink, list in pairs(due_at) do call_in_parts(list, 'ZADD', P .. 'd' .. sink) end
+	call_in_parts(closed, 'ZREM', P .. 'o')
+	call_in_parts(unleased, 'ZREM', P .. 'l')
 	opened, due_at, closed, unleased = {}, {}, {}, {}
 end
 
@@ -376,21 +376,29 @@ end
 
 -- Claims.
 
-local function claim_get(key)
+-- The text of a claim that is taken now; '': it is not.
+local function claim_text(key)
 	local text = known_get(key)
-	if not text then return nil end
+	if not text then return '' end
+	local _, _, _, expiry = unpack('>I8I4I4I8', text)
+	return expiry > now and text or ''
+end
+
+local function claim_parse(text)
+	if text == '' then return nil end
 	local t = {}
 	t.ticket, t.check, t.seen, t.expiry = unpack('>I8I4I4I8', text)
-	if t.expiry <= now then return nil end
 	t.order = sub(text, 25)
 	return t
 end
 
+local function claim_get(key) return claim_parse(claim_text(key)) end
+
 local function claim_put(claim, ticket)
 	local from = time_of(ticket)
 	local seconds = claim.window
-	if claim.met then
-		local left = ceil((claim.met.expiry - from) / 1000)
+	if claim.stored then
+		local left = ceil((claim.stored.expiry - from) / 1000)
 		if left > seconds then seconds = left end
 	end
 	local expiry = from + window_kept(seconds) * 1000
@@ -440,29 +448,19 @@ local function claim_read(head, at)
 	return c, at + 42
 end
 
--- What stands of a claim of another shard in the head of an admit: what is there, or
--- nothing, and the same of its claim of a conflict.
-local function met_read(text)
-	if text == '' then return nil end
-	local t = {}
-	t.ticket, t.check, t.seen, t.expiry = unpack('>I8I4I4I8', text)
-	t.order = sub(text, 25)
-	return t
-end
-
 local function is_reserved(claim, token)
 	local by = known_get(claim.reserved)
 	return by and by ~= token
 end
 
 -- Takes the claims and opens the tickets of an event. Returns its number.
-local function keep(a, taking, held)
+local function open_event(a, taking, held)
 	local legs = a.legs > 0 and a.legs or 1
 	local ticket = ticket_next(legs)
 	for i = 1, #taking do
 		if taking[i].foreign then a.taken = a.taken + 2 ^ taking[i].index else claim_put(taking[i], ticket) end
 	end
-	if a.spans then call('SET', P .. 'u' .. id_of(ticket), '', 'PX', 86400000) end
+	if a.cross_shard then call('SET', P .. 'u' .. id_of(ticket), '', 'PX', 86400000) end
 	if a.no_ticket then return ticket end
 	local r = { event = ticket, due = 0, ends = 0, attempt = 0, used = 0, status = 0, last = 0,
 		state = held and HELD or DUE, open = legs, legs = legs, sink = 0,
@@ -493,46 +491,48 @@ local function admit_answer(a, verdict, matched, t)
 	if verdict == STALE then a.order = t.order end
 end
 
-local function admit_drop(a, claim, verdict, i)
+-- The event is not new because of claim number i. A conflict that is kept aside takes a claim of
+-- its own (claim.aside): the first event with that content is held, others are its duplicates.
+local function admit_not_new(a, claim, verdict, i)
 	a.verdict, a.would, a.would_matched, a.would_ticket = 0, 0, 0, 0
-	local t = claim.met
+	local t = claim.stored
 	if verdict == CONFLICT and a.on_conflict == 0 and not a.no_ticket then
 		local aside = { kind = 0, key = claim.aside, window = claim.window, check = 0, order = '',
 			foreign = claim.foreign, index = 4 + i }
-		local met
-		if claim.foreign then met = claim.aside_met else met = claim_get(aside.key) end
-		if met then
-			verdict, t, claim = judge(aside, met, a.busy), met, aside
+		local stored
+		if claim.foreign then stored = claim.aside_stored else stored = claim_get(aside.key) end
+		if stored then
+			verdict, t, claim = judge(aside, stored, a.busy), stored, aside
 		else
-			a.own = keep(a, { aside }, true)
+			a.own = open_event(a, { aside }, true)
 		end
 	end
 	admit_answer(a, verdict, i, t)
 	if verdict == DUPLICATE or verdict == BUSY then
 		if claim.foreign then
-			a.met_again = 1 + (claim.index or i)
+			a.seen_claim = 1 + (claim.index or i)
 		else
 			claim_seen(claim.key, t)
 			a.seen = t.seen
-			-- The claims of other shards that it should have are perhaps not its own yet.
-			if a.spans and call('EXISTS', P .. 'u' .. id_of(t.ticket)) == 1 then
+			-- The first event's claims in other shards may not be taken yet.
+			if a.cross_shard and call('EXISTS', P .. 'u' .. id_of(t.ticket)) == 1 then
 				a.heals = 1
 			end
 		end
 	end
 end
 
-local function admit_text(a)
+local function admit_result(a)
 	return pack('>BBBBI8I8I8I8I8c8BBB', a.verdict, a.matched, a.would, a.would_matched, a.ticket,
-		a.own, a.would_ticket, a.seen, now, a.order, a.taken, a.met_again, a.heals)
+		a.own, a.would_ticket, a.seen, now, a.order, a.taken, a.seen_claim, a.heals)
 end
 
--- False: one of its claims is about to be taken by another event, or the reservations of its
--- own are too old.
+-- False: another event has reserved one of the claims, or the event's own reservations are too
+-- old.
 local function claims_read(a, count, i)
 	local at, token, ends = a.claims_at, '', nil
 	a.claims = {}
-	if a.spans then
+	if a.cross_shard then
 		token, ends = unpack('>c8I8', ARGV[i + 2])
 		if now >= ends then return false end
 	end
@@ -542,21 +542,22 @@ local function claims_read(a, count, i)
 		claim.index = n - 1
 		a.claims[n] = claim
 		if claim.foreign then
-			claim.met = met_read(ARGV[i + 1 + 2 * n])
-			claim.aside_met = met_read(ARGV[i + 2 + 2 * n])
+			claim.stored = claim_parse(ARGV[i + 1 + 2 * n])
+			claim.aside_stored = claim_parse(ARGV[i + 2 + 2 * n])
 		else
 			if step > 1 and is_reserved(claim, token) then return false end
-			claim.met = claim_get(claim.key)
+			claim.stored = claim_get(claim.key)
 		end
 	end
 	return true
 end
 
-local function admit_judge(a, count)
+-- The claims that a new event takes, or nil if it is not new.
+local function judge_claims(a, count)
 	local taking = {}
 	for i = 0, count - 1 do
 		local claim = a.claims[i + 1]
-		local t = claim.met
+		local t = claim.stored
 		local verdict = judge(claim, t, a.busy)
 		if verdict ~= NEW and claim.shadow then
 			if a.would == 0 then a.would, a.would_matched, a.would_ticket = verdict, i, t.ticket end
@@ -566,7 +567,7 @@ local function admit_judge(a, count)
 				verdict = NEW
 			end
 			if verdict ~= NEW then
-				admit_drop(a, claim, verdict, i)
+				admit_not_new(a, claim, verdict, i)
 				return nil
 			end
 			taking[#taking + 1] = claim
@@ -575,14 +576,14 @@ local function admit_judge(a, count)
 	return taking
 end
 
--- An event whose head is here; what is decided, and what is behind the head.
+-- An event, from its head at `at`. Later fields hold what is decided.
 local function admit_new(head, at)
 	local a = { head = head, would = 0, would_matched = 0, would_ticket = 0,
 		verdict = 0, matched = 0, ticket = 0, own = 0, seen = 0, order = '\0\0\0\0\0\0\0\0',
-		taken = 0, met_again = 0, heals = 0 }
+		taken = 0, seen_claim = 0, heals = 0 }
 	local bits
 	bits, a.on_conflict, a.count, a.legs, a.lease = unpack('>BBBBI4', head, at)
-	a.no_ticket, a.busy, a.spans = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+	a.no_ticket, a.busy, a.cross_shard = bits % 2 == 1, bits % 4 >= 2, bits >= 4
 	a.claims_at = at + 8
 	a.legs_at = a.claims_at + a.count * 42
 	return a
@@ -591,12 +592,12 @@ end
 local function admit(a, i)
 	if full then return FULL end
 	if not claims_read(a, a.count, i) then return RETRY end
-	local taking = admit_judge(a, a.count)
+	local taking = judge_claims(a, a.count)
 	if taking then
-		a.own = keep(a, taking, false)
+		a.own = open_event(a, taking, false)
 		if a.verdict == 0 then a.verdict, a.ticket = NEW, a.own end
 	end
-	return admit_text(a)
+	return admit_result(a)
 end
 
 local ops = {}
@@ -605,37 +606,31 @@ local ops = {}
 function ops.A(head, i)
 	local a = admit_new(head, 2)
 	a.body = ARGV[i + 1]
-	return admit(a, i), i + 2 + (a.spans and 1 + 2 * a.count or 0)
+	return admit(a, i)
 end
 
--- P: claims of this shard that an event of another is about to take, all or none; then what
--- is there of each, and of its claim of a conflict.
-function ops.P(head, i)
+-- P: reserve claims for an event whose home is another shard, all or none. The answer: when the
+-- reservations end, then what is stored of each claim and of the claim of its conflict.
+function ops.P(head)
 	local token, lease, count = unpack('>c8I4B', head, 2)
 	local out, claims, at = { pack('>I8', now + lease) }, {}, 15
-	if full then return FULL, i + 1 end
+	if full then return FULL end
 	for n = 1, count do
 		claims[n], at = claim_read(head, at)
-		if is_reserved(claims[n], token) then return RETRY, i + 1 end
-	end
-	local function there(key)
-		local text = known_get(key)
-		if not text then return '' end
-		local _, _, _, expiry = unpack('>I8I4I4I8', text)
-		return expiry > now and text or ''
+		if is_reserved(claims[n], token) then return RETRY end
 	end
 	for n = 1, count do
 		call('SET', claims[n].reserved, token, 'PX', lease)
 		known[claims[n].reserved] = token
-		out[#out + 1] = there(claims[n].key)
-		out[#out + 1] = claims[n].kind == 0 and there(claims[n].aside) or ''
+		out[#out + 1] = claim_text(claims[n].key)
+		out[#out + 1] = claims[n].kind == 0 and claim_text(claims[n].aside) or ''
 	end
-	return out, i + 1
+	return out
 end
 
--- Q: what came of that, for each: 0 nothing, 1 taken, 2 its claim of a conflict is taken, 3 and 4
--- one of either came again. The number of times it came.
-function ops.Q(head, i)
+-- Q: confirm reserved claims. For each: 0 free it, 1 take it, 2 take the claim of its conflict, 3
+-- and 4 count either of them as seen again. The answer: how often that one was seen.
+function ops.Q(head)
 	local token, ticket, count = unpack('>c8I8B', head, 2)
 	local at, seen = 19, 0
 	for n = 1, count do
@@ -649,8 +644,8 @@ function ops.Q(head, i)
 		end
 		local t = claim_get(claim.key)
 		if act == 1 or act == 2 then
-			claim.met = t
-			-- Late, and somebody else has it by now: it stays so.
+			claim.stored = t
+			-- If the reservation expired, another event may have taken the claim: it keeps it.
 			local by = known_get(claim.reserved)
 			if ours and (by or not t) then claim_put(claim, ticket) end
 		elseif act >= 3 and t then
@@ -662,13 +657,13 @@ function ops.Q(head, i)
 			known[claim.reserved] = false
 		end
 	end
-	return seen, i + 1
+	return seen
 end
 
--- V: all claims of an event are its own.
-function ops.V(head, i)
+-- V: all claims of an event in other shards are taken.
+function ops.V(head)
 	call('DEL', P .. 'u' .. sub(head, 2))
-	return 0, i + 1
+	return 0
 end
 
 -- A leased ticket, by its number and attempt.
@@ -688,8 +683,8 @@ local function cell_put(key, value, expiry)
 	end
 end
 
--- A cell's text: how (0 time to live, 1 expiry, 2 keeps), ms, then what is stored behind the
--- expiry. `wall` and the second of difference: as in store_cell_expiry().
+-- The new expiry of a cell. `how`: ms is 0 a time to live, 1 an expiry; 2 keep the old expiry.
+-- `wall` and the second of tolerance: as in store_cell_expiry().
 local function cell_expiry(how, ms, old, wall)
 	if how == 2 then return old end
 	local expiry = (how == 1 or ms == 0) and ms or now + ms
@@ -705,15 +700,14 @@ local function cell_get(key)
 	return text, expiry
 end
 
--- S: settle; behind it, if so said, the cell of the answer.
+-- S: settle. The argument behind it, if there is one: the cell of the answer.
 function ops.S(head, i)
 	local id, attempt, outcome, bits, status, due = unpack('>c8I4BBI2I8', head, 2)
 	local forget, answer = bits % 2 == 1, bits % 4 >= 2
-	local following = answer and i + 2 or i + 1
 	local r = leased(id, attempt)
-	if not r then return FENCED, following end
+	if not r then return FENCED end
 	local closes = outcome == 1 or (outcome == 2 and forget)
-	if full and answer then return FULL, following end
+	if full and answer then return FULL end
 	if closes then
 		leg_close(id, r)
 		if outcome == 2 then drop_note(r.event) end
@@ -733,20 +727,22 @@ function ops.S(head, i)
 		local expiry = cell_expiry(how, ms, old, 0)
 		cell_put(P .. 'k' .. key, pack('>I8', expiry) .. sub(ARGV[i + 1], 22), expiry)
 	end
-	return 0, following
+	return 0
 end
 
 -- N: note.
-function ops.N(head, i)
+function ops.N(head)
 	local id, attempt, mark, status, due = unpack('>c8I4BI2I8', head, 2)
 	local r = leased(id, attempt)
-	if not r then return FENCED, i + 1 end
+	if not r then return FENCED end
 	note(id, r, mark, attempt, status, mark == STARTED and 0 or due, sub(head, 25))
 	r.used = attempt
 	if mark ~= STARTED then r.attempt, r.due = next_attempt(attempt), due end
 	leg_put(id, r)
-	return 0, i + 1
+	return 0
 end
+
+local function has_bit(mask, bit) return floor(mask / 2 ^ bit) % 2 == 1 end
 
 local function release(id, r, drop)
 	if drop then
@@ -762,28 +758,29 @@ local function release(id, r, drop)
 	return 0
 end
 
--- R: release. From the third on the bits are the states that are meant.
-function ops.R(head, i)
+-- R: release. The bits from the third on are the states that it applies to.
+function ops.R(head)
 	local id, bits = unpack('>c8B', head, 2)
 	local drop, whole = bits % 2 == 1, bits % 4 >= 2
 	sync()
 	local r, closed = leg_get(id)
-	local function meant(leg) return leg and floor(bits / 2 ^ (leg.state + 1)) % 2 == 1 end
 	if not whole then
-		return meant(r) and release(id, r, drop) or FENCED, i + 1
+		return r and has_bit(bits, r.state + 1) and release(id, r, drop) or FENCED
 	end
 	local event = (r or closed) and (r or closed).event or unpack('>I8', id)
 	local result = FENCED
 	for n = 0, 15 do
 		local leg_id = id_of(event + n)
 		local leg = leg_get(leg_id)
-		if meant(leg) and leg.event == event then result = release(leg_id, leg, drop) end
+		if leg and leg.event == event and has_bit(bits, leg.state + 1) then
+			result = release(leg_id, leg, drop)
+		end
 	end
-	return result, i + 1
+	return result
 end
 
--- E: renew. Also when there is no room: it needs none, and a lease that ends while its holder
--- acts is an event that is delivered by two.
+-- E: renew. Works without room too: a lease that ends while its holder delivers lets a second
+-- gateway deliver the event.
 local function lease_renew(id, r, lease)
 	allow()
 	r.ends = lease > 0 and now + lease or 0
@@ -791,32 +788,32 @@ local function lease_renew(id, r, lease)
 	leg_put(id, r)
 end
 
-function ops.E(head, i)
-	local id, attempt, lease, till = unpack('>c8I4I8I8', head, 2)
+function ops.E(head)
+	local id, attempt, lease, until_ms = unpack('>c8I4I8I8', head, 2)
 	local r = leased(id, attempt)
-	if not r or (till > 0 and till <= now) then return FENCED, i + 1 end
-	if till > 0 and (lease == 0 or till - now < lease) then lease = till - now end
+	if not r or (until_ms > 0 and until_ms <= now) then return FENCED end
+	if until_ms > 0 and (lease == 0 or until_ms - now < lease) then lease = until_ms - now end
 	lease_renew(id, r, lease)
-	return 0, i + 1
+	return 0
 end
 
--- A lease is given back; its number was not used.
+-- Gives a lease back. Its attempt number was not used.
 local function give_back(id, r)
 	r.attempt, r.ends = r.used, 0
 	leg_move(id, unpack('>I8', id), r, DUE)
 	leg_put(id, r)
 end
 
--- B: a node closes.
-function ops.B(head, i)
+-- B: a gateway that stops gives a lease back.
+function ops.B(head)
 	local id, attempt = unpack('>c8I4', head, 2)
 	local r = leased(id, attempt)
 	if r then give_back(id, r) end
-	return 0, i + 1
+	return 0
 end
 
--- What a batch has taken whose answer nobody heard, and nobody asks for any more.
-local function untake(text)
+-- Gives back the leases of a batch whose answer was lost and which is not sent again.
+local function give_back_takes(text)
 	local _, lost = spread(cmsgpack.unpack(text))
 	for n = 1, #lost do
 		for at = 1, #lost[n], 10 do
@@ -827,10 +824,10 @@ local function untake(text)
 	end
 end
 
--- X: dead letters that are too old leave.
-function ops.X(head, i)
+-- X: remove dead letters that are too old.
+function ops.X(head)
 	local before = unpack('>I8', head, 2)
-	if before > now then return 0, i + 1 end
+	if before > now then return 0 end
 	local old = call('ZRANGEBYSCORE', P .. 'x', '-inf', now - before, 'LIMIT', 0, 100)
 	for n = 1, #old do
 		local r = leg_get(old[n])
@@ -839,7 +836,7 @@ function ops.X(head, i)
 			leg_close(old[n], r)
 		end
 	end
-	return #old, i + 1
+	return #old
 end
 
 local function lease_begin(id, r, lease)
@@ -847,7 +844,7 @@ local function lease_begin(id, r, lease)
 	r.state, r.ends = LEASED, lease > 0 and now + lease or 0
 end
 
--- What is stored of a ticket's event; `most`: no more of it than that.
+-- What is stored of a ticket's event, or its first bytes up to `most`.
 local function event_text(id, r, most)
 	local key = P .. 't' .. (r.legs == 1 and id or id_of(r.event))
 	if most then return call('GETRANGE', key, 0, most) end
@@ -855,7 +852,7 @@ local function event_text(id, r, most)
 end
 
 -- T: take, by sink.
-function ops.T(head, i)
+function ops.T(head)
 	local sink, items, bytes, lease, bare = unpack('>c4I4I4I8B', head, 2)
 	local out, used, taken, leases, attempts = { pack('>I8', now) }, 0, {}, {}, {}
 	sync()
@@ -890,13 +887,13 @@ function ops.T(head, i)
 		end
 		if #ids < 64 then break end
 	end
-	each_part(taken, 'ZREM', P .. 'd' .. sink)
-	each_part(leases, 'ZADD', P .. 'l')
+	call_in_parts(taken, 'ZREM', P .. 'd' .. sink)
+	call_in_parts(leases, 'ZADD', P .. 'l')
 	takes[#takes + 1] = concat(attempts)
-	return out, i + 1
+	return out
 end
 
--- What a take got in the call that this one repeats, as far as nothing else happened to it.
+-- The tickets that a take leased in the call that this one repeats, if they are still leased.
 local function take_again(head, attempts)
 	local _, _, _, lease, bare = unpack('>c4I4I4I8B', head, 2)
 	local out = { pack('>I8', now) }
@@ -912,63 +909,60 @@ local function take_again(head, attempts)
 	return out
 end
 
--- U: take, this one.
-function ops.U(head, i)
+-- U: take one ticket.
+function ops.U(head)
 	local id, sink, lease, bare = unpack('>c8I4I8B', head, 2)
 	local out = { pack('>I8', now) }
 	local r = leg_get(id)
-	if full then return FULL, i + 1 end
+	if full then return FULL end
 	if r and r.state == DUE and r.sink == sink and r.due <= now then
 		sync()
 		call('ZREM', set_of(r), id)
 		lease_begin(id, r, lease)
 		r.used = r.attempt
 		call('ZADD', P .. 'l', r.ends > 0 and r.ends or FOREVER, id)
-		out[2] = id .. leg_text(r) -- with the mark of the attempt before
+		out[2] = id .. leg_text(r) -- with the note of the attempt before
 		note(id, r, STARTED, r.attempt, 0, 0, '')
 		leg_put(id, r)
 		out[3] = bare == 0 and event_text(id, r) or ''
 	end
-	return out, i + 1
+	return out
 end
 
 -- L: lookup.
-function ops.L(head, i)
+function ops.L(head)
 	local kind, key = unpack('>Bc12', head, 2)
 	local t = claim_get(P .. (kind == 2 and 'n' or 'c') .. key)
-	if not t then return '', i + 1 end
+	if not t then return '' end
 	local pending = event_legs(t.ticket)
 	local first = leg_get(id_of(t.ticket))
 	local held = first ~= nil and first.state == HELD
-	return pack('>BBI4I4I8', pending and 1 or 0, held and 1 or 0, t.check, t.seen, t.ticket) .. t.order,
-		i + 1
+	return pack('>BBI4I4I8', pending and 1 or 0, held and 1 or 0, t.check, t.seen, t.ticket) .. t.order
 end
 
--- W: what came of an event so far.
-function ops.W(head, i)
+-- W: the outcome of an event so far.
+function ops.W(head)
 	local id = sub(head, 2)
 	local pending, parked, dead = event_legs(unpack('>I8', id))
 	local dropped = call('EXISTS', P .. 'D' .. id)
-	return (pending and 1 or 0) + (parked and 2 or 0) + (dead and 4 or 0) + dropped * 8, i + 1
+	return (pending and 1 or 0) + (parked and 2 or 0) + (dead and 4 or 0) + dropped * 8
 end
 
 -- G: read.
-function ops.G(head, i)
+function ops.G(head)
 	local id, history = unpack('>c8B', head, 2)
 	local r = leg_get(id)
-	if not r then return NOENT, i + 1 end
+	if not r then return NOENT end
 	local out = { id .. leg_text(r), event_text(id, r) }
 	if history == 1 then
 		local notes = call('LRANGE', P .. 'N' .. id, 0, -1)
 		for n = 1, #notes do out[#out + 1] = notes[n] end
 	end
-	return out, i + 1
+	return out
 end
 
-local function has_bit(mask, bit) return floor(mask / 2 ^ bit) % 2 == 1 end
-
--- F: scan; the number to go on with, 0 at the end, then the tickets.
-function ops.F(head, i)
+-- F: scan. The answer: the number to continue with (0: this is the end), then the tickets.
+function ops.F(head)
 	local from, to, states, sink, items, bytes, payload = unpack('>I8I8I4I4I4I4B', head, 2)
 	local most = payload == 0 and RECORD_LEN + 5 + 64 + 4096 or nil
 	local out, used, count = { '' }, 0, 0
@@ -991,11 +985,11 @@ function ops.F(head, i)
 	end
 	if following == 0 and #ids == 256 then following = unpack('>I8', ids[256]) + 1 end
 	out[1] = pack('>I8', following)
-	return out, i + 1
+	return out
 end
 
--- H: events of which a leg is held.
-function ops.H(head, i)
+-- H: events with a held leg, newest first.
+function ops.H(head)
 	local before, items = unpack('>I8I4', head, 2)
 	local out, count = {}, 0
 	while count < items do
@@ -1011,10 +1005,10 @@ function ops.H(head, i)
 		end
 		if #ids < 64 then break end
 	end
-	return table.concat(out), i + 1
+	return table.concat(out)
 end
 
--- Is an expiry to be changed, by a condition of enum store_when? Never (0) is the latest.
+-- Does a condition of enum store_when allow this new expiry? Never (0) is the latest.
 local function cell_moves(when, old, new)
 	local earlier = new ~= 0 and (old == 0 or new < old)
 	if when == 3 then return old == 0 end
@@ -1025,21 +1019,21 @@ local function cell_moves(when, old, new)
 	return true
 end
 
--- C: a cell; behind it what is to be stored.
+-- C: a cell. The argument behind it: what a put stores.
 function ops.C(head, i)
 	local act, when, want, how, ms, key, wall = unpack('>BBBBI8c12I8', head, 2)
 	key = P .. 'k' .. key
 	local text, expiry = cell_get(key)
 	local changed = 0
 	if act == 2 then
-		if full then return FULL, i + 2 end
+		if full then return FULL end
 		if when == 0 or (when == 1) == (text == nil) then
 			local new = cell_expiry(how, ms, expiry, wall)
 			cell_put(key, pack('>I8', new) .. ARGV[i + 1], new)
 			changed = 1
 		end
 	elseif act == 3 and text then
-		if full then return FULL, i + 2 end
+		if full then return FULL end
 		local new = cell_expiry(how, ms, expiry, wall)
 		if cell_moves(when, expiry, new) then
 			cell_put(key, pack('>I8', new) .. sub(text, 9), new)
@@ -1051,11 +1045,11 @@ function ops.C(head, i)
 	end
 	local out = { pack('>BBI8I8', text and 1 or 0, changed, expiry, now) }
 	if text and want == 1 then out[2] = text end
-	return out, i + 2
+	return out
 end
 
--- K: names of cells; the cursor to go on with, then the names.
-function ops.K(head, i)
+-- K: names of cells. The answer: the cursor to continue with, then the names.
+function ops.K(head)
 	local items, cursor = unpack('>I4', head, 2), sub(head, 6)
 	local found = call('SCAN', cursor, 'MATCH', P .. 'k*', 'COUNT', items)
 	local out = { found[1] }
@@ -1064,29 +1058,25 @@ function ops.K(head, i)
 		local expiry, len = unpack('>I8I4', text)
 		if expiry == 0 or expiry > now then out[#out + 1] = sub(text, 13, 12 + len) end
 	end
-	return out, i + 1
+	return out
 end
 
 end_leases()
-if unheard then untake(unheard) end
+if unheard then give_back_takes(unheard) end
 
 return { ops = ops, admit_new = admit_new, admit = admit, take_again = take_again, sync = sync }
 
 end
 
--- An operation that the call before this repetition did: its result, and where the next one is.
-local function again(opcode, head, i)
-	saved_at = saved_at + 1
-	local arguments = 0
-	if opcode == 'M' then
-		arguments = unpack('>I2', head, 4)
-	elseif opcode == 'A' then
+-- How many arguments follow the head of an operation.
+local function arguments_of(opcode, head)
+	if opcode == 'M' then return (unpack('>I2', head, 4)) end
+	if opcode == 'A' then
 		local bits, _, claims = byte(head, 2, 4)
-		arguments = bits >= 4 and 2 + 2 * claims or 1
-	elseif opcode == 'C' or (opcode == 'S' and byte(head, 15) % 4 >= 2) then
-		arguments = 1
+		return bits >= 4 and 2 + 2 * claims or 1
 	end
-	return saved[saved_at], i + 1 + arguments
+	if opcode == 'C' or (opcode == 'S' and byte(head, 15) % 4 >= 2) then return 1 end
+	return 0
 end
 
 local DONE_ONCE = 'ABCEMNPQRSUVX'
@@ -1096,21 +1086,22 @@ if unheard then rest_of_script() end
 while i <= #ARGV do
 	local head = ARGV[i]
 	local opcode = sub(head, 1, 1)
-	local once, result = string.find(DONE_ONCE, opcode, 1, true), nil
+	local once = string.find(DONE_ONCE, opcode, 1, true)
+	local result
 	if saved and once then
-		result, i = again(opcode, head, i)
+		saved_at = saved_at + 1
+		result = saved[saved_at]
 	elseif saved and opcode == 'T' then
 		takes[#takes + 1] = ''
-		result, i = rest_of_script().take_again(head, saved_takes[#takes]), i + 1
+		result = rest_of_script().take_again(head, saved_takes[#takes])
+	elseif opcode == 'M' then
+		result = admit_many(head, i)
 	else
-		if opcode == 'M' then
-			result, i = admit_many(head, i)
-		else
-			result, i = rest_of_script().ops[opcode](head, i)
-		end
-		if once then results[#results + 1] = result end
+		result = rest_of_script().ops[opcode](head, i)
 	end
+	if once then results[#results + 1] = result end
 	out[#out + 1] = result
+	i = i + 1 + arguments_of(opcode, head)
 end
 if rest then rest.sync() end
 local last_text = format('%.0f', last)
