@@ -134,6 +134,7 @@ static void batch_send(struct redis_shard *shard)
 	struct redis_call *call = &shard->call;
 	struct buf *out = &call->arguments;
 
+	CHECK(!shard->busy);
 	buf_clear(out);
 	/* The script gives back what an unanswered batch before this one leased. */
 	call->writes = parts_write(shard) || shard->heard != shard->batch;
@@ -276,7 +277,7 @@ static void part_answered(struct redis_shard *shard, struct redis_part *part, in
 static void trouble_begins(enum redis_trouble trouble, struct span answer)
 {
 	if (trouble == REDIS_FULL)
-		log_warn("redis is full: events are refused, what is open is delivered");
+		log_warn("redis is full: events are rejected, due events are still delivered");
 	else
 		log_error("redis refused a batch", log_span("answer", answer));
 }
@@ -293,7 +294,8 @@ static void trouble_set(struct redis_shard *shard, enum redis_trouble trouble, s
 	if (trouble != REDIS_FINE && troubles[trouble]++ == 0)
 		trouble_begins(trouble, answer);
 	if (old != REDIS_FINE && --troubles[old] == 0)
-		log_info(old == REDIS_FULL ? "redis has room again" : "redis takes batches again");
+		log_info(old == REDIS_FULL ? "redis has room again"
+		                           : "redis accepts batches again");
 }
 
 /* The last element of an answer. */
@@ -364,6 +366,7 @@ static void answered(struct redis_call *call, int error, struct span reply)
 	struct resp_reply value = { 0 };
 	size_t at = 0;
 
+	CHECK(shard->busy);
 	part_list_init(&shard->under_way);
 	shard->silent = error == ERR_AWAY;
 	if (error == 0) {

@@ -12,7 +12,7 @@
 
 #define VERSION_MIN 6u /* SET with KEEPTTL */
 #define SKEW_MAX_MS 1000
-#define PROBES 128u /* slots that are asked to find all masters */
+#define PROBES 128u /* slots that are tried to find all masters */
 
 struct check {
 	struct redis_asker asker;
@@ -20,8 +20,8 @@ struct check {
 	void (*tell)(void *user, enum redis_finding finding, const char *text);
 	void *user;
 	struct buf reply;
-	uint32_t slot;    /* of the server that is looked at */
-	char server[300]; /* its name, before each text */
+	uint32_t slot;    /* of the server that is checked */
+	char server[300]; /* its name, in front of each text */
 	bool fit;
 };
 
@@ -39,8 +39,7 @@ static void printf_like(3, 4)
 	check->tell(check->user, finding, text);
 }
 
-/* Asks the server that is looked at; false: it did not answer, or refused, which is told
- * as `what` needs it. */
+/* Asks the server that is checked. False: no answer, or an error, which is reported for `what`. */
 static bool ask(struct check *check, const char *what, const struct span *words, size_t count)
 {
 	struct resp_reply value;
@@ -54,7 +53,7 @@ static bool ask(struct check *check, const char *what, const struct span *words,
 	}
 	if (resp_reply_next(buf_span(&check->reply), &at, &value) &&
 	    value.kind == RESP_REPLY_ERROR) {
-		say(check, REDIS_FINDING_WARN, "%s: cannot be asked: %.*s", what,
+		say(check, REDIS_FINDING_WARN, "%s: cannot be checked: %.*s", what,
 		    (int)(value.text.len < 200 ? value.text.len : 200), value.text.ptr);
 		return false;
 	}
@@ -94,12 +93,12 @@ static void check_policy(struct check *check)
 		    redis_client_trouble(check->asker.client));
 	else if (policy.len == 0)
 		say(check, REDIS_FINDING_WARN,
-		    "maxmemory-policy: cannot be asked, and must be noeviction");
+		    "maxmemory-policy: cannot be checked; it must be noeviction");
 	else if (span_eq(policy, SPAN("noeviction")))
 		say(check, REDIS_FINDING_OK, "maxmemory-policy noeviction");
 	else
 		say(check, REDIS_FINDING_ERROR,
-		    "maxmemory-policy %.*s forgets claims when memory is full: set noeviction",
+		    "maxmemory-policy %.*s evicts claims when memory is full: set noeviction",
 		    (int)policy.len, policy.ptr);
 }
 
@@ -114,13 +113,13 @@ static void check_disk(struct check *check)
 	redis_info_find(buf_span(&check->reply), SPAN("appendfsync"), &fsync);
 	if (!span_eq(appendonly, SPAN("yes")))
 		say(check, REDIS_FINDING_WARN,
-		    "appendonly no: what was acknowledged is lost with the process; set yes, or "
-		    "rely on replicas alone");
+		    "appendonly no: acknowledged events are lost when the server restarts; set "
+		    "yes, or rely on replicas alone");
 	else if (span_eq(fsync, SPAN("always")))
 		say(check, REDIS_FINDING_OK, "appendonly yes, appendfsync always");
 	else
 		say(check, REDIS_FINDING_WARN,
-		    "appendfsync %.*s: a loss of power may take what was acknowledged in the last "
+		    "appendfsync %.*s: a power failure may lose events acknowledged in the last "
 		    "second or more; set always, or rely on replicas alone",
 		    (int)fsync.len, fsync.ptr);
 }
@@ -138,16 +137,16 @@ static void check_replicas(struct check *check)
 		say(check, REDIS_FINDING_ERROR, "is a replica: name the master");
 	else if (there < asked)
 		say(check, REDIS_FINDING_ERROR,
-		    "%llu replicas are connected, and replicas=%u asks for more: every event "
-		    "would be refused",
+		    "%llu replicas are connected, fewer than replicas=%u of the URL: every event "
+		    "would be rejected",
 		    (unsigned long long)there, asked);
 	else if (there > 0 && asked == 0)
 		say(check, REDIS_FINDING_WARN,
-		    "%llu replicas, but nobody waits for them: a failover may lose what was "
-		    "acknowledged; add ?replicas=1 to the URL",
+		    "%llu replicas are connected, but stile does not wait for them: a failover may "
+		    "lose acknowledged events; add ?replicas=1 to the URL",
 		    (unsigned long long)there);
 	else
-		say(check, REDIS_FINDING_OK, "%llu replicas, %u waited for",
+		say(check, REDIS_FINDING_OK, "%llu replicas connected, replicas=%u",
 		    (unsigned long long)there, asked);
 }
 
@@ -169,12 +168,12 @@ static void check_time(struct check *check)
 	int64_t ahead_ms = (int64_t)(seconds * 1000 - clock_read(clock_system()).wall_ms);
 	bool near = ahead_ms > -2 * SKEW_MAX_MS && ahead_ms < SKEW_MAX_MS;
 	say(check, near ? REDIS_FINDING_OK : REDIS_FINDING_WARN,
-	    near ? "time agrees with this machine's (%lld s)"
-	         : "time differs from this machine's by %lld s",
+	    near ? "clock agrees with this machine's (%lld s)"
+	         : "clock differs from this machine's by %lld s",
 	    (long long)(ahead_ms / 1000));
 }
 
-/* A script that writes: is that allowed here? */
+/* May a script write? */
 static void check_script(struct check *check)
 {
 	char key[REDIS_KEY_MAX];
@@ -198,7 +197,7 @@ static void check_script(struct check *check)
 		say(check, REDIS_FINDING_ERROR, "scripts: no answer: %s",
 		    redis_client_trouble(check->asker.client));
 	else if (value.kind == RESP_REPLY_ERROR)
-		say(check, REDIS_FINDING_ERROR, "a script that writes is refused: %.*s",
+		say(check, REDIS_FINDING_ERROR, "scripts may not write: %.*s",
 		    (int)(value.text.len < 200 ? value.text.len : 200), value.text.ptr);
 	else
 		say(check, REDIS_FINDING_OK, "scripts may write");
@@ -266,7 +265,7 @@ static void check_cluster(struct check *check)
 	}
 }
 
-/* A single server that is a node of a cluster has other rules. */
+/* A node of a cluster cannot be used as a single server. */
 static bool check_mode(struct check *check)
 {
 	struct span words[] = { SPAN("INFO"), SPAN("cluster") }, enabled = SPAN("0");
@@ -279,7 +278,7 @@ static bool check_mode(struct check *check)
 		return true;
 	say(check, REDIS_FINDING_ERROR,
 	    cluster ? "is a node of a cluster: use redis-cluster://"
-	            : "is no cluster: use redis://");
+	            : "is not a cluster: use redis://");
 	return false;
 }
 

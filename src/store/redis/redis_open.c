@@ -422,8 +422,8 @@ static int ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *repl
 	if (r < 0 || span_eq(policy, SPAN("noeviction")))
 		return r;
 	return error_fill(ret_text, ERR_CONFIG,
-	                  "this Redis forgets what it was given when its memory is full: "
-	                  "maxmemory-policy must be noeviction, and is %.*s",
+	                  "Redis would evict claims when its memory is full: maxmemory-policy "
+	                  "is %.*s and must be noeviction",
 	                  (int)policy.len, policy.ptr);
 }
 

@@ -1,4 +1,4 @@
-/* redis_store: the owner's side. See redis_store.h, redis_internal.h. */
+/* redis_store: the owner's side of the store. */
 #include "store/redis/redis_store.h"
 
 #include "base/error.h"
@@ -173,7 +173,7 @@ static void outbox_take(struct redis_store *redis)
 	}
 }
 
-/* What needs no server to be refused. */
+/* Errors that need no server. */
 static int op_check(const struct store_op *op)
 {
 	switch (op->kind) {
@@ -204,7 +204,7 @@ static bool ends_deliveries(const struct store_op *op)
 	return op->kind == STORE_SETTLE || op->kind == STORE_RELEASE;
 }
 
-/* Hands the queue over; what is refused is in `refused`. */
+/* Hands the queue over; operations with an error go to `refused`. */
 static void queue_hand_over(struct redis_store *redis, struct op_list *refused)
 {
 	struct op_list chain;
@@ -264,7 +264,7 @@ static bool under_way(struct store *store)
 
 	if (atomic_load(&redis->pending) > 0)
 		return true;
-	/* What is not pending any more is here by now. */
+	/* Operations that are no longer pending are in the outbox. */
 	pthread_mutex_lock(&redis->mutex);
 	bool waits = redis->outbox.head != NULL;
 	pthread_mutex_unlock(&redis->mutex);
@@ -295,7 +295,7 @@ static void tick(struct store *store)
 		waits_ask(redis, &chain);
 		hand_over(redis, &chain);
 	}
-	if (redis->fake_clock) /* a test, that looks at once what came of it */
+	if (redis->fake_clock) /* a test that expects the results at once */
 		settle_down(redis);
 	outbox_take(redis);
 	waits_end(redis, boot_ms, redis->ending ? ERR_CLOSING : 0);
@@ -319,7 +319,7 @@ static uint64_t get(_Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Of all servers: those of shards that share one are counted once. */
+/* Of all servers, each counted once even if several shards are on it. */
 static uint64_t keys_count(struct redis_store *redis)
 {
 	uint64_t keys = 0;
@@ -390,7 +390,7 @@ static void memory_free(struct redis_store *redis)
 	mem_free(redis);
 }
 
-/* The thread has ended: all that it has is the owner's. */
+/* The thread has ended: the owner takes over what it had. */
 static void thread_leftovers(struct redis_store *redis)
 {
 	loop_timer_clear(redis->loop, &redis->poll_timer);
@@ -422,7 +422,7 @@ static void free_store(struct store *store)
 	thread_leftovers(redis);
 	outbox_take(redis);
 	waits_end(redis, 0, ERR_CLOSING);
-	CHECK(!redis->queue.head); /* nobody may submit to a closing store */
+	CHECK(!redis->queue.head); /* a closing store accepts nothing */
 	memory_free(redis);
 }
 
@@ -476,7 +476,8 @@ static int begin(struct redis_store *redis)
 		r = thread_start(&redis->thread, &thread);
 	if (r < 0)
 		return r;
-	/* The counts, and the last number: of what comes later the outcome is known. */
+	/* The first sweep brings the counts, and the last ticket number: this process knows the
+	 * outcome of later tickets. */
 	redis->sweeping = true;
 	redis->sweep = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_SWEEP };
 	post_one(redis, &redis->sweep);

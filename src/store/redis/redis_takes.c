@@ -66,6 +66,7 @@ void redis_takes_choose(struct redis_shard *shard, bool poll)
 
 void redis_take_answered(struct redis_store *redis, struct redis_taker *taker, int error)
 {
+	CHECK(taker->under_way);
 	taker->under_way = false;
 	if (error < 0 && !taker->waits) {
 		taker_finish(redis, taker, error);

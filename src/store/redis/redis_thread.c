@@ -140,6 +140,7 @@ void redis_gather_add(struct redis_store *redis, struct redis_part *part, int er
 	struct store_op *op = part->op;
 	struct buf *kept = &gather->replies[part->shard];
 
+	CHECK(gather->missing > 0);
 	if (error == 0)
 		buf_append_span(kept, reply);
 	if (error < 0 || kept->failed)
@@ -200,11 +201,11 @@ static void guard_answered(struct redis_call *call, int error, struct span reply
 		bool foreign = !span_eq(value.text, span_of(redis->key, sizeof(redis->key)));
 		if (foreign && !redis->foreign)
 			log_error(
-				"the store has another secret than at the start: it was emptied or "
-				"exchanged, and nothing more is decided; start stile again");
+				"the shared store has another secret than at the start, because it was "
+				"emptied or replaced: rejecting all requests until stile is restarted");
 		redis->foreign = foreign;
 	} else if (value.kind == RESP_REPLY_NULL) {
-		log_error("the store has lost its data: what it knew before is new again");
+		log_error("the store has lost its data: keys that it knew before are new again");
 		guard_ask(redis, true);
 	}
 }
