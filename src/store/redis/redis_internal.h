@@ -25,6 +25,7 @@
 #include "base/buf.h"
 #include "base/histogram.h"
 #include "link/redis_client.h"
+#include "store/op_queue.h"
 #include "store/redis/redis_leases.h"
 #include "store/redis/redis_store.h"
 #include "sys/thread.h"
@@ -42,33 +43,6 @@ enum redis_op_kind {
 	REDIS_OP_SWEEP,     /* dead letters that are too old are removed */
 	REDIS_OP_CLOSE,     /* leases are given back */
 };
-
-struct op_list {
-	struct store_op *head;
-	struct store_op **tail;
-};
-
-static inline void op_list_init(struct op_list *list)
-{
-	list->head = NULL;
-	list->tail = &list->head;
-}
-
-static inline void op_list_add(struct op_list *list, struct store_op *op)
-{
-	op->next = NULL;
-	*list->tail = op;
-	list->tail = &op->next;
-}
-
-static inline void op_list_move(struct op_list *to, struct op_list *from)
-{
-	if (!from->head)
-		return;
-	*to->tail = from->head;
-	to->tail = from->tail;
-	op_list_init(from);
-}
 
 /* What the script says of an event. */
 enum redis_event_bits {
@@ -223,7 +197,7 @@ struct redis_store {
 	char node[8];
 
 	/* the owner's */
-	struct op_list queue;
+	struct op_queue queue;
 	struct redis_wait *waits; /* STORE_WAITS_MAX, allocated with the first */
 	uint32_t wait_count, wait_at;
 	uint64_t floor; /* tickets up to this one are older than this process */
@@ -233,7 +207,7 @@ struct redis_store {
 
 	/* both threads' */
 	pthread_mutex_t mutex; /* inbox and outbox */
-	struct op_list inbox, outbox;
+	struct op_queue inbox, outbox;
 	_Atomic uint32_t pending; /* operations that a flush waits for */
 	_Atomic uint64_t now_ms;  /* of a fake clock */
 	atomic_bool hurry;        /* see store_hurry() */
@@ -257,7 +231,7 @@ struct redis_store {
 	struct redis_cross *retries; /* admits that are tried again */
 	uint64_t tokens;             /* given to cross-shard admits */
 	struct redis_part *free_parts;
-	struct op_list finished;           /* in this round, */
+	struct op_queue finished;          /* in this round, */
 	uint32_t settled;                  /* and how many fewer are pending */
 	uint32_t troubles[REDIS_TROUBLES]; /* shards that have it */
 	bool hurried;                      /* what was under way then has less time */

@@ -14,27 +14,27 @@ static struct redis_store *redis_of(struct store *store)
 
 /* ---- to the thread, and back ---- */
 
-static void post(struct redis_store *redis, struct store_op *op, struct op_list *chain)
+static void post(struct redis_store *redis, struct store_op *op, struct op_queue *chain)
 {
 	atomic_fetch_add(&redis->pending, 1);
-	op_list_add(chain, op);
+	op_queue_put(chain, op);
 }
 
-static void hand_over(struct redis_store *redis, struct op_list *chain)
+static void hand_over(struct redis_store *redis, struct op_queue *chain)
 {
-	if (!chain->head)
+	if (!chain->first)
 		return;
 	pthread_mutex_lock(&redis->mutex);
-	op_list_move(&redis->inbox, chain);
+	op_queue_move(&redis->inbox, chain);
 	pthread_mutex_unlock(&redis->mutex);
 	loop_wake(redis->loop);
 }
 
 static void post_one(struct redis_store *redis, struct store_op *op)
 {
-	struct op_list chain;
+	struct op_queue chain;
 
-	op_list_init(&chain);
+	op_queue_init(&chain);
 	post(redis, op, &chain);
 	hand_over(redis, &chain);
 }
@@ -85,7 +85,7 @@ static void wait_answered(struct redis_store *redis, struct redis_wait *slot)
 	wait_end(redis, slot, 0);
 }
 
-static void wait_ask(struct redis_store *redis, struct redis_wait *slot, struct op_list *chain)
+static void wait_ask(struct redis_store *redis, struct redis_wait *slot, struct op_queue *chain)
 {
 	CHECK(slot->state == REDIS_WAIT_IDLE);
 	slot->state = REDIS_WAIT_ASKED;
@@ -108,7 +108,7 @@ static struct redis_wait *wait_slot(struct redis_store *redis)
 }
 
 /* False: there is no room for it. */
-static bool wait_begin(struct redis_store *redis, struct store_wait *wait, struct op_list *chain)
+static bool wait_begin(struct redis_store *redis, struct store_wait *wait, struct op_queue *chain)
 {
 	struct redis_wait *slot = wait_slot(redis);
 
@@ -127,7 +127,7 @@ static bool wait_begin(struct redis_store *redis, struct store_wait *wait, struc
 }
 
 /* Asks for some of the waits, the next time for the next ones. */
-static void waits_ask(struct redis_store *redis, struct op_list *chain)
+static void waits_ask(struct redis_store *redis, struct op_queue *chain)
 {
 	uint32_t asked = 0;
 
@@ -155,13 +155,13 @@ static void waits_end(struct redis_store *redis, uint64_t boot_ms, int error)
 
 static void outbox_take(struct redis_store *redis)
 {
-	struct op_list list;
+	struct op_queue list;
 
-	op_list_init(&list);
+	op_queue_init(&list);
 	pthread_mutex_lock(&redis->mutex);
-	op_list_move(&list, &redis->outbox);
+	op_queue_move(&list, &redis->outbox);
 	pthread_mutex_unlock(&redis->mutex);
-	for (struct store_op *op = list.head, *next; op; op = next) {
+	for (struct store_op *op = list.first, *next; op; op = next) {
 		unsigned kind = op->kind;
 		next = op->next;
 		if (kind == REDIS_OP_ASK)
@@ -196,7 +196,7 @@ static int op_check(const struct store_op *op)
 static void submit(struct store *store, struct store_op *op)
 {
 	CHECK(op->done);
-	op_list_add(&redis_of(store)->queue, op);
+	op_queue_put(&redis_of(store)->queue, op);
 }
 
 static bool ends_deliveries(const struct store_op *op)
@@ -205,27 +205,27 @@ static bool ends_deliveries(const struct store_op *op)
 }
 
 /* Hands the queue over; operations with an error go to `refused`. */
-static void queue_hand_over(struct redis_store *redis, struct op_list *refused)
+static void queue_hand_over(struct redis_store *redis, struct op_queue *refused)
 {
-	struct op_list chain;
+	struct op_queue chain;
 	bool ends = false;
 
-	op_list_init(&chain);
-	for (struct store_op *op = redis->queue.head, *next; op; op = next) {
+	op_queue_init(&chain);
+	for (struct store_op *op = redis->queue.first, *next; op; op = next) {
 		next = op->next;
 		ends |= ends_deliveries(op);
 		int error = op_check(op);
 		if (op->kind == STORE_WAIT) {
 			if (!wait_begin(redis, container_of(op, struct store_wait, op), &chain))
-				op_list_add(refused, op);
+				op_queue_put(refused, op);
 		} else if (error < 0) {
 			op->error = error;
-			op_list_add(refused, op);
+			op_queue_put(refused, op);
 		} else {
 			post(redis, op, &chain);
 		}
 	}
-	op_list_init(&redis->queue);
+	op_queue_init(&redis->queue);
 	if (ends)
 		waits_ask(redis, &chain);
 	hand_over(redis, &chain);
@@ -243,16 +243,16 @@ static void clock_look(struct redis_store *redis, uint64_t *ret_boot_ms)
 static void flush(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
-	struct op_list refused;
+	struct op_queue refused;
 	uint64_t boot_ms;
 
-	op_list_init(&refused);
+	op_queue_init(&refused);
 	clock_look(redis, &boot_ms);
 	queue_hand_over(redis, &refused);
 	if (!store->written)
 		settle_down(redis);
 	outbox_take(redis);
-	for (struct store_op *op = refused.head, *next; op; op = next) {
+	for (struct store_op *op = refused.first, *next; op; op = next) {
 		next = op->next;
 		op->done(op);
 	}
@@ -266,7 +266,7 @@ static bool under_way(struct store *store)
 		return true;
 	/* Operations that are no longer pending are in the outbox. */
 	pthread_mutex_lock(&redis->mutex);
-	bool waits = redis->outbox.head != NULL;
+	bool waits = redis->outbox.first != NULL;
 	pthread_mutex_unlock(&redis->mutex);
 	return waits;
 }
@@ -284,10 +284,10 @@ static void sweep(struct redis_store *redis, uint64_t boot_ms)
 static void tick(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
-	struct op_list chain;
+	struct op_queue chain;
 	uint64_t boot_ms;
 
-	op_list_init(&chain);
+	op_queue_init(&chain);
 	clock_look(redis, &boot_ms);
 	sweep(redis, boot_ms);
 	if (boot_ms >= redis->polled_ms + REDIS_WAITS_POLL_MS) {
@@ -400,7 +400,7 @@ static void thread_leftovers(struct redis_store *redis)
 	redis_takes_fail(redis, ERR_CLOSING);
 	redis->client = redis_client_free(redis->client);
 	pthread_mutex_lock(&redis->mutex);
-	op_list_move(&redis->outbox, &redis->finished);
+	op_queue_move(&redis->outbox, &redis->finished);
 	pthread_mutex_unlock(&redis->mutex);
 }
 
@@ -411,7 +411,7 @@ static void free_store(struct store *store)
 	pthread_mutex_lock(&redis->mutex);
 	store->written = NULL;
 	pthread_mutex_unlock(&redis->mutex);
-	if (redis->queue.head)
+	if (redis->queue.first)
 		flush(store);
 	settle_down(redis);
 	redis->close = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_CLOSE };
@@ -422,7 +422,7 @@ static void free_store(struct store *store)
 	thread_leftovers(redis);
 	outbox_take(redis);
 	waits_end(redis, 0, ERR_CLOSING);
-	CHECK(!redis->queue.head); /* a closing store accepts nothing */
+	CHECK(!redis->queue.first); /* a closing store accepts nothing */
 	memory_free(redis);
 }
 
@@ -453,10 +453,10 @@ static void settings_take(struct redis_store *redis, const struct redis_store_op
 	redis->fake_clock = options->clock != NULL;
 	redis->clock = options->clock ? *options->clock : *clock_system();
 	redis->dead_keep_ms = options->dead_keep_ms ? options->dead_keep_ms : STORE_DEAD_KEEP_MS;
-	op_list_init(&redis->queue);
-	op_list_init(&redis->inbox);
-	op_list_init(&redis->outbox);
-	op_list_init(&redis->finished);
+	op_queue_init(&redis->queue);
+	op_queue_init(&redis->inbox);
+	op_queue_init(&redis->outbox);
+	op_queue_init(&redis->finished);
 	wake_event_init(&redis->wake);
 	pthread_mutex_init(&redis->mutex, NULL);
 }

@@ -237,7 +237,7 @@ static bool guard_refuses(const struct redis_store *redis, unsigned kind)
 void redis_complete(struct redis_store *redis, struct store_op *op, int error)
 {
 	op->error = error;
-	op_list_add(&redis->finished, op);
+	op_queue_put(&redis->finished, op);
 	redis->settled++;
 }
 
@@ -273,13 +273,13 @@ static void op_receive(struct redis_store *redis, struct store_op *op)
 
 static void inbox_take(struct redis_store *redis)
 {
-	struct op_list list;
+	struct op_queue list;
 
-	op_list_init(&list);
+	op_queue_init(&list);
 	pthread_mutex_lock(&redis->mutex);
-	op_list_move(&list, &redis->inbox);
+	op_queue_move(&list, &redis->inbox);
 	pthread_mutex_unlock(&redis->mutex);
-	for (struct store_op *op = list.head, *next; op; op = next) {
+	for (struct store_op *op = list.first, *next; op; op = next) {
 		next = op->next;
 		op_receive(redis, op);
 	}
@@ -287,12 +287,12 @@ static void inbox_take(struct redis_store *redis)
 
 static void outbox_fill(struct redis_store *redis)
 {
-	bool any = redis->finished.head != NULL;
+	bool any = redis->finished.first != NULL;
 
 	if (redis->settled == 0 && !any)
 		return;
 	pthread_mutex_lock(&redis->mutex);
-	op_list_move(&redis->outbox, &redis->finished);
+	op_queue_move(&redis->outbox, &redis->finished);
 	void (*written)(void *user) = redis->store.written;
 	pthread_mutex_unlock(&redis->mutex);
 	atomic_fetch_sub(&redis->pending, redis->settled);
