@@ -65,7 +65,8 @@ struct config_source {
 	bool spool;         /* while a shared store is away its events are kept, else 503 */
 	bool ack_delivered; /* the answer waits for the outcome … */
 	uint64_t wait_ms;   /* … so long at most */
-	struct recipe_spec recipe;
+	struct recipe_case_spec plain; /* id, type, …, claims: without `recipes` */
+	struct recipe_spec recipe;     /* its cases are those of the preset, `recipes` or `plain` */
 	struct auth_spec auth;
 	struct config_place place;
 };
@@ -263,9 +264,11 @@ const char *config_auth_word(enum auth_kind kind);
 /* ---- reloading ---- */
 
 struct config_change {
-	const char *option;
-	bool reloads;     /* else it needs a restart */
-	const char *text; /* "changed", "added", "127.0.0.1:1 becomes 127.0.0.1:2" */
+	const char *option; /* "listen", "sources.orders", "routes" */
+	bool reloads;       /* else it needs a restart */
+	/* "added", "changed", "changed: window, auth.secret", "127.0.0.1:1 becomes 127.0.0.1:2";
+	 * of what may be a secret only that it changed. */
+	const char *text;
 };
 
 struct config_diff {
@@ -283,7 +286,7 @@ struct config_states {
 	const struct config *last;
 	const struct config *next;
 };
-/* Does the sink need another lane, or another policy? 1, 0, or -ENOMEM. */
-int config_sink_changed(const struct config_sink *old, const struct config_sink *next) must_check;
+/* Does the sink need another outlet or another policy? */
+bool config_sink_changed(const struct config_sink *old, const struct config_sink *next);
 int config_diff(const struct config_states *states, struct config_diff *ret_diff) must_check;
 void config_diff_free(struct config_diff *diff); /* leaves an empty one */

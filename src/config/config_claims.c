@@ -139,12 +139,6 @@ static void read_claim(struct config_reader *reader, const struct yaml_node *map
 	if (!config_is_map(reader, map))
 		return;
 	config_read_section(reader, SECTION, map, claim);
-	const struct yaml_node *when = yaml_map_find(map, SPAN("when"));
-	if (when) {
-		size_t at = config_enter(reader, SPAN("when"));
-		config_read_when(reader, when, claim->conditions, &claim->condition_count);
-		config_leave(reader, at);
-	}
 	const struct yaml_node *node = find_kind(reader, map, &claim->kind);
 	if (!node)
 		return;
@@ -165,10 +159,9 @@ void config_read_claims(struct config_reader *reader, const struct yaml_node *li
 		            config_found_kind(list));
 		return;
 	}
-	if (list->count == 0 || spec->claim_count + list->count > CLAIMS_MAX) {
-		config_tell(reader, CONFIG_ERROR, list, "found %u claims, expected 1 to %u%s",
-		            list->count, CLAIMS_MAX - spec->claim_count,
-		            spec->claim_count > 0 ? ": the preset has some of its own" : "");
+	if (list->count == 0 || list->count > CLAIMS_MAX) {
+		config_tell(reader, CONFIG_ERROR, list, "found %u claims, expected 1 to %u",
+		            list->count, CLAIMS_MAX);
 		return;
 	}
 	uint32_t index = 0;

@@ -1,116 +1,203 @@
 /*
- * config_diff: what changes between two configurations, and whether it can be
- * changed while stile runs. See config.h.
+ * config_diff: what changes between two configurations, and whether a reload is enough.
+ * See config.h.
  *
- * Sources are compared as they were understood, not as they were written: each
- * is put into one row of bytes, texts with their lengths. Those bytes hold
- * secrets, so they are wiped; only names of options come out.
+ * The table of options is walked over both. They are compared as they were understood:
+ * after variables, files of secrets, defaults and what is inherited. Values of secrets are
+ * compared, but only names of options leave this file, and the values of flags.
  */
+#include <assert.h>
 #include <inttypes.h>
 
-#include "base/mem.h"
 #include "base/text.h"
 #include "config/config.h"
 #include "config/config_table.h"
 
-#define CHANGES_MAX (2 * (CONFIG_SOURCES_MAX + CONFIG_SINKS_MAX) + SERVE_ROWS + 6)
+/* ---- one value ---- */
 
-/* ---- a source as bytes ---- */
-
-static void put_number(struct buf *out, uint64_t value)
+static const void *at(const void *base, size_t offset)
 {
-	buf_append(out, &value, sizeof(value));
+	return (const char *)base + offset;
 }
 
-static void put_text(struct buf *out, struct span text)
+static uint32_t count_of(const struct config_option *row, const void *base)
 {
-	put_number(out, text.len);
-	buf_append_span(out, text);
+	return *(const uint32_t *)at(base, row->count_offset);
 }
 
-static void put_texts(struct buf *out, const struct span *texts, uint32_t count)
+static const char *list_of(const struct config_option *row, const void *base)
 {
-	put_number(out, count);
-	for (uint32_t i = 0; i < count; i++)
-		put_text(out, texts[i]);
+	const void *field = at(base, row->offset);
+	return row->inside ? field : *(const char *const *)field;
 }
 
-static void put_conditions(struct buf *out, const struct recipe_condition *conditions,
-                           uint32_t count)
+static bool same_string(const char *old, const char *new)
 {
-	put_number(out, count);
-	for (uint32_t i = 0; i < count; i++) {
-		put_text(out, conditions[i].part);
-		put_text(out, conditions[i].pattern);
-		put_number(out, conditions[i].negate);
+	return old && new ? strcmp(old, new) == 0 : old == new;
+}
+
+static bool same_texts(const struct span *old, uint32_t old_count, const struct span *new,
+                       uint32_t new_count)
+{
+	bool same = old_count == new_count;
+	for (uint32_t i = 0; same && i < new_count; i++)
+		same = span_eq(old[i], new[i]);
+	return same;
+}
+
+static bool same_conditions(const struct recipe_condition *old, uint32_t old_count,
+                            const struct recipe_condition *new, uint32_t new_count)
+{
+	bool same = old_count == new_count;
+	for (uint32_t i = 0; same && i < new_count; i++)
+		same = span_eq(old[i].part, new[i].part) &&
+		       span_eq(old[i].pattern, new[i].pattern) && old[i].negate == new[i].negate;
+	return same;
+}
+
+/* Also which of the three kinds of claims it is: no other row has that. */
+static bool same_content(const struct recipe_claim_spec *old, const struct recipe_claim_spec *new)
+{
+	return old->kind == new->kind &&same_texts(old->parts, old->part_count, new->parts,
+	                                           new->part_count) &&
+	       same_texts(old->except, old->except_count, new->except, new->except_count);
+}
+
+static bool same_headers(const struct config_headers *old, const struct config_headers *new)
+{
+	bool same = old->count == new->count;
+	for (uint32_t i = 0; same && i < new->count; i++)
+		same = span_eq(old->list[i].name, new->list[i].name) &&
+		       span_eq(old->list[i].value, new->list[i].value) &&
+		       old->list[i].secret == new->list[i].secret;
+	return same;
+}
+
+static bool same_flag(const struct option *flag, const struct config *old, const struct config *new)
+{
+	const void *a = at(&old->serve, flag->offset), *b = at(&new->serve, flag->offset);
+	switch (flag->kind) {
+	case OPTION_TEXT:
+	case OPTION_ADDRESS:
+	case OPTION_LISTEN:
+	case OPTION_UNIX: return same_string(*(const char *const *)a, *(const char *const *)b);
+	case OPTION_FLAG: return *(const bool *)a == *(const bool *)b;
+	case OPTION_COUNT:
+	case OPTION_SIZE:
+	case OPTION_DURATION:
+	case OPTION_CHOICE: return *(const uint64_t *)a == *(const uint64_t *)b;
+	case OPTION_TEXTS: break;
 	}
+	CHECK(!"a flag of the configuration has one value");
+	return false;
 }
 
-static void put_claim(struct buf *out, const struct recipe_claim_spec *claim)
+/* Collects the names of rows that differ. */
+struct names {
+	struct buf text;
+	size_t skip; /* of their paths: the section that is compared */
+};
+
+/* `sinks`: enum config_sinks, whose rows count. `names` NULL: one that differs is enough. */
+static bool rows_differ(const char *section, uint8_t sinks, const void *old, const void *new,
+                        struct names *names);
+
+static bool same_list(const struct config_option *row, const void *old, const void *new)
 {
-	put_text(out, claim->name);
-	put_number(out, claim->kind);
-	put_number(out, claim->window_s);
-	put_number(out, claim->missing);
-	put_number(out, claim->shadow);
-	put_conditions(out, claim->conditions, claim->condition_count);
-	put_texts(out, claim->parts, claim->part_count);
-	put_texts(out, claim->except, claim->except_count);
-	put_text(out, claim->time);
-	put_number(out, claim->equal_drops);
-	put_text(out, claim->rank);
-	put_texts(out, claim->ranks, claim->rank_count);
+	char section[64];
+	const char *a = list_of(row, old), *b = list_of(row, new);
+	bool same = count_of(row, old) == count_of(row, new);
+	snprintf(section, sizeof(section), "%s[]", row->path);
+	for (uint32_t i = 0; same && a != b && i < count_of(row, new); i++)
+		same = !rows_differ(row->rows_of ? row->rows_of : section, 0, a + i * row->size,
+		                    b + i * row->size, NULL);
+	return same;
 }
 
-static void put_case(struct buf *out, const struct recipe_case_spec *spec)
+/* Of a row that is neither a section nor a flag. */
+static bool same_value(const struct config_option *row, const void *old, const void *new)
 {
-	const struct span fields[] = { spec->id,          spec->type,   spec->entity, spec->time,
-		                       spec->correlation, spec->origin, spec->replay, spec->content,
-		                       spec->inner,       spec->items };
-	put_text(out, span_str(spec->name));
-	put_texts(out, fields, ARRAY_LEN(fields));
-	put_conditions(out, spec->conditions, spec->condition_count);
-	put_number(out, spec->claim_count);
-	for (uint32_t i = 0; i < spec->claim_count; i++)
-		put_claim(out, &spec->claims[i]);
+	const void *a = at(old, row->offset), *b = at(new, row->offset);
+	switch (row->kind) {
+	case CONFIG_TEXT:
+	case CONFIG_PATH:
+	case CONFIG_PRESET:
+	case CONFIG_PART:
+	case CONFIG_URL:
+	case CONFIG_STORE_URL: return span_eq(*(const struct span *)a, *(const struct span *)b);
+	case CONFIG_STRING: return same_string(*(const char *const *)a, *(const char *const *)b);
+	case CONFIG_CHOICE:
+	case CONFIG_SECONDS:
+	case CONFIG_MS:
+	case CONFIG_COUNT:
+	case CONFIG_SIZE: return memcmp(a, b, row->size) == 0;
+	case CONFIG_PARTS:
+	case CONFIG_TEXTS:
+	case CONFIG_SECRETS:
+	case CONFIG_NETWORKS: return same_texts(a, count_of(row, old), b, count_of(row, new));
+	case CONFIG_WHEN: return same_conditions(a, count_of(row, old), b, count_of(row, new));
+	case CONFIG_CONTENT: return same_content(a, b);
+	case CONFIG_HEADERS: return same_headers(a, b);
+	case CONFIG_RATE: {
+		const struct limiter_policy *was = a, *is = b;
+		return was->rate == is->rate && was->per_ms == is->per_ms;
+	}
+	case CONFIG_LIST: return same_list(row, old, new);
+	case CONFIG_FLAG:
+	case CONFIG_SECTION:
+	case CONFIG_NAMED: break;
+	}
+	CHECK(!"a row with one value");
+	return false;
 }
 
-static void put_recipe(struct buf *out, const struct recipe_spec *recipe)
+/* ---- the rows of a section ---- */
+
+static void put_name(struct names *names, const char *name)
 {
-	put_text(out, recipe->scope);
-	put_number(out, recipe->window_s);
-	put_number(out, recipe->batch);
-	put_number(out, recipe->shadow);
-	put_number(out, recipe->replay_passes);
-	put_number(out, recipe->compare_values);
-	put_number(out, recipe->case_count);
-	for (uint32_t i = 0; i < recipe->case_count; i++)
-		put_case(out, &recipe->cases[i]);
+	buf_printf(&names->text, "%s %s", names->text.len > 0 ? "," : "changed:", name);
 }
 
-static void put_auth(struct buf *out, const struct auth_spec *auth)
+static bool rows_differ(const char *section, uint8_t sinks, const void *old, const void *new,
+                        struct names *names)
 {
-	put_number(out, auth->kind);
-	put_text(out, auth->header);
-	put_text(out, auth->user);
-	put_texts(out, auth->secrets, auth->secret_count);
-	put_number(out, auth->algorithm);
-	put_number(out, auth->encoding);
-	put_text(out, auth->prefix);
-	put_texts(out, auth->signed_parts, auth->signed_count);
-	put_text(out, auth->timestamp);
-	put_number(out, auth->tolerance_s);
-	put_text(out, auth->public_url);
-	put_texts(out, auth->names, auth->name_count);
-	put_texts(out, auth->networks, auth->network_count);
+	bool differ = false;
+	const struct config_option *row;
+	for (size_t i = 0; (row = config_table_row(i)) && (names || !differ); i++) {
+		if (!config_option_in(row, section, NULL) ||
+		    (row->sinks != 0 && sinks != 0 && !(row->sinks & sinks)))
+			continue;
+		if (row->kind == CONFIG_SECTION) {
+			differ = rows_differ(row->path, sinks, at(old, row->offset),
+			                     at(new, row->offset), names) ||
+			         differ;
+		} else if (!same_value(row, old, new)) {
+			differ = true;
+			if (names)
+				put_name(names, row->path + names->skip);
+		}
+	}
+	return differ;
 }
 
-static void put_rest(struct buf *out, const struct config_source *source)
+/* Beside the rows: the kind, the number of the sink for dead letters, and the name, which
+ * standard output can change while it stays the same sink. */
+static bool sinks_differ(const struct config_sink *old, const struct config_sink *new,
+                         struct names *names)
 {
-	put_text(out, source->path);
-	put_number(out, source->on_conflict);
-	put_number(out, source->spool);
-	put_number(out, source->ack_delivered ? source->wait_ms : 0);
+	bool kind = old->kind != new->kind, dead = old->policy.dead_sink != new->policy.dead_sink;
+	uint8_t sinks = (uint8_t)(1u << old->kind | 1u << new->kind);
+	if (names && kind)
+		put_name(names, "kind");
+	if (names && dead && span_eq(old->dead_letter, new->dead_letter))
+		put_name(names, "dead_letter");
+	return rows_differ("sinks.*", sinks, old, new, names) || kind || dead ||
+	       !span_eq(old->name, new->name);
+}
+
+bool config_sink_changed(const struct config_sink *old, const struct config_sink *new)
+{
+	return sinks_differ(old, new, NULL);
 }
 
 /* ---- changes ---- */
@@ -121,90 +208,58 @@ static int add(struct config_diff *diff, const char *option, bool reloads, const
 	struct span copy = arena_copy(&diff->arena, span_str(text));
 	if (!name.ptr || !copy.ptr)
 		return -ENOMEM;
-	CHECK(diff->count < CHANGES_MAX);
 	diff->changes[diff->count++] = (struct config_change){ name.ptr, reloads, copy.ptr };
 	diff->restarts += !reloads;
 	return 0;
 }
 
-/* What was written of an old and of a new one: secrets are among it. */
-struct versions {
-	struct buf old;
-	struct buf new;
-};
-
-/* 1 if they differ, 0 if not, or -ENOMEM; they are wiped and freed. */
-static int versions_differ(struct versions *versions)
-{
-	bool failed = versions->old.failed || versions->new.failed;
-	bool equal = span_eq(buf_span(&versions->old), buf_span(&versions->new));
-	if (versions->old.room > 0)
-		explicit_bzero(versions->old.ptr, versions->old.room);
-	if (versions->new.room > 0)
-		explicit_bzero(versions->new.ptr, versions->new.room);
-	buf_free(&versions->old);
-	buf_free(&versions->new);
-	return failed ? -ENOMEM : !equal;
-}
-
-/* The member of a section that has a name of its own. */
-static int add_named(struct config_diff *diff, const char *section, struct span name,
+static int add_named(struct config_diff *diff, const struct config_option *row, struct span name,
                      const char *text)
 {
 	char option[16 + 64];
-	snprintf(option, sizeof(option), "%s.%.*s", section, (int)name.len, name.ptr);
-	return add(diff, option, true, text);
+	snprintf(option, sizeof(option), "%s.%.*s", row->path, (int)name.len, name.ptr);
+	return add(diff, option, row->reload, text);
 }
 
-/* ---- sources ---- */
-
-static int compare_source(struct config_diff *diff, const struct config_source *old,
-                          const struct config_source *new)
+static struct span name_of(const void *named)
 {
-	struct versions recipes = { 0 };
-	struct versions auths = { 0 };
-	struct versions rests = { 0 };
-	put_recipe(&recipes.old, &old->recipe);
-	put_recipe(&recipes.new, &new->recipe);
-	put_auth(&auths.old, &old->auth);
-	put_auth(&auths.new, &new->auth);
-	put_rest(&rests.old, old);
-	put_rest(&rests.new, new);
-	int recipe = versions_differ(&recipes);
-	int auth = versions_differ(&auths);
-	int rest = versions_differ(&rests);
-	if (recipe < 0 || auth < 0 || rest < 0)
-		return -ENOMEM;
-	if (!recipe && !auth && !rest)
-		return 0;
-	char text[64];
-	snprintf(text, sizeof(text), "changed:%s%s%s", recipe ? " recipe" : "", auth ? " auth" : "",
-	         rest ? " path or policy" : "");
-	return add_named(diff, "sources", new->name, text);
+	static_assert(offsetof(struct config_source, name) == 0, "see CONFIG_NAMED");
+	static_assert(offsetof(struct config_sink, name) == 0, "see CONFIG_NAMED");
+	return *(const struct span *)named;
 }
 
-static int add_sources(struct config_diff *diff, const struct config *from,
-                       const struct config *other, const char *text)
+static const void *find_named(const struct config_option *row, const void *base, struct span name)
 {
+	const char *list = list_of(row, base);
+	for (uint32_t i = 0; i < count_of(row, base); i++)
+		if (span_eq(name_of(list + i * row->size), name))
+			return list + i * row->size;
+	return NULL;
+}
+
+static int compare_named(struct config_diff *diff, const struct config_option *row, const void *old,
+                         const void *new)
+{
+	char memory[256], section[32];
+	const char *list = list_of(row, old);
 	int error = 0;
-	for (uint32_t i = 0; i < from->source_count && error == 0; i++) {
-		const struct config_source *source = &from->sources[i];
-		if (!config_find_source(other, source->name))
-			error = add_named(diff, "sources", source->name, text);
-	}
-	return error;
-}
-
-static int compare_sources(struct config_diff *diff, const struct config *old,
-                           const struct config *new)
-{
-	int error = add_sources(diff, old, new, "removed");
-	if (error == 0)
-		error = add_sources(diff, new, old, "added");
-	for (uint32_t i = 0; error == 0 && i < new->source_count; i++) {
-		const struct config_source *was = config_find_source(old, new->sources[i].name);
-		if (was)
-			error = compare_source(diff, was, &new->sources[i]);
+	for (uint32_t i = 0; error == 0 && i < count_of(row, old); i++)
+		if (!find_named(row, new, name_of(list + i * row->size)))
+			error = add_named(diff, row, name_of(list + i * row->size), "removed");
+	list = list_of(row, new);
+	int len = snprintf(section, sizeof(section), "%s.*", row->path);
+	bool sinks = strcmp(row->path, "sinks") == 0;
+	for (uint32_t i = 0; error == 0 && i < count_of(row, new); i++) {
+		const void *is = list + i * row->size, *was = find_named(row, old, name_of(is));
+		struct names names = { buf_on(memory, sizeof(memory) - 1), (size_t)len + 1 };
+		if (!was) {
+			error = add_named(diff, row, name_of(is), "added");
+		} else if (sinks ? sinks_differ(was, is, &names)
+		                 : rows_differ(section, 0, was, is, &names)) {
+			memory[names.text.len] = '\0';
+			error = add_named(diff, row, name_of(is),
+			                  names.text.failed ? "changed" : memory);
+		}
 	}
 	return error;
 }
@@ -213,7 +268,7 @@ static int compare_sources(struct config_diff *diff, const struct config *old,
 static void write_value(const struct option *option, const struct serve_options *serve,
                         char *ret_text, size_t size)
 {
-	const void *field = (const char *)serve + option->offset;
+	const void *field = at(serve, option->offset);
 	char duration[TEXT_DURATION_MAX];
 	uint64_t number;
 	switch (option->kind) {
@@ -241,250 +296,52 @@ static void write_value(const struct option *option, const struct serve_options 
 	}
 }
 
-/* What was taken over is that of the last file, where it can be; else that of the
- * start, however many files have come since. */
-static int compare_serve(struct config_diff *diff, const struct config_states *states)
+static int compare_flag(struct config_diff *diff, const struct config_option *row,
+                        const struct config *old, const struct config *new)
 {
-	const struct config *new = states->next;
-	int error = 0;
+	char was[256], is[256], text[600];
+	if (same_flag(row->flag, old, new))
+		return 0;
+	write_value(row->flag, &old->serve, was, sizeof(was));
+	write_value(row->flag, &new->serve, is, sizeof(is));
+	snprintf(text, sizeof(text), "%s becomes %s", was, is);
+	return add(diff, row->path, row->reload, text);
+}
+
+/* The rows of the top and of its sections, whose structs are at `offset` in the
+ * configuration. */
+static int compare_section(struct config_diff *diff, const char *section, size_t offset,
+                           const struct config_states *states)
+{
+	const void *new = at(states->next, offset);
 	const struct config_option *row;
+	int error = 0;
 	for (size_t i = 0; error == 0 && (row = config_table_row(i)); i++) {
-		char was[256];
-		char is[256];
-		char text[600];
-		if (!row->flag)
+		const struct config *whole = row->reload ? states->last : states->start;
+		const void *old = at(whole, offset);
+		if (!config_option_in(row, section, NULL))
 			continue;
-		const struct config *old = row->reload ? states->last : states->start;
-		write_value(row->flag, &old->serve, was, sizeof(was));
-		write_value(row->flag, &new->serve, is, sizeof(is));
-		snprintf(text, sizeof(text), "%s becomes %s", was, is);
-		if (strcmp(was, is) != 0)
-			error = add(diff, row->path, row->reload, text);
+		if (row->kind == CONFIG_SECTION)
+			error = compare_section(diff, row->path, offset + row->offset, states);
+		else if (row->kind == CONFIG_FLAG)
+			error = compare_flag(diff, row, whole, states->next);
+		else if (row->kind == CONFIG_NAMED)
+			error = compare_named(diff, row, old, new);
+		else if (!same_value(row, old, new))
+			error = add(diff, row->path, row->reload, "changed");
 	}
 	return error;
-}
-
-static bool same_secrets(const struct span *old, uint32_t old_count, const struct span *new,
-                         uint32_t new_count)
-{
-	bool same = old_count == new_count;
-	for (uint32_t i = 0; i < new_count && same; i++)
-		same = span_eq(old[i], new[i]);
-	return same;
-}
-
-/* Their number and place may tell nothing: only that they are others. */
-static int compare_tokens(struct config_diff *diff, const struct config *old,
-                          const struct config *new)
-{
-	int error = 0;
-	if (!same_secrets(old->admin_tokens, old->admin_token_count, new->admin_tokens,
-	                  new->admin_token_count))
-		error = add(diff, "admin.token", false, "changed");
-	if (error == 0 && !same_secrets(old->resp_passwords, old->resp_password_count,
-	                                new->resp_passwords, new->resp_password_count))
-		error = add(diff, "resp.password", false, "changed");
-	return error;
-}
-
-static int compare_store(struct config_diff *diff, const struct config *old,
-                         const struct config *new)
-{
-	int error = 0;
-	if (!span_eq(old->store.url, new->store.url))
-		error = add(diff, "store.url", false, "changed");
-	if (error == 0 && old->store.lease_ms != new->store.lease_ms)
-		error = add(diff, "store.lease", false, "changed");
-	return error;
-}
-
-/* ---- sinks and routes ---- */
-
-static void put_policy(struct buf *out, const struct config_sink *sink)
-{
-	const struct deliver_policy *policy = &sink->policy;
-	const struct retry_policy *retries[] = { &policy->retry, &policy->stuck };
-	const struct breaker_policy *breaker = &policy->breaker;
-	const struct limiter_policy *limiter = &policy->limiter;
-	for (size_t i = 0; i < ARRAY_LEN(retries); i++) {
-		put_number(out, retries[i]->first_ms);
-		put_number(out, retries[i]->max_ms);
-		put_number(out, retries[i]->for_ms);
-		put_number(out, retries[i]->attempts);
-	}
-	const uint64_t numbers[] = {
-		breaker->failures,   breaker->per_cent,
-		breaker->calls,      breaker->window_ms,
-		breaker->first_ms,   breaker->max_ms,
-		breaker->probes,     breaker->successes,
-		limiter->rate,       limiter->per_ms,
-		limiter->burst,      limiter->most,
-		limiter->fixed,      policy->on_unknown,
-		policy->forget_dead, policy->retry_after_max_ms,
-	};
-	buf_append(out, numbers, sizeof(numbers));
-	put_texts(out, sink->rules, sink->rule_count);
-	put_text(out, sink->dead_letter);
-	put_number(out, policy->dead_sink);
-}
-
-static void put_file(struct buf *out, const char *path)
-{
-	put_text(out, path ? span_str(path) : SPAN_EMPTY);
-}
-
-static void put_http(struct buf *out, const struct config_http *http)
-{
-	const struct span texts[] = { http->url, http->probe, http->body, http->correlation_header,
-		                      http->server_name };
-	const uint64_t numbers[] = {
-		http->method,       http->body_is_form, http->batch,
-		http->batch_events, http->batch_bytes,  http->connect_ms,
-		http->timeout_ms,   http->idle_ms,      http->http1,
-	};
-	put_texts(out, texts, ARRAY_LEN(texts));
-	buf_append(out, numbers, sizeof(numbers));
-	put_number(out, http->headers.count);
-	for (uint32_t i = 0; i < http->headers.count; i++) {
-		put_text(out, http->headers.list[i].name);
-		put_text(out, http->headers.list[i].value);
-		put_number(out, http->headers.list[i].secret);
-	}
-	put_file(out, http->ca_file);
-	put_file(out, http->cert_file);
-	put_file(out, http->key_file);
-	put_texts(out, http->sign, http->sign_count);
-	put_texts(out, http->allow, http->allow_count);
-}
-
-static void put_file_sink(struct buf *out, const struct config_file *file)
-{
-	const uint64_t numbers[] = { file->no_sync, file->rotate_bytes, file->rotate_ms,
-		                     file->keep };
-	put_text(out, file->path);
-	buf_append(out, numbers, sizeof(numbers));
-}
-
-static void put_postgres(struct buf *out, const struct config_sink *sink)
-{
-	const struct config_postgres *postgres = &sink->postgres;
-	const struct span texts[] = { postgres->conninfo, postgres->table, postgres->statement,
-		                      postgres->key };
-	put_texts(out, texts, ARRAY_LEN(texts));
-	put_texts(out, postgres->password, postgres->password_count);
-	put_number(out, postgres->no_create);
-	put_number(out, sink->http.connect_ms);
-	put_number(out, sink->http.timeout_ms);
-}
-
-static void put_sink(struct buf *out, const struct config_sink *sink)
-{
-	put_text(out, sink->name); /* standard output may have another, and is the same */
-	put_number(out, sink->kind);
-	put_number(out, sink->id);
-	put_number(out, sink->print);
-	put_policy(out, sink);
-	if (sink->kind == CONFIG_SINK_HTTP || sink->kind == CONFIG_SINK_STILE)
-		put_http(out, &sink->http);
-	if (sink->kind == CONFIG_SINK_FILE)
-		put_file_sink(out, &sink->file);
-	if (sink->kind == CONFIG_SINK_POSTGRES)
-		put_postgres(out, sink);
-}
-
-static void put_routes(struct buf *out, const struct config *config)
-{
-	for (uint32_t i = 0; i < config->route_count; i++) {
-		const struct config_route *route = &config->routes[i];
-		put_texts(out, route->from, route->from_count);
-		put_texts(out, route->to, route->to_count);
-		put_text(out, route->type);
-		put_text(out, route->order_by);
-		put_conditions(out, route->conditions, route->condition_count);
-	}
-}
-
-int config_sink_changed(const struct config_sink *old, const struct config_sink *new)
-{
-	struct versions sinks = { 0 };
-	put_sink(&sinks.old, old);
-	put_sink(&sinks.new, new);
-	return versions_differ(&sinks);
-}
-
-static int add_sinks(struct config_diff *diff, const struct config *from,
-                     const struct config *other, const char *text)
-{
-	int error = 0;
-	for (uint32_t i = 0; i < from->sink_count && error == 0; i++) {
-		const struct config_sink *sink = &from->sinks[i];
-		if (!config_find_sink(other, sink->name))
-			error = add_named(diff, "sinks", sink->name, text);
-	}
-	return error;
-}
-
-static int compare_sinks(struct config_diff *diff, const struct config *old,
-                         const struct config *new)
-{
-	int error = add_sinks(diff, old, new, "removed");
-	if (error == 0)
-		error = add_sinks(diff, new, old, "added");
-	for (uint32_t i = 0; error == 0 && i < new->sink_count; i++) {
-		const struct config_sink *sink = &new->sinks[i];
-		const struct config_sink *was = config_find_sink(old, sink->name);
-		int changed = was ? config_sink_changed(was, sink) : 0;
-		error = changed > 0 ? add_named(diff, "sinks", sink->name, "changed") : changed;
-	}
-	return error;
-}
-
-static int compare_routes(struct config_diff *diff, const struct config *old,
-                          const struct config *new)
-{
-	struct versions routes = { 0 };
-	put_routes(&routes.old, old);
-	put_routes(&routes.new, new);
-	int changed = versions_differ(&routes);
-	return changed > 0 ? add(diff, "routes", true, "changed") : changed;
-}
-
-static void put_claims_api(struct buf *out, const struct config_claims *claims)
-{
-	put_number(out, claims->enabled);
-	put_number(out, claims->window_s);
-	put_number(out, claims->lease_ms);
-	put_number(out, claims->outcome_bytes);
-	put_auth(out, &claims->auth);
-}
-
-static int compare_claims_api(struct config_diff *diff, const struct config *old,
-                              const struct config *new)
-{
-	struct versions claims = { 0 };
-	put_claims_api(&claims.old, &old->claims);
-	put_claims_api(&claims.new, &new->claims);
-	int changed = versions_differ(&claims);
-	return changed > 0 ? add(diff, "claims", true, "changed") : changed;
 }
 
 int config_diff(const struct config_states *states, struct config_diff *ret_diff)
 {
 	struct config_diff diff = { 0 };
-	diff.changes = arena_alloc(&diff.arena, CHANGES_MAX * sizeof(*diff.changes));
-	int error = diff.changes ? compare_serve(&diff, states) : -ENOMEM;
-	if (error == 0)
-		error = compare_tokens(&diff, states->start, states->next);
-	if (error == 0)
-		error = compare_store(&diff, states->start, states->next);
-	if (error == 0)
-		error = compare_claims_api(&diff, states->last, states->next);
-	if (error == 0)
-		error = compare_sources(&diff, states->last, states->next);
-	if (error == 0)
-		error = compare_sinks(&diff, states->last, states->next);
-	if (error == 0)
-		error = compare_routes(&diff, states->last, states->next);
+	size_t most = states->last->source_count + states->next->source_count +
+	              states->last->sink_count + states->next->sink_count;
+	for (size_t i = 0; config_table_row(i); i++)
+		most++;
+	diff.changes = arena_alloc(&diff.arena, most * sizeof(*diff.changes));
+	int error = diff.changes ? compare_section(&diff, "", 0, states) : -ENOMEM;
 	if (error != 0) {
 		config_diff_free(&diff);
 		return error;

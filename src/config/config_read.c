@@ -117,7 +117,7 @@ static void tell_unknown(struct config_reader *reader, const char *section,
 		config_tell(reader, CONFIG_ERROR, member->name, "unknown option");
 }
 
-/* What a claim or recipe cannot read by itself is read by whoever has it all. */
+/* Lists, and what depends on other options, are read by the file of their section. */
 static void read_option(struct config_reader *reader, const struct config_option *option,
                         const struct yaml_node *node, void *base)
 {
@@ -135,7 +135,6 @@ static void read_option(struct config_reader *reader, const struct config_option
 		break;
 	case CONFIG_NAMED:
 	case CONFIG_LIST:
-	case CONFIG_WHEN:
 	case CONFIG_CONTENT: break;
 	default: config_read_value(reader, option, node, base); break;
 	}

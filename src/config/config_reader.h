@@ -49,12 +49,6 @@ struct config_mark {
 	bool exact; /* its characters are those of the file, so columns can be added */
 };
 
-/* A source that is being read. */
-struct config_draft {
-	struct config_source source;
-	struct recipe_case_spec plain; /* id, type, … of a source without `recipes` */
-};
-
 /* ---- config_report.c ---- */
 
 /* About the option that the reader is at. A NULL node: about no place. */
@@ -160,6 +154,7 @@ void config_check_routes(struct config_reader *reader);
 
 void config_read_claims(struct config_reader *reader, const struct yaml_node *list,
                         struct recipe_case_spec *spec);
+/* Conditions, and the place of their number. */
 void config_read_when(struct config_reader *reader, const struct yaml_node *map,
                       struct recipe_condition *ret_conditions, uint32_t *ret_count);
 

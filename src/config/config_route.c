@@ -12,12 +12,6 @@ static void read_route(struct config_reader *reader, const struct yaml_node *map
 		return;
 	ret_route->place = (struct config_place){ map->line, map->column };
 	config_read_section(reader, SECTION, map, ret_route);
-	const struct yaml_node *when = yaml_map_find(map, SPAN("when"));
-	if (when) {
-		size_t at = config_enter(reader, SPAN("when"));
-		config_read_when(reader, when, ret_route->conditions, &ret_route->condition_count);
-		config_leave(reader, at);
-	}
 	if (!yaml_map_find(map, SPAN("to")) && !config_has_unknown(SECTION, map))
 		config_tell(reader, CONFIG_ERROR, map,
 		            "to is missing: the sink, or a list of them");

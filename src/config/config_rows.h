@@ -28,7 +28,7 @@ extern const struct config_rows config_rows_routes;
 #define WINDOW_MIN_MS UINT64_C(1000)
 #define WINDOW_MAX_MS (3650 * DAY_MS)
 
-/* Where the value goes: with a flag of serve, into a member, or into a list with its
+/* Where the value goes: with a flag of serve, into a member, or into an array with its
  * count. */
 #define FLAG(row) .kind = CONFIG_FLAG, .flag = &serve_option_rows[row]
 #define FIELD(type, member) \
@@ -36,6 +36,13 @@ extern const struct config_rows config_rows_routes;
 #define COUNTED(type, member, counter, most)                                                     \
 	.offset = offsetof(struct type, member), .count_offset = offsetof(struct type, counter), \
 	.max = (most)
+/* Structs with rows of their own, in an array of the struct or behind a pointer. */
+#define INSIDE(type, member, counter)                                                              \
+	.offset = offsetof(struct type, member), .size = sizeof(((struct type *)NULL)->member[0]), \
+	.count_offset = offsetof(struct type, counter), .inside = true
+#define POINTED(type, member, counter)                                                             \
+	.offset = offsetof(struct type, member), .size = sizeof(((struct type *)NULL)->member[0]), \
+	.count_offset = offsetof(struct type, counter)
 
 /* The same wherever somebody must be known. The formatter would put every backslash behind
  * the longest line. */

@@ -6,6 +6,7 @@
 static const struct config_option rows[] = {
 	{ .path = "routes",
 	  .kind = CONFIG_LIST,
+	  POINTED(config, routes, route_count),
 	  .reload = true,
 	  .value = "[{…}, …]",
 	  .standard = "everything goes to every sink",
@@ -28,6 +29,7 @@ static const struct config_option rows[] = {
 	  .help = "the type of its events, with `*` for any run of characters, upper and lower case as written" },
 	{ .path = ROUTE ".when",
 	  .kind = CONFIG_WHEN,
+	  COUNTED(config_route, conditions, condition_count, RECIPE_SPEC_CONDITIONS_MAX),
 	  .reload = true,
 	  .value = "{PART: PATTERN, …}",
 	  .also = "if|match|filter",

@@ -6,6 +6,7 @@
 static const struct config_option rows[] = {
 	{ .path = "sinks",
 	  .kind = CONFIG_NAMED,
+	  POINTED(config, sinks, sink_count),
 	  .reload = true,
 	  .value = "NAME: stdout | {…}",
 	  .standard = "{ stdout: stdout }",

@@ -32,13 +32,7 @@ static void read_recipe(struct config_reader *reader, const struct yaml_node *ma
 	if (!config_is_map(reader, map))
 		return;
 	config_read_section(reader, RECIPE_SECTION, map, spec);
-	const struct yaml_node *when = yaml_map_find(map, SPAN("when"));
 	const struct yaml_node *claims = yaml_map_find(map, SPAN("claims"));
-	if (when) {
-		size_t at = config_enter(reader, SPAN("when"));
-		config_read_when(reader, when, spec->conditions, &spec->condition_count);
-		config_leave(reader, at);
-	}
 	if (!claims) {
 		config_tell(reader, CONFIG_ERROR, map, "claims are missing");
 		return;
@@ -72,18 +66,14 @@ static void read_recipes(struct config_reader *reader, const struct yaml_node *l
 }
 
 static void read_plain(struct config_reader *reader, const struct yaml_node *claims,
-                       struct config_draft *draft)
+                       struct config_source *source)
 {
-	struct recipe_case_spec *spec = config_alloc(reader, 1, sizeof(*spec));
-	if (!spec)
-		return;
-	*spec = draft->plain;
-	spec->name = draft->source.name.ptr;
+	source->plain.name = source->name.ptr;
 	size_t at = config_enter(reader, SPAN("claims"));
-	config_read_claims(reader, claims, spec);
+	config_read_claims(reader, claims, &source->plain);
 	config_leave(reader, at);
-	draft->source.recipe.cases = spec;
-	draft->source.recipe.case_count = 1;
+	source->recipe.cases = &source->plain;
+	source->recipe.case_count = 1;
 }
 
 /* The claims of the file follow those of the preset, in each of its cases. */
@@ -114,18 +104,17 @@ static void read_preset(struct config_reader *reader, const struct yaml_node *cl
 		return; /* told when it was read */
 	source->recipe.cases = preset->cases;
 	source->recipe.case_count = preset->case_count;
-	struct recipe_case_spec *extra = claims ? config_alloc(reader, 1, sizeof(*extra)) : NULL;
-	struct recipe_case_spec *cases = extra ? config_alloc(reader, preset->case_count,
-	                                                      sizeof(*cases))
-	                                       : NULL;
+	struct recipe_case_spec *cases = claims ? config_alloc(reader, preset->case_count,
+	                                                       sizeof(*cases))
+	                                        : NULL;
 	if (!cases)
 		return;
 	memcpy(cases, preset->cases, preset->case_count * sizeof(*cases));
 	source->recipe.cases = cases;
 	size_t at = config_enter(reader, SPAN("claims"));
-	config_read_claims(reader, claims, extra);
+	config_read_claims(reader, claims, &source->plain);
 	for (uint32_t i = 0; i < preset->case_count; i++)
-		if (!add_claims(reader, claims, extra, &cases[i]))
+		if (!add_claims(reader, claims, &source->plain, &cases[i]))
 			break;
 	config_leave(reader, at);
 }
@@ -144,7 +133,7 @@ static void refuse_beside(struct config_reader *reader, const struct yaml_node *
 }
 
 static void read_rules(struct config_reader *reader, const struct yaml_node *map,
-                       struct config_draft *draft)
+                       struct config_source *source)
 {
 	static const char *const fields[] = { "id",   "type",    "entity",
 		                              "time", "content", "correlation" };
@@ -158,11 +147,11 @@ static void read_rules(struct config_reader *reader, const struct yaml_node *map
 	if (recipes) {
 		refuse_beside(reader, map, "preset", "expected either preset or recipes, not both");
 		refuse_beside(reader, map, "claims", "belong into each of the recipes");
-		read_recipes(reader, recipes, &draft->source.recipe);
+		read_recipes(reader, recipes, &source->recipe);
 	} else if (preset) {
-		read_preset(reader, claims, &draft->source);
+		read_preset(reader, claims, source);
 	} else if (claims) {
-		read_plain(reader, claims, draft);
+		read_plain(reader, claims, source);
 	} else if (!config_has_unknown(SOURCE_SECTION, map)) {
 		config_tell(reader, CONFIG_ERROR, map->name,
 		            "the source says nothing about what makes two events the same, "
@@ -181,32 +170,30 @@ static void set_default_path(struct config_reader *reader, struct config_source 
 }
 
 static void read_source(struct config_reader *reader, const struct yaml_node *map,
-                        struct config_source *ret_source)
+                        struct config_source *source)
 {
-	struct config_draft *draft = config_alloc(reader, 1, sizeof(*draft));
 	uint32_t errors = reader->report->errors;
-	if (!draft || !config_check_name(reader, map->name) || !config_is_map(reader, map) ||
-	    !config_read_text(reader, map->name, &draft->source.name))
+	if (!config_check_name(reader, map->name) || !config_is_map(reader, map) ||
+	    !config_read_text(reader, map->name, &source->name))
 		return;
-	draft->source.place = (struct config_place){ map->name->line, map->name->column };
-	draft->source.wait_ms = WAIT_MS;
-	config_read_section(reader, SOURCE_SECTION, map, draft);
-	if (!draft->source.ack_delivered)
+	source->place = (struct config_place){ map->name->line, map->name->column };
+	source->wait_ms = WAIT_MS;
+	config_read_section(reader, SOURCE_SECTION, map, source);
+	if (!source->ack_delivered)
 		refuse_beside(reader, map, "wait", "is of no use without ack: delivered");
 	const struct yaml_node *auth = yaml_map_find(map, SPAN("auth"));
 	if (auth && auth->kind == YAML_MAP) {
 		size_t at = config_enter(reader, SPAN("auth"));
-		config_check_auth(reader, auth, &draft->source.auth, errors);
+		config_check_auth(reader, auth, &source->auth, errors);
 		config_leave(reader, at);
 	}
-	read_rules(reader, map, draft);
-	if (draft->source.path.len == 0)
-		set_default_path(reader, &draft->source);
-	draft->source.recipe.source = draft->source.name;
+	read_rules(reader, map, source);
+	if (source->path.len == 0)
+		set_default_path(reader, source);
+	source->recipe.source = source->name;
 	/* What has an error is not looked at again: one mistake, one message. */
 	if (errors != reader->report->errors)
-		draft->source.recipe.case_count = 0;
-	*ret_source = draft->source;
+		source->recipe.case_count = 0;
 }
 
 void config_read_claims_api(struct config_reader *reader, const struct yaml_node *map)

@@ -1,8 +1,9 @@
 /*
  * config_table: the one table of all options of the configuration file.
  *
- * What reads a file, compares two, sets defaults, writes the manual or makes a guess at
- * a name that is wrong, goes by it. The rows themselves: config_rows.h.
+ * It drives reading a file, comparing two, defaults, the manual and suggestions for
+ * misspelt names. The rows themselves: config_rows.h. Offsets are those of the struct
+ * that the row's section is read into.
  *
  * Room: config. Threads: constant.
  */
@@ -29,13 +30,14 @@ enum config_kind {
 	CONFIG_TEXTS,
 	CONFIG_SECRETS,
 	CONFIG_NETWORKS,
-	/* what holds others: their paths begin with this one */
+	/* what holds others: their paths begin with this one. Structs of `size` bytes, their
+	 * number a uint32_t at `count_offset` */
 	CONFIG_SECTION,
-	CONFIG_NAMED, /* by a name that one chooses: `*` in the paths below */
+	CONFIG_NAMED, /* by a name that one chooses, their first member: `*` in the paths below */
 	CONFIG_LIST,  /* `[]` in the paths below */
 	/* shapes of their own */
-	CONFIG_WHEN,
-	CONFIG_CONTENT,
+	CONFIG_WHEN,      /* struct recipe_condition [], uint32_t at `count_offset` */
+	CONFIG_CONTENT,   /* struct recipe_claim_spec */
 	CONFIG_RATE,      /* struct limiter_policy: "50/s" */
 	CONFIG_HEADERS,   /* struct config_headers: names and values */
 	CONFIG_URL,       /* struct span: perhaps with a password, from a variable */
@@ -62,6 +64,8 @@ struct config_option {
 	const char *value;    /* what the manual calls it */
 	const char *standard; /* the default as one would write it; NULL: none */
 	bool reload;          /* SIGHUP is enough */
+	bool inside;          /* NAMED, LIST: the structs are at `offset`, else a pointer to them */
+	const char *rows_of;  /* LIST: the section of its rows; NULL: PATH[] */
 	uint8_t sinks;        /* enum config_sinks, as bits */
 	const char *bare;     /* a section: a text in its place is this member of it */
 	const char *also;     /* "password|token": what people write for its name */

@@ -514,6 +514,7 @@ void config_read_value(struct config_reader *reader, const struct config_option 
                        const struct yaml_node *node, void *base)
 {
 	void *field = (char *)base + option->offset;
+	uint32_t *count = (uint32_t *)(void *)((char *)base + option->count_offset);
 	switch (option->kind) {
 	case CONFIG_FLAG: (void)read_as(reader, option->flag, node, &reader->config->serve); break;
 	case CONFIG_CHOICE:
@@ -531,10 +532,8 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_PARTS:
 	case CONFIG_TEXTS:
 	case CONFIG_SECRETS:
-	case CONFIG_NETWORKS:
-		(void)config_read_texts(reader, option, node, field,
-		                        (uint32_t *)((char *)base + option->count_offset));
-		break;
+	case CONFIG_NETWORKS: (void)config_read_texts(reader, option, node, field, count); break;
+	case CONFIG_WHEN: config_read_when(reader, node, field, count); break;
 	default: read_string(reader, option, node, field); break;
 	}
 }

@@ -163,7 +163,7 @@ static void change_lane(struct sinks_change *all, struct deliver *deliver, uint3
 {
 	const struct config_sink *was = find_id(step->last, sink->id);
 	bool prompt = is_prompt(step->next);
-	bool same = was && config_sink_changed(was, sink) == 0 && is_prompt(step->last) == prompt &&
+	bool same = was && !config_sink_changed(was, sink) && is_prompt(step->last) == prompt &&
 	            !has_failed(step->failed, sink->id);
 	if (same)
 		return;

@@ -372,9 +372,9 @@ static void a_sink_whose_dead_letters_go_elsewhere_is_changed(void **state)
 	snprintf(text[1], sizeof(text[1]), "%s  aside: stdout\n", crm);
 	struct config *old = load(text[0]);
 	struct config *new = load(text[1]);
-	assert_int_equal(config_sink_changed(&old->sinks[0], &old->sinks[0]), 0);
+	assert_false(config_sink_changed(&old->sinks[0], &old->sinks[0]));
 	assert_int_not_equal(old->sinks[0].policy.dead_sink, new->sinks[0].policy.dead_sink);
-	assert_int_equal(config_sink_changed(&old->sinks[0], &new->sinks[0]), 1);
+	assert_true(config_sink_changed(&old->sinks[0], &new->sinks[0]));
 	config_free(old);
 	config_free(new);
 }
@@ -386,7 +386,7 @@ static void what_the_sinks_take_over_needs_no_restart(void **state)
 	struct config *old = load("print: event\n");
 	struct config *new = load("print: envelope\n");
 	struct config_diff diff;
-	assert_int_equal(config_sink_changed(&old->sinks[0], &new->sinks[0]), 1);
+	assert_true(config_sink_changed(&old->sinks[0], &new->sinks[0]));
 	assert_int_equal(config_diff(&(struct config_states){ old, old, new }, &diff), 0);
 	assert_true(find_change(&diff, "print")->reloads);
 	assert_int_equal(diff.restarts, 0);
@@ -429,11 +429,11 @@ static void what_needs_a_restart_is_told_from_what_reloads(void **state)
 	assert_null(find_change(&diff, "sources.same"));
 	assert_string_equal(find_change(&diff, "sources.gone")->text, "removed");
 	assert_string_equal(find_change(&diff, "sources.come")->text, "added");
-	assert_string_equal(find_change(&diff, "sources.auth")->text, "changed: auth");
-	assert_string_equal(find_change(&diff, "sources.heir")->text, "changed: recipe");
-	assert_string_equal(find_change(&diff, "sources.path")->text, "changed: path or policy");
+	assert_string_equal(find_change(&diff, "sources.auth")->text, "changed: auth.secret");
+	assert_string_equal(find_change(&diff, "sources.heir")->text, "changed: window");
+	assert_string_equal(find_change(&diff, "sources.path")->text, "changed: path");
 	assert_true(find_change(&diff, "sources.path")->reloads);
-	assert_true(find_change(&diff, "claims")->reloads); /* the window is the top's */
+	assert_true(find_change(&diff, "claims.window")->reloads); /* the window is the top's */
 	assert_string_equal(find_change(&diff, "listen")->text, "127.0.0.1:1 becomes 127.0.0.1:2");
 	assert_false(find_change(&diff, "listen")->reloads);
 	assert_string_equal(find_change(&diff, "window")->text, "1d becomes 2d");
@@ -612,9 +612,9 @@ static void a_change_of_sinks_and_routes_is_told_without_what_it_is(void **state
 	assert_int_equal(config_diff(&(struct config_states){ old, old, new }, &diff), 0);
 	assert_string_equal(find_change(&diff, "sinks.gone")->text, "removed");
 	assert_string_equal(find_change(&diff, "sinks.come")->text, "added");
-	assert_string_equal(find_change(&diff, "sinks.url")->text, "changed");
-	assert_string_equal(find_change(&diff, "sinks.key")->text, "changed");
-	assert_string_equal(find_change(&diff, "sinks.rate")->text, "changed");
+	assert_string_equal(find_change(&diff, "sinks.url")->text, "changed: http");
+	assert_string_equal(find_change(&diff, "sinks.key")->text, "changed: headers");
+	assert_string_equal(find_change(&diff, "sinks.rate")->text, "changed: rate, burst");
 	assert_string_equal(find_change(&diff, "routes")->text, "changed");
 	assert_int_equal(diff.count, 6);
 	assert_int_equal(diff.restarts, 0);
