@@ -8,9 +8,14 @@ static struct store_wait *wait_of(struct store_op *op)
 	return container_of(op, struct store_wait, op);
 }
 
+static uint32_t bucket_number(uint64_t event)
+{
+	return (uint32_t)((event ^ event >> 10 ^ event >> 20) % WAITS_BUCKETS);
+}
+
 static struct store_op **bucket_of(struct waits *waits, uint64_t event)
 {
-	return &waits->buckets[(event ^ event >> 10 ^ event >> 20) % WAITS_BUCKETS];
+	return &waits->buckets[bucket_number(event)];
 }
 
 void waits_init(struct waits *waits, uint64_t floor,
@@ -119,4 +124,15 @@ void waits_fail(struct waits *waits, int error)
 			finish(waits, &waits->buckets[i]);
 		}
 	}
+}
+
+void waits_check(const struct waits *waits)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < WAITS_BUCKETS; i++)
+		for (struct store_op *op = waits->buckets[i]; op; op = op->next, count++)
+			CHECK(bucket_number(wait_of(op)->ticket) == i);
+	CHECK(count == waits->count);
+	CHECK(count <= STORE_WAITS_MAX);
 }

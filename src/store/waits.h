@@ -55,3 +55,5 @@ void waits_tell(struct waits *waits, uint64_t event);
 /* Ends those whose time is over. */
 void waits_expire(struct waits *waits, uint64_t boot_ms);
 void waits_fail(struct waits *waits, int error); /* all of them */
+
+void waits_check(const struct waits *waits); /* every invariant; for tests */

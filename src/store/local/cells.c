@@ -326,3 +326,23 @@ struct table_stats cells_stats(const struct cells *cells)
 	stats.bytes += sizeof(*cells) + cells->room * sizeof(*cells->counts);
 	return stats;
 }
+
+uint64_t cells_check(const struct cells *cells)
+{
+	struct table_scan scan = { 0 };
+	uint64_t found = 0, counted = 0;
+
+	table_check(cells->table);
+	while (table_scan_next(cells->table, &scan)) {
+		found += scan.count;
+		for (uint32_t i = 0; i < scan.count; i++) {
+			uint64_t segment = segment_of(cells, scan.cells[i].place);
+			CHECK(segment - cells->first < cells->segments);
+			CHECK(cells->counts[segment - cells->first] > 0);
+		}
+	}
+	CHECK(found == cells->count);
+	for (size_t i = 0; i < cells->segments; i++)
+		counted += cells->counts[i];
+	return counted;
+}

@@ -94,4 +94,6 @@ bool cells_scan_next(const struct cells *cells, struct cells_scan *scan) must_ch
 
 uint64_t cells_count(const struct cells *cells); /* with those over but not yet swept */
 void cells_sweep(struct cells *cells, uint64_t now_ms, uint64_t budget); /* as table_sweep() */
+/* Checks every invariant; returns how many are counted in all segments. For tests. */
+uint64_t cells_check(const struct cells *cells);
 struct table_stats cells_stats(const struct cells *cells); /* of the table, but for bytes */

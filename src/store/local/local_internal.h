@@ -15,6 +15,7 @@
  *   scan_events.c  all events of the journal, a piece at a time
  *   retention.c    which files may leave, carrying open tickets forward
  *   recovery.c     from the files to the index
+ *   check.c        do all parts agree? For tests
  *
  * Threads: the owner's, but for the atomics.
  */

@@ -74,6 +74,10 @@ struct local_store_options {
 int local_store_open(const struct local_store_options *options, struct store **ret_store,
                      struct error_text *ret_text) must_check;
 
+/* Checks every invariant of a local store, between two calls of it (slow; for tests). Does
+ * nothing with a store of another kind. */
+void local_store_check(const struct store *store);
+
 /* The secret under which claims are digested: random when the folder was made,
  * constant ever after. Lives as long as the store. */
 const unsigned char *local_store_key(const struct store *store);

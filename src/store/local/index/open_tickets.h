@@ -9,7 +9,7 @@
  *
  *   insert ──► due ──take──► leased ──settle──► closing ──drop──► gone
  *               ▲              │  ▲                │ │
- *               ├───release────┘  └───unsettle─────┘ │
+ *               ├────update────┘  └───unsettle─────┘ │
  *               │                                    ▼
  *               └────────── leaving ◄──── held, parked, dead ◄── insert
  *
