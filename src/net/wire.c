@@ -1,16 +1,27 @@
-/* Life and death of a wire, reading, the round. See wire.h. */
+/*
+ * wire: see wire.h. Receiving, sending, reading, the round, accepting, time-outs, the end:
+ * in this order.
+ */
 #include "net/wire.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mem.h"
+
+/* Together in one system call: what they receive should still be in the processor's
+ * nearest cache when it is looked at. */
+#define RECEIVES_MAX 16u
+
+/* ---- begin and end of a wire ---- */
+
 #define READS_PER_ROUND 4 /* of one wire, before others get their turn */
 #define LINGER_MS 2000u
 
 static void ready(struct loop_handler *handler, uint32_t events);
 
-void wire_begin(struct wire *wire, int fd, struct gauge_slot *slot)
+static void begin(struct wire *wire, int fd, struct gauge_slot *slot)
 {
 	struct wire_host *host = wire->host;
 	wire->handler = (struct loop_handler){ .ready = ready, .fd = fd };
@@ -38,7 +49,7 @@ void wire_mark_dirty(struct wire *wire)
 
 void wire_break_off(struct wire *wire)
 {
-	wire->broken = wire->last = true;
+	wire_advance(wire, WIRE_BROKEN);
 	wire_mark_dirty(wire);
 }
 
@@ -48,7 +59,7 @@ void wire_set_timeout(struct wire *wire, uint64_t deadline_ms)
 }
 
 /* Edge-triggered for both directions, once: no call to change it is ever needed. */
-int wire_register(struct wire *wire)
+static int register_in_loop(struct wire *wire)
 {
 	int error = 0;
 	if (!wire->registered)
@@ -89,6 +100,239 @@ void wire_unlink(struct wire *wire)
 		wire->next->prev = wire->prev;
 }
 
+/* ---- receiving ---- */
+
+/* Of what a recv gave: bytes, or 0 after noting why there are none. */
+static size_t note_received(struct wire *wire, ssize_t result)
+{
+	if (likely(result > 0)) {
+		counter_add(&wire->host->counters->bytes_in, (uint64_t)result);
+		return (size_t)result;
+	}
+	if (result == 0) {
+		wire->eof = true;
+		wire_mark_dirty(wire);
+	} else if (result != -EAGAIN) {
+		wire_break_off(wire);
+	}
+	return 0;
+}
+
+static size_t receive(struct wire *wire, char *out, size_t room)
+{
+	ssize_t n;
+	do
+		n = recv(wire->handler.fd, out, room, 0);
+	while (n < 0 && errno == EINTR);
+	return note_received(wire, n < 0 ? -errno : n);
+}
+
+static bool make_room(struct wire *wire)
+{
+	if (likely(wire->host->kind->make_room(wire) == 0))
+		return true;
+	wire_break_off(wire);
+	return false;
+}
+
+static char *free_bytes(const struct wire *wire)
+{
+	return wire->input->bytes + wire->in_len;
+}
+
+static size_t free_room(const struct wire *wire)
+{
+	return wire->input->room - wire->in_len;
+}
+
+/* True: there may be more. */
+static bool keep_received(struct wire *wire, size_t n)
+{
+	size_t room = free_room(wire);
+	wire->in_len += (uint32_t)n;
+	return n > 0 && (n == room || wire->hangup);
+}
+
+static bool fill_plain(struct wire *wire)
+{
+	if (!make_room(wire))
+		return false;
+	return keep_received(wire, receive(wire, free_bytes(wire), free_room(wire)));
+}
+
+static void note_handshake(struct wire *wire)
+{
+	struct wire_host *host = wire->host;
+	enum tls_progress progress = tls_session_progress(wire->tls);
+	if (progress == TLS_HANDSHAKE)
+		return;
+	wire->greeted = true;
+	if (host->kind->greeted)
+		host->kind->greeted(wire);
+	counter_add(&host->counters->tls_handshakes, 1);
+	if (progress == TLS_RESUMED)
+		counter_add(&host->counters->tls_resumed, 1);
+}
+
+/* The alert that says why is still to be sent, and read by the peer. */
+static void end_tls(struct wire *wire, int error)
+{
+	if (error == 0) {
+		wire->eof = true;
+	} else if (error == -EPROTO) {
+		if (!wire->greeted)
+			counter_add(&wire->host->counters->tls_failed, 1);
+		wire->refused = true;
+		wire_advance(wire, WIRE_CLOSING);
+	} else {
+		wire_advance(wire, WIRE_BROKEN);
+	}
+	wire_mark_dirty(wire);
+}
+
+/* All that the session can decrypt goes behind what is in the input. */
+static void decrypt(struct wire *wire)
+{
+	while (make_room(wire)) {
+		int n = tls_session_read(wire->tls, free_bytes(wire), free_room(wire));
+		if (n == -EAGAIN)
+			return;
+		if (n <= 0) {
+			end_tls(wire, n);
+			return;
+		}
+		wire->in_len += (uint32_t)n;
+	}
+}
+
+static bool fill_tls(struct wire *wire)
+{
+	char *cipher = wire->host->cipher;
+	size_t n = receive(wire, cipher, WIRE_CIPHER_ROOM);
+	if (n == 0)
+		return false;
+	tls_session_feed(wire->tls, span_of(cipher, n));
+	decrypt(wire);
+	if (!wire->greeted)
+		note_handshake(wire);
+	if (outgoing_pending(tls_session_output(wire->tls)) > 0)
+		wire_mark_dirty(wire);
+	return n == WIRE_CIPHER_ROOM || wire->hangup;
+}
+
+static bool fill(struct wire *wire)
+{
+	return wire->tls ? fill_tls(wire) : fill_plain(wire);
+}
+
+/* ---- sending ---- */
+
+static bool may_send(const struct wire *wire)
+{
+	return wire->handler.fd >= 0 && wire->life < WIRE_LINGERING && !wire->stalled;
+}
+
+bool wire_has_output(const struct wire *wire)
+{
+	return outgoing_pending(&wire->out) > 0 ||
+	       (wire->tls && outgoing_pending(tls_session_output(wire->tls)) > 0);
+}
+
+/* Until when the peer must have read something: the least rate counts from the
+ * first stall on, so a byte now and then does not buy time for ever. */
+static uint64_t send_deadline_ms(struct wire *wire)
+{
+	const struct wire_host *host = wire->host;
+	uint64_t now_ms = loop_now_ms(host->loop);
+	if (wire->stalled_ms == 0) {
+		wire->stalled_ms = now_ms;
+		wire->stalled_bytes = 0;
+	}
+	uint64_t bought_ms = wire->stalled_bytes * 1000 / host->send_rate;
+	uint64_t in_all_ms = wire->stalled_ms + host->send_ms + bought_ms;
+	return in_all_ms < now_ms + host->send_ms ? in_all_ms : now_ms + host->send_ms;
+}
+
+/* The kernel takes no more: an edge will tell when it does. */
+static void stall(struct wire *wire)
+{
+	if (register_in_loop(wire)) {
+		wire_advance(wire, WIRE_BROKEN);
+		return;
+	}
+	wire->stalled = true;
+	if (wire->host->kind->stalled)
+		wire->host->kind->stalled(wire);
+	wire_set_timeout(wire, send_deadline_ms(wire));
+}
+
+static void note_sent(struct wire *wire, struct outgoing *out, size_t n)
+{
+	out->at += n;
+	wire->stalled_bytes += n;
+	counter_add(&wire->host->counters->bytes_out, n);
+}
+
+static void send_bytes(struct wire *wire, struct outgoing *out)
+{
+	while (outgoing_pending(out) > 0) {
+		ssize_t n = send(wire->handler.fd, out->buffer->bytes + out->at,
+		                 outgoing_pending(out), MSG_NOSIGNAL);
+		if (n >= 0) {
+			note_sent(wire, out, (size_t)n);
+		} else if (errno == EAGAIN) {
+			stall(wire);
+			return;
+		} else if (errno != EINTR) {
+			wire_advance(wire, WIRE_BROKEN);
+			return;
+		}
+	}
+	outgoing_clear(&wire->host->pool, out);
+	wire->stalled_ms = 0;
+}
+
+/* The answers of a round become as few records as they fit in, and the goodbye
+ * leaves with them. */
+static void encrypt(struct wire *wire)
+{
+	struct outgoing *out = &wire->out;
+	if (outgoing_pending(out) > 0 &&
+	    tls_session_write(wire->tls, out->buffer->bytes + out->at, outgoing_pending(out)))
+		wire_advance(wire, WIRE_BROKEN);
+	outgoing_clear(&wire->host->pool, out);
+	if (wire->life == WIRE_CLOSING)
+		tls_session_end(wire->tls);
+}
+
+static void sent_ahead(struct socket_call *call, ssize_t result)
+{
+	struct wire *wire = container_of(call, struct wire, sending);
+	if (result > 0)
+		note_sent(wire, &wire->out, (size_t)result);
+}
+
+static void send_one_ahead(struct wire *wire)
+{
+	const struct outgoing *out = &wire->out;
+	if (wire->tls || !may_send(wire) || outgoing_pending(out) == 0)
+		return;
+	wire->sending.done = sent_ahead;
+	socket_batch_send(wire->host->batch, &wire->sending, wire->handler.fd,
+	                  out->buffer->bytes + out->at, outgoing_pending(out));
+}
+
+static void send_output(struct wire *wire)
+{
+	if (!wire->tls) {
+		send_bytes(wire, &wire->out);
+		return;
+	}
+	encrypt(wire);
+	if (wire->life != WIRE_BROKEN)
+		send_bytes(wire, tls_session_output(wire->tls));
+}
+
 /* ---- reading ---- */
 
 /* After an answer that does not wait for the peer's rest, closing at once could
@@ -111,11 +355,11 @@ static void linger(struct wire *wire)
 
 static void begin_linger(struct wire *wire)
 {
-	if (wire->eof || shutdown(wire->handler.fd, SHUT_WR) || wire_register(wire)) {
+	if (wire->eof || shutdown(wire->handler.fd, SHUT_WR) || register_in_loop(wire)) {
 		wire_close(wire);
 		return;
 	}
-	wire->lingers = true;
+	wire_advance(wire, WIRE_LINGERING);
 	wire_set_timeout(wire, loop_now_ms(wire->host->loop) + LINGER_MS);
 	linger(wire);
 }
@@ -124,12 +368,12 @@ static void begin_linger(struct wire *wire)
 static void read_on(struct wire *wire, int reads, bool more)
 {
 	const struct wire_kind *kind = wire->host->kind;
-	for (int i = reads; more && !wire->last && !wire->eof; i++) {
+	for (int i = reads; more && wire->life == WIRE_OPEN && !wire->eof; i++) {
 		if (wire->paused || i == READS_PER_ROUND) {
 			wire->read_due = true;
 			break;
 		}
-		more = wire_fill(wire);
+		more = fill(wire);
 		kind->process(wire);
 	}
 	if (wire->read_due && !wire->paused)
@@ -138,27 +382,45 @@ static void read_on(struct wire *wire, int reads, bool more)
 		kind->set_deadline(wire);
 }
 
-void wire_read(struct wire *wire)
+static void read_input(struct wire *wire)
 {
-	if (wire->lingers) {
+	if (wire->life == WIRE_LINGERING) {
 		linger(wire);
 		return;
 	}
-	if (wire->last)
+	if (wire->life != WIRE_OPEN)
 		wire->refused = true; /* something comes that nobody will read */
 	wire->read_due = false;
 	read_on(wire, 0, true);
 }
 
-void wire_received(struct wire *wire, bool more)
+/* One that found nothing is tried once more by itself: it may be that the kernel did
+ * not come to it, and no edge would tell again. An error is told only once. */
+static void received(struct socket_call *call, ssize_t result)
 {
+	struct wire *wire = container_of(call, struct wire, receiving);
+	bool more = true;
+	if (likely(result != -EAGAIN && result != -EINTR))
+		more = keep_received(wire, note_received(wire, result));
 	wire->host->kind->process(wire);
 	read_on(wire, 1, more);
 }
 
+static void receive_together(struct wire *wire)
+{
+	struct socket_batch *batch = wire->host->batch;
+	if (!make_room(wire))
+		return;
+	wire->receiving.done = received;
+	socket_batch_recv(batch, &wire->receiving, wire->handler.fd, free_bytes(wire),
+	                  free_room(wire));
+	if (socket_batch_queued(batch) == RECEIVES_MAX)
+		socket_batch_run(batch);
+}
+
 static bool may_receive(const struct wire *wire)
 {
-	return !wire->lingers && !wire->last && !wire->eof && !wire->paused;
+	return wire->life == WIRE_OPEN && !wire->eof && !wire->paused;
 }
 
 static void ready(struct loop_handler *handler, uint32_t events)
@@ -175,9 +437,9 @@ static void ready(struct loop_handler *handler, uint32_t events)
 	/* With others if it can be. */
 	if (wire->host->batch && !wire->tls && may_receive(wire)) {
 		wire->read_due = false;
-		wire_receive_together(wire);
+		receive_together(wire);
 	} else {
-		wire_read(wire);
+		read_input(wire);
 	}
 }
 
@@ -192,7 +454,7 @@ static void resume(struct wire *wire)
 	loop_again(wire->host->loop);
 	kind->process(wire);
 	if (wire->read_due && !wire->paused)
-		wire_read(wire);
+		read_input(wire);
 	else
 		kind->set_deadline(wire);
 }
@@ -201,7 +463,7 @@ static void resume(struct wire *wire)
 static void settle(struct wire *wire)
 {
 	const struct wire_kind *kind = wire->host->kind;
-	if (wire->closing) {
+	if (wire->life == WIRE_CLOSING) {
 		if (wire->refused)
 			begin_linger(wire);
 		else
@@ -219,11 +481,11 @@ static void settle(struct wire *wire)
 
 static void flush(struct wire *wire)
 {
-	if (wire->handler.fd < 0 || wire->lingers)
+	if (wire->handler.fd < 0 || wire->life == WIRE_LINGERING)
 		return;
-	if (wire_may_send(wire))
-		wire_send(wire);
-	if (wire->broken)
+	if (may_send(wire))
+		send_output(wire);
+	if (wire->life == WIRE_BROKEN)
 		wire_close(wire);
 	else if (!wire->stalled)
 		settle(wire);
@@ -236,13 +498,13 @@ static void send_ahead(struct wire_host *host, struct wire *first)
 	if (!host->batch)
 		return;
 	for (struct wire *wire = first; wire; wire = wire->dirty_next)
-		wire_send_ahead(wire);
+		send_one_ahead(wire);
 	socket_batch_run(host->batch);
 }
 
 /* Takes the list as it is: what gets dirty meanwhile waits for the next round,
  * so that earlier hooks come first. */
-void wire_round(struct loop_hook *hook)
+static void run_round(struct loop_hook *hook)
 {
 	struct wire_host *host = container_of(hook, struct wire_host, hook);
 	struct wire *wire = host->dirty;
@@ -266,4 +528,156 @@ void wire_round(struct loop_hook *hook)
 	}
 	if (host->kind->round_ends)
 		host->kind->round_ends(host);
+}
+
+/* ---- accepting ---- */
+
+static struct wire *make(struct wire_host *host, int fd, const struct sockaddr *address)
+{
+	struct tls_session *tls = NULL;
+	if (host->tls && tls_session_new(host->tls, &host->pool, &tls))
+		return NULL;
+	struct wire *wire = host->kind->make(host, fd, address, tls);
+	if (!wire) {
+		tls_session_free(tls);
+		return NULL;
+	}
+	*wire = (struct wire){ .host = host, .tls = tls };
+	return wire;
+}
+
+/* The first bytes are usually there already (TCP_DEFER_ACCEPT). A wire that is to say
+ * one thing more and end needs no place in the loop. */
+static void taken(struct acceptor *acceptor, int fd, const struct sockaddr *address,
+                  struct gauge_slot *slot)
+{
+	struct wire_host *host = container_of(acceptor, struct wire_host, acceptor);
+	struct wire *wire = make(host, fd, address);
+	if (!wire) {
+		gauge_release(acceptor->gauge, slot);
+		close(fd);
+		return;
+	}
+	begin(wire, fd, slot);
+	counter_add(&host->counters->accepted, 1);
+	counter_add(&host->counters->open, 1);
+	read_input(wire);
+	if (wire->handler.fd >= 0 && wire->life == WIRE_OPEN && register_in_loop(wire))
+		wire_close(wire);
+}
+
+/* With TLS there is no answer without a handshake, which is what overload cannot afford. */
+void wire_turn_away(struct wire_host *host, int fd, struct span text)
+{
+	counter_add(&host->counters->refused, 1);
+	if (!host->tls) {
+		/* Unread bytes would turn the close into a reset. */
+		recv(fd, NULL, WIRE_LINGER_BYTES, MSG_TRUNC | MSG_DONTWAIT);
+		send(fd, text.ptr, text.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		shutdown(fd, SHUT_WR);
+	}
+	close(fd);
+}
+
+/* ---- time-outs ---- */
+
+static void expired(struct wheel_entry *entry)
+{
+	struct wire *wire = container_of(entry, struct wire, timeout);
+	wire->host->kind->expired(wire);
+}
+
+/* A timer that has just run has left a place in the loop's heap: cannot fail. */
+static void turn_wheel(struct loop_timer *timer)
+{
+	struct wire_host *host = container_of(timer, struct wire_host, wheel_timer);
+	int error = loop_timer_set(host->loop, timer, host->wheel.tick_ms);
+	CHECK(!error);
+	wheel_run(&host->wheel, loop_now_ms(host->loop), expired);
+}
+
+/* ---- start and end ---- */
+
+/* What ready wires have queued in this look of the loop. */
+static void look_ends(struct loop_hook *hook)
+{
+	struct wire_host *host = container_of(hook, struct wire_host, look_hook);
+	if (host->batch)
+		socket_batch_run(host->batch);
+}
+
+void wire_host_init(struct wire_host *host)
+{
+	CHECK(host->send_rate > 0);
+	host->acceptor.loop = host->loop;
+	host->acceptor.taken = taken;
+	acceptor_init(&host->acceptor);
+	host->pool.bytes = gauge_bytes(host->acceptor.gauge);
+	host->wheel_timer.due = turn_wheel;
+	host->hook.round = run_round;
+	host->look_hook.round = look_ends;
+	host->hook_round = UINT64_MAX;
+	host->dirty_end = &host->dirty;
+	wheel_init(&host->wheel, host->tick_ms, loop_now_ms(host->loop));
+	loop_hook_add(host->loop, &host->hook);
+	loop_look_hook_add(host->loop, &host->look_hook);
+}
+
+int wire_host_open(struct wire_host *host, const char *address, const struct wire_host *joins,
+                   struct error_text *ret_text)
+{
+	if (host->tls)
+		host->cipher = mem_alloc(WIRE_CIPHER_ROOM);
+	if ((host->tls && !host->cipher) ||
+	    loop_timer_set(host->loop, &host->wheel_timer, host->wheel.tick_ms))
+		return error_fill(ret_text, -ENOMEM, "no memory to listen on %s", address);
+	return acceptor_open(&host->acceptor, address, joins ? joins->acceptor.port : 0, ret_text);
+}
+
+int wire_host_batch(struct wire_host *host)
+{
+	CHECK(!host->batch);
+	return socket_batch_new(&host->batch);
+}
+
+void wire_host_close(struct wire_host *host)
+{
+	acceptor_close(&host->acceptor);
+	loop_timer_clear(host->loop, &host->wheel_timer);
+	loop_hook_remove(host->loop, &host->hook);
+	loop_hook_remove(host->loop, &host->look_hook);
+	while (host->wires) {
+		struct wire *wire = host->wires;
+		host->flushing = wire; /* no list is to have it any more */
+		wire_close(wire);
+		wire->dirty = false;
+		host->kind->release(wire);
+	}
+	pool_free(&host->pool);
+	host->batch = socket_batch_free(host->batch);
+	host->cipher = mem_free(host->cipher);
+}
+
+void wire_host_drain(struct wire_host *host)
+{
+	if (host->batch)
+		socket_batch_run(host->batch); /* no wire is closed while it receives */
+	acceptor_close(&host->acceptor);
+	host->draining = true;
+	for (struct wire *wire = host->wires; wire; wire = wire->next)
+		if (wire->handler.fd >= 0 && host->kind->is_idle(wire))
+			wire_close(wire);
+}
+
+void wire_host_cut(struct wire_host *host)
+{
+	if (host->batch)
+		socket_batch_run(host->batch);
+	for (struct wire *wire = host->wires; wire; wire = wire->next)
+		wire_close(wire);
+}
+
+bool wire_host_drained(const struct wire_host *host)
+{
+	return host->draining && !host->wires;
 }

@@ -5,14 +5,11 @@
  * A server embeds a wire_host, and a wire in each of its connections. It says what its
  * protocol makes of the bytes (struct wire_kind). All that wires have to say in a round
  * leaves from the host's round hook, in one system call if it can be.
- *   wire.c       life and death, reading, the round
- *   wire_io.c    receiving and sending, plain or TLS
- *   wire_host.c  accepting, time-outs, drain
  *
  * Invariants:
  *  S1 A wire is freed only by the round hook (or with its host), so no function has to
  *     fear for its caller's pointer.
- *  S2 `last` is set: no byte that comes is looked at any more.
+ *  S2 Beyond WIRE_OPEN no byte that comes is looked at any more.
  *  S3 The input from in_at on is not yet part of anything; it may be moved, the bytes
  *     before it never.
  *
@@ -39,6 +36,15 @@
 
 struct wire_host;
 
+/* The life of a wire goes down this list, never up. */
+enum wire_life {
+	WIRE_OPEN = 0,
+	WIRE_LAST,      /* S2: answers are still to be written */
+	WIRE_CLOSING,   /* the last answer is written: it is sent, then the wire is closed */
+	WIRE_LINGERING, /* all is sent; what still comes is thrown away for a while */
+	WIRE_BROKEN,    /* no memory, or an error of the peer: closed at the next chance */
+};
+
 struct wire {
 	struct loop_handler handler; /* fd is -1 when closed */
 	struct socket_call sending, receiving;
@@ -56,6 +62,7 @@ struct wire {
 	uint64_t stalled_ms;     /* when the kernel first took no more; 0: all was sent since */
 	uint64_t stalled_bytes;  /* sent since then */
 
+	enum wire_life life;
 	bool dirty;      /* in the host's list */
 	bool registered; /* in the loop */
 	bool hangup;     /* the peer has ended its side, or an error waits */
@@ -63,12 +70,8 @@ struct wire {
 	bool paused;     /* too much unanswered or unsent: not looking at what comes */
 	bool read_due;   /* bytes wait in the kernel, and no edge will tell again */
 	bool stalled;    /* the kernel takes no more: wait until it is writable */
-	bool last;       /* S2 */
 	bool refused;    /* input was left unread: linger */
-	bool closing;    /* the last answer is written */
-	bool lingers;    /* … and sent; what still comes is thrown away */
 	bool greeted;    /* the TLS handshake is done and counted */
-	bool broken;     /* no memory, or a peer's error: close at the next chance */
 };
 
 /* What a server makes of its wires. */
@@ -123,7 +126,6 @@ struct wire_host {
 	struct wire *flushing;
 };
 
-/* wire_host.c */
 void wire_host_init(struct wire_host *host); /* cannot fail; close undoes it */
 /* `joins`: as http_server_options.joins. */
 int wire_host_open(struct wire_host *host, const char *address, const struct wire_host *joins,
@@ -137,24 +139,15 @@ bool wire_host_drained(const struct wire_host *host);
 /* One too many: a last word if it costs nothing, and the end of the descriptor. */
 void wire_turn_away(struct wire_host *host, int fd, struct span text);
 
-/* wire.c */
-void wire_begin(struct wire *wire, int fd, struct gauge_slot *slot);
 void wire_mark_dirty(struct wire *wire); /* the round hook will see it */
 void wire_break_off(struct wire *wire);  /* it is closed at the next chance */
 void wire_close(struct wire *wire);      /* at once, whatever is unsent */
 void wire_unlink(struct wire *wire);     /* from the host's list, before it is freed */
-void wire_read(struct wire *wire);
-void wire_received(struct wire *wire, bool more);               /* goes on reading */
-int wire_register(struct wire *wire) must_check;                /* in the loop */
-void wire_round(struct loop_hook *hook);                        /* the host's round hook */
 void wire_set_timeout(struct wire *wire, uint64_t deadline_ms); /* or WHEEL_NEVER */
-
-/* wire_io.c */
-bool wire_fill(struct wire *wire); /* one recv; true: there may be more */
-void wire_send(struct wire *wire); /* all, if the kernel takes it */
-bool wire_may_send(const struct wire *wire);
-/* Queues what a plain wire has to send; wire_send() does what is left. */
-void wire_send_ahead(struct wire *wire);
-/* Queues one recv of a plain wire, whose end calls wire_received(). */
-void wire_receive_together(struct wire *wire);
 bool wire_has_output(const struct wire *wire);
+
+static inline void wire_advance(struct wire *wire, enum wire_life life)
+{
+	if (wire->life < life)
+		wire->life = life;
+}

@@ -2,11 +2,7 @@
  * connection: one peer that speaks HTTP. What arrives becomes requests, what is answered
  * leaves in their order.
  *
- * The private side of http_server.h, shared by the files of this room:
- *   http_server.c        limits, the date, turning away
- *   connection.c         time-outs, the order of things: what a wire of HTTP is
- *   connection_request.c bytes to requests
- *   connection_answer.c  answers to bytes
+ * The private side of http_server.h.
  *
  * Invariants:
  *  C1 Requests wait in a queue, in the order they arrived; only the first may
@@ -100,12 +96,4 @@ const char *server_date(struct http_server *server);
 
 /* connection.c */
 extern const struct wire_kind connection_kind;
-
-/* connection_request.c */
-int connection_make_room(struct wire *wire) must_check;
-void connection_process(struct wire *wire); /* looks at the input */
-void connection_refuse(struct connection *connection, uint16_t status, const char *reason);
-void connection_offer_continue(struct connection *connection);
-bool connection_must_pause(const struct wire *wire);
 void connection_drop_requests(struct connection *connection);
-void request_free(struct request *request);

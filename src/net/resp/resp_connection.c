@@ -44,7 +44,7 @@ static void expired(struct wire *wire)
 		                 loop_now_ms(server->host.loop) + server->options.limits.send_ms);
 		return;
 	}
-	if (!wire->lingers)
+	if (wire->life != WIRE_LINGERING)
 		counter_add(&server->counters.wires.timeouts, 1);
 	wire_close(wire);
 }
@@ -183,7 +183,7 @@ static void pop_first(struct resp_connection *connection)
 	if (connection->late == entry)
 		connection->late = NULL;
 	if (entry->ends)
-		connection->wire.closing = connection->wire.last = true;
+		wire_advance(&connection->wire, WIRE_CLOSING);
 	pool_drop_input(&server->host.pool, entry->input);
 	if (server->spare_count >= SPARES_MAX) {
 		mem_free(entry);
@@ -249,7 +249,8 @@ bool resp_call_is_dear(const struct resp_call *call)
 void resp_call_ends(struct resp_call *call)
 {
 	struct resp_entry *entry = container_of(call, struct resp_entry, call);
-	entry->ends = entry->connection->wire.last = true;
+	entry->ends = true;
+	wire_advance(&entry->connection->wire, WIRE_LAST);
 }
 
 /* ---- bytes to calls ---- */
@@ -259,7 +260,7 @@ static bool must_pause(const struct wire *wire)
 	const struct resp_connection *connection = container_of(wire, const struct resp_connection,
 	                                                        wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
-	return wire->last || connection->late || connection->waiting >= limits->pipeline ||
+	return wire->life != WIRE_OPEN || connection->late || connection->waiting >= limits->pipeline ||
 	       connection->weight >= limits->weight_bytes ||
 	       outgoing_pending(&wire->out) > limits->output_bytes;
 }
@@ -340,7 +341,8 @@ static void handle_command(struct resp_connection *connection, const char *bytes
 static void refuse_input(struct resp_connection *connection)
 {
 	struct resp_entry *entry = take_entry(connection);
-	connection->wire.last = connection->wire.refused = true;
+	wire_advance(&connection->wire, WIRE_LAST);
+	connection->wire.refused = true;
 	if (!entry) {
 		wire_break_off(&connection->wire);
 		return;
@@ -358,7 +360,7 @@ static void process(struct wire *wire)
 		wire->paused = true; /* TLS may have answers of its own to what is read */
 		return;
 	}
-	while (!wire->last && wire->in_at < wire->in_len) {
+	while (wire->life == WIRE_OPEN && wire->in_at < wire->in_len) {
 		if (unlikely(must_pause(wire) || is_crowded(connection))) {
 			wire->paused = true;
 			return;
@@ -412,12 +414,12 @@ void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns)
 	}
 	if (count > 0)
 		histogram_record_n(server->reply_us, (now_ns - arrived_ns) / 1000, count);
-	if (connection->wire.handler.fd < 0 || connection->wire.broken)
+	if (connection->wire.handler.fd < 0 || connection->wire.life == WIRE_BROKEN)
 		return;
 	if (out->failed ||
 	    (out->len > 0 &&
 	     outgoing_append(&server->host.pool, &connection->wire.out, out->ptr, out->len) != 0))
-		connection->wire.broken = true;
+		wire_advance(&connection->wire, WIRE_BROKEN);
 }
 
 /* An idle connection holds no memory. */

@@ -164,7 +164,7 @@ void resp_server_drain(struct resp_server *server)
 		return;
 	wire_host_drain(&server->host);
 	for (struct wire *wire = server->host.wires; wire; wire = wire->next) {
-		wire->last = true;
+		wire_advance(wire, WIRE_LAST);
 		wire_mark_dirty(wire);
 	}
 }
