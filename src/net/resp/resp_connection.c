@@ -260,7 +260,8 @@ static bool must_pause(const struct wire *wire)
 	const struct resp_connection *connection = container_of(wire, const struct resp_connection,
 	                                                        wire);
 	const struct resp_server_limits *limits = &connection->server->options.limits;
-	return wire->life != WIRE_OPEN || connection->late || connection->waiting >= limits->pipeline ||
+	return wire->life != WIRE_OPEN || connection->late ||
+	       connection->waiting >= limits->pipeline ||
 	       connection->weight >= limits->weight_bytes ||
 	       outgoing_pending(&wire->out) > limits->output_bytes;
 }
