@@ -34,6 +34,48 @@ int answer_value(struct span answer, const char *path, struct span *ret_value)
 	return r;
 }
 
+int answer_read(struct span object, const char *const *names, size_t count,
+                struct answer_members *ret_members)
+{
+	struct json_plan plan;
+	struct json_doc doc;
+	uint8_t nodes[ANSWER_MEMBERS_MAX];
+	CHECK(count <= ANSWER_MEMBERS_MAX);
+	json_plan_init(&plan);
+	for (size_t i = 0; i < count; i++)
+		CHECK(add_path(&plan, names[i], &nodes[i]) == 0); /* names of ours */
+	json_plan_seal(&plan);
+	int r = json_scan(object, &plan, &doc);
+	for (size_t i = 0; i < count && r == 0; i++)
+		ret_members->texts[i] = value_of(&doc, nodes[i]);
+	return r;
+}
+
+int answer_each(struct span array, void *user,
+                int (*each)(void *user, struct span element, uint32_t index))
+{
+	struct json_elements elements;
+	struct json_doc doc;
+	struct span element;
+	uint32_t index = 0;
+	if (array.len == 0)
+		return 0;
+	int more = json_elements_begin(&elements, array);
+	while (more == 0 && (more = json_elements_next(&elements, NULL, &doc, &element)) == 1)
+		more = each(user, element, index++);
+	return more;
+}
+
+void answer_put(struct buf *out, struct span text)
+{
+	for (size_t i = 0; i < text.len; i++) {
+		bool escapes = text.ptr[i] == '\\' && i + 1 < text.len;
+		if (escapes && (text.ptr[i + 1] == '"' || text.ptr[i + 1] == '\\'))
+			i++;
+		buf_append_char(out, text.ptr[i]);
+	}
+}
+
 /* ---- rows ---- */
 
 struct table {

@@ -1,16 +1,38 @@
 /*
- * answer: rows of a JSON answer as people read them.
+ * answer: JSON as people read it: members of an object by name, lists, tables.
+ *
+ * Texts are printed as they stand in the JSON, escaped but for quotes and backslashes: no
+ * byte of an event reaches the terminal as a control sequence.
  *
  * Room:    cli. Threads: pure, but for the output.
- * Failure: ERR_INVALID: the answer is not of that shape.
+ * Failure: ERR_INVALID: the JSON is not of that shape.
  */
 #pragma once
 
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/buf.h"
 #include "base/check.h"
 #include "base/span.h"
+
+#define ANSWER_MEMBERS_MAX 20u
+
+/* Some members of an object, in the order of their names. Empty: not there, or null. */
+struct answer_members {
+	struct span texts[ANSWER_MEMBERS_MAX];
+};
+
+int answer_read(struct span object, const char *const *names, size_t count,
+                struct answer_members *ret_members) must_check;
+
+/* Calls `each` for the elements of an array, until it returns other than 0, which is then
+ * the result. No array at all has no elements. */
+int answer_each(struct span array, void *user,
+                int (*each)(void *user, struct span element, uint32_t index));
+
+/* The text, as above. */
+void answer_put(struct buf *out, struct span text);
 
 #define ANSWER_COLUMNS_MAX 12u
 

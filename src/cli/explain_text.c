@@ -1,13 +1,11 @@
 /*
  * explain_text: the object of recipe_explain() in words. See explain_command.h.
- *
- * Texts are printed as they stand in the JSON, escaped but for quotes and
- * backslashes: no byte of an event reaches the terminal as a control sequence.
  */
 #include <stdio.h>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "cli/answer.h"
 #include "cli/explain_command.h"
 #include "codec/json.h"
 
@@ -62,50 +60,6 @@ static const char *const tried_members[] = { "case", "conditions" };
 static const char *const field_names[] = { "id",          "type",   "entity", "time",
 	                                   "correlation", "origin", "replay", "content" };
 
-#define MEMBERS_MAX 12
-
-/* Some members of an object; empty spans are not there. */
-struct members {
-	struct span texts[MEMBERS_MAX];
-};
-
-static int read_members(struct span object, const char *const *names, size_t count,
-                        struct members *ret_members)
-{
-	struct json_plan plan;
-	struct json_doc doc;
-	struct json_path path;
-	struct json_problem problem;
-	uint8_t nodes[MEMBERS_MAX];
-	CHECK(count <= MEMBERS_MAX);
-	json_plan_init(&plan);
-	for (size_t i = 0; i < count; i++) {
-		int error = json_path_parse(span_str(names[i]), &path, &problem);
-		if (error == 0)
-			error = json_plan_add(&plan, &path, &nodes[i]);
-		CHECK(error == 0); /* names of ours */
-	}
-	json_plan_seal(&plan);
-	int error = json_scan(object, &plan, &doc);
-	for (size_t i = 0; i < count && error == 0; i++)
-		ret_members->texts[i] = json_get(&doc, nodes[i]).text;
-	return error;
-}
-
-/* Calls `each` for the elements of an array. */
-static int for_each(struct span array, struct buf *out,
-                    int (*each)(struct span element, uint32_t index, struct buf *out))
-{
-	struct json_elements elements;
-	struct json_doc doc;
-	struct span element;
-	uint32_t index = 0;
-	int more = json_elements_begin(&elements, array);
-	while (more == 0 && (more = json_elements_next(&elements, NULL, &doc, &element)) == 1)
-		more = each(element, index++, out);
-	return more;
-}
-
 /* ---- columns ---- */
 
 static size_t width_of(struct span text)
@@ -116,20 +70,10 @@ static size_t width_of(struct span text)
 	return width;
 }
 
-static void put_text(struct buf *out, struct span text)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		bool escapes = text.ptr[i] == '\\' && i + 1 < text.len;
-		if (escapes && (text.ptr[i + 1] == '"' || text.ptr[i + 1] == '\\'))
-			i++;
-		buf_append_char(out, text.ptr[i]);
-	}
-}
-
 static void put_cell(struct buf *out, struct span text, size_t width)
 {
 	size_t before = out->len;
-	put_text(out, text);
+	answer_put(out, text);
 	for (size_t i = width_of(span_of(out->ptr + before, out->len - before)); i < width; i++)
 		buf_append_char(out, ' ');
 }
@@ -144,7 +88,7 @@ static void put_line(struct buf *out, const char *label, struct span text)
 	if (text.len == 0)
 		return;
 	put_label(out, label);
-	put_text(out, text);
+	answer_put(out, text);
 	buf_append_char(out, '\n');
 }
 
@@ -167,15 +111,15 @@ static size_t widest(size_t width, struct span text)
 	return found > width && found <= COLUMN_MAX ? found : width;
 }
 
-static void put_value(struct buf *out, const struct members *part)
+static void put_value(struct buf *out, const struct answer_members *part)
 {
-	put_text(out, part->texts[PART_VALUE]);
+	answer_put(out, part->texts[PART_VALUE]);
 	if (part->texts[PART_LENGTH].len > 0)
 		buf_printf(out, "… (%.*s bytes)", (int)part->texts[PART_LENGTH].len,
 		           part->texts[PART_LENGTH].ptr);
 }
 
-static void put_part(struct buf *out, const struct members *part, struct part_widths widths)
+static void put_part(struct buf *out, const struct answer_members *part, struct part_widths widths)
 {
 	put_label(out, "");
 	put_cell(out, part->texts[PART_TEXT], widths.part + 2);
@@ -189,7 +133,7 @@ static void put_part(struct buf *out, const struct members *part, struct part_wi
 
 static int put_parts(struct span array, struct buf *out)
 {
-	struct members parts[PARTS_MAX];
+	struct answer_members parts[PARTS_MAX];
 	struct part_widths widths = { 0, 0 };
 	struct json_elements elements;
 	struct json_doc doc;
@@ -198,8 +142,8 @@ static int put_parts(struct span array, struct buf *out)
 	int more = json_elements_begin(&elements, array);
 	while (more == 0 && count < PARTS_MAX &&
 	       (more = json_elements_next(&elements, NULL, &doc, &element)) == 1) {
-		struct members *part = &parts[count++];
-		more = read_members(element, part_members, ARRAY_LEN(part_members), part);
+		struct answer_members *part = &parts[count++];
+		more = answer_read(element, part_members, ARRAY_LEN(part_members), part);
 		if (more < 0)
 			return more;
 		widths.part = widest(widths.part, part->texts[PART_TEXT]);
@@ -223,7 +167,7 @@ static void put_window(struct buf *out, struct span seconds)
 	buf_printf(out, " within %s", text);
 }
 
-static void put_order(struct buf *out, const struct members *claim)
+static void put_order(struct buf *out, const struct answer_members *claim)
 {
 	char text[TEXT_TIME_LEN];
 	uint64_t ms = 0;
@@ -238,11 +182,12 @@ static void put_order(struct buf *out, const struct members *claim)
 	buf_append_char(out, '\n');
 }
 
-static int put_claim(struct span object, uint32_t index, struct buf *out)
+static int put_claim(void *user, struct span object, uint32_t index)
 {
-	struct members claim;
+	struct buf *out = user;
+	struct answer_members claim;
 	char label[LABEL_WIDTH + 1];
-	int error = read_members(object, claim_members, ARRAY_LEN(claim_members), &claim);
+	int error = answer_read(object, claim_members, ARRAY_LEN(claim_members), &claim);
 	if (error != 0)
 		return error;
 	snprintf(label, sizeof(label), "claim %u", index + 1);
@@ -274,14 +219,15 @@ static int put_claim(struct span object, uint32_t index, struct buf *out)
 /* ---- what was looked for ---- */
 
 /* The first condition that does not hold. */
-static int put_condition(struct span object, uint32_t index, struct buf *out)
+static int put_condition(void *user, struct span object, uint32_t index)
 {
-	struct members part;
-	int error = read_members(object, part_members, ARRAY_LEN(part_members), &part);
+	struct buf *out = user;
+	struct answer_members part;
+	int error = answer_read(object, part_members, ARRAY_LEN(part_members), &part);
 	(void)index;
 	if (error != 0 || !span_eq(part.texts[PART_HOLDS], SPAN("false")))
 		return error;
-	put_text(out, part.texts[PART_TEXT]);
+	answer_put(out, part.texts[PART_TEXT]);
 	buf_append_span(out, part.texts[PART_NOT].len ? SPAN(" is ") : SPAN(" is not "));
 	buf_append_span(out, part.texts[PART_NOT].len ? part.texts[PART_NOT] : part.texts[PART_IS]);
 	if (part.texts[PART_VALUE].len > 0 && part.texts[PART_NOT].len == 0 &&
@@ -292,16 +238,17 @@ static int put_condition(struct span object, uint32_t index, struct buf *out)
 	return 1; /* one reason is enough */
 }
 
-static int put_tried(struct span object, uint32_t index, struct buf *out)
+static int put_tried(void *user, struct span object, uint32_t index)
 {
-	struct members tried;
-	int error = read_members(object, tried_members, ARRAY_LEN(tried_members), &tried);
+	struct buf *out = user;
+	struct answer_members tried;
+	int error = answer_read(object, tried_members, ARRAY_LEN(tried_members), &tried);
 	if (error != 0)
 		return error;
 	put_label(out, index == 0 ? "looked for" : "");
 	put_cell(out, tried.texts[TRIED_CASE], 24);
 	buf_append_char(out, ' ');
-	error = for_each(tried.texts[TRIED_CONDITIONS], out, put_condition);
+	error = answer_each(tried.texts[TRIED_CONDITIONS], out, put_condition);
 	buf_append_char(out, '\n');
 	return error < 0 ? error : 0;
 }
@@ -309,15 +256,16 @@ static int put_tried(struct span object, uint32_t index, struct buf *out)
 /* ---- events ---- */
 
 /* Each field is a list of one part. */
-static int read_field(struct span list, struct members *ret_part)
+static int read_field(struct span list, struct answer_members *ret_part)
 {
 	if (list.len < 2)
 		return ERR_INVALID;
-	return read_members(span_of(list.ptr + 1, list.len - 2), part_members,
-	                    ARRAY_LEN(part_members), ret_part);
+	return answer_read(span_of(list.ptr + 1, list.len - 2), part_members,
+	                   ARRAY_LEN(part_members), ret_part);
 }
 
-static void put_field(struct buf *out, size_t field, const struct members *part, size_t width)
+static void put_field(struct buf *out, size_t field, const struct answer_members *part,
+                      size_t width)
 {
 	bool content = field + 1 == ARRAY_LEN(field_names);
 	put_label(out, field_names[field]);
@@ -332,10 +280,10 @@ static void put_field(struct buf *out, size_t field, const struct members *part,
 
 static int put_fields(struct span object, struct buf *out)
 {
-	struct members fields;
-	struct members parts[ARRAY_LEN(field_names)];
+	struct answer_members fields;
+	struct answer_members parts[ARRAY_LEN(field_names)];
 	size_t width = 0;
-	int error = read_members(object, field_names, ARRAY_LEN(field_names), &fields);
+	int error = answer_read(object, field_names, ARRAY_LEN(field_names), &fields);
 	for (size_t i = 0; i < ARRAY_LEN(field_names) && error == 0; i++) {
 		if (fields.texts[i].len == 0)
 			continue;
@@ -349,7 +297,7 @@ static int put_fields(struct span object, struct buf *out)
 	return error;
 }
 
-static void put_title(struct buf *out, const struct members *event)
+static void put_title(struct buf *out, const struct answer_members *event)
 {
 	struct span name = event->texts[EVENT_CASE];
 	if (name.len == 0)
@@ -365,19 +313,20 @@ static void put_title(struct buf *out, const struct members *event)
 	buf_append_char(out, '\n');
 }
 
-static int put_event(struct span object, uint32_t index, struct buf *out);
+static int put_event(void *user, struct span object, uint32_t index);
 
-static int put_batch(const struct members *batch, struct buf *out)
+static int put_batch(const struct answer_members *batch, struct buf *out)
 {
-	int error = for_each(batch->texts[EVENT_EVENTS], out, put_event);
+	int error = answer_each(batch->texts[EVENT_EVENTS], out, put_event);
 	put_line(out, "refused", batch->texts[EVENT_REFUSED]);
 	return error;
 }
 
-static int put_event(struct span object, uint32_t index, struct buf *out)
+static int put_event(void *user, struct span object, uint32_t index)
 {
-	struct members event;
-	int error = read_members(object, event_members, ARRAY_LEN(event_members), &event);
+	struct buf *out = user;
+	struct answer_members event;
+	int error = answer_read(object, event_members, ARRAY_LEN(event_members), &event);
 	if (error != 0)
 		return error;
 	if (event.texts[EVENT_BATCH].len > 0)
@@ -388,15 +337,15 @@ static int put_event(struct span object, uint32_t index, struct buf *out)
 	put_line(out, "source", event.texts[EVENT_SOURCE]);
 	put_line(out, "refused", event.texts[EVENT_REFUSED]);
 	if (event.texts[EVENT_CASE].len == 0)
-		return for_each(event.texts[EVENT_TRIED], out, put_tried);
+		return answer_each(event.texts[EVENT_TRIED], out, put_tried);
 	error = put_fields(event.texts[EVENT_FIELDS], out);
 	put_line(out, "digest", event.texts[EVENT_CONTENT]);
 	if (error == 0)
-		error = for_each(event.texts[EVENT_CLAIMS], out, put_claim);
+		error = answer_each(event.texts[EVENT_CLAIMS], out, put_claim);
 	return error;
 }
 
 int explain_write_text(struct span json, struct buf *out)
 {
-	return put_event(json, 0, out);
+	return put_event(out, json, 0);
 }

@@ -92,12 +92,22 @@ static int failed(const char *command, const char *text)
 	return EXIT_CODE_FAILED;
 }
 
-static int print(const char *command, const struct buf *answer)
+static int print(const char *command, const struct why_options *options, struct span answer)
 {
-	fwrite(answer->ptr, 1, answer->len, stdout);
-	if (fflush(stdout) != 0)
-		return failed(command, "the answer cannot be printed");
-	return EXIT_CODE_OK;
+	bool advises = strcmp(command, "advise") == 0;
+	struct buf text = { .cap = 2 * ANSWER_MAX };
+	int r = 0;
+	if (options->json)
+		buf_append_span(&text, answer);
+	else
+		r = (advises ? advise_write_text : why_write_text)(answer, &text);
+	if (r < 0 || text.failed) {
+		buf_free(&text);
+		return failed(command, "the answer is not understood");
+	}
+	fwrite(text.ptr, 1, text.len, stdout);
+	buf_free(&text);
+	return fflush(stdout) == 0 ? EXIT_CODE_OK : failed(command, "the answer cannot be printed");
 }
 
 /* ---- over HTTP ---- */
@@ -107,7 +117,7 @@ static int ask(const char *command, const struct why_options *options, const cha
 	struct buf target = { .cap = 8192 };
 	struct buf answer = { .cap = ANSWER_MAX };
 	struct error_text text = { "" };
-	buf_printf(&target, "/v1/%s?format=%s", command, options->json ? "json" : "text");
+	buf_printf(&target, "/v1/%s?format=json", command);
 	if (id) {
 		gateway_add_parameter(&target, by_names[options->by].name, id);
 		buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
@@ -120,7 +130,7 @@ static int ask(const char *command, const struct why_options *options, const cha
 		gateway_add_parameter(&target, "source", options->source);
 	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
 	                      : gateway_get(&options->gateway, buf_span(&target), &answer, &text);
-	int code = r < 0 ? failed(command, text.text) : print(command, &answer);
+	int code = r < 0 ? failed(command, text.text) : print(command, options, buf_span(&answer));
 	buf_free(&target);
 	buf_free(&answer);
 	return code;
@@ -169,10 +179,13 @@ static int read_folder(const char *command, const struct why_options *options,
 		return failed(command, text.text);
 	bool advises = question->about == WHY_ABOUT_NOTHING;
 	uint16_t status = (advises ? why_advise : why_answer)(&context, question, &answer);
-	buf_append_char(&answer, 0);
-	answer.len -= answer.failed ? 0 : 1;
-	int code = status == 200 ? print(command, &answer)
-	                         : failed(command, answer.ptr ? answer.ptr : "no memory");
+	int code = EXIT_CODE_FAILED;
+	if (status == 200) {
+		code = print(command, options, buf_span(&answer));
+	} else {
+		buf_append_char(&answer, 0);
+		failed(command, answer.failed ? "no memory" : answer.ptr);
+	}
 	buf_free(&answer);
 	trace_log_free(context.log);
 	return code;
@@ -182,7 +195,6 @@ static int look_up(const char *command, const struct why_options *options, const
 {
 	struct why_question question = {
 		.limit = (uint32_t)options->limit,
-		.form = options->json ? WHY_JSON : WHY_TEXT,
 	};
 	if (!options->data)
 		return ask(command, options, id);

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/buf.h"
 #include "config/options.h"
 
 extern const struct option_table why_option_table;
@@ -14,3 +15,8 @@ extern const struct option_table advise_option_table;
 
 int why_command(int argc, char **argv);
 int advise_command(int argc, char **argv);
+
+/* The answers of why_answer() and why_advise(), for people. ERR_INVALID: they did not
+ * write this. */
+int why_write_text(struct span json, struct buf *out) must_check;
+int advise_write_text(struct span json, struct buf *out) must_check;

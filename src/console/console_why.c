@@ -12,8 +12,7 @@
 #define WHY_BYTES_MAX (4u << 20)
 #define HELD_MAX 1024u
 
-static void respond(struct http_request *request, const struct why_question *question,
-                    uint16_t status, struct buf *out)
+static void respond(struct http_request *request, uint16_t status, struct buf *out)
 {
 	buf_append_char(out, '\0');
 	if (out->failed)
@@ -24,7 +23,7 @@ static void respond(struct http_request *request, const struct why_question *que
 	else
 		http_respond(request, &(struct http_response){
 					      .status = status,
-					      .content_type = why_content_type(question->form),
+					      .content_type = SPAN("application/json"),
 					      .body = span_of(out->ptr, out->len - 1),
 				      });
 }
@@ -61,7 +60,7 @@ void console_answer_advise(struct console *console, const struct console_view *v
 	if (!parse(console, request, &question))
 		return;
 	uint16_t status = why_advise(&context, &question, &out);
-	respond(request, &question, status, &out);
+	respond(request, status, &out);
 	buf_free(&out);
 }
 
@@ -107,7 +106,7 @@ static void looked_up(struct worker_task *task)
 	if (task->skipped)
 		busy(it->request);
 	else
-		respond(it->request, &it->question, it->status, &it->out);
+		respond(it->request, it->status, &it->out);
 	buf_free(&it->out);
 	mem_free(it);
 }

@@ -1,6 +1,8 @@
 /* ticket: see ticket.h. */
 #include "gate/ticket.h"
 
+#include "codec/json_write.h"
+
 #include "base/check.h"
 
 #define BITS_PER_CHARACTER 5
@@ -17,6 +19,15 @@ void ticket_text(uint64_t ticket, char ret_text[static TICKET_TEXT_LEN])
 		ret_text[i] = alphabet[ticket & 31];
 		ticket >>= BITS_PER_CHARACTER;
 	}
+}
+
+void ticket_add(struct buf *out, const char *name, uint64_t ticket)
+{
+	char text[TICKET_TEXT_LEN];
+	if (ticket == 0)
+		return;
+	ticket_text(ticket, text);
+	json_add_text(out, name, span_of(text, sizeof(text)));
 }
 
 bool ticket_parse(struct span text, uint64_t *ret_ticket)

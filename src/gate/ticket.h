@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/span.h"
 
 #define TICKET_BITS 55
@@ -47,4 +48,6 @@ static inline uint32_t ticket_place(uint64_t ticket)
 }
 
 void ticket_text(uint64_t ticket, char ret_text[static TICKET_TEXT_LEN]); /* no NUL */
+/* As a member of JSON, see codec/json_write.h; nothing for 0. */
+void ticket_add(struct buf *out, const char *name, uint64_t ticket);
 bool ticket_parse(struct span text, uint64_t *ret_ticket);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "cli/why_command.h"
 #include "codec/json.h"
 #include "console/why/why.h"
 #include "support/test.h"
@@ -43,11 +44,29 @@ static uint16_t ask(const char *query)
 	buf_clear(&out);
 	uint16_t status = why_answer(&context, &question, &out);
 	struct json_doc doc;
-	if (status == 200 && question.form == WHY_JSON)
+	if (status == 200)
 		assert_int_equal(json_scan(buf_span(&out), NULL, &doc), 0);
 	buf_append_char(&out, 0);
 	assert_false(out.failed);
 	return status;
+}
+
+/* The answer in `out` as the command prints it. */
+static void to_text(int (*write)(struct span json, struct buf *text))
+{
+	struct buf text = { 0 };
+	assert_int_equal(write(span_of(out.ptr, out.len - 1), &text), 0);
+	buf_append_char(&text, 0);
+	buf_clear(&out);
+	buf_append_span(&out, buf_span(&text));
+	assert_false(out.failed);
+	buf_free(&text);
+}
+
+static void ask_text(const char *query)
+{
+	assert_int_equal(ask(query), 200);
+	to_text(why_write_text);
 }
 
 static void assert_has(const char *text)
@@ -125,7 +144,7 @@ static void test_an_unknown_id_is_an_answer_too(void **state)
 	(void)state;
 	assert_int_equal(ask("id=%3Cnobody%3E"), 200);
 	assert_has("\"found\":0,\"originals\":[]");
-	assert_int_equal(ask("any=nobody&format=text"), 200);
+	ask_text("any=nobody");
 	assert_string_equal(out.ptr, "no trace of \"nobody\" among 8; the oldest is of "
 	                             "2026-01-01T00:00:00.000Z\n");
 }
@@ -133,7 +152,7 @@ static void test_an_unknown_id_is_an_answer_too(void **state)
 static void test_the_text_reads_as_a_story(void **state)
 {
 	(void)state;
-	assert_int_equal(ask("id=id-1-%E2%82%AC&format=text&limit=2"), 200);
+	ask_text("id=id-1-%E2%82%AC&limit=2");
 	assert_string_equal(
 		out.ptr,
 		"ticket 0xd48pg0000, first seen 2026-01-01T00:00:00.000Z\n"
@@ -187,20 +206,20 @@ static void test_a_held_event_is_told_with_how_to_release_or_drop_it(void **stat
 {
 	(void)state;
 	add_held();
-	assert_int_equal(ask("id=aside-1&format=text"), 200);
+	ask_text("id=aside-1");
 	assert_has("with other content; kept aside as 0xd48qf8000\n"
 	           "      held: stile release 0xd48qf8000 delivers it, stile release --drop "
 	           "0xd48qf8000 forgets it\n");
 	assert_int_equal(ask("id=aside-1"), 200);
 	assert_has("\"verdict\":\"conflict\",\"ticket\":\"0xd48qf8000\",\"state\":\"held\"");
 	context.held.count = 0;
-	assert_int_equal(ask("id=aside-1&format=text"), 200);
+	ask_text("id=aside-1");
 	assert_has("      released or dropped\n");
 	assert_int_equal(ask("id=aside-1"), 200);
 	assert_has("\"state\":\"let go\"");
 	/* Read from a folder, nobody knows. */
 	context.held = (struct why_held){ .known = false };
-	assert_int_equal(ask("id=aside-1&format=text"), 200);
+	ask_text("id=aside-1");
 	assert_has("; kept aside as 0xd48qf8000\n");
 	assert_lacks("held:");
 	assert_lacks("dropped");
@@ -210,7 +229,7 @@ static void test_the_copy_of_a_held_event_leads_to_its_own_story(void **state)
 {
 	(void)state;
 	add_held();
-	assert_int_equal(ask("id=aside-copy&format=text"), 200);
+	ask_text("id=aside-copy");
 	assert_has("ticket 0xd48qf8000, first seen 2026-01-01T00:00:02.000Z\n"
 	           "  state    held: stile release 0xd48qf8000 delivers it");
 	assert_has("  id       aside-1\n");
@@ -231,22 +250,22 @@ static void test_held_events_are_listed_newest_first_and_in_pages(void **state)
 	assert_int_equal(ask("held=1&limit=1"), 200);
 	assert_lacks("aside-0");
 	assert_has("],\"found\":1,\"next\":\"0xd48qf8000\"}\n");
-	assert_int_equal(ask("held=1&source=orders&format=text"), 200);
+	ask_text("held=1&source=orders");
 	assert_has("aside-0");
 	assert_lacks("aside-1");
 	assert_lacks("more:");
 	context.held.all = false;
-	assert_int_equal(ask("held=1&format=text"), 200);
+	ask_text("held=1");
 	assert_has("\nmore: stile why --held --before 0xd48pzm000\n");
 	/* A ticket whose traces are gone is listed all the same. */
 	context.held.all = true;
 	held_tickets[2] = 1;
 	context.held.count = 3;
-	assert_int_equal(ask("held=1&format=text"), 200);
+	ask_text("held=1");
 	assert_has("ticket 00000000001, first seen 2024-01-01");
 	assert_has("its own trace is gone");
 	context.held.count = 0;
-	assert_int_equal(ask("held=1&format=text"), 200);
+	ask_text("held=1");
 	assert_string_equal(out.ptr, "nothing is kept aside\n");
 	context.held.known = false;
 	assert_int_equal(ask("held=1"), 503);
@@ -264,7 +283,7 @@ static void test_a_return_is_in_both_stories(void **state)
 	assert_has("\"found\":2");
 	assert_has("\"returned\":true");
 	assert_has("new again: passed with ticket");
-	assert_int_equal(ask("id=id-0-%E2%82%AC&format=text"), 200);
+	ask_text("id=id-0-%E2%82%AC");
 	assert_has("  note     new again: passed with ticket 0xd7pj40000, though 0xd48pg0000 was "
 	           "the same 2h before: the window had ended\n");
 }
@@ -276,8 +295,8 @@ static void test_texts_of_senders_cannot_reach_the_terminal(void **state)
 	made_trace_fill(&made, 20);
 	made.trace.id = SPAN("\x1b[31mred\n\"\xff");
 	trace_log_add(context.log, &made.trace);
-	assert_int_equal(ask("id=%1b[31mred%0a%22%ff&format=text"), 200);
-	assert_has("\\u001b[31mred\\n\\\"\xef\xbf\xbd");
+	ask_text("id=%1b[31mred%0a%22%ff");
+	assert_has("\\u001b[31mred\\n\"\xef\xbf\xbd");
 	assert_lacks("\x1b");
 	assert_int_equal(ask("id=%1b[31mred%0a%22%ff"), 200);
 	assert_lacks("\x1b");
@@ -291,7 +310,7 @@ static void test_a_trace_without_its_original_still_answers(void **state)
 	trace_log_add(context.log, &made.trace);
 	assert_int_equal(ask("id=id-41-%E2%82%AC"), 200);
 	assert_has("\"traced\":false,\"repeats_found\":1");
-	assert_int_equal(ask("id=id-41-%E2%82%AC&format=text"), 200);
+	ask_text("id=id-41-%E2%82%AC");
 	assert_has("its own trace is gone, or was never kept");
 }
 
@@ -315,7 +334,8 @@ static void test_a_bad_question_is_refused_with_a_reason(void **state)
 		{ "held=1&before=x", "before" },
 		{ "id=a&limit=501", "limit" },
 		{ "id=a&limit=x", "limit" },
-		{ "id=a&format=xml", "format" },
+		{ "id=a&format=xml", "format is json" },
+		{ "id=a&format=text", "stile why and stile advise print text" },
 		{ "idd=a", "unknown parameter idd; there are id, ticket, key, any, held, source, "
 		           "before, limit and format" },
 		{ "id=a&=b", "unknown parameter ;" },
@@ -362,7 +382,7 @@ static uint16_t advise(const char *query)
 	trace_log_tick(context.log);
 	uint16_t status = why_advise(&context, &question, &out);
 	struct json_doc doc;
-	if (status == 200 && question.form == WHY_JSON)
+	if (status == 200)
 		assert_int_equal(json_scan(buf_span(&out), NULL, &doc), 0);
 	buf_append_char(&out, 0);
 	return status;
@@ -378,7 +398,8 @@ static void test_advice_covers_configured_and_other_sources(void **state)
 	(void)state;
 	context.sources = sources;
 	context.source_count = 2;
-	assert_int_equal(advise("format=text"), 200);
+	assert_int_equal(advise(""), 200);
+	to_text(advise_write_text);
 	assert_string_equal(
 		out.ptr,
 		"orders: window 25ms is too short: duplicates arrive up to 30ms later (only 3 "
@@ -406,7 +427,8 @@ static void test_one_duplicate_is_told_as_one_and_busy_is_none(void **state)
 		made.trace.verdict = i == 0 ? VERDICT_DUPLICATE : VERDICT_BUSY;
 		trace_log_add(context.log, &made.trace);
 	}
-	assert_int_equal(advise("source=single&format=text"), 200);
+	assert_int_equal(advise("source=single&format=json"), 200);
+	to_text(advise_write_text);
 	assert_string_equal(out.ptr, "single: window unknown: duplicates arrive up to 10ms later "
 	                             "(only 1 seen); 1m is advised\n"
 	                             "    1 duplicate\n");

@@ -145,11 +145,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (data[0] % 4 == 3)
 		must_answer(log, span_of(data + 1, size - 1));
 	must_answer(log, SPAN("id=a"));
-	must_answer(log, SPAN("format=text"));
-	must_answer(log, SPAN("key=k&format=text"));
+	must_answer(log, SPAN("format=json"));
+	must_answer(log, SPAN("key=k&format=json"));
 	add(log, 1000);
 	trace_log_tick(log);
-	must_answer(log, SPAN("id=a&format=text"));
+	must_answer(log, SPAN("id=a&limit=1"));
 	trace_log_free(log);
 	simfs_free(simfs);
 	return 0;

@@ -8,9 +8,11 @@
  * about the events that are kept aside: then each of them has a story, the newest
  * first, and `next` tells whether to ask again, with before=.
  *
- *   GET /v1/why?id=…|ticket=…|key=…|any=…[&source=…][&limit=20][&format=text]
- *   GET /v1/why?held=1[&before=TICKET][&source=…][&limit=20][&format=text]
- *   GET /v1/advise[?source=…][&format=text]
+ *   GET /v1/why?id=…|ticket=…|key=…|any=…[&source=…][&limit=20]
+ *   GET /v1/why?held=1[&before=TICKET][&source=…][&limit=20]
+ *   GET /v1/advise[?source=…]
+ *
+ * Answers are JSON, with format=json or without; the commands print text.
  *
  * Room:      console.
  * Threads:   any; see trace_log.h for what a search may wait for.
@@ -39,8 +41,6 @@
 #define WHY_DIFFERENCES_MAX 4u /* conflicts of one answer whose content is compared */
 #define WHY_PATHS_MAX 12u      /* members of one of these that are named */
 
-enum why_form { WHY_JSON = 0, WHY_TEXT };
-
 enum why_about {
 	WHY_ABOUT_NOTHING = 0,
 	WHY_ABOUT_ID,
@@ -61,7 +61,6 @@ struct why_question {
 	struct why_value source;
 	uint64_t before; /* HELD: older tickets than this one; 0: all */
 	uint32_t limit;
-	enum why_form form;
 };
 
 /* Tickets that are held, newest first: all from the newest (or from before the
@@ -95,9 +94,6 @@ struct why_context {
 int why_question_parse(struct span query, struct why_question *ret_question,
                        struct error_text *ret_text) must_check;
 
-/* The content type of an answer with status 200. */
-struct span why_content_type(enum why_form form);
-
 uint16_t why_answer(const struct why_context *context, const struct why_question *question,
                     struct buf *out);
 uint16_t why_advise(const struct why_context *context, const struct why_question *question,
@@ -107,9 +103,5 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 void why_metrics(const struct why_context *context, struct buf *out);
 
 /* why_difference.c: in which members the content of two events differs, as far as
- * both are kept and are JSON objects: ,"difference":[…] or a line. */
-void why_difference(const struct why_context *context, const struct trace *trace,
-                    enum why_form form, struct buf *out);
-
-/* Lines without control characters, for a terminal: a JSON text less its quotes. */
-void why_plain(struct buf *out, struct span text);
+ * both are kept and are JSON objects: the members "differences" and "difference". */
+void why_difference(const struct why_context *context, const struct trace *trace, struct buf *out);

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "base/text.h"
+#include "codec/json_write.h"
 #include "console/why/why.h"
 
 static void add(struct buf *out, const char *text)
@@ -9,61 +10,14 @@ static void add(struct buf *out, const char *text)
 	buf_append_span(out, span_str(text));
 }
 
-static void json_ms(struct buf *out, const char *name, uint64_t ms)
+static void add_ms(struct buf *out, const char *name, const char *name_ms, uint64_t ms)
 {
 	char text[TEXT_DURATION_MAX];
 	if (ms == 0)
 		return;
 	text_duration(text, ms);
-	buf_printf(out, ",\"%s\":\"%s\",\"%s_ms\":%" PRIu64, name, text, name, ms);
-}
-
-static void json_advice(struct buf *out, const struct advice *advice)
-{
-	struct buf text = { .cap = 1024 };
-	add(out, "{\"source\":");
-	buf_append_json(out, advice->source);
-	buf_printf(out, ",\"state\":\"%s\",\"trust\":\"%s\"", advice_state_name(advice->state),
-	           advice_trust_name(advice->trust));
-	json_ms(out, "window", advice->window_ms);
-	json_ms(out, "advised", advice->advised_ms);
-	json_ms(out, "retries", advice->retries_ms);
-	buf_printf(out, ",\"duplicates\":%" PRIu64 ",\"after_the_window\":%" PRIu64,
-	           advice->duplicates, advice->returns);
-	buf_printf(out,
-	           ",\"gap_ms\":{\"half\":%" PRIu64 ",\"most\":%" PRIu64 ",\"highest\":%" PRIu64
-	           "},\"advice\":",
-	           advice->half_ms, advice->most_ms, advice->highest_ms);
-	advice_text(advice, &text);
-	buf_append_json(out, buf_span(&text));
-	add(out, "}");
-	buf_free(&text);
-}
-
-static void text_advice(struct buf *out, const struct advice *advice)
-{
-	struct buf text = { .cap = 1024 };
-	char half[GAP_DURATION_MAX];
-	char most[GAP_DURATION_MAX];
-	why_plain(out, advice->source);
-	add(out, ": ");
-	advice_text(advice, &text);
-	why_plain(out, buf_span(&text));
-	buf_free(&text);
-	add(out, "\n");
-	if (advice->trust == ADVICE_TRUST_NONE)
-		return;
-	buf_printf(out, "    %" PRIu64 " duplicate%s", advice->duplicates,
-	           advice->duplicates == 1 ? "" : "s");
-	if (advice->duplicates > 1) {
-		gap_duration_text(advice->half_ms, half);
-		gap_duration_text(advice->most_ms, most);
-		buf_printf(out, ", half of them within %s, 99 of 100 within %s", half, most);
-	}
-	if (advice->returns > 0)
-		buf_printf(out, "; about %" PRIu64 " came back after the window and passed",
-		           advice->returns);
-	add(out, "\n");
+	json_add_string(out, name, text);
+	json_add_u64(out, name_ms, ms);
 }
 
 /* ---- every source: those of the configuration, then those that only traces know ---- */
@@ -73,8 +27,6 @@ struct walk {
 	struct span only; /* empty: all */
 	void (*each)(struct walk *walk, const struct advice *advice);
 	struct buf *out;
-	enum why_form form;
-	uint32_t count;
 	const struct advice_question *question; /* whose gaps are looked for */
 	const struct gap *gap;
 };
@@ -92,7 +44,6 @@ static void give(struct walk *walk, const struct advice_question *question, cons
 		return;
 	struct advice advice = advice_make(question, gap);
 	walk->each(walk, &advice);
-	walk->count++;
 }
 
 static void give_unknown(void *user, struct span source, const struct gap *gap)
@@ -124,13 +75,26 @@ static void walk_sources(struct walk *walk)
 
 static void write_advice(struct walk *walk, const struct advice *advice)
 {
-	if (walk->form == WHY_TEXT) {
-		text_advice(walk->out, advice);
-		return;
-	}
-	if (walk->count > 0)
-		add(walk->out, ",");
-	json_advice(walk->out, advice);
+	struct buf *out = walk->out;
+	struct buf text = { .cap = 1024 };
+	json_object_begin(out, NULL);
+	json_add_text(out, "source", advice->source);
+	json_add_string(out, "state", advice_state_name(advice->state));
+	json_add_string(out, "trust", advice_trust_name(advice->trust));
+	add_ms(out, "window", "window_ms", advice->window_ms);
+	add_ms(out, "advised", "advised_ms", advice->advised_ms);
+	add_ms(out, "retries", "retries_ms", advice->retries_ms);
+	json_add_u64(out, "duplicates", advice->duplicates);
+	json_add_u64(out, "after_the_window", advice->returns);
+	json_object_begin(out, "gap_ms");
+	json_add_u64(out, "half", advice->half_ms);
+	json_add_u64(out, "most", advice->most_ms);
+	json_add_u64(out, "highest", advice->highest_ms);
+	json_object_end(out);
+	advice_text(advice, &text);
+	json_add_text(out, "advice", buf_span(&text));
+	json_object_end(out);
+	buf_free(&text);
 }
 
 uint16_t why_advise(const struct why_context *context, const struct why_question *question,
@@ -141,20 +105,18 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 		.only = span_of(question->source.bytes, question->source.len),
 		.each = write_advice,
 		.out = out,
-		.form = question->form,
 	};
 	if (question->about != WHY_ABOUT_NOTHING) {
 		buf_clear(out);
 		add(out, "advice is about a source: source=, or nothing for all");
 		return 400;
 	}
-	if (walk.form == WHY_JSON)
-		add(out, "{\"sources\":[");
+	json_object_begin(out, NULL);
+	json_array_begin(out, "sources");
 	walk_sources(&walk);
-	if (walk.form == WHY_JSON)
-		add(out, "]}\n");
-	else if (walk.count == 0)
-		add(out, "no such source, and no event of any has been seen\n");
+	json_array_end(out);
+	json_object_end(out);
+	add(out, "\n");
 	if (!out->failed)
 		return 200;
 	buf_clear(out);

@@ -45,15 +45,12 @@ static int set_limit(struct why_question *question, struct span value, struct er
 	return 0;
 }
 
-static int set_form(struct why_question *question, struct span value, struct error_text *ret_text)
+static int check_format(struct span value, struct error_text *ret_text)
 {
-	if (span_eq(value, SPAN("text")))
-		question->form = WHY_TEXT;
-	else if (span_eq(value, SPAN("json")))
-		question->form = WHY_JSON;
-	else
-		return error_fill(ret_text, ERR_INVALID, "format is text or json");
-	return 0;
+	if (span_eq(value, SPAN("json")))
+		return 0;
+	return error_fill(ret_text, ERR_INVALID,
+	                  "format is json; the commands stile why and stile advise print text");
 }
 
 static int set_parameter(struct why_question *question, struct span name,
@@ -76,7 +73,7 @@ static int set_parameter(struct why_question *question, struct span name,
 	if (span_eq(name, SPAN("limit")))
 		return set_limit(question, text, ret_text);
 	if (span_eq(name, SPAN("format")))
-		return set_form(question, text, ret_text);
+		return check_format(text, ret_text);
 	CHECK(span_eq(name, SPAN("source")));
 	question->source = *value;
 	return 0;
@@ -113,9 +110,4 @@ int why_question_parse(struct span query, struct why_question *ret_question,
 	if (r == 0)
 		*ret_question = question;
 	return r;
-}
-
-struct span why_content_type(enum why_form form)
-{
-	return form == WHY_TEXT ? SPAN("text/plain; charset=utf-8") : SPAN("application/json");
 }
