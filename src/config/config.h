@@ -30,7 +30,9 @@
 #include "door/auth/auth_spec.h"
 #include "gate/recipe/recipe_spec.h"
 #include "gate/recipe/route.h"
+#include "sink/file_outlet.h"
 #include "sink/http/http_outlet.h"
+#include "sink/postgres/postgres_outlet.h"
 #include "sys/file.h"
 
 #define CONFIG_SOURCES_MAX 256u
@@ -96,49 +98,8 @@ enum config_sink_kind {
 	CONFIG_SINK_KINDS,
 };
 
-struct config_headers {
-	struct http_header_option list[HTTP_HEADERS_MAX];
-	uint32_t count;
-};
-
 /* A line of standard output or of a file. */
 enum config_print { CONFIG_PRINT_EVENT = 0, CONFIG_PRINT_ENVELOPE, CONFIG_PRINT_AS_TOP };
-
-/* How an http sink is asked; serve_sinks.h makes an outlet of it. */
-struct config_http {
-	struct span url;
-	struct span probe; /* empty: there is none */
-	enum http_method method;
-	struct config_headers headers;
-	struct span body; /* empty: the payload */
-	bool body_is_form;
-	enum http_batch batch;
-	uint32_t batch_events;
-	uint32_t batch_bytes;
-	uint32_t connect_ms, timeout_ms, idle_ms;
-	bool http1;
-	struct span correlation_header;
-	const char *ca_file, *cert_file, *key_file;
-	struct span server_name;
-	uint32_t sign_count;
-	struct span sign[HTTP_SECRETS_MAX];
-	uint32_t allow_count;
-	struct span allow[HTTP_ALLOW_MAX];
-};
-
-struct config_file {
-	struct span path;
-	bool no_sync;
-	uint64_t rotate_bytes, rotate_ms;
-	uint32_t keep;
-};
-
-struct config_postgres {
-	struct span conninfo, table, statement, key;
-	uint32_t password_count;
-	struct span password[1];
-	bool no_create;
-};
 
 struct config_sink {
 	struct span name;
@@ -147,12 +108,12 @@ struct config_sink {
 	struct deliver_policy policy;
 	uint32_t rule_count; /* of `retry.on` … */
 	struct span rules[JUDGE_RULES_MAX];
-	bool steps_aside;        /* order.stuck */
-	struct span dead_letter; /* the sink that dead letters go to; empty: none */
-	enum config_print print; /* stdout, file */
-	struct config_http http; /* http, stile */
-	struct config_file file;
-	struct config_postgres postgres; /* its times are those of `http` */
+	bool steps_aside;                        /* order.stuck */
+	struct span dead_letter;                 /* the sink that dead letters go to; empty: none */
+	enum config_print print;                 /* stdout, file */
+	struct http_outlet_options http;         /* http, stile */
+	struct file_outlet_options file;         /* file; of stdout, `envelope` */
+	struct postgres_outlet_options postgres; /* `timeout` and `connect_timeout` are in `http` */
 	struct config_place place;
 };
 
@@ -170,10 +131,9 @@ enum config_store_kind { CONFIG_STORE_LOCAL = 0, CONFIG_STORE_REDIS, CONFIG_STOR
 /* A store that several gateways share; without a URL, the local one of `serve`. */
 struct config_store {
 	enum config_store_kind kind;
-	struct span url; /* a secret: with its password */
-	uint32_t password_count;
-	struct span password[1];
-	uint32_t lease_ms; /* of a delivery; a node that says nothing for so long has died */
+	struct span url;      /* a secret: with its password */
+	struct span password; /* empty: that of the URL */
+	uint32_t lease_ms;    /* of a delivery; a node that says nothing for so long has died */
 };
 
 struct config {

@@ -63,7 +63,7 @@ static bool same_content(const struct recipe_claim_spec *old, const struct recip
 	       same_texts(old->except, old->except_count, new->except, new->except_count);
 }
 
-static bool same_headers(const struct config_headers *old, const struct config_headers *new)
+static bool same_headers(const struct http_headers *old, const struct http_headers *new)
 {
 	bool same = old->count == new->count;
 	for (uint32_t i = 0; same && i < new->count; i++)
@@ -123,6 +123,7 @@ static bool same_value(const struct config_option *row, const void *old, const v
 	case CONFIG_PATH:
 	case CONFIG_PRESET:
 	case CONFIG_PART:
+	case CONFIG_SECRET:
 	case CONFIG_URL:
 	case CONFIG_STORE_URL: return span_eq(*(const struct span *)a, *(const struct span *)b);
 	case CONFIG_STRING: return same_string(*(const char *const *)a, *(const char *const *)b);

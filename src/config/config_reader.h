@@ -140,7 +140,7 @@ void config_read_rate(struct config_reader *reader, const struct yaml_node *node
                       struct limiter_policy *limiter);
 /* Names and values, one a member of the map. */
 void config_read_headers(struct config_reader *reader, const struct yaml_node *map,
-                         struct config_headers *ret_headers);
+                         struct http_headers *ret_headers);
 void config_read_sinks(struct config_reader *reader, const struct yaml_node *map);
 void config_add_default_sink(struct config_reader *reader);
 void config_check_sinks(struct config_reader *reader);

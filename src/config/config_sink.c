@@ -115,7 +115,7 @@ static void read_header(struct config_reader *reader, const struct yaml_node *no
 }
 
 void config_read_headers(struct config_reader *reader, const struct yaml_node *map,
-                         struct config_headers *ret_headers)
+                         struct http_headers *ret_headers)
 {
 	if (!config_is_map(reader, map))
 		return;
@@ -124,12 +124,15 @@ void config_read_headers(struct config_reader *reader, const struct yaml_node *m
 		            map->count, HTTP_HEADERS_MAX);
 		return;
 	}
-	for (const struct yaml_node *member = map->first; member; member = member->next) {
+	struct http_header_option *list = config_alloc(reader, map->count, sizeof(*list));
+	uint32_t count = 0;
+	for (const struct yaml_node *member = map->first; member && list; member = member->next) {
 		size_t at = config_enter(reader, member->name->text);
 		if (!config_is_repeated(reader, map, member))
-			read_header(reader, member, &ret_headers->list[ret_headers->count++]);
+			read_header(reader, member, &list[count++]);
 		config_leave(reader, at);
 	}
+	*ret_headers = (struct http_headers){ count, list };
 }
 
 /* ---- one sink ---- */
@@ -316,7 +319,7 @@ static void tell_own(struct config_reader *reader, const struct yaml_node *map,
 static void advise_allow(struct config_reader *reader, const struct yaml_node *map,
                          const struct config_sink *sink)
 {
-	const struct config_http *http = &sink->http;
+	const struct http_outlet_options *http = &sink->http;
 	struct span word = span_str(config_sink_word(sink->kind));
 	const char *slashes = memmem(http->url.ptr, http->url.len, "://", 3);
 	struct span host = span_skip(http->url,
@@ -362,6 +365,11 @@ static void finish_sink(struct config_sink *sink)
 	}
 	if (!sink->steps_aside)
 		sink->policy.stuck = (struct retry_policy){ 0 };
+	sink->http.fresh = sink->http.idle_ms < 1000;
+	sink->http.verdicts = sink->kind == CONFIG_SINK_STILE;
+	sink->postgres.name = sink->name;
+	sink->postgres.connect_ms = sink->http.connect_ms;
+	sink->postgres.timeout_ms = sink->http.timeout_ms;
 }
 
 static void set_defaults(struct config_sink *sink)
@@ -540,11 +548,13 @@ static void check_dead_letter(struct config_reader *reader, struct config_sink *
 void config_check_sinks(struct config_reader *reader)
 {
 	struct config *config = reader->config;
-	for (uint32_t i = 0; i < config->sink_count; i++)
-		if (config->sinks[i].print == CONFIG_PRINT_AS_TOP)
-			config->sinks[i].print = config->serve.print_envelope
-			                                 ? CONFIG_PRINT_ENVELOPE
-			                                 : CONFIG_PRINT_EVENT;
+	for (uint32_t i = 0; i < config->sink_count; i++) {
+		struct config_sink *sink = &config->sinks[i];
+		if (sink->print == CONFIG_PRINT_AS_TOP)
+			sink->print = config->serve.print_envelope ? CONFIG_PRINT_ENVELOPE
+			                                           : CONFIG_PRINT_EVENT;
+		sink->file.envelope = sink->print == CONFIG_PRINT_ENVELOPE;
+	}
 	check_stdout(reader);
 	give_ids(reader);
 	for (uint32_t i = 0; i < config->sink_count; i++) {

@@ -228,14 +228,14 @@ static void add_password(struct config_reader *reader)
 {
 	struct config_store *store = &reader->config->store;
 	struct parts parts;
-	if (store->password_count == 0 || !split(store->url, &parts))
+	if (store->password.len == 0 || !split(store->url, &parts))
 		return;
 	if (parts.has_password) {
 		config_tell(reader, CONFIG_ERROR, NULL,
 		            "store.url has a password too, expected one of the two");
 		return;
 	}
-	store->url = join(reader, &parts, store->password[0], false);
+	store->url = join(reader, &parts, store->password, false);
 }
 
 /* What is wrong with it is told by those who will use it, without its secrets. */
@@ -275,7 +275,7 @@ void config_check_store(struct config_reader *reader)
 	if (store->kind != CONFIG_STORE_LOCAL) {
 		add_password(reader);
 		check_whole(reader);
-	} else if (store->password_count > 0) {
+	} else if (store->password.len > 0) {
 		config_tell(reader, CONFIG_ERROR, NULL,
 		            "password is of no use without url: the store is local");
 	}

@@ -25,6 +25,7 @@ enum config_kind {
 	CONFIG_PATH,    /* struct span: of a request */
 	CONFIG_PRESET,  /* struct span: the name of one */
 	CONFIG_PART,    /* struct span: a part of an event */
+	CONFIG_SECRET,  /* struct span */
 	/* one or a list of at most `max`: struct span [max], uint32_t at `count_offset` */
 	CONFIG_PARTS,
 	CONFIG_TEXTS,
@@ -39,7 +40,7 @@ enum config_kind {
 	CONFIG_WHEN,      /* struct recipe_condition [], uint32_t at `count_offset` */
 	CONFIG_CONTENT,   /* struct recipe_claim_spec */
 	CONFIG_RATE,      /* struct limiter_policy: "50/s" */
-	CONFIG_HEADERS,   /* struct config_headers: names and values */
+	CONFIG_HEADERS,   /* struct http_headers: names and values */
 	CONFIG_URL,       /* struct span: perhaps with a password, from a variable */
 	CONFIG_STORE_URL, /* struct span */
 };

@@ -529,6 +529,7 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;
 	case CONFIG_PART: (void)config_read_part(reader, node, field); break;
+	case CONFIG_SECRET: (void)config_read_secret(reader, node, field); break;
 	case CONFIG_PARTS:
 	case CONFIG_TEXTS:
 	case CONFIG_SECRETS:

@@ -181,6 +181,7 @@ static void values_of(const struct config_option *row, struct values *values)
 	case CONFIG_PATH: set(values, "/one", "/two"); return;
 	case CONFIG_PARTS:
 	case CONFIG_TEXTS: set(values, "[ one ]", "[ one, two ]"); return;
+	case CONFIG_SECRET:
 	case CONFIG_SECRETS: set(values, KEY16 "0", KEY16 "1"); return;
 	case CONFIG_NETWORKS: set(values, "192.0.2.0/24", "192.0.2.0/25"); return;
 	case CONFIG_WHEN: set(values, "{ a: b }", "{ a: \"!b\" }"); return;

@@ -108,8 +108,8 @@ static void no_value_can_write_a_header(void **state)
 	};
 	(void)state;
 	http_scene_begin(&scene, "/ok/{id}?q={$.name}");
-	scene.options.request.headers = headers;
-	scene.options.request.header_count = ARRAY_LEN(headers);
+	scene.options.headers.list = headers;
+	scene.options.headers.count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	attempt.source = SPAN("a\r\nEvil: 1");
@@ -144,8 +144,8 @@ static void own_headers_take_the_place_of_ours(void **state)
 	(void)state;
 	http_scene_begin(&scene, "/ok");
 	scene.options.method = HTTP_PUT;
-	scene.options.request.headers = headers;
-	scene.options.request.header_count = ARRAY_LEN(headers);
+	scene.options.headers.list = headers;
+	scene.options.headers.count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
@@ -172,7 +172,7 @@ static void requests_are_signed_as_standard_webhooks_says(void **state)
 	size_t len;
 	(void)state;
 	http_scene_begin(&scene, "/ok");
-	scene.options.sign_secrets = secrets;
+	memcpy(scene.options.sign, secrets, sizeof(secrets));
 	scene.options.sign_count = 2;
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
@@ -267,7 +267,7 @@ static void a_form_is_a_body_too(void **state)
 	(void)state;
 	http_scene_begin(&scene, "/ok");
 	scene.options.body = SPAN("to={$.to}&n={$.n}");
-	scene.options.body_form = TEMPLATE_URL;
+	scene.options.body_is_form = true;
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	attempt.payload = SPAN("{\"to\":\"+49 30\",\"n\":1.50}");
@@ -428,7 +428,8 @@ static void a_probe_asks(void **state)
 	http_scene_begin(&scene, "/ok");
 	assert_null(strstr(scene.kit.url, "{"));
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u/{id}?key={ticket}", scene.server.port);
-	scene.options.probe = (struct http_request_option){ span_str(url), &header, 1 };
+	scene.options.probe = span_str(url);
+	scene.options.headers = (struct http_headers){ 1, &header };
 	http_kit_open(&scene.kit, &scene.options);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
@@ -463,8 +464,8 @@ static void secrets_are_in_no_text(void **state)
 	};
 	(void)state;
 	http_scene_begin(&scene, "/echo?code=canary-three");
-	scene.options.request.headers = headers;
-	scene.options.request.header_count = ARRAY_LEN(headers);
+	scene.options.headers.list = headers;
+	scene.options.headers.count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
@@ -499,8 +500,8 @@ static void secrets_beside_places_are_in_no_text(void **state)
 	};
 	(void)state;
 	http_scene_begin(&scene, "/echo/canary-of-16-bytes/{ticket}?a={attempt}&code=canary-three");
-	scene.options.request.headers = headers;
-	scene.options.request.header_count = ARRAY_LEN(headers);
+	scene.options.headers.list = headers;
+	scene.options.headers.count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
@@ -526,8 +527,8 @@ static void secret_parts_of_headers_are_in_no_text(void **state)
 	};
 	(void)state;
 	http_scene_begin(&scene, "/echo/was/c4n4ry/or/c4n4ry%2F");
-	scene.options.request.headers = headers;
-	scene.options.request.header_count = ARRAY_LEN(headers);
+	scene.options.headers.list = headers;
+	scene.options.headers.count = ARRAY_LEN(headers);
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
@@ -580,14 +581,14 @@ static void bad_urls_are_refused(void **state)
 	};
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
-		struct http_outlet_options options = { .request = { .url = span_str(urls[i][0]) } };
+		struct http_outlet_options options = { .url = span_str(urls[i][0]) };
 		expect_refusal(&options, urls[i][1]);
 	}
 }
 
 static void bad_options_are_refused(void **state)
 {
-	struct http_outlet_options base = { .request = { .url = SPAN("http://crm.example.com/") } };
+	struct http_outlet_options base = { .url = SPAN("http://crm.example.com/") };
 	struct http_outlet_options options = base;
 	struct error_text text;
 	(void)state;
@@ -599,12 +600,12 @@ static void bad_options_are_refused(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
 		struct http_header_option header = { .name = span_str(names[i]),
 			                             .value = SPAN("x") };
-		options.request.headers = &header;
-		options.request.header_count = 1;
+		options.headers.list = &header;
+		options.headers.count = 1;
 		expect_refusal(&options, "headers");
 	}
 	struct http_header_option header = { .name = SPAN("a"), .value = SPAN("x\r\ny: z") };
-	options.request.headers = &header;
+	options.headers.list = &header;
 	expect_refusal(&options, "header");
 	header.secret = true;
 	expect_refusal(&options, "secret with a line end");
@@ -614,12 +615,12 @@ static void bad_options_are_refused(void **state)
 	options.body = SPAN("{\"try\":{attempt}}");
 	expect_refusal(&options, "body: {attempt}");
 	options = base;
-	options.sign_secrets = &SPAN("whsec_short");
+	options.sign[0] = SPAN("whsec_short");
 	options.sign_count = 1;
 	expect_refusal(&options, "sign");
 	options = base;
 	options.batch = HTTP_BATCH_ARRAY;
-	options.request.url = SPAN("http://crm.example.com/{id}");
+	options.url = SPAN("http://crm.example.com/{id}");
 	expect_refusal(&options, "batch");
 	options = base;
 	options.cert_file = "x";

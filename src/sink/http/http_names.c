@@ -9,7 +9,7 @@ static void give_up(struct loop_timer *timer)
 	struct http_lane *lane = container_of(timer, struct http_lane, late);
 	char why[OUTLET_TEXT_MAX];
 	snprintf(why, sizeof(why), "no address for %.180s within %u ms", lane->target->host,
-	         lane->outlet->plan->connect_ms);
+	         lane->outlet->plan->options.connect_ms);
 	http_lane_fail_waiting(lane, why);
 }
 
@@ -82,7 +82,8 @@ static bool is_current(const struct http_lane *lane)
 {
 	if (!lane->known || lane->target->literal)
 		return lane->known;
-	return loop_now_ms(lane->outlet->loop) - lane->known_ms < lane->outlet->plan->name_ms;
+	return loop_now_ms(lane->outlet->loop) - lane->known_ms <
+	       lane->outlet->plan->options.name_ms;
 }
 
 void http_lane_start(struct http_lane *lane, struct http_transfer *transfer)
@@ -99,7 +100,8 @@ void http_lane_start(struct http_lane *lane, struct http_transfer *transfer)
 		http_outlet_fail(transfer, false, "no thread to look up its address");
 		return;
 	}
-	if (!lane->waiting && loop_timer_set(outlet->loop, &lane->late, outlet->plan->connect_ms)) {
+	if (!lane->waiting &&
+	    loop_timer_set(outlet->loop, &lane->late, outlet->plan->options.connect_ms)) {
 		http_outlet_fail(transfer, false, "no memory to send it");
 		return;
 	}
@@ -152,7 +154,7 @@ static bool settle(struct http_lane *lane, int error, const struct name_addresse
 /* Perhaps it has moved. */
 void http_lane_doubt(struct http_lane *lane)
 {
-	lane->known_ms = loop_now_ms(lane->outlet->loop) - lane->outlet->plan->name_ms;
+	lane->known_ms = loop_now_ms(lane->outlet->loop) - lane->outlet->plan->options.name_ms;
 }
 
 void http_lane_poll(struct http_lane *lane)

@@ -58,18 +58,18 @@ static int new_transfer(struct http_lane *lane, struct http_transfer **ret_trans
 	const struct http_plan *plan = lane->outlet->plan;
 	const struct http_call_options options = {
 		.https = lane->target->https,
-		.http1 = plan->http1,
-		.fresh = plan->fresh,
-		.whole = plan->verdicts,
-		.method = lane->target == &plan->probe ? "GET" : methods[plan->method],
+		.http1 = plan->options.http1,
+		.fresh = plan->options.fresh,
+		.whole = plan->options.verdicts,
+		.method = lane->target == &plan->probe ? "GET" : methods[plan->options.method],
 		.url = lane->target->url,
-		.connect_ms = plan->connect_ms,
-		.timeout_ms = plan->timeout_ms,
-		.idle_s = plan->idle_s,
-		.answer_max = plan->answer_max,
-		.ca_file = plan->ca_file,
-		.cert_file = plan->cert_file,
-		.key_file = plan->key_file,
+		.connect_ms = plan->options.connect_ms,
+		.timeout_ms = plan->options.timeout_ms,
+		.idle_s = plan->options.idle_ms / 1000,
+		.answer_max = plan->options.answer_max,
+		.ca_file = plan->options.ca_file,
+		.cert_file = plan->options.cert_file,
+		.key_file = plan->options.key_file,
 	};
 	struct http_transfer *transfer = mem_zalloc(1, sizeof(*transfer));
 	if (!transfer)
@@ -175,10 +175,11 @@ static void finish(struct http_call *call, enum http_end end)
 	struct http_transfer *transfer = container_of(call, struct http_transfer, call);
 	struct outlet_result result;
 	http_result_of(transfer, end, &result);
-	bool each = transfer->outlet->plan->verdicts && http_verdicts_read(transfer, &result);
+	bool each = transfer->outlet->plan->options.verdicts &&
+	            http_verdicts_read(transfer, &result);
 	if (end == HTTP_END_CONNECT)
 		http_lane_doubt(transfer->lane);
-	bool too_large = transfer->outlet->plan->verdicts && result.status == 413 && !each;
+	bool too_large = transfer->outlet->plan->options.verdicts && result.status == 413 && !each;
 	if (too_large && transfer->chain->next) { /* together they are; each may not be */
 		struct outlet_attempt *chain = TAKE(transfer->chain);
 		struct http_lane *lane = transfer->lane;
@@ -195,10 +196,10 @@ static struct outlet_attempt *cut_batch(const struct http_plan *plan, struct out
 	struct outlet_attempt *first = *chain;
 	struct outlet_attempt *last = first;
 	size_t bytes = first->payload.len;
-	for (uint32_t count = 1; last->next && count < plan->batch_events; count++) {
+	for (uint32_t count = 1; last->next && count < plan->options.batch_events; count++) {
 		bytes += last->next->payload.len + 1;
-		bool alone = plan->verdicts && !(last->json && last->next->json);
-		if (bytes > plan->batch_bytes || alone)
+		bool alone = plan->options.verdicts && !(last->json && last->next->json);
+		if (bytes > plan->options.batch_bytes || alone)
 			break;
 		last = last->next;
 	}
@@ -298,7 +299,7 @@ static int open_outlet(struct http_outlet *outlet, const struct http_outlet_opti
 	struct http_plan *plan = outlet->plan;
 	bool has_probe = plan->probe.host;
 	outlet->outlet.methods = has_probe ? &methods_with_probe : &methods;
-	outlet->outlet.batch_max = plan->batch_events;
+	outlet->outlet.batch_max = plan->options.batch_events;
 	error = http_client_open(&outlet->client, ret_text);
 	if (!error)
 		error = http_lane_init(&outlet->lanes[0], outlet, &plan->request);

@@ -81,21 +81,21 @@ struct http_header_option {
 	uint32_t part_count;
 };
 
-struct http_request_option {
-	struct span url; /* a template, with places behind the host only */
-	const struct http_header_option *headers;
-	uint32_t header_count;
+struct http_headers {
+	uint32_t count;
+	const struct http_header_option *list;
 };
 
 /* What is 0 or empty is by default. */
 struct http_outlet_options {
 	struct loop *loop;         /* not for http_outlet_check() */
 	const struct clock *clock; /* default: the machine's */
-	struct http_request_option request;
-	struct http_request_option probe; /* a GET; no URL: there is none */
+	struct span url;           /* a template, with places behind the host only */
+	struct span probe;         /* likewise, of a GET with the same headers; empty: none */
+	struct http_headers headers;
 	enum http_method method;
-	struct span body;             /* a template; empty: the payload */
-	enum template_form body_form; /* TEMPLATE_JSON, or TEMPLATE_URL for a form */
+	struct span body;  /* a template; empty: the payload */
+	bool body_is_form; /* else it is JSON */
 	enum http_batch batch;
 	bool verdicts;         /* batches are NDJSON then, and the body is the event */
 	uint32_t batch_events; /* 100; at most HTTP_BATCH_MAX */
@@ -106,17 +106,17 @@ struct http_outlet_options {
 	uint32_t idle_ms;      /* 4 s: how long an unused connection is kept, whole seconds */
 	bool fresh;            /* each request on a connection of its own */
 	bool http1;            /* no HTTP/2 */
-	struct span correlation_header;  /* X-Correlation-Id */
-	uint32_t answer_max;             /* 1 MiB: a connection with a longer answer is closed */
-	const char *ca_file;             /* PEM; default: the system's */
-	const char *cert_file;           /* PEM: ours, with its chain, … */
-	const char *key_file;            /* … and its key */
-	struct span server_name;         /* for TLS, in the place of the URL's host */
-	const struct span *sign_secrets; /* "whsec_…"; the first is the newest */
+	struct span correlation_header; /* X-Correlation-Id */
+	uint32_t answer_max;            /* 1 MiB: a connection with a longer answer is closed */
+	const char *ca_file;            /* PEM; default: the system's */
+	const char *cert_file;          /* PEM: ours, with its chain, … */
+	const char *key_file;           /* … and its key */
+	struct span server_name;        /* for TLS, in the place of the URL's host */
 	uint32_t sign_count;
-	const struct ip_network *allow; /* networks that are reached though not public */
+	struct span sign[HTTP_SECRETS_MAX]; /* "whsec_…"; the first is the newest */
 	uint32_t allow_count;
-	name_lookup_fn *lookup; /* for tests; default: the system's resolver */
+	struct span allow[HTTP_ALLOW_MAX]; /* CIDR: reached though they are not public */
+	name_lookup_fn *lookup;            /* for tests; default: the system's resolver */
 };
 
 int http_outlet_new(const struct http_outlet_options *options, struct outlet **ret_outlet,

@@ -190,7 +190,7 @@ static void mark_replaced(const struct http_plan *plan, struct http_target *targ
 {
 	for (uint32_t i = 0; i < HTTP_BUILTIN_COUNT; i++) {
 		bool correlation = i == HTTP_CORRELATION;
-		struct span builtin = correlation ? plan->correlation_header
+		struct span builtin = correlation ? plan->options.correlation_header
 		                                  : http_builtin_name((enum http_builtin)i);
 		if (span_eq_nocase(name, builtin))
 			target->replaced |= 1u << i;
@@ -232,32 +232,31 @@ static int add_header(struct http_plan *plan, struct http_target *target,
 }
 
 static int add_headers(struct http_plan *plan, struct http_target *target,
-                       const struct http_request_option *option, struct error_text *ret_text)
+                       const struct http_headers *headers, struct error_text *ret_text)
 {
-	if (option->header_count > HTTP_HEADERS_MAX)
+	if (headers->count > HTTP_HEADERS_MAX)
 		return error_fill(ret_text, ERR_CONFIG, "headers: at most %u", HTTP_HEADERS_MAX);
 	/* "Name:" is libcurl's way to leave one out: it would ask before it sends much. */
 	const struct span no_expect[] = { SPAN("Expect:"), SPAN_EMPTY, SPAN_EMPTY };
 	int error = http_plan_add_line(plan, target, no_expect);
-	for (uint32_t i = 0; !error && i < option->header_count; i++)
-		error = add_header(plan, target, &option->headers[i], ret_text);
+	for (uint32_t i = 0; !error && i < headers->count; i++)
+		error = add_header(plan, target, &headers->list[i], ret_text);
 	if (!error && !(target->replaced & 1u << HTTP_USER_AGENT))
 		error = add_fixed(plan, target, SPAN("User-Agent"), SPAN("stile/" STILE_VERSION));
 	return error;
 }
 
-static int add_target(struct http_plan *plan, struct http_target *target,
-                      const struct http_request_option *option,
+static int add_target(struct http_plan *plan, struct http_target *target, struct span url,
                       const struct http_outlet_options *options, struct error_text *ret_text)
 {
-	int error = http_url_compile(plan, target, option->url, options->server_name, ret_text);
+	int error = http_url_compile(plan, target, url, options->server_name, ret_text);
 	if (!error)
-		error = add_headers(plan, target, option, ret_text);
+		error = add_headers(plan, target, &options->headers, ret_text);
 	const char *query = !error && target->url ? strchr(target->url, '?') : NULL;
 	if (query)
 		error = add_blot(plan, span_str(query + 1));
 	if (!error)
-		error = add_url_blots(plan, option->url);
+		error = add_url_blots(plan, url);
 	return error == ERR_TOO_LARGE
 	               ? error_fill(ret_text, ERR_CONFIG, "url: too many values in the query")
 	               : error;
@@ -288,12 +287,16 @@ static int copy_lists(struct http_plan *plan, const struct http_outlet_options *
 		return error_fill(ret_text, ERR_CONFIG, "sign: at most %u secrets",
 		                  HTTP_SECRETS_MAX);
 	for (uint32_t i = 0; !error && i < options->sign_count; i++)
-		error = add_secret(plan, options->sign_secrets[i], ret_text);
+		error = add_secret(plan, options->sign[i], ret_text);
 	if (options->allow_count > HTTP_ALLOW_MAX)
 		return error_fill(ret_text, ERR_CONFIG, "allow: at most %u networks",
 		                  HTTP_ALLOW_MAX);
-	for (uint32_t i = 0; i < options->allow_count; i++)
-		plan->allow[plan->allow_count++] = options->allow[i];
+	for (uint32_t i = 0; !error && i < options->allow_count; i++) {
+		struct error_text text;
+		if (ip_network_parse(options->allow[i], &plan->allow[plan->allow_count++], &text) !=
+		    0)
+			error = error_fill(ret_text, ERR_CONFIG, "allow: %s", text.text);
+	}
 	return error;
 }
 
@@ -305,64 +308,65 @@ static int copy_path(struct http_plan *plan, const char *path, const char **ret_
 	return *ret_copy ? 0 : -ENOMEM;
 }
 
-static uint32_t or_default(uint32_t value, uint32_t by_default)
+static void set_default(uint32_t *value, uint32_t by_default)
 {
-	return value ? value : by_default;
+	if (*value == 0)
+		*value = by_default;
 }
 
-static int copy_values(struct http_plan *plan, const struct http_outlet_options *options,
-                       struct error_text *ret_text)
+static int copy_options(struct http_plan *plan, const struct http_outlet_options *options,
+                        struct error_text *ret_text)
 {
-	plan->method = options->method;
-	plan->batch = options->verdicts ? HTTP_BATCH_NDJSON : options->batch;
-	plan->verdicts = options->verdicts;
-	plan->batch_events = or_default(options->batch_events, 100);
-	plan->batch_bytes = or_default(options->batch_bytes, 1u << 20);
-	plan->connect_ms = or_default(options->connect_ms, 10000);
-	plan->timeout_ms = or_default(options->timeout_ms, 30000);
-	plan->name_ms = or_default(options->name_ms, HTTP_NAME_MS);
-	plan->idle_s = or_default(options->idle_ms, 4000) / 1000;
-	plan->answer_max = or_default(options->answer_max, 1u << 20);
-	plan->fresh = options->fresh || plan->idle_s == 0;
-	plan->http1 = options->http1;
-	if (plan->batch == HTTP_BATCH_NONE)
-		plan->batch_events = 1;
-	if (plan->batch_events > HTTP_BATCH_MAX)
+	struct http_outlet_options *own = &plan->options;
+	*own = *options;
+	set_default(&own->batch_events, 100);
+	set_default(&own->batch_bytes, 1u << 20);
+	set_default(&own->connect_ms, 10000);
+	set_default(&own->timeout_ms, 30000);
+	set_default(&own->name_ms, HTTP_NAME_MS);
+	set_default(&own->idle_ms, 4000);
+	set_default(&own->answer_max, 1u << 20);
+	own->fresh = own->fresh || own->idle_ms < 1000;
+	if (own->verdicts)
+		own->batch = HTTP_BATCH_NDJSON;
+	if (own->batch == HTTP_BATCH_NONE)
+		own->batch_events = 1;
+	if (own->batch_events > HTTP_BATCH_MAX)
 		return error_fill(ret_text, ERR_CONFIG, "batch: at most %u events", HTTP_BATCH_MAX);
-	if (!options->cert_file != !options->key_file)
+	if (!own->cert_file != !own->key_file)
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "tls: a client's certificate and its key belong together");
 	struct span name = options->correlation_header;
 	int error = name.len ? judge_name(name, ret_text) : 0;
-	plan->correlation_header = name.len ? arena_copy(&plan->arena, name)
-	                                    : http_builtin_name(HTTP_CORRELATION);
-	if (!error && !plan->correlation_header.ptr)
+	own->correlation_header = name.len ? arena_copy(&plan->arena, name)
+	                                   : http_builtin_name(HTTP_CORRELATION);
+	if (!error && !own->correlation_header.ptr)
 		error = -ENOMEM;
 	if (!error)
-		error = copy_path(plan, options->ca_file, &plan->ca_file);
+		error = copy_path(plan, options->ca_file, &own->ca_file);
 	if (!error)
-		error = copy_path(plan, options->cert_file, &plan->cert_file);
-	return error ? error : copy_path(plan, options->key_file, &plan->key_file);
+		error = copy_path(plan, options->cert_file, &own->cert_file);
+	return error ? error : copy_path(plan, options->key_file, &own->key_file);
 }
 
 static int add_body(struct http_plan *plan, const struct http_outlet_options *options,
                     struct error_text *ret_text)
 {
 	struct error_text text = { "" };
-	bool form = options->body_form == TEMPLATE_URL;
-	if (plan->batch == HTTP_BATCH_NDJSON)
+	bool form = options->body_is_form;
+	if (plan->options.batch == HTTP_BATCH_NDJSON)
 		plan->content_type = SPAN("application/x-ndjson");
 	else if (options->body.len > 0 && form)
 		plan->content_type = SPAN("application/x-www-form-urlencoded");
-	else if (options->body.len > 0 || plan->batch)
+	else if (options->body.len > 0 || plan->options.batch)
 		plan->content_type = SPAN("application/json");
 	if (options->body.len == 0)
 		return 0;
-	if (plan->batch && form)
+	if (plan->options.batch && form)
 		return error_fill(ret_text, ERR_CONFIG, "body: a batch has bodies of JSON only");
 	plan->has_body = true;
-	int error = templates_add(plan->templates, options->body, options->body_form, &plan->body,
-	                          &text);
+	int error = templates_add(plan->templates, options->body,
+	                          form ? TEMPLATE_URL : TEMPLATE_JSON, &plan->body, &text);
 	if (error == 0 && template_has_attempt(plan->templates, plan->body))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "body: {attempt} would make another body under the same key; the "
@@ -375,7 +379,7 @@ static int add_body(struct http_plan *plan, const struct http_outlet_options *op
 /* A batch is of many events: there is none to take a value of. */
 static int judge_batch(const struct http_plan *plan, struct error_text *ret_text)
 {
-	if (!plan->batch || (plan->request.url && plan->request.own_count == 0))
+	if (!plan->options.batch || (plan->request.url && plan->request.own_count == 0))
 		return 0;
 	return error_fill(ret_text, ERR_CONFIG,
 	                  "batch: the URL and headers of a batch have no places to fill");
@@ -386,20 +390,25 @@ static int fill_plan(struct http_plan *plan, const struct http_outlet_options *o
 {
 	int error = templates_new(&plan->templates);
 	if (!error)
-		error = copy_values(plan, options, ret_text);
+		error = copy_options(plan, options, ret_text);
 	if (!error)
 		error = copy_lists(plan, options, ret_text);
 	if (!error)
-		error = add_target(plan, &plan->request, &options->request, options, ret_text);
-	if (!error && options->probe.url.len > 0)
-		error = add_target(plan, &plan->probe, &options->probe, options, ret_text);
+		error = add_target(plan, &plan->request, options->url, options, ret_text);
+	if (!error && options->probe.len > 0)
+		error = add_target(plan, &plan->probe, options->probe, options, ret_text);
 	if (!error)
 		error = add_body(plan, options, ret_text);
 	if (!error)
 		error = judge_batch(plan, ret_text);
-	if (!error)
-		templates_seal(plan->templates);
-	return error;
+	if (error)
+		return error;
+	templates_seal(plan->templates);
+	struct http_outlet_options *own = &plan->options; /* these texts are the caller's */
+	own->url = own->probe = own->body = own->server_name = SPAN_EMPTY;
+	own->headers = (struct http_headers){ 0 };
+	own->sign_count = own->allow_count = 0;
+	return 0;
 }
 
 int http_plan_new(const struct http_outlet_options *options, struct http_plan **ret_plan,

@@ -59,17 +59,12 @@ struct http_plan {
 	struct templates *templates;
 	struct http_target request;
 	struct http_target probe; /* without a host: none */
-	enum http_method method;
+	/* With defaults filled in, and copies of its files and correlation_header. Other texts
+	 * and the clock are not kept. */
+	struct http_outlet_options options;
 	bool has_body; /* a template makes it */
 	uint32_t body;
 	struct span content_type; /* empty: the letter's */
-	enum http_batch batch;
-	bool verdicts;
-	uint32_t batch_events, batch_bytes;
-	uint32_t connect_ms, timeout_ms, name_ms, idle_s, answer_max;
-	bool fresh, http1;
-	const char *ca_file, *cert_file, *key_file;
-	struct span correlation_header;
 	uint32_t sign_count;
 	struct sign_hmac_key sign_keys[HTTP_SECRETS_MAX];
 	uint32_t allow_count;

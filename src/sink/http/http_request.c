@@ -122,7 +122,7 @@ static void add_content_type(struct http_transfer *transfer)
 {
 	const struct http_plan *plan = transfer->outlet->plan;
 	struct span type = plan->content_type;
-	if (type.len == 0 || (plan->verdicts && !transfer->batch))
+	if (type.len == 0 || (plan->options.verdicts && !transfer->batch))
 		type = transfer->chain->letter.texts[LETTER_CONTENT_TYPE];
 	add_builtin(transfer, HTTP_CONTENT_TYPE, is_plain(type) ? type : SPAN("application/json"));
 }
@@ -135,7 +135,7 @@ static void add_letter(struct http_transfer *transfer)
 	add_plain(transfer, HTTP_TRACEPARENT, letter->texts[LETTER_TRACEPARENT]);
 	add_plain(transfer, HTTP_TRACESTATE, letter->texts[LETTER_TRACESTATE]);
 	if (is_plain(correlation) && !is_replaced(transfer, HTTP_CORRELATION))
-		add_line(transfer, transfer->outlet->plan->correlation_header, correlation);
+		add_line(transfer, transfer->outlet->plan->options.correlation_header, correlation);
 }
 
 static void add_attempt(struct http_transfer *transfer)
@@ -215,7 +215,7 @@ static int add_item(struct http_transfer *transfer, const struct outlet_attempt 
 
 static int write_batch(struct http_transfer *transfer, struct error_text *ret_text)
 {
-	bool array = transfer->outlet->plan->batch == HTTP_BATCH_ARRAY;
+	bool array = transfer->outlet->plan->options.batch == HTTP_BATCH_ARRAY;
 	struct buf *body = &transfer->body;
 	int error = 0;
 	if (array)
@@ -252,8 +252,8 @@ int http_request_write(struct http_transfer *transfer, struct error_text *ret_te
 	const struct http_plan *plan = outlet->plan;
 	CHECK(transfer->chain);
 	bool probe = transfer->lane->target == &plan->probe;
-	bool alone = plan->verdicts && !transfer->chain->json;
-	transfer->batch = plan->batch && !probe && !alone;
+	bool alone = plan->options.verdicts && !transfer->chain->json;
+	transfer->batch = plan->options.batch && !probe && !alone;
 	int error = transfer->batch ? write_batch(transfer, ret_text)
 	                            : write_single(transfer, ret_text);
 	if (error)

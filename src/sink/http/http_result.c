@@ -86,7 +86,7 @@ static void put_not_sent(const struct http_transfer *transfer, enum http_end end
 	}
 	if (end == HTTP_END_TIMEOUT)
 		snprintf(text, sizeof(text), "no connection to %.160s within %u ms",
-		         transfer->lane->target->host, transfer->outlet->plan->connect_ms);
+		         transfer->lane->target->host, transfer->outlet->plan->options.connect_ms);
 	else
 		snprintf(text, sizeof(text), "no connection: %.200s", transfer->call.error);
 	put_text(result, text);
@@ -98,7 +98,7 @@ static void put_unknown(const struct http_transfer *transfer, enum http_end end,
 	char text[OUTLET_TEXT_MAX + 64];
 	if (end == HTTP_END_TIMEOUT)
 		snprintf(text, sizeof(text), "no answer within %u ms",
-		         transfer->outlet->plan->timeout_ms);
+		         transfer->outlet->plan->options.timeout_ms);
 	else if (end == HTTP_END_NO_ANSWER || transfer->call.again)
 		snprintf(text, sizeof(text), "the connection was closed before an answer came");
 	else
