@@ -77,8 +77,3 @@ uint64_t clock_monotonic_ns(void)
 {
 	return read_ns(CLOCK_BOOTTIME);
 }
-
-uint64_t clock_thread_ns(void)
-{
-	return read_ns(CLOCK_THREAD_CPUTIME_ID);
-}

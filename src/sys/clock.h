@@ -35,5 +35,3 @@ static inline struct clock_reading clock_read(const struct clock *clock)
 /* BOOTTIME, as the loop's time is: their difference is a duration. For measuring
  * and time-outs, not for deciding about claims. */
 uint64_t clock_monotonic_ns(void);
-/* What the calling thread has had of a core: a system call. */
-uint64_t clock_thread_ns(void);

@@ -1,6 +1,6 @@
 /*
  * Every verdict, kind of claim and policy, one by one, on every store: all but the
- * memory store are closed and opened again between the steps, so that what they say
+ * model are closed and opened again between the steps, so that what they say
  * comes from the disk, or the server, too.
  */
 #include "place.h"

@@ -160,7 +160,7 @@ int table_load_begin(struct table *table, uint64_t expected) must_check;
 void table_get_stats(const struct table *table, struct table_stats *ret_stats);
 
 /*
- * Walks the live claims: start with a zeroed cursor. Puts and removes between
+ * For tests. Walks the live claims: start with a zeroed cursor. Puts and removes between
  * two calls may hide or repeat claims of the shard being walked, no others.
  */
 struct table_cursor {
