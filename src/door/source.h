@@ -27,6 +27,7 @@
 #include "gate/meters.h"
 #include "gate/recipe/recipe.h"
 #include "gate/recipe/route.h"
+#include "net/http/http_server.h"
 #include "store/store.h"
 
 struct source {
@@ -111,3 +112,17 @@ const struct source *source_named(const struct source_set *set, struct span name
 
 /* The source whose path this is, or NULL. */
 const struct source *source_find(const struct source_set *set, struct span path);
+
+/* ---- trust: a request is accepted, or answered with the reason ---- */
+
+struct trust {
+	const struct auth *auth; /* NULL: anyone may come */
+	struct span source;      /* for the log */
+	struct source_meters *meters;
+};
+
+/* False: it is not authenticated, and it has been answered. */
+bool trust_request(const struct trust *trust, struct http_request *request);
+
+/* Of a request of which only the head is here: false if that is enough to reject it. */
+bool trust_head(const struct auth *auth, const struct http_request *request);

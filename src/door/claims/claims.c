@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "door/claims/claims_internal.h"
-#include "door/trust.h"
 #include "sys/clock.h"
 
 #define PATH SPAN("/v1/claims")

@@ -1,4 +1,4 @@
-/* webhook: see webhook.h. */
+/* webhook: see webhook.h. Requests become operations; traces, the stream and the answers follow. */
 #include "door/webhook/webhook.h"
 
 #include <errno.h>
@@ -7,8 +7,12 @@
 #include "base/histogram.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "door/trust.h"
+#include "base/text.h"
+#include "codec/ip.h"
 #include "door/webhook/webhook_request.h"
+#include "gate/digest.h"
+#include "gate/letter.h"
+#include "gate/ticket.h"
 #include "sys/clock.h"
 #include "sys/feed.h"
 
@@ -104,6 +108,130 @@ void webhook_release(struct webhook *webhook)
 	buf_free(&webhook->words);
 }
 
+/*
+ * ---- where an event goes, and what goes with it ----
+ *
+ * Only for sets with routes: without, standard output gets everything, and nothing but
+ * the bytes of the event.
+ */
+
+_Static_assert(ROUTE_LEGS_MAX == STORE_LEGS_MAX, "a store keeps as many legs as routes give");
+
+#define DECODED_MAX 2048u /* longer texts are left out */
+
+/* A text's value; empty: it has none that can be read. */
+static struct span value_of(struct event_text text, char bytes[static DECODED_MAX])
+{
+	struct span value = SPAN_EMPTY;
+	if (text.coding == EVENT_TEXT_NONE || text.raw.len == 0)
+		return value;
+	if (text.coding == EVENT_TEXT_PLAIN)
+		return text.raw;
+	return event_text_value(text, bytes, DECODED_MAX, &value) == 0 ? value : SPAN_EMPTY;
+}
+
+static void read_headers(const struct recipe_input *input, struct letter *letter)
+{
+	static const struct {
+		struct span name;
+		enum letter_field field;
+	} wanted[] = {
+		{ { "content-type", 12 }, LETTER_CONTENT_TYPE },
+		{ { "traceparent", 11 }, LETTER_TRACEPARENT },
+		{ { "tracestate", 10 }, LETTER_TRACESTATE },
+	};
+	for (uint32_t i = 0; i < input->header_count; i++)
+		for (size_t j = 0; j < ARRAY_LEN(wanted); j++)
+			if (span_eq_nocase(input->headers[i].name, wanted[j].name))
+				letter->texts[wanted[j].field] = input->headers[i].value;
+}
+
+static bool says_json(struct span type)
+{
+	return type.len >= 4 && memmem(type.ptr, type.len, "json", 4) != NULL;
+}
+
+/* What is JSON is called so, also if its sender said something else, or the whole
+ * batch was of another kind. */
+static struct letter make_letter(const struct webhook_request *it, const struct event *event,
+                                 const struct recipe_input *input, char (*bytes)[DECODED_MAX])
+{
+	struct letter letter = { .texts = {
+					 [LETTER_ID] = value_of(event->id, bytes[0]),
+					 [LETTER_TYPE] = value_of(event->type, bytes[1]),
+					 [LETTER_ENTITY] = value_of(event->entity, bytes[2]),
+					 [LETTER_TIME] = value_of(event->time, bytes[3]),
+					 [LETTER_CORRELATION] = value_of(event->correlation,
+		                                                         bytes[4]),
+				 } };
+	read_headers(input, &letter);
+	if (it->batch || (event->json && !says_json(letter.texts[LETTER_CONTENT_TYPE])))
+		letter.texts[LETTER_CONTENT_TYPE] = SPAN_EMPTY;
+	return letter;
+}
+
+static bool keep_letter(struct webhook_request *it, struct store_admit *admit,
+                        const struct letter *letter)
+{
+	char bytes[LETTER_BYTES_MAX];
+	bool own = !it->batch; /* the request has room for one that is not too long */
+	struct buf out = own ? buf_on(it->letter, sizeof(it->letter))
+	                     : buf_on(bytes, sizeof(bytes));
+	letter_write(letter, &out);
+	if (own && out.failed) {
+		own = false;
+		out = buf_on(bytes, sizeof(bytes));
+		letter_write(letter, &out);
+	}
+	CHECK(!out.failed);
+	admit->letter = own ? buf_span(&out) : arena_copy(&it->arena, buf_span(&out));
+	return admit->letter.ptr != NULL || admit->letter.len == 0;
+}
+
+static bool keep_legs(struct webhook_request *it, struct store_admit *admit,
+                      const struct route_match *match)
+{
+	struct store_leg *own = it->legs;
+	if (it->batch)
+		own = arena_alloc(&it->arena, match->count * sizeof(*own));
+	if (!own)
+		return false;
+	for (uint32_t i = 0; i < match->count; i++)
+		own[i] = (struct store_leg){ .sink = match->legs[i].sink,
+			                     .order = match->legs[i].order };
+	admit->legs = own;
+	admit->leg_count = match->count;
+	return true;
+}
+
+static int route_event(struct webhook_request *it, struct webhook_item *item,
+                  const struct recipe_input *input, struct error_text *ret_problem)
+{
+	const struct source_set *set = it->use->set;
+	struct route_match match;
+	char bytes[5][DECODED_MAX];
+	struct recipe_input own = *input;
+	own.body = item->admit.payload;
+	struct route_question question = { it->source->routes, &item->event, &own };
+	int error = route_set_match(set->routes, &it->webhook->route_scratch, &question, &match,
+	                            ret_problem);
+	if (error != 0)
+		return error;
+	if (match.count == 0 && item->admit.claim_count == 0)
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "%s, and it takes no claim: there is nothing to decide",
+		                  match.found ? "this event goes nowhere"
+		                              : "no route is for this event");
+	/* Decided and remembered, but there is nobody to deliver it to. */
+	item->admit.no_ticket = match.count == 0;
+	item->unrouted = !match.found;
+	if (match.count == 0)
+		return 0;
+	struct letter letter = make_letter(it, &item->event, input, bytes);
+	bool kept = keep_letter(it, &item->admit, &letter) && keep_legs(it, &item->admit, &match);
+	return kept ? 0 : -ENOMEM;
+}
+
 /* ---- from a request to operations ---- */
 
 /* Runs inside the store's flush: only notes the decision, so that all answers
@@ -194,7 +322,7 @@ static int fill_item(struct webhook_request *it, struct webhook_item *item, stru
 		return -ENOMEM;
 	if (!it->use->set->routes)
 		return 0;
-	return webhook_route(it, item, reading->input, &reading->problem);
+	return route_event(it, item, reading->input, &reading->problem);
 }
 
 static struct source_meters *meters_of(const struct webhook_request *it)
@@ -358,6 +486,214 @@ static void read_events(struct webhook_request *it)
 		submit_all(it);
 }
 
+/*
+ * ---- traces: what is remembered of a decision, so that people can ask why ----
+ *
+ * An event that was dropped (or would have been) is described in full: the claim, its
+ * parts and their values, which are read again from the request. One that passed leaves
+ * its id, claims and keys, and only if the log wants it: a few out of many a second.
+ */
+
+/* As long as it is; the log cuts what it cannot keep. */
+static struct span text_of(struct event_text text, char *bytes, size_t room)
+{
+	struct span value;
+
+	if (text.coding == EVENT_TEXT_PLAIN)
+		return text.raw;
+	if (text.coding == EVENT_TEXT_NONE || event_text_value(text, bytes, room, &value) < 0)
+		return SPAN_EMPTY;
+	return value;
+}
+
+static uint8_t claims_of(const struct store_admit *admit, struct trace_claim *ret_claims)
+{
+	uint8_t count = 0;
+
+	for (uint32_t i = 0; i < admit->claim_count; i++) {
+		const struct claim *claim = &admit->claims[i];
+		if (claim->kind != CLAIM_NEWEST)
+			ret_claims[count++] = (struct trace_claim){ claim->digest.word[0],
+				                                    claim->window_s };
+	}
+	return count;
+}
+
+static bool read_words(struct webhook_request *it, const struct webhook_item *item, uint32_t claim,
+                       struct recipe_words *ret_words)
+{
+	struct http_request *request = it->request;
+	struct recipe_input input = {
+		.body = item->admit.payload,
+		.headers = request->head.headers,
+		.header_count = request->head.header_count,
+		.path = request->head.path,
+		.query = request->head.query,
+	};
+
+	return recipe_words(it->source->recipe, &it->webhook->scratch, &input, claim,
+	                    &it->webhook->words, ret_words);
+}
+
+/* Which claim, of which parts with which values. */
+static void add_words(struct webhook_request *it, const struct webhook_item *item,
+                      struct trace *trace, char room[static TRACE_PARTS_MAX])
+{
+	struct recipe_words words;
+
+	buf_clear(&it->webhook->words);
+	if (!read_words(it, item, trace->matched, &words))
+		return;
+	trace->rule = words.rule;
+	trace->parts = trace_parts(words.parts, room);
+	trace->keys[0] = words.key;
+}
+
+/* The values of the first claims. Each stands at the end of what was read by then;
+ * the memory may move until all are. */
+static void add_keys(struct webhook_request *it, const struct webhook_item *item,
+                     struct trace *trace)
+{
+	struct buf *memory = &it->webhook->words;
+	size_t ends[TRACE_KEYS_MAX], lens[TRACE_KEYS_MAX];
+	struct recipe_words words;
+	uint32_t count = 0;
+
+	buf_clear(memory);
+	while (count < TRACE_KEYS_MAX && count < item->admit.claim_count &&
+	       read_words(it, item, count, &words)) {
+		lens[count] = words.key.len;
+		ends[count++] = memory->len;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		trace->keys[i] = span_of(memory->ptr + ends[i] - lens[i], lens[i]);
+}
+
+/* Only claims of kind once compare what is called an event's content. */
+static void add_content(struct trace *trace, const struct claim *matched)
+{
+	bool same = trace->verdict == VERDICT_DUPLICATE;
+
+	if (trace->content == 0 || matched->kind != CLAIM_ONCE ||
+	    (!same && trace->verdict != VERDICT_CONFLICT))
+		return;
+	/* Of the original only a part of its digest is kept: enough to tell. */
+	trace->original_content = same ? trace->content : ~trace->content;
+	trace->flags |= TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
+}
+
+static void trace_drop(struct webhook_request *it, const struct webhook_item *item,
+                       struct trace *trace)
+{
+	const struct store_admit *admit = &item->admit;
+	/* A conflict that passes is told as what it is, whatever is on trial beside. */
+	bool shadow = admit->would != VERDICT_NONE && admit->verdict == VERDICT_NEW;
+	char address[IP_TEXT_MAX], parts[TRACE_PARTS_MAX];
+
+	trace->verdict = shadow ? admit->would : admit->verdict;
+	trace->matched = (uint8_t)(shadow ? admit->would_matched : admit->matched);
+	trace->original = shadow ? admit->would_ticket : admit->ticket;
+	trace->flags |= shadow ? TRACE_SHADOW : 0;
+	uint64_t since_ms = ticket_time_ms(trace->original);
+	trace->gap_ms = trace->time_ms > since_ms ? trace->time_ms - since_ms : 0;
+	if (shadow)
+		trace->ticket = admit->ticket;
+	else if (admit->verdict == VERDICT_CONFLICT)
+		trace->ticket = admit->own_ticket;
+	if (trace->ticket != 0 && !shadow && admit->on_conflict == STORE_CONFLICT_ASIDE)
+		trace->flags |= TRACE_ASIDE;
+	ip_format(&it->request->peer->address, address);
+	trace->peer = span_str(address);
+	add_content(trace, &admit->claims[trace->matched]);
+	add_words(it, item, trace, parts);
+	trace_log_add(it->webhook->options.traces, trace);
+	trace->peer = trace->parts = SPAN_EMPTY;
+}
+
+static void trace_item(struct webhook_request *it, const struct webhook_item *item)
+{
+	const struct store_admit *admit = &item->admit;
+	struct trace_log *log = it->webhook->options.traces;
+	struct trace_claim claims[CLAIMS_MAX];
+	char id[DIGEST_PART_MAX], type[DIGEST_PART_MAX];
+
+	uint8_t claim_count = claims_of(admit, claims);
+	bool plain = admit->verdict == VERDICT_SPOOLED ||
+	             (admit->verdict == VERDICT_NEW && admit->would == VERDICT_NONE);
+	if (plain ? !trace_log_wants_new(log, claims, claim_count)
+	          : !trace_log_wants_suppressed(log))
+		return;
+	struct trace trace = {
+		.time_ms = admit->decided_ms,
+		.verdict = admit->verdict,
+		.flags = item->event.replay ? TRACE_REPLAY : 0,
+		.content = item->event.content,
+		.source = it->source->name,
+		.id = text_of(item->event.id, id, sizeof(id)),
+		.type = text_of(item->event.type, type, sizeof(type)),
+		.claim_count = claim_count,
+	};
+	memcpy(trace.claims, claims, sizeof(claims[0]) * claim_count);
+	if (plain) {
+		trace.ticket = admit->ticket;
+		add_keys(it, item, &trace);
+		trace_log_add(log, &trace);
+	} else {
+		trace_drop(it, item, &trace);
+	}
+}
+
+static void trace_items(struct webhook_request *it)
+{
+	for (uint32_t i = 0; i < it->count; i++)
+		if (it->items[i].status == 0 && it->items[i].admit.op.error == 0)
+			trace_item(it, &it->items[i]);
+}
+
+/* ---- the stream of decisions ---- */
+
+#define STREAM_MESSAGE_MAX (16u << 10) /* a message of every event fits: texts are DIGEST_PART_MAX */
+
+static void put_text(struct buf *out, const char *name, struct event_text text)
+{
+	char bytes[DIGEST_PART_MAX];
+	struct span value = text.raw;
+	if (text.coding == EVENT_TEXT_NONE ||
+	    (text.coding != EVENT_TEXT_PLAIN &&
+	     event_text_value(text, bytes, sizeof(bytes), &value) < 0))
+		return;
+	buf_printf(out, ",\"%s\":", name);
+	buf_append_json(out, value);
+}
+
+static void publish_item(const struct webhook_request *it, const struct webhook_item *item)
+{
+	const struct store_admit *admit = &item->admit;
+	char bytes[STREAM_MESSAGE_MAX], time[TEXT_TIME_LEN], ticket[TICKET_TEXT_LEN];
+	struct buf out = buf_on(bytes, sizeof(bytes));
+	text_time(time, admit->decided_ms);
+	buf_printf(&out, "event: decision\ndata: {\"time\":\"%.*s\",\"source\":", TEXT_TIME_LEN,
+	           time);
+	buf_append_json(&out, it->source->name);
+	buf_printf(&out, ",\"verdict\":\"%s\"", verdict_name(admit->verdict));
+	if (admit->ticket != 0) {
+		ticket_text(admit->ticket, ticket);
+		buf_printf(&out, ",\"ticket\":\"%.*s\"", TICKET_TEXT_LEN, ticket);
+	}
+	put_text(&out, "id", item->event.id);
+	put_text(&out, "type", item->event.type);
+	buf_append_span(&out, SPAN("}\n\n"));
+	if (!out.failed)
+		feed_say(it->webhook->options.feed, buf_span(&out));
+}
+
+static void publish_items(const struct webhook_request *it)
+{
+	for (uint32_t i = 0; i < it->count; i++)
+		if (it->items[i].status == 0 && it->items[i].admit.op.error == 0)
+			publish_item(it, &it->items[i]);
+}
+
 /* ---- who may send ---- */
 
 bool webhook_wants_body(const struct webhook *webhook, const struct http_request *request)
@@ -416,9 +752,9 @@ static bool goes_on(struct webhook_request *it)
 	if (it->waited)
 		return false;
 	if (it->webhook->options.traces)
-		webhook_trace(it);
+		trace_items(it);
 	if (unlikely(feed_heard(it->webhook->options.feed)))
-		webhook_tell(it);
+		publish_items(it);
 	return it->source->wait_ms > 0 && webhook_await(it, clock_read(clock_system()).boot_ms);
 }
 

@@ -15,7 +15,6 @@ struct webhook_item {
 	uint16_t status;     /* 0: it was for the store to decide */
 	struct span problem; /* else: why it was refused */
 	bool unrouted;       /* no route is for it */
-	/* webhook_wait.c */
 	bool awaited;         /* the answer says what came of it */
 	bool unheard;         /* the store could not say */
 	bool released;        /* it was dead, and is made due again by this copy */
@@ -54,22 +53,8 @@ static inline bool webhook_passed(const struct store_admit *admit)
 /* webhook.c: everything that the store was asked is answered. */
 void webhook_decided(struct webhook_request *it);
 
-/* webhook_route.c: legs and letter of an item that is otherwise filled. ERR_INVALID with
- * a text for the sender, -ENOMEM. */
-int webhook_route(struct webhook_request *it, struct webhook_item *item,
-                  const struct recipe_input *input, struct error_text *ret_problem) must_check;
-
-/* webhook_wait.c: asks for the outcomes of a request that is decided; webhook_decided()
+/* webhook_answer.c: asks for the outcomes of a request that is decided; webhook_decided()
  * follows. False: there is none to wait for. */
 bool webhook_await(struct webhook_request *it, uint64_t boot_ms);
-/* What the outcome says to the sender: 200, 502 dead, 503 not yet, 504 unknown. */
-uint16_t webhook_outcome_status(const struct webhook_item *item);
-
-/* webhook_answer.c: one answer for all items, which are decided. */
+/* One answer for all items, which are decided. */
 void webhook_respond(struct webhook_request *it);
-
-/* webhook_feed.c: tells whoever listens. */
-void webhook_tell(const struct webhook_request *it);
-
-/* webhook_trace.c: leaves the traces of all items. */
-void webhook_trace(struct webhook_request *it);
