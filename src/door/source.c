@@ -200,9 +200,9 @@ bool trust_request(const struct trust *trust, struct http_request *request)
 	meter_add(&trust->meters->unauthorized, 1);
 	char address[IP_TEXT_MAX];
 	ip_format(&request->peer->address, address);
-	log_warn_of(&trust->meters->refusals, "request rejected",
-	            log_span("source", trust->source), log_str("peer", address),
-	            log_str("reason", auth_result_name(result)), log_str("text", why.text));
+	log_warn_of(&trust->meters->refusals, "request rejected", log_span("source", trust->source),
+	            log_str("peer", address), log_str("reason", auth_result_name(result)),
+	            log_str("text", why.text));
 	uint16_t status = auth_status(result);
 	http_respond_problem(request, status, auth_detail(result),
 	                     status == 401   ? auth_challenge(trust->auth)

@@ -205,7 +205,7 @@ static bool keep_legs(struct webhook_request *it, struct store_admit *admit,
 }
 
 static int route_event(struct webhook_request *it, struct webhook_item *item,
-                  const struct recipe_input *input, struct error_text *ret_problem)
+                       const struct recipe_input *input, struct error_text *ret_problem)
 {
 	const struct source_set *set = it->use->set;
 	struct route_match match;
@@ -652,7 +652,8 @@ static void trace_items(struct webhook_request *it)
 
 /* ---- the stream of decisions ---- */
 
-#define STREAM_MESSAGE_MAX (16u << 10) /* a message of every event fits: texts are DIGEST_PART_MAX */
+#define STREAM_MESSAGE_MAX \
+	(16u << 10) /* a message of every event fits: texts are DIGEST_PART_MAX */
 
 static void put_text(struct buf *out, const char *name, struct event_text text)
 {

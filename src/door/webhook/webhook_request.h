@@ -11,10 +11,10 @@
 
 struct webhook_item {
 	struct store_admit admit;
-	struct event event;  /* its texts live as long as the request */
-	uint16_t status;     /* 0: it was for the store to decide */
-	struct span problem; /* else: why it was refused */
-	bool unrouted;       /* no route is for it */
+	struct event event;   /* its texts live as long as the request */
+	uint16_t status;      /* 0: it was for the store to decide */
+	struct span problem;  /* else: why it was refused */
+	bool unrouted;        /* no route is for it */
 	bool awaited;         /* the answer says what came of it */
 	bool unheard;         /* the store could not say */
 	bool released;        /* it was dead, and is made due again by this copy */
