@@ -1,35 +1,31 @@
 /*
- * admit: what becomes of an event in the local store (store.h has the rules), and
- * taking that back when its frame was lost.
+ * admit: admissions in the local store, and undoing them when their frame was lost.
  *
- * A claim or an entity that another ticket had until now is written down before it
- * changes hands (undo_list), so that it can come back. Everything else that a lost
- * frame took is known by its ticket: those above durable_ticket are exactly its.
+ * store/decide.h decides; this file looks claims up in the index and keeps events.
+ *
+ * A claim or an entity that moves from another ticket is saved first (undo_list), so that
+ * it can be restored. Everything else that a lost frame took is found by its ticket: the
+ * tickets above durable_ticket are those of frames that are not durable.
  *
  * Threads: the owner's.
  */
 #include "base/error.h"
 #include "base/mem.h"
 #include "gate/ticket.h"
+#include "store/decide.h"
 #include "store/local/local_internal.h"
 
-/* The decision rested on a frame that was lost meanwhile: it is made again. */
+/* A frame was lost while room for this event was made: decide again. */
 #define DECIDE_AGAIN 1
 
-/* What the event takes, and what a claim of it met. */
+/* What the event takes. */
 struct taking {
 	struct frame_claims claims;
-	uint32_t moved;                  /* of claims.once: another ticket has it until now */
+	uint32_t moved;                  /* of claims.once: taken away from another ticket */
 	uint8_t flags;                   /* EVENT_HELD */
-	uint32_t size;                   /* of its EVENT, once it is known that it is kept */
+	uint32_t size;                   /* of its EVENT entry */
 	struct table_probe *probes;      /* of the event's claims; NULL: there are none */
-	struct claim longer[CLAIMS_MAX]; /* in place of the event's, if any moves */
-};
-
-struct met {
-	struct table_hit claim;
-	struct newest_record entity;
-	uint64_t ticket; /* of either */
+	struct claim longer[CLAIMS_MAX]; /* used instead of the event's, if any moves */
 };
 
 static uint64_t now_of(const struct local_store *local)
@@ -37,7 +33,7 @@ static uint64_t now_of(const struct local_store *local)
 	return steady_clock_last(&local->clock);
 }
 
-/* --- taking back -------------------------------------------------------- */
+/* --- undo -------------------------------------------------------- */
 
 int local_undo_reserve(struct undo_list *list, uint32_t count)
 {
@@ -52,7 +48,7 @@ int local_undo_reserve(struct undo_list *list, uint32_t count)
 	return 0;
 }
 
-/* A lease that has ended since does not come back. */
+/* A lease that has ended since is not restored. */
 static void put_back_ticket(struct local_store *local, struct open_ticket ticket)
 {
 	struct open_ticket now;
@@ -64,7 +60,7 @@ static void put_back_ticket(struct local_store *local, struct open_ticket ticket
 	open_tickets_update(local->tickets, &ticket);
 }
 
-/* After its removal the old one fits where it was. */
+/* Cannot fail: the record that is removed first leaves room for the old one. */
 static void put_back(struct local_store *local, const struct undo *undo)
 {
 	int r = 0;
@@ -95,7 +91,7 @@ void local_undo_replaced(struct local_store *local)
 	undo_to(local, 0);
 }
 
-/* Removes those that this ticket, and no other, has. */
+/* Removes the claims that this ticket has; others stay. */
 static void remove_claims(struct local_store *local, const struct claim *claims, uint32_t which,
                           uint64_t ticket)
 {
@@ -146,7 +142,7 @@ void local_undo_admit(struct local_store *local, struct store_admit *admit, int 
 
 /* --- keeping an event ---------------------------------------------------- */
 
-/* Is it leased from the beginning? */
+/* Is the event leased to its sender at once? */
 static bool starts(const struct store_admit *admit, const struct taking *taking)
 {
 	return unlikely(admit->lease_ms != 0) && !(taking->flags & EVENT_HELD);
@@ -193,7 +189,7 @@ static uint32_t longest_window_s(const struct frame_claims *claims)
 	return longest;
 }
 
-/* What changes hands is not forgotten before its time. */
+/* A claim that moves is remembered at least as long as before. */
 static void lengthen(struct local_store *local, struct taking *taking, uint32_t count,
                      uint64_t ticket)
 {
@@ -274,7 +270,7 @@ static int put_entities(struct local_store *local, const struct taking *taking, 
 	return 0;
 }
 
-/* In memory. Nothing is left of it if it fails. */
+/* Puts the event into the index. On failure nothing of it is left. */
 static int put_all(struct local_store *local, const struct store_admit *admit,
                    struct taking *taking)
 {
@@ -346,7 +342,7 @@ static uint32_t entries_size(const struct store_admit *admit, const struct takin
 	return size;
 }
 
-/* The event gets a ticket and what it takes. 0, DECIDE_AGAIN or an error. */
+/* Gives the event a ticket and what it takes: 0, DECIDE_AGAIN or an error. */
 static int keep(struct local_store *local, struct store_admit *admit, struct taking *taking)
 {
 	uint64_t lost = local->frames_lost;
@@ -361,6 +357,7 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 	if (r < 0)
 		return r;
 	admit->own_ticket = ticket_next(local->last_ticket, now_of(local));
+	CHECK(admit->own_ticket > local->last_ticket);
 	if (put_all(local, admit, taking) < 0) {
 		admit->own_ticket = 0;
 		return ERR_FULL;
@@ -381,162 +378,84 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 
 /* --- deciding ------------------------------------------------------------ */
 
-/* What this claim alone says of the event. */
-static enum verdict judge_entity(const struct local_store *local, const struct claim *claim,
-                                 struct met *met)
+/* An admission on its way through store/decide.h. */
+struct admission {
+	struct local_store *local;
+	struct store_admit *admit;
+	struct table_probe *probes; /* of its claims */
+};
+
+static bool find(void *user, const struct claim *claim, uint32_t index, bool aside,
+                 struct decide_hit *ret_hit)
 {
-	if (!newest_find(local->newest, &claim->digest, now_of(local), &met->entity))
-		return VERDICT_NEW;
-	met->ticket = met->entity.ticket;
-	if (claim->order > met->entity.order)
-		return VERDICT_NEW;
-	return claim->order == met->entity.order && !claim->equal_drops ? VERDICT_NEW
-	                                                                : VERDICT_STALE;
-}
+	const struct admission *admission = user;
+	struct local_store *local = admission->local;
+	struct newest_record entity;
+	struct table_hit hit;
 
-static enum verdict judge_taken(const struct local_store *local, const struct store_admit *admit,
-                                const struct claim *claim, struct met *met)
-{
-	met->ticket = met->claim.ticket;
-	if (store_conflicts(claim, met->claim.check))
-		return VERDICT_CONFLICT;
-	/* An outcome that is not on disk yet is none. */
-	if (admit->busy_if_open && local_legs(local, met->ticket).pending)
-		return VERDICT_BUSY;
-	return VERDICT_DUPLICATE;
-}
-
-static void answer(struct local_store *local, struct store_admit *admit, enum verdict verdict,
-                   uint32_t matched, const struct met *met)
-{
-	uint32_t count = 1;
-
-	admit->verdict = verdict;
-	admit->matched = matched;
-	admit->ticket = met->ticket;
-	admit->first_seen_ms = ticket_time_ms(met->ticket);
-	if (verdict == VERDICT_STALE)
-		admit->order = met->entity.order;
-	if (verdict != VERDICT_DUPLICATE && verdict != VERDICT_BUSY)
-		return;
-	/* A count that could not be kept changes no verdict. */
-	if (tally_add(local->tally, met->ticket, now_of(local), tally_expiry_ms(&met->claim),
-	              &count) < 0)
-		count = 1;
-	admit->seen = count;
-}
-
-/* The first time it is kept, then it is a duplicate of that. */
-static int answer_conflict(struct local_store *local, struct store_admit *admit, uint32_t matched,
-                           const struct met *original)
-{
-	struct claim aside = store_aside_claim(&admit->claims[matched]);
-	struct taking taking = { .claims = { .claims = &aside, .once = 1, .once_count = 1 },
-		                 .flags = EVENT_HELD };
-	struct met met;
-
-	if (admit->on_conflict == STORE_CONFLICT_ASIDE && !admit->no_ticket) {
-		if (table_find(local->table, &aside.digest, now_of(local), &met.claim)) {
-			enum verdict verdict = judge_taken(local, admit, &aside, &met);
-			answer(local, admit, verdict, matched, &met);
-			return 0;
-		}
-		int r = keep(local, admit, &taking);
-		if (r != 0)
-			return r;
+	if (unlikely(claim->kind == CLAIM_NEWEST)) {
+		if (!newest_find(local->newest, &claim->digest, now_of(local), &entity))
+			return false;
+		*ret_hit = (struct decide_hit){ .ticket = entity.ticket, .order = entity.order };
+		return true;
 	}
-	answer(local, admit, VERDICT_CONFLICT, matched, original);
-	return 0;
-}
-
-static void answer_clear(struct store_admit *admit)
-{
-	admit->verdict = admit->would = VERDICT_NONE;
-	admit->matched = admit->would_matched = 0;
-	admit->ticket = admit->own_ticket = admit->would_ticket = 0;
-	admit->first_seen_ms = admit->seen = admit->order = 0;
-}
-
-/* Claim `matched` met somebody. True if it drops the event; its answer is then
- * given, or DECIDE_AGAIN or an error. */
-static bool drops(struct local_store *local, struct store_admit *admit, uint32_t matched,
-                  enum verdict verdict, const struct met *met, struct taking *taking, int *ret_r)
-{
-	if (admit->claims[matched].shadow) {
-		if (admit->would == VERDICT_NONE) {
-			admit->would = verdict;
-			admit->would_matched = matched;
-			admit->would_ticket = met->ticket;
-		}
+	bool found = unlikely(aside) ? table_find(local->table, &claim->digest, now_of(local), &hit)
+	                             : table_find_probe(local->table, &admission->probes[index],
+	                                                now_of(local), &hit);
+	if (!found)
 		return false;
-	}
-	if (verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_PASS) {
-		if (admit->verdict == VERDICT_NONE)
-			answer(local, admit, verdict, matched, met);
-		taking->claims.once |= 1u << matched;
-		taking->claims.once_count++;
-		taking->moved |= 1u << matched;
-		return false;
-	}
-	answer_clear(admit); /* of what shadows and passed conflicts said */
-	*ret_r = 0;
-	if (verdict == VERDICT_CONFLICT)
-		*ret_r = answer_conflict(local, admit, matched, met);
-	else
-		answer(local, admit, verdict, matched, met);
+	*ret_hit = (struct decide_hit){ .ticket = hit.ticket,
+		                        .expiry_ms = tally_expiry_ms(&hit),
+		                        .check = hit.check };
 	return true;
 }
 
-static int decide(struct local_store *local, struct store_admit *admit, struct table_probe *probes)
+/* A settled ticket counts as open until its outcome is durable. */
+static bool is_open(void *user, uint64_t ticket)
 {
-	struct taking taking;
-	struct met met;
-	int r = 0;
+	const struct admission *admission = user;
 
-	taking.claims = (struct frame_claims){ .claims = admit->claims };
-	taking.moved = 0;
-	taking.flags = 0;
-	taking.probes = probes;
-	answer_clear(admit);
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		const struct claim *claim = &admit->claims[i];
-		enum verdict verdict = VERDICT_NEW;
-		if (unlikely(claim->kind == CLAIM_NEWEST))
-			verdict = judge_entity(local, claim, &met);
-		else if (table_find_probe(local->table, &probes[i], now_of(local), &met.claim))
-			verdict = judge_taken(local, admit, claim, &met);
-		if (verdict != VERDICT_NEW) {
-			if (drops(local, admit, i, verdict, &met, &taking, &r))
-				return r;
-		} else if (unlikely(claim->kind == CLAIM_NEWEST)) {
-			taking.claims.newest |= 1u << i;
-		} else {
-			taking.claims.once |= 1u << i;
-			taking.claims.once_count++;
-		}
-	}
-	r = keep(local, admit, &taking);
-	if (r == 0 && admit->verdict == VERDICT_NONE) {
-		admit->verdict = VERDICT_NEW;
-		admit->ticket = admit->own_ticket;
-		admit->first_seen_ms = ticket_time_ms(admit->ticket);
-	}
-	return r;
+	return local_legs(admission->local, ticket).pending;
+}
+
+/* A count that could not be kept changes no verdict. */
+static uint64_t count_repeat(void *user, const struct decide_hit *hit)
+{
+	const struct admission *admission = user;
+	struct local_store *local = admission->local;
+	uint32_t count = 1;
+
+	if (tally_add(local->tally, hit->ticket, now_of(local), hit->expiry_ms, &count) < 0)
+		count = 1;
+	return count;
+}
+
+static int keep_decided(void *user, const struct decide_kept *kept)
+{
+	const struct admission *admission = user;
+	struct taking taking;
+
+	taking.claims = (struct frame_claims){ .claims = kept->claims,
+		                               .once = kept->once,
+		                               .once_count = kept->once_count,
+		                               .newest = kept->newest };
+	taking.moved = kept->moved;
+	taking.flags = kept->held ? EVENT_HELD : 0;
+	taking.probes = kept->held ? NULL : admission->probes;
+	return keep(admission->local, admission->admit, &taking);
 }
 
 void local_decide_admit(struct local_store *local, struct store_admit *admit,
                         struct table_probe *probes)
 {
-	int r = store_admit_check(admit);
+	static const struct decide_hooks hooks = { find, is_open, count_repeat, keep_decided };
+	struct admission admission = { local, admit, probes };
 
-	if (r == 0)
-		r = decide(local, admit, probes);
-	else
-		answer_clear(admit);
+	CHECK(local->flushing && local->durable_ticket <= local->last_ticket);
+	int r = decide_admit(admit, now_of(local), &hooks, &admission);
 	/* There is no second frame to lose: the room for this one is found anew. */
 	if (unlikely(r == DECIDE_AGAIN))
-		r = decide(local, admit, probes);
+		r = decide_admit(admit, now_of(local), &hooks, &admission);
 	CHECK(r <= 0);
-	admit->decided_ms = now_of(local);
 	admit->op.error = r;
 }

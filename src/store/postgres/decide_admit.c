@@ -1,11 +1,10 @@
 /* decide_admit: admissions and lookups on a sheet. See sheet.h. */
-#include <string.h>
+#include <errno.h>
 
 #include "base/error.h"
 #include "gate/ticket.h"
+#include "store/decide.h"
 #include "store/postgres/sheet.h"
-
-/* ---- questions ---- */
 
 static bool is_pending(const struct sheet *sheet, uint64_t event)
 {
@@ -17,33 +16,7 @@ static bool is_pending(const struct sheet *sheet, uint64_t event)
 	return false;
 }
 
-/* What this claim alone says of the event. */
-static enum verdict judge(const struct sheet *sheet, const struct store_admit *admit,
-                          const struct claim *claim, const struct claim_row *row)
-{
-	if (!row->live)
-		return VERDICT_NEW;
-	if (claim->kind == CLAIM_NEWEST) {
-		bool passes = claim->order > row->now.order ||
-		              (claim->order == row->now.order && !claim->equal_drops);
-		return passes ? VERDICT_NEW : VERDICT_STALE;
-	}
-	if (store_conflicts(claim, (uint32_t)row->now.check))
-		return VERDICT_CONFLICT;
-	if (admit->busy_if_open && is_pending(sheet, row->now.ticket))
-		return VERDICT_BUSY;
-	return VERDICT_DUPLICATE;
-}
-
 /* ---- keeping ---- */
-
-/* The claims that an event takes, which may be fewer than it came with. */
-struct taking {
-	const struct claim *claims[CLAIMS_MAX];
-	struct claim_row *rows[CLAIMS_MAX];
-	uint32_t count;
-	bool held; /* its ticket */
-};
 
 /* The event has the claim from now on, whoever had it. */
 static void put_claim(struct sheet *sheet, uint64_t ticket, const struct claim *claim,
@@ -106,138 +79,84 @@ static void open_event(struct sheet *sheet, const struct store_admit *admit, uin
 		open_ticket(sheet, admit, event, i, held);
 }
 
-/* Gives the event a ticket and the claims. */
-static void keep(struct sheet *sheet, const struct entry *entry, struct store_admit *admit,
-                 const struct taking *taking)
-{
-	uint64_t ticket = sheet->dense ? sheet->next : sheet->first + entry->offset;
+/* ---- deciding ---- */
 
-	sheet->next = ticket + store_leg_count(admit);
-	admit->own_ticket = ticket;
-	for (uint32_t i = 0; i < taking->count; i++)
-		put_claim(sheet, ticket, taking->claims[i], taking->rows[i]);
-	if (!admit->no_ticket)
-		open_event(sheet, admit, ticket, taking->held);
+/* An admission on its way through store/decide.h. */
+struct admission {
+	struct sheet *sheet;
+	const struct entry *entry;
+	struct claim_row *aside; /* of the conflict that is kept aside */
+};
+
+static bool find(void *user, const struct claim *claim, uint32_t index, bool aside,
+                 struct decide_hit *ret_hit)
+{
+	struct admission *admission = user;
+	const struct entry *entry = admission->entry;
+	const struct claim_row *row = aside ? entry->asides[index] : entry->claims[index];
+
+	(void)claim;
+	if (aside) {
+		admission->aside = entry->asides[index];
+		admission->sheet->short_of |= row == NULL;
+	}
+	if (!row || !row->live)
+		return false;
+	*ret_hit = (struct decide_hit){ .ticket = row->now.ticket,
+		                        .order = row->now.order,
+		                        .expiry_ms = row->now.expiry,
+		                        .check = (uint32_t)row->now.check };
+	return true;
 }
 
-/* ---- answers ---- */
-
-static uint64_t count_seen(struct sheet *sheet, const struct claim_row *row)
+static bool is_open(void *user, uint64_t ticket)
 {
-	struct seen_row *seen = sheet_seen(sheet, row->now.ticket);
+	const struct admission *admission = user;
+
+	return is_pending(admission->sheet, ticket);
+}
+
+static uint64_t count_repeat(void *user, const struct decide_hit *hit)
+{
+	const struct admission *admission = user;
+	struct seen_row *seen = sheet_seen(admission->sheet, hit->ticket);
 
 	if (!seen)
 		return 0;
 	seen->more++;
-	if (row->now.expiry > seen->expiry)
-		seen->expiry = row->now.expiry;
+	if (hit->expiry_ms > seen->expiry)
+		seen->expiry = hit->expiry_ms;
 	return seen->seen + seen->more;
 }
 
-static void answer(struct sheet *sheet, struct store_admit *admit, enum verdict verdict,
-                   uint32_t matched, const struct claim_row *row)
+static int keep(void *user, const struct decide_kept *kept)
 {
-	admit->verdict = verdict;
-	admit->matched = matched;
-	admit->ticket = row->now.ticket;
-	admit->first_seen_ms = ticket_time_ms(row->now.ticket);
-	if (verdict == VERDICT_DUPLICATE || verdict == VERDICT_BUSY)
-		admit->seen = count_seen(sheet, row);
-	if (verdict == VERDICT_STALE)
-		admit->order = row->now.order;
-}
-
-static void answer_clear(struct store_admit *admit)
-{
-	admit->verdict = admit->would = VERDICT_NONE;
-	admit->matched = admit->would_matched = 0;
-	admit->ticket = admit->own_ticket = admit->would_ticket = 0;
-	admit->first_seen_ms = admit->seen = admit->order = 0;
-}
-
-/* The first time it is kept, then it is a duplicate of that. */
-static void answer_conflict(struct sheet *sheet, const struct entry *entry,
-                            struct store_admit *admit, uint32_t matched)
-{
-	struct claim aside = store_aside_claim(&admit->claims[matched]);
-	struct claim_row *row = entry->asides[matched];
-
-	if (admit->on_conflict == STORE_CONFLICT_ASIDE && !admit->no_ticket) {
-		if (!row) {
-			sheet->short_of = true;
-			return;
-		}
-		if (row->live) {
-			answer(sheet, admit, judge(sheet, admit, &aside, row), matched, row);
-			return;
-		}
-		keep(sheet, entry, admit,
-		     &(struct taking){ { &aside }, { row }, .count = 1, .held = true });
-	}
-	answer(sheet, admit, VERDICT_CONFLICT, matched, entry->claims[matched]);
-}
-
-static void note_would(struct store_admit *admit, enum verdict verdict, uint32_t matched,
-                       const struct claim_row *row)
-{
-	if (admit->would != VERDICT_NONE)
-		return;
-	admit->would = verdict;
-	admit->would_matched = matched;
-	admit->would_ticket = row->now.ticket;
-}
-
-/* True: claim `i` drops the event, which has its answer. */
-static bool claim_drops(struct sheet *sheet, const struct entry *entry, uint32_t i,
-                        struct taking *taking)
-{
+	const struct admission *admission = user;
+	const struct entry *entry = admission->entry;
 	struct store_admit *admit = container_of(entry->op, struct store_admit, op);
-	const struct claim *claim = &admit->claims[i];
-	struct claim_row *row = entry->claims[i];
-	enum verdict verdict = judge(sheet, admit, claim, row);
+	struct sheet *sheet = admission->sheet;
 
-	if (verdict != VERDICT_NEW && claim->shadow) {
-		note_would(admit, verdict, i, row);
-		return false;
+	if (sheet->short_of)
+		return -EAGAIN; /* the row of the claim aside was not read */
+	uint64_t ticket = sheet->dense ? sheet->next : sheet->first + entry->offset;
+	sheet->next = ticket + store_leg_count(admit);
+	admit->own_ticket = ticket;
+	for (uint32_t left = kept->once | kept->newest; left; left &= left - 1) {
+		int i = __builtin_ctz(left);
+		put_claim(sheet, ticket, &kept->claims[i],
+		          kept->held ? admission->aside : entry->claims[i]);
 	}
-	if (verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_PASS) {
-		if (admit->verdict == VERDICT_NONE)
-			answer(sheet, admit, verdict, i, row);
-		verdict = VERDICT_NEW;
-	}
-	if (verdict == VERDICT_NEW) {
-		taking->claims[taking->count] = claim;
-		taking->rows[taking->count++] = row;
-		return false;
-	}
-	answer_clear(admit);
-	if (verdict == VERDICT_CONFLICT)
-		answer_conflict(sheet, entry, admit, i);
-	else
-		answer(sheet, admit, verdict, i, row);
-	return true;
+	if (!admit->no_ticket)
+		open_event(sheet, admit, ticket, kept->held);
+	return 0;
 }
 
 int sheet_admit(struct sheet *sheet, const struct entry *entry)
 {
-	struct store_admit *admit = container_of(entry->op, struct store_admit, op);
-	struct taking taking = { .count = 0 };
-	int error = store_admit_check(admit);
+	static const struct decide_hooks hooks = { find, is_open, count_repeat, keep };
 
-	answer_clear(admit);
-	admit->decided_ms = sheet->now_ms;
-	if (error < 0)
-		return error;
-	for (uint32_t i = 0; i < admit->claim_count; i++)
-		if (claim_drops(sheet, entry, i, &taking))
-			return 0;
-	keep(sheet, entry, admit, &taking);
-	if (admit->verdict == VERDICT_NONE) {
-		admit->verdict = VERDICT_NEW;
-		admit->ticket = admit->own_ticket;
-		admit->first_seen_ms = ticket_time_ms(admit->ticket);
-	}
-	return 0;
+	return decide_admit(container_of(entry->op, struct store_admit, op), sheet->now_ms, &hooks,
+	                    &(struct admission){ .sheet = sheet, .entry = entry });
 }
 
 /* ---- all new ---- */
@@ -276,12 +195,8 @@ void sheet_all_new(struct sheet *sheet)
 	for (uint32_t i = 0; i < sheet->entry_count; i++) {
 		const struct entry *entry = &sheet->entries[i];
 		struct store_admit *admit = container_of(entry->op, struct store_admit, op);
-		answer_clear(admit);
 		admit->op.error = 0;
-		admit->decided_ms = sheet->now_ms;
-		admit->verdict = VERDICT_NEW;
-		admit->ticket = admit->own_ticket = sheet->first + entry->offset;
-		admit->first_seen_ms = ticket_time_ms(admit->ticket);
+		decide_new(admit, sheet->now_ms, sheet->first + entry->offset);
 	}
 }
 
