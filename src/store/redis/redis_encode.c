@@ -58,11 +58,6 @@ static void put_key(struct head *head, const struct digest *digest)
 	put_u32(head, (uint32_t)(digest->word[1] >> 32));
 }
 
-static void add(struct buf *out, const char *bytes, const struct head *head)
-{
-	resp_request_add(out, span_of(bytes, (size_t)(head->at - bytes)));
-}
-
 /* ---- events ---- */
 
 static void put_claim(struct head *head, const struct claim *claim, bool foreign)
@@ -79,48 +74,28 @@ static void put_claim(struct head *head, const struct claim *claim, bool foreign
 	put_key(head, &aside.digest);
 }
 
-/* What the other shards answered. */
-static uint32_t add_cross(const struct redis_cross *cross, struct buf *out)
-{
-	char bytes[16];
-	struct head head = { bytes };
-
-	put_span(&head, span_of(cross->token, sizeof(cross->token)));
-	put_u64(&head, cross->ends_ms);
-	add(out, bytes, &head);
-	for (uint32_t i = 0; i < cross->admit->claim_count; i++) {
-		resp_request_add(out, buf_span(&cross->stored[i]));
-		resp_request_add(out, buf_span(&cross->aside_stored[i]));
-	}
-	return 1 + 2 * cross->admit->claim_count;
-}
-
 /* The claims of one shard: to reserve, or to confirm. */
-static uint32_t encode_cross(const struct redis_part *part, struct buf *out)
+static void put_cross(struct head *head, const struct redis_part *part)
 {
 	const struct redis_cross *cross = part->cross;
 	bool confirms = part->kind == REDIS_PART_CONFIRM;
-	char bytes[HEAD_MAX];
-	struct head head = { bytes };
 
-	put_u8(&head, confirms ? 'Q' : 'P');
-	put_span(&head, span_of(cross->token, sizeof(cross->token)));
+	put_u8(head, confirms ? 'Q' : 'P');
+	put_span(head, span_of(cross->token, sizeof(cross->token)));
 	if (confirms)
-		put_u64(&head, cross->ticket);
+		put_u64(head, cross->ticket);
 	else
-		put_u32(&head, REDIS_CROSS_LEASE_MS);
-	char *count = head.at;
-	put_u8(&head, 0);
+		put_u32(head, REDIS_CROSS_LEASE_MS);
+	char *count = head->at;
+	put_u8(head, 0);
 	for (uint32_t i = 0; i < cross->admit->claim_count; i++) {
 		if (cross->shards[i] != part->shard)
 			continue;
 		if (confirms)
-			put_u8(&head, cross->acts[i]);
-		put_claim(&head, &cross->admit->claims[i], false);
+			put_u8(head, cross->acts[i]);
+		put_claim(head, &cross->admit->claims[i], false);
 		++*count;
 	}
-	add(out, bytes, &head);
-	return 1;
 }
 
 static void put_admit(struct head *head, const struct store_admit *admit,
@@ -208,34 +183,29 @@ static uint32_t encode_group(const struct redis_shard *shard, const struct redis
 	return 1 + keys;
 }
 
-static uint32_t encode_admit(const struct store_admit *admit, const struct redis_cross *cross,
-                             struct buf *out)
+/* Behind the head: the event; of a cross-shard admit what the other shards answered. */
+static uint32_t add_event(const struct store_admit *admit, const struct redis_cross *cross,
+                          struct buf *out)
 {
-	char bytes[HEAD_MAX], event[REDIS_BODY_HEAD_LEN];
-	struct head head = { bytes }, body = { event };
+	char bytes[16];
+	struct head body = { bytes }, token = { bytes };
 
-	put_u8(&head, 'A');
-	put_admit(&head, admit, cross);
-	add(out, bytes, &head);
 	put_u16(&body, admit->flags);
 	put_u8(&body, (unsigned)admit->source.len);
 	put_u16(&body, (uint16_t)admit->letter.len);
-	struct span parts[] = { span_of(event, sizeof(event)), admit->source, admit->letter,
+	struct span parts[] = { span_of(bytes, REDIS_BODY_HEAD_LEN), admit->source, admit->letter,
 		                admit->payload };
 	resp_request_add_parts(out, parts, admit->no_ticket ? 0 : ARRAY_LEN(parts));
-	return 2 + (cross ? add_cross(cross, out) : 0);
-}
-
-static uint32_t encode_lookup(const struct store_lookup *lookup, struct buf *out)
-{
-	char bytes[16];
-	struct head head = { bytes };
-
-	put_u8(&head, 'L');
-	put_u8(&head, (unsigned)lookup->kind);
-	put_key(&head, &lookup->digest);
-	add(out, bytes, &head);
-	return 1;
+	if (!cross)
+		return 1;
+	put_span(&token, span_of(cross->token, sizeof(cross->token)));
+	put_u64(&token, cross->ends_ms);
+	resp_request_add(out, span_of(bytes, sizeof(bytes)));
+	for (uint32_t i = 0; i < admit->claim_count; i++) {
+		resp_request_add(out, buf_span(&cross->stored[i]));
+		resp_request_add(out, buf_span(&cross->aside_stored[i]));
+	}
+	return 2 + 2 * admit->claim_count;
 }
 
 /* ---- cells ---- */
@@ -246,282 +216,259 @@ static void put_expiry(struct head *head, const struct store_cell_value *cell)
 	put_number(head, cell->expiry_ms ? cell->expiry_ms : cell->ttl_ms);
 }
 
-static void add_stored(const struct store_cell_value *cell, struct buf *out)
+static void put_cell(struct head *head, const struct store_cell *cell)
 {
-	char len[4];
-	struct head head = { len };
-
-	put_u32(&head, (uint32_t)cell->name.len);
-	struct span parts[] = { span_of(len, sizeof(len)), cell->name, cell->value };
-	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
+	put_u8(head, 'C');
+	put_u8(head, (unsigned)cell->act);
+	put_u8(head, (unsigned)cell->when);
+	put_u8(head, cell->want_value);
+	put_expiry(head, &cell->cell);
+	put_key(head, &cell->cell.digest);
+	put_number(head, cell->cell.wall_ms);
 }
 
-static uint32_t encode_cell(const struct store_cell *cell, struct buf *out)
-{
-	char bytes[40];
-	struct head head = { bytes };
-
-	put_u8(&head, 'C');
-	put_u8(&head, (unsigned)cell->act);
-	put_u8(&head, (unsigned)cell->when);
-	put_u8(&head, cell->want_value);
-	put_expiry(&head, &cell->cell);
-	put_key(&head, &cell->cell.digest);
-	put_number(&head, cell->cell.wall_ms);
-	add(out, bytes, &head);
-	if (cell->act == STORE_CELL_PUT)
-		add_stored(&cell->cell, out);
-	else
-		resp_request_add(out, SPAN_EMPTY);
-	return 2;
-}
-
-static void add_answer(const struct store_cell_value *answer, struct buf *out)
+/* Behind the head: what a put stores. An outcome's answer has its key and expiry before it. */
+static uint32_t add_stored(const struct store_cell_value *cell, bool with_key, struct buf *out)
 {
 	char bytes[32];
 	struct head head = { bytes };
 
-	put_key(&head, &answer->digest);
-	put_expiry(&head, answer);
-	put_u32(&head, (uint32_t)answer->name.len);
-	struct span parts[] = { span_of(bytes, (size_t)(head.at - bytes)), answer->name,
-		                answer->value };
+	if (with_key) {
+		put_key(&head, &cell->digest);
+		put_expiry(&head, cell);
+	}
+	put_u32(&head, (uint32_t)cell->name.len);
+	struct span parts[] = { span_of(bytes, (size_t)(head.at - bytes)), cell->name,
+		                cell->value };
 	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
-}
-
-static uint32_t encode_cell_scan(const struct store_cell_scan *scan, struct buf *out)
-{
-	char bytes[8 + TEXT_U64_MAX];
-	struct head head = { bytes };
-
-	put_u8(&head, 'K');
-	put_u32(&head, scan->max_names ? scan->max_names : 1);
-	head.at += text_u64(head.at, scan->cursor.word[0]);
-	add(out, bytes, &head);
 	return 1;
 }
 
 /* ---- tickets ---- */
 
-static uint32_t encode_settle(const struct store_settle *settle, bool answers, struct buf *out)
+/* The answer of an outcome goes with it. */
+static bool has_answer(const struct redis_store *redis, const struct store_settle *settle)
 {
-	char bytes[HEAD_MAX];
-	struct head head = { bytes };
-
-	put_u8(&head, 'S');
-	put_u64(&head, settle->ticket);
-	put_u32(&head, settle->attempt);
-	put_u8(&head, (unsigned)settle->outcome);
-	put_u8(&head, (settle->forget ? 1u : 0u) | (answers ? 2u : 0u));
-	put_u16(&head, settle->status);
-	put_number(&head, settle->due_ms);
-	put_span(&head, store_text_cut(settle->text));
-	add(out, bytes, &head);
-	if (!answers)
-		return 1;
-	add_answer(settle->answer, out);
-	return 2;
+	return settle->answer && !redis_answer_is_elsewhere(redis, &settle->op);
 }
 
-static uint32_t encode_note(const struct store_note *note, struct buf *out)
+static void put_settle(struct head *head, const struct store_settle *settle, bool answers)
 {
-	char bytes[HEAD_MAX];
-	struct head head = { bytes };
-
-	put_u8(&head, 'N');
-	put_u64(&head, note->ticket);
-	put_u32(&head, note->attempt);
-	put_u8(&head, (unsigned)note->mark);
-	put_u16(&head, note->status);
-	put_number(&head, note->due_ms);
-	put_span(&head, store_text_cut(note->text));
-	add(out, bytes, &head);
-	return 1;
+	put_u8(head, 'S');
+	put_u64(head, settle->ticket);
+	put_u32(head, settle->attempt);
+	put_u8(head, (unsigned)settle->outcome);
+	put_u8(head, (settle->forget ? 1u : 0u) | (answers ? 2u : 0u));
+	put_u16(head, settle->status);
+	put_number(head, settle->due_ms);
+	put_span(head, store_text_cut(settle->text));
 }
 
-static uint64_t lease_ms_of(const struct redis_store *redis, uint32_t lease_ms)
+static void put_note(struct head *head, const struct store_note *note)
 {
-	return lease_ms == 0 && !redis->fake_clock ? REDIS_LEASE_MS : lease_ms;
+	put_u8(head, 'N');
+	put_u64(head, note->ticket);
+	put_u32(head, note->attempt);
+	put_u8(head, (unsigned)note->mark);
+	put_u16(head, note->status);
+	put_number(head, note->due_ms);
+	put_span(head, store_text_cut(note->text));
 }
 
-static uint32_t encode_take(const struct redis_store *redis, const struct store_take *take,
-                            struct buf *out)
+static void put_lease(struct head *head, const struct redis_store *redis, uint32_t lease_ms)
 {
-	char bytes[32];
-	struct head head = { bytes };
+	put_u64(head, lease_ms == 0 && !redis->fake_clock ? REDIS_LEASE_MS : lease_ms);
+}
 
+static void put_take(struct head *head, const struct redis_store *redis,
+                     const struct store_take *take)
+{
 	if (take->ticket) {
-		put_u8(&head, 'U');
-		put_u64(&head, take->ticket);
-		put_u32(&head, take->sink);
+		put_u8(head, 'U');
+		put_u64(head, take->ticket);
+		put_u32(head, take->sink);
 	} else {
-		put_u8(&head, 'T');
-		put_u32(&head, take->sink);
-		put_u32(&head, take->max_items);
-		put_u32(&head, take->max_bytes);
+		put_u8(head, 'T');
+		put_u32(head, take->sink);
+		put_u32(head, take->max_items);
+		put_u32(head, take->max_bytes);
 	}
-	put_u64(&head, lease_ms_of(redis, take->lease_ms));
-	put_u8(&head, take->without_payload);
-	add(out, bytes, &head);
-	return 1;
+	put_lease(head, redis, take->lease_ms);
+	put_u8(head, take->without_payload);
 }
 
-static uint32_t encode_scan(const struct store_scan *scan, struct buf *out)
+static void put_renew(struct head *head, const struct redis_store *redis,
+                      const struct store_renew *renew)
 {
-	char bytes[64];
-	struct head head = { bytes };
-	uint64_t from = scan->cursor.word[0] > scan->from ? scan->cursor.word[0] : scan->from;
-
-	put_u8(&head, 'F');
-	put_number(&head, from);
-	put_number(&head, scan->to ? scan->to : UINT64_MAX);
-	put_u32(&head, scan->states);
-	put_u32(&head, scan->sink);
-	put_u32(&head, scan->max_items);
-	put_u32(&head, scan->max_bytes);
-	put_u8(&head, scan->with_payload);
-	add(out, bytes, &head);
-	return 1;
+	put_u8(head, 'E');
+	put_u64(head, renew->ticket);
+	put_u32(head, renew->attempt);
+	put_lease(head, redis, renew->lease_ms);
+	put_number(head, renew->until_ms);
 }
 
-static uint32_t encode_held(const struct store_held *held, struct buf *out)
+static void put_scan(struct head *head, const struct store_scan *scan)
 {
-	char bytes[16];
-	struct head head = { bytes };
-
-	put_u8(&head, 'H');
-	put_number(&head, held->before ? held->before : UINT64_MAX);
-	put_u32(&head, held->max);
-	add(out, bytes, &head);
-	return 1;
+	put_u8(head, 'F');
+	put_number(head, scan->cursor.word[0] > scan->from ? scan->cursor.word[0] : scan->from);
+	put_number(head, scan->to ? scan->to : UINT64_MAX);
+	put_u32(head, scan->states);
+	put_u32(head, scan->sink);
+	put_u32(head, scan->max_items);
+	put_u32(head, scan->max_bytes);
+	put_u8(head, scan->with_payload);
 }
 
-/* An opcode, then a number (a ticket or a time). */
-static uint32_t encode_number(char opcode, uint64_t number, struct buf *out)
+/* An opcode, a ticket and bits. */
+static void put_bits(struct head *head, char opcode, uint64_t ticket, unsigned bits)
 {
-	char bytes[16];
-	struct head head = { bytes };
-
-	put_u8(&head, (unsigned char)opcode);
-	put_u64(&head, number);
-	add(out, bytes, &head);
-	return 1;
+	put_u8(head, (unsigned char)opcode);
+	put_u64(head, ticket);
+	put_u8(head, bits);
 }
 
-static uint32_t encode_bits(char opcode, uint64_t ticket, unsigned bits, struct buf *out)
+/* ---- all ---- */
+
+static void put_op(struct head *head, const struct redis_store *redis,
+                   const struct redis_part *part)
 {
-	char bytes[16];
-	struct head head = { bytes };
+	struct store_op *op = part->op;
 
-	put_u8(&head, (unsigned char)opcode);
-	put_u64(&head, ticket);
-	put_u8(&head, bits);
-	add(out, bytes, &head);
-	return 1;
-}
-
-static uint32_t encode_give_back(const struct redis_part *part, struct buf *out)
-{
-	char bytes[16];
-	struct head head = { bytes };
-
-	put_u8(&head, 'B');
-	put_u64(&head, part->ticket);
-	put_u32(&head, part->attempt);
-	add(out, bytes, &head);
-	return 1;
-}
-
-static uint32_t encode_renew(const struct redis_store *redis, const struct store_renew *renew,
-                             struct buf *out)
-{
-	char bytes[32];
-	struct head head = { bytes };
-
-	put_u8(&head, 'E');
-	put_u64(&head, renew->ticket);
-	put_u32(&head, renew->attempt);
-	put_u64(&head, lease_ms_of(redis, renew->lease_ms));
-	put_number(&head, renew->until_ms);
-	add(out, bytes, &head);
-	return 1;
-}
-
-static uint32_t encode_release(const struct store_release *release, struct buf *out)
-{
-	unsigned bits = (release->drop ? 1u : 0u) | (release->whole_event ? 2u : 0u) |
-	                store_release_states(release) << 1;
-
-	return encode_bits('R', release->ticket, bits, out);
-}
-
-static uint32_t encode_op(const struct redis_shard *shard, const struct redis_part *part,
-                          struct buf *out)
-{
-	const struct redis_store *redis = shard->redis;
-	const struct store_op *op = part->op;
-
-	if (op->kind == (enum store_op_kind)REDIS_OP_ASK)
-		return encode_number('W', container_of(op, struct redis_wait, ask)->ticket, out);
+	if (op->kind == (enum store_op_kind)REDIS_OP_ASK) {
+		put_u8(head, 'W');
+		put_u64(head, container_of(op, struct redis_wait, ask)->ticket);
+		return;
+	}
 	switch (op->kind) {
 	case STORE_ADMIT:
-		return encode_admit(container_of(op, struct store_admit, op), part->cross, out);
+		put_u8(head, 'A');
+		put_admit(head, container_of(op, struct store_admit, op), part->cross);
+		return;
 	case STORE_SETTLE: {
 		const struct store_settle *settle = container_of(op, struct store_settle, op);
-		bool answers = settle->answer && !redis_answer_is_elsewhere(redis, op);
-		return encode_settle(settle, answers, out);
+		put_settle(head, settle, has_answer(redis, settle));
+		return;
 	}
-	case STORE_TAKE: return encode_take(redis, container_of(op, struct store_take, op), out);
-	case STORE_LOOKUP: return encode_lookup(container_of(op, struct store_lookup, op), out);
-	case STORE_RELEASE: return encode_release(container_of(op, struct store_release, op), out);
-	case STORE_NOTE: return encode_note(container_of(op, struct store_note, op), out);
+	case STORE_TAKE: put_take(head, redis, container_of(op, struct store_take, op)); return;
+	case STORE_LOOKUP: {
+		const struct store_lookup *lookup = container_of(op, struct store_lookup, op);
+		put_u8(head, 'L');
+		put_u8(head, (unsigned)lookup->kind);
+		put_key(head, &lookup->digest);
+		return;
+	}
+	case STORE_RELEASE: {
+		const struct store_release *release = container_of(op, struct store_release, op);
+		put_bits(head, 'R', release->ticket,
+		         (release->drop ? 1u : 0u) | (release->whole_event ? 2u : 0u) |
+		                 store_release_states(release) << 1);
+		return;
+	}
+	case STORE_NOTE: put_note(head, container_of(op, struct store_note, op)); return;
 	case STORE_READ: {
 		const struct store_read *read = container_of(op, struct store_read, op);
-		return encode_bits('G', read->ticket, read->history, out);
+		put_bits(head, 'G', read->ticket, read->history);
+		return;
 	}
-	case STORE_SCAN: return encode_scan(container_of(op, struct store_scan, op), out);
-	case STORE_RENEW: return encode_renew(redis, container_of(op, struct store_renew, op), out);
-	case STORE_HELD: return encode_held(container_of(op, struct store_held, op), out);
-	case STORE_CELL: return encode_cell(container_of(op, struct store_cell, op), out);
-	case STORE_CELL_SCAN:
-		return encode_cell_scan(container_of(op, struct store_cell_scan, op), out);
+	case STORE_SCAN: put_scan(head, container_of(op, struct store_scan, op)); return;
+	case STORE_RENEW: put_renew(head, redis, container_of(op, struct store_renew, op)); return;
+	case STORE_HELD: {
+		const struct store_held *held = container_of(op, struct store_held, op);
+		put_u8(head, 'H');
+		put_number(head, held->before ? held->before : UINT64_MAX);
+		put_u32(head, held->max);
+		return;
+	}
+	case STORE_CELL: put_cell(head, container_of(op, struct store_cell, op)); return;
+	case STORE_CELL_SCAN: {
+		const struct store_cell_scan *scan = container_of(op, struct store_cell_scan, op);
+		put_u8(head, 'K');
+		put_u32(head, scan->max_names ? scan->max_names : 1);
+		head->at += text_u64(head->at, scan->cursor.word[0]);
+		return;
+	}
 	case STORE_WAIT: break;
 	}
 	CHECK(false); /* a wait stays with the owner */
-	return 0;
+}
+
+static void put_part(struct head *head, const struct redis_store *redis,
+                     const struct redis_part *part)
+{
+	switch (part->kind) {
+	case REDIS_PART_OP:
+	case REDIS_PART_TAKE:
+	case REDIS_PART_GATHER:
+	case REDIS_PART_DECIDE: put_op(head, redis, part); break;
+	case REDIS_PART_SWEEP:
+		put_u8(head, 'X');
+		put_number(head, part->ticket);
+		break;
+	case REDIS_PART_ANSWER:
+		put_cell(
+			head,
+			&(struct store_cell){
+				.act = STORE_CELL_PUT,
+				.cell = *container_of(part->op, struct store_settle, op)->answer });
+		break;
+	case REDIS_PART_RENEW:
+		put_renew(head, redis,
+		          &(struct store_renew){ .ticket = part->ticket,
+		                                 .attempt = part->attempt });
+		break;
+	case REDIS_PART_GIVE_BACK:
+		put_u8(head, 'B');
+		put_u64(head, part->ticket);
+		put_u32(head, part->attempt);
+		break;
+	case REDIS_PART_RESERVE:
+	case REDIS_PART_CONFIRM: put_cross(head, part); break;
+	case REDIS_PART_FORGET:
+		put_u8(head, 'V');
+		put_u64(head, part->ticket);
+		break;
+	}
+}
+
+/* What stands behind the head, see arguments_of() of the script; how many arguments. */
+static uint32_t add_arguments(const struct redis_store *redis, const struct redis_part *part,
+                              struct buf *out)
+{
+	const struct store_op *op = part->op;
+
+	if (!op)
+		return 0;
+	if (op->kind == STORE_ADMIT)
+		return add_event(container_of(op, const struct store_admit, op), part->cross, out);
+	if (op->kind == STORE_SETTLE) {
+		const struct store_settle *settle = container_of(op, const struct store_settle, op);
+		if (part->kind == REDIS_PART_ANSWER)
+			return add_stored(settle->answer, false, out);
+		return has_answer(redis, settle) ? add_stored(settle->answer, true, out) : 0;
+	}
+	if (op->kind != STORE_CELL)
+		return 0;
+	const struct store_cell *cell = container_of(op, const struct store_cell, op);
+	if (cell->act == STORE_CELL_PUT)
+		return add_stored(&cell->cell, false, out);
+	resp_request_add(out, SPAN_EMPTY);
+	return 1;
 }
 
 uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *part,
                       struct buf *out)
 {
+	char bytes[HEAD_MAX];
+	struct head head = { bytes };
+
 	if (part->follows)
 		return 0;
 	if (part->only_decides)
 		return encode_group(shard, part, out);
-	switch (part->kind) {
-	case REDIS_PART_OP:
-	case REDIS_PART_TAKE:
-	case REDIS_PART_GATHER:
-	case REDIS_PART_DECIDE: return encode_op(shard, part, out);
-	case REDIS_PART_SWEEP:
-		return encode_number('X', part->ticket < NUMBER_MAX ? part->ticket : NUMBER_MAX,
-		                     out);
-	case REDIS_PART_ANSWER: {
-		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
-		struct store_cell cell = { .act = STORE_CELL_PUT, .cell = *settle->answer };
-		return encode_cell(&cell, out);
-	}
-	case REDIS_PART_RENEW: {
-		struct store_renew renew = { .ticket = part->ticket, .attempt = part->attempt };
-		return encode_renew(shard->redis, &renew, out);
-	}
-	case REDIS_PART_GIVE_BACK: return encode_give_back(part, out);
-	case REDIS_PART_RESERVE:
-	case REDIS_PART_CONFIRM: return encode_cross(part, out);
-	case REDIS_PART_FORGET: return encode_number('V', part->ticket, out);
-	}
-	CHECK(false); /* all kinds are above */
-	return 0;
+	put_part(&head, shard->redis, part);
+	CHECK(head.at > bytes && head.at <= bytes + sizeof(bytes));
+	resp_request_add(out, span_of(bytes, (size_t)(head.at - bytes)));
+	return 1 + add_arguments(shard->redis, part, out);
 }
 
 bool redis_part_writes(const struct redis_part *part)

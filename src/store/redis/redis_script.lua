@@ -146,6 +146,16 @@ local function known_get(key)
 	return text
 end
 
+-- Sets a key that expires; the caller knows that `expiry` is not 0. With a fake clock nothing
+-- expires by the server's.
+local function set_until(key, value, expiry)
+	if fake_clock then
+		call('SET', key, value)
+	else
+		call('SET', key, value, 'PX', expiry > now and expiry - now or 1)
+	end
+end
+
 -- The common case: an event with one claim, which nobody had taken.
 local ends = {}
 
@@ -404,11 +414,7 @@ local function claim_put(claim, ticket)
 	local expiry = from + window_kept(seconds) * 1000
 	local value = pack('>I8I4I4I8', ticket, claim.check, 0, expiry) .. claim.order
 	known[claim.key] = value
-	if fake_clock then
-		call('SET', claim.key, value)
-	else
-		call('SET', claim.key, value, 'PX', expiry - now > 0 and expiry - now or 1)
-	end
+	set_until(claim.key, value, expiry)
 end
 
 local function claim_seen(key, t)
@@ -676,10 +682,10 @@ end
 local function cell_put(key, value, expiry)
 	if expiry > 0 and expiry <= now then
 		call('DEL', key)
-	elseif fake_clock or expiry == 0 then
+	elseif expiry == 0 then
 		call('SET', key, value)
 	else
-		call('SET', key, value, 'PX', expiry - now)
+		set_until(key, value, expiry)
 	end
 end
 
@@ -993,7 +999,7 @@ function ops.H(head)
 	local before, items = unpack('>I8I4', head, 2)
 	local out, count = {}, 0
 	while count < items do
-		local ids = call('ZREVRANGEBYSCORE', P .. 'h', '(' .. string.format('%.0f', before), '-inf',
+		local ids = call('ZREVRANGEBYSCORE', P .. 'h', '(' .. format('%.0f', before), '-inf',
 			'LIMIT', 0, 64)
 		for n = 1, #ids do
 			local ticket = unpack('>I8', ids[n])
@@ -1005,7 +1011,7 @@ function ops.H(head)
 		end
 		if #ids < 64 then break end
 	end
-	return table.concat(out)
+	return concat(out)
 end
 
 -- Does a condition of enum store_when allow this new expiry? Never (0) is the latest.

@@ -132,50 +132,39 @@ void redis_leases_give_back(struct redis_store *redis)
 			lease_queue(redis, &redis->leases.slots[i], REDIS_PART_GIVE_BACK);
 }
 
-static void follow_settle(struct redis_store *redis, const struct store_settle *settle)
-{
-	struct redis_lease *lease = redis_leases_find(&redis->leases, settle->ticket);
-	bool over = settle->op.error == 0 || settle->op.error == ERR_FENCED;
-
-	if (lease && lease->attempt == settle->attempt && over)
-		redis_leases_remove(&redis->leases, settle->ticket);
-}
-
-static void follow_note(struct redis_store *redis, const struct store_note *note)
-{
-	struct redis_lease *lease = redis_leases_find(&redis->leases, note->ticket);
-
-	if (!lease || lease->attempt != note->attempt)
-		return;
-	if (note->op.error == ERR_FENCED)
-		redis_leases_remove(&redis->leases, note->ticket);
-	else if (note->op.error == 0 && note->mark != STORE_MARK_STARTED)
-		lease->attempt = store_attempt_next(note->attempt);
-}
-
-/* The store renews a lease without an end. */
-static void follow_renew(struct redis_store *redis, const struct store_renew *renew)
-{
-	struct redis_lease *lease = redis_leases_find(&redis->leases, renew->ticket);
-	bool ours = lease && lease->attempt == renew->attempt;
-
-	if (ours && renew->op.error == ERR_FENCED)
-		redis_leases_remove(&redis->leases, renew->ticket);
-	else if (renew->op.error == 0 && renew->lease_ms == 0)
-		redis_leases_put(&redis->leases, (struct redis_lease){ .ticket = renew->ticket,
-		                                                       .attempt = renew->attempt });
-	else if (ours && renew->op.error == 0)
-		lease->ends_ms = loop_now_ms(redis->loop) + renew->lease_ms;
-}
-
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
 {
-	if (op->kind == STORE_SETTLE)
-		follow_settle(redis, container_of(op, struct store_settle, op));
-	else if (op->kind == STORE_NOTE)
-		follow_note(redis, container_of(op, struct store_note, op));
-	else if (op->kind == STORE_RENEW)
-		follow_renew(redis, container_of(op, struct store_renew, op));
+	uint64_t ticket;
+	uint32_t attempt;
+
+	if (op->kind == STORE_SETTLE) {
+		ticket = container_of(op, struct store_settle, op)->ticket;
+		attempt = container_of(op, struct store_settle, op)->attempt;
+	} else if (op->kind == STORE_NOTE) {
+		ticket = container_of(op, struct store_note, op)->ticket;
+		attempt = container_of(op, struct store_note, op)->attempt;
+	} else if (op->kind == STORE_RENEW) {
+		ticket = container_of(op, struct store_renew, op)->ticket;
+		attempt = container_of(op, struct store_renew, op)->attempt;
+	} else {
+		return;
+	}
+	struct redis_lease *lease = redis_leases_find(&redis->leases, ticket);
+	bool ours = lease && lease->attempt == attempt;
+	if (ours && (op->error == ERR_FENCED || (op->error == 0 && op->kind == STORE_SETTLE))) {
+		redis_leases_remove(&redis->leases, ticket);
+	} else if (op->error == 0 && op->kind == STORE_NOTE) {
+		if (ours && container_of(op, struct store_note, op)->mark != STORE_MARK_STARTED)
+			lease->attempt = store_attempt_next(attempt);
+	} else if (op->error == 0 && op->kind == STORE_RENEW) {
+		uint32_t lease_ms = container_of(op, struct store_renew, op)->lease_ms;
+		if (lease_ms == 0) /* without an end: the store renews it */
+			redis_leases_put(&redis->leases,
+			                 (struct redis_lease){ .ticket = ticket,
+			                                       .attempt = attempt });
+		else if (ours)
+			lease->ends_ms = loop_now_ms(redis->loop) + lease_ms;
+	}
 }
 
 int redis_takes_begin(struct redis_store *redis)
