@@ -51,6 +51,12 @@ def layouts(server):
     return server.ask("GET", LAYOUT), kinds
 
 
+def check(run, server, code=0):
+    got, out, err = run("store", "check", server.url())
+    assert got == code, out + err
+    return " ".join(out.split())
+
+
 def refused(node):
     assert node.process.wait(60) == 1, node.log()
     return node.log()
@@ -74,6 +80,16 @@ def test_store_of_layout_2_is_read_and_has_layout_3_then(gateway, server, sink, 
     eventually(lambda: node.metrics()["stile_open_tickets"].value() == 0, "it is delivered")
     assert post(node, "another") == "new"
     assert node.stop() == 0
+
+
+def test_check_reports_the_layout(gateway, server, run):
+    assert "ok redis layout: no keys yet" in check(run, server)
+    assert gateway().stop() == 0
+    assert "ok redis layout 3, shards=1" in check(run, server)
+    make_layout_2(server)
+    assert "warning redis layout 2 is of an earlier version" in check(run, server)
+    server.ask("SET", LAYOUT, "4 1")
+    assert 'error redis layout: the store\'s keys have the layout "4 1"' in check(run, server, code=1)
 
 
 def test_store_with_events_in_parcels_is_refused_and_left_as_it_is(gateway, server):

@@ -190,6 +190,7 @@ void redis_linger_end(struct loop_timer *timer)
 {
 	struct redis_store *redis = container_of(timer, struct redis_store, linger_timer);
 
+	CHECK(redis->linger_timed);
 	redis->linger_timed = false;
 	for (uint32_t i = 0; i < redis->shard_count; i++)
 		redis->shards[i].linger = 0; /* the end of the round sends what waits */

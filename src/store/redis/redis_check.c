@@ -213,6 +213,26 @@ static void check_server(struct check *check)
 	check_script(check);
 }
 
+static void check_layout(struct check *check)
+{
+	uint64_t version, shards;
+	struct error_text text = { "no answer" };
+
+	if (redis_layout_read(&check->asker, &check->reply, &version, &shards, &text) < 0)
+		say(check, REDIS_FINDING_ERROR, "layout: %s", text.text);
+	else if (version == 0)
+		say(check, REDIS_FINDING_OK, "layout: no keys yet");
+	else if (version == REDIS_LAYOUT)
+		say(check, REDIS_FINDING_OK, "layout %u, shards=%llu", REDIS_LAYOUT,
+		    (unsigned long long)shards);
+	else
+		say(check, REDIS_FINDING_WARN,
+		    "layout %llu is of an earlier version of stile: the first gateway of this "
+		    "version converts it to layout %u; stop all gateways of the earlier version "
+		    "before",
+		    (unsigned long long)version, REDIS_LAYOUT);
+}
+
 /* ---- clusters ---- */
 
 struct masters {
@@ -303,9 +323,14 @@ bool redis_store_check(const char *url,
 		say(&check, REDIS_FINDING_ERROR, "%s", text.text);
 		return false;
 	}
+	bool known = false; /* whether it is a cluster */
 	if (redis_asker_open(&check.asker, &check.login, SPAN_EMPTY) < 0)
 		say(&check, REDIS_FINDING_ERROR, "no memory");
-	else if (check_mode(&check) && check.login.cluster)
+	else
+		known = check_mode(&check);
+	if (check.fit)
+		check_layout(&check);
+	if (known && check.login.cluster)
 		check_cluster(&check);
 	else if (check.fit)
 		check_server(&check);

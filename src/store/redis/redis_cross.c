@@ -279,6 +279,7 @@ bool redis_cross_begin(struct redis_store *redis, struct store_admit *admit)
 	                                   : 0;
 	bool several = false;
 
+	CHECK(admit->claim_count <= CLAIMS_MAX);
 	for (uint32_t i = 1; i < admit->claim_count; i++)
 		several |= redis_shard_of_digest(redis, &admit->claims[i].digest) != home;
 	if (!several)
@@ -301,6 +302,7 @@ void redis_cross_retry(struct redis_store *redis, struct store_admit *admit)
 {
 	struct redis_cross *cross = cross_new(redis, admit);
 
+	CHECK(admit->op.error == REDIS_RETRY);
 	if (!cross) {
 		redis_complete(redis, &admit->op, ERR_AWAY);
 		return;

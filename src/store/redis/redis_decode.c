@@ -380,6 +380,7 @@ int redis_decode_gathered(struct store_op *op, const struct redis_gather *gather
 	struct found found[REDIS_SHARDS_MAX];
 	struct span texts[REDIS_SHARDS_MAX];
 
+	CHECK(gather->missing == 0);
 	if (gather->error < 0)
 		return gather->error;
 	for (uint32_t i = 0; i < shards; i++) {

@@ -144,6 +144,7 @@ uint32_t redis_group_count(const struct redis_part *leader)
 {
 	uint32_t count = 1;
 
+	CHECK(leader->only_decides && !leader->follows);
 	for (const struct redis_part *part = leader->next; part && part->follows; part = part->next)
 		count++;
 	return count;

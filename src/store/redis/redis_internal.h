@@ -31,6 +31,7 @@
 #include "sys/thread.h"
 #include "sys/wake_event.h"
 
+#define REDIS_LAYOUT 3u /* of the keys: see redis_open.c */
 #define REDIS_LEASE_MS 30000u
 #define REDIS_KEY_MAX (REDIS_PREFIX_MAX + 16u) /* of a key that is not one of an entry */
 #define REDIS_BODY_HEAD_LEN 5u                 /* of a stored event */
@@ -262,6 +263,11 @@ bool redis_info_find(struct span info, struct span name, struct span *ret_value)
 /* The server's maxmemory-policy; `policy` stays as it was if the server does not say. */
 int redis_ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
                      struct span *policy) must_check;
+
+/* The layout of the keys that the asker's login names; ret_version 0: no gateway has used them
+ * yet. ERR_VERSION: one that this binary does not know. */
+int redis_layout_read(struct redis_asker *asker, struct buf *reply, uint64_t *ret_version,
+                      uint64_t *ret_shards, struct error_text *ret_text) must_check;
 
 /* Connects, and reads or sets what all gateways of the store share: secret, layout, shards. An
  * error's text is filled. */

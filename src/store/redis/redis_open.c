@@ -23,7 +23,6 @@
 #include "link/redis_slots.h"
 #include "store/redis/redis_internal.h"
 
-#define LAYOUT 3u
 #define LAYOUT_BEFORE 2u
 #define IDLE_MIN_S 4  /* of the secret: nobody uses the store */
 #define IDLE_LOOKS 8u /* a second apart, for that */
@@ -164,15 +163,16 @@ static int ask_value(struct redis_asker *asker, uint32_t slot, const struct span
 	return 0;
 }
 
-/* ret_version 0: no gateway has used the store yet. */
-static int layout_read(struct redis_asker *asker, struct span name, struct buf *reply,
-                       uint64_t *ret_version, uint64_t *ret_shards, struct error_text *ret_text)
+int redis_layout_read(struct redis_asker *asker, struct buf *reply, uint64_t *ret_version,
+                      uint64_t *ret_shards, struct error_text *ret_text)
 {
-	struct span words[] = { SPAN("GET"), name };
+	char key[REDIS_KEY_MAX];
 	struct resp_reply value;
 
-	int r = ask_value(asker, redis_slot_of(name), words, ARRAY_LEN(words), reply, &value,
-	                  ret_text);
+	snprintf(key, sizeof(key), "%s:layout", asker->login->prefix);
+	struct span words[] = { SPAN("GET"), span_str(key) };
+	int r = ask_value(asker, redis_slot_of(span_str(key)), words, ARRAY_LEN(words), reply,
+	                  &value, ret_text);
 	if (r < 0)
 		return r;
 	if (value.kind == RESP_REPLY_NULL) {
@@ -182,14 +182,14 @@ static int layout_read(struct redis_asker *asker, struct span name, struct buf *
 	struct span rest = value.text;
 	struct span version = span_cut_item(&rest, ' ');
 	if (text_parse_u64(version, ret_version) < 0 || text_parse_u64(rest, ret_shards) < 0 ||
-	    *ret_version < LAYOUT_BEFORE || *ret_version > LAYOUT || *ret_shards < 1 ||
+	    *ret_version < LAYOUT_BEFORE || *ret_version > REDIS_LAYOUT || *ret_shards < 1 ||
 	    *ret_shards > REDIS_SHARDS_MAX || (*ret_shards & (*ret_shards - 1)) != 0)
 		return error_fill(ret_text, ERR_VERSION,
-		                  "the store's keys have the layout \"%.*s\" (key %.*s), and this "
+		                  "the store's keys have the layout \"%.*s\" (key %s), and this "
 		                  "version of stile reads layouts %u and %u: use the version of "
 		                  "stile that wrote them, or another prefix",
-		                  (int)value.text.len, value.text.ptr, (int)name.len, name.ptr,
-		                  LAYOUT_BEFORE, LAYOUT);
+		                  (int)value.text.len, value.text.ptr, key, LAYOUT_BEFORE,
+		                  REDIS_LAYOUT);
 	return 0;
 }
 
@@ -271,7 +271,7 @@ static int shard_convert(struct redis_asker *asker, const struct redis_shard *sh
 	struct resp_reply value;
 
 	snprintf(key, sizeof(key), "%sm", shard->prefix);
-	snprintf(layout, sizeof(layout), "%u", converts ? LAYOUT : 0u);
+	snprintf(layout, sizeof(layout), "%u", converts ? REDIS_LAYOUT : 0u);
 	struct span words[] = { SPAN("EVAL"), span_str(script), SPAN("1"), span_str(key),
 		                span_str(layout) };
 	asker->writes = converts;
@@ -325,7 +325,7 @@ static int layout_write(struct redis_asker *asker, struct span name, uint32_t sh
 	struct resp_reply value;
 
 	snprintf(before, sizeof(before), "%u %u", LAYOUT_BEFORE, shards);
-	snprintf(text, sizeof(text), "%u %u", LAYOUT, shards);
+	snprintf(text, sizeof(text), "%u %u", REDIS_LAYOUT, shards);
 	struct span words[] = { SPAN("EVAL"), span_str(script), SPAN("1"),
 		                name,         span_str(before), span_str(text) };
 	asker->writes = true;
@@ -344,8 +344,8 @@ static int learn_layout(struct redis_store *redis, struct redis_asker *asker, st
 
 	snprintf(key, sizeof(key), "%s:layout", redis->login.prefix);
 	for (uint32_t looks = 1; looks <= IDLE_LOOKS + 2; looks++) {
-		int r = layout_read(asker, span_str(key), reply, &version, &shards, ret_text);
-		if (r == 0 && version == LAYOUT)
+		int r = redis_layout_read(asker, reply, &version, &shards, ret_text);
+		if (r == 0 && version == REDIS_LAYOUT)
 			return shards_begin(redis, (uint32_t)shards);
 		if (r == 0 && version == LAYOUT_BEFORE)
 			r = is_unused(asker, reply, &unused);
@@ -357,7 +357,7 @@ static int learn_layout(struct redis_store *redis, struct redis_asker *asker, st
 				"a gateway of an earlier version of stile uses this store, "
 				"whose keys have layout %u; this version needs layout %u: "
 				"stop all gateways of the earlier version, then start this one",
-				LAYOUT_BEFORE, LAYOUT);
+				LAYOUT_BEFORE, REDIS_LAYOUT);
 		if (r < 0)
 			return r;
 		if (!unused)

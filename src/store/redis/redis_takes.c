@@ -16,6 +16,7 @@ void redis_takes_add(struct redis_store *redis, struct store_take *take)
 {
 	struct redis_taker *taker = mem_zalloc(1, sizeof(*taker)), **at = &redis->takers;
 
+	CHECK(take->ticket == 0); /* a take of one ticket waits for nothing */
 	if (!taker) {
 		redis_complete(redis, &take->op, ERR_FULL);
 		return;
@@ -51,6 +52,7 @@ static bool wants(const struct redis_taker *taker, const struct redis_shard *sha
 
 void redis_takes_choose(struct redis_shard *shard, bool poll)
 {
+	CHECK(!shard->busy);
 	for (struct redis_taker *taker = shard->redis->takers; taker; taker = taker->next) {
 		struct redis_part *part = wants(taker, shard, poll) ? redis_part_get(shard->redis)
 		                                                    : NULL;
@@ -127,6 +129,7 @@ static void lease_due(struct loop_timer *timer)
 
 void redis_leases_give_back(struct redis_store *redis)
 {
+	CHECK(redis->closing);
 	for (uint32_t i = 0; i < redis->leases.room; i++)
 		if (redis->leases.slots[i].ticket != 0)
 			lease_queue(redis, &redis->leases.slots[i], REDIS_PART_GIVE_BACK);
@@ -169,6 +172,7 @@ void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
 
 int redis_takes_begin(struct redis_store *redis)
 {
+	CHECK(!redis->thread.running);
 	redis->poll_timer.due = poll_due;
 	redis->lease_timer.due = lease_due;
 	redis->linger_timer.due = redis_linger_end;

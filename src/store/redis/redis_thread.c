@@ -221,6 +221,7 @@ static void guard_due(struct loop_timer *timer)
 
 int redis_guard_begin(struct redis_store *redis)
 {
+	CHECK(!redis->thread.running);
 	redis->guard_timer.due = guard_due;
 	return loop_timer_set(redis->loop, &redis->guard_timer, GUARD_MS);
 }
