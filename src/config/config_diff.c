@@ -219,7 +219,7 @@ static int add_named(struct config_diff *diff, const struct config_option *row, 
 {
 	char option[16 + 64];
 	snprintf(option, sizeof(option), "%s.%.*s", row->path, (int)name.len, name.ptr);
-	return add(diff, option, row->reload, text);
+	return add(diff, option, config_option_reloads(row), text);
 }
 
 static struct span name_of(const void *named)
@@ -306,7 +306,7 @@ static int compare_flag(struct config_diff *diff, const struct config_option *ro
 	write_value(row->flag, &old->serve, was, sizeof(was));
 	write_value(row->flag, &new->serve, is, sizeof(is));
 	snprintf(text, sizeof(text), "%s becomes %s", was, is);
-	return add(diff, row->path, row->reload, text);
+	return add(diff, row->path, config_option_reloads(row), text);
 }
 
 /* The rows of the top and of its sections, whose structs are at `offset` in the
@@ -318,7 +318,8 @@ static int compare_section(struct config_diff *diff, const char *section, size_t
 	const struct config_option *row;
 	int error = 0;
 	for (size_t i = 0; error == 0 && (row = config_table_row(i)); i++) {
-		const struct config *whole = row->reload ? states->last : states->start;
+		const struct config *whole = config_option_reloads(row) ? states->last
+		                                                        : states->start;
 		const void *old = at(whole, offset);
 		if (!config_option_in(row, section, NULL))
 			continue;
@@ -329,7 +330,7 @@ static int compare_section(struct config_diff *diff, const char *section, size_t
 		else if (row->kind == CONFIG_NAMED)
 			error = compare_named(diff, row, old, new);
 		else if (!same_value(row, old, new))
-			error = add(diff, row->path, row->reload, "changed");
+			error = add(diff, row->path, config_option_reloads(row), "changed");
 	}
 	return error;
 }

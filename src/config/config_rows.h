@@ -52,7 +52,6 @@ extern const struct config_rows config_rows_routes;
 	  .kind = CONFIG_CHOICE, \
 	  FIELD(auth_spec, kind), \
 	  .choices = "none|header|basic|bearer|standard-webhooks|hmac|genesys|github|stripe|shopify|twilio|certificate", \
-	  .reload = true, \
 	  .standard = "header, if `header` is given", \
 	  .also = "type|scheme|method", \
 	  .help = "an API key in a header, HTTP Basic, a bearer token, or a signature as a platform makes it" }, \
@@ -60,21 +59,18 @@ extern const struct config_rows config_rows_routes;
 	  .kind = CONFIG_TEXT, \
 	  FIELD(auth_spec, header), \
 	  .max = 64, \
-	  .reload = true, \
 	  .value = "NAME", \
 	  .help = "the header that holds the key (`header`) or the signature (`hmac`)" }, \
 	{ .path = AT ".user", \
 	  .kind = CONFIG_TEXT, \
 	  FIELD(auth_spec, user), \
 	  .max = 128, \
-	  .reload = true, \
 	  .value = "NAME", \
 	  .also = "username|login", \
 	  .help = "the user of `basic`" }, \
 	{ .path = AT ".secret", \
 	  .kind = CONFIG_SECRETS, \
 	  COUNTED(auth_spec, secrets, secret_count, AUTH_SECRETS_MAX), \
-	  .reload = true, \
 	  .value = "SECRET", \
 	  .also = "secrets|password|token|key|api_key", \
 	  .help = "the key, password, token or signing secret, or a list of up to 5 while they are rotated; `${NAME}` or `file:PATH`" }, \
@@ -82,27 +78,23 @@ extern const struct config_rows config_rows_routes;
 	  .kind = CONFIG_CHOICE, \
 	  FIELD(auth_spec, algorithm), \
 	  .choices = "sha256|sha1|sha512", \
-	  .reload = true, \
 	  .standard = "sha256", \
 	  .help = "of `hmac`" }, \
 	{ .path = AT ".encoding", \
 	  .kind = CONFIG_CHOICE, \
 	  FIELD(auth_spec, encoding), \
 	  .choices = "hex|base64", \
-	  .reload = true, \
 	  .standard = "hex", \
 	  .help = "of the signature of `hmac`" }, \
 	{ .path = AT ".prefix", \
 	  .kind = CONFIG_TEXT, \
 	  FIELD(auth_spec, prefix), \
 	  .max = 64, \
-	  .reload = true, \
 	  .value = "TEXT", \
 	  .help = "what stands before the signature of `hmac`, such as `sha256=`" }, \
 	{ .path = AT ".signed", \
 	  .kind = CONFIG_TEXTS, \
 	  COUNTED(auth_spec, signed_parts, signed_count, AUTH_SIGNED_MAX), \
-	  .reload = true, \
 	  .value = "[PART…]", \
 	  .standard = "[body]", \
 	  .help = "what `hmac` signs, joined in this order: `body`, `header:NAME`, `path`, `method`, `url`, `const:TEXT`" }, \
@@ -110,7 +102,6 @@ extern const struct config_rows config_rows_routes;
 	  .kind = CONFIG_TEXT, \
 	  FIELD(auth_spec, timestamp), \
 	  .max = 128, \
-	  .reload = true, \
 	  .value = "PART", \
 	  .help = "the part that holds the time of `hmac` in unix seconds, such as `header:X-Time`" }, \
 	{ .path = AT ".tolerance", \
@@ -118,7 +109,6 @@ extern const struct config_rows config_rows_routes;
 	  FIELD(auth_spec, tolerance_s), \
 	  .min = 1000, \
 	  .max = DAY_MS, \
-	  .reload = true, \
 	  .value = "TIME", \
 	  .standard = "5m", \
 	  .help = "how far the time of a signature may be off" }, \
@@ -126,19 +116,16 @@ extern const struct config_rows config_rows_routes;
 	  .kind = CONFIG_TEXT, \
 	  FIELD(auth_spec, public_url), \
 	  .max = 512, \
-	  .reload = true, \
 	  .value = "URL", \
 	  .help = "how senders reach stile, `https://HOST[:PORT][/PREFIX]`, if a proxy changes it (`twilio`, and `hmac` that signs the url)" }, \
 	{ .path = AT ".names", \
 	  .kind = CONFIG_TEXTS, \
 	  COUNTED(auth_spec, names, name_count, AUTH_NETWORKS_MAX), \
-	  .reload = true, \
 	  .value = "[NAME…]", \
 	  .help = "whose client certificates are taken (`certificate`); without it, any that `tls.client_ca` signed" }, \
 	{ .path = AT ".networks", \
 	  .kind = CONFIG_NETWORKS, \
 	  COUNTED(auth_spec, networks, network_count, AUTH_NETWORKS_MAX), \
-	  .reload = true, \
 	  .value = "[CIDR…]", \
 	  .also = "allow|addresses|cidr", \
 	  .help = "the addresses that may send, such as `10.0.0.0/8` or `2001:db8::/32`, with any kind" }

@@ -48,6 +48,12 @@ const struct config_option *config_option_find(const char *section, struct span 
 	return NULL;
 }
 
+bool config_option_reloads(const struct config_option *option)
+{
+	struct span top = span_of(option->path, strcspn(option->path, ".["));
+	return option->reload || config_option_find("", top)->reload;
+}
+
 const char *config_option_help(const struct config_option *option)
 {
 	return option->flag ? option->flag->help : option->help;

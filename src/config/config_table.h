@@ -64,7 +64,7 @@ struct config_option {
 	const char *choices;
 	const char *value;    /* what the manual calls it */
 	const char *standard; /* the default as one would write it; NULL: none */
-	bool reload;          /* SIGHUP is enough */
+	bool reload;          /* SIGHUP is enough, also for all below it */
 	bool inside;          /* NAMED, LIST: the structs are at `offset`, else a pointer to them */
 	const char *rows_of;  /* LIST: the section of its rows; NULL: PATH[] */
 	uint8_t sinks;        /* enum config_sinks, as bits */
@@ -81,6 +81,9 @@ const struct config_option *config_option_find(const char *section, struct span 
 /* Is the row directly in the section? ret_name (may be NULL) is its own name. */
 bool config_option_in(const struct config_option *option, const char *section,
                       struct span *ret_name);
+
+/* Is SIGHUP enough? */
+bool config_option_reloads(const struct config_option *option);
 
 /* Whichever row says it: its own or the shared one. */
 const char *config_option_help(const struct config_option *option);

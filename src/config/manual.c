@@ -23,7 +23,7 @@ static void print_cell(const char *text, FILE *out)
 
 static const char *reload_word(const struct config_option *option)
 {
-	return option->reload ? "reload" : "restart";
+	return config_option_reloads(option) ? "reload" : "restart";
 }
 
 static bool is_section(const struct config_option *option)
@@ -189,7 +189,7 @@ static void print_option(const struct config_option *option, FILE *out)
 		print_roff(option->flag->name, out);
 		fputs("\\fR of \\fBstile serve\\fR, which counts more.\n", out);
 	}
-	if (!is_section(option) && !option->reload)
+	if (!is_section(option) && !config_option_reloads(option))
 		fputs("A change needs a restart.\n", out);
 }
 

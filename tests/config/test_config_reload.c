@@ -332,7 +332,7 @@ static void assert_noticed(const struct config_option *row, const struct config_
 		const struct config_change *change = &diff->changes[i];
 		if (strcmp(change->option, option) != 0 || !strstr(change->text, changed))
 			continue;
-		assert_int_equal(change->reloads, row->reload);
+		assert_int_equal(change->reloads, config_option_reloads(row));
 		return;
 	}
 	fail_msg("%s: a reload does not notice that it changed (%s%s)", row->path,
