@@ -6,7 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
-#include "config/command.h"
+#include "config/options.h"
 #include "gate/recipe/presets.h"
 
 struct check_options {

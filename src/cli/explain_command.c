@@ -7,7 +7,7 @@
 #include "base/exit_code.h"
 #include "base/mem.h"
 #include "cli/filter/filter_split.h"
-#include "config/command.h"
+#include "config/options.h"
 #include "serve/source_choice.h"
 #include "sys/file.h"
 #include "sys/stream.h"

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/exit_code.h"
-#include "config/command.h"
-#include "config/suggest.h"
+#include "config/options.h"
 #include "sys/file.h"
 
 struct init_options {

@@ -20,9 +20,9 @@
 #include "cli/store_command.h"
 #include "cli/tickets_command.h"
 #include "cli/why_command.h"
-#include "config/command.h"
 #include "config/config.h"
 #include "config/manual.h"
+#include "config/options.h"
 #include "serve/serve.h"
 
 static int run_serve(int argc, char **argv);

@@ -7,7 +7,7 @@
 #include "cli/answer.h"
 #include "cli/gateway.h"
 #include "codec/url.h"
-#include "config/command.h"
+#include "config/options.h"
 
 struct sinks_options {
 	struct gateway_options gateway;

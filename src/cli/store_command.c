@@ -5,9 +5,8 @@
 #include <string.h>
 
 #include "base/exit_code.h"
-#include "config/command.h"
 #include "config/config.h"
-#include "config/shared_store.h"
+#include "config/options.h"
 
 struct store_options {
 	const char *config;

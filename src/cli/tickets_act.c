@@ -7,7 +7,7 @@
 #include "cli/answer.h"
 #include "cli/tickets_command.h"
 #include "cli/tickets_filter.h"
-#include "config/command.h"
+#include "config/options.h"
 #include "gate/ticket.h"
 
 #define TARGET_MAX 8192u

@@ -6,7 +6,7 @@
 #include "base/exit_code.h"
 #include "cli/answer.h"
 #include "cli/tickets_filter.h"
-#include "config/command.h"
+#include "config/options.h"
 #include "gate/ticket.h"
 
 #define TARGET_MAX 8192u

@@ -2,9 +2,10 @@
  * config: what stile shall do, from a YAML file, the environment and the flags
  * of the command line (which count more than the file).
  *
- * One table of options (config_options) drives reading, ranges, defaults, what
+ * One table of options (config_rows.c) drives reading, ranges, defaults, what
  * can be reloaded, `stile check`, docs/configuration.md and the manual pages.
- * Where a flag of `stile serve` is the same thing, its row is shared.
+ * Where a flag of `stile serve` is the same thing, its row is shared. A value is written
+ * into the options of the module that uses it.
  *
  * A load reports all problems at once, each with file, line, column, the option,
  * what was found and what was expected. Secrets never get into a report: a value
@@ -25,7 +26,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "config/serve_options.h"
+#include "config/options.h"
 #include "deliver/policy.h"
 #include "door/auth/auth_spec.h"
 #include "gate/recipe/recipe_spec.h"
@@ -33,7 +34,10 @@
 #include "sink/file_outlet.h"
 #include "sink/http/http_outlet.h"
 #include "sink/postgres/postgres_outlet.h"
+#include "store/store.h"
 #include "sys/file.h"
+
+struct loop;
 
 #define CONFIG_SOURCES_MAX 256u
 #define CONFIG_SINKS_MAX ROUTE_SINKS_MAX
@@ -44,6 +48,81 @@
 #define CONFIG_ADMIN_TOKENS_MAX 5u
 #define CONFIG_RESP_PASSWORDS_MAX 5u
 #define CONFIG_LEASE_MS 30000u
+
+/* ---- options of `stile serve` ---- */
+
+/* Flags. Most of them are in the file too, under a path of its own, but with the same kind,
+ * range, default and help. */
+struct serve_options {
+	const char *config; /* the configuration file; NULL: none */
+	const char *listen;
+	const char *admin; /* where the admin listener is; "none" */
+	const char *resp;  /* where the Redis door is; "none" */
+	const char *resp_scope;
+	uint64_t resp_tls; /* enum serve_resp_tls */
+	uint64_t resp_max_value;
+	uint64_t resp_idle_ms; /* 0: for ever */
+	const char *data;
+	const char *store; /* the URL of a shared one; NULL: that of the file, or none */
+	uint64_t window_ms;
+	const char *tls_cert;
+	const char *tls_key;
+	const char *tls_client_ca;
+	uint64_t threads;
+	uint64_t log_json;
+	uint64_t print_envelope;
+	uint64_t commit;   /* enum serve_commit */
+	uint64_t io_uring; /* enum serve_io_uring */
+	uint64_t retain_ms;
+	uint64_t retain_bytes;
+	uint64_t dead_keep_ms;
+	uint64_t body_bytes;
+	uint64_t connections;
+	uint64_t connections_per_address;
+	uint64_t open_tickets;
+	bool accept_clock;
+};
+
+enum serve_commit { SERVE_COMMIT_AUTO, SERVE_COMMIT_INLINE, SERVE_COMMIT_THREAD };
+
+enum serve_resp_tls { SERVE_RESP_TLS_AUTO, SERVE_RESP_TLS_OFF };
+
+enum serve_io_uring { SERVE_IO_URING_AUTO, SERVE_IO_URING_OFF };
+
+/* The rows of its table. */
+enum serve_row {
+	SERVE_CONFIG,
+	SERVE_LISTEN,
+	SERVE_ADMIN,
+	SERVE_RESP,
+	SERVE_RESP_SCOPE,
+	SERVE_RESP_TLS,
+	SERVE_RESP_MAX_VALUE,
+	SERVE_RESP_IDLE,
+	SERVE_DATA,
+	SERVE_STORE,
+	SERVE_WINDOW,
+	SERVE_TLS_CERT,
+	SERVE_TLS_KEY,
+	SERVE_TLS_CLIENT_CA,
+	SERVE_THREADS,
+	SERVE_LOG,
+	SERVE_PRINT,
+	SERVE_COMMIT,
+	SERVE_IO_URING,
+	SERVE_RETAIN,
+	SERVE_RETAIN_SIZE,
+	SERVE_DEAD_KEEP,
+	SERVE_MAX_BODY,
+	SERVE_MAX_CONNECTIONS,
+	SERVE_MAX_PER_ADDRESS,
+	SERVE_MAX_OPEN_TICKETS,
+	SERVE_ACCEPT_CLOCK,
+	SERVE_ROWS
+};
+
+extern const struct option serve_option_rows[SERVE_ROWS];
+extern const struct option_table serve_option_table;
 
 /* ---- the result ---- */
 
@@ -220,6 +299,42 @@ int config_routes_new(const struct config *config, const unsigned char *key,
 
 /* For people: "none", "header", "standard-webhooks", … */
 const char *config_auth_word(enum auth_kind kind);
+
+/* ---- outlets of sinks ---- */
+
+/* Would its outlet accept these options? Opens no file. */
+int config_outlet_check(const struct config_sink *sink, struct error_text *ret_text) must_check;
+int config_outlet_open(const struct config_sink *sink, struct loop *loop,
+                       struct outlet **ret_outlet, struct error_text *ret_text) must_check;
+
+/* ---- shared stores, by their kind ---- */
+
+/* Texts of errors hold nothing of the URL's secrets. */
+
+/* `ret_key`: under which claims are digested; lives as long as the store. ERR_AWAY: nobody
+ * answers there, try again; all else is for a person to mend. */
+int shared_store_open(const struct config *config, struct store **ret_store,
+                      const unsigned char **ret_key, struct error_text *ret_text) must_check;
+
+/* Is the store's URL one, with parameters that there are? ERR_INVALID or ERR_CONFIG and a text;
+ * nobody is asked. */
+int shared_store_url_check(const struct config_store *store,
+                           struct error_text *ret_text) must_check;
+
+enum shared_level { SHARED_FINE = 0, SHARED_WARNING, SHARED_ERROR };
+
+/* Who is told what was found. */
+struct shared_listener {
+	void (*tell)(void *user, enum shared_level level, const char *name, const char *text);
+	void *user;
+};
+
+/* Is the server fit? Told finding by finding. An error: it cannot be asked. */
+int shared_store_check(const struct config_store *store, const struct shared_listener *listener,
+                       struct error_text *ret_text) must_check;
+/* Makes what it needs, and brings that to this version. The text says what was done. */
+int shared_store_init(const struct config_store *store, struct error_text *ret_text) must_check;
+int shared_store_migrate(const struct config_store *store, struct error_text *ret_text) must_check;
 
 /* ---- reloading ---- */
 

@@ -1,6 +1,6 @@
-/* config_check: what only holds for the whole, and advice. See config_reader.h. */
+/* config_check: what only holds for the whole, and advice. See config_internal.h. */
 #include "base/text.h"
-#include "config/config_reader.h"
+#include "config/config_internal.h"
 #include "config/preset_guide.h"
 #include "gate/advice.h"
 #include "gate/recipe/presets.h"

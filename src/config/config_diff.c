@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 #include "config/config.h"
-#include "config/config_table.h"
+#include "config/config_internal.h"
 
 /* ---- one value ---- */
 

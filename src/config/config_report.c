@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "config/config_reader.h"
+#include "config/config_internal.h"
 
 #define FOUND_CHARS 48u
 

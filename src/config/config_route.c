@@ -1,6 +1,5 @@
-/* config_route: routes, and what sources and sinks have of them. See config_reader.h. */
-#include "config/config_reader.h"
-#include "config/suggest.h"
+/* config_route: routes, and what sources and sinks have of them. See config_internal.h. */
+#include "config/config_internal.h"
 
 #define SECTION "routes[]"
 #define NOWHERE SPAN("none") /* of `to`: decided, and no more */

@@ -1,9 +1,11 @@
-/* config_sink: a sink as a whole: what it is, and what fits that. See config_reader.h. */
+/* config_sink: a sink as a whole: what it is, and what fits that. See config_internal.h. */
+#include <unistd.h>
+
 #include "base/mem.h"
 #include "base/text.h"
 #include "codec/ip.h"
-#include "config/config_outlet.h"
-#include "config/config_reader.h"
+#include "config/config_internal.h"
+#include "sink/stdout_outlet.h"
 #include "store/store.h"
 
 #define SECTION "sinks.*"
@@ -133,6 +135,40 @@ void config_read_headers(struct config_reader *reader, const struct yaml_node *m
 		config_leave(reader, at);
 	}
 	*ret_headers = (struct http_headers){ count, list };
+}
+
+/* ---- outlets ---- */
+
+int config_outlet_check(const struct config_sink *sink, struct error_text *ret_text)
+{
+	switch (sink->kind) {
+	case CONFIG_SINK_HTTP:
+	case CONFIG_SINK_STILE: return http_outlet_check(&sink->http, ret_text);
+	case CONFIG_SINK_FILE: return file_outlet_check(&sink->file, ret_text);
+	case CONFIG_SINK_POSTGRES: return postgres_outlet_check(&sink->postgres, ret_text);
+	case CONFIG_SINK_STDOUT:
+	case CONFIG_SINK_KINDS: break;
+	}
+	return 0;
+}
+
+int config_outlet_open(const struct config_sink *sink, struct loop *loop,
+                       struct outlet **ret_outlet, struct error_text *ret_text)
+{
+	struct http_outlet_options http = sink->http;
+	struct stdout_outlet_options printing = { .fd = STDOUT_FILENO,
+		                                  .envelope = sink->file.envelope };
+	http.loop = loop;
+	switch (sink->kind) {
+	case CONFIG_SINK_HTTP:
+	case CONFIG_SINK_STILE: return http_outlet_new(&http, ret_outlet, ret_text);
+	case CONFIG_SINK_FILE: return file_outlet_new(&sink->file, ret_outlet, ret_text);
+	case CONFIG_SINK_POSTGRES:
+		return postgres_outlet_new(&sink->postgres, ret_outlet, ret_text);
+	case CONFIG_SINK_STDOUT:
+	case CONFIG_SINK_KINDS: break;
+	}
+	return stdout_outlet_new(&printing, ret_outlet);
 }
 
 /* ---- one sink ---- */

@@ -1,10 +1,9 @@
-/* config_value: one value of the file. See config_reader.h. */
+/* config_value: one value of the file. See config_internal.h. */
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "codec/ip.h"
-#include "config/config_reader.h"
-#include "config/suggest.h"
+#include "config/config_internal.h"
 #include "gate/recipe/presets.h"
 
 #define SECRET_MAX ((size_t)4096)

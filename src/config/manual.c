@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "config/config_table.h"
+#include "config/config_internal.h"
 #include "gate/recipe/presets.h"
 
 /* ---- Markdown ---- */

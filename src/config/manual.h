@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "config/command.h"
+#include "config/options.h"
 
 /* False: there is no such page, and nothing was printed. */
 bool manual_print(const char *page, struct command_list commands, FILE *out);

@@ -1,5 +1,6 @@
 /*
- * options: one table per command drives parsing, ranges, defaults and help.
+ * options: one table per command drives parsing, ranges, defaults and help; suggestions for
+ * misspelt words; and what a command is.
  *
  * Room:      config. Threads: start-up only.
  * Ownership: text values point into argv or the table; nothing to free.
@@ -96,3 +97,37 @@ void option_url(const char *scheme, const char *address, uint16_t port, char *ou
 
 /* The table as people read it. */
 void options_print(struct option_table table, FILE *out);
+
+/* ---- "did you mean …?" ---- */
+
+/* The known word nearest to what was written. Borrows all words. */
+struct suggest {
+	struct span wrote;
+	struct span best; /* empty: nothing is near */
+	unsigned distance;
+};
+
+struct suggest suggest_begin(struct span wrote);
+void suggest_offer(struct suggest *suggest, struct span word);
+/* All words of a list "one|two|three". */
+void suggest_offer_choices(struct suggest *suggest, const char *choices);
+
+/* ---- commands ---- */
+
+/* A command of stile, for help and the manual. */
+struct command {
+	const char *name;
+	const char *usage;
+	const char *summary;
+	const char *more; /* under the options; may be NULL */
+	const struct option_table *options;
+	int (*run)(int argc, char **argv);
+};
+
+struct command_list {
+	const struct command *commands;
+	size_t count;
+};
+
+/* Says what is wrong and where to read on; the exit code. */
+int command_usage_error(const char *command, const char *text);

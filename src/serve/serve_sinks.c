@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "config/config_outlet.h"
+#include "config/config.h"
 #include "sys/loop.h"
 
 static void close_sink(struct deliver_sink *sink)

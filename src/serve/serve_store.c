@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
-#include "config/shared_store.h"
+#include "config/config.h"
 #include "serve/flush_probe.h"
 #include "serve/store_secret.h"
 #include "store/local/journal_find.h"

@@ -4,8 +4,7 @@
 #include <stdio.h>
 
 #include "base/exit_code.h"
-#include "config/command.h"
-#include "config/suggest.h"
+#include "config/options.h"
 #include "gate/recipe/presets.h"
 #include "serve/serve_sources.h"
 

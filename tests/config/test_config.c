@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "config/config_table.h"
+#include "config/config_internal.h"
 #include "config/preset_guide.h"
 #include "gate/recipe/presets.h"
 #include "support/test.h"

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "config/config.h"
-#include "config/config_table.h"
+#include "config/config_internal.h"
 #include "support/test.h"
 
 #define TEXT_MAX 1024

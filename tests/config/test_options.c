@@ -1,6 +1,6 @@
 /* The option table: what a user may write, and what he is told when he errs. */
+#include "config/config.h"
 #include "config/options.h"
-#include "config/serve_options.h"
 #include "support/test.h"
 
 struct values {

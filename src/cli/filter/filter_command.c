@@ -6,7 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/hash.h"
-#include "config/command.h"
+#include "config/options.h"
 #include "serve/source_choice.h"
 #include "sys/file.h"
 #include "sys/stream.h"
