@@ -6,7 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/mem.h"
-#include "cli/filter/filter_split.h"
+#include "cli/filter/split.h"
 #include "config/options.h"
 #include "serve/source_choice.h"
 #include "sys/file.h"

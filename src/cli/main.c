@@ -13,7 +13,7 @@
 #include "base/version.h"
 #include "cli/check_command.h"
 #include "cli/explain_command.h"
-#include "cli/filter/filter_command.h"
+#include "cli/filter/command.h"
 #include "cli/init_command.h"
 #include "cli/journal_command.h"
 #include "cli/sinks_command.h"

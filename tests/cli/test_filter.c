@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "cli/filter/filter_command.h"
-#include "cli/filter/filter_split.h"
+#include "cli/filter/command.h"
+#include "cli/filter/split.h"
 #include "gate/recipe/presets.h"
 #include "support/clock_fake.h"
 #include "support/test.h"

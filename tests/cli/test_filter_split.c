@@ -1,5 +1,5 @@
 /* Where events begin and end, whatever pieces the bytes come in. */
-#include "cli/filter/filter_split.h"
+#include "cli/filter/split.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * memory they were decoded to, and the same text gives the same. */
 #include <stdlib.h>
 
-#include "cli/filter/filter_envelope.h"
+#include "cli/filter/split.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -14,8 +14,8 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "cli/filter/claims.h"
 #include "cli/filter/filter.h"
-#include "cli/filter/flat_claims.h"
 #include "codec/json.h"
 #include "gate/recipe/presets.h"
 
@@ -115,7 +115,7 @@ struct reference {
 	struct recipe_items items; /* large */
 	struct recipe_scratch scratch;
 	const struct recipe *recipe;
-	struct flat_claims *claims;
+	struct filter_claims *claims;
 	struct side *side;
 	uint64_t now_ms;
 	uint64_t line;
@@ -159,7 +159,7 @@ static void pass(struct side *side, struct span bytes)
 
 static void decide(struct reference *it, const struct recipe_result *result, struct span whole)
 {
-	struct flat_verdict verdict;
+	struct filter_verdict verdict;
 	struct filter_stats *stats = &it->side->stats;
 	uint64_t ms;
 	if (result->event.time.coding != EVENT_TEXT_NONE &&
@@ -167,13 +167,13 @@ static void decide(struct reference *it, const struct recipe_result *result, str
 		it->now_ms = ms;
 	else
 		stats->undated++;
-	struct flat_event event = {
+	struct filter_event event = {
 		.claims = result->claims,
 		.claim_count = result->claim_count,
 		.time_ms = it->now_ms,
 		.number = ++stats->read,
 	};
-	CHECK(flat_claims_decide(it->claims, &event, &verdict) == 0);
+	CHECK(filter_claims_decide(it->claims, &event, &verdict) == 0);
 	stats->verdicts[verdict.verdict]++;
 	if (verdict.passes)
 		pass(it->side, whole);
@@ -208,15 +208,15 @@ static void run_reference(const struct recipe *recipe, struct span text, struct 
 {
 	static struct reference it;
 	it = (struct reference){ .recipe = recipe, .side = side };
-	CHECK(flat_claims_new(&it.claims) == 0);
+	CHECK(filter_claims_new(&it.claims) == 0);
 	while (text.len > 0) {
 		const char *end = memchr(text.ptr, '\n', text.len);
 		size_t len = end ? (size_t)(end - text.ptr) + 1 : text.len;
 		take_line(&it, span_of(text.ptr, len));
 		text = span_skip(text, len);
 	}
-	side->stats.claims = flat_claims_get_stats(it.claims).claims;
-	flat_claims_free(it.claims);
+	side->stats.claims = filter_claims_get_stats(it.claims).claims;
+	filter_claims_free(it.claims);
 	recipe_scratch_free(&it.scratch);
 }
 

@@ -2,7 +2,7 @@
  * fuzz_filter_split: the first byte says in which pieces the rest comes. Whatever
  * they are, the same events are found, none of them outside of the input.
  */
-#include "cli/filter/filter_split.h"
+#include "cli/filter/split.h"
 
 #include <stdlib.h>
 

@@ -1,12 +1,8 @@
 /*
- * filter: the gate over files and pipes. Events in, those that are new out, byte
- * for byte.
+ * filter: the gate over files and pipes. Events in; those that are new out, byte for
+ * byte.
  *
- *   read a block ──► split ──► recipe ──► decide ──► write what passed
- *
- * Everything stays where it was read: events are spans of the block, and what
- * passes is written from there, neighbours as one piece. Claims of a batch of
- * events are computed first and decided then, so that memory answers meanwhile.
+ *   read a block ──► split ──► recipe ──► claims ──► write what passes
  *
  * A line of `rejected` is a JSON object: number (of the event, from 1 over all
  * inputs), line, file, verdict, reason, first (number of the event that holds the
@@ -17,7 +13,7 @@
  * Ownership: filter_new() gives it, filter_free() takes it; descriptors and recipe
  *            are the caller's and outlive it.
  * Failure:   0 or a negative error, and a text for the operator; only filter_free()
- *            then. -EPIPE: whoever read the output has left. An event that is not
+ *            then. -EPIPE: the reader of the output has closed it. An event that is not
  *            understood is `bad`, no failure.
  */
 #pragma once
@@ -39,19 +35,19 @@ struct filter_stats {
 	uint64_t passed;
 	uint64_t verdicts[VERDICT_COUNT];
 	uint64_t bad;
-	uint64_t would;   /* shadow claims would have dropped these, and they passed */
-	uint64_t undated; /* no time in them: they are judged at that of their predecessor */
-	uint64_t claims;  /* remembered now … */
+	uint64_t would;   /* events that passed and that a shadow claim would have dropped */
+	uint64_t undated; /* events without a time: judged at that of the event before */
+	uint64_t claims;  /* in memory */
 	uint64_t claims_bytes;
-	uint64_t claims_forgotten; /* … and no more */
+	uint64_t claims_forgotten; /* expired and removed */
 };
 
 struct filter_options {
 	const struct recipe *recipe;
 	int out_fd;
-	int rejected_fd; /* -1: nobody wants to know */
+	int rejected_fd; /* -1: none */
 	bool arrival;    /* windows by the clock, not by the time in the events */
-	bool envelope;   /* events come with their headers, see filter_envelope.h */
+	bool envelope;   /* events come with their headers, see split.h */
 	enum store_conflict on_conflict;
 	const struct clock *clock; /* of `arrival` */
 	/* After each block. May be NULL. */
@@ -63,14 +59,14 @@ struct filter_options {
 
 struct filter_input {
 	int fd;
-	const char *name; /* for people; NULL: standard input */
+	const char *name; /* for messages; NULL: standard input */
 };
 
 int filter_new(const struct filter_options *options, struct filter **ret_filter) must_check;
 struct filter *filter_free(struct filter *filter); /* accepts NULL, returns NULL */
 
-/* Everything of one input. What was found before a failure is written still, where
- * that can be done. ERR_INVALID: an array that is not one, or ends too early. */
+/* All events of one input. What was decided before a failure is still written, if
+ * possible. ERR_INVALID: nobody can know where the next event begins. */
 int filter_run(struct filter *filter, const struct filter_input *input,
                struct error_text *ret_text) must_check;
 

@@ -1,11 +1,11 @@
 /*
- * filter_command: `stile filter`: cleans files and pipes of duplicates, with the
- * rules that guard the gateway. See docs/filter.md.
+ * command: `stile filter`: removes duplicates from files and pipes, with the rules of the
+ * gateway. See docs/filter.md.
  *
  * Room:    cli. Threads: the main thread.
  * Failure: the exit code: 0 also with duplicates and bad events, 1 for input or
- *          output that failed, 2 for usage, 3 with --strict for bad events. When
- *          the reader of the output has left, it ends quietly with 0.
+ *          output that failed, 2 for usage, 3 with --strict for bad events. When the
+ *          reader of the output has closed it, the command ends quietly with 0.
  */
 #pragma once
 

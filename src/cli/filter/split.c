@@ -1,7 +1,5 @@
-/* filter_split: see filter_split.h. */
-#include "cli/filter/filter_split.h"
-
-#include "codec/json.h"
+/* split: see split.h. */
+#include "cli/filter/split.h"
 
 /* What may come next in texts. */
 enum place {
@@ -20,46 +18,25 @@ static void use(struct filter_split *split, struct span *input, size_t len)
 
 /* ---- lines ---- */
 
-/* False: no line is complete. */
-static bool cut_line(struct filter_split *split, struct span *input, bool last,
-                     struct span *ret_line)
-{
-	const char *end = NULL;
-	if (input->len > split->at)
-		end = memchr(input->ptr + split->at, '\n', input->len - split->at);
-	if (!end && !last) {
-		split->at = input->len;
-		return false;
-	}
-	size_t len = end ? (size_t)(end - input->ptr) + 1 : input->len;
-	*ret_line = span_of(input->ptr, len);
-	use(split, input, len);
-	split->lines++;
-	return true;
-}
-
-static enum filter_step too_long(struct filter_split *split, struct span *input,
-                                 struct filter_piece *ret_piece)
-{
-	*ret_piece = (struct filter_piece){ .event = *input, .line = split->lines + 1 };
-	split->skipping = true;
-	return FILTER_TOO_LONG;
-}
-
 static enum filter_step next_line(struct filter_split *split, struct span *input, bool last,
                                   struct filter_piece *ret_piece)
 {
-	struct span line;
 	while (input->len > 0) {
-		if (!cut_line(split, input, last, &line)) {
-			enum filter_step step = FILTER_MORE;
-			if (!split->skipping && input->len > split->event_max)
-				step = too_long(split, input, ret_piece);
+		const char *end = memchr(input->ptr + split->at, '\n', input->len - split->at);
+		bool skipped = split->skipping;
+		if (!end && !last) {
+			*ret_piece = (struct filter_piece){ .event = *input,
+				                            .line = split->lines + 1 };
+			split->skipping |= input->len > split->event_max;
+			split->at = input->len;
 			if (split->skipping)
 				use(split, input, input->len);
-			return step;
+			return split->skipping && !skipped ? FILTER_TOO_LONG : FILTER_MORE;
 		}
-		bool skipped = split->skipping;
+		struct span line = *input;
+		line.len = end ? (size_t)(end - line.ptr) + 1 : line.len;
+		use(split, input, line.len);
+		split->lines++;
 		split->skipping = false;
 		struct span event = json_trim(line);
 		if (skipped || event.len == 0)
@@ -79,7 +56,7 @@ static enum filter_step broken(const struct filter_split *split, const char *exp
 	return FILTER_BROKEN;
 }
 
-/* Where the value that begins the text ends; 0: not here. Goes on where the last
+/* Where the value that begins the text ends; 0: not here. Continues where the last
  * call stopped. */
 static size_t find_end(struct filter_split *split, struct span text, bool last)
 {
@@ -129,52 +106,36 @@ static size_t find_end(struct filter_split *split, struct span text, bool last)
 	return end;
 }
 
-static uint64_t count_lines(struct span text)
-{
-	uint64_t count = 0;
-	const char *p = text.ptr;
-	const char *end = p + text.len;
-	while (p < end && (p = memchr(p, '\n', (size_t)(end - p))) != NULL) {
-		count++;
-		p++;
-	}
-	return count;
-}
-
 static enum filter_step next_value(struct filter_split *split, struct span *input, bool last,
                                    struct filter_piece *ret_piece)
 {
 	size_t end = find_end(split, *input, last);
 	struct span event = span_of(input->ptr, end ? end : input->len);
+	bool skipped = split->skipping;
 	if (end == 0 && last)
 		return broken(split, "the end of the event", ret_piece);
-	if (end == 0 && event.len <= split->event_max && !split->skipping)
+	if (end == 0 && event.len <= split->event_max && !skipped)
 		return FILTER_MORE;
-	bool skipped = split->skipping;
-	enum filter_step step = FILTER_EVENT;
 	*ret_piece = (struct filter_piece){ event, event, split->lines + 1, NULL };
 	split->skipping = end == 0;
-	split->lines += count_lines(event);
+	for (size_t i = 0; i < event.len; i++)
+		split->lines += event.ptr[i] == '\n';
 	if (end)
 		split->place = split->place == PLACE_TOP ? PLACE_TOP : PLACE_AFTER;
-	if (event.len > split->event_max || end == 0)
-		step = FILTER_TOO_LONG;
+	use(split, input, event.len);
 	if (skipped)
-		step = FILTER_MORE; /* it was told already */
-	*input = span_skip(*input, event.len);
-	split->at = 0;
-	return step;
+		return FILTER_MORE; /* the caller knows of it */
+	return event.len > split->event_max ? FILTER_TOO_LONG : FILTER_EVENT;
 }
 
 /* A byte between values. False: it does not belong there. */
 static bool take_mark(struct filter_split *split, char c)
 {
-	bool in_array = split->place != PLACE_TOP;
 	if (c == '\n')
 		split->lines++;
 	if (json_is_blank(c))
 		return true;
-	if (c == '[' && !in_array)
+	if (c == '[' && split->place == PLACE_TOP)
 		split->place = PLACE_FIRST;
 	else if (c == ']' && (split->place == PLACE_FIRST || split->place == PLACE_AFTER))
 		split->place = PLACE_TOP;
@@ -217,15 +178,10 @@ static enum filter_step next_text(struct filter_split *split, struct span *input
 
 /* ---- which of them ---- */
 
-static bool is_closed(struct span line)
-{
-	struct filter_split split = { 0 };
-	return find_end(&split, line, false) != 0;
-}
-
 /* UNKNOWN: it needs more bytes than these. */
 static enum filter_form detect(struct span input, bool last, size_t event_max)
 {
+	struct filter_split split = { 0 };
 	while (input.len > 0 && json_is_blank(input.ptr[0]))
 		input = span_skip(input, 1);
 	if (input.len == 0)
@@ -236,34 +192,106 @@ static enum filter_form detect(struct span input, bool last, size_t event_max)
 	if (!end && !last)
 		return input.len > event_max ? FILTER_LINES : FILTER_UNKNOWN;
 	size_t len = end ? (size_t)(end - input.ptr) : input.len;
-	if (!end || is_closed(span_of(input.ptr, len)))
+	if (!end || find_end(&split, span_of(input.ptr, len), false) != 0)
 		return FILTER_LINES;
 	if (len + 1 == input.len)
 		return last ? FILTER_LINES : FILTER_UNKNOWN;
 	return end[1] == '{' ? FILTER_LINES : FILTER_TEXTS;
 }
 
-/* False: more bytes are needed. */
-static bool begin(struct filter_split *split, struct span *input, bool last)
-{
-	static const struct span mark = { "\xEF\xBB\xBF", 3 };
-	if (!split->marked) {
-		if (input->len < mark.len && !last)
-			return false;
-		span_cut_start(input, mark);
-		split->marked = true;
-	}
-	split->form = detect(*input, last, split->event_max);
-	return split->form != FILTER_UNKNOWN;
-}
-
 enum filter_step filter_split_next(struct filter_split *split, struct span *input, bool last,
                                    struct filter_piece *ret_piece)
 {
+	static const struct span mark = { "\xEF\xBB\xBF", 3 };
 	CHECK(split->event_max > 0);
-	if (split->form == FILTER_UNKNOWN && !begin(split, input, last))
+	if (!split->marked) {
+		if (input->len < mark.len && !last)
+			return FILTER_MORE;
+		span_cut_start(input, mark);
+		split->marked = true;
+	}
+	if (split->form == FILTER_UNKNOWN)
+		split->form = detect(*input, last, split->event_max);
+	if (split->form == FILTER_UNKNOWN)
 		return FILTER_MORE;
 	if (split->form == FILTER_LINES)
 		return next_line(split, input, last, ret_piece);
 	return next_text(split, input, last, ret_piece);
+}
+
+/* ---- envelopes ---- */
+
+static uint8_t add_path(struct json_plan *plan, const char *text)
+{
+	struct json_problem problem;
+	struct json_path path;
+	uint8_t node = 0;
+	int error = json_path_parse(span_str(text), &path, &problem);
+	CHECK(error == 0);
+	error = json_plan_add(plan, &path, &node);
+	CHECK(error == 0);
+	return node;
+}
+
+void filter_envelope_init(struct filter_envelope *ret_envelope)
+{
+	ret_envelope->memory = (struct buf){ 0 };
+	json_plan_init(&ret_envelope->plan);
+	ret_envelope->headers_node = add_path(&ret_envelope->plan, "headers");
+	ret_envelope->body_node = add_path(&ret_envelope->plan, "body");
+	json_plan_seal(&ret_envelope->plan);
+}
+
+void filter_envelope_free(struct filter_envelope *envelope)
+{
+	buf_free(&envelope->memory);
+}
+
+/* The value of a string that the scanner has accepted. The memory has room for the
+ * whole envelope. */
+static struct span decode(struct buf *memory, struct span text)
+{
+	char *bytes = memory->ptr + memory->len;
+	size_t len = 0;
+	if (text.len == 0 || !memchr(text.ptr, '\\', text.len))
+		return text;
+	int error = json_decode(text, bytes, memory->room - memory->len, &len);
+	CHECK(error == 0);
+	memory->len += len;
+	return span_of(bytes, len);
+}
+
+int filter_envelope_open(struct filter_envelope *envelope, struct span text,
+                         struct recipe_input *ret_input, struct error_text *ret_problem)
+{
+	struct json_doc doc;
+	struct span name, value;
+	uint32_t count = 0;
+	if (json_scan(text, &envelope->plan, &doc) < 0)
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "an envelope is JSON: at byte %zu expected %s",
+		                  doc.problem.offset, doc.problem.expected);
+	struct json_value headers = json_get(&doc, envelope->headers_node);
+	struct json_value body = json_get(&doc, envelope->body_node);
+	if (body.type == JSON_NONE || (headers.type != JSON_NONE && headers.type != JSON_OBJECT))
+		return error_fill(ret_problem, ERR_INVALID,
+		                  "expected an envelope, {\"headers\":{…},\"body\":…}");
+	buf_clear(&envelope->memory);
+	if (buf_reserve(&envelope->memory, text.len) < 0)
+		return error_fill(ret_problem, -ENOMEM, "no memory for an envelope");
+	struct span rest = headers.type == JSON_OBJECT ? headers.text : SPAN_EMPTY;
+	while (count < HTTP1_HEADERS_MAX && json_member_next(&rest, &name, &value)) {
+		if (name.len == 0 || value.len <= 2 || value.ptr[0] != '"')
+			continue;
+		envelope->headers[count++] = (struct http1_header){
+			decode(&envelope->memory, name),
+			decode(&envelope->memory, span_of(value.ptr + 1, value.len - 2)),
+		};
+	}
+	*ret_input = (struct recipe_input){
+		.headers = envelope->headers,
+		.header_count = count,
+		.body = body.type == JSON_STRING ? decode(&envelope->memory, body.text) : body.text,
+	};
+	return 0;
 }

@@ -1,6 +1,7 @@
-/* filter_command: see filter_command.h. */
-#include "cli/filter/filter_command.h"
+/* command: see command.h. */
+#include "cli/filter/command.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -60,6 +61,110 @@ struct watch {
 	uint64_t complaints;
 };
 
+/* ---- the summary ---- */
+
+static double seconds_of(const struct filter_summary *summary)
+{
+	double seconds = (double)summary->ns / 1e9;
+	return seconds > 1e-6 ? seconds : 1e-6;
+}
+
+/* "5.24 GB", "17 B" */
+static void put_bytes(struct buf *out, double bytes)
+{
+	static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
+	size_t unit = 0;
+	for (; bytes >= 1000 && unit + 1 < ARRAY_LEN(units); unit++)
+		bytes /= 1000;
+	buf_printf(out, unit == 0 ? "%.0f %s" : "%.2f %s", bytes, units[unit]);
+}
+
+/* "12,345,678" */
+static void put_count(struct buf *out, uint64_t value)
+{
+	char text[32];
+	size_t at = sizeof(text);
+	for (unsigned digits = 0; digits == 0 || value > 0; digits++, value /= 10) {
+		if (digits > 0 && digits % 3 == 0)
+			text[--at] = ',';
+		text[--at] = (char)('0' + value % 10);
+	}
+	buf_append(out, text + at, sizeof(text) - at);
+}
+
+static void put_row(struct buf *out, const char *name, uint64_t count, uint64_t of)
+{
+	char memory[32];
+	struct buf text = buf_on(memory, sizeof(memory));
+	put_count(&text, count);
+	buf_printf(out, "%-10s %15.*s", name, (int)text.len, text.ptr);
+	if (count > 0 && of > 0)
+		buf_printf(out, "  %5.1f %%", 100.0 * (double)count / (double)of);
+	buf_append_char(out, '\n');
+}
+
+void filter_write_text(const struct filter_summary *summary, struct buf *out)
+{
+	const struct filter_stats *stats = &summary->stats;
+	put_row(out, "read", stats->read, 0);
+	for (int i = VERDICT_NEW; i <= VERDICT_CONFLICT; i++)
+		put_row(out, verdict_name((enum verdict)i), stats->verdicts[i], stats->read);
+	put_row(out, "bad", stats->bad, stats->read);
+	if (stats->would > 0)
+		put_row(out, "shadow", stats->would, stats->read);
+	put_bytes(out, (double)stats->bytes);
+	buf_printf(out, " in %.1f s, ", seconds_of(summary));
+	put_bytes(out, (double)stats->bytes / seconds_of(summary));
+	buf_append_span(out, SPAN("/s; "));
+	put_count(out, stats->claims);
+	buf_append_span(out, SPAN(" claims in "));
+	put_bytes(out, (double)stats->claims_bytes);
+	buf_append_span(out, SPAN(" of memory\n"));
+	if (stats->undated > 0) {
+		put_count(out, stats->undated);
+		buf_append_span(out, SPAN(" events have no time of their own\n"));
+	}
+}
+
+static void put_member(struct buf *out, const char *name, uint64_t value)
+{
+	buf_printf(out, "%c\"%s\":%llu", out->len > 0 ? ',' : '{', name, (unsigned long long)value);
+}
+
+void filter_write_json(const struct filter_summary *summary, struct buf *out)
+{
+	const struct filter_stats *stats = &summary->stats;
+	put_member(out, "read", stats->read);
+	put_member(out, "passed", stats->passed);
+	for (int i = VERDICT_NEW; i <= VERDICT_CONFLICT; i++)
+		put_member(out, verdict_name((enum verdict)i), stats->verdicts[i]);
+	put_member(out, "bad", stats->bad);
+	put_member(out, "shadow", stats->would);
+	put_member(out, "undated", stats->undated);
+	put_member(out, "bytes", stats->bytes);
+	put_member(out, "milliseconds", summary->ns / 1000000);
+	put_member(out, "claims", stats->claims);
+	put_member(out, "claims_forgotten", stats->claims_forgotten);
+	put_member(out, "claims_bytes", stats->claims_bytes);
+	buf_append_span(out, SPAN("}\n"));
+}
+
+void filter_write_progress(const struct filter_summary *summary, struct buf *out)
+{
+	const struct filter_stats *stats = &summary->stats;
+	put_bytes(out, (double)stats->bytes);
+	buf_append_span(out, SPAN("  "));
+	put_count(out, (uint64_t)((double)stats->read / seconds_of(summary)));
+	buf_append_span(out, SPAN(" events/s  new "));
+	put_count(out, stats->verdicts[VERDICT_NEW]);
+	buf_append_span(out, SPAN("  duplicate "));
+	put_count(out, stats->verdicts[VERDICT_DUPLICATE]);
+	if (stats->bad > 0) {
+		buf_append_span(out, SPAN("  bad "));
+		put_count(out, stats->bad);
+	}
+}
+
 /* ---- while it runs ---- */
 
 static void end_progress(struct watch *watch)
@@ -74,10 +179,8 @@ static void show_progress(void *user, const struct filter_stats *stats)
 	struct watch *watch = user;
 	char memory[256];
 	struct buf line = buf_on(memory, sizeof(memory));
-	if (!watch->terminal)
-		return;
 	uint64_t now = clock_monotonic_ns();
-	if (now - watch->shown_ns < PROGRESS_NS)
+	if (!watch->terminal || now - watch->shown_ns < PROGRESS_NS)
 		return;
 	watch->shown_ns = now;
 	watch->shown = true;
@@ -112,8 +215,6 @@ static void print_summary(struct watch *watch, const struct filter *filter)
 	buf_free(&out);
 }
 
-/* ---- the inputs ---- */
-
 static int fail(struct watch *watch, const char *name, const char *text)
 {
 	end_progress(watch);
@@ -121,7 +222,9 @@ static int fail(struct watch *watch, const char *name, const char *text)
 	return EXIT_CODE_FAILED;
 }
 
-static int run_input(struct watch *watch, struct filter *filter, const char *name, bool *ret_left)
+/* ---- the inputs ---- */
+
+static int run_input(struct watch *watch, struct filter *filter, const char *name, bool *ret_closed)
 {
 	struct file_system *fs = file_system_real();
 	struct filter_input input = { .fd = STDIN_FILENO };
@@ -135,7 +238,7 @@ static int run_input(struct watch *watch, struct filter *filter, const char *nam
 	int error = filter_run(filter, &input, &text);
 	if (input.name)
 		fs->methods->close(fs, input.fd);
-	*ret_left = error == -EPIPE;
+	*ret_closed = error == -EPIPE;
 	if (error != 0 && error != -EPIPE)
 		return fail(watch, input.name, text.text);
 	return EXIT_CODE_OK;
@@ -145,14 +248,14 @@ static int run_input(struct watch *watch, struct filter *filter, const char *nam
 static int run_inputs(struct watch *watch, struct filter *filter, int count, char **names)
 {
 	int code = EXIT_CODE_OK;
-	bool left = false;
-	for (int i = 0; i < count && code == EXIT_CODE_OK && !left; i++)
-		code = run_input(watch, filter, names[i], &left);
+	bool closed = false;
+	for (int i = 0; i < count && code == EXIT_CODE_OK && !closed; i++)
+		code = run_input(watch, filter, names[i], &closed);
 	if (count == 0)
-		code = run_input(watch, filter, NULL, &left);
-	/* Whoever read the output has seen enough: that is no failure, and no
-	 * moment for figures about a part of the input. */
-	if (left) {
+		code = run_input(watch, filter, NULL, &closed);
+	/* The reader of the output has seen enough: no failure, and no figures about a
+	 * part of the input. */
+	if (closed) {
 		end_progress(watch);
 		return EXIT_CODE_OK;
 	}
@@ -164,9 +267,9 @@ static int run_inputs(struct watch *watch, struct filter *filter, int count, cha
 
 /* ---- the outputs ---- */
 
-/* What is read and would be written over: its name, or NULL. */
-static const char *find_read(int out_fd, const struct filter_command_options *values, int count,
-                             char **names)
+/* The name of an input that a write to `out_fd` would overwrite, or NULL. */
+static const char *find_input(int out_fd, const struct filter_command_options *values, int count,
+                              char **names)
 {
 	bool standard = count == 0;
 	for (int i = 0; i < count; i++) {
@@ -181,38 +284,26 @@ static const char *find_read(int out_fd, const struct filter_command_options *va
 	               : NULL;
 }
 
-/* Before anything is written: what is lost then stays lost. */
+/* Before anything is written: what would be lost then stays lost. */
 static int refuse_same(const struct filter_command_options *values, int rejected_fd, int count,
                        char **names)
 {
 	struct error_text text;
-	const char *read = find_read(STDOUT_FILENO, values, count, names);
+	const char *read = find_input(STDOUT_FILENO, values, count, names);
 	if (read) {
 		error_fill(&text, 0, "standard output would go into %s, which is read", read);
 		return command_usage_error("filter", text.text);
 	}
-	read = rejected_fd >= 0 ? find_read(rejected_fd, values, count, names) : NULL;
-	if (!read && rejected_fd >= 0 && file_is_same(rejected_fd, STDOUT_FILENO))
+	if (rejected_fd < 0)
+		return EXIT_CODE_OK;
+	read = find_input(rejected_fd, values, count, names);
+	if (!read && file_is_same(rejected_fd, STDOUT_FILENO))
 		read = "standard output";
 	if (!read)
 		return EXIT_CODE_OK;
 	error_fill(&text, 0, "--rejected %s would overwrite %s, expected another file",
 	           values->rejected, read);
 	return command_usage_error("filter", text.text);
-}
-
-static int open_rejected(const char *path, int *ret_fd)
-{
-	struct file_system *fs = file_system_real();
-	return fs->methods->open(fs, path, FILE_WRITE | FILE_CREATE, ret_fd);
-}
-
-static int empty_rejected(int fd)
-{
-	struct file_system *fs = file_system_real();
-	int error = fs->methods->truncate(fs, fd, 0);
-	/* Pipes and devices have no length. */
-	return error == -EINVAL ? 0 : error;
 }
 
 static int run(const struct filter_command_options *values, const struct source_choice *choice,
@@ -236,36 +327,32 @@ static int run(const struct filter_command_options *values, const struct source_
 		.complain = complain,
 		.user = &watch,
 	};
+	struct file_system *fs = file_system_real();
 	struct filter *filter = NULL;
+	int *rejected_fd = &filter_options.rejected_fd;
 	int error = 0;
 	if (values->rejected)
-		error = open_rejected(values->rejected, &filter_options.rejected_fd);
-	int refused = error == 0 ? refuse_same(values, filter_options.rejected_fd, count, names)
-	                         : EXIT_CODE_OK;
-	if (refused != EXIT_CODE_OK)
-		return refused;
-	if (error == 0 && filter_options.rejected_fd >= 0)
-		error = empty_rejected(filter_options.rejected_fd);
+		error = fs->methods->open(fs, values->rejected, FILE_WRITE | FILE_CREATE,
+		                          rejected_fd);
+	if (error == 0) {
+		int code = refuse_same(values, *rejected_fd, count, names);
+		if (code != EXIT_CODE_OK)
+			return code;
+	}
+	if (error == 0 && values->rejected) {
+		error = fs->methods->truncate(fs, *rejected_fd, 0);
+		if (error == -EINVAL) /* pipes and devices have no length */
+			error = 0;
+	}
 	if (error != 0)
 		return fail(&watch, values->rejected, error_name(error));
 	if (filter_new(&filter_options, &filter) != 0)
 		return fail(&watch, NULL, "there is not enough memory");
 	int code = run_inputs(&watch, filter, count, names);
 	filter_free(filter);
-	if (filter_options.rejected_fd >= 0 && close(filter_options.rejected_fd) != 0)
+	if (values->rejected && close(*rejected_fd) != 0)
 		code = fail(&watch, values->rejected, error_name(-errno));
 	return code;
-}
-
-/* Nothing would be understood: better said at once than of each event. */
-static int refuse_without_headers(struct span header)
-{
-	struct error_text text;
-	error_fill(&text, 0,
-	           "these events are known by their header %.*s, which a file does not have: give "
-	           "{\"headers\":{…},\"body\":…}, with --envelope",
-	           (int)header.len, header.ptr);
-	return command_usage_error("filter", text.text);
 }
 
 int filter_command(int argc, char **argv)
@@ -286,10 +373,17 @@ int filter_command(int argc, char **argv)
 	int code = source_choice_make("filter", &values.choice, key, &choice);
 	if (code != EXIT_CODE_OK)
 		return code;
-	if (choice.header.len > 0 && !values.envelope)
-		code = refuse_without_headers(choice.header);
-	else
+	if (choice.header.len > 0 && !values.envelope) {
+		/* Every event would be bad: better reported once. */
+		error_fill(
+			&text, 0,
+			"these events are known by their header %.*s, which a file does not have: "
+			"give {\"headers\":{…},\"body\":…}, with --envelope",
+			(int)choice.header.len, choice.header.ptr);
+		code = command_usage_error("filter", text.text);
+	} else {
 		code = run(&values, &choice, rest, argv);
+	}
 	source_choice_free(&choice);
 	return code;
 }
