@@ -113,10 +113,3 @@ void mem_decommit(void *ptr, size_t size)
 	if (size > 0)
 		(void)madvise(ptr, size, MADV_DONTNEED);
 }
-
-void mem_populate(void *ptr, size_t size)
-{
-#ifdef MADV_POPULATE_WRITE
-	(void)madvise(ptr, size, MADV_POPULATE_WRITE);
-#endif
-}

@@ -31,10 +31,6 @@ void *mem_reserve(size_t size) must_check;
 bool mem_commit(void *ptr, size_t size) must_check;
 void mem_decommit(void *ptr, size_t size);
 
-/* Memory that is committed, and its pages now rather than when they are touched;
- * what they hold stays. If there are none, or on an old kernel: later. */
-void mem_populate(void *ptr, size_t size);
-
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
  * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how
  * many allocations there were since the plan began. */

@@ -156,7 +156,7 @@ static int explain_all(struct explainer *explainer, int count, char **names)
 		code = explain_file(explainer, names[i]);
 	int error = explainer->out.failed ? -ENOMEM : 0;
 	if (error == 0)
-		error = stream_write_span(STDOUT_FILENO, buf_span(&explainer->out));
+		error = stream_write(STDOUT_FILENO, buf_span(&explainer->out));
 	return error != 0 ? fail("standard output", error) : code;
 }
 

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* True: the call is worth repeating. */
@@ -29,40 +28,15 @@ int64_t stream_read(int fd, void *ptr, size_t len)
 	}
 }
 
-int stream_write(int fd, struct iovec *parts, int count)
+int stream_write(int fd, struct span bytes)
 {
-	CHECK(count >= 0 && count <= STREAM_PARTS_MAX);
-	while (count > 0) {
-		ssize_t n = writev(fd, parts, count);
+	while (bytes.len > 0) {
+		ssize_t n = write(fd, bytes.ptr, bytes.len);
 		if (n < 0 && !wait_again(fd, POLLOUT))
 			return -errno;
-		size_t left = n > 0 ? (size_t)n : 0;
-		while (count > 0 && left >= parts->iov_len) {
-			left -= parts->iov_len;
-			parts++;
-			count--;
-		}
-		if (count > 0) {
-			parts->iov_base = (char *)parts->iov_base + left;
-			parts->iov_len -= left;
-		}
+		bytes = span_skip(bytes, n > 0 ? (size_t)n : 0);
 	}
 	return 0;
-}
-
-int stream_write_span(int fd, struct span bytes)
-{
-	struct iovec part = { (void *)(uintptr_t)bytes.ptr, bytes.len };
-	return bytes.len > 0 ? stream_write(fd, &part, 1) : 0;
-}
-
-uint64_t stream_size(int fd)
-{
-	struct stat stat;
-	if (fstat(fd, &stat) != 0 || !S_ISREG(stat.st_mode))
-		return 0;
-	off_t at = lseek(fd, 0, SEEK_CUR);
-	return at >= 0 && stat.st_size > at ? (uint64_t)(stat.st_size - at) : 0;
 }
 
 bool stream_is_terminal(int fd)

@@ -7,6 +7,7 @@
 
 #include "base/exit_code.h"
 #include "base/hash.h"
+#include "codec/json_write.h"
 #include "config/options.h"
 #include "serve/source_choice.h"
 #include "sys/file.h"
@@ -126,27 +127,24 @@ void filter_write_text(const struct filter_summary *summary, struct buf *out)
 	}
 }
 
-static void put_member(struct buf *out, const char *name, uint64_t value)
-{
-	buf_printf(out, "%c\"%s\":%llu", out->len > 0 ? ',' : '{', name, (unsigned long long)value);
-}
-
 void filter_write_json(const struct filter_summary *summary, struct buf *out)
 {
 	const struct filter_stats *stats = &summary->stats;
-	put_member(out, "read", stats->read);
-	put_member(out, "passed", stats->passed);
+	json_object_begin(out, NULL);
+	json_add_u64(out, "read", stats->read);
+	json_add_u64(out, "passed", stats->passed);
 	for (int i = VERDICT_NEW; i <= VERDICT_CONFLICT; i++)
-		put_member(out, verdict_name((enum verdict)i), stats->verdicts[i]);
-	put_member(out, "bad", stats->bad);
-	put_member(out, "shadow", stats->would);
-	put_member(out, "undated", stats->undated);
-	put_member(out, "bytes", stats->bytes);
-	put_member(out, "milliseconds", summary->ns / 1000000);
-	put_member(out, "claims", stats->claims);
-	put_member(out, "claims_forgotten", stats->claims_forgotten);
-	put_member(out, "claims_bytes", stats->claims_bytes);
-	buf_append_span(out, SPAN("}\n"));
+		json_add_u64(out, verdict_name((enum verdict)i), stats->verdicts[i]);
+	json_add_u64(out, "bad", stats->bad);
+	json_add_u64(out, "shadow", stats->would);
+	json_add_u64(out, "undated", stats->undated);
+	json_add_u64(out, "bytes", stats->bytes);
+	json_add_u64(out, "milliseconds", summary->ns / 1000000);
+	json_add_u64(out, "claims", stats->claims);
+	json_add_u64(out, "claims_forgotten", stats->claims_forgotten);
+	json_add_u64(out, "claims_bytes", stats->claims_bytes);
+	json_object_end(out);
+	buf_append_char(out, '\n');
 }
 
 void filter_write_progress(const struct filter_summary *summary, struct buf *out)

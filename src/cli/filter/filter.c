@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/filter/claims.h"
 #include "cli/filter/split.h"
+#include "codec/json_write.h"
 #include "sys/stream.h"
 
 /* Small enough to stay in the caches from read to write, and large enough that a
@@ -80,9 +81,7 @@ struct filter_stats filter_get_stats(const struct filter *filter)
 
 static int flush(int fd, struct buf *bytes)
 {
-	int error = bytes->failed;
-	if (error == 0 && bytes->len > 0)
-		error = stream_write_span(fd, buf_span(bytes));
+	int error = bytes->failed ? bytes->failed : stream_write(fd, buf_span(bytes));
 	buf_clear(bytes);
 	return error;
 }
@@ -95,28 +94,23 @@ static int flush_rejected(struct filter *filter)
 	return error == -EPIPE ? -EIO : error;
 }
 
-static void append_text(struct buf *out, const char *name, struct span text)
-{
-	buf_printf(out, ",\"%s\":", name);
-	buf_append_json(out, text);
-}
-
 static void begin_rejected(struct filter *filter, uint64_t line, const char *verdict,
                            struct span reason)
 {
 	struct buf *out = &filter->rejected;
-	buf_printf(out, "{\"number\":%llu,\"line\":%llu", (unsigned long long)filter->stats.read,
-	           (unsigned long long)line);
-	if (filter->name)
-		append_text(out, "file", span_str(filter->name));
-	append_text(out, "verdict", span_str(verdict));
-	append_text(out, "reason", reason);
+	json_object_begin(out, NULL);
+	json_add_u64(out, "number", filter->stats.read);
+	json_add_u64(out, "line", line);
+	json_add_text_if(out, "file", span_str(filter->name));
+	json_add_string(out, "verdict", verdict);
+	json_add_text(out, "reason", reason);
 }
 
 static int end_rejected(struct filter *filter)
 {
 	struct buf *out = &filter->rejected;
-	buf_append_span(out, SPAN("}\n"));
+	json_object_end(out);
+	buf_append_char(out, '\n');
 	return out->failed || out->len >= REJECTED_BLOCK ? flush_rejected(filter) : 0;
 }
 
@@ -135,9 +129,9 @@ static int add_bad(struct filter *filter, uint64_t line, struct span event, cons
 		return 0;
 	begin_rejected(filter, line, "bad", span_str(reason));
 	if (event.len > FILTER_EVENT_MAX)
-		append_text(&filter->rejected, "begins", span_of(event.ptr, BEGINS_MAX));
+		json_add_text(&filter->rejected, "begins", span_of(event.ptr, BEGINS_MAX));
 	else
-		append_text(&filter->rejected, "text", event);
+		json_add_text(&filter->rejected, "text", event);
 	return end_rejected(filter);
 }
 
@@ -181,19 +175,17 @@ static int reject(struct filter *filter, const struct filter_piece *piece,
 	write_reason(event, verdict, &reason);
 	begin_rejected(filter, piece->line, verdict_name(verdict->verdict), buf_span(&reason));
 	if (verdict->first > 0)
-		buf_printf(out, ",\"first\":%llu", (unsigned long long)verdict->first);
+		json_add_u64(out, "first", verdict->first);
 	buf_clear(&filter->words);
 	if (recipe_words(filter->options.recipe, &filter->words_scratch, envelope ? input : &alone,
 	                 verdict->matched, &filter->words, &words)) {
-		append_text(out, "claim", words.rule);
-		append_text(out, "parts", words.parts);
+		json_add_text(out, "claim", words.rule);
+		json_add_text(out, "parts", words.parts);
 	}
-	if (envelope || result->event.json) {
-		buf_append_span(out, SPAN(",\"event\":"));
-		buf_append_span(out, text);
-	} else {
-		append_text(out, "text", text);
-	}
+	if (envelope || result->event.json)
+		json_add_raw(out, "event", text);
+	else
+		json_add_text(out, "text", text);
 	return end_rejected(filter);
 }
 
