@@ -6,8 +6,6 @@
  *   --claims N       live claims before the measured part
  *   --steady         as many claims expire as arrive; see below
  *   --batch N        admits per flush (one durable write each)
- *   --beside N       frames of N bytes and more are written while the next batch is
- *                    decided (default 4096: all; 0: none)
  *   --seconds S      length of a measured round; 0: only fill
  *   --rounds N       rounds; the median is printed
  *   --cells          cells in the place of claims: PUT if absent, a name of 28 bytes, the
@@ -64,14 +62,11 @@ struct bench {
 	uint64_t began_ms;    /* unix */
 	uint64_t failed, duplicates;
 	uint64_t ticked_ns;
-	uint32_t beside; /* bytes of a frame that is written beside; 0: none */
-	uint32_t turn;
 };
 
-/* One is decided while the other is written. */
-static struct store_admit admits[2][BATCH_MAX];
-static struct store_cell cells[2][BATCH_MAX];
-static char names[2][BATCH_MAX][28];
+static struct store_admit admits[BATCH_MAX];
+static struct store_cell cells[BATCH_MAX];
+static char names[BATCH_MAX][28];
 
 static uint64_t clock_ns(clockid_t id)
 {
@@ -123,7 +118,7 @@ static struct digest digest_next(struct bench *bench)
 
 static void submit_admit(struct bench *bench, uint32_t i)
 {
-	struct store_admit *admit = &admits[bench->turn][i];
+	struct store_admit *admit = &admits[i];
 
 	admit->op.kind = STORE_ADMIT;
 	admit->op.done = done;
@@ -137,8 +132,8 @@ static void submit_admit(struct bench *bench, uint32_t i)
 
 static void submit_cell(struct bench *bench, uint32_t i)
 {
-	struct store_cell *cell = &cells[bench->turn][i];
-	char *name = names[bench->turn][i];
+	struct store_cell *cell = &cells[i];
+	char *name = names[i];
 
 	cell->op.kind = STORE_CELL;
 	cell->op.done = cell_done;
@@ -157,7 +152,6 @@ static void submit_cell(struct bench *bench, uint32_t i)
 
 static void run_batch(struct bench *bench, uint32_t count)
 {
-	bench->turn ^= 1;
 	for (uint32_t i = 0; i < count; i++) {
 		if (bench->cells)
 			submit_cell(bench, i);
@@ -172,13 +166,6 @@ static void run_batch(struct bench *bench, uint32_t count)
 	}
 }
 
-/* Nothing counts that is not durable. */
-static void end_batches(struct bench *bench)
-{
-	while (store_under_way(bench->store))
-		store_flush(bench->store);
-}
-
 static void admit_many(struct bench *bench, uint64_t count)
 {
 	uint64_t end = bench->next + count;
@@ -186,7 +173,6 @@ static void admit_many(struct bench *bench, uint64_t count)
 	while (bench->next < end && !bench->failed)
 		run_batch(bench, end - bench->next < bench->batch ? (uint32_t)(end - bench->next)
 		                                                  : bench->batch);
-	end_batches(bench);
 }
 
 struct round {
@@ -205,7 +191,6 @@ static struct round run_round(struct bench *bench)
 		run_batch(bench, bench->batch);
 		now_ns = clock_ns(CLOCK_MONOTONIC);
 	} while ((double)(now_ns - began_ns) < bench->seconds * 1e9 && !bench->failed);
-	end_batches(bench);
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
 	double admitted = (double)(bench->next - first);
@@ -237,8 +222,7 @@ static void measure(struct bench *bench)
 static int open_store(struct bench *bench)
 {
 	struct local_store_options options = { .path = bench->path,
-		                               .clock = bench->steady ? &bench->clock : NULL,
-		                               .beside_bytes = bench->beside };
+		                               .clock = bench->steady ? &bench->clock : NULL };
 	struct error_text text = { "" };
 
 	uint64_t began_ns = clock_ns(CLOCK_MONOTONIC);
@@ -323,12 +307,17 @@ static int run(struct bench *bench)
 }
 
 static const struct option options[] = {
-	{ "path", required_argument, NULL, 'p' },   { "claims", required_argument, NULL, 'c' },
-	{ "batch", required_argument, NULL, 'b' },  { "seconds", required_argument, NULL, 's' },
-	{ "rounds", required_argument, NULL, 'r' }, { "memory", no_argument, NULL, 'm' },
-	{ "keep", no_argument, NULL, 'k' },         { "recover", no_argument, NULL, 'R' },
-	{ "steady", no_argument, NULL, 'S' },       { "cells", no_argument, NULL, 'C' },
-	{ "beside", required_argument, NULL, 'B' }, { NULL, 0, NULL, 0 },
+	{ "path", required_argument, NULL, 'p' },
+	{ "claims", required_argument, NULL, 'c' },
+	{ "batch", required_argument, NULL, 'b' },
+	{ "seconds", required_argument, NULL, 's' },
+	{ "rounds", required_argument, NULL, 'r' },
+	{ "memory", no_argument, NULL, 'm' },
+	{ "keep", no_argument, NULL, 'k' },
+	{ "recover", no_argument, NULL, 'R' },
+	{ "steady", no_argument, NULL, 'S' },
+	{ "cells", no_argument, NULL, 'C' },
+	{ NULL, 0, NULL, 0 },
 };
 
 static bool parse(struct bench *bench, int argc, char **argv)
@@ -347,7 +336,6 @@ static bool parse(struct bench *bench, int argc, char **argv)
 		case 'R': bench->recover = true; break;
 		case 'S': bench->steady = true; break;
 		case 'C': bench->cells = true; break;
-		case 'B': bench->beside = (uint32_t)strtoul(optarg, NULL, 10); break;
 		default: return false;
 		}
 	}
@@ -357,13 +345,11 @@ static bool parse(struct bench *bench, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct bench bench = {
-		.batch = 1024, .beside = 4096, .seconds = 5, .rounds = 1, .claims = 1000000
-	};
+	struct bench bench = { .batch = 1024, .seconds = 5, .rounds = 1, .claims = 1000000 };
 
 	if (!parse(&bench, argc, argv)) {
 		(void)fputs("usage: bench_store --path DIR [--claims N] [--batch N] [--seconds S] "
-		            "[--rounds N] [--beside N] [--steady] [--cells] [--memory] [--keep] "
+		            "[--rounds N] [--steady] [--cells] [--memory] [--keep] "
 		            "[--recover]\n",
 		            stderr);
 		return 2;

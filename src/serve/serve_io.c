@@ -53,11 +53,8 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 static void handle(struct http_request *request)
 {
 	struct io *io = request->user;
-	if (webhook_handle(&io->webhook, request)) {
-		if (unlikely(io->webhook.decided)) /* by a flush ahead: its sender waits */
-			loop_enough(io->loop);
+	if (webhook_handle(&io->webhook, request))
 		return;
-	}
 	if (claims_handle(&io->claims, io->webhook.use->set, request))
 		return;
 	struct console_view view = { .port = serve_io_store(io) };

@@ -25,10 +25,6 @@
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
 
-/* Batches of events: writing them takes long enough for the next to be read meanwhile.
- * Handing over a small frame costs more than waiting for it. */
-#define BESIDE_BYTES (384u << 10)
-
 #define SPOOL_SEGMENT_BYTES (32u << 20)
 #define SPOOL_RETAIN_MS 3600000u
 #define READ_MS 5000
@@ -79,7 +75,6 @@ static int open_local(const struct config *config, struct serve_store *store,
 		.max_open_tickets = (uint32_t)options->open_tickets,
 		.accept_clock = options->accept_clock,
 		.lazy_outcomes = true,
-		.beside_bytes = BESIDE_BYTES,
 		.log = local_says,
 		.log_user = who,
 	};

@@ -12,7 +12,7 @@
  * fits one write of the store (local: frame_bytes_max); what does not fit follows
  * in the next. So the events of one request are admitted together by one flush.
  *
- * A store may write while its owner goes on (local: beside_bytes). Then a flush can
+ * A shared store works while its owner goes on. Then a flush can
  * return before what it decided is durable, and store_under_way() says so: a later
  * flush, or the tick, completes it. An owner that set `written` is told when a flush is
  * due for it, and no flush waits for the disk. Without, a flush waits for the write that
@@ -593,8 +593,6 @@ struct store;
 struct store_methods {
 	void (*submit)(struct store *store, struct store_op *op);
 	void (*flush)(struct store *store);
-	/* NULL if it gains nothing. See store_decide(). */
-	void (*decide)(struct store *store);
 	/* NULL if a flush completes all it decided. See store_under_way(). */
 	bool (*under_way)(struct store *store);
 	/* NULL if there is no bound. See store_room(). */
@@ -633,14 +631,6 @@ static inline void store_submit(struct store *store, struct store_op *op)
 static inline void store_flush(struct store *store)
 {
 	store->methods->flush(store);
-}
-
-/* For an owner that has many to submit before it flushes: what waits may be decided now,
- * while it is still in the processor's cache, and is made durable by the flush. */
-static inline void store_decide(struct store *store)
-{
-	if (store->methods->decide)
-		store->methods->decide(store);
 }
 
 /* Something that was flushed is not completed: another flush is due (see above). */

@@ -24,7 +24,6 @@ struct loop {
 	int event_at, event_count;
 	bool again;
 	unsigned gather;
-	bool enough; /* no more looks in this round */
 
 	struct loop_timer **heap; /* by at_ms, then order; heap[0] is due first */
 	uint32_t timer_count, timer_room;
@@ -277,7 +276,6 @@ static void wait_events(struct loop *loop)
 {
 	int timeout_ms = wait_ms(loop);
 	loop->again = false;
-	loop->enough = false;
 	take_events(loop, timeout_ms);
 	loop->now_ns = clock_monotonic_ns();
 	loop->round++;
@@ -321,7 +319,7 @@ static void run_round(struct loop *loop)
 {
 	wait_events(loop);
 	run_handlers(loop);
-	for (unsigned i = 0; i < loop->gather && loop->event_count > 0 && !loop->enough; i++) {
+	for (unsigned i = 0; i < loop->gather && loop->event_count > 0; i++) {
 		take_events(loop, 0);
 		run_handlers(loop);
 	}
@@ -339,11 +337,6 @@ void loop_run(struct loop *loop)
 void loop_gather(struct loop *loop, unsigned times)
 {
 	loop->gather = times;
-}
-
-void loop_enough(struct loop *loop)
-{
-	loop->enough = true;
 }
 
 void loop_stop(struct loop *loop)

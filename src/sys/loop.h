@@ -75,9 +75,6 @@ uint64_t loop_now_ms(const struct loop *loop);
  * for much work as for little, such as a commit. */
 void loop_gather(struct loop *loop, unsigned times);
 
-/* This round looks no further: something is ready that its hooks should see soon. */
-void loop_enough(struct loop *loop);
-
 /* How many rounds there were, with the current one. */
 uint64_t loop_round(const struct loop *loop);
 

@@ -35,15 +35,14 @@ static void local_open(void)
 		fail_msg("open says %s", text.text);
 }
 
-static void local_make(uint32_t segment_bytes, uint32_t beside_bytes)
+static void local_make(uint32_t segment_bytes, bool lazy)
 {
 	clock_fake_init(&fake);
 	simfs = simfs_new(test_seed());
 	local_options = (struct local_store_options){ .path = "data",
 		                                      .clock = &fake.clock,
 		                                      .segment_bytes = segment_bytes,
-		                                      .beside_bytes = beside_bytes,
-		                                      .lazy_outcomes = beside_bytes > 0,
+		                                      .lazy_outcomes = lazy,
 		                                      .retain_ms = 1000,
 		                                      .keeper_inline = true };
 	local_open();
@@ -52,14 +51,14 @@ static void local_make(uint32_t segment_bytes, uint32_t beside_bytes)
 static int local(void **state)
 {
 	(void)state;
-	local_make(8u << 20, 0);
+	local_make(8u << 20, false);
 	return 0;
 }
 
-static int local_beside(void **state)
+static int local_lazy(void **state)
 {
 	(void)state;
-	local_make(8u << 20, 1);
+	local_make(8u << 20, true);
 	return 0;
 }
 
@@ -67,7 +66,7 @@ static int local_beside(void **state)
 static int local_small(void **state)
 {
 	(void)state;
-	local_make(LOCAL_STORE_SEGMENT_MIN, 0);
+	local_make(LOCAL_STORE_SEGMENT_MIN, false);
 	return 0;
 }
 
@@ -820,15 +819,15 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		ALL_WITH(memory),
 		ALL_WITH(local),
-		ALL_WITH(local_beside),
+		ALL_WITH(local_lazy),
 		WITH(local, test_cells_outlive_a_restart),
-		WITH(local_beside, test_cells_outlive_a_restart),
+		WITH(local_lazy, test_cells_outlive_a_restart),
 		WITH(local, test_a_cell_that_lasts_longer_does_so_after_a_restart),
 		WITH(local_small, test_cells_are_carried_out_of_the_way),
 		WITH(local, test_the_tools_know_cells),
 		WITH(local, test_a_folder_without_cells_is_of_the_first_version),
 		WITH(local, test_a_failed_write_leaves_the_cell_as_it_was),
-		WITH(local_beside, test_a_failed_write_leaves_the_cell_as_it_was),
+		WITH(local_lazy, test_a_failed_write_leaves_the_cell_as_it_was),
 		WITH(local, test_a_damaged_value_is_not_told),
 		WITH(local_small, test_values_that_come_often_are_told_right),
 	};

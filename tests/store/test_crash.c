@@ -32,7 +32,6 @@ struct history {
 	struct simfs *simfs;
 	struct store *store;
 	bool armed;
-	bool told; /* when a write has ended */
 };
 
 /* Power is lost again while a state recovers. */
@@ -57,7 +56,6 @@ static struct store *must_open(struct history *history, struct simfs *simfs)
 		fail_msg("%s, step %llu: after a crash open says %s: %s",
 		         test_note_seed(history->oracle.seed),
 		         (unsigned long long)history->oracle.step, error_name(error), text.text);
-	store->written = history->told ? store_calls_written : NULL;
 	return store;
 }
 
@@ -174,10 +172,7 @@ static void history_run(uint64_t seed)
 		.retain_bytes = (1 + test_random_below(&history.random, 4)) << 16,
 		.keeper_inline = true,
 		.lazy_outcomes = test_random_below(&history.random, 2),
-		.beside_bytes = (uint32_t)test_random_below(&history.random, 2) * 256,
 	};
-	history.told = test_random_below(&history.random, 2);
-	history.oracle.flush_between = history.options.beside_bytes > 0;
 	history.simfs = simfs_new(seed);
 	uint64_t warm = test_random_below(&history.random, WARM_STEPS_MAX);
 	/* Often most is settled on the way, so that segments leave. */

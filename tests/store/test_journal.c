@@ -142,8 +142,7 @@ static void test_young_frames_are_read_from_memory_and_only_those(void **state)
 		                                          &span);
 		memcpy(disk + offset, bytes, span);
 		assert_null(frame_cached(&frame, 1, offset, 8)); /* not on disk yet */
-		frame_keep(&frame, span);
-		frame_written(&frame);
+		frame_written(&frame, span);
 		offset += span;
 		assert_non_null(frame_cached(&frame, 1, offset - span, span));
 		for (uint32_t at = FORMAT_BLOCK; at < offset; at += 512) {

@@ -64,7 +64,6 @@ static void world_begin(struct world *world, uint64_t seed, uint64_t steps)
 		.dead_keep_ms = steps > 1000 || below(world, 2) ? UINT64_MAX / 4 : HOUR_MS,
 		.keeper_inline = true,
 		.lazy_outcomes = below(world, 2),
-		.beside_bytes = below(world, 2) ? 512 : 0,
 		.log = keep_log,
 		.log_user = world,
 	};
@@ -98,22 +97,6 @@ static void flush_both(struct world *world)
 	waits_compare(world);
 }
 
-/* Some come while the write of those before is under way. A take is then served with
- * what is durable: so while one waits, each operation is seen to its end. */
-static void flush_between(struct world *world)
-{
-	bool beside = world->options.beside_bytes > 0;
-
-	if (beside && world->waiting.waiting) {
-		flush_both(world);
-	} else if (beside && below(world, 8) == 0) {
-		store_flush(world->model);
-		store_flush(world->local);
-	} else if (below(world, 4) == 0) {
-		store_decide(world->local); /* the model has no use for that */
-	}
-}
-
 /* ---- steps ---- */
 
 static void step_batch(struct world *world)
@@ -122,7 +105,6 @@ static void step_batch(struct world *world)
 
 	for (world->pair_count = 0; world->pair_count < count;) {
 		struct pair *pair = &world->pairs[world->pair_count];
-		flush_between(world);
 		pair_make(world, pair);
 		for (size_t k = 0; k < 2; k++) {
 			pair->on[k].op.kind = pair->kind;

@@ -32,8 +32,7 @@ static int place_open(struct error_text *text)
 	struct local_store_options options = { .path = "data",
 		                               .clock = &place.clock.clock,
 		                               .fs = simfs_fs(place.simfs),
-		                               .segment_bytes = SEGMENT_BYTES,
-		                               .beside_bytes = 4096 };
+		                               .segment_bytes = SEGMENT_BYTES };
 
 	return local_store_open(&options, &place.store, text);
 }

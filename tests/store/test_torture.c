@@ -21,7 +21,6 @@
 #define IO_CALLS 500u
 #define STEPS 220u
 #define STRIDE 7u /* of calls, under sanitizers */
-#define TURNS 2u  /* in the fast tier: of the ways to write beside */
 
 struct scene {
 	struct clock_fake clock;
@@ -32,15 +31,12 @@ struct scene {
 };
 
 static struct scene scene;
-static uint32_t beside_bytes; /* of all scenes */
-static bool told;             /* when a write has ended */
 
 static void scene_begin(uint64_t seed)
 {
 	clock_fake_init(&scene.clock);
 	oracle_init(&scene.oracle, seed, &scene.clock);
 	scene.oracle.about = scene.about;
-	scene.oracle.flush_between = beside_bytes > 0;
 	scene.simfs = simfs_new(seed);
 	scene.options = (struct local_store_options){
 		.path = "data",
@@ -51,7 +47,6 @@ static void scene_begin(uint64_t seed)
 		.retain_bytes = 128u << 10,
 		.keeper_inline = true,
 		.lazy_outcomes = seed & 1,
-		.beside_bytes = beside_bytes,
 	};
 }
 
@@ -105,7 +100,6 @@ static struct store *try_open(void)
 		         test_note_seed(scene.oracle.seed), scene.about, error_name(error));
 	if (error < 0)
 		return NULL;
-	store->written = told ? store_calls_written : NULL;
 	return store;
 }
 
@@ -144,15 +138,13 @@ static uint64_t calls_of_scenario(void)
 
 static uint64_t stride(void)
 {
-	bool all = beside_bytes == 0 || test_scale(10) >= 100;
-
-	return test_stride(STRIDE) * (all ? 1 : TURNS);
+	return test_stride(STRIDE);
 }
 
-/* Where not each call fails, the kinds of faults and the groups of tests take turns. */
+/* Where not each call fails, the kinds of faults take turns. */
 static uint64_t first_call(uint64_t turn)
 {
-	return 1 + (turn + told) % stride();
+	return 1 + turn % stride();
 }
 
 static void io_faults(enum simfs_fault_kind kind)
@@ -306,10 +298,5 @@ int main(void)
 		cmocka_unit_test(test_no_failed_allocation_breaks_a_promise),
 	};
 
-	int failed = cmocka_run_group_tests_name("written at once", tests, NULL, NULL);
-	beside_bytes = 1;
-	failed += cmocka_run_group_tests_name("written beside", tests, NULL, NULL);
-	told = true;
-	failed += cmocka_run_group_tests_name("written beside, and told", tests, NULL, NULL);
-	return failed;
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -452,11 +452,6 @@ void oracle_step(struct oracle *oracle, struct store *store)
 	if (dice < 3)
 		oracle_take(oracle, store, (uint32_t)below(oracle, ORACLE_SINKS));
 	for (uint64_t i = 0; i < count && !oracle_full(oracle); i++) {
-		if (i > 0 && oracle->flush_between && below(oracle, 4) == 0)
-			store_calls_flush_once(
-				store); /* its write may be under way when the next come */
-		else if (i > 0 && below(oracle, 4) == 0)
-			store_decide(store);
 		uint32_t event = (uint32_t)below(oracle, oracle->count);
 		uint32_t leg = (uint32_t)below(oracle, ORACLE_LEGS_MAX);
 		switch (below(oracle, 32)) {

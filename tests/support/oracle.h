@@ -143,8 +143,7 @@ struct oracle_op {
 struct oracle {
 	uint64_t seed, random;
 	struct clock_fake *clock;
-	const char *about;  /* for the failure message */
-	bool flush_between; /* the operations of a step: for writes under way */
+	const char *about; /* for the failure message */
 	uint64_t step;
 	uint32_t payload_max;
 	uint32_t count;

@@ -330,50 +330,6 @@ static void gathering_takes_what_comes_meanwhile_into_the_round(void **state)
 	dominoes_clear(&its, fixture->loop);
 }
 
-struct satisfied {
-	struct domino domino;
-	struct loop *loop;
-};
-
-static void satisfied_ready(struct loop_handler *handler, uint32_t events)
-{
-	struct satisfied *satisfied = container_of(handler, struct satisfied, domino.handler);
-	domino_ready(handler, events);
-	loop_enough(satisfied->loop);
-}
-
-static void a_round_that_has_enough_looks_no_further(void **state)
-{
-	struct fixture *fixture = *state;
-	struct satisfied first = { .loop = fixture->loop };
-	struct domino second = { .next_fd = -1 };
-	int fds[2][2];
-	open_pair(fds[0]);
-	open_pair(fds[1]);
-	first.domino.handler = (struct loop_handler){ .ready = satisfied_ready, .fd = fds[0][0] };
-	first.domino.next_fd = fds[1][1];
-	second.handler = (struct loop_handler){ .ready = domino_ready, .fd = fds[1][0] };
-	assert_int_equal(loop_add(fixture->loop, &first.domino.handler, LOOP_READ | LOOP_EDGE), 0);
-	assert_int_equal(loop_add(fixture->loop, &second.handler, LOOP_READ | LOOP_EDGE), 0);
-	loop_gather(fixture->loop, 4);
-	write_byte(fds[0][1]);
-	run_rounds(fixture, 1);
-	assert_true(first.domino.calls == 1 && second.calls == 0);
-	run_rounds(fixture, 1);
-	assert_int_equal(second.calls, 1);
-	/* It was enough for that round only. */
-	first.domino.handler.ready = domino_ready;
-	write_byte(fds[0][1]);
-	run_rounds(fixture, 1);
-	assert_true(first.domino.calls == 2 && second.calls == 2);
-	loop_remove(fixture->loop, &first.domino.handler);
-	loop_remove(fixture->loop, &second.handler);
-	for (int i = 0; i < 2; i++) {
-		close(fds[i][0]);
-		close(fds[i][1]);
-	}
-}
-
 /* Once for each look, whose handlers have all been called before. */
 struct looker {
 	struct loop_hook hook;
@@ -538,8 +494,6 @@ int main(void)
 		                                teardown),
 		cmocka_unit_test_setup_teardown(gathering_takes_what_comes_meanwhile_into_the_round,
 		                                setup, teardown),
-		cmocka_unit_test_setup_teardown(a_round_that_has_enough_looks_no_further, setup,
-		                                teardown),
 		cmocka_unit_test_setup_teardown(look_hooks_run_after_the_handlers_of_each_look,
 		                                setup, teardown),
 		cmocka_unit_test_setup_teardown(loop_time_and_the_measuring_clock_are_one, setup,

@@ -16,10 +16,9 @@
 #include "sys/clock.h"
 #include "sys/feed.h"
 
-#define FLUSH_AHEAD_BYTES (768u << 10) /* a write of about 0.3 ms */
-#define BATCH_ROOM 8u                  /* items, at first, */
-#define BATCH_ITEM_BYTES 768u          /* and one for so many bytes of the body, */
-#define BATCH_ROOM_MAX 1024u           /* up to so many */
+#define BATCH_ROOM 8u         /* items, at first, */
+#define BATCH_ITEM_BYTES 768u /* and one for so many bytes of the body, */
+#define BATCH_ROOM_MAX 1024u  /* up to so many */
 
 const size_t webhook_scratch_size = sizeof(struct webhook_request);
 
@@ -339,19 +338,6 @@ static uint32_t count_decidable(const struct webhook_request *it)
 	return count;
 }
 
-/* Large batches do not wait for the round's end: the first are written while the
- * others are read, and each is decided while its bytes are at hand. */
-static void flush_ahead(struct webhook *webhook, size_t bytes)
-{
-	webhook->batch_bytes += bytes;
-	if (webhook->batch_bytes < FLUSH_AHEAD_BYTES) {
-		store_decide(webhook->options.store);
-		return;
-	}
-	webhook->batch_bytes = 0;
-	store_flush(webhook->options.store);
-}
-
 static void submit_all(struct webhook_request *it)
 {
 	struct store *store = it->webhook->options.store;
@@ -365,8 +351,6 @@ static void submit_all(struct webhook_request *it)
 		submitted++;
 		store_submit(store, &it->items[i].admit.op);
 	}
-	if (it->batch)
-		flush_ahead(it->webhook, it->request->body.len);
 }
 
 static void refuse(struct webhook_request *it, int error, const char *text)

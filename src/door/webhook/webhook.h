@@ -56,8 +56,7 @@ struct webhook {
 	struct histogram *answer_us; /* from whole request to answer */
 	struct recipe_scratch scratch;
 	struct recipe_scratch route_scratch;
-	struct buf words;   /* of a trace */
-	size_t batch_bytes; /* of batches, since the last flush ahead */
+	struct buf words; /* of a trace */
 	/* Decided in this round, answered together by webhook_answer(). */
 	struct webhook_request *decided;
 	struct webhook_request **decided_tail;

@@ -372,7 +372,7 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 	uint32_t tickets = store_leg_count(admit);
 	local->journal.item.max_ticket = local->last_ticket = admit->own_ticket + tickets - 1;
 	local->journal.item.events += admit->no_ticket ? 0 : tickets;
-	local->batch->events++;
+	local->batch.events++;
 	return 0;
 }
 

@@ -45,7 +45,7 @@ bool local_cell_touched(const struct local_store *local, const struct digest *di
 {
 	uint32_t bit = touch_bit(digest);
 
-	return touched_in(local->batch, bit) || touched_in(local->under_way, bit);
+	return touched_in(&local->batch, bit);
 }
 
 static void touch(struct batch *batch, const struct digest *digest)
@@ -206,9 +206,9 @@ static int change(struct local_store *local, struct table_probe *probe, const st
 		return r;
 	save(local, &probe->digest, old, old && what->act != CELL_EXPIRE);
 	frame_add_cell(&local->journal.frame, what);
-	touch(local->batch, &probe->digest);
+	touch(&local->batch, &probe->digest);
 	local->journal.item.events += what->act == CELL_PUT;
-	local->batch->events++;
+	local->batch.events++;
 	return 0;
 }
 
@@ -370,7 +370,7 @@ int local_put_answer(struct local_store *local, const struct store_settle *settl
 	put.found = there && !cell_is_over(&old, put.now_ms);
 	put.expiry_ms = put.found ? old.expiry_ms : 0;
 	r = plan(local, &put, there ? &old : NULL, &what, &changed);
-	local->batch->events++; /* somebody waits for it, also if there is nothing to put */
+	local->batch.events++; /* somebody waits for it, also if there is nothing to put */
 	return r > 0 ? change(local, &probe, there ? &old : NULL, &what) : r;
 }
 

@@ -25,23 +25,15 @@ static void check_queue(const struct op_queue *queue)
 	CHECK(queue->last == at);
 }
 
-static uint64_t newest_segment(const struct local_store *local)
-{
-	uint64_t durable = local->journal.durable.segment, tail = local->journal.tail.segment;
-
-	return tail > durable ? tail : durable;
-}
-
 static void check_segment(const struct local_store *local, uint64_t segment)
 {
-	CHECK(segment >= local->oldest && segment <= newest_segment(local)); /* 3 */
+	CHECK(segment >= local->oldest && segment <= local->journal.durable.segment); /* 3 */
 }
 
 static void check_tickets(const struct local_store *local)
 {
 	struct open_ticket ticket = { 0 };
-	uint64_t waiting = local->batches[0].ops.count + local->batches[1].ops.count +
-	                   (uint64_t)local->deferred.count;
+	uint64_t waiting = (uint64_t)local->batch.ops.count + local->deferred.count;
 	uint64_t changing = open_tickets_in(local->tickets, OPEN_TICKET_CLOSING) +
 	                    open_tickets_in(local->tickets, OPEN_TICKET_LEAVING);
 
@@ -66,7 +58,7 @@ static void check_cells(const struct local_store *local)
 		replaced += undo->kind == UNDO_CELL && undo->cell.moved;
 	}
 	CHECK(counted == cells_count(local->cells) + replaced); /* 4 */
-	for (uint64_t n = local->oldest; n <= newest_segment(local); n++)
+	for (uint64_t n = local->oldest; n <= local->journal.durable.segment; n++)
 		there += cells_in_segment(local->cells, n);
 	CHECK(there == counted); /* 3 */
 }
@@ -83,13 +75,11 @@ void local_store_check(const struct store *store)
 	check_tickets(local);
 	check_cells(local);
 	check_queue(&local->queue);
-	check_queue(&local->batches[0].ops);
-	check_queue(&local->batches[1].ops);
+	check_queue(&local->batch.ops);
 	check_queue(&local->takes);
 	check_queue(&local->deferred);
 	CHECK(local->ready.count == 0 && local->reads.count == 0);
 	waits_check(&local->waits);
-	CHECK(local->undo.count >= (local->under_way ? local->under_way->undo_count : 0));
-	if (!local->under_way && !journal_pending(&local->journal))
+	if (!journal_pending(&local->journal))
 		CHECK(local->undo.count == 0); /* 5 */
 }

@@ -4,14 +4,8 @@
  *
  * Until the write returned, what was decided stands in the index already (so
  * that a later operation of the same batch meets it), but nobody was told. If
- * the write fails, fail_batches() takes it back: the tickets above
+ * the write fails, fail_batch() takes it back: the tickets above
  * durable_ticket are exactly those of the lost frame.
- *
- * A large frame is written beside (`beside_bytes`): the flush returns while it is
- * under way, and the next one decides what has come meanwhile. What rests on the
- * frame under way waits for the next frame, which is written after it; so may several
- * flushes add to the next frame until that can be. If the one under way is lost, so is
- * all that was decided since.
  *
  * With `lazy_outcomes` outcomes alone do not make a write worth its while: they
  * wait in the open frame for an event, for enough of their kind, or for the tick.
@@ -26,10 +20,6 @@
 #include "store/local/local_internal.h"
 
 #define OUTCOMES_WORTH_A_WRITE 1024u
-
-/* Whoever has so much to say that it is decided ahead has more to say while this is
- * written: of beside_bytes, the part from which such a frame is written beside. */
-#define AHEAD_PART 2u
 
 /*
  * Operations whose claims are on their way through the table together.
@@ -181,27 +171,15 @@ static void decide_held(struct local_store *local, struct store_held *held)
 	}
 }
 
-static void forget_touched(struct batch *batch)
+/* Without operations: whoever completes them has taken them. */
+static void reset_batch(struct batch *batch)
 {
+	op_queue_init(&batch->ops);
+	batch->events = 0;
+	batch->seen_count = 0;
 	if (batch->touches)
 		memset(batch->touched, 0, sizeof(batch->touched));
 	batch->touches = false;
-}
-
-/* Gives its operations away, and is empty. */
-static void lose_batch(struct local_store *local, struct batch *batch, struct op_queue *lost)
-{
-	if (batch->ops.first) {
-		*lost->last = batch->ops.first;
-		lost->last = batch->ops.last;
-	}
-	op_queue_init(&batch->ops);
-	batch->events = 0;
-	batch->ahead = false;
-	forget_touched(batch);
-	for (uint32_t i = 0; i < batch->seen_count; i++)
-		tally_mark_dirty(local->tally, batch->seen[i].ticket);
-	batch->seen_count = 0;
 }
 
 /* A GET of what has been taken back. */
@@ -213,16 +191,16 @@ static void look_again(struct local_store *local, struct store_cell *cell)
 	local_decide_cell(local, cell, &probe);
 }
 
-/* The frame under way was lost, and the one being built is behind it. */
-static void fail_batches(struct local_store *local, int io_error)
+/* The frame was lost. */
+static void fail_batch(struct local_store *local, int io_error)
 {
 	int error = io_error == -ENOSPC || io_error == -EDQUOT ? ERR_FULL : ERR_POISONED;
-	struct op_queue lost;
+	struct batch *batch = &local->batch;
+	struct store_op *lost = batch->ops.first;
 
-	op_queue_init(&lost);
-	lose_batch(local, local->under_way, &lost);
-	lose_batch(local, local->batch, &lost);
-	local->under_way = NULL;
+	for (uint32_t i = 0; i < batch->seen_count; i++)
+		tally_mark_dirty(local->tally, batch->seen[i].ticket);
+	reset_batch(batch);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
 	local_log(local, LOCAL_STORE_ERROR,
 	          "write to segment %llu failed: %s; going on in the next",
@@ -230,15 +208,15 @@ static void fail_batches(struct local_store *local, int io_error)
 	local->frames_lost++;
 	/* All is taken back before anyone is told. */
 	local_undo_replaced(local);
-	for (struct store_op *op = lost.first; op; op = op->next)
+	for (struct store_op *op = lost; op; op = op->next)
 		undo_op(local, op, error);
-	for (struct store_op *op = lost.first; op; op = op->next) {
+	for (struct store_op *op = lost; op; op = op->next) {
 		if (op->kind == STORE_LOOKUP)
 			decide_lookup(local, lookup_of(op));
 		else if (op->kind == STORE_CELL && op->error == 0)
 			look_again(local, cell_of(op));
 	}
-	for (struct store_op *op = lost.first, *next; op; op = next) {
+	for (struct store_op *op = lost, *next; op; op = next) {
 		next = op->next;
 		/* Who waits saw it leave, and it is as it was. */
 		if (op->kind == STORE_RELEASE && local->waits.count > 0)
@@ -265,7 +243,7 @@ static struct entry_seen entry_of_seen(const struct tally_entry *seen)
 /* Counts of duplicates ride along with what is written anyway. */
 static void add_seen(struct local_store *local)
 {
-	struct batch *batch = local->batch;
+	struct batch *batch = &local->batch;
 	uint32_t room = SEEN_PER_FRAME - batch->seen_count;
 	struct frame *frame = &local->journal.frame;
 	uint32_t fit = (frame->limit - frame->len) / (uint32_t)sizeof(struct entry_seen);
@@ -282,111 +260,58 @@ static void add_seen(struct local_store *local)
 	batch->seen_count += (uint32_t)n;
 }
 
-static void count_commit(struct local_store *local, const struct batch *batch)
-{
-	struct local_counters *counters = &local->counters;
-
-	histogram_record(&local->commit_us, (clock_monotonic_ns() - batch->began_ns) / 1000);
-	histogram_record(&local->commit_batch, batch->ops.count);
-	histogram_bump(&counters->commits, 1);
-	histogram_bump(&counters->commit_ops, batch->ops.count);
-	histogram_bump(&counters->written_bytes, batch->bytes);
-}
-
-/* The batch's frame; what is decided from now on is another batch. */
-static void begin_write(struct local_store *local, bool beside)
-{
-	const struct journal_way way = { .beside = beside,
-		                         .ended = local->store.written,
-		                         .user = local->store.written_user };
-	struct steady_clock_state at = steady_clock_save(&local->clock);
-	struct batch *batch = local->batch;
-
-	CHECK(!local->under_way);
-	add_seen(local);
-	batch->began_ns = clock_monotonic_ns();
-	batch->last_ticket = local->last_ticket;
-	batch->undo_count = local->undo.count;
-	batch->bytes = journal_begin_write(&local->journal,
-	                                   &(struct journal_times){ at.steady_ms, at.wall_ms },
-	                                   &way);
-	local->under_way = batch;
-	local->batch = &local->batches[batch == local->batches];
-	CHECK(!local->batch->ops.first && local->batch->seen_count == 0);
-}
-
 /* They are durable: what they replaced is not needed any more. */
-static void forget_undo(struct local_store *local, uint32_t count)
+static void forget_undo(struct local_store *local)
 {
 	struct undo_list *undo = &local->undo;
 
-	CHECK(count <= undo->count);
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < undo->count; i++)
 		if (undo->items[i].kind == UNDO_CELL && undo->items[i].cell.moved)
 			cells_let_go(local->cells, undo->items[i].cell.old.segment);
-	undo->count -= count;
-	if (count > 0)
-		memmove(undo->items, undo->items + count, undo->count * sizeof(*undo->items));
+	undo->count = 0;
 }
 
-/* Waits for the write under way, if any, and completes what rests on it. */
-static void end_write(struct local_store *local)
+static int write_frame(struct local_store *local)
 {
-	struct batch *batch = local->under_way;
+	struct steady_clock_state at = steady_clock_save(&local->clock);
+	struct journal_times times = { at.steady_ms, at.wall_ms };
+	struct local_counters *counters = &local->counters;
+	uint32_t bytes;
 
-	if (!batch)
-		return;
-	int r = journal_end_write(&local->journal);
-	if (r < 0) {
-		fail_batches(local, r);
-		return;
-	}
-	count_commit(local, batch);
-	local->under_way = NULL;
-	local->durable_ticket = batch->last_ticket;
+	add_seen(local);
+	uint64_t began_ns = clock_monotonic_ns();
+	int r = journal_write(&local->journal, &times, &bytes);
+	if (r < 0)
+		return r;
+	histogram_record(&local->commit_us, (clock_monotonic_ns() - began_ns) / 1000);
+	histogram_record(&local->commit_batch, local->batch.ops.count);
+	histogram_bump(&counters->commits, 1);
+	histogram_bump(&counters->commit_ops, local->batch.ops.count);
+	histogram_bump(&counters->written_bytes, bytes);
+	local->durable_ticket = local->last_ticket;
 	local->superblock_dirty = true;
-	forget_undo(local, batch->undo_count);
-	forget_touched(batch);
-	batch->seen_count = 0;
-	batch->events = 0;
-	batch->ahead = false;
-	complete(local, &batch->ops);
+	forget_undo(local);
+	return 0;
 }
 
 void local_commit(struct local_store *local)
 {
-	end_write(local);
-	if (journal_pending(&local->journal)) {
-		begin_write(local, false);
-		end_write(local);
+	int r = journal_pending(&local->journal) ? write_frame(local) : 0;
+
+	if (r < 0) {
+		fail_batch(local, r);
 		return;
 	}
-	local->batch->events = 0;
-	local->batch->ahead = false;
-	complete(local, &local->batch->ops);
-}
-
-bool local_under_way(struct store *store)
-{
-	return local_of(store)->under_way != NULL;
+	struct op_queue ops = local->batch.ops;
+	reset_batch(&local->batch);
+	complete(local, &ops);
 }
 
 static bool worth_a_write(const struct local_store *local)
 {
-	return !local->options.lazy_outcomes || local->batch->events > 0 || local->ending ||
-	       local->batch->ops.count >= OUTCOMES_WORTH_A_WRITE ||
+	return !local->options.lazy_outcomes || local->batch.events > 0 || local->ending ||
+	       local->batch.ops.count >= OUTCOMES_WORTH_A_WRITE ||
 	       local->waits.count > 0; /* somebody waits for what came of an event */
-}
-
-/* The frame is large enough, so that deciding the next one meanwhile pays. */
-static bool goes_beside(const struct local_store *local)
-{
-	uint32_t enough = local->options.beside_bytes;
-
-	if (local->batch->ahead)
-		enough /= AHEAD_PART;
-	return local->writer && journal_pending(&local->journal) &&
-	       local->journal.frame.len >= enough;
 }
 
 /* Does the answer rest on what is not durable yet? */
@@ -415,42 +340,6 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 	return true;
 }
 
-/* What rested on the frame under way, and on nothing since, need not wait longer. */
-static void sift_batch(struct local_store *local)
-{
-	struct op_queue ops = local->batch->ops;
-
-	op_queue_init(&local->batch->ops);
-	for (struct store_op *op = ops.first, *next; op; op = next) {
-		next = op->next;
-		op_queue_put(rests_on_frame(local, op) ? &local->batch->ops : &local->ready, op);
-	}
-}
-
-/* Is the owner told when the write under way has ended, and has it not? */
-static bool will_be_told(const struct local_store *local)
-{
-	return local->under_way && local->store.written && !journal_write_ended(&local->journal);
-}
-
-/* At most the frame of this batch is under way then. */
-static void flush_batch(struct local_store *local)
-{
-	bool ended = local->under_way != NULL;
-
-	if (will_be_told(local))
-		return;
-	end_write(local);
-	if (!worth_a_write(local)) {
-		if (ended)
-			sift_batch(local);
-	} else if (goes_beside(local)) {
-		begin_write(local, true);
-	} else {
-		local_commit(local);
-	}
-}
-
 void local_write_seen(struct local_store *local, uint32_t max_frames)
 {
 	for (uint32_t i = 0; i < max_frames && tally_dirty(local->tally) > 0; i++) {
@@ -474,10 +363,6 @@ int local_reserve(struct local_store *local, uint32_t size, enum journal_room ro
 {
 	int r = journal_reserve(&local->journal, size, room, now_of(local));
 
-	if (r == JOURNAL_WAIT_FIRST) {
-		end_write(local);
-		r = journal_reserve(&local->journal, size, room, now_of(local));
-	}
 	if (r == JOURNAL_COMMIT_FIRST) {
 		local_commit(local);
 		r = journal_reserve(&local->journal, size, room, now_of(local));
@@ -515,7 +400,7 @@ static bool decide_settle(struct local_store *local, struct store_settle *settle
 		return false;
 	}
 	frame_add_settle(&local->journal.frame, settle);
-	local->batch->events += settle->awaited;
+	local->batch.events += settle->awaited;
 	return true;
 }
 
@@ -567,7 +452,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 		break;
 	}
 	if (joins)
-		op_queue_put(rests_on_frame(local, op) ? &local->batch->ops : &local->ready, op);
+		op_queue_put(rests_on_frame(local, op) ? &local->batch.ops : &local->ready, op);
 }
 
 /* Returns the operation behind the group. */
@@ -650,7 +535,7 @@ static void decide_waiting(struct local_store *local)
 		decide_all(local, waiting.first);
 }
 
-void local_decide(struct store *store)
+void local_flush(struct store *store)
 {
 	struct local_store *local = local_of(store);
 
@@ -659,22 +544,8 @@ void local_decide(struct store *store)
 		return;
 	local->flushing = true;
 	decide_waiting(local);
-	local->batch->ahead = true;
-	local->decided = true;
-	local->flushing = false;
-}
-
-void local_flush(struct store *store)
-{
-	struct local_store *local = local_of(store);
-
-	CHECK(!local->flushing);
-	if (!local->queue.first && !local->under_way && !local->decided)
-		return;
-	local->flushing = true;
-	local->decided = false;
-	decide_waiting(local);
-	flush_batch(local);
+	if (worth_a_write(local))
+		local_commit(local);
 	complete(local, &local->ready);
 	local_serve_reads(local);
 	local_serve_takes(local);

@@ -66,8 +66,7 @@ struct local_counters {
 	atomic_bool writable;
 };
 
-/* What the frames that are not durable have replaced, and must come back if they are
- * lost. In order: those of the one under way, then those of the one being built. */
+/* What the frame that is not durable has replaced, and must come back if it is lost. */
 enum undo_kind { UNDO_CLAIM, UNDO_ENTITY, UNDO_TICKET, UNDO_CELL };
 
 struct undo_cell {
@@ -102,17 +101,11 @@ struct undo_list {
 struct batch {
 	struct op_queue ops;                     /* waiting for the frame */
 	uint32_t events;                         /* what makes it worth a write */
-	bool ahead;                              /* some was decided before the flush */
 	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame */
 	uint32_t seen_count;
 	/* The digests of cells that it changes, as bits: some more may seem to be. */
 	uint64_t touched[TOUCHED_BITS / 64];
 	bool touches;
-	/* once its write was begun */
-	uint64_t last_ticket;
-	uint64_t began_ns;
-	uint32_t bytes;
-	uint32_t undo_count; /* so many of the undo list are its own */
 };
 
 /* A place in the journal that is there: the next entry, or frame. */
@@ -139,7 +132,6 @@ struct local_store {
 	struct cells *cells;
 	struct shelf shelf;
 	struct keeper *keeper;
-	struct writer *writer; /* NULL: no write is made beside */
 	struct journal journal;
 	struct reader reader;
 	struct reader cell_readers[CELL_READERS]; /* by the segment's number */
@@ -148,13 +140,11 @@ struct local_store {
 	uint32_t carry_walks;                     /* through that segment, in vain */
 	bool has_cells;                           /* and the superblock says so (F12) */
 
-	struct batch batches[2];
-	struct batch *batch;     /* of the frame being built */
-	struct batch *under_way; /* of the frame being written beside; NULL: none is */
-	struct op_queue queue;   /* submitted, not decided */
-	struct op_queue ready;   /* decided, waiting for the end of the flush */
-	struct op_queue takes;   /* waiting for due tickets */
-	struct op_queue reads;   /* reads and scans: after what was decided with them */
+	struct batch batch;    /* of the frame being built */
+	struct op_queue queue; /* submitted, not decided */
+	struct op_queue ready; /* decided, waiting for the end of the flush */
+	struct op_queue takes; /* waiting for due tickets */
+	struct op_queue reads; /* reads and scans: after what was decided with them */
 	struct waits waits;
 	uint64_t dead_at;         /* where the look for old dead letters is */
 	struct op_queue deferred; /* settles that found no room */
@@ -170,7 +160,6 @@ struct local_store {
 	bool crowded;         /* as many tickets are open as may be, and that was told */
 	bool ending;          /* see store_end_waits() */
 	bool flushing;
-	bool decided; /* some, which a flush has not seen yet */
 	bool superblock_dirty;
 	uint64_t superblock_boot_ms; /* when it was written last */
 	uint64_t seen_boot_ms;       /* when duplicates were written down last */
@@ -218,10 +207,8 @@ void local_undo_admit(struct local_store *local, struct store_admit *admit, int 
 /* Room for the entries, after writing what is there if need be. */
 int local_reserve(struct local_store *local, uint32_t size, enum journal_room room) must_check;
 void local_flush(struct store *store);
-void local_decide(struct store *store);
-/* Ends the write under way; writes and completes the batch. */
+/* Writes and completes the batch. */
 void local_commit(struct local_store *local);
-bool local_under_way(struct store *store);
 void local_write_seen(struct local_store *local, uint32_t max_frames);
 void local_retry_settles(struct local_store *local);
 

@@ -335,7 +335,6 @@ static void destroy(struct local_store *local)
 {
 	struct file_system *fs = local->folder.fs;
 
-	local->writer = writer_free(local->writer);
 	local->keeper = keeper_free(local->keeper);
 	journal_close(&local->journal);
 	reader_close(local, &local->reader);
@@ -382,10 +381,8 @@ static void close_store(struct store *store)
 static const struct store_methods methods = {
 	.submit = submit,
 	.flush = local_flush,
-	.decide = local_decide,
 	.tick = tick,
 	.stats = stats,
-	.under_way = local_under_way,
 	.end_waits = end_waits,
 	.free = close_store,
 };
@@ -481,14 +478,11 @@ static int make_parts(struct local_store *local)
 		r = open_tickets_new(local->options.max_open_tickets, &local->tickets);
 	if (r == 0)
 		r = keeper_new(&local->folder, local->options.keeper_inline, &local->keeper);
-	if (r == 0 && local->options.beside_bytes > 0)
-		r = writer_new(local->folder.fs, local->options.keeper_inline, &local->writer);
 	if (r == 0)
 		r = journal_init(&local->journal,
 		                 &(struct journal_options){
 					 .folder = &local->folder,
 					 .keeper = local->keeper,
-					 .writer = local->writer,
 					 .shelf = &local->shelf,
 					 .frame_max = local->options.frame_bytes_max,
 					 .mark = mark_position,
@@ -596,9 +590,7 @@ int local_store_open(const struct local_store_options *options, struct store **r
 		local->cell_readers[i].fd = -1;
 	local->journal.fd = local->journal.next_fd = -1;
 	op_queue_init(&local->queue);
-	op_queue_init(&local->batches[0].ops);
-	op_queue_init(&local->batches[1].ops);
-	local->batch = local->batches;
+	op_queue_init(&local->batch.ops);
 	op_queue_init(&local->ready);
 	op_queue_init(&local->takes);
 	op_queue_init(&local->reads);

@@ -53,9 +53,6 @@ struct local_store_options {
 	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
 	uint64_t dead_keep_ms;     /* default 30 d: dead letters are kept so long */
 	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
-	uint32_t beside_bytes;     /* default 0, never: frames of this size and more are
-	                               * written while the owner goes on; see
-	                               * store_under_way() */
 	bool lazy_outcomes;        /* settles complete with the next event's write, or the
 	                               * tick's: an event costs one write, not two */
 	bool accept_clock;         /* trust the wall clock once, as an operator says */

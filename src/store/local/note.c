@@ -99,7 +99,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 		ticket.attempt = (uint16_t)store_attempt_next(ticket.attempt);
 	open_tickets_update(local->tickets, &ticket);
 	/* Somebody waits to begin, and would have to wait for the tick. */
-	local->batch->events += started || note->due_ms < now_of(local) + SOON_MS;
+	local->batch.events += started || note->due_ms < now_of(local) + SOON_MS;
 	return 0;
 }
 
@@ -135,7 +135,7 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 		frame_add_settle(&local->journal.frame, settle);
 		ticket.due_ms = settle->due_ms;
 		/* What was given back should not be overtaken by what comes after it. */
-		local->batch->events++;
+		local->batch.events++;
 	} else {
 		enum store_mark mark = settle->outcome == OUTCOME_DEAD ? STORE_MARK_DEAD
 		                                                       : STORE_MARK_PARKED;
@@ -269,7 +269,7 @@ int local_decide_release(struct local_store *local, struct store_release *releas
 		release->legs |= 1u << tickets[i].leg;
 		release_one(local, &tickets[i], release->drop);
 	}
-	local->batch->events++;
+	local->batch.events++;
 	return count > 0 ? 0 : ERR_FENCED;
 }
 

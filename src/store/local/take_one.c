@@ -98,7 +98,7 @@ int local_decide_take(struct local_store *local, struct store_take *take)
 	r = store_item_append(&take->items, &item, &(struct store_parts){ 0 });
 	CHECK(r == 0);
 	take->count = 1;
-	local->batch->events++; /* somebody waits to begin */
+	local->batch.events++; /* somebody waits to begin */
 	return 0;
 }
 

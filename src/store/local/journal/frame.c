@@ -33,24 +33,10 @@ static uint32_t written_end(const struct frame *frame)
 	return end > frame->cached_end ? end : frame->cached_end;
 }
 
-uint32_t frame_room(const struct frame *frame, uint32_t offset)
-{
-	uint32_t busy = frame->busy_from % frame->ring_bytes;
-	uint32_t busy_len = frame->busy_end - frame->busy_from;
-	uint32_t at = offset % frame->ring_bytes;
-	uint32_t most = frame->frame_max;
-
-	if (busy_len == 0 || at >= busy + busy_len)
-		return most;
-	uint32_t room = at < busy ? busy - at : 0;
-	return room < most ? room : most;
-}
-
 void frame_begin(struct frame *frame, const struct frame_place *place)
 {
 	CHECK(place->offset % FORMAT_BLOCK == 0);
 	CHECK(frame->entry_count == 0);
-	CHECK(frame->busy_end == 0 || place->segment == frame->segment);
 	if (place->segment != frame->segment) {
 		frame->cached_from = frame->cached_end = place->offset;
 		frame->spill_from = frame->spill_end = 0;
@@ -58,15 +44,8 @@ void frame_begin(struct frame *frame, const struct frame_place *place)
 	frame->segment = place->segment;
 	frame->epoch = place->epoch;
 	frame->offset = place->offset;
-	frame_set_limit(frame, place->limit);
+	frame->limit = place->limit < frame->frame_max ? place->limit : frame->frame_max;
 	frame->len = sizeof(struct frame_header);
-}
-
-void frame_set_limit(struct frame *frame, uint32_t limit)
-{
-	uint32_t room = frame_room(frame, frame->offset);
-
-	frame->limit = limit < room ? limit : room;
 }
 
 /* Room for one entry at the end, padded with zeros to 8. */
@@ -308,7 +287,7 @@ const unsigned char *frame_finish(struct frame *frame, const struct frame_stamp 
 	return start(frame);
 }
 
-void frame_keep(struct frame *frame, uint32_t span)
+void frame_written(struct frame *frame, uint32_t span)
 {
 	uint32_t end = frame->offset + span;
 
@@ -321,20 +300,12 @@ void frame_keep(struct frame *frame, uint32_t span)
 		frame->spill_end = end;
 	}
 	frame->cached_end = end;
-	frame->busy_from = frame->offset;
-	frame->busy_end = end;
 	frame->len = 0;
 	frame->entry_count = 0;
 }
 
-void frame_written(struct frame *frame)
-{
-	frame->busy_from = frame->busy_end = 0;
-}
-
 void frame_drop(struct frame *frame)
 {
-	frame->busy_from = frame->busy_end = 0;
 	/* The half-built frame overwrote older ones in the ring. */
 	frame->cached_from = frame->cached_end = frame->offset;
 	frame->spill_from = frame->spill_end = 0;
@@ -361,10 +332,6 @@ const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, u
 {
 	uint64_t end = (uint64_t)offset + len;
 
-	/* What is being written is here as a whole, however long, and not on disk yet. */
-	if (segment == frame->segment && offset >= frame->busy_from && end <= frame->busy_end)
-		return frame->memory + frame->busy_from % frame->ring_bytes +
-		       (offset - frame->busy_from);
 	if (segment != frame->segment || offset < frame->cached_from || end > frame->cached_end ||
 	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;

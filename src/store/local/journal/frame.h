@@ -5,8 +5,7 @@
  * Frames are built in a ring: the one for offset `o` of its segment stands at
  * `o` modulo the ring's size (running on into a slack behind the ring rather
  * than wrapping). So what was written last stays readable without a copy, and
- * a sink that keeps up never reads the disk. While one frame is being written the
- * next one is put together behind it.
+ * a sink that keeps up never reads the disk.
  *
  * Format:  format.h
  * Threads: the owner's.
@@ -38,9 +37,6 @@ struct frame {
 	uint32_t cached_end;
 	uint32_t spill_from; /* the latest frame that ran into the slack */
 	uint32_t spill_end;
-	/* being written: [busy_from, busy_end) of that segment must not change */
-	uint32_t busy_from;
-	uint32_t busy_end; /* 0: nothing is */
 };
 
 int frame_init(struct frame *frame, uint32_t ring_bytes, uint32_t frame_max) must_check;
@@ -53,7 +49,6 @@ struct frame_place {
 	uint32_t limit; /* at most frame_max is used */
 };
 void frame_begin(struct frame *frame, const struct frame_place *place);
-void frame_set_limit(struct frame *frame, uint32_t limit);
 
 static inline bool frame_fits(const struct frame *frame, uint32_t size)
 {
@@ -156,15 +151,10 @@ struct frame_stamp {
 /* Seals it and tells what to write at its offset: ret_span bytes, whole blocks. */
 const unsigned char *frame_finish(struct frame *frame, const struct frame_stamp *stamp,
                                   uint32_t *ret_span);
-/* What was finished is written now, and stays as it is until frame_written(). The
- * next frame can be begun meanwhile; it ends before it would run into this one. */
-void frame_keep(struct frame *frame, uint32_t span);
-/* It is on disk, and can be read until the ring comes around. */
-void frame_written(struct frame *frame);
-/* It is not: this one is lost, and what was begun behind it. */
+/* What was finished is on disk, and can be read until the ring comes around. */
+void frame_written(struct frame *frame, uint32_t span);
+/* It is not: the frame is lost. */
 void frame_drop(struct frame *frame);
-/* Most bytes that a frame at this offset of the same segment may have now. */
-uint32_t frame_room(const struct frame *frame, uint32_t offset);
 
 /* Bytes of the frame being built, which nobody may be told of yet, or NULL. */
 const unsigned char *frame_building(const struct frame *frame, uint64_t segment, uint32_t offset,

@@ -28,7 +28,7 @@ int journal_init(struct journal *journal, const struct journal_options *options)
 
 void journal_resume(struct journal *journal, const struct journal_end *end)
 {
-	journal->durable = journal->tail = end->position;
+	journal->durable = end->position;
 	journal->item.max_expiry_ms = end->item.max_expiry_ms;
 	keeper_want(journal->options.keeper, end->position.segment + 1);
 }
@@ -180,7 +180,7 @@ static int switch_over(struct journal *journal)
 	journal->fd = journal->next_fd;
 	journal->next_fd = -1;
 	journal->header_written = false;
-	journal->durable = journal->tail = start;
+	journal->durable = start;
 	journal->epoch = journal->next_header.epoch;
 	journal->item = item;
 	journal->claim_count = 0;
@@ -195,7 +195,6 @@ static int switch_over(struct journal *journal)
 
 static int roll(struct journal *journal, uint64_t now_ms, bool wait)
 {
-	CHECK(!journal->under_way); /* F3: its end is not known yet */
 	if (journal->next_fd < 0) {
 		int r = keeper_get(journal->options.keeper, journal->durable.segment + 1, wait,
 		                   &journal->next_fd);
@@ -226,7 +225,7 @@ static uint32_t room_left(const struct journal *journal, enum journal_room room)
 	                 : room == JOURNAL_NOTE ? journal->limit + half
 	                                        : journal->limit;
 
-	return journal->tail.end < limit ? (uint32_t)(limit - journal->tail.end) : 0;
+	return journal->durable.end < limit ? (uint32_t)(limit - journal->durable.end) : 0;
 }
 
 int journal_ready(struct journal *journal, uint64_t now_ms, bool wait)
@@ -239,10 +238,11 @@ int journal_ready(struct journal *journal, uint64_t now_ms, bool wait)
 static void begin_frame(struct journal *journal, enum journal_room room, int reason)
 {
 	journal->reserve_reason = reason;
-	frame_begin(&journal->frame, &(struct frame_place){ .segment = journal->tail.segment,
-	                                                    .epoch = journal->epoch,
-	                                                    .offset = (uint32_t)journal->tail.end,
-	                                                    .limit = room_left(journal, room) });
+	frame_begin(&journal->frame,
+	            &(struct frame_place){ .segment = journal->durable.segment,
+	                                   .epoch = journal->epoch,
+	                                   .offset = (uint32_t)journal->durable.end,
+	                                   .limit = room_left(journal, room) });
 }
 
 static bool joins_reserve(const struct journal *journal, uint32_t size, enum journal_room room)
@@ -264,14 +264,11 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 			return journal->reserve_reason == -EAGAIN ? JOURNAL_COMMIT_FIRST : ERR_FULL;
 		if (frame_fits(&journal->frame, size))
 			return 0;
-		return journal->under_way ? JOURNAL_WAIT_FIRST : JOURNAL_COMMIT_FIRST;
+		return JOURNAL_COMMIT_FIRST;
 	}
 	if (frame_size > journal->options.frame_max)
 		return ERR_TOO_LARGE;
 	bool rolls = !journal->open || frame_size > room_left(journal, JOURNAL_NORMAL);
-	if (journal->under_way &&
-	    (rolls || frame_size > frame_room(&journal->frame, (uint32_t)journal->tail.end)))
-		return JOURNAL_WAIT_FIRST;
 	if (rolls) {
 		/* What is urgent does not wait for the keeper while there is a reserve. */
 		bool reserve = room != JOURNAL_NORMAL && journal->open &&
@@ -318,72 +315,31 @@ void journal_note_newest(struct journal *journal, const struct entry_newest *new
 	journal_note_claim(journal, &record, window_end_ms(newest->ticket, newest->window_s));
 }
 
-static void write_now(struct journal *journal, const unsigned char *bytes, uint32_t len)
+int journal_write(struct journal *journal, const struct journal_times *times, uint32_t *ret_bytes)
 {
 	struct file_system *fs = journal->options.folder->fs;
-
-	journal->write_error = fs->methods->write(fs, journal->fd, bytes, len, journal->tail.end);
-	keeper_turn(journal->options.keeper);
-}
-
-uint32_t journal_begin_write(struct journal *journal, const struct journal_times *times,
-                             const struct journal_way *way)
-{
-	struct frame_stamp stamp = { .sequence = journal->tail.sequence + 1,
+	struct frame_stamp stamp = { .sequence = journal->durable.sequence + 1,
 		                     .steady_ms = times->steady_ms,
 		                     .wall_ms = times->wall_ms };
 	uint32_t span;
 
-	CHECK(journal->open && !journal->under_way);          /* F4 */
+	CHECK(journal->open);                                 /* F4 */
 	CHECK(journal->frame.offset == journal->durable.end); /* F1 */
 	CHECK(journal->frame.segment == journal->durable.segment);
 	const unsigned char *bytes = frame_finish(&journal->frame, &stamp, &span);
-	frame_keep(&journal->frame, span);
-	journal->under_way = true;
-	journal->beside = way->beside;
-	journal->write_ms = times->steady_ms;
-	if (way->beside)
-		writer_start(journal->options.writer,
-		             &(struct writer_job){ .fd = journal->fd,
-		                                   .ptr = bytes,
-		                                   .len = span,
-		                                   .offset = journal->tail.end,
-		                                   .keeper = journal->options.keeper,
-		                                   .ended = way->ended,
-		                                   .user = way->user });
-	else
-		write_now(journal, bytes, span);
-	journal->tail.end += span;
-	journal->tail.sequence = stamp.sequence;
-	return span;
-}
-
-bool journal_write_ended(const struct journal *journal)
-{
-	CHECK(journal->under_way);
-	return !journal->beside || writer_ended(journal->options.writer);
-}
-
-int journal_end_write(struct journal *journal)
-{
-	CHECK(journal->under_way);
-	int r = journal->beside ? writer_wait(journal->options.writer) : journal->write_error;
-
-	journal->under_way = false;
+	int r = fs->methods->write(fs, journal->fd, bytes, span, journal->durable.end);
+	keeper_turn(journal->options.keeper);
 	if (r < 0) {
 		frame_drop(&journal->frame);
-		journal->tail = journal->durable;
 		/* The list names claims that were not taken; it is made anew. */
 		claims_list_drop(&journal->claims);
-		seal(journal, journal->write_ms);
+		seal(journal, times->steady_ms);
 		return r;
 	}
-	frame_written(&journal->frame);
-	if (journal_pending(journal))
-		frame_set_limit(&journal->frame,
-		                room_left(journal, journal_in_reserve(journal) ? JOURNAL_URGENT
-		                                                               : JOURNAL_NORMAL));
-	journal->durable = journal->tail;
+	frame_written(&journal->frame, span);
+	journal->durable.end += span;
+	journal->durable.sequence = stamp.sequence;
 	keeper_note_used(journal->options.keeper, journal->durable.end);
+	*ret_bytes = span;
 	return 0;
 }

@@ -6,9 +6,8 @@
  * journal_note_…(), and writes. Room for settles is kept at the end of each
  * segment, so that they still fit when no next segment can be had.
  *
- * A write can be made beside: while it is under way the next frame is put together,
- * but not written (F4). So overlapped are deciding and writing, never two writes:
- * a loss of power leaves one torn frame at most, with nothing behind it.
+ * One frame is written at a time (F4): a loss of power leaves one torn frame at most, with
+ * nothing behind it.
  *
  * A failed write seals the segment before the failed frame: the next segment's
  * header tells so, and what the write left is never looked at (F3). Until that
@@ -18,9 +17,9 @@
  * Format:    format.h
  * Threads:   the owner's; the keeper prepares segments beside it.
  * Ownership: journal_init() fills it, journal_close() takes what it holds.
- * Failure:   journal_reserve(): ERR_FULL, ERR_TOO_LARGE. journal_end_write():
- *            -errno of the write; the frame is dropped then, with what was begun
- *            behind it, and the caller takes back what it decided for both.
+ * Failure:   journal_reserve(): ERR_FULL, ERR_TOO_LARGE. journal_write():
+ *            -errno of the write; the frame is dropped then, and the caller takes
+ *            back what it decided for it.
  */
 #pragma once
 
@@ -32,7 +31,6 @@
 #include "store/local/journal/keeper.h"
 #include "store/local/journal/segment.h"
 #include "store/local/journal/shelf.h"
-#include "store/local/journal/writer.h"
 
 struct journal;
 
@@ -46,7 +44,6 @@ struct journal_position {
 struct journal_options {
 	const struct folder *folder;
 	struct keeper *keeper;
-	struct writer *writer; /* NULL: no write is made beside */
 	struct shelf *shelf;
 	uint32_t frame_max;
 	/* Makes a superblock with this position durable (F3). */
@@ -60,13 +57,8 @@ struct journal {
 	struct journal_options options;
 	struct frame frame;
 	struct journal_position durable;
-	struct journal_position tail; /* behind the frame under way: where the next one goes */
-	bool under_way;               /* a write was begun and not ended */
-	bool beside;                  /* by the writer */
-	int write_error;              /* of one that was made at once */
-	uint64_t write_ms;            /* steady time of it */
-	bool open;                    /* the current segment takes frames */
-	int fd;                       /* of the current segment, or -1 */
+	bool open; /* the current segment takes frames */
+	int fd;    /* of the current segment, or -1 */
 	uint64_t epoch;
 	uint32_t limit;      /* where the reserve begins */
 	int reserve_reason;  /* why the frame being built stands in the reserve; or 0 */
@@ -109,10 +101,8 @@ void journal_retry(struct journal *journal);
  * came of a delivery may have all of it. */
 enum journal_room { JOURNAL_NORMAL, JOURNAL_NOTE, JOURNAL_URGENT };
 #define JOURNAL_COMMIT_FIRST 1
-#define JOURNAL_WAIT_FIRST 2
 /* Room for an entry of `size` bytes in the current frame. COMMIT_FIRST: ask again when
- * that is written; WAIT_FIRST: when what is under way has ended, which gives the
- * current frame all its room. */
+ * that is written. */
 int journal_reserve(struct journal *journal, uint32_t size, enum journal_room room,
                     uint64_t now_ms) must_check;
 
@@ -142,16 +132,6 @@ struct journal_times {
 	uint64_t steady_ms;
 	uint64_t wall_ms;
 };
-/* How a frame is written: at once, or beside. `ended`: as in struct writer_job. */
-struct journal_way {
-	bool beside;
-	void (*ended)(void *user);
-	void *user;
-};
-/* Writes the frame; the bytes of the write. One at a time. */
-uint32_t journal_begin_write(struct journal *journal, const struct journal_times *times,
-                             const struct journal_way *way);
-/* Would journal_end_write() return at once? */
-bool journal_write_ended(const struct journal *journal);
-/* Waits for the write that was begun: it is durable, or -errno. */
-int journal_end_write(struct journal *journal) must_check;
+/* Writes the frame: it is durable, *ret_bytes long on the disk, or -errno. */
+int journal_write(struct journal *journal, const struct journal_times *times,
+                  uint32_t *ret_bytes) must_check;
