@@ -6,6 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "codec/json_write.h"
 #include "config/options.h"
 #include "gate/recipe/presets.h"
 
@@ -180,76 +181,69 @@ void check_write_sinks(const struct config *config, struct buf *out)
 
 static void write_json_sinks(const struct config *config, struct buf *out)
 {
-	buf_append_char(out, '[');
+	json_array_begin(out, "sinks");
 	for (uint32_t i = 0; config && i < config->sink_count; i++) {
 		const struct config_sink *sink = &config->sinks[i];
 		struct buf from = { 0 };
 		write_from(config, sink, &from);
-		buf_append_span(out, i ? SPAN(",{\"name\":") : SPAN("{\"name\":"));
-		buf_append_json(out, sink->name);
-		buf_printf(out, ",\"kind\":\"%s\",\"where\":", config_sink_word(sink->kind));
-		buf_append_json(out, where_of(sink));
-		buf_append_span(out, SPAN(",\"from\":"));
-		buf_append_json(out, buf_span(&from));
-		buf_append_char(out, '}');
+		json_object_begin(out, NULL);
+		json_add_text(out, "name", sink->name);
+		json_add_string(out, "kind", config_sink_word(sink->kind));
+		json_add_text(out, "where", where_of(sink));
+		json_add_text(out, "from", buf_span(&from));
+		json_object_end(out);
 		buf_free(&from);
 	}
-	buf_append_char(out, ']');
+	json_array_end(out);
 }
 
 /* ---- JSON ---- */
 
 static void write_problems(const struct config_report *report, enum config_level level,
-                           struct buf *out)
+                           const char *name, struct buf *out)
 {
-	bool first = true;
-	buf_append_char(out, '[');
+	json_array_begin(out, name);
 	for (uint32_t i = 0; i < report->count; i++) {
 		const struct config_problem *problem = &report->problems[i];
 		if (problem->level != level)
 			continue;
-		buf_printf(out, "%s{\"line\":%" PRIu32 ",\"column\":%" PRIu32 ",\"option\":",
-		           first ? "" : ",", problem->place.line, problem->place.column);
-		buf_append_json(out, span_str(problem->option));
-		buf_append_span(out, SPAN(",\"text\":"));
-		buf_append_json(out, span_str(problem->text));
-		buf_append_char(out, '}');
-		first = false;
+		json_object_begin(out, NULL);
+		json_add_u64(out, "line", problem->place.line);
+		json_add_u64(out, "column", problem->place.column);
+		json_add_string(out, "option", problem->option);
+		json_add_string(out, "text", problem->text);
+		json_object_end(out);
 	}
-	buf_append_char(out, ']');
+	json_array_end(out);
 }
 
 static void write_sources(const struct config *config, struct buf *out)
 {
 	static const char *const names[COLUMNS] = { "name",   "path", "recipe",
 		                                    "window", "auth", "mode" };
-	buf_append_char(out, '[');
+	json_array_begin(out, "sources");
 	for (uint32_t i = 0; config && i < config->source_count; i++) {
 		struct row row = row_of(&config->sources[i]);
-		buf_append_span(out, i ? SPAN(",{") : SPAN("{"));
-		for (size_t c = 0; c < COLUMNS; c++) {
-			buf_printf(out, "%s\"%s\":", c ? "," : "", names[c]);
-			buf_append_json(out, span_str(row.cells[c]));
-		}
-		buf_append_char(out, '}');
+		json_object_begin(out, NULL);
+		for (size_t c = 0; c < COLUMNS; c++)
+			json_add_string(out, names[c], row.cells[c]);
+		json_object_end(out);
 	}
-	buf_append_char(out, ']');
+	json_array_end(out);
 }
 
 void check_write_json(const struct config *config, const struct config_report *report,
                       struct buf *out)
 {
-	buf_append_span(out, SPAN("{\"file\":"));
-	buf_append_json(out, span_str(report->file ? report->file : ""));
-	buf_printf(out, ",\"ok\":%s,\"errors\":", report->errors == 0 ? "true" : "false");
-	write_problems(report, CONFIG_ERROR, out);
-	buf_append_span(out, SPAN(",\"warnings\":"));
-	write_problems(report, CONFIG_WARNING, out);
-	buf_append_span(out, SPAN(",\"sources\":"));
+	json_object_begin(out, NULL);
+	json_add_string(out, "file", report->file ? report->file : "");
+	json_add_bool(out, "ok", report->errors == 0);
+	write_problems(report, CONFIG_ERROR, "errors", out);
+	write_problems(report, CONFIG_WARNING, "warnings", out);
 	write_sources(config, out);
-	buf_append_span(out, SPAN(",\"sinks\":"));
 	write_json_sinks(config, out);
-	buf_append_span(out, SPAN("}\n"));
+	json_object_end(out);
+	buf_append_char(out, '\n');
 }
 
 /* ---- the command ---- */

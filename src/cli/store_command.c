@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/exit_code.h"
+#include "codec/json_write.h"
 #include "config/config.h"
 #include "config/options.h"
 
@@ -23,7 +24,8 @@ const struct option_table store_option_table = { table, ARRAY_LEN(table) };
 
 struct findings {
 	bool json;
-	uint32_t count, warnings, errors;
+	uint32_t warnings, errors;
+	struct buf out; /* JSON */
 };
 
 static const char *const words[] = {
@@ -39,38 +41,36 @@ static void tell(void *user, enum shared_level level, const char *name, const ch
 	findings->errors += level == SHARED_ERROR;
 	if (!findings->json) {
 		printf("%-8s %-24s %s\n", words[level], name, text);
-		findings->count++;
 		return;
 	}
-	struct buf out = { 0 };
-	buf_printf(&out, "%s{\"level\":\"%s\",\"name\":", findings->count++ > 0 ? "," : "",
-	           words[level]);
-	buf_append_json(&out, span_str(name));
-	buf_append_span(&out, SPAN(",\"text\":"));
-	buf_append_json(&out, span_str(text));
-	buf_append_char(&out, '}');
-	if (!out.failed)
-		fwrite(out.ptr, 1, out.len, stdout);
-	buf_free(&out);
+	json_object_begin(&findings->out, NULL);
+	json_add_string(&findings->out, "level", words[level]);
+	json_add_string(&findings->out, "name", name);
+	json_add_string(&findings->out, "text", text);
+	json_object_end(&findings->out);
 }
 
 static int check(const struct config *config, bool json)
 {
 	struct findings findings = { .json = json };
 	struct error_text text = { "" };
-	if (json)
-		printf("{\"findings\":[");
+	json_object_begin(&findings.out, NULL);
+	json_array_begin(&findings.out, "findings");
 	int error = shared_store_check(&config->store, &(struct shared_listener){ tell, &findings },
 	                               &text);
 	if (error != 0)
 		tell(&findings, SHARED_ERROR, "connection",
 		     text.text[0] ? text.text : error_name(error));
+	json_array_end(&findings.out);
+	json_add_bool(&findings.out, "fit", findings.errors == 0);
+	json_object_end(&findings.out);
 	if (json)
-		printf("],\"fit\":%s}\n", findings.errors == 0 ? "true" : "false");
+		printf("%.*s\n", (int)findings.out.len, findings.out.ptr ? findings.out.ptr : "");
 	else
 		printf("\n%s\n", findings.errors > 0     ? "not fit: mend the errors first"
 		                 : findings.warnings > 0 ? "fit, with warnings"
 		                                         : "fit");
+	buf_free(&findings.out);
 	return findings.errors == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 

@@ -1,7 +1,9 @@
 /* json_write: see json_write.h. */
 #include "codec/json_write.h"
 
+#include "base/base64.h"
 #include "base/text.h"
+#include "codec/json.h"
 
 /* The comma, if one is due, and the name. */
 static void begin(struct buf *out, const char *name)
@@ -78,11 +80,23 @@ void json_add_time(struct buf *out, const char *name, uint64_t unix_ms)
 {
 	char text[TEXT_TIME_LEN];
 	text_time(text, unix_ms);
-	json_add_text(out, name, span_of(text, sizeof(text)));
+	begin(out, name);
+	buf_append_char(out, '"');
+	buf_append(out, text, sizeof(text));
+	buf_append_char(out, '"');
+}
+
+void json_add_base64(struct buf *out, const char *name, struct span bytes)
+{
+	begin(out, name);
+	buf_append_char(out, '"');
+	base64_append(out, bytes);
+	buf_append_char(out, '"');
 }
 
 void json_add_raw(struct buf *out, const char *name, struct span json)
 {
+	json = json_trim(json); /* a line end would hide that a comma is due */
 	if (json.len == 0)
 		return;
 	begin(out, name);

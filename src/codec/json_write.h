@@ -37,6 +37,8 @@ void json_add_u64(struct buf *out, const char *name, uint64_t value);
 void json_add_bool(struct buf *out, const char *name, bool value);
 void json_add_null(struct buf *out, const char *name);
 void json_add_time(struct buf *out, const char *name, uint64_t unix_ms); /* RFC 3339, UTC */
-/* JSON as it is: a value, or without a name also members that were written apart.
- * Nothing for an empty text. */
+/* In base64, which is a text. */
+void json_add_base64(struct buf *out, const char *name, struct span bytes);
+/* JSON as it is, less the blanks around it: a value, or without a name also members that
+ * were written apart. Nothing for an empty text. */
 void json_add_raw(struct buf *out, const char *name, struct span json);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "codec/json_write.h"
 #include "deliver/lane_private.h"
 #include "gate/ticket.h"
 #include "sys/clock.h"
@@ -114,35 +115,27 @@ void lane_pool_free(struct lane *lane)
 
 /* ---- the stream ---- */
 
-static void put_ticket(struct buf *out, const char *name, uint64_t ticket)
-{
-	char text[TICKET_TEXT_LEN];
-	ticket_text(ticket, text);
-	buf_printf(out, ",\"%s\":\"%.*s\"", name, TICKET_TEXT_LEN, text);
-}
-
 static void publish(const struct lane_attempt *attempt, const char *outcome)
 {
 	const struct lane *lane = attempt->lane;
-	char bytes[STREAM_MESSAGE_MAX], time[TEXT_TIME_LEN];
+	char bytes[STREAM_MESSAGE_MAX];
 	struct buf out = buf_on(bytes, sizeof(bytes));
 	const struct outlet_result *result = &attempt->out.result;
 	if (likely(!feed_heard(lane->feed)))
 		return;
-	text_time(time, lane_store_time(lane, lane->now_ms));
-	buf_printf(&out, "event: delivery\ndata: {\"time\":\"%.*s\",\"sink\":", TEXT_TIME_LEN,
-	           time);
-	buf_append_json(&out, span_str(lane->name));
-	put_ticket(&out, "ticket", attempt->out.ticket);
-	put_ticket(&out, "event", attempt->out.event);
-	buf_printf(&out, ",\"attempt\":%u,\"outcome\":\"%s\"", attempt->out.number, outcome);
+	buf_append_span(&out, SPAN("event: delivery\ndata: "));
+	json_object_begin(&out, NULL);
+	json_add_time(&out, "time", lane_store_time(lane, lane->now_ms));
+	json_add_string(&out, "sink", lane->name);
+	ticket_add(&out, "ticket", attempt->out.ticket);
+	ticket_add(&out, "event", attempt->out.event);
+	json_add_u64(&out, "attempt", attempt->out.number);
+	json_add_string(&out, "outcome", outcome);
 	if (result->status > 0)
-		buf_printf(&out, ",\"status\":%u", result->status);
-	if (result->text_len > 0) {
-		buf_append_span(&out, SPAN(",\"text\":"));
-		buf_append_json(&out, span_of(result->text, result->text_len));
-	}
-	buf_append_span(&out, SPAN("}\n\n"));
+		json_add_u64(&out, "status", result->status);
+	json_add_text_if(&out, "text", span_of(result->text, result->text_len));
+	json_object_end(&out);
+	buf_append_span(&out, SPAN("\n\n"));
 	if (!out.failed)
 		feed_say(lane->feed, buf_span(&out));
 }

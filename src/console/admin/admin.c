@@ -2,6 +2,7 @@
 #include "console/admin/admin.h"
 
 #include "base/mem.h"
+#include "codec/json_write.h"
 #include "codec/query.h"
 
 #define HEADERS                                                                   \
@@ -70,11 +71,17 @@ static void answer_index(struct admin *admin, struct http_request *request, stru
 {
 	struct buf out = { .cap = 64u << 10 };
 	(void)part;
-	buf_printf(&out, "{\"version\":\"%s\",\"routes\":[", admin->options.console->version);
-	for (size_t i = 0; i < ARRAY_LEN(routes); i++)
-		buf_printf(&out, "%s{\"method\":\"%s\",\"path\":\"%s\"}", i > 0 ? "," : "",
-		           method_name(routes[i].method), routes[i].path);
-	buf_append_span(&out, SPAN("]}\n"));
+	json_object_begin(&out, NULL);
+	json_add_string(&out, "version", admin->options.console->version);
+	json_array_begin(&out, "routes");
+	for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+		json_object_begin(&out, NULL);
+		json_add_string(&out, "method", method_name(routes[i].method));
+		json_add_string(&out, "path", routes[i].path);
+		json_object_end(&out);
+	}
+	json_array_end(&out);
+	json_object_end(&out);
 	admin_respond(request, &out);
 }
 
@@ -166,6 +173,7 @@ void admin_handle(struct admin *admin, const struct console_view *view, uint64_t
 
 void admin_respond_status(struct http_request *request, uint16_t status, struct buf *out)
 {
+	buf_append_char(out, '\n');
 	if (out->failed)
 		admin_respond_busy(request, "no memory for the answer now");
 	else

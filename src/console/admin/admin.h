@@ -85,14 +85,10 @@ void admin_respond_busy(struct http_request *request, const char *detail);
 void admin_respond_error(struct http_request *request, int error);
 
 /* admin_json.c. Members end with a comma, which admin_close_object() takes back. */
-void admin_put_text(struct buf *out, const char *name, struct span text);
-void admin_put_time(struct buf *out, const char *name, uint64_t unix_ms);
-void admin_put_ticket(struct buf *out, const char *name, uint64_t ticket);
 void admin_put_sink(const struct admin *admin, struct buf *out, uint32_t sink);
 void admin_put_item(const struct admin *admin, struct buf *out, const struct store_item *item,
                     const struct store_parts *parts);
 void admin_put_payload(struct buf *out, const struct store_item *item, struct span payload);
-void admin_close_object(struct buf *out);
 const char *admin_mark_name(enum store_mark mark);
 
 /* admin_command.c: tells a lane, and `done` is called on this thread with what came of

@@ -2,11 +2,11 @@
  * admin_jobs: what is asked of jobs: begin one, list, show, cancel. See admin.h; how they
  * work: admin_job.h.
  */
-#include <inttypes.h>
 
 #include "base/hash.h"
 #include "base/hex.h"
 #include "base/text.h"
+#include "codec/json_write.h"
 #include "console/admin/admin_job.h"
 #include "gate/ticket.h"
 
@@ -22,36 +22,36 @@ static const char *const state_names[] = { "running", "done", "cancelled", "fail
 static void put_counts(struct buf *out, const struct admin_job *job)
 {
 	static const char *const acted[] = { "replayed", "released", "dropped" };
-	buf_printf(out, "\"matched\":%" PRIu64 ",\"%s\":%" PRIu64 ",", job->matched,
-	           acted[job->kind], job->acted);
-	buf_printf(out, "\"skipped\":%" PRIu64 ",\"failed\":%" PRIu64 ",", job->skipped,
-	           job->failed);
+	json_add_u64(out, "matched", job->matched);
+	json_add_u64(out, acted[job->kind], job->acted);
+	json_add_u64(out, "skipped", job->skipped);
+	json_add_u64(out, "failed", job->failed);
 }
 
 static void put_job(struct buf *out, const struct admin_job *job)
 {
-	buf_printf(out, "{\"job\":%" PRIu32 ",\"kind\":\"%s\",\"state\":\"%s\",", job->id,
-	           kind_names[job->kind], state_names[job->state]);
-	buf_printf(out, "\"dry_run\":%s,", job->dry_run ? "true" : "false");
+	json_object_begin(out, NULL);
+	json_add_u64(out, "job", job->id);
+	json_add_string(out, "kind", kind_names[job->kind]);
+	json_add_string(out, "state", state_names[job->state]);
+	json_add_bool(out, "dry_run", job->dry_run);
 	if (job->kind == JOB_REPLAY)
-		admin_put_text(out, "nonce", span_of(job->nonce, job->nonce_len));
+		json_add_text(out, "nonce", span_of(job->nonce, job->nonce_len));
 	if (job->rate > 0)
-		buf_printf(out, "\"rate\":%" PRIu64 ",", job->rate);
+		json_add_u64(out, "rate", job->rate);
 	put_counts(out, job);
-	admin_put_time(out, "began", job->began_ms);
+	json_add_time(out, "began", job->began_ms);
 	if (job->state != JOB_RUNNING)
-		admin_put_time(out, "ended", job->ended_ms);
+		json_add_time(out, "ended", job->ended_ms);
 	if (job->error != 0 || job->problem)
-		admin_put_text(out, "error",
-		               span_str(job->problem ? job->problem : error_name(job->error)));
-	admin_close_object(out);
+		json_add_string(out, "error", job->problem ? job->problem : error_name(job->error));
+	json_object_end(out);
 }
 
 static void respond_job(struct http_request *request, uint16_t status, const struct admin_job *job)
 {
 	struct buf out = { .cap = 4096 };
 	put_job(&out, job);
-	buf_append_char(&out, '\n');
 	admin_respond_status(request, status, &out);
 }
 
@@ -59,12 +59,12 @@ void admin_list_jobs(struct admin *admin, struct http_request *request, struct s
 {
 	struct buf out = { .cap = 1u << 20 };
 	(void)part;
-	buf_append_span(&out, SPAN("{\"jobs\":["));
-	for (const struct admin_job *job = admin->jobs; job; job = job->next) {
+	json_object_begin(&out, NULL);
+	json_array_begin(&out, "jobs");
+	for (const struct admin_job *job = admin->jobs; job; job = job->next)
 		put_job(&out, job);
-		buf_append_span(&out, job->next ? SPAN(",") : SPAN_EMPTY);
-	}
-	buf_append_span(&out, SPAN("]}\n"));
+	json_array_end(&out);
+	json_object_end(&out);
 	admin_respond(request, &out);
 }
 

@@ -6,10 +6,12 @@
  * then it may have few tickets, or none, and a cursor to go on with.
  */
 #include <inttypes.h>
+#include <stdio.h>
 
 #include "base/hash.h"
 #include "base/hex.h"
 #include "base/mem.h"
+#include "codec/json_write.h"
 #include "console/admin/admin.h"
 
 #define LIMIT_STANDARD 100u
@@ -63,15 +65,13 @@ static bool parse_cursor(struct listing *it, const struct filter_text *text)
 
 static void finish(struct listing *it)
 {
-	buf_append_span(&it->out, SPAN("],\"next\":"));
-	if (it->scan.end) {
-		buf_append_span(&it->out, SPAN("null"));
-	} else {
-		struct sealed_cursor cursor = seal_cursor(it);
-		buf_printf(&it->out, "\"%016" PRIx64 "%016" PRIx64 "%016" PRIx64 "\"",
-		           cursor.word[0], cursor.word[1], cursor.seal);
-	}
-	buf_append_span(&it->out, SPAN("}\n"));
+	char next[3 * 16 + 1];
+	struct sealed_cursor cursor = seal_cursor(it);
+	snprintf(next, sizeof(next), "%016" PRIx64 "%016" PRIx64 "%016" PRIx64, cursor.word[0],
+	         cursor.word[1], cursor.seal);
+	json_array_end(&it->out);
+	json_add_string(&it->out, "next", it->scan.end ? NULL : next);
+	json_object_end(&it->out);
 	admin_respond(it->request, &it->out);
 	buf_free(&it->scan.items);
 	mem_free(it);
@@ -85,9 +85,9 @@ static void take_items(struct listing *it)
 	while (store_item_next(buf_span(&it->scan.items), &at, &item, &parts)) {
 		if (!admin_filter_matches(&it->filter, &item, &parts))
 			continue;
-		buf_append_span(&it->out, it->listed++ > 0 ? SPAN(",") : SPAN_EMPTY);
+		it->listed++;
 		admin_put_item(it->admin, &it->out, &item, &parts);
-		admin_close_object(&it->out);
+		json_object_end(&it->out);
 	}
 }
 
@@ -152,6 +152,7 @@ void admin_list_tickets(struct admin *admin, struct http_request *request, struc
 	it->scan.op = (struct store_op){ .kind = STORE_SCAN, .done = scanned, .user = it };
 	it->scan.max_items = (uint32_t)it->limit;
 	it->scan.max_bytes = PIECE_BYTES;
-	buf_append_span(&it->out, SPAN("{\"tickets\":["));
+	json_object_begin(&it->out, NULL);
+	json_array_begin(&it->out, "tickets");
 	store_submit(admin->options.port, &it->scan.op);
 }

@@ -5,10 +5,10 @@
  * none is open, it is looked for in the journal, a piece at a time and not without end;
  * of what is closed no attempts are known.
  */
-#include <inttypes.h>
-
 #include "base/mem.h"
+#include "codec/json_write.h"
 #include "console/admin/admin.h"
+#include "gate/ticket.h"
 
 #define SHOW_BYTES_MAX (64u << 20)
 #define STEPS_MAX 4096u
@@ -30,22 +30,21 @@ static void put_history(struct buf *out, struct span items, size_t at)
 {
 	struct store_history note;
 	struct span text;
-	uint32_t count = 0;
-	buf_append_span(out, SPAN("\"history\":["));
+	json_array_begin(out, "history");
 	while (store_history_next(items, &at, &note, &text)) {
-		buf_append_span(out, count++ > 0 ? SPAN(",{") : SPAN("{"));
-		admin_put_time(out, "time", note.at_ms);
-		buf_printf(out, "\"attempt\":%" PRIu32 ",", note.attempt);
-		admin_put_text(out, "mark", span_str(admin_mark_name((enum store_mark)note.mark)));
+		json_object_begin(out, NULL);
+		json_add_time(out, "time", note.at_ms);
+		json_add_u64(out, "attempt", note.attempt);
+		json_add_string(out, "mark", admin_mark_name((enum store_mark)note.mark));
 		if (note.status > 0)
-			buf_printf(out, "\"status\":%u,", note.status);
+			json_add_u64(out, "status", note.status);
 		if (note.due_ms > 0)
-			admin_put_time(out, "next", note.due_ms);
+			json_add_time(out, "next", note.due_ms);
 		if (text.len > 0)
-			admin_put_text(out, "text", text);
-		admin_close_object(out);
+			json_add_text(out, "text", text);
+		json_object_end(out);
 	}
-	buf_append_span(out, SPAN("],"));
+	json_array_end(out);
 }
 
 static void end_show(struct show *it)
@@ -57,7 +56,8 @@ static void end_show(struct show *it)
 		                     SPAN_EMPTY);
 		buf_free(&it->out);
 	} else {
-		buf_append_span(&it->out, SPAN("]}\n"));
+		json_array_end(&it->out);
+		json_object_end(&it->out);
 		admin_respond(it->request, &it->out);
 	}
 	buf_free(&it->read.items);
@@ -81,17 +81,15 @@ static void put_leg(struct show *it, const struct store_item *item, const struct
                     struct span items, size_t history)
 {
 	if (it->listed++ == 0) {
-		buf_append_char(&it->out, '{');
-		admin_put_ticket(&it->out, "event", item->event);
+		json_object_begin(&it->out, NULL);
+		ticket_add(&it->out, "event", item->event);
 		if (it->payload)
 			admin_put_payload(&it->out, item, parts->payload);
-		buf_append_span(&it->out, SPAN("\"legs\":["));
-	} else {
-		buf_append_char(&it->out, ',');
+		json_array_begin(&it->out, "legs");
 	}
 	admin_put_item(it->admin, &it->out, item, parts);
 	put_history(&it->out, items, history);
-	admin_close_object(&it->out);
+	json_object_end(&it->out);
 }
 
 /* ---- closed ---- */

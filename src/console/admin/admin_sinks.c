@@ -1,53 +1,44 @@
 /* admin_sinks: sinks, sources and counts. See admin.h. */
-#include <inttypes.h>
-
 #include "base/mem.h"
-#include "base/text.h"
+#include "codec/json_write.h"
 #include "console/admin/admin.h"
 
 #define ANSWER_BYTES_MAX (1u << 20)
-
-static void put_number(struct buf *out, const char *name, uint64_t value)
-{
-	buf_printf(out, "\"%s\":%" PRIu64 ",", name, value);
-}
 
 static void put_error(struct buf *out, const struct lane_view *view)
 {
 	if (view->error_at_ms == 0)
 		return;
-	buf_append_span(out, SPAN("\"last_error\":{"));
-	admin_put_time(out, "time", view->error_at_ms);
+	json_object_begin(out, "last_error");
+	json_add_time(out, "time", view->error_at_ms);
 	if (view->error_status > 0)
-		put_number(out, "status", view->error_status);
-	admin_put_text(out, "text", span_of(view->error, view->error_len));
-	admin_close_object(out);
-	buf_append_char(out, ',');
+		json_add_u64(out, "status", view->error_status);
+	json_add_text(out, "text", span_of(view->error, view->error_len));
+	json_object_end(out);
 }
 
 static void put_sink(struct buf *out, const struct lane_view *view)
 {
-	buf_append_char(out, '{');
-	admin_put_text(out, "sink", span_str(view->name));
-	admin_put_text(out, "state", span_str(lane_state_name(view->state)));
-	put_number(out, "waiting", view->waiting);
-	put_number(out, "in_flight", view->in_flight);
-	put_number(out, "limit", view->limit);
-	put_number(out, "latency_us", view->latency_us);
-	admin_put_text(out, "breaker", span_str(breaker_state_name(view->breaker)));
-	buf_append_span(out, SPAN("\"outcomes\":{"));
-	put_number(out, "done", view->outcomes[OUTCOME_DONE]);
-	put_number(out, "dead", view->outcomes[OUTCOME_DEAD]);
-	put_number(out, "unknown", view->outcomes[OUTCOME_UNKNOWN]);
-	put_number(out, "failed", view->failed);
-	admin_close_object(out);
-	buf_append_char(out, ',');
-	put_number(out, "disabled", view->disabled);
-	put_number(out, "unrecorded", view->unrecorded);
+	json_object_begin(out, NULL);
+	json_add_string(out, "sink", view->name);
+	json_add_string(out, "state", lane_state_name(view->state));
+	json_add_u64(out, "waiting", view->waiting);
+	json_add_u64(out, "in_flight", view->in_flight);
+	json_add_u64(out, "limit", view->limit);
+	json_add_u64(out, "latency_us", view->latency_us);
+	json_add_string(out, "breaker", breaker_state_name(view->breaker));
+	json_object_begin(out, "outcomes");
+	json_add_u64(out, "done", view->outcomes[OUTCOME_DONE]);
+	json_add_u64(out, "dead", view->outcomes[OUTCOME_DEAD]);
+	json_add_u64(out, "unknown", view->outcomes[OUTCOME_UNKNOWN]);
+	json_add_u64(out, "failed", view->failed);
+	json_object_end(out);
+	json_add_u64(out, "disabled", view->disabled);
+	json_add_u64(out, "unrecorded", view->unrecorded);
 	if (view->oldest_ms > 0)
-		admin_put_time(out, "oldest", view->oldest_ms);
+		json_add_time(out, "oldest", view->oldest_ms);
 	put_error(out, view);
-	admin_close_object(out);
+	json_object_end(out);
 }
 
 void admin_list_sinks(struct admin *admin, struct http_request *request, struct span part)
@@ -55,13 +46,14 @@ void admin_list_sinks(struct admin *admin, struct http_request *request, struct 
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
 	struct lane_view view;
 	(void)part;
-	buf_append_span(&out, SPAN("{\"sinks\":["));
+	json_object_begin(&out, NULL);
+	json_array_begin(&out, "sinks");
 	for (uint32_t i = 0; i < deliver_lane_count(admin->options.console->deliver); i++) {
 		deliver_view(admin->options.console->deliver, i, &view);
-		buf_append_span(&out, i > 0 ? SPAN(",") : SPAN_EMPTY);
 		put_sink(&out, &view);
 	}
-	buf_append_span(&out, SPAN("]}\n"));
+	json_array_end(&out);
+	json_object_end(&out);
 	admin_respond(request, &out);
 }
 
@@ -86,7 +78,6 @@ void admin_show_sink(struct admin *admin, struct http_request *request, struct s
 	if (find_sink(admin, request, part, &view) < 0)
 		return;
 	put_sink(&out, &view);
-	buf_append_char(&out, '\n');
 	admin_respond(request, &out);
 }
 
@@ -110,7 +101,6 @@ static void told(struct admin_command *command)
 		/* The lane shows it at the end of its round. */
 		view.state = command->command.kind == DELIVER_PAUSE ? LANE_PAUSED : LANE_RUNNING;
 		put_sink(&out, &view);
-		buf_append_char(&out, '\n');
 		admin_respond(act->request, &out);
 	}
 	mem_free(act);
@@ -150,25 +140,24 @@ static void put_source(struct buf *out, const struct source_counts *counts,
                        const struct source_count *count)
 {
 	uint64_t refused = 0, unauthorized = 0, overload = 0, unrouted = 0;
-	buf_append_span(out, SPAN("\"verdicts\":{"));
+	json_object_begin(out, "verdicts");
 	for (int verdict = VERDICT_NEW; verdict < VERDICT_COUNT; verdict++) {
 		uint64_t sum = 0;
 		for (uint32_t i = 0; i < counts->thread_count; i++)
 			sum += meter_read(&count->meters[i].verdicts[verdict]);
-		put_number(out, verdict_name((enum verdict)verdict), sum);
+		json_add_u64(out, verdict_name((enum verdict)verdict), sum);
 	}
-	admin_close_object(out);
-	buf_append_char(out, ',');
+	json_object_end(out);
 	for (uint32_t i = 0; i < counts->thread_count; i++) {
 		refused += meter_read(&count->meters[i].refused);
 		unauthorized += meter_read(&count->meters[i].unauthorized);
 		overload += meter_read(&count->meters[i].overload);
 		unrouted += meter_read(&count->meters[i].unrouted);
 	}
-	put_number(out, "refused", refused);
-	put_number(out, "unauthorized", unauthorized);
-	put_number(out, "overload", overload);
-	put_number(out, "unrouted", unrouted);
+	json_add_u64(out, "refused", refused);
+	json_add_u64(out, "unauthorized", unauthorized);
+	json_add_u64(out, "overload", overload);
+	json_add_u64(out, "unrouted", unrouted);
 }
 
 static const struct source_count *find_count(const struct source_counts *counts, struct span name)
@@ -184,31 +173,32 @@ void admin_list_sources(struct admin *admin, struct http_request *request, struc
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
 	const struct source_counts *counts = admin->options.console->counts;
 	(void)part;
-	buf_append_span(&out, SPAN("{\"sources\":["));
+	json_object_begin(&out, NULL);
+	json_array_begin(&out, "sources");
 	for (uint32_t i = 0; i < admin->view.window_count; i++) {
 		const struct advice_question *source = &admin->view.windows[i];
 		const struct source_count *count = find_count(counts, source->source);
-		buf_append_span(&out, i > 0 ? SPAN(",{") : SPAN("{"));
-		admin_put_text(&out, "source", source->source);
-		put_number(&out, "window_ms", source->window_ms);
+		json_object_begin(&out, NULL);
+		json_add_text(&out, "source", source->source);
+		json_add_u64(&out, "window_ms", source->window_ms);
 		if (count)
 			put_source(&out, counts, count);
-		admin_close_object(&out);
+		json_object_end(&out);
 	}
-	buf_append_span(&out, SPAN("]}\n"));
+	json_array_end(&out);
+	json_object_end(&out);
 	admin_respond(request, &out);
 }
 
 static void put_tickets(struct buf *out, const struct store_stats *stats)
 {
-	buf_append_span(out, SPAN("\"tickets\":{"));
-	put_number(out, "open", stats->open_tickets);
-	put_number(out, "due", stats->due_tickets);
-	put_number(out, "held", stats->held_tickets);
-	put_number(out, "parked", stats->parked_tickets);
-	put_number(out, "dead", stats->dead_tickets);
-	admin_close_object(out);
-	buf_append_char(out, ',');
+	json_object_begin(out, "tickets");
+	json_add_u64(out, "open", stats->open_tickets);
+	json_add_u64(out, "due", stats->due_tickets);
+	json_add_u64(out, "held", stats->held_tickets);
+	json_add_u64(out, "parked", stats->parked_tickets);
+	json_add_u64(out, "dead", stats->dead_tickets);
+	json_object_end(out);
 }
 
 void admin_show_stats(struct admin *admin, struct http_request *request, struct span part)
@@ -218,22 +208,21 @@ void admin_show_stats(struct admin *admin, struct http_request *request, struct 
 	struct store_stats stats;
 	(void)part;
 	store_stats(console->store, &stats);
-	buf_append_char(&out, '{');
-	admin_put_text(&out, "version", span_str(console->version));
-	admin_put_time(&out, "started", console->started_ms);
+	json_object_begin(&out, NULL);
+	json_add_string(&out, "version", console->version);
+	json_add_time(&out, "started", console->started_ms);
 	put_tickets(&out, &stats);
-	put_number(&out, "claims", stats.live_claims);
-	put_number(&out, "entities", stats.live_entities);
-	put_number(&out, "waits", stats.waits);
-	put_number(&out, "commits", stats.commits);
-	put_number(&out, "journal_bytes", stats.journal_bytes);
-	put_number(&out, "segments", stats.segments);
-	put_number(&out, "clock_held_ms", stats.clock_held_ms);
-	put_number(&out, "io_errors", stats.io_errors);
-	put_number(&out, "spooled", stats.spooled_events);
-	buf_printf(&out, "\"away\":%s,", stats.away ? "true" : "false");
-	buf_printf(&out, "\"writable\":%s,", stats.writable ? "true" : "false");
-	admin_close_object(&out);
-	buf_append_char(&out, '\n');
+	json_add_u64(&out, "claims", stats.live_claims);
+	json_add_u64(&out, "entities", stats.live_entities);
+	json_add_u64(&out, "waits", stats.waits);
+	json_add_u64(&out, "commits", stats.commits);
+	json_add_u64(&out, "journal_bytes", stats.journal_bytes);
+	json_add_u64(&out, "segments", stats.segments);
+	json_add_u64(&out, "clock_held_ms", stats.clock_held_ms);
+	json_add_u64(&out, "io_errors", stats.io_errors);
+	json_add_u64(&out, "spooled", stats.spooled_events);
+	json_add_bool(&out, "away", stats.away);
+	json_add_bool(&out, "writable", stats.writable);
+	json_object_end(&out);
 	admin_respond(request, &out);
 }

@@ -9,6 +9,7 @@
  *   not open      it may be the event's ticket, and other legs wait: all of them
  */
 #include "base/mem.h"
+#include "codec/json_write.h"
 #include "console/admin/admin.h"
 #include "gate/ticket.h"
 
@@ -33,11 +34,10 @@ static void end_deed(struct admin_act *act, int error)
 	if (error != 0) {
 		admin_respond_error(deed->request, error);
 	} else {
-		buf_append_char(&out, '{');
-		admin_put_ticket(&out, "ticket", act->ticket);
-		admin_put_text(&out, "state", act->drop ? SPAN("dropped") : SPAN("released"));
-		admin_close_object(&out);
-		buf_append_char(&out, '\n');
+		json_object_begin(&out, NULL);
+		ticket_add(&out, "ticket", act->ticket);
+		json_add_text(&out, "state", act->drop ? SPAN("dropped") : SPAN("released"));
+		json_object_end(&out);
 		admin_respond(deed->request, &out);
 	}
 	buf_free(&deed->read.items);

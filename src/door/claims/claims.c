@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/text.h"
+#include "codec/json_write.h"
 #include "door/claims/claims_internal.h"
 #include "sys/clock.h"
 
@@ -146,12 +147,14 @@ void claims_respond_problem(struct claims_request *it, uint16_t status, const ch
 	char bytes[1024];
 	struct buf out = buf_on(bytes, sizeof(bytes));
 
-	buf_printf(&out,
-	           "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%u,\"code\":\"%s\","
-	           "\"detail\":",
-	           http1_reason(status), status, code);
-	buf_append_json(&out, span_str(detail));
-	buf_append_span(&out, SPAN("}\n"));
+	json_object_begin(&out, NULL);
+	json_add_string(&out, "type", "about:blank");
+	json_add_string(&out, "title", http1_reason(status));
+	json_add_u64(&out, "status", status);
+	json_add_string(&out, "code", code);
+	json_add_string(&out, "detail", detail);
+	json_object_end(&out);
+	buf_append_char(&out, '\n');
 	CHECK(!out.failed);
 	claims_respond(it,
 	               &(struct http_response){ .status = status,

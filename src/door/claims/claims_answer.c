@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/text.h"
+#include "codec/json_write.h"
 #include "door/claims/claims_internal.h"
 #include "gate/ticket.h"
 
@@ -10,25 +10,20 @@
 
 static const struct span retry_after = { "Retry-After: 1\r\n", 16 };
 
-void claims_put_time(struct buf *out, const char *name, uint64_t unix_ms)
+static void add_time(struct buf *out, const char *name, uint64_t unix_ms)
 {
-	char text[TEXT_TIME_LEN];
-
-	text_time(text, unix_ms);
-	buf_printf(out, ",\"%s\":\"%.*s\"", name, unix_ms ? TEXT_TIME_LEN : 0, text);
+	if (unix_ms)
+		json_add_time(out, name, unix_ms);
+	else
+		json_add_text(out, name, SPAN_EMPTY);
 }
 
-void claims_put_ticket(struct buf *out, const char *name, uint64_t ticket)
+static void add_ticket(struct buf *out, const char *name, uint64_t ticket)
 {
-	char text[TICKET_TEXT_LEN];
-
-	ticket_text(ticket, text);
-	buf_printf(out, ",\"%s\":\"%.*s\"", name, ticket ? TICKET_TEXT_LEN : 0, text);
-}
-
-static void put_number(struct buf *out, const char *name, uint64_t number)
-{
-	buf_printf(out, ",\"%s\":%llu", name, (unsigned long long)number);
+	if (ticket)
+		ticket_add(out, name, ticket);
+	else
+		json_add_text(out, name, SPAN_EMPTY);
 }
 
 /* ---- claims ---- */
@@ -50,7 +45,7 @@ static void put_token(struct buf *out, const struct claims_item *item)
 	                                         .attempt = item->attempt,
 	                                         .expiry_s = expiry_s(item) },
 	                  text);
-	buf_printf(out, ",\"token\":\"%.*s\"", LEASE_TOKEN_LEN, text);
+	json_add_text(out, "token", span_of(text, LEASE_TOKEN_LEN));
 }
 
 static void put_outcome(struct buf *out, const struct claims_item *item)
@@ -58,13 +53,11 @@ static void put_outcome(struct buf *out, const struct claims_item *item)
 	static const struct claims_outcome none = { .coding = CLAIMS_NO_OUTCOME };
 	const struct claims_outcome *outcome = item->has_outcome ? &item->outcome : &none;
 
-	buf_append_span(out, SPAN(",\"outcome\":"));
-	claims_outcome_put(outcome, out);
-	buf_printf(out, ",\"outcome_coding\":\"%s\",\"outcome_type\":",
-	           claims_coding_name(outcome->coding));
-	buf_append_json(out, outcome->type);
-	put_number(out, "outcome_status", outcome->status);
-	claims_put_time(out, "settled", outcome->settled_ms);
+	claims_outcome_add(out, "outcome", outcome);
+	json_add_string(out, "outcome_coding", claims_coding_name(outcome->coding));
+	json_add_text(out, "outcome_type", outcome->type);
+	json_add_u64(out, "outcome_status", outcome->status);
+	add_time(out, "settled", outcome->settled_ms);
 }
 
 static const char *state_name(enum store_state state)
@@ -82,30 +75,31 @@ static const char *state_name(enum store_state state)
 
 static void put_verdict(struct buf *out, const struct claims_item *item)
 {
-	buf_printf(out, "{\"verdict\":\"%s\"", verdict_name(item->verdict));
-	claims_put_ticket(out, "ticket", item->ticket);
-	claims_put_time(out, "first_seen", item->admit.first_seen_ms);
+	json_object_begin(out, NULL);
+	json_add_string(out, "verdict", verdict_name(item->verdict));
+	add_ticket(out, "ticket", item->ticket);
+	add_time(out, "first_seen", item->admit.first_seen_ms);
 	switch (item->verdict) {
 	case VERDICT_NEW:
 		put_token(out, item);
-		put_number(out, "attempt", item->attempt);
-		put_number(out, "lease_ms", item->lease_ms);
-		claims_put_time(out, "lease_until", item->lease_until_ms);
+		json_add_u64(out, "attempt", item->attempt);
+		json_add_u64(out, "lease_ms", item->lease_ms);
+		add_time(out, "lease_until", item->lease_until_ms);
 		break;
 	case VERDICT_DUPLICATE:
-		put_number(out, "seen", item->admit.seen);
-		buf_printf(out, ",\"state\":\"%s\"", state_name(item->state));
+		json_add_u64(out, "seen", item->admit.seen);
+		json_add_string(out, "state", state_name(item->state));
 		put_outcome(out, item);
 		break;
 	case VERDICT_BUSY:
-		put_number(out, "seen", item->admit.seen);
-		put_number(out, "attempt", item->attempt);
-		put_number(out, "retry_after_ms", item->retry_ms);
-		claims_put_time(out, "lease_until", item->lease_until_ms);
+		json_add_u64(out, "seen", item->admit.seen);
+		json_add_u64(out, "attempt", item->attempt);
+		json_add_u64(out, "retry_after_ms", item->retry_ms);
+		add_time(out, "lease_until", item->lease_until_ms);
 		break;
 	default: break;
 	}
-	buf_append_char(out, '}');
+	json_object_end(out);
 }
 
 static uint16_t status_of(const struct claims_item *item)
@@ -171,9 +165,10 @@ static void respond_error(struct claims_request *it, int error)
 
 static void put_refused(struct buf *out, uint16_t status, struct span problem)
 {
-	buf_append_span(out, SPAN("{\"error\":"));
-	buf_append_json(out, problem);
-	buf_printf(out, ",\"status\":%u}", status);
+	json_object_begin(out, NULL);
+	json_add_text(out, "error", problem);
+	json_add_u64(out, "status", status);
+	json_object_end(out);
 }
 
 static void put_item(struct buf *out, const struct claims_item *item)
@@ -201,17 +196,15 @@ static void answer_batch(struct claims_request *it)
 		if (decided)
 			verdicts[item->verdict]++;
 	}
-	buf_append_char(&body, '{');
+	json_object_begin(&body, NULL);
 	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
-		buf_printf(&body, "\"%s\":%llu,", verdict_name((enum verdict)i),
-		           (unsigned long long)verdicts[i]);
-	buf_printf(&body, "\"refused\":%llu,\"claims\":[", (unsigned long long)refused);
-	for (uint32_t i = 0; i < it->count; i++) {
-		if (i > 0)
-			buf_append_char(&body, ',');
+		json_add_u64(&body, verdict_name((enum verdict)i), verdicts[i]);
+	json_add_u64(&body, "refused", refused);
+	json_array_begin(&body, "claims");
+	for (uint32_t i = 0; i < it->count; i++)
 		put_item(&body, &it->items[i]);
-	}
-	buf_append_span(&body, SPAN("]}"));
+	json_array_end(&body);
+	json_object_end(&body);
 	respond(it, 200, SPAN_EMPTY, &body);
 }
 
@@ -243,19 +236,20 @@ void claims_answer_claims(struct claims_request *it)
 
 static void put_done(struct buf *out, const struct claims_item *item)
 {
-	buf_printf(out, "{\"state\":\"%s\"",
-	           item->it->act == CLAIMS_SETTLE  ? "settled"
-	           : item->it->act == CLAIMS_RENEW ? "renewed"
-	                                           : "released");
-	claims_put_ticket(out, "ticket", item->ticket);
-	put_number(out, "attempt", item->attempt);
+	json_object_begin(out, NULL);
+	json_add_string(out, "state",
+	                item->it->act == CLAIMS_SETTLE  ? "settled"
+	                : item->it->act == CLAIMS_RENEW ? "renewed"
+	                                                : "released");
+	add_ticket(out, "ticket", item->ticket);
+	json_add_u64(out, "attempt", item->attempt);
 	if (item->it->act == CLAIMS_SETTLE)
-		buf_printf(out, ",\"repeated\":%s", item->repeated ? "true" : "false");
+		json_add_bool(out, "repeated", item->repeated);
 	if (item->it->act == CLAIMS_RENEW) {
-		put_number(out, "lease_ms", item->lease_ms);
-		claims_put_time(out, "lease_until", item->lease_until_ms);
+		json_add_u64(out, "lease_ms", item->lease_ms);
+		add_time(out, "lease_until", item->lease_until_ms);
 	}
-	buf_append_char(out, '}');
+	json_object_end(out);
 }
 
 void claims_answer_settle(struct claims_request *it)
@@ -288,24 +282,24 @@ static void put_lookup(struct buf *out, const struct claims_item *item)
 	static const struct claims_outcome none = { .coding = CLAIMS_NO_OUTCOME };
 	const struct claims_outcome *outcome = item->has_outcome ? &item->outcome : &none;
 
-	buf_printf(out, "{\"found\":%s,\"state\":\"%s\"", item->found ? "true" : "false",
-	           item->found ? state_name(item->state) : "none");
-	claims_put_ticket(out, "ticket", item->ticket);
-	claims_put_time(out, "first_seen", item->admit.first_seen_ms);
-	put_number(out, "age_s",
-	           item->found ? since_s(item->admit.first_seen_ms, item->now_ms) : 0);
-	put_number(out, "seen", item->admit.seen);
-	put_number(out, "attempt", item->attempt);
-	claims_put_time(out, "lease_until", item->lease_until_ms);
-	put_number(out, "lease_left_s", since_s(item->now_ms, item->lease_until_ms));
-	buf_printf(out, ",\"has_outcome\":%s,\"outcome\":", item->has_outcome ? "true" : "false");
-	claims_outcome_put_text(outcome, out);
-	buf_printf(out, ",\"outcome_coding\":\"%s\",\"outcome_type\":",
-	           claims_coding_name(outcome->coding));
-	buf_append_json(out, outcome->type);
-	put_number(out, "outcome_status", outcome->status);
-	claims_put_time(out, "settled", outcome->settled_ms);
-	buf_append_char(out, '}');
+	json_object_begin(out, NULL);
+	json_add_bool(out, "found", item->found);
+	json_add_string(out, "state", item->found ? state_name(item->state) : "none");
+	add_ticket(out, "ticket", item->ticket);
+	add_time(out, "first_seen", item->admit.first_seen_ms);
+	json_add_u64(out, "age_s",
+	             item->found ? since_s(item->admit.first_seen_ms, item->now_ms) : 0);
+	json_add_u64(out, "seen", item->admit.seen);
+	json_add_u64(out, "attempt", item->attempt);
+	add_time(out, "lease_until", item->lease_until_ms);
+	json_add_u64(out, "lease_left_s", since_s(item->now_ms, item->lease_until_ms));
+	json_add_bool(out, "has_outcome", item->has_outcome);
+	claims_outcome_add_text(out, "outcome", outcome);
+	json_add_string(out, "outcome_coding", claims_coding_name(outcome->coding));
+	json_add_text(out, "outcome_type", outcome->type);
+	json_add_u64(out, "outcome_status", outcome->status);
+	add_time(out, "settled", outcome->settled_ms);
+	json_object_end(out);
 }
 
 void claims_answer_lookup(struct claims_request *it)

@@ -154,10 +154,11 @@ void claims_lookup(struct claims_request *it);
 int claims_outcome_write(const struct claims_outcome *outcome, struct buf *out) must_check;
 bool claims_outcome_read(struct span bytes, struct claims_outcome *ret_outcome) must_check;
 bool claims_outcome_same(const struct claims_outcome *a, const struct claims_outcome *b);
-/* Its body as a JSON value of its own type, */
-void claims_outcome_put(const struct claims_outcome *outcome, struct buf *out);
-/* and as a JSON string, whatever it is. */
-void claims_outcome_put_text(const struct claims_outcome *outcome, struct buf *out);
+/* Its body as a member of JSON: of its own type, */
+void claims_outcome_add(struct buf *out, const char *name, const struct claims_outcome *outcome);
+/* and as a text, whatever it is. */
+void claims_outcome_add_text(struct buf *out, const char *name,
+                             const struct claims_outcome *outcome);
 const char *claims_coding_name(enum claims_coding coding);
 
 /* ---- claims_answer.c ---- */
@@ -165,8 +166,6 @@ const char *claims_coding_name(enum claims_coding coding);
 void claims_answer_claims(struct claims_request *it);
 void claims_answer_settle(struct claims_request *it); /* renew and release too */
 void claims_answer_lookup(struct claims_request *it);
-void claims_put_time(struct buf *out, const char *name, uint64_t unix_ms); /* 0: "" */
-void claims_put_ticket(struct buf *out, const char *name, uint64_t ticket);
 
 /* ---- claims_trace.c ---- */
 

@@ -14,8 +14,8 @@
 #include <endian.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/error.h"
+#include "codec/json_write.h"
 #include "door/claims/claims_internal.h"
 
 #define FORMAT 1
@@ -73,25 +73,23 @@ bool claims_outcome_same(const struct claims_outcome *a, const struct claims_out
 	       span_eq(a->body, b->body);
 }
 
-void claims_outcome_put(const struct claims_outcome *outcome, struct buf *out)
+void claims_outcome_add(struct buf *out, const char *name, const struct claims_outcome *outcome)
 {
 	if (outcome->coding == CLAIMS_JSON)
-		buf_append_span(out, outcome->body);
+		json_add_raw(out, name, outcome->body);
 	else if (outcome->coding == CLAIMS_NO_OUTCOME)
-		buf_append_span(out, SPAN("null"));
+		json_add_null(out, name);
 	else
-		claims_outcome_put_text(outcome, out);
+		claims_outcome_add_text(out, name, outcome);
 }
 
-void claims_outcome_put_text(const struct claims_outcome *outcome, struct buf *out)
+void claims_outcome_add_text(struct buf *out, const char *name,
+                             const struct claims_outcome *outcome)
 {
-	if (outcome->coding != CLAIMS_BYTES) {
-		buf_append_json(out, outcome->body);
-		return;
-	}
-	buf_append_char(out, '"');
-	base64_append(out, outcome->body);
-	buf_append_char(out, '"');
+	if (outcome->coding == CLAIMS_BYTES)
+		json_add_base64(out, name, outcome->body);
+	else
+		json_add_text(out, name, outcome->body);
 }
 
 const char *claims_coding_name(enum claims_coding coding)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "codec/http1.h"
+#include "codec/json_write.h"
 #include "door/claims/claims_internal.h"
 #include "gate/ticket.h"
 #include "sys/clock.h"
@@ -126,11 +127,10 @@ static int put_payload(struct reading *reading, struct store_admit *admit, struc
 {
 	struct buf out = { 0 };
 
-	buf_append_span(&out, SPAN("{\"scope\":"));
-	buf_append_json(&out, scope.len ? scope : KEY_CLAIM_SCOPE);
-	buf_append_span(&out, SPAN(",\"key\":"));
-	buf_append_span(&out, raw_of(key));
-	buf_append_char(&out, '}');
+	json_object_begin(&out, NULL);
+	json_add_text(&out, "scope", scope.len ? scope : KEY_CLAIM_SCOPE);
+	json_add_raw(&out, "key", raw_of(key));
+	json_object_end(&out);
 	admit->payload = out.failed ? SPAN_EMPTY : arena_copy(&reading->it->arena, buf_span(&out));
 	buf_free(&out);
 	return admit->payload.ptr ? 0 : -ENOMEM;

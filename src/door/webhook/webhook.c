@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "codec/ip.h"
+#include "codec/json_write.h"
 #include "door/webhook/webhook_request.h"
 #include "gate/digest.h"
 #include "gate/letter.h"
@@ -647,27 +648,24 @@ static void put_text(struct buf *out, const char *name, struct event_text text)
 	    (text.coding != EVENT_TEXT_PLAIN &&
 	     event_text_value(text, bytes, sizeof(bytes), &value) < 0))
 		return;
-	buf_printf(out, ",\"%s\":", name);
-	buf_append_json(out, value);
+	json_add_text(out, name, value);
 }
 
 static void publish_item(const struct webhook_request *it, const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
-	char bytes[STREAM_MESSAGE_MAX], time[TEXT_TIME_LEN], ticket[TICKET_TEXT_LEN];
+	char bytes[STREAM_MESSAGE_MAX];
 	struct buf out = buf_on(bytes, sizeof(bytes));
-	text_time(time, admit->decided_ms);
-	buf_printf(&out, "event: decision\ndata: {\"time\":\"%.*s\",\"source\":", TEXT_TIME_LEN,
-	           time);
-	buf_append_json(&out, it->source->name);
-	buf_printf(&out, ",\"verdict\":\"%s\"", verdict_name(admit->verdict));
-	if (admit->ticket != 0) {
-		ticket_text(admit->ticket, ticket);
-		buf_printf(&out, ",\"ticket\":\"%.*s\"", TICKET_TEXT_LEN, ticket);
-	}
+	buf_append_span(&out, SPAN("event: decision\ndata: "));
+	json_object_begin(&out, NULL);
+	json_add_time(&out, "time", admit->decided_ms);
+	json_add_text(&out, "source", it->source->name);
+	json_add_string(&out, "verdict", verdict_name(admit->verdict));
+	ticket_add(&out, "ticket", admit->ticket);
 	put_text(&out, "id", item->event.id);
 	put_text(&out, "type", item->event.type);
-	buf_append_span(&out, SPAN("}\n\n"));
+	json_object_end(&out);
+	buf_append_span(&out, SPAN("\n\n"));
 	if (!out.failed)
 		feed_say(it->webhook->options.feed, buf_span(&out));
 }

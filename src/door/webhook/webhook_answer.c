@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "base/text.h"
+#include "codec/json_write.h"
 #include "door/webhook/webhook_request.h"
 #include "gate/ticket.h"
 
@@ -141,44 +141,10 @@ static uint16_t outcome_status(const struct webhook_item *item)
 
 static const struct span retry_after = { "Retry-After: 1\r\n", 16 };
 
-static void put_ticket(struct buf *out, uint64_t ticket)
+static void add_original(struct buf *out, const struct store_admit *admit)
 {
-	char number[TICKET_TEXT_LEN];
-
-	ticket_text(ticket, number);
-	buf_append(out, number, sizeof(number));
-}
-
-static void put_member(struct buf *out, struct span before, uint64_t ticket)
-{
-	buf_append_span(out, before);
-	put_ticket(out, ticket);
-	buf_append_char(out, '"');
-}
-
-static void put_original(struct buf *out, const struct store_admit *admit)
-{
-	char time[TEXT_TIME_LEN];
-
-	put_member(out, SPAN("\",\"ticket\":\""), admit->ticket);
-	text_time(time, admit->first_seen_ms);
-	buf_append_span(out, SPAN(",\"first_seen\":\""));
-	buf_append(out, time, sizeof(time));
-	buf_append_char(out, '"');
-}
-
-static void put_would(struct buf *out, const struct store_admit *admit)
-{
-	buf_append_span(out, SPAN(",\"would\":\""));
-	buf_append_span(out, span_str(verdict_name(admit->would)));
-	put_member(out, SPAN("\",\"would_original\":\""), admit->would_ticket);
-}
-
-static void put_outcome(struct buf *out, const struct webhook_item *item)
-{
-	buf_append_span(out, SPAN(",\"outcome\":\""));
-	buf_append_span(out, span_str(outcome_name(item->outcome)));
-	buf_append_char(out, '"');
+	ticket_add(out, "ticket", admit->ticket);
+	json_add_time(out, "first_seen", admit->first_seen_ms);
 }
 
 /* {"verdict":…}, without a line break. */
@@ -186,43 +152,46 @@ static void put_verdict(struct buf *out, const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
 
-	buf_append_span(out, SPAN("{\"verdict\":\""));
-	buf_append_span(out, span_str(verdict_name(admit->verdict)));
+	json_object_begin(out, NULL);
+	json_add_string(out, "verdict", verdict_name(admit->verdict));
 	switch (admit->verdict) {
 	case VERDICT_NEW:
-	case VERDICT_SPOOLED: put_member(out, SPAN("\",\"ticket\":\""), admit->ticket); break;
+	case VERDICT_SPOOLED: ticket_add(out, "ticket", admit->ticket); break;
 	case VERDICT_DUPLICATE:
-		put_original(out, admit);
-		buf_append_span(out, SPAN(",\"seen\":"));
-		buf_append_u64(out, admit->seen);
+		add_original(out, admit);
+		json_add_u64(out, "seen", admit->seen);
 		break;
 	case VERDICT_CONFLICT:
-		put_original(out, admit);
+		add_original(out, admit);
 		if (admit->on_conflict == STORE_CONFLICT_PASS)
-			put_member(out, SPAN(",\"passed_as\":\""), admit->own_ticket);
+			ticket_add(out, "passed_as", admit->own_ticket);
 		else if (admit->on_conflict == STORE_CONFLICT_ASIDE)
-			put_member(out, SPAN(",\"aside\":\""), admit->own_ticket);
+			ticket_add(out, "aside", admit->own_ticket);
 		break;
 	case VERDICT_STALE:
 	case VERDICT_BUSY:
-	case VERDICT_NONE: put_original(out, admit); break;
+	case VERDICT_NONE: add_original(out, admit); break;
 	}
-	if (admit->would != VERDICT_NONE)
-		put_would(out, admit);
+	if (admit->would != VERDICT_NONE) {
+		json_add_string(out, "would", verdict_name(admit->would));
+		ticket_add(out, "would_original", admit->would_ticket);
+	}
 	if (item->outcome != OUTCOME_NONE)
-		put_outcome(out, item);
-	buf_append_char(out, '}');
+		json_add_string(out, "outcome", outcome_name(item->outcome));
+	json_object_end(out);
 }
 
 static void put_headers(struct buf *out, const struct webhook_item *item, uint16_t status)
 {
 	const struct store_admit *admit = &item->admit;
 	bool passed_anew = admit->verdict == VERDICT_CONFLICT && webhook_passed(admit);
+	char ticket[TICKET_TEXT_LEN];
 
 	buf_append_span(out, SPAN("Stile-Verdict: "));
 	buf_append_span(out, span_str(verdict_name(admit->verdict)));
 	buf_append_span(out, SPAN("\r\nStile-Ticket: "));
-	put_ticket(out, passed_anew ? admit->own_ticket : admit->ticket);
+	ticket_text(passed_anew ? admit->own_ticket : admit->ticket, ticket);
+	buf_append(out, ticket, sizeof(ticket));
 	buf_append_span(out, SPAN("\r\n"));
 	if (admit->would != VERDICT_NONE) {
 		buf_append_span(out, SPAN("Stile-Would: "));
@@ -316,11 +285,10 @@ static void respond_single(struct webhook_request *it)
 
 static void put_refused(struct buf *out, uint16_t status, struct span problem)
 {
-	buf_append_span(out, SPAN("{\"error\":"));
-	buf_append_json(out, problem);
-	buf_append_span(out, SPAN(",\"status\":"));
-	buf_append_u64(out, status);
-	buf_append_char(out, '}');
+	json_object_begin(out, NULL);
+	json_add_text(out, "error", problem);
+	json_add_u64(out, "status", status);
+	json_object_end(out);
 }
 
 static void put_item(struct buf *out, const struct webhook_item *item)
@@ -369,10 +337,9 @@ static void put_sums(struct buf *out, const struct sums *sums)
 	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++) {
 		if (i == VERDICT_SPOOLED && sums->verdicts[i] == 0)
 			continue; /* most gateways never spool */
-		buf_printf(out, "\"%s\":%llu,", verdict_name((enum verdict)i),
-		           (unsigned long long)sums->verdicts[i]);
+		json_add_u64(out, verdict_name((enum verdict)i), sums->verdicts[i]);
 	}
-	buf_printf(out, "\"refused\":%llu,\"events\":[", (unsigned long long)sums->refused);
+	json_add_u64(out, "refused", sums->refused);
 }
 
 /* A sender can only repeat the whole batch: it is asked to if any event of it was
@@ -399,14 +366,14 @@ static void respond_batch(struct webhook_request *it)
 		http_respond_problem(it->request, 503, not_now(sums.why_not), retry_after);
 		return;
 	}
-	buf_append_char(&body, '{');
+	json_object_begin(&body, NULL);
 	put_sums(&body, &sums);
-	for (uint32_t i = 0; i < it->count; i++) {
-		if (i > 0)
-			buf_append_char(&body, ',');
+	json_array_begin(&body, "events");
+	for (uint32_t i = 0; i < it->count; i++)
 		put_item(&body, &it->items[i]);
-	}
-	buf_append_span(&body, SPAN("]}\n"));
+	json_array_end(&body);
+	json_object_end(&body);
+	buf_append_char(&body, '\n');
 	uint16_t status = batch_status(it, &sums);
 	if (body.failed)
 		http_respond_problem(it->request, 503, NOT_NOW, retry_after);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "codec/json_write.h"
 #include "codec/socket_address.h"
 
 #define ROOM_MIN 512u           /* for a head: less is not worth a recv */
@@ -233,11 +234,13 @@ void http_respond_problem(struct http_request *request, uint16_t status, const c
 	struct buf body = { .cap = sizeof(bytes) };
 	body.ptr = bytes;
 	body.room = sizeof(bytes);
-	buf_append_span(&body, SPAN("{\"type\":\"about:blank\",\"title\":\""));
-	buf_append_span(&body, span_str(http1_reason(status)));
-	buf_printf(&body, "\",\"status\":%u,\"detail\":", (unsigned)status);
-	buf_append_json(&body, span_str(detail));
-	buf_append_span(&body, SPAN("}\n"));
+	json_object_begin(&body, NULL);
+	json_add_string(&body, "type", "about:blank");
+	json_add_string(&body, "title", http1_reason(status));
+	json_add_u64(&body, "status", status);
+	json_add_string(&body, "detail", detail);
+	json_object_end(&body);
+	buf_append_char(&body, '\n');
 	http_respond(request, &(struct http_response){
 				      .status = status,
 				      .content_type = SPAN("application/problem+json"),
