@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "cli/filter/split.h"
 #include "config/options.h"
-#include "serve/source_choice.h"
+#include "config/source_choice.h"
 #include "sys/file.h"
 #include "sys/stream.h"
 

@@ -131,18 +131,11 @@ struct config_place {
 	uint32_t line, column;
 };
 
-/* What becomes of an event with a known key and other content. */
-enum config_conflict {
-	CONFIG_CONFLICT_KEEP_FIRST = 0, /* the second is kept aside */
-	CONFIG_CONFLICT_LET_THROUGH,
-	CONFIG_CONFLICT_REJECT, /* 422 */
-};
-
 struct config_source {
 	struct span name;
 	struct span path;   /* of its requests: "/in/genesys" */
 	struct span preset; /* empty: the recipe is all its own */
-	enum config_conflict on_conflict;
+	enum store_conflict on_conflict;
 	bool spool;         /* while a shared store is away its events are kept, else 503 */
 	bool ack_delivered; /* the answer waits for the outcome … */
 	uint64_t wait_ms;   /* … so long at most */

@@ -332,7 +332,7 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = serve_admin_start(serve->admin);
 	if (error == 0)
-		error = serve_advise_start(serve);
+		error = serve_periodic_start(serve);
 	if (error == 0)
 		serve_reload_later(&serve->later);
 	return error;

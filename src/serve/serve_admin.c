@@ -1,5 +1,5 @@
 /* serve_admin: see serve_admin.h. */
-#include "serve/serve_admin.h"
+#include "serve/serve_private.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -1,26 +1,180 @@
-/* serve_store: see serve_store.h. */
-#include "serve/serve_store.h"
-
+/*
+ * The store that the configuration names: opened, also later if it is away, and read from;
+ * the secret of a shared one; what a gateway answers while it waits for one.
+ * See serve_private.h.
+ */
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "config/config.h"
-#include "serve/flush_probe.h"
-#include "serve/store_secret.h"
+#include "net/http/http_server.h"
+#include "serve/serve_private.h"
 #include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "store/spool/late_store.h"
 #include "store/spool/spool_store.h"
+#include "sys/clock.h"
 #include "sys/file.h"
+#include "sys/loop.h"
+#include "sys/thread.h"
+#include "sys/wake_event.h"
+
+/* ---- is the disk quick? ---- */
+
+/* With one io thread the journal can be written by that thread itself, once a round, which
+ * costs no hand-over; while it waits for the disk it serves nobody. So it pays when the
+ * disk is quick. A few small durable writes to a file of its own in the data folder
+ * measure that, once the store has the folder's lock; the quickest counts. */
+
+#define PROBES 15u
+
+static int probe(struct file_system *fs, int fd, void *block, uint64_t *ret_us)
+{
+	uint64_t best_us = UINT64_MAX;
+	int error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
+	for (unsigned i = 0; error == 0 && i < PROBES; i++) {
+		uint64_t begin = clock_monotonic_ns();
+		error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
+		uint64_t us = (clock_monotonic_ns() - begin) / 1000;
+		if (us < best_us)
+			best_us = us;
+	}
+	if (error == 0)
+		*ret_us = best_us;
+	return error;
+}
+
+static int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)
+{
+	char path[4096];
+	int len = snprintf(path, sizeof(path), "%s/flush-probe.tmp", folder);
+	if (len < 0 || (size_t)len >= sizeof(path))
+		return -ENAMETOOLONG;
+	cleanup_free void *block = mem_aligned(FILE_BLOCK, FILE_BLOCK);
+	if (!block)
+		return -ENOMEM;
+	memset(block, 0, FILE_BLOCK);
+	int fd = -1;
+	int error = fs->methods->open(fs, path,
+	                              FILE_WRITE | FILE_CREATE | FILE_DIRECT | FILE_SYNC_DATA |
+	                                      FILE_REGULAR,
+	                              &fd);
+	if (error != 0)
+		return error;
+	error = probe(fs, fd, block, ret_us);
+	fs->methods->close(fs, fd);
+	fs->methods->remove(fs, path);
+	return error;
+}
+
+/* ---- the secret of a shared store ---- */
+
+/* Kept in the data folder, so that a gateway that starts while its store is unreachable
+ * computes the digests that the store will know. The file is `store-secret`: 16 bytes of
+ * secret, and 16 that say of which URL it is (the URL's digest under the secret). For the
+ * owner's eyes alone. */
+
+#define SECRET_NAME "store-secret"
+
+struct kept {
+	unsigned char key[HASH_KEY_LEN];
+	uint64_t url[2];
+};
+_Static_assert(sizeof(struct kept) == 32, "no holes");
+
+static int place_secret(const char *folder, const char *name, char path[static PATH_MAX])
+{
+	int len = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+	return len > 0 && len < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static void make_kept(struct kept *kept, struct span url, const unsigned char *key)
+{
+	memcpy(kept->key, key, HASH_KEY_LEN);
+	hash_keyed128(kept->key, url.ptr, url.len, kept->url);
+}
+
+/* -ENOENT: none is kept for this URL. */
+static int store_secret_read(struct file_system *files, const char *folder, struct span url,
+                             unsigned char ret_key[static HASH_KEY_LEN])
+{
+	char path[PATH_MAX];
+	char *bytes = NULL;
+	size_t len = 0;
+	struct kept kept, wanted;
+	int error = place_secret(folder, SECRET_NAME, path);
+	if (error == 0)
+		error = file_read_regular(files, path, sizeof(kept), &bytes, &len);
+	if (error != 0)
+		return error == ERR_TOO_LARGE ? -ENOENT : error;
+	if (len == sizeof(kept)) {
+		memcpy(&kept, bytes, sizeof(kept));
+		make_kept(&wanted, url, kept.key);
+	}
+	if (len != sizeof(kept) || memcmp(&kept, &wanted, sizeof(kept)) != 0)
+		error = -ENOENT;
+	else
+		memcpy(ret_key, kept.key, HASH_KEY_LEN);
+	secret_wipe(&kept, sizeof(kept));
+	secret_wipe(&wanted, sizeof(wanted));
+	secret_wipe(bytes, len);
+	mem_free(bytes);
+	return error;
+}
+
+static int write_kept(struct file_system *files, const char *path, const struct kept *kept)
+{
+	int fd = -1;
+	int error = files->methods->open(files, path, FILE_WRITE | FILE_CREATE, &fd);
+	if (error != 0)
+		return error;
+	error = files->methods->write(files, fd, kept, sizeof(*kept), 0);
+	if (error == 0)
+		error = files->methods->truncate(files, fd, sizeof(*kept));
+	if (error == 0)
+		error = files->methods->sync_data(files, fd);
+	int closed = files->methods->close(files, fd);
+	return error != 0 ? error : closed;
+}
+
+/* Durable when it returns. What is there already is not written again. */
+static int store_secret_write(struct file_system *files, const char *folder, struct span url,
+                              const unsigned char key[static HASH_KEY_LEN])
+{
+	char path[PATH_MAX], beside[PATH_MAX];
+	unsigned char old[HASH_KEY_LEN];
+	struct kept kept;
+	bool same = store_secret_read(files, folder, url, old) == 0 &&
+	            memcmp(old, key, sizeof(old)) == 0;
+	secret_wipe(old, sizeof(old));
+	if (same)
+		return 0;
+	int error = place_secret(folder, SECRET_NAME, path);
+	if (error == 0)
+		error = place_secret(folder, SECRET_NAME ".new", beside);
+	if (error != 0)
+		return error;
+	make_kept(&kept, url, key);
+	error = write_kept(files, beside, &kept);
+	secret_wipe(&kept, sizeof(kept));
+	if (error == 0)
+		error = files->methods->rename(files, beside, path);
+	return error != 0 ? error : files->methods->sync_dir(files, folder);
+}
+
+/* ---- the store ---- */
 
 /* Slower than this, waiting for the disk costs more than handing over. */
 #define INLINE_FLUSH_US 1000
@@ -345,4 +499,192 @@ int serve_store_read(void *user, uint64_t ticket, struct buf *ret_payload)
 		return read_shared(store, ticket, ret_payload);
 	return journal_find_event(&(struct journal_inspect_options){ .path = store->data }, ticket,
 	                          ret_payload);
+}
+
+/* ---- waiting for it ---- */
+
+#define TRY_EVERY_MS 1000
+
+struct waiting {
+	struct waiting_options options;
+	struct loop *loop;
+	struct http_server *server, *admin; /* admin: NULL if it cannot be had */
+	struct loop_handler signals;
+	bool signalled;
+
+	/* The thread's, until it has ended. */
+	struct thread thread;
+	struct wake_event wake;
+	struct serve_store store;
+	struct error_text text;
+	int error;
+
+	atomic_bool ending;
+};
+
+/* ---- what is answered ---- */
+
+static void answer_text(struct http_request *request, uint16_t status, struct span text)
+{
+	http_respond(request, &(struct http_response){ .status = status,
+	                                               .content_type = SPAN("text/plain"),
+	                                               .body = text });
+}
+
+static void handle(struct http_request *request)
+{
+	if (span_eq(request->head.path, SPAN("/healthz")))
+		answer_text(request, 200, SPAN("alive\n"));
+	else if (span_eq(request->head.path, SPAN("/readyz")))
+		answer_text(request, 503, SPAN("not ready: the shared store is away\n"));
+	else
+		http_respond_problem(request, 503, "the shared store is away; try again later",
+		                     SPAN("Retry-After: 1\r\n"));
+}
+
+static bool wants_body(const struct http_request *request)
+{
+	(void)request;
+	return false;
+}
+
+static int listen_at(struct waiting *waiting, const char *address, struct tls *tls,
+                     struct http_server **ret_server, struct error_text *ret_text)
+{
+	struct http_server_options options = {
+		.loop = waiting->loop,
+		.address = address,
+		.limits = http_limits_default,
+		.gauge = waiting->options.gauge,
+		.tls = tls,
+		.handle = handle,
+		.wants_body = wants_body,
+		.user = waiting,
+	};
+	options.limits.connections = waiting->options.connections;
+	return http_server_new(&options, ret_server, ret_text);
+}
+
+/* Health checks may ask there; what stands in its way is told when it is opened in earnest. */
+static void listen_for_admin(struct waiting *waiting)
+{
+	const char *address = waiting->options.config->serve.admin;
+	struct error_text ignored;
+
+	if (strcmp(address, "none") == 0)
+		return;
+	int error = listen_at(waiting, address,
+	                      option_is_loopback(address) ? NULL : waiting->options.tls,
+	                      &waiting->admin, &ignored);
+	if (error != 0)
+		waiting->admin = NULL;
+}
+
+/* ---- signals ---- */
+
+static void on_signal(struct loop_handler *handler, uint32_t events)
+{
+	struct waiting *waiting = container_of(handler, struct waiting, signals);
+	struct signalfd_siginfo info;
+
+	(void)events;
+	if (read(handler->fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		return;
+	if (info.ssi_signo == SIGHUP) {
+		log_warn("SIGHUP: nothing is loaded again before the shared store is there");
+		return;
+	}
+	waiting->signalled = true;
+	loop_stop(waiting->loop);
+}
+
+/* ---- the store ---- */
+
+static void open_store(void *user)
+{
+	struct waiting *waiting = user;
+
+	waiting->error = ERR_AWAY;
+	while (waiting->error == ERR_AWAY && !atomic_load(&waiting->ending)) {
+		wake_event_wait(&waiting->wake, TRY_EVERY_MS);
+		if (!atomic_load(&waiting->ending))
+			waiting->error = serve_store_open(waiting->options.config, &waiting->store,
+			                                  &waiting->text);
+	}
+	loop_stop(waiting->loop);
+}
+
+int serve_waiting_run(struct waiting *waiting, struct serve_store *ret_store,
+                      struct error_text *ret_text)
+{
+	struct thread_options thread = {
+		.name = "late store", .cpu = THREAD_ANY_CPU, .run = open_store, .user = waiting
+	};
+	char url[512];
+	int error = thread_start(&waiting->thread, &thread);
+
+	if (error != 0)
+		return error;
+	option_url(waiting->options.tls ? "https" : "http", waiting->options.config->serve.listen,
+	           http_server_port(waiting->server), url, sizeof(url));
+	log_warn("the shared store is away: events are refused until it is there",
+	         log_str("listen", url), log_str("error", ret_text->text));
+	loop_run(waiting->loop);
+	atomic_store(&waiting->ending, true);
+	wake_event_set(&waiting->wake);
+	thread_join(&waiting->thread);
+	*ret_text = waiting->text;
+	if (waiting->signalled && waiting->error == 0) {
+		store_free(waiting->store.store);
+		serve_store_free(&waiting->store);
+	}
+	if (waiting->signalled || waiting->error != 0)
+		return waiting->signalled ? ERR_CLOSING : waiting->error;
+	*ret_store = waiting->store;
+	return 0;
+}
+
+/* ---- begin and end ---- */
+
+int serve_waiting_new(const struct waiting_options *options, struct waiting **ret_waiting,
+                      struct error_text *ret_text)
+{
+	struct waiting *waiting = mem_zalloc(1, sizeof(*waiting));
+
+	if (!waiting)
+		return -ENOMEM;
+	waiting->options = *options;
+	wake_event_init(&waiting->wake);
+	int error = loop_new(&waiting->loop);
+	if (error == 0)
+		error = listen_at(waiting, options->config->serve.listen, options->tls,
+		                  &waiting->server, ret_text);
+	if (error == 0) {
+		waiting->signals = (struct loop_handler){ .ready = on_signal,
+			                                  .fd = options->signal_fd };
+		error = loop_add(waiting->loop, &waiting->signals, LOOP_READ);
+	}
+	if (error != 0) {
+		serve_waiting_free(waiting);
+		return error;
+	}
+	listen_for_admin(waiting);
+	*ret_waiting = waiting;
+	return 0;
+}
+
+const struct http_server *serve_waiting_server(const struct waiting *waiting)
+{
+	return waiting ? waiting->server : NULL;
+}
+
+struct waiting *serve_waiting_free(struct waiting *waiting)
+{
+	if (!waiting)
+		return NULL;
+	waiting->server = http_server_free(waiting->server);
+	waiting->admin = http_server_free(waiting->admin);
+	waiting->loop = loop_free(waiting->loop);
+	wake_event_destroy(&waiting->wake);
+	return mem_free(waiting);
 }

@@ -119,7 +119,7 @@ static void a_source_is_what_was_written(void **state)
 	const struct config_source *source = config_find_source(config, SPAN("orders"));
 	assert_non_null(source);
 	assert_span(source->path, "/in/orders");
-	assert_int_equal(source->on_conflict, CONFIG_CONFLICT_REJECT);
+	assert_int_equal(source->on_conflict, STORE_CONFLICT_REJECT);
 	assert_true(source->ack_delivered);
 	assert_int_equal(source->wait_ms, 1500);
 	const struct recipe_spec *recipe = &source->recipe;

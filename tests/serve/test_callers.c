@@ -1,5 +1,5 @@
 /* Claims that nobody settled go when their window has ended, and no others. */
-#include "serve/serve_callers.h"
+#include "serve/serve_private.h"
 
 #include "base/error.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 /* Sinks that change while deliveries run: what could not be made is made later. */
-#include "serve/serve_sinks.h"
+#include "serve/serve_private.h"
 
 #include <unistd.h>
 

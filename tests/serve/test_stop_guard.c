@@ -1,5 +1,5 @@
 /* The last bound of a stop: a process that hangs is ended, one that stops is not. */
-#include "serve/stop_guard.h"
+#include "serve/serve_private.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "codec/json_write.h"
 #include "config/options.h"
-#include "serve/source_choice.h"
+#include "config/source_choice.h"
 #include "sys/file.h"
 #include "sys/stream.h"
 

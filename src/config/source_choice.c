@@ -1,12 +1,11 @@
 /* source_choice: see source_choice.h. */
-#include "serve/source_choice.h"
+#include "config/source_choice.h"
 
 #include <stdio.h>
 
 #include "base/exit_code.h"
 #include "config/options.h"
 #include "gate/recipe/presets.h"
-#include "serve/serve_sources.h"
 
 #define WINDOW_S (4u * 86400)
 
@@ -126,7 +125,7 @@ static int choose_source(const char *command, const struct source_choice_options
 	struct recipe_spec spec = source->recipe;
 	if (options->window_ms)
 		spec.window_s = (uint32_t)(options->window_ms / 1000);
-	choice->on_conflict = serve_conflict_of(source->on_conflict);
+	choice->on_conflict = source->on_conflict;
 	return compile(command, &spec, key, choice);
 }
 

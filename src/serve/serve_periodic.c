@@ -1,11 +1,73 @@
-/* serve_callers: see serve_callers.h. */
-#include "serve/serve_callers.h"
-
+/*
+ * What is looked at from time to time: windows that are too short for the gaps of a source,
+ * claims that nobody settled; and once, at the start: events of sinks that are not in the
+ * configuration. See serve_private.h.
+ */
 #include "base/error.h"
 #include "base/log.h"
 #include "gate/ticket.h"
+#include "serve/serve_private.h"
+#include "sys/clock.h"
 
-#define BYTES (64u << 10)
+/* ---- events without a sink ---- */
+
+#define ORPHANS_ITEMS 4096u
+#define ORPHANS_BYTES (1u << 20)
+
+static bool is_known(const struct orphans *orphans, uint32_t sink)
+{
+	if (sink == STORE_SINK_CALLER)
+		return true;
+	for (uint32_t i = 0; i < orphans->known_count; i++)
+		if (orphans->known[i] == sink)
+			return true;
+	return false;
+}
+
+static void orphans_scanned(struct store_op *op)
+{
+	struct orphans *orphans = container_of(op, struct orphans, scan.op);
+	struct store_item item;
+	struct store_parts parts;
+	size_t offset = 0;
+	if (op->error != 0)
+		return; /* the store is closed, or has worse to tell of */
+	while (store_item_next(buf_span(&orphans->scan.items), &offset, &item, &parts)) {
+		if (is_known(orphans, item.sink))
+			continue;
+		orphans->found++;
+		orphans->example = item.sink;
+	}
+	if (!orphans->scan.end)
+		store_submit(orphans->store, op);
+	else if (orphans->found > 0)
+		log_warn("events wait for a sink that is not in the configuration",
+		         log_u64("events", orphans->found), log_u64("sink", orphans->example));
+}
+
+void serve_orphans_begin(struct orphans *orphans, const struct config *config, struct store *store)
+{
+	*orphans = (struct orphans){
+		.store = store,
+		.scan = { .op = { .kind = STORE_SCAN, .done = orphans_scanned },
+		          .states = 1u << STORE_STATE_DUE,
+		          .max_items = ORPHANS_ITEMS,
+		          .max_bytes = ORPHANS_BYTES,
+		          .items_only = true },
+	};
+	for (uint32_t i = 0; i < config->sink_count; i++)
+		orphans->known[orphans->known_count++] = config->sinks[i].id;
+	store_submit(store, &orphans->scan.op);
+}
+
+void serve_orphans_end(struct orphans *orphans)
+{
+	buf_free(&orphans->scan.items);
+}
+
+/* ---- claims that nobody settled ---- */
+
+#define CALLERS_BYTES (64u << 10)
 #define LEASE_MS 60000u
 #define WINDOW_MAX_MS (UINT64_C(1) << 40) /* 34 years: no window is longer, no date earlier */
 
@@ -123,7 +185,7 @@ void serve_callers_sweep(struct callers *callers, struct store *store, uint64_t 
 	callers->scan = (struct store_scan){ .states = 1u << STORE_STATE_DUE,
 		                             .sink = STORE_SINK_CALLER,
 		                             .max_items = CALLERS_PER_SCAN,
-		                             .max_bytes = BYTES,
+		                             .max_bytes = CALLERS_BYTES,
 		                             .items = items };
 	step(callers);
 }
@@ -132,4 +194,59 @@ void serve_callers_end(struct callers *callers)
 {
 	buf_free(&callers->scan.items);
 	buf_free(&callers->take.items);
+}
+
+/* ---- timers ---- */
+
+_Static_assert(CONFIG_SOURCES_MAX <= TRACE_SOURCES_MAX, "every source has its advice");
+
+#define ADVISE_MS 10000
+#define SWEEP_MS 60000
+
+static void advise_source(void *user, struct span source, const struct gap *gap)
+{
+	struct serve *serve = user;
+	uint64_t now_ms = clock_read(clock_system()).wall_ms;
+	for (uint32_t i = 0; i < serve->sources->count; i++) {
+		const struct source *it = &serve->sources->sources[i];
+		if (!span_eq(it->name, source))
+			continue;
+		struct advice advice = advice_make(
+			&(struct advice_question){ it->name, it->window_ms, it->retries_ms }, gap);
+		if (!advice_alarm_due(&serve->alarms[i], &advice, now_ms))
+			return;
+		struct buf words = { 0 };
+		advice_text(&advice, &words);
+		log_warn("a window", log_span("source", it->name),
+		         log_span("text", buf_span(&words)));
+		buf_free(&words);
+	}
+}
+
+static void advise(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, advise);
+	if (serve->traces)
+		trace_log_gaps(serve->traces, advise_source, serve);
+	if (loop_timer_set(serve->ios[0].loop, timer, ADVISE_MS) != 0)
+		log_error("the timer of advice cannot be set");
+}
+
+static void sweep(struct loop_timer *timer)
+{
+	struct serve *serve = container_of(timer, struct serve, sweep);
+	if (serve->phase == PHASE_SERVE)
+		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
+		                    clock_read(clock_system()).wall_ms);
+	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
+		log_warn("the timer that ends forgotten claims cannot be set");
+}
+
+int serve_periodic_start(struct serve *serve)
+{
+	struct loop *loop = serve->ios[0].loop;
+	serve->advise.due = advise;
+	serve->sweep.due = sweep;
+	int error = loop_timer_set(loop, &serve->advise, ADVISE_MS);
+	return error != 0 ? error : loop_timer_set(loop, &serve->sweep, SWEEP_MS);
 }

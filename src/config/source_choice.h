@@ -2,7 +2,7 @@
  * source_choice: by which rules a command judges events: those of a preset, or of
  * a source of a configuration.
  *
- * Room:      cli. Threads: the main thread.
+ * Room:      config. Threads: the main thread.
  * Ownership: source_choice_make() gives, source_choice_free() takes; the recipe
  *            lives as long as the choice.
  * Failure:   EXIT_CODE_…; what is wrong is on standard error then.
