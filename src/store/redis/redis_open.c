@@ -167,7 +167,7 @@ int redis_layout_read(struct redis_asker *asker, struct buf *reply, uint64_t *re
                       uint64_t *ret_shards, struct error_text *ret_text)
 {
 	char key[REDIS_KEY_MAX];
-	struct resp_reply value;
+	struct resp_reply value = { 0 };
 
 	snprintf(key, sizeof(key), "%s:layout", asker->login->prefix);
 	struct span words[] = { SPAN("GET"), span_str(key) };
@@ -197,7 +197,7 @@ int redis_layout_read(struct redis_asker *asker, struct buf *reply, uint64_t *re
 static int is_unused(struct redis_asker *asker, struct buf *reply, bool *ret_unused)
 {
 	char secret[REDIS_KEY_MAX];
-	struct resp_reply value;
+	struct resp_reply value = { 0 };
 
 	snprintf(secret, sizeof(secret), "%s:secret", asker->login->prefix);
 	struct span words[] = { SPAN("OBJECT"), SPAN("IDLETIME"), span_str(secret) };
@@ -268,7 +268,7 @@ static int shard_convert(struct redis_asker *asker, const struct redis_shard *sh
 		"redis.call('HSET', KEYS[1], 'layout', ARGV[1], 'last', last)\n"
 		"return 0";
 	char key[REDIS_KEY_MAX + 1], layout[16];
-	struct resp_reply value;
+	struct resp_reply value = { 0 };
 
 	snprintf(key, sizeof(key), "%sm", shard->prefix);
 	snprintf(layout, sizeof(layout), "%u", converts ? REDIS_LAYOUT : 0u);
@@ -322,7 +322,7 @@ static int layout_write(struct redis_asker *asker, struct span name, uint32_t sh
 				     "redis.call('SET', KEYS[1], ARGV[2])\n"
 				     "return 1";
 	char before[32], text[32];
-	struct resp_reply value;
+	struct resp_reply value = { 0 };
 
 	snprintf(before, sizeof(before), "%u %u", LAYOUT_BEFORE, shards);
 	snprintf(text, sizeof(text), "%u %u", REDIS_LAYOUT, shards);
@@ -383,7 +383,7 @@ static int learn_secret(struct redis_store *redis, struct redis_asker *asker, st
 {
 	unsigned char random[REDIS_STORE_KEY_LEN];
 	char key[REDIS_KEY_MAX];
-	struct resp_reply value;
+	struct resp_reply value = { 0 };
 
 	snprintf(key, sizeof(key), "%s:secret", redis->login.prefix);
 	struct span set_words[] = { SPAN("SET"), span_str(key), span_of(random, sizeof(random)),
