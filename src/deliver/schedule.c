@@ -7,7 +7,7 @@
  *  2. A ticket is in the heap exactly when it is waiting, and then heap[at] is it.
  *  3. The queue is a list by `at`. It holds the queued, and skipped ones, whose
  *     places are free when the queue comes to them.
- *  4. `numbers`, if it is there, has every ticket that is.
+ *  4. `numbers`, if `indexed`, has every ticket that is there.
  */
 #include "deliver/schedule.h"
 
@@ -20,17 +20,19 @@
 #define INDEX_FROM 64u  /* fewer tickets are looked at one by one */
 #define KEEP_ROOM 4096u /* an empty schedule gives more than that back */
 
+/* Of a map: what is there at an order or a ticket. */
+struct keyed_place {
+	uint32_t key[2]; /* 64 bits, so aligned that an item takes 12 bytes */
+	uint32_t place;
+};
+
 void schedule_init(struct schedule *schedule)
 {
 	*schedule = (struct schedule){ .free = SCHEDULE_NONE,
 		                       .queue_head = SCHEDULE_NONE,
 		                       .queue_tail = SCHEDULE_NONE };
-}
-
-static void map_free(struct schedule_map *map)
-{
-	mem_free(map->places);
-	*map = (struct schedule_map){ 0 };
+	map_init(&schedule->entities, sizeof(struct keyed_place), sizeof(uint64_t));
+	map_init(&schedule->numbers, sizeof(struct keyed_place), sizeof(uint64_t));
 }
 
 void schedule_free(struct schedule *schedule)
@@ -98,97 +100,26 @@ static void give_place(struct schedule *schedule, uint32_t place)
 
 /* ---- maps ---- */
 
-/* What a map knows its tickets by. */
-static uint64_t key_at(const struct schedule *schedule, const struct schedule_map *map,
-                       uint32_t place)
+/* The place of the entity's first; there is one. */
+static uint32_t *first_of(const struct schedule *schedule, uint64_t order)
 {
-	return map == &schedule->entities ? at(schedule, place)->order
-	                                  : at(schedule, place)->ticket;
+	struct keyed_place *first = map_find(&schedule->entities, &order);
+	CHECK(first); /* invariant 1 */
+	return &first->place;
 }
 
-static uint32_t map_bucket(const struct schedule_map *map, uint64_t key)
-{
-	return (uint32_t)((key * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (map->room - 1);
-}
-
-/* Where the key is, or would be. */
-static uint32_t map_find(const struct schedule *schedule, const struct schedule_map *map,
-                         uint64_t key)
-{
-	uint32_t bucket = map_bucket(map, key);
-	while (map->places[bucket] != 0 && key_at(schedule, map, map->places[bucket] - 1) != key)
-		bucket = (bucket + 1) & (map->room - 1);
-	return bucket;
-}
-
-static int map_grow(const struct schedule *schedule, struct schedule_map *map)
-{
-	struct schedule_map old = *map;
-	uint32_t room = old.room ? old.room * 2 : FIRST_ROOM;
-	uint32_t *places = mem_zalloc(room, sizeof(*places));
-	if (!places)
-		return -ENOMEM;
-	map->places = places;
-	map->room = room;
-	for (uint32_t i = 0; i < old.room; i++) {
-		if (old.places[i] == 0)
-			continue;
-		uint64_t key = key_at(schedule, map, old.places[i] - 1);
-		places[map_find(schedule, map, key)] = old.places[i];
-	}
-	mem_free(old.places);
-	return 0;
-}
-
-static int map_reserve(const struct schedule *schedule, struct schedule_map *map)
-{
-	return map->count < map->room / 4 * 3 ? 0 : map_grow(schedule, map);
-}
-
-/* Those behind the hole move up, so that no search stops short of them. */
-static void map_remove(const struct schedule *schedule, struct schedule_map *map, uint64_t key)
-{
-	uint32_t mask = map->room - 1;
-	uint32_t hole = map_find(schedule, map, key);
-	CHECK(map->places[hole] != 0);
-	for (uint32_t next = (hole + 1) & mask; map->places[next] != 0; next = (next + 1) & mask) {
-		uint64_t other = key_at(schedule, map, map->places[next] - 1);
-		if (((next - map_bucket(map, other)) & mask) < ((next - hole) & mask))
-			continue;
-		map->places[hole] = map->places[next];
-		hole = next;
-	}
-	map->places[hole] = 0;
-	map->count--;
-}
-
-/* ---- by number ---- */
-
-/* Made when somebody looks for one among many, and kept as long as it can be. */
-static bool is_indexed(const struct schedule *schedule)
-{
-	return schedule->numbers.room > 0;
-}
-
-/* A ticket has come to this place. Without memory: there is no index any more. */
+/* A ticket has come to this place. Without memory there is no index any more. */
 static void index_put(struct schedule *schedule, uint32_t place)
 {
-	struct schedule_map *numbers = &schedule->numbers;
-	if (!is_indexed(schedule))
+	if (!schedule->indexed)
 		return;
-	if (map_reserve(schedule, numbers) != 0) {
-		map_free(numbers);
+	struct keyed_place *number = map_put(&schedule->numbers, &at(schedule, place)->ticket);
+	if (number) {
+		number->place = place;
 		return;
 	}
-	uint32_t bucket = map_find(schedule, numbers, at(schedule, place)->ticket);
-	numbers->count += numbers->places[bucket] == 0;
-	numbers->places[bucket] = place + 1;
-}
-
-static void index_remove(struct schedule *schedule, uint64_t ticket)
-{
-	if (is_indexed(schedule))
-		map_remove(schedule, &schedule->numbers, ticket);
+	map_free(&schedule->numbers);
+	schedule->indexed = false;
 }
 
 /* ---- heap ---- */
@@ -326,10 +257,10 @@ static void chain_behind(struct schedule *schedule, uint32_t head, uint32_t plac
 }
 
 /* It goes before the first of its entity, which has not begun. */
-static void chain_before(struct schedule *schedule, uint32_t bucket, uint32_t place,
+static void chain_before(struct schedule *schedule, uint32_t *first, uint32_t place,
                          uint64_t now_ms)
 {
-	uint32_t old = schedule->entities.places[bucket] - 1;
+	uint32_t old = *first;
 	bool queued = at(schedule, old)->state == SCHEDULE_QUEUED;
 	unready(schedule, old);
 	if (queued)
@@ -338,24 +269,24 @@ static void chain_before(struct schedule *schedule, uint32_t bucket, uint32_t pl
 	struct schedule_ticket *ticket = at(schedule, place);
 	ticket->next = old;
 	ticket->tail = at(schedule, old)->next == SCHEDULE_NONE ? old : at(schedule, old)->tail;
-	schedule->entities.places[bucket] = place + 1;
+	*first = place;
 	ready(schedule, place, now_ms);
 }
 
 static void add_ordered(struct schedule *schedule, uint32_t place, uint64_t now_ms)
 {
 	struct schedule_ticket *ticket = at(schedule, place);
-	uint32_t bucket = map_find(schedule, &schedule->entities, ticket->order);
-	uint32_t head = schedule->entities.places[bucket] - 1; /* none: SCHEDULE_NONE */
-	if (head == SCHEDULE_NONE) {
-		schedule->entities.places[bucket] = place + 1;
-		schedule->entities.count++;
+	uint64_t known = schedule->entities.count;
+	struct keyed_place *first = map_put(&schedule->entities, &ticket->order);
+	CHECK(first); /* reserved */
+	if (schedule->entities.count > known) {
+		first->place = place;
 		ready(schedule, place, now_ms);
-	} else if (at(schedule, head)->state == SCHEDULE_STARTED ||
-	           at(schedule, head)->ticket < ticket->ticket) {
-		chain_behind(schedule, head, place);
+	} else if (at(schedule, first->place)->state == SCHEDULE_STARTED ||
+	           at(schedule, first->place)->ticket < ticket->ticket) {
+		chain_behind(schedule, first->place, place);
 	} else {
-		chain_before(schedule, bucket, place, now_ms);
+		chain_before(schedule, &first->place, place, now_ms);
 	}
 }
 
@@ -364,7 +295,7 @@ int schedule_add(struct schedule *schedule, const struct schedule_ticket *ticket
 {
 	int error = reserve(schedule);
 	if (error == 0 && ticket->order != 0)
-		error = map_reserve(schedule, &schedule->entities);
+		error = map_reserve(&schedule->entities, &ticket->order);
 	if (error != 0)
 		return error;
 	uint32_t place = take_place(schedule);
@@ -448,8 +379,7 @@ static void step_back(struct schedule *schedule, uint32_t place, uint64_t now_ms
 {
 	struct schedule_ticket *ticket = at(schedule, place);
 	uint32_t head = ticket->next;
-	schedule->entities.places[map_find(schedule, &schedule->entities, ticket->order)] = head +
-	                                                                                    1;
+	*first_of(schedule, ticket->order) = head;
 	at(schedule, head)->tail = ticket->tail;
 	ready(schedule, head, now_ms);
 	chain_behind(schedule, head, place);
@@ -488,12 +418,12 @@ static void leave_first(struct schedule *schedule, uint32_t place)
 	const struct schedule_ticket *ticket = at(schedule, place);
 	uint32_t next = ticket->next;
 	if (next == SCHEDULE_NONE) {
-		map_remove(schedule, &schedule->entities, ticket->order);
+		map_remove(&schedule->entities, &ticket->order);
 		return;
 	}
-	uint32_t bucket = map_find(schedule, &schedule->entities, ticket->order);
-	CHECK(schedule->entities.places[bucket] == place + 1); /* invariant 1 */
-	schedule->entities.places[bucket] = next + 1;
+	uint32_t *first = first_of(schedule, ticket->order);
+	CHECK(*first == place); /* invariant 1 */
+	*first = next;
 	at(schedule, next)->tail = ticket->tail;
 	at(schedule, next)->state = SCHEDULE_WAITING;
 	heap_add(schedule, next);
@@ -502,9 +432,7 @@ static void leave_first(struct schedule *schedule, uint32_t place)
 static void leave_blocked(struct schedule *schedule, uint32_t place)
 {
 	const struct schedule_ticket *ticket = at(schedule, place);
-	uint32_t head =
-		schedule->entities.places[map_find(schedule, &schedule->entities, ticket->order)] -
-		1;
+	uint32_t head = *first_of(schedule, ticket->order);
 	uint32_t before = head;
 	while (at(schedule, before)->next != place)
 		before = at(schedule, before)->next;
@@ -527,7 +455,7 @@ void schedule_remove(struct schedule *schedule, uint32_t place)
 	struct schedule_ticket *ticket = at(schedule, place);
 	uint8_t state = ticket->state;
 	CHECK(state != SCHEDULE_FREE && state != SCHEDULE_SKIPPED);
-	index_remove(schedule, ticket->ticket);
+	map_remove(&schedule->numbers, &ticket->ticket);
 	unready(schedule, place);
 	schedule->started -= state == SCHEDULE_STARTED;
 	if (state == SCHEDULE_BLOCKED)
@@ -551,12 +479,7 @@ static bool is_there(const struct schedule_ticket *ticket)
 
 static void make_index(struct schedule *schedule)
 {
-	struct schedule_map *numbers = &schedule->numbers;
-	while (numbers->room / 4 * 3 <= schedule->count)
-		if (map_grow(schedule, numbers) != 0) {
-			map_free(numbers);
-			return;
-		}
+	schedule->indexed = true;
 	for (uint32_t i = 0; i < schedule->used; i++)
 		if (is_there(&schedule->tickets[i]))
 			index_put(schedule, i);
@@ -564,10 +487,12 @@ static void make_index(struct schedule *schedule)
 
 uint32_t schedule_find(struct schedule *schedule, uint64_t ticket)
 {
-	if (!is_indexed(schedule) && schedule->count >= INDEX_FROM)
+	if (!schedule->indexed && schedule->count >= INDEX_FROM)
 		make_index(schedule);
-	if (is_indexed(schedule))
-		return schedule->numbers.places[map_find(schedule, &schedule->numbers, ticket)] - 1;
+	if (schedule->indexed) {
+		const struct keyed_place *number = map_find(&schedule->numbers, &ticket);
+		return number ? number->place : SCHEDULE_NONE;
+	}
 	for (uint32_t i = 0; i < schedule->used; i++)
 		if (schedule->tickets[i].ticket == ticket && is_there(&schedule->tickets[i]))
 			return i;
@@ -577,9 +502,7 @@ uint32_t schedule_find(struct schedule *schedule, uint64_t ticket)
 uint32_t schedule_first(const struct schedule *schedule, uint32_t place)
 {
 	uint64_t order = at(schedule, place)->order;
-	if (order == 0)
-		return place;
-	return schedule->entities.places[map_find(schedule, &schedule->entities, order)] - 1;
+	return order == 0 ? place : *first_of(schedule, order);
 }
 
 uint32_t schedule_each(const struct schedule *schedule, uint32_t place)

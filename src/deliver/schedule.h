@@ -15,8 +15,8 @@
  *            constant time from the queue, logarithmic from the heap. The
  *            first schedule_find() among many makes an index; others are in constant
  *            time.
- * Memory:    48 bytes a ticket, 4 for one that waits for a time, about 8 for an
- *            entity: at most 64 a ticket, and about 8 for the index. Given back when
+ * Memory:    48 bytes a ticket, 4 for one that waits for a time, about 20 for an
+ *            entity: at most 80 a ticket, and about 24 for the index. Given back when
  *            it is empty.
  *
  * Room:      deliver. Threads: one owner; `now_ms` is a parameter.
@@ -32,6 +32,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/map.h"
 
 #define SCHEDULE_NONE UINT32_MAX
 
@@ -61,12 +62,6 @@ struct schedule_ticket {
 };
 _Static_assert(sizeof(struct schedule_ticket) == 48, "what the header promises");
 
-/* Open addressing: place + 1; 0: empty. */
-struct schedule_map {
-	uint32_t *places;
-	uint32_t count, room;
-};
-
 struct schedule {
 	struct schedule_ticket *tickets;
 	uint32_t room, used, free;
@@ -76,8 +71,9 @@ struct schedule {
 	uint32_t queue_head, queue_tail;
 	uint32_t *heap;
 	uint32_t heap_count, heap_room;
-	struct schedule_map entities; /* an entity's first, by order */
-	struct schedule_map numbers;  /* all, by ticket; empty: nobody has looked for one yet */
+	struct map entities; /* the place of an entity's first, by order */
+	struct map numbers;  /* the places of all, by ticket, if `indexed` */
+	bool indexed;        /* somebody has looked for one among many */
 	bool heap_turn;
 };
 

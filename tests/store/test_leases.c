@@ -53,7 +53,7 @@ static void test_the_first_lease_that_is_over_is_found_whatever_was_set_before(v
 		uint64_t end_ms = test_random_below(&random, 3)
 		                          ? 1 + test_random_below(&random, 1000)
 		                          : 0;
-		assert_int_equal(leases_reserve(&model.leases), 0);
+		assert_int_equal(leases_reserve(&model.leases, ticket_of(i)), 0);
 		leases_set(&model.leases, ticket_of(i), end_ms);
 		model.end_ms[i] = end_ms;
 		if (step % 16 == 0)

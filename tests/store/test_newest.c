@@ -38,7 +38,6 @@ static void find(struct history *history, uint64_t i)
 	struct digest digest = digest_with_check(digest_at(i), 4711); /* not looked at */
 	struct newest_record record;
 
-	newest_prefetch(history->newest, &digest);
 	bool found = newest_find(history->newest, &digest, history->now_ms, &record);
 	assert_int_equal(found, is_live(history, i));
 	if (!found)

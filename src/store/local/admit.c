@@ -278,7 +278,7 @@ static int put_all(struct local_store *local, const struct store_admit *admit,
 	int r = 0;
 
 	if (starts(admit, taking))
-		r = leases_reserve(&local->leases);
+		r = leases_reserve(&local->leases, admit->own_ticket);
 	if (r == 0 && unlikely(taking->moved | taking->claims.newest)) {
 		r = local_undo_reserve(&local->undo, CLAIMS_MAX);
 		lengthen(local, taking, admit->claim_count, admit->own_ticket);

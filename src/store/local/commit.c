@@ -456,8 +456,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 }
 
 /* Returns the operation behind the group. */
-static struct store_op *gather(struct group *group, struct store_op *op,
-                               const struct newest *newest)
+static struct store_op *gather(struct group *group, struct store_op *op)
 {
 	group->first = op;
 	group->op_count = group->probe_count = group->cell_count = 0;
@@ -471,8 +470,6 @@ static struct store_op *gather(struct group *group, struct store_op *op,
 		for (uint32_t i = 0; i < count; i++) {
 			const struct claim *claim = &admit_of(op)->claims[i];
 			group->probes[group->probe_count++] = table_probe(&claim->digest);
-			if (unlikely(claim->kind == CLAIM_NEWEST))
-				newest_prefetch(newest, &claim->digest);
 		}
 	}
 	return op;
@@ -500,7 +497,7 @@ static void decide_all(struct local_store *local, struct store_op *op)
 	for (uint32_t i = 0; i <= TABLE_STEPS; i++)
 		groups[i].op_count = groups[i].probe_count = groups[i].cell_count = 0;
 	for (; turn <= last; turn++) {
-		op = gather(&groups[turn % (TABLE_STEPS + 1)], op, local->newest);
+		op = gather(&groups[turn % (TABLE_STEPS + 1)], op);
 		if (!op && last == UINT32_MAX)
 			last = turn + TABLE_STEPS;
 		for (uint32_t step = 0; step < TABLE_STEPS; step++) {

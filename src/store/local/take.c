@@ -258,8 +258,8 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	take->count = 0;
 	take->now_ms = steady_clock_last(&local->clock);
 	while (take->count < take->max_items &&
-	       (!take->lease_ms || leases_reserve(&local->leases) == 0) &&
-	       (ticket = open_tickets_peek(local->tickets, take->sink))) {
+	       (ticket = open_tickets_peek(local->tickets, take->sink)) &&
+	       (!take->lease_ms || leases_reserve(&local->leases, ticket->ticket) == 0)) {
 		/* Its frame is under way, or one that leased it since: what is lost with that
 		 * must not be with somebody. */
 		if (ticket->ticket > local->durable_ticket || local_note_waits(local, ticket))

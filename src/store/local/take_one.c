@@ -27,7 +27,7 @@ int local_decide_renew(struct local_store *local, const struct store_renew *rene
 	int r = local_find_leased(local, renew->ticket, renew->attempt, &ticket);
 	if (r == 0 && !store_renew_lease(renew, local->clock.now.steady_ms, &lease_ms))
 		r = ERR_FENCED;
-	if (r == 0 && lease_ms && leases_reserve(&local->leases) < 0)
+	if (r == 0 && lease_ms && leases_reserve(&local->leases, renew->ticket) < 0)
 		r = ERR_FULL;
 	if (r == 0)
 		local_set_lease(local, renew->ticket, lease_ms);
@@ -71,7 +71,7 @@ static int prepare(struct local_store *local, struct store_take *take,
 {
 	size_t parts_len = take->without_payload ? 0 : ticket->length;
 
-	if (local_undo_reserve(&local->undo, 1) < 0 || leases_reserve(&local->leases) < 0 ||
+	if (local_undo_reserve(&local->undo, 1) < 0 || leases_reserve(&local->leases, ticket->ticket) < 0 ||
 	    buf_reserve(&take->items, sizeof(struct store_item) + parts_len) < 0)
 		return ERR_FULL;
 	return local_reserve(local, LOCAL_START_SIZE, JOURNAL_NORMAL);

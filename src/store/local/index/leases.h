@@ -1,14 +1,14 @@
 /*
  * leases: which tickets are leased up to a time, and which of them is the first whose
- * time is over. A heap by end, and a hash from the ticket to its place in it.
+ * time is over. A heap by end, and a map from the ticket to its place in it.
  *
  * What is here may be out of date: a ticket whose lease has ended in another way may stay
  * until its time is over. So whoever is told of one looks at the ticket itself.
  *
  * Room:      store/local. Threads: one owner.
  * Ownership: a plain struct, all zero at first; leases_free() takes its memory.
- * Failure:   leases_reserve() -ENOMEM, which changes nothing; after it leases_set() of one
- *            more cannot fail.
+ * Failure:   leases_reserve() -ENOMEM, which changes nothing; after it leases_set() of that
+ *            ticket cannot fail.
  */
 #pragma once
 
@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/map.h"
 
 struct lease {
 	uint64_t ticket;
@@ -26,12 +27,12 @@ struct leases {
 	struct lease *heap;
 	uint32_t count;
 	uint32_t room;
-	uint32_t *map; /* place in the heap, from 1; 0: empty. Twice the room. */
+	struct map places; /* in the heap, by ticket */
 };
 
 void leases_free(struct leases *leases);
 
-int leases_reserve(struct leases *leases) must_check;
+int leases_reserve(struct leases *leases, uint64_t ticket) must_check;
 /* Its end is this one from now on. end_ms 0: it has none, and is not here any more. */
 void leases_set(struct leases *leases, uint64_t ticket, uint64_t end_ms);
 /* 0: it has none. */

@@ -5,9 +5,8 @@
  * time plus its window (rounded as in window.h); every event that moves it on
  * renews that. What an order means is the caller's.
  *
- * 16,384 small hash maps, so that growth is paid in small steps: no call takes more
- * than a fraction of a millisecond with 100 million. An entity is 32 bytes; with
- * the empty slots 43 to 128, about 70 on the average.
+ * A map (base/map.h) of 32 bytes an entity; with the empty slots 43 to 128, about 70 on
+ * the average.
  *
  * Room:      store/local. Threads: one owner.
  * Ownership: newest_new() gives it, newest_free() takes it.
@@ -40,9 +39,6 @@ static inline uint64_t newest_expiry_ms(const struct newest_record *record)
 
 int newest_new(struct newest **ret_newest) must_check;
 struct newest *newest_free(struct newest *newest); /* accepts NULL, returns NULL */
-
-/* Starts to fetch what a find of this digest will touch. */
-void newest_prefetch(const struct newest *newest, const struct digest *digest);
 
 /* False: nothing is known of it, or its window has passed (never with now_ms 0). */
 bool newest_find(const struct newest *newest, const struct digest *digest, uint64_t now_ms,

@@ -5,9 +5,6 @@
  * than the table. What changed since it was last written down waits in a queue:
  * tally_take_dirty().
  *
- * 16,384 small hash maps by ticket, so that growth is paid in small steps: no
- * call takes more than a fraction of a millisecond with 50 million tickets.
- *
  * Room:      store/local. Threads: one owner.
  * Ownership: tally_new() gives it, tally_free() takes it.
  * Failure:   -ENOMEM leaves the tally as it was. A count that could not be
@@ -24,7 +21,7 @@
 struct tally;
 
 struct tally_entry {
-	uint64_t ticket;
+	uint64_t ticket; /* first: it is the key of a map */
 	uint32_t count;    /* duplicates so far; stays at UINT32_MAX */
 	uint32_t last_s;   /* unix seconds of the latest */
 	uint32_t expiry_s; /* unix seconds; forgotten after that */
