@@ -302,8 +302,8 @@ void map_check(const struct map *map)
 				continue;
 			here++;
 			uint64_t hash = hash_of(map, item);
-			CHECK(shard_of(map, hash) == shard);          /* 1 */
-			CHECK(seek(map, shard, item, hash) == slot);  /* 1 */
+			CHECK(shard_of(map, hash) == shard);         /* 1 */
+			CHECK(seek(map, shard, item, hash) == slot); /* 1 */
 		}
 		CHECK(here == shard->count && (here < shard->slots || here == 0)); /* 2 */
 		count += here;

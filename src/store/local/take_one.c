@@ -71,7 +71,8 @@ static int prepare(struct local_store *local, struct store_take *take,
 {
 	size_t parts_len = take->without_payload ? 0 : ticket->length;
 
-	if (local_undo_reserve(&local->undo, 1) < 0 || leases_reserve(&local->leases, ticket->ticket) < 0 ||
+	if (local_undo_reserve(&local->undo, 1) < 0 ||
+	    leases_reserve(&local->leases, ticket->ticket) < 0 ||
 	    buf_reserve(&take->items, sizeof(struct store_item) + parts_len) < 0)
 		return ERR_FULL;
 	return local_reserve(local, LOCAL_START_SIZE, JOURNAL_NORMAL);

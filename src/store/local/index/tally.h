@@ -21,7 +21,7 @@
 struct tally;
 
 struct tally_entry {
-	uint64_t ticket; /* first: it is the key of a map */
+	uint64_t ticket;   /* first: it is the key of a map */
 	uint32_t count;    /* duplicates so far; stays at UINT32_MAX */
 	uint32_t last_s;   /* unix seconds of the latest */
 	uint32_t expiry_s; /* unix seconds; forgotten after that */
