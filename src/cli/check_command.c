@@ -73,7 +73,7 @@ static struct row row_of(const struct config_source *source)
 {
 	struct row row = { 0 };
 	snprintf(row.cells[COLUMN_SOURCE], CELL_MAX, "%s", source->name.ptr);
-	snprintf(row.cells[COLUMN_PATH], CELL_MAX, "%s", source->path.ptr);
+	snprintf(row.cells[COLUMN_PATH], CELL_MAX, "%s", source->door.path.ptr);
 	write_recipe(source, row.cells[COLUMN_RECIPE]);
 	text_duration(row.cells[COLUMN_WINDOW], UINT64_C(1000) * source->recipe.window_s);
 	write_auth(&source->auth, row.cells[COLUMN_AUTH]);

@@ -29,6 +29,7 @@
 #include "config/options.h"
 #include "deliver/policy.h"
 #include "door/auth/auth_spec.h"
+#include "door/source.h"
 #include "gate/recipe/recipe_spec.h"
 #include "gate/recipe/route.h"
 #include "sink/file_outlet.h"
@@ -47,7 +48,6 @@ struct loop;
 #define CONFIG_PROBLEMS_MAX 50u
 #define CONFIG_ADMIN_TOKENS_MAX 5u
 #define CONFIG_RESP_PASSWORDS_MAX 5u
-#define CONFIG_LEASE_MS 30000u
 
 /* ---- options of `stile serve` ---- */
 
@@ -133,12 +133,9 @@ struct config_place {
 
 struct config_source {
 	struct span name;
-	struct span path;   /* of its requests: "/in/genesys" */
-	struct span preset; /* empty: the recipe is all its own */
-	enum store_conflict on_conflict;
-	bool spool;         /* while a shared store is away its events are kept, else 503 */
-	bool ack_delivered; /* the answer waits for the outcome … */
-	uint64_t wait_ms;   /* … so long at most */
+	struct span preset;         /* empty: the recipe is all its own */
+	struct source_options door; /* as the doors take it; `recipe` and `auth` are those below */
+	bool ack_delivered;         /* the answer waits for the outcome: door.wait_ms */
 	struct recipe_case_spec plain; /* id, type, …, claims: without `recipes` */
 	struct recipe_spec recipe;     /* its cases are those of the preset, `recipes` or `plain` */
 	struct auth_spec auth;
@@ -150,9 +147,7 @@ enum config_claims_enabled { CONFIG_CLAIMS_AUTO = 0, CONFIG_CLAIMS_ON, CONFIG_CL
 /* The claims API. */
 struct config_claims {
 	enum config_claims_enabled enabled;
-	uint32_t window_s;
-	uint32_t lease_ms;
-	uint32_t outcome_bytes;
+	struct source_claims_options door; /* but for `mode`, which depends on the listener */
 	struct auth_spec auth;
 	struct config_place place;
 };

@@ -37,19 +37,19 @@ static bool is_reserved(struct span path)
 
 static void check_path(struct config_reader *reader, const struct config_source *source)
 {
-	struct config_place place = place_of(reader, source->path, source->place);
+	struct config_place place = place_of(reader, source->door.path, source->place);
 	size_t mark = enter_source(reader, source);
 	config_enter(reader, SPAN("path"));
-	if (is_reserved(source->path))
+	if (is_reserved(source->door.path))
 		config_tell_at(reader, CONFIG_ERROR, place,
 		               "found %s, which stile answers itself, expected another path",
-		               source->path.ptr);
+		               source->door.path.ptr);
 	for (const struct config_source *at = reader->config->sources; at != source; at++) {
-		if (at->name.len == 0 || !span_eq(at->path, source->path))
+		if (at->name.len == 0 || !span_eq(at->door.path, source->door.path))
 			continue;
 		config_tell_at(reader, CONFIG_ERROR, place,
 		               "found %s, which is the path of the source %s too (line %u)",
-		               source->path.ptr, at->name.ptr, at->place.line);
+		               source->door.path.ptr, at->name.ptr, at->place.line);
 		break;
 	}
 	config_leave(reader, mark);
@@ -211,7 +211,7 @@ static void advise_window(struct config_reader *reader, const struct config_sour
 {
 	const struct preset_guide *guide = preset_guide_find(source->preset);
 	uint64_t window_ms = UINT64_C(1000) * source->recipe.window_s;
-	uint64_t retries_ms = advice_retries_ms(source->preset);
+	uint64_t retries_ms = source->door.retries_ms;
 	if (!guide || window_ms >= retries_ms)
 		return;
 	char window[TEXT_DURATION_MAX];
@@ -256,6 +256,9 @@ static void advise_order(struct config_reader *reader, const struct config_sourc
 static void check_source(struct config_reader *reader, struct config_source *source)
 {
 	struct serve_options *serve = &reader->config->serve;
+	source->door.recipe = &source->recipe;
+	source->door.auth = &source->auth;
+	source->door.retries_ms = advice_retries_ms(source->preset);
 	if (source->recipe.window_s == 0)
 		source->recipe.window_s = (uint32_t)((serve->window_ms + 999) / 1000);
 	check_path(reader, source);
@@ -342,8 +345,9 @@ static void check_claims(struct config_reader *reader)
 	struct config *config = reader->config;
 	struct config_claims *claims = &config->claims;
 	size_t mark = config_enter(reader, SPAN("claims"));
-	if (claims->window_s == 0)
-		claims->window_s = (uint32_t)((config->serve.window_ms + 999) / 1000);
+	claims->door.auth = &claims->auth;
+	if (claims->door.window_s == 0)
+		claims->door.window_s = (uint32_t)((config->serve.window_ms + 999) / 1000);
 	if (claims->enabled == CONFIG_CLAIMS_ON &&
 	    !config_claims_guarded(claims, config->serve.listen))
 		config_tell_at(reader, CONFIG_ERROR, claims->place,

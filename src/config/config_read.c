@@ -264,8 +264,7 @@ static void read_flags(struct config_reader *reader)
 static void read_all(struct config_reader *reader)
 {
 	options_set_defaults(serve_option_table, &reader->config->serve);
-	reader->config->claims = (struct config_claims){ .lease_ms = 30000,
-		                                         .outcome_bytes = 64u << 10 };
+	config_set_defaults("", reader->config);
 	if (reader->input->text)
 		read_text(reader, *reader->input->text);
 	else if (reader->input->path)

@@ -10,7 +10,6 @@
 #define RECIPE_SECTION "sources.*.recipes[]"
 #define CLAIM_SECTION "sources.*.claims[]"
 #define AUTH_SECTION "sources.*.auth"
-#define WAIT_MS 10000 /* the table's default */
 
 /* ---- claims and conditions ---- */
 
@@ -511,7 +510,7 @@ static void set_default_path(struct config_reader *reader, struct config_source 
 	struct span copy = arena_copy(&reader->config->arena, span_of(path, (size_t)len));
 	if (!copy.ptr)
 		reader->failed = -ENOMEM;
-	source->path = copy;
+	source->door.path = copy;
 }
 
 static void read_source(struct config_reader *reader, const struct yaml_node *map,
@@ -522,10 +521,12 @@ static void read_source(struct config_reader *reader, const struct yaml_node *ma
 	    !config_read_text(reader, map->name, &source->name))
 		return;
 	source->place = (struct config_place){ map->name->line, map->name->column };
-	source->wait_ms = WAIT_MS;
+	config_set_defaults(SOURCE_SECTION, source);
 	config_read_section(reader, SOURCE_SECTION, map, source);
-	if (!source->ack_delivered)
+	if (!source->ack_delivered) {
 		refuse_beside(reader, map, "wait", "is of no use without ack: delivered");
+		source->door.wait_ms = 0;
+	}
 	const struct yaml_node *auth = yaml_map_find(map, SPAN("auth"));
 	if (auth && auth->kind == YAML_MAP) {
 		size_t at = config_enter(reader, SPAN("auth"));
@@ -533,7 +534,7 @@ static void read_source(struct config_reader *reader, const struct yaml_node *ma
 		config_leave(reader, at);
 	}
 	read_rules(reader, map, source);
-	if (source->path.len == 0)
+	if (source->door.path.len == 0)
 		set_default_path(reader, source);
 	source->recipe.source = source->name;
 	/* What has an error is not looked at again: one mistake, one message. */
@@ -586,7 +587,7 @@ void config_add_default_source(struct config_reader *reader)
 	config->source_count = 1;
 	*config->sources = (struct config_source){
 		.name = SPAN("events"),
-		.path = SPAN("/in/events"),
+		.door.path = SPAN("/in/events"),
 		.preset = SPAN("auto"),
 		.recipe = { .source = SPAN("events"),
 		            .case_count = preset->case_count,

@@ -281,18 +281,16 @@ void config_check_store(struct config_reader *reader)
 		config_tell(reader, CONFIG_ERROR, NULL,
 		            "password is of no use without url: the store is local");
 	}
-	if (store->lease_ms == 0)
-		store->lease_ms = CONFIG_LEASE_MS;
 	config_leave(reader, mark);
 	for (uint32_t i = 0; i < config->source_count; i++)
-		if (config->sources[i].spool)
+		if (config->sources[i].door.spool)
 			check_spool(reader, &config->sources[i]);
 }
 
 bool config_spools(const struct config *config)
 {
 	for (uint32_t i = 0; i < config->source_count; i++)
-		if (config->sources[i].spool)
+		if (config->sources[i].door.spool)
 			return true;
 	return false;
 }

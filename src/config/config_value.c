@@ -436,16 +436,19 @@ static bool has_number(const struct config_option *row)
 
 void config_set_defaults(const char *section, void *base)
 {
-	size_t len = strlen(section);
 	const struct config_option *row;
 	for (size_t i = 0; (row = config_table_row(i)); i++) {
 		struct option option = option_of(row);
 		struct error_text expected;
 		uint64_t value = 0;
-		if (strncmp(row->path, section, len) == 0 && row->path[len] == '.' &&
-		    has_number(row) && row->standard &&
-		    option_set(&option, row->standard, &value, &expected) == 0)
-			store_number((char *)base + row->offset, row->size, value_as(row, value));
+		char *field = (char *)base + row->offset;
+		if (!config_option_in(row, section, NULL))
+			continue;
+		if (row->kind == CONFIG_SECTION)
+			config_set_defaults(row->path, field);
+		else if (has_number(row) && row->standard &&
+		         option_set(&option, row->standard, &value, &expected) == 0)
+			store_number(field, row->size, value_as(row, value));
 	}
 }
 

@@ -125,7 +125,7 @@ static int choose_source(const char *command, const struct source_choice_options
 	struct recipe_spec spec = source->recipe;
 	if (options->window_ms)
 		spec.window_s = (uint32_t)(options->window_ms / 1000);
-	choice->on_conflict = source->on_conflict;
+	choice->on_conflict = source->door.on_conflict;
 	return compile(command, &spec, key, choice);
 }
 

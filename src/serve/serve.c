@@ -363,7 +363,7 @@ static void greet(struct serve *serve)
 	                   "\n  listening on  %s\n  data in       %s\n"
 	                   "  try           curl -d '{\"id\":\"1\"}' %s%s%s\n\n",
 	                   url, folder, serve->tls ? "-k " : "", url,
-	                   serve->config->sources[0].path.ptr);
+	                   serve->config->sources[0].door.path.ptr);
 	if (len > 0 && (size_t)len < sizeof(text))
 		log_plain(span_of(text, (size_t)len));
 }

@@ -147,7 +147,7 @@ static void refuse_path(const struct serve *serve, struct http_request *request)
 		           "own (--admin)");
 	else if (config->source_count == 1 && !serve->input->path)
 		error_fill(&text, 0, "there is nothing here; events go to %s",
-		           config->sources[0].path.ptr);
+		           config->sources[0].door.path.ptr);
 	else
 		error_fill(&text, 0, "there is nothing here; events go to the path of a source");
 	http_respond_problem(request, 404, text.text, SPAN_EMPTY);

@@ -36,16 +36,12 @@ static int new_routes(const struct config *config, const unsigned char *key,
 static struct source_claims_options claims_options(const struct config *config, const char *listen)
 {
 	const struct config_claims *claims = &config->claims;
-	enum source_claims_mode mode = config_claims_guarded(claims, listen)
-	                                       ? SOURCE_CLAIMS_ON
-	                                       : SOURCE_CLAIMS_UNGUARDED;
-	return (struct source_claims_options){
-		.mode = claims->enabled == CONFIG_CLAIMS_OFF ? SOURCE_CLAIMS_OFF : mode,
-		.auth = &claims->auth,
-		.window_s = claims->window_s,
-		.lease_ms = claims->lease_ms,
-		.outcome_bytes = claims->outcome_bytes,
-	};
+	struct source_claims_options options = claims->door;
+	options.mode = config_claims_guarded(claims, listen) ? SOURCE_CLAIMS_ON
+	                                                     : SOURCE_CLAIMS_UNGUARDED;
+	if (claims->enabled == CONFIG_CLAIMS_OFF)
+		options.mode = SOURCE_CLAIMS_OFF;
+	return options;
 }
 
 int serve_sources_new(const struct config *config, const char *listen, const unsigned char *key,
@@ -56,18 +52,8 @@ int serve_sources_new(const struct config *config, const char *listen, const uns
 
 	if (!sources)
 		return error_fill(ret_text, -ENOMEM, "%s", error_name(-ENOMEM));
-	for (uint32_t i = 0; i < config->source_count; i++) {
-		const struct config_source *source = &config->sources[i];
-		sources[i] = (struct source_options){
-			.path = source->path,
-			.recipe = &source->recipe,
-			.auth = &source->auth,
-			.on_conflict = source->on_conflict,
-			.spool = source->spool,
-			.wait_ms = source->ack_delivered ? source->wait_ms : 0,
-			.retries_ms = advice_retries_ms(source->preset),
-		};
-	}
+	for (uint32_t i = 0; i < config->source_count; i++)
+		sources[i] = config->sources[i].door;
 	struct route_set *routes = NULL;
 	int error = new_routes(config, key, &routes, ret_text);
 	if (error == 0)

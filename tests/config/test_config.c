@@ -77,7 +77,7 @@ static void without_a_file_there_is_one_source_with_the_preset_auto(void **state
 	assert_int_equal(config->source_count, 1);
 	const struct config_source *source = config->sources;
 	assert_span(source->name, "events");
-	assert_span(source->path, "/in/events");
+	assert_span(source->door.path, "/in/events");
 	assert_span(source->preset, "auto");
 	assert_span(source->recipe.source, "events");
 	assert_int_equal(source->recipe.window_s, 4 * 86400);
@@ -118,10 +118,10 @@ static void a_source_is_what_was_written(void **state)
 		"                  rank: { part: state, order: [on, off] } }\n");
 	const struct config_source *source = config_find_source(config, SPAN("orders"));
 	assert_non_null(source);
-	assert_span(source->path, "/in/orders");
-	assert_int_equal(source->on_conflict, STORE_CONFLICT_REJECT);
+	assert_span(source->door.path, "/in/orders");
+	assert_int_equal(source->door.on_conflict, STORE_CONFLICT_REJECT);
 	assert_true(source->ack_delivered);
-	assert_int_equal(source->wait_ms, 1500);
+	assert_int_equal(source->door.wait_ms, 1500);
 	const struct recipe_spec *recipe = &source->recipe;
 	assert_int_equal(recipe->window_s, 90);
 	assert_span(recipe->scope, "shop");
@@ -550,7 +550,7 @@ static void sinks_and_routes_are_what_was_written(void **state)
 		"  - { from: [a, b], type: \"o.*\", to: crm, order_by: entity }\n"
 		"  - { to: [out, crm], when: { total: \"!0\" } }\n");
 	const struct config_sink *crm = &config->sinks[0];
-	assert_int_equal(config->sources[0].wait_ms, 10000);
+	assert_int_equal(config->sources[0].door.wait_ms, 10000);
 	assert_false(config->sources[1].ack_delivered);
 	assert_int_equal(config->sink_count, 2);
 	assert_int_equal(crm->kind, CONFIG_SINK_HTTP);

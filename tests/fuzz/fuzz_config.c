@@ -49,7 +49,7 @@ static void check_config(const struct config *config, const struct config_report
 	CHECK(config->source_count > 0 && config->sink_count > 0);
 	for (uint32_t i = 0; i < config->source_count; i++) {
 		const struct config_source *source = &config->sources[i];
-		CHECK(source->name.len > 0 && source->path.ptr[0] == '/');
+		CHECK(source->name.len > 0 && source->door.path.ptr[0] == '/');
 		CHECK(source->recipe.window_s > 0 && source->recipe.case_count > 0);
 	}
 	CHECK(config_diff(&(struct config_states){ config, config, config }, &diff) == 0 &&
