@@ -2,6 +2,7 @@
 #include "console/console.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/histogram.h"
 #include "base/mem.h"
@@ -14,265 +15,297 @@ static const uint64_t time_bounds_us[] = { 50,    100,   250,    500,    1000,  
 	                                   10000, 25000, 100000, 250000, 500000, 1000000, 5000000 };
 static const uint64_t count_bounds[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096 };
 
-static void head(struct buf *out, const char *name, const char *type, const char *help)
+/* ---- the table: one row a metric ---- */
+
+/* Where a metric's number is, and which labels its lines have. */
+enum source_of_number {
+	OF_VERSION,         /* 1; version="…" */
+	OF_START,           /* console.started_ms, in seconds */
+	OF_SOURCE,          /* a meter of each source; source="…" */
+	OF_SOURCE_VERDICTS, /* an array of meters by verdict; source="…",verdict="…" */
+	OF_ANSWERS,         /* histogram of the threads, microseconds */
+	OF_STORE,           /* struct store_stats */
+	OF_STORE_MS,        /* the same, milliseconds in seconds */
+	OF_COMMITS,         /* histogram of the store, microseconds */
+	OF_BATCHES,         /* histogram of the store, counts */
+	OF_SINK,            /* struct lane_view; sink="…" */
+	OF_SINK_OUTCOMES,   /* sink="…",outcome="…" */
+	OF_HTTP,            /* a meter of the HTTP servers */
+	OF_RESP,            /* a meter of the Redis door, if there is one; so are the next two */
+	OF_RESP_ERRORS,     /* an array of meters; error="…" */
+	OF_RESP_REPLIES,    /* histogram of the threads, microseconds */
+};
+
+struct metric {
+	const char *name;
+	const char *type;
+	const char *help;
+	enum source_of_number of;
+	uint32_t size; /* of the field: 0, 1, 4 or 8 bytes */
+	size_t offset;
+};
+
+#define FIELD(type, field) sizeof(((type *)0)->field), offsetof(type, field)
+#define SOURCE(field) OF_SOURCE, FIELD(struct source_meters, field)
+#define VERDICTS(field) OF_SOURCE_VERDICTS, FIELD(struct source_meters, field)
+#define STORE(field) OF_STORE, FIELD(struct store_stats, field)
+#define SINK(field) OF_SINK, FIELD(struct lane_view, field)
+#define HTTP(field) OF_HTTP, FIELD(struct http_counters, field)
+#define RESP(field) OF_RESP, FIELD(struct resp_counters, field)
+
+static const struct metric metrics[] = {
+	{ "stile_build_info", "gauge", "Always 1; the version is in the label.", OF_VERSION, 0, 0 },
+	{ "stile_start_time_seconds", "gauge", "When the process began to serve, unix time.",
+	  OF_START, 0, 0 },
+	{ "stile_verdicts_total", "counter", "Events decided, by verdict.", VERDICTS(verdicts) },
+	{ "stile_shadow_verdicts_total", "counter",
+	  "Events that passed, by what a claim in shadow would have said.", VERDICTS(would) },
+	{ "stile_refused_total", "counter",
+	  "Events from which no claim could be computed, or which were too large.",
+	  SOURCE(refused) },
+	{ "stile_unauthorized_total", "counter",
+	  "Requests that failed the source's authentication.", SOURCE(unauthorized) },
+	{ "stile_overload_total", "counter",
+	  "Events answered 503 because the store had no room or a write failed.",
+	  SOURCE(overload) },
+	{ "stile_unrouted_total", "counter", "New events that no route was for: they go nowhere.",
+	  SOURCE(unrouted) },
+	{ "stile_answer_seconds", "histogram", "From a whole request to its durable answer.",
+	  OF_ANSWERS, 0, 0 },
+	{ "stile_commits_total", "counter", "Durable writes of the journal.", STORE(commits) },
+	{ "stile_commit_operations_total", "counter", "Operations in those writes.",
+	  STORE(commit_ops) },
+	{ "stile_commit_seconds", "histogram", "Time of a durable write.", OF_COMMITS, 0, 0 },
+	{ "stile_commit_batch", "histogram", "Operations that shared a durable write.", OF_BATCHES,
+	  0, 0 },
+	{ "stile_live_claims", "gauge", "Claims remembered now.", STORE(live_claims) },
+	{ "stile_live_entities", "gauge", "Entities whose newest event is remembered now.",
+	  STORE(live_entities) },
+	{ "stile_live_cells", "gauge", "Names that have a value now.", STORE(live_cells) },
+	{ "stile_expired_claims_total", "counter", "Claims forgotten because their window ended.",
+	  STORE(expired_claims) },
+	{ "stile_index_bytes", "gauge", "Memory of the index of claims.", STORE(index_bytes) },
+	{ "stile_open_tickets", "gauge", "Open deliveries: one for each sink of an event.",
+	  STORE(open_tickets) },
+	{ "stile_held_tickets", "gauge",
+	  "Events kept aside for a conflict, until someone releases or drops them.",
+	  STORE(held_tickets) },
+	{ "stile_parked_tickets", "gauge",
+	  "Deliveries whose outcome is unknown, until someone releases or drops them.",
+	  STORE(parked_tickets) },
+	{ "stile_dead_tickets", "gauge",
+	  "Dead letters, kept until someone releases or drops them, or they are too old.",
+	  STORE(dead_tickets) },
+	{ "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
+	  STORE(due_tickets) },
+	{ "stile_caller_tickets", "gauge",
+	  "Claims that their caller has not settled; they are never delivered.",
+	  STORE(caller_tickets) },
+	{ "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
+	  STORE(waits) },
+	{ "stile_journal_bytes", "gauge", "Size of the data folder's files.",
+	  STORE(journal_bytes) },
+	{ "stile_journal_segments", "gauge", "Segments of the journal.", STORE(segments) },
+	{ "stile_written_bytes_total", "counter", "Bytes written to the journal.",
+	  STORE(written_bytes) },
+	{ "stile_io_errors_total", "counter", "Failed reads and writes of the data folder.",
+	  STORE(io_errors) },
+	{ "stile_store_writable", "gauge", "1 when events are accepted.", STORE(writable) },
+	{ "stile_store_away", "gauge",
+	  "1 while the shared store is unreachable: its circuit breaker is open.", STORE(away) },
+	{ "stile_store_away_total", "counter", "How often the shared store became unreachable.",
+	  STORE(away_times) },
+	{ "stile_spooled_events", "gauge",
+	  "Events kept on this machine until the shared store can decide about them.",
+	  STORE(spooled_events) },
+	{ "stile_clock_held_seconds", "gauge",
+	  "How far the wall clock is ahead of what can be explained; above 0 needs a look.",
+	  OF_STORE_MS, FIELD(struct store_stats, clock_held_ms) },
+	{ "stile_deliveries_total", "counter", "Attempts to deliver, by outcome.", OF_SINK_OUTCOMES,
+	  0, 0 },
+	{ "stile_sink_state", "gauge",
+	  "0 running, 1 paused, 2 disabled, 3 removed from the configuration, 4 ended.",
+	  SINK(state) },
+	{ "stile_sink_waiting", "gauge", "Tickets in the sink's lane that wait for an attempt.",
+	  SINK(waiting) },
+	{ "stile_sink_in_flight", "gauge", "Attempts under way.", SINK(in_flight) },
+	{ "stile_sink_limit", "gauge", "Attempts that may be under way at once, now.",
+	  SINK(limit) },
+	{ "stile_sink_breaker", "gauge", "0 closed, 1 open, 2 half-open.", SINK(breaker) },
+	{ "stile_sink_disabled_total", "counter",
+	  "How often the sink was disabled because it answered 410.", SINK(disabled) },
+	{ "stile_sink_lost_total", "counter", "Leases that ended before their outcome.",
+	  SINK(lost) },
+	{ "stile_sink_unrecorded_total", "counter", "Outcomes that the store could not keep.",
+	  SINK(unrecorded) },
+	{ "stile_http_connections", "gauge", "Open connections.", HTTP(wires.open) },
+	{ "stile_http_accepted_total", "counter", "Connections accepted.", HTTP(wires.accepted) },
+	{ "stile_http_refused_total", "counter", "Connections refused because there were too many.",
+	  HTTP(wires.refused) },
+	{ "stile_http_requests_total", "counter", "Whole requests.", HTTP(requests) },
+	{ "stile_http_bad_requests_total", "counter",
+	  "Requests that were refused as malformed, too large or too slow.", HTTP(bad) },
+	{ "stile_http_crowded_total", "counter",
+	  "Requests answered 503 because too many bytes of others were on their way.",
+	  HTTP(crowded) },
+	{ "stile_http_timeouts_total", "counter",
+	  "Connections ended because the peer was too slow.", HTTP(wires.timeouts) },
+	{ "stile_http_received_bytes_total", "counter", "Bytes received.", HTTP(wires.bytes_in) },
+	{ "stile_http_sent_bytes_total", "counter", "Bytes sent.", HTTP(wires.bytes_out) },
+	{ "stile_tls_handshakes_total", "counter", "TLS handshakes.", HTTP(wires.tls_handshakes) },
+	{ "stile_tls_resumed_total", "counter", "TLS handshakes that resumed a session.",
+	  HTTP(wires.tls_resumed) },
+	{ "stile_tls_failed_total", "counter", "TLS handshakes that failed.",
+	  HTTP(wires.tls_failed) },
+	{ "stile_resp_connections", "gauge", "Open connections of Redis clients.",
+	  RESP(wires.open) },
+	{ "stile_resp_accepted_total", "counter", "Connections of Redis clients accepted.",
+	  RESP(wires.accepted) },
+	{ "stile_resp_refused_total", "counter",
+	  "Connections of Redis clients refused because there were too many.",
+	  RESP(wires.refused) },
+	{ "stile_resp_commands_total", "counter", "Commands of Redis clients.", RESP(commands) },
+	{ "stile_resp_bad_total", "counter", "Connections ended for bytes that are no command.",
+	  RESP(bad) },
+	{ "stile_resp_timeouts_total", "counter",
+	  "Redis clients that were idle or did not read for too long.", RESP(wires.timeouts) },
+	{ "stile_resp_received_bytes_total", "counter", "Bytes received from Redis clients.",
+	  RESP(wires.bytes_in) },
+	{ "stile_resp_sent_bytes_total", "counter", "Bytes sent to Redis clients.",
+	  RESP(wires.bytes_out) },
+	{ "stile_resp_errors_total", "counter", "Error replies, by their first word.",
+	  OF_RESP_ERRORS, FIELD(struct resp_counters, errors) },
+	{ "stile_resp_reply_seconds", "histogram", "From a whole command to its durable reply.",
+	  OF_RESP_REPLIES, 0, 0 },
+};
+
+/* ---- numbers ---- */
+
+static uint64_t read_field(const void *of, const struct metric *metric)
 {
-	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+	const char *at = (const char *)of + metric->offset;
+	uint64_t whole = 0;
+	uint32_t half = 0;
+	if (metric->size == sizeof(bool))
+		return *(const bool *)(const void *)at;
+	if (metric->size == sizeof(half)) {
+		memcpy(&half, at, sizeof(half));
+		return half;
+	}
+	CHECK(metric->size == sizeof(whole));
+	memcpy(&whole, at, sizeof(whole));
+	return whole;
 }
 
-static void single(struct buf *out, const char *name, const char *type, const char *help,
-                   uint64_t value)
+/* Of an array of meters: the one at `index`. */
+static uint64_t read_meter(const void *of, const struct metric *metric, size_t index)
 {
-	head(out, name, type, help);
-	buf_printf(out, "%s %" PRIu64 "\n", name, value);
+	const char *at = (const char *)of + metric->offset;
+	return meter_read((const atomic_uint_fast64_t *)(const void *)at + index);
 }
 
-static void microseconds(struct buf *out, uint64_t us)
+static uint64_t sum_source(const struct source_counts *counts, const struct source_count *count,
+                           const struct metric *metric, size_t index)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < counts->thread_count; i++)
+		sum += read_meter(&count->meters[i], metric, index);
+	return sum;
+}
+
+static uint64_t sum_threads(const struct console *console, const struct metric *metric,
+                            size_t index)
+{
+	uint64_t sum = 0;
+	for (uint32_t i = 0; i < console->thread_count; i++) {
+		const struct console_thread *thread = &console->threads[i];
+		sum += metric->of == OF_HTTP ? read_meter(thread->http, metric, index)
+		                             : read_meter(thread->resp, metric, index);
+	}
+	return sum;
+}
+
+/* ---- lines ---- */
+
+static void put_head(struct buf *out, const struct metric *metric)
+{
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
+	           metric->type);
+}
+
+static void put_seconds(struct buf *out, const char *name, uint64_t ms)
+{
+	buf_printf(out, "%s %" PRIu64 ".%03" PRIu64 "\n", name, ms / 1000, ms % 1000);
+}
+
+static void put_microseconds(struct buf *out, uint64_t us)
 {
 	buf_printf(out, "%" PRIu64 ".%06" PRIu64, us / 1000000, us % 1000000);
 }
 
-struct histogram_text {
-	const char *name;
-	const char *help;
-	const uint64_t *bounds;
-	size_t bound_count;
-	bool seconds; /* the histogram counts microseconds */
-};
-
-static void write_histogram(struct buf *out, struct histogram_text text,
-                            const struct histogram *histogram)
+static void put_histogram(struct buf *out, const struct metric *metric,
+                          const struct histogram *histogram)
 {
+	bool seconds = metric->of != OF_BATCHES;
+	const uint64_t *bounds = seconds ? time_bounds_us : count_bounds;
+	size_t bound_count = seconds ? ARRAY_LEN(time_bounds_us) : ARRAY_LEN(count_bounds);
 	uint64_t counts[ARRAY_LEN(time_bounds_us) + 1];
-	CHECK(text.bound_count < ARRAY_LEN(counts));
-	uint64_t all = histogram_cumulate(histogram, text.bounds, text.bound_count, counts);
-	head(out, text.name, "histogram", text.help);
-	for (size_t i = 0; i < text.bound_count; i++) {
-		buf_printf(out, "%s_bucket{le=\"", text.name);
-		if (text.seconds)
-			microseconds(out, text.bounds[i]);
+	CHECK(bound_count < ARRAY_LEN(counts));
+	uint64_t all = histogram_cumulate(histogram, bounds, bound_count, counts);
+	for (size_t i = 0; i < bound_count; i++) {
+		buf_printf(out, "%s_bucket{le=\"", metric->name);
+		if (seconds)
+			put_microseconds(out, bounds[i]);
 		else
-			buf_append_u64(out, text.bounds[i]);
+			buf_append_u64(out, bounds[i]);
 		buf_printf(out, "\"} %" PRIu64 "\n", counts[i]);
 	}
-	buf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum ", text.name, all, text.name);
-	if (text.seconds)
-		microseconds(out, histogram_sum(histogram));
+	buf_printf(out, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum ", metric->name, all,
+	           metric->name);
+	if (seconds)
+		put_microseconds(out, histogram_sum(histogram));
 	else
 		buf_append_u64(out, histogram_sum(histogram));
-	buf_printf(out, "\n%s_count %" PRIu64 "\n", text.name, all);
+	buf_printf(out, "\n%s_count %" PRIu64 "\n", metric->name, all);
 }
 
-/* A label's value: a source's name has neither quotes nor line breaks. */
-static void put_source(struct buf *out, const char *metric, struct span source)
-{
-	buf_printf(out, "%s{source=\"%.*s\"", metric, (int)source.len, source.ptr);
-}
-
-static uint64_t sum_of(const struct source_counts *counts, const struct source_count *count,
-                       size_t offset)
-{
-	uint64_t sum = 0;
-	for (uint32_t i = 0; i < counts->thread_count; i++)
-		sum += meter_read((const atomic_uint_fast64_t *)(const void *)((const char *)&count
-		                                                                       ->meters[i] +
-		                                                               offset));
-	return sum;
-}
-
-static void write_verdict_metric(const struct console *console, struct buf *out, const char *metric,
-                                 const char *help, size_t offset)
-{
-	head(out, metric, "counter", help);
-	const struct source_count *count = atomic_load(&console->counts->first);
-	for (; count; count = atomic_load(&count->next)) {
-		for (int verdict = VERDICT_NEW; verdict < VERDICT_COUNT; verdict++) {
-			put_source(out, metric, count->name);
-			buf_printf(out, ",verdict=\"%s\"} %" PRIu64 "\n",
-			           verdict_name((enum verdict)verdict),
-			           sum_of(console->counts, count,
-			                  offset + (size_t)verdict * sizeof(atomic_uint_fast64_t)));
-		}
-	}
-}
-
-static void write_source_metric(const struct console *console, struct buf *out, const char *metric,
-                                const char *help, size_t offset)
-{
-	head(out, metric, "counter", help);
-	const struct source_count *count = atomic_load(&console->counts->first);
-	for (; count; count = atomic_load(&count->next)) {
-		put_source(out, metric, count->name);
-		buf_printf(out, "} %" PRIu64 "\n", sum_of(console->counts, count, offset));
-	}
-}
-
-static void write_verdicts(const struct console *console, struct buf *out)
-{
-	write_verdict_metric(console, out, "stile_verdicts_total", "Events decided, by verdict.",
-	                     offsetof(struct source_meters, verdicts));
-	write_verdict_metric(console, out, "stile_shadow_verdicts_total",
-	                     "Events that passed, by what a claim in shadow would have said.",
-	                     offsetof(struct source_meters, would));
-	write_source_metric(
-		console, out, "stile_refused_total",
-		"Events from which no claim could be computed, or which were too large.",
-		offsetof(struct source_meters, refused));
-	write_source_metric(console, out, "stile_unauthorized_total",
-	                    "Requests that did not come from whom the source trusts.",
-	                    offsetof(struct source_meters, unauthorized));
-	write_source_metric(console, out, "stile_overload_total",
-	                    "Events answered 503 because the store had no room or a write failed.",
-	                    offsetof(struct source_meters, overload));
-	write_source_metric(console, out, "stile_unrouted_total",
-	                    "New events that no route was for: they go nowhere.",
-	                    offsetof(struct source_meters, unrouted));
-}
-
-static void write_latency(const struct console *console, struct buf *out)
+static void put_thread_histogram(const struct console *console, struct buf *out,
+                                 const struct metric *metric)
 {
 	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
 	if (!merged) {
 		buf_fail(out, -ENOMEM);
 		return;
 	}
-	for (uint32_t i = 0; i < console->thread_count; i++)
-		histogram_merge(merged, console->threads[i].answer_us);
-	write_histogram(out,
-	                (struct histogram_text){ "stile_answer_seconds",
-	                                         "From a whole request to its durable answer.",
-	                                         time_bounds_us, ARRAY_LEN(time_bounds_us), true },
-	                merged);
+	for (uint32_t i = 0; i < console->thread_count; i++) {
+		const struct console_thread *thread = &console->threads[i];
+		histogram_merge(merged,
+		                metric->of == OF_ANSWERS ? thread->answer_us : thread->reply_us);
+	}
+	put_histogram(out, metric, merged);
 	mem_free(merged);
 }
 
-static void write_store(const struct console *console, struct buf *out)
+/* A label's value: a source's name has neither quotes nor line breaks. */
+static void put_sources(const struct console *console, struct buf *out, const struct metric *metric)
 {
-	struct store_stats stats;
-	store_stats(console->store, &stats);
-	single(out, "stile_commits_total", "counter", "Durable writes of the journal.",
-	       stats.commits);
-	single(out, "stile_commit_operations_total", "counter", "Operations in those writes.",
-	       stats.commit_ops);
-	write_histogram(out,
-	                (struct histogram_text){ "stile_commit_seconds", "Time of a durable write.",
-	                                         time_bounds_us, ARRAY_LEN(time_bounds_us), true },
-	                console->store->commit_us);
-	write_histogram(out,
-	                (struct histogram_text){ "stile_commit_batch",
-	                                         "Operations that shared a durable write.",
-	                                         count_bounds, ARRAY_LEN(count_bounds), false },
-	                console->store->commit_batch);
-	single(out, "stile_live_claims", "gauge", "Claims remembered now.", stats.live_claims);
-	single(out, "stile_live_entities", "gauge",
-	       "Entities whose newest event is remembered now.", stats.live_entities);
-	single(out, "stile_live_cells", "gauge", "Names that have a value now.", stats.live_cells);
-	single(out, "stile_expired_claims_total", "counter",
-	       "Claims forgotten because their window ended.", stats.expired_claims);
-	single(out, "stile_index_bytes", "gauge", "Memory of the index of claims.",
-	       stats.index_bytes);
-	single(out, "stile_open_tickets", "gauge",
-	       "Deliveries of events that are not done with: one for each sink of an event.",
-	       stats.open_tickets);
-	single(out, "stile_held_tickets", "gauge",
-	       "Events kept aside for a conflict, until someone releases or drops them.",
-	       stats.held_tickets);
-	single(out, "stile_parked_tickets", "gauge",
-	       "Deliveries whose outcome is unknown, until someone releases or drops them.",
-	       stats.parked_tickets);
-	single(out, "stile_dead_tickets", "gauge",
-	       "Dead letters, kept until someone releases or drops them, or they are too old.",
-	       stats.dead_tickets);
-	single(out, "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
-	       stats.due_tickets);
-	single(out, "stile_caller_tickets", "gauge",
-	       "Claims that whoever made them has not settled: open, and not to be delivered.",
-	       stats.caller_tickets);
-	single(out, "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
-	       stats.waits);
-	single(out, "stile_journal_bytes", "gauge", "Size of the data folder's files.",
-	       stats.journal_bytes);
-	single(out, "stile_journal_segments", "gauge", "Segments of the journal.", stats.segments);
-	single(out, "stile_written_bytes_total", "counter", "Bytes written to the journal.",
-	       stats.written_bytes);
-	single(out, "stile_io_errors_total", "counter",
-	       "Failed reads and writes of the data folder.", stats.io_errors);
-	single(out, "stile_store_writable", "gauge", "1 when events are accepted.", stats.writable);
-	single(out, "stile_store_away", "gauge",
-	       "1 while a shared store is not to be had: the breaker is open.", stats.away);
-	single(out, "stile_store_away_total", "counter", "How often the shared store was away.",
-	       stats.away_times);
-	single(out, "stile_spooled_events", "gauge",
-	       "Events kept on this machine until the shared store can decide about them.",
-	       stats.spooled_events);
-	head(out, "stile_clock_held_seconds", "gauge",
-	     "How far the wall clock is ahead of what can be explained; above 0 needs a look.");
-	buf_printf(out, "stile_clock_held_seconds %" PRIu64 ".%03" PRIu64 "\n",
-	           stats.clock_held_ms / 1000, stats.clock_held_ms % 1000);
+	const struct source_count *count = atomic_load(&console->counts->first);
+	for (; count; count = atomic_load(&count->next)) {
+		int verdict = metric->of == OF_SOURCE ? VERDICT_COUNT - 1 : VERDICT_NEW;
+		for (; verdict < VERDICT_COUNT; verdict++) {
+			size_t index = metric->of == OF_SOURCE ? 0 : (size_t)verdict;
+			buf_printf(out, "%s{source=\"%.*s\"", metric->name, (int)count->name.len,
+			           count->name.ptr);
+			if (metric->of == OF_SOURCE_VERDICTS)
+				buf_printf(out, ",verdict=\"%s\"",
+				           verdict_name((enum verdict)verdict));
+			buf_printf(out, "} %" PRIu64 "\n",
+			           sum_source(console->counts, count, metric, index));
+		}
+	}
 }
 
-struct sink_metric {
-	const char *name;
-	const char *type;
-	const char *help;
-	uint64_t (*value)(const struct lane_view *view);
-};
-
-static uint64_t sink_state(const struct lane_view *view)
-{
-	return view->state;
-}
-
-static uint64_t sink_waiting(const struct lane_view *view)
-{
-	return view->waiting;
-}
-
-static uint64_t sink_in_flight(const struct lane_view *view)
-{
-	return view->in_flight;
-}
-
-static uint64_t sink_limit(const struct lane_view *view)
-{
-	return view->limit;
-}
-
-static uint64_t sink_breaker(const struct lane_view *view)
-{
-	return view->breaker;
-}
-
-static uint64_t sink_disabled(const struct lane_view *view)
-{
-	return view->disabled;
-}
-
-static uint64_t sink_lost(const struct lane_view *view)
-{
-	return view->lost;
-}
-
-static uint64_t sink_unrecorded(const struct lane_view *view)
-{
-	return view->unrecorded;
-}
-
-static const struct sink_metric sink_metrics[] = {
-	{ "stile_sink_state", "gauge", "0 runs, 1 paused, 2 disabled, 3 ended.", sink_state },
-	{ "stile_sink_waiting", "gauge", "Tickets in the sink's lane that wait for an attempt.",
-	  sink_waiting },
-	{ "stile_sink_in_flight", "gauge", "Attempts under way.", sink_in_flight },
-	{ "stile_sink_limit", "gauge", "Attempts that may be under way at once, now.", sink_limit },
-	{ "stile_sink_breaker", "gauge", "0 closed, 1 open, 2 half-open.", sink_breaker },
-	{ "stile_sink_disabled_total", "counter", "How often the sink said that it is gone.",
-	  sink_disabled },
-	{ "stile_sink_lost_total", "counter", "Leases that ended before their outcome.",
-	  sink_lost },
-	{ "stile_sink_unrecorded_total", "counter", "Outcomes that the store could not keep.",
-	  sink_unrecorded },
-};
-
-static void write_outcomes(const struct lane_view *view, struct buf *out)
+static void put_outcomes(struct buf *out, const struct metric *metric, const struct lane_view *view)
 {
 	const struct {
 		const char *outcome;
@@ -282,169 +315,71 @@ static void write_outcomes(const struct lane_view *view, struct buf *out)
 		     { "unknown", view->outcomes[OUTCOME_UNKNOWN] },
 		     { "failed", view->failed } };
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		buf_printf(out, "stile_deliveries_total{sink=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+		buf_printf(out, "%s{sink=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", metric->name,
 		           view->name, rows[i].outcome, rows[i].count);
 }
 
-/* False: another sink has its name by now, and each name stands here once. */
-static bool look(const struct console *console, uint32_t lane, struct lane_view *ret_view)
-{
-	deliver_view(console->deliver, lane, ret_view);
-	return deliver_find(console->deliver, span_str(ret_view->name)) == (int)lane;
-}
-
-static void write_deliver(const struct console *console, struct buf *out)
+static void put_sinks(const struct console *console, struct buf *out, const struct metric *metric)
 {
 	struct lane_view view;
-	uint32_t count = deliver_lane_count(console->deliver);
-	head(out, "stile_deliveries_total", "counter", "Attempts to deliver, by outcome.");
-	for (uint32_t i = 0; i < count; i++)
-		if (look(console, i, &view))
-			write_outcomes(&view, out);
-	for (size_t m = 0; m < ARRAY_LEN(sink_metrics); m++) {
-		const struct sink_metric *metric = &sink_metrics[m];
-		head(out, metric->name, metric->type, metric->help);
-		for (uint32_t i = 0; i < count; i++)
-			if (look(console, i, &view))
-				buf_printf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", metric->name,
-				           view.name, metric->value(&view));
+	for (uint32_t i = 0; i < deliver_lane_count(console->deliver); i++) {
+		deliver_view(console->deliver, i, &view);
+		/* Each name stands here once: another sink may have it by now. */
+		if (deliver_find(console->deliver, span_str(view.name)) != (int)i)
+			continue;
+		if (metric->of == OF_SINK_OUTCOMES)
+			put_outcomes(out, metric, &view);
+		else
+			buf_printf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", metric->name, view.name,
+			           read_field(&view, metric));
 	}
 }
 
-/* A counter of a server: of all its threads together. */
-struct http_metric {
-	const char *name;
-	const char *type;
-	const char *help;
-	size_t offset;
-};
-
-#define HTTP_METRIC(name, type, field, help)                            \
-	{                                                               \
-		name, type, help, offsetof(struct http_counters, field) \
-	}
-
-static const struct http_metric http_metrics[] = {
-	HTTP_METRIC("stile_http_connections", "gauge", wires.open, "Open connections."),
-	HTTP_METRIC("stile_http_accepted_total", "counter", wires.accepted,
-	            "Connections accepted."),
-	HTTP_METRIC("stile_http_refused_total", "counter", wires.refused,
-	            "Connections refused because there were too many."),
-	HTTP_METRIC("stile_http_requests_total", "counter", requests, "Whole requests."),
-	HTTP_METRIC("stile_http_bad_requests_total", "counter", bad,
-	            "Requests that were refused as malformed, too large or too slow."),
-	HTTP_METRIC("stile_http_crowded_total", "counter", crowded,
-	            "Requests answered 503 because too many bytes of others were on their way."),
-	HTTP_METRIC("stile_http_timeouts_total", "counter", wires.timeouts,
-	            "Connections ended because the peer was too slow."),
-	HTTP_METRIC("stile_http_received_bytes_total", "counter", wires.bytes_in,
-	            "Bytes received."),
-	HTTP_METRIC("stile_http_sent_bytes_total", "counter", wires.bytes_out, "Bytes sent."),
-	HTTP_METRIC("stile_tls_handshakes_total", "counter", wires.tls_handshakes,
-	            "TLS handshakes."),
-	HTTP_METRIC("stile_tls_resumed_total", "counter", wires.tls_resumed,
-	            "TLS handshakes that resumed a session."),
-	HTTP_METRIC("stile_tls_failed_total", "counter", wires.tls_failed,
-	            "TLS handshakes that failed."),
-};
-
-static void write_http(const struct console *console, struct buf *out)
+static void put_metric(const struct console *console, const struct store_stats *stats,
+                       const struct metric *metric, struct buf *out)
 {
-	for (size_t m = 0; m < ARRAY_LEN(http_metrics); m++) {
-		uint64_t sum = 0;
-		for (uint32_t i = 0; i < console->thread_count; i++) {
-			const char *counters = (const char *)console->threads[i].http;
-			sum += meter_read(
-				(const atomic_uint_fast64_t
-			                 *)(const void *)(counters + http_metrics[m].offset));
-		}
-		single(out, http_metrics[m].name, http_metrics[m].type, http_metrics[m].help, sum);
-	}
-}
-
-#define RESP_METRIC(name, type, field, help)                            \
-	{                                                               \
-		name, type, help, offsetof(struct resp_counters, field) \
-	}
-
-static const struct http_metric resp_metrics[] = {
-	RESP_METRIC("stile_resp_connections", "gauge", wires.open,
-	            "Open connections of Redis clients."),
-	RESP_METRIC("stile_resp_accepted_total", "counter", wires.accepted,
-	            "Connections of Redis clients accepted."),
-	RESP_METRIC("stile_resp_refused_total", "counter", wires.refused,
-	            "Connections of Redis clients refused because there were too many."),
-	RESP_METRIC("stile_resp_commands_total", "counter", commands, "Commands of Redis clients."),
-	RESP_METRIC("stile_resp_bad_total", "counter", bad,
-	            "Connections ended for bytes that are no command."),
-	RESP_METRIC("stile_resp_timeouts_total", "counter", wires.timeouts,
-	            "Redis clients that were idle or did not read for too long."),
-	RESP_METRIC("stile_resp_received_bytes_total", "counter", wires.bytes_in,
-	            "Bytes received from Redis clients."),
-	RESP_METRIC("stile_resp_sent_bytes_total", "counter", wires.bytes_out,
-	            "Bytes sent to Redis clients."),
-};
-
-static uint64_t sum_resp(const struct console *console, size_t offset)
-{
-	uint64_t sum = 0;
-	for (uint32_t i = 0; i < console->thread_count; i++) {
-		const char *counters = (const char *)console->threads[i].resp;
-		sum += meter_read((const atomic_uint_fast64_t *)(const void *)(counters + offset));
-	}
-	return sum;
-}
-
-static void write_reply_times(const struct console *console, struct buf *out)
-{
-	struct histogram *merged = mem_zalloc(1, sizeof(*merged));
-	if (!merged) {
-		buf_fail(out, -ENOMEM);
+	bool has_resp = console->thread_count > 0 && console->threads[0].resp;
+	if (metric->of >= OF_RESP && !has_resp)
 		return;
+	put_head(out, metric);
+	switch (metric->of) {
+	case OF_VERSION:
+		buf_printf(out, "%s{version=\"%s\"} 1\n", metric->name, console->version);
+		break;
+	case OF_START: put_seconds(out, metric->name, console->started_ms); break;
+	case OF_SOURCE:
+	case OF_SOURCE_VERDICTS: put_sources(console, out, metric); break;
+	case OF_STORE:
+		buf_printf(out, "%s %" PRIu64 "\n", metric->name, read_field(stats, metric));
+		break;
+	case OF_STORE_MS: put_seconds(out, metric->name, read_field(stats, metric)); break;
+	case OF_COMMITS: put_histogram(out, metric, console->store->commit_us); break;
+	case OF_BATCHES: put_histogram(out, metric, console->store->commit_batch); break;
+	case OF_SINK:
+	case OF_SINK_OUTCOMES: put_sinks(console, out, metric); break;
+	case OF_HTTP:
+	case OF_RESP:
+		buf_printf(out, "%s %" PRIu64 "\n", metric->name, sum_threads(console, metric, 0));
+		break;
+	case OF_RESP_ERRORS:
+		for (int kind = 0; kind < RESP_ERROR_COUNT; kind++)
+			buf_printf(out, "%s{error=\"%s\"} %" PRIu64 "\n", metric->name,
+			           resp_error_word((enum resp_error)kind),
+			           sum_threads(console, metric, (size_t)kind));
+		break;
+	case OF_ANSWERS:
+	case OF_RESP_REPLIES: put_thread_histogram(console, out, metric); break;
 	}
-	for (uint32_t i = 0; i < console->thread_count; i++)
-		histogram_merge(merged, console->threads[i].reply_us);
-	write_histogram(out,
-	                (struct histogram_text){ "stile_resp_reply_seconds",
-	                                         "From a whole command to its durable reply.",
-	                                         time_bounds_us, ARRAY_LEN(time_bounds_us), true },
-	                merged);
-	mem_free(merged);
-}
-
-/* Only where there is a Redis door. */
-static void write_resp(const struct console *console, struct buf *out)
-{
-	if (console->thread_count == 0 || !console->threads[0].resp)
-		return;
-	for (size_t m = 0; m < ARRAY_LEN(resp_metrics); m++)
-		single(out, resp_metrics[m].name, resp_metrics[m].type, resp_metrics[m].help,
-		       sum_resp(console, resp_metrics[m].offset));
-	head(out, "stile_resp_errors_total", "counter", "Error replies, by their first word.");
-	for (int kind = 0; kind < RESP_ERROR_COUNT; kind++)
-		buf_printf(out, "stile_resp_errors_total{error=\"%s\"} %" PRIu64 "\n",
-		           resp_error_word((enum resp_error)kind),
-		           sum_resp(console, offsetof(struct resp_counters, errors) +
-		                                     (size_t)kind * sizeof(atomic_uint_fast64_t)));
-	write_reply_times(console, out);
 }
 
 static void answer_metrics(struct console *console, const struct console_view *view,
                            struct http_request *request)
 {
 	struct buf out = { .cap = METRICS_BYTES_MAX };
-	head(&out, "stile_build_info", "gauge", "Always 1; the version is in the label.");
-	buf_printf(&out, "stile_build_info{version=\"%s\"} 1\n", console->version);
-	head(&out, "stile_start_time_seconds", "gauge",
-	     "When the process began to serve, unix time.");
-	buf_printf(&out, "stile_start_time_seconds %" PRIu64 ".%03" PRIu64 "\n",
-	           console->started_ms / 1000, console->started_ms % 1000);
-	write_verdicts(console, &out);
-	write_latency(console, &out);
-	write_store(console, &out);
-	write_deliver(console, &out);
-	write_http(console, &out);
-	write_resp(console, &out);
+	struct store_stats stats;
+	store_stats(console->store, &stats);
+	for (size_t i = 0; i < ARRAY_LEN(metrics); i++)
+		put_metric(console, &stats, &metrics[i], &out);
 	struct why_context why = console_why_context(console, view);
 	if (console->traces)
 		why_metrics(&why, &out);
