@@ -32,9 +32,11 @@
 #include "door/source.h"
 #include "gate/recipe/recipe_spec.h"
 #include "gate/recipe/route.h"
+#include "net/tls/tls.h"
 #include "sink/file_outlet.h"
 #include "sink/http/http_outlet.h"
 #include "sink/postgres/postgres_outlet.h"
+#include "store/local/local_store.h"
 #include "store/store.h"
 #include "sys/file.h"
 
@@ -61,26 +63,20 @@ struct serve_options {
 	const char *resp_scope;
 	uint64_t resp_tls; /* enum serve_resp_tls */
 	uint64_t resp_max_value;
-	uint64_t resp_idle_ms; /* 0: for ever */
-	const char *data;
+	uint64_t resp_idle_ms;            /* 0: for ever */
+	struct local_store_options local; /* `path` is the data folder */
 	const char *store; /* the URL of a shared one; NULL: that of the file, or none */
 	uint64_t window_ms;
-	const char *tls_cert;
-	const char *tls_key;
-	const char *tls_client_ca;
+	struct tls_options tls; /* without cert_file: none */
 	uint64_t threads;
 	uint64_t log_json;
 	uint64_t print_envelope;
 	uint64_t commit;   /* enum serve_commit */
 	uint64_t io_uring; /* enum serve_io_uring */
-	uint64_t retain_ms;
-	uint64_t retain_bytes;
-	uint64_t dead_keep_ms;
 	uint64_t body_bytes;
 	uint64_t connections;
 	uint64_t connections_per_address;
 	uint64_t open_tickets;
-	bool accept_clock;
 };
 
 enum serve_commit { SERVE_COMMIT_AUTO, SERVE_COMMIT_INLINE, SERVE_COMMIT_THREAD };

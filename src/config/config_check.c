@@ -263,7 +263,7 @@ static void check_source(struct config_reader *reader, struct config_source *sou
 		source->recipe.window_s = (uint32_t)((serve->window_ms + 999) / 1000);
 	check_path(reader, source);
 	size_t mark = enter_source(reader, source);
-	if (source->auth.kind == AUTH_CERTIFICATE && !serve->tls_client_ca)
+	if (source->auth.kind == AUTH_CERTIFICATE && !serve->tls.client_ca_file)
 		config_tell_at(reader, CONFIG_ERROR, source->place,
 		               "client certificates are wanted, but tls.client_ca is missing");
 	if (source->recipe.case_count > 0) {
@@ -281,9 +281,9 @@ static void check_tls_files(struct config_reader *reader)
 	const struct serve_options *serve = &reader->config->serve;
 	const struct {
 		const char *option, *path;
-	} files[] = { { "cert", serve->tls_cert },
-		      { "key", serve->tls_key },
-		      { "client_ca", serve->tls_client_ca } };
+	} files[] = { { "cert", serve->tls.cert_file },
+		      { "key", serve->tls.key_file },
+		      { "client_ca", serve->tls.client_ca_file } };
 	for (size_t i = 0; i < ARRAY_LEN(files); i++)
 		if (config_mark_of(reader->config, files[i].path).place.line > 0)
 			config_check_pem(reader, files[i].option, files[i].path);
@@ -292,17 +292,17 @@ static void check_tls_files(struct config_reader *reader)
 static void check_tls(struct config_reader *reader)
 {
 	struct serve_options *serve = &reader->config->serve;
-	const char *half = serve->tls_cert ? serve->tls_cert : serve->tls_key;
+	const char *half = serve->tls.cert_file ? serve->tls.cert_file : serve->tls.key_file;
 	size_t mark = config_enter(reader, SPAN("tls"));
-	if ((serve->tls_cert == NULL) != (serve->tls_key == NULL))
+	if ((serve->tls.cert_file == NULL) != (serve->tls.key_file == NULL))
 		config_tell_at(
 			reader, CONFIG_ERROR, config_mark_of(reader->config, half).place,
 			"found %s alone, expected cert and key (--tls-cert and --tls-key) together",
-			serve->tls_cert ? "cert" : "key");
-	else if (serve->tls_client_ca && !serve->tls_cert)
+			serve->tls.cert_file ? "cert" : "key");
+	else if (serve->tls.client_ca_file && !serve->tls.cert_file)
 		config_tell_at(
 			reader, CONFIG_ERROR,
-			config_mark_of(reader->config, serve->tls_client_ca).place,
+			config_mark_of(reader->config, serve->tls.client_ca_file).place,
 			"found client_ca alone, expected cert and key too: without TLS nobody "
 			"shows a certificate");
 	else
@@ -353,7 +353,7 @@ static void check_claims(struct config_reader *reader)
 		config_tell_at(reader, CONFIG_ERROR, claims->place,
 		               "others than this machine can reach %s, expected claims.auth too",
 		               config->serve.listen);
-	if (claims->auth.kind == AUTH_CERTIFICATE && !config->serve.tls_client_ca)
+	if (claims->auth.kind == AUTH_CERTIFICATE && !config->serve.tls.client_ca_file)
 		config_tell_at(reader, CONFIG_ERROR, claims->place,
 		               "client certificates are wanted, but tls.client_ca is missing");
 	config_leave(reader, mark);

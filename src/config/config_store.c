@@ -313,7 +313,7 @@ static int redis_open(const struct config *config, struct store **ret_store,
                       const unsigned char **ret_key, struct error_text *ret_text)
 {
 	struct redis_store_options options = { .url = config->store.url.ptr,
-		                               .dead_keep_ms = config->serve.dead_keep_ms };
+		                               .dead_keep_ms = config->serve.local.dead_keep_ms };
 	int error = redis_store_open(&options, ret_store, ret_text);
 	if (error == 0)
 		*ret_key = redis_store_key(*ret_store);
@@ -346,8 +346,9 @@ static int redis_check(const char *url, const struct shared_listener *listener,
 static int postgres_open(const struct config *config, struct store **ret_store,
                          const unsigned char **ret_key, struct error_text *ret_text)
 {
-	struct postgres_store_options options = { .url = config->store.url.ptr,
-		                                  .dead_keep_ms = config->serve.dead_keep_ms };
+	struct postgres_store_options options = {
+		.url = config->store.url.ptr, .dead_keep_ms = config->serve.local.dead_keep_ms
+	};
 	int error = postgres_store_open(&options, ret_store, ret_text);
 	if (error == 0)
 		*ret_key = postgres_store_key(*ret_store);

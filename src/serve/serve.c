@@ -126,7 +126,8 @@ static void traces_say(void *user, bool warning, const char *text)
 /* The gateway can do without: then `stile why` knows nothing. */
 static void open_traces(struct serve *serve)
 {
-	struct trace_log_options options = { .path = serve->options->data, .log = traces_say };
+	struct trace_log_options options = { .path = serve->options->local.path,
+		                             .log = traces_say };
 	struct error_text text = { "" };
 	int error = trace_log_open(&options, &serve->traces, &text);
 	if (error != 0)
@@ -219,14 +220,9 @@ static int open_net(struct serve *serve)
 	int error = gauge_new(&serve->gauge);
 	if (error != 0)
 		return fail("the servers cannot start", error, NULL);
-	if (options->tls_cert) {
+	if (options->tls.cert_file) {
 		struct error_text text = { "" };
-		struct tls_options tls_options = {
-			.cert_file = options->tls_cert,
-			.key_file = options->tls_key,
-			.client_ca_file = options->tls_client_ca,
-		};
-		error = tls_new(&tls_options, &serve->tls, &text);
+		error = tls_new(&options->tls, &serve->tls, &text);
 		if (error != 0)
 			return fail("TLS cannot be set up", error, &text);
 	}
@@ -342,8 +338,8 @@ static void greet(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
 	char folder[PATH_MAX];
-	if (!realpath(options->data, folder))
-		snprintf(folder, sizeof(folder), "%s", options->data);
+	if (!realpath(options->local.path, folder))
+		snprintf(folder, sizeof(folder), "%s", options->local.path);
 	char url[512];
 	option_url(serve->tls ? "https" : "http", options->listen,
 	           http_server_port(serve->ios[0].server), url, sizeof(url));

@@ -213,25 +213,19 @@ bool serve_store_inline(const struct serve_options *options)
 	if (options->commit == SERVE_COMMIT_INLINE)
 		return true;
 	/* A folder that cannot be written is the store's to cope with. */
-	return flush_probe_us(file_system_real(), options->data, &us) != 0 || us <= INLINE_FLUSH_US;
+	return flush_probe_us(file_system_real(), options->local.path, &us) != 0 ||
+	       us <= INLINE_FLUSH_US;
 }
 
 static int open_local(const struct config *config, struct serve_store *store,
                       struct error_text *ret_text)
 {
 	static char who[] = "store";
-	const struct serve_options *options = &config->serve;
-	struct local_store_options local = {
-		.path = options->data,
-		.retain_ms = options->retain_ms,
-		.retain_bytes = options->retain_bytes,
-		.dead_keep_ms = options->dead_keep_ms,
-		.max_open_tickets = (uint32_t)options->open_tickets,
-		.accept_clock = options->accept_clock,
-		.lazy_outcomes = true,
-		.log = local_says,
-		.log_user = who,
-	};
+	struct local_store_options local = config->serve.local;
+	local.max_open_tickets = (uint32_t)config->serve.open_tickets;
+	local.lazy_outcomes = true;
+	local.log = local_says;
+	local.log_user = who;
 	int error = local_store_open(&local, &store->store, ret_text);
 	if (error == 0)
 		store->key = local_store_key(store->store);
@@ -252,7 +246,7 @@ static int open_spool(const struct config *config, struct store **ret_local,
 {
 	static char who[] = "spool";
 	char path[PATH_MAX];
-	snprintf(path, sizeof(path), "%s/spool", config->serve.data);
+	snprintf(path, sizeof(path), "%s/spool", config->serve.local.path);
 	if (!needs_spool(config, path))
 		return 0;
 	struct local_store_options options = {
@@ -260,7 +254,7 @@ static int open_spool(const struct config *config, struct store **ret_local,
 		.segment_bytes = SPOOL_SEGMENT_BYTES,
 		.retain_ms = SPOOL_RETAIN_MS,
 		.max_open_tickets = (uint32_t)config->serve.open_tickets,
-		.accept_clock = config->serve.accept_clock,
+		.accept_clock = config->serve.local.accept_clock,
 		.log = local_says,
 		.log_user = who,
 	};
@@ -316,7 +310,7 @@ static int open_without(const struct config *config, struct serve_store *store,
 		return -ENOMEM;
 	late->config = config;
 	int error = config_spools(config)
-	                    ? store_secret_read(file_system_real(), config->serve.data,
+	                    ? store_secret_read(file_system_real(), config->serve.local.path,
 	                                        config->store.url, late->key)
 	                    : -ENOENT;
 	if (error == 0)
@@ -352,13 +346,14 @@ static void keep_secret(const struct config *config, const struct serve_store *s
 		return;
 	store_stats(store->store, &stats);
 	if (stats.spooled_events > 0 &&
-	    (store_secret_read(files, config->serve.data, config->store.url, old) != 0 ||
+	    (store_secret_read(files, config->serve.local.path, config->store.url, old) != 0 ||
 	     memcmp(old, store->key, sizeof(old)) != 0))
 		log_warn("the store's secret is not the one under which events were spooled: of "
 		         "those, copies that come from now on are not known",
 		         log_u64("events", stats.spooled_events));
 	secret_wipe(old, sizeof(old));
-	int error = store_secret_write(files, config->serve.data, config->store.url, store->key);
+	int error = store_secret_write(files, config->serve.local.path, config->store.url,
+	                               store->key);
 	if (error != 0)
 		log_warn("the store's secret cannot be kept: while the store is away this gateway "
 		         "can start, but not spool",
@@ -369,10 +364,10 @@ static void keep_secret(const struct config *config, const struct serve_store *s
 static int make_folder(const struct config *config, struct error_text *ret_text)
 {
 	struct file_system *files = file_system_real();
-	int error = files->methods->make_dir(files, config->serve.data);
+	int error = files->methods->make_dir(files, config->serve.local.path);
 	if (error != 0)
 		error_fill(ret_text, error, "the data folder %s cannot be made: %s",
-		           config->serve.data, error_name(error));
+		           config->serve.local.path, error_name(error));
 	return error;
 }
 
@@ -404,7 +399,7 @@ static int put_spool_before(const struct config *config, struct serve_store *sto
 int serve_store_open(const struct config *config, struct serve_store *ret_store,
                      struct error_text *ret_text)
 {
-	struct serve_store store = { .data = config->serve.data,
+	struct serve_store store = { .data = config->serve.local.path,
 		                     .shared = config->store.kind != CONFIG_STORE_LOCAL };
 	struct buf label = buf_on(store.label, sizeof(store.label) - 1);
 	int error = store.shared ? open_shared(config, &store, ret_text)

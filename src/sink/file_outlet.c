@@ -18,10 +18,7 @@
 struct file_outlet {
 	struct outlet outlet;
 	struct file_names names;
-	bool envelope;
-	bool sync;
-	uint64_t rotate_bytes, rotate_ms;
-	uint32_t keep;
+	struct file_outlet_options options; /* without the path: that is in names */
 	const struct clock *clock;
 	atomic_bool interrupted;
 
@@ -101,7 +98,9 @@ static bool is_same(struct file_outlet *own, const struct file_path *path)
 
 static void remove_old(struct file_outlet *own)
 {
-	int error = own->keep > 0 ? file_names_remove_old(&own->names, &own->path, own->keep) : 0;
+	int error = own->options.keep > 0
+	                    ? file_names_remove_old(&own->names, &own->path, own->options.keep)
+	                    : 0;
 	if (error != 0)
 		log_warn("old files of a sink cannot be removed",
 		         log_str("folder", own->names.folder), log_code(error));
@@ -122,8 +121,9 @@ static bool must_rotate(const struct file_outlet *own, uint64_t more, uint64_t n
 {
 	if (own->size == 0)
 		return false;
-	bool large = own->rotate_bytes > 0 && own->size + more > own->rotate_bytes;
-	bool old = own->rotate_ms > 0 && own->written_ms / own->rotate_ms < now_ms / own->rotate_ms;
+	bool large = own->options.rotate_bytes > 0 && own->size + more > own->options.rotate_bytes;
+	bool old = own->options.rotate_ms > 0 &&
+	           own->written_ms / own->options.rotate_ms < now_ms / own->options.rotate_ms;
 	return large || old;
 }
 
@@ -190,7 +190,7 @@ static size_t whole_bytes(const struct outlet_attempt *first, const struct outle
 static struct outlet_attempt *fill_batch(struct file_outlet *own, struct outlet_attempt *first)
 {
 	buf_clear(&own->lines);
-	return outlet_append_events(&own->lines, first, own->envelope, BATCH_BYTES);
+	return outlet_append_events(&own->lines, first, own->options.envelope, BATCH_BYTES);
 }
 
 /* The file that the batch goes to, ready for a line. */
@@ -247,7 +247,7 @@ static void write_batch(struct file_outlet *own, struct batch *batch)
 		own->torn = batch->done < written &&
 		            !cut_back(own, own->size + batch->done, written);
 	}
-	if (own->sync && batch->done > 0)
+	if (!own->options.no_sync && batch->done > 0)
 		sync_batch(own, batch);
 	own->written_ms = now_ms;
 	own->size += batch->done; /* another size is seen with the next batch */
@@ -331,11 +331,8 @@ int file_outlet_new(const struct file_outlet_options *options, struct outlet **r
 	}
 	own->outlet =
 		(struct outlet){ .methods = &methods, .batch_max = UINT32_MAX, .immediate = true };
-	own->envelope = options->envelope;
-	own->sync = !options->no_sync;
-	own->rotate_bytes = options->rotate_bytes;
-	own->rotate_ms = options->rotate_ms;
-	own->keep = options->keep;
+	own->options = *options;
+	own->options.path = SPAN_EMPTY;
 	own->clock = options->clock ? options->clock : clock_system();
 	own->fd = -1;
 	*ret_outlet = &own->outlet;

@@ -85,7 +85,7 @@ static void without_a_file_there_is_one_source_with_the_preset_auto(void **state
 	assert_int_equal(source->auth.kind, AUTH_NONE);
 	assert_int_equal(config->sink_count, 1);
 	assert_string_equal(config->serve.listen, "127.0.0.1:8080");
-	assert_string_equal(config->serve.data, "stile-data");
+	assert_string_equal(config->serve.local.path, "stile-data");
 	config_report_free(&report);
 	config_free(config);
 }
@@ -209,7 +209,7 @@ static void variables_are_replaced_wherever_a_text_stands(void **state)
 		"window: ${EMPTY:-3d}\n"
 		"sources:\n"
 		"  a: { preset: auto, auth: { header: K, secret: [${KEY}, x${KEY}x] } }\n");
-	assert_string_equal(config->serve.data, "/x/s3cret-0123456789/$y$z/a b");
+	assert_string_equal(config->serve.local.path, "/x/s3cret-0123456789/$y$z/a b");
 	assert_int_equal(config->serve.window_ms, 3 * UINT64_C(86400000));
 	assert_int_equal(config->sources[0].recipe.window_s, 3 * 86400);
 	assert_int_equal(config->sources[0].auth.secret_count, 2);
