@@ -2,6 +2,7 @@
  * recipe.h. */
 #include <stdio.h>
 
+#include "codec/json_write.h"
 #include "gate/recipe/recipe_internal.h"
 #include "gate/trace.h"
 
@@ -9,39 +10,12 @@
 #define DECODED_MAX 4096
 #define WORD_MAX 256 /* bytes of one value; a key of longer ones is cut anyway */
 
-static void put_name(struct buf *out, const char *name)
-{
-	if (out->len > 0 && out->ptr[out->len - 1] != '{')
-		buf_append_char(out, ',');
-	buf_append_json(out, span_str(name));
-	buf_append_char(out, ':');
-}
-
-static void put_text(struct buf *out, const char *name, struct span text)
-{
-	put_name(out, name);
-	buf_append_json(out, text);
-}
-
-static void put_str(struct buf *out, const char *name, const char *text)
-{
-	put_text(out, name, span_str(text));
-}
-
-/* Begins an element of a list. */
-static void put_element(struct buf *out)
-{
-	if (out->len > 0 && out->ptr[out->len - 1] != '[')
-		buf_append_char(out, ',');
-}
-
 static void put_shown(struct buf *out, const char *name, struct span text)
 {
 	bool cut = text.len > VALUE_SHOWN_MAX;
-	put_text(out, name, cut ? span_of(text.ptr, VALUE_SHOWN_MAX) : text);
+	json_add_text(out, name, cut ? span_of(text.ptr, VALUE_SHOWN_MAX) : text);
 	if (cut) {
-		put_name(out, "length");
-		buf_append_u64(out, text.len);
+		json_add_u64(out, "length", text.len);
 	}
 }
 
@@ -62,14 +36,13 @@ static void put_part(struct recipe_run *run, struct buf *out, uint16_t number)
 {
 	const struct recipe_part *part = &run->recipe->parts[number];
 	struct recipe_value value = recipe_part_value(run, number);
-	put_element(out);
-	buf_append_char(out, '{');
-	put_text(out, "part", part->text);
-	put_str(out, "type", recipe_value_name(&value));
+	json_object_begin(out, NULL);
+	json_add_text(out, "part", part->text);
+	json_add_string(out, "type", recipe_value_name(&value));
 	put_value(out, &value);
 	if (part->optional)
-		buf_append_span(out, SPAN(",\"optional\":true"));
-	buf_append_char(out, '}');
+		json_add_bool(out, "optional", true);
+	json_object_end(out);
 }
 
 static const char *kind_name(enum claim_kind kind)
@@ -81,41 +54,43 @@ static const char *kind_name(enum claim_kind kind)
 /* Its key: the rest of the digest is the content check, see claim.h. */
 static void put_digest(struct buf *out, const struct digest *digest)
 {
-	put_name(out, "digest");
-	buf_printf(out, "\"%016llx%08llx\"", (unsigned long long)digest->word[0],
-	           (unsigned long long)(digest->word[1] >> 32));
+	char text[24 + 1];
+	snprintf(text, sizeof(text), "%016llx%08llx", (unsigned long long)digest->word[0],
+	         (unsigned long long)(digest->word[1] >> 32));
+	json_add_string(out, "digest", text);
 }
 
 static void put_parts(struct recipe_run *run, struct buf *out, const struct recipe_claim *claim)
 {
-	put_name(out, "parts");
-	buf_append_char(out, '[');
+	json_array_begin(out, "parts");
 	for (uint32_t i = 0; i < claim->part_count; i++)
 		put_part(run, out, claim->parts[i]);
-	if (claim->part_count == 0)
-		buf_append_span(out, SPAN("{\"part\":\"body\",\"type\":\"canonical form\"}"));
+	if (claim->part_count == 0) {
+		json_object_begin(out, NULL);
+		json_add_string(out, "part", "body");
+		json_add_string(out, "type", "canonical form");
+		json_object_end(out);
+	}
 	if (claim->time)
 		put_part(run, out, claim->time);
 	if (claim->rank)
 		put_part(run, out, claim->rank);
-	buf_append_char(out, ']');
+	json_array_end(out);
 }
 
 static void put_fate(struct buf *out, int fate, const struct claim *claim,
                      const struct error_text *problem)
 {
 	static const char *const fates[] = { "taken", "skipped", "not meant" };
-	put_str(out, "fate", fate < 0 ? "refused" : fates[fate]);
+	json_add_string(out, "fate", fate < 0 ? "refused" : fates[fate]);
 	if (fate != CLAIM_TAKEN) {
-		put_str(out, "why", problem->text);
+		json_add_string(out, "why", problem->text);
 		return;
 	}
 	put_digest(out, &claim->digest);
 	if (claim->kind == CLAIM_NEWEST) {
-		put_name(out, "order_ms");
-		buf_append_u64(out, claim->order >> 8);
-		put_name(out, "rank");
-		buf_append_u64(out, claim->order & 0xFF);
+		json_add_u64(out, "order_ms", claim->order >> 8);
+		json_add_u64(out, "rank", claim->order & 0xFF);
 	}
 }
 
@@ -124,17 +99,15 @@ static void put_claim(struct recipe_run *run, struct buf *out, const struct reci
 	struct claim claim;
 	struct error_text problem = { "" };
 	int fate = recipe_run_claim(run, it, &claim, &problem);
-	put_element(out);
-	buf_append_char(out, '{');
-	put_text(out, "name", it->name);
-	put_str(out, "kind", kind_name(it->kind));
-	put_name(out, "window_s");
-	buf_append_u64(out, it->window_s);
+	json_object_begin(out, NULL);
+	json_add_text(out, "name", it->name);
+	json_add_string(out, "kind", kind_name(it->kind));
+	json_add_u64(out, "window_s", it->window_s);
 	if (it->shadow)
-		buf_append_span(out, SPAN(",\"shadow\":true"));
+		json_add_bool(out, "shadow", true);
 	put_fate(out, fate, &claim, &problem);
 	put_parts(run, out, it);
-	buf_append_char(out, '}');
+	json_object_end(out);
 }
 
 static void put_fields(struct recipe_run *run, struct buf *out, const struct recipe_case *it)
@@ -146,88 +119,82 @@ static void put_fields(struct recipe_run *run, struct buf *out, const struct rec
 		[FIELD_REPLAY] = "replay", [FIELD_CONTENT] = "content",
 		[FIELD_INNER] = "inner",   [FIELD_ITEMS] = "items",
 	};
-	put_name(out, "fields");
-	buf_append_char(out, '{');
+	json_object_begin(out, "fields");
 	for (int i = 0; i < FIELD_COUNT; i++) {
 		if (it->fields[i] == 0)
 			continue;
-		put_name(out, names[i]);
-		buf_append_char(out, '[');
+		json_array_begin(out, names[i]);
 		put_part(run, out, it->fields[i]);
-		buf_append_char(out, ']');
+		json_array_end(out);
 	}
-	buf_append_char(out, '}');
+	json_object_end(out);
 }
 
 static void put_test(struct recipe_run *run, struct buf *out, uint16_t number)
 {
 	const struct recipe_test *test = &run->recipe->tests[number];
 	struct recipe_value value = recipe_part_value(run, test->part);
-	put_element(out);
-	buf_append_char(out, '{');
-	put_text(out, "part", run->recipe->parts[test->part].text);
+	json_object_begin(out, NULL);
+	json_add_text(out, "part", run->recipe->parts[test->part].text);
 	if (!test->any)
-		put_text(out, test->negate ? "not" : "is", test->text);
+		json_add_text(out, test->negate ? "not" : "is", test->text);
 	else
-		put_str(out, "is", test->negate ? "not there" : "there");
-	put_str(out, "type", recipe_value_name(&value));
+		json_add_string(out, "is", test->negate ? "not there" : "there");
+	json_add_string(out, "type", recipe_value_name(&value));
 	put_value(out, &value);
-	buf_append_span(out, recipe_test_holds(run, number) ? SPAN(",\"holds\":true}")
-	                                                    : SPAN(",\"holds\":false}"));
+	json_add_bool(out, "holds", recipe_test_holds(run, number));
+	json_object_end(out);
 }
 
 static void put_case(struct recipe_run *run, struct buf *out, const struct recipe_case *it)
 {
-	put_element(out);
-	buf_append_char(out, '{');
-	put_str(out, "case", it->name);
-	put_name(out, "conditions");
-	buf_append_char(out, '[');
+	json_object_begin(out, NULL);
+	json_add_string(out, "case", it->name);
+	json_array_begin(out, "conditions");
 	for (uint32_t i = 0; i < it->test_count; i++)
 		put_test(run, out, it->tests[i]);
-	buf_append_span(out, SPAN("]}"));
+	json_array_end(out);
+	json_object_end(out);
 }
 
 /* Cases in their order, up to the one that holds. */
 static void put_tried(struct recipe_run *run, struct buf *out, const struct recipe_case *until)
 {
 	const struct recipe *recipe = run->recipe;
-	put_name(out, "tried");
-	buf_append_char(out, '[');
+	json_array_begin(out, "tried");
 	for (uint32_t i = 0; i < recipe->case_count; i++) {
 		put_case(run, out, &recipe->cases[i]);
 		if (&recipe->cases[i] == until)
 			break;
 	}
-	buf_append_char(out, ']');
+	json_array_end(out);
 }
 
 static void put_result(struct buf *out, const struct recipe_result *result)
 {
-	put_name(out, "content");
-	buf_printf(out, "\"%016llx\"", (unsigned long long)result->event.content);
+	char content[16 + 1];
+	snprintf(content, sizeof(content), "%016llx", (unsigned long long)result->event.content);
+	json_add_string(out, "content", content);
 	if (result->event.replay)
-		buf_append_span(out, SPAN(",\"replay\":true"));
-	put_name(out, "claims_taken");
-	buf_append_u64(out, result->claim_count);
+		json_add_bool(out, "replay", true);
+	json_add_u64(out, "claims_taken", result->claim_count);
 }
 
 static void explain_case(struct recipe_run *run, struct buf *out, const struct recipe_case *it)
 {
 	struct recipe_result result;
 	struct error_text problem = { "" };
-	put_str(out, "case", it->name);
+	json_add_string(out, "case", it->name);
 	int error = recipe_run_case(run, it, &result, &problem);
 	if (error < 0)
-		put_str(out, "refused", problem.text);
+		json_add_string(out, "refused", problem.text);
 	else
 		put_result(out, &result);
 	put_fields(run, out, it);
-	put_name(out, "claims");
-	buf_append_char(out, '[');
+	json_array_begin(out, "claims");
 	for (uint32_t i = 0; i < it->claim_count; i++)
 		put_claim(run, out, &it->claims[i]);
-	buf_append_char(out, ']');
+	json_array_end(out);
 }
 
 /* The event that counts: this one, or the one in a string of it. */
@@ -236,14 +203,14 @@ static void explain_run(struct recipe_run *run, struct buf *out)
 	struct error_text problem = { "" };
 	struct recipe_result result;
 	const struct recipe_case *it = recipe_find_case(run);
-	buf_append_char(out, '{');
-	put_text(out, "source", run->recipe->source);
-	put_text(out, "scope", run->recipe->scope);
+	json_object_begin(out, NULL);
+	json_add_text(out, "source", run->recipe->source);
+	json_add_text(out, "scope", run->recipe->scope);
 	while (it && it->fields[FIELD_INNER]) {
 		struct recipe_run *inner;
 		if (recipe_run_inner(run, it, &inner, &result) < 0)
 			break;
-		put_str(out, run->level == 0 ? "inside" : "inside_of_it", it->name);
+		json_add_string(out, run->level == 0 ? "inside" : "inside_of_it", it->name);
 		run = inner;
 		it = recipe_find_case(inner);
 	}
@@ -251,26 +218,27 @@ static void explain_run(struct recipe_run *run, struct buf *out)
 		explain_case(run, out, it);
 	} else {
 		recipe_refuse(run, &problem);
-		put_str(out, "refused", problem.text);
+		json_add_string(out, "refused", problem.text);
 	}
 	put_tried(run, out, it);
-	buf_append_char(out, '}');
+	json_object_end(out);
 }
 
 static void explain_batch(struct recipe_items *items, enum recipe_step step,
                           struct recipe_result *result, struct error_text *problem, struct buf *out)
 {
-	buf_append_span(out, SPAN("{\"batch\":true,\"events\":["));
+	json_object_begin(out, NULL);
+	json_add_bool(out, "batch", true);
+	json_array_begin(out, "events");
 	for (; step == RECIPE_EVENT || step == RECIPE_REFUSED;
 	     step = recipe_items_next(items, result, problem)) {
-		put_element(out);
 		recipe_run_next(items->run, result->payload, BODY_UNREAD);
 		explain_run(items->run, out);
 	}
-	buf_append_char(out, ']');
+	json_array_end(out);
 	if (step == RECIPE_BROKEN)
-		put_str(out, "refused", problem->text);
-	buf_append_char(out, '}');
+		json_add_string(out, "refused", problem->text);
+	json_object_end(out);
 }
 
 void recipe_explain(const struct recipe *recipe, struct recipe_scratch *scratch,
@@ -288,7 +256,9 @@ void recipe_explain(const struct recipe *recipe, struct recipe_scratch *scratch,
 		recipe_run_begin(run, recipe, scratch, input);
 		explain_run(run, out);
 	} else {
-		buf_append_span(out, SPAN("{\"refused\":\"there is no memory\"}"));
+		json_object_begin(out, NULL);
+		json_add_string(out, "refused", "there is no memory");
+		json_object_end(out);
 	}
 }
 
