@@ -16,11 +16,7 @@ void store_calls_done(struct store_op *op); /* op->user is a bool * */
 /* For store->written: then no flush waits for a write. */
 void store_calls_written(void *user);
 
-/* Flushes. After one in seven flushes, every invariant of a local store is checked
- * (local_store_check()): a suite that repeats its histories gets to all of them. */
-void store_calls_flush_once(struct store *store);
-
-/* The same until no write is under way. */
+/* Flushes until nothing is under way. */
 void store_calls_flush(struct store *store);
 
 int store_call(struct store *store, struct store_op *op, enum store_op_kind kind);

@@ -197,8 +197,8 @@ void local_publish(struct local_store *local); /* counters that are cheap to rea
 /* `probes` are those of its claims. */
 void local_decide_admit(struct local_store *local, struct store_admit *admit,
                         struct table_probe *probes);
-/* A frame was lost, with what was begun behind it: first what they had replaced comes
- * back, then each operation that rested on them is taken back, with this error. */
+/* A frame was lost: first what it had replaced comes back, then each operation that rested
+ * on it is taken back, with this error. */
 int local_undo_reserve(struct undo_list *list, uint32_t count) must_check; /* at most 32 */
 void local_undo_replaced(struct local_store *local);
 void local_undo_admit(struct local_store *local, struct store_admit *admit, int error);

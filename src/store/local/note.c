@@ -181,7 +181,7 @@ void local_close_ticket(struct local_store *local, uint64_t ticket, bool done)
 
 /* --- releases ------------------------------------------------------------- */
 
-/* Of one whose frame is under way nobody was told. */
+/* Of one whose frame is not written nobody was told. */
 static bool is_in(const struct local_store *local, const struct open_ticket *ticket,
                   uint32_t states)
 {

@@ -260,7 +260,7 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 	while (take->count < take->max_items &&
 	       (ticket = open_tickets_peek(local->tickets, take->sink)) &&
 	       (!take->lease_ms || leases_reserve(&local->leases, ticket->ticket) == 0)) {
-		/* Its frame is under way, or one that leased it since: what is lost with that
+		/* Its frame is not written, or one that leased it since: what is lost with that
 		 * must not be with somebody. */
 		if (ticket->ticket > local->durable_ticket || local_note_waits(local, ticket))
 			break;
