@@ -1,10 +1,10 @@
-/* The parts of the PostgreSQL store that need no server: addresses, rows, and what a sheet
+/* The parts of the PostgreSQL store that need no server: addresses, rows, and what a working set
  * says of operations when it was told what the server has. */
 #include <string.h>
 
 #include "base/error.h"
 #include "store/postgres/address.h"
-#include "store/postgres/sheet.h"
+#include "store/postgres/working_set.h"
 #include "support/test.h"
 
 #define NOW_MS UINT64_C(1767225600000)
@@ -90,7 +90,7 @@ static void test_rows_are_found_and_sort_as_numbers_do(void **state)
 
 /* ---- sheets ---- */
 
-static struct sheet sheet;
+static struct working_set set;
 
 static struct store_admit event(uint64_t digest, uint32_t check)
 {
@@ -106,9 +106,9 @@ static struct store_admit event(uint64_t digest, uint32_t check)
 /* As if the server had inserted all that was wanted. */
 static void decide(uint64_t first)
 {
-	sheet.now_ms = NOW_MS;
-	sheet.first = first;
-	sheet_decide(&sheet);
+	set.now_ms = NOW_MS;
+	set.first = first;
+	working_set_decide(&set);
 }
 
 static void test_second_of_a_batch_is_a_duplicate_of_the_first(void **state)
@@ -117,62 +117,62 @@ static void test_second_of_a_batch_is_a_duplicate_of_the_first(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(admits); i++)
-		assert_int_equal(sheet_enter(&sheet, &admits[i].op), 0);
-	assert_int_equal(sheet.claims.count, 2);
-	assert_int_equal(sheet.numbers, 3);
+		assert_int_equal(working_set_enter(&set, &admits[i].op), 0);
+	assert_int_equal(set.claims.count, 2);
+	assert_int_equal(set.numbers, 3);
 	decide(100);
-	assert_false(sheet.short_of);
+	assert_false(set.incomplete);
 	assert_int_equal(admits[0].verdict, VERDICT_NEW);
 	assert_int_equal(admits[1].verdict, VERDICT_DUPLICATE);
 	assert_int_equal(admits[1].ticket, admits[0].ticket);
 	assert_int_equal(admits[1].seen, 1);
 	assert_int_equal(admits[2].ticket, 102); /* as its claim was inserted */
-	assert_int_equal(sheet.events.count, 2);
-	sheet_free(&sheet);
+	assert_int_equal(set.events.count, 2);
+	working_set_free(&set);
 }
 
 /* A claim that is there, and has expired, may be taken by another node too. */
 static void test_expired_claim_is_not_taken_without_its_lock(void **state)
 {
 	(void)state;
-	for (int thorough = 0; thorough < 2; thorough++) {
+	for (int lock_all = 0; lock_all < 2; lock_all++) {
 		struct store_admit admit = event(1, 0);
-		sheet.thorough = thorough;
-		assert_int_equal(sheet_enter(&sheet, &admit.op), 0);
-		struct claim_row *row = sheet.claims.at[0];
+		set.lock_all = lock_all;
+		assert_int_equal(working_set_enter(&set, &admit.op), 0);
+		struct claim_row *row = set.claims.at[0];
 		row->found = true;
 		row->live = false;
 		row->now = row->stored = (struct claim_values){ .ticket = 7, .expiry = NOW_MS };
 		decide(100);
-		assert_int_equal(sheet.short_of, !thorough);
-		if (thorough)
+		assert_int_equal(set.incomplete, !lock_all);
+		if (lock_all)
 			assert_int_equal(admit.verdict, VERDICT_NEW);
-		sheet_free(&sheet);
+		working_set_free(&set);
 	}
-	sheet.thorough = false;
+	set.lock_all = false;
 }
 
 /* The row that it would be kept under was not asked for: begin again. */
 static void test_conflict_that_is_kept_aside_needs_its_row(void **state)
 {
 	(void)state;
-	for (int thorough = 0; thorough < 2; thorough++) {
+	for (int lock_all = 0; lock_all < 2; lock_all++) {
 		struct store_admit admits[] = { event(1, 5), event(1, 6) };
-		sheet.thorough = thorough;
+		set.lock_all = lock_all;
 		for (size_t i = 0; i < ARRAY_LEN(admits); i++)
-			assert_int_equal(sheet_enter(&sheet, &admits[i].op), 0);
+			assert_int_equal(working_set_enter(&set, &admits[i].op), 0);
 		decide(100);
-		assert_int_equal(sheet.short_of, !thorough);
-		if (thorough) {
+		assert_int_equal(set.incomplete, !lock_all);
+		if (lock_all) {
 			assert_int_equal(admits[1].verdict, VERDICT_CONFLICT);
 			assert_int_equal(admits[1].own_ticket, 101);
 		}
-		sheet_free(&sheet);
+		working_set_free(&set);
 	}
-	sheet.thorough = false;
+	set.lock_all = false;
 }
 
-/* What is told of a sheet without deciding it is what deciding comes to. */
+/* What is told of a working set without deciding it is what deciding comes to. */
 static void test_sheet_of_new_events_needs_no_decision(void **state)
 {
 	struct store_admit told[] = { event(1, 0), event(2, 7), event(3, 0) };
@@ -182,22 +182,22 @@ static void test_sheet_of_new_events_needs_no_decision(void **state)
 	told[1].no_ticket = true;
 	memcpy(decided, told, sizeof(told));
 	for (size_t i = 0; i < ARRAY_LEN(told); i++)
-		assert_int_equal(sheet_enter(&sheet, &told[i].op), 0);
-	assert_true(sheet_is_plain(&sheet));
-	sheet_open_all(&sheet);
-	assert_int_equal(sheet.events.count, 2);
-	assert_int_equal(((struct event_row *)sheet.events.at[1])->event, 2);
-	assert_int_equal(sheet.tickets.count, 2);
-	assert_true(sheet.any_due);
-	sheet.now_ms = NOW_MS;
-	sheet.first = 100;
-	sheet_all_new(&sheet);
-	sheet_clear(&sheet);
+		assert_int_equal(working_set_enter(&set, &told[i].op), 0);
+	assert_true(working_set_may_be_new(&set));
+	working_set_open_all(&set);
+	assert_int_equal(set.events.count, 2);
+	assert_int_equal(((struct event_row *)set.events.at[1])->event, 2);
+	assert_int_equal(set.tickets.count, 2);
+	assert_true(set.any_due);
+	set.now_ms = NOW_MS;
+	set.first = 100;
+	working_set_all_new(&set);
+	working_set_clear(&set);
 	for (size_t i = 0; i < ARRAY_LEN(told); i++)
-		assert_int_equal(sheet_enter(&sheet, &decided[i].op), 0);
+		assert_int_equal(working_set_enter(&set, &decided[i].op), 0);
 	decide(100);
 	assert_memory_equal(told, decided, sizeof(told));
-	sheet_free(&sheet);
+	working_set_free(&set);
 }
 
 static void test_sheet_with_more_than_new_events_is_not_plain(void **state)
@@ -209,25 +209,25 @@ static void test_sheet_with_more_than_new_events_is_not_plain(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-		assert_int_equal(sheet_enter(&sheet, &admits[0].op), 0);
-		assert_true(sheet_is_plain(&sheet));
-		assert_int_equal(sheet_enter(&sheet, others[i]), 0);
-		assert_false(sheet_is_plain(&sheet));
-		sheet_free(&sheet);
+		assert_int_equal(working_set_enter(&set, &admits[0].op), 0);
+		assert_true(working_set_may_be_new(&set));
+		assert_int_equal(working_set_enter(&set, others[i]), 0);
+		assert_false(working_set_may_be_new(&set));
+		working_set_free(&set);
 	}
 	admits[0].lease_ms = 1000; /* its end is not known before the server's time is */
-	assert_int_equal(sheet_enter(&sheet, &admits[0].op), 0);
-	assert_false(sheet_is_plain(&sheet));
-	sheet_free(&sheet);
+	assert_int_equal(working_set_enter(&set, &admits[0].op), 0);
+	assert_false(working_set_may_be_new(&set));
+	working_set_free(&set);
 }
 
 static void test_window_is_kept_as_the_model_keeps_it(void **state)
 {
 	(void)state;
-	assert_int_equal(sheet_window_ms(1), 1000);
-	assert_int_equal(sheet_window_ms(511), 511000);
-	assert_int_equal(sheet_window_ms(1001), 1002000);
-	assert_int_equal(sheet_window_ms(UINT32_MAX), (UINT64_C(1) << 32) * 1000);
+	assert_int_equal(working_set_window_ms(1), 1000);
+	assert_int_equal(working_set_window_ms(511), 511000);
+	assert_int_equal(working_set_window_ms(1001), 1002000);
+	assert_int_equal(working_set_window_ms(UINT32_MAX), (UINT64_C(1) << 32) * 1000);
 }
 
 int main(void)

@@ -13,7 +13,7 @@
 #define COMMAND_MS 60000u
 
 /* A name that needs no quotes in SQL, nor an escape in a URL. */
-static bool is_plain(struct span name)
+static bool may_be_new(struct span name)
 {
 	if (name.len == 0 || name.len > SCHEMA_NAME_MAX ||
 	    (name.ptr[0] >= '0' && name.ptr[0] <= '9'))
@@ -30,7 +30,7 @@ static int read_schema(struct span params, struct address *address, struct error
 {
 	struct span name = SPAN("stile");
 	uint32_t count = url_param_find(params, SPAN("schema"), &name);
-	if (count > 1 || !is_plain(name))
+	if (count > 1 || !may_be_new(name))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "schema: expected one name of a-z, 0-9 and _, at most %d long",
 		                  SCHEMA_NAME_MAX);

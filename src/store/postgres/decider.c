@@ -129,11 +129,11 @@ static int connect_line(struct postgres_store *own)
 {
 	uint64_t now_ms = postgres_boot_ms();
 
-	if (line_is_open(&own->decider))
+	if (connection_is_open(&own->decider))
 		return 0;
 	if (own->away_since_ms != 0 && now_ms < own->try_again_ms)
 		return -ECONNREFUSED;
-	int error = line_open(&own->decider);
+	int error = connection_open(&own->decider);
 	now_ms = postgres_boot_ms();
 	if (error)
 		note_away(own, now_ms, error);
@@ -150,27 +150,27 @@ static bool has_class(const char *state, const char *class)
 }
 
 /* What the server refused: 0: try again, else what to say. */
-static int judge_refusal(const struct line *line)
+static int judge_refusal(const struct connection *conn)
 {
-	if (has_class(line->state, "40") || has_class(line->state, "55P03") ||
-	    has_class(line->state, "57014") || has_class(line->state, "25006"))
+	if (has_class(conn->state, "40") || has_class(conn->state, "55P03") ||
+	    has_class(conn->state, "57014") || has_class(conn->state, "25006"))
 		return 0;
-	log_error("the database refuses a transaction", log_str("state", line->state),
-	          log_str("reason", line->text.text));
-	return has_class(line->state, "53") ? ERR_FULL : ERR_AWAY;
+	log_error("the database refuses a transaction", log_str("state", conn->state),
+	          log_str("reason", conn->text.text));
+	return has_class(conn->state, "53") ? ERR_FULL : ERR_AWAY;
 }
 
-static int enter_all(struct postgres_store *own, const struct work *work, bool thorough)
+static int enter_all(struct postgres_store *own, const struct work *work, bool lock_all)
 {
-	struct sheet *sheet = &own->sheet;
+	struct working_set *set = &own->set;
 	int error = 0;
 
-	sheet_clear(sheet);
-	sheet->thorough = thorough;
-	sheet->dense = own->options.dense;
-	sheet->node = own->node;
+	working_set_clear(set);
+	set->lock_all = lock_all;
+	set->dense = own->options.dense;
+	set->node = own->node;
 	for (struct store_op *op = work->ops.first; op && !error; op = op->next)
-		error = sheet_enter(sheet, op);
+		error = working_set_enter(set, op);
 	return error;
 }
 
@@ -179,28 +179,28 @@ static bool expects_new(const struct postgres_store *own)
 	return own->new_run >= NEW_RUN || (own->options.eager && !own->was_old);
 }
 
-/* One try: BATCH_…, or an error. */
-static int try_batch(struct postgres_store *own, const struct work *work, bool thorough)
+/* One try: TRANSACTION_…, or an error. */
+static int try_batch(struct postgres_store *own, const struct work *work, bool lock_all)
 {
-	struct batch_options options = { .clock = postgres_clock(own),
-		                         .retain = own->options.retain_ms > 0,
-		                         .notify = own->nodes > 1,
-		                         .channel = own->channel };
-	struct sheet *sheet = &own->sheet;
-	int error = enter_all(own, work, thorough);
+	struct transaction_options options = { .clock = postgres_clock(own),
+		                               .retain = own->options.retain_ms > 0,
+		                               .notify = own->nodes > 1,
+		                               .channel = own->channel };
+	struct working_set *set = &own->set;
+	int error = enter_all(own, work, lock_all);
 
 	if (error)
 		return error;
-	if (expects_new(own) && sheet_is_plain(sheet)) {
-		error = batch_run_all(sheet, &own->decider, &options);
-		own->new_run = error == BATCH_OLD ? 0 : own->new_run;
-		own->was_old = error == BATCH_OLD;
+	if (expects_new(own) && working_set_may_be_new(set)) {
+		error = transaction_run_new(set, &own->decider, &options);
+		own->new_run = error == TRANSACTION_NOT_NEW ? 0 : own->new_run;
+		own->was_old = error == TRANSACTION_NOT_NEW;
 		return error;
 	}
 	own->was_old = false;
-	error = batch_run(sheet, &own->decider, &options);
-	if (error == BATCH_DONE && sheet->claims.count > 0)
-		own->new_run = sheet_was_all_new(sheet) ? own->new_run + 1 : 0;
+	error = transaction_run(set, &own->decider, &options);
+	if (error == TRANSACTION_DONE && set->claims.count > 0)
+		own->new_run = working_set_was_all_new(set) ? own->new_run + 1 : 0;
 	return error;
 }
 
@@ -208,7 +208,7 @@ static int try_batch(struct postgres_store *own, const struct work *work, bool t
 static bool ask_what_came(struct postgres_store *own, bool *unknown, int *ret_error)
 {
 	bool committed = false;
-	int error = line_was_committed(&own->decider, &committed);
+	int error = connection_was_committed(&own->decider, &committed);
 
 	if (error == -ENOENT) {
 		log_error("the database does not know any more whether a transaction was "
@@ -217,46 +217,46 @@ static bool ask_what_came(struct postgres_store *own, bool *unknown, int *ret_er
 		*ret_error = ERR_AWAY;
 	}
 	if (error != 0 && error != ERR_BUSY)
-		line_close(&own->decider);
-	if (committed && own->sheet.all_at_once)
-		batch_all_committed(&own->sheet, &own->decider);
+		connection_close(&own->decider);
+	if (committed && own->set.sent_as_new)
+		transaction_new_committed(&own->set, &own->decider);
 	if (error == 0 || error == -ENOENT)
 		*unknown = own->decider.in_doubt = false;
 	return committed || error == -ENOENT;
 }
 
 /* What the server refused: true as run_once(). */
-static bool cope_with_refusal(struct line *line, int *ret_error)
+static bool cope_with_refusal(struct connection *conn, int *ret_error)
 {
-	if (line_lost_tables(line)) {
-		line_close(line);
+	if (connection_lost_tables(conn)) {
+		connection_close(conn);
 		return false;
 	}
-	*ret_error = judge_refusal(line);
-	if (has_class(line->state, "25006"))
-		line_close(line); /* not the server that writes any more */
+	*ret_error = judge_refusal(conn);
+	if (has_class(conn->state, "25006"))
+		connection_close(conn); /* not the server that writes any more */
 	return *ret_error != 0;
 }
 
 /* True: it is over, and every operation has its answer or `*ret_error`. */
-static bool run_once(struct postgres_store *own, const struct work *work, bool *thorough,
+static bool run_once(struct postgres_store *own, const struct work *work, bool *lock_all,
                      bool *unknown, int *ret_error)
 {
 	if (*unknown && ask_what_came(own, unknown, ret_error))
 		return true;
 	if (*unknown)
 		return false;
-	int error = try_batch(own, work, *thorough);
-	if (error == BATCH_DONE)
+	int error = try_batch(own, work, *lock_all);
+	if (error == TRANSACTION_DONE)
 		return true;
-	if (error == BATCH_AGAIN) {
-		*thorough = true;
+	if (error == TRANSACTION_LOCK_ALL) {
+		*lock_all = true;
 		return false;
 	}
-	if (error == BATCH_OLD)
+	if (error == TRANSACTION_NOT_NEW)
 		return false;
-	if (error == BATCH_UNKNOWN) {
-		line_close(&own->decider);
+	if (error == TRANSACTION_UNKNOWN) {
+		connection_close(&own->decider);
 		*unknown = own->decider.in_doubt = true;
 		return false;
 	}
@@ -271,19 +271,19 @@ static void decide(struct postgres_store *own, struct work *work)
 {
 	uint64_t began_ms = postgres_boot_ms();
 	uint64_t from_ms = own->away_since_ms ? own->away_since_ms : began_ms;
-	bool thorough = false, unknown = false, over = false;
+	bool lock_all = false, unknown = false, over = false;
 	int error = 0;
 
 	for (uint32_t tries = 0; !over; tries++) {
 		if (connect_line(own) == 0)
-			over = run_once(own, work, &thorough, &unknown, &error);
+			over = run_once(own, work, &lock_all, &unknown, &error);
 		if (over)
 			break;
 		if (postgres_boot_ms() >= from_ms + own->options.away_ms && tries > 0) {
 			error = ERR_AWAY;
 			break;
 		}
-		if (tries > 1 || !line_is_open(&own->decider))
+		if (tries > 1 || !connection_is_open(&own->decider))
 			pause_ms(PAUSE_MS);
 	}
 	own->decider.in_doubt = false; /* known, or given up */
@@ -291,7 +291,7 @@ static void decide(struct postgres_store *own, struct work *work)
 		fail_all(&work->ops, error);
 		return;
 	}
-	postgres_heard(own, own->sheet.now_ms);
+	postgres_heard(own, own->set.now_ms);
 	own->commits++;
 	own->commit_ops += work->count;
 	histogram_record(own->store.commit_us, (postgres_boot_ms() - began_ms) * 1000);
@@ -301,7 +301,7 @@ static void decide(struct postgres_store *own, struct work *work)
 /* Under the mutex. */
 static void pass_on(struct postgres_store *own, struct work *work)
 {
-	bool stirs = work->others.first || own->sheet.any_due || own->sheet.any_closed || own->test;
+	bool stirs = work->others.first || own->set.any_due || own->set.any_closed || own->test;
 
 	op_queue_move(&own->asked, &work->others);
 	own->deciding = false;
@@ -327,7 +327,7 @@ void decider_main(void *user)
 		take_work(own, &work);
 		own->deciding = true;
 		pthread_mutex_unlock(&own->mutex);
-		own->sheet.any_due = own->sheet.any_closed = false;
+		own->set.any_due = own->set.any_closed = false;
 		if (work.count > 0)
 			decide(own, &work);
 		postgres_finish(own, &work.ops);

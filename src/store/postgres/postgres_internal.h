@@ -6,8 +6,8 @@
  *   taker.c           the thread that takes: takes, waits, and
  *     reader.c        reads and scans
  *     keeper.c        what is over: leases, nodes, claims, cells, dead letters
- *   batch.c, batch_write.c, sheet.c, decide_*.c   one transaction of the decider
- *   line.c, schema.c, address.c                   the connection, the tables, the URL
+ *   batch.c, batch_write.c, working set.c, decide_*.c   one transaction of the decider
+ *   connection.c, schema.c, address.c                   the connection, the tables, the URL
  *
  * Hand-over: flush puts what was submitted into `inbox`, but for takes and waits, which go
  * to `asked` at once: they wait anyway, and so do not wait behind admissions. What reads is
@@ -24,8 +24,8 @@
 #include "base/histogram.h"
 #include "store/op_queue.h"
 #include "store/postgres/address.h"
-#include "store/postgres/batch.h"
 #include "store/postgres/postgres_store.h"
+#include "store/postgres/transaction.h"
 #include "sys/thread.h"
 
 struct sweep {
@@ -60,15 +60,15 @@ struct postgres_store {
 	struct thread decider_thread, taker_thread;
 
 	/* The decider. */
-	struct line decider;
-	struct sheet sheet;
+	struct connection decider;
+	struct working_set set;
 	uint32_t new_run;                     /* transactions on end that were all new */
 	bool was_old;                         /* the last try expected too much */
 	uint64_t away_since_ms, try_again_ms; /* 0: it is there */
 	int away_error;
 
 	/* The taker. */
-	struct line taker;
+	struct connection taker;
 	struct op_queue takes, waits;
 	uint32_t wait_count;
 	bool untaken;            /* a take may have been made of which nobody heard */
@@ -100,13 +100,13 @@ void postgres_finish(struct postgres_store *own, struct op_queue *list);
 void decider_main(void *user);
 void taker_main(void *user);
 
-extern const struct line_statement taker_statements[];
+extern const struct statement taker_statements[], reader_statements[], housekeeping_statements[];
 
-/* reader.c: reads, scans, held, cell scans; 0 or the line's error. */
+/* reader.c: reads, scans, held, cell scans; 0 or the connection's error. */
 int reader_run(struct postgres_store *own, struct store_op *op) must_check;
 
-/* keeper.c: 0 or the line's error. */
-int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all) must_check;
-int keeper_end_leases(struct postgres_store *own) must_check; /* that are over */
-int keeper_count(struct postgres_store *own) must_check;      /* for stats */
-int keeper_leave(struct postgres_store *own) must_check;      /* the node ends */
+/* keeper.c: 0 or the connection's error. */
+int housekeeping_run(struct postgres_store *own, uint64_t now_ms, bool all) must_check;
+int housekeeping_end_leases(struct postgres_store *own) must_check; /* that are over */
+int housekeeping_count(struct postgres_store *own) must_check;      /* for stats */
+int housekeeping_leave(struct postgres_store *own) must_check;      /* the node ends */

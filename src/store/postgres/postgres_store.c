@@ -32,11 +32,10 @@ void postgres_heard(struct postgres_store *own, uint64_t now_ms)
 		;
 }
 
-/* A connection of this node, not open yet. */
-static void line_init(struct postgres_store *own, struct line *line, uint32_t number,
-                      const struct line_statement *statements)
+/* A connection of this node, not open yet and without statements. */
+static void init_connection(struct postgres_store *own, struct connection *conn, uint32_t number)
 {
-	*line = (struct line){
+	*conn = (struct connection){
 		.link = { .options = { .conninfo = own->address.conninfo,
 		                       .password = own->address.password,
 		                       .connect_ms = own->options.connect_ms,
@@ -44,7 +43,6 @@ static void line_init(struct postgres_store *own, struct line *line, uint32_t nu
 		                       .lock_ms = own->options.lock_ms },
 		          .interrupt_fd = own->interrupt_fd },
 		.address = &own->address,
-		.statements = statements,
 		.node = own->node,
 		.key = own->key,
 		.number = number,
@@ -215,9 +213,9 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 
 static void destroy(struct postgres_store *own)
 {
-	line_free(&own->decider);
-	line_free(&own->taker);
-	sheet_free(&own->sheet);
+	connection_free(&own->decider);
+	connection_free(&own->taker);
+	working_set_free(&own->set);
 	address_free(&own->address);
 	if (own->wake_fd >= 0)
 		close(own->wake_fd);
@@ -319,16 +317,20 @@ static int begin_lines(struct postgres_store *own, struct error_text *ret_text)
 	postgres_link_close(&link);
 	if (error)
 		return error;
-	line_init(own, &own->decider, 0, batch_statements);
-	line_init(own, &own->taker, 1, taker_statements);
-	own->taker.first = own->listen;
-	error = line_open(&own->decider);
+	init_connection(own, &own->decider, 0);
+	own->decider.statements[0] = transaction_statements;
+	init_connection(own, &own->taker, 1);
+	own->taker.statements[0] = taker_statements;
+	own->taker.statements[1] = reader_statements;
+	own->taker.statements[2] = housekeeping_statements;
+	own->taker.on_open = own->listen;
+	error = connection_open(&own->decider);
 	if (error)
 		return error_fill(ret_text, error == ERR_CONFIG ? error : ERR_AWAY, "%s",
 		                  own->decider.text.text);
-	error = line_open(&own->taker);
+	error = connection_open(&own->taker);
 	if (!error)
-		error = keeper_run(own, postgres_boot_ms(), true);
+		error = housekeeping_run(own, postgres_boot_ms(), true);
 	return error ? error_fill(ret_text, ERR_AWAY, "%s", own->taker.text.text) : 0;
 }
 

@@ -3,8 +3,46 @@
 
 #include "base/error.h"
 #include "store/postgres/postgres_internal.h"
+#include "store/postgres/statements.h"
 
 #define SCAN_WINDOW 4096u /* tickets that one operation looks at */
+
+#define SCAN_START                                                                           \
+	"WITH w AS (SELECT * FROM stile_tickets WHERE ticket >= $1::bigint"                  \
+	" AND ticket <= $2::bigint ORDER BY ticket LIMIT $3::bigint), f AS (SELECT * FROM w" \
+	" WHERE ($4::bigint = 0 OR ($4::bigint >> state::integer) & 1 = 1)"                  \
+	" AND ($5::bigint = 0 OR sink = $5::bigint) AND ($6::bigint = 1 OR state <> 6)) "
+
+const struct statement reader_statements[] = {
+	{ "read",
+	  "SELECT t.ticket, t.event, t.sink, t.ord, t.due, t.lease, t.attempt, t.status, t.state,"
+	  " t.last, e.flags, e.source, e.letter, e.payload, " SQL_NOW(
+		  "$2") ""
+	                " FROM stile_tickets t JOIN stile_events e ON e.event = t.event"
+	                " WHERE t.ticket = $1::bigint AND t.state <> 6" },
+	{ "history",
+	  "SELECT at, due, attempt, mark, status, text FROM stile_notes WHERE ticket = $1::bigint"
+	  " ORDER BY id DESC LIMIT 1000" },
+	{ "scan_window", SCAN_START
+	  "SELECT (SELECT count(*) FROM w), (SELECT max(ticket) FROM w), (SELECT count(*) FROM f)" },
+	{ "scan", SCAN_START
+	  ", l AS (SELECT * FROM f ORDER BY ticket LIMIT $7::bigint), s AS (SELECT *,"
+	  " sum(len + $9::bigint) OVER (ORDER BY ticket) AS total,"
+	  " row_number() OVER (ORDER BY ticket) AS n FROM l)"
+	  " SELECT t.ticket, t.event, t.sink, t.ord, t.due, t.lease, t.attempt, t.status, t.state,"
+	  " t.last, e.flags, e.source, e.letter,"
+	  " CASE WHEN $10::bigint = 1 THEN e.payload END, (SELECT " SQL_NOW(
+		  "$11") ")"
+	                 " FROM s t JOIN stile_events e ON e.event = t.event"
+	                 " WHERE t.n = 1 OR t.total <= $8::bigint ORDER BY t.ticket" },
+	{ "held", "SELECT DISTINCT event FROM stile_tickets WHERE state = 3 AND ticket < $1::bigint"
+	          " ORDER BY event DESC LIMIT $2::bigint" },
+	{ "cell_names",
+	  "WITH w AS (SELECT key, name, expiry FROM stile_cells WHERE key >= $1::uuid ORDER BY key"
+	  " LIMIT $2::bigint) SELECT key, name, expiry = 0 OR expiry > (SELECT"
+	  " " SQL_NOW("$3") ") FROM w ORDER BY key" },
+	{ 0 },
+};
 
 /* Columns as of "read" and "scan". */
 static struct store_item item_at(const struct postgres_answer *rows, uint32_t i)
@@ -56,13 +94,13 @@ static int append_history(struct store_read *read, const struct postgres_answer 
 
 static int run_read(struct postgres_store *own, struct store_read *read)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 	struct postgres_answer answer = { 0 };
 
 	buf_clear(&read->items);
-	postgres_args_u64(&line->args, read->ticket);
-	postgres_args_u64(&line->args, postgres_clock(own));
-	int error = line_query(line, "read", &answer);
+	postgres_args_u64(&conn->args, read->ticket);
+	postgres_args_u64(&conn->args, postgres_clock(own));
+	int error = connection_query(conn, "read", &answer);
 	read->op.error = -ENOENT;
 	if (!error && postgres_rows(&answer) == 1) {
 		struct store_item item = item_at(&answer, 0);
@@ -70,8 +108,8 @@ static int run_read(struct postgres_store *own, struct store_read *read)
 		read->op.error = store_item_append(&read->items, &item, &parts);
 	}
 	if (!error && read->history && read->op.error == 0) {
-		postgres_args_u64(&line->args, read->ticket);
-		error = line_query(line, "history", &answer);
+		postgres_args_u64(&conn->args, read->ticket);
+		error = connection_query(conn, "history", &answer);
 		if (!error)
 			read->op.error = append_history(read, &answer);
 	}
@@ -127,19 +165,19 @@ static void move_on(struct store_scan *scan, const struct postgres_answer *windo
 
 static int run_scan(struct postgres_store *own, struct store_scan *scan)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 	struct postgres_answer window = { 0 }, rows = { 0 };
 
 	send_window(own, scan);
-	int error = line_query(line, "scan_window", &window);
+	int error = connection_query(conn, "scan_window", &window);
 	if (!error) {
 		send_window(own, scan);
-		postgres_args_u64(&line->args, scan->max_items);
-		postgres_args_u64(&line->args, scan->max_bytes);
-		postgres_args_u64(&line->args, sizeof(struct store_item));
-		postgres_args_u64(&line->args, scan->with_payload);
-		postgres_args_u64(&line->args, postgres_clock(own));
-		error = line_query(line, "scan", &rows);
+		postgres_args_u64(&conn->args, scan->max_items);
+		postgres_args_u64(&conn->args, scan->max_bytes);
+		postgres_args_u64(&conn->args, sizeof(struct store_item));
+		postgres_args_u64(&conn->args, scan->with_payload);
+		postgres_args_u64(&conn->args, postgres_clock(own));
+		error = connection_query(conn, "scan", &rows);
 	}
 	if (!error) {
 		scan->op.error = fill_scan(scan, &rows);
@@ -153,12 +191,12 @@ static int run_scan(struct postgres_store *own, struct store_scan *scan)
 
 static int run_held(struct postgres_store *own, struct store_held *held)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 	struct postgres_answer rows = { 0 };
 
-	postgres_args_u64(&line->args, held->before ? held->before : INT64_MAX);
-	postgres_args_u64(&line->args, held->max);
-	int error = line_query(line, "held", &rows);
+	postgres_args_u64(&conn->args, held->before ? held->before : INT64_MAX);
+	postgres_args_u64(&conn->args, held->max);
+	int error = connection_query(conn, "held", &rows);
 	held->count = error ? 0 : postgres_rows(&rows);
 	for (uint32_t i = 0; i < held->count; i++)
 		held->tickets[i] = postgres_u64(&rows, i, 0);
@@ -176,14 +214,14 @@ static void set_cursor(struct store_cell_scan *scan, struct span key)
 
 static int run_cell_scan(struct postgres_store *own, struct store_cell_scan *scan)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 	struct postgres_answer rows = { 0 };
 	uint64_t max = scan->max_names ? scan->max_names : 1;
 
-	postgres_args_key(&line->args, (const unsigned char *)scan->cursor.word);
-	postgres_args_u64(&line->args, max);
-	postgres_args_u64(&line->args, postgres_clock(own));
-	int error = line_query(line, "cell_names", &rows);
+	postgres_args_key(&conn->args, (const unsigned char *)scan->cursor.word);
+	postgres_args_u64(&conn->args, max);
+	postgres_args_u64(&conn->args, postgres_clock(own));
+	int error = connection_query(conn, "cell_names", &rows);
 	buf_clear(&scan->names);
 	scan->count = 0;
 	scan->op.error = 0;

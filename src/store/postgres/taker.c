@@ -14,10 +14,42 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "store/postgres/postgres_internal.h"
+#include "store/postgres/statements.h"
 
 #define LOOK_EVERY_MS 1000u
 #define WAITS_EVERY_MS 100u /* another node may have settled it */
 #define TRY_EVERY_MS 500u
+
+#define TAKE_START                                                                                          \
+	"WITH c AS (SELECT ticket, len FROM stile_tickets WHERE sink = $1::bigint"                          \
+	" AND state = 1 ORDER BY ticket LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"                          \
+	" s AS (SELECT ticket, sum(len * $9::bigint + $4::bigint) OVER (ORDER BY ticket)"                   \
+	" AS total, row_number() OVER (ORDER BY ticket) AS n FROM c),"                                      \
+	" u AS (UPDATE stile_tickets t SET state = 2, attempt = least(t.attempt + 1, 65535),"               \
+	" lease = CASE WHEN $5::bigint > 0 THEN (SELECT " SQL_NOW(                                          \
+		"$8") ") + $5::bigint ELSE 0 END,"                                                          \
+		      " node = $6::bigint, stamp = $7::bigint FROM s WHERE t.ticket = s.ticket"             \
+		      " AND (s.n = 1 OR s.total <= $3::bigint) RETURNING t.ticket, t.event, t.sink, t.ord," \
+		      " t.due, t.attempt, t.status, t.last) "
+
+const struct statement taker_statements[] = {
+	{ "now", "SELECT " SQL_NOW("$1") },
+	{ "sinks_due", "SELECT u.sink FROM unnest($1::bigint[]) AS u (sink) WHERE EXISTS (SELECT"
+	               " FROM stile_tickets t WHERE t.sink = u.sink AND t.state = 1)" },
+	{ "take_whole",
+	  TAKE_START "SELECT u.*, e.flags, e.source, e.letter, e.payload"
+	             " FROM u JOIN stile_events e ON e.event = u.event ORDER BY u.ticket" },
+	{ "take_bare", TAKE_START "SELECT * FROM u ORDER BY u.ticket" },
+	{ "untake",
+	  "UPDATE stile_tickets SET state = 1 WHERE state = 2 AND lease >= 0 AND node = $1::bigint"
+	  " AND stamp = $2::bigint" },
+	{ "outcomes",
+	  "SELECT u.event, coalesce((SELECT bit_or(1 << t.state) FROM stile_tickets t"
+	  " WHERE t.ticket >= u.event AND t.ticket < u.event + 16 AND t.event = u.event), 0)"
+	  "::bigint, EXISTS (SELECT FROM stile_drops d WHERE d.event = u.event"
+	  " AND d.id > $2::bigint) FROM unnest($1::bigint[]) AS u (event)" },
+	{ 0 },
+};
 
 static struct store_take *take_of(struct store_op *op)
 {
@@ -34,26 +66,26 @@ static struct store_wait *wait_of(struct store_op *op)
 /* What was taken by a transaction that nobody heard the end of. */
 static int untake(struct postgres_store *own)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 	struct postgres_answer answer = { 0 };
 	bool committed = false;
-	int error = line_was_committed(line, &committed);
+	int error = connection_was_committed(conn, &committed);
 	bool gone = error == -ENOENT;
 
 	if (gone) /* what it took has its stamp, whether or not the row tells */
 		log_warn("the row of this node in stile_lines is gone: tickets whose taking was "
 		         "not heard of are given back");
 	if (gone || (!error && committed)) {
-		postgres_args_u64(&line->args, own->node);
-		postgres_args_u64(&line->args, line->batch);
-		error = line_query(line, "untake", &answer);
+		postgres_args_u64(&conn->args, own->node);
+		postgres_args_u64(&conn->args, conn->transaction);
+		error = connection_query(conn, "untake", &answer);
 		postgres_answer_free(&answer);
 	}
 	own->untaken = error != 0;
 	own->taker.in_doubt = own->untaken;
 	if (gone && !error) {
-		line_close(line); /* the next makes the row */
-		error = line_open(line);
+		connection_close(conn); /* the next makes the row */
+		error = connection_open(conn);
 	}
 	return error;
 }
@@ -76,13 +108,13 @@ static void note_fitness(struct postgres_store *own, int error)
 
 static int connect_line(struct postgres_store *own, uint64_t now_ms)
 {
-	if (line_is_open(&own->taker) && !postgres_link_is_alive(&own->taker.link))
-		line_close(&own->taker);
+	if (connection_is_open(&own->taker) && !postgres_link_is_alive(&own->taker.link))
+		connection_close(&own->taker);
 	int error = 0;
-	if (!line_is_open(&own->taker)) {
+	if (!connection_is_open(&own->taker)) {
 		if (now_ms < own->open_at_ms)
 			return -ECONNREFUSED;
-		error = line_open(&own->taker);
+		error = connection_open(&own->taker);
 		note_fitness(own, error);
 		own->look_now = true; /* what was said meanwhile was not heard */
 	}
@@ -105,10 +137,10 @@ static void send_take(struct postgres_store *own, const struct store_take *take)
 	postgres_args_u64(args, sizeof(struct store_item));
 	postgres_args_u64(args, take->lease_ms);
 	postgres_args_u64(args, own->node);
-	postgres_args_u64(args, own->taker.batch);
+	postgres_args_u64(args, own->taker.transaction);
 	postgres_args_u64(args, postgres_clock(own));
 	postgres_args_u64(args, take->without_payload ? 0 : 1);
-	line_send(&own->taker, take->without_payload ? "take_bare" : "take_whole");
+	connection_send(&own->taker, take->without_payload ? "take_bare" : "take_whole");
 }
 
 static int fill_take(struct store_take *take, const struct postgres_answer *rows)
@@ -143,30 +175,29 @@ static int fill_take(struct store_take *take, const struct postgres_answer *rows
 
 static void send_all_of_take(struct postgres_store *own, const struct store_take *take)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 
-	line_begin(line);
+	connection_begin(conn);
 	send_take(own, take);
-	postgres_args_u64(&line->args, postgres_clock(own));
-	line_send(line, "now");
-	line_commit(line);
-	line_sync(line);
+	postgres_args_u64(&conn->args, postgres_clock(own));
+	connection_send(conn, "now");
+	connection_commit(conn);
+	connection_sync(conn);
 }
 
 /* One transaction for one take. What it brings counts when it has committed. */
 static int run_take(struct postgres_store *own, struct store_take *take)
 {
-	struct line *line = &own->taker;
+	struct connection *conn = &own->taker;
 	struct postgres_answer items = { 0 }, now = { 0 };
 
 	send_all_of_take(own, take);
-	int error = line_take_nothing(line); /* BEGIN */
-	line_join(&error, line_take_nothing(line));
-	line_join(&error, line_take(line, &items));
-	line_join(&error, line_take(line, &now));
-	line_join(&error, line_take_commit(line));
-	if (line_is_in_order(error))
-		line_join(&error, line_take_sync(line));
+	int error = connection_take_nothing(conn); /* BEGIN */
+	connection_join(&error, connection_take_nothing(conn));
+	connection_join(&error, connection_take(conn, &items));
+	connection_join(&error, connection_take(conn, &now));
+	connection_join(&error, connection_take_commit(conn));
+	connection_join_sync(&error, conn);
 	int filled = error ? 0 : fill_take(take, &items);
 	if (!error) {
 		take->now_ms = postgres_u64(&now, 0, 0);
@@ -175,12 +206,12 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	postgres_answer_free(&items);
 	postgres_answer_free(&now);
 	if (error == -EPROTO)
-		return line_rollback(line) ? -ECONNRESET : -EPROTO;
+		return connection_rollback(conn) ? -ECONNRESET : -EPROTO;
 	if (error || filled) {
-		own->untaken = line->in_doubt = true;
-		line_close(line);
+		own->untaken = conn->in_doubt = true;
+		connection_close(conn);
 	} else {
-		line_committed(line);
+		connection_committed(conn);
 	}
 	return error ? error : filled;
 }
@@ -199,8 +230,9 @@ static int find_due(struct postgres_store *own, struct postgres_answer *answer)
 		error = row_list_add(&sinks, &wide[count++]);
 	}
 	if (!error) {
-		postgres_args_u64s(&own->taker.args, batch_column(&sinks, 0));
-		error = line_query(&own->taker, "sinks_due", answer);
+		postgres_args_u64s(&own->taker.args,
+		                   (struct postgres_column){ sinks.at, sinks.count, 0 });
+		error = connection_query(&own->taker, "sinks_due", answer);
 	}
 	row_list_free(&sinks);
 	return error;
@@ -274,9 +306,10 @@ static int ask_outcomes(struct postgres_store *own, struct postgres_answer *answ
 	for (struct store_op *op = own->waits.first; op && !error; op = op->next)
 		error = row_list_add(&events, &wait_of(op)->ticket);
 	if (!error) {
-		postgres_args_u64s(&own->taker.args, batch_column(&events, 0));
+		postgres_args_u64s(&own->taker.args,
+		                   (struct postgres_column){ events.at, events.count, 0 });
 		postgres_args_u64(&own->taker.args, own->floor_drop);
-		error = line_query(&own->taker, "outcomes", answer);
+		error = connection_query(&own->taker, "outcomes", answer);
 	}
 	row_list_free(&events);
 	return error;
@@ -361,7 +394,7 @@ static void read_op(struct postgres_store *own, struct store_op *op, uint64_t no
 
 	if (!error)
 		error = reader_run(own, op);
-	if (error && !line_is_open(&own->taker)) {
+	if (error && !connection_is_open(&own->taker)) {
 		error = connect_line(own, now_ms);
 		if (!error)
 			error = reader_run(own, op);
@@ -427,9 +460,9 @@ static void run_round(struct postgres_store *own, struct round *round)
 	bool look = own->look_now || now_ms >= own->look_at_ms || round->tick;
 	int error = connect_line(own, now_ms);
 	if (!error && own->test && !round->tick)
-		error = keeper_end_leases(own);
+		error = housekeeping_end_leases(own);
 	else if (!error && look)
-		error = keeper_run(own, now_ms, round->tick);
+		error = housekeeping_run(own, now_ms, round->tick);
 	if (!error && look) {
 		own->look_now = false;
 		own->look_at_ms = now_ms + (own->waits.first ? WAITS_EVERY_MS : LOOK_EVERY_MS);
@@ -440,10 +473,10 @@ static void run_round(struct postgres_store *own, struct round *round)
 	if (!error && look)
 		error = serve_takes(own);
 	if (!error && own->test)
-		error = keeper_count(own);
-	if (error && line_is_open(&own->taker) && line_lost_tables(&own->taker))
-		line_close(&own->taker);
-	else if (error && line_is_open(&own->taker) && own->taker.state[0])
+		error = housekeeping_count(own);
+	if (error && connection_is_open(&own->taker) && connection_lost_tables(&own->taker))
+		connection_close(&own->taker);
+	else if (error && connection_is_open(&own->taker) && own->taker.state[0])
 		log_warn("the database refuses to give out tickets",
 		         log_str("state", own->taker.state),
 		         log_str("reason", own->taker.text.text));
@@ -458,12 +491,13 @@ static void sleep_until_something(struct postgres_store *own)
 	uint64_t every = own->waits.first ? WAITS_EVERY_MS : LOOK_EVERY_MS;
 	bool notified = false;
 
-	if (!line_is_open(&own->taker) && every > TRY_EVERY_MS)
+	if (!connection_is_open(&own->taker) && every > TRY_EVERY_MS)
 		every = TRY_EVERY_MS;
-	if (poll(polls, 2, (int)every) <= 0 || polls[1].revents == 0 || !line_is_open(&own->taker))
+	if (poll(polls, 2, (int)every) <= 0 || polls[1].revents == 0 ||
+	    !connection_is_open(&own->taker))
 		return;
 	if (postgres_link_notified(&own->taker.link, &notified) < 0)
-		line_close(&own->taker);
+		connection_close(&own->taker);
 	own->look_now |= notified;
 }
 
@@ -473,7 +507,7 @@ static void leave(struct postgres_store *own)
 		op->error = ERR_CLOSING;
 	postgres_finish(own, &own->takes);
 	end_some(own, 0, ERR_CLOSING);
-	if (connect_line(own, UINT64_MAX) < 0 || keeper_leave(own) < 0)
+	if (connect_line(own, UINT64_MAX) < 0 || housekeeping_leave(own) < 0)
 		log_warn("the database did not hear that this node ends");
 }
 

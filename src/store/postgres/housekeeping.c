@@ -7,6 +7,7 @@
  */
 #include "base/log.h"
 #include "store/postgres/postgres_internal.h"
+#include "store/postgres/statements.h"
 
 #define BEAT_EVERY_MS 5000u
 #define CLOCK_JUMP_MS 30000 /* more than waiting for an answer explains */
@@ -16,6 +17,80 @@
 #define PAGES_MIN 64u
 #define PAGES_MAX 4096u
 
+#define SWEEP(table, condition)                                                             \
+	"DELETE FROM " table " WHERE ctid = ANY(ARRAY(SELECT t.ctid FROM " table " t WHERE" \
+	" t.ctid >= format('(%s,0)', $1::bigint)::tid"                                      \
+	" AND t.ctid < format('(%s,0)', $2::bigint)::tid AND " condition                    \
+	" FOR UPDATE SKIP LOCKED))"
+#define SWEEP_OVER "t.expiry <= (SELECT " SQL_NOW("$3") ")"
+
+const struct statement housekeeping_statements[] = {
+	{ "beat",
+	  "WITH b AS (INSERT INTO stile_nodes VALUES ($1::bigint, stile_clock()) ON CONFLICT"
+	  " (node) DO UPDATE SET beat = excluded.beat) SELECT 1 + count(*),"
+	  " (SELECT stile_clock()) FROM stile_nodes"
+	  " WHERE node <> $1::bigint AND beat > (SELECT stile_clock()) - $2::bigint" },
+	{ "leases_end", "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
+	                " FROM stile_tickets WHERE state = 2 AND lease > 0 AND lease <= (SELECT"
+	                " " SQL_NOW("$1") ") LIMIT 1000 FOR UPDATE SKIP LOCKED))" },
+	{ "nodes_end",
+	  "UPDATE stile_tickets SET state = 1 WHERE ticket = ANY(ARRAY(SELECT ticket"
+	  " FROM stile_tickets t WHERE state = 2 AND lease = 0 AND NOT EXISTS (SELECT"
+	  " FROM stile_nodes n WHERE n.node = t.node AND n.beat > (SELECT stile_clock())"
+	  " - $1::bigint) LIMIT 1000 FOR UPDATE SKIP LOCKED))" },
+	{ "nodes_forget",
+	  "WITH n AS (DELETE FROM stile_nodes WHERE beat < (SELECT stile_clock()) - 86400000"
+	  " RETURNING node) DELETE FROM stile_lines l USING n WHERE l.node = n.node" },
+	{ "dead_drop",
+	  "WITH d AS (DELETE FROM stile_tickets WHERE ticket = ANY(ARRAY(SELECT ticket"
+	  " FROM stile_tickets WHERE state = 5 AND due <= (SELECT " SQL_NOW(
+		  "$1") ")"
+	                " - $2::bigint ORDER BY due LIMIT 1000 FOR UPDATE SKIP LOCKED))"
+	                " RETURNING ticket, event), n AS (DELETE FROM stile_notes s USING d WHERE s.ticket ="
+	                " d.ticket) INSERT INTO stile_drops (event, at) SELECT event, (SELECT " SQL_NOW(
+				"$1") ")"
+	                              " FROM d" },
+	{ "closed_drop",
+	  "WITH d AS (DELETE FROM stile_tickets WHERE ticket = ANY(ARRAY(SELECT ticket"
+	  " FROM stile_tickets WHERE state = 6 AND due <= (SELECT " SQL_NOW(
+		  "$1") ")"
+	                " - $2::bigint ORDER BY due LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING ticket)"
+	                " DELETE FROM stile_notes s USING d WHERE s.ticket = d.ticket" },
+	{ "drops_forget",
+	  "DELETE FROM stile_drops WHERE id = ANY(ARRAY(SELECT id FROM stile_drops WHERE id <"
+	  " (SELECT max(id) FROM stile_drops) - 100000 ORDER BY id LIMIT 1000))" },
+	{ "claims_sweep", SWEEP("stile_claims", SWEEP_OVER) },
+	{ "seen_sweep", SWEEP("stile_seen", SWEEP_OVER) },
+	{ "cells_sweep", SWEEP("stile_cells", "t.expiry > 1 AND " SWEEP_OVER) },
+	/* Those whose last tickets were closed by two at once, or for age; not of a
+	 * transaction that has not ended. */
+	{ "events_sweep",
+	  SWEEP("stile_events",
+	        "(t.event >> 14) + 1704067200000 < (SELECT " SQL_NOW(
+			"$3") ") - 600000"
+	                      " AND NOT EXISTS (SELECT FROM stile_tickets k WHERE k.ticket >= t.event"
+	                      " AND k.ticket < t.event + 16 AND k.event = t.event)") },
+	{ "pages",
+	  "SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint"
+	  " FROM unnest(ARRAY['stile_claims', 'stile_seen', 'stile_cells', 'stile_events'])"
+	  " WITH ORDINALITY AS u (name, n) JOIN pg_class c ON c.oid = u.name::regclass"
+	  " ORDER BY u.n" },
+	{ "count_tickets",
+	  "SELECT state::bigint, count(*), count(*) FILTER (WHERE sink = 1) FROM stile_tickets"
+	  " WHERE state <> 6 GROUP BY state" },
+	{ "count_rows",
+	  "SELECT CASE WHEN pg_relation_size('stile_claims') < 1048576 THEN (SELECT count(*)"
+	  " FROM stile_claims) ELSE greatest(0, (SELECT reltuples FROM pg_class WHERE oid ="
+	  " 'stile_claims'::regclass))::bigint END, CASE WHEN pg_relation_size('stile_cells')"
+	  " < 1048576 THEN (SELECT count(*) FROM stile_cells) ELSE greatest(0, (SELECT reltuples"
+	  " FROM pg_class WHERE oid = 'stile_cells'::regclass))::bigint END" },
+	{ "give_up", "UPDATE stile_tickets SET state = 1, attempt = used WHERE state = 2"
+	             " AND node = $1::bigint AND (lease = 0 OR stamp > 0)" },
+	{ "node_delete", "DELETE FROM stile_nodes WHERE node = $1::bigint" },
+	{ "lines_delete", "DELETE FROM stile_lines WHERE node = $1::bigint" },
+	{ 0 },
+};
+
 static const char *const sweeps[] = { "claims_sweep", "seen_sweep", "cells_sweep", "events_sweep" };
 _Static_assert(ARRAY_LEN(sweeps) == ARRAY_LEN(((struct postgres_store *)0)->sweeps),
                "a place for each");
@@ -23,7 +98,7 @@ _Static_assert(ARRAY_LEN(sweeps) == ARRAY_LEN(((struct postgres_store *)0)->swee
 static int run(struct postgres_store *own, const char *name, uint64_t *ret_affected)
 {
 	struct postgres_answer answer = { 0 };
-	int error = line_query(&own->taker, name, &answer);
+	int error = connection_query(&own->taker, name, &answer);
 
 	if (!error && ret_affected)
 		*ret_affected = postgres_affected(&answer);
@@ -60,7 +135,7 @@ static int beat(struct postgres_store *own)
 
 	arg(own, own->node);
 	arg(own, POSTGRES_STORE_NODE_MS);
-	int error = line_query(&own->taker, "beat", &answer);
+	int error = connection_query(&own->taker, "beat", &answer);
 	if (!error) {
 		own->nodes = postgres_u64(&answer, 0, 0);
 		watch_clock(own, postgres_u64(&answer, 0, 1));
@@ -75,7 +150,7 @@ static int beat(struct postgres_store *own)
 	return error ? error : run(own, "nodes_forget", NULL);
 }
 
-int keeper_end_leases(struct postgres_store *own)
+int housekeeping_end_leases(struct postgres_store *own)
 {
 	uint64_t ended = 0;
 
@@ -122,7 +197,7 @@ static int sweep(struct postgres_store *own, size_t i, uint64_t pages)
 static int sweep_all(struct postgres_store *own)
 {
 	struct postgres_answer pages = { 0 };
-	int error = line_query(&own->taker, "pages", &pages);
+	int error = connection_query(&own->taker, "pages", &pages);
 
 	for (uint32_t i = 0; i < ARRAY_LEN(sweeps) && !error && i < postgres_rows(&pages); i++)
 		error = sweep(own, i, postgres_u64(&pages, i, 0));
@@ -130,11 +205,11 @@ static int sweep_all(struct postgres_store *own)
 	return error;
 }
 
-int keeper_count(struct postgres_store *own)
+int housekeeping_count(struct postgres_store *own)
 {
 	struct postgres_answer answer = { 0 };
 	uint64_t found[STORE_STATE_CLOSED + 1] = { 0 }, callers = 0;
-	int error = line_query(&own->taker, "count_tickets", &answer);
+	int error = connection_query(&own->taker, "count_tickets", &answer);
 
 	for (uint32_t i = 0; !error && i < postgres_rows(&answer); i++) {
 		if (postgres_u64(&answer, i, 0) < ARRAY_LEN(found))
@@ -146,7 +221,7 @@ int keeper_count(struct postgres_store *own)
 	if (!error)
 		own->callers = callers;
 	if (!error)
-		error = line_query(&own->taker, "count_rows", &answer);
+		error = connection_query(&own->taker, "count_rows", &answer);
 	if (!error) {
 		own->claims = postgres_u64(&answer, 0, 0);
 		own->cells = postgres_u64(&answer, 0, 1);
@@ -164,14 +239,14 @@ static bool is_due(uint64_t *at_ms, uint64_t now_ms, uint64_t every_ms)
 	return true;
 }
 
-int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
+int housekeeping_run(struct postgres_store *own, uint64_t now_ms, bool all)
 {
 	int error = 0;
 
 	if (is_due(&own->beat_at_ms, now_ms, BEAT_EVERY_MS))
 		error = beat(own);
 	if (!error && (is_due(&own->keep_at_ms, now_ms, KEEP_EVERY_MS) || all)) {
-		error = keeper_end_leases(own);
+		error = housekeeping_end_leases(own);
 		if (!error)
 			error = drop_old(own);
 		if (!error)
@@ -179,13 +254,13 @@ int keeper_run(struct postgres_store *own, uint64_t now_ms, bool all)
 	}
 	/* A count that takes long is made less often. */
 	if (!error && (is_due(&own->count_at_ms, now_ms, COUNT_EVERY_MS) || all)) {
-		error = keeper_count(own);
+		error = housekeeping_count(own);
 		own->count_at_ms += 20 * (postgres_boot_ms() - now_ms);
 	}
 	return error;
 }
 
-int keeper_leave(struct postgres_store *own)
+int housekeeping_leave(struct postgres_store *own)
 {
 	arg(own, own->node);
 	int error = run(own, "give_up", NULL);
