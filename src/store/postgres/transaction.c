@@ -221,24 +221,85 @@ static void add_columns(struct connection *conn, const struct column *columns,
 	}
 }
 
-/* The rows that are wanted. One that cannot be listed makes the set useless: `failed`. */
-static struct row_list pick(struct working_set *set, const struct rows *rows,
-                            bool (*wanted)(const void *row))
+/* Which rows a statement is about. */
+enum pick {
+	CLAIM_WANTED,
+	CLAIM_LOCKED,
+	CLAIM_READ, /* it existed, and needs no lock */
+	CLAIM_ASKED,
+	CLAIM_CHANGED,
+	CLAIM_GONE,
+	SEEN_CHANGED,
+	CELL_PUT,
+	CELL_LOCKED,
+	CELL_READ,
+	CELL_REWRITTEN,
+	CELL_MOVED,
+	CELL_GONE,
+	TICKET_ANY,
+	TICKET_WHOLE,
+	TICKET_NEW,
+	TICKET_CHANGED,
+	TICKET_CLOSED,
+	TICKET_CLOSED_NOTED,
+};
+
+static const struct rows *rows_of(const struct working_set *set, enum pick which)
 {
+	return which < SEEN_CHANGED ? &set->claims
+	       : which < CELL_PUT   ? &set->seen
+	       : which < TICKET_ANY ? &set->cells
+	                            : &set->tickets;
+}
+
+static bool is_picked(const void *row, enum pick which)
+{
+	const struct claim_row *claim = row;
+	const struct cell_row *cell = row;
+	const struct ticket_row *ticket = row;
+
+	switch (which) {
+	case CLAIM_WANTED: return claim->wanted;
+	case CLAIM_LOCKED: return claim->locked;
+	case CLAIM_READ: return !claim->locked && !claim->inserted;
+	case CLAIM_ASKED: return claim->asked && !claim->inserted;
+	case CLAIM_CHANGED:
+		return claim->live && memcmp(&claim->now, &claim->stored, sizeof(claim->now)) != 0;
+	case CLAIM_GONE: return claim->inserted && !claim->live;
+	case SEEN_CHANGED: return ((const struct seen_row *)row)->more > 0;
+	case CELL_PUT: return cell->put;
+	case CELL_LOCKED: return cell->locked;
+	case CELL_READ: return !cell->locked;
+	case CELL_REWRITTEN: return cell->live && cell->rewritten;
+	case CELL_MOVED: return cell->live && cell->moved && !cell->rewritten;
+	case CELL_GONE: return !cell->live && cell->found && cell->locked;
+	case TICKET_ANY: return true;
+	case TICKET_WHOLE: return ticket->parts_wanted;
+	case TICKET_NEW: return ticket->fresh;
+	case TICKET_CHANGED: return !ticket->fresh && ticket->changed && !ticket->closed;
+	case TICKET_CLOSED: return ticket->closed;
+	case TICKET_CLOSED_NOTED: return ticket->closed && ticket->last != 0;
+	}
+	return false;
+}
+
+/* A row that cannot be listed makes the working set useless: `failed`. */
+static struct row_list pick(struct working_set *set, enum pick which)
+{
+	const struct rows *rows = rows_of(set, which);
 	struct row_list list = { 0 };
 
 	for (uint32_t i = 0; i < rows->count; i++)
-		if (wanted(rows->at[i]) && row_list_add(&list, rows->at[i]) < 0)
+		if (is_picked(rows->at[i], which) && row_list_add(&list, rows->at[i]) < 0)
 			set->failed = -ENOMEM;
 	return list;
 }
 
-/* A statement that asks: sent for no rows too, since its answer is waited for. */
+/* A statement that reads: sent for no rows too, since its answer is awaited. */
 static void ask(struct working_set *set, struct connection *conn, const char *statement,
-                const struct column *columns, const struct rows *rows,
-                bool (*wanted)(const void *row))
+                const struct column *columns, enum pick which)
 {
-	struct row_list list = pick(set, rows, wanted);
+	struct row_list list = pick(set, which);
 
 	add_columns(conn, columns, &list);
 	connection_send(conn, statement);
@@ -256,66 +317,15 @@ static void write_list(struct connection *conn, const char *statement, const str
 }
 
 static void write_rows(struct working_set *set, struct connection *conn, const char *statement,
-                       const struct column *columns, const struct rows *rows,
-                       bool (*wanted)(const void *row))
+                       const struct column *columns, enum pick which)
 {
-	struct row_list list = pick(set, rows, wanted);
+	struct row_list list = pick(set, which);
 
 	write_list(conn, statement, columns, &list);
 	row_list_free(&list);
 }
 
 /* ---- asking ---- */
-
-static bool claim_is_wanted(const void *row)
-{
-	return ((const struct claim_row *)row)->wanted;
-}
-
-static bool claim_is_locked(const void *row)
-{
-	return ((const struct claim_row *)row)->locked;
-}
-
-/* It existed, and needs no lock. */
-static bool claim_is_read(const void *row)
-{
-	const struct claim_row *claim = row;
-
-	return !claim->locked && !claim->inserted;
-}
-
-static bool claim_legs_are_read(const void *row)
-{
-	const struct claim_row *claim = row;
-
-	return claim->asked && !claim->inserted;
-}
-
-static bool cell_is_put(const void *row)
-{
-	return ((const struct cell_row *)row)->put;
-}
-
-static bool cell_is_locked(const void *row)
-{
-	return ((const struct cell_row *)row)->locked;
-}
-
-static bool cell_is_read(const void *row)
-{
-	return !((const struct cell_row *)row)->locked;
-}
-
-static bool any_ticket(const void *row)
-{
-	return row != NULL;
-}
-
-static bool ticket_parts_are_read(const void *row)
-{
-	return ((const struct ticket_row *)row)->parts_wanted;
-}
 
 /* Which questions are asked at all. */
 struct questions {
@@ -328,7 +338,7 @@ static struct questions choose_questions(const struct working_set *set)
 		                   .tickets = set->tickets.count > 0 };
 
 	for (uint32_t i = 0; i < set->claims.count; i++)
-		asked.locked |= claim_is_locked(set->claims.at[i]);
+		asked.locked |= is_picked(set->claims.at[i], CLAIM_LOCKED);
 	return asked;
 }
 
@@ -342,17 +352,17 @@ static void ask_all(struct working_set *set, struct connection *conn, const stru
 	connection_begin(conn);
 	postgres_args_u64(&conn->args, set->numbers);
 	postgres_args_u64(&conn->args, clock);
-	ask(set, conn, "claims_insert", claim_new, &set->claims, claim_is_wanted);
+	ask(set, conn, "claims_insert", claim_new, CLAIM_WANTED);
 	if (asked->locked)
-		ask(set, conn, "claims_lock", claim_key, &set->claims, claim_is_locked);
+		ask(set, conn, "claims_lock", claim_key, CLAIM_LOCKED);
 	if (asked->cells) {
-		ask(set, conn, "cells_insert", cell_key, &set->cells, cell_is_put);
-		ask(set, conn, "cells_lock", cell_asked, &set->cells, cell_is_locked);
-		ask(set, conn, "cells_read", cell_asked, &set->cells, cell_is_read);
+		ask(set, conn, "cells_insert", cell_key, CELL_PUT);
+		ask(set, conn, "cells_lock", cell_asked, CELL_LOCKED);
+		ask(set, conn, "cells_read", cell_asked, CELL_READ);
 	}
 	if (asked->tickets) {
-		ask(set, conn, "tickets_lock", ticket_number, &set->tickets, any_ticket);
-		ask(set, conn, "parts_read", ticket_number, &set->tickets, ticket_parts_are_read);
+		ask(set, conn, "tickets_lock", ticket_number, TICKET_ANY);
+		ask(set, conn, "parts_read", ticket_number, TICKET_WHOLE);
 	}
 	connection_sync(conn);
 }
@@ -493,11 +503,12 @@ static int read_old_claims(struct working_set *set, struct connection *conn)
 	bool any = false;
 
 	for (uint32_t i = 0; i < set->claims.count; i++)
-		any |= claim_is_read(set->claims.at[i]) || claim_legs_are_read(set->claims.at[i]);
+		any |= is_picked(set->claims.at[i], CLAIM_READ) ||
+		       is_picked(set->claims.at[i], CLAIM_ASKED);
 	if (!any)
 		return 0;
-	ask(set, conn, "claims_read", claim_key, &set->claims, claim_is_read);
-	ask(set, conn, "legs_read", claim_key, &set->claims, claim_legs_are_read);
+	ask(set, conn, "claims_read", claim_key, CLAIM_READ);
+	ask(set, conn, "legs_read", claim_key, CLAIM_ASKED);
 	connection_sync(conn);
 	int error = read_rows(set, conn, fill_claim);
 	connection_join(&error, read_rows(set, conn, fill_ticket));
@@ -527,70 +538,6 @@ static bool note_inserted(struct working_set *set)
 
 /* ---- writing ---- */
 
-static bool claim_is_changed(const void *row)
-{
-	const struct claim_row *claim = row;
-
-	return claim->live && memcmp(&claim->now, &claim->stored, sizeof(claim->now)) != 0;
-}
-
-static bool claim_is_gone(const void *row)
-{
-	const struct claim_row *claim = row;
-
-	return claim->inserted && !claim->live;
-}
-
-static bool seen_is_changed(const void *row)
-{
-	return ((const struct seen_row *)row)->more > 0;
-}
-
-static bool cell_is_rewritten(const void *row)
-{
-	const struct cell_row *cell = row;
-
-	return cell->live && cell->rewritten;
-}
-
-static bool cell_is_moved(const void *row)
-{
-	const struct cell_row *cell = row;
-
-	return cell->live && cell->moved && !cell->rewritten;
-}
-
-static bool cell_is_gone(const void *row)
-{
-	const struct cell_row *cell = row;
-
-	return !cell->live && cell->found && cell->locked;
-}
-
-static bool ticket_is_fresh(const void *row)
-{
-	return ((const struct ticket_row *)row)->fresh;
-}
-
-static bool ticket_is_changed(const void *row)
-{
-	const struct ticket_row *ticket = row;
-
-	return !ticket->fresh && ticket->changed && !ticket->closed;
-}
-
-static bool ticket_is_closed(const void *row)
-{
-	return ((const struct ticket_row *)row)->closed;
-}
-
-static bool ticket_with_notes_is_closed(const void *row)
-{
-	const struct ticket_row *ticket = row;
-
-	return ticket->closed && ticket->last != 0;
-}
-
 /* Times that a bigint cannot hold are never reached. */
 static void cap_times(struct working_set *set)
 {
@@ -617,21 +564,19 @@ static void send_notify(struct working_set *set, struct connection *conn,
 static void send_changes(struct working_set *set, struct connection *conn,
                          const struct transaction_options *options)
 {
-	const struct rows *claims = &set->claims, *cells = &set->cells, *tickets = &set->tickets;
-
 	cap_times(set);
-	write_rows(set, conn, "claims_update", claim_now, claims, claim_is_changed);
-	write_rows(set, conn, "claims_delete", claim_key, claims, claim_is_gone);
-	write_rows(set, conn, "seen_add", seen_more, &set->seen, seen_is_changed);
-	write_rows(set, conn, "cells_put", cell_all, cells, cell_is_rewritten);
-	write_rows(set, conn, "cells_expire", cell_expiry, cells, cell_is_moved);
-	write_rows(set, conn, "cells_delete", cell_key, cells, cell_is_gone);
+	write_rows(set, conn, "claims_update", claim_now, CLAIM_CHANGED);
+	write_rows(set, conn, "claims_delete", claim_key, CLAIM_GONE);
+	write_rows(set, conn, "seen_add", seen_more, SEEN_CHANGED);
+	write_rows(set, conn, "cells_put", cell_all, CELL_REWRITTEN);
+	write_rows(set, conn, "cells_expire", cell_expiry, CELL_MOVED);
+	write_rows(set, conn, "cells_delete", cell_key, CELL_GONE);
 	write_list(conn, "events_insert", event_all, &set->events);
-	write_rows(set, conn, "tickets_insert", ticket_new, tickets, ticket_is_fresh);
-	write_rows(set, conn, "tickets_update", ticket_now, tickets, ticket_is_changed);
+	write_rows(set, conn, "tickets_insert", ticket_new, TICKET_NEW);
+	write_rows(set, conn, "tickets_update", ticket_now, TICKET_CHANGED);
 	write_list(conn, "notes_insert", note_all, &set->notes);
 
-	struct row_list closed = pick(set, tickets, ticket_is_closed);
+	struct row_list closed = pick(set, TICKET_CLOSED);
 	if (closed.count > 0 && options->retain) {
 		add_columns(conn, ticket_number, &closed);
 		postgres_args_u64(&conn->args, set->now_ms);
@@ -639,8 +584,7 @@ static void send_changes(struct working_set *set, struct connection *conn,
 	} else {
 		write_list(conn, "tickets_delete", ticket_number, &closed);
 		write_list(conn, "events_delete", ticket_event, &closed);
-		write_rows(set, conn, "notes_delete", ticket_number, tickets,
-		           ticket_with_notes_is_closed);
+		write_rows(set, conn, "notes_delete", ticket_number, TICKET_CLOSED_NOTED);
 	}
 	row_list_free(&closed);
 
