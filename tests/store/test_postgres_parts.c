@@ -1,5 +1,5 @@
 /* The parts of the PostgreSQL store that need no server: addresses, rows, and what a working set
- * says of operations when it was told what the server has. */
+ * decides on the rows of the server. */
 #include <string.h>
 
 #include "base/error.h"
@@ -88,7 +88,7 @@ static void test_rows_are_found_and_sort_as_numbers_do(void **state)
 	arena_free(&arena);
 }
 
-/* ---- sheets ---- */
+/* ---- working sets ---- */
 
 static struct working_set set;
 
@@ -173,7 +173,7 @@ static void test_conflict_that_is_kept_aside_needs_its_row(void **state)
 }
 
 /* What is told of a working set without deciding it is what deciding comes to. */
-static void test_sheet_of_new_events_needs_no_decision(void **state)
+static void test_set_of_new_events_needs_no_decision(void **state)
 {
 	struct store_admit told[] = { event(1, 0), event(2, 7), event(3, 0) };
 	struct store_admit decided[ARRAY_LEN(told)];
@@ -200,7 +200,7 @@ static void test_sheet_of_new_events_needs_no_decision(void **state)
 	working_set_free(&set);
 }
 
-static void test_sheet_with_more_than_new_events_is_not_plain(void **state)
+static void test_set_with_more_than_new_events_is_not_sent_as_new(void **state)
 {
 	struct store_admit admits[] = { event(1, 0), event(1, 0) };
 	struct store_lookup lookup = { .op = { .kind = STORE_LOOKUP }, .digest = { { 5, 0 } } };
@@ -239,8 +239,8 @@ int main(void)
 		cmocka_unit_test(test_second_of_a_batch_is_a_duplicate_of_the_first),
 		cmocka_unit_test(test_expired_claim_is_not_taken_without_its_lock),
 		cmocka_unit_test(test_conflict_that_is_kept_aside_needs_its_row),
-		cmocka_unit_test(test_sheet_of_new_events_needs_no_decision),
-		cmocka_unit_test(test_sheet_with_more_than_new_events_is_not_plain),
+		cmocka_unit_test(test_set_of_new_events_needs_no_decision),
+		cmocka_unit_test(test_set_with_more_than_new_events_is_not_sent_as_new),
 		cmocka_unit_test(test_window_is_kept_as_the_model_keeps_it),
 	};
 
