@@ -58,16 +58,8 @@ static void handle(struct http_request *request)
 	struct serve_admin *it = request->user;
 	struct advice_question windows[CONFIG_SOURCES_MAX];
 	accept_offer(it);
-	for (uint32_t i = 0; i < it->sources->count; i++) {
-		const struct source *source = &it->sources->sources[i];
-		windows[i] = (struct advice_question){ .source = source->name,
-			                               .window_ms = source->window_ms,
-			                               .retries_ms = source->retries_ms };
-	}
-	struct console_view view = { .port = port_store(it->port),
-		                     .desk = &it->desk,
-		                     .windows = windows,
-		                     .window_count = it->sources->count };
+	struct console_view view = { .port = port_store(it->port), .desk = &it->desk };
+	serve_fill_windows(it->sources, windows, &view);
 	admin_handle(&it->admin, &view, wall_ms(), request);
 }
 

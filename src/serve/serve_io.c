@@ -121,8 +121,8 @@ struct store *serve_io_store(const struct io *io)
 	return io->port ? port_store(io->port) : store_host_store(io->serve->host);
 }
 
-static void fill_windows(const struct source_set *set, struct advice_question *windows,
-                         struct console_view *ret_view)
+void serve_fill_windows(const struct source_set *set, struct advice_question *windows,
+                        struct console_view *ret_view)
 {
 	for (uint32_t i = 0; i < set->count; i++)
 		windows[i] = (struct advice_question){ .source = set->sources[i].name,
@@ -162,7 +162,7 @@ static void handle(struct http_request *request)
 		return;
 	struct console_view view = { .port = serve_io_store(io) };
 	struct advice_question windows[CONFIG_SOURCES_MAX];
-	fill_windows(io->webhook.use->set, windows, &view);
+	serve_fill_windows(io->webhook.use->set, windows, &view);
 	if (!console_handle(&io->serve->console, &view, request))
 		refuse_path(io->serve, request);
 }

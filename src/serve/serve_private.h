@@ -401,6 +401,9 @@ struct serve {
 /* serve_io.c */
 struct store *serve_io_store(const struct io *io);
 void serve_io_wake(void *loop); /* from any thread */
+/* The windows of all sources, for a question to the console: CONFIG_SOURCES_MAX. */
+void serve_fill_windows(const struct source_set *set, struct advice_question *windows,
+                        struct console_view *ret_view);
 /* The loop is there already (the embedded host needs it first). io->problem says why not. */
 int serve_io_open(struct io *io) must_check;
 void serve_io_run(void *io); /* until its loop is stopped */
