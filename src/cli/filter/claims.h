@@ -1,6 +1,6 @@
 /*
- * claims: which event holds which claim, in one hash table, for decisions that need
- * not outlive the process (stile filter).
+ * claims: which event holds which claim, in memory, for decisions that need not outlive
+ * the process (stile filter).
  *
  * The verdicts are those of store.h, except `busy`, since nothing is settled here.
  * What differs is time: it is that of the events, and it may go back.
