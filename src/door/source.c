@@ -47,12 +47,12 @@ static int source_init(struct source *source, struct arena *arena,
 		source->path.len -= 2;
 		source->below = true;
 	}
-	source->on_conflict = options->on_conflict;
-	source->spool = options->spool;
-	source->wait_ms = options->wait_ms;
+	source->options = *options;
+	source->options.path = SPAN_EMPTY;
+	source->options.recipe = NULL;
+	source->options.auth = NULL;
 	source->routes = all->routes ? route_set_from(all->routes, source->name) : 0;
 	CHECK(!all->routes || route_set_reach(all->routes, source->routes) <= ROUTE_LEGS_MAX);
-	source->retries_ms = options->retries_ms;
 	int r = compile(source, options, all->key, ret_text);
 	if (r < 0)
 		return r;
@@ -70,12 +70,10 @@ static int claims_init(struct source_set *set, const struct source_set_options *
 	struct source_claims *claims = &set->claims;
 	struct error_text text = { "" };
 
-	claims->mode = options->mode;
+	claims->options = *options;
+	claims->options.auth = NULL;
 	if (options->mode == SOURCE_CLAIMS_OFF)
 		return 0;
-	claims->window_s = options->window_s;
-	claims->lease_ms = options->lease_ms;
-	claims->outcome_bytes = options->outcome_bytes;
 	claims->meters = source_meters_of(all->counts, SOURCE_CLAIMS_NAME);
 	int r = claims->meters ? make_auth(options->auth, &claims->auth, &text) : -ENOMEM;
 	if (r < 0)

@@ -30,18 +30,26 @@
 #include "net/http/http_server.h"
 #include "store/store.h"
 
+/* A source as the configuration has it. */
+struct source_options {
+	struct span path;
+	const struct recipe_spec *recipe;
+	const struct auth_spec *auth;
+	enum store_conflict on_conflict;
+	bool spool;          /* its events are kept while a shared store is away; else 503 */
+	uint64_t wait_ms;    /* its senders wait this long for the outcome; 0: not at all */
+	uint64_t retries_ms; /* for how long its senders retry; 0: not known */
+};
+
 struct source {
 	struct span name;
 	struct span path;
 	bool below; /* requests below the path are its own too (written as path/ and a star) */
 	struct recipe *recipe;
-	struct auth *auth; /* NULL: anyone may send */
-	enum store_conflict on_conflict;
-	bool spool;       /* its events are kept while a shared store is away; else 503 */
-	uint64_t wait_ms; /* its senders wait for the outcome so long at most; 0: not at all */
-	uint64_t routes;  /* those that are for it, as bits of the set's */
+	struct auth *auth;             /* NULL: anyone may send */
+	struct source_options options; /* without path, recipe and auth: those are above */
+	uint64_t routes;               /* those that are for it, as bits of the set's */
 	uint64_t window_ms;
-	uint64_t retries_ms;          /* for how long its senders retry; 0: not known */
 	struct source_meters *meters; /* one for each io thread */
 };
 
@@ -52,13 +60,18 @@ enum source_claims_mode {
 	SOURCE_CLAIMS_UNGUARDED, /* off, since anybody could reach it */
 };
 
-struct source_claims {
+struct source_claims_options {
 	enum source_claims_mode mode;
-	struct auth *auth; /* NULL: anyone */
+	const struct auth_spec *auth;
 	uint32_t window_s;
 	uint32_t lease_ms;
 	uint32_t outcome_bytes;
-	struct source_meters *meters; /* one for each io thread */
+};
+
+struct source_claims {
+	struct source_claims_options options; /* without `auth` */
+	struct auth *auth;                    /* NULL: anyone */
+	struct source_meters *meters;         /* one for each io thread */
 };
 
 struct source_set {
@@ -68,25 +81,6 @@ struct source_set {
 	struct source *sources;
 	struct source_claims claims;
 	struct route_set *routes; /* NULL: everything goes to the only sink, as it is */
-};
-
-/* What becomes of a source: how the configuration tells it. All is copied. */
-struct source_options {
-	struct span path;
-	const struct recipe_spec *recipe;
-	const struct auth_spec *auth;
-	enum store_conflict on_conflict;
-	bool spool;
-	uint64_t wait_ms;
-	uint64_t retries_ms;
-};
-
-struct source_claims_options {
-	enum source_claims_mode mode;
-	const struct auth_spec *auth;
-	uint32_t window_s;
-	uint32_t lease_ms;
-	uint32_t outcome_bytes;
 };
 
 #define SOURCE_CLAIMS_NAME SPAN("claims") /* in metrics and lists */

@@ -125,9 +125,11 @@ void serve_fill_windows(const struct source_set *set, struct advice_question *wi
                         struct console_view *ret_view)
 {
 	for (uint32_t i = 0; i < set->count; i++)
-		windows[i] = (struct advice_question){ .source = set->sources[i].name,
-			                               .window_ms = set->sources[i].window_ms,
-			                               .retries_ms = set->sources[i].retries_ms };
+		windows[i] = (struct advice_question){
+			.source = set->sources[i].name,
+			.window_ms = set->sources[i].window_ms,
+			.retries_ms = set->sources[i].options.retries_ms
+		};
 	ret_view->windows = windows;
 	ret_view->window_count = set->count;
 }

@@ -211,8 +211,10 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 		const struct source *it = &serve->sources->sources[i];
 		if (!span_eq(it->name, source))
 			continue;
-		struct advice advice = advice_make(
-			&(struct advice_question){ it->name, it->window_ms, it->retries_ms }, gap);
+		struct advice advice =
+			advice_make(&(struct advice_question){ it->name, it->window_ms,
+		                                               it->options.retries_ms },
+		                    gap);
 		if (!advice_alarm_due(&serve->alarms[i], &advice, now_ms))
 			return;
 		struct buf words = { 0 };

@@ -301,7 +301,7 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	/* That of a DELETE means nothing, but a signature may be over it. */
 	if ((method != HTTP1_POST && method != HTTP1_PUT && method != HTTP1_PATCH &&
 	     method != HTTP1_DELETE) ||
-	    set->claims.mode != SOURCE_CLAIMS_ON || !path_of(request->head.path, &token))
+	    set->claims.options.mode != SOURCE_CLAIMS_ON || !path_of(request->head.path, &token))
 		return false;
 	return trust_head(set->claims.auth, request);
 }
@@ -340,9 +340,9 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 	enum claims_act act;
 	struct span token;
 
-	if (rules->mode == SOURCE_CLAIMS_OFF || !path_of(request->head.path, &token))
+	if (rules->options.mode == SOURCE_CLAIMS_OFF || !path_of(request->head.path, &token))
 		return false;
-	if (rules->mode == SOURCE_CLAIMS_UNGUARDED) {
+	if (rules->options.mode == SOURCE_CLAIMS_UNGUARDED) {
 		http_respond_problem(request, 403, UNGUARDED, SPAN_EMPTY);
 		return true;
 	}

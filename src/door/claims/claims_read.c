@@ -145,7 +145,7 @@ static int read_key(struct reading *reading, struct claims_item *item)
 		                 .payload_digest = value_of(reading, plan->payload_digest) };
 	struct json_value window = value_of(reading, plan->window);
 	struct store_admit *admit = &item->admit;
-	uint64_t window_ms = (uint64_t)reading->it->rules.window_s * 1000;
+	uint64_t window_ms = (uint64_t)reading->it->rules.options.window_s * 1000;
 
 	int r = read_text(reading, plan->scope, "scope", &key.scope);
 	if (r == 0)
@@ -287,7 +287,7 @@ static int read_claim(struct reading *reading, struct claims_item *item)
 	struct claims_request *it = reading->it;
 	const struct claims_plan *plan = it->claims->plan;
 	struct json_value lease = value_of(reading, plan->lease);
-	uint64_t lease_ms = it->rules.lease_ms;
+	uint64_t lease_ms = it->rules.options.lease_ms;
 	bool by_source = value_of(reading, plan->source).type != JSON_NONE;
 
 	int r = claims_read_time(&lease, "lease", CLAIMS_LEASE_MIN_MS, CLAIMS_LEASE_MAX_MS,

@@ -103,9 +103,10 @@ static int read_outcome(struct claims_request *it, struct claims_outcome *outcom
 {
 	struct span body = it->request->body, type;
 
-	if (body.len > it->rules.outcome_bytes)
+	if (body.len > it->rules.options.outcome_bytes)
 		return error_fill(ret_problem, ERR_TOO_LARGE,
-		                  "expected at most %u bytes of outcome", it->rules.outcome_bytes);
+		                  "expected at most %u bytes of outcome",
+		                  it->rules.options.outcome_bytes);
 	bool json = is_json_type(it, &type);
 	if (body.len == 0)
 		return 0;
@@ -194,7 +195,7 @@ void claims_renew(struct claims_request *it)
 {
 	static const char *const members[] = { "lease", "lease", NULL };
 	struct error_text problem = { "" };
-	uint64_t lease_ms = it->rules.lease_ms;
+	uint64_t lease_ms = it->rules.options.lease_ms;
 	struct json_doc doc;
 	int r = 0;
 

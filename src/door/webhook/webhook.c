@@ -308,9 +308,9 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->legs = NULL;
 	admit->leg_count = 0;
 	admit->lease_ms = 0;
-	admit->on_conflict = source->on_conflict;
-	admit->busy_if_open = source->wait_ms > 0;
-	admit->spool = source->spool;
+	admit->on_conflict = source->options.on_conflict;
+	admit->busy_if_open = source->options.wait_ms > 0;
+	admit->spool = source->options.spool;
 	admit->beyond_limit = false;
 	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
 }
@@ -738,7 +738,8 @@ static bool goes_on(struct webhook_request *it)
 		trace_items(it);
 	if (unlikely(feed_heard(it->webhook->options.feed)))
 		publish_items(it);
-	return it->source->wait_ms > 0 && webhook_await(it, clock_read(clock_system()).boot_ms);
+	return it->source->options.wait_ms > 0 &&
+	       webhook_await(it, clock_read(clock_system()).boot_ms);
 }
 
 static void answer(struct webhook_request *it, uint64_t now_ns)

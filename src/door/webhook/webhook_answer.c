@@ -107,7 +107,7 @@ bool webhook_await(struct webhook_request *it, uint64_t boot_ms)
 	}
 	it->waited = true;
 	it->left = count;
-	it->until_boot_ms = boot_ms + it->source->wait_ms;
+	it->until_boot_ms = boot_ms + it->source->options.wait_ms;
 	/* A port that is full completes inside submit, the last one with finish(). */
 	for (uint32_t i = 0, asked = 0; asked < count; i++) {
 		if (!it->items[i].awaited)
