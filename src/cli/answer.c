@@ -2,6 +2,7 @@
 #include "cli/answer.h"
 
 #include "base/error.h"
+#include "base/exit_code.h"
 #include "codec/json.h"
 
 static int add_path(struct json_plan *plan, const char *text, uint8_t *ret_node)
@@ -83,7 +84,7 @@ struct table {
 	struct json_plan plan;
 	uint8_t nodes[ANSWER_COLUMNS_MAX];
 	size_t widths[ANSWER_COLUMNS_MAX];
-	FILE *out;
+	struct buf *out;
 	bool printing; /* else the widths are measured */
 };
 
@@ -97,11 +98,11 @@ static void put_cell(struct table *table, uint32_t i, struct span text)
 			table->widths[i] = text.len;
 		return;
 	}
-	fwrite(text.ptr, 1, text.len, table->out);
+	buf_append_span(table->out, text);
 	for (size_t at = text.len; at < table->widths[i] + 2 && !last; at++)
-		fputc(' ', table->out);
+		buf_append_char(table->out, ' ');
 	if (last)
-		fputc('\n', table->out);
+		buf_append_char(table->out, '\n');
 }
 
 static void put_titles(struct table *table)
@@ -128,7 +129,7 @@ static int put_rows(struct table *table, struct span array)
 	return r;
 }
 
-int answer_print_table(struct span array, struct answer_columns columns, bool titles, FILE *out)
+int answer_put_table(struct buf *out, struct span array, struct answer_columns columns, bool titles)
 {
 	struct table table = { .columns = columns, .out = out };
 	CHECK(columns.count <= ANSWER_COLUMNS_MAX);
@@ -149,20 +150,40 @@ int answer_print_table(struct span array, struct answer_columns columns, bool ti
 	return put_rows(&table, array);
 }
 
-int answer_print_lines(struct span array, FILE *out)
+int answer_put_lines(struct buf *out, struct span array)
 {
 	struct json_elements elements;
 	struct json_doc doc;
 	struct span element;
 	int count = 0;
-	int r = json_elements_begin(&elements, array);
-	while (r == 0) {
-		int more = json_elements_next(&elements, NULL, &doc, &element);
-		if (more <= 0)
-			return more < 0 ? more : count;
-		fwrite(element.ptr, 1, element.len, out);
-		fputc('\n', out);
+	int more = json_elements_begin(&elements, array);
+	while (more == 0 && (more = json_elements_next(&elements, NULL, &doc, &element)) == 1) {
+		buf_append_span(out, element);
+		buf_append_char(out, '\n');
 		count++;
+		more = 0;
 	}
-	return r;
+	return more < 0 ? more : count;
+}
+
+int answer_print(const char *command, struct span answer, bool json, answer_write_fn *write)
+{
+	struct buf text = { 0 };
+	int r = 0;
+	if (json)
+		buf_append_span(&text, answer);
+	else
+		r = write(answer, &text);
+	const char *problem = NULL;
+	if (r < 0)
+		problem = "the answer is not understood";
+	else if (text.failed)
+		problem = "no memory to print the answer";
+	else if ((text.len > 0 && fwrite(text.ptr, text.len, 1, stdout) != 1) ||
+	         fflush(stdout) != 0)
+		problem = "the answer cannot be printed";
+	if (problem)
+		fprintf(stderr, "stile %s: %s\n", command, problem);
+	buf_free(&text);
+	return problem ? EXIT_CODE_FAILED : EXIT_CODE_OK;
 }

@@ -50,9 +50,17 @@ struct answer_columns {
  * no control characters. Empty: it is not there, or null. ERR_INVALID: not JSON. */
 int answer_value(struct span answer, const char *path, struct span *ret_value) must_check;
 
-/* Prints the elements of an array, each a row, under their titles if `titles`. Returns how
- * many, or an error. */
-int answer_print_table(struct span array, struct answer_columns columns, bool titles, FILE *out);
+/* The elements of an array, each a row, under their titles if `titles`. Returns how many, or
+ * an error. */
+int answer_put_table(struct buf *out, struct span array, struct answer_columns columns,
+                     bool titles);
 
-/* Prints each element on a line of its own, as it is. */
-int answer_print_lines(struct span array, FILE *out);
+/* Each element on a line of its own, as it is. Returns the same. */
+int answer_put_lines(struct buf *out, struct span array);
+
+/* Writes an answer for people; negative: it is not of the shape that was expected. */
+typedef int answer_write_fn(struct span answer, struct buf *out);
+
+/* Prints an answer on standard output, as it is with `json`. Returns the exit code; what
+ * fails is on standard error. */
+int answer_print(const char *command, struct span answer, bool json, answer_write_fn *write);

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/exit_code.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "cli/answer.h"
@@ -143,6 +144,23 @@ int gateway_post(const struct gateway_options *options, struct span target, stru
                  struct error_text *ret_text)
 {
 	return ask(options, "POST", target, out, ret_text);
+}
+
+int gateway_print(const char *command, const struct gateway_options *options, const char *method,
+                  struct buf *target, bool json, answer_write_fn *write)
+{
+	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
+	struct error_text text = { "" };
+	int code = EXIT_CODE_FAILED;
+	int r = target->failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
+	                       : ask(options, method, buf_span(target), &answer, &text);
+	if (r < 0)
+		fprintf(stderr, "stile %s: %s\n", command, text.text);
+	else
+		code = answer_print(command, buf_span(&answer), json, write);
+	buf_free(&answer);
+	buf_free(target);
+	return code;
 }
 
 void gateway_add_parameter(struct buf *target, const char *name, const char *value)

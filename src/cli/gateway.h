@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/span.h"
+#include "cli/answer.h"
 #include "config/options.h"
 
 #define GATEWAY_ANSWER_MAX (16u << 20)
@@ -56,6 +57,10 @@ int gateway_get(const struct gateway_options *options, struct span target, struc
 /* POST without a body; else the same. */
 int gateway_post(const struct gateway_options *options, struct span target, struct buf *out,
                  struct error_text *ret_text) must_check;
+
+/* Asks with GET or POST, and prints the answer: see answer_print(). Frees the target. */
+int gateway_print(const char *command, const struct gateway_options *options, const char *method,
+                  struct buf *target, bool json, answer_write_fn *write);
 
 /* Adds "&name=value", percent-encoded, to a target; NULL: nothing. */
 void gateway_add_parameter(struct buf *target, const char *name, const char *value);

@@ -36,28 +36,28 @@ static const struct answer_column columns[] = {
 	{ "LAST ERROR", "last_error.text" },
 };
 
-static int print_sinks(struct span answer)
+static int write_sinks(struct span answer, struct buf *out)
 {
 	struct span list = SPAN_EMPTY;
 	int r = answer_value(answer, "sinks", &list);
 	return r < 0 ? r
-	             : answer_print_table(list,
-	                                  (struct answer_columns){ columns, ARRAY_LEN(columns) },
-	                                  true, stdout);
+	             : answer_put_table(out, list,
+	                                (struct answer_columns){ columns, ARRAY_LEN(columns) },
+	                                true);
 }
 
-static int print_sink(struct span answer)
+static int write_sink(struct span answer, struct buf *out)
 {
 	struct span name = SPAN_EMPTY, state = SPAN_EMPTY;
 	int r = answer_value(answer, "sink", &name);
 	if (r == 0)
 		r = answer_value(answer, "state", &state);
 	if (r == 0)
-		printf("%.*s %.*s\n", (int)name.len, name.ptr, (int)state.len, state.ptr);
+		buf_printf(out, "%.*s %.*s\n", (int)name.len, name.ptr, (int)state.len, state.ptr);
 	return r;
 }
 
-static int print_stats(struct span answer)
+static int write_stats(struct span answer, struct buf *out)
 {
 	static const char *const paths[] = {
 		"version",        "started",       "tickets.open", "tickets.due",   "tickets.held",
@@ -70,28 +70,9 @@ static int print_stats(struct span answer)
 		int r = answer_value(answer, paths[i], &value);
 		if (r < 0)
 			return r;
-		printf("%-16s%.*s\n", paths[i], (int)value.len, value.ptr);
+		buf_printf(out, "%-16s%.*s\n", paths[i], (int)value.len, value.ptr);
 	}
 	return 0;
-}
-
-static int ask_and_print(const char *command, const struct sinks_options *options,
-                         const char *method, const struct buf *target,
-                         int (*print)(struct span answer))
-{
-	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
-	struct error_text text = { "the answer is not understood" };
-	int r = (strcmp(method, "GET") == 0 ? gateway_get : gateway_post)(&options->gateway,
-	                                                                  buf_span(target), &answer,
-	                                                                  &text);
-	if (r == 0 && options->json)
-		fwrite(answer.ptr, 1, answer.len, stdout);
-	else if (r == 0)
-		r = print(buf_span(&answer));
-	if (r < 0)
-		fprintf(stderr, "stile %s: %s\n", command, text.text);
-	buf_free(&answer);
-	return r >= 0 && fflush(stdout) == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
 int sinks_command(int argc, char **argv)
@@ -111,10 +92,8 @@ int sinks_command(int argc, char **argv)
 		url_percent_encode(span_str(argv[1]), &target);
 		buf_printf(&target, "/%s", argv[0]);
 	}
-	int code = ask_and_print("sinks", &options, acts ? "POST" : "GET", &target,
-	                         acts ? print_sink : print_sinks);
-	buf_free(&target);
-	return code;
+	return gateway_print("sinks", &options.gateway, acts ? "POST" : "GET", &target,
+	                     options.json, acts ? write_sink : write_sinks);
 }
 
 int stats_command(int argc, char **argv)
@@ -128,7 +107,5 @@ int stats_command(int argc, char **argv)
 	if (rest > 0)
 		return command_usage_error("stats", "expected options only");
 	buf_append_span(&target, SPAN("/v1/stats"));
-	int code = ask_and_print("stats", &options, "GET", &target, print_stats);
-	buf_free(&target);
-	return code;
+	return gateway_print("stats", &options.gateway, "GET", &target, options.json, write_stats);
 }

@@ -50,8 +50,14 @@ static int print_page(const struct tickets_options *options, struct span answer,
 		r = answer_value(answer, "next", ret_next);
 	if (r < 0)
 		return r;
-	return options->json ? answer_print_lines(list, stdout)
-	                     : answer_print_table(list, columns, first, stdout);
+	struct buf out = { 0 };
+	r = options->json ? answer_put_lines(&out, list)
+	                  : answer_put_table(&out, list, columns, first);
+	if (out.len > 0)
+		fwrite(out.ptr, 1, out.len, stdout);
+	r = out.failed ? out.failed : r;
+	buf_free(&out);
+	return r;
 }
 
 static void write_target(const struct tickets_options *options, uint64_t left, struct span cursor,
@@ -106,22 +112,21 @@ static const struct answer_column note_columns[] = {
 	{ "STATUS", "status" }, { "NEXT", "next" },   { "TEXT", "text" },
 };
 
-static void print_field(struct span answer, const char *title, const char *path)
+static void put_field(struct buf *out, struct span answer, const char *title, const char *path)
 {
 	struct span value = SPAN_EMPTY;
 	if (answer_value(answer, path, &value) == 0 && value.len > 0)
-		printf("%-10s%.*s\n", title, (int)value.len, value.ptr);
+		buf_printf(out, "%-10s%.*s\n", title, (int)value.len, value.ptr);
 }
 
-static int print_legs(struct span answer)
+static int put_legs(struct span answer, struct buf *out)
 {
 	struct span legs = SPAN_EMPTY;
 	int r = answer_value(answer, "legs", &legs);
 	if (r == 0)
-		r = answer_print_table(legs,
-		                       (struct answer_columns){ leg_columns,
-		                                                ARRAY_LEN(leg_columns) },
-		                       true, stdout);
+		r = answer_put_table(out, legs,
+		                     (struct answer_columns){ leg_columns, ARRAY_LEN(leg_columns) },
+		                     true);
 	for (int i = 0, count = r; i < count && r >= 0; i++) {
 		char path[32];
 		struct span notes = SPAN_EMPTY, ticket = SPAN_EMPTY;
@@ -132,45 +137,36 @@ static int print_legs(struct span answer)
 			r = answer_value(answer, path, &notes);
 		if (r < 0 || notes.len <= 2)
 			continue;
-		printf("\n%.*s, the newest first:\n", (int)ticket.len, ticket.ptr);
-		r = answer_print_table(notes,
-		                       (struct answer_columns){ note_columns,
-		                                                ARRAY_LEN(note_columns) },
-		                       true, stdout);
+		buf_printf(out, "\n%.*s, the newest first:\n", (int)ticket.len, ticket.ptr);
+		r = answer_put_table(out, notes,
+		                     (struct answer_columns){ note_columns,
+		                                              ARRAY_LEN(note_columns) },
+		                     true);
 	}
 	return r;
 }
 
-static int print_event(struct span answer)
+static int write_event(struct span answer, struct buf *out)
 {
-	print_field(answer, "event", "event");
-	print_field(answer, "source", "legs[0].source");
-	print_field(answer, "id", "legs[0].id");
-	print_field(answer, "type", "legs[0].type");
-	print_field(answer, "entity", "legs[0].entity");
-	print_field(answer, "received", "legs[0].received");
-	print_field(answer, "replay of", "legs[0].replay_of");
-	print_field(answer, "payload", "payload");
-	print_field(answer, "base64", "payload_base64");
-	putchar('\n');
-	return print_legs(answer);
+	put_field(out, answer, "event", "event");
+	put_field(out, answer, "source", "legs[0].source");
+	put_field(out, answer, "id", "legs[0].id");
+	put_field(out, answer, "type", "legs[0].type");
+	put_field(out, answer, "entity", "legs[0].entity");
+	put_field(out, answer, "received", "legs[0].received");
+	put_field(out, answer, "replay of", "legs[0].replay_of");
+	put_field(out, answer, "payload", "payload");
+	put_field(out, answer, "base64", "payload_base64");
+	buf_append_char(out, '\n');
+	return put_legs(answer, out);
 }
 
 static int show(const struct tickets_options *options, const char *ticket)
 {
-	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
-	struct error_text text = { "" };
-	char target[64];
-	snprintf(target, sizeof(target), "/v1/tickets/%.11s?payload=%d", ticket, options->payload);
-	int r = gateway_get(&options->gateway, span_str(target), &answer, &text);
-	if (r == 0 && options->json)
-		fwrite(answer.ptr, 1, answer.len, stdout);
-	else if (r == 0)
-		r = print_event(buf_span(&answer));
-	buf_free(&answer);
-	if (r < 0)
-		return failed(text.text[0] ? text.text : "the answer is not understood");
-	return fflush(stdout) == 0 ? EXIT_CODE_OK : failed("the answer cannot be printed");
+	struct buf target = { .cap = TARGET_MAX };
+	buf_printf(&target, "/v1/tickets/%.11s?payload=%d", ticket, options->payload);
+	return gateway_print("tickets", &options->gateway, "GET", &target, options->json,
+	                     write_event);
 }
 
 int tickets_command(int argc, char **argv)

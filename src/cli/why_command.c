@@ -80,34 +80,15 @@ static const struct option advise_table[] = {
 const struct option_table why_option_table = { why_table, ARRAY_LEN(why_table) };
 const struct option_table advise_option_table = { advise_table, ARRAY_LEN(advise_table) };
 
-static int usage_error(const char *command, const char *text)
-{
-	fprintf(stderr, "stile %s: %s\ntry: stile help %s\n", command, text, command);
-	return EXIT_CODE_USAGE;
-}
-
 static int failed(const char *command, const char *text)
 {
 	fprintf(stderr, "stile %s: %s\n", command, text);
 	return EXIT_CODE_FAILED;
 }
 
-static int print(const char *command, const struct why_options *options, struct span answer)
+static answer_write_fn *writer_of(const char *command)
 {
-	bool advises = strcmp(command, "advise") == 0;
-	struct buf text = { .cap = 2 * ANSWER_MAX };
-	int r = 0;
-	if (options->json)
-		buf_append_span(&text, answer);
-	else
-		r = (advises ? advise_write_text : why_write_text)(answer, &text);
-	if (r < 0 || text.failed) {
-		buf_free(&text);
-		return failed(command, "the answer is not understood");
-	}
-	fwrite(text.ptr, 1, text.len, stdout);
-	buf_free(&text);
-	return fflush(stdout) == 0 ? EXIT_CODE_OK : failed(command, "the answer cannot be printed");
+	return strcmp(command, "advise") == 0 ? advise_write_text : why_write_text;
 }
 
 /* ---- over HTTP ---- */
@@ -115,8 +96,6 @@ static int print(const char *command, const struct why_options *options, struct 
 static int ask(const char *command, const struct why_options *options, const char *id)
 {
 	struct buf target = { .cap = 8192 };
-	struct buf answer = { .cap = ANSWER_MAX };
-	struct error_text text = { "" };
 	buf_printf(&target, "/v1/%s?format=json", command);
 	if (id) {
 		gateway_add_parameter(&target, by_names[options->by].name, id);
@@ -124,16 +103,10 @@ static int ask(const char *command, const struct why_options *options, const cha
 	} else if (options->held) {
 		buf_printf(&target, "&held=1&limit=%llu", (unsigned long long)options->limit);
 	}
-	if (options->before)
-		gateway_add_parameter(&target, "before", options->before);
-	if (options->source)
-		gateway_add_parameter(&target, "source", options->source);
-	int r = target.failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
-	                      : gateway_get(&options->gateway, buf_span(&target), &answer, &text);
-	int code = r < 0 ? failed(command, text.text) : print(command, options, buf_span(&answer));
-	buf_free(&target);
-	buf_free(&answer);
-	return code;
+	gateway_add_parameter(&target, "before", options->before);
+	gateway_add_parameter(&target, "source", options->source);
+	return gateway_print(command, &options->gateway, "GET", &target, options->json,
+	                     writer_of(command));
 }
 
 /* ---- from a folder ---- */
@@ -181,7 +154,7 @@ static int read_folder(const char *command, const struct why_options *options,
 	uint16_t status = (advises ? why_advise : why_answer)(&context, question, &answer);
 	int code = EXIT_CODE_FAILED;
 	if (status == 200) {
-		code = print(command, options, buf_span(&answer));
+		code = answer_print(command, buf_span(&answer), options->json, writer_of(command));
 	} else {
 		buf_append_char(&answer, 0);
 		failed(command, answer.failed ? "no memory" : answer.ptr);
@@ -201,7 +174,7 @@ static int look_up(const char *command, const struct why_options *options, const
 	if (id)
 		question.about = by_names[options->by].about;
 	if (!set_value(&question.value, id) || !set_value(&question.source, options->source))
-		return usage_error(command, "what is asked for is too long");
+		return command_usage_error(command, "what is asked for is too long");
 	return read_folder(command, options, &question);
 }
 
@@ -211,14 +184,15 @@ int why_command(int argc, char **argv)
 	struct error_text text = { "" };
 	int rest = 0;
 	if (options_parse(why_option_table, argc, argv, &options, &rest, &text) != 0)
-		return usage_error("why", text.text);
+		return command_usage_error("why", text.text);
 	if (options.held && options.data)
-		return usage_error("why", "--held asks a gateway: a folder does not tell what is "
-		                          "held now");
+		return command_usage_error("why",
+		                           "--held asks a gateway: a folder does not tell what is "
+		                           "held now");
 	if (options.before && !options.held)
-		return usage_error("why", "--before goes with --held");
+		return command_usage_error("why", "--before goes with --held");
 	if (rest != (options.held ? 0 : 1) || (rest == 1 && argv[0][0] == 0))
-		return usage_error("why", "expected one id, ticket or key, or --held");
+		return command_usage_error("why", "expected one id, ticket or key, or --held");
 	return look_up("why", &options, options.held ? NULL : argv[0]);
 }
 
@@ -228,10 +202,11 @@ int advise_command(int argc, char **argv)
 	struct error_text text = { "" };
 	int rest = 0;
 	if (options_parse(advise_option_table, argc, argv, &options, &rest, &text) != 0)
-		return usage_error("advise", text.text);
+		return command_usage_error("advise", text.text);
 	if (rest > 0)
-		return usage_error("advise", "expected options only");
+		return command_usage_error("advise", "expected options only");
 	if (options.window_ms > 0 && !options.data)
-		return usage_error("advise", "--window goes with --data: a gateway knows its own");
+		return command_usage_error("advise",
+		                           "--window goes with --data: a gateway knows its own");
 	return look_up("advise", &options, NULL);
 }
