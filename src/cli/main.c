@@ -79,7 +79,8 @@ static const struct command commands[] = {
 	  "\n"
 	  "  stile store check 'redis://:${REDIS_PASSWORD}@cache.example.com:6379'\n",
 	  &store_option_table, store_command },
-	{ "filter", "stile filter [OPTION…] [FILE…]", "let each event of files or pipes pass once",
+	{ "filter", "stile filter [OPTION…] [FILE…]",
+	  "remove duplicate events from files and pipes",
 	  "  FILE                         NDJSON or JSON arrays; without one, standard input\n"
 	  "\n"
 	  "  stile filter --preset genesys < events.ndjson > unique.ndjson\n"

@@ -306,7 +306,7 @@ int filter_claims_decide(struct filter_claims *claims, const struct filter_event
 		bool conflict = found == VERDICT_CONFLICT;
 		if (found == VERDICT_NEW) {
 			takes |= 1u << i;
-		} else if (claim->shadow) { /* whoever holds it keeps it */
+		} else if (claim->shadow) { /* its holder keeps it */
 			would = would == VERDICT_NONE ? found : would;
 		} else if (conflict && event->on_conflict == STORE_CONFLICT_PASS) {
 			if (verdict.verdict == VERDICT_NEW)

@@ -31,24 +31,25 @@ struct filter_command_options {
 
 static const struct option options[] = {
 	{ "preset", OPTION_TEXT, AT(choice.preset), "NAME", NULL, 0, 0, NULL,
-	  "whose events these are; stile help init lists them (default: auto)" },
+	  "the preset to use; stile help init lists them (default: auto)" },
 	{ "config", OPTION_TEXT, AT(choice.config), "FILE", NULL, 0, 0, NULL,
-	  "judge by a source of this configuration instead" },
+	  "use a source of this configuration instead of a preset" },
 	{ "source", OPTION_TEXT, AT(choice.source), "NAME", NULL, 0, 0, NULL,
 	  "with --config: which source, if it has several" },
 	{ "window", OPTION_DURATION, AT(choice.window_ms), "TIME", NULL, 1000, 3650 * DAY_MS, NULL,
-	  "how long a claim is remembered (default: as configured, or 4d)" },
+	  "how long a claim without its own window is remembered (default: as configured, or 4d)" },
 	{ "time", OPTION_CHOICE, AT(time), "WHICH", "event", 0, 0, "event|arrival",
-	  "windows by the time that events carry, or by the clock as they are read" },
+	  "measure windows by the time in the events, or by the clock when they are read" },
 	{ "envelope", OPTION_FLAG, AT(envelope), NULL, NULL, 0, 0, NULL,
 	  "events come with their headers: {\"headers\":{…},\"body\":…}" },
 	{ "rejected", OPTION_TEXT, AT(rejected), "FILE", NULL, 0, 0, NULL,
-	  "write what does not pass here, with the reasons, as JSON lines" },
+	  "write the dropped events here, with reasons, as JSON lines" },
 	{ "strict", OPTION_FLAG, AT(strict), NULL, NULL, 0, 0, NULL,
-	  "exit code 3 if there were events that cannot be understood" },
-	{ "json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL, "the summary as JSON" },
+	  "exit with 3 if there were bad events" },
+	{ "json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL,
+	  "print the summary as one JSON object" },
 	{ "quiet", OPTION_FLAG, AT(quiet), NULL, NULL, 0, 0, NULL,
-	  "no summary and no progress, errors only" },
+	  "print no summary and no progress, only errors" },
 };
 
 const struct option_table filter_option_table = { options, ARRAY_LEN(options) };
@@ -345,7 +346,7 @@ static int run(const struct filter_command_options *values, const struct source_
 	if (error != 0)
 		return fail(&watch, values->rejected, error_name(error));
 	if (filter_new(&filter_options, &filter) != 0)
-		return fail(&watch, NULL, "there is not enough memory");
+		return fail(&watch, NULL, "not enough memory");
 	int code = run_inputs(&watch, filter, count, names);
 	filter_free(filter);
 	if (values->rejected && close(*rejected_fd) != 0)
@@ -364,7 +365,7 @@ int filter_command(int argc, char **argv)
 		return command_usage_error("filter", text.text);
 	/* Nothing outlives the process, so neither does the key. */
 	if (hash_random(key, sizeof(key)) != 0) {
-		fputs("stile filter: there are no random bytes\n", stderr);
+		fputs("stile filter: cannot get random bytes from the kernel\n", stderr);
 		return EXIT_CODE_FAILED;
 	}
 	stream_ignore_broken_pipes();

@@ -369,8 +369,8 @@ int filter_run(struct filter *filter, const struct filter_input *input, struct e
 	if (error == 0 || error == ERR_INVALID)
 		return error;
 	if (error == -ENOMEM)
-		return error_fill(ret_text, error, "there is not enough memory for the claims");
+		return error_fill(ret_text, error, "not enough memory for the claims");
 	return error_fill(ret_text, error, "%s: %s",
-	                  filter->rejected_failed ? "the rejected" : "standard output",
+	                  filter->rejected_failed ? "--rejected" : "standard output",
 	                  error_name(error));
 }
