@@ -1,11 +1,9 @@
 /*
  * http_internal: the parts of an HTTP outlet.
  *
- *   http_plan.c      options, judged and compiled     http_url.c     where they lead to
- *   http_names.c     names, addresses, who waits
- *   http_request.c   attempts to URL, headers, body   http_result.c  how requests ended
- *   http_verdicts.c  the answer of another stile
- *   http_outlet.c    the contract of outlet.h, and its requests in link/http.h
+ *   http_plan.c     options and URLs, judged and compiled
+ *   http_request.c  attempts become URL, headers and body
+ *   http_outlet.c   the contract of outlet.h: transfers, addresses, results
  *
  * Room: sink, http_*.c alone. Threads: the loop's.
  */
@@ -69,28 +67,5 @@ struct http_outlet {
 	struct template_run run; /* for the request that is being written */
 };
 
-/* http_names.c: starts the transfer when there are addresses, or fails it. */
-int http_lane_init(struct http_lane *lane, struct http_outlet *outlet,
-                   const struct http_target *target);
-void http_lane_close(struct http_lane *lane);
-void http_lane_start(struct http_lane *lane, struct http_transfer *transfer);
-void http_lane_doubt(struct http_lane *lane); /* its addresses answer no more */
-void http_lane_poll(struct http_lane *lane);  /* each round */
-void http_lane_fail_waiting(struct http_lane *lane, const char *why);
-
 /* http_request.c: 0, or ERR_INVALID and a text: it can never be made. */
 int http_request_write(struct http_transfer *transfer, struct error_text *ret_text) must_check;
-
-/* http_result.c */
-void http_result_of(const struct http_transfer *transfer, enum http_end end,
-                    struct outlet_result *ret_result);
-void http_result_not_sent(struct outlet_result *ret_result, bool permanent, const char *why);
-/* What is said, cleaned and without secrets. */
-void http_result_text(const struct http_plan *plan, struct span text, struct outlet_result *result);
-
-/* http_verdicts.c: fills the result of each attempt. False: `result` is that of all. */
-bool http_verdicts_read(const struct http_transfer *transfer, struct outlet_result *result);
-
-/* http_outlet.c: begins the request, or fails it; ends it with a result of its own. */
-void http_outlet_start(struct http_transfer *transfer);
-void http_outlet_fail(struct http_transfer *transfer, bool permanent, const char *why);

@@ -1,8 +1,285 @@
 /* http_outlet: see http_outlet.h. */
 #include "sink/http/http_outlet.h"
 
+#include <netdb.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/mem.h"
+#include "base/secret.h"
+#include "base/text.h"
+#include "codec/json.h"
 #include "sink/http/http_internal.h"
+
+/* ---- how a request ended: see http_outlet.h for the rules ---- */
+
+static void put_text(struct outlet_result *result, const char *text)
+{
+	outlet_result_text(result, span_str(text));
+}
+
+static void result_not_sent(struct outlet_result *ret_result, bool permanent, const char *why)
+{
+	*ret_result = (struct outlet_result){ .answer = OUTLET_NOT_SENT, .permanent = permanent };
+	put_text(ret_result, why);
+}
+
+/* Secrets that the answer repeats become ***. */
+static size_t blot(const struct http_plan *plan, char *text, size_t len, bool cut)
+{
+	for (uint32_t i = 0; i < plan->blot_count; i++)
+		len = secret_blot(text, len, plan->blots[i], cut);
+	return len;
+}
+
+/* A secret of which only the beginning was kept must not be seen either. */
+static void put_answer(const struct http_transfer *transfer, struct outlet_result *result)
+{
+	const struct http_plan *plan = transfer->outlet->plan;
+	char copy[HTTP_ANSWER_KEPT];
+	size_t len = transfer->call.kept;
+	memcpy(copy, transfer->call.answer, len);
+	bool cut = transfer->call.answer_bytes > transfer->call.kept;
+	len = outlet_clean(copy, blot(plan, copy, len, cut));
+	outlet_result_text(result, span_of(copy, len));
+}
+
+static void result_text(const struct http_plan *plan, struct span text, struct outlet_result *result)
+{
+	char copy[HTTP_ANSWER_KEPT];
+	size_t len = text.len < sizeof(copy) ? text.len : sizeof(copy);
+	memcpy(copy, text.ptr, len);
+	len = outlet_clean(copy, blot(plan, copy, len, text.len > len));
+	outlet_result_text(result, span_of(copy, len));
+}
+
+static void judge_status(const struct http_transfer *transfer, struct outlet_result *result)
+{
+	uint16_t status = transfer->call.status;
+	bool probe = transfer->lane == &transfer->outlet->lanes[1];
+	result->status = status;
+	result->retry_after_ms = transfer->call.retry_after_ms;
+	result->answer = status < 300 ? OUTLET_DONE : OUTLET_REFUSED;
+	if (probe && (status == 404 || status == 410))
+		result->answer = OUTLET_NOT_FOUND;
+	put_answer(transfer, result);
+}
+
+static void put_connect_error(const struct http_transfer *transfer, struct outlet_result *result)
+{
+	const struct http_call *call = &transfer->call;
+	char ip[IP_TEXT_MAX];
+	char text[OUTLET_TEXT_MAX];
+	unsigned port = transfer->lane->target->port;
+	ip_format(&call->peer, ip);
+	if (!call->has_peer)
+		snprintf(text, sizeof(text), "cannot connect: %.200s", call->error);
+	else if (call->refusal)
+		snprintf(text, sizeof(text), "%s is %s address: not allowed", ip, call->refusal);
+	else if (call->connect_error == ECONNREFUSED)
+		snprintf(text, sizeof(text), "connection refused by %s port %u", ip, port);
+	else
+		snprintf(text, sizeof(text), "cannot connect to %s port %u: %s", ip, port,
+		         error_name(-call->connect_error));
+	put_text(result, text);
+}
+
+static void put_not_sent(const struct http_transfer *transfer, enum http_end end,
+                         struct outlet_result *result)
+{
+	char text[OUTLET_TEXT_MAX + 64];
+	if (end == HTTP_END_CONNECT || transfer->call.refusal) {
+		put_connect_error(transfer, result);
+		return;
+	}
+	if (end == HTTP_END_TIMEOUT)
+		snprintf(text, sizeof(text), "no connection to %.160s within %u ms",
+		         transfer->lane->target->host, transfer->outlet->plan->options.connect_ms);
+	else
+		snprintf(text, sizeof(text), "no connection: %.200s", transfer->call.error);
+	put_text(result, text);
+}
+
+static void put_unknown(const struct http_transfer *transfer, enum http_end end,
+                        struct outlet_result *result)
+{
+	char text[OUTLET_TEXT_MAX + 64];
+	if (end == HTTP_END_TIMEOUT)
+		snprintf(text, sizeof(text), "no answer within %u ms",
+		         transfer->outlet->plan->options.timeout_ms);
+	else if (end == HTTP_END_NO_ANSWER || transfer->call.again)
+		snprintf(text, sizeof(text), "the connection was closed before an answer came");
+	else
+		snprintf(text, sizeof(text), "no answer that can be understood: %.200s",
+		         transfer->call.error);
+	put_text(result, text);
+}
+
+static void result_of(const struct http_transfer *transfer, enum http_end end,
+                    struct outlet_result *ret_result)
+{
+	const struct http_call *call = &transfer->call;
+	*ret_result = (struct outlet_result){ .answer = OUTLET_NOT_SENT };
+	if (call->answered) {
+		judge_status(transfer, ret_result);
+	} else if (!call->written || call->unprocessed) {
+		ret_result->permanent = end == HTTP_END_URL;
+		put_not_sent(transfer, end, ret_result);
+	} else {
+		ret_result->answer = OUTLET_UNKNOWN;
+		put_unknown(transfer, end, ret_result);
+	}
+}
+
+/*
+ * ---- the answer of another stile ----
+ * another stile's answer, which has a verdict for each event. See
+ * http_internal.h, and http_outlet.h for what they mean.
+ *
+ *   {"new":1,…,"events":[{"verdict":"new","ticket":"…"},{"error":"…","status":400}]}
+ *   {"verdict":"duplicate","ticket":"…"}    to an event that went alone
+ */
+
+enum member { VERDICT = 0, ERROR, STATUS, OUTCOME, PASSED_AS, MEMBERS };
+
+/* What is read of an answer and of an item of it. */
+struct reader {
+	struct json_plan answer, item;
+	uint8_t events;
+	uint8_t members[MEMBERS];
+	struct json_doc doc;
+};
+
+static void add_path(struct json_plan *plan, const char *name, uint8_t *ret_node)
+{
+	struct json_path path;
+	struct json_problem problem;
+	CHECK(json_path_parse(span_str(name), &path, &problem) == 0);
+	CHECK(json_plan_add(plan, &path, ret_node) == 0);
+}
+
+static void init_reader(struct reader *reader)
+{
+	static const char *const names[MEMBERS] = { "verdict", "error", "status", "outcome",
+		                                    "passed_as" };
+	json_plan_init(&reader->answer);
+	json_plan_init(&reader->item);
+	add_path(&reader->answer, "events", &reader->events);
+	for (size_t i = 0; i < MEMBERS; i++)
+		add_path(&reader->item, names[i], &reader->members[i]);
+	json_plan_seal(&reader->answer);
+	json_plan_seal(&reader->item);
+}
+
+static struct span text_of(const struct reader *reader, enum member member)
+{
+	struct json_value value = json_get(&reader->doc, reader->members[member]);
+	return value.type == JSON_NONE ? SPAN_EMPTY : value.text;
+}
+
+static void refuse_item(struct outlet_result *result, uint16_t status, bool permanent)
+{
+	result->answer = OUTLET_REFUSED;
+	result->status = status;
+	result->permanent = permanent;
+}
+
+static void judge_outcome(struct span outcome, struct outlet_result *result)
+{
+	result->answer = OUTLET_DONE;
+	result->status = 200;
+	if (span_eq(outcome, SPAN("dead")))
+		refuse_item(result, 502, false);
+	else if (span_eq(outcome, SPAN("unknown")))
+		refuse_item(result, 504, false);
+}
+
+/* It is on its disk, or need not be: also what is decided later. */
+static bool is_kept(struct span verdict)
+{
+	return span_eq(verdict, SPAN("new")) || span_eq(verdict, SPAN("duplicate")) ||
+	       span_eq(verdict, SPAN("stale")) || span_eq(verdict, SPAN("spooled"));
+}
+
+/* The item that the reader has scanned. False: it is none. */
+static bool judge_item(const struct reader *reader, struct outlet_result *result)
+{
+	struct span verdict = text_of(reader, VERDICT);
+	uint64_t status = 0;
+	if (text_of(reader, ERROR).len > 0) {
+		bool known = text_parse_u64(text_of(reader, STATUS), &status) == 0 &&
+		             status >= 400 && status < 600;
+		refuse_item(result, known ? (uint16_t)status : 400, false);
+	} else if (is_kept(verdict)) {
+		judge_outcome(text_of(reader, OUTCOME), result);
+	} else if (span_eq(verdict, SPAN("conflict"))) {
+		judge_outcome(text_of(reader, OUTCOME), result);
+		if (text_of(reader, PASSED_AS).len == 0)
+			refuse_item(result, 422, true);
+	} else if (span_eq(verdict, SPAN("busy"))) {
+		refuse_item(result, 503, false);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static bool read_single(const struct http_transfer *transfer, struct reader *reader)
+{
+	struct outlet_attempt *attempt = transfer->chain;
+	struct outlet_result result = { .retry_after_ms = transfer->call.retry_after_ms };
+	struct span answer = buf_span(&transfer->call.whole);
+	if (json_scan(answer, &reader->item, &reader->doc) != 0 || !judge_item(reader, &result))
+		return false;
+	result_text(transfer->outlet->plan, answer, &result);
+	attempt->result = result;
+	return true;
+}
+
+/* Each event's item, in their order; as many as there are events. */
+static bool read_items(const struct http_transfer *transfer, struct reader *reader)
+{
+	struct json_elements elements;
+	struct outlet_attempt *attempt = transfer->chain;
+	struct span item;
+	if (json_scan(buf_span(&transfer->call.whole), &reader->answer, &reader->doc) != 0)
+		return false;
+	struct json_value events = json_get(&reader->doc, reader->events);
+	if (events.type != JSON_ARRAY || json_elements_begin(&elements, events.text) != 0)
+		return false;
+	int found = json_elements_next(&elements, &reader->item, &reader->doc, &item);
+	while (found == 1 && attempt) {
+		attempt->result =
+			(struct outlet_result){ .retry_after_ms = transfer->call.retry_after_ms };
+		if (!judge_item(reader, &attempt->result))
+			return false;
+		result_text(transfer->outlet->plan, item, &attempt->result);
+		attempt = attempt->next;
+		found = json_elements_next(&elements, &reader->item, &reader->doc, &item);
+	}
+	return found == 0 && !attempt;
+}
+
+static bool read_verdicts(const struct http_transfer *transfer, struct outlet_result *result)
+{
+	if (!transfer->call.answered)
+		return false;
+	struct reader *reader = mem_alloc(sizeof(*reader));
+	bool read = false;
+	if (reader && !transfer->call.whole.failed) {
+		init_reader(reader);
+		read = transfer->batch ? read_items(transfer, reader)
+		                       : read_single(transfer, reader);
+	}
+	mem_free(reader);
+	if (!read && result->answer == OUTLET_DONE) {
+		result->answer = OUTLET_UNKNOWN;
+		outlet_result_text(result, SPAN("the answer has no verdict for each event"));
+	}
+	return read;
+}
+
+/* ---- transfers ---- */
 
 static struct http_outlet *of(struct outlet *base)
 {
@@ -35,10 +312,10 @@ static void end_transfer(struct http_transfer *transfer, struct outlet_result *r
 	tell(chain, result, each);
 }
 
-void http_outlet_fail(struct http_transfer *transfer, bool permanent, const char *why)
+static void fail_transfer(struct http_transfer *transfer, bool permanent, const char *why)
 {
 	struct outlet_result result;
-	http_result_not_sent(&result, permanent, why);
+	result_not_sent(&result, permanent, why);
 	end_transfer(transfer, &result, false);
 }
 
@@ -98,7 +375,7 @@ static int take_transfer(struct http_lane *lane, struct http_transfer **ret_tran
 	return 0;
 }
 
-void http_outlet_start(struct http_transfer *transfer)
+static void start_transfer(struct http_transfer *transfer)
 {
 	struct http_lane *lane = transfer->lane;
 	struct http_call *call = &transfer->call;
@@ -115,17 +392,195 @@ void http_outlet_start(struct http_transfer *transfer)
 	call->body = made ? buf_span(&transfer->body) : transfer->chain->payload;
 	call->pin = lane->pin ? &lane->pin_node : NULL;
 	if (http_call_start(call))
-		http_outlet_fail(transfer, false, "no memory to send it");
+		fail_transfer(transfer, false, "no memory to send it");
 	else
 		lane->pin = false;
 }
 
 /* ---- attempts to requests, and results to attempts ---- */
 
+/* ---- addresses of a lane's name, and the transfers that wait for them ---- */
+
+/* The line for CURLOPT_RESOLVE. libcurl's URL may have another name than was asked
+ * for: that which TLS verifies. */
+static int write_pin(struct http_lane *lane, const struct name_addresses *addresses)
+{
+	struct buf *line = &lane->pin_line;
+	buf_clear(line);
+	buf_printf(line, "%.255s:%u:", lane->target->name, lane->target->port);
+	for (uint32_t i = 0; i < addresses->count; i++) {
+		char text[IP_TEXT_MAX];
+		ip_format(&addresses->list[i], text);
+		buf_printf(line, "%s[%s]", i ? "," : "", text);
+	}
+	buf_append_char(line, '\0');
+	if (line->failed)
+		return -ENOMEM;
+	lane->pin_node = (struct http_line){ .text = line->ptr };
+	lane->pin = true;
+	return 0;
+}
+
+static struct http_transfer *take_waiting(struct http_lane *lane)
+{
+	struct http_transfer *list = lane->waiting;
+	lane->waiting = NULL;
+	lane->waiting_end = &lane->waiting;
+	loop_timer_clear(lane->outlet->loop, &lane->late);
+	return list;
+}
+
+static void fail_waiting(struct http_lane *lane, const char *why)
+{
+	struct http_transfer *list = take_waiting(lane);
+	while (list) {
+		struct http_transfer *transfer = list;
+		list = list->next;
+		fail_transfer(transfer, false, why);
+	}
+}
+
+static void give_up(struct loop_timer *timer)
+{
+	struct http_lane *lane = container_of(timer, struct http_lane, late);
+	char why[OUTLET_TEXT_MAX];
+	snprintf(why, sizeof(why), "no address for %.180s within %u ms", lane->target->host,
+	         lane->outlet->plan->options.connect_ms);
+	fail_waiting(lane, why);
+}
+
+static int lane_init(struct http_lane *lane, struct http_outlet *outlet,
+                   const struct http_target *target)
+{
+	struct name_addresses addresses = { .count = 1 };
+	lane->target = target;
+	lane->outlet = outlet;
+	lane->waiting_end = &lane->waiting;
+	lane->late.due = give_up;
+	if (!target->literal)
+		return 0;
+	lane->known = true;
+	if (ip_parse(span_str(target->host), &addresses.list[0]))
+		return ERR_CONFIG;
+	bool same = span_starts(span_skip(span_str(target->name), target->name[0] == '['),
+	                        span_str(target->host));
+	return same ? 0 : write_pin(lane, &addresses);
+}
+
+static void lane_close(struct http_lane *lane)
+{
+	CHECK(!lane->waiting);
+	loop_timer_clear(lane->outlet->loop, &lane->late);
+	lane->lookup = name_lookup_free(lane->lookup);
+	buf_free(&lane->pin_line);
+}
+
+static bool is_current(const struct http_lane *lane)
+{
+	if (!lane->known || lane->target->literal)
+		return lane->known;
+	return loop_now_ms(lane->outlet->loop) - lane->known_ms <
+	       lane->outlet->plan->options.name_ms;
+}
+
+static void lane_start(struct http_lane *lane, struct http_transfer *transfer)
+{
+	struct http_outlet *outlet = lane->outlet;
+	struct name_lookup_question question = { .host = lane->target->host,
+		                                 .loop = outlet->loop,
+		                                 .ask = outlet->lookup };
+	if (is_current(lane)) {
+		start_transfer(transfer);
+		return;
+	}
+	if (!lane->lookup && name_lookup_start(&question, &lane->lookup)) {
+		fail_transfer(transfer, false, "no thread to look up its address");
+		return;
+	}
+	if (!lane->waiting &&
+	    loop_timer_set(outlet->loop, &lane->late, outlet->plan->options.connect_ms)) {
+		fail_transfer(transfer, false, "no memory to send it");
+		return;
+	}
+	transfer->next = NULL;
+	*lane->waiting_end = transfer;
+	lane->waiting_end = &transfer->next;
+}
+
+/* All addresses are judged, not only the one that would be used. */
+static bool are_allowed(struct http_lane *lane, const struct name_addresses *addresses,
+                        char why[static OUTLET_TEXT_MAX])
+{
+	for (uint32_t i = 0; i < addresses->count; i++) {
+		const char *special = http_plan_refusal(lane->outlet->plan, &addresses->list[i]);
+		if (!special)
+			continue;
+		char text[IP_TEXT_MAX];
+		ip_format(&addresses->list[i], text);
+		snprintf(why, OUTLET_TEXT_MAX, "%.100s is at %s, %s address: not allowed",
+		         lane->target->host, text, special);
+		return false;
+	}
+	return true;
+}
+
+/* Names that cannot be asked for now keep the addresses that they had. */
+static bool settle(struct http_lane *lane, int error, const struct name_addresses *addresses,
+                   char why[static OUTLET_TEXT_MAX])
+{
+	bool later = error == EAI_AGAIN || error == EAI_SYSTEM || error == EAI_MEMORY;
+	lane->known_ms = loop_now_ms(lane->outlet->loop);
+	if (error && later && lane->known)
+		return true;
+	lane->known = false;
+	if (error) {
+		snprintf(why, OUTLET_TEXT_MAX, "no address for %.100s: %.100s", lane->target->host,
+		         gai_strerror(error));
+		return false;
+	}
+	if (!are_allowed(lane, addresses, why))
+		return false;
+	if (write_pin(lane, addresses)) {
+		snprintf(why, OUTLET_TEXT_MAX, "no memory to send it");
+		return false;
+	}
+	lane->known = true;
+	return true;
+}
+
+/* Perhaps it has moved. */
+static void lane_doubt(struct http_lane *lane)
+{
+	lane->known_ms = loop_now_ms(lane->outlet->loop) - lane->outlet->plan->options.name_ms;
+}
+
+static void lane_poll(struct http_lane *lane)
+{
+	struct name_addresses addresses;
+	char why[OUTLET_TEXT_MAX] = "";
+	int error;
+	if (!lane->lookup || !name_lookup_ready(lane->lookup, &error, &addresses))
+		return;
+	lane->lookup = name_lookup_free(lane->lookup);
+	if (!settle(lane, error, &addresses, why)) {
+		fail_waiting(lane, why);
+		return;
+	}
+	struct http_transfer *list = take_waiting(lane);
+	while (list) {
+		struct http_transfer *transfer = list;
+		list = list->next;
+		start_transfer(transfer);
+	}
+	http_client_run(&lane->outlet->client);
+}
+
+/* ---- the outlet ---- */
+
 static void fail_chain(struct outlet_attempt *chain, bool permanent, const char *why)
 {
 	struct outlet_result result;
-	http_result_not_sent(&result, permanent, why);
+	result_not_sent(&result, permanent, why);
 	tell(chain, &result, false);
 }
 
@@ -164,9 +619,9 @@ static void begin(struct http_lane *lane, struct outlet_attempt *chain)
 		begin_each(lane, chain);
 	} else if (error) {
 		bool permanent = error == ERR_INVALID;
-		http_outlet_fail(transfer, permanent, permanent ? text.text : error_name(error));
+		fail_transfer(transfer, permanent, permanent ? text.text : error_name(error));
 	} else {
-		http_lane_start(lane, transfer);
+		lane_start(lane, transfer);
 	}
 }
 
@@ -174,11 +629,11 @@ static void finish(struct http_call *call, enum http_end end)
 {
 	struct http_transfer *transfer = container_of(call, struct http_transfer, call);
 	struct outlet_result result;
-	http_result_of(transfer, end, &result);
+	result_of(transfer, end, &result);
 	bool each = transfer->outlet->plan->options.verdicts &&
-	            http_verdicts_read(transfer, &result);
+	            read_verdicts(transfer, &result);
 	if (end == HTTP_END_CONNECT)
-		http_lane_doubt(transfer->lane);
+		lane_doubt(transfer->lane);
 	bool too_large = transfer->outlet->plan->options.verdicts && result.status == 413 && !each;
 	if (too_large && transfer->chain->next) { /* together they are; each may not be */
 		struct outlet_attempt *chain = TAKE(transfer->chain);
@@ -235,12 +690,12 @@ static void each_round(struct loop_hook *hook)
 {
 	struct http_outlet *outlet = container_of(hook, struct http_outlet, hook);
 	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++)
-		http_lane_poll(&outlet->lanes[i]);
+		lane_poll(&outlet->lanes[i]);
 	if (likely(!atomic_load_explicit(&outlet->interrupted, memory_order_relaxed)))
 		return;
 	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++)
 		if (outlet->lanes[i].waiting)
-			http_lane_fail_waiting(&outlet->lanes[i], "interrupted");
+			fail_waiting(&outlet->lanes[i], "interrupted");
 	http_client_abort(&outlet->client, "interrupted");
 }
 
@@ -251,7 +706,7 @@ static void free_outlet(struct outlet *base)
 	for (size_t i = 0; i < ARRAY_LEN(outlet->lanes); i++) {
 		struct http_lane *lane = &outlet->lanes[i];
 		if (lane->outlet)
-			http_lane_close(lane);
+			lane_close(lane);
 		while (lane->spare) {
 			struct http_transfer *transfer = lane->spare;
 			lane->spare = transfer->next;
@@ -302,9 +757,9 @@ static int open_outlet(struct http_outlet *outlet, const struct http_outlet_opti
 	outlet->outlet.batch_max = plan->options.batch_events;
 	error = http_client_open(&outlet->client, ret_text);
 	if (!error)
-		error = http_lane_init(&outlet->lanes[0], outlet, &plan->request);
+		error = lane_init(&outlet->lanes[0], outlet, &plan->request);
 	if (!error && has_probe)
-		error = http_lane_init(&outlet->lanes[1], outlet, &plan->probe);
+		error = lane_init(&outlet->lanes[1], outlet, &plan->probe);
 	return error;
 }
 

@@ -78,11 +78,13 @@ int http_plan_new(const struct http_outlet_options *options, struct http_plan **
 struct http_plan *http_plan_free(struct http_plan *plan);
 
 /* Adds a fixed header, a line of three parts. */
-int http_plan_add_line(struct http_plan *plan, struct http_target *target,
-                       const struct span parts[static 3]) must_check;
 
 /* As ip_special(), but NULL also for what the plan allows. */
 const char *http_plan_refusal(const struct http_plan *plan, const struct ip_address *address);
 
 /* "Name: " of a builtin; that of the correlation id is for the plan to say. */
 struct span http_builtin_name(enum http_builtin builtin);
+
+/* Appends the URL of the run's event, with a NUL behind it. */
+int http_url_put(const struct http_target *target, const struct template_run *run, struct buf *out,
+                 struct error_text *ret_text) must_check;

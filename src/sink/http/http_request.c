@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "gate/ticket.h"
 #include "sink/http/http_internal.h"
-#include "sink/http/http_url.h"
 #include "sink/outlet_line.h"
 
 #define KEY_MAX 40 /* bytes of the text of a key */
