@@ -44,7 +44,8 @@ static void put_answer(const struct http_transfer *transfer, struct outlet_resul
 	outlet_result_text(result, span_of(copy, len));
 }
 
-static void result_text(const struct http_plan *plan, struct span text, struct outlet_result *result)
+static void result_text(const struct http_plan *plan, struct span text,
+                        struct outlet_result *result)
 {
 	char copy[HTTP_ANSWER_KEPT];
 	size_t len = text.len < sizeof(copy) ? text.len : sizeof(copy);
@@ -116,7 +117,7 @@ static void put_unknown(const struct http_transfer *transfer, enum http_end end,
 }
 
 static void result_of(const struct http_transfer *transfer, enum http_end end,
-                    struct outlet_result *ret_result)
+                      struct outlet_result *ret_result)
 {
 	const struct http_call *call = &transfer->call;
 	*ret_result = (struct outlet_result){ .answer = OUTLET_NOT_SENT };
@@ -450,7 +451,7 @@ static void give_up(struct loop_timer *timer)
 }
 
 static int lane_init(struct http_lane *lane, struct http_outlet *outlet,
-                   const struct http_target *target)
+                     const struct http_target *target)
 {
 	struct name_addresses addresses = { .count = 1 };
 	lane->target = target;
@@ -630,8 +631,7 @@ static void finish(struct http_call *call, enum http_end end)
 	struct http_transfer *transfer = container_of(call, struct http_transfer, call);
 	struct outlet_result result;
 	result_of(transfer, end, &result);
-	bool each = transfer->outlet->plan->options.verdicts &&
-	            read_verdicts(transfer, &result);
+	bool each = transfer->outlet->plan->options.verdicts && read_verdicts(transfer, &result);
 	if (end == HTTP_END_CONNECT)
 		lane_doubt(transfer->lane);
 	bool too_large = transfer->outlet->plan->options.verdicts && result.status == 413 && !each;

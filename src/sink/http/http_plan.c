@@ -164,7 +164,7 @@ static int judge_secret(struct span value, struct error_text *ret_text)
 }
 
 static int add_line(struct http_plan *plan, struct http_target *target,
-                       const struct span parts[static 3])
+                    const struct span parts[static 3])
 {
 	struct http_line *node = arena_alloc(&plan->arena, sizeof(*node));
 	size_t len = parts[0].len + parts[1].len + parts[2].len;
@@ -352,8 +352,9 @@ static int fill_front(struct http_plan *plan, struct http_target *target, struct
 		error = http_url_read(copy, &url);
 	}
 	if (error == ERR_INVALID)
-		return refuse_url(ret_text, "http:// or https://, a host and a port from 1 to 65535, "
-		                        "if any");
+		return refuse_url(ret_text,
+		                  "http:// or https://, a host and a port from 1 to 65535, "
+		                  "if any");
 	if (error)
 		return error;
 	target->https = url.https;
@@ -402,7 +403,7 @@ static int judge_whole(struct http_plan *plan, struct http_target *target,
 }
 
 static int compile_url(struct http_plan *plan, struct http_target *target, struct span url,
-                     struct span tls_name, struct error_text *ret_text)
+                       struct span tls_name, struct error_text *ret_text)
 {
 	struct halves halves = { 0 };
 	int error = cut_url(url, &halves, ret_text);
