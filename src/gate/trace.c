@@ -35,6 +35,8 @@ void trace_trim(struct trace *trace)
 	for (size_t i = 0; i < TRACE_KEYS_MAX; i++)
 		trim(trace, &trace->keys[i], TRACE_KEY_MAX);
 	trim(trace, &trace->peer, TRACE_PEER_MAX);
+	trim(trace, &trace->entity, TRACE_ENTITY_MAX);
+	trim(trace, &trace->correlation, TRACE_CORRELATION_MAX);
 	if (trace->claim_count > CLAIMS_MAX)
 		trace->claim_count = CLAIMS_MAX;
 }

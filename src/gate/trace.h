@@ -27,6 +27,8 @@
 #define TRACE_KEY_MAX 192
 #define TRACE_KEYS_MAX 2
 #define TRACE_PEER_MAX 48
+#define TRACE_ENTITY_MAX 96
+#define TRACE_CORRELATION_MAX 96
 
 /* Between the parts of a key text; no part of a key is likely to hold it. */
 #define TRACE_PART_END '\x1f'
@@ -67,7 +69,9 @@ struct trace {
 	/* Values, joined by TRACE_PART_END: of the matched claim, or of the first
 	 * claims of an event that passed. */
 	struct span keys[TRACE_KEYS_MAX];
-	struct span peer; /* who sent it */
+	struct span peer;        /* who sent it */
+	struct span entity;      /* what the event is about */
+	struct span correlation; /* the sender's id of the whole flow */
 	uint8_t claim_count;
 	struct trace_claim claims[CLAIMS_MAX];
 };

@@ -3,18 +3,20 @@
  *
  * The first byte chooses what the rest is:
  *   0  edits of the file: offset (2), length (1), bytes
- *   1  the body of one more block of traces, sealed as a true one
- *   2  the gaps of one more block, sealed likewise
+ *   1  one more record, with a correct checksum
+ *   2  the sources of the file of gaps, with a correct checksum
  *   3  the query of a question
- * Whatever comes, the log opens, answers, and goes on.
+ *   4  a filter and a trailer behind the records, with a correct checksum
+ * Whatever comes, the log opens, answers, and works on.
  */
 #include <stdint.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "console/why/why.h"
 #include "gate/ticket.h"
 #include "support/simfs.h"
-#include "trace/trace_format.h"
+#include "trace/records.h"
 #include "trace/trace_log.h"
 
 #define PATH "data/traces/0000000000000001.trc"
@@ -29,7 +31,6 @@ static struct trace_log_options options_of(struct simfs *simfs)
 		.path = "data",
 		.fs = simfs_fs(simfs),
 		.disk_bytes = 1u << 20,
-		.memory_bytes = 1u << 20,
 		.no_thread = true,
 	};
 }
@@ -45,6 +46,7 @@ static void add(struct trace_log *log, uint64_t n)
 		.source = SPAN("s"),
 		.id = n % 3 ? SPAN("a") : SPAN("b"),
 		.keys = { SPAN("k\x1fl") },
+		.entity = SPAN("e"),
 		.claim_count = 1,
 		.claims = { { n - n % 2, 1 } },
 	};
@@ -86,28 +88,61 @@ static void edits_apply(struct simfs *simfs, const uint8_t *data, size_t size)
 	}
 }
 
-static void block_append(struct simfs *simfs, uint32_t kind, const uint8_t *data, size_t size)
+static uint64_t file_epoch(struct simfs *simfs)
 {
-	static unsigned char block[TRACE_BLOCK_BYTES];
-	struct trace_file_header file;
-	if (size > TRACE_BODY_MAX)
-		size = TRACE_BODY_MAX;
-	for (size_t i = 0; i < sizeof(file); i++)
-		((unsigned char *)&file)[i] = simfs_file_byte(simfs, PATH, i);
-	struct trace_block_header header = {
-		.kind = kind,
-		.epoch = file.epoch,
-		.sequence = 1000,
-		.offset = simfs_file_size(simfs, PATH),
-		.body_len = (uint32_t)size,
-	};
-	memset(block, 0, sizeof(block));
+	uint64_t epoch = 0;
+	for (size_t i = 0; i < sizeof(epoch); i++)
+		((unsigned char *)&epoch)[i] =
+			simfs_file_byte(simfs, PATH, offsetof(struct trace_file_header, epoch) + i);
+	return epoch;
+}
+
+/* The size in the record may say anything: the checksum is that of all bytes. */
+static void record_append(struct simfs *simfs, const uint8_t *data, size_t size)
+{
+	unsigned char record[TRACE_RECORD_MAX + 8] = { 0 };
+	uint64_t offset = simfs_file_size(simfs, PATH);
+	size = size > TRACE_RECORD_MAX ? TRACE_RECORD_MAX : size;
 	if (size)
-		memcpy(block + sizeof(header), data, size);
-	trace_block_seal(&header, block + sizeof(header));
-	memcpy(block, &header, sizeof(header));
-	simfs_overwrite(simfs, PATH, header.offset,
-	                span_of(block, trace_block_span(header.body_len)));
+		memcpy(record, data, size);
+	size = (size + 7) & ~(size_t)7;
+	if (size < sizeof(struct trace_record))
+		return;
+	uint32_t check = (uint32_t)hash_checksum64(record + 4, size - 4,
+	                                           file_epoch(simfs) + offset);
+	memcpy(record, &check, sizeof(check));
+	simfs_overwrite(simfs, PATH, offset, span_of(record, size));
+}
+
+static void gaps_write(struct simfs *simfs, const uint8_t *data, size_t size)
+{
+	static unsigned char bytes[1u << 20];
+	struct file_system *fs = simfs_fs(simfs);
+	int fd = -1;
+	uint64_t head[3] = { 0, 0, 1 };
+	size = size > sizeof(bytes) - sizeof(head) ? sizeof(bytes) - sizeof(head) : size;
+	memcpy(head, "stilegap", 8);
+	memcpy(bytes, head, sizeof(head));
+	if (size)
+		memcpy(bytes + sizeof(head), data, size);
+	head[1] = hash_checksum64(bytes + 16, sizeof(head) - 16 + size, 0);
+	memcpy(bytes, head, sizeof(head));
+	CHECK(fs->methods->open(fs, "data/traces/gaps", FILE_WRITE | FILE_CREATE, &fd) == 0);
+	CHECK(fs->methods->truncate(fs, fd, 0) == 0);
+	CHECK(fs->methods->write(fs, fd, bytes, sizeof(head) + size, 0) == 0);
+	fs->methods->close(fs, fd);
+}
+
+/* A trailer that says what the data says, as far as it can be valid. */
+static void trailer_append(struct simfs *simfs, const uint8_t *data, size_t size)
+{
+	struct trace_trailer trailer = { .epoch = 0 };
+	uint64_t end = simfs_file_size(simfs, PATH);
+	memcpy(&trailer, data, size < sizeof(trailer) ? size : sizeof(trailer));
+	trailer.epoch = file_epoch(simfs);
+	trailer.offset = end;
+	trace_trailer_seal(&trailer);
+	simfs_overwrite(simfs, PATH, end, span_of(&trailer, sizeof(trailer)));
 }
 
 static void must_answer(struct trace_log *log, struct span query)
@@ -133,16 +168,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size == 0)
 		return 0;
 	struct simfs *simfs = simfs_copy(folder);
-	switch (data[0] % 4) {
+	switch (data[0] % 5) {
 	case 0: edits_apply(simfs, data + 1, size - 1); break;
-	case 1: block_append(simfs, TRACE_BLOCK_TRACES, data + 1, size - 1); break;
-	case 2: block_append(simfs, TRACE_BLOCK_GAPS, data + 1, size - 1); break;
+	case 1: record_append(simfs, data + 1, size - 1); break;
+	case 2: gaps_write(simfs, data + 1, size - 1); break;
 	case 3: break;
+	case 4: trailer_append(simfs, data + 1, size - 1); break;
 	}
 	struct trace_log_options options = options_of(simfs);
 	struct trace_log *log = NULL;
 	CHECK(trace_log_open(&options, &log, NULL) == 0);
-	if (data[0] % 4 == 3)
+	if (data[0] % 5 == 3)
 		must_answer(log, span_of(data + 1, size - 1));
 	must_answer(log, SPAN("id=a"));
 	must_answer(log, SPAN("format=json"));

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "support/test.h"
+#include "trace/files.h"
 #include "trace/traces.h"
 
 #define TRACES 60u
@@ -39,23 +40,53 @@ static void add(struct trace_log *log, uint64_t from, uint64_t to)
 	}
 }
 
-#define BLOCKS 5u
-static uint64_t block_ends[BLOCKS];
-
-/* Five blocks in one file, and its process was killed. */
+/* Some traces in one file, and its process was killed. */
 static struct simfs *small_log(void)
 {
 	struct simfs *simfs = simfs_new(test_seed());
 	struct trace_log *log = traces_open(simfs);
-	for (uint64_t i = 0; i < BLOCKS; i++) {
-		add(log, i * 12, i * 12 + 12);
+	for (uint64_t i = 0; i < TRACES; i += 12) {
+		add(log, i, i + 12);
 		trace_log_tick(log);
-		block_ends[i] = simfs_used(simfs);
 	}
 	struct simfs *killed = simfs_copy(simfs);
 	trace_log_free(log);
 	simfs_free(simfs);
 	return killed;
+}
+
+#define FILE_1 "data/traces/0000000000000001.trc"
+
+/* Where a trace of the small log starts in its file. */
+static uint64_t start_of(uint64_t number)
+{
+	uint64_t at = sizeof(struct trace_file_header);
+	for (uint64_t i = 0; i < number; i++) {
+		struct made_trace made;
+		made_trace_fill(&made, i);
+		at += trace_record_size(&made.trace);
+	}
+	return at;
+}
+
+static void find_all(struct trace_log *log)
+{
+	numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+}
+
+static int count_found(void *user, uint32_t term, const struct trace *trace)
+{
+	(void)user;
+	(void)term;
+	made_trace_check(trace);
+	return 0;
+}
+
+/* While calls fail, a question may fail as well. */
+static void try_to_find(struct trace_log *log)
+{
+	int r = trace_log_find(log, &(struct trace_query){ 0 }, count_found, NULL);
+	assert_true(r >= 0 || r == -EIO || r == -ENOMEM);
 }
 
 /* Opens the disk, checks every trace that is there, and that the log goes on. */
@@ -69,42 +100,44 @@ static uint32_t check_log(struct simfs *simfs, struct told *ret_told)
 	options.fs->methods->make_dir(options.fs, "data"); /* as the store does */
 	if (trace_log_open(&options, &log, &text) < 0)
 		fail_msg("the log does not open: %s", text.text);
-	numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+	find_all(log);
 	uint32_t found = numbers.count;
 	add(log, 1000, 1004);
-	numbers_find(log, &(struct trace_query){ .key = SPAN("order-1000") }, &numbers);
+	numbers_find(log, BY_KEY(SPAN("order-1000")), &numbers);
 	assert_int_equal(numbers.count, 4);
 	trace_log_free(log);
 	return found;
 }
 
-static void test_every_flipped_bit_is_told_and_costs_one_block_at_most(void **state)
+/* Of 64 bits of the header all depends: of its epoch. A flip anywhere else costs a trace at
+ * most. */
+static void test_every_flipped_bit_is_told_and_costs_one_trace_at_most(void **state)
 {
 	(void)state;
 	struct simfs *simfs = small_log();
-	const char *path = simfs_file_name(simfs, 0);
-	uint64_t size = simfs_file_size(simfs, path);
+	uint64_t size = simfs_file_size(simfs, FILE_1);
+	uint64_t epoch = offsetof(struct trace_file_header, epoch) * 8;
 	uint64_t step = test_stride(5);
-	uint64_t whole = 0;
-	uint64_t fewer = 0;
+	uint64_t whole = 0, fewer = 0;
+	assert_int_equal(size, start_of(TRACES));
 	for (uint64_t bit = 0; bit < size * 8; bit += step) {
 		struct simfs *damaged = simfs_copy(simfs);
 		struct told told = { 0 };
-		simfs_flip_bit(damaged, path, bit);
+		simfs_flip_bit(damaged, FILE_1, bit);
 		uint32_t found = check_log(damaged, &told);
-		/* A flip between two blocks changes nothing. */
-		if (found != TRACES && found != TRACES - 12)
+		bool in_epoch = bit >= epoch && bit < epoch + 64;
+		bool in_header = bit < sizeof(struct trace_file_header) * 8;
+		if (found != (in_epoch ? 0 : in_header ? TRACES : TRACES - 1))
 			fail_msg("bit %llu: %u traces are left", (unsigned long long)bit, found);
-		if (found != TRACES && told.warnings + told.notes == 0)
-			fail_msg("bit %llu: a loss that nobody was told of",
-			         (unsigned long long)bit);
+		if (told.warnings + told.notes != 1)
+			fail_msg("bit %llu: %d reports", (unsigned long long)bit,
+			         told.warnings + told.notes);
 		whole += found == TRACES;
 		fewer += found != TRACES;
 		simfs_free(damaged);
 	}
-	printf("%llu flips: %llu without loss, %llu cost a block\n",
-	       (unsigned long long)(whole + fewer), (unsigned long long)whole,
-	       (unsigned long long)fewer);
+	printf("%llu flips: %llu without loss, %llu with\n", (unsigned long long)(whole + fewer),
+	       (unsigned long long)whole, (unsigned long long)fewer);
 	assert_true(fewer > whole);
 	simfs_free(simfs);
 }
@@ -113,21 +146,18 @@ static void test_a_file_cut_anywhere_keeps_what_is_before(void **state)
 {
 	(void)state;
 	struct simfs *simfs = small_log();
-	const char *path = simfs_file_name(simfs, 0);
-	uint64_t size = simfs_file_size(simfs, path);
+	uint64_t size = simfs_file_size(simfs, FILE_1);
 	for (uint64_t length = 0; length < size; length += test_stride(7)) {
 		struct simfs *damaged = simfs_copy(simfs);
 		struct told told = { 0 };
-		simfs_cut_file(damaged, path, length);
+		simfs_cut_file(damaged, FILE_1, length);
 		uint32_t found = check_log(damaged, &told);
 		uint32_t whole = 0;
-		/* The zeros behind the last record are not missed. */
-		while (whole < BLOCKS && block_ends[whole] <= length + 63)
+		while (start_of(whole + 1) <= length)
 			whole++;
-		uint32_t least = whole > 0 && block_ends[whole - 1] > length ? whole - 1 : whole;
-		if (found < 12 * least || found > 12 * whole || found % 12 != 0)
-			fail_msg("cut to %llu: %u traces are left", (unsigned long long)length,
-			         found);
+		if (found != whole)
+			fail_msg("cut to %llu: %u traces are left of %u",
+			         (unsigned long long)length, found, whole);
 		simfs_free(damaged);
 	}
 	simfs_free(simfs);
@@ -138,15 +168,155 @@ static void test_a_damaged_place_in_the_middle_is_a_warning_with_file_and_offset
 	(void)state;
 	struct simfs *simfs = small_log();
 	struct told told = { 0 };
-	simfs_flip_bit(simfs, simfs_file_name(simfs, 0), 8 * 200);
-	assert_int_equal(check_log(simfs, &told), TRACES - 12);
+	char text[64];
+	simfs_flip_bit(simfs, FILE_1, 8 * (start_of(7) + 100));
+	assert_int_equal(check_log(simfs, &told), TRACES - 1);
 	assert_int_equal(told.warnings, 1);
-	assert_non_null(strstr(told.text, "traces/0000000000000001.trc at offset 64"));
+	snprintf(text, sizeof(text),
+	         "traces/0000000000000001.trc at offset %llu:", (unsigned long long)start_of(7));
+	assert_non_null(strstr(told.text, text));
 	simfs_free(simfs);
 }
 
-/* Power loss: each unsynced sector kept, dropped or garbled. Of what was synced
- * only the last block can suffer, which shares its last sector with the next. */
+/* ---- a complete file: records, filter, trailer; and the gaps ---- */
+
+static struct simfs *full_log(uint32_t *ret_in_file_1)
+{
+	struct simfs *simfs = simfs_new(test_seed());
+	struct trace_log *log = traces_open(simfs);
+	struct trace_view view;
+	for (uint64_t i = 0; !simfs_file_name(simfs, 2); i += 4) { /* gaps and two files */
+		add(log, i, i + 4);
+		trace_log_tick(log);
+	}
+	struct simfs *killed = simfs_copy(simfs);
+	assert_int_equal(trace_view_open(&view, simfs_fs(simfs), "data/traces", 1), 0);
+	assert_true(view.complete);
+	*ret_in_file_1 = (uint32_t)view.trailer.record_count;
+	trace_view_close(&view);
+	trace_log_free(log);
+	simfs_free(simfs);
+	return killed;
+}
+
+static uint32_t found_by_ids(struct simfs *simfs, uint32_t from, uint32_t count)
+{
+	struct trace_log_options options = traces_options(simfs);
+	struct trace_log *log = NULL;
+	uint32_t found = 0;
+	assert_int_equal(trace_log_open(&options, &log, NULL), 0);
+	for (uint32_t i = from; i < from + count; i++) {
+		struct made_trace made;
+		made_trace_fill(&made, i);
+		numbers_find(log, BY_ID(made.trace.id), &numbers);
+		found += numbers.count;
+	}
+	trace_log_free(log);
+	return found;
+}
+
+/* Which trace of the first file the byte at `offset` is in; -1: none. */
+static int64_t trace_at(uint64_t offset, uint32_t count)
+{
+	if (offset < sizeof(struct trace_file_header))
+		return -1;
+	for (uint32_t i = 0; i < count; i++)
+		if (offset < start_of(i + 1))
+			return i;
+	return -1;
+}
+
+static void test_a_flipped_bit_in_a_complete_file_costs_one_trace_at_most(void **state)
+{
+	(void)state;
+	uint32_t in_file = 0;
+	struct simfs *simfs = full_log(&in_file);
+	uint64_t size = simfs_file_size(simfs, FILE_1);
+	uint64_t random = test_seed();
+	for (uint64_t round = 0; round < test_scale(600); round++) {
+		struct simfs *damaged = simfs_copy(simfs);
+		/* Every second one in the filter or the trailer. */
+		uint64_t start = round % 2 ? start_of(in_file) : 0;
+		uint64_t bit = start * 8 + test_random_below(&random, (size - start) * 8);
+		int64_t number = trace_at(bit / 8, in_file);
+		uint32_t from = number < 2 ? 0 : (uint32_t)number - 2;
+		simfs_flip_bit(damaged, FILE_1, bit);
+		uint32_t found = found_by_ids(damaged, from, 5);
+		if (found != (number < 0 ? 5 : 4))
+			fail_msg("%s, bit %llu: %u of 5 traces are found",
+			         test_note_seed(test_seed()), (unsigned long long)bit, found);
+		simfs_free(damaged);
+	}
+	simfs_free(simfs);
+}
+
+static void test_a_complete_file_cut_anywhere_keeps_what_is_before(void **state)
+{
+	(void)state;
+	uint32_t in_file = 0;
+	struct simfs *simfs = full_log(&in_file);
+	uint64_t size = simfs_file_size(simfs, FILE_1);
+	uint64_t random = test_seed();
+	for (uint64_t round = 0; round < test_scale(300); round++) {
+		struct simfs *damaged = simfs_copy(simfs);
+		uint64_t length = test_random_below(&random, size);
+		uint32_t whole = 0;
+		while (whole < in_file && start_of(whole + 1) <= length)
+			whole++;
+		uint32_t from = whole < 3 ? 0 : whole - 3;
+		simfs_cut_file(damaged, FILE_1, length);
+		uint32_t expected = whole - from;
+		if (from + 5 > in_file) /* the rest is in the second file */
+			expected += from + 5 - in_file;
+		uint32_t found = found_by_ids(damaged, from, 5);
+		if (found != expected)
+			fail_msg("cut to %llu: %u of 5 traces from %u are found",
+			         (unsigned long long)length, found, from);
+		simfs_free(damaged);
+	}
+	simfs_free(simfs);
+}
+
+static void add_up(void *user, struct span source, const struct gap *gap)
+{
+	(void)source;
+	*(uint64_t *)user += histogram_count(&gap->duplicates);
+}
+
+/* While the files that they came from are there, nothing is lost with them. */
+static void test_damaged_gaps_are_told_and_made_again_from_the_traces(void **state)
+{
+	(void)state;
+	const char *path = "data/traces/gaps";
+	uint32_t in_file = 0;
+	struct simfs *simfs = full_log(&in_file);
+	uint64_t size = simfs_file_size(simfs, path);
+	uint64_t expected = 0;
+	for (uint64_t bit = 0; bit <= size * 8; bit += bit == 0 ? 1 : test_stride(61)) {
+		struct simfs *damaged = simfs_copy(simfs);
+		struct trace_log_options options = traces_options(damaged);
+		struct told told = { 0 };
+		struct trace_log *log = NULL;
+		uint64_t duplicates = 0;
+		options.log = hear;
+		options.log_user = &told;
+		if (bit > 0)
+			simfs_flip_bit(damaged, path, bit - 1);
+		assert_int_equal(trace_log_open(&options, &log, NULL), 0);
+		trace_log_gaps(log, add_up, &duplicates);
+		trace_log_free(log);
+		simfs_free(damaged);
+		assert_int_equal(told.warnings, bit > 0);
+		if (bit == 0)
+			expected = duplicates;
+		assert_int_equal(duplicates, expected);
+	}
+	assert_true(expected > in_file / 2);
+	simfs_free(simfs);
+}
+
+/* Power loss: each unsynced sector kept, dropped or garbled. Of what was synced only the last
+ * records can suffer, which share a sector with the next ones. */
 static void power_loss(uint64_t seed)
 {
 	struct simfs *simfs = simfs_new(seed);
@@ -160,7 +330,7 @@ static void power_loss(uint64_t seed)
 		trace_log_tick(log); /* writes and syncs */
 	}
 	add(log, blocks * 12, blocks * 12 + 24);
-	numbers_find(log, &(struct trace_query){ 0 }, &numbers); /* writes, no sync */
+	find_all(log); /* writes and syncs as well */
 	struct simfs *found = simfs_crash_copy(simfs, seed);
 	struct told told = { 0 };
 	uint32_t count = check_log(found, &told);
@@ -198,7 +368,7 @@ static uint64_t faulty_life(enum simfs_fault_kind kind, uint64_t at, bool foreve
 	for (uint64_t i = 0; r == 0 && i < 8; i++) {
 		add(log, 2000 + i * 4, 2004 + i * 4);
 		trace_log_tick(log);
-		numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+		try_to_find(log);
 	}
 	struct trace_stats stats = { 0 };
 	if (r == 0)
@@ -208,7 +378,7 @@ static uint64_t faulty_life(enum simfs_fault_kind kind, uint64_t at, bool foreve
 	simfs_fail_at(simfs, SIMFS_NO_FAULT, 0, false);
 	if (r == 0 && !forever && hit) {
 		add(log, 3000, 3004);
-		numbers_find(log, &(struct trace_query){ .key = SPAN("order-3000") }, &numbers);
+		numbers_find(log, BY_KEY(SPAN("order-3000")), &numbers);
 		if (numbers.count != 4)
 			fail_msg("%s at %llu: the log does not go on", fault_names[kind],
 			         (unsigned long long)at);
@@ -292,7 +462,7 @@ static unsigned long memory_life(unsigned long fail_at, bool forever)
 	for (uint64_t i = 0; r == 0 && i < 4; i++) {
 		add(log, 2000 + i * 4, 2004 + i * 4);
 		trace_log_tick(log);
-		numbers_find(log, &(struct trace_query){ 0 }, &numbers);
+		try_to_find(log);
 	}
 	unsigned long count = mem_fail_count();
 	mem_fail_at(0, false);
@@ -320,10 +490,13 @@ static void test_no_failed_allocation_disturbs_the_log(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_flipped_bit_is_told_and_costs_one_block_at_most),
+		cmocka_unit_test(test_every_flipped_bit_is_told_and_costs_one_trace_at_most),
 		cmocka_unit_test(test_a_file_cut_anywhere_keeps_what_is_before),
 		cmocka_unit_test(
 			test_a_damaged_place_in_the_middle_is_a_warning_with_file_and_offset),
+		cmocka_unit_test(test_a_flipped_bit_in_a_complete_file_costs_one_trace_at_most),
+		cmocka_unit_test(test_a_complete_file_cut_anywhere_keeps_what_is_before),
+		cmocka_unit_test(test_damaged_gaps_are_told_and_made_again_from_the_traces),
 		cmocka_unit_test(
 			test_power_loss_never_gives_wrong_traces_and_keeps_what_was_synced),
 		cmocka_unit_test(test_an_io_error_loses_traces_but_never_the_log),

@@ -16,6 +16,10 @@ void made_trace_fill(struct made_trace *made, uint64_t number)
 	int id_len = snprintf(made->id, sizeof(made->id), "id-%llu-€", (unsigned long long)number);
 	int key_len = snprintf(made->key, sizeof(made->key), "order-%llu\x1fpaid",
 	                       (unsigned long long)first);
+	int entity_len = snprintf(made->entity, sizeof(made->entity), "customer-%llu",
+	                          (unsigned long long)(number / 8));
+	int correlation_len = snprintf(made->correlation, sizeof(made->correlation), "flow-%llu",
+	                               (unsigned long long)number);
 	made->trace = (struct trace){
 		.time_ms = time_ms,
 		.verdict = passed ? VERDICT_NEW : VERDICT_DUPLICATE,
@@ -33,6 +37,8 @@ void made_trace_fill(struct made_trace *made, uint64_t number)
 		.parts = SPAN("orderId, state"),
 		.keys = { span_of(made->key, (size_t)key_len) },
 		.peer = SPAN("192.0.2.1"),
+		.entity = span_of(made->entity, (size_t)entity_len),
+		.correlation = span_of(made->correlation, (size_t)correlation_len),
 		.claim_count = 1,
 		.claims = { { (first + 1) * UINT64_C(0x9e3779b97f4a7c15), 3600 } },
 	};
@@ -59,6 +65,8 @@ uint64_t made_trace_check(const struct trace *trace)
 	same_text(trace->keys[0], true_one->keys[0]);
 	same_text(trace->keys[1], true_one->keys[1]);
 	same_text(trace->peer, true_one->peer);
+	same_text(trace->entity, true_one->entity);
+	same_text(trace->correlation, true_one->correlation);
 	assert_int_equal(trace->time_ms, true_one->time_ms);
 	assert_int_equal(trace->verdict, true_one->verdict);
 	assert_int_equal(trace->flags, true_one->flags);
@@ -80,7 +88,6 @@ struct trace_log_options traces_options(struct simfs *simfs)
 		.path = "data",
 		.fs = simfs_fs(simfs),
 		.disk_bytes = 1u << 20,
-		.memory_bytes = 1u << 20,
 		.no_thread = true,
 	};
 }
@@ -97,9 +104,10 @@ struct trace_log *traces_open(struct simfs *simfs)
 	return log;
 }
 
-static int found(void *user, const struct trace *trace)
+static int found(void *user, uint32_t term, const struct trace *trace)
 {
 	struct numbers *numbers = user;
+	assert_int_equal(term, 0);
 	assert_true(numbers->count < 4096);
 	numbers->numbers[numbers->count++] = made_trace_check(trace);
 	return 0;

@@ -16,6 +16,8 @@ struct made_trace {
 	struct trace trace;
 	char id[48];
 	char key[64];
+	char entity[32];
+	char correlation[32];
 };
 void made_trace_fill(struct made_trace *made, uint64_t number);
 
@@ -33,3 +35,13 @@ struct numbers {
 	uint32_t count;
 };
 void numbers_find(struct trace_log *log, const struct trace_query *query, struct numbers *ret);
+
+/* Questions with one term. */
+#define BY_TEXT(kind_, text_) \
+	(&(struct trace_query){ .terms = &(struct trace_term){ kind_, text_, 0 }, .term_count = 1 })
+#define BY_ID(text_) BY_TEXT(TRACE_TERM_ID, text_)
+#define BY_KEY(text_) BY_TEXT(TRACE_TERM_KEY, text_)
+#define BY_TICKET(ticket_)                                                               \
+	(&(struct trace_query){                                                          \
+		.terms = &(struct trace_term){ TRACE_TERM_TICKET, SPAN_EMPTY, ticket_ }, \
+		.term_count = 1 })

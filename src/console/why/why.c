@@ -11,6 +11,10 @@
 #include "codec/json_write.h"
 #include "gate/ticket.h"
 
+#define STORIES_MAX WHY_HELD_MAX
+_Static_assert(WHY_ORIGINALS_MAX <= STORIES_MAX && STORIES_MAX <= TRACE_TERMS_MAX,
+               "one pass is enough");
+
 static struct span value_span(const struct why_value *value)
 {
 	return span_of(value->bytes, value->len);
@@ -23,6 +27,15 @@ struct originals {
 	uint32_t count;
 };
 
+/* The ways to read the value of a question, the preferred first. */
+enum way { BY_ID, BY_TICKET, BY_KEY, BY_JOINED_KEY, WAYS };
+
+struct first_pass {
+	enum way ways[WAYS]; /* of the terms of the query */
+	uint64_t ticket;     /* the value as a ticket */
+	struct originals originals[WAYS];
+};
+
 static void note_original(struct originals *originals, uint64_t ticket)
 {
 	if (ticket == 0 || originals->count == WHY_ORIGINALS_MAX)
@@ -33,73 +46,71 @@ static void note_original(struct originals *originals, uint64_t ticket)
 	originals->tickets[originals->count++] = ticket;
 }
 
-static int found_trace(void *user, const struct trace *trace)
+static int found_trace(void *user, uint32_t term, const struct trace *trace)
 {
-	struct originals *originals = user;
+	struct first_pass *pass = user;
+	enum way way = pass->ways[term];
+	struct originals *originals = &pass->originals[way];
+	if (way == BY_TICKET) {
+		/* Only this one, whatever else its traces name. */
+		note_original(originals, pass->ticket);
+		return pass->ways[0] == BY_TICKET;
+	}
 	note_original(originals, trace->original);
 	/* What passed has a story of its own. */
 	if (trace->verdict == VERDICT_NEW || trace->original == 0)
 		note_original(originals, trace->ticket);
-	return originals->count == WHY_ORIGINALS_MAX;
-}
-
-static int find(const struct why_context *context, const struct why_question *question,
-                struct trace_query query, struct originals *originals)
-{
-	query.source = value_span(&question->source);
-	return trace_log_find(context->log, &query, found_trace, originals);
+	return term == 0 && originals->count == WHY_ORIGINALS_MAX;
 }
 
 /* A key is shown with ", " between its parts and may be asked for like that. */
-static int find_key(const struct why_context *context, const struct why_question *question,
-                    struct originals *originals)
+static struct span join_key(struct span key, char ret_joined[static WHY_TEXT_MAX])
 {
-	char joined[WHY_TEXT_MAX];
-	struct span key = value_span(&question->value);
 	size_t len = 0;
-	int r = find(context, question, (struct trace_query){ .key = key }, originals);
-	if (r != 0)
-		return r;
 	for (size_t i = 0; i < key.len; i++) {
 		bool comma = key.ptr[i] == ',';
-		joined[len++] = comma ? TRACE_PART_END : key.ptr[i];
+		ret_joined[len++] = comma ? TRACE_PART_END : key.ptr[i];
 		if (comma && i + 1 < key.len && key.ptr[i + 1] == ' ')
 			i++;
 	}
-	return find(context, question, (struct trace_query){ .key = span_of(joined, len) },
-	            originals);
-}
-
-static int find_ticket(const struct why_context *context, const struct why_question *question,
-                       struct originals *originals)
-{
-	uint64_t ticket = 0;
-	if (!ticket_parse(value_span(&question->value), &ticket))
-		return 0;
-	/* Only this one, whatever else its traces name. */
-	struct originals others = { .count = 0 };
-	int r = find(context, question, (struct trace_query){ .ticket = ticket }, &others);
-	if (r > 0)
-		note_original(originals, ticket);
-	return r;
+	return span_of(ret_joined, len);
 }
 
 static int find_originals(const struct why_context *context, const struct why_question *question,
-                          struct originals *originals)
+                          struct originals *ret_originals)
 {
+	struct first_pass pass = { .ticket = 0 };
+	struct trace_term terms[WAYS];
+	struct trace_query query = { .terms = terms, .source = value_span(&question->source) };
+	struct span value = value_span(&question->value);
+	char joined[WHY_TEXT_MAX];
 	enum why_about about = question->about;
-	int r = 0;
-	if (about == WHY_ABOUT_ID || about == WHY_ABOUT_ANY)
-		r = find(context, question,
-		         (struct trace_query){ .id = value_span(&question->value) }, originals);
-	if (r == 0 && (about == WHY_ABOUT_TICKET || about == WHY_ABOUT_ANY))
-		r = find_ticket(context, question, originals);
-	if (r == 0 && (about == WHY_ABOUT_KEY || about == WHY_ABOUT_ANY))
-		r = find_key(context, question, originals);
+	bool any = about == WHY_ABOUT_ANY;
+	if (about == WHY_ABOUT_ID || any) {
+		pass.ways[query.term_count] = BY_ID;
+		terms[query.term_count++] = (struct trace_term){ TRACE_TERM_ID, value, 0 };
+	}
+	if ((about == WHY_ABOUT_TICKET || any) && ticket_parse(value, &pass.ticket)) {
+		pass.ways[query.term_count] = BY_TICKET;
+		terms[query.term_count++] = (struct trace_term){ TRACE_TERM_TICKET,
+			                                         .ticket = pass.ticket };
+	}
+	if (about == WHY_ABOUT_KEY || any) {
+		pass.ways[query.term_count] = BY_KEY;
+		terms[query.term_count++] = (struct trace_term){ TRACE_TERM_KEY, value, 0 };
+		pass.ways[query.term_count] = BY_JOINED_KEY;
+		terms[query.term_count++] = (struct trace_term){ TRACE_TERM_KEY,
+			                                         join_key(value, joined), 0 };
+	}
+	if (query.term_count == 0)
+		return 0;
+	int r = trace_log_find(context->log, &query, found_trace, &pass);
+	for (enum way way = BY_ID; way < WAYS && r >= 0 && ret_originals->count == 0; way++)
+		*ret_originals = pass.originals[way];
 	return r;
 }
 
-/* ---- second pass: the story of one original ---- */
+/* ---- second pass: the stories of the originals ---- */
 
 struct story {
 	const struct why_context *context;
@@ -223,9 +234,9 @@ static bool is_asked_for(const struct why_question *question, const struct trace
 	       span_eq(trace->id, value_span(&question->value));
 }
 
-static int tell_trace(void *user, const struct trace *trace)
+static int tell_trace(void *user, uint32_t term, const struct trace *trace)
 {
-	struct story *story = user;
+	struct story *story = (struct story *)user + term;
 	if (trace->ticket == story->ticket) {
 		story->traced = true;
 		story->aside = trace->flags & TRACE_ASIDE;
@@ -233,8 +244,6 @@ static int tell_trace(void *user, const struct trace *trace)
 		add_original(story, &story->original, trace);
 		return 0;
 	}
-	if (trace->original != story->ticket)
-		return 0;
 	story->repeats++;
 	bool asked = is_asked_for(story->question, trace);
 	if (story->listed >= story->question->limit && (!asked || story->asked_listed))
@@ -245,36 +254,52 @@ static int tell_trace(void *user, const struct trace *trace)
 	return 0;
 }
 
-static int tell_story(const struct why_context *context, const struct why_question *question,
-                      uint64_t ticket, struct buf *out)
+static void write_story(const struct story *story, struct buf *out)
 {
-	struct story story = { .context = context,
-		               .question = question,
-		               .ticket = ticket,
-		               .original = { .cap = out->cap },
-		               .list = { .cap = out->cap } };
-	struct trace_query query = { .ticket = ticket };
-	int r = trace_log_find(context->log, &query, tell_trace, &story);
-	buf_fail(out, story.original.failed);
-	buf_fail(out, story.list.failed);
-	enum held_state state = held_state(context, ticket);
-	if (state == HELD_NO && !story.aside) /* it never was held */
+	enum held_state state = held_state(story->context, story->ticket);
+	if (state == HELD_NO && !story->aside) /* it never was held */
 		state = HELD_UNKNOWN;
 	json_object_begin(out, NULL);
-	ticket_add(out, "ticket", ticket);
-	json_add_time(out, "seen", ticket_time_ms(ticket));
-	json_add_bool(out, "traced", story.traced);
+	ticket_add(out, "ticket", story->ticket);
+	json_add_time(out, "seen", ticket_time_ms(story->ticket));
+	json_add_bool(out, "traced", story->traced);
 	if (state != HELD_UNKNOWN)
 		json_add_string(out, "state", held_word(state));
-	json_add_raw(out, NULL, buf_span(&story.original));
-	json_add_u64(out, "repeats_found", story.repeats);
+	json_add_raw(out, NULL, buf_span(&story->original));
+	json_add_u64(out, "repeats_found", story->repeats);
 	json_array_begin(out, "repeats");
-	json_add_raw(out, NULL, buf_span(&story.list));
+	json_add_raw(out, NULL, buf_span(&story->list));
 	json_array_end(out);
 	json_object_end(out);
-	buf_free(&story.original);
-	buf_free(&story.list);
-	return r;
+}
+
+/* All of them are found in one pass over the traces. */
+static int tell_stories(const struct why_context *context, const struct why_question *question,
+                        const uint64_t *tickets, uint32_t count, struct buf *out)
+{
+	struct story stories[STORIES_MAX];
+	struct trace_term terms[STORIES_MAX];
+	struct trace_query query = { .terms = terms, .term_count = count };
+	int r = 0;
+	CHECK(count <= STORIES_MAX);
+	for (uint32_t i = 0; i < count; i++) {
+		terms[i] = (struct trace_term){ TRACE_TERM_TICKET, .ticket = tickets[i] };
+		stories[i] = (struct story){ .context = context,
+			                     .question = question,
+			                     .ticket = tickets[i],
+			                     .original = { .cap = out->cap },
+			                     .list = { .cap = out->cap } };
+	}
+	if (count > 0)
+		r = trace_log_find(context->log, &query, tell_trace, stories);
+	for (uint32_t i = 0; i < count; i++) {
+		buf_fail(out, stories[i].original.failed);
+		buf_fail(out, stories[i].list.failed);
+		write_story(&stories[i], out);
+		buf_free(&stories[i].original);
+		buf_free(&stories[i].list);
+	}
+	return r < 0 ? r : 0;
 }
 
 static uint16_t refuse(struct buf *out, uint16_t status, const char *text)
@@ -286,29 +311,34 @@ static uint16_t refuse(struct buf *out, uint16_t status, const char *text)
 
 /* ---- what is kept aside ---- */
 
-struct own_trace {
-	uint64_t ticket;
-	int found;
+struct own_traces {
+	const uint64_t *tickets;
+	bool found[WHY_HELD_MAX];
 };
 
-static int find_own(void *user, const struct trace *trace)
+static int find_own(void *user, uint32_t term, const struct trace *trace)
 {
-	struct own_trace *own = user;
-	own->found = trace->ticket == own->ticket;
-	return own->found;
+	struct own_traces *own = user;
+	own->found[term] |= trace->ticket == own->tickets[term];
+	return 0;
 }
 
-/* 1: it is of the source that was asked for, or all were; 0: not; or an error. A
- * copy of it may have come by another source. */
-static int is_wanted(const struct why_context *context, const struct why_question *question,
-                     uint64_t ticket)
+/* Which of the first `count` are of the source that was asked for: all, if none was. A copy
+ * of an event may have come by another source. */
+static int find_wanted(const struct why_context *context, const struct why_question *question,
+                       uint32_t count, struct own_traces *own)
 {
-	struct trace_query query = { .ticket = ticket, .source = value_span(&question->source) };
-	struct own_trace own = { .ticket = ticket };
-	if (query.source.len == 0)
-		return 1;
-	int r = trace_log_find(context->log, &query, find_own, &own);
-	return r < 0 ? r : own.found;
+	struct trace_term terms[WHY_HELD_MAX];
+	struct trace_query query = { .terms = terms,
+		                     .term_count = count,
+		                     .source = value_span(&question->source) };
+	for (uint32_t i = 0; i < count; i++) {
+		own->found[i] = query.source.len == 0;
+		terms[i] = (struct trace_term){ TRACE_TERM_TICKET, .ticket = own->tickets[i] };
+	}
+	if (query.source.len == 0 || count == 0)
+		return 0;
+	return trace_log_find(context->log, &query, find_own, own);
 }
 
 /* Stories up to the limit; `ret_next` is where more begin, or 0. */
@@ -316,20 +346,20 @@ static int tell_held(const struct why_context *context, const struct why_questio
                      struct buf *out, uint32_t *ret_found, uint64_t *ret_next)
 {
 	const struct why_held *held = &context->held;
+	struct own_traces own = { .tickets = held->tickets };
+	uint64_t wanted[WHY_HELD_MAX];
+	uint32_t seen = held->count < WHY_HELD_MAX ? held->count : WHY_HELD_MAX;
 	uint32_t found = 0;
 	uint32_t i = 0;
-	for (; i < held->count && i < WHY_HELD_MAX && found < question->limit; i++) {
-		int r = is_wanted(context, question, held->tickets[i]);
-		bool wanted = r > 0;
-		if (wanted)
-			r = tell_story(context, question, held->tickets[i], out);
-		if (r < 0)
-			return r;
-		found += wanted;
-	}
+	int r = find_wanted(context, question, seen, &own);
+	if (r < 0)
+		return r;
+	for (; i < seen && found < question->limit; i++)
+		if (own.found[i])
+			wanted[found++] = held->tickets[i];
 	*ret_found = found;
 	*ret_next = i > 0 && (i < held->count || !held->all) ? held->tickets[i - 1] : 0;
-	return 0;
+	return tell_stories(context, question, wanted, found, out);
 }
 
 static uint16_t answer_held(const struct why_context *context, const struct why_question *question,
@@ -387,8 +417,8 @@ static uint16_t answer_event(const struct why_context *context, const struct why
 	json_object_end(out);
 	json_add_u64(out, "found", originals.count);
 	json_array_begin(out, "originals");
-	for (uint32_t i = 0; i < originals.count && r >= 0; i++)
-		r = tell_story(context, question, originals.tickets[i], out);
+	if (r >= 0)
+		r = tell_stories(context, question, originals.tickets, originals.count, out);
 	if (r < 0)
 		return refuse(out, 503, "the traces are busy; ask again");
 	json_array_end(out);

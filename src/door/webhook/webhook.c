@@ -601,6 +601,7 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	struct trace_log *log = it->webhook->options.traces;
 	struct trace_claim claims[CLAIMS_MAX];
 	char id[DIGEST_PART_MAX], type[DIGEST_PART_MAX];
+	char entity[DIGEST_PART_MAX], correlation[DIGEST_PART_MAX];
 
 	uint8_t claim_count = claims_of(admit, claims);
 	bool plain = admit->verdict == VERDICT_SPOOLED ||
@@ -616,6 +617,8 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 		.source = it->source->name,
 		.id = text_of(item->event.id, id, sizeof(id)),
 		.type = text_of(item->event.type, type, sizeof(type)),
+		.entity = text_of(item->event.entity, entity, sizeof(entity)),
+		.correlation = text_of(item->event.correlation, correlation, sizeof(correlation)),
 		.claim_count = claim_count,
 	};
 	memcpy(trace.claims, claims, sizeof(claims[0]) * claim_count);

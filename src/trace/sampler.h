@@ -1,5 +1,5 @@
 /*
- * trace_sampler: how many traces of one kind are kept.
+ * sampler: how many traces of one kind are kept.
  *
  * A bucket of tokens, filled at a rate. When it is empty the sample grows: one in
  * 2, then 4, 8 … is kept. A second in which less than half of the rate was used

@@ -1,0 +1,312 @@
+/* records: see records.h. */
+#include "trace/records.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "gate/ticket.h"
+
+_Static_assert(sizeof(struct trace_file_header) == 64, "as in the table");
+_Static_assert(sizeof(struct trace_record) == 72, "as in the table");
+_Static_assert(sizeof(struct trace_filter_block) == 64, "as in the table");
+_Static_assert(sizeof(struct trace_trailer) == 64, "as in the table");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
+_Static_assert(TRACE_RECORD_MAX < UINT16_MAX, "a size has 16 bits");
+
+static const char header_magic[8] = "stiletrc";
+static const char trailer_magic[8] = "stileend";
+
+void trace_file_header_seal(struct trace_file_header *header)
+{
+	memcpy(header->magic, header_magic, sizeof(header_magic));
+	header->version = TRACE_FORMAT_VERSION;
+	header->check = hash_checksum64(header, offsetof(struct trace_file_header, check), 0);
+}
+
+int trace_file_header_check(const struct trace_file_header *header)
+{
+	if (memcmp(header->magic, header_magic, sizeof(header_magic)) != 0 ||
+	    header->check != hash_checksum64(header, offsetof(struct trace_file_header, check), 0))
+		return ERR_DAMAGED;
+	return header->version == TRACE_FORMAT_VERSION ? 0 : ERR_VERSION;
+}
+
+static uint64_t trailer_check(const struct trace_trailer *trailer)
+{
+	return hash_checksum64(trailer, offsetof(struct trace_trailer, check), trailer->epoch);
+}
+
+void trace_trailer_seal(struct trace_trailer *trailer)
+{
+	memcpy(trailer->magic, trailer_magic, sizeof(trailer_magic));
+	trailer->check = trailer_check(trailer);
+}
+
+bool trace_trailer_is_valid(const struct trace_trailer *trailer, uint64_t epoch, uint64_t offset)
+{
+	return memcmp(trailer->magic, trailer_magic, sizeof(trailer_magic)) == 0 &&
+	       trailer->epoch == epoch && trailer->offset == offset &&
+	       trailer->records_end >= sizeof(struct trace_file_header) &&
+	       trailer->records_end < offset && trailer->check == trailer_check(trailer);
+}
+
+/* ---- records ---- */
+
+static const uint8_t text_max[TRACE_TEXTS] = {
+	TRACE_SOURCE_MAX, TRACE_ID_MAX,  TRACE_TYPE_MAX, TRACE_RULE_MAX,   TRACE_PARTS_MAX,
+	TRACE_KEY_MAX,    TRACE_KEY_MAX, TRACE_PEER_MAX, TRACE_ENTITY_MAX, TRACE_CORRELATION_MAX,
+};
+
+static void list_texts(const struct trace *trace, struct span ret_texts[static TRACE_TEXTS])
+{
+	const struct span texts[TRACE_TEXTS] = {
+		trace->source,  trace->id,      trace->type, trace->rule,   trace->parts,
+		trace->keys[0], trace->keys[1], trace->peer, trace->entity, trace->correlation,
+	};
+	memcpy(ret_texts, texts, sizeof(texts));
+}
+
+size_t trace_record_size(const struct trace *trace)
+{
+	struct span texts[TRACE_TEXTS];
+	size_t size = sizeof(struct trace_record) + 12u * trace->claim_count;
+	list_texts(trace, texts);
+	for (size_t i = 0; i < TRACE_TEXTS; i++)
+		size += texts[i].len;
+	return (size + 7) & ~(size_t)7;
+}
+
+static unsigned char *put(unsigned char *at, const void *ptr, size_t len)
+{
+	if (len > 0)
+		memcpy(at, ptr, len);
+	return at + len;
+}
+
+void trace_record_write(const struct trace *trace, unsigned char *out, size_t size)
+{
+	CHECK(size <= TRACE_RECORD_MAX && size % 8 == 0);
+	struct span texts[TRACE_TEXTS];
+	list_texts(trace, texts);
+	struct trace_record record = {
+		.size = (uint16_t)size,
+		.verdict = (uint8_t)trace->verdict,
+		.flags = trace->flags,
+		.matched = trace->matched,
+		.sample = trace->sample,
+		.claim_count = trace->claim_count,
+		.time_ms = trace->time_ms,
+		.ticket = trace->ticket,
+		.original = trace->original,
+		.gap_ms = trace->gap_ms,
+		.content = trace->content,
+		.original_content = trace->original_content,
+	};
+	memset(out + size - 8, 0, 8); /* the last bytes, which the texts may not reach */
+	unsigned char *at = out + sizeof(record);
+	for (uint8_t i = 0; i < trace->claim_count; i++) {
+		at = put(at, &trace->claims[i].word, 8);
+		at = put(at, &trace->claims[i].window_s, 4);
+	}
+	for (size_t i = 0; i < TRACE_TEXTS; i++) {
+		record.text_len[i] = (uint8_t)texts[i].len;
+		at = put(at, texts[i].ptr, texts[i].len);
+	}
+	CHECK(at <= out + size);
+	memcpy(out, &record, sizeof(record));
+}
+
+static uint32_t record_check(const unsigned char *record, size_t size, uint64_t seed)
+{
+	return (uint32_t)hash_checksum64(record + sizeof(uint32_t), size - sizeof(uint32_t), seed);
+}
+
+void trace_record_seal(unsigned char *record, uint64_t epoch, uint64_t offset)
+{
+	struct trace_record head;
+	memcpy(&head, record, sizeof(head));
+	head.check = record_check(record, head.size, epoch + offset);
+	memcpy(record, &head.check, sizeof(head.check));
+}
+
+static bool record_is_possible(const struct trace_record *record, size_t room)
+{
+	size_t size = sizeof(*record) + 12u * record->claim_count;
+	bool fits = record->claim_count <= CLAIMS_MAX && record->verdict < VERDICT_COUNT &&
+	            record->sample < 64 && (record->ticket | record->original) >> TICKET_BITS == 0;
+	for (size_t i = 0; i < TRACE_TEXTS; i++) {
+		size += record->text_len[i];
+		fits &= record->text_len[i] <= text_max[i];
+	}
+	return fits && record->size == ((size + 7) & ~(size_t)7) && record->size <= room;
+}
+
+int trace_record_read(struct span bytes, struct trace *ret_trace, size_t *ret_size)
+{
+	struct trace_record record;
+	if (bytes.len < sizeof(record))
+		return ERR_DAMAGED;
+	memcpy(&record, bytes.ptr, sizeof(record));
+	if (!record_is_possible(&record, bytes.len))
+		return ERR_DAMAGED;
+	*ret_trace = (struct trace){
+		.time_ms = record.time_ms,
+		.verdict = (enum verdict)record.verdict,
+		.flags = record.flags,
+		.matched = record.matched,
+		.sample = record.sample,
+		.ticket = record.ticket,
+		.original = record.original,
+		.gap_ms = record.gap_ms,
+		.content = record.content,
+		.original_content = record.original_content,
+		.claim_count = record.claim_count,
+	};
+	const char *at = bytes.ptr + sizeof(record);
+	for (uint8_t i = 0; i < record.claim_count; i++, at += 12) {
+		memcpy(&ret_trace->claims[i].word, at, 8);
+		memcpy(&ret_trace->claims[i].window_s, at + 8, 4);
+	}
+	struct span *const texts[TRACE_TEXTS] = {
+		&ret_trace->source, &ret_trace->id,          &ret_trace->type,    &ret_trace->rule,
+		&ret_trace->parts,  &ret_trace->keys[0],     &ret_trace->keys[1], &ret_trace->peer,
+		&ret_trace->entity, &ret_trace->correlation,
+	};
+	for (size_t i = 0; i < TRACE_TEXTS; i++) {
+		*texts[i] = span_of(at, record.text_len[i]);
+		at += record.text_len[i];
+	}
+	*ret_size = record.size;
+	return 0;
+}
+
+bool trace_reader_next(struct trace_reader *reader, struct trace *ret_trace, uint64_t *ret_offset)
+{
+	for (uint64_t at = reader->end; at + sizeof(struct trace_record) <= reader->file.len;
+	     at += 8) {
+		struct span rest = span_skip(reader->file, at);
+		uint32_t check = 0;
+		size_t size = 0;
+		if (trace_record_read(rest, ret_trace, &size) < 0)
+			continue;
+		memcpy(&check, rest.ptr, sizeof(check));
+		if (check !=
+		    record_check((const unsigned char *)rest.ptr, size, reader->epoch + at))
+			continue;
+		if (at > reader->end && reader->damaged_bytes == 0)
+			reader->damaged_at = reader->end;
+		reader->damaged_bytes += at - reader->end;
+		reader->end = at + size;
+		*ret_offset = at;
+		return true;
+	}
+	return false;
+}
+
+/* ---- terms and the filter ---- */
+
+static bool key_has(struct span key, struct span part)
+{
+	if (span_eq(key, part))
+		return true;
+	while (key.len > 0)
+		if (span_eq(span_cut_item(&key, TRACE_PART_END), part))
+			return true;
+	return false;
+}
+
+bool trace_has_term(const struct trace *trace, const struct trace_term *term)
+{
+	if (term->text.len == 0 && term->ticket == 0)
+		return false;
+	switch (term->kind) {
+	case TRACE_TERM_ID: return span_eq(trace->id, term->text);
+	case TRACE_TERM_TICKET:
+		return trace->ticket == term->ticket || trace->original == term->ticket;
+	case TRACE_TERM_KEY:
+		return key_has(trace->keys[0], term->text) || key_has(trace->keys[1], term->text);
+	case TRACE_TERM_ENTITY: return span_eq(trace->entity, term->text);
+	case TRACE_TERM_CORRELATION: return span_eq(trace->correlation, term->text);
+	}
+	return false;
+}
+
+uint64_t trace_filter_hash(const struct trace_term *term, uint64_t epoch)
+{
+	if (term->kind == TRACE_TERM_TICKET)
+		return hash_checksum64(&term->ticket, sizeof(term->ticket), epoch + term->kind);
+	return hash_checksum64(term->text.ptr, term->text.len, epoch + term->kind);
+}
+
+uint32_t trace_filter_place(uint64_t hash, uint32_t count)
+{
+	return (uint32_t)((hash >> 32) * count >> 32);
+}
+
+static uint32_t filter_bit(uint64_t hash, uint32_t i)
+{
+	return ((uint32_t)(hash & 0xffff) + i * (uint32_t)(hash >> 16 & 0xffff)) % FILTER_BITS;
+}
+
+struct filter {
+	struct trace_filter_block *blocks;
+	uint32_t count;
+	uint64_t epoch;
+};
+
+static void add_term(const struct filter *filter, struct trace_term term)
+{
+	if (term.text.len == 0 && term.ticket == 0)
+		return;
+	uint64_t hash = trace_filter_hash(&term, filter->epoch);
+	uint8_t *bits = filter->blocks[trace_filter_place(hash, filter->count)].bits;
+	for (uint32_t i = 0; i < FILTER_BITS_SET; i++) {
+		uint32_t bit = filter_bit(hash, i);
+		bits[bit / 8] |= (uint8_t)(1u << bit % 8);
+	}
+}
+
+void trace_filter_add(struct trace_filter_block *blocks, uint32_t count, uint64_t epoch,
+                      const struct trace *trace)
+{
+	const struct filter filter = { blocks, count, epoch };
+	add_term(&filter, (struct trace_term){ TRACE_TERM_ID, .text = trace->id });
+	add_term(&filter, (struct trace_term){ TRACE_TERM_TICKET, .ticket = trace->ticket });
+	add_term(&filter, (struct trace_term){ TRACE_TERM_TICKET, .ticket = trace->original });
+	add_term(&filter, (struct trace_term){ TRACE_TERM_ENTITY, .text = trace->entity });
+	add_term(&filter,
+	         (struct trace_term){ TRACE_TERM_CORRELATION, .text = trace->correlation });
+	for (size_t i = 0; i < TRACE_KEYS_MAX; i++) {
+		struct span key = trace->keys[i];
+		add_term(&filter, (struct trace_term){ TRACE_TERM_KEY, .text = key });
+		while (key.len > 0)
+			add_term(&filter, (struct trace_term){
+						  TRACE_TERM_KEY,
+						  .text = span_cut_item(&key, TRACE_PART_END),
+					  });
+	}
+}
+
+static uint32_t block_check(const struct trace_filter_block *block, uint64_t seed)
+{
+	return (uint32_t)hash_checksum64(block->bits, sizeof(block->bits), seed);
+}
+
+void trace_filter_seal(struct trace_filter_block *blocks, uint32_t count, uint64_t epoch,
+                       uint64_t offset)
+{
+	for (uint32_t i = 0; i < count; i++, offset += sizeof(*blocks))
+		blocks[i].check = block_check(&blocks[i], epoch + offset);
+}
+
+bool trace_filter_has(const struct trace_filter_block *block, uint64_t epoch, uint64_t offset,
+                      uint64_t hash)
+{
+	if (block->check != block_check(block, epoch + offset))
+		return true; /* T2 */
+	for (uint32_t i = 0; i < FILTER_BITS_SET; i++) {
+		uint32_t bit = filter_bit(hash, i);
+		if (!(block->bits[bit / 8] >> bit % 8 & 1))
+			return false;
+	}
+	return true;
+}
