@@ -168,9 +168,8 @@ int main(int argc, char **argv)
 	time_find(bench);
 	struct trace_stats stats;
 	trace_log_stats(bench->log, &stats);
-	printf("records %llu\ndisk_bytes %llu\nlost %llu\n",
-	       (unsigned long long)stats.records, (unsigned long long)stats.disk_bytes,
-	       (unsigned long long)stats.lost);
+	printf("records %llu\ndisk_bytes %llu\nlost %llu\n", (unsigned long long)stats.records,
+	       (unsigned long long)stats.disk_bytes, (unsigned long long)stats.lost);
 	bench->log = trace_log_free(bench->log);
 	uint64_t began = clock_monotonic_ns();
 	if (open_log(argv[1], 50, &bench->log) < 0)
