@@ -88,7 +88,7 @@ static bool same_flag(const struct option *flag, const struct config *old, const
 	case OPTION_CHOICE: return *(const uint64_t *)a == *(const uint64_t *)b;
 	case OPTION_TEXTS: break;
 	}
-	CHECK(!"a flag of the configuration has one value");
+	CHECK(false); /* a flag of the configuration has one value */
 	return false;
 }
 
@@ -148,7 +148,7 @@ static bool same_value(const struct config_option *row, const void *old, const v
 	case CONFIG_SECTION:
 	case CONFIG_NAMED: break;
 	}
-	CHECK(!"a row with one value");
+	CHECK(false); /* a row with one value */
 	return false;
 }
 

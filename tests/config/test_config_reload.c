@@ -260,8 +260,8 @@ static void write_file(const struct config_option *row, const struct special *sp
 		"sources: { x: { recipes: [ { %s } ] } }",
 		"sources: { x: { %s } }",
 		"sinks: { x: { %s }, other: { file: /tmp/other }, another: { file: /tmp/another } }",
-		"sources: { in: { preset: auto }, events: { preset: auto } }\n"
-		"sinks: { out: stdout, other: { file: /tmp/other } }\nroutes: [ { %s } ]",
+		("sources: { in: { preset: auto }, events: { preset: auto } }\n"
+		 "sinks: { out: stdout, other: { file: /tmp/other } }\nroutes: [ { %s } ]"),
 	};
 	char own[2 * TEXT_MAX], inner[TEXT_MAX];
 	size_t at = 0;
