@@ -12,7 +12,7 @@
 #define CONNECT_MS 10000u
 #define COMMAND_MS 60000u
 
-/* A name that needs no quotes in SQL, nor an escape in a URL. */
+/* A name that needs neither quotes in SQL nor escapes in a URL. */
 static bool may_be_new(struct span name)
 {
 	if (name.len == 0 || name.len > SCHEMA_NAME_MAX ||
@@ -39,7 +39,7 @@ static int read_schema(struct span params, struct address *address, struct error
 	return 0;
 }
 
-/* The URL without the parameters that are ours. */
+/* The URL without our own parameters. */
 static char *write_conninfo(struct span url, struct span params)
 {
 	struct buf text = { 0 };

@@ -1,4 +1,4 @@
-/* check: is a server fit to be a store? See postgres_store.h. */
+/* check: can a server be used as a store? See postgres_store.h. */
 #include <string.h>
 
 #include "base/text.h"
@@ -10,7 +10,7 @@
 #define SKEW_MS 2000
 #define CONNECTIONS_LOW 20u
 
-/* Names and values that one query tells; all are text. */
+/* Names and values, all as text. */
 static const char settings_sql[] =
 	"SELECT name, reset_val FROM pg_settings WHERE name IN ('server_version_num',"
 	" 'synchronous_commit', 'fsync', 'full_page_writes', 'max_connections',"
@@ -36,7 +36,7 @@ struct check {
 	void *user;
 };
 
-/* "" if it is not there. */
+/* "" if there is none. */
 static struct span value_of(const struct check *check, const char *name)
 {
 	for (uint32_t i = 0; i < postgres_rows(&check->answer); i++)
@@ -71,14 +71,15 @@ static void check_server(const struct check *check)
 		                                                              : POSTGRES_ERROR,
 		                            .name = "server" };
 	error_fill(&finding.text, 0, "PostgreSQL %u.%u%s", (unsigned)(version / 10000),
-	           (unsigned)(version % 10000), version >= OLDEST_SERVER ? "" : "; 14 is needed");
+	           (unsigned)(version % 10000),
+	           version >= OLDEST_SERVER ? "" : "; version 14 or later is required");
 	check->tell(check->user, &finding);
 	bool standby = is(check, "recovery", "true") ||
 	               is(check, "default_transaction_read_only", "on");
 	tell(check, standby ? POSTGRES_ERROR : POSTGRES_FINE, "writable",
-	     standby ? "it is a standby or read only; target_session_attrs=read-write in the URL "
-	               "finds the one that writes"
-	             : "it takes writes");
+	     standby ? "the server is a standby or read-only; with target_session_attrs=read-write "
+	               "in the URL the server that accepts writes is used"
+	             : "the server accepts writes");
 }
 
 static void check_durability(const struct check *check)
@@ -91,19 +92,19 @@ static void check_durability(const struct check *check)
 	     : local && standbys ? POSTGRES_WARNING
 	                         : POSTGRES_FINE,
 	     "synchronous_commit",
-	     off ? "off: what was acknowledged is lost when the server stops; set it to on"
-	     : local && standbys ? "local: a failover to a standby loses what was acknowledged"
-	                         : "commits are on the disk before they are acknowledged");
+	     off ? "off: acknowledged events are lost when the server crashes; set it to on"
+	     : local && standbys ? "local: a failover to a standby loses acknowledged events"
+	                         : "commits are durable before they are acknowledged");
 	if (!standbys)
 		tell(check, POSTGRES_WARNING, "synchronous_standby_names",
 		     "empty: if the server's disk is lost, or a standby takes over, the last "
-		     "commits are gone");
+		     "commits are lost");
 	bool fsync = is(check, "fsync", "on");
 	tell(check, fsync ? POSTGRES_FINE : POSTGRES_ERROR, "fsync",
-	     fsync ? "on" : "off: the database may be damaged by a loss of power; set it to on");
+	     fsync ? "on" : "off: a power loss may damage the database; set it to on");
 	bool pages = is(check, "full_page_writes", "on");
 	tell(check, pages ? POSTGRES_FINE : POSTGRES_WARNING, "full_page_writes",
-	     pages ? "on" : "off: right only if the disk never tears a page");
+	     pages ? "on" : "off: safe only if the disk writes pages atomically");
 }
 
 static void check_limits(const struct check *check)
@@ -112,14 +113,14 @@ static void check_limits(const struct check *check)
 	uint64_t used = number_of(check, "connections");
 	bool tight = most < used + CONNECTIONS_LOW / 2 || most < CONNECTIONS_LOW;
 	tell(check, tight ? POSTGRES_WARNING : POSTGRES_FINE, "max_connections",
-	     tight ? "few are left; each node of stile has two, and one more when it starts"
+	     tight ? "few connections are left; each node uses two, and one more at start"
 	           : "enough for the two connections of each node");
 	bool vacuum = is(check, "autovacuum", "on");
 	tell(check, vacuum ? POSTGRES_FINE : POSTGRES_WARNING, "autovacuum",
-	     vacuum ? "on" : "off: the tables grow with every ticket that is closed");
+	     vacuum ? "on" : "off: the tables grow with every closed ticket");
 	bool utf8 = is(check, "server_encoding", "UTF8");
 	tell(check, utf8 ? POSTGRES_FINE : POSTGRES_WARNING, "server_encoding",
-	     utf8 ? "UTF8" : "not UTF8: stile keeps bytes and does not mind, psql may");
+	     utf8 ? "UTF8" : "not UTF8: stile stores bytes and works, psql may not show them");
 }
 
 static void check_clock(const struct check *check)
@@ -129,7 +130,7 @@ static void check_clock(const struct check *check)
 	struct postgres_finding finding = { .level = far ? POSTGRES_WARNING : POSTGRES_FINE,
 		                            .name = "clock" };
 	error_fill(&finding.text, 0, "the server is %lld ms ahead of this machine%s",
-	           (long long)skew_ms, far ? "; the server's time counts" : "");
+	           (long long)skew_ms, far ? "; stile uses the server's time" : "");
 	check->tell(check->user, &finding);
 }
 
@@ -140,7 +141,7 @@ static int check_tables(struct check *check, struct error_text *ret_text)
 	if (error == ERR_AWAY)
 		return error_fill(ret_text, error, "%s", text.text);
 	tell(check, error ? POSTGRES_ERROR : POSTGRES_FINE, "tables",
-	     error ? text.text : "of this version");
+	     error ? text.text : "the tables have the version of this stile");
 	if (error)
 		return 0;
 	error = postgres_command(&check->link, rights_sql, &check->answer);
@@ -148,8 +149,8 @@ static int check_tables(struct check *check, struct error_text *ret_text)
 		return error_fill(ret_text, ERR_AWAY, "%s", check->answer.text.text);
 	bool all = postgres_rows(&check->answer) == 0;
 	tell(check, all ? POSTGRES_FINE : POSTGRES_ERROR, "rights",
-	     all ? "the user may read and write the tables"
-	         : "the user may not read and write all tables: GRANT SELECT, INSERT, UPDATE, "
+	     all ? "the user may read and write all tables"
+	         : "the user lacks rights on some tables: GRANT SELECT, INSERT, UPDATE, "
 	           "DELETE ON ALL TABLES, USAGE, UPDATE ON ALL SEQUENCES IN the schema");
 	return 0;
 }

@@ -1,12 +1,12 @@
 /*
- * decider: the thread that decides. It takes what is there, decides it in one transaction,
- * and hands it back when that has committed.
+ * decider: the thread that decides. It takes the operations that wait, decides them in one
+ * transaction, and hands them back when that is committed.
  *
- * If the last ones were all new, the next is sent as if it were, too: one statement, which
- * fails if that is wrong. Then it is made as all others are.
+ * After several transactions in which everything was new, the next is sent as if it were
+ * too: one statement, which fails if that is wrong. Then the transaction is made as usual.
  *
- * A transaction that ran into another's locks, or lost its connection, is made again as
- * long as away_ms allows. One whose COMMIT was under way is asked for first.
+ * A transaction that met another's locks, or lost its connection, is repeated for away_ms.
+ * If the connection was lost during COMMIT, its result is looked up first.
  */
 #include <string.h>
 #include <time.h>
@@ -17,9 +17,10 @@
 #define BATCH_BYTES (8u << 20)
 #define PAUSE_MS 20u
 #define TRY_EVERY_MS 500u
-#define NEW_RUN 4u /* transactions that were all new: the next is expected to be, too */
+#define NEW_RUN 4u /* transactions with new events only, before the next is sent as new */
 
-static bool decides(const struct store_op *op)
+/* Else it is the taker's. */
+static bool is_for_decider(const struct store_op *op)
 {
 	switch (op->kind) {
 	case STORE_ADMIT:
@@ -56,8 +57,7 @@ static size_t bytes_of(const struct store_op *op)
 
 struct work {
 	struct op_queue ops;    /* to decide */
-	struct op_queue others; /* that read, after that */
-	uint32_t count;
+	struct op_queue others; /* for the taker, when those are decided */
 };
 
 /* Under the mutex. */
@@ -65,40 +65,25 @@ static void take_work(struct postgres_store *own, struct work *work)
 {
 	size_t bytes = 0;
 
-	*work = (struct work){ .count = 0 };
 	op_queue_init(&work->ops);
 	op_queue_init(&work->others);
 	while (own->inbox.first) {
-		struct store_op *op = own->inbox.first;
-		bytes += bytes_of(op);
-		if (work->count == own->options.batch_ops ||
-		    (bytes > BATCH_BYTES && work->count > 0))
+		bytes += bytes_of(own->inbox.first);
+		if (work->ops.count == own->options.batch_ops ||
+		    (bytes > BATCH_BYTES && work->ops.count > 0))
 			break;
-		op = op_queue_take(&own->inbox);
-		bool is_ours = decides(op);
-		op_queue_put(is_ours ? &work->ops : &work->others, op);
-		work->count += is_ours;
+		struct store_op *op = op_queue_take(&own->inbox);
+		op_queue_put(is_for_decider(op) ? &work->ops : &work->others, op);
 	}
-}
-
-static void fail_all(struct op_queue *ops, int error)
-{
-	for (struct store_op *op = ops->first; op; op = op->next)
-		op->error = error;
-}
-
-static void pause_ms(uint32_t ms)
-{
-	nanosleep(&(struct timespec){ .tv_nsec = (long)ms * 1000000 }, NULL);
 }
 
 /* ---- the connection ---- */
 
-/* Told when it begins, and when the server that comes back is not fit. */
+/* Logged when the outage begins, and when the server is back but cannot be used. */
 static void note_away(struct postgres_store *own, uint64_t now_ms, int error)
 {
-	bool unfit = error == ERR_CONFIG || error == ERR_VERSION;
-	bool told = own->away_since_ms != 0 && (!unfit || error == own->away_error);
+	bool unusable = error == ERR_CONFIG || error == ERR_VERSION;
+	bool logged = own->away_since_ms != 0 && (!unusable || error == own->away_error);
 
 	own->try_again_ms = now_ms + TRY_EVERY_MS;
 	own->io_errors++;
@@ -107,61 +92,45 @@ static void note_away(struct postgres_store *own, uint64_t now_ms, int error)
 		own->away++;
 	}
 	own->away_error = error;
-	if (told)
+	if (logged)
 		return;
-	if (unfit)
-		log_error("the database cannot be used", log_str("reason", own->decider.text.text));
+	if (unusable)
+		log_error("PostgreSQL cannot be used as the store",
+		          log_str("reason", own->decider.text.text));
 	else
-		log_warn("the database is away", log_str("reason", own->decider.text.text));
+		log_warn("PostgreSQL is unreachable", log_str("reason", own->decider.text.text));
 }
 
-static void note_back(struct postgres_store *own, uint64_t now_ms)
+/* During an outage it tries twice a second, whatever waits. */
+static int connect_decider(struct postgres_store *own)
 {
-	if (own->away_since_ms == 0)
-		return;
-	log_info("the database is back", log_u64("after_ms", now_ms - own->away_since_ms));
-	own->away_since_ms = 0;
-	own->away--;
-}
-
-/* In an outage it is tried a few times a second, and not by everybody. */
-static int connect_line(struct postgres_store *own)
-{
-	uint64_t now_ms = postgres_boot_ms();
-
 	if (connection_is_open(&own->decider))
 		return 0;
-	if (own->away_since_ms != 0 && now_ms < own->try_again_ms)
+	if (own->away_since_ms != 0 && postgres_boot_ms() < own->try_again_ms)
 		return -ECONNREFUSED;
 	int error = connection_open(&own->decider);
-	now_ms = postgres_boot_ms();
-	if (error)
+	uint64_t now_ms = postgres_boot_ms();
+	if (error) {
 		note_away(own, now_ms, error);
-	else
-		note_back(own, now_ms);
+	} else if (own->away_since_ms != 0) {
+		log_info("PostgreSQL is reachable again",
+		         log_u64("after_ms", now_ms - own->away_since_ms));
+		own->away_since_ms = 0;
+		own->away--;
+	}
 	return error;
 }
 
 /* ---- a transaction ---- */
 
-static bool has_class(const char *state, const char *class)
+/* One try: TRANSACTION_…, or an error. */
+static int try_transaction(struct postgres_store *own, const struct work *work, bool lock_all)
 {
-	return memcmp(state, class, strlen(class)) == 0;
-}
-
-/* What the server refused: 0: try again, else what to say. */
-static int judge_refusal(const struct connection *conn)
-{
-	if (has_class(conn->state, "40") || has_class(conn->state, "55P03") ||
-	    has_class(conn->state, "57014") || has_class(conn->state, "25006"))
-		return 0;
-	log_error("the database refuses a transaction", log_str("state", conn->state),
-	          log_str("reason", conn->text.text));
-	return has_class(conn->state, "53") ? ERR_FULL : ERR_AWAY;
-}
-
-static int enter_all(struct postgres_store *own, const struct work *work, bool lock_all)
-{
+	struct transaction_options options = { .clock = postgres_clock(own),
+		                               .retain = own->options.retain_ms > 0,
+		                               .notify = own->nodes > 1,
+		                               .channel = own->channel };
+	bool expect_new = own->new_run >= NEW_RUN || (own->options.eager && !own->was_old);
 	struct working_set *set = &own->set;
 	int error = 0;
 
@@ -171,49 +140,30 @@ static int enter_all(struct postgres_store *own, const struct work *work, bool l
 	set->node = own->node;
 	for (struct store_op *op = work->ops.first; op && !error; op = op->next)
 		error = working_set_enter(set, op);
-	return error;
-}
-
-static bool expects_new(const struct postgres_store *own)
-{
-	return own->new_run >= NEW_RUN || (own->options.eager && !own->was_old);
-}
-
-/* One try: TRANSACTION_…, or an error. */
-static int try_batch(struct postgres_store *own, const struct work *work, bool lock_all)
-{
-	struct transaction_options options = { .clock = postgres_clock(own),
-		                               .retain = own->options.retain_ms > 0,
-		                               .notify = own->nodes > 1,
-		                               .channel = own->channel };
-	struct working_set *set = &own->set;
-	int error = enter_all(own, work, lock_all);
-
 	if (error)
 		return error;
-	if (expects_new(own) && working_set_may_be_new(set)) {
+	own->was_old = false;
+	if (expect_new && working_set_may_be_new(set)) {
 		error = transaction_run_new(set, &own->decider, &options);
-		own->new_run = error == TRANSACTION_NOT_NEW ? 0 : own->new_run;
 		own->was_old = error == TRANSACTION_NOT_NEW;
+		own->new_run = own->was_old ? 0 : own->new_run;
 		return error;
 	}
-	own->was_old = false;
 	error = transaction_run(set, &own->decider, &options);
 	if (error == TRANSACTION_DONE && set->claims.count > 0)
 		own->new_run = working_set_was_all_new(set) ? own->new_run + 1 : 0;
 	return error;
 }
 
-/* True: it is over, and the operations have their answers or `*ret_error`. */
-static bool ask_what_came(struct postgres_store *own, bool *unknown, int *ret_error)
+/* True as run_once(). */
+static bool look_up_commit(struct postgres_store *own, int *ret_error)
 {
 	bool committed = false;
 	int error = connection_was_committed(&own->decider, &committed);
 
 	if (error == -ENOENT) {
-		log_error("the database does not know any more whether a transaction was "
-		          "committed: its row in stile_lines is gone; its senders are told to "
-		          "send again");
+		log_error("cannot find out whether a transaction was committed, since its row in "
+		          "stile_lines was deleted: its senders must send again");
 		*ret_error = ERR_AWAY;
 	}
 	if (error != 0 && error != ERR_BUSY)
@@ -221,62 +171,68 @@ static bool ask_what_came(struct postgres_store *own, bool *unknown, int *ret_er
 	if (committed && own->set.sent_as_new)
 		transaction_new_committed(&own->set, &own->decider);
 	if (error == 0 || error == -ENOENT)
-		*unknown = own->decider.in_doubt = false;
+		own->decider.in_doubt = false;
 	return committed || error == -ENOENT;
 }
 
-/* What the server refused: true as run_once(). */
-static bool cope_with_refusal(struct connection *conn, int *ret_error)
+static bool state_is(const struct connection *conn, const char *start)
+{
+	return memcmp(conn->state, start, strlen(start)) == 0;
+}
+
+/* The server refused the transaction. True as run_once(). */
+static bool give_up_refused(struct connection *conn, int *ret_error)
 {
 	if (connection_lost_tables(conn)) {
 		connection_close(conn);
 		return false;
 	}
-	*ret_error = judge_refusal(conn);
-	if (has_class(conn->state, "25006"))
-		connection_close(conn); /* not the server that writes any more */
-	return *ret_error != 0;
+	if (state_is(conn, "25006")) { /* read-only: another server writes now */
+		connection_close(conn);
+		return false;
+	}
+	/* Serialization failure, deadlock, lock_timeout, statement_timeout. */
+	if (state_is(conn, "40") || state_is(conn, "55P03") || state_is(conn, "57014"))
+		return false;
+	log_error("PostgreSQL refused a transaction", log_str("state", conn->state),
+	          log_str("reason", conn->text.text));
+	*ret_error = state_is(conn, "53") ? ERR_FULL : ERR_AWAY;
+	return true;
 }
 
-/* True: it is over, and every operation has its answer or `*ret_error`. */
+/* True: finished; every operation has its answer, or there is a *ret_error. False: try
+ * again. */
 static bool run_once(struct postgres_store *own, const struct work *work, bool *lock_all,
-                     bool *unknown, int *ret_error)
+                     int *ret_error)
 {
-	if (*unknown && ask_what_came(own, unknown, ret_error))
-		return true;
-	if (*unknown)
-		return false;
-	int error = try_batch(own, work, *lock_all);
-	if (error == TRANSACTION_DONE)
-		return true;
-	if (error == TRANSACTION_LOCK_ALL) {
-		*lock_all = true;
-		return false;
+	if (own->decider.in_doubt) {
+		bool over = look_up_commit(own, ret_error);
+		if (over || own->decider.in_doubt)
+			return over;
 	}
-	if (error == TRANSACTION_NOT_NEW)
-		return false;
+	int error = try_transaction(own, work, *lock_all);
+	*lock_all |= error == TRANSACTION_LOCK_ALL;
 	if (error == TRANSACTION_UNKNOWN) {
 		connection_close(&own->decider);
-		*unknown = own->decider.in_doubt = true;
-		return false;
+		own->decider.in_doubt = true;
 	}
 	if (error == -EPROTO)
-		return cope_with_refusal(&own->decider, ret_error);
+		return give_up_refused(&own->decider, ret_error);
 	if (error == -ENOMEM)
 		*ret_error = ERR_FULL;
-	return *ret_error != 0;
+	return error == TRANSACTION_DONE || error == -ENOMEM;
 }
 
 static void decide(struct postgres_store *own, struct work *work)
 {
 	uint64_t began_ms = postgres_boot_ms();
 	uint64_t from_ms = own->away_since_ms ? own->away_since_ms : began_ms;
-	bool lock_all = false, unknown = false, over = false;
+	bool lock_all = false, over = false;
 	int error = 0;
 
 	for (uint32_t tries = 0; !over; tries++) {
-		if (connect_line(own) == 0)
-			over = run_once(own, work, &lock_all, &unknown, &error);
+		if (connect_decider(own) == 0)
+			over = run_once(own, work, &lock_all, &error);
 		if (over)
 			break;
 		if (postgres_boot_ms() >= from_ms + own->options.away_ms && tries > 0) {
@@ -284,33 +240,19 @@ static void decide(struct postgres_store *own, struct work *work)
 			break;
 		}
 		if (tries > 1 || !connection_is_open(&own->decider))
-			pause_ms(PAUSE_MS);
+			nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000L }, NULL);
 	}
 	own->decider.in_doubt = false; /* known, or given up */
 	if (error) {
-		fail_all(&work->ops, error);
+		for (struct store_op *op = work->ops.first; op; op = op->next)
+			op->error = error;
 		return;
 	}
 	postgres_heard(own, own->set.now_ms);
 	own->commits++;
-	own->commit_ops += work->count;
+	own->commit_ops += work->ops.count;
 	histogram_record(own->store.commit_us, (postgres_boot_ms() - began_ms) * 1000);
-	histogram_record(own->store.commit_batch, work->count);
-}
-
-/* Under the mutex. */
-static void pass_on(struct postgres_store *own, struct work *work)
-{
-	bool stirs = work->others.first || own->set.any_due || own->set.any_closed || own->test;
-
-	op_queue_move(&own->asked, &work->others);
-	own->deciding = false;
-	if (stirs) {
-		own->stirred = true;
-		postgres_wake_taker(own);
-	} else {
-		pthread_cond_broadcast(&own->settled);
-	}
+	histogram_record(own->store.commit_batch, work->ops.count);
 }
 
 void decider_main(void *user)
@@ -328,11 +270,19 @@ void decider_main(void *user)
 		own->deciding = true;
 		pthread_mutex_unlock(&own->mutex);
 		own->set.any_due = own->set.any_closed = false;
-		if (work.count > 0)
+		if (work.ops.count > 0)
 			decide(own, &work);
 		postgres_finish(own, &work.ops);
 		pthread_mutex_lock(&own->mutex);
-		pass_on(own, &work);
+		bool wake_taker = work.others.first || own->set.any_due || own->set.any_closed ||
+		                  own->test;
+		op_queue_move(&own->asked, &work.others);
+		own->deciding = false;
+		own->stirred |= wake_taker;
+		if (wake_taker)
+			postgres_wake_taker(own);
+		else
+			pthread_cond_broadcast(&own->settled);
 	}
 	pthread_mutex_unlock(&own->mutex);
 }

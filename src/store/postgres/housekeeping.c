@@ -1,9 +1,10 @@
 /*
- * keeper: what is over. See postgres_internal.h; statements are in taker_statements.c.
+ * housekeeping: ends leases and deletes what has expired, on the taker's thread. See
+ * postgres_internal.h.
  *
- * Claims have no index by their expiry: it would cost every admission. The tables are
- * walked page by page instead, some pages a second, so that a walk takes about ten
- * minutes; what has expired counts no more from its moment on, swept or not.
+ * Claims have no index on their expiry: it would cost every admission. The tables are
+ * swept page by page instead, some pages a second, so that a full sweep takes about ten
+ * minutes. Expired rows do not count from their moment on, deleted or not.
  */
 #include "base/log.h"
 #include "store/postgres/postgres_internal.h"
@@ -62,8 +63,8 @@ const struct statement housekeeping_statements[] = {
 	{ "claims_sweep", SWEEP("stile_claims", SWEEP_OVER) },
 	{ "seen_sweep", SWEEP("stile_seen", SWEEP_OVER) },
 	{ "cells_sweep", SWEEP("stile_cells", "t.expiry > 1 AND " SWEEP_OVER) },
-	/* Those whose last tickets were closed by two at once, or for age; not of a
-	 * transaction that has not ended. */
+	/* Events whose last tickets were closed by two nodes at once, or for age; not those
+	 * of a transaction that still runs. */
 	{ "events_sweep",
 	  SWEEP("stile_events",
 	        "(t.event >> 14) + 1704067200000 < (SELECT " SQL_NOW(
@@ -93,7 +94,7 @@ const struct statement housekeeping_statements[] = {
 
 static const char *const sweeps[] = { "claims_sweep", "seen_sweep", "cells_sweep", "events_sweep" };
 _Static_assert(ARRAY_LEN(sweeps) == ARRAY_LEN(((struct postgres_store *)0)->sweeps),
-               "a place for each");
+               "a place for each table");
 
 static int run(struct postgres_store *own, const char *name, uint64_t *ret_affected)
 {
@@ -111,7 +112,7 @@ static void arg(struct postgres_store *own, uint64_t value)
 	postgres_args_u64(&own->taker.args, value);
 }
 
-/* The server's clock, against the one of this machine that nobody can set. */
+/* Compares the server's clock with the monotonic clock of this machine. */
 static void watch_clock(struct postgres_store *own, uint64_t said_ms)
 {
 	int64_t before_ms = own->clock_offset_ms;
@@ -121,14 +122,15 @@ static void watch_clock(struct postgres_store *own, uint64_t said_ms)
 	if (before_ms == 0)
 		return;
 	if (offset_ms > before_ms + CLOCK_JUMP_MS)
-		log_error("the clock of the database went ahead: windows end as much sooner",
+		log_error("the clock of the database went ahead: windows end sooner by this time",
 		          log_u64("by_ms", (uint64_t)(offset_ms - before_ms)));
 	else if (offset_ms < before_ms - CLOCK_JUMP_MS)
-		log_warn("the clock of the database went back: it is waited for",
-		         log_u64("by_ms", (uint64_t)(before_ms - offset_ms)));
+		log_warn(
+			"the clock of the database went back: the time stands still until it catches up",
+			log_u64("by_ms", (uint64_t)(before_ms - offset_ms)));
 }
 
-/* This node lives, and those that do not say so leave their tickets to others. */
+/* Writes that this node lives. Tickets of nodes that do not are due again. */
 static int beat(struct postgres_store *own)
 {
 	struct postgres_answer answer = { 0 };
@@ -230,7 +232,7 @@ int housekeeping_count(struct postgres_store *own)
 	return error;
 }
 
-/* Is it time? And then when again. */
+/* True once every `every_ms`. */
 static bool is_due(uint64_t *at_ms, uint64_t now_ms, uint64_t every_ms)
 {
 	if (now_ms < *at_ms)
@@ -252,7 +254,7 @@ int housekeeping_run(struct postgres_store *own, uint64_t now_ms, bool all)
 		if (!error)
 			error = sweep_all(own);
 	}
-	/* A count that takes long is made less often. */
+	/* The longer a count takes, the rarer it is made. */
 	if (!error && (is_due(&own->count_at_ms, now_ms, COUNT_EVERY_MS) || all)) {
 		error = housekeeping_count(own);
 		own->count_at_ms += 20 * (postgres_boot_ms() - now_ms);

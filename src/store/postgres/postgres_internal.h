@@ -3,18 +3,18 @@
  *
  *   postgres_store.c  the contract of store.h: hands operations over and back
  *   decider.c         the thread that decides: admissions, outcomes, notes, cells, lookups
- *   taker.c           the thread that takes: takes, waits, and
- *     reader.c        reads and scans
- *     keeper.c        what is over: leases, nodes, claims, cells, dead letters
- *   batch.c, batch_write.c, working set.c, decide_*.c   one transaction of the decider
- *   connection.c, schema.c, address.c                   the connection, the tables, the URL
+ *     working_set.c, decide.c, transaction.c   one transaction of it
+ *   taker.c           the thread that leases tickets and answers waits; on its connection,
+ *     reader.c        reads and scans, and
+ *     housekeeping.c  what expires: leases, nodes, claims, cells, dead letters
+ *   connection.c, schema.c, address.c          the connection, the tables, the URL
  *
- * Hand-over: flush puts what was submitted into `inbox`, but for takes and waits, which go
- * to `asked` at once: they wait anyway, and so do not wait behind admissions. What reads is
- * passed on by the decider, when all that was submitted before it is decided. Whoever has
- * finished an operation puts it into `finished`, whose done()s the owner's flush calls.
+ * Handing over: flush moves what was submitted to `inbox`. Takes and waits go to `asked`
+ * at once, so that they do not wait behind admissions. The decider passes operations that
+ * only read to `asked`, after all that was submitted before them is decided. Finished
+ * operations go to `finished`; the owner's flush calls their done().
  *
- * Room: store/postgres. Threads: what stands under a heading is of that thread alone.
+ * Room: store/postgres. Threads: fields under a heading belong to that thread.
  */
 #pragma once
 
@@ -41,7 +41,7 @@ struct postgres_store {
 	uint64_t node;
 	unsigned char key[POSTGRES_STORE_KEY_LEN];
 	char channel[SCHEMA_NAME_MAX + 8], listen[SCHEMA_NAME_MAX + 16];
-	uint64_t floor_ticket, floor_drop; /* of what is older nobody knows the outcome */
+	uint64_t floor_ticket, floor_drop; /* at open: the outcome of older ones is not known */
 	struct histogram commit_us, commit_batch;
 
 	/* The owner. */
@@ -51,50 +51,48 @@ struct postgres_store {
 	pthread_mutex_t mutex;
 	pthread_cond_t decider_wake, settled;
 	struct op_queue inbox, asked, finished;
-	bool deciding, taking; /* at work */
-	bool stirred;          /* the taker must look: tickets or outcomes may be there */
-	bool tick_wanted;      /* and do all of its housekeeping */
+	bool deciding, taking; /* the threads are working */
+	bool stirred;          /* the taker must look: there may be tickets or outcomes */
+	bool tick_wanted;      /* … and do all of its housekeeping */
 	bool ending, closing, decided_all;
 	int wake_fd;      /* of the taker */
-	int interrupt_fd; /* of all waiting for the server */
+	int interrupt_fd; /* ends all waiting for the server */
 	struct thread decider_thread, taker_thread;
 
 	/* The decider. */
 	struct connection decider;
 	struct working_set set;
-	uint32_t new_run;                     /* transactions on end that were all new */
-	bool was_old;                         /* the last try expected too much */
-	uint64_t away_since_ms, try_again_ms; /* 0: it is there */
+	uint32_t new_run; /* transactions in a row in which everything was new */
+	bool was_old;     /* the last transaction was sent as new in vain */
+	uint64_t away_since_ms, try_again_ms; /* 0: it is reachable */
 	int away_error;
 
 	/* The taker. */
 	struct connection taker;
 	struct op_queue takes, waits;
-	uint32_t wait_count;
-	bool untaken;            /* a take may have been made of which nobody heard */
-	bool look_now;           /* something may be there for those that wait */
-	bool unfit;              /* the server is there, but not what it was */
-	int64_t clock_offset_ms; /* of the server's clock to that of this boot; 0: not known */
+	bool look_now;           /* there may be something for takes or waits */
+	bool unusable;           /* the server is there, but cannot be used */
+	int64_t clock_offset_ms; /* the server's clock minus CLOCK_BOOTTIME; 0: not known */
 	uint64_t beat_at_ms, keep_at_ms, count_at_ms, look_at_ms, open_at_ms;
 	struct sweep sweeps[4];
 
 	/* Any thread. */
-	_Atomic uint64_t latest_ms; /* that the server said it is */
-	_Atomic uint64_t nodes;     /* that live */
-	_Atomic uint64_t away;      /* lines without a connection */
+	_Atomic uint64_t latest_ms; /* the latest time that the server has given */
+	_Atomic uint64_t nodes;     /* that are alive */
+	_Atomic uint64_t away;      /* connections that are not usable */
 	_Atomic uint64_t claims, cells, expired, callers, tickets_in[STORE_STATE_CLOSED + 1],
 		waiting;
 	_Atomic uint64_t commits, commit_ops, io_errors;
 };
 
-/* Milliseconds that only go forward, for times here. */
+/* CLOCK_MONOTONIC, in milliseconds. */
 uint64_t postgres_boot_ms(void);
-/* For statements.h: a test's time, or minus the latest time that this node has heard of:
- * the server's then, but not before. */
+/* For SQL_NOW() and SQL_CLOCK(): a test's time; or minus the latest time that this node
+ * knows, before which the server's time cannot be. */
 uint64_t postgres_clock(const struct postgres_store *own);
 void postgres_heard(struct postgres_store *own, uint64_t now_ms); /* any thread */
 void postgres_wake_taker(struct postgres_store *own);
-/* Hands operations back to the owner. */
+/* Hands the operations back to the owner; the list is empty then. */
 void postgres_finish(struct postgres_store *own, struct op_queue *list);
 
 void decider_main(void *user);
@@ -105,7 +103,7 @@ extern const struct statement taker_statements[], reader_statements[], housekeep
 /* reader.c: reads, scans, held, cell scans; 0 or the connection's error. */
 int reader_run(struct postgres_store *own, struct store_op *op) must_check;
 
-/* keeper.c: 0 or the connection's error. */
+/* housekeeping.c: 0 or the connection's error. */
 int housekeeping_run(struct postgres_store *own, uint64_t now_ms, bool all) must_check;
 int housekeeping_end_leases(struct postgres_store *own) must_check; /* that are over */
 int housekeeping_count(struct postgres_store *own) must_check;      /* for stats */

@@ -61,7 +61,7 @@ static void signal_fd(int fd)
 {
 	uint64_t one = 1;
 	ssize_t n = write(fd, &one, sizeof(one));
-	(void)n; /* the counter is full: it is readable already */
+	(void)n; /* EAGAIN: the counter is full, so it is readable already */
 }
 
 void postgres_wake_taker(struct postgres_store *own)
@@ -71,9 +71,7 @@ void postgres_wake_taker(struct postgres_store *own)
 
 void postgres_finish(struct postgres_store *own, struct op_queue *list)
 {
-	bool any = list->first != NULL;
-
-	if (!any)
+	if (!list->first)
 		return;
 	pthread_mutex_lock(&own->mutex);
 	op_queue_move(&own->finished, list);
@@ -82,7 +80,8 @@ void postgres_finish(struct postgres_store *own, struct op_queue *list)
 		own->store.written(own->store.written_user);
 }
 
-static bool waits_anyway(const struct store_op *op)
+/* For the taker at once. */
+static bool may_wait(const struct store_op *op)
 {
 	if (op->kind == STORE_TAKE)
 		return container_of(op, const struct store_take, op)->ticket == 0;
@@ -91,16 +90,13 @@ static bool waits_anyway(const struct store_op *op)
 
 static void hand_over(struct postgres_store *own)
 {
-	struct store_op *op = own->queue.first;
+	struct store_op *op;
 	bool asked = false;
 
-	op_queue_init(&own->queue);
-	while (op) {
-		struct store_op *next = op->next;
-		bool waits = waits_anyway(op);
+	while ((op = op_queue_take(&own->queue))) {
+		bool waits = may_wait(op);
 		op_queue_put(waits ? &own->asked : &own->inbox, op);
 		asked |= waits;
-		op = next;
 	}
 	if (own->inbox.first)
 		pthread_cond_signal(&own->decider_wake);
@@ -115,7 +111,7 @@ static bool is_busy(const struct postgres_store *own)
 	       own->stirred || own->tick_wanted;
 }
 
-/* done() may submit again, so the list is left before it is walked. */
+/* done() may submit again: the operations leave `finished` before it is called. */
 static void collect(struct postgres_store *own, bool wait)
 {
 	struct op_queue finished;
@@ -126,17 +122,16 @@ static void collect(struct postgres_store *own, bool wait)
 		pthread_cond_wait(&own->settled, &own->mutex);
 	op_queue_move(&finished, &own->finished);
 	pthread_mutex_unlock(&own->mutex);
-	for (struct store_op *op = finished.first; op;) {
-		struct store_op *next = op->next;
+	for (struct store_op *op; (op = op_queue_take(&finished));)
 		op->done(op);
-		op = next;
-	}
 }
 
 static void submit(struct store *store, struct store_op *op)
 {
-	CHECK(op->done);
-	op_queue_put(&own_of(store)->queue, op);
+	struct postgres_store *own = own_of(store);
+
+	CHECK(op->done && !own->closing);
+	op_queue_put(&own->queue, op);
 }
 
 static void flush(struct store *store)
@@ -228,7 +223,7 @@ static void destroy(struct postgres_store *own)
 	mem_free(own);
 }
 
-/* The decider ends when nothing is left to decide, the taker after it. */
+/* The decider ends when everything is decided, then the taker. */
 static void free_store(struct store *store)
 {
 	struct postgres_store *own = own_of(store);
@@ -282,7 +277,7 @@ static void copy_options(struct postgres_store *own, const struct postgres_store
 	own->clock = options->clock ? *options->clock : *clock_system();
 }
 
-/* The secret, and from where on outcomes are known. */
+/* The secret, and the first ticket and drop whose outcomes are known. */
 static int read_meta(struct postgres_store *own, struct postgres_link *link,
                      struct error_text *ret_text)
 {
@@ -293,13 +288,15 @@ static int read_meta(struct postgres_store *own, struct postgres_link *link,
 	struct postgres_answer answer = { 0 };
 	int error = postgres_command(link, sql, &answer);
 	if (error) {
-		error = error_fill(ret_text, ERR_AWAY, "the tables cannot be read: %.300s",
+		error = error_fill(ret_text, ERR_AWAY, "cannot read stile_meta: %.300s",
 		                   answer.text.text);
 	} else if (postgres_rows(&answer) != 1 ||
 	           !hex_decode(postgres_span(&answer, 0, 0), own->key, sizeof(own->key)) ||
 	           text_parse_u64(postgres_span(&answer, 0, 1), &own->floor_ticket) < 0 ||
 	           text_parse_u64(postgres_span(&answer, 0, 2), &own->floor_drop) < 0) {
-		error = error_fill(ret_text, ERR_DAMAGED, "stile_meta is not as it was made");
+		error = error_fill(
+			ret_text, ERR_DAMAGED,
+			"stile_meta is damaged: expected one row with a key of 16 bytes");
 	}
 	postgres_answer_free(&answer);
 	return error;
@@ -361,7 +358,7 @@ static int make_node(struct postgres_store *own)
 {
 	if (getrandom(&own->node, sizeof(own->node), 0) != sizeof(own->node))
 		return -EIO;
-	own->node = own->node >> 2 | 1; /* no sign, and not 0 */
+	own->node = own->node >> 2 | 1; /* positive */
 	snprintf(own->channel, sizeof(own->channel), "stile_%s", own->address.schema);
 	snprintf(own->listen, sizeof(own->listen), "LISTEN %s", own->channel);
 	own->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

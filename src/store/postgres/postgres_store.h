@@ -1,34 +1,32 @@
 /*
  * postgres_store: the store in PostgreSQL, which many nodes share.
  *
- * Tables:    schema.h. They are made by postgres_store_init(), not by opening.
+ * Tables:    schema.h. They are created by postgres_store_init(), not by opening.
  * Room:      store. Only serve/ and tests name this header.
- * Threads:   store.h's rule: one owner thread. It has two threads of its own, each with a
- *            connection: one decides (all that is submitted, in order, a transaction for
- *            many), the other takes and reads. postgres_store_key() and stats are for any
- *            thread. See store_under_way().
+ * Threads:   store.h's rule: one owner thread. The store has two threads, each with a
+ *            connection: one decides (in order, many operations in one transaction), the
+ *            other takes and reads. postgres_store_key() and stats are for any thread. See
+ *            store_under_way().
  * Ownership: postgres_store_open() gives a struct store, store_free() takes it. Texts of
  *            the options are copied.
- * Time:      the server's, never back behind the last ticket, nor behind what it said to
- *            this node before.
- * Leases:    one without an end (lease_ms 0) lasts as long as its node says that it lives:
- *            after POSTGRES_STORE_NODE_MS of silence its tickets are due again. The number
- *            of an attempt is used up by the take, so a node that was only asleep is
- *            fenced off. What was taken for a sink is given back when the node ends in
- *            order; a lease of a caller's (store_admit.lease_ms, store_take.ticket) with
- *            an end outlives the node.
+ * Time:      the server's; never before the last ticket's, nor before an earlier time that
+ *            it gave to this node.
+ * Leases:    one without an end (lease_ms 0) lasts while its node lives: after
+ *            POSTGRES_STORE_NODE_MS of silence its tickets are due again. The take uses up
+ *            the number of the attempt, so a node that was only suspended is fenced off.
+ *            Tickets taken for a sink are due again when the node shuts down; the lease of
+ *            a caller (store_admit.lease_ms, store_take.ticket) with an end outlives it.
  * Failure:   open refuses with a text:
- *            ERR_AWAY     the server is not to be had,
+ *            ERR_AWAY     the server is unreachable,
  *            ERR_VERSION  there are no tables, or of another version,
- *            ERR_CONFIG   the URL, or a setting of the server that would lose what was
- *                         acknowledged (synchronous_commit off, fsync off); or the server
- *                         refuses the user, the password or the database.
- *            Later: ERR_AWAY after `away_ms` without a connection. A connection that is
- *            lost during a commit leaves open what came of it; that is read back from the
- *            server, and never guessed: ERR_AWAY then is of something done wholly or not
- *            at all. (Also if its row is gone that would tell.) ERR_FULL: the server has no
- *            room. Tables that are gone, or were made anew and so have another secret, are
- *            as a server that is away, and said to the log.
+ *            ERR_CONFIG   the URL is wrong; or a setting of the server would lose
+ *                         acknowledged events (synchronous_commit off, fsync off); or the
+ *                         server refuses the user, the password or the database.
+ *            Later: ERR_AWAY after `away_ms` without a connection. When a connection is
+ *            lost during a commit, the result is read back from the server, never guessed.
+ *            An operation with ERR_AWAY was applied completely or not at all. ERR_FULL: the
+ *            server has no room. Tables that are gone, or were made anew and so have
+ *            another secret, are treated as an unreachable server, and logged.
  */
 #pragma once
 

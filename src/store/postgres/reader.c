@@ -1,4 +1,4 @@
-/* reader: what only looks. See postgres_internal.h; statements are in taker.c. */
+/* reader: operations that only read, on the taker's thread. See postgres_internal.h. */
 #include <string.h>
 
 #include "base/error.h"
@@ -62,7 +62,7 @@ static struct store_item item_at(const struct postgres_answer *rows, uint32_t i)
 	if (item.state != STORE_STATE_LEASED || lease == 0)
 		return item;
 	if (lease <= postgres_u64(rows, i, 14))
-		item.state = STORE_STATE_DUE; /* it is over */
+		item.state = STORE_STATE_DUE; /* the lease has ended */
 	else
 		item.due_ms = lease;
 	return item;
@@ -147,7 +147,7 @@ static int fill_scan(struct store_scan *scan, const struct postgres_answer *rows
 	return error;
 }
 
-/* Where the next one goes on: behind what was told, or behind all that was looked at. */
+/* Sets the cursor behind the last item, or behind all tickets that were looked at. */
 static void move_on(struct store_scan *scan, const struct postgres_answer *window,
                     const struct postgres_answer *rows)
 {
@@ -205,7 +205,7 @@ static int run_held(struct postgres_store *own, struct store_held *held)
 	return error;
 }
 
-/* The last bits of a cell's key are no part of it: they say that the key itself was told. */
+/* The last 32 bits of a cell's key are 0; a 1 there means: after this key. */
 static void set_cursor(struct store_cell_scan *scan, struct span key)
 {
 	memcpy(scan->cursor.word, key.ptr, sizeof(scan->cursor.word));

@@ -30,7 +30,7 @@ struct row_key row_key_of_number(uint64_t number)
 	return key;
 }
 
-/* Digests are random already, numbers differ in their last bits. */
+/* Digests are random; numbers differ in their last bits. */
 static uint32_t hash(const struct row_key *key)
 {
 	uint64_t first, second;

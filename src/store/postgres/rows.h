@@ -1,12 +1,12 @@
 /*
  * rows: some rows of a table, found by their key.
  *
- * A row is the caller's struct; its first member is its key. Keys of 64 bits stand in
- * front, by their value: so the order of keys is the order of numbers.
+ * A row is the caller's struct; its first member is its key. Numbers are stored big-endian,
+ * so the order of keys is the order of numbers.
  *
  * Room:      store/postgres. Threads: one owner.
- * Ownership: rows are of the arena; rows_clear() keeps the memory of the list and its
- *            index, rows_free() takes it. A zeroed struct is empty.
+ * Ownership: rows belong to the arena; rows_clear() keeps the memory of the list and its
+ *            index, rows_free() frees it. A zeroed struct is empty.
  * Failure:   NULL: no memory.
  */
 #pragma once
@@ -23,24 +23,24 @@ struct row_key {
 };
 
 struct rows {
-	void **at; /* in the order of adding, until rows_sort() */
+	void **at; /* in the order of rows_add(), until rows_sort() */
 	uint32_t count, room;
-	void **slots; /* by hash; room for twice as many */
+	void **slots; /* 2 * room, by hash; NULL: free */
 };
 
-/* `kind` stands behind the 96 bits by which a digest is known. */
+/* The 96 bits of a digest's key, then 32 bits: `kind`. */
 struct row_key row_key_of_digest(const struct digest *digest, uint32_t kind);
 struct row_key row_key_of_number(uint64_t number);
 
 void *rows_find(const struct rows *rows, const struct row_key *key);
-/* The one that is there, or a new one of zeroes. */
+/* The existing row, or a new zeroed one. */
 void *rows_add(struct rows *rows, const struct row_key *key, size_t size,
                struct arena *arena) must_check;
 void rows_sort(struct rows *rows);
 void rows_clear(struct rows *rows);
 void rows_free(struct rows *rows);
 
-/* Without an index: only ever added to. */
+/* Rows without an index. */
 struct row_list {
 	void **at;
 	uint32_t count, room;

@@ -7,13 +7,13 @@
 #include "base/buf.h"
 #include "base/text.h"
 
-/* Whoever makes or changes a schema holds this one, under the hash of its name. */
+/* Class of advisory locks. Creating or migrating a schema locks the hash of its name. */
 #define LOCK_CLASS "1937009004"
 
 /*
- * stile_number() gives `wanted` numbers in a row, and tells the time. The lock makes reading
- * and moving the sequence one step; a sequence does not roll back, so nobody waits for a
- * commit. The time never goes back behind the last ticket.
+ * stile_number() gives `wanted` consecutive numbers, and the time. The lock makes reading and
+ * advancing the sequence one step; a sequence does not roll back, so nobody waits for a
+ * commit. The time is never before that of the last ticket.
  */
 static const char version_1[] =
 	"CREATE TABLE stile_meta (one boolean PRIMARY KEY DEFAULT true CHECK (one),"
@@ -69,7 +69,7 @@ static const char version_1[] =
 	" IF wanted > 0 THEN PERFORM setval('stile_ticket', first + wanted - 1); END IF;"
 	" PERFORM pg_advisory_unlock(" LOCK_CLASS ", lock_key);"
 	"END $$;"
-	/* What was not used of the last numbers, if nobody has got one since. */
+	/* Returns the unused ones of the last numbers, unless others were given since. */
 	"CREATE FUNCTION stile_give_back(last_given bigint, last_used bigint) RETURNS void"
 	" LANGUAGE plpgsql VOLATILE AS $$"
 	"DECLARE last bigint; lock_key integer := 'stile_ticket'::regclass::oid::bigint::bit(32)::integer;"
@@ -82,7 +82,7 @@ static const char version_1[] =
 	"INSERT INTO stile_meta (version, key) VALUES (1, substring(sha256(convert_to("
 	"gen_random_uuid()::text || gen_random_uuid()::text, 'UTF8')) FROM 1 FOR 16));";
 
-/* What brings the tables from each version to the next; the first makes them. */
+/* steps[i] migrates from version i to i + 1; the first creates the tables. */
 static const char *const steps[SCHEMA_VERSION] = { version_1 };
 
 static int say(const struct postgres_answer *answer, int error, const char *what,
@@ -107,10 +107,10 @@ int schema_choose(struct postgres_link *link, const char *schema, struct error_t
 {
 	char sql[64 + SCHEMA_NAME_MAX];
 	snprintf(sql, sizeof(sql), "SET search_path = \"%s\"", schema);
-	return run(link, sql, "the schema cannot be chosen", ret_text);
+	return run(link, sql, "cannot set search_path to the schema", ret_text);
 }
 
-/* 0: there is none. */
+/* 0: there are no tables. */
 static int version_of(struct postgres_link *link, uint32_t *ret_version,
                       struct error_text *ret_text)
 {
@@ -120,10 +120,10 @@ static int version_of(struct postgres_link *link, uint32_t *ret_version,
 	if (error == -EPROTO && strcmp(answer.state, SCHEMA_UNDEFINED_TABLE) == 0)
 		error = 0;
 	else if (error)
-		error = say(&answer, error, "the version of the tables cannot be read", ret_text);
+		error = say(&answer, error, "cannot read the version of the tables", ret_text);
 	else if (postgres_rows(&answer) != 1 ||
 	         text_parse_u64(postgres_span(&answer, 0, 0), &version) < 0)
-		error = error_fill(ret_text, ERR_DAMAGED, "stile_meta has not one row");
+		error = error_fill(ret_text, ERR_DAMAGED, "stile_meta must have exactly one row");
 	if (!error)
 		*ret_version = (uint32_t)version;
 	postgres_answer_free(&answer);
@@ -138,17 +138,17 @@ int schema_expect(struct postgres_link *link, struct error_text *ret_text)
 		return error;
 	if (version == 0)
 		return error_fill(ret_text, ERR_VERSION,
-		                  "the database has no tables of stile: stile store init URL "
-		                  "makes them");
+		                  "the database has no tables of stile: create them with "
+		                  "stile store init URL");
 	if (version < SCHEMA_VERSION)
 		return error_fill(ret_text, ERR_VERSION,
-		                  "the tables have version %u, this is %d: stile store migrate "
-		                  "URL brings them there",
+		                  "the tables have version %u, this stile needs %d: run stile "
+		                  "store migrate URL",
 		                  version, SCHEMA_VERSION);
 	if (version > SCHEMA_VERSION)
 		return error_fill(ret_text, ERR_VERSION,
-		                  "the tables have version %u, which this stile (%d) does not "
-		                  "know: use the newer one",
+		                  "the tables have version %u, this stile knows only %d: use "
+		                  "the newer stile",
 		                  version, SCHEMA_VERSION);
 	return 0;
 }
@@ -158,9 +158,9 @@ static int run_steps(struct postgres_link *link, uint32_t from, struct error_tex
 	char sql[80];
 	int error = 0;
 	for (uint32_t i = from; i < SCHEMA_VERSION && !error; i++)
-		error = run(link, steps[i], "the tables cannot be made", ret_text);
+		error = run(link, steps[i], "cannot create the tables", ret_text);
 	snprintf(sql, sizeof(sql), "UPDATE stile_meta SET version = %d", SCHEMA_VERSION);
-	return error ? error : run(link, sql, "the version cannot be written", ret_text);
+	return error ? error : run(link, sql, "cannot write the version", ret_text);
 }
 
 static int make(struct postgres_link *link, const char *schema, bool migrate,
@@ -172,20 +172,20 @@ static int make(struct postgres_link *link, const char *schema, bool migrate,
 	         "SELECT pg_advisory_xact_lock(" LOCK_CLASS ", hashtext('%s'));"
 	         "CREATE SCHEMA IF NOT EXISTS \"%s\"",
 	         schema, schema);
-	int error = run(link, sql, "the schema cannot be made", ret_text);
+	int error = run(link, sql, "cannot create the schema", ret_text);
 	if (!error)
 		error = schema_choose(link, schema, ret_text);
-	/* A table that is missing would end the transaction. */
+	/* A failed SELECT would abort the whole transaction. */
 	if (!error)
-		error = run(link, "SAVEPOINT looked", "the version cannot be read", ret_text);
+		error = run(link, "SAVEPOINT looked", "cannot read the version", ret_text);
 	if (!error)
 		error = version_of(link, &version, ret_text);
 	if (!error && version == 0)
-		error = run(link, "ROLLBACK TO looked", "the version cannot be read", ret_text);
+		error = run(link, "ROLLBACK TO looked", "cannot read the version", ret_text);
 	if (!error && version == 0 && migrate)
 		return error_fill(ret_text, ERR_VERSION,
-		                  "there is nothing to migrate: stile store init URL makes the "
-		                  "tables");
+		                  "there are no tables to migrate: create them with stile store "
+		                  "init URL");
 	if (!error && version > 0 && (!migrate || version >= SCHEMA_VERSION))
 		return schema_expect(link, ret_text);
 	return error ? error : run_steps(link, version, ret_text);
@@ -194,13 +194,13 @@ static int make(struct postgres_link *link, const char *schema, bool migrate,
 int schema_make(struct postgres_link *link, const char *schema, bool migrate,
                 struct error_text *ret_text)
 {
-	int error = run(link, "BEGIN", "no transaction", ret_text);
+	int error = run(link, "BEGIN", "cannot begin a transaction", ret_text);
 	if (!error)
 		error = make(link, schema, migrate, ret_text);
 	if (!error)
-		return run(link, "COMMIT", "the tables cannot be made", ret_text);
+		return run(link, "COMMIT", "cannot create the tables", ret_text);
 	struct error_text ignored;
 	int ended = run(link, "ROLLBACK", "", &ignored);
-	(void)ended; /* the error before it is the one to tell */
+	(void)ended; /* report the error before it */
 	return error;
 }

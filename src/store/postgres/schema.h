@@ -1,23 +1,23 @@
 /*
  * schema: the tables of a PostgreSQL store, and their versions.
  *
- * All are in one schema (stile, unless the URL says another):
+ * All are in one schema (stile, unless the URL names another):
  *
  *   stile_meta     one row: the version of the tables, and the secret of the digests
- *   stile_claims   key, ticket, expiry, ord, chk: who has a claim, or moved an entity on
+ *   stile_claims   key, ticket, expiry, ord, chk: who has a claim, or moved an entity forward
  *                  key: 96 bits of the digest, then 32 bits: 0 a claim, 1 an entity
- *   stile_seen     event, seen, expiry: how often one of it came again
+ *   stile_seen     event, seen, expiry: how often the event was repeated
  *   stile_events   event, flags, source, letter, payload: until its last ticket is closed
  *   stile_tickets  the open tickets, and closed ones (state 6) that are kept for a while
  *                  state, last: as in store.h; due: as item.due_ms; lease: its end, 0 as
  *                  long as the node lives; node, stamp: which node has it, and took it in
  *                  which transaction; node 0: a caller has it, whatever node asked for it;
  *                  used: the last attempt of which something was noted; len: of the parts
- *   stile_notes    what was noted of a ticket
+ *   stile_notes    notes of a ticket
  *   stile_drops    events of which a leg was closed without being done
  *   stile_cells    names with values
- *   stile_nodes    who is there, and when it last said so
- *   stile_lines    the last transaction of each connection of a node
+ *   stile_nodes    the nodes, and when each last wrote that it lives
+ *   stile_lines    the last transaction of each connection of a node (connection.h)
  *   stile_ticket   a sequence: the last ticket number that was given
  *
  * Times are unix milliseconds. Numbers without sign are kept by their bits.
@@ -43,14 +43,14 @@
 #define SCHEMA_NAME_MAX 40
 #define SCHEMA_UNDEFINED_TABLE "42P01"
 
-/* Statements on from here are about this schema, which must be a plain name. */
+/* Later statements use this schema, whose name must need no quotes. */
 int schema_choose(struct postgres_link *link, const char *schema,
                   struct error_text *ret_text) must_check;
 
-/* Is it the version of this binary? ERR_VERSION and what to do. */
+/* Are the tables of this binary's version? ERR_VERSION and a text that says what to do. */
 int schema_expect(struct postgres_link *link, struct error_text *ret_text) must_check;
 
-/* Makes the schema, or brings it to the version of this binary; nodes that do it at the
+/* Creates the tables, or migrates them to this binary's version. Nodes that do so at the
  * same time wait for each other. */
 int schema_make(struct postgres_link *link, const char *schema, bool migrate,
                 struct error_text *ret_text) must_check;

@@ -9,7 +9,7 @@
 
 #include "gate/ticket.h"
 
-/* As text, for the server; checked against ticket.h by statements_ticket_ms(). */
+/* As text for SQL; statements_ticket_ms() checks them against ticket.h. */
 #define SQL_TICKET_EPOCH "1704067200000"
 #define SQL_TICKET_BITS "14"
 

@@ -1,11 +1,11 @@
 /*
- * taker: the thread that gives out tickets, tells outcomes, and reads.
+ * taker: the thread that leases tickets to lanes, answers waits, and reads.
  *
- * Takes wait in a list until there is something for their sink. It looks when the decider
- * says so, when another node says so (LISTEN), and every second. A take is a transaction:
- * the number of an attempt must be durable before anybody acts on it, or two could have
- * the same. If its end was not heard, the tickets are looked for by their stamp and given
- * back: whoever asked has not got them.
+ * Takes wait until there is a ticket for their sink. The thread looks when the decider or
+ * another node (NOTIFY) says that tickets are due, and every second. A take is a
+ * transaction: the number of an attempt must be durable before anybody acts on it, or two
+ * could have the same. If its end was not received, the tickets are found by their stamp
+ * and are due again: their taker did not get them.
  */
 #include <poll.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "store/postgres/statements.h"
 
 #define LOOK_EVERY_MS 1000u
-#define WAITS_EVERY_MS 100u /* another node may have settled it */
+#define WAITS_EVERY_MS 100u /* another node may have settled the ticket */
 #define TRY_EVERY_MS 500u
 
 #define TAKE_START                                                                                          \
@@ -63,8 +63,8 @@ static struct store_wait *wait_of(struct store_op *op)
 
 /* ---- the connection ---- */
 
-/* What was taken by a transaction that nobody heard the end of. */
-static int untake(struct postgres_store *own)
+/* Takes back what a transaction took whose end was not received. */
+static int undo_take(struct postgres_store *own)
 {
 	struct connection *conn = &own->taker;
 	struct postgres_answer answer = { 0 };
@@ -72,76 +72,62 @@ static int untake(struct postgres_store *own)
 	int error = connection_was_committed(conn, &committed);
 	bool gone = error == -ENOENT;
 
-	if (gone) /* what it took has its stamp, whether or not the row tells */
-		log_warn("the row of this node in stile_lines is gone: tickets whose taking was "
-		         "not heard of are given back");
+	if (gone) /* the tickets have the stamp, committed or not */
+		log_warn("the row of this node in stile_lines was deleted: tickets of an "
+		         "interrupted take are due again");
 	if (gone || (!error && committed)) {
 		postgres_args_u64(&conn->args, own->node);
 		postgres_args_u64(&conn->args, conn->transaction);
 		error = connection_query(conn, "untake", &answer);
 		postgres_answer_free(&answer);
 	}
-	own->untaken = error != 0;
-	own->taker.in_doubt = own->untaken;
+	conn->in_doubt = error != 0;
 	if (gone && !error) {
-		connection_close(conn); /* the next makes the row */
+		connection_close(conn); /* opening it inserts the row */
 		error = connection_open(conn);
 	}
 	return error;
 }
 
-/* Not only who decides must notice: there may be nothing to decide. */
-static void note_fitness(struct postgres_store *own, int error)
+/* The decider would not notice while there is nothing to decide. */
+static void note_unusable(struct postgres_store *own, int error)
 {
-	bool unfit = error == ERR_CONFIG || error == ERR_VERSION;
+	bool unusable = error == ERR_CONFIG || error == ERR_VERSION;
 
-	if (unfit == own->unfit)
+	if (unusable == own->unusable)
 		return;
-	own->unfit = unfit;
-	if (unfit) {
-		own->away++;
-		log_error("no tickets are given out", log_str("reason", own->taker.text.text));
-	} else {
+	own->unusable = unusable;
+	if (!unusable) {
 		own->away--;
+		return;
 	}
+	own->away++;
+	log_error("PostgreSQL cannot be used to deliver events",
+	          log_str("reason", own->taker.text.text));
 }
 
-static int connect_line(struct postgres_store *own, uint64_t now_ms)
+static int connect_taker(struct postgres_store *own, uint64_t now_ms)
 {
-	if (connection_is_open(&own->taker) && !postgres_link_is_alive(&own->taker.link))
-		connection_close(&own->taker);
+	struct connection *conn = &own->taker;
 	int error = 0;
-	if (!connection_is_open(&own->taker)) {
+
+	if (connection_is_open(conn) && !postgres_link_is_alive(&conn->link))
+		connection_close(conn);
+	if (!connection_is_open(conn)) {
 		if (now_ms < own->open_at_ms)
 			return -ECONNREFUSED;
-		error = connection_open(&own->taker);
-		note_fitness(own, error);
-		own->look_now = true; /* what was said meanwhile was not heard */
+		error = connection_open(conn);
+		note_unusable(own, error);
+		own->look_now = true; /* notifications were missed meanwhile */
 	}
-	if (!error && own->untaken)
-		error = untake(own);
+	if (!error && conn->in_doubt)
+		error = undo_take(own);
 	if (error)
 		own->open_at_ms = now_ms + TRY_EVERY_MS;
 	return error;
 }
 
 /* ---- takes ---- */
-
-static void send_take(struct postgres_store *own, const struct store_take *take)
-{
-	struct postgres_args *args = &own->taker.args;
-
-	postgres_args_u64(args, take->sink);
-	postgres_args_u64(args, take->max_items);
-	postgres_args_u64(args, take->max_bytes);
-	postgres_args_u64(args, sizeof(struct store_item));
-	postgres_args_u64(args, take->lease_ms);
-	postgres_args_u64(args, own->node);
-	postgres_args_u64(args, own->taker.transaction);
-	postgres_args_u64(args, postgres_clock(own));
-	postgres_args_u64(args, take->without_payload ? 0 : 1);
-	connection_send(&own->taker, take->without_payload ? "take_bare" : "take_whole");
-}
 
 static int fill_take(struct store_take *take, const struct postgres_answer *rows)
 {
@@ -173,27 +159,37 @@ static int fill_take(struct store_take *take, const struct postgres_answer *rows
 	return 0;
 }
 
-static void send_all_of_take(struct postgres_store *own, const struct store_take *take)
+static void send_take(struct postgres_store *own, const struct store_take *take)
 {
 	struct connection *conn = &own->taker;
 
+	CHECK(!conn->in_doubt); /* its stamp would be lost */
 	connection_begin(conn);
-	send_take(own, take);
+	postgres_args_u64(&conn->args, take->sink);
+	postgres_args_u64(&conn->args, take->max_items);
+	postgres_args_u64(&conn->args, take->max_bytes);
+	postgres_args_u64(&conn->args, sizeof(struct store_item));
+	postgres_args_u64(&conn->args, take->lease_ms);
+	postgres_args_u64(&conn->args, own->node);
+	postgres_args_u64(&conn->args, conn->transaction);
+	postgres_args_u64(&conn->args, postgres_clock(own));
+	postgres_args_u64(&conn->args, take->without_payload ? 0 : 1);
+	connection_send(conn, take->without_payload ? "take_bare" : "take_whole");
 	postgres_args_u64(&conn->args, postgres_clock(own));
 	connection_send(conn, "now");
 	connection_commit(conn);
 	connection_sync(conn);
 }
 
-/* One transaction for one take. What it brings counts when it has committed. */
+/* One transaction for one take. Its items count when it has committed. */
 static int run_take(struct postgres_store *own, struct store_take *take)
 {
 	struct connection *conn = &own->taker;
 	struct postgres_answer items = { 0 }, now = { 0 };
 
-	send_all_of_take(own, take);
-	int error = connection_take_nothing(conn); /* BEGIN */
-	connection_join(&error, connection_take_nothing(conn));
+	send_take(own, take);
+	int error = connection_take_nothing(conn);              /* BEGIN */
+	connection_join(&error, connection_take_nothing(conn)); /* its number */
 	connection_join(&error, connection_take(conn, &items));
 	connection_join(&error, connection_take(conn, &now));
 	connection_join(&error, connection_take_commit(conn));
@@ -208,7 +204,7 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	if (error == -EPROTO)
 		return connection_rollback(conn) ? -ECONNRESET : -EPROTO;
 	if (error || filled) {
-		own->untaken = conn->in_doubt = true;
+		conn->in_doubt = true;
 		connection_close(conn);
 	} else {
 		connection_committed(conn);
@@ -216,7 +212,7 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	return error ? error : filled;
 }
 
-/* Which of the sinks that are asked for have something. */
+/* Which of the sinks that takes wait for have due tickets. */
 static int find_due(struct postgres_store *own, struct postgres_answer *answer)
 {
 	struct row_list sinks = { 0 };
@@ -246,28 +242,25 @@ static bool is_among(const struct postgres_answer *sinks, uint32_t sink)
 	return false;
 }
 
-/* Those that wait longest come first. */
+/* The longest waiting take first. */
 static int serve_takes(struct postgres_store *own)
 {
 	struct postgres_answer due = { 0 };
-	struct op_queue waiting = own->takes, finished;
+	struct op_queue waiting, finished;
+	struct store_op *op;
 	int error = own->takes.first ? find_due(own, &due) : 0;
 
+	op_queue_init(&waiting);
 	op_queue_init(&finished);
-	if (error || postgres_rows(&due) == 0) {
-		postgres_answer_free(&due);
-		return error;
-	}
-	op_queue_init(&own->takes);
-	for (struct store_op *op = waiting.first; op;) {
-		struct store_op *next = op->next;
+	if (!error && postgres_rows(&due) > 0)
+		op_queue_move(&waiting, &own->takes);
+	while ((op = op_queue_take(&waiting))) {
 		struct store_take *take = take_of(op);
 		take->count = 0;
 		if (!error && is_among(&due, take->sink))
 			error = run_take(own, take);
 		op->error = 0;
 		op_queue_put(!error && take->count > 0 ? &finished : &own->takes, op);
-		op = next;
 	}
 	postgres_answer_free(&due);
 	postgres_finish(own, &finished);
@@ -276,8 +269,8 @@ static int serve_takes(struct postgres_store *own)
 
 /* ---- waits ---- */
 
-/* False: it is not settled yet. */
-static bool tell_outcome(const struct postgres_store *own, struct store_wait *wait, uint64_t states,
+/* False: the event still has a leg to deliver. */
+static bool fill_outcome(const struct postgres_store *own, struct store_wait *wait, uint64_t states,
                          bool dropped)
 {
 	bool pending = states &
@@ -315,48 +308,45 @@ static int ask_outcomes(struct postgres_store *own, struct postgres_answer *answ
 	return error;
 }
 
-/* Answers come in the order of the questions. */
-static int look_at_waits(struct postgres_store *own)
+/* Answers are in the order of the waits. */
+static int serve_waits(struct postgres_store *own)
 {
 	struct postgres_answer answer = { 0 };
-	struct op_queue waiting = own->waits, finished;
+	struct op_queue waiting, finished;
+	struct store_op *op;
 	int error = own->waits.first ? ask_outcomes(own, &answer) : 0;
-	uint32_t row = 0;
 
+	op_queue_init(&waiting);
 	op_queue_init(&finished);
-	if (!error && own->waits.first) {
-		op_queue_init(&own->waits);
-		for (struct store_op *op = waiting.first; op; row++) {
-			struct store_op *next = op->next;
-			bool over = row < postgres_rows(&answer) &&
-			            tell_outcome(own, wait_of(op), postgres_u64(&answer, row, 1),
-			                         postgres_u64(&answer, row, 2) != 0);
-			op_queue_put(over ? &finished : &own->waits, op);
-			own->wait_count -= over;
-			op = next;
-		}
+	if (!error)
+		op_queue_move(&waiting, &own->waits);
+	for (uint32_t row = 0; (op = op_queue_take(&waiting)); row++) {
+		bool over = row < postgres_rows(&answer) &&
+		            fill_outcome(own, wait_of(op), postgres_u64(&answer, row, 1),
+		                         postgres_u64(&answer, row, 2) != 0);
+		op_queue_put(over ? &finished : &own->waits, op);
 	}
 	postgres_answer_free(&answer);
-	own->waiting = own->wait_count;
+	own->waiting = own->waits.count;
 	postgres_finish(own, &finished);
 	return error;
 }
 
-static void end_some(struct postgres_store *own, uint64_t boot_ms, int error)
+/* With an error all waits, else those whose time is over. */
+static void end_waits(struct postgres_store *own, uint64_t boot_ms, int error)
 {
-	struct op_queue waiting = own->waits, finished;
+	struct op_queue waiting, finished;
+	struct store_op *op;
 
-	op_queue_init(&own->waits);
+	op_queue_init(&waiting);
 	op_queue_init(&finished);
-	for (struct store_op *op = waiting.first; op;) {
-		struct store_op *next = op->next;
+	op_queue_move(&waiting, &own->waits);
+	while ((op = op_queue_take(&waiting))) {
 		bool over = error || store_wait_is_over(wait_of(op), boot_ms);
 		op->error = error;
 		op_queue_put(over ? &finished : &own->waits, op);
-		own->wait_count -= over;
-		op = next;
 	}
-	own->waiting = own->wait_count;
+	own->waiting = own->waits.count;
 	postgres_finish(own, &finished);
 }
 
@@ -370,32 +360,16 @@ static void finish_one(struct postgres_store *own, struct store_op *op, int erro
 	postgres_finish(own, &list);
 }
 
-static void add_wait(struct postgres_store *own, struct store_op *op)
-{
-	struct store_wait *wait = wait_of(op);
-
-	wait->was_open = false;
-	wait->outcome = OUTCOME_NONE;
-	op->error = 0;
-	if (own->wait_count == STORE_WAITS_MAX) {
-		finish_one(own, op, ERR_FULL);
-		return;
-	}
-	op_queue_put(&own->waits, op);
-	own->wait_count++;
-	own->look_now = true;
-}
-
 /* ---- a round ---- */
 
-static void read_op(struct postgres_store *own, struct store_op *op, uint64_t now_ms)
+static void run_reader(struct postgres_store *own, struct store_op *op, uint64_t now_ms)
 {
-	int error = connect_line(own, now_ms);
+	int error = connect_taker(own, now_ms);
 
 	if (!error)
 		error = reader_run(own, op);
 	if (error && !connection_is_open(&own->taker)) {
-		error = connect_line(own, now_ms);
+		error = connect_taker(own, now_ms);
 		if (!error)
 			error = reader_run(own, op);
 	}
@@ -404,19 +378,24 @@ static void read_op(struct postgres_store *own, struct store_op *op, uint64_t no
 
 static void accept_ops(struct postgres_store *own, struct op_queue *asked, uint64_t now_ms)
 {
-	for (struct store_op *op = asked->first; op;) {
-		struct store_op *next = op->next;
+	struct store_op *op;
+
+	while ((op = op_queue_take(asked))) {
 		if (op->kind == STORE_TAKE) {
 			op_queue_put(&own->takes, op);
 			own->look_now = true;
-		} else if (op->kind == STORE_WAIT) {
-			add_wait(own, op);
+		} else if (op->kind != STORE_WAIT) {
+			run_reader(own, op, now_ms);
+		} else if (own->waits.count == STORE_WAITS_MAX) {
+			finish_one(own, op, ERR_FULL);
 		} else {
-			read_op(own, op, now_ms);
+			wait_of(op)->was_open = false;
+			wait_of(op)->outcome = OUTCOME_NONE;
+			op->error = 0;
+			op_queue_put(&own->waits, op);
+			own->look_now = true;
 		}
-		op = next;
 	}
-	op_queue_init(asked);
 }
 
 struct round {
@@ -453,12 +432,13 @@ static void end_round(struct postgres_store *own)
 static void run_round(struct postgres_store *own, struct round *round)
 {
 	uint64_t now_ms = postgres_boot_ms();
+	struct connection *conn = &own->taker;
 
 	accept_ops(own, &round->asked, now_ms);
 	if (round->ending)
-		end_some(own, 0, ERR_CLOSING);
+		end_waits(own, 0, ERR_CLOSING);
 	bool look = own->look_now || now_ms >= own->look_at_ms || round->tick;
-	int error = connect_line(own, now_ms);
+	int error = connect_taker(own, now_ms);
 	if (!error && own->test && !round->tick)
 		error = housekeeping_end_leases(own);
 	else if (!error && look)
@@ -466,23 +446,22 @@ static void run_round(struct postgres_store *own, struct round *round)
 	if (!error && look) {
 		own->look_now = false;
 		own->look_at_ms = now_ms + (own->waits.first ? WAITS_EVERY_MS : LOOK_EVERY_MS);
-		error = look_at_waits(own);
+		error = serve_waits(own);
 	}
 	if (!own->test || round->tick)
-		end_some(own, clock_read(&own->clock).boot_ms, 0);
+		end_waits(own, clock_read(&own->clock).boot_ms, 0);
 	if (!error && look)
 		error = serve_takes(own);
 	if (!error && own->test)
 		error = housekeeping_count(own);
-	if (error && connection_is_open(&own->taker) && connection_lost_tables(&own->taker))
-		connection_close(&own->taker);
-	else if (error && connection_is_open(&own->taker) && own->taker.state[0])
-		log_warn("the database refuses to give out tickets",
-		         log_str("state", own->taker.state),
-		         log_str("reason", own->taker.text.text));
+	if (error && connection_is_open(conn) && connection_lost_tables(conn))
+		connection_close(conn);
+	else if (error && connection_is_open(conn) && conn->state[0])
+		log_warn("PostgreSQL refused to lease tickets", log_str("state", conn->state),
+		         log_str("reason", conn->text.text));
 }
 
-static void sleep_until_something(struct postgres_store *own)
+static void wait_for_work(struct postgres_store *own)
 {
 	struct pollfd polls[2] = {
 		{ .fd = own->wake_fd, .events = POLLIN },
@@ -501,16 +480,6 @@ static void sleep_until_something(struct postgres_store *own)
 	own->look_now |= notified;
 }
 
-static void leave(struct postgres_store *own)
-{
-	for (struct store_op *op = own->takes.first; op; op = op->next)
-		op->error = ERR_CLOSING;
-	postgres_finish(own, &own->takes);
-	end_some(own, 0, ERR_CLOSING);
-	if (connect_line(own, UINT64_MAX) < 0 || housekeeping_leave(own) < 0)
-		log_warn("the database did not hear that this node ends");
-}
-
 void taker_main(void *user)
 {
 	struct postgres_store *own = user;
@@ -521,7 +490,13 @@ void taker_main(void *user)
 		run_round(own, &round);
 		end_round(own);
 		if (!round.leave)
-			sleep_until_something(own);
+			wait_for_work(own);
 	}
-	leave(own);
+	for (struct store_op *op = own->takes.first; op; op = op->next)
+		op->error = ERR_CLOSING;
+	postgres_finish(own, &own->takes);
+	end_waits(own, 0, ERR_CLOSING);
+	if (connect_taker(own, UINT64_MAX) < 0 || housekeeping_leave(own) < 0)
+		log_warn("PostgreSQL could not be told that this node stops: its tickets are due "
+		         "again when their leases end");
 }
