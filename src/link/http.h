@@ -23,7 +23,7 @@
  *            (sys/thread.h does that). http_ask() blocks the caller.
  * Ownership: a client is embedded by its owner, and calls too; both stay in place. What a
  *            call sends stays until its `done`.
- * Failure:   -ENOMEM, ERR_CONFIG; how a call ended is told by enum http_end.
+ * Failure:   -ENOMEM, ERR_CONFIG; enum http_end says how a call ended.
  */
 #pragma once
 

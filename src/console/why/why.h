@@ -90,7 +90,7 @@ struct why_context {
 #define ADVISE_PARAMETERS "source format"
 
 /* Reads the query of the target ("id=…&limit=5"). ERR_INVALID or ERR_TOO_LARGE
- * with a text for whoever asked. */
+ * with a text for the caller. */
 int why_question_parse(struct span query, struct why_question *ret_question,
                        struct error_text *ret_text) must_check;
 

@@ -58,7 +58,7 @@ int tls_client_trust(void *ssl_context, const char *host)
 	SSL_CTX *context = ssl_context;
 	X509_VERIFY_PARAM *rules = SSL_CTX_get0_param(context);
 	SSL_CTX_set_verify(context, SSL_VERIFY_PEER, verify);
-	/* A certificate of the file is enough by itself, whoever signed it. */
+	/* A certificate of the file is enough by itself: its issuer does not matter. */
 	if (X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN) != 1)
 		return -ENOMEM;
 	if (X509_VERIFY_PARAM_set1_ip_asc(rules, host) == 1)

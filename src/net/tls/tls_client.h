@@ -37,7 +37,7 @@ struct tls_client *tls_client_free(struct tls_client *client);
 int tls_client_send(struct tls_client *client, struct span bytes, size_t *ret_len) must_check;
 
 /* *ret_len is 0 at the end. Whether the peer said that it is the end is not judged:
- * whoever reads must know the length. */
+ * the reader must know the length. */
 int tls_client_receive(struct tls_client *client, char *out, size_t room,
                        size_t *ret_len) must_check;
 

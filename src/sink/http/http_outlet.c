@@ -301,7 +301,7 @@ static void tell(struct outlet_attempt *chain, const struct outlet_result *resul
 	}
 }
 
-/* The transfer may be another's before its chain is told. */
+/* The transfer may be used again before its chain is reported. */
 static void end_transfer(struct http_transfer *transfer, struct outlet_result *result, bool each)
 {
 	struct outlet_attempt *chain = transfer->chain;

@@ -14,7 +14,7 @@ struct key {
 	char text[KEY_MAX];
 };
 
-/* A value is set down by whoever knows it to be fit; see append_safe(). */
+/* The caller has checked that the value is fit for a header. */
 static void add_line(struct http_transfer *transfer, struct span name, struct span value)
 {
 	struct buf *text = &transfer->text;
