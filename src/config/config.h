@@ -85,39 +85,6 @@ enum serve_resp_tls { SERVE_RESP_TLS_AUTO, SERVE_RESP_TLS_OFF };
 
 enum serve_io_uring { SERVE_IO_URING_AUTO, SERVE_IO_URING_OFF };
 
-/* The rows of its table. */
-enum serve_row {
-	SERVE_CONFIG,
-	SERVE_LISTEN,
-	SERVE_ADMIN,
-	SERVE_RESP,
-	SERVE_RESP_SCOPE,
-	SERVE_RESP_TLS,
-	SERVE_RESP_MAX_VALUE,
-	SERVE_RESP_IDLE,
-	SERVE_DATA,
-	SERVE_STORE,
-	SERVE_WINDOW,
-	SERVE_TLS_CERT,
-	SERVE_TLS_KEY,
-	SERVE_TLS_CLIENT_CA,
-	SERVE_THREADS,
-	SERVE_LOG,
-	SERVE_PRINT,
-	SERVE_COMMIT,
-	SERVE_IO_URING,
-	SERVE_RETAIN,
-	SERVE_RETAIN_SIZE,
-	SERVE_DEAD_KEEP,
-	SERVE_MAX_BODY,
-	SERVE_MAX_CONNECTIONS,
-	SERVE_MAX_PER_ADDRESS,
-	SERVE_MAX_OPEN_TICKETS,
-	SERVE_ACCEPT_CLOCK,
-	SERVE_ROWS
-};
-
-extern const struct option serve_option_rows[SERVE_ROWS];
 extern const struct option_table serve_option_table;
 
 /* ---- the result ---- */

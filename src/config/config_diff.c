@@ -301,10 +301,11 @@ static int compare_flag(struct config_diff *diff, const struct config_option *ro
                         const struct config *old, const struct config *new)
 {
 	char was[256], is[256], text[600];
-	if (same_flag(row->flag, old, new))
+	const struct option *flag = config_option_flag(row);
+	if (same_flag(flag, old, new))
 		return 0;
-	write_value(row->flag, &old->serve, was, sizeof(was));
-	write_value(row->flag, &new->serve, is, sizeof(is));
+	write_value(flag, &old->serve, was, sizeof(was));
+	write_value(flag, &new->serve, is, sizeof(is));
 	snprintf(text, sizeof(text), "%s becomes %s", was, is);
 	return add(diff, row->path, config_option_reloads(row), text);
 }

@@ -76,7 +76,7 @@ enum config_sinks {
 struct config_option {
 	const char *path; /* "sources.*.window" */
 	enum config_kind kind;
-	const struct option *flag; /* CONFIG_FLAG: the row that is shared */
+	const char *flag; /* CONFIG_FLAG: the flag of serve whose row is shared */
 	size_t offset, size, count_offset;
 	uint64_t min, max;
 	const char *choices;
@@ -102,6 +102,9 @@ bool config_option_in(const struct config_option *option, const char *section,
 
 /* Is SIGHUP enough? */
 bool config_option_reloads(const struct config_option *option);
+
+/* The shared row of a flag, or NULL. */
+const struct option *config_option_flag(const struct config_option *option);
 
 /* Whichever row says it: its own or the shared one. */
 const char *config_option_help(const struct config_option *option);

@@ -46,7 +46,7 @@ static struct span last_name(const struct config_option *option)
 /* Is this its name, in the file or as a flag? */
 static bool is_named(const struct config_option *option, struct span name)
 {
-	return (option->flag && is_same_name(span_str(option->flag->name), name)) ||
+	return (option->flag && is_same_name(span_str(option->flag), name)) ||
 	       is_same_name(last_name(option), name);
 }
 

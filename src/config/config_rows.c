@@ -13,7 +13,7 @@
 
 /* Where the value goes: with a flag of serve, into a member, or into an array with its
  * count. */
-#define FLAG(row) .kind = CONFIG_FLAG, .flag = &serve_option_rows[row]
+#define FLAG(name) .kind = CONFIG_FLAG, .flag = (name)
 #define FIELD(type, member) \
 	.offset = offsetof(struct type, member), .size = sizeof(((struct type *)NULL)->member)
 #define COUNTED(type, member, counter, most)                                                     \
@@ -116,116 +116,96 @@
 
 /* ---- flags of serve ---- */
 
-const struct option serve_option_rows[SERVE_ROWS] = {
-	[SERVE_CONFIG] = { "config", OPTION_TEXT, offsetof(struct serve_options, config), "FILE",
-	                   NULL, 0, 0, NULL,
-	                   "the configuration file (YAML); options given here count more than it" },
-	[SERVE_LISTEN] = { "listen", OPTION_ADDRESS, offsetof(struct serve_options, listen),
-	                   "ADDR:PORT", "127.0.0.1:8080", 0, 0, NULL,
-	                   "where to listen, IPv4 or [IPv6]; port 0 picks a free one" },
-	[SERVE_ADMIN] = { "admin", OPTION_UNIX, offsetof(struct serve_options, admin), "ADDR:PORT",
-	                  "127.0.0.1:8081", 0, 0, NULL,
-	                  "where the admin API listens; `unix:/PATH`: at a socket that only this user can open; `none`: nowhere. An address that others can reach needs admin.token" },
-	[SERVE_RESP] = { "resp", OPTION_LISTEN, offsetof(struct serve_options, resp), "ADDR:PORT",
-	                 "none", 0, 0, NULL,
-	                 "where clients of Redis are answered (docs/redis-door.md); `none`: nowhere. An address that others can reach needs resp.password" },
-	[SERVE_RESP_SCOPE] = { "resp-scope", OPTION_TEXT,
-	                       offsetof(struct serve_options, resp_scope), "NAME", "resp", 0, 0,
-	                       NULL, "its keys are those of this scope: another one, other keys" },
-	[SERVE_RESP_TLS] = { "resp-tls", OPTION_CHOICE, offsetof(struct serve_options, resp_tls),
-	                     "USE", "auto", 0, 0, "auto|off",
-	                     "auto: with TLS if --tls-cert is given; off: never" },
-	[SERVE_RESP_MAX_VALUE] = { "resp-max-value", OPTION_SIZE,
-	                           offsetof(struct serve_options, resp_max_value), "SIZE", "64KiB",
-	                           1024, 1u << 20, NULL,
-	                           "largest value; beyond it the reply is an error" },
-	[SERVE_RESP_IDLE] = { "resp-idle", OPTION_DURATION,
-	                      offsetof(struct serve_options, resp_idle_ms), "TIME", "0s", 0, DAY_MS,
-	                      NULL, "a client that says nothing for so long is let go; 0s: never" },
-	[SERVE_DATA] = { "data", OPTION_TEXT, offsetof(struct serve_options, local.path), "DIR",
-	                 "stile-data", 0, 0, NULL, "the data folder; made if it is not there" },
-	[SERVE_STORE] = { "store", OPTION_TEXT, offsetof(struct serve_options, store), "URL", NULL,
-	                  0, 0, NULL,
-	                  "a store that several gateways share: redis://, rediss://, redis-cluster://, rediss-cluster:// or postgres://; `${NAME}` in it is that variable" },
-	[SERVE_WINDOW] = { "window", OPTION_DURATION, offsetof(struct serve_options, window_ms),
-	                   "TIME", "4d", 1000, 3650 * DAY_MS, NULL,
-	                   "how long a claim is remembered" },
-	[SERVE_TLS_CERT] = { "tls-cert", OPTION_TEXT, offsetof(struct serve_options, tls.cert_file),
-	                     "FILE", NULL, 0, 0, NULL,
-	                     "certificate chain (PEM); with --tls-key, listen with TLS" },
-	[SERVE_TLS_KEY] = { "tls-key", OPTION_TEXT, offsetof(struct serve_options, tls.key_file),
-	                    "FILE", NULL, 0, 0, NULL, "private key of the certificate (PEM)" },
-	[SERVE_TLS_CLIENT_CA] = { "tls-client-ca", OPTION_TEXT,
-	                          offsetof(struct serve_options, tls.client_ca_file), "FILE", NULL,
-	                          0, 0, NULL,
-	                          "certificates (PEM) of who may sign client certificates" },
-	[SERVE_THREADS] = { "threads", OPTION_COUNT, offsetof(struct serve_options, threads), "N",
-	                    "1", 1, 64, NULL, "io threads" },
-	[SERVE_LOG] = { "log", OPTION_CHOICE, offsetof(struct serve_options, log_json), "FORMAT",
-	                "text", 0, 0, "text|json", "log lines on standard error: text or json" },
-	[SERVE_PRINT] = { "print", OPTION_CHOICE, offsetof(struct serve_options, print_envelope),
-	                  "FORM", "event", 0, 0, "event|envelope",
-	                  "a line of standard output: the event, or an envelope with its ticket" },
-	[SERVE_COMMIT] = { "commit", OPTION_CHOICE, offsetof(struct serve_options, commit), "WHERE",
-	                   "auto", 0, 0, "auto|inline|thread",
-	                   "who writes the journal: the io thread, a thread of its own, or what the disk's speed says" },
-	[SERVE_IO_URING] = { "io-uring", OPTION_CHOICE, offsetof(struct serve_options, io_uring),
-	                     "USE", "auto", 0, 0, "auto|off",
-	                     "read and answer many connections in one system call where the kernel allows it; off: never ask for it" },
-	[SERVE_RETAIN] = { "retain", OPTION_DURATION,
-	                   offsetof(struct serve_options, local.retain_ms), "TIME", "7d", 1000,
-	                   3650 * DAY_MS, NULL, "how long the events of settled tickets are kept" },
-	[SERVE_RETAIN_SIZE] = { "retain-size", OPTION_SIZE,
-	                        offsetof(struct serve_options, local.retain_bytes), "SIZE", "16GiB",
-	                        64u << 20, UINT64_C(1) << 50, NULL,
-	                        "at most this much journal is kept for them" },
-	[SERVE_DEAD_KEEP] = { "dead-keep", OPTION_DURATION,
-	                      offsetof(struct serve_options, local.dead_keep_ms), "TIME", "30d",
-	                      1000, 3650 * DAY_MS, NULL,
-	                      "how long events that could not be delivered are kept for a person" },
-	[SERVE_MAX_BODY] = { "max-body", OPTION_SIZE, offsetof(struct serve_options, body_bytes),
-	                     "SIZE", "1MiB", 1024, 4u << 20, NULL,
-	                     "largest request body, up to 4MiB; beyond it the answer is 413" },
-	[SERVE_MAX_CONNECTIONS] = { "max-connections", OPTION_COUNT,
-	                            offsetof(struct serve_options, connections), "N", "8192", 1,
-	                            1000000, NULL,
-	                            "open connections in all; beyond it the answer is 503" },
-	[SERVE_MAX_PER_ADDRESS] = { "max-per-address", OPTION_COUNT,
-	                            offsetof(struct serve_options, connections_per_address), "N",
-	                            "1024", 1, 1000000, NULL,
-	                            "open connections of one address; beyond it the answer is 429" },
-	[SERVE_MAX_OPEN_TICKETS] = { "max-open-tickets", OPTION_COUNT,
-	                             offsetof(struct serve_options, open_tickets), "N", "10000000",
-	                             1, 100000000, NULL,
-	                             "open tickets: events for each sink that wait, are dead, parked "
-	                             "or held; beyond it the answer is 503" },
-	[SERVE_ACCEPT_CLOCK] = { "accept-clock", OPTION_FLAG,
-	                         offsetof(struct serve_options, local.accept_clock), NULL, NULL, 0,
-	                         0, NULL,
-	                         "trust the wall clock once, after stile has held it for an unexplained jump" },
+static const struct option flags[] = {
+	{ "config", OPTION_TEXT, offsetof(struct serve_options, config), "FILE", NULL, 0, 0, NULL,
+	  "the configuration file (YAML); options given here count more than it" },
+	{ "listen", OPTION_ADDRESS, offsetof(struct serve_options, listen), "ADDR:PORT",
+	  "127.0.0.1:8080", 0, 0, NULL,
+	  "where to listen, IPv4 or [IPv6]; port 0 picks a free one" },
+	{ "admin", OPTION_UNIX, offsetof(struct serve_options, admin), "ADDR:PORT",
+	  "127.0.0.1:8081", 0, 0, NULL,
+	  "where the admin API listens; `unix:/PATH`: at a socket that only this user can open; `none`: nowhere. An address that others can reach needs admin.token" },
+	{ "resp", OPTION_LISTEN, offsetof(struct serve_options, resp), "ADDR:PORT", "none", 0, 0,
+	  NULL,
+	  "where clients of Redis are answered (docs/redis-door.md); `none`: nowhere. An address that others can reach needs resp.password" },
+	{ "resp-scope", OPTION_TEXT, offsetof(struct serve_options, resp_scope), "NAME", "resp", 0,
+	  0, NULL, "its keys are those of this scope: another one, other keys" },
+	{ "resp-tls", OPTION_CHOICE, offsetof(struct serve_options, resp_tls), "USE", "auto", 0, 0,
+	  "auto|off", "auto: with TLS if --tls-cert is given; off: never" },
+	{ "resp-max-value", OPTION_SIZE, offsetof(struct serve_options, resp_max_value), "SIZE",
+	  "64KiB", 1024, 1u << 20, NULL, "largest value; beyond it the reply is an error" },
+	{ "resp-idle", OPTION_DURATION, offsetof(struct serve_options, resp_idle_ms), "TIME", "0s",
+	  0, DAY_MS, NULL, "a client that says nothing for so long is let go; 0s: never" },
+	{ "data", OPTION_TEXT, offsetof(struct serve_options, local.path), "DIR", "stile-data", 0,
+	  0, NULL, "the data folder; made if it is not there" },
+	{ "store", OPTION_TEXT, offsetof(struct serve_options, store), "URL", NULL, 0, 0, NULL,
+	  "a store that several gateways share: redis://, rediss://, redis-cluster://, rediss-cluster:// or postgres://; `${NAME}` in it is that variable" },
+	{ "window", OPTION_DURATION, offsetof(struct serve_options, window_ms), "TIME", "4d", 1000,
+	  3650 * DAY_MS, NULL, "how long a claim is remembered" },
+	{ "tls-cert", OPTION_TEXT, offsetof(struct serve_options, tls.cert_file), "FILE", NULL, 0,
+	  0, NULL, "certificate chain (PEM); with --tls-key, listen with TLS" },
+	{ "tls-key", OPTION_TEXT, offsetof(struct serve_options, tls.key_file), "FILE", NULL, 0, 0,
+	  NULL, "private key of the certificate (PEM)" },
+	{ "tls-client-ca", OPTION_TEXT, offsetof(struct serve_options, tls.client_ca_file), "FILE",
+	  NULL, 0, 0, NULL, "certificates (PEM) of who may sign client certificates" },
+	{ "threads", OPTION_COUNT, offsetof(struct serve_options, threads), "N", "1", 1, 64, NULL,
+	  "io threads" },
+	{ "log", OPTION_CHOICE, offsetof(struct serve_options, log_json), "FORMAT", "text", 0, 0,
+	  "text|json", "log lines on standard error: text or json" },
+	{ "print", OPTION_CHOICE, offsetof(struct serve_options, print_envelope), "FORM", "event",
+	  0, 0, "event|envelope",
+	  "a line of standard output: the event, or an envelope with its ticket" },
+	{ "commit", OPTION_CHOICE, offsetof(struct serve_options, commit), "WHERE", "auto", 0, 0,
+	  "auto|inline|thread",
+	  "who writes the journal: the io thread, a thread of its own, or what the disk's speed says" },
+	{ "io-uring", OPTION_CHOICE, offsetof(struct serve_options, io_uring), "USE", "auto", 0, 0,
+	  "auto|off",
+	  "read and answer many connections in one system call where the kernel allows it; off: never ask for it" },
+	{ "retain", OPTION_DURATION, offsetof(struct serve_options, local.retain_ms), "TIME", "7d",
+	  1000, 3650 * DAY_MS, NULL, "how long the events of settled tickets are kept" },
+	{ "retain-size", OPTION_SIZE, offsetof(struct serve_options, local.retain_bytes), "SIZE",
+	  "16GiB", 64u << 20, UINT64_C(1) << 50, NULL,
+	  "at most this much journal is kept for them" },
+	{ "dead-keep", OPTION_DURATION, offsetof(struct serve_options, local.dead_keep_ms), "TIME",
+	  "30d", 1000, 3650 * DAY_MS, NULL,
+	  "how long events that could not be delivered are kept for a person" },
+	{ "max-body", OPTION_SIZE, offsetof(struct serve_options, body_bytes), "SIZE", "1MiB", 1024,
+	  4u << 20, NULL, "largest request body, up to 4MiB; beyond it the answer is 413" },
+	{ "max-connections", OPTION_COUNT, offsetof(struct serve_options, connections), "N", "8192",
+	  1, 1000000, NULL, "open connections in all; beyond it the answer is 503" },
+	{ "max-per-address", OPTION_COUNT, offsetof(struct serve_options, connections_per_address),
+	  "N", "1024", 1, 1000000, NULL,
+	  "open connections of one address; beyond it the answer is 429" },
+	{ "max-open-tickets", OPTION_COUNT, offsetof(struct serve_options, open_tickets), "N",
+	  "10000000", 1, 100000000, NULL,
+	  "open tickets: events for each sink that wait, are dead, parked "
+	  "or held; beyond it the answer is 503" },
+	{ "accept-clock", OPTION_FLAG, offsetof(struct serve_options, local.accept_clock), NULL,
+	  NULL, 0, 0, NULL,
+	  "trust the wall clock once, after stile has held it for an unexplained jump" },
 };
 
-const struct option_table serve_option_table = { serve_option_rows, SERVE_ROWS };
+const struct option_table serve_option_table = { flags, ARRAY_LEN(flags) };
 
 /* ---- the gateway: its listeners, what remembers, what peers may ask for ---- */
 
 static const struct config_option gateway_rows[] = {
-	{ .path = "listen", FLAG(SERVE_LISTEN) },
-	{ .path = "threads", FLAG(SERVE_THREADS) },
-	{ .path = "io_uring", FLAG(SERVE_IO_URING) },
-	{ .path = "log", FLAG(SERVE_LOG) },
-	{ .path = "print", FLAG(SERVE_PRINT), .reload = true }, /* by the sinks that have it */
-	{ .path = "window", FLAG(SERVE_WINDOW), .reload = true },
+	{ .path = "listen", FLAG("listen") },
+	{ .path = "threads", FLAG("threads") },
+	{ .path = "io_uring", FLAG("io-uring") },
+	{ .path = "log", FLAG("log") },
+	{ .path = "print", FLAG("print"), .reload = true }, /* by the sinks that have it */
+	{ .path = "window", FLAG("window"), .reload = true },
 
 	{ .path = "tls", .kind = CONFIG_SECTION, .help = "listen with TLS" },
-	{ .path = "tls.cert", FLAG(SERVE_TLS_CERT), .also = "certificate|tls_cert|cert_file" },
-	{ .path = "tls.key", FLAG(SERVE_TLS_KEY), .also = "tls_key|key_file|private_key" },
-	{ .path = "tls.client_ca", FLAG(SERVE_TLS_CLIENT_CA), .also = "ca|ca_file" },
+	{ .path = "tls.cert", FLAG("tls-cert"), .also = "certificate|tls_cert|cert_file" },
+	{ .path = "tls.key", FLAG("tls-key"), .also = "tls_key|key_file|private_key" },
+	{ .path = "tls.client_ca", FLAG("tls-client-ca"), .also = "ca|ca_file" },
 
 	{ .path = "admin",
 	  .kind = CONFIG_SECTION,
 	  .help = "the listener of the admin API (docs/admin.md)" },
-	{ .path = "admin.listen", FLAG(SERVE_ADMIN), .also = "admin_listen|address" },
+	{ .path = "admin.listen", FLAG("admin"), .also = "admin_listen|address" },
 	{ .path = "admin.token",
 	  .kind = CONFIG_SECRETS,
 	  COUNTED(config, admin_tokens, admin_token_count, CONFIG_ADMIN_TOKENS_MAX),
@@ -237,17 +217,17 @@ static const struct config_option gateway_rows[] = {
 	  .kind = CONFIG_SECTION,
 	  .also = "redis",
 	  .help = "the door for clients of Redis (docs/redis-door.md)" },
-	{ .path = "resp.listen", FLAG(SERVE_RESP), .also = "address|port" },
+	{ .path = "resp.listen", FLAG("resp"), .also = "address|port" },
 	{ .path = "resp.password",
 	  .kind = CONFIG_SECRETS,
 	  COUNTED(config, resp_passwords, resp_password_count, CONFIG_RESP_PASSWORDS_MAX),
 	  .value = "SECRET",
 	  .also = "secret|requirepass|auth|token",
 	  .help = "what a client says with AUTH or HELLO as the user `default`: one, or several while they change; needed where others than this machine can reach the listener" },
-	{ .path = "resp.tls", FLAG(SERVE_RESP_TLS) },
-	{ .path = "resp.scope", FLAG(SERVE_RESP_SCOPE) },
-	{ .path = "resp.max_value", FLAG(SERVE_RESP_MAX_VALUE), .also = "value" },
-	{ .path = "resp.idle", FLAG(SERVE_RESP_IDLE), .also = "timeout|idle_timeout" },
+	{ .path = "resp.tls", FLAG("resp-tls") },
+	{ .path = "resp.scope", FLAG("resp-scope") },
+	{ .path = "resp.max_value", FLAG("resp-max-value"), .also = "value" },
+	{ .path = "resp.idle", FLAG("resp-idle"), .also = "timeout|idle_timeout" },
 
 	{ .path = "store",
 	  .kind = CONFIG_SECTION,
@@ -276,17 +256,17 @@ static const struct config_option gateway_rows[] = {
 	{ .path = "store.local",
 	  .kind = CONFIG_SECTION,
 	  .help = "the store in a folder of this machine" },
-	{ .path = "store.local.path", FLAG(SERVE_DATA), .also = "data|dir|folder" },
-	{ .path = "store.local.retain", FLAG(SERVE_RETAIN), .also = "retention" },
-	{ .path = "store.local.retain_size", FLAG(SERVE_RETAIN_SIZE), .also = "max_size" },
-	{ .path = "store.local.dead_keep", FLAG(SERVE_DEAD_KEEP) },
-	{ .path = "store.local.commit", FLAG(SERVE_COMMIT) },
+	{ .path = "store.local.path", FLAG("data"), .also = "data|dir|folder" },
+	{ .path = "store.local.retain", FLAG("retain"), .also = "retention" },
+	{ .path = "store.local.retain_size", FLAG("retain-size"), .also = "max_size" },
+	{ .path = "store.local.dead_keep", FLAG("dead-keep") },
+	{ .path = "store.local.commit", FLAG("commit") },
 
 	{ .path = "limits", .kind = CONFIG_SECTION, .help = "what peers may ask for" },
-	{ .path = "limits.body", FLAG(SERVE_MAX_BODY), .also = "max_body" },
-	{ .path = "limits.connections", FLAG(SERVE_MAX_CONNECTIONS), .also = "max_connections" },
-	{ .path = "limits.per_address", FLAG(SERVE_MAX_PER_ADDRESS), .also = "max_per_address" },
-	{ .path = "limits.open_tickets", FLAG(SERVE_MAX_OPEN_TICKETS), .also = "max_open_tickets" },
+	{ .path = "limits.body", FLAG("max-body"), .also = "max_body" },
+	{ .path = "limits.connections", FLAG("max-connections"), .also = "max_connections" },
+	{ .path = "limits.per_address", FLAG("max-per-address"), .also = "max_per_address" },
+	{ .path = "limits.open_tickets", FLAG("max-open-tickets"), .also = "max_open_tickets" },
 };
 
 /* ---- claims: the claims API ---- */
@@ -1185,14 +1165,26 @@ bool config_option_reloads(const struct config_option *option)
 	return option->reload || config_option_find("", top)->reload;
 }
 
+const struct option *config_option_flag(const struct config_option *option)
+{
+	const struct option *flag = NULL;
+	if (option->flag) {
+		flag = option_find(serve_option_table, span_str(option->flag));
+		CHECK(flag); /* the table names flags of serve only */
+	}
+	return flag;
+}
+
 const char *config_option_help(const struct config_option *option)
 {
-	return option->flag ? option->flag->help : option->help;
+	const struct option *flag = config_option_flag(option);
+	return flag ? flag->help : option->help;
 }
 
 const char *config_option_standard(const struct config_option *option)
 {
-	return option->flag ? option->flag->standard : option->standard;
+	const struct option *flag = config_option_flag(option);
+	return flag ? flag->standard : option->standard;
 }
 
 const char *config_option_value(const struct config_option *option)
@@ -1200,10 +1192,12 @@ const char *config_option_value(const struct config_option *option)
 	const char *choices = config_option_choices(option);
 	if (choices)
 		return choices;
-	return option->flag ? option->flag->value : option->value;
+	const struct option *flag = config_option_flag(option);
+	return flag ? flag->value : option->value;
 }
 
 const char *config_option_choices(const struct config_option *option)
 {
-	return option->flag ? option->flag->choices : option->choices;
+	const struct option *flag = config_option_flag(option);
+	return flag ? flag->choices : option->choices;
 }

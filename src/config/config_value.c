@@ -518,7 +518,9 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	void *field = (char *)base + option->offset;
 	uint32_t *count = (uint32_t *)(void *)((char *)base + option->count_offset);
 	switch (option->kind) {
-	case CONFIG_FLAG: (void)read_as(reader, option->flag, node, &reader->config->serve); break;
+	case CONFIG_FLAG:
+		(void)read_as(reader, config_option_flag(option), node, &reader->config->serve);
+		break;
 	case CONFIG_CHOICE:
 	case CONFIG_SECONDS:
 	case CONFIG_MS:

@@ -46,7 +46,7 @@ static void print_markdown_row(const struct config_option *option, FILE *out)
 	fprintf(out, " | %s | ", is_section(option) ? "" : reload_word(option));
 	print_cell(config_option_help(option), out);
 	if (option->flag)
-		fprintf(out, " (`--%s`)", option->flag->name);
+		fprintf(out, " (`--%s`)", option->flag);
 	fputs(" |\n", out);
 }
 
@@ -186,7 +186,7 @@ static void print_option(const struct config_option *option, FILE *out)
 	}
 	if (option->flag) {
 		fputs("The same as \\fB\\-\\-", out);
-		print_roff(option->flag->name, out);
+		print_roff(option->flag, out);
 		fputs("\\fR of \\fBstile serve\\fR, which counts more.\n", out);
 	}
 	if (!is_section(option) && !config_option_reloads(option))

@@ -303,7 +303,7 @@ static int set_argument(const struct option *option, const char *text, void *val
 	                  expected.text);
 }
 
-static const struct option *find(struct option_table table, struct span name)
+const struct option *option_find(struct option_table table, struct span name)
 {
 	for (size_t i = 0; i < table.count; i++)
 		if (span_eq(name, span_str(table.options[i].name)))
@@ -329,14 +329,14 @@ static int parse_option(struct option_table table, int argc, char **argv, int *a
 	const char *text = argv[*at] + 2;
 	size_t len = strcspn(text, "=");
 	struct span name = span_of(text, len);
-	const struct option *option = find(table, name);
+	const struct option *option = option_find(table, name);
 	const struct option_old *old = option ? NULL : option_old_flag(name);
 	const char *value = text[len] == '=' ? text + len + 1 : NULL;
 	if (old) {
 		log_warn("an old option is used", log_span("option", name),
 		         log_str("advice", old->advice));
 		if (old->successor)
-			option = find(table, span_str(old->successor));
+			option = option_find(table, span_str(old->successor));
 		else if (!value && *at + 1 < argc)
 			++*at;
 		if (!option)

@@ -69,6 +69,9 @@ struct option_table {
 	size_t count;
 };
 
+/* NULL: there is none. */
+const struct option *option_find(struct option_table table, struct span name);
+
 void options_set_defaults(struct option_table table, void *values);
 
 /* Sets what the arguments say and leaves the rest as it was. Arguments that are

@@ -180,7 +180,7 @@ static int open_all(struct serve_admin *it, struct error_text *ret_text)
 
 static bool is_standard(const char *listen)
 {
-	return strcmp(listen, serve_option_rows[SERVE_ADMIN].standard) == 0;
+	return strcmp(listen, option_find(serve_option_table, SPAN("admin"))->standard) == 0;
 }
 
 int serve_admin_open(const struct serve_admin_options *options, struct serve_admin **ret_admin,

@@ -169,7 +169,7 @@ static void flag_values(const struct option *flag, struct values *values)
 static void values_of(const struct config_option *row, struct values *values)
 {
 	switch (row->kind) {
-	case CONFIG_FLAG: flag_values(row->flag, values); return;
+	case CONFIG_FLAG: flag_values(config_option_flag(row), values); return;
 	case CONFIG_TEXT:
 	case CONFIG_STRING:
 	case CONFIG_PART: set(values, "one", "two"); return;
