@@ -10,12 +10,12 @@
 #include "sys/loop.h"
 #include "sys/thread.h"
 
-/* Shared by the asker and the thread; the one that leaves last frees it. */
+/* Shared by the caller and the thread; the last of them frees it. */
 struct name_lookup {
 	struct thread thread;
 	pthread_mutex_t lock; /* for what follows, down to the answer */
 	bool answered;
-	bool left; /* the asker is gone, and so may be its loop */
+	bool left; /* by the caller; its loop may be freed */
 	int error;
 	struct name_addresses addresses;
 	struct loop *loop;
@@ -29,7 +29,7 @@ static void free_shared(struct name_lookup *lookup)
 	mem_free(lookup);
 }
 
-/* More addresses than there is room for are an error: all must be judged. */
+/* More addresses than there is room for are an error: the caller checks all of them. */
 static int ask_system(const char *host, struct name_addresses *ret_addresses)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM };

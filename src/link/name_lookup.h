@@ -1,12 +1,12 @@
 /*
- * name_lookup: one name to its addresses, off the loop's thread.
+ * name_lookup: resolves one name to its addresses, off the loop's thread.
  *
- * The system's resolver blocks, for many seconds when a server of names is away. So
- * each question has a short-lived thread of its own, and nobody waits for one whose
- * answer is no longer wanted.
+ * The system's resolver blocks, for many seconds when a DNS server does not answer. So each
+ * question has a short-lived thread of its own, and nobody waits for a thread whose answer
+ * is no longer wanted.
  *
- * Room:      link. Threads: the loop's; the question's own wakes it.
- * Ownership: name_lookup_free() at any time, answered or not; before the loop goes.
+ * Room:      link. Threads: the loop's; the question's own thread wakes it.
+ * Ownership: name_lookup_free() at any time, answered or not, but before the loop is freed.
  * Failure:   -errno: no thread.
  */
 #pragma once
@@ -40,6 +40,6 @@ int name_lookup_start(const struct name_lookup_question *question,
                       struct name_lookup **ret_lookup) must_check;
 struct name_lookup *name_lookup_free(struct name_lookup *lookup);
 
-/* True when the answer is here: 0 and one address at least, or an EAI_… of <netdb.h>. */
+/* True when there is an answer: 0 and one address at least, or an EAI_… of <netdb.h>. */
 bool name_lookup_ready(struct name_lookup *lookup, int *ret_error,
                        struct name_addresses *ret_addresses);

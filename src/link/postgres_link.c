@@ -10,24 +10,11 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "link/postgres_args.h"
 #include "sys/clock.h"
 
 /* ---- texts ---- */
 
 #define PASSWORD_MAX 4096u /* of one from a file */
-
-/* Bytes that may stand in a line: no controls, no password. */
-static size_t clean(char *text, size_t len, struct span password, bool cut)
-{
-	len = secret_blot(text, len, password, cut);
-	for (size_t i = 0; i < len; i++)
-		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
-			text[i] = ' ';
-	while (len > 0 && text[len - 1] == ' ')
-		len--;
-	return len;
-}
 
 void postgres_link_text(const struct postgres_link_options *options, const char *message,
                         struct error_text *ret_text)
@@ -38,7 +25,12 @@ void postgres_link_text(const struct postgres_link_options *options, const char 
 	bool cut = len > sizeof(text);
 	len = cut ? sizeof(text) : len;
 	memcpy(text, message, len);
-	len = clean(text, len, span_str(options->password ? options->password : ""), cut);
+	len = secret_blot(text, len, span_str(options->password ? options->password : ""), cut);
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 0x7f)
+			text[i] = ' ';
+	while (len > 0 && text[len - 1] == ' ')
+		len--;
 	error_fill(ret_text, 0, "%.*s", (int)len, text);
 }
 
@@ -48,7 +40,7 @@ int postgres_conninfo_check(const char *conninfo, char **ret_password, struct er
 	PQconninfoOption *list = PQconninfoParse(conninfo, &message);
 	if (message)
 		PQfreemem(message);
-	/* libpq's text would repeat what was written, the password too. */
+	/* libpq's text would repeat the string with the password. */
 	if (!list)
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "it is no connection string of PostgreSQL: "
@@ -86,7 +78,7 @@ static int wait_for(const struct postgres_link *link, short events)
 	return ready > 0 && polls[1].revents != 0 ? ERR_CLOSING : 0;
 }
 
-/* The next of what PQgetResult() gives. */
+/* PQgetResult(), which may wait. */
 static int next_result(struct postgres_link *link, PGresult **ret_result)
 {
 	for (;;) {
@@ -110,7 +102,7 @@ bool postgres_link_is_alive(struct postgres_link *link)
 	if (!link->conn)
 		return false;
 	struct pollfd look = { .fd = PQsocket(link->conn), .events = POLLIN };
-	for (int i = 0; i < 3; i++) { /* its last words, then the end */
+	for (int i = 0; i < 3; i++) { /* a last message, then the end */
 		if (poll(&look, 1, 0) == 0)
 			return true;
 		if (!PQconsumeInput(link->conn) || PQstatus(link->conn) != CONNECTION_OK)
@@ -176,36 +168,28 @@ uint64_t postgres_u64(const struct postgres_answer *answer, uint32_t row, uint32
 	return be64toh(wide);
 }
 
-/* Is it the connection that ended, whatever the words? */
-static bool is_lost(const char *state)
-{
-	return state[0] == '\0' || memcmp(state, "08", 2) == 0 || memcmp(state, "57P", 3) == 0;
-}
-
-static int note_failure(struct postgres_link *link, struct postgres_answer *answer,
-                        const PGresult *result)
-{
-	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-	snprintf(answer->state, sizeof(answer->state), "%s", state ? state : "");
-	postgres_link_text(&link->options, message ? message : PQresultErrorMessage(result),
-	                   &answer->text);
-	return is_lost(answer->state) ? -ECONNRESET : -EPROTO;
-}
-
-static int judge(struct postgres_link *link, struct postgres_answer *answer, PGresult *result)
+static int check_result(struct postgres_link *link, struct postgres_answer *answer,
+                        PGresult *result)
 {
 	ExecStatusType status = PQresultStatus(result);
 	PQclear(answer->rows);
 	answer->rows = result;
 	if (status == PGRES_PIPELINE_ABORTED)
 		return 1;
-	if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-		return note_failure(link, answer, result);
-	return 0;
+	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+		return 0;
+	const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+	const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+	snprintf(answer->state, sizeof(answer->state), "%s", state ? state : "");
+	postgres_link_text(&link->options, message ? message : PQresultErrorMessage(result),
+	                   &answer->text);
+	/* These states, or none, say that the connection ended. */
+	state = answer->state;
+	bool lost = state[0] == '\0' || memcmp(state, "08", 2) == 0 || memcmp(state, "57P", 3) == 0;
+	return lost ? -ECONNRESET : -EPROTO;
 }
 
-/* The results of one command and the end behind them. The first failure counts. */
+/* Reads the results of one command to their end. The first failure counts. */
 static int finish(struct postgres_link *link, struct postgres_answer *answer)
 {
 	int found = 0;
@@ -217,7 +201,7 @@ static int finish(struct postgres_link *link, struct postgres_answer *answer)
 			return error;
 		if (!result)
 			return found;
-		int said = judge(link, answer, result);
+		int said = check_result(link, answer, result);
 		if (found == 0)
 			found = said;
 		if (PQstatus(link->conn) == CONNECTION_BAD)
@@ -251,6 +235,117 @@ int postgres_prepare(struct postgres_link *link, const char *name, const char *s
                      struct postgres_answer *answer)
 {
 	return command(link, PQsendPrepare(link->conn, name, sql, 0, NULL), answer);
+}
+
+/* ---- parameters in binary form ---- */
+
+/* Of pg_type; they never change. */
+enum { TYPE_BYTEA = 17, TYPE_INT8 = 20, TYPE_UUID = 2950 };
+
+void postgres_args_clear(struct postgres_args *args)
+{
+	buf_clear(&args->bytes);
+	args->count = 0;
+}
+
+void postgres_args_free(struct postgres_args *args)
+{
+	buf_free(&args->bytes);
+	args->count = 0;
+}
+
+static void put32(struct buf *bytes, uint32_t value)
+{
+	value = htobe32(value);
+	buf_append(bytes, &value, sizeof(value));
+}
+
+static void put64(struct buf *bytes, uint64_t value)
+{
+	value = htobe64(value);
+	buf_append(bytes, &value, sizeof(value));
+}
+
+static void arg_begin(struct postgres_args *args)
+{
+	CHECK(args->count < POSTGRES_ARGS_MAX);
+	args->starts[args->count] = args->bytes.len;
+}
+
+static void arg_end(struct postgres_args *args)
+{
+	args->ends[args->count++] = args->bytes.len;
+}
+
+void postgres_args_u64(struct postgres_args *args, uint64_t value)
+{
+	arg_begin(args);
+	put64(&args->bytes, value);
+	arg_end(args);
+}
+
+void postgres_args_bytes(struct postgres_args *args, struct span value)
+{
+	arg_begin(args);
+	buf_append_span(&args->bytes, value);
+	arg_end(args);
+}
+
+void postgres_args_key(struct postgres_args *args, const unsigned char key[static POSTGRES_KEY_LEN])
+{
+	postgres_args_bytes(args, span_of(key, POSTGRES_KEY_LEN));
+}
+
+/* One dimension, no nulls, counted from 1. */
+static void begin_array(struct postgres_args *args, uint32_t type, size_t count)
+{
+	arg_begin(args);
+	put32(&args->bytes, count > 0);
+	put32(&args->bytes, 0);
+	put32(&args->bytes, type);
+	if (count == 0)
+		return;
+	put32(&args->bytes, (uint32_t)count);
+	put32(&args->bytes, 1);
+}
+
+static const void *field(const struct postgres_column *column, size_t i)
+{
+	return (const char *)column->rows[i] + column->offset;
+}
+
+void postgres_args_u64s(struct postgres_args *args, struct postgres_column column)
+{
+	begin_array(args, TYPE_INT8, column.count);
+	for (size_t i = 0; i < column.count; i++) {
+		uint64_t value;
+		memcpy(&value, field(&column, i), sizeof(value));
+		put32(&args->bytes, sizeof(value));
+		put64(&args->bytes, value);
+	}
+	arg_end(args);
+}
+
+void postgres_args_keys(struct postgres_args *args, struct postgres_column column)
+{
+	begin_array(args, TYPE_UUID, column.count);
+	for (size_t i = 0; i < column.count; i++) {
+		put32(&args->bytes, POSTGRES_KEY_LEN);
+		buf_append(&args->bytes, field(&column, i), POSTGRES_KEY_LEN);
+	}
+	arg_end(args);
+}
+
+void postgres_args_spans(struct postgres_args *args, struct postgres_column column)
+{
+	begin_array(args, TYPE_BYTEA, column.count);
+	for (size_t i = 0; i < column.count; i++) {
+		struct span value;
+		memcpy(&value, field(&column, i), sizeof(value));
+		put32(&args->bytes, (uint32_t)value.len);
+		buf_append_span(&args->bytes, value);
+	}
+	arg_end(args);
 }
 
 /* ---- pipelines ---- */
@@ -301,13 +396,13 @@ int postgres_take(struct postgres_link *link, struct postgres_answer *answer)
 int postgres_take_commit(struct postgres_link *link, struct postgres_answer *answer)
 {
 	int error = finish(link, answer);
-	/* COMMIT of a transaction that failed says ROLLBACK, and that it went well. */
+	/* COMMIT of a failed transaction succeeds, with the status ROLLBACK. */
 	if (error == 0 && strcmp(PQcmdStatus(answer->rows), "COMMIT") != 0)
 		error = -EPROTO;
 	return error;
 }
 
-/* It has no end behind it. */
+/* A sync is one result, without an end. */
 int postgres_take_sync(struct postgres_link *link)
 {
 	PGresult *result = NULL;
@@ -334,21 +429,7 @@ int postgres_rollback(struct postgres_link *link)
 
 /* ---- opening ---- */
 
-static int fail(const struct postgres_link *link, int error, const char *what,
-                struct error_text *ret_text)
-{
-	struct error_text said = { "" };
-	if (error == ERR_CLOSING)
-		return error_fill(ret_text, error, "interrupted");
-	if (error == -ETIMEDOUT)
-		return error_fill(ret_text, error, "%s: no answer within %u ms", what,
-		                  link->options.connect_ms);
-	postgres_link_text(&link->options, PQerrorMessage(link->conn), &said);
-	return error_fill(ret_text, error, "%s: %.300s", what,
-	                  said.text[0] ? said.text : error_name(error));
-}
-
-/* What is no error is nobody's: libpq would print it. */
+/* libpq would print notices. */
 static void ignore_notice(void *user, const PGresult *result)
 {
 	(void)user;
@@ -358,7 +439,7 @@ static void ignore_notice(void *user, const PGresult *result)
 static int begin_connect(struct postgres_link *link)
 {
 	const struct postgres_link_options *options = &link->options;
-	/* Later ones count more; what is NULL is not there. */
+	/* Later ones override; NULL is not set. */
 	const char *const names[] = { "dbname", "client_encoding", "fallback_application_name",
 		                      options->own_password ? "password" : NULL, NULL };
 	const char *const values[] = { options->conninfo, "UTF8", "stile", options->password,
@@ -367,15 +448,8 @@ static int begin_connect(struct postgres_link *link)
 	if (!link->conn)
 		return -ENOMEM;
 	PQsetNoticeReceiver(link->conn, ignore_notice, NULL);
-	PQsetErrorVerbosity(link->conn, PQERRORS_VERBOSE); /* for is_refusal() */
+	PQsetErrorVerbosity(link->conn, PQERRORS_VERBOSE); /* for the SQLSTATE in the text */
 	return PQstatus(link->conn) == CONNECTION_BAD ? -ECONNREFUSED : 0;
-}
-
-/* Does the server answer, and want no such user or database? libpq gives no SQLSTATE before
- * there is a connection but in the text: "FATAL:  28P01: password …". */
-static bool is_refusal(const char *message)
-{
-	return strstr(message, ":  28") || strstr(message, ":  3D000");
 }
 
 static int connect_link(struct postgres_link *link)
@@ -389,7 +463,10 @@ static int connect_link(struct postgres_link *link)
 		if (state == PGRES_POLLING_FAILED)
 			error = -ECONNREFUSED;
 	}
-	if (error == -ECONNREFUSED && is_refusal(PQerrorMessage(link->conn)))
+	/* Did the server reject the user or the database? Before there is a connection libpq
+	 * gives the SQLSTATE in the text alone: "FATAL:  28P01: password …". */
+	if (error == -ECONNREFUSED && (strstr(PQerrorMessage(link->conn), ":  28") ||
+	                               strstr(PQerrorMessage(link->conn), ":  3D000")))
 		error = -EACCES;
 	PQsetErrorVerbosity(link->conn, PQERRORS_DEFAULT);
 	if (!error && PQsetnonblocking(link->conn, 1) != 0)
@@ -397,7 +474,7 @@ static int connect_link(struct postgres_link *link)
 	return error;
 }
 
-/* Never weaker than a commit that is on the server's disk, and no wait without end. */
+/* A commit is on the server's disk, and every wait has an end. */
 static int set_session(struct postgres_link *link)
 {
 	static const char sql[] = "SELECT set_config('statement_timeout', $1, false),"
@@ -414,6 +491,7 @@ static int set_session(struct postgres_link *link)
 int postgres_link_open(struct postgres_link *link, struct error_text *ret_text)
 {
 	const char *what = "no connection";
+	struct error_text said = { "" };
 	CHECK(!link->conn);
 	postgres_link_limit(link, link->options.connect_ms);
 	int error = connect_link(link);
@@ -421,10 +499,19 @@ int postgres_link_open(struct postgres_link *link, struct error_text *ret_text)
 		what = "the database is not ready";
 		error = set_session(link);
 	}
-	if (error) {
-		fail(link, error, what, ret_text);
-		postgres_link_close(link);
+	if (!error)
+		return 0;
+	if (error == ERR_CLOSING) {
+		error_fill(ret_text, error, "interrupted");
+	} else if (error == -ETIMEDOUT) {
+		error_fill(ret_text, error, "%s: no answer within %u ms", what,
+		           link->options.connect_ms);
+	} else {
+		postgres_link_text(&link->options, PQerrorMessage(link->conn), &said);
+		error_fill(ret_text, error, "%s: %.300s", what,
+		           said.text[0] ? said.text : error_name(error));
 	}
+	postgres_link_close(link);
 	return error;
 }
 

@@ -1,9 +1,9 @@
 /*
  * redis_client: see redis_client.h.
  *
- * A call is either sent, in the list of its node in the order of the replies, or it waits
- * in `parked` until its node can be had. While there are calls, a timer looks at both every
- * few milliseconds.
+ * A call is either sent, and in the list of its node in the order of the replies, or it
+ * waits in `parked` until its node can be reached. While there are calls, a timer checks
+ * both lists every few milliseconds.
  */
 #include "link/redis_client.h"
 
@@ -16,14 +16,113 @@
 #include "base/text.h"
 #include "codec/resp_reply.h"
 #include "link/redis_link.h"
-#include "link/redis_slots.h"
+
+/* ---- slots of a cluster ---- */
+
+/* CRC16-XMODEM, bit by bit: keys of a shard are hashed once. */
+static uint32_t crc16(struct span bytes)
+{
+	uint32_t crc = 0;
+
+	for (size_t i = 0; i < bytes.len; i++) {
+		crc ^= (uint32_t)(unsigned char)bytes.ptr[i] << 8;
+		for (int bit = 0; bit < 8; bit++)
+			crc = (crc & 0x8000u ? crc << 1 ^ 0x1021u : crc << 1) & 0xffffu;
+	}
+	return crc;
+}
+
+uint32_t redis_slot_of(struct span key)
+{
+	struct span rest = key;
+
+	span_cut_item(&rest, '{');
+	size_t before = rest.len;
+	struct span tag = span_cut_item(&rest, '}');
+	bool closed = tag.len > 0 && tag.len < before;
+	return crc16(closed ? tag : key) % REDIS_SLOTS;
+}
+
+static bool number_next(struct span reply, size_t *at, int64_t least, int64_t most,
+                        int64_t *ret_number)
+{
+	struct resp_reply value;
+
+	if (!resp_reply_next(reply, at, &value) || value.kind != RESP_REPLY_NUMBER ||
+	    value.number < least || value.number > most)
+		return false;
+	*ret_number = value.number;
+	return true;
+}
+
+/* Host, port, and what else there is. */
+static bool host_next(struct span reply, size_t *at, const struct redis_host *asked,
+                      struct redis_host *ret_host)
+{
+	struct resp_reply node, name;
+	int64_t port;
+
+	if (!resp_reply_next(reply, at, &node) || node.kind != RESP_REPLY_ARRAY ||
+	    node.number < 2 || !resp_reply_next(reply, at, &name) ||
+	    !number_next(reply, at, 1, 65535, &port))
+		return false;
+	for (int64_t i = 2; i < node.number; i++)
+		resp_reply_skip(reply, at);
+	*ret_host = *asked;
+	if (name.kind == RESP_REPLY_TEXT && name.text.len > 0) {
+		if (name.text.len > REDIS_HOST_MAX)
+			return false;
+		memcpy(ret_host->name, name.text.ptr, name.text.len);
+		ret_host->name[name.text.len] = '\0';
+	}
+	ret_host->port = (uint16_t)port;
+	return true;
+}
+
+static bool range_next(struct span reply, size_t *at, const struct redis_host *asked,
+                       struct redis_slots_range *ret_range)
+{
+	struct resp_reply entry;
+	int64_t first, last;
+
+	if (!resp_reply_next(reply, at, &entry) || entry.kind != RESP_REPLY_ARRAY ||
+	    entry.number < 3 || !number_next(reply, at, 0, REDIS_SLOTS - 1, &first) ||
+	    !number_next(reply, at, first, REDIS_SLOTS - 1, &last) ||
+	    !host_next(reply, at, asked, &ret_range->master))
+		return false;
+	for (int64_t i = 3; i < entry.number; i++)
+		resp_reply_skip(reply, at);
+	ret_range->first = (uint32_t)first;
+	ret_range->last = (uint32_t)last;
+	ret_range->replicas = (uint32_t)(entry.number - 3);
+	return true;
+}
+
+bool redis_slots_walk(struct span reply, const struct redis_host *asked,
+                      void (*range)(void *user, const struct redis_slots_range *range), void *user)
+{
+	struct resp_reply whole;
+	struct redis_slots_range found;
+	size_t at = 0;
+
+	if (!resp_reply_next(reply, &at, &whole) || whole.kind != RESP_REPLY_ARRAY)
+		return false;
+	for (int64_t i = 0; i < whole.number; i++) {
+		if (!range_next(reply, &at, asked, &found))
+			return false;
+		range(user, &found);
+	}
+	return true;
+}
+
+/* ---- the client ---- */
 
 #define LOOK_MS 5u
 #define RETRY_MS 20u
 #define REFRESH_MS 100u
 #define REFRESH_TIMEOUT_MS 1000u
 #define NO_NODE UINT32_MAX
-#define TOLD_MAX 4u /* reasons why one is away, until it is back */
+#define WARNINGS_MAX 4u /* about one node, until it is back */
 
 struct call_list {
 	struct redis_call *head;
@@ -34,18 +133,18 @@ struct node {
 	struct redis_client *client;
 	struct redis_link *link;
 	struct call_list sent;
-	uint32_t told; /* how often, that it is away */
-	char word[16]; /* the server's, of the last time */
-	/* It is there, and does not do what it is told: */
+	uint32_t warnings; /* logged since it was last reached */
+	char code[16];     /* the server's error code in the last of them */
+	/* It can be reached, and rejects commands: */
 	enum { REFUSES_NOTHING = 0, REFUSES_ALL, REFUSES_WRITES } refuses;
-	bool named;  /* by the login: it is never forgotten */
-	bool mapped; /* it had slots when the map was last asked for */
+	bool named;  /* by the login: never removed */
+	bool mapped; /* it has slots in the newest map */
 };
 
 struct redis_client {
 	struct redis_client_options options;
 	const struct redis_login *login;
-	struct node *nodes[REDIS_NODES_MAX]; /* NULL: one that was forgotten */
+	struct node *nodes[REDIS_NODES_MAX]; /* NULL: removed */
 	uint32_t node_count;
 	uint32_t *slots; /* a cluster's: node of each, or NO_NODE */
 	struct call_list parked;
@@ -53,9 +152,9 @@ struct redis_client {
 	struct loop_timer timer;
 	struct redis_call refresh;
 	bool refreshing, refresh_wanted;
-	bool sift; /* there is a new map */
+	bool map_is_new; /* nodes that left the cluster are still to be removed */
 	uint64_t refresh_at_ms;
-	uint32_t refresh_node; /* whom to ask next */
+	uint32_t refresh_node; /* the one to ask next */
 	char trouble[512];
 };
 
@@ -100,28 +199,23 @@ static void link_up(void *user);
 static void link_reply(void *user, struct span reply);
 static void link_down(void *user, const char *why);
 
-static uint32_t node_find(struct redis_client *client, const struct redis_host *host)
+/* NO_NODE: no memory, or too many. */
+static uint32_t node_get(struct redis_client *client, const struct redis_host *host)
 {
-	for (uint32_t i = 0; i < client->node_count; i++) {
-		if (!client->nodes[i])
+	uint32_t place = client->node_count;
+
+	for (uint32_t i = client->node_count; i-- > 0;) {
+		if (!client->nodes[i]) {
+			place = i;
 			continue;
+		}
 		const struct redis_host *known = redis_link_host(client->nodes[i]->link);
 		if (known->port == host->port &&
 		    span_eq(span_str(known->name), span_str(host->name)))
 			return i;
 	}
-	return NO_NODE;
-}
-
-/* NO_NODE: no memory, or too many. */
-static uint32_t node_get(struct redis_client *client, const struct redis_host *host)
-{
-	uint32_t found = node_find(client, host), place = 0;
-
-	while (place < client->node_count && client->nodes[place])
-		place++;
-	if (found != NO_NODE || place == REDIS_NODES_MAX)
-		return found;
+	if (place == REDIS_NODES_MAX)
+		return NO_NODE;
 	struct node *node = mem_zalloc(1, sizeof(*node));
 	if (!node)
 		return NO_NODE;
@@ -165,6 +259,7 @@ static uint32_t node_of(const struct redis_client *client, const struct redis_ca
 
 static void park(struct redis_client *client, struct redis_call *call, uint32_t after_ms)
 {
+	call->stage = REDIS_CALL_PARKED;
 	call->retry_at_ms = now_ms(client) + after_ms;
 	list_add(&client->parked, call);
 }
@@ -240,7 +335,8 @@ static void timer_begin(struct redis_client *client)
 
 void redis_client_call(struct redis_client *client, struct redis_call *call)
 {
-	CHECK(call->done && call->arguments.failed == 0);
+	CHECK(call->done);
+	CHECK(call->arguments.failed == 0);
 	call->ask_node = NO_NODE;
 	call->tries = 0;
 	client->calls++;
@@ -293,66 +389,41 @@ static uint32_t redirect_node(struct redis_client *client, struct span text, uin
 	return node_get(client, &host);
 }
 
-/* ---- who is away ---- */
+/* ---- nodes that cannot be reached ---- */
 
-/* The code that the server's words begin with, as NOAUTH; else "". */
-static void word_of(const char *why, char ret_word[static 16])
-{
-	size_t len = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
-
-	if (why[len] != ' ' || len < 3 || len > 15)
-		len = 0;
-	memcpy(ret_word, why, len);
-	ret_word[len] = '\0';
-}
-
-/* Once, and again when the server says why: at first often nothing but an end is seen. */
-static void tell_away(struct node *node, const char *why)
+/* Logs it once, and again when the server gives an error code: at first often only the end of
+ * the connection is seen. */
+static void report_away(struct node *node, const char *why)
 {
 	const struct redis_host *host = redis_link_host(node->link);
 	struct redis_client *client = node->client;
-	char word[sizeof(node->word)];
+	char code[sizeof(node->code)];
+	size_t len = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"); /* as NOAUTH */
 
+	if (why[len] != ' ' || len < 3 || len >= sizeof(code))
+		len = 0;
+	memcpy(code, why, len);
+	code[len] = '\0';
 	snprintf(client->trouble, sizeof(client->trouble), "%s:%u: %.200s", host->name, host->port,
 	         why);
-	word_of(why, word);
-	if (node->told >= TOLD_MAX ||
-	    (node->told > 0 && (word[0] == '\0' || strcmp(word, node->word) == 0)))
+	if (node->warnings >= WARNINGS_MAX ||
+	    (node->warnings > 0 && (len == 0 || strcmp(code, node->code) == 0)))
 		return;
 	log_warn("redis is away", log_str("host", host->name), log_u64("port", host->port),
 	         log_str("why", why));
-	node->told++;
-	memcpy(node->word, word, sizeof(word));
+	node->warnings++;
+	memcpy(node->code, code, len + 1);
 }
 
-static void tell_there(struct node *node)
+static void report_back(struct node *node)
 {
-	if (node->told > 0)
+	if (node->warnings > 0)
 		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
 		         log_u64("port", redis_link_host(node->link)->port));
-	node->told = 0;
+	node->warnings = 0;
 }
 
-/* It answers, and does not do what it is told. */
-static void node_refuses(struct node *node, const struct resp_reply *value)
-{
-	char why[REDIS_LINK_WORDS_MAX];
-
-	node->refuses = resp_reply_says(value, SPAN("NOREPLICAS")) ? REFUSES_WRITES : REFUSES_ALL;
-	redis_link_words(node->link, value->text, why);
-	tell_away(node, why);
-}
-
-/* It has done what it refused before. */
-static void node_obeys(struct node *node, bool writes)
-{
-	if (node->refuses == REFUSES_NOTHING || (node->refuses == REFUSES_WRITES && !writes))
-		return;
-	node->refuses = REFUSES_NOTHING;
-	tell_there(node);
-}
-
-static bool is_passing(const struct resp_reply *value)
+static bool is_temporary(const struct resp_reply *value)
 {
 	static const struct span words[] = {
 		{ "TRYAGAIN", 8 }, { "CLUSTERDOWN", 11 }, { "LOADING", 7 },
@@ -366,8 +437,8 @@ static bool is_passing(const struct resp_reply *value)
 	return false;
 }
 
-/* True: it is made again, or elsewhere. */
-static bool goes_on(struct redis_client *client, struct redis_call *call,
+/* True: the call is sent again, or to another node. */
+static bool retries(struct redis_client *client, struct redis_call *call,
                     const struct resp_reply *value)
 {
 	call->ask_node = NO_NODE;
@@ -385,7 +456,7 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 			send_call(client, call);
 		return true;
 	}
-	if (!is_passing(value))
+	if (!is_temporary(value))
 		return false;
 	if (resp_reply_says(value, SPAN("NOSCRIPT")))
 		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
@@ -394,14 +465,19 @@ static bool goes_on(struct redis_client *client, struct redis_call *call,
 		redis_link_reset(client->nodes[call->node]->link,
 		                 "it is a replica, which takes no writes");
 	} else if (!resp_reply_says(value, SPAN("TRYAGAIN"))) { /* a slot that moves */
-		node_refuses(client->nodes[call->node], value);
+		struct node *node = client->nodes[call->node];
+		char why[REDIS_LINK_WORDS_MAX];
+		node->refuses = resp_reply_says(value, SPAN("NOREPLICAS")) ? REFUSES_WRITES
+		                                                           : REFUSES_ALL;
+		redis_link_words(node->link, value->text, why);
+		report_away(node, why);
 	}
 	client->refresh_wanted |= client->slots != NULL;
 	park(client, call, RETRY_MS);
 	return true;
 }
 
-/* So many replicas are to have it. */
+/* Asks again whether enough replicas have it. */
 static void wait_send(struct redis_client *client, struct redis_call *call)
 {
 	struct node *node = client->nodes[call->node];
@@ -416,7 +492,7 @@ static void wait_send(struct redis_client *client, struct redis_call *call)
 	redis_link_flush(node->link);
 }
 
-/* Its last reply came: `reply` is the result. */
+/* After the last reply of a call; `reply` is its result. */
 static void settle(struct redis_client *client, struct redis_call *call, struct span reply,
                    bool replicated)
 {
@@ -428,7 +504,7 @@ static void settle(struct redis_client *client, struct redis_call *call, struct 
 		return;
 	}
 	if (now_ms(client) < call->deadline_ms) {
-		if (value.kind == RESP_REPLY_ERROR && goes_on(client, call, &value))
+		if (value.kind == RESP_REPLY_ERROR && retries(client, call, &value))
 			return;
 		if (value.kind != RESP_REPLY_ERROR && !replicated) {
 			client->refresh_wanted |= client->slots != NULL;
@@ -436,18 +512,14 @@ static void settle(struct redis_client *client, struct redis_call *call, struct 
 			return;
 		}
 	}
-	bool whole = value.kind == RESP_REPLY_ERROR ? !is_passing(&value) : replicated;
-	if (value.kind != RESP_REPLY_ERROR)
-		node_obeys(client->nodes[call->node], call->writes);
+	bool whole = value.kind == RESP_REPLY_ERROR ? !is_temporary(&value) : replicated;
+	struct node *node = client->nodes[call->node];
+	if (value.kind != RESP_REPLY_ERROR && node->refuses != REFUSES_NOTHING &&
+	    (node->refuses == REFUSES_ALL || call->writes)) {
+		node->refuses = REFUSES_NOTHING; /* it executed what it refused before */
+		report_back(node);
+	}
 	finish(client, call, whole ? 0 : ERR_AWAY, whole ? reply : SPAN_EMPTY);
-}
-
-/* Nobody expected it to write, so no WAIT is behind it. */
-static bool wrote_all_the_same(const struct redis_client *client, const struct redis_call *call,
-                               struct span reply)
-{
-	return !call->writes && call->wrote && client->login->replicas > 0 &&
-	       call->wrote(call, reply);
 }
 
 static void link_reply(void *user, struct span reply)
@@ -470,8 +542,11 @@ static void link_reply(void *user, struct span reply)
 		call->stage = REDIS_CALL_WAIT;
 		return;
 	}
+	CHECK(call->stage != REDIS_CALL_PARKED);
 	list_cut(&node->sent);
-	if (call->stage == REDIS_CALL_RESULT && wrote_all_the_same(client, call, reply)) {
+	if (call->stage == REDIS_CALL_RESULT && !call->writes && call->wrote &&
+	    client->login->replicas > 0 && call->wrote(call, reply)) {
+		/* It was not expected to write, so no WAIT follows it yet. */
 		buf_clear(&call->kept);
 		buf_append_span(&call->kept, reply);
 		wait_send(client, call);
@@ -486,9 +561,9 @@ static void link_reply(void *user, struct span reply)
 	}
 }
 
-/* ---- connections come and go ---- */
+/* ---- connections ---- */
 
-static void parked_look(struct redis_client *client)
+static void retry_parked(struct redis_client *client)
 {
 	struct call_list parked = client->parked;
 	uint64_t now = now_ms(client);
@@ -513,12 +588,12 @@ static void link_up(void *user)
 	struct redis_client *client = node->client;
 
 	if (node->refuses == REFUSES_NOTHING)
-		tell_there(node);
+		report_back(node);
 	for (struct redis_call *call = client->parked.head; call; call = call->next)
 		if (node_of(client, call) == NO_NODE ||
 		    client->nodes[node_of(client, call)] == node)
 			call->retry_at_ms = 0;
-	/* Sent by the timer: here the link is in the middle of its own affairs. */
+	/* Sent by the timer: the link is still inside its own handler. */
 	loop_timer_clear(client->options.loop, &client->timer);
 	(void)!loop_timer_set(client->options.loop, &client->timer, 0);
 }
@@ -529,7 +604,7 @@ static void link_down(void *user, const char *why)
 	struct redis_client *client = node->client;
 	struct redis_call *call;
 
-	tell_away(node, why);
+	report_away(node, why);
 	client->refresh_wanted |= client->slots != NULL;
 	while ((call = list_cut(&node->sent)) != NULL) {
 		call->ask_node = NO_NODE;
@@ -561,8 +636,8 @@ static void refreshed(struct redis_call *call, int error, struct span reply)
 	for (uint32_t i = 0; i < client->node_count; i++)
 		if (client->nodes[i])
 			client->nodes[i]->mapped = false;
-	client->sift = redis_slots_walk(reply, &asked, slots_range, client);
-	client->refresh_wanted = !client->sift;
+	client->map_is_new = redis_slots_walk(reply, &asked, slots_range, client);
+	client->refresh_wanted = !client->map_is_new;
 }
 
 static void node_free(struct node *node)
@@ -571,7 +646,7 @@ static void node_free(struct node *node)
 	mem_free(node);
 }
 
-static void node_forget(struct redis_client *client, uint32_t at)
+static void node_remove(struct redis_client *client, uint32_t at)
 {
 	struct node *node = client->nodes[at];
 
@@ -588,20 +663,21 @@ static void node_forget(struct redis_client *client, uint32_t at)
 	client->nodes[at] = NULL;
 }
 
-/* After a new map. What is there but has no slots, as replicas, may still be asked for one. */
-static void nodes_sift(struct redis_client *client)
+/* After a new map. A node that is up but has no slots, as a replica, can still be asked for
+ * the map. */
+static void nodes_prune(struct redis_client *client)
 {
-	client->sift = false;
+	client->map_is_new = false;
 	for (uint32_t i = 0; i < client->node_count; i++) {
 		const struct node *node = client->nodes[i];
 		if (node && !node->named && !node->mapped && !redis_link_is_up(node->link) &&
 		    !node->sent.head)
-			node_forget(client, i);
+			node_remove(client, i);
 	}
 }
 
-/* Asks another one each time: one that is cut off tells old news. */
-static void refresh_look(struct redis_client *client)
+/* Asks another node each time: one that is cut off from the cluster has an old map. */
+static void refresh_slots(struct redis_client *client)
 {
 	uint64_t now = now_ms(client);
 
@@ -633,8 +709,8 @@ static void refresh_look(struct redis_client *client)
 	redis_link_flush(client->nodes[at]->link);
 }
 
-/* One that has sent no answer in time is broken off: its calls go on elsewhere. */
-static void sent_look(struct redis_client *client)
+/* Closes a connection without an answer in time: its calls are sent elsewhere. */
+static void end_late_calls(struct redis_client *client)
 {
 	uint64_t now = now_ms(client);
 
@@ -654,32 +730,16 @@ static void timer_due(struct loop_timer *timer)
 {
 	struct redis_client *client = container_of(timer, struct redis_client, timer);
 
-	if (client->sift)
-		nodes_sift(client);
-	refresh_look(client);
-	sent_look(client);
-	parked_look(client);
-	if (client->calls > 0 || client->refresh_wanted || client->sift)
+	if (client->map_is_new)
+		nodes_prune(client);
+	refresh_slots(client);
+	end_late_calls(client);
+	retry_parked(client);
+	if (client->calls > 0 || client->refresh_wanted || client->map_is_new)
 		timer_begin(client);
 }
 
 /* ---- beginning and end ---- */
-
-static int slots_begin(struct redis_client *client)
-{
-	struct buf *arguments = &client->refresh.arguments;
-
-	client->slots = mem_alloc(REDIS_SLOTS * sizeof(*client->slots));
-	if (!client->slots)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < REDIS_SLOTS; i++)
-		client->slots[i] = NO_NODE;
-	client->refresh.count = 2;
-	resp_request_add(arguments, SPAN("CLUSTER"));
-	resp_request_add(arguments, SPAN("SLOTS"));
-	client->refresh_wanted = true;
-	return arguments->failed;
-}
 
 int redis_client_new(const struct redis_client_options *options, struct redis_client **ret_client)
 {
@@ -696,8 +756,16 @@ int redis_client_new(const struct redis_client_options *options, struct redis_cl
 		r = node_get(client, &client->login->hosts[i]) == NO_NODE ? -ENOMEM : 0;
 	for (uint32_t i = 0; i < client->node_count; i++)
 		client->nodes[i]->named = true;
-	if (r == 0 && client->login->cluster)
-		r = slots_begin(client);
+	if (r == 0 && client->login->cluster) {
+		client->slots = mem_alloc(REDIS_SLOTS * sizeof(*client->slots));
+		for (uint32_t i = 0; client->slots && i < REDIS_SLOTS; i++)
+			client->slots[i] = NO_NODE;
+		client->refresh.count = 2;
+		resp_request_add(&client->refresh.arguments, SPAN("CLUSTER"));
+		resp_request_add(&client->refresh.arguments, SPAN("SLOTS"));
+		client->refresh_wanted = true;
+		r = client->slots ? client->refresh.arguments.failed : -ENOMEM;
+	}
 	if (r < 0) {
 		redis_client_free(client);
 		return r;

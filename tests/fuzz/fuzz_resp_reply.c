@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "codec/resp_reply.h"
-#include "link/redis_slots.h"
+#include "link/redis_client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "link/postgres_args.h"
 #include "link/postgres_link.h"
 #include "support/test.h"
 

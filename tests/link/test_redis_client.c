@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "codec/resp_reply.h"
 #include "link/redis_client.h"
-#include "link/redis_slots.h"
 #include "sys/thread.h"
 
 #define LIMIT_MS 30000u

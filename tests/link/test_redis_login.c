@@ -1,8 +1,8 @@
 /* redis_login and redis_slots: URLs of Redis, and where keys are in a cluster. */
 #include "support/test.h"
 
-#include "link/redis_login.h"
-#include "link/redis_slots.h"
+#include "link/redis_client.h"
+#include "link/redis_link.h"
 
 static struct redis_login login_of(const char *url)
 {

@@ -1,7 +1,7 @@
 /* shared_redis: the Redis store for store_under_test.h. */
 #include "shared_kinds.h"
 
-#include "link/redis_slots.h"
+#include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
 #include "store/redis/redis_store.h"
 

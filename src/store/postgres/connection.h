@@ -23,7 +23,6 @@
 #include <errno.h>
 
 #include "base/error.h"
-#include "link/postgres_args.h"
 #include "link/postgres_link.h"
 #include "store/postgres/address.h"
 

@@ -6,7 +6,7 @@
 #include "base/secret.h"
 #include "base/text.h"
 #include "codec/resp_reply.h"
-#include "link/redis_slots.h"
+#include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
 #include "sys/clock.h"
 

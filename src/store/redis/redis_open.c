@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "codec/resp_reply.h"
-#include "link/redis_slots.h"
+#include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
 
 #define LAYOUT_BEFORE 2u

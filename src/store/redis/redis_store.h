@@ -2,14 +2,14 @@
  * redis_store: the store in a Redis, or a Redis Cluster, that several gateways share.
  *
  * Keys and operations: redis_script.lua. Layout of the keys: redis_open.c. URL:
- * link/redis_login.h.
+ * link/redis_link.h.
  *
  * Batches:   everything that waits for a shard goes into one call of the script, which decides
  *            it in order, all or nothing; the next call goes when that is answered. A call
  *            whose answer was lost is sent again, also to a new master, and is not done twice.
  *            Without an answer in time it is ERR_AWAY: done wholly or not at all. With
  *            replicas=N an answer counts when N replicas have it.
- * Shards:    a single Redis is one. A cluster has several (redis_login.h), spread over its
+ * Shards:    a single Redis is one. A cluster has several (redis_link.h), spread over its
  *            slots; the digest of a claim and the number of a ticket say which. Tickets of
  *            one shard are taken oldest first; across shards the order is near that. An
  *            event whose claims are in several shards reserves those of the others first;

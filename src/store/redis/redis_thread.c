@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "codec/resp_reply.h"
 #include "gate/ticket.h"
-#include "link/redis_slots.h"
+#include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
 
 #define GUARD_MS 1000u
