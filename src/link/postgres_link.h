@@ -12,7 +12,7 @@
  * The session has client_encoding UTF8, statement_timeout and lock_timeout as the options
  * say, and synchronous_commit on if it would be off.
  *
- * Only the options decide where it connects to, no environment or file of libpq's. Texts do
+ * Only the options decide where it connects to. Texts do
  * not hold the password, unless it is too short to be recognized (SECRET_BLOT_MIN).
  *
  * Room:      link, the only includer of libpq.

@@ -217,13 +217,13 @@ void redis_shard_pump(struct redis_shard *shard, bool poll)
 static void renewal_answered(struct redis_store *redis, const struct redis_part *part,
                              struct span reply)
 {
-	const struct redis_lease *lease = redis_leases_find(&redis->leases, part->ticket);
+	const struct redis_lease *lease = map_find(&redis->leases, &part->ticket);
 	struct resp_reply value;
 	size_t at = 0;
 
 	if (lease && lease->attempt == part->attempt && resp_reply_next(reply, &at, &value) &&
 	    value.number == ERR_FENCED)
-		redis_leases_remove(&redis->leases, part->ticket);
+		map_remove(&redis->leases, &part->ticket);
 }
 
 static void op_answered(struct redis_shard *shard, const struct redis_part *part, int error,

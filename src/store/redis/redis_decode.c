@@ -218,12 +218,12 @@ static int decode_take(struct redis_store *redis, struct store_take *take, struc
 			continue; /* its lease ends by itself */
 		take->count++;
 		if (take->ticket == 0 || take->lease_ms == 0)
-			redis_leases_put(&redis->leases,
-			                 (struct redis_lease){
-						 .ticket = item.ticket,
-						 .attempt = item.attempt,
-						 .ends_ms = take->lease_ms ? now_ms + take->lease_ms
-			                                                   : 0 });
+			redis_lease_put(redis,
+			                (struct redis_lease){
+						.ticket = item.ticket,
+						.attempt = item.attempt,
+						.ends_ms = take->lease_ms ? now_ms + take->lease_ms
+			                                                  : 0 });
 	}
 	return take->count > 0 ? 0 : r;
 }

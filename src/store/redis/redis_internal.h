@@ -7,7 +7,6 @@
  *   redis_batch.c    a shard's calls of the script
  *   redis_takes.c    takes that wait; leases that are renewed and given back
  *   redis_cross.c    events whose claims are in several shards
- *   redis_leases.c   which tickets are leased to this process
  *   redis_encode.c   an operation as arguments of the script
  *   redis_decode.c   a result of the script as the answer of an operation
  *   redis_check.c    is a server fit?
@@ -24,9 +23,9 @@
 
 #include "base/buf.h"
 #include "base/histogram.h"
+#include "base/map.h"
 #include "link/redis_client.h"
 #include "store/op_queue.h"
-#include "store/redis/redis_leases.h"
 #include "store/redis/redis_store.h"
 #include "sys/thread.h"
 #include "sys/wake_event.h"
@@ -188,6 +187,15 @@ struct redis_shard {
 	_Atomic uint32_t node; /* which server that is */
 };
 
+/* A ticket that a take by sink leased to this process. Without memory it is not remembered: its
+ * lease ends at the server. */
+struct redis_lease {
+	uint64_t ticket;  /* the map's key */
+	uint64_t ends_ms; /* by the loop's clock, if the caller renews it; 0: the store renews it */
+	uint32_t attempt;
+	uint32_t unused;
+};
+
 struct redis_store {
 	struct store store;
 	struct redis_login login;
@@ -228,7 +236,7 @@ struct redis_store {
 	uint32_t shard_count;
 	uint32_t poll_shard, spread;
 	struct redis_taker *takers;
-	struct redis_leases leases;
+	struct map leases;           /* of struct redis_lease */
 	struct redis_cross *retries; /* admits that are tried again */
 	uint64_t tokens;             /* given to cross-shard admits */
 	struct redis_part *free_parts;
@@ -334,6 +342,7 @@ void redis_takes_choose(struct redis_shard *shard, bool poll);
 void redis_take_answered(struct redis_store *redis, struct redis_taker *taker, int error);
 int redis_takes_begin(struct redis_store *redis) must_check;
 void redis_takes_fail(struct redis_store *redis, int error);
+void redis_lease_put(struct redis_store *redis, struct redis_lease lease);
 void redis_leases_give_back(struct redis_store *redis);
 /* An operation on a ticket was answered. */
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op);

@@ -381,7 +381,7 @@ static void memory_free(struct redis_store *redis)
 	}
 	redis_call_free(&redis->guard_call);
 	parts_free(redis->free_parts);
-	redis_leases_free(&redis->leases);
+	map_free(&redis->leases);
 	mem_free(redis->shards);
 	mem_free(redis->waits);
 	loop_free(redis->loop);
@@ -496,6 +496,7 @@ int redis_store_open(const struct redis_store_options *options, struct store **r
 
 	if (!redis)
 		return error_fill(ret_text, -ENOMEM, "no memory for the store");
+	map_init(&redis->leases, sizeof(struct redis_lease), sizeof(uint64_t));
 	settings_take(redis, options);
 	int r = redis_login_read(span_str(options->url), &redis->login, ret_text);
 	if (r == 0)

@@ -114,25 +114,43 @@ static void lease_queue(struct redis_store *redis, const struct redis_lease *lea
 	part->attempt = lease->attempt;
 }
 
+void redis_lease_put(struct redis_store *redis, struct redis_lease lease)
+{
+	CHECK(lease.ticket != 0);
+	struct redis_lease *known = map_put(&redis->leases, &lease.ticket);
+	if (known)
+		*known = lease;
+}
+
+/* Renews it, unless the caller does. True: it has ended. */
+static bool lease_renew(const void *item, void *user)
+{
+	const struct redis_lease *lease = item;
+	struct redis_store *redis = user;
+
+	if (lease->ends_ms == 0)
+		lease_queue(redis, lease, REDIS_PART_RENEW);
+	return lease->ends_ms != 0 && lease->ends_ms <= loop_now_ms(redis->loop);
+}
+
 static void lease_due(struct loop_timer *timer)
 {
 	struct redis_store *redis = container_of(timer, struct redis_store, lease_timer);
 
-	redis_leases_sweep(&redis->leases, loop_now_ms(redis->loop));
-	for (uint32_t i = 0; i < redis->leases.room; i++) {
-		const struct redis_lease *lease = &redis->leases.slots[i];
-		if (lease->ticket != 0 && lease->ends_ms == 0)
-			lease_queue(redis, lease, REDIS_PART_RENEW);
-	}
+	map_sweep(&redis->leases, UINT64_MAX, lease_renew, redis);
 	(void)!loop_timer_set(redis->loop, timer, REDIS_LEASE_MS / 3);
+}
+
+static bool lease_give_back(const void *item, void *user)
+{
+	lease_queue(user, item, REDIS_PART_GIVE_BACK);
+	return true;
 }
 
 void redis_leases_give_back(struct redis_store *redis)
 {
 	CHECK(redis->closing);
-	for (uint32_t i = 0; i < redis->leases.room; i++)
-		if (redis->leases.slots[i].ticket != 0)
-			lease_queue(redis, &redis->leases.slots[i], REDIS_PART_GIVE_BACK);
+	map_sweep(&redis->leases, UINT64_MAX, lease_give_back, redis);
 }
 
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
@@ -152,19 +170,18 @@ void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
 	} else {
 		return;
 	}
-	struct redis_lease *lease = redis_leases_find(&redis->leases, ticket);
+	struct redis_lease *lease = ticket ? map_find(&redis->leases, &ticket) : NULL;
 	bool ours = lease && lease->attempt == attempt;
 	if (ours && (op->error == ERR_FENCED || (op->error == 0 && op->kind == STORE_SETTLE))) {
-		redis_leases_remove(&redis->leases, ticket);
+		map_remove(&redis->leases, &ticket);
 	} else if (op->error == 0 && op->kind == STORE_NOTE) {
 		if (ours && container_of(op, struct store_note, op)->mark != STORE_MARK_STARTED)
 			lease->attempt = store_attempt_next(attempt);
 	} else if (op->error == 0 && op->kind == STORE_RENEW) {
 		uint32_t lease_ms = container_of(op, struct store_renew, op)->lease_ms;
 		if (lease_ms == 0) /* without an end: the store renews it */
-			redis_leases_put(&redis->leases,
-			                 (struct redis_lease){ .ticket = ticket,
-			                                       .attempt = attempt });
+			redis_lease_put(redis, (struct redis_lease){ .ticket = ticket,
+			                                             .attempt = attempt });
 		else if (ours)
 			lease->ends_ms = loop_now_ms(redis->loop) + lease_ms;
 	}
