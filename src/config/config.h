@@ -63,7 +63,7 @@ struct serve_options {
 	const char *resp_scope;
 	uint64_t resp_tls; /* enum serve_resp_tls */
 	uint64_t resp_max_value;
-	uint64_t resp_idle_ms;            /* 0: for ever */
+	uint64_t resp_idle_ms;            /* 0: no limit */
 	struct local_store_options local; /* `path` is the data folder */
 	const char *store; /* the URL of a shared one; NULL: that of the file, or none */
 	uint64_t window_ms;
@@ -115,8 +115,8 @@ struct config_claims {
 	struct config_place place;
 };
 
-/* Can nobody reach it whom it does not know, but from this machine? By the listener that
- * there is, which a reload does not change. */
+/* Does it need a known caller, or can only this machine reach it? `listen` is the address
+ * of the start, which a reload does not change. */
 bool config_claims_guarded(const struct config_claims *claims, const char *listen);
 
 enum config_sink_kind {
@@ -253,8 +253,7 @@ const char *config_auth_word(enum auth_kind kind);
 
 /* ---- outlets of sinks ---- */
 
-/* Would its outlet accept these options? Opens no file. */
-int config_outlet_check(const struct config_sink *sink, struct error_text *ret_text) must_check;
+/* The outlet does not need the configuration. ERR_CONFIG with a text, -ENOMEM. */
 int config_outlet_open(const struct config_sink *sink, struct loop *loop,
                        struct outlet **ret_outlet, struct error_text *ret_text) must_check;
 
@@ -262,28 +261,23 @@ int config_outlet_open(const struct config_sink *sink, struct loop *loop,
 
 /* Texts of errors hold nothing of the URL's secrets. */
 
-/* `ret_key`: under which claims are digested; lives as long as the store. ERR_AWAY: nobody
- * answers there, try again; all else is for a person to mend. */
+/* `ret_key`: claims are digested under it; it lives as long as the store. ERR_AWAY: the store
+ * is unreachable, try again; a person has to fix all else. */
 int shared_store_open(const struct config *config, struct store **ret_store,
                       const unsigned char **ret_key, struct error_text *ret_text) must_check;
 
-/* Is the store's URL one, with parameters that there are? ERR_INVALID or ERR_CONFIG and a text;
- * nobody is asked. */
-int shared_store_url_check(const struct config_store *store,
-                           struct error_text *ret_text) must_check;
-
 enum shared_level { SHARED_FINE = 0, SHARED_WARNING, SHARED_ERROR };
 
-/* Who is told what was found. */
+/* Gets the findings of shared_store_check(). */
 struct shared_listener {
 	void (*tell)(void *user, enum shared_level level, const char *name, const char *text);
 	void *user;
 };
 
-/* Is the server fit? Told finding by finding. An error: it cannot be asked. */
+/* Is the server fit? An error: it cannot be asked. */
 int shared_store_check(const struct config_store *store, const struct shared_listener *listener,
                        struct error_text *ret_text) must_check;
-/* Makes what it needs, and brings that to this version. The text says what was done. */
+/* Create what the store needs, or bring it to this version. The text says what was done. */
 int shared_store_init(const struct config_store *store, struct error_text *ret_text) must_check;
 int shared_store_migrate(const struct config_store *store, struct error_text *ret_text) must_check;
 

@@ -139,7 +139,8 @@ void config_read_headers(struct config_reader *reader, const struct yaml_node *m
 
 /* ---- outlets ---- */
 
-int config_outlet_check(const struct config_sink *sink, struct error_text *ret_text)
+/* Would its outlet accept these options? Opens no file. */
+static int check_outlet(const struct config_sink *sink, struct error_text *ret_text)
 {
 	switch (sink->kind) {
 	case CONFIG_SINK_HTTP:
@@ -383,7 +384,7 @@ static void check_own(struct config_reader *reader, const struct yaml_node *map,
                       const struct config_sink *sink)
 {
 	struct error_text text = { "" };
-	int error = config_outlet_check(sink, &text);
+	int error = check_outlet(sink, &text);
 	if (error == -ENOMEM)
 		reader->failed = error;
 	else if (error != 0)

@@ -206,95 +206,6 @@ void config_read_store_url(struct config_reader *reader, const struct yaml_node 
 	*ret_url = url;
 }
 
-/* ---- checks ---- */
-
-/* Everybody on a machine can read the command line of its processes. */
-static void read_flag(struct config_reader *reader)
-{
-	const char *flag = reader->config->serve.store;
-	struct parts parts;
-	if (!flag)
-		return;
-	struct yaml_node node = { .kind = YAML_TEXT, .text = span_str(flag) };
-	if (split(node.text, &parts) && is_clear(&parts)) {
-		config_tell(reader, CONFIG_ERROR, NULL,
-		            "found a password on the command line, where everybody can read it, "
-		            "expected ${NAME} for it, in single quotes, or the configuration file");
-		return;
-	}
-	config_read_store_url(reader, &node, &reader->config->store.url);
-}
-
-/* The password of its own option, as the URL would have it. */
-static void add_password(struct config_reader *reader)
-{
-	struct config_store *store = &reader->config->store;
-	struct parts parts;
-	if (store->password.len == 0 || !split(store->url, &parts))
-		return;
-	if (parts.has_password) {
-		config_tell(reader, CONFIG_ERROR, NULL,
-		            "store.url has a password too, expected one of the two");
-		return;
-	}
-	store->url = join(reader, &parts, store->password, false);
-}
-
-/* What is wrong with it is told by those who will use it, without its secrets. */
-static void check_whole(struct config_reader *reader)
-{
-	const struct config_store *store = &reader->config->store;
-	struct error_text text = { "" };
-	int error = store->url.ptr ? shared_store_url_check(store, &text) : 0;
-	if (error == -ENOMEM)
-		reader->failed = error;
-	else if (error < 0)
-		config_tell(reader, CONFIG_ERROR, NULL, "%s", text.text);
-}
-
-static void check_spool(struct config_reader *reader, const struct config_source *source)
-{
-	size_t mark = config_enter(reader, SPAN("sources"));
-	config_enter(reader, source->name);
-	config_enter(reader, SPAN("store_away"));
-	if (reader->config->store.kind == CONFIG_STORE_LOCAL)
-		config_tell_at(reader, CONFIG_WARNING, source->place,
-		               "is of no use: the store is local, and never away");
-	if (source->ack_delivered)
-		config_tell_at(reader, CONFIG_ERROR, source->place,
-		               "found spool and ack: delivered, expected one of the two: what is "
-		               "spooled has no outcome to wait for");
-	config_leave(reader, mark);
-}
-
-void config_check_store(struct config_reader *reader)
-{
-	struct config *config = reader->config;
-	struct config_store *store = &config->store;
-	size_t mark = config_enter(reader, SPAN("store"));
-	read_flag(reader);
-	store->kind = config_store_kind_of(store->url);
-	if (store->kind != CONFIG_STORE_LOCAL) {
-		add_password(reader);
-		check_whole(reader);
-	} else if (store->password.len > 0) {
-		config_tell(reader, CONFIG_ERROR, NULL,
-		            "password is of no use without url: the store is local");
-	}
-	config_leave(reader, mark);
-	for (uint32_t i = 0; i < config->source_count; i++)
-		if (config->sources[i].door.spool)
-			check_spool(reader, &config->sources[i]);
-}
-
-bool config_spools(const struct config *config)
-{
-	for (uint32_t i = 0; i < config->source_count; i++)
-		if (config->sources[i].door.spool)
-			return true;
-	return false;
-}
-
 /* ---- Redis ---- */
 
 /* The server answers, and says no: its words come with the text. What it says while it
@@ -405,12 +316,6 @@ int shared_store_open(const struct config *config, struct store **ret_store,
 	return kinds[config->store.kind].open(config, ret_store, ret_key, ret_text);
 }
 
-int shared_store_url_check(const struct config_store *store, struct error_text *ret_text)
-{
-	CHECK(store->kind != CONFIG_STORE_LOCAL);
-	return kinds[store->kind].url_check(store->url.ptr, ret_text);
-}
-
 int shared_store_check(const struct config_store *store, const struct shared_listener *listener,
                        struct error_text *ret_text)
 {
@@ -428,4 +333,93 @@ int shared_store_migrate(const struct config_store *store, struct error_text *re
 {
 	CHECK(store->kind != CONFIG_STORE_LOCAL);
 	return kinds[store->kind].migrate(store->url.ptr, ret_text);
+}
+
+/* ---- checks ---- */
+
+/* Everybody on a machine can read the command line of its processes. */
+static void read_flag(struct config_reader *reader)
+{
+	const char *flag = reader->config->serve.store;
+	struct parts parts;
+	if (!flag)
+		return;
+	struct yaml_node node = { .kind = YAML_TEXT, .text = span_str(flag) };
+	if (split(node.text, &parts) && is_clear(&parts)) {
+		config_tell(reader, CONFIG_ERROR, NULL,
+		            "found a password on the command line, where everybody can read it, "
+		            "expected ${NAME} for it, in single quotes, or the configuration file");
+		return;
+	}
+	config_read_store_url(reader, &node, &reader->config->store.url);
+}
+
+/* The password of its own option, as the URL would have it. */
+static void add_password(struct config_reader *reader)
+{
+	struct config_store *store = &reader->config->store;
+	struct parts parts;
+	if (store->password.len == 0 || !split(store->url, &parts))
+		return;
+	if (parts.has_password) {
+		config_tell(reader, CONFIG_ERROR, NULL,
+		            "store.url has a password too, expected one of the two");
+		return;
+	}
+	store->url = join(reader, &parts, store->password, false);
+}
+
+/* What is wrong with it is told by those who will use it, without its secrets. */
+static void check_whole(struct config_reader *reader)
+{
+	const struct config_store *store = &reader->config->store;
+	struct error_text text = { "" };
+	int error = store->url.ptr ? kinds[store->kind].url_check(store->url.ptr, &text) : 0;
+	if (error == -ENOMEM)
+		reader->failed = error;
+	else if (error < 0)
+		config_tell(reader, CONFIG_ERROR, NULL, "%s", text.text);
+}
+
+static void check_spool(struct config_reader *reader, const struct config_source *source)
+{
+	size_t mark = config_enter(reader, SPAN("sources"));
+	config_enter(reader, source->name);
+	config_enter(reader, SPAN("store_away"));
+	if (reader->config->store.kind == CONFIG_STORE_LOCAL)
+		config_tell_at(reader, CONFIG_WARNING, source->place,
+		               "is of no use: the store is local, and never away");
+	if (source->ack_delivered)
+		config_tell_at(reader, CONFIG_ERROR, source->place,
+		               "found spool and ack: delivered, expected one of the two: what is "
+		               "spooled has no outcome to wait for");
+	config_leave(reader, mark);
+}
+
+void config_check_store(struct config_reader *reader)
+{
+	struct config *config = reader->config;
+	struct config_store *store = &config->store;
+	size_t mark = config_enter(reader, SPAN("store"));
+	read_flag(reader);
+	store->kind = config_store_kind_of(store->url);
+	if (store->kind != CONFIG_STORE_LOCAL) {
+		add_password(reader);
+		check_whole(reader);
+	} else if (store->password.len > 0) {
+		config_tell(reader, CONFIG_ERROR, NULL,
+		            "password is of no use without url: the store is local");
+	}
+	config_leave(reader, mark);
+	for (uint32_t i = 0; i < config->source_count; i++)
+		if (config->sources[i].door.spool)
+			check_spool(reader, &config->sources[i]);
+}
+
+bool config_spools(const struct config *config)
+{
+	for (uint32_t i = 0; i < config->source_count; i++)
+		if (config->sources[i].door.spool)
+			return true;
+	return false;
 }
