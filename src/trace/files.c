@@ -226,7 +226,9 @@ static void report_reading(struct trace_files *files, const struct trace_view *v
 {
 	files->damaged_bytes += reader->damaged_bytes;
 	if (view->header_damaged) {
-		files->damaged_bytes += sizeof(struct trace_file_header);
+		/* A crash may have left an empty file. */
+		uint64_t header = sizeof(struct trace_file_header);
+		files->damaged_bytes += view->size < header ? view->size : header;
 		note_problem(files, number, 0, "the header is damaged");
 	}
 	if (reader->damaged_bytes > 0)
@@ -329,7 +331,7 @@ int trace_files_load(struct trace_files *files, uint64_t from,
 	return r;
 }
 
-int trace_files_open(struct trace_files *files, const struct trace_files_options *options,
+int trace_files_open(struct trace_files *files, const struct trace_log_options *options,
                      struct error_text *ret_text)
 {
 	char folder[TRACE_PATH_MAX];

@@ -92,15 +92,9 @@ struct trace_files {
 	struct error_text problem; /* the first one */
 };
 
-struct trace_files_options {
-	struct file_system *fs;
-	const char *path; /* the data folder */
-	uint64_t disk_bytes;
-	bool read_only;
-};
-
-/* Creates or finds the folder; the list is empty. */
-int trace_files_open(struct trace_files *files, const struct trace_files_options *options,
+/* Creates or finds the folder; the list is empty. Every field of the options that it uses is
+ * set. */
+int trace_files_open(struct trace_files *files, const struct trace_log_options *options,
                      struct error_text *ret_text) must_check;
 void trace_files_close(struct trace_files *files);
 

@@ -40,8 +40,8 @@ struct trace_log {
 	struct trace_buffer emptying;
 	struct trace_files files; /* the folder's name and fs never change: any thread's */
 	struct trace_gaps gaps;
-	bool failing;       /* reported, and not yet that it works again */
-	bool told_left_out; /* a source whose gaps are not kept was reported */
+	bool failing;           /* reported, and not yet that it works again */
+	bool reported_left_out; /* a source whose gaps are not kept */
 	uint64_t damaged_bytes;
 	/* Counters. `written` counts what has left the memory, lost or not. */
 	atomic_uint_fast64_t added, written, lost, thinned, records, disk_bytes, oldest_ms;
@@ -143,9 +143,9 @@ static void count_files(struct trace_log *log)
 static void report_left_out(struct trace_log *log)
 {
 	struct error_text text;
-	if (log->gaps.left_out[0] == 0 || log->told_left_out)
+	if (log->gaps.left_out[0] == 0 || log->reported_left_out)
 		return;
-	log->told_left_out = true;
+	log->reported_left_out = true;
 	error_fill(
 		&text, 0,
 		"gaps are kept for %u sources and no more: there is no advice on the window of %s",
@@ -357,14 +357,8 @@ static void load_record(void *user, const struct trace *trace)
 static int load(struct trace_log *log, struct error_text *ret_text)
 {
 	struct trace_files *files = &log->files;
-	struct trace_files_options options = {
-		.fs = log->options.fs,
-		.path = log->options.path,
-		.disk_bytes = log->options.disk_bytes,
-		.read_only = log->options.read_only,
-	};
 	uint64_t from = 0;
-	int r = trace_files_open(files, &options, ret_text);
+	int r = trace_files_open(files, &log->options, ret_text);
 	if (r < 0)
 		return r;
 	int gaps_error = trace_gaps_load(&log->gaps, files->fs, files->folder, &from);
