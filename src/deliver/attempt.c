@@ -268,6 +268,8 @@ static void say_stopped(const struct lane_attempt *attempt, enum outcome outcome
 
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 {
+	CHECK(attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
+	CHECK(outcome != OUTCOME_NONE && attempt->out.ticket != 0);
 	struct lane *lane = attempt->lane;
 	bool told = outcome == OUTCOME_DEAD || outcome == OUTCOME_UNKNOWN;
 	if (attempt->place != SCHEDULE_NONE)
@@ -299,6 +301,7 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 
 void lane_leave(struct lane_attempt *attempt)
 {
+	CHECK(attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
 	struct lane *lane = attempt->lane;
 	uncount(attempt);
 	lane->counts.lost++;
@@ -383,6 +386,7 @@ static void note_result(struct lane_attempt *attempt, enum store_mark mark, uint
 
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 {
+	CHECK(attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
 	uncount(attempt);
 	if (attempt->noted) { /* else it would be taken for one that may have arrived */
 		note_result(attempt, STORE_MARK_FAILED, due_ms);
@@ -589,6 +593,7 @@ static void asked(struct lane_attempt *attempt)
 
 bool lane_is_lost(const struct lane_attempt *attempt)
 {
+	CHECK(attempt->stage != STAGE_FREE);
 	struct lane *lane = attempt->lane;
 	return attempt->place != SCHEDULE_NONE &&
 	       schedule_at(&lane->schedule, attempt->place)->marks & LANE_MARK_LOST;
@@ -837,6 +842,8 @@ static void begin_later(struct lane *lane, const struct lane_start *start)
 
 void lane_begin(struct lane *lane, const struct lane_start *start)
 {
+	CHECK(start->ticket->ticket >= start->ticket->leg); /* the event it is a leg of */
+	CHECK(!start->parts || start->item);
 	struct lane_attempt *attempt = new_attempt(lane, start);
 	if (!attempt) {
 		begin_later(lane, start);

@@ -90,6 +90,7 @@ static struct dead_letter *new_letter(struct lane_attempt *attempt)
 
 void dead_letter_send(struct lane_attempt *attempt)
 {
+	CHECK(attempt->lane->policy.has_dead_sink && attempt->filled);
 	struct lane *lane = attempt->lane;
 	struct dead_letter *dead = new_letter(attempt);
 	attempt->stage = STAGE_RECORDING;
@@ -116,6 +117,7 @@ void dead_letter_send(struct lane_attempt *attempt)
 
 void dead_letter_send_again(struct lane *lane)
 {
+	CHECK(!lane->dead_letters || lane->policy.has_dead_sink || lane->changing);
 	struct outlet_attempt *out = lane->dead_letters;
 	if (!out || (lane->now_ms < lane->dead_letter_at_ms && lane->life != LANE_STOPPING))
 		return;

@@ -333,6 +333,8 @@ int deliver_start(const struct deliver_options *options, struct deliver **ret_de
 
 int deliver_add(struct deliver *deliver, const struct deliver_sink *sink)
 {
+	CHECK(atomic_load(&deliver->begun));
+	CHECK(deliver->count <= DELIVER_LANES_MAX);
 	uint32_t number = deliver->count;
 	if (number == DELIVER_LANES_MAX)
 		return ERR_FULL;
@@ -384,6 +386,7 @@ void deliver_join(struct deliver *deliver)
 
 struct deliver *deliver_free(struct deliver *deliver)
 {
+	CHECK(!deliver || deliver->count <= DELIVER_LANES_MAX);
 	if (!deliver)
 		return NULL;
 	deliver_join(deliver);

@@ -84,6 +84,7 @@ struct lane *lane_free(struct lane *lane)
 
 void lane_submit(struct lane *lane, struct store_op *op, bool urgent)
 {
+	CHECK(op->done && op->user); /* answered to the lane */
 	if (urgent)
 		lane->urgent = true;
 	else
@@ -113,6 +114,7 @@ bool lane_is_barred(const struct lane *lane)
 
 uint32_t lane_room(struct lane *lane)
 {
+	CHECK(lane->pooled <= LANE_POOL_MAX);
 	if (lane_is_barred(lane) || lane->life == LANE_STOPPING || lane->changing)
 		return 0;
 	uint32_t room = breaker_room(&lane->breaker, lane->now_ms);
@@ -399,6 +401,7 @@ static void start_due(struct lane *lane)
  * comes to light with the next take. When there is none, somebody has to be woken. */
 void lane_flush(struct lane *lane)
 {
+	CHECK(!lane->running); /* after a run, not inside it */
 	bool waiting = false;
 	if (!lane->urgent && !lane->lazy)
 		return;
@@ -457,6 +460,8 @@ static uint64_t next_run_ms(struct lane *lane)
 
 uint64_t lane_run(struct lane *lane)
 {
+	CHECK(!lane->running);
+	CHECK(lane->out + lane->pooled <= LANE_POOL_MAX);
 	lane->running = true;
 	lane->now_ms = clock_read(lane->clock).boot_ms;
 	sink_state_run(lane);
@@ -479,6 +484,7 @@ uint64_t lane_run(struct lane *lane)
 
 void lane_stop(struct lane *lane)
 {
+	CHECK(lane->life != LANE_STOPPING);
 	lane->life = LANE_STOPPING;
 	for (struct outlet_attempt *out = lane->chain; out;) {
 		struct outlet_attempt *next = out->next;
@@ -494,6 +500,7 @@ void lane_stop(struct lane *lane)
 
 bool lane_is_still(const struct lane *lane)
 {
+	CHECK(lane->out + lane->pooled <= LANE_POOL_MAX);
 	return lane->life == LANE_STOPPING && lane->out == 0;
 }
 
@@ -501,16 +508,19 @@ bool lane_is_still(const struct lane *lane)
 
 void lane_prepare_change(struct lane *lane)
 {
+	CHECK(!lane->changing);
 	lane->changing = true;
 }
 
 void lane_cancel_change(struct lane *lane)
 {
+	CHECK(lane->changing);
 	lane->changing = false;
 }
 
 bool lane_is_idle(const struct lane *lane)
 {
+	CHECK(lane->out <= lane->limiter.in_flight);
 	return lane->out == 0 && !lane->chain && lane->limiter.in_flight == 0;
 }
 
@@ -547,6 +557,7 @@ void lane_pause(struct lane *lane)
 
 void lane_remove(struct lane *lane)
 {
+	CHECK(lane->life != LANE_STOPPING);
 	lane->life = LANE_OUT_OF_USE;
 }
 
@@ -560,6 +571,7 @@ void lane_resume(struct lane *lane)
 
 void lane_go(struct lane *lane)
 {
+	CHECK(!lane->paused && !lane->disabled);
 	limiter_unpause(&lane->limiter);
 	breaker_try_now(&lane->breaker);
 	lane->take_after_ms = 0;
@@ -580,6 +592,7 @@ int lane_retry_now(struct lane *lane, uint64_t ticket)
 
 int lane_drop(struct lane *lane, uint64_t ticket, struct lane_drop *drop)
 {
+	CHECK(drop->done);
 	uint32_t place = schedule_find(&lane->schedule, ticket);
 	if (place == SCHEDULE_NONE)
 		return -ENOENT;
@@ -633,6 +646,7 @@ static uint64_t oldest_ms(const struct lane *lane)
 
 void lane_view(struct lane *lane, struct lane_view *ret_view)
 {
+	CHECK(lane->schedule.started <= lane->schedule.count);
 	*ret_view = lane->counts;
 	memcpy(ret_view->name, lane->name, sizeof(lane->name));
 	ret_view->sink = lane->sink;

@@ -33,6 +33,7 @@ static uint64_t end_of(const struct lane *lane, uint32_t lease)
 
 uint32_t lane_lease_from(const struct lane *lane, uint64_t asked_ms)
 {
+	CHECK(asked_ms >= lane->born_ms);
 	return lane->lease_ms == 0 ? 0 : lease_until(lane, asked_ms + lane->lease_ms);
 }
 
@@ -107,6 +108,7 @@ static void renew(struct lane *lane, uint32_t place)
  * has room for, the next goes on behind them. */
 void lane_renew(struct lane *lane)
 {
+	CHECK(lane->renewing <= LANE_LEASED_MAX);
 	if (lane->lease_ms == 0 || lane->now_ms < lane->renew_at_ms || lane->life == LANE_STOPPING)
 		return;
 	lane->renew_at_ms = lane->now_ms + lane->lease_ms / 3 + 1;
@@ -168,6 +170,7 @@ void lane_give_back(struct lane *lane)
 /* The last LANE_RECORDS_MAX; without memory for them nothing is known. */
 void lane_known_add(struct lane *lane, uint64_t ticket)
 {
+	CHECK(ticket != 0);
 	if (!lane->known)
 		lane->known = mem_zalloc(LANE_RECORDS_MAX, sizeof(*lane->known));
 	if (lane->known)
@@ -212,6 +215,7 @@ static bool is_recording(struct lane *lane, uint64_t ticket)
 
 bool lane_known_settle(struct lane *lane, const struct store_item *item)
 {
+	CHECK(lane->lease_ms > 0);
 	if (item->last == STORE_MARK_RELEASED)
 		forget(lane, item->ticket);
 	if (item->attempt < 2 || item->last == STORE_MARK_RELEASED ||

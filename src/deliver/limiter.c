@@ -118,6 +118,7 @@ uint64_t limiter_next_ms(const struct limiter *limiter, uint64_t now_ms)
 
 void limiter_begin(struct limiter *limiter, uint64_t now_ms)
 {
+	CHECK(limiter->in_flight < UINT32_MAX);
 	limiter->in_flight++;
 	if (limiter->in_flight * 4 >= limiter->limit_milli / ONE * 3)
 		limiter->growing = limiter->in_flight; /* it is made use of */
@@ -212,6 +213,7 @@ void limiter_unpause(struct limiter *limiter)
 
 void limiter_restart(struct limiter *limiter, uint64_t now_ms)
 {
+	check_limiter(limiter);
 	limiter->ramping = true;
 	limiter->ramp_from_ms = now_ms;
 	limiter->latency_us = 0;

@@ -14,6 +14,7 @@ uint64_t retry_ceiling_ms(const struct retry_policy *policy, uint32_t attempt)
 
 bool retry_is_over(const struct retry_policy *policy, const struct retry_case *failed)
 {
+	CHECK(failed->attempt > 0);
 	if (policy->attempts > 0 && failed->attempt >= policy->attempts)
 		return true;
 	return policy->for_ms > 0 && failed->age_ms >= policy->for_ms &&

@@ -37,6 +37,7 @@ void schedule_init(struct schedule *schedule)
 
 void schedule_free(struct schedule *schedule)
 {
+	CHECK(schedule->started <= schedule->count);
 	mem_free(schedule->tickets);
 	mem_free(schedule->heap);
 	map_free(&schedule->entities);
@@ -293,6 +294,8 @@ static void add_ordered(struct schedule *schedule, uint32_t place, uint64_t now_
 int schedule_add(struct schedule *schedule, const struct schedule_ticket *ticket, uint64_t now_ms,
                  uint32_t *ret_place)
 {
+	CHECK(ticket->ticket != 0);
+	CHECK(schedule->queued <= schedule->count); /* 3 */
 	int error = reserve(schedule);
 	if (error == 0 && ticket->order != 0)
 		error = map_reserve(&schedule->entities, &ticket->order);
@@ -363,6 +366,7 @@ uint32_t schedule_start(struct schedule *schedule, uint64_t now_ms)
 
 bool schedule_start_this(struct schedule *schedule, uint32_t place)
 {
+	CHECK(schedule->started < schedule->count);
 	if (at(schedule, place)->state != SCHEDULE_QUEUED)
 		return false;
 	drop_skipped(schedule);
@@ -400,6 +404,7 @@ void schedule_again(struct schedule *schedule, uint32_t place, uint64_t due_ms, 
 
 bool schedule_hurry(struct schedule *schedule, uint32_t place)
 {
+	CHECK(schedule->heap_count <= schedule->count); /* 2 */
 	struct schedule_ticket *ticket = at(schedule, place);
 	if (ticket->state != SCHEDULE_WAITING)
 		return false;
@@ -501,6 +506,7 @@ uint32_t schedule_find(struct schedule *schedule, uint64_t ticket)
 
 uint32_t schedule_first(const struct schedule *schedule, uint32_t place)
 {
+	CHECK(place < schedule->used);
 	uint64_t order = at(schedule, place)->order;
 	return order == 0 ? place : *first_of(schedule, order);
 }

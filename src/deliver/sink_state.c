@@ -148,6 +148,7 @@ void sink_state_changed(struct lane *lane)
 
 void sink_state_renamed(struct lane *lane)
 {
+	CHECK(!lane->running);
 	struct sink_state *saved = &lane->saved;
 	sink_state_init(lane);
 	lane->paused = lane->disabled = false; /* not known, so nothing starts */
@@ -164,6 +165,7 @@ bool lane_is_state_saved(const struct lane *lane)
 
 void sink_state_run(struct lane *lane)
 {
+	CHECK(lane->running);
 	struct sink_state *saved = &lane->saved;
 	bool looks = !saved->known || lane->lease_ms > 0;
 	if (saved->under_way || lane->now_ms < saved->at_ms)
