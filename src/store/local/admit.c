@@ -37,6 +37,7 @@ static uint64_t now_of(const struct local_store *local)
 
 int local_undo_reserve(struct undo_list *list, uint32_t count)
 {
+	CHECK(count <= 32 && list->count <= list->room);
 	if (list->count + count <= list->room)
 		return 0;
 	uint32_t room = list->room ? list->room * 2 : 64;
@@ -129,6 +130,7 @@ static void undo_kept(struct local_store *local, struct store_admit *admit)
 
 void local_undo_admit(struct local_store *local, struct store_admit *admit, int error)
 {
+	CHECK(error < 0 && local->durable_ticket <= local->last_ticket);
 	if (admit->own_ticket > local->durable_ticket)
 		undo_kept(local, admit);
 	else if (admit->ticket > local->durable_ticket)

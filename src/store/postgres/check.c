@@ -82,6 +82,31 @@ static void check_server(const struct check *check)
 	             : "the server accepts writes");
 }
 
+/* Settings that have one good value. */
+static const struct setting {
+	const char *name, *good;
+	enum postgres_finding_level level; /* of another value */
+	const char *text;
+} plain_settings[] = {
+	{ "fsync", "on", POSTGRES_ERROR,
+	  "off: a power loss may damage the database; set it to on" },
+	{ "full_page_writes", "on", POSTGRES_WARNING,
+	  "off: safe only if the disk writes pages atomically" },
+	{ "autovacuum", "on", POSTGRES_WARNING, "off: the tables grow with every closed ticket" },
+	{ "server_encoding", "UTF8", POSTGRES_WARNING,
+	  "not UTF8: stile stores bytes and works, psql may not show them" },
+};
+
+static void check_settings(const struct check *check)
+{
+	for (size_t i = 0; i < ARRAY_LEN(plain_settings); i++) {
+		const struct setting *setting = &plain_settings[i];
+		bool good = is(check, setting->name, setting->good);
+		tell(check, good ? POSTGRES_FINE : setting->level, setting->name,
+		     good ? setting->good : setting->text);
+	}
+}
+
 static void check_durability(const struct check *check)
 {
 	bool off = is(check, "synchronous_commit", "off");
@@ -99,12 +124,6 @@ static void check_durability(const struct check *check)
 		tell(check, POSTGRES_WARNING, "synchronous_standby_names",
 		     "empty: if the server's disk is lost, or a standby takes over, the last "
 		     "commits are lost");
-	bool fsync = is(check, "fsync", "on");
-	tell(check, fsync ? POSTGRES_FINE : POSTGRES_ERROR, "fsync",
-	     fsync ? "on" : "off: a power loss may damage the database; set it to on");
-	bool pages = is(check, "full_page_writes", "on");
-	tell(check, pages ? POSTGRES_FINE : POSTGRES_WARNING, "full_page_writes",
-	     pages ? "on" : "off: safe only if the disk writes pages atomically");
 }
 
 static void check_limits(const struct check *check)
@@ -115,12 +134,6 @@ static void check_limits(const struct check *check)
 	tell(check, tight ? POSTGRES_WARNING : POSTGRES_FINE, "max_connections",
 	     tight ? "few connections are left; each node uses two, and one more at start"
 	           : "enough for the two connections of each node");
-	bool vacuum = is(check, "autovacuum", "on");
-	tell(check, vacuum ? POSTGRES_FINE : POSTGRES_WARNING, "autovacuum",
-	     vacuum ? "on" : "off: the tables grow with every closed ticket");
-	bool utf8 = is(check, "server_encoding", "UTF8");
-	tell(check, utf8 ? POSTGRES_FINE : POSTGRES_WARNING, "server_encoding",
-	     utf8 ? "UTF8" : "not UTF8: stile stores bytes and works, psql may not show them");
 }
 
 static void check_clock(const struct check *check)
@@ -162,6 +175,7 @@ static int check_all(struct check *check, struct error_text *ret_text)
 		return error_fill(ret_text, ERR_AWAY, "%s", check->answer.text.text);
 	check_server(check);
 	check_durability(check);
+	check_settings(check);
 	check_limits(check);
 	check_clock(check);
 	return check_tables(check, ret_text);

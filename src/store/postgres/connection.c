@@ -221,6 +221,7 @@ void connection_commit(struct connection *conn)
 
 void connection_sync(struct connection *conn)
 {
+	CHECK(conn->sent > 0);
 	if (connection_is_open(conn) && !postgres_send_sync(&conn->link))
 		send_failed(conn);
 	postgres_link_limit(&conn->link, conn->limit_ms);
@@ -254,6 +255,7 @@ int connection_take_commit(struct connection *conn)
 
 void connection_committed(struct connection *conn)
 {
+	CHECK(conn->sent == 0 && !conn->in_doubt);
 	conn->mark = (int64_t)conn->transaction;
 }
 
@@ -279,6 +281,7 @@ void connection_join_sync(int *error, struct connection *conn)
 
 int connection_query(struct connection *conn, const char *name, struct postgres_answer *answer)
 {
+	CHECK(conn->sent == 0);
 	conn->state[0] = '\0';
 	connection_send(conn, name);
 	connection_sync(conn);
@@ -307,6 +310,7 @@ bool connection_lost_tables(const struct connection *conn)
 
 int connection_rollback(struct connection *conn)
 {
+	CHECK(conn->sent == 0 && !conn->in_doubt);
 	int error = connection_is_open(conn) ? postgres_rollback(&conn->link) : -ECONNRESET;
 	/* The transaction may have been stopped while stile_number() held its lock. */
 	if (!error && (!postgres_send(&conn->link, "SELECT pg_advisory_unlock_all()") ||
@@ -342,6 +346,7 @@ int connection_was_committed(struct connection *conn, bool *ret_committed)
 {
 	struct postgres_answer answer = { 0 };
 	char sql[240];
+	CHECK(conn->in_doubt && conn->sent == 0);
 	snprintf(sql, sizeof(sql),
 	         "UPDATE stile_lines SET batch = CASE batch WHEN %" PRId64 " THEN %" PRId64
 	         " ELSE batch END WHERE node = %" PRIu64 " AND line = %u RETURNING batch::text",

@@ -245,6 +245,7 @@ int housekeeping_run(struct postgres_store *own, uint64_t now_ms, bool all)
 {
 	int error = 0;
 
+	CHECK(connection_is_open(&own->taker) && !own->taker.in_doubt);
 	if (is_due(&own->beat_at_ms, now_ms, BEAT_EVERY_MS))
 		error = beat(own);
 	if (!error && (is_due(&own->keep_at_ms, now_ms, KEEP_EVERY_MS) || all)) {

@@ -302,7 +302,7 @@ static int read_meta(struct postgres_store *own, struct postgres_link *link,
 	return error;
 }
 
-static int begin_lines(struct postgres_store *own, struct error_text *ret_text)
+static int open_connections(struct postgres_store *own, struct error_text *ret_text)
 {
 	struct postgres_link link;
 	int error = address_connect(&own->address, &link, ret_text);
@@ -390,7 +390,7 @@ int postgres_store_open(const struct postgres_store_options *options, struct sto
 	if (!error)
 		error = make_node(own);
 	if (!error)
-		error = begin_lines(own, &text);
+		error = open_connections(own, &text);
 	if (!error)
 		error = start_threads(own);
 	if (error) {

@@ -241,6 +241,7 @@ static int run_cell_scan(struct postgres_store *own, struct store_cell_scan *sca
 
 int reader_run(struct postgres_store *own, struct store_op *op)
 {
+	CHECK(connection_is_open(&own->taker) && !own->taker.in_doubt);
 	switch (op->kind) {
 	case STORE_READ: return run_read(own, container_of(op, struct store_read, op));
 	case STORE_SCAN: return run_scan(own, container_of(op, struct store_scan, op));

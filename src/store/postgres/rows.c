@@ -74,6 +74,7 @@ static bool grow(struct rows *rows)
 void *rows_add(struct rows *rows, const struct row_key *key, size_t size, struct arena *arena)
 {
 	void *row = rows_find(rows, key);
+	CHECK(size >= sizeof(*key) && rows->count <= rows->room);
 	if (row)
 		return row;
 	if (rows->count == rows->room && !grow(rows))

@@ -228,6 +228,7 @@ static void enter_op(struct working_set *set, struct entry *entry)
 
 int working_set_enter(struct working_set *set, struct store_op *op)
 {
+	CHECK(!set->sent_as_new && !set->failed);
 	if (set->entry_count == set->entry_room) {
 		uint32_t room = set->entry_room ? 2 * set->entry_room : 256;
 		struct entry *entries = mem_realloc(set->entries, room * sizeof(*entries));
