@@ -6,9 +6,10 @@
  *
  * The claims are judged in the order given, each alone:
  *
- *   free       nobody has the claim within its window, or the entity is new or older than
- *              the event: the event takes the claim, or moves the entity forward.
- *   stale      (newest) the entity has a higher order; the same counts with equal_drops.
+ *   free       no ticket has the claim within its window: the event takes it. Or (newest)
+ *              the entity has no order yet, or a lower one, or the same without
+ *              equal_drops: the event moves it forward.
+ *   stale      (newest) the entity has a higher order, or the same with equal_drops.
  *   conflict   (once) the claim is taken, and both contents are known and differ.
  *   busy       (once, content) the claim is taken, the sender asked for busy_if_open, and
  *              the original still has a leg to deliver: due, leased or held.

@@ -248,7 +248,7 @@ static void decide(struct postgres_store *own, struct work *work)
 			op->error = error;
 		return;
 	}
-	postgres_heard(own, own->set.now_ms);
+	postgres_note_time(own, own->set.now_ms);
 	own->commits++;
 	own->commit_ops += work->ops.count;
 	histogram_record(own->store.commit_us, (postgres_boot_ms() - began_ms) * 1000);
@@ -278,7 +278,7 @@ void decider_main(void *user)
 		                  own->test;
 		op_queue_move(&own->asked, &work.others);
 		own->deciding = false;
-		own->stirred |= wake_taker;
+		own->look_wanted |= wake_taker;
 		if (wake_taker)
 			postgres_wake_taker(own);
 		else

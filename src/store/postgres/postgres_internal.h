@@ -52,7 +52,7 @@ struct postgres_store {
 	pthread_cond_t decider_wake, settled;
 	struct op_queue inbox, asked, finished;
 	bool deciding, taking; /* the threads are working */
-	bool stirred;          /* the taker must look: there may be tickets or outcomes */
+	bool look_wanted;      /* the taker must look: there may be tickets or outcomes */
 	bool tick_wanted;      /* … and do all of its housekeeping */
 	bool ending, closing, decided_all;
 	int wake_fd;      /* of the taker */
@@ -90,7 +90,7 @@ uint64_t postgres_boot_ms(void);
 /* For SQL_NOW() and SQL_CLOCK(): a test's time; or minus the latest time that this node
  * knows, before which the server's time cannot be. */
 uint64_t postgres_clock(const struct postgres_store *own);
-void postgres_heard(struct postgres_store *own, uint64_t now_ms); /* any thread */
+void postgres_note_time(struct postgres_store *own, uint64_t now_ms); /* any thread */
 void postgres_wake_taker(struct postgres_store *own);
 /* Hands the operations back to the owner; the list is empty then. */
 void postgres_finish(struct postgres_store *own, struct op_queue *list);

@@ -24,7 +24,7 @@ uint64_t postgres_clock(const struct postgres_store *own)
 	return own->test ? clock_read(&own->clock).wall_ms : 0 - own->latest_ms;
 }
 
-void postgres_heard(struct postgres_store *own, uint64_t now_ms)
+void postgres_note_time(struct postgres_store *own, uint64_t now_ms)
 {
 	uint64_t latest_ms = own->latest_ms;
 	while (now_ms > latest_ms &&
@@ -108,7 +108,7 @@ static void hand_over(struct postgres_store *own)
 static bool is_busy(const struct postgres_store *own)
 {
 	return own->inbox.first || own->deciding || own->asked.first || own->taking ||
-	       own->stirred || own->tick_wanted;
+	       own->look_wanted || own->tick_wanted;
 }
 
 /* done() may submit again: the operations leave `finished` before it is called. */

@@ -52,7 +52,7 @@ struct postgres_store_options {
 	uint32_t lock_ms;      /* default 2 s */
 	uint32_t away_ms;      /* default 5 s */
 	uint32_t batch_ops;    /* default 1024: operations of one transaction */
-	uint64_t retain_ms;    /* default 0: closed events are kept so long */
+	uint64_t retain_ms;    /* default 0: how long closed events are kept */
 	uint64_t dead_keep_ms; /* default STORE_DEAD_KEEP_MS */
 	/* For tests. */
 	const struct clock *clock; /* stands for the server's; and all housekeeping is done
@@ -61,7 +61,7 @@ struct postgres_store_options {
 	bool eager;                /* everything is expected to be new, always */
 };
 
-/* Is the URL one? ERR_CONFIG and a text without its secrets; nobody is asked. */
+/* Is the URL well-formed? ERR_CONFIG and a text without its secrets. Does not connect. */
 int postgres_store_url_check(const char *url, struct error_text *ret_text) must_check;
 
 int postgres_store_open(const struct postgres_store_options *options, struct store **ret_store,
@@ -81,11 +81,11 @@ enum postgres_finding_level { POSTGRES_FINE, POSTGRES_WARNING, POSTGRES_ERROR };
 struct postgres_finding {
 	enum postgres_finding_level level;
 	const char *name;       /* "synchronous_commit" */
-	struct error_text text; /* what is there, and what would be right */
+	struct error_text text; /* what was found, and what to change */
 };
 
-/* Is this server fit? `tell` is called for each thing that was looked at. A negative error
- * and a text if it cannot be asked. */
+/* Can this server be used? `tell` is called for each thing that was checked. A negative error
+ * and a text if the server is unreachable. */
 int postgres_store_check(const char *url,
                          void (*tell)(void *user, const struct postgres_finding *finding),
                          void *user, struct error_text *ret_text) must_check;

@@ -197,7 +197,7 @@ static int run_take(struct postgres_store *own, struct store_take *take)
 	int filled = error ? 0 : fill_take(take, &items);
 	if (!error) {
 		take->now_ms = postgres_u64(&now, 0, 0);
-		postgres_heard(own, take->now_ms);
+		postgres_note_time(own, take->now_ms);
 	}
 	postgres_answer_free(&items);
 	postgres_answer_free(&now);
@@ -412,12 +412,12 @@ static void begin_round(struct postgres_store *own, struct round *round)
 	op_queue_init(&round->asked);
 	pthread_mutex_lock(&own->mutex);
 	op_queue_move(&round->asked, &own->asked);
-	own->look_now |= own->stirred;
+	own->look_now |= own->look_wanted;
 	round->tick = own->tick_wanted;
 	round->ending = own->ending;
 	round->leave = own->decided_all;
-	own->taking = round->asked.first || own->stirred || own->tick_wanted;
-	own->stirred = own->tick_wanted = false;
+	own->taking = round->asked.first || own->look_wanted || own->tick_wanted;
+	own->look_wanted = own->tick_wanted = false;
 	pthread_mutex_unlock(&own->mutex);
 }
 
