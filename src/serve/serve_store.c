@@ -23,7 +23,6 @@
 #include "store/local/journal_find.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
-#include "store/spool/late_store.h"
 #include "store/spool/spool_store.h"
 #include "sys/clock.h"
 #include "sys/file.h"
@@ -303,9 +302,6 @@ static int open_without(const struct config *config, struct serve_store *store,
                         const struct error_text *why)
 {
 	struct late_opening *late = mem_zalloc(1, sizeof(*late));
-	struct late_store_options options = { .open = open_late,
-		                              .refused = late_is_refused,
-		                              .user = late };
 	if (!late)
 		return -ENOMEM;
 	late->config = config;
@@ -313,8 +309,6 @@ static int open_without(const struct config *config, struct serve_store *store,
 	                    ? store_secret_read(file_system_real(), config->serve.local.path,
 	                                        config->store.url, late->key)
 	                    : -ENOENT;
-	if (error == 0)
-		error = late_store_new(&options, &store->store);
 	store->late = late;
 	if (error != 0) {
 		serve_store_free(store);
@@ -383,6 +377,9 @@ static int put_spool_before(const struct config *config, struct serve_store *sto
 		error = spool_store_open(
 			&(struct spool_store_options){
 				.shared = store->store,
+				.open = open_late, /* if there is no shared store yet */
+				.refused = late_is_refused,
+				.open_user = store->late,
 				.local = local,
 				.ready_when_away = config_spools(config),
 				.in_parts = config_store_in_parts(config->store.url),
