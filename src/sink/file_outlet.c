@@ -1,19 +1,37 @@
-/* file_outlet: see file_outlet.h. What files are called is file_names.c's. */
+/* file_outlet: see file_outlet.h. */
 #include "sink/file_outlet.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "sink/file_names.h"
-#include "sink/outlet_line.h"
+#include "base/text.h"
 
 #define BATCH_BYTES (1u << 20)
+#define FILE_PATH_MAX 1024u /* bytes, with a NUL */
+#define DATE "{date}"
+#define DATE_LEN 10u  /* 2026-01-31 */
+#define STAMP_LEN 20u /* 20260131T235959.999Z */
+
+#define FILE_PATH_LEN_MAX (FILE_PATH_MAX - DATE_LEN - STAMP_LEN - 5)
+
+struct file_names {
+	char folder[FILE_PATH_MAX];
+	char before[FILE_PATH_MAX]; /* the file's own name, up to {date} */
+	char after[FILE_PATH_MAX];
+	bool dated;
+};
+
+struct file_path {
+	char text[FILE_PATH_MAX];
+};
 
 struct file_outlet {
 	struct outlet outlet;
@@ -31,11 +49,181 @@ struct file_outlet {
 	struct buf lines;      /* the batch being written */
 };
 
-/* What came of the step that failed, for people. */
+/* The step that failed. */
 struct failure {
 	int error;
 	const char *step;
 };
+
+/* ---- names of files ---- */
+
+/* ERR_CONFIG and a text that begins with "path". */
+static int names_init(struct file_names *ret_names, struct span path, struct error_text *ret_text)
+{
+	char text[FILE_PATH_MAX];
+	if (path.len == 0 || memchr(path.ptr, '\0', path.len) || path.len > FILE_PATH_LEN_MAX)
+		return error_fill(ret_text, ERR_CONFIG, "path: expected 1 to %u bytes",
+		                  FILE_PATH_LEN_MAX);
+	memcpy(text, path.ptr, path.len);
+	text[path.len] = '\0';
+	char *slash = strrchr(text, '/');
+	const char *name = slash ? slash + 1 : text;
+	if (name[0] == '\0')
+		return error_fill(ret_text, ERR_CONFIG, "path: is a folder, expected a file");
+	const char *date = strstr(name, DATE);
+	ret_names->dated = date;
+	snprintf(ret_names->before, sizeof(ret_names->before), "%.*s",
+	         date ? (int)(date - name) : (int)strlen(name), name);
+	snprintf(ret_names->after, sizeof(ret_names->after), "%s", date ? date + strlen(DATE) : "");
+	if (strstr(ret_names->after, DATE))
+		return error_fill(ret_text, ERR_CONFIG, "path: has {date} twice");
+	if (slash == text)
+		slash++; /* the root keeps its name */
+	snprintf(ret_names->folder, sizeof(ret_names->folder), "%.*s",
+	         slash ? (int)(slash - text) : 1, slash ? text : ".");
+	if (strstr(ret_names->folder, DATE))
+		return error_fill(ret_text, ERR_CONFIG,
+		                  "path: {date} can be in the name of the file alone");
+	return 0;
+}
+
+/* The file for a line that is written now. */
+static void names_current(const struct file_names *names, uint64_t now_ms,
+                          struct file_path *ret_path)
+{
+	char time[TEXT_TIME_LEN];
+	text_time(time, now_ms);
+	int len = snprintf(ret_path->text, sizeof(ret_path->text), "%s/%s%.*s%s", names->folder,
+	                   names->before, names->dated ? (int)DATE_LEN : 0, time, names->after);
+	CHECK(len > 0 && (size_t)len < sizeof(ret_path->text));
+}
+
+/* A name for what was `current`, that no file has: with the time, without its punctuation. */
+static void names_rotated(const struct file_path *current, uint64_t now_ms,
+                          struct file_path *ret_path)
+{
+	do {
+		char time[TEXT_TIME_LEN], stamp[STAMP_LEN + 1];
+		size_t len = 0;
+		text_time(time, now_ms++);
+		for (size_t i = 0; i < TEXT_TIME_LEN; i++)
+			if (time[i] != '-' && time[i] != ':')
+				stamp[len++] = time[i];
+		CHECK(len == STAMP_LEN);
+		stamp[len] = '\0';
+		int path_len = snprintf(ret_path->text, sizeof(ret_path->text), "%s.%s",
+		                        current->text, stamp);
+		CHECK(path_len > 0);
+		CHECK((size_t)path_len < sizeof(ret_path->text));
+	} while (access(ret_path->text, F_OK) == 0);
+}
+
+/* ---- old files ---- */
+
+/* In `form` a 0 is any digit, every other character is itself. */
+static bool has_form(const char *text, const char *form)
+{
+	for (; *form; form++, text++)
+		if (*form == '0' ? *text < '0' || *text > '9' : *text != *form)
+			return false;
+	return true;
+}
+
+/* Files are sorted by their day, then by when they were renamed; a file that was not renamed
+ * is the last of its day. */
+struct old_file {
+	char *name;
+	const char *date; /* in name, or "" */
+	const char *stamp;
+};
+
+static bool read_name(const struct file_names *names, char *name, struct old_file *ret_file)
+{
+	size_t before = strlen(names->before);
+	size_t after_len = strlen(names->after);
+	const char *at = name;
+	if (strncmp(at, names->before, before) != 0)
+		return false;
+	at += before;
+	const char *date = at;
+	if (names->dated && !has_form(at, "0000-00-00"))
+		return false;
+	at += names->dated ? DATE_LEN : 0;
+	if (strncmp(at, names->after, after_len) != 0)
+		return false;
+	at += after_len;
+	bool stamped = strlen(at) == STAMP_LEN + 1 && has_form(at, ".00000000T000000.000Z");
+	if (!stamped && !(names->dated && *at == '\0'))
+		return false;
+	*ret_file = (struct old_file){ name, names->dated ? date : "", stamped ? at : "~" };
+	return true;
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct old_file *left = a;
+	const struct old_file *right = b;
+	int order = strncmp(left->date, right->date, DATE_LEN);
+	return order != 0 ? order : strcmp(left->stamp, right->stamp);
+}
+
+struct old_files {
+	struct old_file *list;
+	size_t count, room;
+};
+
+static int add_old(struct old_files *files, const struct file_names *names, const char *name)
+{
+	struct old_file file;
+	char *text = mem_strdup(name);
+	if (!text)
+		return -ENOMEM;
+	if (!read_name(names, text, &file)) {
+		mem_free(text);
+		return 0;
+	}
+	if (files->count == files->room) {
+		size_t room = files->room > 0 ? 2 * files->room : 16;
+		struct old_file *more = mem_realloc(files->list, room * sizeof(*more));
+		if (!more) {
+			mem_free(text);
+			return -ENOMEM;
+		}
+		files->list = more;
+		files->room = room;
+	}
+	files->list[files->count++] = file;
+	return 0;
+}
+
+/* Removes all but the newest `keep` of those that are not the open file. 0 or -errno. */
+static int names_remove_old(const struct file_names *names, const struct file_path *current,
+                            uint32_t keep)
+{
+	struct old_files files = { 0 };
+	DIR *folder = opendir(names->folder);
+	int error = folder ? 0 : -errno;
+	const char *current_name = current->text + strlen(names->folder) + 1;
+	for (const struct dirent *entry; error == 0 && (entry = readdir(folder)) != NULL;)
+		if (strcmp(entry->d_name, current_name) != 0)
+			error = add_old(&files, names, entry->d_name);
+	if (folder)
+		closedir(folder);
+	if (files.count > 0)
+		qsort(files.list, files.count, sizeof(*files.list), by_age);
+	for (size_t i = 0; error == 0 && i + keep < files.count; i++) {
+		char path[2 * FILE_PATH_MAX];
+		snprintf(path, sizeof(path), "%s/%s", names->folder, files.list[i].name);
+		if (unlink(path) != 0 && errno != ENOENT)
+			error = -errno;
+	}
+	for (size_t i = 0; i < files.count; i++)
+		mem_free(files.list[i].name);
+	mem_free(files.list);
+	return error;
+}
+
+/* ---- the file ---- */
 
 static void close_file(struct file_outlet *own)
 {
@@ -44,18 +232,10 @@ static void close_file(struct file_outlet *own)
 	own->fd = -1;
 }
 
-/* ---- the file ---- */
-
 static bool ends_torn(int fd, off_t size)
 {
 	char last = '\n';
 	return size > 0 && pread(fd, &last, 1, size - 1) == 1 && last != '\n';
-}
-
-static uint64_t modified_ms(const struct stat *status)
-{
-	int64_t ms = (int64_t)status->st_mtim.tv_sec * 1000 + status->st_mtim.tv_nsec / 1000000;
-	return ms > 0 ? (uint64_t)ms : 0;
 }
 
 /* Opening must not wait for the reader of a pipe. */
@@ -75,13 +255,14 @@ static int open_file(struct file_outlet *own, const struct file_path *path)
 		return error;
 	}
 	own->size = (uint64_t)status.st_size;
-	own->written_ms = modified_ms(&status);
+	int64_t ms = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
+	own->written_ms = ms > 0 ? (uint64_t)ms : 0;
 	own->torn = ends_torn(own->fd, status.st_size);
 	own->folder_synced = false;
 	return 0;
 }
 
-/* Is the open file still the one that the path leads to? Sets what may have changed. */
+/* Is the open file still the one at the path? Updates its size, which others may change. */
 static bool is_same(struct file_outlet *own, const struct file_path *path)
 {
 	struct stat named, opened;
@@ -96,25 +277,19 @@ static bool is_same(struct file_outlet *own, const struct file_path *path)
 	return true;
 }
 
-static void remove_old(struct file_outlet *own)
-{
-	int error = own->options.keep > 0
-	                    ? file_names_remove_old(&own->names, &own->path, own->options.keep)
-	                    : 0;
-	if (error != 0)
-		log_warn("old files of a sink cannot be removed",
-		         log_str("folder", own->names.folder), log_code(error));
-}
-
 static int open_current(struct file_outlet *own, const struct file_path *path)
 {
 	if (is_same(own, path))
 		return 0;
 	close_file(own);
 	int error = open_file(own, path);
-	if (error == 0 && own->size == 0)
-		remove_old(own);
-	return error;
+	if (error != 0 || own->size > 0 || own->options.keep == 0)
+		return error;
+	int not_removed = names_remove_old(&own->names, &own->path, own->options.keep);
+	if (not_removed != 0)
+		log_warn("old files of a sink cannot be removed",
+		         log_str("folder", own->names.folder), log_code(not_removed));
+	return 0;
 }
 
 static bool must_rotate(const struct file_outlet *own, uint64_t more, uint64_t now_ms)
@@ -125,16 +300,6 @@ static bool must_rotate(const struct file_outlet *own, uint64_t more, uint64_t n
 	bool old = own->options.rotate_ms > 0 &&
 	           own->written_ms / own->options.rotate_ms < now_ms / own->options.rotate_ms;
 	return large || old;
-}
-
-static int rotate(struct file_outlet *own, uint64_t now_ms)
-{
-	struct file_path current = own->path;
-	struct file_path rotated;
-	file_names_rotated(&current, now_ms, &rotated);
-	if (rename(current.text, rotated.text) != 0)
-		return -errno;
-	return open_current(own, &current);
 }
 
 static int sync_folder(struct file_outlet *own)
@@ -168,7 +333,7 @@ static size_t write_lines(struct file_outlet *own, int *ret_error)
 	return at;
 }
 
-/* Cuts off what stands behind `size`, if that is ours alone. */
+/* Cuts the file back to `size`, if everything after it is ours. */
 static bool cut_back(struct file_outlet *own, uint64_t size, size_t written)
 {
 	struct stat status;
@@ -186,23 +351,19 @@ static size_t whole_bytes(const struct outlet_attempt *first, const struct outle
 	return whole;
 }
 
-/* Fills the batch from `first` on and returns the first that is not in it. */
-static struct outlet_attempt *fill_batch(struct file_outlet *own, struct outlet_attempt *first)
-{
-	buf_clear(&own->lines);
-	return outlet_append_events(&own->lines, first, own->options.envelope, BATCH_BYTES);
-}
-
-/* The file that the batch goes to, ready for a line. */
+/* Opens the file of the batch, ready for a line. */
 static struct failure prepare(struct file_outlet *own, uint64_t now_ms)
 {
 	struct file_path path;
-	file_names_current(&own->names, now_ms, &path);
+	names_current(&own->names, now_ms, &path);
 	int error = open_current(own, &path);
 	if (error != 0)
 		return (struct failure){ error, "opened" };
 	if (must_rotate(own, own->lines.len, now_ms)) {
-		error = rotate(own, now_ms);
+		struct file_path rotated;
+		path = own->path;
+		names_rotated(&path, now_ms, &rotated);
+		error = rename(path.text, rotated.text) == 0 ? open_current(own, &path) : -errno;
 		if (error != 0)
 			return (struct failure){ error, "rotated" };
 	}
@@ -250,29 +411,23 @@ static void write_batch(struct file_outlet *own, struct batch *batch)
 	if (!own->options.no_sync && batch->done > 0)
 		sync_batch(own, batch);
 	own->written_ms = now_ms;
-	own->size += batch->done; /* another size is seen with the next batch */
+	own->size += batch->done; /* is_same() notices any other size */
 }
 
 /* ---- the contract ---- */
 
-static void put_text(const struct file_outlet *own, const struct failure *failure,
-                     char ret_text[static OUTLET_TEXT_MAX])
-{
-	const char *name = own->path.text[0] ? own->path.text : own->names.folder;
-	snprintf(ret_text, OUTLET_TEXT_MAX, "%.128s cannot be %s: %s", name, failure->step,
-	         error_name(failure->error));
-}
-
-static struct outlet_attempt *tell_batch(const struct file_outlet *own, struct batch *batch)
+static struct outlet_attempt *finish_batch(const struct file_outlet *own, struct batch *batch)
 {
 	char text[OUTLET_TEXT_MAX] = "";
 	struct outlet_attempt *chain = batch->first;
 	enum outlet_answer answer = batch->unknown ? OUTLET_UNKNOWN : OUTLET_NOT_SENT;
 	if (batch->failure.error != 0)
-		put_text(own, &batch->failure, text);
+		snprintf(text, sizeof(text), "%.128s cannot be %s: %s",
+		         own->path.text[0] ? own->path.text : own->names.folder,
+		         batch->failure.step, error_name(batch->failure.error));
 	while (chain != batch->last)
-		chain = chain->own <= batch->done ? outlet_tell(chain, OUTLET_DONE, SPAN_EMPTY)
-		                                  : outlet_tell(chain, answer, span_str(text));
+		chain = chain->own <= batch->done ? outlet_finish(chain, OUTLET_DONE, SPAN_EMPTY)
+		                                  : outlet_finish(chain, answer, span_str(text));
 	return chain;
 }
 
@@ -280,16 +435,20 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 {
 	struct file_outlet *own = container_of(base, struct file_outlet, outlet);
 	while (chain && !atomic_load(&own->interrupted)) {
-		struct batch batch = { .first = chain, .last = fill_batch(own, chain) };
+		struct batch batch = { .first = chain };
+		buf_clear(&own->lines);
+		batch.last = outlet_append_events(&own->lines, chain, own->options.envelope,
+		                                  BATCH_BYTES);
 		if (batch.last == chain)
-			chain = outlet_tell(chain, OUTLET_NOT_SENT, SPAN("no memory for its line"));
+			chain = outlet_finish(chain, OUTLET_NOT_SENT,
+			                      SPAN("no memory for its line"));
 		if (batch.first != batch.last) {
 			write_batch(own, &batch);
-			chain = tell_batch(own, &batch);
+			chain = finish_batch(own, &batch);
 		}
 	}
 	while (chain)
-		chain = outlet_tell(chain, OUTLET_NOT_SENT, SPAN("interrupted"));
+		chain = outlet_finish(chain, OUTLET_NOT_SENT, SPAN("interrupted"));
 }
 
 static void interrupt(struct outlet *base)
@@ -315,7 +474,7 @@ static const struct outlet_methods methods = {
 int file_outlet_check(const struct file_outlet_options *options, struct error_text *ret_text)
 {
 	struct file_names names;
-	return file_names_init(&names, options->path, ret_text);
+	return names_init(&names, options->path, ret_text);
 }
 
 int file_outlet_new(const struct file_outlet_options *options, struct outlet **ret_outlet,
@@ -324,7 +483,7 @@ int file_outlet_new(const struct file_outlet_options *options, struct outlet **r
 	struct file_outlet *own = mem_zalloc(1, sizeof(*own));
 	if (!own)
 		return -ENOMEM;
-	int error = file_names_init(&own->names, options->path, ret_text);
+	int error = names_init(&own->names, options->path, ret_text);
 	if (error != 0) {
 		mem_free(own);
 		return error;

@@ -1,37 +1,37 @@
 /*
- * outlet: a way out. The contract between deliver/ and every destination.
+ * outlet: a destination of events. The contract between deliver/ and every sink.
  *
- * deliver/ decides which attempt starts when, and what its result means for the
- * ticket; an outlet makes attempts and says what came of them. It never retries
- * by itself, and changes neither key nor bytes between attempts.
+ * deliver/ decides which attempt starts when, and what its result means for the ticket; an
+ * outlet makes attempts and reports their results. It never retries by itself, and changes
+ * neither key nor bytes between attempts.
  *
- * Each outlet lives on a thread of its own with a loop of its own (sys/loop.h),
- * so it may block in send(), or go on in the loop and tell later: a slow sink
- * delays no other.
+ * Each outlet has a thread of its own with a loop of its own (sys/loop.h), so it may block
+ * in send(), or continue in the loop and report later: a slow sink delays no other.
  *
  * Room:      sink; deliver/ sees only this header, config/ names concrete outlets.
- * Threads:   all on the outlet's thread, but interrupt(), which is for any.
- * Ownership: an attempt belongs to the outlet from send() or probe() to done();
- *            its texts stay until then. done() may send again.
+ * Threads:   all on the outlet's thread, except interrupt(), which is for any.
+ * Ownership: an attempt belongs to the outlet from send() or probe() to done(); its texts
+ *            stay until then. done() may send again.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/span.h"
 #include "gate/letter.h"
 #include "gate/template.h"
 
 #define OUTLET_TEXT_MAX 256u
 
-/* What is known of an attempt. What was not sent is never unknown. */
+/* The result of an attempt. An attempt that was not sent is never unknown. */
 enum outlet_answer {
-	OUTLET_DONE = 1,  /* the effect is there: success, or a probe that found it */
-	OUTLET_REFUSED,   /* an answer came, and it was no: see status */
-	OUTLET_NOT_SENT,  /* it never left: refused, no name, TLS, a bad template, interrupted */
-	OUTLET_UNKNOWN,   /* it left, or may have, and no answer came */
-	OUTLET_NOT_FOUND, /* probe: the effect is not there */
+	OUTLET_DONE = 1,  /* the effect exists: success, or a probe that found it */
+	OUTLET_REFUSED,   /* the sink answered and rejected it: see status */
+	OUTLET_NOT_SENT,  /* nothing was sent: connection refused, no name, TLS, interrupted … */
+	OUTLET_UNKNOWN,   /* it was sent, or may have been, and no answer came */
+	OUTLET_NOT_FOUND, /* probe: the effect does not exist */
 };
 
 struct outlet_result {
@@ -47,7 +47,7 @@ struct outlet_result {
 struct outlet_attempt {
 	/* in */
 	uint64_t ticket; /* of this event at this sink */
-	uint64_t event;  /* the event's, which its sender was told; the Idempotency-Key */
+	uint64_t event;  /* the event's own, which its sender has; the Idempotency-Key */
 	uint32_t number; /* of the attempt, from 1 */
 	bool json;       /* the payload is valid JSON */
 	bool line;       /* and known to be without line breaks */
@@ -71,8 +71,8 @@ struct outlet_methods {
 	/* Asks whether the effect of an attempt exists: DONE, NOT_FOUND, or anything
 	 * else for "cannot tell now". NULL if the outlet has no way to ask. */
 	void (*probe)(struct outlet *outlet, struct outlet_attempt *attempt);
-	/* Any thread: give up soon. What has not left is NOT_SENT, what has is UNKNOWN;
-	 * later sends are NOT_SENT at once. A second time changes nothing. */
+	/* Any thread: end all attempts soon. What was not sent is NOT_SENT, what was is
+	 * UNKNOWN; later sends are NOT_SENT at once. A second call does nothing. */
 	void (*interrupt)(struct outlet *outlet);
 	void (*free)(struct outlet *outlet); /* nothing is under way any more */
 };
@@ -84,17 +84,36 @@ struct outlet {
 	                     * no longer chains than batch_max */
 };
 
-/* Fills text, cut on a character. */
+/* Fills text, cut at the end of a character. */
 void outlet_result_text(struct outlet_result *result, struct span text);
 
-/* For outlets that are told nothing else: fills the result and calls done(). Returns the
- * next of the chain, which done() may change. */
-struct outlet_attempt *outlet_tell(struct outlet_attempt *attempt, enum outlet_answer answer,
-                                   struct span text);
+/* For outlets with nothing more to report: fills the result and calls done(). Returns the next
+ * of the chain, which done() may change. */
+struct outlet_attempt *outlet_finish(struct outlet_attempt *attempt, enum outlet_answer answer,
+                                     struct span text);
 
-/* What the places of a template are filled from; lives as long as the attempt. */
+/* The values for the places of a template; valid as long as the attempt. */
 struct template_event outlet_template_event(const struct outlet_attempt *attempt);
 
-/* One line of UTF-8 for people: blanks for control characters, ? for what is no text.
+/* One line of UTF-8 for messages: blanks for control characters, ? for invalid UTF-8.
  * Returns the new length. */
 size_t outlet_clean(char *text, size_t len);
+
+/* ---- payloads as lines of JSON ---- */
+
+/* The payload as JSON without line breaks: those between tokens become blanks, and what is
+ * not JSON becomes a JSON string. */
+void outlet_append_line(struct buf *out, const struct outlet_attempt *attempt);
+
+/* Blanks for the line breaks from `start` on, which must be between tokens of JSON. */
+void outlet_one_line(struct buf *out, size_t start);
+
+/* A whole line with its end. With `envelope` it is {"ticket","source","attempt","event"}, and
+ * a payload that is not JSON is under "text". */
+void outlet_append_event(struct buf *out, const struct outlet_attempt *attempt, bool envelope);
+
+/* The lines of a chain from `first` on, until there are `enough` bytes; each attempt's `own`
+ * is then where its line ends. Returns the first without a line. Without memory for an event
+ * there is no part of its line. */
+struct outlet_attempt *outlet_append_events(struct buf *out, struct outlet_attempt *first,
+                                            bool envelope, size_t enough);

@@ -13,14 +13,12 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "sink/outlet_line.h"
 
 /*
- * An interrupt must never wait behind a stuck reader, and the descriptor is
- * shared with whoever started us: it must not become non-blocking. So each
- * write asks for itself not to block. Where the kernel cannot do that for a
- * pipe, small pieces are written: a pipe that poll() calls writable takes
- * PIPE_BUF bytes without blocking.
+ * An interrupt must never wait for a stuck reader, and the descriptor is shared with the
+ * process that started us, so it must not become non-blocking. Therefore each write has a
+ * flag not to block. Where the kernel cannot do that for a pipe, small pieces are written: a
+ * pipe that poll() reports as writable takes PIPE_BUF bytes without blocking.
  */
 enum write_way {
 	WRITE_WHOLE,  /* a file: never blocks on a reader */
@@ -31,8 +29,8 @@ enum write_way {
 #define PIECE_BYTES 4096u
 #define BATCH_BYTES (1u << 20)
 
-/* A sync costs the same for much as for little; a write does not, and a short chain
- * stays in the cache. */
+/* A sync costs the same for many events as for few; a write does not, and a short chain stays
+ * in the CPU's cache. */
 #define FILE_CHAIN 1024u
 #define PIPE_CHAIN 128u
 
@@ -41,13 +39,13 @@ struct stdout_outlet {
 	int fd;
 	int interrupt_fd;
 	enum write_way way;
-	int (*sync)(int fd); /* NULL: nothing here outlasts a power cut anyway */
+	int (*sync)(int fd); /* NULL: not a file, nothing to sync */
 	bool envelope;
-	bool torn;        /* what was written last ends inside a line */
+	bool torn;        /* the last write ended inside a line */
 	struct buf lines; /* the batch being written */
 };
 
-/* 0 when the descriptor takes bytes, or why it does not. */
+/* 0 when the descriptor is writable, or an error. */
 static int wait_writable(struct stdout_outlet *own)
 {
 	struct pollfd polls[2] = {
@@ -99,34 +97,18 @@ static size_t write_lines(struct stdout_outlet *own, int *ret_error)
 	return at;
 }
 
-/* Fills the batch from `first` on and returns the first that is not in it. */
-static struct outlet_attempt *fill_batch(struct stdout_outlet *own, struct outlet_attempt *first)
-{
-	buf_clear(&own->lines);
-	if (own->torn) /* a reader must not join two lines */
-		buf_append_char(&own->lines, '\n');
-	return outlet_append_events(&own->lines, first, own->envelope, BATCH_BYTES);
-}
-
-/* Does what was written end inside a line, of those from `first` on? */
-static bool is_torn(const struct stdout_outlet *own, const struct outlet_attempt *first,
-                    size_t written)
-{
-	size_t end = own->torn ? 1 : 0;
-	for (; first && end < written; first = first->next)
-		end = first->own;
-	return end != written;
-}
-
-/* Writes the batch; returns how many bytes of it arrived where they stay. A file's
- * bytes do so when they are synced: an outcome must not outlast its line. */
+/* Writes the batch; returns how many of its bytes are durable, or in the pipe. A file's bytes
+ * are durable after a sync: an outcome must not survive a crash that its line does not. */
 static size_t write_batch(struct stdout_outlet *own, const struct outlet_attempt *first,
                           int *ret_error)
 {
 	size_t written = write_lines(own, ret_error);
 	if (written == 0)
 		return 0;
-	own->torn = written < own->lines.len && is_torn(own, first, written);
+	size_t line_end = own->torn ? 1 : 0; /* the first at or after the last byte */
+	for (; first && line_end < written; first = first->next)
+		line_end = first->own;
+	own->torn = written < own->lines.len && line_end != written;
 	if (own->sync && own->sync(own->fd) < 0) {
 		*ret_error = -errno;
 		return 0;
@@ -134,30 +116,28 @@ static size_t write_batch(struct stdout_outlet *own, const struct outlet_attempt
 	return written;
 }
 
-static void fail_all(struct outlet_attempt *chain, int error)
-{
-	struct span text = span_str(error_name(error));
-	if (chain && error != ERR_CLOSING)
-		log_warn("events cannot be written to standard output", log_code(error));
-	while (chain)
-		chain = outlet_tell(chain, OUTLET_NOT_SENT, text);
-}
-
 static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 {
 	struct stdout_outlet *own = container_of(base, struct stdout_outlet, outlet);
 	int error = 0;
 	while (chain && error == 0) {
-		struct outlet_attempt *last = fill_batch(own, chain);
+		buf_clear(&own->lines);
+		if (own->torn) /* a reader must not join two lines */
+			buf_append_char(&own->lines, '\n');
+		struct outlet_attempt *last = outlet_append_events(&own->lines, chain,
+		                                                   own->envelope, BATCH_BYTES);
 		if (last == chain) {
 			error = -ENOMEM;
 			break;
 		}
 		size_t written = write_batch(own, chain, &error);
 		while (chain != last && chain->own <= written)
-			chain = outlet_tell(chain, OUTLET_DONE, SPAN_EMPTY);
+			chain = outlet_finish(chain, OUTLET_DONE, SPAN_EMPTY);
 	}
-	fail_all(chain, error);
+	if (chain && error != ERR_CLOSING)
+		log_warn("events cannot be written to standard output", log_code(error));
+	while (chain)
+		chain = outlet_finish(chain, OUTLET_NOT_SENT, span_str(error_name(error)));
 }
 
 static void interrupt(struct outlet *base)
@@ -182,12 +162,9 @@ static const struct outlet_methods methods = {
 	.free = free_outlet,
 };
 
-/*
- * Does the file that we are about to write to end inside a line? A kill may
- * have cut the last line of an earlier process that wrote to the same file. The
- * descriptor is often write-only, so the file is opened once more; if that
- * cannot be, a blank line too many is the lesser evil.
- */
+/* Does the file end inside a line? A kill may have cut the last line of an earlier process that
+ * wrote to the same file. The descriptor is often write-only, so the file is opened once more;
+ * if that fails, one line end too many is the lesser evil. */
 static bool ends_torn(int fd, const struct stat *status)
 {
 	int flags = fcntl(fd, F_GETFL);

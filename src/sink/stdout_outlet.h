@@ -2,8 +2,8 @@
  * stdout_outlet: each event as one line of JSON on a descriptor.
  *
  * A line is the event's own bytes; line breaks between its tokens become
- * blanks, which JSON does not tell apart (inside strings they are escaped
- * anyway). With `envelope` the line is {"ticket","source","attempt","event"};
+ * blanks, which mean the same in JSON (inside strings they are always
+ * escaped). With `envelope` the line is {"ticket","source","attempt","event"};
  * a body that is not JSON (CloudEvents in binary mode) is then a string under
  * "text", and without an envelope it is written as a JSON string.
  *
@@ -11,10 +11,10 @@
  *          reader does not read.
  * Failure: events that were not wholly written are NOT_SENT. After a crash an
  *          event whose line was written but whose outcome was not yet recorded
- *          is written again: a pipe cannot be asked what it has.
+ *          is written again: nobody knows what a pipe took.
  *          Into a file, a batch is synced before any of it is DONE; if that fails,
- *          all of it is NOT_SENT. Through a pipe an event is DONE when the pipe has
- *          it: what becomes of it from there on is the reader's.
+ *          all of it is NOT_SENT. An event is DONE when the pipe has it: the rest is up
+ *          to the reader.
  */
 #pragma once
 

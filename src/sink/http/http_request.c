@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "gate/ticket.h"
 #include "sink/http/http_internal.h"
-#include "sink/outlet_line.h"
+#include "sink/outlet.h"
 
 #define KEY_MAX 40 /* bytes of the text of a key */
 

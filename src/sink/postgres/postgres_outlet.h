@@ -3,15 +3,15 @@
  *
  * Every effect is in one transaction with its key, in a table with the primary key
  * (sink, key): an attempt that finds its key there is DONE without doing anything. So a
- * connection that is lost during COMMIT costs nothing: whoever tries again finds the key or
- * does not. Such an attempt is UNKNOWN, and `on_unknown: retry` is right for it.
+ * connection that is lost during COMMIT does no harm: the retry finds the key or does not.
+ * Such an attempt is UNKNOWN, and `on_unknown: retry` is right for it.
  *
  * Without a statement the row of the key is the effect: table `stile_events`
  *   sink, key        text       primary key
- *   ticket, source   text       as the sender was told
- *   id, type, entity, content_type  text  as far as they are known; controls are blanks
+ *   ticket, source   text       the event's ticket and source
+ *   id, type, entity, content_type  text  if known; control characters become blanks
  *   event_time       timestamptz  the sender's, if it is one
- *   payload          jsonb      the event; NULL if it is no JSON, or none that jsonb takes
+ *   payload          jsonb      the event; NULL if it is not JSON, or jsonb rejects it
  *   body             bytea      its bytes then
  *   at               timestamptz  of the transaction
  * With a statement (INSERT, UPDATE, DELETE, MERGE, SELECT, CALL or WITH …; template.h's
@@ -19,24 +19,24 @@
  * parameters, typed by the database; what is missing is NULL.
  *
  * Many events of a chain share a transaction (pipeline mode: one or two round trips). If
- * one of them fails for what it is, or runs into another's locks, they go one by one.
+ * one of them fails for its data, or for a lock of another, they are sent one by one.
  *
  * What a failure means
  *   REFUSED, permanent  the data is wrong: SQLSTATE 21, 22, 23, 44, 54, P0, or a NUL
- *   REFUSED             a foreign key that may come (23503), deadlock, serialization,
- *                       locks, a time-out of the server: it is tried again
- *   NOT_SENT            no connection, no table, no right, no room …
- *   UNKNOWN             the connection ended, or time was over, after COMMIT was sent
+ *   REFUSED             a foreign key that may be inserted later (23503), deadlock,
+ *                       serialization, locks, a timeout of the server: it is retried
+ *   NOT_SENT            no connection, no table, no permission, no space …
+ *   UNKNOWN             the connection ended, or timed out, after COMMIT was sent
  *
  * The session has client_encoding UTF8, statement_timeout and lock_timeout within
  * `timeout_ms`, and synchronous_commit on if it would be off. Prepared statements are
- * used: a pooler must keep sessions. A table that is not there is made if `create`.
+ * used: a pooler must keep sessions. A missing table is created unless `no_create`.
  *
- * Where it connects to is said by the configuration alone; no event can change it. The
- * password is in no text.
+ * Only the configuration decides where it connects to, no event. Texts do not hold the
+ * password.
  *
  * Room:    sink; the connection is link/postgres_link.h. Threads: its lane's, which it blocks;
- *          interrupt() from any, which ends all but the look-up of a host's name.
+ *          interrupt() from any, which ends every wait except a lookup of a host's name.
  * Failure: ERR_CONFIG and a text; -ENOMEM. The first event connects.
  */
 #pragma once
