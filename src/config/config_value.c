@@ -533,7 +533,14 @@ void config_read_value(struct config_reader *reader, const struct config_option 
 	case CONFIG_PATH: read_path(reader, node, field); break;
 	case CONFIG_PRESET: read_preset(reader, node, field); break;
 	case CONFIG_PART: (void)config_read_part(reader, node, field); break;
-	case CONFIG_SECRET: (void)config_read_secret(reader, node, field); break;
+	case CONFIG_SECRET:
+		if (node->kind == YAML_LIST && node->count == 1) {
+			config_tell(reader, CONFIG_WARNING, node,
+			            "a list of one secret: write it without brackets");
+			node = node->first;
+		}
+		(void)config_read_secret(reader, node, field);
+		break;
 	case CONFIG_PARTS:
 	case CONFIG_TEXTS:
 	case CONFIG_SECRETS:
