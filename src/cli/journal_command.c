@@ -7,7 +7,7 @@
 
 #include "base/exit_code.h"
 #include "base/text.h"
-#include "store/local/journal_inspect.h"
+#include "store/local/inspect.h"
 
 static int exit_code_of(int error)
 {

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "cli/gateway.h"
 #include "console/why/why.h"
-#include "store/local/journal_find.h"
+#include "store/local/inspect.h"
 #include "trace/trace_log.h"
 
 #define ANSWER_MAX (16u << 20)

@@ -20,7 +20,7 @@
 #include "config/config.h"
 #include "net/http/http_server.h"
 #include "serve/serve_private.h"
-#include "store/local/journal_find.h"
+#include "store/local/inspect.h"
 #include "store/local/local_store.h"
 #include "store/port.h"
 #include "store/spool/spool_store.h"

@@ -19,8 +19,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "store/local/inspect.h"
 #include "store/local/journal/format.h"
-#include "store/local/journal_inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/oracle.h"

@@ -4,7 +4,6 @@
 
 #include "base/mem.h"
 #include "store/local/cells.h"
-#include "store/local/index/short_values.h"
 #include "support/test.h"
 
 #define KEYS 20000u

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/local/journal_inspect.h"
+#include "store/local/inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/model_store.h"

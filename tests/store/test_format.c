@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "store/local/journal/format.h"
-#include "store/local/journal/frame.h"
+#include "store/local/journal/journal.h"
 #include "support/test.h"
 
 static void test_a_one_claim_event_without_payload_takes_48_bytes(void **state)

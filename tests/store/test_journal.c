@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "gate/ticket.h"
-#include "store/local/journal/frame.h"
-#include "store/local/journal_inspect.h"
+#include "store/local/inspect.h"
+#include "store/local/journal/journal.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/local/journal_find.h"
+#include "store/local/inspect.h"
 #include "store/local/local_store.h"
 #include "support/clock_fake.h"
 #include "support/simfs.h"

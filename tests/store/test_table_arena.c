@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/mem.h"
-#include "store/local/index/table_arena.h"
+#include "store/local/index/table_shard.h"
 
 static uint64_t addresses_used(void)
 {

@@ -1,21 +1,15 @@
 /*
  * local_internal: the parts of a local store, for the files that make it up.
  *
- *   local_store.c  open, free, submit, tick, stats
- *   admit.c        what becomes of an event, and taking that back
+ *   local_store.c  open, free, submit, tick, stats; do all parts agree? (for tests)
+ *   admit.c        the decision about an event, and undoing it
  *   commit.c       flush: decide in order, one durable write, complete
- *   note.c         notes, outcomes that keep a ticket open, releases
- *   cell.c         cells: what becomes of one, answers of outcomes, reading them back
- *   carry_cells.c  cells that are in the way of a segment's leaving
- *   journal_cursor.c  steps through the journal that is there, entry by entry
- *   take.c         leases: payloads from memory or read back
- *   take_one.c     leases of one ticket, from its admission on or later, and their ends
- *   read.c         one ticket, with its history
- *   scan_tickets.c all open tickets, a piece at a time
- *   scan_events.c  all events of the journal, a piece at a time
- *   retention.c    which files may leave, carrying open tickets forward
+ *   settle.c       notes, outcomes that keep a ticket open, releases
+ *   cell.c         operations on cells, answers of outcomes, reading cells back
+ *   take.c         leases: of due tickets, of one ticket, and their ends
+ *   read.c         bytes of the journal, one ticket with its history, scans
+ *   retention.c    which files may leave; moving open tickets and cells forward
  *   recovery.c     from the files to the index
- *   check.c        do all parts agree? For tests
  *
  * Threads: the owner's, but for the atomics.
  */
@@ -34,7 +28,6 @@
 #include "store/local/journal/journal.h"
 #include "store/local/journal/keeper.h"
 #include "store/local/journal/segment.h"
-#include "store/local/journal/shelf.h"
 #include "store/local/journal/steady_clock.h"
 #include "store/local/journal/superblock.h"
 #include "store/local/local_store.h"
@@ -229,10 +222,10 @@ uint32_t local_answer_size(const struct store_settle *settle, uint32_t size);
 /* There is room in the frame and the undo list. ERR_FULL: nothing was changed. */
 int local_put_answer(struct local_store *local, const struct store_settle *settle) must_check;
 
-/* carry_cells.c */
+/* retention.c: cells */
 void local_carry_cells(struct local_store *local, uint64_t segment); /* a piece of them */
 
-/* journal_cursor.c */
+/* read.c: steps through the journal */
 enum cursor_step {
 	CURSOR_END,   /* all that is durable was seen */
 	CURSOR_MOVED, /* on to something else: go on */
@@ -246,7 +239,7 @@ bool cursor_read(struct local_store *local, const struct journal_cursor *cursor,
 void cursor_pass(struct journal_cursor *cursor, const struct entry_head *head);
 void cursor_next_segment(struct journal_cursor *cursor);
 
-/* note.c */
+/* settle.c */
 struct waits_legs local_legs(const struct local_store *local, uint64_t event);
 int local_decide_note(struct local_store *local, const struct store_note *note) must_check;
 /* Leased with this very attempt: 0 or ERR_FENCED. */
@@ -278,7 +271,7 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
 bool local_note_waits(const struct local_store *local, const struct open_ticket *ticket);
 void local_serve_reads(struct local_store *local);
 
-/* scan_tickets.c, scan_events.c */
+/* read.c: scans */
 #define SCAN_READ_BYTES (256u << 10) /* from disk, in one operation */
 int local_scan_tickets(struct local_store *local, struct store_scan *scan) must_check;
 int local_scan_events(struct local_store *local, struct store_scan *scan) must_check;
@@ -309,7 +302,7 @@ uint64_t local_segment_end(const struct local_store *local, uint64_t segment);
 void reader_close(const struct local_store *local, struct reader *reader);
 void reader_leave(struct local_store *local, uint64_t segment); /* it is about to go */
 
-/* take_one.c */
+/* take.c: one ticket */
 /* What store_admit.lease_ms needs beside the event, and then making it so. */
 #define LOCAL_START_SIZE ((uint32_t)sizeof(struct entry_note))
 void local_start(struct local_store *local, uint64_t ticket, uint32_t lease_ms);

@@ -2,20 +2,420 @@
 #include "store/local/index/open_tickets.h"
 
 #include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/local/index/segment_uses.h"
-#include "store/local/index/ticket_blocks.h"
 #include "store/store.h"
 
 /*
- * Invariants (open_tickets_check()), beside those of ticket_blocks.h:
+ * Three parts: how many open tickets each segment of the journal holds (a sorted array:
+ * there are few, and mostly the newest is asked for), the tickets themselves in sorted
+ * blocks, and what each sink has due.
+ *
+ * Blocks hold up to 512 tickets; a directory of places says with which number each block
+ * begins. Tickets that are gone stay in their blocks until those are packed. Blocks of
+ * which all are gone are freed, sparse ones are joined. `moves` changes whenever an entry
+ * may stand elsewhere than before, so that a kept index and entry can be checked.
+ *
+ * Invariants (open_tickets_check()):
+ * 1. first of a place <= all tickets of its block < first of the next place.
+ * 2. open and due of a block count its tickets in those states; only the last
+ *    block may have none open.
  * 3. No due ticket of a sink is below the sink's `from`; the sink of a due ticket
  *    has its bit in due_sinks of the ticket's block.
  * 4. No ticket of a block that is open has a segment below segment_min.
- * 5. The segments' counts are those of the open tickets in them.
+ * 5. The segments' counts are those of the open tickets in them; segments ascend, and
+ *    no count is zero.
  */
+
+struct segment_use {
+	uint32_t segment;
+	uint32_t count;
+};
+
+struct segment_uses {
+	struct segment_use *uses; /* ascending */
+	uint32_t count;
+	uint32_t room;
+};
+
+#define TICKET_BLOCK_MAX 512u
+
+struct ticket_block {
+	struct ticket_block *next; /* of the spare ones */
+	uint32_t used;
+	uint32_t open;
+	uint32_t due;
+	uint32_t segment_min; /* no open ticket here has a lower segment */
+	uint32_t sought;      /* where ticket_block_seek() was last */
+	uint64_t due_sinks;   /* bits of sinks that may have due tickets here */
+	struct open_ticket tickets[TICKET_BLOCK_MAX];
+};
+
+struct ticket_place {
+	uint64_t first;
+	struct ticket_block *block;
+};
+
+struct ticket_blocks {
+	/* The directory: places[head … head + count) of room. */
+	struct ticket_place *places;
+	uint32_t head;
+	uint32_t count;
+	uint32_t room;
+	uint32_t spare_count;
+	struct ticket_block *spare;
+	uint64_t moves; /* how often entries were moved, or blocks */
+};
+
+static inline struct ticket_place *ticket_place_at(const struct ticket_blocks *blocks,
+                                                   uint32_t index)
+{
+	return &blocks->places[blocks->head + index];
+}
+
+static inline struct ticket_block *ticket_block_at(const struct ticket_blocks *blocks,
+                                                   uint32_t index)
+{
+	return ticket_place_at(blocks, index)->block;
+}
+
+/* --- segments in use -------------------------------------------------------- */
+
+/* The first with a number of at least `segment`. */
+static uint32_t segment_seek(const struct segment_uses *uses, uint32_t segment)
+{
+	uint32_t low = 0;
+	uint32_t high = uses->count;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (uses->uses[middle].segment < segment)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int segment_uses_reserve(struct segment_uses *uses)
+{
+	if (uses->count < uses->room)
+		return 0;
+	uint32_t room = uses->room ? uses->room * 2 : 16;
+	struct segment_use *grown = mem_realloc(uses->uses, room * sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	uses->uses = grown;
+	uses->room = room;
+	return 0;
+}
+
+static void segment_uses_add(struct segment_uses *uses, uint32_t segment)
+{
+	uint32_t at = segment_seek(uses, segment);
+	struct segment_use *use = &uses->uses[at];
+	if (at == uses->count || use->segment != segment) {
+		CHECK(uses->count < uses->room);
+		memmove(use + 1, use, (uses->count - at) * sizeof(*use));
+		*use = (struct segment_use){ .segment = segment };
+		uses->count++;
+	}
+	use->count++;
+}
+
+static void segment_uses_subtract(struct segment_uses *uses, uint32_t segment)
+{
+	uint32_t at = segment_seek(uses, segment);
+	CHECK(at < uses->count && uses->uses[at].segment == segment);
+	struct segment_use *use = &uses->uses[at];
+	if (--use->count > 0)
+		return;
+	uses->count--;
+	memmove(use, use + 1, (uses->count - at) * sizeof(*use));
+}
+
+/* --- the directory, and blocks for it ---------------------------------------- */
+
+static int spare_reserve(struct ticket_blocks *blocks, uint32_t count)
+{
+	while (blocks->spare_count < count) {
+		struct ticket_block *block = mem_alloc(sizeof(*block));
+		if (!block)
+			return -ENOMEM;
+		block->next = blocks->spare;
+		blocks->spare = block;
+		blocks->spare_count++;
+	}
+	return 0;
+}
+
+static struct ticket_block *spare_take(struct ticket_blocks *blocks)
+{
+	CHECK(blocks->spare_count > 0);
+	struct ticket_block *block = blocks->spare;
+	blocks->spare = block->next;
+	blocks->spare_count--;
+	block->used = block->open = block->due = block->sought = 0;
+	block->due_sinks = 0;
+	block->segment_min = UINT32_MAX;
+	return block;
+}
+
+/* Room in the directory for `count` more places at its end. */
+static int places_reserve(struct ticket_blocks *blocks, uint32_t count)
+{
+	if (blocks->head + blocks->count + count <= blocks->room)
+		return 0;
+	if (blocks->head < blocks->room / 2 || blocks->count + count > blocks->room) {
+		uint32_t room = (blocks->count + count) * 2 + 16;
+		struct ticket_place *places = mem_realloc(blocks->places,
+		                                          (blocks->head + room) * sizeof(*places));
+		if (!places)
+			return -ENOMEM;
+		blocks->places = places;
+		blocks->room = blocks->head + room;
+	}
+	if (blocks->head > 0)
+		memmove(blocks->places, ticket_place_at(blocks, 0),
+		        blocks->count * sizeof(struct ticket_place));
+	blocks->head = 0;
+	return 0;
+}
+
+/* A place at `index`; a spare block and room were reserved. */
+static struct ticket_block *place_insert(struct ticket_blocks *blocks, uint32_t index,
+                                         uint64_t first)
+{
+	CHECK(index <= blocks->count);
+	CHECK(blocks->head + blocks->count < blocks->room);
+	struct ticket_place *place = ticket_place_at(blocks, index);
+	memmove(place + 1, place, (blocks->count - index) * sizeof(*place));
+	*place = (struct ticket_place){ first, spare_take(blocks) };
+	blocks->count++;
+	blocks->moves++;
+	return place->block;
+}
+
+static void place_remove(struct ticket_blocks *blocks, uint32_t index)
+{
+	CHECK(index < blocks->count);
+	struct ticket_place *place = ticket_place_at(blocks, index);
+	mem_free(place->block);
+	if (index == 0)
+		blocks->head++;
+	else
+		memmove(place, place + 1, (blocks->count - index - 1) * sizeof(*place));
+	blocks->count--;
+	blocks->moves++;
+}
+
+/* --- seeking --------------------------------------------------------------- */
+
+static uint32_t ticket_blocks_seek_place(const struct ticket_blocks *blocks, uint64_t ticket)
+{
+	uint32_t low = 0;
+	uint32_t high = blocks->count;
+	/* New tickets come at the end, outcomes mostly near the beginning. */
+	if (high > 0 && ticket_place_at(blocks, high - 1)->first <= ticket)
+		return high - 1;
+	if (high > 1 && ticket_place_at(blocks, 1)->first > ticket)
+		return 0;
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+		if (ticket_place_at(blocks, middle)->first <= ticket)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+/* Is this the first in the block that is not below the ticket? */
+static bool is_place(const struct ticket_block *block, uint32_t at, uint64_t ticket)
+{
+	return at <= block->used && (at == block->used || block->tickets[at].ticket >= ticket) &&
+	       (at == 0 || block->tickets[at - 1].ticket < ticket);
+}
+
+static uint32_t ticket_block_seek(struct ticket_block *block, uint64_t ticket)
+{
+	if (is_place(block, block->used, ticket))
+		return block->used;
+	/* Outcomes come in the order of delivery. */
+	if (is_place(block, block->sought + 1, ticket))
+		return ++block->sought;
+	uint32_t low = 0;
+	uint32_t high = block->used;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+		if (block->tickets[middle].ticket < ticket)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	block->sought = low;
+	return low;
+}
+
+static struct open_ticket *ticket_blocks_seek(const struct ticket_blocks *blocks, uint64_t ticket,
+                                              uint32_t *ret_index)
+{
+	if (blocks->count == 0)
+		return NULL;
+	uint32_t index = ticket_blocks_seek_place(blocks, ticket);
+	struct ticket_block *block = ticket_block_at(blocks, index);
+	uint32_t at = ticket_block_seek(block, ticket);
+	if (at == block->used || block->tickets[at].ticket != ticket)
+		return NULL;
+	if (block->tickets[at].state == OPEN_TICKET_GONE)
+		return NULL;
+	*ret_index = index;
+	return &block->tickets[at];
+}
+
+/* --- adding ------------------------------------------------------------------- */
+
+static int ticket_blocks_reserve(struct ticket_blocks *blocks, uint32_t count)
+{
+	uint32_t room = 0;
+	if (blocks->count > 0)
+		room = TICKET_BLOCK_MAX - ticket_block_at(blocks, blocks->count - 1)->used;
+	uint32_t more = count > room ? (count - room + TICKET_BLOCK_MAX - 1) / TICKET_BLOCK_MAX : 0;
+	int error = places_reserve(blocks, more + 1);
+	return error ? error : spare_reserve(blocks, more);
+}
+
+static int ticket_blocks_reserve_for(struct ticket_blocks *blocks, uint64_t ticket)
+{
+	int error = places_reserve(blocks, 1);
+	if (error)
+		return error;
+	if (blocks->count > 0) {
+		uint32_t index = ticket_blocks_seek_place(blocks, ticket);
+		if (ticket_block_at(blocks, index)->used < TICKET_BLOCK_MAX)
+			return 0;
+	}
+	return spare_reserve(blocks, 1);
+}
+
+/* Where the block is full: its upper part from `at` on goes to a block of its
+ * own, so that a run of late tickets then finds room at the end of the lower. */
+static void split(struct ticket_blocks *blocks, uint32_t index, uint32_t at)
+{
+	struct ticket_block *lower = ticket_block_at(blocks, index);
+	struct ticket_block *upper = place_insert(blocks, index + 1, lower->tickets[at].ticket);
+	upper->used = lower->used - at;
+	memcpy(upper->tickets, lower->tickets + at, upper->used * sizeof(upper->tickets[0]));
+	lower->used = at; /* moves: place_insert() */
+	upper->segment_min = lower->segment_min;
+	for (uint32_t i = 0; i < upper->used; i++) {
+		upper->open += upper->tickets[i].state != OPEN_TICKET_GONE;
+		upper->due += upper->tickets[i].state == OPEN_TICKET_DUE;
+	}
+	upper->due_sinks = lower->due_sinks;
+	lower->open -= upper->open;
+	lower->due -= upper->due;
+	if (upper->open == 0 && index + 2 < blocks->count)
+		place_remove(blocks, index + 1); /* 2 */
+}
+
+static struct open_ticket *ticket_blocks_add(struct ticket_blocks *blocks, uint64_t ticket,
+                                             uint32_t *ret_index)
+{
+	if (blocks->count == 0)
+		place_insert(blocks, 0, ticket);
+	uint32_t index = ticket_blocks_seek_place(blocks, ticket);
+	struct ticket_block *block = ticket_block_at(blocks, index);
+	uint32_t at = ticket_block_seek(block, ticket);
+	if (at < block->used && block->tickets[at].ticket == ticket) {
+		*ret_index = index; /* was here and is gone */
+		return &block->tickets[at];
+	}
+	if (block->used == TICKET_BLOCK_MAX) {
+		if (at == TICKET_BLOCK_MAX) {
+			block = place_insert(blocks, ++index, ticket);
+		} else if (at == 0) {
+			/* Its own first may be gone, and be lower than the ticket: invariant 1. */
+			ticket_place_at(blocks, index)->first = block->tickets[0].ticket;
+			block = place_insert(blocks, index, ticket);
+		} else {
+			split(blocks, index, at);
+		}
+		at = block->used;
+	}
+	struct open_ticket *entry = &block->tickets[at];
+	if (at < block->used) {
+		memmove(entry + 1, entry, (block->used - at) * sizeof(*entry));
+		blocks->moves++;
+	}
+	*entry = (struct open_ticket){ .ticket = ticket };
+	block->used++;
+	if (ticket < ticket_place_at(blocks, index)->first)
+		ticket_place_at(blocks, index)->first = ticket;
+	*ret_index = index;
+	return entry;
+}
+
+/* --- tidying ------------------------------------------------------------------ */
+
+static void block_pack(struct ticket_block *block)
+{
+	uint32_t kept = 0;
+	for (uint32_t i = 0; i < block->used; i++) {
+		if (block->tickets[i].state != OPEN_TICKET_GONE)
+			block->tickets[kept++] = block->tickets[i];
+	}
+	CHECK(kept == block->open);
+	block->used = kept;
+}
+
+/* Puts the block at index + 1 behind the tickets of the one at index. */
+static void join(struct ticket_blocks *blocks, uint32_t index)
+{
+	struct ticket_block *lower = ticket_block_at(blocks, index);
+	struct ticket_block *upper = ticket_block_at(blocks, index + 1);
+	block_pack(lower);
+	block_pack(upper);
+	memcpy(lower->tickets + lower->used, upper->tickets,
+	       upper->used * sizeof(upper->tickets[0]));
+	lower->used += upper->used;
+	lower->open += upper->open;
+	lower->due += upper->due;
+	lower->due_sinks |= upper->due_sinks;
+	if (upper->segment_min < lower->segment_min)
+		lower->segment_min = upper->segment_min;
+	place_remove(blocks, index + 1);
+}
+
+static void ticket_blocks_tidy(struct ticket_blocks *blocks, uint32_t index)
+{
+	struct ticket_block *block = ticket_block_at(blocks, index);
+	if (index + 1 == blocks->count) {
+		if (block->open == 0) {
+			block->used = 0;
+			blocks->moves++;
+		}
+		return;
+	}
+	if (block->open == 0) {
+		place_remove(blocks, index);
+		return;
+	}
+	if (block->open > TICKET_BLOCK_MAX / 4)
+		return;
+	if (index > 0 &&
+	    ticket_block_at(blocks, index - 1)->open + block->open <= TICKET_BLOCK_MAX / 2)
+		join(blocks, index - 1);
+	else if (index + 2 < blocks->count &&
+	         ticket_block_at(blocks, index + 1)->open + block->open <= TICKET_BLOCK_MAX / 2)
+		join(blocks, index);
+}
+
+/* --- all of them ------------------------------------------------------------- */
 
 /* Those that ever had a ticket; a gateway has a few. */
 struct sink_use {
@@ -66,8 +466,16 @@ struct open_tickets *open_tickets_free(struct open_tickets *tickets)
 {
 	if (!tickets)
 		return NULL;
-	ticket_blocks_clear(&tickets->blocks);
-	segment_uses_clear(&tickets->segments);
+	struct ticket_blocks *blocks = &tickets->blocks;
+	for (uint32_t i = 0; i < blocks->count; i++)
+		mem_free(ticket_block_at(blocks, i));
+	while (blocks->spare) {
+		struct ticket_block *next = blocks->spare->next;
+		mem_free(blocks->spare);
+		blocks->spare = next;
+	}
+	mem_free(blocks->places);
+	mem_free(tickets->segments.uses);
 	mem_free(tickets->sinks);
 	return mem_free(tickets);
 }
@@ -126,11 +534,23 @@ static uint64_t sink_bit(const struct open_tickets *tickets, const struct sink_u
 
 /* --- states --------------------------------------------------------------- */
 
-static inline void count_due(struct open_tickets *tickets, struct ticket_block *block,
-                             const struct open_ticket *ticket)
+/* Every change of state goes through here, so that the counts follow. */
+static inline void set_state(struct open_tickets *tickets, uint32_t index,
+                             struct open_ticket *ticket, enum open_ticket_state state)
 {
+	struct ticket_block *block = block_at(tickets, index);
+	if (ticket->state == OPEN_TICKET_DUE) {
+		sink_find(tickets, ticket->sink)->due--;
+		if (--block->due == 0)
+			block->due_sinks = 0;
+	}
+	tickets->counts[ticket->state]--;
+	tickets->counts[state]++;
+	ticket->state = (uint8_t)state;
+	if (state != OPEN_TICKET_DUE)
+		return;
 	struct sink_use *use = sink_find(tickets, ticket->sink);
-	CHECK(use);
+	CHECK(use); /* see sink_reserve() */
 	use->due++;
 	if (unlikely(ticket->ticket < use->from)) {
 		use->from = ticket->ticket;
@@ -138,28 +558,6 @@ static inline void count_due(struct open_tickets *tickets, struct ticket_block *
 	}
 	block->due++;
 	block->due_sinks |= sink_bit(tickets, use);
-}
-
-static inline void uncount_due(struct open_tickets *tickets, struct ticket_block *block,
-                               const struct open_ticket *ticket)
-{
-	sink_find(tickets, ticket->sink)->due--;
-	if (--block->due == 0)
-		block->due_sinks = 0;
-}
-
-/* Every change of state goes through here, so that the counts follow. */
-static inline void set_state(struct open_tickets *tickets, uint32_t index,
-                             struct open_ticket *ticket, enum open_ticket_state state)
-{
-	struct ticket_block *block = block_at(tickets, index);
-	if (ticket->state == OPEN_TICKET_DUE)
-		uncount_due(tickets, block, ticket);
-	tickets->counts[ticket->state]--;
-	tickets->counts[state]++;
-	ticket->state = (uint8_t)state;
-	if (state == OPEN_TICKET_DUE)
-		count_due(tickets, block, ticket);
 }
 
 static void count_open(struct open_tickets *tickets, struct ticket_block *block,
@@ -347,20 +745,11 @@ void open_tickets_update(struct open_tickets *tickets, const struct open_ticket 
 	set_state(tickets, index, found, ticket->state);
 }
 
-static struct open_ticket *seek_leased(struct open_tickets *tickets, uint64_t ticket,
-                                       uint32_t attempt, uint32_t *ret_index)
-{
-	struct open_ticket *found = seek(tickets, ticket, ret_index);
-	if (!found || found->state != OPEN_TICKET_LEASED || found->attempt != attempt)
-		return NULL;
-	return found;
-}
-
 int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
 {
 	uint32_t index;
-	struct open_ticket *found = seek_leased(tickets, ticket, attempt, &index);
-	if (!found)
+	struct open_ticket *found = seek(tickets, ticket, &index);
+	if (!found || found->state != OPEN_TICKET_LEASED || found->attempt != attempt)
 		return ERR_FENCED;
 	set_state(tickets, index, found, OPEN_TICKET_CLOSING);
 	return 0;
@@ -490,40 +879,53 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 
 uint64_t open_tickets_in_segment(const struct open_tickets *tickets, uint32_t segment)
 {
-	return segment_uses_of(&tickets->segments, segment);
+	const struct segment_uses *uses = &tickets->segments;
+	uint32_t at = segment_seek(uses, segment);
+	return at < uses->count && uses->uses[at].segment == segment ? uses->uses[at].count : 0;
 }
 
 bool open_tickets_oldest_segment(const struct open_tickets *tickets, uint32_t *ret_segment)
 {
-	return segment_uses_oldest(&tickets->segments, ret_segment);
+	if (tickets->segments.count == 0)
+		return false;
+	*ret_segment = tickets->segments.uses[0].segment;
+	return true;
 }
 
 uint64_t open_tickets_bytes(const struct open_tickets *tickets)
 {
-	return sizeof(*tickets) + ticket_blocks_bytes(&tickets->blocks) +
-	       segment_uses_bytes(&tickets->segments) +
+	const struct ticket_blocks *blocks = &tickets->blocks;
+	return sizeof(*tickets) + blocks->room * sizeof(struct ticket_place) +
+	       ((uint64_t)blocks->count + blocks->spare_count) * sizeof(struct ticket_block) +
+	       tickets->segments.room * sizeof(struct segment_use) +
 	       tickets->sink_room * sizeof(struct sink_use);
 }
 
-static void check_due(const struct open_tickets *tickets, const struct ticket_block *block,
-                      const struct open_ticket *ticket)
+static void check_block(const struct open_tickets *tickets, uint32_t index, uint64_t *counts)
 {
-	const struct sink_use *use = sink_search(tickets, ticket->sink);
-	CHECK(use && use->from <= ticket->ticket); /* 3 */
-	CHECK(block->due_sinks & sink_bit(tickets, use));
-}
-
-static void check_block(const struct open_tickets *tickets, const struct ticket_block *block,
-                        uint64_t *counts)
-{
+	const struct ticket_block *block = block_at(tickets, index);
+	bool is_last = index + 1 == tickets->blocks.count;
+	uint32_t open = 0, due = 0;
+	uint64_t before = ticket_place_at(&tickets->blocks, index)->first - 1;
 	for (uint32_t i = 0; i < block->used; i++) {
 		const struct open_ticket *ticket = &block->tickets[i];
+		CHECK(ticket->ticket > before); /* 1 */
+		before = ticket->ticket;
 		counts[ticket->state]++;
-		if (ticket->state == OPEN_TICKET_DUE)
-			check_due(tickets, block, ticket);
-		CHECK(ticket->state == OPEN_TICKET_GONE ||
-		      ticket->segment >= block->segment_min); /* 4 */
+		if (ticket->state == OPEN_TICKET_GONE)
+			continue;
+		open++;
+		CHECK(ticket->segment >= block->segment_min); /* 4 */
+		if (ticket->state != OPEN_TICKET_DUE)
+			continue;
+		due++;
+		const struct sink_use *use = sink_search(tickets, ticket->sink);
+		CHECK(use && use->from <= ticket->ticket); /* 3 */
+		CHECK(block->due_sinks & sink_bit(tickets, use));
 	}
+	CHECK(is_last || before < ticket_place_at(&tickets->blocks, index + 1)->first); /* 1 */
+	CHECK(open == block->open && due == block->due);                                /* 2 */
+	CHECK(open > 0 || is_last);                                                     /* 2 */
 }
 
 static uint64_t due_of_sink(const struct open_tickets *tickets, uint32_t sink)
@@ -542,9 +944,8 @@ void open_tickets_check(const struct open_tickets *tickets)
 	uint64_t open = 0;
 	uint64_t due = 0;
 	uint64_t counts[OPEN_TICKET_STATES] = { 0 };
-	ticket_blocks_check(&tickets->blocks);
 	for (uint32_t i = 0; i < tickets->blocks.count; i++) {
-		check_block(tickets, block_at(tickets, i), counts);
+		check_block(tickets, i, counts);
 		open += block_at(tickets, i)->open;
 	}
 	CHECK(open == tickets->open);
@@ -555,5 +956,11 @@ void open_tickets_check(const struct open_tickets *tickets)
 		due += tickets->sinks[i].due;
 	}
 	CHECK(due == counts[OPEN_TICKET_DUE]);
-	CHECK(segment_uses_check(&tickets->segments) == open); /* 5 */
+	uint64_t held = 0;
+	for (uint32_t i = 0; i < tickets->segments.count; i++) { /* 5 */
+		const struct segment_use *use = &tickets->segments.uses[i];
+		CHECK(use->count > 0 && (i == 0 || use[-1].segment < use->segment));
+		held += use->count;
+	}
+	CHECK(held == open);
 }

@@ -2,7 +2,7 @@
  * open_tickets: the tickets that are not settled, in the order of their numbers.
  *
  * A new ticket goes to the end; one that recovery meets late (its record was carried
- * forward) goes to its place in the order. They are kept in blocks (ticket_blocks.h),
+ * forward) goes to its place in the order. They are kept in blocks,
  * so that memory follows what is open even when a few old tickets stay for ever.
  *
  * A ticket's life:

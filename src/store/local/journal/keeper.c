@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "store/local/journal/scan.h"
+#include "store/local/journal/reader.h"
 #include "sys/thread.h"
 #include "sys/wake_event.h"
 

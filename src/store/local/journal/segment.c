@@ -2,10 +2,14 @@
 #include "store/local/journal/segment.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "store/local/journal/claims_file.h"
+
+/* --- segment --------------------------------------------------------------- */
 
 #define SPARE_NAME "spare.seg"
 #define FILL_BYTES (1u << 20)
@@ -188,5 +192,263 @@ int segment_read_header(const struct folder *folder, int fd, uint64_t number,
 	    memcmp(header.folder_id, folder->id, FORMAT_ID_LEN) != 0)
 		return ERR_DAMAGED;
 	*ret_header = header;
+	return 0;
+}
+
+/* --- shelf ----------------------------------------------------------------- */
+
+int shelf_add(struct shelf *shelf, uint64_t number, const struct shelf_item *item)
+{
+	CHECK(shelf->count == 0 || number == shelf_end(shelf));
+	if (shelf->count == shelf->room) {
+		size_t room = shelf->room ? shelf->room * 2 : 64;
+		struct shelf_item *items = mem_realloc(shelf->items, room * sizeof(*items));
+		if (!items)
+			return -ENOMEM;
+		shelf->items = items;
+		shelf->room = room;
+	}
+	if (shelf->count == 0)
+		shelf->first = number;
+	shelf->items[shelf->count++] = *item;
+	return 0;
+}
+
+struct shelf_item *shelf_find(const struct shelf *shelf, uint64_t number)
+{
+	if (number < shelf->first || number >= shelf_end(shelf))
+		return NULL;
+	return &shelf->items[number - shelf->first];
+}
+
+void shelf_drop_first(struct shelf *shelf)
+{
+	CHECK(shelf->count > 0);
+	shelf->count--;
+	shelf->first++;
+	memmove(shelf->items, shelf->items + 1, shelf->count * sizeof(*shelf->items));
+}
+
+void shelf_free(struct shelf *shelf)
+{
+	mem_free(shelf->items);
+	*shelf = (struct shelf){ 0 };
+}
+
+/* --- catalog --------------------------------------------------------------- */
+
+static int numbers_add(struct catalog_numbers *numbers, uint64_t number)
+{
+	if (numbers->count == numbers->room) {
+		size_t room = numbers->room ? numbers->room * 2 : 64;
+		uint64_t *items = mem_realloc(numbers->items, room * sizeof(*items));
+		if (!items)
+			return -ENOMEM;
+		numbers->items = items;
+		numbers->room = room;
+	}
+	numbers->items[numbers->count++] = number;
+	return 0;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x, y;
+
+	memcpy(&x, a, sizeof(x));
+	memcpy(&y, b, sizeof(y));
+	return x < y ? -1 : x > y;
+}
+
+static bool numbers_have(const struct catalog_numbers *numbers, uint64_t number)
+{
+	return numbers->count > 0 &&
+	       bsearch(&number, numbers->items, numbers->count, sizeof(number), compare) != NULL;
+}
+
+static void numbers_sort(struct catalog_numbers *numbers)
+{
+	if (numbers->count)
+		qsort(numbers->items, numbers->count, sizeof(numbers->items[0]), compare);
+}
+
+static int list_each(void *user, const char *name)
+{
+	struct catalog *catalog = user;
+	uint64_t number;
+
+	switch (format_name_parse(name, &number)) {
+	case FILE_KIND_SEGMENT: return numbers_add(&catalog->segments, number);
+	case FILE_KIND_CLAIMS: return numbers_add(&catalog->claims, number);
+	case FILE_KIND_LEFTOVER:
+	case FILE_KIND_OTHER: break;
+	}
+	return 0;
+}
+
+int catalog_list(struct catalog *catalog, const struct folder *folder)
+{
+	*catalog = (struct catalog){ 0 };
+
+	int r = folder->fs->methods->list(folder->fs, folder->path, list_each, catalog);
+	numbers_sort(&catalog->segments);
+	numbers_sort(&catalog->claims);
+	return r;
+}
+
+void catalog_free(struct catalog *catalog)
+{
+	mem_free(catalog->segments.items);
+	mem_free(catalog->claims.items);
+	mem_free(catalog->unused.items);
+	mem_free(catalog->unsure.items);
+	*catalog = (struct catalog){ 0 };
+}
+
+bool catalog_has_segment(const struct catalog *catalog, uint64_t number)
+{
+	return numbers_have(&catalog->segments, number);
+}
+
+bool catalog_has_claims(const struct catalog *catalog, uint64_t number)
+{
+	return numbers_have(&catalog->claims, number);
+}
+
+static int fail(struct error_text *text, int error, uint64_t number, const char *what)
+{
+	char name[FORMAT_NAME_MAX];
+
+	format_name(name, number, FILE_KIND_SEGMENT);
+	if (error == ERR_DAMAGED)
+		return error_fill(text, error, "%s is damaged at offset 0: %s", name, what);
+	return error_fill(text, error, "%s: %s", name, error_name(error));
+}
+
+static int missing(struct error_text *text, uint64_t number)
+{
+	char name[FORMAT_NAME_MAX];
+
+	format_name(name, number, FILE_KIND_SEGMENT);
+	return error_fill(text, ERR_DAMAGED, "%s is missing (offset 0)", name);
+}
+
+static int read_header(const struct folder *folder, uint64_t number, struct segment_header *ret)
+{
+	int fd;
+
+	int r = segment_open_read(folder, number, &fd);
+	if (r < 0)
+		return r;
+	r = segment_read_header(folder, fd, number, ret);
+	folder->fs->methods->close(folder->fs, fd);
+	return r;
+}
+
+/* A segment that was prepared and never begun has no valid header. */
+static int find_last(struct catalog *catalog, const struct folder *folder, uint64_t durable,
+                     struct error_text *text)
+{
+	struct catalog_numbers *segments = &catalog->segments;
+	struct segment_header header;
+
+	while (segments->count > 0) {
+		uint64_t number = segments->items[segments->count - 1];
+		int r = read_header(folder, number, &header);
+		if (r == 0 || number <= durable)
+			break;
+		if (r != ERR_DAMAGED)
+			return fail(text, r, number, "");
+		r = numbers_add(&catalog->unused, number);
+		if (r < 0)
+			return r;
+		segments->count--;
+	}
+	catalog->last = segments->count ? segments->items[segments->count - 1] : 0;
+	return catalog->last < durable ? missing(text, durable) : 0;
+}
+
+static int set_unsure_aside(struct catalog *catalog)
+{
+	struct catalog_numbers *claims = &catalog->claims;
+
+	while (claims->count > 0 && claims->items[claims->count - 1] >= catalog->last) {
+		int r = numbers_add(&catalog->unsure, claims->items[claims->count - 1]);
+		if (r < 0)
+			return r;
+		claims->count--;
+	}
+	return 0;
+}
+
+int catalog_range(struct catalog *catalog, const struct folder *folder,
+                  const struct superblock_slot *slot, struct error_text *text)
+{
+	struct segment_header header;
+
+	catalog->oldest = slot->oldest;
+	catalog->scan_from = slot->scan_from;
+	int r = find_last(catalog, folder, slot->durable_segment, text);
+	if (r < 0)
+		return r;
+	if (catalog->last == 0)
+		return 0;
+	r = set_unsure_aside(catalog);
+	if (r < 0)
+		return r;
+	/* A bad header is reported, with its place, when the segment is read. */
+	r = read_header(folder, catalog->last, &header);
+	if (r == 0 && header.scan_from > catalog->scan_from)
+		catalog->scan_from = header.scan_from;
+	if (catalog->scan_from > catalog->last)
+		catalog->scan_from = catalog->last;
+	return 0;
+}
+
+int catalog_check(const struct catalog *catalog, uint64_t number, struct error_text *text)
+{
+	if (catalog_has_segment(catalog, number))
+		return 0;
+	if (number < catalog->scan_from && catalog_has_claims(catalog, number))
+		return 0;
+	return missing(text, number);
+}
+
+int catalog_successor(const struct catalog *catalog, const struct folder *folder, uint64_t number,
+                      struct catalog_successor *ret_successor, struct error_text *text)
+{
+	*ret_successor = (struct catalog_successor){ 0 };
+	if (number == catalog->last)
+		return 0;
+	return catalog_successor_read(folder, number, catalog_has_segment(catalog, number + 1),
+	                              ret_successor, text);
+}
+
+int catalog_successor_read(const struct folder *folder, uint64_t number, bool has_segment,
+                           struct catalog_successor *ret_successor, struct error_text *text)
+{
+	struct claims_summary summary;
+	struct segment_header header;
+
+	if (!has_segment) {
+		int r = claims_file_summary(folder, number + 1, &summary, text);
+		if (r < 0)
+			return r;
+		*ret_successor =
+			(struct catalog_successor){ .end = summary.previous_end,
+			                            .sequence = summary.previous_sequence,
+			                            .expiry_ms = summary.previous_expiry_ms };
+		return 0;
+	}
+	int r = read_header(folder, number + 1, &header);
+	if (r < 0)
+		return fail(text, r, number + 1, "the header does not check");
+	if (header.previous != number || header.previous_end < FORMAT_BLOCK)
+		return fail(text, ERR_DAMAGED, number + 1,
+		            "the header does not follow the segment before");
+	*ret_successor = (struct catalog_successor){ .end = header.previous_end,
+		                                     .sequence = header.previous_sequence,
+		                                     .expiry_ms = header.previous_expiry_ms,
+		                                     .sealed_ms = header.steady_ms };
 	return 0;
 }

@@ -11,9 +11,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "store/local/journal/format.h"
 #include "sys/file.h"
 
@@ -58,3 +61,105 @@ int segment_write_header(const struct folder *folder, int fd,
 /* ERR_DAMAGED also when the header is another folder's or another number's. */
 int segment_read_header(const struct folder *folder, int fd, uint64_t number,
                         struct segment_header *ret_header) must_check;
+
+/*
+ * shelf: what is known of each number in the folder: its files, when it was
+ * sealed, when its last claim expires. One item per number, no gaps (F6).
+ *
+ * Threads:   the owner's.
+ * Ownership: a zeroed shelf is empty; shelf_free() takes the items. A pointer
+ *            to an item is good until the next add or drop.
+ * Failure:   shelf_add() -ENOMEM.
+ */
+
+struct shelf_item {
+	uint64_t epoch;         /* 0: not known, no ticket of it is open */
+	uint64_t end;           /* valid end, once sealed */
+	uint64_t sealed_ms;     /* steady */
+	uint64_t max_expiry_ms; /* of its claims; 0: has none */
+	uint64_t max_ticket;
+	uint64_t claims_bytes;  /* of the claims file */
+	uint32_t segment_bytes; /* of the segment file; 0: it is gone */
+	uint32_t events;        /* that had a ticket */
+	uint32_t wait_ms;       /* after a claims file that failed */
+	uint64_t retry_boot_ms; /* not before */
+	bool sealed;
+	bool has_claims_file;
+	bool dense; /* a claims file would not save enough */
+	bool busy;  /* the keeper works on it */
+	bool stays; /* an open event of it is damaged */
+};
+
+struct shelf {
+	struct shelf_item *items;
+	size_t count;
+	size_t room;
+	uint64_t first; /* number of items[0] */
+};
+
+/* Adds the next number (any number to an empty shelf). */
+int shelf_add(struct shelf *shelf, uint64_t number, const struct shelf_item *item) must_check;
+struct shelf_item *shelf_find(const struct shelf *shelf, uint64_t number); /* or NULL */
+void shelf_drop_first(struct shelf *shelf);
+void shelf_free(struct shelf *shelf);
+
+static inline uint64_t shelf_end(const struct shelf *shelf)
+{
+	return shelf->first + shelf->count;
+}
+
+/*
+ * catalog: which files a folder has, and what each number's successor says of
+ * it. For recovery and for tools; writes nothing.
+ *
+ * Format:    format.h
+ * Threads:   one owner.
+ * Ownership: catalog_free() takes the lists; a zeroed catalog is empty.
+ * Failure:   -errno, ERR_DAMAGED, ERR_VERSION with file and offset in the text.
+ */
+
+struct catalog_numbers {
+	uint64_t *items; /* ascending */
+	size_t count;
+	size_t room;
+};
+
+struct catalog {
+	struct catalog_numbers segments; /* without the unused, after catalog_range() */
+	struct catalog_numbers claims;   /* likewise without the unsure */
+	struct catalog_numbers unused;   /* prepared, never begun */
+	/* Claims files of a number without a successor: its end was not fixed when
+	 * they were made, so it may hold more than they do. */
+	struct catalog_numbers unsure;
+	uint64_t oldest;
+	uint64_t scan_from;
+	uint64_t last; /* the last segment; 0: none */
+};
+
+int catalog_list(struct catalog *catalog, const struct folder *folder) must_check;
+void catalog_free(struct catalog *catalog);
+bool catalog_has_segment(const struct catalog *catalog, uint64_t number);
+bool catalog_has_claims(const struct catalog *catalog, uint64_t number);
+
+/* Finds the last segment and what must be read (F5); sets aside what is unused
+ * and unsure. */
+int catalog_range(struct catalog *catalog, const struct folder *folder,
+                  const struct superblock_slot *slot, struct error_text *text) must_check;
+
+/* Is there what must be there for this number (F6)? */
+int catalog_check(const struct catalog *catalog, uint64_t number,
+                  struct error_text *text) must_check;
+
+/* What the number after this one says of it. */
+struct catalog_successor {
+	uint64_t end; /* 0: there is none, it is the last */
+	uint64_t sequence;
+	uint64_t expiry_ms;
+	uint64_t sealed_ms; /* 0: not known */
+};
+int catalog_successor(const struct catalog *catalog, const struct folder *folder, uint64_t number,
+                      struct catalog_successor *ret_successor, struct error_text *text) must_check;
+/* The same of a number that has one, whose segment is there or has left. */
+int catalog_successor_read(const struct folder *folder, uint64_t number, bool has_segment,
+                           struct catalog_successor *ret_successor,
+                           struct error_text *text) must_check;

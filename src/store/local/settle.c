@@ -1,5 +1,5 @@
 /*
- * note: what is written down of a ticket beside "done": notes, outcomes that keep it
+ * settle: what is written down of a ticket beside "done": notes, outcomes that keep it
  * open (dead, parked, given back), and releases.
  *
  * A change is made when it is decided, so that what follows in the same batch meets it;
@@ -14,7 +14,7 @@
  */
 #include "base/error.h"
 #include "store/local/local_internal.h"
-#include "store/local/replay.h"
+#include "store/local/recovery.h"
 
 #define SOON_MS 50u /* about when the next tick comes */
 

@@ -1,5 +1,5 @@
 /*
- * replay: what the entries of the journal, read in order, say of open tickets. For
+ * recovery: what the entries of the journal, read in order, say of open tickets. For
  * recovery and for the tools that look at a folder.
  *
  * An entry of a ticket that is not known says nothing: its event lies below `scan

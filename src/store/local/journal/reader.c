@@ -1,5 +1,5 @@
-/* scan: see scan.h. */
-#include "store/local/journal/scan.h"
+/* reader: see reader.h. */
+#include "store/local/journal/reader.h"
 
 #include <string.h>
 

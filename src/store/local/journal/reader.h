@@ -1,5 +1,5 @@
 /*
- * scan: reads the frames of one segment in order, each checked as a whole.
+ * reader: reads the frames of one segment in order, each checked as a whole.
  *
  * If the valid end is known (the next segment's header tells it), everything up
  * to there must be valid. If not, this is the last segment: the first frame
