@@ -333,8 +333,11 @@ static int parse_option(struct option_table table, int argc, char **argv, int *a
 	const struct option_old *old = option ? NULL : option_old_flag(name);
 	const char *value = text[len] == '=' ? text + len + 1 : NULL;
 	if (old) {
-		log_warn("an old option is used", log_span("option", name),
-		         log_str("advice", old->advice));
+		static const struct option_old *last; /* arguments are read again behind a file */
+		if (old != last)
+			log_warn("an old option is used", log_span("option", name),
+			         log_str("advice", old->advice));
+		last = old;
 		if (old->successor)
 			option = option_find(table, span_str(old->successor));
 		else if (!value && *at + 1 < argc)
