@@ -14,11 +14,6 @@ struct arena_block {
 	alignas(max_align_t) char bytes[];
 };
 
-static size_t round_up(size_t size)
-{
-	return (size + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
-}
-
 /* What is larger than a block gets one of its own. */
 static struct arena_block *add_block(struct arena *arena, size_t size)
 {
@@ -36,7 +31,7 @@ void *arena_alloc(struct arena *arena, size_t size)
 {
 	if (size > SIZE_MAX / 2)
 		return NULL;
-	size = round_up(size ? size : 1);
+	size = ((size ? size : 1) + alignof(max_align_t) - 1) & ~(alignof(max_align_t) - 1);
 	if (arena->cap != 0 && size > arena->cap - arena->given)
 		return NULL;
 	struct arena_block *block = arena->blocks;

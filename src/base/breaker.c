@@ -73,27 +73,6 @@ static void open_up(struct breaker *breaker, const struct breaker_end *end)
 	breaker->until_ms = end->now_ms + open_ms - end->random % (open_ms / 5 + 1);
 }
 
-/* Most ends fall into the slice of the one before: no division then. */
-static struct breaker_slice *slice_now(struct breaker *breaker, uint64_t now_ms)
-{
-	uint64_t slice_ms = breaker->policy->window_ms / BREAKER_SLICES;
-	if (!breaker->slice || now_ms - breaker->slice_from_ms >= slice_ms) {
-		uint64_t number = now_ms / slice_ms;
-		breaker->slice = &breaker->slices[number % BREAKER_SLICES];
-		breaker->slice_from_ms = number * slice_ms;
-		if (breaker->slice->number != number)
-			*breaker->slice = (struct breaker_slice){ .number = number };
-	}
-	return breaker->slice;
-}
-
-static void count(struct breaker *breaker, const struct breaker_end *end)
-{
-	struct breaker_slice *slice = slice_now(breaker, end->now_ms);
-	slice->calls++;
-	slice->failures += end->says == BREAKER_FAILURE;
-}
-
 static bool window_failed(const struct breaker *breaker, uint64_t now_ms)
 {
 	const struct breaker_policy *policy = breaker->policy;
@@ -114,7 +93,18 @@ static bool window_failed(const struct breaker *breaker, uint64_t now_ms)
 static bool end_closed(struct breaker *breaker, const struct breaker_end *end)
 {
 	const struct breaker_policy *policy = breaker->policy;
-	count(breaker, end);
+	/* Most ends fall into the slice of the one before: no division then. */
+	uint64_t slice_ms = breaker->policy->window_ms / BREAKER_SLICES;
+	if (!breaker->slice || end->now_ms - breaker->slice_from_ms >= slice_ms) {
+		uint64_t number = end->now_ms / slice_ms;
+		breaker->slice = &breaker->slices[number % BREAKER_SLICES];
+		breaker->slice_from_ms = number * slice_ms;
+		if (breaker->slice->number != number)
+			*breaker->slice = (struct breaker_slice){ .number = number };
+	}
+	struct breaker_slice *slice = breaker->slice;
+	slice->calls++;
+	slice->failures += end->says == BREAKER_FAILURE;
 	if (end->says == BREAKER_SUCCESS) {
 		breaker->in_row = 0;
 		return false;

@@ -11,14 +11,6 @@
 
 #define BUF_FIRST_ROOM 256u
 
-static size_t grown_room(const struct buf *buf, size_t need)
-{
-	size_t room = buf->room < BUF_FIRST_ROOM ? BUF_FIRST_ROOM : buf->room;
-	while (room < need)
-		room = room > SIZE_MAX / 2 ? need : room * 2;
-	return buf->cap && room > buf->cap ? buf->cap : room;
-}
-
 int buf_reserve(struct buf *buf, size_t more)
 {
 	CHECK(buf->len <= buf->room);
@@ -26,7 +18,12 @@ int buf_reserve(struct buf *buf, size_t more)
 		return 0;
 	if (more > SIZE_MAX / 4 - buf->len || (buf->cap && buf->len + more > buf->cap))
 		return ERR_TOO_LARGE;
-	size_t room = grown_room(buf, buf->len + more);
+	size_t need = buf->len + more;
+	size_t room = buf->room < BUF_FIRST_ROOM ? BUF_FIRST_ROOM : buf->room;
+	while (room < need)
+		room = room > SIZE_MAX / 2 ? need : room * 2;
+	if (buf->cap && room > buf->cap)
+		room = buf->cap;
 	char *ptr = mem_realloc(buf->ptr, room);
 	if (!ptr)
 		return -ENOMEM;

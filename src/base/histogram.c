@@ -63,23 +63,18 @@ uint64_t histogram_max(const struct histogram *histogram)
 	return read_counter(&histogram->max);
 }
 
-/* The rank of the quantile, from 1; rounded up, so that the quantile of one
- * value is that value. Split so that no product overflows. */
-static uint64_t rank_of(uint64_t count, uint32_t per_million)
-{
-	const uint64_t million = 1000000;
-	uint64_t rank = count / million * per_million +
-	                (count % million * per_million + million - 1) / million;
-	return rank == 0 ? 1 : rank;
-}
-
 uint64_t histogram_quantile(const struct histogram *histogram, uint32_t per_million)
 {
 	CHECK(per_million <= 1000000);
 	uint64_t count = histogram_count(histogram);
 	if (count == 0)
 		return 0;
-	uint64_t rank = rank_of(count, per_million);
+	/* The rank of the quantile, from 1; rounded up, so that the quantile of one
+	 * value is that value. Computed in two parts, so that no product overflows. */
+	const uint64_t million = 1000000;
+	uint64_t rank = count / million * per_million +
+	                (count % million * per_million + million - 1) / million;
+	rank = rank == 0 ? 1 : rank;
 	uint64_t max = histogram_max(histogram);
 	uint64_t seen = 0;
 	for (size_t i = 0; i < HISTOGRAM_BUCKETS; i++) {

@@ -74,15 +74,6 @@ static bool is_bare(struct span text)
 	return text.len > 0;
 }
 
-/* Text leaves out the quotes where a value is one harmless word. */
-static void append_text(struct buf *line, struct span text)
-{
-	if (options.format == LOG_TEXT && is_bare(text))
-		buf_append_span(line, text);
-	else
-		buf_append_json(line, text);
-}
-
 static void append_key(struct buf *line, const char *key)
 {
 	if (options.format == LOG_TEXT) {
@@ -97,14 +88,21 @@ static void append_key(struct buf *line, const char *key)
 	buf_append_char(line, ':');
 }
 
-static void append_value(struct buf *line, const struct log_field *field)
+/* A field is in the line wholly or not at all. */
+static bool append_field(struct buf *line, const struct log_field *field)
 {
+	size_t before = line->len;
+	append_key(line, field->key);
 	struct span text = field->text;
 	switch (field->kind) {
 	case LOG_KIND_SPAN:
 		if (text.len > LOG_VALUE_MAX)
 			text.len = LOG_VALUE_MAX;
-		append_text(line, text);
+		/* Text leaves out the quotes where a value is one harmless word. */
+		if (options.format == LOG_TEXT && is_bare(text))
+			buf_append_span(line, text);
+		else
+			buf_append_json(line, text);
 		break;
 	case LOG_KIND_U64: buf_append_u64(line, field->number); break;
 	case LOG_KIND_BOOL:
@@ -112,35 +110,11 @@ static void append_value(struct buf *line, const struct log_field *field)
 		break;
 	case LOG_KIND_END: break;
 	}
-}
-
-/* A field is in the line wholly or not at all. */
-static bool append_field(struct buf *line, const struct log_field *field)
-{
-	size_t before = line->len;
-	append_key(line, field->key);
-	append_value(line, field);
 	if (!line->failed)
 		return field->text.len <= LOG_VALUE_MAX;
 	line->len = before;
 	line->failed = 0;
 	return false;
-}
-
-static void append_head(struct buf *line, uint64_t now_ms, enum log_level level,
-                        const char *message)
-{
-	if (options.now_ms) {
-		char time[TEXT_TIME_LEN];
-		text_time(time, now_ms);
-		append_field(line, &(struct log_field){ .key = "time",
-		                                        .kind = LOG_KIND_SPAN,
-		                                        .text = span_of(time, sizeof(time)) });
-	}
-	struct log_field field = log_str("level", level_name(level));
-	append_field(line, &field);
-	field = log_str("msg", message);
-	append_field(line, &field);
 }
 
 /* A gateway must not stand still because nobody reads its log: what a full pipe
@@ -159,6 +133,7 @@ void log_write(struct log_site *site, enum log_level level, const char *message,
 {
 	uint64_t now_ms = 0;
 	uint32_t left_out = 0;
+	struct log_field field;
 	if (options.now_ms) {
 		now_ms = options.now_ms();
 		if (!site_may_write(site, now_ms, &left_out))
@@ -166,12 +141,21 @@ void log_write(struct log_site *site, enum log_level level, const char *message,
 	}
 	char memory[LOG_LINE_MAX];
 	struct buf line = buf_on(memory, sizeof(memory) - TAIL_ROOM);
-	append_head(&line, now_ms, level, message);
+	if (options.now_ms) {
+		char time[TEXT_TIME_LEN];
+		text_time(time, now_ms);
+		field = log_span("time", span_of(time, sizeof(time)));
+		append_field(&line, &field);
+	}
+	field = log_str("level", level_name(level));
+	append_field(&line, &field);
+	field = log_str("msg", message);
+	append_field(&line, &field);
 	bool whole = true;
 	for (; fields->kind != LOG_KIND_END; fields++)
 		whole &= append_field(&line, fields);
 	line.room = line.cap = sizeof(memory);
-	struct log_field field = log_u64("suppressed", left_out);
+	field = log_u64("suppressed", left_out);
 	if (left_out > 0)
 		append_field(&line, &field);
 	field = log_bool("truncated", true);

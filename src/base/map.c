@@ -36,17 +36,12 @@ static uint32_t shard_count(const struct map *map)
 	return map->shards ? 1u << map->shard_bits : 0;
 }
 
-static void free_shards(struct map_shard *shards, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		if (shards[i].items) /* most of a small map's are not there */
-			mem_free(shards[i].items);
-	mem_free(shards);
-}
-
 void map_free(struct map *map)
 {
-	free_shards(map->shards, shard_count(map));
+	for (uint32_t i = 0; i < shard_count(map); i++)
+		if (map->shards[i].items) /* most of a small map's are not there */
+			mem_free(map->shards[i].items);
+	mem_free(map->shards);
 	*map = (struct map){ .item_bytes = map->item_bytes, .key_bytes = map->key_bytes };
 }
 

@@ -131,8 +131,16 @@ static bool close_up(struct outgoing *outgoing, size_t room)
 	return true;
 }
 
-static char *move_to_larger(struct pool *pool, struct outgoing *outgoing, size_t room)
+char *outgoing_reserve(struct pool *pool, struct outgoing *outgoing, size_t room)
 {
+	if (likely(outgoing->buffer && outgoing->buffer->room - outgoing->len >= room))
+		return outgoing->buffer->bytes + outgoing->len;
+	if (!outgoing->buffer && room <= POOL_OUTPUT_ROOM) {
+		outgoing->buffer = take_output(pool, room);
+		return outgoing->buffer ? outgoing->buffer->bytes : NULL;
+	}
+	if (close_up(outgoing, room))
+		return outgoing->buffer->bytes + outgoing->len;
 	size_t pending = outgoing_pending(outgoing);
 	size_t twice = outgoing->buffer ? outgoing->buffer->room * 2 : 0;
 	struct output *larger = take_output(pool, pending + room > twice ? pending + room : twice);
@@ -144,19 +152,6 @@ static char *move_to_larger(struct pool *pool, struct outgoing *outgoing, size_t
 	}
 	*outgoing = (struct outgoing){ .buffer = larger, .len = pending };
 	return larger->bytes + pending;
-}
-
-char *outgoing_reserve(struct pool *pool, struct outgoing *outgoing, size_t room)
-{
-	if (likely(outgoing->buffer && outgoing->buffer->room - outgoing->len >= room))
-		return outgoing->buffer->bytes + outgoing->len;
-	if (!outgoing->buffer && room <= POOL_OUTPUT_ROOM) {
-		outgoing->buffer = take_output(pool, room);
-		return outgoing->buffer ? outgoing->buffer->bytes : NULL;
-	}
-	if (close_up(outgoing, room))
-		return outgoing->buffer->bytes + outgoing->len;
-	return move_to_larger(pool, outgoing, room);
 }
 
 int outgoing_append(struct pool *pool, struct outgoing *outgoing, const void *ptr, size_t len)
