@@ -66,14 +66,9 @@ const struct clock *clock_system(void)
 	return &system_clock;
 }
 
-static uint64_t read_ns(clockid_t id)
-{
-	struct timespec now;
-	clock_gettime(id, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 uint64_t clock_monotonic_ns(void)
 {
-	return read_ns(CLOCK_BOOTTIME);
+	struct timespec now;
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }

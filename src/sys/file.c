@@ -25,25 +25,6 @@ static struct fair_lock flushes = FAIR_LOCK_INIT;
 
 #define FLUSH_TURN_MS 8
 
-static int open_flags(int flags)
-{
-	bool reads = flags & FILE_READ;
-	int result = O_CLOEXEC;
-	if (flags & FILE_WRITE)
-		result |= reads ? O_RDWR : O_WRONLY;
-	if (flags & FILE_CREATE)
-		result |= O_CREAT;
-	if (flags & FILE_EXCLUSIVE)
-		result |= O_EXCL;
-	if (flags & FILE_DIRECT)
-		result |= O_DIRECT;
-	if (flags & FILE_SYNC_DATA)
-		result |= O_DSYNC;
-	if (flags & FILE_REGULAR)
-		result |= O_NONBLOCK; /* until it is known to be one */
-	return result;
-}
-
 static int open_retry(const char *path, int flags)
 {
 	int fd;
@@ -79,7 +60,19 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 	(void)fs;
 	CHECK(flags & (FILE_READ | FILE_WRITE));
 	CHECK(!(flags & FILE_EXCLUSIVE) || (flags & FILE_CREATE));
-	int mode = open_flags(flags);
+	int mode = O_CLOEXEC;
+	if (flags & FILE_WRITE)
+		mode |= flags & FILE_READ ? O_RDWR : O_WRONLY;
+	if (flags & FILE_CREATE)
+		mode |= O_CREAT;
+	if (flags & FILE_EXCLUSIVE)
+		mode |= O_EXCL;
+	if (flags & FILE_DIRECT)
+		mode |= O_DIRECT;
+	if (flags & FILE_SYNC_DATA)
+		mode |= O_DSYNC;
+	if (flags & FILE_REGULAR)
+		mode |= O_NONBLOCK; /* until it is known to be a regular file */
 	int error = flags & FILE_REGULAR ? check_regular(path) : 0;
 	if (error != 0)
 		return error;
@@ -196,18 +189,13 @@ static int write_out_range(int fd)
 	return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE_AND_WAIT);
 }
 
-/* What the system's cache holds of the file goes to the disk, without a flush. An error
- * that it meets is told once: so whether the call is to be had is asked before. */
-static int write_out(int fd)
-{
-	return sync_file_range(fd, 0, 0, 0) < 0 ? 0 : sync_retry(write_out_range, fd);
-}
-
-/* Most of it before its turn, so that those who come after it do not wait for that. */
+/* Writes most of it before it takes the lock, so that the next one waits less. */
 static int real_sync_data(struct file_system *fs, int fd)
 {
 	(void)fs;
-	int error = write_out(fd);
+	/* Writes the pages in the kernel's cache to the disk, without a flush. The kernel
+	 * reports a write error once: so ask first whether the call is supported. */
+	int error = sync_file_range(fd, 0, 0, 0) < 0 ? 0 : sync_retry(write_out_range, fd);
 	return error != 0 ? error : sync_in_turn(fdatasync, fd);
 }
 

@@ -272,15 +272,6 @@ static void take_events(struct loop *loop, int timeout_ms)
 	loop->event_at = 0;
 }
 
-static void wait_events(struct loop *loop)
-{
-	int timeout_ms = wait_ms(loop);
-	loop->again = false;
-	take_events(loop, timeout_ms);
-	loop->now_ns = clock_monotonic_ns();
-	loop->round++;
-}
-
 static uint32_t events_of(uint32_t reported)
 {
 	uint32_t events = 0;
@@ -293,13 +284,6 @@ static uint32_t events_of(uint32_t reported)
 	return events;
 }
 
-/* An exchange and not a store: what a waker wrote before it found the flag set
- * must be seen by the hooks of this round. */
-static void note_wake(struct loop *loop)
-{
-	atomic_exchange_explicit(&loop->woken, false, memory_order_acq_rel);
-}
-
 static void run_handlers(struct loop *loop)
 {
 	while (loop->event_at < loop->event_count) {
@@ -309,28 +293,30 @@ static void run_handlers(struct loop *loop)
 			__builtin_prefetch(loop->events[loop->event_at].data.ptr);
 		if (handler)
 			handler->ready(handler, events_of(event->events));
-		else /* the eventfd, or a removed one, for which a second wake does no harm */
-			note_wake(loop);
+		else /* the eventfd, or a removed handler, where a second wake does no harm. An
+		      * exchange and not a store: the hooks of this round must see what a
+		      * waker wrote before it found the flag set. */
+			atomic_exchange_explicit(&loop->woken, false, memory_order_acq_rel);
 	}
 	run_hooks(loop->look_hooks);
 }
 
-static void run_round(struct loop *loop)
-{
-	wait_events(loop);
-	run_handlers(loop);
-	for (unsigned i = 0; i < loop->gather && loop->event_count > 0; i++) {
-		take_events(loop, 0);
-		run_handlers(loop);
-	}
-	run_timers(loop);
-	run_hooks(loop->hooks);
-}
-
 void loop_run(struct loop *loop)
 {
-	while (!atomic_load_explicit(&loop->stop, memory_order_acquire))
-		run_round(loop);
+	while (!atomic_load_explicit(&loop->stop, memory_order_acquire)) {
+		int timeout_ms = wait_ms(loop);
+		loop->again = false;
+		take_events(loop, timeout_ms);
+		loop->now_ns = clock_monotonic_ns();
+		loop->round++;
+		run_handlers(loop);
+		for (unsigned i = 0; i < loop->gather && loop->event_count > 0; i++) {
+			take_events(loop, 0);
+			run_handlers(loop);
+		}
+		run_timers(loop);
+		run_hooks(loop->hooks);
+	}
 	atomic_store_explicit(&loop->stop, false, memory_order_relaxed);
 }
 

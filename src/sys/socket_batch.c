@@ -57,37 +57,6 @@ static uint32_t *field(const struct socket_batch *batch, uint32_t offset)
 	return (uint32_t *)(void *)((char *)batch->rings + offset);
 }
 
-/* The ring of submissions names entries by their number: here always the own. */
-static void name_entries(const struct socket_batch *batch, const struct io_uring_params *params)
-{
-	uint32_t *names = field(batch, params->sq_off.array);
-	for (uint32_t i = 0; i < params->sq_entries; i++)
-		names[i] = i;
-}
-
-static int map_rings(struct socket_batch *batch, const struct io_uring_params *params)
-{
-	size_t submit_size = params->sq_off.array + params->sq_entries * sizeof(uint32_t);
-	size_t complete_size = params->cq_off.cqes +
-	                       params->cq_entries * sizeof(struct io_uring_cqe);
-	batch->rings_size = submit_size > complete_size ? submit_size : complete_size;
-	batch->rings = map(batch, batch->rings_size, IORING_OFF_SQ_RING);
-	if (!batch->rings)
-		return -errno;
-	batch->entries_size = params->sq_entries * sizeof(struct io_uring_sqe);
-	batch->entries = map(batch, batch->entries_size, IORING_OFF_SQES);
-	if (!batch->entries)
-		return -errno;
-	name_entries(batch, params);
-	batch->submit_head = field(batch, params->sq_off.head);
-	batch->submit_tail = field(batch, params->sq_off.tail);
-	batch->complete_head = field(batch, params->cq_off.head);
-	batch->complete_tail = field(batch, params->cq_off.tail);
-	batch->complete_mask = params->cq_entries - 1;
-	batch->completions = (const void *)field(batch, params->cq_off.cqes);
-	return 0;
-}
-
 static int open_ring(struct socket_batch *batch)
 {
 	struct io_uring_params params = { 0 };
@@ -97,7 +66,27 @@ static int open_ring(struct socket_batch *batch)
 	batch->fd = (int)fd;
 	if (!(params.features & IORING_FEAT_SINGLE_MMAP))
 		return -ENOSYS;
-	return map_rings(batch, &params);
+	size_t submit_size = params.sq_off.array + params.sq_entries * sizeof(uint32_t);
+	size_t complete_size = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
+	batch->rings_size = submit_size > complete_size ? submit_size : complete_size;
+	batch->rings = map(batch, batch->rings_size, IORING_OFF_SQ_RING);
+	if (!batch->rings)
+		return -errno;
+	batch->entries_size = params.sq_entries * sizeof(struct io_uring_sqe);
+	batch->entries = map(batch, batch->entries_size, IORING_OFF_SQES);
+	if (!batch->entries)
+		return -errno;
+	/* The ring of submissions names entries by their number: here always the own. */
+	uint32_t *names = field(batch, params.sq_off.array);
+	for (uint32_t i = 0; i < params.sq_entries; i++)
+		names[i] = i;
+	batch->submit_head = field(batch, params.sq_off.head);
+	batch->submit_tail = field(batch, params.sq_off.tail);
+	batch->complete_head = field(batch, params.cq_off.head);
+	batch->complete_tail = field(batch, params.cq_off.tail);
+	batch->complete_mask = params.cq_entries - 1;
+	batch->completions = (const void *)field(batch, params.cq_off.cqes);
+	return 0;
 }
 
 /* A kernel that has rings may not have these operations, or a policy may refuse
@@ -215,15 +204,6 @@ static uint32_t reap(struct socket_batch *batch)
 	return count;
 }
 
-/* Those that the kernel did not take, for want of memory. */
-static void take_back(struct socket_batch *batch, uint32_t taken, uint32_t count)
-{
-	uint32_t tail = *batch->submit_tail;
-	__atomic_store_n(batch->submit_tail, tail - (count - taken), __ATOMIC_RELEASE);
-	for (uint32_t i = tail - (count - taken); i != tail; i++)
-		end_call(batch->entries[i % SOCKET_BATCH_MAX].user_data, -EAGAIN);
-}
-
 void socket_batch_run(struct socket_batch *batch)
 {
 	uint32_t count = batch->queued, start = *batch->submit_tail;
@@ -239,6 +219,11 @@ void socket_batch_run(struct socket_batch *batch)
 		enter(batch, 0, left);
 		left -= reap(batch);
 	}
-	if (taken < count)
-		take_back(batch, taken, count);
+	if (taken < count) {
+		/* Those that the kernel did not take, for want of memory. */
+		uint32_t tail = *batch->submit_tail;
+		__atomic_store_n(batch->submit_tail, tail - (count - taken), __ATOMIC_RELEASE);
+		for (uint32_t i = tail - (count - taken); i != tail; i++)
+			end_call(batch->entries[i % SOCKET_BATCH_MAX].user_data, -EAGAIN);
+	}
 }

@@ -16,19 +16,6 @@ static void *enter(void *argument)
 	return NULL;
 }
 
-static void most_signals(sigset_t *ret_set)
-{
-	sigfillset(ret_set);
-	/* Blocked, these would kill without the handler that a sanitizer or a
-	 * crash report has installed. */
-	sigdelset(ret_set, SIGSEGV);
-	sigdelset(ret_set, SIGBUS);
-	sigdelset(ret_set, SIGFPE);
-	sigdelset(ret_set, SIGILL);
-	sigdelset(ret_set, SIGABRT);
-	sigdelset(ret_set, SIGTRAP);
-}
-
 static int init_attributes(pthread_attr_t *attributes, int cpu)
 {
 	int error = pthread_attr_init(attributes);
@@ -58,7 +45,15 @@ int thread_start(struct thread *thread, const struct thread_options *options)
 	if (error)
 		return error;
 	sigset_t blocked, before;
-	most_signals(&blocked);
+	sigfillset(&blocked);
+	/* Blocked, these would kill without the handler that a sanitizer or a
+	 * crash report has installed. */
+	sigdelset(&blocked, SIGSEGV);
+	sigdelset(&blocked, SIGBUS);
+	sigdelset(&blocked, SIGFPE);
+	sigdelset(&blocked, SIGILL);
+	sigdelset(&blocked, SIGABRT);
+	sigdelset(&blocked, SIGTRAP);
 	pthread_sigmask(SIG_BLOCK, &blocked, &before);
 	error = pthread_create(&thread->id, &attributes, enter, thread);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -26,15 +26,6 @@ void wake_event_destroy(struct wake_event *event)
 	CHECK(atomic_load(&event->state) != ASLEEP);
 }
 
-/* Negative: no end. A step of the wall clock does not change how long it is. */
-static void wait_asleep(struct wake_event *event, int64_t left_ns)
-{
-	struct timespec left = { .tv_sec = left_ns / 1000000000, .tv_nsec = left_ns % 1000000000 };
-
-	syscall(SYS_futex, &event->state, FUTEX_WAIT_PRIVATE, ASLEEP, left_ns < 0 ? NULL : &left,
-	        NULL, 0);
-}
-
 static void wait_until_woken(struct wake_event *event, int timeout_ms)
 {
 	uint64_t end_ns = clock_monotonic_ns() +
@@ -46,7 +37,12 @@ static void wait_until_woken(struct wake_event *event, int timeout_ms)
 			left_ns = (int64_t)(end_ns - clock_monotonic_ns());
 		if (timeout_ms >= 0 && left_ns <= 0)
 			return;
-		wait_asleep(event, left_ns);
+		/* Negative: no end. A step of the wall clock does not change how long it is. */
+		struct timespec left = { .tv_sec = left_ns / 1000000000,
+			                 .tv_nsec = left_ns % 1000000000 };
+
+		syscall(SYS_futex, &event->state, FUTEX_WAIT_PRIVATE, ASLEEP,
+		        left_ns < 0 ? NULL : &left, NULL, 0);
 	}
 }
 

@@ -20,16 +20,6 @@ static struct worker_task *task_of(struct mailbox_node *node)
 	return container_of(node, struct worker_task, node);
 }
 
-static void give_back(struct worker_task *task)
-{
-	struct worker_desk *desk = task->desk;
-	struct mailbox_chain chain = { NULL, NULL };
-
-	mailbox_chain_add(&chain, &task->node);
-	mailbox_post(&desk->finished, &chain);
-	desk->wake(desk->user);
-}
-
 /* All that waits; what is left when the end comes is given back as it is. */
 static void work_off(struct worker *worker)
 {
@@ -41,7 +31,12 @@ static void work_off(struct worker *worker)
 		task->skipped = atomic_load(&worker->ending);
 		if (!task->skipped)
 			task->run(task);
-		give_back(task);
+		struct worker_desk *desk = task->desk;
+		struct mailbox_chain chain = { NULL, NULL };
+
+		mailbox_chain_add(&chain, &task->node);
+		mailbox_post(&desk->finished, &chain);
+		desk->wake(desk->user);
 	}
 }
 
