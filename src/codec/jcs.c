@@ -117,21 +117,6 @@ static bool keeps_value(struct span text, struct span printed)
 	       json_number_exact(printed, b, sizeof(b), &y) == 0 && span_eq(x, y);
 }
 
-static int write_exact(struct writer *w, struct span text)
-{
-	struct span value;
-	size_t room = text.len + 2 * JSON_NUMBER_PLAIN_MAX;
-	int error = buf_reserve(w->out, room);
-	if (error < 0)
-		return error;
-	error = json_number_exact(text, w->out->ptr + w->out->len, room, &value);
-	if (error < 0)
-		return fail(w, "a number with a smaller exponent");
-	memmove(w->out->ptr + w->out->len, value.ptr, value.len);
-	w->out->len += value.len;
-	return 0;
-}
-
 static int write_number(struct writer *w)
 {
 	const char *begin = w->p;
@@ -148,8 +133,19 @@ static int write_number(struct writer *w)
 		return w->out->failed;
 	int error = json_number_es(span_of(w->out->ptr + at, text.len), bytes, &len);
 	w->out->len = at;
-	if (w->options->exact && (error < 0 || !keeps_value(text, span_of(bytes, len))))
-		return write_exact(w, text);
+	if (w->options->exact && (error < 0 || !keeps_value(text, span_of(bytes, len)))) {
+		struct span value;
+		size_t room = text.len + 2 * JSON_NUMBER_PLAIN_MAX;
+		error = buf_reserve(w->out, room);
+		if (error < 0)
+			return error;
+		error = json_number_exact(text, w->out->ptr + w->out->len, room, &value);
+		if (error < 0)
+			return fail(w, "a number with a smaller exponent");
+		memmove(w->out->ptr + w->out->len, value.ptr, value.len);
+		w->out->len += value.len;
+		return 0;
+	}
 	if (error < 0)
 		return fail_at(w, (size_t)(begin - w->start), "a number that a double can hold");
 	buf_append(w->out, bytes, len);
@@ -299,22 +295,6 @@ static uint32_t find_element(const struct writer *w, uint32_t node, uint32_t ind
 	return child ? child : json_plan_element(w->options->except, node, JSON_EACH);
 }
 
-static int open_level(struct writer *w, uint32_t node)
-{
-	if (w->depth == JSON_DEPTH_MAX)
-		return fail(w, "at most 64 containers inside each other");
-	struct level *level = &w->levels[++w->depth];
-	char bracket = *w->p++;
-	buf_append_char(w->out, bracket);
-	*level = (struct level){
-		.object = bracket == '{',
-		.node = node,
-		.begin = place(w),
-		.members = (uint32_t)(w->sorting->len / sizeof(struct member)),
-	};
-	return 0;
-}
-
 /* Ends a member or element: counts it, or takes it back. */
 static void end_item(struct writer *w, struct level *level)
 {
@@ -397,8 +377,20 @@ static int begin_value(struct writer *w, uint32_t node)
 	skip_blanks(w);
 	if (w->p == w->end)
 		return fail(w, "a value");
-	if (*w->p == '{' || *w->p == '[')
-		return open_level(w, node);
+	if (*w->p == '{' || *w->p == '[') {
+		if (w->depth == JSON_DEPTH_MAX)
+			return fail(w, "at most 64 containers inside each other");
+		struct level *level = &w->levels[++w->depth];
+		char bracket = *w->p++;
+		buf_append_char(w->out, bracket);
+		*level = (struct level){
+			.object = bracket == '{',
+			.node = node,
+			.begin = place(w),
+			.members = (uint32_t)(w->sorting->len / sizeof(struct member)),
+		};
+		return 0;
+	}
 	int error = write_scalar(w);
 	if (error == 0 && w->depth > 0)
 		end_item(w, &w->levels[w->depth]);

@@ -206,17 +206,6 @@ int json_plan_add(struct json_plan *plan, const struct json_path *path, uint8_t 
 	return 0;
 }
 
-static struct json_name_key key_of(const struct json_node *node)
-{
-	return json_name_key(node->name, node->len, node->name + sizeof(node->name));
-}
-
-static bool is_member_of(const struct json_plan *plan, uint32_t node, uint32_t table)
-{
-	const struct json_node *it = &plan->nodes[node];
-	return it->len != UINT8_MAX && plan->nodes[it->parent].members == table + 1;
-}
-
 /* Fills the table; how many names share a slot with an earlier one. */
 static uint32_t fill_table(struct json_plan *plan, uint32_t number)
 {
@@ -225,9 +214,10 @@ static uint32_t fill_table(struct json_plan *plan, uint32_t number)
 	memset(table->slots, 0, sizeof(table->slots));
 	for (uint32_t i = JSON_ROOT + 1; i < plan->node_count; i++) {
 		struct json_node *node = &plan->nodes[i];
-		if (!is_member_of(plan, i, number))
+		if (node->len == UINT8_MAX || plan->nodes[node->parent].members != number + 1)
 			continue;
-		struct json_name_key key = key_of(node);
+		struct json_name_key key = json_name_key(node->name, node->len,
+		                                         node->name + sizeof(node->name));
 		/* An empty name is as the scanner meets it: between quotes. */
 		const char *name = node->len ? node->name : &"\"\""[1];
 		uint8_t *slot = &table->slots[json_name_slot(table, name, node->len)];
@@ -240,26 +230,22 @@ static uint32_t fill_table(struct json_plan *plan, uint32_t number)
 	return collisions;
 }
 
-static void seal_table(struct json_plan *plan, uint32_t number)
-{
-	uint32_t factor = 0x9e3779b1;
-	uint32_t best = factor;
-	uint32_t fewest = UINT32_MAX;
-	for (int i = 0; i < FACTORS_TRIED && fewest > 0; i++) {
-		plan->tables[number].factor = factor | 1;
-		uint32_t collisions = fill_table(plan, number);
-		if (collisions < fewest) {
-			fewest = collisions;
-			best = factor | 1;
-		}
-		factor = factor * 747796405u + 2891336453u;
-	}
-	plan->tables[number].factor = best;
-	fill_table(plan, number);
-}
-
 void json_plan_seal(struct json_plan *plan)
 {
-	for (uint32_t i = 0; i < plan->table_count; i++)
-		seal_table(plan, i);
+	for (uint32_t number = 0; number < plan->table_count; number++) {
+		uint32_t factor = 0x9e3779b1;
+		uint32_t best = factor;
+		uint32_t fewest = UINT32_MAX;
+		for (int tried = 0; tried < FACTORS_TRIED && fewest > 0; tried++) {
+			plan->tables[number].factor = factor | 1;
+			uint32_t collisions = fill_table(plan, number);
+			if (collisions < fewest) {
+				fewest = collisions;
+				best = factor | 1;
+			}
+			factor = factor * 747796405u + 2891336453u;
+		}
+		plan->tables[number].factor = best;
+		fill_table(plan, number);
+	}
 }

@@ -52,20 +52,6 @@ static int days_in_month(int year, int month)
 	return month == 2 && leap ? 29 : days[month - 1];
 }
 
-static int take_date(struct span *text, int64_t *ret_ms)
-{
-	int year = take_digits(text, 4);
-	bool dashed = take(text, "-");
-	int month = take_digits(text, 2);
-	if (year < 1 || month < 1 || month > 12 || take(text, "-") != dashed)
-		return ERR_INVALID;
-	int day = take_digits(text, 2);
-	if (day < 1 || day > days_in_month(year, month))
-		return ERR_INVALID;
-	*ret_ms = days_of_date(year, month, day) * MS_PER_DAY;
-	return 0;
-}
-
 /* Milliseconds of the digits after the point; -1 without one. */
 static int take_fraction(struct span *text)
 {
@@ -126,8 +112,15 @@ int moment_parse_iso(struct span text, uint64_t *ret_unix_ms)
 	int64_t date;
 	int64_t clock = 0;
 	int64_t offset = 0;
-	if (take_date(&text, &date) < 0)
+	int year = take_digits(&text, 4);
+	bool dashed = take(&text, "-");
+	int month = take_digits(&text, 2);
+	if (year < 1 || month < 1 || month > 12 || take(&text, "-") != dashed)
 		return ERR_INVALID;
+	int day = take_digits(&text, 2);
+	if (day < 1 || day > days_in_month(year, month))
+		return ERR_INVALID;
+	date = days_of_date(year, month, day) * MS_PER_DAY;
 	if (text.len > 0 && (!take(&text, "Tt ") || take_clock(&text, &clock) < 0 ||
 	                     take_offset(&text, &offset) < 0))
 		return ERR_INVALID;

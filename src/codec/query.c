@@ -28,22 +28,19 @@ static void list_names(struct span names, struct buf *out)
 	}
 }
 
-static int tell_unknown(struct span raw_name, struct span names, struct error_text *ret_text)
-{
-	char text[ERROR_TEXT_MAX];
-	struct buf out = buf_on(text, sizeof(text));
-	buf_append_span(&out, SPAN("unknown parameter "));
-	buf_append(&out, raw_name.ptr, raw_name.len < NAME_SHOWN ? raw_name.len : NAME_SHOWN);
-	list_names(names, &out);
-	return error_fill(ret_text, ERR_INVALID, "%.*s", (int)out.len, out.ptr);
-}
-
 int query_check(struct span query, const char *names, struct error_text *ret_text)
 {
 	struct span known = span_str(names), rest = query, raw_name, value;
 	while (url_param_next(&rest, &raw_name, &value))
-		if (!is_known(raw_name, known))
-			return tell_unknown(raw_name, known, ret_text);
+		if (!is_known(raw_name, known)) {
+			char text[ERROR_TEXT_MAX];
+			struct buf out = buf_on(text, sizeof(text));
+			buf_append_span(&out, SPAN("unknown parameter "));
+			buf_append(&out, raw_name.ptr,
+			           raw_name.len < NAME_SHOWN ? raw_name.len : NAME_SHOWN);
+			list_names(known, &out);
+			return error_fill(ret_text, ERR_INVALID, "%.*s", (int)out.len, out.ptr);
+		}
 	while (known.len > 0) {
 		struct span name = span_cut_item(&known, ' ');
 		uint32_t count = url_param_find(query, name, &value);

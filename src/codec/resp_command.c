@@ -28,16 +28,6 @@ static enum resp_step whole(struct resp_parser *parser, enum resp_step step)
 	return step;
 }
 
-static void begin(struct resp_parser *parser)
-{
-	if (unlikely(parser->many))
-		parser->many = mem_free(parser->many);
-	parser->args = parser->few;
-	parser->room = RESP_ARGS_FEW;
-	parser->at = parser->count = parser->expected = 0;
-	parser->in_bulk = parser->whole = false;
-}
-
 static bool grow_args(struct resp_parser *parser)
 {
 	uint32_t room = parser->room * 2;
@@ -275,8 +265,14 @@ enum resp_step resp_parse(struct resp_parser *parser, char *bytes, size_t len,
 	CHECK(len <= INT32_MAX && limits->args > 0);
 	if (unlikely(parser->fault))
 		return RESP_BROKEN;
-	if (parser->whole || !parser->args)
-		begin(parser);
+	if (parser->whole || !parser->args) {
+		if (unlikely(parser->many))
+			parser->many = mem_free(parser->many);
+		parser->args = parser->few;
+		parser->room = RESP_ARGS_FEW;
+		parser->at = parser->count = parser->expected = 0;
+		parser->in_bulk = parser->whole = false;
+	}
 	if (len == 0)
 		return more(parser, 1);
 	return bytes[0] == '*' ? read_array(parser, bytes, len, limits)

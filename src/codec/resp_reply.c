@@ -94,13 +94,6 @@ static int value_len(const struct head *head, struct span bytes, size_t *ret_len
 	return memcmp(bytes.ptr + *ret_len - 2, "\r\n", 2) == 0 ? 0 : ERR_INVALID;
 }
 
-/* A value was read that has nothing within: those that it completes are complete. */
-static void scan_leaf(struct resp_reply_scan *scan)
-{
-	while (scan->depth > 0 && --scan->left[scan->depth - 1] == 0)
-		scan->depth--;
-}
-
 int resp_reply_scan(struct resp_reply_scan *scan, struct span bytes, size_t *ret_len)
 {
 	struct head head;
@@ -120,9 +113,11 @@ int resp_reply_scan(struct resp_reply_scan *scan, struct span bytes, size_t *ret
 		scan->at += len;
 		if (items > 0) /* an attribute does not stand for the value behind it */
 			scan->left[scan->depth++] = items + (head.type == '|');
-		else if (head.type != '|')
-			scan_leaf(scan);
-		else if (scan->depth == 0)
+		else if (head.type != '|') {
+			/* A value was read that has nothing within: those that it completes are complete. */
+			while (scan->depth > 0 && --scan->left[scan->depth - 1] == 0)
+				scan->depth--;
+		} else if (scan->depth == 0)
 			scan->left[scan->depth++] = 1;
 	} while (scan->depth > 0);
 	*ret_len = scan->at;

@@ -178,16 +178,6 @@ static struct yaml_node *new_node(struct parse *parse, enum yaml_kind kind, yaml
 	return node;
 }
 
-static void append(struct yaml_node *parent, struct yaml_node *node)
-{
-	if (parent->last)
-		parent->last->next = node;
-	else
-		parent->first = node;
-	parent->last = node;
-	parent->count++;
-}
-
 /* Puts a finished or opened node in its place; a text may be a member's name. */
 static int place(struct parse *parse, struct yaml_node *node, yaml_mark_t mark)
 {
@@ -207,7 +197,12 @@ static int place(struct parse *parse, struct yaml_node *node, yaml_mark_t mark)
 		return 0;
 	}
 	node->name = TAKE(parse->name);
-	append(parent, node);
+	if (parent->last)
+		parent->last->next = node;
+	else
+		parent->first = node;
+	parent->last = node;
+	parent->count++;
 	return 0;
 }
 
@@ -311,28 +306,21 @@ static int parse_guarded(struct parse *parse)
 	return error;
 }
 
-static int check_input(struct parse *parse, struct span text)
+int yaml_doc_parse(struct span text, struct yaml_doc **ret_doc, struct yaml_problem *ret_problem)
 {
+	struct buf guarded = { 0 };
+	struct parse parse = { .problem = ret_problem };
 	const char *found = NULL;
+	int error = 0;
 	if (text.len > YAML_SIZE_MAX)
-		return refuse_at(parse, (yaml_mark_t){ 0 }, "the file is larger than 1MiB");
+		return refuse_at(&parse, (yaml_mark_t){ 0 }, "the file is larger than 1MiB");
 	if (text.len > 0)
 		found = memmem(text.ptr, text.len, GUARD_OPEN.ptr, GUARD_OPEN.len);
 	if (text.len > 0 && !found)
 		found = memmem(text.ptr, text.len, GUARD_CLOSE.ptr, GUARD_CLOSE.len);
 	if (found)
-		return refuse_at(parse, mark_of_offset(text, (size_t)(found - text.ptr)),
+		return refuse_at(&parse, mark_of_offset(text, (size_t)(found - text.ptr)),
 		                 "found a character that is none (U+FDD0 or U+FDD1)");
-	return 0;
-}
-
-int yaml_doc_parse(struct span text, struct yaml_doc **ret_doc, struct yaml_problem *ret_problem)
-{
-	struct buf guarded = { 0 };
-	struct parse parse = { .problem = ret_problem };
-	int error = check_input(&parse, text);
-	if (error != 0)
-		return error;
 	/* At once, so that growing leaves no copies behind: four bytes become eight. */
 	if (buf_reserve(&guarded, 2 * text.len + 1) != 0)
 		return -ENOMEM;
