@@ -136,13 +136,6 @@ static void add(struct buf *out, const char *text)
 	buf_append_span(out, span_str(text));
 }
 
-static void add_gap(struct buf *out, uint64_t ms)
-{
-	char text[GAP_DURATION_MAX];
-	gap_duration_text(ms, text);
-	add(out, text);
-}
-
 /* A window is told as one would write it. */
 static void add_window(struct buf *out, uint64_t ms)
 {
@@ -151,19 +144,12 @@ static void add_window(struct buf *out, uint64_t ms)
 	add(out, text);
 }
 
-static void say_window(const struct advice *advice, struct buf *out)
-{
-	add(out, "window ");
-	if (advice->window_ms > 0)
-		add_window(out, advice->window_ms);
-	else
-		add(out, "unknown");
-}
-
 static void say_seen(const struct advice *advice, struct buf *out)
 {
 	add(out, "duplicates arrive up to ");
-	add_gap(out, advice->highest_ms);
+	char text[GAP_DURATION_MAX];
+	gap_duration_text(advice->highest_ms, text);
+	add(out, text);
 	add(out, " later");
 	if (advice->trust == ADVICE_TRUST_LOW) {
 		add(out, " (only ");
@@ -178,8 +164,13 @@ static void say_retries(const struct advice *advice, struct buf *out)
 	add_window(out, advice->retries_ms);
 }
 
-static void say_state(const struct advice *advice, struct buf *out)
+void advice_text(const struct advice *advice, struct buf *out)
 {
+	add(out, "window ");
+	if (advice->window_ms > 0)
+		add_window(out, advice->window_ms);
+	else
+		add(out, "unknown");
 	switch (advice->state) {
 	case ADVICE_TOO_SHORT:
 		add(out, " is too short: ");
@@ -205,12 +196,6 @@ static void say_state(const struct advice *advice, struct buf *out)
 		}
 		break;
 	}
-}
-
-void advice_text(const struct advice *advice, struct buf *out)
-{
-	say_window(advice, out);
-	say_state(advice, out);
 	bool asks = advice->state >= ADVICE_BELOW_RETRIES || advice->window_ms == 0;
 	if (asks && advice->advised_ms > 0) {
 		add(out, "; ");

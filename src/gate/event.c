@@ -12,17 +12,6 @@
 #define HEADER_TEXT_MAX 6146
 #define TIME_TEXT_MAX 64
 
-static bool valid_utf8(struct span text)
-{
-	for (size_t at = 0; at < text.len;) {
-		size_t len = utf8_sequence(text.ptr + at, text.len - at);
-		if (len == 0)
-			return false;
-		at += len;
-	}
-	return true;
-}
-
 /* The inside of a quoted-string (RFC 9110 section 5.6.4) without its backslashes. */
 static int unquote(struct span text, char *bytes, size_t room, struct span *ret_inside)
 {
@@ -51,8 +40,12 @@ static int decode_url(int (*decode)(struct span, char *, size_t, size_t *), stru
 	if (error != 0)
 		return error;
 	struct span value = span_of(room.ptr, len);
-	if (!valid_utf8(value))
-		return ERR_INVALID;
+	for (size_t at = 0; at < value.len;) {
+		size_t step = utf8_sequence(value.ptr + at, value.len - at);
+		if (step == 0)
+			return ERR_INVALID;
+		at += step;
+	}
 	*ret_value = value;
 	return 0;
 }

@@ -72,17 +72,6 @@ static int add_part(struct digest_input *input, const struct json_value *value,
 	return r;
 }
 
-static struct json_value element_value(enum json_type type, struct span text)
-{
-	struct json_value value = { .type = type, .text = text };
-
-	if (type == JSON_STRING) {
-		value.text = span_of(text.ptr + 1, text.len - 2);
-		value.escaped = memchr(text.ptr, '\\', text.len) != NULL;
-	}
-	return value;
-}
-
 static int add_list(struct digest_input *input, struct span list, struct error_text *ret_problem)
 {
 	struct json_elements elements;
@@ -92,7 +81,12 @@ static int add_list(struct digest_input *input, struct span list, struct error_t
 
 	int more = json_elements_begin(&elements, list);
 	while (more == 0 && (more = json_elements_next(&elements, NULL, &doc, &element)) == 1) {
-		struct json_value value = element_value(doc.root, element);
+		struct json_value value = { .type = doc.root, .text = element };
+
+		if (doc.root == JSON_STRING) {
+			value.text = span_of(element.ptr + 1, element.len - 2);
+			value.escaped = memchr(element.ptr, '\\', element.len) != NULL;
+		}
 		if (++count > DIGEST_PARTS_MAX)
 			return error_fill(ret_problem, ERR_TOO_LARGE,
 			                  "expected at most %d parts of a key", DIGEST_PARTS_MAX);

@@ -207,18 +207,6 @@ static bool hides_place(const struct compiler *compiler, size_t at)
 	       (place.ptr[0] == '$' || read_word(place, &piece));
 }
 
-static const char *find_sql_fault(const struct compiler *compiler, size_t at)
-{
-	char c = compiler->text.ptr[at];
-	if (c == '\0')
-		return "SQL, without NUL";
-	if (compiler->sql == SQL_CODE && (c == '$' || c == ';'))
-		return "one statement, with {id} for a value (not $1) and '…' for a text";
-	if (compiler->sql != SQL_CODE && hides_place(compiler, at))
-		return "a place that stands by itself, without quotes: it becomes a parameter";
-	return NULL;
-}
-
 /* What comes behind the byte at `at`. */
 static enum template_sql step_sql(struct span text, size_t at, enum template_sql state)
 {
@@ -245,8 +233,15 @@ static const char *find_fault(const struct compiler *compiler, size_t at)
 {
 	enum template_form form = compiler->form;
 	unsigned char c = (unsigned char)compiler->text.ptr[at];
-	if (form == TEMPLATE_SQL)
-		return find_sql_fault(compiler, at);
+	if (form == TEMPLATE_SQL) {
+		if (c == '\0')
+			return "SQL, without NUL";
+		if (compiler->sql == SQL_CODE && (c == '$' || c == ';'))
+			return "one statement, with {id} for a value (not $1) and '…' for a text";
+		if (compiler->sql != SQL_CODE && hides_place(compiler, at))
+			return "a place that stands by itself, without quotes: it becomes a parameter";
+		return NULL;
+	}
 	if (form == TEMPLATE_URL && (c <= ' ' || c >= 0x7f || c == '{' || c == '}'))
 		return "a URL: no blanks, control characters, braces, or bytes beyond ASCII";
 	if (form == TEMPLATE_HEADER && ((c < ' ' && c != '\t') || c == 0x7f))
@@ -282,15 +277,6 @@ static int compile_fixed(struct compiler *compiler)
 	};
 	compiler->at = at;
 	return add_piece(compiler, &piece);
-}
-
-static int compile_all(struct compiler *compiler)
-{
-	int error = 0;
-	while (!error && compiler->at < compiler->text.len)
-		error = is_place(compiler, compiler->at) ? compile_place(compiler)
-		                                         : compile_fixed(compiler);
-	return error;
 }
 
 /* Is the template JSON, whatever its values are? */
@@ -332,7 +318,10 @@ int templates_add(struct templates *templates, struct span text, enum template_f
 	*it = (struct template){
 		.copy = copy, .len = text.len, .form = form, .first = templates->piece_count
 	};
-	int error = compile_all(&compiler);
+	int error = 0;
+	while (!error && compiler.at < compiler.text.len)
+		error = is_place(&compiler, compiler.at) ? compile_place(&compiler)
+		                                         : compile_fixed(&compiler);
 	it->count = templates->piece_count - it->first;
 	templates->count++;
 	if (!error && form == TEMPLATE_JSON)
@@ -434,19 +423,6 @@ int template_begin(struct template_run *ret_run, const struct templates *templat
 	                  problem->offset + 1, problem->expected);
 }
 
-static struct value path_value(const struct template_run *run, uint8_t node)
-{
-	struct json_value json = json_get(&run->doc, node);
-	if (json.type == JSON_NONE)
-		return (struct value){ .string = true };
-	return (struct value){
-		.text = json.text,
-		.string = json.type == JSON_STRING,
-		.escaped = json.escaped,
-		.nested = json.type == JSON_OBJECT || json.type == JSON_ARRAY,
-	};
-}
-
 /* Short texts that are made here are written to `memory`. */
 static struct value value_of(const struct template_run *run, const struct template_piece *piece,
                              char memory[static TEXT_U64_MAX])
@@ -463,7 +439,17 @@ static struct value value_of(const struct template_run *run, const struct templa
 		return (struct value){ .text = event->letter->texts[piece->which], .string = true };
 	case TEMPLATE_PAYLOAD:
 		return (struct value){ .text = event->payload, .string = !event->json };
-	case TEMPLATE_PATH: return path_value(run, piece->which);
+	case TEMPLATE_PATH: {
+		struct json_value json = json_get(&run->doc, piece->which);
+		if (json.type == JSON_NONE)
+			return (struct value){ .string = true };
+		return (struct value){
+			.text = json.text,
+			.string = json.type == JSON_STRING,
+			.escaped = json.escaped,
+			.nested = json.type == JSON_OBJECT || json.type == JSON_ARRAY,
+		};
+	}
 	case TEMPLATE_FIXED: break;
 	}
 	return (struct value){ .text = piece->text, .string = true };
@@ -478,50 +464,6 @@ static void put_json_text(struct span text, bool quoted, struct buf *out)
 	/* Between quotes already: without its own. */
 	memmove(out->ptr + start, out->ptr + start + 1, out->len - start - 2);
 	out->len -= 2;
-}
-
-static void put_json(const struct template_piece *piece, const struct value *value, struct buf *out)
-{
-	bool raw = piece->kind == TEMPLATE_PATH; /* as the payload has it: JSON already */
-	if (!value->string || (raw && piece->quoted)) {
-		buf_append_span(out, value->text);
-	} else if (raw) {
-		buf_append_char(out, '"');
-		buf_append_span(out, value->text);
-		buf_append_char(out, '"');
-	} else {
-		put_json_text(value->text, piece->quoted, out);
-	}
-}
-
-static void put_header(struct span text, struct buf *out)
-{
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned char c = (unsigned char)text.ptr[i];
-		if (c < ' ' || c >= 0x7f || c == '%')
-			url_percent_byte(text.ptr[i], out);
-		else
-			buf_append_char(out, text.ptr[i]);
-	}
-}
-
-static int put_flat(const struct template_piece *piece, enum template_form form,
-                    const struct value *value, struct buf *out, struct error_text *ret_text)
-{
-	char decoded[TEMPLATE_VALUE_MAX];
-	struct span text = value->text;
-	if (value->escaped) {
-		if (json_decode(text, decoded, sizeof(decoded), &text.len))
-			return refuse_value(piece, ret_text, "is too long");
-		text.ptr = decoded;
-	}
-	if (text.len > TEMPLATE_VALUE_MAX)
-		return refuse_value(piece, ret_text, "is too long");
-	if (form == TEMPLATE_URL)
-		url_percent_encode(text, out);
-	else
-		put_header(text, out);
-	return 0;
 }
 
 /* Where JSON stands by itself, null and an empty string are values too. */
@@ -545,9 +487,37 @@ static int put_value(const struct template_run *run, const struct template *it,
 		return refuse_value(piece, ret_text, "is missing");
 	if (value.nested && !bare)
 		return refuse_value(piece, ret_text, "is an object or an array");
-	if (it->form != TEMPLATE_JSON)
-		return put_flat(piece, it->form, &value, out, ret_text);
-	put_json(piece, &value, out);
+	if (it->form != TEMPLATE_JSON) {
+		char decoded[TEMPLATE_VALUE_MAX];
+		struct span text = value.text;
+		if (value.escaped) {
+			if (json_decode(text, decoded, sizeof(decoded), &text.len))
+				return refuse_value(piece, ret_text, "is too long");
+			text.ptr = decoded;
+		}
+		if (text.len > TEMPLATE_VALUE_MAX)
+			return refuse_value(piece, ret_text, "is too long");
+		if (it->form == TEMPLATE_URL)
+			url_percent_encode(text, out);
+		for (size_t i = 0; it->form == TEMPLATE_HEADER && i < text.len; i++) {
+			unsigned char c = (unsigned char)text.ptr[i];
+			if (c < ' ' || c >= 0x7f || c == '%')
+				url_percent_byte(text.ptr[i], out);
+			else
+				buf_append_char(out, text.ptr[i]);
+		}
+		return 0;
+	}
+	bool raw = piece->kind == TEMPLATE_PATH; /* as the payload has it: JSON already */
+	if (!value.string || (raw && piece->quoted)) {
+		buf_append_span(out, value.text);
+	} else if (raw) {
+		buf_append_char(out, '"');
+		buf_append_span(out, value.text);
+		buf_append_char(out, '"');
+	} else {
+		put_json_text(value.text, piece->quoted, out);
+	}
 	return 0;
 }
 

@@ -172,8 +172,13 @@ static void say_stale(const struct trace *trace, struct buf *out)
 	add_gap(out, trace->gap_ms);
 }
 
-static void say_verdict(const struct trace *trace, struct buf *out)
+void trace_reason(const struct trace *trace, struct buf *out)
 {
+	if (trace->flags & TRACE_SHADOW) {
+		add(out, "passed with ticket ");
+		add_ticket(out, trace->ticket);
+		add(out, ", since the claim is on trial (shadow); else: ");
+	}
 	switch (trace->verdict) {
 	case VERDICT_DUPLICATE:
 		add(out, "duplicate of ");
@@ -200,16 +205,6 @@ static void say_verdict(const struct trace *trace, struct buf *out)
 		break;
 	case VERDICT_NONE: add(out, "not decided"); break;
 	}
-}
-
-void trace_reason(const struct trace *trace, struct buf *out)
-{
-	if (trace->flags & TRACE_SHADOW) {
-		add(out, "passed with ticket ");
-		add_ticket(out, trace->ticket);
-		add(out, ", since the claim is on trial (shadow); else: ");
-	}
-	say_verdict(trace, out);
 	if (trace->flags & TRACE_REPLAY)
 		add(out, "; a replay that its sender asked for");
 }

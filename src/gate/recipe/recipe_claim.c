@@ -66,18 +66,6 @@ static struct recipe_value text_value(struct span raw, enum event_coding coding)
 	return (struct recipe_value){ .type = DIGEST_STRING, .text = { raw, coding } };
 }
 
-static struct recipe_value header_value(struct recipe_run *run, const struct recipe_part *part)
-{
-	uint32_t bit = 1u << part->header;
-	if (!run->headers_read)
-		recipe_read_headers(run);
-	if (!(run->headers_there & bit))
-		return missing;
-	struct recipe_value value = text_value(run->headers[part->header], part->coding);
-	value.repeated = run->headers_repeated & bit;
-	return value;
-}
-
 static struct recipe_value param_value(struct span params, struct span name)
 {
 	struct span raw = SPAN_EMPTY;
@@ -98,39 +86,10 @@ static bool is_form(struct recipe_run *run)
 	                           SPAN("application/x-www-form-urlencoded"));
 }
 
-static struct recipe_value segment_value(const struct recipe_run *run, uint32_t number)
-{
-	struct span rest = run->input.path;
-	for (; rest.len > 0 && number > 0; number--) {
-		rest = span_skip(rest, 1); /* its slash */
-		const char *slash = rest.len && rest.ptr ? memchr(rest.ptr, '/', rest.len) : NULL;
-		size_t len = slash ? (size_t)(slash - rest.ptr) : rest.len;
-		if (number == 1 && len > 0)
-			return text_value(span_of(rest.ptr, len), EVENT_TEXT_PERCENT);
-		rest = span_skip(rest, len);
-	}
-	return missing;
-}
-
-static struct recipe_value body_value(struct recipe_run *run)
-{
-	struct span body = run->input.body;
-	if (run->body == BODY_OTHER)
-		return body.len == 0 ? missing
-		                     : (struct recipe_value){
-					       .type = DIGEST_BODY,
-					       .text = { body, EVENT_TEXT_PLAIN },
-				       };
-	struct json_value json = { .type = run->doc.root, .text = body };
-	struct recipe_value value = json_to_value(&json);
-	/* The canonical form does not care about quotes and blanks around it. */
-	value.type = json.type == JSON_OBJECT ? DIGEST_OBJECT : DIGEST_ARRAY;
-	return value;
-}
-
 struct recipe_value recipe_part_value(struct recipe_run *run, uint16_t number)
 {
 	const struct recipe_part *part = &run->recipe->parts[number];
+	struct recipe_value value;
 	struct json_value json;
 	CHECK(number < run->recipe->part_count);
 	if (part->of_body && run->body == BODY_UNREAD)
@@ -142,11 +101,39 @@ struct recipe_value recipe_part_value(struct recipe_run *run, uint16_t number)
 		if (json.type != JSON_ARRAY)
 			return missing;
 		return (struct recipe_value){ DIGEST_LIST, false, { json.text, EVENT_TEXT_PLAIN } };
-	case PART_BODY: return body_value(run);
-	case PART_HEADER: return header_value(run, part);
+	case PART_BODY:
+		value = text_value(run->input.body, EVENT_TEXT_PLAIN);
+		value.type = DIGEST_BODY;
+		if (run->body == BODY_OTHER)
+			return value.text.raw.len == 0 ? missing : value;
+		/* The canonical form does not care about quotes and blanks around it. */
+		value.type = run->doc.root == JSON_OBJECT ? DIGEST_OBJECT : DIGEST_ARRAY;
+		return value;
+	case PART_HEADER: {
+		uint32_t bit = 1u << part->header;
+		if (!run->headers_read)
+			recipe_read_headers(run);
+		if (!(run->headers_there & bit))
+			return missing;
+		value = text_value(run->headers[part->header], part->coding);
+		value.repeated = run->headers_repeated & bit;
+		return value;
+	}
 	case PART_QUERY: return param_value(run->input.query, part->name);
 	case PART_FORM: return is_form(run) ? param_value(run->input.body, part->name) : missing;
-	case PART_PATH: return segment_value(run, part->segment);
+	case PART_PATH: {
+		struct span rest = run->input.path;
+		for (uint32_t left = part->segment; rest.len > 0 && left > 0; left--) {
+			rest = span_skip(rest, 1); /* its slash */
+			const char *slash = rest.len && rest.ptr ? memchr(rest.ptr, '/', rest.len)
+			                                         : NULL;
+			size_t len = slash ? (size_t)(slash - rest.ptr) : rest.len;
+			if (left == 1 && len > 0)
+				return text_value(span_of(rest.ptr, len), EVENT_TEXT_PERCENT);
+			rest = span_skip(rest, len);
+		}
+		return missing;
+	}
 	case PART_CONST: return text_value(part->name, EVENT_TEXT_PLAIN);
 	case PART_NONE: break;
 	}
@@ -183,12 +170,6 @@ static bool value_matches(const struct recipe_test *test, const struct recipe_va
 	return pattern_matches(&test->pattern, text);
 }
 
-static bool is_matched(struct recipe_run *run, const struct recipe_test *test)
-{
-	struct recipe_value value = recipe_part_value(run, test->part);
-	return recipe_value_is_there(&value) && (test->any || value_matches(test, &value));
-}
-
 bool recipe_test_holds(struct recipe_run *run, uint16_t number)
 {
 	uint64_t bit = UINT64_C(1) << (number % 64);
@@ -196,7 +177,8 @@ bool recipe_test_holds(struct recipe_run *run, uint16_t number)
 	if (run->judged[word] & bit)
 		return run->held[word] & bit;
 	const struct recipe_test *test = &run->recipe->tests[number];
-	bool holds = is_matched(run, test);
+	struct recipe_value value = recipe_part_value(run, test->part);
+	bool holds = recipe_value_is_there(&value) && (test->any || value_matches(test, &value));
 	holds ^= test->negate;
 	run->judged[word] |= bit;
 	run->held[word] |= holds ? bit : 0;
@@ -296,15 +278,6 @@ static int add_hash(struct recipe_run *run, enum digest_part type, struct span b
 {
 	struct digest_value hash = digest_of_bytes(run->recipe->key, bytes);
 	return digest_add(&run->digest, type, span_of(hash.bytes, sizeof(hash.bytes)));
-}
-
-static int add_container(struct recipe_run *run, const struct recipe_value *value,
-                         const struct json_plan *except, struct error_text *ret_problem)
-{
-	int error = canonicalise(run, value->text.raw, except, ret_problem);
-	if (error < 0)
-		return error;
-	return add_hash(run, value->type, buf_span(&run->scratch->canonical));
 }
 
 static void append_u32(struct buf *out, uint32_t value)
@@ -408,42 +381,36 @@ static int append_list(struct recipe_run *run, const struct recipe_list *list, s
 	return count == 0 && !optional ? PART_IS_MISSING : 0;
 }
 
-static int add_list(struct recipe_run *run, const struct recipe_part *part, struct span array,
-                    struct error_text *ret_problem)
-{
-	buf_clear(&run->scratch->list);
-	int error = append_list(run, part->list, array, part->optional, ret_problem);
-	if (error != 0)
-		return error;
-	return add_hash(run, DIGEST_LIST, buf_span(&run->scratch->list));
-}
-
-static int add_string(struct recipe_run *run, struct event_text text, bool optional)
-{
-	struct span value = text.raw;
-	int error = 0;
-	if (text.coding != EVENT_TEXT_PLAIN)
-		error = event_text_value(text, digest_room(&run->digest), DIGEST_PART_MAX, &value);
-	if (error == 0 && value.len == 0 && !optional)
-		return PART_IS_MISSING; /* a header of two quotes */
-	return error ? error : digest_add(&run->digest, DIGEST_STRING, value);
-}
-
 /* 0, PART_IS_MISSING or an error. */
 static int add_value(struct recipe_run *run, const struct recipe_part *part,
                      const struct recipe_value *value, const struct json_plan *except,
                      struct error_text *ret_problem)
 {
 	struct span text = value->text.raw;
-	int error;
+	int error = 0;
 	switch (value->type) {
-	case DIGEST_STRING: return add_string(run, value->text, part->optional);
+	case DIGEST_STRING:
+		if (value->text.coding != EVENT_TEXT_PLAIN)
+			error = event_text_value(value->text, digest_room(&run->digest),
+			                         DIGEST_PART_MAX, &text);
+		if (error == 0 && text.len == 0 && !part->optional)
+			return PART_IS_MISSING; /* a header of two quotes */
+		return error ? error : digest_add(&run->digest, DIGEST_STRING, text);
 	case DIGEST_NUMBER:
 		error = json_number_exact(text, digest_room(&run->digest), DIGEST_PART_MAX, &text);
 		return error ? error : digest_add(&run->digest, DIGEST_NUMBER, text);
 	case DIGEST_OBJECT:
-	case DIGEST_ARRAY: return add_container(run, value, except, ret_problem);
-	case DIGEST_LIST: return add_list(run, part, text, ret_problem);
+	case DIGEST_ARRAY:
+		error = canonicalise(run, text, except, ret_problem);
+		if (error < 0)
+			return error;
+		return add_hash(run, value->type, buf_span(&run->scratch->canonical));
+	case DIGEST_LIST:
+		buf_clear(&run->scratch->list);
+		error = append_list(run, part->list, text, part->optional, ret_problem);
+		if (error != 0)
+			return error;
+		return add_hash(run, DIGEST_LIST, buf_span(&run->scratch->list));
 	case DIGEST_BODY: return add_hash(run, DIGEST_BODY, text);
 	case DIGEST_MISSING: return digest_add(&run->digest, DIGEST_MISSING, SPAN_EMPTY);
 	default: return digest_add(&run->digest, value->type, text);

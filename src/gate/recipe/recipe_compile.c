@@ -65,15 +65,6 @@ static int compile_header(struct compiler *c, struct recipe_part *part, size_t c
 	return add_header(c, part->name, &part->header);
 }
 
-static int compile_segment(struct compiler *c, struct recipe_part *part, size_t column)
-{
-	uint64_t number = 0;
-	if (text_parse_u64(part->name, &number) < 0 || number < 1 || number > 64)
-		return refuse(c, column, "expected the number of a segment of the path, 1 to 64");
-	part->segment = (uint32_t)number;
-	return 0;
-}
-
 static int add_node(struct compiler *c, struct json_plan *plan, const struct json_path *path,
                     uint8_t *ret_node)
 {
@@ -163,23 +154,6 @@ static const struct prefix *find_prefix(struct span text)
 	return NULL;
 }
 
-static int compile_named(struct compiler *c, struct recipe_part *part, const struct prefix *prefix,
-                         struct span text)
-{
-	size_t column = prefix->text.len;
-	part->kind = prefix->kind;
-	part->of_body = part->kind == PART_FORM;
-	part->name = span_skip(text, column);
-	if (part->kind == PART_HEADER)
-		return compile_header(c, part, column);
-	if (part->kind == PART_PATH)
-		return compile_segment(c, part, column);
-	if (part->name.len == 0)
-		return refuse(c, column, "expected a name or text after %.*s",
-		              (int)prefix->text.len, prefix->text.ptr);
-	return 0;
-}
-
 static int compile_part(struct compiler *c, struct span text, struct recipe_part *part)
 {
 	int error = keep_text(c, text, &part->text);
@@ -194,8 +168,27 @@ static int compile_part(struct compiler *c, struct span text, struct recipe_part
 	}
 	if (text.len == 0)
 		return refuse(c, 0, "expected a part, such as orderId or header:X-Request-Id");
-	if (prefix)
-		return compile_named(c, part, prefix, text);
+	if (prefix) {
+		size_t column = prefix->text.len;
+		part->kind = prefix->kind;
+		part->of_body = part->kind == PART_FORM;
+		part->name = span_skip(text, column);
+		if (part->kind == PART_HEADER)
+			return compile_header(c, part, column);
+		if (part->kind == PART_PATH) {
+			uint64_t number = 0;
+			if (text_parse_u64(part->name, &number) < 0 || number < 1 || number > 64)
+				return refuse(
+					c, column,
+					"expected the number of a segment of the path, 1 to 64");
+			part->segment = (uint32_t)number;
+			return 0;
+		}
+		if (part->name.len == 0)
+			return refuse(c, column, "expected a name or text after %.*s",
+			              (int)prefix->text.len, prefix->text.ptr);
+		return 0;
+	}
 	if (!span_eq(text, SPAN("body")))
 		return compile_path(c, part, text);
 	part->kind = PART_BODY;
@@ -530,26 +523,6 @@ static int compile_fields(struct compiler *c, struct recipe_case *it)
 	return 0;
 }
 
-/* What must be there for the case to hold: found out before any test is made. */
-static void note_needs(struct recipe *recipe, struct recipe_case *it)
-{
-	struct recipe_needs *needs = &recipe->needs[it - recipe->cases];
-	for (uint32_t i = 0; i < it->test_count; i++) {
-		const struct recipe_test *test = &recipe->tests[it->tests[i]];
-		const struct recipe_part *part = &recipe->parts[test->part];
-		it->body_tests |= part->of_body;
-		if (test->negate)
-			continue;
-		if (part->kind == PART_JSON)
-			json_set_put(&needs->nodes, part->node);
-		if (part->kind == PART_HEADER)
-			needs->headers |= 1u << part->header;
-	}
-	it->whole = false;
-	for (uint32_t i = 0; i < it->claim_count && !it->body_tests; i++)
-		it->whole |= !it->claims[i].of_body;
-}
-
 static int compile_case(struct compiler *c, struct recipe_case *it)
 {
 	struct span name = span_str(c->of->name ? c->of->name : "event");
@@ -563,8 +536,24 @@ static int compile_case(struct compiler *c, struct recipe_case *it)
 		error = compile_fields(c, it);
 	if (error == 0)
 		error = compile_claims(c, it);
-	if (error == 0)
-		note_needs(c->recipe, it);
+	if (error == 0) {
+		/* What must be there for the case to hold: found out before any test is made. */
+		struct recipe_needs *needs = &c->recipe->needs[it - c->recipe->cases];
+		for (uint32_t i = 0; i < it->test_count; i++) {
+			const struct recipe_test *test = &c->recipe->tests[it->tests[i]];
+			const struct recipe_part *part = &c->recipe->parts[test->part];
+			it->body_tests |= part->of_body;
+			if (test->negate)
+				continue;
+			if (part->kind == PART_JSON)
+				json_set_put(&needs->nodes, part->node);
+			if (part->kind == PART_HEADER)
+				needs->headers |= 1u << part->header;
+		}
+		it->whole = false;
+		for (uint32_t i = 0; i < it->claim_count && !it->body_tests; i++)
+			it->whole |= !it->claims[i].of_body;
+	}
 	return error;
 }
 
@@ -608,11 +597,19 @@ static int make_room(struct recipe *recipe, uint32_t cases)
 	return 0;
 }
 
-static int compile(struct compiler *c)
+int recipe_compile(const struct recipe_spec *spec, const unsigned char key[static DIGEST_KEY_LEN],
+                   struct recipe **ret_recipe, struct recipe_problem *ret_problem)
 {
-	const struct recipe_spec *spec = c->spec;
-	struct recipe *recipe = c->recipe;
-	int error = compile_names(c);
+	struct recipe_problem problem = {
+		.case_index = -1, .claim_index = -1, .index = -1, .field = "recipe"
+	};
+	struct recipe *recipe = mem_zalloc(1, sizeof(*recipe));
+	if (!recipe)
+		return -ENOMEM;
+	struct compiler c = { .recipe = recipe, .spec = spec, .problem = &problem };
+	memcpy(recipe->key, key, DIGEST_KEY_LEN);
+	hash_secret_init(&recipe->content_secret, key, "content");
+	int error = compile_names(&c);
 	if (error == 0)
 		error = make_room(recipe, spec->case_count);
 	recipe->window_s = spec->window_s;
@@ -620,35 +617,19 @@ static int compile(struct compiler *c)
 	recipe->replay_passes = spec->replay_passes;
 	recipe->compare_values = spec->compare_values;
 	for (uint32_t i = 0; error == 0 && i < spec->case_count; i++) {
-		c->of = &spec->cases[i];
-		c->problem->case_index = (int)i;
-		error = compile_case(c, &recipe->cases[i]);
+		c.of = &spec->cases[i];
+		problem.case_index = (int)i;
+		error = compile_case(&c, &recipe->cases[i]);
 		recipe->case_count = i + 1;
 	}
 	json_plan_seal(&recipe->plan);
-	return error;
-}
-
-int recipe_compile(const struct recipe_spec *spec, const unsigned char key[static DIGEST_KEY_LEN],
-                   struct recipe **ret_recipe, struct recipe_problem *ret_problem)
-{
-	struct recipe_problem problem = {
-		.case_index = -1, .claim_index = -1, .index = -1, .field = "recipe"
-	};
-	struct compiler c = { .spec = spec, .problem = &problem };
-	c.recipe = mem_zalloc(1, sizeof(*c.recipe));
-	if (!c.recipe)
-		return -ENOMEM;
-	memcpy(c.recipe->key, key, DIGEST_KEY_LEN);
-	hash_secret_init(&c.recipe->content_secret, key, "content");
-	int error = compile(&c);
 	if (error == 0) {
-		*ret_recipe = c.recipe;
+		*ret_recipe = recipe;
 		return 0;
 	}
 	if (error == ERR_CONFIG && ret_problem)
 		*ret_problem = problem;
-	recipe_free(c.recipe);
+	recipe_free(recipe);
 	return error;
 }
 

@@ -10,15 +10,6 @@
 #define DECODED_MAX 4096
 #define WORD_MAX 256 /* bytes of one value; a key of longer ones is cut anyway */
 
-static void put_shown(struct buf *out, const char *name, struct span text)
-{
-	bool cut = text.len > VALUE_SHOWN_MAX;
-	json_add_text(out, name, cut ? span_of(text.ptr, VALUE_SHOWN_MAX) : text);
-	if (cut) {
-		json_add_u64(out, "length", text.len);
-	}
-}
-
 /* A value as people know it: decoded, and cut where it is long. */
 static void put_value(struct buf *out, const struct recipe_value *value)
 {
@@ -29,7 +20,10 @@ static void put_value(struct buf *out, const struct recipe_value *value)
 	if (value->type == DIGEST_STRING &&
 	    event_text_value(value->text, bytes, sizeof(bytes), &text) < 0)
 		text = value->text.raw;
-	put_shown(out, "value", text);
+	bool cut = text.len > VALUE_SHOWN_MAX;
+	json_add_text(out, "value", cut ? span_of(text.ptr, VALUE_SHOWN_MAX) : text);
+	if (cut)
+		json_add_u64(out, "length", text.len);
 }
 
 static void put_part(struct recipe_run *run, struct buf *out, uint16_t number)
@@ -51,33 +45,6 @@ static const char *kind_name(enum claim_kind kind)
 	return names[kind];
 }
 
-/* Its key: the rest of the digest is the content check, see claim.h. */
-static void put_digest(struct buf *out, const struct digest *digest)
-{
-	char text[24 + 1];
-	snprintf(text, sizeof(text), "%016llx%08llx", (unsigned long long)digest->word[0],
-	         (unsigned long long)(digest->word[1] >> 32));
-	json_add_string(out, "digest", text);
-}
-
-static void put_parts(struct recipe_run *run, struct buf *out, const struct recipe_claim *claim)
-{
-	json_array_begin(out, "parts");
-	for (uint32_t i = 0; i < claim->part_count; i++)
-		put_part(run, out, claim->parts[i]);
-	if (claim->part_count == 0) {
-		json_object_begin(out, NULL);
-		json_add_string(out, "part", "body");
-		json_add_string(out, "type", "canonical form");
-		json_object_end(out);
-	}
-	if (claim->time)
-		put_part(run, out, claim->time);
-	if (claim->rank)
-		put_part(run, out, claim->rank);
-	json_array_end(out);
-}
-
 static void put_fate(struct buf *out, int fate, const struct claim *claim,
                      const struct error_text *problem)
 {
@@ -87,7 +54,11 @@ static void put_fate(struct buf *out, int fate, const struct claim *claim,
 		json_add_string(out, "why", problem->text);
 		return;
 	}
-	put_digest(out, &claim->digest);
+	/* Its key: the rest of the digest is the content check, see claim.h. */
+	char text[24 + 1];
+	snprintf(text, sizeof(text), "%016llx%08llx", (unsigned long long)claim->digest.word[0],
+	         (unsigned long long)(claim->digest.word[1] >> 32));
+	json_add_string(out, "digest", text);
 	if (claim->kind == CLAIM_NEWEST) {
 		json_add_u64(out, "order_ms", claim->order >> 8);
 		json_add_u64(out, "rank", claim->order & 0xFF);
@@ -106,7 +77,20 @@ static void put_claim(struct recipe_run *run, struct buf *out, const struct reci
 	if (it->shadow)
 		json_add_bool(out, "shadow", true);
 	put_fate(out, fate, &claim, &problem);
-	put_parts(run, out, it);
+	json_array_begin(out, "parts");
+	for (uint32_t i = 0; i < it->part_count; i++)
+		put_part(run, out, it->parts[i]);
+	if (it->part_count == 0) {
+		json_object_begin(out, NULL);
+		json_add_string(out, "part", "body");
+		json_add_string(out, "type", "canonical form");
+		json_object_end(out);
+	}
+	if (it->time)
+		put_part(run, out, it->time);
+	if (it->rank)
+		put_part(run, out, it->rank);
+	json_array_end(out);
 	json_object_end(out);
 }
 
@@ -146,50 +130,23 @@ static void put_test(struct recipe_run *run, struct buf *out, uint16_t number)
 	json_object_end(out);
 }
 
-static void put_case(struct recipe_run *run, struct buf *out, const struct recipe_case *it)
-{
-	json_object_begin(out, NULL);
-	json_add_string(out, "case", it->name);
-	json_array_begin(out, "conditions");
-	for (uint32_t i = 0; i < it->test_count; i++)
-		put_test(run, out, it->tests[i]);
-	json_array_end(out);
-	json_object_end(out);
-}
-
-/* Cases in their order, up to the one that holds. */
-static void put_tried(struct recipe_run *run, struct buf *out, const struct recipe_case *until)
-{
-	const struct recipe *recipe = run->recipe;
-	json_array_begin(out, "tried");
-	for (uint32_t i = 0; i < recipe->case_count; i++) {
-		put_case(run, out, &recipe->cases[i]);
-		if (&recipe->cases[i] == until)
-			break;
-	}
-	json_array_end(out);
-}
-
-static void put_result(struct buf *out, const struct recipe_result *result)
-{
-	char content[16 + 1];
-	snprintf(content, sizeof(content), "%016llx", (unsigned long long)result->event.content);
-	json_add_string(out, "content", content);
-	if (result->event.replay)
-		json_add_bool(out, "replay", true);
-	json_add_u64(out, "claims_taken", result->claim_count);
-}
-
 static void explain_case(struct recipe_run *run, struct buf *out, const struct recipe_case *it)
 {
 	struct recipe_result result;
 	struct error_text problem = { "" };
 	json_add_string(out, "case", it->name);
 	int error = recipe_run_case(run, it, &result, &problem);
-	if (error < 0)
+	if (error < 0) {
 		json_add_string(out, "refused", problem.text);
-	else
-		put_result(out, &result);
+	} else {
+		char content[16 + 1];
+		snprintf(content, sizeof(content), "%016llx",
+		         (unsigned long long)result.event.content);
+		json_add_string(out, "content", content);
+		if (result.event.replay)
+			json_add_bool(out, "replay", true);
+		json_add_u64(out, "claims_taken", result.claim_count);
+	}
 	put_fields(run, out, it);
 	json_array_begin(out, "claims");
 	for (uint32_t i = 0; i < it->claim_count; i++)
@@ -220,7 +177,21 @@ static void explain_run(struct recipe_run *run, struct buf *out)
 		recipe_refuse(run, &problem);
 		json_add_string(out, "refused", problem.text);
 	}
-	put_tried(run, out, it);
+	/* Cases in their order, up to the one that holds. */
+	json_array_begin(out, "tried");
+	for (uint32_t i = 0; i < run->recipe->case_count; i++) {
+		const struct recipe_case *tried = &run->recipe->cases[i];
+		json_object_begin(out, NULL);
+		json_add_string(out, "case", tried->name);
+		json_array_begin(out, "conditions");
+		for (uint32_t j = 0; j < tried->test_count; j++)
+			put_test(run, out, tried->tests[j]);
+		json_array_end(out);
+		json_object_end(out);
+		if (tried == it)
+			break;
+	}
+	json_array_end(out);
 	json_object_end(out);
 }
 
@@ -264,23 +235,6 @@ void recipe_explain(const struct recipe *recipe, struct recipe_scratch *scratch,
 
 /* ---- in words, for traces ---- */
 
-/* The run and case that the event's claims come from: those of the event inside a
- * string of this one, where there is one. */
-static const struct recipe_case *find_claims(struct recipe_run **run)
-{
-	const struct recipe_case *it = recipe_find_case(*run);
-
-	while (it && it->fields[FIELD_INNER]) {
-		struct recipe_run *inner;
-		struct recipe_result unused;
-		if (recipe_run_inner(*run, it, &inner, &unused) < 0)
-			break;
-		*run = inner;
-		it = recipe_find_case(inner);
-	}
-	return it;
-}
-
 /* The claim that is `index`-th of those that the event takes. */
 static const struct recipe_claim *find_claim(struct recipe_run *run, const struct recipe_case *it,
                                              uint32_t index)
@@ -309,27 +263,6 @@ static void put_word(struct recipe_run *run, uint16_t part, struct buf *out)
 	buf_append_span(out, text.len > WORD_MAX ? span_of(text.ptr, WORD_MAX) : text);
 }
 
-static void put_part_names(const struct recipe *recipe, const struct recipe_claim *claim,
-                           struct buf *out)
-{
-	for (uint32_t i = 0; i < claim->part_count; i++) {
-		if (i > 0)
-			buf_append_span(out, SPAN(", "));
-		buf_append_span(out, recipe->parts[claim->parts[i]].text);
-	}
-	if (claim->part_count == 0)
-		buf_append_span(out, SPAN("body"));
-}
-
-static void put_key(struct recipe_run *run, const struct recipe_claim *claim, struct buf *out)
-{
-	for (uint32_t i = 0; i < claim->part_count; i++) {
-		if (i > 0)
-			buf_append_char(out, TRACE_PART_END);
-		put_word(run, claim->parts[i], out);
-	}
-}
-
 bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
                   const struct recipe_input *input, uint32_t index, struct buf *memory,
                   struct recipe_words *ret_words)
@@ -339,14 +272,35 @@ bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
 	if (!run)
 		return false;
 	recipe_run_begin(run, recipe, scratch, input);
-	const struct recipe_case *it = find_claims(&run);
+	/* The run and case that the event's claims come from: those of the event inside a
+	 * string of this one, where there is one. */
+	const struct recipe_case *it = recipe_find_case(run);
+
+	while (it && it->fields[FIELD_INNER]) {
+		struct recipe_run *inner;
+		struct recipe_result unused;
+		if (recipe_run_inner(run, it, &inner, &unused) < 0)
+			break;
+		run = inner;
+		it = recipe_find_case(inner);
+	}
 	const struct recipe_claim *claim = it ? find_claim(run, it, index) : NULL;
 	if (!claim)
 		return false;
 	size_t start = memory->len;
-	put_part_names(recipe, claim, memory);
+	for (uint32_t i = 0; i < claim->part_count; i++) {
+		if (i > 0)
+			buf_append_span(memory, SPAN(", "));
+		buf_append_span(memory, recipe->parts[claim->parts[i]].text);
+	}
+	if (claim->part_count == 0)
+		buf_append_span(memory, SPAN("body"));
 	size_t parts_end = memory->len;
-	put_key(run, claim, memory);
+	for (uint32_t i = 0; i < claim->part_count; i++) {
+		if (i > 0)
+			buf_append_char(memory, TRACE_PART_END);
+		put_word(run, claim->parts[i], memory);
+	}
 	if (memory->failed)
 		return false;
 	*ret_words = (struct recipe_words){

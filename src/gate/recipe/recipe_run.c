@@ -8,20 +8,15 @@
 #include "codec/jcs.h"
 #include "gate/recipe/recipe_internal.h"
 
-static void lift_caps(struct recipe_scratch *scratch)
-{
-	struct buf *bufs[] = { &scratch->canonical, &scratch->sorting, &scratch->list };
-	for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
-		bufs[i]->cap = RECIPE_SCRATCH_MAX;
-	for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
-		scratch->inner[i].cap = RECIPE_SCRATCH_MAX;
-}
-
 struct recipe_run *recipe_run_at(struct recipe_scratch *scratch, uint32_t level)
 {
 	CHECK(level <= RECIPE_INNER_MAX);
 	if (!scratch->runs[level]) {
-		lift_caps(scratch);
+		struct buf *bufs[] = { &scratch->canonical, &scratch->sorting, &scratch->list };
+		for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+			bufs[i]->cap = RECIPE_SCRATCH_MAX;
+		for (size_t i = 0; i < RECIPE_INNER_MAX; i++)
+			scratch->inner[i].cap = RECIPE_SCRATCH_MAX;
 		scratch->runs[level] = mem_zalloc(1, sizeof(struct recipe_run));
 	}
 	return scratch->runs[level];
@@ -94,18 +89,6 @@ static int digest_content(struct recipe_run *run, struct span text, bool json, u
 	return 0;
 }
 
-/* A string with escapes, of which there are several for one value. */
-static int read_string(struct recipe_run *run, struct event_text *text)
-{
-	struct buf *out = &run->scratch->canonical;
-	buf_clear(out);
-	int error = buf_reserve(out, text->raw.len + 1);
-	/* What cannot be decoded is compared as it is. */
-	if (error == 0 && event_text_value(*text, out->ptr, out->room, &text->raw) == 0)
-		text->coding = EVENT_TEXT_PLAIN;
-	return error;
-}
-
 static int read_content(struct recipe_run *run, const struct recipe_case *it, uint64_t *ret_digest)
 {
 	uint16_t part = it->fields[FIELD_CONTENT];
@@ -117,7 +100,14 @@ static int read_content(struct recipe_run *run, const struct recipe_case *it, ui
 	bool nested = value.type == DIGEST_OBJECT || value.type == DIGEST_ARRAY ||
 	              value.type == DIGEST_LIST;
 	if (run->recipe->compare_values && value.type == DIGEST_STRING) {
-		int error = read_string(run, &value.text);
+		/* A string with escapes, of which there are several for one value. */
+		struct buf *out = &run->scratch->canonical;
+		buf_clear(out);
+		int error = buf_reserve(out, value.text.raw.len + 1);
+		/* What cannot be decoded is compared as it is. */
+		if (error == 0 &&
+		    event_text_value(value.text, out->ptr, out->room, &value.text.raw) == 0)
+			value.text.coding = EVENT_TEXT_PLAIN;
 		if (error < 0)
 			return error;
 	}
@@ -233,9 +223,15 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 	return 0;
 }
 
-/* The bytes of the event inside, decoded where they have to be. */
-static int read_inner(struct recipe_run *run, const struct recipe_case *it, struct span *ret_bytes)
+static int run_event(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_result *ret_result, struct error_text *ret_problem);
+
+int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
+                     struct recipe_run **ret_inner, struct recipe_result *ret_result)
 {
+	struct error_text unused;
+	struct span bytes;
+	/* The bytes of the event inside, decoded where they have to be. */
 	struct recipe_value value = recipe_part_value(run, it->fields[FIELD_INNER]);
 	struct span raw = value.text.raw;
 	if (value.type != DIGEST_STRING || run->level == RECIPE_INNER_MAX)
@@ -250,21 +246,7 @@ static int read_inner(struct recipe_run *run, const struct recipe_case *it, stru
 			return error;
 		raw = buf_span(decoded);
 	}
-	*ret_bytes = raw;
-	return 0;
-}
-
-static int run_event(struct recipe_run *run, const struct recipe_case *it,
-                     struct recipe_result *ret_result, struct error_text *ret_problem);
-
-int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
-                     struct recipe_run **ret_inner, struct recipe_result *ret_result)
-{
-	struct error_text unused;
-	struct span bytes;
-	int error = read_inner(run, it, &bytes);
-	if (error < 0)
-		return error;
+	bytes = raw;
 	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
 	if (!inner)
 		return -ENOMEM;
@@ -451,33 +433,27 @@ static int refuse_array(const struct recipe_run *run, struct error_text *ret_pro
 	                  problem->offset, problem->expected);
 }
 
-/* A name twice spoils its own event alone: the scan goes on without the plan. */
-static enum recipe_step refuse_element(struct recipe_items *items, struct recipe_result *ret_result,
-                                       struct error_text *ret_problem)
-{
-	struct recipe_run *run = items->run;
-	struct json_problem problem = run->doc.problem;
-	struct span element;
-	if (!problem.repeated ||
-	    json_elements_next(&items->elements, NULL, &run->doc, &element) != 1)
-		return broken(items, refuse_array(run, ret_problem));
-	if (!count_item(items))
-		return too_many(items, ret_problem);
-	ret_result->payload = element;
-	items->error = error_fill(ret_problem, ERR_INVALID, "at byte %zu of it: expected %s",
-	                          problem.offset - (size_t)(element.ptr - items->elements.start),
-	                          problem.expected);
-	return RECIPE_REFUSED;
-}
-
 static enum recipe_step next_element(struct recipe_items *items, struct recipe_result *ret_result,
                                      struct error_text *ret_problem)
 {
 	struct recipe_run *run = items->run;
 	struct span element;
 	int more = json_elements_next(&items->elements, &run->recipe->plan, &run->doc, &element);
-	if (more < 0)
-		return refuse_element(items, ret_result, ret_problem);
+	if (more < 0) {
+		/* A name twice spoils its own event alone: the scan goes on without the plan. */
+		struct json_problem problem = run->doc.problem;
+		if (!problem.repeated ||
+		    json_elements_next(&items->elements, NULL, &run->doc, &element) != 1)
+			return broken(items, refuse_array(run, ret_problem));
+		if (!count_item(items))
+			return too_many(items, ret_problem);
+		ret_result->payload = element;
+		items->error =
+			error_fill(ret_problem, ERR_INVALID, "at byte %zu of it: expected %s",
+		                   problem.offset - (size_t)(element.ptr - items->elements.start),
+		                   problem.expected);
+		return RECIPE_REFUSED;
+	}
 	if (more == 0) {
 		items->state = ITEMS_ENDED;
 		return RECIPE_END;
@@ -494,22 +470,6 @@ static enum recipe_step begin_array(struct recipe_items *items, struct span arra
 	items->batch = true;
 	items->state = ITEMS_ELEMENTS;
 	return next_element(items, ret_result, ret_problem);
-}
-
-/* One event, or an object with a batch inside. */
-static enum recipe_step run_object(struct recipe_items *items, struct recipe_result *ret_result,
-                                   struct error_text *ret_problem)
-{
-	struct recipe_run *run = items->run;
-	const struct recipe_case *it = recipe_find_case(run);
-	if (it && it->fields[FIELD_ITEMS] && run->recipe->batch == RECIPE_BATCH_AUTO) {
-		struct recipe_value value = recipe_part_value(run, it->fields[FIELD_ITEMS]);
-		if (value.type == DIGEST_ARRAY)
-			return begin_array(items, value.text.raw, ret_result, ret_problem);
-	}
-	items->state = ITEMS_ENDED;
-	items->count = 1;
-	return run_found(items, it, ret_result, ret_problem);
 }
 
 /* Is the event known by headers alone? Then its body is no batch. */
@@ -534,8 +494,18 @@ static enum recipe_step first_item(struct recipe_items *items, struct recipe_res
 		body = span_skip(body, 1);
 	bool array = body.len > 0 && body.ptr[0] == '[';
 	bool lines = is_ndjson(run);
-	if (run->recipe->batch == RECIPE_BATCH_NEVER || (!array && !lines) || is_whole(run))
-		return run_object(items, ret_result, ret_problem);
+	if (run->recipe->batch == RECIPE_BATCH_NEVER || (!array && !lines) || is_whole(run)) {
+		/* One event, or an object with a batch inside. */
+		const struct recipe_case *it = recipe_find_case(run);
+		if (it && it->fields[FIELD_ITEMS] && run->recipe->batch == RECIPE_BATCH_AUTO) {
+			struct recipe_value value = recipe_part_value(run, it->fields[FIELD_ITEMS]);
+			if (value.type == DIGEST_ARRAY)
+				return begin_array(items, value.text.raw, ret_result, ret_problem);
+		}
+		items->state = ITEMS_ENDED;
+		items->count = 1;
+		return run_found(items, it, ret_result, ret_problem);
+	}
 	if (!lines)
 		return begin_array(items, body, ret_result, ret_problem);
 	items->batch = true;

@@ -356,11 +356,14 @@ static uint64_t order_of(const struct route_set *set, const struct recipe_scratc
 	return words[0] ? words[0] : 1;
 }
 
-/* Which routes are for it, of those that are for its source. */
-static int find_routes(const struct route_set *set, struct recipe_scratch *scratch,
-                       const struct route_question *question, uint64_t *ret_routes,
-                       struct error_text *ret_problem)
+int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
+                    const struct route_question *question, struct route_match *ret_match,
+                    struct error_text *ret_problem)
 {
+	uint64_t orders[ROUTE_SINKS_MAX];
+	uint64_t sinks = set->route_count == 0 ? set->all : 0;
+	uint32_t count = 0;
+	/* Which routes are for it, of those that are for its source. */
 	uint64_t routes = question->routes;
 	uint64_t looking = 0;
 	for (uint32_t i = 0; i < set->route_count; i++) {
@@ -378,21 +381,6 @@ static int find_routes(const struct route_set *set, struct recipe_scratch *scrat
 			return error;
 		routes &= ~looking | held;
 	}
-	*ret_routes = routes;
-	return 0;
-}
-
-int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
-                    const struct route_question *question, struct route_match *ret_match,
-                    struct error_text *ret_problem)
-{
-	uint64_t orders[ROUTE_SINKS_MAX];
-	uint64_t routes = 0;
-	uint64_t sinks = set->route_count == 0 ? set->all : 0;
-	uint32_t count = 0;
-	int error = find_routes(set, scratch, question, &routes, ret_problem);
-	if (error != 0)
-		return error;
 	memset(orders, 0, sizeof(orders[0]) * set->sink_count);
 	for (uint32_t i = 0; routes >> i; i++) {
 		uint64_t more = routes >> i & 1 ? set->routes[i].sinks & ~sinks : 0;
