@@ -1,24 +1,24 @@
 /*
- * auth: does this request come from whom the source trusts?
+ * auth: does a request come from a sender that the source trusts?
  *
- * Made of a spec (auth_spec.h) once; a check allocates nothing but what OpenSSL
- * does for itself, and a copy of the message for ed25519.
+ * Made of a spec (auth_spec.h) once; a check allocates nothing except inside OpenSSL, a copy
+ * of the message for ed25519, and the parameters of a form for Twilio.
  *
- * Rules, whatever the kind:
- *  A1 What is judged are the bytes as they came. A header that proves something
- *     must be there once: repeated it proves nothing.
- *  A2 Exact length first, then constant time. All secrets are tried, whichever
- *     fits: neither time nor answer tells which, or how much of it was right.
- *  A3 An empty or cut signature fits nothing.
- *  A4 Time stamps are judged after the signature that covers them.
- *  A5 Networks come first, and are asked of the connection's own peer: no header
- *     can say otherwise.
+ * Rules, for every kind:
+ *  A1 The bytes are checked as they were received. A header that proves something must be
+ *     there once: repeated it proves nothing.
+ *  A2 Exact length first, then constant time. All secrets are tried, even after one fits:
+ *     neither time nor answer tells which, or how much of it was right.
+ *  A3 An empty or truncated signature matches nothing.
+ *  A4 Time stamps are checked after the signature that covers them.
+ *  A5 Networks are checked first, against the connection's own peer: no header can change
+ *     it.
  *
- * What the sender is told (auth_detail()) is the same for every wrong proof;
- * ret_why is for the log and names headers and seconds, but never holds a secret,
- * a signature, or anything that the sender wrote.
+ * The sender gets the same detail (auth_detail()) for every wrong proof; ret_why is for the
+ * log and names headers and seconds, but never holds a secret, a signature, or anything that
+ * the sender wrote.
  *
- * Room:      door.
+ * Room:      door/auth.
  * Threads:   any number may check with one struct auth.
  * Ownership: auth_new() copies all of the spec it needs; auth_free() wipes it.
  */
@@ -40,11 +40,11 @@ struct auth_request {
 
 enum auth_result {
 	AUTH_OK = 0,
-	AUTH_MISSING,   /* nothing was shown */
-	AUTH_WRONG,     /* what was shown does not fit */
-	AUTH_STALE,     /* signed rightly, too long ago or too far ahead */
-	AUTH_NETWORK,   /* from where nobody may send */
-	AUTH_NO_MEMORY, /* not judged */
+	AUTH_MISSING,   /* the request has no proof */
+	AUTH_WRONG,     /* the proof is wrong */
+	AUTH_STALE,     /* the signature is right, its time too long ago or too far ahead */
+	AUTH_NETWORK,   /* the peer's address is not allowed */
+	AUTH_NO_MEMORY, /* not checked */
 };
 
 /* ERR_CONFIG or -ENOMEM; the text says what was expected, and no secret. */
@@ -52,16 +52,16 @@ int auth_new(const struct auth_spec *spec, struct auth **ret_auth,
              struct error_text *ret_text) must_check;
 struct auth *auth_free(struct auth *auth);
 
-/* What its owner should be told at the start: a weak secret, a body that nobody
- * signs. NULL: nothing. Lives as long as the auth. */
+/* A warning for the operator at the start: a weak secret, a body that is not signed. NULL:
+ * none. Valid as long as the auth. */
 const char *auth_warning(const struct auth *auth);
 
-/* ret_why may be NULL and is not touched by AUTH_OK. */
+/* ret_why may be NULL and is not written for AUTH_OK. */
 enum auth_result auth_check(const struct auth *auth, const struct auth_request *request,
                             struct error_text *ret_why) must_check;
 
-/* What the head alone says, before there is a body: AUTH_OK if that must be seen to
- * tell. Whoever is refused here is refused by auth_check(), whatever the body. */
+/* Checks the head before there is a body: AUTH_OK if the body is needed to decide. A request
+ * that fails here fails in auth_check() too, with any body. */
 enum auth_result auth_check_head(const struct auth *auth,
                                  const struct auth_request *request) must_check;
 

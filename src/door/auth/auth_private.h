@@ -1,13 +1,7 @@
 /*
- * auth_private: what the files of auth share.
+ * auth_private: what auth.c and auth_signature.c share.
  *
- *   auth_new.c        from the spec to a struct auth
- *   auth.c            networks, keys in headers, certificates; the answers
- *   auth_signature.c  signatures over the message
- *   auth_url.c        how the sender called us
- *   auth_twilio.c     Twilio's, over URL and parameters
- *
- * Room: door.
+ * Room: door/auth.
  */
 #pragma once
 
@@ -24,7 +18,7 @@ struct auth_url {
 	bool secure; /* https */
 	struct span host;
 	struct span port;   /* empty: none */
-	struct span prefix; /* of the path, that a proxy takes away */
+	struct span prefix; /* of the path, removed by a proxy */
 	struct span target; /* path and query */
 };
 
@@ -44,12 +38,12 @@ struct auth_part {
 
 struct auth {
 	enum auth_kind kind;
-	char *memory; /* all text below; wiped in the end */
+	char *memory; /* all text below; wiped by auth_free() */
 	size_t memory_len, memory_room;
 
 	struct span header;
-	struct span prefix;        /* before the key or signature; without case for schemes */
-	uint32_t credential_count; /* HEADER, BASIC, BEARER: what must follow the prefix */
+	struct span prefix;        /* before the key or signature; schemes ignore case */
+	uint32_t credential_count; /* HEADER, BASIC, BEARER: one must follow the prefix */
 	struct span credentials[AUTH_SECRETS_MAX];
 
 	enum hmac_algorithm algorithm;
@@ -72,8 +66,8 @@ struct auth {
 	char warning[ERROR_TEXT_MAX]; /* empty: none */
 };
 
-/* Writes the reason (NULL: nobody asks) and is the result. A macro, so that those
- * who read the code for us see that it is never AUTH_OK. */
+/* Writes the reason (into NULL: nothing) and is the result. A macro, so that static analysis
+ * sees that it is never AUTH_OK. */
 #define AUTH_REFUSE(ret_why, result, ...) ((void)error_fill(ret_why, 0, __VA_ARGS__), (result))
 
 #define AUTH_TEXT(span) (int)(span).len, (span).ptr /* for "%.*s" */
@@ -91,12 +85,7 @@ enum auth_result auth_check_stripe(const struct auth *auth, const struct auth_re
 enum auth_result auth_check_standard(const struct auth *auth, const struct auth_request *request,
                                      struct error_text *ret_why) must_check;
 
-/* auth_url.c: ERR_INVALID for what is not http[s]://HOST[:PORT][/PREFIX]. */
+/* ERR_INVALID for anything but http[s]://HOST[:PORT][/PREFIX]. */
 int auth_url_parse(struct span text, struct auth_url *ret_url) must_check;
-/* With the request's target. */
-enum auth_result auth_url_read(const struct auth *auth, const struct auth_request *request,
-                               struct auth_url *ret_url, struct error_text *ret_why) must_check;
-
-/* auth_twilio.c */
 enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_request *request,
                                    struct error_text *ret_why) must_check;

@@ -1,20 +1,94 @@
 /*
- * Signatures over the message: generic HMAC (GitHub, Genesys and Shopify are
- * cases of it), Stripe, Standard Webhooks. See auth.h.
+ * Signatures over the message: generic HMAC (of which GitHub, Genesys and Shopify are
+ * cases), Stripe, Standard Webhooks, and Twilio's over URL and parameters. See auth.h.
  *
- * All three do the same: gather what the sender says it signed with (given), and
- * what it must have signed (message), then try every secret on every signature.
+ * All but Twilio's do the same: collect the signatures in the request (given), and what the
+ * sender must have signed (message), then try every secret on every signature.
  */
+#include <stdlib.h>
+
 #include "base/base64.h"
 #include "base/hex.h"
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/text.h"
+#include "codec/url.h"
 #include "door/auth/auth_private.h"
 
+/* ---- the URL that the sender called ---- */
+
+/* The sender signs the URL that it knows. Behind a proxy that is not the one that arrives
+ * here, so public_url gives it. Without public_url it is taken from the request, which is
+ * right when there is no proxy. */
+
+/* "host", "host:8443", "[::1]:8443"; false for anything that cannot be one. */
+static bool split_authority(struct span text, struct auth_url *url)
+{
+	uint64_t port;
+	size_t len = text.len;
+	while (len > 0 && text.ptr[len - 1] >= '0' && text.ptr[len - 1] <= '9')
+		len--;
+	url->host = text;
+	url->port = SPAN_EMPTY;
+	if (len > 0 && text.ptr[len - 1] == ':' && !(len > 1 && text.ptr[len - 2] == ':')) {
+		url->host = span_of(text.ptr, len - 1);
+		url->port = span_skip(text, len);
+	}
+	for (size_t i = 0; i < url->host.len; i++)
+		if (url->host.ptr[i] <= ' ' || memchr("/?#@\\", url->host.ptr[i], 5))
+			return false;
+	return url->host.len > 0 && (url->port.len == 0 || (text_parse_u64(url->port, &port) == 0 &&
+	                                                    port > 0 && port <= 65535));
+}
+
+int auth_url_parse(struct span text, struct auth_url *ret_url)
+{
+	struct auth_url url = { .secure = span_cut_start(&text, SPAN("https://")) };
+	if (!url.secure && !span_cut_start(&text, SPAN("http://")))
+		return ERR_INVALID;
+	const char *slash = text.len ? memchr(text.ptr, '/', text.len) : NULL;
+	size_t len = slash ? (size_t)(slash - text.ptr) : text.len;
+	if (!split_authority(span_of(text.ptr, len), &url))
+		return ERR_INVALID;
+	url.prefix = span_skip(text, len);
+	for (size_t i = 0; i < url.prefix.len; i++)
+		if (url.prefix.ptr[i] <= ' ' || memchr("?#", url.prefix.ptr[i], 2))
+			return ERR_INVALID;
+	while (url.prefix.len > 0 && url.prefix.ptr[url.prefix.len - 1] == '/')
+		url.prefix.len--;
+	*ret_url = url;
+	return 0;
+}
+
+/* With the request's target. */
+static enum auth_result url_read(const struct auth *auth, const struct auth_request *request,
+                                 struct auth_url *ret_url, struct error_text *ret_why)
+{
+	struct auth_url url = auth->url;
+	if (!auth->has_url) {
+		struct span host;
+		enum auth_result result = auth_find_header(request, SPAN("Host"), &host, ret_why);
+		if (result != AUTH_OK)
+			return result;
+		if (!split_authority(host, &url))
+			return AUTH_REFUSE(ret_why, AUTH_WRONG, "header Host names no host");
+		url.secure = request->peer->tls;
+	}
+	/* public_url may be the whole URL: then it ends in the request's own path. */
+	struct span path = request->head->path;
+	if (path.len > 0 && path.ptr && url.prefix.len >= path.len && url.prefix.ptr &&
+	    span_eq(span_skip(url.prefix, url.prefix.len - path.len), path))
+		url.prefix.len -= path.len;
+	url.target = request->head->target;
+	*ret_url = url;
+	return AUTH_OK;
+}
+
+/* ---- signatures over parts of the message ---- */
+
 #define GIVEN_MAX 8 /* signatures in one header: rotation needs two or three */
-/* Each try of a public key reads the whole body and costs some 50 µs more, before
- * the sender is known. Two signatures with every key are enough for a rotation. */
+/* Each try of a public key reads the whole body and costs about 50 µs more, before the
+ * sender is known. Two signatures with every key are enough for a rotation. */
 #define PUBLIC_TRIES_MAX (2 * AUTH_SECRETS_MAX)
 #define URL_PIECES 6
 #define MESSAGE_MAX (AUTH_SIGNED_MAX * URL_PIECES)
@@ -41,8 +115,8 @@ static void add_part(struct message *message, struct span part)
 	message->parts[message->count++] = part;
 }
 
-/* The length is judged before anything else (A2); what cannot be a signature of
- * this kind is not one (A3). False: there are too many. */
+/* The length is checked first (A2); a text that cannot be a signature of this kind is skipped
+ * (A3). False: too many signatures. */
 static bool add_given(struct given *given, struct span text, enum auth_encoding encoding,
                       size_t len, bool by_public_key)
 {
@@ -104,8 +178,8 @@ static char *join(const struct message *message, size_t *ret_len)
 	return bytes;
 }
 
-/* Nothing here is secret, so the first that fits is enough. What has not fitted after
- * PUBLIC_TRIES_MAX does not fit. */
+/* Nothing here is secret, so the first match is enough. After PUBLIC_TRIES_MAX tries without
+ * one there is none. */
 static int try_public_keys(const struct auth *auth, const struct message *message,
                            const struct given *given, bool *ret_fits)
 {
@@ -178,7 +252,7 @@ static enum auth_result add_url(const struct auth *auth, const struct auth_reque
                                 struct message *message, struct error_text *ret_why)
 {
 	struct auth_url url;
-	enum auth_result result = auth_url_read(auth, request, &url, ret_why);
+	enum auth_result result = url_read(auth, request, &url, ret_why);
 	if (result != AUTH_OK)
 		return result;
 	add_part(message, url.secure ? SPAN("https://") : SPAN("http://"));
@@ -232,7 +306,7 @@ enum auth_result auth_check_hmac(const struct auth *auth, const struct auth_requ
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }
 
-/* "t=1492774577,v1=…,v1=…,v0=…": schemes that are not known are left alone. */
+/* "t=1492774577,v1=…,v1=…,v0=…": unknown schemes are ignored. */
 static enum auth_result read_stripe(const struct auth *auth, struct span value, struct given *given,
                                     struct span *time, struct error_text *ret_why)
 {
@@ -271,8 +345,8 @@ enum auth_result auth_check_stripe(const struct auth *auth, const struct auth_re
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }
 
-/* "v1,BASE64 v1a,BASE64 …": versions that are not known are left alone. False: there
- * are too many. */
+/* "v1,BASE64 v1a,BASE64 …": unknown versions are ignored. False: too many
+ * signatures. */
 static bool read_standard(const struct auth *auth, struct span value, struct given *given)
 {
 	bool room = true;
@@ -287,7 +361,7 @@ static bool read_standard(const struct auth *auth, struct span value, struct giv
 	return room;
 }
 
-/* The names of the specification, and those of before it, which many still send. */
+/* The names of the specification, and older ones that many still send. */
 static const struct standard_names {
 	struct span id, time, signature;
 } standard_names = { { "webhook-id", 10 },
@@ -295,8 +369,8 @@ static const struct standard_names {
 	             { "webhook-signature", 17 } },
   svix_names = { { "svix-id", 7 }, { "svix-timestamp", 14 }, { "svix-signature", 14 } };
 
-/* One set or the other, never of both: what is not signed must not stand for what
- * is. So any of the first set makes it that one. */
+/* One set or the other, never both: an unsigned header must not replace a signed one. So any
+ * header of the first set selects that set. */
 static const struct standard_names *names_of(const struct auth_request *request)
 {
 	const struct http1_head *head = request->head;
@@ -332,4 +406,194 @@ enum auth_result auth_check_standard(const struct auth *auth, const struct auth_
 		result = match(auth, names->signature, &message, &given, ret_why);
 	}
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
+}
+
+/* ---- Twilio ---- */
+
+/*
+ * HMAC-SHA1, in base64, over the URL that Twilio called, followed by every parameter of a
+ * form, name and value, sorted, with nothing between them. A parameter that is there twice
+ * with one value counts once. A body that is not a form is covered by bodySHA256 in the
+ * query, which is part of the URL.
+ *
+ * Whether the port is in the signed URL differs between Twilio's own products, so its
+ * libraries try both, and so does this.
+ */
+#define PARAMETERS_MAX 1024
+#define SHA1_LEN 20
+#define SHA256_LEN 32
+
+struct parameter {
+	struct span name, value;
+};
+
+struct form {
+	size_t count;
+	struct parameter *parameters; /* sorted, each once */
+	char *bytes;                  /* what they point into */
+};
+
+static int compare_spans(struct span a, struct span b)
+{
+	size_t len = a.len < b.len ? a.len : b.len;
+	int order = len > 0 ? memcmp(a.ptr, b.ptr, len) : 0;
+	return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+static int compare_parameters(const void *left, const void *right)
+{
+	const struct parameter *a = left, *b = right;
+	int order = compare_spans(a->name, b->name);
+	return order != 0 ? order : compare_spans(a->value, b->value);
+}
+
+/* Decodes in place: decoded text is never longer. */
+static int decode(struct span *text)
+{
+	char *bytes = (char *)(uintptr_t)text->ptr; /* form->bytes, which is ours */
+	return url_form_decode(*text, bytes, text->len, &text->len);
+}
+
+/* ERR_INVALID: not a form. ERR_TOO_LARGE: too many parameters. The caller frees it always. */
+static int form_read(struct form *form, struct span body)
+{
+	size_t kept = 0;
+	int error = 0;
+	form->bytes = mem_alloc(body.len);
+	form->parameters = mem_alloc(PARAMETERS_MAX * sizeof(form->parameters[0]));
+	if (!form->bytes || !form->parameters)
+		return -ENOMEM;
+	memcpy(form->bytes, body.ptr, body.len);
+	for (struct span left = span_of(form->bytes, body.len); left.len > 0 && !error;) {
+		struct span piece = span_cut_item(&left, '&');
+		if (piece.len == 0)
+			continue;
+		if (form->count == PARAMETERS_MAX)
+			return ERR_TOO_LARGE;
+		struct parameter *parameter = &form->parameters[form->count++];
+		parameter->name = span_cut_item(&piece, '=');
+		parameter->value = piece;
+		error = decode(&parameter->name);
+		if (!error)
+			error = decode(&parameter->value);
+	}
+	if (error || form->count == 0)
+		return error;
+	qsort(form->parameters, form->count, sizeof(form->parameters[0]), compare_parameters);
+	for (size_t i = 1; i < form->count; i++)
+		if (compare_parameters(&form->parameters[kept], &form->parameters[i]) != 0)
+			form->parameters[++kept] = form->parameters[i];
+	form->count = kept + 1;
+	return 0;
+}
+
+static enum auth_result check_body_digest(struct span text, struct span body,
+                                          struct error_text *ret_why)
+{
+	unsigned char given[SHA256_LEN], digest[HMAC_MAX];
+	if (hmac_digest(HMAC_SHA256, body, digest))
+		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+	if (text.len != sizeof(given) * 2 || !hex_decode(text, given, sizeof(given)) ||
+	    !secret_equal(span_of(given, sizeof(given)), span_of(digest, sizeof(given))))
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "the body does not fit to the signed bodySHA256");
+	return AUTH_OK;
+}
+
+static void feed(struct hmac *hmac, const struct auth_url *url, bool with_port,
+                 const struct form *form)
+{
+	struct span port = url->port;
+	if (port.len == 0)
+		port = url->secure ? SPAN("443") : SPAN("80");
+	hmac_update(hmac, url->secure ? SPAN("https://") : SPAN("http://"));
+	hmac_update(hmac, url->host);
+	if (with_port) {
+		hmac_update(hmac, SPAN(":"));
+		hmac_update(hmac, port);
+	}
+	hmac_update(hmac, url->prefix);
+	hmac_update(hmac, url->target);
+	for (size_t i = 0; i < form->count; i++) {
+		hmac_update(hmac, form->parameters[i].name);
+		hmac_update(hmac, form->parameters[i].value);
+	}
+}
+
+/* A2: every secret with both forms of the URL. */
+static int twilio_try_keys(const struct auth *auth, const struct auth_url *url,
+                           const struct form *form, struct span signature, bool *ret_fits)
+{
+	unsigned char code[HMAC_MAX];
+	struct hmac hmac = { 0 };
+	bool fits = false;
+	int error = 0;
+	for (uint32_t i = 0; i < auth->key_count * 2 && !error; i++) {
+		hmac_begin(&hmac, auth->keys[i / 2]);
+		feed(&hmac, url, i % 2, form);
+		error = hmac_end(&hmac, code);
+		if (!error)
+			fits |= secret_equal(span_of(code, SHA1_LEN), signature);
+	}
+	hmac_close(&hmac);
+	secret_wipe(code, sizeof(code));
+	*ret_fits = fits;
+	return error;
+}
+
+static enum auth_result check_form(const struct auth *auth, const struct auth_url *url,
+                                   struct span body, struct span signature,
+                                   struct error_text *ret_why)
+{
+	struct form form = { 0 };
+	bool fits = false;
+	int error = body.len > 0 ? form_read(&form, body) : 0;
+	if (!error)
+		error = twilio_try_keys(auth, url, &form, signature, &fits);
+	mem_free(form.parameters);
+	mem_free(form.bytes);
+	if (error == -ENOMEM)
+		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+	if (error)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "the body is no form of at most %d parameters", PARAMETERS_MAX);
+	if (!fits)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "none of the %u secrets gives the signature in header %.*s%s",
+		                   auth->key_count, AUTH_TEXT(auth->header),
+		                   auth->has_url ? ""
+		                                 : " (there is no public_url: the signed URL was "
+		                                   "taken from the request)");
+	return AUTH_OK;
+}
+
+enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_request *request,
+                                   struct error_text *ret_why)
+{
+	unsigned char signature[SHA1_LEN];
+	struct span value, digest, body = request->body;
+	struct auth_url url;
+	size_t len = 0;
+	enum auth_result result = auth_find_header(request, auth->header, &value, ret_why);
+	if (result == AUTH_OK)
+		result = url_read(auth, request, &url, ret_why);
+	if (result != AUTH_OK)
+		return result;
+	if (value.len != BASE64_LEN(SHA1_LEN) ||
+	    base64_decode(value, signature, sizeof(signature), &len) || len != SHA1_LEN)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "header %.*s holds no whole signature of the expected kind",
+		                   AUTH_TEXT(auth->header));
+	bool digested = url_param_find(request->head->query, SPAN("bodySHA256"), &digest) > 0;
+	const struct span *type = http1_header_find(request->head, SPAN("Content-Type"));
+	bool is_form = type &&
+	               http1_is_media_type(*type, SPAN("application/x-www-form-urlencoded"));
+	if (!digested && body.len > 0 && !is_form)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "the body is no form, and no bodySHA256 in the query covers it");
+	result = check_form(auth, &url, digested ? SPAN_EMPTY : body,
+	                    span_of(signature, sizeof(signature)), ret_why);
+	if (result == AUTH_OK && digested)
+		result = check_body_digest(digest, body, ret_why);
+	return result;
 }

@@ -1,14 +1,14 @@
 /*
- * auth_spec: how a source knows its senders, as the configuration says it.
- * auth_new() gives it meaning, and refuses what makes none.
+ * auth_spec: how a source authenticates its senders, as the configuration says it.
+ * auth_new() checks it.
  *
- * Secrets have at least 16 bytes; where somebody else chooses them (HEADER, BASIC,
- * BEARER, TWILIO) shorter ones are warned about only. They are used as they are
- * written, but for whsec_ and whpk_ of Standard Webhooks, which are base64.
+ * Secrets have at least 16 bytes; where another system chooses them (HEADER, BASIC, BEARER,
+ * TWILIO) a shorter one is only a warning. They are used as they are written, except for
+ * whsec_ and whpk_ of Standard Webhooks, which are base64.
  *
- * Room:      door. Threads: values.
- * Ownership: spans belong to whoever made the spec (the configuration);
- *            auth_new() copies what it keeps and wipes it when freed.
+ * Room:      door/auth. Threads: values.
+ * Ownership: spans belong to the caller (the configuration); auth_new() copies what it keeps
+ *            and wipes it when freed.
  */
 #pragma once
 
