@@ -200,9 +200,9 @@ void config_log_report(const struct config_report *report)
 		struct buf line = { 0 };
 		config_problem_write(report, &report->problems[i], &line);
 		if (report->problems[i].level == CONFIG_ERROR)
-			log_error("configuration", log_span("text", buf_span(&line)));
+			log_error("configuration has an error", log_span("text", buf_span(&line)));
 		else
-			log_warn("configuration", log_span("text", buf_span(&line)));
+			log_warn("configuration has a warning", log_span("text", buf_span(&line)));
 		buf_free(&line);
 	}
 }

@@ -335,7 +335,7 @@ static int parse_option(struct option_table table, int argc, char **argv, int *a
 	if (old) {
 		static const struct option_old *last; /* arguments are read again behind a file */
 		if (old != last)
-			log_warn("an old option is used", log_span("option", name),
+			log_warn("deprecated option used", log_span("option", name),
 			         log_str("advice", old->advice));
 		last = old;
 		if (old->successor)

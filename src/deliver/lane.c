@@ -273,7 +273,7 @@ static void give_back_ticket(struct lane *lane, const struct schedule_ticket *ti
 {
 	struct lane_attempt *attempt = lane_pool_get(lane);
 	if (!attempt) {
-		log_error("out of memory: the event will be delivered after a restart",
+		log_error("out of memory: the ticket stays with the store until a restart",
 		          log_str("sink", lane->name));
 		return;
 	}

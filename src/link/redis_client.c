@@ -409,8 +409,8 @@ static void report_away(struct node *node, const char *why)
 	if (node->warnings >= WARNINGS_MAX ||
 	    (node->warnings > 0 && (len == 0 || strcmp(code, node->code) == 0)))
 		return;
-	log_warn("redis is away", log_str("host", host->name), log_u64("port", host->port),
-	         log_str("why", why));
+	log_warn("redis is unreachable", log_str("host", host->name), log_u64("port", host->port),
+	         log_str("reason", why));
 	node->warnings++;
 	memcpy(node->code, code, len + 1);
 }
@@ -418,7 +418,8 @@ static void report_away(struct node *node, const char *why)
 static void report_back(struct node *node)
 {
 	if (node->warnings > 0)
-		log_info("redis is there again", log_str("host", redis_link_host(node->link)->name),
+		log_info("redis is reachable again",
+		         log_str("host", redis_link_host(node->link)->name),
 		         log_u64("port", redis_link_host(node->link)->port));
 	node->warnings = 0;
 }
@@ -650,7 +651,7 @@ static void node_remove(struct redis_client *client, uint32_t at)
 {
 	struct node *node = client->nodes[at];
 
-	log_info("a redis that has left the cluster is not asked any more",
+	log_info("redis node removed: it left the cluster",
 	         log_str("host", redis_link_host(node->link)->name),
 	         log_u64("port", redis_link_host(node->link)->port));
 	for (struct redis_call *call = client->parked.head; call; call = call->next)

@@ -43,7 +43,7 @@ static void on_signal(struct loop_handler *handler, uint32_t events)
 		return;
 	}
 	if (serve->phase != PHASE_SERVE) {
-		log_warn("stopped at once by a second signal");
+		log_warn("stopped immediately by a second signal");
 		_exit(EXIT_CODE_FAILED); /* as safe as a crash: nothing acknowledged is lost */
 	}
 	serve_stop(serve, info.ssi_signo == SIGTERM ? "SIGTERM" : "SIGINT");
@@ -108,19 +108,31 @@ static int limit_connections(struct serve *serve)
 	serve->connections = (uint32_t)options->connections;
 	if (options->connections > share) {
 		serve->connections = (uint32_t)share;
-		log_warn("fewer connections than --max-connections: the limit on open files is low",
-		         log_u64("connections", serve->connections), log_u64("open_files", limit));
+		log_warn(
+			"connection limit lowered: the limit on open files is too low for --max-connections",
+			log_u64("connections", serve->connections), log_u64("open_files", limit));
 	}
 	return 0;
+}
+
+void serve_log(enum log_level level, const char *part, const char *text)
+{
+	static struct log_site sites[LOG_LEVEL_ERROR + 1];
+	char message[ERROR_TEXT_MAX];
+	const char *end = strstr(text, ": ");
+	size_t len = end ? (size_t)(end - text) : strlen(text);
+	snprintf(message, sizeof(message), "%.*s", (int)len, text);
+	if (end)
+		LOG_AT_SITE(&sites[level], level, message, log_str("part", part),
+		            log_str("text", end + 2));
+	else
+		LOG_AT_SITE(&sites[level], level, message, log_str("part", part));
 }
 
 static void traces_say(void *user, bool warning, const char *text)
 {
 	(void)user;
-	if (warning)
-		log_warn("traces", log_str("text", text));
-	else
-		log_info("traces", log_str("text", text));
+	serve_log(warning ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "traces", text);
 }
 
 /* The gateway can do without: then `stile why` knows nothing. */
@@ -131,7 +143,7 @@ static void open_traces(struct serve *serve)
 	struct error_text text = { "" };
 	int error = trace_log_open(&options, &serve->traces, &text);
 	if (error != 0)
-		fail("traces cannot be kept; stile why will know nothing", error, &text);
+		fail("traces disabled: stile why cannot find new events", error, &text);
 	serve->console.traces = serve->traces;
 }
 
@@ -142,7 +154,7 @@ static int open_console(struct serve *serve)
 	int error = worker_new("stile-answers", &serve->console.worker);
 	if (error == 0)
 		error = feed_new(&serve->console.feed);
-	return error == 0 ? 0 : fail("the console cannot start", error, NULL);
+	return error == 0 ? 0 : fail("console cannot start", error, NULL);
 }
 
 static int host_store(struct serve *serve, struct error_text *ret_text)
@@ -192,11 +204,11 @@ static int open_store(struct serve *serve)
 		return error;
 	if (error != 0)
 		return fail(serve->config->store.kind == CONFIG_STORE_LOCAL
-		                    ? "the data folder cannot be opened"
-		                    : "the shared store cannot be opened",
+		                    ? "data folder cannot be opened"
+		                    : "shared store cannot be opened at startup",
 		            error, &text);
 	error = host_store(serve, &text);
-	return error == 0 ? 0 : fail("the store cannot start", error, &text);
+	return error == 0 ? 0 : fail("store cannot start", error, &text);
 }
 
 static int open_delivery(struct serve *serve)
@@ -207,7 +219,7 @@ static int open_delivery(struct serve *serve)
 		                               .lease_ms = serve->store.lease_ms };
 	int error = serve_sinks_start(serve->config, &options, &serve->deliver, &text);
 	if (error != 0)
-		return fail("the delivery cannot start", error, &text);
+		return fail("delivery cannot start", error, &text);
 	serve->console.deliver = serve->deliver;
 	struct io *io = &serve->ios[0];
 	serve_orphans_begin(&serve->orphans, serve->config, serve_io_store(io));
@@ -219,7 +231,7 @@ static int open_net(struct serve *serve)
 	const struct serve_options *options = serve->options;
 	int error = gauge_new(&serve->gauge);
 	if (error != 0)
-		return fail("the servers cannot start", error, NULL);
+		return fail("HTTP servers cannot start", error, NULL);
 	if (options->tls.cert_file) {
 		struct error_text text = { "" };
 		error = tls_new(&options->tls, &serve->tls, &text);
@@ -240,7 +252,7 @@ static int open_resp(struct serve *serve)
 		.started_ms = serve->console.started_ms,
 	};
 	int error = serve_resp_new(&options, &serve->resp, &text);
-	return error == 0 ? 0 : fail("the Redis door cannot start", error, &text);
+	return error == 0 ? 0 : fail("Redis door cannot start", error, &text);
 }
 
 static int open_ios(struct serve *serve)
@@ -255,7 +267,7 @@ static int open_ios(struct serve *serve)
 		}
 		serve->waiting = serve_waiting_free(serve->waiting);
 		if (error != 0)
-			return fail("stile cannot listen", error, &io->problem);
+			return fail("listener cannot start", error, &io->problem);
 	}
 	return 0;
 }
@@ -273,9 +285,9 @@ static int open_admin(struct serve *serve)
 	};
 	int error = serve_admin_open(&options, &serve->admin, &text);
 	if (error != 0)
-		return fail("the admin listener cannot start", error, &text);
+		return fail("admin API cannot start", error, &text);
 	if (!serve->admin && text.text[0])
-		log_warn("there is no admin listener: its place is taken; --admin gives it another",
+		log_warn("admin API disabled: its address is already in use (--admin changes it)",
 		         log_str("error", text.text));
 	return 0;
 }
@@ -290,7 +302,7 @@ static int start_ios(struct serve *serve)
 									.user = &serve->ios[i],
 								});
 		if (error != 0)
-			return fail("an io thread cannot start", error, NULL);
+			return fail("io thread cannot start", error, NULL);
 	}
 	return 0;
 }
@@ -306,7 +318,7 @@ static int open_all(struct serve *serve)
 	if (error == 0)
 		error = open_signals(serve);
 	if (error != 0)
-		return fail("the event loop cannot start", error, NULL);
+		return fail("event loop cannot start", error, NULL);
 	error = open_net(serve);
 	if (error != 0)
 		return error;
@@ -446,7 +458,7 @@ int serve_run(struct config *config, const struct config_input *input)
 	if (error == ERR_CLOSING) /* asked to, while it waited */
 		error = 0;
 	if (error == 0)
-		log_info("stopped");
+		log_info("stile stopped");
 	if (serve->loaded != serve->config)
 		config_free(serve->loaded);
 	config_free(serve->config);

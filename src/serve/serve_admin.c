@@ -94,7 +94,7 @@ static void tick(struct loop_timer *timer)
 	if (atomic_load(&it->end))
 		drain(it);
 	if (loop_timer_set(it->loop, timer, STORE_HOST_TICK_MS) != 0)
-		log_error("the admin listener's timer cannot be set");
+		log_error("admin API timer cannot be set");
 }
 
 static void wake(void *user)
@@ -107,7 +107,7 @@ static void run(void *user)
 	struct serve_admin *it = user;
 	loop_run(it->loop);
 	if (port_drain(it->port, DRAIN_MS) > 0)
-		log_warn("requests of the admin API were not done in time");
+		log_warn("shutdown timeout: admin API requests aborted");
 }
 
 /* ---- start and end ---- */

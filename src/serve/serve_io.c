@@ -220,7 +220,7 @@ static void io_tick(struct loop_timer *timer)
 	if (atomic_load(&io->end))
 		loop_stop(io->loop);
 	else if (loop_timer_set(io->loop, &io->tick, STORE_HOST_TICK_MS) != 0)
-		log_error("the tick timer cannot be set"); /* its slot was just freed */
+		log_error("tick timer cannot be set"); /* its slot was just freed */
 }
 
 void serve_io_wake(void *loop)
@@ -245,9 +245,8 @@ static void batch_calls(struct io *io)
 	if (error == 0 && io->resp.server)
 		error = resp_server_batch(io->resp.server);
 	if (error != 0 && io == io->serve->ios)
-		log_info(
-			"io_uring cannot be used: each connection reads and sends by itself, for a little more CPU",
-			log_str("error", error_name(error)));
+		log_info("io_uring is not available: one system call for each read and write",
+		         log_str("error", error_name(error)));
 }
 
 static int open_server(struct io *io)
@@ -329,7 +328,7 @@ void serve_io_run(void *user)
 	loop_run(io->loop);
 	size_t left = io->port ? port_drain(io->port, SERVE_DRAIN_MS) : 0;
 	if (left > 0)
-		log_warn("decisions were not made in time; their senders get no answer",
+		log_warn("shutdown timeout: requests closed without a decision",
 		         log_u64("decisions", left));
 }
 

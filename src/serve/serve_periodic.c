@@ -41,7 +41,7 @@ static void orphans_scanned(struct store_op *op)
 	if (!orphans->scan.end)
 		store_submit(orphans->store, op);
 	else if (orphans->found > 0)
-		log_warn("events wait for a sink that is not in the configuration",
+		log_warn("events wait for a sink that is not configured",
 		         log_u64("events", orphans->found), log_u64("sink", orphans->example));
 }
 
@@ -84,7 +84,7 @@ static void end(struct callers *callers)
 {
 	callers->sweeping = false;
 	if (callers->closed > 0)
-		log_warn("claims were never settled, and their windows have ended",
+		log_warn("claims expired: their callers never settled them",
 		         log_u64("claims", callers->closed));
 }
 
@@ -219,7 +219,7 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 			return;
 		struct buf words = { 0 };
 		advice_text(&advice, &words);
-		log_warn("a window", log_span("source", it->name),
+		log_warn("window is too short", log_span("source", it->name),
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}
@@ -231,7 +231,7 @@ static void advise(struct loop_timer *timer)
 	if (serve->traces)
 		trace_log_gaps(serve->traces, advise_source, serve);
 	if (loop_timer_set(serve->ios[0].loop, timer, ADVISE_MS) != 0)
-		log_error("the timer of advice cannot be set");
+		log_error("window advice timer cannot be set");
 }
 
 static void sweep(struct loop_timer *timer)
@@ -241,7 +241,7 @@ static void sweep(struct loop_timer *timer)
 		serve_callers_sweep(&serve->callers, serve->ios[0].webhook.options.store,
 		                    clock_read(clock_system()).wall_ms);
 	if (loop_timer_set(serve->ios[0].loop, timer, SWEEP_MS) != 0)
-		log_warn("the timer that ends forgotten claims cannot be set");
+		log_warn("claim expiry timer cannot be set");
 }
 
 int serve_periodic_start(struct serve *serve)

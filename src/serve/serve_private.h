@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/span.h"
 #include "config/config.h"
 #include "console/console.h"
@@ -45,6 +46,10 @@ struct waiting;
 struct serve_resp;
 struct serve_admin;
 struct sinks_change;
+
+/* Writes a message of a store or of the traces, which is MESSAGE or MESSAGE: DETAILS; the
+ * details become a field. Any thread. */
+void serve_log(enum log_level level, const char *part, const char *text);
 
 /* ---- serve_store.c ---- */
 

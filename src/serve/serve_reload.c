@@ -15,10 +15,10 @@ static void log_changes(const struct config_diff *diff)
 	for (uint32_t i = 0; i < diff->count; i++) {
 		const struct config_change *change = &diff->changes[i];
 		if (change->reloads)
-			log_info("configuration changed", log_str("option", change->option),
+			log_info("configuration option changed", log_str("option", change->option),
 			         log_str("text", change->text));
 		else
-			log_warn("configuration changed, but only a restart can take it over",
+			log_warn("configuration option not changed: it needs a restart",
 			         log_str("option", change->option), log_str("text", change->text));
 	}
 }
@@ -74,12 +74,11 @@ void serve_reload(struct serve *serve)
 	struct config_input input = *serve->input;
 	input.again = true;
 	if (!input.path) {
-		log_warn("SIGHUP: there is no configuration file to load again");
+		log_warn("SIGHUP ignored: no configuration file is in use");
 		return;
 	}
 	if (file_is_pipe(input.path)) {
-		log_warn("SIGHUP: the configuration came through a pipe, which cannot be read "
-		         "again");
+		log_warn("SIGHUP ignored: the configuration was read from a pipe");
 		return;
 	}
 	if (serve_reload_is_changing(serve)) {
@@ -96,15 +95,14 @@ void serve_reload(struct serve *serve)
 	if (error == 0) {
 		log_changes(&diff);
 		if (serve->store.shared && !serve->store.spools && config_spools(config))
-			log_warn("store_away: spool is in force after a restart: there is no spool "
-			         "yet");
+			log_warn("spool not opened: store_away: spool needs a restart");
 		log_info("configuration loaded", log_str("file", serve->input->path),
 		         log_u64("sources", config->source_count));
 		serve->before = serve->loaded; /* until the sinks are changed */
 		serve->loaded = config;
 		config = NULL;
 	} else {
-		log_error("configuration not loaded; the old one goes on",
+		log_error("configuration rejected; keeping the current one",
 		          log_str("file", serve->input->path),
 		          log_str("error", text.text[0] ? text.text : error_name(error)));
 	}
@@ -124,7 +122,7 @@ static void retry_change(struct serve *serve)
 	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
 	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
 	if (error != 0)
-		log_error("sinks cannot be changed", log_code(error));
+		log_error("sinks not changed", log_code(error));
 }
 
 /* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
@@ -139,5 +137,5 @@ void serve_reload_later(struct loop_timer *timer)
 		retry_change(serve);
 	}
 	if (loop_timer_set(serve->ios[0].loop, timer, LATER_MS) != 0)
-		log_error("the timer of reloads cannot be set");
+		log_error("reload timer cannot be set");
 }

@@ -33,7 +33,7 @@ static void watch(void *user)
 	for (uint64_t spent_ns = 0; spent_ns < limit_ns; spent_ns = clock_monotonic_ns() - began_ns)
 		if (wake_event_wait(&guard->wake, (int)((limit_ns - spent_ns) / 1000000) + 1))
 			return;
-	log_error("the stop takes too long (does the disk hang?); ended as by a crash",
+	log_error("shutdown timeout: process ended without a clean stop (does the disk hang?)",
 	          log_u64("limit_ms", (uint64_t)guard->limit_ms));
 	_exit(EXIT_CODE_FAILED);
 }
@@ -117,7 +117,7 @@ static void end_waits(struct serve *serve)
 static void end_drain(struct serve *serve)
 {
 	if (!all_drained(serve))
-		log_warn("some connections did not finish in time and are cut");
+		log_warn("shutdown timeout: open connections closed");
 	http_server_cut(serve->ios[0].server);
 	if (serve->ios[0].resp.server)
 		resp_server_cut(serve->ios[0].resp.server);
@@ -131,9 +131,9 @@ static void end_deliver(struct serve *serve, bool in_time)
 {
 	uint64_t open = undelivered(serve);
 	if (!in_time)
-		log_warn("some deliveries did not finish in time and are interrupted");
+		log_warn("shutdown timeout: deliveries interrupted");
 	if (open > 0)
-		log_warn("events are left for the next start", log_u64("open_tickets", open));
+		log_warn("open events remain for the next start", log_u64("open_tickets", open));
 	store_host_end_takes(serve->host);
 	deliver_end(serve->deliver);
 	enter(serve, PHASE_SETTLE);
@@ -162,9 +162,9 @@ void serve_stop_step(struct loop_timer *timer)
 void serve_stop(struct serve *serve, const char *signal)
 {
 	bool guarded = stop_guard_begin(&serve->guard, LIMIT_MS) == 0; /* of the log, too */
-	log_info("stopping", log_str("signal", signal));
+	log_info("stile is stopping", log_str("signal", signal));
 	if (!guarded)
-		log_warn("nothing bounds this stop if the disk hangs");
+		log_warn("shutdown timeout cannot be enforced: no thread for it");
 	store_host_hurry(serve->host);
 	atomic_store(&serve->console.draining, true);
 	enter(serve, PHASE_DRAIN);

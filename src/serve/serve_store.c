@@ -184,22 +184,19 @@ static int store_secret_write(struct file_system *files, const char *folder, str
 
 static void local_says(void *user, enum local_store_level level, const char *text)
 {
-	const char *who = user;
-	switch (level) {
-	case LOCAL_STORE_INFO: log_info(who, log_str("text", text)); break;
-	case LOCAL_STORE_WARNING: log_warn(who, log_str("text", text)); break;
-	case LOCAL_STORE_ERROR: log_error(who, log_str("text", text)); break;
-	}
+	static const enum log_level levels[] = { [LOCAL_STORE_INFO] = LOG_LEVEL_INFO,
+		                                 [LOCAL_STORE_WARNING] = LOG_LEVEL_WARN,
+		                                 [LOCAL_STORE_ERROR] = LOG_LEVEL_ERROR };
+	serve_log(levels[level], user, text);
 }
 
 static void spool_says(void *user, enum spool_level level, const char *text)
 {
+	static const enum log_level levels[] = { [SPOOL_INFO] = LOG_LEVEL_INFO,
+		                                 [SPOOL_WARNING] = LOG_LEVEL_WARN,
+		                                 [SPOOL_ERROR] = LOG_LEVEL_ERROR };
 	(void)user;
-	switch (level) {
-	case SPOOL_INFO: log_info("store", log_str("text", text)); break;
-	case SPOOL_WARNING: log_warn("store", log_str("text", text)); break;
-	case SPOOL_ERROR: log_error("store", log_str("text", text)); break;
-	}
+	serve_log(levels[level], "shared", text);
 }
 
 /* ---- local ---- */
@@ -291,7 +288,7 @@ static int open_late(void *user, struct store **ret_store, struct error_text *re
 static void late_is_refused(void *user, int error, const char *text)
 {
 	struct late_opening *late = user;
-	log_error("the shared store cannot be opened",
+	log_error("shared store cannot be opened",
 	          log_str("error", text[0] ? text : error_name(error)));
 	atomic_store(&late->refused, true);
 	kill(getpid(), SIGTERM);
@@ -315,8 +312,7 @@ static int open_without(const struct config *config, struct serve_store *store,
 		return error;
 	}
 	store->key = late->key;
-	log_warn("the shared store is away: events of sources that may are spooled until it is "
-	         "there",
+	log_warn("shared store is unreachable at start: events with store_away: spool are spooled",
 	         log_str("error", why->text));
 	return 0;
 }
@@ -342,16 +338,16 @@ static void keep_secret(const struct config *config, const struct serve_store *s
 	if (stats.spooled_events > 0 &&
 	    (store_secret_read(files, config->serve.local.path, config->store.url, old) != 0 ||
 	     memcmp(old, store->key, sizeof(old)) != 0))
-		log_warn("the store's secret is not the one under which events were spooled: of "
-		         "those, copies that come from now on are not known",
-		         log_u64("events", stats.spooled_events));
+		log_warn(
+			"shared store has a new secret: duplicates of spooled events are not recognized",
+			log_u64("events", stats.spooled_events));
 	secret_wipe(old, sizeof(old));
 	int error = store_secret_write(files, config->serve.local.path, config->store.url,
 	                               store->key);
 	if (error != 0)
-		log_warn("the store's secret cannot be kept: while the store is away this gateway "
-		         "can start, but not spool",
-		         log_code(error));
+		log_warn(
+			"secret of the shared store not saved: no spooling if it is unreachable at the next start",
+			log_code(error));
 }
 
 /* For traces, and the spool; a local store makes its own. */
@@ -583,7 +579,7 @@ static void on_signal(struct loop_handler *handler, uint32_t events)
 	if (read(handler->fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
 		return;
 	if (info.ssi_signo == SIGHUP) {
-		log_warn("SIGHUP: nothing is loaded again before the shared store is there");
+		log_warn("SIGHUP ignored: the shared store is unreachable");
 		return;
 	}
 	waiting->signalled = true;
@@ -619,7 +615,7 @@ int serve_waiting_run(struct waiting *waiting, struct serve_store *ret_store,
 		return error;
 	option_url(waiting->options.tls ? "https" : "http", waiting->options.config->serve.listen,
 	           http_server_port(waiting->server), url, sizeof(url));
-	log_warn("the shared store is away: events are refused until it is there",
+	log_warn("shared store is unreachable at start: requests rejected with 503",
 	         log_str("listen", url), log_str("error", ret_text->text));
 	loop_run(waiting->loop);
 	atomic_store(&waiting->ending, true);

@@ -15,7 +15,8 @@
 
 static void warn(struct span source, const char *text)
 {
-	log_warn("authentication", log_span("source", source), log_str("text", text));
+	log_warn("authentication of a source is weak", log_span("source", source),
+	         log_str("text", text));
 }
 
 /* NULL for a gateway whose only sink is standard output: nothing is to be decided. */
@@ -154,7 +155,7 @@ static int make_outlet(struct deliver_command *command, struct loop *loop,
 	struct error_text text = { "" };
 	int error = config_outlet_open(one->sink, loop, ret_outlet, &text);
 	if (error != 0)
-		log_error("a sink cannot be changed; it goes on as it was",
+		log_error("sink not changed; keeping its current settings",
 		          log_span("sink", one->sink->name),
 		          log_str("error", text.text[0] ? text.text : error_name(error)));
 	return error;
@@ -164,7 +165,7 @@ static void change_done(struct deliver_command *command)
 {
 	struct one_change *one = container_of(command, struct one_change, command);
 	if (command->kind == DELIVER_CHANGE && command->error == 0)
-		log_info("a sink was changed", log_span("sink", one->sink->name));
+		log_info("sink changed", log_span("sink", one->sink->name));
 	atomic_fetch_sub(&one->all->left, 1);
 }
 
@@ -248,7 +249,7 @@ static void pause_lane(struct sinks_change *all, struct deliver *deliver,
 	int lane = find_lane(deliver, sink->id, &view);
 	if (lane < 0)
 		return;
-	log_warn("a sink was removed; what waits for it stays until it comes back",
+	log_warn("sink removed; its events wait until it is configured again",
 	         log_span("sink", sink->name), log_u64("waiting", view.waiting + view.in_flight));
 	post(all, deliver, (uint32_t)lane, NULL,
 	     (struct deliver_command){ .kind = DELIVER_REMOVE });

@@ -287,8 +287,8 @@ static int open_current(struct file_outlet *own, const struct file_path *path)
 		return error;
 	int not_removed = names_remove_old(&own->names, &own->path, own->options.keep);
 	if (not_removed != 0)
-		log_warn("old files of a sink cannot be removed",
-		         log_str("folder", own->names.folder), log_code(not_removed));
+		log_warn("rotated files not removed", log_str("folder", own->names.folder),
+		         log_code(not_removed));
 	return 0;
 }
 

@@ -135,7 +135,7 @@ static void send_chain(struct outlet *base, struct outlet_attempt *chain)
 			chain = outlet_finish(chain, OUTLET_DONE, SPAN_EMPTY);
 	}
 	if (chain && error != ERR_CLOSING)
-		log_warn("events cannot be written to standard output", log_code(error));
+		log_warn("write to standard output failed", log_code(error));
 	while (chain)
 		chain = outlet_finish(chain, OUTLET_NOT_SENT, span_str(error_name(error)));
 }

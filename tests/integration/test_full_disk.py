@@ -93,7 +93,7 @@ def test_full_disk_answers_503_delivers_and_accepts_again_when_room_returns(
     resize(disk, LARGE)
     take_verdict(accepted_again(gateway, {"id": "room"}), "new")
     eventually(lambda: gateway.get("/readyz").status == 200, "/readyz")
-    eventually(lambda: "there is room again" in gateway.log(), "the log tells that too")
+    eventually(lambda: "room for segments again" in gateway.log(), "the log tells that too")
     assert gateway.log().count("no room for another segment") == 1
     for event_id, ticket in kept.items():
         assert take_verdict(gateway.post(large(event_id)), "duplicate") == ticket

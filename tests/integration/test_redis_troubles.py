@@ -129,11 +129,11 @@ def test_gateway_whose_redis_becomes_a_replica_says_so_once_and_when_it_is_over(
             server.ask("REPLICAOF", "NO", "ONE")
             eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
                        "it is a master again")
-            eventually(lambda: told(node, "redis is there again") == 1, "that is told")
+            eventually(lambda: told(node, "redis is reachable again") == 1, "that is told")
         assert told(node, "it is a replica, which takes no writes") == 1, node.log()
-        assert told(node, "redis refused a batch") == 0, node.log()
+        assert told(node, "redis rejected a batch") == 0, node.log()
         assert node.stop() == 0
-        assert told(node, "redis is there again") == 1, node.log()
+        assert told(node, "redis is reachable again") == 1, node.log()
     finally:
         other.close()
 
@@ -149,10 +149,10 @@ def test_gateway_whose_redis_wants_replicas_says_so_once_and_when_it_is_over(gat
             server.set("min-replicas-to-write", "0")
             eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
                        "it needs none any more")
-            eventually(lambda: told(node, "redis is there again") == spell, "that is told")
+            eventually(lambda: told(node, "redis is reachable again") == spell, "that is told")
             assert told(node, "why=\"NOREPLICAS ") == spell, node.log()
     assert node.stop() == 0
-    assert told(node, "redis is away") == told(node, "redis is there again") == 2, node.log()
+    assert told(node, "redis is unreachable") == told(node, "redis is reachable again") == 2, node.log()
 
 
 @pytest.mark.parametrize("before, word", [(None, "NOAUTH"), ("c4n4ry-1", "WRONGPASS")])
@@ -173,7 +173,7 @@ def test_gateway_whose_password_is_changed_says_what_the_server_says(gateway, be
             server.password = before
             eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
                        "the old one is right again")
-            eventually(lambda: told(node, "redis is there again") == 1, "that is told")
+            eventually(lambda: told(node, "redis is reachable again") == 1, "that is told")
         assert told(node, f"why=\"{word} ") == 1 and "c4n4ry" not in node.log(), node.log()
         assert node.stop() == 0
     finally:
@@ -433,7 +433,7 @@ def test_node_that_left_the_cluster_is_forgotten_and_found_again(gateway):
             assert decided([f"a{n}" for n in range(64)])  # all shards
             cluster.kill_master(old)
             eventually(lambda: decided([f"b{n}" for n in range(64)]), "its replica has its slots")
-            left = "a redis that has left the cluster is not asked any more"
+            left = "redis node removed: it left the cluster"
             eventually(lambda: told(node, left) == 1, "it is forgotten")
             where = f"host={old.address} port={old.port}"
             assert where in next(line for line in node.log().splitlines()

@@ -81,7 +81,7 @@ def test_sink_with_another_address_gets_what_waited_there(make, sink):
     gate = make(http_sink("crm", down.url(), QUICK))
     ids = gate.send(20)
     down.wait(1)
-    gate.load(http_sink("crm", up.url(), QUICK), message="a sink was changed")
+    gate.load(http_sink("crm", up.url(), QUICK), message="sink changed")
     gate.gateway.wait_settled()
     assert sorted(up.ids()) == sorted(ids)
     again = {json.loads(r.body)["id"]: key(r) for r in down.got()}
@@ -233,7 +233,7 @@ def test_second_reload_waits_for_the_first_change(make, sink):
     gate.gateway.process.send_signal(signal.SIGHUP)
     go.set()
     eventually(lambda: gate.told("configuration loaded") > before, "it is loaded after all")
-    eventually(lambda: gate.told("a sink was changed") == 2, "both changes are done")
+    eventually(lambda: gate.told("sink changed") == 2, "both changes are done")
     ids = gate.send(2)
     gate.gateway.wait_settled()
     assert sorted(other.ids("/second")) == sorted(ids) and not other.got("/first")
@@ -261,7 +261,7 @@ def test_no_secret_is_in_any_output(make, run, sink, scratch):
     assert request.headers["Authorization"] == f"Bearer {CANARY}"
     assert request.headers["X-Api-Key"] == CANARY and CANARY in request.path
     assert request.headers["webhook-signature"].startswith("v1,")
-    gate.load(sinks.replace("X-Api-Key", "X-Api-Key2"), message="a sink was changed")
+    gate.load(sinks.replace("X-Api-Key", "X-Api-Key2"), message="sink changed")
     outputs = [gate.gateway.get("/metrics").body.decode(), gate.gateway.log()]
     env = {"CANARY": CANARY, "SIGNING": SIGNING}
     for arguments in (("check", gate.path), ("check", "--json", gate.path)):

@@ -301,7 +301,7 @@ def test_window_that_is_too_short_is_told_by_metric_advice_and_log(gateway, run)
     code, out, err = run("advise", "--url", url(gateway), "--source", "brief")
     assert code == 0 and "brief: window 1s is too short" in out and "is advised" in out, err
     assert "orders" not in out
-    eventually(lambda: re.search(r'level=warn msg="a window" source=brief text="window 1s is too '
+    eventually(lambda: re.search(r'level=warn msg="window is too short" source=brief text="window 1s is too '
                                  r'short: duplicates arrive up to', gateway.log()),
                "the log tells it", pause_s=0.2)
     code, out, err = run("advise", "--data", gateway.data, "--window", "1s", "--json")

@@ -200,8 +200,9 @@ static uint32_t said_full, said_room;
 static void count_says(void *user, enum local_store_level level, const char *text)
 {
 	(void)user;
-	said_full += level == LOCAL_STORE_ERROR && strstr(text, "no room for another segment");
-	said_room += strcmp(text, "there is room again") == 0;
+	said_full += level == LOCAL_STORE_ERROR &&
+	             strstr(text, "no room for another segment; new events rejected");
+	said_room += strcmp(text, "room for segments again; new events accepted") == 0;
 }
 
 static void test_a_full_disk_is_told_once_and_so_is_its_end(void **state)

@@ -849,7 +849,7 @@ static void test_an_operator_is_told_once_that_damage_keeps_segments(void **stat
 		clock_fake_advance(&world.clock, 2000);
 		world.logs = 0;
 		store_tick(world.store);
-		told += world.logs > 0 && strstr(world.log, "stays on disk") != NULL;
+		told += world.logs > 0 && strstr(world.log, "damaged data") != NULL;
 	}
 	assert_int_equal(told, 1);
 	end(&world);

@@ -138,8 +138,8 @@ static void tell_damaged(struct local_store *local, const struct cell *cell, int
 
 	format_name(name, cell->segment, FILE_KIND_SEGMENT);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-	local_log(local, LOCAL_STORE_ERROR, "a cell in %s at offset %u is not readable (%s)", name,
-	          cell->offset, error_name(error));
+	local_log(local, LOCAL_STORE_ERROR, "value of a key cannot be read: %s at offset %u: %s",
+	          name, cell->offset, error_name(error));
 }
 
 static int append_value(struct local_store *local, const struct cell *cell, struct buf *value)

@@ -203,7 +203,7 @@ static void fail_batch(struct local_store *local, int io_error)
 	reset_batch(batch);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
 	local_log(local, LOCAL_STORE_ERROR,
-	          "write to segment %llu failed: %s; going on in the next",
+	          "journal write failed; continuing in the next segment: segment %llu: %s",
 	          (unsigned long long)local->journal.durable.segment, error_name(io_error));
 	local->frames_lost++;
 	/* All is taken back before anyone is told. */

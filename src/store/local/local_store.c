@@ -60,14 +60,14 @@ static void tell_crowd(struct local_store *local, uint64_t open)
 
 	if (!local->crowded && open >= most) {
 		local->crowded = true;
-		local_log(local, LOCAL_STORE_ERROR,
-		          "%llu tickets are open, as many as may: new events are refused until "
-		          "some are done, or dropped if they are dead, parked or held",
-		          (unsigned long long)open);
+		local_log(
+			local, LOCAL_STORE_ERROR,
+			"too many open tickets; new events rejected: %llu tickets are open; release or drop dead, parked and held ones",
+			(unsigned long long)open);
 	} else if (local->crowded && open < most && open <= most - most / 8) {
 		local->crowded = false;
 		local_log(local, LOCAL_STORE_INFO,
-		          "%llu tickets are open: there is room for new ones again",
+		          "room for new tickets again: %llu tickets are open",
 		          (unsigned long long)open);
 	}
 }
@@ -140,7 +140,7 @@ int local_mark(struct local_store *local, const struct journal_position *positio
 	int r = superblock_write(&local->superblock, &local->folder, &slot);
 	if (r < 0) {
 		atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-		local_log(local, LOCAL_STORE_ERROR, "superblock: %s", error_name(r));
+		local_log(local, LOCAL_STORE_ERROR, "superblock not written: %s", error_name(r));
 		return r;
 	}
 	local->superblock_dirty = false;
@@ -177,11 +177,11 @@ static void tell_room(struct local_store *local)
 	if (local->refused && !local->told_full) {
 		local->told_full = true;
 		local_log(local, LOCAL_STORE_ERROR,
-		          "there is no room for another segment: new events are refused (%s)",
+		          "no room for another segment; new events rejected: %s",
 		          error_name(error < 0 ? error : ERR_FULL));
 	} else if (local->told_full && !local->refused && !local->full && error == 0) {
 		local->told_full = false;
-		local_log(local, LOCAL_STORE_INFO, "there is room again");
+		local_log(local, LOCAL_STORE_INFO, "room for segments again; new events accepted");
 	}
 	local->refused = false;
 }
@@ -376,7 +376,7 @@ static void close_store(struct store *store)
 	if (local->journal.durable.segment != 0 &&
 	    local_mark(local, &local->journal.durable, flags) < 0)
 		local_log(local, LOCAL_STORE_WARNING,
-		          "closed, but the superblock could not tell so");
+		          "superblock not marked as closed; the next start recovers");
 	destroy(local);
 }
 
@@ -537,12 +537,13 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 	publish_all(local); /* the superblock's hint */
 	r = end->exact ? journal_go_on(&local->journal, end) : 0;
 	if (r < 0)
-		local_log(local, LOCAL_STORE_WARNING, "the last segment cannot be gone on with: %s",
+		local_log(local, LOCAL_STORE_WARNING, "last segment cannot be continued: %s",
 		          error_name(r));
 	r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
 	if (r == -ENOSPC || r == -EDQUOT) {
 		local->full = local->told_full = true;
-		local_log(local, LOCAL_STORE_ERROR, "no room for a new segment: %s", error_name(r));
+		local_log(local, LOCAL_STORE_ERROR,
+		          "no room for a first segment; new events rejected: %s", error_name(r));
 		r = 0;
 	}
 	if (r < 0)

@@ -57,7 +57,8 @@ struct local_store_options {
 	                               * tick's: an event costs one write, not two */
 	bool accept_clock;         /* trust the wall clock once, as an operator says */
 	/* What an operator should read (a torn tail, a held clock, a full disk).
-	 * Called on the owner thread, during open too. */
+	 * Called on the owner thread, during open too. The text is a fixed message, or a
+	 * fixed message and details behind the first ": ". */
 	void (*log)(void *user, enum local_store_level level, const char *text);
 	void *log_user;
 };

@@ -151,7 +151,7 @@ static int open_superblock(struct recovery *recovery)
 	}
 	if (local->superblock.one_slot_bad)
 		local_log(local, LOCAL_STORE_WARNING,
-		          "one slot of the superblock is not valid; the other is used");
+		          "superblock slot is damaged; using the other one");
 	return 0;
 }
 
@@ -399,7 +399,7 @@ static void tell_torn(const struct recovery *recovery, const struct scan *scan)
 		return;
 	format_name(name, scan->number, FILE_KIND_SEGMENT);
 	local_log(recovery->local, LOCAL_STORE_WARNING,
-	          "%s ends at offset %llu: a write that was cut short is left out", name,
+	          "incomplete write ignored: %s ends at offset %llu", name,
 	          (unsigned long long)scan->at);
 }
 
@@ -407,7 +407,7 @@ static void tell_claims_bad(struct recovery *recovery, struct error_text *text)
 {
 	recovery->claims_bad = true;
 	local_log(recovery->local, LOCAL_STORE_WARNING,
-	          "%s; its segment has the same claims and is used instead", text->text);
+	          "claims file is damaged; using its segment instead: %s", text->text);
 	text->text[0] = '\0';
 }
 

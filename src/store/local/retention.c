@@ -227,8 +227,9 @@ static void collect_finished(struct local_store *local)
 		if (job->error < 0) {
 			atomic_fetch_add_explicit(&local->counters.io_errors, 1,
 			                          memory_order_relaxed);
-			local_log(local, LOCAL_STORE_WARNING, "%s for segment %llu failed: %s",
-			          job->kind == KEEPER_CLAIMS ? "the claims file" : "removal",
+			local_log(local, LOCAL_STORE_WARNING, "%s: segment %llu: %s",
+			          job->kind == KEEPER_CLAIMS ? "claims file not written"
+			                                     : "segment not removed",
 			          (unsigned long long)job->number, error_name(job->error));
 		}
 		if (item && job->kind == KEEPER_CLAIMS) {
@@ -392,10 +393,10 @@ void local_tell_stays(struct local_store *local, uint64_t segment)
 
 	CHECK(item && !item->stays);
 	item->stays = true;
-	local_log(local, LOCAL_STORE_ERROR,
-	          "segment %llu has an open event or a cell that is damaged: it stays on disk, "
-	          "and so does all that came after it",
-	          (unsigned long long)segment);
+	local_log(
+		local, LOCAL_STORE_ERROR,
+		"segment has damaged data; it stays on disk with all later segments: segment %llu",
+		(unsigned long long)segment);
 }
 
 /*

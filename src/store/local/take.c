@@ -183,9 +183,8 @@ static void park(struct local_store *local, const struct open_ticket *ticket, in
 	CHECK(parked == ticket);
 	format_name(name, ticket->segment, FILE_KIND_SEGMENT);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-	local_log(local, LOCAL_STORE_ERROR,
-	          "an event in %s at offset %u is not readable (%s); parked", name, ticket->offset,
-	          error_name(error));
+	local_log(local, LOCAL_STORE_ERROR, "event cannot be read; parked: %s at offset %u: %s",
+	          name, ticket->offset, error_name(error));
 }
 
 static bool is_for_want(int error)
@@ -205,8 +204,8 @@ static bool read_failed(struct local_store *local, const struct open_ticket *tic
 		reader->failed_ticket = ticket->ticket;
 		reader->failed_tries = 0;
 		atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-		local_log(local, LOCAL_STORE_WARNING,
-		          "an event could not be read back (%s); trying again", error_name(error));
+		local_log(local, LOCAL_STORE_WARNING, "event cannot be read; trying again: %s",
+		          error_name(error));
 	}
 	reader->failed_tries += !is_for_want(error);
 	if (reader->failed_tries >= READ_TRIES)

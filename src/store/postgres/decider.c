@@ -162,8 +162,8 @@ static bool look_up_commit(struct postgres_store *own, int *ret_error)
 	int error = connection_was_committed(&own->decider, &committed);
 
 	if (error == -ENOENT) {
-		log_error("cannot find out whether a transaction was committed, since its row in "
-		          "stile_lines was deleted: its senders must send again");
+		log_error(
+			"commit result unknown: the row of this node in stile_lines is missing; senders must retry");
 		*ret_error = ERR_AWAY;
 	}
 	if (error != 0 && error != ERR_BUSY)
@@ -194,7 +194,7 @@ static bool give_up_refused(struct connection *conn, int *ret_error)
 	/* Serialization failure, deadlock, lock_timeout, statement_timeout. */
 	if (state_is(conn, "40") || state_is(conn, "55P03") || state_is(conn, "57014"))
 		return false;
-	log_error("PostgreSQL refused a transaction", log_str("state", conn->state),
+	log_error("PostgreSQL rejected a transaction", log_str("state", conn->state),
 	          log_str("reason", conn->text.text));
 	*ret_error = state_is(conn, "53") ? ERR_FULL : ERR_AWAY;
 	return true;

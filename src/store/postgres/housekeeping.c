@@ -122,12 +122,11 @@ static void watch_clock(struct postgres_store *own, uint64_t said_ms)
 	if (before_ms == 0)
 		return;
 	if (offset_ms > before_ms + CLOCK_JUMP_MS)
-		log_error("the clock of the database went ahead: windows end sooner by this time",
+		log_error("PostgreSQL clock jumped forward: windows end earlier",
 		          log_u64("by_ms", (uint64_t)(offset_ms - before_ms)));
 	else if (offset_ms < before_ms - CLOCK_JUMP_MS)
-		log_warn(
-			"the clock of the database went back: the time stands still until it catches up",
-			log_u64("by_ms", (uint64_t)(before_ms - offset_ms)));
+		log_warn("PostgreSQL clock jumped back: waiting until it catches up",
+		         log_u64("by_ms", (uint64_t)(before_ms - offset_ms)));
 }
 
 /* Writes that this node lives. Tickets of nodes that do not are due again. */

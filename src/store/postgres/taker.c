@@ -73,8 +73,8 @@ static int undo_take(struct postgres_store *own)
 	bool gone = error == -ENOENT;
 
 	if (gone) /* the tickets have the stamp, committed or not */
-		log_warn("the row of this node in stile_lines was deleted: tickets of an "
-		         "interrupted take are due again");
+		log_warn(
+			"row of this node in stile_lines is missing: unconfirmed leases given back");
 	if (gone || (!error && committed)) {
 		postgres_args_u64(&conn->args, own->node);
 		postgres_args_u64(&conn->args, conn->transaction);
@@ -457,7 +457,7 @@ static void run_round(struct postgres_store *own, struct round *round)
 	if (error && connection_is_open(conn) && connection_lost_tables(conn))
 		connection_close(conn);
 	else if (error && connection_is_open(conn) && conn->state[0])
-		log_warn("PostgreSQL refused to lease tickets", log_str("state", conn->state),
+		log_warn("PostgreSQL rejected a lease", log_str("state", conn->state),
 		         log_str("reason", conn->text.text));
 }
 
@@ -497,6 +497,6 @@ void taker_main(void *user)
 	postgres_finish(own, &own->takes);
 	end_waits(own, 0, ERR_CLOSING);
 	if (connect_taker(own, UINT64_MAX) < 0 || housekeeping_leave(own) < 0)
-		log_warn("PostgreSQL could not be told that this node stops: its tickets are due "
-		         "again when their leases end");
+		log_warn(
+			"PostgreSQL not informed of the stop: leases of this node end by their timeout");
 }

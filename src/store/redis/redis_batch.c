@@ -280,7 +280,7 @@ static void trouble_begins(enum redis_trouble trouble, struct span answer)
 	if (trouble == REDIS_FULL)
 		log_warn("redis is full: events are rejected, due events are still delivered");
 	else
-		log_error("redis refused a batch", log_span("answer", answer));
+		log_error("redis rejected a batch", log_span("answer", answer));
 }
 
 /* One log line for all shards, when it begins and when it ends. */

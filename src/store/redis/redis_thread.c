@@ -201,11 +201,10 @@ static void guard_answered(struct redis_call *call, int error, struct span reply
 		bool foreign = !span_eq(value.text, span_of(redis->key, sizeof(redis->key)));
 		if (foreign && !redis->foreign)
 			log_error(
-				"the shared store has another secret than at the start, because it was "
-				"emptied or replaced: rejecting all requests until stile is restarted");
+				"shared store was emptied or replaced: rejecting all requests until a restart");
 		redis->foreign = foreign;
 	} else if (value.kind == RESP_REPLY_NULL) {
-		log_error("the store has lost its data: keys that it knew before are new again");
+		log_error("shared store lost its data: duplicates of earlier events pass as new");
 		guard_ask(redis, true);
 	}
 }

@@ -504,7 +504,7 @@ static void judge(struct spool *spool, uint32_t turn, int error)
 	if (is_back(spool)) {
 		atomic_store(&spool->away, false);
 		report(spool, SPOOL_INFO,
-		       "the shared store is back after %llu ms; %llu events wait in the spool",
+		       "shared store is reachable again: after %llu ms; %llu events wait in the spool",
 		       (unsigned long long)(spool->now_ms - spool->away_since_ms),
 		       (unsigned long long)atomic_load(&spool->waiting));
 		try_held(spool);
@@ -512,9 +512,9 @@ static void judge(struct spool *spool, uint32_t turn, int error)
 		atomic_store(&spool->away, true);
 		atomic_fetch_add(&spool->away_times, 1);
 		spool->away_since_ms = spool->now_ms;
-		report(spool, SPOOL_WARNING, "the shared store is away; %s",
-		       spool->local ? "events of sources that may are spooled, others are refused"
-		                    : "events are refused until it is back");
+		report(spool, SPOOL_WARNING, "shared store is unreachable: %s",
+		       spool->local ? "events with store_away: spool are spooled, others rejected"
+		                    : "events are rejected until it is reachable again");
 	}
 }
 
@@ -584,7 +584,7 @@ static void closed(struct store_op *op)
 	for (int i = 0; i < VERDICT_COUNT; i++)
 		all += decided[i];
 	report(spool, SPOOL_INFO,
-	       "the spool is empty: of %" PRIu64 " events %" PRIu64 " were new, %" PRIu64
+	       "spool drained: of %" PRIu64 " events %" PRIu64 " were new, %" PRIu64
 	       " duplicates, %" PRIu64 " stale, %" PRIu64 " conflicts",
 	       all, decided[VERDICT_NEW], decided[VERDICT_DUPLICATE], decided[VERDICT_STALE],
 	       decided[VERDICT_CONFLICT]);
@@ -607,7 +607,7 @@ static void give_up(struct drain_entry *entry, int error)
 	const char *why = error_name(error);
 	ticket_text(entry->ticket, number);
 	report(entry->drain->spool, SPOOL_ERROR,
-	       "the spooled event %.*s cannot be decided and is kept in the spool as dead: %s",
+	       "spooled event cannot be decided; kept in the spool as dead: %.*s: %s",
 	       TICKET_TEXT_LEN, number, why);
 	entry->settle.outcome = OUTCOME_DEAD;
 	entry->settle.text = span_str(why);

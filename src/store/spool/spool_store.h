@@ -60,7 +60,7 @@ struct spool_store_options {
 	void *open_user;
 	uint32_t open_every_ms; /* 0: a second */
 
-	/* Messages for the operator; on the owner's thread. */
+	/* Messages for the operator, MESSAGE or MESSAGE: DETAILS; on the owner's thread. */
 	void (*log)(void *user, enum spool_level level, const char *text);
 	void *log_user;
 };

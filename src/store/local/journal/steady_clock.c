@@ -122,16 +122,16 @@ bool steady_clock_alarm(struct steady_clock *steady, struct error_text *ret_text
 	steady->alarm = false;
 	int64_t told_ms = steady->reported_ms;
 	if (told_ms == 0)
-		error_fill(ret_text, 0, "the wall clock agrees with the store's clock again");
+		error_fill(ret_text, 0, "wall clock agrees with the store again");
 	else if (told_ms > 0)
 		error_fill(ret_text, 0,
-		           "the wall clock is %" PRId64 " ms ahead of what can be explained; "
-		           "windows are judged without that jump",
+		           "wall clock jumped ahead: %" PRId64
+		           " ms; windows are judged without the jump",
 		           told_ms);
 	else
 		error_fill(ret_text, 0,
-		           "the wall clock is %" PRId64 " ms behind the store's clock; "
-		           "windows are judged as if it had not gone back",
+		           "wall clock jumped back: %" PRId64
+		           " ms; windows are judged as if it had not",
 		           -told_ms);
 	return true;
 }
