@@ -200,7 +200,7 @@ def test_stop_tells_who_waits_and_waits_for_no_retry(gateway, sink, mode):
         answer = connection.answer()
         assert "outcome" not in take(answer, "new", 503) and answer.header("retry-after") == "1"
     assert stile.wait() == 0
-    assert "in time" not in stile.log() and "left for the next start" in stile.log()
+    assert "shutdown timeout" not in stile.log() and "open events remain for the next start" in stile.log()
 
 
 def test_stop_waits_for_an_attempt_under_way_and_tells_what_came_of_it(gateway, sink, mode):
@@ -215,7 +215,7 @@ def test_stop_waits_for_an_attempt_under_way_and_tells_what_came_of_it(gateway, 
         go.set()
         assert take(connection.answer(), "new")["outcome"] == "done"
     assert stile.wait() == 0
-    assert "in time" not in stile.log() and "left for the next start" not in stile.log()
+    assert "shutdown timeout" not in stile.log() and "open events remain for the next start" not in stile.log()
 
 
 def test_conflict_that_is_kept_aside_is_answered_at_once(gateway, sink):

@@ -279,10 +279,10 @@ def test_place_that_is_taken_is_an_error_only_when_it_was_asked_for(stile, run, 
         except OSError:
             pass  # somebody else has it: as good
         gateway = stile(admin=False)
-        assert "there is no admin listener" in gateway.log() and gateway.admin is None
+        assert "admin API disabled" in gateway.log() and gateway.admin is None
         take(post(gateway, "/in/events", {"id": "a"}), "new")
     gateway = stile("--admin", "none", folder=os.path.join(scratch, "other"))
-    assert gateway.admin is None and "no admin listener" not in gateway.log()
+    assert gateway.admin is None and "admin API disabled" not in gateway.log()
 
 
 # ---- lists ----

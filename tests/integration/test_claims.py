@@ -613,7 +613,7 @@ def test_stop_is_quick_while_claims_are_open_and_callers_wait(stile, mode):
     eventually(lambda: lookup(gateway, key)["seen"] == 1, "it has come")
     gateway.stop()
     thread.join()
-    assert found and "events are left" not in gateway.log()
+    assert found and "open events remain" not in gateway.log()
 
 
 # ---- what is refused ----

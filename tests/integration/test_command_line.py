@@ -148,7 +148,7 @@ def test_where_io_uring_is_forbidden_it_is_told_once_and_done_without(stile, scr
                           "inject=io_uring_setup:error=EPERM"])
     for number in range(20):
         assert gateway.post({"id": f"forbidden-{number}"}).status == 200
-    assert gateway.log().count("io_uring cannot be used") == told
+    assert gateway.log().count("io_uring is not available") == told
     gateway.kill_children()
     gateway.wait()
     with open(calls, encoding="utf-8") as file:

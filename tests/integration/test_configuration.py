@@ -176,5 +176,5 @@ def test_a_reload_of_what_came_through_a_pipe_changes_nothing(stile, through_pip
     name = through_pipe(text)
     gateway = stile("--config", name, pass_fds=[int(os.path.basename(name))])
     gateway.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "came through a pipe" in gateway.log(), "the reload is refused")
+    eventually(lambda: "was read from a pipe" in gateway.log(), "the reload is refused")
     assert gateway.request("POST", "/in/a", b'{"id":"1"}').status == 401

@@ -150,7 +150,7 @@ def test_gateway_whose_redis_wants_replicas_says_so_once_and_when_it_is_over(gat
             eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
                        "it needs none any more")
             eventually(lambda: told(node, "redis is reachable again") == spell, "that is told")
-            assert told(node, "why=\"NOREPLICAS ") == spell, node.log()
+            assert told(node, "reason=\"NOREPLICAS ") == spell, node.log()
     assert node.stop() == 0
     assert told(node, "redis is unreachable") == told(node, "redis is reachable again") == 2, node.log()
 
@@ -166,7 +166,7 @@ def test_gateway_whose_password_is_changed_says_what_the_server_says(gateway, be
             server.password = "c4n4ry-2"
             server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             assert connection.post({"id": "during"}, path="/in/a").status == 503
-            eventually(lambda: told(node, f"why=\"{word} ") == 1, "the reason is told")
+            eventually(lambda: told(node, f"reason=\"{word} ") == 1, "the reason is told")
             for n in range(4):
                 assert connection.post({"id": f"r{n}"}, path="/in/a").status == 503
             server.set("requirepass", before or "")
@@ -174,7 +174,7 @@ def test_gateway_whose_password_is_changed_says_what_the_server_says(gateway, be
             eventually(lambda: connection.post({"id": "after"}, path="/in/a").status == 200,
                        "the old one is right again")
             eventually(lambda: told(node, "redis is reachable again") == 1, "that is told")
-        assert told(node, f"why=\"{word} ") == 1 and "c4n4ry" not in node.log(), node.log()
+        assert told(node, f"reason=\"{word} ") == 1 and "c4n4ry" not in node.log(), node.log()
         assert node.stop() == 0
     finally:
         server.close()

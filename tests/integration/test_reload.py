@@ -47,7 +47,7 @@ class Reloaded:
 
     def fail(self, text):
         self.write(text)
-        return self.hang_up("configuration not loaded")
+        return self.hang_up("configuration rejected")
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_bad_file_changes_nothing_and_all_its_errors_are_told(make):
                  "secret: ${NONE_SUCH} } }\n"):
         it.fail(text)
     os.unlink(it.path)
-    it.hang_up("configuration not loaded")
+    it.hang_up("configuration rejected")
     take(post(it.gateway, "/in/a", {"id": fresh()}, right), "new")
     take_problem(post(it.gateway, "/in/a", {"id": fresh()}), 401)
     take(post(it.gateway, "/in/b", {"id": fresh()}), "new")
@@ -231,7 +231,7 @@ def test_empty_file_changes_nothing_and_opens_nothing(make):
     for text in ("", "# nothing yet\n"):
         with open(it.path, "w", encoding="ascii") as file:
             file.write(text)
-        said = it.hang_up("configuration not loaded")
+        said = it.hang_up("configuration rejected")
         assert "the file is empty" in said, said
         still_asks_for_its_key(it.gateway)
         assert post(it.gateway, "/in/events", {"id": fresh()}).status == 404
@@ -245,10 +245,10 @@ def test_pipes_in_place_of_files_do_not_stop_the_gateway(make, scratch):
     assert "not a regular file" in said, said
     os.remove(it.path)
     os.mkfifo(it.path)
-    it.hang_up("SIGHUP: the configuration came through a pipe")
+    it.hang_up("SIGHUP ignored: the configuration was read from a pipe")
     os.remove(it.path)
     os.symlink("/dev/ptmx", it.path)
-    assert "not a regular file" in it.hang_up("configuration not loaded")
+    assert "not a regular file" in it.hang_up("configuration rejected")
     still_asks_for_its_key(it.gateway)
     assert it.gateway.stop() == 0
 
@@ -256,7 +256,7 @@ def test_pipes_in_place_of_files_do_not_stop_the_gateway(make, scratch):
 def test_what_needs_a_restart_is_told_and_the_rest_is_taken(make):
     it = make(source("a") + "threads: 1\nlisten: 127.0.0.1:0\nlimits: { body: 1MiB }\n")
     said = it.load(source("b") + "threads: 2\nlisten: 127.0.0.1:0\nlimits: { body: 64KiB }\n")
-    only_a_restart = r"only a restart can take it over\" option=(\S+)"
+    only_a_restart = r"it needs a restart\" option=(\S+)"
     assert set(re.findall(only_a_restart, said)) == {"threads", "limits.body"}, said
     said = it.load(source("b") + "threads: 2\nlisten: 127.0.0.1:0\nlimits: { body: 1MiB }\n")
     assert re.findall(only_a_restart, said) == ["threads"], "told as long as it differs"

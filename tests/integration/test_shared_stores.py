@@ -126,7 +126,7 @@ def test_node_whose_configuration_drops_a_sink_leaves_its_events_to_others(fleet
                > 0, "it holds some")
     write(scratch, "own.yaml", its.text.replace("  it:", "  another:"))
     node.process.send_signal(signal.SIGHUP)
-    eventually(lambda: "sink was removed" in node.log(), "it is removed")
+    eventually(lambda: "sink removed" in node.log(), "it is removed")
     up.set()
     with Connection(other.address) as connection:
         for number in ids[20:]:
@@ -686,7 +686,7 @@ def test_a_gateway_that_starts_after_the_store_was_emptied_has_the_same_secret(f
     answers = [node.request("POST", "/in/a", event_bytes({"id": "emptied"}))
                for node in (first, second)]
     assert [answer.json()["verdict"] for answer in answers] == ["new", "duplicate"]
-    assert "the store has lost its data" in first.log()
+    assert "shared store lost its data" in first.log()
 
 
 @only("redis")
@@ -694,7 +694,7 @@ def test_a_gateway_whose_store_was_exchanged_decides_nothing(fleet, backend):
     its = fleet()
     node = its.start("only")
     backend.server.ask("SET", f"{its.name}:secret", "x" * 16)
-    eventually(lambda: "another secret" in node.log(), "it is noticed")
+    eventually(lambda: "shared store was emptied or replaced" in node.log(), "it is noticed")
     take_problem(node.request("POST", "/in/a", event_bytes({"id": "exchanged"})), 503)
     backend.server.ask("DEL", f"{its.name}:secret")
     eventually(lambda: node.request("POST", "/in/a", event_bytes({"id": "again"})).status == 200,

@@ -177,7 +177,7 @@ def test_node_that_starts_without_the_store_spools_and_delivers_once_it_is_there
             for event_id in ("spooled", "spooled", "known"):
                 answer = connection.post({"id": event_id}, path="/in/a")
                 assert answer.status == 202 and answer.json()["verdict"] == "spooled"
-        assert "events of sources that may are spooled until it is there" in node.log()
+        assert "events with store_away: spool are spooled" in node.log()
         node.kill()
         node = its.start("one")  # and again
         assert node.metrics()["stile_spooled_events"].value() == 3
@@ -225,6 +225,6 @@ def test_store_that_comes_back_with_another_secret_ends_the_node(fleet, backend)
     assert node.wait() == 1
     assert "its secret is another" in node.log()
     node = its.start("one")
-    assert "is not the one under which events were spooled" in node.log()
+    assert "duplicates of spooled events are not recognized" in node.log()
     eventually(lambda: "spooled" in [event["id"] for event in node.events()], "it is delivered")
     assert node.stop() == 0

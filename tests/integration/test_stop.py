@@ -66,7 +66,7 @@ def test_stop_with_a_stuck_reader_ends_and_leaves_the_events_for_the_next_start(
     for i in range(3):
         take_verdict(gateway.post({"id": f"stuck-{i}"}), "new")
     assert gateway.stop() == 0
-    assert "left for the next start" in gateway.log()
+    assert "open events remain for the next start" in gateway.log()
     gateway = stile()
     assert gateway.wait_events(3) == [{"id": f"stuck-{i}"} for i in range(3)]
 
@@ -96,7 +96,7 @@ def test_stop_waits_for_no_sink_that_gets_nothing_now(stile, scratch, sink, stat
         gateway.request("POST", "/in/a", event_bytes({"id": f"later-{i}"}))
     it.wait(1)
     assert gateway.stop() == 0
-    assert "in time" not in gateway.log() and "left for the next start" in gateway.log()
+    assert "shutdown timeout" not in gateway.log() and "open events remain for the next start" in gateway.log()
 
 
 def test_second_signal_ends_it_at_once_and_loses_nothing(stile, blockage):

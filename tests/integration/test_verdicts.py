@@ -178,7 +178,7 @@ def test_held_event_stays_held_over_a_stop_that_does_not_wait_for_it(stile, conf
     gateway = stile("--config", config)
     make_conflict(gateway)
     assert gateway.stop() == 0
-    assert "left for the next start" not in gateway.log()
+    assert "open events remain for the next start" not in gateway.log()
     gateway = stile("--config", config)
     assert sample(gateway, "stile_held_tickets") == 1
     assert gateway.stop() == 0
