@@ -334,7 +334,7 @@ def test_clock_of_the_server_that_goes_back_does_not_bring_back_what_was_over(fl
         assert redis.call("SET", "name", "1", "PX", "60000") == ("+", b"OK")
         move_clock(2)
         assert redis.call("GET", "name") == ("$", None)
-        eventually(lambda: "postgres clock jumped forward" in node.log(), "it is told")
+        eventually(lambda: "PostgreSQL clock jumped forward" in node.log(), "it is told")
         assert redis.call("SET", "long", "1", "PX", "3600000") == ("+", b"OK")
         move_clock(0)
         assert redis.call("GET", "name") == ("$", None)
