@@ -125,12 +125,12 @@ bool steady_clock_alarm(struct steady_clock *steady, struct error_text *ret_text
 		error_fill(ret_text, 0, "wall clock agrees with the store again");
 	else if (told_ms > 0)
 		error_fill(ret_text, 0,
-		           "wall clock jumped ahead: %" PRId64
+		           "wall clock is ahead: %" PRId64
 		           " ms; windows are judged without the jump",
 		           told_ms);
 	else
 		error_fill(ret_text, 0,
-		           "wall clock jumped back: %" PRId64
+		           "wall clock is behind: %" PRId64
 		           " ms; windows are judged as if it had not",
 		           -told_ms);
 	return true;
