@@ -131,7 +131,7 @@ bool steady_clock_alarm(struct steady_clock *steady, struct error_text *ret_text
 	else
 		error_fill(ret_text, 0,
 		           "wall clock is behind: %" PRId64
-		           " ms; windows are judged as if it had not",
+		           " ms; windows are judged as if it had not gone back",
 		           -told_ms);
 	return true;
 }
