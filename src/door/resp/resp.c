@@ -1,4 +1,7 @@
-/* resp: see resp.h. From a command to a task, to the store, and back. */
+/*
+ * resp: see resp.h. From a command to a task, to the store, and back; the table of commands;
+ * transactions.
+ */
 #include "door/resp/resp.h"
 
 #include <errno.h>
@@ -12,6 +15,13 @@
 #include "base/mem.h"
 #include "door/resp/resp_guesses.h"
 #include "door/resp/resp_internal.h"
+
+#define QUEUED_MAX 1024u
+#define QUEUED_BYTES_MAX (2u << 20)
+
+static void words_init(void);
+static void queue_command(struct resp_run *run);
+static void take_back(struct resp_task *task);
 
 /* ---- replies that are known at once ---- */
 
@@ -76,7 +86,7 @@ void resp_fail_integer(struct resp_run *run)
 	resp_fail(run, RESP_ERR, "value is not an integer or out of range");
 }
 
-/* Texts of peers go into errors as C texts, as far as Redis takes them. */
+/* Texts of peers are C strings in errors, with the lengths of Redis. */
 static int shown(struct span text, int most)
 {
 	size_t len = strnlen(text.ptr, text.len);
@@ -118,18 +128,6 @@ void resp_fail_memory(struct resp_run *run)
 	resp_fail(run, RESP_OOM, "no memory for the command now; nothing was done");
 }
 
-static void fail_unknown(struct resp_run *run)
-{
-	char rest[160];
-	int len = 0;
-	rest[0] = 0;
-	for (uint32_t i = 1; i < run->count && len < 128; i++)
-		len += snprintf(rest + len, sizeof(rest) - (size_t)len, "'%.*s' ",
-		                shown(run->args[i], 128 - len), run->args[i].ptr);
-	resp_fail(run, RESP_ERR, "unknown command '%.*s', with args beginning with: %s",
-	          shown(run->args[0], 128), run->args[0].ptr, rest);
-}
-
 /* ---- errors of the store ---- */
 
 void resp_write_store_error(struct resp_door *door, struct buf *out, int error)
@@ -160,22 +158,18 @@ void resp_write_store_error(struct resp_door *door, struct buf *out, int error)
 	resp_write_error(out, kind, span_str(text));
 }
 
-/* One of several keys: what came of the others is not told. */
-static void write_partly(struct resp_door *door, struct buf *out)
-{
-	count_error(door, RESP_OOM);
-	resp_write_error(out, RESP_OOM, SPAN("not all keys could be done; some may be changed"));
-}
-
 bool resp_write_failure(struct resp_job *job, struct buf *out)
 {
 	for (uint32_t i = 0; i < job->count; i++) {
 		if (likely(job->cells[i].op.error == 0))
 			continue;
-		if (job->count > 1)
-			write_partly(job->task->door, out);
-		else
+		if (job->count > 1) { /* the results of the others are not reported */
+			count_error(job->task->door, RESP_OOM);
+			resp_write_error(out, RESP_OOM,
+			                 SPAN("not all keys could be done; some may be changed"));
+		} else {
 			resp_write_store_error(job->task->door, out, job->cells[i].op.error);
+		}
 		return true;
 	}
 	return false;
@@ -268,14 +262,6 @@ void resp_decided(struct store_op *op)
 	finish(job->task);
 }
 
-/* A port that is full completes inside submit: the last must be the last. */
-static void submit_job(struct resp_job *job)
-{
-	struct store *store = job->task->door->store;
-	for (uint32_t i = 0; i < job->count; i++)
-		store_submit(store, &job->cells[i].op);
-}
-
 /* ---- commands ---- */
 
 void resp_weigh(struct resp_run *run, uint64_t bytes)
@@ -295,51 +281,38 @@ void resp_begin_job(struct resp_task *task, struct resp_job *job,
 	job->scanning = NULL;
 }
 
-static void refuse(struct resp_run *run)
-{
-	if (run->session->in_multi)
-		run->session->spoiled = true;
-}
-
-/* An EXEC that cannot be done is the end of its transaction. */
-static void fail_count(struct resp_run *run)
-{
-	bool is_exec = run->word->run == resp_run_exec;
-	if (is_exec)
-		resp_discard(run->door, run->session);
-	resp_fail(run, is_exec ? RESP_EXECABORT : RESP_ERR,
-	          "%swrong number of arguments for '%s' command",
-	          is_exec ? "Transaction discarded because of: " : "", run->word->name);
-}
-
-/* A page in a browser can send a body of its choice to a port of its machine: what follows the
- * head of a request of HTTP is nobody's command. */
-static bool is_http(struct span name)
-{
-	return span_eq_nocase(name, SPAN("post")) || span_eq_nocase(name, SPAN("host:"));
-}
-
-static void fail_http(struct resp_run *run)
-{
-	resp_fail(run, RESP_ERR, "this is HTTP; here is the protocol of Redis");
-	resp_call_ends(run->task->call);
-}
-
-/* False: the reply is why not. */
+/* False: the reply says why not. */
 static bool may_run(struct resp_run *run)
 {
 	const struct resp_word *word = run->word;
+	struct span name = run->args[0];
 	if (unlikely(!word)) {
-		if (is_http(run->args[0]))
-			fail_http(run);
-		else
-			fail_unknown(run);
+		/* A web page can send a body of its choice to a port of its machine: what
+		 * follows the head of an HTTP request is no command. */
+		if (span_eq_nocase(name, SPAN("post")) || span_eq_nocase(name, SPAN("host:"))) {
+			resp_fail(run, RESP_ERR, "this is HTTP; here is the protocol of Redis");
+			resp_call_ends(run->task->call);
+			return false;
+		}
+		char rest[160] = "";
+		int len = 0;
+		for (uint32_t i = 1; i < run->count && len < 128; i++)
+			len += snprintf(rest + len, sizeof(rest) - (size_t)len, "'%.*s' ",
+			                shown(run->args[i], 128 - len), run->args[i].ptr);
+		resp_fail(run, RESP_ERR, "unknown command '%.*s', with args beginning with: %s",
+		          shown(name, 128), name.ptr, rest);
 		return false;
 	}
 	bool fits = word->arity >= 0 ? run->count == (uint32_t)word->arity
 	                             : run->count >= (uint32_t)-word->arity;
 	if (unlikely(!fits)) {
-		fail_count(run);
+		/* An EXEC that cannot be done ends its transaction. */
+		bool is_exec = word->run == resp_run_exec;
+		if (is_exec)
+			resp_discard(run->door, run->session);
+		resp_fail(run, is_exec ? RESP_EXECABORT : RESP_ERR,
+		          "%swrong number of arguments for '%s' command",
+		          is_exec ? "Transaction discarded because of: " : "", word->name);
 		return false;
 	}
 	if (unlikely(!run->client->trusted) && !(word->flags & RESP_FOR_STRANGERS)) {
@@ -347,46 +320,6 @@ static bool may_run(struct resp_run *run)
 		return false;
 	}
 	return true;
-}
-
-static void run_command(struct resp_run *run)
-{
-	if (!may_run(run))
-		refuse(run);
-	else if (unlikely(run->session->in_multi) && !(run->word->flags & RESP_NEVER_QUEUED))
-		resp_queue(run);
-	else
-		run->word->run(run);
-}
-
-static const struct resp_word *find_word(struct resp_door *door, struct span name)
-{
-	const struct resp_word *last = door->last;
-	if (likely(last && span_eq_nocase(name, span_str(last->name))))
-		return last;
-	const struct resp_word *word = resp_word_find(name);
-	if (word)
-		door->last = word;
-	return word;
-}
-
-static uint32_t count_operations(const struct resp_task *task)
-{
-	uint32_t count = 0;
-	for (uint32_t i = 0; i < task->job_count; i++)
-		count += task->jobs[i].count + (task->jobs[i].scanning != NULL);
-	return count;
-}
-
-/* All operations of a task, or none: a store that takes some of them only would have done
- * half of a transaction. */
-static uint32_t place_all(struct resp_run *run, uint32_t operations)
-{
-	if (likely(operations <= store_room(run->door->store)))
-		return operations;
-	resp_take_back(run->task);
-	resp_fail_memory(run);
-	return 0;
 }
 
 static void handle(struct resp_call *call, const struct span *args, uint32_t count)
@@ -408,31 +341,43 @@ static void handle(struct resp_call *call, const struct span *args, uint32_t cou
 		.client = call->client,
 		.task = task,
 		.job = &task->one,
-		.word = find_word(door, args[0]),
+		.word = door->last,
 		.args = args,
 		.count = count,
 	};
-	run_command(&run);
-	uint32_t operations = count_operations(task);
-	if (unlikely(operations > 1))
-		operations = place_all(&run, operations);
-	/* One more than there are, so that the task is not done before all are submitted. */
+	if (unlikely(!run.word || !span_eq_nocase(args[0], span_str(run.word->name)))) {
+		run.word = resp_word_find(args[0]);
+		if (run.word)
+			door->last = run.word;
+	}
+	if (!may_run(&run)) {
+		if (session->in_multi)
+			session->multi_failed = true;
+	} else if (unlikely(session->in_multi) && !(run.word->flags & RESP_NEVER_QUEUED)) {
+		queue_command(&run);
+	} else {
+		run.word->run(&run);
+	}
+	uint32_t operations = 0;
+	for (uint32_t i = 0; i < task->job_count; i++)
+		operations += task->jobs[i].count + (task->jobs[i].scanning != NULL);
+	/* All operations of a task or none: to do some would be half of a transaction. */
+	if (unlikely(operations > 1 && operations > store_room(door->store))) {
+		take_back(task);
+		resp_fail_memory(&run);
+		operations = 0;
+	}
+	/* One more than there are, so that the task is not done before all are submitted: a
+	 * port that is full completes inside submit. */
 	task->left = operations + 1;
 	for (uint32_t i = 0; i < task->job_count; i++) {
-		submit_job(&task->jobs[i]);
-		if (unlikely(task->jobs[i].scanning))
-			resp_scan_submit(&task->jobs[i]);
+		struct resp_job *job = &task->jobs[i];
+		for (uint32_t c = 0; c < job->count; c++)
+			store_submit(door->store, &job->cells[c].op);
+		if (unlikely(job->scanning))
+			resp_scan_submit(job);
 	}
 	finish(task);
-}
-
-static void end_job(struct resp_job *job)
-{
-	if (unlikely(job->scanning))
-		resp_scan_free(job);
-	for (uint32_t i = 0; i < job->count; i++)
-		if (job->cells[i].value.ptr)
-			buf_free(&job->cells[i].value);
 }
 
 static void reply(struct resp_call *call, struct buf *out)
@@ -441,8 +386,13 @@ static void reply(struct resp_call *call, struct buf *out)
 	if (unlikely(task->exec))
 		resp_write_array(out, task->job_count);
 	for (uint32_t i = 0; i < task->job_count; i++) {
-		task->jobs[i].write(&task->jobs[i], out);
-		end_job(&task->jobs[i]);
+		struct resp_job *job = &task->jobs[i];
+		job->write(job, out);
+		if (unlikely(job->scanning))
+			resp_scan_free(job);
+		for (uint32_t c = 0; c < job->count; c++)
+			if (job->cells[c].value.ptr)
+				buf_free(&job->cells[c].value);
 	}
 	if (unlikely(task->arena.blocks))
 		arena_free(&task->arena);
@@ -471,17 +421,265 @@ bool resp_integer(struct span text, int64_t *ret_value)
 	return true;
 }
 
-/* ---- start and end ---- */
+/* ---- MULTI, EXEC, DISCARD ----
+ *
+ * Queued commands are kept with copies of their arguments. EXEC submits the operations of all
+ * of them at once: no other command is between them, and they become durable together. */
 
-static int make_run_id(char ret_id[static RESP_RUN_ID_LEN])
+void resp_discard(struct resp_door *door, struct resp_session *session)
 {
-	unsigned char bytes[RESP_RUN_ID_LEN / 2];
-	int error = hash_random(bytes, sizeof(bytes));
-	if (error)
-		return error;
-	hex_encode(bytes, sizeof(bytes), ret_id);
-	return 0;
+	CHECK(door->queued_bytes >= session->arena.given);
+	door->queued_bytes -= session->arena.given;
+	arena_free(&session->arena);
+	session->first = NULL;
+	session->tail = NULL;
+	session->queued = 0;
+	session->in_multi = session->multi_failed = false;
 }
+
+void resp_run_multi(struct resp_run *run)
+{
+	struct resp_session *session = run->session;
+	if (session->in_multi) {
+		resp_fail(run, RESP_ERR, "MULTI calls can not be nested");
+		return;
+	}
+	session->in_multi = true;
+	session->arena = (struct arena){ .cap = QUEUED_BYTES_MAX };
+	session->tail = &session->first;
+	resp_ok(run);
+}
+
+void resp_run_discard(struct resp_run *run)
+{
+	if (!run->session->in_multi) {
+		resp_fail(run, RESP_ERR, "DISCARD without MULTI");
+		return;
+	}
+	resp_discard(run->door, run->session);
+	resp_ok(run);
+}
+
+static struct resp_queued *copy_command(struct arena *arena, const struct resp_run *run)
+{
+	struct resp_queued *queued = arena_alloc(arena, sizeof(*queued));
+	struct span *args = arena_alloc(arena, run->count * sizeof(*args));
+	if (!queued || !args)
+		return NULL;
+	for (uint32_t i = 0; i < run->count; i++) {
+		args[i] = arena_copy(arena, run->args[i]);
+		if (!args[i].ptr)
+			return NULL;
+	}
+	*queued = (struct resp_queued){ .word = run->word, .args = args, .count = run->count };
+	return queued;
+}
+
+static void queue_command(struct resp_run *run)
+{
+	struct resp_session *session = run->session;
+	if (run->door->queued_bytes >= run->door->queued_bytes_max) {
+		session->multi_failed = true;
+		resp_fail_memory(run);
+		return;
+	}
+	size_t given = session->arena.given;
+	struct resp_queued *queued = session->queued < QUEUED_MAX
+	                                     ? copy_command(&session->arena, run)
+	                                     : NULL;
+	run->door->queued_bytes += session->arena.given - given;
+	if (!queued) {
+		session->multi_failed = true;
+		resp_fail(run, RESP_ERR,
+		          "the transaction is too large: at most %u commands and %u bytes",
+		          QUEUED_MAX, QUEUED_BYTES_MAX);
+		return;
+	}
+	*session->tail = queued;
+	session->tail = &queued->next;
+	session->queued++;
+	resp_fixed(run->job, SPAN("+QUEUED\r\n"));
+}
+
+/* Nothing is submitted yet: takes back what the task would have done. It is one job again,
+ * without a reply. */
+static void take_back(struct resp_task *task)
+{
+	for (uint32_t i = 0; i < task->job_count; i++) {
+		buf_free(&task->jobs[i].text);
+		if (task->jobs[i].scanning)
+			resp_scan_free(&task->jobs[i]);
+	}
+	task->jobs = &task->one;
+	task->job_count = 1;
+	task->exec = false;
+}
+
+void resp_run_exec(struct resp_run *run)
+{
+	struct resp_session *session = run->session;
+	struct resp_task *task = run->task;
+	if (!session->in_multi) {
+		resp_fail(run, RESP_ERR, "EXEC without MULTI");
+		return;
+	}
+	if (session->multi_failed) {
+		resp_discard(run->door, session);
+		resp_fail(run, RESP_EXECABORT, "Transaction discarded because of previous errors.");
+		return;
+	}
+	/* The queued commands live until the reply is written. */
+	struct resp_queued *first = session->first;
+	uint32_t count = session->queued;
+	task->arena = session->arena;
+	task->arena.cap = 0;
+	run->door->queued_bytes -= session->arena.given;
+	resp_call_weigh(task->call, session->arena.given);
+	session->arena = (struct arena){ 0 };
+	resp_discard(run->door, session);
+	struct resp_job *jobs = arena_alloc(&task->arena, (count + 1) * sizeof(*jobs));
+	if (!jobs) {
+		resp_fail_memory(run);
+		return;
+	}
+	task->jobs = jobs;
+	task->job_count = count;
+	task->exec = true;
+	for (struct resp_queued *queued = first; queued; queued = queued->next, jobs++) {
+		resp_begin_job(task, jobs, session);
+		struct resp_run one = *run;
+		one.job = jobs;
+		one.word = queued->word;
+		one.args = queued->args;
+		one.count = queued->count;
+		queued->word->run(&one);
+	}
+	if (task->weight <= RESP_VALUES_MAX)
+		return;
+	take_back(task);
+	resp_fail(run, RESP_EXECABORT,
+	          "Transaction discarded: its replies could have more than %u bytes of values",
+	          RESP_VALUES_MAX);
+}
+
+/* ---- the table of commands ---- */
+
+#define W RESP_WRITES
+#define R RESP_READS
+#define F RESP_FAST
+#define S RESP_FOR_STRANGERS
+#define N RESP_NEVER_QUEUED
+#define C RESP_CONTAINER
+
+/* Arity, flags, first and last key, group and summary are those of Redis. */
+static const struct resp_word words[] = {
+	{ "set", -3, W, 1, 1, resp_run_set, "string",
+	  "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist." },
+	{ "setnx", 3, W | F, 1, 1, resp_run_setnx, "string",
+	  "Set the string value of a key only when the key doesn't exist." },
+	{ "setex", 4, W, 1, 1, resp_run_setex, "string",
+	  "Sets the string value and expiration time of a key. Creates the key if it doesn't exist." },
+	{ "psetex", 4, W, 1, 1, resp_run_psetex, "string",
+	  "Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist." },
+	{ "get", 2, R | F, 1, 1, resp_run_get, "string", "Returns the string value of a key." },
+	{ "getdel", 2, W | F, 1, 1, resp_run_getdel, "string",
+	  "Returns the string value of a key after deleting the key." },
+	{ "getex", -2, W | F, 1, 1, resp_run_getex, "string",
+	  "Returns the string value of a key after setting its expiration time." },
+	{ "mget", -2, R | F, 1, -1, resp_run_mget, "string",
+	  "Atomically returns the string values of one or more keys." },
+	{ "del", -2, W, 1, -1, resp_run_del, "generic", "Deletes one or more keys." },
+	{ "unlink", -2, W | F, 1, -1, resp_run_del, "generic", "Deletes one or more keys." },
+	{ "exists", -2, R | F, 1, -1, resp_run_exists, "generic",
+	  "Determines whether one or more keys exist." },
+	{ "type", 2, R | F, 1, 1, resp_run_type, "generic",
+	  "Determines the type of value stored at a key." },
+	{ "ttl", 2, R | F, 1, 1, resp_run_ttl, "generic",
+	  "Returns the expiration time in seconds of a key." },
+	{ "pttl", 2, R | F, 1, 1, resp_run_pttl, "generic",
+	  "Returns the expiration time in milliseconds of a key." },
+	{ "expiretime", 2, R | F, 1, 1, resp_run_expiretime, "generic",
+	  "Returns the expiration time of a key as a Unix timestamp." },
+	{ "pexpiretime", 2, R | F, 1, 1, resp_run_pexpiretime, "generic",
+	  "Returns the expiration time of a key as a Unix milliseconds timestamp." },
+	{ "expire", -3, W | F, 1, 1, resp_run_expire, "generic",
+	  "Sets the expiration time of a key in seconds." },
+	{ "pexpire", -3, W | F, 1, 1, resp_run_pexpire, "generic",
+	  "Sets the expiration time of a key in milliseconds." },
+	{ "expireat", -3, W | F, 1, 1, resp_run_expireat, "generic",
+	  "Sets the expiration time of a key to a Unix timestamp." },
+	{ "pexpireat", -3, W | F, 1, 1, resp_run_pexpireat, "generic",
+	  "Sets the expiration time of a key to a Unix milliseconds timestamp." },
+	{ "persist", 2, W | F, 1, 1, resp_run_persist, "generic",
+	  "Removes the expiration time of a key." },
+	{ "scan", -2, R, 0, 0, resp_run_scan, "generic",
+	  "Iterates over the key names in the database." },
+	{ "dbsize", 1, R | F, 0, 0, resp_run_dbsize, "server",
+	  "Returns the number of keys in the database." },
+	{ "ping", -1, F, 0, 0, resp_run_ping, "connection",
+	  "Returns the server's liveliness response." },
+	{ "echo", 2, F, 0, 0, resp_run_echo, "connection", "Returns the given string." },
+	{ "hello", -1, F | S, 0, 0, resp_run_hello, "connection", "Handshakes with the server." },
+	{ "auth", -2, F | S, 0, 0, resp_run_auth, "connection", "Authenticates the connection." },
+	{ "client", -2, C, 0, 0, resp_run_client, "connection",
+	  "A container for client connection commands." },
+	{ "select", 2, F, 0, 0, resp_run_select, "connection", "Changes the selected database." },
+	{ "quit", -1, F | S | N, 0, 0, resp_run_quit, "connection", "Closes the connection." },
+	{ "reset", 1, F | S | N, 0, 0, resp_run_reset, "connection", "Resets the connection." },
+	{ "multi", 1, F | N, 0, 0, resp_run_multi, "transactions", "Starts a transaction." },
+	{ "exec", 1, N, 0, 0, resp_run_exec, "transactions",
+	  "Executes all commands in a transaction." },
+	{ "discard", 1, F | N, 0, 0, resp_run_discard, "transactions", "Discards a transaction." },
+	{ "info", -1, 0, 0, 0, resp_run_info, "server",
+	  "Returns information and statistics about the server." },
+	{ "config", -2, C, 0, 0, resp_run_config, "server",
+	  "A container for server configuration commands." },
+	{ "command", -1, C, 0, 0, resp_run_command, "server",
+	  "Returns detailed information about all commands." },
+};
+
+/* Ignores the case of ASCII letters; for other bytes any hash will do. */
+static uint32_t hash_name(struct span name)
+{
+	uint32_t hash = 2166136261u;
+	for (size_t i = 0; i < name.len; i++)
+		hash = (hash ^ (uint32_t)((unsigned char)name.ptr[i] | 0x20)) * 16777619u;
+	return hash ^ hash >> 15;
+}
+
+#define SLOTS 128u
+_Static_assert(ARRAY_LEN(words) < SLOTS / 2, "the table is sparse");
+
+/* Places of `words` by their hash, 1 is the first. */
+static uint8_t slots[SLOTS];
+
+static void words_init(void)
+{
+	memset(slots, 0, sizeof(slots));
+	for (uint32_t i = 0; i < ARRAY_LEN(words); i++) {
+		uint32_t at = hash_name(span_str(words[i].name)) % SLOTS;
+		while (slots[at])
+			at = (at + 1) % SLOTS;
+		slots[at] = (uint8_t)(i + 1);
+	}
+}
+
+const struct resp_word *resp_word_find(struct span name)
+{
+	for (uint32_t at = hash_name(name) % SLOTS; slots[at]; at = (at + 1) % SLOTS) {
+		const struct resp_word *word = &words[slots[at] - 1];
+		if (span_eq_nocase(name, span_str(word->name)))
+			return word;
+	}
+	return NULL;
+}
+
+const struct resp_word *resp_word_at(uint32_t index)
+{
+	return index < ARRAY_LEN(words) ? &words[index] : NULL;
+}
+
+/* ---- start and end ---- */
 
 int resp_shared_new(const struct resp_options *options, struct resp_shared **ret_shared)
 {
@@ -491,10 +689,13 @@ int resp_shared_new(const struct resp_options *options, struct resp_shared **ret
 	if (!shared)
 		return -ENOMEM;
 	shared->options = *options;
-	resp_words_init();
+	words_init();
 	int error = digest_scope_init(&shared->scope, options->scope, SPAN("cell"));
+	unsigned char run_id[RESP_RUN_ID_LEN / 2];
 	if (!error)
-		error = make_run_id(shared->run_id);
+		error = hash_random(run_id, sizeof(run_id));
+	if (!error)
+		hex_encode(run_id, sizeof(run_id), shared->run_id);
 	if (!error)
 		error = resp_guesses_new(&shared->guesses);
 	if (!error)

@@ -1,21 +1,20 @@
 /*
- * resp: the door for handlers that talk to Redis.
+ * resp: the door for handlers that are Redis clients.
  *
- * Keys with values that are kept until a time (STORE_CELL), under the commands that
- * Redis has for them, with its replies and its errors. docs/redis-door.md tells which,
- * and what differs.
+ * Keys with values that are kept until a time (STORE_CELL), with Redis' commands, replies and
+ * errors. docs/redis-door.md lists the commands and the differences.
  *
  * A command is submitted to the store when it arrives and replied to when the store has
- * made it durable: what a round has read from all connections is one commit. So an OK
- * is never said of what a crash could take back.
+ * made it durable: everything that one round of the loop has read from all connections is
+ * one commit. So a crash never takes back a command that was answered with OK.
  *
  * Errors of the store: OOM: it has no room; MISCONF: a write failed; both: nothing was
- * changed. LOADING: a shared store is away or this one is closing; the command was done
- * wholly or not at all.
+ * changed. LOADING: a shared store is unreachable or this one is closing; the command was
+ * done wholly or not at all.
  *
- * Room:      door.
- * Threads:   one door per io thread; all calls on that thread. What they share is in
- *            struct resp_shared, which is read only but for its cursors.
+ * Room:      door/resp.
+ * Threads:   one door per io thread; all calls on that thread. They share struct
+ *            resp_shared, which is read only except for its cursors.
  * Ownership: borrows store and shared, which must outlive it.
  */
 #pragma once
@@ -35,8 +34,8 @@
 #define RESP_RUN_ID_LEN 40u
 #define RESP_QUEUED_BYTES_ALL (256u << 20)
 
-/* Places of scans that do not fit the 64 bits that clients have for them; the one that
- * was not used for longest goes first. */
+/* Positions of scans that do not fit the 64 bits of a client's cursor; the least recently used
+ * one is replaced first. */
 struct resp_cursors {
 	pthread_mutex_t lock;
 	uint64_t last;
@@ -50,9 +49,9 @@ struct resp_options {
 	const unsigned char *key; /* DIGEST_KEY_LEN bytes: the store's */
 	struct span scope;        /* of the cells' digests; at most DIGEST_SOURCE_MAX bytes */
 	const struct span *passwords;
-	uint32_t password_count; /* 0: everybody is let in; else at most RESP_PASSWORDS_MAX */
+	uint32_t password_count; /* 0: no password is needed; at most RESP_PASSWORDS_MAX */
 	uint32_t max_value;      /* bytes, at most STORE_VALUE_MAX */
-	uint32_t max_clients;    /* only told */
+	uint32_t max_clients;    /* for INFO only */
 	const char *version;     /* of stile */
 	uint64_t started_ms;     /* unix */
 };
@@ -80,10 +79,10 @@ struct resp_door {
 	struct resp_shared *shared;
 	struct resp_server *server; /* set by resp_door_open() */
 	struct resp_counters *counters;
-	const struct resp_word *last; /* that was asked for */
+	const struct resp_word *last; /* command, to find it again quickly */
 	/* Of commands that wait for their EXEC, on all connections; beyond: OOM. */
 	uint64_t queued_bytes, queued_bytes_max;
-	/* More was submitted since the store's flush: it wants another one. */
+	/* Something was submitted after the store's last flush: it needs another one. */
 	bool asked;
 };
 

@@ -11,7 +11,7 @@ struct guesser {
 	struct ip_address address;
 	uint32_t wrong;    /* times; 0: the slot is free */
 	uint64_t last_ms;  /* the last time */
-	uint64_t until_ms; /* nobody from there is answered before */
+	uint64_t until_ms; /* no AUTH from there is answered before */
 };
 
 struct resp_guesses {
@@ -39,20 +39,12 @@ struct resp_guesses *resp_guesses_free(struct resp_guesses *guesses)
 	return mem_free(guesses);
 }
 
-/* A host has 2⁶⁴ addresses of IPv6 to itself. */
-static struct ip_address neighbourhood(struct ip_address address)
-{
-	if (!ip_is_v4(&address))
-		memset(address.bytes + 8, 0, 8);
-	return address;
-}
-
 static bool is_over(const struct guesser *guesser, uint64_t now_ms)
 {
 	return guesser->wrong == 0 || now_ms >= guesser->last_ms + RESP_GUESS_MEMORY_MS;
 }
 
-/* NULL: it was not wrong of late. `ret_place`: for one that is now. */
+/* NULL: no wrong password lately. `ret_place`: where to note one. */
 static struct guesser *find(struct resp_guesses *guesses, const struct ip_address *address,
                             uint64_t now_ms, struct guesser **ret_place)
 {
@@ -84,9 +76,11 @@ static void note_wrong(struct guesser *guesser, uint64_t now_ms)
 uint32_t resp_guesses_wait(struct resp_guesses *guesses, const struct ip_address *address,
                            bool wrong, uint64_t now_ms)
 {
-	struct ip_address place = neighbourhood(*address);
+	struct ip_address place = *address;
 	struct guesser *free_slot = NULL;
 	uint32_t wait_ms = 0;
+	if (!ip_is_v4(&place)) /* a host has 2⁶⁴ addresses of IPv6 to itself */
+		memset(place.bytes + 8, 0, 8);
 	pthread_mutex_lock(&guesses->lock);
 	struct guesser *guesser = find(guesses, &place, now_ms, &free_slot);
 	if (!guesser && wrong) {

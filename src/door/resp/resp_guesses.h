@@ -1,14 +1,13 @@
 /*
- * resp_guesses: who has had a wrong password, so that guessing takes time.
+ * resp_guesses: addresses with wrong passwords, so that guessing takes time.
  *
- * An address (of IPv6: its network of 64 bits) that was wrong for the n-th time in a row is
- * answered RESP_GUESS_FIRST_MS · 2ⁿ⁻¹ later, at most RESP_GUESS_MAX_MS; and until then nobody
- * from there is answered on AUTH, right or wrong. What was wrong is forgotten after
- * RESP_GUESS_MEMORY_MS without another. Only so many addresses are known: beyond that the one
- * that was wrong longest ago is forgotten first.
+ * An address (of IPv6: its /64 network) with its n-th wrong password in a row is answered
+ * RESP_GUESS_FIRST_MS · 2ⁿ⁻¹ later, at most RESP_GUESS_MAX_MS; until then no AUTH from there is
+ * answered, right or wrong. Wrong passwords are forgotten RESP_GUESS_MEMORY_MS after the last
+ * one. Beyond RESP_GUESS_ADDRESSES the address with the oldest is forgotten first.
  *
- * Room:      door. Threads: any; a lock inside, which is held for a look at the table.
- * Ownership: resp_guesses_new() gives it, resp_guesses_free() takes it.
+ * Room:      door/resp. Threads: any; a lock inside, held for a look at the table.
+ * Ownership: resp_guesses_new() creates, resp_guesses_free() frees.
  */
 #pragma once
 
@@ -28,6 +27,6 @@ struct resp_guesses;
 int resp_guesses_new(struct resp_guesses **ret_guesses) must_check;
 struct resp_guesses *resp_guesses_free(struct resp_guesses *guesses); /* accepts NULL */
 
-/* An AUTH came from there, and was `wrong` or not: so much later it is to be answered. */
+/* After an AUTH from this address, `wrong` or not: in how many ms it is to be answered. */
 uint32_t resp_guesses_wait(struct resp_guesses *guesses, const struct ip_address *address,
                            bool wrong, uint64_t now_ms);

@@ -1,22 +1,18 @@
 /*
  * resp_internal: a command on its way through the door. For resp*.c alone.
  *
- *   resp.c          from a command to a task, to the store, and back
- *   resp_words.c    the table of commands
- *   resp_cells.c    SET, GET, DEL … : keys and values
- *   resp_expiry.c   EXPIRE, TTL … : their times
- *   resp_scan.c     SCAN, DBSIZE
- *   resp_session.c  HELLO, AUTH, CLIENT … : the connection
- *   resp_guesses.c  passwords that were wrong, by address
- *   resp_multi.c    MULTI, EXEC, DISCARD
- *   resp_info.c     INFO, CONFIG, COMMAND
+ *   resp.c          from a command to a task, to the store, and back; the table of commands;
+ *                   MULTI, EXEC, DISCARD
+ *   resp_cells.c    keys: SET, GET, DEL …, EXPIRE, TTL …, SCAN, DBSIZE
+ *   resp_session.c  the connection: HELLO, AUTH, CLIENT …; the server: INFO, CONFIG, COMMAND
+ *   resp_guesses.c  wrong passwords, by address
  *
  * A task is a call of the server: one job, or those of an EXEC. A job is one command: its
  * reply is known at once (text), or it has operations at the store and a function that
  * writes the reply when they are done.
  *
- * Room:      door.
- * Ownership: a task stands in the call's scratch space. Arguments live as long as the call;
+ * Room:      door/resp.
+ * Ownership: a task is in the call's scratch space. Arguments live as long as the call;
  *            those of a queued command as long as its transaction.
  */
 #pragma once
@@ -33,8 +29,8 @@ struct resp_task;
 enum resp_word_flags {
 	RESP_WRITES = 1,
 	RESP_READS = 2,
-	RESP_FOR_STRANGERS = 4, /* may be said before the password */
-	RESP_NEVER_QUEUED = 8,  /* is done at once inside MULTI */
+	RESP_FOR_STRANGERS = 4, /* allowed before AUTH */
+	RESP_NEVER_QUEUED = 8,  /* runs at once inside MULTI */
 	RESP_FAST = 16,
 	RESP_ADMIN = 32,
 	RESP_CONTAINER = 64, /* has subcommands */
@@ -53,7 +49,7 @@ struct resp_word {
 struct resp_session {
 	uint8_t version; /* enum resp_version; 0: 2 */
 	bool in_multi;
-	bool spoiled; /* a command of the transaction was refused */
+	bool multi_failed; /* a command of the transaction was rejected */
 	uint32_t queued;
 	struct arena arena; /* of the transaction */
 	struct resp_queued *first, **tail;
@@ -70,13 +66,13 @@ struct resp_queued {
 struct resp_job {
 	struct resp_task *task;
 	void (*write)(struct resp_job *job, struct buf *out);
-	struct span fixed; /* the reply, if it is one of few */
-	struct buf text;   /* or what was made for it */
+	struct span fixed; /* the reply, if it is a constant */
+	struct buf text;   /* or the one that was written for it */
 	uint8_t version;
-	uint8_t unit;   /* resp_expiry.c */
+	uint8_t unit;   /* of TTL and others: seconds or ms, from now on or a time */
 	uint32_t count; /* of cells */
 	struct store_cell *cells;
-	struct resp_scanning *scanning; /* resp_scan.c */
+	struct resp_scanning *scanning; /* SCAN; NULL: none */
 	struct store_cell one;
 };
 
@@ -86,13 +82,13 @@ struct resp_task {
 	uint32_t left; /* operations at the store */
 	uint32_t job_count;
 	bool exec;
-	uint64_t weight;       /* what its jobs may hold until their replies are written */
-	struct arena arena;    /* of an EXEC: what lives until its reply */
+	uint64_t weight;       /* bytes that its jobs may hold until their replies are written */
+	struct arena arena;    /* lives until the reply */
 	struct resp_job *jobs; /* one … */
 	struct resp_job one;   /* … or those of an EXEC */
 };
 
-/* What a command's function has. */
+/* The argument of a command's function. */
 struct resp_run {
 	struct resp_door *door;
 	struct resp_session *session;
@@ -108,7 +104,7 @@ struct resp_run {
 
 /* Replies that are known at once. */
 void resp_fixed(struct resp_job *job, struct span reply);
-struct buf *resp_text(struct resp_job *job); /* to be written into; empty */
+struct buf *resp_text(struct resp_job *job); /* empty: the caller writes the reply into it */
 void resp_fail(struct resp_run *run, enum resp_error error, const char *format, ...)
 	printf_like(3, 4);
 void resp_fail_syntax(struct resp_run *run);
@@ -121,8 +117,8 @@ static inline void resp_ok(struct resp_run *run)
 	resp_fixed(run->job, SPAN("+OK\r\n"));
 }
 
-/* One cell, or `count` of them, for the store: NULL without memory or if a key is too long,
- * which is then the reply. Nothing else is set but what the key says. */
+/* One cell, or `count` of them, for the store: NULL without memory or if a key is too long;
+ * the reply is the error then. Only the key is set. */
 struct store_cell *resp_cell(struct resp_run *run, enum store_cell_act act, struct span key);
 struct store_cell *resp_cells(struct resp_run *run, enum store_cell_act act,
                               const struct span *keys, uint32_t count);
@@ -133,7 +129,7 @@ void resp_decided(struct store_op *op); /* an operation's done(); its user is th
 
 /* What one call may hold of values until its reply is written. */
 #define RESP_VALUES_MAX (64u << 20)
-void resp_weigh(struct resp_run *run, uint64_t bytes); /* this job may hold so much */
+void resp_weigh(struct resp_run *run, uint64_t bytes); /* this job may hold so many bytes */
 
 void resp_begin_job(struct resp_task *task, struct resp_job *job,
                     const struct resp_session *session);
@@ -145,13 +141,11 @@ static inline bool resp_is(struct span arg, const char *word)
 	return span_eq_nocase(arg, span_str(word));
 }
 
-/* ---- resp_words.c ---- */
-
-void resp_words_init(void); /* before there are threads */
+/* The table of commands. */
 const struct resp_word *resp_word_find(struct span name);
 const struct resp_word *resp_word_at(uint32_t index); /* NULL: no more */
 
-/* ---- the others ---- */
+/* ---- the commands ---- */
 
 void resp_run_set(struct resp_run *run);
 void resp_run_setnx(struct resp_run *run);
@@ -174,11 +168,6 @@ void resp_run_pexpire(struct resp_run *run);
 void resp_run_expireat(struct resp_run *run);
 void resp_run_pexpireat(struct resp_run *run);
 void resp_run_persist(struct resp_run *run);
-/* `unit` and a number of EX, PX, EXAT, PXAT into a cell; false: the reply is an error. */
-bool resp_set_expiry(struct resp_run *run, struct span unit, struct span number,
-                     struct store_cell_value *cell);
-bool resp_is_expiry(struct span word);
-
 void resp_run_scan(struct resp_run *run);
 void resp_run_dbsize(struct resp_run *run);
 void resp_scan_submit(struct resp_job *job);
@@ -197,13 +186,7 @@ void resp_run_reset(struct resp_run *run);
 void resp_run_multi(struct resp_run *run);
 void resp_run_exec(struct resp_run *run);
 void resp_run_discard(struct resp_run *run);
-/* Keeps the command for EXEC; its reply is QUEUED, or why not. */
-void resp_queue(struct resp_run *run);
 void resp_discard(struct resp_door *door, struct resp_session *session);
-/* Nothing is submitted yet: all of the task is as if it had not been asked for, and it is
- * one job again, without a reply. */
-void resp_take_back(struct resp_task *task);
-
 void resp_run_info(struct resp_run *run);
 void resp_run_config(struct resp_run *run);
 void resp_run_command(struct resp_run *run);
