@@ -1,23 +1,23 @@
 /*
- * claims: the door for handlers anywhere that act themselves, over HTTP.
+ * claims: the HTTP door for handlers that do their own work and only need the decision.
  *
  *   POST   /v1/claims          claims a key, or an event by a source's recipe
  *   PUT    /v1/claims/TOKEN    settles it, with an outcome that later callers get
  *   PATCH  /v1/claims/TOKEN    renews its lease
- *   DELETE /v1/claims/TOKEN    gives it back
- *   GET    /v1/claims?key=…    what is known of a key; changes nothing
+ *   DELETE /v1/claims/TOKEN    releases it
+ *   GET    /v1/claims?key=…    the state of a key; changes nothing
  *
- * Whoever gets `new` has the claim alone until the lease is over, and a token that fences:
- * ticket and attempt of the store. A lease that is over, or was given back, goes to the
- * next caller, under the next number; the old token is refused from the end of its lease
- * on. The outcome is a cell of the store, put in the same write as the settle, and lives
- * as long as the claim.
+ * A caller that gets `new` has the claim alone until the lease is over, and a fencing token:
+ * ticket and attempt of the store. When the lease is over or released the next caller gets
+ * the claim, with the next attempt; the old token is refused from then on. The outcome is a
+ * cell of the store, written in the same commit as the settle, and lives as long as the
+ * claim.
  *
- * docs/claims.md has the requests and answers as users see them.
+ * docs/claims.md describes requests and answers.
  *
- * Room:      door.
+ * Room:      door/claims.
  * Threads:   one struct claims per io thread; all calls on that thread.
- * Ownership: borrows store, traces and key, which must outlive it. A request stands in the
+ * Ownership: borrows store, traces and key, which must outlive it. A request is in the
  *            HTTP request's scratch space.
  */
 #pragma once
@@ -63,17 +63,17 @@ struct claims {
 	struct claims_request *decided;
 	struct claims_request **decided_tail;
 	struct claims_request *live; /* all that are not answered */
-	/* The end is near: nobody waits any more. Set by the owner. */
+	/* stile is stopping: nobody waits any more. Set by the owner. */
 	bool ending;
-	/* More was submitted since the store's flush: it wants another one. */
+	/* Something was submitted after the store's last flush: it needs another one. */
 	bool asked;
 };
 
-/* What a request needs of the scratch space. */
+/* How much scratch space a request needs. */
 extern const size_t claims_scratch_size;
 
 int claims_init(struct claims *claims, const struct claims_options *options) must_check;
-/* When the store has let go of all operations, and before the server is freed. */
+/* After the store has completed all operations, and before the server is freed. */
 void claims_release(struct claims *claims);
 
 /* As webhook_wants_body() and webhook_handle(); `set` is needed for the call only. */

@@ -1,4 +1,18 @@
-/* claims_answer: what callers are told. docs/claims.md has it as users see it. */
+/*
+ * claims_answer: answers, as docs/claims.md describes them, and outcomes, which are the value
+ * of a cell:
+ *
+ *   bytes  what, little-endian
+ *   1      format: 1
+ *   1      coding: enum claims_coding
+ *   2      status
+ *   4      attempt
+ *   8      when it was settled: unix ms
+ *   1      n, length of the content type
+ *   n      content type
+ *          body (the rest)
+ */
+#include <endian.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -9,6 +23,99 @@
 #define NOT_NOW "the store cannot decide now; send it again"
 
 static const struct span retry_after = { "Retry-After: 1\r\n", 16 };
+
+/* ---- outcomes ---- */
+
+#define FORMAT 1
+
+struct head {
+	uint8_t format;
+	uint8_t coding;
+	uint16_t status;
+	uint32_t attempt;
+	uint64_t settled_ms;
+};
+
+_Static_assert(sizeof(struct head) == 16, "as in the table above");
+
+int claims_outcome_write(const struct claims_outcome *outcome, struct buf *out)
+{
+	struct head head = { .format = FORMAT,
+		             .coding = (uint8_t)outcome->coding,
+		             .status = htole16(outcome->status),
+		             .attempt = htole32(outcome->attempt),
+		             .settled_ms = htole64(outcome->settled_ms) };
+
+	CHECK(outcome->type.len <= CLAIMS_TYPE_MAX);
+	buf_append(out, &head, sizeof(head));
+	buf_append_char(out, (char)outcome->type.len);
+	buf_append_span(out, outcome->type);
+	buf_append_span(out, outcome->body);
+	return out->failed;
+}
+
+bool claims_outcome_read(struct span bytes, struct claims_outcome *ret_outcome)
+{
+	struct head head;
+
+	if (!bytes.ptr || bytes.len <= sizeof(head))
+		return false;
+	memcpy(&head, bytes.ptr, sizeof(head));
+	struct span rest = span_of(bytes.ptr + sizeof(head), bytes.len - sizeof(head));
+	size_t type_len = (unsigned char)rest.ptr[0];
+	rest = span_skip(rest, 1);
+	if (head.format != FORMAT || head.coding > CLAIMS_BYTES || rest.len < type_len)
+		return false;
+	*ret_outcome = (struct claims_outcome){ .coding = (enum claims_coding)head.coding,
+		                                .status = le16toh(head.status),
+		                                .attempt = le32toh(head.attempt),
+		                                .settled_ms = le64toh(head.settled_ms),
+		                                .type = span_of(rest.ptr, type_len),
+		                                .body = span_skip(rest, type_len) };
+	return true;
+}
+
+bool claims_outcome_same(const struct claims_outcome *a, const struct claims_outcome *b)
+{
+	return a->coding == b->coding && a->status == b->status && span_eq(a->type, b->type) &&
+	       span_eq(a->body, b->body);
+}
+
+/* As a text, whatever it is. */
+static void outcome_add_text(struct buf *out, const char *name,
+                             const struct claims_outcome *outcome)
+{
+	if (outcome->coding == CLAIMS_BYTES)
+		json_add_base64(out, name, outcome->body);
+	else
+		json_add_text(out, name, outcome->body);
+}
+
+/* As JSON, with its own type. */
+static void outcome_add(struct buf *out, const char *name, const struct claims_outcome *outcome)
+{
+	if (outcome->coding == CLAIMS_JSON)
+		json_add_raw(out, name, outcome->body);
+	else if (outcome->coding == CLAIMS_NO_OUTCOME)
+		json_add_null(out, name);
+	else
+		outcome_add_text(out, name, outcome);
+}
+
+static const char *coding_name(enum claims_coding coding)
+{
+	static const char *const names[] = {
+		[CLAIMS_NO_OUTCOME] = "none",
+		[CLAIMS_JSON] = "json",
+		[CLAIMS_TEXT] = "text",
+		[CLAIMS_BYTES] = "base64",
+	};
+
+	CHECK((size_t)coding < ARRAY_LEN(names));
+	return names[coding];
+}
+
+/* ---- members ---- */
 
 static void add_time(struct buf *out, const char *name, uint64_t unix_ms)
 {
@@ -28,22 +135,17 @@ static void add_ticket(struct buf *out, const char *name, uint64_t ticket)
 
 /* ---- claims ---- */
 
-/* By the store's clock, of which the ticket's number tells. */
-static uint32_t expiry_s(const struct claims_item *item)
-{
-	uint64_t end_s = ticket_time_ms(item->ticket) / 1000 + item->window_s;
-
-	return end_s < UINT32_MAX ? (uint32_t)end_s : UINT32_MAX;
-}
-
 static void put_token(struct buf *out, const struct claims_item *item)
 {
 	char text[LEASE_TOKEN_LEN];
+	/* By the store's clock, which made the ticket's number. */
+	uint64_t end_s = ticket_time_ms(item->ticket) / 1000 + item->window_s;
 
 	lease_token_write(&item->it->claims->token_key,
 	                  &(struct lease_token){ .ticket = item->ticket,
 	                                         .attempt = item->attempt,
-	                                         .expiry_s = expiry_s(item) },
+	                                         .expiry_s = end_s < UINT32_MAX ? (uint32_t)end_s
+	                                                                        : UINT32_MAX },
 	                  text);
 	json_add_text(out, "token", span_of(text, LEASE_TOKEN_LEN));
 }
@@ -53,8 +155,8 @@ static void put_outcome(struct buf *out, const struct claims_item *item)
 	static const struct claims_outcome none = { .coding = CLAIMS_NO_OUTCOME };
 	const struct claims_outcome *outcome = item->has_outcome ? &item->outcome : &none;
 
-	claims_outcome_add(out, "outcome", outcome);
-	json_add_string(out, "outcome_coding", claims_coding_name(outcome->coding));
+	outcome_add(out, "outcome", outcome);
+	json_add_string(out, "outcome_coding", coding_name(outcome->coding));
 	json_add_text(out, "outcome_type", outcome->type);
 	json_add_u64(out, "outcome_status", outcome->status);
 	add_time(out, "settled", outcome->settled_ms);
@@ -100,28 +202,6 @@ static void put_verdict(struct buf *out, const struct claims_item *item)
 	default: break;
 	}
 	json_object_end(out);
-}
-
-static uint16_t status_of(const struct claims_item *item)
-{
-	switch (item->verdict) {
-	case VERDICT_NEW: return 201;
-	case VERDICT_BUSY: return 409;
-	case VERDICT_CONFLICT: return 422;
-	default: return 200;
-	}
-}
-
-static void put_headers(struct buf *out, const struct claims_item *item)
-{
-	char text[TICKET_TEXT_LEN];
-
-	ticket_text(item->ticket, text);
-	buf_printf(out, "Stile-Verdict: %s\r\nStile-Ticket: %.*s\r\n", verdict_name(item->verdict),
-	           TICKET_TEXT_LEN, text);
-	if (item->verdict == VERDICT_BUSY)
-		buf_printf(out, "Retry-After: %llu\r\n",
-		           (unsigned long long)(item->retry_ms + 999) / 1000);
 }
 
 static void count(const struct claims_item *item)
@@ -183,7 +263,7 @@ static void put_item(struct buf *out, const struct claims_item *item)
 		put_verdict(out, item);
 }
 
-/* Each has its own answer: what one was given must not be lost for another's sake. */
+/* Each claim has its own answer: one that was granted must not be lost for another's error. */
 static void answer_batch(struct claims_request *it)
 {
 	uint64_t verdicts[VERDICT_COUNT] = { 0 }, refused = 0;
@@ -221,9 +301,19 @@ void claims_answer_claims(struct claims_request *it)
 	} else if (item->error != 0) {
 		respond_error(it, item->error);
 	} else {
-		put_headers(&headers, item);
+		char ticket[TICKET_TEXT_LEN];
+		ticket_text(item->ticket, ticket);
+		buf_printf(&headers, "Stile-Verdict: %s\r\nStile-Ticket: %.*s\r\n",
+		           verdict_name(item->verdict), TICKET_TEXT_LEN, ticket);
+		if (item->verdict == VERDICT_BUSY)
+			buf_printf(&headers, "Retry-After: %llu\r\n",
+			           (unsigned long long)(item->retry_ms + 999) / 1000);
 		put_verdict(&body, item);
-		respond(it, status_of(item), buf_span(&headers), &body);
+		uint16_t status = item->verdict == VERDICT_NEW        ? 201
+		                  : item->verdict == VERDICT_BUSY     ? 409
+		                  : item->verdict == VERDICT_CONFLICT ? 422
+		                                                      : 200;
+		respond(it, status, buf_span(&headers), &body);
 	}
 }
 
@@ -294,8 +384,8 @@ static void put_lookup(struct buf *out, const struct claims_item *item)
 	add_time(out, "lease_until", item->lease_until_ms);
 	json_add_u64(out, "lease_left_s", since_s(item->now_ms, item->lease_until_ms));
 	json_add_bool(out, "has_outcome", item->has_outcome);
-	claims_outcome_add_text(out, "outcome", outcome);
-	json_add_string(out, "outcome_coding", claims_coding_name(outcome->coding));
+	outcome_add_text(out, "outcome", outcome);
+	json_add_string(out, "outcome_coding", coding_name(outcome->coding));
 	json_add_text(out, "outcome_type", outcome->type);
 	json_add_u64(out, "outcome_status", outcome->status);
 	add_time(out, "settled", outcome->settled_ms);
