@@ -39,20 +39,29 @@
 		.part = TEXT(of), .pattern = TEXT(text), .negate = true \
 	}
 
-#define ONE_PART(rule, a)                                                  \
-	{                                                                  \
-		.name = TEXT(rule), .part_count = 1, .parts = { TEXT(a) }, \
+/* Lists with their counts. */
+#define COUNT(type, ...) (sizeof((type[]){ __VA_ARGS__ }) / sizeof(type))
+#define CONDITIONS(...)                                                 \
+	.condition_count = COUNT(struct recipe_condition, __VA_ARGS__), \
+	.conditions = { __VA_ARGS__ }
+#define CLAIMS(...) \
+	.claim_count = COUNT(struct recipe_claim_spec, __VA_ARGS__), .claims = { __VA_ARGS__ }
+#define PARTS(...) .part_count = COUNT(struct span, __VA_ARGS__), .parts = { __VA_ARGS__ }
+
+#define ONE_PART(rule, a)                          \
+	{                                          \
+		.name = TEXT(rule), PARTS(TEXT(a)) \
 	}
-#define TWO_PARTS(rule, a, b)                                                       \
-	{                                                                           \
-		.name = TEXT(rule), .part_count = 2, .parts = { TEXT(a), TEXT(b) }, \
+#define TWO_PARTS(rule, a, b)                               \
+	{                                                   \
+		.name = TEXT(rule), PARTS(TEXT(a), TEXT(b)) \
 	}
 
 /* A second claim: what is missing only leaves it out. */
-#define BUSINESS(rule, claim_kind, count, ...)                                          \
+#define BUSINESS(rule, claim_kind, ...)                                                 \
 	{                                                                               \
 		.name = TEXT(rule), .kind = claim_kind, .missing = RECIPE_MISSING_SKIP, \
-		.part_count = count, .parts = { __VA_ARGS__ },                          \
+		PARTS(__VA_ARGS__)                                                      \
 	}
 
 #define GENESYS_SOURCE IS("source", "aws.partner/genesys.com*")
@@ -103,306 +112,258 @@ enum row {
 };
 #define ROW_COUNT (PLAIN + 1)
 
-#define CLOUDEVENTS_IN_HEADERS                                                               \
-	{                                                                                    \
-		.name = "cloudevents binary", .condition_count = 2,                          \
-		.conditions = { THERE("header:ce-specversion"),                              \
-			        IS_NOT("header:content-type", "application/cloudevents*") }, \
-		.id = TEXT("header:ce-id"), .type = TEXT("header:ce-type"),                  \
-		.entity = TEXT("header:ce-subject"), .time = TEXT("header:ce-time"),         \
-		.origin = TEXT("header:ce-source"), .claim_count = 1,                        \
-		.claims = { TWO_PARTS("transport", "header:ce-source", "header:ce-id") },    \
+#define CLOUDEVENTS_IN_HEADERS                                                         \
+	{                                                                              \
+		.name = "cloudevents binary",                                          \
+		CONDITIONS(THERE("header:ce-specversion"),                             \
+		           IS_NOT("header:content-type", "application/cloudevents*")), \
+		.id = TEXT("header:ce-id"), .type = TEXT("header:ce-type"),            \
+		.entity = TEXT("header:ce-subject"), .time = TEXT("header:ce-time"),   \
+		.origin = TEXT("header:ce-source"),                                    \
+		CLAIMS(TWO_PARTS("transport", "header:ce-source", "header:ce-id"))     \
 	}
 
-#define METRICS(title, topic)                                                                  \
-	{                                                                                      \
-		.name = title, .condition_count = 2,                                           \
-		.conditions = { GENESYS_SOURCE, IS("detail-type", topic) },                    \
-		GENESYS_ENVELOPE(BODY("conversationId")), .claim_count = 2,                    \
-		.claims = { TWO_PARTS("transport", "source", "id"),                            \
-			    BUSINESS("genesys.metrics", CLAIM_ONCE, 3, TEXT(BODY("recordId")), \
-			             TEXT(BODY("metric")), TEXT(BODY("metricDate"))) },        \
+#define METRICS(title, topic)                                                          \
+	{                                                                              \
+		.name = title, CONDITIONS(GENESYS_SOURCE, IS("detail-type", topic)),   \
+		GENESYS_ENVELOPE(BODY("conversationId")),                              \
+		CLAIMS(TWO_PARTS("transport", "source", "id"),                         \
+		       BUSINESS("genesys.metrics", CLAIM_ONCE, TEXT(BODY("recordId")), \
+		                TEXT(BODY("metric")), TEXT(BODY("metricDate"))))       \
 	}
 
 static const struct recipe_case_spec rows[ROW_COUNT] = {
 	[GITHUB] = {
 		.name = "github",
-		.condition_count = 2,
-		.conditions = { THERE("header:x-github-delivery"), THERE("header:x-github-event") },
+		CONDITIONS(THERE("header:x-github-delivery"), THERE("header:x-github-event")),
 		.id = TEXT("header:x-github-delivery"),
 		.type = TEXT("header:x-github-event"),
 		.entity = TEXT("repository.full_name"),
-		.claim_count = 1,
-		.claims = { ONE_PART("github", "header:x-github-delivery") },
+		CLAIMS(ONE_PART("github", "header:x-github-delivery")),
 	},
 	[SHOPIFY] = {
 		.name = "shopify",
-		.condition_count = 2,
-		.conditions = { THERE("header:x-shopify-topic"),
-				THERE("header:x-shopify-shop-domain") },
+		CONDITIONS(THERE("header:x-shopify-topic"),
+		           THERE("header:x-shopify-shop-domain")),
 		.id = TEXT("header:x-shopify-webhook-id"),
 		.type = TEXT("header:x-shopify-topic"),
 		.entity = TEXT("admin_graphql_api_id"),
 		.time = TEXT("header:x-shopify-triggered-at"),
 		.origin = TEXT("header:x-shopify-shop-domain"),
-		.claim_count = 2,
-		.claims = { BUSINESS("shopify", CLAIM_ONCE, 1, TEXT("header:x-shopify-webhook-id")),
-			    BUSINESS("shopify.event", CLAIM_ONCE, 3,
-			             TEXT("header:x-shopify-shop-domain"),
-			             TEXT("header:x-shopify-topic"),
-			             TEXT("header:x-shopify-event-id")) },
+		CLAIMS(BUSINESS("shopify", CLAIM_ONCE, TEXT("header:x-shopify-webhook-id")),
+		       BUSINESS("shopify.event", CLAIM_ONCE,
+				TEXT("header:x-shopify-shop-domain"),
+				TEXT("header:x-shopify-topic"),
+				TEXT("header:x-shopify-event-id"))),
 	},
 	[STANDARD_WEBHOOKS] = {
 		.name = "standard-webhooks",
-		.condition_count = 2,
-		.conditions = { THERE("header:webhook-id"), THERE("header:webhook-timestamp") },
+		CONDITIONS(THERE("header:webhook-id"), THERE("header:webhook-timestamp")),
 		.id = TEXT("header:webhook-id"),
 		.type = TEXT("type"),
 		.time = TEXT("header:webhook-timestamp"),
-		.claim_count = 1,
-		.claims = { ONE_PART("standard-webhooks", "header:webhook-id") },
+		CLAIMS(ONE_PART("standard-webhooks", "header:webhook-id")),
 	},
 	/* The same under the names of before the specification; webhook-… comes first
 	 * here as in the check of signatures (door/auth.h). */
 	[STANDARD_WEBHOOKS_SVIX] = {
 		.name = "standard-webhooks",
-		.condition_count = 2,
-		.conditions = { THERE("header:svix-id"), THERE("header:svix-timestamp") },
+		CONDITIONS(THERE("header:svix-id"), THERE("header:svix-timestamp")),
 		.id = TEXT("header:svix-id"),
 		.type = TEXT("type"),
 		.time = TEXT("header:svix-timestamp"),
-		.claim_count = 1,
-		.claims = { ONE_PART("standard-webhooks", "header:svix-id") },
+		CLAIMS(ONE_PART("standard-webhooks", "header:svix-id")),
 	},
 	[CLOUDEVENTS_BINARY] = CLOUDEVENTS_IN_HEADERS,
 	[TWILIO_MESSAGE] = {
 		.name = "twilio message",
-		.condition_count = 2,
-		.conditions = { THERE("form:MessageSid"), THERE("form:AccountSid") },
+		CONDITIONS(THERE("form:MessageSid"), THERE("form:AccountSid")),
 		.id = TEXT("form:MessageSid"),
 		.type = TEXT("form:MessageStatus"),
 		.entity = TEXT("form:MessageSid"),
 		.origin = TEXT("form:AccountSid"),
 		.correlation = TEXT("header:i-twilio-idempotency-token"),
-		.claim_count = 2,
-		.claims = { { .name = TEXT("twilio.message"),
-			      .part_count = 3,
-			      .parts = { TEXT("form:MessageSid"), TEXT("form:MessageStatus?"),
-			                 TEXT("form:SmsStatus?") } },
-			    BUSINESS("twilio", CLAIM_ONCE, 1,
-			             TEXT("header:i-twilio-idempotency-token")) },
+		CLAIMS({ .name = TEXT("twilio.message"),
+			 PARTS(TEXT("form:MessageSid"), TEXT("form:MessageStatus?"),
+			       TEXT("form:SmsStatus?")) },
+		       BUSINESS("twilio", CLAIM_ONCE,
+				TEXT("header:i-twilio-idempotency-token"))),
 	},
 	/* Only what has a number: other requests about a call ask for its next step,
 	 * and the same may be asked again. */
 	[TWILIO_CALL] = {
 		.name = "twilio call",
-		.condition_count = 2,
-		.conditions = { THERE("form:CallSid"), THERE("form:SequenceNumber") },
+		CONDITIONS(THERE("form:CallSid"), THERE("form:SequenceNumber")),
 		.id = TEXT("form:CallSid"),
 		.type = TEXT("form:CallStatus"),
 		.entity = TEXT("form:CallSid"),
 		.origin = TEXT("form:AccountSid"),
 		.correlation = TEXT("header:i-twilio-idempotency-token"),
-		.claim_count = 2,
-		.claims = { { .name = TEXT("twilio.call"),
-			      .part_count = 3,
-			      .parts = { TEXT("form:CallSid"), TEXT("form:CallStatus?"),
-			                 TEXT("form:SequenceNumber") } },
-			    BUSINESS("twilio", CLAIM_ONCE, 1,
-			             TEXT("header:i-twilio-idempotency-token")) },
+		CLAIMS({ .name = TEXT("twilio.call"),
+			 PARTS(TEXT("form:CallSid"), TEXT("form:CallStatus?"),
+			       TEXT("form:SequenceNumber")) },
+		       BUSINESS("twilio", CLAIM_ONCE,
+				TEXT("header:i-twilio-idempotency-token"))),
 	},
 	[LAMBDA_BATCH] = {
 		.name = "lambda batch",
-		.condition_count = 1,
-		.conditions = { THERE("Records[0].eventSource") },
+		CONDITIONS(THERE("Records[0].eventSource")),
 		.items = TEXT("Records"),
 	},
 	[LAMBDA_SNS_BATCH] = {
 		.name = "lambda batch",
-		.condition_count = 1,
-		.conditions = { THERE("Records[0].EventSource") },
+		CONDITIONS(THERE("Records[0].EventSource")),
 		.items = TEXT("Records"),
 	},
 	[SQS_BATCH] = {
 		.name = "sqs batch",
-		.condition_count = 1,
-		.conditions = { THERE("Messages[0].MessageId") },
+		CONDITIONS(THERE("Messages[0].MessageId")),
 		.items = TEXT("Messages"),
 	},
 	[LAMBDA_SQS] = {
 		.name = "sqs record",
-		.condition_count = 2,
-		.conditions = { IS("eventSource", "aws:sqs"), THERE("messageId") },
+		CONDITIONS(IS("eventSource", "aws:sqs"), THERE("messageId")),
 		.id = TEXT("messageId"),
 		.time = TEXT("attributes.SentTimestamp"),
 		.origin = TEXT("eventSourceARN"),
 		.content = TEXT("[\"body\"]"),
 		.inner = TEXT("[\"body\"]"),
-		.claim_count = 1,
-		.claims = { TWO_PARTS("sqs", "eventSourceARN", "messageId") },
+		CLAIMS(TWO_PARTS("sqs", "eventSourceARN", "messageId")),
 	},
 	[LAMBDA_SNS] = {
 		.name = "sns record",
-		.condition_count = 2,
-		.conditions = { IS("EventSource", "aws:sns"), THERE("Sns.MessageId") },
+		CONDITIONS(IS("EventSource", "aws:sns"), THERE("Sns.MessageId")),
 		.id = TEXT("Sns.MessageId"),
 		.type = TEXT("Sns.Type"),
 		.time = TEXT("Sns.Timestamp"),
 		.origin = TEXT("Sns.TopicArn"),
 		.content = TEXT("Sns.Message"),
 		.inner = TEXT("Sns.Message"),
-		.claim_count = 1,
-		.claims = { TWO_PARTS("sns", "Sns.TopicArn", "Sns.MessageId") },
+		CLAIMS(TWO_PARTS("sns", "Sns.TopicArn", "Sns.MessageId")),
 	},
 	[SQS_MESSAGE] = {
 		.name = "sqs message",
-		.condition_count = 3,
-		.conditions = { THERE("MessageId"), THERE("ReceiptHandle"), THERE("Body") },
+		CONDITIONS(THERE("MessageId"), THERE("ReceiptHandle"), THERE("Body")),
 		.id = TEXT("MessageId"),
 		.time = TEXT("Attributes.SentTimestamp"),
 		.content = TEXT("Body"),
 		.inner = TEXT("Body"),
-		.claim_count = 1,
-		.claims = { ONE_PART("sqs", "MessageId") },
+		CLAIMS(ONE_PART("sqs", "MessageId")),
 	},
 	[SNS_NOTIFICATION] = {
 		.name = "sns notification",
-		.condition_count = 3,
-		.conditions = { THERE("Type"), THERE("TopicArn"), THERE("MessageId") },
+		CONDITIONS(THERE("Type"), THERE("TopicArn"), THERE("MessageId")),
 		.id = TEXT("MessageId"),
 		.type = TEXT("Type"),
 		.time = TEXT("Timestamp"),
 		.origin = TEXT("TopicArn"),
 		.content = TEXT("Message"),
 		.inner = TEXT("Message"),
-		.claim_count = 1,
-		.claims = { TWO_PARTS("sns", "TopicArn", "MessageId") },
+		CLAIMS(TWO_PARTS("sns", "TopicArn", "MessageId")),
 	},
 	[GENESYS_AUDIT] = {
 		.name = "genesys audit",
-		.condition_count = 2,
-		.conditions = { GENESYS_SOURCE, IS("detail-type", "v2.audits.entitytype.*") },
+		CONDITIONS(GENESYS_SOURCE, IS("detail-type", "v2.audits.entitytype.*")),
 		GENESYS_ENVELOPE(BODY("entity.id")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.audit", CLAIM_ONCE, 1, TEXT(BODY("id"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.audit", CLAIM_ONCE, TEXT(BODY("id")))),
 	},
 	[GENESYS_CONVERSATION] = {
 		.name = "genesys conversation",
-		.condition_count = 2,
-		.conditions = { GENESYS_SOURCE,
-				IS("detail-type", "v2.detail.events.conversation.*") },
+		CONDITIONS(GENESYS_SOURCE,
+		           IS("detail-type", "v2.detail.events.conversation.*")),
 		GENESYS_ENVELOPE(BODY("conversationId")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.conversation", CLAIM_ONCE, 6,
-			             TEXT("detail.topicName"), TEXT(BODY("participantId?")),
-			             TEXT(BODY("sessionId?")), TEXT(BODY("eventTime")),
-			             TEXT(BODY("flowOutcomeId?")), TEXT(BODY("wrapupCode?"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.conversation", CLAIM_ONCE,
+				TEXT("detail.topicName"), TEXT(BODY("participantId?")),
+				TEXT(BODY("sessionId?")), TEXT(BODY("eventTime")),
+				TEXT(BODY("flowOutcomeId?")), TEXT(BODY("wrapupCode?")))),
 	},
 	[GENESYS_PRESENCE] = {
 		.name = "genesys presence",
-		.condition_count = 2,
-		.conditions = { GENESYS_SOURCE, IS("detail-type", "v2.users.*.presence") },
+		CONDITIONS(GENESYS_SOURCE, IS("detail-type", "v2.users.*.presence")),
 		GENESYS_ENVELOPE("detail.topicName"), /* the user's id is there alone */
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.presence", CLAIM_ONCE, 3,
-			             TEXT("detail.topicName"), TEXT(BODY("modifiedDate")),
-			             TEXT(BODY("presenceDefinition.id"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.presence", CLAIM_ONCE,
+				TEXT("detail.topicName"), TEXT(BODY("modifiedDate")),
+				TEXT(BODY("presenceDefinition.id")))),
 	},
 	[GENESYS_ROUTING] = {
 		.name = "genesys routing status",
-		.condition_count = 3,
-		.conditions = { GENESYS_SOURCE, IS("detail-type", "v2.users.*.routingStatus"),
-				THERE(BODY("routingStatus.status")) },
+		CONDITIONS(GENESYS_SOURCE, IS("detail-type", "v2.users.*.routingStatus"),
+		           THERE(BODY("routingStatus.status"))),
 		GENESYS_ENVELOPE(BODY("id")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.routing", CLAIM_ONCE, 3, TEXT(BODY("id")),
-			             TEXT(BODY("routingStatus.status")),
-			             TEXT(BODY("routingStatus.startTime"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.routing", CLAIM_ONCE, TEXT(BODY("id")),
+				TEXT(BODY("routingStatus.status")),
+				TEXT(BODY("routingStatus.startTime")))),
 	},
 	[GENESYS_ROUTING_FLAT] = {
 		.name = "genesys routing status",
-		.condition_count = 3,
-		.conditions = { GENESYS_SOURCE, IS("detail-type", "v2.users.*.routingStatus"),
-				THERE(BODY("status")) },
+		CONDITIONS(GENESYS_SOURCE, IS("detail-type", "v2.users.*.routingStatus"),
+		           THERE(BODY("status"))),
 		GENESYS_ENVELOPE(BODY("id")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.routing", CLAIM_ONCE, 3, TEXT(BODY("id")),
-			             TEXT(BODY("status")), TEXT(BODY("startTime"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.routing", CLAIM_ONCE, TEXT(BODY("id")),
+				TEXT(BODY("status")), TEXT(BODY("startTime")))),
 	},
 	[GENESYS_METRICS] = METRICS("genesys metrics", "v2.analytics.conversation.*.metrics"),
 	[GENESYS_FLOW_METRICS] = METRICS("genesys flow metrics", "v2.analytics.flow.*.metrics"),
 	[GENESYS_QUEUE] = {
 		.name = "genesys queue",
-		.condition_count = 2,
-		.conditions = { GENESYS_SOURCE,
-				IS("detail-type", "v2.routing.queues.*.conversations*") },
+		CONDITIONS(GENESYS_SOURCE,
+		           IS("detail-type", "v2.routing.queues.*.conversations*")),
 		/* The id is the conversation's and comes with every update. */
 		GENESYS_ENVELOPE(BODY("id")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.queue", CLAIM_CONTENT, 2, TEXT("detail.topicName"),
-			             TEXT("detail.eventBody")) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.queue", CLAIM_CONTENT, TEXT("detail.topicName"),
+				TEXT("detail.eventBody"))),
 	},
 	[GENESYS_TRANSCRIPTION] = {
 		.name = "genesys transcription",
-		.condition_count = 2,
-		.conditions = { GENESYS_SOURCE,
-				IS("detail-type", "v2.conversations.*.transcription") },
+		CONDITIONS(GENESYS_SOURCE,
+		           IS("detail-type", "v2.conversations.*.transcription")),
 		GENESYS_ENVELOPE(BODY("conversationId")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.transcription", CLAIM_ONCE, 2,
-			             TEXT(BODY("transcripts[*].utteranceId")),
-			             TEXT(BODY("transcripts[*].isFinal"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.transcription", CLAIM_ONCE,
+				TEXT(BODY("transcripts[*].utteranceId")),
+				TEXT(BODY("transcripts[*].isFinal")))),
 	},
 	[GENESYS_JOURNEY] = {
 		.name = "genesys journey",
-		.condition_count = 2,
-		.conditions = { GENESYS_SOURCE,
-				IS("detail-type", "v2.journey.sessions.*.web.events") },
+		CONDITIONS(GENESYS_SOURCE,
+		           IS("detail-type", "v2.journey.sessions.*.web.events")),
 		GENESYS_ENVELOPE(BODY("session.id")),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    BUSINESS("genesys.journey", CLAIM_ONCE, 1, TEXT(BODY("id"))) },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       BUSINESS("genesys.journey", CLAIM_ONCE, TEXT(BODY("id")))),
 	},
 	[GENESYS_OTHER] = {
 		.name = "genesys",
-		.condition_count = 3,
-		.conditions = { GENESYS_SOURCE, THERE("detail-type"), THERE("detail") },
+		CONDITIONS(GENESYS_SOURCE, THERE("detail-type"), THERE("detail")),
 		GENESYS_ENVELOPE("detail.topicName"),
-		.claim_count = 2,
-		.claims = { TWO_PARTS("transport", "source", "id"),
-			    { .name = TEXT("genesys.detail"),
-			      .kind = CLAIM_CONTENT,
-			      .missing = RECIPE_MISSING_SKIP,
-			      .part_count = 1,
-			      .parts = { TEXT("detail") },
-			      .except_count = 2,
-			      .except = { TEXT("metadata"), TEXT("timestamp") } } },
+		CLAIMS(TWO_PARTS("transport", "source", "id"),
+		       { .name = TEXT("genesys.detail"),
+			 .kind = CLAIM_CONTENT,
+			 .missing = RECIPE_MISSING_SKIP,
+			 PARTS(TEXT("detail")),
+			 .except_count = 2,
+			 .except = { TEXT("metadata"), TEXT("timestamp") } }),
 	},
 	/* The webhook of open messaging. */
 	[GENESYS_MESSAGE] = {
 		.name = "genesys message",
-		.condition_count = 3,
-		.conditions = { IS("channel.platform", "Open"), THERE("id"), THERE("direction") },
+		CONDITIONS(IS("channel.platform", "Open"), THERE("id"), THERE("direction")),
 		.id = TEXT("id"),
 		.type = TEXT("type"),
 		.entity = TEXT("channel.to.id"),
 		.time = TEXT("channel.time"),
 		.origin = TEXT("channel.from.id"),
-		.claim_count = 1,
-		.claims = { ONE_PART("transport", "id") },
+		CLAIMS(ONE_PART("transport", "id")),
 	},
 	[EVENTBRIDGE] = {
 		.name = "eventbridge",
-		.condition_count = 4,
-		.conditions = { THERE("id"), THERE("source"), THERE("detail-type"),
-				THERE("detail") },
+		CONDITIONS(THERE("id"), THERE("source"), THERE("detail-type"),
+		           THERE("detail")),
 		.id = TEXT("id"),
 		.type = TEXT("detail-type"),
 		.entity = TEXT("resources[0]"),
@@ -410,73 +371,61 @@ static const struct recipe_case_spec rows[ROW_COUNT] = {
 		.origin = TEXT("source"),
 		.replay = TEXT("replay-name"),
 		.content = TEXT("detail"),
-		.claim_count = 1,
-		.claims = { TWO_PARTS("transport", "source", "id") },
+		CLAIMS(TWO_PARTS("transport", "source", "id")),
 	},
 	[CLOUDEVENTS_BINARY_AGAIN] = CLOUDEVENTS_IN_HEADERS,
 	[CLOUDEVENTS] = {
 		.name = "cloudevents",
-		.condition_count = 3,
-		.conditions = { THERE("specversion"), THERE("source"), THERE("id") },
+		CONDITIONS(THERE("specversion"), THERE("source"), THERE("id")),
 		.id = TEXT("id"),
 		.type = TEXT("type"),
 		.entity = TEXT("subject"),
 		.time = TEXT("time"),
 		.origin = TEXT("source"),
 		.content = TEXT("data"),
-		.claim_count = 1,
-		.claims = { TWO_PARTS("transport", "source", "id") },
+		CLAIMS(TWO_PARTS("transport", "source", "id")),
 	},
 	[CXONE] = {
 		.name = "cxone",
-		.condition_count = 3,
-		.conditions = { THERE("eventId"), THERE("eventType"), THERE("data.brand.tenantId") },
+		CONDITIONS(THERE("eventId"), THERE("eventType"), THERE("data.brand.tenantId")),
 		.id = TEXT("eventId"),
 		.type = TEXT("eventType"),
 		.time = TEXT("createdAtWithMilliseconds"),
 		.origin = TEXT("data.brand.tenantId"),
 		.content = TEXT("data"),
-		.claim_count = 1,
-		.claims = { TWO_PARTS("cxone", "data.brand.tenantId", "eventId") },
+		CLAIMS(TWO_PARTS("cxone", "data.brand.tenantId", "eventId")),
 	},
 	[STRIPE] = {
 		.name = "stripe",
-		.condition_count = 3,
-		.conditions = { IS("object", "event"), THERE("id"), THERE("data.object") },
+		CONDITIONS(IS("object", "event"), THERE("id"), THERE("data.object")),
 		.id = TEXT("id"),
 		.type = TEXT("type"),
 		.entity = TEXT("data.object.id"),
 		.time = TEXT("created"),
 		.origin = TEXT("account"),
 		.content = TEXT("data"),
-		.claim_count = 1,
-		.claims = { ONE_PART("stripe", "id") },
+		CLAIMS(ONE_PART("stripe", "id")),
 	},
 	[JOURNEY_BATCH] = {
 		.name = "journey batch",
-		.condition_count = 2,
-		.conditions = { THERE("entities[0].id"), ABSENT("id") },
+		CONDITIONS(THERE("entities[0].id"), ABSENT("id")),
 		.items = TEXT("entities"),
 	},
 	[JOURNEY] = {
 		.name = "journey",
-		.condition_count = 3,
-		.conditions = { THERE("id"), THERE("dateCreated"), THERE("identifiers") },
+		CONDITIONS(THERE("id"), THERE("dateCreated"), THERE("identifiers")),
 		.id = TEXT("id"),
 		.time = TEXT("dateCreated"),
-		.claim_count = 1,
-		.claims = { ONE_PART("journey", "id") },
+		CLAIMS(ONE_PART("journey", "id")),
 	},
 	[PLAIN] = {
 		.name = "plain",
-		.condition_count = 1,
-		.conditions = { THERE("id") },
+		CONDITIONS(THERE("id")),
 		.id = TEXT("id"),
 		.type = TEXT("type"),
 		.time = TEXT("time"),
 		.origin = TEXT("source"),
-		.claim_count = 1,
-		.claims = { ONE_PART("transport", "id") },
+		CLAIMS(ONE_PART("transport", "id")),
 	},
 };
 
