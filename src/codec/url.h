@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
+#include "base/error.h"
 #include "base/span.h"
 
 /* Every byte but letters, digits and -._~ becomes %XX, so that the text is one
@@ -44,3 +45,9 @@ bool url_param_is(struct span raw_name, struct span name);
 /* How often the parameter is there; writes the raw value of the first (empty
  * when it has no =). Names are compared by their decoded value. */
 uint32_t url_param_find(struct span params, struct span name, struct span *ret_value);
+
+/* Checks the query of an API request: each parameter must be one of `names`, which are
+ * separated by blanks, and may occur once. An unknown parameter is an error: a misspelt
+ * dry_run would else do what was only to be counted. ERR_INVALID with a text for the
+ * client. */
+int query_check(struct span query, const char *names, struct error_text *ret_text) must_check;

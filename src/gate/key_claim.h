@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "codec/json.h"
 #include "gate/claim.h"
 #include "gate/digest.h"
@@ -44,3 +45,38 @@ int key_claim_digest(const struct key_claim *claim, const unsigned char key[stat
 /* What the outcome of a ticket is kept under: at the place of the ticket, so that it is
  * settled and its outcome kept in one write, also in a cluster. */
 struct digest key_claim_answer(uint64_t ticket, const unsigned char key[static DIGEST_KEY_LEN]);
+
+/*
+ * The token with which a caller settles the event that it claimed. It names ticket and
+ * attempt, which fence, and proves that the gateway issued it.
+ *
+ *   bytes  what
+ *   8      ticket, little-endian
+ *   4      when the claim is forgotten: unix seconds
+ *   2      attempt
+ *   1      format: 1
+ *   1      zero
+ *   16     keyed digest of the above (SipHash-2-4-128, with a key of its own)
+ *
+ * all as hexadecimal digits.
+ */
+#define LEASE_TOKEN_LEN 64
+
+struct lease_token {
+	uint64_t ticket;
+	uint32_t attempt;
+	uint32_t expiry_s;
+};
+
+struct lease_token_key {
+	unsigned char bytes[HASH_KEY_LEN];
+};
+
+/* Of the store's secret. */
+void lease_token_key_init(struct lease_token_key *ret_key,
+                          const unsigned char key[static DIGEST_KEY_LEN]);
+
+void lease_token_write(const struct lease_token_key *key, const struct lease_token *token,
+                       char ret_text[static LEASE_TOKEN_LEN]); /* no NUL */
+int lease_token_read(const struct lease_token_key *key, struct span text,
+                     struct lease_token *ret_token) must_check;

@@ -16,7 +16,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
-#include "codec/socket_address.h"
+#include "codec/ip.h"
 #include "net/tls/tls_client.h"
 
 #define RETRY_AFTER_MAX_MS (UINT64_C(365) * 86400 * 1000)

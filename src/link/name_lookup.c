@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "codec/socket_address.h"
+#include "codec/ip.h"
 #include "sys/loop.h"
 #include "sys/thread.h"
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "link/redis_link.h"
 
 /* ---- slots of a cluster ---- */

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "codec/url.h"
 #include "net/tls/tls_client.h"
 

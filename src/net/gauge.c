@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "codec/socket_address.h"
+#include "codec/ip.h"
 
 #define SHARDS 64 /* a lock each; io threads seldom meet */
 #define BUCKETS 64

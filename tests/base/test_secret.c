@@ -5,7 +5,6 @@
 
 #include "base/hex.h"
 #include "base/secret.h"
-#include "base/sign.h"
 
 static void only_equal_bytes_are_equal(void **state)
 {

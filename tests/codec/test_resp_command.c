@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "codec/resp_command.h"
-#include "codec/resp_write.h"
+#include "codec/resp.h"
 
 static const struct resp_limits limits = {
 	.args = 40, .bulk_bytes = 100, .command_bytes = 400, .line_bytes = 200

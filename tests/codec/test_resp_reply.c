@@ -2,7 +2,7 @@
 #include "support/test.h"
 
 #include "base/error.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 
 static const char all_kinds[] =
 	"*11\r\n+OK\r\n-ERR no\r\n:-7\r\n$3\r\na\r\n\r\n$-1\r\n*0\r\n*-1\r\n_\r\n#t\r\n"

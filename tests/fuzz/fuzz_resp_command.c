@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "base/check.h"
-#include "codec/resp_command.h"
+#include "codec/resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "link/redis_client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,6 @@
 /* Which keys are the same, and which tokens are ours. */
 #include "gate/key_claim.h"
 
-#include "gate/lease_token.h"
 #include "gate/ticket.h"
 #include "support/test.h"
 

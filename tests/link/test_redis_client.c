@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "link/redis_client.h"
 #include "sys/thread.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/base64.h"
-#include "base/sign.h"
+#include "base/secret.h"
 #include "gate/ticket.h"
 
 static const char *ticket_of(uint64_t ticket)

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "codec/json_write.h"
-#include "codec/query.h"
+#include "codec/url.h"
 
 #define HEADERS                                                                   \
 	"Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n" \

@@ -1,6 +1,5 @@
 /* why_question: from the query of a request to a question. See why.h. */
 #include "base/text.h"
-#include "codec/query.h"
 #include "codec/url.h"
 #include "console/why/why.h"
 #include "gate/ticket.h"

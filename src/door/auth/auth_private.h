@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/sign.h"
+#include "base/secret.h"
 #include "codec/ip.h"
 #include "door/auth/auth.h"
 #include "net/tls/hmac.h"

@@ -28,7 +28,6 @@
 #include "codec/json_plan.h"
 #include "door/source.h"
 #include "gate/key_claim.h"
-#include "gate/lease_token.h"
 #include "gate/recipe/recipe.h"
 #include "net/http/http_server.h"
 #include "store/store.h"

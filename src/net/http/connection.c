@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "codec/ip.h"
 #include "codec/json_write.h"
-#include "codec/socket_address.h"
 
 #define ROOM_MIN 512u           /* for a head: less is not worth a recv */
 #define ROOM_STEP (64u * 1024u) /* a body's buffer grows to this at once, then doubles */

@@ -8,7 +8,7 @@
 
 #include "base/histogram.h"
 #include "base/mem.h"
-#include "codec/socket_address.h"
+#include "codec/ip.h"
 
 #define RECEIVE_ROOM 1024u /* bytes that a recv should have room for */
 #define SPARES_MAX 8192u

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "base/arena.h"
-#include "base/sign.h"
+#include "base/secret.h"
 #include "link/http.h"
 #include "sink/http/http_outlet.h"
 

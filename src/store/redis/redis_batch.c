@@ -4,7 +4,7 @@
  */
 #include "base/error.h"
 #include "base/log.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "store/redis/redis_internal.h"
 #include "sys/clock.h"
 

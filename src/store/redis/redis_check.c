@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/secret.h"
 #include "base/text.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
 #include "sys/clock.h"

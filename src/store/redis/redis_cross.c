@@ -22,7 +22,7 @@
  */
 #include "base/error.h"
 #include "base/mem.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "store/redis/redis_internal.h"
 
 #define ADMIT_TAKEN_AT 52u /* in the answer of an admit: claims taken, seen, and a bool: heals */

@@ -4,7 +4,7 @@
  */
 #include "base/error.h"
 #include "base/text.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "gate/ticket.h"
 #include "store/redis/redis_internal.h"
 

@@ -1,6 +1,6 @@
 /* redis_encode: operations as arguments of redis_script.lua, which describes them. */
 #include "base/text.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "store/redis/redis_internal.h"
 
 #define NUMBER_MAX ((UINT64_C(1) << 53) - 1) /* the largest that is exact in Lua */

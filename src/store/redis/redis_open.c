@@ -19,7 +19,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/text.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
 

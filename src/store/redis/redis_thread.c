@@ -2,7 +2,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "codec/resp_reply.h"
+#include "codec/resp.h"
 #include "gate/ticket.h"
 #include "link/redis_client.h"
 #include "store/redis/redis_internal.h"
