@@ -77,29 +77,23 @@ static void step_take(struct open_tickets *tickets, struct model *model, uint32_
 	model->tickets[first].state = OPEN_TICKET_LEASED;
 }
 
-/* One call of each that needs a lease, with the right attempt or another. */
-static void step_lease(struct open_tickets *tickets, struct model *model, uint64_t number,
-                       uint64_t dice)
+static void step_state(struct open_tickets *tickets, struct model *model, uint64_t number,
+                       enum open_ticket_state from, enum open_ticket_state to)
 {
 	struct open_ticket *at = &model->tickets[number];
-	uint32_t attempt = at->attempt + (dice % 8 == 0 ? 1u : 0u);
-	bool ok = at->state == OPEN_TICKET_LEASED && attempt == at->attempt;
-	assert_int_equal(open_tickets_settle(tickets, number, attempt), ok ? 0 : ERR_FENCED);
-	at->state = ok ? OPEN_TICKET_CLOSING : at->state;
+	struct open_ticket now;
+	if (at->state != from)
+		return;
+	assert_true(open_tickets_find(tickets, number, &now));
+	at->state = now.state = (uint8_t)to;
+	at->was = now.was = (uint8_t)from;
+	open_tickets_update(tickets, &now);
 }
 
 static void step_drop(struct open_tickets *tickets, struct model *model, uint64_t number)
 {
 	assert_int_equal(open_tickets_drop(tickets, number), model->tickets[number].state != 0);
 	model->tickets[number] = (struct open_ticket){ 0 };
-}
-
-static void step_unsettle(struct open_tickets *tickets, struct model *model, uint64_t number)
-{
-	bool closing = model->tickets[number].state == OPEN_TICKET_CLOSING;
-	assert_int_equal(open_tickets_unsettle(tickets, number), closing);
-	if (closing)
-		model->tickets[number].state = OPEN_TICKET_LEASED;
 }
 
 /* Any change of an open ticket. */
@@ -112,7 +106,7 @@ static void step_update(struct open_tickets *tickets, struct model *model, uint6
 	if (!at->state)
 		return;
 	at->state = now.state = (uint8_t)(1 + dice % (OPEN_TICKET_STATES - 1));
-	now.was = OPEN_TICKET_HELD;
+	at->was = now.was = OPEN_TICKET_HELD;
 	at->attempt = now.attempt = (uint16_t)(dice >> 8);
 	at->note_offset = now.note_offset = (uint32_t)dice;
 	open_tickets_update(tickets, &now);
@@ -156,8 +150,9 @@ static void compare(struct open_tickets *tickets, struct model *model)
 	/* What is held, backwards. */
 	uint64_t before = 0;
 	for (uint64_t i = NUMBERS; i > 0; i--) {
-		uint8_t state = model->tickets[i].state;
-		if (state != OPEN_TICKET_HELD && state != OPEN_TICKET_LEAVING)
+		const struct open_ticket *at = &model->tickets[i];
+		if (at->state != OPEN_TICKET_HELD &&
+		    !(at->state == OPEN_TICKET_CHANGING && at->was == OPEN_TICKET_HELD))
 			continue;
 		assert_true(open_tickets_held_before(tickets, before, &found));
 		assert_int_equal(found.ticket, i);
@@ -189,11 +184,13 @@ static void history(uint64_t seed)
 			step_drop(tickets, &model, number);
 		else if (what < 92)
 			dice >> 40 & 1 ? step_take(tickets, &model, (uint32_t)(dice >> 41) % SINKS)
-				       : step_lease(tickets, &model, number, dice >> 8);
+				       : step_state(tickets, &model, number, OPEN_TICKET_LEASED,
+			                            OPEN_TICKET_CHANGING);
 		else if (what < 96)
 			step_update(tickets, &model, number, dice >> 8);
 		else
-			step_unsettle(tickets, &model, number);
+			step_state(tickets, &model, number, OPEN_TICKET_CHANGING,
+			           OPEN_TICKET_LEASED);
 		if (i % 1000 == 999)
 			compare(tickets, &model);
 	}

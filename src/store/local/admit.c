@@ -1,16 +1,11 @@
 /*
- * admit: admissions in the local store, and undoing them when their frame was lost.
+ * admit: admissions in the local store.
  *
  * store/decide.h decides; this file looks claims up in the index and keeps events.
- *
- * A claim or an entity that moves from another ticket is saved first (undo_list), so that
- * it can be restored. Everything else that a lost frame took is found by its ticket: the
- * tickets above durable_ticket are those of frames that are not durable.
  *
  * Threads: the owner's.
  */
 #include "base/error.h"
-#include "base/mem.h"
 #include "gate/ticket.h"
 #include "store/decide.h"
 #include "store/local/local_internal.h"
@@ -31,65 +26,6 @@ struct taking {
 static uint64_t now_of(const struct local_store *local)
 {
 	return steady_clock_last(&local->clock);
-}
-
-/* --- undo -------------------------------------------------------- */
-
-int local_undo_reserve(struct undo_list *list, uint32_t count)
-{
-	CHECK(count <= 32 && list->count <= list->room);
-	if (list->count + count <= list->room)
-		return 0;
-	uint32_t room = list->room ? list->room * 2 : 64;
-	struct undo *items = mem_realloc(list->items, room * sizeof(*items));
-	if (!items)
-		return -ENOMEM;
-	list->items = items;
-	list->room = room;
-	return 0;
-}
-
-/* A lease that has ended since is not restored. */
-static void put_back_ticket(struct local_store *local, struct open_ticket ticket)
-{
-	struct open_ticket now;
-
-	bool found = open_tickets_find(local->tickets, ticket.ticket, &now);
-	CHECK(found);
-	if (ticket.state == OPEN_TICKET_LEASED && now.state == OPEN_TICKET_DUE)
-		ticket.state = OPEN_TICKET_DUE;
-	open_tickets_update(local->tickets, &ticket);
-}
-
-/* Cannot fail: the record that is removed first leaves room for the old one. */
-static void put_back(struct local_store *local, const struct undo *undo)
-{
-	int r = 0;
-
-	if (undo->kind == UNDO_CELL) {
-		local_undo_cell(local, &undo->cell);
-	} else if (undo->kind == UNDO_TICKET) {
-		put_back_ticket(local, undo->ticket);
-	} else if (undo->kind == UNDO_ENTITY) {
-		newest_remove(local->newest, &undo->entity.digest);
-		if (undo->entity.ticket)
-			r = newest_put(local->newest, &undo->entity);
-	} else {
-		table_remove(local->table, &undo->claim.digest);
-		r = table_put(local->table, &undo->claim, now_of(local));
-	}
-	CHECK(r == 0);
-}
-
-static void undo_to(struct local_store *local, uint32_t count)
-{
-	while (local->undo.count > count)
-		put_back(local, &local->undo.items[--local->undo.count]);
-}
-
-void local_undo_replaced(struct local_store *local)
-{
-	undo_to(local, 0);
 }
 
 /* Removes the claims that this ticket has; others stay. */
@@ -115,8 +51,9 @@ static void drop_tickets(struct local_store *local, const struct store_admit *ad
 	leases_set(&local->leases, admit->own_ticket, 0);
 }
 
-static void undo_kept(struct local_store *local, struct store_admit *admit)
+void local_drop_event(struct local_store *local, const struct store_admit *admit)
 {
+	CHECK(admit->own_ticket > local->durable_ticket);
 	if (admit->verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_ASIDE) {
 		struct claim aside = store_aside_claim(&admit->claims[admit->matched]);
 		remove_claims(local, &aside, 1, admit->own_ticket);
@@ -126,20 +63,7 @@ static void undo_kept(struct local_store *local, struct store_admit *admit)
 	}
 	if (!admit->no_ticket)
 		drop_tickets(local, admit);
-}
-
-void local_undo_admit(struct local_store *local, struct store_admit *admit, int error)
-{
-	CHECK(error < 0 && local->durable_ticket <= local->last_ticket);
-	if (admit->own_ticket > local->durable_ticket)
-		undo_kept(local, admit);
-	else if (admit->ticket > local->durable_ticket)
-		tally_remove(local->tally, admit->ticket);
-	else
-		return;
-	admit->verdict = admit->would = VERDICT_NONE;
-	admit->own_ticket = 0;
-	admit->op.error = error;
+	tally_remove(local->tally, admit->own_ticket);
 }
 
 /* --- keeping an event ---------------------------------------------------- */
@@ -218,14 +142,12 @@ static void note_moved(struct local_store *local, const struct digest *digest)
 	struct table_hit hit;
 
 	bool found = table_find(local->table, digest, 0, &hit);
-	CHECK(found && local->undo.count < local->undo.room);
-	local->undo.items[local->undo.count++] = (struct undo){
-		.kind = UNDO_CLAIM,
-		.claim = { .digest = digest_with_check(*digest, hit.check),
-		           .ticket = hit.ticket,
-		           .window_s = hit.window_s,
-		           .flags = hit.flags },
-	};
+	CHECK(found);
+	local_undo_push(local, UNDO_CLAIM)->claim =
+		(struct table_record){ .digest = digest_with_check(*digest, hit.check),
+		                       .ticket = hit.ticket,
+		                       .window_s = hit.window_s,
+		                       .flags = hit.flags };
 }
 
 static int put_claims(struct local_store *local, const struct taking *taking, uint64_t ticket)
@@ -256,10 +178,9 @@ static int put_entities(struct local_store *local, const struct taking *taking, 
 {
 	for (uint32_t left = taking->claims.newest; left; left &= left - 1) {
 		const struct claim *claim = &taking->claims.claims[__builtin_ctz(left)];
-		struct undo undo = { .kind = UNDO_ENTITY };
-		if (!newest_find(local->newest, &claim->digest, 0, &undo.entity))
-			undo.entity = (struct newest_record){ .digest = claim->digest };
-		CHECK(local->undo.count < local->undo.room);
+		struct newest_record before;
+		if (!newest_find(local->newest, &claim->digest, 0, &before))
+			before = (struct newest_record){ .digest = claim->digest };
 		int r = newest_put(local->newest,
 		                   &(struct newest_record){ .digest = claim->digest,
 		                                            .order = claim->order,
@@ -267,7 +188,7 @@ static int put_entities(struct local_store *local, const struct taking *taking, 
 		                                            .window_s = claim->window_s });
 		if (r < 0)
 			return r;
-		local->undo.items[local->undo.count++] = undo;
+		local_undo_push(local, UNDO_ENTITY)->entity = before;
 	}
 	return 0;
 }
@@ -277,26 +198,24 @@ static int put_all(struct local_store *local, const struct store_admit *admit,
                    struct taking *taking)
 {
 	uint32_t before = local->undo.count;
-	int r = 0;
+	int r = local_undo_reserve(local, 1 + CLAIMS_MAX);
 
-	if (starts(admit, taking))
+	if (r == 0 && starts(admit, taking))
 		r = leases_reserve(&local->leases, admit->own_ticket);
-	if (r == 0 && unlikely(taking->moved | taking->claims.newest)) {
-		r = local_undo_reserve(&local->undo, CLAIMS_MAX);
+	if (r == 0 && unlikely(taking->moved | taking->claims.newest))
 		lengthen(local, taking, admit->claim_count, admit->own_ticket);
-	}
 	if (r == 0 && !admit->no_ticket)
 		r = insert_ticket(local, admit, taking);
 	if (r < 0)
 		return r;
+	local_undo_push(local, UNDO_EVENT)->event = admit;
 	r = put_claims(local, taking, admit->own_ticket);
 	if (r == 0 && unlikely(taking->claims.newest))
 		r = put_entities(local, taking, admit->own_ticket);
 	if (r < 0) {
-		undo_to(local, before);
+		local_undo_to(local, before);
+		/* Also the claim of an event that is kept aside: its verdict is not set yet. */
 		remove_claims(local, taking->claims.claims, taking->claims.once, admit->own_ticket);
-		if (!admit->no_ticket)
-			drop_tickets(local, admit);
 	}
 	return r;
 }

@@ -168,9 +168,7 @@ static int append_value(struct local_store *local, const struct cell *cell, stru
 static void save(struct local_store *local, const struct digest *digest, const struct cell *old,
                  bool moved)
 {
-	CHECK(local->undo.count < local->undo.room);
-	struct undo *undo = &local->undo.items[local->undo.count++];
-	undo->kind = UNDO_CELL;
+	struct undo *undo = local_undo_push(local, UNDO_CELL);
 	undo->cell = (struct undo_cell){ .digest = *digest, .there = old != NULL, .moved = moved };
 	if (old)
 		undo->cell.old = *old;
@@ -229,7 +227,7 @@ static int write_change(struct local_store *local, struct table_probe *probe,
 {
 	uint64_t lost = local->frames_lost;
 
-	if (local_undo_reserve(&local->undo, 1) < 0)
+	if (local_undo_reserve(local, 1) < 0)
 		return ERR_FULL;
 	int r = local_reserve(local, frame_cell_size(what), JOURNAL_NORMAL);
 	local->full = r == ERR_FULL;

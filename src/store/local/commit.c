@@ -2,10 +2,9 @@
  * commit: the flush of the local store. Everything that waits is decided in
  * order, appended to one frame, made durable by one write, and then completed.
  *
- * Until the write returned, what was decided stands in the index already (so
- * that a later operation of the same batch meets it), but nobody was told. If
- * the write fails, fail_batch() takes it back: the tickets above
- * durable_ticket are exactly those of the lost frame.
+ * What is decided and not yet durable is in the index and in the undo list
+ * (local_internal.h). If the write fails, fail_batch() undoes the list: the tickets
+ * above durable_ticket are exactly those of the lost frame.
  *
  * With `lazy_outcomes` outcomes alone do not make a write worth its while: they
  * wait in the open frame for an event, for enough of their kind, or for the tick.
@@ -16,10 +15,12 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 #include "gate/ticket.h"
 #include "store/local/local_internal.h"
 
 #define OUTCOMES_WORTH_A_WRITE 1024u
+#define SEEN_PER_TURN 64u
 
 /*
  * Operations whose claims are on their way through the table together.
@@ -68,27 +69,68 @@ static uint64_t now_of(const struct local_store *local)
 	return steady_clock_last(&local->clock);
 }
 
-/* --- completing ------------------------------------------------------- */
+/* --- undo -------------------------------------------------------------- */
 
-static bool closes(const struct store_settle *settle)
+int local_undo_reserve(struct local_store *local, uint32_t count)
 {
-	return settle->outcome == OUTCOME_DONE ||
-	       (settle->outcome == OUTCOME_DEAD && settle->forget);
+	struct undo_list *list = &local->undo;
+	uint32_t room = list->room ? list->room : 64;
+
+	if (likely(list->count + count <= list->room))
+		return 0;
+	while (room < list->count + count)
+		room *= 2;
+	struct undo *items = mem_realloc(list->items, room * sizeof(*items));
+	if (!items)
+		return -ENOMEM;
+	list->items = items;
+	list->room = room;
+	return 0;
 }
 
-static void settle_is_durable(struct local_store *local, const struct store_settle *settle)
+/* A lease that has ended since is not restored. */
+static void put_back_ticket(struct local_store *local, struct open_ticket ticket)
 {
-	/* Mostly: done, and nobody waits to hear of it. */
-	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
-		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
-		CHECK(dropped);
-		leases_set(&local->leases, settle->ticket, 0);
-	} else if (closes(settle)) {
-		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
-	} else {
-		local_aside_is_durable(local, settle);
+	struct open_ticket now;
+
+	bool found = open_tickets_find(local->tickets, ticket.ticket, &now);
+	CHECK(found);
+	if (ticket.state == OPEN_TICKET_LEASED && now.state == OPEN_TICKET_DUE)
+		ticket.state = OPEN_TICKET_DUE;
+	open_tickets_update(local->tickets, &ticket);
+}
+
+/* Cannot fail: the record that is removed first leaves room for the old one. */
+static void undo_one(struct local_store *local, const struct undo *undo)
+{
+	int r = 0;
+
+	switch (undo->kind) {
+	case UNDO_EVENT: local_drop_event(local, undo->event); break;
+	case UNDO_CLAIM:
+		table_remove(local->table, &undo->claim.digest);
+		r = table_put(local->table, &undo->claim, now_of(local));
+		break;
+	case UNDO_ENTITY:
+		newest_remove(local->newest, &undo->entity.digest);
+		if (undo->entity.ticket)
+			r = newest_put(local->newest, &undo->entity);
+		break;
+	case UNDO_TICKET: put_back_ticket(local, undo->ticket); break;
+	case UNDO_CELL: local_undo_cell(local, &undo->cell); break;
+	case UNDO_SEEN: tally_mark_dirty(local->tally, undo->seen); break;
 	}
+	CHECK(r == 0);
 }
+
+void local_undo_to(struct local_store *local, uint32_t count)
+{
+	CHECK(count <= local->undo.count);
+	while (local->undo.count > count)
+		undo_one(local, &local->undo.items[--local->undo.count]);
+}
+
+/* --- completing ------------------------------------------------------- */
 
 static void complete(struct local_store *local, struct op_queue *queue)
 {
@@ -100,7 +142,7 @@ static void complete(struct local_store *local, struct op_queue *queue)
 	for (struct store_op *op = done.first, *next; op; op = next) {
 		next = op->next;
 		if (op->kind == STORE_SETTLE && op->error == 0)
-			settle_is_durable(local, settle_of(op));
+			local_settle_is_durable(local, settle_of(op));
 		else if (op->kind == STORE_RELEASE && op->error == 0)
 			local_release_is_durable(local, release_of(op));
 		else if (op->kind == STORE_TAKE && op->error == 0)
@@ -109,22 +151,9 @@ static void complete(struct local_store *local, struct op_queue *queue)
 	}
 }
 
-/* The frame was not written: what rested on it was not decided. */
-static void undo_op(struct local_store *local, struct store_op *op, int error)
-{
-	if (op->error < 0)
-		return;
-	if (op->kind == STORE_ADMIT)
-		local_undo_admit(local, admit_of(op), error);
-	else if (op->kind == STORE_RELEASE || op->kind == STORE_NOTE || op->kind == STORE_TAKE ||
-	         (op->kind == STORE_CELL && cell_of(op)->act != STORE_CELL_GET))
-		op->error = error; /* the ticket, the cell is as it was */
-}
-
 /* Settles of a lost frame wait for the next one: the delivery has happened. */
 void local_defer(struct local_store *local, struct store_settle *settle, int error)
 {
-	open_tickets_unsettle(local->tickets, settle->ticket);
 	if (local->deferred.count < DEFERRED_SETTLES_MAX) {
 		op_queue_put(&local->deferred, &settle->op);
 		return;
@@ -182,15 +211,6 @@ static void reset_batch(struct batch *batch)
 	batch->touches = false;
 }
 
-/* A GET of what has been taken back. */
-static void look_again(struct local_store *local, struct store_cell *cell)
-{
-	struct table_probe probe = cells_probe(&cell->cell.digest);
-
-	CHECK(cell->act == STORE_CELL_GET);
-	local_decide_cell(local, cell, &probe);
-}
-
 /* The frame was lost. */
 static void fail_batch(struct local_store *local, int io_error)
 {
@@ -198,23 +218,35 @@ static void fail_batch(struct local_store *local, int io_error)
 	struct batch *batch = &local->batch;
 	struct store_op *lost = batch->ops.first;
 
-	for (uint32_t i = 0; i < batch->seen_count; i++)
-		tally_mark_dirty(local->tally, batch->seen[i].ticket);
 	reset_batch(batch);
 	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
 	local_log(local, LOCAL_STORE_ERROR,
 	          "journal write failed; continuing in the next segment: segment %llu: %s",
 	          (unsigned long long)local->journal.durable.segment, error_name(io_error));
 	local->frames_lost++;
-	/* All is taken back before anyone is told. */
-	local_undo_replaced(local);
-	for (struct store_op *op = lost; op; op = op->next)
-		undo_op(local, op, error);
+	/* All is undone before anyone is told. */
+	local_undo_to(local, 0);
 	for (struct store_op *op = lost; op; op = op->next) {
-		if (op->kind == STORE_LOOKUP)
-			decide_lookup(local, lookup_of(op));
-		else if (op->kind == STORE_CELL && op->error == 0)
-			look_again(local, cell_of(op));
+		struct table_probe probe;
+		CHECK(op->error == 0); /* a failed one rests on no frame */
+		switch (op->kind) {
+		case STORE_ADMIT:
+			admit_of(op)->verdict = admit_of(op)->would = VERDICT_NONE;
+			admit_of(op)->own_ticket = 0;
+			op->error = error;
+			break;
+		case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
+		case STORE_CELL:
+			if (cell_of(op)->act != STORE_CELL_GET) {
+				op->error = error;
+				break;
+			}
+			probe = cells_probe(&cell_of(op)->cell.digest);
+			local_decide_cell(local, cell_of(op), &probe);
+			break;
+		case STORE_SETTLE: break;
+		default: op->error = error; /* the ticket is as it was */
+		}
 	}
 	for (struct store_op *op = lost, *next; op; op = next) {
 		next = op->next;
@@ -240,24 +272,31 @@ static struct entry_seen entry_of_seen(const struct tally_entry *seen)
 	};
 }
 
-/* Counts of duplicates ride along with what is written anyway. */
+/* Counts of duplicates are written with what is written anyway. */
 static void add_seen(struct local_store *local)
 {
-	struct batch *batch = &local->batch;
-	uint32_t room = SEEN_PER_FRAME - batch->seen_count;
 	struct frame *frame = &local->journal.frame;
-	uint32_t fit = (frame->limit - frame->len) / (uint32_t)sizeof(struct entry_seen);
+	struct batch *batch = &local->batch;
+	struct tally_entry seen[SEEN_PER_TURN];
 
 	if (tally_dirty(local->tally) == 0 || journal_in_reserve(&local->journal))
 		return;
-	struct tally_entry *seen = batch->seen + batch->seen_count;
-	size_t n = tally_take_dirty(local->tally, seen, room < fit ? room : fit);
-	for (size_t i = 0; i < n; i++) {
-		struct entry_seen entry = entry_of_seen(&seen[i]);
-		frame_add_seen(frame, &entry);
-		journal_note_seen(&local->journal, &entry);
+	while (batch->seen_count + SEEN_PER_TURN <= SEEN_PER_FRAME) {
+		uint32_t fit = (frame->limit - frame->len) / (uint32_t)sizeof(struct entry_seen);
+		uint32_t room = fit < SEEN_PER_TURN ? fit : SEEN_PER_TURN;
+		if (local_undo_reserve(local, room) < 0)
+			return;
+		size_t n = tally_take_dirty(local->tally, seen, room);
+		for (size_t i = 0; i < n; i++) {
+			struct entry_seen entry = entry_of_seen(&seen[i]);
+			local_undo_push(local, UNDO_SEEN)->seen = entry.ticket;
+			frame_add_seen(frame, &entry);
+			journal_note_seen(&local->journal, &entry);
+		}
+		batch->seen_count += (uint32_t)n;
+		if (n < SEEN_PER_TURN)
+			return;
 	}
-	batch->seen_count += (uint32_t)n;
 }
 
 /* They are durable: what they replaced is not needed any more. */
@@ -265,7 +304,7 @@ static void forget_undo(struct local_store *local)
 {
 	struct undo_list *undo = &local->undo;
 
-	for (uint32_t i = 0; i < undo->count; i++)
+	for (uint32_t i = 0; i < undo->count && local->has_cells; i++)
 		if (undo->items[i].kind == UNDO_CELL && undo->items[i].cell.moved)
 			cells_let_go(local->cells, undo->items[i].cell.old.segment);
 	undo->count = 0;
@@ -371,39 +410,6 @@ int local_reserve(struct local_store *local, uint32_t size, enum journal_room ro
 	return r;
 }
 
-/* False: it waits in `deferred`, and does not join the batch. */
-static bool decide_settle(struct local_store *local, struct store_settle *settle)
-{
-	if (!store_outcome_valid(settle->outcome)) {
-		settle->op.error = ERR_INVALID;
-		return true;
-	}
-	if (unlikely(settle->answer)) {
-		settle->op.error = store_cell_value_check(settle->answer);
-		if (settle->op.error == 0 && local_undo_reserve(&local->undo, 2) < 0)
-			settle->op.error = ERR_FULL;
-		if (settle->op.error < 0)
-			return true;
-	}
-	if (unlikely(!closes(settle)))
-		return local_decide_aside(local, settle);
-	int r = open_tickets_settle(local->tickets, settle->ticket, settle->attempt);
-	settle->op.error = r;
-	if (r < 0)
-		return true;
-	r = local_reserve(local, local_answer_size(settle, sizeof(struct entry_settle)),
-	                  JOURNAL_URGENT);
-	if (r == 0)
-		r = local_put_answer(local, settle);
-	if (r < 0) {
-		local_defer(local, settle, ERR_FULL);
-		return false;
-	}
-	frame_add_settle(&local->journal.frame, settle);
-	local->batch.events += settle->awaited;
-	return true;
-}
-
 static uint32_t claims_of(struct store_op *op)
 {
 	/* Too many are refused when it is decided. */
@@ -420,7 +426,7 @@ static void decide(struct local_store *local, struct store_op *op, struct table_
 	op->error = 0;
 	switch (op->kind) {
 	case STORE_ADMIT: local_decide_admit(local, admit_of(op), probes); break;
-	case STORE_SETTLE: joins = decide_settle(local, settle_of(op)); break;
+	case STORE_SETTLE: joins = local_decide_settle(local, settle_of(op)); break;
 	case STORE_LOOKUP: decide_lookup(local, lookup_of(op)); break;
 	case STORE_HELD: decide_held(local, container_of(op, struct store_held, op)); break;
 	case STORE_CELL: local_decide_cell(local, cell_of(op), probes); break;

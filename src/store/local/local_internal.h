@@ -59,8 +59,23 @@ struct local_counters {
 	atomic_bool writable;
 };
 
-/* What the frame that is not durable has replaced, and must come back if it is lost. */
-enum undo_kind { UNDO_CLAIM, UNDO_ENTITY, UNDO_TICKET, UNDO_CELL };
+/*
+ * Decided, not yet durable: what a decision changes is in the index at once, so that the
+ * next decision of the same frame meets it, and each change has an item in the undo list,
+ * in the order of the changes. When the frame is durable the list is emptied, and the
+ * operations complete. When the frame is lost the list is undone from its end; then the
+ * operations fail, but for settles: they wait in `deferred` for a frame with room, since
+ * the delivery has happened. A ticket whose new state waits for the frame is
+ * OPEN_TICKET_CHANGING: nothing else may begin with it.
+ */
+enum undo_kind {
+	UNDO_EVENT,  /* an event was kept: its claims, tickets and count of repeats go */
+	UNDO_CLAIM,  /* a claim moved from another ticket */
+	UNDO_ENTITY, /* an entity got a newer order */
+	UNDO_TICKET, /* a ticket changed */
+	UNDO_CELL,   /* a cell was put, removed or given another end */
+	UNDO_SEEN,   /* a count of repeats was written */
+};
 
 struct undo_cell {
 	struct digest digest;
@@ -72,6 +87,8 @@ struct undo_cell {
 struct undo {
 	enum undo_kind kind;
 	union {
+		const struct store_admit *event;
+		uint64_t seen; /* the ticket */
 		struct table_record claim;
 		struct newest_record entity; /* ticket 0: there was none */
 		struct open_ticket ticket;
@@ -92,10 +109,9 @@ struct undo_list {
 
 /* What is decided together and rests on one frame. */
 struct batch {
-	struct op_queue ops;                     /* waiting for the frame */
-	uint32_t events;                         /* what makes it worth a write */
-	struct tally_entry seen[SEEN_PER_FRAME]; /* in the frame */
-	uint32_t seen_count;
+	struct op_queue ops; /* waiting for the frame */
+	uint32_t events;     /* what makes it worth a write */
+	uint32_t seen_count; /* counts of repeats in the frame */
 	/* The digests of cells that it changes, as bits: some more may seem to be. */
 	uint64_t touched[TOUCHED_BITS / 64];
 	bool touches;
@@ -190,13 +206,20 @@ void local_publish(struct local_store *local); /* counters that are cheap to rea
 /* `probes` are those of its claims. */
 void local_decide_admit(struct local_store *local, struct store_admit *admit,
                         struct table_probe *probes);
-/* A frame was lost: first what it had replaced comes back, then each operation that rested
- * on it is taken back, with this error. */
-int local_undo_reserve(struct undo_list *list, uint32_t count) must_check; /* at most 32 */
-void local_undo_replaced(struct local_store *local);
-void local_undo_admit(struct local_store *local, struct store_admit *admit, int error);
+void local_drop_event(struct local_store *local, const struct store_admit *admit);
 
 /* commit.c */
+/* Room for `count` items; then each change pushes its own, and undoing goes back to a
+ * number of items that the list had before. */
+int local_undo_reserve(struct local_store *local, uint32_t count) must_check;
+static inline struct undo *local_undo_push(struct local_store *local, enum undo_kind kind)
+{
+	CHECK(local->undo.count < local->undo.room);
+	struct undo *undo = &local->undo.items[local->undo.count++];
+	undo->kind = kind;
+	return undo;
+}
+void local_undo_to(struct local_store *local, uint32_t count);
 /* Room for the entries, after writing what is there if need be. */
 int local_reserve(struct local_store *local, uint32_t size, enum journal_room room) must_check;
 void local_flush(struct store *store);
@@ -250,9 +273,9 @@ void local_save_ticket(struct local_store *local, const struct open_ticket *tick
 /* Appends a note of the ticket, which has it as its last from then on. */
 void local_append_note(struct local_store *local, struct open_ticket *ticket,
                        struct entry_note note, struct span text);
-/* Of any outcome but those that close: false: it waits, and does not join the batch. */
-bool local_decide_aside(struct local_store *local, struct store_settle *settle) must_check;
-void local_aside_is_durable(struct local_store *local, const struct store_settle *settle);
+/* False: it waits in `deferred`, and does not join the batch. */
+bool local_decide_settle(struct local_store *local, struct store_settle *settle) must_check;
+void local_settle_is_durable(struct local_store *local, const struct store_settle *settle);
 int local_decide_release(struct local_store *local, struct store_release *release) must_check;
 void local_release_is_durable(struct local_store *local, const struct store_release *release);
 void local_close_ticket(struct local_store *local, uint64_t ticket, bool done);

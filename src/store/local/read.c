@@ -157,17 +157,16 @@ enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *c
 
 enum store_state local_state(const struct open_ticket *ticket)
 {
-	uint8_t state = ticket->state == OPEN_TICKET_LEAVING ? ticket->was : ticket->state;
+	uint8_t state = ticket->state == OPEN_TICKET_CHANGING ? ticket->was : ticket->state;
 
 	switch ((enum open_ticket_state)state) {
 	case OPEN_TICKET_DUE: return STORE_STATE_DUE;
-	case OPEN_TICKET_LEASED:
-	case OPEN_TICKET_CLOSING: return STORE_STATE_LEASED;
+	case OPEN_TICKET_LEASED: return STORE_STATE_LEASED;
 	case OPEN_TICKET_HELD: return STORE_STATE_HELD;
 	case OPEN_TICKET_PARKED: return STORE_STATE_PARKED;
 	case OPEN_TICKET_DEAD: return STORE_STATE_DEAD;
 	case OPEN_TICKET_GONE:
-	case OPEN_TICKET_LEAVING:
+	case OPEN_TICKET_CHANGING:
 	case OPEN_TICKET_STATES: break;
 	}
 	return STORE_STATE_CLOSED;

@@ -2,9 +2,8 @@
  * settle: what is written down of a ticket beside "done": notes, outcomes that keep it
  * open (dead, parked, given back), and releases.
  *
- * A change is made when it is decided, so that what follows in the same batch meets it;
- * the ticket as it was goes to the undo list, and comes back if the frame is lost. Only
- * the state waits for the disk: until then it is `closing` or `leaving`.
+ * A change is made when it is decided; the ticket as it was goes to the undo list. Only
+ * the new state waits for the disk: until then it is OPEN_TICKET_CHANGING.
  *
  * A note that could not be written is an error, and nothing has changed: whoever noted
  * it knows what it was about. An outcome waits for the next frame (commit.c), since it
@@ -49,9 +48,8 @@ int local_find_leased(const struct local_store *local, uint64_t ticket, uint32_t
 
 void local_save_ticket(struct local_store *local, const struct open_ticket *ticket)
 {
-	CHECK(local->undo.count < local->undo.room);
-	local->undo.items[local->undo.count++] = (struct undo){ .kind = UNDO_TICKET,
-		                                                .ticket = *ticket };
+	CHECK(ticket->state != OPEN_TICKET_CHANGING);
+	local_undo_push(local, UNDO_TICKET)->ticket = *ticket;
 }
 
 void local_append_note(struct local_store *local, struct open_ticket *ticket,
@@ -78,7 +76,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	if (!store_mark_valid(note->mark))
 		return ERR_INVALID;
 	int r = local_find_leased(local, note->ticket, note->attempt, &ticket);
-	if (r == 0 && local_undo_reserve(&local->undo, 1) < 0)
+	if (r == 0 && local_undo_reserve(local, 1) < 0)
 		r = ERR_FULL;
 	if (r == 0)
 		r = local_reserve(local, frame_note_size(text), JOURNAL_NOTE);
@@ -103,25 +101,65 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	return 0;
 }
 
-/* --- outcomes that keep it open ------------------------------------------- */
+/* --- outcomes ------------------------------------------------------------- */
 
-static uint32_t aside_size(const struct store_settle *settle)
+static bool closes(const struct store_settle *settle)
 {
-	return settle->outcome == OUTCOME_RELEASED ? frame_settle_size(settle)
-	                                           : frame_note_size(store_text_cut(settle->text));
+	return settle->outcome == OUTCOME_DONE ||
+	       (settle->outcome == OUTCOME_DEAD && settle->forget);
 }
 
-bool local_decide_aside(struct local_store *local, struct store_settle *settle)
+/* A SETTLE entry; but a ticket that is put aside gets a note, which tells why. */
+static bool writes_note(const struct store_settle *settle)
+{
+	return !closes(settle) && settle->outcome != OUTCOME_RELEASED;
+}
+
+static void append_outcome(struct local_store *local, const struct store_settle *settle,
+                           struct open_ticket *ticket)
+{
+	if (writes_note(settle)) {
+		bool dead = settle->outcome == OUTCOME_DEAD;
+		local_append_note(local, ticket,
+		                  (struct entry_note){ .mark = dead ? STORE_MARK_DEAD
+		                                                    : STORE_MARK_PARKED,
+		                                       .status = settle->status,
+		                                       .attempt = settle->attempt },
+		                  store_text_cut(settle->text));
+		return;
+	}
+	frame_add_settle(&local->journal.frame, settle);
+	if (closes(settle)) {
+		local->batch.events += settle->awaited;
+		return;
+	}
+	ticket->due_ms = settle->due_ms;
+	/* What was given back should not be overtaken by what comes after it. */
+	local->batch.events++;
+}
+
+bool local_decide_settle(struct local_store *local, struct store_settle *settle)
 {
 	struct open_ticket ticket;
+	uint32_t size;
+	int r = 0;
 
-	int r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
-	if (r == 0 && local_undo_reserve(&local->undo, 2) < 0) /* with its answer */
-		r = ERR_FULL;
+	CHECK(local->flushing);
+	if (!store_outcome_valid(settle->outcome))
+		r = ERR_INVALID;
+	else if (unlikely(settle->answer))
+		r = store_cell_value_check(settle->answer);
+	if (r == 0)
+		r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
 	settle->op.error = r;
 	if (r < 0)
 		return true;
-	r = local_reserve(local, local_answer_size(settle, aside_size(settle)), JOURNAL_URGENT);
+	size = writes_note(settle) ? frame_note_size(store_text_cut(settle->text))
+	                           : frame_settle_size(settle);
+	r = local_undo_reserve(local, 2); /* with its answer */
+	if (r == 0)
+		r = local_reserve(local, local_answer_size(settle, size), JOURNAL_URGENT);
+	/* A frame may have been lost meanwhile, with what it said of this ticket. */
 	if (r == 0)
 		r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
 	if (r == 0)
@@ -131,31 +169,30 @@ bool local_decide_aside(struct local_store *local, struct store_settle *settle)
 		return false;
 	}
 	local_save_ticket(local, &ticket);
-	if (settle->outcome == OUTCOME_RELEASED) {
-		frame_add_settle(&local->journal.frame, settle);
-		ticket.due_ms = settle->due_ms;
-		/* What was given back should not be overtaken by what comes after it. */
-		local->batch.events++;
-	} else {
-		enum store_mark mark = settle->outcome == OUTCOME_DEAD ? STORE_MARK_DEAD
-		                                                       : STORE_MARK_PARKED;
-		local_append_note(local, &ticket,
-		                  (struct entry_note){ .mark = (uint8_t)mark,
-		                                       .status = settle->status,
-		                                       .attempt = settle->attempt },
-		                  store_text_cut(settle->text));
-	}
-	ticket.state = OPEN_TICKET_CLOSING;
+	append_outcome(local, settle, &ticket);
+	ticket.was = ticket.state;
+	ticket.state = OPEN_TICKET_CHANGING;
 	open_tickets_update(local->tickets, &ticket);
 	return true;
 }
 
-void local_aside_is_durable(struct local_store *local, const struct store_settle *settle)
+void local_settle_is_durable(struct local_store *local, const struct store_settle *settle)
 {
 	struct open_ticket ticket;
 
+	/* Mostly: done, and nobody waits to hear of it. */
+	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
+		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
+		CHECK(dropped);
+		leases_set(&local->leases, settle->ticket, 0);
+		return;
+	}
+	if (closes(settle)) {
+		local_close_ticket(local, settle->ticket, settle->outcome == OUTCOME_DONE);
+		return;
+	}
 	bool found = open_tickets_find(local->tickets, settle->ticket, &ticket);
-	CHECK(found && ticket.state == OPEN_TICKET_CLOSING);
+	CHECK(found && ticket.state == OPEN_TICKET_CHANGING);
 	ticket.state = settle->outcome == OUTCOME_DEAD      ? OPEN_TICKET_DEAD
 	               : settle->outcome == OUTCOME_UNKNOWN ? OPEN_TICKET_PARKED
 	                                                    : OPEN_TICKET_DUE;
@@ -245,7 +282,7 @@ static void release_one(struct local_store *local, struct open_ticket *ticket, b
 	if (!aside)
 		ticket->due_ms = 0;
 	ticket->was = ticket->state;
-	ticket->state = OPEN_TICKET_LEAVING;
+	ticket->state = OPEN_TICKET_CHANGING;
 	open_tickets_update(local->tickets, ticket);
 }
 
@@ -257,7 +294,7 @@ int local_decide_release(struct local_store *local, struct store_release *releas
 
 	if (find_legs(local, release, states, tickets) == 0)
 		return ERR_FENCED;
-	if (local_undo_reserve(&local->undo, room) < 0)
+	if (local_undo_reserve(local, room) < 0)
 		return ERR_FULL;
 	int r = local_reserve(local, room * (uint32_t)sizeof(struct entry_note), JOURNAL_NORMAL);
 	if (r < 0)
@@ -282,7 +319,7 @@ void local_release_is_durable(struct local_store *local, const struct store_rele
 	for (uint32_t left = release->legs; left; left &= left - 1) {
 		uint64_t number = release->event + (uint64_t)__builtin_ctz(left);
 		bool found = open_tickets_find(local->tickets, number, &ticket);
-		CHECK(found && ticket.state == OPEN_TICKET_LEAVING);
+		CHECK(found && ticket.state == OPEN_TICKET_CHANGING);
 		ticket.state = OPEN_TICKET_DUE;
 		if (release->drop)
 			local_close_ticket(local, number, false);

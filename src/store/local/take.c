@@ -382,7 +382,7 @@ static int prepare(struct local_store *local, struct store_take *take,
 {
 	size_t parts_len = take->without_payload ? 0 : ticket->length;
 
-	if (local_undo_reserve(&local->undo, 1) < 0 ||
+	if (local_undo_reserve(local, 1) < 0 ||
 	    leases_reserve(&local->leases, ticket->ticket) < 0 ||
 	    buf_reserve(&take->items, sizeof(struct store_item) + parts_len) < 0)
 		return ERR_FULL;
@@ -451,7 +451,7 @@ void local_end_leases(struct local_store *local)
 		return;
 	for (uint32_t i = 0; i < ENDS_MAX && leases_over(&local->leases, boot_ms, &over); i++) {
 		bool is_open = open_tickets_find(local->tickets, over, &ticket);
-		bool closes = is_open && ticket.state == OPEN_TICKET_CLOSING;
+		bool closes = is_open && ticket.state == OPEN_TICKET_CHANGING;
 		local_set_lease(local, over, closes ? CLOSING_MS : 0);
 		if (!is_open || ticket.state != OPEN_TICKET_LEASED)
 			continue;

@@ -245,7 +245,9 @@ static uint32_t ticket_block_seek(struct ticket_block *block, uint64_t ticket)
 {
 	if (is_place(block, block->used, ticket))
 		return block->used;
-	/* Outcomes come in the order of delivery. */
+	/* The same again, or the next: outcomes come in the order of delivery. */
+	if (is_place(block, block->sought, ticket))
+		return block->sought;
 	if (is_place(block, block->sought + 1, ticket))
 		return ++block->sought;
 	uint32_t low = 0;
@@ -745,26 +747,6 @@ void open_tickets_update(struct open_tickets *tickets, const struct open_ticket 
 	set_state(tickets, index, found, ticket->state);
 }
 
-int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt)
-{
-	uint32_t index;
-	struct open_ticket *found = seek(tickets, ticket, &index);
-	if (!found || found->state != OPEN_TICKET_LEASED || found->attempt != attempt)
-		return ERR_FENCED;
-	set_state(tickets, index, found, OPEN_TICKET_CLOSING);
-	return 0;
-}
-
-bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket)
-{
-	uint32_t index;
-	struct open_ticket *found = seek(tickets, ticket, &index);
-	if (!found || found->state != OPEN_TICKET_CLOSING)
-		return false;
-	set_state(tickets, index, found, OPEN_TICKET_LEASED);
-	return true;
-}
-
 bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket)
 {
 	uint32_t index;
@@ -866,7 +848,7 @@ bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t befor
 		for (uint32_t at = block->used; at > 0; at--) {
 			const struct open_ticket *ticket = &block->tickets[at - 1];
 			bool held = ticket->state == OPEN_TICKET_HELD ||
-			            (ticket->state == OPEN_TICKET_LEAVING &&
+			            (ticket->state == OPEN_TICKET_CHANGING &&
 			             ticket->was == OPEN_TICKET_HELD);
 			if (!held || ticket->ticket >= below)
 				continue;

@@ -7,16 +7,17 @@
  *
  * A ticket's life:
  *
- *   insert ──► due ──take──► leased ──settle──► closing ──drop──► gone
- *               ▲              │  ▲                │ │
- *               ├────update────┘  └───unsettle─────┘ │
- *               │                                    ▼
- *               └────────── leaving ◄──── held, parked, dead ◄── insert
+ *   insert ──► due ──take──► leased ──┐
+ *               ▲                     ▼
+ *               ├───────────────── changing ──drop──► gone
+ *               │                  │      ▲
+ *               └──────────────────┼──────┤
+ *                                  ▼      │
+ *              insert ──► held, parked, dead
  *
- * `closing` is for the time until the outcome is on disk: the ticket can be
- * neither taken nor settled again, and still holds its segment. `leaving` is the
- * same of a ticket that is being released. Whoever knows more than this about a
- * change makes it with open_tickets_update().
+ * `changing` is for the time until an outcome or a release is on disk: the ticket can be
+ * neither taken nor settled again, and still holds its segment; `was` is the state that it
+ * leaves. The owner makes such changes with open_tickets_update().
  *
  * Due tickets are found by sink. Each sink knows how many of its own are due and a
  * number below which none is; each block knows which sinks have one in it. So one
@@ -39,13 +40,12 @@ struct open_tickets;
 
 enum open_ticket_state {
 	OPEN_TICKET_GONE = 0, /* inside only */
-	OPEN_TICKET_DUE = 1,
-	OPEN_TICKET_LEASED = 2,
-	OPEN_TICKET_CLOSING = 3,
-	OPEN_TICKET_HELD = 4,    /* not to be delivered before it is released */
-	OPEN_TICKET_LEAVING = 5, /* released, but that is not on disk yet */
-	OPEN_TICKET_PARKED = 6,  /* its outcome is unknown */
-	OPEN_TICKET_DEAD = 7,    /* a dead letter */
+	OPEN_TICKET_DUE,
+	OPEN_TICKET_LEASED,
+	OPEN_TICKET_CHANGING, /* its next state is decided, and not on disk yet */
+	OPEN_TICKET_HELD,     /* not to be delivered before it is released */
+	OPEN_TICKET_PARKED,   /* its outcome is unknown */
+	OPEN_TICKET_DEAD,     /* a dead letter */
 	OPEN_TICKET_STATES,
 };
 
@@ -65,7 +65,7 @@ struct open_ticket {
 	uint8_t state;    /* enum open_ticket_state */
 	uint8_t leg;      /* which of its event's; the event's ticket is so many below */
 	uint8_t last;     /* enum store_mark: of its last note */
-	uint8_t was;      /* leaving: the state that it leaves */
+	uint8_t was;      /* changing: the state that it leaves */
 };
 
 static inline uint64_t open_ticket_event(const struct open_ticket *ticket)
@@ -108,12 +108,6 @@ const struct open_ticket *open_tickets_peek(struct open_tickets *tickets, uint32
 /* Leases it: its attempt is one higher (stays at 65535). Lent as above, or NULL. */
 const struct open_ticket *open_tickets_take(struct open_tickets *tickets, uint32_t sink) must_check;
 
-/* Leased → closing. ERR_FENCED unless leased with this very attempt. */
-int open_tickets_settle(struct open_tickets *tickets, uint64_t ticket, uint32_t attempt) must_check;
-
-/* Closing → leased: the outcome was not written. False if it is not closing. */
-bool open_tickets_unsettle(struct open_tickets *tickets, uint64_t ticket);
-
 /* Gone, whatever its state (settled on disk, or its admit was not written).
  * False if it was not open. */
 bool open_tickets_drop(struct open_tickets *tickets, uint64_t ticket);
@@ -132,7 +126,7 @@ bool open_tickets_next(const struct open_tickets *tickets, uint64_t after,
 bool open_tickets_next_before(struct open_tickets *tickets, uint64_t after, uint32_t segment,
                               struct open_ticket *ret_ticket) must_check;
 
-/* The highest ticket below `before` (0: of all) that is held or leaves that; passes over
+/* The highest ticket below `before` (0: of all) that is held, or changes from that; passes over
  * blocks of which all are due. */
 bool open_tickets_held_before(const struct open_tickets *tickets, uint64_t before,
                               struct open_ticket *ret_ticket) must_check;
