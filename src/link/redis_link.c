@@ -193,6 +193,14 @@ int redis_login_read(struct span url, struct redis_login *ret_login, struct erro
 #define IN_BYTES_MAX (1u << 30)
 #define LOOK_MS 5u /* between two checks whether the name is looked up */
 
+/*
+ * The life of a link:
+ *
+ *   DOWN ── start ──► CONNECTING ──► [TLS_HANDSHAKE] ──► LOGGING_IN ──► UP
+ *                      │  ▲   ▲                                        │
+ *         LOOKING_UP ◄─┘  │   └── PAUSING ◄── any failure or reset ────┘
+ *              └──────────┘
+ */
 enum link_state {
 	LINK_DOWN = 0,
 	LINK_PAUSING,

@@ -90,7 +90,7 @@ int spool_record_write(const struct store_admit *admit, const struct digest *mar
 
 /* ---- reading ---- */
 
-/* The next `len` bytes; NULL: there are not so many. */
+/* The next `len` bytes; NULL: there are fewer. */
 static const char *cut(struct span *bytes, size_t len)
 {
 	const char *at = bytes->ptr;

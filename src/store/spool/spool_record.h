@@ -1,5 +1,5 @@
 /*
- * spool_record: an admission as it waits in the spool: all that the decision needs.
+ * spool_record: an admission in the spool, with everything that the decision needs.
  *
  *   bytes  what
  *   1      format: 1
@@ -19,10 +19,10 @@
  *   rest   the payload
  *
  * Numbers are little-endian. Valid: format 1, c ≤ CLAIMS_MAX, l ≤ STORE_LEGS_MAX,
- * m ≤ STORE_LETTER_MAX, known kinds and conflicts, windows of 1 and more, and all that is
- * counted is there. The journal's checksums stand for the rest.
+ * m ≤ STORE_LETTER_MAX, known kinds and conflicts, windows of 1 and more, and no byte
+ * missing. The journal's checksums protect the rest.
  *
- * Room:      store. Threads: values. Ownership: a record that was read borrows the bytes.
+ * Room:      store/spool. Threads: values. Ownership: a record that was read borrows the bytes.
  * Failure:   ERR_VERSION, ERR_INVALID; -ENOMEM when writing.
  */
 #pragma once

@@ -94,12 +94,21 @@ struct spool_keep {
 	struct buf record;
 };
 
+/*
+ * The life of an entry:
+ *
+ *   IDLE ──► READY      a take brought it
+ *   IDLE ──► READING    it was put aside; READING ──► READY, or aside again
+ *   READY ──► ASKED     READY again if the store failed; IDLE if it is put aside
+ *   ASKED ──► CLOSING   it was decided, or can never be decided (also from READY)
+ *   CLOSING ──► IDLE    or DECIDED if the local store failed, which is closed again
+ */
 enum drain_state {
 	DRAIN_IDLE = 0,
-	DRAIN_READING, /* again, at the local store */
+	DRAIN_READING, /* again after it was put aside, at the local store */
 	DRAIN_READY,   /* to be admitted */
 	DRAIN_ASKED,   /* at the shared store */
-	DRAIN_DECIDED, /* to be closed */
+	DRAIN_DECIDED, /* to be closed once more */
 	DRAIN_CLOSING, /* at the local store */
 };
 
@@ -407,6 +416,7 @@ static void passed(struct store_op *op)
 	struct spool *spool = call->spool;
 	struct digest mark = call->mark;
 	bool marked = call->marked;
+	CHECK(call->op == op);
 	op->done = call->done;
 	op->user = call->user;
 	if (marked)
@@ -572,6 +582,7 @@ static void closed(struct store_op *op)
 {
 	struct drain_entry *entry = op->user;
 	struct spool *spool = entry->drain->spool;
+	CHECK(entry->state == DRAIN_CLOSING);
 	if (op->error != 0 && op->error != ERR_CLOSING) { /* it is decided: close it again */
 		entry->state = DRAIN_DECIDED;
 		entry->drain->after_ms = spool->now_ms + DRAIN_RETRY_MS;
@@ -593,6 +604,8 @@ static void closed(struct store_op *op)
 
 static void close_entry(struct drain_entry *entry)
 {
+	CHECK(entry->state != DRAIN_IDLE);
+	CHECK(entry->state != DRAIN_CLOSING);
 	entry->state = DRAIN_CLOSING;
 	entry->settle.op = (struct store_op){ .kind = STORE_SETTLE, .done = closed, .user = entry };
 	entry->settle.ticket = entry->ticket;
@@ -653,6 +666,7 @@ static void read_again(struct store_op *op)
 	struct store_item item;
 	struct store_parts parts;
 	size_t offset = 0;
+	CHECK(entry->state == DRAIN_READING);
 	entry->drain->spool->dirty = true;
 	if (op->error != 0 ||
 	    !store_item_next(buf_span(&entry->read.items), &offset, &item, &parts)) {
@@ -690,6 +704,8 @@ static void admitted(struct store_op *op)
 {
 	struct drain_entry *entry = op->user;
 	struct spool *spool = entry->drain->spool;
+	CHECK(entry->state == DRAIN_ASKED);
+	CHECK(entry->drain->asked > 0);
 	entry->drain->asked--;
 	/* A part that is away, and is asked again and again, does not make the store away. */
 	bool part = spool->options.in_parts && op->error == ERR_AWAY && !spool->ending;
@@ -756,6 +772,7 @@ static void taken(struct store_op *op)
 	struct store_item item;
 	struct store_parts parts;
 	size_t offset = 0;
+	CHECK(drain->taking);
 	drain->taking = false;
 	drain->taken_ms = spool->now_ms;
 	spool->dirty = true;
