@@ -15,7 +15,7 @@ static const uint64_t time_bounds_us[] = { 50,    100,   250,    500,    1000,  
 	                                   10000, 25000, 100000, 250000, 500000, 1000000, 5000000 };
 static const uint64_t count_bounds[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096 };
 
-/* ---- the table: one row a metric ---- */
+/* ---- metrics: one row of the table each ---- */
 
 /* Where a metric's number is, and which labels its lines have. */
 enum source_of_number {
@@ -179,8 +179,6 @@ static const struct metric metrics[] = {
 	  OF_RESP_REPLIES, 0, 0 },
 };
 
-/* ---- numbers ---- */
-
 static uint64_t read_field(const void *of, const struct metric *metric)
 {
 	const char *at = (const char *)of + metric->offset;
@@ -224,8 +222,6 @@ static uint64_t sum_threads(const struct console *console, const struct metric *
 	}
 	return sum;
 }
-
-/* ---- lines ---- */
 
 static void put_head(struct buf *out, const struct metric *metric)
 {
@@ -324,7 +320,7 @@ static void put_sinks(const struct console *console, struct buf *out, const stru
 	struct lane_view view;
 	for (uint32_t i = 0; i < deliver_lane_count(console->deliver); i++) {
 		deliver_view(console->deliver, i, &view);
-		/* Each name stands here once: another sink may have it by now. */
+		/* Once for each name: another sink may have it by now. */
 		if (deliver_find(console->deliver, span_str(view.name)) != (int)i)
 			continue;
 		if (metric->of == OF_SINK_OUTCOMES)
@@ -372,6 +368,149 @@ static void put_metric(const struct console *console, const struct store_stats *
 	}
 }
 
+/* ---- why and advise ---- */
+
+static void respond_busy(struct http_request *request, const char *detail)
+{
+	http_respond_problem(request, 503, detail, SPAN("Retry-After: 1\r\n"));
+}
+
+#define WHY_BYTES_MAX (4u << 20)
+#define HELD_MAX 1024u
+
+static void respond_why(struct http_request *request, uint16_t status, struct buf *out)
+{
+	buf_append_char(out, '\0');
+	if (out->failed)
+		respond_busy(request, "no memory for the answer now");
+	else if (status != 200)
+		http_respond_problem(request, status, out->ptr, SPAN_EMPTY);
+	else
+		http_respond(request, &(struct http_response){
+					      .status = status,
+					      .content_type = SPAN("application/json"),
+					      .body = span_of(out->ptr, out->len - 1),
+				      });
+}
+
+/* False: the request is answered. */
+static bool parse_why(const struct console *console, struct http_request *request,
+                      struct why_question *ret_question)
+{
+	struct error_text text;
+	if (!console->traces)
+		http_respond_problem(request, 503, "no traces are kept: the log tells why",
+		                     SPAN_EMPTY);
+	else if (why_question_parse(request->head.query, ret_question, &text) < 0)
+		http_respond_problem(request, 400, text.text, SPAN_EMPTY);
+	else
+		return true;
+	return false;
+}
+
+static struct why_context why_context_of(const struct console *console,
+                                         const struct console_view *view)
+{
+	return (struct why_context){ .log = console->traces,
+		                     .sources = view->windows,
+		                     .source_count = view->window_count };
+}
+
+void console_answer_advise(struct console *console, const struct console_view *view,
+                           struct http_request *request)
+{
+	struct why_context context = why_context_of(console, view);
+	struct buf out = { .cap = WHY_BYTES_MAX };
+	struct why_question question;
+	if (!parse_why(console, request, &question))
+		return;
+	uint16_t status = why_advise(&context, &question, &out);
+	respond_why(request, status, &out);
+	buf_free(&out);
+}
+
+/*
+ * Only the store knows what is held: it is asked before a question about events is
+ * answered. The rest is read from disk, which the worker does, so that no event waits
+ * for it.
+ */
+struct why_request {
+	struct store_held held;
+	struct worker_task task;
+	struct console *console;
+	struct worker_desk *desk;
+	struct http_request *request;
+	struct why_question question;
+	struct buf out;
+	uint16_t status;
+	uint64_t tickets[HELD_MAX];
+};
+
+/* On the worker's thread. */
+static void look_up(struct worker_task *task)
+{
+	struct why_request *it = container_of(task, struct why_request, task);
+	struct why_context context = {
+		.log = it->console->traces,
+		.held = { .known = it->held.op.error == 0,
+		          .all = it->held.count < it->held.max,
+		          .count = it->held.op.error == 0 ? it->held.count : 0,
+		          .tickets = it->tickets },
+		.read = it->console->read,
+		.read_user = it->console->read_user,
+	};
+	it->status = why_answer(&context, &it->question, &it->out);
+}
+
+static void looked_up(struct worker_task *task)
+{
+	struct why_request *it = container_of(task, struct why_request, task);
+	if (task->skipped)
+		respond_busy(it->request, "too many questions at once; ask again");
+	else
+		respond_why(it->request, it->status, &it->out);
+	buf_free(&it->out);
+	mem_free(it);
+}
+
+static void held_known(struct store_op *op)
+{
+	struct why_request *it = op->user;
+	struct worker *worker = it->console->worker;
+	it->task = (struct worker_task){ .run = look_up, .done = looked_up };
+	if (worker && worker_give(worker, it->desk, &it->task) == 0)
+		return;
+	respond_busy(it->request, "too many questions at once; ask again");
+	mem_free(it);
+}
+
+void console_answer_why(struct console *console, const struct console_view *view,
+                        struct http_request *request)
+{
+	struct why_request *it = mem_alloc(sizeof(*it));
+	if (!it) {
+		respond_busy(request, "no memory for the answer now");
+		return;
+	}
+	if (!parse_why(console, request, &it->question)) {
+		mem_free(it);
+		return;
+	}
+	it->console = console;
+	it->desk = view->desk;
+	it->request = request;
+	it->out = (struct buf){ .cap = WHY_BYTES_MAX };
+	it->held = (struct store_held){
+		.op = { .kind = STORE_HELD, .done = held_known, .user = it },
+		.before = it->question.before,
+		.tickets = it->tickets,
+		.max = HELD_MAX,
+	};
+	store_submit(view->port, &it->held.op);
+}
+
+/* ---- pages of every listener ---- */
+
 static void answer_metrics(struct console *console, const struct console_view *view,
                            struct http_request *request)
 {
@@ -380,12 +519,11 @@ static void answer_metrics(struct console *console, const struct console_view *v
 	store_stats(console->store, &stats);
 	for (size_t i = 0; i < ARRAY_LEN(metrics); i++)
 		put_metric(console, &stats, &metrics[i], &out);
-	struct why_context why = console_why_context(console, view);
+	struct why_context why = why_context_of(console, view);
 	if (console->traces)
 		why_metrics(&why, &out);
 	if (out.failed)
-		http_respond_problem(request, 503, "no memory for the metrics now",
-		                     SPAN("Retry-After: 1\r\n"));
+		respond_busy(request, "no memory for the metrics now");
 	else
 		http_respond(request, &(struct http_response){
 					      .status = 200,
@@ -407,19 +545,9 @@ static void answer_text(struct http_request *request, uint16_t status, struct sp
 		     });
 }
 
-static void answer_health(struct console *console, const struct console_view *view,
-                          struct http_request *request)
-{
-	(void)console;
-	(void)view;
-	answer_text(request, 200, SPAN("alive\n"));
-}
-
-static void answer_ready(struct console *console, const struct console_view *view,
-                         struct http_request *request)
+static void answer_ready(const struct console *console, struct http_request *request)
 {
 	struct store_stats stats;
-	(void)view;
 	store_stats(console->store, &stats);
 	if (atomic_load_explicit(&console->draining, memory_order_relaxed))
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
@@ -435,28 +563,22 @@ static void answer_ready(struct console *console, const struct console_view *vie
 		answer_text(request, 200, SPAN("ready\n"));
 }
 
-static const struct {
-	struct span path;
-	void (*answer)(struct console *console, const struct console_view *view,
-	               struct http_request *request);
-} pages[] = {
-	{ { "/healthz", 8 }, answer_health },
-	{ { "/readyz", 7 }, answer_ready },
-	{ { "/metrics", 8 }, answer_metrics },
-};
-
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request)
 {
-	for (size_t i = 0; i < ARRAY_LEN(pages); i++) {
-		if (!span_eq(request->head.path, pages[i].path))
-			continue;
-		if (request->head.method != HTTP1_GET && request->head.method != HTTP1_HEAD)
-			http_respond_problem(request, 405, "this page is read with GET",
-			                     SPAN("Allow: GET, HEAD\r\n"));
-		else
-			pages[i].answer(console, view, request);
-		return true;
-	}
-	return false;
+	struct span path = request->head.path;
+	bool metrics_asked = span_eq(path, SPAN("/metrics"));
+	bool ready_asked = span_eq(path, SPAN("/readyz"));
+	if (!metrics_asked && !ready_asked && !span_eq(path, SPAN("/healthz")))
+		return false;
+	if (request->head.method != HTTP1_GET && request->head.method != HTTP1_HEAD)
+		http_respond_problem(request, 405, "this page is read with GET",
+		                     SPAN("Allow: GET, HEAD\r\n"));
+	else if (metrics_asked)
+		answer_metrics(console, view, request);
+	else if (ready_asked)
+		answer_ready(console, request);
+	else
+		answer_text(request, 200, SPAN("alive\n"));
+	return true;
 }

@@ -1,8 +1,8 @@
 /*
- * console: what people and machines that watch see.
+ * console: health, metrics, and questions about events and windows.
  *
  *   GET  /healthz, /readyz, /metrics        on every listener
- *   /v1/…                                   on the admin listener: console/admin.h
+ *   /v1/…                                   on the admin listener: console/admin/admin.h
  *
  * Room:      console.
  * Threads:   any io thread may handle a request; everything read is atomic, or the
@@ -32,7 +32,7 @@ struct console_thread {
 	const struct histogram *answer_us; /* from whole request to answer */
 	const struct http_counters *http;
 	const struct resp_counters *resp; /* NULL: there is no Redis door */
-	const struct histogram *reply_us; /* its, from whole command to reply */
+	const struct histogram *reply_us; /* of that door: from whole command to reply */
 };
 
 struct feed;
@@ -45,16 +45,16 @@ struct console {
 	/* See struct why_context; called on the worker's thread. */
 	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
 	void *read_user;
-	struct worker *worker; /* answers what must be read from disk; NULL: it has ended */
+	struct worker *worker; /* reads from disk; NULL: it has ended */
 	struct deliver *deliver;
-	struct feed *feed;   /* what happens, for who listens */
+	struct feed *feed;   /* decisions and attempts as they happen */
 	uint64_t started_ms; /* unix */
 	atomic_bool draining;
 	uint32_t thread_count;
 	struct console_thread threads[CONSOLE_THREADS_MAX];
 };
 
-/* What the thread that handles a request has. */
+/* Of the thread that handles a request. */
 struct console_view {
 	struct store *port; /* to submit to: the store itself or a port */
 	struct worker_desk *desk;
@@ -62,13 +62,11 @@ struct console_view {
 	uint32_t window_count;
 };
 
-/* Answers if the path is one of its own; false: not mine. */
+/* Answers one of the pages of every listener; false: the path is none of them. */
 bool console_handle(struct console *console, const struct console_view *view,
                     struct http_request *request);
 
-/* console_why.c: GET /v1/why and /v1/advise. */
-struct why_context console_why_context(const struct console *console,
-                                       const struct console_view *view);
+/* GET /v1/why and /v1/advise. */
 void console_answer_why(struct console *console, const struct console_view *view,
                         struct http_request *request);
 void console_answer_advise(struct console *console, const struct console_view *view,

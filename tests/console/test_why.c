@@ -216,7 +216,7 @@ static void test_a_held_event_is_told_with_how_to_release_or_drop_it(void **stat
 	ask_text("id=aside-1");
 	assert_has("      released or dropped\n");
 	assert_int_equal(ask("id=aside-1"), 200);
-	assert_has("\"state\":\"let go\"");
+	assert_has("\"state\":\"released or dropped\"");
 	/* Read from a folder, nobody knows. */
 	context.held = (struct why_held){ .known = false };
 	ask_text("id=aside-1");

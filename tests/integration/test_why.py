@@ -108,7 +108,7 @@ def test_held_event_is_told_with_its_ticket_and_what_to_do(gateway, run):
     assert run("release", "--drop", "--url", url(gateway), held)[0] == 0
     assert "released or dropped" in ask_text(run, gateway, ticket=held)
     repeat = story(why(gateway, ticket=original), original)["repeats"][-1]
-    assert (repeat["ticket"], repeat["state"]) == (held, "let go")
+    assert (repeat["ticket"], repeat["state"]) == (held, "released or dropped")
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])

@@ -1,9 +1,10 @@
-/* admin_filter: see admin_filter.h. */
-#include "console/admin/admin_filter.h"
+/* admin_filter: parameters of a query; the filter that selects tickets. See admin_private.h. */
+#include "console/admin/admin_private.h"
 
 #include "base/text.h"
 #include "codec/moment.h"
 #include "codec/url.h"
+#include "gate/letter.h"
 #include "gate/pattern.h"
 #include "gate/recipe/route.h"
 #include "gate/ticket.h"
@@ -59,8 +60,6 @@ int admin_param_number(struct span query, const char *name, uint64_t max, uint64
 	return 0;
 }
 
-/* ---- parts of it ---- */
-
 static int parse_states(const struct filter_text *text, uint32_t *ret_states,
                         struct error_text *ret_problem)
 {
@@ -85,7 +84,7 @@ static int parse_states(const struct filter_text *text, uint32_t *ret_states,
 	return 0;
 }
 
-/* A time, or how long ago. */
+/* A time, or a duration before now. */
 static int parse_time(const char *name, const struct filter_text *text, uint64_t now_ms,
                       uint64_t *ret_ms, struct error_text *ret_problem)
 {
@@ -139,9 +138,8 @@ static uint32_t sink_number(const struct console *console, struct span name)
 		deliver_view(console->deliver, (uint32_t)lane, &view);
 		return view.sink;
 	}
-	if (span_eq(name, SPAN("caller")))
-		return STORE_SINK_CALLER;
-	return sink_id(name); /* one that was removed may still have tickets */
+	/* A sink that was removed may still have tickets. */
+	return span_eq(name, SPAN("caller")) ? STORE_SINK_CALLER : sink_id(name);
 }
 
 int admin_filter_parse(const struct console *console, struct span query, uint64_t now_ms,
@@ -174,8 +172,6 @@ int admin_filter_parse(const struct console *console, struct span query, uint64_
 	return r;
 }
 
-/* ---- use ---- */
-
 void admin_filter_scan(const struct admin_filter *filter, struct store_scan *scan)
 {
 	scan->states = filter->states;
@@ -190,17 +186,11 @@ static bool text_fits(const struct filter_text *wanted, struct span text)
 	return !wanted->given || span_eq(filter_span(wanted), text);
 }
 
-static bool type_fits(const struct filter_text *wanted, struct span type)
-{
-	struct pattern pattern;
-	return !wanted->given || (pattern_split(filter_span(wanted), &pattern) == 0 &&
-	                          pattern_matches(&pattern, type));
-}
-
 bool admin_filter_matches(const struct admin_filter *filter, const struct store_item *item,
                           const struct store_parts *parts)
 {
 	struct letter letter = { 0 };
+	struct pattern pattern;
 	if (filter->states != 0 && !(filter->states & 1u << item->state))
 		return false;
 	if (filter->sink.given && item->sink != filter->sink_number)
@@ -212,5 +202,6 @@ bool admin_filter_matches(const struct admin_filter *filter, const struct store_
 	return text_fits(&filter->source, parts->source) &&
 	       text_fits(&filter->id, letter.texts[LETTER_ID]) &&
 	       text_fits(&filter->entity, letter.texts[LETTER_ENTITY]) &&
-	       type_fits(&filter->type, letter.texts[LETTER_TYPE]);
+	       (!filter->type.given || (pattern_split(filter_span(&filter->type), &pattern) == 0 &&
+	                                pattern_matches(&pattern, letter.texts[LETTER_TYPE])));
 }

@@ -1,21 +1,13 @@
-/* admin_sinks: sinks, sources and counts. See admin.h. */
+/* admin_sinks: sinks, sources, statistics, the stream. See admin_private.h. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "codec/json_write.h"
-#include "console/admin/admin.h"
+#include "console/admin/admin_private.h"
+#include "sys/feed.h"
 
 #define ANSWER_BYTES_MAX (1u << 20)
-
-static void put_error(struct buf *out, const struct lane_view *view)
-{
-	if (view->error_at_ms == 0)
-		return;
-	json_object_begin(out, "last_error");
-	json_add_time(out, "time", view->error_at_ms);
-	if (view->error_status > 0)
-		json_add_u64(out, "status", view->error_status);
-	json_add_text(out, "text", span_of(view->error, view->error_len));
-	json_object_end(out);
-}
 
 static void put_sink(struct buf *out, const struct lane_view *view)
 {
@@ -37,15 +29,21 @@ static void put_sink(struct buf *out, const struct lane_view *view)
 	json_add_u64(out, "unrecorded", view->unrecorded);
 	if (view->oldest_ms > 0)
 		json_add_time(out, "oldest", view->oldest_ms);
-	put_error(out, view);
+	if (view->error_at_ms > 0) {
+		json_object_begin(out, "last_error");
+		json_add_time(out, "time", view->error_at_ms);
+		if (view->error_status > 0)
+			json_add_u64(out, "status", view->error_status);
+		json_add_text(out, "text", span_of(view->error, view->error_len));
+		json_object_end(out);
+	}
 	json_object_end(out);
 }
 
-void admin_list_sinks(struct admin *admin, struct http_request *request, struct span part)
+void admin_list_sinks(struct admin *admin, const struct admin_call *call)
 {
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
 	struct lane_view view;
-	(void)part;
 	json_object_begin(&out, NULL);
 	json_array_begin(&out, "sinks");
 	for (uint32_t i = 0; i < deliver_lane_count(admin->options.console->deliver); i++) {
@@ -54,34 +52,30 @@ void admin_list_sinks(struct admin *admin, struct http_request *request, struct 
 	}
 	json_array_end(&out);
 	json_object_end(&out);
-	admin_respond(request, &out);
+	admin_respond(call->request, &out);
 }
 
-/* The lane of that name, or -ENOENT, and then it is answered. */
-static int find_sink(struct admin *admin, struct http_request *request, struct span name,
-                     struct lane_view *ret_view)
+/* The lane of that name; -ENOENT: there is none, and the request is answered. */
+static int find_sink(struct admin *admin, const struct admin_call *call, struct lane_view *ret_view)
 {
-	int lane = deliver_find(admin->options.console->deliver, name);
-	if (lane >= 0) {
+	int lane = deliver_find(admin->options.console->deliver, call->part);
+	if (lane >= 0)
 		deliver_view(admin->options.console->deliver, (uint32_t)lane, ret_view);
-		return lane;
-	}
-	http_respond_problem(request, 404,
-	                     "there is no sink of this name; GET /v1/sinks lists them", SPAN_EMPTY);
-	return -ENOENT;
+	else
+		admin_respond_problem(call->request, 404,
+		                      "there is no sink of this name; GET /v1/sinks lists them");
+	return lane;
 }
 
-void admin_show_sink(struct admin *admin, struct http_request *request, struct span part)
+void admin_show_sink(struct admin *admin, const struct admin_call *call)
 {
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
 	struct lane_view view;
-	if (find_sink(admin, request, part, &view) < 0)
+	if (find_sink(admin, call, &view) < 0)
 		return;
 	put_sink(&out, &view);
-	admin_respond(request, &out);
+	admin_respond(call->request, &out);
 }
-
-/* ---- pause and resume ---- */
 
 struct sink_act {
 	struct admin_command command;
@@ -89,7 +83,7 @@ struct sink_act {
 	uint32_t lane;
 };
 
-static void told(struct admin_command *command)
+static void command_done(struct admin_command *command)
 {
 	struct sink_act *act = container_of(command, struct sink_act, command);
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
@@ -106,35 +100,22 @@ static void told(struct admin_command *command)
 	mem_free(act);
 }
 
-static void tell(struct admin *admin, struct http_request *request, struct span name,
-                 enum deliver_command_kind kind)
+void admin_command_sink(struct admin *admin, const struct admin_call *call)
 {
 	struct lane_view view;
-	int lane = find_sink(admin, request, name, &view);
-	if (lane < 0)
+	int lane = find_sink(admin, call, &view);
+	struct sink_act *act = lane < 0 ? NULL : admin_alloc(call->request, sizeof(*act));
+	if (!act)
 		return;
-	struct sink_act *act = mem_zalloc(1, sizeof(*act));
-	if (!act) {
-		admin_respond_busy(request, "no memory for this now");
-		return;
-	}
-	act->request = request;
+	act->request = call->request;
 	act->lane = (uint32_t)lane;
-	act->command = (struct admin_command){ .command = { .kind = kind }, .done = told };
+	act->command = (struct admin_command){
+		.command = { .kind = (enum deliver_command_kind)call->what }, .done = command_done
+	};
 	admin_command_post(admin, act->lane, &act->command);
 }
 
-void admin_pause_sink(struct admin *admin, struct http_request *request, struct span part)
-{
-	tell(admin, request, part, DELIVER_PAUSE);
-}
-
-void admin_resume_sink(struct admin *admin, struct http_request *request, struct span part)
-{
-	tell(admin, request, part, DELIVER_RESUME);
-}
-
-/* ---- sources and counts ---- */
+/* ---- sources and statistics ---- */
 
 static void put_source(struct buf *out, const struct source_counts *counts,
                        const struct source_count *count)
@@ -160,24 +141,17 @@ static void put_source(struct buf *out, const struct source_counts *counts,
 	json_add_u64(out, "unrouted", unrouted);
 }
 
-static const struct source_count *find_count(const struct source_counts *counts, struct span name)
-{
-	const struct source_count *count = atomic_load(&counts->first);
-	while (count && !span_eq(count->name, name))
-		count = atomic_load(&count->next);
-	return count;
-}
-
-void admin_list_sources(struct admin *admin, struct http_request *request, struct span part)
+void admin_list_sources(struct admin *admin, const struct admin_call *call)
 {
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
 	const struct source_counts *counts = admin->options.console->counts;
-	(void)part;
 	json_object_begin(&out, NULL);
 	json_array_begin(&out, "sources");
 	for (uint32_t i = 0; i < admin->view.window_count; i++) {
 		const struct advice_question *source = &admin->view.windows[i];
-		const struct source_count *count = find_count(counts, source->source);
+		const struct source_count *count = atomic_load(&counts->first);
+		while (count && !span_eq(count->name, source->source))
+			count = atomic_load(&count->next);
 		json_object_begin(&out, NULL);
 		json_add_text(&out, "source", source->source);
 		json_add_u64(&out, "window_ms", source->window_ms);
@@ -187,31 +161,25 @@ void admin_list_sources(struct admin *admin, struct http_request *request, struc
 	}
 	json_array_end(&out);
 	json_object_end(&out);
-	admin_respond(request, &out);
+	admin_respond(call->request, &out);
 }
 
-static void put_tickets(struct buf *out, const struct store_stats *stats)
-{
-	json_object_begin(out, "tickets");
-	json_add_u64(out, "open", stats->open_tickets);
-	json_add_u64(out, "due", stats->due_tickets);
-	json_add_u64(out, "held", stats->held_tickets);
-	json_add_u64(out, "parked", stats->parked_tickets);
-	json_add_u64(out, "dead", stats->dead_tickets);
-	json_object_end(out);
-}
-
-void admin_show_stats(struct admin *admin, struct http_request *request, struct span part)
+void admin_show_stats(struct admin *admin, const struct admin_call *call)
 {
 	struct buf out = { .cap = ANSWER_BYTES_MAX };
 	const struct console *console = admin->options.console;
 	struct store_stats stats;
-	(void)part;
 	store_stats(console->store, &stats);
 	json_object_begin(&out, NULL);
 	json_add_string(&out, "version", console->version);
 	json_add_time(&out, "started", console->started_ms);
-	put_tickets(&out, &stats);
+	json_object_begin(&out, "tickets");
+	json_add_u64(&out, "open", stats.open_tickets);
+	json_add_u64(&out, "due", stats.due_tickets);
+	json_add_u64(&out, "held", stats.held_tickets);
+	json_add_u64(&out, "parked", stats.parked_tickets);
+	json_add_u64(&out, "dead", stats.dead_tickets);
+	json_object_end(&out);
 	json_add_u64(&out, "claims", stats.live_claims);
 	json_add_u64(&out, "entities", stats.live_entities);
 	json_add_u64(&out, "waits", stats.waits);
@@ -224,5 +192,96 @@ void admin_show_stats(struct admin *admin, struct http_request *request, struct 
 	json_add_bool(&out, "away", stats.away);
 	json_add_bool(&out, "writable", stats.writable);
 	json_object_end(&out);
-	admin_respond(request, &out);
+	admin_respond(call->request, &out);
+}
+
+/* ---- the stream: GET /v1/stream ----
+ *
+ * Every decision and every attempt as it happens, as server-sent events. A reader that is
+ * too slow is disconnected. `event: lost` reports messages that the feed has dropped.
+ */
+
+#define PENDING_MAX (1u << 20) /* unsent bytes of one reader */
+#define HEARTBEAT_MS 5000u
+
+/* Subscribes to the feed while there are readers. */
+static void update_feed(struct admin *admin)
+{
+	if (admin->stream_count == 1)
+		feed_listen(admin->options.console->feed, admin->options.wake, admin->options.user);
+	else if (admin->stream_count == 0)
+		feed_listen(admin->options.console->feed, NULL, NULL);
+}
+
+static void end_stream(struct admin *admin, uint32_t i)
+{
+	http_stream_end(admin->streams[i]);
+	admin->streams[i] = admin->streams[--admin->stream_count];
+	if (admin->stream_count == 0)
+		update_feed(admin);
+}
+
+static void send_all(struct admin *admin, struct span bytes)
+{
+	for (uint32_t i = admin->stream_count; i-- > 0;) {
+		int64_t pending = http_stream_write(admin->streams[i], bytes);
+		if (pending < 0 || pending > PENDING_MAX)
+			end_stream(admin, i);
+	}
+}
+
+void admin_stream_collect(struct admin *admin)
+{
+	char text[64];
+	struct buf messages = { .cap = FEED_BYTES_MAX };
+	if (admin->stream_count == 0)
+		return;
+	uint64_t lost = feed_take(admin->options.console->feed, &messages);
+	if (messages.len > 0)
+		send_all(admin, buf_span(&messages));
+	if (lost > 0) {
+		int len = snprintf(text, sizeof(text),
+		                   "event: lost\ndata: {\"messages\":%" PRIu64 "}\n\n", lost);
+		send_all(admin, span_of(text, (size_t)len));
+	}
+	buf_free(&messages);
+}
+
+void admin_stream_close(struct admin *admin)
+{
+	while (admin->stream_count > 0)
+		end_stream(admin, 0);
+}
+
+/* A heartbeat also finds readers that are gone. */
+void admin_stream_tick(struct admin *admin)
+{
+	if (atomic_load(&admin->options.console->draining))
+		admin_stream_close(admin);
+	if (admin->heartbeat_ms > admin->now_ms + HEARTBEAT_MS)
+		admin->heartbeat_ms = admin->now_ms; /* the clock was set */
+	if (admin->stream_count == 0 || admin->now_ms < admin->heartbeat_ms)
+		return;
+	admin->heartbeat_ms = admin->now_ms + HEARTBEAT_MS;
+	send_all(admin, SPAN(": still here\n\n"));
+}
+
+void admin_open_stream(struct admin *admin, const struct admin_call *call)
+{
+	struct http_request *request = call->request;
+	struct http_response begin = { .status = 200,
+		                       .content_type = SPAN("text/event-stream"),
+		                       .body = SPAN(": stile\n\n") };
+	if (request->head.method == HTTP1_HEAD) {
+		http_respond(request, &(struct http_response){ .status = 200,
+		                                               .content_type = begin.content_type,
+		                                               .close = true });
+	} else if (admin->stream_count == ADMIN_STREAMS_MAX) {
+		admin_respond_busy(request, "too many streams are open");
+	} else if (!http_stream_begin(request, &begin)) {
+		admin_respond_busy(request, "a stream needs a connection without other requests");
+	} else {
+		admin->streams[admin->stream_count++] = request;
+		update_feed(admin);
+	}
 }

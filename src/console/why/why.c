@@ -1,14 +1,17 @@
 /*
- * why: see why.h.
+ * why: see why.h. The question, then the answer.
  *
- * Two passes. The first finds which originals a question concerns, the second
- * reads everything that is known of each. So a question about the id of a
- * duplicate also shows the original and its other duplicates, under whatever id
- * they came. Nothing is copied: the second pass writes as it reads.
+ * An answer takes two passes over the traces. The first finds which originals a question
+ * concerns, the second reads everything that is known of each. So a question about the id
+ * of a duplicate also shows the original and its other duplicates, whatever their ids.
+ * Nothing is copied: the second pass writes as it reads.
  */
 #include "console/why/why.h"
 
+#include "base/text.h"
+#include "codec/json_diff.h"
 #include "codec/json_write.h"
+#include "codec/url.h"
 #include "gate/ticket.h"
 
 #define STORIES_MAX WHY_HELD_MAX
@@ -18,6 +21,86 @@ _Static_assert(WHY_ORIGINALS_MAX <= STORIES_MAX && STORIES_MAX <= TRACE_TERMS_MA
 static struct span value_span(const struct why_value *value)
 {
 	return span_of(value->bytes, value->len);
+}
+
+/* ---- the question ---- */
+
+static const char *const about_names[] = {
+	[WHY_ABOUT_ID] = "id",   [WHY_ABOUT_TICKET] = "ticket", [WHY_ABOUT_KEY] = "key",
+	[WHY_ABOUT_ANY] = "any", [WHY_ABOUT_HELD] = "held",
+};
+
+static int set_parameter(struct why_question *question, struct span name,
+                         const struct why_value *value, struct error_text *ret_text)
+{
+	struct span text = value_span(value);
+	uint64_t limit = 0;
+	for (size_t i = WHY_ABOUT_ID; i < ARRAY_LEN(about_names); i++) {
+		if (!span_eq(name, span_str(about_names[i])))
+			continue;
+		if (question->about != WHY_ABOUT_NOTHING)
+			return error_fill(ret_text, ERR_INVALID,
+			                  "ask for one of id, ticket, key, any and held, once");
+		if (i == WHY_ABOUT_HELD && !span_eq(text, SPAN("1")))
+			return error_fill(ret_text, ERR_INVALID, "held is 1");
+		question->about = (enum why_about)i;
+		question->value = *value;
+		return 0;
+	}
+	if (span_eq(name, SPAN("before"))) {
+		if (!ticket_parse(text, &question->before))
+			return error_fill(ret_text, ERR_INVALID,
+			                  "before is a ticket, 11 letters and digits");
+	} else if (span_eq(name, SPAN("limit"))) {
+		if (text_parse_u64(text, &limit) < 0 || limit < 1 || limit > WHY_LIMIT_MAX)
+			return error_fill(ret_text, ERR_INVALID, "limit is a number from 1 to %u",
+			                  WHY_LIMIT_MAX);
+		question->limit = (uint32_t)limit;
+	} else if (span_eq(name, SPAN("format"))) {
+		if (!span_eq(text, SPAN("json")))
+			return error_fill(
+				ret_text, ERR_INVALID,
+				"format is json; the commands stile why and stile advise print text");
+	} else {
+		CHECK(span_eq(name, SPAN("source")));
+		question->source = *value;
+	}
+	return 0;
+}
+
+/* Takes the parameter of this name, if it is there. */
+static int read_parameter(struct why_question *question, struct span query, struct span name,
+                          struct error_text *ret_text)
+{
+	struct span raw = SPAN_EMPTY;
+	struct why_value value = { .len = 0 };
+	if (url_param_find(query, name, &raw) == 0)
+		return 0;
+	size_t len = 0;
+	int r = url_form_decode(raw, value.bytes, sizeof(value.bytes), &len);
+	if (r == ERR_TOO_LARGE)
+		return error_fill(ret_text, r, "a value is longer than %u bytes", WHY_TEXT_MAX);
+	if (r < 0)
+		return error_fill(ret_text, r, "a %% is not followed by two digits");
+	value.len = (uint32_t)len;
+	if (len == 0)
+		return error_fill(ret_text, ERR_INVALID, "%.*s is empty", (int)name.len, name.ptr);
+	return set_parameter(question, name, &value, ret_text);
+}
+
+int why_question_parse(struct span query, struct why_question *ret_question,
+                       struct error_text *ret_text)
+{
+	struct why_question question = { .limit = WHY_LIMIT };
+	struct span names = SPAN(WHY_PARAMETERS);
+	int r = query_check(query, WHY_PARAMETERS, ret_text);
+	while (r == 0 && names.len > 0)
+		r = read_parameter(&question, query, span_cut_item(&names, ' '), ret_text);
+	if (r == 0 && question.before != 0 && question.about != WHY_ABOUT_HELD)
+		r = error_fill(ret_text, ERR_INVALID, "before goes with held=1");
+	if (r == 0)
+		*ret_question = question;
+	return r;
 }
 
 /* ---- first pass: which originals ---- */
@@ -52,18 +135,18 @@ static int found_trace(void *user, uint32_t term, const struct trace *trace)
 	enum way way = pass->ways[term];
 	struct originals *originals = &pass->originals[way];
 	if (way == BY_TICKET) {
-		/* Only this one, whatever else its traces name. */
+		/* Only this one, whatever other tickets its traces name. */
 		note_original(originals, pass->ticket);
 		return pass->ways[0] == BY_TICKET;
 	}
 	note_original(originals, trace->original);
-	/* What passed has a story of its own. */
+	/* An event that passed is an original itself. */
 	if (trace->verdict == VERDICT_NEW || trace->original == 0)
 		note_original(originals, trace->ticket);
 	return term == 0 && originals->count == WHY_ORIGINALS_MAX;
 }
 
-/* A key is shown with ", " between its parts and may be asked for like that. */
+/* A key is shown with ", " between its parts; questions may use that form. */
 static struct span join_key(struct span key, char ret_joined[static WHY_TEXT_MAX])
 {
 	size_t len = 0;
@@ -117,12 +200,12 @@ struct story {
 	const struct why_question *question;
 	uint64_t ticket;
 	bool traced;         /* there is a trace of the original itself … */
-	bool aside;          /* … and it was kept aside */
+	bool aside;          /* … and it was held */
 	uint32_t repeats;    /* found */
 	uint32_t listed;     /* of these */
-	bool asked_listed;   /* with one that was asked for by its id */
-	struct buf original; /* its members */
-	struct buf list;     /* the elements of its repeats */
+	bool asked_listed;   /* with one that has the id of the question */
+	struct buf original; /* its members, as JSON */
+	struct buf list;     /* its repeats, as JSON */
 };
 
 enum held_state { HELD_UNKNOWN = 0, HELD_YES, HELD_NO };
@@ -137,15 +220,9 @@ static enum held_state held_state(const struct why_context *context, uint64_t ti
 	return held->known && listed ? HELD_NO : HELD_UNKNOWN;
 }
 
-static const char *held_word(enum held_state state)
-{
-	static const char *const words[] = {
-		[HELD_UNKNOWN] = NULL,
-		[HELD_YES] = "held",
-		[HELD_NO] = "let go",
-	};
-	return words[state];
-}
+static const char *const held_words[] = {
+	[HELD_UNKNOWN] = NULL, [HELD_YES] = "held", [HELD_NO] = "released or dropped"
+};
 
 static void add_keys(struct buf *out, const struct trace *trace)
 {
@@ -175,13 +252,47 @@ static void add_reason(struct buf *out, const struct trace *trace)
 	buf_free(&text);
 }
 
-/* What a conflict differs in from the event whose key it has, of the first few. */
+static void add_path(void *user, struct span path, enum json_change change)
+{
+	static const char *const names[] = {
+		[JSON_CHANGED] = "changed",
+		[JSON_ADDED] = "added",
+		[JSON_MISSING] = "missing",
+	};
+	struct buf *paths = user;
+	json_object_begin(paths, NULL);
+	json_add_text(paths, "path", path);
+	json_add_string(paths, "change", names[change]);
+	json_object_end(paths);
+}
+
+/* The members in which a conflict differs from the event whose key it has, as far as both
+ * are kept and are JSON objects. Reads from disk, so only for the first few of an answer. */
 static void add_difference(struct story *story, const struct trace *trace, struct buf *out)
 {
-	if (trace->verdict != VERDICT_CONFLICT || *story->context->compared >= WHY_DIFFERENCES_MAX)
+	const struct why_context *context = story->context;
+	struct buf paths = { .cap = out->cap };
+	struct buf first = { 0 }, second = { 0 };
+	if (trace->verdict != VERDICT_CONFLICT || *context->compared >= WHY_DIFFERENCES_MAX)
 		return;
-	++*story->context->compared;
-	why_difference(story->context, trace, out);
+	++*context->compared;
+	if (!context->read || trace->ticket == 0)
+		return;
+	int count = context->read(context->read_user, trace->original, &first);
+	if (count == 0)
+		count = context->read(context->read_user, trace->ticket, &second);
+	if (count == 0)
+		count = json_diff(buf_span(&first), buf_span(&second), WHY_PATHS_MAX, add_path,
+		                  &paths);
+	if (count >= 0 && !paths.failed) {
+		json_add_u64(out, "differences", (uint64_t)count);
+		json_array_begin(out, "difference");
+		json_add_raw(out, NULL, buf_span(&paths));
+		json_array_end(out);
+	}
+	buf_free(&first);
+	buf_free(&second);
+	buf_free(&paths);
 }
 
 static void add_original(struct story *story, struct buf *out, const struct trace *trace)
@@ -200,7 +311,7 @@ static void add_original(struct story *story, struct buf *out, const struct trac
 
 static void add_repeat(struct story *story, struct buf *out, const struct trace *trace)
 {
-	const char *state = held_word(held_state(story->context, trace->ticket));
+	const char *state = held_words[held_state(story->context, trace->ticket)];
 	char gap[GAP_DURATION_MAX];
 	gap_duration_text(trace->gap_ms, gap);
 	json_object_begin(out, NULL);
@@ -227,14 +338,7 @@ static void add_repeat(struct story *story, struct buf *out, const struct trace 
 	json_object_end(out);
 }
 
-/* One of what was asked for is listed however many others there are. */
-static bool is_asked_for(const struct why_question *question, const struct trace *trace)
-{
-	return question->about != WHY_ABOUT_TICKET &&
-	       span_eq(trace->id, value_span(&question->value));
-}
-
-static int tell_trace(void *user, uint32_t term, const struct trace *trace)
+static int add_trace(void *user, uint32_t term, const struct trace *trace)
 {
 	struct story *story = (struct story *)user + term;
 	if (trace->ticket == story->ticket) {
@@ -245,7 +349,9 @@ static int tell_trace(void *user, uint32_t term, const struct trace *trace)
 		return 0;
 	}
 	story->repeats++;
-	bool asked = is_asked_for(story->question, trace);
+	/* One repeat that has the id of the question is listed, whatever the limit. */
+	bool asked = story->question->about != WHY_ABOUT_TICKET &&
+	             span_eq(trace->id, value_span(&story->question->value));
 	if (story->listed >= story->question->limit && (!asked || story->asked_listed))
 		return 0;
 	story->asked_listed |= asked;
@@ -257,14 +363,14 @@ static int tell_trace(void *user, uint32_t term, const struct trace *trace)
 static void write_story(const struct story *story, struct buf *out)
 {
 	enum held_state state = held_state(story->context, story->ticket);
-	if (state == HELD_NO && !story->aside) /* it never was held */
+	if (state == HELD_NO && !story->aside) /* it was never held */
 		state = HELD_UNKNOWN;
 	json_object_begin(out, NULL);
 	ticket_add(out, "ticket", story->ticket);
 	json_add_time(out, "seen", ticket_time_ms(story->ticket));
 	json_add_bool(out, "traced", story->traced);
 	if (state != HELD_UNKNOWN)
-		json_add_string(out, "state", held_word(state));
+		json_add_string(out, "state", held_words[state]);
 	json_add_raw(out, NULL, buf_span(&story->original));
 	json_add_u64(out, "repeats_found", story->repeats);
 	json_array_begin(out, "repeats");
@@ -273,9 +379,9 @@ static void write_story(const struct story *story, struct buf *out)
 	json_object_end(out);
 }
 
-/* All of them are found in one pass over the traces. */
-static int tell_stories(const struct why_context *context, const struct why_question *question,
-                        const uint64_t *tickets, uint32_t count, struct buf *out)
+/* One pass over the traces for all of them. */
+static int add_stories(const struct why_context *context, const struct why_question *question,
+                       const uint64_t *tickets, uint32_t count, struct buf *out)
 {
 	struct story stories[STORIES_MAX];
 	struct trace_term terms[STORIES_MAX];
@@ -291,7 +397,7 @@ static int tell_stories(const struct why_context *context, const struct why_ques
 			                     .list = { .cap = out->cap } };
 	}
 	if (count > 0)
-		r = trace_log_find(context->log, &query, tell_trace, stories);
+		r = trace_log_find(context->log, &query, add_trace, stories);
 	for (uint32_t i = 0; i < count; i++) {
 		buf_fail(out, stories[i].original.failed);
 		buf_fail(out, stories[i].list.failed);
@@ -309,7 +415,7 @@ static uint16_t refuse(struct buf *out, uint16_t status, const char *text)
 	return status;
 }
 
-/* ---- what is kept aside ---- */
+/* ---- held events ---- */
 
 struct own_traces {
 	const uint64_t *tickets;
@@ -323,8 +429,8 @@ static int find_own(void *user, uint32_t term, const struct trace *trace)
 	return 0;
 }
 
-/* Which of the first `count` are of the source that was asked for: all, if none was. A copy
- * of an event may have come by another source. */
+/* Which of the first `count` are of the source in the question; without one, all are. A
+ * repeat of an event may have come from another source. */
 static int find_wanted(const struct why_context *context, const struct why_question *question,
                        uint32_t count, struct own_traces *own)
 {
@@ -342,8 +448,8 @@ static int find_wanted(const struct why_context *context, const struct why_quest
 }
 
 /* Stories up to the limit; `ret_next` is where more begin, or 0. */
-static int tell_held(const struct why_context *context, const struct why_question *question,
-                     struct buf *out, uint32_t *ret_found, uint64_t *ret_next)
+static int add_held(const struct why_context *context, const struct why_question *question,
+                    struct buf *out, uint32_t *ret_found, uint64_t *ret_next)
 {
 	const struct why_held *held = &context->held;
 	struct own_traces own = { .tickets = held->tickets };
@@ -359,7 +465,7 @@ static int tell_held(const struct why_context *context, const struct why_questio
 			wanted[found++] = held->tickets[i];
 	*ret_found = found;
 	*ret_next = i > 0 && (i < held->count || !held->all) ? held->tickets[i - 1] : 0;
-	return tell_stories(context, question, wanted, found, out);
+	return add_stories(context, question, wanted, found, out);
 }
 
 static uint16_t answer_held(const struct why_context *context, const struct why_question *question,
@@ -374,7 +480,7 @@ static uint16_t answer_held(const struct why_context *context, const struct why_
 	json_add_bool(out, "held", true);
 	json_object_end(out);
 	json_array_begin(out, "originals");
-	if (tell_held(context, question, out, &found, &next) < 0)
+	if (add_held(context, question, out, &found, &next) < 0)
 		return refuse(out, 503, "the traces are busy; ask again");
 	json_array_end(out);
 	json_add_u64(out, "found", found);
@@ -385,10 +491,25 @@ static uint16_t answer_held(const struct why_context *context, const struct why_
 
 /* ---- one event ---- */
 
-static void add_traces(const struct trace_log *log, struct buf *out)
+static uint16_t answer_event(const struct why_context *context, const struct why_question *question,
+                             struct buf *out)
 {
+	struct originals originals = { .count = 0 };
 	struct trace_stats stats;
-	trace_log_stats(log, &stats);
+	int r = find_originals(context, question, &originals);
+	json_object_begin(out, NULL);
+	json_object_begin(out, "question");
+	json_add_text(out, about_names[question->about], value_span(&question->value));
+	json_add_text_if(out, "source", value_span(&question->source));
+	json_object_end(out);
+	json_add_u64(out, "found", originals.count);
+	json_array_begin(out, "originals");
+	if (r >= 0)
+		r = add_stories(context, question, originals.tickets, originals.count, out);
+	if (r < 0)
+		return refuse(out, 503, "the traces are busy; ask again");
+	json_array_end(out);
+	trace_log_stats(context->log, &stats);
 	json_object_begin(out, "traces");
 	json_add_u64(out, "records", stats.records);
 	if (stats.oldest_ms > 0)
@@ -397,32 +518,6 @@ static void add_traces(const struct trace_log *log, struct buf *out)
 	json_add_u64(out, "one_in_suppressed", UINT64_C(1) << stats.suppressed_sample);
 	json_add_u64(out, "lost", stats.lost);
 	json_object_end(out);
-}
-
-static uint16_t answer_event(const struct why_context *context, const struct why_question *question,
-                             struct buf *out)
-{
-	static const char *const names[] = {
-		[WHY_ABOUT_ID] = "id",
-		[WHY_ABOUT_TICKET] = "ticket",
-		[WHY_ABOUT_KEY] = "key",
-		[WHY_ABOUT_ANY] = "any",
-	};
-	struct originals originals = { .count = 0 };
-	int r = find_originals(context, question, &originals);
-	json_object_begin(out, NULL);
-	json_object_begin(out, "question");
-	json_add_text(out, names[question->about], value_span(&question->value));
-	json_add_text_if(out, "source", value_span(&question->source));
-	json_object_end(out);
-	json_add_u64(out, "found", originals.count);
-	json_array_begin(out, "originals");
-	if (r >= 0)
-		r = tell_stories(context, question, originals.tickets, originals.count, out);
-	if (r < 0)
-		return refuse(out, 503, "the traces are busy; ask again");
-	json_array_end(out);
-	add_traces(context->log, out);
 	json_object_end(out);
 	return 200;
 }

@@ -2,25 +2,25 @@
  * why: the answers of GET /v1/why and GET /v1/advise, and the metrics of gaps,
  * from a trace log.
  *
- * A question is about an id, a ticket or a key (or anything: an id, else a
- * ticket, else a key). The answer has each original that it concerns, and under
- * it what came later and was the same, with the reason in plain words. Or it is
- * about the events that are kept aside: then each of them has a story, the newest
- * first, and `next` tells whether to ask again, with before=.
+ * A question is about an id, a ticket or a key (or any: an id, else a ticket, else
+ * a key). The answer has each original event that it concerns, and under each its
+ * repeats, with the reason of the decision. Or it is about the events that are held:
+ * then the answer has each of them, newest first, and `next` is the value of before=
+ * for the next page; without it there are no more.
  *
  *   GET /v1/why?id=…|ticket=…|key=…|any=…[&source=…][&limit=20]
  *   GET /v1/why?held=1[&before=TICKET][&source=…][&limit=20]
  *   GET /v1/advise[?source=…]
  *
- * Answers are JSON, with format=json or without; the commands print text.
+ * Answers are JSON; the commands of the CLI print text.
  *
  * Room:      console.
- * Threads:   any; see trace_log.h for what a search may wait for.
+ * Threads:   any; trace_log.h says what a search may wait for.
  * Ownership: everything is the caller's. Answers are appended to `out`, which
  *            should have a cap.
  * Failure:   the functions return the HTTP status. 200: `out` has the answer,
- *            also when nothing was found. Else it has one sentence for people:
- *            400 the question makes no sense, 503 not now.
+ *            also when nothing was found. Otherwise it has one sentence with the
+ *            reason: 400 the question is invalid, 503 it cannot be answered now.
  */
 #pragma once
 
@@ -36,10 +36,10 @@
 #define WHY_LIMIT 20u      /* repeats of one original that are listed */
 #define WHY_LIMIT_MAX 500u /* … at most */
 #define WHY_ORIGINALS_MAX 16u
-#define WHY_HELD_MAX 100u      /* kept aside, that one answer looks at */
+#define WHY_HELD_MAX 100u      /* held events that one answer covers */
 #define WHY_TEXT_MAX 512u      /* bytes of a value in a question */
-#define WHY_DIFFERENCES_MAX 4u /* conflicts of one answer whose content is compared */
-#define WHY_PATHS_MAX 12u      /* members of one of these that are named */
+#define WHY_DIFFERENCES_MAX 4u /* conflicts that one answer compares */
+#define WHY_PATHS_MAX 12u      /* members that one comparison names */
 
 enum why_about {
 	WHY_ABOUT_NOTHING = 0,
@@ -64,10 +64,10 @@ struct why_question {
 };
 
 /* Tickets that are held, newest first: all from the newest (or from before the
- * question's `before`) to the last. Not `known`: nobody could be asked. */
+ * question's `before`) to the last. Not `known`: the store could not be asked. */
 struct why_held {
 	bool known;
-	bool all; /* there are none below the last */
+	bool all; /* there are none older than the last */
 	uint32_t count;
 	const uint64_t *tickets;
 };
@@ -75,8 +75,8 @@ struct why_held {
 struct why_context {
 	struct trace_log *log;
 	struct why_held held;
-	/* The payload of an event that is still kept, appended: for what two events of
-	 * one key differ in. -ENOENT: it has gone. NULL: nobody can be asked. */
+	/* Appends the payload of an event, to compare two events of one key. -ENOENT: it
+	 * is not kept any more. NULL: payloads cannot be read. */
 	int (*read)(void *user, uint64_t ticket, struct buf *ret_payload);
 	void *read_user;
 	uint32_t *compared; /* why_answer()'s own: conflicts so far */
@@ -101,7 +101,3 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 
 /* For GET /metrics. */
 void why_metrics(const struct why_context *context, struct buf *out);
-
-/* why_difference.c: in which members the content of two events differs, as far as
- * both are kept and are JSON objects: the members "differences" and "difference". */
-void why_difference(const struct why_context *context, const struct trace *trace, struct buf *out);

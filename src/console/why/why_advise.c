@@ -1,14 +1,9 @@
-/* why_advise: advice and metrics on windows. See why.h. */
+/* why_advise: advice and metrics about windows. See why.h. */
 #include <inttypes.h>
 
 #include "base/text.h"
 #include "codec/json_write.h"
 #include "console/why/why.h"
-
-static void add(struct buf *out, const char *text)
-{
-	buf_append_span(out, span_str(text));
-}
 
 static void add_ms(struct buf *out, const char *name, const char *name_ms, uint64_t ms)
 {
@@ -20,14 +15,14 @@ static void add_ms(struct buf *out, const char *name, const char *name_ms, uint6
 	json_add_u64(out, name_ms, ms);
 }
 
-/* ---- every source: those of the configuration, then those that only traces know ---- */
+/* ---- every source: those of the configuration, then those that only have traces ---- */
 
 struct walk {
 	const struct why_context *context;
 	struct span only; /* empty: all */
 	void (*each)(struct walk *walk, const struct advice *advice);
 	struct buf *out;
-	const struct advice_question *question; /* whose gaps are looked for */
+	const struct advice_question *question; /* whose gaps are searched */
 	const struct gap *gap;
 };
 
@@ -108,7 +103,7 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 	};
 	if (question->about != WHY_ABOUT_NOTHING) {
 		buf_clear(out);
-		add(out, "advice is about a source: source=, or nothing for all");
+		buf_append_span(out, SPAN("advice is about a source: source=, or nothing for all"));
 		return 400;
 	}
 	json_object_begin(out, NULL);
@@ -116,105 +111,103 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 	walk_sources(&walk);
 	json_array_end(out);
 	json_object_end(out);
-	add(out, "\n");
+	buf_append_char(out, '\n');
 	if (!out->failed)
 		return 200;
 	buf_clear(out);
-	add(out, "no memory for the answer now");
+	buf_append_span(out, SPAN("no memory for the answer now"));
 	return 503;
 }
 
 /* ---- metrics ---- */
 
-/* Label values escape as Prometheus wants it; names of sources have no control
+/* Label values are escaped as Prometheus requires; names of sources have no control
  * characters. */
-static void label(struct buf *out, struct span source)
+static void put_sample(struct buf *out, const char *name, struct span source)
 {
-	add(out, "{source=\"");
+	buf_printf(out, "%s{source=\"", name);
 	for (size_t i = 0; i < source.len; i++) {
 		if (source.ptr[i] == '"' || source.ptr[i] == '\\')
 			buf_append_char(out, '\\');
 		buf_append_char(out, source.ptr[i] == '\n' ? ' ' : source.ptr[i]);
 	}
-	add(out, "\"} ");
+	buf_append_span(out, SPAN("\"} "));
 }
 
-static void seconds(struct buf *out, uint64_t ms)
-{
-	buf_printf(out, "%" PRIu64 ".%03" PRIu64 "\n", ms / 1000, ms % 1000);
-}
-
-static void head(struct buf *out, const char *name, const char *type, const char *help)
+static void put_head(struct buf *out, const char *name, const char *type, const char *help)
 {
 	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
+static void put_seconds(struct buf *out, uint64_t ms)
+{
+	buf_printf(out, "%" PRIu64 ".%03" PRIu64 "\n", ms / 1000, ms % 1000);
+}
+
 static void write_too_short(struct walk *walk, const struct advice *advice)
 {
-	add(walk->out, "stile_window_too_short");
-	label(walk->out, advice->source);
-	add(walk->out, advice->state >= ADVICE_NEAR ? "1\n" : "0\n");
+	put_sample(walk->out, "stile_window_too_short", advice->source);
+	buf_printf(walk->out, "%d\n", advice->state >= ADVICE_NEAR);
 }
 
 static void write_highest(struct walk *walk, const struct advice *advice)
 {
-	add(walk->out, "stile_duplicate_gap_max_seconds");
-	label(walk->out, advice->source);
-	seconds(walk->out, advice->highest_ms);
+	put_sample(walk->out, "stile_duplicate_gap_max_seconds", advice->source);
+	put_seconds(walk->out, advice->highest_ms);
 }
 
 static void write_advised(struct walk *walk, const struct advice *advice)
 {
-	add(walk->out, "stile_window_advised_seconds");
-	label(walk->out, advice->source);
-	seconds(walk->out, advice->advised_ms);
+	put_sample(walk->out, "stile_window_advised_seconds", advice->source);
+	put_seconds(walk->out, advice->advised_ms);
 }
 
 static void write_returns(struct walk *walk, const struct advice *advice)
 {
-	add(walk->out, "stile_returned_after_window");
-	label(walk->out, advice->source);
-	buf_append_u64(walk->out, advice->returns);
-	add(walk->out, "\n");
-}
-
-static void write_each(const struct why_context *context, struct buf *out,
-                       void (*each)(struct walk *walk, const struct advice *advice))
-{
-	struct walk walk = { .context = context, .each = each, .out = out };
-	walk_sources(&walk);
-}
-
-static void write_log(const struct why_context *context, struct buf *out)
-{
-	struct trace_stats stats;
-	trace_log_stats(context->log, &stats);
-	head(out, "stile_traces", "gauge", "Traces that can be asked for now.");
-	buf_printf(out, "stile_traces %" PRIu64 "\n", stats.records);
-	head(out, "stile_traces_bytes", "gauge", "Size of the trace files.");
-	buf_printf(out, "stile_traces_bytes %" PRIu64 "\n", stats.disk_bytes);
-	head(out, "stile_traces_lost_total", "counter",
-	     "Traces that could not be kept: no memory, or the disk failed.");
-	buf_printf(out, "stile_traces_lost_total %" PRIu64 "\n", stats.lost);
-	head(out, "stile_traces_thinned_total", "counter",
-	     "Suppressed events that left no trace because there were too many a second.");
-	buf_printf(out, "stile_traces_thinned_total %" PRIu64 "\n", stats.thinned);
+	put_sample(walk->out, "stile_returned_after_window", advice->source);
+	buf_printf(walk->out, "%" PRIu64 "\n", advice->returns);
 }
 
 void why_metrics(const struct why_context *context, struct buf *out)
 {
-	head(out, "stile_window_too_short", "gauge",
-	     "1 when duplicates arrive near or after the end of the window.");
-	write_each(context, out, write_too_short);
-	head(out, "stile_duplicate_gap_max_seconds", "gauge",
-	     "The longest time between an original and its duplicate.");
-	write_each(context, out, write_highest);
-	head(out, "stile_window_advised_seconds", "gauge",
-	     "The window that would be enough; 0 while there is nothing to go by.");
-	write_each(context, out, write_advised);
-	head(out, "stile_returned_after_window", "gauge",
-	     "Events that came again after their window and passed, about.");
-	write_each(context, out, write_returns);
-	if (context->log)
-		write_log(context, out);
+	static const struct {
+		const char *name, *help;
+		void (*each)(struct walk *walk, const struct advice *advice);
+	} gauges[] = {
+		{ "stile_window_too_short",
+		  "1 when duplicates arrive near or after the end of the window.",
+		  write_too_short },
+		{ "stile_duplicate_gap_max_seconds",
+		  "The longest time between an original and its duplicate.", write_highest },
+		{ "stile_window_advised_seconds",
+		  "The window that would be enough; 0 while there is nothing to go by.",
+		  write_advised },
+		{ "stile_returned_after_window",
+		  "Events that came again after their window and passed, about.", write_returns },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(gauges); i++) {
+		struct walk walk = { .context = context, .each = gauges[i].each, .out = out };
+		put_head(out, gauges[i].name, "gauge", gauges[i].help);
+		walk_sources(&walk);
+	}
+	if (!context->log)
+		return;
+	struct trace_stats stats;
+	trace_log_stats(context->log, &stats);
+	const struct {
+		const char *name, *type, *help;
+		uint64_t value;
+	} numbers[] = {
+		{ "stile_traces", "gauge", "Traces that can be asked for now.", stats.records },
+		{ "stile_traces_bytes", "gauge", "Size of the trace files.", stats.disk_bytes },
+		{ "stile_traces_lost_total", "counter",
+		  "Traces that could not be kept: no memory, or the disk failed.", stats.lost },
+		{ "stile_traces_thinned_total", "counter",
+		  "Suppressed events that left no trace because there were too many a second.",
+		  stats.thinned },
+	};
+	for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+		put_head(out, numbers[i].name, numbers[i].type, numbers[i].help);
+		buf_printf(out, "%s %" PRIu64 "\n", numbers[i].name, numbers[i].value);
+	}
 }
