@@ -81,19 +81,6 @@ void local_undo_cell(struct local_store *local, const struct undo_cell *undo)
 
 /* --- reading -------------------------------------------------------------------- */
 
-static int check_entry(const struct local_store *local, const struct cell *cell,
-                       const unsigned char *bytes, const struct entry *entry)
-{
-	const struct shelf_item *item = shelf_find(&local->shelf, cell->segment);
-
-	if (!item || item->epoch == 0)
-		return ERR_DAMAGED;
-	return digest_check(&entry->cell.digest) ==
-	                       entry_cell_check(bytes, entry->size, item->epoch)
-	               ? 0
-	               : ERR_DAMAGED;
-}
-
 /* Also of the frame being built: who is told of it waits for that. */
 static int read_bytes(struct local_store *local, struct reader_place place,
                       const unsigned char **ret_bytes, bool *ret_from_disk)
@@ -108,7 +95,7 @@ static int read_cell(struct local_store *local, const struct cell *cell, struct 
 {
 	struct reader_place place = { cell->segment, cell->offset, sizeof(struct entry_cell),
 		                      READ_BYTES,
-		                      &local->cell_readers[cell->segment % CELL_READERS] };
+		                      &local->cell_windows[cell->segment % CELL_WINDOWS] };
 	const unsigned char *bytes;
 	struct entry_head head;
 	bool from_disk;
@@ -129,7 +116,11 @@ static int read_cell(struct local_store *local, const struct cell *cell, struct 
 		return r;
 	if (ret_entry->kind != ENTRY_CELL || !entry_cell_puts(&ret_entry->cell))
 		return ERR_DAMAGED;
-	return from_disk ? check_entry(local, cell, bytes, ret_entry) : 0;
+	if (!from_disk)
+		return 0;
+	const struct shelf_item *item = shelf_find(&local->shelf, cell->segment);
+	bool valid = item && item->epoch != 0 && reader_entry_valid(bytes, ret_entry, item->epoch);
+	return valid ? 0 : ERR_DAMAGED;
 }
 
 static void tell_damaged(struct local_store *local, const struct cell *cell, int error)

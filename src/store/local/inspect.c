@@ -147,27 +147,11 @@ static int tell_needed(struct journal_walk *walk, const struct journal_visitor *
 	return error_fill(walk->text, error, "%s", text->text[0] ? text->text : error_name(error));
 }
 
-/* An event has a check of its own, by which it is served. */
-static bool event_checks(const struct segment_header *segment, const unsigned char *body,
-                         const struct entry *entry)
-{
-	if (entry->kind == ENTRY_NOTE)
-		return entry->note.check ==
-		       entry_note_check(body + entry->offset, entry->size, segment->epoch);
-	if (entry->kind == ENTRY_CELL)
-		return digest_check(&entry->cell.digest) ==
-		       entry_cell_check(body + entry->offset, entry->size, segment->epoch);
-	if (entry->kind != ENTRY_EVENT || entry->event.flags & EVENT_NO_TICKET)
-		return true;
-	return entry->event.check ==
-	       entry_event_check(body + entry->offset, entry->size, segment->epoch);
-}
-
 /* A segment being read. */
 struct segment_walk {
 	struct journal_walk *walk;
 	const struct journal_visitor *visitor;
-	struct scan scan;
+	struct reader reader;
 	struct error_text text;
 	struct catalog_successor successor;
 	bool needed; /* a start reads it too */
@@ -185,22 +169,22 @@ static int tell_segment(struct segment_walk *on, int error)
 
 static int tell_damaged(struct segment_walk *on, uint64_t offset, const char *what)
 {
-	return tell_segment(on, scan_damaged(&on->scan, offset, what));
+	return tell_segment(on, reader_damaged(&on->reader, offset, what));
 }
 
 static int walk_frame(struct segment_walk *on, const struct frame_header *frame,
                       const unsigned char *body, uint64_t offset)
 {
-	const struct segment_header *segment = &on->scan.header;
+	const struct segment_header *segment = &on->reader.header;
 	struct entry entry;
 	uint32_t at = 0, count = 0;
 	int r, got;
 
 	while ((got = entry_next(body, frame->body_len, &at, &entry)) > 0) {
-		if (!event_checks(segment, body, &entry)) {
+		if (!reader_entry_valid(body + entry.offset, &entry, segment->epoch)) {
 			/* A start takes it; its ticket is parked when it is served. */
-			scan_damaged(&on->scan, offset + sizeof(*frame) + entry.offset,
-			             "the event does not check");
+			reader_damaged(&on->reader, offset + sizeof(*frame) + entry.offset,
+			               "the event does not check");
 			r = tell_with(on->walk, on->visitor, JOURNAL_LOST, &on->text,
 			              "if its ticket is open, it is parked");
 		} else {
@@ -218,19 +202,19 @@ static int walk_frame(struct segment_walk *on, const struct frame_header *frame,
 static int walk_end(struct segment_walk *on)
 {
 	const struct superblock_slot *slot = &on->walk->superblock.slot;
-	const struct scan *scan = &on->scan;
+	const struct reader *reader = &on->reader;
 	int r = 0;
 
-	if (on->successor.end && scan->sequence != on->successor.sequence)
-		r = tell_damaged(on, scan->at, "a frame is missing at the end");
-	else if (scan->number == slot->durable_segment &&
-	         (scan->at < slot->durable_end || scan->sequence < slot->durable_sequence))
-		r = tell_damaged(on, scan->at, "frames that were durable are not valid");
-	else if (scan->torn)
-		r = on->visitor->torn(on->visitor->user, scan->number, scan->at);
+	if (on->successor.end && reader->sequence != on->successor.sequence)
+		r = tell_damaged(on, reader->at, "a frame is missing at the end");
+	else if (reader->number == slot->durable_segment &&
+	         (reader->at < slot->durable_end || reader->sequence < slot->durable_sequence))
+		r = tell_damaged(on, reader->at, "frames that were durable are not valid");
+	else if (reader->torn)
+		r = on->visitor->torn(on->visitor->user, reader->number, reader->at);
 	if (r != 0)
 		return r;
-	return on->visitor->segment(on->visitor->user, &scan->header, scan->frames, scan->at);
+	return on->visitor->segment(on->visitor->user, &reader->header, reader->frames, reader->at);
 }
 
 static int walk_frames(struct segment_walk *on)
@@ -240,7 +224,7 @@ static int walk_frames(struct segment_walk *on)
 	uint64_t offset;
 	int got;
 
-	while ((got = scan_next(&on->scan, &frame, &body, &offset)) > 0) {
+	while ((got = reader_next(&on->reader, &frame, &body, &offset)) > 0) {
 		int r = walk_frame(on, &frame, body, offset);
 		if (r != 0)
 			return r;
@@ -275,10 +259,10 @@ static int walk_segment(struct journal_walk *walk, const struct journal_visitor 
 	int r = find_end(&on, number);
 	if (r != 0)
 		return r;
-	r = scan_open(&on.scan, &walk->folder, number, on.successor.end, &on.text);
+	r = reader_open(&on.reader, &walk->folder, number, on.successor.end, &on.text);
 	r = r < 0 ? tell_segment(&on, r) : walk_frames(&on);
-	walk->bytes += on.scan.size;
-	scan_close(&on.scan);
+	walk->bytes += on.reader.size;
+	reader_close(&on.reader);
 	return r;
 }
 
@@ -897,26 +881,12 @@ static int look_in_frame(const unsigned char *body, uint32_t len, uint64_t ticke
 	return r;
 }
 
-/* -ENOMEM; any other error: it has not begun, or has just gone. */
-static int read_header(const struct folder *folder, uint64_t number,
-                       struct segment_header *ret_header)
-{
-	int fd;
-
-	int r = segment_open_read(folder, number, &fd);
-	if (r < 0)
-		return r;
-	r = segment_read_header(folder, fd, number, ret_header);
-	folder->fs->methods->close(folder->fs, fd);
-	return r;
-}
-
 /* As the next one's header tells; 0: it is the last. */
 static int read_end(const struct folder *folder, uint64_t number, uint64_t *ret_end)
 {
 	struct segment_header next;
 
-	int r = read_header(folder, number + 1, &next);
+	int r = segment_header_of(folder, number + 1, &next);
 	*ret_end = r == 0 && next.previous == number ? next.previous_end : 0;
 	return r == -ENOMEM ? r : 0;
 }
@@ -927,22 +897,22 @@ static int look_in_segment(const struct folder *folder, uint64_t number, uint64_
 	struct error_text text = { "" };
 	struct frame_header header;
 	const unsigned char *body;
-	struct scan scan;
+	struct reader reader;
 	uint64_t offset, end;
 	int found = FOUND_NOT;
 
 	int r = read_end(folder, number, &end);
 	if (r < 0)
 		return r;
-	r = scan_open(&scan, folder, number, end, &text);
+	r = reader_open(&reader, folder, number, end, &text);
 	while (r == 0 && found == FOUND_NOT) {
-		r = scan_next(&scan, &header, &body, &offset);
+		r = reader_next(&reader, &header, &body, &offset);
 		if (r <= 0)
 			break;
 		found = look_in_frame(body, header.body_len, ticket, ret_payload);
 		r = found < 0 ? found : 0;
 	}
-	scan_close(&scan);
+	reader_close(&reader);
 	return r < 0 ? r : found;
 }
 
@@ -955,7 +925,7 @@ static int look_in_segments(const struct folder *folder, const struct catalog_nu
 
 	for (size_t i = segments->count; i > 0 && tried < SEGMENTS_MAX && r != FOUND; i--) {
 		struct segment_header header;
-		r = read_header(folder, segments->items[i - 1], &header);
+		r = segment_header_of(folder, segments->items[i - 1], &header);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0 || header.steady_ms > ticket_time_ms(ticket))

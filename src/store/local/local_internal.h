@@ -27,6 +27,7 @@
 #include "store/local/index/tally.h"
 #include "store/local/journal/journal.h"
 #include "store/local/journal/keeper.h"
+#include "store/local/journal/reader.h"
 #include "store/local/journal/segment.h"
 #include "store/local/journal/steady_clock.h"
 #include "store/local/journal/superblock.h"
@@ -34,19 +35,11 @@
 #include "store/op_queue.h"
 #include "store/waits.h"
 
-/* A window of one segment, for payloads that are no longer in memory. */
-struct reader {
-	int fd;
-	uint64_t segment;
-	unsigned char *window;
-	size_t room;
-	uint64_t base;
-	size_t filled;
-	/* An event that could not be read is tried again with the next tick. */
-	bool resting;
-	uint32_t failed_tries;
-	uint64_t failed_ticket;
-	uint64_t bytes; /* ever read */
+/* An event that could not be read is tried again with the next tick. */
+struct read_retry {
+	bool waits; /* for the tick */
+	uint32_t tries;
+	uint64_t ticket;
 };
 
 struct local_counters {
@@ -105,7 +98,7 @@ struct undo_list {
 #define SEEN_PER_FRAME 1024u
 #define DEFERRED_SETTLES_MAX 65536u
 #define TOUCHED_BITS 16384u
-#define CELL_READERS 8u
+#define CELL_WINDOWS 8u
 
 /* What is decided together and rests on one frame. */
 struct batch {
@@ -142,12 +135,13 @@ struct local_store {
 	struct shelf shelf;
 	struct keeper *keeper;
 	struct journal journal;
-	struct reader reader;
-	struct reader cell_readers[CELL_READERS]; /* by the segment's number */
-	struct buf cell_bytes;                    /* of a cell that is written again */
-	struct journal_cursor carrying;           /* cells; segment 0: none is under way */
-	uint32_t carry_walks;                     /* through that segment, in vain */
-	bool has_cells;                           /* and the superblock says so (F12) */
+	struct segment_window window; /* for payloads that are no longer in memory */
+	struct segment_window cell_windows[CELL_WINDOWS]; /* by the segment's number */
+	struct read_retry retry;
+	struct buf cell_bytes;          /* of a cell that is written again */
+	struct journal_cursor carrying; /* cells; segment 0: none is under way */
+	uint32_t carry_walks;           /* through that segment, in vain */
+	bool has_cells;                 /* and the superblock says so (F12) */
 
 	struct batch batch;    /* of the frame being built */
 	struct op_queue queue; /* submitted, not decided */
@@ -316,14 +310,14 @@ struct reader_place {
 	uint64_t segment;
 	uint32_t offset;
 	uint32_t len;
-	uint32_t ahead;         /* read so much at least, for what comes next */
-	struct reader *through; /* NULL: the store's own */
+	uint32_t ahead;                /* read so much at least, for what comes next */
+	struct segment_window *window; /* NULL: the store's own */
 };
 int local_read_bytes(struct local_store *local, struct reader_place place,
                      const unsigned char **ret_bytes, bool *ret_from_disk) must_check;
 uint64_t local_segment_end(const struct local_store *local, uint64_t segment);
-void reader_close(const struct local_store *local, struct reader *reader);
-void reader_leave(struct local_store *local, uint64_t segment); /* it is about to go */
+/* Closes the windows of a segment whose file will be removed; 0: of all. */
+void local_close_windows(struct local_store *local, uint64_t segment);
 
 /* take.c: one ticket */
 /* What store_admit.lease_ms needs beside the event, and then making it so. */

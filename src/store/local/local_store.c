@@ -279,7 +279,7 @@ static void tick(struct store *store)
 	local_retain(local);
 	tick_sweep(local);
 	tick_lazy(local, boot_ms);
-	local->reader.resting = false;
+	local->retry.waits = false;
 	local_serve_takes(local);
 	publish_all(local);
 	local->flushing = false;
@@ -339,9 +339,7 @@ static void destroy(struct local_store *local)
 
 	local->keeper = keeper_free(local->keeper);
 	journal_close(&local->journal);
-	reader_close(local, &local->reader);
-	for (uint32_t i = 0; i < CELL_READERS; i++)
-		reader_close(local, &local->cell_readers[i]);
+	local_close_windows(local, 0);
 	buf_free(&local->cell_bytes);
 	superblock_close(&local->superblock, &local->folder);
 	shelf_free(&local->shelf);
@@ -588,9 +586,9 @@ int local_store_open(const struct local_store_options *options, struct store **r
 	local->store.methods = &methods;
 	local->store.commit_us = &local->commit_us;
 	local->store.commit_batch = &local->commit_batch;
-	local->lock_fd = local->reader.fd = local->superblock.fd = -1;
-	for (uint32_t i = 0; i < CELL_READERS; i++)
-		local->cell_readers[i].fd = -1;
+	local->lock_fd = local->window.fd = local->superblock.fd = -1;
+	for (uint32_t i = 0; i < CELL_WINDOWS; i++)
+		local->cell_windows[i].fd = -1;
 	local->journal.fd = local->journal.next_fd = -1;
 	op_queue_init(&local->queue);
 	op_queue_init(&local->batch.ops);

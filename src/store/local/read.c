@@ -13,6 +13,103 @@
 #include "store/local/journal/segment.h"
 #include "store/local/local_internal.h"
 
+#define EVENT_READ_AHEAD (256u << 10)
+
+/* --- bytes of the journal ---------------------------------------------------- */
+
+void local_close_windows(struct local_store *local, uint64_t segment)
+{
+	for (uint32_t i = 0; i < CELL_WINDOWS; i++)
+		if (!segment || local->cell_windows[i].segment == segment)
+			segment_window_close(&local->cell_windows[i], &local->folder);
+	if (!segment || local->window.segment == segment)
+		segment_window_close(&local->window, &local->folder);
+}
+
+/* The valid end of a segment: beyond it the bytes may still change. Of one that was not
+ * read at the start only its file's end is known. */
+uint64_t local_segment_end(const struct local_store *local, uint64_t segment)
+{
+	const struct shelf_item *item = shelf_find(&local->shelf, segment);
+
+	if (segment == local->journal.durable.segment)
+		return local->journal.durable.end;
+	if (!item)
+		return 0;
+	return item->end ? item->end : item->segment_bytes;
+}
+
+static int read_back(struct local_store *local, const struct reader_place *place,
+                     const unsigned char **ret_bytes)
+{
+	struct segment_window *window = place->window ? place->window : &local->window;
+	uint64_t limit = local_segment_end(local, place->segment);
+	uint64_t until = (uint64_t)place->offset + place->ahead;
+
+	int r = segment_window_open(window, &local->folder, place->segment);
+	if (r < 0)
+		return r;
+	if (!segment_window_has(window, place->offset, place->len)) {
+		if (format_align((uint64_t)place->offset + place->len, FORMAT_BLOCK) > limit)
+			return ERR_DAMAGED;
+		r = segment_window_fetch(window, &local->folder, place->offset, place->len,
+		                         until < limit ? until : limit);
+		if (r < 0)
+			return r;
+		if (!segment_window_has(window, place->offset, place->len))
+			return ERR_DAMAGED;
+	}
+	*ret_bytes = window->bytes + (place->offset - window->base);
+	return 0;
+}
+
+int local_read_bytes(struct local_store *local, struct reader_place place,
+                     const unsigned char **ret_bytes, bool *ret_from_disk)
+{
+	const unsigned char *bytes = frame_cached(&local->journal.frame, place.segment,
+	                                          place.offset, place.len);
+
+	*ret_from_disk = bytes == NULL;
+	if (!bytes)
+		return read_back(local, &place, ret_bytes);
+	*ret_bytes = bytes;
+	return 0;
+}
+
+static bool is_its_event(const struct entry *entry, const struct open_ticket *ticket)
+{
+	uint64_t leg = ticket->leg;
+
+	return entry->kind == ENTRY_EVENT && leg >= entry->first_leg &&
+	       leg < entry->first_leg + entry_ticket_count(entry) &&
+	       entry->event.ticket + (leg - entry->first_leg) == ticket->ticket;
+}
+
+int local_read_event(struct local_store *local, const struct open_ticket *ticket,
+                     struct entry *ret_entry)
+{
+	struct reader_place place = { ticket->segment, ticket->offset, ticket->length,
+		                      EVENT_READ_AHEAD, NULL };
+	const unsigned char *bytes;
+	bool from_disk;
+
+	int r = local_read_bytes(local, place, &bytes, &from_disk);
+	if (r < 0)
+		return r;
+	r = entry_parse(bytes, ticket->length, ret_entry);
+	if (r < 0)
+		return r;
+	if (!is_its_event(ret_entry, ticket))
+		return ERR_DAMAGED;
+	if (from_disk) {
+		const struct shelf_item *item = shelf_find(&local->shelf, ticket->segment);
+		CHECK(item && item->epoch != 0);
+		if (!reader_entry_valid(bytes, ret_entry, item->epoch))
+			return ERR_DAMAGED;
+	}
+	return 0;
+}
+
 /* --- journal cursor -------------------------------------------------------- */
 
 /*
@@ -230,8 +327,7 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
 	if (ret_entry->kind != ENTRY_NOTE)
 		return ERR_DAMAGED;
 	const struct shelf_item *item = shelf_find(&local->shelf, place.segment);
-	if (from_disk &&
-	    (!item || ret_entry->note.check != entry_note_check(bytes, place.len, item->epoch)))
+	if (from_disk && (!item || !reader_entry_valid(bytes, ret_entry, item->epoch)))
 		return ERR_DAMAGED;
 	return ret_entry->note.ticket == ticket->ticket ? 0 : ERR_DAMAGED;
 }
@@ -426,8 +522,7 @@ static bool step_entry(struct walk *walk, const struct entry_head *head)
 	if ((head->kind == ENTRY_EVENT || head->kind == ENTRY_ROUTED) &&
 	    cursor_read(walk->local, &walk->at, head->size, &bytes, &from_disk) &&
 	    entry_parse(bytes, head->size, &entry) == 0 &&
-	    (!from_disk || entry.event.flags & EVENT_NO_TICKET ||
-	     entry.event.check == entry_event_check(bytes, head->size, walk->at.epoch)) &&
+	    (!from_disk || reader_entry_valid(bytes, &entry, walk->at.epoch)) &&
 	    !put_event(walk, &entry))
 		return false;
 	walk->leg = 0;
@@ -464,14 +559,14 @@ static bool step(struct walk *walk)
 int local_scan_events(struct local_store *local, struct store_scan *scan)
 {
 	struct walk walk = { .local = local, .scan = scan };
-	uint64_t read_before = local->reader.bytes;
+	uint64_t read_before = local->window.read;
 
 	walk_begin(&walk, &scan->cursor);
 	buf_clear(&scan->items);
 	scan->count = 0;
 	scan->end = false;
 	for (uint32_t i = 0; i < LOOK_ENTRIES; i++)
-		if (local->reader.bytes - read_before >= SCAN_READ_BYTES || !step(&walk))
+		if (local->window.read - read_before >= SCAN_READ_BYTES || !step(&walk))
 			break;
 	scan->cursor = cursor_of(&walk);
 	return walk.error;
@@ -539,7 +634,7 @@ int local_scan_tickets(struct local_store *local, struct store_scan *scan)
 	uint64_t from = scan->cursor.word[0] > scan->from ? scan->cursor.word[0] : scan->from;
 	uint64_t to = scan->to && scan->to < local->durable_ticket ? scan->to
 	                                                           : local->durable_ticket;
-	uint64_t read_before = local->reader.bytes;
+	uint64_t read_before = local->window.read;
 	struct open_ticket ticket;
 	int error = 0;
 
@@ -552,7 +647,7 @@ int local_scan_tickets(struct local_store *local, struct store_scan *scan)
 		           ticket.ticket <= to;
 		scan->end = !any;
 		if (!any || looks == LOOK_TICKETS ||
-		    local->reader.bytes - read_before >= SCAN_READ_BYTES)
+		    local->window.read - read_before >= SCAN_READ_BYTES)
 			break;
 		if (wants_ticket(scan, &ticket) && !put_ticket(local, scan, &ticket, &error))
 			break;

@@ -336,14 +336,14 @@ static int take_entry(struct recovery *recovery, const struct entry *entry, uint
 
 /* --- segments --------------------------------------------------------- */
 
-static int read_frames(struct recovery *recovery, struct scan *scan)
+static int read_frames(struct recovery *recovery, struct reader *reader)
 {
 	struct frame_header header;
 	const unsigned char *body;
 	uint64_t offset;
 	int r;
 
-	while ((r = scan_next(scan, &header, &body, &offset)) > 0) {
+	while ((r = reader_next(reader, &header, &body, &offset)) > 0) {
 		struct entry entry;
 		uint32_t at = 0, count = 0;
 		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
@@ -353,7 +353,7 @@ static int read_frames(struct recovery *recovery, struct scan *scan)
 			count++;
 		}
 		if (r == ERR_DAMAGED || (r == 0 && count != header.entry_count))
-			return scan_damaged(scan, offset, "an entry is not valid");
+			return reader_damaged(reader, offset, "an entry is not valid");
 		if (r < 0)
 			return error_fill(recovery->text, r, "recovery: %s", error_name(r));
 	}
@@ -380,27 +380,27 @@ static int end_number(struct recovery *recovery)
 }
 
 /* The superblock said that this much was durable. */
-static int check_durable(const struct recovery *recovery, const struct scan *scan)
+static int check_durable(const struct recovery *recovery, const struct reader *reader)
 {
 	const struct superblock_slot *slot = &recovery->local->superblock.slot;
 
-	if (slot->durable_segment != scan->number)
+	if (slot->durable_segment != reader->number)
 		return 0;
-	if (scan->at < slot->durable_end || scan->sequence < slot->durable_sequence)
-		return scan_damaged(scan, scan->at, "frames that were durable are not valid");
+	if (reader->at < slot->durable_end || reader->sequence < slot->durable_sequence)
+		return reader_damaged(reader, reader->at, "frames that were durable are not valid");
 	return 0;
 }
 
-static void tell_torn(const struct recovery *recovery, const struct scan *scan)
+static void tell_torn(const struct recovery *recovery, const struct reader *reader)
 {
 	char name[FORMAT_NAME_MAX];
 
-	if (!scan->torn)
+	if (!reader->torn)
 		return;
-	format_name(name, scan->number, FILE_KIND_SEGMENT);
+	format_name(name, reader->number, FILE_KIND_SEGMENT);
 	local_log(recovery->local, LOCAL_STORE_WARNING,
 	          "incomplete write ignored: %s ends at offset %llu", name,
-	          (unsigned long long)scan->at);
+	          (unsigned long long)reader->at);
 }
 
 static void tell_claims_bad(struct recovery *recovery, struct error_text *text)
@@ -449,58 +449,58 @@ static bool claims_file_good(struct recovery *recovery)
 	return false;
 }
 
-static void note_segment(struct recovery *recovery, const struct scan *scan,
+static void note_segment(struct recovery *recovery, const struct reader *reader,
                          const struct catalog_successor *successor)
 {
 	struct shelf_item *item = &recovery->item;
 
-	item->epoch = scan->header.epoch;
-	item->end = scan->at;
-	item->segment_bytes = (uint32_t)scan->size;
-	item->sealed_ms = successor->sealed_ms ? successor->sealed_ms : scan->steady_ms;
+	item->epoch = reader->header.epoch;
+	item->end = reader->at;
+	item->segment_bytes = (uint32_t)reader->size;
+	item->sealed_ms = successor->sealed_ms ? successor->sealed_ms : reader->steady_ms;
 	item->dense = recovery->record_count * sizeof(struct claims_record) > item->end / 4;
 	item->has_claims_file = claims_file_good(recovery);
 	if (item->has_claims_file)
 		item->claims_bytes = claims_file_bytes(recovery->record_count);
-	if (scan->steady_ms > recovery->steady_ms)
-		recovery->steady_ms = scan->steady_ms;
+	if (reader->steady_ms > recovery->steady_ms)
+		recovery->steady_ms = reader->steady_ms;
 }
 
 /* Can the last segment be gone on with (F9)? After a slot was lost the other one
  * may be older than what was written since. */
-static bool end_exact(const struct recovery *recovery, const struct scan *scan)
+static bool end_exact(const struct recovery *recovery, const struct reader *reader)
 {
 	const struct superblock *superblock = &recovery->local->superblock;
 	const struct superblock_slot *slot = &superblock->slot;
 
-	if (scan->header.size != recovery->local->folder.segment_bytes)
+	if (reader->header.size != recovery->local->folder.segment_bytes)
 		return false;
-	if (scan->blank)
+	if (reader->blank)
 		return true;
-	return (slot->flags & SUPERBLOCK_OPEN_END) && !superblock->one_slot_bad && !scan->torn &&
-	       slot->durable_segment == scan->number && slot->durable_end == scan->at &&
-	       slot->durable_sequence == scan->sequence;
+	return (slot->flags & SUPERBLOCK_OPEN_END) && !superblock->one_slot_bad && !reader->torn &&
+	       slot->durable_segment == reader->number && slot->durable_end == reader->at &&
+	       slot->durable_sequence == reader->sequence;
 }
 
-static int scan_segment(struct recovery *recovery, const struct catalog_successor *successor,
-                        struct scan *scan)
+static int take_frames(struct recovery *recovery, const struct catalog_successor *successor,
+                       struct reader *reader)
 {
-	int r = read_frames(recovery, scan);
+	int r = read_frames(recovery, reader);
 	if (r < 0)
 		return r;
-	if (successor->end && scan->sequence != successor->sequence)
-		return scan_damaged(scan, scan->at, "a frame is missing at the end");
-	r = check_durable(recovery, scan);
+	if (successor->end && reader->sequence != successor->sequence)
+		return reader_damaged(reader, reader->at, "a frame is missing at the end");
+	r = check_durable(recovery, reader);
 	if (r < 0)
 		return r;
-	tell_torn(recovery, scan);
-	note_segment(recovery, scan, successor);
+	tell_torn(recovery, reader);
+	note_segment(recovery, reader, successor);
 	if (recovery->number == recovery->catalog.last)
 		recovery->end = (struct journal_end){
-			.position = { .segment = scan->number,
-			              .end = scan->at,
-			              .sequence = scan->sequence },
-			.exact = end_exact(recovery, scan),
+			.position = { .segment = reader->number,
+			              .end = reader->at,
+			              .sequence = reader->sequence },
+			.exact = end_exact(recovery, reader),
 			.item = recovery->item,
 			.claim_count = recovery->record_count,
 		};
@@ -509,17 +509,17 @@ static int scan_segment(struct recovery *recovery, const struct catalog_successo
 
 static int read_segment(struct recovery *recovery, const struct catalog_successor *successor)
 {
-	struct scan scan;
+	struct reader reader;
 
-	int r = scan_open(&scan, &recovery->local->folder, recovery->number, successor->end,
-	                  recovery->text);
+	int r = reader_open(&reader, &recovery->local->folder, recovery->number, successor->end,
+	                    recovery->text);
 	/* A process that was killed may have left its last write in the cache of
 	 * the disk: what is read here must be durable before it counts. */
 	if (r == 0 && recovery->number == recovery->catalog.last)
-		r = scan.folder->fs->methods->sync_data(scan.folder->fs, scan.fd);
+		r = reader.folder->fs->methods->sync_data(reader.folder->fs, reader.window.fd);
 	if (r == 0)
-		r = scan_segment(recovery, successor, &scan);
-	scan_close(&scan);
+		r = take_frames(recovery, successor, &reader);
+	reader_close(&reader);
 	return r;
 }
 

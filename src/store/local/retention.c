@@ -70,8 +70,7 @@ static int copy(struct carry *carry, const struct entry_head *head, const struct
 	if (!cursor_read(local, &carry->at, head->size, &bytes, &from_disk))
 		return 1;
 	if (entry_parse(bytes, head->size, &entry) < 0 || entry.kind != ENTRY_CELL ||
-	    digest_check(&entry.cell.digest) !=
-	            entry_cell_check(bytes, head->size, carry->at.epoch))
+	    !reader_entry_valid(bytes, &entry, carry->at.epoch))
 		return ERR_DAMAGED;
 	struct moved *moved = &carry->moved[carry->count++];
 	moved->digest = entry.cell.digest;
@@ -114,13 +113,13 @@ static bool stands_here(struct carry *carry, const struct entry_head *head, stru
 static int read_piece(struct carry *carry, uint64_t segment)
 {
 	struct local_store *local = carry->local;
-	uint64_t read_before = local->reader.bytes;
+	uint64_t read_before = local->window.read;
 
 	for (uint32_t i = 0; i < LOOK_ENTRIES; i++) {
 		struct entry_head head;
 		struct cell cell;
 		if (carry->count == CARRY_CELLS || carry->bytes >= CARRY_BYTES ||
-		    local->reader.bytes - read_before >= READ_BYTES)
+		    local->window.read - read_before >= READ_BYTES)
 			return 1;
 		enum cursor_step step = cursor_look(local, &carry->at, &head);
 		if (step == CURSOR_END || carry->at.segment != segment)
@@ -474,7 +473,7 @@ static void post_retire(struct local_store *local, uint64_t number, const struct
 	if (!job)
 		return;
 	job->retire_segment = item->segment_bytes > 0;
-	reader_leave(local, number);
+	local_close_windows(local, number);
 	job->reuse = item->epoch != 0 && item->segment_bytes == local->folder.segment_bytes;
 	job->retire_claims = claims;
 	keeper_post(local->keeper, job);

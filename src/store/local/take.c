@@ -16,163 +16,7 @@
 
 /* --- take ------------------------------------------------------------------ */
 
-#define READ_BYTES (256u << 10)
 #define READ_TRIES 40u /* two seconds of ticks */
-
-void reader_close(const struct local_store *local, struct reader *reader)
-{
-	if (reader->fd >= 0)
-		local->folder.fs->methods->close(local->folder.fs, reader->fd);
-	reader->fd = -1;
-	reader->segment = 0;
-	reader->filled = 0;
-	reader->window = mem_free(reader->window);
-	reader->room = 0;
-}
-
-void reader_leave(struct local_store *local, uint64_t segment)
-{
-	struct reader *reader = &local->cell_readers[segment % CELL_READERS];
-
-	if (reader->segment == segment)
-		reader_close(local, reader);
-	if (local->reader.segment == segment)
-		reader_close(local, &local->reader);
-}
-
-static int reader_open(const struct local_store *local, struct reader *reader, uint64_t segment)
-{
-	int fd;
-
-	if (reader->fd >= 0 && reader->segment == segment)
-		return 0;
-	int r = segment_open_read(&local->folder, segment, &fd);
-	if (r < 0)
-		return r;
-	if (reader->fd >= 0)
-		local->folder.fs->methods->close(local->folder.fs, reader->fd);
-	reader->fd = fd;
-	reader->segment = segment;
-	reader->filled = 0;
-	return 0;
-}
-
-static int reader_room(struct reader *reader, size_t len)
-{
-	if (reader->room >= len)
-		return 0;
-	unsigned char *window = mem_aligned(FORMAT_BLOCK, len);
-	if (!window)
-		return -ENOMEM;
-	mem_free(reader->window);
-	reader->window = window;
-	reader->room = len;
-	reader->filled = 0;
-	return 0;
-}
-
-/* The valid end of a segment: beyond it the bytes may still change. Of one that was not
- * read at the start only its file's end is known. */
-uint64_t local_segment_end(const struct local_store *local, uint64_t segment)
-{
-	const struct shelf_item *item = shelf_find(&local->shelf, segment);
-
-	if (segment == local->journal.durable.segment)
-		return local->journal.durable.end;
-	if (!item)
-		return 0;
-	return item->end ? item->end : item->segment_bytes;
-}
-
-static int read_window(const struct local_store *local, struct reader *reader,
-                       const struct reader_place *place)
-{
-	uint64_t base = place->offset / FORMAT_BLOCK * FORMAT_BLOCK;
-	uint64_t end = format_align((uint64_t)place->offset + place->len, FORMAT_BLOCK);
-	uint64_t limit = local_segment_end(local, place->segment);
-
-	if (end > limit)
-		return ERR_DAMAGED;
-	if (end < base + place->ahead)
-		end = base + place->ahead < limit ? base + place->ahead : limit;
-	int r = reader_room(reader, (size_t)(end - base));
-	if (r < 0)
-		return r;
-	int64_t n = local->folder.fs->methods->read(local->folder.fs, reader->fd, reader->window,
-	                                            (size_t)(end - base), base);
-	reader->filled = n > 0 ? (size_t)n : 0;
-	reader->base = base;
-	reader->bytes += reader->filled;
-	return n < 0 ? (int)n : 0;
-}
-
-static int read_back(struct local_store *local, const struct reader_place *place,
-                     const unsigned char **ret_bytes)
-{
-	struct reader *reader = place->through ? place->through : &local->reader;
-	uint64_t end = (uint64_t)place->offset + place->len;
-
-	int r = reader_open(local, reader, place->segment);
-	if (r < 0)
-		return r;
-	if (place->offset < reader->base || end > reader->base + reader->filled) {
-		r = read_window(local, reader, place);
-		if (r < 0)
-			return r;
-		if (end > reader->base + reader->filled)
-			return ERR_DAMAGED;
-	}
-	*ret_bytes = reader->window + (place->offset - reader->base);
-	return 0;
-}
-
-int local_read_bytes(struct local_store *local, struct reader_place place,
-                     const unsigned char **ret_bytes, bool *ret_from_disk)
-{
-	const unsigned char *bytes = frame_cached(&local->journal.frame, place.segment,
-	                                          place.offset, place.len);
-
-	*ret_from_disk = bytes == NULL;
-	if (!bytes)
-		return read_back(local, &place, ret_bytes);
-	*ret_bytes = bytes;
-	return 0;
-}
-
-static bool is_its_event(const struct entry *entry, const struct open_ticket *ticket)
-{
-	uint64_t leg = ticket->leg;
-
-	return entry->kind == ENTRY_EVENT && leg >= entry->first_leg &&
-	       leg < entry->first_leg + entry_ticket_count(entry) &&
-	       entry->event.ticket + (leg - entry->first_leg) == ticket->ticket;
-}
-
-int local_read_event(struct local_store *local, const struct open_ticket *ticket,
-                     struct entry *ret_entry)
-{
-	struct reader_place place = { ticket->segment, ticket->offset, ticket->length, READ_BYTES,
-		                      NULL };
-	const unsigned char *bytes;
-	bool from_disk;
-
-	int r = local_read_bytes(local, place, &bytes, &from_disk);
-	if (r < 0)
-		return r;
-	r = entry_parse(bytes, ticket->length, ret_entry);
-	if (r < 0)
-		return r;
-	if (!is_its_event(ret_entry, ticket))
-		return ERR_DAMAGED;
-	if (from_disk) {
-		const struct shelf_item *item = shelf_find(&local->shelf, ticket->segment);
-		CHECK(item && item->epoch != 0);
-		if (ret_entry->event.check !=
-		    entry_event_check(bytes, ret_entry->size, item->epoch))
-			return ERR_DAMAGED;
-	}
-	return 0;
-}
 
 /* The ticket stays leased: nobody has its attempt, so nobody can settle it. */
 static void park(struct local_store *local, const struct open_ticket *ticket, int error)
@@ -196,21 +40,21 @@ static bool is_for_want(int error)
 /* Tells whether to park it; if not, takes wait for the next tick. */
 static bool read_failed(struct local_store *local, const struct open_ticket *ticket, int error)
 {
-	struct reader *reader = &local->reader;
+	struct read_retry *retry = &local->retry;
 
 	if (error == ERR_DAMAGED)
 		return true;
-	if (reader->failed_ticket != ticket->ticket) {
-		reader->failed_ticket = ticket->ticket;
-		reader->failed_tries = 0;
+	if (retry->ticket != ticket->ticket) {
+		retry->ticket = ticket->ticket;
+		retry->tries = 0;
 		atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
 		local_log(local, LOCAL_STORE_WARNING, "event cannot be read; trying again: %s",
 		          error_name(error));
 	}
-	reader->failed_tries += !is_for_want(error);
-	if (reader->failed_tries >= READ_TRIES)
+	retry->tries += !is_for_want(error);
+	if (retry->tries >= READ_TRIES)
 		return true;
-	reader->resting = true;
+	retry->waits = true;
 	return false;
 }
 
@@ -290,7 +134,7 @@ void local_serve_takes(struct local_store *local)
 	for (struct store_op *op = waiting.first, *next; op; op = next) {
 		struct store_take *take = container_of(op, struct store_take, op);
 		next = op->next;
-		if (local->reader.resting || fill_take(local, take) == 0) {
+		if (local->retry.waits || fill_take(local, take) == 0) {
 			op_queue_put(&local->takes, op);
 			continue;
 		}

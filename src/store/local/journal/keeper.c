@@ -174,11 +174,11 @@ static int gather(struct keeper *keeper, struct keeper_job *job)
 	struct frame_header header;
 	const unsigned char *body;
 	uint64_t offset;
-	struct scan scan;
+	struct reader reader;
 
 	claims_list_free(&job->list);
-	int r = scan_open(&scan, keeper->folder, job->number, job->segment_end, NULL);
-	while (r >= 0 && (r = scan_next(&scan, &header, &body, &offset)) > 0) {
+	int r = reader_open(&reader, keeper->folder, job->number, job->segment_end, NULL);
+	while (r >= 0 && (r = reader_next(&reader, &header, &body, &offset)) > 0) {
 		struct entry entry;
 		uint32_t at = 0;
 		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
@@ -190,7 +190,7 @@ static int gather(struct keeper *keeper, struct keeper_job *job)
 				add_newest(job, &entry.newest);
 		}
 	}
-	scan_close(&scan);
+	reader_close(&reader);
 	return r;
 }
 
@@ -198,13 +198,8 @@ static int gather(struct keeper *keeper, struct keeper_job *job)
 static int copy_header(struct keeper *keeper, struct keeper_job *job)
 {
 	struct segment_header header;
-	int fd;
 
-	int r = segment_open_read(keeper->folder, job->number, &fd);
-	if (r < 0)
-		return r;
-	r = segment_read_header(keeper->folder, fd, job->number, &header);
-	keeper->folder->fs->methods->close(keeper->folder->fs, fd);
+	int r = segment_header_of(keeper->folder, job->number, &header);
 	if (r < 0)
 		return r;
 	job->summary.previous_end = header.previous_end;

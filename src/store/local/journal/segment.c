@@ -195,6 +195,19 @@ int segment_read_header(const struct folder *folder, int fd, uint64_t number,
 	return 0;
 }
 
+int segment_header_of(const struct folder *folder, uint64_t number,
+                      struct segment_header *ret_header)
+{
+	int fd;
+
+	int r = segment_open_read(folder, number, &fd);
+	if (r < 0)
+		return r;
+	r = segment_read_header(folder, fd, number, ret_header);
+	folder->fs->methods->close(folder->fs, fd);
+	return r;
+}
+
 /* --- shelf ----------------------------------------------------------------- */
 
 int shelf_add(struct shelf *shelf, uint64_t number, const struct shelf_item *item)
@@ -333,18 +346,6 @@ static int missing(struct error_text *text, uint64_t number)
 	return error_fill(text, ERR_DAMAGED, "%s is missing (offset 0)", name);
 }
 
-static int read_header(const struct folder *folder, uint64_t number, struct segment_header *ret)
-{
-	int fd;
-
-	int r = segment_open_read(folder, number, &fd);
-	if (r < 0)
-		return r;
-	r = segment_read_header(folder, fd, number, ret);
-	folder->fs->methods->close(folder->fs, fd);
-	return r;
-}
-
 /* A segment that was prepared and never begun has no valid header. */
 static int find_last(struct catalog *catalog, const struct folder *folder, uint64_t durable,
                      struct error_text *text)
@@ -354,7 +355,7 @@ static int find_last(struct catalog *catalog, const struct folder *folder, uint6
 
 	while (segments->count > 0) {
 		uint64_t number = segments->items[segments->count - 1];
-		int r = read_header(folder, number, &header);
+		int r = segment_header_of(folder, number, &header);
 		if (r == 0 || number <= durable)
 			break;
 		if (r != ERR_DAMAGED)
@@ -397,7 +398,7 @@ int catalog_range(struct catalog *catalog, const struct folder *folder,
 	if (r < 0)
 		return r;
 	/* A bad header is reported, with its place, when the segment is read. */
-	r = read_header(folder, catalog->last, &header);
+	r = segment_header_of(folder, catalog->last, &header);
 	if (r == 0 && header.scan_from > catalog->scan_from)
 		catalog->scan_from = header.scan_from;
 	if (catalog->scan_from > catalog->last)
@@ -440,7 +441,7 @@ int catalog_successor_read(const struct folder *folder, uint64_t number, bool ha
 			                            .expiry_ms = summary.previous_expiry_ms };
 		return 0;
 	}
-	int r = read_header(folder, number + 1, &header);
+	int r = segment_header_of(folder, number + 1, &header);
 	if (r < 0)
 		return fail(text, r, number + 1, "the header does not check");
 	if (header.previous != number || header.previous_end < FORMAT_BLOCK)

@@ -61,6 +61,9 @@ int segment_write_header(const struct folder *folder, int fd,
 /* ERR_DAMAGED also when the header is another folder's or another number's. */
 int segment_read_header(const struct folder *folder, int fd, uint64_t number,
                         struct segment_header *ret_header) must_check;
+/* The same, and the file is opened for that. */
+int segment_header_of(const struct folder *folder, uint64_t number,
+                      struct segment_header *ret_header) must_check;
 
 /*
  * shelf: what is known of each number in the folder: its files, when it was
