@@ -2,9 +2,11 @@
 #include "cli/why_command.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/exit_code.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/gateway.h"
 #include "console/why/why.h"
@@ -122,13 +124,6 @@ static bool set_value(struct why_value *value, const char *text)
 	return true;
 }
 
-static void say(void *user, bool warning, const char *text)
-{
-	(void)user;
-	if (warning)
-		fprintf(stderr, "stile: %s\n", text);
-}
-
 static int read_event(void *user, uint64_t ticket, struct buf *ret_payload)
 {
 	return journal_find_event(&(struct journal_inspect_options){ .path = user }, ticket,
@@ -141,13 +136,14 @@ static int read_folder(const char *command, const struct why_options *options,
 	struct trace_log_options log_options = {
 		.path = options->data,
 		.read_only = true,
-		.log = say,
 	};
 	struct why_context context = { .window_ms = options->window_ms,
 		                       .read = read_event,
 		                       .read_user = (void *)(uintptr_t)options->data };
 	struct buf answer = { .cap = ANSWER_MAX };
 	struct error_text text = { "" };
+	/* Of damaged files. */
+	log_setup(&(struct log_options){ .level = LOG_LEVEL_WARN, .fd = STDERR_FILENO });
 	if (trace_log_open(&log_options, &context.log, &text) < 0)
 		return failed(command, text.text);
 	bool advises = question->about == WHY_ABOUT_NOTHING;

@@ -5,9 +5,23 @@
 #include "gate/gap.h"
 #include "gate/ticket.h"
 
-/* At most `max` bytes, none of a character that does not fit whole. */
-static struct span cut(struct span text, size_t max)
+const struct trace_text trace_texts[TRACE_TEXTS] = {
+	{ offsetof(struct trace, source), TRACE_SOURCE_MAX },
+	{ offsetof(struct trace, id), TRACE_ID_MAX },
+	{ offsetof(struct trace, type), TRACE_TYPE_MAX },
+	{ offsetof(struct trace, rule), TRACE_RULE_MAX },
+	{ offsetof(struct trace, parts), TRACE_PARTS_MAX },
+	{ offsetof(struct trace, keys[0]), TRACE_KEY_MAX },
+	{ offsetof(struct trace, keys[1]), TRACE_KEY_MAX },
+	{ offsetof(struct trace, peer), TRACE_PEER_MAX },
+	{ offsetof(struct trace, entity), TRACE_ENTITY_MAX },
+	{ offsetof(struct trace, correlation), TRACE_CORRELATION_MAX },
+};
+
+struct span trace_cut(struct span text, size_t max)
 {
+	if (text.len <= max)
+		return text;
 	size_t len = max;
 	while (len > 0 && len + 4 > max && utf8_is_tail((unsigned char)text.ptr[len]))
 		len--;
@@ -17,26 +31,14 @@ static struct span cut(struct span text, size_t max)
 	return span_of(text.ptr, len);
 }
 
-static void trim(struct trace *trace, struct span *text, size_t max)
-{
-	if (text->len <= max)
-		return;
-	*text = cut(*text, max);
-	trace->flags |= TRACE_CUT;
-}
-
 void trace_trim(struct trace *trace)
 {
-	trim(trace, &trace->source, TRACE_SOURCE_MAX);
-	trim(trace, &trace->id, TRACE_ID_MAX);
-	trim(trace, &trace->type, TRACE_TYPE_MAX);
-	trim(trace, &trace->rule, TRACE_RULE_MAX);
-	trim(trace, &trace->parts, TRACE_PARTS_MAX);
-	for (size_t i = 0; i < TRACE_KEYS_MAX; i++)
-		trim(trace, &trace->keys[i], TRACE_KEY_MAX);
-	trim(trace, &trace->peer, TRACE_PEER_MAX);
-	trim(trace, &trace->entity, TRACE_ENTITY_MAX);
-	trim(trace, &trace->correlation, TRACE_CORRELATION_MAX);
+	for (size_t i = 0; i < TRACE_TEXTS; i++) {
+		struct span text = trace_text(trace, i);
+		if (text.len > trace_texts[i].max)
+			trace->flags |= TRACE_CUT;
+		trace_set_text(trace, i, trace_cut(text, trace_texts[i].max));
+	}
 	if (trace->claim_count > CLAIMS_MAX)
 		trace->claim_count = CLAIMS_MAX;
 }
@@ -48,7 +50,7 @@ struct span trace_parts(struct span parts, char room[static TRACE_PARTS_MAX])
 	const size_t more_len = sizeof(more) - 1;
 	if (parts.len <= TRACE_PARTS_MAX)
 		return parts;
-	struct span kept = cut(parts, TRACE_PARTS_MAX - more_len);
+	struct span kept = trace_cut(parts, TRACE_PARTS_MAX - more_len);
 	for (size_t len = kept.len; len > 1; len--) {
 		if (memcmp(kept.ptr + len - 2, ", ", 2) != 0)
 			continue;

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -81,7 +82,28 @@ static inline bool trace_passed(const struct trace *trace)
 	return trace->ticket != 0 && !(trace->flags & TRACE_ASIDE);
 }
 
-/* Cuts what is too long, and marks it. Cuts between characters. */
+/* Every text of a trace: where it is, and how much of it is kept. */
+#define TRACE_TEXTS (8 + TRACE_KEYS_MAX)
+struct trace_text {
+	size_t offset; /* of its span in struct trace */
+	uint8_t max;
+};
+extern const struct trace_text trace_texts[TRACE_TEXTS];
+
+static inline struct span trace_text(const struct trace *trace, size_t index)
+{
+	return *(const struct span *)((const char *)trace + trace_texts[index].offset);
+}
+
+static inline void trace_set_text(struct trace *trace, size_t index, struct span text)
+{
+	*(struct span *)((char *)trace + trace_texts[index].offset) = text;
+}
+
+/* At most `max` bytes, cut between characters. */
+struct span trace_cut(struct span text, size_t max);
+
+/* Cuts what is too long, and marks it. */
 void trace_trim(struct trace *trace);
 
 /* A list of parts that fits: "one, two, …" if it is longer than is kept. */

@@ -129,17 +129,10 @@ void serve_log(enum log_level level, const char *part, const char *text)
 		LOG_AT_SITE(&sites[level], level, message, log_str("part", part));
 }
 
-static void traces_say(void *user, bool warning, const char *text)
-{
-	(void)user;
-	serve_log(warning ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, "traces", text);
-}
-
 /* The gateway can do without: then `stile why` knows nothing. */
 static void open_traces(struct serve *serve)
 {
-	struct trace_log_options options = { .path = serve->options->local.path,
-		                             .log = traces_say };
+	struct trace_log_options options = { .path = serve->options->local.path };
 	struct error_text text = { "" };
 	int error = trace_log_open(&options, &serve->traces, &text);
 	if (error != 0)

@@ -6,7 +6,9 @@
 
 #include "base/hash.h"
 #include "base/hex.h"
+#include "base/log.h"
 #include "base/mem.h"
+#include "gate/ticket.h"
 
 #define FOLDER "traces"
 #define SUFFIX ".trc"
@@ -122,22 +124,17 @@ void trace_view_close(struct trace_view *view)
 	view->fd = -1;
 }
 
-bool trace_view_may_have(const struct trace_view *view, const struct trace_term *terms,
-                         uint32_t term_count)
+bool trace_view_may_have(const struct trace_view *view, const struct trace_term *term)
 {
 	if (!view->complete)
 		return true;
 	uint64_t filter_at = view->trailer.records_end;
 	uint32_t count = (uint32_t)((view->trailer.offset - filter_at) / BLOCK_BYTES);
-	for (uint32_t i = 0; i < term_count; i++) {
-		struct trace_filter_block block;
-		uint64_t hash = trace_filter_hash(&terms[i], view->epoch);
-		uint64_t at = filter_at + trace_filter_place(hash, count) * BLOCK_BYTES;
-		if (read_exactly(view, &block, sizeof(block), at) < 0 ||
-		    trace_filter_has(&block, view->epoch, at, hash))
-			return true;
-	}
-	return term_count == 0;
+	uint64_t hash = trace_filter_hash(term, view->epoch);
+	uint64_t at = filter_at + trace_filter_place(hash, count) * BLOCK_BYTES;
+	struct trace_filter_block block;
+	return read_exactly(view, &block, sizeof(block), at) < 0 ||
+	       trace_filter_has(&block, view->epoch, at, hash);
 }
 
 int trace_view_read(const struct trace_view *view, struct buf *bytes,
@@ -158,12 +155,19 @@ int trace_view_read(const struct trace_view *view, struct buf *bytes,
 	return 0;
 }
 
-/* ---- loading ---- */
+/* ---- writing ---- */
 
 static struct trace_file *last_file(struct trace_files *files)
 {
 	CHECK(files->count > 0);
 	return &files->files[files->count - 1];
+}
+
+static void close_last(struct trace_files *files)
+{
+	if (files->fd >= 0)
+		files->fs->methods->close(files->fs, files->fd);
+	files->fd = -1;
 }
 
 static int remove_file(struct trace_files *files, uint64_t number)
@@ -175,158 +179,291 @@ static int remove_file(struct trace_files *files, uint64_t number)
 	return r == -ENOENT ? 0 : r;
 }
 
-static void note_problem(struct trace_files *files, uint64_t number, uint64_t offset,
-                         const char *what)
-{
-	if (files->problem.text[0] == 0)
-		error_fill(&files->problem, 0, FOLDER "/%016llx" SUFFIX " at offset %llu: %s",
-		           (unsigned long long)number, (unsigned long long)offset, what);
-}
-
-static void close_last(struct trace_files *files)
-{
-	if (files->fd >= 0)
-		files->fs->methods->close(files->fs, files->fd);
-	files->fd = -1;
-	files->dirty = false;
-}
-
-/* Opens a file without a trailer to append to it; its filter is in memory. */
-static void resume(struct trace_files *files, const struct trace_file *file, uint64_t epoch)
-{
-	if (open_file(files->fs, files->folder, file->number, FILE_READ | FILE_WRITE, &files->fd) <
-	    0) {
-		files->fd = -1;
-		return;
-	}
-	files->epoch = epoch;
-	if (files->fs->methods->truncate(files->fs, files->fd, file->size) < 0)
-		close_last(files);
-}
-
-/* What a file's records are, and what is wrong with them. */
-struct loading {
-	struct trace_files *files;
-	uint64_t from;
-	void (*each)(void *user, const struct trace *trace);
-	void *user;
-	struct buf bytes;
-};
-
-static void note_record(struct trace_file *file, const struct trace *trace)
+static void count_record(struct trace_file *file, const struct trace *trace, size_t size)
 {
 	if (file->record_count++ == 0)
 		file->first_ms = trace->time_ms;
 	if (trace->time_ms > file->last_ms)
 		file->last_ms = trace->time_ms;
+	file->size += size;
 }
 
-static void report_reading(struct trace_files *files, const struct trace_view *view,
-                           const struct trace_reader *reader, uint64_t number)
+uint64_t trace_files_bytes(const struct trace_files *files)
 {
-	files->damaged_bytes += reader->damaged_bytes;
-	if (view->header_damaged) {
-		/* A crash may have left an empty file. */
-		uint64_t header = sizeof(struct trace_file_header);
-		files->damaged_bytes += view->size < header ? view->size : header;
-		note_problem(files, number, 0, "the header is damaged");
-	}
-	if (reader->damaged_bytes > 0)
-		note_problem(files, number, reader->damaged_at, "damaged; the traces are lost");
-	if (view->complete && reader->end < view->trailer.records_end) {
-		files->damaged_bytes += view->trailer.records_end - reader->end;
-		note_problem(files, number, reader->end, "damaged; the traces are lost");
-	} else if (!view->complete && reader->end < view->size) {
-		files->torn_bytes += view->size - reader->end;
-		note_problem(files, number, reader->end,
-		             "an incomplete end, from a crash or damage");
-	}
+	uint64_t bytes = files->gaps.file_bytes;
+	for (uint32_t i = 0; i < files->count; i++)
+		bytes += files->files[i].size;
+	return bytes;
 }
 
-static int load_records(struct loading *loading, const struct trace_view *view,
-                        struct trace_file *file)
+static bool has_room(const struct trace_files *files, const struct trace_file *file, size_t size)
 {
-	struct trace_files *files = loading->files;
-	struct trace_reader reader;
-	struct trace trace;
-	uint64_t offset = 0;
-	int r = trace_view_read(view, &loading->bytes, &reader);
+	return file->size + size + (files->filter.count + 1) * BLOCK_BYTES <= files->file_bytes;
+}
+
+/* Completes the last file, if it is open: filter, trailer, sync. After an error it is without
+ * them, and a question reads all of it. */
+static void finish(struct trace_files *files)
+{
+	if (files->fd < 0)
+		return;
+	struct trace_file *file = last_file(files);
+	uint64_t filter_bytes = files->filter.count * BLOCK_BYTES;
+	struct trace_trailer trailer = {
+		.epoch = files->filter.epoch,
+		.records_end = file->size,
+		.offset = file->size + filter_bytes,
+		.record_count = file->record_count,
+		.first_ms = file->first_ms,
+		.last_ms = file->last_ms,
+	};
+	trace_filter_seal(&files->filter, file->size);
+	trace_trailer_seal(&trailer);
+	memcpy(&files->filter.blocks[files->filter.count], &trailer, sizeof(trailer));
+	if (files->fs->methods->write(files->fs, files->fd, files->filter.blocks,
+	                              filter_bytes + sizeof(trailer), file->size) == 0) {
+		file->size += filter_bytes + sizeof(trailer);
+		(void)files->fs->methods->sync_data(files->fs, files->fd);
+	}
+	close_last(files);
+}
+
+/* Completes the last file and begins another, after deleting the oldest ones if there are too
+ * many bytes. The gaps are saved in between: they are those of all files before the new one.
+ * If that fails, the earlier save and the files behind it still have them. */
+static int begin_file(struct trace_files *files, uint64_t now_ms)
+{
+	const struct file_methods *methods = files->fs->methods;
+	struct trace_file_header header = { .created_ms = now_ms };
+	int r = 0;
+	CHECK(!files->read_only); /* T3 */
+	finish(files);
+	(void)trace_gaps_save(&files->gaps, files->fs, files->folder, files->next_number);
+	while (files->count > 0 &&
+	       (files->count == TRACE_FILES_MAX ||
+	        trace_files_bytes(files) + files->file_bytes > files->disk_bytes)) {
+		r = remove_file(files, files->files[0].number);
+		if (r < 0)
+			return r;
+		memmove(files->files, files->files + 1, --files->count * sizeof(files->files[0]));
+	}
+	r = hash_random(&header.epoch, sizeof(header.epoch));
 	if (r < 0)
 		return r;
-	if (!view->complete && files->filter)
-		memset(files->filter, 0, files->filter_count * BLOCK_BYTES);
-	while (trace_reader_next(&reader, &trace, &offset)) {
-		note_record(file, &trace);
-		if (!view->complete && files->filter)
-			trace_filter_add(files->filter, files->filter_count, view->epoch, &trace);
-		if (file->number >= loading->from)
-			loading->each(loading->user, &trace);
+	trace_file_header_seal(&header);
+	uint64_t number = files->next_number++;
+	r = open_file(files->fs, files->folder, number,
+	              FILE_READ | FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &files->fd);
+	if (r < 0) {
+		files->fd = -1;
+		return r;
 	}
-	report_reading(files, view, &reader, file->number);
-	if (!view->complete)
-		file->size = reader.end;
+	r = methods->write(files->fs, files->fd, &header, sizeof(header), 0);
+	if (r == 0)
+		r = methods->sync_dir(files->fs, files->folder);
+	if (r < 0) {
+		close_last(files);
+		(void)remove_file(files, number);
+		return r;
+	}
+	memset(files->filter.blocks, 0, files->filter.count * BLOCK_BYTES);
+	files->filter.epoch = header.epoch;
+	files->files[files->count++] = (struct trace_file){ .number = number,
+		                                            .size = sizeof(header) };
 	return 0;
 }
 
-/* Adds a file to the list. ERR_DAMAGED: nothing in it is of use. */
-static int load_file(struct loading *loading, uint64_t number, bool is_last)
+/* A record of an event that returned after its window says so itself. */
+static void update_gaps(struct trace_files *files, struct trace *trace, unsigned char *bytes)
 {
-	struct trace_files *files = loading->files;
+	struct trace_record record;
+	uint64_t before = 0;
+	if (!trace_gaps_add(&files->gaps, trace, &before))
+		return;
+	memcpy(&record, bytes, sizeof(record));
+	record.flags |= TRACE_RETURNED;
+	record.original = trace->original = before; /* T2: also in the filter */
+	record.gap_ms = ticket_time_ms(record.ticket) - ticket_time_ms(before);
+	memcpy(bytes, &record, sizeof(record));
+}
+
+int trace_files_write(struct trace_files *files, unsigned char *records, size_t len,
+                      uint64_t *ret_written)
+{
+	int r = 0;
+	*ret_written = 0;
+	for (size_t at = 0, end = 0; at < len; at = end) {
+		/* As many records as the file has room for, in one write. The gaps that are
+		 * saved with a new file have nothing of the traces in it. */
+		struct trace_record first;
+		memcpy(&first, records + at, sizeof(first));
+		if (r == 0 && (files->fd < 0 || !has_room(files, last_file(files), first.size)))
+			r = begin_file(files, first.time_ms);
+		struct trace_file grown = r == 0 ? *last_file(files) : (struct trace_file){ 0 };
+		while (end < len) {
+			struct trace trace;
+			size_t size = 0;
+			int read = trace_record_read(span_of(records + end, len - end), &trace,
+			                             &size);
+			CHECK(read == 0); /* written by trace_record_write() */
+			if (r == 0 && !has_room(files, &grown, size))
+				break;
+			update_gaps(files, &trace, records + end);
+			if (r == 0) {
+				trace_record_seal(records + end, files->filter.epoch, grown.size);
+				trace_filter_add(&files->filter, &trace); /* T2 */
+				count_record(&grown, &trace, size);
+			}
+			end += size;
+		}
+		if (r < 0)
+			break;
+		r = files->fs->methods->write(files->fs, files->fd, records + at, end - at,
+		                              last_file(files)->size);
+		if (r < 0) {
+			close_last(files);
+			continue;
+		}
+		*ret_written += grown.record_count - last_file(files)->record_count;
+		*last_file(files) = grown;
+	}
+	if (r == 0 && files->fd >= 0) {
+		r = files->fs->methods->sync_data(files->fs, files->fd);
+		if (r < 0)
+			close_last(files);
+	}
+	return r;
+}
+
+/* ---- opening ---- */
+
+/* Opens a file without a trailer to append to it; its filter is in memory. */
+static void resume(struct trace_files *files, const struct trace_file *file)
+{
+	int r = open_file(files->fs, files->folder, file->number, FILE_READ | FILE_WRITE,
+	                  &files->fd);
+	if (r < 0)
+		files->fd = -1;
+	else if (files->fs->methods->truncate(files->fs, files->fd, file->size) < 0)
+		close_last(files);
+}
+
+/* One line for a file. An incomplete end is what a crash leaves: an operator need not act. */
+static void log_damage(const struct trace_files *files, const struct trace_view *view,
+                       const struct trace_reader *reader, uint64_t number)
+{
+	char path[TRACE_PATH_MAX];
+	uint64_t end = view->complete ? view->trailer.records_end : view->size;
+	uint64_t rest = end > reader->end ? end - reader->end : 0;
+	uint64_t damaged = reader->damaged_bytes + (view->complete ? rest : 0);
+	uint64_t offset = reader->damaged_bytes > 0 ? reader->damaged_at : reader->end;
+	if (view->header_damaged) { /* a crash may have left an empty file */
+		uint64_t header = sizeof(struct trace_file_header);
+		damaged += view->size < header ? view->size : header;
+		offset = 0;
+	}
+	if (path_of(files->folder, number, path) < 0)
+		return;
+	if (damaged > 0)
+		log_warn("trace file damaged: these bytes were skipped", log_str("file", path),
+		         log_u64("offset", offset), log_u64("bytes", damaged));
+	else if (rest > 0 || view->header_damaged)
+		log_info("trace file has an incomplete end, as after a crash: it was cut off",
+		         log_str("file", path), log_u64("offset", offset), log_u64("bytes", rest));
+}
+
+/* Reads the records of a file into the gaps and, without a trailer, into the filter. */
+static int load_records(struct trace_files *files, const struct trace_view *view,
+                        struct trace_file *file, struct buf *bytes)
+{
+	bool to_filter = !view->complete && files->filter.blocks;
+	struct trace_reader reader;
+	struct trace trace;
+	uint64_t offset = 0, before = 0;
+	int r = trace_view_read(view, bytes, &reader);
+	if (r < 0)
+		return r;
+	if (to_filter)
+		memset(files->filter.blocks, 0, files->filter.count * BLOCK_BYTES);
+	files->filter.epoch = view->epoch;
+	while (trace_reader_next(&reader, &trace, &offset)) {
+		count_record(file, &trace, 0);
+		if (to_filter)
+			trace_filter_add(&files->filter, &trace);
+		if (file->number >= files->gaps.from)
+			(void)trace_gaps_add(&files->gaps, &trace, &before);
+	}
+	log_damage(files, view, &reader, file->number);
+	file->size = view->complete ? view->size : reader.end;
+	return view->header_damaged && file->record_count == 0 ? ERR_DAMAGED : 0;
+}
+
+/* Adds a file to the list. ERR_DAMAGED: nothing in it is of use. */
+static int load_file(struct trace_files *files, uint64_t number, bool is_last, struct buf *bytes)
+{
 	struct trace_file file = { .number = number };
 	struct trace_view view;
 	int r = trace_view_open(&view, files->fs, files->folder, number);
 	if (r < 0)
 		return r;
-	file.size = view.size;
-	if (view.complete && number < loading->from) {
+	if (view.complete && number < files->gaps.from) {
+		file.size = view.size;
 		file.record_count = view.trailer.record_count;
 		file.first_ms = view.trailer.first_ms;
 		file.last_ms = view.trailer.last_ms;
 	} else {
-		r = load_records(loading, &view, &file);
+		r = load_records(files, &view, &file, bytes);
 	}
 	trace_view_close(&view);
-	if (r == 0 && view.header_damaged && file.record_count == 0)
-		r = ERR_DAMAGED;
 	if (r < 0)
 		return r;
 	files->files[files->count++] = file;
 	if (view.complete || files->read_only)
 		return 0;
-	resume(files, &file, view.epoch);
+	resume(files, &file);
 	/* The gaps of a file below `from` were saved: nothing may be added to it. */
-	if (!is_last || number < loading->from)
-		(void)trace_files_finish(files);
+	if (!is_last || number < files->gaps.from)
+		finish(files);
 	return 0;
 }
 
-int trace_files_load(struct trace_files *files, uint64_t from,
-                     void (*each)(void *user, const struct trace *trace), void *user)
+static int load(struct trace_files *files)
 {
-	struct loading loading = { .files = files, .from = from, .each = each, .user = user };
-	struct buf list = { 0 };
-	int r = trace_files_list(files->fs, files->folder, &list);
+	struct buf list = { 0 }, bytes = { 0 };
+	uint64_t other_format = 0;
+	int r = trace_gaps_load(&files->gaps, files->fs, files->folder);
+	if (r == -ENOMEM)
+		return r;
+	if (r < 0)
+		log_warn("file of gaps damaged: advice on windows knows only the present traces",
+		         log_str("folder", files->folder), log_code(r));
+	r = trace_files_list(files->fs, files->folder, &list);
 	size_t count = list.len / sizeof(uint64_t);
 	for (size_t i = 0; i < count && r == 0; i++) {
+		char path[TRACE_PATH_MAX];
 		uint64_t number = 0;
 		memcpy(&number, list.ptr + i * sizeof(number), sizeof(number));
 		files->next_number = number + 1;
 		if (count - i > TRACE_FILES_MAX)
 			continue;
-		r = load_file(&loading, number, i + 1 == count);
+		r = load_file(files, number, i + 1 == count, &bytes);
 		if (r == -ENOMEM)
 			break;
 		if (r == ERR_VERSION)
-			files->foreign_files++;
+			other_format++;
 		else if (r == ERR_DAMAGED && !files->read_only)
 			(void)remove_file(files, number);
-		else if (r < 0 && r != -ENOENT && r != ERR_DAMAGED)
-			note_problem(files, number, 0, error_name(r));
+		else if (r < 0 && r != -ENOENT && r != ERR_DAMAGED &&
+		         path_of(files->folder, number, path) == 0)
+			log_warn("trace file cannot be read", log_str("file", path), log_code(r));
 		r = 0;
 	}
-	if (files->next_number < from)
-		files->next_number = from;
-	buf_free(&loading.bytes);
+	if (other_format > 0)
+		log_info("trace files of another format are not read and may be deleted",
+		         log_str("folder", files->folder), log_u64("files", other_format));
+	if (files->next_number < files->gaps.from)
+		files->next_number = files->gaps.from;
+	buf_free(&bytes);
 	buf_free(&list);
 	return r;
 }
@@ -345,25 +482,25 @@ int trace_files_open(struct trace_files *files, const struct trace_log_options *
 	};
 	if (files->file_bytes > TRACE_FILE_BYTES_MAX)
 		files->file_bytes = TRACE_FILE_BYTES_MAX;
-	files->filter_count = (uint32_t)(files->file_bytes / FILTER_SHARE / BLOCK_BYTES);
-	CHECK(files->filter_count > 0);
+	files->filter.count = (uint32_t)(files->file_bytes / FILTER_SHARE / BLOCK_BYTES);
+	CHECK(files->filter.count > 0);
 	int n = snprintf(folder, sizeof(folder), "%s/" FOLDER, options->path);
 	int r = n < 0 || n >= TRACE_PATH_MAX - (int)NAME_LEN - 1 ? -ENAMETOOLONG : 0;
 	if (r == 0) {
 		files->folder = mem_strdup(folder);
-		if (!files->folder)
-			r = -ENOMEM;
+		r = files->folder ? 0 : -ENOMEM;
 	}
 	if (r == 0 && !files->read_only) {
-		files->filter = mem_alloc((files->filter_count + 1) * BLOCK_BYTES);
-		r = files->filter ? files->fs->methods->make_dir(files->fs, folder) : -ENOMEM;
+		files->filter.blocks = mem_alloc((files->filter.count + 1) * BLOCK_BYTES);
+		r = files->filter.blocks ? files->fs->methods->make_dir(files->fs, folder)
+		                         : -ENOMEM;
 		if (r == 0)
 			r = files->fs->methods->sync_dir(files->fs, options->path);
 	}
-	if (r < 0) {
-		trace_files_close(files);
+	if (r == 0)
+		r = load(files);
+	if (r < 0)
 		return error_fill(ret_text, r, "%s/" FOLDER ": %s", options->path, error_name(r));
-	}
 	return 0;
 }
 
@@ -372,143 +509,8 @@ void trace_files_close(struct trace_files *files)
 	if (!files->fs)
 		return;
 	close_last(files);
-	mem_free(files->filter);
+	trace_gaps_free(&files->gaps);
+	mem_free(files->filter.blocks);
 	mem_free(files->folder);
 	*files = (struct trace_files){ .fd = -1 };
-}
-
-/* ---- writing ---- */
-
-uint64_t trace_files_bytes(const struct trace_files *files)
-{
-	uint64_t bytes = files->other_bytes;
-	for (uint32_t i = 0; i < files->count; i++)
-		bytes += files->files[i].size;
-	return bytes;
-}
-
-bool trace_files_has_room(const struct trace_files *files, size_t size)
-{
-	if (files->fd < 0)
-		return false;
-	uint64_t records_end = files->files[files->count - 1].size + size;
-	return records_end + (files->filter_count + 1) * BLOCK_BYTES <= files->file_bytes;
-}
-
-int trace_files_finish(struct trace_files *files)
-{
-	if (files->fd < 0)
-		return 0;
-	struct trace_file *file = last_file(files);
-	uint64_t filter_bytes = files->filter_count * BLOCK_BYTES;
-	struct trace_trailer trailer = {
-		.epoch = files->epoch,
-		.records_end = file->size,
-		.offset = file->size + filter_bytes,
-		.record_count = file->record_count,
-		.first_ms = file->first_ms,
-		.last_ms = file->last_ms,
-	};
-	trace_filter_seal(files->filter, files->filter_count, files->epoch, file->size);
-	trace_trailer_seal(&trailer);
-	memcpy(&files->filter[files->filter_count], &trailer, sizeof(trailer));
-	int r = files->fs->methods->write(files->fs, files->fd, files->filter,
-	                                  filter_bytes + sizeof(trailer), file->size);
-	if (r == 0) {
-		file->size += filter_bytes + sizeof(trailer);
-		r = files->fs->methods->sync_data(files->fs, files->fd);
-	}
-	close_last(files);
-	return r;
-}
-
-static int remove_oldest(struct trace_files *files)
-{
-	CHECK(files->count > 0 && files->fd < 0);
-	int r = remove_file(files, files->files[0].number);
-	if (r < 0)
-		return r;
-	memmove(files->files, files->files + 1, --files->count * sizeof(files->files[0]));
-	return 0;
-}
-
-static int create(struct trace_files *files, uint64_t now_ms)
-{
-	const struct file_methods *methods = files->fs->methods;
-	struct trace_file_header header = { .created_ms = now_ms };
-	uint64_t number = files->next_number++;
-	int r = hash_random(&header.epoch, sizeof(header.epoch));
-	if (r < 0)
-		return r;
-	trace_file_header_seal(&header);
-	r = open_file(files->fs, files->folder, number,
-	              FILE_READ | FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &files->fd);
-	if (r < 0) {
-		files->fd = -1;
-		return r;
-	}
-	r = methods->write(files->fs, files->fd, &header, sizeof(header), 0);
-	if (r == 0)
-		r = methods->sync_dir(files->fs, files->folder);
-	if (r < 0) {
-		close_last(files);
-		(void)remove_file(files, number);
-		return r;
-	}
-	files->epoch = header.epoch;
-	files->files[files->count++] = (struct trace_file){ .number = number,
-		                                            .size = sizeof(header) };
-	return 0;
-}
-
-int trace_files_begin(struct trace_files *files, uint64_t now_ms)
-{
-	CHECK(!files->read_only && files->fd < 0); /* T3 */
-	int r = 0;
-	while (r == 0 && files->count > 0 &&
-	       (files->count == TRACE_FILES_MAX ||
-	        trace_files_bytes(files) + files->file_bytes > files->disk_bytes))
-		r = remove_oldest(files);
-	if (r < 0)
-		return r;
-	memset(files->filter, 0, files->filter_count * BLOCK_BYTES);
-	return create(files, now_ms);
-}
-
-int trace_files_append(struct trace_files *files, unsigned char *records, size_t len,
-                       uint32_t *ret_count)
-{
-	CHECK(trace_files_has_room(files, len));
-	struct trace_file *file = last_file(files);
-	struct trace_file grown = *file;
-	*ret_count = 0;
-	for (size_t at = 0, size = 0; at < len; at += size) {
-		struct trace trace;
-		int r = trace_record_read(span_of(records + at, len - at), &trace, &size);
-		CHECK(r == 0); /* written by trace_record_write() */
-		trace_record_seal(records + at, files->epoch, file->size + at);
-		trace_filter_add(files->filter, files->filter_count, files->epoch, &trace); /* T2 */
-		note_record(&grown, &trace);
-		++*ret_count;
-	}
-	files->dirty = true;
-	int r = files->fs->methods->write(files->fs, files->fd, records, len, file->size);
-	if (r < 0) {
-		close_last(files);
-		return r;
-	}
-	grown.size += len;
-	*file = grown;
-	return 0;
-}
-
-int trace_files_sync(struct trace_files *files)
-{
-	if (files->fd < 0 || !files->dirty)
-		return 0;
-	int r = files->fs->methods->sync_data(files->fs, files->fd);
-	files->dirty = false;
-	if (r < 0)
-		close_last(files);
-	return r;
 }

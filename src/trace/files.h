@@ -1,6 +1,7 @@
 /*
- * files: the files of a trace log. One side reads any of them, at any time; the other one, the
- * writer, has the list of all, appends to the last and deletes the oldest.
+ * files: the folder of a trace log. One side reads any of the files, at any time; the other
+ * one, the writer, has the list of all and the gaps, appends to the last file and deletes the
+ * oldest ones.
  *
  * A file grows to file_bytes, filter and trailer included. The filter of the last file is in
  * memory and is written when the file is full. A start reads the trailer of each full file
@@ -11,7 +12,7 @@
  * Room:      trace; a part of trace_log.
  * Threads:   struct trace_files: the writer's. A view: one thread; any number of them.
  * Ownership: trace_files_open() fills a zeroed struct, trace_files_close() ends it.
- * Failure:   0 or -errno. Damage is skipped and reported, never an error. After a failed
+ * Failure:   0 or -errno. Damage is skipped and logged, never an error. After a failed
  *            write or sync the file is closed as it is and the next one is begun.
  */
 #pragma once
@@ -24,6 +25,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "sys/file.h"
+#include "trace/gaps.h"
 #include "trace/records.h"
 
 #define TRACE_PATH_MAX 4096
@@ -53,9 +55,8 @@ int trace_view_open(struct trace_view *view, struct file_system *fs, const char 
                     uint64_t number) must_check;
 void trace_view_close(struct trace_view *view);
 
-/* False: no record of the file has one of the terms. */
-bool trace_view_may_have(const struct trace_view *view, const struct trace_term *terms,
-                         uint32_t term_count);
+/* False: no record of the file has this term. */
+bool trace_view_may_have(const struct trace_view *view, const struct trace_term *term);
 
 /* Replaces `bytes` by the header and all records, and makes a reader of them. */
 int trace_view_read(const struct trace_view *view, struct buf *bytes,
@@ -75,50 +76,26 @@ struct trace_files {
 	char *folder; /* …/traces */
 	bool read_only;
 	uint64_t file_bytes;                      /* the most of one file */
-	uint64_t disk_bytes;                      /* the most of all files */
-	uint64_t other_bytes;                     /* used in the folder by something else */
+	uint64_t disk_bytes;                      /* the most of all files, with that of the gaps */
 	struct trace_file files[TRACE_FILES_MAX]; /* oldest first */
 	uint32_t count;
 	uint64_t next_number;
+	struct trace_gaps gaps;
 	/* The last file. fd -1: the next record begins another. */
 	int fd;
-	bool dirty; /* written and not synced */
-	uint64_t epoch;
-	struct trace_filter_block *filter; /* with room for the trailer behind it */
-	uint32_t filter_count;
-	/* For one report, after open. */
-	uint64_t damaged_bytes, torn_bytes;
-	uint64_t foreign_files;    /* of another format */
-	struct error_text problem; /* the first one */
+	struct trace_filter filter; /* with room for the trailer behind its blocks */
 };
 
-/* Creates or finds the folder; the list is empty. Every field of the options that it uses is
- * set. */
+/* Creates or finds the folder, reads the files and the gaps, and logs what is damaged. Every field of the options that it uses is set. trace_files_close() is
+ * due after an error as well. */
 int trace_files_open(struct trace_files *files, const struct trace_log_options *options,
                      struct error_text *ret_text) must_check;
 void trace_files_close(struct trace_files *files);
 
-/* Reads the files. `each` is called for every record of the files from the number `from`
- * on, in the order in which they were written. */
-int trace_files_load(struct trace_files *files, uint64_t from,
-                     void (*each)(void *user, const struct trace *trace), void *user) must_check;
-
-/* Has the last file room for a record of this size? */
-bool trace_files_has_room(const struct trace_files *files, size_t size);
-
-/* Completes the last file, if there is an open one: filter, trailer, sync. After an error it
- * has none, and a question reads all of it. */
-int trace_files_finish(struct trace_files *files);
-
-/* Begins a file, after deleting the oldest ones if there are too many bytes. */
-int trace_files_begin(struct trace_files *files, uint64_t now_ms) must_check;
-
-/* Seals the records and appends them to the last file; there is room. ret_count: how many
- * these were, also after an error. */
-int trace_files_append(struct trace_files *files, unsigned char *records, size_t len,
-                       uint32_t *ret_count) must_check;
-
-/* Makes durable what was appended. */
-int trace_files_sync(struct trace_files *files) must_check;
+/* Updates the gaps, seals the records, appends them and makes them durable. An event that
+ * returned after its window gets TRACE_RETURNED. What cannot be written is lost, but is
+ * counted in the gaps. ret_written: how many are in files, also after an error. */
+int trace_files_write(struct trace_files *files, unsigned char *records, size_t len,
+                      uint64_t *ret_written) must_check;
 
 uint64_t trace_files_bytes(const struct trace_files *files);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "trace/sampler.h"
 
@@ -32,8 +33,10 @@ static struct trace_source *source_of(struct trace_gaps *gaps, struct span name)
 	if (name.len == 0 || name.len > TRACE_SOURCE_MAX)
 		return NULL;
 	if (count == TRACE_SOURCES_MAX) {
-		if (gaps->left_out[0] == 0)
-			memcpy(gaps->left_out, name.ptr, name.len);
+		if (!gaps->left_out)
+			log_warn("too many sources for advice on windows: no advice for this one",
+			         log_span("source", name), log_u64("limit", TRACE_SOURCES_MAX));
+		gaps->left_out = true;
 		return NULL;
 	}
 	struct trace_source *source = mem_zalloc(1, sizeof(*source));
@@ -72,29 +75,7 @@ bool trace_gaps_add(struct trace_gaps *gaps, const struct trace *trace, uint64_t
 	return returned;
 }
 
-static int load_sources(struct trace_gaps *gaps, struct span bytes)
-{
-	while (bytes.len > 0) {
-		uint8_t name_len = (uint8_t)bytes.ptr[0];
-		uint32_t gap_len = 0;
-		if (bytes.len < 5u + name_len)
-			return ERR_DAMAGED;
-		memcpy(&gap_len, bytes.ptr + 1, sizeof(gap_len));
-		struct span name = span_of(bytes.ptr + 5, name_len);
-		bytes = span_skip(bytes, 5u + name_len);
-		if (gap_len > bytes.len)
-			return ERR_DAMAGED;
-		struct trace_source *source = source_of(gaps, name);
-		if (!source)
-			return name_len == 0 || name_len > TRACE_SOURCE_MAX ? ERR_DAMAGED : -ENOMEM;
-		if (gap_read(&source->gap, span_of(bytes.ptr, gap_len)) < 0)
-			return ERR_DAMAGED;
-		bytes = span_skip(bytes, gap_len);
-	}
-	return 0;
-}
-
-static int load_bytes(struct trace_gaps *gaps, struct span bytes, uint64_t *ret_from)
+static int load_bytes(struct trace_gaps *gaps, struct span bytes)
 {
 	struct gaps_head head;
 	if (bytes.len < sizeof(head))
@@ -103,44 +84,43 @@ static int load_bytes(struct trace_gaps *gaps, struct span bytes, uint64_t *ret_
 	if (head.magic != MAGIC ||
 	    head.check != hash_checksum64(bytes.ptr + CHECKED_FROM, bytes.len - CHECKED_FROM, 0))
 		return ERR_DAMAGED;
-	int r = load_sources(gaps, span_skip(bytes, sizeof(head)));
-	if (r == 0)
-		*ret_from = head.from;
-	return r;
+	bytes = span_skip(bytes, sizeof(head));
+	while (bytes.len > 0) {
+		uint8_t name_len = (uint8_t)bytes.ptr[0];
+		uint32_t gap_len = 0;
+		if (name_len == 0 || name_len > TRACE_SOURCE_MAX || bytes.len < 5u + name_len)
+			return ERR_DAMAGED;
+		memcpy(&gap_len, bytes.ptr + 1, sizeof(gap_len));
+		struct span name = span_of(bytes.ptr + 5, name_len);
+		bytes = span_skip(bytes, 5u + name_len);
+		if (gap_len > bytes.len)
+			return ERR_DAMAGED;
+		struct trace_source *source = source_of(gaps, name);
+		if (!source)
+			return gaps->count == TRACE_SOURCES_MAX ? ERR_DAMAGED : -ENOMEM;
+		if (gap_read(&source->gap, span_of(bytes.ptr, gap_len)) < 0)
+			return ERR_DAMAGED;
+		bytes = span_skip(bytes, gap_len);
+	}
+	gaps->from = head.from;
+	return 0;
 }
 
-int trace_gaps_load(struct trace_gaps *gaps, struct file_system *fs, const char *folder,
-                    uint64_t *ret_from)
+int trace_gaps_load(struct trace_gaps *gaps, struct file_system *fs, const char *folder)
 {
 	char path[PATH_LEN_MAX];
 	cleanup_free char *bytes = NULL;
 	size_t len = 0;
-	*ret_from = 0;
 	snprintf(path, sizeof(path), "%s/gaps", folder);
 	int r = file_read_regular(fs, path, FILE_MAX, &bytes, &len);
 	if (r == -ENOENT)
 		return 0;
 	if (r == 0)
-		r = load_bytes(gaps, span_of(bytes, len), ret_from);
+		r = load_bytes(gaps, span_of(bytes, len));
 	if (r < 0)
 		trace_gaps_free(gaps);
 	else
 		gaps->file_bytes = len;
-	return r;
-}
-
-static int write_file(struct file_system *fs, const char *path, struct span bytes)
-{
-	int fd = -1;
-	int r = fs->methods->open(fs, path, FILE_WRITE | FILE_CREATE | FILE_REGULAR, &fd);
-	if (r < 0)
-		return r;
-	r = fs->methods->truncate(fs, fd, 0);
-	if (r == 0)
-		r = fs->methods->write(fs, fd, bytes.ptr, bytes.len, 0);
-	if (r == 0)
-		r = fs->methods->sync_data(fs, fd);
-	fs->methods->close(fs, fd);
 	return r;
 }
 
@@ -164,20 +144,31 @@ int trace_gaps_save(struct trace_gaps *gaps, struct file_system *fs, const char 
 		if (!out.failed)
 			memcpy(out.ptr + start + 1, &gap_len, sizeof(gap_len));
 	}
+	int fd = -1;
 	int r = out.failed;
 	if (r == 0) {
 		head.check = hash_checksum64(out.ptr + CHECKED_FROM, out.len - CHECKED_FROM, 0);
 		memcpy(out.ptr, &head, sizeof(head));
 		snprintf(path, sizeof(path), "%s/gaps", folder);
 		snprintf(new_path, sizeof(new_path), "%s/gaps.tmp", folder);
-		r = write_file(fs, new_path, buf_span(&out));
+		r = fs->methods->open(fs, new_path, FILE_WRITE | FILE_CREATE | FILE_REGULAR, &fd);
+	}
+	if (r == 0) {
+		r = fs->methods->truncate(fs, fd, 0);
+		if (r == 0)
+			r = fs->methods->write(fs, fd, out.ptr, out.len, 0);
+		if (r == 0)
+			r = fs->methods->sync_data(fs, fd);
+		fs->methods->close(fs, fd);
 	}
 	if (r == 0)
 		r = fs->methods->rename(fs, new_path, path);
 	if (r == 0)
 		r = fs->methods->sync_dir(fs, folder);
-	if (r == 0)
+	if (r == 0) {
 		gaps->file_bytes = out.len;
+		gaps->from = from;
+	}
 	buf_free(&out);
 	return r;
 }

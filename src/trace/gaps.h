@@ -10,7 +10,7 @@
  *   16  8  from: number of the first file of traces whose gaps are not in here
  *   24     sources: 1 length of the name, 4 length of the gap, the name, the gap (gate/gap.h)
  *
- * Room:      trace. Threads: one writer; trace_gaps_each() from any thread meanwhile.
+ * Room:      trace. Threads: one writer; trace_log_gaps() from any thread meanwhile.
  * Ownership: a zeroed struct is empty; trace_gaps_free() ends it.
  */
 #pragma once
@@ -36,20 +36,20 @@ struct trace_gaps {
 	/* Append-only; the count is published after the source. */
 	struct trace_source *sources[TRACE_SOURCES_MAX];
 	atomic_uint count;
-	uint64_t file_bytes;                 /* size of the file */
-	char left_out[TRACE_SOURCE_MAX + 1]; /* the first source that had no place; "" */
+	uint64_t from;       /* as in the file */
+	uint64_t file_bytes; /* size of the file */
+	bool left_out;       /* a source had no place; it was logged */
 };
 
 /* Counts a trace. True: the event had passed before, and its window had ended since;
  * `ret_before` is its earlier ticket. */
 bool trace_gaps_add(struct trace_gaps *gaps, const struct trace *trace, uint64_t *ret_before);
 
-/* 0, also when there is no file: `ret_from` is 0 then. ERR_DAMAGED, -ENOMEM, -errno: the gaps
- * are empty. */
-int trace_gaps_load(struct trace_gaps *gaps, struct file_system *fs, const char *folder,
-                    uint64_t *ret_from) must_check;
+/* 0, also when there is no file. ERR_DAMAGED, -ENOMEM, -errno: the gaps are empty. */
+int trace_gaps_load(struct trace_gaps *gaps, struct file_system *fs, const char *folder) must_check;
 
-/* Replaces the file, durably. After an error the earlier one is still there. */
+/* Replaces the file, durably. After an error the earlier one is still there, and `from` is
+ * as it was. */
 int trace_gaps_save(struct trace_gaps *gaps, struct file_system *fs, const char *folder,
                     uint64_t from);
 

@@ -51,42 +51,19 @@ bool trace_trailer_is_valid(const struct trace_trailer *trailer, uint64_t epoch,
 
 /* ---- records ---- */
 
-static const uint8_t text_max[TRACE_TEXTS] = {
-	TRACE_SOURCE_MAX, TRACE_ID_MAX,  TRACE_TYPE_MAX, TRACE_RULE_MAX,   TRACE_PARTS_MAX,
-	TRACE_KEY_MAX,    TRACE_KEY_MAX, TRACE_PEER_MAX, TRACE_ENTITY_MAX, TRACE_CORRELATION_MAX,
-};
-
-static void list_texts(const struct trace *trace, struct span ret_texts[static TRACE_TEXTS])
-{
-	const struct span texts[TRACE_TEXTS] = {
-		trace->source,  trace->id,      trace->type, trace->rule,   trace->parts,
-		trace->keys[0], trace->keys[1], trace->peer, trace->entity, trace->correlation,
-	};
-	memcpy(ret_texts, texts, sizeof(texts));
-}
+#define CLAIM_BYTES 12u
 
 size_t trace_record_size(const struct trace *trace)
 {
-	struct span texts[TRACE_TEXTS];
-	size_t size = sizeof(struct trace_record) + 12u * trace->claim_count;
-	list_texts(trace, texts);
+	size_t size = sizeof(struct trace_record) + CLAIM_BYTES * trace->claim_count;
 	for (size_t i = 0; i < TRACE_TEXTS; i++)
-		size += texts[i].len;
+		size += trace_text(trace, i).len;
 	return (size + 7) & ~(size_t)7;
-}
-
-static unsigned char *put(unsigned char *at, const void *ptr, size_t len)
-{
-	if (len > 0)
-		memcpy(at, ptr, len);
-	return at + len;
 }
 
 void trace_record_write(const struct trace *trace, unsigned char *out, size_t size)
 {
 	CHECK(size <= TRACE_RECORD_MAX && size % 8 == 0);
-	struct span texts[TRACE_TEXTS];
-	list_texts(trace, texts);
 	struct trace_record record = {
 		.size = (uint16_t)size,
 		.verdict = (uint8_t)trace->verdict,
@@ -103,13 +80,16 @@ void trace_record_write(const struct trace *trace, unsigned char *out, size_t si
 	};
 	memset(out + size - 8, 0, 8); /* the last bytes, which the texts may not reach */
 	unsigned char *at = out + sizeof(record);
-	for (uint8_t i = 0; i < trace->claim_count; i++) {
-		at = put(at, &trace->claims[i].word, 8);
-		at = put(at, &trace->claims[i].window_s, 4);
+	for (uint8_t i = 0; i < trace->claim_count; i++, at += CLAIM_BYTES) {
+		memcpy(at, &trace->claims[i].word, 8);
+		memcpy(at + 8, &trace->claims[i].window_s, 4);
 	}
 	for (size_t i = 0; i < TRACE_TEXTS; i++) {
-		record.text_len[i] = (uint8_t)texts[i].len;
-		at = put(at, texts[i].ptr, texts[i].len);
+		struct span text = trace_text(trace, i);
+		record.text_len[i] = (uint8_t)text.len;
+		if (text.len > 0)
+			memcpy(at, text.ptr, text.len);
+		at += text.len;
 	}
 	CHECK(at <= out + size);
 	memcpy(out, &record, sizeof(record));
@@ -128,25 +108,20 @@ void trace_record_seal(unsigned char *record, uint64_t epoch, uint64_t offset)
 	memcpy(record, &head.check, sizeof(head.check));
 }
 
-static bool record_is_possible(const struct trace_record *record, size_t room)
-{
-	size_t size = sizeof(*record) + 12u * record->claim_count;
-	bool fits = record->claim_count <= CLAIMS_MAX && record->verdict < VERDICT_COUNT &&
-	            record->sample < 64 && (record->ticket | record->original) >> TICKET_BITS == 0;
-	for (size_t i = 0; i < TRACE_TEXTS; i++) {
-		size += record->text_len[i];
-		fits &= record->text_len[i] <= text_max[i];
-	}
-	return fits && record->size == ((size + 7) & ~(size_t)7) && record->size <= room;
-}
-
 int trace_record_read(struct span bytes, struct trace *ret_trace, size_t *ret_size)
 {
 	struct trace_record record;
 	if (bytes.len < sizeof(record))
 		return ERR_DAMAGED;
 	memcpy(&record, bytes.ptr, sizeof(record));
-	if (!record_is_possible(&record, bytes.len))
+	size_t size = sizeof(record) + CLAIM_BYTES * record.claim_count;
+	bool valid = record.claim_count <= CLAIMS_MAX && record.verdict < VERDICT_COUNT &&
+	             record.sample < 64 && (record.ticket | record.original) >> TICKET_BITS == 0;
+	for (size_t i = 0; i < TRACE_TEXTS; i++) {
+		size += record.text_len[i];
+		valid &= record.text_len[i] <= trace_texts[i].max;
+	}
+	if (!valid || record.size != ((size + 7) & ~(size_t)7) || record.size > bytes.len)
 		return ERR_DAMAGED;
 	*ret_trace = (struct trace){
 		.time_ms = record.time_ms,
@@ -162,17 +137,12 @@ int trace_record_read(struct span bytes, struct trace *ret_trace, size_t *ret_si
 		.claim_count = record.claim_count,
 	};
 	const char *at = bytes.ptr + sizeof(record);
-	for (uint8_t i = 0; i < record.claim_count; i++, at += 12) {
+	for (uint8_t i = 0; i < record.claim_count; i++, at += CLAIM_BYTES) {
 		memcpy(&ret_trace->claims[i].word, at, 8);
 		memcpy(&ret_trace->claims[i].window_s, at + 8, 4);
 	}
-	struct span *const texts[TRACE_TEXTS] = {
-		&ret_trace->source, &ret_trace->id,          &ret_trace->type,    &ret_trace->rule,
-		&ret_trace->parts,  &ret_trace->keys[0],     &ret_trace->keys[1], &ret_trace->peer,
-		&ret_trace->entity, &ret_trace->correlation,
-	};
 	for (size_t i = 0; i < TRACE_TEXTS; i++) {
-		*texts[i] = span_of(at, record.text_len[i]);
+		trace_set_text(ret_trace, i, span_of(at, record.text_len[i]));
 		at += record.text_len[i];
 	}
 	*ret_size = record.size;
@@ -247,16 +217,12 @@ static uint32_t filter_bit(uint64_t hash, uint32_t i)
 	return ((uint32_t)(hash & 0xffff) + i * (uint32_t)(hash >> 16 & 0xffff)) % FILTER_BITS;
 }
 
-struct filter {
-	struct trace_filter_block *blocks;
-	uint32_t count;
-	uint64_t epoch;
-};
-
-static void add_term(const struct filter *filter, struct trace_term term)
+static void add_term(const struct trace_filter *filter, enum trace_term_kind kind, struct span text,
+                     uint64_t ticket)
 {
-	if (term.text.len == 0 && term.ticket == 0)
+	if (text.len == 0 && ticket == 0)
 		return;
+	const struct trace_term term = { kind, text, ticket };
 	uint64_t hash = trace_filter_hash(&term, filter->epoch);
 	uint8_t *bits = filter->blocks[trace_filter_place(hash, filter->count)].bits;
 	for (uint32_t i = 0; i < FILTER_BITS_SET; i++) {
@@ -265,24 +231,18 @@ static void add_term(const struct filter *filter, struct trace_term term)
 	}
 }
 
-void trace_filter_add(struct trace_filter_block *blocks, uint32_t count, uint64_t epoch,
-                      const struct trace *trace)
+void trace_filter_add(const struct trace_filter *filter, const struct trace *trace)
 {
-	const struct filter filter = { blocks, count, epoch };
-	add_term(&filter, (struct trace_term){ TRACE_TERM_ID, .text = trace->id });
-	add_term(&filter, (struct trace_term){ TRACE_TERM_TICKET, .ticket = trace->ticket });
-	add_term(&filter, (struct trace_term){ TRACE_TERM_TICKET, .ticket = trace->original });
-	add_term(&filter, (struct trace_term){ TRACE_TERM_ENTITY, .text = trace->entity });
-	add_term(&filter,
-	         (struct trace_term){ TRACE_TERM_CORRELATION, .text = trace->correlation });
+	add_term(filter, TRACE_TERM_ID, trace->id, 0);
+	add_term(filter, TRACE_TERM_TICKET, SPAN_EMPTY, trace->ticket);
+	add_term(filter, TRACE_TERM_TICKET, SPAN_EMPTY, trace->original);
+	add_term(filter, TRACE_TERM_ENTITY, trace->entity, 0);
+	add_term(filter, TRACE_TERM_CORRELATION, trace->correlation, 0);
 	for (size_t i = 0; i < TRACE_KEYS_MAX; i++) {
 		struct span key = trace->keys[i];
-		add_term(&filter, (struct trace_term){ TRACE_TERM_KEY, .text = key });
+		add_term(filter, TRACE_TERM_KEY, key, 0);
 		while (key.len > 0)
-			add_term(&filter, (struct trace_term){
-						  TRACE_TERM_KEY,
-						  .text = span_cut_item(&key, TRACE_PART_END),
-					  });
+			add_term(filter, TRACE_TERM_KEY, span_cut_item(&key, TRACE_PART_END), 0);
 	}
 }
 
@@ -291,11 +251,10 @@ static uint32_t block_check(const struct trace_filter_block *block, uint64_t see
 	return (uint32_t)hash_checksum64(block->bits, sizeof(block->bits), seed);
 }
 
-void trace_filter_seal(struct trace_filter_block *blocks, uint32_t count, uint64_t epoch,
-                       uint64_t offset)
+void trace_filter_seal(const struct trace_filter *filter, uint64_t offset)
 {
-	for (uint32_t i = 0; i < count; i++, offset += sizeof(*blocks))
-		blocks[i].check = block_check(&blocks[i], epoch + offset);
+	for (uint32_t i = 0; i < filter->count; i++, offset += sizeof(filter->blocks[i]))
+		filter->blocks[i].check = block_check(&filter->blocks[i], filter->epoch + offset);
 }
 
 bool trace_filter_has(const struct trace_filter_block *block, uint64_t epoch, uint64_t offset,

@@ -78,7 +78,6 @@
 #include "trace/trace_log.h"
 
 #define TRACE_FORMAT_VERSION 2u
-#define TRACE_TEXTS 10 /* of a record */
 #define FILTER_BITS 480u
 #define FILTER_BITS_SET 6u
 
@@ -173,12 +172,17 @@ bool trace_reader_next(struct trace_reader *reader, struct trace *ret_trace, uin
 /* Does the record have this term? */
 bool trace_has_term(const struct trace *trace, const struct trace_term *term);
 
+/* The filter of a file that is being written. */
+struct trace_filter {
+	struct trace_filter_block *blocks; /* zeroed is empty */
+	uint32_t count;
+	uint64_t epoch;
+};
+
 /* Adds all terms of a record. */
-void trace_filter_add(struct trace_filter_block *blocks, uint32_t count, uint64_t epoch,
-                      const struct trace *trace);
-/* `offset`: of the first block in the file. */
-void trace_filter_seal(struct trace_filter_block *blocks, uint32_t count, uint64_t epoch,
-                       uint64_t offset);
+void trace_filter_add(const struct trace_filter *filter, const struct trace *trace);
+/* Fills in the checksums. `offset`: of the first block in the file. */
+void trace_filter_seal(const struct trace_filter *filter, uint64_t offset);
 
 /* Which of the `count` blocks to read for a term, and whether that block has it. */
 uint64_t trace_filter_hash(const struct trace_term *term, uint64_t epoch);

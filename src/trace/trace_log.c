@@ -2,16 +2,14 @@
 #include "trace/trace_log.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <time.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "gate/ticket.h"
 #include "sys/thread.h"
 #include "sys/wake_event.h"
 #include "trace/files.h"
-#include "trace/find.h"
-#include "trace/gaps.h"
 #include "trace/sampler.h"
 
 #define DISK_BYTES (64u << 20)
@@ -26,7 +24,7 @@
 struct trace_buffer {
 	unsigned char *bytes; /* BUFFER_BYTES; NULL: read only */
 	size_t len;
-	uint32_t count;
+	uint64_t count;
 };
 
 struct trace_log {
@@ -38,11 +36,8 @@ struct trace_log {
 	struct trace_sampler passed, suppressed;
 	/* The writer's: the log's thread, or the caller of trace_log_tick(). */
 	struct trace_buffer emptying;
-	struct trace_files files; /* the folder's name and fs never change: any thread's */
-	struct trace_gaps gaps;
-	bool failing;           /* reported, and not yet that it works again */
-	bool reported_left_out; /* a source whose gaps are not kept */
-	uint64_t damaged_bytes;
+	struct trace_files files; /* folder and fs never change: any thread's */
+	bool failing;             /* logged, and not yet that it works again */
 	/* Counters. `written` counts what has left the memory, lost or not. */
 	atomic_uint_fast64_t added, written, lost, thinned, records, disk_bytes, oldest_ms;
 	struct wake_event wake;
@@ -50,12 +45,6 @@ struct trace_log {
 	atomic_bool ending;
 	bool has_wake;
 };
-
-static void report(struct trace_log *log, bool warning, const char *text)
-{
-	if (log->options.log)
-		log->options.log(log->options.log_user, warning, text);
-}
 
 /* ---- adding ---- */
 
@@ -140,120 +129,36 @@ static void count_files(struct trace_log *log)
 	atomic_store(&log->disk_bytes, trace_files_bytes(&log->files));
 }
 
-static void report_left_out(struct trace_log *log)
+static void note_result(struct trace_log *log, int error, uint64_t lost)
 {
-	struct error_text text;
-	if (log->gaps.left_out[0] == 0 || log->reported_left_out)
-		return;
-	log->reported_left_out = true;
-	error_fill(
-		&text, 0,
-		"gaps are kept for %u sources and no more: there is no advice on the window of %s",
-		TRACE_SOURCES_MAX, log->gaps.left_out);
-	report(log, true, text.text);
-}
-
-static void note_result(struct trace_log *log, int error, uint32_t lost)
-{
-	struct error_text text;
 	atomic_fetch_add(&log->lost, lost);
 	if ((error < 0) == log->failing)
 		return;
 	log->failing = error < 0;
 	if (error < 0)
-		error_fill(&text, 0, "traces cannot be written and are lost: %s",
-		           error_name(error));
+		log_warn("traces cannot be written and are lost until the disk works again",
+		         log_str("folder", log->files.folder), log_u64("lost", lost),
+		         log_code(error));
 	else
-		error_fill(&text, 0, "traces are written again");
-	report(log, log->failing, text.text);
-}
-
-/* Updates the gaps. A record of an event that returned after its window says so itself. */
-static void feed_gaps(struct trace_log *log, unsigned char *records, size_t len)
-{
-	for (size_t at = 0, size = 0; at < len; at += size) {
-		struct trace trace;
-		uint64_t before = 0;
-		int r = trace_record_read(span_of(records + at, len - at), &trace, &size);
-		CHECK(r == 0); /* written by trace_record_write() */
-		if (!trace_gaps_add(&log->gaps, &trace, &before))
-			continue;
-		struct trace_record record;
-		memcpy(&record, records + at, sizeof(record));
-		record.flags |= TRACE_RETURNED;
-		record.original = before;
-		record.gap_ms = ticket_time_ms(record.ticket) - ticket_time_ms(before);
-		memcpy(records + at, &record, sizeof(record));
-	}
-	report_left_out(log);
-}
-
-/* The gaps are saved between the files: they are those of all files before the next one. If
- * that fails, the earlier save and the files behind it still have them. */
-static int begin_file(struct trace_log *log, const unsigned char *record)
-{
-	struct trace_record first;
-	memcpy(&first, record, sizeof(first));
-	(void)trace_files_finish(&log->files);
-	(void)trace_gaps_save(&log->gaps, log->options.fs, log->files.folder,
-	                      log->files.next_number);
-	log->files.other_bytes = log->gaps.file_bytes;
-	return trace_files_begin(&log->files, first.time_ms);
-}
-
-static size_t size_of_record(const unsigned char *record)
-{
-	struct trace_record head;
-	memcpy(&head, record, sizeof(head));
-	return head.size;
-}
-
-/* Appends all records, with one write for each file. The gaps are updated file by file: what
- * is saved with a new file has nothing of that file's traces. What cannot be written is lost,
- * but counted in the gaps. */
-static int write_buffer(struct trace_log *log, const struct trace_buffer *buffer,
-                        uint32_t *ret_written)
-{
-	int r = 0;
-	*ret_written = 0;
-	for (size_t at = 0, len = 0; at < buffer->len; at += len) {
-		unsigned char *records = buffer->bytes + at;
-		uint32_t count = 0;
-		len = size_of_record(records);
-		if (r == 0 && !trace_files_has_room(&log->files, len))
-			r = begin_file(log, records);
-		while (at + len < buffer->len &&
-		       (r < 0 ||
-		        trace_files_has_room(&log->files, len + size_of_record(records + len))))
-			len += size_of_record(records + len);
-		feed_gaps(log, records, len);
-		if (r == 0)
-			r = trace_files_append(&log->files, records, len, &count);
-		*ret_written += r == 0 ? count : 0;
-	}
-	return r;
+		log_info("traces are written again", log_str("folder", log->files.folder),
+		         log_u64("lost", atomic_load(&log->lost)));
 }
 
 /* On the writer's side. */
 static void write_out(struct trace_log *log)
 {
+	uint64_t written = 0;
 	pthread_mutex_lock(&log->lock);
 	struct trace_buffer buffer = log->filling;
 	log->filling = log->emptying;
-	log->emptying = buffer;
+	log->emptying = (struct trace_buffer){ .bytes = buffer.bytes };
 	pthread_mutex_unlock(&log->lock);
-	if (buffer.count > 0) {
-		uint32_t written = 0;
-		int r = write_buffer(log, &buffer, &written);
-		note_result(log, r, buffer.count - written);
-		count_files(log);
-		atomic_fetch_add_explicit(&log->written, buffer.count, memory_order_release);
-	}
-	log->emptying.len = 0;
-	log->emptying.count = 0;
-	int r = trace_files_sync(&log->files);
-	if (r < 0)
-		note_result(log, r, 0);
+	if (buffer.count == 0)
+		return;
+	int r = trace_files_write(&log->files, buffer.bytes, buffer.len, &written);
+	note_result(log, r, buffer.count - written);
+	count_files(log);
+	atomic_fetch_add_explicit(&log->written, buffer.count, memory_order_release);
 }
 
 void trace_log_tick(struct trace_log *log)
@@ -291,19 +196,122 @@ static int wait_for_writer(struct trace_log *log)
 	return ERR_BUSY;
 }
 
+struct finding {
+	const struct trace_query *query;
+	struct span source;
+	struct trace_term terms[TRACE_TERMS_MAX];
+	uint32_t left[TRACE_TERMS_MAX]; /* how many more traces each term may find */
+	uint32_t term_count;            /* 1 without terms: all traces have it */
+	uint32_t open_count;            /* terms with some left; 0: the search has ended */
+	int (*each)(void *user, uint32_t term, const struct trace *trace);
+	void *user;
+	struct buf bytes;   /* a file */
+	struct buf offsets; /* uint32_t: of its records */
+	int found;
+};
+
+static void give(struct finding *finding, const struct trace *trace)
+{
+	if (trace->time_ms < finding->query->since_ms ||
+	    (finding->source.len > 0 && !span_eq(trace->source, finding->source)))
+		return;
+	for (uint32_t i = 0; i < finding->term_count && finding->open_count > 0; i++) {
+		if (finding->left[i] == 0 ||
+		    (finding->query->term_count > 0 && !trace_has_term(trace, &finding->terms[i])))
+			continue;
+		finding->found++;
+		if (--finding->left[i] == 0)
+			finding->open_count--;
+		if (finding->each(finding->user, i, trace) != 0)
+			finding->open_count = 0;
+	}
+}
+
+/* A record whose write is under way is not valid yet; a file that was deleted has no records. */
+static int find_in_file(struct finding *finding, const struct trace_files *files, uint64_t number)
+{
+	struct trace_view view;
+	struct trace_reader reader = { .end = 0 };
+	struct trace trace;
+	uint64_t offset = 0;
+	size_t size = 0;
+	if (trace_view_open(&view, files->fs, files->folder, number) < 0)
+		return 0;
+	bool may_have = finding->query->term_count == 0;
+	for (uint32_t i = 0; i < finding->query->term_count && !may_have; i++)
+		may_have = finding->left[i] > 0 && trace_view_may_have(&view, &finding->terms[i]);
+	if (view.complete && view.trailer.last_ms < finding->query->since_ms)
+		may_have = false;
+	int r = may_have ? trace_view_read(&view, &finding->bytes, &reader) : -ENOENT;
+	trace_view_close(&view);
+	if (r < 0)
+		return r == -ENOMEM ? r : 0;
+	/* The newest are at the end. */
+	buf_clear(&finding->offsets);
+	while (trace_reader_next(&reader, &trace, &offset))
+		buf_append(&finding->offsets, &(uint32_t){ (uint32_t)offset }, sizeof(uint32_t));
+	for (size_t i = finding->offsets.len; i > 0 && finding->open_count > 0;) {
+		uint32_t at = 0;
+		i -= sizeof(at);
+		memcpy(&at, finding->offsets.ptr + i, sizeof(at));
+		r = trace_record_read(span_skip(reader.file, at), &trace, &size);
+		CHECK(r == 0); /* trace_reader_next() has read it from the same bytes */
+		give(finding, &trace);
+	}
+	return finding->offsets.failed;
+}
+
 int trace_log_find(struct trace_log *log, const struct trace_query *query,
                    int (*each)(void *user, uint32_t term, const struct trace *trace), void *user)
 {
+	/* Texts are cut in a trace, so they are cut in a question. */
+	static const uint8_t text_max[] = {
+		[TRACE_TERM_ID] = TRACE_ID_MAX,
+		[TRACE_TERM_TICKET] = 0,
+		[TRACE_TERM_KEY] = TRACE_KEY_MAX,
+		[TRACE_TERM_ENTITY] = TRACE_ENTITY_MAX,
+		[TRACE_TERM_CORRELATION] = TRACE_CORRELATION_MAX,
+	};
+	struct finding finding = {
+		.query = query,
+		.source = trace_cut(query->source, TRACE_SOURCE_MAX),
+		.term_count = query->term_count > 0 ? query->term_count : 1,
+		.each = each,
+		.user = user,
+	};
+	struct buf list = { 0 };
+	CHECK(query->term_count <= TRACE_TERMS_MAX);
+	finding.open_count = finding.term_count;
+	for (uint32_t i = 0; i < finding.term_count; i++)
+		finding.left[i] = query->limit == 0 || query->limit > TRACE_FOUND_MAX
+		                          ? TRACE_FOUND_MAX
+		                          : query->limit;
+	for (uint32_t i = 0; i < query->term_count; i++) {
+		finding.terms[i] = query->terms[i];
+		finding.terms[i].text = trace_cut(query->terms[i].text,
+		                                  text_max[query->terms[i].kind]);
+	}
 	int r = wait_for_writer(log);
-	return r < 0 ? r : trace_find(log->options.fs, log->files.folder, query, each, user);
+	if (r == 0)
+		r = trace_files_list(log->files.fs, log->files.folder, &list);
+	for (size_t i = list.len; i > 0 && r == 0 && finding.open_count > 0;) {
+		uint64_t number = 0;
+		i -= sizeof(number);
+		memcpy(&number, list.ptr + i, sizeof(number));
+		r = find_in_file(&finding, &log->files, number);
+	}
+	buf_free(&list);
+	buf_free(&finding.bytes);
+	buf_free(&finding.offsets);
+	return r < 0 ? r : finding.found;
 }
 
 void trace_log_gaps(const struct trace_log *log,
                     void (*each)(void *user, struct span source, const struct gap *gap), void *user)
 {
-	uint32_t count = atomic_load_explicit(&log->gaps.count, memory_order_acquire);
+	uint32_t count = atomic_load_explicit(&log->files.gaps.count, memory_order_acquire);
 	for (uint32_t i = 0; i < count; i++) {
-		const struct trace_source *source = log->gaps.sources[i];
+		const struct trace_source *source = log->files.gaps.sources[i];
 		each(user, span_of(source->name, source->name_len), &source->gap);
 	}
 }
@@ -317,7 +325,6 @@ void trace_log_stats(const struct trace_log *log, struct trace_stats *ret_stats)
 		.records = atomic_load_explicit(&log->records, memory_order_relaxed),
 		.disk_bytes = atomic_load_explicit(&log->disk_bytes, memory_order_relaxed),
 		.oldest_ms = atomic_load_explicit(&log->oldest_ms, memory_order_relaxed),
-		.damaged_bytes = log->damaged_bytes,
 		.new_sample = trace_sampler_shift(&log->passed),
 		.suppressed_sample = trace_sampler_shift(&log->suppressed),
 	};
@@ -347,73 +354,18 @@ static void set_options(struct trace_log *log, const struct trace_log_options *g
 	                   (uint32_t)or_default(given->suppressed_burst, SUPPRESSED_BURST, 1));
 }
 
-static void load_record(void *user, const struct trace *trace)
-{
-	struct trace_log *log = user;
-	uint64_t before = 0;
-	(void)trace_gaps_add(&log->gaps, trace, &before);
-}
-
-static int load(struct trace_log *log, struct error_text *ret_text)
-{
-	struct trace_files *files = &log->files;
-	uint64_t from = 0;
-	int r = trace_files_open(files, &log->options, ret_text);
-	if (r < 0)
-		return r;
-	int gaps_error = trace_gaps_load(&log->gaps, files->fs, files->folder, &from);
-	files->other_bytes = log->gaps.file_bytes;
-	r = gaps_error == -ENOMEM ? gaps_error : trace_files_load(files, from, load_record, log);
-	if (r < 0)
-		return error_fill(ret_text, r, "%s: %s", files->folder, error_name(r));
-	if (gaps_error < 0) {
-		char text[ERROR_TEXT_MAX];
-		snprintf(
-			text, sizeof(text),
-			"traces/gaps cannot be read: %s; gaps are known from the present traces only",
-			error_name(gaps_error));
-		report(log, true, text);
-	}
-	return 0;
-}
-
-/* An incomplete end is what a crash leaves: an operator need not act. */
-static void report_loading(struct trace_log *log)
-{
-	const struct trace_files *files = &log->files;
-	char text[ERROR_TEXT_MAX + 128];
-	log->damaged_bytes = files->damaged_bytes;
-	report_left_out(log);
-	if (files->foreign_files > 0) {
-		snprintf(text, sizeof(text),
-		         "%llu files in traces/ are of the format of another version and are not "
-		         "read; delete them when that version is not needed any more",
-		         (unsigned long long)files->foreign_files);
-		report(log, false, text);
-	}
-	if (files->problem.text[0] == 0)
-		return;
-	snprintf(text, sizeof(text),
-	         "%llu bytes of traces are damaged and were skipped, %llu at the end were cut: %s",
-	         (unsigned long long)files->damaged_bytes, (unsigned long long)files->torn_bytes,
-	         files->problem.text);
-	report(log, files->damaged_bytes > 0, text);
-}
-
 static int start(struct trace_log *log, struct error_text *ret_text)
 {
-	int r = 0;
 	if (!log->options.read_only) {
 		log->filling.bytes = mem_alloc(BUFFER_BYTES);
 		log->emptying.bytes = mem_alloc(BUFFER_BYTES);
 		if (!log->filling.bytes || !log->emptying.bytes)
 			return error_fill(ret_text, -ENOMEM, "no memory for traces");
 	}
-	r = load(log, ret_text);
+	int r = trace_files_open(&log->files, &log->options, ret_text);
 	if (r < 0)
 		return r;
 	count_files(log);
-	report_loading(log);
 	if (log->options.no_thread)
 		return 0;
 	wake_event_init(&log->wake);
@@ -459,10 +411,9 @@ struct trace_log *trace_log_free(struct trace_log *log)
 	}
 	if (log->has_wake)
 		wake_event_destroy(&log->wake);
-	if (log->files.fs && !log->options.read_only)
+	if (log->filling.count > 0)
 		write_out(log);
 	trace_files_close(&log->files);
-	trace_gaps_free(&log->gaps);
 	mem_free(log->filling.bytes);
 	mem_free(log->emptying.bytes);
 	pthread_mutex_destroy(&log->lock);

@@ -27,9 +27,9 @@
  * Ownership: trace_log_open() gives it, trace_log_free() takes it. The caller of open for
  *            writing holds the lock on the data folder (the local store takes it); a
  *            read-only log needs no lock and changes nothing, whether or not a gateway runs.
- * Failure:   of open: -errno with a text. Damage is skipped and reported through `log`; only
- *            a folder that cannot be read or created is an error. The gateway works without
- *            traces.
+ * Failure:   of open: -errno with a text. Damage is skipped and logged, as is a disk that
+ *            fails and works again; only a folder that cannot be read or created is an error.
+ *            The gateway works without traces.
  */
 #pragma once
 
@@ -63,10 +63,6 @@ struct trace_log_options {
 	bool no_new;               /* no traces of events that passed; returns are not seen */
 	bool read_only;
 	bool no_thread; /* the caller ticks */
-	/* What an operator should read: damage that was skipped, a disk that fails and works
-	 * again. From the log's thread, or from open and free. */
-	void (*log)(void *user, bool warning, const char *text);
-	void *log_user;
 };
 
 int trace_log_open(const struct trace_log_options *options, struct trace_log **ret_log,
@@ -113,9 +109,10 @@ struct trace_query {
 	uint64_t since_ms;
 };
 
-/* Reads the files once, the newest traces first. `each` is called for each trace and each term
- * that it has (`term` is an index; 0 without terms), and returns non-zero to end the search;
- * the trace lives for the call. Returns the number of calls, or a negative error. */
+/* Reads the files once, the newest traces first; a file that cannot be read is skipped.
+ * `each` is called for each trace and each term that it has (`term` is an index; 0 without
+ * terms), and returns non-zero to end the search; the trace lives for the call. Memory: one
+ * file at a time. Returns the number of calls, or a negative error. */
 int trace_log_find(struct trace_log *log, const struct trace_query *query,
                    int (*each)(void *user, uint32_t term, const struct trace *trace),
                    void *user) must_check;
@@ -131,9 +128,8 @@ struct trace_stats {
 	uint64_t thinned; /* suppressed events above their rate */
 	uint64_t records; /* that can be searched now */
 	uint64_t disk_bytes;
-	uint64_t oldest_ms;     /* unix; 0: there is none */
-	uint64_t damaged_bytes; /* skipped at the start */
-	uint32_t new_sample;    /* of events that pass, one in 1 << new_sample is traced now */
+	uint64_t oldest_ms;  /* unix; 0: there is none */
+	uint32_t new_sample; /* of events that pass, one in 1 << new_sample is traced now */
 	uint32_t suppressed_sample;
 };
 void trace_log_stats(const struct trace_log *log, struct trace_stats *ret_stats);

@@ -11,8 +11,10 @@
  */
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "console/why/why.h"
 #include "gate/ticket.h"
 #include "support/simfs.h"
@@ -59,6 +61,7 @@ static void folder_make(void)
 	struct file_system *fs = simfs_fs(simfs);
 	struct trace_log_options options = options_of(simfs);
 	struct trace_log *log = NULL;
+	log_setup(&(struct log_options){ .level = LOG_LEVEL_ERROR, .fd = STDERR_FILENO });
 	CHECK(fs->methods->make_dir(fs, "data") == 0);
 	CHECK(trace_log_open(&options, &log, NULL) == 0);
 	for (uint64_t n = 0; n < 6; n++) {

@@ -4,7 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include "base/log.h"
 #include "support/test.h"
 
 /* Every fourth passed, the three behind it are its duplicates. */
@@ -102,6 +105,34 @@ struct trace_log *traces_open(struct simfs *simfs)
 	if (trace_log_open(&options, &log, &text) < 0)
 		fail_msg("the log does not open: %s", text.text);
 	return log;
+}
+
+static int log_fd = -1;
+
+void told_begin(void)
+{
+	if (log_fd < 0)
+		log_fd = memfd_create("log", 0);
+	assert_true(log_fd >= 0);
+	assert_int_equal(ftruncate(log_fd, 0), 0);
+	assert_int_equal(lseek(log_fd, 0, SEEK_SET), 0);
+	log_setup(&(struct log_options){ .level = LOG_LEVEL_INFO, .fd = log_fd });
+}
+
+void told_end(struct told *ret_told)
+{
+	ssize_t n = pread(log_fd, ret_told->text, sizeof(ret_told->text) - 1, 0);
+	assert_in_range(n, 0, sizeof(ret_told->text) - 2);
+	ret_told->text[n] = 0;
+	ret_told->warnings = 0;
+	ret_told->notes = 0;
+	for (const char *at = ret_told->text; (at = strstr(at, "level=")); at++) {
+		if (strncmp(at, "level=warn ", 11) == 0)
+			ret_told->warnings++;
+		else
+			ret_told->notes++;
+	}
+	log_setup(&(struct log_options){ .level = LOG_LEVEL_ERROR, .fd = STDERR_FILENO });
 }
 
 static int found(void *user, uint32_t term, const struct trace *trace)

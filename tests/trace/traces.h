@@ -29,6 +29,15 @@ uint64_t made_trace_check(const struct trace *trace);
 struct trace_log_options traces_options(struct simfs *simfs);
 struct trace_log *traces_open(struct simfs *simfs);
 
+/* The lines that were logged between begin and end. */
+struct told {
+	int warnings;
+	int notes;
+	char text[4096]; /* all of them */
+};
+void told_begin(void);
+void told_end(struct told *ret_told);
+
 /* What a search found: numbers, newest first. */
 struct numbers {
 	uint64_t numbers[4096];
