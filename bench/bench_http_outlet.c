@@ -60,19 +60,17 @@ int main(int argc, char **argv)
 	char url[256];
 	struct bench bench = { 0 };
 	struct error_text text;
-	struct ip_network allow;
 	uint64_t values[] = { 0, 200000, 32, 1024 };
 	for (int i = 1; i < argc && i <= (int)ARRAY_LEN(values); i++)
 		values[i - 1] = strtoull(argv[i], NULL, 10);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u/events", (unsigned)values[0]);
 	if (argc > 1 && strstr(argv[1], "://"))
 		snprintf(url, sizeof(url), "%s", argv[1]);
-	CHECK(ip_network_parse(SPAN("127.0.0.1"), &allow, &text) == 0);
 	CHECK(loop_new(&bench.loop) == 0);
 	struct http_outlet_options options = { .loop = bench.loop,
-		                               .request = { .url = span_str(url) },
+		                               .url = span_str(url),
 		                               .ca_file = argc > 5 ? argv[5] : NULL,
-		                               .allow = &allow,
+		                               .allow = { SPAN("127.0.0.1") },
 		                               .allow_count = 1 };
 	if (http_outlet_new(&options, &bench.outlet, &text)) {
 		fprintf(stderr, "%s\n", text.text);

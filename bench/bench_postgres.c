@@ -14,13 +14,13 @@
 #include "base/mem.h"
 #include "store/postgres/postgres_store.h"
 #include "sys/clock.h"
-#include "sys/sleeper.h"
+#include "sys/wake_event.h"
 
 #define IN_FLIGHT_MAX 65536u
 
 struct bench {
 	struct store *store;
-	struct sleeper sleeper;
+	struct wake_event wake;
 	uint64_t seed, decided, wrong, under_way;
 	uint64_t end_ns;
 	char payload[65536];
@@ -67,7 +67,7 @@ static void submit(struct store_admit *admit)
 static void wake(void *user)
 {
 	(void)user;
-	sleeper_wake(&bench.sleeper);
+	wake_event_set(&bench.wake);
 }
 
 static double run(uint32_t in_flight, double seconds)
@@ -81,7 +81,7 @@ static double run(uint32_t in_flight, double seconds)
 		submit(&admits[i]);
 	store_flush(bench.store);
 	while (bench.under_way > 0) {
-		sleeper_sleep(&bench.sleeper, 100);
+		wake_event_wait(&bench.wake, 100);
 		store_flush(bench.store); /* what came back */
 		store_flush(bench.store); /* and was submitted again */
 	}
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
 		return 2;
 	memset(bench.payload, 'x', sizeof(bench.payload));
 	bench.seed = clock_read(clock_system()).wall_ms << 20;
-	sleeper_init(&bench.sleeper);
+	wake_event_init(&bench.wake);
 	if (postgres_store_open(&options, &bench.store, &text) < 0) {
 		fprintf(stderr, "bench_postgres: %s\n", text.text);
 		return 1;
@@ -120,6 +120,6 @@ int main(int argc, char **argv)
 	       stats.commits ? (double)stats.commit_ops / (double)stats.commits : 0.0,
 	       (unsigned long long)bench.wrong);
 	store_free(bench.store);
-	sleeper_destroy(&bench.sleeper);
+	wake_event_destroy(&bench.wake);
 	return bench.wrong ? 1 : 0;
 }

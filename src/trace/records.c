@@ -111,7 +111,7 @@ void trace_record_seal(unsigned char *record, uint64_t epoch, uint64_t offset)
 int trace_record_read(struct span bytes, struct trace *ret_trace, size_t *ret_size)
 {
 	struct trace_record record;
-	if (bytes.len < sizeof(record))
+	if (!bytes.ptr || bytes.len < sizeof(record))
 		return ERR_DAMAGED;
 	memcpy(&record, bytes.ptr, sizeof(record));
 	size_t size = sizeof(record) + CLAIM_BYTES * record.claim_count;
