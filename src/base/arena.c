@@ -14,19 +14,6 @@ struct arena_block {
 	alignas(max_align_t) char bytes[];
 };
 
-/* What is larger than a block gets one of its own. */
-static struct arena_block *add_block(struct arena *arena, size_t size)
-{
-	size_t room = size > BLOCK_BYTES ? size : BLOCK_BYTES;
-	struct arena_block *block = mem_zalloc(1, sizeof(*block) + room);
-	if (!block)
-		return NULL;
-	block->room = room;
-	block->next = arena->blocks;
-	arena->blocks = block;
-	return block;
-}
-
 void *arena_alloc(struct arena *arena, size_t size)
 {
 	if (size > SIZE_MAX / 2)
@@ -35,10 +22,16 @@ void *arena_alloc(struct arena *arena, size_t size)
 	if (arena->cap != 0 && size > arena->cap - arena->given)
 		return NULL;
 	struct arena_block *block = arena->blocks;
-	if (!block || block->room - block->used < size)
-		block = add_block(arena, size);
-	if (!block)
-		return NULL;
+	if (!block || block->room - block->used < size) {
+		/* What is larger than a block gets one of its own. */
+		size_t room = size > BLOCK_BYTES ? size : BLOCK_BYTES;
+		block = mem_zalloc(1, sizeof(*block) + room);
+		if (!block)
+			return NULL;
+		block->room = room;
+		block->next = arena->blocks;
+		arena->blocks = block;
+	}
 	void *ptr = block->bytes + block->used;
 	block->used += size;
 	arena->given += size;

@@ -55,19 +55,15 @@ uint32_t breaker_begin(struct breaker *breaker)
 	return breaker->turn;
 }
 
-/* Doubles, unless the last time is long enough past. */
-static uint64_t next_open_ms(const struct breaker *breaker, uint64_t now_ms)
-{
-	const struct breaker_policy *policy = breaker->policy;
-	bool fresh = breaker->open_ms == 0 || (breaker->state == BREAKER_CLOSED &&
-	                                       now_ms - breaker->closed_at_ms >= breaker->open_ms);
-	uint64_t open_ms = fresh ? policy->first_ms : breaker->open_ms * 2;
-	return open_ms < policy->max_ms ? open_ms : policy->max_ms;
-}
-
 static void open_up(struct breaker *breaker, const struct breaker_end *end)
 {
-	uint64_t open_ms = next_open_ms(breaker, end->now_ms);
+	/* The open time doubles, unless it was closed for long enough since. */
+	const struct breaker_policy *policy = breaker->policy;
+	bool fresh = breaker->open_ms == 0 ||
+	             (breaker->state == BREAKER_CLOSED &&
+	              end->now_ms - breaker->closed_at_ms >= breaker->open_ms);
+	uint64_t open_ms = fresh ? policy->first_ms : breaker->open_ms * 2;
+	open_ms = open_ms < policy->max_ms ? open_ms : policy->max_ms;
 	enter(breaker, BREAKER_OPEN);
 	breaker->open_ms = open_ms;
 	breaker->until_ms = end->now_ms + open_ms - end->random % (open_ms / 5 + 1);
@@ -117,30 +113,26 @@ static bool end_closed(struct breaker *breaker, const struct breaker_end *end)
 	return true;
 }
 
-static bool end_probe(struct breaker *breaker, const struct breaker_end *end)
-{
-	CHECK(breaker->probing > 0);
-	breaker->probing--;
-	if (end->says == BREAKER_NOTHING)
-		return false;
-	if (end->says == BREAKER_FAILURE) {
-		open_up(breaker, end);
-		return true;
-	}
-	if (++breaker->successes < breaker->policy->successes)
-		return false;
-	enter(breaker, BREAKER_CLOSED);
-	breaker->closed_at_ms = end->now_ms;
-	return true;
-}
-
 bool breaker_end(struct breaker *breaker, const struct breaker_end *end)
 {
 	check_breaker(breaker);
 	if (end->turn != breaker->turn)
 		return false;
-	if (breaker->state == BREAKER_HALF_OPEN)
-		return end_probe(breaker, end);
+	if (breaker->state == BREAKER_HALF_OPEN) {
+		CHECK(breaker->probing > 0);
+		breaker->probing--;
+		if (end->says == BREAKER_NOTHING)
+			return false;
+		if (end->says == BREAKER_FAILURE) {
+			open_up(breaker, end);
+			return true;
+		}
+		if (++breaker->successes < breaker->policy->successes)
+			return false;
+		enter(breaker, BREAKER_CLOSED);
+		breaker->closed_at_ms = end->now_ms;
+		return true;
+	}
 	CHECK(breaker->state == BREAKER_CLOSED); /* nothing begins in the turn of an open one */
 	return end->says != BREAKER_NOTHING && end_closed(breaker, end);
 }
@@ -153,10 +145,7 @@ void breaker_try_now(struct breaker *breaker)
 
 const char *breaker_state_name(enum breaker_state state)
 {
-	switch (state) {
-	case BREAKER_CLOSED: return "closed";
-	case BREAKER_OPEN: return "open";
-	case BREAKER_HALF_OPEN: return "half-open";
-	}
-	return "?";
+	static const char *const names[] = { "closed", "open", "half-open" };
+	CHECK((size_t)state < ARRAY_LEN(names));
+	return names[state];
 }

@@ -33,16 +33,7 @@ struct log_field log_code(int error)
 	return log_str("error", error_name(error));
 }
 
-static const char *level_name(enum log_level level)
-{
-	switch (level) {
-	case LOG_LEVEL_DEBUG: return "debug";
-	case LOG_LEVEL_INFO: return "info";
-	case LOG_LEVEL_WARN: return "warn";
-	case LOG_LEVEL_ERROR: return "error";
-	}
-	return "unknown";
-}
+static const char *const level_names[] = { "debug", "info", "warn", "error" };
 
 /* May this site write now? If so, ret_left_out says how many lines it had to
  * leave out before. Racing threads may let a line too many through. */
@@ -74,25 +65,20 @@ static bool is_bare(struct span text)
 	return text.len > 0;
 }
 
-static void append_key(struct buf *line, const char *key)
-{
-	if (options.format == LOG_TEXT) {
-		if (line->len > 0)
-			buf_append_char(line, ' ');
-		buf_append_span(line, span_str(key));
-		buf_append_char(line, '=');
-		return;
-	}
-	buf_append_char(line, line->len > 0 ? ',' : '{');
-	buf_append_json(line, span_str(key));
-	buf_append_char(line, ':');
-}
-
 /* A field is in the line wholly or not at all. */
 static bool append_field(struct buf *line, const struct log_field *field)
 {
 	size_t before = line->len;
-	append_key(line, field->key);
+	if (options.format == LOG_TEXT) {
+		if (line->len > 0)
+			buf_append_char(line, ' ');
+		buf_append_span(line, span_str(field->key));
+		buf_append_char(line, '=');
+	} else {
+		buf_append_char(line, line->len > 0 ? ',' : '{');
+		buf_append_json(line, span_str(field->key));
+		buf_append_char(line, ':');
+	}
 	struct span text = field->text;
 	switch (field->kind) {
 	case LOG_KIND_SPAN:
@@ -147,7 +133,7 @@ void log_write(struct log_site *site, enum log_level level, const char *message,
 		field = log_span("time", span_of(time, sizeof(time)));
 		append_field(&line, &field);
 	}
-	field = log_str("level", level_name(level));
+	field = log_str("level", level_names[level]);
 	append_field(&line, &field);
 	field = log_str("msg", message);
 	append_field(&line, &field);

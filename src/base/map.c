@@ -146,13 +146,6 @@ static uint32_t limit_of(const struct map *map, const struct map_shard *shard)
 	return shard->slots / 2 + (uint32_t)(shard->slots / 4 * share >> 16);
 }
 
-static int reserve_in(struct map *map, struct map_shard *shard)
-{
-	if (shard->count + 1 <= limit_of(map, shard))
-		return 0;
-	return resize(map, shard, shard->slots ? shard->slots * 2 : SLOTS_MIN);
-}
-
 /* The one shard of a small map becomes many. The only step that moves all items; there are
  * SPLIT_COUNT of them. */
 static int split(struct map *map)
@@ -190,7 +183,12 @@ int map_reserve(struct map *map, const void *key)
 	} else if (map->shard_bits == 0 && map->count == SPLIT_COUNT) {
 		r = split(map);
 	}
-	return r == 0 ? reserve_in(map, shard_of(map, hash_of(map, key))) : r;
+	if (!(r == 0))
+		return r;
+	struct map_shard *shard = shard_of(map, hash_of(map, key));
+	if (shard->count + 1 <= limit_of(map, shard))
+		return 0;
+	return resize(map, shard, shard->slots ? shard->slots * 2 : SLOTS_MIN);
 }
 
 void *map_put(struct map *map, const void *key)
@@ -240,18 +238,6 @@ bool map_remove(struct map *map, const void *key)
 	return true;
 }
 
-/* At the end of a shard: half the slots when an eighth would do. A failure keeps what
- * there is. */
-static void shrink(struct map *map, struct map_shard *shard)
-{
-	if (shard->slots == 0 || shard->count > shard->slots / 8)
-		return;
-	if (shard->count == 0)
-		(void)resize(map, shard, 0);
-	else if (shard->slots > SLOTS_MIN)
-		(void)resize(map, shard, shard->slots / 2);
-}
-
 uint64_t map_sweep(struct map *map, uint64_t budget, bool (*over)(const void *item, void *user),
                    void *user)
 {
@@ -261,7 +247,12 @@ uint64_t map_sweep(struct map *map, uint64_t budget, bool (*over)(const void *it
 	for (; budget > 0 && ended < shards && map->slots > 0; budget--) {
 		struct map_shard *shard = &map->shards[map->sweep_shard % shards];
 		if (map->sweep_slot >= shard->slots) {
-			shrink(map, shard);
+			/* The end of a shard: halve it when an eighth of its slots would do. A
+			 * failure keeps what there is. */
+			if (shard->count == 0 && shard->slots > 0)
+				(void)resize(map, shard, 0);
+			else if (shard->count <= shard->slots / 8 && shard->slots > SLOTS_MIN)
+				(void)resize(map, shard, shard->slots / 2);
 			map->sweep_shard = (map->sweep_shard + 1) % shards;
 			map->sweep_slot = 0;
 			ended++;

@@ -30,24 +30,20 @@ static void release_bytes(struct pool *pool, uint64_t bytes)
 	CHECK(before >= bytes);
 }
 
-/* False: all pools together would have more than bytes_max, and none were taken. */
-static bool take_bytes(struct pool *pool, uint64_t bytes)
-{
-	uint64_t before = atomic_fetch_add_explicit(pool->bytes, bytes, memory_order_relaxed);
-	if (before <= pool->bytes_max && bytes <= pool->bytes_max - before)
-		return true;
-	release_bytes(pool, bytes);
-	return false;
-}
-
 static int new_input(struct pool *pool, size_t room, struct input **ret_input)
 {
 	bool large = room > ordinary_room(pool);
 	if (!large)
 		room = ordinary_room(pool);
 	CHECK(room < UINT32_MAX);
-	if (large && !take_bytes(pool, room))
-		return ERR_FULL;
+	if (large) {
+		uint64_t before = atomic_fetch_add_explicit(pool->bytes, room,
+		                                            memory_order_relaxed);
+		if (before > pool->bytes_max || room > pool->bytes_max - before) {
+			release_bytes(pool, room);
+			return ERR_FULL;
+		}
+	}
 	struct input *input = mem_alloc(sizeof(*input) + room);
 	if (!input) {
 		if (large)
@@ -116,21 +112,6 @@ void outgoing_clear(struct pool *pool, struct outgoing *outgoing)
 	*outgoing = (struct outgoing){ 0 };
 }
 
-/* What was sent leaves its room to what comes. Only if that is half of it, so that no byte
- * is moved twice for each that is sent: a peer that is always a little behind must not
- * have a buffer of all that it was ever sent. */
-static bool close_up(struct outgoing *outgoing, size_t room)
-{
-	struct output *buffer = outgoing->buffer;
-	size_t pending = outgoing_pending(outgoing);
-	if (!buffer || pending + room > buffer->room / 2)
-		return false;
-	memmove(buffer->bytes, buffer->bytes + outgoing->at, pending);
-	outgoing->at = 0;
-	outgoing->len = pending;
-	return true;
-}
-
 char *outgoing_reserve(struct pool *pool, struct outgoing *outgoing, size_t room)
 {
 	if (likely(outgoing->buffer && outgoing->buffer->room - outgoing->len >= room))
@@ -139,16 +120,24 @@ char *outgoing_reserve(struct pool *pool, struct outgoing *outgoing, size_t room
 		outgoing->buffer = take_output(pool, room);
 		return outgoing->buffer ? outgoing->buffer->bytes : NULL;
 	}
-	if (close_up(outgoing, room))
-		return outgoing->buffer->bytes + outgoing->len;
 	size_t pending = outgoing_pending(outgoing);
-	size_t twice = outgoing->buffer ? outgoing->buffer->room * 2 : 0;
+	struct output *buffer = outgoing->buffer;
+	if (buffer && pending + room <= buffer->room / 2) {
+		/* Reuse the room of sent bytes, if that is at least half of the buffer: then no
+		 * byte is moved twice for each that is sent, and the buffer of a slow reader
+		 * does not grow with all that was ever sent to it. */
+		memmove(buffer->bytes, buffer->bytes + outgoing->at, pending);
+		outgoing->at = 0;
+		outgoing->len = pending;
+		return buffer->bytes + pending;
+	}
+	size_t twice = buffer ? buffer->room * 2 : 0;
 	struct output *larger = take_output(pool, pending + room > twice ? pending + room : twice);
 	if (!larger)
 		return NULL;
-	if (outgoing->buffer) {
-		memcpy(larger->bytes, outgoing->buffer->bytes + outgoing->at, pending);
-		drop_output(pool, outgoing->buffer);
+	if (buffer) {
+		memcpy(larger->bytes, buffer->bytes + outgoing->at, pending);
+		drop_output(pool, buffer);
 	}
 	*outgoing = (struct outgoing){ .buffer = larger, .len = pending };
 	return larger->bytes + pending;

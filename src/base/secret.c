@@ -34,13 +34,6 @@ static size_t spelled(struct span text, char byte)
 	return text.ptr[0] == byte;
 }
 
-static bool is_half_a_code(struct span text)
-{
-	bool slash = text.ptr[0] == '\\';
-	return (text.ptr[0] == '%' && text.len < 3) ||
-	       (slash && (text.len == 1 || (text.len < 6 && text.ptr[1] == 'u')));
-}
-
 /* How many bytes of the text, from its beginning on, are the secret; 0: none. */
 static size_t match(struct span text, struct span secret, bool cut)
 {
@@ -52,8 +45,13 @@ static size_t match(struct span text, struct span secret, bool cut)
 		if (rest.len == 0)
 			return cut ? len : 0;
 		size_t size = spelled(rest, secret.ptr[i]);
-		if (size == 0)
-			return cut && is_half_a_code(rest) ? text.len : 0;
+		if (size == 0) {
+			/* Perhaps the start of a byte's code. */
+			bool part = rest.ptr[0] == '%' && rest.len < 3;
+			if (rest.ptr[0] == '\\')
+				part = rest.len == 1 || (rest.len < 6 && rest.ptr[1] == 'u');
+			return cut && part ? text.len : 0;
+		}
 		len += size;
 	}
 	return len;

@@ -248,27 +248,6 @@ static enum http1_status take_absolute(struct http1_head *head, struct seen *see
 	return HTTP1_DONE;
 }
 
-static enum http1_status check_target(struct http1_head *head, struct seen *seen,
-                                      struct http1_refusal *ret_refusal)
-{
-	if (head->target.len > HTTP1_TARGET_MAX)
-		return refuse(ret_refusal, 414, "the request target is too long");
-	if (unlikely(head->target.len == 0))
-		return refuse(ret_refusal, 400, "the request target is empty");
-	bool star = head->target.len == 1 && head->target.ptr[0] == '*' &&
-	            head->method == HTTP1_OPTIONS;
-	if (unlikely(head->target.ptr[0] != '/' && !star) && take_absolute(head, seen, ret_refusal))
-		return HTTP1_BAD;
-	struct span target = head->target;
-	if (memchr(target.ptr, '#', target.len))
-		return refuse(ret_refusal, 400, "the request target has a fragment");
-	const char *mark = memchr(target.ptr, '?', target.len);
-	size_t path_len = mark ? (size_t)(mark - target.ptr) : target.len;
-	head->path = span_of(target.ptr, path_len);
-	head->query = mark ? span_of(mark + 1, target.len - path_len - 1) : SPAN_EMPTY;
-	return HTTP1_DONE;
-}
-
 static enum http1_status parse_request_line(const char **at, struct http1_head *ret_head,
                                             struct seen *seen, struct http1_refusal *ret_refusal)
 {
@@ -293,7 +272,23 @@ static enum http1_status parse_request_line(const char **at, struct http1_head *
 	*at = p + 2;
 	if (parse_version(span_of(start, (size_t)(p - start)), ret_head, ret_refusal))
 		return HTTP1_BAD;
-	return check_target(ret_head, seen, ret_refusal);
+	if (ret_head->target.len > HTTP1_TARGET_MAX)
+		return refuse(ret_refusal, 414, "the request target is too long");
+	if (unlikely(ret_head->target.len == 0))
+		return refuse(ret_refusal, 400, "the request target is empty");
+	bool star = ret_head->target.len == 1 && ret_head->target.ptr[0] == '*' &&
+	            ret_head->method == HTTP1_OPTIONS;
+	if (unlikely(ret_head->target.ptr[0] != '/' && !star) &&
+	    take_absolute(ret_head, seen, ret_refusal))
+		return HTTP1_BAD;
+	struct span target = ret_head->target;
+	if (memchr(target.ptr, '#', target.len))
+		return refuse(ret_refusal, 400, "the request target has a fragment");
+	const char *mark = memchr(target.ptr, '?', target.len);
+	size_t path_len = mark ? (size_t)(mark - target.ptr) : target.len;
+	ret_head->path = span_of(target.ptr, path_len);
+	ret_head->query = mark ? span_of(mark + 1, target.len - path_len - 1) : SPAN_EMPTY;
+	return HTTP1_DONE;
 }
 
 static enum http1_status read_length(struct span value, struct http1_head *head,

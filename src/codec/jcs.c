@@ -239,9 +239,19 @@ static int judge_order(const struct writer *w, const struct member *list, uint32
 	return unsorted;
 }
 
-/* Puts the sorted members in the place of the unsorted ones. */
-static int move_members(struct writer *w, const struct level *level, const struct member *list)
+static int order_members(struct writer *w, const struct level *level)
 {
+	if (w->out->failed || w->sorting->failed || level->count < 2)
+		return 0;
+	struct member *list = (struct member *)(void *)w->sorting->ptr + level->members;
+	int order = judge_order(w, list, level->count);
+	if (order <= 0)
+		return order;
+	sort_members(w, list, level->count);
+	order = judge_order(w, list, level->count);
+	if (order < 0)
+		return order;
+	/* Puts the sorted members in the place of the unsorted ones. */
 	uint32_t size = place(w) - level->begin;
 	int error = buf_reserve(w->out, size + 1);
 	if (error < 0)
@@ -256,19 +266,6 @@ static int move_members(struct writer *w, const struct level *level, const struc
 	memcpy(w->out->ptr + level->begin, w->out->ptr + behind, size);
 	w->out->len = behind;
 	return 0;
-}
-
-static int order_members(struct writer *w, const struct level *level)
-{
-	if (w->out->failed || w->sorting->failed || level->count < 2)
-		return 0;
-	struct member *list = (struct member *)(void *)w->sorting->ptr + level->members;
-	int order = judge_order(w, list, level->count);
-	if (order <= 0)
-		return order;
-	sort_members(w, list, level->count);
-	order = judge_order(w, list, level->count);
-	return order < 0 ? order : move_members(w, level, list);
 }
 
 static uint32_t find_member(const struct writer *w, uint32_t node, const struct member *member)

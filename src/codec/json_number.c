@@ -151,21 +151,6 @@ static bool is_same(const struct decimal *decimal, double value)
 	return strtod(text, NULL) == value;
 }
 
-/* The next greater decimal with as many digits. */
-static struct decimal step_up(struct decimal decimal)
-{
-	int i = decimal.count - 1;
-	for (; i >= 0 && decimal.digits[i] == '9'; i--)
-		decimal.digits[i] = '0';
-	if (i >= 0) {
-		decimal.digits[i]++;
-	} else {
-		decimal.digits[0] = '1';
-		decimal.point++;
-	}
-	return decimal;
-}
-
 /*
  * The shortest digits that give the double back, and of these the nearest. Fewer
  * than 15 need not be tried for normal numbers: printf's zeros at the end go
@@ -180,7 +165,16 @@ static struct decimal shortest(double value)
 		struct decimal decimal = round_to(value, count);
 		if (is_same(&decimal, value))
 			return decimal;
-		decimal = step_up(decimal);
+		/* The next greater decimal with as many digits. */
+		int i = decimal.count - 1;
+		for (; i >= 0 && decimal.digits[i] == '9'; i--)
+			decimal.digits[i] = '0';
+		if (i >= 0) {
+			decimal.digits[i]++;
+		} else {
+			decimal.digits[0] = '1';
+			decimal.point++;
+		}
 		if (uneven && decimal.count == count && is_same(&decimal, value))
 			return decimal;
 	}

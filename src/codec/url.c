@@ -109,20 +109,6 @@ static bool is_known(struct span raw_name, struct span names)
 	return false;
 }
 
-/* "; there are state, source and limit" */
-static void list_names(struct span names, struct buf *out)
-{
-	const char *before = "; there are ";
-	if (names.len == 0)
-		buf_append_span(out, SPAN("; there are none here"));
-	while (names.len > 0) {
-		struct span name = span_cut_item(&names, ' ');
-		buf_append_span(out, span_str(before));
-		buf_append_span(out, name);
-		before = memchr(names.ptr, ' ', names.len) ? ", " : " and ";
-	}
-}
-
 int query_check(struct span query, const char *names, struct error_text *ret_text)
 {
 	struct span known = span_str(names), rest = query, raw_name, value;
@@ -133,7 +119,16 @@ int query_check(struct span query, const char *names, struct error_text *ret_tex
 			buf_append_span(&out, SPAN("unknown parameter "));
 			buf_append(&out, raw_name.ptr,
 			           raw_name.len < NAME_SHOWN ? raw_name.len : NAME_SHOWN);
-			list_names(known, &out);
+			/* "; there are state, source and limit" */
+			const char *before = "; there are ";
+			if (known.len == 0)
+				buf_append_span(&out, SPAN("; there are none here"));
+			while (known.len > 0) {
+				struct span name = span_cut_item(&known, ' ');
+				buf_append_span(&out, span_str(before));
+				buf_append_span(&out, name);
+				before = memchr(known.ptr, ' ', known.len) ? ", " : " and ";
+			}
 			return error_fill(ret_text, ERR_INVALID, "%.*s", (int)out.len, out.ptr);
 		}
 	while (known.len > 0) {

@@ -19,28 +19,24 @@ static struct fair_lock_waiter **link_to(struct fair_lock *lock,
 	return link;
 }
 
-/* With the mutex, released while it waits. */
-static bool wait_for_grant(struct fair_lock *lock, int limit_ms)
-{
-	struct fair_lock_waiter waiter = { .next = NULL };
-
-	wake_event_init(&waiter.wake);
-	*link_to(lock, NULL) = &waiter;
-	lock->waiting++;
-	pthread_mutex_unlock(&lock->mutex);
-	wake_event_wait(&waiter.wake, limit_ms);
-	pthread_mutex_lock(&lock->mutex);
-	if (!waiter.granted) {
-		*link_to(lock, &waiter) = waiter.next;
-		lock->waiting--;
-	}
-	return waiter.granted;
-}
-
 bool fair_lock_take(struct fair_lock *lock, int limit_ms)
 {
 	pthread_mutex_lock(&lock->mutex);
-	bool has = !lock->taken || wait_for_grant(lock, limit_ms);
+	bool has = !lock->taken;
+	if (!has) {
+		struct fair_lock_waiter waiter = { .next = NULL };
+		wake_event_init(&waiter.wake);
+		*link_to(lock, NULL) = &waiter;
+		lock->waiting++;
+		pthread_mutex_unlock(&lock->mutex);
+		wake_event_wait(&waiter.wake, limit_ms);
+		pthread_mutex_lock(&lock->mutex);
+		has = waiter.granted;
+		if (!has) {
+			*link_to(lock, &waiter) = waiter.next;
+			lock->waiting--;
+		}
+	}
 	if (has)
 		lock->taken = true;
 	pthread_mutex_unlock(&lock->mutex);

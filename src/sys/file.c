@@ -100,19 +100,15 @@ static int real_close(struct file_system *fs, int fd)
 	return close(fd) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* A pipe has no offsets: its bytes come in a row. */
-static ssize_t read_at(int fd, char *ptr, size_t len, uint64_t offset)
-{
-	ssize_t n = pread(fd, ptr, len, (off_t)offset);
-	return n < 0 && errno == ESPIPE ? read(fd, ptr, len) : n;
-}
-
 static int64_t real_read(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset)
 {
 	(void)fs;
 	size_t done = 0;
 	while (done < len) {
-		ssize_t n = read_at(fd, (char *)ptr + done, len - done, offset + done);
+		char *at = (char *)ptr + done;
+		ssize_t n = pread(fd, at, len - done, (off_t)(offset + done));
+		if (n < 0 && errno == ESPIPE) /* a pipe has no offsets */
+			n = read(fd, at, len - done);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)

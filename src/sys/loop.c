@@ -176,23 +176,18 @@ void loop_timer_clear(struct loop *loop, struct loop_timer *timer)
 	sift_up(loop, last->slot - 1, last);
 }
 
-static int grow_heap(struct loop *loop)
-{
-	uint32_t room = loop->timer_room ? loop->timer_room * 2 : 16;
-	struct loop_timer **heap = mem_realloc(loop->heap, room * sizeof(*heap));
-	if (!heap)
-		return -ENOMEM;
-	loop->heap = heap;
-	loop->timer_room = room;
-	return 0;
-}
-
 int loop_timer_set(struct loop *loop, struct loop_timer *timer, uint64_t after_ms)
 {
 	CHECK(timer->due);
 	loop_timer_clear(loop, timer);
-	if (loop->timer_count == loop->timer_room && grow_heap(loop))
-		return -ENOMEM;
+	if (loop->timer_count == loop->timer_room) {
+		uint32_t room = loop->timer_room ? loop->timer_room * 2 : 16;
+		struct loop_timer **heap = mem_realloc(loop->heap, room * sizeof(*heap));
+		if (!heap)
+			return -ENOMEM;
+		loop->heap = heap;
+		loop->timer_room = room;
+	}
 	uint64_t now_ms = loop_now_ms(loop);
 	timer->at_ms = after_ms < UINT64_MAX - now_ms ? now_ms + after_ms : UINT64_MAX;
 	timer->order = loop->timer_order++;

@@ -26,32 +26,24 @@ void wake_event_destroy(struct wake_event *event)
 	CHECK(atomic_load(&event->state) != ASLEEP);
 }
 
-static void wait_until_woken(struct wake_event *event, int timeout_ms)
-{
-	uint64_t end_ns = clock_monotonic_ns() +
-	                  (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000;
-
-	while (atomic_load(&event->state) == ASLEEP) {
-		int64_t left_ns = -1;
-		if (timeout_ms >= 0)
-			left_ns = (int64_t)(end_ns - clock_monotonic_ns());
-		if (timeout_ms >= 0 && left_ns <= 0)
-			return;
-		/* Negative: no end. A step of the wall clock does not change how long it is. */
-		struct timespec left = { .tv_sec = left_ns / 1000000000,
-			                 .tv_nsec = left_ns % 1000000000 };
-
-		syscall(SYS_futex, &event->state, FUTEX_WAIT_PRIVATE, ASLEEP,
-		        left_ns < 0 ? NULL : &left, NULL, 0);
-	}
-}
-
 bool wake_event_wait(struct wake_event *event, int timeout_ms)
 {
 	int state = AWAKE;
 
-	if (timeout_ms != 0 && atomic_compare_exchange_strong(&event->state, &state, ASLEEP))
-		wait_until_woken(event, timeout_ms);
+	if (timeout_ms != 0)
+		atomic_compare_exchange_strong(&event->state, &state, ASLEEP);
+	/* A step of the wall clock does not change how long it waits. */
+	uint64_t end_ns = timeout_ms > 0 ? clock_monotonic_ns() + (uint64_t)timeout_ms * 1000000
+	                                 : 0;
+	while (timeout_ms != 0 && atomic_load(&event->state) == ASLEEP) {
+		int64_t left_ns = timeout_ms > 0 ? (int64_t)(end_ns - clock_monotonic_ns()) : 1;
+		if (left_ns <= 0)
+			break;
+		struct timespec left = { .tv_sec = left_ns / 1000000000,
+			                 .tv_nsec = left_ns % 1000000000 };
+		syscall(SYS_futex, &event->state, FUTEX_WAIT_PRIVATE, ASLEEP,
+		        timeout_ms < 0 ? NULL : &left, NULL, 0);
+	}
 	return atomic_exchange(&event->state, AWAKE) == WOKEN;
 }
 

@@ -331,11 +331,6 @@ static struct json_value element_value(const struct recipe_list *list, const str
 	return value;
 }
 
-static bool is_missing(const struct json_value *value)
-{
-	return value->type <= JSON_NULL || (value->type == JSON_STRING && value->text.len == 0);
-}
-
 /* How many elements, then each. A list inside of an element is a part of type *. */
 static int append_list(struct recipe_run *run, const struct recipe_list *list, struct span array,
                        bool optional, struct error_text *ret_problem)
@@ -352,7 +347,9 @@ static int append_list(struct recipe_run *run, const struct recipe_list *list, s
 	while (more == 0 &&
 	       (more = json_elements_next(&elements, &list->plan, &doc, &element)) == 1) {
 		struct json_value value = element_value(list, &doc, element);
-		if (list->inner ? value.type != JSON_ARRAY : is_missing(&value)) {
+		if (list->inner ? value.type != JSON_ARRAY
+		                : (value.type <= JSON_NULL ||
+		                   (value.type == JSON_STRING && value.text.len == 0))) {
 			if (!optional)
 				return PART_IS_MISSING;
 			value = (struct json_value){ .type = JSON_NONE };

@@ -51,20 +51,6 @@ static int add_header(struct compiler *c, struct span name, uint8_t *ret_place)
 	return 0;
 }
 
-static int compile_header(struct compiler *c, struct recipe_part *part, size_t column)
-{
-	if (part->name.len == 0 || part->name.len > RECIPE_HEADER_NAME_MAX)
-		return refuse(c, column, "expected a header's name of 1 to %d characters",
-		              RECIPE_HEADER_NAME_MAX);
-	for (size_t i = 0; i < part->name.len; i++)
-		if (!http1_is_token_char(part->name.ptr[i]))
-			return refuse(c, column + i, "expected a header's name");
-	bool cloudevents = part->name.len > 3 &&
-	                   span_eq_nocase(span_of(part->name.ptr, 3), SPAN("ce-"));
-	part->coding = cloudevents ? EVENT_TEXT_HEADER : EVENT_TEXT_PLAIN;
-	return add_header(c, part->name, &part->header);
-}
-
 static int add_node(struct compiler *c, struct json_plan *plan, const struct json_path *path,
                     uint8_t *ret_node)
 {
@@ -145,22 +131,16 @@ static const struct prefix prefixes[] = {
 	{ { "const:", 6 }, PART_CONST },
 };
 
-static const struct prefix *find_prefix(struct span text)
-{
-	for (size_t i = 0; i < ARRAY_LEN(prefixes); i++)
-		if (text.len >= prefixes[i].text.len &&
-		    memcmp(text.ptr, prefixes[i].text.ptr, prefixes[i].text.len) == 0)
-			return &prefixes[i];
-	return NULL;
-}
-
 static int compile_part(struct compiler *c, struct span text, struct recipe_part *part)
 {
 	int error = keep_text(c, text, &part->text);
 	if (error < 0)
 		return error;
 	text = part->text;
-	const struct prefix *prefix = find_prefix(text);
+	const struct prefix *prefix = NULL;
+	for (size_t i = 0; !prefix && i < ARRAY_LEN(prefixes); i++)
+		if (span_starts(text, prefixes[i].text))
+			prefix = &prefixes[i];
 	bool constant = prefix && prefix->kind == PART_CONST;
 	if (!constant && text.len > 1 && text.ptr[text.len - 1] == '?') {
 		part->optional = true;
@@ -173,8 +153,19 @@ static int compile_part(struct compiler *c, struct span text, struct recipe_part
 		part->kind = prefix->kind;
 		part->of_body = part->kind == PART_FORM;
 		part->name = span_skip(text, column);
-		if (part->kind == PART_HEADER)
-			return compile_header(c, part, column);
+		if (part->kind == PART_HEADER) {
+			if (part->name.len == 0 || part->name.len > RECIPE_HEADER_NAME_MAX)
+				return refuse(c, column,
+				              "expected a header's name of 1 to %d characters",
+				              RECIPE_HEADER_NAME_MAX);
+			for (size_t i = 0; i < part->name.len; i++)
+				if (!http1_is_token_char(part->name.ptr[i]))
+					return refuse(c, column + i, "expected a header's name");
+			bool cloudevents = part->name.len > 3 &&
+			                   span_eq_nocase(span_of(part->name.ptr, 3), SPAN("ce-"));
+			part->coding = cloudevents ? EVENT_TEXT_HEADER : EVENT_TEXT_PLAIN;
+			return add_header(c, part->name, &part->header);
+		}
 		if (part->kind == PART_PATH) {
 			uint64_t number = 0;
 			if (text_parse_u64(part->name, &number) < 0 || number < 1 || number > 64)
@@ -231,15 +222,6 @@ static struct span resolve_word(const struct compiler *c, struct span text)
 	return text;
 }
 
-static int split_pattern(struct compiler *c, struct recipe_test *test)
-{
-	test->any = test->text.len == 0;
-	if (pattern_split(test->text, &test->pattern) < 0)
-		return refuse(c, 0, "expected at most %d stars in a pattern",
-		              PATTERN_PIECES_MAX - 1);
-	return 0;
-}
-
 static int add_test(struct compiler *c, const struct recipe_condition *condition,
                     uint16_t *ret_test)
 {
@@ -269,10 +251,12 @@ static int add_test(struct compiler *c, const struct recipe_condition *condition
 		char *at = (char *)(uintptr_t)test.text.ptr + i; /* our own copy */
 		*at = span_lower(*at);
 	}
-	if (error == 0)
-		error = split_pattern(c, &test);
 	if (error < 0)
 		return error;
+	test.any = test.text.len == 0;
+	if (pattern_split(test.text, &test.pattern) < 0)
+		return refuse(c, 0, "expected at most %d stars in a pattern",
+		              PATTERN_PIECES_MAX - 1);
 	recipe->tests[recipe->test_count] = test;
 	*ret_test = (uint16_t)recipe->test_count++;
 	return 0;
@@ -396,39 +380,6 @@ static void write_own_text(const struct recipe_claim_spec *spec, struct buf *out
 	}
 }
 
-/* For people, without the mark that ends a list in the digest. */
-static struct span name_shown(struct span own_text)
-{
-	char last = own_text.len > 0 ? own_text.ptr[own_text.len - 1] : '\0';
-	return span_of(own_text.ptr, own_text.len - (last == ',' || last == ':'));
-}
-
-/* The name that stands in the digest; a long text is hashed, which is no secret. */
-static int name_claim(struct compiler *c, const struct recipe_claim_spec *spec,
-                      struct recipe_claim *claim)
-{
-	char hashed[DIGEST_RULE_MAX];
-	struct buf text = { .cap = 1 << 16 };
-	struct span name = spec->name;
-	c->problem->field = "name";
-	if (name.len == 0) {
-		write_own_text(spec, &text);
-		name = buf_span(&text);
-		if (name.len > DIGEST_RULE_MAX) {
-			uint64_t hash = hash_checksum64(name.ptr, name.len, 0);
-			int len = snprintf(hashed, sizeof(hashed), "#%016llx",
-			                   (unsigned long long)hash);
-			name = span_of(hashed, (size_t)len);
-		}
-	}
-	struct span shown = spec->name.len > 0 ? name : name_shown(name);
-	int error = text.failed ? -ENOMEM : keep_text(c, shown, &claim->name);
-	if (error == 0 && digest_scope_init(&claim->scope, c->recipe->scope, name) < 0)
-		error = refuse(c, 0, "expected a name of at most %d bytes", DIGEST_RULE_MAX);
-	buf_free(&text);
-	return error;
-}
-
 static int compile_claim(struct compiler *c, const struct recipe_claim_spec *spec,
                          struct recipe_claim *claim)
 {
@@ -449,21 +400,31 @@ static int compile_claim(struct compiler *c, const struct recipe_claim_spec *spe
 		error = compile_except(c, spec, claim);
 	if (error == 0)
 		error = compile_newest(c, spec, claim);
-	return error ? error : name_claim(c, spec, claim);
-}
-
-/* Two of one name would be one claim with two keys: what the one has seen would be known to
- * the other. Cases may share a name: an event has only one case. */
-static int check_name(const struct compiler *c, uint32_t index)
-{
-	const struct recipe_claim_spec *claims = c->of->claims;
+	if (error)
+		return error;
+	/* The name that stands in the digest; a long text is hashed, which is no secret. */
+	char hashed[DIGEST_RULE_MAX];
+	struct buf text = { .cap = 1 << 16 };
+	struct span name = spec->name;
 	c->problem->field = "name";
-	for (uint32_t i = 0; i < index && claims[index].name.len > 0; i++)
-		if (span_eq(claims[i].name, claims[index].name))
-			return refuse(c, 0,
-			              "expected another name: two claims of one recipe with one "
-			              "name would share their memory");
-	return 0;
+	if (name.len == 0) {
+		write_own_text(spec, &text);
+		name = buf_span(&text);
+		if (name.len > DIGEST_RULE_MAX) {
+			uint64_t hash = hash_checksum64(name.ptr, name.len, 0);
+			int len = snprintf(hashed, sizeof(hashed), "#%016llx",
+			                   (unsigned long long)hash);
+			name = span_of(hashed, (size_t)len);
+		}
+	}
+	/* For people, without the mark that ends a list in the digest. */
+	char last = spec->name.len == 0 && name.len > 0 ? name.ptr[name.len - 1] : '\0';
+	struct span shown = span_of(name.ptr, name.len - (last == ',' || last == ':'));
+	error = text.failed ? -ENOMEM : keep_text(c, shown, &claim->name);
+	if (error == 0 && digest_scope_init(&claim->scope, c->recipe->scope, name) < 0)
+		error = refuse(c, 0, "expected a name of at most %d bytes", DIGEST_RULE_MAX);
+	buf_free(&text);
+	return error;
 }
 
 static int compile_claims(struct compiler *c, struct recipe_case *it)
@@ -482,10 +443,16 @@ static int compile_claims(struct compiler *c, struct recipe_case *it)
 	for (uint32_t i = 0; i < spec->claim_count; i++) {
 		c->problem->claim_index = (int)i;
 		int error = compile_claim(c, &spec->claims[i], &it->claims[i]);
-		if (error == 0)
-			error = check_name(c, i);
 		if (error < 0)
 			return error;
+		/* Two claims with one name would share their memory: each would find the keys
+		 * of the other. Cases may share a name: an event has only one case. */
+		c->problem->field = "name";
+		for (uint32_t j = 0; j < i && spec->claims[i].name.len > 0; j++)
+			if (span_eq(spec->claims[j].name, spec->claims[i].name))
+				return refuse(c, 0,
+				              "expected another name: two claims of one recipe "
+				              "with one name would share their memory");
 	}
 	c->problem->claim_index = -1;
 	return 0;
@@ -583,20 +550,6 @@ static int compile_names(struct compiler *c)
 	return error;
 }
 
-static int make_room(struct recipe *recipe, uint32_t cases)
-{
-	recipe->parts = arena_alloc(&recipe->arena, RECIPE_PARTS_MAX * sizeof(*recipe->parts));
-	recipe->tests = arena_alloc(&recipe->arena, RECIPE_TESTS_MAX * sizeof(*recipe->tests));
-	recipe->cases = arena_alloc(&recipe->arena, cases * sizeof(*recipe->cases));
-	recipe->part_count = 1;
-	recipe->test_count = 1;
-	json_plan_init(&recipe->plan);
-	recipe->needs = arena_alloc(&recipe->arena, cases * sizeof(*recipe->needs));
-	if (!recipe->parts || !recipe->tests || !recipe->cases || !recipe->needs)
-		return -ENOMEM;
-	return 0;
-}
-
 int recipe_compile(const struct recipe_spec *spec, const unsigned char key[static DIGEST_KEY_LEN],
                    struct recipe **ret_recipe, struct recipe_problem *ret_problem)
 {
@@ -610,8 +563,18 @@ int recipe_compile(const struct recipe_spec *spec, const unsigned char key[stati
 	memcpy(recipe->key, key, DIGEST_KEY_LEN);
 	hash_secret_init(&recipe->content_secret, key, "content");
 	int error = compile_names(&c);
-	if (error == 0)
-		error = make_room(recipe, spec->case_count);
+	if (error == 0) {
+		struct arena *arena = &recipe->arena;
+		recipe->parts = arena_alloc(arena, RECIPE_PARTS_MAX * sizeof(*recipe->parts));
+		recipe->tests = arena_alloc(arena, RECIPE_TESTS_MAX * sizeof(*recipe->tests));
+		recipe->cases = arena_alloc(arena, spec->case_count * sizeof(*recipe->cases));
+		recipe->needs = arena_alloc(arena, spec->case_count * sizeof(*recipe->needs));
+		if (!recipe->parts || !recipe->tests || !recipe->cases || !recipe->needs)
+			error = -ENOMEM;
+	}
+	recipe->part_count = 1; /* number 0 is none */
+	recipe->test_count = 1;
+	json_plan_init(&recipe->plan);
 	recipe->window_s = spec->window_s;
 	recipe->batch = spec->batch;
 	recipe->replay_passes = spec->replay_passes;

@@ -10,16 +10,22 @@
 #define DECODED_MAX 4096
 #define WORD_MAX 256 /* bytes of one value; a key of longer ones is cut anyway */
 
-/* A value as people know it: decoded, and cut where it is long. */
+/* The value as text: decoded if it fits into `bytes`, else as written. */
+static struct span value_text(const struct recipe_value *value, char *bytes, size_t room)
+{
+	struct span text = value->text.raw;
+	if (value->type == DIGEST_STRING && event_text_value(value->text, bytes, room, &text) < 0)
+		text = value->text.raw;
+	return text;
+}
+
+/* A value for people: decoded, and cut if it is long. */
 static void put_value(struct buf *out, const struct recipe_value *value)
 {
 	char bytes[DECODED_MAX];
-	struct span text = value->text.raw;
 	if (value->type == DIGEST_MISSING)
 		return;
-	if (value->type == DIGEST_STRING &&
-	    event_text_value(value->text, bytes, sizeof(bytes), &text) < 0)
-		text = value->text.raw;
+	struct span text = value_text(value, bytes, sizeof(bytes));
 	bool cut = text.len > VALUE_SHOWN_MAX;
 	json_add_text(out, "value", cut ? span_of(text.ptr, VALUE_SHOWN_MAX) : text);
 	if (cut)
@@ -39,44 +45,34 @@ static void put_part(struct recipe_run *run, struct buf *out, uint16_t number)
 	json_object_end(out);
 }
 
-static const char *kind_name(enum claim_kind kind)
-{
-	static const char *const names[] = { "once", "content", "newest" };
-	return names[kind];
-}
-
-static void put_fate(struct buf *out, int fate, const struct claim *claim,
-                     const struct error_text *problem)
-{
-	static const char *const fates[] = { "taken", "skipped", "not meant" };
-	json_add_string(out, "fate", fate < 0 ? "refused" : fates[fate]);
-	if (fate != CLAIM_TAKEN) {
-		json_add_string(out, "why", problem->text);
-		return;
-	}
-	/* Its key: the rest of the digest is the content check, see claim.h. */
-	char text[24 + 1];
-	snprintf(text, sizeof(text), "%016llx%08llx", (unsigned long long)claim->digest.word[0],
-	         (unsigned long long)(claim->digest.word[1] >> 32));
-	json_add_string(out, "digest", text);
-	if (claim->kind == CLAIM_NEWEST) {
-		json_add_u64(out, "order_ms", claim->order >> 8);
-		json_add_u64(out, "rank", claim->order & 0xFF);
-	}
-}
-
 static void put_claim(struct recipe_run *run, struct buf *out, const struct recipe_claim *it)
 {
+	static const char *const kinds[] = { "once", "content", "newest" };
+	static const char *const fates[] = { "taken", "skipped", "not meant" };
 	struct claim claim;
 	struct error_text problem = { "" };
 	int fate = recipe_run_claim(run, it, &claim, &problem);
 	json_object_begin(out, NULL);
 	json_add_text(out, "name", it->name);
-	json_add_string(out, "kind", kind_name(it->kind));
+	json_add_string(out, "kind", kinds[it->kind]);
 	json_add_u64(out, "window_s", it->window_s);
 	if (it->shadow)
 		json_add_bool(out, "shadow", true);
-	put_fate(out, fate, &claim, &problem);
+	json_add_string(out, "fate", fate < 0 ? "refused" : fates[fate]);
+	if (fate != CLAIM_TAKEN)
+		json_add_string(out, "why", problem.text);
+	if (fate == CLAIM_TAKEN) {
+		/* Its key: the rest of the digest is the content check, see claim.h. */
+		char text[24 + 1];
+		snprintf(text, sizeof(text), "%016llx%08llx",
+		         (unsigned long long)claim.digest.word[0],
+		         (unsigned long long)(claim.digest.word[1] >> 32));
+		json_add_string(out, "digest", text);
+	}
+	if (fate == CLAIM_TAKEN && claim.kind == CLAIM_NEWEST) {
+		json_add_u64(out, "order_ms", claim.order >> 8);
+		json_add_u64(out, "rank", claim.order & 0xFF);
+	}
 	json_array_begin(out, "parts");
 	for (uint32_t i = 0; i < it->part_count; i++)
 		put_part(run, out, it->parts[i]);
@@ -154,23 +150,32 @@ static void explain_case(struct recipe_run *run, struct buf *out, const struct r
 	json_array_end(out);
 }
 
-/* The event that counts: this one, or the one in a string of it. */
+/* The run and case that the event's claims come from: of the event itself, or of the one in
+ * a string of it. Writes the cases around it to `out` (may be NULL). */
+static const struct recipe_case *find_inner(struct recipe_run **run, struct buf *out)
+{
+	const struct recipe_case *it = recipe_find_case(*run);
+	while (it && it->fields[FIELD_INNER]) {
+		struct recipe_run *inner;
+		struct recipe_result unused;
+		if (recipe_run_inner(*run, it, &inner, &unused) < 0)
+			break;
+		if (out)
+			json_add_string(out, (*run)->level == 0 ? "inside" : "inside_of_it",
+			                it->name);
+		*run = inner;
+		it = recipe_find_case(inner);
+	}
+	return it;
+}
+
 static void explain_run(struct recipe_run *run, struct buf *out)
 {
 	struct error_text problem = { "" };
-	struct recipe_result result;
-	const struct recipe_case *it = recipe_find_case(run);
 	json_object_begin(out, NULL);
 	json_add_text(out, "source", run->recipe->source);
 	json_add_text(out, "scope", run->recipe->scope);
-	while (it && it->fields[FIELD_INNER]) {
-		struct recipe_run *inner;
-		if (recipe_run_inner(run, it, &inner, &result) < 0)
-			break;
-		json_add_string(out, run->level == 0 ? "inside" : "inside_of_it", it->name);
-		run = inner;
-		it = recipe_find_case(inner);
-	}
+	const struct recipe_case *it = find_inner(&run, out);
 	if (it) {
 		explain_case(run, out, it);
 	} else {
@@ -249,20 +254,6 @@ static const struct recipe_claim *find_claim(struct recipe_run *run, const struc
 	return NULL;
 }
 
-static void put_word(struct recipe_run *run, uint16_t part, struct buf *out)
-{
-	struct recipe_value value = recipe_part_value(run, part);
-	char bytes[WORD_MAX];
-	struct span text = value.text.raw;
-
-	if (value.type == DIGEST_MISSING)
-		return;
-	if (value.type == DIGEST_STRING &&
-	    event_text_value(value.text, bytes, sizeof(bytes), &text) < 0)
-		text = value.text.raw;
-	buf_append_span(out, text.len > WORD_MAX ? span_of(text.ptr, WORD_MAX) : text);
-}
-
 bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
                   const struct recipe_input *input, uint32_t index, struct buf *memory,
                   struct recipe_words *ret_words)
@@ -272,18 +263,7 @@ bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
 	if (!run)
 		return false;
 	recipe_run_begin(run, recipe, scratch, input);
-	/* The run and case that the event's claims come from: those of the event inside a
-	 * string of this one, where there is one. */
-	const struct recipe_case *it = recipe_find_case(run);
-
-	while (it && it->fields[FIELD_INNER]) {
-		struct recipe_run *inner;
-		struct recipe_result unused;
-		if (recipe_run_inner(run, it, &inner, &unused) < 0)
-			break;
-		run = inner;
-		it = recipe_find_case(inner);
-	}
+	const struct recipe_case *it = find_inner(&run, NULL);
 	const struct recipe_claim *claim = it ? find_claim(run, it, index) : NULL;
 	if (!claim)
 		return false;
@@ -299,7 +279,11 @@ bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
 	for (uint32_t i = 0; i < claim->part_count; i++) {
 		if (i > 0)
 			buf_append_char(memory, TRACE_PART_END);
-		put_word(run, claim->parts[i], memory);
+		char bytes[WORD_MAX];
+		struct recipe_value value = recipe_part_value(run, claim->parts[i]);
+		struct span text = value_text(&value, bytes, sizeof(bytes));
+		if (value.type != DIGEST_MISSING)
+			buf_append(memory, text.ptr, text.len < WORD_MAX ? text.len : WORD_MAX);
 	}
 	if (memory->failed)
 		return false;

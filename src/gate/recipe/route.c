@@ -64,12 +64,10 @@ static enum word word_of(struct span text)
 	static const struct {
 		const char *name;
 		enum word word;
-	} words[] = {
-		{ "type", WORD_TYPE },
-		{ "id", WORD_ID },
-		{ "entity", WORD_ENTITY },
-		{ "source", WORD_SOURCE },
-	};
+	} words[] = { { "type", WORD_TYPE },
+		      { "id", WORD_ID },
+		      { "entity", WORD_ENTITY },
+		      { "source", WORD_SOURCE } };
 	for (size_t i = 0; i < ARRAY_LEN(words); i++)
 		if (span_eq(text, span_str(words[i].name)))
 			return words[i].word;
@@ -191,39 +189,6 @@ static int compile_route(struct compiler *c, uint32_t number)
 	return 0;
 }
 
-/* Conditions about the event's own words were left out of the recipe's cases. */
-static int condition_place(const struct route_spec *spec, int index)
-{
-	for (uint32_t i = 0; i < spec->condition_count; i++)
-		if (word_of(spec->conditions[i].part) == WORD_NONE && index-- == 0)
-			return (int)i;
-	return -1;
-}
-
-static int compile_looks(struct compiler *c)
-{
-	struct recipe_problem problem = { .case_index = -1, .claim_index = -1, .index = -1 };
-	struct recipe_spec spec = {
-		.source = SPAN("routes"),
-		.window_s = 1,
-		.case_count = c->options->route_count,
-		.cases = c->cases,
-	};
-	int error = recipe_compile(&spec, c->options->key, &c->set->recipe, &problem);
-	if (error != ERR_CONFIG)
-		return error;
-	bool condition = problem.field && strcmp(problem.field, "condition") == 0;
-	c->problem->route = problem.case_index;
-	c->problem->field = condition ? "when" : "order_by";
-	c->problem->index = -1;
-	if (condition && problem.case_index >= 0)
-		c->problem->index = condition_place(&c->options->routes[problem.case_index],
-		                                    problem.index);
-	c->problem->column = problem.column;
-	c->problem->text = problem.text;
-	return error;
-}
-
 static int compile_routes(struct compiler *c)
 {
 	const struct route_set_options *options = c->options;
@@ -237,7 +202,32 @@ static int compile_routes(struct compiler *c)
 	for (uint32_t i = 0; i < options->route_count && error == 0; i++)
 		error = compile_route(c, i);
 	set->route_count = options->route_count;
-	return error == 0 && c->looks ? compile_looks(c) : error;
+	if (error != 0 || !c->looks)
+		return error;
+	struct recipe_problem problem = { .case_index = -1, .claim_index = -1, .index = -1 };
+	struct recipe_spec spec = {
+		.source = SPAN("routes"),
+		.window_s = 1,
+		.case_count = c->options->route_count,
+		.cases = c->cases,
+	};
+	error = recipe_compile(&spec, c->options->key, &c->set->recipe, &problem);
+	if (error != ERR_CONFIG)
+		return error;
+	bool condition = problem.field && strcmp(problem.field, "condition") == 0;
+	c->problem->route = problem.case_index;
+	c->problem->field = condition ? "when" : "order_by";
+	c->problem->index = -1;
+	if (condition && problem.case_index >= 0) {
+		/* Conditions about the event's own words are not in the recipe's cases. */
+		const struct route_spec *route = &options->routes[problem.case_index];
+		for (uint32_t i = 0; i < route->condition_count && c->problem->index < 0; i++)
+			if (word_of(route->conditions[i].part) == WORD_NONE && problem.index-- == 0)
+				c->problem->index = (int)i;
+	}
+	c->problem->column = problem.column;
+	c->problem->text = problem.text;
+	return error;
 }
 
 int route_set_new(const struct route_set_options *options, struct route_set **ret_set,
@@ -276,20 +266,17 @@ struct route_set *route_set_free(struct route_set *set)
 
 /* ---- asking ---- */
 
-static bool is_from(const struct route *route, struct span source)
-{
-	for (uint32_t i = 0; i < route->from_count; i++)
-		if (span_eq(route->from[i], source))
-			return true;
-	return route->from_count == 0;
-}
-
 uint64_t route_set_from(const struct route_set *set, struct span source)
 {
 	uint64_t routes = 0;
-	for (uint32_t i = 0; i < set->route_count; i++)
-		if (is_from(&set->routes[i], source))
+	for (uint32_t i = 0; i < set->route_count; i++) {
+		const struct route *route = &set->routes[i];
+		bool from = route->from_count == 0;
+		for (uint32_t j = 0; j < route->from_count; j++)
+			from |= span_eq(route->from[j], source);
+		if (from)
 			routes |= UINT64_C(1) << i;
+	}
 	return routes;
 }
 
@@ -324,20 +311,17 @@ static bool value_of(struct event_text text, char bytes[static VALUE_MAX], struc
 	       event_text_value(text, bytes, VALUE_MAX, ret_value) == 0;
 }
 
-static bool test_holds(const struct test *test, const struct event *event)
+static bool tests_hold(const struct route *route, const struct event *event)
 {
 	char bytes[VALUE_MAX];
 	struct span value;
-	bool holds = value_of(text_of(event, test->word), bytes, &value) &&
-	             (test->any || pattern_matches(&test->pattern, value));
-	return holds != test->negate;
-}
-
-static bool knows_itself(const struct route *route, const struct event *event)
-{
-	for (uint32_t i = 0; i < route->test_count; i++)
-		if (!test_holds(&route->tests[i], event))
+	for (uint32_t i = 0; i < route->test_count; i++) {
+		const struct test *test = &route->tests[i];
+		bool holds = value_of(text_of(event, test->word), bytes, &value) &&
+		             (test->any || pattern_matches(&test->pattern, value));
+		if (holds == test->negate)
 			return false;
+	}
 	return true;
 }
 
@@ -368,7 +352,7 @@ int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
 	uint64_t looking = 0;
 	for (uint32_t i = 0; i < set->route_count; i++) {
 		uint64_t bit = UINT64_C(1) << i;
-		if (routes & bit && !knows_itself(&set->routes[i], question->event))
+		if (routes & bit && !tests_hold(&set->routes[i], question->event))
 			routes &= ~bit;
 		if (routes & bit && set->routes[i].looks)
 			looking |= bit;
