@@ -99,18 +99,16 @@ static const struct unit duration_units[] = {
 	UNIT("m", 60000),     UNIT("s", 1000),     UNIT("ms", 1),
 };
 
-static const struct unit size_units[] = {
-	UNIT("B", 1),
-	UNIT("KiB", 1024),
-	UNIT("MiB", 1048576),
-	UNIT("GiB", 1073741824),
-	UNIT("TiB", 1099511627776),
-	UNIT("kB", 1000),
-	UNIT("KB", 1000),
-	UNIT("MB", 1000000),
-	UNIT("GB", 1000000000),
-	UNIT("TB", 1000000000000),
-};
+static const struct unit size_units[] = { UNIT("B", 1),
+	                                  UNIT("KiB", 1024),
+	                                  UNIT("MiB", 1048576),
+	                                  UNIT("GiB", 1073741824),
+	                                  UNIT("TiB", 1099511627776),
+	                                  UNIT("kB", 1000),
+	                                  UNIT("KB", 1000),
+	                                  UNIT("MB", 1000000),
+	                                  UNIT("GB", 1000000000),
+	                                  UNIT("TB", 1000000000000) };
 
 void text_duration(char ret_text[static TEXT_DURATION_MAX], uint64_t ms)
 {

@@ -91,7 +91,7 @@ static const struct special specials[] = {
 	{ { 0xfc, 0x00 }, 7, "a private" },
 	{ { 0xfe, 0x80 }, 10, "a link-local" },
 	{ { 0xfe, 0xc0 }, 10, "a site-local" },
-	{ { 0xff, 0x00 }, 8, "a multicast" },
+	{ { 0xff, 0x00 }, 8, "a multicast" }
 };
 
 const char *ip_special(const struct ip_address *address)

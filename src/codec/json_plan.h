@@ -108,17 +108,15 @@ static inline uint64_t json_load64(const char *p)
 }
 
 /* Masks of the first 0 … 8 bytes of a word. */
-static const uint64_t json_name_masks[9] = {
-	0,
-	UINT64_C(0xFF),
-	UINT64_C(0xFFFF),
-	UINT64_C(0xFFFFFF),
-	UINT64_C(0xFFFFFFFF),
-	UINT64_C(0xFFFFFFFFFF),
-	UINT64_C(0xFFFFFFFFFFFF),
-	UINT64_C(0xFFFFFFFFFFFFFF),
-	UINT64_MAX,
-};
+static const uint64_t json_name_masks[9] = { 0,
+	                                     UINT64_C(0xFF),
+	                                     UINT64_C(0xFFFF),
+	                                     UINT64_C(0xFFFFFF),
+	                                     UINT64_C(0xFFFFFFFF),
+	                                     UINT64_C(0xFFFFFFFFFF),
+	                                     UINT64_C(0xFFFFFFFFFFFF),
+	                                     UINT64_C(0xFFFFFFFFFFFFFF),
+	                                     UINT64_MAX };
 
 static inline struct json_name_key json_name_key_slow(const char *p, size_t len)
 {

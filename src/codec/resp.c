@@ -314,16 +314,14 @@ void resp_parser_free(struct resp_parser *parser)
 
 const char *resp_error_word(enum resp_error error)
 {
-	static const char *const words[RESP_ERROR_COUNT] = {
-		[RESP_ERR] = "ERR",
-		[RESP_NOAUTH] = "NOAUTH",
-		[RESP_WRONGPASS] = "WRONGPASS",
-		[RESP_NOPROTO] = "NOPROTO",
-		[RESP_EXECABORT] = "EXECABORT",
-		[RESP_OOM] = "OOM",
-		[RESP_MISCONF] = "MISCONF",
-		[RESP_LOADING] = "LOADING",
-	};
+	static const char *const words[RESP_ERROR_COUNT] = { [RESP_ERR] = "ERR",
+		                                             [RESP_NOAUTH] = "NOAUTH",
+		                                             [RESP_WRONGPASS] = "WRONGPASS",
+		                                             [RESP_NOPROTO] = "NOPROTO",
+		                                             [RESP_EXECABORT] = "EXECABORT",
+		                                             [RESP_OOM] = "OOM",
+		                                             [RESP_MISCONF] = "MISCONF",
+		                                             [RESP_LOADING] = "LOADING" };
 	CHECK(error < RESP_ERROR_COUNT);
 	return words[error];
 }

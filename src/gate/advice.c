@@ -19,16 +19,14 @@
 static const struct {
 	struct span preset;
 	uint64_t ms;
-} known_retries[] = {
-	{ { "eventbridge", 11 }, DAY_MS },
-	{ { "genesys", 7 }, 4 * DAY_MS },
-	{ { "standard-webhooks", 17 }, 28 * HOUR_MS },
-	{ { "stripe", 6 }, 3 * DAY_MS },
-	{ { "shopify", 7 }, 4 * HOUR_MS },
-	{ { "sns", 3 }, HOUR_MS },
-	{ { "sqs", 3 }, 4 * DAY_MS },
-	{ { "lambda", 6 }, 6 * HOUR_MS },
-};
+} known_retries[] = { { { "eventbridge", 11 }, DAY_MS },
+	              { { "genesys", 7 }, 4 * DAY_MS },
+	              { { "standard-webhooks", 17 }, 28 * HOUR_MS },
+	              { { "stripe", 6 }, 3 * DAY_MS },
+	              { { "shopify", 7 }, 4 * HOUR_MS },
+	              { { "sns", 3 }, HOUR_MS },
+	              { { "sqs", 3 }, 4 * DAY_MS },
+	              { { "lambda", 6 }, 6 * HOUR_MS } };
 
 uint64_t advice_retries_ms(struct span preset)
 {
@@ -51,15 +49,6 @@ uint64_t advice_round_up_ms(uint64_t ms)
 		if (ms <= steps[i])
 			return steps[i];
 	return steps[ARRAY_LEN(steps) - 1];
-}
-
-static enum advice_trust trust_of(uint64_t seen)
-{
-	if (seen == 0)
-		return ADVICE_TRUST_NONE;
-	if (seen < FEW)
-		return ADVICE_TRUST_LOW;
-	return seen < MANY ? ADVICE_TRUST_FAIR : ADVICE_TRUST_GOOD;
 }
 
 static uint64_t advised_ms(const struct advice *advice)
@@ -100,7 +89,11 @@ struct advice advice_make(const struct advice_question *question, const struct g
 		advice.half_ms = histogram_quantile(&gap->duplicates, 500000);
 		advice.most_ms = histogram_quantile(&gap->duplicates, 990000);
 	}
-	advice.trust = trust_of(advice.duplicates + advice.returns);
+	uint64_t seen = advice.duplicates + advice.returns;
+	advice.trust = seen == 0     ? ADVICE_TRUST_NONE
+	               : seen < FEW  ? ADVICE_TRUST_LOW
+	               : seen < MANY ? ADVICE_TRUST_FAIR
+	                             : ADVICE_TRUST_GOOD;
 	advice.state = state_of(&advice);
 	advice.advised_ms = advised_ms(&advice);
 	return advice;
@@ -108,25 +101,21 @@ struct advice advice_make(const struct advice_question *question, const struct g
 
 const char *advice_state_name(enum advice_state state)
 {
-	static const char *const names[] = {
-		[ADVICE_NO_DATA] = "no data",
-		[ADVICE_FITS] = "fits",
-		[ADVICE_BELOW_RETRIES] = "below retries",
-		[ADVICE_NEAR] = "near",
-		[ADVICE_TOO_SHORT] = "too short",
-	};
+	static const char *const names[] = { [ADVICE_NO_DATA] = "no data",
+		                             [ADVICE_FITS] = "fits",
+		                             [ADVICE_BELOW_RETRIES] = "below retries",
+		                             [ADVICE_NEAR] = "near",
+		                             [ADVICE_TOO_SHORT] = "too short" };
 	CHECK((size_t)state < ARRAY_LEN(names));
 	return names[state];
 }
 
 const char *advice_trust_name(enum advice_trust trust)
 {
-	static const char *const names[] = {
-		[ADVICE_TRUST_NONE] = "none",
-		[ADVICE_TRUST_LOW] = "low",
-		[ADVICE_TRUST_FAIR] = "fair",
-		[ADVICE_TRUST_GOOD] = "good",
-	};
+	static const char *const names[] = { [ADVICE_TRUST_NONE] = "none",
+		                             [ADVICE_TRUST_LOW] = "low",
+		                             [ADVICE_TRUST_FAIR] = "fair",
+		                             [ADVICE_TRUST_GOOD] = "good" };
 	CHECK((size_t)trust < ARRAY_LEN(names));
 	return names[trust];
 }

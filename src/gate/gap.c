@@ -114,18 +114,6 @@ static void make_room(struct gap *gap, uint64_t now_ms, uint32_t window_s)
 		leave_out(gap, UINT64_MAX);
 }
 
-static void remember(struct gap *gap, uint32_t slot, struct gap_passage passage)
-{
-	if (gap->count == GAP_ENTRIES_MAX) {
-		make_room(gap, ticket_time_ms(passage.ticket), passage.window_s);
-		if (!in_sample(passage.word, gap->sample))
-			return;
-		slot = slot_of(gap, passage.word);
-	}
-	gap->entries[slot] = (struct gap_entry){ passage.word, passage.ticket };
-	gap->count++;
-}
-
 bool gap_passed(struct gap *gap, struct gap_passage passage, uint64_t *ret_before)
 {
 	CHECK(passage.ticket != 0);
@@ -133,12 +121,19 @@ bool gap_passed(struct gap *gap, struct gap_passage passage, uint64_t *ret_befor
 		return false;
 	uint32_t slot = slot_of(gap, passage.word);
 	struct gap_entry *entry = &gap->entries[slot];
+	uint64_t now_ms = ticket_time_ms(passage.ticket);
 	if (entry->ticket == 0) {
-		remember(gap, slot, passage);
+		if (gap->count == GAP_ENTRIES_MAX) {
+			make_room(gap, now_ms, passage.window_s);
+			if (!in_sample(passage.word, gap->sample))
+				return false;
+			entry = &gap->entries[slot_of(gap, passage.word)];
+		}
+		*entry = (struct gap_entry){ passage.word, passage.ticket };
+		gap->count++;
 		return false;
 	}
-	/* Let through within the window: a shadow claim, a conflict, a replay. */
-	uint64_t now_ms = ticket_time_ms(passage.ticket);
+	/* It passed within the window: a shadow claim, a conflict, a replay. */
 	uint64_t before_ms = ticket_time_ms(entry->ticket);
 	if (now_ms < before_ms || now_ms - before_ms < passage.window_s * SECOND_MS)
 		return false;
@@ -236,24 +231,6 @@ static void get_histogram(struct reader *reader, struct histogram *histogram)
 	}
 }
 
-static void get_entries(struct reader *reader, struct gap *gap)
-{
-	uint64_t entries = get(reader, 4);
-	if (entries > GAP_ENTRIES_MAX)
-		reader->failed = true;
-	for (uint64_t i = 0; i < entries && !reader->failed; i++) {
-		uint64_t word = get(reader, 8);
-		uint64_t ticket = get(reader, 8);
-		uint32_t slot = slot_of(gap, word);
-		if (ticket == 0 || ticket >> TICKET_BITS != 0 || gap->entries[slot].ticket != 0) {
-			reader->failed = true;
-			return;
-		}
-		gap->entries[slot] = (struct gap_entry){ word, ticket };
-		gap->count++;
-	}
-}
-
 static void clear(struct gap *gap)
 {
 	histogram_clear(&gap->duplicates);
@@ -279,7 +256,16 @@ int gap_read(struct gap *gap, struct span bytes)
 	set_counter(&gap->last_ms, get(&reader, 8));
 	get_histogram(&reader, &gap->duplicates);
 	get_histogram(&reader, &gap->returns);
-	get_entries(&reader, gap);
+	uint64_t entries = get(&reader, 4);
+	reader.failed |= entries > GAP_ENTRIES_MAX;
+	for (uint64_t i = 0; i < entries && !reader.failed; i++) {
+		uint64_t word = get(&reader, 8);
+		uint64_t ticket = get(&reader, 8);
+		struct gap_entry *entry = &gap->entries[slot_of(gap, word)];
+		reader.failed |= ticket == 0 || ticket >> TICKET_BITS != 0 || entry->ticket != 0;
+		*entry = (struct gap_entry){ word, ticket };
+		gap->count++;
+	}
 	if (reader.failed || reader.left.len > 0 || sample > GAP_SAMPLE_MAX) {
 		clear(gap);
 		return ERR_INVALID;

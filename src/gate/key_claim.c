@@ -22,45 +22,24 @@ void key_claim_scratch_free(struct key_claim_scratch *scratch)
 	buf_free(&scratch->sorting);
 }
 
-static int canonicalise(struct key_claim_scratch *scratch, struct span text, const char *name,
-                        struct error_text *ret_problem)
-{
-	const struct jcs_options options = { .exact = true };
-	struct json_problem problem;
-
-	buf_clear(&scratch->canonical);
-	scratch->canonical.cap = scratch->sorting.cap = CANONICAL_MAX;
-	int r = jcs_write(text, &options, &scratch->canonical, &scratch->sorting, &problem);
-	if (r == ERR_INVALID)
-		return error_fill(ret_problem, r, "at byte %zu of %s: expected %s", problem.offset,
-		                  name, problem.expected);
-	if (r == ERR_TOO_LARGE)
-		return error_fill(ret_problem, r, "%s is too large to be compared", name);
-	return r;
-}
-
-static int add_string(struct digest_input *input, const struct json_value *value,
-                      struct error_text *ret_problem)
-{
-	size_t len = value->text.len;
-
-	if (len == 0)
-		return error_fill(ret_problem, ERR_INVALID,
-		                  "expected a key, found an empty string");
-	if (!value->escaped)
-		return digest_add(input, DIGEST_STRING, value->text);
-	int r = json_decode(value->text, digest_room(input), DIGEST_PART_MAX, &len);
-	return r < 0 ? r : digest_add(input, DIGEST_STRING, span_of(digest_room(input), len));
-}
-
 static int add_part(struct digest_input *input, const struct json_value *value,
                     struct error_text *ret_problem)
 {
-	struct span text;
-	int r;
+	struct span text = value->text;
+	int r = 0;
 
 	switch (value->type) {
-	case JSON_STRING: r = add_string(input, value, ret_problem); break;
+	case JSON_STRING:
+		if (text.len == 0)
+			return error_fill(ret_problem, ERR_INVALID,
+			                  "expected a key, found an empty string");
+		if (value->escaped) {
+			text.ptr = digest_room(input);
+			r = json_decode(value->text, digest_room(input), DIGEST_PART_MAX,
+			                &text.len);
+		}
+		r = r < 0 ? r : digest_add(input, DIGEST_STRING, text);
+		break;
 	case JSON_NUMBER:
 		r = json_number_exact(value->text, digest_room(input), DIGEST_PART_MAX, &text);
 		r = r < 0 ? r : digest_add(input, DIGEST_NUMBER, text);
@@ -119,7 +98,16 @@ static int content_check(const struct key_claim *claim, const unsigned char *key
 		struct span text = claim->payload.text;
 		if (claim->payload.type == JSON_STRING) /* with its quotes */
 			text = span_of(text.ptr - 1, text.len + 2);
-		int r = canonicalise(scratch, text, "the payload", ret_problem);
+		const struct jcs_options options = { .exact = true };
+		struct json_problem problem;
+		buf_clear(&scratch->canonical);
+		scratch->canonical.cap = scratch->sorting.cap = CANONICAL_MAX;
+		int r = jcs_write(text, &options, &scratch->canonical, &scratch->sorting, &problem);
+		if (r == ERR_INVALID)
+			error_fill(ret_problem, r, "at byte %zu of the payload: expected %s",
+			           problem.offset, problem.expected);
+		if (r == ERR_TOO_LARGE)
+			error_fill(ret_problem, r, "the payload is too large to be compared");
 		if (r < 0)
 			return r;
 		bytes = buf_span(&scratch->canonical);

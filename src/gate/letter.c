@@ -6,17 +6,15 @@
 
 #define HEAD_BYTES 3u
 
-static const char *const names[LETTER_FIELD_COUNT] = {
-	[LETTER_ID] = "id",
-	[LETTER_TYPE] = "type",
-	[LETTER_ENTITY] = "entity",
-	[LETTER_TIME] = "time",
-	[LETTER_CONTENT_TYPE] = "content-type",
-	[LETTER_TRACEPARENT] = "traceparent",
-	[LETTER_TRACESTATE] = "tracestate",
-	[LETTER_CORRELATION] = "correlation",
-	[LETTER_REPLAY_OF] = "replay-of",
-};
+static const char *const names[LETTER_FIELD_COUNT] = { [LETTER_ID] = "id",
+	                                               [LETTER_TYPE] = "type",
+	                                               [LETTER_ENTITY] = "entity",
+	                                               [LETTER_TIME] = "time",
+	                                               [LETTER_CONTENT_TYPE] = "content-type",
+	                                               [LETTER_TRACEPARENT] = "traceparent",
+	                                               [LETTER_TRACESTATE] = "tracestate",
+	                                               [LETTER_CORRELATION] = "correlation",
+	                                               [LETTER_REPLAY_OF] = "replay-of" };
 
 void letter_write(const struct letter *letter, struct buf *out)
 {

@@ -23,20 +23,7 @@ int pattern_split(struct span text, struct pattern *ret_pattern)
 	return 0;
 }
 
-/* Takes the first of the text that is the piece, and all before it, off its front. */
-static bool skip_piece(struct span *text, struct span piece)
-{
-	if (piece.len == 0)
-		return true;
-	const char *at = text->len > 0 && text->ptr
-	                         ? memmem(text->ptr, text->len, piece.ptr, piece.len)
-	                         : NULL;
-	if (at)
-		*text = span_skip(*text, (size_t)(at - text->ptr) + piece.len);
-	return at != NULL;
-}
-
-/* Pieces in their order, each as early as it can be: no way back is needed. */
+/* Finds the pieces in their order, each as early as possible: so it never goes back. */
 bool pattern_matches_pieces(const struct pattern *pattern, struct span text)
 {
 	struct span last = pattern->pieces[pattern->piece_count - 1];
@@ -44,9 +31,17 @@ bool pattern_matches_pieces(const struct pattern *pattern, struct span text)
 	if (!span_starts(text, pattern->pieces[0]))
 		return false;
 	text = span_skip(text, pattern->pieces[0].len);
-	for (uint32_t i = 1; i + 1 < pattern->piece_count; i++)
-		if (!skip_piece(&text, pattern->pieces[i]))
+	for (uint32_t i = 1; i + 1 < pattern->piece_count; i++) {
+		struct span piece = pattern->pieces[i];
+		if (piece.len == 0)
+			continue;
+		const char *at = text.len > 0 && text.ptr
+		                         ? memmem(text.ptr, text.len, piece.ptr, piece.len)
+		                         : NULL;
+		if (!at)
 			return false;
+		text = span_skip(text, (size_t)(at - text.ptr) + piece.len);
+	}
 	if (last.len == 0)
 		return true;
 	return text.ptr && text.len >= last.len &&

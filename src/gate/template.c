@@ -154,15 +154,6 @@ static bool read_word(struct span word, struct template_piece *piece)
 	return true;
 }
 
-static int compile_word(struct compiler *compiler, struct span word, struct template_piece *piece)
-{
-	if (read_word(word, piece))
-		return 0;
-	return refuse(compiler, (size_t)(word.ptr - compiler->text.ptr),
-	              "{ticket}, {source}, {attempt}, {id}, {type}, {entity}, {time}, "
-	              "{correlation} or {$.path}");
-}
-
 /* The text from { on. */
 static int compile_place(struct compiler *compiler)
 {
@@ -170,7 +161,7 @@ static int compile_place(struct compiler *compiler)
 	size_t end = find_end(compiler->text, begin);
 	struct span place = span_of(compiler->text.ptr + begin, end - begin);
 	struct template_piece piece = { .quoted = compiler->quoted, .text = place };
-	int error;
+	int error = 0;
 	if (end == compiler->text.len)
 		return refuse(compiler, begin - 1, "a } for this {");
 	if (span_eq(place, SPAN("$"))) {
@@ -182,8 +173,10 @@ static int compile_place(struct compiler *compiler)
 		                      "{$} only in SQL or a body of JSON, outside of quotes");
 	} else if (place.ptr[0] == '$') {
 		error = compile_path(compiler, place, &piece);
-	} else {
-		error = compile_word(compiler, place, &piece);
+	} else if (!read_word(place, &piece)) {
+		return refuse(compiler, begin,
+		              "{ticket}, {source}, {attempt}, {id}, {type}, {entity}, {time}, "
+		              "{correlation} or {$.path}");
 	}
 	compiler->at = end + 1;
 	return error ? error : add_piece(compiler, &piece);
@@ -521,45 +514,32 @@ static int put_value(const struct template_run *run, const struct template *it,
 	return 0;
 }
 
-static const struct template_piece *find_place(const struct templates *templates, uint32_t number,
-                                               uint32_t place)
+int template_value(const struct template_run *run, uint32_t number, uint32_t place, struct buf *out,
+                   bool *ret_there, struct error_text *ret_text)
 {
-	CHECK(number < templates->count);
-	const struct template *it = &templates->list[number];
-	const struct template_piece *piece = &templates->pieces[it->first];
+	char memory[TEXT_U64_MAX];
+	CHECK(number < run->templates->count);
+	const struct template *it = &run->templates->list[number];
+	const struct template_piece *piece = &run->templates->pieces[it->first];
 	const struct template_piece *end = piece + it->count;
 	for (; piece < end; piece++)
 		if (piece->kind != TEMPLATE_FIXED && place-- == 0)
 			break;
 	CHECK(piece < end);
-	return piece;
-}
-
-static int append_decoded(struct span text, struct buf *out)
-{
-	size_t len;
-	int error = buf_reserve(out, text.len);
-	if (error == 0)
-		error = json_decode(text, out->ptr + out->len, text.len, &len);
-	if (error == 0)
-		out->len += len;
-	return error;
-}
-
-int template_value(const struct template_run *run, uint32_t number, uint32_t place, struct buf *out,
-                   bool *ret_there, struct error_text *ret_text)
-{
-	char memory[TEXT_U64_MAX];
-	const struct template_piece *piece = find_place(run->templates, number, place);
 	struct value value = value_of(run, piece, memory);
 	size_t start = out->len;
 	bool there = !is_missing(piece, &value, true) &&
 	             (value.string || !span_eq(value.text, SPAN("null")));
 	int error = 0;
-	if (there && value.string && value.escaped)
-		error = append_decoded(value.text, out);
-	else if (there)
+	if (there && value.string && value.escaped) {
+		size_t len = 0;
+		error = buf_reserve(out, value.text.len);
+		if (error == 0)
+			error = json_decode(value.text, out->ptr + out->len, value.text.len, &len);
+		out->len += len;
+	} else if (there) {
 		buf_append_span(out, value.text);
+	}
 	if (error || out->failed)
 		return error ? error : out->failed;
 	if (out->len > start && memchr(out->ptr + start, '\0', out->len - start))

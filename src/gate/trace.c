@@ -120,15 +120,6 @@ static void add_claim(const struct trace *trace, struct buf *out)
 	}
 }
 
-static void add_content(const struct trace *trace, struct buf *out)
-{
-	const unsigned both = TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
-	if ((trace->flags & both) != both)
-		return;
-	add(out, "; the content is ");
-	add(out, trace->content == trace->original_content ? "the same" : "another");
-}
-
 static void say_taken(const struct trace *trace, struct buf *out)
 {
 	add_ticket(out, trace->original);
@@ -139,43 +130,9 @@ static void say_taken(const struct trace *trace, struct buf *out)
 	add(out, " before");
 }
 
-/* What became of an event that is another under the same key. */
-static void say_second(const struct trace *trace, struct buf *out)
-{
-	if (trace->ticket == 0 || trace->flags & TRACE_SHADOW)
-		return;
-	add(out, trace->flags & TRACE_ASIDE ? "; kept aside as " : "; passed as ");
-	add_ticket(out, trace->ticket);
-}
-
-static void say_new(const struct trace *trace, struct buf *out)
-{
-	if (!(trace->flags & TRACE_RETURNED)) {
-		add(out, "new: passed with ticket ");
-		add_ticket(out, trace->ticket);
-		return;
-	}
-	add(out, "new again: passed with ticket ");
-	add_ticket(out, trace->ticket);
-	add(out, ", though ");
-	add_ticket(out, trace->original);
-	add(out, " was the same ");
-	add_gap(out, trace->gap_ms);
-	add(out, " before: the window had ended");
-}
-
-static void say_stale(const struct trace *trace, struct buf *out)
-{
-	add(out, "stale: ");
-	add_claim(trace, out);
-	add(out, " knows a newer state, ticket ");
-	add_ticket(out, trace->original);
-	add(out, ", since ");
-	add_gap(out, trace->gap_ms);
-}
-
 void trace_reason(const struct trace *trace, struct buf *out)
 {
+	const unsigned both = TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
 	if (trace->flags & TRACE_SHADOW) {
 		add(out, "passed with ticket ");
 		add_ticket(out, trace->ticket);
@@ -185,21 +142,46 @@ void trace_reason(const struct trace *trace, struct buf *out)
 	case VERDICT_DUPLICATE:
 		add(out, "duplicate of ");
 		say_taken(trace, out);
-		add_content(trace, out);
+		if ((trace->flags & both) == both) {
+			add(out, "; the content is ");
+			add(out,
+			    trace->content == trace->original_content ? "the same" : "another");
+		}
 		break;
 	case VERDICT_CONFLICT:
 		add(out, "conflict with ");
 		say_taken(trace, out);
 		add(out, ", with other content");
-		say_second(trace, out);
+		if (trace->ticket != 0 && !(trace->flags & TRACE_SHADOW)) {
+			add(out, trace->flags & TRACE_ASIDE ? "; kept aside as " : "; passed as ");
+			add_ticket(out, trace->ticket);
+		}
 		break;
 	case VERDICT_BUSY:
 		add(out, "busy with ");
 		say_taken(trace, out);
 		add(out, ", and its outcome is not known yet");
 		break;
-	case VERDICT_STALE: say_stale(trace, out); break;
-	case VERDICT_NEW: say_new(trace, out); break;
+	case VERDICT_STALE:
+		add(out, "stale: ");
+		add_claim(trace, out);
+		add(out, " knows a newer state, ticket ");
+		add_ticket(out, trace->original);
+		add(out, ", since ");
+		add_gap(out, trace->gap_ms);
+		break;
+	case VERDICT_NEW:
+		add(out, trace->flags & TRACE_RETURNED ? "new again: " : "new: ");
+		add(out, "passed with ticket ");
+		add_ticket(out, trace->ticket);
+		if (trace->flags & TRACE_RETURNED) {
+			add(out, ", though ");
+			add_ticket(out, trace->original);
+			add(out, " was the same ");
+			add_gap(out, trace->gap_ms);
+			add(out, " before: the window had ended");
+		}
+		break;
 	case VERDICT_SPOOLED:
 		add(out, "kept on this node as ");
 		add_ticket(out, trace->ticket);

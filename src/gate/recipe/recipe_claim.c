@@ -24,27 +24,24 @@ void recipe_read_body(struct recipe_run *run)
 	run->doc.there = (struct json_set){ { 0 } };
 }
 
-static void read_header(struct recipe_run *run, const struct http1_header *header)
-{
-	const struct recipe_headers *headers = &run->recipe->headers;
-	for (uint32_t i = 0; i < headers->count; i++) {
-		if (!span_eq_nocase(headers->names[i], header->name))
-			continue;
-		uint32_t bit = 1u << i;
-		if (run->headers_there & bit)
-			run->headers_repeated |= bit;
-		else if (header->value.len > 0)
-			run->headers[i] = header->value;
-		run->headers_there |= header->value.len > 0 ? bit : 0;
-		return;
-	}
-}
-
 void recipe_read_headers(struct recipe_run *run)
 {
 	run->headers_read = true;
-	for (uint32_t i = 0; i < run->input.header_count; i++)
-		read_header(run, &run->input.headers[i]);
+	const struct recipe_headers *wanted = &run->recipe->headers;
+	for (uint32_t i = 0; i < run->input.header_count; i++) {
+		const struct http1_header *header = &run->input.headers[i];
+		uint32_t at = 0;
+		while (at < wanted->count && !span_eq_nocase(wanted->names[at], header->name))
+			at++;
+		if (at == wanted->count)
+			continue;
+		uint32_t bit = 1u << at;
+		if (run->headers_there & bit)
+			run->headers_repeated |= bit;
+		else if (header->value.len > 0)
+			run->headers[at] = header->value;
+		run->headers_there |= header->value.len > 0 ? bit : 0;
+	}
 }
 
 static struct recipe_value json_to_value(const struct json_value *json)
@@ -497,16 +494,6 @@ static int add_body(struct recipe_run *run, const struct recipe_claim *claim,
 	return error < 0 ? refuse_value(&part, &value, error, ret_problem) : error;
 }
 
-/* Parts that are the same for all items of a batch would make them one. */
-static int add_place(struct recipe_run *run, const struct recipe_claim *claim)
-{
-	char digits[TEXT_U64_MAX];
-	if (!run->in_batch || claim->of_body)
-		return 0;
-	size_t len = text_u64(digits, run->place);
-	return digest_add(&run->digest, DIGEST_PLACE, span_of(digits, len));
-}
-
 static int add_parts(struct recipe_run *run, const struct recipe_claim *claim,
                      struct error_text *ret_problem)
 {
@@ -518,10 +505,16 @@ static int add_parts(struct recipe_run *run, const struct recipe_claim *claim,
 		error = add_body(run, claim, ret_problem);
 	for (uint32_t i = 0; error == 0 && i < claim->part_count; i++)
 		error = add_part(run, claim, claim->parts[i], ret_problem);
-	if (error != PART_IS_MISSING || claim->missing != RECIPE_MISSING_DIGEST)
-		return error ? error : add_place(run, claim);
-	digest_begin(&run->digest, &claim->scope);
-	return add_body(run, claim, ret_problem);
+	if (error == PART_IS_MISSING && claim->missing == RECIPE_MISSING_DIGEST) {
+		digest_begin(&run->digest, &claim->scope);
+		return add_body(run, claim, ret_problem);
+	}
+	if (error != 0 || !run->in_batch || claim->of_body)
+		return error;
+	/* Parts that are the same for all items of a batch would make them one. */
+	char digits[TEXT_U64_MAX];
+	size_t len = text_u64(digits, run->place);
+	return digest_add(&run->digest, DIGEST_PLACE, span_of(digits, len));
 }
 
 static uint64_t rank_of(struct recipe_run *run, const struct recipe_claim *claim)
@@ -560,24 +553,17 @@ static int read_order(struct recipe_run *run, const struct recipe_claim *claim, 
 	return 0;
 }
 
-static bool all_hold(struct recipe_run *run, const uint16_t *tests, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-		if (!recipe_test_holds(run, tests[i]))
-			return false;
-	return true;
-}
-
 int recipe_run_claim(struct recipe_run *run, const struct recipe_claim *claim,
                      struct claim *ret_claim, struct error_text *ret_problem)
 {
 	uint64_t order = 0;
 	CHECK(claim->window_s > 0);
 	CHECK(claim->part_count <= RECIPE_SPEC_PARTS_MAX);
-	if (!all_hold(run, claim->tests, claim->test_count)) {
-		error_fill(ret_problem, ERR_INVALID, "its conditions do not hold");
-		return CLAIM_NOT_MEANT;
-	}
+	for (uint32_t i = 0; i < claim->test_count; i++)
+		if (!recipe_test_holds(run, claim->tests[i])) {
+			error_fill(ret_problem, ERR_INVALID, "its conditions do not hold");
+			return CLAIM_NOT_MEANT;
+		}
 	int error = add_parts(run, claim, ret_problem);
 	if (error == 0 && claim->kind == CLAIM_NEWEST)
 		error = read_order(run, claim, &order, ret_problem);

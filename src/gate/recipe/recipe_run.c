@@ -56,26 +56,19 @@ void recipe_run_next(struct recipe_run *run, struct span bytes, enum recipe_body
 	memset(run->held, 0, sizeof(run->held));
 }
 
-/* The canonical form of a JSON text. */
-static int read_canonical(struct recipe_run *run, struct span *text)
-{
-	static const struct jcs_options exact = { .exact = true };
-	struct buf *out = &run->scratch->canonical;
-	struct json_problem problem;
-	buf_clear(out);
-	int error = jcs_write(*text, &exact, out, &run->scratch->sorting, &problem);
-	if (error == 0)
-		*text = buf_span(out);
-	return error;
-}
-
-/* As written but for blanks between tokens, if there are any. */
+/* As written but for blanks between tokens, if there are any; or the canonical form. */
 static int digest_content(struct recipe_run *run, struct span text, bool json, uint64_t *ret_digest)
 {
 	struct buf *compact = &run->scratch->canonical;
 	int error = ERR_INVALID;
-	if (json && run->recipe->compare_values)
-		error = read_canonical(run, &text);
+	if (json && run->recipe->compare_values) {
+		static const struct jcs_options exact = { .exact = true };
+		struct json_problem problem;
+		buf_clear(compact);
+		error = jcs_write(text, &exact, compact, &run->scratch->sorting, &problem);
+		if (error == 0)
+			text = buf_span(compact);
+	}
 	if (error == -ENOMEM)
 		return error;
 	if (error != 0 && json && run->doc.blanks) {
@@ -171,14 +164,6 @@ static bool is_json(const struct recipe_run *run)
 	return json_scan(run->input.body, NULL, &doc) == 0;
 }
 
-/* Claims of kind once tell whether the content is another than it was. */
-static uint32_t check_of(const struct claim *claim, uint64_t content)
-{
-	uint32_t check = (uint32_t)(content ^ content >> 32);
-	check |= content != 0 && check == 0;
-	return claim->kind == CLAIM_ONCE ? check : 0;
-}
-
 /* Whoever writes lines need not look at its bytes then, which are far away by that time.
  * (In a string of JSON no line can break.) */
 static bool is_line(const struct recipe_run *run)
@@ -215,10 +200,14 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		error_fill(ret_problem, error, "the content is too large to be compared");
 	if (error < 0)
 		return error;
+	/* Claims of kind `once` carry a check, to detect changed content; 0 is unknown. */
+	uint64_t content = ret_result->event.content;
+	uint32_t check = (uint32_t)(content ^ content >> 32);
+	check |= content != 0 && check == 0;
 	for (uint32_t i = 0; i < ret_result->claim_count; i++) {
 		struct claim *claim = &ret_result->claims[i];
 		claim->digest = digest_with_check(claim->digest,
-		                                  check_of(claim, ret_result->event.content));
+		                                  claim->kind == CLAIM_ONCE ? check : 0);
 	}
 	return 0;
 }
@@ -425,14 +414,6 @@ static enum recipe_step next_line(struct recipe_items *items, struct recipe_resu
 	return run_item(items, line, BODY_UNREAD, ret_result, ret_problem);
 }
 
-static int refuse_array(const struct recipe_run *run, struct error_text *ret_problem)
-{
-	const struct json_problem *problem = &run->doc.problem;
-	return error_fill(ret_problem, ERR_INVALID,
-	                  "expected a JSON array of events; at byte %zu of it: expected %s",
-	                  problem->offset, problem->expected);
-}
-
 static enum recipe_step next_element(struct recipe_items *items, struct recipe_result *ret_result,
                                      struct error_text *ret_problem)
 {
@@ -444,7 +425,11 @@ static enum recipe_step next_element(struct recipe_items *items, struct recipe_r
 		struct json_problem problem = run->doc.problem;
 		if (!problem.repeated ||
 		    json_elements_next(&items->elements, NULL, &run->doc, &element) != 1)
-			return broken(items, refuse_array(run, ret_problem));
+			return broken(items, error_fill(ret_problem, ERR_INVALID,
+			                                "expected a JSON array of events; at byte "
+			                                "%zu of it: expected %s",
+			                                run->doc.problem.offset,
+			                                run->doc.problem.expected));
 		if (!count_item(items))
 			return too_many(items, ret_problem);
 		ret_result->payload = element;
@@ -472,16 +457,6 @@ static enum recipe_step begin_array(struct recipe_items *items, struct span arra
 	return next_element(items, ret_result, ret_problem);
 }
 
-/* Is the event known by headers alone? Then its body is no batch. */
-static bool is_whole(struct recipe_run *run)
-{
-	const struct recipe *recipe = run->recipe;
-	for (uint32_t i = 0; i < recipe->case_count; i++)
-		if (recipe->cases[i].whole && recipe_case_holds(run, &recipe->cases[i]))
-			return true;
-	return false;
-}
-
 static enum recipe_step first_item(struct recipe_items *items, struct recipe_result *ret_result,
                                    struct error_text *ret_problem)
 {
@@ -494,7 +469,12 @@ static enum recipe_step first_item(struct recipe_items *items, struct recipe_res
 		body = span_skip(body, 1);
 	bool array = body.len > 0 && body.ptr[0] == '[';
 	bool lines = is_ndjson(run);
-	if (run->recipe->batch == RECIPE_BATCH_NEVER || (!array && !lines) || is_whole(run)) {
+	const struct recipe *recipe = run->recipe;
+	bool whole = recipe->batch == RECIPE_BATCH_NEVER || (!array && !lines);
+	/* The body of an event that is known by its headers alone is no batch. */
+	for (uint32_t i = 0; !whole && i < recipe->case_count; i++)
+		whole = recipe->cases[i].whole && recipe_case_holds(run, &recipe->cases[i]);
+	if (whole) {
 		/* One event, or an object with a batch inside. */
 		const struct recipe_case *it = recipe_find_case(run);
 		if (it && it->fields[FIELD_ITEMS] && run->recipe->batch == RECIPE_BATCH_AUTO) {
