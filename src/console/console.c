@@ -54,54 +54,54 @@ struct metric {
 #define RESP(field) OF_RESP, FIELD(struct resp_counters, field)
 
 static const struct metric metrics[] = {
-	{ "stile_build_info", "gauge", "Always 1; the version is in the label.", OF_VERSION, 0, 0 },
-	{ "stile_start_time_seconds", "gauge", "When the process began to serve, unix time.",
-	  OF_START, 0, 0 },
+	{ "stile_build_info", "gauge", "Always 1; the label has the version.", OF_VERSION, 0, 0 },
+	{ "stile_start_time_seconds", "gauge",
+	  "Time at which the process began to serve (Unix time).", OF_START, 0, 0 },
 	{ "stile_verdicts_total", "counter", "Events decided, by verdict.", VERDICTS(verdicts) },
 	{ "stile_shadow_verdicts_total", "counter",
-	  "Events that passed, by what a claim in shadow would have said.", VERDICTS(would) },
+	  "Events that passed, by the verdict that a claim in shadow mode would have given.",
+	  VERDICTS(would) },
 	{ "stile_refused_total", "counter",
-	  "Events from which no claim could be computed, or which were too large.",
+	  "Events rejected because no claim could be computed, or because they were too large.",
 	  SOURCE(refused) },
 	{ "stile_unauthorized_total", "counter",
 	  "Requests that failed the source's authentication.", SOURCE(unauthorized) },
 	{ "stile_overload_total", "counter",
 	  "Events answered 503 because the store had no room or a write failed.",
 	  SOURCE(overload) },
-	{ "stile_unrouted_total", "counter", "New events that no route was for: they go nowhere.",
-	  SOURCE(unrouted) },
-	{ "stile_answer_seconds", "histogram", "From a whole request to its durable answer.",
-	  OF_ANSWERS, 0, 0 },
+	{ "stile_unrouted_total", "counter",
+	  "New events that matched no route and are not delivered.", SOURCE(unrouted) },
+	{ "stile_answer_seconds", "histogram",
+	  "Time from a complete request to its durable answer.", OF_ANSWERS, 0, 0 },
 	{ "stile_commits_total", "counter", "Durable writes of the journal.", STORE(commits) },
 	{ "stile_commit_operations_total", "counter", "Operations in those writes.",
 	  STORE(commit_ops) },
 	{ "stile_commit_seconds", "histogram", "Time of a durable write.", OF_COMMITS, 0, 0 },
-	{ "stile_commit_batch", "histogram", "Operations that shared a durable write.", OF_BATCHES,
-	  0, 0 },
-	{ "stile_live_claims", "gauge", "Claims remembered now.", STORE(live_claims) },
-	{ "stile_live_entities", "gauge", "Entities whose newest event is remembered now.",
+	{ "stile_commit_batch", "histogram", "Operations in one durable write.", OF_BATCHES, 0, 0 },
+	{ "stile_live_claims", "gauge", "Claims remembered.", STORE(live_claims) },
+	{ "stile_live_entities", "gauge", "Entities whose newest event is remembered.",
 	  STORE(live_entities) },
-	{ "stile_live_cells", "gauge", "Names that have a value now.", STORE(live_cells) },
-	{ "stile_expired_claims_total", "counter", "Claims forgotten because their window ended.",
+	{ "stile_live_cells", "gauge", "Cells (names with a value).", STORE(live_cells) },
+	{ "stile_expired_claims_total", "counter", "Claims whose window ended.",
 	  STORE(expired_claims) },
-	{ "stile_index_bytes", "gauge", "Memory of the index of claims.", STORE(index_bytes) },
+	{ "stile_index_bytes", "gauge", "Memory of the claims index.", STORE(index_bytes) },
 	{ "stile_open_tickets", "gauge", "Open deliveries: one for each sink of an event.",
 	  STORE(open_tickets) },
 	{ "stile_held_tickets", "gauge",
-	  "Events kept aside for a conflict, until someone releases or drops them.",
+	  "Events kept aside because of a conflict, until someone releases or drops them.",
 	  STORE(held_tickets) },
 	{ "stile_parked_tickets", "gauge",
 	  "Deliveries whose outcome is unknown, until someone releases or drops them.",
 	  STORE(parked_tickets) },
 	{ "stile_dead_tickets", "gauge",
-	  "Dead letters, kept until someone releases or drops them, or they are too old.",
+	  "Dead letters, kept until someone releases or drops them, or until they are too old.",
 	  STORE(dead_tickets) },
-	{ "stile_due_tickets", "gauge", "Open tickets that wait for a delivery to begin.",
+	{ "stile_due_tickets", "gauge", "Open tickets that no sink's queue has taken yet.",
 	  STORE(due_tickets) },
 	{ "stile_caller_tickets", "gauge",
-	  "Claims that their caller has not settled; they are never delivered.",
+	  "Claims of the claims API that their caller has not settled; stile never delivers them.",
 	  STORE(caller_tickets) },
-	{ "stile_waits", "gauge", "Senders that wait for an outcome (`ack: delivered`).",
+	{ "stile_waits", "gauge", "Senders waiting for an outcome (`ack: delivered`).",
 	  STORE(waits) },
 	{ "stile_journal_bytes", "gauge", "Size of the data folder's files.",
 	  STORE(journal_bytes) },
@@ -116,40 +116,40 @@ static const struct metric metrics[] = {
 	{ "stile_store_away_total", "counter", "How often the shared store became unreachable.",
 	  STORE(away_times) },
 	{ "stile_spooled_events", "gauge",
-	  "Events kept on this machine until the shared store can decide about them.",
+	  "Events spooled on this machine until the shared store can decide them.",
 	  STORE(spooled_events) },
 	{ "stile_clock_held_seconds", "gauge",
-	  "How far the wall clock is ahead of what can be explained; above 0 needs a look.",
+	  "How far the wall clock is ahead of the time that stile can explain; check it when above 0.",
 	  OF_STORE_MS, FIELD(struct store_stats, clock_held_ms) },
-	{ "stile_deliveries_total", "counter", "Attempts to deliver, by outcome.", OF_SINK_OUTCOMES,
-	  0, 0 },
+	{ "stile_deliveries_total", "counter",
+	  "Attempts to deliver, by outcome; failed: will be retried.", OF_SINK_OUTCOMES, 0, 0 },
 	{ "stile_sink_state", "gauge",
 	  "0 running, 1 paused, 2 disabled, 3 removed from the configuration, 4 ended.",
 	  SINK(state) },
-	{ "stile_sink_waiting", "gauge", "Tickets in the sink's lane that wait for an attempt.",
+	{ "stile_sink_waiting", "gauge", "Tickets in the sink's queue that wait for an attempt.",
 	  SINK(waiting) },
-	{ "stile_sink_in_flight", "gauge", "Attempts under way.", SINK(in_flight) },
-	{ "stile_sink_limit", "gauge", "Attempts that may be under way at once, now.",
-	  SINK(limit) },
+	{ "stile_sink_in_flight", "gauge", "Attempts in progress.", SINK(in_flight) },
+	{ "stile_sink_limit", "gauge", "Current limit of concurrent attempts.", SINK(limit) },
 	{ "stile_sink_breaker", "gauge", "0 closed, 1 open, 2 half-open.", SINK(breaker) },
 	{ "stile_sink_disabled_total", "counter",
 	  "How often the sink was disabled because it answered 410.", SINK(disabled) },
-	{ "stile_sink_lost_total", "counter", "Leases that ended before their outcome.",
+	{ "stile_sink_lost_total", "counter", "Leases lost before the outcome was recorded.",
 	  SINK(lost) },
-	{ "stile_sink_unrecorded_total", "counter", "Outcomes that the store could not keep.",
+	{ "stile_sink_unrecorded_total", "counter",
+	  "Outcomes that the store could not record: those events may be delivered again.",
 	  SINK(unrecorded) },
 	{ "stile_http_connections", "gauge", "Open connections.", HTTP(wires.open) },
 	{ "stile_http_accepted_total", "counter", "Connections accepted.", HTTP(wires.accepted) },
 	{ "stile_http_refused_total", "counter", "Connections refused because there were too many.",
 	  HTTP(wires.refused) },
-	{ "stile_http_requests_total", "counter", "Whole requests.", HTTP(requests) },
+	{ "stile_http_requests_total", "counter", "Complete requests.", HTTP(requests) },
 	{ "stile_http_bad_requests_total", "counter",
-	  "Requests that were refused as malformed, too large or too slow.", HTTP(bad) },
+	  "Requests rejected as malformed, too large or too slow.", HTTP(bad) },
 	{ "stile_http_crowded_total", "counter",
-	  "Requests answered 503 because too many bytes of others were on their way.",
+	  "Requests answered 503 because the requests in progress used all of the memory for requests.",
 	  HTTP(crowded) },
 	{ "stile_http_timeouts_total", "counter",
-	  "Connections ended because the peer was too slow.", HTTP(wires.timeouts) },
+	  "Connections closed because the peer was too slow.", HTTP(wires.timeouts) },
 	{ "stile_http_received_bytes_total", "counter", "Bytes received.", HTTP(wires.bytes_in) },
 	{ "stile_http_sent_bytes_total", "counter", "Bytes sent.", HTTP(wires.bytes_out) },
 	{ "stile_tls_handshakes_total", "counter", "TLS handshakes.", HTTP(wires.tls_handshakes) },
@@ -164,19 +164,21 @@ static const struct metric metrics[] = {
 	{ "stile_resp_refused_total", "counter",
 	  "Connections of Redis clients refused because there were too many.",
 	  RESP(wires.refused) },
-	{ "stile_resp_commands_total", "counter", "Commands of Redis clients.", RESP(commands) },
-	{ "stile_resp_bad_total", "counter", "Connections ended for bytes that are no command.",
-	  RESP(bad) },
+	{ "stile_resp_commands_total", "counter", "Commands received from Redis clients.",
+	  RESP(commands) },
+	{ "stile_resp_bad_total", "counter",
+	  "Connections closed because of bytes that are not a command.", RESP(bad) },
 	{ "stile_resp_timeouts_total", "counter",
-	  "Redis clients that were idle or did not read for too long.", RESP(wires.timeouts) },
+	  "Connections closed because the Redis client was idle, or did not read, for too long.",
+	  RESP(wires.timeouts) },
 	{ "stile_resp_received_bytes_total", "counter", "Bytes received from Redis clients.",
 	  RESP(wires.bytes_in) },
 	{ "stile_resp_sent_bytes_total", "counter", "Bytes sent to Redis clients.",
 	  RESP(wires.bytes_out) },
 	{ "stile_resp_errors_total", "counter", "Error replies, by their first word.",
 	  OF_RESP_ERRORS, FIELD(struct resp_counters, errors) },
-	{ "stile_resp_reply_seconds", "histogram", "From a whole command to its durable reply.",
-	  OF_RESP_REPLIES, 0, 0 },
+	{ "stile_resp_reply_seconds", "histogram",
+	  "Time from a complete command to its durable reply.", OF_RESP_REPLIES, 0, 0 },
 };
 
 static uint64_t read_field(const void *of, const struct metric *metric)
@@ -382,7 +384,7 @@ static void respond_why(struct http_request *request, uint16_t status, struct bu
 {
 	buf_append_char(out, '\0');
 	if (out->failed)
-		respond_busy(request, "no memory for the answer now");
+		respond_busy(request, "out of memory for the answer; try again");
 	else if (status != 200)
 		http_respond_problem(request, status, out->ptr, SPAN_EMPTY);
 	else
@@ -399,7 +401,7 @@ static bool parse_why(const struct console *console, struct http_request *reques
 {
 	struct error_text text;
 	if (!console->traces)
-		http_respond_problem(request, 503, "no traces are kept: the log tells why",
+		http_respond_problem(request, 503, "traces are disabled; the log has the reason",
 		                     SPAN_EMPTY);
 	else if (why_question_parse(request->head.query, ret_question, &text) < 0)
 		http_respond_problem(request, 400, text.text, SPAN_EMPTY);
@@ -466,7 +468,7 @@ static void looked_up(struct worker_task *task)
 {
 	struct why_request *it = container_of(task, struct why_request, task);
 	if (task->skipped)
-		respond_busy(it->request, "too many questions at once; ask again");
+		respond_busy(it->request, "too many questions at once; try again");
 	else
 		respond_why(it->request, it->status, &it->out);
 	buf_free(&it->out);
@@ -480,7 +482,7 @@ static void held_known(struct store_op *op)
 	it->task = (struct worker_task){ .run = look_up, .done = looked_up };
 	if (worker && worker_give(worker, it->desk, &it->task) == 0)
 		return;
-	respond_busy(it->request, "too many questions at once; ask again");
+	respond_busy(it->request, "too many questions at once; try again");
 	mem_free(it);
 }
 
@@ -489,7 +491,7 @@ void console_answer_why(struct console *console, const struct console_view *view
 {
 	struct why_request *it = mem_alloc(sizeof(*it));
 	if (!it) {
-		respond_busy(request, "no memory for the answer now");
+		respond_busy(request, "out of memory for the answer; try again");
 		return;
 	}
 	if (!parse_why(console, request, &it->question)) {
@@ -523,7 +525,7 @@ static void answer_metrics(struct console *console, const struct console_view *v
 	if (console->traces)
 		why_metrics(&why, &out);
 	if (out.failed)
-		respond_busy(request, "no memory for the metrics now");
+		respond_busy(request, "out of memory for the metrics; try again");
 	else
 		http_respond(request, &(struct http_response){
 					      .status = 200,
@@ -553,12 +555,12 @@ static void answer_ready(const struct console *console, struct http_request *req
 		answer_text(request, 503, SPAN("not ready: shutting down\n"));
 	else if (!stats.writable)
 		answer_text(request, 503,
-		            stats.away ? SPAN("not ready: the shared store is away\n")
-		                       : SPAN("not ready: the store takes no events now\n"));
+		            stats.away ? SPAN("not ready: the shared store is unreachable\n")
+		                       : SPAN("not ready: the store rejects new events\n"));
 	else if (stats.away)
-		answer_text(request, 200,
-		            SPAN("ready: the shared store is away, events are "
-		                 "spooled where the source allows\n"));
+		answer_text(
+			request, 200,
+			SPAN("ready: the shared store is unreachable, events with store_away: spool are spooled\n"));
 	else
 		answer_text(request, 200, SPAN("ready\n"));
 }
@@ -572,7 +574,7 @@ bool console_handle(struct console *console, const struct console_view *view,
 	if (!metrics_asked && !ready_asked && !span_eq(path, SPAN("/healthz")))
 		return false;
 	if (request->head.method != HTTP1_GET && request->head.method != HTTP1_HEAD)
-		http_respond_problem(request, 405, "this page is read with GET",
+		http_respond_problem(request, 405, "method not allowed: use GET",
 		                     SPAN("Allow: GET, HEAD\r\n"));
 	else if (metrics_asked)
 		answer_metrics(console, view, request);

@@ -526,7 +526,8 @@ static void handle(struct http_request *request)
 	else if (span_eq(request->head.path, SPAN("/readyz")))
 		answer_text(request, 503, SPAN("not ready: the shared store is away\n"));
 	else
-		http_respond_problem(request, 503, "the shared store is away; try again later",
+		http_respond_problem(request, 503,
+		                     "the shared store is unreachable; try again later",
 		                     SPAN("Retry-After: 1\r\n"));
 }
 

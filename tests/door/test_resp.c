@@ -98,7 +98,7 @@ static void what_all_transactions_wait_with_is_bounded(void **state)
 	kit.door.queued_bytes_max = 1;
 	peer_ask(&kit, &one, "MULTI\r\nSET a 1\r\n", "+OK\r\n+QUEUED\r\n");
 	peer_ask(&kit, &two, "MULTI\r\nSET b 1\r\nEXEC\r\n",
-	         "+OK\r\n-OOM no memory for the command now; nothing was done\r\n"
+	         "+OK\r\n-OOM out of memory; the command was not executed\r\n"
 	         "-EXECABORT Transaction discarded because of previous errors.\r\n");
 	peer_ask(&kit, &one, "EXEC\r\n", "*1\r\n+OK\r\n");
 	peer_ask(&kit, &two, "MULTI\r\nSET b 1\r\nDISCARD\r\n", "+OK\r\n+QUEUED\r\n+OK\r\n");
@@ -185,13 +185,13 @@ static void what_a_browser_was_made_to_send_is_not_read_as_commands(void **state
 {
 	(void)state;
 	peer_ask(&kit, &one, "POST / HTTP/1.1\r\nHost: x\r\n\r\nSET a 1\r\n",
-	         "-ERR this is HTTP; here is the protocol of Redis\r\n");
+	         "-ERR this is an HTTP request; this listener speaks the Redis protocol\r\n");
 	peer_expect_end(&kit, &one);
 	peer_close(&one);
 	peer_open(&kit, &one);
 	peer_ask(&kit, &one, "GET / HTTP/1.1\r\nHost: x\r\nSET a 1\r\n",
 	         "-ERR wrong number of arguments for 'get' command\r\n"
-	         "-ERR this is HTTP; here is the protocol of Redis\r\n");
+	         "-ERR this is an HTTP request; this listener speaks the Redis protocol\r\n");
 	peer_expect_end(&kit, &one);
 	peer_ask(&kit, &two, "GET a\r\n", "$-1\r\n");
 }
@@ -341,10 +341,10 @@ static void without_places_for_all_operations_none_is_done(void **state)
 
 	peer_ask(&kit, &one, "SET a 1\r\nEXISTS a b\r\n", "+OK\r\n:1\r\n");
 	peer_ask(&kit, &one, "DEL a b c\r\n",
-	         "-OOM no memory for the command now; nothing was done\r\n");
+	         "-OOM out of memory; the command was not executed\r\n");
 	peer_ask(&kit, &one, "MULTI\r\nSET b 1\r\nPING\r\nSCAN 0\r\nSET c 1\r\nEXEC\r\n",
 	         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n"
-	         "-OOM no memory for the command now; nothing was done\r\n");
+	         "-OOM out of memory; the command was not executed\r\n");
 	peer_ask(&kit, &one, "MULTI\r\nSET d 1\r\nPING\r\nSET e 1\r\nEXEC\r\n",
 	         "+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n+PONG\r\n+OK\r\n");
 	kit.store->methods = methods;

@@ -362,7 +362,7 @@ def test_the_body_of_a_request_of_http_is_no_command(door, line):
     with respkit.Client(door) as client:
         client.send(line + b"\r\nHost: 127.0.0.1\r\n\r\nSET from:http 1\r\n")
         replies = client.rest()
-    assert replies[-2:] == [("-", b"ERR this is HTTP; here is the protocol of Redis"),
+    assert replies[-2:] == [("-", b"ERR this is an HTTP request; this listener speaks the Redis protocol"),
                             ("end", None)], replies
     with respkit.Client(door) as client:
         assert client.call("GET", "from:http") == ("$", None)

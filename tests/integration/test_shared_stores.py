@@ -617,7 +617,7 @@ def test_gateway_that_starts_without_its_store_refuses_and_goes_on_by_itself(fle
         assert answer.header("retry-after") == "1"
         assert node.get("/healthz").status == 200
         answer = node.get("/readyz")
-        assert answer.status == 503 and b"shared store is away" in answer.body
+        assert answer.status == 503 and b"shared store is unreachable" in answer.body
         node.process.send_signal(signal.SIGHUP)
         eventually(lambda: "SIGHUP" in node.log(), "it is told that nothing is loaded again")
         waited_at = node.address

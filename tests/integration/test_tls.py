@@ -203,7 +203,7 @@ def test_commands_ask_over_tls_with_the_certificate_of_the_gateway(
     assert code == 0 and "released" in out, err
     # Nobody vouches for it, or somebody else does.
     code, _, err = run("why", "--url", f"https://127.0.0.1:{port}", "asked")
-    assert code == 1 and "not believed" in err, err
+    assert code == 1 and "not trusted" in err, err
     code, _, err = run("why", "--url", f"http://127.0.0.1:{port}", "asked")
     assert code == 1 and "if it listens with TLS, ask https://" in err, err
     code, _, err = run("why", "--url", f"http://127.0.0.1:{port}", "--ca", certificate[0], "a")
@@ -225,7 +225,7 @@ def test_certificate_of_a_known_ca_counts_under_its_name_alone(
     assert code == 1 and "not for 127.0.0.1" in err, err
     assert run("why", "--url", f"https://127.0.0.1:{port}", "--ca", cert, "a", *token)[0] == 0
     code, _, err = run("why", "--url", f"https://localhost:{port}", "--ca", other, "a")
-    assert code == 1 and "not believed" in err, err
+    assert code == 1 and "not trusted" in err, err
 
 
 def test_asking_a_plain_gateway_over_tls_fails_with_a_reason(stile, certificate, run):

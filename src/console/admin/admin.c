@@ -20,7 +20,7 @@ void admin_respond_status(struct http_request *request, uint16_t status, struct 
 {
 	buf_append_char(out, '\n');
 	if (out->failed)
-		admin_respond_busy(request, "no memory for the answer now");
+		admin_respond_busy(request, "out of memory for the answer; try again");
 	else
 		http_respond(request,
 		             &(struct http_response){ .status = status,
@@ -49,22 +49,23 @@ void admin_respond_error(struct http_request *request, int error)
 	if (error == ERR_FENCED || error == -ENOENT)
 		admin_respond_problem(
 			request, 409,
-			"the ticket is not open, or nothing waits for a person there");
+			"the ticket is not open, or does not wait for a person's decision");
 	else if (error == ERR_BUSY)
 		admin_respond_problem(
 			request, 409,
-			"its delivery is under way, or another of its entity is before it");
+			"its delivery is in progress, or another event of its entity is before it");
 	else if (error == ERR_CLOSING)
 		admin_respond_busy(request, "shutting down; nothing was changed");
 	else
-		admin_respond_busy(request, "the store cannot write now; nothing was changed");
+		admin_respond_busy(request,
+		                   "the store cannot write now; nothing was changed, try again");
 }
 
 void *admin_alloc(struct http_request *request, size_t size)
 {
 	void *memory = mem_zalloc(1, size);
 	if (!memory)
-		admin_respond_busy(request, "no memory for the answer now");
+		admin_respond_busy(request, "out of memory for the answer; try again");
 	return memory;
 }
 
@@ -124,15 +125,15 @@ static bool is_this_machine(const struct http_request *request)
 static bool may_ask(const struct admin *admin, struct http_request *request)
 {
 	if (!is_own_origin(admin, request))
-		admin_respond_problem(request, 403, "this is not for pages of another origin");
+		admin_respond_problem(request, 403,
+		                      "requests of web pages from another origin are rejected");
 	else if (admin->options.token_count > 0 && !has_token(admin, request))
-		http_respond_problem(request, 401, "a token is needed: Authorization: Bearer …",
+		http_respond_problem(request, 401, "a token is required: Authorization: Bearer …",
 		                     SPAN("WWW-Authenticate: Bearer realm=\"stile\"\r\n"));
 	else if (admin->options.token_count == 0 && !is_this_machine(request))
 		admin_respond_problem(
 			request, 403,
-			"without a token this is answered to this machine only, under "
-			"a loopback name and through no proxy");
+			"a token is required: without one, only requests from this machine to a loopback name and without a proxy are accepted");
 	else
 		return true;
 	return false;
@@ -266,7 +267,7 @@ static void answer(struct admin *admin, const struct admin_route *route,
 		admin_respond_problem(request, 400, text.text);
 	else if (request->body.len > 0 || request->unread)
 		admin_respond_problem(request, 400,
-		                      "parameters stand in the query; no request here has a body");
+		                      "a body is not allowed; put the parameters into the query");
 	else
 		route->answer(admin, &(struct admin_call){ request, part, route->what });
 }
@@ -287,13 +288,12 @@ static void dispatch(struct admin *admin, struct http_request *request)
 		}
 	}
 	if (!other)
-		admin_respond_problem(request, 404,
-		                      "there is nothing here; GET /v1 lists what there is");
+		admin_respond_problem(request, 404, "no such path; GET /v1 lists all paths");
 	else if (other->method == HTTP1_GET)
-		http_respond_problem(request, 405, "this is read with GET",
+		http_respond_problem(request, 405, "method not allowed: use GET",
 		                     SPAN("Allow: GET, HEAD\r\n"));
 	else
-		http_respond_problem(request, 405, "this is done with POST",
+		http_respond_problem(request, 405, "method not allowed: use POST",
 		                     SPAN("Allow: POST\r\n"));
 }
 

@@ -31,7 +31,7 @@ bool admin_param(struct span query, const char *name, struct filter_text *ret_te
 	if (count == 0)
 		return false;
 	if (count > 1) {
-		error_fill(ret_problem, ERR_INVALID, "%s came %u times, expected once", name,
+		error_fill(ret_problem, ERR_INVALID, "%s is given %u times, expected once", name,
 		           count);
 		return false;
 	}
@@ -164,7 +164,7 @@ int admin_filter_parse(const struct console *console, struct span query, uint64_
 	if (r == 0 && ret_problem->text[0])
 		r = ERR_INVALID;
 	if (r == 0 && filter.type.given && pattern_split(filter_span(&filter.type), &pattern) < 0)
-		r = error_fill(ret_problem, ERR_INVALID, "type: too many stars");
+		r = error_fill(ret_problem, ERR_INVALID, "type: too many asterisks");
 	if (r == 0 && filter.sink.given)
 		filter.sink_number = sink_number(console, filter_span(&filter.sink));
 	if (r == 0)

@@ -164,12 +164,10 @@ static struct admin_job *free_job(struct admin_job *job)
 static const char *find_problem(const struct admin_job *job)
 {
 	if (job->met_claim)
-		return "it is the claim of a caller, who has acted on it: it is only sent to "
-		       "another sink (to)";
+		return "it is a claim of the claims API, which stile does not deliver: a replay needs another sink (to=)";
 	if (job->met_open)
-		return "it is held or still on its way: what is closed, parked or dead is sent "
-		       "again";
-	return "there is no such ticket, or it was closed so long ago that it is not kept";
+		return "it is held or still being delivered: only closed, parked or dead tickets can be replayed";
+	return "no such ticket, or it was closed too long ago and its record was removed";
 }
 
 static void end_job(struct admin_job *job)
@@ -529,8 +527,7 @@ static struct admin_job *find_job(struct admin *admin, const struct admin_call *
 	while (job && job->id != id)
 		job = job->next;
 	if (!job)
-		admin_respond_problem(call->request, 404,
-		                      "there is no such job; GET /v1/jobs lists them");
+		admin_respond_problem(call->request, 404, "no such job; GET /v1/jobs lists them");
 	return job;
 }
 
@@ -564,7 +561,7 @@ static int parse_to(struct admin_job *job, struct span query, struct error_text 
 		return to.given ? ERR_INVALID : 0;
 	int lane = deliver_find(deliver, filter_span(&to));
 	if (lane < 0)
-		return error_fill(ret_text, ERR_INVALID, "to: there is no sink of this name");
+		return error_fill(ret_text, ERR_INVALID, "to: no such sink");
 	deliver_view(deliver, (uint32_t)lane, &view);
 	job->elsewhere = true;
 	job->to = view.sink;
@@ -641,7 +638,8 @@ static struct admin_job *new_job(struct admin *admin, const struct admin_call *c
 	for (const struct admin_job *job = admin->jobs; job; job = job->next)
 		running += job->state == JOB_RUNNING;
 	if (running >= JOBS_RUNNING_MAX) {
-		admin_respond_busy(call->request, "too many jobs run; wait for one, or cancel it");
+		admin_respond_busy(call->request,
+		                   "too many jobs are running; wait for one to end, or cancel one");
 		return NULL;
 	}
 	struct admin_job *job = admin_alloc(call->request, sizeof(*job));
@@ -670,8 +668,7 @@ void admin_start_job(struct admin *admin, const struct admin_call *call)
 	if (!is_narrow(&job->filter)) {
 		admin_respond_problem(
 			call->request, 400,
-			"say what is meant: state, source, sink, type, entity, id, since "
-			"or until");
+			"a filter is required: state, source, sink, type, entity, id, since or until");
 		free_job(job);
 		return;
 	}

@@ -62,8 +62,7 @@ static int find_sink(struct admin *admin, const struct admin_call *call, struct 
 	if (lane >= 0)
 		deliver_view(admin->options.console->deliver, (uint32_t)lane, ret_view);
 	else
-		admin_respond_problem(call->request, 404,
-		                      "there is no sink of this name; GET /v1/sinks lists them");
+		admin_respond_problem(call->request, 404, "no such sink; GET /v1/sinks lists them");
 	return lane;
 }
 
@@ -279,7 +278,9 @@ void admin_open_stream(struct admin *admin, const struct admin_call *call)
 	} else if (admin->stream_count == ADMIN_STREAMS_MAX) {
 		admin_respond_busy(request, "too many streams are open");
 	} else if (!http_stream_begin(request, &begin)) {
-		admin_respond_busy(request, "a stream needs a connection without other requests");
+		admin_respond_busy(
+			request,
+			"a stream needs a connection of its own: do not pipeline requests");
 	} else {
 		admin->streams[admin->stream_count++] = request;
 		update_feed(admin);

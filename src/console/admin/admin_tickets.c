@@ -17,7 +17,7 @@ bool admin_parse_ticket(const struct admin_call *call, uint64_t *ret_ticket)
 {
 	if (ticket_parse(call->part, ret_ticket))
 		return true;
-	admin_respond_problem(call->request, 400, "a ticket has 11 letters and digits");
+	admin_respond_problem(call->request, 400, "not a ticket: expected 11 letters and digits");
 	return false;
 }
 
@@ -192,7 +192,7 @@ static int parse_list(struct listing *it, struct span query, struct error_text *
 	admin_param(query, "cursor", &cursor, ret_text);
 	if (cursor.given && !parse_cursor(it, &cursor))
 		return error_fill(ret_text, ERR_INVALID,
-		                  "cursor: expected the `next` of an answer to the same question");
+		                  "cursor: expected the `next` of an answer to the same query");
 	return 0;
 }
 
@@ -267,9 +267,9 @@ static void end_show(struct show *it, int error)
 	if (error != 0) {
 		admin_respond_error(it->request, error);
 	} else if (it->listed == 0) {
-		admin_respond_problem(it->request, 404,
-		                      "there is no such ticket, or it was closed so long ago that "
-		                      "it is not kept; GET /v1/why?ticket=… may know more");
+		admin_respond_problem(
+			it->request, 404,
+			"no such ticket, or it was closed too long ago and its record was removed; GET /v1/why?ticket=… may have its trace");
 	} else {
 		json_array_end(&it->out);
 		json_object_end(&it->out);

@@ -474,14 +474,14 @@ static uint16_t answer_held(const struct why_context *context, const struct why_
 	uint32_t found = 0;
 	uint64_t next = 0;
 	if (!context->held.known)
-		return refuse(out, 503, "what is kept aside is not known now; ask again");
+		return refuse(out, 503, "the held tickets cannot be read now; try again");
 	json_object_begin(out, NULL);
 	json_object_begin(out, "question");
 	json_add_bool(out, "held", true);
 	json_object_end(out);
 	json_array_begin(out, "originals");
 	if (add_held(context, question, out, &found, &next) < 0)
-		return refuse(out, 503, "the traces are busy; ask again");
+		return refuse(out, 503, "the traces are busy; try again");
 	json_array_end(out);
 	json_add_u64(out, "found", found);
 	ticket_add(out, "next", next);
@@ -507,7 +507,7 @@ static uint16_t answer_event(const struct why_context *context, const struct why
 	if (r >= 0)
 		r = add_stories(context, question, originals.tickets, originals.count, out);
 	if (r < 0)
-		return refuse(out, 503, "the traces are busy; ask again");
+		return refuse(out, 503, "the traces are busy; try again");
 	json_array_end(out);
 	trace_log_stats(context->log, &stats);
 	json_object_begin(out, "traces");
@@ -531,13 +531,13 @@ uint16_t why_answer(const struct why_context *asked, const struct why_question *
 	if (question->about == WHY_ABOUT_NOTHING)
 		return refuse(
 			out, 400,
-			"ask for an event: id=, ticket=, key= or any=; or for all kept aside: held=1");
+			"a parameter is missing: id=, ticket=, key= or any=; or held=1 for all held events");
 	if (!context.log)
-		return refuse(out, 503, "no traces are kept");
+		return refuse(out, 503, "traces are disabled");
 	bool held = question->about == WHY_ABOUT_HELD;
 	uint16_t status = (held ? answer_held : answer_event)(&context, question, out);
 	if (status != 200)
 		return status;
 	buf_append_char(out, '\n');
-	return out->failed ? refuse(out, 503, "the answer is too long; ask with a limit") : 200;
+	return out->failed ? refuse(out, 503, "the answer is too long; set a lower limit=") : 200;
 }

@@ -103,7 +103,8 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 	};
 	if (question->about != WHY_ABOUT_NOTHING) {
 		buf_clear(out);
-		buf_append_span(out, SPAN("advice is about a source: source=, or nothing for all"));
+		buf_append_span(
+			out, SPAN("unknown parameter: expected source=, or none for all sources"));
 		return 400;
 	}
 	json_object_begin(out, NULL);
@@ -115,7 +116,7 @@ uint16_t why_advise(const struct why_context *context, const struct why_question
 	if (!out->failed)
 		return 200;
 	buf_clear(out);
-	buf_append_span(out, SPAN("no memory for the answer now"));
+	buf_append_span(out, SPAN("out of memory for the answer; try again"));
 	return 503;
 }
 

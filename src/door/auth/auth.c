@@ -81,9 +81,10 @@ static int check_secrets(struct auth *auth, const struct auth_spec *spec, bool g
 			                  "secret %u has %zu bytes, at least %d are needed", i + 1,
 			                  len, AUTH_SECRET_MIN);
 		if (len < AUTH_SECRET_MIN)
-			warn(auth, "secret %u has %zu bytes only and may be guessed", i + 1, len);
+			warn(auth, "secret %u has only %zu bytes and could be guessed", i + 1, len);
 		if (ends_in_blank(spec->secrets[i]))
-			warn(auth, "secret %u ends in a blank or a line end; is that meant?",
+			warn(auth,
+			     "secret %u ends in a blank or a line end; check whether it belongs to it",
 			     i + 1);
 	}
 	return 0;
@@ -270,8 +271,7 @@ static int set_parts(struct auth *auth, const struct auth_spec *spec, struct err
 		auth->part_count = i + 1;
 	}
 	if (!error && !body)
-		warn(auth,
-		     "the body is not among the signed parts: anybody on the way can change it");
+		warn(auth, "the body is not among the signed parts: a third party can change it");
 	return error ? error : set_timestamp(auth, spec->timestamp, ret_text);
 }
 
@@ -411,7 +411,7 @@ enum auth_result auth_find_header(const struct auth_request *request, struct spa
 		if (!span_eq_nocase(head->headers[i].name, name))
 			continue;
 		if (found)
-			return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s is there twice",
+			return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s appears twice",
 			                   AUTH_TEXT(name));
 		found = &head->headers[i].value;
 	}
@@ -483,7 +483,7 @@ static enum auth_result check_certificate(const struct auth *auth,
 {
 	const struct http_peer *peer = request->peer;
 	if (!peer->certified)
-		return AUTH_REFUSE(ret_why, AUTH_MISSING, "no client certificate was shown");
+		return AUTH_REFUSE(ret_why, AUTH_MISSING, "the client sent no certificate");
 	if (auth->name_count == 0)
 		return AUTH_OK;
 	for (uint32_t i = 0; i < peer->name_count; i++)
@@ -552,8 +552,8 @@ const char *auth_detail(enum auth_result result)
 	case AUTH_OK: return "authenticated";
 	case AUTH_MISSING: return "authentication is required";
 	case AUTH_STALE: return "the signature's time stamp is too far from this server's time";
-	case AUTH_NETWORK: return "this address may not send here";
-	case AUTH_NO_MEMORY: return "the request could not be judged now, send it again";
+	case AUTH_NETWORK: return "this address is not in an allowed network";
+	case AUTH_NO_MEMORY: return "the request could not be checked now; send it again";
 	case AUTH_WRONG: break;
 	}
 	return "authentication failed";

@@ -237,7 +237,7 @@ static enum auth_result check_time(const struct auth *auth, struct span text, ui
 	uint64_t time_s;
 	if (text_parse_u64(text, &time_s))
 		return AUTH_REFUSE(ret_why, AUTH_STALE,
-		                   "the signed time stamp is no number of seconds");
+		                   "the signed time stamp is not a number of seconds");
 	bool past = time_s <= now_s;
 	uint64_t gap_s = past ? now_s - time_s : time_s - now_s;
 	if (gap_s > auth->tolerance_s)
@@ -496,7 +496,7 @@ static enum auth_result check_body_digest(struct span text, struct span body,
 	if (text.len != sizeof(given) * 2 || !hex_decode(text, given, sizeof(given)) ||
 	    !secret_equal(span_of(given, sizeof(given)), span_of(digest, sizeof(given))))
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
-		                   "the body does not fit to the signed bodySHA256");
+		                   "the body does not match the signed bodySHA256");
 	return AUTH_OK;
 }
 
@@ -556,7 +556,8 @@ static enum auth_result check_form(const struct auth *auth, const struct auth_ur
 		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
 	if (error)
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
-		                   "the body is no form of at most %d parameters", PARAMETERS_MAX);
+		                   "the body is not a form of at most %d parameters",
+		                   PARAMETERS_MAX);
 	if (!fits)
 		return AUTH_REFUSE(ret_why, AUTH_WRONG,
 		                   "none of the %u secrets gives the signature in header %.*s%s",
@@ -589,8 +590,9 @@ enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_re
 	bool is_form = type &&
 	               http1_is_media_type(*type, SPAN("application/x-www-form-urlencoded"));
 	if (!digested && body.len > 0 && !is_form)
-		return AUTH_REFUSE(ret_why, AUTH_WRONG,
-		                   "the body is no form, and no bodySHA256 in the query covers it");
+		return AUTH_REFUSE(
+			ret_why, AUTH_WRONG,
+			"the body is not a form, and no bodySHA256 in the query covers it");
 	result = check_form(auth, &url, digested ? SPAN_EMPTY : body,
 	                    span_of(signature, sizeof(signature)), ret_why);
 	if (result == AUTH_OK && digested)

@@ -153,7 +153,8 @@ void claims_refuse(struct claims_request *it, int error, const char *text)
 	struct source_meters *meters = &it->rules.meters[it->claims->options.thread];
 	meter_add(invalid ? &meters->refused : &meters->overload, 1);
 	if (!invalid)
-		claims_respond_problem(it, 503, "unavailable", "no memory for the request now",
+		claims_respond_problem(it, 503, "unavailable",
+		                       "out of memory for the request; send it again",
 		                       SPAN("Retry-After: 1\r\n"));
 	else
 		claims_respond_problem(it, error == ERR_TOO_LARGE ? 413 : 400,
@@ -354,7 +355,7 @@ static int read_event(struct reading *reading, struct claims_item *item)
 		return r;
 	const struct source *source = source_named(reading->set, name);
 	if (!source)
-		return error_fill(reading->problem, ERR_INVALID, "there is no source of this name");
+		return error_fill(reading->problem, ERR_INVALID, "no such source");
 	if (event.type != JSON_OBJECT)
 		return error_fill(reading->problem, ERR_INVALID,
 		                  "expected an object in event, found %s",
@@ -660,13 +661,13 @@ bool claims_wants_body(const struct source_set *set, const struct http_request *
 	return trust_head(set->claims.auth, request);
 }
 
-#define UNGUARDED                                                                       \
-	"the claims API is off: others than this machine can reach this listener, and " \
+#define UNGUARDED                                                                  \
+	"the claims API is disabled: other machines can reach this listener, and " \
 	"claims.auth is missing"
 
-#define NOT_OURS                                                                             \
-	"without claims.auth this is answered to this machine only, under a loopback name, " \
-	"through no proxy and to no web page"
+#define NOT_OURS                                                                                 \
+	"without claims.auth only requests from this machine are accepted: to a loopback name, " \
+	"without a proxy and not from a web page"
 
 /* The listener is on loopback, but a proxy may forward to it, and a browser sends what any web
  * page asks for, even one whose own name resolves to this machine. */
@@ -709,7 +710,7 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 		/* The configuration changed after the head was checked. Before the signature:
 		 * without its body that is wrong. */
 		http_respond_problem(request, 503,
-		                     "the configuration has just changed; send it again",
+		                     "the configuration has just changed; send the request again",
 		                     SPAN("Retry-After: 1\r\n"));
 		return true;
 	}
@@ -719,13 +720,13 @@ bool claims_handle(struct claims *claims, const struct source_set *set,
 	if (!trust_request(&trust, request))
 		return true;
 	if (!act_of(request->head.method, token.len > 0, &act)) {
-		http_respond_problem(request, 405,
-		                     token.len > 0
-		                             ? "a token is settled with PUT, renewed with "
-		                               "PATCH, given back with DELETE"
-		                             : "claims are made with POST, looked up with GET",
-		                     token.len > 0 ? SPAN("Allow: PUT, PATCH, DELETE\r\n")
-		                                   : SPAN("Allow: GET, POST\r\n"));
+		http_respond_problem(
+			request, 405,
+			token.len > 0
+				? "method not allowed: PUT settles a token, PATCH renews it, DELETE gives it back"
+				: "method not allowed: POST makes claims, GET looks them up",
+			token.len > 0 ? SPAN("Allow: PUT, PATCH, DELETE\r\n")
+				      : SPAN("Allow: GET, POST\r\n"));
 		return true;
 	}
 	struct claims_request *it = request->scratch;

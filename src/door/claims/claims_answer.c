@@ -20,7 +20,7 @@
 #include "door/claims/claims_internal.h"
 #include "gate/ticket.h"
 
-#define NOT_NOW "the store cannot decide now; send it again"
+#define NOT_NOW "the store cannot decide now; send the request again"
 
 static const struct span retry_after = { "Retry-After: 1\r\n", 16 };
 
@@ -238,7 +238,7 @@ static void respond_error(struct claims_request *it, int error)
 {
 	if (error == ERR_TOO_LARGE)
 		claims_respond_problem(it, 413, "too_large",
-		                       "it does not fit into one journal frame", SPAN_EMPTY);
+		                       "the claim is too large for one journal frame", SPAN_EMPTY);
 	else
 		claims_respond_problem(it, 503, "unavailable", NOT_NOW, retry_after);
 }
@@ -256,7 +256,7 @@ static void put_item(struct buf *out, const struct claims_item *item)
 	if (item->status != 0)
 		put_refused(out, item->status, item->problem);
 	else if (item->error == ERR_TOO_LARGE)
-		put_refused(out, 413, SPAN("it does not fit into one journal frame"));
+		put_refused(out, 413, SPAN("the claim is too large for one journal frame"));
 	else if (item->error != 0)
 		put_refused(out, 503, SPAN(NOT_NOW));
 	else
@@ -319,10 +319,10 @@ void claims_answer_claims(struct claims_request *it)
 
 /* ---- tokens ---- */
 
-#define FENCED                                                                               \
-	"the lease of this token is over: the claim was settled, or given back, or is with " \
+#define FENCED                                                            \
+	"lease lost: the claim was settled or given back, or belongs to " \
 	"another caller, or waits for one"
-#define SETTLED "this token has settled its claim with another outcome"
+#define SETTLED "this token already settled its claim with another outcome"
 
 static void put_done(struct buf *out, const struct claims_item *item)
 {

@@ -83,8 +83,8 @@ static bool is_too_much(struct claims_item *item)
 	it->outcome_bytes -= item->cell.value.len;
 	buf_free(&item->cell.value);
 	item->status = 413;
-	item->problem = SPAN("it is a duplicate, but the outcomes of the batch are more than "
-	                     "4 MiB: ask for this one alone");
+	item->problem = SPAN(
+		"it is a duplicate, but the outcomes of the batch are larger than 4 MiB: look this one up alone");
 	return true;
 }
 

@@ -125,7 +125,7 @@ void resp_fail_subcommand(struct resp_run *run)
 
 void resp_fail_memory(struct resp_run *run)
 {
-	resp_fail(run, RESP_OOM, "no memory for the command now; nothing was done");
+	resp_fail(run, RESP_OOM, "out of memory; the command was not executed");
 }
 
 /* ---- errors of the store ---- */
@@ -133,12 +133,12 @@ void resp_fail_memory(struct resp_run *run)
 void resp_write_store_error(struct resp_door *door, struct buf *out, int error)
 {
 	enum resp_error kind = RESP_ERR;
-	const char *text = "the command cannot be done";
+	const char *text = "the command failed";
 	switch (error) {
 	case ERR_FULL:
 	case -ENOMEM:
 		kind = RESP_OOM;
-		text = "the store has no room for it now; nothing was changed";
+		text = "the store is full; nothing was changed";
 		break;
 	case ERR_POISONED:
 		kind = RESP_MISCONF;
@@ -146,7 +146,7 @@ void resp_write_store_error(struct resp_door *door, struct buf *out, int error)
 		break;
 	case ERR_AWAY:
 		kind = RESP_LOADING;
-		text = "the store is away; the command was done wholly or not at all";
+		text = "the store is unreachable; the command was executed completely or not at all";
 		break;
 	case ERR_CLOSING:
 		kind = RESP_LOADING;
@@ -165,8 +165,9 @@ bool resp_write_failure(struct resp_job *job, struct buf *out)
 			continue;
 		if (job->count > 1) { /* the results of the others are not reported */
 			count_error(job->task->door, RESP_OOM);
-			resp_write_error(out, RESP_OOM,
-			                 SPAN("not all keys could be done; some may be changed"));
+			resp_write_error(
+				out, RESP_OOM,
+				SPAN("not all keys could be processed; some may have changed"));
 		} else {
 			resp_write_store_error(job->task->door, out, job->cells[i].op.error);
 		}
@@ -210,7 +211,7 @@ static bool check_key(struct resp_run *run, struct span key)
 {
 	if (likely(key.len <= RESP_KEY_MAX))
 		return true;
-	resp_fail(run, RESP_ERR, "the key has %zu bytes; stile keeps keys of up to %u", key.len,
+	resp_fail(run, RESP_ERR, "the key is too long: %zu bytes, at most %u are allowed", key.len,
 	          RESP_KEY_MAX);
 	return false;
 }
@@ -290,7 +291,9 @@ static bool may_run(struct resp_run *run)
 		/* A web page can send a body of its choice to a port of its machine: what
 		 * follows the head of an HTTP request is no command. */
 		if (span_eq_nocase(name, SPAN("post")) || span_eq_nocase(name, SPAN("host:"))) {
-			resp_fail(run, RESP_ERR, "this is HTTP; here is the protocol of Redis");
+			resp_fail(
+				run, RESP_ERR,
+				"this is an HTTP request; this listener speaks the Redis protocol");
 			resp_call_ends(run->task->call);
 			return false;
 		}

@@ -162,10 +162,10 @@ static struct store_cell *put_cell(struct resp_run *run, struct span key, struct
 {
 	uint32_t most = run->door->shared->options.max_value;
 	if (unlikely(value.len > most)) {
-		resp_fail(run, RESP_ERR,
-		          "the value has %zu bytes; stile keeps values of up to %u "
-		          "(resp.max_value)",
-		          value.len, most);
+		resp_fail(
+			run, RESP_ERR,
+			"the value is too long: %zu bytes, at most %u are allowed (resp.max_value)",
+			value.len, most);
 		return NULL;
 	}
 	struct store_cell *cell = resp_cell(run, STORE_CELL_PUT, key);

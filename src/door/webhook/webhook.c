@@ -219,9 +219,9 @@ static int route_event(struct webhook_request *it, struct webhook_item *item,
 		return error;
 	if (match.count == 0 && item->admit.claim_count == 0)
 		return error_fill(ret_problem, ERR_INVALID,
-		                  "%s, and it takes no claim: there is nothing to decide",
-		                  match.found ? "this event goes nowhere"
-		                              : "no route is for this event");
+		                  "%s, and it takes no claim, so there is nothing to decide",
+		                  match.found ? "the route of this event has no sink"
+		                              : "no route matches this event");
 	/* Decided and remembered, but there is nobody to deliver it to. */
 	item->admit.no_ticket = match.count == 0;
 	item->unrouted = !match.found;
@@ -361,7 +361,8 @@ static void refuse(struct webhook_request *it, int error, const char *text)
 	arena_free(&it->arena);
 	if (error == -ENOMEM) {
 		meter_add(&meters->overload, 1);
-		http_respond_problem(it->request, 503, "no memory for the request now",
+		http_respond_problem(it->request, 503,
+		                     "out of memory for the request; send it again",
 		                     SPAN("Retry-After: 1\r\n"));
 		return;
 	}
@@ -701,7 +702,7 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 	if (!source)
 		return false;
 	if (request->head.method != HTTP1_POST) {
-		http_respond_problem(request, 405, "events are sent with POST",
+		http_respond_problem(request, 405, "method not allowed: use POST",
 		                     SPAN("Allow: POST\r\n"));
 		return true;
 	}
@@ -712,7 +713,8 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 		return true;
 	if (request->unread) {
 		/* Other sources than these were asked whether they want the body. */
-		http_respond_problem(request, 503, "the sources have just changed; send it again",
+		http_respond_problem(request, 503,
+		                     "the configuration has just changed; send the request again",
 		                     SPAN("Retry-After: 1\r\n"));
 		return true;
 	}

@@ -232,9 +232,9 @@ static void count(struct source_meters *meters, const struct webhook_item *item)
 		meter_add(&meters->would[admit->would], 1);
 }
 
-#define TOO_LARGE "the event does not fit into one journal frame"
-#define NOT_NOW "the store cannot take events now; nothing was decided, send it again"
-#define AWAY "the shared store is away; send it again"
+#define TOO_LARGE "the event is too large for one journal frame"
+#define NOT_NOW "the store cannot accept events now; nothing was decided, send it again"
+#define AWAY "the shared store is unreachable; send it again"
 
 /* Of one that is away nobody knows whether it has decided. */
 static const char *not_now(int error)

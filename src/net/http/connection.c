@@ -511,7 +511,7 @@ static void await_body(struct connection *connection)
 {
 	int error = connection->current ? make_room(&connection->wire) : 0;
 	if (error == ERR_FULL) {
-		refuse(connection, 503, "there are too many requests on their way; send it again");
+		refuse(connection, 503, "too many requests in progress; send it again");
 	} else if (error) {
 		wire_break_off(&connection->wire);
 	} else {

@@ -70,9 +70,9 @@ int tls_client_trust(void *ssl_context, const char *host)
 int tls_client_distrust(long verified, const char *host, struct error_text *ret_text)
 {
 	if (is_wrong_name(verified))
-		return error_fill(ret_text, -EPROTO, "the certificate shown there is not for %s",
+		return error_fill(ret_text, -EPROTO, "the server's certificate is not for %s",
 		                  host);
-	return error_fill(ret_text, -EPROTO, "the certificate shown there is not believed: %s",
+	return error_fill(ret_text, -EPROTO, "the server's certificate is not trusted: %s",
 	                  X509_verify_cert_error_string(verified));
 }
 
@@ -119,13 +119,13 @@ int tls_client_shake(struct tls_client *client, struct error_text *ret_text)
 	const char *reason = ERR_reason_error_string(ERR_peek_last_error());
 	ERR_clear_error();
 	if (unready)
-		return error_fill(ret_text, -EAGAIN, "no TLS connection: no answer in time");
+		return error_fill(ret_text, -EAGAIN, "TLS handshake timeout");
 	if (verified != X509_V_OK)
 		return tls_client_distrust(verified, client->host, ret_text);
 	return error_fill(ret_text, -EPROTO, "no TLS connection: %s",
 	                  reason  ? reason
 	                  : error ? error_name(-error)
-	                          : "the peer ended it");
+	                          : "the peer closed the connection");
 }
 
 int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
