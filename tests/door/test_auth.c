@@ -304,7 +304,7 @@ static void what_is_weak_is_warned_about(void **state)
 	struct auth_spec spec = two_secrets(AUTH_HEADER);
 	assert_warning(&spec, NULL);
 	spec.secrets[1] = SPAN("short");
-	assert_warning(&spec, "secret 2 has 5 bytes only");
+	assert_warning(&spec, "secret 2 has only 5 bytes");
 	spec = two_secrets(AUTH_SHOPIFY);
 	spec.secrets[0] = SPAN("a secret from a file\n");
 	assert_warning(&spec, "secret 1 ends in a blank or a line end");

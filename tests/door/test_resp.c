@@ -132,14 +132,14 @@ static void what_is_too_large_is_told_and_the_connection_goes_on(void **state)
 	memset(key, 'k', 4097);
 	snprintf(command, sizeof(command), "SET k %s\r\n", value);
 	peer_ask(&kit, &one, command,
-	         "-ERR the value has 1025 bytes; stile keeps values of up to 1024 "
+	         "-ERR the value is too long: 1025 bytes, at most 1024 are allowed "
 	         "(resp.max_value)\r\n");
 	value[1024] = 0;
 	snprintf(command, sizeof(command), "SET k %s\r\nTYPE k\r\n", value);
 	peer_ask(&kit, &one, command, "+OK\r\n+string\r\n");
 	snprintf(command, sizeof(command), "GET %s\r\n", key);
 	peer_ask(&kit, &one, command,
-	         "-ERR the key has 4097 bytes; stile keeps keys of up to 4096\r\n");
+	         "-ERR the key is too long: 4097 bytes, at most 4096 are allowed\r\n");
 	key[4096] = 0;
 	snprintf(command, sizeof(command), "SET %s v\r\nGET %s\r\n", key, "k2");
 	peer_ask(&kit, &one, command, "+OK\r\n$-1\r\n");
