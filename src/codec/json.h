@@ -36,8 +36,8 @@ static inline bool json_is_blank(char c)
 /* Without the blanks around it. */
 static inline struct span json_trim(struct span text)
 {
-	while (text.len > 0 && json_is_blank(text.ptr[0]))
-		text = span_skip(text, 1);
+	for (; text.len > 0 && json_is_blank(text.ptr[0]); text.len--)
+		text.ptr++;
 	while (text.len > 0 && json_is_blank(text.ptr[text.len - 1]))
 		text.len--;
 	return text;
