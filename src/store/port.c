@@ -392,6 +392,7 @@ static void port_submit(struct store *store, struct store_op *op)
 	struct port *port = port_of(store);
 	bool is_take = store_take_waits(op);
 
+	CHECK(port->in_flight <= port->max_in_flight);
 	CHECK(op->done);
 	if (unlikely(!port->host->store)) {
 		refuse(op, ERR_CLOSING);
@@ -426,6 +427,7 @@ static void port_flush(struct store *store)
 
 void port_flush_lazy(struct port *port)
 {
+	CHECK(port->queued.newest == NULL || port->in_flight > 0);
 	if (!port->queued.newest)
 		return;
 	for (struct mailbox_node *node = port->queued.newest; node; node = node->next)
@@ -535,6 +537,7 @@ static uint32_t port_room(const struct store *store)
 {
 	const struct port *port = container_of(store, const struct port, store);
 
+	CHECK(port->in_flight <= port->max_in_flight);
 	return port->max_in_flight - port->in_flight;
 }
 

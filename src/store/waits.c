@@ -55,6 +55,7 @@ static bool answer(const struct waits *waits, struct store_wait *wait)
 
 bool waits_add(struct waits *waits, struct store_wait *wait)
 {
+	CHECK(waits->count <= STORE_WAITS_MAX);
 	wait->was_open = false;
 	wait->outcome = OUTCOME_NONE;
 	wait->op.error = 0;
@@ -85,6 +86,7 @@ static void finish(struct waits *waits, struct store_op **at)
 {
 	struct store_op *op = *at;
 
+	CHECK(waits->count > 0);
 	*at = op->next;
 	waits->count--;
 	op->done(op);
@@ -118,12 +120,14 @@ void waits_expire(struct waits *waits, uint64_t boot_ms)
 
 void waits_fail(struct waits *waits, int error)
 {
+	CHECK(error < 0);
 	for (uint32_t i = 0; i < WAITS_BUCKETS; i++) {
 		while (waits->buckets[i]) {
 			waits->buckets[i]->error = error;
 			finish(waits, &waits->buckets[i]);
 		}
 	}
+	CHECK(waits->count == 0);
 }
 
 void waits_check(const struct waits *waits)

@@ -62,6 +62,7 @@ void local_undo_cell(struct local_store *local, const struct undo_cell *undo)
 	struct cell lost, old = undo->old;
 	bool found = cells_find(local->cells, &probe, &lost);
 
+	CHECK(undo->there || !undo->moved);
 	if (!undo->there) {
 		if (!found)
 			return;
@@ -321,6 +322,7 @@ void local_decide_cell(struct local_store *local, struct store_cell *cell,
 {
 	int r = store_cell_check(cell);
 
+	CHECK(local->flushing);
 	if (r == 0)
 		r = decide(local, cell, probe);
 	/* There is no second frame to lose: the room for this one is found anew. */
@@ -392,6 +394,7 @@ int local_decide_cell_scan(struct local_store *local, struct store_cell_scan *sc
 		                         .hash = (int32_t)(scan->cursor.word[0] & INT32_MAX) } };
 	uint32_t most = scan->max_names < SCAN_NAMES ? scan->max_names : SCAN_NAMES;
 
+	CHECK(local->flushing);
 	buf_clear(&scan->names);
 	scan->count = 0;
 	scan->end = false;

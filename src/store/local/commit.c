@@ -76,6 +76,7 @@ int local_undo_reserve(struct local_store *local, uint32_t count)
 	struct undo_list *list = &local->undo;
 	uint32_t room = list->room ? list->room : 64;
 
+	CHECK(list->count <= list->room);
 	if (likely(list->count + count <= list->room))
 		return 0;
 	while (room < list->count + count)
@@ -154,6 +155,7 @@ static void complete(struct local_store *local, struct op_queue *queue)
 /* Settles of a lost frame wait for the next one: the delivery has happened. */
 void local_defer(struct local_store *local, struct store_settle *settle, int error)
 {
+	CHECK(local->flushing && settle->op.error == 0);
 	if (local->deferred.count < DEFERRED_SETTLES_MAX) {
 		op_queue_put(&local->deferred, &settle->op);
 		return;
@@ -335,6 +337,8 @@ static int write_frame(struct local_store *local)
 
 void local_commit(struct local_store *local)
 {
+	CHECK(local->flushing);
+	CHECK(local->undo.count == 0 || journal_pending(&local->journal)); /* its frame */
 	int r = journal_pending(&local->journal) ? write_frame(local) : 0;
 
 	if (r < 0) {
@@ -381,6 +385,7 @@ static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 
 void local_write_seen(struct local_store *local, uint32_t max_frames)
 {
+	CHECK(local->flushing && local->batch.ops.count == 0);
 	for (uint32_t i = 0; i < max_frames && tally_dirty(local->tally) > 0; i++) {
 		int r = journal_reserve(&local->journal, sizeof(struct entry_seen), JOURNAL_NORMAL,
 		                        now_of(local));
@@ -402,6 +407,7 @@ int local_reserve(struct local_store *local, uint32_t size, enum journal_room ro
 {
 	int r = journal_reserve(&local->journal, size, room, now_of(local));
 
+	CHECK(local->flushing);
 	if (r == JOURNAL_COMMIT_FIRST) {
 		local_commit(local);
 		r = journal_reserve(&local->journal, size, room, now_of(local));
@@ -520,6 +526,7 @@ void local_retry_settles(struct local_store *local)
 {
 	struct op_queue waiting = local->deferred;
 
+	CHECK(local->flushing && local->undo.count == 0);
 	if (!waiting.first)
 		return;
 	op_queue_init(&local->deferred);

@@ -32,6 +32,7 @@ uint64_t local_segment_end(const struct local_store *local, uint64_t segment)
 {
 	const struct shelf_item *item = shelf_find(&local->shelf, segment);
 
+	CHECK(segment <= local->journal.durable.segment);
 	if (segment == local->journal.durable.segment)
 		return local->journal.durable.end;
 	if (!item)
@@ -93,6 +94,7 @@ int local_read_event(struct local_store *local, const struct open_ticket *ticket
 	const unsigned char *bytes;
 	bool from_disk;
 
+	CHECK(ticket->ticket <= local->durable_ticket);
 	int r = local_read_bytes(local, place, &bytes, &from_disk);
 	if (r < 0)
 		return r;
@@ -135,6 +137,7 @@ static void next_frame(struct journal_cursor *cursor)
 
 void cursor_pass(struct journal_cursor *cursor, const struct entry_head *head)
 {
+	CHECK(cursor->body_end != 0); /* at an entry */
 	cursor->at += (uint32_t)format_align(head->size, 8);
 	if (cursor->at >= cursor->body_end)
 		next_frame(cursor);
@@ -310,6 +313,7 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
 	struct entry_head head;
 	bool from_disk;
 
+	CHECK(ticket->note_segment != 0);
 	int r = local_read_bytes(local, place, &bytes, &from_disk);
 	if (r < 0)
 		return r;
@@ -390,6 +394,7 @@ void local_serve_reads(struct local_store *local)
 {
 	struct op_queue waiting = local->reads;
 
+	CHECK(local->flushing);
 	op_queue_init(&local->reads);
 	for (struct store_op *op = waiting.first, *next; op; op = next) {
 		next = op->next;
@@ -561,6 +566,7 @@ int local_scan_events(struct local_store *local, struct store_scan *scan)
 	struct walk walk = { .local = local, .scan = scan };
 	uint64_t read_before = local->window.read;
 
+	CHECK(local->flushing);
 	walk_begin(&walk, &scan->cursor);
 	buf_clear(&scan->items);
 	scan->count = 0;
@@ -638,6 +644,7 @@ int local_scan_tickets(struct local_store *local, struct store_scan *scan)
 	struct open_ticket ticket;
 	int error = 0;
 
+	CHECK(local->flushing);
 	buf_clear(&scan->items);
 	scan->count = 0;
 	scan->end = false;

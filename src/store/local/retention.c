@@ -618,6 +618,7 @@ void local_retain(struct local_store *local)
 	uint64_t now_ms = steady_clock_last(&local->clock);
 	struct leaving leaving = { .now_ms = now_ms, .kept = payload_bytes(local, now_ms) };
 
+	CHECK(local->flushing && local->undo.count == 0); /* the index is what is on disk */
 	collect_finished(local);
 	post_claims(local);
 	collect_finished(local);

@@ -55,6 +55,7 @@ void local_save_ticket(struct local_store *local, const struct open_ticket *tick
 void local_append_note(struct local_store *local, struct open_ticket *ticket,
                        struct entry_note note, struct span text)
 {
+	CHECK(ticket->state != OPEN_TICKET_CHANGING);
 	note.ticket = ticket->ticket;
 	note.at_ms = now_of(local);
 	note.before_segment = ticket->note_segment;
@@ -73,6 +74,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 	struct span text = store_text_cut(note->text);
 	struct open_ticket ticket;
 
+	CHECK(local->flushing);
 	if (!store_mark_valid(note->mark))
 		return ERR_INVALID;
 	int r = local_find_leased(local, note->ticket, note->attempt, &ticket);
@@ -180,6 +182,7 @@ void local_settle_is_durable(struct local_store *local, const struct store_settl
 {
 	struct open_ticket ticket;
 
+	CHECK(settle->ticket <= local->durable_ticket);
 	/* Mostly: done, and nobody waits to hear of it. */
 	if (likely(settle->outcome == OUTCOME_DONE && local->waits.count == 0)) {
 		bool dropped = open_tickets_drop(local->tickets, settle->ticket);
@@ -292,6 +295,7 @@ int local_decide_release(struct local_store *local, struct store_release *releas
 	uint32_t room = release->whole_event ? STORE_LEGS_MAX : 1;
 	uint32_t states = states_of(release);
 
+	CHECK(local->flushing);
 	if (find_legs(local, release, states, tickets) == 0)
 		return ERR_FENCED;
 	if (local_undo_reserve(local, room) < 0)

@@ -128,6 +128,7 @@ void local_serve_takes(struct local_store *local)
 {
 	struct op_queue waiting = local->takes;
 
+	CHECK(local->flushing);
 	if (!waiting.first || open_tickets_in(local->tickets, OPEN_TICKET_DUE) == 0)
 		return;
 	op_queue_init(&local->takes);
@@ -147,6 +148,7 @@ void local_fail_takes(struct local_store *local, int error)
 {
 	struct store_op *op;
 
+	CHECK(error < 0 && local->batch.ops.count == 0);
 	while ((op = op_queue_take(&local->takes))) {
 		op->error = error;
 		op->done(op);
@@ -179,6 +181,7 @@ int local_decide_renew(struct local_store *local, const struct store_renew *rene
 	struct open_ticket ticket;
 	uint32_t lease_ms;
 
+	CHECK(local->flushing);
 	int r = local_find_leased(local, renew->ticket, renew->attempt, &ticket);
 	if (r == 0 && !store_renew_lease(renew, local->clock.now.steady_ms, &lease_ms))
 		r = ERR_FENCED;
@@ -237,6 +240,7 @@ int local_decide_take(struct local_store *local, struct store_take *take)
 {
 	struct open_ticket ticket;
 
+	CHECK(local->flushing && take->ticket != 0);
 	buf_clear(&take->items);
 	take->count = 0;
 	take->now_ms = steady_clock_last(&local->clock);
@@ -267,6 +271,7 @@ void local_take_is_durable(struct local_store *local, struct store_take *take)
 	struct entry entry;
 	size_t at = 0;
 
+	CHECK(take->count == 0 || take->ticket <= local->durable_ticket);
 	if (take->count == 0 || take->without_payload)
 		return;
 	bool told = store_item_next(buf_span(&take->items), &at, &item, &parts);
@@ -291,6 +296,7 @@ void local_end_leases(struct local_store *local)
 	uint64_t boot_ms = local->clock.now.boot_ms, over;
 	struct open_ticket ticket;
 
+	CHECK(local->flushing);
 	if (likely(local->leases.count == 0) || local->deferred.first)
 		return;
 	for (uint32_t i = 0; i < ENDS_MAX && leases_over(&local->leases, boot_ms, &over); i++) {

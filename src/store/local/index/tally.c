@@ -156,6 +156,7 @@ int tally_add(struct tally *tally, uint64_t ticket, uint64_t now_ms, uint64_t ex
 
 int tally_restore(struct tally *tally, const struct tally_entry *from)
 {
+	CHECK(from->ticket != 0);
 	struct tally_entry *entry = map_put(&tally->entries, &from->ticket);
 	if (!entry)
 		return -ENOMEM;

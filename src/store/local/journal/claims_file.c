@@ -111,7 +111,7 @@ int claims_file_write(const struct folder *folder, const struct claims_summary *
 	char name[FORMAT_NAME_MAX], from[FOLDER_PATH_MAX], to[FOLDER_PATH_MAX];
 	int fd = -1;
 
-	CHECK(!list->dropped);
+	CHECK(!list->dropped && summary->record_count == list->count);
 	name_new(name, summary->number);
 	int r = folder_file(folder, name, from);
 	if (r == 0)

@@ -370,6 +370,7 @@ int journal_init(struct journal *journal, const struct journal_options *options)
 
 void journal_resume(struct journal *journal, const struct journal_end *end)
 {
+	CHECK(!journal->open && journal->fd < 0);
 	journal->durable = end->position;
 	journal->item.max_expiry_ms = end->item.max_expiry_ms;
 	keeper_want(journal->options.keeper, end->position.segment + 1);
@@ -599,6 +600,7 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 	uint32_t frame_size = (uint32_t)sizeof(struct frame_header) +
 	                      (uint32_t)format_align(size, 8);
 
+	CHECK(!journal->open || journal->fd >= 0);
 	if (journal_pending(journal)) {
 		/* One frame of settles is not worth a write for each admit that would
 		 * then find no room either. */
@@ -632,6 +634,7 @@ void journal_note_claim(struct journal *journal, const struct claims_record *rec
 {
 	struct shelf_item *item = &journal->item;
 
+	CHECK(journal->open); /* F4 */
 	journal->claim_count++;
 	claims_list_add(&journal->claims, record, journal->claims_max);
 	if (expiry_ms > item->max_expiry_ms)

@@ -226,6 +226,7 @@ int reader_next(struct reader *reader, struct frame_header *ret_header,
 {
 	struct frame_header header;
 
+	CHECK(reader->window.fd >= 0);
 	memset(&header, 0, sizeof(header)); /* looked at below even when none was read */
 	if (reader->at >= reader->end)
 		return reader->at == reader->end

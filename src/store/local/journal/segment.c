@@ -161,6 +161,7 @@ int segment_write_header(const struct folder *folder, int fd, struct segment_hea
 {
 	cleanup_free unsigned char *block = mem_aligned(FORMAT_BLOCK, FORMAT_BLOCK);
 
+	CHECK(header->number > header->previous);
 	CHECK(header->epoch != 0);
 	CHECK(header->number != 0);
 	if (!block)

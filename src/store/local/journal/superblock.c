@@ -164,6 +164,7 @@ int superblock_write(struct superblock *sb, const struct folder *folder,
 {
 	struct superblock_slot slot = *next;
 
+	CHECK(slot.durable_segment >= sb->slot.durable_segment); /* never back */
 	CHECK(sb->block);
 	slot.generation = sb->slot.generation + 1;
 	memcpy(slot.folder_id, sb->slot.folder_id, sizeof(slot.folder_id));
