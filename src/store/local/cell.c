@@ -119,7 +119,7 @@ static int read_cell(struct local_store *local, const struct cell *cell, struct 
 		return ERR_DAMAGED;
 	if (!from_disk)
 		return 0;
-	const struct shelf_item *item = shelf_find(&local->shelf, cell->segment);
+	const struct segment_info *item = segment_list_find(&local->segments, cell->segment);
 	bool valid = item && item->epoch != 0 && reader_entry_valid(bytes, ret_entry, item->epoch);
 	return valid ? 0 : ERR_DAMAGED;
 }

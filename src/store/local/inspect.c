@@ -20,13 +20,12 @@
 #include "store/local/recovery.h"
 
 /*
- * journal_walk: goes through everything in a data folder, read-only, for the
- * tools of journal_inspect.h.
+ * A walk goes through everything in a data folder, read-only, for verify and dump.
  *
  * Threads:   one owner.
  * Failure:   what a visitor returns if not 0; ERR_BUSY, -ENOENT, ERR_VERSION,
  *            -errno, with a text. What is found damaged is given to the visitor,
- *            and the walk goes on.
+ *            and the walk continues.
  *
  * A start does not read everything (recovery.c): not a segment whose claims stand
  * in a good claims file or have expired, if no ticket of it is open. The walk
@@ -64,7 +63,7 @@ struct journal_visitor {
 	void *user;
 };
 
-/* --- journal walk ---------------------------------------------------------- */
+/* --- the walk ---------------------------------------------------------------- */
 
 static int lock_folder(struct journal_walk *walk, struct error_text *text)
 {
@@ -137,7 +136,7 @@ static int tell_with(struct journal_walk *walk, const struct journal_visitor *vi
 	return tell(walk, visitor, finding, &whole);
 }
 
-/* What cannot be read and would have to be: damage is told, and the walk goes on.
+/* What cannot be read and would have to be: damage is told, and the walk continues.
  * Anything else ends it, as it ends a start. */
 static int tell_needed(struct journal_walk *walk, const struct journal_visitor *visitor, int error,
                        const struct error_text *text)
@@ -340,8 +339,6 @@ static int walk_run(struct journal_walk *walk, const struct journal_visitor *vis
 		r = walk_number(walk, visitor, n);
 	return r;
 }
-
-/* --- journal inspect ------------------------------------------------------- */
 
 /* --- verify ------------------------------------------------------------ */
 
@@ -853,7 +850,7 @@ int journal_dump(const struct journal_inspect_options *options,
 	return r;
 }
 
-/* --- journal find ---------------------------------------------------------- */
+/* --- finding one event ------------------------------------------------------- */
 
 /* A ticket's time may be a little ahead of the clock, so that its segment may seem
  * to have begun after it. */

@@ -1,5 +1,5 @@
 /*
- * journal_inspect: reads a data folder that no process has open: what is in it,
+ * inspect: reads a data folder that no process has open: what is in it,
  * is it sound?
  *
  * Verify walks everything: superblock, every segment with every frame and

@@ -132,7 +132,7 @@ struct local_store {
 	struct open_tickets *tickets;
 	struct leases leases; /* those that have an end */
 	struct cells *cells;
-	struct shelf shelf;
+	struct segment_list segments;
 	struct keeper *keeper;
 	struct journal journal;
 	struct segment_window window; /* for payloads that are no longer in memory */

@@ -9,8 +9,6 @@
 #include "base/text.h"
 #include "store/local/local_internal.h"
 
-/* --- local store ----------------------------------------------------------- */
-
 #define SEGMENT_BYTES_DEFAULT (64u << 20)
 #define FRAME_BYTES_DEFAULT (8u << 20)
 #define FRAME_BYTES_MIN (16u << 10)
@@ -103,8 +101,8 @@ static void publish_all(struct local_store *local)
 
 	table_get_stats(local->table, &table);
 	local->live_claims = table.claims;
-	for (size_t i = 0; i < local->shelf.count; i++) {
-		const struct shelf_item *item = &local->shelf.items[i];
+	for (size_t i = 0; i < local->segments.count; i++) {
+		const struct segment_info *item = &local->segments.items[i];
 		bytes += item->segment_bytes + item->claims_bytes;
 		segments += item->segment_bytes > 0;
 	}
@@ -342,7 +340,7 @@ static void destroy(struct local_store *local)
 	local_close_windows(local, 0);
 	buf_free(&local->cell_bytes);
 	superblock_close(&local->superblock, &local->folder);
-	shelf_free(&local->shelf);
+	segment_list_free(&local->segments);
 	local->table = table_free(local->table);
 	local->newest = newest_free(local->newest);
 	local->cells = cells_free(local->cells);
@@ -483,7 +481,7 @@ static int make_parts(struct local_store *local)
 		                 &(struct journal_options){
 					 .folder = &local->folder,
 					 .keeper = local->keeper,
-					 .shelf = &local->shelf,
+					 .segments = &local->segments,
 					 .frame_max = local->options.frame_bytes_max,
 					 .mark = mark_position,
 					 .scan_from = scan_from,
@@ -497,7 +495,7 @@ static void cut_previous(struct local_store *local)
 {
 	struct file_system *fs = local->folder.fs;
 	uint64_t number = local->journal.durable.segment - 1;
-	struct shelf_item *item = shelf_find(&local->shelf, number);
+	struct segment_info *item = segment_list_find(&local->segments, number);
 	int fd;
 
 	if (!local->journal.open || !item || !item->sealed || item->end >= item->segment_bytes)
@@ -624,7 +622,7 @@ const unsigned char *local_store_key(const struct store *store)
 	return local_of(store)->superblock.slot.key;
 }
 
-/* --- check ----------------------------------------------------------------- */
+/* --- checking -------------------------------------------------------------------- */
 
 /*
  * check: do all parts of a local store agree with themselves, and with each other? For

@@ -4,9 +4,8 @@
  *
  * Format:    format.h, docs/journal.md
  * Room:      store. Only serve/ and tests name this header.
- * Threads:   store.h's rule: one owner thread. A keeper thread of its own
- *            prepares and retires segments, a writer thread writes large frames
- *            (neither with keeper_inline).
+ * Threads:   store.h's rule: one owner thread. A segment thread (keeper.h) prepares and
+ *            retires segments; with keeper_inline there is none.
  *            local_store_key() and stats are for any thread.
  * Ownership: local_store_open() gives a struct store, store_free() takes it
  *            and everything it holds, the lock on the folder too.
@@ -15,7 +14,7 @@
  *            ERR_DAMAGED  bytes that were durable are not what was written,
  *            ERR_VERSION  a format this binary does not know,
  *            ERR_CONFIG   options make no sense together, or -errno.
- *            Later: ERR_FULL (no room now; goes on by itself when there is),
+ *            Later: ERR_FULL (no room now; resumes by itself when there is),
  *            ERR_POISONED (the write failed; the next one goes elsewhere).
  */
 #pragma once
@@ -49,9 +48,9 @@ struct local_store_options {
 	uint32_t frame_bytes_max;  /* default 8 MiB, at most a quarter of a segment; an
 	                               * event that does not fit is ERR_TOO_LARGE */
 	uint32_t max_open_tickets; /* default 16 Mi; beyond it admits get ERR_FULL */
-	uint64_t retain_ms;        /* default 7 d: settled payloads are kept so long, */
+	uint64_t retain_ms;        /* default 7 d: settled payloads are kept this long, */
 	uint64_t retain_bytes;     /* default 16 GiB: and no more than this */
-	uint64_t dead_keep_ms;     /* default 30 d: dead letters are kept so long */
+	uint64_t dead_keep_ms;     /* default 30 d: dead letters are kept this long */
 	bool keeper_inline;        /* no thread: its work runs inside flush and tick */
 	bool lazy_outcomes;        /* settles complete with the next event's write, or the
 	                               * tick's: an event costs one write, not two */
@@ -64,7 +63,7 @@ struct local_store_options {
 };
 
 /*
- * Recovers what the folder holds (or makes a new one), and goes on in its last
+ * Recovers what the folder holds (or makes a new one), and continues in its last
  * segment or begins the next.
  * Copies the options. On failure *ret_store is untouched and `ret_text`, which
  * may be NULL, says why.

@@ -1,9 +1,12 @@
 /*
- * read: one open ticket as others see it, and what was noted of it.
+ * read: bytes of the journal, from the frames in memory or from their segment; one open
+ * ticket with its history; scans of open tickets and of all events.
  *
  * Reads and scans are served at the end of a flush, when what was decided with them is
  * on disk. A note that waits in the open frame is written first if its history is asked
- * for: what is not durable is not told.
+ * for: only what is durable is reported.
+ *
+ * What a scan cannot read is left out: reporting damage is the task of `journal verify`.
  *
  * Threads: the owner's.
  */
@@ -30,7 +33,7 @@ void local_close_windows(struct local_store *local, uint64_t segment)
  * read at the start only its file's end is known. */
 uint64_t local_segment_end(const struct local_store *local, uint64_t segment)
 {
-	const struct shelf_item *item = shelf_find(&local->shelf, segment);
+	const struct segment_info *item = segment_list_find(&local->segments, segment);
 
 	CHECK(segment <= local->journal.durable.segment);
 	if (segment == local->journal.durable.segment)
@@ -104,7 +107,8 @@ int local_read_event(struct local_store *local, const struct open_ticket *ticket
 	if (!is_its_event(ret_entry, ticket))
 		return ERR_DAMAGED;
 	if (from_disk) {
-		const struct shelf_item *item = shelf_find(&local->shelf, ticket->segment);
+		const struct segment_info *item = segment_list_find(&local->segments,
+		                                                    ticket->segment);
 		CHECK(item && item->epoch != 0);
 		if (!reader_entry_valid(bytes, ret_entry, item->epoch))
 			return ERR_DAMAGED;
@@ -112,14 +116,11 @@ int local_read_event(struct local_store *local, const struct open_ticket *ticket
 	return 0;
 }
 
-/* --- journal cursor -------------------------------------------------------- */
+/* --- steps through the journal ------------------------------------------------ */
 
 /*
- * journal_cursor: steps through the segments of an open store, entry by entry, for
- * scans and for carrying. Only what is durable is met. What cannot be read is left out:
- * to tell of damage is the affair of `journal verify`.
- *
- * Threads: the owner's.
+ * A cursor steps through the segments of an open store, entry by entry, for scans and
+ * for retention. Only what is durable is met.
  */
 
 #define READ_AHEAD (64u << 10)
@@ -156,8 +157,8 @@ bool cursor_read(struct local_store *local, const struct journal_cursor *cursor,
 /* What stands behind it was refused. */
 static bool learn_end(struct local_store *local, uint64_t segment)
 {
-	struct shelf_item *item = shelf_find(&local->shelf, segment);
-	const struct shelf_item *next = shelf_find(&local->shelf, segment + 1);
+	struct segment_info *item = segment_list_find(&local->segments, segment);
+	const struct segment_info *next = segment_list_find(&local->segments, segment + 1);
 	struct catalog_successor successor;
 	struct error_text text;
 
@@ -174,7 +175,7 @@ static bool learn_end(struct local_store *local, uint64_t segment)
 /* Of a segment that no start since had to read: its header tells. */
 static bool learn_epoch(struct local_store *local, struct journal_cursor *cursor)
 {
-	const struct shelf_item *item = shelf_find(&local->shelf, cursor->segment);
+	const struct segment_info *item = segment_list_find(&local->segments, cursor->segment);
 	struct journal_cursor start = { .segment = cursor->segment };
 	struct segment_header header;
 	const unsigned char *bytes;
@@ -224,7 +225,7 @@ static bool at_end(const struct local_store *local, const struct journal_cursor 
 enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *cursor,
                              struct entry_head *ret_head)
 {
-	const struct shelf_item *item = shelf_find(&local->shelf, cursor->segment);
+	const struct segment_info *item = segment_list_find(&local->segments, cursor->segment);
 	const unsigned char *bytes;
 	bool from_disk;
 
@@ -250,7 +251,7 @@ enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *c
 	return CURSOR_MOVED;
 }
 
-/* --- read ------------------------------------------------------------------ */
+/* --- one ticket --------------------------------------------------------------- */
 
 #define NOTE_BYTES_MAX (sizeof(struct entry_note) + STORE_TEXT_MAX)
 #define HISTORY_MAX 256u /* notes; the oldest are left out */
@@ -330,7 +331,7 @@ int local_read_note(struct local_store *local, const struct open_ticket *ticket,
 		return r;
 	if (ret_entry->kind != ENTRY_NOTE)
 		return ERR_DAMAGED;
-	const struct shelf_item *item = shelf_find(&local->shelf, place.segment);
+	const struct segment_info *item = segment_list_find(&local->segments, place.segment);
 	if (from_disk && (!item || !reader_entry_valid(bytes, ret_entry, item->epoch)))
 		return ERR_DAMAGED;
 	return ret_entry->note.ticket == ticket->ticket ? 0 : ERR_DAMAGED;
@@ -409,8 +410,6 @@ void local_serve_reads(struct local_store *local)
 	}
 }
 
-/* --- scan events ----------------------------------------------------------- */
-
 /*
  * scan_events: every event of the journal that had a ticket, also those that are
  * closed, in the order in which they were written, a piece at a time.
@@ -421,8 +420,6 @@ void local_serve_reads(struct local_store *local)
  *
  * An open ticket is told at the place where its event is now. Of a closed one a copy
  * that was carried is left out while the first place is still there.
- *
- * Threads: the owner's.
  */
 
 #define LOOK_ENTRIES 16384u
@@ -441,10 +438,10 @@ static void walk_begin(struct walk *walk, const struct store_cursor *cursor)
 		                            .at = (uint32_t)cursor->word[0],
 		                            .body_end = (uint32_t)(cursor->word[1] >> 8) };
 	walk->leg = (uint32_t)(cursor->word[1] & 0xff);
-	if (walk->at.segment >= walk->local->shelf.first)
+	if (walk->at.segment >= walk->local->segments.first)
 		return;
 	/* From the beginning, or what was there has left meanwhile. */
-	walk->at = (struct journal_cursor){ .segment = walk->local->shelf.first,
+	walk->at = (struct journal_cursor){ .segment = walk->local->segments.first,
 		                            .at = FORMAT_BLOCK };
 	walk->leg = 0;
 }
@@ -460,9 +457,9 @@ static struct store_cursor cursor_of(const struct walk *walk)
 /* Is the segment still there in which this ticket was given? */
 static bool first_place_kept(const struct local_store *local, uint64_t ticket)
 {
-	for (size_t i = 0; i < local->shelf.count; i++) {
-		const struct shelf_item *item = &local->shelf.items[i];
-		bool current = local->shelf.first + i == local->journal.durable.segment;
+	for (size_t i = 0; i < local->segments.count; i++) {
+		const struct segment_info *item = &local->segments.items[i];
+		bool current = local->segments.first + i == local->journal.durable.segment;
 		if (item->max_ticket >= ticket || current)
 			return item->segment_bytes > 0;
 	}
@@ -538,7 +535,8 @@ static bool step_entry(struct walk *walk, const struct entry_head *head)
 /* Has the segment nothing that is asked for? */
 static bool skips(const struct walk *walk)
 {
-	const struct shelf_item *item = shelf_find(&walk->local->shelf, walk->at.segment);
+	const struct segment_info *item = segment_list_find(&walk->local->segments,
+	                                                    walk->at.segment);
 	bool sealed = walk->at.segment < walk->local->journal.durable.segment;
 
 	return item && sealed && item->max_ticket != 0 && item->max_ticket < walk->scan->from;
@@ -578,15 +576,13 @@ int local_scan_events(struct local_store *local, struct store_scan *scan)
 	return walk.error;
 }
 
-/* --- scan tickets ---------------------------------------------------------- */
+/* --- open tickets ------------------------------------------------------------ */
 
 /*
  * scan_tickets: the open tickets in the order of their numbers, a piece at a time.
  *
  * The cursor is the number to go on with. A piece ends when it is full, after so many
  * tickets were looked at, or after so many bytes were read from disk.
- *
- * Threads: the owner's.
  */
 
 #define LOOK_TICKETS 4096u

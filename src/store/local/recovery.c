@@ -25,7 +25,7 @@
 #include "store/local/recovery.h"
 #include "store/store.h"
 
-/* --- replay ---------------------------------------------------------------- */
+/* --- what an entry says of open tickets ------------------------------------------ */
 
 static uint16_t cut_attempt(uint32_t attempt)
 {
@@ -111,8 +111,6 @@ void replay_note(struct open_tickets *tickets, const struct entry_note *note,
 	open_tickets_update(tickets, &ticket);
 }
 
-/* --- recovery -------------------------------------------------------------- */
-
 _Static_assert(CLAIMS_RECORD_FLAGS == TABLE_FLAGS_ALL, "the index keeps all flags of a record");
 
 struct recovery {
@@ -124,7 +122,7 @@ struct recovery {
 	uint64_t steady_ms; /* the latest that was written */
 	uint64_t max_ticket;
 	/* of the number being read */
-	struct shelf_item item;
+	struct segment_info item;
 	uint64_t record_count;
 	uint64_t number;
 	bool with_tickets;
@@ -362,7 +360,7 @@ static int read_frames(struct recovery *recovery, struct reader *reader)
 
 static void begin_number(struct recovery *recovery, uint64_t number)
 {
-	recovery->item = (struct shelf_item){ .sealed = true };
+	recovery->item = (struct segment_info){ .sealed = true };
 	recovery->record_count = 0;
 	recovery->number = number;
 	recovery->with_tickets = number >= recovery->catalog.scan_from;
@@ -375,7 +373,7 @@ static int end_number(struct recovery *recovery)
 
 	if (recovery->item.max_ticket > recovery->max_ticket)
 		recovery->max_ticket = recovery->item.max_ticket;
-	int r = shelf_add(&local->shelf, recovery->number, &recovery->item);
+	int r = segment_list_add(&local->segments, recovery->number, &recovery->item);
 	return r < 0 ? error_fill(recovery->text, r, "recovery: %s", error_name(r)) : 0;
 }
 
@@ -452,7 +450,7 @@ static bool claims_file_good(struct recovery *recovery)
 static void note_segment(struct recovery *recovery, const struct reader *reader,
                          const struct catalog_successor *successor)
 {
-	struct shelf_item *item = &recovery->item;
+	struct segment_info *item = &recovery->item;
 
 	item->epoch = reader->header.epoch;
 	item->end = reader->at;
@@ -564,7 +562,7 @@ static int each_record(void *user, const struct claims_record *records, size_t c
 static int read_claims(struct recovery *recovery)
 {
 	const struct claims_visitor visitor = { .each = each_record, .user = recovery };
-	struct shelf_item *item = &recovery->item;
+	struct segment_info *item = &recovery->item;
 	struct claims_summary summary;
 
 	int r = claims_file_read(&recovery->local->folder, recovery->number, &visitor, &summary,

@@ -21,7 +21,7 @@
 #include "store/local/local_internal.h"
 #include "store/local/recovery.h"
 
-/* --- carry cells ----------------------------------------------------------- */
+/* --- moving cells -------------------------------------------------------------- */
 
 /*
  * carry_cells: moves the cells that still stand in a segment to the end of the journal,
@@ -31,8 +31,6 @@
  * there if the index says so: all others have been replaced, moved, removed, or are over.
  * The copy has the expiry of the index. New places count only once the frame is on disk; a
  * failed frame changes nothing, and the piece is done again.
- *
- * Threads: the owner's.
  */
 
 #define CARRY_CELLS 512u
@@ -182,7 +180,7 @@ void local_carry_cells(struct local_store *local, uint64_t segment)
 		end_walk(local, segment, r == ERR_DAMAGED);
 }
 
-/* --- retention ------------------------------------------------------------- */
+/* --- segments and tickets ------------------------------------------------------- */
 
 /* Between attempts at a claims file that could not be written: doubled. */
 #define CLAIMS_WAIT_MS 10000u
@@ -209,7 +207,7 @@ uint64_t local_scan_from(const struct local_store *local, uint64_t current)
 
 /* Reading the whole segment again with each tick would keep the keeper from
  * what is needed sooner. */
-static void put_off(const struct local_store *local, struct shelf_item *item)
+static void put_off(const struct local_store *local, struct segment_info *item)
 {
 	item->wait_ms = item->wait_ms ? item->wait_ms * 2 : CLAIMS_WAIT_MS;
 	if (item->wait_ms > CLAIMS_WAIT_MS_MAX)
@@ -222,7 +220,7 @@ static void collect_finished(struct local_store *local)
 	struct keeper_job *job;
 
 	while ((job = keeper_collect(local->keeper))) {
-		struct shelf_item *item = shelf_find(&local->shelf, job->number);
+		struct segment_info *item = segment_list_find(&local->segments, job->number);
 		if (job->error < 0) {
 			atomic_fetch_add_explicit(&local->counters.io_errors, 1,
 			                          memory_order_relaxed);
@@ -249,8 +247,8 @@ static void collect_finished(struct local_store *local)
  * that of the last number: its end is not fixed before there is a next (F3). */
 static void post_claims(struct local_store *local)
 {
-	for (size_t i = 0; i + 1 < local->shelf.count; i++) {
-		struct shelf_item *item = &local->shelf.items[i];
+	for (size_t i = 0; i + 1 < local->segments.count; i++) {
+		struct segment_info *item = &local->segments.items[i];
 		if (!item->sealed || item->dense || item->has_claims_file ||
 		    item->segment_bytes == 0)
 			continue;
@@ -258,7 +256,7 @@ static void post_claims(struct local_store *local)
 			return;
 		if (local->clock.now.boot_ms < item->retry_boot_ms)
 			continue;
-		struct keeper_job *job = keeper_job_new(KEEPER_CLAIMS, local->shelf.first + i);
+		struct keeper_job *job = keeper_job_new(KEEPER_CLAIMS, local->segments.first + i);
 		if (!job)
 			return;
 		job->list.dropped = true;
@@ -274,14 +272,14 @@ static void post_claims(struct local_store *local)
 	}
 }
 
-static bool claims_kept(const struct shelf_item *item, uint64_t now_ms)
+static bool claims_kept(const struct segment_info *item, uint64_t now_ms)
 {
 	return item->has_claims_file || item->max_expiry_ms <= now_ms;
 }
 
 /* Of a segment with so many events and cells, `live` of which are needed: bytes of these,
  * about. */
-static uint64_t bytes_of(const struct shelf_item *item, uint64_t live)
+static uint64_t bytes_of(const struct segment_info *item, uint64_t live)
 {
 	return item->events > live ? item->end * live / item->events : live > 0 ? item->end : 0;
 }
@@ -291,9 +289,9 @@ static uint64_t payload_bytes(const struct local_store *local, uint64_t now_ms)
 {
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < local->shelf.count; i++) {
-		const struct shelf_item *item = &local->shelf.items[i];
-		uint64_t cells = cells_in_segment(local->cells, local->shelf.first + i);
+	for (size_t i = 0; i < local->segments.count; i++) {
+		const struct segment_info *item = &local->segments.items[i];
+		uint64_t cells = cells_in_segment(local->cells, local->segments.first + i);
 		if (item->sealed && claims_kept(item, now_ms))
 			sum += item->segment_bytes - (cells ? bytes_of(item, cells) : 0);
 	}
@@ -388,7 +386,7 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 
 void local_tell_stays(struct local_store *local, uint64_t segment)
 {
-	struct shelf_item *item = shelf_find(&local->shelf, segment);
+	struct segment_info *item = segment_list_find(&local->segments, segment);
 
 	CHECK(item && !item->stays);
 	item->stays = true;
@@ -438,7 +436,7 @@ struct leaving {
 	bool early;    /* carried, though nothing would leave by that */
 };
 
-static bool too_old(const struct local_store *local, const struct shelf_item *item,
+static bool too_old(const struct local_store *local, const struct segment_info *item,
                     const struct leaving *leaving)
 {
 	return leaving->kept > local->options.retain_bytes || item->end == FORMAT_BLOCK ||
@@ -448,7 +446,7 @@ static bool too_old(const struct local_store *local, const struct shelf_item *it
 static bool segment_leaves(const struct local_store *local, uint64_t number,
                            const struct leaving *leaving)
 {
-	const struct shelf_item *item = shelf_find(&local->shelf, number);
+	const struct segment_info *item = segment_list_find(&local->segments, number);
 
 	return item->sealed && !item->busy && item->segment_bytes > 0 &&
 	       number < leaving->scan_from && claims_kept(item, leaving->now_ms) &&
@@ -457,14 +455,15 @@ static bool segment_leaves(const struct local_store *local, uint64_t number,
 
 static bool number_leaves(const struct local_store *local, const struct leaving *leaving)
 {
-	const struct shelf_item *item = shelf_find(&local->shelf, local->shelf.first);
+	const struct segment_info *item = segment_list_find(&local->segments,
+	                                                    local->segments.first);
 
 	return item && item->sealed && !item->busy && item->max_expiry_ms <= leaving->now_ms &&
-	       local->shelf.first < leaving->scan_from &&
+	       local->segments.first < leaving->scan_from &&
 	       (item->segment_bytes == 0 || too_old(local, item, leaving));
 }
 
-static void post_retire(struct local_store *local, uint64_t number, const struct shelf_item *item,
+static void post_retire(struct local_store *local, uint64_t number, const struct segment_info *item,
                         bool claims)
 {
 	struct keeper_job *job = keeper_job_new(KEEPER_RETIRE, number);
@@ -484,29 +483,29 @@ static bool anything_leaves(const struct local_store *local, const struct leavin
 {
 	if (number_leaves(local, leaving))
 		return true;
-	for (size_t i = 0; i < local->shelf.count; i++)
-		if (segment_leaves(local, local->shelf.first + i, leaving))
+	for (size_t i = 0; i < local->segments.count; i++)
+		if (segment_leaves(local, local->segments.first + i, leaving))
 			return true;
 	return false;
 }
 
 static void drop_numbers(struct local_store *local, uint64_t oldest, struct leaving *leaving)
 {
-	while (local->shelf.count > 0 && local->shelf.first < oldest) {
-		struct shelf_item item = local->shelf.items[0];
+	while (local->segments.count > 0 && local->segments.first < oldest) {
+		struct segment_info item = local->segments.items[0];
 		/* Also one that is not believed. */
-		post_retire(local, local->shelf.first, &item, true);
+		post_retire(local, local->segments.first, &item, true);
 		leaving->kept -= item.segment_bytes < leaving->kept ? item.segment_bytes
 		                                                    : leaving->kept;
-		shelf_drop_first(&local->shelf);
+		segment_list_drop_first(&local->segments);
 	}
 }
 
 static void drop_segments(struct local_store *local, struct leaving *leaving)
 {
-	for (size_t i = 0; i < local->shelf.count; i++) {
-		uint64_t number = local->shelf.first + i;
-		struct shelf_item *item = &local->shelf.items[i];
+	for (size_t i = 0; i < local->segments.count; i++) {
+		uint64_t number = local->segments.first + i;
+		struct segment_info *item = &local->segments.items[i];
 		if (!segment_leaves(local, number, leaving) || !item->has_claims_file)
 			continue;
 		post_retire(local, number, item, false);
@@ -518,11 +517,11 @@ static void drop_segments(struct local_store *local, struct leaving *leaving)
 /* The lowest number that is still needed after the numbers at the front left. */
 static uint64_t oldest_needed(struct local_store *local, struct leaving leaving)
 {
-	uint64_t first = local->shelf.first;
+	uint64_t first = local->segments.first;
 	uint64_t oldest = first;
 
-	for (size_t i = 0; i < local->shelf.count; i++) {
-		const struct shelf_item *item = &local->shelf.items[i];
+	for (size_t i = 0; i < local->segments.count; i++) {
+		const struct segment_info *item = &local->segments.items[i];
 		if (!item->sealed || item->busy || item->max_expiry_ms > leaving.now_ms ||
 		    first + i >= leaving.scan_from ||
 		    (item->segment_bytes > 0 && !too_old(local, item, &leaving)))
@@ -534,7 +533,7 @@ static uint64_t oldest_needed(struct local_store *local, struct leaving leaving)
 	return oldest;
 }
 
-static bool may_be_carried(const struct local_store *local, const struct shelf_item *item,
+static bool may_be_carried(const struct local_store *local, const struct segment_info *item,
                            const struct leaving *leaving)
 {
 	return item->sealed && !item->busy && !item->stays &&
@@ -561,8 +560,8 @@ static bool worth_carrying(const struct local_store *local, uint64_t oldest,
 
 	if (live_in(local, oldest) <= 4)
 		return true;
-	for (uint64_t n = oldest; n < shelf_end(&local->shelf); n++) {
-		const struct shelf_item *item = shelf_find(&local->shelf, n);
+	for (uint64_t n = oldest; n < segment_list_end(&local->segments); n++) {
+		const struct segment_info *item = segment_list_find(&local->segments, n);
 		if (!may_be_carried(local, item, leaving))
 			return false;
 		bytes += item->end;
@@ -595,7 +594,7 @@ static void carry(struct local_store *local, const struct leaving *leaving)
 
 	if (!open_tickets_oldest_segment(local->tickets, &oldest))
 		return;
-	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
+	const struct segment_info *item = segment_list_find(&local->segments, oldest);
 	if (item && may_be_carried(local, item, leaving) && worth_carrying(local, oldest, leaving))
 		carry_slice(local, oldest);
 }
@@ -607,7 +606,7 @@ static void carry_cells(struct local_store *local, const struct leaving *leaving
 
 	if (!cells_oldest_segment(local->cells, &oldest))
 		return;
-	const struct shelf_item *item = shelf_find(&local->shelf, oldest);
+	const struct segment_info *item = segment_list_find(&local->segments, oldest);
 	wanted.early = local->journal.durable.segment - oldest >= CARRY_EARLY_SEGMENTS;
 	if (item && may_be_carried(local, item, &wanted) && worth_carrying(local, oldest, &wanted))
 		local_carry_cells(local, oldest);
@@ -622,7 +621,7 @@ void local_retain(struct local_store *local)
 	collect_finished(local);
 	post_claims(local);
 	collect_finished(local);
-	if (local->shelf.count == 0)
+	if (local->segments.count == 0)
 		return;
 	carry(local, &leaving);
 	carry_cells(local, &leaving);

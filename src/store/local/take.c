@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "store/local/local_internal.h"
 
-/* --- take ------------------------------------------------------------------ */
+/* --- due tickets of a sink ---------------------------------------------------- */
 
 #define READ_TRIES 40u /* two seconds of ticks */
 
@@ -155,17 +155,15 @@ void local_fail_takes(struct local_store *local, int error)
 	}
 }
 
-/* --- take one -------------------------------------------------------------- */
+/* --- one ticket --------------------------------------------------------------- */
 
 /*
- * take_one: leases of one ticket by whoever claimed it, from its admission on or when it
- * is due again, and the ends of leases that have one.
+ * The caller that claimed a ticket leases it, from its admission on or when it is due
+ * again. Leases that have an end are ended here.
  *
  * That the attempt has started is noted in the frame that gives it out, so its number
  * is never given again, not even after a crash. The end of a lease is not written down:
  * leases end with the process at the latest.
- *
- * Threads: the owner's.
  */
 
 #define ENDS_MAX 4096u   /* in one call */

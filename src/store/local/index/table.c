@@ -8,8 +8,6 @@
 #include "base/mem.h"
 #include "store/local/index/table_shard.h"
 
-/* --- table ----------------------------------------------------------------- */
-
 #define LOAD_FROM (16u * TABLE_SHARDS)
 
 struct table {
@@ -499,7 +497,7 @@ void table_check(const struct table *table)
 	CHECK(buckets == table->arena.count); /* so none is in two directories, or in none */
 }
 
-/* --- loader ---------------------------------------------------------------- */
+/* --- loading at a start ----------------------------------------------------------- */
 
 /* Few enough that the ends of all of them stay in the TLB while gathering, and
  * enough that the shards of one fit the cache while putting. */

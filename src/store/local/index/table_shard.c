@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 
-/* --- table arena ----------------------------------------------------------- */
+/* --- the arena --------------------------------------------------------------------- */
 
 /* 96 GiB of addresses for more than three billion claims; where there are not so many,
  * half, and so on. */
@@ -154,7 +154,7 @@ uint64_t table_arena_bytes(const struct table_arena *arena)
 	return pages_of(arena->high) + round_up(arena->count * sizeof(uint16_t), MEM_PAGE);
 }
 
-/* --- table shard ----------------------------------------------------------- */
+/* --- the shard --------------------------------------------------------------------- */
 
 /*
  * When what happens. A full bucket and its emptier neighbour share what they

@@ -379,7 +379,8 @@ void journal_resume(struct journal *journal, const struct journal_end *end)
 int journal_go_on(struct journal *journal, const struct journal_end *end)
 {
 	const struct folder *folder = journal->options.folder;
-	struct shelf_item *item = shelf_find(journal->options.shelf, end->position.segment);
+	struct segment_info *item = segment_list_find(journal->options.segments,
+	                                              end->position.segment);
 	int fd;
 
 	CHECK(end->exact); /* F9 */
@@ -427,7 +428,8 @@ void journal_close(struct journal *journal)
  * ever; without memory for that the file is made later, from the segment. */
 static void post_claims(struct journal *journal)
 {
-	struct shelf_item *item = shelf_find(journal->options.shelf, journal->durable.segment);
+	struct segment_info *item = segment_list_find(journal->options.segments,
+	                                              journal->durable.segment);
 	struct keeper_job *job = keeper_job_new(KEEPER_CLAIMS, journal->durable.segment);
 
 	CHECK(item && item->sealed);
@@ -451,7 +453,8 @@ static void post_claims(struct journal *journal)
 /* Nothing more is appended to the current segment; its end is known. */
 static void seal(struct journal *journal, uint64_t now_ms)
 {
-	struct shelf_item *item = shelf_find(journal->options.shelf, journal->durable.segment);
+	struct segment_info *item = segment_list_find(journal->options.segments,
+	                                              journal->durable.segment);
 
 	CHECK(journal->open);
 	CHECK(item && !item->sealed);
@@ -506,11 +509,11 @@ static int switch_over(struct journal *journal)
 		.end = FORMAT_BLOCK,
 		.sequence = journal->durable.sequence,
 	};
-	struct shelf_item item = { .epoch = journal->next_header.epoch,
-		                   .segment_bytes = journal->options.folder->segment_bytes };
+	struct segment_info item = { .epoch = journal->next_header.epoch,
+		                     .segment_bytes = journal->options.folder->segment_bytes };
 
-	if (!shelf_find(journal->options.shelf, start.segment)) {
-		int r = shelf_add(journal->options.shelf, start.segment, &item);
+	if (!segment_list_find(journal->options.segments, start.segment)) {
+		int r = segment_list_add(journal->options.segments, start.segment, &item);
 		if (r < 0)
 			return r;
 	}
@@ -632,7 +635,7 @@ int journal_reserve(struct journal *journal, uint32_t size, enum journal_room ro
 void journal_note_claim(struct journal *journal, const struct claims_record *record,
                         uint64_t expiry_ms)
 {
-	struct shelf_item *item = &journal->item;
+	struct segment_info *item = &journal->item;
 
 	CHECK(journal->open); /* F4 */
 	journal->claim_count++;

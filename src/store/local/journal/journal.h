@@ -202,7 +202,7 @@ struct journal_position {
 struct journal_options {
 	const struct folder *folder;
 	struct keeper *keeper;
-	struct shelf *shelf;
+	struct segment_list *segments;
 	uint32_t frame_max;
 	/* Makes a superblock with this position durable (F3). */
 	int (*mark)(void *user, const struct journal_position *position);
@@ -229,7 +229,7 @@ struct journal {
 	uint64_t claim_count;
 	bool was_dense;  /* the one before: then gathering is not worth it */
 	bool claims_due; /* it is sealed, and its claims go to the keeper next */
-	struct shelf_item item;
+	struct segment_info item;
 };
 
 /* Where recovery found the end. */
@@ -237,7 +237,7 @@ struct journal_end {
 	struct journal_position position;
 	bool exact; /* nothing was ever written behind it (F9) */
 	/* of the last segment */
-	struct shelf_item item;
+	struct segment_info item;
 	uint64_t claim_count;
 };
 

@@ -209,47 +209,47 @@ int segment_header_of(const struct folder *folder, uint64_t number,
 	return r;
 }
 
-/* --- shelf ----------------------------------------------------------------- */
+/* --- the list of segments --------------------------------------------------- */
 
-int shelf_add(struct shelf *shelf, uint64_t number, const struct shelf_item *item)
+int segment_list_add(struct segment_list *list, uint64_t number, const struct segment_info *item)
 {
-	CHECK(shelf->count == 0 || number == shelf_end(shelf));
-	if (shelf->count == shelf->room) {
-		size_t room = shelf->room ? shelf->room * 2 : 64;
-		struct shelf_item *items = mem_realloc(shelf->items, room * sizeof(*items));
+	CHECK(list->count == 0 || number == segment_list_end(list));
+	if (list->count == list->room) {
+		size_t room = list->room ? list->room * 2 : 64;
+		struct segment_info *items = mem_realloc(list->items, room * sizeof(*items));
 		if (!items)
 			return -ENOMEM;
-		shelf->items = items;
-		shelf->room = room;
+		list->items = items;
+		list->room = room;
 	}
-	if (shelf->count == 0)
-		shelf->first = number;
-	shelf->items[shelf->count++] = *item;
+	if (list->count == 0)
+		list->first = number;
+	list->items[list->count++] = *item;
 	return 0;
 }
 
-struct shelf_item *shelf_find(const struct shelf *shelf, uint64_t number)
+struct segment_info *segment_list_find(const struct segment_list *list, uint64_t number)
 {
-	if (number < shelf->first || number >= shelf_end(shelf))
+	if (number < list->first || number >= segment_list_end(list))
 		return NULL;
-	return &shelf->items[number - shelf->first];
+	return &list->items[number - list->first];
 }
 
-void shelf_drop_first(struct shelf *shelf)
+void segment_list_drop_first(struct segment_list *list)
 {
-	CHECK(shelf->count > 0);
-	shelf->count--;
-	shelf->first++;
-	memmove(shelf->items, shelf->items + 1, shelf->count * sizeof(*shelf->items));
+	CHECK(list->count > 0);
+	list->count--;
+	list->first++;
+	memmove(list->items, list->items + 1, list->count * sizeof(*list->items));
 }
 
-void shelf_free(struct shelf *shelf)
+void segment_list_free(struct segment_list *list)
 {
-	mem_free(shelf->items);
-	*shelf = (struct shelf){ 0 };
+	mem_free(list->items);
+	*list = (struct segment_list){ 0 };
 }
 
-/* --- catalog --------------------------------------------------------------- */
+/* --- the files of a folder --------------------------------------------------- */
 
 static int numbers_add(struct catalog_numbers *numbers, uint64_t number)
 {

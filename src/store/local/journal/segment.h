@@ -66,16 +66,16 @@ int segment_header_of(const struct folder *folder, uint64_t number,
                       struct segment_header *ret_header) must_check;
 
 /*
- * shelf: what is known of each number in the folder: its files, when it was
+ * segment_list: what is known of each number in the folder: its files, when it was
  * sealed, when its last claim expires. One item per number, no gaps (F6).
  *
  * Threads:   the owner's.
- * Ownership: a zeroed shelf is empty; shelf_free() takes the items. A pointer
+ * Ownership: a zeroed one is empty; segment_list_free() takes the items. A pointer
  *            to an item is good until the next add or drop.
- * Failure:   shelf_add() -ENOMEM.
+ * Failure:   segment_list_add() -ENOMEM.
  */
 
-struct shelf_item {
+struct segment_info {
 	uint64_t epoch;         /* 0: not known, no ticket of it is open */
 	uint64_t end;           /* valid end, once sealed */
 	uint64_t sealed_ms;     /* steady */
@@ -89,26 +89,28 @@ struct shelf_item {
 	bool sealed;
 	bool has_claims_file;
 	bool dense; /* a claims file would not save enough */
-	bool busy;  /* the keeper works on it */
+	bool busy;  /* the segment thread works on it */
 	bool stays; /* an open event of it is damaged */
 };
 
-struct shelf {
-	struct shelf_item *items;
+struct segment_list {
+	struct segment_info *items;
 	size_t count;
 	size_t room;
 	uint64_t first; /* number of items[0] */
 };
 
-/* Adds the next number (any number to an empty shelf). */
-int shelf_add(struct shelf *shelf, uint64_t number, const struct shelf_item *item) must_check;
-struct shelf_item *shelf_find(const struct shelf *shelf, uint64_t number); /* or NULL */
-void shelf_drop_first(struct shelf *shelf);
-void shelf_free(struct shelf *shelf);
+/* Adds the next number (any number to an empty list). */
+int segment_list_add(struct segment_list *list, uint64_t number,
+                     const struct segment_info *item) must_check;
+struct segment_info *segment_list_find(const struct segment_list *list,
+                                       uint64_t number); /* or NULL */
+void segment_list_drop_first(struct segment_list *list);
+void segment_list_free(struct segment_list *list);
 
-static inline uint64_t shelf_end(const struct shelf *shelf)
+static inline uint64_t segment_list_end(const struct segment_list *list)
 {
-	return shelf->first + shelf->count;
+	return list->first + list->count;
 }
 
 /*
