@@ -619,16 +619,16 @@ def test_replay_of_a_ticket_in_no_state_for_it_is_refused(gate, sink, run):
     refused("zzzzzzzzzzz", 404, "no such ticket")
     with it.gateway.connect() as connection:
         made = connection.request("POST", "/v1/claims", b'{"key":"k"}').json()
-        refused(made["ticket"], 409, "on its way")
-        refused(made["ticket"], 409, "on its way", "--to", "lake")
+        refused(made["ticket"], 409, "still being delivered")
+        refused(made["ticket"], 409, "still being delivered", "--to", "lake")
         assert connection.request("PUT", "/v1/claims/" + made["token"]).status == 200
-    refused(made["ticket"], 409, "claim of a caller")
+    refused(made["ticket"], 409, "claim of the claims API")
     code, out, err = run("replay", made["ticket"], "--to", "lake", *url)
     assert code == 0 and out.startswith("replayed 1 of 1"), (out, err)
     lake.wait(1)
     ask(it.gateway, "POST", "/v1/sinks/lake/pause")
     ticket, = it.send()
-    refused(ticket, 409, "on its way")  # crm is tried in vain, lake is paused
+    refused(ticket, 409, "still being delivered")  # crm is tried in vain, lake is paused
     jobs = ask(it.gateway, "GET", "/v1/jobs")["jobs"]
     assert {(job["state"], "error" in job) for job in jobs} == {("failed", True), ("done", False)}
 
