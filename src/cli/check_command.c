@@ -1,5 +1,8 @@
-/* check_command: see check_command.h. */
-#include "cli/check_command.h"
+/*
+ * check_command: `stile check FILE`: is this configuration right, and what does it mean?
+ * Exit code 2 for a configuration with errors.
+ */
+#include "cli/commands.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -7,8 +10,6 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "codec/json_write.h"
-#include "config/options.h"
-#include "gate/recipe/presets.h"
 
 struct check_options {
 	bool json;
@@ -274,13 +275,6 @@ static void print_json(const struct config *config, const struct config_report *
 	buf_free(&out);
 }
 
-static int exit_code_of(int error)
-{
-	if (error == ERR_CONFIG)
-		return EXIT_CODE_USAGE;
-	return error == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
-}
-
 int check_command(int argc, char **argv)
 {
 	struct check_options values = { 0 };
@@ -302,5 +296,5 @@ int check_command(int argc, char **argv)
 		print_text(config, &report);
 	config_report_free(&report);
 	config_free(config);
-	return exit_code_of(error);
+	return error == 0 ? EXIT_CODE_OK : error == ERR_CONFIG ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;
 }

@@ -1,11 +1,10 @@
-/* init_command: see init_command.h. */
-#include "cli/init_command.h"
+/* init_command: `stile init --preset NAME`: a commented configuration to start from. */
+#include "cli/commands.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/exit_code.h"
-#include "config/options.h"
 #include "sys/file.h"
 
 struct init_options {

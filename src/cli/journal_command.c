@@ -1,5 +1,8 @@
-/* journal_command: see journal_command.h. */
-#include "cli/journal_command.h"
+/*
+ * journal_command: `stile journal verify DIR` and `stile journal dump DIR`. Exit codes: 0
+ * sound, 1 unreadable or in use, 2 usage, 3 damaged.
+ */
+#include "cli/commands.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,13 +11,6 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "store/local/inspect.h"
-
-static int exit_code_of(int error)
-{
-	if (error == 0)
-		return EXIT_CODE_OK;
-	return error == ERR_DAMAGED ? EXIT_CODE_DAMAGED : EXIT_CODE_FAILED;
-}
 
 static void print_damage(void *user, const char *text)
 {
@@ -124,5 +120,7 @@ int journal_command(int argc, char **argv)
 	if (error != 0)
 		fprintf(stderr, "stile journal: %s\n",
 		        text.text[0] ? text.text : error_name(error));
-	return exit_code_of(error);
+	return error == 0             ? EXIT_CODE_OK
+	       : error == ERR_DAMAGED ? EXIT_CODE_DAMAGED
+	                              : EXIT_CODE_FAILED;
 }

@@ -1,6 +1,6 @@
 /*
- * main: the command line. Each command has a table of options; help is made
- * from it.
+ * main: the command line. Each command has a table of options, from which its help is
+ * made.
  *
  * Room: cli.
  */
@@ -11,15 +11,8 @@
 
 #include "base/exit_code.h"
 #include "base/version.h"
-#include "cli/check_command.h"
-#include "cli/explain_command.h"
+#include "cli/commands.h"
 #include "cli/filter/command.h"
-#include "cli/init_command.h"
-#include "cli/journal_command.h"
-#include "cli/sinks_command.h"
-#include "cli/store_command.h"
-#include "cli/tickets_command.h"
-#include "cli/why_command.h"
 #include "config/config.h"
 #include "config/manual.h"
 #include "config/options.h"
@@ -129,15 +122,6 @@ static void print_command(const struct command *command, FILE *out)
 		fprintf(out, "\n%s", command->more);
 }
 
-/* Problems of the command line alone are told as such, with the way to help. */
-static int refuse_config(const struct config_report *report)
-{
-	if (!report->file && report->count > 0)
-		return command_usage_error("serve", report->problems[0].text);
-	config_report_print(report, stderr);
-	return EXIT_CODE_USAGE;
-}
-
 static int run_serve(int argc, char **argv)
 {
 	struct serve_options flags = { 0 };
@@ -154,11 +138,15 @@ static int run_serve(int argc, char **argv)
 	struct config_report report;
 	int code = EXIT_CODE_FAILED;
 	int error = config_load(&input, &config, &report);
-	if (error == ERR_CONFIG)
-		code = refuse_config(&report);
-	else if (error != 0)
+	if (error == ERR_CONFIG && !report.file && report.count > 0) {
+		/* The command line alone is wrong. */
+		code = command_usage_error("serve", report.problems[0].text);
+	} else if (error == ERR_CONFIG) {
+		config_report_print(&report, stderr);
+		code = EXIT_CODE_USAGE;
+	} else if (error != 0) {
 		fprintf(stderr, "stile serve: %s\n", error_name(error));
-	if (error == 0) {
+	} else {
 		serve_setup_log(&config->serve);
 		config_log_report(&report);
 		code = serve_run(config, &input);
@@ -206,8 +194,8 @@ static int run_manual(int argc, char **argv)
 	return fflush(stdout) == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
-/* Descriptors 0 to 2 must not become something of ours, which a print would then
- * write to. */
+/* Keeps descriptors 0 to 2 from becoming files or sockets of ours, which a print would
+ * then write to. */
 static bool claim_standard_descriptors(void)
 {
 	bool out = fcntl(STDOUT_FILENO, F_GETFD) >= 0;

@@ -1,5 +1,5 @@
-/* sinks_command: see sinks_command.h. */
-#include "cli/sinks_command.h"
+/* sinks_command: `stile sinks` and `stile stats`, which ask a running gateway. */
+#include "cli/commands.h"
 
 #include <stdio.h>
 
@@ -7,7 +7,6 @@
 #include "cli/answer.h"
 #include "cli/gateway.h"
 #include "codec/url.h"
-#include "config/options.h"
 
 struct sinks_options {
 	struct gateway_options gateway;

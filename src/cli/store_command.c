@@ -1,13 +1,15 @@
-/* store_command: see store_command.h. */
-#include "cli/store_command.h"
+/*
+ * store_command: `stile store check|init|migrate`: is a shared store fit for stile, and
+ * what it needs before use. Exit codes: 0 it is fit (perhaps with warnings), or the command
+ * succeeded; 1 it is not fit or cannot be reached; 2 usage.
+ */
+#include "cli/commands.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/exit_code.h"
 #include "codec/json_write.h"
-#include "config/config.h"
-#include "config/options.h"
 
 struct store_options {
 	const char *config;
@@ -103,24 +105,6 @@ static int load(const struct store_options *options, char *url, struct config **
 	return error;
 }
 
-static int run(const struct store_options *options, const char *what, char *url)
-{
-	struct config *config = NULL;
-	if (load(options, url, &config) != 0)
-		return EXIT_CODE_USAGE;
-	int code = EXIT_CODE_USAGE;
-	if (config->store.kind == CONFIG_STORE_LOCAL)
-		code = command_usage_error("store",
-		                           "this configuration has a local store, expected "
-		                           "the URL of a shared one");
-	else if (strcmp(what, "check") == 0)
-		code = check(config, options->json);
-	else
-		code = prepare(config, strcmp(what, "migrate") == 0);
-	config_free(config);
-	return code;
-}
-
 int store_command(int argc, char **argv)
 {
 	struct store_options options = { 0 };
@@ -133,5 +117,18 @@ int store_command(int argc, char **argv)
 		return command_usage_error("store", "expected check, init or migrate");
 	if (rest > 2 || (rest == 1 && !options.config))
 		return command_usage_error("store", "expected the URL of one store, or --config");
-	return run(&options, what, rest == 2 ? argv[1] : NULL);
+	struct config *config = NULL;
+	if (load(&options, rest == 2 ? argv[1] : NULL, &config) != 0)
+		return EXIT_CODE_USAGE;
+	int code = EXIT_CODE_USAGE;
+	if (config->store.kind == CONFIG_STORE_LOCAL)
+		code = command_usage_error("store",
+		                           "this configuration has a local store, expected "
+		                           "the URL of a shared one");
+	else if (strcmp(what, "check") == 0)
+		code = check(config, options.json);
+	else
+		code = prepare(config, strcmp(what, "migrate") == 0);
+	config_free(config);
+	return code;
 }

@@ -1,5 +1,5 @@
 /* What stile explain says in words. */
-#include "cli/explain_command.h"
+#include "cli/commands.h"
 
 #include <string.h>
 

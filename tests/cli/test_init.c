@@ -1,11 +1,10 @@
 /* What stile init writes is right, with and without what is commented out. */
-#include "cli/init_command.h"
+#include "cli/commands.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/check_command.h"
 #include "config/config.h"
 #include "support/test.h"
 

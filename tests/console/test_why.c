@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/why_command.h"
+#include "cli/commands.h"
 #include "codec/json.h"
 #include "console/why/why.h"
 #include "support/test.h"

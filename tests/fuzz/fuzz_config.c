@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "cli/check_command.h"
+#include "cli/commands.h"
 #include "config/config.h"
 
 #define CANARY "c4n4ry"
