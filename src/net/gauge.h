@@ -1,12 +1,13 @@
 /*
- * gauge: how many connections there are, in all and per address, and how many bytes
- * of what they send; shared by all servers of the process.
+ * gauge: limits on connections, in all and per address, and on the bytes of what they
+ * send, shared by all servers of the process; and the counters of one server.
  *
- * An IPv6 address counts by its /64, since that is what one customer gets.
+ * IPv6 addresses count by their /64, since that is what one customer gets.
  * Addresses are hashed with a random key, so no peer can choose collisions.
  *
- * Room: net. Threads: any. Ownership: a slot from gauge_take() goes back
- * through gauge_release().
+ * Room:      net. Threads: any; counters are written by the server's thread and read by any
+ *            (relaxed).
+ * Ownership: a slot from gauge_take() must be returned by gauge_release().
  */
 #pragma once
 
@@ -36,3 +37,18 @@ void gauge_release(struct gauge *gauge, struct gauge_slot *slot);
 
 /* Bytes of large inputs, counted by the pools of all servers (base/pool.h). */
 atomic_uint_fast64_t *gauge_bytes(struct gauge *gauge);
+
+/* What the connections of one server have done. */
+struct wire_counters {
+	atomic_uint_fast64_t accepted, open, bytes_in, bytes_out;
+	atomic_uint_fast64_t refused; /* over a limit on connections */
+	atomic_uint_fast64_t timeouts;
+	atomic_uint_fast64_t tls_handshakes, tls_resumed, tls_failed;
+};
+
+/* One writer: no locked instruction needed. */
+static inline void counter_add(atomic_uint_fast64_t *counter, uint64_t n)
+{
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+	                      memory_order_relaxed);
+}

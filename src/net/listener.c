@@ -1,7 +1,8 @@
-/* A listening socket. See listener.h. */
+/* listener: see listener.h. Sockets, then accepting. */
 #include "net/listener.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #include "base/text.h"
 
+#define ACCEPTS_PER_ROUND 128
+#define PAUSE_MS 100 /* when there are no descriptors left */
 #define BACKLOG 4096 /* the kernel cuts it to net.core.somaxconn */
 #define DEFER_ACCEPT_S 1
 
@@ -72,7 +75,7 @@ static int open_socket(const union address *address)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Binds without SO_REUSEPORT, which fails when anybody listens there. */
+/* Binds without SO_REUSEPORT, which fails when somebody else listens there. */
 static int check_free(const union address *address)
 {
 	int on = 1, error = 0;
@@ -86,27 +89,16 @@ static int check_free(const union address *address)
 	return error;
 }
 
-/* Accepted sockets inherit TCP_NODELAY, which saves a call for each. */
-static int set_options(int fd)
-{
-	int on = 1, defer = DEFER_ACCEPT_S;
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
-	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
-	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) ||
-	    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer, sizeof(defer)))
-		return -errno;
-	return 0;
-}
-
-/* ---- TCP ---- */
-
 static int bind_and_listen(int fd, union address *address, uint16_t *ret_port)
 {
 	socklen_t len = address_len(address);
-	int error = set_options(fd);
-	if (error)
-		return error;
-	if (bind(fd, &address->any, len) || listen(fd, BACKLOG) ||
+	int on = 1, defer = DEFER_ACCEPT_S;
+	/* Accepted sockets inherit TCP_NODELAY, which saves a call for each. */
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &defer, sizeof(defer)) ||
+	    bind(fd, &address->any, len) || listen(fd, BACKLOG) ||
 	    getsockname(fd, &address->any, &len))
 		return -errno;
 	*ret_port = ntohs(*address_port(address));
@@ -134,7 +126,7 @@ static int open_inet(union address *address, uint16_t joined, int *ret_fd, uint1
 
 #define UNIX_PREFIX "unix:"
 
-bool listener_is_unix(const char *address)
+static bool is_unix(const char *address)
 {
 	return strncmp(address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0;
 }
@@ -185,36 +177,99 @@ static int open_unix(const union address *address, int *ret_fd)
 	return 0;
 }
 
-/* ---- either ---- */
+/* ---- accepting ---- */
 
-int listener_open(const char *text, uint16_t joined, int *ret_fd, uint16_t *ret_port,
+/* False when there is nothing more to accept now. */
+static bool accept_one(struct acceptor *acceptor)
+{
+	struct sockaddr_in6 address = { 0 };
+	socklen_t len = sizeof(address);
+	struct sockaddr *any = (struct sockaddr *)(void *)&address;
+	struct gauge_slot *slot;
+	int fd = accept4(acceptor->listener.fd, any, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0) {
+		if (errno == EINTR || errno == ECONNABORTED)
+			return true;
+		/* No descriptors or memory: do not spin. */
+		if (errno != EAGAIN && !loop_timer_set(acceptor->loop, &acceptor->pause, PAUSE_MS))
+			loop_remove(acceptor->loop, &acceptor->listener);
+		return false;
+	}
+	enum gauge_result result = gauge_take(acceptor->gauge, any, &acceptor->limits, &slot);
+	if (result == GAUGE_OK)
+		acceptor->taken(acceptor, fd, any, slot);
+	else
+		acceptor->refused(acceptor, fd, result);
+	return true;
+}
+
+static void accept_ready(struct loop_handler *handler, uint32_t events)
+{
+	struct acceptor *acceptor = container_of(handler, struct acceptor, listener);
+	(void)events;
+	for (int i = 0; i < ACCEPTS_PER_ROUND && accept_one(acceptor); i++)
+		;
+}
+
+static void resume(struct loop_timer *timer)
+{
+	struct acceptor *acceptor = container_of(timer, struct acceptor, pause);
+	if (acceptor->listener.fd < 0 ||
+	    loop_add(acceptor->loop, &acceptor->listener, LOOP_READ) == 0)
+		return;
+	/* A timer that has just run has left a place in the loop's heap: cannot fail. */
+	int error = loop_timer_set(acceptor->loop, timer, PAUSE_MS);
+	CHECK(!error);
+}
+
+void acceptor_init(struct acceptor *acceptor)
+{
+	acceptor->listener.ready = accept_ready;
+	acceptor->listener.fd = -1;
+	acceptor->pause.due = resume;
+}
+
+int acceptor_open(struct acceptor *acceptor, const char *address, uint16_t joined,
                   struct error_text *ret_text)
 {
-	union address address;
-	bool local = listener_is_unix(text);
+	union address parsed;
+	bool local = is_unix(address);
 	CHECK(!local || joined == 0);
-	if (local ? !parse_path(text, &address) : !parse_address(text, &address))
+	if (local ? !parse_path(address, &parsed) : !parse_address(address, &parsed))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "cannot read the address \"%s\": expected IPV4:PORT, [IPV6]:PORT "
 		                  "or unix:/PATH",
-		                  text);
-	int error = local ? open_unix(&address, ret_fd)
-	                  : open_inet(&address, joined, ret_fd, ret_port);
+		                  address);
+	acceptor->port = 0;
+	int error = local ? open_unix(&parsed, &acceptor->listener.fd)
+	                  : open_inet(&parsed, joined, &acceptor->listener.fd, &acceptor->port);
+	if (error == 0)
+		error = loop_add(acceptor->loop, &acceptor->listener, LOOP_READ);
 	if (error)
-		return error_fill(ret_text, error, "cannot listen on %s: %s", text,
+		return error_fill(ret_text, error, "cannot listen on %s: %s", address,
 		                  error_name(error));
-	if (local)
-		*ret_port = 0;
 	return 0;
 }
 
-void listener_close(int fd)
+void acceptor_take_rest(struct acceptor *acceptor)
+{
+	while (acceptor->listener.fd >= 0 && accept_one(acceptor))
+		;
+}
+
+void acceptor_close(struct acceptor *acceptor)
 {
 	union address address = { 0 };
 	socklen_t len = sizeof(address);
 	struct stat status;
-	if (getsockname(fd, &address.any, &len) == 0 && address.any.sa_family == AF_UNIX &&
-	    lstat(address.local.sun_path, &status) == 0 && S_ISSOCK(status.st_mode))
+	loop_timer_clear(acceptor->loop, &acceptor->pause);
+	if (acceptor->listener.fd < 0)
+		return;
+	loop_remove(acceptor->loop, &acceptor->listener);
+	if (getsockname(acceptor->listener.fd, &address.any, &len) == 0 &&
+	    address.any.sa_family == AF_UNIX && lstat(address.local.sun_path, &status) == 0 &&
+	    S_ISSOCK(status.st_mode))
 		unlink(address.local.sun_path);
-	close(fd);
+	close(acceptor->listener.fd);
+	acceptor->listener.fd = -1;
 }

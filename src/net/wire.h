@@ -2,14 +2,14 @@
  * wire: one accepted connection as bytes, plain or TLS: receiving, sending, stalling,
  * lingering, the end; and what all wires of a server share, their host.
  *
- * A server embeds a wire_host, and a wire in each of its connections. It says what its
- * protocol makes of the bytes (struct wire_kind). All that wires have to say in a round
- * leaves from the host's round hook, in one system call if it can be.
+ * A server embeds a wire_host, and a wire in each of its connections. Its struct wire_kind
+ * handles the bytes of its protocol. The output of all wires of a round is sent from the
+ * host's round hook, in one system call where possible.
  *
  * Invariants:
- *  S1 A wire is freed only by the round hook (or with its host), so no function has to
- *     fear for its caller's pointer.
- *  S2 Beyond WIRE_OPEN no byte that comes is looked at any more.
+ *  S1 A wire is freed only by the round hook (or with its host), so no function
+ *     frees a wire that its caller still uses.
+ *  S2 Beyond WIRE_OPEN no byte that arrives is processed.
  *  S3 The input from in_at on is not yet part of anything; it may be moved, the bytes
  *     before it never.
  *
@@ -23,11 +23,10 @@
 #include <stdint.h>
 
 #include "base/pool.h"
-#include "net/acceptor.h"
 #include "net/gauge.h"
+#include "net/listener.h"
 #include "net/tls/tls_session.h"
 #include "net/wheel.h"
-#include "net/wire_counters.h"
 #include "sys/loop.h"
 #include "sys/socket_batch.h"
 
@@ -67,8 +66,8 @@ struct wire {
 	bool registered; /* in the loop */
 	bool hangup;     /* the peer has ended its side, or an error waits */
 	bool eof;        /* and we have read all of it */
-	bool paused;     /* too much unanswered or unsent: not looking at what comes */
-	bool read_due;   /* bytes wait in the kernel, and no edge will tell again */
+	bool paused;     /* too much unanswered or unsent: nothing is read */
+	bool read_due;   /* bytes wait in the kernel, and no edge will report them again */
 	bool stalled;    /* the kernel takes no more: wait until it is writable */
 	bool refused;    /* input was left unread: linger */
 	bool greeted;    /* the TLS handshake is done and counted */
@@ -81,11 +80,11 @@ struct wire_kind {
 	                     struct tls_session *tls);
 	void (*begun)(struct wire *wire);    /* it is in the host's lists */
 	int (*make_room)(struct wire *wire); /* in the input, behind in_len */
-	void (*process)(struct wire *wire);  /* bytes came, or it is resumed */
+	void (*process)(struct wire *wire);  /* bytes arrived, or it is resumed */
 	bool (*must_pause)(const struct wire *wire);
-	void (*set_deadline)(struct wire *wire);   /* by what it is doing now */
-	void (*rest)(struct wire *wire);           /* all is sent, and nothing to be done */
-	bool (*is_asked)(const struct wire *wire); /* somebody waits for our answer */
+	void (*set_deadline)(struct wire *wire);   /* for what it is doing now */
+	void (*rest)(struct wire *wire);           /* all is sent, and there is nothing to do */
+	bool (*is_asked)(const struct wire *wire); /* the peer waits for our answer */
 	bool (*is_idle)(const struct wire *wire);  /* may be closed by a drain */
 	void (*expired)(struct wire *wire);        /* its deadline has passed */
 	/* Closed and in no list: to be freed, unless something still needs it. */
@@ -108,7 +107,7 @@ struct wire_host {
 	struct loop *loop;
 	struct tls *tls; /* NULL: plain */
 	struct wire_counters *counters;
-	uint32_t send_ms;   /* a peer that reads nothing for so long is dropped, … */
+	uint32_t send_ms;   /* a peer that reads nothing for this long is dropped, … */
 	uint32_t send_rate; /* … and one that reads fewer bytes a second; not 0 */
 	uint64_t tick_ms;   /* time-outs are late by that at most */
 	struct acceptor acceptor;
@@ -136,7 +135,7 @@ int wire_host_batch(struct wire_host *host) must_check;
 void wire_host_drain(struct wire_host *host);
 void wire_host_cut(struct wire_host *host); /* drained, and every wire closed */
 bool wire_host_drained(const struct wire_host *host);
-/* One too many: a last word if it costs nothing, and the end of the descriptor. */
+/* One too many: sends the text if that does not block, and closes the descriptor. */
 void wire_turn_away(struct wire_host *host, int fd, struct span text);
 
 void wire_mark_dirty(struct wire *wire); /* the round hook will see it */

@@ -3,7 +3,7 @@
  *
  * A request is given to the handler when it has wholly arrived. The handler
  * answers at once or later, in any order; answers leave in the order of the
- * requests, and all that a connection has to say in a round leaves in one
+ * requests, and all output of a connection in a round leaves in one
  * write, from the server's round hook. So a store that commits in a hook added
  * before the server's makes decisions durable first and answers after.
  *
@@ -30,7 +30,6 @@
 #include "codec/ip.h"
 #include "codec/peer_name.h"
 #include "net/gauge.h"
-#include "net/wire_counters.h"
 #include "sys/loop.h"
 
 struct http_server;
@@ -117,16 +116,16 @@ int http_server_new(const struct http_server_options *options, struct http_serve
 struct http_server *http_server_free(struct http_server *server); /* after the loop has ended */
 
 /* From now on many plain connections are read, and the answers of a round sent, in
- * one system call (sys/socket_batch.h). Where that cannot be had each goes on by
- * itself: the error says why. */
+ * one system call (sys/socket_batch.h). Where that is not available each does
+ * so by itself: the error says why. */
 int http_server_batch(struct http_server *server) must_check;
 
 /* Answers a request (any time after the handler got it; from the loop's thread).
  * Bytes are copied. */
 void http_respond(struct http_request *request, const struct http_response *response);
 
-/* Will the peer send no more, be it that it is gone? For who makes it wait: one that has
- * given up looks no different. */
+/* Has the peer ended its side of the connection, or is it gone? A caller that makes it wait
+ * cannot tell one from the other. */
 bool http_peer_has_ended(const struct http_request *request);
 
 /*

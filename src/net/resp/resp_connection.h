@@ -1,7 +1,6 @@
 /*
- * resp_connection: one peer of a resp_server. The private side of resp_server.h:
- *   resp_server.c      the round, limits, drain
- *   resp_connection.c  bytes to calls, calls to replies: what a wire of RESP is
+ * resp_connection: one peer of a resp_server. The private side of resp_server.h, for
+ * resp_server.c and its tests.
  *
  * Invariants:
  *  R1 Calls stand in a queue in the order of their commands; replies are written
@@ -66,16 +65,3 @@ static inline struct resp_connection *resp_connection_of(struct wire *wire)
 {
 	return container_of(wire, struct resp_connection, wire);
 }
-
-/* resp_server.c */
-void resp_hold(struct resp_connection *connection); /* until there are fewer calls */
-
-/* resp_connection.c */
-extern const struct wire_kind resp_connection_kind;
-void resp_connection_drop_calls(struct resp_connection *connection);
-/* Writes the replies that are next in order and done. */
-void resp_connection_reply(struct resp_connection *connection, uint64_t now_ns);
-
-/* resp_server.c, for that kind */
-void resp_server_round(struct wire_host *host, struct wire *first);
-void resp_server_round_ends(struct wire_host *host);

@@ -4,13 +4,13 @@
  *
  * A command is given to the handler when it has wholly arrived: it becomes a call, which
  * is done at once or later, in any order. Replies leave in the order of the commands: when
- * the turn of a call that is done has come, the server asks for its reply. All that a
- * connection has to say in a round leaves in one write, from the server's round hook. So
- * whatever a round has read from all connections can be one commit, in a hook added before
- * the server's.
+ * the turn of a call that is done has come, the server asks for its reply. All replies
+ * of a connection in a round leave in one write, from the server's round hook. So all that
+ * a round has read from all connections can be one commit, in a hook added before the
+ * server's.
  *
- * A peer that does not read is not fed: while more than limits.output_bytes wait for it,
- * or too many of its calls, its commands stay where they are.
+ * A peer that does not read gets no more replies: while more than limits.output_bytes wait
+ * for it, or too many of its calls, its commands are not read.
  *
  * Room:      net. Threads: one server per io thread, with a listener of its own
  *            (SO_REUSEPORT); everything here runs on that thread. The limits on
@@ -33,7 +33,6 @@
 #include "codec/ip.h"
 #include "codec/resp.h"
 #include "net/gauge.h"
-#include "net/wire_counters.h"
 #include "sys/loop.h"
 
 struct resp_server;
@@ -69,10 +68,10 @@ struct resp_server_limits {
 	uint32_t calls;              /* of all connections of a server; the same */
 	uint64_t weight_bytes_all;   /* what those hold; the same */
 	uint64_t output_bytes_all;   /* not sent, of all; then resp_call_is_dear() */
-	uint32_t idle_ms;            /* 0: for ever */
-	uint32_t stranger_ms;        /* how long a stranger may be one, without a word */
+	uint32_t idle_ms;            /* 0: no limit */
+	uint32_t stranger_ms;        /* how long a stranger may stay one */
 	uint32_t send_ms;            /* a peer that does not read is dropped */
-	uint32_t connections;        /* in all; beyond is an error and the end */
+	uint32_t connections;        /* in all; beyond: an error, and closed */
 	uint32_t connections_per_address;
 };
 
@@ -115,15 +114,15 @@ int resp_server_batch(struct resp_server *server) must_check;
 /* The reply can be written. Once for each call; from inside handle(), or later. */
 void resp_call_done(struct resp_call *call);
 
-/* From inside handle(): the call may hold so many bytes until its reply is written. */
+/* From inside handle(): the call may hold this many bytes until its reply is written. */
 void resp_call_weigh(struct resp_call *call, uint64_t bytes);
 
 /* From inside handle(): peers that do not read hold so much memory that nothing should be
  * done that has a large reply. */
 bool resp_call_is_dear(const struct resp_call *call);
 
-/* From inside handle(), before the call is done: its reply leaves so much later, and the commands
- * behind it stay where they are until then. */
+/* From inside handle(), before the call is done: its reply is delayed, and the commands
+ * behind it are not read until then. */
 void resp_call_delay(struct resp_call *call, uint32_t ms);
 
 /* From inside handle(): the connection ends behind this call's reply. */

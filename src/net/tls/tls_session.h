@@ -1,7 +1,7 @@
 /*
- * tls_session: one TLS connection, without a socket. Ciphertext is given and
- * taken in memory, so that a flight of the handshake, the ticket and the first
- * answer can leave in one send.
+ * tls_session: one TLS connection, without a socket. Ciphertext goes in and out in
+ * memory, so that a flight of the handshake, the ticket and the first answer can be
+ * sent in one call.
  *
  * Room: net. Threads: one owner.
  * Failure: -EAGAIN wants more ciphertext; -EPROTO is final, and what is in the
@@ -20,14 +20,14 @@ int tls_session_new(struct tls *tls, struct pool *pool,
                     struct tls_session **ret_session) must_check;
 struct tls_session *tls_session_free(struct tls_session *session);
 
-/* Lends received bytes to the session: read until it says -EAGAIN, by then it
- * has taken all. */
+/* Lends received bytes to the session: call tls_session_read() until it returns -EAGAIN,
+ * by then it has taken all. */
 void tls_session_feed(struct tls_session *session, struct span ciphertext);
 
-/* Bytes read (> 0), 0 when the peer has said that no more come, or negative. */
+/* Bytes read (> 0), 0 when the peer has ended its side, or negative. */
 int tls_session_read(struct tls_session *session, char *out, size_t room) must_check;
 int tls_session_write(struct tls_session *session, const char *ptr, size_t len) must_check;
-void tls_session_end(struct tls_session *session); /* says that no more come */
+void tls_session_end(struct tls_session *session); /* ends our side */
 
 /* What is to be sent. The caller moves `at` and clears it. */
 struct outgoing *tls_session_output(struct tls_session *session);
@@ -43,7 +43,7 @@ bool tls_session_is_certified(const struct tls_session *session);
 #define TLS_NAMES_MAX 32
 
 /* The names of a certificate: the subject's CN and the DNS names, at most
- * TLS_NAMES_MAX. Names that hold a NUL are left out: they are made to be
+ * TLS_NAMES_MAX. Names that contain a NUL are left out: they are made to be
  * misread. */
 struct tls_names {
 	uint32_t count;
