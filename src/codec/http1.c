@@ -177,18 +177,17 @@ static inline bool name_is(struct span name, const char *lower)
 
 static enum http1_method method_of(struct span text)
 {
-	static const struct {
-		struct span text;
-		enum http1_method method;
-	} known[] = {
-		{ { "POST", 4 }, HTTP1_POST },     { { "GET", 3 }, HTTP1_GET },
-		{ { "HEAD", 4 }, HTTP1_HEAD },     { { "PUT", 3 }, HTTP1_PUT },
-		{ { "DELETE", 6 }, HTTP1_DELETE }, { { "OPTIONS", 7 }, HTTP1_OPTIONS },
-		{ { "PATCH", 5 }, HTTP1_PATCH },
+	static const struct span names[] = {
+		[HTTP1_GET] = { "GET", 3 },       [HTTP1_HEAD] = { "HEAD", 4 },
+		[HTTP1_POST] = { "POST", 4 },     [HTTP1_PUT] = { "PUT", 3 },
+		[HTTP1_DELETE] = { "DELETE", 6 }, [HTTP1_OPTIONS] = { "OPTIONS", 7 },
+		[HTTP1_PATCH] = { "PATCH", 5 },
 	};
-	for (size_t i = 0; i < ARRAY_LEN(known); i++)
-		if (span_eq(text, known[i].text))
-			return known[i].method;
+	if (likely(span_eq(text, names[HTTP1_POST])))
+		return HTTP1_POST;
+	for (unsigned i = HTTP1_GET; i < ARRAY_LEN(names); i++)
+		if (span_eq(text, names[i]))
+			return (enum http1_method)i;
 	return HTTP1_OTHER;
 }
 
@@ -214,24 +213,19 @@ struct seen {
 	bool closing;
 };
 
-/* Behind "http://" or "https://", or 0. */
-static size_t scheme_len(struct span target)
-{
-	static const struct span schemes[] = { { "http://", 7 }, { "https://", 8 } };
-	for (size_t i = 0; i < ARRAY_LEN(schemes); i++)
-		if (target.len > schemes[i].len &&
-		    span_eq_nocase(span_of(target.ptr, schemes[i].len), schemes[i]))
-			return schemes[i].len;
-	return 0;
-}
-
 /* RFC 9112 3.2.2: as a proxy sends it. The target becomes what it would be in
  * origin form. An empty path is "/", and the scheme has one to point at. */
 static enum http1_status take_absolute(struct http1_head *head, struct seen *seen,
                                        struct http1_refusal *ret_refusal)
 {
 	struct span target = head->target;
-	size_t start = scheme_len(target), end = start;
+	size_t start = 0;
+	for (size_t len = 7; start == 0 && len <= 8; len++)
+		if (target.len > len &&
+		    span_eq_nocase(span_of(target.ptr, len),
+		                   len == 7 ? SPAN("http://") : SPAN("https://")))
+			start = len;
+	size_t end = start;
 	if (start == 0)
 		return refuse(ret_refusal, 400,
 		              "the request target is neither a path nor an http URL");
@@ -684,23 +678,19 @@ static char *put_number(char *out, uint64_t value)
 	return put(out, digits + at, sizeof(digits) - at);
 }
 
-static char *put_status_line(char *out, uint16_t status)
-{
-	if (likely(status == 200))
-		return PUT(out, "HTTP/1.1 200 OK\r\n");
-	const char *reason = http1_reason(status);
-	out = PUT(out, "HTTP/1.1 ");
-	out = put_number(out, status);
-	*out++ = ' ';
-	out = put(out, reason, strlen(reason));
-	return PUT(out, "\r\n");
-}
-
 size_t http1_write_head(const struct http1_answer *answer, char *out)
 {
 	char *start = out;
-	out = put_status_line(out, answer->status);
-	out = PUT(out, "Date: ");
+	if (likely(answer->status == 200)) {
+		out = PUT(out, "HTTP/1.1 200 OK\r\nDate: ");
+	} else {
+		const char *reason = http1_reason(answer->status);
+		out = PUT(out, "HTTP/1.1 ");
+		out = put_number(out, answer->status);
+		*out++ = ' ';
+		out = put(out, reason, strlen(reason));
+		out = PUT(out, "\r\nDate: ");
+	}
 	out = put(out, answer->date, HTTP1_DATE_LEN);
 	out = PUT(out, "\r\n");
 	if (answer->content_type.len > 0) {

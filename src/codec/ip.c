@@ -30,18 +30,12 @@ bool ip_is_loopback(const struct ip_address *address)
 	return memcmp(address->bytes, v6, sizeof(v6)) == 0;
 }
 
-/* Host without its port: "localhost", "127.0.0.1", "::1". */
-static struct span host_name(struct span host)
-{
-	if (span_cut_start(&host, SPAN("[")))
-		return span_cut_item(&host, ']');
-	return span_cut_item(&host, ':');
-}
-
 bool ip_is_loopback_host(struct span host)
 {
 	struct ip_address address;
-	struct span name = host_name(host);
+	/* Without the port: "localhost", "127.0.0.1", "::1". */
+	bool bracket = span_cut_start(&host, SPAN("["));
+	struct span name = span_cut_item(&host, bracket ? ']' : ':');
 	if (span_eq_nocase(name, SPAN("localhost")))
 		return true;
 	return ip_parse(name, &address) == 0 && ip_is_loopback(&address);
@@ -137,18 +131,6 @@ static bool cut_to_prefix(struct ip_network *network)
 	return clean;
 }
 
-/* How many of 128 bits "/8" stands for. */
-static int parse_bits(struct span text, bool v4, uint8_t *ret_bits)
-{
-	uint64_t bits;
-	unsigned most = v4 ? 32 : 128;
-	if (text.len > 3 || text_parse_u64(text, &bits) || bits > most ||
-	    (text.len > 1 && text.ptr[0] == '0'))
-		return ERR_INVALID;
-	*ret_bits = (uint8_t)(v4 ? bits + 96 : bits);
-	return 0;
-}
-
 static int refuse_network(struct span text, struct error_text *ret_text)
 {
 	return error_fill(ret_text, ERR_INVALID,
@@ -167,8 +149,14 @@ int ip_network_parse(struct span text, struct ip_network *ret_network, struct er
 		return refuse_network(text, ret_text);
 	/* ::ffff:10.0.0.0/104 is the other way to write 10.0.0.0/8. */
 	bool v4 = head.len > 0 && !memchr(head.ptr, ':', head.len);
-	if (slash && parse_bits(span_skip(text, len + 1), v4, &network.bits))
-		return refuse_network(text, ret_text);
+	if (slash) {
+		struct span digits = span_skip(text, len + 1);
+		uint64_t bits;
+		if (digits.len > 3 || text_parse_u64(digits, &bits) || bits > (v4 ? 32 : 128) ||
+		    (digits.len > 1 && digits.ptr[0] == '0'))
+			return refuse_network(text, ret_text);
+		network.bits = (uint8_t)(v4 ? bits + 96 : bits);
+	}
 	if (!cut_to_prefix(&network)) {
 		char right[IP_TEXT_MAX];
 		ip_format(&network.address, right);

@@ -86,21 +86,6 @@ static void leave(struct differ *differ, size_t before)
 	differ->path.failed = 0;
 }
 
-static int compare_objects(struct differ *differ, struct span first, struct span second,
-                           uint32_t depth);
-
-static int compare_values(struct differ *differ, struct span first, struct span second,
-                          uint32_t depth)
-{
-	bool same = false;
-	if (first.ptr[0] == '{' && second.ptr[0] == '{' && depth < JSON_DIFF_DEPTH_MAX)
-		return compare_objects(differ, first, second, depth + 1);
-	int r = is_same(differ, first, second, &same);
-	if (r == 0 && !same)
-		tell(differ, JSON_CHANGED);
-	return r;
-}
-
 /* Two passes: what the first has, then what only the second has. */
 static int compare_objects(struct differ *differ, struct span first, struct span second,
                            uint32_t depth)
@@ -110,10 +95,18 @@ static int compare_objects(struct differ *differ, struct span first, struct span
 	while (r >= 0 && json_member_next(&rest, &name, &value)) {
 		size_t before = enter(differ, name);
 		r = find_member(differ, second, &hint, name, &other);
-		if (r == 1)
-			r = compare_values(differ, value, other, depth);
-		else if (r == 0)
+		bool nested = r == 1 && value.ptr[0] == '{' && other.ptr[0] == '{' &&
+		              depth < JSON_DIFF_DEPTH_MAX;
+		bool same = false;
+		if (r == 0) {
 			tell(differ, JSON_MISSING);
+		} else if (nested) {
+			r = compare_objects(differ, value, other, depth + 1);
+		} else if (r == 1) {
+			r = is_same(differ, value, other, &same);
+			if (r == 0 && !same)
+				tell(differ, JSON_CHANGED);
+		}
 		leave(differ, before);
 	}
 	rest = second;

@@ -98,21 +98,6 @@ static int read_index(struct reader *reader, struct json_step *step)
 	return 0;
 }
 
-/* What is between brackets; the opening one is eaten. */
-static int read_bracket(struct reader *reader, struct json_step *step)
-{
-	int error = 0;
-	if (eat(reader, '*'))
-		step->kind = JSON_STEP_EACH;
-	else if (peek(reader) == '"')
-		error = read_quoted(reader, step);
-	else
-		error = read_index(reader, step);
-	if (error == 0 && !eat(reader, ']'))
-		error = fail(reader, ERR_INVALID, "]");
-	return error;
-}
-
 int json_path_parse(struct span text, struct json_path *ret_path, struct json_problem *ret_problem)
 {
 	struct reader reader = { text.ptr, text, ret_problem };
@@ -124,7 +109,17 @@ int json_path_parse(struct span text, struct json_path *ret_path, struct json_pr
 		bool bracket = eat(&reader, '[');
 		if (!bracket && path.count > 0 && !eat(&reader, '.'))
 			return fail(&reader, ERR_INVALID, "a dot or [ after a name");
-		int error = bracket ? read_bracket(&reader, step) : read_name(&reader, step);
+		int error = 0;
+		if (!bracket)
+			error = read_name(&reader, step);
+		else if (eat(&reader, '*'))
+			step->kind = JSON_STEP_EACH;
+		else if (peek(&reader) == '"')
+			error = read_quoted(&reader, step);
+		else
+			error = read_index(&reader, step);
+		if (error == 0 && bracket && !eat(&reader, ']'))
+			error = fail(&reader, ERR_INVALID, "]");
 		if (error < 0)
 			return error;
 		path.count++;
@@ -146,20 +141,19 @@ static uint32_t index_of(const struct json_step *step)
 	return step->kind == JSON_STEP_EACH ? JSON_EACH : step->index;
 }
 
-static bool is_step(const struct json_node *node, const struct json_step *step)
-{
-	if (step->kind != JSON_STEP_NAME)
-		return node->len == UINT8_MAX && node->index == index_of(step);
-	return node->len == step->len && memcmp(node->name, step->name, step->len) == 0;
-}
-
 /* Plans are small and built once: a search through all nodes will do. */
 static uint32_t find_child(const struct json_plan *plan, uint32_t parent,
                            const struct json_step *step)
 {
-	for (uint32_t i = JSON_ROOT + 1; i < plan->node_count; i++)
-		if (plan->nodes[i].parent == parent && is_step(&plan->nodes[i], step))
+	for (uint32_t i = JSON_ROOT + 1; i < plan->node_count; i++) {
+		const struct json_node *node = &plan->nodes[i];
+		bool same = step->kind == JSON_STEP_NAME
+		                    ? node->len == step->len &&
+		                              memcmp(node->name, step->name, step->len) == 0
+		                    : node->len == UINT8_MAX && node->index == index_of(step);
+		if (same && node->parent == parent)
 			return i;
+	}
 	return 0;
 }
 

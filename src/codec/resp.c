@@ -60,18 +60,6 @@ static bool is_hex_pair(const char *at, const char *end)
 	return end - at >= 4 && at[1] == 'x' && hex_value(at[2]) >= 0 && hex_value(at[3]) >= 0;
 }
 
-static char unescape(char c)
-{
-	switch (c) {
-	case 'n': return '\n';
-	case 'r': return '\r';
-	case 't': return '\t';
-	case 'b': return '\b';
-	case 'a': return '\a';
-	default: return c;
-	}
-}
-
 /* Reads a quoted part from behind its quote on and writes it to *out. NULL: it does not
  * end, or something stands close behind it. */
 static const char *read_quoted(const char *at, const char *end, char quote, char **out)
@@ -82,7 +70,9 @@ static const char *read_quoted(const char *at, const char *end, char quote, char
 			c = (char)(hex_value(at[2]) * 16 + hex_value(at[3]));
 			at += 3;
 		} else if (quote == '"' && c == '\\' && end - at > 1) {
-			c = unescape(*++at);
+			static const char letters[] = "nrtba";
+			const char *letter = memchr(letters, *++at, 5);
+			c = letter ? "\n\r\t\b\a"[letter - letters] : *at;
 		} else if (quote == '\'' && c == '\\' && end - at > 1 && at[1] == '\'') {
 			c = *++at;
 		}
@@ -185,22 +175,6 @@ static inline enum length read_length(struct resp_parser *parser, const char *by
 	return LENGTH_OK;
 }
 
-static enum resp_step read_array_head(struct resp_parser *parser, const char *bytes, size_t len,
-                                      const struct resp_limits *limits)
-{
-	enum length result = read_length(parser, bytes, len, true, &parser->expected);
-	if (result == LENGTH_MORE)
-		return more(parser, len + 1);
-	if (result == LENGTH_BAD)
-		return broken(parser, RESP_FAULT_ARRAY_LENGTH);
-	if (parser->expected > limits->args)
-		return broken(parser, limits->stranger ? RESP_FAULT_STRANGER_ARRAY
-		                                       : RESP_FAULT_ARRAY_LENGTH);
-	if (parser->expected == 0)
-		return whole(parser, RESP_NOTHING);
-	return RESP_COMMAND;
-}
-
 /* The length of the next argument; RESP_COMMAND: it is there. */
 static inline enum resp_step read_bulk_head(struct resp_parser *parser, const char *bytes,
                                             size_t len, const struct resp_limits *limits)
@@ -247,9 +221,16 @@ static enum resp_step read_array(struct resp_parser *parser, const char *bytes, 
 {
 	enum resp_step step;
 	if (parser->expected == 0) {
-		step = read_array_head(parser, bytes, len, limits);
-		if (step != RESP_COMMAND)
-			return step;
+		enum length result = read_length(parser, bytes, len, true, &parser->expected);
+		if (result == LENGTH_MORE)
+			return more(parser, len + 1);
+		if (result == LENGTH_BAD)
+			return broken(parser, RESP_FAULT_ARRAY_LENGTH);
+		if (parser->expected > limits->args)
+			return broken(parser, limits->stranger ? RESP_FAULT_STRANGER_ARRAY
+			                                       : RESP_FAULT_ARRAY_LENGTH);
+		if (parser->expected == 0)
+			return whole(parser, RESP_NOTHING);
 	}
 	while (parser->count < parser->expected) {
 		step = parser->in_bulk ? RESP_COMMAND : read_bulk_head(parser, bytes, len, limits);

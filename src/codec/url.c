@@ -101,19 +101,14 @@ uint32_t url_param_find(struct span params, struct span name, struct span *ret_v
 
 #define NAME_SHOWN 40 /* bytes of an unknown name that are told */
 
-static bool is_known(struct span raw_name, struct span names)
-{
-	while (names.len > 0)
-		if (url_param_is(raw_name, span_cut_item(&names, ' ')))
-			return true;
-	return false;
-}
-
 int query_check(struct span query, const char *names, struct error_text *ret_text)
 {
 	struct span known = span_str(names), rest = query, raw_name, value;
-	while (url_param_next(&rest, &raw_name, &value))
-		if (!is_known(raw_name, known)) {
+	while (url_param_next(&rest, &raw_name, &value)) {
+		bool found = false;
+		for (struct span left = known; left.len > 0 && !found;)
+			found = url_param_is(raw_name, span_cut_item(&left, ' '));
+		if (!found) {
 			char text[ERROR_TEXT_MAX];
 			struct buf out = buf_on(text, sizeof(text));
 			buf_append_span(&out, SPAN("unknown parameter "));
@@ -131,6 +126,7 @@ int query_check(struct span query, const char *names, struct error_text *ret_tex
 			}
 			return error_fill(ret_text, ERR_INVALID, "%.*s", (int)out.len, out.ptr);
 		}
+	}
 	while (known.len > 0) {
 		struct span name = span_cut_item(&known, ' ');
 		uint32_t count = url_param_find(query, name, &value);

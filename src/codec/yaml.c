@@ -69,19 +69,14 @@ static void guard(struct span text, struct buf *out)
 	}
 }
 
-static bool starts_with(struct span text, struct span start)
-{
-	return text.len >= start.len && memcmp(text.ptr, start.ptr, start.len) == 0;
-}
-
 /* In place; a text only becomes shorter. */
 static struct span unguard(char *text, size_t len)
 {
 	size_t out = 0;
 	for (size_t i = 0; i < len; out++) {
 		struct span rest = span_of(text + i, len - i);
-		bool open = starts_with(rest, GUARD_OPEN);
-		if (open || starts_with(rest, GUARD_CLOSE)) {
+		bool open = span_starts(rest, GUARD_OPEN);
+		if (open || span_starts(rest, GUARD_CLOSE)) {
 			text[out] = open ? '{' : '}';
 			i += GUARD_OPEN.len;
 		} else {
@@ -278,30 +273,26 @@ static int take_event(struct parse *parse, const yaml_event_t *event)
 	}
 }
 
-static int run(struct parse *parse, yaml_parser_t *parser)
-{
-	bool more = true;
-	int error = 0;
-	while (more && error == 0) {
-		yaml_event_t event;
-		if (!yaml_parser_parse(parser, &event))
-			return refuse_syntax(parse, parser);
-		error = take_event(parse, &event);
-		more = event.type != YAML_STREAM_END_EVENT;
-		yaml_event_delete(&event);
-	}
-	return error;
-}
-
 static int parse_guarded(struct parse *parse)
 {
 	yaml_parser_t parser;
+	bool more = true;
+	int error = 0;
 	if (!yaml_parser_initialize(&parser))
 		return -ENOMEM;
 	yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
 	yaml_parser_set_input_string(&parser, (const unsigned char *)parse->text.ptr,
 	                             parse->text.len);
-	int error = run(parse, &parser);
+	while (more && error == 0) {
+		yaml_event_t event;
+		if (!yaml_parser_parse(&parser, &event)) {
+			error = refuse_syntax(parse, &parser);
+			break;
+		}
+		error = take_event(parse, &event);
+		more = event.type != YAML_STREAM_END_EVENT;
+		yaml_event_delete(&event);
+	}
 	yaml_parser_delete(&parser);
 	return error;
 }

@@ -28,35 +28,27 @@ static void read_system(void *user, struct clock_reading *ret_reading)
 static struct clock system_clock = { .read = read_system };
 static pthread_once_t system_once = PTHREAD_ONCE_INIT;
 
-/* 32 hex digits, dashes anywhere between them. */
-static size_t parse_uuid(const char *text, size_t len, unsigned char *ret_id)
-{
-	size_t digits = 0;
-	for (size_t i = 0; i < len && digits < 2 * CLOCK_BOOT_ID_LEN; i++) {
-		int digit = hex_value(text[i]);
-		if (digit < 0)
-			continue;
-		if (digits % 2 == 0)
-			ret_id[digits / 2] = (unsigned char)(digit << 4);
-		else
-			ret_id[digits / 2] |= (unsigned char)digit;
-		digits++;
-	}
-	return digits;
-}
-
 /* Where there is no /proc the id is zero: then every start looks like the same
  * boot, and steady_clock still has BOOTTIME to notice that it went back. */
 static void read_boot_id(void)
 {
 	char text[64];
-	unsigned char id[CLOCK_BOOT_ID_LEN];
+	unsigned char id[CLOCK_BOOT_ID_LEN] = { 0 };
 	int fd = open(BOOT_ID_FILE, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	ssize_t n = read(fd, text, sizeof(text));
 	close(fd);
-	if (n > 0 && parse_uuid(text, (size_t)n, id) == 2 * CLOCK_BOOT_ID_LEN)
+	/* 32 hex digits, dashes anywhere between them. */
+	size_t digits = 0;
+	for (ssize_t i = 0; i < n && digits < 2 * CLOCK_BOOT_ID_LEN; i++) {
+		int digit = hex_value(text[i]);
+		if (digit >= 0) {
+			id[digits / 2] = (unsigned char)(id[digits / 2] << 4 | digit);
+			digits++;
+		}
+	}
+	if (digits == 2 * CLOCK_BOOT_ID_LEN)
 		memcpy(system_clock.boot_id, id, sizeof(id));
 }
 

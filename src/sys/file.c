@@ -34,13 +34,6 @@ static int open_retry(const char *path, int flags)
 	return fd;
 }
 
-/* Before it is opened, since to open a device may do something already. */
-static int check_regular(const char *path)
-{
-	struct stat st;
-	return stat(path, &st) < 0 || S_ISREG(st.st_mode) ? 0 : ERR_KIND;
-}
-
 /* After it is opened, since the path may lead elsewhere by then. */
 static int check_opened(int fd)
 {
@@ -73,9 +66,10 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 		mode |= O_DSYNC;
 	if (flags & FILE_REGULAR)
 		mode |= O_NONBLOCK; /* until it is known to be a regular file */
-	int error = flags & FILE_REGULAR ? check_regular(path) : 0;
-	if (error != 0)
-		return error;
+	/* Check the kind before it is opened: opening a device may have an effect. */
+	struct stat st;
+	if (flags & FILE_REGULAR && stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+		return ERR_KIND;
 	bool existed = !(flags & FILE_EXCLUSIVE) || access(path, F_OK) == 0;
 	int fd = open_retry(path, mode);
 	if (fd < 0 && errno == EINVAL && (mode & O_DIRECT)) {
@@ -84,7 +78,7 @@ static int real_open(struct file_system *fs, const char *path, int flags, int *r
 	}
 	if (fd < 0)
 		return -errno;
-	error = flags & FILE_REGULAR ? check_opened(fd) : 0;
+	int error = flags & FILE_REGULAR ? check_opened(fd) : 0;
 	if (error != 0) {
 		close(fd);
 		return error;

@@ -53,29 +53,20 @@ void loop_again(struct loop *loop)
 	loop->again = true;
 }
 
-/* The eventfd is edge-triggered and never read: each write is a new edge, and
- * its counter would need centuries to fill. Its event has no handler. */
-static int open_descriptors(struct loop *loop)
-{
-	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
-	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	if (loop->epoll_fd < 0)
-		return -errno;
-	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (loop->wake_fd < 0)
-		return -errno;
-	return epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &event) ? -errno : 0;
-}
-
 int loop_new(struct loop **ret_loop)
 {
 	struct loop *loop = mem_zalloc(1, sizeof(*loop));
 	if (!loop)
 		return -ENOMEM;
-	loop->epoll_fd = loop->wake_fd = -1;
 	loop->now_ns = clock_monotonic_ns();
-	int error = open_descriptors(loop);
-	if (error) {
+	loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	/* The eventfd is edge-triggered and never read: each write is a new edge, and
+	 * its counter would need centuries to fill. Its event has no handler. */
+	struct epoll_event event = { .events = EPOLLIN | EPOLLET, .data.ptr = NULL };
+	if (loop->epoll_fd < 0 || loop->wake_fd < 0 ||
+	    epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, loop->wake_fd, &event) < 0) {
+		int error = -errno;
 		loop_free(loop);
 		return error;
 	}

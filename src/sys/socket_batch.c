@@ -148,11 +148,6 @@ static void queue(struct socket_batch *batch, const struct io_uring_sqe *entry)
 	batch->entries[(*batch->submit_tail + batch->queued++) % SOCKET_BATCH_MAX] = *entry;
 }
 
-static uint32_t cut_length(size_t len)
-{
-	return len < INT32_MAX ? (uint32_t)len : INT32_MAX;
-}
-
 void socket_batch_send(struct socket_batch *batch, struct socket_call *call, int fd,
                        const void *bytes, size_t len)
 {
@@ -160,7 +155,7 @@ void socket_batch_send(struct socket_batch *batch, struct socket_call *call, int
 			     .opcode = IORING_OP_SEND,
 			     .fd = fd,
 			     .addr = (uintptr_t)bytes,
-			     .len = cut_length(len),
+			     .len = len < INT32_MAX ? (uint32_t)len : INT32_MAX,
 			     .msg_flags = MSG_NOSIGNAL | MSG_DONTWAIT,
 			     .user_data = (uintptr_t)call,
 		     });
@@ -173,7 +168,7 @@ void socket_batch_recv(struct socket_batch *batch, struct socket_call *call, int
 			     .opcode = IORING_OP_RECV,
 			     .fd = fd,
 			     .addr = (uintptr_t)out,
-			     .len = cut_length(room),
+			     .len = room < INT32_MAX ? (uint32_t)room : INT32_MAX,
 			     .msg_flags = MSG_DONTWAIT,
 			     .user_data = (uintptr_t)call,
 		     });
