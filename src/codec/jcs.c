@@ -284,14 +284,6 @@ static uint32_t find_member(const struct writer *w, uint32_t node, const struct 
 	                      quoted + sizeof(quoted));
 }
 
-static uint32_t find_element(const struct writer *w, uint32_t node, uint32_t index)
-{
-	if (node == 0)
-		return 0;
-	uint32_t child = json_plan_element(w->options->except, node, index);
-	return child ? child : json_plan_element(w->options->except, node, JSON_EACH);
-}
-
 /* Ends a member or element: counts it, or takes it back. */
 static void end_item(struct writer *w, struct level *level)
 {
@@ -307,19 +299,6 @@ static void end_item(struct writer *w, struct level *level)
 		list[level->members + level->count].end = place(w);
 	}
 	level->count++;
-}
-
-static int close_level(struct writer *w)
-{
-	struct level *level = &w->levels[w->depth];
-	int error = level->object ? order_members(w, level) : 0;
-	if (error < 0)
-		return error;
-	if (!w->sorting->failed)
-		w->sorting->len = level->members * sizeof(struct member);
-	buf_append_char(w->out, *w->p++);
-	w->depth--;
-	return 0;
 }
 
 /* A name with its colon. */
@@ -357,11 +336,15 @@ static int begin_item(struct writer *w, uint32_t *ret_node)
 	level->from = place(w);
 	if (level->count > 0)
 		buf_append_char(w->out, ',');
+	const struct json_plan *except = w->options->except;
 	int error = 0;
+	*ret_node = 0;
 	if (level->object)
 		error = begin_member(w, level, ret_node);
-	else
-		*ret_node = find_element(w, level->node, level->index++);
+	else if (level->node)
+		*ret_node = json_plan_element(except, level->node, level->index++);
+	if (!level->object && level->node && *ret_node == 0)
+		*ret_node = json_plan_element(except, level->node, JSON_EACH);
 	if (error < 0)
 		return error;
 	level->dropped = *ret_node && w->options->except->nodes[*ret_node].wanted;
@@ -406,8 +389,15 @@ static int write_text(struct writer *w)
 			error = begin_value(w, node);
 			continue;
 		}
-		error = close_level(w);
-		if (error == 0 && w->depth > 0)
+		struct level *level = &w->levels[w->depth];
+		error = level->object ? order_members(w, level) : 0;
+		if (error < 0)
+			return error;
+		if (!w->sorting->failed)
+			w->sorting->len = level->members * sizeof(struct member);
+		buf_append_char(w->out, *w->p++);
+		w->depth--;
+		if (w->depth > 0)
 			end_item(w, &w->levels[w->depth]);
 	}
 	return error;

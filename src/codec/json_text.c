@@ -116,15 +116,11 @@ bool json_member_next(struct span *rest, struct span *ret_name, struct span *ret
 
 const char *json_type_name(enum json_type type)
 {
-	switch (type) {
-	case JSON_NULL: return "null";
-	case JSON_FALSE: return "false";
-	case JSON_TRUE: return "true";
-	case JSON_NUMBER: return "a number";
-	case JSON_STRING: return "a string";
-	case JSON_OBJECT: return "an object";
-	case JSON_ARRAY: return "an array";
-	case JSON_NONE: break;
-	}
-	return "nothing";
+	static const char *const names[] = {
+		[JSON_NONE] = "nothing",     [JSON_NULL] = "null",       [JSON_FALSE] = "false",
+		[JSON_TRUE] = "true",        [JSON_NUMBER] = "a number", [JSON_STRING] = "a string",
+		[JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array"
+	};
+	CHECK((size_t)type < ARRAY_LEN(names));
+	return names[type];
 }

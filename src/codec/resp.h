@@ -72,7 +72,7 @@ enum resp_fault {
 	RESP_FAULT_BULK_END,
 	RESP_FAULT_TOO_LARGE,
 	RESP_FAULT_LINE_LENGTH,
-	RESP_FAULT_QUOTES,
+	RESP_FAULT_QUOTES
 };
 
 struct resp_parser {

@@ -63,18 +63,6 @@ static uint64_t advised_ms(const struct advice *advice)
 	return advice_round_up_ms(need);
 }
 
-static enum advice_state state_of(const struct advice *advice)
-{
-	bool seen = advice->trust != ADVICE_TRUST_NONE;
-	if (seen && advice->window_ms > 0 && advice->highest_ms >= advice->window_ms)
-		return ADVICE_TOO_SHORT;
-	if (seen && advice->window_ms > 0 && advice->highest_ms > advice->window_ms / 5 * 4)
-		return ADVICE_NEAR;
-	if (advice->window_ms > 0 && advice->retries_ms > advice->window_ms)
-		return ADVICE_BELOW_RETRIES;
-	return seen ? ADVICE_FITS : ADVICE_NO_DATA;
-}
-
 struct advice advice_make(const struct advice_question *question, const struct gap *gap)
 {
 	struct advice advice = {
@@ -94,7 +82,14 @@ struct advice advice_make(const struct advice_question *question, const struct g
 	               : seen < FEW  ? ADVICE_TRUST_LOW
 	               : seen < MANY ? ADVICE_TRUST_FAIR
 	                             : ADVICE_TRUST_GOOD;
-	advice.state = state_of(&advice);
+	uint64_t window_ms = advice.window_ms;
+	advice.state = seen ? ADVICE_FITS : ADVICE_NO_DATA;
+	if (window_ms > 0 && advice.retries_ms > window_ms)
+		advice.state = ADVICE_BELOW_RETRIES;
+	if (seen && window_ms > 0 && advice.highest_ms > window_ms / 5 * 4)
+		advice.state = ADVICE_NEAR;
+	if (seen && window_ms > 0 && advice.highest_ms >= window_ms)
+		advice.state = ADVICE_TOO_SHORT;
 	advice.advised_ms = advised_ms(&advice);
 	return advice;
 }

@@ -63,7 +63,7 @@ enum digest_part {
 	DIGEST_BODY = 'b',
 	DIGEST_PLACE = 'i',
 	DIGEST_FORWARDS = '>',
-	DIGEST_MISSING = '-',
+	DIGEST_MISSING = '-'
 };
 
 /* What stands before the parts: the same for all events of a source and rule. */

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,8 +22,12 @@
 #define FEED_BYTES_MAX (1u << 20) /* that wait to be taken */
 
 struct feed {
-	atomic_bool heard;
-	struct feed_inside *inside;
+	atomic_bool heard;    /* somebody listens */
+	pthread_mutex_t lock; /* guards the members below */
+	struct buf waiting;
+	uint64_t lost;
+	void (*wake)(void *user);
+	void *user;
 };
 
 int feed_new(struct feed **ret_feed) must_check;

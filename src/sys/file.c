@@ -326,20 +326,6 @@ struct file_system *file_system_real(void)
 
 #define FIRST_ROOM 4096u
 
-static int grow(char **bytes, size_t len, size_t *room, size_t most)
-{
-	size_t more = *room < most / 2 ? *room * 2 : most;
-	char *larger = mem_alloc(more);
-	if (!larger)
-		return -ENOMEM;
-	memcpy(larger, *bytes, len);
-	explicit_bzero(*bytes, len); /* it may be a secret */
-	mem_free(*bytes);
-	*bytes = larger;
-	*room = more;
-	return 0;
-}
-
 /* To the end, which alone says how much there is: a pipe, and much of /proc, have a
  * size of 0. */
 static int read_on(struct file_system *fs, int fd, size_t max, char **bytes, size_t room,
@@ -350,9 +336,16 @@ static int read_on(struct file_system *fs, int fd, size_t max, char **bytes, siz
 	do {
 		if (len == room && len > max)
 			return ERR_TOO_LARGE;
-		int error = len == room ? grow(bytes, len, &room, max + 1) : 0;
-		if (error != 0)
-			return error;
+		if (len == room) {
+			room = room < (max + 1) / 2 ? room * 2 : max + 1;
+			char *larger = mem_alloc(room);
+			if (!larger)
+				return -ENOMEM;
+			memcpy(larger, *bytes, len);
+			explicit_bzero(*bytes, len); /* it may be a secret */
+			mem_free(*bytes);
+			*bytes = larger;
+		}
 		n = fs->methods->read(fs, fd, *bytes + len, room - len, len);
 		if (n < 0)
 			return (int)n;

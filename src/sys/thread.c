@@ -16,24 +16,6 @@ static void *enter(void *argument)
 	return NULL;
 }
 
-static int init_attributes(pthread_attr_t *attributes, int cpu)
-{
-	int error = pthread_attr_init(attributes);
-	if (error || cpu == THREAD_ANY_CPU)
-		return -error;
-	if (cpu < 0 || cpu >= CPU_SETSIZE) {
-		pthread_attr_destroy(attributes);
-		return -EINVAL;
-	}
-	cpu_set_t set;
-	CPU_ZERO(&set);
-	CPU_SET((size_t)cpu, &set);
-	error = pthread_attr_setaffinity_np(attributes, sizeof(set), &set);
-	if (error)
-		pthread_attr_destroy(attributes);
-	return -error;
-}
-
 int thread_start(struct thread *thread, const struct thread_options *options)
 {
 	CHECK(options->run);
@@ -41,9 +23,22 @@ int thread_start(struct thread *thread, const struct thread_options *options)
 	snprintf(thread->name, sizeof(thread->name), "%s", options->name);
 
 	pthread_attr_t attributes;
-	int error = init_attributes(&attributes, options->cpu);
+	int error = pthread_attr_init(&attributes);
 	if (error)
-		return error;
+		return -error;
+	if (options->cpu != THREAD_ANY_CPU) {
+		cpu_set_t set;
+		CPU_ZERO(&set);
+		error = options->cpu < 0 || options->cpu >= CPU_SETSIZE ? EINVAL : 0;
+		if (error == 0) {
+			CPU_SET((size_t)options->cpu, &set);
+			error = pthread_attr_setaffinity_np(&attributes, sizeof(set), &set);
+		}
+		if (error) {
+			pthread_attr_destroy(&attributes);
+			return -error;
+		}
+	}
 	sigset_t blocked, before;
 	sigfillset(&blocked);
 	/* Blocked, these would kill without the handler that a sanitizer or a

@@ -70,21 +70,7 @@ static struct json_path cut_path(const struct json_path *path, uint32_t from)
 	return piece;
 }
 
-/* What comes after the [*] that is step `at`. */
-static int compile_list(struct compiler *c, const struct json_path *path, uint32_t at,
-                        struct recipe_list **ret_list)
-{
-	struct recipe_list *list = arena_alloc(&c->recipe->arena, sizeof(*list));
-	if (!list)
-		return -ENOMEM;
-	struct json_path piece = cut_path(path, at + 1);
-	json_plan_init(&list->plan);
-	int error = piece.count ? add_node(c, &list->plan, &piece, &list->node) : 0;
-	json_plan_seal(&list->plan);
-	*ret_list = list;
-	return error;
-}
-
+/* Each list holds the steps after one [*]. */
 static int compile_lists(struct compiler *c, const struct json_path *path,
                          struct recipe_list **ret_list)
 {
@@ -95,10 +81,17 @@ static int compile_lists(struct compiler *c, const struct json_path *path,
 		if (++count > RECIPE_LISTS_MAX)
 			return refuse(c, 0, "expected at most %d times [*] in a path",
 			              RECIPE_LISTS_MAX);
-		int error = compile_list(c, path, i, ret_list);
+		struct recipe_list *list = arena_alloc(&c->recipe->arena, sizeof(*list));
+		if (!list)
+			return -ENOMEM;
+		struct json_path piece = cut_path(path, i + 1);
+		json_plan_init(&list->plan);
+		int error = piece.count ? add_node(c, &list->plan, &piece, &list->node) : 0;
 		if (error < 0)
 			return error;
-		ret_list = &(*ret_list)->inner;
+		json_plan_seal(&list->plan);
+		*ret_list = list;
+		ret_list = &list->inner;
 	}
 	return 0;
 }

@@ -30,7 +30,7 @@ enum recipe_part_kind {
 	PART_QUERY,
 	PART_PATH,
 	PART_FORM,
-	PART_CONST,
+	PART_CONST
 };
 
 /* The rest of a path after a [*]. */
@@ -93,7 +93,7 @@ enum recipe_field {
 	FIELD_REPLAY,
 	FIELD_CONTENT,
 	FIELD_INNER,
-	FIELD_ITEMS,
+	FIELD_ITEMS
 };
 #define FIELD_COUNT 10
 
