@@ -1,6 +1,8 @@
 /* advice: see advice.h. */
 #include "gate/advice.h"
 
+#include <stdio.h>
+
 #include "base/text.h"
 
 #define MINUTE_MS UINT64_C(60000)
@@ -115,77 +117,43 @@ const char *advice_trust_name(enum advice_trust trust)
 	return names[trust];
 }
 
-static void add(struct buf *out, const char *text)
-{
-	buf_append_span(out, span_str(text));
-}
-
-/* A window is told as one would write it. */
-static void add_window(struct buf *out, uint64_t ms)
-{
-	char text[TEXT_DURATION_MAX];
-	text_duration(text, ms);
-	add(out, text);
-}
-
-static void say_seen(const struct advice *advice, struct buf *out)
-{
-	add(out, "duplicates arrive up to ");
-	char text[GAP_DURATION_MAX];
-	gap_duration_text(advice->highest_ms, text);
-	add(out, text);
-	add(out, " later");
-	if (advice->trust == ADVICE_TRUST_LOW) {
-		add(out, " (only ");
-		buf_append_u64(out, advice->duplicates + advice->returns);
-		add(out, " seen)");
-	}
-}
-
-static void say_retries(const struct advice *advice, struct buf *out)
-{
-	add(out, "the sender retries for ");
-	add_window(out, advice->retries_ms);
-}
-
 void advice_text(const struct advice *advice, struct buf *out)
 {
-	add(out, "window ");
+	char window[TEXT_DURATION_MAX] = "unknown", retries[TEXT_DURATION_MAX];
+	char advised[TEXT_DURATION_MAX], longest[GAP_DURATION_MAX], few[32] = "";
 	if (advice->window_ms > 0)
-		add_window(out, advice->window_ms);
-	else
-		add(out, "unknown");
+		text_duration(window, advice->window_ms);
+	text_duration(retries, advice->retries_ms);
+	text_duration(advised, advice->advised_ms);
+	gap_duration_text(advice->highest_ms, longest);
+	if (advice->trust == ADVICE_TRUST_LOW)
+		snprintf(few, sizeof(few), " (only %llu seen)",
+		         (unsigned long long)(advice->duplicates + advice->returns));
+	buf_printf(out, "window %s", window);
 	switch (advice->state) {
 	case ADVICE_TOO_SHORT:
-		add(out, " is too short: ");
-		say_seen(advice, out);
+		buf_printf(out, " is too short: duplicates arrive up to %s later%s", longest, few);
 		break;
 	case ADVICE_NEAR:
-		add(out, " is nearly too short: ");
-		say_seen(advice, out);
+		buf_printf(out, " is nearly too short: duplicates arrive up to %s later%s", longest,
+		           few);
 		break;
 	case ADVICE_BELOW_RETRIES:
-		add(out, " is shorter than the retries: ");
-		say_retries(advice, out);
+		buf_printf(out, " is shorter than the retries: the sender retries for %s", retries);
 		break;
 	case ADVICE_FITS:
-		add(out, advice->window_ms > 0 ? " fits: " : ": ");
-		say_seen(advice, out);
+		buf_printf(out, "%s: duplicates arrive up to %s later%s",
+		           advice->window_ms > 0 ? " fits" : "", longest, few);
 		break;
 	case ADVICE_NO_DATA:
-		add(out, ": no duplicate seen yet");
-		if (advice->retries_ms > 0) {
-			add(out, "; ");
-			say_retries(advice, out);
-		}
+		buf_printf(out, ": no duplicate seen yet");
+		if (advice->retries_ms > 0)
+			buf_printf(out, "; the sender retries for %s", retries);
 		break;
 	}
 	bool asks = advice->state >= ADVICE_BELOW_RETRIES || advice->window_ms == 0;
-	if (asks && advice->advised_ms > 0) {
-		add(out, "; ");
-		add_window(out, advice->advised_ms);
-		add(out, " is advised");
-	}
+	if (asks && advice->advised_ms > 0)
+		buf_printf(out, "; %s is advised", advised);
 }
 
 bool advice_alarm_due(struct advice_alarm *alarm, const struct advice *advice, uint64_t now_ms)

@@ -154,10 +154,11 @@ uint64_t gap_highest_ms(const struct gap *gap)
 
 /* ---- as bytes ---- */
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the bytes are those of memory");
+
 static void put(struct buf *out, uint64_t value, size_t size)
 {
-	for (size_t i = 0; i < size; i++)
-		buf_append_char(out, (char)(value >> (8 * i)));
+	buf_append(out, &value, size);
 }
 
 static void put_histogram(struct buf *out, const struct histogram *histogram)
@@ -207,8 +208,7 @@ static uint64_t get(struct reader *reader, size_t size)
 		reader->failed = true;
 		return 0;
 	}
-	for (size_t i = 0; i < size; i++)
-		value |= (uint64_t)(unsigned char)reader->left.ptr[i] << (8 * i);
+	memcpy(&value, reader->left.ptr, size);
 	reader->left = span_skip(reader->left, size);
 	return value;
 }
@@ -231,22 +231,10 @@ static void get_histogram(struct reader *reader, struct histogram *histogram)
 	}
 }
 
-static void clear(struct gap *gap)
-{
-	histogram_clear(&gap->duplicates);
-	histogram_clear(&gap->returns);
-	set_counter(&gap->returns_about, 0);
-	set_counter(&gap->first_ms, 0);
-	set_counter(&gap->last_ms, 0);
-	gap->sample = 0;
-	gap->count = 0;
-	memset(gap->entries, 0, sizeof(gap->entries));
-}
-
 int gap_read(struct gap *gap, struct span bytes)
 {
 	struct reader reader = { .left = bytes };
-	clear(gap);
+	memset(gap, 0, sizeof(*gap));
 	uint64_t version = get(&reader, 4);
 	if (!reader.failed && version != VERSION)
 		return ERR_VERSION;
@@ -267,7 +255,7 @@ int gap_read(struct gap *gap, struct span bytes)
 		gap->count++;
 	}
 	if (reader.failed || reader.left.len > 0 || sample > GAP_SAMPLE_MAX) {
-		clear(gap);
+		memset(gap, 0, sizeof(*gap));
 		return ERR_INVALID;
 	}
 	gap->sample = (uint32_t)sample;

@@ -77,7 +77,7 @@ uint64_t gap_highest_ms(const struct gap *gap);
 
 void gap_write(const struct gap *gap, struct buf *out);
 
-/* ERR_INVALID or ERR_VERSION; the gap is empty then. */
+/* ERR_INVALID or ERR_VERSION; the gap is empty then. Not while others read the gap. */
 int gap_read(struct gap *gap, struct span bytes) must_check;
 
 /* As people say it, about three digits: "450ms", "3s", "26h", "4d 3h". NUL-terminated. */

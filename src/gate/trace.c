@@ -1,6 +1,8 @@
 /* trace: see trace.h. */
 #include "gate/trace.h"
 
+#include <stdio.h>
+
 #include "base/utf8.h"
 #include "gate/gap.h"
 #include "gate/ticket.h"
@@ -80,115 +82,93 @@ void trace_key_text(struct span key, struct buf *out)
 	}
 }
 
-static void add(struct buf *out, const char *text)
-{
-	buf_append_span(out, span_str(text));
-}
+#define TICKET_WORDS_MAX 20
 
-static void add_ticket(struct buf *out, uint64_t ticket)
+static void ticket_words(uint64_t ticket, char ret_words[static TICKET_WORDS_MAX])
 {
-	char text[TICKET_TEXT_LEN];
 	if (ticket == 0 || ticket >> TICKET_BITS != 0) {
-		add(out, "an unknown ticket");
+		snprintf(ret_words, TICKET_WORDS_MAX, "an unknown ticket");
 		return;
 	}
-	ticket_text(ticket, text);
-	buf_append(out, text, sizeof(text));
-}
-
-static void add_gap(struct buf *out, uint64_t ms)
-{
-	char text[GAP_DURATION_MAX];
-	gap_duration_text(ms, text);
-	add(out, text);
+	ticket_text(ticket, ret_words);
+	ret_words[TICKET_TEXT_LEN] = 0;
 }
 
 static void add_claim(const struct trace *trace, struct buf *out)
 {
-	add(out, "claim ");
 	if (trace->rule.len > 0) {
-		add(out, "'");
+		buf_printf(out, "claim '");
 		buf_append_span(out, trace->rule);
-		add(out, "'");
+		buf_append_char(out, '\'');
 	} else {
-		buf_append_u64(out, trace->matched + 1u);
+		buf_printf(out, "claim %u", trace->matched + 1u);
 	}
 	if (trace->parts.len > 0) {
-		add(out, " (");
+		buf_append(out, " (", 2);
 		buf_append_span(out, trace->parts);
-		add(out, ")");
+		buf_append_char(out, ')');
 	}
-}
-
-static void say_taken(const struct trace *trace, struct buf *out)
-{
-	add_ticket(out, trace->original);
-	add(out, ": ");
-	add_claim(trace, out);
-	add(out, " was taken ");
-	add_gap(out, trace->gap_ms);
-	add(out, " before");
 }
 
 void trace_reason(const struct trace *trace, struct buf *out)
 {
+	static const char *const taken[VERDICT_COUNT] = {
+		[VERDICT_DUPLICATE] = "duplicate of",
+		[VERDICT_CONFLICT] = "conflict with",
+		[VERDICT_BUSY] = "busy with",
+	};
 	const unsigned both = TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
-	if (trace->flags & TRACE_SHADOW) {
-		add(out, "passed with ticket ");
-		add_ticket(out, trace->ticket);
-		add(out, ", since the claim is on trial (shadow); else: ");
+	char ticket[TICKET_WORDS_MAX], original[TICKET_WORDS_MAX], gap[GAP_DURATION_MAX];
+	ticket_words(trace->ticket, ticket);
+	ticket_words(trace->original, original);
+	gap_duration_text(trace->gap_ms, gap);
+	if (trace->flags & TRACE_SHADOW)
+		buf_printf(out,
+		           "passed with ticket %s, since the claim is on trial (shadow); else: ",
+		           ticket);
+	if (taken[trace->verdict]) {
+		buf_printf(out, "%s %s: ", taken[trace->verdict], original);
+		add_claim(trace, out);
+		buf_printf(out, " was taken %s before", gap);
 	}
 	switch (trace->verdict) {
 	case VERDICT_DUPLICATE:
-		add(out, "duplicate of ");
-		say_taken(trace, out);
-		if ((trace->flags & both) == both) {
-			add(out, "; the content is ");
-			add(out,
-			    trace->content == trace->original_content ? "the same" : "another");
-		}
+		if ((trace->flags & both) == both)
+			buf_printf(out, "; the content is %s",
+			           trace->content == trace->original_content ? "the same"
+			                                                     : "another");
 		break;
 	case VERDICT_CONFLICT:
-		add(out, "conflict with ");
-		say_taken(trace, out);
-		add(out, ", with other content");
-		if (trace->ticket != 0 && !(trace->flags & TRACE_SHADOW)) {
-			add(out, trace->flags & TRACE_ASIDE ? "; kept aside as " : "; passed as ");
-			add_ticket(out, trace->ticket);
-		}
+		buf_printf(out, ", with other content");
+		if (trace->ticket != 0 && !(trace->flags & TRACE_SHADOW))
+			buf_printf(out,
+			           trace->flags & TRACE_ASIDE ? "; kept aside as %s"
+			                                      : "; passed as %s",
+			           ticket);
 		break;
-	case VERDICT_BUSY:
-		add(out, "busy with ");
-		say_taken(trace, out);
-		add(out, ", and its outcome is not known yet");
-		break;
+	case VERDICT_BUSY: buf_printf(out, ", and its outcome is not known yet"); break;
 	case VERDICT_STALE:
-		add(out, "stale: ");
+		buf_printf(out, "stale: ");
 		add_claim(trace, out);
-		add(out, " knows a newer state, ticket ");
-		add_ticket(out, trace->original);
-		add(out, ", since ");
-		add_gap(out, trace->gap_ms);
+		buf_printf(out, " knows a newer state, ticket %s, since %s", original, gap);
 		break;
 	case VERDICT_NEW:
-		add(out, trace->flags & TRACE_RETURNED ? "new again: " : "new: ");
-		add(out, "passed with ticket ");
-		add_ticket(out, trace->ticket);
-		if (trace->flags & TRACE_RETURNED) {
-			add(out, ", though ");
-			add_ticket(out, trace->original);
-			add(out, " was the same ");
-			add_gap(out, trace->gap_ms);
-			add(out, " before: the window had ended");
-		}
+		if (trace->flags & TRACE_RETURNED)
+			buf_printf(out,
+			           "new again: passed with ticket %s, though %s was the same %s "
+			           "before: the window had ended",
+			           ticket, original, gap);
+		else
+			buf_printf(out, "new: passed with ticket %s", ticket);
 		break;
 	case VERDICT_SPOOLED:
-		add(out, "kept on this node as ");
-		add_ticket(out, trace->ticket);
-		add(out, ", since the shared store was away; decided when it was back");
+		buf_printf(out,
+		           "kept on this node as %s, since the shared store was away; decided when "
+		           "it was back",
+		           ticket);
 		break;
-	case VERDICT_NONE: add(out, "not decided"); break;
+	case VERDICT_NONE: buf_printf(out, "not decided"); break;
 	}
 	if (trace->flags & TRACE_REPLAY)
-		add(out, "; a replay that its sender asked for");
+		buf_printf(out, "; a replay that its sender asked for");
 }
