@@ -20,19 +20,20 @@
 
 _Static_assert(sizeof(struct trace_trailer) == BLOCK_BYTES, "a trailer is one more block");
 
-static int path_of(const char *folder, uint64_t number, char ret_path[static TRACE_PATH_MAX])
+/* The folder was found short enough when it was opened. */
+static void path_of(const char *folder, uint64_t number, char ret_path[static TRACE_PATH_MAX])
 {
 	int n = snprintf(ret_path, TRACE_PATH_MAX, "%s/%016llx%s", folder,
 	                 (unsigned long long)number, SUFFIX);
-	return n < 0 || n >= TRACE_PATH_MAX ? -ENAMETOOLONG : 0;
+	CHECK(n > 0 && n < TRACE_PATH_MAX);
 }
 
 static int open_file(struct file_system *fs, const char *folder, uint64_t number, int flags,
                      int *ret_fd)
 {
 	char path[TRACE_PATH_MAX];
-	int r = path_of(folder, number, path);
-	return r < 0 ? r : fs->methods->open(fs, path, flags | FILE_REGULAR, ret_fd);
+	path_of(folder, number, path);
+	return fs->methods->open(fs, path, flags | FILE_REGULAR, ret_fd);
 }
 
 /* ---- reading ---- */
@@ -79,41 +80,32 @@ static int read_exactly(const struct trace_view *view, void *ptr, size_t len, ui
 	return (uint64_t)n == len ? 0 : ERR_DAMAGED;
 }
 
-static int read_ends(struct trace_view *view)
+int trace_view_open(struct trace_view *view, struct file_system *fs, const char *folder,
+                    uint64_t number)
 {
 	struct trace_file_header header = { .epoch = 0 };
-	int r = view->fs->methods->size(view->fs, view->fd, &view->size);
+	struct trace_trailer *trailer = &view->trailer;
+	*view = (struct trace_view){ .fs = fs, .fd = -1 };
+	int r = open_file(fs, folder, number, FILE_READ, &view->fd);
+	if (r == 0)
+		r = fs->methods->size(fs, view->fd, &view->size);
 	if (r == 0)
 		r = read_exactly(view, &header, sizeof(header), 0);
 	if (r == 0)
 		r = trace_file_header_check(&header);
 	view->header_damaged = r == ERR_DAMAGED;
 	view->epoch = header.epoch;
-	if (r < 0 && r != ERR_DAMAGED)
-		return r;
-	if (view->size < sizeof(view->trailer))
-		return 0;
-	uint64_t offset = view->size - sizeof(view->trailer);
-	r = read_exactly(view, &view->trailer, sizeof(view->trailer), offset);
-	uint64_t epoch = view->header_damaged ? view->trailer.epoch : view->epoch;
-	view->complete = r == 0 && trace_trailer_is_valid(&view->trailer, epoch, offset);
-	if (view->complete)
-		view->epoch = epoch;
-	return r == ERR_DAMAGED ? 0 : r;
-}
-
-int trace_view_open(struct trace_view *view, struct file_system *fs, const char *folder,
-                    uint64_t number)
-{
-	*view = (struct trace_view){ .fs = fs, .fd = -1 };
-	int r = open_file(fs, folder, number, FILE_READ, &view->fd);
-	if (r < 0) {
-		view->fd = -1;
-		return r;
+	if ((r == 0 || view->header_damaged) && view->size >= sizeof(*trailer)) {
+		uint64_t offset = view->size - sizeof(*trailer);
+		r = read_exactly(view, trailer, sizeof(*trailer), offset);
+		uint64_t epoch = view->header_damaged ? trailer->epoch : view->epoch;
+		view->complete = r == 0 && trace_trailer_is_valid(trailer, epoch, offset);
+		if (view->complete)
+			view->epoch = epoch;
 	}
-	r = read_ends(view);
-	if (r < 0)
-		trace_view_close(view);
+	if (r == 0 || r == ERR_DAMAGED)
+		return 0;
+	trace_view_close(view);
 	return r;
 }
 
@@ -173,9 +165,8 @@ static void close_last(struct trace_files *files)
 static int remove_file(struct trace_files *files, uint64_t number)
 {
 	char path[TRACE_PATH_MAX];
-	int r = path_of(files->folder, number, path);
-	if (r == 0)
-		r = files->fs->methods->remove(files->fs, path);
+	path_of(files->folder, number, path);
+	int r = files->fs->methods->remove(files->fs, path);
 	return r == -ENOENT ? 0 : r;
 }
 
@@ -254,10 +245,8 @@ static int begin_file(struct trace_files *files, uint64_t now_ms)
 	uint64_t number = files->next_number++;
 	r = open_file(files->fs, files->folder, number,
 	              FILE_READ | FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &files->fd);
-	if (r < 0) {
-		files->fd = -1;
+	if (r < 0)
 		return r;
-	}
 	r = methods->write(files->fs, files->fd, &header, sizeof(header), 0);
 	if (r == 0)
 		r = methods->sync_dir(files->fs, files->folder);
@@ -337,17 +326,6 @@ int trace_files_write(struct trace_files *files, unsigned char *records, size_t 
 
 /* ---- opening ---- */
 
-/* Opens a file without a trailer to append to it; its filter is in memory. */
-static void resume(struct trace_files *files, const struct trace_file *file)
-{
-	int r = open_file(files->fs, files->folder, file->number, FILE_READ | FILE_WRITE,
-	                  &files->fd);
-	if (r < 0)
-		files->fd = -1;
-	else if (files->fs->methods->truncate(files->fs, files->fd, file->size) < 0)
-		close_last(files);
-}
-
 /* One line for a file. An incomplete end is what a crash leaves: an operator need not act. */
 static void log_damage(const struct trace_files *files, const struct trace_view *view,
                        const struct trace_reader *reader, uint64_t number)
@@ -362,8 +340,7 @@ static void log_damage(const struct trace_files *files, const struct trace_view 
 		damaged += view->size < header ? view->size : header;
 		offset = 0;
 	}
-	if (path_of(files->folder, number, path) < 0)
-		return;
+	path_of(files->folder, number, path);
 	if (damaged > 0)
 		log_warn("trace file damaged: these bytes were skipped", log_str("file", path),
 		         log_u64("offset", offset), log_u64("bytes", damaged));
@@ -420,7 +397,10 @@ static int load_file(struct trace_files *files, uint64_t number, bool is_last, s
 	files->files[files->count++] = file;
 	if (view.complete || files->read_only)
 		return 0;
-	resume(files, &file);
+	/* It is appended to, or completed; its filter is in memory. */
+	if (open_file(files->fs, files->folder, number, FILE_READ | FILE_WRITE, &files->fd) == 0 &&
+	    files->fs->methods->truncate(files->fs, files->fd, file.size) < 0)
+		close_last(files);
 	/* The gaps of a file below `from` were saved: nothing may be added to it. */
 	if (!is_last || number < files->gaps.from)
 		finish(files);
@@ -453,9 +433,10 @@ static int load(struct trace_files *files)
 			other_format++;
 		else if (r == ERR_DAMAGED && !files->read_only)
 			(void)remove_file(files, number);
-		else if (r < 0 && r != -ENOENT && r != ERR_DAMAGED &&
-		         path_of(files->folder, number, path) == 0)
+		else if (r < 0 && r != -ENOENT && r != ERR_DAMAGED) {
+			path_of(files->folder, number, path);
 			log_warn("trace file cannot be read", log_str("file", path), log_code(r));
+		}
 		r = 0;
 	}
 	if (other_format > 0)

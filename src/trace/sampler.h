@@ -38,44 +38,35 @@ static inline uint32_t trace_sampler_shift(const struct trace_sampler *sampler)
 	return atomic_load_explicit(&sampler->shift, memory_order_relaxed);
 }
 
-static inline void trace_sampler_set(struct trace_sampler *sampler, uint32_t shift)
-{
-	atomic_store_explicit(&sampler->shift, shift, memory_order_relaxed);
-}
-
-/* A clock that goes back a little counts on in the second it was in; one that goes back
- * further is another one's, and begins anew. */
-static inline void trace_sampler_clock(struct trace_sampler *sampler, uint64_t now_ms)
-{
-	uint64_t second = now_ms / 1000;
-	if (second <= sampler->second && sampler->second - second < TRACE_SAMPLE_BACK_S)
-		return;
-	uint64_t passed = second > sampler->second ? second - sampler->second : 0;
-	uint64_t fill = passed > sampler->burst ? sampler->burst : passed * sampler->rate;
-	sampler->tokens += fill;
-	if (sampler->tokens > sampler->burst)
-		sampler->tokens = sampler->burst;
-	uint32_t shift = trace_sampler_shift(sampler);
-	if (shift > 0 && sampler->used * 2 <= sampler->rate)
-		trace_sampler_set(sampler, shift - 1);
-	sampler->used = 0;
-	sampler->second = second;
-}
-
-/* May one more be kept? Whatever is not in the sample has been left out already. */
+/* May one more be kept? Whatever is not in the sample has been left out already. A clock that
+ * goes back a little counts on in the second it was in; one that goes back further is another
+ * one's, and begins anew. */
 static inline bool trace_sampler_take(struct trace_sampler *sampler, uint64_t now_ms)
 {
-	trace_sampler_clock(sampler, now_ms);
-	if (sampler->tokens > 0) {
+	uint64_t second = now_ms / 1000;
+	uint32_t shift = trace_sampler_shift(sampler);
+	if (second > sampler->second || sampler->second - second >= TRACE_SAMPLE_BACK_S) {
+		uint64_t passed = second > sampler->second ? second - sampler->second : 0;
+		sampler->tokens += passed > sampler->burst ? sampler->burst
+		                                           : passed * sampler->rate;
+		if (sampler->tokens > sampler->burst)
+			sampler->tokens = sampler->burst;
+		if (shift > 0 && sampler->used * 2 <= sampler->rate)
+			shift--;
+		sampler->used = 0;
+		sampler->second = second;
+	}
+	bool kept = sampler->tokens > 0;
+	if (kept) {
 		sampler->tokens--;
 		sampler->used++;
-		return true;
+	} else {
+		sampler->tokens = sampler->rate / 2;
+		if (shift < TRACE_SAMPLE_MAX)
+			shift++;
 	}
-	uint32_t shift = trace_sampler_shift(sampler);
-	if (shift < TRACE_SAMPLE_MAX)
-		trace_sampler_set(sampler, shift + 1);
-	sampler->tokens = sampler->rate / 2;
-	return false;
+	atomic_store_explicit(&sampler->shift, shift, memory_order_relaxed);
+	return kept;
 }
 
 /* Every 2nd, 4th, …: for what has no digest to go by. */

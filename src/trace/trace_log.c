@@ -43,7 +43,6 @@ struct trace_log {
 	struct wake_event wake;
 	struct thread thread;
 	atomic_bool ending;
-	bool has_wake;
 };
 
 /* ---- adding ---- */
@@ -72,45 +71,40 @@ bool trace_log_wants_suppressed(struct trace_log *log)
 	return false;
 }
 
-static void add_trimmed(struct trace_log *log, struct trace *trace)
+void trace_log_add(struct trace_log *log, const struct trace *given)
 {
-	bool is_new = trace->verdict == VERDICT_NEW;
+	if (!log || log->options.read_only)
+		return;
+	CHECK((size_t)given->verdict < VERDICT_COUNT);
+	CHECK((given->ticket | given->original) >> TICKET_BITS == 0);
+	bool is_new = given->verdict == VERDICT_NEW;
+	if (is_new && !trace_log_wants_new(log, given->claims, given->claim_count))
+		return;
 	struct trace_sampler *sampler = is_new ? &log->passed : &log->suppressed;
 	struct trace_buffer *buffer = &log->filling;
-	size_t size = trace_record_size(trace);
+	struct trace trace = *given;
+	trace_trim(&trace);
+	size_t size = trace_record_size(&trace);
+	bool half_full = false;
 	pthread_mutex_lock(&log->lock);
-	trace->sample = (uint8_t)trace_sampler_shift(sampler);
-	bool kept = trace_sampler_take(sampler, trace->time_ms);
+	trace.sample = (uint8_t)trace_sampler_shift(sampler);
+	bool kept = trace_sampler_take(sampler, trace.time_ms);
 	bool fits = buffer->len + size <= BUFFER_BYTES;
-	bool half_before = buffer->len >= BUFFER_BYTES / 2;
 	if (kept && fits) {
-		trace_record_write(trace, buffer->bytes + buffer->len, size);
+		trace_record_write(&trace, buffer->bytes + buffer->len, size);
+		half_full = buffer->len < BUFFER_BYTES / 2 &&
+		            buffer->len + size >= BUFFER_BYTES / 2;
 		buffer->len += size;
 		buffer->count++;
 		atomic_fetch_add_explicit(&log->added, 1, memory_order_release);
 	}
-	bool half_now = buffer->len >= BUFFER_BYTES / 2;
 	pthread_mutex_unlock(&log->lock);
-	if (half_now && !half_before && log->has_wake)
+	if (half_full)
 		wake_event_set(&log->wake);
 	if (kept && !fits)
 		atomic_fetch_add_explicit(&log->lost, 1, memory_order_relaxed);
 	else if (!kept && !is_new)
 		atomic_fetch_add_explicit(&log->thinned, 1, memory_order_relaxed);
-}
-
-void trace_log_add(struct trace_log *log, const struct trace *trace)
-{
-	if (!log || log->options.read_only)
-		return;
-	CHECK((size_t)trace->verdict < VERDICT_COUNT);
-	CHECK((trace->ticket | trace->original) >> TICKET_BITS == 0);
-	if (trace->verdict == VERDICT_NEW &&
-	    !trace_log_wants_new(log, trace->claims, trace->claim_count))
-		return;
-	struct trace trimmed = *trace;
-	trace_trim(&trimmed);
-	add_trimmed(log, &trimmed);
 }
 
 /* ---- writing ---- */
@@ -339,21 +333,6 @@ static uint64_t or_default(uint64_t value, uint64_t standard, uint64_t least)
 	return value < least ? least : value;
 }
 
-static void set_options(struct trace_log *log, const struct trace_log_options *given)
-{
-	struct trace_log_options *options = &log->options;
-	*options = *given;
-	if (!options->fs)
-		options->fs = file_system_real();
-	options->no_thread |= options->read_only;
-	options->disk_bytes = or_default(given->disk_bytes, DISK_BYTES, DISK_BYTES_MIN);
-	trace_sampler_init(&log->passed, (uint32_t)or_default(given->new_per_s, NEW_PER_S, 1),
-	                   (uint32_t)or_default(given->new_burst, NEW_BURST, 1));
-	trace_sampler_init(&log->suppressed,
-	                   (uint32_t)or_default(given->suppressed_per_s, SUPPRESSED_PER_S, 1),
-	                   (uint32_t)or_default(given->suppressed_burst, SUPPRESSED_BURST, 1));
-}
-
 static int start(struct trace_log *log, struct error_text *ret_text)
 {
 	if (!log->options.read_only) {
@@ -368,8 +347,6 @@ static int start(struct trace_log *log, struct error_text *ret_text)
 	count_files(log);
 	if (log->options.no_thread)
 		return 0;
-	wake_event_init(&log->wake);
-	log->has_wake = true;
 	struct thread_options options = {
 		.name = "stile-traces",
 		.cpu = THREAD_ANY_CPU,
@@ -377,20 +354,29 @@ static int start(struct trace_log *log, struct error_text *ret_text)
 		.user = log,
 	};
 	r = thread_start(&log->thread, &options);
-	if (r < 0)
-		error_fill(ret_text, r, "the thread that writes traces cannot start: %s",
-		           error_name(r));
-	return r;
+	return r < 0 ? error_fill(ret_text, r, "the thread that writes traces cannot start: %s",
+	                          error_name(r))
+	             : 0;
 }
 
-int trace_log_open(const struct trace_log_options *options, struct trace_log **ret_log,
+int trace_log_open(const struct trace_log_options *given, struct trace_log **ret_log,
                    struct error_text *ret_text)
 {
 	struct trace_log *log = mem_zalloc(1, sizeof(*log));
 	if (!log)
 		return error_fill(ret_text, -ENOMEM, "no memory for traces");
 	pthread_mutex_init(&log->lock, NULL);
-	set_options(log, options);
+	wake_event_init(&log->wake);
+	log->options = *given;
+	log->options.no_thread |= given->read_only;
+	log->options.disk_bytes = or_default(given->disk_bytes, DISK_BYTES, DISK_BYTES_MIN);
+	if (!given->fs)
+		log->options.fs = file_system_real();
+	trace_sampler_init(&log->passed, (uint32_t)or_default(given->new_per_s, NEW_PER_S, 1),
+	                   (uint32_t)or_default(given->new_burst, NEW_BURST, 1));
+	trace_sampler_init(&log->suppressed,
+	                   (uint32_t)or_default(given->suppressed_per_s, SUPPRESSED_PER_S, 1),
+	                   (uint32_t)or_default(given->suppressed_burst, SUPPRESSED_BURST, 1));
 	int r = start(log, ret_text);
 	if (r < 0) {
 		trace_log_free(log);
@@ -409,8 +395,7 @@ struct trace_log *trace_log_free(struct trace_log *log)
 		wake_event_set(&log->wake);
 		thread_join(&log->thread);
 	}
-	if (log->has_wake)
-		wake_event_destroy(&log->wake);
+	wake_event_destroy(&log->wake);
 	if (log->filling.count > 0)
 		write_out(log);
 	trace_files_close(&log->files);
