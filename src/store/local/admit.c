@@ -23,11 +23,6 @@ struct taking {
 	struct claim longer[CLAIMS_MAX]; /* used instead of the event's, if any moves */
 };
 
-static uint64_t now_of(const struct local_store *local)
-{
-	return steady_clock_last(&local->clock);
-}
-
 /* Removes the claims that this ticket has; others stay. */
 static void remove_claims(struct local_store *local, const struct claim *claims, uint32_t which,
                           uint64_t ticket)
@@ -165,8 +160,8 @@ static int put_claims(struct local_store *local, const struct taking *taking, ui
 			note_moved(local, &claim->digest);
 		int r = taking->probes ? table_put_probe(local->table,
 		                                         &taking->probes[__builtin_ctz(left)],
-		                                         &record, now_of(local))
-		                       : table_put(local->table, &record, now_of(local));
+		                                         &record, local_now_ms(local))
+		                       : table_put(local->table, &record, local_now_ms(local));
 		if (r < 0)
 			return r;
 		local->live_claims += !moves;
@@ -277,7 +272,7 @@ static int keep(struct local_store *local, struct store_admit *admit, struct tak
 		return DECIDE_AGAIN;
 	if (r < 0)
 		return r;
-	admit->own_ticket = ticket_next(local->last_ticket, now_of(local));
+	admit->own_ticket = ticket_next(local->last_ticket, local_now_ms(local));
 	CHECK(admit->own_ticket > local->last_ticket);
 	if (put_all(local, admit, taking) < 0) {
 		admit->own_ticket = 0;
@@ -315,14 +310,15 @@ static bool find(void *user, const struct claim *claim, uint32_t index, bool asi
 	struct table_hit hit;
 
 	if (unlikely(claim->kind == CLAIM_NEWEST)) {
-		if (!newest_find(local->newest, &claim->digest, now_of(local), &entity))
+		if (!newest_find(local->newest, &claim->digest, local_now_ms(local), &entity))
 			return false;
 		*ret_hit = (struct decide_hit){ .ticket = entity.ticket, .order = entity.order };
 		return true;
 	}
-	bool found = unlikely(aside) ? table_find(local->table, &claim->digest, now_of(local), &hit)
-	                             : table_find_probe(local->table, &admission->probes[index],
-	                                                now_of(local), &hit);
+	bool found = unlikely(aside)
+	                     ? table_find(local->table, &claim->digest, local_now_ms(local), &hit)
+	                     : table_find_probe(local->table, &admission->probes[index],
+	                                        local_now_ms(local), &hit);
 	if (!found)
 		return false;
 	*ret_hit = (struct decide_hit){ .ticket = hit.ticket,
@@ -346,7 +342,7 @@ static uint64_t count_repeat(void *user, const struct decide_hit *hit)
 	struct local_store *local = admission->local;
 	uint32_t count = 1;
 
-	if (tally_add(local->tally, hit->ticket, now_of(local), hit->expiry_ms, &count) < 0)
+	if (tally_add(local->tally, hit->ticket, local_now_ms(local), hit->expiry_ms, &count) < 0)
 		count = 1;
 	return count;
 }
@@ -373,10 +369,10 @@ void local_decide_admit(struct local_store *local, struct store_admit *admit,
 	struct admission admission = { local, admit, probes };
 
 	CHECK(local->flushing && local->durable_ticket <= local->last_ticket);
-	int r = decide_admit(admit, now_of(local), &hooks, &admission);
+	int r = decide_admit(admit, local_now_ms(local), &hooks, &admission);
 	/* There is no second frame to lose: the room for this one is found anew. */
 	if (unlikely(r == DECIDE_AGAIN))
-		r = decide_admit(admit, now_of(local), &hooks, &admission);
+		r = decide_admit(admit, local_now_ms(local), &hooks, &admission);
 	CHECK(r <= 0);
 	admit->op.error = r;
 }

@@ -24,11 +24,6 @@
 #define SCAN_BUCKETS 1024u
 #define SCAN_NAMES 256u /* each may have to be read from disk */
 
-static uint64_t now_of(const struct local_store *local)
-{
-	return steady_clock_last(&local->clock);
-}
-
 /* --- what is not durable ------------------------------------------------------ */
 
 static uint32_t touch_bit(const struct digest *digest)
@@ -184,7 +179,7 @@ static int change_index(struct local_store *local, struct table_probe *probe,
 	} else {
 		cell.code = cells_code(local->cells, what->value);
 	}
-	return cells_put(local->cells, probe, &cell, old, now_of(local)) < 0 ? ERR_FULL : 0;
+	return cells_put(local->cells, probe, &cell, old, local_now_ms(local)) < 0 ? ERR_FULL : 0;
 }
 
 /* There is room in the frame and in the undo list. */
@@ -303,7 +298,7 @@ static int decide(struct local_store *local, struct store_cell *cell, struct tab
 
 	bool there = cells_find(local->cells, probe, &old);
 	buf_clear(&cell->value);
-	cell->now_ms = now_of(local);
+	cell->now_ms = local_now_ms(local);
 	cell->found = there && !cell_is_over(&old, cell->now_ms);
 	cell->changed = false;
 	cell->expiry_ms = cell->found ? old.expiry_ms : 0;
@@ -356,7 +351,9 @@ int local_put_answer(struct local_store *local, const struct store_settle *settl
 	struct table_probe probe = cells_probe(&answer->digest);
 	struct frame_cell what;
 	struct cell old;
-	struct store_cell put = { .act = STORE_CELL_PUT, .cell = *answer, .now_ms = now_of(local) };
+	struct store_cell put = { .act = STORE_CELL_PUT,
+		                  .cell = *answer,
+		                  .now_ms = local_now_ms(local) };
 	bool changed, there = cells_find(local->cells, &probe, &old);
 	put.found = there && !cell_is_over(&old, put.now_ms);
 	put.expiry_ms = put.found ? old.expiry_ms : 0;
@@ -372,7 +369,7 @@ static int tell_names(struct local_store *local, const struct cells_scan *at,
 {
 	for (uint32_t i = 0; i < at->count; i++) {
 		struct entry entry;
-		if (cell_is_over(&at->cells[i], now_of(local)))
+		if (cell_is_over(&at->cells[i], local_now_ms(local)))
 			continue;
 		int r = read_cell(local, &at->cells[i], &entry);
 		if (r == ERR_DAMAGED) { /* the others are told */

@@ -64,11 +64,6 @@ static struct store_take *take_of(struct store_op *op)
 	return container_of(op, struct store_take, op);
 }
 
-static uint64_t now_of(const struct local_store *local)
-{
-	return steady_clock_last(&local->clock);
-}
-
 /* --- undo -------------------------------------------------------------- */
 
 int local_undo_reserve(struct local_store *local, uint32_t count)
@@ -110,7 +105,7 @@ static void undo_one(struct local_store *local, const struct undo *undo)
 	case UNDO_EVENT: local_drop_event(local, undo->event); break;
 	case UNDO_CLAIM:
 		table_remove(local->table, &undo->claim.digest);
-		r = table_put(local->table, &undo->claim, now_of(local));
+		r = table_put(local->table, &undo->claim, local_now_ms(local));
 		break;
 	case UNDO_ENTITY:
 		newest_remove(local->newest, &undo->entity.digest);
@@ -173,8 +168,9 @@ static void decide_lookup(struct local_store *local, struct store_lookup *lookup
 	bool newest = lookup->kind == CLAIM_NEWEST;
 
 	lookup->open = lookup->held = false;
-	lookup->taken = newest ? newest_find(local->newest, &lookup->digest, now_of(local), &entity)
-	                       : table_find(local->table, &lookup->digest, now_of(local), &hit);
+	lookup->taken =
+		newest ? newest_find(local->newest, &lookup->digest, local_now_ms(local), &entity)
+		       : table_find(local->table, &lookup->digest, local_now_ms(local), &hit);
 	if (!lookup->taken)
 		return;
 	lookup->ticket = newest ? entity.ticket : hit.ticket;
@@ -388,7 +384,7 @@ void local_write_seen(struct local_store *local, uint32_t max_frames)
 	CHECK(local->flushing && local->batch.ops.count == 0);
 	for (uint32_t i = 0; i < max_frames && tally_dirty(local->tally) > 0; i++) {
 		int r = journal_reserve(&local->journal, sizeof(struct entry_seen), JOURNAL_NORMAL,
-		                        now_of(local));
+		                        local_now_ms(local));
 		if (r < 0)
 			return;
 		if (r == 0)
@@ -405,12 +401,12 @@ void local_write_seen(struct local_store *local, uint32_t max_frames)
 
 int local_reserve(struct local_store *local, uint32_t size, enum journal_room room)
 {
-	int r = journal_reserve(&local->journal, size, room, now_of(local));
+	int r = journal_reserve(&local->journal, size, room, local_now_ms(local));
 
 	CHECK(local->flushing);
 	if (r == JOURNAL_COMMIT_FIRST) {
 		local_commit(local);
-		r = journal_reserve(&local->journal, size, room, now_of(local));
+		r = journal_reserve(&local->journal, size, room, local_now_ms(local));
 	}
 	CHECK(r <= 0);
 	return r;

@@ -180,6 +180,12 @@ static inline struct local_store *local_of(const struct store *store)
 	return container_of(store, struct local_store, store);
 }
 
+/* By the store's clock, as the last flush or tick read it. */
+static inline uint64_t local_now_ms(const struct local_store *local)
+{
+	return steady_clock_last(&local->clock);
+}
+
 /* See window_flags(). */
 static inline uint64_t tally_expiry_ms(const struct table_hit *hit)
 {

@@ -203,7 +203,7 @@ static void tick_room(struct local_store *local, uint64_t boot_ms)
 		journal_retry(&local->journal);
 	}
 	local->room_awaited = keeper_preparing(local->keeper);
-	int r = journal_ready(&local->journal, steady_clock_last(&local->clock), false);
+	int r = journal_ready(&local->journal, local_now_ms(local), false);
 	local->full = r < 0;
 }
 
@@ -216,7 +216,7 @@ static uint64_t sweep_budget(uint64_t slots)
 
 static void tick_sweep(struct local_store *local)
 {
-	uint64_t now_ms = steady_clock_last(&local->clock);
+	uint64_t now_ms = local_now_ms(local);
 	struct table_stats stats;
 
 	table_get_stats(local->table, &stats);
@@ -510,7 +510,7 @@ static void cut_previous(struct local_store *local)
 /* A clock so far ahead is wrong, and would be believed for ever once it was written down. */
 static int check_clock(const struct local_store *local, struct error_text *text)
 {
-	uint64_t now_ms = steady_clock_last(&local->clock);
+	uint64_t now_ms = local_now_ms(local);
 	char time[TEXT_TIME_LEN];
 
 	if (now_ms < TICKET_END_MS)
@@ -535,7 +535,7 @@ static int begin(struct local_store *local, const struct journal_end *end, struc
 	if (r < 0)
 		local_log(local, LOCAL_STORE_WARNING, "last segment cannot be continued: %s",
 		          error_name(r));
-	r = journal_ready(&local->journal, steady_clock_last(&local->clock), true);
+	r = journal_ready(&local->journal, local_now_ms(local), true);
 	if (r == -ENOSPC || r == -EDQUOT) {
 		local->full = local->told_full = true;
 		local_log(local, LOCAL_STORE_ERROR,

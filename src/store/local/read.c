@@ -283,7 +283,7 @@ static uint64_t due_ms(const struct local_store *local, const struct open_ticket
 
 	if (end_ms == 0)
 		return ticket->due_ms;
-	return steady_clock_last(&local->clock) + (end_ms > boot_ms ? end_ms - boot_ms : 0);
+	return local_now_ms(local) + (end_ms > boot_ms ? end_ms - boot_ms : 0);
 }
 
 struct store_item local_item(const struct local_store *local, const struct open_ticket *ticket,

@@ -62,8 +62,7 @@ static int copy(struct carry *carry, const struct entry_head *head, const struct
 	bool from_disk;
 
 	/* First: what it makes room with may stand where the bytes are. */
-	if (journal_reserve(&local->journal, head->size, JOURNAL_NORMAL,
-	                    steady_clock_last(&local->clock)) != 0)
+	if (journal_reserve(&local->journal, head->size, JOURNAL_NORMAL, local_now_ms(local)) != 0)
 		return 1;
 	if (!cursor_read(local, &carry->at, head->size, &bytes, &from_disk))
 		return 1;
@@ -100,7 +99,7 @@ static bool stands_here(struct carry *carry, const struct entry_head *head, stru
 	if (!cells_find(local->cells, &probe, ret_cell) || ret_cell->segment != carry->at.segment ||
 	    ret_cell->offset != carry->at.at)
 		return false;
-	if (!cell_is_over(ret_cell, steady_clock_last(&local->clock)))
+	if (!cell_is_over(ret_cell, local_now_ms(local)))
 		return true;
 	cells_remove(local->cells, &probe, ret_cell);
 	cells_let_go(local->cells, ret_cell->segment);
@@ -376,8 +375,7 @@ static int carry_one(struct local_store *local, struct open_ticket *ticket)
 	uint32_t size = (uint32_t)(format_align(frame_carried_size(&entry), 8) +
 	                           format_align(frame_note_size(copy.span), 8) +
 	                           sizeof(struct entry_settle_due));
-	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL,
-	                    steady_clock_last(&local->clock));
+	r = journal_reserve(&local->journal, size, JOURNAL_NORMAL, local_now_ms(local));
 	if (r != 0)
 		return r;
 	append_carried(local, ticket, &entry, &copy);
@@ -614,7 +612,7 @@ static void carry_cells(struct local_store *local, const struct leaving *leaving
 
 void local_retain(struct local_store *local)
 {
-	uint64_t now_ms = steady_clock_last(&local->clock);
+	uint64_t now_ms = local_now_ms(local);
 	struct leaving leaving = { .now_ms = now_ms, .kept = payload_bytes(local, now_ms) };
 
 	CHECK(local->flushing && local->undo.count == 0); /* the index is what is on disk */

@@ -17,11 +17,6 @@
 
 #define SOON_MS 50u /* about when the next tick comes */
 
-static uint64_t now_of(const struct local_store *local)
-{
-	return steady_clock_last(&local->clock);
-}
-
 struct waits_legs local_legs(const struct local_store *local, uint64_t event)
 {
 	struct waits_legs legs = { 0 };
@@ -57,7 +52,7 @@ void local_append_note(struct local_store *local, struct open_ticket *ticket,
 {
 	CHECK(ticket->state != OPEN_TICKET_CHANGING);
 	note.ticket = ticket->ticket;
-	note.at_ms = now_of(local);
+	note.at_ms = local_now_ms(local);
 	note.before_segment = ticket->note_segment;
 	note.before_offset = ticket->note_offset;
 	ticket->due_ms = replay_due_ms(&note, ticket->due_ms);
@@ -99,7 +94,7 @@ int local_decide_note(struct local_store *local, const struct store_note *note)
 		ticket.attempt = (uint16_t)store_attempt_next(ticket.attempt);
 	open_tickets_update(local->tickets, &ticket);
 	/* Somebody waits to begin, and would have to wait for the tick. */
-	local->batch.events += started || note->due_ms < now_of(local) + SOON_MS;
+	local->batch.events += started || note->due_ms < local_now_ms(local) + SOON_MS;
 	return 0;
 }
 
@@ -339,7 +334,7 @@ void local_release_is_durable(struct local_store *local, const struct store_rele
 void local_drop_dead(struct local_store *local, uint32_t looks)
 {
 	struct open_ticket ticket = { .ticket = local->dead_at };
-	uint64_t now_ms = now_of(local);
+	uint64_t now_ms = local_now_ms(local);
 
 	if (open_tickets_in(local->tickets, OPEN_TICKET_DEAD) == 0)
 		return;

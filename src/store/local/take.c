@@ -101,7 +101,7 @@ static uint32_t fill_take(struct local_store *local, struct store_take *take)
 
 	buf_clear(&take->items);
 	take->count = 0;
-	take->now_ms = steady_clock_last(&local->clock);
+	take->now_ms = local_now_ms(local);
 	while (take->count < take->max_items &&
 	       (ticket = open_tickets_peek(local->tickets, take->sink)) &&
 	       (!take->lease_ms || leases_reserve(&local->leases, ticket->ticket) == 0)) {
@@ -217,7 +217,7 @@ static bool find_due(const struct local_store *local, const struct store_take *t
 {
 	return open_tickets_find(local->tickets, take->ticket, ret_ticket) &&
 	       ret_ticket->state == OPEN_TICKET_DUE && ret_ticket->sink == take->sink &&
-	       ret_ticket->due_ms <= steady_clock_last(&local->clock);
+	       ret_ticket->due_ms <= local_now_ms(local);
 }
 
 /* All that may fail, before anything changes. The item's parts are read when it is
@@ -241,7 +241,7 @@ int local_decide_take(struct local_store *local, struct store_take *take)
 	CHECK(local->flushing && take->ticket != 0);
 	buf_clear(&take->items);
 	take->count = 0;
-	take->now_ms = steady_clock_last(&local->clock);
+	take->now_ms = local_now_ms(local);
 	if (!find_due(local, take, &ticket))
 		return 0;
 	int r = prepare(local, take, &ticket);

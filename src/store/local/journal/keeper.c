@@ -155,20 +155,6 @@ static void add_event(struct keeper_job *job, const struct entry *entry)
 	}
 }
 
-static void add_seen(struct keeper_job *job, const struct entry_seen *seen)
-{
-	struct claims_record record = claims_record_of_seen(seen);
-
-	claims_list_add(&job->list, &record, job->records_max);
-}
-
-static void add_newest(struct keeper_job *job, const struct entry_newest *newest)
-{
-	struct claims_record record = claims_record_of_newest(newest);
-
-	claims_list_add(&job->list, &record, job->records_max);
-}
-
 static int gather(struct keeper *keeper, struct keeper_job *job)
 {
 	struct frame_header header;
@@ -184,10 +170,12 @@ static int gather(struct keeper *keeper, struct keeper_job *job)
 		while ((r = entry_next(body, header.body_len, &at, &entry)) > 0) {
 			if (entry.kind == ENTRY_EVENT)
 				add_event(job, &entry);
-			else if (entry.kind == ENTRY_SEEN)
-				add_seen(job, &entry.seen);
-			else if (entry.kind == ENTRY_NEWEST)
-				add_newest(job, &entry.newest);
+			if (entry.kind != ENTRY_SEEN && entry.kind != ENTRY_NEWEST)
+				continue;
+			struct claims_record record =
+				entry.kind == ENTRY_SEEN ? claims_record_of_seen(&entry.seen)
+							 : claims_record_of_newest(&entry.newest);
+			claims_list_add(&job->list, &record, job->records_max);
 		}
 	}
 	reader_close(&reader);
