@@ -111,7 +111,7 @@ void trace_record_seal(unsigned char *record, uint64_t epoch, uint64_t offset)
 int trace_record_read(struct span bytes, struct trace *ret_trace, size_t *ret_size)
 {
 	struct trace_record record;
-	if (!bytes.ptr || bytes.len < sizeof(record))
+	if (bytes.len < sizeof(record))
 		return ERR_DAMAGED;
 	memcpy(&record, bytes.ptr, sizeof(record));
 	size_t size = sizeof(record) + CLAIM_BYTES * record.claim_count;
@@ -153,7 +153,7 @@ bool trace_reader_next(struct trace_reader *reader, struct trace *ret_trace, uin
 {
 	for (uint64_t at = reader->end; at + sizeof(struct trace_record) <= reader->file.len;
 	     at += 8) {
-		struct span rest = span_skip(reader->file, at);
+		struct span rest = span_of(reader->file.ptr + at, reader->file.len - at);
 		uint32_t check = 0;
 		size_t size = 0;
 		if (trace_record_read(rest, ret_trace, &size) < 0)
