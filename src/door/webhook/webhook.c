@@ -17,9 +17,10 @@
 #include "sys/clock.h"
 #include "sys/feed.h"
 
-#define BATCH_ROOM 8u         /* items, at first, */
-#define BATCH_ITEM_BYTES 768u /* and one for so many bytes of the body, */
-#define BATCH_ROOM_MAX 1024u  /* up to so many */
+/* Items of a batch at first: BATCH_ROOM, and one for each BATCH_ITEM_BYTES of the body. */
+#define BATCH_ROOM 8u
+#define BATCH_ITEM_BYTES 768u
+#define BATCH_ROOM_MAX 1024u
 
 const size_t webhook_scratch_size = sizeof(struct webhook_request);
 
@@ -37,7 +38,7 @@ static int use_set(struct webhook *webhook, struct source_set *set)
 	return 0;
 }
 
-/* Older sets go when nobody waits who came by them. */
+/* Releases older sets that no waiting request uses. */
 static void drop_unused(struct webhook *webhook)
 {
 	struct webhook_use **at = &webhook->use->next;
@@ -73,10 +74,10 @@ static void accept_offer(struct webhook *webhook)
 		return;
 	if (use_set(webhook, set) == 0)
 		return;
-	/* Without memory for it now: at the next request. */
+	/* Out of memory: try again with the next request. */
 	struct source_set *none = NULL;
 	if (!atomic_compare_exchange_strong(&webhook->offered, &none, set))
-		source_set_release(set); /* a newer one came meanwhile */
+		source_set_release(set); /* a newer set was offered meanwhile */
 }
 
 int webhook_init(struct webhook *webhook, const struct webhook_options *options)
@@ -111,7 +112,7 @@ void webhook_release(struct webhook *webhook)
 /*
  * ---- where an event goes, and what goes with it ----
  *
- * Only for sets with routes: without, standard output gets everything, and nothing but
+ * Only for sets with routes. Without routes every event goes to standard output, and only
  * the bytes of the event.
  */
 
@@ -119,7 +120,7 @@ _Static_assert(ROUTE_LEGS_MAX == STORE_LEGS_MAX, "a store keeps as many legs as 
 
 #define DECODED_MAX 2048u /* longer texts are left out */
 
-/* A text's value; empty: it has none that can be read. */
+/* A text's value; empty if it has none or cannot be decoded. */
 static struct span value_of(struct event_text text, char bytes[static DECODED_MAX])
 {
 	struct span value = SPAN_EMPTY;
@@ -146,14 +147,9 @@ static void read_headers(const struct recipe_input *input, struct letter *letter
 				letter->texts[wanted[j].field] = input->headers[i].value;
 }
 
-static bool says_json(struct span type)
-{
-	return type.len >= 4 && memmem(type.ptr, type.len, "json", 4) != NULL;
-}
-
-/* What is JSON is called so, also if its sender said something else, or the whole
- * batch was of another kind. */
-static struct letter make_letter(const struct webhook_request *it, const struct event *event,
+/* The content type of a JSON event is JSON, whatever its sender wrote; that of a batch is
+ * not the type of its events. Empty: the type follows from the event. */
+static struct letter make_letter(const struct webhook_request *post, const struct event *event,
                                  const struct recipe_input *input, char (*bytes)[DECODED_MAX])
 {
 	struct letter letter = { .texts = {
@@ -165,17 +161,19 @@ static struct letter make_letter(const struct webhook_request *it, const struct 
 		                                                         bytes[4]),
 				 } };
 	read_headers(input, &letter);
-	if (it->batch || (event->json && !says_json(letter.texts[LETTER_CONTENT_TYPE])))
+	struct span type = letter.texts[LETTER_CONTENT_TYPE];
+	bool json = type.len >= 4 && memmem(type.ptr, type.len, "json", 4);
+	if (post->batch || (event->json && !json))
 		letter.texts[LETTER_CONTENT_TYPE] = SPAN_EMPTY;
 	return letter;
 }
 
-static bool keep_letter(struct webhook_request *it, struct store_admit *admit,
+static bool keep_letter(struct webhook_request *post, struct store_admit *admit,
                         const struct letter *letter)
 {
 	char bytes[LETTER_BYTES_MAX];
-	bool own = !it->batch; /* the request has room for one that is not too long */
-	struct buf out = own ? buf_on(it->letter, sizeof(it->letter))
+	bool own = !post->batch; /* the request has room for one that is not too long */
+	struct buf out = own ? buf_on(post->letter, sizeof(post->letter))
 	                     : buf_on(bytes, sizeof(bytes));
 	letter_write(letter, &out);
 	if (own && out.failed) {
@@ -184,16 +182,16 @@ static bool keep_letter(struct webhook_request *it, struct store_admit *admit,
 		letter_write(letter, &out);
 	}
 	CHECK(!out.failed);
-	admit->letter = own ? buf_span(&out) : arena_copy(&it->arena, buf_span(&out));
+	admit->letter = own ? buf_span(&out) : arena_copy(&post->arena, buf_span(&out));
 	return admit->letter.ptr != NULL || admit->letter.len == 0;
 }
 
-static bool keep_legs(struct webhook_request *it, struct store_admit *admit,
+static bool keep_legs(struct webhook_request *post, struct store_admit *admit,
                       const struct route_match *match)
 {
-	struct store_leg *own = it->legs;
-	if (it->batch)
-		own = arena_alloc(&it->arena, match->count * sizeof(*own));
+	struct store_leg *own = post->legs;
+	if (post->batch)
+		own = arena_alloc(&post->arena, match->count * sizeof(*own));
 	if (!own)
 		return false;
 	for (uint32_t i = 0; i < match->count; i++)
@@ -204,16 +202,16 @@ static bool keep_legs(struct webhook_request *it, struct store_admit *admit,
 	return true;
 }
 
-static int route_event(struct webhook_request *it, struct webhook_item *item,
+static int route_event(struct webhook_request *post, struct webhook_item *item,
                        const struct recipe_input *input, struct error_text *ret_problem)
 {
-	const struct source_set *set = it->use->set;
+	const struct source_set *set = post->use->set;
 	struct route_match match;
 	char bytes[5][DECODED_MAX];
 	struct recipe_input own = *input;
 	own.body = item->admit.payload;
-	struct route_question question = { it->source->routes, &item->event, &own };
-	int error = route_set_match(set->routes, &it->webhook->route_scratch, &question, &match,
+	struct route_question question = { post->source->routes, &item->event, &own };
+	int error = route_set_match(set->routes, &post->webhook->route_scratch, &question, &match,
 	                            ret_problem);
 	if (error != 0)
 		return error;
@@ -222,36 +220,36 @@ static int route_event(struct webhook_request *it, struct webhook_item *item,
 		                  "%s, and it takes no claim, so there is nothing to decide",
 		                  match.found ? "the route of this event has no sink"
 		                              : "no route matches this event");
-	/* Decided and remembered, but there is nobody to deliver it to. */
+	/* Decided and remembered, but not delivered. */
 	item->admit.no_ticket = match.count == 0;
 	item->unrouted = !match.found;
 	if (match.count == 0)
 		return 0;
-	struct letter letter = make_letter(it, &item->event, input, bytes);
-	bool kept = keep_letter(it, &item->admit, &letter) && keep_legs(it, &item->admit, &match);
+	struct letter letter = make_letter(post, &item->event, input, bytes);
+	bool kept = keep_letter(post, &item->admit, &letter) &&
+	            keep_legs(post, &item->admit, &match);
 	return kept ? 0 : -ENOMEM;
 }
 
 /* ---- from a request to operations ---- */
 
-/* Runs inside the store's flush: only notes the decision, so that all answers
- * of a round share one reading of the clock. */
-void webhook_decided(struct webhook_request *it)
+/* Runs inside the store's flush: it only queues the request, so that all answers of a
+ * round share one reading of the clock. */
+void webhook_item_done(struct webhook_request *post)
 {
-	struct webhook *webhook = it->webhook;
+	struct webhook *webhook = post->webhook;
 
-	it->next = NULL;
-	*webhook->decided_tail = it;
-	webhook->decided_tail = &it->next;
+	CHECK(post->left > 0);
+	if (--post->left > 0)
+		return;
+	post->next = NULL;
+	*webhook->decided_tail = post;
+	webhook->decided_tail = &post->next;
 }
 
 static void decided(struct store_op *op)
 {
-	struct webhook_request *it = op->user;
-
-	CHECK(it->left > 0);
-	if (--it->left == 0)
-		webhook_decided(it);
+	webhook_item_done(op->user);
 }
 
 static bool is_inside(struct span text, const struct buf *buf)
@@ -261,16 +259,16 @@ static bool is_inside(struct span text, const struct buf *buf)
 	return buf->ptr && at >= start && at < start + buf->len;
 }
 
-/* Texts of an event that was a string inside another stand in the scratch, which
- * the next event overwrites. */
-static bool keep_text(struct webhook_request *it, struct event_text *text)
+/* The texts of an event that was a string inside another event are in the scratch, which
+ * the next event overwrites: copy them. */
+static bool keep_text(struct webhook_request *post, struct event_text *text)
 {
-	const struct recipe_scratch *scratch = &it->webhook->scratch;
+	const struct recipe_scratch *scratch = &post->webhook->scratch;
 
 	for (size_t i = 0; i < ARRAY_LEN(scratch->inner); i++) {
 		if (!is_inside(text->raw, &scratch->inner[i]))
 			continue;
-		text->raw = arena_copy(&it->arena, text->raw);
+		text->raw = arena_copy(&post->arena, text->raw);
 		return text->raw.ptr != NULL;
 	}
 	return true;
@@ -285,18 +283,19 @@ struct reading {
 	enum recipe_step step;
 };
 
-/* What the decision needs; where the event goes is another's. */
-static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
-                       const struct recipe_result *result)
+/* 0, -ENOMEM, or ERR_INVALID and a text for the sender. */
+static int fill_item(struct webhook_request *post, struct webhook_item *item,
+                     struct reading *reading)
 {
+	const struct recipe_result *result = &reading->result;
 	struct store_admit *admit = &item->admit;
-	const struct source *source = it->source;
+	const struct source *source = post->source;
 
 	item->status = 0;
 	item->unrouted = item->awaited = item->unheard = item->released = false;
 	item->outcome = OUTCOME_NONE;
 	item->event = result->event;
-	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = it };
+	admit->op = (struct store_op){ .kind = STORE_ADMIT, .done = decided, .user = post };
 	admit->no_ticket = false;
 	admit->flags = (uint16_t)((result->event.json ? STORE_EVENT_JSON : 0) |
 	                          (result->event.line ? STORE_EVENT_LINE : 0));
@@ -312,141 +311,110 @@ static bool fill_admit(struct webhook_request *it, struct webhook_item *item,
 	admit->busy_if_open = source->options.wait_ms > 0;
 	admit->spool = source->options.spool;
 	admit->beyond_limit = false;
-	return keep_text(it, &item->event.id) && keep_text(it, &item->event.type);
-}
-
-/* 0, -ENOMEM, or ERR_INVALID and a text for the sender. */
-static int fill_item(struct webhook_request *it, struct webhook_item *item, struct reading *reading)
-{
-	if (!fill_admit(it, item, &reading->result))
+	if (!keep_text(post, &item->event.id) || !keep_text(post, &item->event.type))
 		return -ENOMEM;
-	if (!it->use->set->routes)
+	if (!post->use->set->routes)
 		return 0;
-	return route_event(it, item, reading->input, &reading->problem);
+	return route_event(post, item, reading->input, &reading->problem);
 }
 
-static struct source_meters *meters_of(const struct webhook_request *it)
+static struct source_meters *meters_of(const struct webhook_request *post)
 {
-	return &it->source->meters[it->webhook->options.thread];
+	return &post->source->meters[post->webhook->options.thread];
 }
 
-static uint32_t count_decidable(const struct webhook_request *it)
+static void submit_all(struct webhook_request *post)
 {
-	uint32_t count = 0;
+	struct store *store = post->webhook->options.store;
 
-	for (uint32_t i = 0; i < it->count; i++)
-		count += it->items[i].status == 0;
-	return count;
-}
-
-static void submit_all(struct webhook_request *it)
-{
-	struct store *store = it->webhook->options.store;
-
-	it->use->waiting++;
-	/* A port that is full completes inside submit: the last must be the last. */
-	uint32_t submitted = 0, all = it->left;
+	post->use->waiting++;
+	/* A full port completes an operation inside submit, and the last completion may free
+	 * the request: count instead of reading it after the last submit. */
+	uint32_t submitted = 0, all = post->left;
 	for (uint32_t i = 0; submitted < all; i++) {
-		if (it->items[i].status != 0)
+		if (post->items[i].status != 0)
 			continue;
 		submitted++;
-		store_submit(store, &it->items[i].admit.op);
+		store_submit(store, &post->items[i].admit.op);
 	}
 }
 
-static void refuse(struct webhook_request *it, int error, const char *text)
+static void refuse(struct webhook_request *post, int error, const char *text)
 {
-	struct source_meters *meters = meters_of(it);
+	struct source_meters *meters = meters_of(post);
 
-	arena_free(&it->arena);
+	arena_free(&post->arena);
 	if (error == -ENOMEM) {
 		meter_add(&meters->overload, 1);
-		http_respond_problem(it->request, 503,
+		http_respond_problem(post->request, 503,
 		                     "out of memory for the request; send it again",
 		                     SPAN("Retry-After: 1\r\n"));
 		return;
 	}
 	meter_add(&meters->refused, 1);
-	bool too_many = it->batch && error == ERR_TOO_LARGE;
-	http_respond_problem(it->request, too_many ? 413 : 400, text, SPAN_EMPTY);
+	bool too_many = post->batch && error == ERR_TOO_LARGE;
+	http_respond_problem(post->request, too_many ? 413 : 400, text, SPAN_EMPTY);
 }
 
-/* Growing means to copy; so large events have room at once. */
-static uint32_t first_room(size_t body_len)
+/* The next item, number post->count; NULL without memory. The array is moved when it
+ * grows, so a large body has many items at once. */
+static struct webhook_item *batch_room(struct webhook_request *post, uint32_t *room)
 {
-	size_t items = body_len / BATCH_ITEM_BYTES + BATCH_ROOM;
-	return items < BATCH_ROOM_MAX ? (uint32_t)items : BATCH_ROOM_MAX;
-}
-
-/* Room for another item, whose number is it->count; NULL without memory. */
-static struct webhook_item *batch_room(struct webhook_request *it, uint32_t *room)
-{
-	if (it->count == *room) {
-		uint32_t more = *room ? *room * 2 : first_room(it->request->body.len);
-		struct webhook_item *items = arena_alloc(&it->arena, more * sizeof(*items));
+	if (post->count == *room) {
+		size_t first = post->request->body.len / BATCH_ITEM_BYTES + BATCH_ROOM;
+		uint32_t more = first < BATCH_ROOM_MAX ? (uint32_t)first : BATCH_ROOM_MAX;
+		if (*room > 0)
+			more = *room * 2;
+		struct webhook_item *items = arena_alloc(&post->arena, more * sizeof(*items));
 		if (!items)
 			return NULL;
-		if (it->count > 0)
-			memcpy(items, it->items, it->count * sizeof(*items));
-		it->items = items;
+		if (post->count > 0)
+			memcpy(items, post->items, post->count * sizeof(*items));
+		post->items = items;
 		*room = more;
 	}
-	return &it->items[it->count];
-}
-
-static bool refuse_item(struct webhook_request *it, struct webhook_item *item,
-                        const struct error_text *problem)
-{
-	meter_add(&meters_of(it)->refused, 1);
-	item->status = 400;
-	item->problem = arena_copy(&it->arena, span_str(problem->text));
-	return item->problem.ptr != NULL;
+	return &post->items[post->count];
 }
 
 /* One item of a batch is read. 0, or an error for the whole request. */
-static int keep_item(struct webhook_request *it, struct webhook_item *item, struct reading *reading)
+static int keep_item(struct webhook_request *post, struct webhook_item *item,
+                     struct reading *reading)
 {
 	if (reading->step == RECIPE_BROKEN)
 		return reading->items.error;
-	it->count++;
-	int r = reading->step == RECIPE_EVENT ? fill_item(it, item, reading) : ERR_INVALID;
-	if (r == -ENOMEM || (r < 0 && !refuse_item(it, item, &reading->problem)))
-		return -ENOMEM;
-	return 0;
+	post->count++;
+	int r = reading->step == RECIPE_EVENT ? fill_item(post, item, reading) : ERR_INVALID;
+	if (r == 0 || r == -ENOMEM)
+		return r;
+	meter_add(&meters_of(post)->refused, 1);
+	item->status = 400;
+	item->problem = arena_copy(&post->arena, span_str(reading->problem.text));
+	return item->problem.ptr ? 0 : -ENOMEM;
 }
 
 /* The items of a batch, the first of which is read: 0, or an error for the whole request. */
-static int read_batch(struct webhook_request *it, struct reading *reading)
+static int read_batch(struct webhook_request *post, struct reading *reading)
 {
 	uint32_t room = 0;
 	int r = 0;
 
-	it->batch = true;
+	post->batch = true;
 	while (r == 0 && reading->step != RECIPE_END) {
-		struct webhook_item *item = batch_room(it, &room);
+		struct webhook_item *item = batch_room(post, &room);
 		if (!item)
 			return -ENOMEM;
-		if (it->count > 0)
+		if (post->count > 0)
 			reading->step = recipe_items_next(&reading->items, &reading->result,
 			                                  &reading->problem);
 		if (reading->step != RECIPE_END)
-			r = keep_item(it, item, reading);
+			r = keep_item(post, item, reading);
 	}
 	return r;
 }
 
-static int read_one(struct webhook_request *it, struct reading *reading)
+static void read_events(struct webhook_request *post)
 {
-	if (reading->step != RECIPE_EVENT)
-		return reading->items.error;
-	it->count = 1;
-	it->items = &it->one;
-	return fill_item(it, &it->one, reading);
-}
-
-static void read_events(struct webhook_request *it)
-{
-	struct http_request *request = it->request;
+	struct http_request *request = post->request;
 	struct recipe_input input = {
 		.body = request->body,
 		.headers = request->head.headers,
@@ -458,29 +426,38 @@ static void read_events(struct webhook_request *it)
 	reading.input = &input;
 	reading.problem.text[0] = '\0';
 
-	recipe_items_begin(&reading.items, it->source->recipe, &it->webhook->scratch, &input);
+	recipe_items_begin(&reading.items, post->source->recipe, &post->webhook->scratch, &input);
 	reading.step = recipe_items_next(&reading.items, &reading.result, &reading.problem);
-	int r = reading.items.batch ? read_batch(it, &reading) : read_one(it, &reading);
+	int r = reading.items.error;
+	if (reading.items.batch) {
+		r = read_batch(post, &reading);
+	} else if (reading.step == RECIPE_EVENT) {
+		post->count = 1;
+		post->items = &post->one;
+		r = fill_item(post, &post->one, &reading);
+	}
 	if (r < 0) {
-		refuse(it, r, reading.problem.text);
+		refuse(post, r, reading.problem.text);
 		return;
 	}
-	it->left = count_decidable(it);
-	if (it->left == 0)
-		webhook_respond(it); /* a batch of none, or of none that can be decided */
+	post->left = 0;
+	for (uint32_t i = 0; i < post->count; i++)
+		post->left += post->items[i].status == 0;
+	if (post->left == 0)
+		webhook_respond(post); /* a batch of none, or of none that can be decided */
 	else
-		submit_all(it);
+		submit_all(post);
 }
 
 /*
- * ---- traces: what is remembered of a decision, so that people can ask why ----
+ * ---- traces: the records of decisions that `stile why` reads ----
  *
  * An event that was dropped (or would have been) is described in full: the claim, its
- * parts and their values, which are read again from the request. One that passed leaves
- * its id, claims and keys, and only if the log wants it: a few out of many a second.
+ * parts and their values, which are read again from the request. Of one that passed the id,
+ * claims and keys are kept, and only if the log samples it.
  */
 
-/* As long as it is; the log cuts what it cannot keep. */
+/* The whole text; the log cuts what it cannot keep. */
 static struct span text_of(struct event_text text, char *bytes, size_t room)
 {
 	struct span value;
@@ -505,10 +482,10 @@ static uint8_t claims_of(const struct store_admit *admit, struct trace_claim *re
 	return count;
 }
 
-static bool read_words(struct webhook_request *it, const struct webhook_item *item, uint32_t claim,
-                       struct recipe_words *ret_words)
+static bool read_words(struct webhook_request *post, const struct webhook_item *item,
+                       uint32_t claim, struct recipe_words *ret_words)
 {
-	struct http_request *request = it->request;
+	struct http_request *request = post->request;
 	struct recipe_input input = {
 		.body = item->admit.payload,
 		.headers = request->head.headers,
@@ -517,37 +494,23 @@ static bool read_words(struct webhook_request *it, const struct webhook_item *it
 		.query = request->head.query,
 	};
 
-	return recipe_words(it->source->recipe, &it->webhook->scratch, &input, claim,
-	                    &it->webhook->words, ret_words);
+	return recipe_words(post->source->recipe, &post->webhook->scratch, &input, claim,
+	                    &post->webhook->words, ret_words);
 }
 
-/* Which claim, of which parts with which values. */
-static void add_words(struct webhook_request *it, const struct webhook_item *item,
-                      struct trace *trace, char room[static TRACE_PARTS_MAX])
-{
-	struct recipe_words words;
-
-	buf_clear(&it->webhook->words);
-	if (!read_words(it, item, trace->matched, &words))
-		return;
-	trace->rule = words.rule;
-	trace->parts = trace_parts(words.parts, room);
-	trace->keys[0] = words.key;
-}
-
-/* The values of the first claims. Each stands at the end of what was read by then;
- * the memory may move until all are. */
-static void add_keys(struct webhook_request *it, const struct webhook_item *item,
+/* The values of the first claims, all in one buffer. It may move while it grows, so the
+ * spans are made at the end. */
+static void add_keys(struct webhook_request *post, const struct webhook_item *item,
                      struct trace *trace)
 {
-	struct buf *memory = &it->webhook->words;
+	struct buf *memory = &post->webhook->words;
 	size_t ends[TRACE_KEYS_MAX], lens[TRACE_KEYS_MAX];
 	struct recipe_words words;
 	uint32_t count = 0;
 
 	buf_clear(memory);
 	while (count < TRACE_KEYS_MAX && count < item->admit.claim_count &&
-	       read_words(it, item, count, &words)) {
+	       read_words(post, item, count, &words)) {
 		lens[count] = words.key.len;
 		ends[count++] = memory->len;
 	}
@@ -555,7 +518,7 @@ static void add_keys(struct webhook_request *it, const struct webhook_item *item
 		trace->keys[i] = span_of(memory->ptr + ends[i] - lens[i], lens[i]);
 }
 
-/* Only claims of kind once compare what is called an event's content. */
+/* Only claims of the kind `once` compare the content of events. */
 static void add_content(struct trace *trace, const struct claim *matched)
 {
 	bool same = trace->verdict == VERDICT_DUPLICATE;
@@ -563,18 +526,19 @@ static void add_content(struct trace *trace, const struct claim *matched)
 	if (trace->content == 0 || matched->kind != CLAIM_ONCE ||
 	    (!same && trace->verdict != VERDICT_CONFLICT))
 		return;
-	/* Of the original only a part of its digest is kept: enough to tell. */
+	/* The store keeps only a part of the original's digest, which tells same from other. */
 	trace->original_content = same ? trace->content : ~trace->content;
 	trace->flags |= TRACE_CONTENT | TRACE_ORIGINAL_CONTENT;
 }
 
-static void trace_drop(struct webhook_request *it, const struct webhook_item *item,
+static void trace_drop(struct webhook_request *post, const struct webhook_item *item,
                        struct trace *trace)
 {
 	const struct store_admit *admit = &item->admit;
-	/* A conflict that passes is told as what it is, whatever is on trial beside. */
+	/* A conflict that passes is traced as a conflict, whatever a shadow claim says. */
 	bool shadow = admit->would != VERDICT_NONE && admit->verdict == VERDICT_NEW;
 	char address[IP_TEXT_MAX], parts[TRACE_PARTS_MAX];
+	struct recipe_words words;
 
 	trace->verdict = shadow ? admit->would : admit->verdict;
 	trace->matched = (uint8_t)(shadow ? admit->would_matched : admit->matched);
@@ -588,18 +552,23 @@ static void trace_drop(struct webhook_request *it, const struct webhook_item *it
 		trace->ticket = admit->own_ticket;
 	if (trace->ticket != 0 && !shadow && admit->on_conflict == STORE_CONFLICT_ASIDE)
 		trace->flags |= TRACE_ASIDE;
-	ip_format(&it->request->peer->address, address);
+	ip_format(&post->request->peer->address, address);
 	trace->peer = span_str(address);
 	add_content(trace, &admit->claims[trace->matched]);
-	add_words(it, item, trace, parts);
-	trace_log_add(it->webhook->options.traces, trace);
+	buf_clear(&post->webhook->words);
+	if (read_words(post, item, trace->matched, &words)) {
+		trace->rule = words.rule;
+		trace->parts = trace_parts(words.parts, parts);
+		trace->keys[0] = words.key;
+	}
+	trace_log_add(post->webhook->options.traces, trace);
 	trace->peer = trace->parts = SPAN_EMPTY;
 }
 
-static void trace_item(struct webhook_request *it, const struct webhook_item *item)
+static void trace_item(struct webhook_request *post, const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
-	struct trace_log *log = it->webhook->options.traces;
+	struct trace_log *log = post->webhook->options.traces;
 	struct trace_claim claims[CLAIMS_MAX];
 	char id[DIGEST_PART_MAX], type[DIGEST_PART_MAX];
 	char entity[DIGEST_PART_MAX], correlation[DIGEST_PART_MAX];
@@ -615,7 +584,7 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 		.verdict = admit->verdict,
 		.flags = item->event.replay ? TRACE_REPLAY : 0,
 		.content = item->event.content,
-		.source = it->source->name,
+		.source = post->source->name,
 		.id = text_of(item->event.id, id, sizeof(id)),
 		.type = text_of(item->event.type, type, sizeof(type)),
 		.entity = text_of(item->event.entity, entity, sizeof(entity)),
@@ -625,18 +594,11 @@ static void trace_item(struct webhook_request *it, const struct webhook_item *it
 	memcpy(trace.claims, claims, sizeof(claims[0]) * claim_count);
 	if (plain) {
 		trace.ticket = admit->ticket;
-		add_keys(it, item, &trace);
+		add_keys(post, item, &trace);
 		trace_log_add(log, &trace);
 	} else {
-		trace_drop(it, item, &trace);
+		trace_drop(post, item, &trace);
 	}
-}
-
-static void trace_items(struct webhook_request *it)
-{
-	for (uint32_t i = 0; i < it->count; i++)
-		if (it->items[i].status == 0 && it->items[i].admit.op.error == 0)
-			trace_item(it, &it->items[i]);
 }
 
 /* ---- the stream of decisions ---- */
@@ -655,7 +617,7 @@ static void put_text(struct buf *out, const char *name, struct event_text text)
 	json_add_text(out, name, value);
 }
 
-static void publish_item(const struct webhook_request *it, const struct webhook_item *item)
+static void publish_item(const struct webhook_request *post, const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
 	char bytes[STREAM_MESSAGE_MAX];
@@ -663,7 +625,7 @@ static void publish_item(const struct webhook_request *it, const struct webhook_
 	buf_append_span(&out, SPAN("event: decision\ndata: "));
 	json_object_begin(&out, NULL);
 	json_add_time(&out, "time", admit->decided_ms);
-	json_add_text(&out, "source", it->source->name);
+	json_add_text(&out, "source", post->source->name);
 	json_add_string(&out, "verdict", verdict_name(admit->verdict));
 	ticket_add(&out, "ticket", admit->ticket);
 	put_text(&out, "id", item->event.id);
@@ -671,14 +633,7 @@ static void publish_item(const struct webhook_request *it, const struct webhook_
 	json_object_end(&out);
 	buf_append_span(&out, SPAN("\n\n"));
 	if (!out.failed)
-		feed_say(it->webhook->options.feed, buf_span(&out));
-}
-
-static void publish_items(const struct webhook_request *it)
-{
-	for (uint32_t i = 0; i < it->count; i++)
-		if (it->items[i].status == 0 && it->items[i].admit.op.error == 0)
-			publish_item(it, &it->items[i]);
+		feed_say(post->webhook->options.feed, buf_span(&out));
 }
 
 /* ---- who may send ---- */
@@ -687,7 +642,7 @@ bool webhook_wants_body(const struct webhook *webhook, const struct http_request
 {
 	if (request->head.method != HTTP1_POST)
 		return false;
-	/* A new set that waits for its first request may want any. */
+	/* A new set, not used yet, may have a source there. */
 	if (atomic_load_explicit(&webhook->offered, memory_order_relaxed))
 		return true;
 	const struct source *source = source_find(webhook->use->set, request->head.path);
@@ -712,63 +667,66 @@ bool webhook_handle(struct webhook *webhook, struct http_request *request)
 	if (!trust_request(&trust, request))
 		return true;
 	if (request->unread) {
-		/* Other sources than these were asked whether they want the body. */
+		/* The set changed after webhook_wants_body() had refused the body. */
 		http_respond_problem(request, 503,
 		                     "the configuration has just changed; send the request again",
 		                     SPAN("Retry-After: 1\r\n"));
 		return true;
 	}
-	struct webhook_request *it = request->scratch;
-	it->webhook = webhook;
-	it->use = webhook->use;
-	it->source = source;
-	it->request = request;
-	it->arena = (struct arena){ .blocks = NULL };
-	it->batch = false;
-	it->waited = false;
-	it->count = 0;
-	it->items = NULL;
-	read_events(it);
+	struct webhook_request *post = request->scratch;
+	post->webhook = webhook;
+	post->use = webhook->use;
+	post->source = source;
+	post->request = request;
+	post->arena = (struct arena){ .blocks = NULL };
+	post->batch = false;
+	post->waited = false;
+	post->count = 0;
+	post->items = NULL;
+	read_events(post);
 	return true;
 }
 
 /* ---- answers ---- */
 
-/* True: its sender waits for what comes of its events. */
-static bool goes_on(struct webhook_request *it)
+/* Traces the decisions and puts them into the stream. */
+static void record_decisions(struct webhook_request *post)
 {
-	if (it->waited)
-		return false;
-	if (it->webhook->options.traces)
-		trace_items(it);
-	if (unlikely(feed_heard(it->webhook->options.feed)))
-		publish_items(it);
-	return it->source->options.wait_ms > 0 &&
-	       webhook_await(it, clock_read(clock_system()).boot_ms);
-}
-
-static void answer(struct webhook_request *it, uint64_t now_ns)
-{
-	struct webhook_use *use = it->use;
-	uint64_t arrived_ns = it->request->arrived_ns;
-
-	histogram_record(it->webhook->answer_us,
-	                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
-	webhook_respond(it); /* frees the request */
-	use->waiting--;
+	const struct webhook_options *options = &post->webhook->options;
+	bool heard = unlikely(feed_heard(options->feed));
+	for (uint32_t i = 0; i < post->count; i++) {
+		const struct webhook_item *item = &post->items[i];
+		if (item->status != 0 || item->admit.op.error != 0)
+			continue;
+		if (options->traces)
+			trace_item(post, item);
+		if (heard)
+			publish_item(post, item);
+	}
 }
 
 void webhook_answer(struct webhook *webhook, uint64_t now_ns)
 {
-	struct webhook_request *it = webhook->decided;
+	struct webhook_request *post = webhook->decided;
 
 	webhook->decided = NULL;
 	webhook->decided_tail = &webhook->decided;
-	while (it) {
-		struct webhook_request *next = it->next;
-		if (!goes_on(it))
-			answer(it, now_ns);
-		it = next;
+	while (post) {
+		struct webhook_request *next = post->next;
+		bool first = !post->waited;
+		if (first)
+			record_decisions(post);
+		/* Its sender may wait for the outcome of its events. */
+		if (!first || post->source->options.wait_ms == 0 ||
+		    !webhook_await(post, clock_read(clock_system()).boot_ms)) {
+			struct webhook_use *use = post->use;
+			uint64_t arrived_ns = post->request->arrived_ns;
+			histogram_record(webhook->answer_us,
+			                 now_ns > arrived_ns ? (now_ns - arrived_ns) / 1000 : 0);
+			webhook_respond(post); /* frees the request */
+			use->waiting--;
+		}
+		post = next;
 	}
 	if (unlikely(webhook->use->next))
 		drop_unused(webhook);

@@ -2,7 +2,7 @@
  * webhook_answer: waits for outcomes if the source says so, then answers the sender.
  * docs/reference.md has the answers as users see them.
  *
- * A single event is answered from memory of the stack; a batch into a buf.
+ * The answer to a single event is built on the stack, that to a batch in a buf.
  */
 #include <string.h>
 
@@ -15,14 +15,14 @@
  *
  * When all items of a request are decided, each that has an event of its own, or is a copy
  * of one, waits at the store for the outcome, until the source's limit. A copy of a dead
- * event makes it due again, once, under its old key, and waits: so the sender's retry is a
- * retry. A parked event stays parked: nobody knows whether it had its effect, and a copy
- * does not tell.
+ * event makes the event due again, once, under its old key, and waits: the sender's retry
+ * retries the delivery. A parked event stays parked: a copy does not tell whether the
+ * event had its effect.
  *
- * The delivery continues whether or not somebody waits.
+ * The delivery continues whether or not a sender waits.
  */
 
-/* The event whose outcome the sender is told; 0: there is none. */
+/* The ticket whose outcome the sender gets; 0: none. */
 static uint64_t awaited(const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
@@ -40,80 +40,72 @@ static uint64_t awaited(const struct webhook_item *item)
 	return 0;
 }
 
-/* What the store says is told by webhook_answer(), with all of the round. */
-static void finish(struct webhook_request *it)
-{
-	CHECK(it->left > 0);
-	if (--it->left == 0)
-		webhook_decided(it);
-}
-
 static void wait_done(struct store_op *op);
 
-static void ask(struct webhook_request *it, struct webhook_item *item)
+static void ask(struct webhook_request *post, struct webhook_item *item)
 {
 	item->wait = (struct store_wait){
-		.op = { .kind = STORE_WAIT, .done = wait_done, .user = it },
+		.op = { .kind = STORE_WAIT, .done = wait_done, .user = post },
 		.ticket = awaited(item),
-		.until_boot_ms = it->until_boot_ms,
-		.over = &it->webhook->waits_over,
+		.until_boot_ms = post->until_boot_ms,
+		.over = &post->webhook->waits_over,
 	};
-	it->webhook->asked = true;
-	store_submit(it->webhook->options.store, &item->wait.op);
+	post->webhook->asked = true;
+	store_submit(post->webhook->options.store, &item->wait.op);
 }
 
 static void release_done(struct store_op *op)
 {
 	struct webhook_item *item = container_of(op, struct webhook_item, release.op);
-	struct webhook_request *it = op->user;
+	struct webhook_request *post = op->user;
 	if (op->error == 0) {
 		item->outcome = OUTCOME_NONE;
-		ask(it, item);
+		ask(post, item);
 		return;
 	}
-	/* Somebody else released or dropped it: the copy's own retry will see. */
-	finish(it);
+	/* Somebody else released or dropped it meanwhile: the sender's next try sees that. */
+	webhook_item_done(post);
 }
 
 static void wait_done(struct store_op *op)
 {
 	struct webhook_item *item = container_of(op, struct webhook_item, wait.op);
-	struct webhook_request *it = op->user;
+	struct webhook_request *post = op->user;
 	item->outcome = op->error == 0 ? item->wait.outcome : OUTCOME_NONE;
 	item->unheard = op->error != 0;
 	bool again = item->outcome == OUTCOME_DEAD && item->admit.verdict == VERDICT_DUPLICATE &&
 	             !item->released;
 	if (!again) {
-		finish(it);
+		webhook_item_done(post);
 		return;
 	}
 	item->released = true;
 	item->release = (struct store_release){
-		.op = { .kind = STORE_RELEASE, .done = release_done, .user = it },
+		.op = { .kind = STORE_RELEASE, .done = release_done, .user = post },
 		.ticket = item->wait.ticket,
 		.states = 1u << STORE_STATE_DEAD,
 		.whole_event = true,
 	};
-	it->webhook->asked = true;
-	store_submit(it->webhook->options.store, &item->release.op);
+	post->webhook->asked = true;
+	store_submit(post->webhook->options.store, &item->release.op);
 }
 
-bool webhook_await(struct webhook_request *it, uint64_t boot_ms)
+bool webhook_await(struct webhook_request *post, uint64_t boot_ms)
 {
 	uint32_t count = 0;
-	for (uint32_t i = 0; i < it->count; i++) {
-		it->items[i].awaited = awaited(&it->items[i]) != 0;
-		count += it->items[i].awaited;
+	for (uint32_t i = 0; i < post->count; i++) {
+		post->items[i].awaited = awaited(&post->items[i]) != 0;
+		count += post->items[i].awaited;
 	}
-	it->waited = true;
-	it->left = count;
-	it->until_boot_ms = boot_ms + it->source->options.wait_ms;
-	/* A port that is full completes inside submit, the last one with finish(). */
+	post->waited = true;
+	post->left = count;
+	post->until_boot_ms = boot_ms + post->source->options.wait_ms;
+	/* A port that is full completes inside submit, and the last one may free the request. */
 	for (uint32_t i = 0, asked = 0; asked < count; i++) {
-		if (!it->items[i].awaited)
+		if (!post->items[i].awaited)
 			continue;
 		asked++;
-		ask(it, &it->items[i]);
+		ask(post, &post->items[i]);
 	}
 	return count > 0;
 }
@@ -128,7 +120,7 @@ static uint16_t outcome_status(const struct webhook_item *item)
 	case OUTCOME_NONE: break;
 	default: return 200;
 	}
-	/* A duplicate of something that was closed so long ago that nobody knows how. */
+	/* A duplicate of an event that was closed so long ago that its outcome is not kept. */
 	bool settled = item->admit.verdict == VERDICT_DUPLICATE && !item->released &&
 	               !item->unheard;
 	return settled ? 200 : 503;
@@ -207,13 +199,6 @@ static void put_headers(struct buf *out, const struct webhook_item *item, uint16
 		buf_append_span(out, retry_after);
 }
 
-/* A copy that has waited is busy no more. */
-static void end_wait(struct webhook_item *item)
-{
-	if (item->outcome != OUTCOME_NONE && item->admit.verdict == VERDICT_BUSY)
-		item->admit.verdict = VERDICT_DUPLICATE;
-}
-
 static void count(struct source_meters *meters, const struct webhook_item *item)
 {
 	const struct store_admit *admit = &item->admit;
@@ -236,7 +221,7 @@ static void count(struct source_meters *meters, const struct webhook_item *item)
 #define NOT_NOW "the store cannot accept events now; nothing was decided, send it again"
 #define AWAY "the shared store is unreachable; send it again"
 
-/* Of one that is away nobody knows whether it has decided. */
+/* A store that is away may have decided; so the text does not deny it. */
 static const char *not_now(int error)
 {
 	return error == ERR_AWAY ? AWAY : NOT_NOW;
@@ -255,32 +240,32 @@ static uint16_t status_of(const struct webhook_item *item)
 	return outcome_status(item);
 }
 
-static void respond_single(struct webhook_request *it)
+static void respond_single(struct webhook_request *post)
 {
-	const struct store_admit *admit = &it->items->admit;
+	const struct store_admit *admit = &post->items->admit;
 	char header_bytes[SINGLE_BYTES], body_bytes[SINGLE_BYTES];
 	struct buf headers = buf_on(header_bytes, sizeof(header_bytes));
 	struct buf body = buf_on(body_bytes, sizeof(body_bytes));
 
 	if (admit->op.error == ERR_TOO_LARGE) {
-		http_respond_problem(it->request, 413, TOO_LARGE, SPAN_EMPTY);
+		http_respond_problem(post->request, 413, TOO_LARGE, SPAN_EMPTY);
 		return;
 	}
 	if (admit->op.error != 0) {
-		http_respond_problem(it->request, 503, not_now(admit->op.error), retry_after);
+		http_respond_problem(post->request, 503, not_now(admit->op.error), retry_after);
 		return;
 	}
-	uint16_t status = status_of(it->items);
-	put_headers(&headers, it->items, status);
-	put_verdict(&body, it->items);
+	uint16_t status = status_of(post->items);
+	put_headers(&headers, post->items, status);
+	put_verdict(&body, post->items);
 	buf_append_char(&body, '\n');
 	CHECK(!headers.failed && !body.failed);
-	http_respond(it->request, &(struct http_response){
-					  .status = status,
-					  .content_type = SPAN("application/json"),
-					  .headers = buf_span(&headers),
-					  .body = buf_span(&body),
-				  });
+	http_respond(post->request, &(struct http_response){
+					    .status = status,
+					    .content_type = SPAN("application/json"),
+					    .headers = buf_span(&headers),
+					    .body = buf_span(&body),
+				    });
 }
 
 static void put_refused(struct buf *out, uint16_t status, struct span problem)
@@ -304,17 +289,17 @@ static void put_item(struct buf *out, const struct webhook_item *item)
 struct sums {
 	uint64_t verdicts[VERDICT_COUNT];
 	uint64_t refused;
-	uint64_t not_now;             /* the store could not take it: all is to be sent again, */
-	int why_not;                  /* and an error of one of them */
-	uint64_t open, dead, unknown; /* outcomes that are not as the sender wants them */
+	uint64_t not_now;             /* not taken by the store: the sender repeats the batch */
+	int why_not;                  /* the error of one of these */
+	uint64_t open, dead, unknown; /* outcomes other than delivered */
 };
 
-static struct sums sum_up(const struct webhook_request *it)
+static struct sums sum_up(const struct webhook_request *post)
 {
 	struct sums sums = { .refused = 0 };
 
-	for (uint32_t i = 0; i < it->count; i++) {
-		const struct webhook_item *item = &it->items[i];
+	for (uint32_t i = 0; i < post->count; i++) {
+		const struct webhook_item *item = &post->items[i];
 		int error = item->status != 0 ? ERR_INVALID : item->admit.op.error;
 		uint16_t status = error == 0 ? status_of(item) : 0;
 		sums.open += status == 503;
@@ -332,21 +317,11 @@ static struct sums sum_up(const struct webhook_request *it)
 	return sums;
 }
 
-static void put_sums(struct buf *out, const struct sums *sums)
+/* A sender can only repeat the whole batch. 503 asks for that if any event was not decided,
+ * is busy or has no outcome yet; events that were decided are duplicates then. */
+static uint16_t batch_status(const struct webhook_request *post, const struct sums *sums)
 {
-	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++) {
-		if (i == VERDICT_SPOOLED && sums->verdicts[i] == 0)
-			continue; /* most gateways never spool */
-		json_add_u64(out, verdict_name((enum verdict)i), sums->verdicts[i]);
-	}
-	json_add_u64(out, "refused", sums->refused);
-}
-
-/* A sender can only repeat the whole batch: it is asked to if any event of it was
- * not decided, is busy or without an outcome; what was decided is a duplicate then. */
-static uint16_t batch_status(const struct webhook_request *it, const struct sums *sums)
-{
-	if (it->count > 0 && sums->refused == it->count)
+	if (post->count > 0 && sums->refused == post->count)
 		return 400;
 	if (sums->open > 0)
 		return 503;
@@ -357,28 +332,31 @@ static uint16_t batch_status(const struct webhook_request *it, const struct sums
 	return sums->verdicts[VERDICT_SPOOLED] > 0 ? 202 : 200;
 }
 
-static void respond_batch(struct webhook_request *it)
+static void respond_batch(struct webhook_request *post)
 {
-	struct sums sums = sum_up(it);
+	struct sums sums = sum_up(post);
 	struct buf body = { .cap = BATCH_BYTES_MAX };
 
 	if (sums.not_now > 0) {
-		http_respond_problem(it->request, 503, not_now(sums.why_not), retry_after);
+		http_respond_problem(post->request, 503, not_now(sums.why_not), retry_after);
 		return;
 	}
 	json_object_begin(&body, NULL);
-	put_sums(&body, &sums);
+	for (int i = VERDICT_NEW; i < VERDICT_COUNT; i++)
+		if (i != VERDICT_SPOOLED || sums.verdicts[i] > 0) /* most gateways never spool */
+			json_add_u64(&body, verdict_name((enum verdict)i), sums.verdicts[i]);
+	json_add_u64(&body, "refused", sums.refused);
 	json_array_begin(&body, "events");
-	for (uint32_t i = 0; i < it->count; i++)
-		put_item(&body, &it->items[i]);
+	for (uint32_t i = 0; i < post->count; i++)
+		put_item(&body, &post->items[i]);
 	json_array_end(&body);
 	json_object_end(&body);
 	buf_append_char(&body, '\n');
-	uint16_t status = batch_status(it, &sums);
+	uint16_t status = batch_status(post, &sums);
 	if (body.failed)
-		http_respond_problem(it->request, 503, NOT_NOW, retry_after);
+		http_respond_problem(post->request, 503, NOT_NOW, retry_after);
 	else
-		http_respond(it->request,
+		http_respond(post->request,
 		             &(struct http_response){
 				     .status = status,
 				     .content_type = SPAN("application/json"),
@@ -388,18 +366,21 @@ static void respond_batch(struct webhook_request *it)
 	buf_free(&body);
 }
 
-void webhook_respond(struct webhook_request *it)
+void webhook_respond(struct webhook_request *post)
 {
-	struct source_meters *meters = &it->source->meters[it->webhook->options.thread];
-	struct arena arena = it->arena; /* the answer frees the request */
+	struct source_meters *meters = &post->source->meters[post->webhook->options.thread];
+	struct arena arena = post->arena; /* the answer frees the request */
 
-	for (uint32_t i = 0; i < it->count; i++) {
-		end_wait(&it->items[i]);
-		count(meters, &it->items[i]);
+	for (uint32_t i = 0; i < post->count; i++) {
+		struct webhook_item *item = &post->items[i];
+		/* A copy whose original has its outcome now is not busy any more. */
+		if (item->outcome != OUTCOME_NONE && item->admit.verdict == VERDICT_BUSY)
+			item->admit.verdict = VERDICT_DUPLICATE;
+		count(meters, item);
 	}
-	if (it->batch)
-		respond_batch(it);
+	if (post->batch)
+		respond_batch(post);
 	else
-		respond_single(it);
+		respond_single(post);
 	arena_free(&arena);
 }

@@ -2,8 +2,8 @@
  * webhook_request: a request on its way through the webhook. For webhook*.c alone.
  *
  * Room:      door.
- * Ownership: stands in the HTTP request's scratch space. Its arena has the items of
- *            a batch, and what must outlive the recipe's scratch.
+ * Ownership: is the HTTP request's scratch space. Its arena holds the items of a batch
+ *            and copies of texts from the recipe's scratch.
  */
 #pragma once
 
@@ -12,13 +12,13 @@
 struct webhook_item {
 	struct store_admit admit;
 	struct event event;   /* its texts live as long as the request */
-	uint16_t status;      /* 0: it was for the store to decide */
-	struct span problem;  /* else: why it was refused */
-	bool unrouted;        /* no route is for it */
-	bool awaited;         /* the answer says what came of it */
-	bool unheard;         /* the store could not say */
-	bool released;        /* it was dead, and is made due again by this copy */
-	enum outcome outcome; /* NONE: the time was over, or nobody knows */
+	uint16_t status;      /* 0: the store decides; else it was refused with this status */
+	struct span problem;  /* why it was refused */
+	bool unrouted;        /* no route takes it */
+	bool awaited;         /* the answer gives its outcome */
+	bool unheard;         /* the store failed to tell the outcome */
+	bool released;        /* it was dead, and this copy made it due again */
+	enum outcome outcome; /* NONE: not known in time */
 	struct store_wait wait;
 	struct store_release release;
 };
@@ -35,10 +35,11 @@ struct webhook_request {
 	bool batch;
 	uint32_t count;
 	uint32_t left;          /* at the store */
-	bool waited;            /* for outcomes, or there was none to wait for */
-	uint64_t until_boot_ms; /* how long */
+	bool waited;            /* webhook_await() was called */
+	uint64_t until_boot_ms; /* limit of that wait */
 	struct webhook_item *items;
-	struct webhook_item one; /* what `items` is, if it is no batch, and its … */
+	/* Of a single event: its item, legs and letter. */
+	struct webhook_item one;
 	struct store_leg legs[STORE_LEGS_MAX];
 	char letter[WEBHOOK_LETTER_ROOM];
 };
@@ -50,11 +51,11 @@ static inline bool webhook_passed(const struct store_admit *admit)
 	       (admit->verdict == VERDICT_CONFLICT && admit->on_conflict == STORE_CONFLICT_PASS);
 }
 
-/* webhook.c: everything that the store was asked is answered. */
-void webhook_decided(struct webhook_request *it);
+/* webhook.c: the store answered for one item; after the last, webhook_answer() continues. */
+void webhook_item_done(struct webhook_request *post);
 
-/* webhook_answer.c: asks for the outcomes of a request that is decided; webhook_decided()
- * follows. False: there is none to wait for. */
-bool webhook_await(struct webhook_request *it, uint64_t boot_ms);
-/* One answer for all items, which are decided. */
-void webhook_respond(struct webhook_request *it);
+/* webhook_answer.c: asks the store for the outcomes of a decided request; calls
+ * webhook_item_done() for each. False: there is none to wait for. */
+bool webhook_await(struct webhook_request *post, uint64_t boot_ms);
+/* Answers the request: all its items are decided. */
+void webhook_respond(struct webhook_request *post);
