@@ -25,7 +25,7 @@
 #include "sys/feed.h"
 #include "sys/worker.h"
 
-/* Descriptors that no connection gets: the store's files, and what else is open. */
+/* Descriptors kept free for the store's files and everything else that is no connection. */
 #define RESERVED_DESCRIPTORS 64u
 #define DESCRIPTORS_PER_THREAD 5u
 #define DESCRIPTORS_PER_SINK 8u
@@ -76,7 +76,7 @@ static int fail(const char *what, int error, const struct error_text *text)
 	return error;
 }
 
-/* What sinks may have open; of requests a connection for each attempt under way. */
+/* Descriptors that sinks may use; of HTTP sinks one for each request under way. */
 static uint64_t sink_descriptors(const struct config *config)
 {
 	uint64_t count = 0;
@@ -89,7 +89,7 @@ static uint64_t sink_descriptors(const struct config *config)
 	return count;
 }
 
-/* Peers must not be able to take what store and sinks need to go on. */
+/* Leaves descriptors for store and sinks: clients must not take them all. */
 static int limit_connections(struct serve *serve)
 {
 	const struct serve_options *options = serve->options;
@@ -129,8 +129,8 @@ void serve_log(enum log_level level, const char *part, const char *text)
 		LOG_AT_SITE(&sites[level], level, message, log_str("part", part));
 }
 
-/* The gateway can do without: then `stile why` knows nothing. */
-static void open_traces(struct serve *serve)
+/* Without traces the gateway works, but `stile why` knows nothing. */
+static int open_traces(struct serve *serve)
 {
 	struct trace_log_options options = { .path = serve->options->local.path };
 	struct error_text text = { "" };
@@ -138,6 +138,7 @@ static void open_traces(struct serve *serve)
 	if (error != 0)
 		fail("traces disabled: stile why cannot find new events", error, &text);
 	serve->console.traces = serve->traces;
+	return 0;
 }
 
 static int open_console(struct serve *serve)
@@ -234,26 +235,24 @@ static int open_net(struct serve *serve)
 	return 0;
 }
 
-static int open_resp(struct serve *serve)
+/* The io threads' loops, doors and servers. */
+static int open_ios(struct serve *serve)
 {
 	struct error_text text = { "" };
-	struct serve_resp_options options = {
+	struct serve_resp_options resp = {
 		.config = serve->config,
 		.tls = serve->tls,
 		.key = serve->store.key,
 		.connections = serve->connections,
 		.started_ms = serve->console.started_ms,
 	};
-	int error = serve_resp_new(&options, &serve->resp, &text);
-	return error == 0 ? 0 : fail("Redis door cannot start", error, &text);
-}
-
-static int open_ios(struct serve *serve)
-{
+	int error = serve_resp_new(&resp, &serve->resp, &text);
+	if (error != 0)
+		return fail("Redis door cannot start", error, &text);
 	for (uint32_t i = 0; i < serve->options->threads; i++) {
 		struct io *io = &serve->ios[i];
 		io->serve = serve;
-		int error = io->loop ? 0 : loop_new(&io->loop);
+		error = io->loop ? 0 : loop_new(&io->loop);
 		if (error == 0) {
 			serve->io_count = i + 1;
 			error = serve_io_open(io);
@@ -285,6 +284,7 @@ static int open_admin(struct serve *serve)
 	return 0;
 }
 
+/* Of io thread 0 serve_run() runs the loop itself. */
 static int start_ios(struct serve *serve)
 {
 	for (uint32_t i = 1; i < serve->io_count; i++) {
@@ -297,45 +297,37 @@ static int start_ios(struct serve *serve)
 		if (error != 0)
 			return fail("io thread cannot start", error, NULL);
 	}
-	return 0;
+	return serve_admin_start(serve->admin);
 }
 
-static int open_all(struct serve *serve)
+static int open_loop(struct serve *serve)
 {
-	int error = limit_connections(serve);
-	if (error != 0)
-		return error;
 	serve->later.due = serve_reload_later;
-	error = loop_new(&serve->ios[0].loop);
-	serve->io_count = error == 0; /* closed with it, however far the start comes */
+	int error = loop_new(&serve->ios[0].loop);
+	serve->io_count = error == 0; /* close_all() closes it after any failure */
 	if (error == 0)
 		error = open_signals(serve);
-	if (error != 0)
-		return fail("event loop cannot start", error, NULL);
-	error = open_net(serve);
-	if (error != 0)
-		return error;
-	error = open_store(serve);
-	if (error == 0)
-		open_traces(serve);
-	if (error == 0)
-		error = open_console(serve);
-	if (error == 0)
-		error = open_resp(serve);
-	if (error == 0)
-		error = open_ios(serve);
-	if (error == 0)
-		error = open_delivery(serve);
-	if (error == 0)
-		error = open_admin(serve);
-	if (error == 0)
-		error = start_ios(serve);
-	if (error == 0)
-		error = serve_admin_start(serve->admin);
-	if (error == 0)
-		error = serve_periodic_start(serve);
+	return error == 0 ? 0 : fail("event loop cannot start", error, NULL);
+}
+
+static int start_timers(struct serve *serve)
+{
+	int error = serve_periodic_start(serve);
 	if (error == 0)
 		serve_reload_later(&serve->later);
+	return error;
+}
+
+static int start(struct serve *serve)
+{
+	static int (*const steps[])(struct serve * serve) = {
+		limit_connections, open_loop,    open_net,     open_store,
+		open_traces,       open_console, open_ios,     open_delivery,
+		open_admin,        start_ios,    start_timers,
+	};
+	int error = 0;
+	for (size_t i = 0; i < ARRAY_LEN(steps) && error == 0; i++)
+		error = steps[i](serve);
 	return error;
 }
 
@@ -381,7 +373,7 @@ static void close_all(struct serve *serve)
 	if (serve->deliver)
 		deliver_join(serve->deliver);
 	serve->console.worker = worker_end(serve->console.worker); /* it may read from the store */
-	/* After a start that failed no io thread has sent what it asked for: the close answers it. */
+	/* After a failed start requests may still be in a port's queue; the close answers them. */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		if (serve->ios[i].port)
 			store_flush(port_store(serve->ios[i].port));
@@ -391,7 +383,7 @@ static void close_all(struct serve *serve)
 	serve_store_close(&serve->store);
 	serve->deliver = deliver_free(serve->deliver);
 	serve->admin = serve_admin_close(serve->admin);
-	(void)serve_reload_is_changing(serve); /* no lane is left that needs it */
+	(void)serve_reload_is_changing(serve); /* frees the last change: no lane uses it any more */
 	for (uint32_t i = 0; i < serve->io_count; i++)
 		serve_io_close(&serve->ios[i]);
 	serve_orphans_end(&serve->orphans);
@@ -439,7 +431,7 @@ int serve_run(struct config *config, const struct config_input *input)
 	serve->console.version = STILE_VERSION;
 	serve->console.counts = &serve->counts;
 	serve->console.started_ms = wall_ms();
-	int error = open_all(serve);
+	int error = start(serve);
 	if (error == 0) {
 		greet(serve);
 		serve_io_run(&serve->ios[0]);
@@ -448,7 +440,7 @@ int serve_run(struct config *config, const struct config_input *input)
 		error = ERR_CONFIG;
 	close_all(serve);
 	stop_guard_end(&serve->guard);
-	if (error == ERR_CLOSING) /* asked to, while it waited */
+	if (error == ERR_CLOSING) /* a signal ended the wait for the shared store */
 		error = 0;
 	if (error == 0)
 		log_info("stile stopped");

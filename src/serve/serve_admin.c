@@ -1,4 +1,4 @@
-/* serve_admin: see serve_admin.h. */
+/* The admin listener. See serve_private.h. */
 #include "serve/serve_private.h"
 
 #include <stdatomic.h>
@@ -17,13 +17,13 @@
 #include "sys/worker.h"
 
 #define CONNECTIONS_MAX 64u
-#define BODY_BYTES_MAX (64u << 10) /* nothing here has a body: one that comes is refused */
+#define BODY_BYTES_MAX (64u << 10) /* no request here has a body: one with a body is refused */
 #define DRAIN_MS 5000
 
 struct serve_admin {
 	struct serve_admin_options options;
 	struct loop *loop;
-	struct gauge *gauge; /* of its own: the other listener may be full */
+	struct gauge *gauge; /* its own: the other listener may be full */
 	struct http_server *server;
 	struct port *port;
 	struct worker_desk desk;
@@ -32,8 +32,7 @@ struct serve_admin {
 	struct loop_timer tick;
 	struct thread thread;
 	atomic_bool end;
-	bool draining;
-	uint64_t drain_until_ms;
+	uint64_t drain_until_ms; /* 0: it serves */
 	struct source_set *sources;
 	_Atomic(struct source_set *) offered;
 	char url[512];
@@ -44,56 +43,50 @@ static uint64_t wall_ms(void)
 	return clock_read(clock_system()).wall_ms;
 }
 
-static void accept_offer(struct serve_admin *it)
-{
-	struct source_set *set = atomic_exchange(&it->offered, NULL);
-	if (!set)
-		return;
-	source_set_release(it->sources);
-	it->sources = set;
-}
-
 static void handle(struct http_request *request)
 {
-	struct serve_admin *it = request->user;
+	struct serve_admin *listener = request->user;
 	struct advice_question windows[CONFIG_SOURCES_MAX];
-	accept_offer(it);
-	struct console_view view = { .port = port_store(it->port), .desk = &it->desk };
-	serve_fill_windows(it->sources, windows, &view);
-	admin_handle(&it->admin, &view, wall_ms(), request);
+	struct source_set *offered = atomic_exchange(&listener->offered, NULL);
+	if (offered) { /* by a reload */
+		source_set_release(listener->sources);
+		listener->sources = offered;
+	}
+	struct console_view view = { .port = port_store(listener->port), .desk = &listener->desk };
+	serve_fill_windows(listener->sources, windows, &view);
+	admin_handle(&listener->admin, &view, wall_ms(), request);
 }
 
-/* What came back from the store may ask it again: that leaves in the same round. */
+/* Results of the store may cause new requests to it: flush them in the same round. */
 static void round_ends(struct loop_hook *hook)
 {
-	struct serve_admin *it = container_of(hook, struct serve_admin, round);
-	port_collect(it->port);
-	admin_collect(&it->admin);
-	worker_collect(&it->desk);
-	store_flush(port_store(it->port));
+	struct serve_admin *listener = container_of(hook, struct serve_admin, round);
+	port_collect(listener->port);
+	admin_collect(&listener->admin);
+	worker_collect(&listener->desk);
+	store_flush(port_store(listener->port));
 }
 
-static void drain(struct serve_admin *it)
+static void drain(struct serve_admin *listener)
 {
-	uint64_t now_ms = loop_now_ms(it->loop);
-	if (!it->draining) {
-		it->draining = true;
-		it->drain_until_ms = now_ms + DRAIN_MS;
-		http_server_drain(it->server);
+	uint64_t now_ms = loop_now_ms(listener->loop);
+	if (listener->drain_until_ms == 0) {
+		listener->drain_until_ms = now_ms + DRAIN_MS;
+		http_server_drain(listener->server);
 	}
-	if (!http_server_drained(it->server) && now_ms < it->drain_until_ms)
+	if (!http_server_drained(listener->server) && now_ms < listener->drain_until_ms)
 		return;
-	http_server_cut(it->server);
-	loop_stop(it->loop);
+	http_server_cut(listener->server);
+	loop_stop(listener->loop);
 }
 
 static void tick(struct loop_timer *timer)
 {
-	struct serve_admin *it = container_of(timer, struct serve_admin, tick);
-	admin_tick(&it->admin, wall_ms());
-	if (atomic_load(&it->end))
-		drain(it);
-	if (loop_timer_set(it->loop, timer, STORE_HOST_TICK_MS) != 0)
+	struct serve_admin *listener = container_of(timer, struct serve_admin, tick);
+	admin_tick(&listener->admin, wall_ms());
+	if (atomic_load(&listener->end))
+		drain(listener);
+	if (loop_timer_set(listener->loop, timer, STORE_HOST_TICK_MS) != 0)
 		log_error("admin API timer cannot be set");
 }
 
@@ -104,9 +97,9 @@ static void wake(void *user)
 
 static void run(void *user)
 {
-	struct serve_admin *it = user;
-	loop_run(it->loop);
-	if (port_drain(it->port, DRAIN_MS) > 0)
+	struct serve_admin *listener = user;
+	loop_run(listener->loop);
+	if (port_drain(listener->port, DRAIN_MS) > 0)
 		log_warn("shutdown timeout: admin API requests aborted");
 }
 
@@ -117,70 +110,64 @@ static bool uses_tls(const struct serve_admin_options *options)
 	return options->tls && !option_is_loopback(options->config->serve.admin);
 }
 
-static int listen_there(struct serve_admin *it, struct error_text *ret_text)
+static int listen_there(struct serve_admin *listener, struct error_text *ret_text)
 {
-	const struct config *config = it->options.config;
+	const struct config *config = listener->options.config;
 	struct http_server_options options = {
-		.loop = it->loop,
+		.loop = listener->loop,
 		.address = config->serve.admin,
 		.limits = http_limits_default,
-		.gauge = it->gauge,
-		.tls = uses_tls(&it->options) ? it->options.tls : NULL,
+		.gauge = listener->gauge,
+		.tls = uses_tls(&listener->options) ? listener->options.tls : NULL,
 		.headers = admin_headers,
 		.handle = handle,
-		.user = it,
+		.user = listener,
 	};
 	options.limits.body_bytes = BODY_BYTES_MAX;
 	options.limits.connections = options.limits.connections_per_address = CONNECTIONS_MAX;
-	return http_server_new(&options, &it->server, ret_text);
+	return http_server_new(&options, &listener->server, ret_text);
 }
 
-static int open_rest(struct serve_admin *it)
+static int open_rest(struct serve_admin *listener)
 {
-	int error = port_new(it->options.host,
-	                     &(struct port_options){ .wake = wake, .user = it->loop }, &it->port);
+	int error = port_new(listener->options.host,
+	                     &(struct port_options){ .wake = wake, .user = listener->loop },
+	                     &listener->port);
 	if (error != 0)
 		return error;
-	admin_init(&it->admin, &(struct admin_options){
-				       .console = it->options.console,
-				       .port = port_store(it->port),
-				       .tokens = it->options.config->admin_tokens,
-				       .token_count = it->options.config->admin_token_count,
-				       .tls = uses_tls(&it->options),
-				       .key = it->options.key,
-				       .wake = wake,
-				       .user = it->loop,
-			       });
-	worker_desk_init(&it->desk, wake, it->loop);
-	it->round.round = round_ends;
-	loop_hook_add(it->loop, &it->round);
-	it->tick.due = tick;
-	return loop_timer_set(it->loop, &it->tick, STORE_HOST_TICK_MS);
+	admin_init(&listener->admin,
+	           &(struct admin_options){
+			   .console = listener->options.console,
+			   .port = port_store(listener->port),
+			   .tokens = listener->options.config->admin_tokens,
+			   .token_count = listener->options.config->admin_token_count,
+			   .tls = uses_tls(&listener->options),
+			   .key = listener->options.key,
+			   .wake = wake,
+			   .user = listener->loop,
+		   });
+	worker_desk_init(&listener->desk, wake, listener->loop);
+	listener->round.round = round_ends;
+	loop_hook_add(listener->loop, &listener->round);
+	listener->tick.due = tick;
+	return loop_timer_set(listener->loop, &listener->tick, STORE_HOST_TICK_MS);
 }
 
-static void write_url(struct serve_admin *it)
+static int open_all(struct serve_admin *listener, struct error_text *ret_text)
 {
-	option_url(uses_tls(&it->options) ? "https" : "http", it->options.config->serve.admin,
-	           http_server_port(it->server), it->url, sizeof(it->url));
-}
-
-static int open_all(struct serve_admin *it, struct error_text *ret_text)
-{
-	int error = loop_new(&it->loop);
+	int error = loop_new(&listener->loop);
 	if (error == 0)
-		error = gauge_new(&it->gauge);
+		error = gauge_new(&listener->gauge);
 	if (error == 0)
-		error = open_rest(it);
+		error = open_rest(listener);
 	if (error == 0)
-		error = listen_there(it, ret_text);
+		error = listen_there(listener, ret_text);
 	if (error == 0)
-		write_url(it);
+		option_url(uses_tls(&listener->options) ? "https" : "http",
+		           listener->options.config->serve.admin,
+		           http_server_port(listener->server), listener->url,
+		           sizeof(listener->url));
 	return error;
-}
-
-static bool is_standard(const char *listen)
-{
-	return strcmp(listen, option_find(serve_option_table, SPAN("admin"))->standard) == 0;
 }
 
 int serve_admin_open(const struct serve_admin_options *options, struct serve_admin **ret_admin,
@@ -191,78 +178,79 @@ int serve_admin_open(const struct serve_admin_options *options, struct serve_adm
 	*ret_admin = NULL;
 	if (strcmp(listen, "none") == 0)
 		return 0;
-	struct serve_admin *it = mem_zalloc(1, sizeof(*it));
-	if (!it)
+	struct serve_admin *listener = mem_zalloc(1, sizeof(*listener));
+	if (!listener)
 		return -ENOMEM;
-	it->options = *options;
-	it->sources = options->sources;
-	source_set_hold(it->sources);
-	int error = open_all(it, ret_text);
+	listener->options = *options;
+	listener->sources = options->sources;
+	source_set_hold(listener->sources);
+	int error = open_all(listener, ret_text);
 	if (error == 0) {
-		*ret_admin = it;
+		*ret_admin = listener;
 		return 0;
 	}
-	serve_admin_close(it);
-	return is_standard(listen) && error == -EADDRINUSE ? 0 : error;
+	serve_admin_close(listener);
+	const char *standard = option_find(serve_option_table, SPAN("admin"))->standard;
+	return strcmp(listen, standard) == 0 && error == -EADDRINUSE ? 0 : error;
 }
 
-int serve_admin_start(struct serve_admin *it)
+int serve_admin_start(struct serve_admin *listener)
 {
-	if (!it)
+	if (!listener)
 		return 0;
-	return thread_start(&it->thread, &(struct thread_options){ .name = "stile-admin",
-	                                                           .cpu = THREAD_ANY_CPU,
-	                                                           .run = run,
-	                                                           .user = it });
+	return thread_start(&listener->thread, &(struct thread_options){ .name = "stile-admin",
+	                                                                 .cpu = THREAD_ANY_CPU,
+	                                                                 .run = run,
+	                                                                 .user = listener });
 }
 
-const char *serve_admin_url(const struct serve_admin *it)
+const char *serve_admin_url(const struct serve_admin *listener)
 {
-	return it ? it->url : "none";
+	return listener ? listener->url : "none";
 }
 
-void serve_admin_offer(struct serve_admin *it, struct source_set *sources)
+void serve_admin_offer(struct serve_admin *listener, struct source_set *sources)
 {
-	if (!it)
+	if (!listener)
 		return;
 	source_set_hold(sources);
-	source_set_release(atomic_exchange(&it->offered, sources));
+	source_set_release(atomic_exchange(&listener->offered, sources));
 }
 
-void serve_admin_end(struct serve_admin *it)
+void serve_admin_end(struct serve_admin *listener)
 {
-	if (it)
-		atomic_store(&it->end, true);
+	if (listener)
+		atomic_store(&listener->end, true);
 }
 
-void serve_admin_join(struct serve_admin *it)
+void serve_admin_join(struct serve_admin *listener)
 {
-	serve_admin_end(it);
-	if (it)
-		thread_join(&it->thread);
+	serve_admin_end(listener);
+	if (listener)
+		thread_join(&listener->thread);
 }
 
-void serve_admin_settle(struct serve_admin *it)
+void serve_admin_settle(struct serve_admin *listener)
 {
-	if (!it)
+	if (!listener)
 		return;
-	port_collect(it->port);
-	admin_collect(&it->admin);
-	worker_collect(&it->desk);
+	port_collect(listener->port);
+	admin_collect(&listener->admin);
+	worker_collect(&listener->desk);
 }
 
-struct serve_admin *serve_admin_close(struct serve_admin *it)
+struct serve_admin *serve_admin_close(struct serve_admin *listener)
 {
-	if (!it)
+	if (!listener)
 		return NULL;
-	if (it->port)
-		admin_release(&it->admin);
-	it->server = http_server_free(it->server);
-	if (it->port)
-		store_free(port_store(it->port));
-	source_set_release(atomic_exchange(&it->offered, NULL));
-	source_set_release(it->sources);
-	it->gauge = gauge_free(it->gauge);
-	it->loop = loop_free(it->loop);
-	return mem_free(it);
+	if (listener->port)
+		admin_release(&listener->admin);
+	listener->server = http_server_free(listener->server);
+	if (listener->port)
+		store_free(port_store(listener->port));
+	source_set_release(atomic_exchange(&listener->offered, NULL));
+	source_set_release(listener->sources);
+	listener->gauge = gauge_free(listener->gauge);
+	listener->loop = loop_free(listener->loop);
+	return mem_free(listener);
 }

@@ -1,5 +1,6 @@
 /*
- * One io thread: doors, store, answers; and what the Redis doors of all io threads share.
+ * One io thread: doors, store, answers; and the data that the Redis doors of all io threads
+ * share.
  * See serve_private.h.
  */
 #include <stdio.h>
@@ -17,29 +18,13 @@
 struct serve_resp {
 	struct serve_resp_options options;
 	struct resp_shared *shared;
-	struct gauge *gauge; /* of its own: the other listener may be full */
+	struct gauge *gauge; /* its own: the other listener may be full */
 	char url[512];
 };
 
 static bool uses_tls(const struct serve_resp_options *options)
 {
 	return options->tls && options->config->serve.resp_tls == SERVE_RESP_TLS_AUTO;
-}
-
-static int share_resp(struct serve_resp *resp)
-{
-	const struct config *config = resp->options.config;
-	struct resp_options options = {
-		.key = resp->options.key,
-		.scope = span_str(config->serve.resp_scope),
-		.passwords = config->resp_passwords,
-		.password_count = config->resp_password_count,
-		.max_value = (uint32_t)config->serve.resp_max_value,
-		.max_clients = resp->options.connections,
-		.version = STILE_VERSION,
-		.started_ms = resp->options.started_ms,
-	};
-	return resp_shared_new(&options, &resp->shared);
 }
 
 int serve_resp_new(const struct serve_resp_options *options, struct serve_resp **ret_resp,
@@ -52,9 +37,19 @@ int serve_resp_new(const struct serve_resp_options *options, struct serve_resp *
 	if (!resp)
 		return -ENOMEM;
 	resp->options = *options;
+	const struct config *config = options->config;
 	int error = gauge_new(&resp->gauge);
 	if (error == 0)
-		error = share_resp(resp);
+		error = resp_shared_new(
+			&(struct resp_options){ .key = options->key,
+		                                .scope = span_str(config->serve.resp_scope),
+		                                .passwords = config->resp_passwords,
+		                                .password_count = config->resp_password_count,
+		                                .max_value = (uint32_t)config->serve.resp_max_value,
+		                                .max_clients = options->connections,
+		                                .version = STILE_VERSION,
+		                                .started_ms = options->started_ms },
+			&resp->shared);
 	if (error != 0) {
 		serve_resp_free(resp);
 		return error_fill(ret_text, error, "the Redis door cannot be set up: %s",
@@ -71,12 +66,6 @@ struct serve_resp *serve_resp_free(struct serve_resp *resp)
 	resp->shared = resp_shared_free(resp->shared);
 	resp->gauge = gauge_free(resp->gauge);
 	return mem_free(resp);
-}
-
-static void write_resp_url(struct serve_resp *resp, const struct resp_door *door)
-{
-	option_url(uses_tls(&resp->options) ? "rediss" : "redis", resp->options.config->serve.resp,
-	           resp_server_port(door->server), resp->url, sizeof(resp->url));
 }
 
 int serve_resp_open(struct serve_resp *resp, struct resp_door *door, const struct resp_door *joins,
@@ -96,7 +85,8 @@ int serve_resp_open(struct serve_resp *resp, struct resp_door *door, const struc
 	where.limits.idle_ms = (uint32_t)serve->resp_idle_ms;
 	int error = resp_door_open(door, resp->shared, store, &where, ret_text);
 	if (error == 0 && !joins)
-		write_resp_url(resp, door);
+		option_url(uses_tls(&resp->options) ? "rediss" : "redis", serve->resp,
+		           resp_server_port(door->server), resp->url, sizeof(resp->url));
 	return error;
 }
 
@@ -110,10 +100,10 @@ const char *serve_resp_url(const struct serve_resp *resp)
 /* A commit costs the same for much as for little. */
 #define GATHER 4
 
-/* Commands may have many keys. */
+/* A Redis command may have many keys. */
 #define RESP_IN_FLIGHT 65536u
 
-/* Of the largest size, that must fit into memory at a time. */
+/* Input memory holds at least this many bodies of the largest size. */
 #define BODIES_MIN UINT64_C(16)
 
 struct store *serve_io_store(const struct io *io)
@@ -134,7 +124,7 @@ void serve_fill_windows(const struct source_set *set, struct advice_question *wi
 	ret_view->window_count = set->count;
 }
 
-/* The path of the only source is no secret: it is told at the start too. */
+/* The path of the only source is no secret: the log names it at the start too. */
 static void refuse_path(const struct serve *serve, struct http_request *request)
 {
 	struct error_text text;
@@ -169,7 +159,7 @@ static void handle(struct http_request *request)
 		refuse_path(io->serve, request);
 }
 
-/* As handle() decides: all others are answered without a look at the body. */
+/* As handle() decides: all other requests are answered without their body. */
 static bool wants_body(const struct http_request *request)
 {
 	const struct io *io = request->user;
@@ -177,24 +167,19 @@ static bool wants_body(const struct http_request *request)
 	       claims_wants_body(io->webhook.use->set, request);
 }
 
-static void run_store(struct io *io)
-{
-	if (io->port) {
-		store_flush(port_store(io->port));
-		port_collect(io->port);
-	} else {
-		store_host_run(io->serve->host);
-	}
-}
-
-/* Runs before the server's own hook, so decisions are durable before the
- * answers leave. Whoever waits for an outcome asks the store again in the same round. */
+/* Runs before the server's own hook, so decisions are durable before the answers are sent.
+ * Requests that wait for an outcome ask the store again in the same round. */
 static void io_round(struct loop_hook *hook)
 {
 	struct io *io = container_of(hook, struct io, round);
 	do {
 		io->webhook.asked = io->claims.asked = io->resp.asked = false;
-		run_store(io);
+		if (io->port) {
+			store_flush(port_store(io->port));
+			port_collect(io->port);
+		} else {
+			store_host_run(io->serve->host);
+		}
 		if (io->webhook.decided)
 			webhook_answer(&io->webhook, clock_monotonic_ns());
 		if (unlikely(io->claims.decided))
@@ -208,15 +193,16 @@ static void io_tick(struct loop_timer *timer)
 	struct io *io = container_of(timer, struct io, tick);
 	if (!io->port)
 		store_host_tick(io->serve->host);
-	if (atomic_load(&io->serve->console.draining) && !io->draining) {
-		io->draining = io->claims.ending = true;
+	if (atomic_load(&io->serve->console.draining) && io->stage == IO_SERVING) {
+		io->stage = IO_DRAINING;
+		io->claims.ending = true;
 		http_server_drain(io->server);
 		if (io->resp.server)
 			resp_server_drain(io->resp.server);
 	}
-	if (io->draining && http_server_drained(io->server) &&
+	if (io->stage == IO_DRAINING && http_server_drained(io->server) &&
 	    (!io->resp.server || resp_server_drained(io->resp.server)))
-		atomic_store(&io->drained, true);
+		io->stage = IO_DRAINED;
 	if (atomic_load(&io->end))
 		loop_stop(io->loop);
 	else if (loop_timer_set(io->loop, &io->tick, STORE_HOST_TICK_MS) != 0)
@@ -228,15 +214,7 @@ void serve_io_wake(void *loop)
 	loop_wake(loop);
 }
 
-static int open_port(struct io *io)
-{
-	struct port_options options = { .wake = serve_io_wake, .user = io->loop };
-	if (io->serve->resp)
-		options.max_in_flight = RESP_IN_FLIGHT;
-	return port_new(io->serve->host, &options, &io->port);
-}
-
-/* A gain and no need. One message is enough for all threads. */
+/* Only a gain: without it everything works. One message is enough for all threads. */
 static void batch_calls(struct io *io)
 {
 	if (io->serve->options->io_uring == SERVE_IO_URING_OFF)
@@ -277,7 +255,10 @@ static int open_server(struct io *io)
 int serve_io_open(struct io *io)
 {
 	struct serve *serve = io->serve;
-	int error = serve->embedded ? 0 : open_port(io);
+	struct port_options options = { .wake = serve_io_wake, .user = io->loop };
+	if (serve->resp)
+		options.max_in_flight = RESP_IN_FLIGHT;
+	int error = serve->embedded ? 0 : port_new(serve->host, &options, &io->port);
 	if (error == 0)
 		error = webhook_init(&io->webhook, &(struct webhook_options){
 							   .sources = serve->sources,
@@ -332,8 +313,8 @@ void serve_io_run(void *user)
 		         log_u64("decisions", left));
 }
 
-/* The store is closed: it has let go of every operation, and those live in the
- * server's requests. */
+/* After the store was closed: it needs no operation any more, and operations are in the
+ * memory of the server's requests. */
 void serve_io_close(struct io *io)
 {
 	if (io->port)

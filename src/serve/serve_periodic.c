@@ -1,7 +1,7 @@
 /*
- * What is looked at from time to time: windows that are too short for the gaps of a source,
- * claims that nobody settled; and once, at the start: events of sinks that are not in the
- * configuration. See serve_private.h.
+ * Periodic checks: windows that are too short for the gaps of a source, claims that nobody
+ * settled; and once, at the start, events of sinks that are not in the configuration.
+ * See serve_private.h.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -14,16 +14,6 @@
 #define ORPHANS_ITEMS 4096u
 #define ORPHANS_BYTES (1u << 20)
 
-static bool is_known(const struct orphans *orphans, uint32_t sink)
-{
-	if (sink == STORE_SINK_CALLER)
-		return true;
-	for (uint32_t i = 0; i < orphans->known_count; i++)
-		if (orphans->known[i] == sink)
-			return true;
-	return false;
-}
-
 static void orphans_scanned(struct store_op *op)
 {
 	struct orphans *orphans = container_of(op, struct orphans, scan.op);
@@ -31,9 +21,12 @@ static void orphans_scanned(struct store_op *op)
 	struct store_parts parts;
 	size_t offset = 0;
 	if (op->error != 0)
-		return; /* the store is closed, or has worse to tell of */
+		return; /* the store is closed, or logs its failure itself */
 	while (store_item_next(buf_span(&orphans->scan.items), &offset, &item, &parts)) {
-		if (is_known(orphans, item.sink))
+		bool known = item.sink == STORE_SINK_CALLER;
+		for (uint32_t i = 0; i < orphans->known_count && !known; i++)
+			known = orphans->known[i] == item.sink;
+		if (known)
 			continue;
 		orphans->found++;
 		orphans->example = item.sink;
@@ -96,22 +89,15 @@ static void settled(struct store_op *op)
 	if (op->error == 0 || op->error == ERR_FENCED)
 		step(callers);
 	else
-		end(callers); /* the store is closed, or has worse to tell of */
+		end(callers); /* the store is closed, or logs its failure itself */
 }
 
-/* How long a claim lives from its ticket on stands as the order of its leg (door/claims.h).
- * What is no such length is the time itself. */
+/* When a claim's window ends. The order of its leg holds the length of the window, counted
+ * from the ticket's time (door/claims.h); a larger number is the time itself. */
 static uint64_t end_ms(const struct store_item *item)
 {
 	return item->order < WINDOW_MAX_MS ? ticket_time_ms(item->ticket) + item->order
 	                                   : item->order;
-}
-
-/* Ends are by the store's clock, which a take tells; ours may be another. */
-static void learn_time(struct callers *callers)
-{
-	callers->apart_ms = (int64_t)(callers->take.now_ms - callers->wall_ms);
-	callers->now_ms = callers->take.now_ms;
 }
 
 static void taken(struct store_op *op)
@@ -125,10 +111,12 @@ static void taken(struct store_op *op)
 		return;
 	}
 	if (!store_item_next(buf_span(&callers->take.items), &at, &item, &parts)) {
-		step(callers); /* somebody was quicker */
+		step(callers); /* it was taken or closed meanwhile */
 		return;
 	}
-	learn_time(callers);
+	/* Windows end by the store's clock, which a take tells; this machine's may differ. */
+	callers->apart_ms = (int64_t)(callers->take.now_ms - callers->wall_ms);
+	callers->now_ms = callers->take.now_ms;
 	bool over = end_ms(&item) < callers->take.now_ms;
 	callers->settle = (struct store_settle){ .ticket = item.ticket,
 		                                 .attempt = item.attempt,
@@ -153,7 +141,7 @@ static void scanned(struct store_op *op)
 	step(callers);
 }
 
-/* One after the other: there are few, and none is in a hurry. */
+/* One claim after the other: there are few, and none is urgent. */
 static void step(struct callers *callers)
 {
 	if (callers->stopped) {
@@ -208,18 +196,18 @@ static void advise_source(void *user, struct span source, const struct gap *gap)
 	struct serve *serve = user;
 	uint64_t now_ms = clock_read(clock_system()).wall_ms;
 	for (uint32_t i = 0; i < serve->sources->count; i++) {
-		const struct source *it = &serve->sources->sources[i];
-		if (!span_eq(it->name, source))
+		const struct source *known = &serve->sources->sources[i];
+		if (!span_eq(known->name, source))
 			continue;
 		struct advice advice =
-			advice_make(&(struct advice_question){ it->name, it->window_ms,
-		                                               it->options.retries_ms },
+			advice_make(&(struct advice_question){ known->name, known->window_ms,
+		                                               known->options.retries_ms },
 		                    gap);
 		if (!advice_alarm_due(&serve->alarms[i], &advice, now_ms))
 			return;
 		struct buf words = { 0 };
 		advice_text(&advice, &words);
-		log_warn("window is too short", log_span("source", it->name),
+		log_warn("window is too short", log_span("source", known->name),
 		         log_span("text", buf_span(&words)));
 		buf_free(&words);
 	}

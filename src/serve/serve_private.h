@@ -1,17 +1,17 @@
 /*
- * serve_private: the gateway while it runs, shared by the files of serve:
+ * serve_private: the running gateway, shared by the files of serve:
  *   serve.c           start, signals, the end
  *   serve_store.c     the store of the configuration; waiting until a shared one is there
  *   serve_wiring.c    sources and sinks of the configuration, ready for doors and delivery
  *   serve_io.c        one io thread: doors, store, answers
  *   serve_admin.c     the admin listener
- *   serve_periodic.c  what is checked from time to time
+ *   serve_periodic.c  periodic checks
  *   serve_reload.c    a new configuration while it runs
  *   serve_stop.c      the steps of a stop
  *
- * Room:    serve. Threads: struct serve is the main thread's, which is io thread 0; struct
- *          io that of its thread, but for atomics. What says nothing else is called by the
- *          main thread.
+ * Room:    serve. Threads: struct serve belongs to the main thread, which is io thread 0;
+ *          struct io to its own thread, except for atomics. Functions are called by the
+ *          main thread unless they say otherwise.
  * Failure: an error and a text.
  */
 #pragma once
@@ -61,8 +61,8 @@ void serve_log(enum log_level level, const char *part, const char *text);
  * folder. The spool exists if a source spools, or if an earlier start left it.
  *
  * A shared store that is unreachable at the start is opened later, if a source spools and
- * the secret of its digests is known from an earlier start. If the store then answers and
- * is not fit, the process gets SIGTERM, and serve_store_refused() is true.
+ * the secret of its digests is known from an earlier start. If the store then answers but
+ * cannot be used, the process gets SIGTERM, and serve_store_refused() is true.
  *
  * Ownership: serve_store_open() gives the store, which the host takes; the rest is freed
  *            by serve_store_close(), after the host was closed.
@@ -74,27 +74,27 @@ struct serve_store {
 	struct store *store;
 	const unsigned char *key; /* under which claims are digested; lives as the store */
 	bool shared;
-	bool spools;                /* there is a spool */
+	bool spools;                /* a spool exists */
 	uint32_t lease_ms;          /* of deliveries; 0: leases do not end */
 	const char *data;           /* the data folder */
-	struct late_opening *late;  /* NULL: it was there */
-	struct port *reader;        /* shared: of the thread that calls serve_store_read() */
-	char label[ERROR_TEXT_MAX]; /* what people may see of where it is */
+	struct late_opening *late;  /* NULL: it was reachable */
+	struct port *reader;        /* shared: for the thread that calls serve_store_read() */
+	char label[ERROR_TEXT_MAX]; /* its URL without secrets */
 };
 
 int serve_store_open(const struct config *config, struct serve_store *ret_store,
                      struct error_text *ret_text) must_check;
-/* The host has it now. */
+/* After the host has taken the store. */
 int serve_store_attach(struct serve_store *store, struct store_host *host) must_check;
 void serve_store_close(struct serve_store *store);
-void serve_store_free(struct serve_store *store);          /* nobody needs the key any more */
+void serve_store_free(struct serve_store *store);          /* after the last use of the key */
 bool serve_store_refused(const struct serve_store *store); /* any thread */
 
-/* An event's payload; user is the struct serve_store. One thread, another than the main
- * one. -ENOENT: it is not kept. */
+/* An event's payload; `user` is the struct serve_store. Called by one thread, not the main
+ * thread. -ENOENT: the event is not kept. */
 int serve_store_read(void *user, uint64_t ticket, struct buf *ret_payload);
 
-/* Should the loop of the only io thread write the journal itself? */
+/* Does the only io thread write the journal itself, in its loop? */
 bool serve_store_inline(const struct serve_options *options);
 
 /* ---- serve_store.c: waiting ---- */
@@ -104,9 +104,8 @@ bool serve_store_inline(const struct serve_options *options);
  * tries to open the store. Senders get 503 with Retry-After; health checks see that it is
  * alive and not ready.
  *
- * Threads:   the main one, whose loop it has meanwhile; a thread of its own opens the store.
- * Ownership: serve_waiting_new() gives it, serve_waiting_free() takes it; what the options
- *            point to must stay.
+ * Threads:   the main thread, with a loop for this time; another thread opens the store.
+ * Ownership: freed by serve_waiting_free(); borrows what the options point to.
  */
 
 struct waiting_options {
@@ -120,12 +119,12 @@ struct waiting_options {
 int serve_waiting_new(const struct waiting_options *options, struct waiting **ret_waiting,
                       struct error_text *ret_text) must_check;
 
-/* Until the store is there. ERR_CLOSING: a signal came first; another error: the server
- * answers, and is not fit. */
+/* Returns when the store is open. ERR_CLOSING: a signal came first; another error: the
+ * server answers, but cannot be used. */
 int serve_waiting_run(struct waiting *waiting, struct serve_store *ret_store,
                       struct error_text *ret_text) must_check;
 
-/* Whose port the real servers share before this one goes; NULL if there is none. */
+/* The server whose port the real servers share before this one is closed; or NULL. */
 const struct http_server *serve_waiting_server(const struct waiting *waiting);
 
 struct waiting *serve_waiting_free(struct waiting *waiting); /* accepts NULL, returns NULL */
@@ -137,7 +136,7 @@ struct waiting *serve_waiting_free(struct waiting *waiting); /* accepts NULL, re
  * Failure:   ERR_CONFIG or -ENOMEM.
  */
 
-/* `listen`: the address that there is, whatever the configuration says. */
+/* `listen`: the address since the start; a reload does not change it. */
 int serve_sources_new(const struct config *config, const char *listen, const unsigned char *key,
                       struct source_counts *counts, struct source_set **ret_set,
                       struct error_text *ret_text) must_check;
@@ -145,16 +144,15 @@ int serve_sources_new(const struct config *config, const char *listen, const uns
 /* ---- serve_wiring.c: sinks ---- */
 
 /*
- * Sinks that change while stile runs. New ones get a lane; changed ones get another
- * outlet and policy when what is under way has ended; the lanes of removed ones are
- * paused, and keep what waits for them. All that takes a while: until
- * serve_sinks_changing() is false, neither configuration may be freed nor another
- * change begun.
+ * Sinks that change while stile runs. A new sink gets a lane. A changed sink gets another
+ * outlet and policy when its attempts under way have ended. The lane of a removed sink is
+ * paused and keeps its events. This takes a while: until serve_sinks_changing() is false,
+ * neither configuration may be freed, and no other change may begin.
  *
- * A sink whose outlet cannot be made stays as it was. serve_sinks_failed() says which;
- * given to the next change, of the same configuration or another, it is tried again.
+ * A sink whose outlet cannot be made stays as it was. serve_sinks_failed() lists these
+ * sinks for the next change, which tries them again.
  *
- * Ownership: what is made does not need the configuration.
+ * Ownership: lanes and outlets do not need the configuration.
  * Failure:   ERR_CONFIG, -ENOMEM.
  */
 
@@ -168,14 +166,14 @@ struct sinks_step {
 	const struct sinks_failed *failed; /* of the change before */
 };
 
-/* New lanes are there when it returns: what is routed to them is safe. On failure those
- * that were made stay, without a use. */
+/* New lanes exist when it returns, so events can be routed to them. On failure those that
+ * were made stay, unused. */
 int serve_sinks_change(struct deliver *deliver, const struct sinks_step *step,
                        struct sinks_change **ret_change, struct error_text *ret_text) must_check;
 bool serve_sinks_changing(const struct sinks_change *change); /* accepts NULL */
-/* Of one that is done; NULL: none failed. */
+/* Of a change that is done; NULL: none failed. */
 void serve_sinks_failed(const struct sinks_change *change, struct sinks_failed *ret_failed);
-/* When it is done, or no lane runs any more. Accepts NULL, returns NULL. */
+/* After it is done, or when no lane runs any more. Accepts NULL, returns NULL. */
 struct sinks_change *serve_sinks_change_free(struct sinks_change *change);
 
 struct serve_sinks_options {
@@ -206,7 +204,7 @@ struct serve_resp_options {
 	uint64_t started_ms;      /* unix */
 };
 
-/* *ret_resp is NULL when there is to be none. */
+/* *ret_resp is NULL if the Redis door is off. */
 int serve_resp_new(const struct serve_resp_options *options, struct serve_resp **ret_resp,
                    struct error_text *ret_text) must_check;
 struct serve_resp *serve_resp_free(struct serve_resp *resp); /* accepts NULL, returns NULL */
@@ -215,17 +213,16 @@ struct serve_resp *serve_resp_free(struct serve_resp *resp); /* accepts NULL, re
 int serve_resp_open(struct serve_resp *resp, struct resp_door *door, const struct resp_door *joins,
                     struct loop *loop, struct store *store, struct error_text *ret_text) must_check;
 
-/* "redis://127.0.0.1:6379", as it is told at the start; "none" without a door. */
+/* "redis://127.0.0.1:6379", for the log; "none" without a door. */
 const char *serve_resp_url(const struct serve_resp *resp);
 
 /* ---- serve_admin.c ---- */
 
 /*
- * The admin listener: a thread with a loop, an HTTP server and a port to the store of its
- * own, so that neither a flood of events keeps people out nor a question of theirs delays
- * an event.
+ * The admin listener: its own thread with a loop, an HTTP server and a port to the store.
+ * A flood of events does not block admin requests, and these do not delay events.
  *
- * Ownership: serve_admin_open() gives it, serve_admin_close() takes it.
+ * Ownership: freed by serve_admin_close().
  * Shutdown:  serve_admin_end() with the io threads; serve_admin_join() before the store
  *            is closed; serve_admin_settle() after that, while the lanes still exist;
  *            serve_admin_close() when they have ended, too.
@@ -240,8 +237,8 @@ struct serve_admin_options {
 	const unsigned char *key; /* the store's secret */
 };
 
-/* Listens, and answers from serve_admin_start() on. *ret_admin is NULL when there is none:
- * switched off, or its place is taken that nobody asked for (ret_text says so). */
+/* Listens, and answers from serve_admin_start() on. *ret_admin is NULL if there is none: it
+ * is off, or the default address is in use (then ret_text says so). */
 int serve_admin_open(const struct serve_admin_options *options, struct serve_admin **ret_admin,
                      struct error_text *ret_text) must_check;
 int serve_admin_start(struct serve_admin *admin) must_check;
@@ -249,7 +246,7 @@ int serve_admin_start(struct serve_admin *admin) must_check;
 /* Where it is: "http://127.0.0.1:8081". */
 const char *serve_admin_url(const struct serve_admin *admin);
 
-/* From a reload on. Accepts NULL, as all below. */
+/* After a reload. Accepts NULL, as all below. */
 void serve_admin_offer(struct serve_admin *admin, struct source_set *sources);
 
 void serve_admin_end(struct serve_admin *admin);
@@ -261,8 +258,8 @@ struct serve_admin *serve_admin_close(struct serve_admin *admin); /* returns NUL
 
 /*
  * Logs at the start how many events wait for a sink that is not in the configuration:
- * removed, or renamed. They stay until it is there again. The store is asked in small
- * pieces, one a round, beside the events that come.
+ * removed, or renamed. They stay until it is configured again. The store is scanned in
+ * small pieces, one a round, while events are served.
  *
  * Threads:   an io thread's, that of the store it asks.
  * Ownership: borrows the store; the operation belongs to it until the store is closed.
@@ -272,9 +269,9 @@ struct orphans {
 	struct store *store;
 	struct store_scan scan;
 	uint32_t known_count;
-	uint32_t known[CONFIG_SINKS_MAX]; /* numbers of the sinks that there are */
+	uint32_t known[CONFIG_SINKS_MAX]; /* numbers of the configured sinks */
 	uint64_t found;
-	uint32_t example; /* number of a sink that is not there */
+	uint32_t example; /* number of a sink that is not configured */
 };
 
 void serve_orphans_begin(struct orphans *orphans, const struct config *config, struct store *store);
@@ -284,8 +281,8 @@ void serve_orphans_end(struct orphans *orphans);
 /* ---- serve_periodic.c: claims that nobody settled ---- */
 
 /*
- * Claims that nobody settled, and whose window has ended: no caller can come back for them,
- * so their tickets would stay for ever. They are closed, and the log says so.
+ * Claims that nobody settled, and whose window has ended: no caller can settle them any
+ * more, so their tickets would stay forever. They are closed, and the log reports it.
  *
  * Threads:   an io thread's, that of the store it asks.
  * Ownership: borrows the store; the operations belong to it until the store is closed.
@@ -298,7 +295,7 @@ struct callers {
 	bool sweeping;
 	bool stopped;     /* for good: the store is about to be closed */
 	uint64_t wall_ms; /* this machine's when it began */
-	uint64_t now_ms;  /* the store's, as far as it is known */
+	uint64_t now_ms;  /* the store's, as last known */
 	int64_t apart_ms; /* how far the store's clock is ahead of this machine's */
 	struct store_scan scan;
 	struct store_take take;
@@ -308,7 +305,7 @@ struct callers {
 	uint64_t closed;
 };
 
-/* Does nothing while the last one is under way. */
+/* Does nothing while the last sweep is under way. */
 void serve_callers_sweep(struct callers *callers, struct store *store, uint64_t now_ms);
 /* When the store is closed. */
 void serve_callers_end(struct callers *callers);
@@ -317,8 +314,8 @@ void serve_callers_end(struct callers *callers);
 
 /*
  * Every step of a stop has its own limit, but a disk that hangs blocks every thread that
- * writes to it. So a thread that touches no disk waits beside, and ends the process when
- * the stop takes too long: as safe as a crash, nothing acknowledged is lost.
+ * writes to it. So a thread that uses no disk ends the process when the stop takes too
+ * long. That is as safe as a crash: nothing acknowledged is lost.
  *
  * Ownership: the struct is the caller's and must stay until stop_guard_end().
  * Failure:   of begin: -errno; then nothing bounds the stop.
@@ -333,15 +330,18 @@ struct stop_guard {
 /* From now on the process ends with EXIT_CODE_FAILED after limit_ms. */
 int stop_guard_begin(struct stop_guard *guard, int limit_ms) must_check;
 
-/* The stop is done. Of one that was not begun (zeroed): nothing. */
+/* The stop is done. Does nothing if the guard was not begun (zeroed). */
 void stop_guard_end(struct stop_guard *guard);
 
 /* ---- the gateway ---- */
 
-/* What a stop gives connections, and decisions that are under way. */
+/* Time that a stop gives connections, and decisions under way. */
 #define SERVE_DRAIN_MS 5000
 
 struct serve;
+
+/* Of an io thread, which sets it; the main thread reads it. */
+enum io_stage { IO_SERVING, IO_DRAINING, IO_DRAINED };
 
 struct io {
 	struct serve *serve;
@@ -354,9 +354,8 @@ struct io {
 	struct thread thread;
 	struct loop_hook round;
 	struct loop_timer tick;
-	bool draining;
-	atomic_bool drained;
-	atomic_bool end;
+	_Atomic(enum io_stage) stage;
+	atomic_bool end; /* asks its loop to stop */
 	struct error_text problem;
 };
 
@@ -375,7 +374,7 @@ struct serve {
 	struct store_host *host;
 	struct source_counts counts;
 	struct source_set *sources; /* the latest */
-	struct trace_log *traces;   /* NULL: could not be had */
+	struct trace_log *traces;   /* NULL: could not be opened */
 	struct loop_timer advise;
 	struct advice_alarm alarms[CONFIG_SOURCES_MAX]; /* by the place in `sources` */
 	struct tls *tls;
@@ -384,19 +383,19 @@ struct serve {
 	struct deliver *deliver;
 	struct serve_admin *admin;   /* NULL: there is none */
 	struct sinks_change *change; /* of the last reload; NULL: there was none */
-	struct config *before;       /* which that still needs */
+	struct config *before;       /* the configuration that it still needs */
 	bool reload_again;           /* SIGHUP came meanwhile */
-	struct sinks_failed failed;  /* of the last change, and */
-	uint64_t retry_at_ms;        /* when it is tried again */
+	struct sinks_failed failed;  /* of the last change */
+	uint64_t retry_at_ms;        /* when these are tried again */
 	struct orphans orphans;
 	struct callers callers;
-	struct loop_timer sweep; /* of those */
+	struct loop_timer sweep; /* of `callers` */
 	struct console console;
 	struct io ios[CONSOLE_THREADS_MAX];
 	uint32_t io_count;
 	enum serve_phase phase;
 	uint64_t phase_began_ms;
-	uint64_t rests_since_ms; /* 0: it does not */
+	uint64_t rests_since_ms; /* delivery; 0: it does not rest */
 	struct loop_handler signals;
 	struct loop_timer step;
 	struct loop_timer later;
@@ -409,20 +408,21 @@ void serve_io_wake(void *loop); /* from any thread */
 /* The windows of all sources, for a question to the console: CONFIG_SOURCES_MAX. */
 void serve_fill_windows(const struct source_set *set, struct advice_question *windows,
                         struct console_view *ret_view);
-/* The loop is there already (the embedded host needs it first). io->problem says why not. */
+/* io->loop exists already: the embedded host needs it first. On failure io->problem is set. */
 int serve_io_open(struct io *io) must_check;
 void serve_io_run(void *io); /* until its loop is stopped */
-/* The store is closed. */
+/* After the store was closed. */
 void serve_io_close(struct io *io);
 
 /* serve_stop.c */
-void serve_stop(struct serve *serve, const char *signal); /* begins; serve->step goes on */
+void serve_stop(struct serve *serve,
+                const char *signal); /* begins a stop; serve->step continues it */
 void serve_stop_step(struct loop_timer *timer);
 
 /* serve_reload.c */
 void serve_reload(struct serve *serve);            /* SIGHUP */
-void serve_reload_later(struct loop_timer *timer); /* what a reload left to be done */
-/* What a change of sinks needed until it was done is freed. True: it is not done yet. */
+void serve_reload_later(struct loop_timer *timer); /* what a reload left to do */
+/* False: no change of sinks is under way any more, and what it needed was freed. */
 bool serve_reload_is_changing(struct serve *serve);
 
 /* serve_periodic.c */

@@ -9,7 +9,7 @@
 #define LATER_MS 200
 #define CHANGE_RETRY_MS 5000
 
-/* What the new file changes that only a restart can. */
+/* What changed, and whether it needs a restart. */
 static void log_changes(const struct config_diff *diff)
 {
 	for (uint32_t i = 0; i < diff->count; i++) {
@@ -38,8 +38,8 @@ bool serve_reload_is_changing(struct serve *serve)
 	return false;
 }
 
-/* All io threads go over to the sources of the new configuration, which may lead to new
- * sinks: those are there before. */
+/* Gives all io threads the sources of the new configuration. Their routes may lead to new
+ * sinks, so the lanes of these are added first. */
 static int take_over(struct serve *serve, struct config *config, struct error_text *ret_text)
 {
 	struct source_set *set = NULL;
@@ -63,8 +63,7 @@ static int take_over(struct serve *serve, struct config *config, struct error_te
 	return 0;
 }
 
-/* A bad file changes nothing. What only a restart can change keeps its old value:
- * the options stay those of the start. */
+/* A bad file changes nothing. Options that need a restart keep the values of the start. */
 void serve_reload(struct serve *serve)
 {
 	struct config *config = NULL;
@@ -111,8 +110,7 @@ void serve_reload(struct serve *serve)
 	config_free(config);
 }
 
-/* Sinks whose outlet could not be made at the reload: it may have been for want of
- * something that is there now. */
+/* Tries again the sinks whose outlet could not be made at the reload. */
 static void retry_change(struct serve *serve)
 {
 	struct error_text text = { "" };
@@ -125,7 +123,7 @@ static void retry_change(struct serve *serve)
 		log_error("sinks not changed", log_code(error));
 }
 
-/* A sink that changes has to end what is under way; a SIGHUP that came meanwhile waits. */
+/* A sink that changes ends its requests under way first; a SIGHUP during that time waits. */
 void serve_reload_later(struct loop_timer *timer)
 {
 	struct serve *serve = container_of(timer, struct serve, later);

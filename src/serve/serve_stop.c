@@ -2,17 +2,17 @@
  * The steps of a stop. See serve_private.h.
  *
  * Driven by a timer of io thread 0, each step bounded in time:
- *   1. SERVE    → SIGTERM or SIGINT: every server stops accepting and finishes
- *                 what it has. A shared store that is away is waited for less.
- *   2. DRAIN    until all servers are empty, or SERVE_DRAIN_MS: what is left is cut,
- *                 and the other io threads end. Who waits for an outcome is told that
- *                 there is none when delivery rests, or after ANSWER_MS.
+ *   1. SERVE    until SIGTERM or SIGINT: then every server stops accepting and finishes
+ *                 its requests. The wait for a shared store that is away gets shorter.
+ *   2. DRAIN    until all servers are empty, or SERVE_DRAIN_MS: then the rest is cut,
+ *                 and the other io threads end. Senders that wait for an outcome are
+ *                 answered without one when delivery rests, or after ANSWER_MS.
  *   3. DELIVER  until no ticket is open, or delivery rests, or DELIVER_MS, whether or
- *                 not the sink makes headway: then the lanes are asked to end.
- *   4. SETTLE   until they have ended, for which they give the store some seconds:
+ *                 not the sinks make progress: then the lanes are asked to end.
+ *   4. SETTLE   until the lanes have ended, which wait some seconds for the store:
  *                 then this loop stops.
- *   5. The store is closed. Whatever it could not record comes back with
- *      ERR_CLOSING, and only then the memory of operations is freed.
+ *   5. The store is closed. Operations that it could not finish come back with
+ *      ERR_CLOSING, and only then their memory is freed.
  * If all that takes longer than LIMIT_MS, stop_guard ends the process.
  */
 #include <unistd.h>
@@ -69,8 +69,8 @@ void stop_guard_end(struct stop_guard *guard)
 #define DELIVER_MS 5000
 #define LIMIT_MS 30000
 
-/* Delivery rests when it has done so for that long: what was just admitted is on its way to
- * a lane until then. */
+/* Delivery must have rested this long: an event that was just admitted needs less to reach
+ * its lane. */
 #define REST_MS 100
 
 static void enter(struct serve *serve, enum serve_phase phase)
@@ -82,12 +82,12 @@ static void enter(struct serve *serve, enum serve_phase phase)
 static bool all_drained(struct serve *serve)
 {
 	for (uint32_t i = 0; i < serve->io_count; i++)
-		if (!atomic_load(&serve->ios[i].drained))
+		if (serve->ios[i].stage != IO_DRAINED)
 			return false;
 	return true;
 }
 
-/* The others wait for a person or for whoever claimed them, not for a delivery. */
+/* Open tickets that wait for a delivery; the others wait for a person or for their caller. */
 static uint64_t undelivered(struct serve *serve)
 {
 	struct store_stats stats;
@@ -97,7 +97,8 @@ static uint64_t undelivered(struct serve *serve)
 	return stats.open_tickets > aside ? stats.open_tickets - aside : 0;
 }
 
-/* What then is left waits for a time ahead, or for a sink that works: a stop does not. */
+/* True: every event left waits for a later time, or for a sink to recover. A stop waits for
+ * neither. */
 static bool delivery_rests(struct serve *serve)
 {
 	uint64_t now_ms = loop_now_ms(serve->ios[0].loop);
@@ -106,12 +107,6 @@ static bool delivery_rests(struct serve *serve)
 	else if (serve->rests_since_ms == 0)
 		serve->rests_since_ms = now_ms;
 	return serve->rests_since_ms > 0 && now_ms - serve->rests_since_ms >= REST_MS;
-}
-
-static void end_waits(struct serve *serve)
-{
-	for (uint32_t i = 0; i < serve->io_count; i++)
-		webhook_end_waits(&serve->ios[i].webhook);
 }
 
 static void end_drain(struct serve *serve)
@@ -147,7 +142,8 @@ void serve_stop_step(struct loop_timer *timer)
 	serve->callers.stopped = true;
 	bool rests = delivery_rests(serve);
 	if (serve->phase == PHASE_DRAIN && (rests || spent_ms > ANSWER_MS))
-		end_waits(serve);
+		for (uint32_t i = 0; i < serve->io_count; i++)
+			webhook_end_waits(&serve->ios[i].webhook);
 	if (serve->phase == PHASE_DRAIN && (all_drained(serve) || spent_ms > SERVE_DRAIN_MS))
 		end_drain(serve);
 	else if (serve->phase == PHASE_DELIVER &&

@@ -1,6 +1,6 @@
 /*
  * The store that the configuration names: opened, also later if it is away, and read from;
- * the secret of a shared one; what a gateway answers while it waits for one.
+ * the secret of a shared store; the gateway while it waits for a shared store.
  * See serve_private.h.
  */
 #include <errno.h>
@@ -30,30 +30,14 @@
 #include "sys/thread.h"
 #include "sys/wake_event.h"
 
-/* ---- is the disk quick? ---- */
+/* ---- is the disk fast? ---- */
 
-/* With one io thread the journal can be written by that thread itself, once a round, which
- * costs no hand-over; while it waits for the disk it serves nobody. So it pays when the
- * disk is quick. A few small durable writes to a file of its own in the data folder
- * measure that, once the store has the folder's lock; the quickest counts. */
+/* A single io thread can write the journal itself, once a round: no hand-over to another
+ * thread, but no service while it waits for the disk. That pays on a fast disk. A few small
+ * durable writes to a file in the data folder measure it, after the store has locked the
+ * folder; the fastest counts. */
 
 #define PROBES 15u
-
-static int probe(struct file_system *fs, int fd, void *block, uint64_t *ret_us)
-{
-	uint64_t best_us = UINT64_MAX;
-	int error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
-	for (unsigned i = 0; error == 0 && i < PROBES; i++) {
-		uint64_t begin = clock_monotonic_ns();
-		error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
-		uint64_t us = (clock_monotonic_ns() - begin) / 1000;
-		if (us < best_us)
-			best_us = us;
-	}
-	if (error == 0)
-		*ret_us = best_us;
-	return error;
-}
 
 static int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *ret_us)
 {
@@ -72,7 +56,17 @@ static int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *
 	                              &fd);
 	if (error != 0)
 		return error;
-	error = probe(fs, fd, block, ret_us);
+	uint64_t best_us = UINT64_MAX;
+	error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
+	for (unsigned i = 0; error == 0 && i < PROBES; i++) {
+		uint64_t begin = clock_monotonic_ns();
+		error = fs->methods->write(fs, fd, block, FILE_BLOCK, 0);
+		uint64_t us = (clock_monotonic_ns() - begin) / 1000;
+		if (us < best_us)
+			best_us = us;
+	}
+	if (error == 0)
+		*ret_us = best_us;
 	fs->methods->close(fs, fd);
 	fs->methods->remove(fs, path);
 	return error;
@@ -81,9 +75,9 @@ static int flush_probe_us(struct file_system *fs, const char *folder, uint64_t *
 /* ---- the secret of a shared store ---- */
 
 /* Kept in the data folder, so that a gateway that starts while its store is unreachable
- * computes the digests that the store will know. The file is `store-secret`: 16 bytes of
- * secret, and 16 that say of which URL it is (the URL's digest under the secret). For the
- * owner's eyes alone. */
+ * computes the same digests as the store. The file `store-secret`: 16 bytes of secret, then
+ * 16 bytes that identify the store's URL (its digest under the secret). Only the owner can
+ * read it. */
 
 #define SECRET_NAME "store-secret"
 
@@ -105,7 +99,7 @@ static void make_kept(struct kept *kept, struct span url, const unsigned char *k
 	hash_keyed128(kept->key, url.ptr, url.len, kept->url);
 }
 
-/* -ENOENT: none is kept for this URL. */
+/* -ENOENT: no secret is kept for this URL. */
 static int store_secret_read(struct file_system *files, const char *folder, struct span url,
                              unsigned char ret_key[static HASH_KEY_LEN])
 {
@@ -148,7 +142,7 @@ static int write_kept(struct file_system *files, const char *path, const struct 
 	return error != 0 ? error : closed;
 }
 
-/* Durable when it returns. What is there already is not written again. */
+/* Durable when it returns. A file that has the secret already is not written again. */
 static int store_secret_write(struct file_system *files, const char *folder, struct span url,
                               const unsigned char key[static HASH_KEY_LEN])
 {
@@ -175,7 +169,7 @@ static int store_secret_write(struct file_system *files, const char *folder, str
 
 /* ---- the store ---- */
 
-/* Slower than this, waiting for the disk costs more than handing over. */
+/* A slower disk costs more than the hand-over to another thread. */
 #define INLINE_FLUSH_US 1000
 
 #define SPOOL_SEGMENT_BYTES (32u << 20)
@@ -208,7 +202,7 @@ bool serve_store_inline(const struct serve_options *options)
 	uint64_t us = 0;
 	if (options->commit == SERVE_COMMIT_INLINE)
 		return true;
-	/* A folder that cannot be written is the store's to cope with. */
+	/* If the folder cannot be written, the store reports it. */
 	return flush_probe_us(file_system_real(), options->local.path, &us) != 0 ||
 	       us <= INLINE_FLUSH_US;
 }
@@ -230,20 +224,15 @@ static int open_local(const struct config *config, struct serve_store *store,
 
 /* ---- shared ---- */
 
-/* Without a source that spools, only to decide what an earlier start has left. */
-static bool needs_spool(const struct config *config, const char *path)
-{
-	struct stat info;
-	return config_spools(config) || stat(path, &info) == 0;
-}
-
 static int open_spool(const struct config *config, struct store **ret_local,
                       struct error_text *ret_text)
 {
 	static char who[] = "spool";
 	char path[PATH_MAX];
+	struct stat info;
 	snprintf(path, sizeof(path), "%s/spool", config->serve.local.path);
-	if (!needs_spool(config, path))
+	/* A spool that an earlier start left is decided also if no source spools any more. */
+	if (!config_spools(config) && stat(path, &info) != 0)
 		return 0;
 	struct local_store_options options = {
 		.path = path,
@@ -257,7 +246,7 @@ static int open_spool(const struct config *config, struct store **ret_local,
 	return local_store_open(&options, ret_local, ret_text);
 }
 
-/* ---- one that is away at the start ---- */
+/* ---- a shared store that is away at the start ---- */
 
 struct late_opening {
 	const struct config *config;
@@ -265,7 +254,7 @@ struct late_opening {
 	atomic_bool refused;
 };
 
-/* What is spooled meanwhile was digested under the secret of an earlier start. */
+/* Events spooled meanwhile were digested under the secret of an earlier start. */
 static int open_late(void *user, struct store **ret_store, struct error_text *ret_text)
 {
 	struct late_opening *late = user;
@@ -284,7 +273,7 @@ static int open_late(void *user, struct store **ret_store, struct error_text *re
 	return 0;
 }
 
-/* As at a start: but others may be under way, so it ends as by a signal. */
+/* At a start this ends the process; here requests are under way, so it stops as by a signal. */
 static void late_is_refused(void *user, int error, const char *text)
 {
 	struct late_opening *late = user;
@@ -294,7 +283,7 @@ static void late_is_refused(void *user, int error, const char *text)
 	kill(getpid(), SIGTERM);
 }
 
-/* Events can be spooled if the secret is known of which the store's digests are made. */
+/* Events can be spooled if the secret of the store's digests is known. */
 static int open_without(const struct config *config, struct serve_store *store,
                         const struct error_text *why)
 {
@@ -317,16 +306,7 @@ static int open_without(const struct config *config, struct serve_store *store,
 	return 0;
 }
 
-static int open_shared(const struct config *config, struct serve_store *store,
-                       struct error_text *ret_text)
-{
-	int error = shared_store_open(config, &store->store, &store->key, ret_text);
-	if (error == ERR_AWAY && open_without(config, store, ret_text) == 0)
-		error = 0;
-	return error;
-}
-
-/* For the next start. */
+/* For a next start while the store is unreachable. */
 static void keep_secret(const struct config *config, const struct serve_store *store)
 {
 	unsigned char old[HASH_KEY_LEN];
@@ -350,24 +330,18 @@ static void keep_secret(const struct config *config, const struct serve_store *s
 			log_code(error));
 }
 
-/* For traces, and the spool; a local store makes its own. */
-static int make_folder(const struct config *config, struct error_text *ret_text)
-{
-	struct file_system *files = file_system_real();
-	int error = files->methods->make_dir(files, config->serve.local.path);
-	if (error != 0)
-		error_fill(ret_text, error, "the data folder %s cannot be made: %s",
-		           config->serve.local.path, error_name(error));
-	return error;
-}
-
-/* Takes the shared store, also when it fails. */
+/* Takes the shared store, also on failure. */
 static int put_spool_before(const struct config *config, struct serve_store *store,
                             struct error_text *ret_text)
 {
 	struct store *local = NULL;
-	int error = make_folder(config, ret_text);
-	if (error == 0)
+	struct file_system *files = file_system_real();
+	/* For traces and the spool; a local store makes its folder itself. */
+	int error = files->methods->make_dir(files, config->serve.local.path);
+	if (error != 0)
+		error_fill(ret_text, error, "the data folder %s cannot be made: %s",
+		           config->serve.local.path, error_name(error));
+	else
 		error = open_spool(config, &local, ret_text);
 	if (error == 0)
 		error = spool_store_open(
@@ -395,15 +369,20 @@ int serve_store_open(const struct config *config, struct serve_store *ret_store,
 	struct serve_store store = { .data = config->serve.local.path,
 		                     .shared = config->store.kind != CONFIG_STORE_LOCAL };
 	struct buf label = buf_on(store.label, sizeof(store.label) - 1);
-	int error = store.shared ? open_shared(config, &store, ret_text)
-	                         : open_local(config, &store, ret_text);
-	if (error == 0 && store.shared) {
+	int error;
+	if (store.shared) {
+		error = shared_store_open(config, &store.store, &store.key, ret_text);
+		if (error == ERR_AWAY && open_without(config, &store, ret_text) == 0)
+			error = 0;
 		store.lease_ms = config->store.lease_ms;
 		config_store_label(config->store.url, &label);
-		error = put_spool_before(config, &store, ret_text);
+		if (error == 0)
+			error = put_spool_before(config, &store, ret_text);
+		if (error == 0)
+			keep_secret(config, &store);
+	} else {
+		error = open_local(config, &store, ret_text);
 	}
-	if (error == 0 && store.shared)
-		keep_secret(config, &store);
 	if (error == 0)
 		*ret_store = store;
 	else
@@ -452,7 +431,7 @@ static void read_done(struct store_op *op)
 	reading->finished = true;
 }
 
-/* While it waits for delivery, or for a person: that is how long a shared store has it. */
+/* A shared store keeps an event while it waits for delivery or for a person. */
 static int read_shared(struct serve_store *store, uint64_t ticket, struct buf *ret_payload)
 {
 	struct reading *reading = mem_zalloc(1, sizeof(*reading));
@@ -466,7 +445,7 @@ static int read_shared(struct serve_store *store, uint64_t ticket, struct buf *r
 	reading->read.ticket = ticket;
 	store_submit(port_store(store->reader), &reading->read.op);
 	store_flush(port_store(store->reader));
-	while (!reading->finished) /* an answer, or the end of the store, comes */
+	while (!reading->finished) /* the store answers, also when it closes */
 		port_wait(store->reader, READ_MS);
 	int error = reading->read.op.error;
 	if (error == 0 && !store_item_next(buf_span(&reading->read.items), &offset, &item, &parts))
@@ -489,18 +468,18 @@ int serve_store_read(void *user, uint64_t ticket, struct buf *ret_payload)
 	                          ret_payload);
 }
 
-/* ---- waiting for it ---- */
+/* ---- waiting for a shared store ---- */
 
 #define TRY_EVERY_MS 1000
 
 struct waiting {
 	struct waiting_options options;
 	struct loop *loop;
-	struct http_server *server, *admin; /* admin: NULL if it cannot be had */
+	struct http_server *server, *admin; /* admin: NULL if it cannot listen */
 	struct loop_handler signals;
 	bool signalled;
 
-	/* The thread's, until it has ended. */
+	/* Owned by the thread until it has ended. */
 	struct thread thread;
 	struct wake_event wake;
 	struct serve_store store;
@@ -554,7 +533,7 @@ static int listen_at(struct waiting *waiting, const char *address, struct tls *t
 	return http_server_new(&options, ret_server, ret_text);
 }
 
-/* Health checks may ask there; what stands in its way is told when it is opened in earnest. */
+/* For health checks. A failure is reported when the real admin listener opens. */
 static void listen_for_admin(struct waiting *waiting)
 {
 	const char *address = waiting->options.config->serve.admin;

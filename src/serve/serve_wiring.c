@@ -19,7 +19,7 @@ static void warn(struct span source, const char *text)
 	         log_str("text", text));
 }
 
-/* NULL for a gateway whose only sink is standard output: nothing is to be decided. */
+/* NULL if standard output is the only sink: then there is nothing to route. */
 static int new_routes(const struct config *config, const unsigned char *key,
                       struct route_set **ret_set, struct error_text *ret_text)
 {
@@ -87,17 +87,17 @@ static void close_sink(struct deliver_sink *sink)
 static int open_sink(const struct config_sink *sink, bool prompt, struct deliver_sink *ret_sink,
                      struct error_text *ret_text)
 {
-	struct deliver_sink it = { .name = sink->name.ptr,
-		                   .sink = sink->id,
-		                   .policy = sink->policy };
-	it.policy.prompt = prompt;
-	int error = loop_new(&it.loop);
+	struct deliver_sink opened = { .name = sink->name.ptr,
+		                       .sink = sink->id,
+		                       .policy = sink->policy };
+	opened.policy.prompt = prompt;
+	int error = loop_new(&opened.loop);
 	if (error == 0)
-		error = config_outlet_open(sink, it.loop, &it.outlet, ret_text);
+		error = config_outlet_open(sink, opened.loop, &opened.outlet, ret_text);
 	if (error != 0)
-		close_sink(&it);
+		close_sink(&opened);
 	else
-		*ret_sink = it;
+		*ret_sink = opened;
 	return error;
 }
 
@@ -201,13 +201,13 @@ static const struct config_sink *find_id(const struct config *config, uint32_t i
 static int add_lane(struct deliver *deliver, const struct config_sink *sink, bool prompt,
                     struct error_text *ret_text)
 {
-	struct deliver_sink it;
-	int error = open_sink(sink, prompt, &it, ret_text);
+	struct deliver_sink opened;
+	int error = open_sink(sink, prompt, &opened, ret_text);
 	if (error != 0)
 		return error;
-	error = deliver_add(deliver, &it);
+	error = deliver_add(deliver, &opened);
 	if (error != 0) {
-		close_sink(&it);
+		close_sink(&opened);
 		error_fill(ret_text, error, "sink %s: %s", sink->name.ptr,
 		           error == ERR_FULL
 		                   ? "there are too many; removed ones stay until a restart"
@@ -216,23 +216,16 @@ static int add_lane(struct deliver *deliver, const struct config_sink *sink, boo
 	return error;
 }
 
-static bool has_failed(const struct sinks_failed *failed, uint32_t id)
-{
-	for (uint32_t i = 0; i < failed->count; i++)
-		if (failed->ids[i] == id)
-			return true;
-	return false;
-}
-
-/* Also one that was removed before and comes back. */
+/* The sink may also have been removed before and be back. */
 static void change_lane(struct sinks_change *all, struct deliver *deliver, uint32_t lane,
                         const struct sinks_step *step, const struct config_sink *sink)
 {
 	const struct config_sink *was = find_id(step->last, sink->id);
 	bool prompt = is_prompt(step->next);
-	bool same = was && !config_sink_changed(was, sink) && is_prompt(step->last) == prompt &&
-	            !has_failed(step->failed, sink->id);
-	if (same)
+	bool changed = !was || config_sink_changed(was, sink) || is_prompt(step->last) != prompt;
+	for (uint32_t i = 0; i < step->failed->count; i++)
+		changed = changed || step->failed->ids[i] == sink->id;
+	if (!changed)
 		return;
 	struct deliver_command change = { .kind = DELIVER_CHANGE,
 		                          .policy = sink->policy,
@@ -272,7 +265,7 @@ int serve_sinks_change(struct deliver *deliver, const struct sinks_step *step,
 	}
 	for (uint32_t i = 0; i < next->sink_count; i++) {
 		int lane = find_lane(deliver, next->sinks[i].id, &view);
-		if (lane >= 0 && (uint32_t)lane < lanes) /* others are new */
+		if (lane >= 0 && (uint32_t)lane < lanes) /* the others were added now */
 			change_lane(all, deliver, (uint32_t)lane, step, &next->sinks[i]);
 	}
 	for (uint32_t i = 0; i < last->sink_count; i++)
