@@ -59,7 +59,8 @@ static const struct option list_table[] = {
 	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER("only in these states, with commas: due, leased, held, parked, dead, "
 	               "closed; open (those but closed) is the default, all is all"),
-	TICKETS_OPTION("limit", OPTION_COUNT, limit, "N", "100", 1, 1000000, "at most so many"),
+	TICKETS_OPTION("limit", OPTION_COUNT, limit, "N", "100", 1, 1000000,
+	               "limit of tickets to list"),
 	TICKETS_OPTION("payload", OPTION_FLAG, payload, NULL, NULL, 0, 0,
 	               "with show: also the event's bytes"),
 	TICKETS_JSON,
@@ -96,7 +97,7 @@ static const struct option replay_table[] = {
 	             "one is made and printed"),
 	TICKETS_TEXT("to", to, "SINK", "send it to this sink instead of its own"),
 	TICKETS_OPTION("rate", OPTION_COUNT, rate, "N", "50", 1, 100000,
-	               "at most so many a second"),
+	               "limit of tickets a second"),
 	TICKETS_JSON,
 };
 const struct option_table release_option_table = { release_table, ARRAY_LEN(release_table) };

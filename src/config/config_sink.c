@@ -457,9 +457,9 @@ static void read_sink(struct config_reader *reader, const struct yaml_node *node
 		            "found none, which says in routes that events go nowhere (to: none), "
 		            "expected another name");
 	if (span_eq(sink->name, SPAN("caller")))
-		config_tell(reader, CONFIG_ERROR, node->name,
-		            "found caller, which names whoever made a claim (tickets --sink "
-		            "caller), expected another name");
+		config_tell(
+			reader, CONFIG_ERROR, node->name,
+			"found caller, a reserved name (claims of the claims API: tickets --sink caller), expected another name");
 	sink->place = (struct config_place){ node->name->line, node->name->column };
 	sink->kind = CONFIG_SINK_KINDS; /* not known yet */
 	if (node->kind == YAML_MAP && node->count > 0) {

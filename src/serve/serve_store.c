@@ -503,7 +503,7 @@ static void handle(struct http_request *request)
 	if (span_eq(request->head.path, SPAN("/healthz")))
 		answer_text(request, 200, SPAN("alive\n"));
 	else if (span_eq(request->head.path, SPAN("/readyz")))
-		answer_text(request, 503, SPAN("not ready: the shared store is away\n"));
+		answer_text(request, 503, SPAN("not ready: the shared store is unreachable\n"));
 	else
 		http_respond_problem(request, 503,
 		                     "the shared store is unreachable; try again later",
