@@ -40,15 +40,11 @@ struct lane_attempt *lane_pool_get(struct lane *lane)
 	lane->pooled--;
 	attempt->stage = STAGE_READY;
 	attempt->place = SCHEDULE_NONE;
-	attempt->begun = false;
-	attempt->asks = false;
-	attempt->noted = false;
-	attempt->filled = false;
-	attempt->owns = false;
+	attempt->begun = attempt->asks = attempt->noted = attempt->filled = false;
+	attempt->owns = attempt->forget = false;
 	attempt->marks = 0;
 	attempt->out.result.status = 0;
 	attempt->out.result.text_len = 0;
-	attempt->forget = false;
 	attempt->drop = NULL;
 	attempt->due_ms = 0;
 	attempt->out.result.retry_after_ms = 0;
@@ -80,25 +76,6 @@ static bool add_record_slab(struct lane *lane)
 		lane->records = &slab[i];
 	}
 	return true;
-}
-
-static struct lane_record *record_get(struct lane *lane)
-{
-	if (lane->recordable == 0 || (!lane->records && !add_record_slab(lane)))
-		return NULL;
-	struct lane_record *record = lane->records;
-	lane->records = record->next_free;
-	lane->recordable--;
-	return record;
-}
-
-static void record_put(struct lane_record *record)
-{
-	struct lane *lane = record->lane;
-	record->settle.ticket = 0;
-	record->next_free = lane->records;
-	lane->records = record;
-	lane->recordable++;
 }
 
 void lane_pool_free(struct lane *lane)
@@ -142,18 +119,6 @@ static void publish(const struct lane_attempt *attempt, const char *outcome)
 
 /* ---- limiter and breaker ---- */
 
-static void say_breaker(struct lane *lane)
-{
-	struct span why = span_of(lane->counts.error, lane->counts.error_len);
-	if (lane->breaker.state == BREAKER_OPEN)
-		log_warn("circuit breaker opened", log_str("sink", lane->name),
-		         log_u64("ms", lane->breaker.until_ms - lane->now_ms),
-		         log_u64("status", lane->counts.error_status), log_span("text", why));
-	else if (lane->breaker.state == BREAKER_CLOSED)
-		log_info("circuit breaker closed", log_str("sink", lane->name),
-		         log_u64("tickets", lane->schedule.count));
-}
-
 static void count_end(struct lane_attempt *attempt, enum breaker_says breaker,
                       enum limiter_says limiter)
 {
@@ -168,15 +133,16 @@ static void count_end(struct lane_attempt *attempt, enum breaker_says breaker,
 		end.random = lane_random(lane);
 	if (!breaker_end(&lane->breaker, &end))
 		return;
-	if (lane->breaker.state == BREAKER_CLOSED)
+	if (lane->breaker.state == BREAKER_CLOSED) {
 		limiter_restart(&lane->limiter, lane->now_ms);
-	say_breaker(lane);
-}
-
-/* Limiter and breaker forget one that says nothing of the sink. */
-static void uncount(struct lane_attempt *attempt)
-{
-	count_end(attempt, BREAKER_NOTHING, LIMITER_NOTHING);
+		log_info("circuit breaker closed", log_str("sink", lane->name),
+		         log_u64("tickets", lane->schedule.count));
+	} else if (lane->breaker.state == BREAKER_OPEN) {
+		log_warn("circuit breaker opened", log_str("sink", lane->name),
+		         log_u64("ms", lane->breaker.until_ms - lane->now_ms),
+		         log_u64("status", lane->counts.error_status),
+		         log_span("text", span_of(lane->counts.error, lane->counts.error_len)));
+	}
 }
 
 static void remember_error(struct lane_attempt *attempt)
@@ -232,15 +198,21 @@ static void record_done(struct store_op *op)
 		lane_known_add(record->lane, record->settle.ticket);
 	if (!fenced || !record->outdated)
 		say_settled(record->lane, op->error);
-	record_put(record);
+	record->settle.ticket = 0;
+	record->next_free = record->lane->records;
+	record->lane->records = record;
+	record->lane->recordable++;
 }
 
 /* False: there is no memory for it. */
 static bool record_success(const struct lane_attempt *attempt)
 {
-	struct lane_record *record = record_get(attempt->lane);
-	if (!record)
+	struct lane *lane = attempt->lane;
+	if (lane->recordable == 0 || (!lane->records && !add_record_slab(lane)))
 		return false;
+	struct lane_record *record = lane->records;
+	lane->records = record->next_free;
+	lane->recordable--;
 	record->settle = (struct store_settle){
 		.op = { .kind = STORE_SETTLE, .done = record_done, .user = record },
 		.ticket = attempt->out.ticket,
@@ -248,22 +220,8 @@ static bool record_success(const struct lane_attempt *attempt)
 		.outcome = OUTCOME_DONE,
 	};
 	record->outdated = false;
-	lane_submit(attempt->lane, &record->settle.op, false);
+	lane_submit(lane, &record->settle.op, false);
 	return true;
-}
-
-/* A person has to look at it. */
-static void say_stopped(const struct lane_attempt *attempt, enum outcome outcome)
-{
-	char ticket[TICKET_TEXT_LEN];
-	ticket_text(attempt->out.event, ticket);
-	log_warn(outcome == OUTCOME_DEAD ? "delivery failed for good: the event is dead"
-	                                 : "delivery unknown: the event is parked",
-	         log_str("sink", attempt->lane->name),
-	         log_span("ticket", span_of(ticket, sizeof(ticket))),
-	         log_u64("attempt", attempt->out.number),
-	         log_u64("status", attempt->out.result.status),
-	         log_span("text", result_text(attempt)));
 }
 
 void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
@@ -293,8 +251,17 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 	if (told) {
 		attempt->settle.text = result_text(attempt);
 		attempt->settle.status = attempt->out.result.status;
-		if (!attempt->forget)
-			say_stopped(attempt, outcome);
+	}
+	if (told && !attempt->forget) { /* somebody has to look at it */
+		char ticket[TICKET_TEXT_LEN];
+		ticket_text(attempt->out.event, ticket);
+		log_warn(outcome == OUTCOME_DEAD ? "delivery failed for good: the event is dead"
+		                                 : "delivery unknown: the event is parked",
+		         log_str("sink", lane->name),
+		         log_span("ticket", span_of(ticket, sizeof(ticket))),
+		         log_u64("attempt", attempt->out.number),
+		         log_u64("status", attempt->out.result.status),
+		         log_span("text", result_text(attempt)));
 	}
 	lane_submit(lane, &attempt->settle.op, false);
 }
@@ -303,7 +270,7 @@ void lane_leave(struct lane_attempt *attempt)
 {
 	CHECK(attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
 	struct lane *lane = attempt->lane;
-	uncount(attempt);
+	count_end(attempt, BREAKER_NOTHING, LIMITER_NOTHING);
 	lane->counts.lost++;
 	char ticket[TICKET_TEXT_LEN];
 	ticket_text(attempt->out.event, ticket);
@@ -387,7 +354,7 @@ static void note_result(struct lane_attempt *attempt, enum store_mark mark, uint
 void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 {
 	CHECK(attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
-	uncount(attempt);
+	count_end(attempt, BREAKER_NOTHING, LIMITER_NOTHING);
 	if (attempt->noted) { /* else it would be taken for one that may have arrived */
 		note_result(attempt, STORE_MARK_FAILED, due_ms);
 		return;
@@ -435,8 +402,13 @@ static void start_noted(struct store_op *op)
 	chain_add(attempt);
 }
 
-static void note_start(struct lane_attempt *attempt)
+static void send_or_note(struct lane_attempt *attempt)
 {
+	if (attempt->asks || attempt->noted ||
+	    attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY) {
+		chain_add(attempt);
+		return;
+	}
 	attempt->stage = STAGE_NOTING;
 	attempt->note = (struct store_note){
 		.op = { .kind = STORE_NOTE, .done = start_noted, .user = attempt },
@@ -445,15 +417,6 @@ static void note_start(struct lane_attempt *attempt)
 		.mark = STORE_MARK_STARTED,
 	};
 	lane_submit(attempt->lane, &attempt->note.op, true);
-}
-
-static void send_or_note(struct lane_attempt *attempt)
-{
-	if (attempt->asks || attempt->noted ||
-	    attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY)
-		chain_add(attempt);
-	else
-		note_start(attempt);
 }
 
 /* ---- results ---- */
@@ -493,15 +456,16 @@ static bool next_due(struct lane_attempt *attempt, uint64_t *ret_due_ms)
 	return true;
 }
 
-static void disable(struct lane *lane)
+/* The judgement reaches the breaker and the limiter. */
+static void count_judgement(struct lane_attempt *attempt, const struct judgement *judgement)
 {
-	if (lane->disabled)
-		return;
-	lane->disabled = true;
-	sink_state_changed(lane);
-	lane->counts.disabled++;
-	log_error("sink disabled: it answered 410 Gone (stile sinks resume enables it)",
-	          log_str("sink", lane->name), log_u64("status", lane->counts.error_status));
+	struct lane *lane = attempt->lane;
+	uint64_t pause_ms = attempt->out.result.retry_after_ms;
+	count_end(attempt, judgement->breaker, judgement->limiter);
+	if (pause_ms > lane->policy.retry_after_max_ms)
+		pause_ms = lane->policy.retry_after_max_ms;
+	if (judgement->pause && pause_ms > 0)
+		limiter_pause(&lane->limiter, lane->now_ms + pause_ms);
 }
 
 /* `gone`: the sink says so. Its events wait for whoever resumes it, also after their last
@@ -533,12 +497,6 @@ static void unknown(struct lane_attempt *attempt)
 	note_result(attempt, STORE_MARK_UNKNOWN, due_ms);
 }
 
-static void pause_sink(struct lane *lane, uint64_t asked_ms)
-{
-	uint64_t most_ms = lane->policy.retry_after_max_ms;
-	limiter_pause(&lane->limiter, lane->now_ms + (asked_ms < most_ms ? asked_ms : most_ms));
-}
-
 static void sent(struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
@@ -551,11 +509,15 @@ static void sent(struct lane_attempt *attempt)
 		lane_put_back(attempt, 0); /* it was interrupted: not the sink's fault */
 		return;
 	}
-	count_end(attempt, judgement.breaker, judgement.limiter);
-	if (judgement.pause && result->retry_after_ms > 0)
-		pause_sink(lane, result->retry_after_ms);
-	if (judgement.disable)
-		disable(lane);
+	count_judgement(attempt, &judgement);
+	if (judgement.disable && !lane->disabled) {
+		lane->disabled = true;
+		sink_state_changed(lane);
+		lane->counts.disabled++;
+		log_error("sink disabled: it answered 410 Gone (stile sinks resume enables it)",
+		          log_str("sink", lane->name),
+		          log_u64("status", lane->counts.error_status));
+	}
 	switch (judgement.fate) {
 	case JUDGE_DONE: finish(attempt, OUTCOME_DONE); break;
 	case JUDGE_DEAD: finish(attempt, OUTCOME_DEAD); break;
@@ -585,9 +547,7 @@ static void asked(struct lane_attempt *attempt)
 		return;
 	}
 	struct judgement judgement = judge(&lane->policy.rules, result);
-	count_end(attempt, judgement.breaker, judgement.limiter);
-	if (judgement.pause && result->retry_after_ms > 0)
-		pause_sink(lane, result->retry_after_ms);
+	count_judgement(attempt, &judgement);
 	unknown(attempt);
 }
 
@@ -597,14 +557,6 @@ bool lane_is_lost(const struct lane_attempt *attempt)
 	struct lane *lane = attempt->lane;
 	return attempt->place != SCHEDULE_NONE &&
 	       schedule_at(&lane->schedule, attempt->place)->marks & LANE_MARK_LOST;
-}
-
-static bool is_done(const struct lane_attempt *attempt)
-{
-	const struct outlet_result *result = &attempt->out.result;
-	if (attempt->asks)
-		return result->answer == OUTLET_DONE;
-	return judge(&attempt->lane->policy.rules, result).fate == JUDGE_DONE;
 }
 
 static void outlet_done(struct outlet_attempt *out)
@@ -622,7 +574,8 @@ static void outlet_done(struct outlet_attempt *out)
 	if (attempt->place != SCHEDULE_NONE) /* the lease may be another by now */
 		out->number = schedule_at(&lane->schedule, attempt->place)->attempt;
 	if (lane_is_lost(attempt)) {
-		if (is_done(attempt))
+		if (attempt->asks ? out->result.answer == OUTLET_DONE
+		                  : judge(&lane->policy.rules, &out->result).fate == JUDGE_DONE)
 			lane_known_add(lane, out->ticket);
 		lane_leave(attempt);
 	} else if (attempt->asks) {
@@ -643,9 +596,9 @@ static void go_out(struct lane_attempt *attempt)
 	attempt->lane->out++;
 }
 
-/* What must not start any more goes back. Probes go one by one. Returns the chain of
- * the others. */
-static struct outlet_attempt *sort_chain(struct lane *lane)
+/* Probes are sent one by one, attempts as one chain. What must not start any more goes
+ * back to the schedule. */
+void lane_send(struct lane *lane)
 {
 	struct outlet_attempt *sends = NULL;
 	struct outlet_attempt **end = &sends;
@@ -671,12 +624,6 @@ static struct outlet_attempt *sort_chain(struct lane *lane)
 		}
 		out = next;
 	}
-	return sends;
-}
-
-void lane_send(struct lane *lane)
-{
-	struct outlet_attempt *sends = sort_chain(lane);
 	if (sends)
 		lane->outlet->methods->send(lane->outlet, sends);
 }
@@ -743,28 +690,24 @@ static void read_parts(struct lane_attempt *attempt)
 	lane_submit(attempt->lane, &attempt->read.op, true);
 }
 
-/* The take's bytes go with the next take; an immediate outlet is faster than that. */
-static bool copy_parts(struct lane_attempt *attempt, const struct store_item *item,
-                       struct store_parts *parts)
-{
-	struct buf *own = &attempt->read.items;
-	attempt->owns = true;
-	buf_clear(own);
-	struct store_item copy = *item;
-	int error = store_item_append(own, &copy, parts);
-	size_t offset = 0;
-	return error == 0 && store_item_next(buf_span(own), &offset, &copy, parts);
-}
-
+/* The bytes of a take are valid until the next take. An immediate outlet is faster than
+ * that; for any other attempt they are copied. */
 static void use_parts(struct lane_attempt *attempt, const struct lane_start *start)
 {
+	struct lane *lane = attempt->lane;
 	struct store_parts parts = *start->parts;
-	bool stays = attempt->lane->outlet->immediate &&
-	             attempt->lane->policy.on_unknown == DELIVER_UNKNOWN_RETRY &&
-	             !attempt->lane->policy.has_dead_sink;
-	if (!stays && !copy_parts(attempt, start->item, &parts)) {
-		lane_put_back(attempt, attempt->lane->now_ms + LANE_RETRY_MS);
-		return;
+	if (!lane->outlet->immediate || lane->policy.on_unknown != DELIVER_UNKNOWN_RETRY ||
+	    lane->policy.has_dead_sink) {
+		struct buf *own = &attempt->read.items;
+		struct store_item copy = *start->item;
+		size_t offset = 0;
+		attempt->owns = true;
+		buf_clear(own);
+		if (store_item_append(own, &copy, &parts) != 0 ||
+		    !store_item_next(buf_span(own), &offset, &copy, &parts)) {
+			lane_put_back(attempt, lane->now_ms + LANE_RETRY_MS);
+			return;
+		}
 	}
 	fill(attempt, start->item, &parts);
 	send_or_note(attempt);
@@ -810,22 +753,6 @@ static void renew(struct lane_attempt *attempt)
 
 /* ---- beginning ---- */
 
-static struct lane_attempt *new_attempt(struct lane *lane, const struct lane_start *start)
-{
-	const struct schedule_ticket *ticket = start->ticket;
-	struct lane_attempt *attempt = lane_pool_get(lane);
-	if (!attempt)
-		return NULL;
-	attempt->place = start->place;
-	attempt->order = ticket->order;
-	attempt->lease = ticket->lease;
-	attempt->marks = ticket->marks;
-	attempt->out.ticket = ticket->ticket;
-	attempt->out.event = ticket->ticket - ticket->leg;
-	attempt->out.number = ticket->attempt;
-	return attempt;
-}
-
 /* No memory for an attempt: later. */
 static void begin_later(struct lane *lane, const struct lane_start *start)
 {
@@ -842,13 +769,21 @@ static void begin_later(struct lane *lane, const struct lane_start *start)
 
 void lane_begin(struct lane *lane, const struct lane_start *start)
 {
-	CHECK(start->ticket->ticket >= start->ticket->leg); /* the event it is a leg of */
+	const struct schedule_ticket *ticket = start->ticket;
+	CHECK(ticket->ticket >= ticket->leg); /* the event it is a leg of */
 	CHECK(!start->parts || start->item);
-	struct lane_attempt *attempt = new_attempt(lane, start);
+	struct lane_attempt *attempt = lane_pool_get(lane);
 	if (!attempt) {
 		begin_later(lane, start);
 		return;
 	}
+	attempt->place = start->place;
+	attempt->order = ticket->order;
+	attempt->lease = ticket->lease;
+	attempt->marks = ticket->marks;
+	attempt->out.ticket = ticket->ticket;
+	attempt->out.event = ticket->ticket - ticket->leg;
+	attempt->out.number = ticket->attempt;
 	bool unknown = attempt->marks & LANE_MARK_UNKNOWN;
 	if (unknown && lane->policy.on_unknown == DELIVER_UNKNOWN_PARK) {
 		outlet_result_text(&attempt->out.result,

@@ -31,15 +31,6 @@ struct dead_letter {
 	struct buf letter;
 };
 
-static struct claim claim_of(const struct lane_attempt *attempt)
-{
-	static const unsigned char key[HASH_KEY_LEN] = "stile deadletter";
-	struct claim claim = { .kind = CLAIM_ONCE, .window_s = WINDOW_S };
-	hash_keyed128(key, &attempt->out.ticket, sizeof(attempt->out.ticket), claim.digest.word);
-	claim.digest = digest_with_check(claim.digest, 0);
-	return claim;
-}
-
 static void send_later(struct lane_attempt *attempt, int error)
 {
 	struct lane *lane = attempt->lane;
@@ -90,6 +81,7 @@ static struct dead_letter *new_letter(struct lane_attempt *attempt)
 
 void dead_letter_send(struct lane_attempt *attempt)
 {
+	static const unsigned char key[HASH_KEY_LEN] = "stile deadletter";
 	CHECK(attempt->lane->policy.has_dead_sink && attempt->filled);
 	struct lane *lane = attempt->lane;
 	struct dead_letter *dead = new_letter(attempt);
@@ -98,10 +90,13 @@ void dead_letter_send(struct lane_attempt *attempt)
 		send_later(attempt, -ENOMEM);
 		return;
 	}
+	struct claim claim = { .kind = CLAIM_ONCE, .window_s = WINDOW_S };
+	hash_keyed128(key, &attempt->out.ticket, sizeof(attempt->out.ticket), claim.digest.word);
+	claim.digest = digest_with_check(claim.digest, 0);
 	dead->leg.sink = lane->policy.dead_sink;
 	dead->admit = (struct store_admit){
 		.op = { .kind = STORE_ADMIT, .done = admitted, .user = dead },
-		.claims = { claim_of(attempt) },
+		.claims = { claim },
 		.claim_count = 1,
 		.flags = (uint16_t)((attempt->out.json ? STORE_EVENT_JSON : 0) |
 		                    (attempt->out.line ? STORE_EVENT_LINE : 0)),

@@ -107,15 +107,6 @@ static int change(struct runner *runner, struct deliver_command *command)
 	return 0;
 }
 
-static void run_change(struct runner *runner)
-{
-	struct deliver_command *command = runner->change;
-	if (!command || !(runner->stopped || lane_is_idle(runner->lane)))
-		return;
-	runner->change = NULL;
-	finish_command(command, runner->stopped ? ERR_CLOSING : change(runner, command));
-}
-
 static void run_command(struct runner *runner, struct deliver_command *command)
 {
 	bool kept = command->kind == DELIVER_PAUSE || command->kind == DELIVER_RESUME;
@@ -135,21 +126,16 @@ static void run_command(struct runner *runner, struct deliver_command *command)
 	}
 }
 
-static void end_commands(struct runner *runner, bool closing)
-{
-	bool written = lane_is_state_saved(runner->lane);
-	while (runner->telling && (written || closing)) {
-		struct mailbox_node *node = runner->telling;
-		runner->telling = node->next;
-		finish_command(container_of(node, struct deliver_command, node),
-		               written ? 0 : ERR_CLOSING);
-	}
-}
-
 static void run_commands(struct runner *runner, bool closing)
 {
 	struct mailbox_node *node = mailbox_take(&runner->commands);
-	end_commands(runner, closing);
+	bool written = lane_is_state_saved(runner->lane);
+	while (runner->telling && (written || closing)) {
+		struct mailbox_node *told = runner->telling;
+		runner->telling = told->next;
+		finish_command(container_of(told, struct deliver_command, node),
+		               written ? 0 : ERR_CLOSING);
+	}
 	while (node) {
 		struct mailbox_node *next = node->next;
 		struct deliver_command *command = container_of(node, struct deliver_command, node);
@@ -159,16 +145,6 @@ static void run_commands(struct runner *runner, bool closing)
 			run_command(runner, command);
 		node = next;
 	}
-}
-
-static void set_timer(struct runner *runner, uint64_t after_ms)
-{
-	if (after_ms == 0)
-		loop_again(runner->loop);
-	else if (after_ms == UINT64_MAX)
-		loop_timer_clear(runner->loop, &runner->timer);
-	else if (loop_timer_set(runner->loop, &runner->timer, after_ms) != 0)
-		loop_again(runner->loop); /* no memory for a timer: by asking all the time */
 }
 
 static void round_run(struct loop_hook *hook)
@@ -183,8 +159,16 @@ static void round_run(struct loop_hook *hook)
 		lane_stop(runner->lane);
 	}
 	run_commands(runner, runner->stopped);
-	run_change(runner);
-	set_timer(runner, lane_run(runner->lane));
+	struct deliver_command *command = runner->change;
+	if (command && (runner->stopped || lane_is_idle(runner->lane))) {
+		runner->change = NULL;
+		finish_command(command, runner->stopped ? ERR_CLOSING : change(runner, command));
+	}
+	uint64_t after_ms = lane_run(runner->lane);
+	if (after_ms == UINT64_MAX)
+		loop_timer_clear(runner->loop, &runner->timer);
+	else if (after_ms == 0 || loop_timer_set(runner->loop, &runner->timer, after_ms) != 0)
+		loop_again(runner->loop); /* also without memory for a timer: then it polls */
 	publish(runner);
 	atomic_store(&runner->in_round, false);
 	lane_flush(runner->lane);
@@ -291,21 +275,6 @@ static void runner_give_up(struct runner *runner, const struct deliver_sink *sin
 	runner->outlet = NULL;
 }
 
-static void give_up(struct deliver *deliver, const struct deliver_options *options)
-{
-	deliver_join(deliver);
-	for (uint32_t i = 0; i < deliver->count; i++)
-		runner_give_up(&deliver->runners[i], &options->sinks[i]);
-	deliver_free(deliver);
-}
-
-static void begin(struct deliver *deliver)
-{
-	atomic_store(&deliver->begun, true);
-	for (uint32_t i = 0; i < deliver->count; i++)
-		loop_wake(deliver->runners[i].loop);
-}
-
 int deliver_start(const struct deliver_options *options, struct deliver **ret_deliver)
 {
 	struct deliver *deliver = mem_zalloc(1, sizeof(*deliver));
@@ -323,10 +292,15 @@ int deliver_start(const struct deliver_options *options, struct deliver **ret_de
 	for (uint32_t i = 0; i < deliver->count && error == 0; i++)
 		error = runner_start(deliver, &deliver->runners[i], &options->sinks[i]);
 	if (error != 0) {
-		give_up(deliver, options);
+		deliver_join(deliver);
+		for (uint32_t i = 0; i < deliver->count; i++)
+			runner_give_up(&deliver->runners[i], &options->sinks[i]);
+		deliver_free(deliver);
 		return error;
 	}
-	begin(deliver);
+	atomic_store(&deliver->begun, true);
+	for (uint32_t i = 0; i < deliver->count; i++)
+		loop_wake(deliver->runners[i].loop);
 	*ret_deliver = deliver;
 	return 0;
 }
@@ -353,20 +327,17 @@ int deliver_add(struct deliver *deliver, const struct deliver_sink *sink)
 	return 0;
 }
 
-static void runner_end(struct runner *runner)
-{
-	if (!runner->thread.running || atomic_exchange(&runner->stopping, true))
-		return;
-	pthread_mutex_lock(&runner->seeing);
-	runner->outlet->methods->interrupt(runner->outlet);
-	pthread_mutex_unlock(&runner->seeing);
-	loop_wake(runner->loop);
-}
-
 void deliver_end(struct deliver *deliver)
 {
-	for (uint32_t i = 0; i < deliver->count; i++)
-		runner_end(&deliver->runners[i]);
+	for (uint32_t i = 0; i < deliver->count; i++) {
+		struct runner *runner = &deliver->runners[i];
+		if (!runner->thread.running || atomic_exchange(&runner->stopping, true))
+			continue;
+		pthread_mutex_lock(&runner->seeing);
+		runner->outlet->methods->interrupt(runner->outlet);
+		pthread_mutex_unlock(&runner->seeing);
+		loop_wake(runner->loop);
+	}
 }
 
 bool deliver_ended(const struct deliver *deliver)

@@ -39,33 +39,22 @@ static bool read_bound(struct span text, bool above, struct judge_rule *rule)
 	return rule->low <= rule->high;
 }
 
-static bool read_range(struct span text, struct judge_rule *rule)
-{
-	if (!read_status(&text, &rule->low))
-		return false;
-	rule->high = rule->low;
-	if (skip_char(&text, '-') && !read_status(&text, &rule->high))
-		return false;
-	return text.len == 0 && rule->low <= rule->high;
-}
-
-static bool read_rule(struct span text, struct judge_rule *rule)
-{
-	rule->never = skip_char(&text, '!');
-	if (skip_char(&text, '>'))
-		return read_bound(text, true, rule);
-	if (skip_char(&text, '<'))
-		return read_bound(text, false, rule);
-	return read_range(text, rule);
-}
-
 int judge_rule_add(struct judge_rules *rules, struct span text, struct error_text *ret_text)
 {
 	struct judge_rule rule = { 0 };
 	if (rules->count == JUDGE_RULES_MAX)
 		return error_fill(ret_text, ERR_TOO_LARGE, "at most %u rules for statuses",
 		                  JUDGE_RULES_MAX);
-	if (!read_rule(text, &rule))
+	rule.never = skip_char(&text, '!');
+	bool above = skip_char(&text, '>'), valid = false;
+	if (above || skip_char(&text, '<')) {
+		valid = read_bound(text, above, &rule);
+	} else if (read_status(&text, &rule.low)) { /* a status or a range */
+		rule.high = rule.low;
+		valid = (!skip_char(&text, '-') || read_status(&text, &rule.high)) &&
+		        text.len == 0 && rule.low <= rule.high;
+	}
+	if (!valid)
 		return error_fill(ret_text, ERR_INVALID,
 		                  "a status (429), a range (500-599) or a bound (>400, <=499) of "
 		                  "100 to 599, with ! before it for no retry");
@@ -93,15 +82,6 @@ static enum ruled rule_on(const struct judge_rules *rules, uint16_t status)
 	return retries ? RULED_DEAD : RULED_NOT;
 }
 
-/* Whether a rule that is not a mere rest speaks of this very status. */
-static bool is_named(const struct judge_rules *rules, uint16_t status)
-{
-	for (uint32_t i = 0; i < rules->count; i++)
-		if (status >= rules->rules[i].low && status <= rules->rules[i].high)
-			return true;
-	return false;
-}
-
 /* ---- statuses ---- */
 
 static bool retries_status(uint16_t status)
@@ -119,12 +99,6 @@ static bool retries_status(uint16_t status)
 	}
 }
 
-static bool fails_sink(uint16_t status)
-{
-	return status == 401 || status == 407 || status == 408 ||
-	       (status >= 500 && status <= STATUS_MAX);
-}
-
 static struct judgement judge_refused(const struct judge_rules *rules,
                                       const struct outlet_result *result)
 {
@@ -132,11 +106,16 @@ static struct judgement judge_refused(const struct judge_rules *rules,
 	enum ruled ruled = status == 0 ? RULED_NOT : rule_on(rules, status);
 	bool retry = ruled == RULED_NOT ? retries_status(status) : ruled == RULED_RETRY;
 	bool busy = status == 429 || status == 503;
+	bool fails = status == 401 || status == 407 || status == 408 ||
+	             (status >= 500 && status <= STATUS_MAX);
+	bool named = false; /* a rule is about this very status */
+	for (uint32_t i = 0; i < rules->count; i++)
+		named |= status >= rules->rules[i].low && status <= rules->rules[i].high;
 	struct judgement judgement = {
 		.fate = retry ? JUDGE_RETRY : JUDGE_DEAD,
-		.breaker = fails_sink(status) ? BREAKER_FAILURE : BREAKER_SUCCESS,
+		.breaker = fails ? BREAKER_FAILURE : BREAKER_SUCCESS,
 		.limiter = busy ? LIMITER_OVERLOADED : LIMITER_FINE,
-		.disable = status == 410 && !is_named(rules, status),
+		.disable = status == 410 && !named,
 		.pause = busy,
 	};
 	if (judgement.disable)

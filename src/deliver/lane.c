@@ -203,32 +203,17 @@ static uint32_t items_wanted(struct lane *lane, uint32_t expected)
 	return left >= LANE_LARGE_ITEMS / 4 ? less(left, most) : 0;
 }
 
-/* It is not the attempts under way that keep others from starting. */
-static bool is_held_up(const struct lane *lane)
-{
-	return lane_is_barred(lane) || lane->breaker.state != BREAKER_CLOSED ||
-	       limiter_is_held(&lane->limiter, lane->now_ms);
-}
-
-/* Other nodes may reach the sink that does not work from here: no more is kept from them
- * than one to find out with whether it works again. */
-static bool takes_one_by_one(const struct lane *lane)
-{
-	return lane->lease_ms > 0 && !lane_is_barred(lane) && lane->breaker.state != BREAKER_CLOSED;
-}
-
-/* Is there one for the breaker's next probe? */
-static bool has_probe(const struct lane *lane)
-{
-	uint64_t until_ms = lane->breaker.state == BREAKER_OPEN ? lane->breaker.until_ms : 0;
-	return schedule_is_due(&lane->schedule, until_ms > lane->now_ms ? until_ms : lane->now_ms);
-}
-
 static void begin_bare_take(struct lane *lane)
 {
 	uint32_t items = less(LANE_BARE_ITEMS, holdable(lane, 0));
-	if (takes_one_by_one(lane))
-		items = has_probe(lane) ? 0 : less(items, 1);
+	/* Other gateways may reach the sink. So this one holds no more than a ticket for the
+	 * breaker's next probe. */
+	if (lane->lease_ms > 0 && !lane_is_barred(lane) && lane->breaker.state != BREAKER_CLOSED) {
+		bool waits = lane->breaker.state == BREAKER_OPEN &&
+		             lane->breaker.until_ms > lane->now_ms;
+		uint64_t probe_ms = waits ? lane->breaker.until_ms : lane->now_ms;
+		items = schedule_is_due(&lane->schedule, probe_ms) ? 0 : less(items, 1);
+	}
 	if (items_expected(lane) == 0 && items > 0)
 		submit_take(lane, &lane->takes[0], items, true);
 }
@@ -238,7 +223,9 @@ static void begin_takes(struct lane *lane)
 	if (lane->life == LANE_STOPPING || lane_gives_back(lane) ||
 	    lane->now_ms < lane->take_after_ms || !lane->saved.known)
 		return;
-	if (is_held_up(lane)) {
+	/* Attempts cannot start, and not because too many are under way. */
+	if (lane_is_barred(lane) || lane->breaker.state != BREAKER_CLOSED ||
+	    limiter_is_held(&lane->limiter, lane->now_ms)) {
 		begin_bare_take(lane);
 		return;
 	}
@@ -254,19 +241,6 @@ static void begin_takes(struct lane *lane)
 }
 
 /* ---- receiving ---- */
-
-static uint64_t due_of(const struct lane *lane, const struct store_item *item)
-{
-	uint64_t now_ms = lane_store_time(lane, lane->now_ms);
-	return item->due_ms > now_ms ? lane->now_ms + (item->due_ms - now_ms) : 0;
-}
-
-/* Nobody knows what came of the attempt before: it began, and nothing was noted
- * after, or that it is unknown was. */
-static bool is_unknown(const struct store_item *item)
-{
-	return item->last == STORE_MARK_STARTED || item->last == STORE_MARK_UNKNOWN;
-}
 
 /* No memory for it: the store keeps it for a while. */
 static void give_back_ticket(struct lane *lane, const struct schedule_ticket *ticket)
@@ -303,14 +277,17 @@ static bool take_over_again(struct lane *lane, const struct schedule_ticket *aga
 static void receive(struct lane *lane, const struct store_item *item,
                     const struct store_parts *parts, uint32_t lease)
 {
+	uint64_t now_ms = lane_store_time(lane, lane->now_ms);
+	/* An attempt began, and its result was not recorded or is unknown. */
+	bool unknown = item->last == STORE_MARK_STARTED || item->last == STORE_MARK_UNKNOWN;
 	struct schedule_ticket ticket = {
 		.ticket = item->ticket,
 		.order = item->order,
-		.due_ms = due_of(lane, item),
+		.due_ms = item->due_ms > now_ms ? lane->now_ms + (item->due_ms - now_ms) : 0,
 		.attempt = item->attempt,
 		.lease = lease,
 		.leg = (uint8_t)(item->ticket - item->event),
-		.marks = is_unknown(item) ? LANE_MARK_UNKNOWN : 0,
+		.marks = unknown ? LANE_MARK_UNKNOWN : 0,
 	};
 	if (lane->lease_ms > 0 && (take_over_again(lane, &ticket) || lane_known_settle(lane, item)))
 		return;
@@ -327,24 +304,19 @@ static void receive(struct lane *lane, const struct store_item *item,
 		lane_begin(lane, &(struct lane_start){ &ticket, place, item, parts });
 }
 
-static void take_failed(struct lane *lane, int error)
+static void receive_take(struct lane *lane, struct lane_take *take)
 {
+	int error = take->take.op.error;
+	take->state = TAKE_IDLE;
 	if (error == ERR_CLOSING) {
 		lane->take_after_ms = UINT64_MAX;
 		return;
 	}
-	log_error("tickets cannot be read from the store for delivery", log_str("sink", lane->name),
-	          log_code(error));
-	uint32_t doublings = lane->take_errors < 5 ? lane->take_errors : 5;
-	lane->take_errors++;
-	lane->take_after_ms = lane->now_ms + (UINT64_C(100) << doublings);
-}
-
-static void receive_take(struct lane *lane, struct lane_take *take)
-{
-	take->state = TAKE_IDLE;
-	if (take->take.op.error != 0) {
-		take_failed(lane, take->take.op.error);
+	if (error != 0) {
+		log_error("tickets cannot be read from the store for delivery",
+		          log_str("sink", lane->name), log_code(error));
+		uint32_t doublings = less(lane->take_errors++, 5);
+		lane->take_after_ms = lane->now_ms + (UINT64_C(100) << doublings);
 		return;
 	}
 	lane->take_errors = 0;
@@ -367,21 +339,19 @@ static void receive_take(struct lane *lane, struct lane_take *take)
 		lane_send(lane);
 }
 
-static struct lane_take *next_arrived(struct lane *lane)
-{
-	struct lane_take *first = NULL;
-	for (uint32_t i = 0; i < LANE_TAKES; i++) {
-		struct lane_take *take = &lane->takes[i];
-		if (take->state == TAKE_ARRIVED && (!first || take->order < first->order))
-			first = take;
-	}
-	return first;
-}
-
 static void receive_takes(struct lane *lane)
 {
-	for (struct lane_take *take; (take = next_arrived(lane)) != NULL;)
-		receive_take(lane, take);
+	for (;;) {
+		struct lane_take *first = NULL;
+		for (uint32_t i = 0; i < LANE_TAKES; i++) {
+			struct lane_take *take = &lane->takes[i];
+			if (take->state == TAKE_ARRIVED && (!first || take->order < first->order))
+				first = take;
+		}
+		if (!first)
+			return;
+		receive_take(lane, first);
+	}
 }
 
 /* ---- one run ---- */
@@ -612,26 +582,6 @@ int lane_drop(struct lane *lane, uint64_t ticket, struct lane_drop *drop)
 
 /* ---- view ---- */
 
-static enum lane_state state_of(const struct lane *lane)
-{
-	if (lane->life == LANE_STOPPING)
-		return LANE_ENDED;
-	if (lane->life == LANE_OUT_OF_USE)
-		return LANE_REMOVED;
-	if (lane->disabled)
-		return LANE_DISABLED;
-	return lane->paused ? LANE_PAUSED : LANE_RUNNING;
-}
-
-static bool is_resting(struct lane *lane)
-{
-	for (uint32_t i = 0; i < LANE_TAKES; i++)
-		if (lane->takes[i].state == TAKE_ARRIVED)
-			return false;
-	return lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_RECORDS_MAX &&
-	       next_start_ms(lane) > lane->now_ms;
-}
-
 /* Of the queue's first, or of what waits for the soonest time. */
 static uint64_t oldest_ms(const struct lane *lane)
 {
@@ -650,9 +600,16 @@ void lane_view(struct lane *lane, struct lane_view *ret_view)
 	*ret_view = lane->counts;
 	memcpy(ret_view->name, lane->name, sizeof(lane->name));
 	ret_view->sink = lane->sink;
-	ret_view->state = state_of(lane);
+	ret_view->state = lane->life == LANE_STOPPING     ? LANE_ENDED
+	                  : lane->life == LANE_OUT_OF_USE ? LANE_REMOVED
+	                  : lane->disabled                ? LANE_DISABLED
+	                  : lane->paused                  ? LANE_PAUSED
+	                                                  : LANE_RUNNING;
 	ret_view->in_flight = lane->limiter.in_flight;
-	ret_view->resting = is_resting(lane);
+	ret_view->resting = lane->pooled == LANE_POOL_MAX && lane->recordable == LANE_RECORDS_MAX &&
+	                    next_start_ms(lane) > lane->now_ms;
+	for (uint32_t i = 0; i < LANE_TAKES; i++)
+		ret_view->resting &= lane->takes[i].state != TAKE_ARRIVED;
 	ret_view->waiting = lane->schedule.count - lane->schedule.started;
 	ret_view->limit = limiter_limit(&lane->limiter, lane->now_ms);
 	ret_view->latency_us = lane->limiter.latency_us;

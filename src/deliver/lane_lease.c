@@ -42,17 +42,6 @@ bool lane_lease_over(struct lane *lane, uint32_t lease)
 	return lease != 0 && clock_read(lane->clock).boot_ms >= end_of(lane, lease);
 }
 
-static void lose(struct lane *lane, uint32_t place)
-{
-	struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
-	if (ticket->state == SCHEDULE_STARTED) {
-		ticket->marks |= LANE_MARK_LOST; /* when its attempt ends, it is left */
-		return;
-	}
-	lane->counts.lost++;
-	schedule_remove(&lane->schedule, place);
-}
-
 static void renewed(struct store_op *op)
 {
 	struct lane_renewal *renewal = op->user;
@@ -64,34 +53,30 @@ static void renewed(struct store_op *op)
 	if (ticket->state == SCHEDULE_FREE || ticket->state == SCHEDULE_SKIPPED ||
 	    ticket->ticket != renewal->renew.ticket || ticket->attempt != renewal->renew.attempt)
 		return; /* it has left or moved on meanwhile */
-	if (op->error == ERR_FENCED)
-		lose(lane, renewal->place);
+	if (op->error == ERR_FENCED && ticket->state == SCHEDULE_STARTED) {
+		ticket->marks |= LANE_MARK_LOST; /* the lane leaves it when its attempt ends */
+	} else if (op->error == ERR_FENCED) {
+		lane->counts.lost++;
+		schedule_remove(&lane->schedule, renewal->place);
+	}
 	if (op->error != 0)
 		return;
 	ticket->lease = lease_until(lane, renewal->asked_ms + renewal->renew.lease_ms);
 	lane->long_leased += renewal->renew.lease_ms > lane->lease_ms;
 }
 
-/* For as long as it will need it: it goes when the first of its entity has gone. */
-static uint32_t lease_for(struct lane *lane, uint32_t place)
+static void renew(struct lane *lane, uint32_t place)
 {
+	const struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
+	struct lane_renewal *renewal = &lane->renewals[lane->renewing++];
+	/* For as long as it is needed: a ticket waits for the first one of its entity. */
 	const struct schedule_ticket *first = schedule_at(&lane->schedule,
 	                                                  schedule_first(&lane->schedule, place));
 	bool waits = first->state == SCHEDULE_WAITING &&
 	             first->due_ms > lane->now_ms + lane->lease_ms;
 	uint64_t wait_ms = waits ? first->due_ms - lane->now_ms : 0;
-	return lane->lease_ms + (uint32_t)(wait_ms < WAIT_MAX_MS ? wait_ms : WAIT_MAX_MS);
-}
-
-static bool is_long(const struct lane *lane, const struct schedule_ticket *ticket)
-{
-	return end_of(lane, ticket->lease) > lane->now_ms + lane->lease_ms;
-}
-
-static void renew(struct lane *lane, uint32_t place)
-{
-	const struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
-	struct lane_renewal *renewal = &lane->renewals[lane->renewing++];
+	if (wait_ms > WAIT_MAX_MS)
+		wait_ms = WAIT_MAX_MS;
 	*renewal = (struct lane_renewal){
 		.lane = lane,
 		.place = place,
@@ -99,7 +84,7 @@ static void renew(struct lane *lane, uint32_t place)
 		.renew = { .op = { .kind = STORE_RENEW, .done = renewed, .user = renewal },
 		           .ticket = ticket->ticket,
 		           .attempt = ticket->attempt,
-		           .lease_ms = lease_for(lane, place) },
+		           .lease_ms = lane->lease_ms + (uint32_t)wait_ms },
 	};
 	lane_submit(lane, &renewal->renew.op, true);
 }
@@ -119,7 +104,7 @@ void lane_renew(struct lane *lane)
 	while ((place = schedule_each(&lane->schedule, place)) != SCHEDULE_NONE) {
 		const struct schedule_ticket *ticket = schedule_at(&lane->schedule, place);
 		bool behind = lane->renewed_last == SCHEDULE_NONE || place > lane->renewed_last;
-		if (is_long(lane, ticket)) {
+		if (end_of(lane, ticket->lease) > lane->now_ms + lane->lease_ms) {
 			lane->long_leased++;
 		} else if (behind && lane->renewing < LANE_LEASED_MAX &&
 		           !(ticket->marks & LANE_MARK_NOTING)) {
@@ -187,14 +172,6 @@ static uint64_t *find_refused(const struct lane *lane, uint64_t ticket)
 	return NULL;
 }
 
-/* A person wants it once more. */
-static void forget(struct lane *lane, uint64_t ticket)
-{
-	uint64_t *refused;
-	while ((refused = find_refused(lane, ticket)) != NULL)
-		*refused = 0;
-}
-
 /* On its way to the store; one that was refused is of no interest any more then. */
 static bool is_recording(struct lane *lane, uint64_t ticket)
 {
@@ -216,8 +193,11 @@ static bool is_recording(struct lane *lane, uint64_t ticket)
 bool lane_known_settle(struct lane *lane, const struct store_item *item)
 {
 	CHECK(lane->lease_ms > 0);
-	if (item->last == STORE_MARK_RELEASED)
-		forget(lane, item->ticket);
+	uint64_t *refused;
+	/* Somebody released it to have it delivered once more. */
+	while (item->last == STORE_MARK_RELEASED &&
+	       (refused = find_refused(lane, item->ticket)) != NULL)
+		*refused = 0;
 	if (item->attempt < 2 || item->last == STORE_MARK_RELEASED ||
 	    (!is_recording(lane, item->ticket) && !find_refused(lane, item->ticket)))
 		return false;

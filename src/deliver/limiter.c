@@ -83,36 +83,24 @@ bool limiter_is_held(const struct limiter *limiter, uint64_t now_ms)
 	return now_ms < limiter->paused_until_ms || tokens(limiter, now_ms) == 0;
 }
 
-static uint64_t ramp_next_ms(const struct limiter *limiter, uint64_t now_ms)
-{
-	const struct limiter_policy *policy = limiter->policy;
-	uint32_t ramp = ramp_limit(limiter, now_ms);
-	if (ramp >= limiter->limit_milli / ONE)
-		return UINT64_MAX; /* not what holds it back */
-	uint64_t spent_ms = now_ms - limiter->ramp_from_ms;
-	return now_ms + policy->ramp_ms - spent_ms % policy->ramp_ms;
-}
-
-static uint64_t token_next_ms(const struct limiter *limiter, uint64_t now_ms)
-{
-	const struct limiter_policy *policy = limiter->policy;
-	if (tokens(limiter, now_ms) > 0)
-		return now_ms;
-	uint64_t full_ns = (policy->burst - 1) * interval_ns(policy);
-	uint64_t at_ms = (limiter->filled_at_ns - full_ns + 999999u) / 1000000u;
-	return at_ms > now_ms ? at_ms : now_ms + 1;
-}
-
 uint64_t limiter_next_ms(const struct limiter *limiter, uint64_t now_ms)
 {
+	const struct limiter_policy *policy = limiter->policy;
 	uint64_t next = now_ms;
 	if (now_ms < limiter->paused_until_ms)
 		next = limiter->paused_until_ms;
 	if (limiter->in_flight >= limiter_limit(limiter, now_ms)) {
-		uint64_t ramp = ramp_next_ms(limiter, now_ms);
+		if (ramp_limit(limiter, now_ms) >= limiter->limit_milli / ONE)
+			return UINT64_MAX; /* an attempt has to end first */
+		uint64_t spent_ms = now_ms - limiter->ramp_from_ms;
+		uint64_t ramp = now_ms + policy->ramp_ms - spent_ms % policy->ramp_ms;
 		next = ramp > next ? ramp : next;
 	}
-	uint64_t token = token_next_ms(limiter, now_ms);
+	if (tokens(limiter, now_ms) > 0)
+		return next;
+	uint64_t full_ns = (policy->burst - 1) * interval_ns(policy);
+	uint64_t token = (limiter->filled_at_ns - full_ns + 999999u) / 1000000u;
+	token = token > now_ms ? token : now_ms + 1;
 	return token > next ? token : next;
 }
 
@@ -147,18 +135,6 @@ static void cut(struct limiter *limiter, const struct limiter_end *end, uint32_t
 	limiter->cut_at_ms = end->now_ms;
 }
 
-/* Fast below the last known good, then by one a round. */
-static void grow(struct limiter *limiter)
-{
-	if (limiter->growing == 0)
-		return;
-	limiter->growing--;
-	uint32_t step = limiter->limit_milli < limiter->calm_milli
-	                        ? ONE
-	                        : ONE * ONE / limiter->limit_milli + 1;
-	set_limit(limiter, (uint64_t)limiter->limit_milli + step);
-}
-
 /* With one at a time the latency is the sink's own and not of our making: so a sink
  * that became slower for good is soon not held to what it was. */
 static void learn_latency(struct limiter *limiter, uint32_t latency_us)
@@ -172,12 +148,6 @@ static void learn_latency(struct limiter *limiter, uint32_t latency_us)
 		limiter->base_us = limiter->latency_us;
 	else if (limiter->limit_milli < 2 * ONE)
 		limiter->base_us += (limiter->latency_us - limiter->base_us) / BASE_RISE;
-}
-
-static bool is_slow(const struct limiter *limiter)
-{
-	return limiter->latency_us > (uint64_t)limiter->base_us * 2 &&
-	       limiter->latency_us > (uint64_t)limiter->base_us + limiter->policy->slack_us;
 }
 
 void limiter_end(struct limiter *limiter, const struct limiter_end *end)
@@ -194,10 +164,17 @@ void limiter_end(struct limiter *limiter, const struct limiter_end *end)
 		return;
 	}
 	learn_latency(limiter, end->latency_us);
-	if (is_slow(limiter))
+	if (limiter->latency_us > (uint64_t)limiter->base_us * 2 &&
+	    limiter->latency_us > (uint64_t)limiter->base_us + limiter->policy->slack_us) {
 		cut(limiter, end, ONE * 9 / 10);
-	else
-		grow(limiter);
+	} else if (limiter->growing > 0) {
+		/* Fast below the last known good limit, then by one in a round trip. */
+		uint32_t step = limiter->limit_milli < limiter->calm_milli
+		                        ? ONE
+		                        : ONE * ONE / limiter->limit_milli + 1;
+		limiter->growing--;
+		set_limit(limiter, (uint64_t)limiter->limit_milli + step);
+	}
 }
 
 void limiter_pause(struct limiter *limiter, uint64_t until_ms)

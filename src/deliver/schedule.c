@@ -230,17 +230,6 @@ static void unready(struct schedule *schedule, uint32_t place)
 		schedule->queued--;
 }
 
-/* A queued one becomes blocked: another goes before it. It stays in the queue as a
- * skipped place, so it needs a new one. */
-static uint32_t move_place(struct schedule *schedule, uint32_t place)
-{
-	uint32_t new_place = take_place(schedule);
-	*at(schedule, new_place) = *at(schedule, place);
-	at(schedule, place)->state = SCHEDULE_SKIPPED;
-	index_put(schedule, new_place);
-	return new_place;
-}
-
 static void chain_behind(struct schedule *schedule, uint32_t head, uint32_t place)
 {
 	struct schedule_ticket *ticket = at(schedule, place);
@@ -264,31 +253,19 @@ static void chain_before(struct schedule *schedule, uint32_t *first, uint32_t pl
 	uint32_t old = *first;
 	bool queued = at(schedule, old)->state == SCHEDULE_QUEUED;
 	unready(schedule, old);
-	if (queued)
-		old = move_place(schedule, old);
+	if (queued) { /* it stays in the queue as a skipped place and needs a new one */
+		uint32_t skipped = old;
+		old = take_place(schedule);
+		*at(schedule, old) = *at(schedule, skipped);
+		at(schedule, skipped)->state = SCHEDULE_SKIPPED;
+		index_put(schedule, old);
+	}
 	at(schedule, old)->state = SCHEDULE_BLOCKED;
 	struct schedule_ticket *ticket = at(schedule, place);
 	ticket->next = old;
 	ticket->tail = at(schedule, old)->next == SCHEDULE_NONE ? old : at(schedule, old)->tail;
 	*first = place;
 	ready(schedule, place, now_ms);
-}
-
-static void add_ordered(struct schedule *schedule, uint32_t place, uint64_t now_ms)
-{
-	struct schedule_ticket *ticket = at(schedule, place);
-	uint64_t known = schedule->entities.count;
-	struct keyed_place *first = map_put(&schedule->entities, &ticket->order);
-	CHECK(first); /* reserved */
-	if (schedule->entities.count > known) {
-		first->place = place;
-		ready(schedule, place, now_ms);
-	} else if (at(schedule, first->place)->state == SCHEDULE_STARTED ||
-	           at(schedule, first->place)->ticket < ticket->ticket) {
-		chain_behind(schedule, first->place, place);
-	} else {
-		chain_before(schedule, &first->place, place, now_ms);
-	}
 }
 
 int schedule_add(struct schedule *schedule, const struct schedule_ticket *ticket, uint64_t now_ms,
@@ -308,11 +285,23 @@ int schedule_add(struct schedule *schedule, const struct schedule_ticket *ticket
 	own->tail = place;
 	schedule->count++;
 	index_put(schedule, place);
-	if (ticket->order == 0)
-		ready(schedule, place, now_ms);
-	else
-		add_ordered(schedule, place, now_ms);
 	*ret_place = place;
+	if (ticket->order == 0) {
+		ready(schedule, place, now_ms);
+		return 0;
+	}
+	uint64_t known = schedule->entities.count;
+	struct keyed_place *first = map_put(&schedule->entities, &ticket->order);
+	CHECK(first); /* reserved */
+	if (schedule->entities.count > known) {
+		first->place = place;
+		ready(schedule, place, now_ms);
+	} else if (at(schedule, first->place)->state == SCHEDULE_STARTED ||
+	           at(schedule, first->place)->ticket < ticket->ticket) {
+		chain_behind(schedule, first->place, place);
+	} else {
+		chain_before(schedule, &first->place, place, now_ms);
+	}
 	return 0;
 }
 
@@ -337,12 +326,6 @@ uint64_t schedule_due_ms(const struct schedule *schedule)
 	return at(schedule, schedule->heap[0])->due_ms;
 }
 
-static void started(struct schedule *schedule, uint32_t place)
-{
-	at(schedule, place)->state = SCHEDULE_STARTED;
-	schedule->started++;
-}
-
 uint32_t schedule_start(struct schedule *schedule, uint64_t now_ms)
 {
 	bool from_heap = schedule->heap_count > 0 && schedule_due_ms(schedule) <= now_ms;
@@ -360,7 +343,8 @@ uint32_t schedule_start(struct schedule *schedule, uint64_t now_ms)
 		CHECK(at(schedule, place)->state == SCHEDULE_QUEUED);
 		schedule->queued--;
 	}
-	started(schedule, place);
+	at(schedule, place)->state = SCHEDULE_STARTED;
+	schedule->started++;
 	return place;
 }
 
@@ -374,19 +358,9 @@ bool schedule_start_this(struct schedule *schedule, uint32_t place)
 		return false;
 	queue_pop(schedule);
 	schedule->queued--;
-	started(schedule, place);
+	at(schedule, place)->state = SCHEDULE_STARTED;
+	schedule->started++;
 	return true;
-}
-
-/* A lower number came while it was under way. */
-static void step_back(struct schedule *schedule, uint32_t place, uint64_t now_ms)
-{
-	struct schedule_ticket *ticket = at(schedule, place);
-	uint32_t head = ticket->next;
-	*first_of(schedule, ticket->order) = head;
-	at(schedule, head)->tail = ticket->tail;
-	ready(schedule, head, now_ms);
-	chain_behind(schedule, head, place);
 }
 
 void schedule_again(struct schedule *schedule, uint32_t place, uint64_t due_ms, uint64_t now_ms)
@@ -395,11 +369,17 @@ void schedule_again(struct schedule *schedule, uint32_t place, uint64_t due_ms, 
 	CHECK(ticket->state == SCHEDULE_STARTED);
 	schedule->started--;
 	ticket->due_ms = due_ms;
-	if (ticket->order != 0 && ticket->next != SCHEDULE_NONE &&
-	    at(schedule, ticket->next)->ticket < ticket->ticket)
-		step_back(schedule, place, now_ms);
-	else
+	uint32_t head = ticket->next;
+	if (ticket->order == 0 || head == SCHEDULE_NONE ||
+	    at(schedule, head)->ticket > ticket->ticket) {
 		ready(schedule, place, now_ms);
+		return;
+	}
+	/* A lower number came while it was under way: that one goes first. */
+	*first_of(schedule, ticket->order) = head;
+	at(schedule, head)->tail = ticket->tail;
+	ready(schedule, head, now_ms);
+	chain_behind(schedule, head, place);
 }
 
 bool schedule_hurry(struct schedule *schedule, uint32_t place)
@@ -434,27 +414,6 @@ static void leave_first(struct schedule *schedule, uint32_t place)
 	heap_add(schedule, next);
 }
 
-static void leave_blocked(struct schedule *schedule, uint32_t place)
-{
-	const struct schedule_ticket *ticket = at(schedule, place);
-	uint32_t head = *first_of(schedule, ticket->order);
-	uint32_t before = head;
-	while (at(schedule, before)->next != place)
-		before = at(schedule, before)->next;
-	at(schedule, before)->next = ticket->next;
-	if (at(schedule, head)->tail == place)
-		at(schedule, head)->tail = before;
-}
-
-static void shrink_empty(struct schedule *schedule)
-{
-	if (schedule->count > 0 || schedule->room <= KEEP_ROOM)
-		return;
-	bool heap_turn = schedule->heap_turn;
-	schedule_free(schedule);
-	schedule->heap_turn = heap_turn;
-}
-
 void schedule_remove(struct schedule *schedule, uint32_t place)
 {
 	struct schedule_ticket *ticket = at(schedule, place);
@@ -463,16 +422,26 @@ void schedule_remove(struct schedule *schedule, uint32_t place)
 	map_remove(&schedule->numbers, &ticket->ticket);
 	unready(schedule, place);
 	schedule->started -= state == SCHEDULE_STARTED;
-	if (state == SCHEDULE_BLOCKED)
-		leave_blocked(schedule, place);
-	else if (ticket->order != 0)
+	if (state == SCHEDULE_BLOCKED) {
+		uint32_t head = *first_of(schedule, ticket->order), before = head;
+		while (at(schedule, before)->next != place)
+			before = at(schedule, before)->next;
+		at(schedule, before)->next = ticket->next;
+		if (at(schedule, head)->tail == place)
+			at(schedule, head)->tail = before;
+	} else if (ticket->order != 0) {
 		leave_first(schedule, place);
+	}
 	if (state == SCHEDULE_QUEUED)
 		ticket->state = SCHEDULE_SKIPPED;
 	else
 		give_place(schedule, place);
 	schedule->count--;
-	shrink_empty(schedule);
+	if (schedule->count == 0 && schedule->room > KEEP_ROOM) {
+		bool heap_turn = schedule->heap_turn;
+		schedule_free(schedule);
+		schedule->heap_turn = heap_turn;
+	}
 }
 
 /* ---- looking ---- */
@@ -482,18 +451,14 @@ static bool is_there(const struct schedule_ticket *ticket)
 	return ticket->state != SCHEDULE_FREE && ticket->state != SCHEDULE_SKIPPED;
 }
 
-static void make_index(struct schedule *schedule)
-{
-	schedule->indexed = true;
-	for (uint32_t i = 0; i < schedule->used; i++)
-		if (is_there(&schedule->tickets[i]))
-			index_put(schedule, i);
-}
-
 uint32_t schedule_find(struct schedule *schedule, uint64_t ticket)
 {
-	if (!schedule->indexed && schedule->count >= INDEX_FROM)
-		make_index(schedule);
+	if (!schedule->indexed && schedule->count >= INDEX_FROM) {
+		schedule->indexed = true;
+		for (uint32_t i = 0; i < schedule->used; i++)
+			if (is_there(&schedule->tickets[i]))
+				index_put(schedule, i);
+	}
 	if (schedule->indexed) {
 		const struct keyed_place *number = map_find(&schedule->numbers, &ticket);
 		return number ? number->place : SCHEDULE_NONE;

@@ -16,16 +16,6 @@
 static const struct span paused_word = { "paused", 6 };
 static const struct span disabled_word = { "disabled", 8 };
 
-static struct store_cell_value cell_of(struct lane *lane)
-{
-	static const unsigned char key[HASH_KEY_LEN] = "stile sinkstate";
-	struct sink_state *saved = &lane->saved;
-	struct store_cell_value cell = { 0 }; /* without a name: scans do not tell of it */
-	hash_keyed128(key, saved->name, saved->name_len, cell.digest.word);
-	cell.digest = digest_with_check(cell.digest, 0);
-	return cell;
-}
-
 void sink_state_init(struct lane *lane)
 {
 	struct buf name = buf_on(lane->saved.name, sizeof(lane->saved.name));
@@ -37,15 +27,19 @@ void sink_state_init(struct lane *lane)
 
 static void submit(struct lane *lane, enum store_cell_act act, void (*done)(struct store_op *op))
 {
+	static const unsigned char key[HASH_KEY_LEN] = "stile sinkstate";
 	struct sink_state *saved = &lane->saved;
+	struct store_cell_value cell = { 0 }; /* without a name: scans do not list it */
+	hash_keyed128(key, saved->name, saved->name_len, cell.digest.word);
+	cell.digest = digest_with_check(cell.digest, 0);
+	if (act == STORE_CELL_PUT)
+		cell.value = span_of(saved->value, saved->value_len);
 	saved->under_way = true;
 	saved->op.op = (struct store_op){ .kind = STORE_CELL, .done = done, .user = lane };
 	saved->op.act = act;
 	saved->op.when = STORE_ALWAYS;
 	saved->op.want_value = act == STORE_CELL_GET;
-	saved->op.cell = cell_of(lane);
-	saved->op.cell.value = act == STORE_CELL_PUT ? span_of(saved->value, saved->value_len)
-	                                             : SPAN_EMPTY;
+	saved->op.cell = cell;
 	lane_submit(lane, &saved->op.op, true);
 }
 
