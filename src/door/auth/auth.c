@@ -90,10 +90,15 @@ static int check_secrets(struct auth *auth, const struct auth_spec *spec, bool g
 	return 0;
 }
 
-/* A secret that no header can carry would never match. */
-static int check_sendable(const struct auth_spec *spec, struct error_text *ret_text)
+/* HEADER and BEARER. */
+static int set_credentials(struct auth *auth, const struct auth_spec *spec,
+                           struct error_text *ret_text)
 {
-	for (uint32_t i = 0; i < spec->secret_count; i++) {
+	int error = check_header_name(auth->header, ret_text);
+	if (!error)
+		error = check_secrets(auth, spec, true, ret_text);
+	for (uint32_t i = 0; i < spec->secret_count && !error; i++) {
+		/* A secret that no header can carry would never match. */
 		struct span secret = spec->secrets[i];
 		bool valid = !ends_in_blank(secret) && secret.ptr[0] != ' ' &&
 		             secret.ptr[0] != '\t';
@@ -104,21 +109,8 @@ static int check_sendable(const struct auth_spec *spec, struct error_text *ret_t
 			                  "secret %u cannot be sent in a header: it has control "
 			                  "characters, or a blank or a line end around it",
 			                  i + 1);
+		auth->credentials[auth->credential_count++] = keep(auth, secret);
 	}
-	return 0;
-}
-
-/* HEADER and BEARER. */
-static int set_credentials(struct auth *auth, const struct auth_spec *spec,
-                           struct error_text *ret_text)
-{
-	int error = check_header_name(auth->header, ret_text);
-	if (!error)
-		error = check_secrets(auth, spec, true, ret_text);
-	if (!error)
-		error = check_sendable(spec, ret_text);
-	for (uint32_t i = 0; i < spec->secret_count && !error; i++)
-		auth->credentials[auth->credential_count++] = keep(auth, spec->secrets[i]);
 	return error;
 }
 
@@ -136,19 +128,6 @@ static struct span keep_basic(struct auth *auth, struct span user, struct span s
 	CHECK(!text.failed);
 	auth->memory_len += text.len;
 	return buf_span(&text);
-}
-
-static int set_basic(struct auth *auth, const struct auth_spec *spec, struct error_text *ret_text)
-{
-	struct span user = spec->user;
-	if (user.len == 0 || user.len > 256 || memchr(user.ptr, ':', user.len))
-		return error_fill(ret_text, ERR_CONFIG,
-		                  "basic needs a user of 1 to 256 characters without a colon");
-	int error = check_secrets(auth, spec, true, ret_text);
-	for (uint32_t i = 0; i < spec->secret_count && !error; i++)
-		auth->credentials[auth->credential_count++] = keep_basic(auth, user,
-		                                                         spec->secrets[i]);
-	return error;
 }
 
 static int add_key(struct auth *auth, struct span secret, struct error_text *ret_text)
@@ -243,23 +222,6 @@ static int parse_part(struct auth *auth, struct span text, struct auth_part *ret
 	                  (int)(text.len < 64 ? text.len : 64), text.ptr);
 }
 
-/* A time stamp that is not signed could be replaced by anybody. */
-static int set_timestamp(struct auth *auth, struct span text, struct error_text *ret_text)
-{
-	struct span name = text;
-	if (text.len == 0)
-		return 0;
-	if (span_cut_start(&name, SPAN("header:")))
-		for (uint32_t i = 0; i < auth->part_count; i++)
-			if (auth->parts[i].kind == AUTH_PART_HEADER &&
-			    span_eq_nocase(auth->parts[i].text, name)) {
-				auth->timestamp = auth->parts[i].text;
-				return 0;
-			}
-	return error_fill(ret_text, ERR_CONFIG,
-	                  "the time stamp must be one of the signed parts, as header:NAME");
-}
-
 static int set_parts(struct auth *auth, const struct auth_spec *spec, struct error_text *ret_text)
 {
 	bool body = spec->signed_count == 0;
@@ -272,7 +234,19 @@ static int set_parts(struct auth *auth, const struct auth_spec *spec, struct err
 	}
 	if (!error && !body)
 		warn(auth, "the body is not among the signed parts: a third party can change it");
-	return error ? error : set_timestamp(auth, spec->timestamp, ret_text);
+	/* A time stamp that is not signed could be replaced by anybody. */
+	struct span name = spec->timestamp;
+	if (error || name.len == 0)
+		return error;
+	if (span_cut_start(&name, SPAN("header:")))
+		for (uint32_t i = 0; i < auth->part_count; i++)
+			if (auth->parts[i].kind == AUTH_PART_HEADER &&
+			    span_eq_nocase(auth->parts[i].text, name)) {
+				auth->timestamp = auth->parts[i].text;
+				return 0;
+			}
+	return error_fill(ret_text, ERR_CONFIG,
+	                  "the time stamp must be one of the signed parts, as header:NAME");
 }
 
 static int set_hmac(struct auth *auth, const struct auth_spec *spec, struct error_text *ret_text)
@@ -305,7 +279,16 @@ static int set_kind(struct auth *auth, const struct auth_spec *spec, struct erro
 	case AUTH_BASIC:
 		auth->header = SPAN("Authorization");
 		auth->prefix = SPAN("Basic");
-		return set_basic(auth, spec, ret_text);
+		if (spec->user.len == 0 || spec->user.len > 256 ||
+		    memchr(spec->user.ptr, ':', spec->user.len))
+			return error_fill(
+				ret_text, ERR_CONFIG,
+				"basic needs a user of 1 to 256 characters without a colon");
+		error = check_secrets(auth, spec, true, ret_text);
+		for (uint32_t i = 0; i < spec->secret_count && !error; i++)
+			auth->credentials[auth->credential_count++] = keep_basic(auth, spec->user,
+			                                                         spec->secrets[i]);
+		return error;
 	case AUTH_BEARER:
 		auth->header = SPAN("Authorization");
 		auth->prefix = SPAN("Bearer");
@@ -346,21 +329,6 @@ static int set_kind(struct auth *auth, const struct auth_spec *spec, struct erro
 	return set_keys(auth, spec, false, ret_text);
 }
 
-/* More than any kind can keep: everything once, and what Basic makes of it. */
-static size_t room_for(const struct auth_spec *spec)
-{
-	size_t room = spec->header.len + spec->prefix.len + spec->public_url.len + 1;
-	for (uint32_t i = 0; i < spec->secret_count; i++) {
-		size_t plain = spec->user.len + 1 + spec->secrets[i].len;
-		room += plain + BASE64_LEN(plain) + 1;
-	}
-	for (uint32_t i = 0; i < spec->signed_count; i++)
-		room += spec->signed_parts[i].len;
-	for (uint32_t i = 0; i < spec->name_count; i++)
-		room += spec->names[i].len;
-	return room;
-}
-
 int auth_new(const struct auth_spec *spec, struct auth **ret_auth, struct error_text *ret_text)
 {
 	CHECK(spec->secret_count <= AUTH_SECRETS_MAX && spec->signed_count <= AUTH_SIGNED_MAX);
@@ -370,7 +338,16 @@ int auth_new(const struct auth_spec *spec, struct auth **ret_auth, struct error_
 		return error_fill(ret_text, -ENOMEM, "no memory for authentication");
 	auth->kind = spec->kind;
 	auth->tolerance_s = spec->tolerance_s ? spec->tolerance_s : AUTH_TOLERANCE_S;
-	auth->memory_room = room_for(spec);
+	/* More than any kind can keep: everything once, and what Basic makes of it. */
+	auth->memory_room = spec->header.len + spec->prefix.len + spec->public_url.len + 1;
+	for (uint32_t i = 0; i < spec->secret_count; i++) {
+		size_t plain = spec->user.len + 1 + spec->secrets[i].len;
+		auth->memory_room += plain + BASE64_LEN(plain) + 1;
+	}
+	for (uint32_t i = 0; i < spec->signed_count; i++)
+		auth->memory_room += spec->signed_parts[i].len;
+	for (uint32_t i = 0; i < spec->name_count; i++)
+		auth->memory_room += spec->names[i].len;
 	auth->memory = mem_alloc(auth->memory_room);
 	int error = auth->memory ? set_kind(auth, spec, ret_text)
 	                         : error_fill(ret_text, -ENOMEM, "no memory for authentication");
@@ -424,29 +401,6 @@ enum auth_result auth_find_header(const struct auth_request *request, struct spa
 	return AUTH_OK;
 }
 
-static enum auth_result check_network(const struct auth *auth, const struct auth_request *request,
-                                      struct error_text *ret_why)
-{
-	char text[IP_TEXT_MAX];
-	for (uint32_t i = 0; i < auth->network_count; i++)
-		if (ip_network_has(&auth->networks[i], &request->peer->address))
-			return AUTH_OK;
-	ip_format(&request->peer->address, text);
-	return AUTH_REFUSE(ret_why, AUTH_NETWORK, "%s is in none of the allowed networks", text);
-}
-
-/* Cuts "Basic" and blanks; false for another scheme. */
-static bool cut_scheme(struct span *value, struct span scheme)
-{
-	if (value->len <= scheme.len || !span_eq_nocase(span_of(value->ptr, scheme.len), scheme) ||
-	    value->ptr[scheme.len] != ' ')
-		return false;
-	*value = span_skip(*value, scheme.len);
-	while (value->len > 0 && value->ptr[0] == ' ')
-		*value = span_skip(*value, 1);
-	return true;
-}
-
 /* A2: every credential is compared, even after one fits. */
 static enum auth_result check_credential(const struct auth *auth,
                                          const struct auth_request *request,
@@ -457,24 +411,23 @@ static enum auth_result check_credential(const struct auth *auth,
 	enum auth_result result = auth_find_header(request, auth->header, &value, ret_why);
 	if (result != AUTH_OK)
 		return result;
-	if (auth->prefix.len > 0 && !cut_scheme(&value, auth->prefix))
-		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s is not of the scheme %.*s",
-		                   AUTH_TEXT(auth->header), AUTH_TEXT(auth->prefix));
+	struct span scheme = auth->prefix; /* "Basic", then blanks */
+	if (scheme.len > 0) {
+		if (value.len <= scheme.len || value.ptr[scheme.len] != ' ' ||
+		    !span_eq_nocase(span_of(value.ptr, scheme.len), scheme))
+			return AUTH_REFUSE(ret_why, AUTH_WRONG,
+			                   "header %.*s is not of the scheme %.*s",
+			                   AUTH_TEXT(auth->header), AUTH_TEXT(scheme));
+		value = span_skip(value, scheme.len);
+		while (value.len > 0 && value.ptr[0] == ' ')
+			value = span_skip(value, 1);
+	}
 	for (uint32_t i = 0; i < auth->credential_count; i++)
 		fits |= secret_equal(value, auth->credentials[i]);
 	if (!fits)
 		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds none of the %u secrets",
 		                   AUTH_TEXT(auth->header), auth->credential_count);
 	return AUTH_OK;
-}
-
-static bool name_is_wanted(const struct auth *auth, const struct peer_name *name)
-{
-	for (uint32_t i = 0; i < auth->name_count; i++)
-		if (name->dns ? span_eq_nocase(name->text, auth->names[i])
-		              : span_eq(name->text, auth->names[i]))
-			return true;
-	return false;
 }
 
 static enum auth_result check_certificate(const struct auth *auth,
@@ -486,9 +439,13 @@ static enum auth_result check_certificate(const struct auth *auth,
 		return AUTH_REFUSE(ret_why, AUTH_MISSING, "the client sent no certificate");
 	if (auth->name_count == 0)
 		return AUTH_OK;
-	for (uint32_t i = 0; i < peer->name_count; i++)
-		if (name_is_wanted(auth, &peer->names[i]))
-			return AUTH_OK;
+	for (uint32_t i = 0; i < peer->name_count; i++) {
+		const struct peer_name *name = &peer->names[i];
+		for (uint32_t k = 0; k < auth->name_count; k++)
+			if (name->dns ? span_eq_nocase(name->text, auth->names[k])
+			              : span_eq(name->text, auth->names[k]))
+				return AUTH_OK;
+	}
 	return AUTH_REFUSE(ret_why, AUTH_WRONG,
 	                   "none of the %u names of the client certificate is allowed",
 	                   peer->name_count);
@@ -498,10 +455,15 @@ enum auth_result auth_check(const struct auth *auth, const struct auth_request *
                             struct error_text *ret_why)
 {
 	CHECK(request->head && request->peer);
-	enum auth_result result = auth->network_count > 0 ? check_network(auth, request, ret_why)
-	                                                  : AUTH_OK;
-	if (result != AUTH_OK)
-		return result;
+	char address[IP_TEXT_MAX];
+	bool allowed = auth->network_count == 0;
+	for (uint32_t i = 0; i < auth->network_count && !allowed; i++)
+		allowed = ip_network_has(&auth->networks[i], &request->peer->address);
+	if (!allowed) {
+		ip_format(&request->peer->address, address);
+		return AUTH_REFUSE(ret_why, AUTH_NETWORK, "%s is in none of the allowed networks",
+		                   address);
+	}
 	switch (auth->kind) {
 	case AUTH_NONE: return AUTH_OK;
 	case AUTH_HEADER:

@@ -345,22 +345,6 @@ enum auth_result auth_check_stripe(const struct auth *auth, const struct auth_re
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }
 
-/* "v1,BASE64 v1a,BASE64 …": unknown versions are ignored. False: too many
- * signatures. */
-static bool read_standard(const struct auth *auth, struct span value, struct given *given)
-{
-	bool room = true;
-	while (value.len > 0 && room) {
-		struct span item = span_cut_item(&value, ' ');
-		if (auth->key_count > 0 && span_cut_start(&item, SPAN("v1,")))
-			room = add_given(given, item, AUTH_BASE64, hmac_len(auth->algorithm),
-			                 false);
-		else if (auth->public_count > 0 && span_cut_start(&item, SPAN("v1a,")))
-			room = add_given(given, item, AUTH_BASE64, SIGN_SIGNATURE_LEN, true);
-	}
-	return room;
-}
-
 /* The names of the specification, and older ones that many still send. */
 static const struct standard_names {
 	struct span id, time, signature;
@@ -369,10 +353,13 @@ static const struct standard_names {
 	             { "webhook-signature", 17 } },
   svix_names = { { "svix-id", 7 }, { "svix-timestamp", 14 }, { "svix-signature", 14 } };
 
-/* One set or the other, never both: an unsigned header must not replace a signed one. So any
- * header of the first set selects that set. */
-static const struct standard_names *names_of(const struct auth_request *request)
+/* The id must not hold the dot that ends it: else one signature would fit several
+ * triples of id, time and body. The specification forbids it to senders. */
+enum auth_result auth_check_standard(const struct auth *auth, const struct auth_request *request,
+                                     struct error_text *ret_why)
 {
+	/* One set of names or the other, never both: an unsigned header must not replace a signed
+	 * one. So any header of the first set selects that set. */
 	const struct http1_head *head = request->head;
 	bool standard = http1_header_find(head, standard_names.id) ||
 	                http1_header_find(head, standard_names.time) ||
@@ -380,15 +367,7 @@ static const struct standard_names *names_of(const struct auth_request *request)
 	bool svix = http1_header_find(head, svix_names.id) ||
 	            http1_header_find(head, svix_names.time) ||
 	            http1_header_find(head, svix_names.signature);
-	return svix && !standard ? &svix_names : &standard_names;
-}
-
-/* The id must not hold the dot that ends it: else one signature would fit several
- * triples of id, time and body. The specification forbids it to senders. */
-enum auth_result auth_check_standard(const struct auth *auth, const struct auth_request *request,
-                                     struct error_text *ret_why)
-{
-	const struct standard_names *names = names_of(request);
+	const struct standard_names *names = svix && !standard ? &svix_names : &standard_names;
 	struct span value, id, time;
 	struct given given = { .count = 0 };
 	enum auth_result result = auth_find_header(request, names->signature, &value, ret_why);
@@ -399,8 +378,18 @@ enum auth_result auth_check_standard(const struct auth *auth, const struct auth_
 	if (result == AUTH_OK && memchr(id.ptr, '.', id.len))
 		result = AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds a dot",
 		                     AUTH_TEXT(names->id));
-	if (result == AUTH_OK && !read_standard(auth, value, &given))
-		result = too_many(names->signature, ret_why);
+	/* "v1,BASE64 v1a,BASE64 …": unknown versions are ignored. */
+	while (result == AUTH_OK && value.len > 0) {
+		struct span item = span_cut_item(&value, ' ');
+		bool room = true;
+		if (auth->key_count > 0 && span_cut_start(&item, SPAN("v1,")))
+			room = add_given(&given, item, AUTH_BASE64, hmac_len(auth->algorithm),
+			                 false);
+		else if (auth->public_count > 0 && span_cut_start(&item, SPAN("v1a,")))
+			room = add_given(&given, item, AUTH_BASE64, SIGN_SIGNATURE_LEN, true);
+		if (!room)
+			result = too_many(names->signature, ret_why);
+	}
 	if (result == AUTH_OK) {
 		struct message message = { 5, { id, SPAN("."), time, SPAN("."), request->body } };
 		result = match(auth, names->signature, &message, &given, ret_why);
@@ -487,39 +476,6 @@ static int form_read(struct form *form, struct span body)
 	return 0;
 }
 
-static enum auth_result check_body_digest(struct span text, struct span body,
-                                          struct error_text *ret_why)
-{
-	unsigned char given[SHA256_LEN], digest[HMAC_MAX];
-	if (hmac_digest(HMAC_SHA256, body, digest))
-		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
-	if (text.len != sizeof(given) * 2 || !hex_decode(text, given, sizeof(given)) ||
-	    !secret_equal(span_of(given, sizeof(given)), span_of(digest, sizeof(given))))
-		return AUTH_REFUSE(ret_why, AUTH_WRONG,
-		                   "the body does not match the signed bodySHA256");
-	return AUTH_OK;
-}
-
-static void feed(struct hmac *hmac, const struct auth_url *url, bool with_port,
-                 const struct form *form)
-{
-	struct span port = url->port;
-	if (port.len == 0)
-		port = url->secure ? SPAN("443") : SPAN("80");
-	hmac_update(hmac, url->secure ? SPAN("https://") : SPAN("http://"));
-	hmac_update(hmac, url->host);
-	if (with_port) {
-		hmac_update(hmac, SPAN(":"));
-		hmac_update(hmac, port);
-	}
-	hmac_update(hmac, url->prefix);
-	hmac_update(hmac, url->target);
-	for (size_t i = 0; i < form->count; i++) {
-		hmac_update(hmac, form->parameters[i].name);
-		hmac_update(hmac, form->parameters[i].value);
-	}
-}
-
 /* A2: every secret with both forms of the URL. */
 static int twilio_try_keys(const struct auth *auth, const struct auth_url *url,
                            const struct form *form, struct span signature, bool *ret_fits)
@@ -530,7 +486,20 @@ static int twilio_try_keys(const struct auth *auth, const struct auth_url *url,
 	int error = 0;
 	for (uint32_t i = 0; i < auth->key_count * 2 && !error; i++) {
 		hmac_begin(&hmac, auth->keys[i / 2]);
-		feed(&hmac, url, i % 2, form);
+		hmac_update(&hmac, url->secure ? SPAN("https://") : SPAN("http://"));
+		hmac_update(&hmac, url->host);
+		if (i % 2) { /* with the port */
+			hmac_update(&hmac, SPAN(":"));
+			hmac_update(&hmac, url->port.len > 0 ? url->port
+			                   : url->secure     ? SPAN("443")
+			                                     : SPAN("80"));
+		}
+		hmac_update(&hmac, url->prefix);
+		hmac_update(&hmac, url->target);
+		for (size_t k = 0; k < form->count; k++) {
+			hmac_update(&hmac, form->parameters[k].name);
+			hmac_update(&hmac, form->parameters[k].value);
+		}
 		error = hmac_end(&hmac, code);
 		if (!error)
 			fits |= secret_equal(span_of(code, SHA1_LEN), signature);
@@ -541,37 +510,10 @@ static int twilio_try_keys(const struct auth *auth, const struct auth_url *url,
 	return error;
 }
 
-static enum auth_result check_form(const struct auth *auth, const struct auth_url *url,
-                                   struct span body, struct span signature,
-                                   struct error_text *ret_why)
-{
-	struct form form = { 0 };
-	bool fits = false;
-	int error = body.len > 0 ? form_read(&form, body) : 0;
-	if (!error)
-		error = twilio_try_keys(auth, url, &form, signature, &fits);
-	mem_free(form.parameters);
-	mem_free(form.bytes);
-	if (error == -ENOMEM)
-		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
-	if (error)
-		return AUTH_REFUSE(ret_why, AUTH_WRONG,
-		                   "the body is not a form of at most %d parameters",
-		                   PARAMETERS_MAX);
-	if (!fits)
-		return AUTH_REFUSE(ret_why, AUTH_WRONG,
-		                   "none of the %u secrets gives the signature in header %.*s%s",
-		                   auth->key_count, AUTH_TEXT(auth->header),
-		                   auth->has_url ? ""
-		                                 : " (there is no public_url: the signed URL was "
-		                                   "taken from the request)");
-	return AUTH_OK;
-}
-
 enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_request *request,
                                    struct error_text *ret_why)
 {
-	unsigned char signature[SHA1_LEN];
+	unsigned char signature[SHA1_LEN], given[SHA256_LEN], computed[HMAC_MAX];
 	struct span value, digest, body = request->body;
 	struct auth_url url;
 	size_t len = 0;
@@ -593,9 +535,33 @@ enum auth_result auth_check_twilio(const struct auth *auth, const struct auth_re
 		return AUTH_REFUSE(
 			ret_why, AUTH_WRONG,
 			"the body is not a form, and no bodySHA256 in the query covers it");
-	result = check_form(auth, &url, digested ? SPAN_EMPTY : body,
-	                    span_of(signature, sizeof(signature)), ret_why);
-	if (result == AUTH_OK && digested)
-		result = check_body_digest(digest, body, ret_why);
-	return result;
+	struct form form = { 0 };
+	bool fits = false;
+	int error = body.len > 0 && !digested ? form_read(&form, body) : 0;
+	if (!error)
+		error = twilio_try_keys(auth, &url, &form, span_of(signature, sizeof(signature)),
+		                        &fits);
+	mem_free(form.parameters);
+	mem_free(form.bytes);
+	if (!error && fits && digested)
+		error = hmac_digest(HMAC_SHA256, body, computed) ? -ENOMEM : 0;
+	if (error == -ENOMEM)
+		return AUTH_REFUSE(ret_why, AUTH_NO_MEMORY, "no memory to check a signature");
+	if (error)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "the body is not a form of at most %d parameters",
+		                   PARAMETERS_MAX);
+	if (!fits)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "none of the %u secrets gives the signature in header %.*s%s",
+		                   auth->key_count, AUTH_TEXT(auth->header),
+		                   auth->has_url ? ""
+		                                 : " (there is no public_url: the signed URL was "
+		                                   "taken from the request)");
+	if (digested &&
+	    (digest.len != sizeof(given) * 2 || !hex_decode(digest, given, sizeof(given)) ||
+	     !secret_equal(span_of(given, sizeof(given)), span_of(computed, sizeof(given)))))
+		return AUTH_REFUSE(ret_why, AUTH_WRONG,
+		                   "the body does not match the signed bodySHA256");
+	return AUTH_OK;
 }
