@@ -60,16 +60,6 @@ static void write_recipe(const struct config_source *source, char *ret_text)
 		snprintf(ret_text, CELL_MAX, "%" PRIu32 " claim%s", claims, claims == 1 ? "" : "s");
 }
 
-static void write_auth(const struct auth_spec *auth, char *ret_text)
-{
-	bool networks = auth->network_count > 0;
-	if (auth->kind == AUTH_NONE && networks)
-		snprintf(ret_text, CELL_MAX, "networks");
-	else
-		snprintf(ret_text, CELL_MAX, "%s%s", config_auth_word(auth->kind),
-		         networks ? ", networks" : "");
-}
-
 static struct row row_of(const struct config_source *source)
 {
 	struct row row = { 0 };
@@ -77,7 +67,12 @@ static struct row row_of(const struct config_source *source)
 	snprintf(row.cells[COLUMN_PATH], CELL_MAX, "%s", source->door.path.ptr);
 	write_recipe(source, row.cells[COLUMN_RECIPE]);
 	text_duration(row.cells[COLUMN_WINDOW], UINT64_C(1000) * source->recipe.window_s);
-	write_auth(&source->auth, row.cells[COLUMN_AUTH]);
+	bool networks = source->auth.network_count > 0;
+	if (source->auth.kind == AUTH_NONE && networks)
+		snprintf(row.cells[COLUMN_AUTH], CELL_MAX, "networks");
+	else
+		snprintf(row.cells[COLUMN_AUTH], CELL_MAX, "%s%s",
+		         config_auth_word(source->auth.kind), networks ? ", networks" : "");
 	snprintf(row.cells[COLUMN_MODE], CELL_MAX, "%s", source->recipe.shadow ? "shadow" : "gate");
 	return row;
 }
@@ -267,14 +262,6 @@ static void print_text(const struct config *config, const struct config_report *
 	buf_free(&out);
 }
 
-static void print_json(const struct config *config, const struct config_report *report)
-{
-	struct buf out = { 0 };
-	check_write_json(config, report, &out);
-	fwrite(out.len ? out.ptr : "", 1, out.len, stdout);
-	buf_free(&out);
-}
-
 int check_command(int argc, char **argv)
 {
 	struct check_options values = { 0 };
@@ -287,13 +274,17 @@ int check_command(int argc, char **argv)
 	struct config_input input = { .path = argv[0] };
 	struct config *config = NULL;
 	struct config_report report;
+	struct buf out = { 0 };
 	int error = config_load(&input, &config, &report);
-	if (error != 0 && error != ERR_CONFIG)
+	if (error != 0 && error != ERR_CONFIG) {
 		fprintf(stderr, "stile check: %s\n", error_name(error));
-	else if (values.json)
-		print_json(config, &report);
-	else
+	} else if (values.json) {
+		check_write_json(config, &report, &out);
+		fwrite(out.len ? out.ptr : "", 1, out.len, stdout);
+	} else {
 		print_text(config, &report);
+	}
+	buf_free(&out);
 	config_report_free(&report);
 	config_free(config);
 	return error == 0 ? EXIT_CODE_OK : error == ERR_CONFIG ? EXIT_CODE_USAGE : EXIT_CODE_FAILED;

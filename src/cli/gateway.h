@@ -25,29 +25,19 @@ struct gateway_options {
 	const char *token_file; /* NULL: no token */
 };
 
-#define GATEWAY_OPTIONS(type, member)                                                             \
-	{ "url",                                                                                  \
-	  OPTION_TEXT,                                                                            \
-	  offsetof(type, member.url),                                                             \
-	  "URL",                                                                                  \
-	  "http://127.0.0.1:8081",                                                                \
-	  0,                                                                                      \
-	  0,                                                                                      \
-	  NULL,                                                                                   \
-	  "the gateway's admin listener; https:// where it has TLS, unix:/PATH for a socket" },   \
-		{ "ca",                                                                           \
-		  OPTION_TEXT,                                                                    \
-		  offsetof(type, member.ca),                                                      \
-		  "FILE",                                                                         \
-		  NULL,                                                                           \
-		  0,                                                                              \
-		  0,                                                                              \
-		  NULL,                                                                           \
-		  "with https: believe these certificates (PEM), such as the gateway's own" },    \
-	{                                                                                         \
-		"token-file", OPTION_TEXT, offsetof(type, member.token_file), "FILE", NULL, 0, 0, \
-			NULL, "a file with the token, where the gateway wants one (admin.token)"  \
+#define GATEWAY_TEXT(name, type, field, value, standard, help)                              \
+	{                                                                                   \
+		name, OPTION_TEXT, offsetof(type, field), value, standard, 0, 0, NULL, help \
 	}
+#define GATEWAY_OPTIONS(type, member)                                                                \
+	GATEWAY_TEXT(                                                                                \
+		"url", type, member.url, "URL", "http://127.0.0.1:8081",                             \
+		"the gateway's admin listener; https:// where it has TLS, unix:/PATH for a socket"), \
+		GATEWAY_TEXT(                                                                        \
+			"ca", type, member.ca, "FILE", NULL,                                         \
+			"with https: believe these certificates (PEM), such as the gateway's own"),  \
+		GATEWAY_TEXT("token-file", type, member.token_file, "FILE", NULL,                    \
+	                     "a file with the token, where the gateway wants one (admin.token)")
 
 /* GET of a target such as "/v1/why?id=1". The body is appended to `out` when the status is
  * 2xx; another status is an error (ERR_INVALID) whose text is what the gateway says. */

@@ -27,7 +27,7 @@ static void write_lines(const char *prefix, const char *const *lines, struct buf
 		buf_printf(out, "%s%s\n", prefix, *lines);
 }
 
-static void write_head(const struct preset *preset, struct buf *out)
+void init_write(const struct preset *preset, const struct preset_guide *guide, struct buf *out)
 {
 	buf_printf(
 		out,
@@ -55,11 +55,6 @@ static void write_head(const struct preset *preset, struct buf *out)
 		"    retain: 7d\n"
 		"\n",
 		preset->name, preset->about);
-}
-
-static void write_source(const struct preset *preset, const struct preset_guide *guide,
-                         struct buf *out)
-{
 	buf_printf(out, "sources:\n  %s:\n", guide->source);
 	write_lines("    # ", guide->setup, out);
 	buf_printf(
@@ -88,12 +83,6 @@ static void write_source(const struct preset *preset, const struct preset_guide 
 		"    #  - once: [customerId, orderId]\n"
 		"    #    window: 7d\n"
 		"    #    missing: skip\n");
-}
-
-void init_write(const struct preset *preset, const struct preset_guide *guide, struct buf *out)
-{
-	write_head(preset, out);
-	write_source(preset, guide, out);
 	buf_append_span(
 		out,
 		SPAN("\n"
@@ -117,18 +106,6 @@ void init_write(const struct preset *preset, const struct preset_guide *guide, s
 	             "#  - { type: \"*\", to: [out, crm], order_by: entity }\n"));
 }
 
-static int write_file(const char *path, struct span text)
-{
-	struct file_system *fs = file_system_real();
-	int fd = -1;
-	int error = fs->methods->open(fs, path, FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &fd);
-	if (error != 0)
-		return error;
-	error = fs->methods->write(fs, fd, text.ptr, text.len, 0);
-	int closed = fs->methods->close(fs, fd);
-	return error != 0 ? error : closed;
-}
-
 static int unknown_preset(const char *name)
 {
 	struct error_text text;
@@ -149,7 +126,14 @@ static int put(const char *path, struct span text)
 		fwrite(text.ptr, 1, text.len, stdout);
 		return fflush(stdout) == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 	}
-	int error = write_file(path, text);
+	struct file_system *fs = file_system_real();
+	int fd = -1;
+	int error = fs->methods->open(fs, path, FILE_WRITE | FILE_CREATE | FILE_EXCLUSIVE, &fd);
+	if (error == 0) {
+		error = fs->methods->write(fs, fd, text.ptr, text.len, 0);
+		int closed = fs->methods->close(fs, fd);
+		error = error != 0 ? error : closed;
+	}
 	if (error != 0) {
 		fprintf(stderr, "stile init: %s: %s\n", path, error_name(error));
 		return EXIT_CODE_FAILED;

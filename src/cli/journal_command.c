@@ -97,12 +97,6 @@ static int print_line(void *user, struct span json)
 	return ferror(stdout) ? -EPIPE : 0;
 }
 
-static int dump(const struct journal_inspect_options *options, struct error_text *ret_text)
-{
-	struct journal_dump_sink sink = { .line = print_line };
-	return journal_dump(options, &sink, ret_text);
-}
-
 int journal_command(int argc, char **argv)
 {
 	bool verifies = argc == 2 && strcmp(argv[0], "verify") == 0;
@@ -114,7 +108,10 @@ int journal_command(int argc, char **argv)
 	}
 	struct journal_inspect_options options = { .path = argv[1] };
 	struct error_text text = { "" };
-	int error = verifies ? verify(&options, &text) : dump(&options, &text);
+	int error = verifies ? verify(&options, &text)
+	                     : journal_dump(&options,
+	                                    &(struct journal_dump_sink){ .line = print_line },
+	                                    &text);
 	if (fflush(stdout) != 0 && error == 0)
 		error = -errno;
 	if (error != 0)

@@ -315,21 +315,15 @@ static const struct {
 	{ "key", WHY_ABOUT_KEY },
 };
 
-#define OPTION_DATA                                                                               \
-	{                                                                                         \
-		"data", OPTION_TEXT, offsetof(struct why_options, data), "DIR", NULL, 0, 0, NULL, \
-			"read this data folder instead, whether or not a gateway has it"          \
+#define WHY_OPTION(name, kind, field, value, help)                                             \
+	{                                                                                      \
+		name, kind, offsetof(struct why_options, field), value, NULL, 0, 0, NULL, help \
 	}
-#define OPTION_SOURCE                                                                            \
-	{                                                                                        \
-		"source", OPTION_TEXT, offsetof(struct why_options, source), "NAME", NULL, 0, 0, \
-			NULL, "only this source"                                                 \
-	}
-#define OPTION_JSON                                                                              \
-	{                                                                                        \
-		"json", OPTION_FLAG, offsetof(struct why_options, json), NULL, NULL, 0, 0, NULL, \
-			"print the answer as JSON"                                               \
-	}
+#define OPTION_DATA                                  \
+	WHY_OPTION("data", OPTION_TEXT, data, "DIR", \
+	           "read this data folder instead, whether or not a gateway has it")
+#define OPTION_SOURCE WHY_OPTION("source", OPTION_TEXT, source, "NAME", "only this source")
+#define OPTION_JSON WHY_OPTION("json", OPTION_FLAG, json, NULL, "print the answer as JSON")
 
 static const struct option why_table[] = {
 	GATEWAY_OPTIONS(struct why_options, gateway),

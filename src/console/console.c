@@ -225,12 +225,6 @@ static uint64_t sum_threads(const struct console *console, const struct metric *
 	return sum;
 }
 
-static void put_head(struct buf *out, const struct metric *metric)
-{
-	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
-	           metric->type);
-}
-
 static void put_seconds(struct buf *out, const char *name, uint64_t ms)
 {
 	buf_printf(out, "%s %" PRIu64 ".%03" PRIu64 "\n", name, ms / 1000, ms % 1000);
@@ -303,33 +297,26 @@ static void put_sources(const struct console *console, struct buf *out, const st
 	}
 }
 
-static void put_outcomes(struct buf *out, const struct metric *metric, const struct lane_view *view)
-{
-	const struct {
-		const char *outcome;
-		uint64_t count;
-	} rows[] = { { "done", view->outcomes[OUTCOME_DONE] },
-		     { "dead", view->outcomes[OUTCOME_DEAD] },
-		     { "unknown", view->outcomes[OUTCOME_UNKNOWN] },
-		     { "failed", view->failed } };
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		buf_printf(out, "%s{sink=\"%s\",outcome=\"%s\"} %" PRIu64 "\n", metric->name,
-		           view->name, rows[i].outcome, rows[i].count);
-}
-
 static void put_sinks(const struct console *console, struct buf *out, const struct metric *metric)
 {
+	static const char *const outcomes[] = { "done", "dead", "unknown", "failed" };
 	struct lane_view view;
 	for (uint32_t i = 0; i < deliver_lane_count(console->deliver); i++) {
 		deliver_view(console->deliver, i, &view);
 		/* Once for each name: another sink may have it by now. */
 		if (deliver_find(console->deliver, span_str(view.name)) != (int)i)
 			continue;
-		if (metric->of == OF_SINK_OUTCOMES)
-			put_outcomes(out, metric, &view);
-		else
+		if (metric->of == OF_SINK) {
 			buf_printf(out, "%s{sink=\"%s\"} %" PRIu64 "\n", metric->name, view.name,
 			           read_field(&view, metric));
+			continue;
+		}
+		const uint64_t counts[] = { view.outcomes[OUTCOME_DONE],
+			                    view.outcomes[OUTCOME_DEAD],
+			                    view.outcomes[OUTCOME_UNKNOWN], view.failed };
+		for (size_t k = 0; k < ARRAY_LEN(counts); k++)
+			buf_printf(out, "%s{sink=\"%s\",outcome=\"%s\"} %" PRIu64 "\n",
+			           metric->name, view.name, outcomes[k], counts[k]);
 	}
 }
 
@@ -339,7 +326,8 @@ static void put_metric(const struct console *console, const struct store_stats *
 	bool has_resp = console->thread_count > 0 && console->threads[0].resp;
 	if (metric->of >= OF_RESP && !has_resp)
 		return;
-	put_head(out, metric);
+	buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", metric->name, metric->help, metric->name,
+	           metric->type);
 	switch (metric->of) {
 	case OF_VERSION:
 		buf_printf(out, "%s{version=\"%s\"} 1\n", metric->name, console->version);

@@ -90,36 +90,31 @@ static struct gauge_slot *find_or_make(struct shard *shard, struct gauge_key key
 	return slot;
 }
 
-static enum gauge_result take_slot(struct gauge *gauge, const struct sockaddr *address,
-                                   uint32_t most, struct gauge_slot **ret_slot)
+enum gauge_result gauge_take(struct gauge *gauge, const struct sockaddr *address,
+                             const struct gauge_limits *limits, struct gauge_slot **ret_slot)
 {
 	uint64_t words[2];
 	struct gauge_key key = key_of(address);
+	enum gauge_result result = GAUGE_OK;
+	if (atomic_fetch_add(&gauge->total, 1) >= limits->connections) {
+		atomic_fetch_sub(&gauge->total, 1);
+		return GAUGE_FULL;
+	}
 	hash_keyed128(gauge->hash_key, &key, sizeof(key), words);
 	struct shard *shard = &gauge->shards[words[0] % SHARDS];
-	enum gauge_result result = GAUGE_OK;
 
 	pthread_mutex_lock(&shard->lock);
 	struct gauge_slot *slot = find_or_make(shard, key, (uint32_t)words[0]);
 	if (!slot)
 		result = GAUGE_NO_MEMORY;
-	else if (slot->count >= most && slot->count > 0)
+	else if (slot->count >= limits->connections_per_address && slot->count > 0)
 		result = GAUGE_ADDRESS_FULL;
 	else
 		slot->count++;
 	pthread_mutex_unlock(&shard->lock);
 	if (result == GAUGE_OK)
 		*ret_slot = slot;
-	return result;
-}
-
-enum gauge_result gauge_take(struct gauge *gauge, const struct sockaddr *address,
-                             const struct gauge_limits *limits, struct gauge_slot **ret_slot)
-{
-	enum gauge_result result = GAUGE_FULL;
-	if (atomic_fetch_add(&gauge->total, 1) < limits->connections)
-		result = take_slot(gauge, address, limits->connections_per_address, ret_slot);
-	if (result != GAUGE_OK)
+	else
 		atomic_fetch_sub(&gauge->total, 1);
 	return result;
 }

@@ -10,8 +10,8 @@
 
 #include "base/mem.h"
 
-/* Together in one system call: what they receive should still be in the processor's
- * nearest cache when it is looked at. */
+/* In one system call: what they receive should still be in the first-level cache when it
+ * is processed. */
 #define RECEIVES_MAX 16u
 
 /* ---- begin and end of a wire ---- */
@@ -20,19 +20,6 @@
 #define LINGER_MS 2000u
 
 static void ready(struct loop_handler *handler, uint32_t events);
-
-static void begin(struct wire *wire, int fd, struct gauge_slot *slot)
-{
-	struct wire_host *host = wire->host;
-	wire->handler = (struct loop_handler){ .ready = ready, .fd = fd };
-	wire->slot = slot;
-	wire->next = host->wires;
-	wire->prev = &host->wires;
-	if (host->wires)
-		host->wires->prev = &wire->next;
-	host->wires = wire;
-	host->kind->begun(wire);
-}
 
 void wire_mark_dirty(struct wire *wire)
 {
@@ -174,7 +161,7 @@ static void note_handshake(struct wire *wire)
 		counter_add(&host->counters->tls_resumed, 1);
 }
 
-/* The alert that says why is still to be sent, and read by the peer. */
+/* The alert with the reason is still to be sent, and read by the peer. */
 static void end_tls(struct wire *wire, int error)
 {
 	if (error == 0) {
@@ -238,8 +225,8 @@ bool wire_has_output(const struct wire *wire)
 	       (wire->tls && outgoing_pending(tls_session_output(wire->tls)) > 0);
 }
 
-/* Until when the peer must have read something: the least rate counts from the
- * first stall on, so a byte now and then does not buy time for ever. */
+/* When the peer must have read something: the least rate counts from the first stall on,
+ * so a byte now and then does not extend the deadline for ever. */
 static uint64_t send_deadline_ms(struct wire *wire)
 {
 	const struct wire_host *host = wire->host;
@@ -253,7 +240,7 @@ static uint64_t send_deadline_ms(struct wire *wire)
 	return in_all_ms < now_ms + host->send_ms ? in_all_ms : now_ms + host->send_ms;
 }
 
-/* The kernel takes no more: an edge will tell when it does. */
+/* The kernel takes no more: an edge will report when it does. */
 static void stall(struct wire *wire)
 {
 	if (register_in_loop(wire)) {
@@ -292,34 +279,11 @@ static void send_bytes(struct wire *wire, struct outgoing *out)
 	wire->stalled_ms = 0;
 }
 
-/* The answers of a round become as few records as they fit in, and the goodbye
- * leaves with them. */
-static void encrypt(struct wire *wire)
-{
-	struct outgoing *out = &wire->out;
-	if (outgoing_pending(out) > 0 &&
-	    tls_session_write(wire->tls, out->buffer->bytes + out->at, outgoing_pending(out)))
-		wire_advance(wire, WIRE_BROKEN);
-	outgoing_clear(&wire->host->pool, out);
-	if (wire->life == WIRE_CLOSING)
-		tls_session_end(wire->tls);
-}
-
 static void sent_ahead(struct socket_call *call, ssize_t result)
 {
 	struct wire *wire = container_of(call, struct wire, sending);
 	if (result > 0)
 		note_sent(wire, &wire->out, (size_t)result);
-}
-
-static void send_one_ahead(struct wire *wire)
-{
-	const struct outgoing *out = &wire->out;
-	if (wire->tls || !may_send(wire) || outgoing_pending(out) == 0)
-		return;
-	wire->sending.done = sent_ahead;
-	socket_batch_send(wire->host->batch, &wire->sending, wire->handler.fd,
-	                  out->buffer->bytes + out->at, outgoing_pending(out));
 }
 
 static void send_output(struct wire *wire)
@@ -328,7 +292,15 @@ static void send_output(struct wire *wire)
 		send_bytes(wire, &wire->out);
 		return;
 	}
-	encrypt(wire);
+	/* The answers of a round become as few records as possible, and the end of our side
+	 * leaves with them. */
+	struct outgoing *out = &wire->out;
+	if (outgoing_pending(out) > 0 &&
+	    tls_session_write(wire->tls, out->buffer->bytes + out->at, outgoing_pending(out)))
+		wire_advance(wire, WIRE_BROKEN);
+	outgoing_clear(&wire->host->pool, out);
+	if (wire->life == WIRE_CLOSING)
+		tls_session_end(wire->tls);
 	if (wire->life != WIRE_BROKEN)
 		send_bytes(wire, tls_session_output(wire->tls));
 }
@@ -337,7 +309,7 @@ static void send_output(struct wire *wire)
 
 /* After an answer that does not wait for the peer's rest, closing at once could
  * make the kernel reset the connection and the peer lose the answer. So what
- * comes is thrown away for a while. */
+ * arrives is discarded for a while. */
 static void linger(struct wire *wire)
 {
 	for (;;) {
@@ -364,7 +336,7 @@ static void begin_linger(struct wire *wire)
 	linger(wire);
 }
 
-/* After so many reads, the last of which said whether there is more. */
+/* `reads` were done already; `more`: the last one may have left bytes. */
 static void read_on(struct wire *wire, int reads, bool more)
 {
 	const struct wire_kind *kind = wire->host->kind;
@@ -389,13 +361,13 @@ static void read_input(struct wire *wire)
 		return;
 	}
 	if (wire->life != WIRE_OPEN)
-		wire->refused = true; /* something comes that nobody will read */
+		wire->refused = true; /* bytes that are never processed */
 	wire->read_due = false;
 	read_on(wire, 0, true);
 }
 
-/* One that found nothing is tried once more by itself: it may be that the kernel did
- * not come to it, and no edge would tell again. An error is told only once. */
+/* A call that found nothing is repeated alone: the kernel may have skipped it, and no edge
+ * would report the bytes again. An error is reported only once. */
 static void received(struct socket_call *call, ssize_t result)
 {
 	struct wire *wire = container_of(call, struct wire, receiving);
@@ -418,11 +390,6 @@ static void receive_together(struct wire *wire)
 		socket_batch_run(batch);
 }
 
-static bool may_receive(const struct wire *wire)
-{
-	return wire->life == WIRE_OPEN && !wire->eof && !wire->paused;
-}
-
 static void ready(struct loop_handler *handler, uint32_t events)
 {
 	struct wire *wire = container_of(handler, struct wire, handler);
@@ -435,7 +402,8 @@ static void ready(struct loop_handler *handler, uint32_t events)
 	if (!(events & LOOP_READ))
 		return;
 	/* With others if it can be. */
-	if (wire->host->batch && !wire->tls && may_receive(wire)) {
+	if (wire->host->batch && !wire->tls && wire->life == WIRE_OPEN && !wire->eof &&
+	    !wire->paused) {
 		wire->read_due = false;
 		receive_together(wire);
 	} else {
@@ -445,8 +413,8 @@ static void ready(struct loop_handler *handler, uint32_t events)
 
 /* ---- the round ---- */
 
-/* Goes on where reading was paused. What comes of it missed this round's earlier
- * hooks, so the next round must not wait. */
+/* Continues reading after a pause. Its results missed this round's earlier hooks, so the
+ * next round must not wait. */
 static void resume(struct wire *wire)
 {
 	const struct wire_kind *kind = wire->host->kind;
@@ -459,7 +427,7 @@ static void resume(struct wire *wire)
 		kind->set_deadline(wire);
 }
 
-/* Everything is sent; what now? */
+/* Everything is sent: the next step. */
 static void settle(struct wire *wire)
 {
 	const struct wire_kind *kind = wire->host->kind;
@@ -497,8 +465,14 @@ static void send_ahead(struct wire_host *host, struct wire *first)
 {
 	if (!host->batch)
 		return;
-	for (struct wire *wire = first; wire; wire = wire->dirty_next)
-		send_one_ahead(wire);
+	for (struct wire *wire = first; wire; wire = wire->dirty_next) {
+		const struct outgoing *out = &wire->out;
+		if (wire->tls || !may_send(wire) || outgoing_pending(out) == 0)
+			continue;
+		wire->sending.done = sent_ahead;
+		socket_batch_send(host->batch, &wire->sending, wire->handler.fd,
+		                  out->buffer->bytes + out->at, outgoing_pending(out));
+	}
 	socket_batch_run(host->batch);
 }
 
@@ -532,33 +506,32 @@ static void run_round(struct loop_hook *hook)
 
 /* ---- accepting ---- */
 
-static struct wire *make(struct wire_host *host, int fd, const struct sockaddr *address)
-{
-	struct tls_session *tls = NULL;
-	if (host->tls && tls_session_new(host->tls, &host->pool, &tls))
-		return NULL;
-	struct wire *wire = host->kind->make(host, fd, address, tls);
-	if (!wire) {
-		tls_session_free(tls);
-		return NULL;
-	}
-	*wire = (struct wire){ .host = host, .tls = tls };
-	return wire;
-}
-
-/* The first bytes are usually there already (TCP_DEFER_ACCEPT). A wire that is to say
- * one thing more and end needs no place in the loop. */
+/* The first bytes are usually there already (TCP_DEFER_ACCEPT). A wire that only
+ * has to send one answer and end needs no place in the loop. */
 static void taken(struct acceptor *acceptor, int fd, const struct sockaddr *address,
                   struct gauge_slot *slot)
 {
 	struct wire_host *host = container_of(acceptor, struct wire_host, acceptor);
-	struct wire *wire = make(host, fd, address);
+	struct tls_session *tls = NULL;
+	struct wire *wire = NULL;
+	if (!host->tls || tls_session_new(host->tls, &host->pool, &tls) == 0)
+		wire = host->kind->make(host, fd, address, tls);
 	if (!wire) {
+		tls_session_free(tls);
 		gauge_release(acceptor->gauge, slot);
 		close(fd);
 		return;
 	}
-	begin(wire, fd, slot);
+	*wire = (struct wire){ .handler = { .ready = ready, .fd = fd },
+		               .host = host,
+		               .tls = tls,
+		               .slot = slot,
+		               .next = host->wires,
+		               .prev = &host->wires };
+	if (host->wires)
+		host->wires->prev = &wire->next;
+	host->wires = wire;
+	host->kind->begun(wire);
 	counter_add(&host->counters->accepted, 1);
 	counter_add(&host->counters->open, 1);
 	read_input(wire);

@@ -855,8 +855,13 @@ static uint64_t tick_for(const struct http_limits *limits)
 	return tick_ms > 0 ? tick_ms : 1;
 }
 
-static void init_server(struct http_server *server, const struct http_server_options *options)
+int http_server_new(const struct http_server_options *options, struct http_server **ret_server,
+                    struct error_text *ret_text)
 {
+	CHECK(options->loop && options->gauge && options->handle && options->limits.body_rate > 0);
+	struct http_server *server = mem_zalloc(1, sizeof(*server));
+	if (!server)
+		return error_fill(ret_text, -ENOMEM, "no memory for the HTTP server");
 	server->limits = options->limits;
 	server->head_limits = (struct http1_limits){ .head_bytes = options->limits.head_bytes,
 		                                     .headers = options->limits.headers };
@@ -880,16 +885,6 @@ static void init_server(struct http_server *server, const struct http_server_opt
 		.pool = { .bytes_max = options->limits.input_bytes },
 	};
 	wire_host_init(&server->host);
-}
-
-int http_server_new(const struct http_server_options *options, struct http_server **ret_server,
-                    struct error_text *ret_text)
-{
-	CHECK(options->loop && options->gauge && options->handle && options->limits.body_rate > 0);
-	struct http_server *server = mem_zalloc(1, sizeof(*server));
-	if (!server)
-		return error_fill(ret_text, -ENOMEM, "no memory for the HTTP server");
-	init_server(server, options);
 	int error = wire_host_open(&server->host, options->address,
 	                           options->joins ? &options->joins->host : NULL, ret_text);
 	if (error) {

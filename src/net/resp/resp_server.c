@@ -410,14 +410,6 @@ static void process(struct wire *wire)
 
 /* ---- replies ---- */
 
-static void write_fault(struct resp_connection *connection, struct buf *out)
-{
-	char problem[RESP_PROBLEM_MAX], text[RESP_PROBLEM_MAX + 20];
-	resp_parser_problem(&connection->parser, problem);
-	int len = snprintf(text, sizeof(text), "Protocol error: %s", problem);
-	resp_write_error(out, RESP_ERR, span_of(text, (size_t)len));
-}
-
 /* Writes the replies that are next in order and done. */
 static void write_replies(struct resp_connection *connection, uint64_t now_ns)
 {
@@ -433,10 +425,14 @@ static void write_replies(struct resp_connection *connection, uint64_t now_ns)
 		}
 		arrived_ns = entry->call.arrived_ns;
 		count++;
-		if (unlikely(entry->fault))
-			write_fault(connection, out);
-		else
+		if (unlikely(entry->fault)) {
+			char problem[RESP_PROBLEM_MAX], text[RESP_PROBLEM_MAX + 20];
+			resp_parser_problem(&connection->parser, problem);
+			int len = snprintf(text, sizeof(text), "Protocol error: %s", problem);
+			resp_write_error(out, RESP_ERR, span_of(text, (size_t)len));
+		} else {
 			server->options.reply(&entry->call, out);
+		}
 		pop_first(connection);
 	}
 	if (count > 0)
@@ -523,8 +519,14 @@ static void turn_away(struct acceptor *acceptor, int fd, enum gauge_result why)
 	wire_turn_away(&server->host, fd, SPAN("-ERR max number of clients reached\r\n"));
 }
 
-static void init_server(struct resp_server *server, const struct resp_server_options *options)
+int resp_server_new(const struct resp_server_options *options, struct resp_server **ret_server,
+                    struct error_text *ret_text)
 {
+	CHECK(options->loop && options->gauge && options->handle && options->reply &&
+	      options->gone);
+	struct resp_server *server = mem_zalloc(1, sizeof(*server));
+	if (!server)
+		return error_fill(ret_text, -ENOMEM, "no memory for the Redis door");
 	server->options = *options;
 	server->host = (struct wire_host){
 		.kind = &resp_connection_kind,
@@ -542,17 +544,6 @@ static void init_server(struct resp_server *server, const struct resp_server_opt
 		.pool = { .bytes_max = options->limits.input_bytes, .input_room = INPUT_ROOM },
 	};
 	wire_host_init(&server->host);
-}
-
-int resp_server_new(const struct resp_server_options *options, struct resp_server **ret_server,
-                    struct error_text *ret_text)
-{
-	CHECK(options->loop && options->gauge && options->handle && options->reply &&
-	      options->gone);
-	struct resp_server *server = mem_zalloc(1, sizeof(*server));
-	if (!server)
-		return error_fill(ret_text, -ENOMEM, "no memory for the Redis door");
-	init_server(server, options);
 	int error = 0;
 	server->reply_us = mem_zalloc(1, sizeof(*server->reply_us));
 	if (!server->reply_us)

@@ -64,24 +64,18 @@ static EVP_MD_CTX *state_after(const EVP_MD *digest, const unsigned char key[sta
 	return context;
 }
 
-/* A secret longer than a block stands for its digest. */
-static int fill_block(enum hmac_algorithm algorithm, struct span secret,
-                      unsigned char block[static BLOCK_MAX])
-{
-	memset(block, 0, BLOCK_MAX);
-	if (secret.len > (size_t)EVP_MD_get_block_size(digest_of(algorithm)))
-		return hmac_digest(algorithm, secret, block);
-	if (secret.len > 0)
-		memcpy(block, secret.ptr, secret.len);
-	return 0;
-}
-
 int hmac_key_new(enum hmac_algorithm algorithm, struct span secret, struct hmac_key **ret_key)
 {
 	unsigned char block[BLOCK_MAX];
 	const EVP_MD *digest = digest_of(algorithm);
 	struct hmac_key *key = mem_zalloc(1, sizeof(*key));
-	int error = key ? fill_block(algorithm, secret, block) : -ENOMEM;
+	int error = key ? 0 : -ENOMEM;
+	memset(block, 0, BLOCK_MAX);
+	/* A secret longer than a block stands for its digest. */
+	if (!error && secret.len > (size_t)EVP_MD_get_block_size(digest))
+		error = hmac_digest(algorithm, secret, block);
+	else if (!error && secret.len > 0)
+		memcpy(block, secret.ptr, secret.len);
 	if (!error) {
 		key->inner = state_after(digest, block, 0x36);
 		key->outer = state_after(digest, block, 0x5c);

@@ -99,7 +99,6 @@ static bool prepare(struct tls_client *client, int fd)
 	       (is_address || SSL_set_tlsext_host_name(client->ssl, client->host) == 1);
 }
 
-/* Both would wait for the peer. */
 static bool is_unready(const struct tls_client *client, int result)
 {
 	int why = SSL_get_error(client->ssl, result);
@@ -159,20 +158,12 @@ struct tls_client *tls_client_free(struct tls_client *client)
 	return mem_free(client);
 }
 
-static int failure(void)
-{
-	int error = errno ? -errno : -EPROTO;
-	ERR_clear_error();
-	return error;
-}
-
-/* What a call that did not end well says. */
+/* The error of a call that failed. */
 static int refusal(const struct tls_client *client)
 {
-	if (!is_unready(client, 0))
-		return failure();
+	int error = is_unready(client, 0) ? -EAGAIN : errno ? -errno : -EPROTO;
 	ERR_clear_error();
-	return -EAGAIN;
+	return error;
 }
 
 int tls_client_send(struct tls_client *client, struct span bytes, size_t *ret_len)
