@@ -112,7 +112,7 @@ def test_connections_leave_descriptors_to_sinks(stile, scratch, sink):
     few_files = 'ulimit -Sn 200 && ulimit -Hn 200 && exec "$@"'
     gateway = stile("--config", configure(scratch, source("a"), crm),
                     wrap=("sh", "-c", few_files, "sh"))
-    count = int(re.search(r'"fewer connections.* connections=(\d+)', gateway.log())[1])
+    count = int(re.search(r'"connection limit lowered.* connections=(\d+)', gateway.log())[1])
     with gateway.connect() as connection:
         for i in range(60):
             take_verdict(connection.post({"id": f"small-{i}"}, (), "/in/a"), "new")
