@@ -1,6 +1,6 @@
 /*
- * config: what stile shall do, from a YAML file, the environment and the flags
- * of the command line (which count more than the file).
+ * config: the configuration, from a YAML file, the environment and the flags of the
+ * command line (which override the file).
  *
  * One table of options (config_rows.c) drives reading, ranges, defaults, what
  * can be reloaded, `stile check`, docs/configuration.md and the manual pages.
@@ -53,8 +53,8 @@ struct loop;
 
 /* ---- options of `stile serve` ---- */
 
-/* Flags. Most of them are in the file too, under a path of its own, but with the same kind,
- * range, default and help. */
+/* Flags. Most of them are options of the file too, with the same kind, range, default and
+ * help. */
 struct serve_options {
 	const char *config; /* the configuration file; NULL: none */
 	const char *listen;
@@ -163,7 +163,7 @@ struct config_store {
 	enum config_store_kind kind;
 	struct span url;      /* a secret: with its password */
 	struct span password; /* empty: that of the URL */
-	uint32_t lease_ms;    /* of a delivery; a node that says nothing for so long has died */
+	uint32_t lease_ms;    /* of a delivery; a node that is silent this long counts as dead */
 };
 
 struct config {
@@ -207,7 +207,7 @@ struct config_report {
 /* "file:line:column: option: text", without a line break. */
 void config_problem_write(const struct config_report *report, const struct config_problem *problem,
                           struct buf *out);
-/* All of them, one a line, and how many were left out. */
+/* All problems, one a line, and the number of those left out. */
 void config_report_print(const struct config_report *report, FILE *out);
 void config_log_report(const struct config_report *report); /* as log lines */
 void config_report_free(struct config_report *report);      /* leaves an empty one */
@@ -221,12 +221,12 @@ struct config_input {
 	char **flags;
 	const char *(*variable)(const char *name); /* NULL: the environment */
 	struct file_system *files;                 /* NULL: the machine's */
-	/* While a gateway runs: it waits for no pipe, and a file without a word is refused,
-	 * since it is rather one that is being written. */
+	/* A reload: does not wait for a pipe, and rejects an empty file, which is probably being
+	 * written. */
 	bool again;
 };
 
-/* The report is filled also when all is well: it may have warnings. */
+/* The report is also filled on success: it may have warnings. */
 int config_load(const struct config_input *input, struct config **ret_config,
                 struct config_report *report) must_check;
 struct config *config_free(struct config *config); /* accepts NULL, returns NULL */
@@ -237,9 +237,9 @@ const struct config_sink *config_find_sink(const struct config *config, struct s
 const char *config_sink_word(enum config_sink_kind kind); /* "stdout", "http", … */
 
 enum config_store_kind config_store_kind_of(struct span url);
-/* Can a part of it be away while others are there: a cluster? */
+/* Can a part of it be unreachable while others work: a cluster? */
 bool config_store_in_parts(struct span url);
-/* The URL as people may see it: without user, password and parameters. */
+/* The URL for messages: without user, password and parameters. */
 void config_store_label(struct span url, struct buf *out);
 bool config_spools(const struct config *config); /* does any source? */
 
@@ -277,7 +277,7 @@ struct shared_listener {
 /* Is the server fit? An error: it cannot be asked. */
 int shared_store_check(const struct config_store *store, const struct shared_listener *listener,
                        struct error_text *ret_text) must_check;
-/* Create what the store needs, or bring it to this version. The text says what was done. */
+/* Create what the store needs, or bring it to this version. The text reports the changes. */
 int shared_store_init(const struct config_store *store, struct error_text *ret_text) must_check;
 int shared_store_migrate(const struct config_store *store, struct error_text *ret_text) must_check;
 
@@ -298,9 +298,9 @@ struct config_diff {
 	struct arena arena;
 };
 
-/* What the next one changes: of what reloads, against the last that was taken over;
- * of what needs a restart, against that of the start, so that it is told as long as
- * it differs. */
+/* What `next` changes. Options that reload are compared with the last configuration in use;
+ * options that need a restart with that of the start, so that they are reported as long as
+ * they differ. */
 struct config_states {
 	const struct config *start;
 	const struct config *last;

@@ -1,4 +1,4 @@
-/* config_check: what only holds for the whole, and advice. See config_internal.h. */
+/* config_check: checks across options and sections, and advice. See config_internal.h. */
 #include "base/text.h"
 #include "config/config_internal.h"
 #include "config/preset_guide.h"
@@ -6,7 +6,7 @@
 #include "gate/recipe/presets.h"
 #include "gate/recipe/recipe.h"
 
-/* Problems of a source are told under its name. */
+/* Problems of a source are reported under its name. */
 static size_t enter_source(struct config_reader *reader, const struct config_source *source)
 {
 	size_t mark = config_enter(reader, SPAN("sources"));
@@ -23,7 +23,7 @@ static struct config_place place_of(const struct config_reader *reader, struct s
 
 /* ---- paths ---- */
 
-/* stile answers there itself. A source at all that is below a path is at the path too. */
+/* Paths that stile serves itself. A source with a star at its end is at the path too. */
 static bool is_reserved(struct span path)
 {
 	static const char *const own[] = { "/", "/healthz", "/readyz", "/metrics", "/v1" };
@@ -111,7 +111,7 @@ static struct span case_text(const struct recipe_case_spec *spec,
 	return SPAN_EMPTY;
 }
 
-/* What the configuration calls a field of the compiler's. */
+/* Enters the option of the configuration that a field of the compiler stands for. */
 static void enter_claim_field(struct config_reader *reader, const struct recipe_claim_spec *claim,
                               const struct recipe_problem *problem)
 {
@@ -135,15 +135,8 @@ static void enter_claim_field(struct config_reader *reader, const struct recipe_
 		config_enter_index(reader, (uint32_t)problem->index);
 }
 
-/* The claims of a preset stand before those of the file. */
-static uint32_t claims_before(const struct config_source *source, int case_index)
-{
-	const struct preset *preset = preset_find(source->preset);
-	return preset ? preset->cases[case_index].claim_count : 0;
-}
-
-/* Goes to the option that the compiler stumbled over; returns its text, or for
- * want of one a text near it, for the place alone. */
+/* Enters the option that the compiler rejects, and returns its text; *ret_near is a text
+ * nearby, for the place if the option has no text. */
 static struct span enter_problem(struct config_reader *reader, const struct config_source *source,
                                  const struct recipe_problem *problem, struct span *ret_near)
 {
@@ -165,13 +158,16 @@ static struct span enter_problem(struct config_reader *reader, const struct conf
 	}
 	const struct recipe_claim_spec *claim = &spec->claims[index];
 	config_enter(reader, SPAN("claims"));
-	config_enter_index(reader, (uint32_t)index - claims_before(source, problem->case_index));
+	/* The claims of a preset stand before those of the file. */
+	const struct preset *preset = preset_find(source->preset);
+	uint32_t before = preset ? preset->cases[problem->case_index].claim_count : 0;
+	config_enter_index(reader, (uint32_t)index - before);
 	enter_claim_field(reader, claim, problem);
 	*ret_near = claim->part_count > 0 ? claim->parts[0] : claim->time;
 	return claim_text(claim, problem);
 }
 
-/* A text that a variable is part of is not shown. */
+/* A text that contains a variable is not shown. */
 static void tell_recipe(struct config_reader *reader, const struct config_source *source,
                         const struct recipe_problem *problem)
 {
@@ -234,7 +230,7 @@ static void advise_auth(struct config_reader *reader, const struct config_source
 	               "anybody who reaches %s can send events here: auth is missing", listen);
 }
 
-/* The first recipe that holds is used, and one without conditions always does. */
+/* The first recipe whose conditions hold is used; one without conditions always is. */
 static void advise_order(struct config_reader *reader, const struct config_source *source)
 {
 	const struct recipe_spec *recipe = &source->recipe;
@@ -275,7 +271,7 @@ static void check_source(struct config_reader *reader, struct config_source *sou
 	config_leave(reader, mark);
 }
 
-/* What came as a flag is told at the start, with its path. */
+/* Files of flags are checked at the start, where the message has their path. */
 static void check_tls_files(struct config_reader *reader)
 {
 	const struct serve_options *serve = &reader->config->serve;
@@ -312,7 +308,7 @@ static void check_tls(struct config_reader *reader)
 
 #define TOKEN_BYTES_MIN 16u
 
-/* Whoever reaches it can read events and send them again. */
+/* A client of it can read events and send them again. */
 static void check_admin(struct config_reader *reader)
 {
 	const struct config *config = reader->config;
@@ -339,7 +335,7 @@ bool config_claims_guarded(const struct config_claims *claims, const char *liste
 	return auth->kind != AUTH_NONE || auth->network_count > 0 || option_is_loopback(listen);
 }
 
-/* Whoever reaches it can take any claim. */
+/* A client of it can take any claim. */
 static void check_claims(struct config_reader *reader)
 {
 	struct config *config = reader->config;
@@ -361,7 +357,7 @@ static void check_claims(struct config_reader *reader)
 
 #define SCOPE_BYTES_MAX 64u
 
-/* Whoever reaches it can say of any event that it was there already. */
+/* A client of it can mark any event as seen. */
 static void check_resp(struct config_reader *reader)
 {
 	const struct config *config = reader->config;

@@ -55,7 +55,7 @@ static bool same_conditions(const struct recipe_condition *old, uint32_t old_cou
 	return same;
 }
 
-/* Also which of the three kinds of claims it is: no other row has that. */
+/* Compares also the kind of the claim, which has no row of its own. */
 static bool same_content(const struct recipe_claim_spec *old, const struct recipe_claim_spec *new)
 {
 	return old->kind == new->kind &&same_texts(old->parts, old->part_count, new->parts,

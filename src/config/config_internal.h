@@ -1,24 +1,23 @@
 /*
- * config_internal: the table of options, and what the files that read a configuration
- * share.
+ * config_internal: the table of options, and functions shared by the files of config.
  *
  * config_rows.c     the table
  * config_read.c     load and free; walks the tree of the file by the table
  * config_value.c    one value: ${NAME}, file:, kinds and ranges
  * config_store.c    which store, URLs with a password; shared stores by their kind
- * config_source.c   a source as a whole: name, path, recipe, claims, conditions, auth
- * config_sink.c     a sink as a whole: what it is, and what fits that; its outlet
- * config_route.c    routes, and what sources and sinks have of them
- * config_check.c    what only holds for the whole, and advice
- * config_report.c   problems
- * config_diff.c     what changes with a reload, by the table
+ * config_source.c   a source: name, path, recipe, claims, conditions, auth
+ * config_sink.c     a sink: its kind, the options that fit it, its outlet
+ * config_route.c    routes, and checks of sources and sinks against them
+ * config_check.c    checks across options and sections, and advice
+ * config_report.c   the list of problems
+ * config_diff.c     what a reload changes, by the table
  *
  * The table drives reading a file, comparing two, defaults, the manual and suggestions for
  * misspelt names. Offsets are those of the struct that the row's section is read into.
  *
- * A reader continues after every problem, so that all are reported at once; what it
- * could not read stays zeroed. Memory that is short is remembered in `failed` and
- * reported once, at the end.
+ * A reader continues after every problem, so that all are reported at once; a value that it
+ * could not read stays zero. Lack of memory is kept in `failed` and reported once, at the
+ * end. "False: told" below means: it failed, and the problem is in the report.
  *
  * Room: config. Threads: as config.h; the table is constant.
  */
@@ -29,7 +28,7 @@
 
 /* ---- the table ---- */
 
-/* What is written at a path, and what becomes of it. */
+/* The kind of a value, and the type of the field that it is read into. */
 enum config_kind {
 	/* values */
 	CONFIG_FLAG,    /* that of a flag of serve, in struct serve_options */
@@ -54,7 +53,7 @@ enum config_kind {
 	CONFIG_SECTION,
 	CONFIG_NAMED, /* by a name that one chooses, their first member: `*` in the paths below */
 	CONFIG_LIST,  /* `[]` in the paths below */
-	/* shapes of their own */
+	/* with a reader of their own */
 	CONFIG_WHEN,      /* struct recipe_condition [], uint32_t at `count_offset` */
 	CONFIG_CONTENT,   /* struct recipe_claim_spec */
 	CONFIG_RATE,      /* struct limiter_policy: "50/s" */
@@ -63,7 +62,7 @@ enum config_kind {
 	CONFIG_STORE_URL, /* struct span */
 };
 
-/* Of which kinds of sinks an option is; 0: of all. */
+/* The kinds of sinks that an option is for; 0: all. */
 enum config_sinks {
 	CONFIG_OF_STDOUT = 1u << 0,
 	CONFIG_OF_HTTP = 1u << 1,
@@ -106,7 +105,7 @@ bool config_option_reloads(const struct config_option *option);
 /* The shared row of a flag, or NULL. */
 const struct option *config_option_flag(const struct config_option *option);
 
-/* Whichever row says it: its own or the shared one. */
+/* From its own row, or from the shared row of a flag. */
 const char *config_option_help(const struct config_option *option);
 const char *config_option_standard(const struct config_option *option);
 const char *config_option_value(const struct config_option *option);
@@ -119,15 +118,15 @@ struct config_reader {
 	struct config *config;
 	struct config_report *report;
 	struct buf option;            /* where it is: "sources.genesys.window" */
-	int failed;                   /* -ENOMEM: what was read is not all */
-	struct config_values *values; /* NULL, or what the variables of a text had */
+	int failed;                   /* -ENOMEM: not everything was read */
+	struct config_values *values; /* NULL, or gets the values of the variables of a text */
 };
 
 #define CONFIG_VALUES_MAX 8u
 
 struct config_values {
 	struct span list[CONFIG_VALUES_MAX];
-	uint32_t count; /* may be more than there is room for */
+	uint32_t count; /* may be larger than CONFIG_VALUES_MAX */
 };
 
 /* A text that was written in the file, for problems that are found later. */
@@ -168,7 +167,7 @@ void *config_alloc(struct config_reader *reader, size_t count, size_t size);
 /* A text with its ${NAME}s replaced. False: told. */
 bool config_read_text(struct config_reader *reader, const struct yaml_node *node,
                       struct span *ret_text);
-/* The same, warning about what is hardly meant. */
+/* The same, with a warning about likely typing errors. */
 bool config_read_part(struct config_reader *reader, const struct yaml_node *node,
                       struct span *ret_text);
 /* A value of one of the kinds that are no section. */
@@ -181,8 +180,8 @@ bool config_read_texts(struct config_reader *reader, const struct config_option 
 /* A text, ${NAME} or file:PATH, that no report shows. False: told. */
 bool config_read_secret(struct config_reader *reader, const struct yaml_node *node,
                         struct span *ret_text);
-/* Can this file be one of certificates or keys? Told if not; NULL is none at all. Those who
- * use it read it later, and have no good words for what they do not find. */
+/* Reports a file that cannot hold certificates or keys (NULL: no file). The libraries that
+ * read it later give poor messages. */
 void config_check_pem(struct config_reader *reader, const char *option, const char *path);
 /* Fields below a section become what the table calls their default, where that is a
  * number, a time, a size or a word. */
@@ -195,7 +194,7 @@ struct config_mark config_mark_of(const struct config *config, const char *ptr);
 
 void config_read_section(struct config_reader *reader, const char *section,
                          const struct yaml_node *map, void *base);
-/* An unknown option may be what a later check would miss: one mistake, one message. */
+/* A misspelt option may be the one that a later check misses: one mistake, one message. */
 bool config_has_unknown(const char *section, const struct yaml_node *map);
 /* False: told. */
 bool config_is_map(struct config_reader *reader, const struct yaml_node *node);
@@ -205,8 +204,8 @@ bool config_is_repeated(struct config_reader *reader, const struct yaml_node *ma
 
 /* ---- config_store.c ---- */
 
-/* A text that may be a URL. Whatever a variable has in the place of the password is the
- * password: none of its characters ends it. False: told. */
+/* A text that may be a URL. The value of a variable in the place of the password is the
+ * whole password: none of its characters ends it. False: told. */
 bool config_read_url(struct config_reader *reader, const struct yaml_node *node,
                      struct span *ret_url);
 void config_read_store_url(struct config_reader *reader, const struct yaml_node *node,
@@ -220,7 +219,7 @@ void config_add_default_source(struct config_reader *reader);
 /* Names stand in URLs, metrics and digests. False: told. */
 bool config_check_name(struct config_reader *reader, const struct yaml_node *node);
 
-/* What the section as a whole must be; its options are read already. */
+/* Checks the section; its options are read already. */
 void config_read_claims_api(struct config_reader *reader, const struct yaml_node *map);
 
 /* ---- config_sink.c ---- */
@@ -251,6 +250,6 @@ void config_check_auth(struct config_reader *reader, const struct yaml_node *map
 
 /* ---- config_check.c ---- */
 
-/* After file and flags: fills in what sources inherit, and tells what does not
- * fit together. */
+/* After file and flags: sets what sources inherit, and reports options that do not fit
+ * together. */
 void config_check_all(struct config_reader *reader);

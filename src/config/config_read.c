@@ -25,7 +25,7 @@ bool config_is_repeated(struct config_reader *reader, const struct yaml_node *ma
 	return true;
 }
 
-/* - and _ are one to whoever knows the flags. */
+/* - and _ are the same: people write the names of flags. */
 static bool is_same_name(struct span a, struct span b)
 {
 	if (a.len != b.len)
@@ -50,13 +50,13 @@ static bool is_named(const struct config_option *option, struct span name)
 	       is_same_name(last_name(option), name);
 }
 
-/* Or what people write for it, where it could stand? */
+/* Or is it another common word for it? */
 static bool is_meant(const struct config_option *option, struct span name)
 {
 	return (option->also && option_choice(option->also, name) >= 0) || is_named(option, name);
 }
 
-/* In its own section, or else the one place that has the very name. */
+/* An option of this section, or else the only option of that name anywhere. */
 static const struct config_option *find_meant(const char *section, struct span name)
 {
 	const struct config_option *found = NULL;
@@ -70,7 +70,7 @@ static const struct config_option *find_meant(const char *section, struct span n
 		found = option;
 		places++;
 	}
-	/* Below a name that one chooses there would be too many to mean. */
+	/* Below a name that the user chooses there would be too many candidates. */
 	return places == 1 && !strchr(found->path, '*') ? found : NULL;
 }
 
@@ -120,7 +120,7 @@ static void tell_unknown(struct config_reader *reader, const char *section,
 		config_tell(reader, CONFIG_ERROR, member->name, "unknown option");
 }
 
-/* Lists, and what depends on other options, are read by the file of their section. */
+/* Lists, and options that depend on others, are read by the file of their section. */
 static void read_option(struct config_reader *reader, const struct config_option *option,
                         const struct yaml_node *node, void *base)
 {
@@ -236,8 +236,8 @@ static void read_file(struct config_reader *reader)
 	else if (error != 0)
 		config_tell(reader, CONFIG_ERROR, NULL, "the file cannot be read: %s",
 		            error == ERR_TOO_LARGE ? "it has more than 1MiB" : error_name(error));
-	/* Nothing is a configuration too, with a source that trusts everybody: from a
-	 * pipe it rather means that what should have written there has failed. */
+	/* An empty file is valid, with a source that trusts everybody. An empty pipe more likely
+	 * means that its writer failed. */
 	else if (len == 0 && !input->files && file_is_pipe(input->path))
 		config_tell(reader, CONFIG_ERROR, NULL, "nothing came through this pipe");
 	if (error != 0)

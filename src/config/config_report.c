@@ -1,4 +1,4 @@
-/* config_report: problems, all at once. See config.h. */
+/* config_report: the list of all problems of a load. See config.h. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,42 +10,24 @@
 
 #define FOUND_CHARS 48u
 
-static uint32_t *counter_of(struct config_report *report, enum config_level level)
+static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
+                 char *text)
 {
-	return level == CONFIG_ERROR ? &report->errors : &report->warnings;
-}
-
-/* Two levels share the array. */
-static struct config_problem *next_problem(struct config_report *report, enum config_level level)
-{
-	if ((*counter_of(report, level))++ >= CONFIG_PROBLEMS_MAX)
-		return NULL;
-	if (!report->problems)
-		report->problems = arena_alloc(&report->arena, (size_t)2 * CONFIG_PROBLEMS_MAX *
-		                                                       sizeof(*report->problems));
-	return report->problems ? &report->problems[report->count] : NULL;
-}
-
-/* Texts of others may quote what was written: no byte of it may steer a terminal. */
-static void tame(char *text)
-{
+	struct config_report *report = reader->report;
+	uint32_t *count = level == CONFIG_ERROR ? &report->errors : &report->warnings;
 	size_t len = strlen(text);
+	/* The text may quote the file: no byte of it may control a terminal. */
 	for (size_t at = 0, size; at < len; at += size ? size : 1) {
 		size = utf8_sequence(text + at, len - at);
 		if (size > 0 && utf8_steers(text + at, size))
 			memset(text + at, '?', size);
 	}
-}
-
-static void tell(struct config_reader *reader, enum config_level level, struct config_place place,
-                 char *text)
-{
-	tame(text);
-	struct config_report *report = reader->report;
-	struct config_problem *problem = next_problem(report, level);
+	if (!report->problems) /* room for both levels */
+		report->problems = arena_alloc(&report->arena, (size_t)2 * CONFIG_PROBLEMS_MAX *
+		                                                       sizeof(*report->problems));
 	if (!report->problems)
 		reader->failed = -ENOMEM;
-	if (!problem)
+	if ((*count)++ >= CONFIG_PROBLEMS_MAX || !report->problems)
 		return;
 	struct span option = arena_copy(&report->arena, buf_span(&reader->option));
 	struct span copy = arena_copy(&report->arena, span_str(text));
@@ -53,8 +35,8 @@ static void tell(struct config_reader *reader, enum config_level level, struct c
 		reader->failed = -ENOMEM;
 		return;
 	}
-	*problem = (struct config_problem){ level, place, option.ptr, copy.ptr };
-	report->count++;
+	report->problems[report->count++] = (struct config_problem){ level, place, option.ptr,
+		                                                     copy.ptr };
 }
 
 void config_tell_at(struct config_reader *reader, enum config_level level,

@@ -1,8 +1,8 @@
-/* config_route: routes, and what sources and sinks have of them. See config_internal.h. */
+/* config_route: routes, and checks of sources and sinks against them. See config_internal.h. */
 #include "config/config_internal.h"
 
 #define SECTION "routes[]"
-#define NOWHERE SPAN("none") /* of `to`: decided, and no more */
+#define NOWHERE SPAN("none") /* of `to`: events are decided, but not delivered */
 
 static void read_route(struct config_reader *reader, const struct yaml_node *map,
                        struct config_route *ret_route)
@@ -67,7 +67,7 @@ int config_routes_new(const struct config *config, const unsigned char *key,
 	return route_set_new(&options, ret_set, ret_problem);
 }
 
-/* ---- what only holds for the whole ---- */
+/* ---- checks ---- */
 
 static size_t enter_route(struct config_reader *reader, uint32_t index)
 {
@@ -76,7 +76,7 @@ static size_t enter_route(struct config_reader *reader, uint32_t index)
 	return mark;
 }
 
-/* A name that is not there, and what may have been meant. */
+/* An unknown name, with a suggestion. */
 static void tell_name(struct config_reader *reader, struct span name, const char *what,
                       struct span meant)
 {
@@ -119,7 +119,7 @@ static bool check_to(struct config_reader *reader, struct span name)
 	return false;
 }
 
-/* What is only decided has no order in which it goes. */
+/* Events that are not delivered have no order of delivery. */
 static bool check_nowhere(struct config_reader *reader, const struct config_route *route)
 {
 	if (route->order_by.len == 0)
@@ -187,7 +187,7 @@ static void check_sink(struct config_reader *reader, const struct config_sink *s
 {
 	const struct config *config = reader->config;
 	if (sink->place.line == 0)
-		return; /* nobody asked for it */
+		return; /* the default sink */
 	for (uint32_t i = 0; i < config->route_count; i++)
 		for (uint32_t j = 0; j < config->routes[i].to_count; j++)
 			if (span_eq(config->routes[i].to[j], sink->name))

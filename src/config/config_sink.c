@@ -1,4 +1,4 @@
-/* config_sink: a sink as a whole: what it is, and what fits that. See config_internal.h. */
+/* config_sink: a sink: its kind, and the options that fit the kind. See config_internal.h. */
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -48,7 +48,7 @@ void config_read_rate(struct config_reader *reader, const struct yaml_node *node
 
 /* ---- headers ---- */
 
-/* Has it a place for a value of the event, beside what the environment fills? */
+/* Does it have a placeholder for a value of the event, other than ${NAME}? */
 static bool has_places(struct span text)
 {
 	for (size_t i = 0; i + 1 < text.len; i++) {
@@ -61,7 +61,7 @@ static bool has_places(struct span text)
 	return false;
 }
 
-/* As the sink judges them: http_outlet.h. */
+/* The same rule as the sink: http_outlet.h. */
 static bool names_secret(struct span name)
 {
 	static const char *const words[] = { "auth", "cookie", "key", "token", "secret", "passw" };
@@ -74,7 +74,7 @@ static bool names_secret(struct span name)
 	return false;
 }
 
-/* Sinks that repeat a header may repeat the secret in it alone. */
+/* The parts that came from variables are noted: they are the secret in the header. */
 static bool read_header_value(struct config_reader *reader, const struct yaml_node *node,
                               struct http_header_option *header)
 {
@@ -100,7 +100,7 @@ static bool read_header_value(struct config_reader *reader, const struct yaml_no
 	return true;
 }
 
-/* What comes from a file or the environment is taken as it is; else it is a template. */
+/* A value from a file or the environment is taken as it is; any other is a template. */
 static void read_header(struct config_reader *reader, const struct yaml_node *node,
                         struct http_header_option *ret_header)
 {
@@ -199,7 +199,7 @@ static void tell_kind(struct config_reader *reader, const struct yaml_node *node
 	            config_found(node).text, list_kinds().text);
 }
 
-/* The member that says what it is; exactly one. */
+/* The member that names the kind; exactly one. */
 static const struct yaml_node *find_kind(struct config_reader *reader, const struct yaml_node *map,
                                          enum config_sink_kind *ret_kind)
 {
@@ -227,7 +227,7 @@ static const struct yaml_node *find_kind(struct config_reader *reader, const str
 	return found;
 }
 
-/* Options that such a sink has no use for. */
+/* Options that are not for this kind of sink. */
 static void refuse_foreign(struct config_reader *reader, const struct yaml_node *map,
                            enum config_sink_kind kind)
 {
@@ -258,7 +258,7 @@ static void read_rules(struct config_reader *reader, struct config_sink *sink)
 	}
 }
 
-/* One option is of use only beside another. */
+/* An option that has an effect only together with another. */
 struct needs {
 	const char *option, *needed;
 	bool met;
@@ -334,7 +334,7 @@ static void check_ranges(struct config_reader *reader, const struct yaml_node *m
 		            "on_unknown is probe, but probe is missing: the URL to ask");
 }
 
-/* The sink begins what it says with the option that it is about. */
+/* The text of the sink begins with the option that it is about. */
 static void tell_own(struct config_reader *reader, const struct yaml_node *map,
                      const struct config_sink *sink, const char *text)
 {
@@ -352,7 +352,7 @@ static void tell_own(struct config_reader *reader, const struct yaml_node *map,
 	config_leave(reader, at);
 }
 
-/* Addresses are the sink's to judge; names are at run time, but for one that is known. */
+/* The sink checks addresses now and names at run time; localhost is known here already. */
 static void advise_allow(struct config_reader *reader, const struct yaml_node *map,
                          const struct config_sink *sink)
 {
@@ -379,7 +379,7 @@ static void advise_allow(struct config_reader *reader, const struct yaml_node *m
 	config_leave(reader, at);
 }
 
-/* The sink's own judgement of what only it understands: URLs, templates, secrets. */
+/* The checks of the sink itself: URLs, templates, secrets. */
 static void check_own(struct config_reader *reader, const struct yaml_node *map,
                       const struct config_sink *sink)
 {
@@ -516,7 +516,7 @@ static void tell_sink(struct config_reader *reader, const struct config_sink *si
 	config_leave(reader, at);
 }
 
-/* Standard output is one; lines of two sinks would be told apart by nobody. */
+/* One sink at most: nobody could tell the lines of two sinks apart. */
 static void check_stdout(struct config_reader *reader)
 {
 	const struct config *config = reader->config;
@@ -532,8 +532,8 @@ static void check_stdout(struct config_reader *reader)
 	}
 }
 
-/* Standard output is sink 0 in the journal, whatever it is called: alone it needs no
- * word about it there, and it stays the same when others come. */
+/* Standard output is sink 0 in the journal, whatever its name: it needs no record there if
+ * it is the only sink, and it stays the same when others are added. */
 static void give_ids(struct config_reader *reader)
 {
 	struct config *config = reader->config;
@@ -563,7 +563,7 @@ static void check_files(struct config_reader *reader, const struct config_sink *
 	config_leave(reader, at);
 }
 
-/* One that has dead letters of its own there could send them round and round. */
+/* A dead letter sink has no dead letter sink itself: that could make a circle. */
 static void check_dead_letter(struct config_reader *reader, struct config_sink *sink)
 {
 	const struct config_sink *to = config_find_sink(reader->config, sink->dead_letter);

@@ -1,4 +1,4 @@
-/* config_source: a source as a whole: its name, path, recipe, claims and auth; and the section
+/* config_source: a source: its name, path, recipe, claims and auth; and the section
  * of the claims API. See config_internal.h. */
 #include "codec/http1.h"
 #include "config/config_internal.h"
@@ -27,7 +27,7 @@ static void read_condition(struct config_reader *reader, const struct yaml_node 
 		            config_found_kind(member));
 		return;
 	}
-	/* Nothing: the part must be there, whatever it is. */
+	/* An empty pattern: the part must exist, with any value. */
 	if (member->text.len > 0 && !config_read_text(reader, member, &pattern))
 		return;
 	bool negate = pattern.len > 0 && pattern.ptr[0] == '!';
@@ -99,7 +99,7 @@ static void read_newest(struct config_reader *reader, const struct yaml_node *no
 {
 	static const char *const needed[] = { "entity", "time" };
 	if (node->kind != YAML_MAP)
-		return; /* told when it was read */
+		return; /* reported when it was read */
 	for (size_t i = 0; i < ARRAY_LEN(needed); i++)
 		if (!yaml_map_find(node, span_str(needed[i])))
 			config_tell(reader, CONFIG_ERROR, node, "%s is missing", needed[i]);
@@ -205,7 +205,7 @@ const char *config_auth_word(enum auth_kind kind)
 	return words[kind];
 }
 
-/* What it must and may have besides kind and networks. */
+/* The options that a kind needs and takes besides `kind` and `networks`. */
 static const struct {
 	const char *needs;
 	const char *takes;
@@ -225,13 +225,6 @@ static const struct {
 	[AUTH_CERTIFICATE] = { "", "names" },
 };
 
-static enum auth_kind guess_kind(const struct yaml_node *map)
-{
-	if (yaml_map_find(map, SPAN("header")))
-		return AUTH_HEADER;
-	return yaml_map_find(map, SPAN("user")) ? AUTH_BASIC : AUTH_NONE;
-}
-
 static void check_needs(struct config_reader *reader, const struct yaml_node *map,
                         enum auth_kind kind)
 {
@@ -244,19 +237,14 @@ static void check_needs(struct config_reader *reader, const struct yaml_node *ma
 	}
 }
 
-static bool is_taken(enum auth_kind kind, struct span name)
-{
-	return span_eq(name, SPAN("kind")) || span_eq(name, SPAN("networks")) ||
-	       option_choice(auth_rules[kind].needs, name) >= 0 ||
-	       option_choice(auth_rules[kind].takes, name) >= 0;
-}
-
 static void check_takes(struct config_reader *reader, const struct yaml_node *map,
                         enum auth_kind kind)
 {
 	for (const struct yaml_node *member = map->first; member; member = member->next) {
 		struct span name = member->name->text;
-		if (is_taken(kind, name))
+		if (span_eq(name, SPAN("kind")) || span_eq(name, SPAN("networks")) ||
+		    option_choice(auth_rules[kind].needs, name) >= 0 ||
+		    option_choice(auth_rules[kind].takes, name) >= 0)
 			continue;
 		size_t at = config_enter(reader, name);
 		config_tell(reader, CONFIG_ERROR, member->name, "auth of kind %s does not use it",
@@ -297,14 +285,17 @@ static void check_header(struct config_reader *reader, const struct yaml_node *m
 	config_leave(reader, at);
 }
 
-/* False: what it was meant to be nobody knows, and that was told. */
+/* False: it has no valid kind, which was reported. */
 static bool find_auth_kind(struct config_reader *reader, const struct yaml_node *map,
                            struct auth_spec *auth)
 {
 	const struct yaml_node *kind = yaml_map_find(map, SPAN("kind"));
 	if (kind)
 		return auth->kind != AUTH_NONE || span_eq(kind->text, SPAN("none"));
-	auth->kind = guess_kind(map);
+	if (yaml_map_find(map, SPAN("header")))
+		auth->kind = AUTH_HEADER;
+	else
+		auth->kind = yaml_map_find(map, SPAN("user")) ? AUTH_BASIC : AUTH_NONE;
 	bool networks = map->count == 1 && yaml_map_find(map, SPAN("networks"));
 	if (auth->kind != AUTH_NONE || networks)
 		return true;
@@ -313,8 +304,8 @@ static bool find_auth_kind(struct config_reader *reader, const struct yaml_node 
 	return false;
 }
 
-/* The door judges the rest: secrets above all. What it says holds no secret, but
- * it may hold a URL, which is not told when a variable is part of it. */
+/* The door checks the rest, above all secrets. Its text has no secret, but it may have a
+ * URL, which is not shown if it contains a variable. */
 static void try_auth(struct config_reader *reader, const struct yaml_node *map,
                      const struct auth_spec *spec)
 {

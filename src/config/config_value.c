@@ -108,7 +108,7 @@ static bool expand_reference(struct config_reader *reader, const struct yaml_nod
 	return put_value(reader, span_str(value), out);
 }
 
-/* Takes one piece off the front of the rest. */
+/* Expands one piece at the front of the rest, and removes it there. */
 static bool expand_piece(struct config_reader *reader, const struct yaml_node *node,
                          struct span *rest, struct buf *out)
 {
@@ -137,7 +137,7 @@ static bool expand(struct config_reader *reader, const struct yaml_node *node,
 {
 	struct buf out = { 0 };
 	struct span rest = node->text;
-	/* Room at once: growing would leave copies of a secret behind. */
+	/* All room at once: growing would leave copies of a secret in memory. */
 	out.failed = buf_reserve(&out, node->text.len + SECRET_MAX);
 	bool fine = !out.failed;
 	while (rest.len > 0 && fine)
@@ -177,7 +177,7 @@ bool config_read_text(struct config_reader *reader, const struct yaml_node *node
 	return true;
 }
 
-/* "headr:X-Id" is a member of the body with an odd name, and hardly meant. */
+/* "headr:X-Id" would be a member of the body with that name: probably a typing error. */
 static void warn_prefix(struct config_reader *reader, const struct yaml_node *node,
                         struct span text)
 {
@@ -208,8 +208,7 @@ bool config_read_part(struct config_reader *reader, const struct yaml_node *node
 
 /* ---- secrets ---- */
 
-/* Messages name the file as it was written: a variable may hold what nobody
- * should read. */
+/* Messages show the path as it was written: a variable in it may be a secret. */
 static bool read_secret_file(struct config_reader *reader, const struct yaml_node *node,
                              const char *path, struct span *ret_text)
 {
@@ -247,7 +246,7 @@ bool config_read_secret(struct config_reader *reader, const struct yaml_node *no
 	    !expand(reader, node, &text))
 		return false;
 	bool file = node->text.len > 5 && memcmp(node->text.ptr, "file:", 5) == 0;
-	/* A public key may stand where everybody reads it. */
+	/* A public key is no secret. */
 	bool public = span_starts(node->text, SPAN("whpk_"));
 	if (!file && !public && !memmem(node->text.ptr, node->text.len, "${", 2))
 		config_tell(
@@ -265,7 +264,7 @@ bool config_read_secret(struct config_reader *reader, const struct yaml_node *no
 
 #define PEM_BYTES_MAX (4u << 20)
 
-/* A variable may stand in the path, so it is not told. */
+/* Messages do not show the path: a variable in it may be a secret. */
 void config_check_pem(struct config_reader *reader, const char *option, const char *path)
 {
 	struct file_system *files = reader->input->files ? reader->input->files
@@ -384,7 +383,7 @@ static bool read_as(struct config_reader *reader, const struct option *option,
 	struct span text;
 	struct error_text expected;
 	if (node->kind != YAML_TEXT || node->text.len == 0) {
-		(void)!option_set(option, "", values, &expected); /* for what it expects */
+		(void)!option_set(option, "", values, &expected); /* fills `expected` */
 		config_tell(reader, CONFIG_ERROR, node, "found %s, expected %s",
 		            config_found_kind(node), expected.text);
 		return false;
@@ -457,7 +456,7 @@ static void read_path(struct config_reader *reader, const struct yaml_node *node
 	struct span text;
 	if (!config_read_text(reader, node, &text))
 		return;
-	/* A star at the end, for all that is below; "/" and a star has the star left over. */
+	/* A star at the end stands for all paths below; it is not allowed directly after "/". */
 	size_t len = text.len > 2 && memcmp(text.ptr + text.len - 2, "/*", 2) == 0 ? text.len - 2
 	                                                                           : text.len;
 	bool fine = text.ptr[0] == '/';

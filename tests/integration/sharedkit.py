@@ -138,7 +138,7 @@ class Fleet:
 def start_waiting(stile, *options, **more):
     """A gateway whose store is away: it listens, and waits."""
     node = stile(*options, wait=False, **more)
-    found = eventually(lambda: re.search(r"events are refused until it is there. "
+    found = eventually(lambda: re.search(r"unreachable at start: requests rejected with 503. "
                                          r"listen=https?://([^\s\"]+):(\d+)", node.log()),
                        "it waits for its store")
     node.address = (found[1].strip("[]"), int(found[2]))
