@@ -37,23 +37,12 @@ static bool is_same_name(struct span a, struct span b)
 	return true;
 }
 
-static struct span last_name(const struct config_option *option)
-{
-	const char *dot = strrchr(option->path, '.');
-	return span_str(dot ? dot + 1 : option->path);
-}
-
 /* Is this its name, in the file or as a flag? */
 static bool is_named(const struct config_option *option, struct span name)
 {
+	const char *dot = strrchr(option->path, '.');
 	return (option->flag && is_same_name(span_str(option->flag), name)) ||
-	       is_same_name(last_name(option), name);
-}
-
-/* Or is it another common word for it? */
-static bool is_meant(const struct config_option *option, struct span name)
-{
-	return (option->also && option_choice(option->also, name) >= 0) || is_named(option, name);
+	       is_same_name(span_str(dot ? dot + 1 : option->path), name);
 }
 
 /* An option of this section, or else the only option of that name anywhere. */
@@ -63,7 +52,9 @@ static const struct config_option *find_meant(const char *section, struct span n
 	const struct config_option *option;
 	uint32_t places = 0;
 	for (size_t i = 0; (option = config_table_row(i)); i++) {
-		if (config_option_in(option, section, NULL) && is_meant(option, name))
+		if (config_option_in(option, section, NULL) &&
+		    (is_named(option, name) ||
+		     (option->also && option_choice(option->also, name) >= 0)))
 			return option;
 		if (!is_named(option, name))
 			continue;

@@ -427,12 +427,6 @@ static void read_number(struct config_reader *reader, const struct config_option
 		store_number(field, row->size, value_as(row, value));
 }
 
-static bool has_number(const struct config_option *row)
-{
-	return row->kind == CONFIG_CHOICE || row->kind == CONFIG_SECONDS ||
-	       row->kind == CONFIG_MS || row->kind == CONFIG_COUNT || row->kind == CONFIG_SIZE;
-}
-
 void config_set_defaults(const char *section, void *base)
 {
 	const struct config_option *row;
@@ -441,11 +435,12 @@ void config_set_defaults(const char *section, void *base)
 		struct error_text expected;
 		uint64_t value = 0;
 		char *field = (char *)base + row->offset;
+		bool is_number = option.kind != OPTION_TEXT;
 		if (!config_option_in(row, section, NULL))
 			continue;
 		if (row->kind == CONFIG_SECTION)
 			config_set_defaults(row->path, field);
-		else if (has_number(row) && row->standard &&
+		else if (is_number && row->standard &&
 		         option_set(&option, row->standard, &value, &expected) == 0)
 			store_number(field, row->size, value_as(row, value));
 	}

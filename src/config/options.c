@@ -15,9 +15,9 @@
 /* ---- "did you mean …?" ---- */
 
 #define WORD_MAX 32u
-#define NEAR_MAX 2u /* further away is no misspelling */
+#define NEAR_MAX 2u /* a larger distance is no misspelling */
 
-/* - and _ are the same to whoever has to remember which it was. */
+/* - and _ are the same: flags have one, the file the other. */
 static bool is_same(char a, char b)
 {
 	a = a == '_' ? '-' : span_lower(a);
@@ -25,13 +25,7 @@ static bool is_same(char a, char b)
 	return a == b;
 }
 
-static unsigned least(unsigned a, unsigned b, unsigned c)
-{
-	unsigned ab = a < b ? a : b;
-	return ab < c ? ab : c;
-}
-
-/* Edit distance, swapped neighbours counting two; long words are never near. */
+/* Edit distance; swapped letters count two, and long words are never near. */
 static unsigned distance(struct span a, struct span b)
 {
 	unsigned row[WORD_MAX + 1];
@@ -45,21 +39,17 @@ static unsigned distance(struct span a, struct span b)
 		for (size_t j = 1; j <= b.len; j++) {
 			unsigned changed = diagonal + !is_same(a.ptr[i - 1], b.ptr[j - 1]);
 			diagonal = row[j];
-			row[j] = least(changed, row[j] + 1, row[j - 1] + 1);
+			unsigned least = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+			row[j] = changed < least ? changed : least;
 		}
 	}
 	return row[b.len];
 }
 
-/* Of a short word two letters are most of it. */
-static unsigned limit_of(struct span wrote)
-{
-	return wrote.len < 4 ? 1 : NEAR_MAX;
-}
-
 struct suggest suggest_begin(struct span wrote)
 {
-	return (struct suggest){ .wrote = wrote, .distance = limit_of(wrote) + 1 };
+	/* Two wrong letters are most of a short word. */
+	return (struct suggest){ .wrote = wrote, .distance = (wrote.len < 4 ? 1 : NEAR_MAX) + 1 };
 }
 
 void suggest_offer(struct suggest *suggest, struct span word)
@@ -81,11 +71,6 @@ void suggest_offer_choices(struct suggest *suggest, const char *choices)
 }
 
 /* ---- options ---- */
-
-static void *field_of(const struct option *option, void *values)
-{
-	return (char *)values + option->offset;
-}
 
 static const struct option_old old_options[] = {
 	{ "stay-awake", "store.local.stay_awake", NULL,
@@ -254,7 +239,7 @@ static int add_text(const struct option *option, const char *text, struct option
 int option_set(const struct option *option, const char *text, void *values,
                struct error_text *ret_expected)
 {
-	void *field = field_of(option, values);
+	void *field = (char *)values + option->offset;
 	switch (option->kind) {
 	case OPTION_ADDRESS:
 		if (!option_is_address(text))
