@@ -1,7 +1,7 @@
 /*
  * base64: RFC 4648 section 4, strictly, by libsodium. Each value has one text: padding
  * is required, unused bits must be 0, and blanks, line ends and other alphabets are
- * refused. So nobody can write a known signature in a second way.
+ * refused. So a known signature has no second spelling.
  *
  * Room: base (libsodium). Threads: pure. Ownership: the caller's bytes.
  */

@@ -1,21 +1,21 @@
 /*
- * breaker: leaves a peer alone that does not work: a sink, a shared store.
+ * breaker: a circuit breaker: stops calls to a peer that fails (a sink, a shared store).
  *
- *   closed     attempts go. It opens after `failures` in a row, or when of at
- *              least `calls` in the last window so many per cent failed.
- *   open       nothing goes until the time is over, which grows with each time that
- *              it opens again: first, 2 · first, … max, less up to a fifth by
- *              chance, so that several gateways do not ask together.
+ *   closed     attempts are made. It opens after `failures` in a row, or when `per_cent` of at
+ *              least `calls` attempts in the last window failed.
+ *   open       no attempts until the open time is over. It doubles each time: first, 2 · first,
+ *              … max, less up to a random fifth, so that several gateways do not retry
+ *              together.
  *   half-open  `probes` attempts at a time. `successes` in a row close it, one
  *              failure opens it again.
  *
  * The open time starts anew only when the breaker has stayed closed for as long as
- * it was open last: a sink that flaps is asked less and less.
+ * it was open last: a sink that flaps is tried less and less often.
  *
  * An attempt that began before the state last changed says nothing about the state
  * now: it carries the breaker's turn of its beginning, and is not counted.
  *
- * What counts as a failure is not for this module: of sinks, see deliver/judge.h.
+ * The caller decides what counts as a failure; for sinks see deliver/judge.h.
  *
  * Room:    base. Threads: one owner; `now_ms` is a parameter and never goes
  *          back. Failure: none.
@@ -65,7 +65,7 @@ struct breaker {
 enum breaker_says {
 	BREAKER_SUCCESS,
 	BREAKER_FAILURE,
-	BREAKER_NOTHING, /* neither: it did not come to that, or the event was to blame */
+	BREAKER_NOTHING, /* neither: not tried, or the event was at fault */
 };
 
 struct breaker_end {
@@ -77,16 +77,16 @@ struct breaker_end {
 
 void breaker_init(struct breaker *breaker, const struct breaker_policy *policy, uint64_t now_ms);
 
-/* How many attempts may begin now; goes over to half-open when the time is come. */
+/* How many attempts may begin now; becomes half-open when the open time is over. */
 uint32_t breaker_room(struct breaker *breaker, uint64_t now_ms);
 
-/* There is room: one begins. Returns the turn, for its end. */
+/* Starts an attempt; there must be room. Returns the turn, for breaker_end(). */
 uint32_t breaker_begin(struct breaker *breaker);
 
 /* Returns whether the state has changed. */
 bool breaker_end(struct breaker *breaker, const struct breaker_end *end);
 
-/* A person knows better: half-open at once if it is open. */
+/* On request of an operator: half-open at once if it is open. */
 void breaker_try_now(struct breaker *breaker);
 
 const char *breaker_state_name(enum breaker_state state); /* "closed", "open", "half-open" */

@@ -3,8 +3,8 @@
  *
  * Room:      base. Threads: one owner.
  * Ownership: buf_free() takes the bytes; a zeroed struct is an empty buf
- *            without a cap. A buf may also stand on memory of the caller
- *            (buf_on()): it never grows then and must not be freed.
+ *            without a cap. A buf may also use the caller's memory (buf_on()): then it never
+ *            grows and must not be freed.
  * Failure:   a failed append changes nothing but sets `failed` to why, which
  *            sticks until buf_clear(); so a run of appends needs one check at
  *            its end.
@@ -24,7 +24,7 @@ struct buf {
 	int failed;  /* 0, or the first error: -ENOMEM, ERR_TOO_LARGE */
 };
 
-/* Room for `more` bytes behind the present ones; 0, -ENOMEM or ERR_TOO_LARGE.
+/* Reserves room for `more` bytes at the end; 0, -ENOMEM or ERR_TOO_LARGE.
  * Does not set `failed`. */
 int buf_reserve(struct buf *buf, size_t more);
 
@@ -39,7 +39,7 @@ void buf_append_slow(struct buf *buf, const void *ptr, size_t len);
 void buf_append_u64(struct buf *buf, uint64_t value); /* decimal */
 void buf_printf(struct buf *buf, const char *format, ...) printf_like(2, 3);
 /* Quoted and escaped; bad UTF-8 becomes U+FFFD. Control characters, also the
- * ones beyond ASCII, and those that turn the direction of a line are written as \u
+ * ones beyond ASCII, and those that change the direction of a line are written as \u
  * escapes (utf8_steers()): safe on a terminal. */
 void buf_append_json(struct buf *buf, struct span text);
 void buf_clear(struct buf *buf); /* keeps the memory */

@@ -23,8 +23,8 @@ enum {
 	ERR_FENCED = -5008,  /* a late writer: the attempt is no longer its own */
 	ERR_CLOSING = -5009, /* shutting down */
 	ERR_CONFIG = -5010,  /* options make no sense together */
-	ERR_AWAY = -5011,    /* the other side is not to be had now: try again later */
-	ERR_KIND = -5012,    /* a file of another kind stands in its place */
+	ERR_AWAY = -5011,    /* the other side is unreachable: try again later */
+	ERR_KIND = -5012,    /* not a regular file */
 };
 
 #define ERROR_TEXT_MAX 512

@@ -8,7 +8,7 @@
  * of libxxhash picks AVX2 or AVX-512 at run time: 64 KiB in 1.2 µs against 3.4
  * with SSE2. But its AVX-512 code returns with the upper halves of the registers
  * dirty, and every SSE instruction after that runs up to four times slower (12 µs
- * for the same 64 KiB with SSE2): clean_upper_halves() mends that.
+ * for the same 64 KiB with SSE2): clean_upper_halves() prevents that.
  */
 #include "base/hash.h"
 

@@ -1,10 +1,10 @@
 /*
  * hash: keyed digests, checksums and random bytes.
  *
- * hash_keyed128() is SipHash-2-4 with 128 bits out: with a secret key nobody can
- * choose inputs that collide. See hash.c for the figures.
+ * hash_keyed128() is SipHash-2-4 with 128 bits out: without the key, inputs that collide cannot
+ * be chosen. See hash.c for the figures.
  *
- * hash_checksum64() is XXH3: finds damage, keeps no enemy out. hash_secret64() is
+ * hash_checksum64() is XXH3: finds damage, but does not stop an attacker. hash_secret64() is
  * XXH3 with a secret of 192 bytes in the place of its public one: as fast, and
  * good enough where a collision would only spoil a hint.
  *

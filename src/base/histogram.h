@@ -1,5 +1,5 @@
 /*
- * histogram: how often which value, within 3 %.
+ * histogram: counts of recorded values, within 3 %.
  *
  * Log-linear and fixed: 32 buckets per power of two, exact below 64, up to
  * 2^40 - 1; greater values count as that. Recording is three additions and a

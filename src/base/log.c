@@ -35,8 +35,8 @@ struct log_field log_code(int error)
 
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
 
-/* May this site write now? If so, ret_left_out says how many lines it had to
- * leave out before. Racing threads may let a line too many through. */
+/* May this site write now? If so, ret_left_out is the number of lines that it suppressed since
+ * it last wrote. Racing threads may write one line too many. */
 static bool site_may_write(struct log_site *site, uint64_t now_ms, uint32_t *ret_left_out)
 {
 	uint64_t began = atomic_load_explicit(&site->window_ms, memory_order_relaxed);
@@ -65,7 +65,7 @@ static bool is_bare(struct span text)
 	return text.len > 0;
 }
 
-/* A field is in the line wholly or not at all. */
+/* Appends the whole field or nothing of it. */
 static bool append_field(struct buf *line, const struct log_field *field)
 {
 	size_t before = line->len;
@@ -103,9 +103,8 @@ static bool append_field(struct buf *line, const struct log_field *field)
 	return false;
 }
 
-/* A gateway must not stand still because nobody reads its log: what a full pipe
- * does not take is lost. One that poll() calls writable takes LOG_LINE_MAX bytes
- * (PIPE_BUF) without blocking. */
+/* Never blocks: what a full pipe does not accept is lost. A pipe that poll() reports as
+ * writable accepts LOG_LINE_MAX bytes (PIPE_BUF) without blocking. */
 static bool give(struct span text)
 {
 	struct pollfd out = { .fd = options.fd, .events = POLLOUT };

@@ -9,8 +9,8 @@
  * the terminal as a control sequence. What is secret must not be given to the
  * log at all: redaction belongs to the caller.
  *
- * Every call site may write LOG_BURST lines in LOG_WINDOW_MS; what it had to
- * leave out is told by the next line that it writes (suppressed=n).
+ * Every call site may write LOG_BURST lines in LOG_WINDOW_MS; the next line that it writes
+ * counts those that were suppressed (suppressed=n).
  *
  * Room:    base. It does not ask for the time: serve/ gives a clock function to
  *          log_setup(); without one, lines carry no time and have no limit.

@@ -2,8 +2,7 @@
  * map: see map.h.
  *
  * Invariants (map_check()):
- * 1. An item stands in the shard of its hash, and no slot between its home and its place
- *    is empty.
+ * 1. An item is in the shard of its hash, and no slot between its home and its own is empty.
  * 2. A shard has a power of two of slots, or none, and always an empty one if it has any.
  * 3. `count` and `slots` are the sums over all shards.
  */
@@ -48,7 +47,7 @@ void map_free(struct map *map)
 /* ---- places ---- */
 
 /* Keys are digests or counted numbers: the high bits of a product with an odd number are
- * spread either way, and nobody outside can choose a key. */
+ * spread either way, and no client can choose a key. */
 static uint64_t hash_of(const struct map *map, const void *key)
 {
 	uint64_t word;
@@ -86,7 +85,7 @@ static bool is_empty(const struct map *map, const char *item)
 	return word == 0 && end == 0;
 }
 
-/* The slot of this key, or the empty one where it would stand. The shard has slots. */
+/* The slot of this key, or the empty one where it belongs. The shard has slots. */
 static uint32_t seek(const struct map *map, const struct map_shard *shard, const void *key,
                      uint64_t hash)
 {
@@ -258,7 +257,7 @@ uint64_t map_sweep(struct map *map, uint64_t budget, bool (*over)(const void *it
 			ended++;
 			continue;
 		}
-		/* What closes the gap stands in this slot then: look again. */
+		/* Another item may have moved into this slot: look again. */
 		const char *item = item_at(map, shard, map->sweep_slot);
 		if (!is_empty(map, item) && over(item, user))
 			vacate(map, shard, map->sweep_slot);

@@ -37,10 +37,10 @@ struct map {
 void map_init(struct map *map, uint32_t item_bytes, uint32_t key_bytes);
 void map_free(struct map *map); /* empty and usable afterwards */
 
-void *map_find(const struct map *map, const void *key); /* NULL: it is not there */
+void *map_find(const struct map *map, const void *key); /* NULL: not found */
 /* Room for an item with this key: the next map_put() of it cannot fail. */
 int map_reserve(struct map *map, const void *key) must_check;
-/* The item with this key; a new one is zero behind its key. */
+/* The item with this key; a new one is zero after its key. */
 void *map_put(struct map *map, const void *key) must_check;
 bool map_remove(struct map *map, const void *key); /* false: it was not there */
 

@@ -25,15 +25,15 @@ void *mem_map(size_t size) must_check;
 void *mem_unmap(void *ptr, size_t size); /* accepts NULL, returns NULL */
 
 /* Addresses first, memory later: mem_reserve() gives addresses that cost nothing,
- * mem_commit() makes a part of them zeroed memory (false: it is not there), mem_decommit()
+ * mem_commit() makes a part of them zeroed memory (false: no memory), mem_decommit()
  * gives the pages of a part back, which is zeroed memory still. mem_unmap() ends them all. */
 void *mem_reserve(size_t size) must_check;
 bool mem_commit(void *ptr, size_t size) must_check;
 void mem_decommit(void *ptr, size_t size);
 
 /* Tests: the n-th allocation from now fails (1 is the next); `forever` makes
- * all later ones fail too; n = 0 ends the plan. mem_fail_count() tells how
- * many allocations there were since the plan began. */
+ * all later ones fail too; n = 0 ends the plan. mem_fail_count() counts the allocations since
+ * the plan began. */
 void mem_fail_at(unsigned long n, bool forever);
 unsigned long mem_fail_count(void);
 
@@ -45,7 +45,7 @@ static inline void mem_free_at(void *pointer_to_pointer)
 /* cleanup_free char *x = …; is freed when the scope ends. */
 #define cleanup_free __attribute__((cleanup(mem_free_at)))
 
-/* Hands an owned pointer on and forgets it here. */
+/* Moves an owned pointer out of a variable. */
 #define TAKE(pointer)                                   \
 	__extension__({                                 \
 		__typeof__(pointer) taken_ = (pointer); \

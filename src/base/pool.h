@@ -18,15 +18,15 @@
 
 #include "base/check.h"
 
-/* With what stands before them in memory, 65 and 33 cache lines: an odd count
+/* With their headers, 65 and 33 cache lines: an odd count
  * spreads the first lines of many buffers over all sets of a cache, where a
  * power of two would put them all into one. */
 #define POOL_INPUT_ROOM (65u * 64u - 16u)
 #define POOL_OUTPUT_ROOM (33u * 64u - 16u)
-#define POOL_SPARE_MAX 1024 /* of each kind; beyond goes back to the heap */
+#define POOL_SPARE_MAX 1024 /* of each kind; more are freed */
 
-/* Things that nobody uses now. Their addresses stand here and not in themselves: to take
- * one touches nothing, and those that come after it can be fetched ahead. */
+/* Unused buffers. Their addresses are kept here and not in the buffers themselves: so taking
+ * one does not touch it, and the next ones can be prefetched. */
 struct spares {
 	uint32_t count;
 	void *items[POOL_SPARE_MAX];
@@ -34,7 +34,7 @@ struct spares {
 
 #define SPARES_AHEAD 4u
 
-/* NULL: there is none. */
+/* NULL if there is none. */
 static inline void *spares_take(struct spares *spares)
 {
 	if (unlikely(spares->count == 0))

@@ -19,7 +19,7 @@ static bool is_code(const char *digits, char byte)
 	return hex_decode(span_of(digits, 2), &value, 1) && value == (unsigned char)byte;
 }
 
-/* With how many bytes the text begins that stand for this one. */
+/* The number of bytes at the start of the text that encode this byte; 0: none. */
 static size_t spelled(struct span text, char byte)
 {
 	CHECK(text.ptr && text.len > 0);

@@ -9,12 +9,11 @@
 #include "base/check.h"
 #include "base/span.h"
 
-/* Are they equal? Lengths are compared first and are no secret; the time for
- * equal lengths tells nothing of the bytes. Two empty spans are not equal: what
- * is empty proves nothing. */
+/* Are they equal? Lengths are compared first and are no secret; the time for equal lengths does
+ * not depend on the bytes. Two empty spans are not equal. */
 bool secret_equal(struct span a, struct span b) must_check;
 
-/* What is shorter is too common in any text to be blotted out of it. */
+/* Shorter secrets occur in any text and are not replaced. */
 #define SECRET_BLOT_MIN 4u
 
 /* Where a text repeats the secret, as it is or with some of its bytes written as \/, \u002f or
@@ -22,7 +21,7 @@ bool secret_equal(struct span a, struct span b) must_check;
  * secret at its end goes too. Returns the new length. */
 size_t secret_blot(char *text, size_t len, struct span secret, bool cut);
 
-/* Overwrites, also where a compiler would think that nobody looks any more. */
+/* Overwrites; the compiler cannot remove it. */
 void secret_wipe(void *ptr, size_t len);
 
 /* ---- signatures ---- */
@@ -38,7 +37,7 @@ bool sign_verify(const unsigned char key[static SIGN_PUBLIC_LEN],
 
 #define SIGN_HMAC_LEN 32
 
-/* A secret made ready: what depends on it alone is hashed already. For
+/* A prepared secret: the part that depends on it alone is hashed already. For
  * secret_wipe() when it is no longer needed. */
 struct sign_hmac_key {
 	_Alignas(8) unsigned char state[208];

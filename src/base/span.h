@@ -3,8 +3,8 @@
  * NUL-terminated by promise.
  *
  * Room:      base. Threads: values, no state.
- * Ownership: whoever made the bytes; the function that takes a span says how
- *            long they must live.
+ * Ownership: the bytes stay their creator's; a function that takes a span documents how long
+ *            they must live.
  */
 #pragma once
 
@@ -75,8 +75,7 @@ static inline bool span_cut_start(struct span *text, struct span start)
 	return starts;
 }
 
-/* What stands before the separator (all, when there is none); `text` is then
- * what stands behind it. */
+/* The text before the separator (all of it without one); `text` becomes the rest after it. */
 static inline struct span span_cut_item(struct span *text, char separator)
 {
 	const char *end = text->len ? memchr(text->ptr, separator, text->len) : NULL;

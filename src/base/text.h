@@ -3,7 +3,7 @@
  *
  * Room: base. Threads: pure. Ownership: everything is the caller's.
  * Failure: parsers return ERR_INVALID or ERR_TOO_LARGE, say in ret_text (may be
- * NULL) what was expected, and leave the result alone.
+ * NULL) what was expected, and do not write the result.
  */
 #pragma once
 

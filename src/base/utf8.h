@@ -1,6 +1,6 @@
 /*
  * utf8: is this a well-formed sequence? Unicode's table 3-7: no overlong
- * forms, no surrogates, nothing beyond U+10FFFF. And is it fit to be shown?
+ * forms, no surrogates, nothing beyond U+10FFFF. And may it be shown on a terminal?
  *
  * Room: base. Threads: pure.
  */
@@ -57,8 +57,8 @@ static inline unsigned utf8_code(const char *ptr, size_t n)
 	              : (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
 }
 
-/* Would the well-formed sequence of n bytes steer a terminal, or the order in which a
- * line is shown? The controls (C0, DEL, C1), the marks, embeddings, overrides and isolates
+/* Does the well-formed sequence of n bytes control a terminal, or the order in which a line is
+ * shown? The controls (C0, DEL, C1), the marks, embeddings, overrides and isolates
  * of the bidirectional algorithm, and the separators of lines. */
 static inline bool utf8_steers(const char *ptr, size_t n)
 {

@@ -71,7 +71,7 @@ bool http1_is_value_char(char c)
 	return u == '\t' || (u >= 0x20 && u != 0x7f);
 }
 
-/* A line feed stands at `at`: DONE when it ends the head, MORE when only a line. */
+/* There is a line feed at `at`: DONE if it ends the head, MORE if it ends a line. */
 static inline enum http1_status end_line(struct http1_scan *scan, const char *ptr, uint32_t at,
                                          struct http1_refusal *ret_refusal)
 {
@@ -89,7 +89,7 @@ static inline enum http1_status end_line(struct http1_scan *scan, const char *pt
 	return HTTP1_MORE;
 }
 
-/* Looks at the bytes from scan->at to `end`; DONE leaves scan->at behind the head. */
+/* Scans the bytes from scan->at to `end`; on DONE scan->at is after the head. */
 static enum http1_status scan_lines(struct http1_scan *scan, const char *ptr, uint32_t end,
                                     struct http1_refusal *ret_refusal)
 {
@@ -129,7 +129,7 @@ enum http1_status http1_scan_head(struct http1_scan *scan, struct span input,
 	bool over = input.len >= limits->head_bytes;
 	uint32_t end = over ? limits->head_bytes : (uint32_t)input.len;
 	CHECK(scan->at <= end);
-	/* So that a TLS hello or other noise is not waited on. */
+	/* Refuse a TLS hello or other noise at once. */
 	if (scan->at == 0 && end > 0 && input.ptr[0] != '\r' && !is_class(input.ptr[0], TOKEN))
 		return refuse(ret_refusal, 400, "this is not an HTTP request");
 	enum http1_status status = scan_lines(scan, input.ptr, end, ret_refusal);
@@ -142,7 +142,7 @@ enum http1_status http1_scan_head(struct http1_scan *scan, struct span input,
 	return refuse(ret_refusal, 431, "the header section is too large");
 }
 
-/* The first byte from `at` on that may not stand in a value; the CR that ends
+/* The first byte from `at` that is not allowed in a value; the CR that ends
  * the line is one, so the search ends before `end`. */
 static inline const char *value_end(const char *at, const char *end)
 {
@@ -206,7 +206,7 @@ static enum http1_status parse_version(struct span text, struct http1_head *ret_
 	return HTTP1_DONE;
 }
 
-/* What the request says of itself, until all of it is read. */
+/* Facts that are checked when the whole head is parsed. */
 struct seen {
 	struct span authority; /* of a target in absolute form */
 	struct span host;
@@ -321,8 +321,8 @@ static enum http1_status read_coding(struct span value, struct http1_head *head,
 		return refuse(ret_refusal, 400, "more than one Transfer-Encoding");
 	if (head->minor == 0)
 		return refuse(ret_refusal, 400, "Transfer-Encoding in HTTP/1.0");
-	/* Near misses are how smuggling is tried; what is plainly something
-	 * else is only unknown to us. */
+	/* A near miss is an attempt at request smuggling (400); any other coding is only
+	 * unsupported (501). */
 	if (!span_eq(value, SPAN("chunked")))
 		return value.len == 0 || contains_nocase(value, SPAN("chunked"))
 		               ? refuse(ret_refusal, 400,
@@ -380,7 +380,7 @@ static enum http1_status read_expect(struct span value, struct http1_head *head,
 	return HTTP1_DONE;
 }
 
-/* Most headers leave at the switch: their length is nobody's. */
+/* The length rules out most headers. */
 static inline enum http1_status note_header(const struct http1_header *header,
                                             struct http1_head *head, struct seen *seen,
                                             struct http1_refusal *ret_refusal)
@@ -416,7 +416,7 @@ static inline enum http1_status note_header(const struct http1_header *header,
 	return HTTP1_DONE;
 }
 
-/* One line from *at, which is moved behind it. `end` is the end of the head. */
+/* Parses one line at *at and moves *at after it. `end` is the end of the head. */
 static inline enum http1_status parse_header(const char **at, const char *end,
                                              struct http1_header *ret_header,
                                              struct http1_refusal *ret_refusal)
@@ -470,8 +470,8 @@ enum http1_status http1_parse_head(struct span head, const struct http1_limits *
 		return refuse(ret_refusal, 400, "both Content-Length and Transfer-Encoding");
 	if (ret_head->minor == 1 && !seen.host.len)
 		return refuse(ret_refusal, 400, "Host is missing");
-	/* The RFC has Host ignored then. Two hosts in one request are how caches
-	 * and filters are fooled, and no proxy sends them. */
+	/* The RFC ignores Host then. Two different hosts in one request fool caches and
+	 * filters, and no proxy sends them. */
 	if (unlikely(seen.authority.len) && seen.host.len &&
 	    !span_eq_nocase(seen.authority, seen.host))
 		return refuse(ret_refusal, 400, "the request target and Host do not agree");

@@ -1,8 +1,7 @@
 /*
- * http1: HTTP/1.1 requests, as strict as a gateway must be. Pure: bytes in,
- * spans out.
+ * http1: HTTP/1.1 requests, parsed strictly. Pure: bytes in, spans out.
  *
- * Grammar: RFC 9112, less what smuggling lives on. CRLF only; no obs-fold, NUL
+ * Grammar: RFC 9112, without what request smuggling uses. CRLF only; no obs-fold, NUL
  * or bare CR; no empty name, no space before the colon; one Host; digits-only
  * Content-Length, once; Transfer-Encoding exactly "chunked", once, and never
  * with Content-Length; HTTP/1.1 and 1.0 only; the target in origin form ("/…",
@@ -10,8 +9,8 @@
  * Host's. Each refusal says why. One empty line before the request line is
  * skipped, as RFC 9112 2.2 asks.
  *
- * Use:     http1_scan_head() with all bytes so far until it is not MORE (it
- *          looks at no byte twice), then http1_parse_head() once, then for a
+ * Use:     http1_scan_head() with all bytes so far until it is not MORE (no byte is scanned
+ *          twice), then http1_parse_head() once, then for a
  *          chunked body http1_chunked_decode() with each new piece. Where the
  *          input is cut into pieces never changes the outcome.
  * Room:    codec. Threads: pure. Ownership: spans point into the caller's bytes.
@@ -81,7 +80,7 @@ struct http1_limits {
 	uint32_t headers; /* at most HTTP1_HEADERS_MAX */
 };
 
-/* How far the search for the end of a head came. Zeroed before each request. */
+/* Progress of the search for the end of a head. Zeroed before each request. */
 struct http1_scan {
 	uint32_t at;    /* bytes looked at */
 	uint32_t line;  /* where the current line starts */
@@ -150,7 +149,7 @@ size_t http1_write_head(const struct http1_answer *answer, char *out);
 
 const char *http1_reason(uint16_t status); /* "Not Found"; "Unknown" beyond */
 bool http1_is_token_char(char c);          /* tchar of RFC 9110 */
-bool http1_is_token(struct span text);     /* not empty, of those alone: a header's name */
+bool http1_is_token(struct span text);     /* not empty, only tchars: a header's name */
 bool http1_is_value_char(char c);          /* VCHAR, obs-text, SP, TAB */
 /* Is it this media type, whatever its parameters? */
 bool http1_is_media_type(struct span content_type, struct span type);

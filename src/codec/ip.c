@@ -118,7 +118,7 @@ int ip_parse(struct span text, struct ip_address *ret_address)
 	return 0;
 }
 
-/* Sets the bits behind the prefix to 0 and tells whether they were. */
+/* Clears the bits after the prefix; true if they were 0 already. */
 static bool cut_to_prefix(struct ip_network *network)
 {
 	bool clean = true;

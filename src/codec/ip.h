@@ -25,7 +25,7 @@ struct ip_address {
 };
 
 struct ip_network {
-	struct ip_address address; /* bits behind the prefix are 0 */
+	struct ip_address address; /* bits after the prefix are 0 */
 	uint8_t bits;              /* of the prefix, of 128 */
 };
 
@@ -35,16 +35,16 @@ bool ip_is_loopback(const struct ip_address *address); /* 127.0.0.0/8, ::1 */
 /* Of a header Host: "localhost:8080", "127.0.0.1", "[::1]:80". */
 bool ip_is_loopback_host(struct span host);
 
-/* Why no stranger may be sent there: "a loopback", "a private", "a link-local", … as
- * in "… address"; NULL for one of the public internet. Addresses of IPv6 that stand for
- * one of IPv4 (NAT64, 6to4, Teredo) are such a reason of their own: what they reach is
- * for the network to say. */
+/* The kind of a special-purpose address, to which no request of a user may be sent: "a
+ * loopback", "a private", "a link-local", … (add " address"); NULL for a public one. IPv6
+ * addresses that embed an IPv4 address (NAT64, 6to4, Teredo) count as special: what they reach
+ * depends on the network. */
 const char *ip_special(const struct ip_address *address);
 
 int ip_parse(struct span text, struct ip_address *ret_address) must_check;
 
-/* "10.0.0.0/8", "2001:db8::/32", or one address. Bits behind the prefix must be
- * 0: 10.1.0.0/8 is a slip, and which one nobody but its writer knows. */
+/* "10.0.0.0/8", "2001:db8::/32", or one address. Bits after the prefix must be 0: 10.1.0.0/8 is
+ * a mistake. */
 int ip_network_parse(struct span text, struct ip_network *ret_network,
                      struct error_text *ret_text) must_check;
 
@@ -76,7 +76,7 @@ static inline bool socket_address_is_unix(const struct sockaddr *address)
 	return address->sa_family == AF_UNIX;
 }
 
-/* sin_port and sin6_port stand at the same place. */
+/* sin_port and sin6_port have the same offset. */
 static inline uint16_t socket_address_port(const struct sockaddr *address)
 {
 	const void *any = address;

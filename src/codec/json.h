@@ -1,14 +1,14 @@
 /*
- * json: a validating scanner over raw bytes. It builds nothing: one pass tells
- * whether a text is JSON, and where the values of the wanted paths stand.
+ * json: a validating scanner over raw bytes. It builds no tree: one pass checks that a text is
+ * JSON and finds the values of the wanted paths.
  *
  * Grammar: RFC 8259, strictly. UTF-8 without BOM, shortest form, no surrogates;
- * no lone \uD800 … \uDFFF; no control characters in strings; numbers are judged
- * but kept as text; nothing after the value. Containers nest at most
+ * no lone \uD800 … \uDFFF; no control characters in strings; numbers are checked but kept as
+ * text; nothing after the value. Containers nest at most
  * JSON_DEPTH_MAX deep and are scanned without recursion.
  *
  * Names are compared by value: "\u0069d" is the name id. A name on a wanted path
- * that occurs twice is refused, since two readers would see two different events;
+ * that occurs twice is refused, since two parsers could see two different events;
  * other names may repeat.
  *
  * Room:      codec. Threads: pure; a plan is read only.
@@ -94,7 +94,7 @@ static inline struct json_value json_get(const struct json_doc *doc, uint32_t no
 	return doc->values[node];
 }
 
-/* Judges `text` and finds the values of the plan's paths (NULL: none). On failure
+/* Validates `text` and finds the values of the plan's paths (NULL: none). On failure
  * nothing but doc->problem means anything. */
 int json_scan(struct span text, const struct json_plan *plan, struct json_doc *doc) must_check;
 
@@ -111,8 +111,7 @@ struct json_elements {
 int json_elements_begin(struct json_elements *ret_elements, struct span text) must_check;
 
 /* 1: an element; 0: the array has ended, and nothing comes after it; ERR_INVALID.
- * After a repeated name one may ask again, with another plan or none, for the
- * same element. Offsets of problems are those of the whole text. */
+ * After a repeated name it may be called again for the same element, with another plan or none. Offsets of problems are those of the whole text. */
 int json_elements_next(struct json_elements *elements, const struct json_plan *plan,
                        struct json_doc *doc, struct span *ret_element) must_check;
 

@@ -1,15 +1,15 @@
 /*
  * json_diff: in which members do two JSON objects differ?
  *
- * Members are told by their path, "detail.status"; where both sides have an object,
- * what differs inside of it is told instead. Arrays are compared as a whole. Values
+ * Members are reported by their path, "detail.status"; if both sides are objects, the
+ * differences inside are reported instead. Arrays are compared as a whole. Values
  * are compared by their canonical form (jcs.h), so the order of members, blanks and
  * spellings of a number do not count.
  *
  * Room:      codec. Threads: pure.
  * Ownership: everything is the caller's.
- * Failure:   ERR_INVALID: one of them is no JSON object. ERR_TOO_LARGE: so many
- *            members in so different an order that it would take too long. -ENOMEM.
+ * Failure:   ERR_INVALID: one of them is no JSON object. ERR_TOO_LARGE: too many members in a
+ *            different order. -ENOMEM.
  */
 #pragma once
 

@@ -4,7 +4,7 @@
  *
  * They are found ahead, a chunk at a time. Strings are short, and a scanner that
  * searches for the end of each one waits for a load, a compare and a count every time,
- * behind a branch that nobody can predict. Reading a list of places does not.
+ * after a branch that cannot be predicted. Reading a list of positions does not.
  *
  * Uses SSE2, which every x86-64 has; elsewhere words of eight bytes.
  *
@@ -27,7 +27,7 @@ struct json_marks {
 	const char *base;  /* where the chunk begins … */
 	const char *until; /* … and where it ends */
 	uint32_t count;
-	uint32_t next; /* the first that was not asked for */
+	uint32_t next; /* the first that is not consumed */
 	uint32_t safe; /* before these, JSON_MARKS_AHEAD can be read, and as many bytes after
 	                * each of them as JSON_MARKS_BEHIND */
 	/* With room for what is written beyond the last. */
@@ -37,7 +37,7 @@ struct json_marks {
 /* The chunk that begins at p. At the end of the text there is one more mark. */
 void json_marks_fill(struct json_marks *marks, const char *p, const char *end);
 
-/* Was one asked for that is at p or after it? */
+/* Was a mark at p or after it consumed already? */
 static inline bool json_marks_are_beyond(const struct json_marks *marks, const char *p)
 {
 	if (marks->next == 0)

@@ -126,8 +126,8 @@ static inline struct json_name_key json_name_key_slow(const char *p, size_t len)
 	return (struct json_name_key){ head, len > 8 ? json_load64(p + len - 8) : head };
 }
 
-/* For a name of `len` bytes at p; bytes up to `end` may be read. Names are short and
- * long by turns, which no branch would foresee: so there is none for that. */
+/* For a name of `len` bytes at p; bytes up to `end` may be read. The lengths of names cannot be
+ * predicted: so there is no branch on them. */
 static inline struct json_name_key json_name_key(const char *p, size_t len, const char *end)
 {
 	if (unlikely(end - p < 8))

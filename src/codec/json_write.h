@@ -1,8 +1,8 @@
 /*
  * json_write: writes JSON into a struct buf, member by member.
  *
- * A `name` of NULL is an element of an array, or the whole text. Commas come by
- * themselves: one is written unless the bytes so far end with {, [, :, a blank or a line
+ * A `name` of NULL is an element of an array, or the whole text. Commas are automatic: one is
+ * written unless the bytes so far end with {, [, :, a blank or a line
  * end, or there are none. So an object can be put together in parts, and the parts of a list too.
  *
  *   json_object_begin(out, NULL);

@@ -7,8 +7,8 @@
  * leap second is the last moment of its minute. What is finer than a millisecond
  * is cut off.
  *
- * Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, told
- * by their size: below 1e11 (the year 5138) seconds, below 1e14 milliseconds, and
+ * Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, recognised by
+ * their size: below 1e11 (the year 5138) seconds, below 1e14 milliseconds, and
  * so on. A fraction counts: Slack's 1712345678.000200 is a time.
  *
  * Room: codec. Threads: pure.

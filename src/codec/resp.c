@@ -60,8 +60,8 @@ static bool is_hex_pair(const char *at, const char *end)
 	return end - at >= 4 && at[1] == 'x' && hex_value(at[2]) >= 0 && hex_value(at[3]) >= 0;
 }
 
-/* Reads a quoted part from behind its quote on and writes it to *out. NULL: it does not
- * end, or something stands close behind it. */
+/* Reads a quoted part, from after its opening quote, and writes it to *out. NULL: the closing
+ * quote is missing, or no blank follows it. */
 static const char *read_quoted(const char *at, const char *end, char quote, char **out)
 {
 	for (; at < end && *at != quote; at++) {

@@ -11,7 +11,7 @@
 #define DECIMAL_DIGITS_MAX 12 /* before the dot */
 #define FRACTION_DIGITS_MAX 3
 
-/* Where the value goes; without `bytes` it is only judged. */
+/* Output of the value; without `bytes` it is only checked. */
 struct out {
 	char *bytes;
 	size_t len, room;
@@ -120,7 +120,7 @@ static bool is_binary_char(char c)
 	return is_alpha(c) || is_digit(c) || c == '+' || c == '/' || c == '=';
 }
 
-/* Between colons; the alphabet is judged, the value is nobody's here. */
+/* Between colons; the alphabet is checked, the value is not used. */
 static int sf_binary(struct span *text)
 {
 	*text = span_skip(*text, 1);

@@ -1,6 +1,6 @@
 /*
  * structured_field: an Item of RFC 8941 that is a String or a Token, such as the
- * value of Idempotency-Key. Parameters behind it are judged and left out.
+ * value of Idempotency-Key. Parameters after it are checked and dropped.
  *
  * Any other type, a list, and whatever the grammar does not allow are refused.
  * Blanks around the item are SP only, as the RFC has it: the field's own

@@ -1,8 +1,8 @@
 /*
  * yaml: a document as a tree, each node with the place where it was written.
  *
- * What libyaml reads (YAML 1.1), less what a configuration does not need and an
- * attacker would like: no anchors and aliases, no tags, one document, names are
+ * What libyaml reads (YAML 1.1), less what a configuration does not need and an attacker could
+ * use: no anchors and aliases, no tags, one document, names are
  * texts. All scalars are texts; what they mean is up to the reader.
  *
  * One thing more than YAML: ${NAME} and ${NAME:-text} may stand without quotes

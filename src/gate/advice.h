@@ -1,5 +1,5 @@
 /*
- * advice: is a source's window long enough, and which one would be?
+ * advice: is a source's window long enough, and which window would be?
  *
  * It goes by three things: the longest gap that was seen between an original
  * and its duplicate (also of duplicates that came after the window), how many
@@ -77,8 +77,7 @@ const char *advice_trust_name(enum advice_trust trust); /* "none", "low", … */
  * not. The one table of it: config/preset_guide.c has the words. */
 uint64_t advice_retries_ms(struct span preset);
 
-/* The least window that one would write, such as 15m, 6h or 4d, and is at
- * least this long. */
+/* Rounds up to a usual window, such as 15m, 6h or 4d. */
 uint64_t advice_round_up_ms(uint64_t ms);
 
 /* When to warn again. Zeroed: never warned. */
@@ -88,7 +87,6 @@ struct advice_alarm {
 	enum advice_state state;
 };
 
-/* True: the window is too short or nearly so, and that is news: it was not
- * said in the last day, has become worse, or the gaps have grown by a quarter.
- * Notes that it was said. */
+/* True if a warning is due: the window is too short or nearly so, and there was no warning in
+ * the last day, or it became worse, or the gaps grew by a quarter. Records the warning. */
 bool advice_alarm_due(struct advice_alarm *alarm, const struct advice *advice, uint64_t now_ms);

@@ -14,8 +14,8 @@
  * What a claim is known by: word[0] and the upper half of word[1] are the key, 96
  * bits of a keyed digest (SipHash-2-4-128) over scope, rule and typed parts. The
  * lower half of word[1] is the content check: 32 bits of a keyed digest of what the
- * event says, by which a `once` claim that comes again with other content is told
- * from a duplicate; 0 is unknown. It is no part of the key.
+ * event says, by which a `once` claim that comes again with other content is distinguished from
+ * a duplicate; 0 is unknown. It is no part of the key.
  *
  * The chance that among 100 million claims any two different keys agree in 96 bits
  * is 6e-14; that of two contents to agree in the check is 2e-10, each time.
@@ -70,7 +70,7 @@ struct claim {
 	struct digest digest;
 	uint32_t window_s; /* at least 1 */
 	uint8_t kind;      /* enum claim_kind */
-	bool shadow;       /* never drops the event; what it would have said is told */
+	bool shadow;       /* never drops the event; what it would have decided is recorded */
 	bool equal_drops;  /* newest: an equal order is stale; else it passes */
 	/* newest: what goes forwards: milliseconds << 8 | rank of a tie. */
 	uint64_t order;

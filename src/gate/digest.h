@@ -23,12 +23,12 @@
  *   '*'   list: keyed digest of its elements, each as a part of its own, 16 bytes
  *   'b'   body that is not JSON: keyed digest of its bytes, 16 bytes
  *   'i'   place within a batch: decimal digits
- *   '>'   a rule that goes forwards (newest): stands first, empty
+ *   '>'   a rule that goes forwards (newest): comes first, empty
  *   '-'   missing: empty
  *
  * Invariants
  *   D1  Two inputs have the same bytes only if scope, rule and each part's type
- *       and value are the same: every length stands before what it measures. (Of
+ *       and value are the same: every length precedes what it measures. (Of
  *       containers, lists and bodies: unless 128 keyed bits collide.)
  *   D2  Nothing of the door or of the way a value was written goes in.
  *
@@ -66,7 +66,7 @@ enum digest_part {
 	DIGEST_MISSING = '-'
 };
 
-/* What stands before the parts: the same for all events of a source and rule. */
+/* What precedes the parts: the same for all events of a source and rule. */
 struct digest_scope {
 	uint8_t len;
 	unsigned char bytes[DIGEST_SCOPE_MAX];

@@ -13,7 +13,7 @@
 #include "base/check.h"
 #include "base/span.h"
 
-/* How the bytes of a text stand for its value. */
+/* How a text is encoded. */
 enum event_coding {
 	EVENT_TEXT_NONE = 0, /* there is no such text */
 	EVENT_TEXT_PLAIN,    /* as they are */
@@ -32,7 +32,7 @@ struct event {
 	const char *name;              /* of the recipe's case: "genesys conversation" */
 	bool json;                     /* the payload is one JSON text, */
 	bool line;                     /* and known to be without line breaks */
-	bool replay;                   /* its sender was asked to send it again */
+	bool replay;                   /* the sender was asked to send it again */
 	struct span source;            /* the name of the way in */
 	struct event_text id;          /* as the sender knows it */
 	struct event_text type;        /* what kind of thing happened, if it says so */
@@ -50,6 +50,5 @@ int event_text_value(struct event_text text, char *bytes, size_t room,
                      struct span *ret_value) must_check;
 
 /* Milliseconds since 1970 of an ISO 8601 text (date, time, fraction, offset) or
- * of a number of seconds, milliseconds, microseconds or nanoseconds, told by its
- * size. ERR_INVALID: it is neither, or before 1970 or after 9999. */
+ * of a number of seconds, milliseconds, microseconds or nanoseconds, by its size. ERR_INVALID: it is neither, or before 1970 or after 9999. */
 int event_time_ms(struct event_text text, uint64_t *ret_ms) must_check;

@@ -63,7 +63,7 @@ static uint32_t slot_of(const struct gap *gap, uint64_t word)
 	return slot;
 }
 
-/* Takes an entry out; those behind it that would no longer be found move up. */
+/* Removes an entry; entries after it that would no longer be found move up. */
 static void take_out(struct gap *gap, uint32_t slot)
 {
 	CHECK(gap->count > 0 && gap->entries[slot].ticket != 0);
@@ -72,7 +72,7 @@ static void take_out(struct gap *gap, uint32_t slot)
 	     at = (at + 1) % GAP_SLOTS) {
 		uint32_t home = home_of(gap->entries[at].word);
 		if ((at - home) % GAP_SLOTS < (at - hole) % GAP_SLOTS)
-			continue; /* it began behind the hole */
+			continue; /* its home is after the hole */
 		gap->entries[hole] = gap->entries[at];
 		hole = at;
 	}
@@ -80,8 +80,8 @@ static void take_out(struct gap *gap, uint32_t slot)
 	gap->count--;
 }
 
-/* What moves into a slot is looked at again; what moves to the end from the
- * start has been judged. */
+/* Checks again what moves into a slot. An entry that moves from the start to the end was
+ * checked already. */
 static void leave_out(struct gap *gap, uint64_t older_than_ms)
 {
 	for (uint32_t i = 0; i < GAP_SLOTS;) {
@@ -109,7 +109,7 @@ static void make_room(struct gap *gap, uint64_t now_ms, uint32_t window_s)
 		gap->sample++;
 		leave_out(gap, from_ms);
 	}
-	/* Only words that share all their low bits come this far. */
+	/* Only if all words share their low bits. */
 	if (gap->count == GAP_ENTRIES_MAX)
 		leave_out(gap, UINT64_MAX);
 }
@@ -264,12 +264,12 @@ int gap_read(struct gap *gap, struct span bytes)
 
 /* ---- words ---- */
 
-/* Below `least` of a unit the next one says more: "47h", not "1d 23h". */
+/* Below `least` of a unit the next one is more precise: "47h", not "1d 23h". */
 static const struct unit {
 	uint64_t ms;
 	uint64_t least;
 	const char *name;
-	bool with_rest; /* one digit of it is told together with the next unit */
+	bool with_rest; /* a single digit is shown with the next unit */
 } units[] = {
 	{ DAY_MS, 3, "d", true },     { HOUR_MS, 2, "h", true }, { MINUTE_MS, 2, "m", true },
 	{ SECOND_MS, 1, "s", false }, { 1, 0, "ms", false },

@@ -2,7 +2,7 @@
  * gap: how long after an original its duplicates arrive, per source.
  *
  * Two histograms. `duplicates` has the gaps of what the gate recognised. What
- * comes back after the window passes as new, so nobody would see it: `returns`
+ * comes back after the window passes as new: `returns`
  * has those gaps, found by remembering claims for longer than the window does.
  *
  * That memory is a sample of fixed size. An id is in it or not by its own
@@ -64,7 +64,7 @@ struct gap {
 void gap_duplicate(struct gap *gap, uint64_t gap_ms, uint64_t now_ms, uint64_t times);
 
 /* An event passed that took this claim. True: an earlier ticket had it, and
- * its window ended before; tells which, and counts the gap. */
+ * its window ended before; writes which, and counts the gap. */
 struct gap_passage {
 	uint64_t word;
 	uint32_t window_s;
@@ -80,5 +80,5 @@ void gap_write(const struct gap *gap, struct buf *out);
 /* ERR_INVALID or ERR_VERSION; the gap is empty then. Not while others read the gap. */
 int gap_read(struct gap *gap, struct span bytes) must_check;
 
-/* As people say it, about three digits: "450ms", "3s", "26h", "4d 3h". NUL-terminated. */
+/* For people, about three digits: "450ms", "3s", "26h", "4d 3h". NUL-terminated. */
 void gap_duration_text(uint64_t ms, char ret_text[static GAP_DURATION_MAX]);

@@ -3,9 +3,8 @@
  * finds it in an event.
  *
  * The key is one value or a list of them, typed as the parts of a recipe: the number 1
- * is not the string "1", 1.0 is 1. Only strings and numbers are keys; an empty string is
- * none. Its rule is named as no recipe's can be, so that it never
- * meets the claim of an event.
+ * is not the string "1", 1.0 is 1. Only strings and numbers are keys, and no empty string. No
+ * recipe's rule can have the name of its rule, so it never collides with the claim of an event.
  *
  * Room:    gate. Threads: pure, but for the scratch. No I/O.
  * Failure: ERR_INVALID or ERR_TOO_LARGE with a text for the caller; -ENOMEM.

@@ -27,7 +27,7 @@ int pattern_split(struct span text, struct pattern *ret_pattern) must_check;
 /* For a pattern with stars. */
 bool pattern_matches_pieces(const struct pattern *pattern, struct span text);
 
-/* Is it the whole text? */
+/* Does it match the whole text? */
 static inline bool pattern_matches(const struct pattern *pattern, struct span text)
 {
 	return pattern->stars ? pattern_matches_pieces(pattern, text)

@@ -23,7 +23,7 @@ enum template_kind {
 struct template_piece {
 	enum template_kind kind;
 	uint8_t which;
-	bool quoted;      /* JSON: it stands between quotes */
+	bool quoted;      /* JSON: it is between quotes */
 	struct span text; /* FIXED: the text; else as written, for messages */
 };
 
@@ -35,7 +35,7 @@ struct template
 	uint32_t first, count; /* pieces */
 };
 
-/* Where a byte of SQL stands. */
+/* What a byte of SQL is part of. */
 enum template_sql { SQL_CODE = 0, SQL_TEXT, SQL_NAME, SQL_LINE, SQL_BLOCK };
 
 struct templates {
@@ -55,7 +55,7 @@ struct compiler {
 	size_t at;
 	enum template_form form;
 	bool quoted;           /* JSON: between quotes, at `at` */
-	enum template_sql sql; /* SQL: what `at` stands in */
+	enum template_sql sql; /* SQL: what `at` is part of */
 	struct error_text *ret_text;
 };
 
@@ -190,7 +190,7 @@ static bool begins_place(const struct compiler *compiler, size_t at)
 	return next == '$' || (span_lower(next) >= 'a' && span_lower(next) <= 'z');
 }
 
-/* A place that the database would take for text, or not see at all. */
+/* A place inside a string or a comment of SQL, which would not become a parameter. */
 static bool hides_place(const struct compiler *compiler, size_t at)
 {
 	struct template_piece piece;
@@ -200,7 +200,7 @@ static bool hides_place(const struct compiler *compiler, size_t at)
 	       (place.ptr[0] == '$' || read_word(place, &piece));
 }
 
-/* What comes behind the byte at `at`. */
+/* The state after the byte at `at`. */
 static enum template_sql step_sql(struct span text, size_t at, enum template_sql state)
 {
 	char c = text.ptr[at];
@@ -221,7 +221,7 @@ static enum template_sql step_sql(struct span text, size_t at, enum template_sql
 	return c == '/' && next == '*' ? SQL_BLOCK : SQL_CODE;
 }
 
-/* Why a byte of the text itself cannot stand there; NULL if it can. */
+/* Why a literal byte is not allowed there; NULL if it is. */
 static const char *find_fault(const struct compiler *compiler, size_t at)
 {
 	enum template_form form = compiler->form;
@@ -375,7 +375,7 @@ void template_sample(const struct templates *templates, uint32_t number, struct 
 		else if (it->form == TEMPLATE_SQL)
 			buf_printf(out, "$%u", ++places);
 		else if (it->form == TEMPLATE_JSON && !piece->quoted)
-			buf_append_span(out, SPAN("null")); /* no token goes on behind it */
+			buf_append_span(out, SPAN("null")); /* no token can continue after it */
 		else
 			buf_append_char(out, 'x');
 	}

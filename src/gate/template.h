@@ -9,8 +9,8 @@
  *   {$.path} {$["a"][0].b}           a place of the payload, as recipes write paths
  *   {$}                              the payload itself (bodies of JSON only)
  *
- * A { followed by a letter or $ begins a place; any other stands for itself, but in
- * a URL, where it is a slip. In JSON a { inside a string is written \u007b.
+ * A { followed by a letter or $ begins a place; any other is literal, but in a URL it is an
+ * error. In JSON a { inside a string is written \u007b.
  *
  * What a value becomes depends on the template's form, so that no value can be more
  * than a value:
@@ -25,7 +25,7 @@
  * into SQL, as the text of their JSON.
  *
  * Templates that are run for the same event are compiled together: the payload is
- * looked at once, and only if one of them wants something of it.
+ * scanned once, and only if one of them uses a path.
  *
  * Room:      gate. Threads: read only once sealed; a run has one owner.
  * Ownership: templates copy their texts; a run points into its event.

@@ -2,8 +2,8 @@
  * ticket: the number of a new event, and its text.
  *
  * A ticket number is 55 bits: 41 bits of milliseconds since 2024-01-01 UTC (69
- * years), then 14 bits of order within the millisecond. So a ticket tells when
- * its event was first seen, sorts by age, and the index needs no separate time.
+ * years), then 14 bits of order within the millisecond. So a ticket contains the time when its
+ * event was first seen, sorts by age, and the index needs no separate time.
  * More than 16,384 tickets in one millisecond borrow from the next: numbers
  * only ever go up. Zero is no ticket.
  *
@@ -24,7 +24,7 @@
 #define TICKET_ORDER_BITS 14
 #define TICKET_TEXT_LEN 11
 #define TICKET_EPOCH_MS UINT64_C(1704067200000) /* 2024-01-01T00:00:00Z */
-/* The first moment that no number can tell, in 2093. */
+/* The first time that no number can represent, in 2093. */
 #define TICKET_END_MS (TICKET_EPOCH_MS + (UINT64_C(1) << (TICKET_BITS - TICKET_ORDER_BITS)))
 
 /* The first number at or after `now_ms` (unix) that is greater than `last`. */
@@ -41,7 +41,7 @@ static inline uint64_t ticket_time_ms(uint64_t ticket)
 	return (ticket >> TICKET_ORDER_BITS) + TICKET_EPOCH_MS;
 }
 
-/* See digest_place(). The lowest four bits tell the legs of an event apart. */
+/* See digest_place(). The lowest four bits distinguish the legs of an event. */
 static inline uint32_t ticket_place(uint64_t ticket)
 {
 	return (uint32_t)(ticket >> 4) & 1023u;

@@ -1,12 +1,12 @@
 /*
- * trace: what is remembered of one decision, so that people can ask why.
+ * trace: the record of one decision, for the question why.
  *
  * Every suppressed event leaves one: which claim matched, the ticket of the
  * original, the gap in time, whether the content was the same. An event that
  * passed leaves one too, so that an id that went through can be found.
  *
  * Room:      gate. Threads: values.
- * Ownership: a trace owns nothing; its texts belong to whoever made it.
+ * Ownership: a trace owns nothing; its texts are the creator's.
  */
 #pragma once
 
@@ -19,7 +19,7 @@
 #include "gate/claim.h"
 #include "gate/verdict.h"
 
-/* Longer texts are cut, and TRACE_CUT says so. */
+/* Longer texts are cut, and TRACE_CUT is set. */
 #define TRACE_SOURCE_MAX 64
 #define TRACE_ID_MAX 128
 #define TRACE_TYPE_MAX 96
@@ -35,8 +35,8 @@
 #define TRACE_PART_END '\x1f'
 
 enum trace_flags {
-	TRACE_SHADOW = 1,           /* the verdict is what would have been said; it passed */
-	TRACE_REPLAY = 2,           /* a replay that its sender asked for */
+	TRACE_SHADOW = 1,           /* the verdict that would have been decided; the event passed */
+	TRACE_REPLAY = 2,           /* a replay that was requested from the sender */
 	TRACE_CONTENT = 4,          /* `content` is known */
 	TRACE_ORIGINAL_CONTENT = 8, /* `original_content` is known */
 	TRACE_RETURNED = 16,        /* new, but its claim was taken before and had expired */
@@ -44,8 +44,8 @@ enum trace_flags {
 	TRACE_ASIDE = 64,           /* a conflict that was kept aside: `ticket` is held */
 };
 
-/* A claim of kind once or content: whoever holds the same word and was let
- * through twice came back after the window. */
+/* A claim of kind once or content: two events with the same word that both passed are a return
+ * after the window. */
 struct trace_claim {
 	uint64_t word; /* the first of its digest */
 	uint32_t window_s;
@@ -112,8 +112,8 @@ struct span trace_parts(struct span parts, char room[static TRACE_PARTS_MAX]);
 /* "same", "other" or "unknown". */
 const char *trace_content_name(const struct trace *trace);
 
-/* One sentence in plain words, without a full stop: why the gate said so. The
- * texts of senders in it are as they came: escape the sentence as a whole. */
+/* One sentence without a full stop: why the event was decided so. It contains texts of senders
+ * as received: escape the whole sentence. */
 void trace_reason(const struct trace *trace, struct buf *out);
 
 /* A key as people read it: its parts with ", " between. */

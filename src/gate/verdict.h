@@ -1,7 +1,7 @@
 /*
- * verdict: what the gate says of an event.
+ * verdict: the decision on an event.
  *
- * Room: gate. The numbers stand in the journal and never change.
+ * Room: gate. The numbers are stored in the journal and never change.
  */
 #pragma once
 

@@ -5,7 +5,7 @@
  * exact, beyond that rounded up by less than 1/256: late expiry costs memory, early
  * expiry would double an effect.
  *
- * Room: gate/local. The codes stand in claims files (format.h) and never change.
+ * Room: gate/local. The codes are stored in claims files (format.h) and never change.
  */
 #pragma once
 

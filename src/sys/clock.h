@@ -1,8 +1,8 @@
 /*
  * clock: the only place that asks what time it is.
  *
- * Room:    sys. Code that decides takes a struct clock (or a plain `now`), so
- *          a test can turn the hands (struct clock_fake in tests/support).
+ * Room:    sys. Code that decides takes a struct clock (or a plain `now`), so a test can set
+ *          the time (struct clock_fake in tests/support).
  * Threads: any.
  */
 #pragma once

@@ -1,5 +1,5 @@
 /*
- * descriptors: how many this process may have open.
+ * descriptors: the limit of open files of this process.
  *
  * Room: sys. Threads: start-up only.
  */
@@ -7,6 +7,5 @@
 
 #include <stdint.h>
 
-/* Raises the soft limit to the hard one, and tells what it is then. A limit that
- * cannot be raised is told as it is. */
+/* Raises the soft limit to the hard one and returns the limit that is then in force. */
 uint64_t descriptors_raise_limit(void);

@@ -1,8 +1,8 @@
 /*
  * feed: short messages from many threads to one that may listen.
  *
- * While nobody listens a message costs one load (ask feed_heard() before making it).
- * What the listener does not take in time is lost, and counted: nobody waits for it.
+ * Without a listener a message costs one load (check feed_heard() before formatting it).
+ * Messages that the listener does not take in time are lost and counted: senders never wait.
  *
  * Room:      sys. Threads: feed_heard(), feed_say() any; the others the listener's.
  * Ownership: feed_new() gives it, feed_free() takes it; messages are copied.
@@ -22,7 +22,7 @@
 #define FEED_BYTES_MAX (1u << 20) /* that wait to be taken */
 
 struct feed {
-	atomic_bool heard;    /* somebody listens */
+	atomic_bool heard;    /* there is a listener */
 	pthread_mutex_t lock; /* guards the members below */
 	struct buf waiting;
 	uint64_t lost;
@@ -33,7 +33,7 @@ struct feed {
 int feed_new(struct feed **ret_feed) must_check;
 struct feed *feed_free(struct feed *feed); /* accepts NULL, returns NULL */
 
-/* Accepts NULL: nobody. */
+/* Accepts NULL: no listener. */
 static inline bool feed_heard(const struct feed *feed)
 {
 	return feed && atomic_load_explicit(&feed->heard, memory_order_relaxed);
@@ -41,8 +41,8 @@ static inline bool feed_heard(const struct feed *feed)
 
 void feed_say(struct feed *feed, struct span message);
 
-/* From here on messages are kept, and `wake` is called, on any thread, when one comes
- * after everything was taken. NULL: nobody listens any more. */
+/* From now on messages are kept, and `wake` is called, on any thread, when one comes
+ * after everything was taken. NULL: the listener is gone. */
 void feed_listen(struct feed *feed, void (*wake)(void *user), void *user);
 
 /* Swaps what waits for an empty `messages`; returns how many were lost since the last. */

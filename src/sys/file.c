@@ -14,12 +14,11 @@
 #include "sys/fair_lock.h"
 
 /*
- * Flushes of the disk's cache, by those who write to the data folder. The kernel has one
- * at a time under way in a queue of the disk, and begins the next one on the core that
- * hears of the end of the first. If that core is busy with something else, a commit would
- * wait there for up to a tick (4 ms, twice a second, at half of the maximum rate:
- * docs/internals/journal.md). A sync that takes longer than that has the disk or the file system
- * to itself for other reasons, and is not waited for.
+ * A lock for flushes of the disk's cache, by threads that write to the data folder. The kernel
+ * runs one flush at a time for each queue of the disk, and starts the next one on the core that
+ * handles the completion of the first. If that core is busy, a commit would wait there for up
+ * to a tick (4 ms, twice a second, at half of the maximum rate:
+ * docs/internals/journal.md). The lock is not waited for any longer than that.
  */
 static struct fair_lock flushes = FAIR_LOCK_INIT;
 
@@ -46,8 +45,8 @@ static int check_opened(int fd)
 	return fcntl(fd, F_SETFL, mode & ~O_NONBLOCK) < 0 ? -errno : 0;
 }
 
-/* A file system without O_DIRECT says EINVAL, some after having created the
- * file: so the second try must not insist on creating it. */
+/* A file system without O_DIRECT returns EINVAL, some after they created the file: so the
+ * second try must not require O_EXCL. */
 static int real_open(struct file_system *fs, const char *path, int flags, int *ret_fd)
 {
 	(void)fs;
@@ -132,9 +131,9 @@ static int write_whole(int fd, const void *ptr, size_t len, uint64_t offset)
 		if (n == 0)
 			return -EIO;
 		done += (size_t)n;
-		/* Go on from a block, or O_DIRECT would say EINVAL where the truth
-		 * (ENOSPC, EIO) is what the caller needs. A disk with smaller blocks
-		 * may give a part of one again and again: it is full. */
+		/* Continue at a block boundary: else O_DIRECT returns EINVAL, where the caller
+		 * needs the real error (ENOSPC, EIO). A disk with smaller blocks may write the
+		 * same part of a block again and again: it is full. */
 		if (done < len && done % FILE_BLOCK != 0 && (fcntl(fd, F_GETFL) & O_DIRECT)) {
 			done -= done % FILE_BLOCK;
 			if (done == stepped_back)
@@ -326,8 +325,7 @@ struct file_system *file_system_real(void)
 
 #define FIRST_ROOM 4096u
 
-/* To the end, which alone says how much there is: a pipe, and much of /proc, have a
- * size of 0. */
+/* Reads to the end, since the size may be wrong: a pipe, and much of /proc, have a size of 0. */
 static int read_on(struct file_system *fs, int fd, size_t max, char **bytes, size_t room,
                    size_t *ret_len)
 {

@@ -3,7 +3,7 @@
  * so that a test can fail, tear, drop or delay any call (tests/support/simfs.h).
  *
  * Room:    sys. Threads: the real one is safe from any thread.
- * Failure: 0 (or a count), -errno, or what is said below. Reads and writes are
+ * Failure: 0 (or a count), -errno, or what is documented below. Reads and writes are
  *          whole: short ones are continued inside, a read past the end returns
  *          fewer bytes.
  */
@@ -35,7 +35,7 @@ struct file_system {
 struct file_methods {
 	int (*open)(struct file_system *fs, const char *path, int flags, int *ret_fd);
 	int (*close)(struct file_system *fs, int fd);
-	/* What has no offsets (a pipe) is read on from where it is. */
+	/* A pipe, which has no offsets, is read from its current position. */
 	int64_t (*read)(struct file_system *fs, int fd, void *ptr, size_t len, uint64_t offset);
 	int (*write)(struct file_system *fs, int fd, const void *ptr, size_t len, uint64_t offset);
 	int (*sync_data)(struct file_system *fs, int fd);
@@ -63,19 +63,19 @@ struct file_methods {
 int file_read_whole(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
                     size_t *ret_len) must_check;
 
-/* The same of a regular file alone: of anything else ERR_KIND, at once. What a running
- * gateway reads is read so: nothing may keep it waiting. */
+/* The same for regular files only: ERR_KIND at once for anything else. A running gateway reads
+ * files this way: it must not block. */
 int file_read_regular(struct file_system *fs, const char *path, size_t max, char **ret_bytes,
                       size_t *ret_len) must_check;
 
-/* Can it be read but once? False also when it cannot be told. */
+/* Can it be read only once? False also if that is unknown. */
 bool file_is_pipe(const char *path);
 
-/* May everybody on this machine read it? False also when it cannot be told. */
+/* Is it readable by all users? False also if that is unknown. */
 bool file_is_public(const char *path);
 
-/* Is this open file the one at the path, or the other open one, and a regular one? False
- * also when it cannot be told. */
+/* Is this open file the one at the path, or the other open one, and a regular one? False also
+ * if that is unknown. */
 bool file_is_at(int fd, const char *path);
 bool file_is_same(int fd, int other);
 

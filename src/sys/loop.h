@@ -70,15 +70,15 @@ void loop_hook_remove(struct loop *loop,
 uint64_t loop_now_ns(const struct loop *loop);
 uint64_t loop_now_ms(const struct loop *loop);
 
-/* A round that found work looks for more, without waiting, up to so many times
- * before its timers and hooks run (0 unless set): for hooks that cost the same
+/* A round that found work looks for more, without waiting, up to `times` times before its
+ * timers and hooks run (0 unless set): for hooks that cost the same
  * for much work as for little, such as a commit. */
 void loop_gather(struct loop *loop, unsigned times);
 
 /* How many rounds there were, with the current one. */
 uint64_t loop_round(const struct loop *loop);
 
-/* Owner: the next round does not wait; there is work that no descriptor tells of. */
+/* Owner: the next round does not wait, because there is work without a ready descriptor. */
 void loop_again(struct loop *loop);
 
 void loop_run(struct loop *loop);  /* until loop_stop() */

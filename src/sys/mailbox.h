@@ -3,14 +3,14 @@
  *
  * A sender gathers nodes in a chain of its own and posts the chain with one
  * compare-and-swap; the receiver takes everything with one exchange. Order is
- * the order of posting, and within a chain that of adding. Nobody is woken:
- * that is for whoever knows how the receiver sleeps.
+ * the order of posting, and within a chain that of adding. Posting does not wake the receiver:
+ * the caller does that.
  *
  * Room:      sys. Threads: mailbox_post() any; mailbox_take() the receiver; a
  *            chain has one owner.
  * Ownership: nodes are embedded in the caller's structs; a node is the box's
  *            from post to take.
- * Bounds:    none here: whoever posts counts what it has in flight.
+ * Bounds:    none here: the sender limits what it has in flight.
  */
 #pragma once
 

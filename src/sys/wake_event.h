@@ -1,8 +1,8 @@
 /*
  * wake_event: one thread waits for it, any thread sets it.
  *
- * A set event is remembered: if nobody waits yet, the next wait returns at once.
- * Setting an event that nobody waits for costs one atomic exchange. There is no
+ * A set event is remembered: the next wait returns at once.
+ * Setting an event without a waiter costs one atomic exchange. There is no
  * mutex that the woken thread would have to wait for while the other still holds it.
  *
  * Room:    sys. Threads: one waits, any may set.

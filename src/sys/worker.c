@@ -20,7 +20,7 @@ static struct worker_task *task_of(struct mailbox_node *node)
 	return container_of(node, struct worker_task, node);
 }
 
-/* All that waits; what is left when the end comes is given back as it is. */
+/* Runs all waiting tasks; at the end the remaining ones are returned as skipped. */
 static void work_off(struct worker *worker)
 {
 	struct mailbox_node *node = mailbox_take(&worker->waiting), *next;

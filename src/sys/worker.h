@@ -1,6 +1,6 @@
 /*
- * worker: a thread that does for others what takes its time, one task after the
- * other, and gives each task back to the thread that gave it.
+ * worker: a thread that runs slow tasks for others, one after the other, and returns each task
+ * to the thread that gave it.
  *
  *   worker_give() ──► run(), on the worker's thread ──► worker_collect() ──► done()
  *

@@ -6,11 +6,10 @@
  * to the general. Every other preset is a run of that table.
  *
  * Business claims are skipped where their parts are missing, never rejected: a
- * sender such as EventBridge does not retry a 400, so that the event would be lost
- * for want of a second key.
+ * sender such as EventBridge does not retry a 400, so the event would be lost because a second
+ * key is missing.
  *
- * What is called an event's content leaves out what changes from one delivery to
- * the next: envelopes of re-published events, receipt handles, Stripe's count of
+ * The content of an event excludes what changes between deliveries: envelopes of re-published events, receipt handles, Stripe's count of
  * pending webhooks.
  */
 #include "gate/recipe/presets.h"
@@ -57,7 +56,7 @@
 		.name = TEXT(rule), PARTS(TEXT(a), TEXT(b)) \
 	}
 
-/* A second claim: what is missing only leaves it out. */
+/* A second claim: left out when a part is missing. */
 #define BUSINESS(rule, claim_kind, ...)                                                 \
 	{                                                                               \
 		.name = TEXT(rule), .kind = claim_kind, .missing = RECIPE_MISSING_SKIP, \

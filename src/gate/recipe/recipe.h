@@ -3,7 +3,7 @@
  *
  * A recipe is compiled once from its text (recipe_spec.h) and then run for each
  * event, in one pass over the raw bytes. Cases are tried in order; the first
- * whose conditions hold says what the event is and which claims it takes.
+ * whose conditions hold defines what the event is and which claims it takes.
  *
  * Which events are the same
  *   - Parts are compared by type and value: the number 1 is not the string "1",
@@ -50,7 +50,7 @@
 #include "gate/event.h"
 #include "gate/recipe/recipe_spec.h"
 
-#define RECIPE_ITEMS_MAX 1000          /* of one request, if nothing else is said */
+#define RECIPE_ITEMS_MAX 1000          /* of one request, by default */
 #define RECIPE_SCRATCH_MAX (32u << 20) /* bytes of each part of a scratch */
 #define RECIPE_INNER_MAX 3             /* events inside strings of events */
 
@@ -92,7 +92,7 @@ struct recipe_input {
 };
 
 struct recipe_result {
-	struct span payload; /* what goes on, byte for byte: the body or an item of it */
+	struct span payload; /* what is delivered, byte for byte: the body or an item of it */
 	struct event event;
 	uint32_t claim_count; /* 0 only for a replay that passes */
 	struct claim claims[CLAIMS_MAX];
@@ -165,8 +165,8 @@ bool recipe_words(const struct recipe *recipe, struct recipe_scratch *scratch,
                   struct recipe_words *ret_words) must_check;
 
 /*
- * For those who choose by events and take no claims (gate/route.h): which of the
- * recipe's cases hold, not the first alone. `cases` and ret_held have a bit for each
+ * For routes (gate/route.h), which take no claims: which of the recipe's cases hold, not only
+ * the first. `cases` and ret_held have a bit for each
  * of the first 64. The scratch is this match's own until its next.
  * ERR_INVALID: a name that the recipe uses comes twice; -ENOMEM.
  */

@@ -433,7 +433,7 @@ static int refuse_missing(const struct recipe_run *run, const struct recipe_part
 	recipe_part_name(part, name);
 	if (run->body == BODY_OTHER && (part->kind == PART_JSON || part->kind == PART_LIST)) {
 		recipe_refuse_body(run, ret_problem);
-		/* Two readers would see two events: no rule for what is missing mends that. */
+		/* Two parsers would see two events: no rule for missing parts applies. */
 		return run->doc.problem.repeated ? ERR_INVALID : PART_IS_MISSING;
 	}
 	const char *found = recipe_value_name(value);
@@ -445,7 +445,7 @@ static int refuse_missing(const struct recipe_run *run, const struct recipe_part
 	return PART_IS_MISSING;
 }
 
-/* What is not well written is refused, whatever the claim says of what is missing. */
+/* A malformed value is refused, whatever the claim's rule for missing parts. */
 static int refuse_value(const struct recipe_part *part, const struct recipe_value *value, int error,
                         struct error_text *ret_problem)
 {

@@ -1,7 +1,7 @@
 /*
  * recipe_internal: a compiled recipe and the state of a run. For recipe*.c alone.
  *
- * Everything is told by number, 0 being none: parts (what a text names), tests
+ * Everything is referred to by number, 0 is none: parts (what a text names), tests
  * (a part and a pattern; equal ones are one, so that a run judges them once),
  * cases, claims. A recipe and all of it live in one arena.
  */
@@ -98,7 +98,7 @@ enum recipe_field {
 #define FIELD_COUNT 10
 
 /* What must be there for a case to hold, if nothing else: of all cases side by side, so
- * that most of them are sorted out without being looked at. */
+ * that most of them are excluded without a test. */
 struct recipe_needs {
 	struct json_set nodes;
 	uint32_t headers; /* bits */
@@ -173,7 +173,7 @@ struct recipe_value {
 	struct event_text text;
 };
 
-/* How a claim came out, where that is no error. */
+/* The result of a claim, if it is no error. */
 enum recipe_claim_fate {
 	CLAIM_TAKEN = 0,
 	CLAIM_SKIPPED,   /* a part is missing */
@@ -203,7 +203,7 @@ bool recipe_test_holds(struct recipe_run *run, uint16_t test);
 bool recipe_case_holds(struct recipe_run *run, const struct recipe_case *it);
 const struct recipe_case *recipe_find_case(struct recipe_run *run);
 
-/* What the case says of the event: 0, or an error and a text for the sender. */
+/* Applies the case to the event: 0, or an error and a text for the sender. */
 int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
                     struct recipe_result *ret_result, struct error_text *ret_problem) must_check;
 /* enum recipe_claim_fate, or an error; ret_problem also says why one is skipped. The
@@ -214,7 +214,7 @@ int recipe_refuse_repeated(const struct recipe_part *part, struct error_text *re
 int recipe_refuse_body(const struct recipe_run *run, struct error_text *ret_problem);
 /* The event inside a string of this one, and what is claimed for it: its run, and 0
  * with ret_result. ERR_INVALID or ERR_TOO_LARGE: there is none that the recipe knows,
- * so the event is the one around it. -ENOMEM: that cannot be told now. */
+ * so the event is the one around it. -ENOMEM: unknown. */
 int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
                      struct recipe_run **ret_inner, struct recipe_result *ret_result) must_check;
 int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem);

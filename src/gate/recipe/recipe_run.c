@@ -164,8 +164,8 @@ static bool is_json(const struct recipe_run *run)
 	return json_scan(run->input.body, NULL, &doc) == 0;
 }
 
-/* Whoever writes lines need not look at its bytes then, which are far away by that time.
- * (In a string of JSON no line can break.) */
+/* Known to be one line: so writers of lines need not scan it. (A JSON string has no line
+ * breaks.) */
 static bool is_line(const struct recipe_run *run)
 {
 	struct span body = run->input.body;
@@ -186,8 +186,8 @@ int recipe_run_case(struct recipe_run *run, const struct recipe_case *it,
 		error = read_claims(run, it, ret_result, ret_problem);
 	if (error < 0)
 		return error;
-	/* In an event that is known by its headers the body may be anything: whether
-	 * a name comes twice in it is not ours to judge. */
+	/* In an event that is known by its headers the body may be anything: repeated names in
+	 * it do not matter. */
 	if (run->body == BODY_UNREAD && run->recipe->parts[it->fields[FIELD_CONTENT]].of_body)
 		recipe_read_body(run);
 	if (run->body == BODY_UNREAD)
@@ -239,7 +239,7 @@ int recipe_run_inner(struct recipe_run *run, const struct recipe_case *it,
 	struct recipe_run *inner = recipe_run_at(run->scratch, run->level + 1);
 	if (!inner)
 		return -ENOMEM;
-	/* It came in a string: the headers speak of what is around it. */
+	/* It was in a string: the headers describe the event around it. */
 	recipe_run_begin(inner, run->recipe, run->scratch, &(struct recipe_input){ .body = bytes });
 	inner->level = run->level + 1;
 	*ret_inner = inner;
@@ -421,7 +421,7 @@ static enum recipe_step next_element(struct recipe_items *items, struct recipe_r
 	struct span element;
 	int more = json_elements_next(&items->elements, &run->recipe->plan, &run->doc, &element);
 	if (more < 0) {
-		/* A name twice spoils its own event alone: the scan goes on without the plan. */
+		/* A name twice spoils its own event alone: the scan continues without the plan. */
 		struct json_problem problem = run->doc.problem;
 		if (!problem.repeated ||
 		    json_elements_next(&items->elements, NULL, &run->doc, &element) != 1)

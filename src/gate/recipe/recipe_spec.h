@@ -28,7 +28,7 @@
  * refused with a text that says what was looked for.
  *
  * Room:      gate. Threads: values.
- * Ownership: all spans belong to whoever made the spec (static for presets);
+ * Ownership: all spans belong to the creator of the spec (static for presets);
  *            recipe_compile() copies what it keeps.
  */
 #pragma once
@@ -46,7 +46,7 @@
 /* What to do when a part of a claim is not there (or null where a key is needed). */
 enum recipe_missing {
 	RECIPE_MISSING_REJECT = 0, /* 400 that names the part */
-	RECIPE_MISSING_SKIP,       /* the event goes on without this claim */
+	RECIPE_MISSING_SKIP,       /* the event is accepted without this claim */
 	RECIPE_MISSING_DIGEST,     /* a digest of the body stands in for the claim's parts */
 };
 
@@ -62,7 +62,7 @@ struct recipe_condition {
 };
 
 struct recipe_claim_spec {
-	/* Stands in the digest. Empty: the claim's own text, so that a claim keeps
+	/* Part of the digest. Empty: the claim's own text, so that a claim keeps
 	 * its memory when others are put before it. */
 	struct span name;
 	enum claim_kind kind;
@@ -81,7 +81,7 @@ struct recipe_claim_spec {
 	struct span except[RECIPE_SPEC_PARTS_MAX];
 
 	/* newest: `parts` is the entity. */
-	struct span time; /* ISO 8601 text or a number of s, ms (told by size) */
+	struct span time; /* ISO 8601 text or a number of s, ms (by its size) */
 	bool equal_drops; /* an equal time is stale; else it passes */
 	struct span rank; /* breaks ties of equal time: this part … */
 	uint32_t rank_count;
@@ -94,7 +94,7 @@ struct recipe_case_spec {
 	struct recipe_condition conditions[RECIPE_SPEC_CONDITIONS_MAX];
 	/* What the event is, as parts; empty: unknown. */
 	struct span id, type, entity, time, correlation, origin;
-	struct span replay; /* there: the event is a replay that its sender asked for */
+	struct span replay; /* present: the event is a requested replay */
 	/* What must not change under one key (`conflict`); empty or missing: the body. */
 	struct span content;
 	/* A string that may hold an event itself, as JSON: if the recipe recognises
@@ -114,7 +114,7 @@ enum recipe_batch {
 
 struct recipe_spec {
 	struct span source; /* name of the way in, 1 … DIGEST_SOURCE_MAX bytes */
-	struct span scope;  /* stands in the digests; empty: the source's name */
+	struct span scope;  /* part of the digests; empty: the source's name */
 	uint32_t window_s;  /* at least 1 */
 	enum recipe_batch batch;
 	bool shadow;         /* all claims */

@@ -4,7 +4,7 @@
  * What routes ask of requests and payloads is compiled as the cases of one recipe,
  * case i for route i: so there is one notation, one pass over the payload for all
  * routes, and none if no route asks for anything there. A case's entity is what its
- * route orders by. What the event knows of itself (type, id, …) is asked here.
+ * route orders by. Conditions on what the event itself has (type, id, …) are tested here.
  */
 #include "gate/recipe/route.h"
 
@@ -17,11 +17,11 @@
 #include "gate/digest.h"
 #include "gate/pattern.h"
 
-#define VALUE_MAX 2048 /* bytes of a value that is looked at */
+#define VALUE_MAX 2048 /* bytes of a value that is compared */
 
 enum word { WORD_NONE = 0, WORD_TYPE, WORD_ID, WORD_ENTITY, WORD_SOURCE };
 
-/* A condition about what the event knows of itself. */
+/* A condition on what the event itself has. */
 struct test {
 	enum word word;
 	bool negate;
@@ -47,7 +47,7 @@ struct route_set {
 	uint64_t all; /* sinks, if there is no route */
 	struct route *routes;
 	uint32_t *sinks;       /* their ids */
-	struct recipe *recipe; /* NULL: nobody looks */
+	struct recipe *recipe; /* NULL: no route needs it */
 	unsigned char key[DIGEST_KEY_LEN];
 };
 
@@ -181,7 +181,7 @@ static int compile_route(struct compiler *c, uint32_t number)
 	route->orders_by_part = spec->order_by.len > 0 && route->order_by == WORD_NONE;
 	if (route->orders_by_part)
 		looks->entity = spec->order_by;
-	/* A case needs a claim; nobody runs this one. */
+	/* A case needs a claim; this one is never run. */
 	looks->claims[0].kind = CLAIM_CONTENT;
 	looks->claim_count = 1;
 	route->looks = looks->condition_count > 0 || route->orders_by_part;

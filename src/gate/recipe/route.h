@@ -4,7 +4,7 @@
  * Every route that is for the event's source, whose type pattern matches and whose
  * conditions all hold sends the event to its sinks; a sink that several of them name
  * gets it once, by the first of them. Without any route everything goes to every sink.
- * A route may also lead nowhere: what it is for is decided, and no more is wanted of it.
+ * A route may also lead nowhere: its events are decided, but not delivered.
  *
  * A condition is written as those of recipes (recipe_spec.h): a part of the request or
  * of the payload, and a pattern. The words type, id, entity and source stand for what
@@ -71,7 +71,7 @@ struct route_sink {
 	uint32_t id; /* in the legs */
 };
 
-/* `sinks` are all sinks, in the order in which legs are told; `key` is the secret of the
+/* `sinks` are all sinks, in the order of the legs; `key` is the secret of the
  * data folder. */
 struct route_set_options {
 	const struct route_spec *routes;
@@ -104,7 +104,7 @@ struct route_match {
 	struct route_leg legs[ROUTE_LEGS_MAX];
 };
 
-/* Of routes that reach no more than ROUTE_LEGS_MAX sinks. `scratch` is for routes alone. */
+/* Of routes that reach no more than ROUTE_LEGS_MAX sinks. `scratch` is used for routes only. */
 int route_set_match(const struct route_set *set, struct recipe_scratch *scratch,
                     const struct route_question *question, struct route_match *ret_match,
                     struct error_text *ret_problem) must_check;
