@@ -1,7 +1,7 @@
 /*
- * answer: JSON as people read it: members of an object by name, lists, tables.
+ * answer: JSON answers as text: members of an object by name, lists, tables.
  *
- * Texts are printed as they stand in the JSON, escaped but for quotes and backslashes: no
+ * Texts are printed as they are in the JSON, escaped except for quotes and backslashes: no
  * byte of an event reaches the terminal as a control sequence.
  *
  * Room:    cli. Threads: pure, but for the output.
@@ -46,8 +46,8 @@ struct answer_columns {
 	uint32_t count;
 };
 
-/* The value at a path, as it stands in the answer: a text without its quotes, which has
- * no control characters. Empty: it is not there, or null. ERR_INVALID: not JSON. */
+/* The value at a path, as it is in the answer: a text without its quotes, which has no
+ * control characters. Empty: it is missing, or null. ERR_INVALID: not JSON. */
 int answer_value(struct span answer, const char *path, struct span *ret_value) must_check;
 
 /* The elements of an array, each a row, under their titles if `titles`. Returns how many, or
@@ -58,9 +58,9 @@ int answer_put_table(struct buf *out, struct span array, struct answer_columns c
 /* Each element on a line of its own, as it is. Returns the same. */
 int answer_put_lines(struct buf *out, struct span array);
 
-/* Writes an answer for people; negative: it is not of the shape that was expected. */
+/* Writes an answer as text; negative: it does not have the expected shape. */
 typedef int answer_write_fn(struct span answer, struct buf *out);
 
-/* Prints an answer on standard output, as it is with `json`. Returns the exit code; what
- * fails is on standard error. */
+/* Prints an answer on standard output, unchanged with `json`. Returns the exit code; errors
+ * are printed on standard error. */
 int answer_print(const char *command, struct span answer, bool json, answer_write_fn *write);

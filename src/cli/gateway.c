@@ -16,20 +16,6 @@
 #define LIMIT_S 10
 #define TOKEN_MAX 4096u
 
-/* The part of the URL in front of the target. A path in the file system has no host. */
-static int read_address(const char *url, struct http_url *ret_parts, struct error_text *ret_text)
-{
-	if (option_is_unix(url))
-		return 0;
-	int r = http_url_read(url, ret_parts);
-	if (r == -ENOMEM || (r == 0 && ret_parts->bare))
-		return r;
-	return error_fill(ret_text, ERR_INVALID,
-	                  "\"%.100s\" is not an address: expected http://HOST:PORT, https://… or "
-	                  "unix:/PATH",
-	                  url);
-}
-
 /* "Authorization: …" of the file, which may end with a line break. `line` has room for
  * all of it: growing would leave copies of a token. */
 static int read_token(const char *path, struct buf *line, struct error_text *ret_text)
@@ -93,7 +79,13 @@ static int ask(const struct gateway_options *options, const char *method, struct
 	struct buf body = { .cap = GATEWAY_ANSWER_MAX };
 	uint16_t status = 0;
 	bool local = option_is_unix(options->url);
-	int r = read_address(options->url, &parts, ret_text);
+	int r = local ? 0 : http_url_read(options->url, &parts);
+	/* Only the part in front of the target. */
+	if (r != -ENOMEM && !local && (r != 0 || !parts.bare))
+		r = error_fill(ret_text, ERR_INVALID,
+		               "\"%.100s\" is not an address: expected http://HOST:PORT, https://… "
+		               "or unix:/PATH",
+		               options->url);
 	if (r == 0 && options->ca && !parts.https)
 		r = error_fill(ret_text, ERR_INVALID, "--ca goes with an https:// address");
 	if (r == 0 && options->token_file)

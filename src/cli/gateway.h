@@ -1,6 +1,6 @@
 /*
- * gateway: one question to a running gateway's admin API, for the commands that show what
- * it knows or act on it. The client is that of link/http.h.
+ * gateway: one request to the admin API of a running gateway, for the commands that show
+ * its state or act on it. The client is that of link/http.h.
  *
  * Room:    cli. Threads: blocks the caller.
  * Failure: -errno or ERR_… with a text that names the address.
@@ -18,10 +18,10 @@
 
 #define GATEWAY_ANSWER_MAX (16u << 20)
 
-/* Whom to ask. Commands have the options for it in their tables. */
+/* Where the gateway is. Commands have these options in their tables. */
 struct gateway_options {
 	const char *url;
-	const char *ca;         /* a file with certificates; NULL: whom the machine believes */
+	const char *ca;         /* a file with trusted certificates; NULL: those of the machine */
 	const char *token_file; /* NULL: no token */
 };
 
@@ -40,7 +40,7 @@ struct gateway_options {
 	                     "a file with the token, where the gateway wants one (admin.token)")
 
 /* GET of a target such as "/v1/why?id=1". The body is appended to `out` when the status is
- * 2xx; another status is an error (ERR_INVALID) whose text is what the gateway says. */
+ * 2xx; another status is an error (ERR_INVALID) with the gateway's text. */
 int gateway_get(const struct gateway_options *options, struct span target, struct buf *out,
                 struct error_text *ret_text) must_check;
 

@@ -76,19 +76,6 @@ static int check(const struct config *config, bool json)
 	return findings.errors == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
 }
 
-static int prepare(const struct config *config, bool migrate)
-{
-	struct error_text text = { "" };
-	int error = migrate ? shared_store_migrate(&config->store, &text)
-	                    : shared_store_init(&config->store, &text);
-	if (error == 0) {
-		printf("%s\n", text.text[0] ? text.text : "done");
-		return EXIT_CODE_OK;
-	}
-	fprintf(stderr, "stile: %s\n", text.text[0] ? text.text : error_name(error));
-	return EXIT_CODE_FAILED;
-}
-
 /* The URL is read as that of `stile serve` is. */
 static int load(const struct store_options *options, char *url, struct config **ret_config)
 {
@@ -108,7 +95,7 @@ static int load(const struct store_options *options, char *url, struct config **
 int store_command(int argc, char **argv)
 {
 	struct store_options options = { 0 };
-	struct error_text text;
+	struct error_text text = { "" };
 	int rest = 0;
 	if (options_parse(store_option_table, argc, argv, &options, &rest, &text) != 0)
 		return command_usage_error("store", text.text);
@@ -121,14 +108,23 @@ int store_command(int argc, char **argv)
 	if (load(&options, rest == 2 ? argv[1] : NULL, &config) != 0)
 		return EXIT_CODE_USAGE;
 	int code = EXIT_CODE_USAGE;
-	if (config->store.kind == CONFIG_STORE_LOCAL)
+	if (config->store.kind == CONFIG_STORE_LOCAL) {
 		code = command_usage_error("store",
 		                           "this configuration has a local store, expected "
 		                           "the URL of a shared one");
-	else if (strcmp(what, "check") == 0)
+	} else if (strcmp(what, "check") == 0) {
 		code = check(config, options.json);
-	else
-		code = prepare(config, strcmp(what, "migrate") == 0);
+	} else {
+		int error = strcmp(what, "migrate") == 0
+		                    ? shared_store_migrate(&config->store, &text)
+		                    : shared_store_init(&config->store, &text);
+		if (error != 0)
+			fprintf(stderr, "stile: %s\n",
+			        text.text[0] ? text.text : error_name(error));
+		else
+			printf("%s\n", text.text[0] ? text.text : "done");
+		code = error == 0 ? EXIT_CODE_OK : EXIT_CODE_FAILED;
+	}
 	config_free(config);
 	return code;
 }

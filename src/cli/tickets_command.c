@@ -379,17 +379,6 @@ static int run_job(const struct tickets_options *options, const struct deed *dee
 	return code;
 }
 
-static int act_on_filter(const struct tickets_options *options, const struct deed *deed)
-{
-	struct buf target = { .cap = TARGET_MAX };
-	buf_printf(&target, "/v1/%s?dry_run=%d", deed->name, options->dry_run);
-	add_filter(options, &target);
-	add_replay(options, deed, &target);
-	int code = run_job(options, deed, NULL, &target);
-	buf_free(&target);
-	return code;
-}
-
 static int act_on_ticket(const struct tickets_options *options, const struct deed *deed,
                          const char *ticket)
 {
@@ -434,8 +423,14 @@ static int run(struct option_table table, const struct deed *deed, int argc, cha
 		                           "expected tickets, or options that say which are meant");
 	if (rest > 0 && options.dry_run && deed != &deed_replay)
 		return command_usage_error(deed->command, "--dry-run goes with a filter");
-	if (rest == 0)
-		code = act_on_filter(&options, deed);
+	if (rest == 0) {
+		struct buf target = { .cap = TARGET_MAX };
+		buf_printf(&target, "/v1/%s?dry_run=%d", deed->name, options.dry_run);
+		add_filter(&options, &target);
+		add_replay(&options, deed, &target);
+		code = run_job(&options, deed, NULL, &target);
+		buf_free(&target);
+	}
 	for (int i = 0; i < rest; i++)
 		if (act_on_ticket(&options, deed, argv[i]) != EXIT_CODE_OK)
 			code = EXIT_CODE_FAILED;

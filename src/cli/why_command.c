@@ -358,24 +358,6 @@ static int failed(const char *command, const char *text)
 	return EXIT_CODE_FAILED;
 }
 
-/* ---- ask a gateway ---- */
-
-static int ask(const char *command, answer_write_fn *write, const struct why_options *options,
-               const char *id)
-{
-	struct buf target = { .cap = 8192 };
-	buf_printf(&target, "/v1/%s?format=json", command);
-	if (id) {
-		gateway_add_parameter(&target, by_names[options->by].name, id);
-		buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
-	} else if (options->held) {
-		buf_printf(&target, "&held=1&limit=%llu", (unsigned long long)options->limit);
-	}
-	gateway_add_parameter(&target, "before", options->before);
-	gateway_add_parameter(&target, "source", options->source);
-	return gateway_print(command, &options->gateway, "GET", &target, options->json, write);
-}
-
 /* ---- read a data folder ---- */
 
 static bool set_value(struct why_value *value, const char *text)
@@ -431,8 +413,21 @@ static int look_up(const char *command, answer_write_fn *write, const struct why
 	struct why_question question = {
 		.limit = (uint32_t)options->limit,
 	};
-	if (!options->data)
-		return ask(command, write, options, id);
+	if (!options->data) {
+		struct buf target = { .cap = 8192 };
+		buf_printf(&target, "/v1/%s?format=json", command);
+		if (id) {
+			gateway_add_parameter(&target, by_names[options->by].name, id);
+			buf_printf(&target, "&limit=%llu", (unsigned long long)options->limit);
+		} else if (options->held) {
+			buf_printf(&target, "&held=1&limit=%llu",
+			           (unsigned long long)options->limit);
+		}
+		gateway_add_parameter(&target, "before", options->before);
+		gateway_add_parameter(&target, "source", options->source);
+		return gateway_print(command, &options->gateway, "GET", &target, options->json,
+		                     write);
+	}
 	if (id)
 		question.about = by_names[options->by].about;
 	if (!set_value(&question.value, id) || !set_value(&question.source, options->source))

@@ -1,9 +1,9 @@
 /*
  * wheel: deadlines of many connections for the price of one timer.
  *
- * An entry stands in a slot that is not later than its deadline. Moving a
- * deadline into the future writes one field; the entry is moved on when its
- * slot comes round. So a connection that is never late costs next to nothing.
+ * An entry is in a slot that is not later than its deadline. Moving a deadline into
+ * the future writes one field; the entry changes its slot when that slot is run. So
+ * a connection that is never late costs next to nothing.
  *
  * Room: net. Threads: one owner. Memory: entries are the caller's.
  * Precision: one tick late at most, never early.
@@ -17,7 +17,7 @@
 
 struct wheel_entry {
 	uint64_t deadline_ms;
-	uint64_t tick;                    /* where it stands; only meaningful when linked */
+	uint64_t tick;                    /* of its slot; only meaningful when linked */
 	struct wheel_entry *next, **prev; /* prev NULL: not linked */
 };
 

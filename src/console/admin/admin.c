@@ -259,23 +259,11 @@ static bool matches(const char *pattern, struct span path, struct span *ret_part
 	return at == path.len;
 }
 
-static void answer(struct admin *admin, const struct admin_route *route,
-                   struct http_request *request, struct span part)
-{
-	struct error_text text;
-	if (query_check(request->head.query, route->parameters, &text) < 0)
-		admin_respond_problem(request, 400, text.text);
-	else if (request->body.len > 0 || request->unread)
-		admin_respond_problem(request, 400,
-		                      "a body is not allowed; put the parameters into the query");
-	else
-		route->answer(admin, &(struct admin_call){ request, part, route->what });
-}
-
 static void dispatch(struct admin *admin, struct http_request *request)
 {
 	enum http1_method method = request->head.method;
 	const struct admin_route *other = NULL;
+	struct error_text text;
 	struct span part;
 	for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
 		if (!matches(routes[i].path, request->head.path, &part))
@@ -283,7 +271,15 @@ static void dispatch(struct admin *admin, struct http_request *request)
 		other = &routes[i];
 		if (other->method == method ||
 		    (other->method == HTTP1_GET && method == HTTP1_HEAD)) {
-			answer(admin, other, request, part);
+			if (query_check(request->head.query, other->parameters, &text) < 0)
+				admin_respond_problem(request, 400, text.text);
+			else if (request->body.len > 0 || request->unread)
+				admin_respond_problem(
+					request, 400,
+					"a body is not allowed; put the parameters into the query");
+			else
+				other->answer(admin,
+				              &(struct admin_call){ request, part, other->what });
 			return;
 		}
 	}

@@ -145,7 +145,7 @@ void http_respond_problem(struct http_request *request, uint16_t status, const c
 
 /* Stops accepting, closes idle connections, lets the others finish with
  * Connection: close; requests that came later on the same connection are not
- * taken in. http_server_drained() tells when none is left. */
+ * taken in. http_server_drained() is true when none is left. */
 void http_server_drain(struct http_server *server);
 bool http_server_drained(const struct http_server *server);
 

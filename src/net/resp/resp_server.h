@@ -129,7 +129,7 @@ void resp_call_delay(struct resp_call *call, uint32_t ms);
 void resp_call_ends(struct resp_call *call);
 
 /* Stops accepting, closes idle connections; others end when what they have asked is
- * replied to. resp_server_drained() tells when none is left. */
+ * replied to. resp_server_drained() is true when none is left. */
 void resp_server_drain(struct resp_server *server);
 bool resp_server_drained(const struct resp_server *server);
 void resp_server_cut(struct resp_server *server); /* closes every connection */

@@ -1,9 +1,9 @@
 /*
  * hmac: message authentication with a shared secret (RFC 2104).
  *
- * A key is prepared once: what depends on the secret alone is hashed then, and
- * the secret itself is not kept. So a code of 1 KB costs little more than the
- * hash of its bytes; hmac.c has the figures.
+ * A key is prepared once: the blocks that depend on the secret alone are hashed then,
+ * and the secret itself is not kept. So a code of 1 KB costs little more than the hash
+ * of its bytes; hmac.c has the figures.
  *
  *   struct hmac hmac = { 0 };
  *   hmac_begin(&hmac, key);
@@ -15,7 +15,7 @@
  *            a struct hmac has one owner.
  * Ownership: hmac_key_free() wipes and takes the key; hmac_close() what
  *            hmac_begin() made.
- * Failure:   hmac_end() tells of what failed before: -ENOMEM.
+ * Failure:   hmac_end() reports what failed before: -ENOMEM.
  */
 #pragma once
 

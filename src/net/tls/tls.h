@@ -2,8 +2,8 @@
  * tls: what a TLS listener needs: certificate, key, rules. TLS 1.2 and later,
  * ALPN http/1.1 (a client that offers ALPN without it gets the alert
  * no_application_protocol), resumption by stateless tickets whose keys change
- * twice a day (tls_ticket.h). Client certificates are asked for where there is a
- * CA to judge them by.
+ * twice a day (tls_ticket.h). Client certificates are requested where a CA for
+ * them is configured.
  *
  * Room:      net, the only includer of OpenSSL. Threads: tls_new() and
  *            tls_free() from one; servers of all threads may share it.

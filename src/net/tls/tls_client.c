@@ -88,17 +88,6 @@ static int set_rules(SSL_CTX *context, const struct tls_client_options *options,
 	return load_trust(context, options->ca_file, ret_text);
 }
 
-/* Names of hosts go to the server, so that it can choose; addresses do not. */
-static bool prepare(struct tls_client *client, int fd)
-{
-	ASN1_OCTET_STRING *address = a2i_IPADDRESS(client->host);
-	bool is_address = address != NULL;
-	ASN1_OCTET_STRING_free(address);
-	client->ssl = SSL_new(client->context);
-	return client->ssl && SSL_set_fd(client->ssl, fd) == 1 &&
-	       (is_address || SSL_set_tlsext_host_name(client->ssl, client->host) == 1);
-}
-
 static bool is_unready(const struct tls_client *client, int result)
 {
 	int why = SSL_get_error(client->ssl, result);
@@ -138,8 +127,16 @@ int tls_client_begin(const struct tls_client_options *options, struct tls_client
 	client->context = SSL_CTX_new(TLS_client_method());
 	error_fill(ret_text, 0, "cannot set up TLS");
 	int error = client->context ? set_rules(client->context, options, ret_text) : -ENOMEM;
-	if (!error && !prepare(client, options->fd))
-		error = -ENOMEM;
+	if (!error) {
+		/* The name of a host goes to the server, so that it can choose; an address does not. */
+		ASN1_OCTET_STRING *address = a2i_IPADDRESS(client->host);
+		bool is_address = address != NULL;
+		ASN1_OCTET_STRING_free(address);
+		client->ssl = SSL_new(client->context);
+		if (!client->ssl || SSL_set_fd(client->ssl, options->fd) != 1 ||
+		    (!is_address && SSL_set_tlsext_host_name(client->ssl, client->host) != 1))
+			error = -ENOMEM;
+	}
 	if (error) {
 		tls_client_free(client);
 		return error;

@@ -4,10 +4,10 @@
  * socket is ready, until it returns 0. From then on -EAGAIN means that a call would have
  * blocked, and tls_client_send() sends as much as the socket takes.
  *
- * A server is trusted if a CA signed its certificate for the name it was called by, or if
- * this certificate itself is in the given file: then by any name, since a gateway is asked
- * on the loopback address and its certificate is for the outside. libcurl's connections
- * get the same rule by tls_client_trust().
+ * A server is trusted if a CA signed its certificate for the name in the address, or if
+ * this certificate itself is in the given file: then under any name, since commands ask a
+ * gateway on the loopback address and its certificate is for its public name. libcurl's
+ * connections get the same rule by tls_client_trust().
  *
  * Room:      net. Threads: one owner. A peer that is gone raises SIGPIPE, unless the
  *            caller ignores it.
@@ -25,7 +25,7 @@ struct tls_client;
 struct tls_client_options {
 	int fd;              /* connected */
 	const char *host;    /* a name or an address; stays */
-	const char *ca_file; /* PEM: who is believed; NULL: whom the machine believes */
+	const char *ca_file; /* PEM: trusted certificates; NULL: those of the machine */
 };
 
 int tls_client_begin(const struct tls_client_options *options, struct tls_client **ret_client,
@@ -36,8 +36,8 @@ struct tls_client *tls_client_free(struct tls_client *client);
 
 int tls_client_send(struct tls_client *client, struct span bytes, size_t *ret_len) must_check;
 
-/* *ret_len is 0 at the end. Whether the peer said that it is the end is not judged:
- * the reader must know the length. */
+/* *ret_len is 0 at the end. A missing close_notify of the peer is no error: the reader must
+ * know the length. */
 int tls_client_receive(struct tls_client *client, char *out, size_t room,
                        size_t *ret_len) must_check;
 

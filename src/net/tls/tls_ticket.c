@@ -50,7 +50,7 @@ void tls_ticket_destroy(struct tls_ticket *ticket)
 	*ticket = (struct tls_ticket){ 0 };
 }
 
-/* Keys whose time has come go, also when nobody came for days. With the mutex. */
+/* Replaces keys that are too old, also after days without a handshake. With the mutex. */
 static int rotate(struct tls_ticket *ticket)
 {
 	uint64_t now_ms = clock_read(ticket->clock).boot_ms;

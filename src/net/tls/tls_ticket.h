@@ -1,19 +1,19 @@
 /*
  * tls_ticket: the keys under which session tickets are sealed, and their change.
  *
- * A ticket lets its holder resume without a certificate, and whoever has the key
- * can read sessions that were resumed with it. So no key lives long: after
+ * A ticket lets its holder resume without a certificate, and a holder of the key can
+ * read sessions that were resumed with it. So no key lives long: after
  * TLS_TICKET_ROTATE_MS a new one takes over, and the old one only opens what it
- * sealed, for as long again. A ticket opened with the old key is replaced. Keys
- * are random, in memory alone, and wiped when their time has come: after a
+ * sealed, for the same time again. A ticket opened with the old key is replaced. Keys
+ * are random, in memory alone, and wiped when they are too old: after a
  * restart, and between machines, the first handshake is a full one.
  *
  * Room:      net, private to tls.c.
  * Threads:   all io threads share it; a mutex guards the keys.
  * Ownership: tls_ticket_init() fills it, tls_ticket_destroy() wipes it (also one
  *            that was only zeroed).
- * Failure:   -errno without random bytes or memory. Later that costs tickets, not
- *            handshakes.
+ * Failure:   -errno without random bytes or memory. Later a failure
+ *            costs tickets, not handshakes.
  */
 #pragma once
 
