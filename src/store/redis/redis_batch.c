@@ -19,26 +19,6 @@ enum room { ROOM_NONE = 1, ROOM_UNKNOWN = 2 };
 
 /* ---- sending ---- */
 
-static size_t part_bytes(const struct redis_part *part)
-{
-	if (part->op && part->op->kind == STORE_ADMIT)
-		return container_of(part->op, struct store_admit, op)->payload.len;
-	if (part->op && part->op->kind == STORE_CELL)
-		return container_of(part->op, struct store_cell, op)->cell.value.len;
-	if (part->op && part->op->kind == STORE_SETTLE) {
-		const struct store_settle *settle = container_of(part->op, struct store_settle, op);
-		return settle->answer ? settle->answer->value.len : 0;
-	}
-	return 0;
-}
-
-/* An admit that keeps nothing but its claims. */
-static bool only_decides(const struct redis_part *part)
-{
-	return part->kind == REDIS_PART_OP && part->op->kind == STORE_ADMIT &&
-	       container_of(part->op, struct store_admit, op)->no_ticket;
-}
-
 /* Decisions in a row become one operation of the script. Takes join unless there are only
  * decisions: those make no ticket due. */
 static void parts_choose(struct redis_shard *shard, bool poll)
@@ -48,8 +28,19 @@ static void parts_choose(struct redis_shard *shard, bool poll)
 
 	while (shard->queue.head && shard->under_way.count < BATCH_PARTS && bytes < BATCH_BYTES) {
 		struct redis_part *part = part_list_cut(&shard->queue);
-		bytes += part_bytes(part);
-		part->only_decides = only_decides(part);
+		const struct store_op *op = part->op;
+		part->only_decides = false;
+		if (op && op->kind == STORE_ADMIT) {
+			const struct store_admit *admit = container_of(op, struct store_admit, op);
+			bytes += admit->payload.len;
+			part->only_decides = part->kind == REDIS_PART_OP && admit->no_ticket;
+		} else if (op && op->kind == STORE_CELL) {
+			bytes += container_of(op, struct store_cell, op)->cell.value.len;
+		} else if (op && op->kind == STORE_SETTLE) {
+			const struct store_settle *settle = container_of(op, struct store_settle,
+			                                                 op);
+			bytes += settle->answer ? settle->answer->value.len : 0;
+		}
 		part->follows = decided && part->only_decides;
 		decided = part->only_decides;
 		poll |= !decided;
@@ -58,44 +49,11 @@ static void parts_choose(struct redis_shard *shard, bool poll)
 	redis_takes_choose(shard, poll);
 }
 
-static bool parts_write(const struct redis_shard *shard)
-{
-	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
-		if (redis_part_writes(part))
-			return true;
-	return false;
-}
-
 static void add_key(struct buf *out, const struct redis_shard *shard, const char *name)
 {
 	struct span parts[] = { span_str(shard->prefix), span_str(name) };
 
 	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
-}
-
-/* They cost as much as some events: a large batch asks only if they are old. */
-static bool counts_wanted(const struct redis_shard *shard)
-{
-	return shard->under_way.count < COUNTS_PARTS || shard->redis->fake_clock ||
-	       loop_now_ms(shard->redis->loop) >= shard->counted_ms + COUNTS_MS;
-}
-
-static void add_batch(struct buf *out, const struct redis_shard *shard, bool writes)
-{
-	const struct redis_store *redis = shard->redis;
-	uint64_t now_ms = redis->fake_clock ? atomic_load(&redis->now_ms) : 0;
-	uint32_t step = redis_ticket_step(redis);
-	char head[33];
-	uint64_t words[3] = { __builtin_bswap64(now_ms), __builtin_bswap64(shard->batch),
-		              __builtin_bswap64(shard->heard) };
-	uint32_t halves[2] = { __builtin_bswap32(shard->number), __builtin_bswap32(step) };
-
-	memcpy(head, words, 24);
-	memcpy(head + 24, halves, 8);
-	head[32] = (char)((redis->fake_clock ? 1 : 0) | (writes ? 2 : 0) |
-	                  (counts_wanted(shard) ? 4 : 0));
-	resp_request_add(out, span_of(head, sizeof(head)));
-	resp_request_add(out, span_of(redis->node, sizeof(redis->node)));
 }
 
 static void answered(struct redis_call *call, int error, struct span reply);
@@ -120,30 +78,38 @@ static bool has_taken(const struct redis_call *call, struct span reply)
 	return false;
 }
 
-static uint32_t patience_ms(const struct redis_store *redis)
-{
-	bool ends = redis->closing || redis->hurried;
-
-	return ends && redis->login.timeout_ms > STORE_HURRY_MS ? STORE_HURRY_MS
-	                                                        : redis->login.timeout_ms;
-}
-
 static void batch_send(struct redis_shard *shard)
 {
 	const struct redis_store *redis = shard->redis;
 	struct redis_call *call = &shard->call;
 	struct buf *out = &call->arguments;
+	uint64_t now_ms = loop_now_ms(redis->loop);
 
 	CHECK(!shard->busy);
 	buf_clear(out);
 	/* The script gives back what an unanswered batch before this one leased. */
-	call->writes = parts_write(shard) || shard->heard != shard->batch;
+	call->writes = shard->heard != shard->batch;
+	for (const struct redis_part *part = shard->under_way.head; part; part = part->next)
+		call->writes |= redis_part_writes(part);
 	shard->batch++;
 	call->wrote = has_taken;
 	resp_request_add(out, SPAN("2"));
 	add_key(out, shard, "m");
 	add_key(out, shard, "!");
-	add_batch(out, shard, call->writes);
+	/* The counts cost as much as some events: a large batch asks only if they are old. */
+	bool counts = shard->under_way.count < COUNTS_PARTS || redis->fake_clock ||
+	              now_ms >= shard->counted_ms + COUNTS_MS;
+	uint64_t fake_ms = redis->fake_clock ? atomic_load(&redis->now_ms) : 0;
+	uint64_t words[3] = { __builtin_bswap64(fake_ms), __builtin_bswap64(shard->batch),
+		              __builtin_bswap64(shard->heard) };
+	uint32_t halves[2] = { __builtin_bswap32(shard->number),
+		               __builtin_bswap32(redis_ticket_step(redis)) };
+	char head[33];
+	memcpy(head, words, 24);
+	memcpy(head + 24, halves, 8);
+	head[32] = (char)((redis->fake_clock ? 1 : 0) | (call->writes ? 2 : 0) | (counts ? 4 : 0));
+	resp_request_add(out, span_of(head, sizeof(head)));
+	resp_request_add(out, span_of(redis->node, sizeof(redis->node)));
 	call->count = 5;
 	shard->answers = 0;
 	for (const struct redis_part *part = shard->under_way.head; part; part = part->next) {
@@ -153,37 +119,15 @@ static void batch_send(struct redis_shard *shard)
 	call->script = true;
 	call->done = answered;
 	call->user = shard;
-	call->deadline_ms = loop_now_ms(redis->loop) + patience_ms(redis);
+	bool hurries = (redis->closing || redis->hurried) &&
+	               redis->login.timeout_ms > STORE_HURRY_MS;
+	call->deadline_ms = now_ms + (hurries ? STORE_HURRY_MS : redis->login.timeout_ms);
 	shard->busy = true;
 	shard->began_ns = clock_monotonic_ns();
 	if (out->failed)
 		answered(call, ERR_FULL, SPAN_EMPTY);
 	else
 		redis_client_call(redis->client, call);
-}
-
-/*
- * Senders that were answered together soon send more. The few operations that were queued while
- * their batch was under way would be a batch of their own, which costs the server as much as a
- * full one: so they wait for the others, a millisecond at most.
- */
-static void linger_begin(struct redis_shard *shard, uint32_t answered)
-{
-	struct redis_store *redis = shard->redis;
-
-	shard->linger = 0;
-	if (answered < LINGER_LEAST || redis->closing)
-		return;
-	/* All shards share the timer; it is not put off. */
-	if (!redis->linger_timed)
-		redis->linger_timed = loop_timer_set(redis->loop, &redis->linger_timer, 1) == 0;
-	if (redis->linger_timed)
-		shard->linger = answered + shard->queue.count;
-}
-
-static bool lingers(const struct redis_shard *shard)
-{
-	return shard->queue.count > 0 && shard->queue.count < shard->linger - shard->linger / 4;
 }
 
 void redis_linger_end(struct loop_timer *timer)
@@ -198,7 +142,9 @@ void redis_linger_end(struct loop_timer *timer)
 
 void redis_shard_pump(struct redis_shard *shard, bool poll)
 {
-	if (shard->busy || (!poll && lingers(shard)))
+	uint32_t queued = shard->queue.count;
+
+	if (shard->busy || (!poll && queued > 0 && queued < shard->linger - shard->linger / 4))
 		return;
 	if (shard->redis->closing && shard->silent) { /* its leases end by themselves */
 		queue_give_up(shard);
@@ -212,19 +158,6 @@ void redis_shard_pump(struct redis_shard *shard, bool poll)
 }
 
 /* ---- answers ---- */
-
-/* The answer to a renewal of the store's own. */
-static void renewal_answered(struct redis_store *redis, const struct redis_part *part,
-                             struct span reply)
-{
-	const struct redis_lease *lease = map_find(&redis->leases, &part->ticket);
-	struct resp_reply value;
-	size_t at = 0;
-
-	if (lease && lease->attempt == part->attempt && resp_reply_next(reply, &at, &value) &&
-	    value.number == ERR_FENCED)
-		map_remove(&redis->leases, &part->ticket);
-}
 
 static void op_answered(struct redis_shard *shard, const struct redis_part *part, int error,
                         struct span reply)
@@ -255,6 +188,9 @@ static void part_answered(struct redis_shard *shard, struct redis_part *part, in
                           struct span reply)
 {
 	struct redis_store *redis = shard->redis;
+	const struct redis_lease *lease;
+	struct resp_reply value;
+	size_t at = 0;
 
 	switch (part->kind) {
 	case REDIS_PART_OP:
@@ -265,22 +201,16 @@ static void part_answered(struct redis_shard *shard, struct redis_part *part, in
 	case REDIS_PART_RESERVE:
 	case REDIS_PART_DECIDE:
 	case REDIS_PART_CONFIRM: redis_cross_answered(redis, part, error, reply); break;
-	case REDIS_PART_RENEW:
-		if (error == 0)
-			renewal_answered(redis, part, reply);
+	case REDIS_PART_RENEW: /* of the store's own */
+		lease = error == 0 ? map_find(&redis->leases, &part->ticket) : NULL;
+		if (lease && lease->attempt == part->attempt &&
+		    resp_reply_next(reply, &at, &value) && value.number == ERR_FENCED)
+			map_remove(&redis->leases, &part->ticket);
 		break;
 	case REDIS_PART_GIVE_BACK:
 	case REDIS_PART_FORGET: break;
 	}
 	redis_part_put(redis, part);
-}
-
-static void trouble_begins(enum redis_trouble trouble, struct span answer)
-{
-	if (trouble == REDIS_FULL)
-		log_warn("redis is full: events are rejected, due events are still delivered");
-	else
-		log_error("redis rejected a batch", log_span("answer", answer));
 }
 
 /* One log line for all shards, when it begins and when it ends. */
@@ -292,8 +222,11 @@ static void trouble_set(struct redis_shard *shard, enum redis_trouble trouble, s
 	if (trouble == old)
 		return;
 	shard->trouble = trouble;
-	if (trouble != REDIS_FINE && troubles[trouble]++ == 0)
-		trouble_begins(trouble, answer);
+	bool begins = trouble != REDIS_FINE && troubles[trouble]++ == 0;
+	if (begins && trouble == REDIS_FULL)
+		log_warn("redis is full: events are rejected, due events are still delivered");
+	else if (begins)
+		log_error("redis rejected a batch", log_span("answer", answer));
 	if (old != REDIS_FINE && --troubles[old] == 0)
 		log_info(old == REDIS_FULL ? "redis has room again"
 		                           : "redis accepts batches again");
@@ -322,31 +255,6 @@ static void counts_read(struct redis_shard *shard, struct span reply, size_t at)
 	shard->counted_ms = loop_now_ms(shard->redis->loop);
 }
 
-/* The error of the whole batch. */
-static int batch_error(struct redis_shard *shard, const struct resp_reply *value)
-{
-	bool full = resp_reply_says(value, SPAN("OOM"));
-
-	if (value->kind == RESP_REPLY_ARRAY && value->number == (int64_t)shard->answers + 1)
-		return 0;
-	atomic_fetch_add_explicit(&shard->redis->io_errors, 1, memory_order_relaxed);
-	trouble_set(shard, full ? REDIS_FULL : REDIS_REFUSES, value->text);
-	return full ? ERR_FULL : ERR_AWAY;
-}
-
-static void batch_count(struct redis_shard *shard, uint32_t parts)
-{
-	struct redis_store *redis = shard->redis;
-	uint64_t took_us = (clock_monotonic_ns() - shard->began_ns) / 1000;
-
-	if (!shard->call.writes)
-		return;
-	histogram_record(redis->store.commit_us, took_us);
-	histogram_record(redis->store.commit_batch, parts);
-	atomic_fetch_add_explicit(&redis->commits, 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&redis->commit_ops, parts, memory_order_relaxed);
-}
-
 /* After a batch that was not answered in time: else the queue would wait as long again. */
 static void queue_give_up(struct redis_shard *shard)
 {
@@ -363,6 +271,7 @@ static void queue_give_up(struct redis_shard *shard)
 static void answered(struct redis_call *call, int error, struct span reply)
 {
 	struct redis_shard *shard = call->user;
+	struct redis_store *redis = shard->redis;
 	struct part_list parts = shard->under_way;
 	struct resp_reply value = { 0 };
 	size_t at = 0;
@@ -372,11 +281,23 @@ static void answered(struct redis_call *call, int error, struct span reply)
 	shard->silent = error == ERR_AWAY;
 	if (error == 0) {
 		shard->heard = shard->batch;
-		error = resp_reply_next(reply, &at, &value) ? batch_error(shard, &value)
-		                                            : ERR_INVALID;
+		if (!resp_reply_next(reply, &at, &value)) {
+			error = ERR_INVALID;
+		} else if (value.kind != RESP_REPLY_ARRAY ||
+		           value.number != (int64_t)shard->answers + 1) {
+			bool full = resp_reply_says(&value, SPAN("OOM"));
+			error = full ? ERR_FULL : ERR_AWAY;
+			atomic_fetch_add_explicit(&redis->io_errors, 1, memory_order_relaxed);
+			trouble_set(shard, full ? REDIS_FULL : REDIS_REFUSES, value.text);
+		}
 	}
-	if (error == 0)
-		batch_count(shard, parts.count);
+	if (error == 0 && call->writes) {
+		uint64_t took_ns = clock_monotonic_ns() - shard->began_ns;
+		histogram_record(redis->store.commit_us, took_ns / 1000);
+		histogram_record(redis->store.commit_batch, parts.count);
+		atomic_fetch_add_explicit(&redis->commits, 1, memory_order_relaxed);
+		atomic_fetch_add_explicit(&redis->commit_ops, parts.count, memory_order_relaxed);
+	}
 	for (struct redis_part *part = parts.head, *next; part; part = next) {
 		size_t from = at;
 		next = part->next;
@@ -389,7 +310,19 @@ static void answered(struct redis_call *call, int error, struct span reply)
 	if (shard->silent)
 		queue_give_up(shard);
 	shard->busy = false;
-	if (error == 0)
-		linger_begin(shard, parts.count);
+	/*
+	 * Senders that were answered together soon send more. The few operations that were queued
+	 * while their batch was under way would be a batch of their own, which costs the server as
+	 * much as a full one: so they wait for the others, a millisecond at most.
+	 */
+	if (error == 0) {
+		bool waits = parts.count >= LINGER_LEAST && !redis->closing;
+		/* All shards share the timer; it is not put off. */
+		if (waits && !redis->linger_timed)
+			redis->linger_timed = loop_timer_set(redis->loop, &redis->linger_timer,
+			                                     1) == 0;
+		waits &= redis->linger_timed;
+		shard->linger = waits ? parts.count + shard->queue.count : 0;
+	}
 	redis_shard_pump(shard, false);
 }

@@ -42,12 +42,16 @@ static void cross_finish(struct redis_store *redis, struct redis_cross *cross, i
 	cross_free(cross);
 }
 
-static struct redis_cross *cross_new(struct redis_store *redis, struct store_admit *admit)
+/* NULL: no memory; then the admit is complete with `error`. */
+static struct redis_cross *cross_new(struct redis_store *redis, struct store_admit *admit,
+                                     int error)
 {
 	struct redis_cross *cross = mem_zalloc(1, sizeof(*cross));
 
-	if (!cross)
+	if (!cross) {
+		redis_complete(redis, &admit->op, error);
 		return NULL;
+	}
 	uint64_t token;
 	memcpy(&token, redis->node, sizeof(token));
 	token += ++redis->tokens;
@@ -96,6 +100,8 @@ static void reserve(struct redis_store *redis, struct redis_cross *cross)
 		if (is_first_of_other(cross, i))
 			part_send(redis, cross, REDIS_PART_RESERVE, cross->shards[i]);
 	}
+	if (cross->missing == 0)
+		cross_finish(redis, cross, ERR_FULL);
 }
 
 /* To the other shards that have reserved something for it. */
@@ -179,18 +185,6 @@ static void note_error(struct redis_cross *cross, int error)
 		cross->error = error;
 }
 
-static void reserve_answered(struct redis_store *redis, struct redis_cross *cross, uint32_t shard,
-                             int error, struct span reply)
-{
-	note_error(cross, error < 0 ? error : reserved_read(cross, shard, reply));
-	if (cross->missing > 0)
-		return;
-	if (!cross->again && cross->error == 0)
-		part_send(redis, cross, REDIS_PART_DECIDE, cross->home);
-	if (cross->missing == 0)
-		step_back(redis, cross);
-}
-
 /* What each claim of another shard is confirmed as. */
 static void acts_choose(struct redis_cross *cross, struct span text)
 {
@@ -263,12 +257,21 @@ void redis_cross_answered(struct redis_store *redis, const struct redis_part *pa
 
 	CHECK(cross->missing > 0);
 	cross->missing--;
-	if (part->kind == REDIS_PART_RESERVE)
-		reserve_answered(redis, cross, part->shard, error, reply);
-	else if (part->kind == REDIS_PART_CONFIRM)
+	if (part->kind == REDIS_PART_CONFIRM) {
 		confirmed(redis, cross, error, reply);
-	else
+		return;
+	}
+	if (part->kind == REDIS_PART_DECIDE) {
 		home_answered(redis, cross, error, reply);
+		return;
+	}
+	note_error(cross, error < 0 ? error : reserved_read(cross, part->shard, reply));
+	if (cross->missing > 0)
+		return;
+	if (!cross->again && cross->error == 0)
+		part_send(redis, cross, REDIS_PART_DECIDE, cross->home);
+	if (cross->missing == 0)
+		step_back(redis, cross);
 }
 
 /* ---- beginning ---- */
@@ -284,29 +287,22 @@ bool redis_cross_begin(struct redis_store *redis, struct store_admit *admit)
 		several |= redis_shard_of_digest(redis, &admit->claims[i].digest) != home;
 	if (!several)
 		return false;
-	struct redis_cross *cross = cross_new(redis, admit);
-	if (!cross) {
-		redis_complete(redis, &admit->op, ERR_FULL);
+	struct redis_cross *cross = cross_new(redis, admit, ERR_FULL);
+	if (!cross)
 		return true;
-	}
 	cross->home = home;
 	for (uint32_t i = 0; i < admit->claim_count; i++)
 		cross->shards[i] = redis_shard_of_digest(redis, &admit->claims[i].digest);
 	reserve(redis, cross);
-	if (cross->missing == 0)
-		cross_finish(redis, cross, ERR_FULL);
 	return true;
 }
 
 void redis_cross_retry(struct redis_store *redis, struct store_admit *admit)
 {
-	struct redis_cross *cross = cross_new(redis, admit);
-
 	CHECK(admit->op.error == REDIS_RETRY);
-	if (!cross) {
-		redis_complete(redis, &admit->op, ERR_AWAY);
+	struct redis_cross *cross = cross_new(redis, admit, ERR_AWAY);
+	if (!cross)
 		return;
-	}
 	cross->one_shard = true;
 	try_later(redis, cross);
 }
@@ -327,8 +323,6 @@ void redis_cross_poll(struct redis_store *redis)
 			cross_free(cross);
 		} else {
 			reserve(redis, cross);
-			if (cross->missing == 0)
-				cross_finish(redis, cross, ERR_FULL);
 		}
 	}
 }

@@ -228,18 +228,6 @@ static int decode_take(struct redis_store *redis, struct store_take *take, struc
 	return take->count > 0 ? 0 : r;
 }
 
-static int history_append(struct buf *items, struct span text)
-{
-	if (text.len < NOTE_LEN)
-		return ERR_INVALID;
-	struct store_history history = { .at_ms = big_u64(text.ptr),
-		                         .due_ms = big_u64(text.ptr + 8),
-		                         .attempt = big_u32(text.ptr + 16),
-		                         .mark = big_u16(text.ptr + 20),
-		                         .status = big_u16(text.ptr + 22) };
-	return store_history_append(items, history, span_skip(text, NOTE_LEN));
-}
-
 static int decode_read(struct store_read *read, int64_t count, struct span reply, size_t *at)
 {
 	struct span head, stored;
@@ -253,8 +241,16 @@ static int decode_read(struct store_read *read, int64_t count, struct span reply
 	for (int64_t i = 2; i < count; i++) {
 		if (!redis_text_next(reply, at, &stored))
 			return ERR_INVALID;
-		if (r == 0)
-			r = history_append(&read->items, stored);
+		if (r == 0 && stored.len < NOTE_LEN)
+			r = ERR_INVALID;
+		if (r < 0)
+			continue;
+		struct store_history history = { .at_ms = big_u64(stored.ptr),
+			                         .due_ms = big_u64(stored.ptr + 8),
+			                         .attempt = big_u32(stored.ptr + 16),
+			                         .mark = big_u16(stored.ptr + 20),
+			                         .status = big_u16(stored.ptr + 22) };
+		r = store_history_append(&read->items, history, span_skip(stored, NOTE_LEN));
 	}
 	return r;
 }
@@ -299,44 +295,29 @@ static bool found_begin(struct found *found, struct span reply)
 	return found_next(found);
 }
 
-static struct found *found_least(struct found *found, uint32_t count)
-{
-	struct found *least = NULL;
-
-	for (uint32_t i = 0; i < count; i++)
-		if (found[i].ticket != 0 && (!least || found[i].ticket < least->ticket))
-			least = &found[i];
-	return least;
-}
-
-/* The first number that some shard has not looked at yet. */
-static uint64_t found_bound(const struct found *found, uint32_t count)
-{
-	uint64_t bound = UINT64_MAX;
-
-	for (uint32_t i = 0; i < count; i++)
-		if (found[i].following != 0 && found[i].following < bound)
-			bound = found[i].following;
-	return bound;
-}
-
-static bool scan_has_room(const struct store_scan *scan, const struct found *found)
-{
-	return scan->count < scan->max_items &&
-	       (scan->count == 0 ||
-	        scan->items.len + sizeof(struct store_item) + found->stored.len <= scan->max_bytes);
-}
-
 static int scan_merge(struct store_scan *scan, struct found *found, uint32_t count)
 {
-	uint64_t bound = found_bound(found, count);
-	struct found *least;
+	uint64_t bound = UINT64_MAX; /* the first number that some shard has not looked at yet */
 	struct store_item item;
 
 	buf_clear(&scan->items);
 	scan->count = 0;
-	while ((least = found_least(found, count)) != NULL && least->ticket < bound &&
-	       scan_has_room(scan, least)) {
+	for (uint32_t i = 0; i < count; i++)
+		if (found[i].following != 0 && found[i].following < bound)
+			bound = found[i].following;
+	for (;;) {
+		struct found *least = NULL;
+		for (uint32_t i = 0; i < count; i++)
+			if (found[i].ticket != 0 && (!least || found[i].ticket < least->ticket))
+				least = &found[i];
+		if (!least || least->ticket >= bound)
+			break;
+		size_t len = sizeof(item) + least->stored.len;
+		if (scan->count >= scan->max_items ||
+		    (scan->count > 0 && scan->items.len + len > scan->max_bytes)) {
+			bound = least->ticket; /* no room: the next scan begins here */
+			break;
+		}
 		int r = item_append(&scan->items, least->head, least->stored,
 		                    (struct wanted){ .with_payload = scan->with_payload }, &item);
 		if (r == 0 && !found_next(least))
@@ -345,8 +326,6 @@ static int scan_merge(struct store_scan *scan, struct found *found, uint32_t cou
 			return r;
 		scan->count++;
 	}
-	if (least && least->ticket < bound)
-		bound = least->ticket;
 	scan->end = bound == UINT64_MAX;
 	scan->cursor.word[0] = bound;
 	return 0;
@@ -443,34 +422,20 @@ static int decode_cell_scan(struct redis_store *redis, struct store_cell_scan *s
 
 /* ---- all ---- */
 
-static int decode_array(struct redis_store *redis, struct store_op *op, int64_t count,
-                        struct span reply, size_t *at)
+int redis_decode(struct redis_shard *shard, const struct redis_part *part, struct span reply)
 {
-	if (op->kind == STORE_READ)
-		return decode_read(container_of(op, struct store_read, op), count, reply, at);
-	if (op->kind == STORE_CELL)
-		return decode_cell(container_of(op, struct store_cell, op), count, reply, at);
-	if (op->kind == STORE_CELL_SCAN)
-		return decode_cell_scan(redis, container_of(op, struct store_cell_scan, op), count,
-		                        reply, at);
-	return ERR_INVALID;
-}
-
-static int decode_text(struct store_op *op, struct span text)
-{
-	if (op->kind == STORE_LOOKUP)
-		return decode_lookup(container_of(op, struct store_lookup, op), text);
-	if (op->kind == STORE_HELD)
-		return held_merge(container_of(op, struct store_held, op), &text, 1);
-	return ERR_INVALID;
-}
-
-static int decode_value(struct redis_store *redis, struct store_op *op, struct span reply)
-{
+	struct redis_store *redis = shard->redis;
+	struct store_op *op = part->op;
 	struct resp_reply value;
-	struct found found;
+	struct span text;
 	size_t at = 0;
 
+	if (part->only_decides)
+		return decode_group(shard, part, reply);
+	if (op->kind == STORE_ADMIT)
+		return redis_decode_admit(container_of(op, struct store_admit, op), reply, &text);
+	if (op->kind == STORE_TAKE)
+		return decode_take(redis, container_of(op, struct store_take, op), reply);
 	if (!resp_reply_next(reply, &at, &value))
 		return ERR_INVALID;
 	if (value.kind == RESP_REPLY_NUMBER && op->kind == (enum store_op_kind)REDIS_OP_ASK) {
@@ -479,27 +444,23 @@ static int decode_value(struct redis_store *redis, struct store_op *op, struct s
 	}
 	if (value.kind == RESP_REPLY_NUMBER && value.number <= 0)
 		return (int)value.number;
-	if (value.kind == RESP_REPLY_TEXT)
-		return decode_text(op, value.text);
+	if (value.kind == RESP_REPLY_TEXT && op->kind == STORE_LOOKUP)
+		return decode_lookup(container_of(op, struct store_lookup, op), value.text);
+	if (value.kind == RESP_REPLY_TEXT && op->kind == STORE_HELD)
+		return held_merge(container_of(op, struct store_held, op), &value.text, 1);
 	if (value.kind != RESP_REPLY_ARRAY)
 		return ERR_INVALID;
-	if (op->kind != STORE_SCAN)
-		return decode_array(redis, op, value.number, reply, &at);
-	return found_begin(&found, reply)
-	               ? scan_merge(container_of(op, struct store_scan, op), &found, 1)
-	               : ERR_INVALID;
-}
-
-int redis_decode(struct redis_shard *shard, const struct redis_part *part, struct span reply)
-{
-	struct store_op *op = part->op;
-	struct span text;
-
-	if (part->only_decides)
-		return decode_group(shard, part, reply);
-	if (op->kind == STORE_ADMIT)
-		return redis_decode_admit(container_of(op, struct store_admit, op), reply, &text);
-	if (op->kind == STORE_TAKE)
-		return decode_take(shard->redis, container_of(op, struct store_take, op), reply);
-	return decode_value(shard->redis, op, reply);
+	if (op->kind == STORE_READ)
+		return decode_read(container_of(op, struct store_read, op), value.number, reply,
+		                   &at);
+	if (op->kind == STORE_CELL)
+		return decode_cell(container_of(op, struct store_cell, op), value.number, reply,
+		                   &at);
+	if (op->kind == STORE_CELL_SCAN)
+		return decode_cell_scan(redis, container_of(op, struct store_cell_scan, op),
+		                        value.number, reply, &at);
+	struct found found;
+	if (op->kind != STORE_SCAN || !found_begin(&found, reply))
+		return ERR_INVALID;
+	return scan_merge(container_of(op, struct store_scan, op), &found, 1);
 }

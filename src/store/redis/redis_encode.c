@@ -115,31 +115,6 @@ static void put_admit(struct head *head, const struct store_admit *admit,
 	}
 }
 
-static void add_key(const struct redis_shard *shard, struct span kind, const struct digest *digest,
-                    struct buf *out)
-{
-	char key[12];
-	struct head head = { key };
-
-	put_key(&head, digest);
-	struct span parts[] = { span_str(shard->prefix), kind, span_of(key, sizeof(key)) };
-	resp_request_add_parts(out, parts, ARRAY_LEN(parts));
-}
-
-/* The keys of its claims, in a cluster each followed by the key of its reservation. */
-static void add_claim_keys(const struct redis_shard *shard, const struct store_admit *admit,
-                           struct buf *out)
-{
-	for (uint32_t i = 0; i < admit->claim_count; i++) {
-		const struct claim *claim = &admit->claims[i];
-		char reserved[2] = { 'q', (char)('0' + claim->kind) };
-		add_key(shard, claim->kind == CLAIM_NEWEST ? SPAN("n") : SPAN("c"), &claim->digest,
-		        out);
-		if (shard->redis->shard_count > 1)
-			add_key(shard, span_of(reserved, sizeof(reserved)), &claim->digest, out);
-	}
-}
-
 uint32_t redis_group_count(const struct redis_part *leader)
 {
 	uint32_t count = 1;
@@ -179,8 +154,23 @@ static uint32_t encode_group(const struct redis_shard *shard, const struct redis
 	}
 	resp_request_close(out);
 	part = leader;
-	for (uint32_t i = 0; i < count; i++, part = part->next)
-		add_claim_keys(shard, container_of(part->op, struct store_admit, op), out);
+	/* The keys of the claims, in a cluster each followed by the key of its reservation. */
+	for (uint32_t i = 0; i < count; i++, part = part->next) {
+		const struct store_admit *admit = container_of(part->op, struct store_admit, op);
+		for (uint32_t k = 0; k < admit->claim_count; k++) {
+			const struct claim *claim = &admit->claims[k];
+			char reserved[2] = { 'q', (char)('0' + claim->kind) };
+			struct head key = { bytes };
+			put_key(&key, &claim->digest);
+			struct span parts[] = { span_str(shard->prefix),
+				                claim->kind == CLAIM_NEWEST ? SPAN("n") : SPAN("c"),
+				                span_of(bytes, (size_t)(key.at - bytes)) };
+			resp_request_add_parts(out, parts, ARRAY_LEN(parts));
+			parts[1] = span_of(reserved, sizeof(reserved));
+			if (shard->redis->shard_count > 1)
+				resp_request_add_parts(out, parts, ARRAY_LEN(parts));
+		}
+	}
 	return 1 + keys;
 }
 

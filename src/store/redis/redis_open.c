@@ -413,28 +413,22 @@ static int learn_secret(struct redis_store *redis, struct redis_asker *asker, st
 	return 0;
 }
 
-static int ask_policy(struct redis_asker *asker, uint32_t slot, struct buf *reply,
-                      struct error_text *ret_text)
-{
-	struct span policy = SPAN("noeviction");
-
-	int r = redis_ask_policy(asker, slot, reply, &policy);
-	if (r < 0 || span_eq(policy, SPAN("noeviction")))
-		return r;
-	return error_fill(ret_text, ERR_CONFIG,
-	                  "Redis would evict claims when its memory is full: maxmemory-policy "
-	                  "is %.*s and must be noeviction",
-	                  (int)policy.len, policy.ptr);
-}
-
 /* In a cluster all masters that have one of these slots. */
 static int learn_policy(struct redis_asker *asker, struct buf *reply, struct error_text *ret_text)
 {
 	uint32_t probes = asker->login->cluster ? POLICY_PROBES : 1;
 	int r = 0;
 
-	for (uint32_t i = 0; i < probes && r == 0; i++)
-		r = ask_policy(asker, i * (REDIS_SLOTS / probes), reply, ret_text);
+	for (uint32_t i = 0; i < probes && r == 0; i++) {
+		struct span policy = SPAN("noeviction");
+		r = redis_ask_policy(asker, i * (REDIS_SLOTS / probes), reply, &policy);
+		if (r == 0 && !span_eq(policy, SPAN("noeviction")))
+			r = error_fill(
+				ret_text, ERR_CONFIG,
+				"Redis would evict claims when its memory is full: maxmemory-policy "
+				"is %.*s and must be noeviction",
+				(int)policy.len, policy.ptr);
+	}
 	return r;
 }
 

@@ -93,25 +93,19 @@ static void wait_ask(struct redis_store *redis, struct redis_wait *slot, struct 
 	post(redis, &slot->ask, chain);
 }
 
-static struct redis_wait *wait_slot(struct redis_store *redis)
-{
-	if (!redis->waits)
-		redis->waits = mem_zalloc(STORE_WAITS_MAX, sizeof(struct redis_wait));
-	if (!redis->waits || redis->wait_count == STORE_WAITS_MAX)
-		return NULL;
-	for (uint32_t i = 0; i < STORE_WAITS_MAX; i++) {
-		struct redis_wait *slot = &redis->waits[(redis->wait_count + i) % STORE_WAITS_MAX];
-		if (slot->state == REDIS_WAIT_FREE)
-			return slot;
-	}
-	return NULL;
-}
-
 /* False: there is no room for it. */
 static bool wait_begin(struct redis_store *redis, struct store_wait *wait, struct op_queue *chain)
 {
-	struct redis_wait *slot = wait_slot(redis);
+	struct redis_wait *slot = NULL;
 
+	if (!redis->waits)
+		redis->waits = mem_zalloc(STORE_WAITS_MAX, sizeof(struct redis_wait));
+	uint32_t looks = redis->waits && redis->wait_count < STORE_WAITS_MAX ? STORE_WAITS_MAX : 0;
+	for (uint32_t i = 0; i < looks && !slot; i++) {
+		slot = &redis->waits[(redis->wait_count + i) % STORE_WAITS_MAX];
+		if (slot->state != REDIS_WAIT_FREE)
+			slot = NULL;
+	}
 	wait->was_open = false;
 	wait->outcome = OUTCOME_NONE;
 	wait->op.error = ERR_FULL;
@@ -199,11 +193,6 @@ static void submit(struct store *store, struct store_op *op)
 	op_queue_put(&redis_of(store)->queue, op);
 }
 
-static bool ends_deliveries(const struct store_op *op)
-{
-	return op->kind == STORE_SETTLE || op->kind == STORE_RELEASE;
-}
-
 /* Hands the queue over; operations with an error go to `refused`. */
 static void queue_hand_over(struct redis_store *redis, struct op_queue *refused)
 {
@@ -213,7 +202,7 @@ static void queue_hand_over(struct redis_store *redis, struct op_queue *refused)
 	op_queue_init(&chain);
 	for (struct store_op *op = redis->queue.first, *next; op; op = next) {
 		next = op->next;
-		ends |= ends_deliveries(op);
+		ends |= op->kind == STORE_SETTLE || op->kind == STORE_RELEASE;
 		int error = op_check(op);
 		if (op->kind == STORE_WAIT) {
 			if (!wait_begin(redis, container_of(op, struct store_wait, op), &chain))
@@ -231,23 +220,23 @@ static void queue_hand_over(struct redis_store *redis, struct op_queue *refused)
 	hand_over(redis, &chain);
 }
 
-static void clock_look(struct redis_store *redis, uint64_t *ret_boot_ms)
+/* Returns CLOCK_BOOTTIME. */
+static uint64_t clock_look(struct redis_store *redis)
 {
 	struct clock_reading now = clock_read(&redis->clock);
 
 	if (now.wall_ms > atomic_load(&redis->now_ms))
 		atomic_store(&redis->now_ms, now.wall_ms);
-	*ret_boot_ms = now.boot_ms;
+	return now.boot_ms;
 }
 
 static void flush(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
 	struct op_queue refused;
-	uint64_t boot_ms;
 
 	op_queue_init(&refused);
-	clock_look(redis, &boot_ms);
+	clock_look(redis);
 	queue_hand_over(redis, &refused);
 	if (!store->written)
 		settle_down(redis);
@@ -271,11 +260,8 @@ static bool under_way(struct store *store)
 	return waits;
 }
 
-static void sweep(struct redis_store *redis, uint64_t boot_ms)
+static void sweep_begin(struct redis_store *redis)
 {
-	if (redis->sweeping || (!redis->fake_clock && boot_ms < redis->swept_ms + SWEEP_MS))
-		return;
-	redis->swept_ms = boot_ms;
 	redis->sweeping = true;
 	redis->sweep = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_SWEEP };
 	post_one(redis, &redis->sweep);
@@ -284,12 +270,14 @@ static void sweep(struct redis_store *redis, uint64_t boot_ms)
 static void tick(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
+	uint64_t boot_ms = clock_look(redis);
 	struct op_queue chain;
-	uint64_t boot_ms;
 
 	op_queue_init(&chain);
-	clock_look(redis, &boot_ms);
-	sweep(redis, boot_ms);
+	if (!redis->sweeping && (redis->fake_clock || boot_ms >= redis->swept_ms + SWEEP_MS)) {
+		redis->swept_ms = boot_ms;
+		sweep_begin(redis);
+	}
 	if (boot_ms >= redis->polled_ms + REDIS_WAITS_POLL_MS) {
 		redis->polled_ms = boot_ms;
 		waits_ask(redis, &chain);
@@ -319,23 +307,6 @@ static uint64_t get(_Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Of all servers, each counted once even if several shards are on it. */
-static uint64_t keys_count(struct redis_store *redis)
-{
-	uint64_t keys = 0;
-
-	for (uint32_t i = 0; i < redis->shard_count; i++) {
-		uint32_t node = atomic_load_explicit(&redis->shards[i].node, memory_order_relaxed);
-		uint32_t before = 0;
-		while (before < i && atomic_load_explicit(&redis->shards[before].node,
-		                                          memory_order_relaxed) != node)
-			before++;
-		if (before == i)
-			keys += get(&redis->shards[i].keys);
-	}
-	return keys;
-}
-
 static void stats(struct store *store, struct store_stats *ret_stats)
 {
 	struct redis_store *redis = redis_of(store);
@@ -344,10 +315,18 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 		                   .commit_ops = get(&redis->commit_ops),
 		                   .io_errors = get(&redis->io_errors),
 		                   .writable = true };
-	uint64_t leased = 0;
+	uint64_t leased = 0, keys = 0;
 
 	for (uint32_t i = 0; i < redis->shard_count; i++) {
 		struct redis_shard *shard = &redis->shards[i];
+		/* Keys are those of a server: counted once even if several shards are on it. */
+		uint32_t node = atomic_load_explicit(&shard->node, memory_order_relaxed);
+		uint32_t before = 0;
+		while (before < i && atomic_load_explicit(&redis->shards[before].node,
+		                                          memory_order_relaxed) != node)
+			before++;
+		if (before == i)
+			keys += get(&shard->keys);
 		sum.open_tickets += get(&shard->open);
 		sum.held_tickets += get(&shard->held);
 		sum.parked_tickets += get(&shard->parked);
@@ -357,21 +336,11 @@ static void stats(struct store *store, struct store_stats *ret_stats)
 	}
 	uint64_t others = leased + sum.held_tickets + sum.parked_tickets + sum.dead_tickets;
 	sum.due_tickets = sum.open_tickets > others ? sum.open_tickets - others : 0;
-	uint64_t keys = keys_count(redis);
 	sum.live_claims = sum.live_cells = keys > sum.open_tickets ? keys - sum.open_tickets : 0;
 	*ret_stats = sum;
 }
 
 /* ---- the end ---- */
-
-static void parts_free(struct redis_part *part)
-{
-	while (part) {
-		struct redis_part *next = part->next;
-		mem_free(part);
-		part = next;
-	}
-}
 
 static void memory_free(struct redis_store *redis)
 {
@@ -380,7 +349,10 @@ static void memory_free(struct redis_store *redis)
 		redis_call_free(&redis->shards[i].call);
 	}
 	redis_call_free(&redis->guard_call);
-	parts_free(redis->free_parts);
+	for (struct redis_part *part = redis->free_parts, *next; part; part = next) {
+		next = part->next;
+		mem_free(part);
+	}
 	map_free(&redis->leases);
 	mem_free(redis->shards);
 	mem_free(redis->waits);
@@ -445,42 +417,23 @@ const unsigned char *redis_store_key(const struct store *store)
 
 /* ---- the beginning ---- */
 
-static void settings_take(struct redis_store *redis, const struct redis_store_options *options)
-{
-	redis->store.methods = &redis_methods;
-	redis->store.commit_us = &redis->commit_us;
-	redis->store.commit_batch = &redis->commit_batch;
-	redis->fake_clock = options->clock != NULL;
-	redis->clock = options->clock ? *options->clock : *clock_system();
-	redis->dead_keep_ms = options->dead_keep_ms ? options->dead_keep_ms : STORE_DEAD_KEEP_MS;
-	op_queue_init(&redis->queue);
-	op_queue_init(&redis->inbox);
-	op_queue_init(&redis->outbox);
-	op_queue_init(&redis->finished);
-	wake_event_init(&redis->wake);
-	pthread_mutex_init(&redis->mutex, NULL);
-}
-
 static int begin(struct redis_store *redis)
 {
 	struct thread_options thread = {
 		.name = "redis", .cpu = THREAD_ANY_CPU, .run = redis_thread_run, .user = redis
 	};
-	uint64_t boot_ms;
 
 	int r = redis_takes_begin(redis);
 	if (r == 0)
 		r = redis_guard_begin(redis);
-	clock_look(redis, &boot_ms);
+	clock_look(redis);
 	if (r == 0)
 		r = thread_start(&redis->thread, &thread);
 	if (r < 0)
 		return r;
 	/* The first sweep brings the counts, and the last ticket number: this process knows the
 	 * outcome of later tickets. */
-	redis->sweeping = true;
-	redis->sweep = (struct store_op){ .kind = (enum store_op_kind)REDIS_OP_SWEEP };
-	post_one(redis, &redis->sweep);
+	sweep_begin(redis);
 	settle_down(redis);
 	outbox_take(redis);
 	for (uint32_t i = 0; i < redis->shard_count; i++)
@@ -497,7 +450,18 @@ int redis_store_open(const struct redis_store_options *options, struct store **r
 	if (!redis)
 		return error_fill(ret_text, -ENOMEM, "no memory for the store");
 	map_init(&redis->leases, sizeof(struct redis_lease), sizeof(uint64_t));
-	settings_take(redis, options);
+	redis->store.methods = &redis_methods;
+	redis->store.commit_us = &redis->commit_us;
+	redis->store.commit_batch = &redis->commit_batch;
+	redis->fake_clock = options->clock != NULL;
+	redis->clock = options->clock ? *options->clock : *clock_system();
+	redis->dead_keep_ms = options->dead_keep_ms ? options->dead_keep_ms : STORE_DEAD_KEEP_MS;
+	op_queue_init(&redis->queue);
+	op_queue_init(&redis->inbox);
+	op_queue_init(&redis->outbox);
+	op_queue_init(&redis->finished);
+	wake_event_init(&redis->wake);
+	pthread_mutex_init(&redis->mutex, NULL);
 	int r = redis_login_read(span_str(options->url), &redis->login, ret_text);
 	if (r == 0)
 		r = redis_connect(redis, ret_text);
@@ -511,10 +475,10 @@ int redis_store_open(const struct redis_store_options *options, struct store **r
 		           error_name(r));
 		if (redis->thread.running) {
 			free_store(&redis->store);
-			return r;
+		} else {
+			thread_leftovers(redis);
+			memory_free(redis);
 		}
-		thread_leftovers(redis);
-		memory_free(redis);
 		return r;
 	}
 	*ret_store = &redis->store;

@@ -41,21 +41,16 @@ static void taker_finish(struct redis_store *redis, struct redis_taker *taker, i
 	mem_free(taker);
 }
 
-/* A new take first lets the shard do what was submitted before it. */
-static bool wants(const struct redis_taker *taker, const struct redis_shard *shard, bool poll)
-{
-	uint32_t next = (taker->asked_from + taker->asked) % shard->redis->shard_count;
-
-	return !taker->under_way && !shard->redis->closing &&
-	       (taker->waits ? poll : next == shard->number && !shard->queue.head);
-}
-
 void redis_takes_choose(struct redis_shard *shard, bool poll)
 {
 	CHECK(!shard->busy);
 	for (struct redis_taker *taker = shard->redis->takers; taker; taker = taker->next) {
-		struct redis_part *part = wants(taker, shard, poll) ? redis_part_get(shard->redis)
-		                                                    : NULL;
+		uint32_t next = (taker->asked_from + taker->asked) % shard->redis->shard_count;
+		/* A new take first lets the shard do what was submitted before it. */
+		if (taker->under_way || shard->redis->closing ||
+		    !(taker->waits ? poll : next == shard->number && !shard->queue.head))
+			continue;
+		struct redis_part *part = redis_part_get(shard->redis);
 		if (!part)
 			continue;
 		part->kind = REDIS_PART_TAKE;
@@ -155,35 +150,31 @@ void redis_leases_give_back(struct redis_store *redis)
 
 void redis_lease_follow(struct redis_store *redis, const struct store_op *op)
 {
+	const struct store_settle *settle = container_of(op, const struct store_settle, op);
+	const struct store_note *note = container_of(op, const struct store_note, op);
+	const struct store_renew *renew = container_of(op, const struct store_renew, op);
 	uint64_t ticket;
 	uint32_t attempt;
 
-	if (op->kind == STORE_SETTLE) {
-		ticket = container_of(op, struct store_settle, op)->ticket;
-		attempt = container_of(op, struct store_settle, op)->attempt;
-	} else if (op->kind == STORE_NOTE) {
-		ticket = container_of(op, struct store_note, op)->ticket;
-		attempt = container_of(op, struct store_note, op)->attempt;
-	} else if (op->kind == STORE_RENEW) {
-		ticket = container_of(op, struct store_renew, op)->ticket;
-		attempt = container_of(op, struct store_renew, op)->attempt;
-	} else {
-		return;
+	switch (op->kind) {
+	case STORE_SETTLE: ticket = settle->ticket, attempt = settle->attempt; break;
+	case STORE_NOTE: ticket = note->ticket, attempt = note->attempt; break;
+	case STORE_RENEW: ticket = renew->ticket, attempt = renew->attempt; break;
+	default: return;
 	}
 	struct redis_lease *lease = ticket ? map_find(&redis->leases, &ticket) : NULL;
 	bool ours = lease && lease->attempt == attempt;
 	if (ours && (op->error == ERR_FENCED || (op->error == 0 && op->kind == STORE_SETTLE))) {
 		map_remove(&redis->leases, &ticket);
 	} else if (op->error == 0 && op->kind == STORE_NOTE) {
-		if (ours && container_of(op, struct store_note, op)->mark != STORE_MARK_STARTED)
+		if (ours && note->mark != STORE_MARK_STARTED)
 			lease->attempt = store_attempt_next(attempt);
 	} else if (op->error == 0 && op->kind == STORE_RENEW) {
-		uint32_t lease_ms = container_of(op, struct store_renew, op)->lease_ms;
-		if (lease_ms == 0) /* without an end: the store renews it */
+		if (renew->lease_ms == 0) /* without an end: the store renews it */
 			redis_lease_put(redis, (struct redis_lease){ .ticket = ticket,
 			                                             .attempt = attempt });
 		else if (ours)
-			lease->ends_ms = loop_now_ms(redis->loop) + lease_ms;
+			lease->ends_ms = loop_now_ms(redis->loop) + renew->lease_ms;
 	}
 }
 

@@ -58,19 +58,17 @@ uint32_t redis_shard_of_ticket(const struct redis_store *redis, uint64_t ticket)
 	return ticket_place(ticket) & (redis->shard_count - 1);
 }
 
-static uint32_t shard_of_admit(struct redis_store *redis, const struct store_admit *admit)
-{
-	if (admit->claim_count > 0)
-		return redis_shard_of_digest(redis, &admit->claims[0].digest);
-	return redis->spread++ % redis->shard_count;
-}
-
 static uint32_t shard_of(struct redis_store *redis, const struct store_op *op)
 {
 	uint64_t ticket = 0;
 
 	switch (op->kind) {
-	case STORE_ADMIT: return shard_of_admit(redis, container_of(op, struct store_admit, op));
+	case STORE_ADMIT: {
+		const struct store_admit *admit = container_of(op, struct store_admit, op);
+		return admit->claim_count > 0
+		               ? redis_shard_of_digest(redis, &admit->claims[0].digest)
+		               : redis->spread++ % redis->shard_count;
+	}
 	case STORE_LOOKUP:
 		return redis_shard_of_digest(redis,
 		                             &container_of(op, struct store_lookup, op)->digest);
@@ -225,13 +223,6 @@ int redis_guard_begin(struct redis_store *redis)
 	return loop_timer_set(redis->loop, &redis->guard_timer, GUARD_MS);
 }
 
-/* With another secret a digest means nothing in this store. */
-static bool guard_refuses(const struct redis_store *redis, unsigned kind)
-{
-	return redis->foreign &&
-	       (kind == STORE_ADMIT || kind == STORE_CELL || kind == STORE_LOOKUP);
-}
-
 /* ---- in and out ---- */
 
 void redis_complete(struct redis_store *redis, struct store_op *op, int error)
@@ -251,7 +242,8 @@ static void op_receive(struct redis_store *redis, struct store_op *op)
 {
 	unsigned kind = op->kind;
 
-	if (guard_refuses(redis, kind)) {
+	if (redis->foreign && (kind == STORE_ADMIT || kind == STORE_CELL || kind == STORE_LOOKUP)) {
+		/* With another secret a digest means nothing in this store. */
 		redis_complete(redis, op, ERR_AWAY);
 	} else if (kind == REDIS_OP_CLOSE) {
 		redis->closing = true;
@@ -271,10 +263,15 @@ static void op_receive(struct redis_store *redis, struct store_op *op)
 	}
 }
 
-static void inbox_take(struct redis_store *redis)
+static void round_end(struct loop_hook *hook)
 {
+	struct redis_store *redis = container_of(hook, struct redis_store, hook);
 	struct op_queue list;
 
+	if (unlikely(atomic_load(&redis->hurry)) && !redis->hurried) {
+		redis->hurried = true;
+		redis_client_hurry(redis->client, loop_now_ms(redis->loop) + STORE_HURRY_MS);
+	}
 	op_queue_init(&list);
 	pthread_mutex_lock(&redis->mutex);
 	op_queue_move(&list, &redis->inbox);
@@ -283,12 +280,10 @@ static void inbox_take(struct redis_store *redis)
 		next = op->next;
 		op_receive(redis, op);
 	}
-}
-
-static void outbox_fill(struct redis_store *redis)
-{
+	for (uint32_t i = 0; i < redis->shard_count; i++)
+		redis_shard_pump(&redis->shards[i], false);
+	/* Then what is complete goes to the owner. */
 	bool any = redis->finished.first != NULL;
-
 	if (redis->settled == 0 && !any)
 		return;
 	pthread_mutex_lock(&redis->mutex);
@@ -300,24 +295,6 @@ static void outbox_fill(struct redis_store *redis)
 	wake_event_set(&redis->wake);
 	if (any && written)
 		written(redis->store.written_user);
-}
-
-static void hurry(struct redis_store *redis)
-{
-	redis->hurried = true;
-	redis_client_hurry(redis->client, loop_now_ms(redis->loop) + STORE_HURRY_MS);
-}
-
-static void round_end(struct loop_hook *hook)
-{
-	struct redis_store *redis = container_of(hook, struct redis_store, hook);
-
-	if (unlikely(atomic_load(&redis->hurry)) && !redis->hurried)
-		hurry(redis);
-	inbox_take(redis);
-	for (uint32_t i = 0; i < redis->shard_count; i++)
-		redis_shard_pump(&redis->shards[i], false);
-	outbox_fill(redis);
 }
 
 void redis_thread_run(void *user)
