@@ -195,30 +195,24 @@ static void takes_end(struct store_host *host)
 	}
 }
 
-/* Under the lock: when store_free(port) has it, no wake can be under way. */
-static void port_post(struct port *port)
-{
-	bool urgent = port->finished_urgent;
-
-	pthread_mutex_lock(&port->posting);
-	mailbox_post(&port->inbox, &port->finished);
-	urgent |= atomic_load(&port->all_urgent);
-	if (urgent && !atomic_exchange(&port->woken, true)) {
-		wake_event_set(&port->waiting);
-		if (port->wake)
-			port->wake(port->wake_user);
-	}
-	pthread_mutex_unlock(&port->posting);
-}
-
 static void completions_post(struct store_host *host)
 {
 	struct port *port = host->touched;
 
 	host->touched = NULL;
 	while (port) {
-		struct port *next = port->next_touched; /* after port_post() it may be gone */
-		port_post(port);
+		struct port *next = port->next_touched; /* the port may be gone after the lock */
+		bool urgent = port->finished_urgent;
+		/* Under the lock: when store_free(port) has it, no wake can be under way. */
+		pthread_mutex_lock(&port->posting);
+		mailbox_post(&port->inbox, &port->finished);
+		urgent |= atomic_load(&port->all_urgent);
+		if (urgent && !atomic_exchange(&port->woken, true)) {
+			wake_event_set(&port->waiting);
+			if (port->wake)
+				port->wake(port->wake_user);
+		}
+		pthread_mutex_unlock(&port->posting);
 		port = next;
 	}
 }
@@ -302,15 +296,18 @@ struct store *store_host_store(struct store_host *host)
 	return host->store;
 }
 
-static struct port *port_free(struct port *port);
-
 static void host_destroy(struct store_host *host)
 {
 	struct port *port = atomic_load(&host->ports);
 
 	while (port) {
 		struct port *next = port->next_port;
-		port_free(port);
+		for (size_t i = 0; i < PORT_TAKES_MAX; i++)
+			buf_free(&port->proxies[i].take.items);
+		pthread_mutex_destroy(&port->posting);
+		wake_event_destroy(&port->waiting);
+		mem_free(port->calls);
+		mem_free(port);
 		port = next;
 	}
 	wake_event_destroy(&host->waiting);
@@ -446,21 +443,6 @@ static void port_stats(struct store *store, struct store_stats *ret_stats)
 	store_stats(port_of(store)->host->store, ret_stats);
 }
 
-static struct store_op *call_open(struct port *port, struct port_call *call)
-{
-	struct store_op *op = call->op;
-
-	CHECK(call->port == port && port->in_flight > 0);
-	op->done = call->done;
-	op->user = call->user;
-	port->takes -= store_take_waits(op);
-	port->in_flight--;
-	call->op = NULL;
-	call->node.next = port->pool;
-	port->pool = &call->node;
-	return op;
-}
-
 size_t port_collect(struct port *port)
 {
 	size_t count = 0;
@@ -469,7 +451,16 @@ size_t port_collect(struct port *port)
 	struct mailbox_node *node = mailbox_take(&port->inbox);
 	while (node) {
 		struct mailbox_node *next = node->next;
-		struct store_op *op = call_open(port, call_of(node));
+		struct port_call *call = call_of(node);
+		struct store_op *op = call->op;
+		CHECK(call->port == port && port->in_flight > 0);
+		op->done = call->done;
+		op->user = call->user;
+		port->takes -= store_take_waits(op);
+		port->in_flight--;
+		call->op = NULL;
+		call->node.next = port->pool;
+		port->pool = &call->node;
 		op->done(op); /* may submit: the call is back in the pool */
 		count++;
 		node = next;
@@ -523,16 +514,6 @@ static void port_close(struct store *store)
 	atomic_fetch_sub(&port->host->open_ports, 1);
 }
 
-static struct port *port_free(struct port *port)
-{
-	for (size_t i = 0; i < PORT_TAKES_MAX; i++)
-		buf_free(&port->proxies[i].take.items);
-	pthread_mutex_destroy(&port->posting);
-	wake_event_destroy(&port->waiting);
-	mem_free(port->calls);
-	return mem_free(port);
-}
-
 static uint32_t port_room(const struct store *store)
 {
 	const struct port *port = container_of(store, const struct port, store);
@@ -549,26 +530,6 @@ static const struct store_methods port_methods = {
 	.stats = port_stats,
 	.free = port_close,
 };
-
-static void calls_init(struct port *port)
-{
-	for (uint32_t i = port->max_in_flight; i-- > 0;) {
-		struct port_call *call = &port->calls[i];
-		call->port = port;
-		call->node.next = port->pool;
-		port->pool = &call->node;
-	}
-}
-
-static void port_enlist(struct store_host *host, struct port *port)
-{
-	struct port *head = atomic_load(&host->ports);
-
-	atomic_fetch_add(&host->open_ports, 1);
-	do
-		port->next_port = head;
-	while (!atomic_compare_exchange_weak(&host->ports, &head, port));
-}
 
 int port_new(struct store_host *host, const struct port_options *options, struct port **ret_port)
 {
@@ -592,8 +553,17 @@ int port_new(struct store_host *host, const struct port_options *options, struct
 	port->store.methods = &port_methods;
 	port->store.commit_us = host->store->commit_us;
 	port->store.commit_batch = host->store->commit_batch;
-	calls_init(port);
-	port_enlist(host, port);
+	for (uint32_t i = port->max_in_flight; i-- > 0;) {
+		struct port_call *call = &port->calls[i];
+		call->port = port;
+		call->node.next = port->pool;
+		port->pool = &call->node;
+	}
+	struct port *head = atomic_load(&host->ports);
+	atomic_fetch_add(&host->open_ports, 1);
+	do
+		port->next_port = head;
+	while (!atomic_compare_exchange_weak(&host->ports, &head, port));
 	*ret_port = port;
 	return 0;
 }

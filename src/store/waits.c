@@ -24,28 +24,21 @@ void waits_init(struct waits *waits, uint64_t floor,
 	*waits = (struct waits){ .floor = floor, .legs = legs, .user = user };
 }
 
-static bool was_dropped(const struct waits *waits, uint64_t event)
-{
-	uint32_t kept = waits->dropped_count < WAITS_DROPPED_MAX ? waits->dropped_count
-	                                                         : WAITS_DROPPED_MAX;
-
-	for (uint32_t i = 0; i < kept; i++)
-		if (waits->dropped[i] == event)
-			return true;
-	return false;
-}
-
 /* False: it is not settled yet. */
 static bool answer(const struct waits *waits, struct store_wait *wait)
 {
 	struct waits_legs legs = waits->legs(waits->user, wait->ticket);
+	uint32_t kept = waits->dropped_count < WAITS_DROPPED_MAX ? waits->dropped_count
+	                                                         : WAITS_DROPPED_MAX;
 
 	wait->was_open |= legs.pending || legs.parked || legs.dead;
 	if (legs.pending)
 		return false;
+	for (uint32_t i = 0; i < kept && !legs.dead; i++)
+		legs.dead = waits->dropped[i] == wait->ticket;
 	if (legs.parked)
 		wait->outcome = OUTCOME_UNKNOWN;
-	else if (legs.dead || was_dropped(waits, wait->ticket))
+	else if (legs.dead)
 		wait->outcome = OUTCOME_DEAD;
 	else
 		wait->outcome = wait->was_open || wait->ticket > waits->floor ? OUTCOME_DONE
