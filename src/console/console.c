@@ -99,7 +99,7 @@ static const struct metric metrics[] = {
 	{ "stile_due_tickets", "gauge", "Open tickets that no sink's queue has taken yet.",
 	  STORE(due_tickets) },
 	{ "stile_caller_tickets", "gauge",
-	  "Claims of the claims API that their caller has not settled; stile never delivers them.",
+	  "Open claims made through the claims API: the caller has not reported an outcome yet.",
 	  STORE(caller_tickets) },
 	{ "stile_waits", "gauge", "Senders waiting for an outcome (`ack: delivered`).",
 	  STORE(waits) },

@@ -168,8 +168,9 @@ static void say_settled(struct lane *lane, int error)
 		return;
 	if (error == ERR_FENCED) {
 		lane->counts.lost++;
-		log_warn("outcome refused: the lease was lost and another gateway has the ticket",
-		         log_str("sink", lane->name));
+		log_warn(
+			"delivery result not recorded: the lease was lost and another gateway has the ticket",
+			log_str("sink", lane->name));
 	} else {
 		lane->counts.unrecorded++;
 		log_error("outcome not recorded: the event may be delivered again",

@@ -136,7 +136,7 @@ static int open_traces(struct serve *serve)
 	struct error_text text = { "" };
 	int error = trace_log_open(&options, &serve->traces, &text);
 	if (error != 0)
-		fail("traces disabled: stile why cannot find new events", error, &text);
+		fail("traces disabled: stile why cannot explain new events", error, &text);
 	serve->console.traces = serve->traces;
 	return 0;
 }

@@ -15,8 +15,8 @@ static void log_changes(const struct config_diff *diff)
 	for (uint32_t i = 0; i < diff->count; i++) {
 		const struct config_change *change = &diff->changes[i];
 		if (change->reloads)
-			log_info("configuration option changed", log_str("option", change->option),
-			         log_str("text", change->text));
+			log_info("configuration option changed and in effect",
+			         log_str("option", change->option), log_str("text", change->text));
 		else
 			log_warn("configuration option not changed: it needs a restart",
 			         log_str("option", change->option), log_str("text", change->text));
@@ -94,7 +94,8 @@ void serve_reload(struct serve *serve)
 	if (error == 0) {
 		log_changes(&diff);
 		if (serve->store.shared && !serve->store.spools && config_spools(config))
-			log_warn("spool not opened: store_away: spool needs a restart");
+			log_warn(
+				"store_away: spool takes effect after a restart; no spool is open until then");
 		log_info("configuration loaded", log_str("file", serve->input->path),
 		         log_u64("sources", config->source_count));
 		serve->before = serve->loaded; /* until the sinks are changed */
@@ -120,7 +121,7 @@ static void retry_change(struct serve *serve)
 	serve->retry_at_ms = loop_now_ms(serve->ios[0].loop) + CHANGE_RETRY_MS;
 	int error = serve_sinks_change(serve->deliver, &step, &serve->change, &text);
 	if (error != 0)
-		log_error("sinks not changed", log_code(error));
+		log_error("sinks cannot be changed now; trying again", log_code(error));
 }
 
 /* A sink that changes ends its requests under way first; a SIGHUP during that time waits. */

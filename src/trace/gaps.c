@@ -34,7 +34,7 @@ static struct trace_source *source_of(struct trace_gaps *gaps, struct span name)
 		return NULL;
 	if (count == TRACE_SOURCES_MAX) {
 		if (!gaps->left_out)
-			log_warn("too many sources for advice on windows: no advice for this one",
+			log_warn("too many sources: stile advise has no data for this one",
 			         log_span("source", name), log_u64("limit", TRACE_SOURCES_MAX));
 		gaps->left_out = true;
 		return NULL;

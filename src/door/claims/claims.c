@@ -636,7 +636,10 @@ static bool path_of(struct span path, struct span *ret_token)
 static void begin(struct claims_request *it, const struct source_set *set, struct span token)
 {
 	if (token.len > 0 && lease_token_read(&it->claims->token_key, token, &it->token) < 0) {
-		claims_respond_problem(it, 404, "unknown", "no claim has this token", SPAN_EMPTY);
+		claims_respond_problem(
+			it, 404, "unknown",
+			"no open claim has this token: it is wrong, or its window has ended",
+			SPAN_EMPTY);
 		return;
 	}
 	switch (it->act) {

@@ -319,9 +319,9 @@ void claims_answer_claims(struct claims_request *it)
 
 /* ---- tokens ---- */
 
-#define FENCED                                                            \
-	"lease lost: the claim was settled or given back, or belongs to " \
-	"another caller, or waits for one"
+#define FENCED                                                                  \
+	"your lease of this claim has ended: it was settled or given back, or " \
+	"another caller may have it; do not act on it, claim it again"
 #define SETTLED "this token already settled its claim with another outcome"
 
 static void put_done(struct buf *out, const struct claims_item *item)

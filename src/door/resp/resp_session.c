@@ -89,7 +89,7 @@ static bool authenticate(struct resp_run *run, struct span user, struct span pas
 		run->client->trusted = true;
 		return true;
 	}
-	log_warn("Redis client rejected", log_u64("client", run->client->id),
+	log_warn("client of the Redis door rejected", log_u64("client", run->client->id),
 	         log_str("reason", known ? "wrong password" : "unknown user"));
 	resp_fail(run, RESP_WRONGPASS, "invalid username-password pair or user is disabled.");
 	return false;

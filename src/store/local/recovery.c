@@ -405,7 +405,8 @@ static void tell_claims_bad(struct recovery *recovery, struct error_text *text)
 {
 	recovery->claims_bad = true;
 	local_log(recovery->local, LOCAL_STORE_WARNING,
-	          "claims file is damaged; using its segment instead: %s", text->text);
+	          "claims file is damaged; its claims are read from the journal segment: %s",
+	          text->text);
 	text->text[0] = '\0';
 }
 

@@ -223,10 +223,12 @@ static void collect_finished(struct local_store *local)
 		if (job->error < 0) {
 			atomic_fetch_add_explicit(&local->counters.io_errors, 1,
 			                          memory_order_relaxed);
-			local_log(local, LOCAL_STORE_WARNING, "%s: segment %llu: %s",
-			          job->kind == KEEPER_CLAIMS ? "claims file not written"
-			                                     : "segment not removed",
-			          (unsigned long long)job->number, error_name(job->error));
+			local_log(
+				local, LOCAL_STORE_WARNING, "%s: segment %llu: %s",
+				job->kind == KEEPER_CLAIMS
+					? "claims file not written"
+					: "journal segment not removed; it keeps using disk space",
+				(unsigned long long)job->number, error_name(job->error));
 		}
 		if (item && job->kind == KEEPER_CLAIMS) {
 			item->busy = false;

@@ -48,7 +48,8 @@ static bool read_failed(struct local_store *local, const struct open_ticket *tic
 		retry->ticket = ticket->ticket;
 		retry->tries = 0;
 		atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-		local_log(local, LOCAL_STORE_WARNING, "event cannot be read; trying again: %s",
+		local_log(local, LOCAL_STORE_WARNING,
+		          "stored event cannot be read for delivery; trying again: %s",
 		          error_name(error));
 	}
 	retry->tries += !is_for_want(error);

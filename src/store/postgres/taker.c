@@ -102,7 +102,7 @@ static void note_unusable(struct postgres_store *own, int error)
 		return;
 	}
 	own->away++;
-	log_error("PostgreSQL cannot be used to deliver events",
+	log_error("the shared store in PostgreSQL is unusable: deliveries wait",
 	          log_str("reason", own->taker.text.text));
 }
 
