@@ -2,11 +2,12 @@
 #include "store/local/inspect.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "base/base64.h"
 #include "base/hex.h"
 #include "base/utf8.h"
+#include "codec/json_write.h"
 #include "gate/letter.h"
 #include "gate/ticket.h"
 #include "gate/verdict.h"
@@ -65,34 +66,19 @@ struct journal_visitor {
 
 /* --- the walk ---------------------------------------------------------------- */
 
-static int lock_folder(struct journal_walk *walk, struct error_text *text)
-{
-	int r = walk->fs->methods->lock_dir(walk->fs, walk->folder.path, &walk->lock_fd);
-	if (r == -ENOENT)
-		return error_fill(text, r, "no data folder");
-	if (r == ERR_BUSY)
-		return error_fill(text, r, "in use by another process");
-	return r < 0 ? error_fill(text, r, "%s", error_name(r)) : 0;
-}
-
-static void start_clock(struct journal_walk *walk, const struct clock *clock)
-{
-	struct steady_clock_state state = superblock_clock(&walk->superblock.slot);
-	struct steady_clock steady;
-
-	steady_clock_start(&steady, clock, &state);
-	walk->now_ms = steady_clock_now(&steady);
-}
-
 static int walk_open(struct journal_walk *walk, const struct journal_inspect_options *options,
                      struct error_text *text)
 {
 	*walk = (struct journal_walk){ .lock_fd = -1, .superblock.fd = -1, .text = text };
 	walk->fs = options->fs ? options->fs : file_system_real();
 	walk->folder = (struct folder){ .fs = walk->fs, .path = options->path };
-	int r = lock_folder(walk, text);
+	int r = walk->fs->methods->lock_dir(walk->fs, walk->folder.path, &walk->lock_fd);
+	if (r == -ENOENT)
+		return error_fill(text, r, "no data folder");
+	if (r == ERR_BUSY)
+		return error_fill(text, r, "in use by another process");
 	if (r < 0)
-		return r;
+		return error_fill(text, r, "%s", error_name(r));
 	r = catalog_list(&walk->catalog, &walk->folder);
 	if (r < 0)
 		return error_fill(text, r, "%s", error_name(r));
@@ -102,9 +88,13 @@ static int walk_open(struct journal_walk *walk, const struct journal_inspect_opt
 		                  "superblock is missing, but there are segments");
 	if (r == -ENOENT)
 		return error_fill(text, r, "there is no data in it");
-	if (r == 0)
-		start_clock(walk, options->clock ? options->clock : clock_system());
-	return r;
+	if (r < 0)
+		return r;
+	struct steady_clock_state state = superblock_clock(&walk->superblock.slot);
+	struct steady_clock steady;
+	steady_clock_start(&steady, options->clock ? options->clock : clock_system(), &state);
+	walk->now_ms = steady_clock_now(&steady);
+	return 0;
 }
 
 static void walk_close(struct journal_walk *walk)
@@ -562,6 +552,7 @@ struct dump {
 
 static int put_line(struct dump *dump)
 {
+	json_object_end(&dump->line);
 	int r = dump->line.failed ? -ENOMEM
 	                          : dump->sink->line(dump->sink->user, buf_span(&dump->line));
 
@@ -569,107 +560,93 @@ static int put_line(struct dump *dump)
 	return r;
 }
 
+static void put_kind(struct buf *line, const char *kind)
+{
+	json_object_begin(line, NULL);
+	json_add_string(line, "kind", kind);
+}
+
 static void put_ticket(struct buf *line, uint64_t ticket)
 {
 	char text[TICKET_TEXT_LEN];
 
 	ticket_text(ticket, text);
-	buf_printf(line, "\"ticket\":\"%.*s\",\"at_ms\":%llu", TICKET_TEXT_LEN, text,
-	           (unsigned long long)ticket_time_ms(ticket));
+	json_add_text(line, "ticket", span_of(text, sizeof(text)));
+	json_add_u64(line, "at_ms", ticket_time_ms(ticket));
 }
 
-static void put_hex(struct buf *line, const struct digest *digest)
+static void put_digest(struct buf *line, const struct digest *digest)
 {
 	char hex[2 * sizeof(*digest)];
 
 	hex_encode(digest, sizeof(*digest), hex);
-	buf_printf(line, "\"digest\":\"%.*s\"", (int)sizeof(hex), hex);
+	json_add_text(line, "digest", span_of(hex, sizeof(hex)));
 }
 
-static void put_digest(struct buf *line, const struct digest *digest, uint32_t window_s)
-{
-	put_hex(line, digest);
-	buf_printf(line, ",\"window_s\":%u", window_s);
-}
-
-static bool is_text(struct span bytes)
-{
-	for (size_t at = 0; at < bytes.len;) {
-		size_t n = utf8_sequence(bytes.ptr + at, bytes.len - at);
-		if (n == 0)
-			return false;
-		at += n;
-	}
-	return true;
-}
-
+/* Bytes that are no UTF-8 as base64, and a second member says so. */
 static void put_bytes(struct buf *line, const char *name, struct span bytes)
 {
-	buf_printf(line, ",\"%s\":", name);
-	if (is_text(bytes)) {
-		buf_append_json(line, bytes);
+	char encoding[32];
+	size_t at = 0, n = 1;
+
+	for (; at < bytes.len && n > 0; at += n)
+		n = utf8_sequence(bytes.ptr + at, bytes.len - at);
+	if (n > 0) {
+		json_add_text(line, name, bytes);
 		return;
 	}
-	buf_append_char(line, '"');
-	base64_append(line, bytes);
-	buf_printf(line, "\",\"%s_encoding\":\"base64\"", name);
-}
-
-/* An object of its texts, by their names. */
-static void put_letter(struct buf *line, struct span bytes)
-{
-	struct letter letter;
-	bool first = true;
-
-	if (letter_read(bytes, &letter) < 0) {
-		buf_append_span(line, SPAN("null"));
-		return;
-	}
-	buf_append_char(line, '{');
-	for (int i = 0; i < LETTER_FIELD_COUNT; i++) {
-		if (letter.texts[i].len == 0)
-			continue;
-		buf_printf(line, "%s\"%s\":", first ? "" : ",",
-		           letter_field_name((enum letter_field)i));
-		buf_append_json(line, letter.texts[i]);
-		first = false;
-	}
-	buf_append_char(line, '}');
+	json_add_base64(line, name, bytes);
+	snprintf(encoding, sizeof(encoding), "%s_encoding", name);
+	json_add_string(line, encoding, "base64");
 }
 
 static void put_routing(struct buf *line, const struct entry *entry)
 {
-	buf_append_span(line, SPAN(",\"legs\":["));
+	struct letter letter;
+
+	json_array_begin(line, "legs");
 	for (uint32_t i = 0; i < entry->leg_count; i++) {
 		struct entry_leg leg = entry_leg_at(entry, i);
-		buf_append_span(line, i ? SPAN(",{") : SPAN("{"));
+		char order[17];
+		snprintf(order, sizeof(order), "%016llx", (unsigned long long)leg.order);
+		json_object_begin(line, NULL);
 		put_ticket(line, entry->event.ticket + i);
-		buf_printf(line, ",\"sink\":%u,\"order\":\"%016llx\"}", leg.sink,
-		           (unsigned long long)leg.order);
+		json_add_u64(line, "sink", leg.sink);
+		json_add_string(line, "order", order);
+		json_object_end(line);
 	}
-	buf_printf(line, "],\"first_leg\":%u,\"letter\":", entry->first_leg);
-	put_letter(line, entry->letter);
+	json_array_end(line);
+	json_add_u64(line, "first_leg", entry->first_leg);
+	if (letter_read(entry->letter, &letter) < 0) {
+		json_add_null(line, "letter");
+		return;
+	}
+	json_object_begin(line, "letter");
+	for (int i = 0; i < LETTER_FIELD_COUNT; i++)
+		json_add_text_if(line, letter_field_name((enum letter_field)i), letter.texts[i]);
+	json_object_end(line);
 }
 
 static void put_event(struct buf *line, const struct entry *entry)
 {
 	const struct entry_event *event = &entry->event;
 
-	buf_append_span(line, SPAN("{\"kind\":\"event\","));
+	put_kind(line, "event");
 	put_ticket(line, event->ticket);
-	buf_append_span(line, SPAN(",\"source\":"));
-	buf_append_json(line, entry->source);
-	buf_printf(line, ",\"flags\":%u,\"no_ticket\":%s,\"carried\":%s,\"held\":%s,\"claims\":[",
-	           event->user_flags, event->flags & EVENT_NO_TICKET ? "true" : "false",
-	           event->flags & EVENT_CARRIED ? "true" : "false",
-	           event->flags & EVENT_HELD ? "true" : "false");
+	json_add_text(line, "source", entry->source);
+	json_add_u64(line, "flags", event->user_flags);
+	json_add_bool(line, "no_ticket", event->flags & EVENT_NO_TICKET);
+	json_add_bool(line, "carried", event->flags & EVENT_CARRIED);
+	json_add_bool(line, "held", event->flags & EVENT_HELD);
+	json_array_begin(line, "claims");
 	for (uint32_t i = 0; i < event->claim_count; i++) {
 		struct entry_claim claim = entry_claim_at(entry, i);
-		buf_append_span(line, i ? SPAN(",{") : SPAN("{"));
-		put_digest(line, &claim.digest, claim.window_s);
-		buf_append_char(line, '}');
+		json_object_begin(line, NULL);
+		put_digest(line, &claim.digest);
+		json_add_u64(line, "window_s", claim.window_s);
+		json_object_end(line);
 	}
-	buf_append_char(line, ']');
+	json_array_end(line);
 	if (event->kind == ENTRY_ROUTED)
 		put_routing(line, entry);
 	put_bytes(line, "payload", entry->payload);
@@ -681,44 +658,44 @@ static void put_note(struct buf *line, const struct entry *entry)
 		                             "dead", "parked",  "released" };
 	const struct entry_note *note = &entry->note;
 
-	buf_append_span(line, SPAN("{\"kind\":\"note\","));
+	put_kind(line, "note");
 	put_ticket(line, note->ticket);
-	buf_printf(line,
-	           ",\"mark\":\"%s\",\"attempt\":%u,\"status\":%u,\"noted_ms\":%llu,"
-	           "\"due_ms\":%llu,\"text\":",
-	           note->mark < ARRAY_LEN(names) ? names[note->mark] : "?", note->attempt,
-	           note->status, (unsigned long long)note->at_ms, (unsigned long long)note->due_ms);
-	buf_append_json(line, entry->payload);
+	json_add_string(line, "mark", note->mark < ARRAY_LEN(names) ? names[note->mark] : "?");
+	json_add_u64(line, "attempt", note->attempt);
+	json_add_u64(line, "status", note->status);
+	json_add_u64(line, "noted_ms", note->at_ms);
+	json_add_u64(line, "due_ms", note->due_ms);
+	json_add_text(line, "text", entry->payload);
 }
 
 static void put_settle(struct buf *line, const struct entry *entry)
 {
 	const struct entry_settle *settle = &entry->settle;
 
-	buf_append_span(line, SPAN("{\"kind\":\"settle\","));
+	put_kind(line, "settle");
 	put_ticket(line, settle->ticket);
-	buf_printf(line, ",\"outcome\":\"%s\",\"attempt\":%u",
-	           settle->outcome < OUTCOME_COUNT ? outcome_name(settle->outcome) : "?",
-	           settle->attempt);
+	json_add_string(line, "outcome",
+	                settle->outcome < OUTCOME_COUNT ? outcome_name(settle->outcome) : "?");
+	json_add_u64(line, "attempt", settle->attempt);
 	if (entry->due_ms)
-		buf_printf(line, ",\"due_ms\":%llu", (unsigned long long)entry->due_ms);
+		json_add_u64(line, "due_ms", entry->due_ms);
 }
 
 static void put_seen(struct buf *line, uint64_t ticket, uint64_t count, uint64_t last_ms)
 {
-	buf_append_span(line, SPAN("{\"kind\":\"seen\","));
+	put_kind(line, "seen");
 	put_ticket(line, ticket);
-	buf_printf(line, ",\"count\":%llu,\"last_ms\":%llu", (unsigned long long)count,
-	           (unsigned long long)last_ms);
+	json_add_u64(line, "count", count);
+	json_add_u64(line, "last_ms", last_ms);
 }
 
 static void put_newest(struct buf *line, const struct entry_newest *newest)
 {
-	buf_append_span(line, SPAN("{\"kind\":\"newest\","));
+	put_kind(line, "newest");
 	put_ticket(line, newest->ticket);
-	buf_append_char(line, ',');
-	put_digest(line, &newest->digest, newest->window_s);
-	buf_printf(line, ",\"order\":%llu", (unsigned long long)newest->order);
+	put_digest(line, &newest->digest);
+	json_add_u64(line, "window_s", newest->window_s);
+	json_add_u64(line, "order", newest->order);
 }
 
 static void put_cell(struct buf *line, const struct entry *entry)
@@ -727,10 +704,10 @@ static void put_cell(struct buf *line, const struct entry *entry)
 	const struct entry_cell *cell = &entry->cell;
 	struct digest digest = digest_with_check(cell->digest, 0);
 
-	buf_printf(line, "{\"kind\":\"cell\",\"act\":\"%s\",",
-	           cell->act < ARRAY_LEN(acts) ? acts[cell->act] : "?");
-	put_hex(line, &digest);
-	buf_printf(line, ",\"expiry_ms\":%llu", (unsigned long long)cell->expiry_ms);
+	put_kind(line, "cell");
+	json_add_string(line, "act", cell->act < ARRAY_LEN(acts) ? acts[cell->act] : "?");
+	put_digest(line, &digest);
+	json_add_u64(line, "expiry_ms", cell->expiry_ms);
 	if (!entry_cell_puts(cell))
 		return;
 	put_bytes(line, "name", entry->source);
@@ -750,10 +727,10 @@ static void put_record(struct buf *line, const struct claims_record *record)
 		put_newest(line, &newest);
 		return;
 	}
-	buf_append_span(line, SPAN("{\"kind\":\"claim\","));
+	put_kind(line, "claim");
 	put_ticket(line, record->ticket);
-	buf_append_char(line, ',');
-	put_digest(line, &record->digest, record->window_s);
+	put_digest(line, &record->digest);
+	json_add_u64(line, "window_s", record->window_s);
 }
 
 static int dump_entry(void *user, const struct segment_header *segment,
@@ -773,8 +750,8 @@ static int dump_entry(void *user, const struct segment_header *segment,
 	case ENTRY_NEWEST: put_newest(line, &entry->newest); break;
 	case ENTRY_CELL: put_cell(line, entry); break;
 	}
-	buf_printf(line, ",\"segment\":%llu,\"sequence\":%llu}",
-	           (unsigned long long)segment->number, (unsigned long long)frame->sequence);
+	json_add_u64(line, "segment", segment->number);
+	json_add_u64(line, "sequence", frame->sequence);
 	return put_line(dump);
 }
 
@@ -782,13 +759,15 @@ static int dump_segment(void *user, const struct segment_header *header, uint64_
                         uint64_t end)
 {
 	struct dump *dump = user;
+	struct buf *line = &dump->line;
 
-	buf_printf(&dump->line,
-	           "{\"kind\":\"segment\",\"segment\":%llu,\"frames\":%llu,\"end\":%llu,"
-	           "\"first_sequence\":%llu,\"scan_from\":%llu,\"began_ms\":%llu}",
-	           (unsigned long long)header->number, (unsigned long long)frames,
-	           (unsigned long long)end, (unsigned long long)header->first_sequence,
-	           (unsigned long long)header->scan_from, (unsigned long long)header->steady_ms);
+	put_kind(line, "segment");
+	json_add_u64(line, "segment", header->number);
+	json_add_u64(line, "frames", frames);
+	json_add_u64(line, "end", end);
+	json_add_u64(line, "first_sequence", header->first_sequence);
+	json_add_u64(line, "scan_from", header->scan_from);
+	json_add_u64(line, "began_ms", header->steady_ms);
 	return put_line(dump);
 }
 
@@ -800,7 +779,7 @@ static int dump_records(void *user, uint64_t number, bool alone,
 
 	for (size_t i = 0; i < count && alone && r == 0; i++) {
 		put_record(&dump->line, &records[i]);
-		buf_printf(&dump->line, ",\"segment\":%llu}", (unsigned long long)number);
+		json_add_u64(&dump->line, "segment", number);
 		r = put_line(dump);
 	}
 	return r;
@@ -810,8 +789,9 @@ static int dump_torn(void *user, uint64_t number, uint64_t offset)
 {
 	struct dump *dump = user;
 
-	buf_printf(&dump->line, "{\"kind\":\"torn\",\"segment\":%llu,\"offset\":%llu}",
-	           (unsigned long long)number, (unsigned long long)offset);
+	put_kind(&dump->line, "torn");
+	json_add_u64(&dump->line, "segment", number);
+	json_add_u64(&dump->line, "offset", offset);
 	return put_line(dump);
 }
 
