@@ -132,19 +132,6 @@ static void lengthen(struct local_store *local, struct taking *taking, uint32_t 
 	taking->claims.claims = taking->longer;
 }
 
-static void note_moved(struct local_store *local, const struct digest *digest)
-{
-	struct table_hit hit;
-
-	bool found = table_find(local->table, digest, 0, &hit);
-	CHECK(found);
-	local_undo_push(local, UNDO_CLAIM)->claim =
-		(struct table_record){ .digest = digest_with_check(*digest, hit.check),
-		                       .ticket = hit.ticket,
-		                       .window_s = hit.window_s,
-		                       .flags = hit.flags };
-}
-
 static int put_claims(struct local_store *local, const struct taking *taking, uint64_t ticket)
 {
 	uint32_t longest_s = longest_window_s(&taking->claims);
@@ -156,8 +143,17 @@ static int put_claims(struct local_store *local, const struct taking *taking, ui
 			                       .window_s = claim->window_s,
 			                       .flags = window_flags(longest_s, claim->window_s) };
 		bool moves = taking->moved & left & -left;
-		if (unlikely(moves))
-			note_moved(local, &claim->digest);
+		if (unlikely(moves)) {
+			struct table_hit hit;
+			bool found = table_find(local->table, &claim->digest, 0, &hit);
+			CHECK(found);
+			local_undo_push(local, UNDO_CLAIM)->claim = (struct table_record){
+				.digest = digest_with_check(claim->digest, hit.check),
+				.ticket = hit.ticket,
+				.window_s = hit.window_s,
+				.flags = hit.flags
+			};
+		}
 		int r = taking->probes ? table_put_probe(local->table,
 		                                         &taking->probes[__builtin_ctz(left)],
 		                                         &record, local_now_ms(local))

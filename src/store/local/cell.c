@@ -31,24 +31,11 @@ static uint32_t touch_bit(const struct digest *digest)
 	return (uint32_t)(digest->word[0] >> 8) % TOUCHED_BITS;
 }
 
-static bool touched_in(const struct batch *batch, uint32_t bit)
-{
-	return batch && batch->touches && batch->touched[bit / 64] >> bit % 64 & 1;
-}
-
 bool local_cell_touched(const struct local_store *local, const struct digest *digest)
 {
 	uint32_t bit = touch_bit(digest);
 
-	return touched_in(&local->batch, bit);
-}
-
-static void touch(struct batch *batch, const struct digest *digest)
-{
-	uint32_t bit = touch_bit(digest);
-
-	batch->touched[bit / 64] |= UINT64_C(1) << bit % 64;
-	batch->touches = true;
+	return local->batch.touches && local->batch.touched[bit / 64] >> bit % 64 & 1;
 }
 
 void local_undo_cell(struct local_store *local, const struct undo_cell *undo)
@@ -152,15 +139,6 @@ static int append_value(struct local_store *local, const struct cell *cell, stru
 
 /* --- changing -------------------------------------------------------------------- */
 
-static void save(struct local_store *local, const struct digest *digest, const struct cell *old,
-                 bool moved)
-{
-	struct undo *undo = local_undo_push(local, UNDO_CELL);
-	undo->cell = (struct undo_cell){ .digest = *digest, .there = old != NULL, .moved = moved };
-	if (old)
-		undo->cell.old = *old;
-}
-
 static int change_index(struct local_store *local, struct table_probe *probe,
                         const struct cell *old, const struct frame_cell *what)
 {
@@ -189,9 +167,16 @@ static int change(struct local_store *local, struct table_probe *probe, const st
 	int r = change_index(local, probe, old, what);
 	if (r < 0)
 		return r;
-	save(local, &probe->digest, old, old && what->act != CELL_EXPIRE);
+	struct undo *undo = local_undo_push(local, UNDO_CELL);
+	undo->cell = (struct undo_cell){ .digest = probe->digest,
+		                         .there = old != NULL,
+		                         .moved = old && what->act != CELL_EXPIRE };
+	if (old)
+		undo->cell.old = *old;
 	frame_add_cell(&local->journal.frame, what);
-	touch(&local->batch, &probe->digest);
+	uint32_t bit = touch_bit(&probe->digest);
+	local->batch.touched[bit / 64] |= UINT64_C(1) << bit % 64;
+	local->batch.touches = true;
 	local->journal.item.events += what->act == CELL_PUT;
 	local->batch.events++;
 	return 0;

@@ -78,15 +78,6 @@ static bool comes_often(struct short_values *values, uint32_t hash)
 	return ++guess->count >= OFTEN;
 }
 
-static void unlink_code(struct short_values *values, uint32_t code)
-{
-	uint16_t *at = &values->heads[values->values[code].hash % HEADS];
-
-	while (*at != code)
-		at = &values->values[*at].next;
-	*at = values->values[code].next;
-}
-
 /* 0: all have users, as far as was looked. */
 static uint32_t free_code(struct short_values *values)
 {
@@ -95,7 +86,10 @@ static uint32_t free_code(struct short_values *values)
 	for (uint32_t i = 0; i < 16; i++) {
 		values->hand = values->hand % SHORT_VALUES_MAX + 1;
 		if (values->values[values->hand].users == 0) {
-			unlink_code(values, values->hand);
+			uint16_t *at = &values->heads[values->values[values->hand].hash % HEADS];
+			while (*at != values->hand)
+				at = &values->values[*at].next;
+			*at = values->values[values->hand].next;
 			return values->hand;
 		}
 	}

@@ -258,18 +258,6 @@ static void fail_batch(struct local_store *local, int io_error)
 	}
 }
 
-static struct entry_seen entry_of_seen(const struct tally_entry *seen)
-{
-	return (struct entry_seen){
-		.size = sizeof(struct entry_seen),
-		.kind = ENTRY_SEEN,
-		.ticket = seen->ticket,
-		.count = seen->count,
-		.last_ms = (uint64_t)seen->last_s * 1000,
-		.expiry_ms = (uint64_t)seen->expiry_s * 1000,
-	};
-}
-
 /* Counts of duplicates are written with what is written anyway. */
 static void add_seen(struct local_store *local)
 {
@@ -286,7 +274,14 @@ static void add_seen(struct local_store *local)
 			return;
 		size_t n = tally_take_dirty(local->tally, seen, room);
 		for (size_t i = 0; i < n; i++) {
-			struct entry_seen entry = entry_of_seen(&seen[i]);
+			struct entry_seen entry = {
+				.size = sizeof(struct entry_seen),
+				.kind = ENTRY_SEEN,
+				.ticket = seen[i].ticket,
+				.count = seen[i].count,
+				.last_ms = (uint64_t)seen[i].last_s * 1000,
+				.expiry_ms = (uint64_t)seen[i].expiry_s * 1000,
+			};
 			local_undo_push(local, UNDO_SEEN)->seen = entry.ticket;
 			frame_add_seen(frame, &entry);
 			journal_note_seen(&local->journal, &entry);
@@ -295,17 +290,6 @@ static void add_seen(struct local_store *local)
 		if (n < SEEN_PER_TURN)
 			return;
 	}
-}
-
-/* They are durable: what they replaced is not needed any more. */
-static void forget_undo(struct local_store *local)
-{
-	struct undo_list *undo = &local->undo;
-
-	for (uint32_t i = 0; i < undo->count && local->has_cells; i++)
-		if (undo->items[i].kind == UNDO_CELL && undo->items[i].cell.moved)
-			cells_let_go(local->cells, undo->items[i].cell.old.segment);
-	undo->count = 0;
 }
 
 static int write_frame(struct local_store *local)
@@ -327,7 +311,12 @@ static int write_frame(struct local_store *local)
 	histogram_bump(&counters->written_bytes, bytes);
 	local->durable_ticket = local->last_ticket;
 	local->superblock_dirty = true;
-	forget_undo(local);
+	/* They are durable: what they replaced is not needed any more. */
+	struct undo_list *undo = &local->undo;
+	for (uint32_t i = 0; i < undo->count && local->has_cells; i++)
+		if (undo->items[i].kind == UNDO_CELL && undo->items[i].cell.moved)
+			cells_let_go(local->cells, undo->items[i].cell.old.segment);
+	undo->count = 0;
 	return 0;
 }
 
@@ -530,17 +519,6 @@ void local_retry_settles(struct local_store *local)
 	local_commit(local);
 }
 
-static void decide_waiting(struct local_store *local)
-{
-	struct op_queue waiting = local->queue;
-
-	op_queue_init(&local->queue);
-	steady_clock_now(&local->clock);
-	local_end_leases(local);
-	if (waiting.first)
-		decide_all(local, waiting.first);
-}
-
 void local_flush(struct store *store)
 {
 	struct local_store *local = local_of(store);
@@ -549,7 +527,12 @@ void local_flush(struct store *store)
 	if (!local->queue.first)
 		return;
 	local->flushing = true;
-	decide_waiting(local);
+	struct op_queue waiting = local->queue;
+	op_queue_init(&local->queue);
+	steady_clock_now(&local->clock);
+	local_end_leases(local);
+	if (waiting.first)
+		decide_all(local, waiting.first);
 	if (worth_a_write(local))
 		local_commit(local);
 	complete(local, &local->ready);

@@ -158,15 +158,6 @@ static uint64_t scan_from(void *user, uint64_t current)
 
 /* --- tick -------------------------------------------------------------- */
 
-static void tick_clock(struct local_store *local)
-{
-	struct error_text text;
-
-	steady_clock_now(&local->clock);
-	if (steady_clock_alarm(&local->clock, &text))
-		local_log(local, LOCAL_STORE_WARNING, "%s", text.text);
-}
-
 /* Once, not for each event; and when another segment can be had again. */
 static void tell_room(struct local_store *local)
 {
@@ -214,18 +205,6 @@ static uint64_t sweep_budget(uint64_t slots)
 	return budget < SWEEP_MIN ? SWEEP_MIN : budget > SWEEP_MAX ? SWEEP_MAX : budget;
 }
 
-static void tick_sweep(struct local_store *local)
-{
-	uint64_t now_ms = local_now_ms(local);
-	struct table_stats stats;
-
-	table_get_stats(local->table, &stats);
-	table_sweep(local->table, now_ms, sweep_budget(stats.slots));
-	cells_sweep(local->cells, now_ms, sweep_budget(cells_stats(local->cells).slots));
-	newest_sweep(local->newest, now_ms, sweep_budget(newest_slots(local->newest)));
-	tally_sweep(local->tally, now_ms, SWEEP_MIN);
-}
-
 static void tick_lazy(struct local_store *local, uint64_t boot_ms)
 {
 	if (tally_dirty(local->tally) > 0 && boot_ms - local->seen_boot_ms >= LAZY_MS) {
@@ -260,7 +239,10 @@ static void tick(struct store *store)
 
 	CHECK(!local->flushing);
 	local->flushing = true;
-	tick_clock(local);
+	struct error_text text;
+	steady_clock_now(&local->clock);
+	if (steady_clock_alarm(&local->clock, &text))
+		local_log(local, LOCAL_STORE_WARNING, "%s", text.text);
 	uint64_t boot_ms = local->clock.now.boot_ms;
 	local_end_leases(local);
 	/* First: no segment ends, and no event is carried, with outcomes in the frame. */
@@ -275,7 +257,13 @@ static void tick(struct store *store)
 	}
 	local_drop_dead(local, DEAD_PER_TICK);
 	local_retain(local);
-	tick_sweep(local);
+	uint64_t now_ms = local_now_ms(local);
+	struct table_stats stats;
+	table_get_stats(local->table, &stats);
+	table_sweep(local->table, now_ms, sweep_budget(stats.slots));
+	cells_sweep(local->cells, now_ms, sweep_budget(cells_stats(local->cells).slots));
+	newest_sweep(local->newest, now_ms, sweep_budget(newest_slots(local->newest)));
+	tally_sweep(local->tally, now_ms, SWEEP_MIN);
 	tick_lazy(local, boot_ms);
 	local->retry.waits = false;
 	local_serve_takes(local);

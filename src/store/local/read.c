@@ -214,14 +214,6 @@ static void enter_frame(struct local_store *local, struct journal_cursor *cursor
 	cursor->at += (uint32_t)sizeof(header);
 }
 
-static bool at_end(const struct local_store *local, const struct journal_cursor *cursor)
-{
-	const struct journal_position *durable = &local->journal.durable;
-
-	return cursor->segment > durable->segment ||
-	       (cursor->segment == durable->segment && cursor->at >= durable->end);
-}
-
 enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *cursor,
                              struct entry_head *ret_head)
 {
@@ -229,7 +221,9 @@ enum cursor_step cursor_look(struct local_store *local, struct journal_cursor *c
 	const unsigned char *bytes;
 	bool from_disk;
 
-	if (at_end(local, cursor))
+	const struct journal_position *durable = &local->journal.durable;
+	if (cursor->segment > durable->segment ||
+	    (cursor->segment == durable->segment && cursor->at >= durable->end))
 		return CURSOR_END;
 	if (!item || item->segment_bytes == 0 ||
 	    (cursor->epoch == 0 &&
@@ -446,12 +440,6 @@ static void walk_begin(struct walk *walk, const struct store_cursor *cursor)
 	walk->leg = 0;
 }
 
-static struct store_cursor cursor_of(const struct walk *walk)
-{
-	return (struct store_cursor){ { walk->at.segment << 32 | walk->at.at,
-		                        (uint64_t)walk->at.body_end << 8 | walk->leg } };
-}
-
 /* --- events ------------------------------------------------------------------ */
 
 /* Is the segment still there in which this ticket was given? */
@@ -532,22 +520,16 @@ static bool step_entry(struct walk *walk, const struct entry_head *head)
 	return true;
 }
 
-/* Has the segment nothing that is asked for? */
-static bool skips(const struct walk *walk)
-{
-	const struct segment_info *item = segment_list_find(&walk->local->segments,
-	                                                    walk->at.segment);
-	bool sealed = walk->at.segment < walk->local->journal.durable.segment;
-
-	return item && sealed && item->max_ticket != 0 && item->max_ticket < walk->scan->from;
-}
-
 /* False: the piece is full, or all was seen. */
 static bool step(struct walk *walk)
 {
 	struct entry_head head;
 
-	if (skips(walk)) {
+	/* Has the segment nothing that is asked for? */
+	const struct segment_info *item = segment_list_find(&walk->local->segments,
+	                                                    walk->at.segment);
+	bool sealed = walk->at.segment < walk->local->journal.durable.segment;
+	if (item && sealed && item->max_ticket != 0 && item->max_ticket < walk->scan->from) {
 		cursor_next_segment(&walk->at);
 		return true;
 	}
@@ -572,7 +554,8 @@ int local_scan_events(struct local_store *local, struct store_scan *scan)
 	for (uint32_t i = 0; i < LOOK_ENTRIES; i++)
 		if (local->window.read - read_before >= SCAN_READ_BYTES || !step(&walk))
 			break;
-	scan->cursor = cursor_of(&walk);
+	scan->cursor = (struct store_cursor){ { walk.at.segment << 32 | walk.at.at,
+		                                (uint64_t)walk.at.body_end << 8 | walk.leg } };
 	return walk.error;
 }
 
@@ -601,12 +584,6 @@ bool local_scan_put(struct store_scan *scan, struct store_item item, struct stor
 	*ret_error = store_item_append(&scan->items, &item, &parts);
 	scan->count += *ret_error == 0;
 	return *ret_error == 0;
-}
-
-static bool wants_ticket(const struct store_scan *scan, const struct open_ticket *ticket)
-{
-	return (scan->states == 0 || scan->states & 1u << local_state(ticket)) &&
-	       (scan->sink == 0 || scan->sink == ticket->sink);
 }
 
 /* One that cannot be read is told without its parts. False: the piece ends before it. */
@@ -652,7 +629,9 @@ int local_scan_tickets(struct local_store *local, struct store_scan *scan)
 		if (!any || looks == LOOK_TICKETS ||
 		    local->window.read - read_before >= SCAN_READ_BYTES)
 			break;
-		if (wants_ticket(scan, &ticket) && !put_ticket(local, scan, &ticket, &error))
+		if ((scan->states == 0 || scan->states & 1u << local_state(&ticket)) &&
+		    (scan->sink == 0 || scan->sink == ticket.sink) &&
+		    !put_ticket(local, scan, &ticket, &error))
 			break;
 		from = ticket.ticket + 1;
 	}

@@ -151,16 +151,6 @@ static bool move_all(struct carry *carry)
 	return true;
 }
 
-/* A whole walk has met all that stand there, but for what could not be read. */
-static void end_walk(struct local_store *local, uint64_t segment, bool damaged)
-{
-	local->carrying.segment = 0;
-	if (!damaged && cells_in_segment(local->cells, segment) == 0)
-		local->carry_walks = 0;
-	else if (damaged || ++local->carry_walks >= WALKS)
-		local_tell_stays(local, segment);
-}
-
 void local_carry_cells(struct local_store *local, uint64_t segment)
 {
 	struct carry carry; /* filled as far as it is used */
@@ -175,8 +165,14 @@ void local_carry_cells(struct local_store *local, uint64_t segment)
 	if (!move_all(&carry))
 		return;
 	local->carrying = carry.at;
-	if (r != 1)
-		end_walk(local, segment, r == ERR_DAMAGED);
+	if (r != 1) {
+		/* A whole walk has met all that stand there, but for what could not be read. */
+		local->carrying.segment = 0;
+		if (r != ERR_DAMAGED && cells_in_segment(local->cells, segment) == 0)
+			local->carry_walks = 0;
+		else if (r == ERR_DAMAGED || ++local->carry_walks >= WALKS)
+			local_tell_stays(local, segment);
+	}
 }
 
 /* --- segments and tickets ------------------------------------------------------- */
@@ -204,16 +200,6 @@ uint64_t local_scan_from(const struct local_store *local, uint64_t current)
 	return from;
 }
 
-/* Reading the whole segment again with each tick would keep the keeper from
- * what is needed sooner. */
-static void put_off(const struct local_store *local, struct segment_info *item)
-{
-	item->wait_ms = item->wait_ms ? item->wait_ms * 2 : CLAIMS_WAIT_MS;
-	if (item->wait_ms > CLAIMS_WAIT_MS_MAX)
-		item->wait_ms = CLAIMS_WAIT_MS_MAX;
-	item->retry_boot_ms = local->clock.now.boot_ms + item->wait_ms;
-}
-
 static void collect_finished(struct local_store *local)
 {
 	struct keeper_job *job;
@@ -233,8 +219,14 @@ static void collect_finished(struct local_store *local)
 		if (item && job->kind == KEEPER_CLAIMS) {
 			item->busy = false;
 			item->dense |= job->dense;
-			if (job->error < 0)
-				put_off(local, item);
+			if (job->error < 0) {
+				/* Reading the whole segment again with each tick would keep the keeper from
+				 * what is needed sooner. */
+				item->wait_ms = item->wait_ms ? item->wait_ms * 2 : CLAIMS_WAIT_MS;
+				if (item->wait_ms > CLAIMS_WAIT_MS_MAX)
+					item->wait_ms = CLAIMS_WAIT_MS_MAX;
+				item->retry_boot_ms = local->clock.now.boot_ms + item->wait_ms;
+			}
 			if (job->error == 0 && !job->dense) {
 				item->has_claims_file = true;
 				item->claims_bytes = claims_file_bytes(job->list.count);
@@ -489,18 +481,6 @@ static bool anything_leaves(const struct local_store *local, const struct leavin
 	return false;
 }
 
-static void drop_numbers(struct local_store *local, uint64_t oldest, struct leaving *leaving)
-{
-	while (local->segments.count > 0 && local->segments.first < oldest) {
-		struct segment_info item = local->segments.items[0];
-		/* Also one that is not believed. */
-		post_retire(local, local->segments.first, &item, true);
-		leaving->kept -= item.segment_bytes < leaving->kept ? item.segment_bytes
-		                                                    : leaving->kept;
-		segment_list_drop_first(&local->segments);
-	}
-}
-
 static void drop_segments(struct local_store *local, struct leaving *leaving)
 {
 	for (size_t i = 0; i < local->segments.count; i++) {
@@ -584,7 +564,14 @@ static void retire(struct local_store *local, struct leaving *leaving)
 		if (r < 0)
 			return;
 	}
-	drop_numbers(local, oldest, leaving);
+	while (local->segments.count > 0 && local->segments.first < oldest) {
+		struct segment_info item = local->segments.items[0];
+		/* Also one that is not believed. */
+		post_retire(local, local->segments.first, &item, true);
+		leaving->kept -= item.segment_bytes < leaving->kept ? item.segment_bytes
+		                                                    : leaving->kept;
+		segment_list_drop_first(&local->segments);
+	}
 	drop_segments(local, leaving);
 }
 

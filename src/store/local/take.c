@@ -18,19 +18,6 @@
 
 #define READ_TRIES 40u /* two seconds of ticks */
 
-/* The ticket stays leased: nobody has its attempt, so nobody can settle it. */
-static void park(struct local_store *local, const struct open_ticket *ticket, int error)
-{
-	char name[FORMAT_NAME_MAX];
-
-	const struct open_ticket *parked = open_tickets_take(local->tickets, ticket->sink);
-	CHECK(parked == ticket);
-	format_name(name, ticket->segment, FILE_KIND_SEGMENT);
-	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
-	local_log(local, LOCAL_STORE_ERROR, "event cannot be read; parked: %s at offset %u: %s",
-	          name, ticket->offset, error_name(error));
-}
-
 static bool is_for_want(int error)
 {
 	return error == -ENOMEM || error == -EMFILE || error == -ENFILE || error == -EINTR ||
@@ -89,7 +76,14 @@ static int fetch_item(struct local_store *local, const struct store_take *take,
 		return 1;
 	if (!read_failed(local, ticket, r))
 		return 0;
-	park(local, ticket, r);
+	/* The ticket stays leased: nobody has its attempt, so nobody can settle it. */
+	char name[FORMAT_NAME_MAX];
+	const struct open_ticket *parked = open_tickets_take(local->tickets, ticket->sink);
+	CHECK(parked == ticket);
+	format_name(name, ticket->segment, FILE_KIND_SEGMENT);
+	atomic_fetch_add_explicit(&local->counters.io_errors, 1, memory_order_relaxed);
+	local_log(local, LOCAL_STORE_ERROR, "event cannot be read; parked: %s at offset %u: %s",
+	          name, ticket->offset, error_name(r));
 	return ERR_DAMAGED;
 }
 

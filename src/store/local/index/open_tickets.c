@@ -562,17 +562,6 @@ static inline void set_state(struct open_tickets *tickets, uint32_t index,
 	block->due_sinks |= sink_bit(tickets, use);
 }
 
-static void count_open(struct open_tickets *tickets, struct ticket_block *block,
-                       const struct open_ticket *ticket)
-{
-	block->open++;
-	tickets->open++;
-	tickets->callers += ticket->sink == STORE_SINK_CALLER;
-	if (ticket->segment < block->segment_min)
-		block->segment_min = ticket->segment;
-	segment_uses_add(&tickets->segments, ticket->segment);
-}
-
 /* --- insert ---------------------------------------------------------------- */
 
 int open_tickets_reserve(struct open_tickets *tickets, uint32_t count)
@@ -643,7 +632,13 @@ int open_tickets_insert(struct open_tickets *tickets, const struct open_ticket *
 	entry = ticket_blocks_add(&tickets->blocks, ticket->ticket, &index);
 	*entry = *ticket;
 	entry->state = OPEN_TICKET_GONE;
-	count_open(tickets, block_at(tickets, index), entry);
+	struct ticket_block *block = block_at(tickets, index);
+	block->open++;
+	tickets->open++;
+	tickets->callers += entry->sink == STORE_SINK_CALLER;
+	if (entry->segment < block->segment_min)
+		block->segment_min = entry->segment;
+	segment_uses_add(&tickets->segments, entry->segment);
 	set_state(tickets, index, entry, is_aside(ticket->state) ? ticket->state : OPEN_TICKET_DUE);
 	return 0;
 }

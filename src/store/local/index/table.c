@@ -121,16 +121,6 @@ static uint32_t window_clamp_s(const struct table_entry *entry)
 	return window_s < UINT32_MAX ? (uint32_t)window_s : UINT32_MAX;
 }
 
-static struct table_record record_of(uint32_t shard, const struct table_entry *entry)
-{
-	return (struct table_record){
-		.digest = digest_of(shard, entry),
-		.ticket = table_entry_ticket(entry),
-		.window_s = window_clamp_s(entry),
-		.flags = (uint32_t)entry->rest & TABLE_FLAGS_ALL,
-	};
-}
-
 /* gcc takes a function that only prefetches for one without effect and drops
  * calls to it; the empty statement keeps them. */
 static inline void fetch(const void *ptr)
@@ -166,13 +156,6 @@ static void fetch_directory(const struct table *table, struct table_probe *probe
 	fetch(&table_shard_numbers(shard)[guess]);
 }
 
-static void find_home(const struct table *table, struct table_probe *probe)
-{
-	const struct table_shard *shard = shard_of(table, &probe->digest);
-	probe->bucket = table_shard_home(shard, probe->hash);
-	probe->version = shard->version;
-}
-
 /* The entry that may be it; else where it would be put. Of a full bucket one entry in four
  * looks like it, and is not. */
 static void fetch_entry(const struct table *table, struct table_probe *probe)
@@ -195,8 +178,11 @@ void table_fetch(const struct table *table, uint32_t step, struct table_probe *p
 	CHECK(step < TABLE_STEPS);
 	for (size_t i = 0; i < count && step == 0; i++)
 		fetch_directory(table, &probes[i]);
-	for (size_t i = 0; i < count && step == 1; i++)
-		find_home(table, &probes[i]);
+	for (size_t i = 0; i < count && step == 1; i++) {
+		const struct table_shard *shard = shard_of(table, &probes[i].digest);
+		probes[i].bucket = table_shard_home(shard, probes[i].hash);
+		probes[i].version = shard->version;
+	}
 	/* One right after the other: each holds up what is behind it until its page is found. */
 	for (size_t i = 0; i < count && step == 1; i++)
 		fetch(probes[i].bucket);
@@ -322,17 +308,6 @@ int table_put_cell(struct table *table, struct table_probe *probe, const struct 
 	return put_entry(table, probe, absent, &entry, now_ms);
 }
 
-static void scan_bucket(const struct table_bucket *bucket, struct table_scan *scan)
-{
-	uint64_t taken = ~table_bucket_match(bucket, 0);
-	for (; taken; taken &= taken - 1) {
-		uint32_t slot = (uint32_t)__builtin_ctzll(taken);
-		struct table_entry entry = table_bucket_get(bucket, slot);
-		if (table_entry_hash(&entry) >= scan->hash)
-			scan->cells[scan->count++] = cell_of(&entry);
-	}
-}
-
 bool table_scan_next(const struct table *table, struct table_scan *scan)
 {
 	scan->count = 0;
@@ -340,7 +315,14 @@ bool table_scan_next(const struct table *table, struct table_scan *scan)
 		return false;
 	const struct table_shard *shard = &table->shards[scan->shard];
 	uint32_t place = table_shard_place(shard, scan->hash);
-	scan_bucket(table_shard_bucket(shard, place), scan);
+	const struct table_bucket *bucket = table_shard_bucket(shard, place);
+	uint64_t taken = ~table_bucket_match(bucket, 0);
+	for (; taken; taken &= taken - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(taken);
+		struct table_entry entry = table_bucket_get(bucket, slot);
+		if (table_entry_hash(&entry) >= scan->hash)
+			scan->cells[scan->count++] = cell_of(&entry);
+	}
 	bool last = place + 1 >= shard->bucket_count;
 	scan->hash = last ? 0 : shard->floors[place + 1];
 	scan->shard += last;
@@ -355,13 +337,6 @@ struct group {
 	struct table_probe probes[TABLE_GROUP];
 	size_t count;
 };
-
-/* As table_find() judges it: by the window as it is kept, rounded up. */
-static bool is_live(const struct table_record *record, uint64_t now_ms)
-{
-	uint64_t window_s = window_decode(window_encode(record->window_s));
-	return ticket_time_ms(record->ticket) + window_s * 1000 > now_ms;
-}
 
 static int put_group(struct table *table, struct group *group, uint64_t now_ms)
 {
@@ -382,7 +357,9 @@ int table_put_batch(struct table *table, const struct table_record *records, siz
 		struct group *group = &groups[turn % (TABLE_STEPS + 1)];
 		group->count = 0;
 		for (; count > 0 && group->count < TABLE_GROUP; count--, records++) {
-			if (!is_live(records, now_ms))
+			/* As table_find() judges it: by the window as it is kept, rounded up. */
+			uint64_t window_s = window_decode(window_encode(records->window_s));
+			if (ticket_time_ms(records->ticket) + window_s * 1000 <= now_ms)
 				continue;
 			group->records[group->count] = records;
 			group->probes[group->count++] = table_probe(&records->digest);
@@ -480,7 +457,12 @@ bool table_next(const struct table *table, struct table_cursor *cursor, uint64_t
 			struct table_entry entry = table_bucket_get(bucket, slot);
 			if (table_entry_expiry_ms(&entry) <= now_ms)
 				continue;
-			*ret_record = record_of(cursor->shard, &entry);
+			*ret_record = (struct table_record){
+				.digest = digest_of(cursor->shard, &entry),
+				.ticket = table_entry_ticket(&entry),
+				.window_s = window_clamp_s(&entry),
+				.flags = (uint32_t)entry.rest & TABLE_FLAGS_ALL,
+			};
 			return true;
 		}
 	}

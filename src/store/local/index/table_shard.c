@@ -91,16 +91,6 @@ static int make_ready(struct table_arena *arena, uint32_t count)
 	return 0;
 }
 
-/* The tags of buckets that were in use before are cleared; pages that are new
- * are zero, and are better touched by whoever fills them. */
-static void clear_used(struct table_arena *arena, uint32_t first, uint32_t end)
-{
-	for (uint32_t i = first; i < end && i < arena->high; i++)
-		memset(arena->buckets[i].tags, 0, sizeof(arena->buckets[i].tags));
-	if (end > arena->high)
-		arena->high = end;
-}
-
 int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, uint32_t *ret_first)
 {
 	CHECK(count > 0 && shard <= UINT16_MAX);
@@ -112,7 +102,12 @@ int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, 
 		if (error)
 			return error;
 	}
-	clear_used(arena, first, first + count);
+	/* The tags of buckets that were in use before are cleared; pages that are new
+	 * are zero, and are better touched by whoever fills them. */
+	for (uint32_t i = first; i < first + count && i < arena->high; i++)
+		memset(arena->buckets[i].tags, 0, sizeof(arena->buckets[i].tags));
+	if (first + count > arena->high)
+		arena->high = first + count;
 	for (uint32_t i = first; i < first + count; i++)
 		arena->owners[i] = (uint16_t)shard;
 	arena->count += count;
@@ -527,20 +522,6 @@ static void lay_down(struct table_shard *shard, uint32_t first, const struct spr
 
 /* --- making room -------------------------------------------------------------- */
 
-static void vacate(struct table_shard *shard, struct table_spot spot)
-{
-	spot.bucket->tags[spot.slot] = 0;
-	shard->count--;
-}
-
-static void tell_gone(const struct table_shard *shard, const struct table_bucket *bucket,
-                      uint32_t slot)
-{
-	struct table_entry entry = table_bucket_get(bucket, slot);
-	shard->arena->gone(shard->arena->gone_user, table_entry_place(&entry),
-	                   table_entry_code(&entry));
-}
-
 /* Of all slots, whatever is in them, and without a branch for each: which of them have
  * expired is as good as random. Bit n: slot n has; and the first time of the other `taken`. */
 static inline uint64_t slots_over(const struct table_shard *shard,
@@ -571,23 +552,17 @@ static inline uint32_t purge(struct table_shard *shard, struct table_bucket *buc
 	uint32_t purged = (uint32_t)__builtin_popcountll(over);
 	for (; over; over &= over - 1) {
 		uint32_t slot = (uint32_t)__builtin_ctzll(over);
-		if (unlikely(shard->cells))
-			tell_gone(shard, bucket, slot);
+		if (unlikely(shard->cells)) {
+			struct table_entry entry = table_bucket_get(bucket, slot);
+			shard->arena->gone(shard->arena->gone_user, table_entry_place(&entry),
+			                   table_entry_code(&entry));
+		}
 		bucket->tags[slot] = 0;
 	}
 	shard->count -= purged;
 	shard->expired += purged;
 	*ret_min_s = floor_s(min_ms);
 	return purged;
-}
-
-static void move_entry(struct table_bucket *from, uint32_t slot, struct table_bucket *to)
-{
-	struct table_entry entry = table_bucket_get(from, slot);
-	uint64_t empty = table_bucket_match(to, 0);
-	CHECK(empty != 0);
-	table_bucket_set(to, (uint32_t)__builtin_ctzll(empty), &entry);
-	from->tags[slot] = 0;
 }
 
 /* Bit n: the hash of slot n is at least this. All slots are taken. */
@@ -620,8 +595,14 @@ static bool give_some(struct table_shard *shard, uint32_t place, bool before, ui
 	uint32_t count = (uint32_t)__builtin_popcountll(moving);
 	if (count == 0 || count >= free || floor <= low || floor >= high)
 		return false;
-	for (; moving; moving &= moving - 1)
-		move_entry(from, (uint32_t)__builtin_ctzll(moving), to);
+	for (; moving; moving &= moving - 1) {
+		uint32_t slot = (uint32_t)__builtin_ctzll(moving);
+		struct table_entry entry = table_bucket_get(from, slot);
+		uint64_t empty = table_bucket_match(to, 0);
+		CHECK(empty != 0);
+		table_bucket_set(to, (uint32_t)__builtin_ctzll(empty), &entry);
+		from->tags[slot] = 0;
+	}
 	shard->floors[before ? place : place + 1] = floor;
 	shard->version++;
 	return true;
@@ -722,7 +703,8 @@ void table_shard_remove(struct table_shard *shard, struct table_spot spot)
 {
 	CHECK(shard->count > 0 && has_memory(shard));
 	CHECK(spot.bucket->tags[spot.slot] != 0);
-	vacate(shard, spot);
+	spot.bucket->tags[spot.slot] = 0;
+	shard->count--;
 }
 
 /* --- sweeping ------------------------------------------------------------------- */

@@ -99,11 +99,6 @@ static int write_blocks(const struct folder *folder, int fd, const struct claims
 	return folder->fs->methods->sync_data(folder->fs, fd);
 }
 
-static void name_new(char ret_name[static FORMAT_NAME_MAX], uint64_t number)
-{
-	snprintf(ret_name, FORMAT_NAME_MAX, "%016llx.clm.tmp", (unsigned long long)number);
-}
-
 int claims_file_write(const struct folder *folder, const struct claims_summary *summary,
                       const struct claims_list *list)
 {
@@ -112,7 +107,7 @@ int claims_file_write(const struct folder *folder, const struct claims_summary *
 	int fd = -1;
 
 	CHECK(!list->dropped && summary->record_count == list->count);
-	name_new(name, summary->number);
+	snprintf(name, sizeof(name), "%016llx.clm.tmp", (unsigned long long)summary->number);
 	int r = folder_file(folder, name, from);
 	if (r == 0)
 		r = folder_numbered(folder, summary->number, FILE_KIND_CLAIMS, to);

@@ -316,11 +316,6 @@ void frame_drop(struct frame *frame)
 	frame->entry_count = 0;
 }
 
-static bool runs_into_slack(const struct frame *frame)
-{
-	return frame->offset % frame->ring_bytes + frame->len > frame->ring_bytes;
-}
-
 const unsigned char *frame_building(const struct frame *frame, uint64_t segment, uint32_t offset,
                                     uint32_t len)
 {
@@ -339,7 +334,7 @@ const unsigned char *frame_cached(const struct frame *frame, uint64_t segment, u
 	    written_end(frame) - offset > frame->ring_bytes)
 		return NULL;
 	if (offset >= frame->spill_from && offset < frame->spill_end) {
-		if (runs_into_slack(frame))
+		if (frame->offset % frame->ring_bytes + frame->len > frame->ring_bytes)
 			return NULL;
 		return frame->memory + frame->spill_from % frame->ring_bytes +
 		       (offset - frame->spill_from);

@@ -186,16 +186,13 @@ static int peek_header(struct reader *reader, uint64_t at, struct frame_header *
 	return frame_header_valid(ret_header, reader->header.epoch, reader->end - at);
 }
 
-static bool all_zero(const unsigned char *ptr, size_t len)
-{
-	return len == 0 || (ptr[0] == 0 && memcmp(ptr, ptr + 1, len - 1) == 0);
-}
-
 /* Is the block at `at`, which was just looked at, there and zero? */
 static bool block_blank(const struct reader *reader, uint64_t at)
 {
-	return segment_window_has(&reader->window, at, FORMAT_BLOCK) &&
-	       all_zero(window_at(reader, at), FORMAT_BLOCK);
+	if (!segment_window_has(&reader->window, at, FORMAT_BLOCK))
+		return false;
+	const unsigned char *block = window_at(reader, at);
+	return block[0] == 0 && memcmp(block, block + 1, FORMAT_BLOCK - 1) == 0;
 }
 
 /* Nothing more is valid at reader->at: is that the end, or damage? */

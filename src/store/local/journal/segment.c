@@ -76,15 +76,6 @@ static int fill_zeros(const struct folder *folder, int fd, struct segment_pace p
 	return r < 0 ? r : folder->fs->methods->sync_data(folder->fs, fd);
 }
 
-/* Finding out by writing would fill the disk with zeros again and again. */
-static bool has_room(const struct folder *folder)
-{
-	uint64_t bytes;
-
-	return folder->fs->methods->room(folder->fs, folder->path, &bytes) < 0 ||
-	       bytes >= folder->segment_bytes;
-}
-
 int segment_fill(const struct folder *folder, struct segment_pace pace)
 {
 	int fd;
@@ -93,7 +84,10 @@ int segment_fill(const struct folder *folder, struct segment_pace pace)
 	int r = folder_remove(folder, SPARE_NAME);
 	if (r < 0)
 		return r;
-	if (!has_room(folder))
+	/* Finding out by writing would fill the disk with zeros again and again. */
+	uint64_t bytes;
+	if (folder->fs->methods->room(folder->fs, folder->path, &bytes) == 0 &&
+	    bytes < folder->segment_bytes)
 		return -ENOSPC;
 	r = folder_open(folder, SPARE_NAME, FILE_READ | FILE_WRITE | FILE_CREATE | FILE_DIRECT,
 	                &fd);

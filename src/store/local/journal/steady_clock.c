@@ -40,18 +40,13 @@ static void watch(struct steady_clock *steady)
 	steady->alarm = true;
 }
 
-/* Rule 3: was this machine booted after that was saved? */
-static bool booted_since(const struct steady_clock_state *saved,
-                         const struct clock_reading *reading)
-{
-	return reading->wall_ms >= saved->wall_ms &&
-	       reading->wall_ms - saved->wall_ms >= reading->boot_ms;
-}
-
 static uint64_t after_reboot(const struct steady_clock_state *saved,
                              const struct clock_reading *reading)
 {
-	uint64_t up_ms = booted_since(saved, reading) ? reading->boot_ms : 0;
+	/* Rule 3: was this machine booted after that was saved? */
+	bool booted = reading->wall_ms >= saved->wall_ms &&
+	              reading->wall_ms - saved->wall_ms >= reading->boot_ms;
+	uint64_t up_ms = booted ? reading->boot_ms : 0;
 	if (reading->wall_ms <= saved->steady_ms)
 		return saved->steady_ms;
 	if (reading->wall_ms - saved->steady_ms <= up_ms + STEADY_CLOCK_DOWNTIME_MAX_MS)
