@@ -162,23 +162,6 @@ static void take_submit(struct store_host *host, struct port_call *call)
 	store_submit(host->store, &proxy->take.op);
 }
 
-static bool mail_deliver(struct store_host *host)
-{
-	atomic_exchange(&host->woken, false);
-	struct mailbox_node *node = mailbox_take(&host->inbox);
-	bool any = node != NULL;
-
-	while (node) {
-		struct port_call *call = call_of(node);
-		node = node->next;
-		if (store_take_waits(call->op))
-			take_submit(host, call);
-		else
-			store_submit(host->store, call->op);
-	}
-	return any;
-}
-
 static void takes_end(struct store_host *host)
 {
 	host->takes_ended = true;
@@ -219,8 +202,18 @@ static void completions_post(struct store_host *host)
 
 static bool round_run(struct store_host *host, bool flush_always)
 {
-	bool any = mail_deliver(host);
+	atomic_exchange(&host->woken, false);
+	struct mailbox_node *node = mailbox_take(&host->inbox);
+	bool any = node != NULL;
 
+	while (node) {
+		struct port_call *call = call_of(node);
+		node = node->next;
+		if (store_take_waits(call->op))
+			take_submit(host, call);
+		else
+			store_submit(host->store, call->op);
+	}
 	if (unlikely(atomic_load(&host->hurry)) && !host->hurried) {
 		host->hurried = true;
 		store_hurry(host->store);

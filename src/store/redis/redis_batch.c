@@ -210,7 +210,8 @@ static void part_answered(struct redis_shard *shard, struct redis_part *part, in
 	case REDIS_PART_GIVE_BACK:
 	case REDIS_PART_FORGET: break;
 	}
-	redis_part_put(redis, part);
+	part->next = redis->free_parts;
+	redis->free_parts = part;
 }
 
 /* One log line for all shards, when it begins and when it ends. */

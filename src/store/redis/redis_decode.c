@@ -57,36 +57,30 @@ int redis_decode_admit(struct store_admit *admit, struct span reply, struct span
 
 /* ---- admits that only decide ---- */
 
-static int group_begin(struct redis_group *group, const struct redis_part *leader,
-                       struct span reply)
-{
-	struct resp_reply value;
-	size_t at = 0;
-
-	*group = (struct redis_group){ .reply = reply };
-	if (!resp_reply_next(reply, &at, &value))
-		return ERR_INVALID;
-	if (value.kind == RESP_REPLY_NUMBER)
-		return value.number < 0 ? (int)value.number : ERR_INVALID;
-	if (value.kind != RESP_REPLY_ARRAY || !resp_reply_next(reply, &at, &value) ||
-	    value.kind != RESP_REPLY_TEXT ||
-	    value.text.len != GROUP_LEN + redis_group_count(leader))
-		return ERR_INVALID;
-	group->at = at;
-	group->bits = value.text.ptr + GROUP_LEN;
-	group->now_ms = big_u64(value.text.ptr);
-	group->ticket = big_u64(value.text.ptr + 8);
-	return 0;
-}
-
 static int decode_group(struct redis_shard *shard, const struct redis_part *part, struct span reply)
 {
 	struct store_admit *admit = container_of(part->op, struct store_admit, op);
 	struct redis_group *group = &shard->group;
 	int r = 0;
 
-	if (!part->follows)
-		group->error = group_begin(group, part, reply);
+	if (!part->follows) { /* the first reads what is common to all */
+		struct resp_reply value;
+		size_t at = 0;
+		*group = (struct redis_group){ .reply = reply, .error = ERR_INVALID };
+		if (!resp_reply_next(reply, &at, &value))
+			return ERR_INVALID;
+		if (value.kind == RESP_REPLY_NUMBER && value.number < 0)
+			group->error = (int)value.number;
+		if (value.kind == RESP_REPLY_ARRAY && resp_reply_next(reply, &at, &value) &&
+		    value.kind == RESP_REPLY_TEXT &&
+		    value.text.len == GROUP_LEN + redis_group_count(part)) {
+			group->error = 0;
+			group->at = at;
+			group->bits = value.text.ptr + GROUP_LEN;
+			group->now_ms = big_u64(value.text.ptr);
+			group->ticket = big_u64(value.text.ptr + 8);
+		}
+	}
 	if (group->error < 0)
 		return group->error;
 	unsigned bits = (unsigned char)*group->bits++;

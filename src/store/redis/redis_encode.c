@@ -383,44 +383,6 @@ static void put_op(struct head *head, const struct redis_store *redis,
 	CHECK(false); /* a wait stays with the owner */
 }
 
-static void put_part(struct head *head, const struct redis_store *redis,
-                     const struct redis_part *part)
-{
-	switch (part->kind) {
-	case REDIS_PART_OP:
-	case REDIS_PART_TAKE:
-	case REDIS_PART_GATHER:
-	case REDIS_PART_DECIDE: put_op(head, redis, part); break;
-	case REDIS_PART_SWEEP:
-		put_u8(head, 'X');
-		put_number(head, part->ticket);
-		break;
-	case REDIS_PART_ANSWER:
-		put_cell(
-			head,
-			&(struct store_cell){
-				.act = STORE_CELL_PUT,
-				.cell = *container_of(part->op, struct store_settle, op)->answer });
-		break;
-	case REDIS_PART_RENEW:
-		put_renew(head, redis,
-		          &(struct store_renew){ .ticket = part->ticket,
-		                                 .attempt = part->attempt });
-		break;
-	case REDIS_PART_GIVE_BACK:
-		put_u8(head, 'B');
-		put_u64(head, part->ticket);
-		put_u32(head, part->attempt);
-		break;
-	case REDIS_PART_RESERVE:
-	case REDIS_PART_CONFIRM: put_cross(head, part); break;
-	case REDIS_PART_FORGET:
-		put_u8(head, 'V');
-		put_u64(head, part->ticket);
-		break;
-	}
-}
-
 /* What stands behind the head, see arguments_of() of the script; how many arguments. */
 static uint32_t add_arguments(const struct redis_store *redis, const struct redis_part *part,
                               struct buf *out)
@@ -456,7 +418,39 @@ uint32_t redis_encode(const struct redis_shard *shard, const struct redis_part *
 		return 0;
 	if (part->only_decides)
 		return encode_group(shard, part, out);
-	put_part(&head, shard->redis, part);
+	switch (part->kind) {
+	case REDIS_PART_OP:
+	case REDIS_PART_TAKE:
+	case REDIS_PART_GATHER:
+	case REDIS_PART_DECIDE: put_op(&head, shard->redis, part); break;
+	case REDIS_PART_SWEEP:
+		put_u8(&head, 'X');
+		put_number(&head, part->ticket);
+		break;
+	case REDIS_PART_ANSWER:
+		put_cell(
+			&head,
+			&(struct store_cell){
+				.act = STORE_CELL_PUT,
+				.cell = *container_of(part->op, struct store_settle, op)->answer });
+		break;
+	case REDIS_PART_RENEW:
+		put_renew(&head, shard->redis,
+		          &(struct store_renew){ .ticket = part->ticket,
+		                                 .attempt = part->attempt });
+		break;
+	case REDIS_PART_GIVE_BACK:
+		put_u8(&head, 'B');
+		put_u64(&head, part->ticket);
+		put_u32(&head, part->attempt);
+		break;
+	case REDIS_PART_RESERVE:
+	case REDIS_PART_CONFIRM: put_cross(&head, part); break;
+	case REDIS_PART_FORGET:
+		put_u8(&head, 'V');
+		put_u64(&head, part->ticket);
+		break;
+	}
 	CHECK(head.at > bytes && head.at <= bytes + sizeof(bytes));
 	resp_request_add(out, span_of(bytes, (size_t)(head.at - bytes)));
 	return 1 + add_arguments(shard->redis, part, out);

@@ -294,7 +294,6 @@ uint32_t redis_shard_of_ticket(const struct redis_store *redis, uint64_t ticket)
 struct redis_part *redis_part_queue(struct redis_store *redis, uint32_t shard,
                                     enum redis_part_kind kind, struct store_op *op);
 struct redis_part *redis_part_get(struct redis_store *redis); /* zeroed; NULL: no memory */
-void redis_part_put(struct redis_store *redis, struct redis_part *part);
 void redis_op_queue(struct redis_store *redis, struct store_op *op);
 /* The cell of an outcome's answer is in another shard than its ticket. */
 bool redis_answer_is_elsewhere(const struct redis_store *redis, const struct store_op *op);

@@ -193,33 +193,6 @@ static void submit(struct store *store, struct store_op *op)
 	op_queue_put(&redis_of(store)->queue, op);
 }
 
-/* Hands the queue over; operations with an error go to `refused`. */
-static void queue_hand_over(struct redis_store *redis, struct op_queue *refused)
-{
-	struct op_queue chain;
-	bool ends = false;
-
-	op_queue_init(&chain);
-	for (struct store_op *op = redis->queue.first, *next; op; op = next) {
-		next = op->next;
-		ends |= op->kind == STORE_SETTLE || op->kind == STORE_RELEASE;
-		int error = op_check(op);
-		if (op->kind == STORE_WAIT) {
-			if (!wait_begin(redis, container_of(op, struct store_wait, op), &chain))
-				op_queue_put(refused, op);
-		} else if (error < 0) {
-			op->error = error;
-			op_queue_put(refused, op);
-		} else {
-			post(redis, op, &chain);
-		}
-	}
-	op_queue_init(&redis->queue);
-	if (ends)
-		waits_ask(redis, &chain);
-	hand_over(redis, &chain);
-}
-
 /* Returns CLOCK_BOOTTIME. */
 static uint64_t clock_look(struct redis_store *redis)
 {
@@ -233,11 +206,30 @@ static uint64_t clock_look(struct redis_store *redis)
 static void flush(struct store *store)
 {
 	struct redis_store *redis = redis_of(store);
-	struct op_queue refused;
+	struct op_queue chain, refused; /* `refused` have an error already */
+	bool ends = false;
 
+	op_queue_init(&chain);
 	op_queue_init(&refused);
 	clock_look(redis);
-	queue_hand_over(redis, &refused);
+	for (struct store_op *op = redis->queue.first, *next; op; op = next) {
+		next = op->next;
+		ends |= op->kind == STORE_SETTLE || op->kind == STORE_RELEASE;
+		int error = op_check(op);
+		if (op->kind == STORE_WAIT) {
+			if (!wait_begin(redis, container_of(op, struct store_wait, op), &chain))
+				op_queue_put(&refused, op);
+		} else if (error < 0) {
+			op->error = error;
+			op_queue_put(&refused, op);
+		} else {
+			post(redis, op, &chain);
+		}
+	}
+	op_queue_init(&redis->queue);
+	if (ends)
+		waits_ask(redis, &chain);
+	hand_over(redis, &chain);
 	if (!store->written)
 		settle_down(redis);
 	outbox_take(redis);
@@ -417,31 +409,6 @@ const unsigned char *redis_store_key(const struct store *store)
 
 /* ---- the beginning ---- */
 
-static int begin(struct redis_store *redis)
-{
-	struct thread_options thread = {
-		.name = "redis", .cpu = THREAD_ANY_CPU, .run = redis_thread_run, .user = redis
-	};
-
-	int r = redis_takes_begin(redis);
-	if (r == 0)
-		r = redis_guard_begin(redis);
-	clock_look(redis);
-	if (r == 0)
-		r = thread_start(&redis->thread, &thread);
-	if (r < 0)
-		return r;
-	/* The first sweep brings the counts, and the last ticket number: this process knows the
-	 * outcome of later tickets. */
-	sweep_begin(redis);
-	settle_down(redis);
-	outbox_take(redis);
-	for (uint32_t i = 0; i < redis->shard_count; i++)
-		if (get(&redis->shards[i].last) > redis->floor)
-			redis->floor = get(&redis->shards[i].last);
-	return redis->sweep.error;
-}
-
 int redis_store_open(const struct redis_store_options *options, struct store **ret_store,
                      struct error_text *ret_text)
 {
@@ -469,7 +436,26 @@ int redis_store_open(const struct redis_store_options *options, struct store **r
 		memory_free(redis);
 		return r;
 	}
-	r = begin(redis);
+	struct thread_options thread = {
+		.name = "redis", .cpu = THREAD_ANY_CPU, .run = redis_thread_run, .user = redis
+	};
+	r = redis_takes_begin(redis);
+	if (r == 0)
+		r = redis_guard_begin(redis);
+	clock_look(redis);
+	if (r == 0)
+		r = thread_start(&redis->thread, &thread);
+	if (r == 0) {
+		/* The first sweep brings the counts, and the last ticket number: this process
+		 * knows the outcome of later tickets. */
+		sweep_begin(redis);
+		settle_down(redis);
+		outbox_take(redis);
+		for (uint32_t i = 0; i < redis->shard_count; i++)
+			if (get(&redis->shards[i].last) > redis->floor)
+				redis->floor = get(&redis->shards[i].last);
+		r = redis->sweep.error;
+	}
 	if (r < 0) {
 		error_fill(ret_text, r, "the store's Redis refused the first batch: %s",
 		           error_name(r));

@@ -24,12 +24,6 @@ struct redis_part *redis_part_get(struct redis_store *redis)
 	return part;
 }
 
-void redis_part_put(struct redis_store *redis, struct redis_part *part)
-{
-	part->next = redis->free_parts;
-	redis->free_parts = part;
-}
-
 struct redis_part *redis_part_queue(struct redis_store *redis, uint32_t shard,
                                     enum redis_part_kind kind, struct store_op *op)
 {
