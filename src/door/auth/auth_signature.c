@@ -306,42 +306,33 @@ enum auth_result auth_check_hmac(const struct auth *auth, const struct auth_requ
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }
 
-/* "t=1492774577,v1=…,v1=…,v0=…": unknown schemes are ignored. */
-static enum auth_result read_stripe(const struct auth *auth, struct span value, struct given *given,
-                                    struct span *time, struct error_text *ret_why)
-{
-	*time = SPAN_EMPTY;
-	while (value.len > 0) {
-		struct span item = span_cut_item(&value, ',');
-		if (span_cut_start(&item, SPAN("v1="))) {
-			if (!add_given(given, item, AUTH_HEX, hmac_len(auth->algorithm), false))
-				return too_many(auth->header, ret_why);
-		} else if (span_cut_start(&item, SPAN("t="))) {
-			if (time->ptr)
-				return AUTH_REFUSE(ret_why, AUTH_WRONG,
-				                   "header %.*s holds two time stamps",
-				                   AUTH_TEXT(auth->header));
-			*time = item;
-		}
-	}
-	if (time->len == 0)
-		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds no time stamp",
-		                   AUTH_TEXT(auth->header));
-	return AUTH_OK;
-}
-
 enum auth_result auth_check_stripe(const struct auth *auth, const struct auth_request *request,
                                    struct error_text *ret_why)
 {
-	struct span value, time;
+	struct span value, time = SPAN_EMPTY;
 	struct given given = { .count = 0 };
 	enum auth_result result = auth_find_header(request, auth->header, &value, ret_why);
-	if (result == AUTH_OK)
-		result = read_stripe(auth, value, &given, &time, ret_why);
-	if (result == AUTH_OK) {
-		struct message message = { 3, { time, SPAN("."), request->body } };
-		result = match(auth, auth->header, &message, &given, ret_why);
+	if (result != AUTH_OK)
+		return result;
+	/* "t=1492774577,v1=…,v1=…,v0=…": unknown schemes are ignored. */
+	while (value.len > 0) {
+		struct span item = span_cut_item(&value, ',');
+		if (span_cut_start(&item, SPAN("v1="))) {
+			if (!add_given(&given, item, AUTH_HEX, hmac_len(auth->algorithm), false))
+				return too_many(auth->header, ret_why);
+		} else if (span_cut_start(&item, SPAN("t="))) {
+			if (time.ptr)
+				return AUTH_REFUSE(ret_why, AUTH_WRONG,
+				                   "header %.*s holds two time stamps",
+				                   AUTH_TEXT(auth->header));
+			time = item;
+		}
 	}
+	if (time.len == 0)
+		return AUTH_REFUSE(ret_why, AUTH_WRONG, "header %.*s holds no time stamp",
+		                   AUTH_TEXT(auth->header));
+	struct message message = { 3, { time, SPAN("."), request->body } };
+	result = match(auth, auth->header, &message, &given, ret_why);
 	return result == AUTH_OK ? check_time(auth, time, request->now_s, ret_why) : result;
 }
 
