@@ -15,25 +15,22 @@
 
 /* ---- pool ---- */
 
-static bool add_slab(struct lane *lane)
-{
-	struct lane_attempt *slab = mem_zalloc(LANE_SLAB, sizeof(*slab));
-	if (!slab)
-		return false;
-	CHECK(lane->slab_count < LANE_SLABS);
-	lane->slabs[lane->slab_count++] = slab;
-	for (uint32_t i = LANE_SLAB; i-- > 0;) {
-		slab[i].lane = lane;
-		slab[i].next_free = lane->pool;
-		lane->pool = &slab[i];
-	}
-	return true;
-}
-
 struct lane_attempt *lane_pool_get(struct lane *lane)
 {
-	if (lane->pooled == 0 || (!lane->pool && !add_slab(lane)))
+	if (lane->pooled == 0)
 		return NULL;
+	if (!lane->pool) {
+		struct lane_attempt *slab = mem_zalloc(LANE_SLAB, sizeof(*slab));
+		if (!slab)
+			return NULL;
+		CHECK(lane->slab_count < LANE_SLABS);
+		lane->slabs[lane->slab_count++] = slab;
+		for (uint32_t i = LANE_SLAB; i-- > 0;) {
+			slab[i].lane = lane;
+			slab[i].next_free = lane->pool;
+			lane->pool = &slab[i];
+		}
+	}
 	struct lane_attempt *attempt = lane->pool;
 	CHECK(attempt->stage == STAGE_FREE);
 	lane->pool = attempt->next_free;
@@ -61,21 +58,6 @@ void lane_pool_put(struct lane_attempt *attempt)
 	attempt->next_free = lane->pool;
 	lane->pool = attempt;
 	lane->pooled++;
-}
-
-static bool add_record_slab(struct lane *lane)
-{
-	struct lane_record *slab = mem_zalloc(LANE_SLAB, sizeof(*slab));
-	if (!slab)
-		return false;
-	CHECK(lane->record_slab_count < LANE_RECORD_SLABS);
-	lane->record_slabs[lane->record_slab_count++] = slab;
-	for (uint32_t i = LANE_SLAB; i-- > 0;) {
-		slab[i].lane = lane;
-		slab[i].next_free = lane->records;
-		lane->records = &slab[i];
-	}
-	return true;
 }
 
 void lane_pool_free(struct lane *lane)
@@ -209,8 +191,20 @@ static void record_done(struct store_op *op)
 static bool record_success(const struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
-	if (lane->recordable == 0 || (!lane->records && !add_record_slab(lane)))
+	if (lane->recordable == 0)
 		return false;
+	if (!lane->records) {
+		struct lane_record *slab = mem_zalloc(LANE_SLAB, sizeof(*slab));
+		if (!slab)
+			return false;
+		CHECK(lane->record_slab_count < LANE_RECORD_SLABS);
+		lane->record_slabs[lane->record_slab_count++] = slab;
+		for (uint32_t i = LANE_SLAB; i-- > 0;) {
+			slab[i].lane = lane;
+			slab[i].next_free = lane->records;
+			lane->records = &slab[i];
+		}
+	}
 	struct lane_record *record = lane->records;
 	lane->records = record->next_free;
 	lane->recordable--;

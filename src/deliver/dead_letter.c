@@ -62,34 +62,27 @@ static void admitted(struct store_op *op)
 	lane_settle(attempt, OUTCOME_DEAD);
 }
 
-static struct dead_letter *new_letter(struct lane_attempt *attempt)
-{
-	struct letter letter = attempt->out.letter;
-	char text[TICKET_TEXT_LEN];
-	struct dead_letter *dead = mem_zalloc(1, sizeof(*dead));
-	if (!dead)
-		return NULL;
-	dead->attempt = attempt;
-	ticket_text(attempt->out.event, text);
-	letter.texts[LETTER_REPLAY_OF] = span_of(text, sizeof(text));
-	letter_write(&letter, &dead->letter);
-	if (!dead->letter.failed)
-		return dead;
-	buf_free(&dead->letter);
-	return mem_free(dead);
-}
-
 void dead_letter_send(struct lane_attempt *attempt)
 {
 	static const unsigned char key[HASH_KEY_LEN] = "stile deadletter";
 	CHECK(attempt->lane->policy.has_dead_sink && attempt->filled);
 	struct lane *lane = attempt->lane;
-	struct dead_letter *dead = new_letter(attempt);
+	struct dead_letter *dead = mem_zalloc(1, sizeof(*dead));
+	struct letter letter = attempt->out.letter;
+	char text[TICKET_TEXT_LEN];
 	attempt->stage = STAGE_RECORDING;
-	if (!dead) {
+	ticket_text(attempt->out.event, text);
+	letter.texts[LETTER_REPLAY_OF] = span_of(text, sizeof(text));
+	if (dead)
+		letter_write(&letter, &dead->letter);
+	if (!dead || dead->letter.failed) {
+		if (dead)
+			buf_free(&dead->letter);
+		mem_free(dead);
 		send_later(attempt, -ENOMEM);
 		return;
 	}
+	dead->attempt = attempt;
 	struct claim claim = { .kind = CLAIM_ONCE, .window_s = WINDOW_S };
 	hash_keyed128(key, &attempt->out.ticket, sizeof(attempt->out.ticket), claim.digest.word);
 	claim.digest = digest_with_check(claim.digest, 0);

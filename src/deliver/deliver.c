@@ -107,25 +107,6 @@ static int change(struct runner *runner, struct deliver_command *command)
 	return 0;
 }
 
-static void run_command(struct runner *runner, struct deliver_command *command)
-{
-	bool kept = command->kind == DELIVER_PAUSE || command->kind == DELIVER_RESUME;
-	if (kept) {
-		(void)obey(runner->lane, command);
-		command->node.next = runner->telling;
-		runner->telling = &command->node;
-	} else if (command->kind == DELIVER_DROP) {
-		drop(runner->lane, command);
-	} else if (command->kind != DELIVER_CHANGE) {
-		finish_command(command, obey(runner->lane, command));
-	} else if (runner->change) {
-		finish_command(command, ERR_BUSY);
-	} else {
-		runner->change = command;
-		lane_prepare_change(runner->lane);
-	}
-}
-
 static void run_commands(struct runner *runner, bool closing)
 {
 	struct mailbox_node *node = mailbox_take(&runner->commands);
@@ -139,10 +120,22 @@ static void run_commands(struct runner *runner, bool closing)
 	while (node) {
 		struct mailbox_node *next = node->next;
 		struct deliver_command *command = container_of(node, struct deliver_command, node);
-		if (closing)
+		if (closing) {
 			finish_command(command, ERR_CLOSING);
-		else
-			run_command(runner, command);
+		} else if (command->kind == DELIVER_PAUSE || command->kind == DELIVER_RESUME) {
+			(void)obey(runner->lane, command); /* done() when the state is saved */
+			command->node.next = runner->telling;
+			runner->telling = &command->node;
+		} else if (command->kind == DELIVER_DROP) {
+			drop(runner->lane, command);
+		} else if (command->kind != DELIVER_CHANGE) {
+			finish_command(command, obey(runner->lane, command));
+		} else if (runner->change) {
+			finish_command(command, ERR_BUSY);
+		} else {
+			runner->change = command;
+			lane_prepare_change(runner->lane);
+		}
 		node = next;
 	}
 }

@@ -62,55 +62,28 @@ int judge_rule_add(struct judge_rules *rules, struct span text, struct error_tex
 	return 0;
 }
 
-enum ruled { RULED_NOT, RULED_RETRY, RULED_DEAD };
-
-static enum ruled rule_on(const struct judge_rules *rules, uint16_t status)
-{
-	bool retries = false;
-	bool named = false;
-	for (uint32_t i = 0; i < rules->count; i++) {
-		const struct judge_rule *rule = &rules->rules[i];
-		retries |= !rule->never;
-		if (status < rule->low || status > rule->high)
-			continue;
-		if (rule->never)
-			return RULED_DEAD;
-		named = true;
-	}
-	if (named)
-		return RULED_RETRY;
-	return retries ? RULED_DEAD : RULED_NOT;
-}
-
 /* ---- statuses ---- */
-
-static bool retries_status(uint16_t status)
-{
-	switch (status) {
-	case 0:
-	case 401:
-	case 407:
-	case 408:
-	case 409:
-	case 410:
-	case 425:
-	case 429: return true;
-	default: return status >= 500 && status <= STATUS_MAX;
-	}
-}
 
 static struct judgement judge_refused(const struct judge_rules *rules,
                                       const struct outlet_result *result)
 {
 	uint16_t status = result->status;
-	enum ruled ruled = status == 0 ? RULED_NOT : rule_on(rules, status);
-	bool retry = ruled == RULED_NOT ? retries_status(status) : ruled == RULED_RETRY;
 	bool busy = status == 429 || status == 503;
 	bool fails = status == 401 || status == 407 || status == 408 ||
 	             (status >= 500 && status <= STATUS_MAX);
-	bool named = false; /* a rule is about this very status */
-	for (uint32_t i = 0; i < rules->count; i++)
-		named |= status >= rules->rules[i].low && status <= rules->rules[i].high;
+	bool retry = fails || status == 0 || status == 409 || status == 410 || status == 425 ||
+	             status == 429;
+	bool named = false, never = false; /* a rule covers this status; one forbids to retry it */
+	bool lists = false;                /* rules list what is retried: nothing else is */
+	for (uint32_t i = 0; i < rules->count; i++) {
+		const struct judge_rule *rule = &rules->rules[i];
+		bool covers = status >= rule->low && status <= rule->high;
+		named |= covers;
+		never |= covers && rule->never;
+		lists |= !rule->never;
+	}
+	if (status != 0 && (named || lists))
+		retry = named && !never;
 	struct judgement judgement = {
 		.fate = retry ? JUDGE_RETRY : JUDGE_DEAD,
 		.breaker = fails ? BREAKER_FAILURE : BREAKER_SUCCESS,

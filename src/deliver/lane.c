@@ -73,7 +73,8 @@ struct lane *lane_free(struct lane *lane)
 		buf_free(&lane->takes[i].take.items);
 	}
 	lane_pool_free(lane);
-	sink_state_free(lane);
+	CHECK(!lane->saved.under_way);
+	buf_free(&lane->saved.op.value);
 	schedule_free(&lane->schedule);
 	mem_free(lane->renewals);
 	mem_free(lane->known);
@@ -356,17 +357,6 @@ static void receive_takes(struct lane *lane)
 
 /* ---- one run ---- */
 
-static void start_due(struct lane *lane)
-{
-	for (uint32_t room = lane_room(lane); room > 0; room--) {
-		uint32_t place = schedule_start(&lane->schedule, lane->now_ms);
-		if (place == SCHEDULE_NONE)
-			return;
-		struct schedule_ticket ticket = *schedule_at(&lane->schedule, place);
-		lane_begin(lane, &(struct lane_start){ .ticket = &ticket, .place = place });
-	}
-}
-
 /* Outcomes wake nobody at the store, and nobody here when they are durable: that
  * comes to light with the next take. When there is none, somebody has to be woken. */
 void lane_flush(struct lane *lane)
@@ -439,7 +429,13 @@ uint64_t lane_run(struct lane *lane)
 		receive_takes(lane);
 		dead_letter_send_again(lane);
 		lane_give_back(lane);
-		start_due(lane);
+		for (uint32_t room = lane_room(lane); room > 0; room--) {
+			uint32_t place = schedule_start(&lane->schedule, lane->now_ms);
+			if (place == SCHEDULE_NONE)
+				break;
+			struct schedule_ticket ticket = *schedule_at(&lane->schedule, place);
+			lane_begin(lane, &(struct lane_start){ .ticket = &ticket, .place = place });
+		}
 		lane_renew(lane);
 		begin_takes(lane);
 		if (!lane->chain)

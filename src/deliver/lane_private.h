@@ -200,7 +200,6 @@ bool lane_is_barred(const struct lane *lane); /* paused, disabled, removed, or n
 
 /* sink_state.c */
 void sink_state_init(struct lane *lane);
-void sink_state_free(struct lane *lane);
 void sink_state_changed(struct lane *lane);
 void sink_state_renamed(struct lane *lane);
 void sink_state_run(struct lane *lane);
@@ -231,7 +230,7 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms);
 void lane_leave(struct lane_attempt *attempt);
 bool lane_is_lost(const struct lane_attempt *attempt);
 
-/* dead_letter_send.c: then it is settled as dead. */
+/* dead_letter.c: then it is settled as dead. */
 void dead_letter_send(struct lane_attempt *attempt);
 /* What the store could not take is offered again; when the lane stops it is put back. */
 void dead_letter_send_again(struct lane *lane);

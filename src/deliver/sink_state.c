@@ -118,22 +118,6 @@ static void write_done(struct store_op *op)
 	saved->failed = true;
 }
 
-static void write_state(struct lane *lane)
-{
-	struct sink_state *saved = &lane->saved;
-	struct buf value = buf_on(saved->value, sizeof(saved->value));
-	saved->dirty = false;
-	if (lane->paused)
-		buf_append_span(&value, paused_word);
-	if (lane->paused && lane->disabled)
-		buf_append_char(&value, ',');
-	if (lane->disabled)
-		buf_append_span(&value, disabled_word);
-	CHECK(!value.failed);
-	saved->value_len = (uint32_t)value.len;
-	submit(lane, value.len > 0 ? STORE_CELL_PUT : STORE_CELL_REMOVE, write_done);
-}
-
 void sink_state_changed(struct lane *lane)
 {
 	lane->saved.dirty = true;
@@ -164,10 +148,22 @@ void sink_state_run(struct lane *lane)
 	bool looks = !saved->known || lane->lease_ms > 0;
 	if (saved->under_way || lane->now_ms < saved->at_ms)
 		return;
-	if (saved->dirty)
-		write_state(lane);
-	else if (looks && lane->life != LANE_STOPPING)
-		submit(lane, STORE_CELL_GET, read_done);
+	if (!saved->dirty) {
+		if (looks && lane->life != LANE_STOPPING)
+			submit(lane, STORE_CELL_GET, read_done);
+		return;
+	}
+	struct buf value = buf_on(saved->value, sizeof(saved->value));
+	saved->dirty = false;
+	if (lane->paused)
+		buf_append_span(&value, paused_word);
+	if (lane->paused && lane->disabled)
+		buf_append_char(&value, ',');
+	if (lane->disabled)
+		buf_append_span(&value, disabled_word);
+	CHECK(!value.failed);
+	saved->value_len = (uint32_t)value.len;
+	submit(lane, value.len > 0 ? STORE_CELL_PUT : STORE_CELL_REMOVE, write_done);
 }
 
 uint64_t sink_state_next_ms(const struct lane *lane)
@@ -175,10 +171,4 @@ uint64_t sink_state_next_ms(const struct lane *lane)
 	const struct sink_state *saved = &lane->saved;
 	bool waits = saved->dirty || !saved->known || lane->lease_ms > 0;
 	return waits && !saved->under_way ? saved->at_ms : UINT64_MAX;
-}
-
-void sink_state_free(struct lane *lane)
-{
-	CHECK(!lane->saved.under_way);
-	buf_free(&lane->saved.op.value);
 }
