@@ -247,7 +247,7 @@ void lane_settle(struct lane_attempt *attempt, enum outcome outcome)
 		attempt->settle.text = result_text(attempt);
 		attempt->settle.status = attempt->out.result.status;
 	}
-	if (told && !attempt->forget) { /* somebody has to look at it */
+	if (told && !attempt->forget) { /* a person has to look at it */
 		char ticket[TICKET_TEXT_LEN];
 		ticket_text(attempt->out.event, ticket);
 		log_warn(outcome == OUTCOME_DEAD ? "delivery failed for good: the event is dead"
@@ -363,8 +363,8 @@ void lane_put_back(struct lane_attempt *attempt, uint64_t due_ms)
 
 /* ---- ready to be sent, after a note that it starts if the sink must not get it twice ---- */
 
-/* When the lane stops nobody may be left to send it: the store answers after the last
- * run, too. */
+/* A lane that stops puts it back: the store also answers after the last run, when
+ * nothing sends any more. */
 static void chain_add(struct lane_attempt *attempt)
 {
 	struct lane *lane = attempt->lane;
@@ -463,7 +463,7 @@ static void count_judgement(struct lane_attempt *attempt, const struct judgement
 		limiter_pause(&lane->limiter, lane->now_ms + pause_ms);
 }
 
-/* `gone`: the sink says so. Its events wait for whoever resumes it, also after their last
+/* `gone`: the sink says so. Its events wait until it is resumed, also after their last
  * attempt: that one says nothing of them. */
 static void retry(struct lane_attempt *attempt, bool gone)
 {
@@ -655,7 +655,7 @@ static void read_done(struct store_op *op)
 	int error = op->error;
 	if (error == 0 && !store_item_next(buf_span(&attempt->read.items), &offset, &item, &parts))
 		error = -ENOENT;
-	if (error == -ENOENT) { /* closed by somebody else: that cannot be while it is ours */
+	if (error == -ENOENT) { /* another gateway has closed it, although the lease is ours */
 		lane_leave(attempt);
 		return;
 	}

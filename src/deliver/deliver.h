@@ -50,7 +50,7 @@ struct deliver_options {
 	uint32_t sink_count;
 	const struct clock *clock; /* NULL: the machine's */
 	uint32_t lease_ms;         /* 0: the store's leases do not end (local) */
-	struct feed *feed;         /* told of every attempt; NULL: nobody listens */
+	struct feed *feed;         /* gets every attempt; NULL: no listener */
 };
 
 #define DELIVER_LANES_MAX 64u
@@ -103,7 +103,7 @@ struct deliver_command {
 	enum deliver_command_kind kind;
 	uint64_t ticket; /* RETRY_NOW, DROP */
 	/* CHANGE: the policy, and who makes the outlet: on the lane's thread, with its loop.
-	 * If that fails the lane goes on as it was. */
+	 * If that fails the lane continues as it was. */
 	struct deliver_policy policy;
 	const char *name; /* what it is called then; NULL: as it was */
 	int (*make)(struct deliver_command *command, struct loop *loop, struct outlet **ret_outlet);

@@ -260,7 +260,7 @@ static void give_back_ticket(struct lane *lane, const struct schedule_ticket *ti
 }
 
 /* Our lease of it was over, and now we have it again: there are never two of it here.
- * What waits, or is under way, goes on under the new number. */
+ * What waits, or is under way, continues under the new number. */
 static bool take_over_again(struct lane *lane, const struct schedule_ticket *again)
 {
 	uint32_t place = schedule_find(&lane->schedule, again->ticket);
@@ -324,7 +324,7 @@ static void receive_take(struct lane *lane, struct lane_take *take)
 	if (take->take.without_payload)
 		lane->take_after_ms = lane->now_ms + LANE_BARE_EVERY_MS;
 	lane->store_ms = take->take.now_ms - lane->now_ms;
-	/* It began when the store answered, which nobody here knows: not before it was
+	/* It began when the store answered. That time is unknown here: not before it was
 	 * asked. One that is over by that is renewed before anything starts. */
 	uint32_t lease = lane_lease_from(lane, take->asked_ms);
 	struct store_item item;
@@ -357,8 +357,8 @@ static void receive_takes(struct lane *lane)
 
 /* ---- one run ---- */
 
-/* Outcomes wake nobody at the store, and nobody here when they are durable: that
- * comes to light with the next take. When there is none, somebody has to be woken. */
+/* Outcomes do not wake the store, and do not wake the lane when they are durable: the
+ * next take brings that. When no take waits, the store has to be woken. */
 void lane_flush(struct lane *lane)
 {
 	CHECK(!lane->running); /* after a run, not inside it */

@@ -2,7 +2,7 @@
  * lane: the deliveries of one sink, without a thread of its own.
  *
  * It takes the sink's tickets from the store, decides which attempt starts when
- * (schedule, limiter, breaker), hands it to the outlet, and records what came of it.
+ * (schedule, limiter, breaker), hands it to the outlet, and records the result.
  * Whoever runs it calls lane_run() whenever something has happened (completions of
  * the store, an outlet's done(), its time); everything it decides depends on the
  * clock that it was given.
@@ -54,7 +54,7 @@ struct lane_options {
 	const struct clock *clock; /* NULL: the machine's */
 	uint64_t seed;             /* of its randomness */
 	uint32_t lease_ms;         /* 0: leases do not end */
-	struct feed *feed;         /* who may listen; NULL: nobody */
+	struct feed *feed;         /* NULL: no listener */
 };
 
 int lane_new(const struct lane_options *options, struct lane **ret_lane) must_check;
@@ -75,7 +75,7 @@ void lane_stop(struct lane *lane);
 bool lane_is_still(const struct lane *lane); /* stopped, and the outlet has nothing */
 
 /* From here on nothing starts, until lane_change(), which waits for lane_is_idle(): that
- * nothing is under way. Then it goes on with the other outlet and policy as if it were
+ * nothing is under way. Then it continues with the other outlet and policy as if it were
  * new, with the tickets that it has. */
 void lane_prepare_change(struct lane *lane);
 bool lane_is_idle(const struct lane *lane);

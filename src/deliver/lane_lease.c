@@ -4,7 +4,7 @@
  * A lease is counted from when it was asked for, so it is over here before it is over
  * at the store. Every third of its length all are renewed; one that is over all the
  * same (the process was stopped) is renewed before anything starts, and the store
- * refuses if somebody else has the ticket by then.
+ * refuses if another gateway has the ticket by then.
  *
  * One that waits for its next attempt, or behind one that does, is leased for that long,
  * too, up to WAIT_MAX_MS: so it need not be renewed, and does not count against
@@ -90,7 +90,7 @@ static void renew(struct lane *lane, uint32_t place)
 }
 
 /* One round at a time: those of the last must all be back. If there were more than a round
- * has room for, the next goes on behind them. */
+ * has room for, the next round continues behind them. */
 void lane_renew(struct lane *lane)
 {
 	CHECK(lane->renewing <= LANE_LEASED_MAX);

@@ -138,7 +138,7 @@ struct lane {
 	const struct clock *clock;
 	uint64_t random;
 	uint32_t lease_ms;
-	struct feed *feed; /* NULL: nobody listens */
+	struct feed *feed; /* NULL: no listener */
 	uint64_t born_ms;
 
 	uint64_t now_ms;   /* CLOCK_BOOTTIME */

@@ -5,8 +5,8 @@
 
 #define ONE 1000u       /* a whole place, in thousandths */
 #define FIRST_LIMIT 16u /* of a sink that nothing is known of */
-#define SMOOTHING 16u   /* the newest latency counts one in so many */
-#define BASE_RISE 16u   /* the base rises by one in so many of what is missing */
+#define SMOOTHING 16u   /* weight of the newest latency: 1 / SMOOTHING */
+#define BASE_RISE 16u   /* the base rises by 1 / BASE_RISE of the difference */
 
 static void check_limiter(const struct limiter *limiter)
 {

@@ -43,7 +43,7 @@ struct limiter {
 	uint32_t in_flight;
 	uint32_t limit_milli; /* thousandths; at least 1,000 */
 	uint32_t calm_milli;  /* below it the limit grows fast */
-	uint32_t growing;     /* so many good ends may still let it grow */
+	uint32_t growing;     /* number of good ends that may still raise the limit */
 	uint64_t ramp_from_ms;
 	bool ramping;
 	uint64_t cut_at_ms;

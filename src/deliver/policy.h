@@ -27,14 +27,14 @@ struct deliver_policy {
 	struct limiter_policy limiter;
 	enum deliver_unknown on_unknown;
 	/* When the first of an entity fails so often, or so long, it steps aside to the
-	 * dead letters (parked, if its outcome is unknown) and the next goes on. Only
+	 * dead letters (parked, if its outcome is unknown) and the next is delivered. Only
 	 * for_ms, attempts and least are used; for_ms and attempts 0: it never does. */
 	struct retry_policy stuck;
 	uint64_t retry_after_max_ms; /* a sink may ask for no longer pause */
 	bool forget_dead;            /* no dead letters are kept */
 	bool has_dead_sink;          /* dead letters go to another sink, too: … */
 	uint32_t dead_sink;          /* … this one */
-	bool prompt;                 /* outcomes go to the store at once: somebody waits for them */
+	bool prompt;                 /* outcomes go to the store at once: a caller waits for them */
 };
 
 /* For a sink somewhere else: retries for 3 days, 64 at once at most. */

@@ -73,7 +73,7 @@ struct schedule {
 	uint32_t heap_count, heap_room;
 	struct map entities; /* the place of an entity's first, by order */
 	struct map numbers;  /* the places of all, by ticket, if `indexed` */
-	bool indexed;        /* somebody has looked for one among many */
+	bool indexed;        /* a ticket was looked up among many */
 	bool heap_turn;
 };
 

@@ -370,7 +370,7 @@ int store_host_new(const struct store_host_options *options, struct store_host *
 
 /* ---- the port's side ---- */
 
-/* By the port itself: nobody else has seen the operation. */
+/* By the port itself: the store has not seen the operation. */
 static void refuse(struct store_op *op, int error)
 {
 	op->error = error;

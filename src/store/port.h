@@ -23,7 +23,7 @@
  *            or tick, and its completion does not wake the port either. Use it
  *            for settles. A port is woken once per collect at most.
  * Threads:   a port has one owner thread. store_host_run() and _tick() belong
- *            to the owner (EMBEDDED) or to nobody (THREAD). store_host_hurry()
+ *            to the owner (EMBEDDED); not used with THREAD. store_host_hurry()
  *            and store_host_end_takes() from any thread.
  *            port_new() from any thread while the host lives.
  * Ownership: the host takes the store and frees it; an operation belongs to
@@ -35,7 +35,7 @@
  *            1. doors stop submitting;
  *            2. store_host_end_takes(): waiting takes come back with
  *               ERR_CLOSING, and so do later ones, and with the next tick
- *               whoever waits for an outcome; settles and admits go on.
+ *               those who wait for an outcome; settles and admits continue.
  *               (Tickets leased to a take that ended this way stay open.)
  *            3. each port's thread runs port_drain() and ends;
  *            4. EMBEDDED: the loop stops;
@@ -109,7 +109,7 @@ int port_new(struct store_host *host, const struct port_options *options,
              struct port **ret_port) must_check;
 struct store *port_store(struct port *port); /* store_free() it; nothing may be in flight */
 
-/* As store_flush(), but nobody is woken for it. */
+/* As store_flush(), but wakes neither side. */
 void port_flush_lazy(struct port *port);
 
 /* Runs the done() of everything that came back; returns how many. */

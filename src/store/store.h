@@ -12,7 +12,7 @@
  * fits one write of the store (local: frame_bytes_max); what does not fit follows
  * in the next. So the events of one request are admitted together by one flush.
  *
- * A shared store works while its owner goes on. Then a flush can
+ * A shared store works while its owner continues. Then a flush can
  * return before what it decided is durable, and store_under_way() says so: a later
  * flush, or the tick, completes it. An owner that set `written` is told when a flush is
  * due for it, and no flush waits for the disk. Without, a flush waits for the write that
@@ -29,7 +29,7 @@
  * Failure:   op->error is 0 or a negative error. ERR_FULL: no room (disk or
  *            memory) now, nothing was decided. ERR_POISONED: a sync failed;
  *            nothing was decided for this operation. ERR_AWAY: a shared store
- *            is not to be had; the operation was done wholly or not at all.
+ *            is unreachable; the operation was done wholly or not at all.
  */
 #pragma once
 
@@ -104,8 +104,8 @@ struct store_leg {
 enum store_state {
 	STORE_STATE_DUE = 1,    /* waits to be taken, at once or at a time ahead */
 	STORE_STATE_LEASED = 2, /* with a taker, or its outcome is on the way to the disk */
-	STORE_STATE_HELD = 3,   /* a conflict kept aside, until somebody releases it */
-	STORE_STATE_PARKED = 4, /* its outcome is unknown, and somebody has to say what now */
+	STORE_STATE_HELD = 3,   /* a conflict kept aside, until a person releases it */
+	STORE_STATE_PARKED = 4, /* its outcome is unknown, and a person has to decide */
 	STORE_STATE_DEAD = 5,   /* a dead letter: kept until it is dropped, released, or too old */
 	STORE_STATE_CLOSED = 6, /* not open any more; only from a scan of all events */
 };
@@ -119,15 +119,15 @@ enum store_mark {
 	STORE_MARK_NONE = 0,
 	STORE_MARK_STARTED = 1,  /* an attempt is about to be made */
 	STORE_MARK_FAILED = 2,   /* it came to nothing, and is made again */
-	STORE_MARK_UNKNOWN = 3,  /* nobody knows what it came to */
+	STORE_MARK_UNKNOWN = 3,  /* its result is unknown */
 	STORE_MARK_DEAD = 4,     /* settled as dead */
 	STORE_MARK_PARKED = 5,   /* settled as unknown */
-	STORE_MARK_RELEASED = 6, /* somebody released it after that */
+	STORE_MARK_RELEASED = 6, /* a person released it after that */
 };
 
 /* What becomes of an event that says something else under a key that is taken. */
 enum store_conflict {
-	STORE_CONFLICT_ASIDE = 0, /* kept, held until somebody releases it */
+	STORE_CONFLICT_ASIDE = 0, /* kept, held until a person releases it */
 	STORE_CONFLICT_PASS,      /* delivered as a new one, which has the claim from then on */
 	STORE_CONFLICT_REJECT,    /* not kept */
 };
@@ -203,7 +203,7 @@ struct store_admit {
  * the number on by one, and the lease stays; a ticket that is given back uses its
  * number up. After a crash a number of which nothing was noted is given again. After
  * STORE_ATTEMPT_MAX attempts are still made, all of them with that number, which then
- * fences nobody off any more.
+ * fences no other holder off any more.
  */
 
 /*
@@ -317,9 +317,9 @@ struct store_settle {
 	struct span text;
 	uint16_t status; /* the caller's */
 	bool forget;
-	bool awaited; /* somebody waits for it to be durable: it is worth a write of its own */
+	bool awaited; /* a caller waits for it to be durable: it is worth a write of its own */
 	/* NULL, or a cell that is put in the same write if the outcome is accepted; stays
-	 * until done(). How a later caller learns what came of it. Its digest has the place
+	 * until done(). How a later caller learns the outcome. Its digest has the place
 	 * of the ticket (digest_with_place()); else a store that is spread may lose it. */
 	const struct store_cell_value *answer;
 };
@@ -500,7 +500,7 @@ struct store_scan {
 	uint32_t max_bytes; /* an item that is larger comes alone */
 	bool all;
 	bool with_payload; /* else the parts are there but for the payload */
-	bool items_only;   /* nobody looks at the parts, nor at flags: a store may leave them out */
+	bool items_only;   /* parts and flags are not read: a store may leave them out */
 	/* in, out */
 	struct store_cursor cursor;
 	/* out */
@@ -582,7 +582,7 @@ struct store_stats {
 	uint64_t io_errors;
 	bool writable; /* admits would be accepted now, as far as is known */
 	/* Of a shared store. */
-	bool away;               /* it is not to be had now, as far as is known */
+	bool away;               /* it is unreachable now, as far as is known */
 	uint64_t away_times;     /* so often it was */
 	uint64_t spooled_events; /* kept on this node until they can be decided */
 };

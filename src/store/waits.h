@@ -1,5 +1,5 @@
 /*
- * waits: who waits for what came of an event (STORE_WAIT), for stores.
+ * waits: callers that wait for the outcome of an event (STORE_WAIT), for stores.
  *
  * A wait hangs in a small hash by its event's ticket. Whenever a leg of an event is
  * not to be delivered any more, the store says so (waits_tell()); the event is done

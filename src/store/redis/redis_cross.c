@@ -11,7 +11,7 @@
  *   confirm   The other shards hear the result: they record claims as taken, or free them.
  *
  * An admit that meets a claim that another has reserved frees its own reservations and tries
- * again later: nobody waits while holding something. The event is answered after the last step.
+ * again later: no admit waits while it holds a reservation. The event is answered after the last step.
  *
  * When a gateway dies in between, its reservations expire. Between deciding and confirming the
  * home keeps a mark (P u id): if the event is sent again, since its sender had no answer, it is

@@ -56,7 +56,7 @@ enum redis_wait_state {
 	REDIS_WAIT_FREE = 0,
 	REDIS_WAIT_IDLE,  /* is asked again at its time */
 	REDIS_WAIT_ASKED, /* the question is with the thread */
-	REDIS_WAIT_OVER,  /* the same, but nobody waits for the answer any more */
+	REDIS_WAIT_OVER,  /* the same, but no caller waits for the answer any more */
 };
 
 /* A wait of the owner's, and the question that is asked for it. */

@@ -24,7 +24,7 @@
 #include "store/redis/redis_internal.h"
 
 #define LAYOUT_BEFORE 2u
-#define IDLE_MIN_S 4  /* of the secret: nobody uses the store */
+#define IDLE_MIN_S 4  /* of the secret: no gateway uses the store */
 #define IDLE_LOOKS 8u /* a second apart, for that */
 #define POLICY_PROBES 32u
 
@@ -372,7 +372,7 @@ static int learn_layout(struct redis_store *redis, struct redis_asker *asker, st
 		if (r < 0)
 			return r;
 	}
-	return ERR_AWAY; /* somebody else changes the layout all the time */
+	return ERR_AWAY; /* another gateway changes the layout all the time */
 }
 
 /* ---- the secret, the policy ---- */
