@@ -625,7 +625,7 @@ void lane_send(struct lane *lane)
 
 /* ---- its bytes ---- */
 
-/* A letter that cannot be read tells nothing; the event itself is whole. */
+/* Metadata that cannot be read tells nothing; the event itself is whole. */
 static void fill(struct lane_attempt *attempt, const struct store_item *item,
                  const struct store_parts *parts)
 {
@@ -635,10 +635,10 @@ static void fill(struct lane_attempt *attempt, const struct store_item *item,
 	out->line = out->json && (item->flags & STORE_EVENT_LINE) != 0;
 	out->source = parts->source;
 	out->payload = parts->payload;
-	if (attempt->lettered)
-		out->letter = (struct letter){ 0 };
-	attempt->lettered = parts->letter.len > 0;
-	if (attempt->lettered && letter_read(parts->letter, &out->letter) != 0)
+	if (attempt->has_metadata)
+		out->metadata = (struct metadata){ 0 };
+	attempt->has_metadata = parts->metadata.len > 0;
+	if (attempt->has_metadata && metadata_read(parts->metadata, &out->metadata) != 0)
 		log_warn("event metadata is damaged: delivered without it",
 		         log_str("sink", attempt->lane->name));
 }

@@ -28,7 +28,7 @@ struct dead_letter {
 	struct store_admit admit;
 	struct lane_attempt *attempt;
 	struct store_leg leg;
-	struct buf letter;
+	struct buf metadata;
 };
 
 static void send_later(struct lane_attempt *attempt, int error)
@@ -52,7 +52,7 @@ static void admitted(struct store_op *op)
 	struct dead_letter *dead = op->user;
 	struct lane_attempt *attempt = dead->attempt;
 	int error = op->error;
-	buf_free(&dead->letter);
+	buf_free(&dead->metadata);
 	mem_free(dead);
 	if (error != 0) {
 		send_later(attempt, error);
@@ -68,16 +68,16 @@ void dead_letter_send(struct lane_attempt *attempt)
 	CHECK(attempt->lane->policy.has_dead_sink && attempt->filled);
 	struct lane *lane = attempt->lane;
 	struct dead_letter *dead = mem_zalloc(1, sizeof(*dead));
-	struct letter letter = attempt->out.letter;
+	struct metadata metadata = attempt->out.metadata;
 	char text[TICKET_TEXT_LEN];
 	attempt->stage = STAGE_RECORDING;
 	ticket_text(attempt->out.event, text);
-	letter.texts[LETTER_REPLAY_OF] = span_of(text, sizeof(text));
+	metadata.texts[METADATA_REPLAY_OF] = span_of(text, sizeof(text));
 	if (dead)
-		letter_write(&letter, &dead->letter);
-	if (!dead || dead->letter.failed) {
+		metadata_write(&metadata, &dead->metadata);
+	if (!dead || dead->metadata.failed) {
 		if (dead)
-			buf_free(&dead->letter);
+			buf_free(&dead->metadata);
 		mem_free(dead);
 		send_later(attempt, -ENOMEM);
 		return;
@@ -94,7 +94,7 @@ void dead_letter_send(struct lane_attempt *attempt)
 		.flags = (uint16_t)((attempt->out.json ? STORE_EVENT_JSON : 0) |
 		                    (attempt->out.line ? STORE_EVENT_LINE : 0)),
 		.source = attempt->out.source,
-		.letter = buf_span(&dead->letter),
+		.metadata = buf_span(&dead->metadata),
 		.payload = attempt->out.payload,
 		.legs = &dead->leg,
 		.leg_count = 1,

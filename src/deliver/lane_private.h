@@ -78,7 +78,7 @@ struct lane_attempt {
 	bool filled;       /* its bytes are there */
 	bool forget;       /* no dead letter */
 	bool owns;         /* its bytes are its own, not a take's */
-	bool lettered;     /* out.letter is not empty */
+	bool has_metadata; /* out.metadata is not empty */
 	uint8_t marks;
 	union {
 		struct store_settle settle;

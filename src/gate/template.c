@@ -15,8 +15,8 @@ enum template_kind {
 	TEMPLATE_TICKET,
 	TEMPLATE_SOURCE,
 	TEMPLATE_ATTEMPT,
-	TEMPLATE_LETTER, /* `which` is its field */
-	TEMPLATE_PATH,   /* `which` is its node */
+	TEMPLATE_METADATA, /* `which` is its field */
+	TEMPLATE_PATH,     /* `which` is its node */
 	TEMPLATE_PAYLOAD,
 };
 
@@ -139,7 +139,7 @@ static int compile_path(struct compiler *compiler, struct span place, struct tem
 
 static bool read_word(struct span word, struct template_piece *piece)
 {
-	int field = letter_field_parse(word);
+	int field = metadata_field_parse(word);
 	if (span_eq(word, SPAN("ticket")))
 		piece->kind = TEMPLATE_TICKET;
 	else if (span_eq(word, SPAN("source")))
@@ -147,7 +147,7 @@ static bool read_word(struct span word, struct template_piece *piece)
 	else if (span_eq(word, SPAN("attempt")))
 		piece->kind = TEMPLATE_ATTEMPT;
 	else if (field >= 0)
-		piece->kind = TEMPLATE_LETTER;
+		piece->kind = TEMPLATE_METADATA;
 	else
 		return false;
 	piece->which = (uint8_t)(field >= 0 ? field : 0);
@@ -428,8 +428,9 @@ static struct value value_of(const struct template_run *run, const struct templa
 	case TEMPLATE_ATTEMPT:
 		return (struct value){ .text = span_of(memory, text_u64(memory, event->attempt)) };
 	case TEMPLATE_SOURCE: return (struct value){ .text = event->source, .string = true };
-	case TEMPLATE_LETTER:
-		return (struct value){ .text = event->letter->texts[piece->which], .string = true };
+	case TEMPLATE_METADATA:
+		return (struct value){ .text = event->metadata->texts[piece->which],
+			               .string = true };
 	case TEMPLATE_PAYLOAD:
 		return (struct value){ .text = event->payload, .string = !event->json };
 	case TEMPLATE_PATH: {

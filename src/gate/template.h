@@ -5,7 +5,7 @@
  *   {"key": "{ticket}", "text": "order {$.orderId}", "lines": {$.lines}, "event": {$}}
  *
  *   {ticket} {source} {attempt}      of the event and its delivery
- *   {id} {type} {entity} {time} …    of its letter, by their names there
+ *   {id} {type} {entity} {time} …    of its metadata, by their names there
  *   {$.path} {$["a"][0].b}           a place of the payload, as recipes write paths
  *   {$}                              the payload itself (bodies of JSON only)
  *
@@ -41,7 +41,7 @@
 #include "base/error.h"
 #include "base/span.h"
 #include "codec/json.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 
 #define TEMPLATES_MAX 64u         /* of one set */
 #define TEMPLATE_TEXT_MAX 65536u  /* bytes of one template */
@@ -79,7 +79,7 @@ struct template_event {
 	bool json; /* the payload is valid JSON */
 	struct span source;
 	struct span payload;
-	const struct letter *letter;
+	const struct metadata *metadata;
 };
 
 struct template_run {

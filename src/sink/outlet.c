@@ -38,7 +38,7 @@ struct template_event outlet_template_event(const struct outlet_attempt *attempt
 		.json = attempt->json,
 		.source = attempt->source,
 		.payload = attempt->payload,
-		.letter = &attempt->letter,
+		.metadata = &attempt->metadata,
 	};
 }
 

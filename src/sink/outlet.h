@@ -20,7 +20,7 @@
 
 #include "base/buf.h"
 #include "base/span.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 #include "gate/template.h"
 
 #define OUTLET_TEXT_MAX 256u
@@ -53,7 +53,7 @@ struct outlet_attempt {
 	bool line;       /* and known to be without line breaks */
 	struct span source;
 	struct span payload;
-	struct letter letter;
+	struct metadata metadata;
 	/* out */
 	struct outlet_result result;
 	void (*done)(struct outlet_attempt *attempt);

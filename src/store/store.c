@@ -23,12 +23,12 @@ bool store_item_next(struct span items, size_t *offset, struct store_item *ret_i
 	memcpy(&item, items.ptr + *offset, sizeof(item));
 
 	const char *at = items.ptr + *offset + sizeof(item);
-	size_t before = (size_t)item.source_len + item.letter_len;
+	size_t before = (size_t)item.source_len + item.metadata_len;
 	size_t len = before + item.payload_len;
 	CHECK(items.len - *offset - sizeof(item) >= len);
 	*ret_item = item;
 	ret_parts->source = span_of(at, item.source_len);
-	ret_parts->letter = span_of(at + item.source_len, item.letter_len);
+	ret_parts->metadata = span_of(at + item.source_len, item.metadata_len);
 	ret_parts->payload = span_of(at + before, item.payload_len);
 	*offset += sizeof(item) + len;
 	/* A take's items come from another thread: the next one's head is on its way
@@ -65,17 +65,17 @@ static char *put(char *at, struct span span)
 
 int store_item_append(struct buf *items, struct store_item *item, const struct store_parts *parts)
 {
-	size_t len = sizeof(*item) + parts->source.len + parts->letter.len + parts->payload.len;
+	size_t len = sizeof(*item) + parts->source.len + parts->metadata.len + parts->payload.len;
 
 	int r = buf_reserve(items, len);
 	if (r < 0)
 		return r;
 	item->source_len = (uint32_t)parts->source.len;
-	item->letter_len = (uint32_t)parts->letter.len;
+	item->metadata_len = (uint32_t)parts->metadata.len;
 	item->payload_len = (uint32_t)parts->payload.len;
 	char *at = items->ptr + items->len;
 	memcpy(at, item, sizeof(*item));
-	put(put(put(at + sizeof(*item), parts->source), parts->letter), parts->payload);
+	put(put(put(at + sizeof(*item), parts->source), parts->metadata), parts->payload);
 	items->len += len;
 	return 0;
 }
@@ -174,11 +174,11 @@ int store_admit_check(const struct store_admit *admit)
 		if (admit->claims[i].window_s < 1 || admit->claims[i].kind > CLAIM_NEWEST)
 			return ERR_INVALID;
 	if (admit->leg_count > STORE_LEGS_MAX ||
-	    (admit->no_ticket && (admit->leg_count | admit->letter.len | admit->lease_ms) != 0) ||
+	    (admit->no_ticket && (admit->leg_count | admit->metadata.len | admit->lease_ms) != 0) ||
 	    (admit->lease_ms != 0 && (admit->leg_count > 1 || admit->spool)))
 		return ERR_INVALID;
 	if (admit->source.len > STORE_SOURCE_MAX || admit->payload.len > STORE_PAYLOAD_MAX ||
-	    admit->letter.len > STORE_LETTER_MAX)
+	    admit->metadata.len > STORE_METADATA_MAX)
 		return ERR_TOO_LARGE;
 	return 0;
 }

@@ -45,7 +45,7 @@
 
 #define STORE_SOURCE_MAX 64 /* bytes of a source's name */
 #define STORE_PAYLOAD_MAX (16u << 20)
-#define STORE_LETTER_MAX 4096u
+#define STORE_METADATA_MAX 4096u
 #define STORE_LEGS_MAX 16u
 #define STORE_TEXT_MAX 256u                           /* of a note; what is longer is cut */
 #define STORE_WAITS_MAX 4096u                         /* at a time */
@@ -165,10 +165,10 @@ struct store_admit {
 	bool no_ticket;       /* claims only: nothing is kept for delivery */
 	bool busy_if_open;    /* the sender waits for the outcome */
 	enum store_conflict on_conflict;
-	uint16_t flags;      /* the caller's (STORE_EVENT_…): kept, and given back by take */
-	struct span source;  /* at most STORE_SOURCE_MAX bytes */
-	struct span letter;  /* at most STORE_LETTER_MAX bytes; not with no_ticket */
-	struct span payload; /* at most STORE_PAYLOAD_MAX bytes */
+	uint16_t flags;       /* the caller's (STORE_EVENT_…): kept, and given back by take */
+	struct span source;   /* at most STORE_SOURCE_MAX bytes */
+	struct span metadata; /* at most STORE_METADATA_MAX bytes; not with no_ticket */
+	struct span payload;  /* at most STORE_PAYLOAD_MAX bytes */
 	const struct store_leg *legs; /* stay until done(); not with no_ticket */
 	uint32_t leg_count;           /* at most STORE_LEGS_MAX; 0: one, of sink 0 */
 	/* Not 0, with one leg: a new event is leased to the caller from the beginning, for
@@ -435,7 +435,7 @@ struct store_item {
 	uint32_t attempt;
 	uint32_t flags; /* as admitted */
 	uint32_t source_len;
-	uint32_t letter_len;
+	uint32_t metadata_len;
 	uint32_t payload_len;
 	uint8_t state;   /* enum store_state */
 	uint8_t last;    /* enum store_mark: of the last note, */
@@ -445,7 +445,7 @@ struct store_item {
 
 struct store_parts {
 	struct span source;
-	struct span letter;
+	struct span metadata;
 	struct span payload;
 };
 

@@ -3,7 +3,7 @@
  * template makes of any event is fit for its form: a URL without a byte that could be
  * more than a value, a header of one line, JSON.
  *
- * The input is the template, a NUL, and the payload, which is also the letter's texts.
+ * The input is the template, a NUL, and the payload, which is also the metadata's texts.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -94,12 +94,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const uint8_t *end = size ? memchr(data, 0, size) : NULL;
 	size_t len = end ? (size_t)(end - data) : size;
 	struct span payload = end ? span_of(end + 1, size - len - 1) : SPAN("{}");
-	struct letter letter = { .texts = { [LETTER_ID] = payload, [LETTER_TYPE] = payload } };
+	struct metadata metadata = { .texts = {
+					     [METADATA_ID] = payload, [METADATA_TYPE] = payload } };
 	struct template_event event = { .ticket = 1,
 		                        .attempt = 1,
 		                        .source = SPAN("s"),
 		                        .payload = payload,
-		                        .letter = &letter };
+		                        .metadata = &metadata };
 	event.json = json_scan(payload, NULL, &doc) == 0;
 	for (int form = TEMPLATE_JSON; form <= TEMPLATE_HEADER; form++)
 		run_form(span_of(data, len), &event, (enum template_form)form);

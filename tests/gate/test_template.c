@@ -10,7 +10,7 @@
 
 struct setting {
 	struct templates *templates;
-	struct letter letter;
+	struct metadata metadata;
 	struct template_event event;
 	struct error_text text;
 };
@@ -19,15 +19,15 @@ static void begin(struct setting *setting, const char *payload)
 {
 	memset(setting, 0, sizeof(*setting));
 	assert_int_equal(templates_new(&setting->templates), 0);
-	setting->letter.texts[LETTER_TYPE] = SPAN("order/made \"x\"");
-	setting->letter.texts[LETTER_ID] = SPAN("1");
+	setting->metadata.texts[METADATA_TYPE] = SPAN("order/made \"x\"");
+	setting->metadata.texts[METADATA_ID] = SPAN("1");
 	setting->event = (struct template_event){
 		.ticket = 42,
 		.attempt = 3,
 		.json = payload != NULL,
 		.source = SPAN("shop"),
 		.payload = payload ? span_str(payload) : SPAN("a\nb"),
-		.letter = &setting->letter,
+		.metadata = &setting->metadata,
 	};
 }
 

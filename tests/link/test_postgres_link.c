@@ -15,7 +15,7 @@ static void check_text(const char *password, const char *message, const char *wa
 	assert_string_equal(text.text, wanted);
 }
 
-static void test_password_is_in_no_text_and_a_letter_is_no_password(void **state)
+static void test_password_is_in_no_text_and_a_metadata_is_no_password(void **state)
 {
 	(void)state;
 	check_text(NULL, "could not translate\thost name \"s3cret\"\n",
@@ -45,7 +45,7 @@ static void test_password_does_not_show_where_a_text_is_cut(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_password_is_in_no_text_and_a_letter_is_no_password),
+		cmocka_unit_test(test_password_is_in_no_text_and_a_metadata_is_no_password),
 		cmocka_unit_test(test_password_does_not_show_where_a_text_is_cut),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

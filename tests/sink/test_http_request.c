@@ -77,7 +77,7 @@ static void a_large_body_arrives_whole(void **state)
 	free(body);
 }
 
-static void the_letter_goes_with_it(void **state)
+static void the_metadata_goes_with_it(void **state)
 {
 	struct http_scene scene;
 	(void)state;
@@ -85,11 +85,12 @@ static void the_letter_goes_with_it(void **state)
 	scene.options.correlation_header = SPAN("X-Trace");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
-	struct span *texts = attempt.letter.texts;
-	texts[LETTER_CONTENT_TYPE] = SPAN("text/plain; charset=utf-8");
-	texts[LETTER_TRACEPARENT] = SPAN("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-	texts[LETTER_TRACESTATE] = SPAN("congo=t61rcWkgMzE");
-	texts[LETTER_CORRELATION] = SPAN("c-1");
+	struct span *texts = attempt.metadata.texts;
+	texts[METADATA_CONTENT_TYPE] = SPAN("text/plain; charset=utf-8");
+	texts[METADATA_TRACEPARENT] = SPAN(
+		"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+	texts[METADATA_TRACESTATE] = SPAN("congo=t61rcWkgMzE");
+	texts[METADATA_CORRELATION] = SPAN("c-1");
 	http_kit_send(&scene.kit, &attempt);
 	expect_line(&scene.server, "Content-Type: text/plain; charset=utf-8");
 	expect_line(&scene.server,
@@ -113,13 +114,13 @@ static void no_value_can_write_a_header(void **state)
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
 	attempt.source = SPAN("a\r\nEvil: 1");
-	struct span *texts = attempt.letter.texts;
-	texts[LETTER_ID] = SPAN("..x/x?y#z\r\nEvil: 2");
-	texts[LETTER_TYPE] = SPAN("t\r\nEvil: 3\xc3\xa4%");
-	texts[LETTER_CONTENT_TYPE] = SPAN("text/plain\r\nEvil: 4");
-	texts[LETTER_TRACEPARENT] = SPAN("00\r\nEvil: 5");
-	texts[LETTER_TRACESTATE] = SPAN("\nEvil: 6");
-	texts[LETTER_CORRELATION] = SPAN("\xc3\xa4\r\nEvil: 7");
+	struct span *texts = attempt.metadata.texts;
+	texts[METADATA_ID] = SPAN("..x/x?y#z\r\nEvil: 2");
+	texts[METADATA_TYPE] = SPAN("t\r\nEvil: 3\xc3\xa4%");
+	texts[METADATA_CONTENT_TYPE] = SPAN("text/plain\r\nEvil: 4");
+	texts[METADATA_TRACEPARENT] = SPAN("00\r\nEvil: 5");
+	texts[METADATA_TRACESTATE] = SPAN("\nEvil: 6");
+	texts[METADATA_CORRELATION] = SPAN("\xc3\xa4\r\nEvil: 7");
 	attempt.payload = SPAN("{\"name\":\"n\\r\\nEvil: 8\\u0000\"}");
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->answer, OUTLET_DONE);
 	assert_false(hostile_has_name(&scene.server, "Evil"));
@@ -433,7 +434,7 @@ static void a_probe_asks(void **state)
 	http_kit_open(&scene.kit, &scene.options);
 	for (size_t i = 0; i < ARRAY_LEN(all); i++) {
 		struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
-		attempt.letter.texts[LETTER_ID] = span_str(all[i].id);
+		attempt.metadata.texts[METADATA_ID] = span_str(all[i].id);
 		scene.kit.under_way = 1;
 		scene.kit.outlet->methods->probe(scene.kit.outlet, &attempt);
 		http_kit_wait(&scene.kit);
@@ -483,7 +484,7 @@ static void a_secret_in_a_query_with_places_is_in_no_text(void **state)
 	http_scene_begin(&scene, "/echo?n={id}&code=canary-four");
 	http_kit_open(&scene.kit, &scene.options);
 	struct outlet_attempt attempt = http_kit_attempt(&scene.kit);
-	attempt.letter.texts[LETTER_ID] = SPAN("a1");
+	attempt.metadata.texts[METADATA_ID] = SPAN("a1");
 	assert_int_equal(http_kit_send(&scene.kit, &attempt)->status, 500);
 	http_kit_expect_text(&attempt.result, "/echo?n=a1&code=***");
 	assert_null(memmem(attempt.result.text, attempt.result.text_len, "canary-four", 11));
@@ -635,7 +636,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_attempt_carries_the_same_key_and_bytes),
 		cmocka_unit_test(a_large_body_arrives_whole),
-		cmocka_unit_test(the_letter_goes_with_it),
+		cmocka_unit_test(the_metadata_goes_with_it),
 		cmocka_unit_test(no_value_can_write_a_header),
 		cmocka_unit_test(own_headers_take_the_place_of_ours),
 		cmocka_unit_test(requests_are_signed_as_standard_webhooks_says),

@@ -49,7 +49,7 @@ static void item_compare(struct world *world, const struct store_item item[2],
 	EXPECT(world, item[0].due_ms == item[1].due_ms);
 	EXPECT(world, item[0].flags == item[1].flags && item[0].bare == item[1].bare);
 	EXPECT(world, span_eq(parts[0].source, parts[1].source));
-	EXPECT(world, span_eq(parts[0].letter, parts[1].letter));
+	EXPECT(world, span_eq(parts[0].metadata, parts[1].metadata));
 	EXPECT(world, span_eq(parts[0].payload, parts[1].payload));
 }
 

@@ -70,7 +70,7 @@ static void legs_make(struct world *world, struct pair *pair)
 			                            .order = test_random(&world->random) };
 	admit->legs = pair->legs;
 	if (below(world, 2))
-		admit->letter = slice(world, below(world, 200));
+		admit->metadata = slice(world, below(world, 200));
 }
 
 static void admit_make(struct world *world, struct store_admit *admit)

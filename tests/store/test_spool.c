@@ -231,7 +231,7 @@ static struct store_admit once_event(uint64_t number)
 		.claims = { { .digest = digest_of(number), .window_s = 4 * DAY_S } },
 		.claim_count = 1,
 		.source = SPAN("orders"),
-		.letter = SPAN("a letter"),
+		.metadata = SPAN("a letter"),
 		.payload = SPAN("{\"id\":1}"),
 		.flags = STORE_EVENT_JSON,
 		.spool = true,
@@ -339,7 +339,7 @@ static void test_spooled_is_decided_in_order_with_all_it_came_with(void **state)
 	assert_true(store_item_next(buf_span(&take.items), &offset, &item, &parts));
 	assert_int_equal(item.order, 80);
 	assert_int_equal(item.flags, STORE_EVENT_JSON);
-	assert_true(span_eq(parts.letter, SPAN("a letter")));
+	assert_true(span_eq(parts.metadata, SPAN("a letter")));
 	assert_true(span_eq(parts.payload, SPAN("{\"id\":1}")));
 	assert_true(span_eq(parts.source, SPAN("orders")));
 	for (uint64_t i = 0; i < 150; i++) { /* numbers go up as events came */
@@ -620,7 +620,7 @@ static void test_record_is_read_as_written_and_no_part_of_it_is(void **state)
 	assert_int_equal(record.admit.claims[1].order, UINT64_MAX);
 	assert_true(record.admit.claims[1].shadow && record.admit.claims[1].equal_drops);
 	assert_true(record.admit.on_conflict == STORE_CONFLICT_REJECT);
-	assert_true(span_eq(record.admit.letter, event.letter));
+	assert_true(span_eq(record.admit.metadata, event.metadata));
 	assert_true(span_eq(record.admit.payload, event.payload));
 
 	size_t head = out.len - event.payload.len;

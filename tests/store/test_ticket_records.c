@@ -254,7 +254,7 @@ static void scan_all(uint32_t states, uint64_t from,
 		for (size_t at = 0; store_item_next(buf_span(&op.items), &at, &item, &parts);) {
 			assert_true(item.ticket > before && item.ticket >= from);
 			assert_true(span_eq(parts.payload, SPAN("{\"a\":1}")));
-			assert_true(span_eq(parts.letter, SPAN("letter")));
+			assert_true(span_eq(parts.metadata, SPAN("letter")));
 			assert_true(item.flags == 5 && !item.bare);
 			before = item.ticket;
 			ret_counts[item.state]++;

@@ -66,7 +66,7 @@ static void test_legs_without_a_ticket_and_too_many_of_them_are_refused(void **s
 {
 	(void)state;
 	static const struct store_leg many[STORE_LEGS_MAX + 1];
-	static char long_letter[STORE_LETTER_MAX + 1];
+	static char long_metadata[STORE_METADATA_MAX + 1];
 	struct store_admit op = kit_event_make(3);
 
 	op.no_ticket = true;
@@ -76,9 +76,9 @@ static void test_legs_without_a_ticket_and_too_many_of_them_are_refused(void **s
 	op.leg_count = STORE_LEGS_MAX + 1;
 	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), ERR_INVALID);
 	op.leg_count = STORE_LEGS_MAX;
-	op.letter = span_of(long_letter, sizeof(long_letter));
+	op.metadata = span_of(long_metadata, sizeof(long_metadata));
 	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), ERR_TOO_LARGE);
-	op.letter.len--;
+	op.metadata.len--;
 	assert_int_equal(store_call(place.store, &op.op, STORE_ADMIT), 0);
 	place_restart();
 	assert_true(kit_due_count() == STORE_LEGS_MAX);
@@ -94,7 +94,7 @@ static void test_a_take_without_payload_gives_the_items_alone(void **state)
 	place.call.take.without_payload = true;
 	struct store_item item = kit_must_take(CRM);
 	assert_true(item.bare && item.ticket == first && item.order == 7);
-	assert_true(item.payload_len + item.letter_len + item.source_len == 0);
+	assert_true(item.payload_len + item.metadata_len + item.source_len == 0);
 	place.call.take.without_payload = false;
 	item = kit_must_take(CRM);
 	assert_true(!item.bare && item.ticket == second);

@@ -19,7 +19,7 @@ struct store_admit kit_event_make(uint32_t legs)
 		.claim_count = 1,
 		.flags = 5,
 		.source = SPAN("src"),
-		.letter = SPAN("letter"),
+		.metadata = SPAN("letter"),
 		.payload = SPAN("{\"a\":1}"),
 		.legs = kit_legs,
 		.leg_count = legs,
@@ -48,7 +48,7 @@ static bool take(uint32_t sink, struct store_item *ret_item)
 	assert_int_equal(place.call.take.op.error, 0);
 	assert_true(store_item_next(buf_span(&place.call.take.items), &at, ret_item, &parts));
 	assert_true(span_eq(parts.source, SPAN("src")) || ret_item->bare);
-	assert_true(span_eq(parts.letter, SPAN("letter")) || ret_item->bare);
+	assert_true(span_eq(parts.metadata, SPAN("letter")) || ret_item->bare);
 	assert_true(span_eq(parts.payload, SPAN("{\"a\":1}")) || ret_item->bare);
 	return true;
 }
@@ -113,7 +113,7 @@ struct store_item kit_item_of(uint64_t ticket)
 		assert_int_equal(r, 0);
 		assert_true(store_item_next(buf_span(&op.items), &at, &item, &parts));
 		assert_true(span_eq(parts.payload, SPAN("{\"a\":1}")));
-		assert_true(span_eq(parts.letter, SPAN("letter")));
+		assert_true(span_eq(parts.metadata, SPAN("letter")));
 		assert_int_equal(at, op.items.len);
 	}
 	buf_free(&op.items);

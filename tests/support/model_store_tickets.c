@@ -11,9 +11,9 @@
 struct ticket_body {
 	uint32_t refs;
 	uint16_t flags;
-	uint32_t source_len, letter_len, payload_len;
+	uint32_t source_len, metadata_len, payload_len;
 	struct note *started; /* of an event that is leased from the beginning, until it is open */
-	char bytes[];         /* source, letter, payload */
+	char bytes[];         /* source, metadata, payload */
 };
 
 struct note {
@@ -103,7 +103,7 @@ static void body_drop(struct model_tickets *tickets, struct ticket_body *body)
 {
 	if (--body->refs > 0)
 		return;
-	tickets->bytes -= sizeof(*body) + body->source_len + body->letter_len + body->payload_len;
+	tickets->bytes -= sizeof(*body) + body->source_len + body->metadata_len + body->payload_len;
 	mem_free(body);
 }
 
@@ -171,7 +171,7 @@ static int slots_reserve(struct model_tickets *tickets, uint32_t more)
 int model_tickets_prepare(struct model_tickets *tickets, const struct store_admit *admit,
                           struct ticket_body **ret_body)
 {
-	size_t len = admit->source.len + admit->letter.len + admit->payload.len;
+	size_t len = admit->source.len + admit->metadata.len + admit->payload.len;
 
 	if (slots_reserve(tickets, store_leg_count(admit)) < 0)
 		return -ENOMEM;
@@ -235,10 +235,10 @@ void model_tickets_open(struct model_tickets *tickets, const struct store_admit 
 	*body = (struct ticket_body){ .refs = store_leg_count(admit),
 		                      .flags = admit->flags,
 		                      .source_len = (uint32_t)admit->source.len,
-		                      .letter_len = (uint32_t)admit->letter.len,
+		                      .metadata_len = (uint32_t)admit->metadata.len,
 		                      .payload_len = (uint32_t)admit->payload.len };
-	put(put(put(body->bytes, admit->source), admit->letter), admit->payload);
-	tickets->bytes += sizeof(*body) + body->source_len + body->letter_len + body->payload_len;
+	put(put(put(body->bytes, admit->source), admit->metadata), admit->payload);
+	tickets->bytes += sizeof(*body) + body->source_len + body->metadata_len + body->payload_len;
 	CHECK(tickets->skipped + tickets->count + body->refs <= tickets->room);
 	CHECK(tickets->count == 0 || tickets->slots[tickets->count - 1].ticket < event);
 	for (uint32_t i = 0; i < body->refs; i++) {
@@ -535,17 +535,17 @@ static struct store_item item_of(const struct model_tickets *tickets, const stru
 static struct store_parts parts_of(const struct slot *slot)
 {
 	const struct ticket_body *body = slot->body;
-	const char *letter = body->bytes + body->source_len;
+	const char *metadata = body->bytes + body->source_len;
 
 	return (struct store_parts){ .source = span_of(body->bytes, body->source_len),
-		                     .letter = span_of(letter, body->letter_len),
-		                     .payload = span_of(letter + body->letter_len,
+		                     .metadata = span_of(metadata, body->metadata_len),
+		                     .payload = span_of(metadata + body->metadata_len,
 		                                        body->payload_len) };
 }
 
 static size_t parts_len(const struct store_parts *parts)
 {
-	return parts->source.len + parts->letter.len + parts->payload.len;
+	return parts->source.len + parts->metadata.len + parts->payload.len;
 }
 
 static bool take_fits(const struct store_take *take, const struct store_parts *parts)

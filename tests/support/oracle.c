@@ -231,7 +231,7 @@ static void legs_make(struct oracle *oracle, struct oracle_event *event)
 			.sink = (uint32_t)below(oracle, ORACLE_SINKS), .order = below(oracle, 1000)
 		};
 	if (event->leg_count)
-		event->letter = span_of(bytes, below(oracle, 100));
+		event->metadata = span_of(bytes, below(oracle, 100));
 	event->starts = !event->no_ticket && oracle_legs(event) == 1 && below(oracle, 2);
 }
 
@@ -311,7 +311,7 @@ static void admit_submit(struct oracle *oracle, struct store *store, uint32_t in
 	own->admit.no_ticket = event->no_ticket;
 	own->admit.source = event->source;
 	own->admit.payload = event->payload;
-	own->admit.letter = event->letter;
+	own->admit.metadata = event->metadata;
 	own->admit.legs = own->legs;
 	own->admit.leg_count = event->leg_count;
 	own->admit.lease_ms = event->starts ? ORACLE_LEASE_MS : 0;

@@ -115,7 +115,7 @@ struct oracle_event {
 	bool contested; /* a conflict may have taken its first claim over */
 	enum oracle_fate fate;
 	uint32_t holder; /* itself, or the event that has the claim it meets */
-	struct span source, letter, payload;
+	struct span source, metadata, payload;
 	uint64_t ticket;    /* 0: not known */
 	uint32_t leg_count; /* 0: one, of sink 0 */
 	struct oracle_leg legs[ORACLE_LEGS_MAX];

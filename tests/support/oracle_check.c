@@ -107,7 +107,7 @@ static void unknown_by_content(struct oracle *oracle, const struct store_item *i
 		if (event->fate != ORACLE_UNKNOWN || event->no_ticket ||
 		    (!oracle_is_short(event) && event->kind != ORACLE_BARE) ||
 		    event->flags != item->flags || !span_eq(event->source, parts->source) ||
-		    !span_eq(event->letter, parts->letter) ||
+		    !span_eq(event->metadata, parts->metadata) ||
 		    !span_eq(event->payload, parts->payload))
 			continue;
 		event->fate = ORACLE_KEPT;

@@ -62,7 +62,7 @@ void oracle_item_check(struct oracle *oracle, const struct oracle_event *event,
 	EXPECT_OF(oracle, event, item->order == event->legs[leg].leg.order);
 	EXPECT_OF(oracle, event, item->flags == event->flags);
 	EXPECT_OF(oracle, event, span_eq(parts->source, event->source));
-	EXPECT_OF(oracle, event, span_eq(parts->letter, event->letter));
+	EXPECT_OF(oracle, event, span_eq(parts->metadata, event->metadata));
 	EXPECT_OF(oracle, event, span_eq(parts->payload, event->payload));
 }
 

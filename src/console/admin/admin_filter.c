@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "codec/moment.h"
 #include "codec/url.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 #include "gate/pattern.h"
 #include "gate/recipe/route.h"
 #include "gate/ticket.h"
@@ -189,7 +189,7 @@ static bool text_fits(const struct filter_text *wanted, struct span text)
 bool admin_filter_matches(const struct admin_filter *filter, const struct store_item *item,
                           const struct store_parts *parts)
 {
-	struct letter letter = { 0 };
+	struct metadata metadata = { 0 };
 	struct pattern pattern;
 	if (filter->states != 0 && !(filter->states & 1u << item->state))
 		return false;
@@ -197,11 +197,11 @@ bool admin_filter_matches(const struct admin_filter *filter, const struct store_
 		return false;
 	if (filter->event != 0 && item->ticket != filter->event && item->event != filter->event)
 		return false;
-	if (letter_read(parts->letter, &letter) < 0)
-		letter = (struct letter){ 0 };
+	if (metadata_read(parts->metadata, &metadata) < 0)
+		metadata = (struct metadata){ 0 };
 	return text_fits(&filter->source, parts->source) &&
-	       text_fits(&filter->id, letter.texts[LETTER_ID]) &&
-	       text_fits(&filter->entity, letter.texts[LETTER_ENTITY]) &&
+	       text_fits(&filter->id, metadata.texts[METADATA_ID]) &&
+	       text_fits(&filter->entity, metadata.texts[METADATA_ENTITY]) &&
 	       (!filter->type.given || (pattern_split(filter_span(&filter->type), &pattern) == 0 &&
-	                                pattern_matches(&pattern, letter.texts[LETTER_TYPE])));
+	                                pattern_matches(&pattern, metadata.texts[METADATA_TYPE])));
 }

@@ -28,7 +28,7 @@
 #include "codec/json_write.h"
 #include "console/admin/admin_private.h"
 #include "gate/digest.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 #include "gate/ticket.h"
 
 #define NONCE_MAX 64u
@@ -92,7 +92,7 @@ struct act {
 	struct store_leg leg;
 	enum store_state original;
 	bool closes; /* the original, when the replay is durable */
-	char letter[LETTER_BYTES_MAX];
+	char metadata[METADATA_BYTES_MAX];
 	struct buf bytes; /* source and payload */
 };
 
@@ -303,20 +303,20 @@ static int replay_claim(const struct admin_job *job, uint64_t ticket, struct cla
 }
 
 /* That of the original, and whose replay it is. If it is too long, without the tracestate. */
-static struct span replay_letter(struct act *act, struct span original, uint64_t ticket)
+static struct span replay_metadata(struct act *act, struct span original, uint64_t ticket)
 {
-	struct letter letter = { 0 };
+	struct metadata metadata = { 0 };
 	char text[TICKET_TEXT_LEN];
-	struct buf out = buf_on(act->letter, sizeof(act->letter));
-	if (letter_read(original, &letter) < 0)
-		letter = (struct letter){ 0 };
+	struct buf out = buf_on(act->metadata, sizeof(act->metadata));
+	if (metadata_read(original, &metadata) < 0)
+		metadata = (struct metadata){ 0 };
 	ticket_text(ticket, text);
-	letter.texts[LETTER_REPLAY_OF] = span_of(text, sizeof(text));
-	letter_write(&letter, &out);
+	metadata.texts[METADATA_REPLAY_OF] = span_of(text, sizeof(text));
+	metadata_write(&metadata, &out);
 	if (out.failed) {
-		letter.texts[LETTER_TRACESTATE] = SPAN_EMPTY;
+		metadata.texts[METADATA_TRACESTATE] = SPAN_EMPTY;
 		buf_clear(&out);
-		letter_write(&letter, &out);
+		metadata_write(&metadata, &out);
 	}
 	return out.failed ? SPAN_EMPTY : buf_span(&out);
 }
@@ -339,7 +339,7 @@ static int begin_replay(struct act *act, const struct store_item *item,
 		.claim_count = 1,
 		.flags = (uint16_t)item->flags,
 		.source = span_of(act->bytes.ptr, parts->source.len),
-		.letter = replay_letter(act, parts->letter, item->ticket),
+		.metadata = replay_metadata(act, parts->metadata, item->ticket),
 		.payload = span_of(act->bytes.ptr + parts->source.len, parts->payload.len),
 		.legs = plain ? NULL : &act->leg,
 		.leg_count = plain ? 0 : 1,
@@ -384,7 +384,7 @@ static void begin_act(struct admin_job *job, const struct store_item *item,
 static bool is_selected(struct admin_job *job, const struct store_item *item,
                         const struct store_parts *parts)
 {
-	struct letter letter;
+	struct metadata metadata;
 	if (!admin_filter_matches(&job->filter, item, parts))
 		return false;
 	if (job->kind != JOB_REPLAY)
@@ -398,7 +398,8 @@ static bool is_selected(struct admin_job *job, const struct store_item *item,
 	}
 	/* Of a replay that was delivered, the original is sent again instead. */
 	return item->state != STORE_STATE_CLOSED || job->filter.event != 0 ||
-	       letter_read(parts->letter, &letter) < 0 || letter.texts[LETTER_REPLAY_OF].len == 0;
+	       metadata_read(parts->metadata, &metadata) < 0 ||
+	       metadata.texts[METADATA_REPLAY_OF].len == 0;
 }
 
 /* True: all items of the piece are handled. */

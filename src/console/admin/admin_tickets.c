@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "codec/json_write.h"
 #include "console/admin/admin_private.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 #include "gate/ticket.h"
 
 bool admin_parse_ticket(const struct admin_call *call, uint64_t *ret_ticket)
@@ -51,7 +51,7 @@ static void put_item(const struct admin *admin, struct buf *out, const struct st
                      const struct store_parts *parts)
 {
 	enum store_state state = (enum store_state)item->state;
-	struct letter letter = { 0 };
+	struct metadata metadata = { 0 };
 	struct lane_view view;
 	json_object_begin(out, NULL);
 	ticket_add(out, "ticket", item->ticket);
@@ -64,14 +64,14 @@ static void put_item(const struct admin *admin, struct buf *out, const struct st
 	json_add_string(out, "sink", view.name);
 	json_add_text(out, "source", parts->source);
 	json_add_time(out, "received", ticket_time_ms(item->ticket));
-	if (letter_read(parts->letter, &letter) < 0)
-		letter = (struct letter){ 0 };
-	for (int field = 0; field < LETTER_FIELD_COUNT; field++) {
-		bool replay = field == LETTER_REPLAY_OF;
-		const char *name = letter_field_name((enum letter_field)field);
-		if (field != LETTER_TRACEPARENT && field != LETTER_TRACESTATE &&
-		    field != LETTER_CONTENT_TYPE)
-			json_add_text_if(out, replay ? "replay_of" : name, letter.texts[field]);
+	if (metadata_read(parts->metadata, &metadata) < 0)
+		metadata = (struct metadata){ 0 };
+	for (int field = 0; field < METADATA_FIELD_COUNT; field++) {
+		bool replay = field == METADATA_REPLAY_OF;
+		const char *name = metadata_field_name((enum metadata_field)field);
+		if (field != METADATA_TRACEPARENT && field != METADATA_TRACESTATE &&
+		    field != METADATA_CONTENT_TYPE)
+			json_add_text_if(out, replay ? "replay_of" : name, metadata.texts[field]);
 	}
 	if (state == STORE_STATE_CLOSED)
 		return;

@@ -12,7 +12,7 @@
 #include "codec/json_write.h"
 #include "door/webhook/webhook_request.h"
 #include "gate/digest.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 #include "gate/ticket.h"
 #include "sys/clock.h"
 #include "sys/feed.h"
@@ -131,59 +131,59 @@ static struct span value_of(struct event_text text, char bytes[static DECODED_MA
 	return event_text_value(text, bytes, DECODED_MAX, &value) == 0 ? value : SPAN_EMPTY;
 }
 
-static void read_headers(const struct recipe_input *input, struct letter *letter)
+static void read_headers(const struct recipe_input *input, struct metadata *metadata)
 {
 	static const struct {
 		struct span name;
-		enum letter_field field;
+		enum metadata_field field;
 	} wanted[] = {
-		{ { "content-type", 12 }, LETTER_CONTENT_TYPE },
-		{ { "traceparent", 11 }, LETTER_TRACEPARENT },
-		{ { "tracestate", 10 }, LETTER_TRACESTATE },
+		{ { "content-type", 12 }, METADATA_CONTENT_TYPE },
+		{ { "traceparent", 11 }, METADATA_TRACEPARENT },
+		{ { "tracestate", 10 }, METADATA_TRACESTATE },
 	};
 	for (uint32_t i = 0; i < input->header_count; i++)
 		for (size_t j = 0; j < ARRAY_LEN(wanted); j++)
 			if (span_eq_nocase(input->headers[i].name, wanted[j].name))
-				letter->texts[wanted[j].field] = input->headers[i].value;
+				metadata->texts[wanted[j].field] = input->headers[i].value;
 }
 
 /* The content type of a JSON event is JSON, whatever its sender wrote; that of a batch is
  * not the type of its events. Empty: the type follows from the event. */
-static struct letter make_letter(const struct webhook_request *post, const struct event *event,
-                                 const struct recipe_input *input, char (*bytes)[DECODED_MAX])
+static struct metadata make_metadata(const struct webhook_request *post, const struct event *event,
+                                     const struct recipe_input *input, char (*bytes)[DECODED_MAX])
 {
-	struct letter letter = { .texts = {
-					 [LETTER_ID] = value_of(event->id, bytes[0]),
-					 [LETTER_TYPE] = value_of(event->type, bytes[1]),
-					 [LETTER_ENTITY] = value_of(event->entity, bytes[2]),
-					 [LETTER_TIME] = value_of(event->time, bytes[3]),
-					 [LETTER_CORRELATION] = value_of(event->correlation,
-		                                                         bytes[4]),
-				 } };
-	read_headers(input, &letter);
-	struct span type = letter.texts[LETTER_CONTENT_TYPE];
+	struct metadata metadata = { .texts = {
+					     [METADATA_ID] = value_of(event->id, bytes[0]),
+					     [METADATA_TYPE] = value_of(event->type, bytes[1]),
+					     [METADATA_ENTITY] = value_of(event->entity, bytes[2]),
+					     [METADATA_TIME] = value_of(event->time, bytes[3]),
+					     [METADATA_CORRELATION] = value_of(event->correlation,
+		                                                               bytes[4]),
+				     } };
+	read_headers(input, &metadata);
+	struct span type = metadata.texts[METADATA_CONTENT_TYPE];
 	bool json = type.len >= 4 && memmem(type.ptr, type.len, "json", 4);
 	if (post->batch || (event->json && !json))
-		letter.texts[LETTER_CONTENT_TYPE] = SPAN_EMPTY;
-	return letter;
+		metadata.texts[METADATA_CONTENT_TYPE] = SPAN_EMPTY;
+	return metadata;
 }
 
-static bool keep_letter(struct webhook_request *post, struct store_admit *admit,
-                        const struct letter *letter)
+static bool keep_metadata(struct webhook_request *post, struct store_admit *admit,
+                          const struct metadata *metadata)
 {
-	char bytes[LETTER_BYTES_MAX];
+	char bytes[METADATA_BYTES_MAX];
 	bool own = !post->batch; /* the request has room for one that is not too long */
-	struct buf out = own ? buf_on(post->letter, sizeof(post->letter))
+	struct buf out = own ? buf_on(post->metadata, sizeof(post->metadata))
 	                     : buf_on(bytes, sizeof(bytes));
-	letter_write(letter, &out);
+	metadata_write(metadata, &out);
 	if (own && out.failed) {
 		own = false;
 		out = buf_on(bytes, sizeof(bytes));
-		letter_write(letter, &out);
+		metadata_write(metadata, &out);
 	}
 	CHECK(!out.failed);
-	admit->letter = own ? buf_span(&out) : arena_copy(&post->arena, buf_span(&out));
-	return admit->letter.ptr != NULL || admit->letter.len == 0;
+	admit->metadata = own ? buf_span(&out) : arena_copy(&post->arena, buf_span(&out));
+	return admit->metadata.ptr != NULL || admit->metadata.len == 0;
 }
 
 static bool keep_legs(struct webhook_request *post, struct store_admit *admit,
@@ -225,8 +225,8 @@ static int route_event(struct webhook_request *post, struct webhook_item *item,
 	item->unrouted = !match.found;
 	if (match.count == 0)
 		return 0;
-	struct letter letter = make_letter(post, &item->event, input, bytes);
-	bool kept = keep_letter(post, &item->admit, &letter) &&
+	struct metadata metadata = make_metadata(post, &item->event, input, bytes);
+	bool kept = keep_metadata(post, &item->admit, &metadata) &&
 	            keep_legs(post, &item->admit, &match);
 	return kept ? 0 : -ENOMEM;
 }
@@ -303,7 +303,7 @@ static int fill_item(struct webhook_request *post, struct webhook_item *item,
 	memcpy(admit->claims, result->claims, result->claim_count * sizeof(result->claims[0]));
 	admit->source = result->event.source;
 	admit->payload = result->payload;
-	admit->letter = SPAN_EMPTY;
+	admit->metadata = SPAN_EMPTY;
 	admit->legs = NULL;
 	admit->leg_count = 0;
 	admit->lease_ms = 0;

@@ -23,7 +23,7 @@ struct webhook_item {
 	struct store_release release;
 };
 
-#define WEBHOOK_LETTER_ROOM 512u /* of a single event; longer ones go into the arena */
+#define WEBHOOK_METADATA_ROOM 512u /* of a single event; longer ones go into the arena */
 
 struct webhook_request {
 	struct webhook *webhook;
@@ -38,10 +38,10 @@ struct webhook_request {
 	bool waited;            /* webhook_await() was called */
 	uint64_t until_boot_ms; /* limit of that wait */
 	struct webhook_item *items;
-	/* Of a single event: its item, legs and letter. */
+	/* Of a single event: its item, legs and metadata. */
 	struct webhook_item one;
 	struct store_leg legs[STORE_LEGS_MAX];
-	char letter[WEBHOOK_LETTER_ROOM];
+	char metadata[WEBHOOK_METADATA_ROOM];
 };
 
 /* Whether the event went on to delivery. */

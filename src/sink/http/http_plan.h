@@ -64,7 +64,7 @@ struct http_plan {
 	struct http_outlet_options options;
 	bool has_body; /* a template makes it */
 	uint32_t body;
-	struct span content_type; /* empty: the letter's */
+	struct span content_type; /* empty: the metadata's */
 	uint32_t sign_count;
 	struct sign_hmac_key sign_keys[HTTP_SECRETS_MAX];
 	uint32_t allow_count;

@@ -122,17 +122,17 @@ static void add_content_type(struct http_transfer *transfer)
 	const struct http_plan *plan = transfer->outlet->plan;
 	struct span type = plan->content_type;
 	if (type.len == 0 || (plan->options.verdicts && !transfer->batch))
-		type = transfer->chain->letter.texts[LETTER_CONTENT_TYPE];
+		type = transfer->chain->metadata.texts[METADATA_CONTENT_TYPE];
 	add_builtin(transfer, HTTP_CONTENT_TYPE, is_plain(type) ? type : SPAN("application/json"));
 }
 
 /* Those that tell of one event, and have no meaning for many. */
-static void add_letter(struct http_transfer *transfer)
+static void add_metadata(struct http_transfer *transfer)
 {
-	const struct letter *letter = &transfer->chain->letter;
-	struct span correlation = letter->texts[LETTER_CORRELATION];
-	add_plain(transfer, HTTP_TRACEPARENT, letter->texts[LETTER_TRACEPARENT]);
-	add_plain(transfer, HTTP_TRACESTATE, letter->texts[LETTER_TRACESTATE]);
+	const struct metadata *metadata = &transfer->chain->metadata;
+	struct span correlation = metadata->texts[METADATA_CORRELATION];
+	add_plain(transfer, HTTP_TRACEPARENT, metadata->texts[METADATA_TRACEPARENT]);
+	add_plain(transfer, HTTP_TRACESTATE, metadata->texts[METADATA_TRACESTATE]);
 	if (is_plain(correlation) && !is_replaced(transfer, HTTP_CORRELATION))
 		add_line(transfer, transfer->outlet->plan->options.correlation_header, correlation);
 }
@@ -161,7 +161,7 @@ static void add_builtins(struct http_transfer *transfer, struct span body)
 	add_attempt(transfer);
 	add_content_type(transfer);
 	if (!transfer->chain->next)
-		add_letter(transfer);
+		add_metadata(transfer);
 	if (transfer->batch)
 		add_tickets(transfer);
 	if (transfer->outlet->plan->sign_count > 0)

@@ -363,17 +363,17 @@ static void add_clean(struct postgres_params *params, struct span text)
 static void add_event(struct postgres_params *params, const struct outlet_attempt *attempt,
                       bool bytes)
 {
-	const struct span *texts = attempt->letter.texts;
+	const struct span *texts = attempt->metadata.texts;
 	char ticket[TICKET_TEXT_LEN];
 	ticket_text(attempt->event, ticket);
 	add_text(params, span_of(ticket, sizeof(ticket)));
 	add_text(params, attempt->source);
-	add_clean(params, texts[LETTER_ID]);
-	add_clean(params, texts[LETTER_TYPE]);
-	add_clean(params, texts[LETTER_ENTITY]);
-	add_clean(params, texts[LETTER_CONTENT_TYPE]);
+	add_clean(params, texts[METADATA_ID]);
+	add_clean(params, texts[METADATA_TYPE]);
+	add_clean(params, texts[METADATA_ENTITY]);
+	add_clean(params, texts[METADATA_CONTENT_TYPE]);
 	uint64_t ms;
-	if (moment_parse(texts[LETTER_TIME], &ms) == 0) {
+	if (moment_parse(texts[METADATA_TIME], &ms) == 0) {
 		char time[TEXT_TIME_LEN];
 		text_time(time, ms);
 		add_text(params, span_of(time, sizeof(time)));

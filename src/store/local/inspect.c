@@ -8,7 +8,7 @@
 #include "base/hex.h"
 #include "base/utf8.h"
 #include "codec/json_write.h"
-#include "gate/letter.h"
+#include "gate/metadata.h"
 #include "gate/ticket.h"
 #include "gate/verdict.h"
 #include "store/local/cells.h"
@@ -602,7 +602,7 @@ static void put_bytes(struct buf *line, const char *name, struct span bytes)
 
 static void put_routing(struct buf *line, const struct entry *entry)
 {
-	struct letter letter;
+	struct metadata metadata;
 
 	json_array_begin(line, "legs");
 	for (uint32_t i = 0; i < entry->leg_count; i++) {
@@ -617,13 +617,14 @@ static void put_routing(struct buf *line, const struct entry *entry)
 	}
 	json_array_end(line);
 	json_add_u64(line, "first_leg", entry->first_leg);
-	if (letter_read(entry->letter, &letter) < 0) {
+	if (metadata_read(entry->metadata, &metadata) < 0) {
 		json_add_null(line, "letter");
 		return;
 	}
 	json_object_begin(line, "letter");
-	for (int i = 0; i < LETTER_FIELD_COUNT; i++)
-		json_add_text_if(line, letter_field_name((enum letter_field)i), letter.texts[i]);
+	for (int i = 0; i < METADATA_FIELD_COUNT; i++)
+		json_add_text_if(line, metadata_field_name((enum metadata_field)i),
+		                 metadata.texts[i]);
 	json_object_end(line);
 }
 

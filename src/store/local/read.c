@@ -377,7 +377,7 @@ static int read_ticket(struct local_store *local, struct store_read *read)
 	int r = local_read_event(local, &ticket, &entry);
 	if (r < 0)
 		return r;
-	struct store_parts parts = { entry.source, entry.letter, entry.payload };
+	struct store_parts parts = { entry.source, entry.metadata, entry.payload };
 	struct store_item item = local_item(local, &ticket, &entry);
 	r = store_item_append(&read->items, &item, &parts);
 	if (r == 0 && read->history)
@@ -487,7 +487,7 @@ static bool wants_item(const struct store_scan *scan, const struct store_item *i
 /* False: the piece is full. */
 static bool put_event(struct walk *walk, const struct entry *entry)
 {
-	struct store_parts parts = { entry->source, entry->letter, entry->payload };
+	struct store_parts parts = { entry->source, entry->metadata, entry->payload };
 	uint32_t *leg = &walk->leg;
 
 	if (entry->event.flags & EVENT_NO_TICKET)
@@ -577,7 +577,7 @@ bool local_scan_put(struct store_scan *scan, struct store_item item, struct stor
 		parts.payload = SPAN_EMPTY;
 		item.bare = true;
 	}
-	size_t len = sizeof(item) + parts.source.len + parts.letter.len + parts.payload.len;
+	size_t len = sizeof(item) + parts.source.len + parts.metadata.len + parts.payload.len;
 	if (scan->count == scan->max_items ||
 	    (scan->count > 0 && scan->items.len + len > scan->max_bytes))
 		return false;
@@ -603,7 +603,7 @@ static bool put_ticket(struct local_store *local, struct store_scan *scan,
 		return false;
 	}
 	if (r == 0)
-		parts = (struct store_parts){ entry.source, entry.letter, entry.payload };
+		parts = (struct store_parts){ entry.source, entry.metadata, entry.payload };
 	return local_scan_put(scan, local_item(local, ticket, r == 0 ? &entry : NULL), parts,
 	                      ret_error);
 }

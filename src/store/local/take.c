@@ -56,7 +56,7 @@ static bool append_item(struct local_store *local, struct store_take *take,
 	item.attempt = store_attempt_next(item.attempt);
 	item.state = STORE_STATE_LEASED;
 	if (entry)
-		parts = (struct store_parts){ entry->source, entry->letter, entry->payload };
+		parts = (struct store_parts){ entry->source, entry->metadata, entry->payload };
 	return store_item_append(&take->items, &item, &parts) == 0;
 }
 
@@ -279,7 +279,7 @@ void local_take_is_durable(struct local_store *local, struct store_take *take)
 	}
 	item.flags = entry.event.user_flags;
 	item.bare = false;
-	parts = (struct store_parts){ entry.source, entry.letter, entry.payload };
+	parts = (struct store_parts){ entry.source, entry.metadata, entry.payload };
 	take->op.error = store_item_append(&take->items, &item, &parts);
 }
 

@@ -62,7 +62,7 @@ static void open_ticket(struct working_set *set, const struct store_admit *admit
 	row->event = event;
 	row->sink = leg->sink;
 	row->order = leg->order;
-	row->len = admit->source.len + admit->letter.len + admit->payload.len;
+	row->len = admit->source.len + admit->metadata.len + admit->payload.len;
 	row->state = held ? STORE_STATE_HELD : STORE_STATE_DUE;
 	row->fresh = true;
 	set->any_due |= !held;
@@ -84,7 +84,7 @@ static void open_event(struct working_set *set, const struct store_admit *admit,
 	*row = (struct event_row){ .event = event,
 		                   .flags = admit->flags,
 		                   .source = admit->source,
-		                   .letter = admit->letter,
+		                   .metadata = admit->metadata,
 		                   .payload = admit->payload };
 	for (uint32_t i = 0; i < store_leg_count(admit); i++)
 		open_ticket(set, admit, event, i, held);

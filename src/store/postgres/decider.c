@@ -44,7 +44,7 @@ static size_t bytes_of(const struct store_op *op)
 {
 	if (op->kind == STORE_ADMIT) {
 		const struct store_admit *admit = container_of(op, const struct store_admit, op);
-		return admit->payload.len + admit->letter.len;
+		return admit->payload.len + admit->metadata.len;
 	}
 	if (op->kind == STORE_CELL)
 		return container_of(op, const struct store_cell, op)->cell.value.len;

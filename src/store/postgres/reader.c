@@ -71,7 +71,7 @@ static struct store_item item_at(const struct postgres_answer *rows, uint32_t i)
 static struct store_parts parts_at(const struct postgres_answer *rows, uint32_t i)
 {
 	return (struct store_parts){ .source = postgres_span(rows, i, 11),
-		                     .letter = postgres_span(rows, i, 12),
+		                     .metadata = postgres_span(rows, i, 12),
 		                     .payload = postgres_span(rows, i, 13) };
 }
 

@@ -8,6 +8,7 @@
  *                  key: 96 bits of the digest, then 32 bits: 0 a claim, 1 an entity
  *   stile_seen     event, seen, expiry: how often the event was repeated
  *   stile_events   event, flags, source, letter, payload: until its last ticket is closed
+ *                  letter: the event's metadata (gate/metadata.h)
  *   stile_tickets  the open tickets, and closed ones (state 6) that are kept for a while
  *                  state, last: as in store.h; due: as item.due_ms; lease: its end, 0 as
  *                  long as the node lives; node, stamp: which node has it, and took it in

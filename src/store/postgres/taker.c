@@ -148,7 +148,7 @@ static int fill_take(struct store_take *take, const struct postgres_answer *rows
 		if (!take->without_payload) {
 			item.flags = (uint32_t)postgres_u64(rows, i, 8);
 			parts = (struct store_parts){ .source = postgres_span(rows, i, 9),
-				                      .letter = postgres_span(rows, i, 10),
+				                      .metadata = postgres_span(rows, i, 10),
 				                      .payload = postgres_span(rows, i, 11) };
 		}
 		int error = store_item_append(&take->items, &item, &parts);

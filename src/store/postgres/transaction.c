@@ -179,7 +179,7 @@ static const struct column cell_all[] = { KEY(cell_row),
 	                                  BYTES(cell_row, value),
 	                                  { 0 } };
 static const struct column event_all[] = { NUMBER(event_row, event),  NUMBER(event_row, flags),
-	                                   BYTES(event_row, source),  BYTES(event_row, letter),
+	                                   BYTES(event_row, source),  BYTES(event_row, metadata),
 	                                   BYTES(event_row, payload), { 0 } };
 static const struct column ticket_number[] = { NUMBER(ticket_row, ticket), { 0 } };
 static const struct column ticket_event[] = { NUMBER(ticket_row, event), { 0 } };
@@ -459,7 +459,7 @@ static void fill_parts(struct working_set *set, const struct postgres_answer *an
 		return;
 	row->flags = (uint32_t)postgres_u64(answer, i, 1);
 	row->parts.source = keep_bytes(set, postgres_span(answer, i, 2));
-	row->parts.letter = keep_bytes(set, postgres_span(answer, i, 3));
+	row->parts.metadata = keep_bytes(set, postgres_span(answer, i, 3));
 	row->parts.payload = keep_bytes(set, postgres_span(answer, i, 4));
 }
 

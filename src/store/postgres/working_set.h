@@ -72,7 +72,7 @@ struct ticket_row {
 
 struct event_row {
 	uint64_t event, flags;
-	struct span source, letter, payload;
+	struct span source, metadata, payload;
 };
 
 struct note_row {

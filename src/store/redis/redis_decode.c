@@ -137,14 +137,14 @@ static int parts_read(struct span stored, struct store_item *item, struct store_
 
 	if (!body.ptr || body.len < REDIS_BODY_HEAD_LEN)
 		return ERR_INVALID;
-	size_t source = (unsigned char)body.ptr[2], letter = big_u16(body.ptr + 3);
+	size_t source = (unsigned char)body.ptr[2], metadata = big_u16(body.ptr + 3);
 	item->flags = big_u16(body.ptr);
 	body = span_skip(body, REDIS_BODY_HEAD_LEN);
-	if (body.len < source + letter)
+	if (body.len < source + metadata)
 		return ERR_INVALID;
 	*ret_parts = (struct store_parts){ .source = span_of(body.ptr, source),
-		                           .letter = span_of(body.ptr + source, letter),
-		                           .payload = span_skip(body, source + letter) };
+		                           .metadata = span_of(body.ptr + source, metadata),
+		                           .payload = span_skip(body, source + metadata) };
 	return 0;
 }
 

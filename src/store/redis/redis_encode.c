@@ -183,8 +183,8 @@ static uint32_t add_event(const struct store_admit *admit, const struct redis_cr
 
 	put_u16(&body, admit->flags);
 	put_u8(&body, (unsigned)admit->source.len);
-	put_u16(&body, (uint16_t)admit->letter.len);
-	struct span parts[] = { span_of(bytes, REDIS_BODY_HEAD_LEN), admit->source, admit->letter,
+	put_u16(&body, (uint16_t)admit->metadata.len);
+	struct span parts[] = { span_of(bytes, REDIS_BODY_HEAD_LEN), admit->source, admit->metadata,
 		                admit->payload };
 	resp_request_add_parts(out, parts, admit->no_ticket ? 0 : ARRAY_LEN(parts));
 	if (!cross)

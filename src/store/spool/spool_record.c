@@ -19,7 +19,7 @@ struct record_head {
 	uint8_t leg_count;
 	uint8_t reserved;
 	uint16_t flags;
-	uint32_t letter_len;
+	uint32_t metadata_len;
 	uint32_t reserved_too;
 	uint64_t mark[2];
 };
@@ -72,18 +72,18 @@ int spool_record_write(const struct store_admit *admit, const struct digest *mar
 		.claim_count = (uint8_t)admit->claim_count,
 		.leg_count = (uint8_t)admit->leg_count,
 		.flags = htole16(admit->flags),
-		.letter_len = htole32((uint32_t)admit->letter.len),
+		.metadata_len = htole32((uint32_t)admit->metadata.len),
 		.mark = { htole64(mark->word[0]), htole64(mark->word[1]) },
 	};
 	CHECK(admit->claim_count <= CLAIMS_MAX && admit->leg_count <= STORE_LEGS_MAX);
-	CHECK(admit->letter.len <= STORE_LETTER_MAX);
+	CHECK(admit->metadata.len <= STORE_METADATA_MAX);
 	buf_clear(out);
 	buf_append(out, &head, sizeof(head));
 	for (uint32_t i = 0; i < admit->claim_count; i++)
 		write_claim(out, &admit->claims[i]);
 	for (uint32_t i = 0; i < admit->leg_count; i++)
 		write_leg(out, &admit->legs[i]);
-	buf_append_span(out, admit->letter);
+	buf_append_span(out, admit->metadata);
 	buf_append_span(out, admit->payload);
 	return out->failed;
 }
@@ -139,7 +139,7 @@ static int read_head(struct span *bytes, struct record_head *ret_head)
 		return ERR_VERSION;
 	if (ret_head->claim_count > CLAIMS_MAX || ret_head->leg_count > STORE_LEGS_MAX ||
 	    ret_head->on_conflict > STORE_CONFLICT_REJECT ||
-	    le32toh(ret_head->letter_len) > STORE_LETTER_MAX)
+	    le32toh(ret_head->metadata_len) > STORE_METADATA_MAX)
 		return ERR_INVALID;
 	return 0;
 }
@@ -163,11 +163,11 @@ int spool_record_read(struct span bytes, struct spool_record *ret_record)
 		error = read_claim(&bytes, &admit->claims[i]);
 	for (uint32_t i = 0; i < head.leg_count && error == 0; i++)
 		error = read_leg(&bytes, &ret_record->legs[i]);
-	const char *letter = error == 0 ? cut(&bytes, le32toh(head.letter_len)) : NULL;
-	if (!letter)
+	const char *metadata = error == 0 ? cut(&bytes, le32toh(head.metadata_len)) : NULL;
+	if (!metadata)
 		return ERR_INVALID;
 	admit->legs = head.leg_count > 0 ? ret_record->legs : NULL;
-	admit->letter = span_of(letter, le32toh(head.letter_len));
+	admit->metadata = span_of(metadata, le32toh(head.metadata_len));
 	admit->payload = bytes;
 	return store_admit_check(admit) == 0 ? 0 : ERR_INVALID;
 }

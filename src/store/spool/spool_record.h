@@ -15,11 +15,11 @@
  *   c × 32 claims: digest 16, window 4, kind 1, bits 1 (1 shadow, 2 equal drops),
  *          reserved 2, order 8
  *   l × 16 legs: sink 4, reserved 4, order 8
- *   m      the letter
+ *   m      the letter: the event's metadata (gate/metadata.h)
  *   rest   the payload
  *
  * Numbers are little-endian. Valid: format 1, c ≤ CLAIMS_MAX, l ≤ STORE_LEGS_MAX,
- * m ≤ STORE_LETTER_MAX, known kinds and conflicts, windows of 1 and more, and no byte
+ * m ≤ STORE_METADATA_MAX, known kinds and conflicts, windows of 1 and more, and no byte
  * missing. The journal's checksums protect the rest.
  *
  * Room:      store/spool. Threads: values. Ownership: a record that was read borrows the bytes.

@@ -166,9 +166,9 @@ uint32_t entry_cell_check(const unsigned char *entry, uint32_t size, uint64_t ep
 	return (uint32_t)format_checksum(entry + sizeof(cell), size - sizeof(cell), head);
 }
 
-/* Legs and the length of the letter; `at` is where they stand. 0 or ERR_DAMAGED. */
+/* Legs and the length of the metadata; `at` is where they stand. 0 or ERR_DAMAGED. */
 static int parse_routing(const unsigned char *ptr, struct entry *entry, size_t *at,
-                         size_t *ret_letter_len)
+                         size_t *ret_metadata_len)
 {
 	struct entry_routing routing;
 
@@ -180,7 +180,7 @@ static int parse_routing(const unsigned char *ptr, struct entry *entry, size_t *
 	entry->leg_count = routing.leg_count;
 	entry->first_leg = routing.first_leg;
 	*at += routing.leg_count * sizeof(struct entry_leg);
-	*ret_letter_len = routing.letter_len;
+	*ret_metadata_len = routing.metadata_len;
 	if (routing.first_leg + routing.leg_count > STORE_LEGS_MAX ||
 	    entry->event.ticket <= routing.first_leg ||
 	    !format_ticket_valid(entry->event.ticket + routing.leg_count))
@@ -191,7 +191,7 @@ static int parse_routing(const unsigned char *ptr, struct entry *entry, size_t *
 static int parse_event(const unsigned char *ptr, struct entry *entry)
 {
 	const struct entry_event *event = &entry->event;
-	size_t fixed = sizeof(*event), letter_len = 0;
+	size_t fixed = sizeof(*event), metadata_len = 0;
 
 	if (entry->size < sizeof(*event))
 		return ERR_DAMAGED;
@@ -202,16 +202,16 @@ static int parse_event(const unsigned char *ptr, struct entry *entry)
 	entry->leg_count = entry->first_leg = 0;
 	fixed += event->claim_count * sizeof(struct entry_claim);
 	if (unlikely(event->kind == ENTRY_ROUTED)) {
-		int r = parse_routing(ptr, entry, &fixed, &letter_len);
+		int r = parse_routing(ptr, entry, &fixed, &metadata_len);
 		if (r < 0)
 			return r;
 	}
-	if (entry->size < fixed + event->source_len + letter_len)
+	if (entry->size < fixed + event->source_len + metadata_len)
 		return ERR_DAMAGED;
 	entry->source = span_of(ptr + fixed, event->source_len);
 	fixed += event->source_len;
-	entry->letter = span_of(ptr + fixed, letter_len);
-	fixed += letter_len;
+	entry->metadata = span_of(ptr + fixed, metadata_len);
+	fixed += metadata_len;
 	entry->payload = span_of(ptr + fixed, entry->size - fixed);
 	return 0;
 }

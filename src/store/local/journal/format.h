@@ -66,7 +66,8 @@
  *           with the epoch, cut to 32 bits; so one event can be served alone. The
  *           claims are those that it took: a claim of a higher ticket is the one
  *           that holds (a conflict that passed has taken it over).
- *   ROUTED  as EVENT, of an event with legs or a letter: behind the claims stand its
+ *   ROUTED  as EVENT, of an event with legs or metadata (the
+ *           "letter" of the formats, gate/metadata.h): behind the claims stand its
  *           number of legs 1, first leg 1, length of letter 2, zero 4, legs (order 8,
  *           sink 4, zero 4) …, and behind the source the letter. The ticket is that of
  *           the first leg written here; each leg is a ticket, one above the other. A
@@ -257,7 +258,7 @@ struct entry_event {
 struct entry_routing {
 	uint8_t leg_count;
 	uint8_t first_leg;
-	uint16_t letter_len;
+	uint16_t metadata_len;
 	uint32_t zero;
 };
 
@@ -467,7 +468,7 @@ struct entry {
 	uint32_t leg_count;          /* 0: one, of sink 0 */
 	uint32_t first_leg;
 	struct span source; /* or the name of a cell */
-	struct span letter;
+	struct span metadata;
 	struct span payload; /* or the text of a note, the value of a cell */
 };
 

@@ -115,13 +115,14 @@ static void seal_event(const struct frame *frame, const struct event_head *head,
 static unsigned char *put_routing(unsigned char *at, const struct entry_routing *routing)
 {
 	return put_word(at, routing->leg_count | (uint64_t)routing->first_leg << 8 |
-	                            (uint64_t)routing->letter_len << 16);
+	                            (uint64_t)routing->metadata_len << 16);
 }
 
 static unsigned char *put_legs(unsigned char *at, const struct store_admit *admit)
 {
-	at = put_routing(at, &(struct entry_routing){ .leg_count = (uint8_t)admit->leg_count,
-	                                              .letter_len = (uint16_t)admit->letter.len });
+	at = put_routing(at,
+	                 &(struct entry_routing){ .leg_count = (uint8_t)admit->leg_count,
+	                                          .metadata_len = (uint16_t)admit->metadata.len });
 	for (uint32_t i = 0; i < admit->leg_count; i++) {
 		at = put_word(at, admit->legs[i].order);
 		at = put_word(at, admit->legs[i].sink);
@@ -157,7 +158,7 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 		at = put_legs(at, admit);
 	at = put_span(at, admit->source);
 	if (unlikely(routed))
-		at = put_span(at, admit->letter);
+		at = put_span(at, admit->metadata);
 	put_span(at, admit->payload);
 	/* Nobody will ask for the payload of a ticket that is not open. */
 	if (!admit->no_ticket)
@@ -167,9 +168,10 @@ uint32_t frame_add_event(struct frame *frame, const struct store_admit *admit,
 
 static unsigned char *put_carried_leg(unsigned char *at, const struct entry *event, uint8_t leg)
 {
-	at = put_routing(at, &(struct entry_routing){ .leg_count = event->leg_count ? 1 : 0,
-	                                              .first_leg = leg,
-	                                              .letter_len = (uint16_t)event->letter.len });
+	at = put_routing(at,
+	                 &(struct entry_routing){ .leg_count = event->leg_count ? 1 : 0,
+	                                          .first_leg = leg,
+	                                          .metadata_len = (uint16_t)event->metadata.len });
 	if (event->leg_count == 0)
 		return at;
 	struct entry_leg its = entry_leg_at(event, leg - event->first_leg);
@@ -180,7 +182,7 @@ static unsigned char *put_carried_leg(unsigned char *at, const struct entry *eve
 uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
                            const struct frame_carried *carried)
 {
-	bool routed = (event->leg_count | event->letter.len) != 0;
+	bool routed = (event->leg_count | event->metadata.len) != 0;
 	uint32_t size = frame_carried_size(event), offset;
 	struct event_head head;
 	unsigned char *entry = add(frame, size, &offset);
@@ -197,7 +199,7 @@ uint32_t frame_add_carried(struct frame *frame, const struct entry *event,
 
 	if (routed)
 		at = put_carried_leg(at, event, carried->leg);
-	put_span(put_span(put_span(at, event->source), event->letter), event->payload);
+	put_span(put_span(put_span(at, event->source), event->metadata), event->payload);
 	seal_event(frame, &head, entry, size);
 	return offset;
 }

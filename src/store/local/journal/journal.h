@@ -98,7 +98,7 @@ struct frame_claims {
 /* Has it what makes its entry a ROUTED one? */
 static inline bool frame_is_routed(const struct store_admit *admit)
 {
-	return (admit->leg_count | admit->letter.len) != 0;
+	return (admit->leg_count | admit->metadata.len) != 0;
 }
 
 /* Bytes of the EVENT entry of an admit. */
@@ -109,7 +109,7 @@ static inline uint32_t frame_event_size(const struct store_admit *admit, uint32_
 
 	if (unlikely(frame_is_routed(admit)))
 		size += sizeof(struct entry_routing) + admit->leg_count * sizeof(struct entry_leg) +
-		        admit->letter.len;
+		        admit->metadata.len;
 	return (uint32_t)size;
 }
 
@@ -118,8 +118,8 @@ static inline uint32_t frame_carried_size(const struct entry *event)
 {
 	size_t size = sizeof(struct entry_event) + event->source.len + event->payload.len;
 
-	if (event->leg_count | event->letter.len)
-		size += sizeof(struct entry_routing) + event->letter.len +
+	if (event->leg_count | event->metadata.len)
+		size += sizeof(struct entry_routing) + event->metadata.len +
 		        (event->leg_count ? sizeof(struct entry_leg) : 0);
 	return (uint32_t)size;
 }
