@@ -335,13 +335,6 @@ void local_commit(struct local_store *local)
 	complete(local, &ops);
 }
 
-static bool worth_a_write(const struct local_store *local)
-{
-	return !local->options.lazy_outcomes || local->batch.events > 0 || local->ending ||
-	       local->batch.ops.count >= OUTCOMES_WORTH_A_WRITE ||
-	       local->waits.count > 0; /* somebody waits for what came of an event */
-}
-
 /* Does the answer rest on what is not durable yet? */
 static bool rests_on_frame(const struct local_store *local, struct store_op *op)
 {
@@ -472,19 +465,6 @@ static struct store_op *gather(struct group *group, struct store_op *op)
 	return op;
 }
 
-static void decide_group(struct local_store *local, struct group *group)
-{
-	struct table_probe *probes = group->probes, *cells = group->cells;
-	struct store_op *op = group->first, *next;
-
-	for (; group->op_count > 0; group->op_count--, op = next) {
-		uint32_t count = claims_of(op);
-		next = op->next; /* whoever is done with it may use it again */
-		decide(local, op, op->kind == STORE_CELL ? cells++ : probes);
-		probes += count;
-	}
-}
-
 /* A group is decided when it has been through all steps of fetching. */
 static void decide_all(struct local_store *local, struct store_op *op)
 {
@@ -503,7 +483,16 @@ static void decide_all(struct local_store *local, struct store_op *op)
 			if (at->cell_count > 0)
 				cells_fetch(local->cells, step, at->cells, at->cell_count);
 		}
-		decide_group(local, &groups[(turn + 1) % (TABLE_STEPS + 1)]);
+		struct group *fetched = &groups[(turn + 1) % (TABLE_STEPS + 1)];
+		struct table_probe *probes = fetched->probes, *cells = fetched->cells;
+		struct store_op *next;
+		for (struct store_op *at = fetched->first; fetched->op_count > 0; at = next) {
+			uint32_t count = claims_of(at);
+			next = at->next; /* the operation's owner may use it again */
+			decide(local, at, at->kind == STORE_CELL ? cells++ : probes);
+			probes += count;
+			fetched->op_count--;
+		}
 	}
 }
 
@@ -533,7 +522,9 @@ void local_flush(struct store *store)
 	local_end_leases(local);
 	if (waiting.first)
 		decide_all(local, waiting.first);
-	if (worth_a_write(local))
+	/* Lazy outcomes alone wait for company, unless somebody waits for an event's. */
+	if (!local->options.lazy_outcomes || local->batch.events > 0 || local->ending ||
+	    local->batch.ops.count >= OUTCOMES_WORTH_A_WRITE || local->waits.count > 0)
 		local_commit(local);
 	complete(local, &local->ready);
 	local_serve_reads(local);

@@ -80,15 +80,6 @@ int local_read_bytes(struct local_store *local, struct reader_place place,
 	return 0;
 }
 
-static bool is_its_event(const struct entry *entry, const struct open_ticket *ticket)
-{
-	uint64_t leg = ticket->leg;
-
-	return entry->kind == ENTRY_EVENT && leg >= entry->first_leg &&
-	       leg < entry->first_leg + entry_ticket_count(entry) &&
-	       entry->event.ticket + (leg - entry->first_leg) == ticket->ticket;
-}
-
 int local_read_event(struct local_store *local, const struct open_ticket *ticket,
                      struct entry *ret_entry)
 {
@@ -104,7 +95,10 @@ int local_read_event(struct local_store *local, const struct open_ticket *ticket
 	r = entry_parse(bytes, ticket->length, ret_entry);
 	if (r < 0)
 		return r;
-	if (!is_its_event(ret_entry, ticket))
+	uint64_t leg = ticket->leg;
+	if (ret_entry->kind != ENTRY_EVENT || leg < ret_entry->first_leg ||
+	    leg >= ret_entry->first_leg + entry_ticket_count(ret_entry) ||
+	    ret_entry->event.ticket + (leg - ret_entry->first_leg) != ticket->ticket)
 		return ERR_DAMAGED;
 	if (from_disk) {
 		const struct segment_info *item = segment_list_find(&local->segments,

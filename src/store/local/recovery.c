@@ -87,13 +87,6 @@ uint64_t replay_due_ms(const struct entry_note *note, uint64_t before)
 	return note->due_ms;
 }
 
-static enum open_ticket_state state_after(enum store_mark mark)
-{
-	if (mark == STORE_MARK_DEAD)
-		return OPEN_TICKET_DEAD;
-	return mark == STORE_MARK_PARKED ? OPEN_TICKET_PARKED : OPEN_TICKET_DUE;
-}
-
 void replay_note(struct open_tickets *tickets, const struct entry_note *note,
                  struct replay_place place)
 {
@@ -101,7 +94,9 @@ void replay_note(struct open_tickets *tickets, const struct entry_note *note,
 
 	if (!open_tickets_find(tickets, note->ticket, &ticket))
 		return;
-	ticket.state = (uint8_t)state_after(note->mark);
+	ticket.state = note->mark == STORE_MARK_DEAD     ? OPEN_TICKET_DEAD
+	               : note->mark == STORE_MARK_PARKED ? OPEN_TICKET_PARKED
+	                                                 : OPEN_TICKET_DUE;
 	ticket.attempt = cut_attempt(note->attempt);
 	ticket.due_ms = replay_due_ms(note, ticket.due_ms);
 	ticket.last = note->mark;
@@ -202,17 +197,6 @@ static int remove_leftovers(struct recovery *recovery)
 	             : 0;
 }
 
-static int check_files(struct recovery *recovery)
-{
-	struct catalog *catalog = &recovery->catalog;
-
-	int r = catalog_range(catalog, &recovery->local->folder, &recovery->local->superblock.slot,
-	                      recovery->text);
-	for (uint64_t n = catalog->oldest; n <= catalog->last && r == 0; n++) /* F6 */
-		r = catalog_check(catalog, n, recovery->text);
-	return r;
-}
-
 /* --- entries ---------------------------------------------------------- */
 
 static int take_claim(struct recovery *recovery, struct digest digest, uint64_t ticket,
@@ -296,15 +280,6 @@ static int take_event(struct recovery *recovery, const struct entry *entry, uint
 	                    place_of(recovery, entry, body_offset));
 }
 
-static int take_cell(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
-{
-	if (!recovery->with_tickets)
-		return 0;
-	recovery->item.events += entry_cell_puts(&entry->cell);
-	return cells_replay(recovery->local->cells, entry, recovery->number,
-	                    (uint32_t)body_offset + entry->offset);
-}
-
 static int take_entry(struct recovery *recovery, const struct entry *entry, uint64_t body_offset)
 {
 	struct open_tickets *tickets = recovery->local->tickets;
@@ -327,7 +302,12 @@ static int take_entry(struct recovery *recovery, const struct entry *entry, uint
 						   .last_s = seconds(entry->seen.last_ms),
 						   .expiry_s = seconds(entry->seen.expiry_ms) });
 	case ENTRY_NEWEST: return take_newest(recovery, &entry->newest);
-	case ENTRY_CELL: return take_cell(recovery, entry, body_offset);
+	case ENTRY_CELL:
+		if (!recovery->with_tickets)
+			return 0;
+		recovery->item.events += entry_cell_puts(&entry->cell);
+		return cells_replay(recovery->local->cells, entry, recovery->number,
+		                    (uint32_t)body_offset + entry->offset);
 	}
 	return ERR_DAMAGED;
 }
@@ -657,26 +637,19 @@ static int load(struct recovery *recovery)
 	return r < 0 ? error_fill(recovery->text, r, "recovery: %s", error_name(r)) : 0;
 }
 
-static void resume(struct recovery *recovery)
+static int recover(struct recovery *recovery)
 {
 	struct local_store *local = recovery->local;
 	const struct superblock_slot *slot = &local->superblock.slot;
+	struct catalog *catalog = &recovery->catalog;
 
-	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
-	                                                              : slot->last_ticket;
-	local->durable_ticket = local->last_ticket;
-	local->oldest = recovery->catalog.oldest;
-	local->has_cells = slot->flags & SUPERBLOCK_CELLS;
-	journal_resume(&local->journal, &recovery->end);
-}
-
-static int recover(struct recovery *recovery)
-{
-	int r = catalog_list(&recovery->catalog, &recovery->local->folder);
+	int r = catalog_list(catalog, &local->folder);
 	if (r == 0)
 		r = open_superblock(recovery);
 	if (r == 0)
-		r = check_files(recovery);
+		r = catalog_range(catalog, &local->folder, slot, recovery->text);
+	for (uint64_t n = catalog->oldest; n <= catalog->last && r == 0; n++) /* F6 */
+		r = catalog_check(catalog, n, recovery->text);
 	if (r == 0)
 		r = remove_leftovers(recovery);
 	if (r < 0)
@@ -686,7 +659,12 @@ static int recover(struct recovery *recovery)
 	if (r < 0)
 		return r;
 	start_clock(recovery);
-	resume(recovery);
+	local->last_ticket = recovery->max_ticket > slot->last_ticket ? recovery->max_ticket
+	                                                              : slot->last_ticket;
+	local->durable_ticket = local->last_ticket;
+	local->oldest = catalog->oldest;
+	local->has_cells = slot->flags & SUPERBLOCK_CELLS;
+	journal_resume(&local->journal, &recovery->end);
 	return 0;
 }
 

@@ -277,20 +277,6 @@ static uint64_t bytes_of(const struct segment_info *item, uint64_t live)
 	return item->events > live ? item->end * live / item->events : live > 0 ? item->end : 0;
 }
 
-/* Bytes of segments that stay for nothing but settled payloads. */
-static uint64_t payload_bytes(const struct local_store *local, uint64_t now_ms)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < local->segments.count; i++) {
-		const struct segment_info *item = &local->segments.items[i];
-		uint64_t cells = cells_in_segment(local->cells, local->segments.first + i);
-		if (item->sealed && claims_kept(item, now_ms))
-			sum += item->segment_bytes - (cells ? bytes_of(item, cells) : 0);
-	}
-	return sum;
-}
-
 /* The last note of a ticket, copied: what it stands in is needed for the event. */
 struct carried_note {
 	struct entry_note note;
@@ -445,16 +431,6 @@ static bool segment_leaves(const struct local_store *local, uint64_t number,
 	       too_old(local, item, leaving);
 }
 
-static bool number_leaves(const struct local_store *local, const struct leaving *leaving)
-{
-	const struct segment_info *item = segment_list_find(&local->segments,
-	                                                    local->segments.first);
-
-	return item && item->sealed && !item->busy && item->max_expiry_ms <= leaving->now_ms &&
-	       local->segments.first < leaving->scan_from &&
-	       (item->segment_bytes == 0 || too_old(local, item, leaving));
-}
-
 static void post_retire(struct local_store *local, uint64_t number, const struct segment_info *item,
                         bool claims)
 {
@@ -473,7 +449,11 @@ static void post_retire(struct local_store *local, uint64_t number, const struct
 /* What would leave, given this scan_from? Only looks. */
 static bool anything_leaves(const struct local_store *local, const struct leaving *leaving)
 {
-	if (number_leaves(local, leaving))
+	const struct segment_info *item = segment_list_find(&local->segments,
+	                                                    local->segments.first);
+	if (item && item->sealed && !item->busy && item->max_expiry_ms <= leaving->now_ms &&
+	    local->segments.first < leaving->scan_from &&
+	    (item->segment_bytes == 0 || too_old(local, item, leaving)))
 		return true;
 	for (size_t i = 0; i < local->segments.count; i++)
 		if (segment_leaves(local, local->segments.first + i, leaving))
@@ -602,7 +582,15 @@ static void carry_cells(struct local_store *local, const struct leaving *leaving
 void local_retain(struct local_store *local)
 {
 	uint64_t now_ms = local_now_ms(local);
-	struct leaving leaving = { .now_ms = now_ms, .kept = payload_bytes(local, now_ms) };
+	/* Bytes of segments that stay for nothing but settled payloads. */
+	uint64_t kept = 0;
+	for (size_t i = 0; i < local->segments.count; i++) {
+		const struct segment_info *item = &local->segments.items[i];
+		uint64_t cells = cells_in_segment(local->cells, local->segments.first + i);
+		if (item->sealed && claims_kept(item, now_ms))
+			kept += item->segment_bytes - (cells ? bytes_of(item, cells) : 0);
+	}
+	struct leaving leaving = { .now_ms = now_ms, .kept = kept };
 
 	CHECK(local->flushing && local->undo.count == 0); /* the index is what is on disk */
 	collect_finished(local);

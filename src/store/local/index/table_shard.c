@@ -730,16 +730,6 @@ static void give(struct table_shard *shard, struct table_shard *shards, uint32_t
 		renumber(&shards[owner], from, number);
 }
 
-/* The directory has become far too large; if there is no memory to make it
- * smaller, later. */
-static void trim(struct table_shard *shard)
-{
-	uint32_t lines = (shard->bucket_count + shard->bucket_count / 8) / TABLE_FLOORS_LINE + 1;
-	if (shard->capacity > 2 * lines * TABLE_FLOORS_LINE &&
-	    directory_resize(shard, lines * TABLE_FLOORS_LINE) != 0)
-		return;
-}
-
 /* Of this bucket and the two before, which the sweep has seen, two are made. */
 static void merge(struct table_shard *shard, struct table_shard *shards, uint32_t place)
 {
@@ -758,7 +748,11 @@ static void merge(struct table_shard *shard, struct table_shard *shards, uint32_
 		return;
 	lay_down(shard, first, &spread);
 	give(shard, shards, place);
-	trim(shard);
+	/* Of a directory that has become far too large; without memory for a smaller one, later. */
+	uint32_t lines = (shard->bucket_count + shard->bucket_count / 8) / TABLE_FLOORS_LINE + 1;
+	if (shard->capacity > 2 * lines * TABLE_FLOORS_LINE &&
+	    directory_resize(shard, lines * TABLE_FLOORS_LINE) != 0)
+		return;
 }
 
 static void end_sweep(struct table_shard *shard, struct table_shard *shards)

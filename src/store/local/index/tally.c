@@ -80,19 +80,6 @@ static int queue_reserve(struct tally *tally)
 	return 0;
 }
 
-/* The oldest ticket that waits; there is one. */
-static uint64_t queue_take(struct tally *tally)
-{
-	CHECK(tally->waiting > 0);
-	uint64_t ticket = tally->first->tickets[tally->head++];
-	tally->waiting--;
-	if (tally->head == BLOCK_TICKETS)
-		drop_block(tally);
-	else if (tally->waiting == 0)
-		tally->head = tally->tail = 0; /* the block stays for the next */
-	return ticket;
-}
-
 /* Without memory for the queue the entry stays clean, and tries again with its
  * next change: only the count on disk is late. */
 static void mark(struct tally *tally, struct tally_entry *entry)
@@ -108,7 +95,13 @@ size_t tally_take_dirty(struct tally *tally, struct tally_entry *ret_entries, si
 {
 	size_t taken = 0;
 	while (taken < max && tally->waiting > 0) {
-		struct tally_entry *entry = find(tally, queue_take(tally));
+		uint64_t ticket = tally->first->tickets[tally->head++];
+		tally->waiting--;
+		if (tally->head == BLOCK_TICKETS)
+			drop_block(tally);
+		else if (tally->waiting == 0)
+			tally->head = tally->tail = 0; /* the block stays for the next */
+		struct tally_entry *entry = find(tally, ticket);
 		if (!entry || !entry->dirty)
 			continue;
 		entry->dirty = 0;
