@@ -202,13 +202,14 @@ static int names_remove_old(const struct file_names *names, const struct file_pa
 {
 	struct old_files files = { 0 };
 	DIR *folder = opendir(names->folder);
-	int error = folder ? 0 : -errno;
+	int error = 0;
+	if (!folder)
+		return -errno;
 	const char *current_name = current->text + strlen(names->folder) + 1;
 	for (const struct dirent *entry; error == 0 && (entry = readdir(folder)) != NULL;)
 		if (strcmp(entry->d_name, current_name) != 0)
 			error = add_old(&files, names, entry->d_name);
-	if (folder)
-		closedir(folder);
+	closedir(folder);
 	if (files.count > 0)
 		qsort(files.list, files.count, sizeof(*files.list), by_age);
 	for (size_t i = 0; error == 0 && i + keep < files.count; i++) {

@@ -86,12 +86,13 @@ static struct span header(const struct http_request *request, struct span name)
 /* A page sends Origin with each request that could change something; it must be our own. */
 static bool is_own_origin(const struct admin *admin, const struct http_request *request)
 {
-	struct span origin = header(request, SPAN("Origin"));
+	const struct span *found = http1_header_find(&request->head, SPAN("Origin"));
 	struct span site = header(request, SPAN("Sec-Fetch-Site"));
 	if (site.len > 0 && !span_eq(site, SPAN("same-origin")) && !span_eq(site, SPAN("none")))
 		return false;
-	if (!http1_header_find(&request->head, SPAN("Origin")))
+	if (!found)
 		return true;
+	struct span origin = *found;
 	return span_cut_start(&origin, admin->options.tls ? SPAN("https://") : SPAN("http://")) &&
 	       span_eq_nocase(origin, header(request, SPAN("Host")));
 }
