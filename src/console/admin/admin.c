@@ -92,9 +92,10 @@ static bool is_own_origin(const struct admin *admin, const struct http_request *
 		return false;
 	if (!found)
 		return true;
-	struct span origin = *found;
-	return span_cut_start(&origin, admin->options.tls ? SPAN("https://") : SPAN("http://")) &&
-	       span_eq_nocase(origin, header(request, SPAN("Host")));
+	struct span scheme = admin->options.tls ? SPAN("https://") : SPAN("http://");
+	struct span host = header(request, SPAN("Host"));
+	return host.len > 0 && span_starts(*found, scheme) &&
+	       span_eq_nocase(host, span_skip(*found, scheme.len));
 }
 
 static bool has_token(const struct admin *admin, const struct http_request *request)
