@@ -149,7 +149,7 @@ bool local_decide_settle(struct local_store *local, struct store_settle *settle)
 	if (r == 0)
 		r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
 	settle->op.error = r;
-	if (r < 0)
+	if (r != 0)
 		return true;
 	size = writes_note(settle) ? frame_note_size(store_text_cut(settle->text))
 	                           : frame_settle_size(settle);
@@ -161,7 +161,7 @@ bool local_decide_settle(struct local_store *local, struct store_settle *settle)
 		r = local_find_leased(local, settle->ticket, settle->attempt, &ticket);
 	if (r == 0)
 		r = local_put_answer(local, settle);
-	if (r < 0) {
+	if (r != 0) {
 		local_defer(local, settle, ERR_FULL);
 		return false;
 	}
