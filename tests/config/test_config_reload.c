@@ -210,7 +210,8 @@ static void nest(const char *path, const char *value, char *out, size_t room)
 	if (dot) {
 		char inner[TEXT_MAX];
 		nest(dot + 1, value, inner, sizeof(inner));
-		snprintf(out, room, "%.*s: { %s }", (int)(dot - path), path, inner);
+		int len = snprintf(out, room, "%.*s: { %s }", (int)(dot - path), path, inner);
+		assert_true(len > 0 && (size_t)len < room);
 	} else {
 		snprintf(out, room, "%s: %s", path, value);
 	}
