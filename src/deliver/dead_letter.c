@@ -65,7 +65,7 @@ static void admitted(struct store_op *op)
 void dead_letter_send(struct lane_attempt *attempt)
 {
 	static const unsigned char key[HASH_KEY_LEN] = "stile deadletter";
-	CHECK(attempt->lane->policy.has_dead_sink && attempt->filled);
+	CHECK(attempt->filled && attempt->stage != STAGE_FREE && attempt->stage != STAGE_OUT);
 	struct lane *lane = attempt->lane;
 	struct dead_letter *dead = mem_zalloc(1, sizeof(*dead));
 	struct metadata metadata = attempt->out.metadata;
@@ -105,7 +105,6 @@ void dead_letter_send(struct lane_attempt *attempt)
 
 void dead_letter_send_again(struct lane *lane)
 {
-	CHECK(!lane->dead_letters || lane->policy.has_dead_sink || lane->changing);
 	struct outlet_attempt *out = lane->dead_letters;
 	if (!out || (lane->now_ms < lane->dead_letter_at_ms && lane->life != LANE_STOPPING))
 		return;
@@ -117,6 +116,8 @@ void dead_letter_send_again(struct lane *lane)
 			lane_put_back(attempt, 0);
 		else if (lane_is_lost(attempt))
 			lane_leave(attempt);
+		else if (!lane->policy.has_dead_sink)
+			lane_settle(attempt, OUTCOME_DEAD); /* a reload has removed that sink */
 		else
 			dead_letter_send(attempt);
 	}

@@ -153,6 +153,30 @@ static void a_burial_is_repeated_and_not_the_attempt(void **state)
 	kit_close(&kit); /* it stays open */
 }
 
+/* A reload may come while the store is full: then the event is dead, as without that sink. */
+static void a_dead_letter_that_waits_needs_no_sink_after_a_change(void **state)
+{
+	(void)state;
+	struct outlet_result no = { .answer = OUTLET_REFUSED, .status = 400 };
+	start_with_dead_sink(&no);
+	kit.full = true;
+	uint64_t ticket = kit_admit(&kit, 0);
+	kit_advance(&kit, 3000);
+	assert_int_equal(kit_stats(&kit).dead_tickets, 0);
+	lane_prepare_change(kit.lane);
+	assert_true(lane_is_idle(kit.lane));
+	kit.options.policy.has_dead_sink = false;
+	kit.options.policy.dead_sink = 0;
+	lane_change(kit.lane, &kit.outlet, &kit.options.policy);
+	kit.full = false;
+	kit_advance(&kit, 3000);
+	assert_int_equal(kit.sent_count, 1);
+	assert_int_equal(kit_item(&kit, ticket).state, STORE_STATE_DEAD);
+	assert_int_equal(kit_item(&kit, ticket).status, 400);
+	assert_int_equal(kit_stats(&kit).due_tickets, 0); /* no other sink has it */
+	kit_close(&kit);
+}
+
 /* A sender's retry, or a person, sets it free; whoever reads the letters has one of it. */
 static void what_dies_again_is_one_dead_letter(void **state)
 {
@@ -860,6 +884,7 @@ int main(void)
 		cmocka_unit_test(what_is_given_up_is_a_dead_letter),
 		cmocka_unit_test(a_dead_letter_goes_to_its_sink_too),
 		cmocka_unit_test(a_burial_is_repeated_and_not_the_attempt),
+		cmocka_unit_test(a_dead_letter_that_waits_needs_no_sink_after_a_change),
 		cmocka_unit_test(what_dies_again_is_one_dead_letter),
 		cmocka_unit_test(what_is_paused_or_disabled_is_so_after_a_crash),
 		cmocka_unit_test(what_is_decided_meanwhile_is_written_down_next),
