@@ -229,7 +229,7 @@ def test_store_that_says_nothing_is_refused_fast_and_comes_back(fleet, backend):
                 answer = connection.post({"id": "while"}, path="/in/a")
                 detail = take_problem(answer, 503)
                 assert answer.header("retry-after") == "1"
-                return "away" in detail and node.metrics()["stile_store_away"].value() == 1
+                return "unreachable" in detail and node.metrics()["stile_store_away"].value() == 1
             eventually(away, "the breaker opens")
             began = time.monotonic()
             for _ in range(50):
