@@ -176,7 +176,7 @@ int answer_print(const char *command, struct span answer, bool json, answer_writ
 		r = write(answer, &text);
 	const char *problem = NULL;
 	if (r < 0)
-		problem = "the answer is not understood";
+		problem = "the gateway's answer cannot be read";
 	else if (text.failed)
 		problem = "no memory to print the answer";
 	else if ((text.len > 0 && fwrite(text.ptr, text.len, 1, stdout) != 1) ||

@@ -343,18 +343,18 @@ struct explain_options {
 
 static const struct option options[] = {
 	{ "preset", OPTION_TEXT, AT(choice.preset), "NAME", NULL, 0, 0, NULL,
-	  "whose event it is; stile help init lists them (default: auto)" },
+	  "the preset to use; stile help init lists them (default: auto)" },
 	{ "config", OPTION_TEXT, AT(choice.config), "FILE", NULL, 0, 0, NULL,
-	  "see it as a source of this configuration does" },
+	  "use a source of this configuration instead of a preset" },
 	{ "source", OPTION_TEXT, AT(choice.source), "NAME", NULL, 0, 0, NULL,
 	  "with --config: which source, if it has several" },
 	{ "header", OPTION_TEXTS, AT(headers), "'NAME: VALUE'", NULL, 0, 0, NULL,
-	  "a header that the event comes with; may be given several times" },
-	{ "path", OPTION_TEXT, AT(path), "PATH", NULL, 0, 0, NULL, "the path of its request" },
+	  "a header of the request; repeatable" },
+	{ "path", OPTION_TEXT, AT(path), "PATH", NULL, 0, 0, NULL, "the path of the request" },
 	{ "query", OPTION_TEXT, AT(query), "QUERY", NULL, 0, 0, NULL,
-	  "the query of its request, without the ?" },
+	  "the query of the request, without the ?" },
 	{ "json", OPTION_FLAG, AT(json), NULL, NULL, 0, 0, NULL,
-	  "one JSON object a line for each event" },
+	  "print one JSON object per line for each event" },
 };
 
 const struct option_table explain_option_table = { options, ARRAY_LEN(options) };

@@ -44,7 +44,7 @@ static int failed(const struct gateway_options *options, const struct http_url *
 	else
 		snprintf(where, sizeof(where), "%s port %u", parts->host, parts->port);
 	if (error == ERR_INVALID)
-		return error_fill(ret_text, error, "what answers at %s is no gateway%s", where,
+		return error_fill(ret_text, error, "%s is not a gateway%s", where,
 		                  parts->https ? ""
 		                               : "; if it listens with TLS, ask https://…, "
 		                                 "with its certificate as --ca");
@@ -87,7 +87,7 @@ static int ask(const struct gateway_options *options, const char *method, struct
 		               "or unix:/PATH",
 		               options->url);
 	if (r == 0 && options->ca && !parts.https)
-		r = error_fill(ret_text, ERR_INVALID, "--ca goes with an https:// address");
+		r = error_fill(ret_text, ERR_INVALID, "--ca needs an https:// address");
 	if (r == 0 && options->token_file)
 		r = read_token(options->token_file, &token, ret_text);
 	if (r < 0)
@@ -109,7 +109,7 @@ static int ask(const struct gateway_options *options, const char *method, struct
 		.limit_s = LIMIT_S,
 		.answer_max = GATEWAY_ANSWER_MAX,
 	};
-	r = url.failed ? error_fill(ret_text, url.failed, "no memory for the question")
+	r = url.failed ? error_fill(ret_text, url.failed, "not enough memory for the request")
 	               : http_ask(&question, &status, &body, &why);
 	if (r < 0 && !url.failed)
 		failed(options, &parts, r, &why, ret_text);
@@ -118,7 +118,7 @@ static int ask(const struct gateway_options *options, const char *method, struct
 	if (r == 0)
 		buf_append_span(out, buf_span(&body));
 	if (r == 0 && out->failed)
-		r = error_fill(ret_text, -ENOMEM, "no memory for the answer");
+		r = error_fill(ret_text, -ENOMEM, "not enough memory for the answer");
 end:
 	secret_wipe(memory, sizeof(memory));
 	buf_free(&url);
@@ -144,7 +144,7 @@ int gateway_print(const char *command, const struct gateway_options *options, co
 	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "" };
 	int code = EXIT_CODE_FAILED;
-	int r = target->failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
+	int r = target->failed ? error_fill(&text, ERR_TOO_LARGE, "the request is too long")
 	                       : ask(options, method, buf_span(target), &answer, &text);
 	if (r < 0)
 		fprintf(stderr, "stile %s: %s\n", command, text.text);

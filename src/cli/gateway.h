@@ -29,15 +29,15 @@ struct gateway_options {
 	{                                                                                   \
 		name, OPTION_TEXT, offsetof(type, field), value, standard, 0, 0, NULL, help \
 	}
-#define GATEWAY_OPTIONS(type, member)                                                                \
-	GATEWAY_TEXT(                                                                                \
-		"url", type, member.url, "URL", "http://127.0.0.1:8081",                             \
-		"the gateway's admin listener; https:// where it has TLS, unix:/PATH for a socket"), \
-		GATEWAY_TEXT(                                                                        \
-			"ca", type, member.ca, "FILE", NULL,                                         \
-			"with https: believe these certificates (PEM), such as the gateway's own"),  \
-		GATEWAY_TEXT("token-file", type, member.token_file, "FILE", NULL,                    \
-	                     "a file with the token, where the gateway wants one (admin.token)")
+#define GATEWAY_OPTIONS(type, member)                                                             \
+	GATEWAY_TEXT(                                                                             \
+		"url", type, member.url, "URL", "http://127.0.0.1:8081",                          \
+		"address of the gateway's admin listener: http://…, https://… or unix:/PATH"),    \
+		GATEWAY_TEXT(                                                                     \
+			"ca", type, member.ca, "FILE", NULL,                                      \
+			"with https: trust these certificates (PEM), such as the gateway's own"), \
+		GATEWAY_TEXT("token-file", type, member.token_file, "FILE", NULL,                 \
+	                     "file with the token, if the gateway requires one (admin.token)")
 
 /* GET of a target such as "/v1/why?id=1". The body is appended to `out` when the status is
  * 2xx; another status is an error (ERR_INVALID) with the gateway's text. */

@@ -14,9 +14,9 @@ struct init_options {
 
 static const struct option options[] = {
 	{ "preset", OPTION_TEXT, offsetof(struct init_options, preset), "NAME", "auto", 0, 0, NULL,
-	  "whose events are expected; stile help init lists them" },
+	  "the preset for the expected events; stile help init lists them" },
 	{ "out", OPTION_TEXT, offsetof(struct init_options, out), "FILE", NULL, 0, 0, NULL,
-	  "where to write; it must not be there yet (default: standard output)" },
+	  "the file to write; it must not exist (default: standard output)" },
 };
 
 const struct option_table init_option_table = { options, ARRAY_LEN(options) };
@@ -34,12 +34,12 @@ void init_write(const struct preset *preset, const struct preset_guide *guide, s
 		"# A configuration of stile for the preset %s:\n"
 		"# %s\n"
 		"#\n"
-		"# stile check FILE tells whether it is right and what it means,\n"
+		"# stile check FILE checks it for errors and shows what it means,\n"
 		"# stile serve --config FILE runs it.\n"
 		"#\n"
-		"# All options are in docs/configuration.md and in stile.yaml(5). An option that is\n"
-		"# commented out stands right behind its #: take the # away to use it, also on the\n"
-		"# lines below that are indented further.\n"
+		"# All options are in docs/configuration.md and in stile.yaml(5). To use an\n"
+		"# option that is commented out, remove its #, also on the lines below it that\n"
+		"# are indented further.\n"
 		"\n"
 		"# Only this machine can send to 127.0.0.1. For others: 0.0.0.0:8443, TLS and auth.\n"
 		"listen: 127.0.0.1:8080\n"
@@ -78,7 +78,7 @@ void init_write(const struct preset *preset, const struct preset_guide *guide, s
 		"    # The same key with other content: keep first, let through or reject.\n"
 		"    #on_conflict: keep first\n"
 		"\n"
-		"    # A rule of your own beside those of the preset: what may happen only once?\n"
+		"    # A claim of your own beside those of the preset: what may happen only once?\n"
 		"    #claims:\n"
 		"    #  - once: [customerId, orderId]\n"
 		"    #    window: 7d\n"
@@ -86,18 +86,18 @@ void init_write(const struct preset *preset, const struct preset_guide *guide, s
 	buf_append_span(
 		out,
 		SPAN("\n"
-	             "# New events are printed on standard output, one a line.\n"
+	             "# New events are printed on standard output, one per line.\n"
 	             "sinks:\n"
 	             "  out: stdout\n"
 	             "\n"
-	             "  # Or they are sent on as HTTP requests, each with the same key until it\n"
-	             "  # arrives. See docs/delivery.md.\n"
+	             "  # Or they are sent as HTTP requests. Every attempt for an event has the same\n"
+	             "  # key. See docs/delivery.md.\n"
 	             "  #crm:\n"
 	             "  #  http: https://crm.example.com/events\n"
 	             "  #  headers: { Authorization: \"Bearer ${CRM_TOKEN}\" }\n"
 	             "  #  timeout: 30s\n"
 	             "  #  retry: { first: 1s, max: 10m, for: 3d }\n"
-	             "  #  # Sent, and no answer came: retry, probe or park.\n"
+	             "  #  # When a request was sent and no answer arrived: retry, probe or park.\n"
 	             "  #  on_unknown: retry\n"
 	             "  #  rate: 50/s\n"
 	             "\n"

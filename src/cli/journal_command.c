@@ -66,7 +66,7 @@ static void print_report(const struct journal_report *report)
 	print_time("last event", report->last_event_ms);
 	if (report->torn_tail)
 		printf("torn tail      segment %" PRIu64 ", offset %" PRIu64
-		       ": a write that was cut short and never answered\n",
+		       ": an incomplete write that was never acknowledged\n",
 		       report->torn_segment, report->torn_offset);
 }
 
@@ -102,8 +102,8 @@ int journal_command(int argc, char **argv)
 	bool verifies = argc == 2 && strcmp(argv[0], "verify") == 0;
 	bool dumps = argc == 2 && strcmp(argv[0], "dump") == 0;
 	if (!verifies && !dumps) {
-		fprintf(stderr,
-		        "stile journal: expected verify DIR or dump DIR\ntry: stile help journal\n");
+		fprintf(stderr, "stile journal: expected verify DIR or dump DIR\n"
+		                "try: stile help journal\n");
 		return EXIT_CODE_USAGE;
 	}
 	struct journal_inspect_options options = { .path = argv[1] };

@@ -26,7 +26,7 @@ static int run_manual(int argc, char **argv);
 static const struct command commands[] = {
 	{ "serve", "stile serve [OPTION…]", "run the gateway", NULL, &serve_option_table,
 	  run_serve },
-	{ "check", "stile check [OPTION…] FILE", "say whether a configuration is right",
+	{ "check", "stile check [OPTION…] FILE", "check a configuration for errors",
 	  "  FILE                         the configuration; exit code 2 if it has errors\n",
 	  &check_option_table, check_command },
 	{ "init", "stile init [OPTION…]", "write a configuration to start from",
@@ -34,41 +34,42 @@ static const struct command commands[] = {
 	  "  sqs, lambda, journey, stripe, github, shopify, twilio\n",
 	  &init_option_table, init_command },
 	{ "journal", "stile journal verify|dump DIR", "read a data folder that no gateway has open",
-	  "  verify DIR                   say what is in it and whether it is sound\n"
+	  "  verify DIR                   show what is in it and whether it is damaged\n"
 	  "  dump DIR                     print its records as JSON lines\n",
 	  NULL, journal_command },
-	{ "why", "stile why [OPTION…] ID | --held", "tell what was decided about an event, and why",
+	{ "why", "stile why [OPTION…] ID | --held", "show what was decided about an event, and why",
 	  NULL, &why_option_table, why_command },
-	{ "advise", "stile advise [OPTION…]", "tell which windows are too short", NULL,
+	{ "advise", "stile advise [OPTION…]", "show which windows are too short", NULL,
 	  &advise_option_table, advise_command },
 	{ "tickets", "stile tickets [OPTION…] [show TICKET]",
-	  "list the deliveries that are open, or tell all about one event",
+	  "list the open deliveries, or show everything about one event",
 	  "  show TICKET                  the event's deliveries, and every attempt of each\n",
 	  &tickets_option_table, tickets_command },
 	{ "release", "stile release [OPTION…] [TICKET…]",
-	  "deliver what waits for a person: kept aside, parked or dead",
-	  "  TICKET                       which; without any, what the options mean\n",
+	  "deliver tickets that wait for a person: held, parked or dead",
+	  "  TICKET                       the tickets; without any, the options select them\n",
 	  &release_option_table, release_command },
-	{ "drop", "stile drop [OPTION…] [TICKET…]", "forget what waits for a person",
-	  "  TICKET                       which; without any, what the options mean\n",
+	{ "drop", "stile drop [OPTION…] [TICKET…]",
+	  "close tickets that wait for a person, without delivery",
+	  "  TICKET                       the tickets; without any, the options select them\n",
 	  &drop_option_table, drop_command },
 	{ "replay", "stile replay [OPTION…] [TICKET…]",
-	  "send events again, as new ones, once for each nonce",
-	  "  TICKET                       which; without any, what the options mean\n"
+	  "send events again, as new events, once for each nonce",
+	  "  TICKET                       the tickets; without any, the options select them\n"
 	  "\n"
 	  "  stile replay --state dead --sink crm --since 2h --dry-run\n",
 	  &replay_option_table, replay_command },
 	{ "sinks", "stile sinks [OPTION…] [pause|resume NAME]",
-	  "tell how the sinks are doing, pause one, or let it go on", NULL, &sinks_option_table,
+	  "show the state of the sinks, pause or resume one", NULL, &sinks_option_table,
 	  sinks_command },
-	{ "stats", "stile stats [OPTION…]", "print what a gateway counts", NULL,
+	{ "stats", "stile stats [OPTION…]", "print the counters of a gateway", NULL,
 	  &stats_option_table, stats_command },
 	{ "store", "stile store check|init|migrate [OPTION…] [URL]",
-	  "say whether a shared store is fit, or make it ready",
-	  "  check URL                    what is right and wrong with the server's settings; exit\n"
-	  "                               code 1 if stile would refuse it\n"
-	  "  init URL                     make the tables (PostgreSQL)\n"
-	  "  migrate URL                  bring the tables to this version (PostgreSQL)\n"
+	  "check a shared store, or prepare it",
+	  "  check URL                    check the settings of the server; exit code 1 if stile\n"
+	  "                               would refuse it\n"
+	  "  init URL                     create the tables (PostgreSQL)\n"
+	  "  migrate URL                  upgrade the tables to this version (PostgreSQL)\n"
 	  "\n"
 	  "  stile store check 'redis://:${REDIS_PASSWORD}@cache.example.com:6379'\n",
 	  &store_option_table, store_command },
@@ -79,8 +80,8 @@ static const struct command commands[] = {
 	  "  stile filter --preset genesys < events.ndjson > unique.ndjson\n"
 	  "  zcat events.ndjson.gz | stile filter --rejected doubles.ndjson > unique.ndjson\n",
 	  &filter_option_table, filter_command },
-	{ "explain", "stile explain [OPTION…] [FILE…]", "tell how a recipe sees an event",
-	  "  FILE                         an event, several a line each, or an array of them;\n"
+	{ "explain", "stile explain [OPTION…] [FILE…]", "show how a recipe reads an event",
+	  "  FILE                         an event, several events (one per line), or an array;\n"
 	  "                               - or no FILE: standard input\n",
 	  &explain_option_table, explain_command },
 	{ "manual", "stile manual stile.1|stile.yaml.5|options", "print a page of the manual",
@@ -102,13 +103,14 @@ static const struct command *find_command(const char *name)
 
 static void print_overview(FILE *out)
 {
-	fprintf(out,
-	        "stile makes at-least-once systems act once.\n\nusage: stile COMMAND [OPTION…]\n\n");
+	fprintf(out, "stile makes at-least-once systems act once.\n"
+	             "\n"
+	             "usage: stile COMMAND [OPTION…]\n"
+	             "\n");
 	for (size_t i = 0; i < ARRAY_LEN(commands); i++)
 		fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-	fprintf(out,
-	        "\nstile help COMMAND tells more. Exit codes: 0 done, 1 failed, 2 usage, 3 damaged "
-	        "data.\n");
+	fprintf(out, "\nSee stile help COMMAND. Exit codes: 0 done, 1 failed, 2 usage, 3 damaged "
+	             "data.\n");
 }
 
 static void print_command(const struct command *command, FILE *out)
@@ -211,7 +213,7 @@ int main(int argc, char **argv)
 {
 	if (!claim_standard_descriptors()) {
 		fprintf(stderr,
-		        "stile: standard output is closed, and what it prints would be lost\n");
+		        "stile: standard output is closed; it must be open, since events are printed there\n");
 		return EXIT_CODE_FAILED;
 	}
 	if (argc < 2) {

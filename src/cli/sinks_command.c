@@ -25,7 +25,7 @@ static const struct answer_column columns[] = {
 	{ "SINK", "sink" },
 	{ "STATE", "state" },
 	{ "WAITING", "waiting" },
-	{ "UNDER WAY", "in_flight" },
+	{ "IN FLIGHT", "in_flight" },
 	{ "LIMIT", "limit" },
 	{ "BREAKER", "breaker" },
 	{ "DONE", "outcomes.done" },

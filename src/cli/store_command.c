@@ -69,7 +69,7 @@ static int check(const struct config *config, bool json)
 	if (json)
 		printf("%.*s\n", (int)findings.out.len, findings.out.ptr ? findings.out.ptr : "");
 	else
-		printf("\n%s\n", findings.errors > 0     ? "not fit: mend the errors first"
+		printf("\n%s\n", findings.errors > 0     ? "not fit: correct the errors first"
 		                 : findings.warnings > 0 ? "fit, with warnings"
 		                                         : "fit");
 	buf_free(&findings.out);

@@ -40,29 +40,30 @@ struct tickets_options {
 #define TICKETS_TEXT(name, field, value, help) \
 	TICKETS_OPTION(name, OPTION_TEXT, field, value, NULL, 0, 0, help)
 
-#define TICKETS_FILTER(states)                                                                \
-	TICKETS_TEXT("state", state, "STATE", states),                                        \
-		TICKETS_TEXT("source", source, "NAME", "only of this source"),                \
-		TICKETS_TEXT("sink", sink, "NAME", "only for this sink"),                     \
-		TICKETS_TEXT("type", type, "PATTERN",                                         \
-	                     "only events of this type; * stands for any characters"),        \
-		TICKETS_TEXT("entity", entity, "TEXT", "only events of this entity"),         \
-		TICKETS_TEXT("id", id, "TEXT", "only events with this id of the sender's"),   \
-		TICKETS_TEXT("since", since, "TIME",                                          \
-	                     "only first seen at this time (2026-01-02T03:04:05Z) or later; " \
-	                     "2h: two hours ago"),                                            \
-		TICKETS_TEXT("until", until, "TIME", "only first seen before this time")
+#define TICKETS_FILTER(states)                                                                  \
+	TICKETS_TEXT("state", state, "STATE", states),                                          \
+		TICKETS_TEXT("source", source, "NAME", "only events of this source"),           \
+		TICKETS_TEXT("sink", sink, "NAME", "only tickets for this sink"),               \
+		TICKETS_TEXT("type", type, "PATTERN",                                           \
+	                     "only events of this type; * stands for any characters"),          \
+		TICKETS_TEXT("entity", entity, "TEXT", "only events of this entity"),           \
+		TICKETS_TEXT("id", id, "TEXT", "only events with this id"),                     \
+		TICKETS_TEXT(                                                                   \
+			"since", since, "TIME",                                                 \
+			"only events first seen at this time (2026-01-02T03:04:05Z) or later; " \
+			"2h: two hours ago"),                                                   \
+		TICKETS_TEXT("until", until, "TIME", "only events first seen before this time")
 #define TICKETS_JSON \
 	TICKETS_OPTION("json", OPTION_FLAG, json, NULL, NULL, 0, 0, "print answers as JSON")
 
 static const struct option list_table[] = {
 	GATEWAY_OPTIONS(struct tickets_options, gateway),
-	TICKETS_FILTER("only in these states, with commas: due, leased, held, parked, dead, "
-	               "closed; open (those but closed) is the default, all is all"),
+	TICKETS_FILTER(
+		"only in these states, with commas: due, leased, held, parked, dead, closed; open (the default) is all but closed, all is all"),
 	TICKETS_OPTION("limit", OPTION_COUNT, limit, "N", "100", 1, 1000000,
-	               "limit of tickets to list"),
+	               "largest number of tickets to list"),
 	TICKETS_OPTION("payload", OPTION_FLAG, payload, NULL, NULL, 0, 0,
-	               "with show: also the event's bytes"),
+	               "with show: also print the event"),
 	TICKETS_JSON,
 };
 const struct option_table tickets_option_table = { list_table, ARRAY_LEN(list_table) };
@@ -70,16 +71,15 @@ const struct option_table tickets_option_table = { list_table, ARRAY_LEN(list_ta
 #define WAITING_STATES                                                                   \
 	"only in these states, with commas: held, parked, dead, which are the default, " \
 	"due, leased, or open (all of them)"
-#define DRY_RUN                                                           \
-	TICKETS_OPTION("dry-run", OPTION_FLAG, dry_run, NULL, NULL, 0, 0, \
-	               "only count what is meant")
+#define DRY_RUN \
+	TICKETS_OPTION("dry-run", OPTION_FLAG, dry_run, NULL, NULL, 0, 0, "only count the tickets")
 
 static const struct option release_table[] = {
 	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER(WAITING_STATES),
 	DRY_RUN,
 	TICKETS_OPTION("drop", OPTION_FLAG, drop, NULL, NULL, 0, 0,
-	               "forget the events instead, as stile drop does"),
+	               "drop the tickets instead, same as stile drop"),
 	TICKETS_JSON,
 };
 static const struct option drop_table[] = {
@@ -92,12 +92,12 @@ static const struct option replay_table[] = {
 	GATEWAY_OPTIONS(struct tickets_options, gateway),
 	TICKETS_FILTER("only in these states, with commas: closed, parked, dead"),
 	DRY_RUN,
-	TICKETS_TEXT("nonce", nonce, "TEXT",
-	             "the name of this replay: under one name an event is sent once; without it "
-	             "one is made and printed"),
-	TICKETS_TEXT("to", to, "SINK", "send it to this sink instead of its own"),
+	TICKETS_TEXT(
+		"nonce", nonce, "TEXT",
+		"name of this replay: under one name, stile sends each ticket only once; without it, stile makes a name and prints it"),
+	TICKETS_TEXT("to", to, "SINK", "send to this sink instead of the original one"),
 	TICKETS_OPTION("rate", OPTION_COUNT, rate, "N", "50", 1, 100000,
-	               "limit of tickets a second"),
+	               "largest number of tickets a second"),
 	TICKETS_JSON,
 };
 const struct option_table release_option_table = { release_table, ARRAY_LEN(release_table) };
@@ -181,7 +181,7 @@ static int list(const struct tickets_options *options)
 			buf_printf(&target, "&cursor=%.*s", (int)next.len, next.ptr);
 		buf_clear(&answer);
 		r = target.failed
-		            ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
+		            ? error_fill(&text, ERR_TOO_LARGE, "the request is too long")
 		            : gateway_get(&options->gateway, buf_span(&target), &answer, &text);
 		if (r == 0)
 			r = print_page(options, buf_span(&answer), first, &next);
@@ -189,12 +189,12 @@ static int list(const struct tickets_options *options)
 		left -= r > 0 ? (uint64_t)r : 0;
 	} while (r >= 0 && next.len > 0 && left > 0);
 	if (r >= 0 && next.len > 0 && !options->json)
-		fprintf(stderr, "there are more; --limit shows them\n");
+		fprintf(stderr, "there are more; a larger --limit shows them\n");
 	buf_free(&target);
 	buf_free(&answer);
 	if (r < 0)
 		return failed("tickets", NULL,
-		              text.text[0] ? text.text : "the answer is not understood");
+		              text.text[0] ? text.text : "the gateway's answer cannot be read");
 	return fflush(stdout) == 0 ? EXIT_CODE_OK
 	                           : failed("tickets", NULL, "the answer cannot be printed");
 }
@@ -361,7 +361,7 @@ static int run_job(const struct tickets_options *options, const struct deed *dee
 {
 	struct buf answer = { .cap = GATEWAY_ANSWER_MAX };
 	struct error_text text = { "" };
-	int r = target->failed ? error_fill(&text, ERR_TOO_LARGE, "the question is too long")
+	int r = target->failed ? error_fill(&text, ERR_TOO_LARGE, "the request is too long")
 	                       : gateway_post(&options->gateway, buf_span(target), &answer, &text);
 	if (r == 0)
 		r = wait_for_job(options, &answer, &text);
@@ -371,7 +371,7 @@ static int run_job(const struct tickets_options *options, const struct deed *dee
 		struct span why = SPAN_EMPTY;
 		if (answer_value(buf_span(&answer), "error", &why) < 0)
 			why = SPAN_EMPTY;
-		error_fill(&text, ERR_INVALID, "the job did not come to its end%s%.*s",
+		error_fill(&text, ERR_INVALID, "the job did not finish%s%.*s",
 		           why.len > 0 ? ": " : "", (int)why.len, why.ptr ? why.ptr : "");
 		code = failed(deed->command, ticket, text.text);
 	}
@@ -420,9 +420,9 @@ static int run(struct option_table table, const struct deed *deed, int argc, cha
 			                           "expected tickets, 11 letters and digits each");
 	if ((rest > 0) == filter_given(&options))
 		return command_usage_error(deed->command,
-		                           "expected tickets, or options that say which are meant");
+		                           "expected tickets, or options that select them");
 	if (rest > 0 && options.dry_run && deed != &deed_replay)
-		return command_usage_error(deed->command, "--dry-run goes with a filter");
+		return command_usage_error(deed->command, "--dry-run needs a filter");
 	if (rest == 0) {
 		struct buf target = { .cap = TARGET_MAX };
 		buf_printf(&target, "/v1/%s?dry_run=%d", deed->name, options.dry_run);

@@ -89,7 +89,7 @@ static int put_difference(struct buf *out, struct span count, struct span paths)
 	if (count.len == 0)
 		return 0;
 	if (number_of(count) == 0) {
-		buf_append_span(out, SPAN("      they differ in how they are written only\n"));
+		buf_append_span(out, SPAN("      they differ only in spelling\n"));
 		return 0;
 	}
 	buf_append_span(out, SPAN("      they differ in "));
@@ -202,7 +202,7 @@ static void put_nothing(struct buf *out, const struct answer_members *answer, st
 	put_printed(out, " among ", records, "; ");
 	put_printed(out, "the oldest is of ", oldest, "\n");
 	if (one_in > 1)
-		buf_printf(out, "of events that pass, one in %llu leaves a trace now\n",
+		buf_printf(out, "of events that pass, one in %llu is traced now\n",
 		           (unsigned long long)one_in);
 }
 
@@ -233,7 +233,7 @@ int why_write_text(struct span json, struct buf *out)
 			put_nothing(out, &answer, answer.texts[i]);
 	if (held && !found)
 		buf_append_span(out, next.len == 0 ? SPAN("nothing is kept aside\n")
-		                                   : SPAN("nothing of this source so far\n"));
+		                                   : SPAN("no events from this source so far\n"));
 	if (next.len > 0)
 		put_printed(out,
 		            found ? "\nmore: stile why --held --before "
@@ -269,7 +269,7 @@ static int put_advice(void *user, struct span element, uint32_t index)
 	}
 	if (number_of(advice.texts[4]) > 0)
 		put_printed(out, "; about ", advice.texts[4],
-		            " came back after the window and passed");
+		            " returned after the window and passed");
 	buf_append_char(out, '\n');
 	return 0;
 }
@@ -283,7 +283,7 @@ int advise_write_text(struct span json, struct buf *out)
 	if (r == 0)
 		r = answer_each(answer.texts[0], out, put_advice);
 	if (r == 0 && out->len == before)
-		buf_append_span(out, SPAN("no such source, and no event of any has been seen\n"));
+		buf_append_span(out, SPAN("no such source, or no event yet\n"));
 	return r;
 }
 
@@ -321,22 +321,22 @@ static const struct {
 	}
 #define OPTION_DATA                                  \
 	WHY_OPTION("data", OPTION_TEXT, data, "DIR", \
-	           "read this data folder instead, whether or not a gateway has it")
-#define OPTION_SOURCE WHY_OPTION("source", OPTION_TEXT, source, "NAME", "only this source")
+	           "read this data folder instead, even while a gateway uses it")
+#define OPTION_SOURCE WHY_OPTION("source", OPTION_TEXT, source, "NAME", "limit to this source")
 #define OPTION_JSON WHY_OPTION("json", OPTION_FLAG, json, NULL, "print the answer as JSON")
 
 static const struct option why_table[] = {
 	GATEWAY_OPTIONS(struct why_options, gateway),
 	OPTION_DATA,
 	{ "by", OPTION_CHOICE, offsetof(struct why_options, by), "WHAT", "any", 0, 0,
-	  "any|id|ticket|key", "what ID is: an id, a ticket, a key or one of its parts" },
+	  "any|id|ticket|key", "what ID is: any, id, ticket or key" },
 	{ "held", OPTION_FLAG, offsetof(struct why_options, held), NULL, NULL, 0, 0, NULL,
-	  "list the events that are kept aside, the newest first, instead of asking for one" },
+	  "list the held events instead, newest first" },
 	{ "before", OPTION_TEXT, offsetof(struct why_options, before), "TICKET", NULL, 0, 0, NULL,
-	  "with --held: go on behind this ticket" },
+	  "with --held: continue the list after this ticket" },
 	OPTION_SOURCE,
 	{ "limit", OPTION_COUNT, offsetof(struct why_options, limit), "N", "20", 1, WHY_LIMIT_MAX,
-	  NULL, "how many repeats of an event are listed, or events that are kept aside" },
+	  NULL, "number of repeats, or of held events, to list" },
 	OPTION_JSON,
 };
 
@@ -431,7 +431,7 @@ static int look_up(const char *command, answer_write_fn *write, const struct why
 	if (id)
 		question.about = by_names[options->by].about;
 	if (!set_value(&question.value, id) || !set_value(&question.source, options->source))
-		return command_usage_error(command, "what is asked for is too long");
+		return command_usage_error(command, "the request is too long");
 	return read_folder(command, write, options, &question);
 }
 
@@ -443,11 +443,11 @@ int why_command(int argc, char **argv)
 	if (options_parse(why_option_table, argc, argv, &options, &rest, &text) != 0)
 		return command_usage_error("why", text.text);
 	if (options.held && options.data)
-		return command_usage_error("why",
-		                           "--held asks a gateway: a folder does not tell what is "
-		                           "held now");
+		return command_usage_error(
+			"why",
+			"--held asks a gateway: a data folder does not say what is held now");
 	if (options.before && !options.held)
-		return command_usage_error("why", "--before goes with --held");
+		return command_usage_error("why", "--before needs --held");
 	if (rest != (options.held ? 0 : 1) || (rest == 1 && argv[0][0] == 0))
 		return command_usage_error("why", "expected one id, ticket or key, or --held");
 	return look_up("why", why_write_text, &options, options.held ? NULL : argv[0]);
@@ -464,6 +464,6 @@ int advise_command(int argc, char **argv)
 		return command_usage_error("advise", "expected options only");
 	if (options.window_ms > 0 && !options.data)
 		return command_usage_error("advise",
-		                           "--window goes with --data: a gateway knows its own");
+		                           "--window needs --data: a gateway uses its own windows");
 	return look_up("advise", advise_write_text, &options, NULL);
 }

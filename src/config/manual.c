@@ -147,17 +147,17 @@ static void print_stile_1(struct command_list list, FILE *out)
 	print_head("stile", 1, "makes at-least-once systems act once", out);
 	fputs(".SH SYNOPSIS\n\\fBstile\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR…]\n"
 	      ".SH DESCRIPTION\n"
-	      "stile takes in events over HTTP, decides durably whether it has seen each one\n"
-	      "before, and passes on only what is new.\n"
-	      "An option is written \\fB\\-\\-name VALUE\\fR or \\fB\\-\\-name=VALUE\\fR.\n"
-	      "Durations carry a unit (500ms, 10s, 5m, 24h, 4d, 2w), sizes too (64KiB, 1MiB).\n"
+	      "stile receives events over HTTP, decides durably whether it has seen each one\n"
+	      "before, and passes on only the new ones.\n"
+	      "Write an option as \\fB\\-\\-name VALUE\\fR or \\fB\\-\\-name=VALUE\\fR.\n"
+	      "Durations need a unit (500ms, 10s, 5m, 24h, 4d, 2w), and so do sizes (64KiB, 1MiB).\n"
 	      ".SH COMMANDS\n",
 	      out);
 	for (size_t i = 0; i < list.count; i++)
 		print_command(&list.commands[i], out);
 	fputs(".SH EXIT STATUS\n"
 	      ".TP\n\\fB0\\fR\ndone\n"
-	      ".TP\n\\fB1\\fR\nit could not be done; the message says why\n"
+	      ".TP\n\\fB1\\fR\nfailed; the message says why\n"
 	      ".TP\n\\fB2\\fR\nusage: unknown command or option, bad value, bad configuration\n"
 	      ".TP\n\\fB3\\fR\nstored data is damaged\n"
 	      ".SH SEE ALSO\n\\fBstile.yaml\\fR(5)\n",
@@ -185,9 +185,9 @@ static void print_option(const struct config_option *option, FILE *out)
 		fputs(".\n", out);
 	}
 	if (option->flag) {
-		fputs("The same as \\fB\\-\\-", out);
+		fputs("Same as \\fB\\-\\-", out);
 		print_roff(option->flag, out);
-		fputs("\\fR of \\fBstile serve\\fR, which counts more.\n", out);
+		fputs("\\fR of \\fBstile serve\\fR, which takes precedence.\n", out);
 	}
 	if (!is_section(option) && !config_option_reloads(option))
 		fputs("A change needs a restart.\n", out);
@@ -211,14 +211,14 @@ static void print_yaml_5(FILE *out)
 	print_head("stile.yaml", 5, "the configuration file of stile", out);
 	fputs(".SH DESCRIPTION\n"
 	      "YAML without anchors, aliases and tags.\n"
-	      "Durations carry a unit (500ms, 10s, 5m, 24h, 4d, 2w), sizes too (64KiB, 1MiB).\n"
-	      "\\fB${NAME}\\fR in a text is replaced by the variable of the environment,\n"
-	      "\\fB${NAME:\\-text}\\fR by the text if there is none; \\fB$$\\fR is a dollar.\n"
+	      "Durations need a unit (500ms, 10s, 5m, 24h, 4d, 2w), and so do sizes (64KiB, 1MiB).\n"
+	      "\\fB${NAME}\\fR in a text is replaced by the environment variable,\n"
+	      "\\fB${NAME:\\-text}\\fR by the text if it is not set; \\fB$$\\fR is a dollar sign.\n"
 	      "A secret may also be \\fBfile:PATH\\fR.\n"
-	      "\\fBstile check\\fR tells all mistakes at once, \\fBstile init\\fR writes a file to\n"
+	      "\\fBstile check\\fR reports all errors at once, \\fBstile init\\fR writes a file to\n"
 	      "start from.\n"
 	      ".SH OPTIONS\n"
-	      "In the names below * stands for a name that you choose, [] for each of a list.\n",
+	      "In the names below, * stands for a name that you choose, [] for each entry of a list.\n",
 	      out);
 	const struct config_option *row;
 	for (size_t i = 0; (row = config_table_row(i)); i++)
@@ -226,13 +226,14 @@ static void print_yaml_5(FILE *out)
 	print_presets(out);
 	fputs(".SH PARTS\n"
 	      "A part names one value of an event.\n"
-	      ".TP\n\\fBcustomerId, detail.id, items[0].id, items[*].id, detail[\"odd.name\"]\\fR\n"
-	      "members of the body; with [*] all of a list, in their order\n"
+	      ".TP\n"
+	      "\\fBcustomerId, detail.id, items[0].id, items[*].id, detail[\"odd.name\"]\\fR\n"
+	      "members of the body; [*]: all elements of a list, in order\n"
 	      ".TP\n\\fBheader:NAME, query:NAME, form:NAME, path:2, const:TEXT, body\\fR\n"
-	      "a header, a parameter of the query or of a form, a segment of the path from 1,\n"
+	      "a header, a parameter of the query or of a form, a segment of the path (counted from 1),\n"
 	      "the text itself, the whole body\n"
-	      ".PP\nA question mark behind it (\\fBdetail.code?\\fR): it may be missing, which is a "
-	      "value like another.\n"
+	      ".PP\n"
+	      "A part with a question mark at the end (\\fBdetail.code?\\fR) is optional: missing is a value like any other.\n"
 	      ".SH SEE ALSO\n\\fBstile\\fR(1)\n",
 	      out);
 }

@@ -118,8 +118,8 @@ static int choose_source(const char *command, const struct source_choice_options
 	if (options->source)
 		source = config_find_source(config, span_str(options->source));
 	else if (config->source_count > 1)
-		return command_usage_error(command, "the configuration has several sources: which "
-		                                    "--source is meant?");
+		return command_usage_error(
+			command, "the configuration has several sources: name one with --source");
 	if (!source)
 		return unknown_source(command, config, options->source);
 	struct recipe_spec spec = source->recipe;
@@ -152,7 +152,7 @@ int source_choice_make(const char *command, const struct source_choice_options *
 	if (options->config && options->preset)
 		return command_usage_error(command, "--preset or --config, not both");
 	if (options->source && !options->config)
-		return command_usage_error(command, "--source goes with --config");
+		return command_usage_error(command, "--source needs --config");
 	if (options->config)
 		code = load(command, options->config, &choice.config);
 	if (code == EXIT_CODE_OK)

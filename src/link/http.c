@@ -732,9 +732,9 @@ static int explain(CURL *easy, const struct asking *asking, CURLcode code, const
 		if (asking->error == ERR_TOO_LARGE)
 			return error_fill(ret_text, ERR_TOO_LARGE,
 			                  "the answer is longer than %zu bytes", ask->answer_max);
-		return error_fill(ret_text, -ENOMEM, "no memory for the answer");
+		return error_fill(ret_text, -ENOMEM, "not enough memory for the answer");
 	case CURLE_OUT_OF_MEMORY:
-		return error_fill(ret_text, -ENOMEM, "no memory for the question");
+		return error_fill(ret_text, -ENOMEM, "not enough memory for the request");
 	case CURLE_SSL_CACERT_BADFILE:
 		return error_fill(ret_text, -EPROTO,
 		                  "%s cannot be read, or holds no certificate (PEM)",

@@ -376,8 +376,7 @@ int filter_command(int argc, char **argv)
 		/* Every event would be bad: better reported once. */
 		error_fill(
 			&text, 0,
-			"these events are known by their header %.*s, which a file does not have: "
-			"give {\"headers\":{…},\"body\":…}, with --envelope",
+			"these events are recognised by their header %.*s, which a file does not have: use --envelope and {\"headers\":{…},\"body\":…}",
 			(int)choice.header.len, choice.header.ptr);
 		code = command_usage_error("filter", text.text);
 	} else {

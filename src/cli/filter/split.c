@@ -278,7 +278,7 @@ int filter_envelope_open(struct filter_envelope *envelope, struct span text,
 		                  "expected an envelope, {\"headers\":{…},\"body\":…}");
 	buf_clear(&envelope->memory);
 	if (buf_reserve(&envelope->memory, text.len) < 0)
-		return error_fill(ret_problem, -ENOMEM, "no memory for an envelope");
+		return error_fill(ret_problem, -ENOMEM, "not enough memory for an envelope");
 	struct span rest = headers.type == JSON_OBJECT ? headers.text : SPAN("{}");
 	while (count < HTTP1_HEADERS_MAX && json_member_next(&rest, &name, &value)) {
 		if (name.len == 0 || value.len <= 2 || value.ptr[0] != '"')
