@@ -44,7 +44,7 @@ static int failed(const struct gateway_options *options, const struct http_url *
 	else
 		snprintf(where, sizeof(where), "%s port %u", parts->host, parts->port);
 	if (error == ERR_INVALID)
-		return error_fill(ret_text, error, "%s is not a gateway%s", where,
+		return error_fill(ret_text, error, "%s is no gateway%s", where,
 		                  parts->https ? ""
 		                               : "; if it listens with TLS, ask https://…, "
 		                                 "with its certificate as --ca");

@@ -62,7 +62,7 @@ static void an_unknown_event_is_told_with_what_was_looked_for(void **state)
 	(void)state;
 	const char *said = explain("stripe", "{\"id\":\"e1\",\"object\":\"charge\"}");
 	assert_says(said, "this is     nothing that the recipe knows\n");
-	assert_says(said, "refused     not known as any kind of event");
+	assert_says(said, "refused     not recognised as an event");
 	assert_says(said, "looked for  stripe                   object is not event but charge\n");
 }
 

@@ -334,7 +334,7 @@ static void test_a_bad_question_is_refused_with_a_reason(void **state)
 		{ "held=1&before=x", "before" },
 		{ "id=a&limit=501", "limit" },
 		{ "id=a&limit=x", "limit" },
-		{ "id=a&format=xml", "format is json" },
+		{ "id=a&format=xml", "format: expected json" },
 		{ "id=a&format=text", "stile why and stile advise print text" },
 		{ "idd=a", "unknown parameter idd; there are id, ticket, key, any, held, source, "
 		           "before, limit and format" },

@@ -332,13 +332,13 @@ static void bodies_without_an_id_are_refused_with_what_was_expected(void **state
 		{ "\"id\"", "expected a JSON object, found a string" },
 		{ "null", "expected a JSON object, found null" },
 		{ "{}",
-		  "not known as any kind of event; for a plain expected the member id, found nothing" },
+		  "not recognised as an event; the recipe plain expected the member id, found nothing" },
 		{ "{\"id\":null}",
-		  "not known as any kind of event; for a plain expected the member id, found null" },
+		  "not recognised as an event; the recipe plain expected the member id, found null" },
 		{ "{\"id\":\"\"}",
-		  "not known as any kind of event; for a plain expected the member id, found an empty string" },
+		  "not recognised as an event; the recipe plain expected the member id, found an empty string" },
 		{ "{\"detail\":{\"id\":\"1\"}}",
-		  "not known as any kind of event; for a plain expected the member id, found nothing" },
+		  "not recognised as an event; the recipe plain expected the member id, found nothing" },
 	};
 	(void)state;
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {

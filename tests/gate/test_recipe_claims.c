@@ -398,7 +398,7 @@ static void conditions_pick_the_case(void **state)
 		struct bench_run run = bench_body(recipe, body);
 		if (!rows[i][1])
 			assert_string_equal(run.problem.text,
-			                    "not known as any kind of event; for a not b expected "
+			                    "not recognised as an event; the recipe not b expected "
 			                    "the member kind not b, found a string");
 		else if (run.error != 0 || strcmp(run.result.event.name, rows[i][1]) != 0)
 			fail_msg("%s: %s", body,

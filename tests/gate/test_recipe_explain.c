@@ -52,7 +52,7 @@ static void what_is_missing_is_told(void **state)
 	assert_told(text, "\"fate\":\"skipped\",\"why\":\"expected the member "
 	                  "detail.eventBody.modifiedDate, found nothing\"");
 	text = explain(recipe, "{\"id\":\"1\",\"source\":\"other\"}");
-	assert_told(text, "\"refused\":\"not known as any kind of event");
+	assert_told(text, "\"refused\":\"not recognised as an event");
 	assert_told(text, "{\"part\":\"source\",\"is\":\"aws.partner/genesys.com*\","
 	                  "\"type\":\"a string\",\"value\":\"other\",\"holds\":false}");
 	text = explain(recipe, "{");
@@ -70,7 +70,7 @@ static void events_in_strings_and_batches_are_told(void **state)
 	assert_told(text, "\"case\":\"plain\"");
 	text = explain(recipe, "[{\"id\":\"1\"},{},{\"id\":\"2\"}]");
 	assert_told(text, "{\"batch\":true,\"events\":[{");
-	assert_told(text, "\"refused\":\"not known");
+	assert_told(text, "\"refused\":\"not recognised");
 	text = explain(recipe, "[{\"id\":\"1\"}");
 	assert_told(text, "],\"refused\":\"expected a JSON array of events");
 	recipe_free(recipe);

@@ -164,7 +164,7 @@ int admin_filter_parse(const struct console *console, struct span query, uint64_
 	if (r == 0 && ret_problem->text[0])
 		r = ERR_INVALID;
 	if (r == 0 && filter.type.given && pattern_split(filter_span(&filter.type), &pattern) < 0)
-		r = error_fill(ret_problem, ERR_INVALID, "type: too many asterisks");
+		r = error_fill(ret_problem, ERR_INVALID, "type: expected at most 15 asterisks");
 	if (r == 0 && filter.sink.given)
 		filter.sink_number = sink_number(console, filter_span(&filter.sink));
 	if (r == 0)

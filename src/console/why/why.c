@@ -60,7 +60,7 @@ static int set_parameter(struct why_question *question, struct span name,
 		if (!span_eq(text, SPAN("json")))
 			return error_fill(
 				ret_text, ERR_INVALID,
-				"format is json; the commands stile why and stile advise print text");
+				"format: expected json; the commands stile why and stile advise print text");
 	} else {
 		CHECK(span_eq(name, SPAN("source")));
 		question->source = *value;

@@ -355,7 +355,8 @@ static int read_event(struct reading *reading, struct claims_item *item)
 		return r;
 	const struct source *source = source_named(reading->set, name);
 	if (!source)
-		return error_fill(reading->problem, ERR_INVALID, "no such source");
+		return error_fill(reading->problem, ERR_INVALID,
+		                  "no such source: expected the name of a configured source");
 	if (event.type != JSON_OBJECT)
 		return error_fill(reading->problem, ERR_INVALID,
 		                  "expected an object in event, found %s",

@@ -263,7 +263,7 @@ int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
 		struct recipe_value value = recipe_part_value(run, test->part);
 		recipe_part_name(&recipe->parts[test->part], name);
 		return error_fill(ret_problem, ERR_INVALID,
-		                  "not known as any kind of event; for a %s expected %s%s%.*s, "
+		                  "not recognised as an event; the recipe %s expected %s%s%.*s, "
 		                  "found %s",
 		                  last->name, name,
 		                  test->any      ? ""
@@ -271,7 +271,8 @@ int recipe_refuse(struct recipe_run *run, struct error_text *ret_problem)
 		                                 : " ",
 		                  (int)test->text.len, test->text.ptr, recipe_value_name(&value));
 	}
-	return error_fill(ret_problem, ERR_INVALID, "not known as any kind of event");
+	return error_fill(ret_problem, ERR_INVALID,
+	                  "not recognised as an event: no recipe matches");
 }
 
 /* `it` is the case that was found, or NULL. Its own claims, or those of the event that is
