@@ -106,9 +106,9 @@ static bool check_to(struct config_reader *reader, struct span name)
 	const struct config *config = reader->config;
 	struct suggest suggest = suggest_begin(name);
 	if (span_eq(name, NOWHERE)) {
-		config_tell_at(reader, CONFIG_ERROR, config_mark_of(config, name.ptr).place,
-		               "found none beside sinks, expected sinks, or none alone: events "
-		               "that are only decided, and go nowhere");
+		config_tell_at(
+			reader, CONFIG_ERROR, config_mark_of(config, name.ptr).place,
+			"found none beside sinks, expected sinks, or none alone: the events are decided and not delivered");
 		return false;
 	}
 	if (config_find_sink(config, name))
@@ -127,7 +127,7 @@ static bool check_nowhere(struct config_reader *reader, const struct config_rout
 	size_t at = config_enter(reader, SPAN("order_by"));
 	config_tell_at(reader, CONFIG_ERROR,
 	               config_mark_of(reader->config, route->order_by.ptr).place,
-	               "has no meaning with to: none, by which nothing is delivered");
+	               "has no effect with to: none, which delivers nothing");
 	config_leave(reader, at);
 	return false;
 }
@@ -173,9 +173,9 @@ static void check_source(struct config_reader *reader, const struct route_set *s
 	size_t at = config_enter(reader, SPAN("sources"));
 	config_enter(reader, source->name);
 	if (reader->config->route_count > 0 && routes == 0)
-		config_tell_at(reader, CONFIG_WARNING, source->place,
-		               "no route is for its events: they are decided and go nowhere "
-		               "(to: none, if that is meant)");
+		config_tell_at(
+			reader, CONFIG_WARNING, source->place,
+			"no route matches its events: they are decided and not delivered (to: none, if this is intended)");
 	if (reach > ROUTE_LEGS_MAX)
 		config_tell_at(reader, CONFIG_ERROR, source->place,
 		               "its events may go to %u sinks at once, expected at most %u", reach,
@@ -198,7 +198,7 @@ static void check_sink(struct config_reader *reader, const struct config_sink *s
 	size_t at = config_enter(reader, SPAN("sinks"));
 	config_enter(reader, sink->name);
 	config_tell_at(reader, CONFIG_WARNING, sink->place,
-	               "no route leads here: it gets nothing but what waits for it already");
+	               "no route names it: it gets no new events");
 	config_leave(reader, at);
 }
 

@@ -222,8 +222,8 @@ static const struct yaml_node *find_kind(struct config_reader *reader, const str
 	if (found)
 		*ret_kind = kind;
 	else if (!config_has_unknown(SECTION, map))
-		config_tell(reader, CONFIG_ERROR, map->name,
-		            "the sink does not say what it is, expected %s", list_kinds().text);
+		config_tell(reader, CONFIG_ERROR, map->name, "the sink has no kind, expected %s",
+		            list_kinds().text);
 	return found;
 }
 
@@ -300,7 +300,7 @@ static void check_needs(struct config_reader *reader, const struct yaml_node *ma
 		if (!node || needs[i].met)
 			continue;
 		size_t at = config_enter(reader, span_str(needs[i].option));
-		config_tell(reader, CONFIG_ERROR, node->name, "is of no use without %s",
+		config_tell(reader, CONFIG_ERROR, node->name, "has no effect without %s",
 		            needs[i].needed);
 		config_leave(reader, at);
 	}
@@ -375,7 +375,7 @@ static void advise_allow(struct config_reader *reader, const struct yaml_node *m
 	const struct yaml_node *node = yaml_map_find(map, word);
 	size_t at = config_enter(reader, word);
 	config_tell(reader, CONFIG_WARNING, node,
-	            "localhost is a loopback address; such networks are named under allow");
+	            "localhost is a loopback address; list such networks in allow");
 	config_leave(reader, at);
 }
 
@@ -453,9 +453,9 @@ static void read_sink(struct config_reader *reader, const struct yaml_node *node
 	    !config_read_text(reader, node->name, &sink->name))
 		return;
 	if (span_eq(sink->name, SPAN("none")))
-		config_tell(reader, CONFIG_ERROR, node->name,
-		            "found none, which says in routes that events go nowhere (to: none), "
-		            "expected another name");
+		config_tell(
+			reader, CONFIG_ERROR, node->name,
+			"found none, which has a meaning in routes (to: none), expected another name");
 	if (span_eq(sink->name, SPAN("caller")))
 		config_tell(
 			reader, CONFIG_ERROR, node->name,

@@ -477,11 +477,11 @@ static void read_rules(struct config_reader *reader, const struct yaml_node *map
 	const struct yaml_node *recipes = yaml_map_find(map, SPAN("recipes"));
 	for (size_t i = 0; i < ARRAY_LEN(fields) && (preset || recipes); i++)
 		refuse_beside(reader, map, fields[i],
-		              recipes ? "belongs into each of the recipes"
-		                      : "the preset says it; leave out one of the two");
+		              recipes ? "belongs in each of the recipes"
+		                      : "the preset defines it; remove one of the two");
 	if (recipes) {
 		refuse_beside(reader, map, "preset", "expected either preset or recipes, not both");
-		refuse_beside(reader, map, "claims", "belong into each of the recipes");
+		refuse_beside(reader, map, "claims", "belong in each of the recipes");
 		read_recipes(reader, recipes, &source->recipe);
 	} else if (preset) {
 		read_preset(reader, claims, source);
@@ -515,7 +515,7 @@ static void read_source(struct config_reader *reader, const struct yaml_node *ma
 	config_set_defaults(SOURCE_SECTION, source);
 	config_read_section(reader, SOURCE_SECTION, map, source);
 	if (!source->ack_delivered) {
-		refuse_beside(reader, map, "wait", "is of no use without ack: delivered");
+		refuse_beside(reader, map, "wait", "has no effect without ack: delivered");
 		source->door.wait_ms = 0;
 	}
 	const struct yaml_node *auth = yaml_map_find(map, SPAN("auth"));

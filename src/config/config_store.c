@@ -388,11 +388,11 @@ static void check_spool(struct config_reader *reader, const struct config_source
 	config_enter(reader, SPAN("store_away"));
 	if (reader->config->store.kind == CONFIG_STORE_LOCAL)
 		config_tell_at(reader, CONFIG_WARNING, source->place,
-		               "is of no use: the store is local, and never away");
+		               "has no effect: the store is local");
 	if (source->ack_delivered)
-		config_tell_at(reader, CONFIG_ERROR, source->place,
-		               "found spool and ack: delivered, expected one of the two: what is "
-		               "spooled has no outcome to wait for");
+		config_tell_at(
+			reader, CONFIG_ERROR, source->place,
+			"found spool and ack: delivered, expected one of the two: a spooled event has no outcome to wait for");
 	config_leave(reader, mark);
 }
 
@@ -408,7 +408,7 @@ void config_check_store(struct config_reader *reader)
 		check_whole(reader);
 	} else if (store->password.len > 0) {
 		config_tell(reader, CONFIG_ERROR, NULL,
-		            "password is of no use without url: the store is local");
+		            "password has no effect without url: the store is local");
 	}
 	config_leave(reader, mark);
 	for (uint32_t i = 0; i < config->source_count; i++)

@@ -306,7 +306,7 @@ static bool read_network(struct config_reader *reader, const struct yaml_node *n
 	if (span_eq(text, node->text))
 		config_tell(reader, CONFIG_ERROR, node, "%s", problem.text);
 	else
-		config_tell(reader, CONFIG_ERROR, node, "found %s, which is no network",
+		config_tell(reader, CONFIG_ERROR, node, "found %s, which is not a network",
 		            config_found(node).text);
 	return false;
 }

@@ -232,7 +232,7 @@ static const char *find_fault(const struct compiler *compiler, size_t at)
 		if (compiler->sql == SQL_CODE && (c == '$' || c == ';'))
 			return "one statement, with {id} for a value (not $1) and '…' for a text";
 		if (compiler->sql != SQL_CODE && hides_place(compiler, at))
-			return "a place that stands by itself, without quotes: it becomes a parameter";
+			return "a placeholder without quotes: it becomes a parameter";
 		return NULL;
 	}
 	if (form == TEMPLATE_URL && (c <= ' ' || c >= 0x7f || c == '{' || c == '}'))

@@ -162,10 +162,10 @@ void trace_reason(const struct trace *trace, struct buf *out)
 			buf_printf(out, "new: passed with ticket %s", ticket);
 		break;
 	case VERDICT_SPOOLED:
-		buf_printf(out,
-		           "kept on this node as %s, since the shared store was away; decided when "
-		           "it was back",
-		           ticket);
+		buf_printf(
+			out,
+			"spooled on this node as %s, since the shared store was unreachable; decided later",
+			ticket);
 		break;
 	case VERDICT_NONE: buf_printf(out, "not decided"); break;
 	}

@@ -737,7 +737,7 @@ static int explain(CURL *easy, const struct asking *asking, CURLcode code, const
 		return error_fill(ret_text, -ENOMEM, "not enough memory for the request");
 	case CURLE_SSL_CACERT_BADFILE:
 		return error_fill(ret_text, -EPROTO,
-		                  "%s cannot be read, or holds no certificate (PEM)",
+		                  "%s cannot be read, or contains no certificate (PEM)",
 		                  ask->ca_file ? ask->ca_file : "the file of the machine's CAs");
 	case CURLE_PEER_FAILED_VERIFICATION:
 		curl_easy_getinfo(easy, CURLINFO_SSL_VERIFYRESULT, &number);

@@ -43,7 +43,7 @@ int postgres_conninfo_check(const char *conninfo, char **ret_password, struct er
 	/* libpq's text would repeat the string with the password. */
 	if (!list)
 		return error_fill(ret_text, ERR_CONFIG,
-		                  "it is no connection string of PostgreSQL: "
+		                  "not a connection string of PostgreSQL: "
 		                  "postgresql://user@host/database or host=… dbname=…");
 	int error = 0;
 	*ret_password = NULL;

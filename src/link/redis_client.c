@@ -460,7 +460,7 @@ static bool retries(struct redis_client *client, struct redis_call *call,
 	if (!is_temporary(value))
 		return false;
 	if (resp_reply_says(value, SPAN("NOSCRIPT")))
-		redis_link_reset(client->nodes[call->node]->link, "it has lost the script");
+		redis_link_reset(client->nodes[call->node]->link, "its script is no longer loaded");
 	else if (resp_reply_says(value, SPAN("READONLY"))) {
 		client->nodes[call->node]->refuses = REFUSES_WRITES;
 		redis_link_reset(client->nodes[call->node]->link,

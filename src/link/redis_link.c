@@ -177,10 +177,10 @@ int redis_login_read(struct span url, struct redis_login *ret_login, struct erro
 		struct span value = span_cut_item(&params, '&');
 		struct span name = span_cut_item(&value, '=');
 		if (param_read(&login, name, value) < 0)
-			r = error_fill(ret_text, ERR_INVALID,
-			               "the store's URL has a parameter \"%.*s\" that is not "
-			               "known, or not so",
-			               (int)(name.len < 40 ? name.len : 40), name.ptr);
+			r = error_fill(
+				ret_text, ERR_INVALID,
+				"the store's URL has the unknown or invalid parameter \"%.*s\"",
+				(int)(name.len < 40 ? name.len : 40), name.ptr);
 	}
 	if (r == 0)
 		*ret_login = login;
@@ -490,7 +490,7 @@ static void replies_deliver(struct redis_link *link)
 	memmove(link->in.ptr, link->in.ptr + done, link->in.len - done);
 	link->in.len -= done;
 	if (r != -EAGAIN)
-		redis_link_reset(link, "what came is no RESP");
+		redis_link_reset(link, "the answer is not RESP");
 }
 
 static void receive(struct redis_link *link)
@@ -503,8 +503,8 @@ static void receive(struct redis_link *link)
 		if (r == -EAGAIN || r == -EINTR)
 			break;
 		if (r < 0 || len == 0) {
-			redis_link_reset(link,
-			                 r < 0 ? error_name(r) : "the server ended the connection");
+			redis_link_reset(link, r < 0 ? error_name(r)
+			                             : "the server closed the connection");
 			return;
 		}
 		link->in.len += len;
@@ -636,7 +636,7 @@ static void lookup_check(struct redis_link *link)
 		else
 			connect_to_one(link, &addresses);
 	} else if (loop_now_ms(link->options.loop) >= link->lookup_end_ms) {
-		redis_link_reset(link, "its address is not told in time");
+		redis_link_reset(link, "its name was not resolved in time");
 	} else if (loop_timer_set(link->options.loop, &link->timer, LOOK_MS) < 0) {
 		redis_link_reset(link, "no memory");
 	}

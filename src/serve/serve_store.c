@@ -265,9 +265,9 @@ static int open_late(void *user, struct store **ret_store, struct error_text *re
 		return error;
 	if (memcmp(key, late->key, sizeof(late->key)) != 0) {
 		store_free(store);
-		return error_fill(ret_text, ERR_CONFIG,
-		                  "its secret is another than when this gateway last used it; "
-		                  "the next start begins with the new one");
+		return error_fill(
+			ret_text, ERR_CONFIG,
+			"its secret has changed since this gateway last used it; the next start uses the new one");
 	}
 	*ret_store = store;
 	return 0;
@@ -339,7 +339,7 @@ static int put_spool_before(const struct config *config, struct serve_store *sto
 	/* For traces and the spool; a local store makes its folder itself. */
 	int error = files->methods->make_dir(files, config->serve.local.path);
 	if (error != 0)
-		error_fill(ret_text, error, "the data folder %s cannot be made: %s",
+		error_fill(ret_text, error, "the data folder %s cannot be created: %s",
 		           config->serve.local.path, error_name(error));
 	else
 		error = open_spool(config, &local, ret_text);

@@ -83,7 +83,7 @@ static int names_init(struct file_names *ret_names, struct span path, struct err
 	         slash ? (int)(slash - text) : 1, slash ? text : ".");
 	if (strstr(ret_names->folder, DATE))
 		return error_fill(ret_text, ERR_CONFIG,
-		                  "path: {date} can be in the name of the file alone");
+		                  "path: {date} is allowed only in the name of the file");
 	return 0;
 }
 

@@ -213,7 +213,8 @@ static void values_of_sql_are_parameters(void **state)
 static void slips_in_sql_are_told(void **state)
 {
 	(void)state;
-	expect_problem("SELECT '{id}'", TEMPLATE_SQL, "at byte 9: expected a place that stands");
+	expect_problem("SELECT '{id}'", TEMPLATE_SQL,
+	               "at byte 9: expected a placeholder without quotes");
 	expect_problem("SELECT '{$.a}'", TEMPLATE_SQL, "without quotes");
 	expect_problem("SELECT \"{id}\"", TEMPLATE_SQL, "without quotes");
 	expect_problem("SELECT 1 -- {id}", TEMPLATE_SQL, "without quotes");

@@ -161,7 +161,7 @@ static int add_standard(struct auth *auth, struct span text, uint32_t number,
 		                  number);
 	int error = base64_decode(text, bytes, sizeof(bytes), &len);
 	if (error == ERR_INVALID)
-		return error_fill(ret_text, ERR_CONFIG, "secret %u is not base64 behind its prefix",
+		return error_fill(ret_text, ERR_CONFIG, "secret %u is not base64 after its prefix",
 		                  number);
 	size_t least = shared ? WHSEC_MIN : SIGN_PUBLIC_LEN;
 	size_t most = shared ? WHSEC_MAX : SIGN_PUBLIC_LEN;

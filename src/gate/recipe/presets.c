@@ -395,7 +395,7 @@ static const struct recipe_case_spec rows[ROW_COUNT] = {
 #define RUN(from, to) .cases = &rows[from], .case_count = (to) - (from) + 1
 
 static const struct preset presets[] = {
-	{ "auto", "whatever of the others it is, or a JSON object with an id", RUN(GITHUB, PLAIN) },
+	{ "auto", "any event of the others, or a JSON object with an id", RUN(GITHUB, PLAIN) },
 	{ "genesys", "Genesys Cloud over EventBridge, and its open-messaging webhook",
 	  RUN(GENESYS_CONVERSATION, GENESYS_MESSAGE) },
 	{ "eventbridge", "Amazon EventBridge, any source", RUN(EVENTBRIDGE, EVENTBRIDGE) },
@@ -408,7 +408,7 @@ static const struct preset presets[] = {
 	  RUN(SNS_NOTIFICATION, CLOUDEVENTS) },
 	{ "sqs", "Amazon SQS messages and records, and the events inside",
 	  RUN(LAMBDA_BATCH, CLOUDEVENTS) },
-	{ "lambda", "what a Lambda function is called with: Records, or an event",
+	{ "lambda", "the event of a Lambda function: Records, or a single event",
 	  RUN(LAMBDA_BATCH, CLOUDEVENTS) },
 	{ "journey", "Genesys external journey events", RUN(JOURNEY_BATCH, JOURNEY) },
 	{ "stripe", "Stripe", RUN(STRIPE, STRIPE) },

@@ -21,8 +21,8 @@ static int load_trust(SSL_CTX *context, const char *ca_file, struct error_text *
 	if (SSL_CTX_load_verify_file(context, ca_file) == 1)
 		return 0;
 	ERR_clear_error();
-	return error_fill(ret_text, ERR_INVALID, "%s cannot be read, or holds no certificate (PEM)",
-	                  ca_file);
+	return error_fill(ret_text, ERR_INVALID,
+	                  "%s cannot be read, or contains no certificate (PEM)", ca_file);
 }
 
 static bool is_trusted_itself(X509_STORE_CTX *check, X509 *certificate)

@@ -148,8 +148,7 @@ static int judge_name(struct span name, struct error_text *ret_text)
 		return error_fill(ret_text, ERR_CONFIG, "headers: expected a header's name");
 	for (size_t i = 0; i < ARRAY_LEN(forbidden_names); i++)
 		if (span_eq_nocase(name, span_str(forbidden_names[i])))
-			return error_fill(ret_text, ERR_CONFIG,
-			                  "headers: %s is not for a sink to set",
+			return error_fill(ret_text, ERR_CONFIG, "headers: %s cannot be set",
 			                  forbidden_names[i]);
 	return 0;
 }
@@ -278,7 +277,8 @@ static int cut_url(struct span url, struct halves *ret_halves, struct error_text
 	size_t authority = find_any(after, "/?#");
 	struct span host = span_of(after.ptr, authority);
 	if (find_any(host, "{}") < host.len)
-		return refuse_url(ret_text, "a fixed host: places are for the path and the query");
+		return refuse_url(ret_text,
+		                  "a fixed host: placeholders are allowed in path and query only");
 	if (find_any(host, "@\\%") < host.len)
 		return refuse_url(ret_text, "a host and a port, without a user");
 	struct span rest = span_skip(after, authority);
@@ -305,7 +305,7 @@ static int fill_host(struct http_plan *plan, struct http_target *target, struct 
 	const char *special = target->literal ? http_plan_refusal(plan, &ip) : NULL;
 	if (special)
 		return error_fill(ret_text, ERR_CONFIG,
-		                  "url: %s is %s address; such networks are named under allow",
+		                  "url: %s is %s address; list such networks in allow",
 		                  target->host, special);
 	return 0;
 }
@@ -457,8 +457,9 @@ int http_url_put(const struct http_target *target, const struct template_run *ru
 	if (error)
 		return error;
 	if (target->places_in_path && climbs(span_skip(buf_span(out), path)))
-		return error_fill(ret_text, ERR_INVALID,
-		                  "a value in the URL's path is . or .., or has such a part");
+		return error_fill(
+			ret_text, ERR_INVALID,
+			"a value in the URL's path is . or .., or contains such a segment");
 	buf_append_char(out, '\0');
 	return out->failed ? -ENOMEM : 0;
 }
@@ -554,7 +555,7 @@ static int copy_options(struct http_plan *plan, const struct http_outlet_options
 		return error_fill(ret_text, ERR_CONFIG, "batch: at most %u events", HTTP_BATCH_MAX);
 	if (!own->cert_file != !own->key_file)
 		return error_fill(ret_text, ERR_CONFIG,
-		                  "tls: a client's certificate and its key belong together");
+		                  "tls: a client certificate and its key are needed together");
 	struct span name = options->correlation_header;
 	int error = name.len ? judge_name(name, ret_text) : 0;
 	own->correlation_header = name.len ? arena_copy(&plan->arena, name)
@@ -601,7 +602,7 @@ static int judge_batch(const struct http_plan *plan, struct error_text *ret_text
 	if (!plan->options.batch || (plan->request.url && plan->request.own_count == 0))
 		return 0;
 	return error_fill(ret_text, ERR_CONFIG,
-	                  "batch: the URL and headers of a batch have no places to fill");
+	                  "batch: the URL and headers of a batch cannot have placeholders");
 }
 
 static int fill_plan(struct http_plan *plan, const struct http_outlet_options *options,

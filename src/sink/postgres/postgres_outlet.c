@@ -178,7 +178,7 @@ static int compile_statement(struct postgres_plan *plan, struct span statement,
 		               ? error
 		               : error_fill(ret_text, ERR_CONFIG, "statement: %s", text.text);
 	if (template_place_count(plan->templates, plan->statement_number) > POSTGRES_PARAMS_MAX)
-		return error_fill(ret_text, ERR_CONFIG, "statement: has more than %u places",
+		return error_fill(ret_text, ERR_CONFIG, "statement: has more than %u placeholders",
 		                  POSTGRES_PARAMS_MAX);
 	template_sample(plan->templates, plan->statement_number, &sql);
 	plan->statement = keep(plan, &sql);
@@ -191,9 +191,9 @@ static int compile_key(struct postgres_plan *plan, struct span key, struct error
 	int error = templates_add(plan->templates, key.len ? key : SPAN("{ticket}"),
 	                          TEMPLATE_HEADER, &plan->key_number, &text);
 	if (!error && template_is_fixed(plan->templates, plan->key_number))
-		return error_fill(ret_text, ERR_CONFIG,
-		                  "key: is the same for every event, expected a place, such as "
-		                  "{ticket}");
+		return error_fill(
+			ret_text, ERR_CONFIG,
+			"key: is the same for every event, expected a placeholder, such as {ticket}");
 	if (!error && template_has_attempt(plan->templates, plan->key_number))
 		return error_fill(ret_text, ERR_CONFIG,
 		                  "key: {attempt} makes another key with each attempt, so each "
@@ -232,9 +232,9 @@ static int copy_options(struct postgres_plan *plan, const struct postgres_outlet
 		return -ENOMEM;
 	cleanup_free char *password = NULL;
 	if (postgres_conninfo_check(plan->conninfo, &password, NULL) < 0)
-		return error_fill(ret_text, ERR_CONFIG,
-		                  "postgres: expected postgresql://USER@HOST/DATABASE or "
-		                  "\"host=… dbname=… user=…\", as libpq knows it");
+		return error_fill(
+			ret_text, ERR_CONFIG,
+			"postgres: expected postgresql://USER@HOST/DATABASE or \"host=… dbname=… user=…\", a connection string of libpq");
 	if (!password || plan->password)
 		return 0;
 	plan->password = arena_copy(&plan->arena, span_str(password)).ptr;

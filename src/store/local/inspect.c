@@ -292,7 +292,7 @@ static int walk_claims(struct journal_walk *walk, const struct journal_visitor *
 		return 0;
 	if (!read_first || (r == ERR_DAMAGED && has_segment))
 		return tell_with(walk, visitor, JOURNAL_MENDED, &text,
-		                 "a start makes it again from its segment");
+		                 "a start writes it again from its segment");
 	return tell_needed(walk, visitor, r, &text);
 }
 

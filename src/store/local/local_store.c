@@ -504,7 +504,8 @@ static int check_clock(const struct local_store *local, struct error_text *text)
 	if (now_ms < TICKET_END_MS)
 		return 0;
 	text_time(time, now_ms);
-	return error_fill(text, ERR_CONFIG, "the clock says %.*s, which is later than tickets go",
+	return error_fill(text, ERR_CONFIG,
+	                  "the clock says %.*s, which is after the last possible ticket number",
 	                  TEXT_TIME_LEN, time);
 }
 

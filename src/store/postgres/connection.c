@@ -91,9 +91,9 @@ static int expect_key(struct connection *conn)
 	else if (postgres_rows(&answer) != 1 ||
 	         !hex_decode(postgres_span(&answer, 0, 0), key, sizeof(key)) ||
 	         memcmp(key, conn->key, sizeof(key)) != 0)
-		error = error_fill(&conn->text, ERR_CONFIG,
-		                   "the tables were made anew while this gateway ran, and have "
-		                   "another secret: restart the gateway to use them");
+		error = error_fill(
+			&conn->text, ERR_CONFIG,
+			"the tables were recreated while this gateway ran, and have another secret: restart the gateway to use them");
 	secret_wipe(key, sizeof(key));
 	postgres_answer_free(&answer);
 	return error;
