@@ -207,7 +207,7 @@ def test_commands_ask_over_tls_with_the_certificate_of_the_gateway(
     code, _, err = run("why", "--url", f"http://127.0.0.1:{port}", "asked")
     assert code == 1 and "if it listens with TLS, ask https://" in err, err
     code, _, err = run("why", "--url", f"http://127.0.0.1:{port}", "--ca", certificate[0], "a")
-    assert code == 1 and "--ca goes with" in err
+    assert code == 1 and "--ca needs" in err
     code, _, err = run("why", "--url", f"https://127.0.0.1:{port}", "--ca", certificate[1], "a")
     assert code == 1 and certificate[1] in err
 
