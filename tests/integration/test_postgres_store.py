@@ -288,7 +288,7 @@ def test_tables_that_are_made_anew_under_a_gateway_are_not_used_by_it(fleet, bac
     backend.server.ask(f"DROP SCHEMA {its.name} CASCADE")
     assert run("store", "init", its.url)[0] == 0
     assert refused(node, "after")
-    assert "made anew" in node.log()
+    assert "were recreated" in node.log()
     eventually(lambda: node.get("/readyz").status == 503, "it is not ready")
     other = its.start("two")
     with Connection(other.address) as connection:
