@@ -99,7 +99,7 @@ uint32_t url_param_find(struct span params, struct span name, struct span *ret_v
 
 /* ---- the parameters of an API request ---- */
 
-#define NAME_SHOWN 40 /* bytes of an unknown name that are told */
+#define NAME_SHOWN 40 /* bytes of an unknown name that the error shows */
 
 int query_check(struct span query, const char *names, struct error_text *ret_text)
 {

@@ -86,7 +86,7 @@ void config_store_label(struct span url, struct buf *out)
 
 /* ---- reading ---- */
 
-/* Only the scheme is told: all else may be a secret. */
+/* The error shows only the scheme: all else may be a secret. */
 static bool check_url(struct config_reader *reader, struct config_place place, struct span url)
 {
 	struct parts parts;
@@ -369,7 +369,7 @@ static void add_password(struct config_reader *reader)
 	store->url = join(reader, &parts, store->password, false);
 }
 
-/* What is wrong with it is told by those who will use it, without its secrets. */
+/* The store that will use it reports what is wrong, without its secrets. */
 static void check_whole(struct config_reader *reader)
 {
 	const struct config_store *store = &reader->config->store;

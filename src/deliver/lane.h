@@ -12,7 +12,7 @@
  *     never both, and the lease keeps other lanes away;
  *   - after success was recorded nothing of it starts: its ticket leaves the schedule
  *     before the outcome goes to the store, and the number of the attempt fences off
- *     whoever is late;
+ *     a late outcome;
  *   - where an unknown outcome must not be sent again blindly (park, probe), a note is
  *     durable before the attempt leaves. A ticket that comes with such a note as its
  *     last, or one that says "unknown", is asked about, or parked, first;
@@ -84,7 +84,7 @@ void lane_cancel_change(struct lane *lane);
 /* It is called so from here on; whether it is paused is asked anew, by that name. */
 void lane_rename(struct lane *lane, const char *name);
 
-/* Is written down: lane_is_state_saved() tells when, or that it could not be for now. A lane
+/* Is saved: lane_is_state_saved() says when, or that it failed for now. A lane
  * reads it from the store before it takes anything. */
 void lane_pause(struct lane *lane);
 void lane_resume(struct lane *lane); /* also one that is disabled; tries at once */

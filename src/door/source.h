@@ -85,7 +85,7 @@ struct source_set {
 
 #define SOURCE_CLAIMS_NAME SPAN("claims") /* in metrics and lists */
 
-/* `warn` (may be NULL) is told what an owner should know: a weak secret. */
+/* `warn` (may be NULL) gets what an operator should know: a weak secret. */
 struct source_set_options {
 	const struct source_options *sources;
 	uint32_t count;

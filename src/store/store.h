@@ -4,8 +4,8 @@
  * A caller fills an operation, store_submit()s it, and at the end of its round
  * store_flush()es. Submitting only queues. Flushing decides everything that
  * waits, in the order of submission, makes it durable together, and then calls
- * each operation's done(). A completion means durable: whoever is told "new"
- * or "duplicate" is told so after the claim it rests on reached the disk. Outcomes
+ * each operation's done(). A completion means durable: "new" and "duplicate" are
+ * reported after the claim they rest on reached the disk. Outcomes
  * may be completed later, by another flush or the tick, if the store was told so.
  *
  * All that was submitted before a flush becomes durable in one step, as far as it
@@ -14,7 +14,7 @@
  *
  * A shared store works while its owner continues. Then a flush can
  * return before what it decided is durable, and store_under_way() says so: a later
- * flush, or the tick, completes it. An owner that set `written` is told when a flush is
+ * flush, or the tick, completes it. An owner that set `written` is called when a flush is
  * due for it, and no flush waits for the disk. Without, a flush waits for the write that
  * an earlier one began: an owner that has more to submit does that first, so that
  * deciding and writing overlap, and one that has not flushes once more.
@@ -97,7 +97,7 @@ struct store_leg {
 	uint64_t order; /* the caller's; kept, and given back by take */
 };
 
-/* The sink of legs that no lane delivers: whoever claimed the event acts on it. */
+/* The sink of legs that no lane delivers: the caller that claimed the event acts on it. */
 #define STORE_SINK_CALLER 1u
 
 /* Where an open ticket stands. The numbers are bits of store_scan's states. */

@@ -129,7 +129,7 @@ void resp_decided(struct store_op *op); /* an operation's done(); its user is th
 
 /* What one call may hold of values until its reply is written. */
 #define RESP_VALUES_MAX (64u << 20)
-void resp_weigh(struct resp_run *run, uint64_t bytes); /* this job may hold so many bytes */
+void resp_weigh(struct resp_run *run, uint64_t bytes); /* that this job may hold */
 
 void resp_begin_job(struct resp_task *task, struct resp_job *job,
                     const struct resp_session *session);

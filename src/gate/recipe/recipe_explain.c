@@ -6,7 +6,7 @@
 #include "gate/recipe/recipe_internal.h"
 #include "gate/trace.h"
 
-#define VALUE_SHOWN_MAX 256 /* bytes of a value; the rest is told by its length */
+#define VALUE_SHOWN_MAX 256 /* bytes of a value; of the rest only its length is shown */
 #define DECODED_MAX 4096
 #define WORD_MAX 256 /* bytes of one value; a key of longer ones is cut anyway */
 

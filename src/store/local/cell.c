@@ -64,7 +64,7 @@ void local_undo_cell(struct local_store *local, const struct undo_cell *undo)
 
 /* --- reading -------------------------------------------------------------------- */
 
-/* Also of the frame being built: who is told of it waits for that. */
+/* Also of the frame being built: its answer waits for that. */
 static int read_bytes(struct local_store *local, struct reader_place place,
                       const unsigned char **ret_bytes, bool *ret_from_disk)
 {
@@ -357,7 +357,7 @@ static int tell_names(struct local_store *local, const struct cells_scan *at,
 		if (cell_is_over(&at->cells[i], local_now_ms(local)))
 			continue;
 		int r = read_cell(local, &at->cells[i], &entry);
-		if (r == ERR_DAMAGED) { /* the others are told */
+		if (r == ERR_DAMAGED) { /* the others are reported */
 			tell_damaged(local, &at->cells[i], r);
 			continue;
 		}

@@ -31,7 +31,7 @@ struct guess {
 struct short_values {
 	uint64_t seed;
 	uint32_t given; /* codes up to this one */
-	uint32_t hand;  /* where the search for one without users goes on */
+	uint32_t hand;  /* where the search for one without users resumes */
 	uint16_t heads[HEADS];
 	struct guess guesses[GUESSES];
 	struct value values[SHORT_VALUES_MAX + 1];

@@ -192,13 +192,13 @@ static void decide_held(struct local_store *local, struct store_held *held)
 	held->count = 0;
 	while (held->count < held->max &&
 	       open_tickets_held_before(local->tickets, before, &ticket)) {
-		before = open_ticket_event(&ticket); /* its other legs are told with it */
+		before = open_ticket_event(&ticket); /* its other legs are reported with it */
 		if (ticket.ticket <= local->durable_ticket)
 			held->tickets[held->count++] = before;
 	}
 }
 
-/* Without operations: whoever completes them has taken them. */
+/* Without operations: the caller has taken them, to complete them. */
 static void reset_batch(struct batch *batch)
 {
 	op_queue_init(&batch->ops);
@@ -222,7 +222,7 @@ static void fail_batch(struct local_store *local, int io_error)
 	          "journal write failed; continuing in the next segment: segment %llu: %s",
 	          (unsigned long long)local->journal.durable.segment, error_name(io_error));
 	local->frames_lost++;
-	/* All is undone before anyone is told. */
+	/* All is undone before any operation is answered. */
 	local_undo_to(local, 0);
 	for (struct store_op *op = lost; op; op = op->next) {
 		struct table_probe probe;

@@ -126,7 +126,7 @@ static int tell_with(struct journal_walk *walk, const struct journal_visitor *vi
 	return tell(walk, visitor, finding, &whole);
 }
 
-/* What cannot be read and would have to be: damage is told, and the walk continues.
+/* What cannot be read and would have to be: damage is reported, and the walk continues.
  * Anything else ends it, as it ends a start. */
 static int tell_needed(struct journal_walk *walk, const struct journal_visitor *visitor, int error,
                        const struct error_text *text)

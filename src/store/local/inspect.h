@@ -3,7 +3,7 @@
  * is it sound?
  *
  * Verify walks everything: superblock, every segment with every frame and
- * entry, every claims file. It goes on after damage where it can, so that one
+ * entry, every claims file. It continues after damage where it can, so that one
  * run tells of all. Dump gives each record as one line of JSON.
  *
  * Room:    store/local. Only serve/ and tests name this header.

@@ -279,7 +279,7 @@ void local_settle_is_durable(struct local_store *local, const struct store_settl
 int local_decide_release(struct local_store *local, struct store_release *release) must_check;
 void local_release_is_durable(struct local_store *local, const struct store_release *release);
 void local_close_ticket(struct local_store *local, uint64_t ticket, bool done);
-/* Those that are too old, after a look at so many tickets; the next call goes on there. */
+/* Those that are too old, after a look at so many tickets; the next call resumes there. */
 void local_drop_dead(struct local_store *local, uint32_t looks);
 
 /* read.c */

@@ -3,7 +3,7 @@
  * time is over. A heap by end, and a map from the ticket to its place in it.
  *
  * What is here may be out of date: a ticket whose lease has ended in another way may stay
- * until its time is over. So whoever is told of one looks at the ticket itself.
+ * until its time is over. So the caller looks at the ticket itself.
  *
  * Room:      store/local. Threads: one owner.
  * Ownership: a plain struct, all zero at first; leases_free() takes its memory.

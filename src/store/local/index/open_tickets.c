@@ -502,7 +502,7 @@ static struct sink_use *sink_search(const struct open_tickets *tickets, uint32_t
 	return NULL;
 }
 
-/* Whoever asks for one goes on asking for it. */
+/* A caller that asks for one continues to ask for it. */
 static inline struct sink_use *sink_find(struct open_tickets *tickets, uint32_t sink)
 {
 	if (likely(tickets->sought_sink && tickets->sought_sink->sink == sink))

@@ -71,7 +71,7 @@ struct table_stats {
 };
 
 int table_new(struct table **ret_table) must_check;
-/* A table of cells. Of each that is removed for age `gone` is told. */
+/* A table of cells. `gone` is called for each that expires. */
 struct table_watch {
 	void (*gone)(void *user, uint64_t place, uint32_t code);
 	void *user;

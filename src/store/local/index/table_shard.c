@@ -103,7 +103,7 @@ int table_arena_take(struct table_arena *arena, uint32_t shard, uint32_t count, 
 			return error;
 	}
 	/* The tags of buckets that were in use before are cleared; pages that are new
-	 * are zero, and are better touched by whoever fills them. */
+	 * are zero, and are better touched when they are filled. */
 	for (uint32_t i = first; i < first + count && i < arena->high; i++)
 		memset(arena->buckets[i].tags, 0, sizeof(arena->buckets[i].tags));
 	if (first + count > arena->high)

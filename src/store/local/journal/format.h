@@ -127,7 +127,7 @@
  *   F12 A superblock of version 2 is durable before the first CELL is.
  *   F8  A segment is retired only when its claims file is durable or its claims
  *       have expired, and no slot of the superblock needs it any more.
- *   F9  A start goes on in the last segment only if its end is exact: the
+ *   F9  A start resumes the last segment only if its end is exact: the
  *       superblock has flag 2 and this very end, or all behind the header is
  *       zero. A superblock without flag 2 is durable before the next frame.
  */

@@ -1,6 +1,6 @@
 /*
  * journal: the append-only record. Puts frames together, writes each with one
- * durable write, goes on to the next segment.
+ * durable write, moves to the next segment.
  *
  * The caller asks for room (journal_reserve()), appends with frame_add_…() and
  * journal_note_…(), and writes. Room for settles is kept at the end of each

@@ -43,7 +43,7 @@
  * clocks were then. Within a boot any such state will do, however old; but the
  * first after steady_clock_start() and after steady_clock_accept_wall() must
  * be durable before that time is used, and one of every few seconds should be:
- * after a reboot time goes on from the last that was saved.
+ * after a reboot time resumes from the last that was saved.
  */
 struct steady_clock_state {
 	uint64_t steady_ms; /* high-water mark; 0 is nothing saved */
